@@ -67,10 +67,11 @@ class AttentionCall {
                                              log_sum_exp_, row_dot_, heads_of<TensorView>(dqkv_, 0),
                                              heads_of<TensorView>(dqkv_, 1), heads_of<TensorView>(dqkv_, 2));
   }
-  /// Time of a call with these lengths of all samples, `s` or less.
-  double seconds(const std::vector<std::int32_t>& lengths) {
-    problem.lengths = lengths.data();
-    if (backward_) forward();  // queries in the padding have other statistics
+  /// Time of a call with these lengths of all samples, `s` or less, or first visible keys; null: all.
+  double seconds(const std::int32_t* lengths, const std::int32_t* first_visible = nullptr) {
+    problem.lengths = lengths;
+    problem.first_visible = first_visible;
+    if (backward_) forward();  // queries that see less have other statistics
     const auto begin = std::chrono::steady_clock::now();
     run();
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
@@ -111,15 +112,35 @@ void padding(benchmark::State& state, DType dtype, const Heads4& shape, double p
     return std::vector(static_cast<std::size_t>(shape.batch), static_cast<std::int32_t>(length));
   };
   const std::vector<std::int32_t> whole = lengths_of(shape.s), quarter = lengths_of(shape.s / 4);
-  call.seconds(whole);
+  call.seconds(whole.data());
   double of_whole = 0, of_quarter = 0;
   for (auto _ : state) {
-    const double padded = call.seconds(quarter);
+    const double padded = call.seconds(quarter.data());
     state.SetIterationTime(padded);
     of_quarter += padded;
-    of_whole += call.seconds(whole);
+    of_whole += call.seconds(whole.data());
   }
   state.counters["gain"] = of_whole / of_quarter;
+}
+
+/// Attention of samples of eight documents, which do not see one another, in turns with whole samples. `gain` is the
+/// time of these relative to that of the documents; a document's share of the pairs is an eighth of an eighth.
+void documents(benchmark::State& state, DType dtype, const Heads4& shape, double probability, bool backward) {
+  AttentionCall call(dtype, shape, probability, backward);
+  std::vector<std::int32_t> first_visible;
+  const std::int64_t length = shape.s / 8 + 1;  // ends within tiles
+  for (std::int64_t i = 0; i < shape.s * shape.batch; ++i) {
+    first_visible.push_back(static_cast<std::int32_t>(i / shape.batch / length * length));
+  }
+  call.seconds(nullptr);
+  double of_whole = 0, of_documents = 0;
+  for (auto _ : state) {
+    const double packed = call.seconds(nullptr, first_visible.data());
+    state.SetIterationTime(packed);
+    of_documents += packed;
+    of_whole += call.seconds(nullptr);
+  }
+  state.counters["gain"] = of_whole / of_documents;
 }
 
 const bool registered = [] {
@@ -138,6 +159,7 @@ const bool registered = [] {
         for (const Heads4& shape : shapes)
           add(dtype, "attention", shape, probability, backward, attention)->UseRealTime();
         add(dtype, "padded_attention", {4, 512, 16, 64}, probability, backward, padding)->UseManualTime();
+        add(dtype, "packed_attention", {1, 2048, 8, 64}, probability, backward, documents)->UseManualTime();
       }
     }
   }

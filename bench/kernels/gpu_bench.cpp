@@ -237,7 +237,8 @@ struct AttentionShape {
   std::int64_t s, b, heads, d;
   bool causal = true;
   double dropout = 0;
-  bool padded = false;  ///< samples of s / b, 2 s / b ... s positions; else all of s
+  bool padded = false;         ///< samples of s / b, 2 s / b ... s positions; else all of s
+  std::int64_t documents = 1;  ///< number in each sample, of equal length; they do not see one another
 };
 void run_attention(GpuMeasure& bench, const AttentionShape& a) {
   Backend& b = bench.b;
@@ -256,9 +257,17 @@ void run_attention(GpuMeasure& bench, const AttentionShape& a) {
   for (std::int64_t i = 1; i <= a.b; ++i) lengths.push_back(static_cast<std::int32_t>(a.padded ? a.s * i / a.b : a.s));
   const Tensor of_samples(b, DType::int32, {a.b});
   b.copy_from_host(bench.stream, ConstTensorView(lengths.data(), {a.b}), of_samples);
+  std::vector<std::int32_t> starts;
+  const std::int64_t document = a.s / a.documents;
+  for (std::int64_t i = 0; i < a.s * a.b; ++i) {
+    starts.push_back(static_cast<std::int32_t>(i / a.b / document * document));
+  }
+  const Tensor first_visible(b, DType::int32, {a.s, a.b});
+  b.copy_from_host(bench.stream, ConstTensorView(starts.data(), {a.s, a.b}), first_visible);
   bench.stream.synchronize();
   double pairs = 0;  // pairs of a query and a key without padding; a causal mask leaves half
   for (const double length : lengths) pairs += length * (a.causal ? (length + 1) / 2 : length);
+  if (a.documents > 1) pairs = static_cast<double>(a.b * a.s) * static_cast<double>(document + 1) / 2;
   const double operations = 4.0 * static_cast<double>(row) * pairs;
   const AttentionProblem problem{
       .queries = a.s,
@@ -270,8 +279,9 @@ void run_attention(GpuMeasure& bench, const AttentionShape& a) {
       .scale = 1 / std::sqrt(static_cast<double>(a.d)),
       .causal = a.causal,
       .lengths = a.padded ? of_samples.view().as<std::int32_t>() : nullptr,
+      .first_visible = a.documents > 1 ? first_visible.view().as<std::int32_t>() : nullptr,
       .dropout = {a.dropout, 1, 1, DropoutSite::attention_scores, samples.view().as<std::int64_t>()}};
-  const std::string kind = fmt::format("{}{}",
+  const std::string kind = fmt::format("{}{}{}", a.documents > 1 ? fmt::format("{} documents, ", a.documents) : "",
                                        a.causal   ? "causal"
                                        : a.padded ? "padded"
                                                   : "full",
@@ -319,6 +329,9 @@ void run(Backend& backend, bool dry_run, std::ostream& json) {
     const std::int64_t s = dry_run ? 16 : 512, b = dry_run ? 2 : 32;
     run_attention(bench, {"BERT: ", s, b, 16, 64, false, 0.1, padded});
   }
+  run_attention(
+      bench,
+      {.name = "packed: ", .s = dry_run ? 16 : 4096, .b = dry_run ? 2 : 4, .heads = 16, .d = 128, .documents = 8});
   // 16k tokens and 2048 channels, as the papers on flash attention have them; 1536 where heads are of 96.
   for (const std::int64_t d : {64, 96, 128, 256}) {
     for (const bool causal : {false, true}) {

@@ -16,7 +16,9 @@
 #include "cuda/nccl/nccl_communicator.hpp"
 #include "cuda/nccl/staged_communicator.hpp"
 #include "cuda/runtime/graph.hpp"
+#include "cuda/runtime/profiler.hpp"
 #include "cuda/runtime/stream.hpp"
+#include "src/backend/profiled_device.hpp"
 #include "src/base/machine.hpp"
 #include "src/comm/device_communicators.hpp"
 
@@ -34,7 +36,7 @@ DeviceLocation location_of(const BackendOptions& options) {
   return location;
 }
 
-class CudaBackend final : public Backend, public DeviceCommunicators, public GraphRecorder {
+class CudaBackend final : public Backend, public DeviceCommunicators, public GraphRecorder, public ProfiledDevice {
  public:
   CudaBackend(const BackendOptions& options, const std::string& built_for)
       : device_(std::make_shared<Device>(location_of(options),
@@ -131,6 +133,11 @@ class CudaBackend final : public Backend, public DeviceCommunicators, public Gra
     copy(cuda_stream(stream), from, to);
   }
   std::size_t launches() const override { return device_->launches(); }
+
+  void start_profiler() override { cuda::start_profiler(*device_); }
+  void stop_profiler() override { cuda::stop_profiler(*device_); }
+  void begin_range(const char* name) override { cuda::begin_range(name); }
+  void end_range() override { cuda::end_range(); }
 
  private:
   const KernelFamilies& kernels() const override { return kernels_; }

@@ -16,6 +16,8 @@ __device__ A activated(Activation activation, A x) {
       return static_cast<A>(0.5) * x * std::erfc(-static_cast<A>(0.70710678118654752440) * x);
     case Activation::tanh:
       return std::tanh(x);
+    case Activation::squared_relu:
+      return x > 0 ? x * x : A{0};
     case Activation::none:
       break;
   }
@@ -42,6 +44,8 @@ __device__ A activation_slope(Activation activation, A x) {
       const A y = std::tanh(x);
       return 1 - y * y;
     }
+    case Activation::squared_relu:
+      return x > 0 ? 2 * x : A{0};
     case Activation::none:
       break;
   }

@@ -39,7 +39,7 @@ __global__ void __launch_bounds__(attention_threads)
     maximum[row] = -infinity;
     total[row] = 0;
   }
-  for (std::int64_t begin = 0; begin < keys; begin += tile_rows) {
+  for (std::int64_t begin = first_tile(problem, extent, block); begin < keys; begin += tile_rows) {
     __syncthreads();
     load_rows(k.at(sample, kv_head), begin, tile_rows, keys, d, stride, A{1}, tile_k);
     load_rows(v.at(sample, kv_head), begin, tile_rows, keys, d, stride, A{1}, tile_v);
@@ -167,7 +167,7 @@ __global__ void __launch_bounds__(attention_threads)
   load_rows(in.q.at(sample, block.head), block.begin, rows_of_block, extent.queries, d, d, scale, own_q);
   load_rows(in.dout.at(sample, block.head), block.begin, rows_of_block, extent.queries, d, d, A{1}, own_dout);
   for (int i = threadIdx.x; i < rows_of_block * d; i += attention_threads) own_sum[i] = 0;
-  for (std::int64_t begin = 0; begin < keys; begin += tile_rows) {
+  for (std::int64_t begin = first_tile(problem, extent, block); begin < keys; begin += tile_rows) {
     __syncthreads();
     load_rows(in.k.at(sample, kv_head), begin, tile_rows, keys, d, stride, A{1}, tile_k);
     load_rows(in.v.at(sample, kv_head), begin, tile_rows, keys, d, stride, A{1}, tile_v);
@@ -227,6 +227,7 @@ __global__ void __launch_bounds__(attention_threads)
     const std::uint64_t head_key = problem.dropout.head_key(problem.first_head + head);
     const std::int64_t statistics = (sample * problem.heads + head) * problem.queries;
     for (std::int64_t begin = from; begin < extent.queries; begin += tile_rows) {
+      if (problem.first_key_of(sample, begin) >= block.begin + rows_of_block) break;  // and so for the queries after it
       __syncthreads();
       load_rows(in.q.at(sample, head), begin, tile_rows, extent.queries, d, stride, static_cast<A>(problem.scale),
                 tile_q);

@@ -27,11 +27,17 @@ struct BlockCoordinates {
 
 /// Queries and keys of a sample without padding.
 struct Extent {
-  std::int64_t queries, keys;
-  __device__ Extent(const AttentionProblem& problem, std::int64_t sample)
-      : queries(problem.queries_of(sample)), keys(problem.keys_of(sample)) {}
+  std::int64_t sample, queries, keys;
+  __device__ Extent(const AttentionProblem& problem, std::int64_t of_sample)
+      : sample(of_sample), queries(problem.queries_of(sample)), keys(problem.keys_of(sample)) {}
 };
 
+/// First tile of keys that queries of the block attend to.
+__device__ inline std::int64_t first_tile(const AttentionProblem& problem, const Extent& extent,
+                                          const BlockCoordinates& block) {
+  if (block.begin >= extent.queries) return 0;
+  return problem.first_key_of(extent.sample, block.begin) / tile_rows * tile_rows;
+}
 /// End of the keys that queries of the block attend to.
 __device__ inline std::int64_t visible_keys(const AttentionProblem& problem, const Extent& extent,
                                             const BlockCoordinates& block) {
@@ -42,7 +48,9 @@ __device__ inline std::int64_t visible_keys(const AttentionProblem& problem, con
 /// Returns whether the query attends to the key; both may be beyond the end.
 __device__ inline bool sees(const AttentionProblem& problem, const Extent& extent, std::int64_t query,
                             std::int64_t key) {
-  return query < extent.queries && key < extent.keys && (!problem.causal || key <= query + positions_between(problem));
+  return query < extent.queries && key < extent.keys &&
+         (!problem.causal || key <= query + positions_between(problem)) &&
+         key >= problem.first_key_of(extent.sample, query);
 }
 template <class A>
 __device__ A dropout_factor(const AttentionProblem& problem, std::uint64_t head_key, std::int64_t sample,

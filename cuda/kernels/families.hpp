@@ -33,7 +33,7 @@ std::unique_ptr<AttentionKernels> make_attention(std::size_t max_shared_bytes);
 
 /// NormKernels::normalise_backward of tensors that fit.
 void norm_backward(Stream& stream, const Scratch& new_scratch, ConstTensorView dy, ConstTensorView x,
-                   ConstTensorView weight, const NormStatistics& statistics, ConstTensorView residual_gradient,
+                   const NormWeight& weight, const NormStatistics& statistics, ConstTensorView residual_gradient,
                    TensorView dx, TensorView dweight, TensorView dbias);
 
 // Attention on tensor cores (Dao 2023, arXiv:2307.08691), for bf16 and fp16 and heads of 64, 96 and 128 channels. It

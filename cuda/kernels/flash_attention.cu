@@ -9,16 +9,18 @@ namespace {
 
 /// Masks scores with minus infinity: 16 queries from `first` on, the tile of keys from `begin` on. No query attends to
 /// more than `keys`.
-__device__ inline void hide_unseen(const AttentionProblem& problem, int keys, int first, int begin,
+__device__ inline void hide_unseen(const AttentionProblem& problem, std::int64_t sample, int keys, int first, int begin,
                                    float (&score)[key_tile / 8][4]) {
   const int lane = threadIdx.x % warp_threads;
+  const int from[2] = {first_key(problem, sample, first + lane / 4), first_key(problem, sample, first + lane / 4 + 8)};
   const int seen[2] = {visible_keys(problem, keys, first + lane / 4),
                        visible_keys(problem, keys, first + lane / 4 + 8)};
 #pragma unroll
   for (int j = 0; j < key_tile / 8; ++j) {
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
-      if (begin + 8 * j + 2 * (lane % 4) + i % 2 >= seen[i / 2]) score[j][i] = minus_infinity;
+      const int key = begin + 8 * j + 2 * (lane % 4) + i % 2;
+      if (key >= seen[i / 2] || key < from[i / 2]) score[j][i] = minus_infinity;
     }
   }
 }
@@ -74,9 +76,11 @@ __global__ void __launch_bounds__(forward_threads<d>, d == 128 ? 1 : 2)
   const int sure = visible_keys(problem, keys_of_sample, first);
   const int last = visible_keys_of_rows(problem, queries_of_sample, keys_of_sample, first, rows * warp_rows);
   const int end = visible_keys_of_rows(problem, queries_of_sample, keys_of_sample, coordinates.begin, query_rows);
+  const int first_tile = first_key_tile(problem, sample, coordinates.begin);
   const float scale = static_cast<float>(problem.scale) * log2_e;
   T* stages = gpu::dynamic_shared<T>();
-  T* own = stages + rows * key_stage<d>;
+  // With one row tile the block's queries pass through the stage that the first keys do not take.
+  T* own = stages + (rows == 1 ? 1 - first_tile / key_tile % 2 : rows) * key_stage<d>;
 
   copy_tile<d, query_rows, threads>(q.at(sample, coordinates.head), coordinates.begin, queries_of_sample, own);
   gpu::commit_copies();
@@ -85,7 +89,7 @@ __global__ void __launch_bounds__(forward_threads<d>, d == 128 ? 1 : 2)
     const int thread = rows == 1 ? threadIdx.x : gpu::forgotten(threadIdx.x);
     copy_keys<d, threads>(all_keys, all_values, begin, end, stages, thread);
   };
-  if (end > 0) copy(0);
+  if (first_tile < end) copy(first_tile);
   gpu::commit_copies();
   gpu::wait_for_copies<1>();
   __syncthreads();
@@ -99,17 +103,17 @@ __global__ void __launch_bounds__(forward_threads<d>, d == 128 ? 1 : 2)
   if constexpr (rows == 1) {
 #pragma unroll
     for (int step = 0; step < d / 16; ++step) load_queries(step);
-    __syncthreads();  // the second stage is free
+    __syncthreads();  // their stage is free
   }
 
   float sum[rows][d / 8][4]{}, maximum[rows][2], total[rows][2]{};
   for (float(&of_tile)[2] : maximum) of_tile[0] = of_tile[1] = minus_infinity;
-  for (int begin = 0; begin < end; begin += key_tile) {
+  for (int begin = first_tile; begin < end; begin += key_tile) {
     if (begin + key_tile < end) copy(begin + key_tile);
     gpu::commit_copies();
     gpu::wait_for_copies<1>();
     __syncthreads();
-    if (begin < last) {
+    if (begin < last && first_key(problem, sample, first) < begin + key_tile) {
       const T* keys = stages + begin / key_tile % 2 * key_stage<d>;
       const T* values = keys + key_tile * row_stride<d>;
       float score[rows][key_tile / 8][4]{};
@@ -122,7 +126,9 @@ __global__ void __launch_bounds__(forward_threads<d>, d == 128 ? 1 : 2)
 #pragma unroll
       for (int m = 0; m < rows; ++m) {
         const int row = first + m * warp_rows;
-        if (begin + key_tile > sure) hide_unseen(problem, last, row, begin, score[m]);
+        if (begin + key_tile > sure || first_key(problem, sample, row + warp_rows - 1) > begin) {
+          hide_unseen(problem, sample, last, row, begin, score[m]);
+        }
         float rescale[2];
 #pragma unroll
         for (int half = 0; half < 2; ++half) {

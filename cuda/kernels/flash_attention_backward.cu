@@ -29,6 +29,7 @@ __global__ void __launch_bounds__(query_threads, 1)
   const int last = visible_keys_of_rows(problem, queries_of_sample, keys_of_sample, first, warp_rows);
   const int seen[2] = {visible(first + lane / 4), visible(first + lane / 4 + 8)};
   const int end = visible_keys_of_rows(problem, queries_of_sample, keys_of_sample, coordinates.begin, query_rows);
+  const int first_tile = first_key_tile(problem, sample, coordinates.begin);
   const float scale = static_cast<float>(problem.scale) * log2_e;
   const std::int64_t statistics = (sample * problem.heads + coordinates.head) * problem.queries;
   float lse[2], row_dot[2];
@@ -52,11 +53,11 @@ __global__ void __launch_bounds__(query_threads, 1)
   load_own_rows<d>(stages, queries);
   load_own_rows<d>(stages + key_stage<d>, gradients);
   __syncthreads();
-  if (end > 0) copy_keys<d, query_threads>(all_keys, all_values, 0, end, stages);
+  if (first_tile < end) copy_keys<d, query_threads>(all_keys, all_values, first_tile, end, stages);
   gpu::commit_copies();
 
   float sum[d / 8][4]{};
-  for (int tile = 0; tile < end; tile += key_tile) {
+  for (int tile = first_tile; tile < end; tile += key_tile) {
     if (tile + key_tile < end) copy_keys<d, query_threads>(all_keys, all_values, tile + key_tile, end, stages);
     gpu::commit_copies();
     gpu::wait_for_copies<1>();
@@ -66,6 +67,7 @@ __global__ void __launch_bounds__(query_threads, 1)
       drawn = draw_rows(dropout, problem.first_query + first, (problem.first_key + tile) / 8);
     }
     for (int begin = tile; begin < tile + key_tile && begin < last; begin += columns) {
+      if (first_key(problem, sample, first) >= begin + columns) continue;
       const T* keys = stages + tile / key_tile % 2 * key_stage<d> + begin % key_tile * row_stride<d>;
       const T* values = keys + key_tile * row_stride<d>;
       float score[columns / 8][4]{}, dprobability[columns / 8][4]{};
@@ -87,12 +89,22 @@ __global__ void __launch_bounds__(query_threads, 1)
           }
         }
       }
-      const bool whole = begin + columns <= sure;
+      std::uint32_t visible_scores = ~0U;  // a bit for each
+      if (begin + columns > sure || first_key(problem, sample, first + warp_rows - 1) > begin) {
+        const int from[2] = {first_key(problem, sample, first + lane / 4),
+                             first_key(problem, sample, first + lane / 4 + 8)};
+        visible_scores = 0;
+#pragma unroll
+        for (int bit = 0; bit < columns / 2; ++bit) {
+          const int key = begin + 8 * (bit / 4) + 2 * (lane % 4) + bit % 2, half = bit / 2 % 2;
+          if (key < seen[half] && key >= from[half]) visible_scores |= 1U << bit;
+        }
+      }
 #pragma unroll
       for (int j = 0; j < columns / 8; ++j) {
 #pragma unroll
         for (int i = 0; i < 4; ++i) {
-          const bool sees = whole || begin + 8 * j + 2 * (lane % 4) + i % 2 < seen[i / 2];
+          const bool sees = (visible_scores >> (4 * j + i) & 1U) != 0;
           const float probability = gpu::fast_exp2(score[j][i] * scale - lse[i / 2]);
           score[j][i] = sees ? probability * (dprobability[j][i] * problem.dropout.scale - row_dot[i / 2]) : 0;
         }
@@ -121,7 +133,21 @@ __global__ void __launch_bounds__(query_threads, 1)
 /// Statistics of a tile's queries.
 struct TileStatistics {
   float lse[query_tile], row_dot[query_tile];
+  int first_key[query_tile];
 };
+
+/// End of the tiles of queries, from `tile` on, of which a query attends to keys before `keys`.
+__device__ inline int end_of_query_tiles(const AttentionProblem& problem, std::int64_t sample, int tile, int tiles,
+                                         int keys) {
+  if (problem.first_visible == nullptr) return tiles;
+  for (;;) {
+    const int own = tile + static_cast<int>(threadIdx.x % warp_threads);
+    const bool sees = own < tiles && first_key(problem, sample, own * query_tile) < keys;
+    const int count = __popc(__ballot_sync(all_lanes, sees));
+    tile += count;
+    if (count < warp_threads) return tile;
+  }
+}
 
 /// dk = scale sum over queries of dscore q, dv = sum over queries of the dropped probability dout, over the query heads
 /// that share the keys.
@@ -140,7 +166,8 @@ __global__ void __launch_bounds__(key_threads, d == 64 ? 3 : 2)
   const int between = static_cast<int>(positions_between(problem));
   const int first_query = problem.causal && block_begin > between ? block_begin - between : 0;
   const int first_tile = first_query / query_tile;
-  const int all_tiles = static_cast<int>(tiles_of(queries, query_tile));
+  const int all_tiles = end_of_query_tiles(problem, sample, first_tile, static_cast<int>(tiles_of(queries, query_tile)),
+                                           block_begin + key_rows);
   const bool seen = block_begin < keys && first_tile < all_tiles;
   const std::int64_t first_head = kv_head * heads_per_kv_head,
                      end_head = seen ? first_head + heads_per_kv_head : first_head;
@@ -163,6 +190,7 @@ __global__ void __launch_bounds__(key_threads, d == 64 ? 3 : 2)
       const bool there = query < queries;
       statistics[stage].lse[threadIdx.x] = there ? in.log_sum_exp[at] * log2_e : -minus_infinity;
       statistics[stage].row_dot[threadIdx.x] = there ? in.row_dot[at] : 0;
+      statistics[stage].first_key[threadIdx.x] = first_key(problem, sample, query);
     }
   };
 
@@ -183,10 +211,11 @@ __global__ void __launch_bounds__(key_threads, d == 64 ? 3 : 2)
       gpu::wait_for_copies<1>();
       __syncthreads();
       const int begin = tile * query_tile;
-      if (first < keys && (!problem.causal || begin + query_tile - 1 + between >= first)) {
+      const TileStatistics& of = statistics[stage];
+      if (first < keys && (!problem.causal || begin + query_tile - 1 + between >= first) &&
+          of.first_key[0] < first + warp_rows) {
         const T* q_rows = stages + stage * query_stage<d>;
         const T* gradients = q_rows + query_tile * row_stride<d>;
-        const TileStatistics& of = statistics[stage];
         float score[query_tile / 8][4]{}, probability[query_tile / 8][4]{};
 #pragma unroll
         for (int step = 0; step < d / 16; ++step) {
@@ -200,13 +229,22 @@ __global__ void __launch_bounds__(key_threads, d == 64 ? 3 : 2)
         if (problem.dropout.enabled()) {
           pairs = draw_columns(dropout, problem.first_query + begin, (problem.first_key + first) / 8);
         }
-        const bool whole = !problem.causal || begin + between >= first + warp_rows - 1;
+        std::uint32_t visible_scores = ~0U;  // a bit for each
+        if ((problem.causal && begin + between < first + warp_rows - 1) || of.first_key[query_tile - 1] > first) {
+          visible_scores = 0;
+#pragma unroll
+          for (int bit = 0; bit < query_tile / 2; ++bit) {
+            const int column = 8 * (bit / 4) + 2 * (lane % 4) + bit % 2, key = first + lane / 4 + 8 * (bit / 2 % 2);
+            const bool is_past = !problem.causal || key <= begin + column + between;
+            if (is_past && key >= of.first_key[column]) visible_scores |= 1U << bit;
+          }
+        }
 #pragma unroll
         for (int j = 0; j < query_tile / 8; ++j) {
 #pragma unroll
           for (int i = 0; i < 4; ++i) {
-            const int column = 8 * j + 2 * (lane % 4) + i % 2, key = first + lane / 4 + 8 * (i / 2);
-            const bool sees = whole || key <= begin + column + between, keep = is_kept(pairs, 4 * (i / 2) + j, i % 2);
+            const int column = 8 * j + 2 * (lane % 4) + i % 2;
+            const bool sees = (visible_scores >> (4 * j + i) & 1U) != 0, keep = is_kept(pairs, 4 * (i / 2) + j, i % 2);
             const float p = sees ? gpu::fast_exp2(score[j][i] * scale - of.lse[column]) : 0;
             score[j][i] = p * ((keep ? probability[j][i] : 0) * problem.dropout.scale - of.row_dot[column]);
             probability[j][i] = keep ? p : 0;

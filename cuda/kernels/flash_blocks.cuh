@@ -38,6 +38,17 @@ __device__ inline int visible_keys(const AttentionProblem& problem, int keys, in
   return seen < keys ? seen : keys;
 }
 
+/// First key that a query attends to; beyond the last query, that one's.
+__device__ inline int first_key(const AttentionProblem& problem, std::int64_t sample, int query) {
+  if (problem.first_visible == nullptr) return 0;
+  const int last = static_cast<int>(problem.queries) - 1;
+  return static_cast<int>(problem.first_key_of(sample, query < last ? query : last));
+}
+/// First tile of the keys that a block's queries from `first` on attend to.
+__device__ inline int first_key_tile(const AttentionProblem& problem, std::int64_t sample, int first) {
+  return first_key(problem, sample, first) / key_tile * key_tile;
+}
+
 /// End of the keys that `rows` rows from `first` on attend to; none where all of them are padding.
 __device__ inline int visible_keys_of_rows(const AttentionProblem& problem, int queries, int keys, int first,
                                            int rows) {

@@ -80,6 +80,7 @@ class LaneRow {
 template <class T>
 struct Norm {
   const T* weight;
+  Accumulation<T> offset;  ///< added to the weights
   const T* bias;
   Accumulation<T> epsilon;
   Accumulation<T>* mean;
@@ -116,7 +117,7 @@ __device__ void normalise_row(const Norm<T>& norm, std::int64_t row, std::int64_
     weight.load(norm.weight + columns.begin, columns.size);
     if (norm.bias != nullptr) bias.load(norm.bias + columns.begin, columns.size);
     weight.unpack(other);
-    for (int c = 0; c < 8; ++c) value[c] = (value[c] - mean) * reciprocal * other[c];
+    for (int c = 0; c < 8; ++c) value[c] = (value[c] - mean) * reciprocal * (other[c] + norm.offset);
     bias.unpack(other);
     for (int c = 0; c < 8; ++c) value[c] += other[c];
     store(value, columns.size, y + columns.begin);
@@ -133,8 +134,14 @@ __global__ void __launch_bounds__(block_threads, 2)
   if (row < rows) normalise_row(norm, row, h, LaneRow<T, held>(x + row * h, h), y + row * h);
 }
 
+/// Blocks of bias_dropout_add_norm that run on a multiprocessor at once.
 template <class T, int held>
-__global__ void __launch_bounds__(block_threads, held == 6 ? 3 : 2)
+constexpr int blocks_at_once = held == 6                     ? 3
+                               : held == 0 && sizeof(T) == 2 ? 5
+                                                             : 2;
+
+template <class T, int held>
+__global__ void __launch_bounds__(block_threads, blocks_at_once<T, held>)
     bias_dropout_add_norm_kernel(std::int64_t rows, std::int64_t h, std::int64_t batch, const T* x, const T* bias,
                                  const T* residual, Dropout dropout, Norm<T> norm, T* sum, T* y) {
   const std::int64_t row = own_row();
@@ -164,11 +171,11 @@ class CudaNorm final : public NormKernels {
  public:
   explicit CudaNorm(Scratch scratch) : scratch_(std::move(scratch)) {}
 
-  void normalise(Stream& stream, ConstTensorView x, ConstTensorView weight, ConstTensorView bias, double epsilon,
+  void normalise(Stream& stream, ConstTensorView x, const NormWeight& weight, ConstTensorView bias, double epsilon,
                  TensorView y, NormStatistics statistics) override {
-    check_normalise(x, weight, bias, y, statistics);
+    check_normalise(x, weight.values, bias, y, statistics);
     dispatch_gpu(x.dtype(), [&]<class T>() {
-      const std::int64_t h = weight.numel(), rows = rows_of(x.shape());
+      const std::int64_t h = weight.values.numel(), rows = rows_of(x.shape());
       if (h == 0) return;
       dispatch_held<T>(h, [&]<int held>() {
         gpu::launch(stream, {"normalise", row_blocks(rows), block_threads}, normalise_kernel<T, held>, rows, h,
@@ -177,19 +184,19 @@ class CudaNorm final : public NormKernels {
     });
   }
 
-  void normalise_backward(Stream& stream, ConstTensorView dy, ConstTensorView x, ConstTensorView weight,
+  void normalise_backward(Stream& stream, ConstTensorView dy, ConstTensorView x, const NormWeight& weight,
                           NormStatistics statistics, ConstTensorView residual_gradient, TensorView dx,
                           TensorView dweight, TensorView dbias) override {
-    check_normalise_backward(dy, x, weight, statistics, residual_gradient, dx, dweight, dbias);
+    check_normalise_backward(dy, x, weight.values, statistics, residual_gradient, dx, dweight, dbias);
     norm_backward(stream, scratch_, dy, x, weight, statistics, residual_gradient, dx, dweight, dbias);
   }
 
   void bias_dropout_add_norm(Stream& stream, ConstTensorView x, ConstTensorView bias, ConstTensorView residual,
-                             const Dropout& dropout, ConstTensorView weight, ConstTensorView norm_bias, double epsilon,
-                             TensorView sum, TensorView y, NormStatistics statistics) override {
-    check_bias_dropout_add_norm(x, bias, residual, dropout, weight, norm_bias, sum, y, statistics);
+                             const Dropout& dropout, const NormWeight& weight, ConstTensorView norm_bias,
+                             double epsilon, TensorView sum, TensorView y, NormStatistics statistics) override {
+    check_bias_dropout_add_norm(x, bias, residual, dropout, weight.values, norm_bias, sum, y, statistics);
     dispatch_gpu(x.dtype(), [&]<class T>() {
-      const std::int64_t h = weight.numel(), rows = rows_of(x.shape());
+      const std::int64_t h = weight.values.numel(), rows = rows_of(x.shape());
       if (h == 0) return;
       dispatch_held<T>(h, [&]<int held>() {
         gpu::launch(stream, {"bias_dropout_add_norm", row_blocks(rows), block_threads},
@@ -202,11 +209,15 @@ class CudaNorm final : public NormKernels {
 
  private:
   template <class T>
-  static Norm<T> norm_of(ConstTensorView weight, ConstTensorView bias, double epsilon,
+  static Norm<T> norm_of(const NormWeight& weight, ConstTensorView bias, double epsilon,
                          const NormStatistics& statistics) {
     using A = Accumulation<T>;
-    return {weight.as<T>(), bias ? bias.as<T>() : nullptr, static_cast<A>(epsilon),
-            statistics.mean ? statistics.mean.as<A>() : nullptr, statistics.reciprocal_deviation.as<A>()};
+    return {weight.values.as<T>(),
+            static_cast<A>(weight.offset),
+            bias ? bias.as<T>() : nullptr,
+            static_cast<A>(epsilon),
+            statistics.mean ? statistics.mean.as<A>() : nullptr,
+            statistics.reciprocal_deviation.as<A>()};
   }
 
   Scratch scratch_;

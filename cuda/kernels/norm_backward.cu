@@ -46,12 +46,13 @@ __global__ void __launch_bounds__(block_threads)
                  });
 }
 
-/// dx = residual_gradient + rstd (g - mean of g - normalised x times the mean of their products), g = dy weight.
+/// dx = residual_gradient + rstd (g - mean of g - normalised x times the mean of their products), g = dy (weight +
+/// offset).
 template <class T>
 __global__ void __launch_bounds__(block_threads)
     input_gradient_kernel(std::int64_t rows, std::int64_t h, const T* dy, const T* x, const T* weight,
-                          const Accumulation<T>* mean, const Accumulation<T>* reciprocal_deviation,
-                          const T* residual_gradient, T* dx) {
+                          Accumulation<T> weight_offset, const Accumulation<T>* mean,
+                          const Accumulation<T>* reciprocal_deviation, const T* residual_gradient, T* dx) {
   using A = Accumulation<T>;
   const std::int64_t row = own_row();
   if (row >= rows) return;
@@ -65,7 +66,7 @@ __global__ void __launch_bounds__(block_threads)
       own_weight.load(weight + columns.begin, columns.size);
       own.unpack(mean, reciprocal_deviation, row, gradient, normalised);
       own_weight.unpack(factor);
-      for (int c = 0; c < 8; ++c) gradient[c] *= factor[c];
+      for (int c = 0; c < 8; ++c) gradient[c] *= factor[c] + weight_offset;
       function(columns, gradient, normalised);
     }
   };
@@ -123,8 +124,9 @@ __device__ void team_sums(int team, int turn, A& first, A& second) {
 template <class T>
 __global__ void __launch_bounds__(block_threads, sizeof(T) == 2 ? 2 : 1)
     norm_backward_kernel(RowChunks chunks, int team, int sums, std::int64_t h, const T* dy, const T* x, const T* weight,
-                         const Accumulation<T>* mean, const Accumulation<T>* reciprocal_deviation,
-                         const T* residual_gradient, T* dx, Accumulation<T>* partials) {
+                         Accumulation<T> weight_offset, const Accumulation<T>* mean,
+                         const Accumulation<T>* reciprocal_deviation, const T* residual_gradient, T* dx,
+                         Accumulation<T>* partials) {
   using A = Accumulation<T>;
   const int own_team = static_cast<int>(threadIdx.x) / team, member = static_cast<int>(threadIdx.x) % team;
   const int teams = block_threads / team;
@@ -159,8 +161,9 @@ __global__ void __launch_bounds__(block_threads, sizeof(T) == 2 ? 2 : 1)
         normalised[c] = (normalised[c] - shift) * reciprocal;
         dweight[i][c] += gradient[c] * normalised[c];
         dbias[i][c] += gradient[c];
-        sum += gradient[c] * factor[c];
-        dot += gradient[c] * factor[c] * normalised[c];
+        const A weighted = gradient[c] * (factor[c] + weight_offset);
+        sum += weighted;
+        dot += weighted * normalised[c];
       }
     }
     PackedVec8<T> own_residual[max_vec8s];
@@ -181,7 +184,8 @@ __global__ void __launch_bounds__(block_threads, sizeof(T) == 2 ? 2 : 1)
       own_x[i].unpack(normalised);
       own_weight[i].unpack(factor);
       for (int c = 0; c < 8; ++c) {
-        value[c] = reciprocal * (value[c] * factor[c] - sum - (normalised[c] - shift) * reciprocal * dot);
+        value[c] =
+            reciprocal * (value[c] * (factor[c] + weight_offset) - sum - (normalised[c] - shift) * reciprocal * dot);
       }
       own_residual[i].unpack(factor);
       for (int c = 0; c < 8; ++c) value[c] += factor[c];
@@ -211,15 +215,16 @@ __global__ void __launch_bounds__(block_threads, sizeof(T) == 2 ? 2 : 1)
 }  // namespace
 
 void norm_backward(Stream& stream, const Scratch& new_scratch, ConstTensorView dy, ConstTensorView x,
-                   ConstTensorView weight, const NormStatistics& statistics, ConstTensorView residual_gradient,
+                   const NormWeight& weight, const NormStatistics& statistics, ConstTensorView residual_gradient,
                    TensorView dx, TensorView dweight, TensorView dbias) {
   dispatch_gpu(x.dtype(), [&]<class T>() {
     using A = Accumulation<T>;
-    const std::int64_t h = weight.numel(), rows = rows_of(x.shape());
+    const std::int64_t h = weight.values.numel(), rows = rows_of(x.shape());
     if (h == 0 || rows == 0) return;
     const A* mean = statistics.mean ? statistics.mean.as<A>() : nullptr;
     const A* rstd = statistics.reciprocal_deviation.as<A>();
     const T* residual = residual_gradient ? residual_gradient.as<T>() : nullptr;
+    const A weight_offset = static_cast<A>(weight.offset);
     const int sums = dbias ? 2 : 1;
     constexpr bool can_hold = sizeof(T) <= 4;  // registers
     const bool held = can_hold && h <= max_held_width;
@@ -232,7 +237,8 @@ void norm_backward(Stream& stream, const Scratch& new_scratch, ConstTensorView d
         int team = warp_threads;
         while (std::int64_t{8} * max_vec8s * team < h) team *= 2;
         gpu::launch(stream, {"norm_backward", chunks.count, block_threads, size_bytes}, norm_backward_kernel<T>, chunks,
-                    team, sums, h, dy.as<T>(), x.as<T>(), weight.as<T>(), mean, rstd, residual, dx.as<T>(), partials);
+                    team, sums, h, dy.as<T>(), x.as<T>(), weight.values.as<T>(), weight_offset, mean, rstd, residual,
+                    dx.as<T>(), partials);
       }
     } else {
       // The gradients of the weights come first: dx may overlap dy.
@@ -240,7 +246,7 @@ void norm_backward(Stream& stream, const Scratch& new_scratch, ConstTensorView d
                   dbias ? weight_gradient_kernel<2, T> : weight_gradient_kernel<1, T>, chunks, h, dy.as<T>(), x.as<T>(),
                   mean, rstd, partials);
       gpu::launch(stream, {"input_gradient", row_blocks(rows), block_threads}, input_gradient_kernel<T>, rows, h,
-                  dy.as<T>(), x.as<T>(), weight.as<T>(), mean, rstd, residual, dx.as<T>());
+                  dy.as<T>(), x.as<T>(), weight.values.as<T>(), weight_offset, mean, rstd, residual, dx.as<T>());
     }
     add_chunks(stream, chunks.count, h, partials, dweight.as<A>(), dbias ? dbias.as<A>() : nullptr);
   });

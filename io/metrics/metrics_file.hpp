@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "io/posix/file_handle.hpp"
+#include "io/metrics/append_file.hpp"
 #include "src/train/run.hpp"
 
 namespace trireme::io {
@@ -12,14 +12,12 @@ class MetricsFile final : public train::MetricsSink {
  public:
   /// Appends to `path`. A run that continues from `done` first removes later iterations and repeated evaluations from
   /// the file, so that every line occurs once. A run from the start replaces the file. Throws IoError.
-  MetricsFile(std::string path, const train::Progress& done);
+  MetricsFile(const std::string& path, const train::Progress& done);
   void write(const train::TrainRecord& record) override;
   void write(const train::EvaluationRecord& record) override;
 
  private:
-  void append(const std::string& line);
-  std::string path_;
-  Descriptor file_;
+  AppendFile file_;
 };
 
 }  // namespace trireme::io

@@ -1,23 +1,51 @@
 #include "io/metrics/trace_file.hpp"
 
+#include <fmt/format.h>
+
+#include <algorithm>
 #include <cerrno>
+#include <cmath>
 #include <cstring>
 
 #include "io/json/trace_json.hpp"
 #include "src/base/check.hpp"
 
 namespace trireme::io {
-TraceFile::TraceFile(std::string path, Communicator& world) : path_(std::move(path)), world_(world) {
+
+TraceFile::TraceFile(std::string path, Communicator& world, TraceRecorder& recorder)
+    : path_(std::move(path)), world_(world), recorder_(recorder) {
   collectively(world_, [&] {
     if (world_.rank() != 0) return;
     file_.open(path_, std::ios::binary | std::ios::trunc);
     TRIREME_CHECK(file_.is_open(), IoError, "creating <trace_file> {} failed: {}", path_, std::strerror(errno));
   });
+  begin_ = read_clock();
 }
 
-void TraceFile::write(const TraceRecorder& recorder, const std::string& process) {
+TraceFile::Reading TraceFile::read_clock() const {
+  const ClockOffset offset = measure_clock_offset(world_, [this] { return recorder_.now_us(); });
+  return {offset, recorder_.now_us()};
+}
+
+double TraceFile::write(const std::string& process) {
+  recorder_.resolve();
+  const Reading end = read_clock();
+  const double change_us = end.offset.us - begin_.offset.us;
+  const double reading_error_us = begin_.offset.error_us + end.offset.error_us;
+  // A change within the errors of both readings is none: divided by the time of a short recording it would be large.
+  const double drift =
+      std::abs(change_us) <= reading_error_us ? 0 : change_us / std::max(1.0, end.at_us - begin_.at_us);
+  std::vector<TraceSpan> spans = recorder_.spans();
+  for (TraceSpan& span : spans) {
+    for (double* time_us : {&span.start_us, &span.end_us}) {
+      *time_us += begin_.offset.us + drift * (*time_us - begin_.at_us);
+    }
+  }
+  double error_us = reading_error_us + recorder_.error_us();
   ImmediateStream host;
-  std::string text = trace_events(recorder.spans(), process, world_.rank());
+  world_.all_reduce(host, TensorView(&error_us, {1}), ReduceOp::max).wait(host);
+
+  std::string text = trace_events(spans, process, world_.rank());
   std::int64_t size = static_cast<std::int64_t>(text.size());
   std::vector<std::int64_t> sizes(static_cast<std::size_t>(world_.size()));
   world_.all_gather(host, TensorView(&size, {1}), TensorView(sizes.data(), {world_.size()})).wait(host);
@@ -34,7 +62,7 @@ void TraceFile::write(const TraceRecorder& recorder, const std::string& process)
       move(Transfer::Direction::receive, rank);
       file_ << ",\n" << text;
     }
-    file_ << trace_end;
+    file_ << fmt::format("\n], \"otherData\": {{\"clock_error_us\": {:.1f}}}}}\n", error_us);
     file_.close();
   } else {
     move(Transfer::Direction::send, 0);
@@ -42,6 +70,7 @@ void TraceFile::write(const TraceRecorder& recorder, const std::string& process)
   collectively(world_, [&] {
     TRIREME_CHECK(!file_.fail(), IoError, "writing <trace_file> {} failed: {}", path_, std::strerror(errno));
   });
+  return error_us;
 }
 
 }  // namespace trireme::io

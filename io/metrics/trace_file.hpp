@@ -3,25 +3,38 @@
 #include <fstream>
 #include <string>
 
-#include "src/base/trace.hpp"
+#include "src/comm/clock_offset.hpp"
 #include "src/comm/communicator.hpp"
+#include "src/tensor/trace_recorder.hpp"
 
 namespace trireme::io {
 
 /// The spans of all ranks of a job in one file of the Trace Event Format, which Perfetto and chrome://tracing show: a
-/// process for each rank, microseconds since the recorders' beginning.
+/// process for each rank, microseconds by rank 0's clock. The offsets of the other clocks are measured at the beginning
+/// and the end of the recording, and interpolated between.
 class TraceFile {
  public:
-  /// Rank 0 of `world` (host memory) creates the file. Collective. IoError on every rank where it cannot.
-  TraceFile(std::string path, Communicator& world);
+  /// Rank 0 of `world` (host memory) creates the file. `recorder` must live longer. Collective. IoError on every rank
+  /// where it cannot.
+  TraceFile(std::string path, Communicator& world, TraceRecorder& recorder);
   /// Writes everything; rank 0 receives the spans of one rank after the other. `process` is the name that the rank is
-  /// shown under. Collective, once. IoError on every rank where it fails.
-  void write(const TraceRecorder& recorder, const std::string& process);
+  /// shown under. Returns a bound of the error in microseconds with which times of different ranks compare; the file
+  /// has it as "clock_error_us". Collective, once. IoError on every rank where it fails.
+  double write(const std::string& process);
 
  private:
+  /// This clock's offset, and the time of its measurement.
+  struct Reading {
+    ClockOffset offset;
+    double at_us;
+  };
+  Reading read_clock() const;
+
   std::string path_;
   Communicator& world_;
+  TraceRecorder& recorder_;
   std::ofstream file_;
+  Reading begin_{};
 };
 
 }  // namespace trireme::io

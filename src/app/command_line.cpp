@@ -4,10 +4,11 @@
 
 namespace trireme::app {
 
-bool CommandLine::read(Options& options) const {
+bool CommandLine::read(Options& options, const std::vector<std::string>& arguments,
+                       std::vector<std::string> problems) const {
   const int rank = environment_ != nullptr ? environment_->rank() : mpi::launched_rank();
-  if (rank != 0 && asks_for_help(arguments_)) return false;
-  return options.parse(arguments_);
+  if (rank != 0 && asks_for_help(arguments)) return false;
+  return options.parse(arguments, std::move(problems));
 }
 
 bool asks_for_help(const std::vector<std::string>& arguments) {

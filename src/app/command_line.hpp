@@ -17,8 +17,11 @@ class CommandLine {
 
   /// Returns "trireme corpus build".
   const std::string& command() const { return command_; }
+  const std::vector<std::string>& arguments() const { return arguments_; }
   /// Reads the options from the arguments. Returns false where these ask for help, which rank 0 alone prints.
-  bool read(Options& options) const;
+  bool read(Options& options) const { return read(options, arguments_, {}); }
+  /// Likewise from `arguments` in their place; an error lists `problems` first.
+  bool read(Options& options, const std::vector<std::string>& arguments, std::vector<std::string> problems) const;
   /// Returns MPI, for a command that runs on ranks.
   mpi::MpiEnvironment& environment() const { return *environment_; }
 

@@ -87,6 +87,16 @@ bool copies_state(const Job& job, const RunConfig& config) {
          (!job.backend->memory_is_host() && (!config.checkpoint.save.empty() || !config.checkpoint.load.empty()));
 }
 
+/// Returns the bytes of that copy, which lacks moments that are neither loaded nor saved.
+std::size_t copied_bytes(const Job& job, const RunConfig& config, const train::MemoryEstimate& memory) {
+  if (!copies_state(job, config)) return 0;
+  const CheckpointOptions& checkpoint = config.checkpoint;
+  const bool loads = !checkpoint.load.empty() && !checkpoint.finetune;
+  const bool moments = (loads && checkpoint.loaded_optimizer() == train::OptimizerState::kept) ||
+                       (!checkpoint.save.empty() && checkpoint.saved_optimizer() == train::OptimizerState::kept);
+  return moments ? memory.state : memory.weights;
+}
+
 void log_host_copies(const Job& job, const RunConfig& config, std::size_t copy, std::size_t on_machine) {
   const std::size_t machine = machine_memory_bytes();
   std::string purpose = job.backend->memory_is_host() ? "host memory for --async-save" : "pinned host memory to --save";
@@ -146,7 +156,7 @@ void log_memory(const Job& job, const RunConfig& config, const model::ModelConfi
     log::info("memory of a rank{}: {}", job.grid.pipeline_size() > 1 ? fmt::format(" of stage {}", stage) : "",
               texts[static_cast<std::size_t>(job.grid.rank({.pipeline = stage}))]);
   }
-  const std::size_t copy = copies_state(job, config) ? memory.state : 0;
+  const std::size_t copy = copied_bytes(job, config, memory);
   const bool is_host = job.backend->memory_is_host();
   log_device(job, config,
              is_host ? sum_on_machine(job, memory.total() + copy)

@@ -9,15 +9,37 @@
 
 namespace trireme::app {
 
-OpenCheckpoint open_checkpoint(Communicator& world, const std::string& path, bool optional) {
+namespace {
+
+/// Returns the name of step `step` in `store`. CheckpointError where it is not there, or `path` is another's folder.
+std::string find_step(checkpoint::Store& store, const std::string& path, const std::string& folder, std::int64_t step) {
+  std::string name = store.step_name(step);
+  TRIREME_CHECK(folder.empty() || folder == name, CheckpointError,
+                "--ckpt-step {}: {} is the folder of {}. Try --load with the folder above it", step, path, folder);
+  std::string others;
+  for (const checkpoint::StepEntry& entry : store.steps()) {
+    if (entry.name == name) return name;
+    if (entry.step) others += fmt::format("{}{}", others.empty() ? "" : ", ", *entry.step);
+  }
+  throw CheckpointError("there is no checkpoint of --ckpt-step {} in {}; its steps are: {}", step, path,
+                        others.empty() ? "none" : others);
+}
+
+}  // namespace
+
+OpenCheckpoint open_checkpoint(Communicator& world, const std::string& path, const OpenOptions& options) {
   OpenCheckpoint result;
   io::CheckpointLocation location;
   collectively(world, [&] {
-    const bool to_come = optional && !io::is_there(path);
+    const bool to_come = options.optional && !io::is_there(path);
     location = to_come ? io::CheckpointLocation{path, {}} : io::find_checkpoint(path);
     result.store = std::make_unique<io::CheckpointStore>(location.root);
+    if (options.step) location.step = find_step(*result.store, path, location.step, *options.step);
   });
-  if (optional && location.step.empty() && !checkpoint::has_checkpoint(*result.store, world)) return {};
+  if (options.optional && location.step.empty() && !checkpoint::has_checkpoint(*result.store, world)) {
+    if (options.warns && world.rank() == 0) log::warn("there is no checkpoint in {}: the run begins anew", path);
+    return {};
+  }
   result.reader = checkpoint::open_checkpoint(*result.store, world, location.step);
   collectively(world, [&] {
     const checkpoint::Manifest& manifest = result.reader->manifest();
@@ -31,6 +53,7 @@ OpenCheckpoint open_checkpoint(Communicator& world, const std::string& path, boo
 void SavedModelOptions::declare(Options& options) {
   options.section("Model");
   options.add("load", &load, "DIR", "Folder of checkpoints, or one step's folder.");
+  options.add("ckpt-step", &step, "N", "The checkpoint of this iteration in place of the newest.", at_least(0));
   options.add_choice<std::optional<DType>>(
       "dtype", &dtype, {{"fp64", DType::fp64}, {"fp32", DType::fp32}, {"bf16", DType::bf16}, {"fp16", DType::fp16}},
       "Type of weights and activations; default the one trained in.");
@@ -42,7 +65,7 @@ void SavedModelOptions::declare(Options& options) {
 std::unique_ptr<SavedModel> load_model(
     Job& job, const SavedModelOptions& options,
     const std::function<void(const model::ModelConfig&, train::ExecutionConfig&)>& settle) {
-  OpenCheckpoint checkpoint = open_checkpoint(*job.world, options.load);
+  OpenCheckpoint checkpoint = open_checkpoint(*job.world, options.load, {.step = options.step});
   auto saved = std::make_unique<SavedModel>();
   saved->description = checkpoint.description;
   const Attributes& attributes = saved->description.attributes;

@@ -19,15 +19,21 @@ struct OpenCheckpoint {
   checkpoint::RunDescription description;
 };
 
-/// Opens the newest step of a folder, or one step's folder. With `optional`, a folder without checkpoints gives an
-/// empty result; otherwise CheckpointError. Collective.
-OpenCheckpoint open_checkpoint(Communicator& world, const std::string& path, bool optional = false);
+struct OpenOptions {
+  std::optional<std::int64_t> step;  ///< iteration; the newest, unless given
+  bool optional = false;             ///< a folder without checkpoints gives an empty result, no error
+  bool warns = false;                ///< and then a warning
+};
+
+/// Opens a step of a folder, or one step's folder. CheckpointError where it is not there. Collective.
+OpenCheckpoint open_checkpoint(Communicator& world, const std::string& path, const OpenOptions& options = {});
 
 /// Options of a command that uses a trained model.
 struct SavedModelOptions {
   GridOptions grid;
   DeviceOptions device;
   std::string load;
+  std::optional<std::int64_t> step;
   std::optional<DType> dtype;
   void declare(Options& options);
 };

@@ -46,6 +46,7 @@ enum class Capability {
   reduced_precision,     ///< BackendOptions::allow_reduced_precision
   algorithm_cache,       ///< BackendOptions::algorithm_cache
   launch_checks,         ///< BackendOptions::check_launches
+  profiler,              ///< a profiler records its work: the backend is a ProfiledDevice
 };
 
 /// A device and the kernels that run on it. All code above uses this interface, whatever the device. Kernels come in

@@ -60,14 +60,14 @@ struct RehearsalBackend::Kernels final : GemmKernels,
     note_sums(dy, dbias);
   }
 
-  void normalise(Stream&, ConstTensorView, ConstTensorView, ConstTensorView, double, TensorView,
+  void normalise(Stream&, ConstTensorView, const NormWeight&, ConstTensorView, double, TensorView,
                  NormStatistics) override {}
-  void normalise_backward(Stream&, ConstTensorView dy, ConstTensorView, ConstTensorView, NormStatistics,
+  void normalise_backward(Stream&, ConstTensorView dy, ConstTensorView, const NormWeight&, NormStatistics,
                           ConstTensorView, TensorView, TensorView dweight, TensorView dbias) override {
     note_sums(dy, dweight, dbias);
   }
   void bias_dropout_add_norm(Stream&, ConstTensorView, ConstTensorView, ConstTensorView, const Dropout&,
-                             ConstTensorView, ConstTensorView, double, TensorView, TensorView,
+                             const NormWeight&, ConstTensorView, double, TensorView, TensorView,
                              NormStatistics) override {}
 
   std::string check_head_dim(DType, std::int64_t) const override { return {}; }
@@ -109,6 +109,9 @@ struct RehearsalBackend::Kernels final : GemmKernels,
 
   void sum_squares(Stream&, ConstTensorView, TensorView) override {}
   void sum(Stream&, ConstTensorView, TensorView) override {}
+  void sum_powers(Stream&, ConstTensorView, int, TensorView) override {}
+  void max_abs(Stream&, ConstTensorView, TensorView) override {}
+  void count_zeros(Stream&, ConstTensorView, TensorView) override {}
 
   void rotate(Stream&, const RotaryEmbedding&, const RotaryHeads&, Rotation) override {}
 };

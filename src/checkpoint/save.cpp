@@ -69,13 +69,15 @@ void verify_saved(Store& store, Communicator& world, std::int64_t step) {
   }
 }
 
-/// Removes the steps before `saved_step` but for the last whole ones, such that with it there are `keep_last`.
-void prune(Store& store, std::int64_t saved_step, int keep_last) {
+/// Removes the steps before `saved_step` but for those retained for ever and the last whole ones, such that with it
+/// there are `keep_last`.
+void prune(Store& store, std::int64_t saved_step, const SaveOptions& options) {
   int kept = 1;
   for (const StepEntry& entry : store.steps()) {  // greatest first
     if (entry.replaced || !entry.step || *entry.step >= saved_step) continue;
-    if (kept >= keep_last) {
-      store.remove(entry.name);
+    const bool retained = options.retain_interval > 0 && *entry.step % options.retain_interval == 0;
+    if (kept >= options.keep_last) {
+      if (!retained) store.remove(entry.name);
     } else if (looks_complete(*store.open(entry.name))) {
       ++kept;
     }
@@ -128,7 +130,7 @@ void save(Store& store, Communicator& world, const RunDescription& description, 
   verify_saved(store, world, description.step);
   if (world.rank() != 0) return;
   try {
-    prune(store, description.step, options.keep_last);
+    prune(store, description.step, options);
   } catch (const Error& error) {
     log::warn("step {} is saved, but an older one could not be removed: {}", description.step, error.what());
   }

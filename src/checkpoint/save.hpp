@@ -17,7 +17,8 @@
 namespace trireme::checkpoint {
 
 struct SaveOptions {
-  int keep_last = 0;  ///< whole steps that stay when a newer one is saved, itself included; 0 keeps all
+  int keep_last = 0;                 ///< whole steps that stay when a newer one is saved, itself included; 0 keeps all
+  std::int64_t retain_interval = 0;  ///< steps that it divides stay for ever, beside the last ones; 0: none
 };
 
 /// Checks before the first step that these tensors can be saved. The store must be writable, have room (1.2 times the
@@ -32,8 +33,8 @@ void prepare_saving(Store& store, Communicator& world, std::span<const StateTens
 ///
 /// With `keep_last` the step is then read back and held against its digests, each rank an equal number of the files:
 /// one more read of the step. Where it is not whole that is an error of exit code 5, and no other step is touched.
-/// Where it is, older steps are removed but for the last ones that look complete, `keep_last` with the new one. A
-/// failure to remove is logged, not thrown. Steps with a greater number are left alone.
+/// Where it is, older steps are removed but for the last ones that look complete, `keep_last` with the new one, and
+/// those of `retain_interval`. A failure to remove is logged, not thrown. Steps with a greater number are left alone.
 void save(Store& store, Communicator& world, const RunDescription& description, std::span<const StateTensor> tensors,
           const SaveOptions& options = {});
 

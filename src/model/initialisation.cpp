@@ -44,11 +44,14 @@ class InitialValues {
       case ParameterRole::embedding:
       case ParameterRole::matrix:
       case ParameterRole::residual_matrix:
+      case ParameterRole::output_matrix:
         return static_cast<float>(factor_) * r * static_cast<float>(scale_);
       case ParameterRole::bias:
         return 0.02f * r;
       case ParameterRole::norm_weight:
         return 1.0f + 0.1f * r;
+      case ParameterRole::centred_norm_weight:
+        return 0.1f * r;
       case ParameterRole::norm_bias:
         return 0.05f * r;
     }
@@ -57,7 +60,10 @@ class InitialValues {
 
   double normal(std::int64_t index) {
     if (role_ == ParameterRole::norm_weight) return 1;
-    if (role_ == ParameterRole::bias || role_ == ParameterRole::norm_bias) return 0;
+    if (role_ == ParameterRole::bias || role_ == ParameterRole::norm_bias ||
+        role_ == ParameterRole::centred_norm_weight) {
+      return 0;
+    }
     if (const std::int64_t call = index / 2; call != call_) {
       call_ = call;
       words_ = philox4x32(key_, {static_cast<std::uint32_t>(call), static_cast<std::uint32_t>(call >> 32), 0, 0});

@@ -23,14 +23,16 @@ struct Initialisation {
 /// depends only on the seed, NAME and i. So every grid begins with the same model. Storage beyond a parameter's box is
 /// left as it is.
 ///
-/// `normal`: matrices and embeddings N(0, std), residual matrices N(0, std / sqrt(2 layers)), biases 0, norm weights 1.
+/// `normal`: matrices and embeddings N(0, std), residual matrices N(0, std / sqrt(2 layers)), biases 0, norm weights 1
+/// (0 where they are stored as the difference from 1).
 /// The normal deviate is Wichura's AS 241 inverse (Applied Statistics 37, 1988) of a uniform of 53 bits: words 2 (i %
 /// 2) and 2 (i % 2) + 1 of Philox with key mix64(mix64(seed) + fnv1a(NAME)) and counter i / 2; computed in fp64.
 ///
 /// `hashed_uniform`: r = (k - 2^23) / 2^23 with k the upper 24 bits of splitmix64(fnv1a(NAME), i); matrices and
-/// embeddings a r, residual matrices a r / sqrt(2 layers), a = 0.02 sqrt(3); biases 0.02 r; norm weights 1 + 0.1 r;
-/// norm biases 0.05 r. Constants, products and sums are rounded in fp32 whatever the training type, so that other
-/// programs can begin with the same weights without a file. They do not depend on the seed.
+/// embeddings a r, residual matrices a r / sqrt(2 layers), a = 0.02 sqrt(3); biases 0.02 r; norm weights 1 + 0.1 r,
+/// stored or as the difference from 1; norm biases 0.05 r. Constants, products and sums are rounded in fp32 whatever
+/// the training type, so that other programs can begin with the same weights without a file. They do not depend on the
+/// seed.
 void initialise(Backend& backend, std::span<const parallel::Parameter> parameters, const Initialisation& options);
 
 /// One element as `initialise` makes it, before it is converted to the training type.

@@ -14,8 +14,11 @@ struct MicroBatch {
   ConstTensorView loss_weights;      ///< [s b] A: weight of each position's loss; 0 where nothing is predicted
   ConstTensorView samples;           ///< [b] int64: number of each sample since the start of training
   ConstTensorView token_types = {};  ///< [s, b] int32, optional
-  ConstTensorView positions = {};    ///< [s, b] int32, optional: rows of a table of learned positions
-  ConstTensorView lengths = {};      ///< [b] int32, optional: positions of the whole sequence before the padding
+  /// [s, b] int32, optional: positions in the place of those in the sequence, for the table of learned positions or the
+  /// angles of rotation. The dropout of a position depends on the sequence alone.
+  ConstTensorView positions = {};
+  ConstTensorView first_visible = {};  ///< [s, b] int32, optional: AttentionProblem::first_visible
+  ConstTensorView lengths = {};        ///< [b] int32, optional: positions of the whole sequence before the padding
   /// [b] int32 and A, optional: class of each sample, and weight of its loss; 0 where it has none. BERT's class is 1
   /// where the second segment does not follow the first. Of choices, [b / c]: the right one of each c samples. Of
   /// spans, the first position.

@@ -11,11 +11,14 @@ constexpr Choice<Architecture> architecture_names[] = {{"gpt2", Architecture::gp
                                                        {"llama", Architecture::llama},
                                                        {"gpt", Architecture::gpt},
                                                        {"bert", Architecture::bert}};
-constexpr Choice<Activation> gelu_names[] = {{"tanh", Activation::gelu_tanh}, {"erf", Activation::gelu_erf}};
+constexpr Choice<Activation> gelu_names[] = {
+    {"tanh", Activation::gelu_tanh}, {"erf", Activation::gelu_erf}, {"squared-relu", Activation::squared_relu}};
 constexpr Choice<Normalization> normalization_names[] = {{"LayerNorm", Normalization::layer_norm},
                                                          {"RMSNorm", Normalization::rms_norm}};
 constexpr Choice<PositionEmbedding> position_names[] = {{"learned_absolute", PositionEmbedding::learned_absolute},
                                                         {"rope", PositionEmbedding::rope}};
+constexpr Choice<RotaryScalingKind> scaling_names[] = {
+    {"none", RotaryScalingKind::none}, {"llama3", RotaryScalingKind::llama3}, {"yarn", RotaryScalingKind::yarn}};
 constexpr Choice<ModelOutput> output_names[] = {{"pretraining", ModelOutput::pretraining},
                                                 {"classes", ModelOutput::classes},
                                                 {"choices", ModelOutput::choices},
@@ -26,7 +29,7 @@ constexpr Choice<NormPlacement> placement_names[] = {{"pre", NormPlacement::pre}
 std::int64_t matrix_elements(const ModelConfig& config) {
   const std::int64_t h = config.hidden;
   const std::int64_t kv = config.kv_heads() * config.head_dim();
-  return 2 * h * h + 2 * kv * h + (config.expansion() + config.ffn_hidden) * h;
+  return 2 * config.attention_columns() * h + 2 * kv * h + (config.expansion() + config.ffn_hidden) * h;
 }
 
 }  // namespace
@@ -42,8 +45,10 @@ void validate(const ModelConfig& config) {
   };
   expect(config.layers >= 1 && config.layers <= max_layers,
          fmt::format("<num_layers> {} must be between 1 and {}", config.layers, max_layers));
-  expect(config.hidden >= 1 && config.heads >= 1 && config.hidden % config.heads == 0,
-         fmt::format("<hidden_size> {} must be a multiple of <num_attention_heads> {}", config.hidden, config.heads));
+  expect(config.kv_channels >= 0, fmt::format("<kv_channels> {} must be at least 1", config.kv_channels));
+  expect(config.hidden >= 1 && config.heads >= 1 && (config.kv_channels > 0 || config.hidden % config.heads == 0),
+         fmt::format("<hidden_size> {} must be a multiple of <num_attention_heads> {}, or <kv_channels> be given",
+                     config.hidden, config.heads));
   expect(config.query_groups >= 0 && (config.query_groups == 0 || config.heads % config.query_groups == 0),
          fmt::format("<num_query_groups> {} must divide <num_attention_heads> {}", config.query_groups, config.heads));
   expect(config.ffn_hidden >= 1, fmt::format("<ffn_hidden_size> {} must be at least 1", config.ffn_hidden));
@@ -63,6 +68,23 @@ void validate(const ModelConfig& config) {
            fmt::format("<rotary_percent> {} of heads of {} channels rotates {}: it must be an even number above 0",
                        config.rotary_percent, config.head_dim(), config.rotary_channels()));
   }
+  if (const RotaryScaling& scaling = config.rotary_scaling; scaling.kind != RotaryScalingKind::none) {
+    const bool yarn = scaling.kind == RotaryScalingKind::yarn;
+    expect(config.position_embedding == PositionEmbedding::rope, "scaled frequencies need rotary positions");
+    expect(scaling.factor >= 1 && scaling.factor <= 1e6,
+           fmt::format("{} {} must be from 1 to 1e6", yarn ? "<yarn_rotary_scaling_factor>" : "<rope_scaling_factor>",
+                       scaling.factor));
+    expect(scaling.positions >= 1,
+           fmt::format("<yarn_original_max_position_embeddings> {} must be at least 1", scaling.positions));
+    expect(scaling.slow_turns > 0 && scaling.slow_turns < scaling.fast_turns,
+           fmt::format("<yarn_beta_slow> {} must be above 0 and below <yarn_beta_fast> {}", scaling.slow_turns,
+                       scaling.fast_turns));
+    expect(scaling.mscale >= 0 && scaling.mscale_all_dim >= 0,
+           fmt::format("<yarn_mscale> {} and <yarn_mscale_all_dim> {} must not be negative", scaling.mscale,
+                       scaling.mscale_all_dim));
+    expect(!yarn || config.rotary_base > 1,
+           fmt::format("<rotary_base> {} must be above 1 where YaRN scales the frequencies", config.rotary_base));
+  }
   expect(config.is_bert() || !config.post_norm(),
          "<apply_residual_connection_post_layernorm> is an arrangement of BERT: a GPT's layers are pre-norm");
   expect(!config.is_bert() || config.tied_output,
@@ -73,13 +95,15 @@ void validate(const ModelConfig& config) {
   TRIREME_CHECK(problems.empty(), ConfigError, "{}", problems);
   // Beyond any machine, and before a product of sizes leaves 64 bits.
   const double h = static_cast<double>(config.hidden);
+  const double columns = static_cast<double>(config.heads) * static_cast<double>(config.head_dim());
   const double parameters =
-      h * (config.layers * (4 * h + 3 * static_cast<double>(config.ffn_hidden)) +
+      h * (config.layers * (4 * columns + 3 * static_cast<double>(config.ffn_hidden)) +
            2 * static_cast<double>(config.vocabulary) + static_cast<double>(config.max_positions));
   TRIREME_CHECK(parameters < 1e16, ConfigError,
-                "<num_layers> {} <hidden_size> {} <ffn_hidden_size> {} <vocab_size> {} <max_position_embeddings> {}: "
-                "{:.1g} parameters are more than any machine holds",
-                config.layers, config.hidden, config.ffn_hidden, config.vocabulary, config.max_positions, parameters);
+                "<num_layers> {} <hidden_size> {} <num_attention_heads> {} of {} channels <ffn_hidden_size> {} "
+                "<vocab_size> {} <max_position_embeddings> {}: {:.1g} parameters are more than any machine holds",
+                config.layers, config.hidden, config.heads, config.head_dim(), config.ffn_hidden, config.vocabulary,
+                config.max_positions, parameters);
 }
 
 void check_sequence_length(const ModelConfig& config, std::int64_t sequence_length) {
@@ -91,10 +115,13 @@ void check_sequence_length(const ModelConfig& config, std::int64_t sequence_leng
 
 std::int64_t parameter_count(const ModelConfig& config) {
   const std::int64_t h = config.hidden;
-  const std::int64_t norm = config.normalization == Normalization::rms_norm ? h : 2 * h;
-  // Biases of Q, of K and V, of both outputs, and of the feed-forward block.
-  const std::int64_t biases = h + 2 * config.kv_heads() * config.head_dim() + 2 * h + config.expansion();
-  const std::int64_t layer = matrix_elements(config) + 2 * norm + (config.linear_bias ? biases : 0);
+  const std::int64_t norm_vectors = config.normalization == Normalization::rms_norm ? 1 : 2, norm = norm_vectors * h;
+  const std::int64_t qkv_biases = config.attention_columns() + 2 * config.kv_heads() * config.head_dim();
+  // Biases of both outputs, and of the feed-forward block.
+  const std::int64_t other_biases = 2 * h + config.expansion();
+  const std::int64_t layer = matrix_elements(config) + 2 * norm + (config.has_qkv_bias() ? qkv_biases : 0) +
+                             (config.linear_bias ? other_biases : 0) +
+                             (config.qk_norm ? 2 * norm_vectors * config.head_dim() : 0);
   const std::int64_t positions =
       config.position_embedding == PositionEmbedding::learned_absolute ? config.max_positions : 0;
   const std::int64_t common =
@@ -114,7 +141,8 @@ double model_flops(const ModelConfig& config, std::int64_t batch, std::int64_t s
   const auto sequence = static_cast<double>(s);
   // Multiply-adds a token, forward: the matrices, scores and weighted sums, the logits. Times 2 for FLOPs, times 3 for
   // forward and the two halves of backward.
-  const double per_token = config.layers * (static_cast<double>(matrix_elements(config)) + 2 * sequence * h) +
+  const double per_token = config.layers * (static_cast<double>(matrix_elements(config)) +
+                                            2 * sequence * static_cast<double>(config.attention_columns())) +
                            (config.predicts_tokens() ? static_cast<double>(config.vocabulary) * h : 0) +
                            (config.is_bert() && config.predicts_tokens() ? h * h : 0);
   return 6 * static_cast<double>(batch) * sequence * per_token;
@@ -125,10 +153,14 @@ Architecture architecture_of(const ModelConfig& config) {
   const bool layer_norm = config.normalization == Normalization::layer_norm;
   const bool rope = config.position_embedding == PositionEmbedding::rope;
   const bool grouped = config.kv_heads() != config.heads;
-  if (layer_norm && !rope && !config.swiglu && config.linear_bias && config.tied_output && !grouped) {
+  const bool gelu = !config.swiglu && config.activation != Activation::squared_relu;
+  const bool own_head_size = config.attention_columns() != config.hidden;
+  if (layer_norm && !config.norm_1p && !config.qk_norm && !rope && gelu && config.linear_bias && config.tied_output &&
+      !grouped && !own_head_size) {
     return Architecture::gpt2;
   }
-  const bool llama = !layer_norm && rope && config.rotary_percent == 1 && config.swiglu && !config.linear_bias;
+  const bool llama = !layer_norm && !config.norm_1p && !config.qk_norm && rope && config.rotary_percent == 1 &&
+                     config.swiglu && !config.has_qkv_bias();
   return llama ? Architecture::llama : Architecture::gpt;
 }
 
@@ -151,6 +183,20 @@ Attributes attributes_of(const ModelConfig& config) {
   attributes.put("model.swiglu", config.swiglu);
   attributes.put("model.linear_bias", config.linear_bias);
   attributes.put("model.tied_output", config.tied_output);
+  attributes.put("model.kv_channels", config.head_dim());
+  attributes.put("model.qkv_bias", config.has_qkv_bias());
+  attributes.put("model.norm_1p", config.norm_1p);
+  attributes.put("model.qk_norm", config.qk_norm);
+  const RotaryScaling& scaling = config.rotary_scaling;
+  attributes.put("model.rotary_scaling", scaling.kind, scaling_names);
+  if (scaling.kind != RotaryScalingKind::none) {
+    attributes.put("model.rotary_factor", scaling.factor);
+    attributes.put("model.rotary_positions", scaling.positions);
+    attributes.put("model.rotary_slow_turns", scaling.slow_turns);
+    attributes.put("model.rotary_fast_turns", scaling.fast_turns);
+    attributes.put("model.rotary_mscale", scaling.mscale);
+    attributes.put("model.rotary_mscale_all_dim", scaling.mscale_all_dim);
+  }
   if (config.is_bert()) {
     attributes.put("model.norm_placement", config.norm_placement, placement_names);
     attributes.put("model.binary_head", config.binary_head);
@@ -184,6 +230,23 @@ ModelConfig config_from(const Attributes& attributes) {
     config.swiglu = attributes.get<bool>("model.swiglu");
     config.linear_bias = attributes.get<bool>("model.linear_bias");
     config.tied_output = attributes.get<bool>("model.tied_output");
+  }
+  // Older checkpoints have heads of hidden / heads channels, and none of the rest.
+  if (attributes.contains("model.kv_channels")) {
+    config.kv_channels = attributes.get("model.kv_channels", std::int64_t{1});
+    config.qkv_bias = attributes.get<bool>("model.qkv_bias");
+    config.norm_1p = attributes.get<bool>("model.norm_1p");
+    config.qk_norm = attributes.get<bool>("model.qk_norm");
+    RotaryScaling& scaling = config.rotary_scaling;
+    scaling.kind = attributes.get("model.rotary_scaling", scaling_names);
+    if (scaling.kind != RotaryScalingKind::none) {
+      scaling.factor = attributes.get<double>("model.rotary_factor");
+      scaling.positions = attributes.get<std::int64_t>("model.rotary_positions");
+      scaling.slow_turns = attributes.get<double>("model.rotary_slow_turns");
+      scaling.fast_turns = attributes.get<double>("model.rotary_fast_turns");
+      scaling.mscale = attributes.get<double>("model.rotary_mscale");
+      scaling.mscale_all_dim = attributes.get<double>("model.rotary_mscale_all_dim");
+    }
   }
   if (architecture == Architecture::bert) {
     config.family = ModelFamily::bert;

@@ -4,6 +4,7 @@
 
 #include "src/backend/kernels/gemm.hpp"
 #include "src/base/attributes.hpp"
+#include "src/model/rotary_scaling.hpp"
 
 namespace trireme::model {
 
@@ -33,6 +34,7 @@ struct ModelConfig {
   int layers = 12;
   std::int64_t hidden = 768;
   std::int64_t heads = 12;
+  std::int64_t kv_channels = 0;   ///< channels of a head; 0: hidden / heads
   std::int64_t query_groups = 0;  ///< heads of keys and values, each read by as many query heads; 0: `heads`
   std::int64_t ffn_hidden = 3072;
   std::int64_t max_positions = 1024;
@@ -42,11 +44,15 @@ struct ModelConfig {
   double attention_dropout = 0.1;
   double norm_epsilon = 1e-5;
   Normalization normalization = Normalization::layer_norm;
+  bool norm_1p = false;  ///< the weights of norms are stored as the difference from 1
   PositionEmbedding position_embedding = PositionEmbedding::learned_absolute;
   double rotary_base = 10000;
   double rotary_percent = 1;  ///< fraction of a head's channels that rotate
-  bool swiglu = false;        ///< a gated feed-forward block, in place of `activation`
+  RotaryScaling rotary_scaling = {};
+  bool swiglu = false;  ///< a gated feed-forward block, in place of `activation`
   bool linear_bias = true;
+  bool qk_norm = false;   ///< the channels of each head of queries and keys are normalised, before they rotate
+  bool qkv_bias = false;  ///< queries, keys and values have biases even where other linear layers have none
   bool tied_output = true;
   NormPlacement norm_placement = NormPlacement::pre;  ///< post: BERT alone
   bool binary_head = true;  ///< BERT: token types, a pooler and the prediction of the order of segments
@@ -73,7 +79,10 @@ struct ModelConfig {
     return output == ModelOutput::classes ? classes : output == ModelOutput::spans ? 2 : 1;
   }
   bool post_norm() const { return norm_placement == NormPlacement::post; }
-  std::int64_t head_dim() const { return hidden / heads; }
+  std::int64_t head_dim() const { return kv_channels == 0 ? hidden / heads : kv_channels; }
+  /// Columns of all heads of queries: the input of attention's last product.
+  std::int64_t attention_columns() const { return heads * head_dim(); }
+  bool has_qkv_bias() const { return linear_bias || qkv_bias; }
   std::int64_t kv_heads() const { return query_groups == 0 ? heads : query_groups; }
   /// Channels of a head that rotate; 0 without rotary positions.
   std::int64_t rotary_channels() const {
@@ -95,23 +104,25 @@ void validate(const ModelConfig& config);
 void check_sequence_length(const ModelConfig& config, std::int64_t sequence_length);
 
 /// Parameters of the whole model at the true vocabulary. Of a GPT-2: V h + S h + L (4 h^2 + 2 h f + 9 h + f) + 2 h,
-/// with f = 4 h L (12 h^2 + 13 h) + V h + S h + 2 h. Of a Llama with k = h kv_heads / heads: 2 V h + L (2 h^2 + 2 h k +
-/// 3 h f + 2 h) + h. A BERT has, beside a GPT-2's: its head of masked tokens h^2 + 3 h + V; token types, pooler and
-/// binary head 2 h + h^2 + h + 2 h + 2. Its post-norm arrangement has the embedding's norm in place of the last one. A
-/// task's head replaces those of pretraining: n (h + 1) with n outputs, and a BERT's pooler h^2 + h but for spans.
+/// with f = 4 h L (12 h^2 + 13 h) + V h + S h + 2 h. Of a Llama with q = d heads and k = d kv_heads, d the size of a
+/// head: 2 V h + L (2 h q + 2 h k + 3 h f + 2 h) + h; norms of queries and keys add 2 d L. A BERT has, beside a
+/// GPT-2's: its head of masked tokens h^2 + 3 h
+/// + V; token types, pooler and binary head 2 h + h^2 + h + 2 h + 2. Its post-norm arrangement has the embedding's norm
+/// in place of the last one. A task's head replaces those of pretraining: n (h + 1) with n outputs, and a BERT's pooler
+/// h^2 + h but for spans.
 std::int64_t parameter_count(const ModelConfig& config);
 
 /// Model FLOPs of one update on `batch` samples of `s` tokens, forward and backward, full (not causal) attention, no
-/// recomputation counted: 6 B s (L (m + 2 s h) + V h), m the elements of a layer's matrices. For a GPT-2 with f = 4 h:
-/// 72 B s L h^2 (1 + s / 6 h + V / 12 L h) (Narayanan et al. 2021, arXiv:2104.04473). A BERT's head of masked tokens
-/// adds h^2 to V h; a task has neither.
+/// recomputation counted: 6 B s (L (m + 2 s q) + V h), m the elements of a layer's matrices, q = d heads. For a GPT-2
+/// with f = 4 h: 72 B s L h^2 (1 + s / 6 h + V / 12 L h) (Narayanan et al. 2021, arXiv:2104.04473). A BERT's head of
+/// masked tokens adds h^2 to V h; a task has neither.
 double model_flops(const ModelConfig& config, std::int64_t batch, std::int64_t s);
 
 /// Name of a model's architecture. `gpt` is any mix of the parts of gpt2 and llama.
 enum class Architecture { gpt2, llama, gpt, bert };
-/// gpt2: layer normalisation, learned positions, GELU, biases, a tied output head, as many heads of keys and values as
-/// of queries. llama: RMSNorm, rotary positions over whole heads, SwiGLU and no biases; its output may be tied, and its
-/// queries grouped. bert: every model of that family.
+/// gpt2: layer normalisation, learned positions, GELU, biases, a tied output head, heads of hidden / heads channels, as
+/// many of keys and values as of queries. llama: RMSNorm, rotary positions over whole heads, SwiGLU and no biases; its
+/// output may be tied, and its queries grouped. bert: every model of that family.
 Architecture architecture_of(const ModelConfig& config);
 
 /// The shape as the attributes "model.*" of a checkpoint, and back; dropout is none of them. CheckpointError where a

@@ -32,20 +32,35 @@ Parameter split(std::string name, ParameterRole role, const Shape& shape, int di
   return parameter;
 }
 
-void append_norm(std::vector<Parameter>& list, const ModelConfig& config, const std::string& prefix,
-                 const StageShard& shard) {
-  list.push_back(replicated(prefix + ".weight", ParameterRole::norm_weight, {config.hidden}, shard));
+/// Appends the parameters of a norm of rows of `width`.
+void append_norm_of(std::vector<Parameter>& list, const ModelConfig& config, const std::string& prefix,
+                    std::int64_t width, const StageShard& shard) {
+  const ParameterRole role = config.norm_1p ? ParameterRole::centred_norm_weight : ParameterRole::norm_weight;
+  list.push_back(replicated(prefix + ".weight", role, {width}, shard));
   if (config.normalization == Normalization::layer_norm) {
-    list.push_back(replicated(prefix + ".bias", ParameterRole::norm_bias, {config.hidden}, shard));
+    list.push_back(replicated(prefix + ".bias", ParameterRole::norm_bias, {width}, shard));
   }
 }
 
-/// A weight split along `dimension`, and the bias of its outputs: all dimensions but the last.
-void append_column_parallel(std::vector<Parameter>& list, const ModelConfig& config, const std::string& prefix,
-                            const Shape& shape, int dimension, const StageShard& shard) {
+void append_norm(std::vector<Parameter>& list, const ModelConfig& config, const std::string& prefix,
+                 const StageShard& shard) {
+  append_norm_of(list, config, prefix, config.hidden, shard);
+}
+
+/// The norm of the heads of queries or keys: one for all heads, of which each tensor rank has some.
+void append_head_norm(std::vector<Parameter>& list, const ModelConfig& config, const std::string& prefix,
+                      const StageShard& shard) {
+  const std::size_t first = list.size();
+  append_norm_of(list, config, prefix, config.head_dim(), shard);
+  for (std::size_t i = first; i < list.size(); ++i) list[i].gradient_is_partial = shard.tensor_size > 1;
+}
+
+/// A weight split along `dimension`, and with `bias` that of its outputs: all dimensions but the last.
+void append_column_parallel(std::vector<Parameter>& list, bool bias, const std::string& prefix, const Shape& shape,
+                            int dimension, const StageShard& shard) {
   list.push_back(split(prefix + ".weight", ParameterRole::matrix, shape, dimension, shard));
   const Shape outputs(shape.extents().first(static_cast<std::size_t>(shape.rank() - 1)));
-  if (config.linear_bias) list.push_back(split(prefix + ".bias", ParameterRole::bias, outputs, dimension, shard));
+  if (bias) list.push_back(split(prefix + ".bias", ParameterRole::bias, outputs, dimension, shard));
 }
 
 /// A residual matrix [h, inputs] split along its inputs, and the bias, whole on every rank.
@@ -63,17 +78,21 @@ void append_layer(std::vector<Parameter>& list, const ModelConfig& config, int l
   const std::int64_t f = config.ffn_hidden;
   append_norm(list, config, prefix + ".ln_1", shard);
   if (config.kv_heads() == a) {
-    append_column_parallel(list, config, prefix + ".attn.qkv", {3, a, d, h}, 1, shard);
+    append_column_parallel(list, config.has_qkv_bias(), prefix + ".attn.qkv", {3, a, d, h}, 1, shard);
   } else {
-    append_column_parallel(list, config, prefix + ".attn.q", {a, d, h}, 0, shard);
-    append_column_parallel(list, config, prefix + ".attn.kv", {2, config.kv_heads(), d, h}, 1, shard);
+    append_column_parallel(list, config.has_qkv_bias(), prefix + ".attn.q", {a, d, h}, 0, shard);
+    append_column_parallel(list, config.has_qkv_bias(), prefix + ".attn.kv", {2, config.kv_heads(), d, h}, 1, shard);
   }
-  append_row_parallel(list, config, prefix + ".attn.proj", h, shard);
+  if (config.qk_norm) {
+    append_head_norm(list, config, prefix + ".attn.q_ln", shard);
+    append_head_norm(list, config, prefix + ".attn.k_ln", shard);
+  }
+  append_row_parallel(list, config, prefix + ".attn.proj", a * d, shard);
   append_norm(list, config, prefix + ".ln_2", shard);
   if (config.swiglu) {
-    append_column_parallel(list, config, prefix + ".mlp.fc", {2, f, h}, 1, shard);
+    append_column_parallel(list, config.linear_bias, prefix + ".mlp.fc", {2, f, h}, 1, shard);
   } else {
-    append_column_parallel(list, config, prefix + ".mlp.fc", {f, h}, 0, shard);
+    append_column_parallel(list, config.linear_bias, prefix + ".mlp.fc", {f, h}, 0, shard);
   }
   append_row_parallel(list, config, prefix + ".mlp.proj", f, shard);
 }
@@ -84,6 +103,7 @@ Parameter split_by_token(const std::string& name, ParameterRole role, const Shap
   Parameter parameter = replicated(name, role, shape, shard);
   parameter.replicated = shard.tensor_size == 1;
   parameter.gradient_is_partial = false;
+  parameter.rows_are_tokens = shape.rank() == 2;
   // A rank whose rows are all padding holds an empty box at the end of the vocabulary.
   parameter.box.offset[0] = std::min(vocabulary.first(), vocabulary.size());
   parameter.box.extent[0] = vocabulary.true_rows();
@@ -102,8 +122,8 @@ Parameter token_table(const ModelConfig& config, const StageShard& shard,
 
 /// A linear layer [outputs, h] on work of the residual stream, whole on every rank.
 void append_dense(std::vector<Parameter>& list, const ModelConfig& config, const std::string& prefix,
-                  std::int64_t outputs, const StageShard& shard) {
-  list.push_back(replicated(prefix + ".weight", ParameterRole::matrix, {outputs, config.hidden}, shard));
+                  std::int64_t outputs, const StageShard& shard, ParameterRole role = ParameterRole::matrix) {
+  list.push_back(replicated(prefix + ".weight", role, {outputs, config.hidden}, shard));
   list.push_back(replicated(prefix + ".bias", ParameterRole::bias, {outputs}, shard));
 }
 
@@ -125,7 +145,7 @@ void append_heads(std::vector<Parameter>& list, const ModelConfig& config, const
   if (!config.post_norm()) append_norm(list, config, outer_norm_name(config), shard);
   if (!config.predicts_tokens()) {
     if (config.has_task_pooler()) append_dense(list, config, "pooler", config.hidden, shard);
-    append_dense(list, config, task_head_name(config), config.task_outputs(), shard);
+    append_dense(list, config, task_head_name(config), config.task_outputs(), shard, ParameterRole::output_matrix);
     return;
   }
   if (config.is_bert()) {
@@ -135,11 +155,11 @@ void append_heads(std::vector<Parameter>& list, const ModelConfig& config, const
   }
   if (config.has_binary_head()) {
     append_dense(list, config, "pooler", config.hidden, shard);
-    append_dense(list, config, "sop", 2, shard);
+    append_dense(list, config, "sop", 2, shard, ParameterRole::output_matrix);
   }
   if (!config.tied_output) {
-    list.push_back(
-        split_by_token("lm_head.weight", ParameterRole::matrix, {config.vocabulary, config.hidden}, shard, vocabulary));
+    list.push_back(split_by_token("lm_head.weight", ParameterRole::output_matrix, {config.vocabulary, config.hidden},
+                                  shard, vocabulary));
   } else if (!shard.first_stage) {
     list.push_back(token_table(config, shard, vocabulary));
     list.back().shared_copy = true;

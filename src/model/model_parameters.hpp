@@ -44,10 +44,11 @@ inline const char* task_head_name(const ModelConfig& config) {
 /// The parameters that a rank with `shard` holds, without memory yet, in the order in which they are laid out. Shapes
 /// and names are logical. Linear weights are [out, in]. `attn.qkv.weight` is [3, heads, head size, hidden]. With fewer
 /// heads of keys and values `attn.q.weight` [heads, head size, hidden] and `attn.kv.weight` [2, kv heads, head size,
-/// hidden] replace it. `mlp.fc.weight` is [f, hidden], with SwiGLU [2, f, hidden] for gate and up. They are split over
-/// the tensor ranks along heads and f, so that a rank holds matching shards. The output head is `lm_head.weight` on the
-/// last stage, or where it is tied the token embedding: a last stage that is not the first then holds a shared copy of
-/// `wte`. The units are the embeddings on the first stage, each layer, and the final norm and head on the last stage.
+/// hidden] replace it. Norms of queries and keys are `attn.q_ln.*` and `attn.k_ln.*` [head size]. `mlp.fc.weight` is
+/// [f, hidden], with SwiGLU [2, f, hidden] for gate and up. They are split over the tensor ranks along heads and f, so
+/// that a rank holds matching shards. The output head is `lm_head.weight` on the last stage, or where it is tied the
+/// token embedding: a last stage that is not the first then holds a shared copy of `wte`. The units are the embeddings
+/// on the first stage, each layer, and the final norm and head on the last stage.
 ///
 /// A BERT's embeddings are `emb.word`, `emb.pos` and `emb.type` [2, hidden]; a post-norm model has `emb.ln.*` in place
 /// of `ln_f.*`. Its heads are `mlm.dense.*`, `mlm.ln.*` and `mlm.out.bias` [vocabulary], split like the tied table, and

@@ -51,6 +51,49 @@ ModelConfig llama3_8b() {
   return config;
 }
 
+/// Llama 3.1's and 3.2's: the frequencies of Llama 3, scaled for 131072 positions.
+ModelConfig with_long_positions(ModelConfig config, double factor) {
+  config.rotary_scaling = RotaryScaling::llama3(factor);
+  config.max_positions = 131072;
+  return config;
+}
+
+ModelConfig llama3_2_1b() {
+  ModelConfig config = llama(16, 2048, 32, 8192);
+  config.query_groups = 8;
+  config.rotary_base = 500000;
+  config.vocabulary = 128256;
+  config.tied_output = true;
+  return with_long_positions(config, 32);
+}
+
+/// Parts that the small Qwens share.
+ModelConfig qwen(int layers, std::int64_t hidden, std::int64_t heads, std::int64_t query_groups,
+                 std::int64_t ffn_hidden) {
+  ModelConfig config = llama(layers, hidden, heads, ffn_hidden);
+  config.query_groups = query_groups;
+  config.rotary_base = 1e6;
+  config.norm_epsilon = 1e-6;
+  config.vocabulary = 151936;
+  config.tied_output = true;
+  return config;
+}
+
+ModelConfig qwen2_5_0_5b() {
+  ModelConfig config = qwen(24, 896, 14, 2, 4864);
+  config.qkv_bias = true;
+  config.max_positions = 32768;
+  return config;
+}
+
+ModelConfig qwen3_0_6b() {
+  ModelConfig config = qwen(28, 1024, 16, 8, 3072);
+  config.kv_channels = 128;
+  config.qk_norm = true;
+  config.max_positions = 40960;
+  return config;
+}
+
 /// Megatron-LM's BERT, with its arrangement of the residual and activation.
 ModelConfig bert(int layers, std::int64_t hidden, std::int64_t heads) {
   ModelConfig config = gpt2(layers, hidden, heads);
@@ -82,6 +125,10 @@ const std::vector<Preset>& presets() {
       {"gpt2-8.3b-scaling", gpt2(72, 3072, 32)},
       {"llama2-7b", llama2_7b()},
       {"llama3-8b", llama3_8b()},
+      {"llama3.1-8b", with_long_positions(llama3_8b(), 8)},
+      {"llama3.2-1b", llama3_2_1b()},
+      {"qwen2.5-0.5b", qwen2_5_0_5b()},
+      {"qwen3-0.6b", qwen3_0_6b()},
       {"bert-336m", bert(24, 1024, 16)},
       {"bert-1.3b", bert(24, 2048, 32)},
       {"bert-3.9b", bert(48, 2560, 40)},

@@ -12,7 +12,26 @@ namespace {
 constexpr Choice<LrDecayStyle> style_names[] = {{"constant", LrDecayStyle::constant},
                                                 {"linear", LrDecayStyle::linear},
                                                 {"cosine", LrDecayStyle::cosine},
-                                                {"inverse-square-root", LrDecayStyle::inverse_square_root}};
+                                                {"inverse-square-root", LrDecayStyle::inverse_square_root},
+                                                {"WSD", LrDecayStyle::wsd}};
+constexpr Choice<WsdDecayStyle> wsd_style_names[] = {{"linear", WsdDecayStyle::linear},
+                                                     {"cosine", WsdDecayStyle::cosine},
+                                                     {"exponential", WsdDecayStyle::exponential},
+                                                     {"minus_sqrt", WsdDecayStyle::minus_sqrt}};
+
+double wsd_factor(WsdDecayStyle style, double ratio) {
+  switch (style) {
+    case WsdDecayStyle::linear:
+      return 1 - ratio;
+    case WsdDecayStyle::cosine:
+      return 0.5 * (1 + std::cos(std::numbers::pi * ratio));
+    case WsdDecayStyle::exponential:
+      return 2 * std::pow(0.5, ratio) - 1;
+    case WsdDecayStyle::minus_sqrt:
+      break;
+  }
+  return 1 - std::sqrt(ratio);
+}
 
 }  // namespace
 
@@ -20,9 +39,11 @@ void LrSchedule::validate() const {
   TRIREME_CHECK(std::isfinite(maximum) && maximum >= 0, ConfigError, "<lr> {} must be a number of at least 0", maximum);
   TRIREME_CHECK(std::isfinite(minimum) && minimum >= 0 && minimum <= maximum, ConfigError,
                 "<min_lr> {} must be from 0 to <lr> {}", minimum, maximum);
+  TRIREME_CHECK(std::isfinite(initial) && initial >= 0 && initial <= maximum, ConfigError,
+                "<lr_warmup_init> {} must be from 0 to <lr> {}", initial, maximum);
   const char* const warmup_field = by_samples ? "<lr_warmup_samples>" : "<lr_warmup_iters>";
   TRIREME_CHECK(warmup >= 0, ConfigError, "{} {} must not be negative", warmup_field, warmup);
-  TRIREME_CHECK(style == LrDecayStyle::constant || warmup < decay, ConfigError,
+  TRIREME_CHECK(style == LrDecayStyle::constant || warmup < static_cast<double>(decay), ConfigError,
                 "{} {} must be below {} {} (default {})", warmup_field, warmup,
                 by_samples ? "<lr_decay_samples>" : "<lr_decay_iters>", decay,
                 by_samples ? "<train_samples>" : "<train_iters>");
@@ -30,17 +51,27 @@ void LrSchedule::validate() const {
       style != LrDecayStyle::inverse_square_root || !by_samples || warmup > 0, ConfigError,
       "<lr_decay_style> inverse-square-root falls with the root of the samples over those of the warm-up: give "
       "<lr_warmup_samples> of at least 1");
+  TRIREME_CHECK(style != LrDecayStyle::wsd || (wsd_decay >= 1 && static_cast<double>(decay - wsd_decay) >= warmup),
+                ConfigError, "{} {} must be at least 1, and begin after the warm-up: at most {} {} less {} {}",
+                by_samples ? "<lr_wsd_decay_samples>" : "<lr_wsd_decay_iters>", wsd_decay,
+                by_samples ? "<lr_decay_samples>" : "<lr_decay_iters>", decay, warmup_field, warmup);
 }
 
 double LrSchedule::at(std::int64_t progress) const {
   // Progress enters by quotients alone, so that updates and samples of one batch size give the same bits.
   const auto k = static_cast<double>(progress);
-  const auto w = static_cast<double>(warmup);
-  if (progress <= warmup) return maximum * (k / w);
+  const double w = warmup;
+  if (w > 0 && k <= w) return initial + (maximum - initial) * (k / w);
   if (style == LrDecayStyle::constant) return maximum;
   if (progress > decay) return minimum;
   if (style == LrDecayStyle::inverse_square_root) {
     return std::max(minimum, maximum * std::sqrt(std::max(w, 1.0) / k));
+  }
+  if (style == LrDecayStyle::wsd) {
+    const std::int64_t decayed = progress - (decay - wsd_decay);
+    if (decayed <= 0) return maximum;
+    const double factor = wsd_factor(wsd_style, static_cast<double>(decayed) / static_cast<double>(wsd_decay));
+    return minimum + (maximum - minimum) * factor;
   }
   const double ratio = (k - w) / (static_cast<double>(decay) - w);
   const double factor = style == LrDecayStyle::linear ? 1 - ratio : 0.5 * (1 + std::cos(std::numbers::pi * ratio));
@@ -53,9 +84,38 @@ Attributes attributes_of(const LrSchedule& schedule) {
   attributes.put_shortest("training.lr", schedule.maximum);
   attributes.put_shortest("training.min-lr", schedule.minimum);
   attributes.put("training.lr-decay-style", schedule.style, style_names);
-  attributes.put("training.lr-warmup-" + unit, schedule.warmup);
+  attributes.put_shortest("training.lr-warmup-" + unit, schedule.warmup);
+  if (schedule.initial != 0) attributes.put_shortest("training.lr-warmup-init", schedule.initial);
   attributes.put("training.lr-decay-" + unit, schedule.decay);
+  if (schedule.style == LrDecayStyle::wsd) {
+    attributes.put("training.lr-wsd-decay-style", schedule.wsd_style, wsd_style_names);
+    attributes.put("training.lr-wsd-decay-" + unit, schedule.wsd_decay);
+  }
   return attributes;
+}
+
+LrSchedule lr_schedule_from(const Attributes& attributes) {
+  LrSchedule schedule;
+  schedule.by_samples = attributes.contains("training.lr-decay-samples");
+  const std::string unit = schedule.by_samples ? "samples" : "iters";
+  schedule.style = attributes.get("training.lr-decay-style", style_names);
+  schedule.maximum = attributes.get<double>("training.lr");
+  schedule.minimum = attributes.get<double>("training.min-lr");
+  schedule.warmup = attributes.get<double>("training.lr-warmup-" + unit);
+  schedule.decay = attributes.get<std::int64_t>("training.lr-decay-" + unit);
+  if (attributes.contains("training.lr-warmup-init")) {
+    schedule.initial = attributes.get<double>("training.lr-warmup-init");
+  }
+  if (schedule.style == LrDecayStyle::wsd) {
+    schedule.wsd_style = attributes.get("training.lr-wsd-decay-style", wsd_style_names);
+    schedule.wsd_decay = attributes.get<std::int64_t>("training.lr-wsd-decay-" + unit);
+  }
+  try {
+    schedule.validate();
+  } catch (const ConfigError& error) {
+    attributes.fail(fmt::format("the learning rate among its attributes makes no sense: {}", error.what()));
+  }
+  return schedule;
 }
 
 }  // namespace trireme::optim

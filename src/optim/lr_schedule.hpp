@@ -6,31 +6,42 @@
 
 namespace trireme::optim {
 
-enum class LrDecayStyle { constant, linear, cosine, inverse_square_root };
+enum class LrDecayStyle { constant, linear, cosine, inverse_square_root, wsd };
+/// Course of the last part of WSD.
+enum class WsdDecayStyle { linear, cosine, exponential, minus_sqrt };
 
 /// Learning rate of an update as a function of its progress k: its number, counted from 1, or with `by_samples` the
 /// samples of all updates up to and including it. Both are the same for batches of one size. With a warm-up of W and
 /// the decay's end at D:
-///   k <= W:  maximum k / W: the update that reaches W is the first at the maximum
+///   k <= W:  initial + (maximum - initial) k / W: the update that reaches W is the first at the maximum
 ///   then     constant: maximum
 ///            linear: minimum + (maximum - minimum) (1 - r), r = (k - W) / (D - W)
 ///            cosine: minimum + (maximum - minimum) (1 + cos(pi r)) / 2
 ///            inverse square root: max(minimum, maximum sqrt(max(W, 1) / k)); by samples it needs a warm-up
+///            WSD (warm-up, stable, decay; Hu et al. 2024, arXiv:2404.06395) with a decay as long as A:
+///              k <= D - A:  maximum
+///              then         minimum + (maximum - minimum) f, r = (k - (D - A)) / A, where f is by its style
+///                           1 - r, (1 + cos(pi r)) / 2, 2 * 0.5^r - 1, or 1 - sqrt(r)
 ///   k > D:   minimum (not for constant).
 struct LrSchedule {
   LrDecayStyle style = LrDecayStyle::linear;
   double maximum = 0;
   double minimum = 0;
-  std::int64_t warmup = 0;
+  double warmup = 0;  ///< may be fractional: a share of the decay
   std::int64_t decay = 0;
-  bool by_samples = false;  ///< progress, warm-up and decay count samples, not updates
+  bool by_samples = false;  ///< progress, warm-up and decays count samples, not updates
+  double initial = 0;       ///< at progress 0 of the warm-up
+  WsdDecayStyle wsd_style = WsdDecayStyle::exponential;
+  std::int64_t wsd_decay = 0;
 
   /// Throws ConfigError where the settings contradict each other.
   void validate() const;
   double at(std::int64_t progress) const;
 };
 
-/// The schedule among the attributes "training.*" of a checkpoint.
+/// The schedule among the attributes "training.*" of a checkpoint, and back. CheckpointError where values are missing
+/// or malformed.
 Attributes attributes_of(const LrSchedule& schedule);
+LrSchedule lr_schedule_from(const Attributes& attributes);
 
 }  // namespace trireme::optim

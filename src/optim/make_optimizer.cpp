@@ -1,22 +1,47 @@
 #include "src/optim/make_optimizer.hpp"
 
+#include <algorithm>
+
 namespace trireme::optim {
 namespace {
 
-constexpr Choice<OptimizerKind> kind_names[] = {{"adam", OptimizerKind::adam}, {"sgd", OptimizerKind::sgd}};
+constexpr Choice<OptimizerKind> kind_names[] = {
+    {"adam", OptimizerKind::adam}, {"sgd", OptimizerKind::sgd}, {"muon", OptimizerKind::muon}};
+constexpr Choice<MuonScale> scale_names[] = {{"spectral", MuonScale::spectral},
+                                             {"unit_rms_norm", MuonScale::unit_rms_norm},
+                                             {"shape_scaling", MuonScale::shape_scaling}};
+constexpr Choice<NewtonSchulzCoefficients> coefficient_names[] = {{"quintic", NewtonSchulzCoefficients::quintic},
+                                                                  {"simple", NewtonSchulzCoefficients::simple}};
+
+Attributes attributes_of(const MuonOptions& options) {
+  Attributes attributes;
+  attributes.put_shortest("training.muon-momentum", options.momentum);
+  attributes.put("training.muon-nesterov", options.nesterov);
+  attributes.put("training.muon-num-ns-steps", options.newton_schulz.steps);
+  attributes.put("training.muon-coefficient-type", options.newton_schulz.coefficients, coefficient_names);
+  attributes.put("training.muon-scale-mode", options.scale, scale_names);
+  attributes.put_shortest("training.muon-extra-scale-factor", options.extra_scale);
+  attributes.put("training.muon-no-split-qkv", !options.split_qkv);
+  return attributes;
+}
 
 }  // namespace
 
-std::string_view name_of(OptimizerKind kind) { return kind == OptimizerKind::sgd ? "sgd" : "adam"; }
-
-std::size_t moment_count(OptimizerKind kind) {
-  return kind == OptimizerKind::sgd ? Sgd::moment_names.size() : AdamW::moment_names.size();
+std::string_view name_of(OptimizerKind kind) {
+  return std::ranges::find(kind_names, kind, &Choice<OptimizerKind>::value)->name;
 }
 
+std::size_t moment_count(OptimizerKind kind) { return kind == OptimizerKind::adam ? AdamW::moment_names.size() : 1; }
+
 std::unique_ptr<Optimizer> make_optimizer(Backend& backend, parallel::ParameterBuffer& parameters,
-                                          const OptimizerOptions& options) {
-  if (options.kind == OptimizerKind::sgd) {
-    return std::make_unique<Sgd>(backend, parameters, options.weight_decay, options.sgd);
+                                          const ParameterGroups& groups, const OptimizerOptions& options) {
+  switch (options.kind) {
+    case OptimizerKind::sgd:
+      return std::make_unique<Sgd>(backend, parameters, options.weight_decay, options.sgd);
+    case OptimizerKind::muon:
+      return std::make_unique<Muon>(backend, parameters, groups, options.weight_decay, options.muon, options.adamw);
+    case OptimizerKind::adam:
+      break;
   }
   return std::make_unique<AdamW>(backend, parameters, options.weight_decay, options.adamw);
 }
@@ -27,11 +52,12 @@ Attributes attributes_of(const OptimizerOptions& options) {
   attributes.put_shortest("training.weight-decay", options.weight_decay);
   if (options.kind == OptimizerKind::sgd) {
     attributes.put_shortest("training.sgd-momentum", options.sgd.momentum);
-  } else {
-    attributes.put_shortest("training.adam-beta1", options.adamw.beta1);
-    attributes.put_shortest("training.adam-beta2", options.adamw.beta2);
-    attributes.put_shortest("training.adam-eps", options.adamw.epsilon);
+    return attributes;
   }
+  if (options.kind == OptimizerKind::muon) attributes.merge(attributes_of(options.muon));
+  attributes.put_shortest("training.adam-beta1", options.adamw.beta1);
+  attributes.put_shortest("training.adam-beta2", options.adamw.beta2);
+  attributes.put_shortest("training.adam-eps", options.adamw.epsilon);
   return attributes;
 }
 

@@ -5,14 +5,15 @@
 
 #include "src/base/attributes.hpp"
 #include "src/optim/adamw.hpp"
+#include "src/optim/muon.hpp"
 #include "src/optim/sgd.hpp"
 
 namespace trireme::optim {
 
-enum class OptimizerKind { adam, sgd };
-/// "adam" or "sgd".
+enum class OptimizerKind { adam, sgd, muon };
+/// "adam", "sgd" or "muon".
 std::string_view name_of(OptimizerKind kind);
-/// Number of arrays that the optimizer keeps beside the masters.
+/// Number of arrays that the optimizer keeps beside the masters, at least, of every parameter.
 std::size_t moment_count(OptimizerKind kind);
 
 /// Settings of an optimizer. Those of another kind are not used.
@@ -21,11 +22,12 @@ struct OptimizerOptions {
   double weight_decay = 0.01;
   AdamWOptions adamw = {};
   SgdOptions sgd = {};
+  MuonOptions muon = {};  ///< settings of matrices; `adamw` has those of the rest
 };
 
-/// Throws ConfigError for options out of range. `parameters` must live longer.
+/// Throws ConfigError for options out of range. `parameters` and `groups` must live longer.
 std::unique_ptr<Optimizer> make_optimizer(Backend& backend, parallel::ParameterBuffer& parameters,
-                                          const OptimizerOptions& options);
+                                          const ParameterGroups& groups, const OptimizerOptions& options);
 
 /// The attributes "optimizer" and "training.*" of a checkpoint; those of another kind are left out.
 Attributes attributes_of(const OptimizerOptions& options);

@@ -1,21 +1,47 @@
 #include "src/optim/optimizer.hpp"
 
+#include <algorithm>
+#include <tuple>
+
 namespace trireme::optim {
 
 Optimizer::Optimizer(Backend& backend, parallel::ParameterBuffer& parameters, double weight_decay,
-                     std::span<const char* const> moments)
-    : backend_(backend), parameters_(parameters), weight_decay_(weight_decay) {
+                     std::span<const MomentName> moments, MatrixFilter is_matrix)
+    : backend_(backend), parameters_(parameters), weight_decay_(weight_decay), is_matrix_(is_matrix) {
   TRIREME_CHECK(weight_decay >= 0, ConfigError, "<weight_decay> {} must not be negative", weight_decay);
   const DType type = accumulation_type(parameters.values().dtype());
-  const Shape size = {parameters.layout().shard_elements()};
-  for (const char* name : moments) {
-    moments_.push_back({name, Tensor(backend, type, size)});
-    backend.elementwise().fill(backend.compute_stream(), 0, moments_.back().array);
+  for (const auto& [name, of_matrices] : moments) {
+    Moment& moment = moments_.emplace_back();
+    moment.name = name;
+    moment.of_matrices = of_matrices;
+    std::int64_t elements = 0;
+    moment.ranges = ranges_of(of_matrices, elements);
+    moment.array = Tensor(backend, type, {elements});
+    backend.elementwise().fill(backend.compute_stream(), 0, moment.array);
   }
   if (parameters.values().dtype() != type) {
-    masters_ = Tensor(backend, type, size);
+    masters_ = Tensor(backend, type, {parameters.layout().shard_elements()});
     reset_masters();
   }
+}
+
+std::vector<std::vector<Optimizer::Range>> Optimizer::ranges_of(bool matrices, std::int64_t& elements) const {
+  std::vector<std::vector<Range>> ranges(parameters_.layout().buckets().size());
+  constexpr std::int64_t alignment = 32;  // elements: 128 bytes in fp32
+  for (std::size_t bucket = 0; bucket < ranges.size(); ++bucket) {
+    if (is_matrix_ == nullptr) {
+      ranges[bucket] = {{0, parameters_.shard_values(bucket).numel(), parameters_.shard_offset(bucket)}};
+      continue;
+    }
+    const auto kind = [this](const parallel::Parameter& p) { return is_matrix(p); };
+    parameters_.for_each_stretch(bucket, kind, [&](bool is_matrix, std::int64_t begin, std::int64_t count) {
+      if (is_matrix != matrices) return;
+      ranges[bucket].push_back({begin, count, elements});
+      elements += (count + alignment - 1) / alignment * alignment;
+    });
+  }
+  elements = is_matrix_ == nullptr ? parameters_.layout().shard_elements() : std::max(elements, alignment);
+  return ranges;
 }
 
 std::size_t Optimizer::bytes() const {
@@ -24,12 +50,37 @@ std::size_t Optimizer::bytes() const {
   return sum;
 }
 
-std::vector<Optimizer::State> Optimizer::state(std::size_t i) const {
-  const std::size_t bucket = parameters_.layout().bucket_of(i);
-  const parallel::ShardRange own = parameters_.shard_range(i);
-  std::vector<State> states = {{"model", masters(bucket).flat(own.at, own.count)}};
+Optimizer::Stretch Optimizer::stretch_at(std::size_t bucket, bool matrices, std::int64_t begin,
+                                         std::int64_t count) const {
+  Stretch stretch;
+  stretch.gradients = parameters_.shard_gradients(bucket).flat(begin, count);
+  stretch.masters = masters(bucket).flat(begin, count);
+  if (rounds()) stretch.rounded = parameters_.shard_values(bucket).flat(begin, count);
   for (const Moment& moment : moments_) {
-    states.push_back({moment.name, of_bucket(moment.array, bucket).flat(own.at, own.count)});
+    if (moment.of_matrices != matrices) continue;
+    const std::vector<Range>& ranges = moment.ranges[bucket];
+    const auto after = std::ranges::upper_bound(ranges, begin, {}, &Range::begin);
+    const Range range = after == ranges.begin() ? Range{} : *std::prev(after);
+    stretch.moments.push_back(moment.array.view().flat(range.offset + (count == 0 ? 0 : begin - range.begin), count));
+  }
+  return stretch;
+}
+
+Optimizer::Stretch Optimizer::stretch_of(std::size_t i, const Rates& rates) const {
+  const parallel::Parameter& p = parameters_.parameters()[i];
+  const parallel::ShardRange own = parameters_.shard_range(i);
+  Stretch stretch = stretch_at(parameters_.layout().bucket_of(i), is_matrix(p), own.at, own.count);
+  stretch.learning_rate = p.rows_are_tokens ? rates.of_tokens.value_or(rates.learning_rate) : rates.learning_rate;
+  stretch.weight_decay = parallel::decays(p.role) ? weight_decay(rates) : 0;
+  return stretch;
+}
+
+std::vector<Optimizer::State> Optimizer::state(std::size_t i) const {
+  const Stretch stretch = stretch_of(i, 0);
+  const bool matrix = is_matrix(parameters_.parameters()[i]);
+  std::vector<State> states = {{"model", stretch.masters}};
+  for (const Moment& moment : moments_) {
+    if (moment.of_matrices == matrix) states.push_back({moment.name, stretch.moments[states.size() - 1]});
   }
   return states;
 }
@@ -49,28 +100,27 @@ void Optimizer::restore(std::int64_t updates) {
   }
 }
 
-void Optimizer::step(double learning_rate, double gradient_scale, const std::function<void(std::size_t)>& updated) {
-  const Update update{learning_rate, gradient_scale, ++updates_};
+void Optimizer::step(const Rates& rates, double gradient_scale, const std::function<void(std::size_t)>& updated) {
+  const Update update{rates, gradient_scale, ++updates_};
   for (std::size_t bucket = parameters_.layout().buckets().size(); bucket-- > 0;) {
     update_bucket(bucket, update);
+    update_matrices(update, bucket);
     if (updated) updated(bucket);
   }
 }
 
 void Optimizer::update_bucket(std::size_t bucket, const Update& update) {
-  const TensorView gradients = parameters_.shard_gradients(bucket);
-  const TensorView values = parameters_.shard_values(bucket);
-  const TensorView masters = this->masters(bucket);
-  const auto decay = [this](const parallel::Parameter& p) { return parallel::decays(p.role) ? weight_decay_ : 0; };
-  parameters_.for_each_stretch(bucket, decay, [&](double weight_decay, std::int64_t begin, std::int64_t count) {
-    Stretch stretch{weight_decay,
-                    gradients.flat(begin, count),
-                    masters.flat(begin, count),
-                    {},
-                    rounds() ? values.flat(begin, count) : TensorView()};
-    for (const Moment& moment : moments_) {
-      stretch.moments.push_back(of_bucket(moment.array, bucket).flat(begin, count));
-    }
+  const Rates& rates = update.rates;
+  const auto rates_of = [&](const parallel::Parameter& p) {
+    return std::tuple(p.rows_are_tokens ? rates.of_tokens.value_or(rates.learning_rate) : rates.learning_rate,
+                      parallel::decays(p.role) ? weight_decay(rates) : 0, is_matrix(p));
+  };
+  parameters_.for_each_stretch(bucket, rates_of, [&](const auto& own, std::int64_t begin, std::int64_t count) {
+    const auto& [learning_rate, weight_decay, matrix] = own;
+    if (matrix) return;
+    Stretch stretch = stretch_at(bucket, false, begin, count);
+    stretch.learning_rate = learning_rate;
+    stretch.weight_decay = weight_decay;
     update_stretch(update, stretch);
   });
 }

@@ -1,7 +1,7 @@
 #pragma once
 
 #include <functional>
-#include <span>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -21,13 +21,21 @@ class Optimizer {
     TensorView data;   ///< flat, in the accumulation type
   };
 
+  /// Rates of one update. A number alone is the learning rate.
+  struct Rates {
+    Rates(double rate) : learning_rate(rate) {}
+    double learning_rate;
+    std::optional<double> weight_decay = {};  ///< in place of the optimizer's
+    std::optional<double> of_tokens = {};     ///< learning rate of Parameter::rows_are_tokens
+  };
+
   virtual ~Optimizer() = default;
   Optimizer(const Optimizer&) = delete;
   Optimizer& operator=(const Optimizer&) = delete;
 
   /// Updates the shard from its reduced gradients times `gradient_scale`, bucket by bucket in the order in which a
   /// forward uses them. Calls `updated` after each bucket.
-  void step(double learning_rate, double gradient_scale, const std::function<void(std::size_t)>& updated = {});
+  void step(const Rates& rates, double gradient_scale, const std::function<void(std::size_t)>& updated = {});
   /// Updates done.
   std::int64_t updates() const { return updates_; }
 
@@ -40,48 +48,77 @@ class Optimizer {
   void restore(std::int64_t updates);
   /// Sets the masters to the parameters, after these were initialised.
   void reset_masters();
+  /// Masters of this rank's shard of a bucket.
+  TensorView masters(std::size_t bucket) const {
+    return rounds() ? of_bucket(masters_, bucket) : parameters_.shard_values(bucket);
+  }
 
  protected:
   struct Update {
-    double learning_rate = 0;
+    Rates rates;
     double gradient_scale = 1;
     std::int64_t number = 1;  ///< from 1
   };
-  /// Range of the shard whose parameters have the same weight decay.
+  /// Range of the shard whose parameters have the same rates.
   struct Stretch {
+    double learning_rate = 0;
     double weight_decay = 0;
     TensorView gradients;
     TensorView masters;
-    std::vector<TensorView> moments;  ///< in the order of their names
+    std::vector<TensorView> moments;  ///< those of these parameters, in the order of their names
     TensorView rounded;               ///< the parameters; empty where they are their own masters
   };
+  /// Returns whether a parameter is updated whole, as a matrix.
+  using MatrixFilter = bool (*)(const parallel::Parameter&);
+  /// An array of state beside the masters.
+  struct MomentName {
+    const char* name;
+    bool of_matrices = false;  ///< parameters that are updated whole have it; else all others
+  };
 
-  /// Keeps one array, 0 at first, for each name of `moments`. `parameters` must live longer. Throws ConfigError for a
-  /// negative `weight_decay`.
+  /// Keeps one array, 0 at first, for each name of `moments`. Without `is_matrix` no parameter is updated whole.
+  /// `parameters` must live longer. Throws ConfigError for a negative `weight_decay`.
   Optimizer(Backend& backend, parallel::ParameterBuffer& parameters, double weight_decay,
-            std::span<const char* const> moments);
+            std::span<const MomentName> moments, MatrixFilter is_matrix = nullptr);
   Backend& backend() const { return backend_; }
+  const parallel::ParameterBuffer& parameters() const { return parameters_; }
+  /// Weight decay of an update, of a parameter that decays.
+  double weight_decay(const Rates& rates) const { return rates.weight_decay.value_or(weight_decay_); }
+  /// This rank's range of parameter i, by itself.
+  Stretch stretch_of(std::size_t i, const Rates& rates) const;
 
  private:
   /// Enqueues the update of one stretch. Its zeros between parameters must stay 0.
   virtual void update_stretch(const Update& update, const Stretch& stretch) = 0;
+  /// Enqueues the updates of the parameters of a bucket that are updated whole.
+  virtual void update_matrices(const Update&, std::size_t) {}
 
+  /// Elements [begin, begin + count) of this rank's shard of a bucket, which have state from `offset` on.
+  struct Range {
+    std::int64_t begin = 0;
+    std::int64_t count = 0;
+    std::int64_t offset = 0;
+  };
+  /// One array, with room for the elements that have this state.
   struct Moment {
     std::string name;
+    bool of_matrices = false;
     Tensor array;
+    std::vector<std::vector<Range>> ranges;  // by bucket
   };
   bool rounds() const { return static_cast<bool>(masters_.view()); }
+  bool is_matrix(const parallel::Parameter& p) const { return is_matrix_ != nullptr && is_matrix_(p); }
   TensorView of_bucket(const Tensor& array, std::size_t bucket) const {
     return array.view().flat(parameters_.shard_offset(bucket), parameters_.shard_values(bucket).numel());
   }
-  TensorView masters(std::size_t bucket) const {
-    return rounds() ? of_bucket(masters_, bucket) : parameters_.shard_values(bucket);
-  }
+  std::vector<std::vector<Range>> ranges_of(bool matrices, std::int64_t& elements) const;
+  Stretch stretch_at(std::size_t bucket, bool matrices, std::int64_t begin, std::int64_t count) const;
   void update_bucket(std::size_t bucket, const Update& update);
 
   Backend& backend_;
   parallel::ParameterBuffer& parameters_;
   double weight_decay_;
+  MatrixFilter is_matrix_;
   std::vector<Moment> moments_;
   Tensor masters_;  // empty where the parameters are their own
   std::int64_t updates_ = 0;

@@ -10,7 +10,7 @@ Sgd::Sgd(Backend& backend, parallel::ParameterBuffer& parameters, double weight_
 
 void Sgd::update_stretch(const Update& update, const Stretch& stretch) {
   SgdStep step;
-  step.learning_rate = update.learning_rate;
+  step.learning_rate = stretch.learning_rate;
   step.momentum = options_.momentum;
   step.weight_decay = stretch.weight_decay;
   step.gradient_scale = update.gradient_scale;

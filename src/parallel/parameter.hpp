@@ -8,12 +8,23 @@
 
 namespace trireme::parallel {
 
-/// Role of a parameter; determines its initial values and whether it decays.
-enum class ParameterRole { embedding, matrix, residual_matrix, bias, norm_weight, norm_bias };
+/// Role of a parameter; determines its initial values and whether it decays. centred_norm_weight: a norm's weight that
+/// is stored as its difference from 1.
+enum class ParameterRole {
+  embedding,
+  matrix,
+  residual_matrix,
+  output_matrix,
+  bias,
+  norm_weight,
+  centred_norm_weight,
+  norm_bias
+};
 
 /// Weight decay depends on the role: matrices and embeddings decay, biases and norms do not.
 constexpr bool decays(ParameterRole role) {
-  return role == ParameterRole::embedding || role == ParameterRole::matrix || role == ParameterRole::residual_matrix;
+  return role == ParameterRole::embedding || role == ParameterRole::matrix || role == ParameterRole::residual_matrix ||
+         role == ParameterRole::output_matrix;
 }
 
 /// One rank's shard of one parameter of the model. Names and shapes are logical: the same on every grid.
@@ -24,11 +35,12 @@ struct Parameter {
   Box box;        ///< box of the shard
   Shape storage;  ///< shape of `value` and `gradient`: the box's extents, with padding rows at the end of dimension 0
   bool replicated = false;  ///< every rank of the tensor group holds the same box: counted on tensor rank 0 alone
-  /// Marks a replicated parameter that works on the sequence-parallel residual stream. Each rank of the tensor group
-  /// has the gradient of its own positions only; a step sums it over the group once.
+  /// Marks a replicated parameter that works on the sequence-parallel residual stream, or on heads. Each rank of the
+  /// tensor group has the gradient of its own positions or heads only; a step sums it over the group once.
   bool gradient_is_partial = false;
-  bool shared_copy = false;  ///< a second holder of a tied tensor (the output head's `wte` on the last stage)
-  bool tied = false;         ///< held by the first and the last stage: its gradient is the sum of both
+  bool rows_are_tokens = false;  ///< the token embedding, or the matrix of the output layer
+  bool shared_copy = false;      ///< a second holder of a tied tensor (the output head's `wte` on the last stage)
+  bool tied = false;             ///< held by the first and the last stage: its gradient is the sum of both
   /// Number of the unit of parameters that are used together (the embeddings, a layer, the head). Units are consecutive
   /// in a rank's list, numbered from 0 in its order.
   int unit = 0;

@@ -20,6 +20,7 @@ void write_filler(const SampleView& sample) {
   std::ranges::fill(sample.labels, -1);
   std::ranges::fill(sample.token_types, 0);
   std::ranges::fill(sample.positions, 0);
+  std::ranges::fill(sample.first_visible, 0);
   std::ranges::fill(sample.length, static_cast<std::int32_t>(sample.tokens.size()));
   std::ranges::fill(sample.is_random, -1);
   std::ranges::fill(sample.span_end, -1);
@@ -34,6 +35,7 @@ std::vector<BatchLoader::Field> BatchLoader::fields_of(const SampleFields& reque
       {"labels", &SampleView::labels, &MicroBatch::labels},
       {"token types", &SampleView::token_types, &MicroBatch::token_types, &SampleFields::token_types},
       {"positions", &SampleView::positions, &MicroBatch::positions, &SampleFields::positions},
+      {"starts of documents", &SampleView::first_visible, &MicroBatch::first_visible, &SampleFields::first_visible},
       {"lengths", &SampleView::length, &MicroBatch::lengths, &SampleFields::length, Extent::sample},
       {"labels of the second segment", &SampleView::is_random, &MicroBatch::sample_labels, &SampleFields::is_random,
        Extent::label},

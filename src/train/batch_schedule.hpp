@@ -4,6 +4,7 @@
 #include <limits>
 #include <optional>
 #include <string>
+#include <variant>
 #include <vector>
 
 namespace trireme::train {
@@ -16,6 +17,18 @@ struct BatchRampUp {
   std::int64_t increment = 0;
   std::int64_t samples = 0;
 };
+
+/// Global batches of `size` samples from sample number `begin` on.
+struct BatchLevel {
+  std::int64_t begin = 0;
+  std::int64_t size = 0;
+};
+/// Batches of any sizes, as Megatron-LM's step schedule: the first level begins at 0, each later one after the one
+/// before.
+struct BatchSteps {
+  std::vector<BatchLevel> levels;
+};
+using BatchGrowth = std::variant<BatchRampUp, BatchSteps>;
 
 /// Some iterations in a row with global batches of one size.
 struct BatchPhase {
@@ -32,19 +45,19 @@ std::int64_t micro_batches_of(std::int64_t batch_size, std::int64_t micro_batch_
 class BatchSchedule {
  public:
   /// All data ranks together work on `micro_batch_size` x `data_ranks` samples at a time. Every batch must be a
-  /// multiple of that; with `decrease` it is rounded down to one. Throws ConfigError where it is not, or where the ramp
-  /// does not lead from its start to the global batch.
-  BatchSchedule(std::int64_t global_batch_size, const std::optional<BatchRampUp>& ramp_up, bool decrease,
+  /// multiple of that; with `decrease` it is rounded down to one. Throws ConfigError where it is not, where a ramp does
+  /// not lead from its start to the global batch, or where that is not the largest batch of steps.
+  BatchSchedule(std::int64_t global_batch_size, const std::optional<BatchGrowth>& growth, bool decrease,
                 std::int64_t micro_batch_size, std::int64_t data_ranks);
 
   /// Batch size requested after `consumed` samples, and the size that runs: rounded down.
-  std::int64_t planned(std::int64_t consumed) const { return size_at(level_of(consumed)); }
+  std::int64_t planned(std::int64_t consumed) const { return levels_[level_of(consumed)].size; }
   std::int64_t size(std::int64_t consumed) const { return planned(consumed) / unit_ * unit_; }
-  /// The batch at the end of the ramp, as it runs: none is larger. Evaluations use it.
+  /// The largest batch, as it runs. Evaluations use it.
   std::int64_t max_size() const { return global_batch_size_ / unit_ * unit_; }
   /// Micro-batches of that one on each data rank.
   std::int64_t max_micro_batches() const { return global_batch_size_ / unit_; }
-  bool ramps_up() const { return levels_ > 0; }
+  bool ramps_up() const { return levels_.size() > 1; }
 
   /// The batches after `consumed` samples: as many as there are before another one would go beyond sample number
   /// `total` or beyond `iterations`. A last batch that would not be whole is left out.
@@ -56,17 +69,15 @@ class BatchSchedule {
   std::int64_t samples(std::int64_t consumed, std::int64_t iterations) const;
 
  private:
-  std::int64_t level_of(std::int64_t consumed) const;
-  std::int64_t size_at(std::int64_t level) const {
-    return level == levels_ ? global_batch_size_ : ramp_up_.start + level * ramp_up_.increment;
+  std::size_t level_of(std::int64_t consumed) const;
+  /// Samples consumed at the end of a level.
+  std::int64_t end_of(std::size_t level) const {
+    return level + 1 < levels_.size() ? levels_[level + 1].begin : std::numeric_limits<std::int64_t>::max();
   }
-  /// Samples consumed at the end of a level of the ramp.
-  std::int64_t end_of(std::int64_t level) const;
 
   std::int64_t global_batch_size_;
   std::int64_t unit_;
-  BatchRampUp ramp_up_;
-  std::int64_t levels_ = 0;  // batch sizes of the ramp before the whole one; 0: no ramp
+  std::vector<BatchLevel> levels_;
 };
 
 }  // namespace trireme::train

@@ -4,7 +4,6 @@
 
 #include "src/base/log.hpp"
 #include "src/base/signals.hpp"
-#include "src/checkpoint/save.hpp"
 
 namespace trireme::train {
 
@@ -18,6 +17,7 @@ CheckpointWriter::CheckpointWriter(checkpoint::Store& store, Communicator& world
       attributes_(std::move(attributes)),
       blobs_(blobs),
       options_(options) {
+  put_optimizer_state(attributes_, options.optimizer);
   checkpoint::prepare_saving(store_, world, state.tensors(), trainer.progress().iteration);
   if (!options.asynchronous) return;
   writers_ = world.split(0, world.rank(), "checkpoint writers");
@@ -48,15 +48,17 @@ void CheckpointWriter::save() {
   if (!writers_) {
     state_.fetch();
     attempt(step_, [&] { write(world_, description); });
+    if (!failed_) options_.on_event(SaveEvent::saved, step_);
     return;
   }
   state_.begin_fetch();
   write_copy_ = [this, description = std::move(description)] { write(*writers_, description); };
+  options_.on_event(SaveEvent::begun, step_);
   poll();
 }
 
 void CheckpointWriter::write(Communicator& ranks, const checkpoint::RunDescription& description) {
-  checkpoint::save(store_, ranks, description, state_.tensors(), {.keep_last = options_.keep_last});
+  checkpoint::save(store_, ranks, description, state_.tensors(), options_.keep);
 }
 
 /// Starts the thread only after the copy is complete, so that it never touches the device.
@@ -76,7 +78,9 @@ void CheckpointWriter::wait() {
     state_.wait();
     start_writing();
   }
-  if (writing_.valid()) writing_.get();
+  if (!writing_.valid()) return;
+  writing_.get();
+  options_.on_event(SaveEvent::arrived, step_);
 }
 
 void CheckpointWriter::finish() {

@@ -7,6 +7,7 @@
 #include <memory>
 #include <string>
 
+#include "src/checkpoint/save.hpp"
 #include "src/checkpoint/store.hpp"
 #include "src/comm/communicator.hpp"
 #include "src/train/state_tensors.hpp"
@@ -17,22 +18,29 @@ namespace trireme::train {
 /// Effect of a checkpoint that cannot be written.
 enum class OnSaveError { stop, warn };
 
+/// Event in the life of a checkpoint. One that is written behind the training is begun, and arrives later.
+enum class SaveEvent { saved, begun, arrived };
+
 struct CheckpointWriterOptions {
   bool asynchronous = false;  ///< write on a thread behind the training
   OnSaveError on_error = OnSaveError::stop;
-  int keep_last = 0;  ///< checkpoint::SaveOptions::keep_last
+  checkpoint::SaveOptions keep = {};  ///< older checkpoints that stay
+  OptimizerState optimizer = OptimizerState::kept;
+  std::function<void(SaveEvent, std::int64_t step)> on_event = [](SaveEvent, std::int64_t) {};  ///< on every rank
 };
 
 /// Saves the checkpoints of a training run.
 class CheckpointWriter {
  public:
   /// Claims `store` (checkpoint::prepare_saving). Collective. `store`, `world`, `trainer`, `state` and `blobs` must
-  /// live `attributes` go into every checkpoint, and `blobs` as they are when it is saved. An asynchronous writer needs
-  /// a `state` with memory of its own.
+  /// live longer. `state` has the tensors that `options` ask for; an asynchronous writer needs one with memory of its
+  /// own. `attributes` go into every checkpoint, and `blobs` as they are when it is saved.
   CheckpointWriter(checkpoint::Store& store, Communicator& world, Trainer& trainer, HostState& state,
                    Attributes attributes, const std::map<std::string, std::string>& blobs,
                    const CheckpointWriterOptions& options);
 
+  /// Returns whether a run can go on from these checkpoints as if it had never stopped.
+  bool resumable() const { return options_.optimizer == OptimizerState::kept; }
   /// Saves the present state, or begins to. With OnSaveError::warn a failed save is a warning. Collective.
   void save();
   /// Starts writing once the copy of the state is complete. Call it after every iteration. Not collective.

@@ -1,5 +1,7 @@
 #include "src/train/exposed_communication.hpp"
 
+#include <numeric>
+
 #include "src/comm/forwarding_communicator.hpp"
 
 namespace trireme::train {
@@ -81,6 +83,7 @@ std::vector<ExposedTime> ExposedCommunication::take_ms() {
   std::vector<double> sums(names_.size());
   for (const Wait& wait : waits_) sums[wait.group] += wait.end->ms_since(*wait.begin);
   waits_.clear();
+  own_ms_ = std::accumulate(sums.begin(), sums.end(), 0.0);
   ImmediateStream host;
   world_.all_reduce(host, TensorView(sums.data(), {std::ssize(sums)}), ReduceOp::sum).wait(host);
   std::vector<ExposedTime> means;

@@ -32,6 +32,8 @@ class ExposedCommunication {
   /// Milliseconds by group since the last call of this function or `restart`: means over the ranks of the world, the
   /// same on all of them. Groups without waits are left out. The streams that waited must be synchronized. Collective.
   std::vector<ExposedTime> take_ms();
+  /// Milliseconds of this rank alone, of all groups, that the last `take_ms` returned.
+  double own_ms() const { return own_ms_; }
 
  private:
   class TimedCommunicator;
@@ -47,6 +49,7 @@ class ExposedCommunication {
   Communicator& world_;
   std::vector<std::string> names_;
   std::vector<Wait> waits_;
+  double own_ms_ = 0;
   std::unique_ptr<Communicator> timed_world_;
 };
 

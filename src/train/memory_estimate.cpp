@@ -37,7 +37,8 @@ MemoryEstimate estimate_memory(const Backend& backend, const model::ModelConfig&
 
   const std::vector<model::MicroBatch> micro_batches(
       static_cast<std::size_t>(trainer.batches().max_micro_batches()),
-      unseen_micro_batch(config, model.sequence_shard().rows, execution.micro_batch_size, execution.dtype));
+      unseen_micro_batch(sample_fields(config, options.documents), model.sequence_shard().rows,
+                         execution.micro_batch_size, execution.dtype));
   model.run(micro_batches,
             {.backward = true, .hidden_dropout = config.hidden_dropout, .attention_dropout = config.attention_dropout});
   model.reduce_gradients();
@@ -55,7 +56,13 @@ MemoryEstimate estimate_memory(const Backend& backend, const model::ModelConfig&
   estimate.messages = running.messages;
   estimate.batches = rehearsal.peak_allocated_bytes() - estimate.allocated();
   estimate.kernels = backend.kernel_memory_bytes(rehearsal.kernel_extents());
-  for (const checkpoint::StateTensor& tensor : trainer.state_tensors()) estimate.state += tensor.data.size_bytes();
+  const auto bytes_of = [&](OptimizerState optimizer) {
+    std::size_t sum = 0;
+    for (const checkpoint::StateTensor& tensor : trainer.state_tensors(optimizer)) sum += tensor.data.size_bytes();
+    return sum;
+  };
+  estimate.state = bytes_of(OptimizerState::kept);
+  estimate.weights = bytes_of(OptimizerState::left_out);
   return estimate;
 }
 

@@ -28,8 +28,8 @@ struct MemoryEstimate {
   std::size_t allocated() const {
     return parameters + gradients + gradient_work + optimizer + activations + work + messages + batches;
   }
-  /// Not in the total: master weights and moments, of which checkpoints consist.
-  std::size_t state = 0;
+  /// Not in the total: master weights and moments, of which checkpoints consist, and master weights alone.
+  std::size_t state = 0, weights = 0;
 };
 
 /// Memory that rank `rank` of `grid` will take on `backend`. It is found by rehearsing an update and an evaluation

@@ -32,8 +32,10 @@ std::unique_ptr<model::RecordedStage> recorded(Backend& backend, model::Transfor
 
 }  // namespace
 
-data::SampleFields sample_fields(const model::ModelConfig& config) {
+data::SampleFields sample_fields(const model::ModelConfig& config, const DocumentOptions& documents) {
   return {.token_types = config.has_token_types(),
+          .positions = documents.reset_position_ids,
+          .first_visible = documents.reset_attention_mask,
           .length = config.is_bert(),
           .is_random = config.has_binary_head() || !config.predicts_tokens(),
           .span_end = config.output == model::ModelOutput::spans,

@@ -14,8 +14,8 @@
 
 namespace trireme::train {
 
-/// Optional fields of samples that a model reads.
-data::SampleFields sample_fields(const model::ModelConfig& config);
+/// Optional fields of samples that a model reads; those of running text with these options.
+data::SampleFields sample_fields(const model::ModelConfig& config, const DocumentOptions& documents = {});
 
 /// One rank's shard of a model and the objects that run it on its grid: parameters, stage, schedule. Collective where
 /// it communicates: every rank of the grid makes the same calls.

@@ -5,6 +5,10 @@
 namespace trireme::train {
 namespace {
 
+constexpr const char* optimizer_state_name = "optimizer_state";
+constexpr Choice<OptimizerState> optimizer_state_names[] = {{"kept", OptimizerState::kept},
+                                                            {"left-out", OptimizerState::left_out}};
+
 /// Throws CheckpointError where the values of `state` cannot all be true.
 void check_sums(const Attributes& attributes, const SavedState& state) {
   const auto at_most = [&](const char* name, std::int64_t value, const char* limit_name, std::int64_t limit) {
@@ -19,11 +23,22 @@ void check_sums(const Attributes& attributes, const SavedState& state) {
   at_most("state.noted_losses", progress.noted_losses, "state.iteration", progress.iteration);
   at_most("state.best_iteration", progress.best_iteration, "state.iteration", progress.iteration);
   at_most("state.updated_samples", progress.updated_samples, "state.consumed_samples", progress.consumed_samples);
-  attributes.require(state.updates == progress.iteration - progress.skipped, "state.updates",
-                     fmt::format("state.iteration {} less state.skipped {}", progress.iteration, progress.skipped));
+  attributes.require(
+      state.updates <= progress.updates(), "state.updates",
+      fmt::format("at most state.iteration {} less state.skipped {}", progress.iteration, progress.skipped));
 }
 
 }  // namespace
+
+void put_optimizer_state(Attributes& attributes, OptimizerState optimizer) {
+  if (optimizer == OptimizerState::kept) return;  // as in older checkpoints
+  attributes.put(optimizer_state_name, optimizer, optimizer_state_names);
+}
+
+OptimizerState optimizer_state_of(const Attributes& attributes) {
+  if (!attributes.contains(optimizer_state_name)) return OptimizerState::kept;
+  return attributes.get(optimizer_state_name, optimizer_state_names);
+}
 
 void Progress::add_iteration(std::int64_t batch_size, std::optional<Skip> skip, bool at_minimum_scale) {
   iteration += 1;

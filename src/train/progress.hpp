@@ -33,6 +33,8 @@ struct Progress {
   static constexpr int spike_losses = 100;
   friend bool operator==(const Progress&, const Progress&) = default;
 
+  /// Iterations with an update.
+  std::int64_t updates() const { return iteration - skipped; }
   /// Counts an iteration on `batch_size` samples. `skip`: it made no update; `at_minimum_scale`: at a loss scale that
   /// cannot be lowered.
   void add_iteration(std::int64_t batch_size, std::optional<Skip> skip, bool at_minimum_scale);
@@ -47,10 +49,18 @@ struct Progress {
   bool note_score(double score);
 };
 
+/// Use of the optimizer's state in a checkpoint: moments, the count of their updates, and the loss scale. Where it is
+/// left out, the checkpoint has weights alone, or a run goes on from its weights with fresh moments.
+enum class OptimizerState { kept, left_out };
+
+/// Records in the attributes of a checkpoint that the optimizer's state is left out; and back.
+void put_optimizer_state(Attributes& attributes, OptimizerState optimizer);
+OptimizerState optimizer_state_of(const Attributes& attributes);
+
 /// State of a run beside its tensors.
 struct SavedState {
   Progress progress;
-  std::int64_t updates = 0;
+  std::int64_t updates = 0;  ///< since the optimizer's moments were 0; fewer than the run's after fresh moments
   optim::LossScaler::State loss_scale;
   friend bool operator==(const SavedState&, const SavedState&) = default;
 };

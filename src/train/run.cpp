@@ -1,5 +1,7 @@
 #include "src/train/run.hpp"
 
+#include <algorithm>
+
 #include "src/base/log.hpp"
 #include "src/base/timer.hpp"
 
@@ -28,9 +30,9 @@ class Window {
     }
   }
 
-  /// `next_batch` is the size of the batch to come where that changes, else 0.
+  /// `next_batch` is the size of the batch to come where that changes, else 0; `peak_tflops` that of RunSchedule.
   void print(const TrainRecord& last, std::int64_t train_iterations, double left_s, bool dynamic_scale,
-             std::int64_t next_batch) const {
+             std::int64_t next_batch, double peak_tflops) const {
     const double per_iteration_ms = elapsed_ms_ / iterations_;
     const int good = iterations_ - skipped_;
     const auto mean = [&](double sum) { return good > 0 ? fmt::format("{:.4f}", sum / good) : "-"; };
@@ -40,6 +42,9 @@ class Window {
         sop_loss_ ? fmt::format("lm loss {} | sop loss {}", mean(loss_), mean(*sop_loss_)) : "loss " + mean(loss_),
         last.skipped ? text_of(last.skip_reason) : fmt::format("grad norm {:.3f}", last.grad_norm), last.learning_rate,
         per_iteration_ms, tokens_ / elapsed_ms_, flops_ / elapsed_ms_);
+    if (last.params_norm) line += fmt::format(" | params norm {:.3f}", *last.params_norm);
+    if (last.num_zeros) line += fmt::format(" | num zeros {}", *last.num_zeros);
+    if (peak_tflops > 0) line += fmt::format(" | MFU {:.1f} %", 100 * flops_ / elapsed_ms_ / peak_tflops);
     if (next_batch > 0) line += fmt::format(" | next batch {}", next_batch);
     if (dynamic_scale) line += fmt::format(" | loss scale {:g}", last.loss_scale);
     if (skipped_ > 0) line += fmt::format(" | {} skipped", skipped_);
@@ -86,12 +91,13 @@ class TrainingLoop {
         data_(data),
         schedule_(schedule),
         hooks_(hooks),
-        validates_(hooks.evaluate || (data.valid && schedule.eval_iterations > 0)),
+        validates_(hooks.evaluate || ((data.valid || !data.valid_sets.empty()) && schedule.eval_iterations > 0)),
         first_sample_(progress().consumed_samples) {
     if (progress().iteration > 0) saved_ = progress();
   }
 
   RunEnd run() {
+    if (schedule_.skip_training) return evaluate_alone();
     if (validates_ && progress().evaluation_left) {
       validate();
       if (progress().evaluation_left) return end_early();
@@ -111,8 +117,7 @@ class TrainingLoop {
       }
     }
     if (test_is_left(progress(), train_iterations_, data_, schedule_)) {
-      evaluate(data::Split::test, *data_.test, 0);
-      if (!progress().tested) return end_early();
+      if (!evaluate(data::Split::test, "", *data_.test, 0)) return end_early();
     }
     save_at_end();
     return RunEnd::complete;
@@ -124,35 +129,56 @@ class TrainingLoop {
   void report(const TrainRecord& record, bool last) {
     window_.add(record);
     if (hooks_.metrics != nullptr) hooks_.metrics->write(record);
+    if (hooks_.after_step) hooks_.after_step(record);
     if (hooks_.progress) hooks_.progress(record.iteration, train_iterations_);
     if (!last && !divides(schedule_.log_interval, record.iteration)) return;
     const BatchSchedule& batches = trainer_.batches();
     const double seconds_a_sample = timer_.elapsed_s() / static_cast<double>(record.consumed_samples - first_sample_);
     const std::int64_t samples_left = batches.samples(record.consumed_samples, train_iterations_ - record.iteration);
     window_.print(record, train_iterations_, seconds_a_sample * static_cast<double>(samples_left),
-                  trainer_.dynamic_loss_scale(), batches.ramps_up() ? batches.size(record.consumed_samples) : 0);
+                  trainer_.dynamic_loss_scale(), batches.ramps_up() ? batches.size(record.consumed_samples) : 0,
+                  schedule_.peak_tflops);
     window_ = {};
+    if (hooks_.after_log) hooks_.after_log(record.iteration);
   }
 
-  /// Validates on samples that no other validation of this run reads.
+  RunEnd evaluate_alone() {
+    if (validates_) validate();
+    if (data_.test && schedule_.eval_iterations > 0 && stop_ == Stop::none) {
+      evaluate(data::Split::test, "", *data_.test, 0);
+    }
+    return stop_ == Stop::none ? RunEnd::complete : end_early();
+  }
+
+  /// Validates on samples that no other validation of this run reads: on the split, then on each validation set.
   void validate() {
     if (hooks_.evaluate) return hooks_.evaluate();
-    const std::int64_t earlier = schedule_.eval_interval > 0 ? (progress().iteration - 1) / schedule_.eval_interval : 0;
-    evaluate(data::Split::valid, *data_.valid, earlier * schedule_.eval_iterations);
+    const std::int64_t earlier =
+        schedule_.eval_interval > 0 ? std::max<std::int64_t>(progress().iteration - 1, 0) / schedule_.eval_interval : 0;
+    const std::int64_t first_batch = earlier * schedule_.eval_iterations;
+    if (data_.valid && !evaluate(data::Split::valid, "", *data_.valid, first_batch)) return;
+    for (const data::ValidationSet& set : data_.valid_sets) {
+      if (!evaluate(data::Split::valid, set.name, *set.samples, first_batch)) return;
+    }
   }
 
-  /// A stop does not wait for the end of an evaluation: the run that resumes this one makes it up, on the same samples.
-  void evaluate(data::Split split, const data::SampleSource& samples, std::int64_t first_batch) {
-    const std::optional<EvaluationRecord> evaluation = trainer_.evaluate(
+  /// Returns whether the evaluation came to its end. A stop does not wait for that: the run that resumes this one makes
+  /// it up, on the same samples.
+  bool evaluate(data::Split split, const std::string& set, const data::SampleSource& samples,
+                std::int64_t first_batch) {
+    std::optional<EvaluationRecord> evaluation = trainer_.evaluate(
         samples, first_batch * trainer_.batches().max_size(), schedule_.eval_iterations,
         [&] { return stop_now(Stop::none); }, split);
-    if (!evaluation) return;
+    if (!evaluation) return false;
+    evaluation->set = set;
     if (hooks_.metrics != nullptr) hooks_.metrics->write(*evaluation);
     const std::string order = evaluation->sop_loss ? fmt::format(", sop loss {:.4f}, sop accuracy {:.2f} %",
                                                                  *evaluation->sop_loss, 100 * *evaluation->sop_accuracy)
                                                    : "";
-    log::info("{} after {}: {}loss {:.4f}, perplexity {:.2f}{}", data::name_of(split), evaluation->iteration,
-              evaluation->sop_loss ? "lm " : "", evaluation->loss, evaluation->perplexity, order);
+    log::info("{}{} after {}: {}loss {:.4f}, perplexity {:.2f}{}", data::name_of(split), set.empty() ? "" : " " + set,
+              evaluation->iteration, evaluation->sop_loss ? "lm " : "", evaluation->loss, evaluation->perplexity,
+              order);
+    return true;
   }
 
   bool stop_now(Stop mine) {
@@ -167,9 +193,12 @@ class TrainingLoop {
   /// A planned stop that saves nothing leaves nothing to resume: the run is done.
   RunEnd end_early() {
     save_at_end();
-    log::info("stopping after iteration {} of {}: {}{}", progress().iteration, train_iterations_, text_of(stop_),
-              hooks_.checkpoints != nullptr ? "; everything is saved, run the same command again to go on"
-                                            : "; nothing is saved without <save>");
+    const char* saved = hooks_.checkpoints == nullptr ? "nothing is saved without <save>"
+                        : hooks_.checkpoints->resumable()
+                            ? "everything is saved, run the same command again to go on"
+                            : "the weights are saved without the optimizer's state: go on with <no_load_optim>";
+    log::info("stopping after iteration {} of {}: {}; {}", progress().iteration, train_iterations_, text_of(stop_),
+              saved);
     return hooks_.checkpoints != nullptr || stop_ == Stop::signal ? RunEnd::stopped_early : RunEnd::complete;
   }
 

@@ -19,6 +19,8 @@ struct RunSchedule {
   std::int64_t replica_check_interval = 0;
   std::int64_t exit_interval = 0;
   double exit_duration_minutes = 0;
+  double peak_tflops = 0;      ///< a rank's device, for the MFU in the log; 0: none there
+  bool skip_training = false;  ///< evaluate on validation and test splits alone
 };
 
 /// Receiver of records. Only one rank of a run has one.
@@ -39,6 +41,10 @@ struct RunHooks {
   MetricsSink* metrics = nullptr;
   /// Measures the model in the place of the loss on the validation split; may be empty.
   std::function<void()> evaluate;
+  /// Called after each iteration on every rank; may be empty. Not collective.
+  std::function<void(const TrainRecord&)> after_step;
+  /// Called after each line of the log on every rank; may be empty.
+  std::function<void(std::int64_t iteration)> after_log;
   /// Reports progress after each iteration; may be empty.
   std::function<void(std::int64_t done, std::int64_t total)> progress;
 };
@@ -52,7 +58,7 @@ bool test_is_left(const Progress& progress, std::int64_t train_iterations, const
 /// Trains until the last iteration, then evaluates on the test split. After every iteration, and every batch of an
 /// evaluation, the ranks agree whether one of them was signalled or time is up; then they save and leave together. The
 /// run that resumes this one makes up a stopped evaluation. A planned stop of a run that saves nothing is `complete`:
-/// nothing could be resumed.
+/// nothing could be resumed. Without training, validation reads the samples of the one that follows this iteration.
 RunEnd run(Trainer& trainer, Communicator& world, std::int64_t train_iterations, const data::SampleSplits& data,
            const RunSchedule& schedule, const RunHooks& hooks);
 

@@ -33,11 +33,12 @@ model::StageShard shard_of(const StageRehearsal::Layers& layers, const Execution
 
 }  // namespace
 
-model::MicroBatch unseen_micro_batch(const model::ModelConfig& config, std::int64_t s, std::int64_t b, DType dtype) {
+model::MicroBatch unseen_micro_batch(const data::SampleFields& fields, std::int64_t s, std::int64_t b, DType dtype) {
   model::MicroBatch batch{unseen(DType::int32, {s, b}), unseen(DType::int32, {s, b}),
                           unseen(accumulation_type(dtype), {s * b}), unseen(DType::int64, {b})};
-  const data::SampleFields fields = sample_fields(config);
   if (fields.token_types) batch.token_types = unseen(DType::int32, {s, b});
+  if (fields.positions) batch.positions = unseen(DType::int32, {s, b});
+  if (fields.first_visible) batch.first_visible = unseen(DType::int32, {s, b});
   if (fields.length) batch.lengths = unseen(DType::int32, {b});
   if (fields.is_random) {
     batch.sample_labels = unseen(DType::int32, {b / fields.samples_per_label});
@@ -61,7 +62,8 @@ StageRehearsal::StageRehearsal(Backend& backend, Communicator& tensor_group, Com
               execution.parallel.async_tensor_all_reduce, context_group.size() > 1 ? &context_group : nullptr},
              parameters_, config, shard_of(layers, execution, tensor_group.size()), vocabulary_, sequence_,
              execution.micro_batch_size, execution.dtype, execution.recomputation, no_hooks) {
-  stage_.begin({unseen_micro_batch(config, sequence_.rows, execution.micro_batch_size, execution.dtype)}, mode_);
+  stage_.begin({unseen_micro_batch(sample_fields(config), sequence_.rows, execution.micro_batch_size, execution.dtype)},
+               mode_);
 }
 
 void StageRehearsal::run(parallel::StepKind kind) {

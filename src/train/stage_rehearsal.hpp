@@ -1,14 +1,15 @@
 #pragma once
 
+#include "src/data/dataset/sample_source.hpp"
 #include "src/model/stage/transformer_stage.hpp"
 #include "src/parallel/data/parameter_buffer.hpp"
 #include "src/train/train_options.hpp"
 
 namespace trireme::train {
 
-/// A micro-batch of `b` samples of `s` positions of which only types and shapes matter, with the fields that the model
-/// reads in training with values of `dtype`.
-model::MicroBatch unseen_micro_batch(const model::ModelConfig& config, std::int64_t s, std::int64_t b, DType dtype);
+/// A micro-batch of `b` samples of `s` positions of which only types and shapes matter, with these optional fields, for
+/// training in `dtype`.
+model::MicroBatch unseen_micro_batch(const data::SampleFields& fields, std::int64_t s, std::int64_t b, DType dtype);
 
 /// One chunk of a pipeline stage with one micro-batch, on a backend that rehearses. Its parameters are this rank's,
 /// tensor rank 0 and context rank 0; other ranks do not exist.

@@ -10,6 +10,7 @@
 #include "src/optim/loss_scaler.hpp"
 #include "src/optim/lr_schedule.hpp"
 #include "src/optim/make_optimizer.hpp"
+#include "src/optim/weight_decay_ramp.hpp"
 #include "src/parallel/data/parameter_buffer.hpp"
 #include "src/parallel/pipeline/pipeline_layout.hpp"
 #include "src/train/batch_schedule.hpp"
@@ -56,23 +57,49 @@ inline void validate(const ExecutionConfig& config) {
 /// (Megatron-LM's).
 enum class LossAverage { tokens, micro_batch };
 
+/// Greatest and least learning rate of a schedule that is otherwise the run's.
+struct DecoupledRate {
+  double maximum = 0;
+  double minimum = 0;
+};
+
+/// Treatment of the documents that share a sample of running text. The corpus' offsets tell where they begin.
+struct DocumentOptions {
+  bool reset_position_ids = false;    ///< positions count from the start of each document
+  bool reset_attention_mask = false;  ///< no token attends to other documents
+  bool eod_mask_loss = false;         ///< the last token of a document predicts nothing; the samples' source does it
+};
+
 /// Options that the updates of a run depend on, beside its data and its grid.
 struct TrainOptions {
   std::int64_t global_batch_size = 1;
-  std::optional<BatchRampUp> ramp_up;
+  std::optional<BatchGrowth> ramp_up;
   bool decrease_batch_size = false;  ///< round batches down to what micro-batch size and data ranks can do
   LossAverage loss_average = LossAverage::tokens;
+  DocumentOptions documents;
   std::uint64_t seed = 1234;  ///< seed of initial weights and dropout
   optim::LrSchedule lr_schedule;
   optim::OptimizerOptions optimizer;
-  double clip_grad = 1;                 ///< largest gradient norm; 0: no clipping
-  optim::LossScalerOptions loss_scale;  ///< dynamic in fp16
+  std::optional<optim::WeightDecayRamp> weight_decay_ramp;  ///< in place of the optimizer's weight decay
+  std::optional<DecoupledRate> decoupled_rate;              ///< rate of the token embedding and the output layer
+  double clip_grad = 1;                                     ///< largest gradient norm; 0: no clipping
+  int grad_norm_power = 2;                                  ///< p of that norm, or optim::infinity_norm
+  optim::LossScalerOptions loss_scale;                      ///< dynamic in fp16
   int max_skipped = 10;  ///< skipped updates in a row that end the run; with a dynamic scale, at its minimum
   GuardOptions guards{};
 };
 
+/// The schedule of `rate`.
+inline optim::LrSchedule decoupled(optim::LrSchedule schedule, const DecoupledRate& rate) {
+  schedule.maximum = rate.maximum;
+  schedule.minimum = rate.minimum;
+  return schedule;
+}
+
 /// Options that updates depend on, as the attributes "optimizer" and "training.*" of a checkpoint. These record a run:
 /// the next one compares them with its own as text, and reads only the optimizer's kind back (`optim::optimizer_from`).
 Attributes attributes_of(const TrainOptions& options);
+/// The decoupled rate among those attributes.
+std::optional<DecoupledRate> decoupled_rate_from(const Attributes& attributes);
 
 }  // namespace trireme::train

@@ -7,7 +7,6 @@
 
 #include "src/base/log.hpp"
 #include "src/base/timer.hpp"
-#include "src/optim/grad_norm.hpp"
 #include "src/train/guards/bad_tensor.hpp"
 #include "src/train/state_tensors.hpp"
 
@@ -19,8 +18,9 @@ Trainer::Trainer(ParallelModel& model, const TrainOptions& options)
       batches_(options.global_batch_size, options.ramp_up, options.decrease_batch_size,
                model.execution().micro_batch_size, model.grid().data_size()),
       loader_(model.backend(), model.sequence_shard(), model.execution().micro_batch_size, batches_.max_micro_batches(),
-              model.execution().dtype, sample_fields(model.config())),
-      optimizer_(optim::make_optimizer(model.backend(), model.parameters(), options.optimizer)),
+              model.execution().dtype, sample_fields(model.config(), options.documents)),
+      optimizer_(optim::make_optimizer(model.backend(), model.parameters(),
+                                       {*model.communicators().tensor, model.gradient_group()}, options.optimizer)),
       loss_scaler_(options.loss_scale),
       norm_sum_(model.backend(), DType::fp64, {1}) {
   GuardOptions guards = options.guards;
@@ -73,9 +73,15 @@ TrainRecord Trainer::step(const data::SampleSource& samples) {
 
   TrainRecord record;
   record.iteration = progress_.iteration + 1;
+  record.batch_size = batch_size;
   record.loss_scale = loss_scaler_.scale();
-  record.learning_rate = options_.lr_schedule.at(
-      options_.lr_schedule.by_samples ? progress_.updated_samples + batch_size : optimizer_->updates() + 1);
+  const std::int64_t updated =
+      options_.lr_schedule.by_samples ? progress_.updated_samples + batch_size : progress_.updates() + 1;
+  record.learning_rate = options_.lr_schedule.at(updated);
+  if (options_.decoupled_rate) {
+    record.decoupled_learning_rate = decoupled(options_.lr_schedule, *options_.decoupled_rate).at(updated);
+  }
+  if (options_.weight_decay_ramp) record.weight_decay = options_.weight_decay_ramp->at(updated);
   const bool at_minimum_scale = loss_scaler_.at_minimum();
   if (is_left_out(record.iteration)) {
     record.skipped = true;
@@ -99,9 +105,10 @@ TrainRecord Trainer::step(const data::SampleSource& samples) {
   if (communication_ != nullptr) record.exposed_ms = communication_->take_ms();
   const double seconds = record.elapsed_ms / 1000;
   const std::int64_t sequence_length = model_.execution().sequence_length;
-  record.tokens_per_second = static_cast<double>(batch_size * sequence_length) / seconds;
+  const std::int64_t computed = is_left_out(record.iteration) ? 0 : batch_size;
+  record.tokens_per_second = static_cast<double>(computed * sequence_length) / seconds;
   record.tflops_per_rank =
-      model::model_flops(model_.config(), batch_size, sequence_length) / seconds / 1e12 / model_.world().size();
+      model::model_flops(model_.config(), computed, sequence_length) / seconds / 1e12 / model_.world().size();
   return record;
 }
 
@@ -145,19 +152,29 @@ void Trainer::compute_gradients(const std::vector<model::MicroBatch>& micro_batc
   if (guard_) guard_->note(mine);
   record.lm_loss = model_.config().predicts_tokens() ? sums.tokens / tokens : sums.samples / samples;
   if (model_.config().has_binary_head()) record.sop_loss = sums.samples / samples;
-  record.grad_norm = optim::gradient_norm(model_.backend(), model_.parameters(), model_.communicators().tensor->rank(),
-                                          *model_.communicators().model, model_.gradient_group(), norm_sum_) /
-                     record.loss_scale;
+  record.grad_norm =
+      optim::gradient_norm(model_.backend(), model_.parameters(), norm_groups(), norm_sum_, options_.grad_norm_power) /
+      record.loss_scale;
   record.skipped = !std::isfinite(record.grad_norm) || !std::isfinite(record.lm_loss + record.sop_loss.value_or(0));
 }
 
-void Trainer::update_parameters(const TrainRecord& record) {
+void Trainer::update_parameters(TrainRecord& record) {
   const TraceScope update(model_.trace(), "optimizer", "update");
   if (before_update_) before_update_();
   const double clip = optim::clip_coefficient(record.grad_norm, options_.clip_grad);
-  optimizer_->step(record.learning_rate, clip / record.loss_scale,
+  optim::Optimizer::Rates rates = record.learning_rate;
+  rates.weight_decay = record.weight_decay;
+  rates.of_tokens = record.decoupled_learning_rate;
+  if (observations_.num_zeros) {
+    record.num_zeros = optim::count_zero_gradients(model_.backend(), model_.parameters(), norm_groups(), norm_sum_);
+  }
+  optimizer_->step(rates, clip / record.loss_scale,
                    [&](std::size_t bucket) { model_.data_parallel().start_gather(bucket); });
   model_.data_parallel().finish_gather();
+  if (observations_.params_norm) {
+    record.params_norm =
+        optim::parameter_norm(model_.backend(), model_.parameters(), *optimizer_, norm_groups(), norm_sum_);
+  }
 }
 
 void Trainer::check_skipped(const TrainRecord& record) {
@@ -210,6 +227,7 @@ std::optional<EvaluationRecord> Trainer::evaluate(const data::SampleSource& samp
   const LabelCounts counts = sum_over_data_ranks(mine);
   EvaluationRecord record;
   record.iteration = progress_.iteration;
+  record.consumed_samples = progress_.consumed_samples;
   record.split = split;
   record.loss = sums.tokens / static_cast<double>(std::max<std::int64_t>(counts.tokens, 1));
   record.perplexity = std::exp(std::min(20.0, record.loss));
@@ -223,10 +241,11 @@ std::optional<EvaluationRecord> Trainer::evaluate(const data::SampleSource& samp
   return record;
 }
 
-std::vector<checkpoint::StateTensor> Trainer::state_tensors() {
+std::vector<checkpoint::StateTensor> Trainer::state_tensors(OptimizerState optimizer) {
   std::vector<checkpoint::StateTensor> tensors;
   for (std::size_t i = 0; i < model_.parameters().parameters().size(); ++i) {
     for (const optim::Optimizer::State& state : optimizer_->state(i)) {
+      if (optimizer == OptimizerState::left_out && state.kind != "model") continue;
       tensors.push_back(state_tensor(model_, i, state.kind, state.data));
     }
   }
@@ -237,12 +256,13 @@ Attributes Trainer::state_attributes() const {
   return attributes_of(SavedState{progress_, optimizer_->updates(), loss_scaler_.state()});
 }
 
-void Trainer::restore(const Attributes& attributes) {
+void Trainer::restore(const Attributes& attributes, OptimizerState optimizer) {
   const SavedState saved = state_from(attributes);
+  const bool kept = optimizer == OptimizerState::kept;
   progress_ = saved.progress;
-  optimizer_->restore(saved.updates);
+  optimizer_->restore(kept ? saved.updates : 0);
   model_.data_parallel().gather_parameters();
-  if (loss_scaler_.dynamic()) loss_scaler_.restore(saved.loss_scale);
+  if (kept && loss_scaler_.dynamic()) loss_scaler_.restore(saved.loss_scale);
 }
 
 }  // namespace trireme::train

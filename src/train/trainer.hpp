@@ -9,6 +9,7 @@
 
 #include "src/checkpoint/state.hpp"
 #include "src/data/dataset/split.hpp"
+#include "src/optim/grad_norm.hpp"
 #include "src/optim/loss_scaler.hpp"
 #include "src/optim/optimizer.hpp"
 #include "src/train/batch_loader.hpp"
@@ -22,15 +23,20 @@ namespace trireme::train {
 
 /// Measurements of one training iteration, the same on every rank.
 struct TrainRecord {
-  std::int64_t iteration = 0;           ///< 1 is the first update
-  std::int64_t consumed_samples = 0;    ///< after the update
-  double lm_loss = 0;                   ///< mean over the tokens of the global batch that count (see LossAverage), fp64
-  std::optional<double> sop_loss;       ///< BERT with a binary head: mean over the samples
-  double grad_norm = 0;                 ///< L2, before clipping, of the true gradient (loss scale taken out)
-  double learning_rate = 0;             ///< the one used
-  double loss_scale = 1;                ///< the one used
-  bool skipped = false;                 ///< no update was made
-  Skip skip_reason = Skip::not_finite;  ///< where it was skipped; a requested skip has no loss
+  std::int64_t iteration = 0;         ///< 1 is the first update
+  std::int64_t consumed_samples = 0;  ///< after the update
+  std::int64_t batch_size = 0;        ///< samples
+  double lm_loss = 0;                 ///< mean over the tokens of the global batch that count (see LossAverage), fp64
+  std::optional<double> sop_loss;     ///< BERT with a binary head: mean over the samples
+  double grad_norm = 0;      ///< the norm that is clipped, before clipping, of the true gradient (loss scale taken out)
+  double learning_rate = 0;  ///< the one used
+  std::optional<double> decoupled_learning_rate;  ///< the one used, where there is one
+  std::optional<double> params_norm;              ///< L2 of the parameters after the update, where it is measured
+  std::optional<std::int64_t> num_zeros;          ///< gradients that are zero, where they are counted
+  std::optional<double> weight_decay;             ///< the one used, where it changes during the run
+  double loss_scale = 1;                          ///< the one used
+  bool skipped = false;                           ///< no update was made
+  Skip skip_reason = Skip::not_finite;            ///< where it was skipped; a requested skip has no loss
   double elapsed_ms = 0;
   double tokens_per_second = 0;
   double tflops_per_rank = 0;                          ///< model FLOPs, full attention, no recomputation counted
@@ -43,8 +49,10 @@ struct EvaluationRecord {
   double loss = 0;
   double perplexity = 0;  ///< exp(min(20, loss))
   data::Split split = data::Split::valid;
+  std::string set = {};  ///< name of a validation set; empty: the split itself
   /// BERT with a binary head: mean loss of the segments' order over samples, and fraction whose order was recognised.
   std::optional<double> sop_loss = {}, sop_accuracy = {};
+  std::int64_t consumed_samples = 0;
 };
 
 /// Trains a model iteration by iteration. Collective over the whole grid.
@@ -79,15 +87,23 @@ class Trainer {
   /// Measures exposed communication from now on; `communication` made the model's communicators.
   void measure(ExposedCommunication& communication) { communication_ = &communication; }
 
+  /// Measurements of every update that take a pass over the shard.
+  struct Observations {
+    bool params_norm = false;
+    bool num_zeros = false;
+  };
+  void observe(const Observations& observations) { observations_ = observations; }
+
   /// Takes the parameters over as they are now, after they were initialised.
   void start() { optimizer_->reset_masters(); }
 
   /// This rank's tensors of a checkpoint, those of its shard: master weights ("model/NAME") and the optimizer's moments
   /// ("adamw_m/NAME" ...), in the backend's memory (HostState brings them to files). Valid as long as the trainer.
-  std::vector<checkpoint::StateTensor> state_tensors();
-  /// The run's state as attributes of a checkpoint; and back, after the tensors have been loaded.
+  std::vector<checkpoint::StateTensor> state_tensors(OptimizerState optimizer = OptimizerState::kept);
+  /// The run's state as attributes of a checkpoint; and back, after the tensors have been loaded. With
+  /// OptimizerState::left_out progress alone comes back: the optimizer and the loss scale begin anew.
   Attributes state_attributes() const;
-  void restore(const Attributes& attributes);
+  void restore(const Attributes& attributes, OptimizerState optimizer = OptimizerState::kept);
 
  private:
   /// Samples of micro-batch after micro-batch for this data rank, from a global batch of `size` that begins at number
@@ -101,8 +117,12 @@ class Trainer {
   /// Computes the gradients of a batch, times `record.loss_scale`. Sets loss, gradient norm and `skipped` in `record`.
   void compute_gradients(const std::vector<model::MicroBatch>& micro_batches, std::int64_t batch_size,
                          TrainRecord& record);
-  /// Clips the gradients and updates the parameters.
-  void update_parameters(const TrainRecord& record);
+  /// Clips the gradients and updates the parameters. Sets in `record` what is observed.
+  void update_parameters(TrainRecord& record);
+  optim::NormGroups norm_groups() const {
+    const parallel::GridCommunicators& groups = model_.communicators();
+    return {groups.tensor->rank(), *groups.model, *groups.gradient};
+  }
   /// Throws NumericalError where `record` is the last of too many iterations without an update.
   void check_skipped(const TrainRecord& record);
   /// Labels of tokens, and of whole samples.
@@ -130,6 +150,7 @@ class Trainer {
   Progress progress_;
   std::function<void()> before_update_;
   ExposedCommunication* communication_ = nullptr;
+  Observations observations_;
 };
 
 }  // namespace trireme::train

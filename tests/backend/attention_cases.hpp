@@ -19,10 +19,11 @@ struct AttentionCase {
   std::int64_t queries, keys, batch, heads, kv_heads, head_dim;
   bool causal = true;
   double dropout = 0;
-  std::vector<std::int32_t> lengths{};  ///< keys of each sample; none: all
+  std::vector<std::int32_t> lengths{};                 ///< keys of each sample; none: all
+  std::vector<std::vector<std::int32_t>> documents{};  ///< positions where those of each sample begin; none: one at 0
 };
 
-/// Points into `c`.
+/// Points into `c`. It has no documents: see first_visible_of.
 inline AttentionProblem problem_of(const AttentionCase& c) {
   return {.queries = c.queries,
           .keys = c.keys,
@@ -96,6 +97,12 @@ inline void compute(DType dtype, AttentionProblem p, AttentionTensors& t, int th
   if (p.lengths != nullptr) {
     lengths = make_tensor(b, {p.batch}, std::vector(p.lengths, p.lengths + p.batch));
     p.lengths = lengths.view().as<std::int32_t>();
+  }
+  Tensor first_visible;
+  if (p.first_visible != nullptr) {
+    const std::int64_t count = p.queries * p.batch;
+    first_visible = make_tensor(b, {count}, std::vector(p.first_visible, p.first_visible + count));
+    p.first_visible = first_visible.view().as<std::int32_t>();
   }
 
   const auto queries = [&](const std::vector<double>& x) {

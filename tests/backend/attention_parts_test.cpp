@@ -32,9 +32,10 @@ Heads heads_of(TensorView tensor, std::int64_t count) { return {tensor, batch * 
 /// A problem with all keys at once, its random inputs on a backend, and the expected results.
 struct Whole {
   Whole(Backend& b, DType dtype, std::int64_t queries, std::int64_t keys, double dropout,
-        const std::vector<std::int32_t>& padded)
+        const std::vector<std::int32_t>& padded, const std::vector<std::int32_t>& visible)
       : samples(samples_tensor(b, sample_numbers)),
         lengths(make_tensor(b, {static_cast<std::int64_t>(padded.size())}, padded)),
+        first_visible(make_tensor(b, {static_cast<std::int64_t>(visible.size())}, visible)),
         problem(problem_of(queries, keys, dropout, samples.view().as<std::int64_t>())),
         on_host(problem_of(queries, keys, dropout, sample_numbers.data())),
         q(random_tensor(b, dtype, {queries, batch, heads, d}, 1, -3, 3)),
@@ -44,6 +45,10 @@ struct Whole {
     if (!padded.empty()) {
       problem.lengths = lengths.view().as<std::int32_t>();
       on_host.lengths = padded.data();
+    }
+    if (!visible.empty()) {
+      problem.first_visible = first_visible.view().as<std::int32_t>();
+      on_host.first_visible = visible.data();
     }
     expected.q = values_of(b, q);
     expected.k = values_of(b, k);
@@ -56,7 +61,7 @@ struct Whole {
     dout = make_tensor(b, dtype, {queries, batch, heads, d}, expected.dout);
     reference_attention(on_host, expected);
   }
-  Tensor samples, lengths;
+  Tensor samples, lengths, first_visible;
   AttentionProblem problem, on_host;
   Tensor q, k, v, dout;
   AttentionTensors expected;
@@ -115,13 +120,15 @@ class AttentionParts : public testing::TestWithParam<DType> {};
 TEST_P(AttentionParts, KeysInPartsJoinToTheWhole) {
   const auto backend = test::make_backend(2);
   const KeyRanges splits[] = {{{0, 170}}, {{0, 64}, {64, 128}, {128, 170}}, {{128, 170}, {0, 3}, {3, 77}, {77, 128}}};
-  const std::vector<std::int32_t> full, padded = {100, 10};
-  for (const auto& [dropout, lengths] : {std::pair{0.0, full}, {0.2, full}, {0.2, padded}}) {
-    const Whole whole(*backend, GetParam(), 150, 170, dropout, lengths);
+  using List = std::vector<std::int32_t>;
+  const List all, padded = {100, 10}, packed = first_visible_of({{2, 64, 99, 128}, {160}}, 20, 150);
+  for (const auto& [dropout, lengths, visible] :
+       {std::tuple{0.0, all, all}, {0.2, all, all}, {0.2, padded, all}, {0.2, all, packed}}) {
+    const Whole whole(*backend, GetParam(), 150, 170, dropout, lengths, visible);
     for (const KeyRanges& ranges : splits) {
-      if (!lengths.empty() && ranges.size() < 4) continue;  // saves time
+      if (!(lengths.empty() && visible.empty()) && ranges.size() < 4) continue;  // saves time
       SCOPED_TRACE(testing::Message() << ranges.size() << " parts, dropout " << dropout
-                                      << (lengths.empty() ? "" : ", padded"));
+                                      << (lengths.empty() ? "" : ", padded") << (visible.empty() ? "" : ", packed"));
       expect_blocks_join(*backend, GetParam(), whole, ranges);
     }
   }

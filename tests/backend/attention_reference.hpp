@@ -16,9 +16,24 @@ struct AttentionTensors {
   std::vector<double> out, log_sum_exp, dq, dk, dv;  // computed
 };
 
+/// AttentionProblem::first_visible of queries from position `first_query` on.
+inline std::vector<std::int32_t> first_visible_of(const std::vector<std::vector<std::int32_t>>& documents,
+                                                  std::int64_t first_query, std::int64_t queries) {
+  std::vector<std::int32_t> result;
+  for (std::int64_t position = first_query; position < first_query + queries; ++position) {
+    for (const std::vector<std::int32_t>& starts : documents) {
+      std::int32_t begin = 0;
+      for (const std::int32_t start : starts) begin = start <= position ? start : begin;
+      result.push_back(begin);
+    }
+  }
+  return result;
+}
+
 /// Attention by the definition, in fp64. Calls `visit(head_row, kv_rows, probability, kept)` for each query. The
 /// arguments are the offsets of its row and of the rows of keys it attends to, their probabilities, and dropout's
-/// factors. p.dropout.samples and p.lengths are read on the host. Sets t.log_sum_exp.
+/// factors. p.dropout.samples, p.lengths and p.first_visible are
+/// read on the host. Sets t.log_sum_exp.
 template <class Visit>
 void for_rows_of_attention(const AttentionProblem& p, AttentionTensors& t, Visit&& visit) {
   const std::int64_t d = p.head_dim, heads_per_kv_head = p.heads / p.kv_heads;
@@ -31,14 +46,16 @@ void for_rows_of_attention(const AttentionProblem& p, AttentionTensors& t, Visit
     const std::int64_t row = ((i * p.batch + sample) * p.heads + head) * d;
     std::vector<std::int64_t> kv_rows;
     std::vector<double> probability, kept;
+    const std::int64_t first = p.first_visible == nullptr ? 0 : p.first_visible[i * p.batch + sample];
     double max_score = -std::numeric_limits<double>::infinity(), total = 0;
     for (std::int64_t j = 0; j < p.keys; ++j) {
+      if (p.first_key + j < first) continue;
       if (p.first_key + j >= end || (p.causal && p.first_key + j > position)) break;
       kv_rows.push_back(((j * p.batch + sample) * p.kv_heads + head / heads_per_kv_head) * d);
       double score = 0;
-      for (std::int64_t c = 0; c < d; ++c) score += t.q[row + c] * t.k[kv_rows[j] + c];
+      for (std::int64_t c = 0; c < d; ++c) score += t.q[row + c] * t.k[kv_rows.back() + c];
       probability.push_back(score * p.scale);
-      max_score = std::max(max_score, probability[j]);
+      max_score = std::max(max_score, probability.back());
       const bool keep = !p.dropout.enabled() || p.dropout.keeps(p.dropout.head_key(p.first_head + head),
                                                                 p.dropout.samples[sample], position, p.first_key + j);
       kept.push_back(keep ? static_cast<double>(p.dropout.scale) : 0);

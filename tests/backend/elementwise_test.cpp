@@ -120,7 +120,7 @@ TEST_P(Elementwise, AddAndScaleUpdateInPlace) {
 
 TEST_P(Elementwise, ActivateMatchesTheDefinition) {
   for (const Activation activation :
-       {Activation::none, Activation::gelu_tanh, Activation::gelu_erf, Activation::tanh}) {
+       {Activation::none, Activation::gelu_tanh, Activation::gelu_erf, Activation::tanh, Activation::squared_relu}) {
     for (const std::int64_t n : sizes) {
       // Far to the left results vanish among others; one that is alone must not.
       const Tensor x = random_tensor(b(), dtype(), {n}, 1, n == 1 ? 0.5 : -6, 6);
@@ -136,7 +136,7 @@ TEST_P(Elementwise, ActivateMatchesTheDefinition) {
 
 TEST_P(Elementwise, ActivateBackwardMatchesTheDefinition) {
   for (const Activation activation :
-       {Activation::none, Activation::gelu_tanh, Activation::gelu_erf, Activation::tanh}) {
+       {Activation::none, Activation::gelu_tanh, Activation::gelu_erf, Activation::tanh, Activation::squared_relu}) {
     for (const std::int64_t n : sizes) {
       const Tensor x = random_tensor(b(), dtype(), {n}, 1, -6, 6), dy = random_tensor(b(), dtype(), {n}, 2);
       std::vector<double> expected = values_of(b(), dy);

@@ -101,7 +101,7 @@ TEST_P(Gemm, ForwardMatchesTheDefinitionAtAllSizes) {
     const std::vector<double> bias_values = values_of(b(), bias);
     const auto products = table(e.n, e.out, [&](auto i, auto o) { return r.z(i, o); });
     for (const Activation activation :
-         {Activation::none, Activation::gelu_tanh, Activation::gelu_erf, Activation::tanh}) {
+         {Activation::none, Activation::gelu_tanh, Activation::gelu_erf, Activation::tanh, Activation::squared_relu}) {
       for (const bool with_bias : {false, true}) {
         for (const bool keep : {false, true}) {
           const Tensor y = poisoned_tensor(b(), dtype(), {e.n, e.out});
@@ -127,7 +127,7 @@ TEST_P(Gemm, BackwardInputMatchesTheDefinitionAtAllSizes) {
     const Tensor z = random_tensor(b(), dtype(), {e.n, e.in}, 5, -3, 3);
     const std::vector<double> z_values = values_of(b(), z);
     for (const Activation activation :
-         {Activation::none, Activation::gelu_tanh, Activation::gelu_erf, Activation::tanh}) {
+         {Activation::none, Activation::gelu_tanh, Activation::gelu_erf, Activation::tanh, Activation::squared_relu}) {
       const Tensor dx = poisoned_tensor(b(), dtype(), {e.n, e.in});
       b().gemm().linear_backward_input(stream(), dy(e), w(e), activation, z, dx);
       std::vector<double> expected = products;
@@ -196,7 +196,7 @@ TEST(GemmGradient, MatchesFiniteDifference) {
                       bias = random_values(e.out, 3);
   const std::vector<double> g = random_values(e.n * e.out, 4);
   for (const Activation activation :
-       {Activation::none, Activation::gelu_tanh, Activation::gelu_erf, Activation::tanh}) {
+       {Activation::none, Activation::gelu_tanh, Activation::gelu_erf, Activation::tanh, Activation::squared_relu}) {
     const auto input = [&] {
       std::vector<double> x = p;
       for (double& value : x) value = activated(activation, value);

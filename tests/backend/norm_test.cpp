@@ -20,6 +20,7 @@ const std::vector<std::int64_t> sample_numbers = {7, (std::int64_t{3} << 32) + 5
 /// The tensors of a normalisation of n rows of h, as numbers. RMSNorm has neither bias nor mean.
 struct NormTensors {
   bool rms = false;
+  double offset = 0;                                           // added to the weights
   std::vector<double> x, weight, bias, dy, residual_gradient;  // given
   std::vector<double> y, mean, reciprocal_deviation;           // results of forward
   std::vector<double> dx, dweight, dbias;                      // results of backward; dweight, dbias start at 1
@@ -57,15 +58,15 @@ void reference(NormTensors& t) {
     double g_mean = 0, g_dot = 0;
     for (std::int64_t j = 0; j < h; ++j) {
       const double normalised = (x[j] - mean) * r;
-      t.y.push_back(normalised * t.weight[j] + (t.rms ? 0 : t.bias[j]));
-      g_mean += t.rms ? 0 : dy[j] * t.weight[j] / h;
-      g_dot += dy[j] * t.weight[j] * normalised / h;
+      t.y.push_back(normalised * (t.weight[j] + t.offset) + (t.rms ? 0 : t.bias[j]));
+      g_mean += t.rms ? 0 : dy[j] * (t.weight[j] + t.offset) / h;
+      g_dot += dy[j] * (t.weight[j] + t.offset) * normalised / h;
       t.dweight[j] += dy[j] * normalised;
       if (!t.rms) t.dbias[j] += dy[j];
     }
     for (std::int64_t j = 0; j < h; ++j) {
       const double added = t.residual_gradient.empty() ? 0 : t.residual_gradient[i * h + j];
-      t.dx.push_back(added + r * (dy[j] * t.weight[j] - g_mean - (x[j] - mean) * r * g_dot));
+      t.dx.push_back(added + r * (dy[j] * (t.weight[j] + t.offset) - g_mean - (x[j] - mean) * r * g_dot));
     }
     if (!t.rms) t.mean.push_back(mean);
     t.reciprocal_deviation.push_back(r);
@@ -96,9 +97,9 @@ void compute(DType dtype, NormTensors& t, int threads = 2, bool in_place = false
   t.weight = values_of(b, weight);
   t.dy = values_of(b, dy);
   if (residual.view()) t.residual_gradient = values_of(b, residual);
-  b.norm().normalise(stream, x, weight, bias, epsilon, y, {mean, rstd});
+  b.norm().normalise(stream, x, {weight, t.offset}, bias, epsilon, y, {mean, rstd});
   const TensorView to = !in_place ? dx.view() : residual.view() ? residual.view() : dy.view();
-  b.norm().normalise_backward(stream, dy, x, weight, {mean, rstd}, residual, to, dweight, dbias);
+  b.norm().normalise_backward(stream, dy, x, {weight, t.offset}, {mean, rstd}, residual, to, dweight, dbias);
   t.y = values_of(b, y);
   t.reciprocal_deviation = values_of(b, rstd);
   t.dx = values_of(b, to);
@@ -128,11 +129,12 @@ TEST(LayerNorm, HandWorkedRow) {
                {1e-9, 1e5 * close.relative}, "dx");
 }
 
-TEST(RmsNorm, HandWorkedRow) {
+TEST(RmsNorm, HandWorkedRowWithAWeightStoredAsTheDifferenceFromOne) {
   NormTensors t;
   t.rms = true;
   t.x = {1, 7};  // mean of squares 25
-  t.weight = {2, 10};
+  t.weight = {1, 9};
+  t.offset = 1;
   t.dy = {1, 0.5};
   compute(test::exact_type(), t);
   const double r = 1 / std::sqrt(25 + epsilon);
@@ -155,6 +157,7 @@ TEST_P(LayerNormTypes, MatchesTheDefinition) {
       for (const bool rms : {false, true}) {
         NormTensors actual = random_norm(n, h, rms);
         if (!with_residual) actual.residual_gradient.clear();
+        actual.offset = with_residual == rms ? 1 : 0;
         compute(GetParam(), actual);
         NormTensors expected = actual;
         reference(expected);
@@ -251,10 +254,11 @@ void expect_parts_of_bias_dropout_add_norm(DType dtype, std::int64_t h) {
       const Tensor mean = poisoned_tensor(b, accumulation, {s * batch}),
                    rstd = poisoned_tensor(b, accumulation, {s * batch});
       const NormStatistics statistics{rms ? TensorView() : mean.view(), rstd};
-      b.norm().bias_dropout_add_norm(stream, x, branch_bias, residual, dropout, weight, shift, epsilon, sum, y,
+      const NormWeight factors(weight, rms ? 1 : 0);
+      b.norm().bias_dropout_add_norm(stream, x, branch_bias, residual, dropout, factors, shift, epsilon, sum, y,
                                      statistics);
       expect_close(values_of(b, sum), expected, tolerance(dtype, Operation::elementwise), "sum");
-      b.norm().normalise(stream, sum, weight, shift, epsilon, y_of_sum, statistics);
+      b.norm().normalise(stream, sum, factors, shift, epsilon, y_of_sum, statistics);
       EXPECT_EQ(values_of(b, y), values_of(b, y_of_sum));
 
       // The sum may take the place of an input.
@@ -262,7 +266,7 @@ void expect_parts_of_bias_dropout_add_norm(DType dtype, std::int64_t h) {
         const Tensor x_copy = make_tensor(b, dtype, shape, x_values);
         const Tensor residual_copy = make_tensor(b, dtype, shape, values_of(b, residual));
         const TensorView to = over_x ? x_copy.view() : residual_copy.view();
-        b.norm().bias_dropout_add_norm(stream, x_copy, branch_bias, residual_copy, dropout, weight, shift, epsilon, to,
+        b.norm().bias_dropout_add_norm(stream, x_copy, branch_bias, residual_copy, dropout, factors, shift, epsilon, to,
                                        y, statistics);
         EXPECT_EQ(values_of(b, to), values_of(b, sum));
         EXPECT_EQ(values_of(b, y), values_of(b, y_of_sum));

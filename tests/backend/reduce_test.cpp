@@ -41,6 +41,31 @@ TEST_P(Reduce, AddsInFp64ToWhatIsThere) {
   }
 }
 
+TEST_P(Reduce, MeasuresPowersTheLargestAndZeros) {
+  const auto backend = test::make_backend(2);
+  Backend& b = *backend;
+  for (const std::int64_t n : {0, 1, 31, 33, 1025, 100'000}) {
+    std::vector<double> given = random_values(n, 1);
+    for (std::size_t i = 0; i < given.size(); i += 3) given[i] = i % 2 == 0 ? 0.0 : -0.0;
+    const Tensor x = make_tensor(b, dtype(), {n}, given);
+    for (const int power : {1, 2, 3, 5}) {
+      const Tensor result = make_tensor(b, DType::fp64, {1}, {10});
+      long double expected = 10;
+      for (const double value : values_of(b, x)) expected += std::pow(std::abs(static_cast<long double>(value)), power);
+      b.reduce().sum_powers(b.compute_stream(), x, power, result);
+      expect_close(values_of(b, result), std::vector<double>{static_cast<double>(expected)},
+                   tolerance(DType::fp64, Operation::sum), fmt::format("|x|^{} of {}", power, n));
+    }
+    double largest = 0.125;
+    for (const double value : values_of(b, x)) largest = std::max(largest, std::abs(value));
+    const Tensor result = make_tensor(b, DType::fp64, {1}, {0.125}), zeros = make_tensor(b, DType::fp64, {1}, {7});
+    b.reduce().max_abs(b.compute_stream(), x, result);
+    EXPECT_EQ(values_of(b, result)[0], largest) << n;
+    b.reduce().count_zeros(b.compute_stream(), x, zeros);
+    EXPECT_EQ(values_of(b, zeros)[0], 7 + (n + 2) / 3) << n;
+  }
+}
+
 TEST_P(Reduce, ShowsWhatIsNotFinite) {
   const auto backend = test::make_backend(2);
   Backend& b = *backend;
@@ -51,8 +76,11 @@ TEST_P(Reduce, ShowsWhatIsNotFinite) {
     const Tensor x = make_tensor(b, dtype(), {50'000}, values);
     b.reduce().sum_squares(b.compute_stream(), x, squares);
     b.reduce().sum(b.compute_stream(), x, sum);
-    EXPECT_FALSE(std::isfinite(values_of(b, squares)[0]));
-    EXPECT_FALSE(std::isfinite(values_of(b, sum)[0]));
+    const Tensor powers = make_tensor(b, DType::fp64, {1}, {0}), largest = make_tensor(b, DType::fp64, {1}, {0});
+    b.reduce().sum_powers(b.compute_stream(), x, 3, powers);
+    b.reduce().max_abs(b.compute_stream(), x, largest);
+    for (const Tensor* result : {&squares, &sum, &powers}) EXPECT_FALSE(std::isfinite(values_of(b, *result)[0]));
+    EXPECT_EQ(values_of(b, largest)[0], infinity);
   }
 }
 
@@ -72,6 +100,7 @@ TEST_P(Reduce, BitsDoNotDependOnThreads) {
     const Tensor x = random_tensor(b, dtype(), {200'001}, 1), result = make_tensor(b, DType::fp64, {1}, {0});
     b.reduce().sum(b.compute_stream(), x, result);
     b.reduce().sum_squares(b.compute_stream(), x, result);
+    b.reduce().sum_powers(b.compute_stream(), x, 3, result);
     const std::vector<double> value = values_of(b, result);
     if (first.empty()) first = value;
     EXPECT_EQ(value, first) << threads << " threads";
@@ -84,6 +113,7 @@ TEST(ReduceChecks, RefuseAResultThatIsNotOneFp64) {
   const Tensor x = random_tensor(b, DType::fp32, {4}, 1);
   EXPECT_THROW(b.reduce().sum(b.compute_stream(), x, random_tensor(b, DType::fp32, {1}, 1)), ShapeError);
   EXPECT_THROW(b.reduce().sum_squares(b.compute_stream(), x, random_tensor(b, DType::fp64, {2}, 1)), ShapeError);
+  EXPECT_THROW(b.reduce().sum_powers(b.compute_stream(), x, 0, make_tensor(b, DType::fp64, {1}, {0})), ShapeError);
 }
 
 }  // namespace

@@ -19,6 +19,7 @@ struct Case {
   std::int64_t projections = 1, projection = 0;
   Positions at;
   RotaryEmbedding rotary{2, 10000};
+  std::vector<std::int32_t> ids{};  ///< [positions, batch] in the place of `at`; none: `at`
   std::int64_t numel() const { return positions * batch * projections * heads * d; }
 };
 
@@ -33,8 +34,15 @@ std::vector<double> rotated(DType dtype, const Case& c, std::vector<double>& val
   const TensorView projection(
       x.view().data() + static_cast<std::int64_t>(size_of(dtype)) * c.projection * c.heads * c.d, dtype,
       x.view().shape());
+  const Tensor ids = make_tensor(b, {std::ssize(c.ids)}, c.ids);
   b.rotary().rotate(b.compute_stream(), c.rotary,
-                    {{projection, c.batch * row, row, c.d}, c.positions, c.batch, c.heads, c.at}, rotation);
+                    {{projection, c.batch * row, row, c.d},
+                     c.positions,
+                     c.batch,
+                     c.heads,
+                     c.at,
+                     c.ids.empty() ? nullptr : ids.view().as<std::int32_t>()},
+                    rotation);
   return values_of(b, x);
 }
 
@@ -46,7 +54,7 @@ std::vector<double> reference(const Case& c, const std::vector<double>& values, 
     for (std::int64_t head = 0; head < c.heads; ++head) {
       const std::size_t at = ((row * c.projections + c.projection) * c.heads + head) * c.d;
       for (std::int64_t i = 0; i < half; ++i) {
-        const double position = static_cast<double>(c.at[row / c.batch]);
+        const double position = static_cast<double>(c.ids.empty() ? c.at[row / c.batch] : c.ids[row]);
         double angle = position * std::pow(c.rotary.base, -2.0 * i / c.rotary.channels);
         if (rotation == Rotation::backward) angle = -angle;
         result[at + i] = values[at + i] * std::cos(angle) - values[at + i + half] * std::sin(angle);
@@ -65,6 +73,34 @@ TEST(Rotary, HandWorkedHead) {
   expect_close(rotated(test::exact_type(), c, x),
                std::vector<double>{k - 10 * s, 2 * k_slow - 20 * s_slow, 10 * k + s, 20 * k_slow + 2 * s_slow, 7, 8},
                tolerance(test::exact_type(), Operation::elementwise), "x");
+}
+
+TEST(Rotary, HandWorkedHeadWithScaledFrequencies) {
+  // The pair (0, 2) keeps its frequency 1. Of 1/10, the pair (1, 3) keeps a quarter: 1/10 (1/4 + 3/4 / 4).
+  const RotaryEmbedding by_pair{4, 100, 4, {1, -0.75, 0}, 2}, by_frequency{4, 100, 4, {0, 0, 2.5}, 2};
+  for (const RotaryEmbedding& rotary : {by_pair, by_frequency}) {
+    const Case c{.d = 4, .at = {3}, .rotary = rotary};
+    std::vector<double> x = {1, 2, 10, 20};
+    const double slow = 0.3 * 0.4375, s = 2 * std::sin(3.0), k = 2 * std::cos(3.0);
+    const double s_slow = 2 * std::sin(slow), k_slow = 2 * std::cos(slow);
+    expect_close(rotated(test::exact_type(), c, x),
+                 std::vector<double>{k - 10 * s, 2 * k_slow - 20 * s_slow, 10 * k + s, 20 * k_slow + 2 * s_slow},
+                 tolerance(test::exact_type(), Operation::elementwise), "x");
+  }
+}
+
+TEST(Rotary, BackwardIsTheTransposeOfForward) {
+  TRIREME_NEEDS_FP64_KERNELS();
+  const Case c{.positions = 5, .d = 6, .at = {7}, .rotary = {6, 100, 4, {1, -0.4, 0}, 1.5}};
+  std::vector<double> x = random_values(c.numel(), 1), dy = random_values(c.numel(), 2);
+  const std::vector<double> y = rotated(DType::fp64, c, x), dx = rotated(DType::fp64, c, dy, Rotation::backward);
+  double of_results = 0, of_inputs = 0;
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    of_results += y[i] * dy[i];
+    of_inputs += x[i] * dx[i];
+  }
+  expect_close(std::vector<double>{of_inputs}, std::vector<double>{of_results}, tolerance(DType::fp64, Operation::sum),
+               "product");
 }
 
 class RotaryTypes : public testing::TestWithParam<DType> {};
@@ -109,6 +145,16 @@ TEST_P(RotaryTypes, RowsMayStandInTwoPieces) {
     std::vector<double> x = random_values(c.numel(), 7);
     const std::vector<double> actual = rotated(GetParam(), c, x);
     expect_close(actual, reference(c, x, Rotation::forward), tolerance(GetParam(), Operation::sum), "x");
+  }
+}
+
+TEST_P(RotaryTypes, EachSampleMayHavePositionsOfItsOwn) {
+  Case c{33, 3, 2, 6, 2, 1, {50}, {6, 10000}};
+  for (std::int32_t i = 0; i < 33 * 3; ++i) c.ids.push_back(i * 37 % 200);
+  for (const Rotation rotation : {Rotation::forward, Rotation::backward}) {
+    std::vector<double> x = random_values(c.numel(), 8);
+    const std::vector<double> actual = rotated(GetParam(), c, x, rotation);
+    expect_close(actual, reference(c, x, rotation), tolerance(GetParam(), Operation::sum), "x");
   }
 }
 

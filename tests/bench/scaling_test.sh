@@ -85,7 +85,7 @@ submit mine.ini --local --folder runs
 check "a failed case makes the exit status 1" [ $? -eq 1 ]
 check "and the other case has run" says runs/tensor2/result.json '"state": "done"'
 check "the failed one says why" says runs/heads3/result.json \
-  '"reason": "exit code 2: --hidden-size 16 must be a multiple of --num-attention-heads 3"'
+  '"reason": "exit code 2: --hidden-size 16 must be a multiple of --num-attention-heads 3, or --kv-channels be given"'
 result=runs/tensor2/result.json
 check "three steps were measured after the warm-up" [ "$(number $result steps)" -eq 3 ]
 check "the median lies between the least and the greatest" awk -v least="$(number $result least_ms)" \

@@ -5,6 +5,7 @@
 #include "cuda/backend/cuda_backend.hpp"
 #include "src/backend/graphs.hpp"
 #include "src/backend/host_copies.hpp"
+#include "src/backend/profiled_device.hpp"
 #include "src/comm/device_communicators.hpp"
 #include "src/comm/self_communicator.hpp"
 #include "src/train/state_tensors.hpp"
@@ -133,7 +134,28 @@ TEST_F(CudaBackendOnFakes, SaysWhatItsKernelsTake) {
   EXPECT_EQ(backend_->kernel_memory_bytes({0, 1'000'000, 50}), workspace + l2 + 256 * 50 * 4);
 }
 
+TEST_F(CudaBackendOnFakes, TellsAProfilerWhatToRecordAndTheNamesOfTheParts) {
+  auto* device = dynamic_cast<ProfiledDevice*>(backend_.get());
+  ASSERT_NE(device, nullptr);
+  TraceRecorder ranges(stream(), device, TraceRecorder::Times::none);
+  fake_cuda::clear_log();
+  device->start_profiler();
+  {
+    const TraceScope step(&ranges, "iteration", "iteration");
+    const TraceScope forward(&ranges, "forward", "pipeline");
+  }
+  device->stop_profiler();
+  EXPECT_THAT(fake_cuda::log(),
+              testing::ElementsAre("cudaProfilerStart", "nvtxRangePush iteration", "nvtxRangePush forward",
+                                   "nvtxRangePop", "nvtxRangePop", "cudaProfilerStop"));
+  ranges.resolve();
+  EXPECT_THAT(ranges.spans(), testing::IsEmpty()) << "without times there are only ranges";
+  fake_cuda::fail_next("cudaProfilerStart", cudaErrorMemoryAllocation);
+  EXPECT_THAT(message_of([&] { device->start_profiler(); }), HasSubstr("cudaProfilerStart"));
+}
+
 TEST_F(CudaBackendOnFakes, SupportsWhatItsInterfacesSay) {
+  EXPECT_TRUE(backend_->supports(Capability::profiler));
   EXPECT_FALSE(backend_->supports(Capability::fp64_training));
   EXPECT_TRUE(backend_->supports(Capability::reduced_precision));
   EXPECT_TRUE(backend_->supports(Capability::algorithm_cache));

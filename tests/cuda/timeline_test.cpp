@@ -9,6 +9,7 @@
 #include "src/comm/device_communicators.hpp"
 #include "src/parallel/grid/grid_communicators.hpp"
 #include "src/parallel/tensor/linear.hpp"
+#include "src/tensor/trace_recorder.hpp"
 #include "tests/cuda/gpu_backend.hpp"
 #include "tests/fakes/fake_cuda.hpp"
 #include "tests/fakes/host_of_two.hpp"
@@ -96,6 +97,33 @@ TEST_F(TimelineModel, AReductionBesideABackwardWaitsForOneProductAtMost) {
   const Timeline timeline = fake_cuda::simulate({fake_cuda::take_trace()})[0];
   EXPECT_EQ(find(timeline, "reduction").waited_us(), 99);
   EXPECT_EQ(find(timeline, "layer 3").begin_us, 200);
+}
+
+TEST_F(TimelineModel, ASpanIsTheTimeInWhichItsWorkRuns) {
+  fake_cuda::start_trace();
+  TraceRecorder recorder(compute_);
+  // Everything is enqueued at once, and runs late.
+  enqueue(urgent_, "message", {all, 100});
+  const std::unique_ptr<Event> arrival = urgent_.record();
+  {
+    const TraceScope both(&recorder, "both", "test");
+    {
+      const TraceScope wait(&recorder, "wait for activation", "communication");
+      compute_.wait(*arrival);
+    }
+    const TraceScope forward(&recorder, "forward", "pipeline");
+    enqueue(compute_, "kernel", {all, 10});
+  }
+  EXPECT_GT(fake_cuda::pending(), 0u) << "the host has not waited";
+  recorder.resolve();
+  fake_cuda::take_trace();
+  const std::vector<TraceSpan>& spans = recorder.spans();
+  ASSERT_EQ(spans.size(), 3u);
+  const auto length = [&](std::size_t i) { return spans[i].end_us - spans[i].start_us; };
+  EXPECT_NEAR(length(0), 101, 0.01) << "the message, and the event between two streams";
+  EXPECT_NEAR(spans[1].start_us, spans[0].end_us, 0.01);
+  EXPECT_NEAR(length(1), 10, 0.01) << "the kernel runs when the message has come";
+  EXPECT_NEAR(length(2), 111, 0.01);
 }
 
 TEST_F(TimelineModel, CollectivesThatHoldWhatTheOthersNeedAreNamed) {

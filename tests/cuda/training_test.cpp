@@ -119,6 +119,25 @@ TEST_F(GpuTraining, ABertComputesWhatTheCpuComputes) {
   }
 }
 
+TEST_F(GpuTraining, DocumentsApartComputeWhatTheCpuComputes) {
+  for (const bool rotates : {false, true}) {
+    TrainingRunConfig config = small_run();
+    config.documents = {true, true, true};
+    if (rotates) config.model.position_embedding = model::PositionEmbedding::rope;
+    expect_close(training_curve(world_, config, {}, gpu_device()), training_curve(world_, config, {}),
+                 tolerance(config.dtype, Comparison::other_backend));
+  }
+}
+
+// Documents begin elsewhere in the next micro-batch.
+TEST_F(GpuTraining, GraphsOfDocumentsApartComputeTheSameBits) {
+  TrainingRunConfig config = small_run();
+  config.documents = {true, true, true};
+  config.model.position_embedding = model::PositionEmbedding::rope;
+  config.dtype = DType::bf16;
+  expect_the_same_from_graphs(world_, config, {});
+}
+
 // The lengths of the samples differ from one micro-batch to the next.
 TEST_F(GpuTraining, GraphsOfABertComputeTheSameBits) {
   expect_the_same_from_graphs(world_, small_bert(model::NormPlacement::post, DType::bf16), {});

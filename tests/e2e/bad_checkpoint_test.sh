@@ -23,6 +23,11 @@ loads() {
 
 # Nothing there.
 refused 3 "there is no checkpoint folder absent" 2 train "${run[@]}" --load absent
+refused 3 "there is no checkpoint folder absent" 2 train "${run[@]}" --load absent --save absent --exit-on-missing-checkpoint
+check "a refused run makes no folder" [ ! -e absent ]
+on 2 train "${run[@]}" --load anew --save anew
+check "--load and --save of one folder begin anew, with a warning" \
+  [ "$code $(grep -c 'there is no checkpoint in anew: the run begins anew' err)" = "0 1" ]
 refused 3 "there is no checkpoint folder absent" 1 eval --load absent --data-path corpus.h5
 refused 3 "there is no checkpoint folder absent" 1 generate --load absent --prompt a
 refused 3 "there is no checkpoint folder absent" 1 checkpoint verify absent
@@ -141,7 +146,7 @@ refused 3 "does not fit this run" 2 train "${run[@]}" --load good --dtype fp64
 other=("${model[@]}" --data-path other.h5 --global-batch-size 4 --train-iters 12 --lr 0.01 --eval-iters 0 --load good)
 refused 3 "data.corpora" 2 train "${other[@]}"
 refused 3 "data.seed" 1 train "${run[@]}" --load good --seed 5
-on 2 train "${other[@]}" --allow-new-data
+on 2 train "${other[@]}" --allow-new-data --override-opt-param-scheduler
 check "--allow-new-data goes on with other text" [ "$code $(grep -c '^[0-9:]* *9/12 ' err)" = "0 1" ]
 check "a changed option of the optimizer is said, once" \
   [ "$(grep -o -- '--.* in the checkpoint, now .*' err)" = "--lr-decay-iters was 8 in the checkpoint, now 12" ]
@@ -153,6 +158,7 @@ refused_folder() {
 }
 refused_folder 5 "cannot create the folder corpus.h5" corpus.h5/saved
 refused_folder 5 "cannot create the folder /proc/saved" /proc/saved
+refused 5 "cannot create the folder corpus.h5" 2 train "${run[@]}" --tensorboard-dir corpus.h5/curves
 refused 5 "--metrics-file absent/m.jsonl" 2 train "${run[@]}" --metrics-file absent/m.jsonl
 
 # Two jobs.

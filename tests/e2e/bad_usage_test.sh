@@ -81,8 +81,33 @@ refused 2 "ZeRO 2 keeps its shard of the gradients in fp32" \
   2 train "${run[@]}" --bf16 --main-grads-dtype bf16 --data-parallel-sharding-strategy optim_grads
 refused 2 "--recompute-num-layers needs --recompute-granularity full" 1 train "${run[@]}" --recompute-num-layers 2
 refused 2 "--recompute-activations means" 1 train "${run[@]}" --recompute-activations --recompute-granularity full
-refused 2 "--distribute-saved-activations needs --tensor-model-parallel-size 2 or more" \
-  1 train "${run[@]}" --recompute-granularity full --distribute-saved-activations
+refused 2 "--hysteresis needs --fp16: fp32 is trained without a loss scale that changes" 2 train "${run[@]}" --hysteresis 3
+refused 2 "--min-loss-scale and --loss-scale exclude each other" 1 train "${run[@]}" --fp16 --loss-scale 8 --min-loss-scale 2
+refused 2 "--init-method-std needs --init-method normal" \
+  1 train "${run[@]}" --init-method hashed-uniform --init-method-std 0.1
+refused 2 "--min-lr 0.001 and --lr-decay-style constant exclude each other" \
+  2 train "${run[@]}" --lr-decay-style constant --min-lr 0.001
+refused 2 "--sampling sequential has no splits" 1 train "${run[@]}" --sampling sequential --split 9,1
+refused 2 "--micro-batches and --micro-batch-size exclude each other" \
+  1 plan --show-schedule --pp 2 --micro-batches 4 --micro-batch-size 2
+refused 2 "--micro-batches counts those of a schedule that is shown" \
+  1 plan --model gpt2-124m --cluster cpu --global-batch-size 4 --micro-batches 4
+refused 2 "--show-schedule has no use for --cluster, --num-layers: leave out one or the other" \
+  1 plan --show-schedule --pp 2 --micro-batches 4 --cluster cpu --num-layers 2
+refused 2 "--top and --no-search exclude each other" 1 plan --model gpt2-124m --cluster cpu --no-search --top 3
+refused 2 "--temperature 0 always takes the likeliest token and excludes --top-k, --top-p, --seed" \
+  2 generate --load saved --prompt a --temperature 0 --top-k 5 --top-p 0.5 --seed 3
+
+# A script for many ranks runs on one, which names the options that have no use there, once.
+done_by 1 train "${run[@]}" --bf16 --use-distributed-optimizer --overlap-grad-reduce --schedule 1f1b --sequence-parallel \
+  --hysteresis 3 --dry-run
+check "options without use on one rank are named" [ "$(grep -o 'without use on this grid: .*' err)" = "without use on \
+this grid: --schedule (one pipeline stage), --sequence-parallel (one tensor rank), --use-distributed-optimizer (one data \
+rank), --overlap-grad-reduce (one data rank), --hysteresis (bf16 has no dynamic loss scale)" ]
+done_by 2 train "${run[@]}" --overlap-grad-reduce --dry-run
+check "and none where all have theirs" [ "$(grep -c 'without use' err)" -eq 0 ]
+done_by 1 train "${run[@]}" --tp 1 --recompute-granularity full --distribute-saved-activations --dry-run
+check "one tensor rank distributes no activations" grep -q 'without use .*--distribute-saved-activations (one tensor rank)' err
 refused 2 "--distribute-saved-activations and --sequence-parallel exclude each other" \
   2 train "${run[@]}" --tp 2 --recompute-granularity full --distribute-saved-activations --sequence-parallel
 refused 2 "--split" 1 train "${run[@]}" --split 90,ten,1
@@ -91,8 +116,10 @@ refused 2 "the model's shape is missing" 1 train --seq-length 16 --lr 1 --train-
 refused 2 "--seq-length 16 is longer than the model's 8 positions" 1 train "${run[@]}" --max-position-embeddings 8
 refused 2 "--load-or-init needs --load" 1 train "${run[@]}" --load-or-init
 refused 2 "--save-interval needs --save" 1 train "${run[@]}" --save-interval 2
-refused 2 "unexpected 'foo' after 'corpus.h5'; give one corpus, or a weight before each" \
-  2 train "${model[@]}" --lr 1 --train-iters 1 --data-path corpus.h5 foo
+refused 2 "unexpected '1' after 'corpus.h5'; give corpora alone, or a weight before each" \
+  2 train "${model[@]}" --lr 1 --train-iters 1 --data-path corpus.h5 1 corpus.h5
+refused 2 "--loss-scale 0, a dynamic loss scale, needs --fp16, not fp32" 1 train "${run[@]}" --loss-scale 0
+refused 2 "--skip-train evaluates alone, and needs --eval-iters of at least 1" 2 train "${run[@]}" --skip-train
 refused 2 "the weights of --data-path add up to more than 1.8e+308" \
   1 train "${model[@]}" --lr 1 --train-iters 1 --data-path 1e308 corpus.h5 1e308 corpus.h5
 refused 2 "--load must be given" 2 eval --data-path corpus.h5

@@ -57,7 +57,7 @@ check "there are tensors to compare" [ "$(tensors whole/$last | wc -l)" -gt 100 
 done_by 4 train "${pre[@]}" --tp 2 "${zero1[@]}" --data-parallel-sharding-strategy optim_grads --load moved \
   --metrics-file moved.jsonl
 same_numbers pre.jsonl moved.jsonl "two lives, the second on four ranks in ZeRO 2,"
-done_by 1 train "${pre[@]/#6/9}" --load lives --metrics-file lives.jsonl
+done_by 1 train "${pre[@]/#6/9}" --load lives --metrics-file lives.jsonl --override-opt-param-scheduler
 check "a larger --train-iters continues a finished run" \
   [ "$(field iteration lives.jsonl | sort -nu | paste -sd' ')" = "1 2 3 4 5 6 7 8 9" ]
 

@@ -52,6 +52,15 @@ check "what overlapped is gone" [ "$(grep -cFf test.jsonl without-1.jsonl)" -eq 
 done_by 2 corpus overlap --corpus without-1.jsonl --test test.jsonl --ngram 5
 check "and overlaps no more" [ "$(field overlapping out)" -eq 0 ]
 
+# Names of keys and formats that are not the default ones.
+printf '{"name": "n%d", "body": "the same text"}\n' 1 2 >named.jsonl
+done_by 1 corpus clean --input named.jsonl --json-key body --id-key name --min-tokens 0 --output x.jsonl --report named.report
+check "--id-key names the documents" grep -q '"id":"n2","reason":"exact duplicate","kept":.*"kept_id":"n1"' named.report
+sed 's/"text"/"body"/' test.jsonl >test.txt
+done_by 1 corpus overlap --corpus a.jsonl --test test.txt --test-format json --test-json-key body --ngram 5
+check "--test-format and --test-json-key say where the test set is" [ "$(field overlapping out)" -gt 0 ]
+rm x.jsonl
+
 # Bad usage, bad input, on one rank and several: one message, and nothing left behind.
 names=$(ls; echo bad.jsonl)
 new() { ls | grep -vxF "$names" | grep -vxE 'out|err'; }

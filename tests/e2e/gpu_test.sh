@@ -43,6 +43,13 @@ done_by 1 train "${cpu_run[@]}" --save from_cpu --save-interval 2
 done_by 1 train "${run[@]}" --load from_cpu/step-00000002 --metrics-file back.jsonl
 check "and one of the CPU on the GPU" same_losses back.jsonl cpu.jsonl 2e-4
 
+# Reports for operators. Events of the fakes are all equally far apart: cuda_training_test holds their times.
+done_by 1 train "${run[@]}" --timing-log-level 2 --profile --profile-step-start 1 --profile-step-end 3 --trace-file trace.json
+check "and the iterations that a profiler records" grep -q 'a profiler records iterations 2 to 3 on rank 0' err
+check "the trace has every micro-batch" \
+  [ "$(grep -c '"name": "forward"' trace.json)" = "$(grep -c '"name": "backward"' trace.json)" ]
+refused 2 "--profile: for GPUs alone, and this job runs on the backend cpu" 1 train "${cpu_run[@]}" --profile
+
 # The same bits, whatever the products' times.
 for life in 1 2; do
   done_by 1 train "${run[@]:0:${#run[@]}-2}" --bf16 --deterministic-mode --metrics-file deterministic.$life.jsonl

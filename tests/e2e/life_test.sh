@@ -16,13 +16,17 @@ what_happened() { sed 's/, "elapsed_ms.*/}/' "$1"; }
 # Two lives are one, bit by bit.
 for dtype in fp32 bf16; do
   done_by 4 train "${run[@]}" "${grid[@]}" --dtype $dtype --save one.$dtype --metrics-file one.$dtype.jsonl
-  on 4 train "${run[@]}" "${grid[@]}" --dtype $dtype --save two.$dtype --metrics-file two.$dtype.jsonl --exit-interval 7
+  on 4 train "${run[@]}" "${grid[@]}" --dtype $dtype --save two.$dtype --metrics-file two.$dtype.jsonl --exit-interval 7 \
+    --tensorboard-dir curves.$dtype
   check "$dtype: --exit-interval saves and leaves with 75" [ "$code $(cat two.$dtype/LATEST)" = "75 step-00000007" ]
   # As after a life that was killed later than its last checkpoint: the next one cuts the file.
   printf '{"iteration": 8, "lm_loss": 0}\n{"iteration": 9, "lm_' >>two.$dtype.jsonl
-  done_by 4 train "${run[@]}" "${grid[@]}" --dtype $dtype --save two.$dtype --load two.$dtype --metrics-file two.$dtype.jsonl
+  done_by 4 train "${run[@]}" "${grid[@]}" --dtype $dtype --save two.$dtype --load two.$dtype --metrics-file two.$dtype.jsonl \
+    --tensorboard-dir curves.$dtype
   check "$dtype: the metrics of two lives are those of one" \
     cmp <(what_happened one.$dtype.jsonl) <(what_happened two.$dtype.jsonl)
+  check "$dtype: TensorBoard's files of two lives have a point an iteration" \
+    [ "$(cat curves.$dtype/events.out.tfevents.* | grep -ao 'lm loss vs samples' | wc -l)" = 12 ]
   check "$dtype: so are weights and optimizer" cmp <(tensors one.$dtype/$last) <(tensors two.$dtype/$last)
   check "$dtype: there are tensors to compare" [ "$(tensors one.$dtype/$last | wc -l)" -gt 100 ]
 done
@@ -87,13 +91,68 @@ done_by 1 eval --load initial --data-path held_out.h5
 done_by 1 train "${run[@]}" --load initial
 check "a run begins at them" grep -q "continuing after iteration 0, 0 samples" err
 
+# Reports for operators: times of two ranks, the MFU, the progress of two jobs, and the timeline on one clock.
+on 2 train "${run[@]}" --pp 2 --save watched --save-interval 3 --exit-interval 6 --log-progress --log-throughput --mfu-peak 0.001 \
+  --timing-log-level 2 --log-straggler --trace-file trace.json
+check "the log has the MFU, and says of which peak" \
+  [ "$(grep -c '| MFU [0-9.]* %' err) $(grep -c 'MFU: the share of 0.001 TFLOP/s' err)" = "6 1" ]
+check "each line of the log is followed by the times of the ranks and their hosts" \
+  [ "$(grep -c "forward-compute \.*: ([0-9.]*, [0-9.]*) rank [01] on $(hostname), rank [01] on $(hostname)" err)" = 6 ]
+check "waits are those of the stages that wait" grep -q 'forward-recv .*, rank 1 on' err
+check "the rank for which the other waits is named" \
+  [ "$(grep -cE "straggler: rank [01] on $(hostname) .*: the others wait for it [0-9.]+ % of their time" err)" = 6 ]
+check "the trace says how well the clocks agree" grep -qE '"clock_error_us": [0-9.]+' trace.json
+done_by 2 train "${run[@]}" --pp 2 --save watched --load watched --async-save --save-interval 3 --log-progress --timing-log-option all
+check "progress.txt has both jobs and their checkpoints" diff <(cut -f 3-5 watched/progress.txt | sed 's/\t$//') - <<'END'
+# GPUs: 2	Starting job
+# GPUs: 2	Saved checkpoint	Iteration: 3
+# GPUs: 2	Saved checkpoint	Iteration: 6
+# GPUs: 2	Starting job
+# GPUs: 2	Saving async checkpoint	Iteration: 9
+# GPUs: 2	Saved async checkpoint	Iteration: 9
+# GPUs: 2	Saving async checkpoint	Iteration: 12
+# GPUs: 2	Saved async checkpoint	Iteration: 12
+END
+check "an option that does nothing is named" grep -q -- '--timing-log-option: without --timing-log-level' err
+
 # Past its end a run has nothing to do.
 cp two.fp32.jsonl before.jsonl
 done_by 2 train "${run[@]}" --dtype fp32 --load two.fp32 --save two.fp32 --metrics-file two.fp32.jsonl
 check "a finished run does nothing, and says so" grep -q "nothing to do: 12 of 12 iterations" err
 check "its metrics stay" cmp before.jsonl two.fp32.jsonl
-on 2 train "${run[@]/#12/8}" --dtype fp32 --load two.fp32
+on 2 train "${run[@]/#12/8}" --dtype fp32 --load two.fp32 --override-opt-param-scheduler
 check "neither does one that is beyond its end" [ "$code $(grep -c 'nothing to do' err)" = "0 1" ]
+
+# Other settings of the learning rate: refused, unless it is said whose count.
+faster=("${run[@]/#0.01/0.02}" --dtype fp32 --metrics-file decided.jsonl --load two.fp32 --ckpt-step 7)
+refused 3 "or --use-checkpoint-opt-param-scheduler to go on with the checkpoint's" 2 train "${faster[@]}"
+done_by 2 train "${faster[@]}" --override-opt_param-scheduler
+check "the command line's learning rate counts" [ "$(field learning_rate decided.jsonl | head -1)" = \
+  "$(awk 'BEGIN { printf "%.17g", 0.02 * (1 - 5 / 9) }')" ]
+check "and is logged" grep -q -- "--lr was 0.01 in the checkpoint, now 0.02" err
+done_by 2 train "${faster[@]}" --use-checkpoint-opt_param-scheduler
+check "the checkpoint's learning rate counts" \
+  cmp <(field learning_rate decided.jsonl) <(field learning_rate one.fp32.jsonl | tail -5)
+check "and is logged, too" grep -q -- "--lr 0.01 is the checkpoint's, in place of 0.02" err
+
+# Evaluation alone: of a checkpoint as its training measured it, and of initial weights.
+done_by 2 train "${run[@]}" --dtype fp32 --load two.fp32 --save elsewhere --skip-train --metrics-file skipped.jsonl --tp 2
+for name in valid_loss test_loss; do
+  field $name two.fp32.jsonl | tail -1 >trained
+  field $name skipped.jsonl >skipped
+  check "--skip-train: $name of a checkpoint is that of its training" close_to skipped trained 1e-5
+done
+check "--skip-train trains and saves nothing" [ "$(grep -c lm_loss skipped.jsonl) $(ls -d elsewhere 2>/dev/null)" = "0 " ]
+done_by 1 train "${run[@]}" --skip-train --metrics-file skipped.jsonl
+check "--skip-train measures initial weights" [ "$(field iteration skipped.jsonl | sort -u)" = 0 ]
+
+# Corpora without weights count by their tokens.
+tokens() { "$trireme" corpus inspect "$1" | sed -n 's/^tokens  *\([0-9]*\).*/\1/p'; }
+blend=("${model[@]}" "${run[@]:$((${#model[@]} + 2))}") # without --data-path corpus.h5
+done_by 1 train "${blend[@]}" --data-path corpus.h5 held_out.h5 --metrics-file sizes.jsonl
+done_by 1 train "${blend[@]}" --metrics-file weights.jsonl \
+  --data-path "$(tokens corpus.h5)" corpus.h5 "$(tokens held_out.h5)" held_out.h5
+check "corpora without weights count by their tokens" cmp <(what_happened sizes.jsonl) <(what_happened weights.jsonl)
 
 # Three lives on three grids are one to rounding, in fp64.
 done_by 1 train "${run[@]}" --dtype fp64 --save one.fp64 --metrics-file one.fp64.jsonl
@@ -137,6 +196,47 @@ check "the default split's may be too small" grep -q "no test at the end: the de
 
 on 1 train "${run[@]}" --exit-interval 3
 check "a planned stop that saves nothing is done" [ "$code $(grep -c 'nothing is saved without --save' err)" = "0 1" ]
+
+# Weights alone, steps by their number, and runs that begin anew with the weights, on any grid.
+exact=("${run[@]}" --dtype fp64)
+on 4 train "${exact[@]}" "${grid[@]}" --save full --save-interval 3 --exit-interval 9
+on 4 train "${exact[@]}" "${grid[@]}" --save weights --save-interval 3 --exit-interval 6 --no-save-optim
+check "--no-save-optim: the log says how to go on" [ "$code $(grep -c 'go on with --no-load-optim' err)" = "75 1" ]
+check "--no-save-optim saves the same weights, and nothing else" \
+  cmp <(tensors full/step-00000006 | grep '"tensor":"model/') <(tensors weights/step-00000006 | grep -v '"tensor":"tokenizer"')
+refused 3 "Try --no-load-optim, to go on with new moments" 2 train "${exact[@]}" --load weights
+done_by 1 checkpoint verify weights
+done_by 1 checkpoint inspect weights
+check "inspect says that weights are alone" grep -q 'optimizer_state *left-out' out
+done_by 1 checkpoint reshard --load weights --ckpt-step 3 --save one_file
+check "reshard writes weights again" [ "$(cat one_file/LATEST) $(tensors one_file/step-00000003 | grep -c 'adamw_')" = "step-00000003 0" ]
+done_by 2 eval --load weights --data-path held_out.h5 --tp 2
+field loss out >one
+done_by 1 eval --load full --ckpt-step 6 --data-path held_out.h5
+field loss out >many
+check "eval measures weights alone, and a step by its number" close_to one many 1e-10
+refused 3 "there is no checkpoint of --ckpt-step 5 in full; its steps are: 9, 6, 3" 2 generate --load full --ckpt-step 5 --prompt a
+refused 3 "full/step-00000006 is the folder of step-00000006" 1 train "${exact[@]}" --load full/step-00000006 --ckpt-step 3
+done_by 4 train "${exact[@]}" "${grid[@]}" --load weights --no-load-optim --metrics-file many.jsonl
+done_by 1 train "${exact[@]}" --load full --ckpt-step 6 --no-load-optim --optimizer adam --metrics-file one.jsonl
+check "--no-load-optim goes on where the run was" [ "$(field iteration one.jsonl | head -1)" -eq 7 ]
+check "at its loss and its learning rate" \
+  cmp <(grep '"iteration": 7,' one.fp64.jsonl | grep -o '"lm_loss.\{12\}\|"learning_rate[^,]*') <(head -1 one.jsonl | grep -o '"lm_loss.\{12\}\|"learning_rate[^,]*')
+check "--no-load-optim: weights alone do as well, on another grid" close_to <(field lm_loss one.jsonl) <(field lm_loss many.jsonl) 1e-10
+anew=("${exact[@]/#corpus.h5/held_out.h5}" --load full --ckpt-step 6 --finetune)
+done_by 4 train "${anew[@]}" "${grid[@]}" --metrics-file many.jsonl --save tuned
+done_by 1 train "${anew[@]}" --metrics-file one.jsonl
+check "--finetune begins at iteration 1, with the schedule's first learning rate" \
+  [ "$(field iteration one.jsonl | head -1) $(field learning_rate one.jsonl | head -1)" = "1 $(field learning_rate one.fp64.jsonl | head -1)" ]
+check "--finetune: the weights are trained ones" \
+  awk "BEGIN { exit !($(field lm_loss one.jsonl | head -1) < 0.97 * $(field lm_loss one.fp64.jsonl | head -1)) }"
+check "--finetune does the same on another grid" close_to <(field lm_loss one.jsonl) <(field lm_loss many.jsonl) 1e-10
+done_by 1 train "${anew[@]}" --optimizer sgd --dry-run
+refused 3 "the checkpoint holds another model" 1 train "${anew[@]}" --max-position-embeddings 32
+done_by 1 train "${run[@]}" --save retained --save-interval 2 --save-retain-interval 6
+check "--save-retain-interval keeps those steps and the last" [ "$(ls -d retained/step-* | paste -sd' ')" = "retained/step-00000006 retained/step-00000012" ]
+on 1 train "${run[@]}" --exit-duration-in-mins 1e-9 --save timed
+check "--exit-duration-in-mins saves and leaves with 75" [ "$code $(cat timed/LATEST)" = "75 step-00000001" ]
 
 # --dry-run checks everything and writes nothing.
 mkdir dry

@@ -5,7 +5,7 @@ source "$(dirname "$0")/functions.sh"
 make_corpus corpus 1
 llama=(--normalization RMSNorm --position-embedding-type rope --rotary-base 500 --rotary-percent 0.5 --swiglu
   --ffn-hidden-size 32 --group-query-attention --num-query-groups 2 --untie-embeddings-and-output-weights
-  --disable-bias-linear)
+  --disable-bias-linear --kv-channels 8 --add-qkv-bias --apply-layernorm-1p --qk-layernorm --use-rope-scaling)
 run+=(--dtype fp64 --hidden-dropout 0.1 --attention-dropout 0.1)
 
 done_by 1 train "${run[@]}" "${llama[@]}" --save one --metrics-file one.jsonl
@@ -28,7 +28,8 @@ without() { # without OPTION [VALUE]: prints the options of the run but this one
   echo "${list/ $* / }"
 }
 for option in "--normalization RMSNorm" "--rotary-base 500" "--rotary-percent 0.5" --untie-embeddings-and-output-weights \
-  --disable-bias-linear "--num-query-groups 2"; do
+  --disable-bias-linear "--num-query-groups 2" "--kv-channels 8" --add-qkv-bias --apply-layernorm-1p --qk-layernorm \
+  --use-rope-scaling; do
   # shellcheck disable=SC2046,SC2086  # options are words
   refused 3 "the checkpoint holds another model" 1 train "${run[@]}" $(without $option) --load one
 done
@@ -66,6 +67,32 @@ refused 2 "--use-rotary-position-embeddings and --position-embedding-type learne
   1 train "${run[@]}" --use-rotary-position-embeddings --position-embedding-type learned_absolute
 refused 2 "rotates 1: it must be an even number" \
   1 train "${run[@]}" --position-embedding-type rope --rotary-percent 0.25
-refused 2 "--gelu and --swiglu exclude each other" 1 train "${run[@]}" --gelu erf --swiglu --ffn-hidden-size 32
+refused 2 "--gelu, --squared-relu and --swiglu exclude each other" \
+  1 train "${run[@]}" --gelu erf --swiglu --ffn-hidden-size 32
+refused 2 "--position-embedding-type yarn needs --yarn-rotary-scaling-factor" \
+  1 train "${run[@]}" --position-embedding-type yarn
+refused 2 "--yarn-beta-slow 0 must be above 0 and below --yarn-beta-fast 32" \
+  1 train "${run[@]}" --position-embedding-type yarn --yarn-rotary-scaling-factor 4 --yarn-beta-slow 0
+# shellcheck disable=SC2046  # options are words
+refused 2 "--hidden-size 16 must be a multiple of --num-attention-heads 3, or --kv-channels be given" \
+  1 train $(sed 's/--num-attention-heads 4/--num-attention-heads 3/' <<<"${run[*]}")
 refused 2 "--swiglu at --hidden-size 16" 1 train "${run[@]}" --swiglu
 refused 2 "--normalization" 1 train "${run[@]}" --normalization rms
+
+# Documents apart in their samples: each option changes the run, on no grid.
+packed=("${run[@]/#16/64}")
+apart=(--reset-position-ids --reset-attention-mask --eod-mask-loss)
+for option in "" "${apart[@]}"; do
+  # shellcheck disable=SC2086  # an option or none
+  done_by 1 train "${packed[@]}" $option --metrics-file packed.jsonl
+  field lm_loss packed.jsonl | tail -1 >>packed.losses
+done
+check "documents apart: each option changes the losses" [ "$(sort -u packed.losses | wc -l)" = 4 ]
+done_by 1 train "${packed[@]}" "${apart[@]}" --metrics-file packed.jsonl --save packed
+field lm_loss packed.jsonl >packed.one
+done_by 2 train "${packed[@]}" "${apart[@]}" --metrics-file packed.jsonl --cp 2
+field lm_loss packed.jsonl >packed.two
+check "documents apart: two context ranks train as one does" close_to packed.one packed.two 1e-10
+done_by 1 train "${packed[@]}" "${apart[@]:1}" --load packed
+check "documents apart: a change is said" grep -q \
+  "reset-position-ids was true in the checkpoint, now not set" err

@@ -20,6 +20,7 @@ same_loss 2 --pp 2 --num-layers-per-virtual-pipeline-stage 1 --overlap-p2p-commu
 same_loss 2 --pp 2 --schedule zero-bubble --trace-file trace.json
 same_loss 3 --pp 3 --standalone-embedding-stage
 same_loss 3 --pp 3 --pipeline-model-parallel-layout 1,3,0 --schedule gpipe
+same_loss 3 --pp 3 --pipeline-model-parallel-layout 'Et|(t|)*1ttL'
 same_loss 3 --pp 3 --decoder-first-pipeline-num-layers 1 --decoder-last-pipeline-num-layers 1
 same_loss 4 --pp 2 --tp 2 --no-scatter-gather-tensors-in-pipeline
 
@@ -49,6 +50,7 @@ refused 2 "--schedule zero-bubble has one chunk of layers a rank, not 2" \
 refused 2 "4 layers do not divide into 2 pipeline stages of 3 chunks" 2 train "${shape[@]}" --pp 2 --vpp 3
 refused 2 "1,2 holds 3 layers, the model has 4" 2 train "${shape[@]}" --pp 2 --pipeline-model-parallel-layout 1,2
 refused 2 "'x' is not a number of layers" 2 train "${shape[@]}" --pp 2 --pipeline-model-parallel-layout 1,x
+refused 2 "m, a multi-token prediction, is not in" 2 train "${shape[@]}" --pp 2 --pipeline-model-parallel-layout 'Ett|ttmL'
 refused 2 "--trace-file" 2 train "${shape[@]}" --trace-file
 refused 5 "creating --trace-file /absent/trace.json failed" 2 train "${shape[@]}" --trace-file /absent/trace.json
 

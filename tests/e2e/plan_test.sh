@@ -23,6 +23,11 @@ cp out first
 done_by 1 plan "${search[@]}" --json
 check "a search gives the same answer twice" cmp out first
 
+done_by 1 plan "${search[@]}" --tp 8 --pp 1 --cp 1 --top 1 --json
+check "--top says how many grids are printed" has 'len(d["grids"]) == 1'
+done_by 1 plan --constants
+check "constants have their sources" [ "$(grep -c . out)" -gt 20 ]
+
 one=(--no-search --tp 8 --micro-batch-size 8 --sequence-parallel --use-distributed-optimizer --overlap-grad-reduce)
 done_by 1 plan "${search[@]}" "${one[@]}" --json
 check "one layout is predicted as given" has 'len(d["grids"]) == 1 and d["layouts"] == 0 and

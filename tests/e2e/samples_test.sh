@@ -46,6 +46,83 @@ done_by 3 train "${job[@]}" --decrease-batch-size-if-needed --load half --metric
 check "a run goes on with fewer data ranks from the sample it has reached" \
   [ "$(field consumed_samples after.jsonl | paste -sd' ')" = "38 44 50 56 62" ]
 
+# Norms and rates of every update, in the metrics and the log.
+observed=("${job[@]}" --log-params-norm --log-num-zeros-in-grad --decoupled-lr 0.02 --weight-decay-incr-style linear
+  --start-weight-decay 0 --end-weight-decay 0.62)
+done_by 1 train "${observed[@]}" --metrics-file observed.jsonl
+check "the log has norm and zeros" [ "$(grep -c '| params norm [0-9.]* | num zeros [0-9]* |' err)" -eq 7 ]
+check "the weight decay grows by samples" [ "$(field weight_decay observed.jsonl | head -2 | paste -sd' ')" = \
+  "$(awk 'BEGIN { printf "%.17g %.17g", 0.62 * (8 / 62), 0.62 * (16 / 62) }')" ]
+check "the embedding has its own learning rate" \
+  [ "$(field decoupled_learning_rate observed.jsonl | head -1)" = "$(awk 'BEGIN { printf "%.17g", 0.02 * 0.8 }')" ]
+done_by 2 train "${observed[@]}" --tp 2 --metrics-file two_observed.jsonl
+for name in params_norm num_zeros decoupled_learning_rate; do
+  field $name observed.jsonl >one
+  field $name two_observed.jsonl >two
+  check "$name is the same on two ranks" close_to one two 1e-10
+done
+# Corpora of each split, and validation sets with a loss each.
+make_corpus code 2
+make_corpus prose 3
+paths=("${job[@]/#--data-path/--train-data-path}" --valid-data-path code.h5 --test-data-path prose.h5)
+own=("${paths[@]}" --valid-set code=code.h5 mix=0.7 code.h5 0.3 prose.h5)
+done_by 1 train "${own[@]}" --metrics-file own.jsonl
+of_set() { grep "\"valid_set\": \"$1\"" "$2" | field valid_loss /dev/stdin; } # of_set NAME FILE
+check "each evaluation has a loss for each set" [ "$(grep valid_loss own.jsonl | field iteration /dev/stdin | paste -sd' ')" = "4 4 4 7 7 7" ]
+check "a set is measured as the split is" cmp <(grep -v valid_set own.jsonl | field valid_loss /dev/stdin) <(of_set code own.jsonl)
+check "a blend is another set" [ "$(of_set mix own.jsonl | head -1)" != "$(of_set code own.jsonl | head -1)" ]
+done_by 4 train "${own[@]}" --tp 2 --pp 2 --metrics-file grid.jsonl
+for name in lm_loss valid_loss test_loss; do
+  check "$name of own corpora is the same on four ranks" close_to <(field $name own.jsonl) <(field $name grid.jsonl) 1e-10
+done
+done_by 1 train "${job[@]:0:${#job[@]}-4}" --split 1 --eval-iters 0 --metrics-file whole.jsonl
+check "training reads all of its corpus" cmp <(field lm_loss own.jsonl) <(field lm_loss whole.jsonl)
+on 2 train "${own[@]}" --save own --exit-interval 4
+done_by 1 train "${paths[@]}" --valid-set code=prose.h5 --load own --metrics-file rest.jsonl
+check "a run may go on with other validation sets, and says so" grep -q -- "--valid-set was code=.* in the checkpoint, now code=" err
+check "its losses stay" close_to <(field lm_loss own.jsonl | tail -3) <(field lm_loss rest.jsonl) 1e-10
+make_bpe_files
+done_by 1 corpus build --input prose.jsonl --output bpe.h5 --tokenizer gpt2 --vocab-file encoder.json --merge-file vocab.bpe
+refused 3 "their ids mean different things" 2 train "${paths[@]}" --valid-set code=bpe.h5
+
+# Synthetic data: the same on every grid and in two lives, and of use in generation.
+mock=("${model[@]}" --mock-data --vocab-size 100 --global-batch-size 4 --train-iters 8 --lr 0.01 --eval-iters 1 --dtype fp64)
+done_by 1 train "${mock[@]}" --metrics-file mock.jsonl
+on 4 train "${mock[@]}" --tp 2 --pp 2 --save mock --exit-interval 5 --metrics-file grid.jsonl
+done_by 2 train "${mock[@]}" --load mock --save mock --metrics-file grid.jsonl
+for name in lm_loss valid_loss test_loss; do
+  check "$name of synthetic data is the same on two grids" close_to <(field $name mock.jsonl) <(field $name grid.jsonl) 1e-10
+done
+refused 3 "the checkpoint's run read other data" 1 train "${mock[@]}" --load mock --seed 5
+done_by 1 generate --load mock --prompt "1 2 3" --max-new-tokens 3
+check "generate goes on from ids" grep -qE '^1 2 3[0-9 ]+$' out
+check "synthetic data leave no folder" [ ! -e index-cache ]
+
+# Each epoch in an order of its own, stopped within one, on another grid, and for longer.
+head -4 corpus.jsonl >small.jsonl
+done_by 1 corpus build --input small.jsonl --output small.h5 --tokenizer bytes --append-eod
+cyclic=("${model[@]}" --data-path small.h5 --split 1 --dataloader-type cyclic --global-batch-size 8 --lr 0.01
+  --lr-decay-style constant --eval-iters 0 --dtype fp64)
+done_by 1 train "${cyclic[@]}" --train-iters 20 --metrics-file cyclic.jsonl
+on 2 train "${cyclic[@]}" --train-iters 14 --save cyclic --exit-interval 9 --metrics-file lives.jsonl
+done_by 4 train "${cyclic[@]}" --tp 2 --train-iters 20 --load cyclic --override-opt-param-scheduler \
+  --metrics-file lives.jsonl
+check "cyclic epochs are those of one life on one rank" close_to <(field lm_loss cyclic.jsonl) <(field lm_loss lives.jsonl) 1e-10
+done_by 1 train "${cyclic[@]/#cyclic/single}" --train-iters 20 --metrics-file single.jsonl
+check "single is another order" [ "$(field lm_loss cyclic.jsonl | tail -1)" != "$(field lm_loss single.jsonl | tail -1)" ]
+refused 3 "data.sampling" 1 train "${cyclic[@]/#cyclic/single}" --train-iters 20 --load cyclic
+
+# Fill in the middle, with marks beyond the tokenizer's vocabulary: the same on another grid and in two lives.
+fim=("${model[@]}" --data-path corpus.h5 --vocab-size 260 --global-batch-size 8 --train-iters 8 --lr 0.01 --eval-iters 1
+  --dtype fp64 --fim-rate 0.7 --fim-prefix-token 257 --fim-middle-token 258 --fim-suffix-token 259)
+done_by 1 train "${fim[@]}" --metrics-file fim.jsonl
+on 4 train "${fim[@]}" --tp 2 --save fim --exit-interval 5 --metrics-file grid.jsonl
+done_by 2 train "${fim[@]}" --pp 2 --load fim --metrics-file grid.jsonl
+check "documents are rearranged alike on two grids" close_to <(field lm_loss fim.jsonl) <(field lm_loss grid.jsonl) 1e-10
+refused 3 "data.fim" 1 train "${fim[@]}" --fim-spm-rate 1 --load fim
+refused 3 "data.fim" 1 train "${fim[@]:0:22}" --dtype fp64 --load fim
+refused 2 "the tokenizer bytes has no token '<fim_prefix>'" 2 train "${job[@]}" --fim-rate 0.5
+
 # Options that contradict each other.
 refused 2 "either --train-iters or --train-samples must be given" 2 train "${job[@]}" --train-iters 5
 refused 2 "--lr-warmup-iters needs --train-iters; with --train-samples give --lr-warmup-samples" \

@@ -314,8 +314,16 @@ cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) {
   return cudaSuccess;
 }
 cudaError_t cudaEventCreate(cudaEvent_t* event) { return cudaEventCreateWithFlags(event, 0); }
-cudaError_t cudaEventElapsedTime(float* time_ms, cudaEvent_t, cudaEvent_t) {
+cudaError_t cudaEventElapsedTime(float* time_ms, cudaEvent_t start, cudaEvent_t end) {
   *time_ms = event_distance_ms;
+  if (!state().traces) return cudaSuccess;
+  const std::vector<double> ends = ends_us(state().trace);
+  // An event before the trace passed when it began.
+  const auto time_us = [&](const CUevent_st& event) {
+    const std::int64_t place = event.place - state().first_place;
+    return place < 0 ? 0 : ends.at(static_cast<std::size_t>(place));
+  };
+  *time_ms = static_cast<float>((time_us(*end) - time_us(*start)) / 1000);
   return cudaSuccess;
 }
 cudaError_t cudaEventDestroy(cudaEvent_t) { return cudaSuccess; }
@@ -338,6 +346,17 @@ cudaError_t cudaEventQuery(cudaEvent_t event) {
   FAKE_OUTCOME_OUTSIDE_CAPTURE("cudaEventQuery");
   if (event->captured) return cudaErrorCapturedEvent;
   return query([event] { return event->passed == event->recorded; });
+}
+
+cudaError_t cudaProfilerStart() {
+  FAKE_OUTCOME("cudaProfilerStart");
+  note("cudaProfilerStart");
+  return cudaSuccess;
+}
+cudaError_t cudaProfilerStop() {
+  FAKE_OUTCOME("cudaProfilerStop");
+  note("cudaProfilerStop");
+  return cudaSuccess;
 }
 
 }  // extern "C"

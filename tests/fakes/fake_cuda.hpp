@@ -25,7 +25,8 @@ void clear_log();
 
 /// Makes the next call of this function return `status`, and do nothing; a second request applies to the call after it.
 void fail_next(const std::string& function, cudaError_t status);
-/// Time between any two events: so long that measurements are short of repetitions.
+/// Time between any two events, so long that measurements are short of repetitions. While work is traced it is that of
+/// the model of a GPU's multiprocessors (timeline.hpp).
 inline constexpr float event_distance_ms = 200;
 /// Number of pieces of work that are enqueued but have not run yet.
 std::size_t pending();

@@ -49,6 +49,13 @@ class Simulation {
     }
   }
 
+  std::vector<double> ends_us() {
+    run();
+    std::vector<double> ends;
+    for (const Work& work : works_) ends.push_back(work.end_us);
+    return ends;
+  }
+
   std::vector<Timeline> run() {
     for (;;) {
       while (advance()) {
@@ -199,6 +206,8 @@ Demand collective_demand(int group, int blocks, std::size_t bytes) {
 double Span::overlap_us(const Span& other) const {
   return std::max(0.0, std::min(end_us, other.end_us) - std::max(begin_us, other.begin_us));
 }
+
+std::vector<double> ends_us(const Trace& trace) { return Simulation({trace}).ends_us(); }
 
 std::vector<Timeline> simulate(const std::vector<Trace>& ranks) { return Simulation(ranks).run(); }
 

@@ -78,4 +78,7 @@ using Timeline = std::vector<Span>;
 /// where work never ends, with its names.
 std::vector<Timeline> simulate(const std::vector<Trace>& ranks);
 
+/// End of each step of one GPU's trace, those without blocks among them.
+std::vector<double> ends_us(const Trace& trace);
+
 }  // namespace fake_cuda

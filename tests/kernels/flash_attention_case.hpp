@@ -18,6 +18,9 @@ class GivenAttention {
         v(random_tensor(b, dtype, {shape.keys, shape.batch, shape.kv_heads, shape.head_dim}, seed + 2)),
         dout(random_tensor(b, dtype, {shape.queries, shape.batch, shape.heads, shape.head_dim}, seed + 3)),
         lengths_(shape.lengths),
+        first_visible_(shape.documents.empty()
+                           ? std::vector<std::int32_t>()
+                           : first_visible_of(shape.documents, shape.keys - shape.queries, shape.queries)),
         samples_(b, DType::int64, {shape.batch}) {
     for (std::int64_t i = 0; i < shape.batch; ++i) numbers_.push_back((std::int64_t{3} << 32) + 5 * i);
     b.copy_from_host(b.compute_stream(), ConstTensorView(numbers_.data(), {shape.batch}), samples_);
@@ -25,7 +28,9 @@ class GivenAttention {
     if (!shape.lengths.empty()) {
       lengths_on_device_ = make_tensor(b, {shape.batch}, lengths_);
     }
+    first_visible_on_device_ = make_tensor(b, {std::ssize(first_visible_)}, first_visible_);
     problem = problem_of(shape);
+    if (!first_visible_.empty()) problem.first_visible = first_visible_on_device_.view().as<std::int32_t>();
     if (!shape.causal || shape.keys < shape.queries) problem.first_query = 0;
     problem.lengths = lengths_.empty() ? nullptr : lengths_on_device_.view().as<std::int32_t>();
     problem.dropout.samples = samples_.view().as<std::int64_t>();
@@ -43,11 +48,12 @@ class GivenAttention {
   }
   void reference_backward(AttentionTensors& t) const { reference_attention_backward(on_host(), t); }
 
-  /// The problem with its lengths and samples on the host.
+  /// The problem with its lengths, first visible keys and samples on the host.
   AttentionProblem on_host() const {
     AttentionProblem p = problem;
     p.dropout.samples = numbers_.data();
     if (!lengths_.empty()) p.lengths = lengths_.data();
+    if (!first_visible_.empty()) p.first_visible = first_visible_.data();
     return p;
   }
   Heads queries(TensorView x) const { return heads_of(x, problem.heads); }
@@ -74,8 +80,8 @@ class GivenAttention {
     return {x, problem.batch * count * d, count * d, d};
   }
   std::vector<std::int64_t> numbers_;
-  std::vector<std::int32_t> lengths_;
-  Tensor samples_, lengths_on_device_;
+  std::vector<std::int32_t> lengths_, first_visible_;
+  Tensor samples_, lengths_on_device_, first_visible_on_device_;
 };
 
 /// Everything that attention computes.

@@ -45,7 +45,8 @@ std::string name_of_case(const testing::TestParamInfo<std::tuple<DType, Case>>& 
   const Case& c = std::get<1>(info.param);
   return fmt::format("{}_{}x{}_{}_samples_{}_of_{}_heads_of_{}{}{}{}", name_of(std::get<0>(info.param)), c.queries,
                      c.keys, c.batch, c.kv_heads, c.heads, c.head_dim, c.causal ? "_causal" : "",
-                     c.dropout > 0 ? "_dropout" : "", c.lengths.empty() ? "" : "_padded");
+                     c.dropout > 0 ? "_dropout" : "",
+                     fmt::format("{}{}", c.lengths.empty() ? "" : "_padded", c.documents.empty() ? "" : "_documents"));
 }
 // Both types in every kernel, also padded; the ways that sizes can be, in one of them.
 INSTANTIATE_TEST_SUITE_P(Kernels, FlashAttention,
@@ -65,6 +66,18 @@ INSTANTIATE_TEST_SUITE_P(
                         Case{130, 130, 3, 2, 1, 64, true, 0.1, {100, 16, 129}},  // more queries than keys
                         Case{70, 200, 2, 1, 1, 96, true, 0.2, {140, 199}},       // a diagonal that ends in the padding
                         Case{1, 200, 3, 2, 2, 128, false, 0.1, {17, 192, 193}})),
+    name_of_case);
+// Documents end on and beside the bounds of tiles of keys and queries, of blocks and of warps.
+INSTANTIATE_TEST_SUITE_P(
+    Documents, FlashAttention,
+    testing::Combine(
+        testing::Values(DType::bf16),
+        testing::Values(Case{300, 300, 3, 2, 1, 64, true, 0.1, {}, {{1, 64, 65, 127, 200}, {16, 128, 256}, {299}}},
+                        Case{300, 300, 2, 1, 1, 96, true, 0, {}, {{31, 32, 33, 190}, {150}}},
+                        Case{200, 200, 2, 1, 1, 128, true, 0.1, {}, {{70, 129, 192}, {48, 64, 112}}},
+                        Case{90, 250, 2, 1, 1, 64, true, 0, {}, {{70, 192, 230}, {100, 249}}},  // queries at the end
+                        Case{140, 140, 2, 1, 1, 64, true, 0, {130, 70}, {{60, 100}, {64}}},     // and padding
+                        Case{140, 140, 2, 1, 1, 96, false, 0.1, {}, {{60, 100}, {64}}})),  // sees what is later, too
     name_of_case);
 INSTANTIATE_TEST_SUITE_P(Sizes, FlashAttention,
                          testing::Combine(testing::Values(DType::bf16),
@@ -113,8 +126,9 @@ TEST_P(FlashAttentionTypes, KeysInPartsJoinToTheWhole) {
   const auto backend = test::make_backend(2);
   Backend& b = *backend;
   Stream& stream = b.compute_stream();
-  for (const Case& shape : {Case{150, 170, 1, 4, 2, 64}, Case{150, 170, 1, 4, 2, 96, true, 0.2},
-                            Case{90, 170, 2, 1, 1, 64, false, 0.2, {70, 0}}}) {
+  for (const Case& shape :
+       {Case{150, 170, 1, 4, 2, 64}, Case{150, 170, 1, 4, 2, 96, true, 0.2},
+        Case{90, 170, 2, 1, 1, 64, false, 0.2, {70, 0}}, Case{150, 170, 1, 1, 1, 64, true, 0.2, {}, {{30, 64, 129}}}}) {
     const std::int64_t d = shape.head_dim;
     const GivenAttention given(b, GetParam(), shape, seed - run_seed());
     const AttentionTensors expected = given.reference();
@@ -253,6 +267,28 @@ TEST_P(FlashAttentionTypes, ANotANumberOfOnePartIsNotHidden) {
     }
     for (const double value : values_of(b, sums)) ASSERT_TRUE(std::isnan(value)) << "from key " << ranges.first;
     for (const double value : values_of(b, lse)) ASSERT_TRUE(std::isnan(value)) << "from key " << ranges.first;
+  }
+}
+
+// Numbers that are none stay within their document where documents end with tiles.
+TEST_P(FlashAttentionTypes, TilesOfOtherDocumentsAreSkipped) {
+  const auto backend = test::make_backend(1);
+  const std::int64_t s = 384, third = s / 3;
+  for (const std::int64_t d : {64, 96}) {
+    for (std::int64_t damaged = 0; damaged < 3; ++damaged) {
+      GivenAttention given(*backend, GetParam(), {s, s, 1, 1, 1, d, true, 0, {}, {{128, 256}}}, 1);
+      for (Tensor* tensor : {&given.q, &given.k, &given.v, &given.dout}) {
+        std::vector<double> values = values_of(*backend, *tensor);
+        std::fill_n(values.begin() + damaged * third * d, third * d, std::nan(""));
+        *tensor = make_tensor(*backend, GetParam(), {s, 1, 1, d}, values);
+      }
+      const AttentionTensors t = compute(given);
+      for (const std::vector<double>* x : {&t.out, &t.dq, &t.dk, &t.dv}) {
+        for (std::int64_t i = 0; i < s * d; ++i) {
+          ASSERT_EQ(std::isnan((*x)[i]), i / d / third == damaged) << "document " << damaged << ", row " << i / d;
+        }
+      }
+    }
   }
 }
 

@@ -131,7 +131,8 @@ class Table {
     config.dtype = options.precision.dtype;
     config.steps = *options.batch.train_iterations;
     config.init_scale = 8;  // attention far from uniform, so that a wrong position or mask is seen
-    config.loss_scale = options.precision.loss_scale;
+    config.train = options.train_options();
+    config.documents = options.data.documents;
     return config;
   }
 
@@ -139,6 +140,7 @@ class Table {
   const Curve& reference(const TrainingRunConfig& config) {
     std::string key = fmt::format("{} {} {}", config.batch, config.s, name_of(config.dtype));
     for (const auto& [name, value] : attributes_of(config.model).texts()) key += " " + value;
+    for (const auto& [name, value] : attributes_of(*config.train).texts()) key += " " + value;
     const auto [place, is_new] = references_.try_emplace(key);
     if (!is_new) return place->second;
     std::string text;

@@ -16,7 +16,7 @@ fresh() {
   plant src/parallel/grid/process_grid.hpp '#pragma once' '#include "src/parallel/parameter.hpp"'
   plant mpi/environment.hpp '#pragma once' '#include <mpi.h>'
   plant src/app/main.cpp '#include "mpi/environment.hpp"'
-  plant tests/base/error_test.cpp '#include "src/base/error.hpp"' '#include <mpi.h>'
+  plant tests/base/error_test.cpp '#include "src/base/error.hpp"' '#include <mpi.h>' 'TEST_F(Error, Says) {}'
   plant src/base/units.hpp '#pragma once' '/// Bytes of a block, in terms' '/// Of the page.' 'int block;  ///< bytes'
   plant src/app/options/field_names.cpp '    {"lr", "lr"},'
   plant src/app/run_config/lr_options.cpp '#include "src/base/error.hpp"' 'options.add("lr,rate", &lr);'
@@ -24,11 +24,23 @@ fresh() {
   plant src/plan/drawing.cpp 'svg = "<g><title>--</title>";'
   plant README.md '# A tree' '[Units](docs/units.md#of-blocks)'
   plant docs/units.md '# Of blocks'
+  plant trireme '#!/bin/bash' 'case "$*" in' '--help) printf "usage: x\n\n  train     train\n  corpus build  build\n" ;;' \
+    '"corpus --help") echo "Usage: trireme corpus build|split [OPTION]..." ;;' \
+    '"corpus split --help") printf "  --ways N\n            --wide tables\n" ;;' '*) printf "  --lr, --rate X   it [1]\n  --help  x\n" ;; esac'
+  chmod +x "$tree/trireme"
+  plant tests/e2e/lr_test.sh 'train --lr 1' 'check "two ways"'
+  plant tests/lint/options.txt '# Options' '--lr | rate | e2e/lr_test.sh, Error.Says, base/error_test.cpp:mpi.h' '--ways | parts | e2e/lr_test.sh:two ways'
+}
+# lint CHECK: runs it on the small tree.
+lint() {
+  local program=()
+  [ "$1" != options ] || program=("$tree/trireme")
+  "$here/$1.sh" "${program[@]}" "$tree" >"$tree/output"
 }
 
 fresh
-for check in layers prose flags links; do
-  "$here/$check.sh" "$tree" >"$tree/output" || { echo "$check: a tree that is in order was refused:"; cat "$tree/output"; exit 1; }
+for check in layers prose flags links options; do
+  lint $check || { echo "$check: a tree that is in order was refused:"; cat "$tree/output"; exit 1; }
 done
 
 missed=0
@@ -38,7 +50,7 @@ must_fail() {
   local what=$1 words=$2
   fresh
   plant "${@:3}"
-  if "$here/$check.sh" "$tree" >"$tree/output"; then
+  if lint $check; then
     echo "not found: $what"
     missed=1
   elif ! grep -qF -- "$words" "$tree/output"; then
@@ -87,4 +99,14 @@ must_fail "a flag that no command has" "no command has the option --momentum" sr
 check=links
 must_fail "a link to no file" "no such file" README.md '[a](docs/lost.md)'
 must_fail "a link to no heading" "no such heading" README.md '[a](docs/units.md#lost)'
+check=options
+rows=('--lr | rate | e2e/lr_test.sh' '--ways | parts | e2e/lr_test.sh:two ways')
+must_fail "an option without a row" "--ways has no row" tests/lint/options.txt "${rows[0]}"
+must_fail "a row without an option" "--rate: no command has it" tests/lint/options.txt "${rows[@]}" '--rate | rate | e2e/lr_test.sh:1'
+must_fail "an option with two rows" "--lr has several rows" tests/lint/options.txt "${rows[@]}" "${rows[0]}"
+must_fail "a row without a test" "is no row" tests/lint/options.txt "${rows[1]}" '--lr | rate'
+must_fail "a test that does not exist" "there is no tests/e2e/lost_test.sh" tests/lint/options.txt "${rows[1]}" '--lr | rate | e2e/lost_test.sh'
+must_fail "a test case that does not exist" "there is no test case Error.Sings" tests/lint/options.txt "${rows[1]}" '--lr | rate | Error.Sings'
+must_fail "a test of something else" "does not hold 'One'" tests/lint/options.txt "${rows[1]}" '--lr | rate | e2e/lr_test.sh:One'
+must_fail "a test of another option" "does not hold the option" tests/e2e/lr_test.sh 'train --lr-decay 1' 'check "two ways"'
 exit $missed

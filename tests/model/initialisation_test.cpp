@@ -52,6 +52,7 @@ TEST(HashedUniform, ScalesByRoleAndRoundsInFp32) {
   EXPECT_FLOAT_EQ(static_cast<float>(value(ParameterRole::matrix, hashed)), a * r);
   EXPECT_FLOAT_EQ(static_cast<float>(value(ParameterRole::residual_matrix, hashed)), b * r);
   EXPECT_FLOAT_EQ(static_cast<float>(value(ParameterRole::norm_weight, hashed)), 1 + 0.1f * r);
+  EXPECT_FLOAT_EQ(static_cast<float>(value(ParameterRole::centred_norm_weight, hashed)), 0.1f * r);
   EXPECT_FLOAT_EQ(static_cast<float>(value(ParameterRole::norm_bias, hashed)), 0.05f * r);
   for (const ParameterRole role : {ParameterRole::embedding, ParameterRole::matrix, ParameterRole::residual_matrix,
                                    ParameterRole::bias, ParameterRole::norm_weight}) {
@@ -107,6 +108,7 @@ TEST(Normal, BiasesAreZeroNormsOneAndResidualMatricesSmaller) {
   EXPECT_EQ(initial_value("h.0.mlp.fc.bias", ParameterRole::bias, 3, normal), 0);
   EXPECT_EQ(initial_value("ln_f.bias", ParameterRole::norm_bias, 3, normal), 0);
   EXPECT_EQ(initial_value("ln_f.weight", ParameterRole::norm_weight, 3, normal), 1);
+  EXPECT_EQ(initial_value("ln_f.weight", ParameterRole::centred_norm_weight, 3, normal), 0);
   EXPECT_DOUBLE_EQ(initial_value("x", ParameterRole::residual_matrix, 3, normal),
                    initial_value("x", ParameterRole::matrix, 3, normal) / std::sqrt(24.0));
 }

@@ -86,16 +86,33 @@ TEST(ModelConfigAttributes, KeepTheirNamesAndTexts) {
                                                       {"model.rotary_percent", "1"},
                                                       {"model.swiglu", "false"},
                                                       {"model.linear_bias", "true"},
-                                                      {"model.tied_output", "true"}}));
+                                                      {"model.tied_output", "true"},
+                                                      {"model.kv_channels", "64"},
+                                                      {"model.qkv_bias", "true"},
+                                                      {"model.norm_1p", "false"},
+                                                      {"model.qk_norm", "false"},
+                                                      {"model.rotary_scaling", "none"}}));
 }
 
 TEST(ModelConfigAttributes, FromBeforeThereWereVariantsMeanGpt2) {
   Attributes::Texts texts = attributes_of(ModelConfig()).texts();
-  for (const char* name : {"kv_heads", "normalization", "positions", "rotary_base", "rotary_percent", "swiglu",
-                           "linear_bias", "tied_output"}) {
+  for (const char* name :
+       {"kv_heads", "normalization", "positions", "rotary_base", "rotary_percent", "swiglu", "linear_bias",
+        "tied_output", "kv_channels", "qkv_bias", "norm_1p", "qk_norm", "rotary_scaling"}) {
     EXPECT_EQ(texts.erase(std::string("model.") + name), 1u) << name;
   }
   EXPECT_EQ(attributes_of(config_from(Attributes(texts))), attributes_of(ModelConfig()));
+}
+
+TEST(ModelConfigAttributes, FromBeforeHeadsHadTheirOwnSizeMeanTheHiddenSizeOverTheHeads) {
+  const Attributes now = attributes_of(preset("llama3-8b"));
+  Attributes::Texts texts = now.texts();
+  for (const char* name : {"kv_channels", "qkv_bias", "norm_1p", "qk_norm", "rotary_scaling"}) {
+    EXPECT_EQ(texts.erase(std::string("model.") + name), 1u) << name;
+  }
+  const ModelConfig config = config_from(Attributes(texts));
+  EXPECT_EQ(config.head_dim(), 128);
+  EXPECT_EQ(attributes_of(config), now);
 }
 
 TEST(ModelConfigAttributes, WithAWrongValueAreRefusedByItsName) {
@@ -105,7 +122,7 @@ TEST(ModelConfigAttributes, WithAWrongValueAreRefusedByItsName) {
     texts[name] = "wrong";
     EXPECT_THAT([&] { config_from(Attributes(texts)); },
                 ThrowsMessage<CheckpointError>(HasSubstr("the attribute " + name + " is 'wrong' instead of ")));
-    if (name == "model.kv_heads") continue;  // without it the model is a GPT-2
+    if (name == "model.kv_heads" || name == "model.kv_channels") continue;  // without them the model is a GPT-2
     texts.erase(name);
     EXPECT_THAT([&] { config_from(Attributes(texts)); },
                 ThrowsMessage<CheckpointError>(HasSubstr("the attribute " + name + " is missing")));

@@ -43,6 +43,21 @@ TEST(Presets, HaveTheParameterCountsOfLlama) {
   EXPECT_NO_THROW(validate(llama3));
 }
 
+TEST(Presets, HaveTheParameterCountsOfLlama3AndQwen) {
+  for (const auto& [name, parameters, positions, head_dim] : {std::tuple{"llama3.1-8b", 8'030'261'248, 131072, 128},
+                                                              {"llama3.2-1b", 1'235'814'400, 131072, 64},
+                                                              {"qwen2.5-0.5b", 494'032'768, 32768, 64},
+                                                              {"qwen3-0.6b", 596'049'920, 40960, 128}}) {
+    const ModelConfig config = preset(name);
+    EXPECT_NO_THROW(validate(config)) << name;
+    EXPECT_EQ(parameter_count(config), parameters) << name;
+    EXPECT_EQ(config.max_positions, positions) << name;
+    EXPECT_EQ(config.head_dim(), head_dim) << name;
+  }
+  EXPECT_EQ(preset("llama3.1-8b").rotary_scaling.factor, 8);
+  EXPECT_EQ(preset("llama3.2-1b").rotary_scaling.factor, 32);
+}
+
 TEST(Presets, HaveTheShapesAndParameterCountsOfBert) {
   struct Shape {
     const char* name;
@@ -118,6 +133,18 @@ TEST(ModelFlops, OfALlamaCountEveryMatrixOnce) {
   EXPECT_DOUBLE_EQ(model_flops(config, 4, 8192), tokens * (6 * matrices + 12 * 32 * 4096.0 * 8192));
 }
 
+TEST(ParameterCount, OfHeadsOfTheirOwnSizeAndBiasesOfQueriesKeysAndValues) {
+  ModelConfig config = preset("llama3-8b");
+  config.layers = 1;
+  config.kv_channels = 96;
+  config.qkv_bias = true;
+  const std::int64_t h = 4096, q = 32 * 96, k = 8 * 96;
+  EXPECT_EQ(parameter_count(config), 2 * 128256 * h + h + 2 * h + 2 * h * q + 2 * h * k + 3 * h * 14336 + q + 2 * k);
+  // 6 FLOPs for each element of a matrix and token, and 12 q s for the scores.
+  const double matrices = static_cast<double>(2 * h * q + 2 * h * k + 3 * h * 14336 + 128256 * h);
+  EXPECT_DOUBLE_EQ(model_flops(config, 1, 8192), 8192 * (6 * matrices + 12.0 * static_cast<double>(q) * 8192));
+}
+
 TEST(FeedForward, OfSwigluHasTwoThirdsDownToAMultipleOf64) {
   EXPECT_EQ(default_ffn_hidden(4096, false), 16384);
   EXPECT_EQ(default_ffn_hidden(4096, true), 10880);  // 170 x 64, of 10922.7
@@ -141,6 +168,16 @@ TEST(ModelConfigValidation, NamesEveryProblemAtOnce) {
   EXPECT_NO_THROW(validate(ModelConfig()));
 }
 
+TEST(ModelConfigValidation, HeadsOfTheirOwnSizeNeedNotDivideTheHiddenSize) {
+  ModelConfig config;
+  config.heads = 7;
+  EXPECT_THAT([&] { validate(config); }, testing::ThrowsMessage<ConfigError>(HasSubstr("or <kv_channels> be given")));
+  config.kv_channels = 64;
+  EXPECT_NO_THROW(validate(config));
+  config.kv_channels = std::int64_t{1} << 50;
+  EXPECT_THAT([&] { validate(config); }, testing::ThrowsMessage<ConfigError>(HasSubstr("more than any machine")));
+}
+
 TEST(ModelConfigValidation, RefusesGroupsAndRotationsThatDoNotFit) {
   const auto expect_problem = [](auto change, const char* problem) {
     ModelConfig config;
@@ -155,6 +192,18 @@ TEST(ModelConfigValidation, RefusesGroupsAndRotationsThatDoNotFit) {
   expect_problem([](ModelConfig& c) { c.rotary_percent = 1.5; }, "<rotary_percent> 1.5");
   expect_problem([](ModelConfig& c) { c.rotary_percent = 0.4; }, "rotates 25");
   expect_problem([](ModelConfig& c) { c.rotary_percent = 0.01; }, "rotates 0");
+  const auto yarn = [](double factor, double slow) {
+    return RotaryScaling{RotaryScalingKind::yarn, factor, 4096, slow, 32};
+  };
+  expect_problem([&](ModelConfig& c) { c.rotary_scaling = RotaryScaling::llama3(0.5); }, "<rope_scaling_factor> 0.5");
+  expect_problem([&](ModelConfig& c) { c.rotary_scaling = yarn(0.5, 1); }, "<yarn_rotary_scaling_factor> 0.5");
+  expect_problem([&](ModelConfig& c) { c.rotary_scaling = yarn(4, 32); }, "<yarn_beta_slow> 32");
+  expect_problem(
+      [&](ModelConfig& c) {
+        c.rotary_scaling = yarn(4, 1);
+        c.rotary_base = 1;
+      },
+      "<rotary_base> 1 must be above 1");
 }
 
 }  // namespace

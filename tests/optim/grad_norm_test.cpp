@@ -2,12 +2,17 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
+#include <tuple>
+#include <utility>
+#include <vector>
 
 #include "src/comm/self_communicator.hpp"
 #include "src/model/initialisation.hpp"
 #include "src/model/model_parameters.hpp"
+#include "src/optim/adamw.hpp"
 #include "src/parallel/grid/process_grid.hpp"
 #include "tests/support/mpi_world.hpp"
 #include "tests/support/tolerance.hpp"
@@ -37,17 +42,23 @@ ParameterBuffer buffer_of(Backend& backend, int tensor_rank, int tensor_size, in
 }
 
 double norm_of(Backend& backend, const ParameterBuffer& buffer, int tensor_rank, Communicator& model_group,
-               Communicator& gradient_group) {
+               Communicator& gradient_group, int power = 2) {
   const Tensor sum(backend, DType::fp64, {1});
-  return gradient_norm(backend, buffer, tensor_rank, model_group, gradient_group, sum);
+  return gradient_norm(backend, buffer, {tensor_rank, model_group, gradient_group}, sum, power);
 }
 
 TEST(GradientNorm, CountsEachElementOfTheModelOnceOnEveryGrid) {
   Communicator& world = test::world();
   const std::unique_ptr<Backend> backend = make_backend(BackendChoice::cpu, 1);
   SelfCommunicator self;
-  const double expected = norm_of(*backend, buffer_of(*backend, 0, 1, 0, 1), 0, self, self);
-  EXPECT_GT(expected, 1);
+  const int powers[] = {2, 1, 3, infinity_norm};
+  const ParameterBuffer whole = buffer_of(*backend, 0, 1, 0, 1);
+  std::vector<double> expected;
+  for (const int power : powers) expected.push_back(norm_of(*backend, whole, 0, self, self, power));
+  EXPECT_GT(expected[0], 1);
+  EXPECT_GT(expected[1], expected[0]);
+  EXPECT_LT(expected[2], expected[0]);
+  EXPECT_LT(expected[3], expected[2]);
   const double close = test::tolerance(DType::fp64, test::Comparison::other_average).grad_norm;
   for (int tensor = 1; tensor <= world.size(); ++tensor) {
     if (world.size() % tensor != 0) continue;
@@ -55,8 +66,11 @@ TEST(GradientNorm, CountsEachElementOfTheModelOnceOnEveryGrid) {
     const auto position = grid.position(world.rank());
     const ParameterBuffer buffer =
         buffer_of(*backend, position.tensor, tensor, position.pipeline, world.size() / tensor);
-    // The same squares, added in another order.
-    EXPECT_NEAR(norm_of(*backend, buffer, position.tensor, world, self) / expected, 1, close) << "TP " << tensor;
+    // The same powers, added in another order.
+    for (std::size_t i = 0; i < expected.size(); ++i) {
+      const double norm = norm_of(*backend, buffer, position.tensor, world, self, powers[i]);
+      EXPECT_NEAR(norm / expected[i], 1, close) << "TP " << tensor << ", power " << powers[i];
+    }
   }
 }
 
@@ -88,8 +102,114 @@ TEST(GradientNorm, IsNotFiniteOnAnyRankWhereOneElementOfOneRankIsNot) {
         if (p.name == "h.7.mlp.fc.bias") p.gradient.as<double>()[0] = bad;
       }
     }
-    EXPECT_FALSE(std::isfinite(norm_of(*backend, buffer, world.rank(), world, self)));
+    for (const int power : {2, 1, 3, infinity_norm}) {
+      EXPECT_FALSE(std::isfinite(norm_of(*backend, buffer, world.rank(), world, self, power))) << power;
+    }
   }
+}
+
+TEST(GradientNorm, HasTheValuesOfMegatronLm) {
+  const std::unique_ptr<Backend> backend = make_backend(BackendChoice::cpu, 1);
+  SelfCommunicator self;
+  const auto expect_norms = [&](const std::vector<double>& values, const std::vector<double>& norms,
+                                std::int64_t zeros) {
+    const ParameterBuffer buffer(*backend, DType::fp64,
+                                 {test::whole_parameter("w", parallel::ParameterRole::matrix, {std::ssize(values)})});
+    std::ranges::copy(values, buffer.parameters()[0].gradient.as<double>());
+    const int powers[] = {2, infinity_norm, 1, 3};
+    for (std::size_t i = 0; i < norms.size(); ++i) {
+      EXPECT_NEAR(norm_of(*backend, buffer, 0, self, self, powers[i]), norms[i], 2e-6 * norms[i]) << powers[i];
+    }
+    const Tensor sum(*backend, DType::fp64, {1});
+    EXPECT_EQ(count_zero_gradients(*backend, buffer, {0, self, self}, sum), zeros);
+  };
+  expect_norms({3, 0, 4}, {5, 4, 7, 4.497941445275415}, 1);
+  expect_norms({0, 0, 0, 0, 0, 0, 0}, {0, 0, 0, 0}, 7);
+  expect_norms({0.0,
+                0.390965074300766,
+                1.2983452081680298,
+                -0.4459904432296753,
+                0.9146668314933777,
+                0.0,
+                0.10679774731397629,
+                -2.3346102237701416,
+                0.8454950451850891,
+                -0.13036076724529266,
+                -0.3231629729270935,
+                -0.7118670344352722,
+                0.0,
+                0.0,
+                -2.0878524780273438,
+                0.0,
+                0.09573929756879807,
+                0.0,
+                0.0,
+                -0.024889791384339333,
+                0.0,
+                -0.0,
+                1.0,
+                -2.0},
+               {4.364384224051701, 2.3346102237701416, 12.710742950439453, 3.2689258021893055}, 9);
+}
+
+TEST(Observations, CountEachElementOfTheModelOnceOnEveryGrid) {
+  Communicator& world = test::world();
+  const std::unique_ptr<Backend> backend = make_backend(BackendChoice::cpu, 1);
+  SelfCommunicator self;
+  const auto observed = [&](ParameterBuffer buffer, int tensor_rank, Communicator& group) {
+    backend->elementwise().convert(backend->compute_stream(), buffer.gradients(), buffer.values());
+    for (const Parameter& p : buffer.parameters()) {
+      if (p.role == parallel::ParameterRole::bias)
+        backend->elementwise().fill(backend->compute_stream(), 0, p.gradient);
+    }
+    const Tensor sum(*backend, DType::fp64, {1});
+    const AdamW optimizer(*backend, buffer, 0, {});
+    const NormGroups groups{tensor_rank, group, self};
+    return std::pair(parameter_norm(*backend, buffer, optimizer, groups, sum),
+                     count_zero_gradients(*backend, buffer, groups, sum));
+  };
+  const auto expected = observed(buffer_of(*backend, 0, 1, 0, 1), 0, self);
+  EXPECT_EQ(expected.first, norm_of(*backend, buffer_of(*backend, 0, 1, 0, 1), 0, self, self));
+  EXPECT_EQ(expected.second, 8 * (3 * 32 + 32 + 128 + 32));  // qkv, its projection, the MLP's two
+  const double close = test::tolerance(DType::fp64, test::Comparison::other_average).grad_norm;
+  for (int tensor = 1; tensor <= world.size(); ++tensor) {
+    if (world.size() % tensor != 0) continue;
+    const parallel::ProcessGrid grid(world.size(), tensor, world.size() / tensor);
+    const auto position = grid.position(world.rank());
+    const auto actual = observed(buffer_of(*backend, position.tensor, tensor, position.pipeline, world.size() / tensor),
+                                 position.tensor, world);
+    EXPECT_NEAR(actual.first / expected.first, 1, close) << "TP " << tensor;
+    EXPECT_EQ(actual.second, expected.second) << "TP " << tensor;
+  }
+}
+
+TEST(Observations, CountEachElementOfShardsOnce) {
+  Communicator& world = test::world();
+  const std::unique_ptr<Backend> backend = make_backend(BackendChoice::cpu, 1);
+  SelfCommunicator self;
+  const auto observed = [&](Communicator& group) {
+    std::vector<Parameter> list = {test::whole_parameter("wte", parallel::ParameterRole::embedding, {5, 3}),
+                                   test::whole_parameter("fc", parallel::ParameterRole::matrix, {9, 7}),
+                                   test::whole_parameter("bias", parallel::ParameterRole::bias, {7})};
+    list[0].storage = {7, 3};  // two rows of padding
+    const parallel::DataParallelOptions options{.sharding = parallel::DataSharding::optimizer, .bucket_elements = 50};
+    ParameterBuffer buffer(*backend, DType::fp64, list, options, group.size(), group.rank());
+    for (const Parameter& p : buffer.parameters()) {
+      for (std::int64_t i = 0; i < p.box.numel(); ++i) {
+        p.gradient.as<double>()[i] = i % 3 == 0 ? 0 : static_cast<double>(i);
+        p.value.as<double>()[i] = static_cast<double>(i + 1);
+      }
+    }
+    const Tensor sum(*backend, DType::fp64, {1});
+    const AdamW optimizer(*backend, buffer, 0, {});
+    const NormGroups groups{0, self, group};
+    return std::tuple(parameter_norm(*backend, buffer, optimizer, groups, sum),
+                      gradient_norm(*backend, buffer, groups, sum, infinity_norm),
+                      count_zero_gradients(*backend, buffer, groups, sum));
+  };
+  EXPECT_EQ(std::get<1>(observed(self)), 62);
+  EXPECT_EQ(std::get<2>(observed(self)), 5 + 21 + 3);
+  EXPECT_EQ(observed(world), observed(self));  // sums of small whole numbers are exact
 }
 
 TEST(ClipCoefficient, ScalesTheNormDownToTheLimitAndNeverUp) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 
 #include "src/backend/kernels/gemm.hpp"
@@ -15,6 +16,8 @@ inline double activated(Activation activation, double x) {
       return 0.5 * x * (1 + std::erf(x / std::sqrt(2.0)));
     case Activation::tanh:
       return std::tanh(x);
+    case Activation::squared_relu:
+      return std::pow(std::max(x, 0.0), 2);
     case Activation::none:
       break;
   }
@@ -31,6 +34,8 @@ inline double activation_slope(Activation activation, double x) {
       return 0.5 * (1 + std::erf(x / std::sqrt(2.0))) + x * std::exp(-x * x / 2) / std::sqrt(2 * pi);
     case Activation::tanh:
       return 1 - std::tanh(x) * std::tanh(x);
+    case Activation::squared_relu:
+      return 2 * std::max(x, 0.0);
     case Activation::none:
       break;
   }

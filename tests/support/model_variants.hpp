@@ -31,6 +31,40 @@ inline const std::vector<ModelVariant>& model_variants() {
       {"one query group", [](ModelConfig& c) { c.query_groups = 1; }},
       {"untied output", [](ModelConfig& c) { c.tied_output = false; }},
       {"no linear bias", [](ModelConfig& c) { c.linear_bias = false; }},
+      {"biases of queries, keys and values",
+       [](ModelConfig& c) {
+         c.linear_bias = false;
+         c.qkv_bias = true;
+       }},
+      {"Nemotron",
+       [](ModelConfig& c) {
+         c.kv_channels = 12;
+         c.query_groups = 2;
+         c.norm_1p = true;
+         c.activation = Activation::squared_relu;
+         c.position_embedding = model::PositionEmbedding::rope;
+         c.rotary_percent = 0.5;
+         c.linear_bias = false;
+         c.tied_output = false;
+       }},
+      {"norms of queries and keys", [](ModelConfig& c) { c.qk_norm = true; }},
+      {"Llama 3.1's frequencies",
+       [](ModelConfig& c) {
+         c.position_embedding = model::PositionEmbedding::rope;
+         c.rotary_base = 500;
+         c.rotary_scaling = {model::RotaryScalingKind::llama3, 8, 16, 1, 4};
+       }},
+      {"Qwen 3 with YaRN",
+       [](ModelConfig& c) {
+         c.kv_channels = 12;
+         c.query_groups = 2;
+         c.qk_norm = true;
+         c.normalization = model::Normalization::rms_norm;
+         c.position_embedding = model::PositionEmbedding::rope;
+         c.rotary_scaling = {model::RotaryScalingKind::yarn, 4, 64, 1, 32, 1, 0.5};
+         c.swiglu = true;
+         c.linear_bias = false;
+       }},
       {"BERT", [](ModelConfig& c) { c.family = model::ModelFamily::bert; }},
       {"post-norm BERT",
        [](ModelConfig& c) {

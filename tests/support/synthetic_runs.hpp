@@ -59,7 +59,7 @@ inline SyntheticRun run_from(const nlohmann::json& run) {
 }
 
 /// "synthetic", or "synthetic_hot", whose initial matrices are 16 times as large; "llama", "llama_hot", and "mixed" of
-/// both families.
+/// both families; the others have the layers of the models that name them.
 inline SyntheticRun synthetic_run(const std::string& name) {
   const bool is_gpt2 = name.starts_with("synthetic");
   const nlohmann::json run =
@@ -68,12 +68,27 @@ inline SyntheticRun synthetic_run(const std::string& name) {
   SyntheticRun result = run_from(run);
   model::ModelConfig& model = result.config.model;
   model.query_groups = shape.value("kv_heads", 0);
+  model.kv_channels = shape.value("kv_channels", 0);
   if (shape.value("norm", "") == "RMSNorm") model.normalization = model::Normalization::rms_norm;
   if (shape.value("positions", "") == "rope") model.position_embedding = model::PositionEmbedding::rope;
   model.rotary_base = shape.value("rotary_base", model.rotary_base);
   model.rotary_percent = shape.value("rotary_percent", model.rotary_percent);
   model.swiglu = shape.value("swiglu", model.swiglu);
   model.linear_bias = shape.value("linear_bias", model.linear_bias);
+  model.qk_norm = shape.value("qk_norm", false);
+  if (const std::string scaling = shape.value("scaling", ""); !scaling.empty()) {
+    const bool yarn = scaling == "yarn";
+    model.rotary_scaling = {yarn ? model::RotaryScalingKind::yarn : model::RotaryScalingKind::llama3,
+                            shape["factor"],
+                            shape["original_positions"],
+                            shape[yarn ? "beta_slow" : "low"],
+                            shape[yarn ? "beta_fast" : "high"],
+                            shape.value("mscale", 1.0),
+                            shape.value("mscale_all_dim", 0.0)};
+  }
+  model.qkv_bias = shape.value("qkv_bias", false);
+  model.norm_1p = shape.value("norm_1p", false);
+  if (shape.value("squared_relu", false)) model.activation = Activation::squared_relu;
   model.tied_output = shape.value("tied_output", model.tied_output);
   return result;
 }

@@ -70,10 +70,11 @@ struct TrainingRunConfig {
       .layers = 4, .hidden = 64, .heads = 8, .ffn_hidden = 256, .max_positions = 32, .vocabulary = 1003};
   std::int64_t s = 32;
   std::int64_t batch = 8;
-  std::optional<train::BatchRampUp> ramp_up{};
+  std::optional<train::BatchGrowth> ramp_up{};
   bool by_samples = false;  ///< the learning rate depends on samples; always so with a ramp
   bool decrease_batch = false;
   train::LossAverage loss_average = train::LossAverage::tokens;
+  train::DocumentOptions documents{};
   model::InitMethod init_method = model::InitMethod::normal;
   double init_scale = 1;
   DType dtype = DType::fp64;
@@ -83,6 +84,7 @@ struct TrainingRunConfig {
   optim::OptimizerOptions optimizer{};
   optim::LossScalerOptions loss_scale{};
   train::GuardOptions guards{};
+  std::optional<train::TrainOptions> train{};  ///< in place of those that the other members make
 };
 
 /// A run of one tiny layer, for tests of the code around a model.
@@ -98,20 +100,23 @@ struct Curve {
   std::vector<double> grad_norm;
 };
 
-/// Ids given by a formula: id i = splitmix64(fnv1a("tokens"), i) mod V.
+/// Ids given by a formula: id i = splitmix64(fnv1a("tokens"), i) mod V. A document ends after each id that 7 divides.
 inline std::shared_ptr<data::TokenStore> synthetic_tokens(const TrainingRunConfig& config) {
-  std::vector<std::int32_t> ids;
+  std::vector<std::vector<std::int32_t>> documents(1);
   for (std::int64_t i = 0; i < config.steps * config.batch * config.s + 1; ++i) {
-    ids.push_back(static_cast<std::int32_t>(splitmix64(fnv1a("tokens"), static_cast<std::uint64_t>(i)) %
-                                            static_cast<std::uint64_t>(config.model.vocabulary)));
+    const auto id = static_cast<std::int32_t>(splitmix64(fnv1a("tokens"), static_cast<std::uint64_t>(i)) %
+                                              static_cast<std::uint64_t>(config.model.vocabulary));
+    documents.back().push_back(id);
+    if (id % 7 == 0) documents.emplace_back();
   }
   data::CorpusInfo info;
   info.tokenizer = "formula";
   info.vocabulary_size = config.model.vocabulary;
-  return std::make_shared<data::MemoryTokenStore>(info, std::vector<std::vector<std::int32_t>>{ids});
+  return std::make_shared<data::MemoryTokenStore>(info, documents);
 }
 
 inline train::TrainOptions train_options(const TrainingRunConfig& config) {
+  if (config.train) return *config.train;
   train::TrainOptions options;
   options.global_batch_size = config.batch;
   options.lr_schedule.style = optim::LrDecayStyle::cosine;
@@ -127,6 +132,7 @@ inline train::TrainOptions train_options(const TrainingRunConfig& config) {
   options.ramp_up = config.ramp_up;
   options.decrease_batch_size = config.decrease_batch;
   options.loss_average = config.loss_average;
+  options.documents = config.documents;
   options.optimizer = config.optimizer;
   options.clip_grad = config.clip_grad;
   options.loss_scale = config.loss_scale;
@@ -182,6 +188,7 @@ struct TrainingRun {
     data::GptDataOptions options;
     options.sequence_length = config.s;
     options.sampling = data::Sampling::sequential;
+    if (config.documents.eod_mask_loss) options.document_ends = data::DocumentEnds::unlabelled;
     options.budgets = {{config.steps * config.batch, 0, 0}};
     return options;
   }

@@ -129,7 +129,7 @@ class PaddedSamples final : public data::SampleSource {
   std::int64_t size() const override { return 8; }
   std::int64_t sequence_length() const override { return 8; }
   data::SampleFields fields() const override {
-    return {.token_types = true, .positions = true, .length = true, .is_random = true};
+    return {.token_types = true, .positions = true, .first_visible = true, .length = true, .is_random = true};
   }
   void read(std::int64_t index, const data::SampleView& sample) const override {
     const auto fill = [&](std::span<std::int32_t> field, std::int32_t base) {
@@ -138,6 +138,7 @@ class PaddedSamples final : public data::SampleSource {
     fill(sample.tokens, 1);
     fill(sample.token_types, 2);
     fill(sample.positions, 3);
+    fill(sample.first_visible, 6);
     fill(sample.length, 4);
     fill(sample.is_random, 5);
     std::ranges::fill(sample.labels, -1);
@@ -151,7 +152,7 @@ class PaddedSamples final : public data::SampleSource {
 
 TEST(BatchLoader, BringsTheFieldsAskedForInTheRowsOfEachContextRank) {
   const auto backend = make_backend(BackendChoice::cpu, 1);
-  const data::SampleFields asked{.token_types = true, .positions = true, .length = true, .is_random = true};
+  const data::SampleFields asked = PaddedSamples().fields();
   for (const int rank : {0, 1}) {
     const auto shard = parallel::SequenceShard::of(8, rank, 2);
     BatchLoader loader(*backend, shard, 2, 2, DType::fp32, asked);
@@ -168,6 +169,7 @@ TEST(BatchLoader, BringsTheFieldsAskedForInTheRowsOfEachContextRank) {
         EXPECT_EQ(batch.tokens.as<std::int32_t>()[element], expected(1, position));
         EXPECT_EQ(batch.token_types.as<std::int32_t>()[element], expected(2, position));
         EXPECT_EQ(batch.positions.as<std::int32_t>()[element], expected(3, position));
+        EXPECT_EQ(batch.first_visible.as<std::int32_t>()[element], expected(6, position));
         const bool masked = counts && position == 4 + i;
         EXPECT_EQ(batch.labels.as<std::int32_t>()[element], masked ? 7 : 0);
         EXPECT_EQ(batch.loss_weights.as<float>()[element], masked ? 1 : 0);
@@ -189,6 +191,7 @@ TEST(BatchLoader, TakesMemoryOnlyForTheFieldsAskedFor) {
     const model::MicroBatch batch = loader.load(PaddedSamples(), {{0, 0}, {1, 1}, {2, 2}, {3, 3}}).front();
     EXPECT_EQ(static_cast<bool>(batch.token_types), asked.token_types);
     EXPECT_EQ(static_cast<bool>(batch.positions), asked.positions);
+    EXPECT_EQ(static_cast<bool>(batch.first_visible), asked.first_visible);
     EXPECT_EQ(static_cast<bool>(batch.lengths), asked.length);
     EXPECT_EQ(static_cast<bool>(batch.sample_labels), asked.is_random);
     EXPECT_EQ(static_cast<bool>(batch.sample_weights), asked.is_random);
@@ -199,6 +202,7 @@ TEST(BatchLoader, TakesMemoryOnlyForTheFieldsAskedFor) {
   EXPECT_EQ(bytes({}), min_bytes);
   EXPECT_EQ(bytes({.token_types = true}), min_bytes + 2 * m * b * 4 * s);
   EXPECT_EQ(bytes({.positions = true}), min_bytes + 2 * m * b * 4 * s);
+  EXPECT_EQ(bytes({.first_visible = true}), min_bytes + 2 * m * b * 4 * s);
   EXPECT_EQ(bytes({.length = true}), min_bytes + 2 * m * b * 4);
   EXPECT_EQ(bytes({.is_random = true}), min_bytes + 2 * m * b * (4 + 4));  // a weight beside each label
 }

@@ -82,6 +82,36 @@ TEST(BatchSchedule, PlansWhatIterationsDoOneByOne) {
   }
 }
 
+TEST(BatchSchedule, StepsAtThresholdsAsMegatronLmDoes) {
+  const BatchSchedule schedule(64, BatchSteps{{{0, 16}, {200, 32}, {800, 64}}}, false, 4, 2);
+  const std::pair<std::int64_t, std::int64_t> at[] = {{0, 16}, {199, 16}, {200, 32}, {201, 32}, {799, 32}, {800, 64}};
+  for (const auto& [consumed, size] : at) EXPECT_EQ(schedule.size(consumed), size) << consumed;
+  // 13 batches of 16 to 208, 19 of 32 to 816, then 64: a last batch is left out where it is not whole.
+  EXPECT_EQ(schedule.samples(0, 13), 208);
+  EXPECT_EQ(schedule.samples(0, 32), 816);
+  EXPECT_EQ(schedule.iterations(0, 100), 6);
+  EXPECT_EQ(schedule.iterations(0, 1000), 34);
+  EXPECT_EQ(schedule.iterations(0, 3000), 66);
+  EXPECT_TRUE(schedule.ramps_up());
+
+  const BatchSchedule falling(64, BatchSteps{{{0, 64}, {100, 32}}}, false, 4, 2);
+  EXPECT_EQ(falling.size(64), 64);
+  EXPECT_EQ(falling.size(128), 32);
+  EXPECT_EQ(falling.max_size(), 64);
+}
+
+TEST(BatchSchedule, RefusesStepsThatMakeNoSense) {
+  const auto refused = [](std::vector<BatchLevel> levels, std::int64_t largest, const char* problem) {
+    EXPECT_THAT([&] { BatchSchedule(largest, BatchSteps{levels}, false, 4, 2); },
+                ThrowsMessage<ConfigError>(HasSubstr(problem)));
+  };
+  refused({{10, 16}, {20, 32}}, 32, "must begin at 0");
+  refused({}, 32, "must begin at 0");
+  refused({{0, 16}, {0, 32}}, 32, "two sizes, 16 and 32, begin at sample 0");
+  refused({{0, 16}, {100, 0}}, 16, "a batch of 0 samples");
+  refused({{0, 12}, {100, 64}}, 64, "<step_batch_size_schedule>: a global batch of 12 is not a multiple");
+}
+
 TEST(BatchSchedule, CountsSamplesOfLongRuns) {
   const std::int64_t tokens = std::int64_t{300} * 1000 * 1000 * 1000;
   const BatchSchedule schedule(1536, BatchRampUp{32, 32, 5859375}, false, 1, 32);

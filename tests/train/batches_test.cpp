@@ -62,6 +62,52 @@ TEST(RampUp, EveryGridConsumesAndComputesTheSame) {
   }
 }
 
+/// Batches of 4, 16 and 8 samples.
+TrainingRunConfig steps() {
+  TrainingRunConfig config = ramp();
+  config.ramp_up = train::BatchSteps{{{0, 4}, {10, 16}, {40, 8}}};
+  config.steps = 6;
+  return config;
+}
+
+TEST(BatchSteps, EveryGridConsumesAndComputesTheSame) {
+  SelfCommunicator alone;
+  const std::vector<train::TrainRecord> expected = records(alone, steps(), {});
+  std::vector<std::int64_t> consumed;
+  for (const train::TrainRecord& record : expected) consumed.push_back(record.consumed_samples);
+  EXPECT_THAT(consumed, testing::ElementsAre(4, 8, 12, 28, 44, 52));
+  for (const Layout& layout : layouts(world().size())) {
+    SCOPED_TRACE(testing::Message() << layout);
+    expect_same_run(records(world(), steps(), layout), expected);
+  }
+}
+
+TEST(WeightDecay, OfEachUpdateIsThatOfItsRamp) {
+  SelfCommunicator alone;
+  TrainingRunConfig config = ramp();
+  config.ramp_up = {};
+  config.steps = 3;
+  const auto run = [&](double constant, const std::optional<optim::WeightDecayRamp>& ramp) {
+    config.train.reset();
+    config.train = train_options(config);
+    config.train->optimizer.weight_decay = constant;
+    config.train->weight_decay_ramp = ramp;
+    return records(alone, config, {});
+  };
+  using optim::WeightDecayRamp;
+  using optim::WeightDecayStyle;
+  const std::vector<train::TrainRecord> expected = run(30, {});
+  const std::vector<train::TrainRecord> level = run(0, WeightDecayRamp{WeightDecayStyle::linear, 30, 30, 3});
+  const std::vector<train::TrainRecord> growing = run(0, WeightDecayRamp{WeightDecayStyle::linear, 0, 90, 3});
+  for (std::size_t i = 0; i < 3; ++i) {
+    EXPECT_FALSE(expected[i].weight_decay);
+    EXPECT_EQ(level[i].lm_loss, expected[i].lm_loss);
+    EXPECT_DOUBLE_EQ(*growing[i].weight_decay, 30.0 * static_cast<double>(i + 1));
+  }
+  EXPECT_EQ(growing[1].lm_loss, expected[1].lm_loss);  // both first updates decay by 30
+  EXPECT_NE(growing[2].lm_loss, expected[2].lm_loss);
+}
+
 TEST(RampUp, GoesOnBitForBitFromTheMiddle) {
   SelfCommunicator alone;
   const TrainingRunConfig config = ramp();

@@ -30,7 +30,7 @@ struct BreakableStore final : checkpoint::MemoryStore {
 struct SavedRun {
   explicit SavedRun(const train::CheckpointWriterOptions& options)
       : run(alone, tiny_run(), {}),
-        state(*run.backend, run.trainer.state_tensors(), HostCopies::Allocation::always),
+        state(*run.backend, run.trainer.state_tensors(options.optimizer), HostCopies::Allocation::always),
         writer(store, alone, run.trainer, state, {{"dtype", "fp64"}}, blobs, options) {}
 
   std::vector<std::string> steps() {
@@ -72,12 +72,55 @@ TEST(CheckpointWriter, WritesTheSameStepsBehindTheTraining) {
 }
 
 TEST(CheckpointWriter, KeepsTheNewestSteps) {
-  SavedRun saved({.keep_last = 1});
+  SavedRun saved({.keep = {.keep_last = 1}});
   for (int i = 0; i < 2; ++i) {
     saved.run.step();
     saved.writer.save();
   }
   EXPECT_THAT(saved.steps(), testing::ElementsAre(saved.store.step_name(2)));
+}
+
+TEST(CheckpointWriter, RetainsTheStepsOfAnIntervalBesideTheNewest) {
+  SavedRun saved({.keep = {.keep_last = 1, .retain_interval = 2}});
+  for (int i = 0; i < 5; ++i) {
+    saved.run.step();
+    saved.writer.save();
+  }
+  std::vector<std::string> expected;
+  for (const std::int64_t step : {5, 4, 2}) expected.push_back(saved.store.step_name(step));
+  EXPECT_EQ(saved.steps(), expected);
+}
+
+TEST(CheckpointWriter, LeavesTheOptimizersStateOut) {
+  SavedRun saved({.optimizer = train::OptimizerState::left_out});
+  EXPECT_FALSE(saved.writer.resumable());
+  saved.run.step();
+  saved.writer.save();
+  const auto step = checkpoint::open_checkpoint(saved.store, saved.alone);
+  EXPECT_EQ(train::optimizer_state_of(step->manifest().attributes), train::OptimizerState::left_out);
+  std::set<std::string> kinds;
+  for (const checkpoint::Piece& piece : step->manifest().pieces) {
+    kinds.insert(piece.tensor.substr(0, piece.tensor.find('/')));
+  }
+  EXPECT_THAT(kinds, testing::ElementsAre("model"));
+  // The weights are those of the whole state, which this run's successor takes over with moments of 0.
+  TrainingRun fresh(saved.alone, tiny_run(), {});
+  EXPECT_THAT([&] { checkpoint::load(*step, saved.alone, fresh.trainer.state_tensors()); },
+              ThrowsMessage<CheckpointError>(HasSubstr("adamw_m/")));
+  using train::OptimizerState;
+  checkpoint::load(*step, saved.alone, fresh.trainer.state_tensors(OptimizerState::left_out));
+  fresh.trainer.restore(step->manifest().attributes, OptimizerState::left_out);
+  EXPECT_EQ(fresh.trainer.progress(), saved.run.trainer.progress());
+  const train::TrainRecord continued = saved.run.step();
+  const train::TrainRecord anew = fresh.step();
+  EXPECT_EQ(anew.iteration, 2);
+  EXPECT_EQ(anew.lm_loss, continued.lm_loss);
+  EXPECT_EQ(anew.learning_rate, continued.learning_rate);
+  // Adam's first update of new moments divides by their own bias corrections: another step than the run's second.
+  EXPECT_EQ(anew.grad_norm, continued.grad_norm);
+  EXPECT_NE(fresh.step().lm_loss, saved.run.step().lm_loss);
+  EXPECT_EQ(train::state_from(fresh.trainer.state_attributes()).updates, 2);
+  EXPECT_EQ(train::state_from(saved.run.trainer.state_attributes()).updates, 3);
 }
 
 TEST(CheckpointWriter, StopsTheRunThatCannotSave) {

@@ -23,6 +23,8 @@ TEST(MemoryEstimate, IsWhatTheAllocatorCounts) {
       options.global_batch_size = 8;
       options.lr_schedule.maximum = 1e-3;
       options.lr_schedule.decay = 10;
+      const bool packed = granularity == model::RecomputeGranularity::none && !rig.gpt.config().is_bert();
+      options.documents = {.reset_position_ids = packed, .reset_attention_mask = packed};
       Trainer trainer(rig.gpt, options);
       const auto samples = formula_samples(rig.gpt.config());
       trainer.step(*samples);
@@ -39,7 +41,8 @@ TEST(MemoryEstimate, IsWhatTheAllocatorCounts) {
       // one sum more, and the scores of two micro-batches evaluated.
       const std::size_t binary = rig.gpt.config().has_binary_head() ? 1 : 0;
       const std::size_t of_bert = (rig.gpt.config().is_bert() ? 64 : 0) + binary * (2 * 4 * 16 * 4 + 2 * 64);
-      EXPECT_EQ(estimate.batches, 2 * (batch + of_bert) + (2 + 3 * binary) * 64);
+      const std::size_t of_documents = packed ? 2 * 2 * 4 * 16 * 4 : 0;  // positions and first visible ones
+      EXPECT_EQ(estimate.batches, 2 * (batch + of_bert + of_documents) + (2 + 3 * binary) * 64);
       std::size_t state = 0;
       for (const checkpoint::StateTensor& tensor : trainer.state_tensors()) state += tensor.data.size_bytes();
       EXPECT_EQ(estimate.state, state);

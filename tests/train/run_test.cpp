@@ -26,6 +26,7 @@ struct Records final : train::MetricsSink {
       tests.push_back(record.loss);
       return;
     }
+    sets.push_back(record.set);
     evaluated_after.push_back(record.iteration);
     validation.push_back(record.loss);
   }
@@ -33,6 +34,7 @@ struct Records final : train::MetricsSink {
   std::vector<std::int64_t> evaluated_after;
   std::vector<double> validation;
   std::vector<double> tests;
+  std::vector<std::string> sets;  // names of those measured
 };
 
 /// Six iterations, with an evaluation of five batches after every second and a test of five at the end.
@@ -62,7 +64,8 @@ struct CountingStore final : checkpoint::MemoryStore {
 
 /// One start of the program on this rank alone. Resumes the run in the store. The request to stop shows from the
 /// `looks`th look for it on.
-RunEnd start(checkpoint::MemoryStore& store, Records& records, int looks) {
+RunEnd start(checkpoint::MemoryStore& store, Records& records, int looks,
+             const data::SampleSplits& data = three_splits()) {
   SelfCommunicator alone;
   TrainingRun run(alone, six_iterations(), {});
   if (checkpoint::has_checkpoint(store, alone)) {
@@ -77,7 +80,7 @@ RunEnd start(checkpoint::MemoryStore& store, Records& records, int looks) {
   hooks.checkpoints = &checkpoints;
   hooks.stop_requested = [&] { return --looks <= 0; };
   hooks.metrics = &records;
-  return train::run(run.trainer, alone, 6, three_splits(), every_second, hooks);
+  return train::run(run.trainer, alone, 6, data, every_second, hooks);
 }
 
 constexpr int never = 1000;
@@ -89,6 +92,49 @@ TEST(Run, EvaluatesAfterEveryInterval) {
   EXPECT_EQ(records.losses.size(), 6u);
   EXPECT_THAT(records.evaluated_after, testing::ElementsAre(2, 4, 6));
   EXPECT_EQ(records.tests.size(), 1u);
+}
+
+/// The three splits, the validation split once more as the set "again", and another text as the set "other".
+data::SampleSplits with_validation_sets() {
+  TrainingRunConfig other = six_iterations();
+  other.model.vocabulary = 7;
+  data::GptDataOptions options = TrainingRun::data_options(other);
+  options.budgets = {{0, options.budgets[0].train, 0}};
+  data::SampleSplits data = three_splits();
+  data.valid_sets.push_back({"again", three_splits().valid});
+  data.valid_sets.push_back({"other", data::make_gpt_data({{synthetic_tokens(other), 1.0}}, options).valid});
+  return data;
+}
+
+TEST(Run, MeasuresEachValidationSetByItself) {
+  Records expected;
+  {
+    checkpoint::MemoryStore store;
+    EXPECT_EQ(start(store, expected, never, with_validation_sets()), RunEnd::complete);
+  }
+  EXPECT_THAT(expected.evaluated_after, testing::ElementsAre(2, 2, 2, 4, 4, 4, 6, 6, 6));
+  EXPECT_THAT(expected.sets, testing::ElementsAre("", "again", "other", "", "again", "other", "", "again", "other"));
+  for (std::size_t i = 0; i < 9; i += 3) {
+    EXPECT_EQ(expected.validation[i], expected.validation[i + 1]);
+    EXPECT_NE(expected.validation[i], expected.validation[i + 2]);
+  }
+  // Stopped in any of the first three evaluations, all three are made up.
+  for (int looks = 2; looks <= 13; ++looks) {
+    SCOPED_TRACE(looks);
+    checkpoint::MemoryStore store;
+    Records stopped, resumed;
+    EXPECT_EQ(start(store, stopped, looks, with_validation_sets()), RunEnd::stopped_early);
+    EXPECT_EQ(start(store, resumed, never, with_validation_sets()), RunEnd::complete);
+    EXPECT_EQ(resumed.validation, expected.validation);
+    EXPECT_EQ(resumed.tests, expected.tests);
+  }
+  // Validation sets may be all there is of validation.
+  data::SampleSplits alone = with_validation_sets();
+  alone.valid = nullptr;
+  checkpoint::MemoryStore store;
+  Records records;
+  start(store, records, never, alone);
+  EXPECT_THAT(records.sets, testing::ElementsAre("again", "other", "again", "other", "again", "other"));
 }
 
 // One look follows an iteration, and an evaluation of five batches has four. So the looks of the run are 1, four, 1, 1,
@@ -131,6 +177,28 @@ TEST(Run, TestsOnceHoweverOftenItIsStartedAgain) {
   EXPECT_EQ(start(store, records, never), RunEnd::complete);
   EXPECT_EQ(records.tests.size(), 1u);
   EXPECT_EQ(store.commits, 1);
+}
+
+TEST(Run, WithoutTrainingEvaluatesAlone) {
+  checkpoint::MemoryStore store;
+  Records whole;
+  start(store, whole, never);
+  SelfCommunicator alone;
+  TrainingRun run(alone, six_iterations(), {});
+  const auto step = checkpoint::open_checkpoint(store, alone);
+  checkpoint::load(*step, alone, run.trainer.state_tensors());
+  run.trainer.restore(checkpoint::read_description(*step).attributes);
+  train::RunSchedule schedule = every_second;
+  schedule.skip_training = true;
+  Records records;
+  train::RunHooks hooks;
+  hooks.metrics = &records;
+  EXPECT_EQ(train::run(run.trainer, alone, 100, three_splits(), schedule, hooks), RunEnd::complete);
+  EXPECT_THAT(records.losses, testing::IsEmpty());
+  EXPECT_THAT(records.evaluated_after, testing::ElementsAre(6));
+  EXPECT_EQ(records.validation.at(0), whole.validation.back());
+  EXPECT_EQ(records.tests, whole.tests);
+  EXPECT_EQ(run.trainer.progress().iteration, 6);
 }
 
 TEST(Run, WithoutATestSplitHasNoTest) {

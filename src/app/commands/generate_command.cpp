@@ -1,5 +1,7 @@
 #include "src/app/commands/commands.hpp"
 
+#include <fmt/ranges.h>
+
 #include <cstdio>
 
 #include "src/app/job.hpp"
@@ -8,6 +10,21 @@
 #include "src/train/generation.hpp"
 
 namespace trireme::app {
+namespace {
+
+/// Throws ConfigError where an option chooses among tokens, but --temperature 0 always takes the likeliest.
+void check_sampling(const Options& options, const train::SamplingOptions& sampling) {
+  if (sampling.temperature > 0) return;
+  std::vector<std::string> idle;
+  if (sampling.top_k > 0) idle.emplace_back("--top-k");
+  if (sampling.top_p > 0) idle.emplace_back("--top-p");
+  if (options.given("seed")) idle.emplace_back("--seed");
+  TRIREME_CHECK(idle.empty(), ConfigError,
+                "--temperature 0 always takes the likeliest token and excludes {}: leave out one or the other",
+                fmt::join(idle, ", "));
+}
+
+}  // namespace
 
 int generate_command(const CommandLine& line) {
   SavedModelOptions model;
@@ -27,6 +44,7 @@ int generate_command(const CommandLine& line) {
   model.declare(options);
   options.require("prompt");
   if (!line.read(options)) return 0;
+  check_sampling(options, sampling);
 
   Job job(line.environment(), options, model.grid, model.device);
   const std::unique_ptr<SavedModel> saved =

@@ -136,13 +136,12 @@ void Options::add_arguments(const std::string& placeholder, std::vector<std::str
 
 void Options::require(const std::string& name) { find(name)->required = true; }
 
-bool Options::parse(const std::vector<std::string>& arguments) {
+bool Options::parse(const std::vector<std::string>& arguments, std::vector<std::string> problems) {
   if (std::ranges::any_of(arguments, [](const std::string& a) { return a == "--help" || a == "-h"; })) {
     const std::string text = help();
     std::fwrite(text.data(), 1, text.size(), stdout);
     return false;
   }
-  std::vector<std::string> problems;
   read(arguments, problems);
   for (const Entry& entry : entries_) {
     if (entry.required && !entry.given) problems.push_back(fmt::format("--{} must be given", entry.names.front()));
@@ -315,6 +314,21 @@ const Options::Entry* Options::find(const std::string& name) const {
 bool Options::given(const std::string& name) const {
   const Entry* entry = find(name);
   return entry != nullptr && entry->given;
+}
+
+std::string Options::spelling(const std::string& name) const {
+  const auto same = [](char a, char b) { return a == b || ((a == '_' || a == '-') && (b == '_' || b == '-')); };
+  for (const Entry& entry : entries_) {
+    for (const std::string& own : entry.names) {
+      if (std::ranges::equal(own, name, same)) return own;
+    }
+  }
+  return "";
+}
+
+bool Options::takes_path(const std::string& name) const {
+  const Entry* entry = find(name);
+  return entry != nullptr && names_files(*entry);
 }
 
 std::vector<std::pair<std::string, std::string>> Options::values() const {

@@ -94,7 +94,8 @@ class Options {
   void require(const std::string& name);
 
   /// Sets the variables. Returns false where `--help` was asked for: it was printed on stdout, and nothing is set.
-  bool parse(const std::vector<std::string>& arguments);
+  /// `problems` of the command line that are known already are reported with the others.
+  bool parse(const std::vector<std::string>& arguments, std::vector<std::string> problems = {});
 
   /// Sets the variables of the options that are declared here and skips all else, mistakes included. For values that
   /// count before the command reads its options.
@@ -103,6 +104,12 @@ class Options {
   /// Returns whether the option was given, under any of its names, on the command line or in a file. False for an
   /// option that this command does not have.
   bool given(const std::string& name) const;
+
+  /// Returns the declared name that is `name` but for underscores and hyphens; empty where there is none.
+  std::string spelling(const std::string& name) const;
+
+  /// Returns whether the values of the option `name` are paths.
+  bool takes_path(const std::string& name) const;
 
   /// Returns the first name and the present value of every option that has a value, in order of declaration.
   std::vector<std::pair<std::string, std::string>> values() const;

@@ -22,15 +22,17 @@ struct BatchOptions {
   std::optional<std::int64_t> sequence_length;  ///< the model's positions, unless given
   std::int64_t micro_batch_size = 1;
   std::optional<std::int64_t> global_batch_size;  ///< one micro-batch a data rank, unless given
+  std::optional<std::int64_t> micro_batches;      ///< an update's on each data rank, instead of its size
   std::vector<std::string> ramp_up_text;
-  std::optional<train::BatchRampUp> ramp_up;
+  std::string steps_text;
+  std::optional<train::BatchGrowth> ramp_up;
   bool decrease = false;
   train::LossAverage loss_average = train::LossAverage::tokens;
   std::optional<std::int64_t> train_iterations;  ///< either these
   std::optional<std::int64_t> train_samples;     ///< or those
 
   void declare(Options& options, RunKind kind = RunKind::pretraining);
-  /// Sets the global batch size and its ramp.
+  /// Sets the global batch size and its growth. The sequence length is set already.
   void settle(int data_ranks, Problems& problems);
 
   /// Returns whether the run's length is given in exactly one way.

@@ -1,28 +1,66 @@
 #pragma once
 
+#include <cstdint>
+#include <optional>
 #include <string>
 
 #include "src/app/options/options.hpp"
+#include "src/app/run_config/batch_options.hpp"
 #include "src/app/run_config/problems.hpp"
+#include "src/app/run_config/run_attributes.hpp"
+#include "src/app/saved_model.hpp"
 #include "src/train/checkpoint_writer.hpp"
 
 namespace trireme::app {
 
-/// Options of the checkpoints of a run.
+/// Options of the checkpoints of a run. Those to begin anew with a checkpoint's weights are of pretraining alone: a
+/// task has its pretrained model.
 struct CheckpointOptions {
   std::string save;
   std::string load;
+  std::optional<std::int64_t> step;  ///< iteration of the checkpoint in `load`; the newest, unless given
   bool load_or_init = false;
+  bool exit_on_missing = false;
+  bool finetune = false;
+  bool no_load_optimizer = false;
+  bool no_save_optimizer = false;
   bool allow_new_data = false;
+  bool override_schedule = false;        ///< learning rate and weight decay are the command line's
+  bool use_checkpoint_schedule = false;  ///< they are the checkpoint's
   std::int64_t save_interval = 0;
-  int keep_last = 0;
+  std::optional<int> keep_last;
+  std::int64_t retain_interval = 0;
   bool async_save = false;
   train::OnSaveError on_save_error = train::OnSaveError::stop;
 
-  void declare(Options& options);
+  void declare(Options& options, RunKind kind = RunKind::pretraining);
   void check(const Options& options, Problems& problems) const;
+  /// Use of the optimizer's state in what is loaded to go on from, and in what is saved.
+  train::OptimizerState loaded_optimizer() const { return state_of(no_load_optimizer); }
+  train::OptimizerState saved_optimizer() const { return state_of(no_save_optimizer); }
+  /// Checkpoint to go on from. Where it is missing, a run begins anew on request, or if it saves to the same folder, as
+  /// Megatron-LM's runs do.
+  OpenOptions source() const {
+    const bool same_folder = load == save && !exit_on_missing && !step && !finetune && !no_load_optimizer;
+    return {.step = step, .optional = load_or_init || same_folder, .warns = !load_or_init};
+  }
+  ScheduleSource schedule_source() const {
+    return override_schedule         ? ScheduleSource::command_line
+           : use_checkpoint_schedule ? ScheduleSource::checkpoint
+                                     : ScheduleSource::must_agree;
+  }
   train::CheckpointWriterOptions writer() const {
-    return {.asynchronous = async_save, .on_error = on_save_error, .keep_last = keep_last};
+    // Retaining some implies that the others go, as in Megatron-LM.
+    const int kept = keep_last.value_or(retain_interval > 0 ? 1 : 0);
+    return {.asynchronous = async_save,
+            .on_error = on_save_error,
+            .keep = {.keep_last = kept, .retain_interval = retain_interval},
+            .optimizer = saved_optimizer()};
+  }
+
+ private:
+  static train::OptimizerState state_of(bool left_out) {
+    return left_out ? train::OptimizerState::left_out : train::OptimizerState::kept;
   }
 };
 

@@ -1,7 +1,9 @@
 #include "src/app/run_config/data_options.hpp"
 
 #include <algorithm>
+#include <cctype>
 #include <charconv>
+#include <utility>
 
 #include "src/app/options/terminal_text.hpp"
 #include "src/data/dataset/blend.hpp"
@@ -10,7 +12,18 @@ namespace trireme::app {
 
 void DataOptions::declare(Options& options) {
   options.section("Data");
-  options.add("data-path", &path, "FILE...", "Corpus, or weight, corpus, weight, corpus ...");
+  options.add("data-path", &path, "FILE...",
+              "Corpora, or weight, corpus, weight, corpus ...; without weights each counts by its tokens.");
+  options.add("train-data-path", &train_path, "FILE...",
+              "In the place of --data-path and --split: corpora of training alone, given as there.");
+  options.add("valid-data-path", &valid_path, "FILE...", "With --train-data-path: corpora of validation.");
+  options.add("test-data-path", &test_path, "FILE...", "With --train-data-path: corpora of the test.");
+  options.add("valid-set", &valid_set_words, "FILE...",
+              "Validation sets with a loss each, beside the validation split: NAME=FILE NAME=FILE ... After NAME=, as "
+              "for --data-path, may stand a weight, a corpus, a weight, a corpus ...");
+  options.add_flag("mock-data", &mock,
+                   "In the place of corpora: 21 million synthetic tokens, given by --seed, for trials and "
+                   "measurements. Needs --vocab-size.");
   options.add(
       "split", &split, "A,B,C",
       "Proportions of training, validation and test. The test split is evaluated once, at the end of the run; the "
@@ -21,48 +34,153 @@ void DataOptions::declare(Options& options) {
       "Unit of --split; auto: tokens where there are fewer documents than 100.");
   options.add_choice(
       "sampling", &sampling, {{"shuffled", data::Sampling::shuffled}, {"sequential", data::Sampling::sequential}},
-      "sequential reads the corpus from its start, ignores --split, evaluates only where --eval-iters is given, and "
+      "sequential reads the corpus from its start, without --split, evaluates only where --eval-iters is given, and "
       "has no test.");
+  options.add_choice("dataloader-type", &loader,
+                     {{"single", data::Sampling::shuffled}, {"cyclic", data::Sampling::cyclic}},
+                     "single: samples one after another in the order of --sampling. cyclic: each epoch of the corpus "
+                     "in a random order "
+                     "of its own, whatever the length of the run.");
+  options.add_flag("reset-position-ids", &documents.reset_position_ids,
+                   "Count positions from the start of each document in a sample.");
+  options.add_flag("reset-attention-mask", &documents.reset_attention_mask,
+                   "Let no token attend to other documents in its sample.");
+  options.add_flag("eod-mask-loss", &documents.eod_mask_loss,
+                   "Leave out the loss of the last token of each document, whose next token is another's first.");
   masking.declare(options);
+  fim.declare(options);
   options.add("data-cache-path", &cache_path, "DIR",
               "Folder that keeps the order of samples of large corpora for later runs; default index-cache beside each "
               "corpus.");
   options.add_choice("data-check", &check_level,
                      {{"none", CorpusCheck::none}, {"sample", CorpusCheck::sample}, {"full", CorpusCheck::full}},
                      "Tokens compared with their digests before training: none, 32 blocks of a million, or all.");
-  options.require("data-path");
 }
 
 void DataOptions::settle(const Options& options, const std::optional<model::ModelConfig>& model, Problems& problems) {
   has_default_split = !options.given("split");
-  problems.attempt([&] {
-    std::vector<double> weights;
-    for (const WeightedPath& corpus : corpora()) weights.push_back(corpus.weight);
-    data::normalized_weights(weights);
-  });
+  check_paths(options, problems);
   problems.attempt([&] { data::parse_split(split); });
+  problems.expect(sampling == data::Sampling::shuffled || (!options.given("split") && !options.given("split-by")),
+                  "--sampling sequential has no splits: leave out --split and --split-by");
+  if (loader == data::Sampling::cyclic) {
+    problems.expect(sampling != data::Sampling::sequential,
+                    "--sampling sequential and --dataloader-type cyclic exclude each other");
+    sampling = loader;
+  }
+  fim.check(options, problems);
   if (!model) return;
-  problems.expect(!model->is_bert() || sampling == data::Sampling::shuffled,
+  problems.expect(fim.rate == 0 || !model->is_bert(), "--fim-rate rearranges running text, which a BERT does not read");
+  problems.expect(!mock || !model->is_bert(), "--mock-data is running text: a BERT needs --data-path");
+  problems.expect(!mock || model->is_bert() || model->vocabulary > 1,
+                  "--mock-data has no tokenizer: give --vocab-size of at least 2, or a preset of a GPT");
+  problems.expect(!model->is_bert() || sampling != data::Sampling::cyclic,
+                  "--dataloader-type cyclic would mask a BERT's samples alike in every epoch: leave it out");
+  problems.expect(!model->is_bert() || sampling != data::Sampling::sequential,
                   "--sampling sequential reads running text, but a BERT's samples are always shuffled: leave it out");
+  const bool has_documents = documents.reset_position_ids || documents.reset_attention_mask || documents.eod_mask_loss;
+  problems.expect(fim.rate == 0 || !has_documents,
+                  "--fim-rate rearranges documents, whose places in a sample --reset-position-ids, "
+                  "--reset-attention-mask and --eod-mask-loss need: leave one out");
+  problems.expect(!model->is_bert() || !has_documents,
+                  "--reset-position-ids, --reset-attention-mask and --eod-mask-loss are for running text, but each "
+                  "sample of a BERT is of one document: leave them out");
   problems.expect(
       model->is_bert() || (!options.given("mask-prob") && !options.given("short-seq-prob")),
       "--mask-prob and --short-seq-prob are options of a BERT: give --model bert-336m or --model-type bert");
 }
 
-std::vector<DataOptions::WeightedPath> DataOptions::corpora() const {
-  constexpr const char* remedy = "give one corpus, or a weight before each: 0.7 a.h5 0.3 b.h5";
-  if (path.size() == 1) return {{path[0], 1}};
-  std::vector<WeightedPath> list;
-  for (std::size_t i = 0; i < path.size(); i += 2) {
+void DataOptions::check_paths(const Options& options, Problems& problems) const {
+  problems.expect(!path.empty() || has_own_splits() || mock,
+                  "--data-path must be given, or --train-data-path, or --mock-data");
+  problems.expect(!mock || (path.empty() && !has_own_splits()),
+                  "--mock-data is in the place of --data-path and --train-data-path: give one of them");
+  problems.expect(path.empty() || !has_own_splits(),
+                  "--data-path and --train-data-path exclude each other: --split divides the corpora of --data-path, "
+                  "--train-data-path has no other split");
+  for (const char* flag : {"valid-data-path", "test-data-path"}) {
+    problems.expect(!options.given(flag) || has_own_splits(),
+                    fmt::format("--{} needs --train-data-path: --data-path is divided by --split", flag));
+  }
+  for (const char* flag : {"split", "split-by"}) {
+    problems.expect(!options.given(flag) || !has_own_splits(),
+                    fmt::format("--{} divides the corpora of --data-path: with --train-data-path leave it out", flag));
+  }
+  const auto check_weights = [](const std::vector<WeightedPath>& corpora) {
+    std::vector<double> weights;
+    for (const WeightedPath& corpus : corpora) weights.push_back(corpus.weight.value_or(1));
+    data::normalized_weights(weights);
+  };
+  if (!path.empty() || has_own_splits()) problems.attempt([&] { check_weights(corpora()); });
+  problems.attempt([&] {
+    for (const SplitPaths& other : other_corpora()) check_weights(other.corpora);
+  });
+}
+
+namespace {
+
+using WeightedPath = DataOptions::WeightedPath;
+
+/// Reads the words of an option: corpora alone, or weight, corpus, weight, corpus ...
+std::vector<WeightedPath> weighted_paths(const std::string& flag, const std::vector<std::string>& path) {
+  constexpr const char* remedy = "give corpora alone, or a weight before each: 0.7 a.h5 0.3 b.h5";
+  const auto weight_of = [](const std::string& text) -> std::optional<double> {
     double weight = 0;
-    const std::string& text = path[i];
     const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), weight);
-    const bool is_weight = error == std::errc() && end == text.data() + text.size();
-    const std::size_t stray = std::max<std::size_t>(i, 1);  // the first word may be the only corpus
-    TRIREME_CHECK(is_weight, ConfigError, "--data-path: unexpected '{}' after '{}'; {}", shortened(path[stray]),
-                  shortened(path[stray - 1]), remedy);
-    TRIREME_CHECK(i + 1 < path.size(), ConfigError, "--data-path: no corpus follows the weight {}; {}", text, remedy);
-    list.push_back({path[i + 1], weight});
+    return error == std::errc() && end == text.data() + text.size() ? std::optional(weight) : std::nullopt;
+  };
+  const bool has_weights = path.size() > 1 && weight_of(path[0]);
+  std::vector<WeightedPath> list;
+  for (std::size_t i = 0; i < path.size(); ++i) {
+    const std::optional<double> weight = path.size() > 1 ? weight_of(path[i]) : std::nullopt;
+    const bool weight_is_next = has_weights && (list.empty() || !list.back().path.empty());
+    TRIREME_CHECK(weight.has_value() == weight_is_next, ConfigError, "--{}: unexpected '{}' after '{}'; {}", flag,
+                  shortened(path[i]), shortened(path[std::max<std::size_t>(i, 1) - 1]), remedy);
+    if (!has_weights) {
+      list.push_back({path[i]});
+    } else if (weight) {
+      list.push_back({"", weight});
+    } else {
+      list.back().path = path[i];
+    }
+  }
+  TRIREME_CHECK(list.empty() || !list.back().path.empty(), ConfigError, "--{}: no corpus follows the weight {}; {}",
+                flag, path.back(), remedy);
+  return list;
+}
+
+/// Returns the length of the name in "NAME=...": of letters, digits and - _ . alone, so that paths with = are none.
+std::size_t name_length(const std::string& word) {
+  const auto end = std::ranges::find_if_not(word, [](unsigned char character) {
+    return std::isalnum(character) != 0 || character == '-' || character == '_' || character == '.';
+  });
+  return end != word.end() && *end == '=' ? static_cast<std::size_t>(end - word.begin()) : 0;
+}
+
+}  // namespace
+
+std::vector<WeightedPath> DataOptions::corpora() const {
+  return has_own_splits() ? weighted_paths("train-data-path", train_path) : weighted_paths("data-path", path);
+}
+
+std::vector<DataOptions::SplitPaths> DataOptions::other_corpora() const {
+  std::vector<SplitPaths> list;
+  if (!valid_path.empty()) list.push_back({data::Split::valid, "", weighted_paths("valid-data-path", valid_path)});
+  if (!test_path.empty()) list.push_back({data::Split::test, "", weighted_paths("test-data-path", test_path)});
+  for (std::size_t i = 0; i < valid_set_words.size();) {
+    const std::string& first = valid_set_words[i];
+    const std::size_t length = name_length(first);
+    TRIREME_CHECK(length > 0 && length + 1 < first.size(), ConfigError,
+                  "--valid-set: '{}' is no NAME=FILE: names have letters, digits and - _ . alone", shortened(first));
+    SplitPaths set{data::Split::valid, first.substr(0, length), {}};
+    const bool is_known = std::ranges::find(list, set.set, &SplitPaths::set) != list.end();
+    TRIREME_CHECK(!is_known, ConfigError, "--valid-set: the name {} is there twice", set.set);
+    std::vector<std::string> words = {first.substr(length + 1)};
+    for (++i; i < valid_set_words.size() && name_length(valid_set_words[i]) == 0; ++i) {
+      words.push_back(valid_set_words[i]);
+    }
+    set.corpora = weighted_paths("valid-set " + set.set, words);
+    list.push_back(std::move(set));
   }
   return list;
 }

@@ -1,15 +1,19 @@
 #pragma once
 
+#include <array>
+#include <optional>
 #include <string>
 #include <variant>
 #include <vector>
 
 #include "src/app/job.hpp"
+#include "src/app/options/fim_options.hpp"
 #include "src/app/options/masking_options.hpp"
 #include "src/app/run_config/problems.hpp"
 #include "src/data/dataset/bert/bert_data.hpp"
 #include "src/data/dataset/gpt_data.hpp"
 #include "src/model/model_config.hpp"
+#include "src/train/train_options.hpp"
 
 namespace trireme::app {
 
@@ -19,10 +23,16 @@ using SampleOptions = std::variant<data::GptDataOptions, data::BertDataOptions>;
 /// Options of the corpora and their samples.
 struct DataOptions {
   std::vector<std::string> path;
+  std::vector<std::string> train_path, valid_path, test_path;  ///< in the place of `path`, one a split
+  std::vector<std::string> valid_set_words;                    ///< as given: NAME=FILE ...
+  bool mock = false;                                           ///< synthetic tokens in their place
   std::string split = "969,30,1";
   data::SplitBy split_by = data::SplitBy::automatic;
   data::Sampling sampling = data::Sampling::shuffled;
+  data::Sampling loader = data::Sampling::shuffled;  ///< part of `sampling`, once settled
+  train::DocumentOptions documents;
   MaskingOptions masking;
+  FillInMiddleOptions fim;
   std::string cache_path;
   CorpusCheck check_level = CorpusCheck::sample;
   bool has_default_split = true;
@@ -31,13 +41,29 @@ struct DataOptions {
   /// `model` is empty where its options are wrong.
   void settle(const Options& options, const std::optional<model::ModelConfig>& model, Problems& problems);
 
-  /// A corpus and its weight.
+  /// A corpus and its weight, by default the number of its tokens.
   struct WeightedPath {
     std::string path;
-    double weight = 1;
+    std::optional<double> weight = {};
   };
-  /// Reads `path`. ConfigError where it is neither one corpus nor pairs of weight and corpus.
+  /// Corpora of a split, or of a validation set, in the place of a share of those that train.
+  struct SplitPaths {
+    data::Split split = data::Split::valid;
+    std::string set;  ///< name of a validation set
+    std::vector<WeightedPath> corpora;
+  };
+  /// Returns whether each split has corpora of its own, or none.
+  bool has_own_splits() const { return !train_path.empty(); }
+  /// Shares of the splits in the corpora to train on.
+  std::array<double, 3> fractions() const { return data::parse_split(has_own_splits() ? "1" : split); }
+  /// Reads the corpora to train on: `path` or `train_path`. ConfigError where it is neither corpora alone nor
+  /// pairs of weight and corpus.
   std::vector<WeightedPath> corpora() const;
+  /// Likewise `valid_path`, `test_path`, and `valid_set_words`.
+  std::vector<SplitPaths> other_corpora() const;
+
+ private:
+  void check_paths(const Options& options, Problems& problems) const;
 };
 
 }  // namespace trireme::app

@@ -80,7 +80,8 @@ void DeviceOptions::check(const Options& options, const Backend& backend, const 
                                          {"allow-tf32", Capability::reduced_precision},
                                          {"gemm-cache", Capability::algorithm_cache},
                                          {"check-launches", Capability::launch_checks},
-                                         {"cuda-graphs", Capability::graphs}}) {
+                                         {"cuda-graphs", Capability::graphs},
+                                         {"profile", Capability::profiler}}) {
     if (options.given(name) && !backend.supports(capability))
       idle += (idle.empty() ? "--" : ", --") + std::string(name);
   }

@@ -35,8 +35,6 @@ void ExecutionOptions::settle(const Options& options, const ParallelOptions& par
   for (const char* name : {"recompute-method", "recompute-num-layers", "distribute-saved-activations"}) {
     problems.expect(full || !options.given(name), fmt::format("--{} needs --recompute-granularity full", name));
   }
-  problems.expect(!recomputation.distribute || parallel.grid.tensor > 1,
-                  "--distribute-saved-activations needs --tensor-model-parallel-size 2 or more");
   problems.expect(
       !recomputation.distribute || !parallel.sequence_parallel,
       "--distribute-saved-activations and --sequence-parallel exclude each other: with the second, activations are "

@@ -6,6 +6,76 @@
 
 namespace trireme::app {
 
+void PositionOptions::declare(Options& options) {
+  options.add_choice<std::optional<Kind>>(
+      "position-embedding-type", &kind,
+      {{"learned_absolute", Kind::learned_absolute}, {"rope", Kind::rope}, {"yarn", Kind::yarn}},
+      "Positions: a learned table (default), rotation of queries and keys, or that with YaRN's frequencies.");
+  options.add_flag("use-rotary-position-embeddings", &rotary, "The same as --position-embedding-type rope.");
+  options.add("rotary-base", &rotary_base, "X", "Base of the rotary frequencies; default 10000.", at_least(0));
+  options.add("rotary-percent", &rotary_percent, "X", "Fraction of a head's channels that rotate; default 1.",
+              between(0, 1));
+  options.add_flag("use-rope-scaling", &llama3_scaling,
+                   "Scale the rotary frequencies as Llama 3.1 does, for more than 8192 positions.");
+  options.add("rope-scaling-factor", &llama3_factor, "X",
+              "Divides low frequencies with --use-rope-scaling; default the preset's, else 8.", at_least(1));
+  options.add("yarn-rotary-scaling-factor,rotary-scaling-factor", &yarn_factor, "X",
+              "Times as many positions as in an earlier training, with --position-embedding-type yarn.", at_least(1));
+  options.add("yarn-original-max-position-embeddings,original-max-position-embeddings", &yarn_positions, "N",
+              "YaRN: positions of the earlier training; default 4096.", countable());
+  options.add("yarn-beta-fast", &yarn_beta_fast, "X",
+              "YaRN: pairs of channels with as many turns in these positions keep their frequency; default 32.",
+              at_least(0));
+  options.add("yarn-beta-slow", &yarn_beta_slow, "X",
+              "YaRN: frequencies of pairs with at most as many turns are divided by the factor; default 1.",
+              at_least(0));
+  options.add("yarn-mscale,mscale", &yarn_mscale, "X",
+              "YaRN: queries and keys grow by (0.1 X ln factor + 1) / (0.1 Y ln factor + 1); default X 1.",
+              at_least(0));
+  options.add("yarn-mscale-all-dim,mscale-all-dim", &yarn_mscale_all_dim, "Y", "YaRN: Y of --yarn-mscale; default 0.",
+              at_least(0));
+}
+
+void PositionOptions::apply(model::ModelConfig& config, Problems& problems) const {
+  problems.expect(!rotary || kind != Kind::learned_absolute,
+                  "--use-rotary-position-embeddings and --position-embedding-type learned_absolute exclude each other");
+  if (kind || rotary) {
+    config.position_embedding =
+        kind == Kind::learned_absolute ? model::PositionEmbedding::learned_absolute : model::PositionEmbedding::rope;
+  }
+  const bool rotates = config.position_embedding == model::PositionEmbedding::rope;
+  problems.expect((!rotary_base && !rotary_percent) || rotates,
+                  "--rotary-base and --rotary-percent need --position-embedding-type rope");
+  problems.expect(!llama3_scaling || (rotates && kind != Kind::yarn),
+                  "--use-rope-scaling needs --position-embedding-type rope");
+  config.rotary_base = rotary_base.value_or(config.rotary_base);
+  config.rotary_percent = rotary_percent.value_or(config.rotary_percent);
+  if (!rotates) config.rotary_scaling = {};
+  apply_scaling(config.rotary_scaling, problems);
+}
+
+void PositionOptions::apply_scaling(model::RotaryScaling& scaling, Problems& problems) const {
+  using model::RotaryScalingKind;
+  const bool is_yarn = kind == Kind::yarn;
+  const bool yarn_value =
+      yarn_factor || yarn_positions || yarn_beta_fast || yarn_beta_slow || yarn_mscale || yarn_mscale_all_dim;
+  problems.expect(is_yarn || !yarn_value,
+                  "--yarn-rotary-scaling-factor and the other options of YaRN need --position-embedding-type yarn");
+  problems.expect(!is_yarn || yarn_factor,
+                  "--position-embedding-type yarn needs --yarn-rotary-scaling-factor: how many times as many positions "
+                  "as in the earlier training");
+  if (is_yarn) {
+    scaling = {RotaryScalingKind::yarn,        yarn_factor.value_or(1),     yarn_positions.value_or(4096),
+               yarn_beta_slow.value_or(1),     yarn_beta_fast.value_or(32), yarn_mscale.value_or(1),
+               yarn_mscale_all_dim.value_or(0)};
+  } else if (llama3_scaling && scaling.kind != RotaryScalingKind::llama3) {
+    scaling = model::RotaryScaling::llama3(8);
+  }
+  problems.expect(!llama3_factor || scaling.kind == RotaryScalingKind::llama3,
+                  "--rope-scaling-factor needs --use-rope-scaling");
+  if (scaling.kind == RotaryScalingKind::llama3) scaling.factor = llama3_factor.value_or(scaling.factor);
+}
+
 void ModelOptions::declare_dropout(Options& options) {
   options.add("hidden-dropout", &hidden_dropout, "P",
               "Probability of dropping an element of a hidden state; default the preset's, else 0.1.",
@@ -27,6 +97,8 @@ void ModelOptions::declare(Options& options) {
   options.add("num-layers", &layers, "N", "Transformer layers.", layer_count());
   options.add("hidden-size", &hidden, "N", "Width of the residual stream.", countable());
   options.add("num-attention-heads", &heads, "N", "Attention heads.", countable());
+  options.add("kv-channels", &kv_channels, "N",
+              "Channels of a head; default the preset's, else hidden size / attention heads.", countable());
   options.add("ffn-hidden-size", &ffn_hidden, "N",
               "Width of the feed-forward block; default 4 x hidden size, with --swiglu two thirds of that down to a "
               "multiple of 64.",
@@ -38,6 +110,7 @@ void ModelOptions::declare(Options& options) {
   options.add_choice<std::optional<Activation>>("gelu", &activation,
                                                 {{"tanh", Activation::gelu_tanh}, {"erf", Activation::gelu_erf}},
                                                 "Form of the activation; default tanh.");
+  options.add_flag("squared-relu", &squared_relu, "Activation max(x, 0)^2 instead of GELU.");
   declare_dropout(options);
   options.add("layernorm-epsilon,norm-epsilon", &norm_epsilon, "X",
               "Added to the variance in normalisation; default the preset's, else 1e-5.", at_least(0));
@@ -45,14 +118,9 @@ void ModelOptions::declare(Options& options) {
       "normalization", &normalization,
       {{"LayerNorm", model::Normalization::layer_norm}, {"RMSNorm", model::Normalization::rms_norm}},
       "Kind of normalisation; default LayerNorm.");
-  options.add_choice<std::optional<model::PositionEmbedding>>(
-      "position-embedding-type", &position_embedding,
-      {{"learned_absolute", model::PositionEmbedding::learned_absolute}, {"rope", model::PositionEmbedding::rope}},
-      "Positions: a learned table (default), or rotation of queries and keys.");
-  options.add_flag("use-rotary-position-embeddings", &rotary_positions, "The same as --position-embedding-type rope.");
-  options.add("rotary-base", &rotary_base, "X", "Base of the rotary frequencies; default 10000.", at_least(0));
-  options.add("rotary-percent", &rotary_percent, "X", "Fraction of a head's channels that rotate; default 1.",
-              between(0, 1));
+  options.add_flag("apply-layernorm-1p", &norm_1p,
+                   "Store the weights of norms as their difference from 1, which 16-bit types round more finely.");
+  positions.declare(options);
   options.add_flag("swiglu", &swiglu, "Gated feed-forward block, silu(gate) x up, instead of GELU.");
   options.add_flag("group-query-attention", &group_query_attention,
                    "Let several heads of queries share a head of keys and values.");
@@ -61,6 +129,10 @@ void ModelOptions::declare(Options& options) {
   options.add_flag("untie-embeddings-and-output-weights", &untied_output,
                    "Give the output its own matrix instead of the token embedding's.");
   options.add_flag("disable-bias-linear", &no_linear_bias, "Linear layers have no biases.");
+  options.add_flag("add-qkv-bias", &qkv_bias,
+                   "Queries, keys and values have biases, with --disable-bias-linear and presets without biases, too.");
+  options.add_flag("qk-layernorm", &qk_norm,
+                   "Normalise the channels of each head of queries and keys, by the kind of --normalization.");
   options.add_flag("apply-residual-connection-post-layernorm", &post_norm,
                    "BERT: normalise each sum of residual and branch, as first published, not each branch's input.");
   options.add_flag("bert-no-binary-head", &no_binary_head,
@@ -84,6 +156,7 @@ model::ModelConfig ModelOptions::config(std::int64_t sequence_length, std::int64
   config.layers = layers.value_or(config.layers);
   config.hidden = hidden.value_or(config.hidden);
   config.heads = heads.value_or(config.heads);
+  config.kv_channels = kv_channels.value_or(config.kv_channels);
   const bool as_known = !preset.empty() && config.hidden == known.hidden && config.swiglu == known.swiglu;
   config.ffn_hidden =
       ffn_hidden.value_or(as_known ? known.ffn_hidden : model::default_ffn_hidden(config.hidden, config.swiglu));
@@ -163,22 +236,19 @@ std::string ModelOptions::preset_values(const model::ModelConfig& config) const 
 
 void ModelOptions::apply_variants(model::ModelConfig& config, Problems& problems) const {
   config.normalization = normalization.value_or(config.normalization);
-  problems.expect(!rotary_positions || position_embedding != model::PositionEmbedding::learned_absolute,
-                  "--use-rotary-position-embeddings and --position-embedding-type learned_absolute exclude each other");
-  config.position_embedding =
-      position_embedding.value_or(rotary_positions ? model::PositionEmbedding::rope : config.position_embedding);
-  problems.expect((!rotary_base && !rotary_percent) || config.position_embedding == model::PositionEmbedding::rope,
-                  "--rotary-base and --rotary-percent need --position-embedding-type rope");
-  config.rotary_base = rotary_base.value_or(config.rotary_base);
-  config.rotary_percent = rotary_percent.value_or(config.rotary_percent);
+  config.norm_1p = config.norm_1p || norm_1p;
+  positions.apply(config, problems);
   config.swiglu = config.swiglu || swiglu;
-  problems.expect(!activation || !config.swiglu, "--gelu and --swiglu exclude each other");
-  config.activation = activation.value_or(config.activation);
+  problems.expect(activation.has_value() + squared_relu + config.swiglu <= 1,
+                  "--gelu, --squared-relu and --swiglu exclude each other");
+  config.activation = squared_relu ? Activation::squared_relu : activation.value_or(config.activation);
   problems.expect(!query_groups || group_query_attention,
                   fmt::format("--num-query-groups {} needs --group-query-attention", query_groups.value_or(0)));
   if (group_query_attention) config.query_groups = query_groups.value_or(1);
   config.tied_output = config.tied_output && !untied_output;
   config.linear_bias = config.linear_bias && !no_linear_bias;
+  config.qkv_bias = config.qkv_bias || qkv_bias;
+  config.qk_norm = config.qk_norm || qk_norm;
 }
 
 void InitialisationOptions::declare(Options& options) {
@@ -187,6 +257,11 @@ void InitialisationOptions::declare(Options& options) {
                      "Initial weights: normal deviates of the seed, or a formula of name and index alone.");
   options.add("init-method-std", &std, "X", "Standard deviation of normal initial weights.", at_least(0));
   options.add("init-scale", &scale, "X", "Multiplies the initial matrices of the layers.", at_least(0));
+}
+
+void InitialisationOptions::check(const Options& options, Problems& problems) const {
+  problems.expect(method == model::InitMethod::normal || !options.given("init-method-std"),
+                  "--init-method-std needs --init-method normal: hashed-uniform weights have ranges of their own");
 }
 
 }  // namespace trireme::app

@@ -13,6 +13,30 @@ namespace trireme::app {
 /// Range of a number of layers.
 constexpr Range layer_count() { return between(1, model::max_layers); }
 
+/// Options of positions: a learned table or rotary positions, and the scaling of their frequencies.
+struct PositionOptions {
+  enum class Kind { learned_absolute, rope, yarn };
+  std::optional<Kind> kind;
+  bool rotary = false;
+  std::optional<double> rotary_base;
+  std::optional<double> rotary_percent;
+  bool llama3_scaling = false;
+  std::optional<double> llama3_factor;
+  std::optional<double> yarn_factor;
+  std::optional<std::int64_t> yarn_positions;
+  std::optional<double> yarn_beta_fast;
+  std::optional<double> yarn_beta_slow;
+  std::optional<double> yarn_mscale;
+  std::optional<double> yarn_mscale_all_dim;
+
+  void declare(Options& options);
+  /// Applies the options to `config`, which has the preset's values.
+  void apply(model::ModelConfig& config, Problems& problems) const;
+
+ private:
+  void apply_scaling(model::RotaryScaling& scaling, Problems& problems) const;
+};
+
 /// Options of a model's shape.
 struct ModelOptions {
   std::string preset;
@@ -20,23 +44,25 @@ struct ModelOptions {
   std::optional<int> layers;
   std::optional<std::int64_t> hidden;
   std::optional<std::int64_t> heads;
+  std::optional<std::int64_t> kv_channels;
   std::optional<std::int64_t> ffn_hidden;
   std::optional<std::int64_t> max_positions;
   std::optional<std::int64_t> vocabulary;
   std::optional<Activation> activation;
+  bool squared_relu = false;
   std::optional<double> hidden_dropout;
   std::optional<double> attention_dropout;
   std::optional<double> norm_epsilon;
   std::optional<model::Normalization> normalization;
-  std::optional<model::PositionEmbedding> position_embedding;
-  bool rotary_positions = false;
-  std::optional<double> rotary_base;
-  std::optional<double> rotary_percent;
+  bool norm_1p = false;
+  PositionOptions positions;
   bool swiglu = false;
   bool group_query_attention = false;
   std::optional<std::int64_t> query_groups;
   bool untied_output = false;
   bool no_linear_bias = false;
+  bool qkv_bias = false;
+  bool qk_norm = false;
   bool post_norm = false;
   bool no_binary_head = false;
 
@@ -72,6 +98,7 @@ struct InitialisationOptions {
   double scale = 1;
 
   void declare(Options& options);
+  void check(const Options& options, Problems& problems) const;
 };
 
 }  // namespace trireme::app

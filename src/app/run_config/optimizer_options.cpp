@@ -1,21 +1,39 @@
 #include "src/app/run_config/optimizer_options.hpp"
 
+#include <charconv>
+
+#include "src/base/shortened.hpp"
+#include "src/optim/grad_norm.hpp"
+
 namespace trireme::app {
 
 void OptimizerOptions::declare(Options& options) {
-  options.add_choice("optimizer", &optimizer.kind,
-                     {{"adam", optim::OptimizerKind::adam}, {"sgd", optim::OptimizerKind::sgd}},
-                     "adam: AdamW, with decoupled weight decay. sgd: SGD with momentum, with weight decay added to the "
-                     "gradient.");
+  options.add_choice(
+      "optimizer", &optimizer.kind,
+      {{"adam", optim::OptimizerKind::adam}, {"sgd", optim::OptimizerKind::sgd}, {"muon", optim::OptimizerKind::muon}},
+      "adam: AdamW, with decoupled weight decay. sgd: SGD with momentum, with weight decay added to the "
+      "gradient. muon: momentum that is orthogonalised, for the matrices of the layers; AdamW for "
+      "embeddings, output layers, norms and biases.");
   options.add("lr", &lr.maximum, "X", "Peak learning rate.", at_least(0));
   options.add("min-lr", &lr.minimum, "X", "Learning rate at the end of the decay.", at_least(0));
   options.add_choice("lr-decay-style", &lr.style,
                      {{"linear", optim::LrDecayStyle::linear},
                       {"cosine", optim::LrDecayStyle::cosine},
                       {"constant", optim::LrDecayStyle::constant},
-                      {"inverse-square-root", optim::LrDecayStyle::inverse_square_root}},
-                     "Decay of the learning rate after the warm-up.");
+                      {"inverse-square-root", optim::LrDecayStyle::inverse_square_root},
+                      {"WSD", optim::LrDecayStyle::wsd}},
+                     "Decay of the learning rate after the warm-up. WSD: none until the last part of the decay.");
+  options.add_choice("lr-wsd-decay-style", &lr.wsd_style,
+                     {{"exponential", optim::WsdDecayStyle::exponential},
+                      {"linear", optim::WsdDecayStyle::linear},
+                      {"cosine", optim::WsdDecayStyle::cosine},
+                      {"minus_sqrt", optim::WsdDecayStyle::minus_sqrt}},
+                     "Course of WSD's last part.");
+  options.add("lr-wsd-decay-iters", &lr_wsd_decay_iterations, "N", "Updates of WSD's last part.", update_count(1));
+  options.add("lr-wsd-decay-samples", &lr_wsd_decay_samples, "N", "With --train-samples: samples of WSD's last part.",
+              update_count(1));
   options.add("lr-warmup-iters", &lr_warmup_iterations, "N", "Updates of linear warm-up.", update_count(0));
+  options.add("lr-warmup-init", &lr.initial, "X", "Learning rate at which the warm-up begins.", at_least(0));
   options.add("lr-warmup-samples", &lr_warmup_samples, "N", "With --train-samples: samples of linear warm-up.",
               update_count(0));
   options.add("lr-warmup-fraction", &lr_warmup_fraction, "X", "Warm-up as a fraction of the decay.", between(0, 1));
@@ -24,29 +42,97 @@ void OptimizerOptions::declare(Options& options) {
   options.add("lr-decay-samples", &lr_decay_samples, "N",
               "With --train-samples: samples after which the decay ends; default all.", update_count(1));
   options.add("weight-decay", &optimizer.weight_decay, "X", "Weight decay of matrices and embeddings.", at_least(0));
+  options.add_choice<std::optional<optim::WeightDecayStyle>>(
+      "weight-decay-incr-style", &weight_decay_style,
+      {{"constant", std::nullopt},
+       {"linear", optim::WeightDecayStyle::linear},
+       {"cosine", optim::WeightDecayStyle::cosine}},
+      "Growth of the weight decay over the run, from --start-weight-decay to --end-weight-decay.");
+  options.add("start-weight-decay", &start_weight_decay, "X", "Weight decay before the first update.", at_least(0));
+  options.add("end-weight-decay", &end_weight_decay, "X", "Weight decay of the last update.", at_least(0));
   options.add("adam-beta1", &optimizer.adamw.beta1, "X", "Decay of the first moment.", between(0, 1));
   options.add("adam-beta2", &optimizer.adamw.beta2, "X", "Decay of the second moment.", between(0, 1));
   options.add("adam-eps", &optimizer.adamw.epsilon, "X", "Added to the root of the second moment.", at_least(0));
   options.add("sgd-momentum", &optimizer.sgd.momentum, "X", "Momentum of SGD.", between(0, 1));
+  options.add("muon-momentum", &optimizer.muon.momentum, "X", "Momentum of Muon.", between(0, 1));
+  options.add_flag("muon-nesterov", &optimizer.muon.nesterov, "Muon: Nesterov's momentum.");
+  options.add("muon-num-ns-steps", &optimizer.muon.newton_schulz.steps, "N",
+              "Muon: steps of Newton-Schulz, by which a matrix is orthogonalised.", between(1, 100));
+  options.add_choice(
+      "muon-coefficient-type", &optimizer.muon.newton_schulz.coefficients,
+      {{"quintic", optim::NewtonSchulzCoefficients::quintic}, {"simple", optim::NewtonSchulzCoefficients::simple}},
+      "Muon: coefficients of Newton-Schulz, five in turn, or one for every step.");
+  options.add_choice(
+      "muon-scale-mode", &optimizer.muon.scale,
+      {{"spectral", optim::MuonScale::spectral},
+       {"unit_rms_norm", optim::MuonScale::unit_rms_norm},
+       {"shape_scaling", optim::MuonScale::shape_scaling}},
+      "Muon: factor of an update of r rows and c columns: the root of max(r, c), r / c or max(1, r / c).");
+  options.add("muon-extra-scale-factor", &optimizer.muon.extra_scale, "X", "Muon: one more factor.", at_least(0));
+  options.add_flag("muon-no-split-qkv", &no_split_qkv,
+                   "Muon: orthogonalise queries, keys and values as one matrix, not each by itself.");
+  options.add("decoupled-lr", &decoupled_lr, "X",
+              "Peak learning rate of the token embedding and the output layer, in place of --lr.", at_least(0));
+  options.add("decoupled-min-lr", &decoupled_min_lr, "X",
+              "Their learning rate at the end of the decay; default --min-lr.", at_least(0));
   options.add("clip-grad", &clip_grad, "X", "Largest gradient norm; 0: no clipping.", at_least(0));
+  options.add(
+      "grad-norm-type", &grad_norm_type, "P|inf",
+      "Norm of the gradients: the P-th root of the sum of the P-th powers, P from 1 to 16; or inf, the largest.");
   options.require("lr");
 }
 
 void OptimizerOptions::settle(const Options& options, const BatchOptions& batch, Problems& problems) {
   for (const char* name : {"adam-beta1", "adam-beta2", "adam-eps"}) {
-    problems.expect(optimizer.kind == optim::OptimizerKind::adam || !options.given(name),
-                    fmt::format("--{} needs --optimizer adam", name));
+    problems.expect(optimizer.kind != optim::OptimizerKind::sgd || !options.given(name),
+                    fmt::format("--{} needs --optimizer adam or muon", name));
   }
+  for (const char* name : {"muon-momentum", "muon-nesterov", "muon-num-ns-steps", "muon-coefficient-type",
+                           "muon-scale-mode", "muon-extra-scale-factor", "muon-no-split-qkv"}) {
+    problems.expect(optimizer.kind == optim::OptimizerKind::muon || !options.given(name),
+                    fmt::format("--{} needs --optimizer muon", name));
+  }
+  optimizer.muon.split_qkv = !no_split_qkv;
   problems.expect(optimizer.kind == optim::OptimizerKind::sgd || !options.given("sgd-momentum"),
                   "--sgd-momentum needs --optimizer sgd");
-  if (batch.has_length()) settle_learning_rate(options, batch, problems);
+  problems.expect(lr.style != optim::LrDecayStyle::constant || !options.given("min-lr") || lr.minimum == lr.maximum,
+                  fmt::format("--min-lr {} and --lr-decay-style constant exclude each other: the rate stays at --lr {}",
+                              lr.minimum, lr.maximum));
+  settle_clipping(problems);
+  if (!batch.has_length()) return;
+  settle_learning_rate(options, batch, problems);
+  settle_decoupled_rate(problems);
+  settle_weight_decay(options, batch, problems);
+}
+
+void OptimizerOptions::settle_clipping(Problems& problems) {
+  if (grad_norm_type == "inf") {
+    grad_norm_power = optim::infinity_norm;
+    return;
+  }
+  const char* const end = grad_norm_type.data() + grad_norm_type.size();
+  const auto [stop, error] = std::from_chars(grad_norm_type.data(), end, grad_norm_power);
+  problems.expect(
+      error == std::errc() && stop == end && grad_norm_power >= 1 && grad_norm_power <= 16,
+      fmt::format("--grad-norm-type {} is neither a whole number from 1 to 16 nor inf", shortened(grad_norm_type)));
+}
+
+void OptimizerOptions::settle_decoupled_rate(Problems& problems) {
+  problems.expect(!decoupled_min_lr || decoupled_lr, "--decoupled-min-lr needs --decoupled-lr");
+  if (!decoupled_lr) return;
+  decoupled_rate = {*decoupled_lr, decoupled_min_lr.value_or(lr.minimum)};
+  problems.expect(decoupled_rate->minimum <= decoupled_rate->maximum,
+                  fmt::format("--decoupled-min-lr {} (default --min-lr) must be at most --decoupled-lr {}",
+                              decoupled_rate->minimum, decoupled_rate->maximum));
+  problems.expect(lr.initial <= decoupled_rate->maximum,
+                  fmt::format("--lr-warmup-init {} must be at most --decoupled-lr {}", lr.initial, *decoupled_lr));
 }
 
 void OptimizerOptions::settle_learning_rate(const Options& options, const BatchOptions& batch, Problems& problems) {
   lr.by_samples = batch.train_samples.has_value();
   const char* unit = lr.by_samples ? "samples" : "iters";
   const char* other = lr.by_samples ? "iters" : "samples";
-  for (const char* name : {"lr-warmup-", "lr-decay-"}) {
+  for (const char* name : {"lr-warmup-", "lr-decay-", "lr-wsd-decay-"}) {
     problems.expect(
         !options.given(std::string(name) + other),
         fmt::format("--{}{} needs --train-{}; with --train-{} give --{}{}", name, other, other, unit, name, unit));
@@ -56,12 +142,42 @@ void OptimizerOptions::settle_learning_rate(const Options& options, const BatchO
   const std::optional<std::int64_t>& warmup = lr.by_samples ? lr_warmup_samples : lr_warmup_iterations;
   problems.expect(!lr_warmup_fraction || !warmup,
                   fmt::format("--lr-warmup-fraction and --lr-warmup-{} exclude each other", unit));
-  lr.warmup = warmup.value_or(0);
-  if (lr_warmup_fraction) {
-    lr.warmup = static_cast<std::int64_t>(*lr_warmup_fraction * static_cast<double>(lr.decay));
-  }
+  lr.warmup = static_cast<double>(warmup.value_or(0));
+  if (lr_warmup_fraction) lr.warmup = *lr_warmup_fraction * static_cast<double>(lr.decay);
+  problems.expect(!options.given("lr-warmup-init") || lr.warmup > 0, "--lr-warmup-init needs a warm-up");
+  settle_wsd(options, unit, problems);
   // A run of no iterations writes initial weights, and has no learning rate.
-  if (batch.train_samples || *batch.train_iterations > 0) problems.attempt([&] { lr.validate(); });
+  const bool has_wsd_decay = lr.style != optim::LrDecayStyle::wsd || lr.wsd_decay > 0;
+  if (has_wsd_decay && (batch.train_samples || *batch.train_iterations > 0)) problems.attempt([&] { lr.validate(); });
+}
+
+void OptimizerOptions::settle_wsd(const Options& options, const char* unit, Problems& problems) {
+  const std::optional<std::int64_t>& length = lr.by_samples ? lr_wsd_decay_samples : lr_wsd_decay_iterations;
+  if (lr.style == optim::LrDecayStyle::wsd) {
+    lr.wsd_decay = length.value_or(0);
+    problems.expect(length.has_value(), fmt::format("--lr-decay-style WSD needs --lr-wsd-decay-{}", unit));
+    return;
+  }
+  for (const std::string& name : {std::string("lr-wsd-decay-style"), fmt::format("lr-wsd-decay-{}", unit)}) {
+    problems.expect(!options.given(name), fmt::format("--{} needs --lr-decay-style WSD", name));
+  }
+}
+
+void OptimizerOptions::settle_weight_decay(const Options& options, const BatchOptions& batch, Problems& problems) {
+  if (!weight_decay_style) {
+    for (const char* name : {"start-weight-decay", "end-weight-decay"}) {
+      problems.expect(!options.given(name), fmt::format("--{} needs --weight-decay-incr-style linear or cosine", name));
+    }
+    return;
+  }
+  problems.expect(start_weight_decay && end_weight_decay,
+                  "--weight-decay-incr-style linear or cosine needs --start-weight-decay and --end-weight-decay");
+  problems.expect(!options.given("weight-decay"), "--weight-decay and a growing weight decay exclude each other");
+  if (!start_weight_decay || !end_weight_decay) return;
+  weight_decay_ramp = {*weight_decay_style, *start_weight_decay, *end_weight_decay,
+                       lr.by_samples ? *batch.train_samples : *batch.train_iterations};
+  optimizer.weight_decay = *end_weight_decay;
+  problems.attempt([&] { weight_decay_ramp->validate(); });
 }
 
 }  // namespace trireme::app

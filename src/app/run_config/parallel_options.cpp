@@ -1,9 +1,6 @@
 #include "src/app/run_config/parallel_options.hpp"
 
-#include <algorithm>
-#include <charconv>
-
-#include "src/app/options/terminal_text.hpp"
+#include "src/parallel/pipeline/layout_text.hpp"
 
 namespace trireme::app {
 
@@ -34,9 +31,10 @@ void GridOptions::declare(Options& options, const std::string& title) {
               "Chunks of layers on each pipeline rank; default 1.", layer_count());
   options.add("num-layers-per-virtual-pipeline-stage", &split.layers_per_chunk, "N", "The same, as layers per chunk.",
               layer_count());
-  options.add("pipeline-model-parallel-layout", &pipeline_layout, "N,N,...",
-              "Layers of every chunk in the order in which data passes them (chunk 0 of each rank, then chunk 1 ...); "
-              "the first and the last may have none.");
+  options.add("pipeline-model-parallel-layout", &pipeline_layout, "LAYOUT",
+              "Layers of every chunk in the order in which data passes them (chunk 0 of each rank, then chunk 1 ...): "
+              "0,3,3,2 or, as in Megatron-LM, E|t*3|(t|)*2tL with the embedding E, layers t and the loss L. The first "
+              "and the last may have no layers.");
   options.add("decoder-first-pipeline-num-layers", &split.first_stage, "N",
               "Layers of the first pipeline rank; the others divide the rest equally.", layer_count());
   options.add("decoder-last-pipeline-num-layers", &split.last_stage, "N", "Layers of the last pipeline rank.",
@@ -53,17 +51,7 @@ void GridOptions::declare(Options& options, const std::string& title) {
 
 parallel::PipelineSplit GridOptions::pipeline_split() const {
   parallel::PipelineSplit result = split;
-  for (std::size_t begin = 0; !pipeline_layout.empty() && begin <= pipeline_layout.size();) {
-    const std::size_t end = std::min(pipeline_layout.find(',', begin), pipeline_layout.size());
-    int layers = 0;
-    const char* last = pipeline_layout.data() + end;
-    const auto [stop, error] = std::from_chars(pipeline_layout.data() + begin, last, layers);
-    TRIREME_CHECK(error == std::errc() && stop == last && layers >= 0 && layers <= model::max_layers, ConfigError,
-                  "--pipeline-model-parallel-layout {}: '{}' is not a number of layers", shortened(pipeline_layout),
-                  shortened(pipeline_layout.substr(begin, end - begin)));
-    result.layers.push_back(layers);
-    begin = end + 1;
-  }
+  if (!pipeline_layout.empty()) result.layers = parallel::layers_of_chunks(pipeline_layout);
   return result;
 }
 

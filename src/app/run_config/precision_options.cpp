@@ -13,8 +13,8 @@ void PrecisionOptions::declare(Options& options) {
 }
 
 void PrecisionOptions::declare_loss_scale(Options& options) {
-  options.add("loss-scale", &constant_loss_scale, "X", "Constant loss scale instead of the dynamic one of fp16.",
-              at_least(0));
+  options.add("loss-scale", &constant_loss_scale, "X",
+              "Constant loss scale instead of the dynamic one of fp16; 0: the dynamic one.", at_least(0));
   options.add("initial-loss-scale", &loss_scale.initial_scale, "X", "First dynamic loss scale (default 2^32).",
               at_least(1));
   options.add("min-loss-scale", &loss_scale.minimum_scale, "X", "Least dynamic loss scale.", at_least(0));
@@ -51,10 +51,20 @@ void PrecisionOptions::settle(const Options& options, Problems& problems) {
                   fmt::format("--{} contradicts --dtype {}", bf16 ? "bf16" : "fp16", name_of(dtype)));
   if (bf16) dtype = DType::bf16;
   if (fp16) dtype = DType::fp16;
+  const double constant = constant_loss_scale.value_or(0);
+  const bool has_scaler = dtype == DType::fp16 || dtype == DType::bf16;  // none in bf16, but its options may be given
+  problems.expect(has_scaler || constant_loss_scale != 0.0,
+                  fmt::format("--loss-scale 0, a dynamic loss scale, needs --fp16, not {}", name_of(dtype)));
+  for (const char* name : {"initial-loss-scale", "min-loss-scale", "loss-scale-window", "hysteresis"}) {
+    if (!options.given(name)) continue;
+    problems.expect(constant == 0,
+                    fmt::format("--{} and --loss-scale exclude each other: a constant loss scale never changes", name));
+    problems.expect(has_scaler, fmt::format("--{} needs --fp16: {} is trained without a loss scale that changes", name,
+                                            name_of(dtype)));
+  }
 
-  loss_scale.dynamic = dtype == DType::fp16 && !constant_loss_scale;
-  if (constant_loss_scale) loss_scale.initial_scale = *constant_loss_scale;
-  if (!loss_scale.dynamic) loss_scale.minimum_scale = loss_scale.initial_scale = constant_loss_scale.value_or(1);
+  loss_scale.dynamic = dtype == DType::fp16 && constant == 0;
+  if (!loss_scale.dynamic) loss_scale.minimum_scale = loss_scale.initial_scale = constant > 0 ? constant : 1;
   problems.attempt([&] { optim::LossScaler scaler(loss_scale); });
 
   guards.check_for_nan = !no_check_for_nan;

@@ -18,7 +18,7 @@ struct PrecisionOptions {
   bool bf16 = false;
   bool fp16 = false;
   optim::LossScalerOptions loss_scale{.initial_scale = 4294967296};
-  std::optional<double> constant_loss_scale;
+  std::optional<double> constant_loss_scale;  ///< 0: dynamic, as without one
   bool no_check_for_nan = false;
   bool check_for_spiky_loss = false;
   std::optional<double> spiky_loss_factor;

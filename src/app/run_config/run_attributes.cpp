@@ -1,5 +1,6 @@
 #include "src/app/run_config/run_attributes.hpp"
 
+#include <algorithm>
 #include <map>
 #include <string_view>
 #include <utility>
@@ -22,7 +23,18 @@ void require_equal(const Attributes& stored, const Attributes& run, std::string_
     const std::string there = stored.contains(name) ? stored.get<std::string>(name) : "(missing)";
     if (there != value) table += fmt::format("\n  {:<24} checkpoint {:<36} this run {}", name, there, value);
   }
+  for (const auto& [name, value] : stored.texts()) {
+    if (!name.starts_with(prefix) || run.contains(name)) continue;
+    table += fmt::format("\n  {:<24} checkpoint {:<36} this run (missing)", name, value);
+  }
   TRIREME_CHECK(table.empty(), CheckpointError, "{}:{}\n{}", what, table, remedy);
+}
+
+/// Returns whether an attribute is a setting of learning rate or weight decay.
+bool is_schedule(std::string_view name) {
+  constexpr std::string_view prefixes[] = {"training.lr", "training.min-lr", "training.decoupled-", "training.train-"};
+  return std::ranges::any_of(prefixes, [&](std::string_view prefix) { return name.starts_with(prefix); }) ||
+         name.find("weight-decay") != std::string_view::npos;
 }
 
 }  // namespace
@@ -46,26 +58,81 @@ void check_attributes(const Attributes& attributes, std::int64_t step) {
   if (attributes.contains("data_budgets")) data::budgets_from(attributes);
   if (attributes.contains("dtype")) trained_dtype(attributes);
   optim::optimizer_from(attributes);
+  train::optimizer_state_of(attributes);
   if (!attributes.contains_prefix("state.")) return;
   const std::int64_t iteration = train::progress_from(attributes).iteration;
   attributes.require(iteration == step, "state.iteration", fmt::format("{}, the checkpoint's step", step));
 }
 
-void require_same_run(const Attributes& stored, const Attributes& run, bool allow_new_data) {
+void require_same_model(const Attributes& stored, const Attributes& run) {
   // Read and put again: older checkpoints lack values, or name the architecture otherwise.
   require_equal(attributes_of(model::config_from(stored)), run, "model.", "the checkpoint holds another model",
                 "Give its options, or another --load.");
+}
+
+void require_same_run(const Attributes& stored, const Attributes& run, bool allow_new_data,
+                      train::OptimizerState optimizer) {
+  require_same_model(stored, run);
   if (!allow_new_data) {
     require_equal(
         stored, run, "data.", "the checkpoint's run read other data, or in another order",
         "Give its options and corpora, or --allow-new-data to go on with these from the sample it has reached.");
   }
+  if (optimizer == train::OptimizerState::left_out) return;
+  TRIREME_CHECK(
+      train::optimizer_state_of(stored) == train::OptimizerState::kept, CheckpointError,
+      "the checkpoint has weights without the optimizer's state (--no-save-optim), so its run cannot go on as "
+      "it was. Try --no-load-optim, to go on with new moments, or --finetune, to begin a new run");
   const std::string_view there = optim::name_of(optim::optimizer_from(stored));
   const std::string_view here = optim::name_of(optim::optimizer_from(run));
   TRIREME_CHECK(there == here, CheckpointError,
                 "the checkpoint holds the state of --optimizer {}, which cannot continue with --optimizer {}. Try "
-                "--optimizer {}, or another --load.",
+                "--optimizer {}, --no-load-optim for new moments, or another --load.",
                 there, here, there);
+}
+
+std::vector<std::string> settle_schedule(const Attributes& stored, ScheduleSource source, train::TrainOptions& options,
+                                         Attributes& run) {
+  if (source == ScheduleSource::command_line || train::progress_from(stored).iteration == 0) return {};
+  const bool are_stored = stored.contains_prefix("training.lr");
+  if (source == ScheduleSource::must_agree && !are_stored) return {};  // a checkpoint from before they were stored
+  TRIREME_CHECK(are_stored, CheckpointError,
+                "--use-checkpoint-opt-param-scheduler: the checkpoint is older than its settings of the learning rate. "
+                "Give them, without this option.");
+  std::map<std::string, std::pair<std::string, std::string>> settings;  // by name: in the checkpoint, now
+  Attributes::Texts texts;
+  for (const auto& [name, value] : run.texts()) {
+    if (is_schedule(name)) {
+      settings[name].second = value;
+    } else {
+      texts[name] = value;
+    }
+  }
+  for (const auto& [name, value] : stored.texts()) {
+    if (is_schedule(name)) texts[name] = settings[name].first = value;
+  }
+  std::erase_if(settings, [](const auto& setting) { return setting.second.first == setting.second.second; });
+  const auto named = [](const std::string& value) { return value.empty() ? "not set" : value; };
+  std::vector<std::string> lines;
+  std::string table;
+  for (const auto& [name, values] : settings) {
+    const std::string flag = "--" + name.substr(std::string_view("training.").size());
+    table += fmt::format("\n  {:<26} checkpoint {:<24} this run {}", flag, named(values.first), named(values.second));
+    lines.push_back(
+        fmt::format("{} {} is the checkpoint's, in place of {}", flag, named(values.first), named(values.second)));
+  }
+  TRIREME_CHECK(source == ScheduleSource::checkpoint || settings.empty(), CheckpointError,
+                "the checkpoint's run has other settings of learning rate or weight decay:{}\nGive these, or "
+                "--override-opt-param-scheduler to go on with the command line's, or "
+                "--use-checkpoint-opt-param-scheduler to go on with the checkpoint's.",
+                table);
+  if (source == ScheduleSource::must_agree) return {};
+  options.lr_schedule = optim::lr_schedule_from(stored);
+  options.decoupled_rate = train::decoupled_rate_from(stored);
+  options.weight_decay_ramp = optim::weight_decay_ramp_from(stored);
+  options.optimizer.weight_decay = stored.get<double>("training.weight-decay");
+  run = Attributes(std::move(texts));
+  return lines;
 }
 
 std::vector<std::string> changed_options(const Attributes& stored, const Attributes& run) {

@@ -8,6 +8,7 @@
 #include "src/base/attributes.hpp"
 #include "src/model/model_config.hpp"
 #include "src/tensor/dtype.hpp"
+#include "src/train/progress.hpp"
 #include "src/train/train_options.hpp"
 
 namespace trireme::app {
@@ -27,9 +28,23 @@ DType trained_dtype(const Attributes& attributes);
 /// model's shape, the run's state, budgets, optimizer and type. Missing parts are not missed.
 void check_attributes(const Attributes& attributes, std::int64_t step);
 
+/// Throws CheckpointError with a table of differences where a checkpoint holds another model than `run` trains.
+void require_same_model(const Attributes& stored, const Attributes& run);
+
 /// Throws CheckpointError with a table of differences where a run with the attributes `run` cannot go on from a
-/// checkpoint: another model, optimizer, or, unless `allow_new_data`, order of samples.
-void require_same_run(const Attributes& stored, const Attributes& run, bool allow_new_data);
+/// checkpoint: another model or, unless `allow_new_data`, order of samples. To go on with the optimizer's state, the
+/// checkpoint must have that of the same optimizer.
+void require_same_run(const Attributes& stored, const Attributes& run, bool allow_new_data,
+                      train::OptimizerState optimizer = train::OptimizerState::kept);
+
+/// Source of the settings of learning rate and weight decay of a run that goes on from a checkpoint.
+enum class ScheduleSource { must_agree, command_line, checkpoint };
+
+/// Settles these settings as Megatron-LM does, where the checkpoint's run has made updates. `must_agree` throws
+/// CheckpointError with a table of those that differ. `checkpoint` takes the checkpoint's, in `options` and the
+/// attributes `run`. Returns a line for each setting taken: "--lr 0.1 is the checkpoint's, in place of 0.2".
+std::vector<std::string> settle_schedule(const Attributes& stored, ScheduleSource source, train::TrainOptions& options,
+                                         Attributes& run);
 
 /// One line for each option of training and the type that `run` has otherwise than a checkpoint: "--lr was 0.1 in the
 /// checkpoint, now 0.2". Checkpoints from before the options were stored are compared by type alone.

@@ -26,8 +26,9 @@ RunConfigReader::RunConfigReader(Options& options, RunKind kind) : options_(opti
   if (!is_task) config_.data.declare(options);
   options.section("Run");
   config_.run.declare_intervals(options, kind);
-  config_.checkpoint.declare(options);
+  config_.checkpoint.declare(options, kind);
   config_.run.declare(options);
+  config_.report.declare(options);
 }
 
 const RunConfig& RunConfigReader::settle(int data_ranks) {
@@ -44,7 +45,7 @@ const RunConfig& RunConfigReader::settle(int data_ranks) {
   if (model && model->is_bert()) {
     problems.attempt([&] { data::validate(config_.bert_data_options(*model, {}).samples); });
   }
-  config_.run.settle(options_, config_.data);
+  config_.run.settle(options_, config_.data, problems);
   return finish(problems);
 }
 
@@ -81,7 +82,11 @@ void RunConfigReader::settle_training(int data_ranks, const std::optional<model:
   config_.batch.settle(data_ranks, problems);
   config_.parallel.settle(config_.precision.dtype, model, problems);
   config_.execution.settle(options_, config_.parallel, config_.device, problems);
+  config_.initialisation.check(options_, problems);
   config_.optimizer.settle(options_, config_.batch, problems);
+  const GridOptions& grid = config_.parallel.grid;
+  config_.report.settle(data_ranks * grid.tensor * grid.pipeline * grid.context, config_.execution.cuda_graphs,
+                        problems);
 }
 
 const RunConfig& RunConfigReader::finish(Problems& problems) {
@@ -90,18 +95,21 @@ const RunConfig& RunConfigReader::finish(Problems& problems) {
   problems.expect(!times || !config_.execution.cuda_graphs,
                   "--time-communication and --cuda-graphs exclude each other: recorded waits cannot be timed");
   config_.checkpoint.check(options_, problems);
+  if (config_.run.schedule.skip_training) config_.checkpoint.save.clear();
   problems.attempt([&] { train::validate(config_.execution_config()); });
   problems.report();
   return config_;
 }
 
 train::ExecutionConfig RunConfig::execution_config() const {
+  model::Recomputation recomputation = execution.recomputation;
+  recomputation.distribute = recomputation.distribute && parallel.grid.tensor > 1;
   return {.dtype = precision.dtype,
           .sequence_length = batch.sequence_length.value_or(0),
           .micro_batch_size = batch.micro_batch_size,
           .vocabulary_multiple = parallel.grid.vocabulary_multiple,
           .padded_vocabulary_size = parallel.grid.padded_vocabulary,
-          .recomputation = execution.recomputation,
+          .recomputation = recomputation,
           .cuda_graphs = execution.cuda_graphs,
           .parallel = parallel.config(precision.dtype)};
 }
@@ -111,10 +119,14 @@ train::TrainOptions RunConfig::train_options() const {
           .ramp_up = batch.ramp_up,
           .decrease_batch_size = batch.decrease,
           .loss_average = batch.loss_average,
+          .documents = data.documents,
           .seed = seed,
           .lr_schedule = optimizer.lr,
           .optimizer = optimizer.optimizer,
+          .weight_decay_ramp = optimizer.weight_decay_ramp,
+          .decoupled_rate = optimizer.decoupled_rate,
           .clip_grad = optimizer.clip_grad,
+          .grad_norm_power = optimizer.grad_norm_power,
           .loss_scale = precision.loss_scale,
           .max_skipped = precision.max_skipped,
           .guards = precision.guards};
@@ -137,9 +149,10 @@ data::RunLength RunConfig::run_length(std::int64_t iterations) const {
 data::GptDataOptions RunConfig::gpt_data_options(const model::ModelConfig& config) const {
   return {.sequence_length = *batch.sequence_length,
           .seed = static_cast<std::int64_t>(seed),
-          .split_fractions = data::parse_split(data.split),
+          .split_fractions = data.fractions(),
           .split_by = data.split_by,
           .sampling = data.sampling,
+          .document_ends = data.documents.eod_mask_loss ? data::DocumentEnds::unlabelled : data::DocumentEnds::labelled,
           .vocabulary_size = config.vocabulary,
           .budgets = {}};
 }
@@ -152,7 +165,7 @@ data::BertDataOptions RunConfig::bert_data_options(const model::ModelConfig& con
                       .masking = {.vocabulary = std::move(vocabulary),
                                   .mask_probability = data.masking.mask_probability,
                                   .binary_head = config.binary_head}},
-          .split_fractions = data::parse_split(data.split),
+          .split_fractions = data.fractions(),
           .split_by = data.split_by,
           .vocabulary_size = config.vocabulary,
           .budgets = {}};

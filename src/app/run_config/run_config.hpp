@@ -2,6 +2,7 @@
 
 #include <cstdint>
 
+#include "src/app/reporting/report_options.hpp"
 #include "src/app/run_config/batch_options.hpp"
 #include "src/app/run_config/checkpoint_options.hpp"
 #include "src/app/run_config/data_options.hpp"
@@ -28,6 +29,7 @@ struct RunConfig {
   OptimizerOptions optimizer;
   DataOptions data;
   RunOptions run;
+  ReportOptions report;
   CheckpointOptions checkpoint;
 
   train::ExecutionConfig execution_config() const;

@@ -7,6 +7,9 @@ void RunOptions::declare_intervals(Options& options, RunKind kind) {
   if (kind == RunKind::task) return;
   options.add("eval-interval", &schedule.eval_interval, "N", "Iterations between evaluations.", at_least(1));
   options.add("eval-iters", &schedule.eval_iterations, "N", "Global batches of an evaluation; 0: none.", at_least(0));
+  options.add_flag("skip-train", &schedule.skip_training,
+                   "Evaluate the checkpoint of --load, or else the initial weights, on validation and test. Nothing is "
+                   "trained or saved.");
 }
 
 void RunOptions::declare(Options& options) {
@@ -26,6 +29,9 @@ void RunOptions::declare(Options& options) {
   options.add_flag("time-communication", &time_communication,
                    "Add to the objects of --metrics-file for how long communication delayed the ranks: milliseconds of "
                    "an iteration, means over the ranks, in all and by group. A wait for a late rank counts, too.");
+  options.add_flag("log-params-norm", &observations.params_norm,
+                   "Add the L2 norm of all parameters to the log and the objects of --metrics-file.");
+  options.add_flag("log-num-zeros-in-grad", &observations.num_zeros, "Likewise the number of gradients that are zero.");
   options.add("trace-file", &trace_file, "FILE",
               "At the end write the timeline of every rank, for Perfetto or chrome://tracing. For runs of few "
               "iterations: everything is kept in memory until then.");
@@ -34,8 +40,13 @@ void RunOptions::declare(Options& options) {
                    "GPU: do not compare the kernels with the CPU's at the start, which takes about two seconds.");
 }
 
-void RunOptions::settle(const Options& options, const DataOptions& data) {
-  if (data.sampling == data::Sampling::sequential && !options.given("eval-iters")) schedule.eval_iterations = 0;
+void RunOptions::settle(const Options& options, const DataOptions& data, Problems& problems) {
+  const bool has_others = !data.valid_path.empty() || !data.valid_set_words.empty();
+  if (data.sampling == data::Sampling::sequential && !has_others && !options.given("eval-iters")) {
+    schedule.eval_iterations = 0;
+  }
+  problems.expect(!schedule.skip_training || schedule.eval_iterations > 0,
+                  "--skip-train evaluates alone, and needs --eval-iters of at least 1");
 }
 
 }  // namespace trireme::app

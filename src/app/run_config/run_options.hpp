@@ -5,6 +5,7 @@
 #include "src/app/options/options.hpp"
 #include "src/app/run_config/batch_options.hpp"
 #include "src/app/run_config/data_options.hpp"
+#include "src/app/run_config/problems.hpp"
 #include "src/train/run.hpp"
 
 namespace trireme::app {
@@ -15,13 +16,14 @@ struct RunOptions {
   std::string metrics_file;
   std::string trace_file;
   bool time_communication = false;
+  train::Trainer::Observations observations;
   bool dry_run = false;
   bool no_selftest = false;
 
   void declare_intervals(Options& options, RunKind kind = RunKind::pretraining);
   void declare(Options& options);
   /// Sets the iterations of an evaluation, of which sequential sampling has none by default.
-  void settle(const Options& options, const DataOptions& data);
+  void settle(const Options& options, const DataOptions& data, Problems& problems);
 };
 
 }  // namespace trireme::app

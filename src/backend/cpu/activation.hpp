@@ -35,6 +35,9 @@ inline A activate(A x) {
     return x * vector_normal(x).probability;
   } else if constexpr (activation == Activation::tanh) {
     return std::tanh(x);
+  } else if constexpr (activation == Activation::squared_relu) {
+    const A positive = x > 0 ? x : A{0};
+    return positive * positive;
   } else {
     return x;
   }
@@ -56,6 +59,8 @@ inline A activation_derivative(A x) {
   } else if constexpr (activation == Activation::tanh) {
     const A y = std::tanh(x);
     return 1 - y * y;
+  } else if constexpr (activation == Activation::squared_relu) {
+    return x > 0 ? 2 * x : A{0};
   } else {
     return A{1};
   }
@@ -71,6 +76,8 @@ decltype(auto) dispatch_activation(Activation activation, Function&& function) {
       return function.template operator()<Activation::gelu_erf>();
     case Activation::tanh:
       return function.template operator()<Activation::tanh>();
+    case Activation::squared_relu:
+      return function.template operator()<Activation::squared_relu>();
     case Activation::none:
       break;
   }

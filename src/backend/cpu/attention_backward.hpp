@@ -55,11 +55,14 @@ struct AttentionBackwardTask {
           const std::int64_t queries = std::min(tile, all_queries - q_begin);
           std::int64_t seen = visible_keys(problem, sample, q_begin + queries - 1) - begin;
           if (seen <= 0) continue;
+          const std::int64_t first_key = problem.first_key_of(sample, q_begin) - begin;
+          if (first_key >= keys) break;                      // and so for the queries after these
           seen = std::min(keys, round_up(seen, tile_rows));  // sums over queries are made for whole groups of keys
           tiles.load(*this, head, q_begin, queries);
           A* dq_tile = query_sums + member * sum_size + q_begin * width;
-          for (std::int64_t first = 0; first < seen; first += tile) {
-            const ScoreTile t = score_tile(problem, q_begin, queries, begin + first, seen - first);
+          for (std::int64_t first = round_down(std::max<std::int64_t>(first_key, 0), tile); first < seen;
+               first += tile) {
+            const ScoreTile t = score_tile(problem, sample, q_begin, queries, begin + first, seen - first);
             tiles.gradients(*this, t, head, q_begin, begin + first, k_chunk + first * width, v_chunk + first * width,
                             dq_tile, dk_chunk + first * width, dv_chunk + first * width);
           }
@@ -141,7 +144,7 @@ struct AttentionBackwardTask {
     /// score = dropped probability, dscore = its gradient through the softmax, for columns [q, q + column_grain).
     void differentiate_softmax(const ScoreTile& t, std::int64_t q, bool drop) {
       t.hide(q, score);
-      for (std::int64_t k = 0; k < t.rows(q); ++k) {
+      for (std::int64_t k = t.begin_row(q); k < t.rows(q); ++k) {
         A* p = score + k * tile + q;
         A* dp = dscore + k * tile + q;
         const A* keep = factor + k * tile + q;

@@ -81,10 +81,10 @@ struct KeyTile {
 template <class A>
 void online_softmax(const ScoreTile& t, std::int64_t q, A* score, const A* factor, A* maximum, A* total, A* rescale) {
   t.hide(q, score);
-  const std::int64_t keys = t.rows(q);
+  const std::int64_t begin = t.begin_row(q), keys = t.rows(q);
   A max_score[column_grain], sum[column_grain];
   for (int lane = 0; lane < column_grain; ++lane) max_score[lane] = maximum[q + lane];
-  for (std::int64_t k = 0; k < keys; ++k) {
+  for (std::int64_t k = begin; k < keys; ++k) {
     const A* row = score + k * tile + q;
 #pragma omp simd
     for (int lane = 0; lane < column_grain; ++lane) {
@@ -97,7 +97,7 @@ void online_softmax(const ScoreTile& t, std::int64_t q, A* score, const A* facto
     maximum[q + lane] = max_score[lane];
     sum[lane] = total[q + lane] * rescale[q + lane];
   }
-  for (std::int64_t k = 0; k < keys; ++k) {
+  for (std::int64_t k = begin; k < keys; ++k) {
     A* row = score + k * tile + q;
 #pragma omp simd
     for (int lane = 0; lane < column_grain; ++lane) {
@@ -118,7 +118,7 @@ void online_softmax(const ScoreTile& t, std::int64_t q, A* score, const A* facto
 template <class A>
 void add_keys(const AttentionProblem& problem, std::int64_t sample, std::uint64_t dropout_key, std::int64_t k_begin,
               std::int64_t seen, const KeyTile<A>& keys, const QueryTile<A>& queries) {
-  const ScoreTile t = score_tile(problem, queries.begin, queries.queries, k_begin, seen);
+  const ScoreTile t = score_tile(problem, sample, queries.begin, queries.queries, k_begin, seen);
   const bool drop = problem.dropout.enabled();
   multiply_tile<Update::overwrite, Order::by_row>(
       t.keys, [&](std::int64_t row) { return t.scores(row); }, keys.k, queries.width, queries.transposed, tile,
@@ -170,13 +170,14 @@ void attend(ScratchPool& scratch, const AttentionProblem& problem, std::int64_t 
   const auto k_rows = rows_of<T>(k, sample, kv_head), v_rows = rows_of<T>(v, sample, kv_head);
   const std::uint64_t dropout_key = problem.dropout.head_key(problem.first_head + head);
   const std::int64_t keys = begin < end_queries ? visible_keys(problem, sample, end_queries - 1) : 0;
-  for (std::int64_t k_begin = 0; k_begin < keys; k_begin += tile) {
+  const std::int64_t first_key = keys > 0 ? problem.first_key_of(sample, begin) : 0;
+  for (std::int64_t k_begin = round_down(first_key, tile); k_begin < keys; k_begin += tile) {
     const std::int64_t loaded = std::min(tile, keys - k_begin);
     load_tile<T>(k_rows, k_begin, loaded, keys, d, width, A{1}, key_tile.k);
     load_tile<T>(v_rows, k_begin, loaded, keys, d, width, A{1}, key_tile.v);
     for (const QueryTile<A>& queries : query_tiles) {
       const std::int64_t seen = visible_keys(problem, sample, queries.begin + queries.queries - 1) - k_begin;
-      if (queries.queries > 0 && seen > 0) {
+      if (queries.queries > 0 && seen > 0 && problem.first_key_of(sample, queries.begin) < k_begin + tile) {
         add_keys(problem, sample, dropout_key, k_begin, seen, key_tile, queries);
       }
     }

@@ -104,6 +104,17 @@ void rms_norm_backward(const A* dy, const A* x, const A* weight, A rstd, const A
   }
 }
 
+/// The factors of a normalisation in the accumulation type: in memory already, or made in `buffer`.
+template <class T>
+const Accumulation<T>* factors(const NormWeight& weight, Accumulation<T>* buffer) {
+  const std::int64_t h = weight.values.numel();
+  const Accumulation<T>* values = row_in(weight.values.as<T>(), h, buffer);
+  if (weight.offset == 0) return values;
+  const auto offset = static_cast<Accumulation<T>>(weight.offset);
+  for (std::int64_t j = 0; j < h; ++j) buffer[j] = values[j] + offset;
+  return buffer;
+}
+
 /// sum = residual + (x + bias) factor for one row.
 template <class A>
 void add_row(const A* residual, const A* x, const A* bias, const A* factor, std::int64_t h, A* sum) {
@@ -115,12 +126,12 @@ class CpuNorm final : public NormKernels {
  public:
   explicit CpuNorm(ThreadPool& pool) : pool_(pool) {}
 
-  void normalise(Stream&, ConstTensorView x, ConstTensorView weight, ConstTensorView bias, double epsilon, TensorView y,
-                 NormStatistics statistics) override {
-    check_normalise(x, weight, bias, y, statistics);
+  void normalise(Stream&, ConstTensorView x, const NormWeight& weight, ConstTensorView bias, double epsilon,
+                 TensorView y, NormStatistics statistics) override {
+    check_normalise(x, weight.values, bias, y, statistics);
     dispatch_float(x.dtype(), [&]<class T>() {
       using A = Accumulation<T>;
-      const std::int64_t h = weight.numel();
+      const std::int64_t h = weight.values.numel();
       const RowNorm<T> norm(weight, bias, epsilon, statistics);
       const T* in = x.as<T>();
       T* out = y.as<T>();
@@ -135,16 +146,16 @@ class CpuNorm final : public NormKernels {
     });
   }
 
-  void normalise_backward(Stream&, ConstTensorView dy, ConstTensorView x, ConstTensorView weight,
+  void normalise_backward(Stream&, ConstTensorView dy, ConstTensorView x, const NormWeight& weight,
                           NormStatistics statistics, ConstTensorView residual_gradient, TensorView dx,
                           TensorView dweight, TensorView dbias) override {
-    check_normalise_backward(dy, x, weight, statistics, residual_gradient, dx, dweight, dbias);
+    check_normalise_backward(dy, x, weight.values, statistics, residual_gradient, dx, dweight, dbias);
     dispatch_float(x.dtype(), [&]<class T>() {
       using A = Accumulation<T>;
-      const std::int64_t h = weight.numel();
+      const std::int64_t h = weight.values.numel();
       const std::int64_t rows = x.numel() / h;
       std::vector<A> weight_buffer(h);
-      const A* w = row_in(weight.as<T>(), h, weight_buffer.data());
+      const A* w = factors<T>(weight, weight_buffer.data());
       const T* out_gradient = dy.as<T>();
       const T* in = x.as<T>();
       const T* residual = residual_gradient ? residual_gradient.as<T>() : nullptr;
@@ -176,12 +187,12 @@ class CpuNorm final : public NormKernels {
   }
 
   void bias_dropout_add_norm(Stream&, ConstTensorView x, ConstTensorView bias, ConstTensorView residual,
-                             const Dropout& dropout, ConstTensorView weight, ConstTensorView norm_bias, double epsilon,
-                             TensorView sum, TensorView y, NormStatistics statistics) override {
-    check_bias_dropout_add_norm(x, bias, residual, dropout, weight, norm_bias, sum, y, statistics);
+                             const Dropout& dropout, const NormWeight& weight, ConstTensorView norm_bias,
+                             double epsilon, TensorView sum, TensorView y, NormStatistics statistics) override {
+    check_bias_dropout_add_norm(x, bias, residual, dropout, weight.values, norm_bias, sum, y, statistics);
     dispatch_float(x.dtype(), [&]<class T>() {
       using A = Accumulation<T>;
-      const std::int64_t h = weight.numel();
+      const std::int64_t h = weight.values.numel();
       const std::int64_t batch = x.shape()[1];
       const RowNorm<T> norm(weight, norm_bias, epsilon, statistics);
       std::vector<A> added(h);
@@ -216,10 +227,10 @@ class CpuNorm final : public NormKernels {
   template <class T>
   struct RowNorm {
     using A = Accumulation<T>;
-    RowNorm(ConstTensorView w, ConstTensorView b, double eps, const NormStatistics& statistics)
-        : h(w.numel()),
+    RowNorm(const NormWeight& w, ConstTensorView b, double eps, const NormStatistics& statistics)
+        : h(w.values.numel()),
           buffer(2 * h),
-          weight(row_in(w.as<T>(), h, buffer.data())),
+          weight(factors<T>(w, buffer.data())),
           bias(b ? row_in(b.as<T>(), h, buffer.data() + h) : nullptr),
           epsilon(static_cast<A>(eps)),
           mean(statistics.mean ? statistics.mean.as<A>() : nullptr),

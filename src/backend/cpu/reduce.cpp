@@ -1,5 +1,9 @@
 #include "src/backend/kernels/reduce.hpp"
 
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
 #include "src/backend/cpu/cpu_backend.hpp"
 #include "src/backend/cpu/rows.hpp"
 #include "src/backend/cpu/scratch.hpp"
@@ -19,17 +23,56 @@ class CpuReduce final : public ReduceKernels {
 
   void sum_squares(Stream&, ConstTensorView x, TensorView result) override {
     check_reduction("sum_squares", result);
-    reduce(x, result, [](double element) { return element * element; });
+    add_terms(x, result, [](double element) { return element * element; });
   }
 
   void sum(Stream&, ConstTensorView x, TensorView result) override {
     check_reduction("sum", result);
-    reduce(x, result, [](double element) { return element; });
+    add_terms(x, result, [](double element) { return element; });
+  }
+
+  void sum_powers(Stream&, ConstTensorView x, int power, TensorView result) override {
+    check_powers(result, power);
+    add_terms(x, result, [power](double element) {
+      const double size = std::abs(element);
+      double term = size;
+      for (int i = 1; i < power; ++i) term *= size;
+      return term;
+    });
+  }
+
+  void max_abs(Stream&, ConstTensorView x, TensorView result) override {
+    check_reduction("max_abs", result);
+    const auto larger = [](double a, double b) { return std::max(a, b); };
+    reduce(x, result, larger, [](const auto* row, std::int64_t n, double largest) {
+      for (std::int64_t j = 0; j < n; ++j) {
+        const double size = std::abs(static_cast<double>(row[j]));
+        largest = size <= largest ? largest : std::isnan(size) ? std::numeric_limits<double>::infinity() : size;
+      }
+      return largest;
+    });
+  }
+
+  void count_zeros(Stream&, ConstTensorView x, TensorView result) override {
+    check_reduction("count_zeros", result);
+    add_terms(x, result, [](double element) { return element == 0 ? 1.0 : 0.0; });
   }
 
  private:
-  template <class Function>
-  void reduce(ConstTensorView x, TensorView result, Function term) {
+  /// result += sum of term(element).
+  template <class Term>
+  void add_terms(ConstTensorView x, TensorView result, Term term) {
+    const auto plus = [](double a, double b) { return a + b; };
+    reduce(x, result, plus, [term](const auto* row, std::int64_t n, double total) {
+#pragma omp simd reduction(+ : total)
+      for (std::int64_t j = 0; j < n; ++j) total += term(row[j]);
+      return total;
+    });
+  }
+
+  /// Combines the results of blocks, each of which begins at 0 and goes on with fold(row, n, result).
+  template <class Combine, class Fold>
+  void reduce(ConstTensorView x, TensorView result, Combine combine, Fold fold) {
     dispatch_float(x.dtype(), [&]<class T>() {
       using A = Accumulation<T>;
       const T* in = x.as<T>();
@@ -41,15 +84,13 @@ class CpuReduce final : public ReduceKernels {
         double total = 0;
         for (std::int64_t i = begin; i < end; i += chunk) {
           const std::int64_t n = end - i < chunk ? end - i : chunk;
-          const A* row = row_in(in + i, n, buffer);
-#pragma omp simd reduction(+ : total)
-          for (std::int64_t j = 0; j < n; ++j) total += term(row[j]);
+          total = fold(row_in(in + i, n, buffer), n, total);
         }
         partials[begin / block] = total;
       });
       double total = 0;
-      for (std::int64_t b = 0; b < blocks; ++b) total += partials[b];
-      *result.as<double>() += total;
+      for (std::int64_t b = 0; b < blocks; ++b) total = combine(total, partials[b]);
+      *result.as<double>() = combine(*result.as<double>(), total);
     });
   }
 

@@ -51,13 +51,38 @@ void load_tile(const Rows<const T>& rows, std::int64_t begin, std::int64_t count
   }
 }
 
-/// One tile of transposed scores: rows are keys, columns queries.
+/// One tile of transposed scores: rows are keys, columns queries. A column's visible rows are those in [first_row(q),
+/// visible(q)); neither bound decreases from column to column.
 struct ScoreTile {
   std::int64_t keys, queries;
   std::int64_t diagonal;  ///< the query of column q attends to the key of row k where k + diagonal <= q
   std::int64_t d, width;  ///< channels, and the same rounded up to whole vectors
+  /// Position of the first visible key of column q: first_visible[q first_stride]; that of row 0 is `first_position`.
+  /// Null where no row of the tile is before it.
+  const std::int32_t* first_visible = nullptr;
+  std::int64_t first_stride = 0, first_position = 0;
 
   std::int64_t columns() const { return round_up(queries, column_grain); }
+  /// First row that is visible to column q; `keys` where none is. Columns of padding have that of the last query.
+  std::int64_t first_row(std::int64_t q) const {
+    if (first_visible == nullptr) return 0;
+    const std::int64_t first = first_visible[std::min(q, queries - 1) * first_stride] - first_position;
+    return std::clamp<std::int64_t>(first, 0, keys);
+  }
+  /// First row that the products read of columns [q, q + column_grain): whole groups of tile_rows.
+  std::int64_t begin_row(std::int64_t q) const { return round_down(first_row(q), tile_rows); }
+  /// End of the columns that rows [k, k + tile_rows) need: whole groups of column_grain.
+  std::int64_t end_column(std::int64_t k) const {
+    std::int64_t end = columns();
+    while (end > 0 && begin_row(end - column_grain) > k) end -= column_grain;
+    return end;
+  }
+  /// End of the queries that attend to one of the rows [k, k + tile_rows).
+  std::int64_t end_query(std::int64_t k) const {
+    std::int64_t end = queries;
+    while (end > 0 && first_row(end - 1) >= k + tile_rows) --end;
+    return end;
+  }
   /// First column that rows from k on need.
   std::int64_t first_column(std::int64_t k) const {
     return std::clamp<std::int64_t>(round_down(std::max<std::int64_t>(k + diagonal, 0), column_grain), 0, columns());
@@ -68,10 +93,10 @@ struct ScoreTile {
   std::int64_t rows(std::int64_t q) const { return std::min(keys, round_up(visible(q + column_grain - 1), tile_rows)); }
 
   // Ranges of the operands that the products of a tile need.
-  ProductRange scores(std::int64_t k) const { return {first_column(k), columns(), 0, d}; }
-  ProductRange over_keys(std::int64_t q) const { return {0, width, 0, visible(q + tile_rows - 1)}; }
+  ProductRange scores(std::int64_t k) const { return {first_column(k), end_column(k), 0, d}; }
+  ProductRange over_keys(std::int64_t q) const { return {0, width, first_row(q), visible(q + tile_rows - 1)}; }
   ProductRange over_queries(std::int64_t k) const {
-    return {0, width, std::clamp<std::int64_t>(k + diagonal, 0, queries), queries};
+    return {0, width, std::clamp<std::int64_t>(k + diagonal, 0, queries), end_query(k)};
   }
 
   /// Masks scores with minus infinity where the query of a column in [q, q + column_grain) does not attend to the key.
@@ -81,6 +106,15 @@ struct ScoreTile {
       A* row = score + k * tile + q;
       for (int lane = 0; lane < column_grain; ++lane) {
         row[lane] = k + diagonal <= q + lane ? row[lane] : -std::numeric_limits<A>::infinity();
+      }
+    }
+    if (first_visible == nullptr) return;
+    std::array<std::int64_t, column_grain> first;
+    for (int lane = 0; lane < column_grain; ++lane) first[lane] = first_row(q + lane);
+    for (std::int64_t k = begin_row(q); k < std::min(first.back(), rows(q)); ++k) {
+      A* row = score + k * tile + q;
+      for (int lane = 0; lane < column_grain; ++lane) {
+        row[lane] = k >= first[lane] ? row[lane] : -std::numeric_limits<A>::infinity();
       }
     }
   }
@@ -161,12 +195,18 @@ class ResultRows {
   Rows<A> merged_;
 };
 
-/// The tile of queries [q_begin, ...) and keys [k_begin, ...), of which `queries` and `keys` exist.
-inline ScoreTile score_tile(const AttentionProblem& problem, std::int64_t q_begin, std::int64_t queries,
-                            std::int64_t k_begin, std::int64_t keys) {
+/// The tile of queries [q_begin, ...) and keys [k_begin, ...) of a sample, of which `queries` and `keys` exist.
+inline ScoreTile score_tile(const AttentionProblem& problem, std::int64_t sample, std::int64_t q_begin,
+                            std::int64_t queries, std::int64_t k_begin, std::int64_t keys) {
   const std::int64_t ahead = problem.first_key + k_begin - problem.first_query - q_begin;  // key 0 of query 0
-  return {std::min(keys, tile), std::min(queries, tile), problem.causal ? ahead : -tile, problem.head_dim,
-          round_up(problem.head_dim, column_grain)};
+  ScoreTile t{std::min(keys, tile), std::min(queries, tile), problem.causal ? ahead : -tile, problem.head_dim,
+              round_up(problem.head_dim, column_grain)};
+  if (problem.first_key_of(sample, q_begin + t.queries - 1) > k_begin) {
+    t.first_visible = problem.first_visible + q_begin * problem.batch + sample;
+    t.first_stride = problem.batch;
+    t.first_position = problem.first_key + k_begin;
+  }
+  return t;
 }
 
 /// Number of keys that are visible to query q of a sample, which is not padding.

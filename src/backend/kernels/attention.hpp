@@ -31,6 +31,11 @@ struct AttentionProblem {
   /// are 0, and they add nothing to any gradient, whatever q, k, v and dout hold there. Tiles that are all padding are
   /// skipped. The lengths are read when the kernels run, so a graph may be replayed with others.
   const std::int32_t* lengths = nullptr;
+  /// First visible key of each query, as a position in the sequence, [queries, batch] in the backend's memory; null: 0.
+  /// It does not decrease from query to query, and is at most the query's own position. In packed documents it is the
+  /// start of the query's document. Tiles that lie before it for all their queries are skipped. Read when the kernels
+  /// run, as lengths are.
+  const std::int32_t* first_visible = nullptr;
   Dropout dropout;  ///< mask at row = the query's position, column = the key's, key = head_key(first_head + head)
   std::int64_t first_head = 0;  ///< this rank's head 0 among the whole model's
   AttentionResults results = AttentionResults::overwrite;
@@ -39,6 +44,12 @@ struct AttentionProblem {
   constexpr std::int64_t keys_of(std::int64_t sample) const { return before_padding(sample, first_key, keys); }
   /// Number of queries of one sample that are not padding.
   constexpr std::int64_t queries_of(std::int64_t sample) const { return before_padding(sample, first_query, queries); }
+  /// First visible key of a query of one sample, counted from key 0; `keys` or more where all keys are before it.
+  constexpr std::int64_t first_key_of(std::int64_t sample, std::int64_t query) const {
+    if (first_visible == nullptr) return 0;
+    const std::int64_t first = first_visible[query * batch + sample] - first_key;
+    return first < 0 ? 0 : first;
+  }
 
  private:
   constexpr std::int64_t before_padding(std::int64_t sample, std::int64_t first, std::int64_t count) const {

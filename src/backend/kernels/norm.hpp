@@ -1,5 +1,7 @@
 #pragma once
 
+#include <concepts>
+
 #include "src/backend/kernels/dropout.hpp"
 #include "src/tensor/stream.hpp"
 #include "src/tensor/tensor_view.hpp"
@@ -10,6 +12,16 @@ namespace trireme {
 struct NormStatistics {
   TensorView mean;  ///< empty for RMSNorm, which subtracts nothing
   TensorView reciprocal_deviation;
+};
+
+/// Factors of a normalisation, weight + offset: the weight is stored as the difference from `offset`, which 16-bit
+/// types round more finely.
+struct NormWeight {
+  template <std::convertible_to<ConstTensorView> View>
+  NormWeight(const View& tensor, double stored_from = 0) : values(tensor), offset(stored_from) {}
+
+  ConstTensorView values;
+  double offset = 0;
 };
 
 /// Normalisation over the last dimension. n = s b rows of h; T the training type, A its accumulation type, in which
@@ -23,14 +35,14 @@ class NormKernels {
  public:
   virtual ~NormKernels() = default;
 
-  /// y = (x - mean) rstd weight + bias. x, y [n, h] T; weight, bias [h] T. Overwrites y and statistics.
-  virtual void normalise(Stream& stream, ConstTensorView x, ConstTensorView weight, ConstTensorView bias,
+  /// y = (x - mean) rstd (weight + offset) + bias. x, y [n, h] T; weight, bias [h] T. Overwrites y and statistics.
+  virtual void normalise(Stream& stream, ConstTensorView x, const NormWeight& weight, ConstTensorView bias,
                          double epsilon, TensorView y, NormStatistics statistics) = 0;
 
   /// dx = residual_gradient + d normalise / dx applied to dy (the second branch of a pre-norm residual block arrives in
   /// residual_gradient, [n, h] T or empty); dweight, dbias [h] A accumulate. dx [n, h] T is overwritten and may be the
   /// same memory as residual_gradient or dy.
-  virtual void normalise_backward(Stream& stream, ConstTensorView dy, ConstTensorView x, ConstTensorView weight,
+  virtual void normalise_backward(Stream& stream, ConstTensorView dy, ConstTensorView x, const NormWeight& weight,
                                   NormStatistics statistics, ConstTensorView residual_gradient, TensorView dx,
                                   TensorView dweight, TensorView dbias) = 0;
 
@@ -38,7 +50,7 @@ class NormKernels {
   /// x, residual, sum, y [s, b, h] T; weight, norm_bias [h] T; bias [h] T or empty. Overwrites sum, y, statistics.
   /// `sum` may be the same memory as x or residual.
   virtual void bias_dropout_add_norm(Stream& stream, ConstTensorView x, ConstTensorView bias, ConstTensorView residual,
-                                     const Dropout& dropout, ConstTensorView weight, ConstTensorView norm_bias,
+                                     const Dropout& dropout, const NormWeight& weight, ConstTensorView norm_bias,
                                      double epsilon, TensorView sum, TensorView y, NormStatistics statistics) = 0;
 };
 

@@ -5,8 +5,8 @@
 
 namespace trireme {
 
-/// Sums over a whole tensor, into one fp64 in device memory. The order of additions depends on the size alone, never on
-/// the number of threads. Stream-ordered.
+/// Sums and maxima over a whole tensor, into one fp64 in device memory. The order of additions depends on the size
+/// alone, never on the number of threads. Stream-ordered.
 class ReduceKernels {
  public:
   virtual ~ReduceKernels() = default;
@@ -16,6 +16,13 @@ class ReduceKernels {
   virtual void sum_squares(Stream& stream, ConstTensorView x, TensorView result) = 0;
   /// result += sum of x, computed in fp64. x: any floating-point type; result: [1] fp64. Accumulates.
   virtual void sum(Stream& stream, ConstTensorView x, TensorView result) = 0;
+  /// result += sum of |x|^power, computed in fp64; power at least 1. Otherwise as sum_squares.
+  virtual void sum_powers(Stream& stream, ConstTensorView x, int power, TensorView result) = 0;
+  /// result = max(result, |x|) over all elements, in which a NaN is infinite. x: any floating-point type; result: [1]
+  /// fp64.
+  virtual void max_abs(Stream& stream, ConstTensorView x, TensorView result) = 0;
+  /// result += number of elements that are 0 or -0. x: any floating-point type; result: [1] fp64. Accumulates.
+  virtual void count_zeros(Stream& stream, ConstTensorView x, TensorView result) = 0;
 };
 
 }  // namespace trireme

@@ -162,6 +162,10 @@ inline void check_sgd(ConstTensorView gradient, ConstTensorView w, ConstTensorVi
 inline void check_reduction(std::string_view where, ConstTensorView result) {
   detail::check_size(where, "result", result, 1, DType::fp64);
 }
+inline void check_powers(ConstTensorView result, int power) {
+  check_reduction("sum_powers", result);
+  TRIREME_CHECK(power >= 1, ShapeError, "sum_powers: the power {} must be at least 1", power);
+}
 
 namespace detail {
 inline void check_norm(std::string_view where, ConstTensorView x, ConstTensorView weight, ConstTensorView bias,

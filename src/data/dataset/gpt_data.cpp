@@ -4,31 +4,34 @@
 #include <utility>
 
 #include "src/base/check.hpp"
+#include "src/data/dataset/gpt/cyclic_samples.hpp"
 #include "src/data/dataset/gpt_samples.hpp"
 
 namespace trireme::data {
 namespace {
 
-constexpr Choice<Sampling> sampling_names[] = {{"shuffled", Sampling::shuffled}, {"sequential", Sampling::sequential}};
+constexpr Choice<Sampling> sampling_names[] = {
+    {"shuffled", Sampling::shuffled}, {"cyclic", Sampling::cyclic}, {"sequential", Sampling::sequential}};
 
 void check_options(const std::vector<WeightedStore>& stores, const GptDataOptions& options) {
   check_has_corpus(stores);
   check_seed(options.seed);
   TRIREME_CHECK(options.sequence_length > 0, ConfigError, "<seq_length> {} must be at least 1",
                 options.sequence_length);
-  TRIREME_CHECK(options.sampling == Sampling::shuffled || stores.size() == 1, ConfigError,
+  TRIREME_CHECK(options.sampling != Sampling::sequential || stores.size() == 1, ConfigError,
                 "<sampling> sequential reads one corpus, but <data_path> names {}", stores.size());
 }
 
-std::unique_ptr<SampleSource> make_source(const std::shared_ptr<const TokenStore>& shared, Split split,
-                                          const std::vector<std::int64_t>& budgets, const GptDataOptions& options) {
+std::unique_ptr<NextTokenSamples> make_source(const std::shared_ptr<const TokenStore>& shared, Split split,
+                                              const std::vector<std::int64_t>& budgets, const GptDataOptions& options) {
   const TokenStore& store = *shared;
   const std::int64_t length = options.sequence_length;
   const std::int64_t vocabulary = options.vocabulary_size > 0 ? options.vocabulary_size : store.info().vocabulary_size;
   CheckedTokens tokens(shared, vocabulary);
+  const std::int64_t need = *std::max_element(budgets.begin(), budgets.end());
   if (options.sampling == Sampling::sequential) {
-    auto source = std::make_unique<SequentialSamples>(std::move(tokens), length);
-    const std::int64_t need = *std::max_element(budgets.begin(), budgets.end());
+    auto source =
+        std::make_unique<SequentialSamples>(std::move(tokens), length, Remainder::dropped, options.document_ends);
     TRIREME_CHECK(need <= source->size(), DataError,
                   "<sampling> sequential: {} {} samples of <seq_length> {} are needed, but {} has {} tokens, enough "
                   "for {}. Try "
@@ -43,8 +46,12 @@ std::unique_ptr<SampleSource> make_source(const std::shared_ptr<const TokenStore
                 "another <split>, <split_by> tokens, a shorter <seq_length> or more text",
                 name_of(split), store.name(), range.tokens(), range.documents, store.token_count(), store.documents(),
                 length, length + 1);
-  return std::make_unique<ShuffledSamples>(std::move(tokens), range, length, budgets,
-                                           static_cast<std::uint32_t>(options.seed), options.cache);
+  const bool is_cyclic = options.sampling == Sampling::cyclic;
+  const std::vector<std::int64_t> one_epoch = {1};
+  auto source = std::make_unique<ShuffledSamples>(std::move(tokens), range, length, is_cyclic ? one_epoch : budgets,
+                                                  static_cast<std::uint32_t>(options.seed), options.cache, options.document_ends);
+  if (!is_cyclic) return source;
+  return std::make_unique<CyclicSamples>(std::move(source), need, options.document_ends);
 }
 
 }  // namespace
@@ -71,17 +78,20 @@ bool has_samples(const std::vector<WeightedStore>& stores, const GptDataOptions&
 SampleSplits make_gpt_data(const std::vector<WeightedStore>& stores, const GptDataOptions& options) {
   check_options(stores, options);
   check_vocabularies(stores, options.vocabulary_size);
-  return make_splits(
-      stores, options.budgets,
-      [&](const std::shared_ptr<const TokenStore>& store, Split split, const std::vector<std::int64_t>& budgets) {
-        return make_source(store, split, budgets, options);
-      });
+  return make_splits(stores, options.budgets,
+                     [&](const std::shared_ptr<const TokenStore>& store, Split split,
+                         const std::vector<std::int64_t>& budgets) -> std::unique_ptr<SampleSource> {
+                       std::unique_ptr<NextTokenSamples> source = make_source(store, split, budgets, options);
+                       if (!options.fim) return source;
+                       return std::make_unique<FimSamples>(std::move(source), *options.fim, options.seed);
+                     });
 }
 
 Attributes attributes_of(const std::vector<WeightedStore>& stores, const GptDataOptions& options) {
   Attributes attributes =
       attributes_of_splits(stores, options.seed, options.sequence_length, options.split_fractions, options.split_by);
   attributes.put("data.sampling", options.sampling, sampling_names);
+  if (options.fim) attributes.merge(attributes_of(*options.fim));
   return attributes;
 }
 

@@ -3,10 +3,13 @@
 #include <array>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "src/base/attributes.hpp"
+#include "src/data/dataset/gpt/fim_samples.hpp"
 #include "src/data/dataset/index_cache.hpp"
+#include "src/data/dataset/next_token_labels.hpp"
 #include "src/data/dataset/sample_source.hpp"
 #include "src/data/dataset/sample_splits.hpp"
 #include "src/data/dataset/sampler.hpp"
@@ -17,6 +20,7 @@ namespace trireme::data {
 
 enum class Sampling {
   shuffled,   ///< Megatron-LM's order
+  cyclic,     ///< that of Megatron-LM's cyclic data loader: see CyclicSamples
   sequential  ///< each split reads the one corpus from its start, whatever `split` says
 };
 
@@ -26,10 +30,12 @@ struct GptDataOptions {
   std::array<double, 3> split_fractions{0.969, 0.030, 0.001};  ///< see parse_split
   SplitBy split_by = SplitBy::automatic;
   Sampling sampling = Sampling::shuffled;
+  DocumentEnds document_ends = DocumentEnds::labelled;
   std::int64_t vocabulary_size = 0;  ///< vocabulary of the model; 0 for the corpora's own
   /// Samples that the run needs, last; before it those of the runs that it resumes, oldest first (`extend_budgets`).
   /// Stored with a checkpoint they keep the order of the epochs that were begun; see ShuffledSamples.
   std::vector<SampleBudget> budgets;
+  std::optional<FimOptions> fim = {};  ///< rearranges documents
   IndexCache* cache = nullptr;  ///< keeps the order of samples for other ranks and runs; used while the data are made
 };
 

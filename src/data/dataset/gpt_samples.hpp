@@ -36,10 +36,12 @@ enum class Remainder {
 /// Sample j is tokens [j·s, j·s + s + 1) of the corpus.
 class SequentialSamples final : public NextTokenSamples {
  public:
-  SequentialSamples(CheckedTokens tokens, std::int64_t sequence_length, Remainder remainder = Remainder::dropped);
+  SequentialSamples(CheckedTokens tokens, std::int64_t sequence_length, Remainder remainder = Remainder::dropped,
+                    DocumentEnds ends = DocumentEnds::labelled);
   std::int64_t size() const override { return size_; }
   std::int64_t sequence_length() const override { return sequence_length_; }
   void read_text(std::int64_t index, std::span<std::int32_t> text) const override;
+  std::vector<std::int64_t> document_starts(std::int64_t index) const override;
   void check_unchanged() const override { tokens_.store().check_unchanged(); }
 
  private:
@@ -58,13 +60,20 @@ class SequentialSamples final : public NextTokenSamples {
 class ShuffledSamples final : public NextTokenSamples {
  public:
   ShuffledSamples(CheckedTokens tokens, const DocumentRange& range, std::int64_t sequence_length,
-                  std::span<const std::int64_t> budgets, std::uint32_t seed, IndexCache* cache = nullptr);
+                  std::span<const std::int64_t> budgets, std::uint32_t seed, IndexCache* cache = nullptr,
+                  DocumentEnds ends = DocumentEnds::labelled);
   std::int64_t size() const override { return firsts_.back(); }
   std::int64_t sequence_length() const override { return sequence_length_; }
   void read_text(std::int64_t index, std::span<std::int32_t> text) const override;
+  std::vector<std::int64_t> document_starts(std::int64_t index) const override;
   void check_unchanged() const override { tokens_.store().check_unchanged(); }
 
  private:
+  /// Calls `visit(place, token, count)` for the documents' pieces of the sample's text: tokens [token, token + count)
+  /// of the corpus stand there from `place` on.
+  template <class Visit>
+  void for_pieces(std::int64_t index, Visit&& visit) const;
+
   CheckedTokens tokens_;
   DocumentRange range_;
   std::int64_t sequence_length_;

@@ -16,11 +16,26 @@ void make_next_token_labels(std::span<const std::int32_t> text, const SampleView
   std::ranges::copy(text.subspan(1), sample.labels.begin());
 }
 
+void mark_documents(std::span<const std::int64_t> starts, DocumentEnds ends, const SampleView& sample) {
+  auto next = starts.begin();
+  std::int64_t begin = 0;
+  for (std::int64_t i = 0; i < std::ssize(sample.tokens); ++i) {
+    for (; next != starts.end() && *next <= i; ++next) begin = *next;
+    const auto position = static_cast<std::size_t>(i);
+    if (!sample.positions.empty()) sample.positions[position] = static_cast<std::int32_t>(i - begin);
+    if (!sample.first_visible.empty()) sample.first_visible[position] = static_cast<std::int32_t>(begin);
+  }
+  if (ends == DocumentEnds::labelled) return;
+  for (const std::int64_t start : starts) sample.labels[static_cast<std::size_t>(start - 1)] = -1;
+}
+
 void NextTokenSamples::read(std::int64_t index, const SampleView& sample) const {
   TRIREME_CHECK(index >= 0 && index < size(), DataError, "reading sample {} failed: there are {}", index, size());
   std::vector<std::int32_t> text(static_cast<std::size_t>(sequence_length()) + 1);
   read_text(index, text);
   make_next_token_labels(text, sample);
+  const bool has_fields = !sample.positions.empty() || !sample.first_visible.empty();
+  if (has_fields || ends_ == DocumentEnds::unlabelled) mark_documents(document_starts(index), ends_, sample);
 }
 
 }  // namespace trireme::data

@@ -10,6 +10,7 @@ namespace trireme::data {
 struct SampleFields {
   bool token_types = false;
   bool positions = false;
+  bool first_visible = false;
   bool length = false;
   bool is_random = false;
   bool span_end = false;
@@ -23,8 +24,10 @@ struct SampleView {
   std::span<std::int32_t> tokens;       ///< [s]
   std::span<std::int32_t> labels;       ///< [s] token to predict at each position; negative: none, its loss weight is 0
   std::span<std::int32_t> token_types;  ///< [s] segment of each token
-  std::span<std::int32_t> positions;    ///< [s] row of each token in a table of learned positions
-  std::span<std::int32_t> length;       ///< [1] positions before the padding
+  std::span<std::int32_t> positions;    ///< [s] position of each token: its row in a table, its angle of rotation
+  /// [s] first position that each one attends to: at most itself, and never less than that of the one before.
+  std::span<std::int32_t> first_visible;
+  std::span<std::int32_t> length;  ///< [1] positions before the padding
   /// [1] label of the sample; negative: none. Of BERT's pretraining, 1 where the second segment does not follow the
   /// first; of a task, the class, the right choice, or the answer's first position.
   std::span<std::int32_t> is_random;
@@ -37,7 +40,7 @@ class SampleBuffer {
  public:
   SampleBuffer(std::int64_t sequence_length, const SampleFields& fields) {
     const auto s = static_cast<std::size_t>(sequence_length);
-    memory_.resize(4 * s + 4);
+    memory_.resize(5 * s + 4);
     std::span<std::int32_t> rest = memory_;
     const auto take = [&](bool wanted, std::size_t count) {
       const std::span<std::int32_t> taken = rest.first(wanted ? count : 0);
@@ -48,6 +51,7 @@ class SampleBuffer {
              take(true, s),
              take(fields.token_types, s),
              take(fields.positions, s),
+             take(fields.first_visible, s),
              take(fields.length, 1),
              take(fields.is_random, 1),
              take(fields.span_end, 1),

@@ -95,17 +95,21 @@ void check_vocabularies(const std::vector<WeightedStore>& stores, std::int64_t v
   }
 }
 
-Attributes attributes_of_splits(const std::vector<WeightedStore>& stores, std::int64_t seed,
-                                std::int64_t sequence_length, const std::array<double, 3>& split_fractions,
-                                SplitBy split_by) {
+std::string content_of(const std::vector<WeightedStore>& stores) {
   std::string corpora;
   for (const WeightedStore& store : stores) {
     corpora += (corpora.empty() ? "" : " ") + store.store->info().content_digest;
     if (stores.size() > 1) corpora += fmt::format("*{:.17g}", store.weight);
   }
+  return corpora;
+}
+
+Attributes attributes_of_splits(const std::vector<WeightedStore>& stores, std::int64_t seed,
+                                std::int64_t sequence_length, const std::array<double, 3>& split_fractions,
+                                SplitBy split_by) {
   const auto& [train, valid, test] = split_fractions;
   Attributes attributes;
-  attributes.put("data.corpora", corpora);
+  attributes.put("data.corpora", content_of(stores));
   attributes.put("data.tokenizer", stores.front().store->info().tokenizer_digest);
   attributes.put("data.seed", seed);
   attributes.put("data.sequence_length", sequence_length);

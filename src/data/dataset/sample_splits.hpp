@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "src/base/attributes.hpp"
@@ -20,9 +21,16 @@ struct WeightedStore {
   double weight = 1;
 };
 
+/// Samples of a validation set that is measured by itself.
+struct ValidationSet {
+  std::string name;
+  std::unique_ptr<SampleSource> samples;
+};
+
 /// The three splits; null where no budget asks for samples.
 struct SampleSplits {
   std::unique_ptr<SampleSource> train, valid, test;
+  std::vector<ValidationSet> valid_sets = {};  ///< beside `valid`
 };
 
 /// Makes the samples of one corpus in `split`, at least as many as the greatest of `budgets`.
@@ -41,6 +49,9 @@ void check_seed(std::int64_t seed);
 /// Checks that all corpora have one tokenizer and that a model of `vocabulary_size` has their ids; 0 for their own
 /// size. Throws DataError.
 void check_vocabularies(const std::vector<WeightedStore>& stores, std::int64_t vocabulary_size);
+
+/// Digests of corpora and, of several, their weights: "DIGEST" or "DIGEST*0.7 DIGEST*0.3".
+std::string content_of(const std::vector<WeightedStore>& stores);
 
 /// Attributes "data.*" that the order of any model's samples depends on.
 Attributes attributes_of_splits(const std::vector<WeightedStore>& stores, std::int64_t seed,

@@ -1,6 +1,7 @@
 #include "src/model/layers/attention.hpp"
 
 #include <cmath>
+#include <utility>
 
 namespace trireme::model {
 namespace {
@@ -25,6 +26,11 @@ HeadsOf<View> heads_of(View tensor, const LayerShape& shape) {
   return heads_at(tensor, shape, 0, shape.attention_columns());
 }
 
+/// The extents of Q (`index` 0), K and V.
+HeadsShape heads_shape(const LayerShape& shape, int index) {
+  return {shape.s, shape.b, index == 0 ? shape.a_local : shape.kv_local, shape.d};
+}
+
 /// The products of queries, keys and values: one, or two where there are fewer heads of keys and values.
 parallel::ColumnParallelLinear product_of_queries(const parallel::TensorContext& context,
                                                   const parallel::ParameterBuffer& parameters,
@@ -41,6 +47,10 @@ parallel::ColumnParallelLinear product_of_queries(const parallel::TensorContext&
 SelfAttention::Saved SelfAttention::Saved::allocate(const LayerShape& shape, bool selective, Arena& arena) {
   Saved saved;
   saved.qkv = shape.allocate(arena, shape.qkv_columns());
+  if (shape.qk_norm) {
+    saved.queries = HeadNorm::Saved::allocate(shape, shape.a_local, arena);
+    saved.keys = HeadNorm::Saved::allocate(shape, shape.kv_local, arena);
+  }
   if (selective) return saved;
   saved.heads_out = shape.allocate(arena, shape.attention_columns());
   saved.log_sum_exp = shape.allocate_log_sum_exp(arena);
@@ -60,17 +70,29 @@ SelfAttention::SelfAttention(const parallel::TensorContext& context, const paral
     : context_(context),
       qkv_(product_of_queries(context, parameters, prefix, config)),
       projection_(context, parameters.at(prefix + ".proj.weight")),
-      rotary_{config.rotary_channels(), config.rotary_base},
+      rotary_(config.rotary_scaling.embedding(config.rotary_channels(), config.rotary_base)),
       layer_(layer),
-      first_head_(first_head) {}
+      first_head_(first_head) {
+  if (!config.qk_norm) return;
+  query_norm_.emplace(context, parameters, prefix + ".q_ln", config.norm_epsilon);
+  key_norm_.emplace(context, parameters, prefix + ".k_ln", config.norm_epsilon);
+}
+
+void SelfAttention::normalise(const LayerShape& shape, TensorView qkv, const HeadNorm::Saved& queries,
+                              const HeadNorm::Saved& keys) const {
+  if (!query_norm_) return;
+  query_norm_->forward(heads_shape(shape, 0), qkv_heads(qkv, shape, 0), queries);
+  key_norm_->forward(heads_shape(shape, 1), qkv_heads(qkv, shape, 1), keys);
+}
 
 void SelfAttention::rotate(const LayerShape& shape, TensorView qkv, Rotation rotation) const {
   if (rotary_.channels == 0) return;
   RotaryKernels& kernels = context_.backend.rotary();
-  kernels.rotate(context_.stream(), rotary_,
-                 {qkv_heads(qkv, shape, 0), shape.s, shape.b, shape.a_local, shape.positions}, rotation);
-  kernels.rotate(context_.stream(), rotary_,
-                 {qkv_heads(qkv, shape, 1), shape.s, shape.b, shape.kv_local, shape.positions}, rotation);
+  for (const auto& [index, heads] : {std::pair{0, shape.a_local}, {1, shape.kv_local}}) {
+    kernels.rotate(context_.stream(), rotary_,
+                   {qkv_heads(qkv, shape, index), shape.s, shape.b, heads, shape.positions, shape.position_ids},
+                   rotation);
+  }
 }
 
 AttentionProblem SelfAttention::problem(const LayerShape& shape, std::int64_t keys, const Dropout& dropout) const {
@@ -85,6 +107,7 @@ AttentionProblem SelfAttention::problem(const LayerShape& shape, std::int64_t ke
   problem.scale = 1 / std::sqrt(static_cast<double>(shape.d));
   problem.causal = shape.causal;
   problem.lengths = shape.lengths;
+  problem.first_visible = shape.first_visible;
   problem.dropout = dropout;
   problem.first_head = first_head_;
   return problem;
@@ -110,6 +133,7 @@ void SelfAttention::forward(const LayerShape& shape, ConstTensorView x, const Dr
   const TensorView heads_out = saved.heads_out ? saved.heads_out : shape.allocate(context_.workspace, columns);
   saved.input = x;
   qkv_.forward(shape.as_rows(x), Activation::none, {}, saved.qkv.reshape({n, shape.qkv_columns()}));
+  normalise(shape, saved.qkv, saved.queries, saved.keys);
   rotate(shape, saved.qkv, Rotation::forward);
   attend(shape, dropout, saved.qkv, heads_out,
          saved.log_sum_exp ? saved.log_sum_exp : shape.allocate_log_sum_exp(context_.workspace));
@@ -148,6 +172,10 @@ void SelfAttention::backward_input(const LayerShape& shape, const DropoutPlan& d
     }
   }
   rotate(shape, gradients.qkv, Rotation::backward);
+  if (query_norm_) {
+    query_norm_->backward(heads_shape(shape, 0), qkv_heads(gradients.qkv, shape, 0), saved.queries);
+    key_norm_->backward(heads_shape(shape, 1), qkv_heads(gradients.qkv, shape, 1), saved.keys);
+  }
   qkv_.backward_input(gradients.qkv.reshape({n, shape.qkv_columns()}), shape.as_rows(saved.input), shape.as_rows(dx),
                       weights);
 }
@@ -165,12 +193,16 @@ void SelfAttention::forward_cached(const LayerShape& shape, ConstTensorView x, K
   const TensorView heads_out = context_.workspace.allocate(shape.dtype, {n, columns});
   const TensorView log_sum_exp = shape.allocate_log_sum_exp(context_.workspace);
   qkv_.forward(shape.as_rows(x), Activation::none, {}, qkv);
+  if (shape.qk_norm) {
+    normalise(shape, qkv, HeadNorm::Saved::allocate(shape, shape.a_local, context_.workspace),
+              HeadNorm::Saved::allocate(shape, shape.kv_local, context_.workspace));
+  }
   rotate(shape, qkv, Rotation::forward);
   const std::int64_t pair = 2 * shape.kv_columns();
   const Heads keys = heads_at(cache.data, shape, 0, pair);
   const Heads values = heads_at(cache.data, shape, shape.kv_columns(), pair);
   AttentionKernels& kernels = context_.backend.attention();
-  const HeadsShape fresh{shape.s, shape.b, shape.kv_local, shape.d};
+  const HeadsShape fresh = heads_shape(shape, 1);
   kernels.copy_heads(context_.stream(), fresh, qkv_heads(qkv, shape, 1), keys.from(cache.length));
   kernels.copy_heads(context_.stream(), fresh, qkv_heads(qkv, shape, 2), values.from(cache.length));
   cache.length += shape.s;

@@ -1,6 +1,9 @@
 #pragma once
 
+#include <optional>
+
 #include "src/model/layers/dropout_plan.hpp"
+#include "src/model/layers/head_norm.hpp"
 #include "src/model/layers/layer_shape.hpp"
 #include "src/parallel/context/ring_attention.hpp"
 #include "src/parallel/data/parameter_buffer.hpp"
@@ -15,8 +18,9 @@ struct KeyValueCache {
 };
 
 /// Self-attention of one layer, causal where its shape says so. Q, K, V come from a column-parallel product, the output
-/// from a row-parallel product without its bias; heads are split over the tensor group. Rotary positions rotate Q and
-/// K. With fewer heads of keys and values, neighbouring heads of queries on the same rank read each.
+/// from a row-parallel product without its bias; heads are split over the tensor group. Norms of Q and K come before
+/// rotary positions, which rotate both. With fewer heads of keys and values, neighbouring heads of queries on the same
+/// rank read each.
 class SelfAttention {
  public:
   /// Inputs of backward. Selective recomputation keeps Q, K and V and recomputes the attention: its output and
@@ -24,10 +28,11 @@ class SelfAttention {
   struct Saved {
     ConstTensorView input;
     /// [s, b, 3, a_local, d], or with fewer heads of keys and values [s, b, a_local, d] and behind it
-    /// [s, b, 2, kv_local, d]; Q and K are rotated.
+    /// [s, b, 2, kv_local, d]; Q and K are normalised and rotated.
     TensorView qkv;
-    TensorView heads_out;    ///< [s, b, a_local, d]
-    TensorView log_sum_exp;  ///< [b, a_local, s]
+    TensorView heads_out;           ///< [s, b, a_local, d]
+    TensorView log_sum_exp;         ///< [b, a_local, s]
+    HeadNorm::Saved queries, keys;  ///< norms of Q and K, where the model has them
     static Saved allocate(const LayerShape& shape, bool selective, Arena& arena);
   };
   /// Gradients within backward, and the recomputed output of the heads. backward_weight needs that of qkv alone.
@@ -38,7 +43,8 @@ class SelfAttention {
     static Gradients allocate(const LayerShape& shape, bool selective, Arena& arena);
   };
 
-  /// Takes the parameters `prefix`.qkv.*, or `prefix`.q.* and `prefix`.kv.*, and `prefix`.proj.weight.
+  /// Takes the parameters `prefix`.qkv.*, or `prefix`.q.* and `prefix`.kv.*, `prefix`.proj.weight, and with norms of Q
+  /// and K `prefix`.q_ln.* and `prefix`.k_ln.*.
   SelfAttention(const parallel::TensorContext& context, const parallel::ParameterBuffer& parameters,
                 const std::string& prefix, const ModelConfig& config, int layer, std::int64_t first_head);
 
@@ -56,6 +62,9 @@ class SelfAttention {
   void forward_cached(const LayerShape& shape, ConstTensorView x, KeyValueCache& cache, TensorView y) const;
 
  private:
+  /// Normalises Q and K in place, where the model has these norms.
+  void normalise(const LayerShape& shape, TensorView qkv, const HeadNorm::Saved& queries,
+                 const HeadNorm::Saved& keys) const;
   /// Rotates Q and K, or their gradients, in place.
   void rotate(const LayerShape& shape, TensorView qkv, Rotation rotation) const;
   void attend(const LayerShape& shape, const DropoutPlan& dropout, ConstTensorView qkv, TensorView heads_out,
@@ -67,6 +76,7 @@ class SelfAttention {
 
   parallel::TensorContext context_;
   parallel::ColumnParallelLinear qkv_;
+  std::optional<HeadNorm> query_norm_, key_norm_;
   parallel::RowParallelLinear projection_;
   RotaryEmbedding rotary_;
   int layer_;

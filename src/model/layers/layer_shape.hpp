@@ -22,10 +22,13 @@ struct LayerShape {
   bool swiglu = false;
   Normalization normalization = Normalization::layer_norm;
   NormPlacement norm_placement = NormPlacement::pre;
-  bool causal = true;   ///< a position attends to itself and earlier ones; false: to the whole sequence
-  Positions positions;  ///< positions of the s rows
+  bool qk_norm = false;  ///< the heads of queries and keys are normalised
+  bool causal = true;    ///< a position attends to itself and earlier ones; false: to the whole sequence
+  Positions positions;   ///< positions of the s rows
   /// AttentionProblem::lengths of the micro-batch: positions of each sample before its padding; null: all.
   const std::int32_t* lengths = nullptr;
+  const std::int32_t* first_visible = nullptr;  ///< AttentionProblem::first_visible of the micro-batch
+  const std::int32_t* position_ids = nullptr;   ///< RotaryHeads::position_ids of the micro-batch
 
   /// Throws ConfigError where heads, feed-forward columns or, with sequence parallelism, the sequence do not divide by
   /// `tensor_size`.
@@ -43,7 +46,8 @@ struct LayerShape {
                   "<sequence_parallel>: a sequence of {} (of one context rank) does not split over {} tensor ranks; "
                   "<seq_length> over <context_parallel_size> must be a multiple of {}",
                   s, tensor_size, tensor_size);
-    const double max_width = static_cast<double>(std::max({config.hidden, config.ffn_hidden, config.vocabulary}));
+    const double max_width = static_cast<double>(
+        std::max({config.hidden, config.attention_columns(), config.ffn_hidden, config.vocabulary}));
     const double elements = static_cast<double>(s) * static_cast<double>(b) * max_width;
     TRIREME_CHECK(
         elements < 1e15, ConfigError,
@@ -62,6 +66,7 @@ struct LayerShape {
             config.swiglu,
             config.normalization,
             config.norm_placement,
+            config.qk_norm,
             config.causal(),
             {}};
   }
@@ -95,11 +100,12 @@ struct LayerShape {
   TensorView allocate_log_sum_exp(Arena& arena) const {
     return arena.allocate(accumulation_type(dtype), {b, a_local, s});
   }
-  NormStatistics allocate_statistics(Arena& arena) const {
+  NormStatistics allocate_statistics(Arena& arena) const { return allocate_statistics(arena, local_rows()); }
+  NormStatistics allocate_statistics(Arena& arena, std::int64_t norm_rows) const {
     const DType type = accumulation_type(dtype);
     const TensorView mean =
-        normalization == Normalization::layer_norm ? arena.allocate(type, {local_rows()}) : TensorView();
-    return {mean, arena.allocate(type, {local_rows()})};
+        normalization == Normalization::layer_norm ? arena.allocate(type, {norm_rows}) : TensorView();
+    return {mean, arena.allocate(type, {norm_rows})};
   }
 };
 

@@ -3,16 +3,7 @@
 namespace trireme::model {
 namespace {
 std::string prefix_of(int layer) { return "h." + std::to_string(layer); }
-// Value of a parameter that the model may lack: then empty.
-TensorView value_of(const parallel::Parameter* parameter) { return parameter ? parameter->value : TensorView(); }
-TensorView gradient_of(const parallel::Parameter* parameter) { return parameter ? parameter->gradient : TensorView(); }
 }  // namespace
-
-NormParameters::NormParameters(const parallel::ParameterBuffer& parameters, const std::string& prefix)
-    : weight(parameters.at(prefix + ".weight").value),
-      bias(value_of(parameters.find(prefix + ".bias"))),
-      weight_gradient(parameters.at(prefix + ".weight").gradient),
-      bias_gradient(gradient_of(parameters.find(prefix + ".bias"))) {}
 
 TransformerLayer::Saved TransformerLayer::Saved::allocate(const LayerShape& shape, bool selective, Arena& arena) {
   Saved saved;

@@ -2,17 +2,9 @@
 
 #include "src/model/layers/attention.hpp"
 #include "src/model/layers/mlp.hpp"
+#include "src/model/layers/norm_parameters.hpp"
 
 namespace trireme::model {
-
-/// Weight and bias of one normalisation, with their gradients. RMSNorm has no bias.
-struct NormParameters {
-  NormParameters(const parallel::ParameterBuffer& parameters, const std::string& prefix);
-  TensorView weight;
-  TensorView bias;
-  TensorView weight_gradient;
-  TensorView bias_gradient;
-};
 
 /// One transformer layer. Pre-norm (Radford et al. 2019):
 ///   middle = x + dropout(attention(norm_1(x)) + b),  y = middle + dropout(mlp(norm_2(middle)) + b).

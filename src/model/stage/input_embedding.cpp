@@ -4,19 +4,20 @@
 
 namespace trireme::model {
 
+InputEmbedding::Table::Table(const parallel::ParameterBuffer& parameters, const std::string& name) {
+  const parallel::Parameter* table = parameters.find(name);
+  if (table == nullptr) return;
+  values = table->value;
+  gradient = table->gradient;
+}
+
 InputEmbedding::InputEmbedding(const parallel::TensorContext& context, const parallel::VocabularyPartition& vocabulary,
                                const parallel::ParameterBuffer& parameters, const ModelConfig& config)
     : context_(context),
       epsilon_(config.norm_epsilon),
-      tokens_(context, vocabulary, parameters.at(token_table_name(config))) {
-  if (const parallel::Parameter* table = parameters.find(position_table_name(config))) {
-    positions_ = table->value;
-    positions_gradient_ = table->gradient;
-  }
-  if (const parallel::Parameter* table = parameters.find("emb.type")) {
-    types_ = table->value;
-    types_gradient_ = table->gradient;
-  }
+      tokens_(context, vocabulary, parameters.at(token_table_name(config))),
+      positions_(parameters, position_table_name(config)),
+      types_(parameters, "emb.type") {
   if (config.post_norm()) norm_.emplace(parameters, outer_norm_name(config));
 }
 
@@ -28,13 +29,14 @@ InputEmbedding::Saved InputEmbedding::forward(const LayerShape& shape, const Mic
   if (norm_) saved = {shape.allocate_residual(arena), shape.allocate_statistics(arena)};
   const TensorView sum = norm_ ? saved.sum : x;
   tokens_.forward(batch.tokens.reshape({shape.rows()}), shape.as_rows(sum));
-  if (types_) {
+  for_selected(shape, batch, [&](const Table& table, ConstTensorView ids) {
     const ArenaScope scope(context_.workspace);
-    const TensorView types = shape.as_rows(shape.allocate_residual(context_.workspace));
-    backend.embedding().lookup(stream, local_types(shape, batch), types_, 0, types);
-    backend.elementwise().add(stream, types, shape.as_rows(sum));
-  }
-  backend.embedding().add_positions(stream, positions_, shape.residual_positions(context_.tensor_group.rank()),
+    const TensorView rows = shape.as_rows(shape.allocate_residual(context_.workspace));
+    backend.embedding().lookup(stream, ids, table.values, 0, rows);
+    backend.elementwise().add(stream, rows, shape.as_rows(sum));
+  });
+  backend.embedding().add_positions(stream, by_sequence(batch).values,
+                                    shape.residual_positions(context_.tensor_group.rank()),
                                     dropout.at(0, DropoutSite::embedding), sum);
   if (norm_) backend.norm().normalise(stream, sum, norm_->weight, norm_->bias, epsilon_, x, saved.statistics);
   return saved;
@@ -52,10 +54,11 @@ void InputEmbedding::backward(const LayerShape& shape, const MicroBatch& batch, 
     dx = gradient;
   }
   backend.embedding().add_positions_backward(stream, dx, shape.residual_positions(context_.tensor_group.rank()),
-                                             dropout.at(0, DropoutSite::embedding), gradient, positions_gradient_);
-  if (types_) {
-    backend.embedding().lookup_backward(stream, local_types(shape, batch), shape.as_rows(gradient), 0, types_gradient_);
-  }
+                                             dropout.at(0, DropoutSite::embedding), gradient,
+                                             by_sequence(batch).gradient);
+  for_selected(shape, batch, [&](const Table& table, ConstTensorView ids) {
+    backend.embedding().lookup_backward(stream, ids, shape.as_rows(gradient), 0, table.gradient);
+  });
   tokens_.backward(batch.tokens.reshape({shape.rows()}), shape.as_rows(gradient));
 }
 

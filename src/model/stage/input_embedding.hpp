@@ -1,6 +1,7 @@
 #pragma once
 
 #include <optional>
+#include <string>
 
 #include "src/model/layers/transformer_layer.hpp"
 #include "src/model/micro_batch.hpp"
@@ -8,8 +9,9 @@
 
 namespace trireme::model {
 
-/// Input of the first layer: x = dropout(wte[id] + wpe[position]). Models without learned positions lack `wpe`. A BERT
-/// adds emb.type[type] before the dropout where it has token types; a post-norm model normalises the result.
+/// Input of the first layer: x = dropout(wte[id] + wpe[position]). Models without learned positions lack `wpe`. The
+/// position is the batch's, or else that in the sequence. A BERT adds emb.type[type] before the dropout where it has
+/// token types; a post-norm model normalises the result.
 class InputEmbedding {
  public:
   /// State of a post-norm model between forward and backward; empty for others.
@@ -30,19 +32,31 @@ class InputEmbedding {
                 ConstTensorView dx) const;
 
  private:
-  /// Types of this rank's rows of the residual stream.
-  ConstTensorView local_types(const LayerShape& shape, const MicroBatch& batch) const {
+  /// A table whose rows are added, and its gradient; empty in models without it.
+  struct Table {
+    TensorView values, gradient;
+    Table() = default;
+    Table(const parallel::ParameterBuffer& parameters, const std::string& name);
+  };
+  /// Rows of `ids` [s, b] that belong to this rank's rows of the residual stream.
+  ConstTensorView local_rows(const LayerShape& shape, ConstTensorView ids) const {
     const std::int64_t n = shape.local_rows();
-    return batch.token_types.flat(shape.s_local == shape.s ? 0 : n * context_.tensor_group.rank(), n);
+    return ids.flat(shape.s_local == shape.s ? 0 : n * context_.tensor_group.rank(), n);
   }
+  /// Calls `visit(table, ids)` for the tables whose rows the batch selects.
+  template <class Visit>
+  void for_selected(const LayerShape& shape, const MicroBatch& batch, Visit&& visit) const {
+    if (types_.values) visit(types_, local_rows(shape, batch.token_types));
+    if (positions_.values && batch.positions) visit(positions_, local_rows(shape, batch.positions));
+  }
+  /// The positions in the sequence select the rows of this table; empty where the batch has positions.
+  Table by_sequence(const MicroBatch& batch) const { return batch.positions ? Table() : positions_; }
 
   parallel::TensorContext context_;
   double epsilon_;
   parallel::VocabularyParallelEmbedding tokens_;
-  TensorView positions_;  // empty where positions are not learned
-  TensorView positions_gradient_;
-  TensorView types_;  // empty in models without token types
-  TensorView types_gradient_;
+  Table positions_;
+  Table types_;
   std::optional<NormParameters> norm_;
 };
 

@@ -9,10 +9,10 @@ constexpr int recording_round = 2;
 
 /// The data of a micro-batch, copied to fixed addresses; all but the gradients of losses, which are made there,
 /// and the three results for each token, which training does not request.
-constexpr std::array copied_data = {&MicroBatch::tokens,    &MicroBatch::labels,        &MicroBatch::loss_weights,
-                                    &MicroBatch::samples,   &MicroBatch::token_types,   &MicroBatch::positions,
-                                    &MicroBatch::lengths,   &MicroBatch::sample_labels, &MicroBatch::sample_weights,
-                                    &MicroBatch::span_ends, &MicroBatch::last_rows};
+constexpr std::array copied_data = {&MicroBatch::tokens,         &MicroBatch::labels,      &MicroBatch::loss_weights,
+                                    &MicroBatch::samples,        &MicroBatch::token_types, &MicroBatch::positions,
+                                    &MicroBatch::first_visible,  &MicroBatch::lengths,     &MicroBatch::sample_labels,
+                                    &MicroBatch::sample_weights, &MicroBatch::span_ends,   &MicroBatch::last_rows};
 
 /// Gradient of a kind of losses: its weights times the mode's.
 struct LossGradient {

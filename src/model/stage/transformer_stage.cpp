@@ -88,7 +88,10 @@ DropoutPlan TransformerStage::dropout(int micro_batch) const {
 
 LayerStack::Pass TransformerStage::pass(int chunk, int micro_batch, ResidualPair& streams) {
   LayerShape shape = shape_;
-  if (const ConstTensorView lengths = batch(micro_batch).lengths) shape.lengths = lengths.as<std::int32_t>();
+  const auto ids_of = [](ConstTensorView field) { return field ? field.as<std::int32_t>() : nullptr; };
+  shape.lengths = ids_of(batch(micro_batch).lengths);
+  shape.first_visible = ids_of(batch(micro_batch).first_visible);
+  shape.position_ids = ids_of(batch(micro_batch).positions);
   return {shape,
           chunk,
           mode_.backward,

@@ -53,6 +53,7 @@ std::vector<RingAttention::Pair> RingAttention::pairs(const AttentionProblem& pr
       pair.problem.queries = pair.problem.keys = chunk;
       pair.problem.first_query = queries[i] * chunk;
       pair.problem.first_key = keys[j] * chunk;
+      if (problem.first_visible != nullptr) pair.problem.first_visible += i * chunk * problem.batch;
       pair.problem.results = AttentionResults::merge;
       result.push_back(pair);
     }

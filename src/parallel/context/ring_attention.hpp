@@ -14,7 +14,8 @@ namespace trireme::parallel {
 ///
 /// In each step two chunks of queries meet two chunks of keys. With a causal mask, pairs whose keys are all later are
 /// left out: on own keys two pairs on the diagonal and a whole one remain, on any other rank's two whole ones. Without
-/// a causal mask all four pairs remain. Either way every rank has the same work in a step.
+/// a causal mask all four pairs remain. Either way every rank has the same work in a step, but where first_visible
+/// leaves some ranks fewer tiles than others.
 ///
 /// The results of steps are merged in the accumulation type, in an order that depends on the rank alone. In backward dk
 /// and dv are sent on with their keys, in the accumulation type, and are back on their rank after the last step.
@@ -24,8 +25,8 @@ class RingAttention {
       : backend_(backend), group_(context_group), workspace_(workspace) {}
 
   /// Computes AttentionKernels::attention on the whole sequence; queries, keys and results here are those of this rank.
-  /// `problem` has as many queries as keys, from position 0; its lengths count positions of the whole sequence.
-  /// log_sum_exp [2, b, heads, queries / 2] A is laid out chunk by chunk. Collective over the group.
+  /// `problem` has as many queries as keys, from position 0; its lengths and first_visible count positions of the whole
+  /// sequence. log_sum_exp [2, b, heads, queries / 2] A is laid out chunk by chunk. Collective over the group.
   void forward(const AttentionProblem& problem, const ConstHeads& q, const ConstHeads& k, const ConstHeads& v,
                const Heads& out, TensorView log_sum_exp) const;
   /// Computes AttentionKernels::attention_backward on the whole sequence. Collective over the group.

@@ -6,10 +6,10 @@
 #include <vector>
 
 #include "src/backend/backend.hpp"
-#include "src/base/trace.hpp"
 #include "src/comm/communicator.hpp"
 #include "src/parallel/pipeline/schedule.hpp"
 #include "src/parallel/pipeline/stage.hpp"
+#include "src/tensor/trace_recorder.hpp"
 
 namespace trireme::parallel {
 

@@ -88,12 +88,12 @@ struct ObservedBackend::Kernels final : GemmKernels,
   bool latest_epilogue_is_fused() const override { return b.gemm().latest_epilogue_is_fused(); }
   void separate_latest_epilogue() override { b.gemm().separate_latest_epilogue(); }
 
-  void normalise(Stream& stream, ConstTensorView x, ConstTensorView weight, ConstTensorView bias, double epsilon,
+  void normalise(Stream& stream, ConstTensorView x, const NormWeight& weight, ConstTensorView bias, double epsilon,
                  TensorView y, NormStatistics statistics) override {
     run(stream, memory_bound(Line::norm, bytes_of({x, y})),
         [&] { b.norm().normalise(stream, x, weight, bias, epsilon, y, statistics); });
   }
-  void normalise_backward(Stream& stream, ConstTensorView dy, ConstTensorView x, ConstTensorView weight,
+  void normalise_backward(Stream& stream, ConstTensorView dy, ConstTensorView x, const NormWeight& weight,
                           NormStatistics statistics, ConstTensorView residual_gradient, TensorView dx,
                           TensorView dweight, TensorView dbias) override {
     // Longer rows do not fit the registers of cuda/kernels/norm_backward.cu: they are read twice.
@@ -104,8 +104,8 @@ struct ObservedBackend::Kernels final : GemmKernels,
         [&] { b.norm().normalise_backward(stream, dy, x, weight, statistics, residual_gradient, dx, dweight, dbias); });
   }
   void bias_dropout_add_norm(Stream& stream, ConstTensorView x, ConstTensorView bias, ConstTensorView residual,
-                             const Dropout& dropout, ConstTensorView weight, ConstTensorView norm_bias, double epsilon,
-                             TensorView sum, TensorView y, NormStatistics statistics) override {
+                             const Dropout& dropout, const NormWeight& weight, ConstTensorView norm_bias,
+                             double epsilon, TensorView sum, TensorView y, NormStatistics statistics) override {
     run(stream, memory_bound(Line::norm, bytes_of({x, residual, sum, y})), [&] {
       b.norm().bias_dropout_add_norm(stream, x, bias, residual, dropout, weight, norm_bias, epsilon, sum, y,
                                      statistics);
@@ -251,6 +251,18 @@ struct ObservedBackend::Kernels final : GemmKernels,
   void sum(Stream& stream, ConstTensorView x, TensorView result) override {
     run(stream, memory_bound(Line::cross_entropy, bytes_of({x}), x.numel() == 0 ? 0 : 2),
         [&] { b.reduce().sum(stream, x, result); });
+  }
+  void sum_powers(Stream& stream, ConstTensorView x, int power, TensorView result) override {
+    run(stream, memory_bound(Line::gradients, bytes_of({x}), x.numel() == 0 ? 0 : 2),
+        [&] { b.reduce().sum_powers(stream, x, power, result); });
+  }
+  void max_abs(Stream& stream, ConstTensorView x, TensorView result) override {
+    run(stream, memory_bound(Line::gradients, bytes_of({x}), x.numel() == 0 ? 0 : 2),
+        [&] { b.reduce().max_abs(stream, x, result); });
+  }
+  void count_zeros(Stream& stream, ConstTensorView x, TensorView result) override {
+    run(stream, memory_bound(Line::gradients, bytes_of({x}), x.numel() == 0 ? 0 : 2),
+        [&] { b.reduce().count_zeros(stream, x, result); });
   }
 
   void rotate(Stream& stream, const RotaryEmbedding& rotary, const RotaryHeads& x, Rotation rotation) override {

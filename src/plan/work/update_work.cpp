@@ -58,7 +58,7 @@ class Rank {
                                          execution.padded_vocabulary_size}),
                 execution.parallel.data_parallel, grid.gradient_size(), 0),
         data_parallel_(backend, buffer_, gradient_),
-        optimizer_(optim::make_optimizer(backend, buffer_, optimizer)),
+        optimizer_(optim::make_optimizer(backend, buffer_, {tensor_, gradient_}, optimizer)),
         norm_sum_(backend, DType::fp64, {1}) {}
 
   UpdateWork record() {
@@ -69,7 +69,7 @@ class Rank {
     backward(work, false);
     backward(work, true);
     work.reduction = recorded([&] { reduce(); });
-    work.norm = recorded([&] { optim::gradient_norm(backend_, buffer_, 0, model_, gradient_, norm_sum_); });
+    work.norm = recorded([&] { optim::gradient_norm(backend_, buffer_, {0, model_, gradient_}, norm_sum_); });
     work.optimizer = recorded([&] {
       optimizer_->step(1e-4, 1, [&](std::size_t bucket) { data_parallel_.start_gather(bucket); });
       data_parallel_.finish_gather();

@@ -17,6 +17,7 @@ struct Variant {
   bool causal = true;
   bool padding = false;
   bool dropout = false;
+  bool documents = false;
 };
 
 AttentionProblem problem_of(Trial& t, const Extents& e, const Variant& variant) {
@@ -30,6 +31,7 @@ AttentionProblem problem_of(Trial& t, const Extents& e, const Variant& variant) 
                      .causal = variant.causal,
                      .dropout = {}};
   if (variant.padding) p.lengths = t.lengths(e.b, e.s);
+  if (variant.documents) p.first_visible = t.document_starts(e.s, e.b);
   if (variant.dropout) p.dropout = {0.1, 1234, 3, DropoutSite::attention_scores, t.samples(e.b)};
   return p;
 }
@@ -56,9 +58,10 @@ Case attention(const Extents& e, const Variant& variant) {
       }};
 }
 
-Case rotate(const Extents& e, Rotation rotation) {
-  return {fmt::format("rotate {} [{}, {}, {}, {}]", rotation == Rotation::forward ? "forward" : "backward", e.s, e.b,
-                      e.heads, e.d),
+/// With `documents` each sample has positions of its own.
+Case rotate(const Extents& e, Rotation rotation, bool documents = false) {
+  return {fmt::format("rotate {}{} [{}, {}, {}, {}]", rotation == Rotation::forward ? "forward" : "backward",
+                      documents ? " documents" : "", e.s, e.b, e.heads, e.d),
           [=](Trial& t) {
             const TensorView x = t.input({e.s, e.b, e.heads, e.d});
             t.b.rotary().rotate(t.stream(), {.channels = e.d / 2},
@@ -66,7 +69,8 @@ Case rotate(const Extents& e, Rotation rotation) {
                                  .rows = e.s,
                                  .batch = e.b,
                                  .heads = e.heads,
-                                 .positions = {5, e.s / 2, 2 * e.s}},
+                                 .positions = {5, e.s / 2, 2 * e.s},
+                                 .position_ids = documents ? t.document_starts(e.s, e.b) : nullptr},
                                 rotation);
             t.take(x);
           }};
@@ -78,11 +82,12 @@ std::vector<Case> attention_cases(const Extents& e) {
   Extents all_heads = e;
   all_heads.kv_heads = e.heads;
   return {attention(all_heads, {" causal"}), attention(all_heads, {" causal dropout", true, false, true}),
-          attention(all_heads, {" padding", false, true, false}), attention(e, {" causal grouped"})};
+          attention(all_heads, {" padding", false, true, false}), attention(e, {" causal grouped"}),
+          attention(e, {" causal grouped documents", true, false, false, true})};
 }
 
 std::vector<Case> rotary_cases(const Extents& e) {
-  return {rotate(e, Rotation::forward), rotate(e, Rotation::backward)};
+  return {rotate(e, Rotation::forward), rotate(e, Rotation::backward), rotate(e, Rotation::forward, true)};
 }
 
 }  // namespace trireme::selftest

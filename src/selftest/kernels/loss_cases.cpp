@@ -52,8 +52,13 @@ Case sgd(std::int64_t size) {
 }
 
 Case sums(std::int64_t size) {
-  return {fmt::format("sum, sum_squares [{}]", size), [=](Trial& t) {
+  return {fmt::format("sum, sum_squares, sum_powers, max_abs, count_zeros [{}]", size), [=](Trial& t) {
             const TensorView x = t.input({size}), sum = t.sum(), squares = t.sum();
+            const TensorView powers = t.sum(), largest = t.sum(), zeros = t.sum();
+            t.b.reduce().sum_powers(t.stream(), x, 3, powers);
+            t.b.reduce().max_abs(t.stream(), x, largest);
+            t.b.reduce().count_zeros(t.stream(), x, zeros);
+            for (const TensorView& result : {powers, largest, zeros}) t.take(result, Precision::rounded);
             t.b.reduce().sum(t.stream(), x, sum);
             t.b.reduce().sum_squares(t.stream(), x, squares);
             t.take(sum, Precision::rounded);

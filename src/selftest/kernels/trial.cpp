@@ -87,6 +87,15 @@ const std::int32_t* Trial::lengths(std::int64_t batch, std::int64_t max_length) 
   return upload_integers(numbers);
 }
 
+const std::int32_t* Trial::document_starts(std::int64_t positions, std::int64_t batch) {
+  std::vector<std::int32_t> numbers;
+  for (std::int64_t i = 0; i < positions * batch; ++i) {
+    const std::int64_t position = i / batch, length = positions / 3 + 1 - i % batch % 2;
+    numbers.push_back(static_cast<std::int32_t>(position - position % std::max<std::int64_t>(length, 1)));
+  }
+  return upload_integers(numbers);
+}
+
 void Trial::round(TensorView tensor) {
   if (type == tested_) return;
   const Tensor narrow(b, tested_, tensor.shape());

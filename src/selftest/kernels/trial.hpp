@@ -44,6 +44,8 @@ class Trial {
   const std::int64_t* samples(std::int64_t batch);
   /// Length of every sample of a micro-batch: 1 to `max_length`.
   const std::int32_t* lengths(std::int64_t batch, std::int64_t max_length);
+  /// First position of the document of every position and sample, [positions, batch], in three documents or more.
+  const std::int32_t* document_starts(std::int64_t positions, std::int64_t batch);
   /// A result that is overwritten: NaN everywhere before.
   TensorView output(const Shape& shape) { return filled(type, shape, std::numeric_limits<double>::quiet_NaN()); }
   TensorView wide_output(const Shape& shape) {

@@ -98,6 +98,8 @@ TEST_F(CorpusCommand, BuildsWithEveryTokenizerAndRefusesFilesOfAnother) {
   EXPECT_THAT(message_, HasSubstr("--cased is for wordpiece"));
   EXPECT_EQ(build({"--input", text, "--tokenizer", "bytes", "--max-word-characters", "200"}), 2);
   EXPECT_THAT(message_, HasSubstr("--max-word-characters is for wordpiece"));
+  EXPECT_EQ(build({"--input", text, "--tokenizer", "bytes", "--eod-token", "</s>"}), 2);
+  EXPECT_THAT(message_, HasSubstr("--tokenizer bytes takes no --eod-token"));
 }
 
 TEST_F(CorpusCommand, VerifyFindsDamageWithExitCode3) {
@@ -158,6 +160,14 @@ TEST_F(CorpusCommand, KeepsOrRefusesBytesThatAreNotUtf8) {
   EXPECT_EQ(decoded(), bytes);
 }
 
+TEST_F(CorpusCommand, ReadsTheFormatThatItIsTold) {
+  const std::string lines = file("lines.txt", "{\"text\": \"good\"}\n");
+  EXPECT_EQ(build({"--input", lines, "--tokenizer", "bytes", "--input-format", "json"}), 0) << message_;
+  EXPECT_EQ(decoded(), "good");
+  EXPECT_EQ(build({"--input", lines, "--tokenizer", "bytes", "--input-format", "text"}), 0) << message_;
+  EXPECT_EQ(decoded(), "{\"text\": \"good\"}\n");
+}
+
 TEST_F(CorpusCommand, SkipsBadLinesWhereToldTo) {
   const std::string lines = file("a.jsonl", "bad\n{\"text\": \"good\"}\n");
   EXPECT_EQ(build({"--input", lines, "--tokenizer", "bytes", "--on-bad-line", "skip"}), 0) << message_;
@@ -184,6 +194,11 @@ TEST_F(CorpusCommand, MergesSplitsSamplesExportsAndImports) {
   EXPECT_EQ(run({"import", directory_ / "m", "--tokenizer", "null", "--vocab-size", "300", "--output", back}), 0);
   EXPECT_EQ(run({"inspect", back}), 0);
   EXPECT_THAT(output_, AllOf(HasSubstr("null, 300 ids"), HasSubstr("document 0, 13 tokens: 111 110 101 32 116")));
+  EXPECT_EQ(run({"import", directory_ / "m", "--tokenizer", "null", "--vocab-size", "300", "--eod-id", "258",
+                 "--output", back}),
+            0);
+  EXPECT_EQ(data::tokenizer_from_payload("null", io::CorpusStore(back).info().tokenizer_payload)->end_of_document(),
+            258);
 }
 
 TEST_F(CorpusCommand, RefusesToImportWhatItCannotTell) {

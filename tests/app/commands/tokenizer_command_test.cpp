@@ -100,6 +100,10 @@ TEST_F(TokenizerCommand, LeavesWithTheExitCodeOfWhatIsWrong) {
   EXPECT_EQ(train({"--special-tokens", "<|endoftext|>", "a b"}), 2);
   EXPECT_EQ(train({"--special-tokens", "<|endoftext|>", "<x>", "<x>"}), 2);
   EXPECT_EQ(run({"train", "--input", file("empty.txt", ""), "--output", directory_ / "bpe"}), 3);
+  EXPECT_EQ(run({"train", "--input", file("a.jsonl", "{\"text\": \"some text\"}\n"), "--output", directory_ / "bpe",
+                 "--max-line-bytes", "9"}),
+            3);
+  EXPECT_THAT(message_, HasSubstr("a.jsonl:1: the line has more than 9 bytes"));
   EXPECT_EQ(run({"train", "--input", directory_ / "absent", "--output", directory_ / "bpe"}), 5);
   EXPECT_EQ(run({"train", "--input", text, "--output", text}), 5);
   EXPECT_EQ(run({"decode", "--tokenizer", "bytes", "--input", text}), 3);

@@ -81,6 +81,60 @@ TEST(ModelOptions, RefuseACorpusOfALargerVocabularyThanThePresets) {
   EXPECT_EQ(ask({"--model", "llama2-7b", "--vocab-size", "50257"}, 512, 50257).config.vocabulary, 50257);
 }
 
+TEST(ModelOptions, ChangeALlamasLayers) {
+  const model::ModelConfig asked =
+      ask({"--model", "llama3-8b", "--kv-channels", "96", "--add-qkv-bias", "--apply-layernorm-1p"}, 512, 257).config;
+  EXPECT_EQ(asked.head_dim(), 96);
+  EXPECT_TRUE(asked.norm_1p);
+  EXPECT_TRUE(asked.has_qkv_bias());
+  EXPECT_FALSE(asked.linear_bias);
+  EXPECT_EQ(ask({"--model", "124m", "--squared-relu"}, 512, 257).config.activation, Activation::squared_relu);
+  for (const std::vector<std::string>& arguments : {std::vector<std::string>{"--model", "llama3-8b", "--squared-relu"},
+                                                    {"--model", "124m", "--squared-relu", "--gelu", "erf"}}) {
+    EXPECT_THAT([&] { ask(arguments, 512, 257); },
+                ThrowsMessage<ConfigError>(HasSubstr("--gelu, --squared-relu and --swiglu exclude each other")));
+  }
+}
+
+TEST(ModelOptions, ScaleRotaryFrequencies) {
+  using model::RotaryScaling, model::RotaryScalingKind;
+  const auto scaling_of = [](std::vector<std::string> arguments) {
+    return ask(arguments, 512, 257).config.rotary_scaling;
+  };
+  const RotaryScaling llama = scaling_of({"--model", "llama3-8b", "--use-rope-scaling"});
+  EXPECT_EQ(llama.kind, RotaryScalingKind::llama3);
+  EXPECT_EQ(llama.factor, 8);
+  EXPECT_EQ(llama.positions, 8192);
+  EXPECT_EQ(scaling_of({"--model", "llama3.1-8b", "--rope-scaling-factor", "4"}).factor, 4);
+  EXPECT_EQ(scaling_of({"--model", "llama3.1-8b", "--position-embedding-type", "learned_absolute"}).kind,
+            RotaryScalingKind::none);
+  const RotaryScaling yarn =
+      scaling_of({"--model", "qwen3-0.6b", "--position-embedding-type", "yarn", "--yarn-rotary-scaling-factor", "4",
+                  "--yarn-original-max-position-embeddings", "32768", "--yarn-beta-fast", "16", "--yarn-beta-slow", "2",
+                  "--yarn-mscale", "0.7", "--yarn-mscale-all-dim", "0.3"});
+  EXPECT_EQ(yarn.kind, RotaryScalingKind::yarn);
+  EXPECT_EQ(yarn.factor, 4);
+  EXPECT_EQ(yarn.positions, 32768);
+  EXPECT_EQ(yarn.fast_turns, 16);
+  EXPECT_EQ(yarn.slow_turns, 2);
+  EXPECT_EQ(yarn.mscale, 0.7);
+  EXPECT_EQ(yarn.mscale_all_dim, 0.3);
+  const auto expect_problem = [&](const std::vector<std::string>& arguments, const char* problem) {
+    EXPECT_THAT([&] { scaling_of(arguments); }, ThrowsMessage<ConfigError>(HasSubstr(problem)));
+  };
+  expect_problem({"--model", "124m", "--use-rope-scaling"}, "--use-rope-scaling needs --position-embedding-type rope");
+  expect_problem({"--model", "llama3-8b", "--rope-scaling-factor", "8"}, "--rope-scaling-factor needs");
+  expect_problem({"--model", "llama3-8b", "--yarn-mscale", "1"}, "need --position-embedding-type yarn");
+  expect_problem({"--model", "llama3-8b", "--position-embedding-type", "yarn"},
+                 "yarn needs --yarn-rotary-scaling-factor");
+}
+
+TEST(ModelOptions, NormaliseQueriesAndKeys) {
+  EXPECT_TRUE(ask({"--model", "llama3-8b", "--qk-layernorm"}, 512, 257).config.qk_norm);
+  EXPECT_TRUE(ask({"--model", "qwen3-0.6b"}, 512, 257).config.qk_norm);
+  EXPECT_FALSE(ask({"--model", "llama3-8b"}, 512, 257).config.qk_norm);
+}
+
 TEST(ModelOptions, ABertHasTheVocabularyOfItsCorpus) {
   const Asked bert = ask({"--model", "bert-336m"}, 512, 30524);
   EXPECT_EQ(bert.config.vocabulary, 30524);

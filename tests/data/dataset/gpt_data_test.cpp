@@ -75,6 +75,43 @@ TEST(SampleSplits, ReadsMegatronsSamplesAcrossDocuments) {
   EXPECT_EQ(data.test, nullptr);
 }
 
+// The same samples. A document's part that lies in another split is another document.
+TEST(SampleSplits, MarksTheDocumentsOfEverySample) {
+  const auto expect_marks = [](const SampleSource& source, std::int64_t index, std::vector<std::int32_t> positions,
+                               std::vector<std::int32_t> labels) {
+    EXPECT_TRUE(source.fields().positions && source.fields().first_visible);
+    const SampleBuffer buffer(std::ssize(positions), {.positions = true, .first_visible = true});
+    source.read(index, buffer.view());
+    EXPECT_THAT(buffer.view().positions, testing::ElementsAreArray(positions));
+    for (std::size_t i = 0; i < positions.size(); ++i) positions[i] = static_cast<std::int32_t>(i) - positions[i];
+    EXPECT_THAT(buffer.view().first_visible, testing::ElementsAreArray(positions));
+    EXPECT_THAT(buffer.view().labels, testing::ElementsAreArray(labels));
+  };
+  GptDataOptions options = options_of(8, {{4, 0, 0}});
+  options.document_ends = DocumentEnds::unlabelled;
+  const auto store = counting_store({5, 9, 2, 14, 7});
+  const auto data = make_gpt_data({{store}}, options);
+  expect_marks(*data.train, 0, {0, 1, 2, 3, 4, 0, 1, 0}, {10, 11, 12, 13, -1, 15, -1, 17});
+  expect_marks(*data.train, 1, {0, 1, 2, 3, 0, 1, 2, 3}, {2, 3, 4, -1, 6, 7, 8, 9});
+  expect_marks(*data.train, 2, {0, 1, 2, 3, 4, 5, 6, 7}, {18, 19, 20, 21, 22, 23, 24, 25});
+  expect_marks(*data.train, 3, {0, 1, 2, 3, 4, 5, 6, 0}, {31, 32, 33, 34, 35, 36, -1, 1});
+  const auto blend = make_gpt_data({{store}, {store}}, options);
+  expect_marks(*blend.train, 0, {0, 1, 2, 3, 4, 0, 1, 0}, {10, 11, 12, 13, -1, 15, -1, 17});
+
+  options.split_by = SplitBy::tokens;
+  options.split_fractions = parse_split("1,1");
+  const auto half = make_gpt_data({{counting_store({26})}}, options);  // 0 to 12 again and again
+  for (std::int64_t index = 0; index < 4; ++index) {
+    const std::vector<std::int32_t> text = sample(*half.train, index);
+    std::vector<std::int32_t> positions, labels;
+    for (std::size_t i = 0; i < 8; ++i) {
+      positions.push_back(i == 0 || text[i] == 0 ? 0 : positions.back() + 1);
+      labels.push_back(text[i] == 12 ? -1 : text[i + 1]);
+    }
+    expect_marks(*half.train, index, positions, labels);
+  }
+}
+
 TEST(SampleSplits, KeepsTheSplitsApart) {
   for (const SplitBy by : {SplitBy::documents, SplitBy::tokens}) {
     GptDataOptions options = options_of(4, {{30, 20, 10}});

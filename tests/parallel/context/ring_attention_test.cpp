@@ -8,6 +8,7 @@
 #include <cmath>
 #include <ostream>
 
+#include "tests/backend/attention_reference.hpp"
 #include "tests/support/mpi_world.hpp"
 #include "tests/support/random_tensor.hpp"
 #include "tests/support/sequence_rows.hpp"
@@ -33,6 +34,8 @@ struct Case {
   double dropout = 0;
   bool causal = true;
   std::vector<std::int32_t> lengths{};  ///< lengths of the samples; none: no padding
+  /// Positions where the documents of each sample begin; none: one document.
+  std::vector<std::vector<std::int32_t>> documents{};
 
   AttentionProblem problem(std::int64_t rows) const {
     return {.queries = rows,
@@ -49,8 +52,9 @@ struct Case {
   }
 };
 std::ostream& operator<<(std::ostream& to, const Case& c) {
-  return to << fmt::format("{}, {} positions, {} heads of keys, dropout {}, {}, lengths [{}]", name_of(c.dtype), c.s,
-                           c.kv_heads, c.dropout, c.causal ? "causal" : "not causal", fmt::join(c.lengths, " "));
+  return to << fmt::format("{}, {} positions, {} heads of keys, dropout {}, {}, lengths [{}], documents {}",
+                           name_of(c.dtype), c.s, c.kv_heads, c.dropout, c.causal ? "causal" : "not causal",
+                           fmt::join(c.lengths, " "), c.documents);
 }
 
 /// Forward and backward of the rows of `shard`: in the ring, or by the kernel where there is no group. Inputs of
@@ -60,7 +64,9 @@ Values compute(const Case& c, const SequenceShard& shard, Communicator* group) {
   const std::int64_t kv_heads = c.kv_heads;
   const auto backend = make_backend(BackendChoice::cpu, 1);
   Stream& stream = backend->compute_stream();
-  const AttentionProblem problem = c.problem(shard.rows);
+  AttentionProblem problem = c.problem(shard.rows);
+  const std::vector<std::int32_t> first_visible = rows_of(first_visible_of(c.documents, 0, c.s), shard);
+  if (!c.documents.empty()) problem.first_visible = first_visible.data();
   const auto input = [&](std::int64_t count, std::uint64_t seed, double size) {
     std::vector<double> whole = random_values(c.s * batch * count * d, seed, -size, size);
     for (std::size_t i = 0; !c.lengths.empty() && i < whole.size(); ++i) {
@@ -149,6 +155,18 @@ TEST(RingAttention, PaddingNeitherSeesNorIsSeen) {
   }
   for (std::int32_t length = 0; length <= 16; ++length) {
     expect_what_one_rank_computes({DType::fp64, 16, heads, 0.1, false, {length, 16 - length}});
+  }
+}
+
+// Documents that end within a chunk and at the end of one, of one position and of the whole sequence.
+TEST(RingAttention, DocumentsSeeThemselvesAlone) {
+  for (const DType dtype : {DType::fp64, DType::bf16}) {
+    for (const auto& documents : {std::vector<std::vector<std::int32_t>>{{1, 20, 33}, {55}}, {{14, 28, 42}, {}}}) {
+      expect_what_one_rank_computes({dtype, 56, heads / 2, 0.1, true, {}, documents});
+    }
+  }
+  for (std::int32_t begin = 1; begin < 16; ++begin) {
+    expect_what_one_rank_computes({DType::fp64, 16, heads, 0.1, true, {}, {{begin}, {16 - begin, 15}}});
   }
 }
 

@@ -329,9 +329,10 @@ TEST(PipelineExecutor, RecordsStepsAndWaits) {
   const Schedule schedule = make_schedule(ScheduleKind::zero_bubble, p, 3);
   ToyStage stage(world.rank(), p, 1, 5, true);
   PipelineExecutor executor(*backend, world, stage);
-  TraceRecorder trace;
+  TraceRecorder trace(backend->compute_stream());
   executor.set_trace(&trace);
   executor.run(schedule);
+  trace.resolve();
   const auto count = [&](const char* name) {
     return std::ranges::count_if(trace.spans(), [&](const TraceSpan& span) { return std::string(span.name) == name; });
   };

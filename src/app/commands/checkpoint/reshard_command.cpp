@@ -18,6 +18,7 @@ namespace {
 struct ReshardOptions {
   std::string load;
   std::string save;
+  std::optional<std::int64_t> step;
   GridOptions grid;
   int data_ranks = 1;
   bool distributed_optimizer = false;
@@ -25,6 +26,7 @@ struct ReshardOptions {
 
   void declare(Options& options) {
     options.add("load", &load, "DIR", "Folder of checkpoints, of which the newest is taken, or one step's folder.");
+    options.add("ckpt-step", &step, "N", "The checkpoint of this iteration in place of the newest.", at_least(0));
     options.add("save", &save, "DIR", "Folder for the new one; a step of the same number there is replaced.");
     options.require("load");
     options.require("save");
@@ -90,7 +92,7 @@ int checkpoint_reshard_command(const CommandLine& line) {
   const parallel::ProcessGrid grid = o.target();
 
   const auto world = line.environment().make_world();
-  OpenCheckpoint source = open_checkpoint(*world, o.load);
+  OpenCheckpoint source = open_checkpoint(*world, o.load, {.step = o.step});
   const Attributes& attributes = source.description.attributes;
   const parallel::DataSharding sharding =
       o.distributed_optimizer ? parallel::DataSharding::optimizer : parallel::DataSharding::none;

@@ -67,7 +67,7 @@ class Finetuning {
                   "fine-tuning begins with a model: give --pretrained-checkpoint, or --load to go on");
     OpenCheckpoint base;
     if (pretrained.empty()) {
-      base = open_checkpoint(*job_.world, load);
+      base = open_checkpoint(*job_.world, load, {.step = checkpoint.step});
     } else {
       base = open_checkpoint(*job_.world, pretrained);
     }
@@ -88,7 +88,7 @@ class Finetuning {
     TRIREME_CHECK(payload != base.description.blobs.end(), CheckpointError, "the checkpoint has no tokenizer");
     tokenizer_payload_ = payload->second;
     collectively(*job_.world, [&] { tokenizer_ = make_task_tokenizer(tokenizer_name_, tokenizer_payload_, is_bert); });
-    if (is_pretrained) pretrained_ = std::move(base);
+    if (is_pretrained) pretrained_ = std::make_shared<OpenCheckpoint>(std::move(base));
     continues_ = !is_pretrained;
   }
 
@@ -111,7 +111,8 @@ class Finetuning {
     plan.blobs["tokenizer"] = tokenizer_payload_;
     plan.iterations = *config.batch.train_iterations;
     plan.attributes = attributes_of(model_);
-    plan.attributes.merge(attributes_of(config.train_options()));
+    plan.options = config.train_options();
+    plan.attributes.merge(attributes_of(plan.options));
     put_dtype(plan.attributes, config.precision.dtype);
     plan.attributes.put("tokenizer", tokenizer_name_);
     plan.attributes.put("data.task", task_.name());
@@ -120,16 +121,13 @@ class Finetuning {
     plan.attributes.put("data.sequence_length", sequence_length_);
     plan.attributes.put("data.seed", static_cast<std::int64_t>(config.seed));
     if (!config.checkpoint.load.empty() && (continues_ || config.checkpoint.load != pretrained_load())) {
-      plan.start = open_checkpoint(*job_.world, config.checkpoint.load, config.checkpoint.load_or_init);
+      plan.start = open_checkpoint(*job_.world, config.checkpoint.load, config.checkpoint.source());
     }
     if (plan.start.reader) {
-      const Attributes& stored = plan.start.description.attributes;
-      require_same_run(stored, plan.attributes, config.checkpoint.allow_new_data);
-      for (const std::string& line : changed_options(stored, plan.attributes)) log::info("{}", line);
-      plan.done = train::progress_from(stored);
+      settle_start(plan.start.description.attributes, config.checkpoint, plan);
     } else {
-      TRIREME_CHECK(pretrained_.reader, CheckpointError, "{} has no checkpoint to go on with", config.checkpoint.load);
-      plan.pretrained = &pretrained_;
+      TRIREME_CHECK(pretrained_, CheckpointError, "{} has no checkpoint to go on with", config.checkpoint.load);
+      plan.pretrained = pretrained_;
     }
     return plan;
   }
@@ -144,7 +142,7 @@ class Finetuning {
     config.seed = seed;
     config.checkpoint.save = folder_of_seed(config_.checkpoint.save, task_, seed);
     config.checkpoint.load = folder_of_seed(config_.checkpoint.load, task_, seed);
-    for (std::string* file : {&config.run.metrics_file, &config.run.trace_file}) {
+    for (std::string* file : {&config.run.metrics_file, &config.run.trace_file, &config.report.tensorboard.folder}) {
       if (!file->empty()) *file += suffix_of_seed(seed);
     }
     TrainPlan plan = make_plan(config);
@@ -257,8 +255,8 @@ class Finetuning {
   RunConfigReader& reader_;
   RunConfig config_;
   model::ModelConfig model_;
-  OpenCheckpoint pretrained_;  // empty where the run only goes on
-  bool continues_ = false;     // --load holds a run of the task
+  std::shared_ptr<const OpenCheckpoint> pretrained_;  // null where the run only goes on
+  bool continues_ = false;                            // --load holds a run of the task
   std::string tokenizer_name_, tokenizer_payload_;
   TaskTokenizer tokenizer_;
   std::int64_t sequence_length_ = 0;

@@ -24,6 +24,7 @@ int plan_command(const CommandLine& line) {
                   "finds the fastest layout that fits. Nothing is run.");
   o.declare(options);
   if (!line.read(options)) return 0;
+  o.check_form(options);
   if (o.constants) {
     print_constants();
     return 0;

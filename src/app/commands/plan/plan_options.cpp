@@ -4,6 +4,7 @@
 #include <array>
 #include <filesystem>
 #include <span>
+#include <string_view>
 
 #include "io/json/calibration_json.hpp"
 #include "io/posix/durable_file.hpp"
@@ -109,6 +110,33 @@ void PlanOptions::declare(Options& options) {
   parallel.sharding.declare(options);
 }
 
+void PlanOptions::check_form(const Options& options) const {
+  const auto allow = [&](const char* form, const std::vector<std::string_view>& read) {
+    std::string others;
+    for (const auto& [name, value] : options.values()) {
+      const bool is_read = name == form || name == "config" || std::ranges::find(read, name) != read.end();
+      if (options.given(name) && !is_read) others += (others.empty() ? "--" : ", --") + name;
+    }
+    TRIREME_CHECK(others.empty(), ConfigError, "--{} has no use for {}: leave out one or the other", form, others);
+  };
+  if (constants) return allow("constants", {});
+  if (!cases.empty()) return allow("cases", {"json"});
+  if (show_schedule) {
+    allow("show-schedule", {"pipeline-model-parallel-size", "num-virtual-stages-per-pipeline-rank", "schedule", "svg",
+                            "micro-batches", "global-batch-size", "micro-batch-size", "data-parallel-size"});
+    for (const char* name : {"micro-batch-size", "data-parallel-size"}) {
+      TRIREME_CHECK(!micro_batches || !options.given(name), ConfigError,
+                    "--micro-batches and --{} exclude each other: give batch sizes, or the number of micro-batches",
+                    name);
+    }
+    return;
+  }
+  TRIREME_CHECK(!micro_batches, ConfigError,
+                "--micro-batches counts those of a schedule that is shown: give --show-schedule, or batch sizes");
+  TRIREME_CHECK(!no_search || !options.given("top"), ConfigError,
+                "--top and --no-search exclude each other: without a search there is one layout");
+}
+
 plan::Cluster PlanOptions::read_cluster() const {
   plan::Cluster result;
   std::error_code ignored;
@@ -153,6 +181,8 @@ plan::SearchSpace PlanOptions::space(const Options& options, const plan::Cluster
   problems.expect(precision.dtype != DType::bf16 || on.device.has_bf16,
                   fmt::format("--dtype bf16: a {} has no bf16; use fp16", on.device.name));
   parallel.settle(precision.dtype, config, problems);
+  problems.expect(!execution.recomputation.distribute || no_search || options.given("tensor-model-parallel-size"),
+                  "--distribute-saved-activations needs --tensor-model-parallel-size");
   execution.settle(options, parallel, {}, problems);
   problems.expect(batch.global_batch_size || no_search, "--global-batch-size must be given for a search");
   problems.report();
@@ -169,6 +199,7 @@ plan::SearchSpace PlanOptions::space(const Options& options, const plan::Cluster
   e.vocabulary_multiple = g.vocabulary_multiple;
   e.padded_vocabulary_size = g.padded_vocabulary;
   e.recomputation = execution.recomputation;
+  e.recomputation.distribute = e.recomputation.distribute && parallel.grid.tensor > 1;
   e.cuda_graphs = execution.cuda_graphs;
   e.parallel = parallel.config(precision.dtype);
   space.base.options.global_batch_size = batch.global_batch_size.value_or(batch.micro_batch_size * grid.data_size());

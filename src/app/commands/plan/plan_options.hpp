@@ -36,6 +36,8 @@ struct PlanOptions {
   ExecutionOptions execution;
 
   void declare(Options& options);
+  /// Throws ConfigError that names the options given which this form of the command does not read.
+  void check_form(const Options& options) const;
   /// Returns the cluster, whose file it reads. ConfigError, with file and line, for what is none.
   plan::Cluster read_cluster() const;
   /// Returns `cluster` with what the calibration files, if any, measured for training in `dtype`. DataError, with file

@@ -3,6 +3,7 @@
 #include <fmt/ranges.h>
 
 #include "src/app/memory_report.hpp"
+#include "src/app/run_config/idle_options.hpp"
 #include "src/base/log.hpp"
 
 namespace trireme::app {
@@ -15,9 +16,16 @@ std::string variants_text(const model::ModelConfig& model) {
   if (model.post_norm()) text += ", post-norm layers";
   if (model.kv_heads() != model.heads) text += fmt::format(", {} query groups", model.kv_heads());
   if (model.normalization == model::Normalization::rms_norm) text += ", RMSNorm";
+  if (model.norm_1p) text += ", norm weights around 1";
   if (model.position_embedding == model::PositionEmbedding::rope) text += ", rotary positions";
+  if (const model::RotaryScaling& scaling = model.rotary_scaling; scaling.kind != model::RotaryScalingKind::none) {
+    text += fmt::format(" scaled by {} ({})", scaling.factor,
+                        scaling.kind == model::RotaryScalingKind::yarn ? "YaRN" : "Llama 3.1");
+  }
+  if (model.qk_norm) text += ", normalised queries and keys";
   if (model.swiglu) text += ", SwiGLU";
-  if (!model.linear_bias) text += ", no biases";
+  if (model.activation == Activation::squared_relu) text += ", squared ReLU";
+  if (!model.linear_bias) text += model.has_qkv_bias() ? ", biases of Q, K and V alone" : ", no biases";
   if (!model.tied_output) text += ", untied output";
   return text;
 }
@@ -59,15 +67,23 @@ void log_batches(const Job& job, const BatchOptions& batch, const train::Progres
   }
 }
 
-void log_grid(const Job& job, const ParallelOptions& parallel, const model::ModelConfig& model) {
-  if (parallel.sequence_parallel && job.grid.tensor_size() == 1) {
-    log::info("--sequence-parallel is off: one tensor rank has the whole sequence");
-  }
+void log_grid(const Options& options, const Job& job, const RunConfig& config, const model::ModelConfig& model) {
+  const std::vector<std::string> idle = idle_options(options, job.grid, config.precision.dtype);
+  if (!idle.empty()) log::info("without use on this grid: {}", fmt::join(idle, ", "));
+  const ParallelOptions& parallel = config.parallel;
   if (job.grid.pipeline_size() > 1) {
     const auto layout =
         parallel::PipelineLayout::of(model.layers, job.grid.pipeline_size(), parallel.grid.pipeline_split());
     log::info("pipeline: chunks of {} layers, schedule {}", fmt::join(layout.layers, ", "),
               parallel::to_string(parallel::schedule_for(parallel.schedule, layout.chunks)));
+  }
+}
+
+void log_corpora(const std::string& use, const std::vector<data::WeightedStore>& stores) {
+  for (const data::WeightedStore& weighted : stores) {
+    const data::TokenStore& store = *weighted.store;
+    log::info("{}corpus {}: {} tokens in {} documents, tokenizer {}, vocabulary {}", use, store.name(),
+              store.token_count(), store.documents(), store.info().tokenizer, store.info().vocabulary_size);
   }
 }
 
@@ -81,13 +97,20 @@ void log_configuration(const Options& options, const Job& job, const RunConfig& 
   log::info("{}", job.description());
   if (job.grid.world_size() > 1) log::info("{}", job.grid.diagram());
   log_model(job, config, plan.model);
-  for (const data::WeightedStore& store : plan.stores) {
-    log::info("corpus {}: {} tokens in {} documents, tokenizer {}, vocabulary {}", store.store->name(),
-              store.store->token_count(), store.store->documents(), store.store->info().tokenizer,
-              store.store->info().vocabulary_size);
+  const bool by_tokens = plan.stores.size() > 1 && !config.data.mock && !config.data.corpora().front().weight;
+  if (by_tokens) log::info("corpora without weights: each counts by its tokens");
+  log_corpora("", plan.stores);
+  for (const OtherCorpora& other : plan.other_stores) {
+    log_corpora(
+        other.set.empty() ? data::name_of(other.split) + std::string(" ") : "validation set " + other.set + ", ",
+        other.stores);
   }
+  if (const std::string idle = config.report.idle(options, job.world->size(), !config.checkpoint.save.empty());
+      !idle.empty())
+    log::info("{}", idle);
+  if (config.run.schedule.skip_training) log::info("--skip-train: evaluation alone, nothing is trained or saved");
   log_batches(job, config.batch, plan.done);
-  log_grid(job, config.parallel, plan.model);
+  log_grid(options, job, config, plan.model);
   log_memory(job, config, plan.model);
 }
 

@@ -1,21 +1,59 @@
 #include <algorithm>
 #include <csignal>
 
+#include "io/posix/regular_file.hpp"
 #include "src/app/commands/commands.hpp"
 #include "src/app/commands/train/configuration_log.hpp"
 #include "src/app/commands/train/train_plan.hpp"
 #include "src/app/commands/train/train_session.hpp"
 #include "src/app/kernel_test.hpp"
+#include "src/app/megatron/script_report.hpp"
+#include "src/app/megatron/translation.hpp"
 #include "src/app/memory_report.hpp"
 #include "src/base/log.hpp"
 
 namespace trireme::app {
 
+namespace {
+
+void declare_script(Options& options, std::string* script) {
+  options.section("Run");
+  options.add("megatron-script", script, "FILE",
+              "Print what each flag of a launch script of Megatron-LM becomes, and exit: with code 2 where one is "
+              "refused. The script is read, not run.");
+}
+
+/// Returns the script of --megatron-script; empty where it is not given.
+std::string script_of(const CommandLine& line) {
+  std::string script;
+  Options options(line.command(), "");
+  declare_script(options, &script);
+  options.parse_known(line.arguments());
+  TRIREME_CHECK(script.empty() || line.arguments().size() <= 2, ConfigError,
+                "--megatron-script takes no other option: put them into the script");
+  return script;
+}
+
+/// Prints the report on a script, and returns the exit code.
+int report_script(const CommandLine& line, const std::string& path) {
+  constexpr std::int64_t max_bytes = 1 << 20;
+  const megatron::ScriptReport report =
+      megatron::report_on_script(io::read_whole_file(path, max_bytes, io::Symlinks::follow), path);
+  if (line.environment().rank() == 0) fmt::print("{}", report.text);
+  return static_cast<int>(report.runs ? ExitCode::success : ExitCode::usage);
+}
+
+}  // namespace
+
 int train_command(const CommandLine& line) {
+  if (const std::string script = script_of(line); !script.empty()) return report_script(line, script);
   Options options(line.command(),
                   "Trains a GPT-2, a Llama or a BERT on tokenized corpora, from initial weights or a checkpoint.");
   RunConfigReader reader(options);
-  if (!line.read(options)) return 0;
+  std::string no_script;
+  declare_script(options, &no_script);
+  const std::optional<megatron::Translation> translation = megatron::read(line, options);
+  if (!translation) return 0;
   std::signal(SIGPIPE, SIG_IGN);  // a run goes on when the reader of its log is gone
 
   Job job(line.environment(), options, reader.parsed().parallel.grid, reader.parsed().device);
@@ -23,13 +61,14 @@ int train_command(const CommandLine& line) {
   check_training_type(*job.backend, config.precision.dtype);
   test_kernels(job, config);
 
+  translation->log();
   TrainPlan plan = make_plan(job, config);
   log_configuration(options, job, config, plan);
   const data::SampleSplits data = make_data(*job.world, plan, config.data.cache_path);
   if (config.run.dry_run) {
     log_layer_activations(job, config, plan.model);
     log::info("dry run: everything is in order; {} iterations would run",
-              std::max<std::int64_t>(plan.iterations - plan.done.iteration, 0));
+              config.run.schedule.skip_training ? 0 : std::max<std::int64_t>(plan.iterations - plan.done.iteration, 0));
     return 0;
   }
 

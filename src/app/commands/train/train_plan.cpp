@@ -1,30 +1,58 @@
 #include "src/app/commands/train/train_plan.hpp"
 
+#include <algorithm>
+#include <utility>
+
 #include "io/corpus/index_files.hpp"
 #include "src/app/bert_vocabulary.hpp"
 #include "src/base/log.hpp"
+#include "src/data/dataset/mock_store.hpp"
+#include "src/data/tokenizer/tokenizer.hpp"
 
 namespace trireme::app {
 namespace {
 
-/// Opens the corpora that `--data-path` names, on every rank or on none.
-std::vector<data::WeightedStore> open_corpora(const Job& job, const RunConfig& config) {
+/// Opens corpora, on every rank or on none.
+std::vector<data::WeightedStore> open_corpora(const Job& job, const RunConfig& config,
+                                              const std::vector<DataOptions::WeightedPath>& corpora) {
   std::vector<data::WeightedStore> stores;
-  for (const auto& corpus : config.data.corpora()) {
-    stores.push_back({open_corpus(*job.world, corpus.path, config.data.check_level, config.seed), corpus.weight});
+  for (const auto& corpus : corpora) {
+    const auto store = open_corpus(*job.world, corpus.path, config.data.check_level, config.seed);
+    stores.push_back({store, corpus.weight.value_or(static_cast<double>(store->token_count()))});
   }
   return stores;
 }
 
 SampleOptions sample_options(const RunConfig& config, const TrainPlan& plan) {
-  if (!plan.model.is_bert()) return config.gpt_data_options(plan.model);
+  if (!plan.model.is_bert()) {
+    data::GptDataOptions options = config.gpt_data_options(plan.model);
+    options.fim = config.data.fim.settled(plan.stores.front().store->info(), plan.model.vocabulary);
+    return options;
+  }
   return config.bert_data_options(plan.model, bert_vocabulary(*plan.stores.front().store));
+}
+
+/// Returns synthetic tokens, of a tokenizer that reads and writes ids.
+std::shared_ptr<const data::TokenStore> mock_corpus(std::int64_t vocabulary_size, std::uint64_t seed) {
+  const std::unique_ptr<data::Tokenizer> tokenizer = data::make_null_tokenizer(vocabulary_size, vocabulary_size - 1);
+  data::CorpusInfo info;
+  info.tokenizer = tokenizer->name();
+  info.tokenizer_digest = tokenizer->digest();
+  info.tokenizer_payload = tokenizer->payload();
+  info.vocabulary_size = vocabulary_size;
+  return std::make_shared<data::MockStore>(info, seed);
+}
+
+/// Returns whether `plan` has corpora of their own for `split`.
+bool has_others(const TrainPlan& plan, data::Split split) {
+  return std::ranges::any_of(plan.other_stores, [&](const OtherCorpora& other) { return other.split == split; });
 }
 
 /// Returns the samples that the run reads of the test split: none of `wanted` where there is no such split.
 std::int64_t test_samples(std::int64_t wanted, const RunConfig& config, const TrainPlan& plan) {
+  if (plan.own_splits) return has_others(plan, data::Split::test) ? wanted : 0;
   const bool is_split =
-      config.data.sampling == data::Sampling::shuffled && data::parse_split(config.data.split)[2] > 0 && wanted > 0;
+      config.data.sampling != data::Sampling::sequential && data::parse_split(config.data.split)[2] > 0 && wanted > 0;
   if (!is_split) return 0;
   // A split that was asked for must have its samples, as for validation; the default's 0.1 % need not.
   const auto has_samples = [&](const auto& options) {
@@ -42,32 +70,119 @@ data::SampleSplits make_samples(const std::vector<data::WeightedStore>& stores, 
 data::SampleSplits make_samples(const std::vector<data::WeightedStore>& stores, const data::BertDataOptions& options) {
   return data::make_bert_data(stores, options);
 }
+data::SampleSplits make_samples(const std::vector<data::WeightedStore>& stores, const SampleOptions& options) {
+  return std::visit([&](const auto& of_family) { return make_samples(stores, of_family); }, options);
+}
+
+/// Makes the samples of all corpora of `plan`. A split with corpora of its own takes all of their documents.
+data::SampleSplits make_all_samples(const TrainPlan& plan, const SampleOptions& samples) {
+  SampleOptions shares = samples;
+  std::visit(
+      [&](auto& options) {
+        // Validation sets may be all there is of validation.
+        bool has_share = options.split_fractions[1] > 0;
+        if constexpr (requires { options.sampling; }) {
+          has_share = has_share && options.sampling != data::Sampling::sequential;
+        }
+        for (data::SampleBudget& budget : options.budgets) {
+          if (plan.own_splits || (!has_share && has_others(plan, data::Split::valid))) budget.valid = 0;
+          if (plan.own_splits) budget.test = 0;
+        }
+      },
+      shares);
+  data::SampleSplits data = make_samples(plan.stores, shares);
+  for (const OtherCorpora& other : plan.other_stores) {
+    const bool is_test = other.split == data::Split::test;
+    SampleOptions own = samples;
+    std::visit(
+        [&](auto& options) {
+          options.split_fractions = {0, is_test ? 0.0 : 1.0, is_test ? 1.0 : 0.0};
+          for (data::SampleBudget& budget : options.budgets) {
+            budget = {0, is_test ? 0 : budget.valid, is_test ? budget.test : 0};
+          }
+        },
+        own);
+    data::SampleSplits made = make_samples(other.stores, own);
+    if (is_test) {
+      data.test = std::move(made.test);
+    } else if (other.set.empty()) {
+      data.valid = std::move(made.valid);
+    } else if (made.valid) {
+      data.valid_sets.push_back({other.set, std::move(made.valid)});
+    }
+  }
+  return data;
+}
+
+/// The corpora beside those of the training, for the log of a run that goes on with others.
+Attributes attributes_of(const std::vector<OtherCorpora>& others) {
+  Attributes attributes;
+  std::string sets;
+  for (const OtherCorpora& other : others) {
+    const std::string content = data::content_of(other.stores);
+    if (other.set.empty()) {
+      attributes.put(other.split == data::Split::test ? "training.test-data-path" : "training.valid-data-path",
+                     content);
+    } else {
+      sets += fmt::format("{}{}={}", sets.empty() ? "" : " ", other.set, content);
+    }
+  }
+  if (!sets.empty()) attributes.put("training.valid-set", sets);
+  return attributes;
+}
 
 }  // namespace
 
+void settle_start(const Attributes& stored, const CheckpointOptions& options, TrainPlan& plan) {
+  require_same_run(stored, plan.attributes, options.allow_new_data, options.loaded_optimizer());
+  for (const std::string& line : settle_schedule(stored, options.schedule_source(), plan.options, plan.attributes)) {
+    log::info("{}", line);
+  }
+  for (const std::string& line : changed_options(stored, plan.attributes)) log::info("{}", line);
+  plan.done = train::progress_from(stored);
+}
+
 TrainPlan make_plan(const Job& job, const RunConfig& config) {
   TrainPlan plan;
-  plan.stores = open_corpora(job, config);
+  plan.options = config.train_options();
+  if (config.data.mock) {
+    const std::int64_t vocabulary = config.model.config(*config.batch.sequence_length, 1).vocabulary;
+    plan.stores.push_back({mock_corpus(vocabulary, config.seed)});
+  } else {
+    plan.stores = open_corpora(job, config, config.data.corpora());
+  }
+  plan.own_splits = config.data.has_own_splits();
+  std::vector<data::WeightedStore> all = plan.stores;
+  for (const DataOptions::SplitPaths& other : config.data.other_corpora()) {
+    plan.other_stores.push_back({other.split, other.set, open_corpora(job, config, other.corpora)});
+    all.insert(all.end(), plan.other_stores.back().stores.begin(), plan.other_stores.back().stores.end());
+  }
   plan.blobs["tokenizer"] = plan.stores.front().store->info().tokenizer_payload;
   plan.model = config.model.config(*config.batch.sequence_length, plan.stores.front().store->info().vocabulary_size);
+  collectively(*job.world, [&] { data::check_vocabularies(all, plan.model.vocabulary); });
   plan.samples = sample_options(config, plan);
-  plan.attributes =
-      run_attributes(plan.model, plan.stores, plan.samples, config.train_options(), config.precision.dtype);
+  plan.attributes = run_attributes(plan.model, plan.stores, plan.samples, plan.options, config.precision.dtype);
+  plan.attributes.merge(attributes_of(plan.other_stores));
 
   if (!config.checkpoint.load.empty()) {
-    plan.start = open_checkpoint(*job.world, config.checkpoint.load, config.checkpoint.load_or_init);
+    plan.start = open_checkpoint(*job.world, config.checkpoint.load, config.checkpoint.source());
+  }
+  if (plan.start.reader && config.checkpoint.finetune) {
+    require_same_model(plan.start.description.attributes, plan.attributes);
+    plan.pretrained = std::make_shared<OpenCheckpoint>(std::exchange(plan.start, {}));
   }
   std::vector<data::SampleBudget> earlier_budgets;
   if (plan.start.reader) {
     const Attributes& stored = plan.start.description.attributes;
-    require_same_run(stored, plan.attributes, config.checkpoint.allow_new_data);
+    settle_start(stored, config.checkpoint, plan);
     if (!config.checkpoint.allow_new_data) earlier_budgets = data::budgets_from(stored);
-    for (const std::string& line : changed_options(stored, plan.attributes)) log::info("{}", line);
-    plan.done = train::progress_from(stored);
   }
   plan.iterations = config.batch.iterations(plan.done, job.grid.data_size());
+  // Validation reads the samples of the iteration reached, also where that is beyond the run's end.
+  if (config.run.schedule.skip_training) plan.iterations = std::max(plan.iterations, plan.done.iteration);
   data::SampleBudget needed = data::samples_needed(config.run_length(plan.iterations));
   needed.test = test_samples(needed.test, config, plan);
+  if (plan.own_splits && !has_others(plan, data::Split::valid)) needed.valid = 0;
   const std::vector<data::SampleBudget> budgets = data::extend_budgets(earlier_budgets, needed);
   std::visit([&](auto& options) { options.budgets = budgets; }, plan.samples);
   plan.attributes.merge(attributes_of(budgets));
@@ -77,12 +192,15 @@ TrainPlan make_plan(const Job& job, const RunConfig& config) {
 data::SampleSplits make_data(Communicator& world, const TrainPlan& plan, const std::string& cache_path) {
   io::IndexFiles cache(cache_path);
   SampleOptions samples = plan.samples;
-  std::visit([&](auto& options) { options.cache = &cache; }, samples);
+  // Without a folder of its own the cache is beside the corpora, which are no files then.
+  const bool keeps =
+      !cache_path.empty() || dynamic_cast<const data::MockStore*>(plan.stores.front().store.get()) == nullptr;
+  std::visit([&](auto& options) { options.cache = keeps ? &cache : nullptr; }, samples);
   data::SampleSplits data;
   const auto make_where = [&](bool here) {
     collectively(world, [&] {
       if (here) {
-        data = std::visit([&](const auto& options) { return make_samples(plan.stores, options); }, samples);
+        data = make_all_samples(plan, samples);
       }
     });
   };

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -11,18 +12,32 @@
 
 namespace trireme::app {
 
+/// Corpora of a split, or of a validation set, that are not a share of those of the training.
+struct OtherCorpora {
+  data::Split split = data::Split::valid;
+  std::string set;  ///< name of a validation set; empty: the split itself
+  std::vector<data::WeightedStore> stores;
+};
+
 /// Data, model and starting point of a run: decided, and held against a checkpoint, before anything is built.
 struct TrainPlan {
-  std::vector<data::WeightedStore> stores;
+  std::vector<data::WeightedStore> stores;  ///< corpora of the training and, by --split, of the rest
+  std::vector<OtherCorpora> other_stores;
+  bool own_splits = false;  ///< validation and test are in `other_stores`, or there are none
   model::ModelConfig model;
   SampleOptions samples;
-  OpenCheckpoint start;                        ///< empty for a run from initial weights
-  const OpenCheckpoint* pretrained = nullptr;  ///< weights to begin with, but for the heads; null: initial ones
+  OpenCheckpoint start;  ///< empty for a run from initial weights
+  /// Weights to begin with, but for heads that it lacks; null: initial ones.
+  std::shared_ptr<const OpenCheckpoint> pretrained;
   train::Progress done;
+  train::TrainOptions options;               ///< those of the configuration, or of the checkpoint
   std::int64_t iterations = 0;               ///< whole run, earlier lives included
   Attributes attributes;                     ///< saved with every checkpoint
   std::map<std::string, std::string> blobs;  ///< likewise: the tokenizer's definition, and scores of a task
 };
+
+/// Holds the options of `plan` against its starting point, the checkpoint `stored`, and logs what changes.
+void settle_start(const Attributes& stored, const CheckpointOptions& options, TrainPlan& plan);
 
 /// Plans the run that `config` asks for. Collective.
 TrainPlan make_plan(const Job& job, const RunConfig& config);

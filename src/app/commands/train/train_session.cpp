@@ -1,9 +1,8 @@
 #include "src/app/commands/train/train_session.hpp"
 
-#include "io/metrics/metrics_file.hpp"
-#include "io/metrics/trace_file.hpp"
 #include "src/app/process_limits.hpp"
 #include "src/app/progress_bar.hpp"
+#include "src/app/reporting/run_reports.hpp"
 #include "src/app/stop_signal.hpp"
 #include "src/base/log.hpp"
 #include "src/base/thread_pool.hpp"
@@ -28,31 +27,48 @@ TrainSession::TrainSession(Job& job, const RunConfig& config, TrainPlan& plan)
     : job_(job),
       config_(config),
       plan_(plan),
-      communication_(config.run.time_communication
+      communication_(config.run.time_communication || (config.report.straggler && job.world->size() > 1)
                          ? std::make_unique<train::ExposedCommunication>(*job.world, job.communicators)
                          : nullptr),
       model_(*job.backend, communication_ ? communication_->world() : *job.world, job.grid, job.communicators,
              plan.model, config.execution_config()),
-      trainer_(model_, config.train_options()) {
+      trainer_(model_, plan.options) {
   if (communication_) trainer_.measure(*communication_);
-  if (!plan.start.reader && config.checkpoint.save.empty()) return;
+  trainer_.observe(config.run.observations);
+  if (plan_.start.reader) {
+    make_state(config.checkpoint.loaded_optimizer());
+  } else if (!config.checkpoint.save.empty()) {
+    make_state(config.checkpoint.saved_optimizer());
+  }
+}
+
+void TrainSession::make_state(train::OptimizerState optimizer) {
   using Allocation = HostCopies::Allocation;
-  collectively(*job.world, [&] {
-    state_.emplace(*job.backend, trainer_.state_tensors(),
-                   config.checkpoint.async_save ? Allocation::always : Allocation::where_needed);
+  state_.reset();
+  job_.backend->release_host_memory();
+  collectively(*job_.world, [&] {
+    state_.emplace(*job_.backend, trainer_.state_tensors(optimizer),
+                   config_.checkpoint.async_save ? Allocation::always : Allocation::where_needed);
   });
 }
 
 void TrainSession::restore() {
   if (!plan_.start.reader) return initialise();
-  checkpoint::load(*plan_.start.reader, *job_.world, state_->tensors());
+  const CheckpointOptions& options = config_.checkpoint;
+  const train::OptimizerState optimizer = options.loaded_optimizer();
+  checkpoint::load(
+      *plan_.start.reader, *job_.world, state_->tensors(),
+      optimizer == train::OptimizerState::kept ? checkpoint::ExtraTensors::refuse : checkpoint::ExtraTensors::leave);
   state_->store();
-  trainer_.restore(plan_.start.description.attributes);
-  if (config_.checkpoint.save.empty()) {
+  trainer_.restore(plan_.start.description.attributes, optimizer);
+  if (options.save.empty()) {
     state_.reset();
     job_.backend->release_host_memory();
+  } else if (options.saved_optimizer() != optimizer) {
+    make_state(options.saved_optimizer());
   }
-  log::info("continuing after iteration {}, {} samples", progress().iteration, progress().consumed_samples);
+  log::info("continuing after iteration {}, {} samples{}", progress().iteration, progress().consumed_samples,
+            optimizer == train::OptimizerState::kept ? "" : ", with new moments and loss scale");
   plan_.start = {};
 }
 
@@ -65,16 +81,22 @@ void TrainSession::initialise() {
                                              .threads = default_thread_count(job_.node.ranks_sharing_cores)};
   model::initialise(*job_.backend, model_.parameters().parameters(), initialisation);
   trainer_.start();
-  if (plan_.pretrained != nullptr) load_pretrained();
+  if (!plan_.pretrained) return;
+  load_pretrained();
+  log::info("beginning with the weights of iteration {}", plan_.pretrained->description.step);
+  plan_.pretrained.reset();
+  job_.backend->release_host_memory();
 }
 
 void TrainSession::load_pretrained() {
   const model::ModelConfig before = model::config_from(plan_.pretrained->description.attributes);
   std::vector<checkpoint::StateTensor> shared;
-  for (const checkpoint::StateTensor& tensor : trainer_.state_tensors()) {
-    const bool is_new = tensor.name.starts_with(fmt::format("model/{}.", model::task_head_name(plan_.model))) ||
-                        (tensor.name.starts_with("model/pooler.") && !before.has_binary_head());
-    if (tensor.name.starts_with("model/") && !is_new) shared.push_back(tensor);
+  const bool is_task = !plan_.model.predicts_tokens();
+  for (const checkpoint::StateTensor& tensor : trainer_.state_tensors(train::OptimizerState::left_out)) {
+    const bool is_new =
+        is_task && (tensor.name.starts_with(fmt::format("model/{}.", model::task_head_name(plan_.model))) ||
+                    (tensor.name.starts_with("model/pooler.") && !before.has_binary_head()));
+    if (!is_new) shared.push_back(tensor);
   }
   train::HostState state(*job_.backend, std::move(shared));
   checkpoint::load(*plan_.pretrained->reader, *job_.world, state.tensors(), checkpoint::ExtraTensors::leave);
@@ -85,8 +107,8 @@ void TrainSession::load_pretrained() {
 bool TrainSession::has_work(const data::SampleSplits& data) const {
   const bool saves_initial_state =
       plan_.iterations == 0 && plan_.done.iteration == 0 && !config_.checkpoint.save.empty();
-  return progress().iteration < plan_.iterations || progress().evaluation_left || saves_initial_state ||
-         train::test_is_left(progress(), plan_.iterations, data, config_.schedule());
+  return config_.run.schedule.skip_training || progress().iteration < plan_.iterations || progress().evaluation_left ||
+         saves_initial_state || train::test_is_left(progress(), plan_.iterations, data, config_.schedule());
 }
 
 std::unique_ptr<io::CheckpointStore> TrainSession::open_store() const {
@@ -101,32 +123,24 @@ std::unique_ptr<io::CheckpointStore> TrainSession::open_store() const {
 train::RunEnd TrainSession::run(const data::SampleSplits& data, const std::function<void()>& evaluate) {
   train::RunHooks hooks;
   hooks.evaluate = evaluate;
+  RunReports reports(job_, config_, model_, trainer_, communication_.get());
+  reports.set_hooks(hooks);
   std::unique_ptr<io::CheckpointStore> store;
   std::optional<train::CheckpointWriter> checkpoints;
   if (!config_.checkpoint.save.empty()) {
     store = open_store();
-    hooks.checkpoints = &checkpoints.emplace(*store, *job_.world, trainer_, *state_, plan_.attributes, plan_.blobs,
-                                             config_.checkpoint.writer());
-  }
-  std::unique_ptr<io::MetricsFile> metrics;
-  collectively(*job_.world, [&] {
-    if (job_.speaks() && !config_.run.metrics_file.empty()) {
-      metrics = std::make_unique<io::MetricsFile>(config_.run.metrics_file, progress());
-    }
-  });
-  std::unique_ptr<io::TraceFile> trace_file;
-  std::optional<TraceRecorder> trace;
-  if (!config_.run.trace_file.empty()) {
-    trace_file = std::make_unique<io::TraceFile>(config_.run.trace_file, *job_.world);
-    job_.world->barrier();  // the ranks' times begin together
-    model_.set_trace(&trace.emplace());
+    train::CheckpointWriterOptions options = config_.checkpoint.writer();
+    reports.set_hooks(options);
+    hooks.checkpoints =
+        &checkpoints.emplace(*store, *job_.world, trainer_, *state_, plan_.attributes, plan_.blobs, options);
   }
   hooks.stop_requested = stop_signal_received;
-  hooks.metrics = metrics.get();
   ProgressBar bar("training", "iterations", 1, progress().iteration);
   if (job_.speaks()) hooks.progress = [&](std::int64_t done, std::int64_t total) { bar.update(done, total); };
-  const train::RunEnd end = train::run(trainer_, *job_.world, plan_.iterations, data, config_.schedule(), hooks);
-  if (trace_file) trace_file->write(*trace, job_.grid.describe(job_.world->rank()));
+  train::RunSchedule schedule = config_.schedule();
+  schedule.peak_tflops = reports.peak_tflops();
+  const train::RunEnd end = train::run(trainer_, *job_.world, plan_.iterations, data, schedule, hooks);
+  reports.finish();
   return end;
 }
 

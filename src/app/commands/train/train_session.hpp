@@ -29,6 +29,8 @@ class TrainSession {
   train::Trainer& trainer() { return trainer_; }
 
  private:
+  /// Takes host memory for the tensors that are loaded or saved. Collective.
+  void make_state(train::OptimizerState optimizer);
   /// Sets the initial weights.
   void initialise();
   /// Replaces initial weights by those of the plan's pretrained model; heads that it lacks keep theirs.

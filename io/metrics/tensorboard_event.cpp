@@ -1,0 +1,116 @@
+#include "io/metrics/tensorboard_event.hpp"
+
+#include <bit>
+#include <cstring>
+
+namespace trireme::io {
+namespace {
+
+// protobuf.dev/programming-guides/encoding: a field is a tag (number and wire type), then a varint, 4 or 8 bytes, or a
+// size and as many bytes.
+enum WireType : std::uint64_t { varint = 0, fixed64 = 1, sized = 2, fixed32 = 5 };
+
+void put_varint(std::string& to, std::uint64_t value) {
+  for (; value >= 0x80; value >>= 7) to += static_cast<char>(value | 0x80);
+  to += static_cast<char>(value);
+}
+
+void put_tag(std::string& to, std::uint64_t field, WireType type) { put_varint(to, field << 3 | type); }
+
+void put(std::string& to, std::uint64_t field, std::string_view bytes) {
+  put_tag(to, field, sized);
+  put_varint(to, bytes.size());
+  to += bytes;
+}
+
+template <class T>
+void put_fixed(std::string& to, std::uint64_t field, T value) {
+  put_tag(to, field, sizeof value == 8 ? fixed64 : fixed32);
+  to.append(reinterpret_cast<const char*>(&value), sizeof value);
+}
+
+/// Field of a message.
+struct Field {
+  std::uint64_t number = 0;
+  WireType type = varint;
+  std::uint64_t value = 0;  // or its bits
+  std::string_view bytes;   // where it has a size
+};
+
+/// Takes a varint off the front. Returns whether there is a whole one.
+bool take_varint(std::string_view& from, std::uint64_t& value) {
+  value = 0;
+  for (int shift = 0; shift < 64 && !from.empty(); shift += 7) {
+    const auto byte = static_cast<unsigned char>(from.front());
+    from.remove_prefix(1);
+    value |= static_cast<std::uint64_t>(byte & 0x7f) << shift;
+    if (byte < 0x80) return true;
+  }
+  return false;
+}
+
+/// Takes a field off the front. Returns whether there is a whole one.
+bool take_field(std::string_view& from, Field& field) {
+  std::uint64_t tag = 0;
+  if (!take_varint(from, tag)) return false;
+  field = {};
+  field.number = tag >> 3;
+  field.type = static_cast<WireType>(tag & 7);
+  if (field.type == varint) return take_varint(from, field.value);
+  std::uint64_t size = field.type == fixed32 ? 4 : 8;
+  if (field.type == sized && !take_varint(from, size)) return false;
+  if ((field.type != sized && field.type != fixed32 && field.type != fixed64) || size > from.size()) return false;
+  field.bytes = from.substr(0, size);
+  if (field.type != sized) std::memcpy(&field.value, field.bytes.data(), size);
+  from.remove_prefix(size);
+  return true;
+}
+
+Scalar decode_scalar(std::string_view bytes) {
+  Scalar scalar;
+  for (Field field; take_field(bytes, field);) {
+    if (field.number == 1) scalar.tag = field.bytes;
+    if (field.number == 2) scalar.value = std::bit_cast<float>(static_cast<std::uint32_t>(field.value));
+  }
+  return scalar;
+}
+
+}  // namespace
+
+std::string version_event(double wall_time_s) {
+  std::string bytes;
+  put_fixed(bytes, 1, wall_time_s);
+  put(bytes, 3, "brain.Event:2");
+  return bytes;
+}
+
+std::string encode(const ScalarEvent& event) {
+  std::string summary;
+  for (const Scalar& scalar : event.scalars) {
+    std::string value;
+    put(value, 1, scalar.tag);
+    put_fixed(value, 2, static_cast<float>(scalar.value));
+    put(summary, 1, value);
+  }
+  std::string bytes;
+  put_fixed(bytes, 1, event.wall_time_s);
+  put_tag(bytes, 2, varint);
+  put_varint(bytes, static_cast<std::uint64_t>(event.step));
+  put(bytes, 5, summary);
+  return bytes;
+}
+
+ScalarEvent decode_event(std::string_view bytes) {
+  ScalarEvent event;
+  for (Field field; take_field(bytes, field);) {
+    if (field.number == 1) event.wall_time_s = std::bit_cast<double>(field.value);
+    if (field.number == 2) event.step = static_cast<std::int64_t>(field.value);
+    if (field.number != 5) continue;
+    for (Field value; take_field(field.bytes, value);) {
+      if (value.number == 1) event.scalars.push_back(decode_scalar(value.bytes));
+    }
+  }
+  return event;
+}
+
+}  // namespace trireme::io

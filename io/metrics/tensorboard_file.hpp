@@ -1,0 +1,58 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "io/metrics/append_file.hpp"
+#include "io/metrics/tensorboard_event.hpp"
+#include "src/backend/backend.hpp"
+#include "src/train/run.hpp"
+#include "src/train/timing/rank_times.hpp"
+
+namespace trireme::io {
+
+/// Curves that a run writes for TensorBoard.
+struct TensorboardOptions {
+  std::string folder;             ///< empty: none
+  std::int64_t log_interval = 1;  ///< iterations between points
+  bool learning_rate = true;
+  bool loss_scale = true;
+  bool perplexity = false;  ///< beside the losses of evaluations
+  bool memory = false;
+  bool world_size = false;
+  bool timers = false;
+  bool throughput = false;  ///< beside the timers
+};
+
+/// Metrics as an event file of TensorBoard, under Megatron-LM's names (megatron/training/training.py, training_log).
+/// Every point is written at once. Most curves exist twice: by iterations, and as "NAME vs samples" by samples.
+class TensorboardFile final : public train::MetricsSink {
+ public:
+  /// Begins a file in the folder, which is made. A run that continues from `done` first removes later points from the
+  /// files that this program wrote there, so that no step occurs twice; a run from the start removes these files.
+  /// `backend` must live longer. Throws IoError.
+  TensorboardFile(const TensorboardOptions& options, int world_size, const Backend& backend,
+                  const train::Progress& done);
+  void write(const train::TrainRecord& record) override;
+  void write(const train::EvaluationRecord& record) override;
+  /// Adds the parts' times, the greatest over the ranks, in seconds.
+  void write(std::int64_t iteration, const train::RankTimes::Report& report);
+
+ private:
+  /// Adds points at an iteration; those of `by_samples` also at a number of samples.
+  void add(std::int64_t iteration, std::int64_t samples, std::vector<Scalar> by_samples,
+           const std::vector<Scalar>& by_iteration = {});
+
+  TensorboardOptions options_;
+  int world_size_;
+  const Backend& backend_;
+  std::optional<AppendFile> file_;
+  double elapsed_ms_ = 0;  // since the last point
+  double tflop_ = 0;
+  int iterations_ = 0;
+};
+
+}  // namespace trireme::io

@@ -1,0 +1,50 @@
+#pragma once
+
+#include <span>
+#include <string_view>
+
+/// Flags of Megatron-LM's launch scripts: one table, from its first release in 2019 to August 2026, with the flags that
+/// Megatron-DeepSpeed (BLOOM, DeepSpeed), StarCoder, Megatron-LLM and MLCommons added.
+namespace trireme::app::megatron {
+
+/// Values that a flag takes.
+enum class Values { none, optional, one, list };
+
+/// Meaning of a flag here.
+enum class Kind {
+  works,      ///< is an option of this program, under its own or another name
+  writes,     ///< likewise, and the option writes files beside the checkpoints
+  satisfied,  ///< asks for something that is so in any case
+  absent      ///< asks for something that this program does not have
+};
+
+/// A row of the table.
+struct Flag {
+  /// With hyphens. "name value" is a row for one value, "name --flag" one beside that flag; they count first.
+  std::string_view name;
+  Values values;
+  std::string_view releases;  ///< first and last with the flag; "-" at the end: still there; a year or project outside
+  Kind kind;
+  std::string_view text;  ///< options with @ for the values, "" for the same name; else the reason
+};
+
+/// Returns the row of `name` with this value, else that of `name`, else null. Values compare without case.
+const Flag* find_flag(std::string_view name, std::string_view value = {});
+
+/// Parts of the table.
+std::span<const Flag> flags_that_work();
+std::span<const Flag> flags_satisfied();
+std::span<const Flag> flags_of_absent_models();
+std::span<const Flag> flags_of_absent_uses();
+std::span<const Flag> flags_of_absent_runs();
+
+/// Calls `visit` with every row.
+template <class Visit>
+void for_each_flag(const Visit& visit) {
+  for (const auto& part : {flags_that_work(), flags_satisfied(), flags_of_absent_models(), flags_of_absent_uses(),
+                           flags_of_absent_runs()}) {
+    for (const Flag& flag : part) visit(flag);
+  }
+}
+
+}  // namespace trireme::app::megatron

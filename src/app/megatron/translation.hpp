@@ -1,0 +1,42 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "src/app/command_line.hpp"
+#include "src/app/megatron/flag_table.hpp"
+#include "src/app/options/options.hpp"
+
+namespace trireme::app::megatron {
+
+/// A flag of a command line, and the words or the reason that it becomes.
+struct Verdict {
+  std::string flag;           ///< as written, with its values
+  const Flag* row = nullptr;  ///< null: no release has it
+  Kind kind = Kind::works;
+  std::vector<std::string> words;  ///< as this program spells them
+  std::string reason;              ///< says why a flag is satisfied or absent
+};
+
+/// A command line in Megatron-LM's words, brought into this program's.
+struct Translation {
+  std::vector<std::string> arguments;
+  std::vector<Verdict> verdicts;  ///< one for each flag, in their order
+
+  /// Returns the error about all flags that are absent; empty where there is none.
+  std::string refusal() const;
+  /// Logs the flags that have another name here in one line, and those that are satisfied in another.
+  void log() const;
+};
+
+/// Translates `arguments`: old names, underscores for hyphens, 300_000_000, values in quotes, `--flag=value`. A flag
+/// that is one of `options` stays. A flag whose options are not among `options` is absent. Words in no release stay as
+/// they are.
+Translation translate(const std::vector<std::string>& arguments, const Options& options);
+
+/// Reads `options` from a translated command line. Flags that are absent and other problems are one error. Returns
+/// nothing where help was asked for.
+std::optional<Translation> read(const CommandLine& line, Options& options);
+
+}  // namespace trireme::app::megatron

@@ -1,0 +1,120 @@
+#include "src/app/options/fim_options.hpp"
+
+#include <algorithm>
+#include <charconv>
+#include <memory>
+#include <set>
+#include <utility>
+#include <vector>
+
+#include "src/app/options/terminal_text.hpp"
+#include "src/data/tokenizer/tokenizer.hpp"
+
+namespace trireme::app {
+namespace {
+
+/// Tokens of a corpus by id, as fill in the middle uses them.
+class Tokens {
+ public:
+  explicit Tokens(const data::CorpusInfo& corpus)
+      : tokenizer_(data::tokenizer_from_payload(corpus.tokenizer, corpus.tokenizer_payload)) {
+    const std::vector<std::string> special = tokenizer_->special_spellings();
+    const std::set<std::string> special_spellings(special.begin(), special.end());
+    // Ids that were made elsewhere have no text to cut: each of them is whole.
+    const bool are_ids = corpus.tokenizer == "null";
+    for (std::int32_t id = 0; id < tokenizer_->vocabulary_size(); ++id) {
+      std::string& spelling = spellings_.emplace_back();
+      tokenizer_->decode(std::span(&id, 1), spelling);
+      special_.push_back(are_ids || spelling.empty() || special_spellings.contains(spelling));
+    }
+  }
+
+  data::TextCodec codec() const {
+    const auto self = std::make_shared<const Tokens>(*this);
+    return {.decode =
+                [self](std::span<const std::int32_t> ids) {
+                  std::string text;
+                  self->tokenizer_->decode(ids, text);
+                  return text;
+                },
+            .encode = [self](std::string_view text,
+                             std::vector<std::int32_t>& ids) { self->tokenizer_->encode(text, ids); },
+            .is_special =
+                [self](std::int32_t id) {
+                  return static_cast<std::size_t>(id) >= self->special_.size() ||
+                         self->special_[static_cast<std::size_t>(id)];
+                }};
+  }
+
+  /// Returns the id of a token given by its text or, where no token has it, by its number.
+  std::int32_t find(const char* flag, const std::string& text, std::int64_t vocabulary_size) const {
+    const auto found = std::ranges::find(spellings_, text);
+    if (found != spellings_.end()) return static_cast<std::int32_t>(found - spellings_.begin());
+    std::int32_t id = -1;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), id);
+    const bool is_id = error == std::errc() && end == text.data() + text.size() && id >= 0 && id < vocabulary_size;
+    TRIREME_CHECK(is_id, ConfigError,
+                  "--{}: the tokenizer {} has no token '{}'. Try another, or the number of an id below {} that stands "
+                  "for nothing else; --vocab-size can add some",
+                  flag, tokenizer_->name(), shortened(text), vocabulary_size);
+    return id;
+  }
+
+ private:
+  std::shared_ptr<const data::Tokenizer> tokenizer_;
+  std::vector<std::string> spellings_;
+  std::vector<bool> special_;
+};
+
+}  // namespace
+
+void FillInMiddleOptions::declare(Options& options) {
+  options.add("fim-rate", &rate, "P",
+              "Fill in the middle: share of the documents whose text is cut into prefix, middle and suffix and read in "
+              "another order.",
+              between(0, 1));
+  options.add("fim-spm-rate", &spm_rate, "P",
+              "Share of them in the order suffix, prefix, middle; the others are prefix, suffix, middle.",
+              between(0, 1));
+  options.add("fim-split-sample", &split_token, "TOKEN",
+              "Token that cuts documents into fragments, such as the files of a repository; each is rearranged by "
+              "itself.");
+  options.add("fim-fragment-rate", &fragment_rate, "P",
+              "Share of the fragments that are rearranged, in the documents of --fim-rate.", between(0, 1));
+  options.add("fim-no-prefix", &no_prefix, "TEXT", "Documents and fragments that begin with this stay as they are.");
+  for (const auto& [part, token] :
+       {std::pair("prefix", &prefix_token), std::pair("middle", &middle_token), std::pair("suffix", &suffix_token)}) {
+    options.add(fmt::format("fim-{}-token", part), token, "TOKEN",
+                fmt::format("Token before the {}: its text, or its number.", part));
+  }
+}
+
+void FillInMiddleOptions::check(const Options& options, Problems& problems) const {
+  for (const char* name : {"fim-spm-rate", "fim-split-sample", "fim-fragment-rate", "fim-no-prefix", "fim-prefix-token",
+                           "fim-middle-token", "fim-suffix-token"}) {
+    problems.expect(rate > 0 || !options.given(name), fmt::format("--{} needs a --fim-rate above 0", name));
+  }
+  problems.expect(fragment_rate.has_value() == !split_token.empty(),
+                  "--fim-split-sample and --fim-fragment-rate need each other");
+}
+
+std::optional<data::FimOptions> FillInMiddleOptions::settled(const data::CorpusInfo& corpus,
+                                                             std::int64_t vocabulary_size) const {
+  if (rate == 0) return std::nullopt;
+  const Tokens tokens(corpus);
+  data::FimOptions fim{.rate = rate,
+                       .spm_rate = spm_rate,
+                       .split_token = {},
+                       .fragment_rate = fragment_rate.value_or(0),
+                       .no_prefix = no_prefix,
+                       .prefix = tokens.find("fim-prefix-token", prefix_token, vocabulary_size),
+                       .middle = tokens.find("fim-middle-token", middle_token, vocabulary_size),
+                       .suffix = tokens.find("fim-suffix-token", suffix_token, vocabulary_size),
+                       .end_of_document = static_cast<std::int32_t>(corpus.end_of_document),
+                       .codec = tokens.codec()};
+  if (!split_token.empty()) fim.split_token = tokens.find("fim-split-sample", split_token, vocabulary_size);
+  data::validate(fim, vocabulary_size);
+  return fim;
+}
+
+}  // namespace trireme::app

@@ -1,0 +1,41 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "io/metrics/tensorboard_file.hpp"
+#include "src/app/options/options.hpp"
+#include "src/app/run_config/problems.hpp"
+#include "src/train/timing/device_peak.hpp"
+#include "src/train/timing/rank_times.hpp"
+
+namespace trireme::app {
+
+/// Options of what a run reports to its operators beside the log and `--metrics-file`.
+struct ReportOptions {
+  bool throughput = false;
+  std::optional<train::DevicePeak> peak;  ///< given by the user
+  bool progress = false;
+  int timing_level = 0;
+  train::TimingOption timing_option = train::TimingOption::minmax;
+  bool straggler = false;
+  io::TensorboardOptions tensorboard;
+  bool profile = false;
+  std::int64_t profile_start = 10, profile_end = 12;  ///< iterations done before the recording, and after it
+  std::vector<int> profile_ranks;
+
+  void declare(Options& options);
+  void settle(int ranks, bool cuda_graphs, Problems& problems);
+  /// Returns the options that do nothing in a run on `ranks` ranks, which saves checkpoints or not, with the reasons,
+  /// for a line of the log; empty where all do something.
+  std::string idle(const Options& options, int ranks, bool saves) const;
+
+ private:
+  std::string peak_text_;
+  std::vector<std::string> rank_texts_ = {"0"};
+  bool no_learning_rate_ = false, no_loss_scale_ = false;
+};
+
+}  // namespace trireme::app

@@ -1,0 +1,66 @@
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "io/metrics/metrics_file.hpp"
+#include "io/metrics/progress_file.hpp"
+#include "io/metrics/tensorboard_file.hpp"
+#include "io/metrics/trace_file.hpp"
+#include "src/app/job.hpp"
+#include "src/app/run_config/run_config.hpp"
+#include "src/train/run.hpp"
+#include "src/train/timing/rank_times.hpp"
+#include "src/train/timing/step_profiler.hpp"
+
+namespace trireme::app {
+
+/// Reports of a run beside its log and checkpoints: the files of rank 0 (metrics, curves, progress), the timeline of
+/// all ranks, and the comparison of their times.
+class RunReports final : public train::MetricsSink {
+ public:
+  /// Opens the files for a run that continues from `trainer`'s progress, and begins to record the model.
+  /// `communication` measures waits, null where that is not wanted. All arguments must live longer. Collective.
+  RunReports(Job& job, const RunConfig& config, train::ParallelModel& model, const train::Trainer& trainer,
+             const train::ExposedCommunication* communication);
+  ~RunReports() override;
+  RunReports(const RunReports&) = delete;
+  RunReports& operator=(const RunReports&) = delete;
+
+  void write(const train::TrainRecord& record) override;
+  void write(const train::EvaluationRecord& record) override;
+
+  /// Adds what the loop calls.
+  void set_hooks(train::RunHooks& hooks);
+  /// Observes the checkpoints, whose folder must be there. Collective.
+  void set_hooks(train::CheckpointWriterOptions& options);
+  /// Peak for the MFU, 0 where there is none. Logs it and its source.
+  double peak_tflops() const;
+  /// Writes the timeline. Collective.
+  void finish();
+
+ private:
+  void add_step(const train::TrainRecord& record);
+  void log_times(std::int64_t iteration);
+  void note_checkpoint(train::SaveEvent event, std::int64_t step);
+  io::RunWork work() const;
+
+  Job& job_;
+  const RunConfig& config_;
+  train::ParallelModel& model_;
+  const train::Trainer& trainer_;
+  const train::ExposedCommunication* communication_;
+  std::unique_ptr<io::MetricsFile> metrics_;
+  std::unique_ptr<io::TensorboardFile> tensorboard_;
+  std::unique_ptr<io::ProgressFile> progress_;
+  std::optional<TraceRecorder> recorder_;
+  std::optional<io::TraceFile> trace_file_;
+  std::optional<train::RankTimes> times_;
+  std::optional<train::StepProfiler> profiler_;
+  std::size_t counted_spans_ = 0;    // those that `times_` has
+  std::vector<std::string> places_;  // names of ranks with their hosts; on rank 0
+};
+
+}  // namespace trireme::app

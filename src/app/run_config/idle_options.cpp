@@ -1,0 +1,42 @@
+#include "src/app/run_config/idle_options.hpp"
+
+#include <algorithm>
+#include <string_view>
+
+namespace trireme::app {
+
+std::vector<std::string> idle_options(const Options& options, const parallel::ProcessGrid& grid, DType dtype) {
+  struct Rule {
+    bool holds;
+    const char* reason;
+    std::vector<std::string_view> names;
+  };
+  const Rule rules[] = {
+      {grid.gradient_size() == 1,
+       "one data rank",
+       {"use-distributed-optimizer", "data-parallel-sharding-strategy", "overlap-grad-reduce", "overlap-param-gather",
+        "ddp-bucket-size", "check-weight-hash-across-dp-replicas-interval"}},
+      {grid.pipeline_size() == 1,
+       "one pipeline stage",
+       {"schedule", "num-virtual-stages-per-pipeline-rank", "num-layers-per-virtual-pipeline-stage",
+        "overlap-p2p-communication", "no-scatter-gather-tensors-in-pipeline"}},
+      {grid.tensor_size() == 1,
+       "one tensor rank",
+       {"sequence-parallel", "no-async-tensor-model-parallel-allreduce", "distribute-saved-activations",
+        "no-scatter-gather-tensors-in-pipeline"}},
+      {grid.world_size() == 1, "one rank", {"communicator", "distributed-timeout-minutes", "startup-timeout-minutes"}},
+      {dtype == DType::bf16,
+       "bf16 has no dynamic loss scale",
+       {"loss-scale", "initial-loss-scale", "min-loss-scale", "loss-scale-window", "hysteresis"}}};
+  std::vector<std::string> idle;
+  for (const auto& [name, value] : options.values()) {
+    if (!options.given(name) || value == "false") continue;  // a flag that a file of options turns off
+    const auto* rule = std::ranges::find_if(
+        rules, [&](const Rule& r) { return r.holds && std::ranges::find(r.names, name) != r.names.end(); });
+    if (name == "loss-scale" && value != "0") continue;
+    if (rule != std::end(rules)) idle.push_back(fmt::format("--{} ({})", name, rule->reason));
+  }
+  return idle;
+}
+
+}  // namespace trireme::app

@@ -1,0 +1,17 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "src/app/options/options.hpp"
+#include "src/parallel/grid/process_grid.hpp"
+#include "src/tensor/dtype.hpp"
+
+namespace trireme::app {
+
+/// Lists the options given that have no use on `grid` or in training in `dtype`, each with the reason:
+/// "--overlap-grad-reduce (one data rank)". They are no mistakes, because a script for many ranks also runs on one.
+/// Options that contradict each other on every grid are Problems instead.
+std::vector<std::string> idle_options(const Options& options, const parallel::ProcessGrid& grid, DType dtype);
+
+}  // namespace trireme::app

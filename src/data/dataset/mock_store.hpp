@@ -1,0 +1,31 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "src/data/dataset/token_store.hpp"
+
+namespace trireme::data {
+
+/// A corpus without a file, for trials and measurements: 10,240 documents of 1 to 4,095 tokens, 21 million tokens in
+/// all. Its tokens are a function of seed and place: block after block of 512 documents repeats the first one, in which
+/// token i is a hash of (seed, i) mod V - 1, and V - 1 ends each document. In memory are one block, 4 MiB, and the
+/// places of the documents.
+class MockStore final : public TokenStore {
+ public:
+  /// Takes tokenizer and vocabulary of `info`, and fills in the rest. Throws ConfigError for fewer than two ids.
+  MockStore(CorpusInfo info, std::uint64_t seed);
+
+  const std::string& name() const override { return name_; }
+  const CorpusInfo& info() const override { return info_; }
+  std::span<const std::int64_t> document_offsets() const override { return offsets_; }
+  TokenSpan tokens(std::int64_t first, std::int64_t count) const override;
+
+ private:
+  std::string name_ = "mock data";
+  CorpusInfo info_;
+  std::vector<std::int64_t> offsets_{0};
+  std::vector<std::uint32_t> block_;
+};
+
+}  // namespace trireme::data

@@ -1,0 +1,37 @@
+#pragma once
+
+#include "src/backend/kernels/attention.hpp"
+#include "src/model/layers/layer_shape.hpp"
+#include "src/model/layers/norm_parameters.hpp"
+#include "src/parallel/tensor/tensor_context.hpp"
+
+namespace trireme::model {
+
+/// Normalisation of the channels of each head of queries or keys, before they rotate (Dehghani et al. 2023,
+/// arXiv:2302.05442). All heads share one weight [d]. A rank's gradient of the weight is that of its heads.
+class HeadNorm {
+ public:
+  /// Inputs of backward.
+  struct Saved {
+    TensorView heads;  ///< [s, b, heads, d] before the norm
+    NormStatistics statistics;
+    static Saved allocate(const LayerShape& shape, std::int64_t heads, Arena& arena);
+  };
+
+  /// Takes the parameters `prefix`.weight and `prefix`.bias.
+  HeadNorm(const parallel::TensorContext& context, const parallel::ParameterBuffer& parameters,
+           const std::string& prefix, double epsilon)
+      : context_(context), parameters_(parameters, prefix), epsilon_(epsilon) {}
+
+  /// x = norm(x), in place; overwrites `saved`.
+  void forward(const HeadsShape& shape, const Heads& x, const Saved& saved) const;
+  /// dx, the gradient of the result, becomes that of the input. Accumulates the gradients of weight and bias.
+  void backward(const HeadsShape& shape, const Heads& dx, const Saved& saved) const;
+
+ private:
+  parallel::TensorContext context_;
+  NormParameters parameters_;
+  double epsilon_;
+};
+
+}  // namespace trireme::model

@@ -1,0 +1,108 @@
+#include "src/optim/muon.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+namespace trireme::optim {
+namespace {
+
+using parallel::Parameter;
+using parallel::ParameterRole;
+
+bool is_hidden_matrix(const Parameter& p) {
+  return p.role == ParameterRole::matrix || p.role == ParameterRole::residual_matrix;
+}
+
+/// Matrices [rows, columns] of which a parameter consists: the first of four dimensions counts them.
+Shape matrix_of(const Parameter& p, bool split) {
+  const std::int64_t columns = p.shape.back();
+  const std::int64_t count = split && p.shape.rank() == 4 ? p.shape[0] : 1;
+  return {p.shape.numel() / columns / count, columns};
+}
+
+std::int64_t max_side(const parallel::ParameterBuffer& parameters, bool split) {
+  std::int64_t side = 1;
+  for (const Parameter& p : parameters.parameters()) {
+    if (!is_hidden_matrix(p)) continue;
+    const Shape shape = matrix_of(p, split);
+    side = std::max(side, std::min(shape[0], shape[1]));
+  }
+  return side;
+}
+
+double scale_of(MuonScale scale, const Shape& shape) {
+  const auto rows = static_cast<double>(shape[0]), columns = static_cast<double>(shape[1]);
+  switch (scale) {
+    case MuonScale::spectral:
+      return std::sqrt(std::max(rows, columns));
+    case MuonScale::unit_rms_norm:
+      return std::sqrt(rows / columns);
+    case MuonScale::shape_scaling:
+      break;
+  }
+  return std::sqrt(std::max(1.0, rows / columns));
+}
+
+}  // namespace
+
+Muon::Muon(Backend& backend, parallel::ParameterBuffer& parameters, const ParameterGroups& groups, double weight_decay,
+           const MuonOptions& options, const AdamWOptions& adamw)
+    : Optimizer(backend, parameters, weight_decay, moment_names, is_hidden_matrix),
+      options_(options),
+      adamw_(adamw),
+      matrices_(backend, parameters, groups, is_hidden_matrix),
+      newton_schulz_(backend, accumulation_type(parameters.values().dtype()),
+                     std::max<std::int64_t>(matrices_.max_elements(), 1), max_side(parameters, options.split_qkv),
+                     options.newton_schulz) {
+  validate(adamw);
+  TRIREME_CHECK(options.momentum >= 0 && options.momentum < 1, ConfigError,
+                "<muon_momentum> {} must be from 0 to less than 1", options.momentum);
+  TRIREME_CHECK(options.extra_scale > 0 && std::isfinite(options.extra_scale), ConfigError,
+                "<muon_extra_scale_factor> {} must be above 0", options.extra_scale);
+}
+
+void Muon::update_stretch(const Update& update, const Stretch& stretch) {
+  AdamWStep step = adamw_step(adamw_, update.number, update.gradient_scale);
+  step.learning_rate = stretch.learning_rate;
+  step.weight_decay = stretch.weight_decay;
+  backend().optimizer().adamw(backend().compute_stream(), step, stretch.gradients, stretch.masters, stretch.moments[0],
+                              stretch.moments[1], stretch.rounded);
+}
+
+void Muon::update_matrices(const Update& update, std::size_t bucket) {
+  Stream& stream = backend().compute_stream();
+  ElementwiseKernels& elementwise = backend().elementwise();
+  const double share = (1 - options_.momentum) * update.gradient_scale;
+  // Momentum by the kernel of SGD, whose weights are the piece here: u = u - rate m.
+  const SgdStep momentum{.learning_rate = options_.nesterov ? -options_.momentum : -1,
+                         .momentum = options_.momentum,
+                         .weight_decay = 0,
+                         .gradient_scale = share};
+  const auto fill = [&](std::size_t i, TensorView piece) {
+    const Stretch own = stretch_of(i, update.rates);
+    elementwise.fill(stream, 0, piece);
+    if (options_.nesterov) {
+      elementwise.convert(stream, own.gradients, piece);
+      elementwise.scale(stream, share, piece);
+    }
+    backend().optimizer().sgd(stream, momentum, own.gradients, piece, own.moments[0], {});
+  };
+  const auto orthogonalise = [&](std::size_t i, TensorView whole) {
+    const Shape shape = matrix_of(parameters().parameters()[i], options_.split_qkv);
+    for (std::int64_t begin = 0; begin < whole.numel(); begin += shape.numel()) {
+      newton_schulz_(whole.flat(begin, shape.numel()).reshape(shape));
+    }
+  };
+  const auto apply = [&](std::size_t i, TensorView piece) {
+    const Stretch own = stretch_of(i, update.rates);
+    const double scale =
+        scale_of(options_.scale, matrix_of(parameters().parameters()[i], options_.split_qkv)) * options_.extra_scale;
+    elementwise.scale(stream, 1 - own.learning_rate * own.weight_decay, own.masters);
+    elementwise.scale(stream, -own.learning_rate * scale, piece);
+    elementwise.add(stream, piece, own.masters);
+    if (own.rounded) elementwise.convert(stream, own.masters, own.rounded);
+  };
+  matrices_.transform(bucket, fill, orthogonalise, apply);
+}
+
+}  // namespace trireme::optim

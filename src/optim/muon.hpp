@@ -1,0 +1,53 @@
+#pragma once
+
+#include <array>
+
+#include "src/optim/adamw.hpp"
+#include "src/optim/newton_schulz.hpp"
+#include "src/optim/whole_matrices.hpp"
+
+namespace trireme::optim {
+
+/// Factor of an orthogonalised [rows, columns] matrix.
+enum class MuonScale {
+  spectral,       ///< sqrt(max(rows, columns)), for learning rates like AdamW's (Liu et al. 2025, arXiv:2502.16982)
+  unit_rms_norm,  ///< sqrt(rows / columns)
+  shape_scaling   ///< sqrt(max(1, rows / columns))
+};
+
+struct MuonOptions {
+  double momentum = 0.9;
+  bool nesterov = false;
+  NewtonSchulzOptions newton_schulz = {};
+  MuonScale scale = MuonScale::spectral;
+  double extra_scale = 1;
+  bool split_qkv = true;  ///< queries, keys and values are matrices of their own
+};
+
+/// Muon (Jordan et al. 2024, kellerjordan.github.io/posts/muon) in Megatron-LM's form, for the matrices inside of the
+/// model; AdamW for embeddings, output layers, norms and biases. With the gradient g and the momentum beta:
+///
+///   m = beta m + (1 - beta) g;  u = m, or with Nesterov's momentum (1 - beta) g + beta m
+///   w = w (1 - rate decay) - rate scale NewtonSchulz(u)
+///
+/// NewtonSchulz sees whole matrices, whatever ranks they are divided over. Of `attn.qkv` and `attn.kv` each of queries,
+/// keys and values is one, [heads head size, hidden]; SwiGLU's gate and up are one together.
+class Muon final : public Optimizer {
+ public:
+  static constexpr std::array moment_names = {MomentName{"muon_m", true}, MomentName{"adamw_m"}, MomentName{"adamw_v"}};
+
+  /// Throws ConfigError for options out of range. `parameters` and `groups` must live longer.
+  Muon(Backend& backend, parallel::ParameterBuffer& parameters, const ParameterGroups& groups, double weight_decay,
+       const MuonOptions& options, const AdamWOptions& adamw);
+
+ private:
+  void update_stretch(const Update& update, const Stretch& stretch) override;
+  void update_matrices(const Update& update, std::size_t bucket) override;
+
+  MuonOptions options_;
+  AdamWOptions adamw_;
+  WholeMatrices matrices_;
+  NewtonSchulz newton_schulz_;
+};
+
+}  // namespace trireme::optim

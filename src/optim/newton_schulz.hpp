@@ -1,0 +1,38 @@
+#pragma once
+
+#include <cstdint>
+
+#include "src/backend/backend.hpp"
+
+namespace trireme::optim {
+
+/// Coefficients (a, b, c) of the steps of Newton-Schulz, which are taken in turn.
+enum class NewtonSchulzCoefficients {
+  quintic,  ///< five steps with growing accuracy
+  simple    ///< (3.4445, -4.7750, 2.0315) in each (Jordan et al. 2024, kellerjordan.github.io/posts/muon)
+};
+
+struct NewtonSchulzOptions {
+  NewtonSchulzCoefficients coefficients = NewtonSchulzCoefficients::quintic;
+  int steps = 5;
+};
+
+/// Orthogonalises matrices of one type, fp32 or fp64, one after another.
+class NewtonSchulz {
+ public:
+  /// For matrices of at most `max_elements` elements whose shorter side has at most `max_side`.
+  NewtonSchulz(Backend& backend, DType dtype, std::int64_t max_elements, std::int64_t max_side,
+               const NewtonSchulzOptions& options);
+
+  /// X [rows, columns] becomes about U V^T, where X = U S V^T. X is divided by max(its Frobenius norm, 1e-7); then each
+  /// step is X = a X + (b A + c A^2) X, A = X X^T; with more rows than columns X = a X + X (b A + c A^2), A = X^T X.
+  /// Waits for the device.
+  void operator()(TensorView x);
+
+ private:
+  Backend& backend_;
+  NewtonSchulzOptions options_;
+  Tensor norm_, product_, gram_, square_;
+};
+
+}  // namespace trireme::optim

@@ -1,0 +1,169 @@
+#include "src/app/megatron/translation.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <set>
+#include <sstream>
+
+#include "src/app/run_config/run_config.hpp"
+
+namespace trireme::app::megatron {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::ElementsAreArray;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Not;
+
+/// Options of `trireme train`.
+class TrainOptionsTest : public ::testing::Test {
+ protected:
+  std::vector<std::string> words(const std::vector<std::string>& arguments) const {
+    return translate(arguments, options_).arguments;
+  }
+  Kind kind_of(const std::vector<std::string>& arguments) const {
+    return translate(arguments, options_).verdicts.front().kind;
+  }
+
+  Options options_{"trireme train", "Trains a model."};
+  RunConfigReader reader_{options_};
+};
+using FlagTable = TrainOptionsTest;
+using Translate = TrainOptionsTest;
+
+std::vector<std::string> options_in(std::string_view text) {
+  std::istringstream stream{std::string(text)};
+  std::vector<std::string> options;
+  for (std::string word; stream >> word;) {
+    if (word.starts_with("--")) options.push_back(word.substr(2));
+  }
+  return options;
+}
+
+TEST_F(FlagTable, HasEveryFlagOnceWithItsReleaseAndMeaning) {
+  std::set<std::string_view> names;
+  for_each_flag([&](const Flag& flag) {
+    const std::string_view name = flag.name.substr(0, flag.name.find(' '));
+    const bool is_of_value = name != flag.name;
+    const bool has_reason = flag.kind == Kind::satisfied || flag.kind == Kind::absent;
+    const bool loses_values = !has_reason && !is_of_value && !flag.text.empty() && flag.values != Values::none &&
+                              flag.text.find('@') == flag.text.npos;
+    EXPECT_TRUE(names.insert(flag.name).second) << flag.name;
+    EXPECT_EQ(name.find('_'), name.npos) << flag.name;
+    EXPECT_FALSE(flag.releases.empty()) << flag.name;
+    EXPECT_TRUE(!has_reason || flag.text.size() > 10) << flag.name;
+    EXPECT_TRUE(flag.kind != Kind::absent || flag.text.find("nearest: ") != flag.text.npos) << flag.name;
+    EXPECT_TRUE(!is_of_value || find_flag(name) != nullptr) << flag.name;
+    EXPECT_FALSE(loses_values) << flag.name;
+  });
+  EXPECT_GT(names.size(), 1300U);
+}
+
+// A flag whose option this program lacks is refused. This list shrinks as the options come.
+TEST_F(FlagTable, LeadsToOptionsOfTrain) {
+  const std::set<std::string> not_yet = {"exp-avg-dtype",
+                                         "exp-avg-sq-dtype",
+                                         "fim-data",
+                                         "fim-eod-token",
+                                         "fim-pad-token",
+                                         "multiple-validation-sets",
+                                         "nvtx-ranges",
+                                         "rotary-seq-len-interpolation-factor",
+                                         "use-checkpoint-args",
+                                         "use-precision-aware-optimizer",
+                                         "validation-set-names",
+                                         "variable-seq-lengths",
+                                         "window-size"};
+  std::set<std::string> missing;
+  for_each_flag([&](const Flag& flag) {
+    if (flag.kind != Kind::works && flag.kind != Kind::writes) return;
+    const std::string name(flag.name.substr(0, flag.name.find(' ')));
+    for (const std::string& option : flag.text.empty() ? std::vector{name} : options_in(flag.text)) {
+      if (options_.spelling(option).empty()) missing.insert(option);
+    }
+  });
+  EXPECT_THAT(missing, ElementsAreArray(not_yet));
+}
+
+TEST_F(FlagTable, RefusesNoOptionOfTrain) {
+  for_each_flag([&](const Flag& flag) {
+    if (flag.kind == Kind::absent || flag.kind == Kind::satisfied) {
+      EXPECT_EQ(options_.spelling(std::string(flag.name)), "") << flag.name;
+    }
+  });
+}
+
+TEST_F(Translate, BringsOldNamesIntoPresentOnes) {
+  EXPECT_THAT(
+      words({"--batch-size", "4", "--model-parallel-size", "2", "--warmup", ".01"}),
+      ElementsAre("--micro-batch-size", "4", "--tensor-model-parallel-size", "2", "--lr-warmup-fraction", ".01"));
+  EXPECT_THAT(words({"--checkpoint-activations", "--checkpoint-num-layers", "2"}),
+              ElementsAre("--recompute-granularity", "full", "--recompute-num-layers", "2"));
+  EXPECT_THAT(words({"--activations-checkpoint-method", "block"}),
+              ElementsAre("--recompute-granularity", "full", "--recompute-method", "block"));
+  EXPECT_THAT(words({"--num-key-value-heads", "8"}), ElementsAre("--group-query-attention", "--num-query-groups", "8"));
+  EXPECT_THAT(words({"--train-data", "a", "b", "--lr", "1"}), ElementsAre("--data-path", "a", "b", "--lr", "1"));
+  EXPECT_THAT(words({"--num-microbatches-in-minibatch", "8", "--intermediate-size", "64"}),
+              ElementsAre("--micro-batches", "8", "--ffn-hidden-size", "64"));
+  EXPECT_THAT(words({"--grad-reduce-in-bf16", "--pad-vocab-size-to", "128", "--calculate-per-token-loss"}),
+              ElementsAre("--main-grads-dtype", "bf16", "--padded-vocab-size", "128", "--loss-average", "tokens"));
+}
+
+TEST_F(Translate, BringsSpellingsOfNamesAndValuesIntoOurs) {
+  EXPECT_THAT(words({"--global_batch_size=8", "--train_samples", "300_000_000", "--split", "'99,1,0'"}),
+              ElementsAre("--global-batch-size", "8", "--train-samples", "300000000", "--split", "99,1,0"));
+  EXPECT_THAT(words({"--normalization", "rmsnorm", "--normalization", "RMSNorm", "--normalization", "layernorm"}),
+              ElementsAre("--normalization", "RMSNorm", "--normalization", "RMSNorm", "--normalization", "LayerNorm"));
+  EXPECT_THAT(words({"--eval-iters", "-1", "--position-embedding-type", "rotary"}),
+              ElementsAre("--eval-iters", "0", "--position-embedding-type", "rope"));
+  EXPECT_THAT(words({"--save", "2026_01", "--lr", "-1"}), ElementsAre("--save", "2026_01", "--lr", "-1"))
+      << "a path is no number, and a negative value is still a value";
+}
+
+TEST_F(Translate, LeavesOtherWordsToTheParser) {
+  EXPECT_THAT(words({"corpus.h5", "--tp", "2", "--frobnicate", "7", "--data-check=none", "-lr", "1"}),
+              ElementsAre("corpus.h5", "--tp", "2", "--frobnicate", "7", "--data-check=none", "-lr", "1"));
+  EXPECT_THAT(words({"--lr", "--bf16"}), ElementsAre("--lr", "--bf16")) << "the parser reports the missing value";
+  EXPECT_THAT(words({"--bf16=1", "--", "--batch-size"}), ElementsAre("--bf16=1", "--", "--batch-size"));
+}
+
+TEST_F(Translate, DropsFlagsThatAreSatisfied) {
+  EXPECT_THAT(words({"--use-flash-attn", "--num-workers", "2", "--DDP-impl", "local", "--manual-gc", "--lr", "1"}),
+              ElementsAre("--lr", "1"));
+  EXPECT_EQ(kind_of({"--dataloader-type", "single"}), Kind::satisfied);
+  EXPECT_EQ(kind_of({"--expert-model-parallel-size", "1"}), Kind::satisfied);
+  EXPECT_EQ(translate({"--use-flash-attn", "--num-experts", "1"}, options_).refusal(), "");
+}
+
+TEST_F(Translate, RefusesWhatIsAbsentAllAtOnceWithTheNearestAlternative) {
+  const Translation line = translate({"--num-experts", "8", "--fp8-format", "hybrid", "--position-embedding-type",
+                                      "alibi", "--deepspeed", "--lr", "1", "--num-experts", "8"},
+                                     options_);
+  EXPECT_THAT(line.arguments, ElementsAre("--lr", "1"));
+  EXPECT_THAT(line.refusal(), AllOf(HasSubstr("--num-experts 8: layers of experts are absent; nearest: "),
+                                    HasSubstr("--fp8-format hybrid: "), HasSubstr("--position-embedding-type alibi: "),
+                                    HasSubstr("--deepspeed: ")));
+  EXPECT_EQ(line.refusal().find("--num-experts"), line.refusal().rfind("--num-experts")) << line.refusal();
+}
+
+TEST_F(Translate, RefusesFlagsWhoseOptionIsNotThereYet) {
+  Options options("trireme train", "");
+  double lr = 0;
+  options.add("lr", &lr, "X", "");
+  const Translation line = translate({"--batch-size", "4", "--lr", "1"}, options);
+  EXPECT_THAT(line.arguments, ElementsAre("--lr", "1"));
+  EXPECT_THAT(line.refusal(), HasSubstr("--batch-size 4: not in this release of Trireme"));
+}
+
+TEST_F(Translate, HeedsTheOtherFlagsOfTheLine) {
+  EXPECT_EQ(kind_of({"--no-position-embedding"}), Kind::absent);
+  EXPECT_EQ(kind_of({"--no-position-embedding", "--position_embedding_type", "rope"}), Kind::satisfied);
+  EXPECT_THAT(words({"--no-bias-gelu-fusion"}), ElementsAre("--gelu", "erf"));
+  EXPECT_THAT(words({"--swiglu", "--no-bias-gelu-fusion"}), ElementsAre("--swiglu"));
+}
+
+}  // namespace
+}  // namespace trireme::app::megatron

@@ -1,0 +1,73 @@
+#include "src/app/run_config/idle_options.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "src/app/run_config/run_config.hpp"
+
+namespace trireme::app {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+
+/// Options of a script for many ranks.
+const std::vector<std::string> many_ranks = {"--use-distributed-optimizer",
+                                             "--overlap-grad-reduce",
+                                             "--overlap-param-gather",
+                                             "--ddp-bucket-size",
+                                             "1000",
+                                             "--schedule",
+                                             "zero-bubble",
+                                             "--overlap-p2p-communication",
+                                             "--no-scatter-gather-tensors-in-pipeline",
+                                             "--sequence-parallel",
+                                             "--distributed-timeout-minutes",
+                                             "5",
+                                             "--bf16"};
+
+std::vector<std::string> idle(std::vector<std::string> arguments, const parallel::ProcessGrid& grid) {
+  arguments.insert(arguments.end(), {"--lr", "1", "--train-iters", "1", "--data-path", "a.h5", "--model", "gpt2-124m"});
+  Options options("trireme train", "");
+  RunConfigReader reader(options);
+  options.parse(arguments);
+  return idle_options(options, grid, reader.settle(grid.data_size()).precision.dtype);
+}
+
+TEST(IdleOptions, OfAScriptForManyRanksAreNamedOnOne) {
+  EXPECT_THAT(idle(many_ranks, parallel::ProcessGrid(1, 1, 1)),
+              ElementsAre("--distributed-timeout-minutes (one rank)", "--schedule (one pipeline stage)",
+                          "--overlap-p2p-communication (one pipeline stage)",
+                          "--no-scatter-gather-tensors-in-pipeline (one pipeline stage)",
+                          "--sequence-parallel (one tensor rank)", "--use-distributed-optimizer (one data rank)",
+                          "--overlap-grad-reduce (one data rank)", "--overlap-param-gather (one data rank)",
+                          "--ddp-bucket-size (one data rank)"));
+}
+
+TEST(IdleOptions, HaveTheirUseOnALargerGrid) {
+  EXPECT_THAT(idle(many_ranks, parallel::ProcessGrid(8, 2, 2)), IsEmpty());
+  EXPECT_THAT(idle(many_ranks, parallel::ProcessGrid(8, 2, 2, 2)), IsEmpty());  // context ranks reduce gradients, too
+  EXPECT_THAT(idle(many_ranks, parallel::ProcessGrid(4, 1, 2)),
+              ElementsAre("--no-scatter-gather-tensors-in-pipeline (one tensor rank)",
+                          "--sequence-parallel (one tensor rank)"));
+  EXPECT_THAT(idle({}, parallel::ProcessGrid(1, 1, 1)), IsEmpty());
+}
+
+TEST(IdleOptions, OfTheDynamicLossScaleAreNamedInBf16) {
+  const std::vector<std::string> script = {
+      "--loss-scale", "0", "--initial-loss-scale", "4096", "--loss-scale-window", "500", "--bf16"};
+  EXPECT_THAT(idle(script, parallel::ProcessGrid(2, 1, 1)),
+              ElementsAre("--loss-scale (bf16 has no dynamic loss scale)",
+                          "--initial-loss-scale (bf16 has no dynamic loss scale)",
+                          "--loss-scale-window (bf16 has no dynamic loss scale)"));
+  EXPECT_THAT(idle({"--loss-scale", "8", "--bf16"}, parallel::ProcessGrid(2, 1, 1)), IsEmpty());  // a constant one
+}
+
+TEST(IdleOptions, DistributedInputsAreWholeOnOneTensorRank) {
+  const std::vector<std::string> script = {"--recompute-granularity", "full", "--distribute-saved-activations"};
+  EXPECT_THAT(idle(script, parallel::ProcessGrid(1, 1, 1)),
+              ElementsAre("--distribute-saved-activations (one tensor rank)"));
+}
+
+}  // namespace
+}  // namespace trireme::app
