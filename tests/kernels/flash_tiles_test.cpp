@@ -35,7 +35,9 @@ TEST(FlashTiles, OfOtherDocumentsAreNotVisited) {
     EXPECT_EQ(products, 64 * visible_tiles(first, 16, 64) + 48 * visible_tiles(first, 16, 32) +
                             64 * visible_tiles(first, 32, 16));
     if (documents.empty()) of_whole = products;
-    if (!documents.empty()) EXPECT_LT(products, 0.4 * static_cast<double>(of_whole));
+    if (!documents.empty()) {
+      EXPECT_LT(products, 0.4 * static_cast<double>(of_whole));
+    }
   }
 }
 
