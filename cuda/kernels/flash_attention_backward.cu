@@ -169,8 +169,8 @@ __global__ void __launch_bounds__(key_threads, d == 64 ? 3 : 2)
   const int all_tiles = end_of_query_tiles(problem, sample, first_tile, static_cast<int>(tiles_of(queries, query_tile)),
                                            block_begin + key_rows);
   const bool seen = block_begin < keys && first_tile < all_tiles;
-  const std::int64_t first_head = kv_head * heads_per_kv_head,
-                     end_head = seen ? first_head + heads_per_kv_head : first_head;
+  const int first_head = static_cast<int>(kv_head * heads_per_kv_head),
+            end_head = seen ? first_head + static_cast<int>(heads_per_kv_head) : first_head;
   const float scale = static_cast<float>(problem.scale) * log2_e;
   T* own_k = gpu::dynamic_shared<T>();
   T* own_v = own_k + key_rows * row_stride<d>;
@@ -179,7 +179,7 @@ __global__ void __launch_bounds__(key_threads, d == 64 ? 3 : 2)
   const T* warp_k = own_k + warp * warp_rows * row_stride<d>;
   const T* warp_v = own_v + warp * warp_rows * row_stride<d>;
 
-  const auto copy_queries = [&](std::int64_t head, int tile, int stage) {
+  const auto copy_queries = [&](int head, int tile, int stage) {
     const int begin = tile * query_tile;
     T* to = stages + stage * query_stage<d>;
     copy_tile<d, query_tile, key_threads>(in.q.at(sample, head), begin, queries, to);
@@ -202,7 +202,7 @@ __global__ void __launch_bounds__(key_threads, d == 64 ? 3 : 2)
     gpu::commit_copies();
   }
   int stage = 0;
-  for (std::int64_t head = first_head; head < end_head; ++head) {
+  for (int head = first_head; head < end_head; ++head) {
     const HeadDropout dropout(problem, sample, head);
     for (int tile = first_tile; tile < all_tiles; ++tile, stage ^= 1) {
       const bool more = tile + 1 < all_tiles;

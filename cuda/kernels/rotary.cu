@@ -24,7 +24,8 @@ __global__ void __launch_bounds__(block_threads)
   A* sines = cosines + pairs;
   for (int pair = threadIdx.x; pair < pairs; pair += block_threads) {
     const double exponent = -2 * static_cast<double>(pair) / static_cast<double>(rotary.channels);
-    const double angle = static_cast<double>(x.position(row, first_sample)) * rotary.scaled(pair, std::pow(rotary.base, exponent));
+    const double angle =
+        static_cast<double>(x.position(row, first_sample)) * rotary.scaled(pair, std::pow(rotary.base, exponent));
     cosines[pair] = static_cast<A>(rotary.magnitude * std::cos(angle));
     sines[pair] = static_cast<A>(sign * rotary.magnitude * std::sin(angle));
   }

@@ -48,8 +48,9 @@ std::unique_ptr<NextTokenSamples> make_source(const std::shared_ptr<const TokenS
                 length, length + 1);
   const bool is_cyclic = options.sampling == Sampling::cyclic;
   const std::vector<std::int64_t> one_epoch = {1};
-  auto source = std::make_unique<ShuffledSamples>(std::move(tokens), range, length, is_cyclic ? one_epoch : budgets,
-                                                  static_cast<std::uint32_t>(options.seed), options.cache, options.document_ends);
+  auto source =
+      std::make_unique<ShuffledSamples>(std::move(tokens), range, length, is_cyclic ? one_epoch : budgets,
+                                        static_cast<std::uint32_t>(options.seed), options.cache, options.document_ends);
   if (!is_cyclic) return source;
   return std::make_unique<CyclicSamples>(std::move(source), need, options.document_ends);
 }

@@ -23,8 +23,7 @@ std::vector<std::uint32_t> torch_permutation(std::int64_t count, std::int64_t se
 class CyclicSamples final : public NextTokenSamples {
  public:
   /// `epoch` are the samples of one epoch, at least one; `size` of all epochs are to be read.
-  CyclicSamples(std::unique_ptr<NextTokenSamples> epoch, std::int64_t size,
-                DocumentEnds ends = DocumentEnds::labelled);
+  CyclicSamples(std::unique_ptr<NextTokenSamples> epoch, std::int64_t size, DocumentEnds ends = DocumentEnds::labelled);
   std::int64_t size() const override { return size_; }
   std::int64_t sequence_length() const override { return epoch_->sequence_length(); }
   void read_text(std::int64_t index, std::span<std::int32_t> text) const override;
