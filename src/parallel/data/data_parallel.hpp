@@ -39,8 +39,9 @@ class DataParallel final : public ParameterHooks {
   void wait_for_parameters();
 
   /// Adds, to element b of `squares` [buckets] fp64, the sum of squares of the gradients of bucket b before each
-  /// reduction that follows; empty: nothing.
-  void observe(TensorView squares) { squares_ = squares; }
+  /// reduction that follows; empty: nothing. A rank alone in its group has no other gradients than the reduced ones, so
+  /// nothing is added there.
+  void observe(TensorView squares) { squares_ = group_.size() > 1 ? squares : TensorView(); }
 
   void before_forward(int unit) override;
   void before_backward(int unit) override;

@@ -59,7 +59,10 @@ class Rank {
                 execution.parallel.data_parallel, grid.gradient_size(), 0),
         data_parallel_(backend, buffer_, gradient_),
         optimizer_(optim::make_optimizer(backend, buffer_, {tensor_, gradient_}, optimizer)),
-        norm_sum_(backend, DType::fp64, {1}) {}
+        norm_sum_(backend, DType::fp64, {1}),
+        squares_(backend, DType::fp64, {std::ssize(buffer_.layout().buckets())}) {
+    data_parallel_.observe(squares_);  // as the guard of every step does
+  }
 
   UpdateWork record() {
     UpdateWork work;
@@ -136,6 +139,7 @@ class Rank {
   parallel::DataParallel data_parallel_;
   std::unique_ptr<optim::Optimizer> optimizer_;
   Tensor norm_sum_;
+  Tensor squares_;
 };
 
 }  // namespace

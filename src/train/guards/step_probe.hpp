@@ -12,7 +12,7 @@ namespace trireme::train {
 
 /// Sums of squares over what this rank computes in a training step, by which two runs of the step are compared, bit by
 /// bit. There is one for each chunk's results, one for each chunk's gradients of its input, and one for each bucket's
-/// gradients before they are reduced. They cost one more reading of these tensors, and no communication.
+/// gradients before data ranks reduce them. They cost one more reading of these tensors, and no communication.
 class StepProbe final : public model::StageProbe {
  public:
   /// Observes the runs of `model`, which must live longer.

@@ -29,22 +29,6 @@ void expect_refused(const std::vector<std::string>& arguments, const std::string
   EXPECT_THAT([&] { read(arguments); }, ThrowsMessage<ConfigError>(HasSubstr(message)));
 }
 
-TEST(RunConfig, RefusesGuardsThatWouldDoNothing) {
-  expect_refused({"--max-skipped", "3"}, "--max-skipped needs --no-check-for-nan-in-loss-and-grad or fp16");
-  EXPECT_EQ(read({"--max-skipped", "3", "--no-check-for-nan-in-loss-and-grad"}).train_options().max_skipped, 3);
-  EXPECT_EQ(read({"--max-skipped", "3", "--fp16"}).train_options().max_skipped, 3);
-  expect_refused({"--max-machine-faults", "1", "--fp16"}, "--max-machine-faults excludes");
-  EXPECT_EQ(read({"--max-machine-faults", "1"}).train_options().guards.max_machine_faults, 1);
-  expect_refused({"--skip-spiky-loss"}, "--skip-spiky-loss needs --check-for-spiky-loss");
-  expect_refused({"--spiky-loss-factor", "5"}, "--spiky-loss-factor needs --check-for-spiky-loss");
-  EXPECT_EQ(read({"--check-for-spiky-loss"}).train_options().guards.spiky_loss_factor, 10);
-  expect_refused({"--iterations-to-skip", "3", "0"}, "--iterations-to-skip '0' is not a whole number of at least 1");
-  EXPECT_EQ(read({"--iterations-to-skip", "7", "3"}).train_options().guards.iterations_to_skip,
-            (std::set<std::int64_t>{3, 7}));
-  const Attributes attributes = attributes_of(read({"--iterations-to-skip", "7", "3"}).train_options());
-  EXPECT_EQ(attributes.texts().at("training.iterations-to-skip"), "3 7");
-}
-
 TEST(RunConfig, ReportsTheProblemsOfAllGroupsAtOnce) {
   const std::vector<std::pair<std::vector<std::string>, std::string>> problems = {
       {{"--model", "gpt2-124m", "--num-query-groups", "5"}, "--num-query-groups 5 needs --group-query-attention"},
