@@ -76,12 +76,10 @@ TEST_F(FlagTable, LeadsToOptionsOfTrain) {
                                          "no-check-for-nan-in-loss-and-grad",
                                          "nvtx-ranges",
                                          "rerun-mode",
-                                         "rotary-seq-len-interpolation-factor",
                                          "use-checkpoint-args",
                                          "use-precision-aware-optimizer",
                                          "validation-set-names",
-                                         "variable-seq-lengths",
-                                         "window-size"};
+                                         "variable-seq-lengths"};
   std::set<std::string> missing;
   for_each_flag([&](const Flag& flag) {
     if (flag.kind != Kind::works && flag.kind != Kind::writes) return;
