@@ -67,10 +67,11 @@ class AttentionCall {
                                              log_sum_exp_, row_dot_, heads_of<TensorView>(dqkv_, 0),
                                              heads_of<TensorView>(dqkv_, 1), heads_of<TensorView>(dqkv_, 2));
   }
-  /// Time of a call with these lengths of all samples, `s` or less, or first visible keys; null: all.
-  double seconds(const std::int32_t* lengths, const std::int32_t* first_visible = nullptr) {
+  /// Time of a call with these lengths of all samples, `s` or less, or first visible keys, null: all; or in a window.
+  double seconds(const std::int32_t* lengths, const std::int32_t* first_visible = nullptr, std::int64_t window = -1) {
     problem.lengths = lengths;
     problem.first_visible = first_visible;
+    problem.window = window;
     if (backward_) forward();  // queries that see less have other statistics
     const auto begin = std::chrono::steady_clock::now();
     run();
@@ -143,6 +144,21 @@ void documents(benchmark::State& state, DType dtype, const Heads4& shape, double
   state.counters["gain"] = of_whole / of_documents;
 }
 
+/// Attention in a window of an eighth of the sequence, in turns with that to the whole past. `gain` is the time of the
+/// latter relative to that in the window.
+void windows(benchmark::State& state, DType dtype, const Heads4& shape, double probability, bool backward) {
+  AttentionCall call(dtype, shape, probability, backward);
+  call.seconds(nullptr);
+  double of_whole = 0, of_window = 0;
+  for (auto _ : state) {
+    const double windowed = call.seconds(nullptr, nullptr, shape.s / 8 - 1);
+    state.SetIterationTime(windowed);
+    of_window += windowed;
+    of_whole += call.seconds(nullptr);
+  }
+  state.counters["gain"] = of_whole / of_window;
+}
+
 const bool registered = [] {
   const auto add = [](DType dtype, const char* kind, const Heads4& shape, double probability, bool backward,
                       auto function) {
@@ -160,6 +176,7 @@ const bool registered = [] {
           add(dtype, "attention", shape, probability, backward, attention)->UseRealTime();
         add(dtype, "padded_attention", {4, 512, 16, 64}, probability, backward, padding)->UseManualTime();
         add(dtype, "packed_attention", {1, 2048, 8, 64}, probability, backward, documents)->UseManualTime();
+        add(dtype, "windowed_attention", {1, 2048, 8, 64}, probability, backward, windows)->UseManualTime();
       }
     }
   }

@@ -239,6 +239,7 @@ struct AttentionShape {
   double dropout = 0;
   bool padded = false;         ///< samples of s / b, 2 s / b ... s positions; else all of s
   std::int64_t documents = 1;  ///< number in each sample, of equal length; they do not see one another
+  std::int64_t window = -1;    ///< AttentionProblem::window
 };
 void run_attention(GpuMeasure& bench, const AttentionShape& a) {
   Backend& b = bench.b;
@@ -268,6 +269,10 @@ void run_attention(GpuMeasure& bench, const AttentionShape& a) {
   double pairs = 0;  // pairs of a query and a key without padding; a causal mask leaves half
   for (const double length : lengths) pairs += length * (a.causal ? (length + 1) / 2 : length);
   if (a.documents > 1) pairs = static_cast<double>(a.b * a.s) * static_cast<double>(document + 1) / 2;
+  if (a.window >= 0) {
+    const double span = static_cast<double>(std::min(a.window + 1, a.s));
+    pairs = static_cast<double>(a.b) * span * (static_cast<double>(a.s) - (span - 1) / 2);
+  }
   const double operations = 4.0 * static_cast<double>(row) * pairs;
   const AttentionProblem problem{
       .queries = a.s,
@@ -280,8 +285,10 @@ void run_attention(GpuMeasure& bench, const AttentionShape& a) {
       .causal = a.causal,
       .lengths = a.padded ? of_samples.view().as<std::int32_t>() : nullptr,
       .first_visible = a.documents > 1 ? first_visible.view().as<std::int32_t>() : nullptr,
+      .window = a.window,
       .dropout = {a.dropout, 1, 1, DropoutSite::attention_scores, samples.view().as<std::int64_t>()}};
-  const std::string kind = fmt::format("{}{}{}", a.documents > 1 ? fmt::format("{} documents, ", a.documents) : "",
+  const std::string kind = fmt::format("{}{}{}{}", a.documents > 1 ? fmt::format("{} documents, ", a.documents) : "",
+                                       a.window < 0 ? "" : fmt::format("window {}, ", a.window),
                                        a.causal   ? "causal"
                                        : a.padded ? "padded"
                                                   : "full",
@@ -332,6 +339,9 @@ void run(Backend& backend, bool dry_run, std::ostream& json) {
   run_attention(
       bench,
       {.name = "packed: ", .s = dry_run ? 16 : 4096, .b = dry_run ? 2 : 4, .heads = 16, .d = 128, .documents = 8});
+  run_attention(
+      bench,
+      {.name = "Mistral: ", .s = dry_run ? 16 : 16384, .b = 1, .heads = 32, .d = 128, .window = dry_run ? 4 : 4095});
   // 16k tokens and 2048 channels, as the papers on flash attention have them; 1536 where heads are of 96.
   for (const std::int64_t d : {64, 96, 128, 256}) {
     for (const bool causal : {false, true}) {

@@ -139,7 +139,7 @@ struct TileStatistics {
 /// End of the tiles of queries, from `tile` on, of which a query attends to keys before `keys`.
 __device__ inline int end_of_query_tiles(const AttentionProblem& problem, std::int64_t sample, int tile, int tiles,
                                          int keys) {
-  if (problem.first_visible == nullptr) return tiles;
+  if (!problem.hides_earlier_keys()) return tiles;
   for (;;) {
     const int own = tile + static_cast<int>(threadIdx.x % warp_threads);
     const bool sees = own < tiles && first_key(problem, sample, own * query_tile) < keys;

@@ -40,7 +40,7 @@ __device__ inline int visible_keys(const AttentionProblem& problem, int keys, in
 
 /// First key that a query attends to; beyond the last query, that one's.
 __device__ inline int first_key(const AttentionProblem& problem, std::int64_t sample, int query) {
-  if (problem.first_visible == nullptr) return 0;
+  if (!problem.hides_earlier_keys()) return 0;
   const int last = static_cast<int>(problem.queries) - 1;
   return static_cast<int>(problem.first_key_of(sample, query < last ? query : last));
 }

@@ -1,5 +1,8 @@
 #include "src/model/model_config.hpp"
 
+#include <algorithm>
+#include <iterator>
+#include <limits>
 #include <string>
 
 #include "src/base/check.hpp"
@@ -85,6 +88,23 @@ void validate(const ModelConfig& config) {
     expect(!yarn || config.rotary_base > 1,
            fmt::format("<rotary_base> {} must be above 1 where YaRN scales the frequencies", config.rotary_base));
   }
+  expect(config.rotary_scaling.interpolation >= 1 && config.rotary_scaling.interpolation <= 1e6,
+         fmt::format("<rotary_seq_len_interpolation_factor> {} must be from 1 to 1e6",
+                     config.rotary_scaling.interpolation));
+  expect(config.rotary_scaling.interpolation == 1 || (config.position_embedding == PositionEmbedding::rope &&
+                                                      config.rotary_scaling.kind != RotaryScalingKind::yarn),
+         fmt::format("<rotary_seq_len_interpolation_factor> {} needs rotary positions that YaRN does not scale",
+                     config.rotary_scaling.interpolation));
+  expect(!config.window.any() || config.causal(),
+         fmt::format("<window_size> {}: windows are for causal models, and a BERT sees both sides: leave it out",
+                     config.window.left));
+  expect(
+      config.window.left <= std::numeric_limits<std::int32_t>::max(),
+      fmt::format("<window_size> {} must be at most {}", config.window.left, std::numeric_limits<std::int32_t>::max()));
+  expect(config.window.layers.empty() || (std::ssize(config.window.layers) == config.layers &&
+                                          config.window.layers.find_first_not_of("01") == std::string::npos),
+         fmt::format("<window_attn_skip_freq>: a list of {} layers, '{}', for a model of {}: give 0 or 1 for each",
+                     config.window.layers.size(), config.window.layers, config.layers));
   expect(config.is_bert() || !config.post_norm(),
          "<apply_residual_connection_post_layernorm> is an arrangement of BERT: a GPT's layers are pre-norm");
   expect(!config.is_bert() || config.tied_output,
@@ -139,10 +159,15 @@ std::int64_t parameter_count(const ModelConfig& config) {
 double model_flops(const ModelConfig& config, std::int64_t batch, std::int64_t s) {
   const auto h = static_cast<double>(config.hidden);
   const auto sequence = static_cast<double>(s);
+  double keys = 0;  // keys of a query, summed over the layers
+  for (int layer = 0; layer < config.layers; ++layer) {
+    const std::int64_t left = config.window.of(layer);
+    keys += static_cast<double>(left < 0 ? s : std::min(s, left + 1));
+  }
   // Multiply-adds a token, forward: the matrices, scores and weighted sums, the logits. Times 2 for FLOPs, times 3 for
   // forward and the two halves of backward.
-  const double per_token = config.layers * (static_cast<double>(matrix_elements(config)) +
-                                            2 * sequence * static_cast<double>(config.attention_columns())) +
+  const double per_token = config.layers * static_cast<double>(matrix_elements(config)) +
+                           2 * keys * static_cast<double>(config.attention_columns()) +
                            (config.predicts_tokens() ? static_cast<double>(config.vocabulary) * h : 0) +
                            (config.is_bert() && config.predicts_tokens() ? h * h : 0);
   return 6 * static_cast<double>(batch) * sequence * per_token;
@@ -155,6 +180,7 @@ Architecture architecture_of(const ModelConfig& config) {
   const bool grouped = config.kv_heads() != config.heads;
   const bool gelu = !config.swiglu && config.activation != Activation::squared_relu;
   const bool own_head_size = config.attention_columns() != config.hidden;
+  if (config.window.any()) return Architecture::gpt;
   if (layer_norm && !config.norm_1p && !config.qk_norm && !rope && gelu && config.linear_bias && config.tied_output &&
       !grouped && !own_head_size) {
     return Architecture::gpt2;
@@ -196,6 +222,11 @@ Attributes attributes_of(const ModelConfig& config) {
     attributes.put("model.rotary_fast_turns", scaling.fast_turns);
     attributes.put("model.rotary_mscale", scaling.mscale);
     attributes.put("model.rotary_mscale_all_dim", scaling.mscale_all_dim);
+  }
+  if (scaling.interpolation != 1) attributes.put("model.rotary_interpolation", scaling.interpolation);
+  if (config.window.any()) {
+    attributes.put("model.window", config.window.left);
+    attributes.put("model.window_layers", config.window.layers.empty() ? "all" : config.window.layers);
   }
   if (config.is_bert()) {
     attributes.put("model.norm_placement", config.norm_placement, placement_names);
@@ -247,11 +278,19 @@ ModelConfig config_from(const Attributes& attributes) {
       scaling.mscale = attributes.get<double>("model.rotary_mscale");
       scaling.mscale_all_dim = attributes.get<double>("model.rotary_mscale_all_dim");
     }
+    if (attributes.contains("model.rotary_interpolation")) {
+      scaling.interpolation = attributes.get<double>("model.rotary_interpolation");
+    }
   }
   if (architecture == Architecture::bert) {
     config.family = ModelFamily::bert;
     config.norm_placement = attributes.get("model.norm_placement", placement_names);
     config.binary_head = attributes.get<bool>("model.binary_head");
+  }
+  if (attributes.contains("model.window")) {
+    config.window.left = attributes.get("model.window", std::int64_t{0});
+    const auto layers = attributes.get<std::string>("model.window_layers");
+    if (layers != "all") config.window.layers = layers;
   }
   if (attributes.contains("model.output")) {
     config.output = attributes.get("model.output", output_names);

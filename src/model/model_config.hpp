@@ -4,6 +4,7 @@
 
 #include "src/backend/kernels/gemm.hpp"
 #include "src/base/attributes.hpp"
+#include "src/model/attention_window.hpp"
 #include "src/model/rotary_scaling.hpp"
 
 namespace trireme::model {
@@ -49,6 +50,7 @@ struct ModelConfig {
   double rotary_base = 10000;
   double rotary_percent = 1;  ///< fraction of a head's channels that rotate
   RotaryScaling rotary_scaling = {};
+  AttentionWindow window = {};
   bool swiglu = false;  ///< a gated feed-forward block, in place of `activation`
   bool linear_bias = true;
   bool qk_norm = false;   ///< the channels of each head of queries and keys are normalised, before they rotate
@@ -114,15 +116,16 @@ std::int64_t parameter_count(const ModelConfig& config);
 
 /// Model FLOPs of one update on `batch` samples of `s` tokens, forward and backward, full (not causal) attention, no
 /// recomputation counted: 6 B s (L (m + 2 s q) + V h), m the elements of a layer's matrices, q = d heads. For a GPT-2
-/// with f = 4 h: 72 B s L h^2 (1 + s / 6 h + V / 12 L h) (Narayanan et al. 2021, arXiv:2104.04473). A BERT's head of
-/// masked tokens adds h^2 to V h; a task has neither.
+/// with f = 4 h: 72 B s L h^2 (1 + s / 6 h + V / 12 L h) (Narayanan et al. 2021, arXiv:2104.04473). A layer with a
+/// window has min(s, left + 1) keys for each query in the place of s. A BERT's head of masked tokens adds h^2 to V h; a
+/// task has neither.
 double model_flops(const ModelConfig& config, std::int64_t batch, std::int64_t s);
 
 /// Name of a model's architecture. `gpt` is any mix of the parts of gpt2 and llama.
 enum class Architecture { gpt2, llama, gpt, bert };
 /// gpt2: layer normalisation, learned positions, GELU, biases, a tied output head, heads of hidden / heads channels, as
 /// many of keys and values as of queries. llama: RMSNorm, rotary positions over whole heads, SwiGLU and no biases; its
-/// output may be tied, and its queries grouped. bert: every model of that family.
+/// output may be tied, and its queries grouped. Neither has windows of attention. bert: every model of that family.
 Architecture architecture_of(const ModelConfig& config);
 
 /// The shape as the attributes "model.*" of a checkpoint, and back; dropout is none of them. CheckpointError where a

@@ -14,6 +14,7 @@ double magnitude_of(double mscale, double factor) { return 0.1 * mscale * std::l
 
 RotaryEmbedding RotaryScaling::embedding(std::int64_t channels, double base) const {
   RotaryEmbedding rotary{channels, base};
+  rotary.interpolation = interpolation;
   if (kind == RotaryScalingKind::none || channels == 0) return rotary;
   rotary.factor = factor;
   const double positions_a_turn = static_cast<double>(positions) / (2 * std::numbers::pi);

@@ -13,6 +13,7 @@ enum class RotaryScalingKind { none, llama3, yarn };
 ///   yarn (Peng et al. 2023, arXiv:2309.00071): t = (last - i) / (last - first), the pairs of fast_turns and of
 ///   slow_turns, rounded down and up: i = channels ln(positions / 2 pi n) / (2 ln base). Sines and cosines are
 ///   multiplied by m(mscale) / m(mscale_all_dim), m(x) = 0.1 x ln(factor) + 1, and so scores by its square.
+/// Interpolation divides all positions, whatever the kind (Chen et al. 2023, arXiv:2306.15595).
 struct RotaryScaling {
   RotaryScalingKind kind = RotaryScalingKind::none;
   double factor = 1;           ///< times the sequence grows
@@ -21,6 +22,7 @@ struct RotaryScaling {
   double fast_turns = 32;
   double mscale = 1;          ///< yarn
   double mscale_all_dim = 0;  ///< yarn
+  double interpolation = 1;   ///< divides positions
 
   /// Returns Llama 3.1's constants: 8192 positions, 1 and 4 turns.
   static RotaryScaling llama3(double factor) { return {RotaryScalingKind::llama3, factor, 8192, 1, 4}; }

@@ -21,6 +21,7 @@ struct AttentionCase {
   double dropout = 0;
   std::vector<std::int32_t> lengths{};                 ///< keys of each sample; none: all
   std::vector<std::vector<std::int32_t>> documents{};  ///< positions where those of each sample begin; none: one at 0
+  std::int64_t window = -1;                            ///< AttentionProblem::window
 };
 
 /// Points into `c`. It has no documents: see first_visible_of.
@@ -35,9 +36,22 @@ inline AttentionProblem problem_of(const AttentionCase& c) {
           .scale = 1 / std::sqrt(static_cast<double>(c.head_dim)),
           .causal = c.causal,
           .lengths = c.lengths.empty() ? nullptr : c.lengths.data(),
+          .window = c.window,
           .dropout = {c.dropout, 1234, 3, DropoutSite::attention_scores, sample_numbers.data()},
           .first_head = 2};
 }
+
+/// A problem with its first visible keys.
+struct Packed {
+  explicit Packed(const AttentionCase& c)
+      : shape(c), first_visible(first_visible_of(c.documents, c.keys - c.queries, c.queries)), p(problem_of(shape)) {
+    if (!c.documents.empty()) p.first_visible = first_visible.data();
+  }
+  Packed(const Packed&) = delete;
+  AttentionCase shape;
+  std::vector<std::int32_t> first_visible;
+  AttentionProblem p;
+};
 
 inline AttentionTensors random_tensors(const AttentionProblem& p) {
   AttentionTensors t;

@@ -10,18 +10,6 @@ namespace {
 using namespace test;
 using Case = AttentionCase;
 
-/// A problem with its first visible keys.
-struct Packed {
-  explicit Packed(const Case& c)
-      : shape(c), first_visible(first_visible_of(c.documents, c.keys - c.queries, c.queries)), p(problem_of(shape)) {
-    p.first_visible = first_visible.data();
-  }
-  Packed(const Packed&) = delete;
-  Case shape;
-  std::vector<std::int32_t> first_visible;
-  AttentionProblem p;
-};
-
 class PackedAttention : public testing::TestWithParam<std::tuple<DType, Case>> {};
 
 TEST_P(PackedAttention, MatchesTheDefinition) {

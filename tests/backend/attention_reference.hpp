@@ -49,7 +49,7 @@ void for_rows_of_attention(const AttentionProblem& p, AttentionTensors& t, Visit
     const std::int64_t first = p.first_visible == nullptr ? 0 : p.first_visible[i * p.batch + sample];
     double max_score = -std::numeric_limits<double>::infinity(), total = 0;
     for (std::int64_t j = 0; j < p.keys; ++j) {
-      if (p.first_key + j < first) continue;
+      if (p.first_key + j < first || (p.window >= 0 && position - (p.first_key + j) > p.window)) continue;
       if (p.first_key + j >= end || (p.causal && p.first_key + j > position)) break;
       kv_rows.push_back(((j * p.batch + sample) * p.kv_heads + head / heads_per_kv_head) * d);
       double score = 0;

@@ -144,6 +144,35 @@ TEST(CostModel, AttentionIsThatOfFlashAttention2) {
   }
 }
 
+// A window counts the pairs in it, and its attention takes about their share of the time.
+TEST(CostModel, AttentionInAWindowTakesTheTimeOfItsTiles) {
+  const std::int64_t s = 8192;
+  KernelCall whole{.line = Line::attention_backward};
+  whole.attention =
+      AttentionProblem{.queries = s, .keys = s, .batch = 4, .heads = 16, .kv_heads = 4, .head_dim = 128, .dropout = {}};
+  for (const Line line : {Line::attention, Line::attention_backward}) {
+    whole.line = line;
+    double earlier = 0;
+    for (const std::int64_t window : {0, 511, 1023, 4095}) {
+      KernelCall call = whole;
+      call.attention->window = window;
+      double pairs = 0;
+      for (std::int64_t i = 0; i < s; ++i) pairs += static_cast<double>(std::min(i, window) + 1);
+      const double share = pairs / (static_cast<double>(s) * static_cast<double>(s + 1) / 2);
+      EXPECT_NEAR(call.flops() / whole.flops(), share, 1e-12);
+      const double ratio = attention_ms(gpu("H200"), call) / attention_ms(gpu("H200"), whole);
+      EXPECT_GT(ratio, share);
+      EXPECT_LT(ratio, share + 0.12);
+      EXPECT_GT(ratio, earlier);
+      earlier = ratio;
+    }
+    KernelCall call = whole;
+    call.attention->window = s - 1;
+    EXPECT_EQ(attention_ms(gpu("H200"), call), attention_ms(gpu("H200"), whole));
+    EXPECT_EQ(call.flops(true), whole.flops(true));
+  }
+}
+
 TEST(CostModel, EveryConstantHasASource) {
   for (const plan::ConstantTable& table : {plan::device_constants(gpus()), plan::cluster_constants()}) {
     for (const plan::ConstantRow& row : table.rows) {

@@ -5,7 +5,8 @@ source "$(dirname "$0")/functions.sh"
 make_corpus corpus 1
 llama=(--normalization RMSNorm --position-embedding-type rope --rotary-base 500 --rotary-percent 0.5 --swiglu
   --ffn-hidden-size 32 --group-query-attention --num-query-groups 2 --untie-embeddings-and-output-weights
-  --disable-bias-linear --kv-channels 8 --add-qkv-bias --apply-layernorm-1p --qk-layernorm --use-rope-scaling)
+  --disable-bias-linear --kv-channels 8 --add-qkv-bias --apply-layernorm-1p --qk-layernorm --use-rope-scaling
+  --rotary-seq-len-interpolation-factor 2 --window-size 5,0 --window-attn-skip-freq 2)
 run+=(--dtype fp64 --hidden-dropout 0.1 --attention-dropout 0.1)
 
 done_by 1 train "${run[@]}" "${llama[@]}" --save one --metrics-file one.jsonl
@@ -29,7 +30,7 @@ without() { # without OPTION [VALUE]: prints the options of the run but this one
 }
 for option in "--normalization RMSNorm" "--rotary-base 500" "--rotary-percent 0.5" --untie-embeddings-and-output-weights \
   --disable-bias-linear "--num-query-groups 2" "--kv-channels 8" --add-qkv-bias --apply-layernorm-1p --qk-layernorm \
-  --use-rope-scaling; do
+  --use-rope-scaling "--rotary-seq-len-interpolation-factor 2" "--window-attn-skip-freq 2"; do
   # shellcheck disable=SC2046,SC2086  # options are words
   refused 3 "the checkpoint holds another model" 1 train "${run[@]}" $(without $option) --load one
 done
@@ -62,7 +63,8 @@ refused 2 "--num-query-groups 3 must divide --num-attention-heads 4" \
   1 train "${run[@]}" --group-query-attention --num-query-groups 3
 refused 2 "--num-query-groups 1: heads of keys and values do not split over 2 tensor ranks" \
   2 train "${run[@]}" --group-query-attention --tp 2
-refused 2 "--rotary-base and --rotary-percent need --position-embedding-type rope" 1 train "${run[@]}" --rotary-base 500
+refused 2 "--rotary-base, --rotary-percent and --rotary-seq-len-interpolation-factor need --position-embedding-type rope" \
+  1 train "${run[@]}" --rotary-base 500
 refused 2 "--use-rotary-position-embeddings and --position-embedding-type learned_absolute exclude each other" \
   1 train "${run[@]}" --use-rotary-position-embeddings --position-embedding-type learned_absolute
 refused 2 "rotates 1: it must be an even number" \
@@ -76,6 +78,7 @@ refused 2 "--yarn-beta-slow 0 must be above 0 and below --yarn-beta-fast 32" \
 # shellcheck disable=SC2046  # options are words
 refused 2 "--hidden-size 16 must be a multiple of --num-attention-heads 3, or --kv-channels be given" \
   1 train $(sed 's/--num-attention-heads 4/--num-attention-heads 3/' <<<"${run[*]}")
+refused 2 "would show 2 positions after a token's own to a causal model: give 4,0" 1 train "${run[@]}" --window-size 4,2
 refused 2 "--swiglu at --hidden-size 16" 1 train "${run[@]}" --swiglu
 refused 2 "--normalization" 1 train "${run[@]}" --normalization rms
 

@@ -46,7 +46,8 @@ std::string name_of_case(const testing::TestParamInfo<std::tuple<DType, Case>>& 
   return fmt::format("{}_{}x{}_{}_samples_{}_of_{}_heads_of_{}{}{}{}", name_of(std::get<0>(info.param)), c.queries,
                      c.keys, c.batch, c.kv_heads, c.heads, c.head_dim, c.causal ? "_causal" : "",
                      c.dropout > 0 ? "_dropout" : "",
-                     fmt::format("{}{}", c.lengths.empty() ? "" : "_padded", c.documents.empty() ? "" : "_documents"));
+                     fmt::format("{}{}{}", c.lengths.empty() ? "" : "_padded", c.documents.empty() ? "" : "_documents",
+                                 c.window < 0 ? "" : fmt::format("_window_{}", c.window)));
 }
 // Both types in every kernel, also padded; the ways that sizes can be, in one of them.
 INSTANTIATE_TEST_SUITE_P(Kernels, FlashAttention,
@@ -78,6 +79,21 @@ INSTANTIATE_TEST_SUITE_P(
                         Case{90, 250, 2, 1, 1, 64, true, 0, {}, {{70, 192, 230}, {100, 249}}},  // queries at the end
                         Case{140, 140, 2, 1, 1, 64, true, 0, {130, 70}, {{60, 100}, {64}}},     // and padding
                         Case{140, 140, 2, 1, 1, 96, false, 0.1, {}, {{60, 100}, {64}}})),  // sees what is later, too
+    name_of_case);
+// Windows of one key before, within a tile of queries, to the edge of a tile of keys, over it, and over the sequence.
+INSTANTIATE_TEST_SUITE_P(
+    Windows, FlashAttention,
+    testing::Combine(testing::Values(DType::bf16),
+                     testing::Values(Case{70, 70, 1, 1, 1, 64, true, 0.1, {}, {}, 1},
+                                     Case{140, 140, 1, 2, 1, 64, true, 0, {}, {}, 9},
+                                     Case{140, 140, 1, 1, 1, 96, true, 0.1, {}, {}, 31},
+                                     Case{200, 200, 1, 1, 1, 128, true, 0.1, {}, {}, 63},
+                                     Case{200, 200, 1, 1, 1, 64, true, 0, {}, {}, 64},
+                                     Case{300, 300, 1, 2, 1, 64, true, 0.1, {}, {}, 130},
+                                     Case{70, 70, 1, 1, 1, 96, true, 0, {}, {}, 500},
+                                     Case{90, 250, 2, 1, 1, 64, true, 0, {}, {}, 40},          // queries at the end
+                                     Case{140, 140, 2, 1, 1, 64, true, 0, {130, 70}, {}, 50},  // and padding
+                                     Case{140, 140, 2, 1, 1, 64, true, 0.1, {}, {{60, 100}, {64}}, 33})),
     name_of_case);
 INSTANTIATE_TEST_SUITE_P(Sizes, FlashAttention,
                          testing::Combine(testing::Values(DType::bf16),
@@ -128,7 +144,8 @@ TEST_P(FlashAttentionTypes, KeysInPartsJoinToTheWhole) {
   Stream& stream = b.compute_stream();
   for (const Case& shape :
        {Case{150, 170, 1, 4, 2, 64}, Case{150, 170, 1, 4, 2, 96, true, 0.2},
-        Case{90, 170, 2, 1, 1, 64, false, 0.2, {70, 0}}, Case{150, 170, 1, 1, 1, 64, true, 0.2, {}, {{30, 64, 129}}}}) {
+        Case{90, 170, 2, 1, 1, 64, false, 0.2, {70, 0}}, Case{150, 170, 1, 1, 1, 64, true, 0.2, {}, {{30, 64, 129}}},
+        Case{150, 170, 1, 1, 1, 64, true, 0.2, {}, {}, 70}}) {
     const std::int64_t d = shape.head_dim;
     const GivenAttention given(b, GetParam(), shape, seed - run_seed());
     const AttentionTensors expected = given.reference();

@@ -41,5 +41,21 @@ TEST(FlashTiles, OfOtherDocumentsAreNotVisited) {
   }
 }
 
+TEST(FlashTiles, OutsideOfTheWindowAreNotVisited) {
+  const auto backend = make_backend(1);
+  const std::int64_t s = 512;
+  for (const std::int64_t window : {0, 31, 64, 100, 511}) {
+    const GivenAttention given(*backend, DType::bf16, {s, s, 1, 1, 1, 64, true, 0, {}, {}, window}, 1);
+    std::vector<std::int32_t> first;
+    for (std::int64_t i = 0; i < s; ++i)
+      first.push_back(static_cast<std::int32_t>(std::max<std::int64_t>(i - window, 0)));
+    const std::int64_t before = gpu::host::products;
+    compute(given);
+    EXPECT_EQ(gpu::host::products - before,
+              64 * visible_tiles(first, 16, 64) + 48 * visible_tiles(first, 16, 32) + 64 * visible_tiles(first, 32, 16))
+        << window;
+  }
+}
+
 }  // namespace
 }  // namespace trireme

@@ -133,6 +133,17 @@ TEST(ModelFlops, OfALlamaCountEveryMatrixOnce) {
   EXPECT_DOUBLE_EQ(model_flops(config, 4, 8192), tokens * (6 * matrices + 12 * 32 * 4096.0 * 8192));
 }
 
+TEST(ModelFlops, OfWindowsCountTheKeysInThem) {
+  ModelConfig config = preset("llama3-8b");
+  const double whole = model_flops(config, 4, 8192), score_of_key = 4 * 8192 * 12 * 4096.0;
+  config.window.left = 1023;
+  EXPECT_DOUBLE_EQ(whole - model_flops(config, 4, 8192), score_of_key * 32 * (8192 - 1024));
+  config.window = AttentionWindow::every(1023, 4, 32);
+  EXPECT_DOUBLE_EQ(whole - model_flops(config, 4, 8192), score_of_key * 24 * (8192 - 1024));
+  config.window.left = 8191;
+  EXPECT_EQ(model_flops(config, 4, 8192), whole);
+}
+
 TEST(ParameterCount, OfHeadsOfTheirOwnSizeAndBiasesOfQueriesKeysAndValues) {
   ModelConfig config = preset("llama3-8b");
   config.layers = 1;
@@ -204,6 +215,16 @@ TEST(ModelConfigValidation, RefusesGroupsAndRotationsThatDoNotFit) {
         c.rotary_base = 1;
       },
       "<rotary_base> 1 must be above 1");
+  expect_problem([](ModelConfig& c) { c.rotary_scaling.interpolation = 0; },
+                 "<rotary_seq_len_interpolation_factor> 0 must be from 1");
+  expect_problem([](ModelConfig& c) { c.window = {4, "1100"}; }, "a list of 4 layers, '1100', for a model of 12");
+  expect_problem([](ModelConfig& c) { c.window = {4, "11001100110x"}; }, "'11001100110x'");
+  expect_problem(
+      [](ModelConfig& c) {
+        c.family = ModelFamily::bert;
+        c.window.left = 4;
+      },
+      "<window_size> 4: windows are for causal models");
 }
 
 }  // namespace

@@ -72,5 +72,18 @@ TEST(RotaryScaling, OfYarnOverFewPairsIsAStep) {
   EXPECT_NEAR(frequency(rotary, 1), 0.1 / 4, 1e-15);
 }
 
+// All frequencies are divided, whatever else scales them: an angle is that of the position over the factor.
+TEST(RotaryScaling, InterpolationDividesPositions) {
+  for (RotaryScaling scaling : {RotaryScaling(), RotaryScaling::llama3(8)}) {
+    const RotaryEmbedding whole = scaling.embedding(128, 10000);
+    scaling.interpolation = 4;
+    const RotaryEmbedding divided = scaling.embedding(128, 10000);
+    for (std::int64_t pair = 0; pair < 64; ++pair) {
+      EXPECT_EQ(4 * frequency(divided, pair), frequency(whole, pair)) << pair;
+    }
+    EXPECT_EQ(divided.magnitude, 1);
+  }
+}
+
 }  // namespace
 }  // namespace trireme::model

@@ -165,6 +165,17 @@ TEST(StepPrediction, CountsRecomputation) {
   EXPECT_NEAR(predictor.predict(job).recompute_ms, full.recompute_ms / 2, 1e-6);
 }
 
+TEST(StepPrediction, OfLayersWithAWindowAndWithoutIsBetweenThem) {
+  Job job = job_of({1, 1, 1}, 8);
+  StepPredictor predictor(cluster_preset("dgx-h200"));
+  const double whole = predictor.predict(job).step_ms;
+  job.model.window.left = 127;
+  const double all = predictor.predict(job).step_ms;
+  EXPECT_LT(all, whole);
+  job.model.window = model::AttentionWindow::every(127, 2, job.model.layers);
+  EXPECT_NEAR(predictor.predict(job).step_ms, (whole + all) / 2, 1e-3 * whole);
+}
+
 TEST(StepPrediction, RefusesWhatTheProgramCannotRun) {
   StepPredictor predictor(cluster_preset("dgx-h100"));
   EXPECT_THROW(predictor.predict(job_of({8, 1, 8}, 12, 8)), ConfigError);

@@ -54,6 +54,17 @@ inline const std::vector<ModelVariant>& model_variants() {
          c.rotary_base = 500;
          c.rotary_scaling = {model::RotaryScalingKind::llama3, 8, 16, 1, 4};
        }},
+      {"interpolated rope",
+       [](ModelConfig& c) {
+         c.position_embedding = model::PositionEmbedding::rope;
+         c.rotary_scaling.interpolation = 2.5;
+       }},
+      {"windows", [](ModelConfig& c) { c.window.left = 3; }},
+      {"windows in every other layer",
+       [](ModelConfig& c) {
+         c.position_embedding = model::PositionEmbedding::rope;
+         c.window = model::AttentionWindow::every(2, 2, c.layers);
+       }},
       {"Qwen 3 with YaRN",
        [](ModelConfig& c) {
          c.kv_channels = 12;

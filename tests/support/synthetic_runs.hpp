@@ -86,6 +86,13 @@ inline SyntheticRun synthetic_run(const std::string& name) {
                             shape.value("mscale", 1.0),
                             shape.value("mscale_all_dim", 0.0)};
   }
+  model.rotary_scaling.interpolation = shape.value("interpolation", 1.0);
+  if (shape.contains("window")) {
+    model.window.left = shape["window"];
+    for (const int layer : shape.value("window_layers", std::vector<int>())) {
+      model.window.layers += layer == 0 ? '0' : '1';
+    }
+  }
   model.qkv_bias = shape.value("qkv_bias", false);
   model.norm_1p = shape.value("norm_1p", false);
   if (shape.value("squared_relu", false)) model.activation = Activation::squared_relu;

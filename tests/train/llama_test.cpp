@@ -24,7 +24,8 @@ std::vector<Layout> layouts(int ranks) {
 
 TEST(Llama, EveryGridReproducesPyTorchInFp64) {
   Communicator& ranks = world();
-  for (const char* name : {"llama", "llama_hot", "mixed", "nemotron", "qwen2", "qwen3", "llama3.1", "qk_layer_norm"}) {
+  for (const char* name : {"llama", "llama_hot", "mixed", "nemotron", "qwen2", "qwen3", "llama3.1", "qk_layer_norm",
+                           "mistral", "window_pattern", "interpolated"}) {
     SyntheticRun run = synthetic_run(name);
     if (ranks.size() > 1) run.shorten(8);
     EXPECT_EQ(model::parameter_count(run.config.model), run.parameters) << name;

@@ -330,7 +330,6 @@ constexpr auto table = std::to_array<Flag>({
     {"vision-pretraining-type", one, "23.04-", absent, why::vision},
     {"vit-load", one, "2021", absent, why::vision},
     {"vocab-extra-ids", one, "v2.5-", absent, why::encoders},
-    {"window-attn-skip-freq", one, "0.15-", absent, why::latent},
     {"yarn-correction-range-round-to-int", none, "0.19-", absent, why::positions},
 });
 

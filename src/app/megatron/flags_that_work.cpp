@@ -303,6 +303,7 @@ constexpr auto table = std::to_array<Flag>({
     {"wd-incr-style", one, "2022", works, "--weight-decay-incr-style @"},
     {"weight-decay", one, "v1.0-", works, ""},
     {"weight-decay-incr-style", one, "23.04-", works, ""},
+    {"window-attn-skip-freq", one, "0.15-", works, ""},
     {"window-size", one, "0.15-", works, ""},
     {"yarn-beta-fast", one, "0.19-", works, ""},
     {"yarn-beta-slow", one, "0.19-", works, ""},

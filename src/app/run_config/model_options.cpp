@@ -15,6 +15,8 @@ void PositionOptions::declare(Options& options) {
   options.add("rotary-base", &rotary_base, "X", "Base of the rotary frequencies; default 10000.", at_least(0));
   options.add("rotary-percent", &rotary_percent, "X", "Fraction of a head's channels that rotate; default 1.",
               between(0, 1));
+  options.add("rotary-seq-len-interpolation-factor", &interpolation, "X",
+              "Divide rotary positions by X, for sequences X times as long as in an earlier training.", at_least(1));
   options.add_flag("use-rope-scaling", &llama3_scaling,
                    "Scale the rotary frequencies as Llama 3.1 does, for more than 8192 positions.");
   options.add("rope-scaling-factor", &llama3_factor, "X",
@@ -44,8 +46,9 @@ void PositionOptions::apply(model::ModelConfig& config, Problems& problems) cons
         kind == Kind::learned_absolute ? model::PositionEmbedding::learned_absolute : model::PositionEmbedding::rope;
   }
   const bool rotates = config.position_embedding == model::PositionEmbedding::rope;
-  problems.expect((!rotary_base && !rotary_percent) || rotates,
-                  "--rotary-base and --rotary-percent need --position-embedding-type rope");
+  problems.expect((!rotary_base && !rotary_percent && !interpolation) || rotates,
+                  "--rotary-base, --rotary-percent and --rotary-seq-len-interpolation-factor need "
+                  "--position-embedding-type rope");
   problems.expect(!llama3_scaling || (rotates && kind != Kind::yarn),
                   "--use-rope-scaling needs --position-embedding-type rope");
   config.rotary_base = rotary_base.value_or(config.rotary_base);
@@ -74,6 +77,7 @@ void PositionOptions::apply_scaling(model::RotaryScaling& scaling, Problems& pro
   problems.expect(!llama3_factor || scaling.kind == RotaryScalingKind::llama3,
                   "--rope-scaling-factor needs --use-rope-scaling");
   if (scaling.kind == RotaryScalingKind::llama3) scaling.factor = llama3_factor.value_or(scaling.factor);
+  scaling.interpolation = interpolation.value_or(scaling.interpolation);
 }
 
 void ModelOptions::declare_dropout(Options& options) {
@@ -121,6 +125,7 @@ void ModelOptions::declare(Options& options) {
   options.add_flag("apply-layernorm-1p", &norm_1p,
                    "Store the weights of norms as their difference from 1, which 16-bit types round more finely.");
   positions.declare(options);
+  window.declare(options);
   options.add_flag("swiglu", &swiglu, "Gated feed-forward block, silu(gate) x up, instead of GELU.");
   options.add_flag("group-query-attention", &group_query_attention,
                    "Let several heads of queries share a head of keys and values.");
@@ -154,6 +159,7 @@ model::ModelConfig ModelOptions::config(std::int64_t sequence_length, std::int64
   apply_variants(config, problems);
   apply_bert(config, problems);
   config.layers = layers.value_or(config.layers);
+  window.apply(config, problems);
   config.hidden = hidden.value_or(config.hidden);
   config.heads = heads.value_or(config.heads);
   config.kv_channels = kv_channels.value_or(config.kv_channels);

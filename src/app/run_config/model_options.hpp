@@ -5,6 +5,7 @@
 
 #include "src/app/options/options.hpp"
 #include "src/app/run_config/problems.hpp"
+#include "src/app/run_config/window_options.hpp"
 #include "src/model/initialisation.hpp"
 #include "src/model/model_config.hpp"
 
@@ -28,6 +29,7 @@ struct PositionOptions {
   std::optional<double> yarn_beta_slow;
   std::optional<double> yarn_mscale;
   std::optional<double> yarn_mscale_all_dim;
+  std::optional<double> interpolation;
 
   void declare(Options& options);
   /// Applies the options to `config`, which has the preset's values.
@@ -56,6 +58,7 @@ struct ModelOptions {
   std::optional<model::Normalization> normalization;
   bool norm_1p = false;
   PositionOptions positions;
+  WindowOptions window;
   bool swiglu = false;
   bool group_query_attention = false;
   std::optional<std::int64_t> query_groups;

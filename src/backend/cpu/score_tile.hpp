@@ -57,16 +57,16 @@ struct ScoreTile {
   std::int64_t keys, queries;
   std::int64_t diagonal;  ///< the query of column q attends to the key of row k where k + diagonal <= q
   std::int64_t d, width;  ///< channels, and the same rounded up to whole vectors
-  /// Position of the first visible key of column q: first_visible[q first_stride]; that of row 0 is `first_position`.
-  /// Null where no row of the tile is before it.
-  const std::int32_t* first_visible = nullptr;
-  std::int64_t first_stride = 0, first_position = 0;
+  /// The first visible rows are those of `problem` for the sample, its queries from q_begin and its keys from k_begin
+  /// on. Null where no row of the tile is before them.
+  const AttentionProblem* problem = nullptr;
+  std::int64_t sample = 0, q_begin = 0, k_begin = 0;
 
   std::int64_t columns() const { return round_up(queries, column_grain); }
   /// First row that is visible to column q; `keys` where none is. Columns of padding have that of the last query.
   std::int64_t first_row(std::int64_t q) const {
-    if (first_visible == nullptr) return 0;
-    const std::int64_t first = first_visible[std::min(q, queries - 1) * first_stride] - first_position;
+    if (problem == nullptr) return 0;
+    const std::int64_t first = problem->first_key_of(sample, q_begin + std::min(q, queries - 1)) - k_begin;
     return std::clamp<std::int64_t>(first, 0, keys);
   }
   /// First row that the products read of columns [q, q + column_grain): whole groups of tile_rows.
@@ -108,7 +108,7 @@ struct ScoreTile {
         row[lane] = k + diagonal <= q + lane ? row[lane] : -std::numeric_limits<A>::infinity();
       }
     }
-    if (first_visible == nullptr) return;
+    if (problem == nullptr) return;
     std::array<std::int64_t, column_grain> first;
     for (int lane = 0; lane < column_grain; ++lane) first[lane] = first_row(q + lane);
     for (std::int64_t k = begin_row(q); k < std::min(first.back(), rows(q)); ++k) {
@@ -202,9 +202,10 @@ inline ScoreTile score_tile(const AttentionProblem& problem, std::int64_t sample
   ScoreTile t{std::min(keys, tile), std::min(queries, tile), problem.causal ? ahead : -tile, problem.head_dim,
               round_up(problem.head_dim, column_grain)};
   if (problem.first_key_of(sample, q_begin + t.queries - 1) > k_begin) {
-    t.first_visible = problem.first_visible + q_begin * problem.batch + sample;
-    t.first_stride = problem.batch;
-    t.first_position = problem.first_key + k_begin;
+    t.problem = &problem;
+    t.sample = sample;
+    t.q_begin = q_begin;
+    t.k_begin = k_begin;
   }
   return t;
 }

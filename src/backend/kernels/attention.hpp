@@ -36,6 +36,9 @@ struct AttentionProblem {
   /// start of the query's document. Tiles that lie before it for all their queries are skipped. Read when the kernels
   /// run, as lengths are.
   const std::int32_t* first_visible = nullptr;
+  /// Positions before its own that a query attends to (sliding window; Child et al. 2019, arXiv:1904.10509); negative:
+  /// all. It holds beside first_visible, and tiles outside of the windows of all their queries are skipped.
+  std::int64_t window = -1;
   Dropout dropout;  ///< mask at row = the query's position, column = the key's, key = head_key(first_head + head)
   std::int64_t first_head = 0;  ///< this rank's head 0 among the whole model's
   AttentionResults results = AttentionResults::overwrite;
@@ -44,10 +47,14 @@ struct AttentionProblem {
   constexpr std::int64_t keys_of(std::int64_t sample) const { return before_padding(sample, first_key, keys); }
   /// Number of queries of one sample that are not padding.
   constexpr std::int64_t queries_of(std::int64_t sample) const { return before_padding(sample, first_query, queries); }
-  /// First visible key of a query of one sample, counted from key 0; `keys` or more where all keys are before it.
+  /// Returns whether the first visible key depends on the query.
+  constexpr bool hides_earlier_keys() const { return first_visible != nullptr || window >= 0; }
+  /// First visible key of a query of one sample, counted from key 0; `keys` or more where all keys are before it. It
+  /// does not decrease from query to query.
   constexpr std::int64_t first_key_of(std::int64_t sample, std::int64_t query) const {
-    if (first_visible == nullptr) return 0;
-    const std::int64_t first = first_visible[query * batch + sample] - first_key;
+    const std::int64_t document = first_visible == nullptr ? 0 : first_visible[query * batch + sample];
+    const std::int64_t begin = window < 0 ? 0 : first_query + query - window;
+    const std::int64_t first = (document < begin ? begin : document) - first_key;
     return first < 0 ? 0 : first;
   }
 

@@ -6,8 +6,9 @@
 namespace trireme {
 
 /// Rotary position embedding (Su et al. 2021, arXiv:2104.09864): channels i and i + channels / 2 of a head are the
-/// coordinates of a point. At position p it turns by the angle p f (t + (1 - t) / factor), f = base^(-2 i / channels),
-/// where t is the share of its frequency that the pair keeps: 1, unless frequencies are scaled for longer sequences.
+/// coordinates of a point. At position p it turns by the angle p f (t + (1 - t) / factor) / interpolation, f = base^(-2
+/// i / channels), where t is the share of its frequency that the pair keeps: 1, unless frequencies are scaled for
+/// longer sequences.
 struct RotaryEmbedding {
   /// t = offset + by_pair i + by_frequency f, from 0 to 1.
   struct Kept {
@@ -19,13 +20,14 @@ struct RotaryEmbedding {
   double base = 10000;
   double factor = 1;
   Kept kept = {};
-  double magnitude = 1;  ///< multiplies sines and cosines
+  double magnitude = 1;      ///< multiplies sines and cosines
+  double interpolation = 1;  ///< divides positions
 
   /// Frequency of pair i, whose unscaled frequency is f.
   constexpr double scaled(std::int64_t i, double f) const {
     const double share = kept.offset + kept.by_pair * static_cast<double>(i) + kept.by_frequency * f;
     const double t = share < 0 ? 0 : share > 1 ? 1 : share;
-    return f * (t + (1 - t) / factor);
+    return f * (t + (1 - t) / factor) / interpolation;
   }
 };
 

@@ -71,6 +71,7 @@ SelfAttention::SelfAttention(const parallel::TensorContext& context, const paral
       qkv_(product_of_queries(context, parameters, prefix, config)),
       projection_(context, parameters.at(prefix + ".proj.weight")),
       rotary_(config.rotary_scaling.embedding(config.rotary_channels(), config.rotary_base)),
+      window_(config.window.of(layer)),
       layer_(layer),
       first_head_(first_head) {
   if (!config.qk_norm) return;
@@ -108,6 +109,7 @@ AttentionProblem SelfAttention::problem(const LayerShape& shape, std::int64_t ke
   problem.causal = shape.causal;
   problem.lengths = shape.lengths;
   problem.first_visible = shape.first_visible;
+  problem.window = window_;
   problem.dropout = dropout;
   problem.first_head = first_head_;
   return problem;

@@ -49,6 +49,8 @@ std::vector<RingAttention::Pair> RingAttention::pairs(const AttentionProblem& pr
   for (int i = 0; i < 2; ++i) {
     for (int j = 0; j < 2; ++j) {
       if (problem.causal && keys[j] > queries[i]) continue;  // hidden by the mask
+      // All keys are before the window of the first query, and so of the others.
+      if (problem.window >= 0 && (keys[j] + 1) * chunk <= queries[i] * chunk - problem.window) continue;
       Pair pair{i, j, problem};
       pair.problem.queries = pair.problem.keys = chunk;
       pair.problem.first_query = queries[i] * chunk;

@@ -14,8 +14,8 @@ namespace trireme::parallel {
 ///
 /// In each step two chunks of queries meet two chunks of keys. With a causal mask, pairs whose keys are all later are
 /// left out: on own keys two pairs on the diagonal and a whole one remain, on any other rank's two whole ones. Without
-/// a causal mask all four pairs remain. Either way every rank has the same work in a step, but where first_visible
-/// leaves some ranks fewer tiles than others.
+/// a causal mask all four pairs remain. Either way every rank has the same work in a step, but where first_visible or
+/// a window leaves some ranks fewer tiles than others. Pairs outside of the window are left out, too.
 ///
 /// The results of steps are merged in the accumulation type, in an order that depends on the rank alone. In backward dk
 /// and dv are sent on with their keys, in the accumulation type, and are back on their rank after the last step.

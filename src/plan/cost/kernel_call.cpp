@@ -1,8 +1,23 @@
 #include "src/plan/cost/kernel_call.hpp"
 
+#include <algorithm>
 #include <array>
 
 namespace trireme::plan {
+namespace {
+
+/// Pairs of a query and a key, of one head, in which the key is at least `distance` positions before the query.
+double pairs_beyond(const AttentionProblem& a, std::int64_t distance) {
+  // A query at i sees clamp(i + first, 0, keys) of them; `below` is their sum over all i + first up to `end`.
+  const std::int64_t first = a.first_query - a.first_key - distance + 1;
+  const auto below = [&](std::int64_t end) {
+    const auto within = static_cast<double>(std::clamp<std::int64_t>(end, 0, a.keys));
+    return within * (within + 1) / 2 + static_cast<double>(std::max<std::int64_t>(end - a.keys, 0) * a.keys);
+  };
+  return below(first + a.queries - 1) - below(first - 1);
+}
+
+}  // namespace
 
 std::string_view name_of(Line line) {
   constexpr std::array<std::string_view, line_count> names = {"products, forward",
@@ -32,7 +47,9 @@ double KernelCall::flops(bool causal_halved) const {
   const double pairs = static_cast<double>(a.batch * a.heads) * static_cast<double>(a.queries * a.keys);
   // Scores and weighted sums; backward twice that. Recomputed scores do not count.
   const double products = line == Line::attention ? 2 : 4;
-  return 2 * products * pairs * static_cast<double>(a.head_dim) * (causal_halved && a.causal ? 0.5 : 1);
+  const double past = a.window < 0 ? 0 : pairs_beyond(a, 0);
+  const double share = past == 0 ? 1 : 1 - pairs_beyond(a, a.window + 1) / past;
+  return 2 * share * products * pairs * static_cast<double>(a.head_dim) * (causal_halved && a.causal ? 0.5 : 1);
 }
 
 int KernelCall::launch_count(bool fused) const {

@@ -61,7 +61,8 @@ struct KernelCall {
   std::optional<ProductCall> product = {};
   std::optional<AttentionProblem> attention = {};
 
-  /// Multiply-adds, two FLOPs each. A causal mask counts where `causal_halved`: half of the pairs.
+  /// Multiply-adds, two FLOPs each. A causal mask counts where `causal_halved`: half of the pairs. A window counts
+  /// always, by the share of the past that it shows.
   double flops(bool causal_halved = false) const;
   /// Launches on the CUDA backend.
   int launch_count(bool fused) const;

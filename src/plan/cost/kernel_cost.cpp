@@ -113,15 +113,22 @@ double makespan(const Device& device, const AttentionProblem& a, std::int64_t bl
   return end;
 }
 
+/// The problem with its window alone: documents are not known here.
+AttentionProblem without_documents(AttentionProblem a) {
+  a.first_visible = nullptr;
+  return a;
+}
+
 /// Blocks of 128 queries, the last ones first; steps over 64 keys.
-double query_blocks(const Device& device, const AttentionProblem& a, const TileWork& work) {
+double query_blocks(const Device& device, const AttentionProblem& problem, const TileWork& work) {
+  const AttentionProblem a = without_documents(problem);
   const std::int64_t tiles = tiles_of(a.queries, query_rows);
   const double clocks_a_step = clocks(device, work, query_rows / warp_rows, a.dropout.enabled());
   return makespan(device, a, tiles * a.heads * a.batch, clocks_a_step, [&](std::int64_t block) {
     const std::int64_t end = (tiles - block % tiles) * query_rows;
     const std::int64_t seen =
         a.causal ? std::clamp<std::int64_t>(a.first_query + end - a.first_key, 0, a.keys) : a.keys;
-    return tiles_of(seen, key_tile);
+    return std::max<std::int64_t>(tiles_of(seen, key_tile) - a.first_key_of(0, end - query_rows) / key_tile, 0);
   });
 }
 
@@ -133,7 +140,9 @@ double key_blocks(const Device& device, const AttentionProblem& a, const TileWor
   return makespan(device, a, tiles * a.kv_heads * a.batch, clocks_a_step, [&](std::int64_t block) {
     const std::int64_t first = a.first_key + block % tiles * rows - a.first_query;
     const std::int64_t hidden = a.causal ? std::clamp<std::int64_t>(first, 0, a.queries) : 0;
-    return (tiles_of(a.queries, query_tile) - hidden / query_tile) * (a.heads / a.kv_heads);
+    // The last query whose window reaches the block's last key is `window` positions behind it.
+    const std::int64_t end = a.window < 0 ? a.queries : std::clamp<std::int64_t>(first + rows + a.window, 0, a.queries);
+    return std::max<std::int64_t>(tiles_of(end, query_tile) - hidden / query_tile, 0) * (a.heads / a.kv_heads);
   });
 }
 

@@ -141,6 +141,20 @@ const StepPredictor::Parts& StepPredictor::parts_of(const Job& job, const std::s
   std::unique_ptr<Parts>& parts = parts_[key];
   if (parts) return *parts;
 
+  if (const std::string& windows = job.model.window.layers; !windows.empty()) {
+    // Each layer takes the mean of those with a window and those without.
+    Job with = job, without = job;
+    with.model.window.layers.clear();
+    without.model.window = {};
+    const Parts& a = parts_of(with, stage_key(with), groups);
+    const Parts& b = parts_of(without, stage_key(without), groups);
+    const double share =
+        static_cast<double>(std::ranges::count(windows, '1')) / static_cast<double>(std::ssize(windows));
+    const auto mean = [&](const ChunkTime& x, const ChunkTime& y) { return share * x + (1 - share) * y; };
+    parts = std::make_unique<Parts>(Parts{mean(a.layer, b.layer), mean(a.recomputed_layer, b.recomputed_layer), a.rest,
+                                          a.embedding, a.head, a.boundary_bytes});
+    return *parts;
+  }
   const train::ExecutionConfig& e = job.execution;
   const LayerGrid grid{job.grid.tensor_size(), job.grid.context_size()};
   train::ExecutionConfig execution = e;

@@ -18,6 +18,7 @@ struct Variant {
   bool padding = false;
   bool dropout = false;
   bool documents = false;
+  bool window = false;
 };
 
 AttentionProblem problem_of(Trial& t, const Extents& e, const Variant& variant) {
@@ -31,6 +32,7 @@ AttentionProblem problem_of(Trial& t, const Extents& e, const Variant& variant) 
                      .causal = variant.causal,
                      .dropout = {}};
   if (variant.padding) p.lengths = t.lengths(e.b, e.s);
+  if (variant.window) p.window = e.s / 3;
   if (variant.documents) p.first_visible = t.document_starts(e.s, e.b);
   if (variant.dropout) p.dropout = {0.1, 1234, 3, DropoutSite::attention_scores, t.samples(e.b)};
   return p;
@@ -81,9 +83,12 @@ Case rotate(const Extents& e, Rotation rotation, bool documents = false) {
 std::vector<Case> attention_cases(const Extents& e) {
   Extents all_heads = e;
   all_heads.kv_heads = e.heads;
-  return {attention(all_heads, {" causal"}), attention(all_heads, {" causal dropout", true, false, true}),
-          attention(all_heads, {" padding", false, true, false}), attention(e, {" causal grouped"}),
-          attention(e, {" causal grouped documents", true, false, false, true})};
+  return {attention(all_heads, {" causal"}),
+          attention(all_heads, {" causal dropout", true, false, true}),
+          attention(all_heads, {" padding", false, true, false}),
+          attention(e, {" causal grouped"}),
+          attention(e, {" causal grouped documents", true, false, false, true}),
+          attention(e, {" causal grouped window", true, false, false, false, true})};
 }
 
 std::vector<Case> rotary_cases(const Extents& e) {

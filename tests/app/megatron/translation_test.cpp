@@ -71,12 +71,10 @@ TEST_F(FlagTable, LeadsToOptionsOfTrain) {
                                          "fim-pad-token",
                                          "multiple-validation-sets",
                                          "nvtx-ranges",
-                                         "rotary-seq-len-interpolation-factor",
                                          "use-checkpoint-args",
                                          "use-precision-aware-optimizer",
                                          "validation-set-names",
-                                         "variable-seq-lengths",
-                                         "window-size"};
+                                         "variable-seq-lengths"};
   std::set<std::string> missing;
   for_each_flag([&](const Flag& flag) {
     if (flag.kind != Kind::works && flag.kind != Kind::writes) return;

@@ -129,6 +129,79 @@ TEST(ModelOptions, ScaleRotaryFrequencies) {
                  "yarn needs --yarn-rotary-scaling-factor");
 }
 
+TEST(ModelOptions, InterpolateRotaryPositions) {
+  const std::string flag = "--rotary-seq-len-interpolation-factor";
+  const auto factor_of = [](std::vector<std::string> arguments) {
+    return ask(arguments, 512, 257).config.rotary_scaling.interpolation;
+  };
+  EXPECT_EQ(factor_of({"--model", "llama3-8b"}), 1);
+  EXPECT_EQ(factor_of({"--model", "llama3-8b", flag, "4"}), 4);
+  EXPECT_EQ(factor_of({"--model", "llama3.1-8b", flag, "2"}), 2);
+  const std::vector<std::string> yarn = {
+      "--model", "llama3-8b", "--position-embedding-type", "yarn", "--yarn-rotary-scaling-factor", "4", flag};
+  const auto with = [&](const char* value) {
+    std::vector<std::string> arguments = yarn;
+    arguments.emplace_back(value);
+    return arguments;
+  };
+  EXPECT_EQ(factor_of(with("1")), 1);
+  EXPECT_THAT([&] { factor_of(with("2")); },
+              ThrowsMessage<ConfigError>(HasSubstr(flag + " 2 needs rotary positions that YaRN does not scale")));
+  EXPECT_THAT(
+      [&] {
+        factor_of({"--model", "124m", flag, "2"});
+      },
+      ThrowsMessage<ConfigError>(HasSubstr("need --position-embedding-type rope")));
+  EXPECT_THROW(factor_of({"--model", "llama3-8b", flag, "0.5"}), ConfigError);
+}
+
+TEST(ModelOptions, GiveWindowsToSomeLayersOrAll) {
+  const auto window_of = [](std::vector<std::string> arguments) {
+    arguments.insert(arguments.begin(), {"--model", "llama3-8b", "--num-layers", "6"});
+    const model::AttentionWindow window = ask(arguments, 512, 257).config.window;
+    return fmt::format("{} {}", window.left, window.layers);
+  };
+  EXPECT_EQ(window_of({}), "-1 ");
+  EXPECT_EQ(window_of({"--window-size", "-1,0"}), "-1 ");
+  for (const char* size : {"127,0", "(127,0)", "( 127, 0 )", "127"})
+    EXPECT_EQ(window_of({"--window-size", size}), "127 ");
+  const auto with_layers = [&](const char* layers) {
+    return window_of({"--window-size", "0,0", "--window-attn-skip-freq", layers});
+  };
+  EXPECT_EQ(with_layers("3"), "0 110110");
+  EXPECT_EQ(with_layers("7"), "0 ");
+  EXPECT_EQ(with_layers("[1,1,0]*2"), "0 110110");
+  EXPECT_EQ(with_layers("[1, 0, 0] + [1]*3"), "0 100111");
+  EXPECT_EQ(with_layers("([1]*2+[0]*1)*2"), "0 110110");
+  EXPECT_EQ(with_layers("[1]*6"), "0 ");
+}
+
+TEST(ModelOptions, RefuseWindowsThatCannotBe) {
+  const auto expect_problem = [](std::vector<std::string> arguments, const std::string& problem) {
+    arguments.insert(arguments.begin(), {"--num-layers", "4", "--hidden-size", "64", "--num-attention-heads", "4"});
+    EXPECT_THAT([&] { ask(arguments, 16, 257); }, ThrowsMessage<ConfigError>(HasSubstr(problem)));
+  };
+  for (const char* size : {"many", "4,", "4,0,0", "(4,0", "-2,0", ""}) {
+    expect_problem({"--window-size", size}, fmt::format("--window-size '{}' must be LEFT,0", size));
+  }
+  expect_problem({"--window-size", "4,4"},
+                 "'4,4' would show 4 positions after a token's own to a causal model: give 4,0");
+  expect_problem({"--window-size", "5000000000,0"}, "--window-size 5000000000 must be at most 2147483647");
+  expect_problem({"--window-attn-skip-freq", "2"}, "--window-attn-skip-freq needs --window-size");
+  const auto expect_problem_of_layers = [&](const char* layers, const std::string& problem) {
+    expect_problem({"--window-size", "4,0", "--window-attn-skip-freq", layers}, problem);
+  };
+  expect_problem_of_layers("0", "--window-attn-skip-freq 0 must be at least 1");
+  expect_problem_of_layers("1", "--window-attn-skip-freq 1 leaves no layer with a window");
+  expect_problem_of_layers("[0]*4", "leaves no layer with a window");
+  expect_problem_of_layers("[1,0]", "'[1,0]' lists 2 layers of 4");
+  for (const char* layers : {"[1,2]", "[1", "[1]*", "[1,0]*x", "1,0", "[1]-[0]", "[1]*99999", "[10]", "x"}) {
+    expect_problem_of_layers(layers, fmt::format("--window-attn-skip-freq '{}' must be N or a list", layers));
+  }
+  expect_problem({"--model-type", "bert", "--window-size", "4,0"},
+                 "--window-size 4: windows are for causal models, and a BERT sees both sides");
+}
+
 TEST(ModelOptions, NormaliseQueriesAndKeys) {
   EXPECT_TRUE(ask({"--model", "llama3-8b", "--qk-layernorm"}, 512, 257).config.qk_norm);
   EXPECT_TRUE(ask({"--model", "qwen3-0.6b"}, 512, 257).config.qk_norm);

@@ -36,6 +36,7 @@ struct Case {
   std::vector<std::int32_t> lengths{};  ///< lengths of the samples; none: no padding
   /// Positions where the documents of each sample begin; none: one document.
   std::vector<std::vector<std::int32_t>> documents{};
+  std::int64_t window = -1;  ///< AttentionProblem::window
 
   AttentionProblem problem(std::int64_t rows) const {
     return {.queries = rows,
@@ -47,14 +48,15 @@ struct Case {
             .scale = 1 / std::sqrt(static_cast<double>(d)),
             .causal = causal,
             .lengths = lengths.empty() ? nullptr : lengths.data(),
+            .window = window,
             .dropout = {dropout, 1234, 3, DropoutSite::attention_scores, sample_numbers.data()},
             .first_head = 2};
   }
 };
 std::ostream& operator<<(std::ostream& to, const Case& c) {
-  return to << fmt::format("{}, {} positions, {} heads of keys, dropout {}, {}, lengths [{}], documents {}",
+  return to << fmt::format("{}, {} positions, {} heads of keys, dropout {}, {}, lengths [{}], documents {}, window {}",
                            name_of(c.dtype), c.s, c.kv_heads, c.dropout, c.causal ? "causal" : "not causal",
-                           fmt::join(c.lengths, " "), c.documents);
+                           fmt::join(c.lengths, " "), c.documents, c.window);
 }
 
 /// Forward and backward of the rows of `shard`: in the ring, or by the kernel where there is no group. Inputs of
@@ -167,6 +169,36 @@ TEST(RingAttention, DocumentsSeeThemselvesAlone) {
   }
   for (std::int32_t begin = 1; begin < 16; ++begin) {
     expect_what_one_rank_computes({DType::fp64, 16, heads, 0.1, true, {}, {{begin}, {16 - begin, 15}}});
+  }
+}
+
+// Windows of one key, within a chunk, to the ends of chunks and over several of them; with documents, too.
+TEST(RingAttention, AWindowIsThatOfTheWholeSequence) {
+  for (const DType dtype : {DType::fp64, DType::bf16}) {
+    for (const std::int64_t window : {0, 3, 7, 14, 30, 60}) {
+      expect_what_one_rank_computes({dtype, 56, heads / 2, 0.1, true, {}, {}, window});
+    }
+    expect_what_one_rank_computes({dtype, 56, heads / 2, 0.1, true, {40, 56}, {}, 10});
+    expect_what_one_rank_computes({dtype, 56, heads / 2, 0.1, true, {}, {{1, 20, 33}, {55}}, 9});
+  }
+}
+
+// Where a window is at most a chunk, a query's own chunk and the one before it remain, for any number of chunks.
+TEST(RingAttention, ComputesNothingOutsideOfTheWindow) {
+  const std::int64_t chunk = 8;
+  for (const int size : {2, 4, 8}) {
+    Case c{DType::fp64, 2 * size * chunk};
+    for (const auto& [window, chunks_before] : {std::pair{0, 0}, {1, 1}, {8, 1}, {9, 2}}) {
+      c.window = window;
+      std::int64_t pairs = 0, expected = 0;
+      for (int rank = 0; rank < size; ++rank) {
+        for (int owner = 0; owner < size; ++owner) {
+          pairs += std::ssize(RingAttention::pairs(c.problem(2 * chunk), rank, owner, size));
+        }
+      }
+      for (int i = 0; i < 2 * size; ++i) expected += std::min(i, chunks_before) + 1;
+      EXPECT_EQ(pairs, expected) << size << " ranks, window " << window;
+    }
   }
 }
 

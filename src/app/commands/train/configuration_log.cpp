@@ -2,6 +2,8 @@
 
 #include <fmt/ranges.h>
 
+#include <algorithm>
+
 #include "src/app/memory_report.hpp"
 #include "src/app/run_config/idle_options.hpp"
 #include "src/base/log.hpp"
@@ -21,6 +23,13 @@ std::string variants_text(const model::ModelConfig& model) {
   if (const model::RotaryScaling& scaling = model.rotary_scaling; scaling.kind != model::RotaryScalingKind::none) {
     text += fmt::format(" scaled by {} ({})", scaling.factor,
                         scaling.kind == model::RotaryScalingKind::yarn ? "YaRN" : "Llama 3.1");
+  }
+  if (const double factor = model.rotary_scaling.interpolation; factor != 1) {
+    text += fmt::format(" divided by {}", factor);
+  }
+  if (const model::AttentionWindow& window = model.window; window.any()) {
+    const auto layers = window.layers.empty() ? model.layers : std::ranges::count(window.layers, '1');
+    text += fmt::format(", attention to {} positions before in {} layers", window.left, layers);
   }
   if (model.qk_norm) text += ", normalised queries and keys";
   if (model.swiglu) text += ", SwiGLU";
