@@ -4,6 +4,7 @@
 
 #include "src/app/options/options.hpp"
 #include "src/app/run_config/problems.hpp"
+#include "src/optim/adamw.hpp"
 #include "src/optim/loss_scaler.hpp"
 #include "src/tensor/dtype.hpp"
 
@@ -17,11 +18,23 @@ struct PrecisionOptions {
   optim::LossScalerOptions loss_scale{.initial_scale = 4294967296};
   std::optional<double> constant_loss_scale;  ///< 0: dynamic, as without one
   int max_skipped = 10;
+  bool precision_aware = false;
+  DType exp_avg_dtype = DType::fp32;
+  DType exp_avg_sq_dtype = DType::fp32;
 
   void declare(Options& options);
   void declare_loss_scale(Options& options);
   /// Sets `dtype` and `loss_scale` from the flags.
   void settle(const Options& options, Problems& problems);
+  /// `adamw` with the types of the moments.
+  optim::AdamWOptions with_types(optim::AdamWOptions adamw) const {
+    adamw.exp_avg_dtype = exp_avg_dtype;
+    adamw.exp_avg_sq_dtype = exp_avg_sq_dtype;
+    return adamw;
+  }
+
+ private:
+  void check_moments(const Options& options, Problems& problems) const;
 };
 
 }  // namespace trireme::app

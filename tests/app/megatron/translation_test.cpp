@@ -66,8 +66,6 @@ TEST_F(FlagTable, HasEveryFlagOnceWithItsReleaseAndMeaning) {
 TEST_F(FlagTable, LeadsToOptionsOfTrain) {
   const std::set<std::string> not_yet = {"check-for-spiky-loss",
                                          "check-weight-hash-across-dp-replicas-interval",
-                                         "exp-avg-dtype",
-                                         "exp-avg-sq-dtype",
                                          "fim-data",
                                          "fim-eod-token",
                                          "fim-pad-token",
@@ -78,7 +76,6 @@ TEST_F(FlagTable, LeadsToOptionsOfTrain) {
                                          "rerun-mode",
                                          "rotary-seq-len-interpolation-factor",
                                          "use-checkpoint-args",
-                                         "use-precision-aware-optimizer",
                                          "validation-set-names",
                                          "variable-seq-lengths",
                                          "window-size"};

@@ -5,6 +5,7 @@
 #include "src/app/job.hpp"
 #include "src/app/options/options.hpp"
 #include "src/app/progress_bar.hpp"
+#include "src/app/run_config/execution_options.hpp"
 #include "src/app/run_config/run_attributes.hpp"
 #include "src/app/saved_model.hpp"
 #include "src/base/log.hpp"
@@ -32,6 +33,7 @@ struct EvalOptions {
   std::string data_path;
   std::int64_t micro_batch_size = 1;
   std::optional<std::int64_t> sequence_length;
+  std::int64_t cross_entropy_chunks = 1;
   ZeroShotOptions zero_shot;
   SavedModelOptions model;
 
@@ -52,6 +54,7 @@ struct EvalOptions {
                 "Tokens of a window, or of the longest example; default that of the training.", countable());
     options.add("micro-batch-size", &micro_batch_size, "N", "Windows or examples that one rank works on at a time.",
                 countable());
+    declare_cross_entropy_chunks(options, &cross_entropy_chunks);
     zero_shot.declare(options);
     model.declare(options);
     options.require("data-path");
@@ -172,6 +175,7 @@ int eval_command(const CommandLine& line) {
       load_model(job, o.model, [&](const model::ModelConfig& config, train::ExecutionConfig& execution) {
         execution.sequence_length = o.sequence_length.value_or(execution.sequence_length);
         execution.micro_batch_size = o.micro_batch_size;
+        execution.cross_entropy_chunks = o.cross_entropy_chunks;
         model::check_sequence_length(config, execution.sequence_length);
       });
   Evaluation result = corpus ? measure_corpus(job, *saved, *corpus) : measure_task(o, job, *saved);
