@@ -16,7 +16,7 @@ void validate_moment(const char* field, DType dtype, const char* decay_field, do
   TRIREME_CHECK(
       dtype != DType::bf16 || decay <= max_decay, ConfigError,
       "<{}> bf16 and <{}> {} exclude each other: bf16 has 8 bits, so that a moment which loses {:.2g} of itself "
-      "is rounded back and never decays. Try <{}> fp32, or <{}> of at most 0.996, such as 0.95.",
+      "may be rounded back and never decay. Try <{}> fp32, or <{}> of at most 0.996, such as 0.95.",
       field, decay_field, decay, 1 - decay, field, decay_field);
 }
 

@@ -22,8 +22,8 @@ class TokenPrediction {
     parallel::VocabularyParallelCrossEntropy::Saved loss;
   };
 
-  /// logits = x table^T + bias; `table` [vocabulary, h], `bias` [vocabulary] or null. `chunks` of a micro-batch's rows
-  /// are as equal as they can be; there is none without rows.
+  /// logits = x table^T + bias; `table` [vocabulary, h], `bias` [vocabulary] or null. A micro-batch's rows are
+  /// divided into at most `chunks` chunks of one size, the last of what is left.
   TokenPrediction(const parallel::TensorContext& context, const parallel::VocabularyPartition& vocabulary,
                   const parallel::Parameter& table, const parallel::Parameter* bias, std::int64_t chunks);
 
