@@ -24,11 +24,12 @@ struct AdamW {
         epsilon(static_cast<A>(step.epsilon)) {}
 };
 
-/// rounded may be null. 28 bytes from and to memory for each parameter in fp32, and 2 for its rounded copy.
-template <class T>
+/// rounded may be null. 28 bytes from and to memory for each parameter in fp32, and 2 for its rounded copy; 4 less for
+/// each moment in bf16.
+template <class T, class M, class V>
 __global__ void __launch_bounds__(block_threads)
-    adamw_kernel(std::int64_t n, AdamW<Accumulation<T>> step, const Accumulation<T>* gradient, Accumulation<T>* w,
-                 Accumulation<T>* m, Accumulation<T>* v, T* rounded) {
+    adamw_kernel(std::int64_t n, AdamW<Accumulation<T>> step, const Accumulation<T>* gradient, Accumulation<T>* w, M* m,
+                 V* v, T* rounded) {
   using A = Accumulation<T>;
   const Vec8 range = vec8_at(global_thread(), n);
   A g[8], weight[8], mean[8], square[8];
@@ -88,9 +89,13 @@ class CudaOptimizer final : public OptimizerKernels {
     check_adamw(step, gradient, w, m, v, rounded);
     dispatch_gpu(rounded ? rounded.dtype() : w.dtype(), [&]<class T>() {
       using A = Accumulation<T>;
-      gpu::launch(stream, {"adamw", blocks_for(vec8s_of(w.numel())), block_threads}, adamw_kernel<T>, w.numel(),
-                  AdamW<A>(step), gradient.as<A>(), w.as<A>(), m.as<A>(), v.as<A>(),
-                  rounded ? rounded.as<T>() : nullptr);
+      dispatch_moment<A>(m.dtype(), [&]<class M>() {
+        dispatch_moment<A>(v.dtype(), [&]<class V>() {
+          gpu::launch(stream, {"adamw", blocks_for(vec8s_of(w.numel())), block_threads}, adamw_kernel<T, M, V>,
+                      w.numel(), AdamW<A>(step), gradient.as<A>(), w.as<A>(), m.as<M>(), v.as<V>(),
+                      rounded ? rounded.as<T>() : nullptr);
+        });
+      });
     });
   }
 

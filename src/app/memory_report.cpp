@@ -42,7 +42,11 @@ std::string remedies(const Job& job, const RunConfig& config) {
   if (config.execution.recomputation.granularity == model::RecomputeGranularity::none) {
     list.emplace_back("--recompute-granularity selective or full");
   }
+  if (config.execution.cross_entropy_chunks == 1) list.emplace_back("--cross-entropy-chunks");
   if (accumulation_type(config.precision.dtype) == config.precision.dtype) list.emplace_back("a 16-bit --dtype");
+  if (config.optimizer.optimizer.kind == optim::OptimizerKind::adam && !config.precision.precision_aware) {
+    list.emplace_back("--use-precision-aware-optimizer with --exp-avg-dtype and --exp-avg-sq-dtype bf16");
+  }
   return fmt::format("{}", fmt::join(list, ", "));
 }
 
@@ -123,7 +127,7 @@ void log_host_copies(const Job& job, const RunConfig& config, std::size_t copy, 
 }  // namespace
 
 void check_min_memory(const Job& job, const model::ModelConfig& config, const train::ExecutionConfig& execution,
-                      std::optional<optim::OptimizerKind> optimizer, const std::string& remedies) {
+                      const std::optional<optim::OptimizerOptions>& optimizer, const std::string& remedies) {
   const train::MinMemory minimum = train::min_memory(config, execution, job.grid, optimizer);
   auto all = static_cast<std::int64_t>(job.backend->device_memory_bytes()) / job.ranks_on_device;
   ImmediateStream host;
@@ -144,7 +148,7 @@ void check_min_memory(const Job& job, const model::ModelConfig& config, const tr
 }
 
 void log_memory(const Job& job, const RunConfig& config, const model::ModelConfig& model) {
-  check_min_memory(job, model, config.execution_config(), config.optimizer.optimizer.kind, remedies(job, config));
+  check_min_memory(job, model, config.execution_config(), config.train_options().optimizer, remedies(job, config));
   train::MemoryEstimate memory;
   collectively(*job.world, [&] {
     memory = train::estimate_memory(*job.backend, model, config.execution_config(), config.train_options(), job.grid,

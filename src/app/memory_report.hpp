@@ -10,7 +10,7 @@ namespace trireme::app {
 /// arithmetic that takes no time and no memory. `remedies` lower the need. Without an `optimizer` the model is not
 /// trained. Collective over the job's world.
 void check_min_memory(const Job& job, const model::ModelConfig& config, const train::ExecutionConfig& execution,
-                      std::optional<optim::OptimizerKind> optimizer, const std::string& remedies);
+                      const std::optional<optim::OptimizerOptions>& optimizer, const std::string& remedies);
 
 /// Logs what the ranks of every stage will take of their devices and, to load and save checkpoints, of host memory.
 /// EnvironmentError, on all ranks, where that is more than there is on any of them. Collective over the job's world.

@@ -88,23 +88,59 @@ class SievingReader {
 
 TensorSlice slice_of(const StateTensor& tensor) { return {tensor.box, tensor.flat_begin, tensor.data.numel()}; }
 
-/// Copies what `piece` has of `tensor`; the number of elements.
+/// Returns whether a tensor stored in `from` may be loaded in `to`. Types of less than fp64 that have a fraction become
+/// each other: moments may be kept in another type than they were.
+bool converts(DType from, DType to) {
+  const auto is_narrow_float = [](DType dtype) {
+    return dtype == DType::fp32 || dtype == DType::bf16 || dtype == DType::fp16;
+  };
+  return from == to || (is_narrow_float(from) && is_narrow_float(to));
+}
+
+/// to = from by way of fp32, rounded to nearest even.
+void convert(ConstTensorView from, TensorView to) {
+  dispatch_float(from.dtype(), [&]<class From>() {
+    dispatch_float(to.dtype(), [&]<class To>() {
+      const From* const values = from.as<From>();
+      To* const rounded = to.as<To>();
+      for (std::int64_t i = 0; i < to.numel(); ++i) rounded[i] = static_cast<To>(static_cast<float>(values[i]));
+    });
+  });
+}
+
+/// Copies what `piece` has of `tensor`, in the tensor's type; the number of elements.
 std::int64_t read_piece(StepReader& step, const Piece& piece, const StateTensor& tensor) {
   const auto element_bytes = static_cast<std::int64_t>(size_of(piece.dtype));
+  const bool same_type = piece.dtype == tensor.data.dtype();
+  std::vector<ElementRange> ranges;
   std::int64_t copied = 0;
-  SievingReader reader(step, piece.file);
   for_each_common_range(piece.slice, slice_of(tensor), [&](const ElementRange& range) {
-    reader.add(piece.offset_bytes + range.from * element_bytes,
-               std::span(tensor.data.data() + range.to * element_bytes,
-                         static_cast<std::size_t>(range.count * element_bytes)));
+    ranges.push_back(range);
     copied += range.count;
-    if (range.count != piece.slice.count) return;
-    reader.flush();
-    TRIREME_CHECK(digest(tensor.data.data() + range.to * element_bytes, range.count * element_bytes) == piece.digest,
-                  CheckpointError, "{}: the tensor {} in {} does not have the bytes that were saved",
-                  step.description(), piece.tensor, step.manifest().files[piece.file].name);
   });
+  // Elements of another type are read here, one range after another.
+  std::vector<std::byte> stored(same_type ? 0 : static_cast<std::size_t>(copied * element_bytes));
+  SievingReader reader(step, piece.file);
+  std::byte* next = stored.data();
+  for (const ElementRange& range : ranges) {
+    const std::int64_t size_bytes = range.count * element_bytes;
+    std::byte* const to = same_type ? tensor.data.data() + range.to * element_bytes : next;
+    next += same_type ? 0 : size_bytes;
+    reader.add(piece.offset_bytes + range.from * element_bytes, std::span(to, static_cast<std::size_t>(size_bytes)));
+    if (range.count != piece.slice.count) continue;
+    reader.flush();
+    TRIREME_CHECK(digest(to, size_bytes) == piece.digest, CheckpointError,
+                  "{}: the tensor {} in {} does not have the bytes that were saved", step.description(), piece.tensor,
+                  step.manifest().files[piece.file].name);
+  }
   reader.flush();
+  if (same_type) return copied;
+  const ConstTensorView all(stored.data(), piece.dtype, {copied});
+  std::int64_t from = 0;
+  for (const ElementRange& range : ranges) {
+    convert(all.flat(from, range.count), tensor.data.flat(range.to, range.count));
+    from += range.count;
+  }
   return copied;
 }
 
@@ -131,7 +167,7 @@ std::set<std::string> differences(Communicator& world, const PiecesByTensor& sto
       continue;
     }
     const Piece& piece = *found->second.front();
-    if (piece.dtype != tensor.data.dtype() || piece.shape != tensor.shape) {
+    if (!converts(piece.dtype, tensor.data.dtype()) || piece.shape != tensor.shape) {
       problems.insert(fmt::format("{}: {} {} in the checkpoint, {} {} in this run", tensor.name, name_of(piece.dtype),
                                   to_string(piece.shape), name_of(tensor.data.dtype()), to_string(tensor.shape)));
     }

@@ -40,8 +40,9 @@ RunDescription read_description(StepReader& step);
 enum class ExtraTensors { refuse, leave };
 
 /// Fills `data` of every tensor, whatever the grid it was saved on. Each rank reads its own slices alone, so that no
-/// rank ever holds the model. Throws CheckpointError, naming the first 20, where tensors are missing or extra or have
-/// another type or shape; then nothing has been written to `tensors`.
+/// rank ever holds the model. fp32, bf16 and fp16 become each other, rounded to nearest even. Throws CheckpointError,
+/// naming the first 20, where tensors are missing or extra or have another shape or another of all other types; then
+/// nothing has been written to `tensors`.
 void load(StepReader& step, Communicator& world, std::span<const StateTensor> tensors,
           ExtraTensors extra = ExtraTensors::refuse);
 
@@ -50,8 +51,8 @@ class TensorReader {
  public:
   /// `step` must live longer.
   explicit TensorReader(StepReader& step);
-  /// Fills `tensor.data`, whose type and shape must be those of the checkpoint. CheckpointError where elements are not
-  /// there or are damaged.
+  /// Fills `tensor.data`, whose shape must be that of the checkpoint, and its type as for `load`. CheckpointError where
+  /// elements are not there or are damaged.
   void read(const StateTensor& tensor);
 
  private:

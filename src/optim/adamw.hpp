@@ -1,7 +1,5 @@
 #pragma once
 
-#include <array>
-
 #include "src/optim/optimizer.hpp"
 
 namespace trireme::optim {
@@ -10,6 +8,10 @@ struct AdamWOptions {
   double beta1 = 0.9;
   double beta2 = 0.999;
   double epsilon = 1e-8;
+  /// Types of the first and the second moment, bf16 or fp32; fp32 means the accumulation type. Updates are computed in
+  /// the accumulation type and rounded to nearest even. In bf16 a moment must lose 2^-8 of itself or more in an update.
+  DType exp_avg_dtype = DType::fp32;
+  DType exp_avg_sq_dtype = DType::fp32;
 };
 
 /// Throws ConfigError for options out of range.
@@ -20,9 +22,7 @@ AdamWStep adamw_step(const AdamWOptions& options, std::int64_t number, double gr
 /// AdamW, which keeps both moments. Weight decay is decoupled: it does not enter the moments.
 class AdamW final : public Optimizer {
  public:
-  static constexpr std::array moment_names = {MomentName{"adamw_m"}, MomentName{"adamw_v"}};
-
-  /// Throws ConfigError for options out of range. `parameters` must live longer.
+  /// Throws ConfigError for options out of range, and for moments of 16 bits in fp64. `parameters` must live longer.
   AdamW(Backend& backend, parallel::ParameterBuffer& parameters, double weight_decay, const AdamWOptions& options);
 
  private:

@@ -31,7 +31,12 @@ std::string_view name_of(OptimizerKind kind) {
   return std::ranges::find(kind_names, kind, &Choice<OptimizerKind>::value)->name;
 }
 
-std::size_t moment_count(OptimizerKind kind) { return kind == OptimizerKind::adam ? AdamW::moment_names.size() : 1; }
+std::size_t moment_bytes(const OptimizerOptions& options, DType dtype) {
+  const std::size_t wide = size_of(accumulation_type(dtype));
+  if (options.kind != OptimizerKind::adam) return wide;
+  const auto bytes = [&](DType moment) { return moment == DType::fp32 ? wide : size_of(moment); };
+  return bytes(options.adamw.exp_avg_dtype) + bytes(options.adamw.exp_avg_sq_dtype);
+}
 
 std::unique_ptr<Optimizer> make_optimizer(Backend& backend, parallel::ParameterBuffer& parameters,
                                           const ParameterGroups& groups, const OptimizerOptions& options) {
@@ -58,6 +63,10 @@ Attributes attributes_of(const OptimizerOptions& options) {
   attributes.put_shortest("training.adam-beta1", options.adamw.beta1);
   attributes.put_shortest("training.adam-beta2", options.adamw.beta2);
   attributes.put_shortest("training.adam-eps", options.adamw.epsilon);
+  for (const auto& [name, dtype] : {std::pair{"training.exp-avg-dtype", options.adamw.exp_avg_dtype},
+                                    {"training.exp-avg-sq-dtype", options.adamw.exp_avg_sq_dtype}}) {
+    if (dtype != DType::fp32) attributes.put(name, name_of(dtype));
+  }
   return attributes;
 }
 

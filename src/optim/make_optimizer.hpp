@@ -13,9 +13,6 @@ namespace trireme::optim {
 enum class OptimizerKind { adam, sgd, muon };
 /// "adam", "sgd" or "muon".
 std::string_view name_of(OptimizerKind kind);
-/// Number of arrays that the optimizer keeps beside the masters, at least, of every parameter.
-std::size_t moment_count(OptimizerKind kind);
-
 /// Settings of an optimizer. Those of another kind are not used.
 struct OptimizerOptions {
   OptimizerKind kind = OptimizerKind::adam;
@@ -24,6 +21,9 @@ struct OptimizerOptions {
   SgdOptions sgd = {};
   MuonOptions muon = {};  ///< settings of matrices; `adamw` has those of the rest
 };
+
+/// Bytes that the optimizer keeps of every parameter beside the masters, at least, in training of type `dtype`.
+std::size_t moment_bytes(const OptimizerOptions& options, DType dtype);
 
 /// Throws ConfigError for options out of range. `parameters` and `groups` must live longer.
 std::unique_ptr<Optimizer> make_optimizer(Backend& backend, parallel::ParameterBuffer& parameters,

@@ -55,6 +55,8 @@ Muon::Muon(Backend& backend, parallel::ParameterBuffer& parameters, const Parame
                      std::max<std::int64_t>(matrices_.max_elements(), 1), max_side(parameters, options.split_qkv),
                      options.newton_schulz) {
   validate(adamw);
+  TRIREME_CHECK(adamw.exp_avg_dtype == DType::fp32 && adamw.exp_avg_sq_dtype == DType::fp32, ConfigError,
+                "<exp_avg_dtype> and <exp_avg_sq_dtype> bf16 need <optimizer> adam: Muon's moments are in fp32");
   TRIREME_CHECK(options.momentum >= 0 && options.momentum < 1, ConfigError,
                 "<muon_momentum> {} must be from 0 to less than 1", options.momentum);
   TRIREME_CHECK(options.extra_scale > 0 && std::isfinite(options.extra_scale), ConfigError,

@@ -34,9 +34,10 @@ struct MuonOptions {
 /// keys and values is one, [heads head size, hidden]; SwiGLU's gate and up are one together.
 class Muon final : public Optimizer {
  public:
-  static constexpr std::array moment_names = {MomentName{"muon_m", true}, MomentName{"adamw_m"}, MomentName{"adamw_v"}};
+  static constexpr std::array moment_names = {MomentSpec{"muon_m", true}, MomentSpec{"adamw_m"}, MomentSpec{"adamw_v"}};
 
-  /// Throws ConfigError for options out of range. `parameters` and `groups` must live longer.
+  /// Throws ConfigError for options out of range, and for moments of 16 bits. `parameters` and `groups` must live
+  /// longer.
   Muon(Backend& backend, parallel::ParameterBuffer& parameters, const ParameterGroups& groups, double weight_decay,
        const MuonOptions& options, const AdamWOptions& adamw);
 

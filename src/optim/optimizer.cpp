@@ -6,17 +6,19 @@
 namespace trireme::optim {
 
 Optimizer::Optimizer(Backend& backend, parallel::ParameterBuffer& parameters, double weight_decay,
-                     std::span<const MomentName> moments, MatrixFilter is_matrix)
+                     std::span<const MomentSpec> moments, MatrixFilter is_matrix)
     : backend_(backend), parameters_(parameters), weight_decay_(weight_decay), is_matrix_(is_matrix) {
   TRIREME_CHECK(weight_decay >= 0, ConfigError, "<weight_decay> {} must not be negative", weight_decay);
   const DType type = accumulation_type(parameters.values().dtype());
-  for (const auto& [name, of_matrices] : moments) {
+  for (const auto& [name, of_matrices, dtype] : moments) {
+    TRIREME_CHECK(dtype == DType::fp32 || type == DType::fp32, ConfigError,
+                  "moments in {} do not go with <dtype> fp64, which is for proofs. Try fp32 or bf16.", name_of(dtype));
     Moment& moment = moments_.emplace_back();
     moment.name = name;
     moment.of_matrices = of_matrices;
     std::int64_t elements = 0;
     moment.ranges = ranges_of(of_matrices, elements);
-    moment.array = Tensor(backend, type, {elements});
+    moment.array = Tensor(backend, dtype == DType::fp32 ? type : dtype, {elements});
     backend.elementwise().fill(backend.compute_stream(), 0, moment.array);
   }
   if (parameters.values().dtype() != type) {

@@ -18,7 +18,7 @@ class Optimizer {
   /// State of one parameter, as a checkpoint names it.
   struct State {
     std::string kind;  ///< "model" for the masters, else a moment: "adamw_m"
-    TensorView data;   ///< flat, in the accumulation type
+    TensorView data;   ///< flat; masters in the accumulation type, moments in their own
   };
 
   /// Rates of one update. A number alone is the learning rate.
@@ -71,15 +71,17 @@ class Optimizer {
   /// Returns whether a parameter is updated whole, as a matrix.
   using MatrixFilter = bool (*)(const parallel::Parameter&);
   /// An array of state beside the masters.
-  struct MomentName {
+  struct MomentSpec {
     const char* name;
-    bool of_matrices = false;  ///< parameters that are updated whole have it; else all others
+    bool of_matrices = false;   ///< parameters that are updated whole have it; else all others
+    DType dtype = DType::fp32;  ///< bf16, or fp32 for the accumulation type
   };
 
-  /// Keeps one array, 0 at first, for each name of `moments`. Without `is_matrix` no parameter is updated whole.
-  /// `parameters` must live longer. Throws ConfigError for a negative `weight_decay`.
+  /// Keeps one array, 0 at first, for each of `moments`. Without `is_matrix` no parameter is updated whole.
+  /// `parameters` must live longer. Throws ConfigError for a negative `weight_decay`, and for moments of 16 bits in
+  /// fp64.
   Optimizer(Backend& backend, parallel::ParameterBuffer& parameters, double weight_decay,
-            std::span<const MomentName> moments, MatrixFilter is_matrix = nullptr);
+            std::span<const MomentSpec> moments, MatrixFilter is_matrix = nullptr);
   Backend& backend() const { return backend_; }
   const parallel::ParameterBuffer& parameters() const { return parameters_; }
   /// Weight decay of an update, of a parameter that decays.

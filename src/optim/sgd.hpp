@@ -13,7 +13,7 @@ struct SgdOptions {
 /// SGD with momentum. Weight decay is L2 regularisation: it is added to the gradient.
 class Sgd final : public Optimizer {
  public:
-  static constexpr std::array moment_names = {MomentName{"sgd_m"}};
+  static constexpr std::array moment_names = {MomentSpec{"sgd_m"}};
 
   /// Throws ConfigError for options out of range. `parameters` must live longer.
   Sgd(Backend& backend, parallel::ParameterBuffer& parameters, double weight_decay, const SgdOptions& options);

@@ -67,7 +67,7 @@ MemoryEstimate estimate_memory(const Backend& backend, const model::ModelConfig&
 }
 
 MinMemory min_memory(const model::ModelConfig& config, const ExecutionConfig& execution,
-                     const parallel::ProcessGrid& grid, std::optional<optim::OptimizerKind> optimizer) {
+                     const parallel::ProcessGrid& grid, const std::optional<optim::OptimizerOptions>& optimizer) {
   using parallel::DataSharding;
   const parallel::DataParallelOptions& data = execution.parallel.data_parallel;
   const auto value = static_cast<double>(size_of(execution.dtype));
@@ -79,8 +79,8 @@ MinMemory min_memory(const model::ModelConfig& config, const ExecutionConfig& ex
   } else {
     const double gradient = data.low_precision_gradients ? value : sum;
     (data.sharding == DataSharding::optimizer_and_gradients ? shared : copied) += gradient;
-    const double moments = static_cast<double>(optim::moment_count(*optimizer));
-    (data.sharding == DataSharding::none ? copied : shared) += (moments + (value == sum ? 0 : 1)) * sum;
+    const auto moments = static_cast<double>(optim::moment_bytes(*optimizer, execution.dtype));
+    (data.sharding == DataSharding::none ? copied : shared) += moments + (value == sum ? 0 : sum);
   }
   const std::int64_t padded =
       parallel::VocabularyPartition(config.vocabulary, 0, grid.tensor_size(), execution.vocabulary_multiple,
@@ -92,7 +92,8 @@ MinMemory min_memory(const model::ModelConfig& config, const ExecutionConfig& ex
   const double parameters = static_cast<double>(model::parameter_count(config)) + padding;
   const double tokens =
       static_cast<double>(execution.sequence_length) * static_cast<double>(execution.micro_batch_size);
-  const double max_width = static_cast<double>(std::max({config.hidden, config.expansion(), padded}));
+  const double max_width =
+      static_cast<double>(std::max({config.hidden, config.expansion(), padded / execution.cross_entropy_chunks}));
   return {parameters * (copied * grid.gradient_size() + shared), grid.data_size() * tokens * max_width * value, padded};
 }
 

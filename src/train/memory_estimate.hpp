@@ -48,7 +48,7 @@ struct MinMemory {
   double total() const { return parameters + activations; }
 };
 MinMemory min_memory(const model::ModelConfig& config, const ExecutionConfig& execution,
-                     const parallel::ProcessGrid& grid, std::optional<optim::OptimizerKind> optimizer);
+                     const parallel::ProcessGrid& grid, const std::optional<optim::OptimizerOptions>& optimizer);
 
 /// Activations that one layer keeps of one micro-batch on one rank.
 struct LayerActivations {

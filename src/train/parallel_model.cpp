@@ -68,7 +68,7 @@ ParallelModel::ParallelModel(Backend& backend, Communicator& world, const parall
               execution.parallel.async_tensor_all_reduce,
               communicators.context->size() > 1 ? communicators.context.get() : nullptr},
              parameters_, config, shard_, vocabulary_, sequence_shard_, execution.micro_batch_size, execution.dtype,
-             execution.recomputation, data_parallel_),
+             execution.recomputation, execution.cross_entropy_chunks, data_parallel_),
       recorded_(recorded(backend, stage_, execution)),
       executor_(backend, *communicators.pipeline, running_stage(),
                 exchange_of(shard_, communicators, execution.parallel)) {}

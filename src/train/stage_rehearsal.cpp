@@ -61,7 +61,8 @@ StageRehearsal::StageRehearsal(Backend& backend, Communicator& tensor_group, Com
       stage_({backend, tensor_group, workspace_, execution.parallel.sequence_parallel && tensor_group.size() > 1,
               execution.parallel.async_tensor_all_reduce, context_group.size() > 1 ? &context_group : nullptr},
              parameters_, config, shard_of(layers, execution, tensor_group.size()), vocabulary_, sequence_,
-             execution.micro_batch_size, execution.dtype, execution.recomputation, no_hooks) {
+             execution.micro_batch_size, execution.dtype, execution.recomputation, execution.cross_entropy_chunks,
+             no_hooks) {
   stage_.begin({unseen_micro_batch(sample_fields(config), sequence_.rows, execution.micro_batch_size, execution.dtype)},
                mode_);
 }

@@ -37,6 +37,7 @@ struct ExecutionConfig {
   std::int64_t vocabulary_multiple = 128;   ///< pads the vocabulary to a multiple of this times the tensor ranks
   std::int64_t padded_vocabulary_size = 0;  ///< 0: by the multiple
   model::Recomputation recomputation;       ///< training alone
+  std::int64_t cross_entropy_chunks = 1;    ///< chunks of a micro-batch's rows in the output layer and the loss
   bool cuda_graphs = false;                 ///< training's steps are recorded and replayed (RecordedStage)
   ParallelConfig parallel;
 };
@@ -45,6 +46,11 @@ struct ExecutionConfig {
 inline void validate(const ExecutionConfig& config) {
   const parallel::DataParallelOptions& data = config.parallel.data_parallel;
   parallel::validate(data, config.dtype);
+  const std::int64_t rows = config.sequence_length * config.micro_batch_size;
+  TRIREME_CHECK(
+      config.cross_entropy_chunks == 1 || (config.cross_entropy_chunks > 1 && config.cross_entropy_chunks <= rows),
+      ConfigError, "<cross_entropy_chunks> {} must be from 1 to the {} tokens of a micro-batch",
+      config.cross_entropy_chunks, rows);
   TRIREME_CHECK(
       !config.cuda_graphs || !data.overlap_reduce || data.sharding != parallel::DataSharding::optimizer_and_gradients,
       ConfigError,

@@ -64,6 +64,34 @@ TEST_P(OptimizerKernel, AdamWMatchesTheFormula) {
   }
 }
 
+// The numbers of a step with moments of 16 bits are those of a step with the same moments in fp32.
+TEST_P(OptimizerKernel, AdamWRoundsMomentsOfSixteenBitsAndNothingElse) {
+  if (accumulation_type(dtype()) != DType::fp32) GTEST_SKIP() << "moments of fp64 runs are fp64";
+  const auto backend = test::make_backend(2);
+  Backend& b = *backend;
+  for (const std::int64_t n : {0, 1, 31, 33, 1025, 40'000}) {
+    for (const auto& [first, second] :
+         {std::pair{DType::bf16, DType::bf16}, {DType::bf16, DType::fp32}, {DType::fp32, DType::bf16}}) {
+      const State start(b, dtype(), n), state(b, dtype(), n), wide(b, dtype(), n);
+      const Tensor m = converted(b, start.m, first), v = converted(b, start.v, second);
+      const Tensor wide_m = converted(b, m, DType::fp32), wide_v = converted(b, v, DType::fp32);
+      for (int update = 0; update < 2; ++update) {
+        AdamWStep step = adamw_step;
+        step.update += update;
+        b.optimizer().adamw(b.compute_stream(), step, state.gradient, state.w, m, v, state.rounded);
+        b.optimizer().adamw(b.compute_stream(), step, wide.gradient, wide.w, wide_m, wide_v, wide.rounded);
+        for (const auto& [narrow, full] : {std::pair{&m, &wide_m}, {&v, &wide_v}}) {
+          const Tensor rounded = converted(b, *full, narrow->view().dtype());
+          EXPECT_EQ(bytes_of(b, *narrow), bytes_of(b, rounded)) << n << " elements";
+          b.elementwise().convert(b.compute_stream(), rounded, *full);
+        }
+        EXPECT_EQ(bytes_of(b, state.w), bytes_of(b, wide.w)) << n << " elements";
+        EXPECT_EQ(bytes_of(b, state.rounded), bytes_of(b, wide.rounded)) << n << " elements";
+      }
+    }
+  }
+}
+
 TEST_P(OptimizerKernel, SgdMatchesTheFormula) {
   const auto backend = test::make_backend(2);
   Backend& b = *backend;
@@ -150,6 +178,13 @@ TEST(OptimizerChecks, RefuseShapesAndTypesThatDoNotFit) {
   };
   expect_refusals(adamw);
   expect_refusals(sgd);
+  const auto moments = [&](DType w, DType m, DType v) {
+    b.optimizer().adamw(b.compute_stream(), adamw_step, tensor(4, w), tensor(4, w), tensor(4, m), tensor(4, v), {});
+  };
+  EXPECT_NO_THROW(moments(DType::fp32, DType::bf16, DType::fp32));
+  EXPECT_THROW(moments(DType::fp32, DType::fp16, DType::fp32), ShapeError);
+  EXPECT_THROW(moments(DType::fp32, DType::fp32, DType::fp64), ShapeError);
+  EXPECT_THROW(moments(DType::fp64, DType::bf16, DType::fp64), ShapeError);
 }
 
 }  // namespace

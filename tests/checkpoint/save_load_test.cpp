@@ -119,6 +119,31 @@ TEST_F(SaveLoad, TensorsThatDifferAreAllNamedAndNothingIsLoaded) {
   EXPECT_EQ(other[2].data, SlicedTensor(other[2].name, other[2].shape, other[2].slices).data);
 }
 
+// Moments may be kept in another type than they were saved in.
+TEST_F(SaveLoad, NarrowTypesBecomeEachOtherRoundedToNearestEven) {
+  // In bf16 1 + 2^-8 and 1 + 3 * 2^-8 lie between two numbers, and the even ones are 1 and 1 + 2^-6.
+  std::vector<float> values = {1, 1 + 0x1p-8f, 1 + 3 * 0x1p-8f, -3e-30f, 0, 2};
+  const Shape shape{2, 3};
+  save(store, world, {1, {}, {}},
+       std::vector<StateTensor>{{"adamw_v/w", shape, Box::whole(shape), 0, TensorView(values.data(), {6}), true}});
+  std::vector<bf16> narrow(3);  // the second row
+  load(*open_checkpoint(store, world), world,
+       std::vector<StateTensor>{{"adamw_v/w", shape, {{1, 0}, {1, 3}}, 0, TensorView(narrow.data(), {3}), true}});
+  EXPECT_EQ(narrow[0].bits, bf16(-3e-30f).bits);
+  EXPECT_EQ(static_cast<float>(narrow[2]), 2);
+  std::vector<bf16> all(6);
+  const std::vector<StateTensor> whole = {
+      {"adamw_v/w", shape, Box::whole(shape), 0, TensorView(all.data(), {6}), true}};
+  load(*open_checkpoint(store, world), world, whole);
+  EXPECT_EQ(static_cast<float>(all[1]), 1);
+  EXPECT_EQ(static_cast<float>(all[2]), 1 + 0x1p-6f);
+  // Back in fp32 they are what was rounded.
+  save(store, world, {2, {}, {}}, whole);
+  load(*open_checkpoint(store, world), world,
+       std::vector<StateTensor>{{"adamw_v/w", shape, Box::whole(shape), 0, TensorView(values.data(), {6}), true}});
+  EXPECT_EQ(values, (std::vector<float>{1, 1, 1 + 0x1p-6f, static_cast<float>(bf16(-3e-30f)), 0, 2}));
+}
+
 TEST_F(SaveLoad, OfManyDifferencesTwentyAreNamed) {
   std::vector<SlicedTensor> model;
   for (int i = 0; i < 30; ++i) {

@@ -96,6 +96,18 @@ TEST_F(GpuTraining, GraphsComputeTheSameBits) {
   }
 }
 
+// The loss is then computed in backward, which is recorded.
+TEST_F(GpuTraining, GraphsOfChunkedCrossEntropyComputeTheSameBitsAsTheCpuComputes) {
+  TrainingRunConfig config = small_run();
+  config.optimizer.adamw = {0.9, 0.95, 1e-8, DType::bf16, DType::bf16};
+  Layout layout;
+  layout.options.cross_entropy_chunks = 3;
+  expect_close(training_curve(world_, config, layout, gpu_device()), training_curve(world_, config, layout),
+               tolerance(config.dtype, Comparison::other_backend));
+  expect_the_same_from_graphs(world_, config, layout);
+  expect_predicted_memory(world_, config, layout, gpu_device());
+}
+
 /// A BERT with heads that have flash attention in 16 bits. Samples end in each of the tiles.
 TrainingRunConfig small_bert(model::NormPlacement placement, DType dtype) {
   TrainingRunConfig config = small_run();

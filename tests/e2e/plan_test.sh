@@ -76,7 +76,8 @@ refused 5 "missing.jsonl" 1 plan "${on_cpu[@]}" --calibrate missing.jsonl
 
 # memory FILE...: stage and bytes of a rank, as train logs them and as plan prints them.
 memory() { sed -n 's/.*memory of a rank of stage \([0-9]*\): \([0-9.]* [A-Za-z]*\).*/\1 \2/p' "$@"; }
-layout=("${model[@]:0:8}" --vocab-size 259 --global-batch-size 4 --pp 2 --dtype fp32)
+layout=("${model[@]:0:8}" --vocab-size 259 --global-batch-size 4 --pp 2 --dtype fp32 --cross-entropy-chunks 3
+  --use-precision-aware-optimizer --exp-avg-dtype bf16)
 done_by 2 train "${layout[@]}" --data-path corpus.h5 --train-iters 3 --lr 0.1 --eval-iters 0 --dry-run
 memory out err >rehearsed
 done_by 1 plan "${layout[@]}" --cluster cpu --ranks-per-node 2 --no-search

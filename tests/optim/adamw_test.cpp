@@ -1,6 +1,6 @@
 #include "src/optim/adamw.hpp"
 
-#include <gtest/gtest.h>
+#include <gmock/gmock.h>
 
 #include "tests/optim/optimizer_rig.hpp"
 
@@ -26,6 +26,33 @@ TEST_P(AdamWOptimizer, UpdatesEveryParameterAsAPlainLoopDoes) {
       const double mean = m[j] / (1 - std::pow(0.8, plain.step)), square = v[j] / (1 - std::pow(0.95, plain.step));
       if (plain.decays) w[j] -= plain.lr * 0.3 * w[j];
       w[j] -= plain.lr * mean / (std::sqrt(square) + 1e-6);
+    }
+  });
+}
+
+// A plain loop in fp64 that rounds its moments to bf16 after every update.
+TEST_P(AdamWOptimizer, KeepsMomentsInSixteenBits) {
+  const AdamWOptions options{0.8, 0.95, 1e-6, DType::bf16, DType::bf16};
+  ParameterBuffer buffer(*backend_, GetParam(), parameters());
+  fill_values(*backend_, buffer);
+  if (GetParam() == DType::fp64) {
+    EXPECT_THROW(AdamW(*backend_, buffer, 0.3, options), ConfigError);
+    return;
+  }
+  AdamW adamw(*backend_, buffer, 0.3, options);
+  EXPECT_EQ(adamw.state(0)[1].data.dtype(), DType::bf16);
+  EXPECT_EQ(adamw.state(0)[2].data.dtype(), DType::bf16);
+  const auto rounded = [](double x) { return static_cast<float>(bf16(static_cast<float>(x))); };
+  expect_updates_of(buffer, adamw, [&](PlainStep& plain) {
+    std::vector<double>&w = plain.states[0], &m = plain.states[1], &v = plain.states[2];
+    for (std::size_t j = 0; j < w.size(); ++j) {
+      const double g = plain.g[j];
+      const double mean = 0.8 * m[j] + 0.2 * g, square = 0.95 * v[j] + 0.05 * g * g;
+      m[j] = rounded(mean);
+      v[j] = rounded(square);
+      if (plain.decays) w[j] -= plain.lr * 0.3 * w[j];
+      w[j] -= plain.lr * mean / (1 - std::pow(0.8, plain.step)) /
+              (std::sqrt(square / (1 - std::pow(0.95, plain.step))) + 1e-6);
     }
   });
 }
@@ -80,6 +107,29 @@ TEST(AdamWByHand, TokensMayHaveALearningRateOfTheirOwn) {
   adamw.step(rates, 1);
   EXPECT_DOUBLE_EQ(buffer.parameters()[0].value.as<double>()[0], 1 - 0.01 * 0.5 - 0.01 / (1 + 1e-8));
   EXPECT_DOUBLE_EQ(buffer.parameters()[1].value.as<double>()[0], 1 - 0.1 * 0.5 - 0.1 / (1 + 1e-8));
+}
+
+TEST(AdamWSettings, MomentsThatWouldVanishOrNeverDecayAreRefused) {
+  EXPECT_NO_THROW(validate({0.9, 0.95, 1e-8, DType::bf16, DType::bf16}));
+  EXPECT_NO_THROW(validate({0.9, 0.999, 1e-8, DType::bf16, DType::fp32}));
+  EXPECT_NO_THROW(validate({0.9, 0.996, 1e-8, DType::fp32, DType::bf16}));
+  EXPECT_THAT(
+      [] {
+        validate({0.9, 0.999, 1e-8, DType::fp32, DType::bf16});
+      },
+      testing::ThrowsMessage<ConfigError>(testing::HasSubstr("loses 0.001 of itself")));
+  EXPECT_THROW(validate({0.999, 0.95, 1e-8, DType::bf16, DType::fp32}), ConfigError);
+  EXPECT_THAT(
+      [] {
+        validate({0.9, 0.95, 1e-8, DType::fp32, DType::fp16});
+      },
+      testing::ThrowsMessage<ConfigError>(testing::HasSubstr("<exp_avg_sq_dtype> fp16")));
+  EXPECT_THROW(validate({0.9, 0.95, 1e-8, DType::fp16, DType::fp32}), ConfigError);
+  // The reason: every number of bf16 from 1 to 2 that loses 0.001 of itself is rounded back.
+  for (float x = 1; x < 2; x += 0x1p-7f) {
+    EXPECT_EQ(static_cast<float>(bf16(x * 0.999f)), x);
+    EXPECT_LT(static_cast<float>(bf16(x * 0.996f)), x);
+  }
 }
 
 TEST(AdamWSettings, OutOfRangeAreRefused) {

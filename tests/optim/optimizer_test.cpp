@@ -11,24 +11,36 @@ namespace {
 
 using namespace test;
 
+/// Type of AdamW's moments.
+enum class Moments { fp32, bf16 };
+
 /// Every optimizer, in every training type.
-class AnyOptimizer : public testing::TestWithParam<std::tuple<OptimizerKind, DType>> {
+class AnyOptimizer : public testing::TestWithParam<std::tuple<OptimizerKind, DType, Moments>> {
  protected:
   OptimizerKind kind() const { return std::get<OptimizerKind>(GetParam()); }
   DType dtype() const { return std::get<DType>(GetParam()); }
   std::unique_ptr<Optimizer> make(ParameterBuffer& buffer) {
-    return make_optimizer(*backend_, buffer, {self_, self_}, {.kind = kind()});
+    OptimizerOptions options{.kind = kind()};
+    if (std::get<Moments>(GetParam()) == Moments::bf16) options.adamw = {0.9, 0.95, 1e-8, DType::bf16, DType::bf16};
+    return make_optimizer(*backend_, buffer, {self_, self_}, options);
   }
   std::unique_ptr<Backend> backend_ = make_backend(BackendChoice::cpu, 1);
   SelfCommunicator self_;
 };
 INSTANTIATE_TEST_SUITE_P(Types, AnyOptimizer,
                          testing::Combine(testing::Values(OptimizerKind::adam, OptimizerKind::sgd, OptimizerKind::muon),
-                                          testing::Values(DType::fp64, DType::fp32, DType::bf16, DType::fp16)),
+                                          testing::Values(DType::fp64, DType::fp32, DType::bf16, DType::fp16),
+                                          testing::Values(Moments::fp32)),
                          [](const auto& info) {
                            return fmt::format("{}_{}", name_of(std::get<0>(info.param)),
                                               name_of(std::get<1>(info.param)));
                          });
+
+INSTANTIATE_TEST_SUITE_P(MomentsOfSixteenBits, AnyOptimizer,
+                         testing::Combine(testing::Values(OptimizerKind::adam),
+                                          testing::Values(DType::fp32, DType::bf16, DType::fp16),
+                                          testing::Values(Moments::bf16)),
+                         [](const auto& info) { return std::string(name_of(std::get<1>(info.param))); });
 
 TEST_P(AnyOptimizer, LeavesPaddingAndTheGapsBetweenParametersZero) {
   Backend& b = *backend_;
@@ -122,6 +134,18 @@ TEST_P(AnyOptimizer, UpdatesShardsAsTheWhole) {
   EXPECT_LT(bytes, 2 * reference->bytes());
 }
 
+TEST(MomentBytes, AreThoseOfTheArraysOfAParameter) {
+  OptimizerOptions options;
+  EXPECT_EQ(moment_bytes(options, DType::fp64), 16u);
+  EXPECT_EQ(moment_bytes(options, DType::bf16), 8u);
+  options.adamw.exp_avg_dtype = DType::bf16;
+  EXPECT_EQ(moment_bytes(options, DType::bf16), 6u);
+  options.adamw.exp_avg_sq_dtype = DType::bf16;
+  EXPECT_EQ(moment_bytes(options, DType::fp32), 4u);
+  options.kind = OptimizerKind::sgd;
+  EXPECT_EQ(moment_bytes(options, DType::fp32), 4u);
+}
+
 TEST(OptimizerAttributes, KeepTheKindAndItsOptions) {
   OptimizerOptions options;
   EXPECT_EQ(attributes_of(options), (Attributes{{"optimizer", "adam"},
@@ -129,6 +153,9 @@ TEST(OptimizerAttributes, KeepTheKindAndItsOptions) {
                                                 {"training.adam-beta1", "0.9"},
                                                 {"training.adam-beta2", "0.999"},
                                                 {"training.adam-eps", "1e-08"}}));
+  options.adamw.exp_avg_dtype = DType::bf16;
+  EXPECT_EQ(attributes_of(options).texts().at("training.exp-avg-dtype"), "bf16");
+  EXPECT_FALSE(attributes_of(options).contains("training.exp-avg-sq-dtype"));
   for (const OptimizerKind kind : {OptimizerKind::adam, OptimizerKind::muon, OptimizerKind::sgd}) {
     options.kind = kind;
     EXPECT_EQ(optimizer_from(attributes_of(options)), kind);

@@ -60,6 +60,9 @@ inline std::ostream& operator<<(std::ostream& out, const Layout& layout) {
         << recomputation.layers << (recomputation.distribute ? ", distributed)" : ")");
   }
   if (!layout.options.parallel.async_tensor_all_reduce) out << ", no overlap in tensor groups";
+  if (layout.options.cross_entropy_chunks > 1) {
+    out << ", cross entropy in " << layout.options.cross_entropy_chunks << " chunks";
+  }
   if (layout.options.cuda_graphs) out << ", CUDA graphs";
   return out;
 }

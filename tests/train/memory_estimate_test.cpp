@@ -46,7 +46,7 @@ TEST(MemoryEstimate, IsWhatTheAllocatorCounts) {
       std::size_t state = 0;
       for (const checkpoint::StateTensor& tensor : trainer.state_tensors()) state += tensor.data.size_bytes();
       EXPECT_EQ(estimate.state, state);
-      const MinMemory minimum = min_memory(rig.gpt.config(), rig.gpt.execution(), rig.grid, options.optimizer.kind);
+      const MinMemory minimum = min_memory(rig.gpt.config(), rig.gpt.execution(), rig.grid, options.optimizer);
       const auto parameters = static_cast<double>(estimate.parameters + estimate.gradients + estimate.optimizer);
       EXPECT_LE(minimum.parameters, parameters);
       EXPECT_GE(minimum.parameters, 0.5 * parameters);
@@ -58,8 +58,7 @@ TEST(MemoryEstimate, IsWhatTheAllocatorCounts) {
       const MemoryEstimate of_sgd =
           estimate_memory(*rig.backend, rig.gpt.config(), rig.gpt.execution(), options, rig.grid, 0);
       EXPECT_EQ(of_sgd.optimizer, estimate.optimizer - moment);
-      const MinMemory min_of_sgd =
-          min_memory(rig.gpt.config(), rig.gpt.execution(), rig.grid, optim::OptimizerKind::sgd);
+      const MinMemory min_of_sgd = min_memory(rig.gpt.config(), rig.gpt.execution(), rig.grid, options.optimizer);
       EXPECT_LT(min_of_sgd.parameters, minimum.parameters);
       EXPECT_LE(min_of_sgd.total(), static_cast<double>(of_sgd.total()));
     }
@@ -84,6 +83,48 @@ TEST(MemoryEstimate, CountsTensorsThatHaveBlocksOfTheirOwn) {
   EXPECT_EQ(rig.backend->peak_allocated_bytes(), estimate.total());
   // The small allocations of all layers share one block of 4 MiB.
   EXPECT_LT(estimate.activations, rig.gpt.stage().activations().peak_bytes() + (std::size_t{4} << 20));
+}
+
+/// Memory of training with a vocabulary whose logits are larger than all else, as the allocator counts it. Also expects
+/// the estimate to be that.
+std::size_t peak_with_chunks(DType dtype, std::int64_t chunks, bool is_bert) {
+  model::ModelConfig config = small_config();
+  config.vocabulary = 20'000;
+  if (is_bert) config.family = model::ModelFamily::bert;
+  ExecutionConfig layout = layout_of(dtype, 16, 8);
+  layout.cross_entropy_chunks = chunks;
+  Rig rig(layout, config);
+  TrainOptions options;
+  options.global_batch_size = 16;
+  options.lr_schedule.maximum = 1e-3;
+  options.lr_schedule.decay = 10;
+  Trainer trainer(rig.gpt, options);
+  const auto samples = formula_samples(config);
+  trainer.step(*samples);
+  trainer.evaluate(*samples, 0, 1);
+  const std::size_t peak = rig.backend->peak_allocated_bytes();
+  EXPECT_EQ(peak, estimate_memory(*rig.backend, config, layout, options, rig.grid, 0).total());
+  const MinMemory minimum = min_memory(config, layout, rig.grid, options.optimizer);
+  EXPECT_LE(minimum.total(), static_cast<double>(peak));
+  return peak;
+}
+
+TEST(MemoryEstimate, ChunksOfTheCrossEntropyTakeTheLogitsAway) {
+  for (const DType dtype : {DType::fp32, DType::bf16}) {
+    for (const bool is_bert : {false, true}) {
+      const std::size_t whole = peak_with_chunks(dtype, 1, is_bert);
+      const std::size_t logits = 16 * 8 * 20'096 * size_of(dtype);  // the vocabulary is padded to a multiple of 128
+      for (const std::int64_t chunks : {2, 3}) {
+        SCOPED_TRACE(testing::Message() << chunks << " chunks, " << name_of(dtype) << (is_bert ? ", BERT" : ""));
+        const std::size_t rows = (16 * 8 + chunks - 1) / chunks;
+        const std::size_t of_chunk = rows * 20'096 * size_of(dtype);
+        EXPECT_NEAR(static_cast<double>(whole - peak_with_chunks(dtype, chunks, is_bert)),
+                    static_cast<double>(logits - of_chunk), 0.02 * static_cast<double>(logits));
+      }
+      // A chunk of one row fits into the memory that other work has left.
+      EXPECT_GT(whole - peak_with_chunks(dtype, 128, is_bert), logits * 95 / 100);
+    }
+  }
 }
 
 TEST(LayerActivations, OneFormulaOfTheLiteratureApplies) {

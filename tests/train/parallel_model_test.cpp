@@ -4,6 +4,7 @@
 
 #include "src/train/evaluation/perplexity.hpp"
 #include "src/train/trainer.hpp"
+#include "tests/support/random_tensor.hpp"
 #include "tests/train/one_rank.hpp"
 
 namespace trireme::train {
@@ -39,6 +40,62 @@ TEST(TransformerStage, BothHalvesOfBackwardMakeTheWhole) {
       max_gradient = std::max(max_gradient, std::abs(a.as<double>()[i]));
     }
     EXPECT_GT(max_gradient, 0);
+  }
+}
+
+/// Losses and gradients of a micro-batch, and the losses of an evaluation of it.
+struct Outcome {
+  double loss = 0;
+  double evaluated = 0;
+  std::vector<double> token_losses;  // by the evaluation
+  std::vector<double> rivals;
+  std::vector<double> gradients;
+};
+
+Outcome outcome_of(const model::ModelConfig& config, DType dtype, std::int64_t chunks) {
+  ExecutionConfig layout = layout_of(dtype, 16, 4);
+  layout.cross_entropy_chunks = chunks;
+  Rig rig(layout, config, 0.3);
+  BatchLoader loader(*rig.backend, parallel::SequenceShard::of(16), 4, 1, dtype, sample_fields(config));
+  std::vector<model::MicroBatch> batches = loader.load(*formula_samples(config), {{0, 0}, {1, 1}, {2, 2}, {3, 3}});
+  rig.gpt.run(batches, {.backward = true, .loss_gradient = 0.5});
+  Outcome outcome;
+  outcome.loss = rig.gpt.take_global_loss_sums().tokens;
+  outcome.gradients = test::values_of(*rig.backend, rig.gpt.parameters().gradients());
+  const Tensor losses(*rig.backend, accumulation_type(dtype), {64}),
+      rivals(*rig.backend, accumulation_type(dtype), {64});
+  batches.front().token_losses = losses;
+  batches.front().rivals = rivals;
+  rig.gpt.run(batches, {});
+  outcome.evaluated = rig.gpt.take_global_loss_sums().tokens;
+  outcome.token_losses = test::values_of(*rig.backend, losses);
+  outcome.rivals = test::values_of(*rig.backend, rivals);
+  return outcome;
+}
+
+// The rows of the logits do not depend on one another, and the gradients of the output layer are sums over them.
+TEST(TransformerStage, ChunksOfTheCrossEntropyComputeTheSameToRounding) {
+  for (const test::ModelVariant& variant : test::model_variants()) {
+    const model::ModelConfig config = small_config(variant, 0);
+    for (const DType dtype : {DType::fp64, DType::fp32, DType::bf16, DType::fp16}) {
+      const Outcome whole = outcome_of(config, dtype, 1);
+      for (const std::int64_t chunks : {2, 5, 64}) {
+        SCOPED_TRACE(testing::Message() << variant.name << ", " << name_of(dtype) << ", " << chunks << " chunks");
+        const Outcome outcome = outcome_of(config, dtype, chunks);
+        const test::RunTolerance close = test::tolerance(dtype, test::Comparison::other_order);
+        EXPECT_NEAR(outcome.loss / whole.loss, 1, close.loss);
+        EXPECT_NEAR(outcome.evaluated / whole.evaluated, 1, close.loss);
+        EXPECT_EQ(outcome.loss, outcome.evaluated);
+        EXPECT_EQ(outcome.rivals, whole.rivals);
+        test::expect_close(outcome.token_losses, whole.token_losses, test::tolerance(dtype, test::Operation::sum),
+                           "losses");
+        // Products of fewer rows may round otherwise, and so may what backward makes of them.
+        const bool is_narrow = accumulation_type(dtype) != dtype;
+        const test::Tolerance of_gradients =
+            test::tolerance(dtype, is_narrow ? test::Operation::rounded_sum : test::Operation::sum);
+        test::expect_close(outcome.gradients, whole.gradients, of_gradients, "gradients");
+      }
+    }
   }
 }
 

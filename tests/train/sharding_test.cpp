@@ -225,7 +225,7 @@ TEST(Sharding, BytesAParameterAreThoseOfTheFormulas) {
     DType dtype;
     DataParallelOptions options;
     double bytes;
-    optim::OptimizerKind optimizer = optim::OptimizerKind::adam;
+    optim::OptimizerOptions optimizer = {};
   };
   const DataParallelOptions plain;
   const DataParallelOptions zero_1{DataSharding::optimizer};
@@ -243,11 +243,13 @@ TEST(Sharding, BytesAParameterAreThoseOfTheFormulas) {
                         {DType::fp32, zero_1, 8 + 8 / d},
                         {DType::fp32, zero_2, 4 + 12 / d},
                         {DType::fp64, zero_1, 16 + 16 / d},
-                        {DType::bf16, zero_1, 6 + 8 / d, optim::OptimizerKind::sgd}};
+                        {DType::bf16, zero_1, 6 + 8 / d, {.kind = optim::OptimizerKind::sgd}},
+                        {DType::bf16, zero_1, 6 + 8 / d, {.adamw = {0.9, 0.95, 1e-8, DType::bf16, DType::bf16}}},
+                        {DType::fp32, plain, 14, {.adamw = {0.9, 0.95, 1e-8, DType::bf16, DType::fp32}}}};
   for (const Case& one : cases) {
     TrainingRunConfig config;
     config.dtype = one.dtype;
-    config.optimizer.kind = one.optimizer;
+    config.optimizer = one.optimizer;
     const Layout layout = layout_of(1, 1, 1, one.options);
     SCOPED_TRACE(testing::Message() << name_of(one.dtype) << ", " << layout);
     TrainingRun run(ranks, config, layout);
@@ -293,18 +295,22 @@ TEST_F(ShardedCheckpoint, TheSameGridGoesOnBitForBit) {
   struct Case {
     DType dtype;
     DataSharding sharding;
-    optim::OptimizerKind optimizer = optim::OptimizerKind::adam;
+    optim::OptimizerOptions optimizer = {};
   };
+  const optim::AdamWOptions sixteen_bits{0.9, 0.95, 1e-8, DType::bf16, DType::bf16};
   for (const Case& one : {Case{DType::fp32, DataSharding::optimizer},
                           {DType::fp32, DataSharding::optimizer_and_gradients},
                           {DType::bf16, DataSharding::optimizer},
                           {DType::bf16, DataSharding::optimizer_and_gradients},
-                          {DType::bf16, DataSharding::optimizer, optim::OptimizerKind::sgd}}) {
+                          {DType::bf16, DataSharding::optimizer, {.adamw = sixteen_bits}},
+                          {DType::fp32, DataSharding::optimizer_and_gradients, {.adamw = sixteen_bits}},
+                          {DType::bf16, DataSharding::optimizer, {.kind = optim::OptimizerKind::sgd}}}) {
     TrainingRunConfig config;
     config.dtype = one.dtype;
-    config.optimizer.kind = one.optimizer;
+    config.optimizer = one.optimizer;
     const Layout layout = layout_of(ranks.size() > 2 ? 2 : 1, 1, 1, overlapped(one.sharding));
-    SCOPED_TRACE(testing::Message() << name_of(one.dtype) << ", " << name_of(one.optimizer) << ", " << layout);
+    SCOPED_TRACE(testing::Message() << name_of(one.dtype) << ", " << name_of(one.optimizer.kind) << ", moments in "
+                                    << name_of(one.optimizer.adamw.exp_avg_dtype) << ", " << layout);
     TrainingRun run(ranks, config, layout);
     for (int i = 0; i < 2; ++i) run.step();
     save(ranks, run);

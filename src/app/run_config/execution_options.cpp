@@ -2,6 +2,14 @@
 
 namespace trireme::app {
 
+void declare_cross_entropy_chunks(Options& options, std::int64_t* chunks) {
+  options.add(
+      "cross-entropy-chunks", chunks, "N",
+      "Compute the output layer and the loss of a micro-batch in N chunks of its tokens. The logits of one chunk "
+      "exist at a time, in the place of all. Nothing is computed twice.",
+      at_least(1));
+}
+
 void ExecutionOptions::declare(Options& options) {
   options.add_flag("cuda-graphs", &cuda_graphs,
                    "GPU: record the work of a micro-batch once and replay it, which saves host time. The first "
@@ -21,6 +29,7 @@ void ExecutionOptions::declare(Options& options) {
   options.add_flag("recompute-activations", &recompute_activations, "The same as --recompute-granularity selective.");
   options.add_flag("distribute-saved-activations", &recomputation.distribute,
                    "With full recomputation: each tensor rank keeps only its shard of a span's input.");
+  declare_cross_entropy_chunks(options, &cross_entropy_chunks);
 }
 
 void ExecutionOptions::settle(const Options& options, const ParallelOptions& parallel, const DeviceOptions& device,

@@ -8,11 +8,15 @@
 
 namespace trireme::app {
 
+/// Declares --cross-entropy-chunks.
+void declare_cross_entropy_chunks(Options& options, std::int64_t* chunks);
+
 /// Options of how a rank executes its layers.
 struct ExecutionOptions {
   bool cuda_graphs = false;
   model::Recomputation recomputation;
   bool recompute_activations = false;
+  std::int64_t cross_entropy_chunks = 1;
 
   void declare(Options& options);
   /// Sets `recomputation` from the flag.

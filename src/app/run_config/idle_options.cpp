@@ -25,6 +25,9 @@ std::vector<std::string> idle_options(const Options& options, const parallel::Pr
        {"sequence-parallel", "no-async-tensor-model-parallel-allreduce", "distribute-saved-activations",
         "no-scatter-gather-tensors-in-pipeline"}},
       {grid.world_size() == 1, "one rank", {"communicator", "distributed-timeout-minutes", "startup-timeout-minutes"}},
+      {!options.given("exp-avg-dtype") && !options.given("exp-avg-sq-dtype"),
+       "both moments are in fp32",
+       {"use-precision-aware-optimizer"}},
       {dtype == DType::bf16,
        "bf16 has no dynamic loss scale",
        {"loss-scale", "initial-loss-scale", "min-loss-scale", "loss-scale-window", "hysteresis"}}};

@@ -92,6 +92,10 @@ void OptimizerOptions::settle(const Options& options, const BatchOptions& batch,
     problems.expect(optimizer.kind == optim::OptimizerKind::muon || !options.given(name),
                     fmt::format("--{} needs --optimizer muon", name));
   }
+  for (const char* name : {"use-precision-aware-optimizer", "exp-avg-dtype", "exp-avg-sq-dtype"}) {
+    problems.expect(optimizer.kind == optim::OptimizerKind::adam || !options.given(name),
+                    fmt::format("--{} needs --optimizer adam", name));
+  }
   optimizer.muon.split_qkv = !no_split_qkv;
   problems.expect(optimizer.kind == optim::OptimizerKind::sgd || !options.given("sgd-momentum"),
                   "--sgd-momentum needs --optimizer sgd");

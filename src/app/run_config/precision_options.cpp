@@ -10,6 +10,17 @@ void PrecisionOptions::declare(Options& options) {
                      "Type of weights and activations; 16-bit types have fp32 master weights.");
   options.add_flag("bf16", &bf16, "The same as --dtype bf16.");
   options.add_flag("fp16", &fp16, "The same as --dtype fp16: with dynamic loss scaling.");
+  options.add_flag("use-precision-aware-optimizer", &precision_aware,
+                   "AdamW keeps its moments in the types of --exp-avg-dtype and --exp-avg-sq-dtype, and computes in "
+                   "fp32.");
+  const std::vector<std::pair<std::string, DType>> types = {
+      {"fp32", DType::fp32}, {"bf16", DType::bf16}, {"fp16", DType::fp16}};
+  options.add_choice("exp-avg-dtype", &exp_avg_dtype, types,
+                     "With --use-precision-aware-optimizer: type of the first moment. fp16 is refused: it would need a "
+                     "scale for every tensor.");
+  options.add_choice("exp-avg-sq-dtype", &exp_avg_sq_dtype, types,
+                     "The same of the second moment. bf16 needs an --adam-beta2 of at most 0.996: it does not hold "
+                     "smaller changes of a number.");
 }
 
 void PrecisionOptions::declare_loss_scale(Options& options) {
@@ -82,6 +93,16 @@ void PrecisionOptions::settle(const Options& options, Problems& problems) {
   problems.expect(!skips || check_for_spiky_loss || !options.given("max-machine-faults"),
                   "--max-machine-faults excludes --no-check-for-nan-in-loss-and-grad and fp16's dynamic loss scale, "
                   "with which no step runs again, unless --check-for-spiky-loss does it");
+  check_moments(options, problems);
+}
+
+void PrecisionOptions::check_moments(const Options& options, Problems& problems) const {
+  for (const auto& [name, type] : {std::pair{"exp-avg-dtype", exp_avg_dtype}, {"exp-avg-sq-dtype", exp_avg_sq_dtype}}) {
+    problems.expect(precision_aware || !options.given(name),
+                    fmt::format("--{} needs --use-precision-aware-optimizer", name));
+    problems.expect(dtype != DType::fp64 || !options.given(name),
+                    fmt::format("--{} {} does not go with --dtype fp64, whose moments are fp64", name, name_of(type)));
+  }
 }
 
 }  // namespace trireme::app

@@ -6,6 +6,7 @@
 
 #include "src/app/options/options.hpp"
 #include "src/app/run_config/problems.hpp"
+#include "src/optim/adamw.hpp"
 #include "src/optim/loss_scaler.hpp"
 #include "src/tensor/dtype.hpp"
 #include "src/train/guards/guard_options.hpp"
@@ -25,11 +26,23 @@ struct PrecisionOptions {
   std::vector<std::string> iterations_to_skip;
   train::GuardOptions guards;
   int max_skipped = 10;
+  bool precision_aware = false;
+  DType exp_avg_dtype = DType::fp32;
+  DType exp_avg_sq_dtype = DType::fp32;
 
   void declare(Options& options);
   void declare_loss_scale(Options& options);
   /// Sets `dtype`, `loss_scale` and `guards` from the flags.
   void settle(const Options& options, Problems& problems);
+  /// `adamw` with the types of the moments.
+  optim::AdamWOptions with_types(optim::AdamWOptions adamw) const {
+    adamw.exp_avg_dtype = exp_avg_dtype;
+    adamw.exp_avg_sq_dtype = exp_avg_sq_dtype;
+    return adamw;
+  }
+
+ private:
+  void check_moments(const Options& options, Problems& problems) const;
 };
 
 }  // namespace trireme::app

@@ -82,8 +82,14 @@ void RunConfigReader::settle_training(int data_ranks, const std::optional<model:
   config_.batch.settle(data_ranks, problems);
   config_.parallel.settle(config_.precision.dtype, model, problems);
   config_.execution.settle(options_, config_.parallel, config_.device, problems);
+  problems.expect(!model || model->predicts_tokens() || config_.execution.cross_entropy_chunks == 1,
+                  "--cross-entropy-chunks divides an output layer over the vocabulary, which a task's head is not");
   config_.initialisation.check(options_, problems);
   config_.optimizer.settle(options_, config_.batch, problems);
+  const optim::OptimizerOptions& optimizer = config_.optimizer.optimizer;
+  if (optimizer.kind == optim::OptimizerKind::adam) {
+    problems.attempt([&] { optim::validate(config_.precision.with_types(optimizer.adamw)); });
+  }
   const GridOptions& grid = config_.parallel.grid;
   config_.report.settle(data_ranks * grid.tensor * grid.pipeline * grid.context, config_.execution.cuda_graphs,
                         problems);
@@ -110,11 +116,14 @@ train::ExecutionConfig RunConfig::execution_config() const {
           .vocabulary_multiple = parallel.grid.vocabulary_multiple,
           .padded_vocabulary_size = parallel.grid.padded_vocabulary,
           .recomputation = recomputation,
+          .cross_entropy_chunks = execution.cross_entropy_chunks,
           .cuda_graphs = execution.cuda_graphs,
           .parallel = parallel.config(precision.dtype)};
 }
 
 train::TrainOptions RunConfig::train_options() const {
+  optim::OptimizerOptions of_run = optimizer.optimizer;
+  of_run.adamw = precision.with_types(of_run.adamw);
   return {.global_batch_size = *batch.global_batch_size,
           .ramp_up = batch.ramp_up,
           .decrease_batch_size = batch.decrease,
@@ -122,7 +131,7 @@ train::TrainOptions RunConfig::train_options() const {
           .documents = data.documents,
           .seed = seed,
           .lr_schedule = optimizer.lr,
-          .optimizer = optimizer.optimizer,
+          .optimizer = of_run,
           .weight_decay_ramp = optimizer.weight_decay_ramp,
           .decoupled_rate = optimizer.decoupled_rate,
           .clip_grad = optimizer.clip_grad,

@@ -17,32 +17,9 @@ class CpuOptimizer final : public OptimizerKernels {
              TensorView rounded) override {
     check_adamw(step, gradient, w, m, v, rounded);
     dispatch_float(rounded ? rounded.dtype() : w.dtype(), [&]<class T>() {
-      using A = Accumulation<T>;
-      const A* g_data = gradient.as<A>();
-      A* w_data = w.as<A>();
-      A* m_data = m.as<A>();
-      A* v_data = v.as<A>();
-      T* rounded_data = rounded ? rounded.as<T>() : nullptr;
-      const double correction1 = 1 - std::pow(step.beta1, static_cast<double>(step.update));
-      const double correction2 = 1 - std::pow(step.beta2, static_cast<double>(step.update));
-      const A gradient_scale = static_cast<A>(step.gradient_scale);
-      const A beta1 = static_cast<A>(step.beta1), rest1 = static_cast<A>(1 - step.beta1);
-      const A beta2 = static_cast<A>(step.beta2), rest2 = static_cast<A>(1 - step.beta2);
-      const A decay = static_cast<A>(1 - step.learning_rate * step.weight_decay);
-      const A rate = static_cast<A>(step.learning_rate / correction1);
-      const A inverse_correction2 = static_cast<A>(1 / correction2);
-      const A epsilon = static_cast<A>(step.epsilon);
-      pool_.parallel_ranges(w.numel(), grain, [&](std::int64_t begin, std::int64_t end) {
-#pragma omp simd
-        for (std::int64_t i = begin; i < end; ++i) {
-          const A g = gradient_scale * g_data[i];
-          const A mean = beta1 * m_data[i] + rest1 * g;
-          const A square = beta2 * v_data[i] + rest2 * (g * g);
-          m_data[i] = mean;
-          v_data[i] = square;
-          w_data[i] = decay * w_data[i] - rate * mean / (std::sqrt(square * inverse_correction2) + epsilon);
-        }
-        round(w_data, begin, end, rounded_data);
+      dispatch_moment<Accumulation<T>>(m.dtype(), [&]<class M>() {
+        dispatch_moment<Accumulation<T>>(v.dtype(),
+                                         [&]<class V>() { adamw<T, M, V>(step, gradient, w, m, v, rounded); });
       });
     });
   }
@@ -74,6 +51,51 @@ class CpuOptimizer final : public OptimizerKernels {
 
  private:
   static constexpr std::int64_t grain = 4096;
+  /// Elements whose moments of 16 bits a thread widens at a time.
+  static constexpr std::int64_t tile = 1024;
+
+  template <class T, class M, class V>
+  void adamw(const AdamWStep& step, ConstTensorView gradient, TensorView w, TensorView m, TensorView v,
+             TensorView rounded) {
+    using A = Accumulation<T>;
+    const A* g_data = gradient.as<A>();
+    A* w_data = w.as<A>();
+    M* m_data = m.as<M>();
+    V* v_data = v.as<V>();
+    T* rounded_data = rounded ? rounded.as<T>() : nullptr;
+    const double correction1 = 1 - std::pow(step.beta1, static_cast<double>(step.update));
+    const double correction2 = 1 - std::pow(step.beta2, static_cast<double>(step.update));
+    const A gradient_scale = static_cast<A>(step.gradient_scale);
+    const A beta1 = static_cast<A>(step.beta1), rest1 = static_cast<A>(1 - step.beta1);
+    const A beta2 = static_cast<A>(step.beta2), rest2 = static_cast<A>(1 - step.beta2);
+    const A decay = static_cast<A>(1 - step.learning_rate * step.weight_decay);
+    const A rate = static_cast<A>(step.learning_rate / correction1);
+    const A inverse_correction2 = static_cast<A>(1 / correction2);
+    const A epsilon = static_cast<A>(step.epsilon);
+    pool_.parallel_ranges(w.numel(), grain, [&](std::int64_t begin, std::int64_t end) {
+      A mean_buffer[tile], square_buffer[tile];
+      for (std::int64_t first = begin; first < end; first += tile) {
+        const std::int64_t count = std::min(tile, end - first);
+        const A* g_tile = g_data + first;
+        A* w_tile = w_data + first;
+        const A *m_tile = row_in(m_data + first, count, mean_buffer),
+                *v_tile = row_in(v_data + first, count, square_buffer);
+        A *means = row_out(m_data + first, mean_buffer), *squares = row_out(v_data + first, square_buffer);
+#pragma omp simd
+        for (std::int64_t i = 0; i < count; ++i) {
+          const A g = gradient_scale * g_tile[i];
+          const A mean = beta1 * m_tile[i] + rest1 * g;
+          const A square = beta2 * v_tile[i] + rest2 * (g * g);
+          means[i] = mean;
+          squares[i] = square;
+          w_tile[i] = decay * w_tile[i] - rate * mean / (std::sqrt(square * inverse_correction2) + epsilon);
+        }
+        finish_row(means, count, m_data + first);
+        finish_row(squares, count, v_data + first);
+      }
+      round(w_data, begin, end, rounded_data);
+    });
+  }
 
   /// Rounds elements [begin, end) of the masters, where there is a rounded copy.
   template <class A, class T>

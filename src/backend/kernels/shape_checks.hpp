@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <initializer_list>
 #include <string_view>
+#include <utility>
 
 #include "src/backend/kernels/attention.hpp"
 #include "src/backend/kernels/cross_entropy.hpp"
@@ -133,12 +134,10 @@ inline void check_swiglu(std::string_view where, ConstTensorView y, std::initial
 }
 
 namespace detail {
-inline void check_update(std::string_view where, ConstTensorView gradient, ConstTensorView w, ConstTensorView m,
-                         ConstTensorView rounded) {
+inline void check_update(std::string_view where, ConstTensorView gradient, ConstTensorView w, ConstTensorView rounded) {
   TRIREME_CHECK(w.dtype() == accumulation_type(w.dtype()), ShapeError, "{}: master weights are fp32 or fp64, not {}",
                 where, name_of(w.dtype()));
   check_size(where, "gradient", gradient, w.numel(), w.dtype());
-  check_size(where, "m", m, w.numel(), w.dtype());
   if (rounded) {
     check_size(where, "rounded", rounded, w.numel(), rounded.dtype());
     TRIREME_CHECK(accumulation_type(rounded.dtype()) == w.dtype(), ShapeError, "{}: {} weights have no {} masters",
@@ -151,12 +150,16 @@ inline void check_adamw(const AdamWStep& step, ConstTensorView gradient, ConstTe
                         ConstTensorView v, ConstTensorView rounded) {
   constexpr std::string_view where = "adamw";
   TRIREME_CHECK(step.update >= 1, ShapeError, "{}: updates count from 1, not {}", where, step.update);
-  detail::check_update(where, gradient, w, m, rounded);
-  detail::check_size(where, "v", v, w.numel(), w.dtype());
+  detail::check_update(where, gradient, w, rounded);
+  for (const auto& [name, moment] : {std::pair{"m", m}, {"v", v}}) {
+    const bool narrow = w.dtype() == DType::fp32 && moment.dtype() == DType::bf16;
+    detail::check_size(where, name, moment, w.numel(), narrow ? DType::bf16 : w.dtype());
+  }
 }
 
 inline void check_sgd(ConstTensorView gradient, ConstTensorView w, ConstTensorView m, ConstTensorView rounded) {
-  detail::check_update("sgd", gradient, w, m, rounded);
+  detail::check_update("sgd", gradient, w, rounded);
+  detail::check_size("sgd", "m", m, w.numel(), w.dtype());
 }
 
 inline void check_reduction(std::string_view where, ConstTensorView result) {

@@ -14,14 +14,15 @@ namespace trireme::model {
 /// both.
 class BertHead final : public OutputHead {
  public:
-  /// Takes the parameters mlm.*, the token table, and where the model has them ln_f.*, pooler.* and sop.*.
+  /// Takes the parameters mlm.*, the token table, and where the model has them ln_f.*, pooler.* and sop.*. `chunks` are
+  /// those of TokenPrediction.
   BertHead(const parallel::TensorContext& context, const parallel::VocabularyPartition& vocabulary,
-           const parallel::ParameterBuffer& parameters, const ModelConfig& config);
+           const parallel::ParameterBuffer& parameters, const ModelConfig& config, std::int64_t chunks);
 
   std::unique_ptr<OutputHead::Saved> forward(const LayerShape& shape, const MicroBatch& batch, const StageMode& mode,
                                              ConstTensorView x, Arena& arena) override;
   void backward(const LayerShape& shape, const MicroBatch& batch, const StageMode& mode, const OutputHead::Saved& saved,
-                TensorView dx) const override;
+                TensorView dx) override;
   LossSums take_loss_sums() override {
     return {.tokens = tokens_.take_loss_sum(), .samples = order_ ? order_->take_loss_sum() : 0};
   }

@@ -9,14 +9,15 @@ namespace trireme::model {
 /// Head of a causal language model: final norm, then the next token of each position.
 class LanguageModelHead final : public OutputHead {
  public:
-  /// Takes the parameters ln_f.* and the output matrix, which is `wte` where the two are tied.
+  /// Takes the parameters ln_f.* and the output matrix, which is `wte` where the two are tied. `chunks` are those of
+  /// TokenPrediction.
   LanguageModelHead(const parallel::TensorContext& context, const parallel::VocabularyPartition& vocabulary,
-                    const parallel::ParameterBuffer& parameters, const ModelConfig& config);
+                    const parallel::ParameterBuffer& parameters, const ModelConfig& config, std::int64_t chunks);
 
   std::unique_ptr<OutputHead::Saved> forward(const LayerShape& shape, const MicroBatch& batch, const StageMode& mode,
                                              ConstTensorView x, Arena& arena) override;
   void backward(const LayerShape& shape, const MicroBatch& batch, const StageMode& mode, const OutputHead::Saved& saved,
-                TensorView dx) const override;
+                TensorView dx) override;
   LossSums take_loss_sums() override { return {.tokens = tokens_.take_loss_sum()}; }
 
   /// Logits of x, overwritten: this rank's columns, [rows, vocabulary rows].

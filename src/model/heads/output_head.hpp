@@ -25,14 +25,14 @@ class OutputHead {
   };
 
   virtual ~OutputHead() = default;
-  /// Adds the micro-batch's losses to the sums. x [s_local, b, h] must live as long as the result, whose tensors come
-  /// from `arena`.
+  /// Adds the micro-batch's losses to the sums, unless the head leaves that to backward. x [s_local, b, h] must live as
+  /// long as the result, whose tensors come from `arena`.
   virtual std::unique_ptr<Saved> forward(const LayerShape& shape, const MicroBatch& batch, const StageMode& mode,
                                          ConstTensorView x, Arena& arena) = 0;
   /// dx [s_local, b, h] from the losses, overwritten; accumulates the parameters' gradients. The gradients of the sums
   /// of losses are the mode's, for a micro-batch without some of its own.
   virtual void backward(const LayerShape& shape, const MicroBatch& batch, const StageMode& mode, const Saved& saved,
-                        TensorView dx) const = 0;
+                        TensorView dx) = 0;
   /// Returns the sums since the last call. Waits for the device.
   virtual LossSums take_loss_sums() = 0;
   /// Returns the class scores of the samples evaluated since the last call: [samples, classes], row-major, in the order

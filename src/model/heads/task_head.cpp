@@ -36,7 +36,7 @@ std::unique_ptr<OutputHead::Saved> TaskHead::forward(const LayerShape& shape, co
 }
 
 void TaskHead::backward(const LayerShape& shape, const MicroBatch& batch, const StageMode& mode,
-                        const OutputHead::Saved& of_forward, TensorView dx) const {
+                        const OutputHead::Saved& of_forward, TensorView dx) {
   const auto& saved = static_cast<const Saved&>(of_forward);
   const ArenaScope scope(context_.workspace);
   const TensorView dnormed = norm_.gradient(shape, dx);

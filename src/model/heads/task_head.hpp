@@ -18,7 +18,7 @@ class TaskHead final : public OutputHead {
   std::unique_ptr<OutputHead::Saved> forward(const LayerShape& shape, const MicroBatch& batch, const StageMode& mode,
                                              ConstTensorView x, Arena& arena) override;
   void backward(const LayerShape& shape, const MicroBatch& batch, const StageMode& mode, const OutputHead::Saved& saved,
-                TensorView dx) const override;
+                TensorView dx) override;
   LossSums take_loss_sums() override { return {.samples = prediction_->take_loss_sum()}; }
   std::vector<double> take_sample_scores() override { return prediction_->take_scores(); }
 

@@ -1,41 +1,90 @@
 #include "src/model/heads/token_prediction.hpp"
 
+#include <algorithm>
+
 namespace trireme::model {
 
 TokenPrediction::TokenPrediction(const parallel::TensorContext& context,
                                  const parallel::VocabularyPartition& vocabulary, const parallel::Parameter& table,
-                                 const parallel::Parameter* bias)
+                                 const parallel::Parameter* bias, std::int64_t chunks)
     : context_(context),
       vocabulary_rows_(vocabulary.rows()),
+      chunks_(chunks),
       output_(context, table, bias),
       cross_entropy_(context, vocabulary),
       loss_sum_(context.backend) {}
 
-TokenPrediction::Saved TokenPrediction::forward(const LayerShape& shape, const MicroBatch& batch, ConstTensorView x,
-                                                Arena& arena) {
+TokenPrediction::Chunk TokenPrediction::allocate_chunk(const LayerShape& shape) const {
+  const DType type = accumulation_type(shape.dtype);
+  const std::int64_t rows = (shape.rows() + chunks_ - 1) / chunks_;
+  Arena& workspace = context_.workspace;
+  return {rows,
+          workspace.allocate(shape.dtype, {rows, vocabulary_rows_}),
+          {workspace.allocate(type, {rows}), workspace.allocate(type, {rows})}};
+}
+
+TokenPrediction::Chunk TokenPrediction::run_chunk(const MicroBatch& batch, const Chunk& chunk, std::int64_t begin,
+                                                  ConstTensorView x, TensorView losses) const {
+  const std::int64_t count = x.shape()[0];
+  const Chunk part{count,
+                   chunk.logits.rows(0, count),
+                   {chunk.loss.maximum.flat(0, count), chunk.loss.sum_exponentials.flat(0, count)}};
+  output_.multiply(x, part.logits);
+  if (batch.logits) {
+    context_.backend.elementwise().convert(context_.stream(), part.logits, batch.logits.rows(begin, count));
+  }
+  cross_entropy_.forward(part.logits, batch.labels.flat(begin, count), batch.loss_weights.flat(begin, count), part.loss,
+                         losses.flat(begin, count), batch.rivals ? batch.rivals.flat(begin, count) : TensorView());
+  return part;
+}
+
+TokenPrediction::Saved TokenPrediction::forward(const LayerShape& shape, const MicroBatch& batch, const StageMode& mode,
+                                                ConstTensorView x, Arena& arena) {
   const DType type = accumulation_type(shape.dtype);
   const std::int64_t n = shape.rows();
   Saved saved;
   saved.input = x;
-  saved.logits = arena.allocate(shape.dtype, {n, vocabulary_rows_});
-  saved.loss = {arena.allocate(type, {n}), arena.allocate(type, {n})};
-
+  if (in_chunks() && mode.backward) return saved;
   const ArenaScope scope(context_.workspace);
   const TensorView losses = batch.token_losses ? batch.token_losses : context_.workspace.allocate(type, {n});
-  logits(shape, x, saved.logits);
-  if (batch.logits) context_.backend.elementwise().convert(context_.stream(), saved.logits, batch.logits);
-  cross_entropy_.forward(saved.logits, batch.labels.reshape({n}), batch.loss_weights, saved.loss, losses, batch.rivals);
+  if (in_chunks()) {
+    const Chunk chunk = allocate_chunk(shape);
+    const ConstTensorView rows = context_.gather_now(shape.as_rows(x));
+    for (std::int64_t begin = 0; begin < n; begin += chunk.rows) {
+      run_chunk(batch, chunk, begin, rows.rows(begin, std::min(chunk.rows, n - begin)), losses);
+    }
+  } else {
+    saved.logits = arena.allocate(shape.dtype, {n, vocabulary_rows_});
+    saved.loss = {arena.allocate(type, {n}), arena.allocate(type, {n})};
+    logits(shape, x, saved.logits);
+    if (batch.logits) context_.backend.elementwise().convert(context_.stream(), saved.logits, batch.logits);
+    cross_entropy_.forward(saved.logits, batch.labels.reshape({n}), batch.loss_weights, saved.loss, losses,
+                           batch.rivals);
+  }
   loss_sum_.add(losses);
   return saved;
 }
 
-void TokenPrediction::backward(const LayerShape& shape, const MicroBatch& batch, double loss_gradient,
-                               const Saved& saved, TensorView dx) const {
+void TokenPrediction::backward(const LayerShape& shape, const MicroBatch& batch, const StageMode& mode,
+                               const Saved& saved, TensorView dx) {
   const ArenaScope scope(context_.workspace);
+  const ConstTensorView input = shape.as_rows(saved.input);
   const ConstTensorView gradient = model::loss_gradient(context_.backend, batch.loss_weights, batch.loss_gradient,
-                                                        loss_gradient, context_.workspace);
-  cross_entropy_.backward(saved.logits, batch.labels.reshape({shape.rows()}), gradient, saved.loss);
-  output_.backward_input(saved.logits, shape.as_rows(saved.input), shape.as_rows(dx), parallel::WeightGradient::now);
+                                                        mode.loss_gradient, context_.workspace);
+  if (!in_chunks()) {
+    cross_entropy_.backward(saved.logits, batch.labels.reshape({shape.rows()}), gradient, saved.loss);
+    output_.backward_input(saved.logits, input, shape.as_rows(dx), parallel::WeightGradient::now);
+    return;
+  }
+  const TensorView losses = context_.workspace.allocate(gradient.dtype(), {shape.rows()});
+  const Chunk chunk = allocate_chunk(shape);
+  output_.backward_in_chunks(chunk.rows, input, shape.as_rows(dx), [&](std::int64_t begin, ConstTensorView x) {
+    const Chunk part = run_chunk(batch, chunk, begin, x, losses);
+    cross_entropy_.backward(part.logits, batch.labels.flat(begin, part.rows), gradient.flat(begin, part.rows),
+                            part.loss);
+    return part.logits;
+  });
+  loss_sum_.add(losses);
 }
 
 }  // namespace trireme::model

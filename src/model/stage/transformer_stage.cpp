@@ -10,10 +10,10 @@ namespace {
 std::unique_ptr<OutputHead> make_head(const parallel::TensorContext& context,
                                       const parallel::VocabularyPartition& vocabulary,
                                       const parallel::ParameterBuffer& parameters, const ModelConfig& config,
-                                      std::int64_t sequence, std::int64_t b) {
+                                      std::int64_t sequence, std::int64_t b, std::int64_t loss_chunks) {
   if (!config.predicts_tokens()) return std::make_unique<TaskHead>(context, parameters, config, sequence, b);
-  if (config.is_bert()) return std::make_unique<BertHead>(context, vocabulary, parameters, config);
-  return std::make_unique<LanguageModelHead>(context, vocabulary, parameters, config);
+  if (config.is_bert()) return std::make_unique<BertHead>(context, vocabulary, parameters, config, loss_chunks);
+  return std::make_unique<LanguageModelHead>(context, vocabulary, parameters, config, loss_chunks);
 }
 
 LayerShape shape_of(const parallel::TensorContext& context, const ModelConfig& config, const StageShard& shard,
@@ -32,7 +32,8 @@ TransformerStage::TransformerStage(const parallel::TensorContext& context, const
                                    const ModelConfig& config, const StageShard& shard,
                                    const parallel::VocabularyPartition& vocabulary,
                                    const parallel::SequenceShard& sequence, std::int64_t micro_batch_size, DType dtype,
-                                   const Recomputation& recomputation, parallel::ParameterHooks& hooks)
+                                   const Recomputation& recomputation, std::int64_t loss_chunks,
+                                   parallel::ParameterHooks& hooks)
     : context_(context),
       hooks_(hooks),
       shard_(shard),
@@ -41,7 +42,9 @@ TransformerStage::TransformerStage(const parallel::TensorContext& context, const
       activations_(context.backend),
       layers_(context, parameters, config, shard, recomputation, hooks, first_layer_unit(), activations_) {
   if (shard.first_stage) embedding_.emplace(context, vocabulary, parameters, config);
-  if (shard.last_stage) head_ = make_head(context, vocabulary, parameters, config, sequence.sequence, micro_batch_size);
+  if (shard.last_stage) {
+    head_ = make_head(context, vocabulary, parameters, config, sequence.sequence, micro_batch_size, loss_chunks);
+  }
 }
 
 void TransformerStage::set_sequence(const parallel::SequenceShard& sequence) {

@@ -18,10 +18,11 @@ namespace trireme::model {
 /// every unit of parameters it uses.
 class TransformerStage final : public ModelStage {
  public:
+  /// The head computes the losses of tokens in `loss_chunks` chunks (TokenPrediction).
   TransformerStage(const parallel::TensorContext& context, const parallel::ParameterBuffer& parameters,
                    const ModelConfig& config, const StageShard& shard, const parallel::VocabularyPartition& vocabulary,
                    const parallel::SequenceShard& sequence, std::int64_t micro_batch_size, DType dtype,
-                   const Recomputation& recomputation, parallel::ParameterHooks& hooks);
+                   const Recomputation& recomputation, std::int64_t loss_chunks, parallel::ParameterHooks& hooks);
   TransformerStage(const TransformerStage&) = delete;  // its parts refer to one another
 
   /// Sets the sequence of the runs that follow. ShapeError where its rows do not divide over the tensor ranks.

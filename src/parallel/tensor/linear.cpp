@@ -1,5 +1,7 @@
 #include "src/parallel/tensor/linear.hpp"
 
+#include <algorithm>
+
 namespace trireme::parallel {
 namespace {
 /// All dimensions but the last taken together.
@@ -73,6 +75,33 @@ void ColumnParallelLinear::backward_input(ConstTensorView dy, ConstTensorView x,
 void ColumnParallelLinear::backward_weight(ConstTensorView dy, ConstTensorView x) const {
   const ArenaScope scope(context_.workspace);
   accumulate(dy, context_.gather_now(x));
+}
+
+void ColumnParallelLinear::multiply(ConstTensorView x, TensorView y) const {
+  const Projection& projection = projections_.front();
+  context_.backend.gemm().linear(context_.stream(), x, projection.weight, projection.bias, Activation::none, {}, y);
+}
+
+void ColumnParallelLinear::backward_in_chunks(std::int64_t chunk_rows, ConstTensorView x, TensorView dx,
+                                              const ChunkGradient& gradient_of) const {
+  Stream& stream = context_.stream();
+  const ArenaScope scope(context_.workspace);
+  const ConstTensorView input = context_.gather_now(x);
+  const TensorView term = context_.term_of(dx);
+  const std::int64_t n = input.shape()[0];
+  for (std::int64_t begin = 0; begin < n; begin += chunk_rows) {
+    const std::int64_t count = std::min(chunk_rows, n - begin);
+    const ConstTensorView rows = input.rows(begin, count);
+    const ConstTensorView dy = gradient_of(begin, rows);
+    context_.backend.gemm().linear_backward_input(stream, dy, projections_.front().weight, Activation::none, {},
+                                                  term.rows(begin, count));
+    // The sum runs behind the last product.
+    Work sum;
+    if (begin + count == n) sum = context_.sum_into(dx, term);
+    if (!context_.overlap) sum.wait(stream);
+    accumulate(dy, rows);
+    sum.wait(stream);
+  }
 }
 
 void ColumnParallelLinear::accumulate(ConstTensorView dy, ConstTensorView x) const {

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <functional>
+
 #include "src/parallel/parameter.hpp"
 #include "src/parallel/tensor/tensor_context.hpp"
 
@@ -32,6 +34,17 @@ class ColumnParallelLinear {
   void backward_input(ConstTensorView dy, ConstTensorView x, TensorView dx, WeightGradient weights) const;
   /// Accumulates the gradients of weights and biases.
   void backward_weight(ConstTensorView dy, ConstTensorView x) const;
+
+  // The same in chunks of rows, for results so wide that they never exist whole. The layer has one weight.
+
+  /// y = x W^T + b of some rows of the gathered input, [rows, in] and [rows, out / t], overwritten. No communication.
+  void multiply(ConstTensorView x, TensorView y) const;
+  /// Returns dy [rows, out / t] of the rows of the gathered input from `begin` on, `x` [rows, in].
+  using ChunkGradient = std::function<ConstTensorView(std::int64_t begin, ConstTensorView x)>;
+  /// `backward_input` and `backward_weight`, for a dy of which each chunk of `chunk_rows` rows, the last of what is
+  /// left, exists until `gradient_of` is called for the next one. The weight's gradient is added up chunk by chunk.
+  void backward_in_chunks(std::int64_t chunk_rows, ConstTensorView x, TensorView dx,
+                          const ChunkGradient& gradient_of) const;
 
  private:
   struct Projection {

@@ -45,7 +45,7 @@ std::size_t ClusterCosts::layer_bytes(const Job& job) {
 double ClusterCosts::min_bytes(const Job& job) {
   const auto layout =
       parallel::PipelineLayout::of(job.model.layers, job.grid.pipeline_size(), job.execution.parallel.pipeline);
-  const train::MinMemory minimum = train::min_memory(job.model, job.execution, job.grid, job.options.optimizer.kind);
+  const train::MinMemory minimum = train::min_memory(job.model, job.execution, job.grid, job.options.optimizer);
   const double parameters = minimum.parameters / job.grid.world_size();
   if (!has_equal_chunks(job)) return parameters;
   const int chunks = in_flight(schedule_of(job), layout.stages, layout.chunks, micro_batches_of(job));

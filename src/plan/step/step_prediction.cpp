@@ -59,7 +59,7 @@ std::string stage_key(const Job& job) {
       e.padded_vocabulary_size, e.cuda_graphs, static_cast<int>(e.recomputation.granularity),
       static_cast<int>(e.recomputation.method), e.recomputation.layers, e.recomputation.distribute,
       e.parallel.sequence_parallel, e.parallel.async_tensor_all_reduce, job.model.hidden_dropout);
-  key += fmt::format(" {}", job.model.attention_dropout);
+  key += fmt::format(" {} {}", job.model.attention_dropout, e.cross_entropy_chunks);
   const Attributes shape = model::attributes_of(job.model);
   for (const auto& [name, value] : shape.texts()) key += fmt::format(" {}={}", name, value);
   return key;
@@ -191,10 +191,11 @@ const UpdateWork& StepPredictor::update_of(const Job& job, const std::string& ke
   const parallel::DataParallelOptions& data = job.execution.parallel.data_parallel;
   const bool halves =
       parallel::schedule_for(job.execution.parallel.schedule, layout.chunks) == ScheduleKind::zero_bubble;
-  std::string name =
-      fmt::format("{} {} {} {} {} {} {} {} {} {} :", key, static_cast<int>(data.sharding), data.low_precision_gradients,
-                  data.overlap_reduce, data.overlap_gather, data.bucket_elements, halves,
-                  static_cast<int>(job.options.optimizer.kind), rank == 0, rank + 1 == layout.stages);
+  std::string name = fmt::format(
+      "{} {} {} {} {} {} {} {} {} {} {} {} :", key, static_cast<int>(data.sharding), data.low_precision_gradients,
+      data.overlap_reduce, data.overlap_gather, data.bucket_elements, halves,
+      static_cast<int>(job.options.optimizer.kind), static_cast<int>(job.options.optimizer.adamw.exp_avg_dtype),
+      static_cast<int>(job.options.optimizer.adamw.exp_avg_sq_dtype), rank == 0, rank + 1 == layout.stages);
   for (int chunk = 0; chunk < layout.chunks; ++chunk) {
     name += fmt::format(" {}", layout.layers[static_cast<std::size_t>(chunk * layout.stages + rank)]);
   }

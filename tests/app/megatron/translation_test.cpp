@@ -64,15 +64,13 @@ TEST_F(FlagTable, HasEveryFlagOnceWithItsReleaseAndMeaning) {
 
 // A flag whose option this program lacks is refused. This list shrinks as the options come.
 TEST_F(FlagTable, LeadsToOptionsOfTrain) {
-  const std::set<std::string> not_yet = {"exp-avg-dtype",
-                                         "exp-avg-sq-dtype",
+  const std::set<std::string> not_yet = {
                                          "fim-data",
                                          "fim-eod-token",
                                          "fim-pad-token",
                                          "multiple-validation-sets",
                                          "nvtx-ranges",
                                          "use-checkpoint-args",
-                                         "use-precision-aware-optimizer",
                                          "validation-set-names",
                                          "variable-seq-lengths"};
   std::set<std::string> missing;

@@ -582,6 +582,11 @@ TEST(RunConfig, TasksCountExamplesAndRunWholeEpochs) {
         read_task({"--global-batch-size", "104"}, 1);
       },
       ThrowsMessage<ConfigError>(HasSubstr("have 103 examples, fewer than one batch")));
+  EXPECT_THAT(
+      [&] {
+        read_task({"--cross-entropy-chunks", "2"}, 1);
+      },
+      ThrowsMessage<ConfigError>(HasSubstr("an output layer over the vocabulary, which a task's head is not")));
 }
 
 }  // namespace

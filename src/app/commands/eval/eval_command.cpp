@@ -7,6 +7,7 @@
 #include "src/app/options/number_list.hpp"
 #include "src/app/options/options.hpp"
 #include "src/app/progress_bar.hpp"
+#include "src/app/run_config/execution_options.hpp"
 #include "src/app/run_config/run_attributes.hpp"
 #include "src/app/saved_model.hpp"
 #include "src/base/log.hpp"
@@ -36,6 +37,7 @@ struct EvalOptions {
   std::optional<std::int64_t> sequence_length;
   std::string logits_file;
   std::vector<std::string> logits_samples;
+  std::int64_t cross_entropy_chunks = 1;
   ZeroShotOptions zero_shot;
   SavedModelOptions model;
 
@@ -61,6 +63,7 @@ struct EvalOptions {
                 "[positions, vocabulary], tokens and labels [positions].");
     options.add("logits-samples", &logits_samples, "N...",
                 "Numbers of the windows whose logits are written, from 0; default 0.");
+    declare_cross_entropy_chunks(options, &cross_entropy_chunks);
     zero_shot.declare(options);
     model.declare(options);
     options.require("data-path");
@@ -190,6 +193,7 @@ int eval_command(const CommandLine& line) {
       load_model(job, o.model, [&](const model::ModelConfig& config, train::ExecutionConfig& execution) {
         execution.sequence_length = o.sequence_length.value_or(execution.sequence_length);
         execution.micro_batch_size = o.micro_batch_size;
+        execution.cross_entropy_chunks = o.cross_entropy_chunks;
         model::check_sequence_length(config, execution.sequence_length);
       });
   Evaluation result = corpus ? measure_corpus(job, *saved, *corpus) : measure_task(o, job, *saved);

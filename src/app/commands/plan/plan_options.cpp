@@ -178,6 +178,9 @@ plan::SearchSpace PlanOptions::space(const Options& options, const plan::Cluster
     config = model.config(*batch.sequence_length, corpus_vocabulary(model));
   });
   precision.settle(options, problems);
+  // Memory and time do not depend on the decays.
+  const optim::AdamWOptions adamw = precision.with_types({.beta2 = 0.95});
+  problems.attempt([&] { optim::validate(adamw); });
   problems.expect(precision.dtype != DType::bf16 || on.device.has_bf16,
                   fmt::format("--dtype bf16: a {} has no bf16; use fp16", on.device.name));
   parallel.settle(precision.dtype, config, problems);
@@ -200,8 +203,10 @@ plan::SearchSpace PlanOptions::space(const Options& options, const plan::Cluster
   e.padded_vocabulary_size = g.padded_vocabulary;
   e.recomputation = execution.recomputation;
   e.recomputation.distribute = e.recomputation.distribute && parallel.grid.tensor > 1;
+  e.cross_entropy_chunks = execution.cross_entropy_chunks;
   e.cuda_graphs = execution.cuda_graphs;
   e.parallel = parallel.config(precision.dtype);
+  space.base.options.optimizer.adamw = adamw;
   space.base.options.global_batch_size = batch.global_batch_size.value_or(batch.micro_batch_size * grid.data_size());
 
   space.tensor = if_given(options.given("tensor-model-parallel-size"), g.tensor);
