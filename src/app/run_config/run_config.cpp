@@ -111,6 +111,7 @@ train::ExecutionConfig RunConfig::execution_config() const {
           .padded_vocabulary_size = parallel.grid.padded_vocabulary,
           .recomputation = recomputation,
           .cuda_graphs = execution.cuda_graphs,
+          .variable_lengths = batch.variable_lengths,
           .parallel = parallel.config(precision.dtype)};
 }
 

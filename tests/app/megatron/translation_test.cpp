@@ -80,7 +80,6 @@ TEST_F(FlagTable, LeadsToOptionsOfTrain) {
                                          "use-checkpoint-args",
                                          "use-precision-aware-optimizer",
                                          "validation-set-names",
-                                         "variable-seq-lengths",
                                          "window-size"};
   std::set<std::string> missing;
   for_each_flag([&](const Flag& flag) {
