@@ -151,7 +151,7 @@ class Trainer {
   optim::LossScaler loss_scaler_;
   Tensor norm_sum_;
   Progress progress_;
-  std::int64_t largest_batch_ = 0;  // of the updates so far
+  std::int64_t largest_batch_ = 0;  // samples of the largest update so far
   std::function<void()> before_update_;
   ExposedCommunication* communication_ = nullptr;
   Observations observations_;

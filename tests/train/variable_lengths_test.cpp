@@ -103,13 +103,13 @@ TEST(VariableLengths, CountTheTokensOfTheSamples) {
         for (std::int64_t i = 0; i < config.batch; ++i) {
           tokens += variable ? run.data.train->length(step * config.batch + i) : config.s;
         }
-        EXPECT_NEAR(record.tokens_per_second * record.elapsed_ms / 1000 / static_cast<double>(tokens), 1, 1e-9);
+        EXPECT_EQ(std::llround(record.tokens_per_second * record.elapsed_ms / 1000), tokens);
       }
     }
   }
 }
 
-TEST(VariableLengths, TakeThePredictedMemory) {
+TEST(VariableLengths, TakeNoMoreMemoryThanPredicted) {
   for (Layout layout : layouts(world().size())) {
     layout.options.variable_lengths = true;
     layout.options.micro_batch_size = 2;
@@ -119,9 +119,10 @@ TEST(VariableLengths, TakeThePredictedMemory) {
     run.trainer.evaluate(*run.data.train, 0, 1);
     const train::MemoryEstimate predicted = predicted_memory(run, config, world().rank());
     const train::ParallelModel::RunningMemory memory = run.gpt.running_memory();
-    EXPECT_EQ(memory.activations, predicted.activations) << layout;
-    EXPECT_EQ(memory.work, predicted.work) << layout;
-    EXPECT_EQ(memory.messages, predicted.messages) << layout;
+    EXPECT_LE(memory.activations, predicted.activations) << layout;
+    EXPECT_LE(memory.work, predicted.work) << layout;
+    EXPECT_LE(memory.messages, predicted.messages) << layout;
+    EXPECT_LE(run.backend->peak_allocated_bytes(), predicted.total()) << layout;
   }
 }
 

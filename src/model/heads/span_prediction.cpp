@@ -3,7 +3,6 @@
 #include "src/model/heads/row_gathering.hpp"
 
 namespace trireme::model {
-
 namespace {
 
 /// Added to the logits of padding. fp16 holds it; in every type the exponential of a logit this far below is 0.

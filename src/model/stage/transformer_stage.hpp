@@ -84,8 +84,8 @@ class TransformerStage final : public ModelStage {
   parallel::ParameterHooks& hooks_;
   StageShard shard_;
   bool tied_output_;
-  parallel::SequenceShard sequence_;  // of the longest micro-batches
-  LayerShape shape_;                  // of them
+  parallel::SequenceShard sequence_;  // shard of the longest micro-batches
+  LayerShape shape_;                  // their extents
   ActivationStore activations_;
   LayerStack layers_;
   std::optional<InputEmbedding> embedding_;

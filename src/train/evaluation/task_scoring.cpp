@@ -22,7 +22,7 @@ TaskScores score_samples(ParallelModel& model, const data::SampleSource& samples
   const std::int64_t choices = config.samples_per_label(), labels = samples.size() / choices;
   TaskScores result;
   const bool are_spans = config.output == model::ModelOutput::spans;
-  const std::int64_t parts = are_spans ? 2 : 1;  // of a row: first positions, then last ones
+  const std::int64_t parts = are_spans ? 2 : 1;  // parts of a row: first positions, then last ones
   result.columns = are_spans ? 2 * execution.sequence_length : config.classes;
   result.scores.resize(static_cast<std::size_t>(labels * result.columns));
   const std::vector<std::int64_t> order = longest_first(samples, 0, samples.size());
