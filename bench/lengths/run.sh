@@ -8,7 +8,7 @@
 set -euo pipefail
 
 root=$(cd "$(dirname "$0")/../.." && pwd)
-build=${1:-$root/build/release} runs=${RUNS:-5} ranks=${RANKS:-1}
+build=$(realpath "${1:-$root/build/release}") runs=${RUNS:-5} ranks=${RANKS:-1}
 [ -x "$build/trireme" ] || { echo "$build/trireme is missing: cmake --build --preset release" >&2; exit 2; }
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
@@ -57,6 +57,8 @@ for ((run = 0; run < runs; ++run)); do
   tune variable --variable-seq-lengths
 done
 
+sed 's/.*"elapsed_ms": \([0-9.]*\).*"tokens_per_second": \([0-9.]*\).*/\1 \2/' metrics.jsonl |
+  awk '{ tokens += $1 * $2 / 1000 } END { printf "samples: %.1f tokens of 128 positions in the mean\n", tokens / NR / 32 }'
 paste padded.loss variable.loss | awk '{ d = ($1 - $2) / $1; d = d < 0 ? -d : d; m = d > m ? d : m }
   END { printf "losses differ by at most %.1e\n", m }'
 for kind in padded variable; do
