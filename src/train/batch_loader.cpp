@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <deque>
 #include <numeric>
 #include <utility>
 
@@ -29,6 +30,22 @@ void write_filler(const SampleView& sample) {
 
 }  // namespace
 
+std::vector<std::int64_t> longest_first(const data::SampleSource& source, std::int64_t first, std::int64_t count) {
+  const std::int64_t each = source.fields().samples_per_label;
+  std::vector<std::pair<std::int64_t, std::int64_t>> groups;  // length and first sample
+  for (std::int64_t begin = first; begin < first + count; begin += each) {
+    std::int64_t longest = 0;
+    for (std::int64_t i = begin; i < begin + each; ++i) longest = std::max(longest, source.length(i));
+    groups.emplace_back(longest, begin);
+  }
+  std::ranges::stable_sort(groups, std::greater(), [](const auto& group) { return group.first; });
+  std::vector<std::int64_t> order;
+  for (const auto& group : groups) {
+    for (std::int64_t i = 0; i < each; ++i) order.push_back(group.second + i);
+  }
+  return order;
+}
+
 std::vector<BatchLoader::Field> BatchLoader::fields_of(const SampleFields& requested) {
   const Field all[] = {
       {"tokens", &SampleView::tokens, &MicroBatch::tokens},
@@ -50,8 +67,8 @@ std::vector<BatchLoader::Field> BatchLoader::fields_of(const SampleFields& reque
   return fields;
 }
 
-Shape BatchLoader::shape_of(const Field& field) const {
-  return field.extent == Extent::position ? Shape{shard_.rows, b_}
+Shape BatchLoader::shape_of(const Field& field, std::int64_t rows) const {
+  return field.extent == Extent::position ? Shape{rows, b_}
          : field.extent == Extent::label  ? Shape{labels_of_batch()}
                                           : Shape{b_};
 }
@@ -63,7 +80,7 @@ std::vector<Tensor> BatchLoader::make_tensors(std::int64_t micro_batches) const 
   tensors.emplace_back(backend_, DType::int64, Shape{micro_batches, b_});
   if (requested_.is_random) tensors.emplace_back(backend_, weight_type_, Shape{micro_batches, labels_of_batch()});
   for (const Field& field : fields_) {
-    const Shape shape = shape_of(field);
+    const Shape shape = shape_of(field, s);
     tensors.emplace_back(backend_, DType::int32,
                          shape.rank() == 2 ? Shape{micro_batches, s, b_} : Shape{micro_batches, shape[0]});
   }
@@ -112,60 +129,59 @@ void BatchLoader::check(const Request& request) const {
   }
 }
 
+std::int64_t BatchLoader::padded_length(std::int64_t longest, const Form& form) const {
+  const std::int64_t multiple = form.length_multiple;
+  if (multiple == 0) return shard_.sequence;
+  return std::min((std::max<std::int64_t>(longest, 1) + multiple - 1) / multiple * multiple, shard_.sequence);
+}
+
 void BatchLoader::read(Set& set, const Request& request) const {
-  // Samples arrive one by one and whole; the device gets the rows of the shard, [s, b].
-  const std::int64_t s = shard_.rows;
-  const auto rows_of_batch = static_cast<std::size_t>(s * b_);
-  const data::SampleBuffer buffer(shard_.sequence, requested_);
-  const SampleView& sample = buffer.view();
-  std::vector<double> weights(request.samples.size() * static_cast<std::size_t>(s));
+  // Samples arrive whole, those of a micro-batch before its length is known; the device gets the rows of the shard,
+  // [s, b], at the beginning of memory for the longest micro-batch.
+  SampleFields fields = requested_;
+  const bool has_lengths = request.source->fields().length;
+  fields.length = fields.length || (request.form.length_multiple > 0 && has_lengths);
+  std::deque<data::SampleBuffer> buffers;
+  for (std::int64_t i = 0; i < b_; ++i) buffers.emplace_back(shard_.sequence, fields);
+  const auto rows_of_batch = static_cast<std::size_t>(shard_.rows * b_);
+  std::vector<double> weights(request.samples.size() * static_cast<std::size_t>(shard_.rows));
   std::vector<std::int64_t> counted(weights.size() / rows_of_batch);  // tokens of each micro-batch
   set.sample_labels.clear();
-  for (std::int64_t i = 0; i < std::ssize(request.samples); ++i) {
-    const auto [index, number] = request.samples[static_cast<std::size_t>(i)];
-    if (index >= 0) {
+  set.sequences.clear();
+  set.unpadded_positions = 0;
+  for (std::int64_t begin = 0; begin < std::ssize(request.samples); begin += b_) {
+    std::int64_t longest = 0;
+    for (std::int64_t i = 0; i < b_; ++i) {
+      const SampleView& sample = buffers[static_cast<std::size_t>(i)].view();
+      const std::int64_t index = request.samples[static_cast<std::size_t>(begin + i)].index;
+      if (index < 0) {
+        write_filler(sample);
+        continue;
+      }
       request.source->read(index, sample);
-    } else {
-      write_filler(sample);
+      const std::int64_t length = fields.length ? sample.length[0] : shard_.sequence;
+      longest = std::max(longest, length);
+      set.unpadded_positions += length;
     }
-    set.copies.host(numbers_index).as<std::int64_t>()[i] = number;
-    const bool has_label = i % requested_.samples_per_label == 0;
-    if (has_label) set.sample_labels.insert(set.sample_labels.end(), sample.is_random.begin(), sample.is_random.end());
-    counted[static_cast<std::size_t>(i / b_)] +=
-        std::ranges::count_if(sample.labels, [](std::int32_t label) { return label >= 0; });
-
-    const std::int64_t first = i / b_ * s * b_ + i % b_;  // its row 0; the next rows follow b_ apart
-    for (std::int64_t row = 0; row < s; ++row) {
-      const auto position = static_cast<std::size_t>(shard_.positions[row]);
-      weights[static_cast<std::size_t>(first + row * b_)] = sample.labels[position] >= 0 ? 1 : 0;
-    }
-    // Kernels look up every label, of weight 0 too.
-    for (const std::span<std::int32_t> labels : {sample.labels, sample.is_random, sample.span_end}) {
-      std::ranges::transform(labels, labels.begin(), [](std::int32_t label) { return std::max(label, 0); });
-    }
-    for (std::size_t f = 0; f < fields_.size(); ++f) {
-      const std::span<const std::int32_t> values = sample.*fields_[f].of_sample;
-      auto* const host = set.copies.host(first_field_index() + f).as<std::int32_t>();
-      switch (fields_[f].extent) {
-        case Extent::label:
-          if (has_label) host[i / requested_.samples_per_label] = values[0];
-          continue;
-        case Extent::sample:
-          host[i] = values[0];
-          continue;
-        case Extent::row:
-          host[i] = static_cast<std::int32_t>(values[0] * b_ + i % b_);
-          continue;
-        case Extent::position:
-          break;
+    const std::int64_t sequence = padded_length(longest, request.form);
+    const parallel::SequenceShard shard = shard_.of_length(sequence);
+    set.sequences.push_back(sequence);
+    for (std::int64_t i = 0; i < b_; ++i) {
+      const SampleView& sample = buffers[static_cast<std::size_t>(i)].view();
+      const std::int64_t number = begin + i, first = begin * shard_.rows + i;
+      set.copies.host(numbers_index).as<std::int64_t>()[number] =
+          request.samples[static_cast<std::size_t>(number)].number;
+      counted[static_cast<std::size_t>(begin / b_)] +=
+          std::ranges::count_if(sample.labels, [](std::int32_t label) { return label >= 0; });
+      for (std::int64_t row = 0; row < shard.rows; ++row) {
+        const auto position = static_cast<std::size_t>(shard.positions[row]);
+        weights[static_cast<std::size_t>(first + row * b_)] = sample.labels[position] >= 0 ? 1 : 0;
       }
-      for (std::int64_t row = 0; row < s; ++row) {
-        host[first + row * b_] = values[static_cast<std::size_t>(shard_.positions[row])];
-      }
+      write(set, number, shard, sample);
     }
   }
   set.counted_tokens = std::accumulate(counted.begin(), counted.end(), std::int64_t{0});
-  write_weights(set, weights_index, std::move(weights), counted, request.average);
+  write_weights(set, weights_index, std::move(weights), counted, request.form.average);
   if (!requested_.is_random) return;
   std::vector<double> sample_weights;
   std::vector<std::int64_t> counted_samples(counted.size());
@@ -173,7 +189,38 @@ void BatchLoader::read(Set& set, const Request& request) const {
     counted_samples[sample_weights.size() / static_cast<std::size_t>(labels_of_batch())] += label >= 0 ? 1 : 0;
     sample_weights.push_back(label >= 0 ? 1 : 0);
   }
-  write_weights(set, sample_weights_index, std::move(sample_weights), counted_samples, request.average);
+  write_weights(set, sample_weights_index, std::move(sample_weights), counted_samples, request.form.average);
+}
+
+void BatchLoader::write(Set& set, std::int64_t i, const parallel::SequenceShard& shard,
+                        const SampleView& sample) const {
+  const bool has_label = i % requested_.samples_per_label == 0;
+  if (has_label) set.sample_labels.insert(set.sample_labels.end(), sample.is_random.begin(), sample.is_random.end());
+  // Kernels look up every label, of weight 0 too.
+  for (const std::span<std::int32_t> labels : {sample.labels, sample.is_random, sample.span_end}) {
+    std::ranges::transform(labels, labels.begin(), [](std::int32_t label) { return std::max(label, 0); });
+  }
+  const std::int64_t first = i / b_ * shard_.rows * b_ + i % b_;  // its row 0; the next rows follow b_ apart
+  for (std::size_t f = 0; f < fields_.size(); ++f) {
+    const std::span<const std::int32_t> values = sample.*fields_[f].of_sample;
+    auto* const host = set.copies.host(first_field_index() + f).as<std::int32_t>();
+    switch (fields_[f].extent) {
+      case Extent::label:
+        if (has_label) host[i / requested_.samples_per_label] = values[0];
+        continue;
+      case Extent::sample:
+        host[i] = values[0];
+        continue;
+      case Extent::row:
+        host[i] = static_cast<std::int32_t>(values[0] * b_ + i % b_);
+        continue;
+      case Extent::position:
+        break;
+    }
+    for (std::int64_t row = 0; row < shard.rows; ++row) {
+      host[first + row * b_] = values[static_cast<std::size_t>(shard.positions[row])];
+    }
+  }
 }
 
 void BatchLoader::write_weights(Set& set, std::size_t tensor, std::vector<double> weights,
@@ -204,7 +251,7 @@ void BatchLoader::upload(Set& set, const Request& request, Stream& stream) const
   const std::int64_t rows = samples * shard_.rows;
   std::vector<std::int64_t> count = {rows, samples};
   if (requested_.is_random) count.push_back(samples / requested_.samples_per_label);
-  for (const Field& field : fields_) count.push_back(samples / b_ * shape_of(field).numel());
+  for (const Field& field : fields_) count.push_back(samples / b_ * shape_of(field, shard_.rows).numel());
   set.copies.upload(stream, count);
 }
 
@@ -213,8 +260,8 @@ void BatchLoader::end_reading() {
 }
 
 std::vector<MicroBatch> BatchLoader::load(const data::SampleSource& source, const std::vector<Sample>& samples,
-                                          LossAverage average) {
-  const Request request{&source, samples, average};
+                                          const Form& form) {
+  const Request request{&source, samples, form};
   Stream& stream = backend_.compute_stream();
   if (request == ahead_) {
     end_reading();
@@ -233,28 +280,28 @@ std::vector<MicroBatch> BatchLoader::load(const data::SampleSource& source, cons
     upload(sets_[current_], request, stream);
   }
 
-  const std::int64_t s = shard_.rows;
   const auto row_of = [&](std::size_t tensor, std::int64_t j, const Shape& shape) {
-    return sets_[current_].tensors[tensor].view().rows(j, 1).reshape(shape);
+    return sets_[current_].tensors[tensor].view().rows(j, 1).flat(0, shape.numel()).reshape(shape);
   };
   std::vector<MicroBatch> batches(samples.size() / static_cast<std::size_t>(b_));
   for (std::int64_t j = 0; j < std::ssize(batches); ++j) {
     MicroBatch& batch = batches[static_cast<std::size_t>(j)];
+    const std::int64_t s = shard(j).rows;
     batch.loss_weights = row_of(weights_index, j, {s * b_});
     batch.samples = row_of(numbers_index, j, {b_});
     if (requested_.is_random) batch.sample_weights = row_of(sample_weights_index, j, {labels_of_batch()});
     for (std::size_t f = 0; f < fields_.size(); ++f) {
-      batch.*fields_[f].of_micro_batch = row_of(first_field_index() + f, j, shape_of(fields_[f]));
+      batch.*fields_[f].of_micro_batch = row_of(first_field_index() + f, j, shape_of(fields_[f], s));
     }
   }
   return batches;
 }
 
-void BatchLoader::read_ahead(const data::SampleSource& source, std::vector<Sample> samples, LossAverage average) {
+void BatchLoader::read_ahead(const data::SampleSource& source, std::vector<Sample> samples, const Form& form) {
   end_reading();
   failure_ = nullptr;
   copied_ahead_ = false;
-  ahead_ = {&source, std::move(samples), average};
+  ahead_ = {&source, std::move(samples), form};
   check(ahead_);
   Set& set = sets_[1 - current_];
   set.copies.wait();

@@ -16,6 +16,10 @@
 
 namespace trireme::train {
 
+/// Returns the `count` samples from `first` on, the longest first. Samples that share a label stay together, by their
+/// longest; equally long ones keep their order.
+std::vector<std::int64_t> longest_first(const data::SampleSource& source, std::int64_t first, std::int64_t count);
+
 /// Loads micro-batches to the device and prefetches those of the next update. Memory, on the device and for the host,
 /// is allocated once, for two updates, and reused by every call. There is memory for the requested fields only.
 class BatchLoader {
@@ -38,12 +42,30 @@ class BatchLoader {
   static std::vector<Sample> samples_of_rank(std::int64_t first_index, std::int64_t first_number, std::int64_t size,
                                              std::int64_t data_rank, const data::SamplerGrid& grid);
 
+  /// Weights and lengths of micro-batches.
+  struct Form {
+    LossAverage average = LossAverage::tokens;
+    /// Above 0, a micro-batch ends with its longest sample, rounded up to a multiple of this; else every one has all
+    /// positions. Every rank of a pipeline, and of a tensor or context group, reads the same samples, so that all of
+    /// them find the same length without a message.
+    std::int64_t length_multiple = 0;
+    friend bool operator==(const Form&, const Form&) = default;
+  };
   /// Reads `samples`, b for each micro-batch, one after another, or takes them where they were read ahead. A position
   /// with a label has weight 1 or, with LossAverage::micro_batch, one over their number in its micro-batch; others have
   /// label 0 and weight 0. Labels of whole samples have weights alike. The result is valid until the next call. Throws
   /// ConfigError where `source` lacks a field asked for.
   std::vector<model::MicroBatch> load(const data::SampleSource& source, const std::vector<Sample>& samples,
-                                      LossAverage average = LossAverage::tokens);
+                                      const Form& form);
+  std::vector<model::MicroBatch> load(const data::SampleSource& source, const std::vector<Sample>& samples) {
+    return load(source, samples, Form());
+  }
+  /// The shard of micro-batch `micro_batch` of those loaded last.
+  parallel::SequenceShard shard(std::int64_t micro_batch) const {
+    return shard_.of_length(sets_[current_].sequences[static_cast<std::size_t>(micro_batch)]);
+  }
+  /// Positions of the samples loaded last before their padding, where these have lengths; else all of their positions.
+  std::int64_t unpadded_positions() const { return sets_[current_].unpadded_positions; }
   /// Number of labels in the samples loaded last, on all context ranks together.
   std::int64_t counted_tokens() const { return sets_[current_].counted_tokens; }
   /// Labels of the samples loaded last, in their order, negative where a sample has none; empty unless requested.
@@ -51,8 +73,10 @@ class BatchLoader {
 
   /// Begins to read, in a thread, the samples of a later `load` of the same `source`, and drops those read ahead
   /// before. That `load` throws an error of the reading. `source` must live until `end_reading`.
-  void read_ahead(const data::SampleSource& source, std::vector<Sample> samples,
-                  LossAverage average = LossAverage::tokens);
+  void read_ahead(const data::SampleSource& source, std::vector<Sample> samples, const Form& form);
+  void read_ahead(const data::SampleSource& source, std::vector<Sample> samples) {
+    read_ahead(source, std::move(samples), Form());
+  }
   /// Begins to copy the samples read ahead to the device, beside its work. Does nothing while they are being read.
   void copy_ahead();
   /// Waits for the reading thread; the source is not used afterwards.
@@ -71,7 +95,8 @@ class BatchLoader {
     Extent extent = Extent::position;               // [s] of a sample, else [1]
   };
   static std::vector<Field> fields_of(const data::SampleFields& requested);
-  Shape shape_of(const Field& field) const;
+  /// Shape of a field in a micro-batch of which this rank has `rows` positions.
+  Shape shape_of(const Field& field, std::int64_t rows) const;
   std::int64_t labels_of_batch() const { return b_ / requested_.samples_per_label; }
   /// Tensors of one update: weights [m, s b] A, numbers of the samples [m, b] int64, weights of the samples [m, b] A
   /// where they have labels, then the fields [m, s, b] or [m, b] int32; s are the rows of the shard.
@@ -82,7 +107,9 @@ class BatchLoader {
     Set(Backend& backend, std::vector<Tensor> made)
         : tensors(std::move(made)), copies(backend, {tensors.begin(), tensors.end()}) {}
     std::vector<Tensor> tensors;
-    HostCopies copies;  // copies of the tensors, in their order
+    HostCopies copies;                    // copies of the tensors, in their order
+    std::vector<std::int64_t> sequences;  // positions of each micro-batch
+    std::int64_t unpadded_positions = 0;
     std::int64_t counted_tokens = 0;
     std::vector<std::int32_t> sample_labels;
   };
@@ -90,12 +117,16 @@ class BatchLoader {
   struct Request {
     const data::SampleSource* source = nullptr;
     std::vector<Sample> samples;
-    LossAverage average = LossAverage::tokens;
+    Form form;
     friend bool operator==(const Request&, const Request&) = default;
   };
   void check(const Request& request) const;
+  /// Positions of a micro-batch whose longest sample has `longest`.
+  std::int64_t padded_length(std::int64_t longest, const Form& form) const;
   /// Reads into the host memory of `set`.
   void read(Set& set, const Request& request) const;
+  /// Writes sample `i` of a request, which this rank holds as `shard`, to the host memory of `set`.
+  void write(Set& set, std::int64_t i, const parallel::SequenceShard& shard, const data::SampleView& sample) const;
   /// Writes weights of 0 and 1 to a tensor of `set`; with LossAverage::micro_batch divided by `counted`, the number of
   /// labels in each micro-batch.
   void write_weights(Set& set, std::size_t tensor, std::vector<double> weights,

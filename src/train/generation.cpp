@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <map>
 #include <numeric>
 
 #include "src/model/stage/decoding_stage.hpp"
@@ -17,6 +16,7 @@ class Decoder {
       : model_(model),
         stage_(model.stage(), capacity),
         schedule_(parallel::make_forward_schedule(model.grid().pipeline_size(), 1, model.pipeline_layout().chunks)),
+        executor_(model.backend(), *model.communicators().pipeline, stage_),
         memory_(model.backend()) {}
 
   std::int64_t positions() const { return stage_.positions(); }
@@ -25,9 +25,7 @@ class Decoder {
   /// Appends `tokens` and returns the logits of the next token on the ranks of the last stage, nothing on others.
   std::vector<float> feed(const std::vector<std::int32_t>& tokens) {
     stage_.begin(tokens);
-    const auto [executor, is_new] =
-        executors_.try_emplace(std::ssize(tokens), model_.backend(), *model_.communicators().pipeline, stage_);
-    executor->second.run(schedule_);
+    executor_.run(schedule_);
     return stage_.logits() ? gather(stage_.logits()) : std::vector<float>();
   }
 
@@ -51,8 +49,7 @@ class Decoder {
   ParallelModel& model_;
   model::DecodingStage stage_;
   parallel::Schedule schedule_;
-  // By the number of tokens, which is that of a message's positions: an executor's messages all have one shape.
-  std::map<std::int64_t, parallel::PipelineExecutor> executors_;
+  parallel::PipelineExecutor executor_;
   Arena memory_;
 };
 

@@ -1,6 +1,7 @@
 #include "src/train/parallel_model.hpp"
 
 #include <array>
+#include <numeric>
 
 namespace trireme::train {
 namespace {
@@ -91,15 +92,10 @@ void ParallelModel::run(std::vector<model::MicroBatch> micro_batches, const mode
       .run(schedule);
 }
 
-void ParallelModel::set_sequence_length(std::int64_t sequence_length) {
-  const Communicator& context = *communicators_.context;
-  sequence_shard_ = parallel::SequenceShard::of(sequence_length, context.rank(), context.size());
-  stage_.set_sequence(sequence_shard_);
-}
-
-std::int64_t ParallelModel::sequence_unit() const {
+std::int64_t ParallelModel::length_multiple() const {
+  constexpr std::int64_t kernels = 8;  // rows of full vectors and tiles
   const std::int64_t chunks = communicators_.context->size() == 1 ? 1 : 2 * communicators_.context->size();
-  return chunks * (shard_.sequence_parallel ? shard_.tensor_size : 1);
+  return std::lcm(kernels, chunks * (shard_.sequence_parallel ? shard_.tensor_size : 1));
 }
 
 void ParallelModel::set_trace(TraceRecorder* trace) {

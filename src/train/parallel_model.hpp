@@ -41,12 +41,11 @@ class ParallelModel {
   const model::StageShard& shard() const { return shard_; }
   const parallel::VocabularyPartition& vocabulary() const { return vocabulary_; }
 
-  /// Sets the sequence length of the runs without backward that follow; at first that of the execution. ConfigError or
-  /// ShapeError where the context and the tensor ranks cannot divide it. A multiple of `sequence_unit` divides.
-  void set_sequence_length(std::int64_t sequence_length);
-  std::int64_t sequence_unit() const;
+  /// Micro-batches that are shorter than the execution's sequence length have a multiple of this many positions, so
+  /// that the context and the tensor ranks can divide them (BatchLoader::load).
+  std::int64_t length_multiple() const;
 
-  /// The shard of every sequence that this context rank holds.
+  /// The shard that this context rank holds of sequences of the execution's length.
   const parallel::SequenceShard& sequence_shard() const { return sequence_shard_; }
   /// Split of the layers over the stages.
   const parallel::PipelineLayout& pipeline_layout() const { return pipeline_layout_; }

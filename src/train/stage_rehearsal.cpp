@@ -68,7 +68,7 @@ StageRehearsal::StageRehearsal(Backend& backend, Communicator& tensor_group, Com
 }
 
 void StageRehearsal::run(parallel::StepKind kind) {
-  const TensorView boundary = unseen(stage_.boundary_dtype(), stage_.boundary_shape());
+  const TensorView boundary = unseen(stage_.boundary_dtype(), stage_.boundary_shape(0));
   const TensorView none;
   const bool forward = kind == parallel::StepKind::forward;
   const bool reads = forward ? !stage_.is_first(0) : !stage_.is_last(0);

@@ -33,7 +33,7 @@ class StageRehearsal {
   std::int64_t positions() const { return sequence_.rows; }
   /// Bytes of a message to another chunk, before it is divided over tensor ranks.
   std::size_t boundary_bytes() const {
-    return static_cast<std::size_t>(stage_.boundary_shape().numel()) * size_of(stage_.boundary_dtype());
+    return static_cast<std::size_t>(stage_.boundary_shape(0).numel()) * size_of(stage_.boundary_dtype());
   }
   /// Parameters with their padding.
   std::int64_t parameter_elements() const;

@@ -39,6 +39,8 @@ struct ExecutionConfig {
   model::Recomputation recomputation;       ///< training alone
   std::int64_t cross_entropy_chunks = 1;    ///< chunks of a micro-batch's rows in the output layer and the loss
   bool cuda_graphs = false;                 ///< training's steps are recorded and replayed (RecordedStage)
+  /// Training's micro-batches end with their longest sample; else all have sequence_length positions.
+  bool variable_lengths = false;
   ParallelConfig parallel;
 };
 
@@ -56,6 +58,8 @@ inline void validate(const ExecutionConfig& config) {
       ConfigError,
       "<cuda_graphs> goes without <overlap_grad_reduce> in ZeRO 2, which reduces gradients after every "
       "micro-batch: recorded work cannot wait for work enqueued apart from it. Try ZeRO 1.");
+  TRIREME_CHECK(!config.cuda_graphs || !config.variable_lengths, ConfigError,
+                "<cuda_graphs> and <variable_seq_lengths> exclude each other: recorded work has one length");
 }
 
 /// Definition of the loss of a global batch. `tokens`: the mean over all of its tokens that count, so that the

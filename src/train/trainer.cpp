@@ -35,6 +35,41 @@ std::vector<BatchLoader::Sample> Trainer::batch_samples(std::int64_t first_index
                                       {model_.execution().micro_batch_size, data.size()});
 }
 
+std::vector<BatchLoader::Sample> Trainer::update_samples(const data::SampleSource& samples, std::int64_t first,
+                                                         std::int64_t size) const {
+  if (!model_.execution().variable_lengths || options_.loss_average != LossAverage::tokens) {
+    return batch_samples(first, first, size);
+  }
+  const std::vector<std::int64_t> order = longest_first(samples, first, size);
+  std::vector<BatchLoader::Sample> list = batch_samples(0, 0, size);
+  for (BatchLoader::Sample& sample : list) {
+    sample.index = sample.number = order[static_cast<std::size_t>(sample.index)];
+  }
+  return list;
+}
+
+BatchLoader::Form Trainer::form_of_update(std::int64_t size) const {
+  const bool is_shortened = model_.execution().variable_lengths && size <= largest_batch_;
+  return {options_.loss_average, is_shortened ? model_.length_multiple() : 0};
+}
+
+Trainer::Work Trainer::work_of(const std::vector<model::MicroBatch>& micro_batches, std::int64_t batch_size) const {
+  const ExecutionConfig& execution = model_.execution();
+  const std::int64_t s = execution.sequence_length;
+  if (!execution.variable_lengths) {
+    return {static_cast<double>(batch_size * s), model::model_flops(model_.config(), batch_size, s)};
+  }
+  std::array<double, 2> sums = {static_cast<double>(loader_.unpadded_positions()), 0};
+  for (std::int64_t j = 0; j < std::ssize(micro_batches); ++j) {
+    sums[1] += model::model_flops(model_.config(), execution.micro_batch_size, loader_.shard(j).sequence);
+  }
+  Communicator& world = model_.world();
+  ImmediateStream host;
+  world.all_reduce(host, TensorView(sums.data(), {std::ssize(sums)}), ReduceOp::sum).wait(host);
+  const double ranks_of_replica = world.size() / model_.grid().data_size();
+  return {sums[0] / ranks_of_replica, sums[1] / ranks_of_replica};
+}
+
 Trainer::LabelCounts Trainer::loaded_labels() const {
   const auto samples = std::ranges::count_if(loader_.sample_labels(), [](std::int32_t label) { return label >= 0; });
   return {loader_.counted_tokens(), samples};
@@ -82,6 +117,7 @@ TrainRecord Trainer::step(const data::SampleSource& samples) {
     record.decoupled_learning_rate = decoupled(options_.lr_schedule, *options_.decoupled_rate).at(updated);
   }
   if (options_.weight_decay_ramp) record.weight_decay = options_.weight_decay_ramp->at(updated);
+  Work work;
   const bool at_minimum_scale = loss_scaler_.at_minimum();
   if (is_left_out(record.iteration)) {
     record.skipped = true;
@@ -89,6 +125,7 @@ TrainRecord Trainer::step(const data::SampleSource& samples) {
     record.lm_loss = record.grad_norm = std::numeric_limits<double>::quiet_NaN();
   } else {
     const std::vector<model::MicroBatch> micro_batches = load_batch(samples, batch_size);
+    work = work_of(micro_batches, batch_size);
     compute_gradients(micro_batches, batch_size, record);
     if (guard_) guard_->check(record, progress_, [&] { compute_gradients(micro_batches, batch_size, record); });
     loss_scaler_.update(record.skipped && record.skip_reason == Skip::not_finite);
@@ -104,11 +141,8 @@ TrainRecord Trainer::step(const data::SampleSource& samples) {
   record.elapsed_ms = timer.elapsed_ms();
   if (communication_ != nullptr) record.exposed_ms = communication_->take_ms();
   const double seconds = record.elapsed_ms / 1000;
-  const std::int64_t sequence_length = model_.execution().sequence_length;
-  const std::int64_t computed = is_left_out(record.iteration) ? 0 : batch_size;
-  record.tokens_per_second = static_cast<double>(computed * sequence_length) / seconds;
-  record.tflops_per_rank =
-      model::model_flops(model_.config(), computed, sequence_length) / seconds / 1e12 / model_.world().size();
+  record.tokens_per_second = work.tokens / seconds;
+  record.tflops_per_rank = work.flops / seconds / 1e12 / model_.world().size();
   return record;
 }
 
@@ -116,12 +150,13 @@ std::vector<model::MicroBatch> Trainer::load_batch(const data::SampleSource& sam
   const TraceScope reading(model_.trace(), "read samples", "data");
   const std::int64_t first = progress_.consumed_samples;
   std::vector<model::MicroBatch> micro_batches =
-      loader_.load(samples, batch_samples(first, first, batch_size), options_.loss_average);
+      loader_.load(samples, update_samples(samples, first, batch_size), form_of_update(batch_size));
+  largest_batch_ = std::max(largest_batch_, batch_size);
   std::int64_t next = first + batch_size;
   for (std::int64_t i = progress_.iteration + 2; is_left_out(i); ++i) next += batches_.size(next);
   const std::int64_t next_size = batches_.size(next);
   if (next + next_size <= samples.size()) {
-    loader_.read_ahead(samples, batch_samples(next, next, next_size), options_.loss_average);
+    loader_.read_ahead(samples, update_samples(samples, next, next_size), form_of_update(next_size));
   }
   return micro_batches;
 }
@@ -210,7 +245,9 @@ std::optional<EvaluationRecord> Trainer::evaluate(const data::SampleSource& samp
   double correct = 0;
   bool stopped = false;
   for (std::int64_t i = 0; i < iterations && !stopped; ++i) {
-    model_.run(loader_.load(samples, batch_samples(begin + i * batch_size, 0, batch_size)), {});
+    model_.run(loader_.load(samples, batch_samples(begin + i * batch_size, 0, batch_size),
+                            {.length_multiple = form_of_update(batch_size).length_multiple}),
+               {});
     const LabelCounts loaded = loaded_labels();
     mine.tokens += loaded.tokens;
     mine.samples += loaded.samples;

@@ -110,6 +110,20 @@ class Trainer {
   /// `first_number`.
   std::vector<BatchLoader::Sample> batch_samples(std::int64_t first_index, std::int64_t first_number,
                                                  std::int64_t size) const;
+  /// Likewise for an update. With variable lengths the batch's longest samples are in its first micro-batches, where
+  /// its gradient is a sum over samples; each keeps its number.
+  std::vector<BatchLoader::Sample> update_samples(const data::SampleSource& samples, std::int64_t first,
+                                                  std::int64_t size) const;
+  /// Form of an update's micro-batches. The first update of a size is not shortened, so that it takes the memory of the
+  /// longest micro-batches, as predicted.
+  BatchLoader::Form form_of_update(std::int64_t size) const;
+  /// Tokens and model FLOPs of an update on all ranks.
+  struct Work {
+    double tokens = 0;
+    double flops = 0;
+  };
+  /// Work of the samples loaded last: of variable lengths, their tokens and the positions computed.
+  Work work_of(const std::vector<model::MicroBatch>& micro_batches, std::int64_t batch_size) const;
   /// Returns whether an iteration is to be skipped on request.
   bool is_left_out(std::int64_t iteration) const { return options_.guards.iterations_to_skip.contains(iteration); }
   /// Returns the micro-batches of the next global batch and begins to read those of the next one that is not left out.
@@ -148,6 +162,7 @@ class Trainer {
   std::optional<StepGuard> guard_;
   std::optional<ReplicaCheck> replicas_;
   Progress progress_;
+  std::int64_t largest_batch_ = 0;  // samples of the largest update so far
   std::function<void()> before_update_;
   ExposedCommunication* communication_ = nullptr;
   Observations observations_;

@@ -11,11 +11,12 @@ done_by 1 corpus build --input text.jsonl --output bert.h5 --tokenizer wordpiece
 done_by 1 train --model-type bert "${shape[@]}" --data-path bert.h5 --save bert
 done_by 1 train "${shape[@]}" --data-path corpus.h5 --save gpt
 
-# race N: articles of one question each, whose answer they state.
+# race N: articles of one question each, whose answer they state; some have four or eight words more.
 race() {
   awk -v n="$1" 'BEGIN { for (i = 0; i < n; ++i) {
     right = i % 4
-    printf "{\"article\": \"the %c rows .\", \"questions\": [\"who rows ?\"], \"options\": [[\"a\", \"b\", \"c\", \"d\"]], ", 97 + right
+    more = substr(" the crew rows . the ship rows .", 1, 16 * (i % 3))
+    printf "{\"article\": \"the %c rows .%s\", \"questions\": [\"who rows ?\"], \"options\": [[\"a\", \"b\", \"c\", \"d\"]], ", 97 + right, more
     printf "\"answers\": [\"%c\"], \"id\": \"%d\"}\n", 65 + right, i } }'
 }
 mkdir -p race/middle race/high
@@ -35,6 +36,14 @@ field lm_loss one.jsonl >losses
 field lm_loss four.jsonl >losses4
 check "four ranks compute the same losses" close_to losses losses4 1e-10
 check "and the same result" cmp out one.json
+
+for ranks in 1 2 4; do
+  grids=("" "--schedule gpipe --pp 2" "" "--tp 2 --pp 2 --schedule zero-bubble --sequence-parallel")
+  done_by $ranks "${tune[@]}" --load bert --metrics-file short.jsonl --variable-seq-lengths ${grids[ranks - 1]}
+  field lm_loss short.jsonl >losses_short
+  check "micro-batches of their own lengths compute the same losses on $ranks ranks" close_to losses losses_short 1e-12
+  check "and the same result" cmp out one.json
+done
 
 on 2 "${tune[@]}" --pretrained-checkpoint bert --save stopped --exit-interval 3 --use-distributed-optimizer
 check "a run stops in an epoch" [ $code -eq 75 ]
@@ -87,6 +96,8 @@ check "two ranks find the same answers" [ "$(grep text n.json)" = "$(grep text n
 check "and the same figures" cmp out one.json
 done_by 1 "${answer[@]}" --valid-data squad.json --pretrained-checkpoint bert --micro-batch-size 2
 check "and so do micro-batches of two samples" [ "$(grep text n.json)" = "$(grep text n1.json)" ]
+done_by 2 "${answer[@]}" --valid-data squad.json --pretrained-checkpoint bert --cp 2 --variable-seq-lengths
+check "and micro-batches of their own lengths" cmp out one.json
 
 # A GPT classifies by its last token.
 printf 'i\tp\tq\tg\tb1\tb2\tp1\tp2\ts1\ts2\tl\tgold\n' >mnli.tsv

@@ -18,6 +18,10 @@ class FormulaBertSamples final : public data::SampleSource {
 
   std::int64_t size() const override { return 1 << 20; }
   std::int64_t sequence_length() const override { return s_; }
+  std::int64_t length(std::int64_t index) const override {
+    constexpr std::int64_t lengths[] = {48, 40, 33, 20};  // lengths where s is 48
+    return s_ * lengths[index % rows_ % 4] / 48;
+  }
   data::SampleFields fields() const override {
     return {.token_types = model_.binary_head,
             .length = true,
@@ -29,8 +33,7 @@ class FormulaBertSamples final : public data::SampleSource {
 
   void read(std::int64_t index, const data::SampleView& sample) const override {
     const std::int64_t row = index % rows_;
-    constexpr std::int64_t lengths[] = {48, 40, 33, 20};  // lengths where s is 48
-    const std::int64_t n = s_ * lengths[row % 4] / 48, second = n / 2;
+    const std::int64_t n = length(index), second = n / 2;
     for (std::int64_t t = 0; t < s_; ++t) {
       const std::int64_t x = row * s_ + t;
       const bool is_special = t == 0 || t == second || t >= n - 1;

@@ -41,7 +41,7 @@ class BatchesAhead : public testing::Test {
   }
   /// Loads the samples; expects that they are those.
   void expect_loaded(const data::SampleSource& source, std::int64_t first, LossAverage average = LossAverage::tokens) {
-    const std::vector<model::MicroBatch> batches = loader_.load(source, samples(first), average);
+    const std::vector<model::MicroBatch> batches = loader_.load(source, samples(first), {.average = average});
     ASSERT_EQ(batches.size(), 2U);
     for (std::int64_t j = 0; j < 2; ++j) {
       const model::MicroBatch& batch = batches[static_cast<std::size_t>(j)];
@@ -180,6 +180,90 @@ TEST(BatchLoader, BringsTheFieldsAskedForInTheRowsOfEachContextRank) {
       EXPECT_EQ(loader.sample_labels()[static_cast<std::size_t>(i)], counts ? expected(5, 0) : -1);
     }
   }
+}
+
+/// Samples without labels of which number i fills the first i + 1 of 32 positions with i + 1 + 100 position.
+class ShortSamples final : public data::SampleSource {
+ public:
+  explicit ShortSamples(bool has_lengths = true) : has_lengths_(has_lengths) {}
+  std::int64_t size() const override { return 32; }
+  std::int64_t sequence_length() const override { return 32; }
+  std::int64_t length(std::int64_t index) const override { return index + 1; }
+  data::SampleFields fields() const override { return {.length = has_lengths_}; }
+  void read(std::int64_t index, const data::SampleView& sample) const override {
+    std::ranges::fill(sample.tokens, 0);
+    std::ranges::fill(sample.labels, -1);
+    std::ranges::fill(sample.length, static_cast<std::int32_t>(index + 1));
+    for (std::int64_t p = 0; p <= index; ++p) sample.tokens[static_cast<std::size_t>(p)] = token(index, p);
+    sample.labels[static_cast<std::size_t>(index)] = 7;
+  }
+  static std::int32_t token(std::int64_t index, std::int64_t position) {
+    return static_cast<std::int32_t>(position > index ? 0 : index + 1 + 100 * position);
+  }
+
+ private:
+  bool has_lengths_;
+};
+
+TEST(BatchLoader, EndsMicroBatchesWithTheirLongestSampleWhereAsked) {
+  const auto backend = make_backend(BackendChoice::cpu, 1);
+  const std::vector<BatchLoader::Sample> samples = {{8, 0}, {2, 1}, {-1, 2}, {3, 3}, {29, 4}, {0, 5}, {-1, 6}, {-1, 7}};
+  const std::vector<std::int64_t> lengths = {16, 8, 32, 8};
+  const ShortSamples source;
+  for (const int context : {1, 2, 4}) {
+    for (int rank = 0; rank < context; ++rank) {
+      BatchLoader loader(*backend, parallel::SequenceShard::of(32, rank, context), 2, 4, DType::fp32, {});
+      for (const bool ahead : {false, true}) {
+        const BatchLoader::Form form{.length_multiple = 8};
+        if (ahead) loader.read_ahead(source, samples, form);
+        const std::vector<model::MicroBatch> batches = loader.load(source, samples, form);
+        EXPECT_EQ(loader.unpadded_positions(), 9 + 3 + 4 + 30 + 1);
+        EXPECT_EQ(loader.counted_tokens(), 5);
+        for (std::int64_t j = 0; j < 4; ++j) {
+          const model::MicroBatch& batch = batches[static_cast<std::size_t>(j)];
+          const parallel::SequenceShard shard = loader.shard(j);
+          EXPECT_EQ(shard.sequence, lengths[static_cast<std::size_t>(j)]);
+          ASSERT_EQ(batch.tokens.shape(), (Shape{shard.sequence / context, 2}));
+          ASSERT_EQ(batch.labels.shape(), batch.tokens.shape());
+          ASSERT_EQ(batch.loss_weights.shape(), Shape{batch.tokens.numel()});
+          for (std::int64_t i = 0; i < batch.tokens.numel(); ++i) {
+            const std::int64_t index = samples[static_cast<std::size_t>(2 * j + i % 2)].index;
+            const std::int64_t position = shard.positions[i / 2];
+            EXPECT_EQ(batch.tokens.as<std::int32_t>()[i], ShortSamples::token(index, position));
+            EXPECT_EQ(batch.loss_weights.as<float>()[i], index >= 0 && index == position ? 1 : 0);
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST(BatchLoader, KeepsAllPositionsOfSamplesWithoutLengths) {
+  const auto backend = make_backend(BackendChoice::cpu, 1);
+  BatchLoader loader(*backend, parallel::SequenceShard::of(32), 1, 1, DType::fp32);
+  const auto rows = [&](const ShortSamples& source, std::int64_t multiple) {
+    return loader.load(source, {{3, 0}}, {.length_multiple = multiple}).front().tokens.shape()[0];
+  };
+  EXPECT_EQ(rows(ShortSamples(false), 8), 32);
+  EXPECT_EQ(rows(ShortSamples(), 0), 32);
+  EXPECT_EQ(rows(ShortSamples(), 8), 8);
+  EXPECT_EQ(rows(ShortSamples(), 48), 32);  // a multiple beyond the sequence
+}
+
+TEST(LongestFirst, SortsSamplesAndKeepsThoseOfOneLabelTogether) {
+  class Choices final : public data::SampleSource {
+   public:
+    std::int64_t size() const override { return 8; }
+    std::int64_t sequence_length() const override { return 9; }
+    std::int64_t length(std::int64_t index) const override {
+      return std::vector<std::int64_t>{9, 9, 2, 5, 4, 4, 5, 1}[static_cast<std::size_t>(index)];
+    }
+    data::SampleFields fields() const override { return {.samples_per_label = 2}; }
+    void read(std::int64_t, const data::SampleView&) const override {}
+  };
+  EXPECT_THAT(longest_first(Choices(), 2, 6), testing::ElementsAre(2, 3, 6, 7, 4, 5));
+  EXPECT_THAT(longest_first(ShortSamples(), 4, 3), testing::ElementsAre(6, 5, 4));
+  EXPECT_THAT(longest_first(Numbers(), 4, 3), testing::ElementsAre(4, 5, 6));
 }
 
 TEST(BatchLoader, TakesMemoryOnlyForTheFieldsAskedFor) {

@@ -134,6 +134,7 @@ constexpr auto field_names = std::to_array<FieldName>({
     {"train_iters", "train-iters"},
     {"train_samples", "train-samples"},
     {"untie_embeddings_and_output_weights", "untie-embeddings-and-output-weights"},
+    {"variable_seq_lengths", "variable-seq-lengths"},
     {"vocab_size", "vocab-size"},
     {"vpp", "vpp"},
     {"weight_decay", "weight-decay"},

@@ -65,6 +65,10 @@ void BatchOptions::declare(Options& options, RunKind kind) {
   options.add("micro-batch-size", &micro_batch_size, "N", "Samples that one rank works on at a time.", countable());
   options.add("global-batch-size", &global_batch_size, "N",
               "Samples of an update; default one micro-batch a data rank.", countable());
+  options.add_flag(
+      "variable-seq-lengths", &variable_lengths,
+      "For samples with padding, those of tasks and of a BERT: a micro-batch ends with its longest sample, "
+      "rounded up to a multiple of 8 that the grid can divide. The run stays the same.");
   if (kind == RunKind::task) return;
   options.add("micro-batches", &micro_batches, "N",
               "Instead of --global-batch-size: micro-batches of an update on each data rank.", countable());

@@ -27,6 +27,7 @@ struct BatchOptions {
   std::string steps_text;
   std::optional<train::BatchGrowth> ramp_up;
   bool decrease = false;
+  bool variable_lengths = false;
   train::LossAverage loss_average = train::LossAverage::tokens;
   std::optional<std::int64_t> train_iterations;  ///< either these
   std::optional<std::int64_t> train_samples;     ///< or those

@@ -5,7 +5,8 @@
 
 namespace trireme::app {
 
-std::vector<std::string> idle_options(const Options& options, const parallel::ProcessGrid& grid, DType dtype) {
+std::vector<std::string> idle_options(const Options& options, const parallel::ProcessGrid& grid, DType dtype,
+                                      bool has_padding) {
   struct Rule {
     bool holds;
     const char* reason;
@@ -24,6 +25,7 @@ std::vector<std::string> idle_options(const Options& options, const parallel::Pr
        "one tensor rank",
        {"sequence-parallel", "no-async-tensor-model-parallel-allreduce", "distribute-saved-activations",
         "no-scatter-gather-tensors-in-pipeline"}},
+      {!has_padding, "running text has no padding", {"variable-seq-lengths"}},
       {grid.world_size() == 1, "one rank", {"communicator", "distributed-timeout-minutes", "startup-timeout-minutes"}},
       {!options.given("exp-avg-dtype") && !options.given("exp-avg-sq-dtype"),
        "both moments are in fp32",

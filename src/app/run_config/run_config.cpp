@@ -118,6 +118,7 @@ train::ExecutionConfig RunConfig::execution_config() const {
           .recomputation = recomputation,
           .cross_entropy_chunks = execution.cross_entropy_chunks,
           .cuda_graphs = execution.cuda_graphs,
+          .variable_lengths = batch.variable_lengths,
           .parallel = parallel.config(precision.dtype)};
 }
 

@@ -40,6 +40,7 @@ class SequentialSamples final : public NextTokenSamples {
                     DocumentEnds ends = DocumentEnds::labelled);
   std::int64_t size() const override { return size_; }
   std::int64_t sequence_length() const override { return sequence_length_; }
+  SampleFields fields() const override { return {.positions = true, .first_visible = true, .length = true}; }
   void read_text(std::int64_t index, std::span<std::int32_t> text) const override;
   std::vector<std::int64_t> document_starts(std::int64_t index) const override;
   void check_unchanged() const override { tokens_.store().check_unchanged(); }

@@ -34,6 +34,8 @@ void NextTokenSamples::read(std::int64_t index, const SampleView& sample) const 
   std::vector<std::int32_t> text(static_cast<std::size_t>(sequence_length()) + 1);
   read_text(index, text);
   make_next_token_labels(text, sample);
+  const auto end = std::ranges::find_if(text.begin(), text.end() - 1, [](std::int32_t token) { return token < 0; });
+  std::ranges::fill(sample.length, static_cast<std::int32_t>(end - text.begin()));
   const bool has_fields = !sample.positions.empty() || !sample.first_visible.empty();
   if (has_fields || ends_ == DocumentEnds::unlabelled) mark_documents(document_starts(index), ends_, sample);
 }

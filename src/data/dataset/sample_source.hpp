@@ -73,6 +73,8 @@ class SampleSource {
   virtual std::int64_t size() const = 0;
   /// Positions of a sample.
   virtual std::int64_t sequence_length() const = 0;
+  /// Positions of sample `index` before its padding, where they are known without reading it; else all.
+  virtual std::int64_t length(std::int64_t /*index*/) const { return sequence_length(); }
   /// Optional fields that `read` can fill.
   virtual SampleFields fields() const { return {}; }
   /// Writes sample `index`, 0 <= index < size(), to the fields of `sample` that are not empty. Safe from several

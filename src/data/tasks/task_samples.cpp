@@ -65,11 +65,13 @@ std::shared_ptr<const EpochSamples::Order> EpochSamples::order(std::int64_t epoc
   return result;
 }
 
-void EpochSamples::read(std::int64_t index, const SampleView& sample) const {
+std::int64_t EpochSamples::row_of(std::int64_t index) const {
   const std::int64_t choices = samples_.samples_per_label();
   const std::int64_t number = index / choices;  // counts labels
   const std::int64_t row = (*order(number / labels_per_epoch_))[static_cast<std::size_t>(number % labels_per_epoch_)];
-  samples_.read(row * choices + index % choices, sample);
+  return row * choices + index % choices;
 }
+
+void EpochSamples::read(std::int64_t index, const SampleView& sample) const { samples_.read(row_of(index), sample); }
 
 }  // namespace trireme::data

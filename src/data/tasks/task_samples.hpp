@@ -23,6 +23,7 @@ struct TaskPacking {
 class TaskSamples : public SampleSource {
  public:
   std::int64_t sequence_length() const final { return packing_.sequence_length; }
+  std::int64_t length(std::int64_t index) const final { return std::ssize(packed(index).tokens); }
   SampleFields fields() const final {
     return {.token_types = true,
             .length = true,
@@ -105,12 +106,15 @@ class EpochSamples final : public SampleSource {
 
   std::int64_t size() const override { return epochs_ * labels_per_epoch_ * samples_.samples_per_label(); }
   std::int64_t sequence_length() const override { return samples_.sequence_length(); }
+  std::int64_t length(std::int64_t index) const override { return samples_.length(row_of(index)); }
   SampleFields fields() const override { return samples_.fields(); }
   void read(std::int64_t index, const SampleView& sample) const override;
 
  private:
   using Order = std::vector<std::int64_t>;
   std::shared_ptr<const Order> order(std::int64_t epoch) const;
+  /// The sample of the source that is sample `index` of these.
+  std::int64_t row_of(std::int64_t index) const;
 
   const TaskSamples& samples_;
   std::uint64_t seed_;

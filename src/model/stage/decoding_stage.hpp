@@ -28,7 +28,7 @@ class DecodingStage final : public parallel::Stage {
   ConstTensorView logits() const { return logits_; }
 
   DType boundary_dtype() const override { return model_.boundary_dtype(); }
-  Shape boundary_shape() const override { return {shape_.s, shape_.b, shape_.h}; }
+  Shape boundary_shape(int /*micro_batch*/) const override { return {shape_.s, shape_.b, shape_.h}; }
   bool is_first(int chunk) const override { return model_.is_first(chunk); }
   bool is_last(int chunk) const override { return model_.is_last(chunk); }
   void forward(int chunk, int micro_batch, ConstTensorView input, TensorView output) override;

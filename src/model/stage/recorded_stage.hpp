@@ -37,7 +37,7 @@ class RecordedStage final : public ModelStage {
   ActivationStore& activations() override { return stage_.activations(); }
 
   DType boundary_dtype() const override { return stage_.boundary_dtype(); }
-  Shape boundary_shape() const override { return stage_.boundary_shape(); }
+  Shape boundary_shape(int micro_batch) const override { return stage_.boundary_shape(micro_batch); }
   bool is_first(int chunk) const override { return stage_.is_first(chunk); }
   bool is_last(int chunk) const override { return stage_.is_last(chunk); }
   bool reads_input_in_backward(int chunk) const override {

@@ -16,8 +16,8 @@ std::unique_ptr<OutputHead> make_head(const parallel::TensorContext& context,
   return std::make_unique<LanguageModelHead>(context, vocabulary, parameters, config, loss_chunks);
 }
 
-LayerShape shape_of(const parallel::TensorContext& context, const ModelConfig& config, const StageShard& shard,
-                    const parallel::SequenceShard& sequence, std::int64_t micro_batch_size, DType dtype) {
+LayerShape longest_shape(const parallel::TensorContext& context, const ModelConfig& config, const StageShard& shard,
+                         const parallel::SequenceShard& sequence, std::int64_t micro_batch_size, DType dtype) {
   LayerShape shape =
       LayerShape::of(config, sequence.rows, micro_batch_size, shard.tensor_size, context.sequence_parallel, dtype);
   shape.positions = sequence.positions;
@@ -38,7 +38,8 @@ TransformerStage::TransformerStage(const parallel::TensorContext& context, const
       hooks_(hooks),
       shard_(shard),
       tied_output_(config.has_tied_head()),
-      shape_(shape_of(context, config, shard, sequence, micro_batch_size, dtype)),
+      sequence_(sequence),
+      shape_(longest_shape(context, config, shard, sequence, micro_batch_size, dtype)),
       activations_(context.backend),
       layers_(context, parameters, config, shard, recomputation, hooks, first_layer_unit(), activations_) {
   if (shard.first_stage) embedding_.emplace(context, vocabulary, parameters, config);
@@ -47,12 +48,24 @@ TransformerStage::TransformerStage(const parallel::TensorContext& context, const
   }
 }
 
-void TransformerStage::set_sequence(const parallel::SequenceShard& sequence) {
-  const std::int64_t shards = shape_.s / shape_.s_local;
-  TRIREME_CHECK(sequence.rows % shards == 0, ShapeError, "{} rows do not split into {} shards", sequence.rows, shards);
-  shape_.s = sequence.rows;
-  shape_.s_local = sequence.rows / shards;
-  shape_.positions = sequence.positions;
+LayerShape TransformerStage::shape_of(int micro_batch) const {
+  const MicroBatch& fields = batch(micro_batch);
+  const std::int64_t rows = fields.tokens.shape()[0], shards = shape_.s / shape_.s_local;
+  TRIREME_CHECK(rows % shards == 0, ShapeError, "{} rows do not split into {} shards", rows, shards);
+  LayerShape shape = shape_;
+  shape.s = rows;
+  shape.s_local = rows / shards;
+  shape.positions = sequence_.of_length(rows * (sequence_.sequence / sequence_.rows)).positions;
+  const auto ids_of = [](ConstTensorView field) { return field ? field.as<std::int32_t>() : nullptr; };
+  shape.lengths = ids_of(fields.lengths);
+  shape.first_visible = ids_of(fields.first_visible);
+  shape.position_ids = ids_of(fields.positions);
+  return shape;
+}
+
+Shape TransformerStage::boundary_shape(int micro_batch) const {
+  const LayerShape shape = shape_of(micro_batch);
+  return {shape.s_local, shape.b, shape.h};
 }
 
 void TransformerStage::begin(std::vector<MicroBatch> micro_batches, const StageMode& mode) {
@@ -77,47 +90,43 @@ void TransformerStage::release(int chunk, int micro_batch) {
   activations_.close(chunk, micro_batch);
 }
 
-DropoutPlan TransformerStage::dropout(int micro_batch) const {
+DropoutPlan TransformerStage::dropout(int micro_batch, const LayerShape& shape) const {
   DropoutPlan plan;
   plan.hidden = mode_.hidden_dropout;
   plan.attention = mode_.attention_dropout;
   plan.seed = mode_.seed;
   if (plan.hidden != 0 || plan.attention != 0) {
-    plan.positions = shape_.residual_positions(shard_.tensor_rank);
+    plan.positions = shape.residual_positions(shard_.tensor_rank);
     plan.samples = batch(micro_batch).samples.as<std::int64_t>();
   }
   return plan;
 }
 
-LayerStack::Pass TransformerStage::pass(int chunk, int micro_batch, ResidualPair& streams) {
-  LayerShape shape = shape_;
-  const auto ids_of = [](ConstTensorView field) { return field ? field.as<std::int32_t>() : nullptr; };
-  shape.lengths = ids_of(batch(micro_batch).lengths);
-  shape.first_visible = ids_of(batch(micro_batch).first_visible);
-  shape.position_ids = ids_of(batch(micro_batch).positions);
+LayerStack::Pass TransformerStage::pass(int chunk, int micro_batch, const LayerShape& shape, ResidualPair& streams) {
   return {shape,
           chunk,
           mode_.backward,
           is_last_micro_batch(micro_batch),
-          dropout(micro_batch),
+          dropout(micro_batch, shape),
           activations_.arena(chunk, micro_batch),
           streams,
           mode_.backward ? probe_ : nullptr};
 }
 
 void TransformerStage::forward(int chunk, int micro_batch, ConstTensorView input, TensorView output) {
+  const LayerShape shape = shape_of(micro_batch);
   Arena& arena = activations_.open(chunk, micro_batch);
   Saved& state = saved_[{chunk, micro_batch}];
   const bool last = is_last(chunk);
   const ArenaScope scope(context_.workspace);
-  ResidualPair streams(shape_, context_.workspace);
-  const LayerStack::Pass pass = this->pass(chunk, micro_batch, streams);
+  ResidualPair streams(shape, context_.workspace);
+  const LayerStack::Pass pass = this->pass(chunk, micro_batch, shape, streams);
   if (is_first(chunk)) {
     const TensorView x = layers_.layers_of(chunk) == 0 && !last ? output : layers_.make_input(pass);
     hooks_.before_forward(embedding_unit);
     // Without a backward nothing is kept.
     Arena& kept = mode_.backward ? arena : context_.workspace;
-    state.embedding = embedding_->forward(shape_, batch(micro_batch), pass.dropout, x, kept);
+    state.embedding = embedding_->forward(shape, batch(micro_batch), pass.dropout, x, kept);
     if (pass.probe != nullptr) pass.probe->after_layer(-1, x);
     input = x;
   }
@@ -125,7 +134,7 @@ void TransformerStage::forward(int chunk, int micro_batch, ConstTensorView input
   if (pass.probe != nullptr) pass.probe->after_forward(chunk, result);
   if (last) {
     hooks_.before_forward(head_unit());
-    state.head = head_->forward(shape_, batch(micro_batch), mode_, result, arena);
+    state.head = head_->forward(shape, batch(micro_batch), mode_, result, arena);
   }
   activations_.note_peak();
   if (!mode_.backward) release(chunk, micro_batch);
@@ -135,15 +144,16 @@ void TransformerStage::run_backward(int chunk, int micro_batch, ConstTensorView 
                                     TensorView input_gradient, WeightGradient weights) {
   Saved& state = saved(chunk, micro_batch);
   const bool first = is_first(chunk);
+  const LayerShape shape = shape_of(micro_batch);
   const ArenaScope scope(context_.workspace);
-  ResidualPair streams(shape_, context_.workspace);
-  const LayerStack::Pass pass = this->pass(chunk, micro_batch, streams);
+  ResidualPair streams(shape, context_.workspace);
+  const LayerStack::Pass pass = this->pass(chunk, micro_batch, shape, streams);
   ConstTensorView dy = output_gradient;
   if (is_last(chunk)) {
     hooks_.before_backward(head_unit());
     if (shard_.first_stage && tied_output_) hooks_.before_backward(embedding_unit);  // the tied table
     const TensorView dx = layers_.layers_of(chunk) == 0 && !first ? input_gradient : streams.next();
-    head_->backward(shape_, batch(micro_batch), mode_, *state.head, dx);
+    head_->backward(shape, batch(micro_batch), mode_, *state.head, dx);
     hooks_.after_backward(head_unit(), pass.last);
     pass.arena.release(state.head->mark);
     dy = dx;
@@ -152,7 +162,7 @@ void TransformerStage::run_backward(int chunk, int micro_batch, ConstTensorView 
   if (pass.probe != nullptr) pass.probe->after_backward(chunk, dy);
   if (first) {
     hooks_.before_backward(embedding_unit);
-    embedding_->backward(shape_, batch(micro_batch), pass.dropout, state.embedding, dy);
+    embedding_->backward(shape, batch(micro_batch), pass.dropout, state.embedding, dy);
     hooks_.after_backward(embedding_unit, pass.last);
   }
   activations_.note_peak();
@@ -164,8 +174,9 @@ void TransformerStage::backward_input(int chunk, int micro_batch, ConstTensorVie
 }
 
 void TransformerStage::backward_weight(int chunk, int micro_batch) {
-  ResidualPair streams(shape_, context_.workspace);
-  layers_.backward_weight(pass(chunk, micro_batch, streams), saved(chunk, micro_batch).layers);
+  const LayerShape shape = shape_of(micro_batch);
+  ResidualPair streams(shape, context_.workspace);
+  layers_.backward_weight(pass(chunk, micro_batch, shape, streams), saved(chunk, micro_batch).layers);
   release(chunk, micro_batch);
 }
 

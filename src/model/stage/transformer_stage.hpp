@@ -25,9 +25,6 @@ class TransformerStage final : public ModelStage {
                    const Recomputation& recomputation, std::int64_t loss_chunks, parallel::ParameterHooks& hooks);
   TransformerStage(const TransformerStage&) = delete;  // its parts refer to one another
 
-  /// Sets the sequence of the runs that follow. ShapeError where its rows do not divide over the tensor ranks.
-  void set_sequence(const parallel::SequenceShard& sequence);
-
   void begin(std::vector<MicroBatch> micro_batches, const StageMode& mode) override;
   ActivationStore& activations() override { return activations_; }
   const ActivationStore& activations() const { return activations_; }
@@ -40,7 +37,7 @@ class TransformerStage final : public ModelStage {
   void set_probe(StageProbe* probe) { probe_ = probe; }
 
   DType boundary_dtype() const override { return shape_.dtype; }
-  Shape boundary_shape() const override { return {shape_.s_local, shape_.b, shape_.h}; }
+  Shape boundary_shape(int micro_batch) const override;
   bool is_first(int chunk) const override { return shard_.first_stage && chunk == 0; }
   bool is_last(int chunk) const override {
     return shard_.last_stage && chunk + 1 == static_cast<int>(shard_.chunks.size());
@@ -54,7 +51,7 @@ class TransformerStage final : public ModelStage {
   void backward(int chunk, int micro_batch, ConstTensorView output_gradient, TensorView input_gradient) override;
 
   const parallel::TensorContext& context() const { return context_; }
-  /// Extents of a micro-batch of the present sequence.
+  /// Extents of a micro-batch of the longest sequence.
   const LayerShape& shape() const { return shape_; }
   /// The parts of the model on this rank.
   const std::optional<InputEmbedding>& embedding() const { return embedding_; }
@@ -74,8 +71,11 @@ class TransformerStage final : public ModelStage {
   void release(int chunk, int micro_batch);
   const MicroBatch& batch(int micro_batch) const { return micro_batches_[static_cast<std::size_t>(micro_batch)]; }
   bool is_last_micro_batch(int micro_batch) const { return micro_batch + 1 == static_cast<int>(micro_batches_.size()); }
-  DropoutPlan dropout(int micro_batch) const;
-  LayerStack::Pass pass(int chunk, int micro_batch, ResidualPair& streams);
+  /// Extents and fields of a micro-batch. Its sequence is that of its tokens. ShapeError where its rows do not divide
+  /// over the tensor ranks.
+  LayerShape shape_of(int micro_batch) const;
+  DropoutPlan dropout(int micro_batch, const LayerShape& shape) const;
+  LayerStack::Pass pass(int chunk, int micro_batch, const LayerShape& shape, ResidualPair& streams);
   /// Both kinds of backward: layer by layer, from last to first.
   void run_backward(int chunk, int micro_batch, ConstTensorView output_gradient, TensorView input_gradient,
                     parallel::WeightGradient weights);
@@ -88,7 +88,8 @@ class TransformerStage final : public ModelStage {
   parallel::ParameterHooks& hooks_;
   StageShard shard_;
   bool tied_output_;
-  LayerShape shape_;
+  parallel::SequenceShard sequence_;  // shard of the longest micro-batches
+  LayerShape shape_;                  // their extents
   ActivationStore activations_;
   LayerStack layers_;
   std::optional<InputEmbedding> embedding_;

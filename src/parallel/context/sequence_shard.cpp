@@ -15,4 +15,9 @@ SequenceShard SequenceShard::of(std::int64_t sequence, int context_rank, int con
   return {sequence, 2 * chunk, {context_rank * chunk, chunk, (chunks - 1 - context_rank) * chunk}};
 }
 
+SequenceShard SequenceShard::of_length(std::int64_t length) const {
+  const auto context_size = static_cast<int>(sequence / rows);
+  return of(length, context_size == 1 ? 0 : static_cast<int>(positions.first / positions.split), context_size);
+}
+
 }  // namespace trireme::parallel

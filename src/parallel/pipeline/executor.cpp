@@ -47,13 +47,19 @@ std::size_t PipelineExecutor::buffer_bytes() const {
   return sum;
 }
 
-bool PipelineExecutor::sends_shards() const {
+TensorView PipelineExecutor::message_in(const Tensor& buffer, int micro_batch) const {
+  if (rehearses_) return {};
+  const Shape shape = stage_.boundary_shape(micro_batch);
+  return buffer.view().flat(0, shape.numel()).reshape(shape);
+}
+
+bool PipelineExecutor::sends_shards(std::int64_t numel) const {
   return options_.tensor_group != nullptr && options_.tensor_group->size() > 1 &&
-         stage_.boundary_shape().numel() % options_.tensor_group->size() == 0;
+         numel % options_.tensor_group->size() == 0;
 }
 
 TensorView PipelineExecutor::own_shard(TensorView whole) const {
-  if (!sends_shards()) return whole;
+  if (!sends_shards(whole.numel())) return whole;
   const std::int64_t numel = whole.numel() / options_.tensor_group->size();
   return whole.flat(options_.tensor_group->rank() * numel, numel);
 }
@@ -62,18 +68,19 @@ ConstTensorView PipelineExecutor::receive(const Schedule& schedule, const Step& 
   const std::optional<Message> message = message_needed(schedule, group_.rank(), step);
   if (!message) return {};
   Arrival& arrival = arrivals_.at(*message);
+  const TensorView received = message_in(*arrival.buffer, message->micro_batch);
   if (!rehearses_) {
     const TraceScope scope(trace_, message->is_gradient ? "wait for gradient" : "wait for activation", "communication",
                            message->chunk, message->micro_batch);
     arrival.work.wait(backend_.compute_stream());
     if (arrival.is_shard) {
       Stream& stream = backend_.compute_stream();
-      const TensorView whole = arrival.buffer->view().flat(0, arrival.buffer->view().numel());
+      const TensorView whole = received.flat(0, received.numel());
       options_.tensor_group->all_gather(stream, own_shard(whole), whole).wait(stream);
     }
   }
   finish_received(schedule, *message);
-  return arrival.buffer->view();
+  return received;
 }
 
 void PipelineExecutor::finish_received(const Schedule& schedule, const Message& arrived) {
@@ -114,12 +121,13 @@ void PipelineExecutor::add_receives(const Schedule& schedule, const Step& step, 
     const auto awaited = std::find(sent.begin() + static_cast<std::ptrdiff_t>(posted_[peer]), sent.end(), *message);
     if (awaited == sent.end()) continue;
     while (posted_[peer] <= static_cast<std::size_t>(awaited - sent.begin())) {
+      const int number = sent[posted_[peer]].micro_batch;
       Arrival& arrival = arrivals_[sent[posted_[peer]++]];
       arrival.buffer = acquire_buffer();
-      arrival.is_shard = sends_shards();
       if (rehearses_) continue;
-      exchange.transfers.push_back(
-          {Transfer::Direction::receive, static_cast<int>(peer), own_shard(arrival.buffer->view())});
+      const TensorView whole = message_in(*arrival.buffer, number);
+      arrival.is_shard = sends_shards(whole.numel());
+      exchange.transfers.push_back({Transfer::Direction::receive, static_cast<int>(peer), own_shard(whole)});
       exchange.works.push_back(&arrival.work);
     }
   }
@@ -135,7 +143,8 @@ void PipelineExecutor::add_send(const Schedule& schedule, const Step& step, Tens
   departure.buffer = output;
   departure.number = sent_++;
   if (rehearses_) return;
-  exchange.transfers.push_back({Transfer::Direction::send, message.rank, own_shard(output->view())});
+  const TensorView whole = message_in(*output, message.micro_batch);
+  exchange.transfers.push_back({Transfer::Direction::send, message.rank, own_shard(whole)});
   exchange.works.push_back(&departure.work);
 }
 
@@ -173,9 +182,14 @@ void PipelineExecutor::run(const Schedule& schedule) {
     if (options_.overlap && !ahead) walk(schedule, true);  // rehearses the later runs
     rehearses_ = false;
   }
+  std::int64_t longest = 0;
+  for (int i = 0; i < schedule.micro_batches; ++i) {
+    longest = std::max(longest, stage_.boundary_shape(i).numel());
+  }
   for (Tensor& buffer : buffers_) {
-    if (buffer.view() && buffer.view().shape() == stage_.boundary_shape()) continue;
-    buffer = Tensor(backend_, stage_.boundary_dtype(), stage_.boundary_shape());
+    if (buffer.view() && buffer.view().numel() >= longest) continue;
+    buffer = Tensor();  // frees the shorter one first
+    buffer = Tensor(backend_, stage_.boundary_dtype(), {longest});
   }
   walk(schedule, ahead);
 }
@@ -200,7 +214,7 @@ void PipelineExecutor::walk(const Schedule& schedule, bool ahead) {
     Tensor* output = output_of(schedule, step);
     if (!rehearses_) {
       const TraceScope scope(trace_, name_of(step.kind), "pipeline", step.chunk, step.micro_batch);
-      run_step(stage_, step, input, output != nullptr ? output->view() : TensorView());
+      run_step(stage_, step, input, output != nullptr ? message_in(*output, step.micro_batch) : TensorView());
     }
     // The stage reads its input until the last step of the micro-batch, or in forward only.
     if (step.kind == StepKind::forward && !stage_.reads_input_in_backward(step.chunk)) {

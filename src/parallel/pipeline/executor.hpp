@@ -28,8 +28,9 @@ struct ExchangeOptions {
 /// sends the result, if there is one, to the next or the previous rank. It also posts the receive of the next step, if
 /// it needs one, from either. The executor waits for a receive when its data is needed, and for a send only after its
 /// receipt is proved. So a schedule whose dependencies are sound cannot deadlock. Buffers are allocated before the
-/// first message of a run, as many as the schedule takes, and reused. They are at most two for each micro-batch in
-/// flight (the received and the sent message), and a few in use.
+/// first message of a run, as many as the schedule takes, and reused. Each holds the run's longest message; shorter
+/// ones take its beginning. They are at most two for each micro-batch in flight (the received and the sent message),
+/// and a few in use.
 class PipelineExecutor {
  public:
   PipelineExecutor(Backend& backend, Communicator& pipeline_group, Stage& stage, const ExchangeOptions& options = {})
@@ -64,8 +65,10 @@ class PipelineExecutor {
   void walk(const Schedule& schedule, bool ahead);
   Tensor* acquire_buffer();
   void release_buffer(Tensor* buffer) { free_.push_back(buffer); }
-  /// Returns whether messages are sent in shards, one for each tensor rank.
-  bool sends_shards() const;
+  /// The part of a buffer that holds a message of this micro-batch; empty in a rehearsal.
+  TensorView message_in(const Tensor& buffer, int micro_batch) const;
+  /// Returns whether messages of `numel` elements are sent in shards, one for each tensor rank.
+  bool sends_shards(std::int64_t numel) const;
   /// Shard of a message that this rank sends and receives.
   TensorView own_shard(TensorView whole) const;
   /// Waits for the message that a step needs and returns it; empty where it needs none.

@@ -12,9 +12,11 @@ class Stage {
  public:
   virtual ~Stage() = default;
 
-  /// Type and shape of the activation that one micro-batch passes from chunk to chunk, and of its gradient.
+  /// Type of the activations that pass from chunk to chunk, and of their gradients.
   virtual DType boundary_dtype() const = 0;
-  virtual Shape boundary_shape() const = 0;
+  /// Shape of the activation of a micro-batch of the run. Each rank finds it in its own micro-batch, of which all
+  /// stages hold the same fields, so that messages need no exchange of shapes.
+  virtual Shape boundary_shape(int micro_batch) const = 0;
 
   /// Returns whether this rank's chunk is the first one (reads tokens, has no input), or the last one (computes the
   /// loss, has no output).

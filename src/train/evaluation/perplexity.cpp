@@ -33,7 +33,7 @@ PerplexityResult measure_perplexity(ParallelModel& model, const data::TokenStore
     for (BatchLoader::Sample& sample : samples) {
       if (sample.index >= windows.size()) sample.index = -1;
     }
-    model.run(loader.load(windows, samples), {});
+    model.run(loader.load(windows, samples, {.length_multiple = model.length_multiple()}), {});
     progress(std::min((first + batch_size) * execution.sequence_length, result.tokens), result.tokens);
   }
   result.loss = model.take_global_loss_sums().tokens / static_cast<double>(result.tokens);

@@ -1,8 +1,6 @@
 #include "src/train/evaluation/scoring.hpp"
 
 #include <algorithm>
-#include <numeric>
-#include <optional>
 
 #include "src/train/batch_loader.hpp"
 
@@ -11,9 +9,6 @@ namespace {
 
 using data::ScoredTexts;
 using data::TextScore;
-
-/// Lengths of sequences are multiples of this, and of what the grid can divide.
-constexpr std::int64_t length_multiple = 8;
 
 void check(const ParallelModel& model, const ScoredTexts& texts) {
   TRIREME_CHECK(texts.sequence_length() <= model.execution().sequence_length, ShapeError,
@@ -40,7 +35,11 @@ class Scorer {
         // All ranks of the last stage's tensor group have the same results.
         has_results_(model.communicators().pipeline->rank() + 1 == model.grid().pipeline_size() &&
                      model.communicators().tensor->rank() == 0),
-        scores_(static_cast<std::size_t>(texts.size())) {
+        scores_(static_cast<std::size_t>(texts.size())),
+        loader_(model.backend(), model.sequence_shard(), grid_.micro_batch_size, micro_batches_,
+                model.execution().dtype),
+        losses_(model.backend(), accumulation_type(model.execution().dtype), rows_of_all()),
+        rivals_(model.backend(), accumulation_type(model.execution().dtype), rows_of_all()) {
     for (std::int64_t i = 0; i < texts.size(); ++i) {
       if (texts.scored(i) > 0) order_.push_back(i);
     }
@@ -58,34 +57,20 @@ class Scorer {
     };
     const std::int64_t all_tokens = tokens_of(0, count);
     for (std::int64_t first = 0; first < count; first += batch_size) {
-      set_length(texts_.length(order_[static_cast<std::size_t>(first)]));
       run_batch(first, batch_size);
       result.tokens += tokens_of(first, std::min(first + batch_size, count));
-      result.positions += batch_size * model_.sequence_shard().sequence;
       progress(result.tokens, all_tokens);
     }
-    model_.set_sequence_length(model_.execution().sequence_length);
     static_cast<void>(model_.take_global_loss_sums());  // counts these texts no longer
     sum_over_ranks();
     result.scores = std::move(scores_);
+    result.positions = positions_;
     return result;
   }
 
  private:
-  /// Makes sequences of at least `length`. The memory is that of the first, longest ones.
-  void set_length(std::int64_t length) {
-    const std::int64_t unit = std::lcm(length_multiple, model_.sequence_unit());
-    length = std::min((length + unit - 1) / unit * unit, model_.execution().sequence_length);
-    if (loader_ && length == model_.sequence_shard().sequence) return;
-    model_.backend().compute_stream().synchronize();  // before memory that it uses is freed
-    model_.set_sequence_length(length);
-    const DType type = accumulation_type(model_.execution().dtype);
-    const Shape shape{micro_batches_, model_.sequence_shard().rows * grid_.micro_batch_size};
-    loader_.emplace(model_.backend(), model_.sequence_shard(), grid_.micro_batch_size, micro_batches_,
-                    model_.execution().dtype);
-    losses_ = Tensor(model_.backend(), type, shape);
-    rivals_ = Tensor(model_.backend(), type, shape);
-  }
+  /// Results of the longest micro-batches: [m, s b].
+  Shape rows_of_all() const { return {micro_batches_, model_.sequence_shard().rows * grid_.micro_batch_size}; }
 
   void run_batch(std::int64_t first, std::int64_t batch_size) {
     std::vector<BatchLoader::Sample> samples =
@@ -93,12 +78,14 @@ class Scorer {
     for (BatchLoader::Sample& sample : samples) {
       sample.index = sample.index < std::ssize(order_) ? order_[static_cast<std::size_t>(sample.index)] : -1;
     }
-    std::vector<model::MicroBatch> batches = loader_->load(texts_, samples);
+    std::vector<model::MicroBatch> batches =
+        loader_.load(texts_, samples, {.length_multiple = model_.length_multiple()});
     for (std::int64_t j = 0; j < micro_batches_; ++j) {
       model::MicroBatch& batch = batches[static_cast<std::size_t>(j)];
       const Shape shape = batch.loss_weights.shape();
-      batch.token_losses = losses_.view().rows(j, 1).reshape(shape);
-      batch.rivals = rivals_.view().rows(j, 1).reshape(shape);
+      batch.token_losses = losses_.view().rows(j, 1).flat(0, shape.numel());
+      batch.rivals = rivals_.view().rows(j, 1).flat(0, shape.numel());
+      if (has_results_) positions_ += shape.numel();
     }
     model_.run(std::move(batches), {});
     if (has_results_) collect(samples);
@@ -121,13 +108,14 @@ class Scorer {
   /// Adds the tokens of sample `i` of this rank's batch, text `index`, to its score.
   template <class A>
   void add(std::int64_t i, std::int64_t index, const std::vector<A>& losses, const std::vector<A>& rivals) {
-    const std::int64_t b = grid_.micro_batch_size, rows = model_.sequence_shard().rows;
+    const std::int64_t b = grid_.micro_batch_size, max_rows = model_.sequence_shard().rows;
+    const parallel::SequenceShard shard = loader_.shard(i / b);
     const std::int64_t end = texts_.length(index), begin = end - texts_.scored(index);
     TextScore& score = scores_[static_cast<std::size_t>(index)];
-    for (std::int64_t row = 0; row < rows; ++row) {
-      const std::int64_t position = model_.sequence_shard().positions[row];
+    for (std::int64_t row = 0; row < shard.rows; ++row) {
+      const std::int64_t position = shard.positions[row];
       if (position < begin || position >= end) continue;
-      const auto at = static_cast<std::size_t>((i / b * rows + row) * b + i % b);
+      const auto at = static_cast<std::size_t>((i / b * max_rows + row) * b + i % b);
       const auto loss = static_cast<double>(losses[at]);
       score.loss += loss;
       score.squared_loss += loss * loss;
@@ -141,8 +129,10 @@ class Scorer {
     for (const TextScore& score : scores_) {
       values.insert(values.end(), {score.loss, score.squared_loss, static_cast<double>(score.wrong)});
     }
+    values.push_back(static_cast<double>(positions_));
     ImmediateStream host;
     model_.world().all_reduce(host, TensorView(values.data(), {std::ssize(values)}), ReduceOp::sum).wait(host);
+    positions_ = static_cast<std::int64_t>(values.back());
     for (std::size_t i = 0; i < scores_.size(); ++i) {
       scores_[i] = {values[3 * i], values[3 * i + 1], static_cast<std::int64_t>(values[3 * i + 2])};
     }
@@ -154,8 +144,9 @@ class Scorer {
   data::SamplerGrid grid_;
   bool has_results_;
   std::vector<TextScore> scores_;
+  std::int64_t positions_ = 0;       // computed on the rank that has their results; at the end, on all
   std::vector<std::int64_t> order_;  // texts to read, the longest first
-  std::optional<BatchLoader> loader_;
+  BatchLoader loader_;
   Tensor losses_, rivals_;  // [m, s b] A
 };
 

@@ -15,8 +15,8 @@ struct TextScores {
 };
 
 /// Scores texts by their next-token losses, each once, whatever the grid. The texts are read from the longest to the
-/// shortest, as many of about one length at a time as the grid processes; padding makes these equally long. Texts
-/// that score nothing are not read. The longest text decides the memory, at most that of the model's sequence length.
+/// shortest; padding makes those of a micro-batch equally long. Texts that score nothing are not read. The longest text
+/// decides the memory of activations.
 ///
 /// `progress` is called with the tokens read so far and all tokens to read. Collective. Throws DataError for a token
 /// beyond the model's vocabulary, ShapeError for a text longer than the model's sequences.

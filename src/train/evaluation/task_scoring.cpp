@@ -4,18 +4,28 @@
 #include <bit>
 #include <cmath>
 #include <cstring>
+#include <limits>
 
 #include "src/train/batch_loader.hpp"
 
 namespace trireme::train {
+namespace {
+
+/// Score of positions behind a micro-batch's longest sample, which the model did not read.
+constexpr double unread_score = -std::numeric_limits<double>::infinity();
+
+}  // namespace
 
 TaskScores score_samples(ParallelModel& model, const data::SampleSource& samples) {
   const ExecutionConfig& execution = model.execution();
   const model::ModelConfig& config = model.config();
   const std::int64_t choices = config.samples_per_label(), labels = samples.size() / choices;
   TaskScores result;
-  result.columns = config.output == model::ModelOutput::spans ? 2 * execution.sequence_length : config.classes;
+  const bool are_spans = config.output == model::ModelOutput::spans;
+  const std::int64_t parts = are_spans ? 2 : 1;  // parts of a row: first positions, then last ones
+  result.columns = are_spans ? 2 * execution.sequence_length : config.classes;
   result.scores.resize(static_cast<std::size_t>(labels * result.columns));
+  const std::vector<std::int64_t> order = longest_first(samples, 0, samples.size());
 
   // As many micro-batches at a time as the pipeline has stages keep all of them at work.
   const std::int64_t micro_batches = model.grid().pipeline_size();
@@ -27,15 +37,20 @@ TaskScores score_samples(ParallelModel& model, const data::SampleSource& samples
     std::vector<BatchLoader::Sample> mine =
         BatchLoader::samples_of_rank(first, 0, batch_size, model.communicators().data->rank(), grid);
     for (BatchLoader::Sample& sample : mine) {
-      if (sample.index >= samples.size()) sample.index = -1;
+      sample.index = sample.index < samples.size() ? order[static_cast<std::size_t>(sample.index)] : -1;
     }
-    model.run(loader.load(samples, mine), {});
+    model.run(loader.load(samples, mine, {.length_multiple = model.length_multiple()}), {});
     const std::vector<double> scores = model.take_sample_scores();
     if (scores.empty()) continue;
-    for (std::size_t i = 0; i < mine.size(); i += static_cast<std::size_t>(choices)) {
-      if (mine[i].index < 0) continue;
-      const auto from = scores.begin() + static_cast<std::ptrdiff_t>(i) / choices * result.columns;
-      std::copy(from, from + result.columns, result.scores.begin() + mine[i].index / choices * result.columns);
+    auto from = scores.begin();
+    for (std::int64_t i = 0; i < std::ssize(mine); i += choices) {
+      const std::int64_t index = mine[static_cast<std::size_t>(i)].index;
+      const std::int64_t size = are_spans ? loader.shard(i / grid.micro_batch_size).sequence : config.classes;
+      for (std::int64_t part = 0; part < parts; ++part, from += size) {
+        if (index < 0) continue;
+        const auto to = result.scores.begin() + index / choices * result.columns + part * result.columns / parts;
+        std::fill(std::copy(from, from + size, to), to + result.columns / parts, unread_score);
+      }
     }
   }
   result.loss = model.take_global_loss_sums().samples / static_cast<double>(std::max<std::int64_t>(labels, 1));

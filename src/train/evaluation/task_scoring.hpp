@@ -13,11 +13,12 @@ namespace trireme::train {
 /// Scores of a task's samples, the same on every rank.
 struct TaskScores {
   std::int64_t columns = 0;    ///< classes or choices of a label; of spans, positions as first and as last one
-  std::vector<double> scores;  ///< logits [labels, columns], row-major
+  std::vector<double> scores;  ///< logits [labels, columns], row-major; minus infinity for positions of mere padding
   double loss = 0;             ///< mean cross entropy
 };
 
-/// Runs a model of a task on all samples of `samples`, each once on any grid, without dropout. Collective.
+/// Runs a model of a task on all samples of `samples`, each once on any grid, without dropout. The longest are read
+/// first, and micro-batches end with their longest sample. Collective.
 TaskScores score_samples(ParallelModel& model, const data::SampleSource& samples);
 
 /// Returns the scores as bytes, for a checkpoint: `key`, which names their samples, and a line feed; columns int64 and

@@ -71,8 +71,7 @@ TEST_F(FlagTable, LeadsToOptionsOfTrain) {
                                          "multiple-validation-sets",
                                          "nvtx-ranges",
                                          "use-checkpoint-args",
-                                         "validation-set-names",
-                                         "variable-seq-lengths"};
+                                         "validation-set-names"};
   std::set<std::string> missing;
   for_each_flag([&](const Flag& flag) {
     if (flag.kind != Kind::works && flag.kind != Kind::writes) return;

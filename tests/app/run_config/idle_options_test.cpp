@@ -26,12 +26,15 @@ const std::vector<std::string> many_ranks = {"--use-distributed-optimizer",
                                              "5",
                                              "--bf16"};
 
-std::vector<std::string> idle(std::vector<std::string> arguments, const parallel::ProcessGrid& grid) {
-  arguments.insert(arguments.end(), {"--lr", "1", "--train-iters", "1", "--data-path", "a.h5", "--model", "gpt2-124m"});
+std::vector<std::string> idle(std::vector<std::string> arguments, const parallel::ProcessGrid& grid,
+                              const std::string& model = "gpt2-124m") {
+  arguments.insert(arguments.end(), {"--lr", "1", "--train-iters", "1", "--data-path", "a.h5", "--model", model});
   Options options("trireme train", "");
   RunConfigReader reader(options);
   options.parse(arguments);
-  return idle_options(options, grid, reader.settle(grid.data_size()).precision.dtype);
+  const RunConfig& config = reader.settle(grid.data_size());
+  const bool has_padding = config.model.config(*config.batch.sequence_length, 1).is_bert();
+  return idle_options(options, grid, config.precision.dtype, has_padding);
 }
 
 TEST(IdleOptions, OfAScriptForManyRanksAreNamedOnOne) {
@@ -61,6 +64,12 @@ TEST(IdleOptions, OfTheDynamicLossScaleAreNamedInBf16) {
                           "--initial-loss-scale (bf16 has no dynamic loss scale)",
                           "--loss-scale-window (bf16 has no dynamic loss scale)"));
   EXPECT_THAT(idle({"--loss-scale", "8", "--bf16"}, parallel::ProcessGrid(2, 1, 1)), IsEmpty());  // a constant one
+}
+
+TEST(IdleOptions, VariableLengthsAreThoseOfSamplesWithPadding) {
+  EXPECT_THAT(idle({"--variable-seq-lengths"}, parallel::ProcessGrid(1, 1, 1)),
+              ElementsAre("--variable-seq-lengths (running text has no padding)"));
+  EXPECT_THAT(idle({"--variable-seq-lengths"}, parallel::ProcessGrid(1, 1, 1), "bert-base"), IsEmpty());
 }
 
 TEST(IdleOptions, DistributedInputsAreWholeOnOneTensorRank) {

@@ -168,6 +168,14 @@ TEST(RunConfig, RefusesWhatDoesNotGoWithZero2) {
   expect_refused(with({"--bf16", "--main-grads-dtype", "bf16"}), "ZeRO 2 keeps its shard of the gradients in fp32");
 }
 
+TEST(RunConfig, RefusesGraphsOfVariableLengths) {
+  const std::vector<std::string> run = {"--model", "bert-base", "--data-path", "a.h5", "--variable-seq-lengths"};
+  EXPECT_TRUE(read(run).execution_config().variable_lengths);
+  std::vector<std::string> recorded = run;
+  recorded.emplace_back("--cuda-graphs");
+  expect_refused(recorded, "--cuda-graphs and --variable-seq-lengths exclude each other: recorded work has one length");
+}
+
 TEST(RunConfig, NamesReportsThatNothingReads) {
   const auto idle = [](std::vector<std::string> arguments) {
     arguments.insert(arguments.end(), {"--lr", "1"});

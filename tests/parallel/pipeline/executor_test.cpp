@@ -16,18 +16,23 @@
 namespace trireme::parallel {
 namespace {
 
+/// Messages of a pipeline: all of one length, or each micro-batch's another one in each run.
+enum class Lengths { same, different };
+
 /// A chunk multiplies by its weight w = position in the model + 2. The model's input is (micro-batch + 1) (element +
 /// 1), its loss the sum of its outputs. So every number is a small integer, and sums are exact. Unlike a real stage it
 /// keeps views of its inputs, and so detects a buffer that changes too early.
 class ToyStage final : public Stage {
  public:
-  ToyStage(int rank, int stages, int chunks, std::int64_t elements, bool dawdles)
-      : rank_(rank), stages_(stages), chunks_(chunks), elements_(elements), dawdles_(dawdles) {
+  ToyStage(int rank, int stages, int chunks, std::int64_t elements, bool dawdles, Lengths lengths = Lengths::same)
+      : rank_(rank), stages_(stages), chunks_(chunks), elements_(elements), dawdles_(dawdles), lengths_(lengths) {
     weight_gradient.assign(static_cast<std::size_t>(chunks), 0);
   }
 
   DType boundary_dtype() const override { return DType::fp64; }
-  Shape boundary_shape() const override { return {elements_}; }
+  Shape boundary_shape(int micro_batch) const override {
+    return {lengths_ == Lengths::same ? elements_ : (elements_ * ((micro_batch + run) % 3 + 1) + 2) / 3};
+  }
   bool is_first(int chunk) const override { return position(chunk) == 0; }
   bool is_last(int chunk) const override { return position(chunk) + 1 == stages_ * chunks_; }
 
@@ -67,6 +72,7 @@ class ToyStage final : public Stage {
   }
 
   std::vector<double> weight_gradient;  // by chunk: the sum of micro-batch + 1
+  int run = 0;
   int forwards = 0;
   int backwards = 0;
   int max_in_flight = 0;
@@ -86,11 +92,13 @@ class ToyStage final : public Stage {
     return product;
   }
   void write(TensorView to, int micro_batch, double factor) const {
-    for (std::int64_t i = 0; i < elements_; ++i) to.as<double>()[i] = factor * (micro_batch + 1) * double(i + 1);
+    ASSERT_EQ(to.shape(), boundary_shape(micro_batch));
+    for (std::int64_t i = 0; i < to.numel(); ++i) to.as<double>()[i] = factor * (micro_batch + 1) * double(i + 1);
   }
   void expect_factor(int chunk, int micro_batch, ConstTensorView view, double factor) const {
     if (!view) return;
-    for (std::int64_t i = 0; i < elements_; ++i) {
+    ASSERT_EQ(view.shape(), boundary_shape(micro_batch));
+    for (std::int64_t i = 0; i < view.numel(); ++i) {
       ASSERT_EQ(view.as<double>()[i], factor * (micro_batch + 1) * double(i + 1))
           << "chunk " << chunk << ", micro-batch " << micro_batch << ", element " << i;
     }
@@ -107,6 +115,7 @@ class ToyStage final : public Stage {
   int chunks_;
   std::int64_t elements_;
   bool dawdles_;
+  Lengths lengths_;
   int in_flight_ = 0;
   std::map<std::pair<int, int>, ConstTensorView> inputs_;
   std::map<std::pair<int, int>, ConstTensorView> output_gradients_;
@@ -140,16 +149,17 @@ Schedule by_chunks(int stages, int chunks, int micro_batches) {
 
 /// Runs `schedule` three times with one executor; every stage checks each number it reads.
 void expect_correct(Communicator& group, const Schedule& schedule, std::int64_t elements, bool dawdles,
-                    int buffers_allowed, const ExchangeOptions& options = {}) {
+                    int buffers_allowed, const ExchangeOptions& options = {}, Lengths lengths = Lengths::same) {
   SCOPED_TRACE(testing::Message() << schedule.stages << " stages, " << schedule.chunks << " chunks, "
                                   << schedule.micro_batches << " micro-batches, " << elements << " elements");
   const std::unique_ptr<Backend> backend = make_backend(BackendChoice::cpu, 1);
-  ToyStage stage(group.rank(), schedule.stages, schedule.chunks, elements, dawdles);
+  ToyStage stage(group.rank(), schedule.stages, schedule.chunks, elements, dawdles, lengths);
   PipelineExecutor executor(*backend, group, stage, options);
   const std::vector<Step>& steps = schedule.steps[static_cast<std::size_t>(group.rank())];
   const bool backward = std::ranges::any_of(steps, [](const Step& s) { return s.kind != StepKind::forward; });
   const int m = schedule.micro_batches;
   for (int repetition = 1; repetition <= 3; ++repetition) {
+    stage.run = repetition;
     executor.run(schedule);
     EXPECT_EQ(stage.forwards, repetition * schedule.chunks * m);
     EXPECT_EQ(stage.backwards, backward ? repetition * schedule.chunks * m : 0);
@@ -218,6 +228,27 @@ TEST(PipelineExecutor, RunsInterleavedAndZeroBubbleSchedules) {
       }
       expect_correct(world, make_schedule(ScheduleKind::zero_bubble, p, m), elements, m % 2 == 1,
                      p == 1 ? 0 : 4 * std::min(p, m) + 4);
+    }
+  }
+}
+
+TEST(PipelineExecutor, MovesMessagesOfDifferentLengthsInEverySchedule) {
+  Communicator& world = test::world();
+  const int p = world.size();
+  for (const int m : {1, 2, 5, 8}) {
+    for (const std::int64_t elements : {3, 40000}) {
+      for (const bool overlap : {false, true}) {
+        const auto expect = [&](const Schedule& schedule, int buffers) {
+          expect_correct(world, schedule, elements, m % 2 == 1, p == 1 && schedule.chunks == 1 ? 0 : buffers,
+                         {.overlap = overlap}, Lengths::different);
+        };
+        expect(make_schedule(ScheduleKind::gpipe, p, m), 2 * m + 6);
+        expect(make_schedule(ScheduleKind::one_forward_one_backward, p, m), 2 * std::min(p, m) + 6);
+        expect(make_schedule(ScheduleKind::interleaved, p, m, 2), 6 * p + 8);
+        expect(make_schedule(ScheduleKind::zero_bubble, p, m), 4 * std::min(p, m) + 6);
+        expect(make_forward_schedule(p, m), 7);
+        expect(make_forward_schedule(p, m, 2), 2 * p + 8);
+      }
     }
   }
 }
@@ -309,6 +340,9 @@ TEST(PipelineExecutor, SendsOnePartFromEachTensorRank) {
         EXPECT_EQ(recording.bytes_sent, elements % 2 == 0 ? whole / 2 : whole);
         expect_correct(*pipeline, make_schedule(ScheduleKind::interleaved, 2, m, 2), elements, true, 18, options);
         expect_correct(*pipeline, make_forward_schedule(2, m, 2), elements, true, 12, options);
+        // Some of these messages go whole, and some in parts.
+        expect_correct(*pipeline, make_schedule(ScheduleKind::zero_bubble, 2, m), elements, true, 14, options,
+                       Lengths::different);
       }
     }
   }

@@ -74,7 +74,7 @@ class SleepingStage final : public Stage {
  public:
   SleepingStage(int rank, int stages) : rank_(rank), stages_(stages) {}
   DType boundary_dtype() const override { return DType::fp64; }
-  Shape boundary_shape() const override { return {8}; }
+  Shape boundary_shape(int) const override { return {8}; }
   bool is_first(int) const override { return rank_ == 0; }
   bool is_last(int) const override { return rank_ + 1 == stages_; }
   void forward(int, int, ConstTensorView, TensorView) override { std::this_thread::sleep_for(2 * unit); }

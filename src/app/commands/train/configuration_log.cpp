@@ -77,7 +77,8 @@ void log_batches(const Job& job, const BatchOptions& batch, const train::Progres
 }
 
 void log_grid(const Options& options, const Job& job, const RunConfig& config, const model::ModelConfig& model) {
-  const std::vector<std::string> idle = idle_options(options, job.grid, config.precision.dtype);
+  const bool has_padding = model.is_bert() || !model.predicts_tokens();
+  const std::vector<std::string> idle = idle_options(options, job.grid, config.precision.dtype, has_padding);
   if (!idle.empty()) log::info("without use on this grid: {}", fmt::join(idle, ", "));
   const ParallelOptions& parallel = config.parallel;
   if (job.grid.pipeline_size() > 1) {

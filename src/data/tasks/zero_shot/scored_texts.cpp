@@ -35,6 +35,7 @@ void ScoredTexts::read(std::int64_t index, const SampleView& sample) const {
                 sample.tokens.size());
   std::ranges::copy(whole.first(length), sample.tokens.begin());
   std::ranges::fill(sample.tokens.subspan(length), padding_);
+  std::ranges::fill(sample.length, static_cast<std::int32_t>(length));
   std::ranges::fill(sample.labels, -1);
   std::ranges::copy(whole.subspan(first_scored + 1), sample.labels.begin() + static_cast<std::ptrdiff_t>(first_scored));
 }

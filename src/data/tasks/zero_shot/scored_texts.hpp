@@ -32,7 +32,7 @@ class ScoredTexts final : public SampleSource {
   std::int64_t size() const override { return std::ssize(texts_); }
   std::span<const std::int32_t> ids(std::int64_t index) const;
   /// Positions that the model reads: one less than there are ids.
-  std::int64_t length(std::int64_t index) const { return text(index).count - 1; }
+  std::int64_t length(std::int64_t index) const override { return text(index).count - 1; }
   /// Scored tokens of a text, and of all.
   std::int64_t scored(std::int64_t index) const { return text(index).scored; }
   std::int64_t scored() const { return scored_; }
@@ -40,6 +40,7 @@ class ScoredTexts final : public SampleSource {
 
   /// The longest text's length.
   std::int64_t sequence_length() const override { return max_length_; }
+  SampleFields fields() const override { return {.length = true}; }
   /// The sample may be longer than the text. Then padding without labels follows. ShapeError where it is shorter.
   void read(std::int64_t index, const SampleView& sample) const override;
 

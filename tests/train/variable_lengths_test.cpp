@@ -1,0 +1,187 @@
+// Micro-batches of different lengths: losses, gradients and scores are those of padded ones, on every grid.
+#include <gtest/gtest.h>
+
+#include "src/comm/self_communicator.hpp"
+#include "src/train/evaluation/task_scoring.hpp"
+#include "tests/support/mpi_world.hpp"
+#include "tests/support/training_run.hpp"
+
+namespace trireme::test {
+namespace {
+
+using model::ModelOutput;
+using parallel::ScheduleKind;
+
+/// Grids of `ranks` ranks, with every schedule of pipelines.
+std::vector<Layout> layouts(int ranks) {
+  const auto in_pipeline = [](int tensor, int stages, ScheduleKind schedule, int chunks = 1) {
+    Layout layout{tensor, stages, {}};
+    layout.options.parallel.schedule = schedule;
+    layout.options.parallel.pipeline.chunks = chunks;
+    return layout;
+  };
+  Layout data{1, 1, {}};
+  data.options.parallel.data_parallel.sharding = parallel::DataSharding::optimizer;
+  if (ranks == 1) return {data};
+  Layout sequence{2, 1, {}}, context{1, 1, {}, 2};
+  sequence.options.parallel.sequence_parallel = true;
+  if (ranks == 2) {
+    return {data,
+            sequence,
+            context,
+            in_pipeline(1, 2, ScheduleKind::gpipe),
+            in_pipeline(1, 2, ScheduleKind::one_forward_one_backward),
+            in_pipeline(1, 2, ScheduleKind::interleaved, 2),
+            in_pipeline(1, 2, ScheduleKind::zero_bubble)};
+  }
+  Layout both = in_pipeline(2, 2, ScheduleKind::interleaved, 2), deep = in_pipeline(1, 2, ScheduleKind::zero_bubble);
+  both.options.parallel.sequence_parallel = true;
+  deep.context = 2;
+  return {both, deep, in_pipeline(1, 4, ScheduleKind::one_forward_one_backward),
+          in_pipeline(2, 2, ScheduleKind::zero_bubble)};
+}
+
+/// A small BERT or GPT, with dropout; 13 samples of 13 to 32 of 32 positions.
+TrainingRunConfig small_run(bool is_bert, ModelOutput output) {
+  TrainingRunConfig config;
+  config.model.family = is_bert ? model::ModelFamily::bert : model::ModelFamily::gpt;
+  config.model.hidden = 32;
+  config.model.ffn_hidden = 64;
+  config.model.output = output;
+  config.model.classes = output == ModelOutput::choices ? 2 : 3;
+  config.steps = 2;  // the first one is not shortened
+  config.bert_rows = 13;
+  return config;
+}
+
+/// Calls `test(config)` for BERT's pretraining and every task.
+template <class Test>
+void for_each_model(const Test& test) {
+  for (const bool is_bert : {true, false}) {
+    for (const ModelOutput output :
+         {ModelOutput::pretraining, ModelOutput::classes, ModelOutput::choices, ModelOutput::spans}) {
+      if (!is_bert && (output == ModelOutput::spans || output == ModelOutput::pretraining)) continue;
+      SCOPED_TRACE(testing::Message() << (is_bert ? "BERT, output " : "GPT, output ") << static_cast<int>(output));
+      test(small_run(is_bert, output));
+    }
+  }
+}
+
+TEST(VariableLengths, EveryGridAndScheduleComputesTheRunOfPaddedMicroBatches) {
+  for_each_model([&](const TrainingRunConfig& config) {
+    Layout padded{1, 1, {}};
+    padded.options.micro_batch_size = 8;
+    SelfCommunicator self;
+    const Curve expected = training_curve(self, config, padded);
+    for (Layout layout : layouts(world().size())) {
+      layout.options.variable_lengths = true;
+      layout.options.micro_batch_size = 2;
+      SCOPED_TRACE(testing::Message() << layout);
+      expect_close(training_curve(world(), config, layout), expected,
+                   tolerance(DType::fp64, Comparison::other_average));
+    }
+  });
+}
+
+TEST(VariableLengths, TheSameGridTwiceGivesTheSameBits) {
+  Layout layout = layouts(world().size()).back();
+  layout.options.variable_lengths = true;
+  layout.options.micro_batch_size = 2;
+  expect_same_bits_twice(world(), small_run(true, ModelOutput::choices), layout);
+}
+
+TEST(VariableLengths, CountTheTokensOfTheSamples) {
+  for (const bool variable : {false, true}) {
+    for (Layout layout : layouts(world().size())) {
+      layout.options.variable_lengths = variable;
+      layout.options.micro_batch_size = 2;
+      const TrainingRunConfig config = small_run(true, ModelOutput::classes);
+      TrainingRun run(world(), config, layout);
+      for (std::int64_t step = 0; step < 2; ++step) {
+        const train::TrainRecord record = run.step();
+        std::int64_t tokens = 0;
+        for (std::int64_t i = 0; i < config.batch; ++i) {
+          tokens += variable ? run.data.train->length(step * config.batch + i) : config.s;
+        }
+        EXPECT_EQ(std::llround(record.tokens_per_second * record.elapsed_ms / 1000), tokens);
+      }
+    }
+  }
+}
+
+TEST(VariableLengths, TakeNoMoreMemoryThanPredicted) {
+  for (Layout layout : layouts(world().size())) {
+    layout.options.variable_lengths = true;
+    layout.options.micro_batch_size = 2;
+    const TrainingRunConfig config = small_run(true, ModelOutput::classes);
+    TrainingRun run(world(), config, layout);
+    for (int step = 0; step < 4; ++step) run.step();
+    run.trainer.evaluate(*run.data.train, 0, 1);
+    const train::MemoryEstimate predicted = predicted_memory(run, config, world().rank());
+    const train::ParallelModel::RunningMemory memory = run.gpt.running_memory();
+    EXPECT_LE(memory.activations, predicted.activations) << layout;
+    EXPECT_LE(memory.work, predicted.work) << layout;
+    EXPECT_LE(memory.messages, predicted.messages) << layout;
+    EXPECT_LE(run.backend->peak_allocated_bytes(), predicted.total()) << layout;
+  }
+}
+
+/// The first samples of a source.
+class Few final : public data::SampleSource {
+ public:
+  Few(const data::SampleSource& source, std::int64_t size) : source_(source), size_(size) {}
+  std::int64_t size() const override { return size_; }
+  std::int64_t sequence_length() const override { return source_.sequence_length(); }
+  std::int64_t length(std::int64_t index) const override { return source_.length(index); }
+  data::SampleFields fields() const override { return source_.fields(); }
+  void read(std::int64_t index, const data::SampleView& sample) const override { source_.read(index, sample); }
+
+ private:
+  const data::SampleSource& source_;
+  std::int64_t size_;
+};
+
+/// Scores of the samples, in their order, by micro-batches of all positions on one rank.
+std::vector<double> padded_scores(const TrainingRunConfig& config, std::int64_t samples) {
+  SelfCommunicator self;
+  Layout layout{1, 1, {}};
+  layout.options.micro_batch_size = samples;
+  TrainingRun run(self, config, layout);
+  train::BatchLoader loader(run.gpt.backend(), run.gpt.sequence_shard(), samples, 1, DType::fp64,
+                            train::sample_fields(config.model));
+  std::vector<train::BatchLoader::Sample> list;
+  for (std::int64_t i = 0; i < samples; ++i) list.push_back({i, i});
+  run.gpt.run(loader.load(*run.data.train, list), {});
+  return run.gpt.take_sample_scores();
+}
+
+TEST(ScoreSamples, FindsTheScoresOfPaddedSamplesOnEveryGrid) {
+  constexpr std::int64_t samples = 10;
+  for_each_model([&](TrainingRunConfig config) {
+    if (config.model.predicts_tokens()) return;
+    config.batch = samples;
+    const std::vector<double> expected = padded_scores(config, samples);
+    for (Layout layout : layouts(world().size())) {
+      layout.options.micro_batch_size = 2;
+      SCOPED_TRACE(testing::Message() << layout);
+      config.batch = 8;
+      TrainingRun run(world(), config, layout);
+      const Few few(*run.data.train, samples);
+      const train::TaskScores scores = train::score_samples(run.gpt, few);
+      ASSERT_EQ(scores.scores.size(), expected.size());
+      const std::int64_t row = config.model.output == ModelOutput::spans ? config.s : scores.columns;
+      for (std::int64_t i = 0; i < std::ssize(expected); ++i) {
+        const bool is_padding = config.model.output == ModelOutput::spans && i % row >= few.length(i / row / 2);
+        const auto at = static_cast<std::size_t>(i);
+        if (is_padding) {
+          EXPECT_LT(scores.scores[at], -29000) << i;
+        } else {
+          EXPECT_NEAR(scores.scores[at], expected[at], tolerance(DType::fp64, Comparison::other_average).loss) << i;
+        }
+      }
+    }
+  });
+}
+
+}  // namespace
+}  // namespace trireme::test
