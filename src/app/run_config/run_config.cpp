@@ -31,6 +31,25 @@ RunConfigReader::RunConfigReader(Options& options, RunKind kind) : options_(opti
   config_.report.declare(options);
 }
 
+std::vector<std::string> RunConfigReader::take_model(const Attributes& stored) {
+  model::ModelConfig model = model::config_from(stored);
+  TRIREME_CHECK(model.predicts_tokens(), CheckpointError,
+                "--use-checkpoint-args: the checkpoint holds a model fine-tuned for a task, not one to pretrain");
+  std::vector<std::string> lines = config_.model.take(model);
+  const auto take_dropout = [&](const char* attribute, std::optional<double>& dropout) {
+    if (!stored.contains(attribute)) return;  // a checkpoint from before dropout was stored
+    const auto there = stored.get<double>(attribute);
+    if (dropout && *dropout != there) {
+      lines.push_back(fmt::format("{} {} is the checkpoint's, in place of {}", attribute, there, *dropout));
+    }
+    dropout = there;
+  };
+  take_dropout("training.hidden-dropout", config_.model.hidden_dropout);
+  take_dropout("training.attention-dropout", config_.model.attention_dropout);
+  if (!config_.batch.sequence_length) config_.batch.sequence_length = data::sequence_length_from(stored);
+  return lines;
+}
+
 const RunConfig& RunConfigReader::settle(int data_ranks) {
   Problems problems;
   std::optional<model::ModelConfig> model;
