@@ -92,10 +92,7 @@ class CommandOptions {
     if (eval_) eval_->zero_shot.check(options_, eval_->task);
     if (task_) task_->check(options_);
     if (!reader_ || task_ || options_.given("use-checkpoint-args")) return;
-    TRIREME_CHECK(ranks % model_ranks() == 0, ConfigError,
-                  "{} ranks are not divisible by the {} that share a model: tensor x pipeline x context parallel size",
-                  ranks, model_ranks());
-    reader_->settle(ranks / model_ranks());
+    reader_->settle(std::max(ranks / model_ranks(), 1));
   }
   int model_ranks() const {
     if (!reader_) return 1;
@@ -128,12 +125,13 @@ class LaunchReport {
     for (const Verdict& verdict : all.verdicts) report.text += line_of(verdict);
     check_program();
     const std::optional<int> ranks = ranks_of(launch_.launcher);
-    check_values(command, ranks);
+    if (problems_.empty()) check_values(command, ranks);
     report.text += fmt::format("\n{}trireme {}", ranks ? fmt::format("mpirun -np {} ", *ranks) : "", command_);
     for (const std::string& word : command) {
       report.text += (word.starts_with("--") ? " \\\n    " : " ") + (is_open(word) ? word : quoted(word));
     }
     report.text += "\n\n";
+    for (const std::string& note : notes_) report.text += note + "\n";
     for (const std::string& problem : problems_) report.text += problem + "\n";
     if (refused_ > 0) report.text += fmt::format("{} flags are refused\n", refused_);
     if (refused_ == 0 && problems_.empty()) report.text += "nothing is refused\n";
@@ -169,6 +167,12 @@ class LaunchReport {
         return;
       }
     }
+    const std::string task = value_of(launch_.arguments, "--task");
+    constexpr std::string_view tasks[] = {"", "LAMBADA", "MNLI", "QQP", "RACE", "SQUAD", "WIKITEXT103"};
+    if (std::ranges::find(tasks, task) == std::end(tasks) && !is_open(task)) {
+      problems_.push_back(fmt::format("the task {} is absent; nearest: RACE, MNLI, QQP, SQUAD, LAMBADA or WIKITEXT103",
+                                      shortened(task)));
+    }
   }
 
   /// Checks the options as the command does. Those whose values are not in the script are left out, but for paths,
@@ -178,12 +182,13 @@ class LaunchReport {
     Words known;
     std::set<std::string> left_out;
     for (std::size_t i = 0; i < command.size();) {
-      std::size_t end = i + 1;
-      while (end < command.size() && !command[end].starts_with("--")) ++end;
       const auto first = command.begin() + static_cast<std::ptrdiff_t>(i);
-      const auto last = command.begin() + static_cast<std::ptrdiff_t>(end);
       const std::string own =
           first->starts_with("--") ? options.spelling(first->substr(2, first->find('=') - 2)) : std::string();
+      const bool is_alone = !own.empty() && !options.takes_value(own);
+      std::size_t end = i + 1;
+      while (!is_alone && end < command.size() && !command[end].starts_with("--")) ++end;
+      const auto last = command.begin() + static_cast<std::ptrdiff_t>(end);
       if (std::any_of(first, last, is_open) && (own.empty() || is_open(*first) || !options.takes_path(own))) {
         left_out.insert(first->substr(0, first->find('=')));
       } else if (!first->starts_with("--") || !own.empty()) {
@@ -194,7 +199,11 @@ class LaunchReport {
     try {
       options.parse(known);
       const bool is_whole = left_out.empty() && refused_ == 0;
-      if (is_whole) command_options_.check(ranks.value_or(command_options_.model_ranks()));
+      const int model_ranks = command_options_.model_ranks();
+      if (ranks && *ranks % model_ranks != 0) {
+        notes_.push_back(fmt::format("start a multiple of {} ranks, which share a model, not {}", model_ranks, *ranks));
+      }
+      if (is_whole) command_options_.check(ranks.value_or(model_ranks));
     } catch (const Error& error) {
       add_problems(error.what(), left_out);
     }
@@ -202,10 +211,13 @@ class LaunchReport {
 
   /// Adds the lines of an error, without options that are missing here because their values are not in the script.
   void add_problems(const std::string& text, const std::set<std::string>& left_out) {
+    const bool has_open_options =
+        std::ranges::any_of(left_out, [](const std::string& word) { return !word.starts_with("--"); });
     for (std::size_t begin = 0; begin <= text.size();) {
       const std::size_t end = std::min(text.find('\n', begin), text.size());
       const std::string line = text.substr(begin, end - begin);
-      const bool is_missing = line.ends_with(" must be given") && left_out.contains(line.substr(0, line.find(' ')));
+      const bool is_missing =
+          line.ends_with(" must be given") && (has_open_options || left_out.contains(line.substr(0, line.find(' '))));
       if (!line.starts_with("see ") && !is_missing) problems_.push_back(with_flags(line));
       begin = end + 1;
     }
@@ -215,6 +227,7 @@ class LaunchReport {
   std::string command_;
   CommandOptions command_options_;
   Words problems_;
+  Words notes_;  // advice about a command that runs
   int refused_ = 0;
 };
 

@@ -112,8 +112,13 @@ void ShellVariables::add_unknown(const std::string& name, std::string_view writt
 }
 
 void ShellVariables::add_command(std::string_view written, Result& result) {
-  commands_.emplace(written);
-  if (!unknown_is_empty_) add(written, result);
+  std::string word(written);
+  // A value is cut at its spaces where it is used, which bash does before it has them.
+  if (!result.splits)
+    std::ranges::replace_if(
+        word, [](char c) { return spaces.find(c) != spaces.npos; }, '_');
+  commands_.insert(word);
+  if (!unknown_is_empty_) add(word, result);
 }
 
 void ShellVariables::add_variable(const std::string& name, std::string_view written, bool quoted, Result& result) {

@@ -338,16 +338,6 @@ bool Options::takes_path(const std::string& name) const {
   return entry != nullptr && names_files(*entry);
 }
 
-bool Options::takes_value(const std::string& name) const {
-  const Entry* entry = find(name);
-  return entry != nullptr && entry->arity != Arity::flag;
-}
-
-bool Options::takes_list(const std::string& name) const {
-  const Entry* entry = find(name);
-  return entry != nullptr && entry->arity == Arity::list;
-}
-
 std::vector<std::pair<std::string, std::string>> Options::values() const {
   std::vector<std::pair<std::string, std::string>> result;
   for (const Entry& entry : entries_) {

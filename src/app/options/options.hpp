@@ -111,8 +111,8 @@ class Options {
   /// Returns whether the values of the option `name` are paths.
   bool takes_path(const std::string& name) const;
   /// Returns whether the option `name` takes a value, or several.
-  bool takes_value(const std::string& name) const;
-  bool takes_list(const std::string& name) const;
+  bool takes_value(const std::string& name) const { return find(name) != nullptr && find(name)->arity != Arity::flag; }
+  bool takes_list(const std::string& name) const { return find(name) != nullptr && find(name)->arity == Arity::list; }
 
   /// Lines "name = value" of a file of options.
   using Lines = std::vector<std::pair<std::string, std::string>>;

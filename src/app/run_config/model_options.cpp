@@ -211,7 +211,8 @@ std::vector<std::string> ModelOptions::take(const model::ModelConfig& stored) {
   for (const auto& [name, value] : given.texts()) {
     const std::string there = taken.contains(name) ? taken.get<std::string>(name) : "none";
     if (name != "model.kind" && there != value) {
-      lines.push_back(fmt::format("{} {} is the checkpoint's, in place of {}", name, there, value));
+      lines.push_back(fmt::format("the model's {} is the checkpoint's {}, in place of {}",
+                                  name.substr(std::string_view("model.").size()), there, value));
     }
   }
   *this = shape;

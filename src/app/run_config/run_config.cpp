@@ -36,16 +36,16 @@ std::vector<std::string> RunConfigReader::take_model(const Attributes& stored) {
   TRIREME_CHECK(model.predicts_tokens(), CheckpointError,
                 "--use-checkpoint-args: the checkpoint holds a model fine-tuned for a task, not one to pretrain");
   std::vector<std::string> lines = config_.model.take(model);
-  const auto take_dropout = [&](const char* attribute, std::optional<double>& dropout) {
-    if (!stored.contains(attribute)) return;  // a checkpoint from before dropout was stored
+  for (const auto& [name, dropout] : {std::pair{"hidden-dropout", &config_.model.hidden_dropout},
+                                      std::pair{"attention-dropout", &config_.model.attention_dropout}}) {
+    const std::string attribute = fmt::format("training.{}", name);
+    if (!stored.contains(attribute)) continue;  // a checkpoint from before dropout was stored
     const auto there = stored.get<double>(attribute);
-    if (dropout && *dropout != there) {
-      lines.push_back(fmt::format("{} {} is the checkpoint's, in place of {}", attribute, there, *dropout));
+    if (*dropout && **dropout != there) {
+      lines.push_back(fmt::format("--{} is the checkpoint's {}, in place of {}", name, there, **dropout));
     }
-    dropout = there;
-  };
-  take_dropout("training.hidden-dropout", config_.model.hidden_dropout);
-  take_dropout("training.attention-dropout", config_.model.attention_dropout);
+    *dropout = there;
+  }
   if (!config_.batch.sequence_length) config_.batch.sequence_length = data::sequence_length_from(stored);
   return lines;
 }

@@ -68,6 +68,14 @@ TEST(ShellScript, LooksIntoEvalBashAndSrun) {
   EXPECT_THAT(read_shell_script("python preprocess_data.py --x 1").launches, IsEmpty());
 }
 
+TEST(ShellScript, TakesPlacesToFillInAsVariables) {
+  EXPECT_THAT(arguments_of("A=<Specify path>_text\nB=\"<two words>/vocab.txt\"\n"
+                           "python pretrain_gpt.py --a $A --b $B --c <x> <in.txt >out.txt 2>&1"),
+              ElementsAre("--a", "${Specify_path}_text", "--b", "${two_words}/vocab.txt", "--c", "${x}"));
+  const ShellScript content = read_shell_script("python pretrain_gpt.py --s $(nproc) --t `date`");
+  EXPECT_THAT(content.commands, ElementsAre("$(nproc)", "`date`"));
+}
+
 TEST(ShellScript, RefusesWhatDoesNotCloseAndWhatGrowsWithoutEnd) {
   EXPECT_THROW(read_shell_script("A='open"), ConfigError);
   EXPECT_THROW(read_shell_script("A=(1 2"), ConfigError);

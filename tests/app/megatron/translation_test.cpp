@@ -107,7 +107,8 @@ TEST_F(FlagTable, LeadsToOptionsOfOtherCommands) {
   generate_options.declare(generate);
   for (const CommandFlag& row : flags_of_commands()) {
     const bool has_reason = row.flag.kind == Kind::satisfied || row.flag.kind == Kind::absent;
-    EXPECT_TRUE(row.flag.kind != Kind::absent || row.flag.text.find("nearest: ") != row.flag.text.npos) << row.flag.name;
+    EXPECT_TRUE(row.flag.kind != Kind::absent || row.flag.text.find("nearest: ") != row.flag.text.npos)
+        << row.flag.name;
     if (has_reason) continue;
     ASSERT_TRUE(row.command == "eval" || row.command == "generate");
     const Options& options = row.command == "eval" ? eval : generate;
@@ -206,9 +207,8 @@ TEST(TranslateEval, HoldsAModelAgainstTheCheckpoint) {
                  "--num-layers", "4", "--batch-size", "8", "--checkpoint-activations", "--lr", "0.1", "--no-load-rng",
                  "--keep-last", "--use-checkpoint-args"},
                 options, "eval");
-  EXPECT_THAT(line.arguments,
-              ElementsAre("--task", "LAMBADA", "--data-path", "a.jsonl", "--strict-lambada",
-                          "--tensor-model-parallel-size", "2", "--micro-batch-size", "8"));
+  EXPECT_THAT(line.arguments, ElementsAre("--task", "LAMBADA", "--data-path", "a.jsonl", "--strict-lambada",
+                                          "--tensor-model-parallel-size", "2", "--micro-batch-size", "8"));
   EXPECT_THAT(line.model_words, ElementsAre("--num-layers", "4"));
   EXPECT_EQ(line.refusal(), "");
   model::ModelConfig stored;
@@ -251,7 +251,8 @@ TEST_F(Translate, ReadsFilesOfOptions) {
                          "use-flash-attn = true\ncheckpoint-activations = true\nbf16 = true\nfp16 = false\n"
                          "no-masked-softmax-fusion = false\nnormalization = rmsnorm\ndata-path = a.h5\n"
                          "train_samples = 3_000\nnum-workers = 2\n";
-  const std::optional<Translation> line = read(CommandLine("train", {"--config", path, "--lr", "1"}, nullptr), options_);
+  const std::optional<Translation> line =
+      read(CommandLine("train", {"--config", path, "--lr", "1"}, nullptr), options_);
   ASSERT_TRUE(line);
   const RunConfig& config = reader_.parsed();
   EXPECT_EQ(config.model.layers, 2);

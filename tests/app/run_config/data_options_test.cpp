@@ -53,6 +53,35 @@ TEST(RunConfig, TakesCorporaOfEachSplitAndValidationSets) {
   expect_refused(with({"--data-path", "a.h5", "--test-data-path", "b.h5"}), "--test-data-path needs --train-data-path");
 }
 
+TEST(RunConfig, TakesEachCorpusOfValidationAsASet) {
+  const auto with = [](std::vector<std::string> arguments) {
+    const std::vector<std::string> run = {"--model", "gpt2-124m", "--train-data-path", "a.h5"};
+    arguments.insert(arguments.end(), run.begin(), run.end());
+    return arguments;
+  };
+  const auto names = [&](const std::vector<std::string>& arguments) {
+    std::vector<std::string> names;
+    for (const DataOptions::SplitPaths& other : read(with(arguments)).data.other_corpora()) names.push_back(other.set);
+    return names;
+  };
+  EXPECT_EQ(names({"--multiple-validation-sets", "--valid-data-path", "v.h5", "w.h5"}),
+            (std::vector<std::string>{"0", "1"}));
+  EXPECT_EQ(names({"--multiple-validation-sets", "--valid-data-path", "v.h5", "w.h5", "--validation-set-names", "wiki",
+                   "code", "--valid-set", "c=c.h5"}),
+            (std::vector<std::string>{"wiki", "code", "c"}));
+  const auto refused = [&](const std::vector<std::string>& arguments, const std::string& message) {
+    expect_refused(with(arguments), message);
+  };
+  refused({"--multiple-validation-sets"}, "--multiple-validation-sets needs --valid-data-path");
+  refused({"--valid-data-path", "v.h5", "--validation-set-names", "a"}, "needs --multiple-validation-sets");
+  refused({"--multiple-validation-sets", "--valid-data-path", "v.h5", "w.h5", "--validation-set-names", "a"},
+          "--validation-set-names has 1 names, --valid-data-path 2 corpora");
+  refused({"--multiple-validation-sets", "--valid-data-path", "1", "v.h5", "2", "w.h5"}, "have no weights");
+  refused({"--multiple-validation-sets", "--valid-data-path", "v.h5", "w.h5", "--validation-set-names", "a", "a"},
+          "the name a is there twice");
+  refused({"--multiple-validation-sets", "--valid-data-path", "v.h5", "--validation-set-names", "a b"}, "is no name");
+}
+
 TEST(RunConfig, TakesMockDataAndTheCyclicLoader) {
   const std::vector<std::string> shape = {"--num-layers", "2", "--hidden-size", "16", "--num-attention-heads", "2"};
   const auto with = [&](std::vector<std::string> arguments) {
@@ -97,6 +126,13 @@ TEST(RunConfig, TakesFillInTheMiddle) {
   EXPECT_FALSE(read(with({})).data.fim.settled(bytes, 259));
   EXPECT_THAT([&] { config.data.fim.settled(bytes, 258); },
               ThrowsMessage<ConfigError>(HasSubstr("--fim-middle-token: the tokenizer bytes has no token '258'")));
+  FillInMiddleOptions named = config.data.fim;
+  named.end_token = "256";
+  EXPECT_TRUE(named.settled(bytes, 259));
+  named.end_token = "~";
+  EXPECT_THAT(
+      [&] { named.settled(bytes, 259); },
+      ThrowsMessage<ConfigError>(HasSubstr("--fim-eod-token ~ is not the token that ends the corpus' documents")));
   expect_refused(with({"--fim-spm-rate", "1"}), "--fim-spm-rate needs a --fim-rate above 0");
   expect_refused(with({"--fim-rate", "1", "--fim-split-sample", "|"}),
                  "--fim-split-sample and --fim-fragment-rate need each other");

@@ -17,7 +17,7 @@ DISTRIBUTED_ARGS=(
 )
 GPT_MODEL_ARGS=(
     --num-layers 96
-    --hidden-size 12288   # of the paper
+    --hidden-size 12288   # width
     --num-attention-heads 96
     --seq-length 2048
     --max-position-embeddings 2048
@@ -26,7 +26,6 @@ GPT_MODEL_ARGS=(
 TRAINING_ARGS=(
     --micro-batch-size 1
     --global-batch-size 1536
-    --step-batch-size-schedule "0:16 2.4B:320 12B:1536"
     --train-iters 500000
     --weight-decay 0.1
     --adam-beta1 0.9
