@@ -71,8 +71,8 @@ echo "num-experts = 8" >>pasted.ini
 refused 2 "pasted.ini: flags of Megatron-LM that are absent here; leave them out:" 1 train --config pasted.ini --lr 0.01
 
 # The model of a checkpoint, in the place of options.
-llama=(--num-layers 2 --hidden-size 16 --num-attention-heads 2 --seq-length 16 --swiglu --normalization RMSNorm
-  --use-rotary-position-embeddings --hidden-dropout 0.25)
+llama=(--num-layers 2 --hidden-size 16 --num-attention-heads 2 --seq-length 16 --ffn-hidden-size 32 --swiglu
+  --normalization RMSNorm --use-rotary-position-embeddings --hidden-dropout 0.25)
 short=(--data-path corpus.h5 --global-batch-size 4 --train-iters 6 --lr 0.01 --eval-iters 0 --log-interval 1)
 done_by 1 train "${llama[@]}" "${short[@]}" --save llama --exit-interval 6 --metrics-file whole.jsonl
 on 1 train "${llama[@]}" "${short[@]}" --save begun --exit-interval 3
@@ -88,6 +88,7 @@ echo '{"text": "the ship rows"}' >lines.jsonl
 task=(--num-layers 2 --hidden-size 16 --num-attention-heads 2 --max-position-embeddings 16 --fp16 --checkpoint-activations
   --log-interval 10 --no-load-optim --no-load-rng --vocab-file vocab.json)
 done_by 1 eval --task LAMBADA --valid-data lines.jsonl --load llama --batch-size 8 --model-parallel-size 1 "${task[@]}"
+check "a model's flags are in one line" grep -q 'held against the checkpoint: --num-layers 2, .*--max-position-embeddings 16$' err
 check "what has no use is in one line" \
   grep -q 'without use in this command: --checkpoint-activations, --log-interval 10, --no-load-optim$' err
 refused 3 "model.layers " 1 eval --task LAMBADA --valid-data lines.jsonl --load llama --num-layers 5
@@ -110,6 +111,9 @@ END
 done_by 2 train --megatron-script run.sh
 check "one rank prints the report" [ "$(grep -c -- '--batch-size 2 .*works .*--micro-batch-size 2' out)" = 1 ]
 check "the script was not run" [ ! -e was_run ]
+mapfile -t words < <(sed -n '/^mpirun -np 2 trireme train/,/^$/p' out | sed 's/^mpirun.*//; s/ \\$//' | tr -s ' ' '\n' | grep .)
+done_by 2 train "${words[@]}" --dry-run
+check "the command that it prints is taken" grep -q "1 iterations would run" err
 sed -i 's/--use-flash-attn/--use-flash-attn --fp8-format hybrid/' run.sh
 on 1 train --megatron-script run.sh
 check "exit code 2 where a flag is refused" [ "$code $(tail -1 out)" = "2 1 flags are refused" ]

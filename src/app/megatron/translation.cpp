@@ -254,24 +254,27 @@ std::string Translation::refusal() const {
 }
 
 void Translation::log() const {
-  std::vector<std::string> renamed, satisfied, unused;
+  std::vector<std::string> renamed, satisfied, held, unused;
   for (const Verdict& verdict : verdicts) {
     const std::string words = fmt::format("{}", fmt::join(verdict.words, " "));
     std::string flag = hyphenated(verdict.flag);
     std::ranges::replace(flag, '=', ' ');
     const bool is_other = verdict.row != nullptr && !verdict.words.empty() && flag != hyphenated(words);
-    if (verdict.kind == Kind::satisfied) (verdict.reason == why::unused ? unused : satisfied).push_back(verdict.flag);
     if (is_other) renamed.push_back(fmt::format("{} is {}", verdict.flag, words));
+    if (verdict.kind != Kind::satisfied) continue;
+    (verdict.reason == why::held ? held : verdict.reason == why::unused ? unused : satisfied).push_back(verdict.flag);
   }
-  if (!renamed.empty()) log::info("flags of Megatron-LM by another name: {}", fmt::join(renamed, ", "));
-  if (!satisfied.empty()) {
-    log::info("flags of Megatron-LM that are satisfied already: {}", fmt::join(satisfied, ", "));
-  }
-  if (!unused.empty()) log::info("flags of Megatron-LM without use in this command: {}", fmt::join(unused, ", "));
+  const auto list = [](const char* which, const std::vector<std::string>& flags) {
+    if (!flags.empty()) log::info("flags of Megatron-LM {}: {}", which, fmt::join(flags, ", "));
+  };
+  list("by another name", renamed);
+  list("that are satisfied already", satisfied);
+  list("that are held against the checkpoint", held);
+  list("without use in this command", unused);
 }
 
 void Translation::check_model(const model::ModelConfig& stored) const {
-  Options options("", "");
+  Options options("trireme train", "");
   ModelOptions model;
   model.declare(options);
   options.parse(model_words);

@@ -10,7 +10,7 @@ namespace trireme::app {
 /// Options that name a tokenizer in Megatron-LM's words. Corpora and checkpoints hold theirs, so that the names and
 /// files are only compared with it.
 struct NamedTokenizer {
-  std::string type, vocabulary_file, merge_file, model;
+  std::string type = {}, vocabulary_file = {}, merge_file = {}, model = {};
 
   void declare(Options& options);
   /// Compares the options with the tokenizer `name`, of this payload, that `holder` holds: "corpus a.h5". Throws
