@@ -38,15 +38,16 @@ echo "text: $(wc -c <"$scratch/cut.txt") bytes; $iterations iterations of 16 x 6
 echo
 echo "| optimizer | learning rate | validation loss, seed 1 |"
 echo "| --- | ---: | ---: |"
-declare -A rates=([adam]="0.001 0.003 0.01" [muon]="0.001 0.003 0.01") best
+declare -A best first
 for optimizer in adam muon; do
   least=
-  for rate in ${rates[$optimizer]}; do
+  for rate in 0.001 0.003 0.01; do
     loss=$(final $optimizer "$rate" 1)
     echo "| $optimizer | $rate | $loss |"
     if [ -z "$least" ] || awk "BEGIN { exit !($loss < $least) }"; then
       least=$loss
       best[$optimizer]=$rate
+      first[$optimizer]=$loss
     fi
   done
 done
@@ -56,7 +57,8 @@ echo "| --- | ---: | ---: | ---: | ---: | ---: |"
 for optimizer in adam muon; do
   line="" sum=0
   for seed in 1 2 3; do
-    loss=$(final $optimizer "${best[$optimizer]}" $seed)
+    loss=${first[$optimizer]}
+    [ $seed = 1 ] || loss=$(final $optimizer "${best[$optimizer]}" $seed)
     line+=" $loss |"
     sum=$(awk "BEGIN { print $sum + $loss }")
   done

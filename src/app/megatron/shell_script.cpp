@@ -70,6 +70,7 @@ class Interpreter {
  public:
   ShellScript run(std::string_view text) {
     statements(text, 1);
+    if (script_.launches.empty()) read_documents();
     script_.unknown = variables_.unknown();
     script_.commands = variables_.commands();
     return std::move(script_);
@@ -84,9 +85,22 @@ class Interpreter {
     std::string subject;
   };
 
+  /// Reads here-documents as scripts, which `sbatch <<END` and `cat >run.sh <<END` make of them. Others have no launch,
+  /// and are no fault where they cannot be read.
+  void read_documents() {
+    for (const ShellDocument& document : std::vector<ShellDocument>(documents_)) {
+      try {
+        depth_ = 0;
+        statements(document.text, document.line);
+      } catch (const ConfigError&) {
+        blocks_.clear();
+      }
+    }
+  }
+
   void statements(std::string_view text, int line) {
     TRIREME_CHECK(++depth_ < 10, ConfigError, "the script calls bash or eval more than ten times in one another");
-    const std::vector<ShellToken> tokens = shell_tokens(text, line);
+    const std::vector<ShellToken> tokens = shell_tokens(text, line, &documents_);
     std::vector<Block> blocks;
     std::swap(blocks, blocks_);
     Truth last = true;  // the truth of the test before
@@ -256,6 +270,7 @@ class Interpreter {
   ShellScript script_;
   ShellVariables variables_;
   std::vector<Block> blocks_;
+  std::vector<ShellDocument> documents_;
   int depth_ = 0;
 };
 

@@ -34,7 +34,7 @@ TEST(Scripts, OfFamiliesThatWereVastlyUsedRun) {
 
 TEST(Scripts, NamePlacesToFillIn) {
   EXPECT_THAT(report_on("bert_2019.sh").text,
-              AllOf(HasSubstr("trireme train --model-type bert"), HasSubstr("${Specify_path}"),
+              AllOf(HasSubstr("--model-type bert"), HasSubstr("${Specify_path}"),
                     ContainsRegex("without a value in the script: Specify_path, Specify_path_and_file_prefix")));
   EXPECT_THAT(
       report_on("gpt3_slurm_2021.sh").text,
@@ -56,6 +56,21 @@ TEST(Scripts, AreFollowedThroughTheirShell) {
                     HasSubstr("--tokenizer-model /fsx/starcoder/tokenizer.json")));
   const std::string lives = report_on("bert_resume_two_lives.sh").text;
   EXPECT_THAT(lives, AllOf(HasSubstr("--exit-interval 50"), HasSubstr("--exit-interval 100")));
+}
+
+TEST(Scripts, AreNotRefusedForWhatIsNotInThem) {
+  const ScriptReport open =
+      report_on_script("OUT=out/`date +'%y %m'`\npython pretrain_gpt.py ${PARAMS} --fp16 $MORE --save $OUT", "open.sh");
+  EXPECT_TRUE(open.runs) << open.text;
+  EXPECT_THAT(open.text,
+              AllOf(HasSubstr("without a value in the script: MORE, PARAMS"), HasSubstr("not run: `date_+")));
+  const ScriptReport few = report_on_script(
+      "torchrun --nproc_per_node 8 pretrain_gpt.py --num-layers 16 --hidden-size 64 --num-attention-heads 16 "
+      "--seq-length 8 "
+      "--tensor-model-parallel-size 16 --lr 1 --train-iters 1 --data-path a.h5",
+      "few.sh");
+  EXPECT_TRUE(few.runs) << few.text;
+  EXPECT_THAT(few.text, HasSubstr("start a multiple of 16 ranks, which share a model, not 8"));
 }
 
 TEST(Scripts, OfTasksBecomeTheirCommands) {

@@ -64,6 +64,9 @@ TEST(ShellScript, LooksIntoEvalBashAndSrun) {
   EXPECT_THAT(arguments_of("cat > ds.json <<EOT\n{\"a\": \"it's\"}\nEOT\necho pretrain_gpt.py --no\n"
                            "RUN=\"python pretrain_bert.py --lr 1\"\neval $RUN"),
               ElementsAre("--lr", "1"));
+  EXPECT_THAT(
+      arguments_of("LR=1\ncat >run.sh <<'END'\ntorchrun pretrain_gpt.py --lr $LR\nEND\ncat >a <<END\nit's\nEND\n"),
+      ElementsAre("--lr", "1"));
   EXPECT_THAT(read_shell_script("source other.sh\nrm -rf /\n").sourced, ElementsAre("other.sh"));
   EXPECT_THAT(read_shell_script("python preprocess_data.py --x 1").launches, IsEmpty());
 }
