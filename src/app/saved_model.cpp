@@ -57,9 +57,27 @@ void SavedModelOptions::declare(Options& options) {
   options.add_choice<std::optional<DType>>(
       "dtype", &dtype, {{"fp64", DType::fp64}, {"fp32", DType::fp32}, {"bf16", DType::bf16}, {"fp16", DType::fp16}},
       "Type of weights and activations; default the one trained in.");
+  options.add_flag("bf16", &bf16, "The same as --dtype bf16.");
+  options.add_flag("fp16", &fp16, "The same as --dtype fp16.");
+  tokenizer.declare(options);
   options.require("load");
   grid.declare(options);
   device.declare(options);
+}
+
+void SavedModelOptions::settle() {
+  const std::optional<DType> named = bf16 ? std::optional(DType::bf16) : fp16 ? std::optional(DType::fp16) : dtype;
+  TRIREME_CHECK(!(bf16 && fp16) && (!dtype || dtype == named), ConfigError,
+                "--bf16, --fp16 and --dtype exclude each other: give one of them");
+  dtype = named;
+}
+
+void hold_tokenizer(Communicator& world, const NamedTokenizer& named, const std::string& holder,
+                    const std::string& name, const std::string& payload) {
+  collectively(world, [&] {
+    if (world.rank() != 0) return;
+    for (const std::string& line : named.compare(holder, name, payload)) log::info("{}", line);
+  });
 }
 
 std::unique_ptr<SavedModel> load_model(
@@ -73,6 +91,10 @@ std::unique_ptr<SavedModel> load_model(
   TRIREME_CHECK(config.causal() && config.predicts_tokens(), CheckpointError,
                 "{} holds {}, which does not predict the next token. Try a checkpoint of a pretrained GPT.",
                 checkpoint.reader->description(), config.is_bert() ? "a BERT" : "a model fine-tuned for a task");
+  if (const auto payload = saved->description.blobs.find("tokenizer"); payload != saved->description.blobs.end()) {
+    hold_tokenizer(*job.world, options.tokenizer, checkpoint.reader->description(),
+                   attributes.get<std::string>("tokenizer"), payload->second);
+  }
   config.hidden_dropout = 0;
   config.attention_dropout = 0;
   train::ExecutionConfig execution;

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "src/app/job.hpp"
+#include "src/app/options/named_tokenizer.hpp"
 #include "src/checkpoint/load.hpp"
 #include "src/data/tokenizer/tokenizer.hpp"
 #include "src/train/parallel_model.hpp"
@@ -28,6 +29,11 @@ struct OpenOptions {
 /// Opens a step of a folder, or one step's folder. CheckpointError where it is not there. Collective.
 OpenCheckpoint open_checkpoint(Communicator& world, const std::string& path, const OpenOptions& options = {});
 
+/// Holds the options that name a tokenizer against the one that `holder` holds; see NamedTokenizer::compare. Rank 0
+/// reads the files and logs what could not be compared. Collective.
+void hold_tokenizer(Communicator& world, const NamedTokenizer& named, const std::string& holder,
+                    const std::string& name, const std::string& payload);
+
 /// Options of a command that uses a trained model.
 struct SavedModelOptions {
   GridOptions grid;
@@ -35,7 +41,11 @@ struct SavedModelOptions {
   std::string load;
   std::optional<std::int64_t> step;
   std::optional<DType> dtype;
+  bool bf16 = false, fp16 = false;  ///< the same as a dtype
+  NamedTokenizer tokenizer;
   void declare(Options& options);
+  /// Settles the type. Throws ConfigError where several were given.
+  void settle();
 };
 
 /// A trained model, ready to run on a job's grid.

@@ -12,7 +12,9 @@ done_by 1 train --num-layers 4 --hidden-size 16 --num-attention-heads 4 --seq-le
   --warmup .25 --intermediate-size 32 --bf16 --checkpoint-activations --split "'969,30,1'" --metrics_file pasted.jsonl \
   --DDP-impl local --distributed-backend nccl --use_flash_attn --num-workers 2 --no-masked-softmax-fusion --data-impl mmap \
   --vocab-file vocab.json --merge-file merges.txt
-check "satisfied flags are in one line" [ "$(grep -c 'satisfied already: --DDP-impl local, .*--merge-file merges.txt' err)" = 1 ]
+check "satisfied flags are in one line" [ "$(grep -c 'satisfied already: --DDP-impl local, .*--data-impl mmap' err)" = 1 ]
+check "files of a tokenizer that are not there are in one line" \
+  [ "$(grep -c -- '--vocab-file vocab.json, --merge-file merges.txt: not there, and not needed: corpus .*corpus.h5 holds' err)" = 1 ]
 check "other names are in one line" grep -q 'by another name: .*--warmup .25 is --lr-warmup-fraction .25' err
 field lm_loss own.jsonl >own
 field lm_loss pasted.jsonl >pasted
@@ -41,6 +43,65 @@ check "the absent flag is in this error, too" grep -q -- "--num-experts 8: layer
 refused 2 "--position-embedding-type alibi: ALiBi" 1 train "${run[@]}" --position-embedding-type alibi
 refused 2 "--micro-batches and --global-batch-size exclude each other" 1 train "${run[@]}" --micro-batches 2
 
+# A tokenizer is held against that of the corpus.
+refused 3 "--tokenizer-type GPT2BPETokenizer is not the tokenizer that corpus corpus.h5 holds: bytes" \
+  1 train "${run[@]}" --tokenizer-type GPT2BPETokenizer
+
+# The same line in a file of options, under the command line.
+cat >pasted.ini <<'END'
+num_layers = 4
+hidden-size = 16
+num-attention-heads = 4
+seq-length = 16
+train-data = corpus.h5
+batch-size = 2
+num-microbatches-in-minibatch = 2
+train_iters = 8
+warmup = .25
+intermediate-size = 32
+bf16 = true
+checkpoint-activations = true
+use-flash-attn = true
+eval-iters = -1
+END
+done_by 1 train --config pasted.ini --lr 0.01 --log-interval 1 --metrics-file file.jsonl
+field lm_loss file.jsonl >file
+check "a file of options trains the same run" cmp own file
+echo "num-experts = 8" >>pasted.ini
+refused 2 "pasted.ini: flags of Megatron-LM that are absent here; leave them out:" 1 train --config pasted.ini --lr 0.01
+
+# The model of a checkpoint, in the place of options.
+llama=(--num-layers 2 --hidden-size 16 --num-attention-heads 2 --seq-length 16 --ffn-hidden-size 32 --swiglu
+  --normalization RMSNorm --use-rotary-position-embeddings --hidden-dropout 0.25)
+short=(--data-path corpus.h5 --global-batch-size 4 --train-iters 6 --lr 0.01 --eval-iters 0 --log-interval 1)
+done_by 1 train "${llama[@]}" "${short[@]}" --save llama --exit-interval 6 --metrics-file whole.jsonl
+on 1 train "${llama[@]}" "${short[@]}" --save begun --exit-interval 3
+done_by 1 train --use_checkpoint_args --gelu erf --hidden-dropout 0.5 "${short[@]}" --load begun --metrics-file rest.jsonl
+check "it goes on as with the options" cmp <(field lm_loss whole.jsonl | tail -3) <(field lm_loss rest.jsonl)
+check "an option of another model is set aside with a line" grep -q "the model's swiglu is the checkpoint's true, in place of false" err
+check "so is a dropout" grep -q -- "--hidden-dropout is the checkpoint's 0.25, in place of 0.5" err
+refused 3 "the checkpoint holds another model" 1 train --use-checkpoint-args --num-layers 3 "${short[@]}" --load begun
+refused 2 "--use-checkpoint-args needs --load" 1 train --use-checkpoint-args "${short[@]}"
+
+# Flags of tasks and of generation: a model is held against the checkpoint's, what trains has no use.
+echo '{"text": "the ship rows"}' >lines.jsonl
+task=(--num-layers 2 --hidden-size 16 --num-attention-heads 2 --max-position-embeddings 16 --fp16 --checkpoint-activations
+  --log-interval 10 --no-load-optim --no-load-rng --vocab-file vocab.json)
+done_by 1 eval --task LAMBADA --valid-data lines.jsonl --load llama --batch-size 8 --model-parallel-size 1 "${task[@]}"
+check "a model's flags are in one line" grep -q 'held against the checkpoint: --num-layers 2, .*--max-position-embeddings 16$' err
+check "what has no use is in one line" \
+  grep -q 'without use in this command: --checkpoint-activations, --log-interval 10, --no-load-optim$' err
+refused 3 "model.layers " 1 eval --task LAMBADA --valid-data lines.jsonl --load llama --num-layers 5
+refused 2 "--num-experts 8: layers of experts are absent" \
+  1 eval --task LAMBADA --valid-data lines.jsonl --load llama --num-experts 8
+done_by 1 generate --load llama --prompt the --out-seq-length 3 --greedy --seq-length 16 --recompute "${task[@]}"
+
+# Each corpus of validation is a set.
+make_corpus other 2
+done_by 1 train "${model[@]}" --train-data-path corpus.h5 --valid-data-path corpus.h5 other.h5 --multiple-validation-sets \
+  --validation-set-names one two --global-batch-size 4 --train-iters 2 --lr 0.01 --eval-interval 2 --eval-iters 2 --metrics-file sets.jsonl
+check "each set has its loss" [ "$(grep -c '"valid_set": "\(one\|two\)"' sets.jsonl)" = 2 ]
+
 # A launch script is read, not run.
 cat >run.sh <<'END'
 touch was_run
@@ -50,6 +111,9 @@ END
 done_by 2 train --megatron-script run.sh
 check "one rank prints the report" [ "$(grep -c -- '--batch-size 2 .*works .*--micro-batch-size 2' out)" = 1 ]
 check "the script was not run" [ ! -e was_run ]
+mapfile -t words < <(sed -n '/^mpirun -np 2 trireme train/,/^$/p' out | sed 's/^mpirun.*//; s/ \\$//' | tr -s ' ' '\n' | grep .)
+done_by 2 train "${words[@]}" --dry-run
+check "the command that it prints is taken" grep -q "1 iterations would run" err
 sed -i 's/--use-flash-attn/--use-flash-attn --fp8-format hybrid/' run.sh
 on 1 train --megatron-script run.sh
 check "exit code 2 where a flag is refused" [ "$code $(tail -1 out)" = "2 1 flags are refused" ]

@@ -4,10 +4,9 @@
 
 #include <cstdio>
 
+#include "src/app/commands/generate_options.hpp"
 #include "src/app/job.hpp"
-#include "src/app/options/options.hpp"
-#include "src/app/saved_model.hpp"
-#include "src/train/generation.hpp"
+#include "src/app/megatron/translation.hpp"
 
 namespace trireme::app {
 namespace {
@@ -27,37 +26,28 @@ void check_sampling(const Options& options, const train::SamplingOptions& sampli
 }  // namespace
 
 int generate_command(const CommandLine& line) {
-  SavedModelOptions model;
-  std::string prompt;
-  std::int64_t max_new_tokens = 100;
-  train::SamplingOptions sampling;
+  GenerateOptions o;
   Options options(line.command(), "Continues a text with a trained model.");
-  options.section("Text");
-  options.add("prompt", &prompt, "TEXT", "The text to continue.");
-  options.add("max-new-tokens", &max_new_tokens, "N", "Tokens to add at most.", at_least(0));
-  options.add("temperature", &sampling.temperature, "X", "Divides the logits; 0: always the likeliest token.",
-              at_least(0));
-  options.add("top-k", &sampling.top_k, "K", "Choose among the K likeliest tokens; 0: all.", at_least(0));
-  options.add("top-p", &sampling.top_p, "P", "Choose among the likeliest tokens of this probability together; 0: all.",
-              between(0, 1));
-  options.add("seed", &sampling.seed, "N", "The same seed gives the same text.", at_least(0));
-  model.declare(options);
-  options.require("prompt");
-  if (!line.read(options)) return 0;
-  check_sampling(options, sampling);
+  o.declare(options);
+  const std::optional<megatron::Translation> translation = megatron::read(line, options);
+  if (!translation) return 0;
+  o.model.settle();
+  check_sampling(options, o.sampling);
 
-  Job job(line.environment(), options, model.grid, model.device);
+  Job job(line.environment(), options, o.model.grid, o.model.device);
+  translation->log();
   const std::unique_ptr<SavedModel> saved =
-      load_model(job, model, [&](const model::ModelConfig& config, train::ExecutionConfig& execution) {
+      load_model(job, o.model, [&](const model::ModelConfig& config, train::ExecutionConfig& execution) {
+        translation->check_model(config);
         execution.sequence_length = config.max_positions;
       });
   const std::unique_ptr<data::Tokenizer> tokenizer = tokenizer_of(saved->description);
   std::vector<std::int32_t> ids;
-  tokenizer->encode(prompt, ids);
+  tokenizer->encode(o.prompt, ids);
   const std::vector<std::int32_t> continuation =
-      train::generate(*saved->model, *job.world, ids, max_new_tokens, tokenizer->end_of_document(), sampling);
+      train::generate(*saved->model, *job.world, ids, o.max_new_tokens, tokenizer->end_of_document(), o.sampling);
   if (job.speaks()) {
-    std::string text = prompt;
+    std::string text = o.prompt;
     tokenizer->decode(continuation, text);
     std::fwrite(text.data(), 1, text.size(), stdout);
     std::fputc('\n', stdout);

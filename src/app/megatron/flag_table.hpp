@@ -31,6 +31,16 @@ struct Flag {
 /// Returns the row of `name` with this value, else that of `name`, else null. Values compare without case.
 const Flag* find_flag(std::string_view name, std::string_view value = {});
 
+/// A row that counts for one command alone, "eval", and there before the others. A row without values, of an option
+/// that takes some, is the flag without one.
+struct CommandFlag {
+  std::string_view command;
+  Flag flag;
+};
+std::span<const CommandFlag> flags_of_commands();
+/// Returns the row of `name` for `command`, or null.
+const Flag* find_command_flag(std::string_view command, std::string_view name);
+
 /// Parts of the table.
 std::span<const Flag> flags_that_work();
 std::span<const Flag> flags_satisfied();

@@ -256,6 +256,7 @@ constexpr auto table = std::to_array<Flag>({
     {"strict-lambada", none, "2019-2020", absent, why::zero_shot},
     {"tau-decay", one, "0.18-", absent, why::elastic},
     {"tau-init", one, "0.18-", absent, why::elastic},
+    {"task", one, "v1.0-", absent, "nearest: trireme finetune --task, trireme eval --task"},
     {"teacher-model-config", one, "0.15", absent, why::teacher},
     {"temperature", one, "2019-2020", absent, why::inference},
     {"top-k", one, "2019-2020", absent, why::inference},

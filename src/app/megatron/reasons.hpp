@@ -16,16 +16,20 @@ inline constexpr std::string_view deepspeed =
     "DeepSpeed is absent; nearest: --data-parallel-sharding-strategy, --recompute-granularity";
 inline constexpr std::string_view elastic = "elastic models are absent; nearest: one run for each --model";
 inline constexpr std::string_view encoders = "this kind of model is absent; nearest: --model-type gpt or bert";
+inline constexpr std::string_view every_example = "every example counts";
 inline constexpr std::string_view experts =
     "layers of experts are absent; nearest: a dense model, with a larger --ffn-hidden-size";
 inline constexpr std::string_view faults =
     "nearest: --distributed-timeout-minutes, --save-interval and exit codes that a batch file reads";
+inline constexpr std::string_view fim = "--fim-rate above 0 rearranges documents";
 inline constexpr std::string_view format = "one format: any grid loads any checkpoint, and corpora are read in place";
 inline constexpr std::string_view fsdp =
     "parameters are not sharded over data ranks; nearest: --data-parallel-sharding-strategy optim_grads";
 inline constexpr std::string_view fusion = "chooses among Megatron-LM's kernels; results agree to rounding";
+inline constexpr std::string_view generation = "this kind of generation is absent; nearest: leave it out";
 inline constexpr std::string_view graphs = "nearest: --cuda-graphs";
 inline constexpr std::string_view has_bias = "linear layers have biases, unless --disable-bias-linear is given";
+inline constexpr std::string_view held = "is held against the checkpoint";
 inline constexpr std::string_view hybrid =
     "layers other than attention and feed-forward are absent; nearest: a GPT of --num-layers layers";
 inline constexpr std::string_view inference = "training generates no text; nearest: trireme generate";
@@ -37,13 +41,19 @@ inline constexpr std::string_view loaded = "a checkpoint is saved and loaded who
 inline constexpr std::string_view loader = "nearest: --data-path";
 inline constexpr std::string_view loggers = "this log is absent; nearest: --metrics-file";
 inline constexpr std::string_view masters = "master weights are fp32";
+inline constexpr std::string_view named_ranges = "--profile names the ranges";
 inline constexpr std::string_view network = "tunes Megatron-LM's communication; results do not depend on it";
+inline constexpr std::string_view no_padding = "a sample that ends early has no loss behind its end";
+inline constexpr std::string_view no_server = "there is no server; nearest: --prompt";
+inline constexpr std::string_view no_training = "nothing is trained";
 inline constexpr std::string_view no_table = "rotary positions have no table";
 inline constexpr std::string_view not_yet = "not in this release of Trireme";
 inline constexpr std::string_view nothing = "asks for nothing";
 inline constexpr std::string_view offload =
     "nothing moves to host memory; nearest: --recompute-granularity full, --use-distributed-optimizer";
 inline constexpr std::string_view one_expert = "one expert is a dense layer";
+inline constexpr std::string_view one_text =
+    "one text is written at a time; nearest: a call for each, with --prompt and --seed";
 inline constexpr std::string_view one_pass = "every life of a run goes on at the sample where the last one ended";
 inline constexpr std::string_view optimizers = "nearest: --optimizer adam or sgd";
 inline constexpr std::string_view overlapped = "on, unless its --no-... option is given";
@@ -52,6 +62,7 @@ inline constexpr std::string_view plain_heads = "every head has keys and values 
 inline constexpr std::string_view positions =
     "this form of positions is absent; nearest: --position-embedding-type rope";
 inline constexpr std::string_view curves = "is how TensorBoard's files are written";
+inline constexpr std::string_view pretrained = "begins with the weights of --pretrained-checkpoint";
 inline constexpr std::string_view process = "tunes Python, PyTorch or their loaders, which are not here";
 inline constexpr std::string_view profilers = "this profiler is absent; nearest: --trace-file";
 inline constexpr std::string_view reinforcement = "reinforcement learning is absent; nearest: trireme finetune";
@@ -60,11 +71,14 @@ inline constexpr std::string_view rerun =
 inline constexpr std::string_view retrieval = "retrieval is absent; nearest: --model-type bert";
 inline constexpr std::string_view ring = "keys and values pass from rank to rank";
 inline constexpr std::string_view rng = "random numbers follow from --seed and the sample, so nothing is saved";
+inline constexpr std::string_view same_text = "the text is the same";
 inline constexpr std::string_view samples =
     "this choice of samples is absent; nearest: --data-path with weights, --split";
+inline constexpr std::string_view server = "tunes the memory of a server";
 inline constexpr std::string_view shuffled = "samples are shuffled, unless --sampling is sequential";
 inline constexpr std::string_view signals = "SIGUSR1 and SIGTERM always save and stop";
 inline constexpr std::string_view softmax = "softmax, normalisation and attention scores are computed in fp32";
+inline constexpr std::string_view standard_output = "the text goes to the standard output; nearest: > FILE";
 inline constexpr std::string_view steps =
     "Megatron-LM computes it itself; nearest: --lr-decay-iters, --lr-warmup-iters";
 inline constexpr std::string_view teacher =
@@ -74,7 +88,10 @@ inline constexpr std::string_view text =
 inline constexpr std::string_view tokenizer = "the corpus holds its tokenizer";
 inline constexpr std::string_view tokens =
     "lengths in tokens are absent; nearest: --train-samples, --lr-decay-samples, --lr-warmup-samples";
+inline constexpr std::string_view unused = "has no use in this command";
 inline constexpr std::string_view vision = "models of images are absent; nearest: --model-type gpt or bert, on text";
+inline constexpr std::string_view whole_batches =
+    "an epoch has whole batches alone; nearest: a --global-batch-size that divides the examples";
 inline constexpr std::string_view zero_shot = "training has no zero-shot tasks; nearest: trireme eval --task";
 
 }  // namespace trireme::app::megatron::why

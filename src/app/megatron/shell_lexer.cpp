@@ -1,6 +1,7 @@
 #include "src/app/megatron/shell_lexer.hpp"
 
 #include <algorithm>
+#include <utility>
 
 #include "src/base/check.hpp"
 
@@ -34,7 +35,8 @@ bool ends_word(char c) { return std::string_view(" \t\n;&|()<>").find(c) != std:
 /// Cuts one script.
 class Lexer {
  public:
-  Lexer(std::string_view text, int line) : text_(text), line_(line) {}
+  Lexer(std::string_view text, int line, std::vector<ShellDocument>* documents)
+      : text_(text), line_(line), kept_(documents) {}
 
   std::vector<ShellToken> run() {
     while (i_ < text_.size()) step();
@@ -97,16 +99,19 @@ class Lexer {
     documents_.push_back(name);
   }
 
-  /// Leaves out the lines of the here-documents that begin behind this line.
+  /// Leaves out the lines of the here-documents that begin behind this line, and keeps them where that is asked for.
   void skip_documents() {
     for (const std::string& name : documents_) {
+      ShellDocument document{.text = {}, .line = line_};
       for (bool more = true; more && i_ < text_.size();) {
         const std::size_t end = std::min(text_.find('\n', i_), text_.size());
         std::string_view line = text_.substr(i_, end - i_);
         line.remove_prefix(std::min(line.find_first_not_of('\t'), line.size()));
         more = line != name;
+        if (more) document.text += std::string(text_.substr(i_, end - i_)) + "\n";
         advance_to(end + 1);
       }
+      if (kept_ != nullptr) kept_->push_back(std::move(document));
     }
     documents_.clear();
   }
@@ -116,6 +121,7 @@ class Lexer {
   int line_;
   std::vector<ShellToken> tokens_;
   std::vector<std::string> documents_;  ///< their last lines
+  std::vector<ShellDocument>* kept_;
 };
 
 }  // namespace
@@ -140,6 +146,8 @@ std::size_t behind_shell_unit(std::string_view text, std::size_t i, int depth) {
   return i + 1;
 }
 
-std::vector<ShellToken> shell_tokens(std::string_view text, int first_line) { return Lexer(text, first_line).run(); }
+std::vector<ShellToken> shell_tokens(std::string_view text, int first_line, std::vector<ShellDocument>* documents) {
+  return Lexer(text, first_line, documents).run();
+}
 
 }  // namespace trireme::app::megatron

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cctype>
 #include <optional>
 #include <span>
 
@@ -17,18 +18,48 @@ namespace {
 
 using Words = std::vector<std::string>;
 
+constexpr std::string_view programs_of_training[] = {"pretrain", "train", "finetune"};
+constexpr std::string_view programs_of_generation[] = {"generate_samples", "run_text_generation", "generate_text",
+                                                       "gpt_static_inference", "gpt_dynamic_inference"};
+constexpr std::string_view program_of_tasks = "main.py";
+
 bool is_one_of(std::string_view word, std::initializer_list<std::string_view> words) {
   return std::ranges::find(words, word) != words.end();
 }
 
 std::string_view file_name(std::string_view path) { return path.substr(path.rfind('/') + 1); }
 
-/// Returns whether a word is a program of training, as pretrain_gpt.py.
-bool is_training_program(std::string_view word) {
+/// Returns whether a word is a program of Megatron-LM, as pretrain_gpt.py.
+bool is_program(std::string_view word) {
   const std::string_view name = file_name(word);
+  const auto begins = [&](std::string_view with) { return name.starts_with(with); };
   return name.ends_with(".py") && name.find_first_of(" \t\n") == name.npos &&
-         (name.starts_with("pretrain") || name.starts_with("train") || name.starts_with("finetune") ||
-          name == "main.py");
+         (std::ranges::any_of(programs_of_training, begins) || std::ranges::any_of(programs_of_generation, begins) ||
+          name == program_of_tasks);
+}
+
+/// Returns `text` with its placeholders, `<Specify path>` behind = or a quote or as a word, as variables:
+/// `${Specify_path}`. A redirection has a space or a file name where a placeholder has none.
+std::string with_placeholders(std::string_view text) {
+  std::string result;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const std::size_t end = text[i] == '<' ? text.find_first_of(">\n<$\"'`|&;", i + 1) : text.npos;
+    const bool opens = i > 0 && std::string_view("= \t\"',\n").find(text[i - 1]) != std::string_view::npos &&
+                       i + 1 < text.size() && std::isalpha(static_cast<unsigned char>(text[i + 1])) != 0;
+    const bool closes =
+        end < text.size() && text[end] == '>' && text[end - 1] != ' ' &&
+        (end + 1 == text.size() || std::string_view(" \t\n\"',/_\\)").find(text[end + 1]) != std::string_view::npos);
+    if (!opens || !closes) {
+      result += text[i];
+      continue;
+    }
+    std::string name(text.substr(i + 1, end - i - 1));
+    std::ranges::replace_if(
+        name, [](unsigned char c) { return std::isalnum(c) == 0; }, '_');
+    result += "${" + name + "}";
+    i = end;
+  }
+  return result;
 }
 
 /// Result of a test; nothing where it cannot be decided.
@@ -39,7 +70,9 @@ class Interpreter {
  public:
   ShellScript run(std::string_view text) {
     statements(text, 1);
+    if (script_.launches.empty()) read_documents();
     script_.unknown = variables_.unknown();
+    script_.commands = variables_.commands();
     return std::move(script_);
   }
 
@@ -52,9 +85,22 @@ class Interpreter {
     std::string subject;
   };
 
+  /// Reads here-documents as scripts, which `sbatch <<END` and `cat >run.sh <<END` make of them. Others have no launch,
+  /// and are no fault where they cannot be read.
+  void read_documents() {
+    for (const ShellDocument& document : std::vector<ShellDocument>(documents_)) {
+      try {
+        depth_ = 0;
+        statements(document.text, document.line);
+      } catch (const ConfigError&) {
+        blocks_.clear();
+      }
+    }
+  }
+
   void statements(std::string_view text, int line) {
     TRIREME_CHECK(++depth_ < 10, ConfigError, "the script calls bash or eval more than ten times in one another");
-    const std::vector<ShellToken> tokens = shell_tokens(text, line);
+    const std::vector<ShellToken> tokens = shell_tokens(text, line, &documents_);
     std::vector<Block> blocks;
     std::swap(blocks, blocks_);
     Truth last = true;  // the truth of the test before
@@ -169,11 +215,11 @@ class Interpreter {
     return {};
   }
 
-  /// Takes the launch of a program of training, if a command is one.
+  /// Takes the launch of a program of Megatron-LM, if a command is one.
   void launch(const Words& fields, int line) {
     for (std::size_t k = 0; k < fields.size(); ++k) {
       const std::string& field = fields[k];
-      if (is_training_program(field)) {
+      if (is_program(field)) {
         const auto place = fields.begin() + static_cast<std::ptrdiff_t>(k);
         script_.launches.push_back(
             {line, {fields.begin(), place}, std::string(file_name(field)), {place + 1, fields.end()}});
@@ -224,13 +270,18 @@ class Interpreter {
   ShellScript script_;
   ShellVariables variables_;
   std::vector<Block> blocks_;
+  std::vector<ShellDocument> documents_;
   int depth_ = 0;
 };
 
 }  // namespace
 
+bool Launch::is_generation() const {
+  return std::ranges::any_of(programs_of_generation, [&](std::string_view with) { return program.starts_with(with); });
+}
+
 ShellScript read_shell_script(std::string_view text) {
-  std::string lines(text);
+  std::string lines = with_placeholders(text);
   std::erase(lines, '\r');
   return Interpreter().run(lines);
 }

@@ -78,11 +78,12 @@ std::string ShellVariables::text(std::string_view word) {
 }
 
 std::string ShellVariables::tested(std::string_view word) {
-  const std::set<std::string> before = unknown_;
+  const std::set<std::string> before = unknown_, commands_before = commands_;
   unknown_is_empty_ = true;
   std::string result = text(word);
   unknown_is_empty_ = false;
   unknown_ = before;
+  commands_ = commands_before;
   return result;
 }
 
@@ -108,6 +109,16 @@ void ShellVariables::add_value(std::string_view value, bool quoted, Result& resu
 void ShellVariables::add_unknown(const std::string& name, std::string_view written, Result& result) {
   unknown_.insert(name);
   if (!unknown_is_empty_) add(written, result);
+}
+
+void ShellVariables::add_command(std::string_view written, Result& result) {
+  std::string word(written);
+  // A value is cut at its spaces where it is used, which bash does before it has them.
+  if (!result.splits)
+    std::ranges::replace_if(
+        word, [](char c) { return spaces.find(c) != spaces.npos; }, '_');
+  commands_.insert(word);
+  if (!unknown_is_empty_) add(word, result);
 }
 
 void ShellVariables::add_variable(const std::string& name, std::string_view written, bool quoted, Result& result) {
@@ -141,7 +152,7 @@ void ShellVariables::expand(std::string_view raw, bool quoted, Result& result, i
       const bool stays = quoted && std::string_view("$`\"\\\n").find(raw[i + 1]) == std::string_view::npos;
       if (raw[i + 1] != '\n') add(raw.substr(stays ? i : i + 1, stays ? 2 : 1), result);
     } else if (c == '`') {
-      add_unknown("`...`", raw.substr(i, end - i), result);
+      add_command(raw.substr(i, end - i), result);
     } else {
       add(raw.substr(i, end - i), result);
     }
@@ -161,7 +172,7 @@ std::size_t ShellVariables::expand_dollar(std::string_view raw, std::size_t i, b
       add_unknown(std::string(unit), unit, result);
     }
   } else if (unit.starts_with("$(")) {
-    add_unknown("$(...)", unit, result);
+    add_command(unit, result);
   } else if (unit.starts_with("${")) {
     expand_braces(unit.substr(2, unit.size() - 3), quoted, result, depth);
   } else {

@@ -26,8 +26,10 @@ class ShellVariables {
   /// Returns the text that a word becomes in a test, where a variable without a value is empty.
   std::string tested(std::string_view word);
 
-  /// Returns variables that were used without a value, and commands whose output was.
+  /// Returns variables that were used without a value.
   const std::set<std::string>& unknown() const { return unknown_; }
+  /// Returns commands whose output was used, as they are written.
+  const std::set<std::string>& commands() const { return commands_; }
 
  private:
   struct Result {
@@ -40,11 +42,12 @@ class ShellVariables {
   void expand_braces(std::string_view inner, bool quoted, Result& result, int depth);
   void add_variable(const std::string& name, std::string_view written, bool quoted, Result& result);
   void add_unknown(const std::string& name, std::string_view written, Result& result);
+  void add_command(std::string_view written, Result& result);
   static void add(std::string_view value, Result& result);
   static void add_value(std::string_view value, bool quoted, Result& result);
 
   std::map<std::string, std::vector<std::string>> values_;
-  std::set<std::string> unknown_;
+  std::set<std::string> unknown_, commands_;
   bool unknown_is_empty_ = false;
 };
 

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "src/app/options/terminal_text.hpp"
+#include "src/data/tokenizer/bpe_tokenizer.hpp"
 #include "src/data/tokenizer/tokenizer.hpp"
 
 namespace trireme::app {
@@ -26,6 +27,11 @@ class Tokens {
       std::string& spelling = spellings_.emplace_back();
       tokenizer_->decode(std::span(&id, 1), spelling);
       special_.push_back(are_ids || spelling.empty() || special_spellings.contains(spelling));
+    }
+    const bool is_bpe = corpus.tokenizer == "gpt2" || corpus.tokenizer == "huggingface";
+    if (is_bpe) {  // decoded, the token that ends documents has no text
+      const auto end = static_cast<std::size_t>(corpus.end_of_document);
+      spellings_.at(end) = data::bpe_from_payload(corpus.tokenizer_payload).tokens.at(end);
     }
   }
 
@@ -87,11 +93,13 @@ void FillInMiddleOptions::declare(Options& options) {
     options.add(fmt::format("fim-{}-token", part), token, "TOKEN",
                 fmt::format("Token before the {}: its text, or its number.", part));
   }
+  options.add("fim-eod-token", &end_token, "TOKEN",
+              "Token that ends documents: an error where it is another one than the corpus'.");
 }
 
 void FillInMiddleOptions::check(const Options& options, Problems& problems) const {
   for (const char* name : {"fim-spm-rate", "fim-split-sample", "fim-fragment-rate", "fim-no-prefix", "fim-prefix-token",
-                           "fim-middle-token", "fim-suffix-token"}) {
+                           "fim-middle-token", "fim-suffix-token", "fim-eod-token"}) {
     problems.expect(rate > 0 || !options.given(name), fmt::format("--{} needs a --fim-rate above 0", name));
   }
   problems.expect(fragment_rate.has_value() == !split_token.empty(),
@@ -112,6 +120,9 @@ std::optional<data::FimOptions> FillInMiddleOptions::settled(const data::CorpusI
                        .suffix = tokens.find("fim-suffix-token", suffix_token, vocabulary_size),
                        .end_of_document = static_cast<std::int32_t>(corpus.end_of_document),
                        .codec = tokens.codec()};
+  TRIREME_CHECK(end_token.empty() || tokens.find("fim-eod-token", end_token, vocabulary_size) == fim.end_of_document,
+                ConfigError, "--fim-eod-token {} is not the token that ends the corpus' documents: that has the id {}",
+                shortened(end_token), fim.end_of_document);
   if (!split_token.empty()) fim.split_token = tokens.find("fim-split-sample", split_token, vocabulary_size);
   data::validate(fim, vocabulary_size);
   return fim;

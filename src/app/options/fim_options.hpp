@@ -19,6 +19,7 @@ struct FillInMiddleOptions {
   std::optional<double> fragment_rate;
   std::string no_prefix;
   std::string prefix_token = "<fim_prefix>", middle_token = "<fim_middle>", suffix_token = "<fim_suffix>";
+  std::string end_token;  ///< empty: not named
 
   void declare(Options& options);
   void check(const Options& options, Problems& problems) const;

@@ -164,7 +164,7 @@ void Options::read(const std::vector<std::string>& arguments, std::vector<std::s
   const Source command_line = read_command_line(arguments, of_arguments);
   for (const Given& option : command_line.options) {
     if (option.name != "config") continue;
-    for (const std::string& path : option.values) apply(read_file(path), problems);
+    for (const std::string& path : option.values) apply(read_file(path, problems), problems);
   }
   apply(command_line, problems);
   problems.insert(problems.end(), of_arguments.begin(), of_arguments.end());
@@ -237,18 +237,25 @@ std::vector<std::string> Options::with_hyphens(std::vector<std::string> argument
   return arguments;
 }
 
-Options::Source Options::read_file(const std::string& path) const {
+Options::Source Options::read_file(const std::string& path, std::vector<std::string>& problems) const {
   check_path(path, "--config");
   std::istringstream text(text_of_file(path));
   Source source{" in " + path, {}};
+  Lines lines;
   try {
     const po::options_description none;
     for (const auto& option : po::parse_config_file(text, none, /*allow_unregistered=*/true).options) {
-      source.options.push_back({option.string_key, option.value});
+      for (const std::string& value : option.value) lines.emplace_back(option.string_key, value);
     }
   } catch (const po::error& error) {
     throw ConfigError("{}: {}", path, shortened(error.what()));
   }
+  if (translate_) {
+    std::vector<std::string> of_file;
+    lines = translate_(lines, of_file);
+    for (const std::string& problem : of_file) problems.push_back(fmt::format("{}: {}", path, problem));
+  }
+  for (auto& [name, value] : lines) source.options.push_back({std::move(name), {std::move(value)}});
   return source;
 }
 

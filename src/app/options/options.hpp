@@ -110,6 +110,16 @@ class Options {
 
   /// Returns whether the values of the option `name` are paths.
   bool takes_path(const std::string& name) const;
+  /// Returns whether the option `name` takes a value, or several.
+  bool takes_value(const std::string& name) const { return find(name) != nullptr && find(name)->arity != Arity::flag; }
+  bool takes_list(const std::string& name) const { return find(name) != nullptr && find(name)->arity == Arity::list; }
+
+  /// Lines "name = value" of a file of options.
+  using Lines = std::vector<std::pair<std::string, std::string>>;
+  /// Makes `parse` read a file's lines as `translate` returns them, which adds its problems to the others.
+  void translate_files(std::function<Lines(const Lines& lines, std::vector<std::string>& problems)> translate) {
+    translate_ = std::move(translate);
+  }
 
   /// Returns the first name and the present value of every option that has a value, in order of declaration.
   std::vector<std::pair<std::string, std::string>> values() const;
@@ -161,7 +171,7 @@ class Options {
   std::string unknown_text(const std::string& name, const std::string& where) const;
   std::vector<std::string> with_hyphens(std::vector<std::string> arguments) const;
   Source read_command_line(const std::vector<std::string>& arguments, std::vector<std::string>& problems);
-  Source read_file(const std::string& path) const;
+  Source read_file(const std::string& path, std::vector<std::string>& problems) const;
   void apply(const Source& source, std::vector<std::string>& problems);
 
   static std::string joined(const std::vector<std::string>& words, const std::string& separator);
@@ -196,6 +206,7 @@ class Options {
   std::deque<Entry> entries_;
   std::vector<Argument> arguments_;
   std::vector<std::string> config_files_;
+  std::function<Lines(const Lines&, std::vector<std::string>&)> translate_;
 };
 
 template <>

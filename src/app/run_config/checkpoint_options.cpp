@@ -16,6 +16,10 @@ void CheckpointOptions::declare(Options& options, RunKind kind) {
     options.add_flag("finetune", &finetune,
                      "With --load: begin a new run with the weights of the checkpoint. Iteration, samples, moments, "
                      "learning rate and loss scale begin anew; data and optimizer may be others.");
+    options.add_flag("use-checkpoint-args", &use_model,
+                     "With --load: the model, its dropout and --seq-length are the checkpoint's. A shape or sequence "
+                     "length that is given stays, and the shape must be the checkpoint's; other options of the model "
+                     "are set aside, each with a line of the log.");
   }
   options.add_flag("no-load-optim", &no_load_optimizer,
                    "With --load: go on with the weights and counters of the checkpoint; moments and loss scale begin "
@@ -56,6 +60,7 @@ void CheckpointOptions::check(const Options& options, Problems& problems) const 
   problems.expect(!step || !load_or_init,
                   "--ckpt-step and --load-or-init exclude each other: a step that is named must be there");
   problems.expect(!finetune || !load.empty(), "--finetune needs --load");
+  problems.expect(!use_model || !load.empty(), "--use-checkpoint-args needs --load");
   problems.expect(!no_load_optimizer || !load.empty(), "--no-load-optim needs --load");
   problems.expect(!no_save_optimizer || !save.empty(), "--no-save-optim needs --save");
   problems.expect(!allow_new_data || !load.empty(), "--allow-new-data needs --load");

@@ -22,6 +22,7 @@ struct CheckpointOptions {
   bool load_or_init = false;
   bool exit_on_missing = false;
   bool finetune = false;
+  bool use_model = false;  ///< the model's options are the checkpoint's
   bool no_load_optimizer = false;
   bool no_save_optimizer = false;
   bool allow_new_data = false;

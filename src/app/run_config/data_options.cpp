@@ -21,6 +21,9 @@ void DataOptions::declare(Options& options) {
   options.add("valid-set", &valid_set_words, "FILE...",
               "Validation sets with a loss each, beside the validation split: NAME=FILE NAME=FILE ... After NAME=, as "
               "for --data-path, may stand a weight, a corpus, a weight, a corpus ...");
+  options.add_flag("multiple-validation-sets", &valid_apart,
+                   "Each corpus of --valid-data-path is a validation set with a loss of its own, named 0, 1, 2 ...");
+  options.add("validation-set-names", &valid_names, "NAME...", "Names of these sets.");
   options.add_flag("mock-data", &mock,
                    "In the place of corpora: 21 million synthetic tokens, given by --seed, for trials and "
                    "measurements. Needs --vocab-size.");
@@ -49,6 +52,7 @@ void DataOptions::declare(Options& options) {
                    "Leave out the loss of the last token of each document, whose next token is another's first.");
   masking.declare(options);
   fim.declare(options);
+  tokenizer.declare(options);
   options.add("data-cache-path", &cache_path, "DIR",
               "Folder that keeps the order of samples of large corpora for later runs; default index-cache beside each "
               "corpus.");
@@ -106,6 +110,8 @@ void DataOptions::check_paths(const Options& options, Problems& problems) const 
     problems.expect(!options.given(flag) || !has_own_splits(),
                     fmt::format("--{} divides the corpora of --data-path: with --train-data-path leave it out", flag));
   }
+  problems.expect(!valid_apart || !valid_path.empty(), "--multiple-validation-sets needs --valid-data-path");
+  problems.expect(valid_names.empty() || valid_apart, "--validation-set-names needs --multiple-validation-sets");
   const auto check_weights = [](const std::vector<WeightedPath>& corpora) {
     std::vector<double> weights;
     for (const WeightedPath& corpus : corpora) weights.push_back(corpus.weight.value_or(1));
@@ -163,9 +169,30 @@ std::vector<WeightedPath> DataOptions::corpora() const {
   return has_own_splits() ? weighted_paths("train-data-path", train_path) : weighted_paths("data-path", path);
 }
 
+std::vector<DataOptions::SplitPaths> DataOptions::named_corpora() const {
+  std::vector<SplitPaths> list;
+  const std::vector<WeightedPath> paths = weighted_paths("valid-data-path", valid_path);
+  TRIREME_CHECK(valid_names.empty() || valid_names.size() == paths.size(), ConfigError,
+                "--validation-set-names has {} names, --valid-data-path {} corpora: give a name for each",
+                valid_names.size(), paths.size());
+  for (std::size_t i = 0; i < paths.size(); ++i) {
+    TRIREME_CHECK(!paths[i].weight, ConfigError,
+                  "--multiple-validation-sets: the sets of --valid-data-path have no weights; leave {} out",
+                  *paths[i].weight);
+    const std::string name = valid_names.empty() ? std::to_string(i) : valid_names[i];
+    TRIREME_CHECK(!name.empty() && name_length(name + "=") == name.size(), ConfigError,
+                  "--validation-set-names: '{}' is no name: names have letters, digits and - _ . alone",
+                  shortened(name));
+    list.push_back({data::Split::valid, name, {paths[i]}});
+  }
+  return list;
+}
+
 std::vector<DataOptions::SplitPaths> DataOptions::other_corpora() const {
   std::vector<SplitPaths> list;
-  if (!valid_path.empty()) list.push_back({data::Split::valid, "", weighted_paths("valid-data-path", valid_path)});
+  if (valid_apart) list = named_corpora();
+  if (!valid_path.empty() && !valid_apart)
+    list.push_back({data::Split::valid, "", weighted_paths("valid-data-path", valid_path)});
   if (!test_path.empty()) list.push_back({data::Split::test, "", weighted_paths("test-data-path", test_path)});
   for (std::size_t i = 0; i < valid_set_words.size();) {
     const std::string& first = valid_set_words[i];
@@ -173,14 +200,17 @@ std::vector<DataOptions::SplitPaths> DataOptions::other_corpora() const {
     TRIREME_CHECK(length > 0 && length + 1 < first.size(), ConfigError,
                   "--valid-set: '{}' is no NAME=FILE: names have letters, digits and - _ . alone", shortened(first));
     SplitPaths set{data::Split::valid, first.substr(0, length), {}};
-    const bool is_known = std::ranges::find(list, set.set, &SplitPaths::set) != list.end();
-    TRIREME_CHECK(!is_known, ConfigError, "--valid-set: the name {} is there twice", set.set);
     std::vector<std::string> words = {first.substr(length + 1)};
     for (++i; i < valid_set_words.size() && name_length(valid_set_words[i]) == 0; ++i) {
       words.push_back(valid_set_words[i]);
     }
     set.corpora = weighted_paths("valid-set " + set.set, words);
     list.push_back(std::move(set));
+  }
+  for (auto set = list.begin(); set != list.end(); ++set) {
+    const bool is_known = !set->set.empty() && std::ranges::find(list.begin(), set, set->set, &SplitPaths::set) != set;
+    TRIREME_CHECK(!is_known, ConfigError, "--{}: the name {} is there twice",
+                  valid_set_words.empty() ? "validation-set-names" : "valid-set", set->set);
   }
   return list;
 }

@@ -9,6 +9,7 @@
 #include "src/app/job.hpp"
 #include "src/app/options/fim_options.hpp"
 #include "src/app/options/masking_options.hpp"
+#include "src/app/options/named_tokenizer.hpp"
 #include "src/app/run_config/problems.hpp"
 #include "src/data/dataset/bert/bert_data.hpp"
 #include "src/data/dataset/gpt_data.hpp"
@@ -25,7 +26,10 @@ struct DataOptions {
   std::vector<std::string> path;
   std::vector<std::string> train_path, valid_path, test_path;  ///< in the place of `path`, one a split
   std::vector<std::string> valid_set_words;                    ///< as given: NAME=FILE ...
-  bool mock = false;                                           ///< synthetic tokens in their place
+  bool valid_apart = false;                                    ///< each corpus of `valid_path` is a validation set
+  std::vector<std::string> valid_names;                        ///< names of these
+  NamedTokenizer tokenizer;
+  bool mock = false;  ///< synthetic tokens in their place
   std::string split = "969,30,1";
   data::SplitBy split_by = data::SplitBy::automatic;
   data::Sampling sampling = data::Sampling::shuffled;
@@ -64,6 +68,8 @@ struct DataOptions {
 
  private:
   void check_paths(const Options& options, Problems& problems) const;
+  /// Returns the corpora of `valid_path` as validation sets.
+  std::vector<SplitPaths> named_corpora() const;
 };
 
 }  // namespace trireme::app

@@ -1,6 +1,7 @@
 #include "src/app/run_config/model_options.hpp"
 
 #include <algorithm>
+#include <tuple>
 
 #include "src/model/presets.hpp"
 
@@ -147,7 +148,7 @@ void ModelOptions::declare(Options& options) {
 std::int64_t ModelOptions::default_sequence_length() const {
   Problems problems;
   const std::int64_t preset_positions = known_config(problems).max_positions;
-  TRIREME_CHECK(max_positions || !preset.empty(), ConfigError,
+  TRIREME_CHECK(max_positions || has_base(), ConfigError,
                 "--seq-length must be given: without --model and --max-position-embeddings it has no default");
   return max_positions.value_or(preset_positions);
 }
@@ -163,7 +164,7 @@ model::ModelConfig ModelOptions::config(std::int64_t sequence_length, std::int64
   config.hidden = hidden.value_or(config.hidden);
   config.heads = heads.value_or(config.heads);
   config.kv_channels = kv_channels.value_or(config.kv_channels);
-  const bool as_known = !preset.empty() && config.hidden == known.hidden && config.swiglu == known.swiglu;
+  const bool as_known = has_base() && config.hidden == known.hidden && config.swiglu == known.swiglu;
   config.ffn_hidden =
       ffn_hidden.value_or(as_known ? known.ffn_hidden : model::default_ffn_hidden(config.hidden, config.swiglu));
   config.hidden_dropout = hidden_dropout.value_or(config.hidden_dropout);
@@ -180,7 +181,58 @@ model::ModelConfig ModelOptions::config(std::int64_t sequence_length, std::int64
   return config;
 }
 
+std::vector<std::string> ModelOptions::take(const model::ModelConfig& stored) {
+  ModelOptions shape;
+  shape.checkpoint = stored;
+  shape.preset = preset;
+  shape.family = family;
+  shape.layers = layers;
+  shape.hidden = hidden;
+  shape.heads = heads;
+  shape.kv_channels = kv_channels;
+  shape.ffn_hidden = ffn_hidden;
+  shape.max_positions = max_positions;
+  shape.vocabulary = vocabulary;
+  shape.hidden_dropout = hidden_dropout;
+  shape.attention_dropout = attention_dropout;
+  const auto attributes_on = [](ModelOptions options, const model::ModelConfig& base) {
+    options.checkpoint = base;
+    return model::attributes_of(options.config(1, 1));
+  };
+  const Attributes taken = attributes_on(shape, stored);
+  Attributes given;
+  try {
+    given = attributes_on(*this, stored);
+  } catch (const ConfigError&) {  // such as --gelu beside the checkpoint's SwiGLU
+    model::ModelConfig plain;
+    plain.family = stored.family;
+    plain.output = stored.output;
+    plain.classes = stored.classes;
+    std::tie(plain.layers, plain.hidden, plain.heads, plain.ffn_hidden, plain.max_positions, plain.vocabulary) =
+        std::tie(stored.layers, stored.hidden, stored.heads, stored.ffn_hidden, stored.max_positions,
+                 stored.vocabulary);
+    given = attributes_on(*this, plain);
+  }
+  std::vector<std::string> lines;
+  for (const auto& [name, value] : given.texts()) {
+    const std::string there = taken.contains(name) ? taken.get<std::string>(name) : "none";
+    if (name != "model.kind" && there != value) {
+      lines.push_back(fmt::format("the model's {} is the checkpoint's {}, in place of {}",
+                                  name.substr(std::string_view("model.").size()), there, value));
+    }
+  }
+  *this = shape;
+  return lines;
+}
+
 model::ModelConfig ModelOptions::known_config(Problems& problems) const {
+  if (checkpoint) {
+    problems.expect(preset.empty(), "--use-checkpoint-args and --model exclude each other: both say the whole model");
+    problems.expect(!family || *family == checkpoint->family,
+                    fmt::format("--model-type: the checkpoint holds a {}: leave the option out, or give another --load",
+                                checkpoint->is_bert() ? "BERT" : "GPT"));
+    return *checkpoint;
+  }
   if (preset.empty()) {
     TRIREME_CHECK(layers && hidden && heads, ConfigError,
                   "the model's shape is missing: give --model, or --num-layers, --hidden-size and "
@@ -206,25 +258,29 @@ void ModelOptions::apply_bert(model::ModelConfig& config, Problems& problems) co
 }
 
 void ModelOptions::apply_positions(model::ModelConfig& config, std::int64_t sequence_length, Problems& problems) const {
-  config.max_positions = max_positions.value_or(preset.empty() ? sequence_length : config.max_positions);
+  config.max_positions = max_positions.value_or(has_base() ? config.max_positions : sequence_length);
   const bool rotary = config.position_embedding == model::PositionEmbedding::rope;
   // Rotary positions have no table that could be too short.
-  if (rotary && !max_positions) config.max_positions = std::max(config.max_positions, sequence_length);
+  if (rotary && !max_positions && !checkpoint) config.max_positions = std::max(config.max_positions, sequence_length);
   problems.attempt([&] { model::check_sequence_length(config, sequence_length); });
 }
 
 void ModelOptions::apply_vocabulary(model::ModelConfig& config, std::int64_t corpus_vocabulary,
                                     Problems& problems) const {
   // WordPiece vocabularies differ in size, and the tokenizer adds [BOS] and [EOS] to them.
-  const bool is_corpus = preset.empty() || config.is_bert();
+  const bool is_corpus = !checkpoint && (preset.empty() || config.is_bert());
   config.vocabulary = vocabulary.value_or(is_corpus ? corpus_vocabulary : config.vocabulary);
   problems.expect(
       config.vocabulary >= corpus_vocabulary,
       vocabulary ? fmt::format("--vocab-size {} is smaller than the corpus' vocabulary of {} tokens", config.vocabulary,
                                corpus_vocabulary)
-                 : fmt::format("the vocabulary of --model {} has {} tokens, the corpus' {}: build the corpus with the "
-                               "model's tokenizer, or give --vocab-size {}",
-                               preset, config.vocabulary, corpus_vocabulary, corpus_vocabulary));
+      : checkpoint
+          ? fmt::format("the vocabulary of the checkpoint has {} tokens, the corpus' {}: build the corpus with "
+                        "the model's tokenizer",
+                        config.vocabulary, corpus_vocabulary)
+          : fmt::format("the vocabulary of --model {} has {} tokens, the corpus' {}: build the corpus with the "
+                        "model's tokenizer, or give --vocab-size {}",
+                        preset, config.vocabulary, corpus_vocabulary, corpus_vocabulary));
 }
 
 std::string ModelOptions::preset_values(const model::ModelConfig& config) const {

@@ -2,6 +2,7 @@
 
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "src/app/options/options.hpp"
 #include "src/app/run_config/problems.hpp"
@@ -68,23 +69,28 @@ struct ModelOptions {
   bool qk_norm = false;
   bool post_norm = false;
   bool no_binary_head = false;
+  std::optional<model::ModelConfig> checkpoint;  ///< model of a checkpoint, in the place of a preset
 
   void declare(Options& options);
+  /// Takes the model of a checkpoint, as Megatron-LM's --use-checkpoint-args does. A shape that was given stays; all
+  /// else is the checkpoint's. Returns a line for each value that was given otherwise.
+  std::vector<std::string> take(const model::ModelConfig& stored);
   /// Declares the options that no checkpoint holds.
   void declare_dropout(Options& options);
   /// Returns the sequence length of a run that gives none: the positions given, or else the preset's. Throws
   /// ConfigError where there are neither.
   std::int64_t default_sequence_length() const;
-  /// Returns the configuration asked for. A preset's values hold where no option overrides them; without one, positions
-  /// default to the sequence length and the vocabulary to the corpus'. A BERT's vocabulary is always the corpus'.
-  /// Throws one ConfigError that lists what is missing or does not fit.
+  /// Returns the configuration asked for. The values of a checkpoint or preset hold where no option overrides them;
+  /// without one, positions default to the sequence length and the vocabulary to the corpus'. A BERT's vocabulary is
+  /// always the corpus'. Throws one ConfigError that lists what is missing or does not fit.
   model::ModelConfig config(std::int64_t sequence_length, std::int64_t corpus_vocabulary) const;
   /// Lists the values of `config` beside the shape that the preset has set, as "name value, ..."; empty without a
   /// preset.
   std::string preset_values(const model::ModelConfig& config) const;
 
  private:
-  /// Returns the preset's configuration, or one of the model type without a shape.
+  bool has_base() const { return checkpoint.has_value() || !preset.empty(); }
+  /// Returns the checkpoint's or the preset's configuration, or one of the model type without a shape.
   model::ModelConfig known_config(Problems& problems) const;
   /// Applies the differences from GPT-2 to `config`.
   void apply_variants(model::ModelConfig& config, Problems& problems) const;

@@ -44,6 +44,8 @@ Attributes run_attributes(const model::ModelConfig& config, const std::vector<da
   Attributes attributes = attributes_of(config);
   attributes.merge(std::visit([&](const auto& family) { return attributes_of(stores, family); }, samples));
   attributes.merge(attributes_of(options));
+  attributes.put_shortest("training.hidden-dropout", config.hidden_dropout);
+  attributes.put_shortest("training.attention-dropout", config.attention_dropout);
   put_dtype(attributes, dtype);
   attributes.put("tokenizer", stores.front().store->info().tokenizer);
   return attributes;
@@ -151,7 +153,8 @@ std::vector<std::string> changed_options(const Attributes& stored, const Attribu
   std::vector<std::string> lines;
   const auto named = [](const std::string& value) { return value.empty() ? "not set" : value; };
   for (const auto& [name, values] : options) {
-    if (values.first == values.second) continue;
+    const bool is_older = values.first.empty() && name.ends_with("-dropout");  // from before it was stored
+    if (values.first == values.second || is_older) continue;
     lines.push_back(
         fmt::format("--{} was {} in the checkpoint, now {}", name, named(values.first), named(values.second)));
   }

@@ -31,6 +31,25 @@ RunConfigReader::RunConfigReader(Options& options, RunKind kind) : options_(opti
   config_.report.declare(options);
 }
 
+std::vector<std::string> RunConfigReader::take_model(const Attributes& stored) {
+  model::ModelConfig model = model::config_from(stored);
+  TRIREME_CHECK(model.predicts_tokens(), CheckpointError,
+                "--use-checkpoint-args: the checkpoint holds a model fine-tuned for a task, not one to pretrain");
+  std::vector<std::string> lines = config_.model.take(model);
+  for (const auto& [name, dropout] : {std::pair{"hidden-dropout", &config_.model.hidden_dropout},
+                                      std::pair{"attention-dropout", &config_.model.attention_dropout}}) {
+    const std::string attribute = fmt::format("training.{}", name);
+    if (!stored.contains(attribute)) continue;  // a checkpoint from before dropout was stored
+    const auto there = stored.get<double>(attribute);
+    if (*dropout && **dropout != there) {
+      lines.push_back(fmt::format("--{} is the checkpoint's {}, in place of {}", name, there, **dropout));
+    }
+    *dropout = there;
+  }
+  if (!config_.batch.sequence_length) config_.batch.sequence_length = data::sequence_length_from(stored);
+  return lines;
+}
+
 const RunConfig& RunConfigReader::settle(int data_ranks) {
   Problems problems;
   std::optional<model::ModelConfig> model;

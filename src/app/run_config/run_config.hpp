@@ -61,6 +61,9 @@ class RunConfigReader {
 
   /// Returns the options as parsed. Those of the grid and the device are final.
   const RunConfig& parsed() const { return config_; }
+  /// Takes the model, its dropout and the sequence length of a checkpoint, where they were not given; see
+  /// ModelOptions::take. Comes before `settle`. Throws CheckpointError for a model of a task.
+  std::vector<std::string> take_model(const Attributes& stored);
   /// Settles what depends on several options or on the number of data ranks. Throws one ConfigError that lists the
   /// problems of all groups.
   const RunConfig& settle(int data_ranks);

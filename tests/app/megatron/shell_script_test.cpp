@@ -64,8 +64,19 @@ TEST(ShellScript, LooksIntoEvalBashAndSrun) {
   EXPECT_THAT(arguments_of("cat > ds.json <<EOT\n{\"a\": \"it's\"}\nEOT\necho pretrain_gpt.py --no\n"
                            "RUN=\"python pretrain_bert.py --lr 1\"\neval $RUN"),
               ElementsAre("--lr", "1"));
+  EXPECT_THAT(
+      arguments_of("LR=1\ncat >run.sh <<'END'\ntorchrun pretrain_gpt.py --lr $LR\nEND\ncat >a <<END\nit's\nEND\n"),
+      ElementsAre("--lr", "1"));
   EXPECT_THAT(read_shell_script("source other.sh\nrm -rf /\n").sourced, ElementsAre("other.sh"));
   EXPECT_THAT(read_shell_script("python preprocess_data.py --x 1").launches, IsEmpty());
+}
+
+TEST(ShellScript, TakesPlacesToFillInAsVariables) {
+  EXPECT_THAT(arguments_of("A=<Specify path>_text\nB=\"<two words>/vocab.txt\"\n"
+                           "python pretrain_gpt.py --a $A --b $B --c <x> <in.txt >out.txt 2>&1"),
+              ElementsAre("--a", "${Specify_path}_text", "--b", "${two_words}/vocab.txt", "--c", "${x}"));
+  const ShellScript content = read_shell_script("python pretrain_gpt.py --s $(nproc) --t `date`");
+  EXPECT_THAT(content.commands, ElementsAre("$(nproc)", "`date`"));
 }
 
 TEST(ShellScript, RefusesWhatDoesNotCloseAndWhatGrowsWithoutEnd) {

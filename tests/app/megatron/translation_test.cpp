@@ -3,9 +3,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <fstream>
 #include <set>
 #include <sstream>
 
+#include "src/app/commands/eval/eval_options.hpp"
+#include "src/app/commands/finetune/task_options.hpp"
+#include "src/app/commands/generate_options.hpp"
 #include "src/app/run_config/run_config.hpp"
 
 namespace trireme::app::megatron {
@@ -13,7 +17,6 @@ namespace {
 
 using ::testing::AllOf;
 using ::testing::ElementsAre;
-using ::testing::ElementsAreArray;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
@@ -62,16 +65,7 @@ TEST_F(FlagTable, HasEveryFlagOnceWithItsReleaseAndMeaning) {
   EXPECT_GT(names.size(), 1300U);
 }
 
-// A flag whose option this program lacks is refused. This list shrinks as the options come.
 TEST_F(FlagTable, LeadsToOptionsOfTrain) {
-  const std::set<std::string> not_yet = {
-                                         "fim-data",
-                                         "fim-eod-token",
-                                         "fim-pad-token",
-                                         "multiple-validation-sets",
-                                         "nvtx-ranges",
-                                         "use-checkpoint-args",
-                                         "validation-set-names"};
   std::set<std::string> missing;
   for_each_flag([&](const Flag& flag) {
     if (flag.kind != Kind::works && flag.kind != Kind::writes) return;
@@ -80,7 +74,7 @@ TEST_F(FlagTable, LeadsToOptionsOfTrain) {
       if (options_.spelling(option).empty()) missing.insert(option);
     }
   });
-  EXPECT_THAT(missing, ElementsAreArray(not_yet));
+  EXPECT_THAT(missing, testing::IsEmpty());
 }
 
 TEST_F(FlagTable, RefusesNoOptionOfTrain) {
@@ -89,6 +83,26 @@ TEST_F(FlagTable, RefusesNoOptionOfTrain) {
       EXPECT_EQ(options_.spelling(std::string(flag.name)), "") << flag.name;
     }
   });
+}
+
+// Rows of other commands lead to their options, or give a reason.
+TEST_F(FlagTable, LeadsToOptionsOfOtherCommands) {
+  Options eval("trireme eval", ""), generate("trireme generate", "");
+  EvalOptions eval_options;
+  GenerateOptions generate_options;
+  eval_options.declare(eval);
+  generate_options.declare(generate);
+  for (const CommandFlag& row : flags_of_commands()) {
+    const bool has_reason = row.flag.kind == Kind::satisfied || row.flag.kind == Kind::absent;
+    EXPECT_TRUE(row.flag.kind != Kind::absent || row.flag.text.find("nearest: ") != row.flag.text.npos)
+        << row.flag.name;
+    if (has_reason) continue;
+    ASSERT_TRUE(row.command == "eval" || row.command == "generate");
+    const Options& options = row.command == "eval" ? eval : generate;
+    for (const std::string& option : options_in(row.flag.text)) {
+      EXPECT_NE(options.spelling(option), "") << row.flag.name;
+    }
+  }
 }
 
 TEST_F(Translate, BringsOldNamesIntoPresentOnes) {
@@ -153,7 +167,105 @@ TEST_F(Translate, RefusesFlagsWhoseOptionIsNotThereYet) {
   EXPECT_THAT(line.refusal(), HasSubstr("--batch-size 4: not in this release of Trireme"));
 }
 
+TEST_F(Translate, TakesFillInTheMiddleAndRangesOfAProfiler) {
+  EXPECT_THAT(words({"--fim-data"}), ElementsAre("--fim-rate", "0.5"));
+  EXPECT_THAT(words({"--fim-data", "--fim-rate", "0.2"}), ElementsAre("--fim-rate", "0.2"));
+  EXPECT_THAT(words({"--fim-pad-token", "<fim_pad>", "--profile", "--nvtx-ranges"}), ElementsAre("--profile"));
+  EXPECT_THAT(words({"--nvtx-ranges"}), ElementsAre("--profile"));
+  EXPECT_THAT(words({"--step-batch-size-schedule", "0:16", "2.4B:320"}),
+              ElementsAre("--step-batch-size-schedule", "0:16 2.4B:320"));
+}
+
+TEST_F(Translate, NamesTokenizersByOneName) {
+  EXPECT_THAT(words({"--tokenizer-file", "a.json", "--vocab", "b", "--tokenizer_type", "GPT2BPETokenizer"}),
+              ElementsAre("--tokenizer-model", "a.json", "--vocab-file", "b", "--tokenizer-type", "GPT2BPETokenizer"));
+  EXPECT_THAT(words({"--tokenizer-name-or-path", "bigscience/tokenizer"}),
+              ElementsAre("--tokenizer-model", "bigscience/tokenizer"));
+}
+
+// A script of a task gives the options of a model and of training: the first are held against the checkpoint, the
+// others have no use.
+TEST(TranslateEval, HoldsAModelAgainstTheCheckpoint) {
+  Options options("trireme eval", "");
+  EvalOptions eval;
+  eval.declare(options);
+  const Translation line =
+      translate({"--task", "LAMBADA", "--valid-data", "a.jsonl", "--strict-lambada", "--model-parallel-size", "2",
+                 "--num-layers", "4", "--batch-size", "8", "--checkpoint-activations", "--lr", "0.1", "--no-load-rng",
+                 "--keep-last", "--use-checkpoint-args"},
+                options, "eval");
+  EXPECT_THAT(line.arguments, ElementsAre("--task", "LAMBADA", "--data-path", "a.jsonl", "--strict-lambada",
+                                          "--tensor-model-parallel-size", "2", "--micro-batch-size", "8"));
+  EXPECT_THAT(line.model_words, ElementsAre("--num-layers", "4"));
+  EXPECT_EQ(line.refusal(), "");
+  model::ModelConfig stored;
+  stored.layers = 4;
+  EXPECT_NO_THROW(line.check_model(stored));
+  stored.layers = 5;
+  EXPECT_THROW(line.check_model(stored), CheckpointError);
+  EXPECT_THAT(translate({"--num-experts", "8"}, options, "eval").refusal(), HasSubstr("layers of experts are absent"));
+}
+
+TEST(TranslateFinetune, TellsKeepLastOfTasksFromThatOfCheckpoints) {
+  Options options("trireme finetune", "");
+  TaskOptions task;
+  task.declare(options);
+  RunConfigReader reader(options, RunKind::task);
+  EXPECT_THAT(translate({"--keep-last", "2", "--eval-iters", "5"}, options, "finetune").arguments,
+              ElementsAre("--keep-last", "2"));
+  EXPECT_THAT(translate({"--keep-last", "--fp16"}, options, "finetune").refusal(),
+              HasSubstr("--keep-last: an epoch has whole batches alone"));
+}
+
+TEST(TranslateGenerate, TakesTheWordsOfMegatronsPrograms) {
+  Options options("trireme generate", "");
+  GenerateOptions generate;
+  generate.declare(options);
+  EXPECT_THAT(translate({"--out-seq-length", "9", "--top_p", "0.9", "--recompute", "--greedy", "--max-tokens-to-oom",
+                         "12000", "--seq-length", "1024"},
+                        options, "generate")
+                  .arguments,
+              ElementsAre("--max-new-tokens", "9", "--top-p", "0.9", "--temperature", "0"));
+  EXPECT_THAT(translate({"--num-samples", "2", "--chat-template", "x"}, options, "generate").refusal(),
+              AllOf(HasSubstr("--num-samples 2: one text is written at a time"),
+                    HasSubstr("--chat-template x: this kind of generation is absent")));
+}
+
+/// Reads a file of options for `train`; the command line wins over it.
+TEST_F(Translate, ReadsFilesOfOptions) {
+  const std::string path = ::testing::TempDir() + "megatron.ini";
+  std::ofstream(path) << "num_layers = 2\nhidden-size = 16\nnum-attention-heads = 2\nbatch-size = 4\n"
+                         "use-flash-attn = true\ncheckpoint-activations = true\nbf16 = true\nfp16 = false\n"
+                         "no-masked-softmax-fusion = false\nnormalization = rmsnorm\ndata-path = a.h5\n"
+                         "train_samples = 3_000\nnum-workers = 2\n";
+  const std::optional<Translation> line =
+      read(CommandLine("train", {"--config", path, "--lr", "1"}, nullptr), options_);
+  ASSERT_TRUE(line);
+  const RunConfig& config = reader_.parsed();
+  EXPECT_EQ(config.model.layers, 2);
+  EXPECT_EQ(config.batch.micro_batch_size, 4);
+  EXPECT_EQ(config.batch.train_samples, 3000);
+  EXPECT_EQ(config.model.normalization, model::Normalization::rms_norm);
+  EXPECT_TRUE(config.precision.bf16);
+  EXPECT_FALSE(config.precision.fp16);
+  EXPECT_TRUE(options_.given("recompute-granularity"));
+  EXPECT_FALSE(options_.given("use-flash-attn"));
+
+  std::ofstream(path) << "num-experts = 8\nfrobnicate = 1\n";
+  Options options("trireme train", "");
+  const RunConfigReader reader(options);
+  try {
+    read(CommandLine("train", {"--config", path}, nullptr), options);
+    FAIL();
+  } catch (const ConfigError& error) {
+    EXPECT_THAT(error.what(), AllOf(HasSubstr("megatron.ini: flags of Megatron-LM that are absent here"),
+                                    HasSubstr("--num-experts 8: layers of experts"),
+                                    HasSubstr("there is no option --frobnicate in ")));
+  }
+}
+
 TEST_F(Translate, HeedsTheOtherFlagsOfTheLine) {
+  EXPECT_EQ(kind_of({"--no-position-embedding", "--position-embedding-type=rope"}), Kind::satisfied);
   EXPECT_EQ(kind_of({"--no-position-embedding"}), Kind::absent);
   EXPECT_EQ(kind_of({"--no-position-embedding", "--position_embedding_type", "rope"}), Kind::satisfied);
   EXPECT_THAT(words({"--no-bias-gelu-fusion"}), ElementsAre("--gelu", "erf"));

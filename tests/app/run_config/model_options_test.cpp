@@ -215,5 +215,36 @@ TEST(ModelOptions, ABertHasTheVocabularyOfItsCorpus) {
   EXPECT_EQ(ask({"--model", "bert-base", "--vocab-size", "30592"}, 512, 30524).config.vocabulary, 30592);
 }
 
+TEST(ModelOptions, TakeTheModelOfACheckpoint) {
+  const model::ModelConfig stored =
+      ask({"--num-layers", "2", "--hidden-size", "64", "--num-attention-heads", "4", "--swiglu", "--normalization",
+           "RMSNorm", "--use-rotary-position-embeddings", "--rotary-base", "500000", "--max-position-embeddings", "32"},
+          16, 100)
+          .config;
+  const auto taken = [&](const std::vector<std::string>& arguments, std::vector<std::string>& lines) {
+    ModelOptions model;
+    Options options("test", "");
+    model.declare(options);
+    options.parse(arguments);
+    lines = model.take(stored);
+    return model.config(16, 90);
+  };
+  std::vector<std::string> lines;
+  EXPECT_EQ(attributes_of(taken({}, lines)).texts(), attributes_of(stored).texts());
+  EXPECT_TRUE(lines.empty());
+  EXPECT_EQ(attributes_of(taken({"--rotary-base", "10000", "--num-layers", "2"}, lines)).texts(),
+            attributes_of(stored).texts());
+  EXPECT_THAT(lines, testing::ElementsAre("the model's rotary_base is the checkpoint's 500000, in place of 10000"));
+  // A form of the activation contradicts the checkpoint's SwiGLU, and is set aside, too.
+  EXPECT_TRUE(taken({"--gelu", "erf"}, lines).swiglu);
+  EXPECT_THAT(lines, testing::Contains(HasSubstr("the model's swiglu is the checkpoint's true")));
+  EXPECT_EQ(taken({"--num-layers", "3"}, lines).layers, 3) << "a shape stays, for the checkpoint to refuse";
+  EXPECT_THAT(
+      [&] {
+        taken({"--model", "gpt2-124m"}, lines);
+      },
+      ThrowsMessage<ConfigError>(HasSubstr("--use-checkpoint-args and --model exclude each other")));
+}
+
 }  // namespace
 }  // namespace trireme::app

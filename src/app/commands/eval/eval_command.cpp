@@ -1,82 +1,18 @@
 #include <cmath>
 
 #include "src/app/commands/commands.hpp"
+#include "src/app/commands/eval/eval_options.hpp"
 #include "src/app/commands/eval/logits_file.hpp"
-#include "src/app/commands/eval/zero_shot_task.hpp"
 #include "src/app/job.hpp"
-#include "src/app/options/number_list.hpp"
-#include "src/app/options/options.hpp"
+#include "src/app/megatron/translation.hpp"
 #include "src/app/progress_bar.hpp"
-#include "src/app/run_config/execution_options.hpp"
 #include "src/app/run_config/run_attributes.hpp"
-#include "src/app/saved_model.hpp"
 #include "src/base/log.hpp"
 #include "src/train/evaluation/perplexity.hpp"
 #include "src/train/evaluation/scoring.hpp"
 
 namespace trireme::app {
 namespace {
-
-std::vector<std::pair<std::string, EvalTask>> tasks() {
-  return {{"perplexity", EvalTask::perplexity}, {"WIKITEXT103", EvalTask::wikitext103},
-          {"LAMBADA", EvalTask::lambada},       {"MULTIPLE_CHOICE", EvalTask::multiple_choice},
-          {"HELLASWAG", EvalTask::hellaswag},   {"MMLU", EvalTask::mmlu}};
-}
-
-std::string name_of(EvalTask task) {
-  for (const auto& [name, named] : tasks()) {
-    if (named == task) return name;
-  }
-  return "";
-}
-
-struct EvalOptions {
-  EvalTask task = EvalTask::perplexity;
-  std::string data_path;
-  std::int64_t micro_batch_size = 1;
-  std::optional<std::int64_t> sequence_length;
-  std::string logits_file;
-  std::vector<std::string> logits_samples;
-  std::int64_t cross_entropy_chunks = 1;
-  ZeroShotOptions zero_shot;
-  SavedModelOptions model;
-
-  void declare(Options& options) {
-    options.section("Task");
-    options.add_choice("task", &task, tasks(),
-                       "perplexity: of every token of a corpus but the first. WIKITEXT103: perplexity of a text in "
-                       "overlapping windows, also adjusted to its words. LAMBADA: accuracy of the last token or word "
-                       "of texts. MULTIPLE_CHOICE: accuracy of the choice of the largest summed log-probability, and "
-                       "of the largest one a character; HELLASWAG and MMLU: the same for their files.");
-    options.add("data-path", &data_path, "FILE",
-                "perplexity: corpus of the model's tokenizer. WIKITEXT103: text, UTF-8. LAMBADA: JSON lines with "
-                "\"text\". MULTIPLE_CHOICE: JSON lines with \"question\" (or \"ctx\", \"context\", \"query\"), "
-                "\"choices\" (or \"endings\") and \"answer\" (or \"label\", \"gold\"), a number from 0 or a letter. "
-                "HELLASWAG: \"activity_label\", \"ctx_a\", \"ctx_b\" or \"ctx\" alone, \"endings\", \"label\". MMLU: "
-                "\"question\", \"choices\", \"answer\".");
-    options.add("seq-length", &sequence_length, "N",
-                "Tokens of a window, or of the longest example; default that of the training.", countable());
-    options.add("micro-batch-size", &micro_batch_size, "N", "Windows or examples that one rank works on at a time.",
-                countable());
-    options.add("logits-file", &logits_file, "FILE",
-                "perplexity: write the logits of the --logits-samples to this HDF5 file, in groups sample-N: logits "
-                "[positions, vocabulary], tokens and labels [positions].");
-    options.add("logits-samples", &logits_samples, "N...",
-                "Numbers of the windows whose logits are written, from 0; default 0.");
-    declare_cross_entropy_chunks(options, &cross_entropy_chunks);
-    zero_shot.declare(options);
-    model.declare(options);
-    options.require("data-path");
-  }
-  /// Returns the numbers of the samples whose logits are written. Throws ConfigError.
-  std::vector<std::int64_t> checked_logits_samples() const {
-    TRIREME_CHECK(logits_file.empty() || task == EvalTask::perplexity, ConfigError,
-                  "--logits-file goes with --task perplexity alone: only its windows have numbers");
-    TRIREME_CHECK(!logits_file.empty() || logits_samples.empty(), ConfigError, "--logits-samples needs --logits-file");
-    if (logits_samples.empty()) return {0};
-    return number_list("--logits-samples", logits_samples, 0);
-  }
-};
 
 /// Prints an object of JSON, in which numbers that are not finite are null.
 void print_figures(const Figures& figures) {
@@ -182,15 +118,19 @@ int eval_command(const CommandLine& line) {
   EvalOptions o;
   Options options(line.command(), "Measures a trained model.");
   o.declare(options);
-  if (!line.read(options)) return 0;
+  const std::optional<megatron::Translation> translation = megatron::read(line, options);
+  if (!translation) return 0;
   o.zero_shot.check(options, o.task);
+  o.model.settle();
   const std::vector<std::int64_t> logits_samples = o.checked_logits_samples();
 
   Job job(line.environment(), options, o.model.grid, o.model.device);
+  translation->log();
   std::shared_ptr<data::TokenStore> corpus;
   if (o.task == EvalTask::perplexity) corpus = open_corpus(*job.world, o.data_path);
   const std::unique_ptr<SavedModel> saved =
       load_model(job, o.model, [&](const model::ModelConfig& config, train::ExecutionConfig& execution) {
+        translation->check_model(config);
         execution.sequence_length = o.sequence_length.value_or(execution.sequence_length);
         execution.micro_batch_size = o.micro_batch_size;
         execution.cross_entropy_chunks = o.cross_entropy_chunks;

@@ -10,6 +10,7 @@
 #include "src/app/commands/train/configuration_log.hpp"
 #include "src/app/commands/train/train_session.hpp"
 #include "src/app/kernel_test.hpp"
+#include "src/app/megatron/translation.hpp"
 #include "src/base/log.hpp"
 #include "src/base/shortened.hpp"
 
@@ -30,15 +31,15 @@ std::string folder_of_seed(const std::string& folder, const TaskOptions& task, s
 /// Fine-tuning of a model: the data of its task, and a run for each seed.
 class Finetuning {
  public:
-  Finetuning(const Options& options, const TaskOptions& task, Job& job, RunConfigReader& reader,
-             const std::string& pretrained)
-      : options_(options), task_(task), job_(job), reader_(reader) {
+  Finetuning(const Options& options, const megatron::Translation& translation, const TaskOptions& task, Job& job,
+             RunConfigReader& reader)
+      : options_(options), translation_(translation), task_(task), job_(job), reader_(reader) {
     collectively(*job_.world, [&] {
       for (const std::string& file : {task_.predictions_file, task_.n_best_file}) {
         if (job_.speaks() && !file.empty()) io::check_writable(file);  // before hours of training
       }
     });
-    open_model(pretrained);
+    open_model(task_.pretrained);
     read_data();
     config_ = reader_.settle(job_.grid.data_size(), {model_, sequence_length_, train_.samples->labels(), task_.epochs});
     check_training_type(*job_.backend, config_.precision.dtype);
@@ -78,6 +79,7 @@ class Finetuning {
         is_pretrained || pretrained.empty(), CheckpointError,
         "--pretrained-checkpoint {} holds a model of the task {}. Try its pretrained model, or --load to go on",
         pretrained, attributes.contains("data.task") ? attributes.get<std::string>("data.task") : "?");
+    translation_.check_model(model_);
     const bool is_bert = model_.is_bert();
     task_.set_output(model_);
     const ModelOptions& given = reader_.parsed().model;
@@ -87,6 +89,7 @@ class Finetuning {
     const auto payload = base.description.blobs.find("tokenizer");
     TRIREME_CHECK(payload != base.description.blobs.end(), CheckpointError, "the checkpoint has no tokenizer");
     tokenizer_payload_ = payload->second;
+    hold_tokenizer(*job_.world, task_.tokenizer, base.reader->description(), tokenizer_name_, tokenizer_payload_);
     collectively(*job_.world, [&] { tokenizer_ = make_task_tokenizer(tokenizer_name_, tokenizer_payload_, is_bert); });
     if (is_pretrained) pretrained_ = std::make_shared<OpenCheckpoint>(std::move(base));
     continues_ = !is_pretrained;
@@ -250,6 +253,7 @@ class Finetuning {
   }
 
   const Options& options_;
+  const megatron::Translation& translation_;
   const TaskOptions& task_;
   Job& job_;
   RunConfigReader& reader_;
@@ -271,17 +275,16 @@ int finetune_command(const CommandLine& line) {
       "Trains a pretrained BERT or GPT on a task, measures each epoch on validation data and prints the best "
       "as a line of JSON.");
   TaskOptions task;
-  std::string pretrained;
   task.declare(options);
-  options.add("pretrained-checkpoint", &pretrained, "DIR",
-              "Weights to begin with: a folder of checkpoints, or one step's folder. --load may name them, too.");
   RunConfigReader reader(options, RunKind::task);
-  if (!line.read(options)) return 0;
+  const std::optional<megatron::Translation> translation = megatron::read(line, options);
+  if (!translation) return 0;
   task.check(options);
   std::signal(SIGPIPE, SIG_IGN);  // a run goes on when the reader of its log is gone
 
   Job job(line.environment(), options, reader.parsed().parallel.grid, reader.parsed().device);
-  return Finetuning(options, task, job, reader, pretrained).run();
+  translation->log();
+  return Finetuning(options, *translation, task, job, reader).run();
 }
 
 }  // namespace trireme::app

@@ -39,6 +39,9 @@ void TaskOptions::declare(Options& options) {
       "MNLI, QQP: GLUE's lines of number and class. Several seeds: theirs are in files with .seed-S behind, and "
       "FILE has those of averaged probabilities.");
   options.add("n-best-file", &n_best_file, "FILE", "SQUAD: the best answers with their probabilities, likewise.");
+  options.add("pretrained-checkpoint", &pretrained, "DIR",
+              "Weights to begin with: a folder of checkpoints, or one step's folder. --load may name them, too.");
+  tokenizer.declare(options);
   options.require("task");
   options.require("train-data");
   options.require("valid-data");

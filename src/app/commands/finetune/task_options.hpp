@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include "src/app/options/named_tokenizer.hpp"
 #include "src/app/options/options.hpp"
 #include "src/data/tasks/glue.hpp"
 #include "src/data/tasks/squad_predictions.hpp"
@@ -23,6 +24,8 @@ struct TaskOptions {
   std::int64_t doc_stride = 128;
   data::SquadPredictionOptions prediction;
   std::string predictions_file, n_best_file;
+  std::string pretrained;  ///< checkpoint to begin with
+  NamedTokenizer tokenizer;
 
   void declare(Options& options);
   /// Throws ConfigError for options of another task.

@@ -10,6 +10,7 @@
 #include "src/app/megatron/script_report.hpp"
 #include "src/app/megatron/translation.hpp"
 #include "src/app/memory_report.hpp"
+#include "src/app/saved_model.hpp"
 #include "src/base/log.hpp"
 
 namespace trireme::app {
@@ -43,6 +44,18 @@ int report_script(const CommandLine& line, const std::string& path) {
   return static_cast<int>(report.runs ? ExitCode::success : ExitCode::usage);
 }
 
+/// Takes the model's options from the checkpoint of --load, where there is one. Collective.
+void take_checkpoint_model(const Job& job, RunConfigReader& reader) {
+  const CheckpointOptions& options = reader.parsed().checkpoint;
+  TRIREME_CHECK(!options.load.empty(), ConfigError, "--use-checkpoint-args needs --load");
+  const OpenCheckpoint checkpoint = open_checkpoint(*job.world, options.load, options.source());
+  if (!checkpoint.reader) {
+    log::info("--use-checkpoint-args: without a checkpoint, the options that were given count");
+    return;
+  }
+  for (const std::string& line : reader.take_model(checkpoint.description.attributes)) log::info("{}", line);
+}
+
 }  // namespace
 
 int train_command(const CommandLine& line) {
@@ -57,6 +70,7 @@ int train_command(const CommandLine& line) {
   std::signal(SIGPIPE, SIG_IGN);  // a run goes on when the reader of its log is gone
 
   Job job(line.environment(), options, reader.parsed().parallel.grid, reader.parsed().device);
+  if (reader.parsed().checkpoint.use_model) take_checkpoint_model(job, reader);
   const RunConfig& config = reader.settle(job.grid.data_size());
   check_training_type(*job.backend, config.precision.dtype);
   test_kernels(job, config);

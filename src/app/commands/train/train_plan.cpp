@@ -160,6 +160,9 @@ TrainPlan make_plan(const Job& job, const RunConfig& config) {
   plan.blobs["tokenizer"] = plan.stores.front().store->info().tokenizer_payload;
   plan.model = config.model.config(*config.batch.sequence_length, plan.stores.front().store->info().vocabulary_size);
   collectively(*job.world, [&] { data::check_vocabularies(all, plan.model.vocabulary); });
+  const data::TokenStore& corpus = *plan.stores.front().store;
+  hold_tokenizer(*job.world, config.data.tokenizer, "corpus " + corpus.name(), corpus.info().tokenizer,
+                 corpus.info().tokenizer_payload);
   plan.samples = sample_options(config, plan);
   plan.attributes = run_attributes(plan.model, plan.stores, plan.samples, plan.options, config.precision.dtype);
   plan.attributes.merge(attributes_of(plan.other_stores));

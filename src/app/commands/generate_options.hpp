@@ -1,0 +1,22 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "src/app/options/options.hpp"
+#include "src/app/saved_model.hpp"
+#include "src/train/generation.hpp"
+
+namespace trireme::app {
+
+/// Options of `trireme generate`.
+struct GenerateOptions {
+  std::string prompt;
+  std::int64_t max_new_tokens = 100;
+  train::SamplingOptions sampling;
+  SavedModelOptions model;
+
+  void declare(Options& options);
+};
+
+}  // namespace trireme::app

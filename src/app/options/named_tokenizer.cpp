@@ -1,0 +1,152 @@
+#include "src/app/options/named_tokenizer.hpp"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string_view>
+#include <utility>
+
+#include "io/tokenizer/huggingface_file.hpp"
+#include "io/tokenizer/tokenizer_files.hpp"
+#include "src/app/options/terminal_text.hpp"
+#include "src/data/tokenizer/bpe_tokenizer.hpp"
+#include "src/data/tokenizer/tokenizer.hpp"
+#include "src/data/tokenizer/wordpiece_tokenizer.hpp"
+
+namespace trireme::app {
+namespace {
+
+/// A type of Megatron-LM, or of its offspring, and the tokenizers here that may be meant by it.
+struct TokenizerType {
+  std::string_view type;
+  std::string_view tokenizers;  ///< "any": ids alone; empty: none that is here
+  std::optional<bool> lower_case = {};
+};
+
+constexpr auto types = std::to_array<TokenizerType>({
+    {"BertWordPieceCase", "wordpiece", false},
+    {"BertWordPieceLowerCase", "wordpiece", true},
+    {"BertWordPieceTokenizer", "wordpiece"},
+    {"ByteLevelTokenizer", "bytes"},
+    {"FalconTokenizer", "huggingface"},
+    {"GPT2BPETokenizer", "gpt2"},
+    {"GPT2BPETokenizerWithFIM", "gpt2"},
+    {"GPTSentencePieceTokenizer", ""},
+    {"HuggingFaceTokenizer", "gpt2 huggingface wordpiece"},
+    {"Llama2Tokenizer", ""},
+    {"NullTokenizer", "any"},
+    {"PretrainedFromHF", "gpt2 huggingface wordpiece"},
+    {"SentencePieceTokenizer", ""},
+    {"TikTokenizer", "gpt2 huggingface"},
+    {"TokenizerFromFile", "gpt2 huggingface"},
+    {"TokenizerFromFileWithFIM", "gpt2 huggingface"},
+});
+
+/// Returns "wordpiece in lower case".
+std::string described(const std::string& name, const std::string& payload) {
+  if (name != "wordpiece") return name;
+  return data::wordpiece_from_payload(payload).lower_case ? "wordpiece in lower case" : "wordpiece that keeps case";
+}
+
+/// Returns a file, or tokenizer.json in a folder.
+std::string file_of(const std::string& path) {
+  std::error_code error;
+  return std::filesystem::is_directory(path, error) ? path + "/tokenizer.json" : path;
+}
+
+bool is_file(const std::string& path) {
+  std::error_code error;
+  return !path.empty() && std::filesystem::is_regular_file(path, error);
+}
+
+}  // namespace
+
+void NamedTokenizer::declare(Options& options) {
+  options.add("tokenizer-type", &type, "NAME",
+              "Type of the tokenizer in Megatron-LM: an error where corpus or checkpoint hold another one.");
+  options.add("vocab-file", &vocabulary_file, "FILE",
+              "Vocabulary, compared with that of corpus or checkpoint, which hold their tokenizer.");
+  options.add("merge-file", &merge_file, "FILE", "Merges of GPT-2's vocabulary, likewise.");
+  options.add("tokenizer-model", &model, "FILE", "Hugging Face's tokenizer.json or its folder, likewise.");
+}
+
+std::vector<std::string> NamedTokenizer::compare(const std::string& holder, const std::string& name,
+                                                 const std::string& payload) const {
+  std::vector<std::string> lines;
+  compare_type(holder, name, payload, lines);
+  compare_files(holder, name, payload, lines);
+  return lines;
+}
+
+void NamedTokenizer::compare_type(const std::string& holder, const std::string& name, const std::string& payload,
+                                  std::vector<std::string>& lines) const {
+  if (type.empty()) return;
+  const auto known = std::ranges::find(types, type, &TokenizerType::type);
+  if (known != types.end() && known->tokenizers == "any") return;
+  if (name == "null" || known == types.end()) {
+    lines.push_back(name == "null"
+                        ? fmt::format("--tokenizer-type {} was not compared: {} holds ids alone", type, holder)
+                        : fmt::format("--tokenizer-type {} was not compared with the tokenizer {} of {}: the "
+                                      "type is not known here",
+                                      shortened(type), name, holder));
+    return;
+  }
+  const bool is_kind = known->tokenizers.find(name) != known->tokenizers.npos;
+  const bool is_case =
+      !is_kind || !known->lower_case || data::wordpiece_from_payload(payload).lower_case == *known->lower_case;
+  TRIREME_CHECK(
+      is_kind && is_case, DataError,
+      "--tokenizer-type {} is not the tokenizer that {} holds: {}. Leave the option out, or give what was built "
+      "with that tokenizer",
+      type, holder, described(name, payload));
+}
+
+void NamedTokenizer::compare_files(const std::string& holder, const std::string& name, const std::string& payload,
+                                   std::vector<std::string>& lines) const {
+  const std::string model_file = file_of(model);
+  const std::pair<const char*, const std::string*> given[] = {
+      {"--vocab-file", &vocabulary_file}, {"--merge-file", &merge_file}, {"--tokenizer-model", &model_file}};
+  std::vector<std::string> missing, found;
+  for (const auto& [flag, path] : given) {
+    if (!path->empty()) (is_file(*path) ? found : missing).push_back(fmt::format("{} {}", flag, shortened(*path)));
+  }
+  if (!missing.empty()) {
+    lines.push_back(
+        fmt::format("{}: not there, and not needed: {} holds its tokenizer", fmt::join(missing, ", "), holder));
+  }
+  if (found.empty()) return;
+  std::unique_ptr<data::Tokenizer> tokenizer;
+  try {
+    if (name == "gpt2" && is_file(vocabulary_file) && is_file(merge_file)) {
+      tokenizer = data::make_gpt2_tokenizer(io::read_bpe_files(vocabulary_file, merge_file));
+    } else if (name == "wordpiece" && is_file(vocabulary_file)) {
+      data::WordPieceVocabulary vocabulary = data::wordpiece_from_payload(payload);
+      vocabulary.tokens = io::read_wordpiece_file(vocabulary_file).tokens;
+      tokenizer = data::make_wordpiece_tokenizer(std::move(vocabulary));
+    } else if (name == "huggingface" && is_file(model_file)) {
+      const data::BpeVocabulary held = data::bpe_from_payload(payload);
+      const std::string& end = held.tokens.at(static_cast<std::size_t>(held.end_of_document));
+      tokenizer = data::make_huggingface_tokenizer(io::read_huggingface_file(model_file, end));
+    }
+  } catch (const DataError& error) {
+    throw DataError("{}: not the tokenizer {} that {} holds: {}. Leave the option out, or give its file",
+                    fmt::join(found, ", "), name, holder, error.what());
+  }
+  if (tokenizer == nullptr) {
+    lines.push_back(fmt::format("{} not compared with the tokenizer {} of {}: another kind of file",
+                                fmt::join(found, ", "), name, holder));
+    return;
+  }
+  TRIREME_CHECK(
+      tokenizer->digest() == data::tokenizer_from_payload(name, payload)->digest(), DataError,
+      "{}: not the tokenizer {} that {} holds: {} tokens there, {} here, or other ones. Leave the option out, or "
+      "give its file",
+      fmt::join(found, ", "), name, holder, tokenizer->vocabulary_size(),
+      data::tokenizer_from_payload(name, payload)->vocabulary_size());
+}
+
+}  // namespace trireme::app
