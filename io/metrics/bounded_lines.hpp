@@ -28,7 +28,7 @@ class BoundedLines {
     return true;
   }
   std::string_view line() const { return line_; }
-  std::int64_t number() const { return number_; }  ///< of the line, from 1
+  std::int64_t number() const { return number_; }  ///< number of the line, from 1
 
  private:
   static constexpr std::streamsize max_bytes = 1 << 20;

@@ -25,17 +25,17 @@ struct Mark {
 
 /// Curves over iterations on common axes.
 struct Chart {
-  std::string id;  ///< of its elements in the page
+  std::string id;  ///< name of its elements in the page
   std::string title;
   std::string unit;
   Axis axis = Axis::fitted;
   std::vector<Series> series;
-  std::vector<Mark> begins;   ///< of lives that continue a run: vertical lines
+  std::vector<Mark> begins;   ///< starts of lives that continue a run: vertical lines
   std::vector<Mark> skipped;  ///< updates that were skipped: crosses at the bottom
   double first_x = 1, last_x = 1;
 };
 
-constexpr int chart_columns = 480;  ///< of a plot: about its width in pixels
+constexpr int chart_columns = 480;  ///< columns of a plot: about its width in pixels
 
 /// Returns the chart as an SVG element: title, description, grid, axes, curves. A curve of reduced columns is a band
 /// from the least to the greatest value with a line through the means.

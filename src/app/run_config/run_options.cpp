@@ -18,7 +18,8 @@ void RunOptions::declare(Options& options) {
   options.add("exit-duration-in-mins", &schedule.exit_duration_minutes, "X",
               "Save and stop after this time: exit code 75, without --save 0.", at_least(0));
   options.add("metrics-file", &metrics_file, "FILE",
-              "Append one JSON object an iteration. FLOPs, there and in the log, are the model's: attention in full, "
+              "Append one JSON object an iteration, and note the run's lives in FILE.lives: see trireme report. FLOPs, "
+              "there and in the log, are the model's: attention in full, "
               "causal or not, without recomputation.");
   options.add_flag("time-communication", &time_communication,
                    "Add to the objects of --metrics-file for how long communication delayed the ranks: milliseconds of "
