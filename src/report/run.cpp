@@ -33,7 +33,10 @@ std::vector<Life> join_lives(std::vector<Life> lives, const std::vector<JobNote>
     if (found == nullptr) found = &alone.emplace_back();
     found->job_time = begin.time;
     found->job = begin.job;
-    if (has_end) found->job_status = notes[i + 1].status;
+    if (has_end) {
+      found->job_status = notes[i + 1].status;
+      found->job_end = notes[i + 1].time;
+    }
   }
   lives.insert(lives.end(), alone.begin(), alone.end());
   std::ranges::stable_sort(lives, {}, time_of);

@@ -58,7 +58,8 @@ struct Life {
   std::optional<LifeEnd> end;
   std::optional<std::int64_t> job_time;  ///< when the batch file started it
   std::string job;
-  std::optional<int> job_status;  ///< exit code that the batch file noted
+  std::optional<int> job_status;        ///< exit code that the batch file noted
+  std::optional<std::int64_t> job_end;  ///< when it noted that
 };
 
 /// Line that a batch file writes into the run folder: a start, or an end with its status.

@@ -67,10 +67,13 @@ std::string time_cell(std::optional<std::int64_t> time) {
   return time ? text_element("span", "time", utc_text(*time)) : dash;
 }
 
-/// Returns the time of the newest event of a life, empty where none is known.
-std::optional<std::int64_t> last_event(const Life& life) {
-  if (life.end) return life.end->time;
-  return life.saves.empty() ? std::nullopt : std::optional(life.saves.back().time);
+/// Returns the end of a life by the program or the batch file, empty where neither noted it.
+std::optional<std::int64_t> end_of(const Life& life) { return life.end ? life.end->time : life.job_end; }
+
+/// Returns the end of a life, or the newest event before it.
+std::string end_cell_of(const Life& life) {
+  if (end_of(life) || life.saves.empty()) return time_cell(end_of(life));
+  return fmt::format("after {}", time_cell(life.saves.back().time));
 }
 
 std::string lives_of(const Run& run, const Page& page) {
@@ -94,7 +97,7 @@ std::string lives_of(const Run& run, const Page& page) {
     if (is_last && !life.end) reached = std::max(reached, run.last_iteration);
     if (lost > 0) reached = std::max(reached, next->start->iteration + lost);
     const std::optional<std::int64_t> began = start ? std::optional(start->time) : life.job_time;
-    const std::optional<std::int64_t> ended = last_event(life);
+    const std::optional<std::int64_t> ended = end_of(life);
     std::string end_cell = badge(state_of(life, is_last));
     if (life.end && !life.end->reason.empty()) end_cell += text_element("div", "reason", life.end->reason);
     if (!start) end_cell += text_element("div", "reason", "ended before it began to train");
@@ -106,10 +109,8 @@ std::string lives_of(const Run& run, const Page& page) {
         {std::to_string(i + 1), end_cell,
          start ? figures(fmt::format("{} \u2192 {}", grouped(start->iteration), grouped(reached))) : dash,
          lost > 0 ? figures(fmt::format("{}, {}", grouped(lost), duration_text(next->start->lost_ms / 1000))) : "0",
-         began && life.end ? figures(duration_text(static_cast<double>(*ended - *began))) : dash, time_cell(began),
-         life.end ? time_cell(ended)
-         : ended  ? "after " + time_cell(ended)
-                  : dash,
+         began && ended ? figures(duration_text(static_cast<double>(*ended - *began))) : dash, time_cell(began),
+         end_cell_of(life),
          text_element("div", "", place.empty() ? dash : place) +
              (start ? text_element("div", "reason", grid_text(*start)) : "")});
   }
@@ -317,8 +318,10 @@ std::vector<std::pair<std::string, std::string>> summary_of(const Run& run) {
   add("losses not finite", run.iterations > 0 ? grouped(run.not_finite) : dash);
   add("time in training", run.trained_ms > 0 ? duration_text(run.trained_ms / 1000) : dash);
   add("lives", run.lives.empty() ? dash : std::to_string(run.lives.size()));
-  add("lost work",
-      fmt::format("{} iterations, {}", grouped(run.lost_iterations()), duration_text(run.lost_ms() / 1000)));
+  const std::int64_t lost = run.lost_iterations();
+  add("lost work", lost == 0 ? "none"
+                             : fmt::format("{} iteration{}, {}", grouped(lost), lost == 1 ? "" : "s",
+                                           duration_text(run.lost_ms() / 1000)));
   add("grid", start != nullptr ? escaped(grid_text(*start)) : dash);
   add("parameters", start != nullptr ? grouped(start->parameters) : dash);
   return rows;

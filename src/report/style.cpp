@@ -86,6 +86,7 @@ summary { cursor: pointer; color: var(--soft); }
   .summary table { font-size: .82rem; }
   .summary th, .summary td { padding-right: .5rem; }
   .figures { gap: .6rem; }
+  .lives .state, .lives .time { white-space: normal; }
 }
 @media print {
   body { max-width: none; padding: 0; font-size: 10pt; }

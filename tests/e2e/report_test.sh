@@ -32,7 +32,7 @@ holds page.html "$(round4 lm_loss two.jsonl) at 12"
 holds page.html "$(round4 test_loss two.jsonl) at 12"
 holds page.html "stopped early, saved, exit code 75"
 holds page.html "done, exit code 0"
-holds page.html "1 iterations, 2.5 s"   # lost behind the checkpoint
+holds page.html "1 iteration, 2.5 s"   # lost behind the checkpoint
 holds page.html "4711 on $(hostname)"
 holds page.html "2 ranks: data 2"
 holds page.html "Options that differ"
@@ -72,9 +72,10 @@ holds killed.html "ended by signal 9, exit code 137"
 done_by 1 report "two & more" --output saved.html
 holds saved.html "Not recorded. --metrics-file of a run records it."
 holds saved.html "in the folder"
-refused 8 "without a finite loss" 1 train "${run[@]/#0.01/1e20}" --max-skipped 2 --metrics-file diverged.jsonl
+refused 8 "loss or gradients were not finite in 2 iterations in a row" 1 train "${run[@]/#0.01/1e20}" --max-skipped 2 --metrics-file diverged.jsonl
 done_by 1 report diverged.jsonl --output diverged.html
 holds diverged.html "numbers not finite, exit code 8"
+holds diverged.html "Try a lower --lr"
 
 refused 5 "there is no absent" 1 report absent --output absent.html
 mkdir empty

@@ -45,6 +45,7 @@ TEST(JoinLives, GivesALifeTheStatusThatItsJobReturned) {
   ASSERT_EQ(lives.size(), 2u);
   EXPECT_EQ(lives[0].job_status, 137);
   EXPECT_EQ(lives[1].job_status, 75);
+  EXPECT_EQ(lives[0].job_end, 190);
 }
 
 TEST(JoinLives, ShowsAJobThatEndedBeforeItTrained) {
