@@ -5,7 +5,8 @@
 # signal arrives (#SBATCH --signal=B:USR1@SECONDS), the ranks are told to save and leave. A run that is not finished, or
 # that a dead or hanging rank ended, goes back to the queue under the same job number, and its next life continues from
 # the checkpoint. Two lives that end where they began end the chain: a third would do no better.
-# FOLDER/lives has one line a life: the time, the job, the step it began with. Ends the script.
+# FOLDER/lives has two lines a life: the time, the job and the step where it began; the same where it ended, and what the
+# ranks returned. Ends the script.
 run_life() {
   local folder=$1 status=0 signalled=0 ranks=
   shift
@@ -25,6 +26,7 @@ run_life() {
   trap '' USR1
 
   echo "$(date -Is) the ranks of job $SLURM_JOB_ID returned $status at step $(step_reached "$folder")"
+  echo "$(date -Is) job $SLURM_JOB_ID step $(step_reached "$folder") returned $status" >>"$folder/lives"
   case $status in
     75) ;;               # stopped early, everything saved
     6 | 7 | 13[4-9]) ;;  # a rank died; a rank hung; a signal ended a rank (srun: 128 + its number)
@@ -50,7 +52,7 @@ end_without_progress() {
   local step
   [ -s "$1/lives" ] || return 0
   step=$(step_reached "$1")
-  [ "$(tail -n 2 "$1/lives" | grep -c " step $step\$")" = 2 ] || return 0
+  [ "$(grep -v returned "$1/lives" | tail -n 2 | grep -c " step $step\$")" = 2 ] || return 0
   echo "Two lives have not come beyond step $step; see the log for why. After mending it, remove $1/lives." >&2
   exit 1
 }

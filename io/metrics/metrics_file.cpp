@@ -26,12 +26,12 @@ std::string exposed_text(const train::TrainRecord& record) {
   return fmt::format(R"(, "exposed_communication_ms": {:.3f}, "exposed_ms_by_group": {{{}}})", sum_ms, by_group);
 }
 
-/// Bytes of the lines up to and including iteration `done.iteration`, without its evaluations that follow: the part
-/// that a resumed run keeps. A damaged last line of a killed run is removed, too.
-std::int64_t kept_bytes(const std::string& path, const train::Progress& done) {
+/// Finds the lines up to and including iteration `done.iteration`, without its evaluations that follow: the part that a
+/// resumed run keeps. A damaged last line of a killed run is removed, too.
+MetricsCut find_cut(const std::string& path, const train::Progress& done) {
   std::ifstream in(path, std::ios::binary);
-  std::int64_t kept = 0;
-  for (std::string line; std::getline(in, line) && !in.eof();) {
+  MetricsCut cut;
+  for (std::string line; done.iteration > 0 && std::getline(in, line) && !in.eof();) {
     const Json record = Json::parse(line, nullptr, false);
     if (!record.is_object() || !record.contains("iteration") || !record["iteration"].is_number_integer() ||
         record["iteration"].get<std::int64_t>() > done.iteration) {
@@ -40,15 +40,24 @@ std::int64_t kept_bytes(const std::string& path, const train::Progress& done) {
     const bool to_come =
         (done.evaluation_left && record.contains("valid_loss")) || (!done.tested && record.contains("test_loss"));
     if (to_come && record["iteration"].get<std::int64_t>() == done.iteration) break;
-    kept += static_cast<std::int64_t>(line.size()) + 1;
+    cut.kept_bytes += static_cast<std::int64_t>(line.size()) + 1;
   }
-  return kept;
+  in.clear();
+  in.seekg(cut.kept_bytes);
+  for (std::string line; std::getline(in, line) && !in.eof();) {
+    const Json record = Json::parse(line, nullptr, false);
+    if (!record.is_object() || !record.contains("lm_loss")) continue;
+    ++cut.lost_iterations;
+    if (const auto ms = record.find("elapsed_ms"); ms != record.end() && ms->is_number())
+      cut.lost_ms += ms->get<double>();
+  }
+  return cut;
 }
 
 }  // namespace
 
-MetricsFile::MetricsFile(const std::string& path, const train::Progress& done)
-    : file_("<metrics_file>", path, done.iteration > 0 ? kept_bytes(path, done) : 0) {}
+MetricsFile::MetricsFile(const std::string& path, const train::Progress& done, const Backend* backend)
+    : cut_(find_cut(path, done)), backend_(backend), file_("<metrics_file>", path, cut_.kept_bytes) {}
 
 void MetricsFile::write(const train::TrainRecord& r) {
   const std::string sop_loss = r.sop_loss ? fmt::format(R"("sop_loss": {}, )", number(*r.sop_loss)) : "";
@@ -61,11 +70,11 @@ void MetricsFile::write(const train::TrainRecord& r) {
   if (r.num_zeros) optional += fmt::format(R"("num_zeros": {}, )", *r.num_zeros);
   file_.append(fmt::format(
       R"({{"iteration": {}, "consumed_samples": {}, "lm_loss": {}, {}"grad_norm": {}, "learning_rate": {}, {})"
-      R"("loss_scale": {}, "skipped": {}, "elapsed_ms": {:.3f}, "tokens_per_second": {:.1f}, "tflops_per_rank": {:.4f}{}}})"
+      R"("loss_scale": {}, "skipped": {}, "elapsed_ms": {:.3f}, "tokens_per_second": {:.1f}, "tflops_per_rank": {:.4f}{}{}}})"
       "\n",
       r.iteration, r.consumed_samples, number(r.lm_loss), sop_loss, number(r.grad_norm), number(r.learning_rate),
-      optional, number(r.loss_scale), r.skipped, r.elapsed_ms, r.tokens_per_second, r.tflops_per_rank,
-      exposed_text(r)));
+      optional, number(r.loss_scale), r.skipped, r.elapsed_ms, r.tokens_per_second, r.tflops_per_rank, exposed_text(r),
+      backend_ == nullptr ? "" : fmt::format(R"(, "peak_memory_bytes": {})", backend_->peak_allocated_bytes())));
 }
 
 void MetricsFile::write(const train::EvaluationRecord& r) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -22,6 +23,8 @@ class CommandLine {
   bool read(Options& options) const { return read(options, arguments_, {}); }
   /// Likewise from `arguments` in their place; an error lists `problems` first.
   bool read(Options& options, const std::vector<std::string>& arguments, std::vector<std::string> problems) const;
+  /// Makes `read` pass the declared options to `observer` and return false, as for a help: the command ends.
+  void observe(std::function<void(const Options&)> observer) { observer_ = std::move(observer); }
   /// Returns MPI, for a command that runs on ranks.
   mpi::MpiEnvironment& environment() const { return *environment_; }
 
@@ -29,6 +32,7 @@ class CommandLine {
   std::string command_;
   std::vector<std::string> arguments_;
   mpi::MpiEnvironment* environment_;
+  std::function<void(const Options&)> observer_;
 };
 
 /// Returns whether `arguments` ask for help.

@@ -5,6 +5,7 @@
 #include <cstdio>
 
 #include "src/app/commands/commands.hpp"
+#include "src/app/job.hpp"
 #include "src/app/options/nearest_name.hpp"
 #include "src/app/options/terminal_text.hpp"
 
@@ -91,10 +92,17 @@ constexpr Command command_table[] = {
      .description = "Work on checkpoints. DIR is the folder given to --save, or the folder of one step in it.",
      .arguments = " [DIR]"},
     {.path = "plan", .overview = "predict a job on a cluster, and find its fastest layout", .function = plan_command},
+    {.path = "report",
+     .overview = "make a page on runs: curves, lives, checkpoints, options",
+     .function = report_command},
     {.path = "selftest",
      .overview = "test the nodes of a job before it trains, on one rank or many",
      .ranks = Ranks::many,
      .function = selftest_command},
+    {.path = "completion",
+     .overview = "a script by which bash or zsh complete commands and options",
+     .function = completion_command},
+    {.path = "man", .overview = "write the manual pages of all commands", .function = man_command},
     {.path = "info",
      .overview = "version, backends, devices, libraries, ranks",
      .ranks = Ranks::many,
@@ -156,6 +164,25 @@ Call find_command(const std::vector<std::string>& words) {
 int run_command(const Call& call, mpi::MpiEnvironment* environment) {
   if (call.command->function == nullptr) return run_parent_command(*call.command, call.arguments);
   return call.command->function(CommandLine(std::string(call.command->path), call.arguments, environment));
+}
+
+ProgramManual program_manual() {
+  ProgramManual manual{.version = version(), .commands = {}};
+  for (const Command& command : command_table) {
+    CommandManual entry;
+    if (command.function != nullptr) {
+      CommandLine line(std::string(command.path), {}, nullptr);
+      line.observe([&](const Options& options) { entry = options.manual(); });
+      command.function(line);
+    } else {
+      entry.text = command.description;
+      for (const auto& [word, subcommand] : commands_of(command)) entry.subcommands.push_back(word);
+    }
+    entry.path = command.path;
+    entry.summary = command.summary.empty() ? command.overview : command.summary;
+    manual.commands.push_back(std::move(entry));
+  }
+  return manual;
 }
 
 std::string program_help() {

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "src/app/command_line.hpp"
+#include "src/app/manual/manual.hpp"
 #include "src/app/stop_signal.hpp"
 
 namespace trireme::app {
@@ -36,6 +37,9 @@ Call find_command(const std::vector<std::string>& words);
 /// Runs a command and returns its exit code. A group prints its help, or throws ConfigError with the nearest of its
 /// commands. `environment` is null on one process.
 int run_command(const Call& call, mpi::MpiEnvironment* environment = nullptr);
+
+/// Returns all commands with their options.
+ProgramManual program_manual();
 
 /// Returns the text of `trireme --help`.
 std::string program_help();

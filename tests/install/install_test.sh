@@ -16,6 +16,9 @@ for file in README.md CHANGELOG.md; do
   [ -s "$documents/$file" ] || fail "share/doc/trireme/$file is missing"
 done
 "$(dirname "$0")/../lint/links.sh" "$documents" || fail "links of the installed documents lead nowhere"
+[ -s "$prefix/share/man/man1/trireme-corpus-build.1" ] || fail "the manual pages are missing"
+grep -q "complete .*trireme" "$prefix/share/bash-completion/completions/trireme" || fail "the completion of bash is missing"
+grep -q "#compdef trireme" "$prefix/share/zsh/site-functions/_trireme" || fail "the completion of zsh is missing"
 [ -s "$prefix/share/trireme/jobs/environment.sh" ] || fail "the batch files are missing"
 
 libraries=$(find "$prefix" -name 'libtrireme_program.so' -exec ldd {} \; && ldd "$prefix/bin/trireme")

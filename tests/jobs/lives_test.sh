@@ -59,6 +59,9 @@ life "$folder/b"
 expect 0 no "its second life"
 [ -d "$folder/b/checkpoints/step-00000009" ] || fail "the second life should have ended the run"
 
+ends=$(sed -nE 's/.* job 7 step [1-9] (returned [0-9]+)$/\1/p' "$folder/b/lives" | tr '\n' ' ')
+[ "$ends" = "returned 75 returned 0 " ] || fail "the list of lives should have both ends: $(cat "$folder/b/lives")"
+
 life "$folder/c" --return 75
 expect 0 yes "the first life without progress"
 life "$folder/c" --return 75

@@ -31,6 +31,9 @@ int tokenizer_encode_command(const CommandLine& line);
 int tokenizer_decode_command(const CommandLine& line);
 int checkpoint_inspect_command(const CommandLine& line);
 int checkpoint_verify_command(const CommandLine& line);
+int report_command(const CommandLine& line);
+int completion_command(const CommandLine& line);
+int man_command(const CommandLine& line);
 int plan_command(const CommandLine& line);
 
 }  // namespace trireme::app

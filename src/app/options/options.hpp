@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "src/app/manual/manual.hpp"
 #include "src/base/check.hpp"
 
 namespace trireme::app {
@@ -125,6 +126,9 @@ class Options {
   std::vector<std::pair<std::string, std::string>> values() const;
 
   std::string help() const;
+
+  /// Returns the content of the help: sections and options in its order, defaults in the texts. No summary for lists.
+  CommandManual manual() const;
 
  private:
   enum class Arity { flag, one, list };

@@ -3,8 +3,11 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cstdlib>
+#include <ctime>
 #include <span>
 
+#include "src/app/options/field_names.hpp"
 #include "src/base/log.hpp"
 #include "src/base/machine.hpp"
 
@@ -17,7 +20,11 @@ RunReports::RunReports(Job& job, const RunConfig& config, train::ParallelModel& 
   collectively(*job.world, [&] {
     if (!job.speaks()) return;
     if (!config.run.metrics_file.empty()) {
-      metrics_ = std::make_unique<io::MetricsFile>(config.run.metrics_file, trainer.progress());
+      const std::string& path = config.run.metrics_file;
+      metrics_ = std::make_unique<io::MetricsFile>(path, trainer.progress(), job.backend.get());
+      lives_ = std::make_unique<io::LifeFile>(
+          path, config.checkpoint.load.empty() ? io::LifeFile::Opening::replace : io::LifeFile::Opening::append,
+          life_start());
     }
     if (!options.tensorboard.folder.empty()) {
       tensorboard_ = std::make_unique<io::TensorboardFile>(options.tensorboard, job.world->size(), *job.backend,
@@ -99,15 +106,16 @@ io::RunWork RunReports::work() const {
 }
 
 void RunReports::set_hooks(train::CheckpointWriterOptions& options) {
-  if (!config_.report.progress) return;
+  if (!config_.report.progress && config_.run.metrics_file.empty()) return;
   collectively(*job_.world, [&] {
-    if (!job_.speaks()) return;
+    if (!job_.speaks() || !config_.report.progress) return;
     progress_ = std::make_unique<io::ProgressFile>(config_.checkpoint.save, job_.world->size(), work());
   });
   options.on_event = [this](train::SaveEvent event, std::int64_t step) { note_checkpoint(event, step); };
 }
 
 void RunReports::note_checkpoint(train::SaveEvent event, std::int64_t step) {
+  if (lives_ && event != train::SaveEvent::begun) lives_->note_save({std::time(nullptr), step});
   if (!progress_) return;
   if (event == train::SaveEvent::arrived) {
     progress_->add_arrival(step);
@@ -116,16 +124,19 @@ void RunReports::note_checkpoint(train::SaveEvent event, std::int64_t step) {
   }
 }
 
-double RunReports::peak_tflops() const {
-  const ReportOptions& options = config_.report;
-  std::optional<train::DevicePeak> peak = options.peak;
-  if (!peak && !options.throughput) return 0;
+std::optional<train::DevicePeak> RunReports::device_peak() const {
+  if (config_.report.peak) return config_.report.peak;
   const DType dtype = config_.precision.dtype;
-  const bool is_default = !peak && !job_.backend->memory_is_host() && (dtype == DType::bf16 || dtype == DType::fp16);
-  if (is_default) peak = train::find_peak(job_.backend->description());
+  const bool is_known = !job_.backend->memory_is_host() && (dtype == DType::bf16 || dtype == DType::fp16);
+  return is_known ? train::find_peak(job_.backend->description()) : std::nullopt;
+}
+
+double RunReports::peak_tflops() const {
+  if (!config_.report.peak && !config_.report.throughput) return 0;
+  const std::optional<train::DevicePeak> peak = device_peak();
   if (!peak) {
     log::info("no MFU in the log: no peak is known for {} in {}; --mfu-peak gives one", job_.backend->description(),
-              name_of(dtype));
+              name_of(config_.precision.dtype));
     return 0;
   }
   log::info("MFU: the share of {:g} TFLOP/s, the dense 16-bit peak of {}; recomputation is no useful work",
@@ -133,7 +144,46 @@ double RunReports::peak_tflops() const {
   return peak->tflops;
 }
 
-void RunReports::finish() {
+report::LifeStart RunReports::life_start() const {
+  const char* slurm_job = std::getenv("SLURM_JOB_ID");
+  const parallel::ProcessGrid& grid = job_.grid;
+  const std::optional<train::DevicePeak> peak = device_peak();
+  const bool goes_on = !config_.checkpoint.load.empty();  // otherwise the file is of an older run
+  return {.time = std::time(nullptr),
+          .job = slurm_job == nullptr ? "" : slurm_job,
+          .host = host_name(),
+          .version = version(),
+          .device = fmt::format("{}, {}", job_.backend->name(), job_.backend->description()),
+          .ranks = grid.world_size(),
+          .axes = {{"tensor", grid.tensor_size()},
+                   {"pipeline", grid.pipeline_size()},
+                   {"context", grid.context_size()},
+                   {"data", grid.data_size()}},
+          .parameters = model::parameter_count(model_.config()),
+          .peak_tflops = peak ? peak->tflops : 0,
+          .iteration = trainer_.progress().iteration,
+          .lost_iterations = goes_on ? metrics_->cut().lost_iterations : 0,
+          .lost_ms = goes_on ? metrics_->cut().lost_ms : 0,
+          .options = config_.option_values};
+}
+
+void RunReports::note_end(int exit_code, const std::string& reason) {
+  if (lives_) lives_->note_end({std::time(nullptr), trainer_.progress().iteration, exit_code, reason});
+}
+
+void RunReports::note_failure(const std::exception& error) noexcept {
+  try {
+    const auto* known = dynamic_cast<const Error*>(&error);
+    note_end(static_cast<int>(known != nullptr ? known->exit_code() : ExitCode::environment), with_flags(error.what()));
+  } catch (const std::exception&) {
+    // The error itself is reported by the program.
+  }
+}
+
+void RunReports::finish(train::RunEnd end) {
+  collectively(*job_.world, [&] {
+    note_end(static_cast<int>(end == train::RunEnd::complete ? ExitCode::success : ExitCode::stopped_early), "");
+  });
   if (!trace_file_) return;
   const double error_us = trace_file_->write(job_.grid.describe(job_.world->rank()));
   log::info("{}: times of different ranks compare within {:.0f} us", config_.run.trace_file, error_us);

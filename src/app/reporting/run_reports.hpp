@@ -1,10 +1,12 @@
 #pragma once
 
+#include <exception>
 #include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "io/metrics/life_file.hpp"
 #include "io/metrics/metrics_file.hpp"
 #include "io/metrics/progress_file.hpp"
 #include "io/metrics/tensorboard_file.hpp"
@@ -17,8 +19,8 @@
 
 namespace trireme::app {
 
-/// Reports of a run beside its log and checkpoints: the files of rank 0 (metrics, curves, progress), the timeline of
-/// all ranks, and the comparison of their times.
+/// Reports of a run beside its log and checkpoints: the files of rank 0 (metrics, lives, curves, progress), the
+/// timeline of all ranks, and the comparison of their times.
 class RunReports final : public train::MetricsSink {
  public:
   /// Opens the files for a run that continues from `trainer`'s progress, and begins to record the model.
@@ -38,14 +40,20 @@ class RunReports final : public train::MetricsSink {
   void set_hooks(train::CheckpointWriterOptions& options);
   /// Peak for the MFU, 0 where there is none. Logs it and its source.
   double peak_tflops() const;
-  /// Writes the timeline. Collective.
-  void finish();
+  /// Notes the end of this life, and writes the timeline. Collective.
+  void finish(train::RunEnd end);
+  /// Notes the end of this life by an error, as far as that is possible.
+  void note_failure(const std::exception& error) noexcept;
 
  private:
   void add_step(const train::TrainRecord& record);
   void log_times(std::int64_t iteration);
   void note_checkpoint(train::SaveEvent event, std::int64_t step);
+  void note_end(int exit_code, const std::string& reason);
   io::RunWork work() const;
+  /// Peak of a rank's device: the user's, or that of a known GPU in 16 bits.
+  std::optional<train::DevicePeak> device_peak() const;
+  report::LifeStart life_start() const;
 
   Job& job_;
   const RunConfig& config_;
@@ -53,6 +61,7 @@ class RunReports final : public train::MetricsSink {
   const train::Trainer& trainer_;
   const train::ExposedCommunication* communication_;
   std::unique_ptr<io::MetricsFile> metrics_;
+  std::unique_ptr<io::LifeFile> lives_;
   std::unique_ptr<io::TensorboardFile> tensorboard_;
   std::unique_ptr<io::ProgressFile> progress_;
   std::optional<TraceRecorder> recorder_;

@@ -121,6 +121,9 @@ const RunConfig& RunConfigReader::finish(Problems& problems) {
                   "--time-communication and --cuda-graphs exclude each other: recorded waits cannot be timed");
   config_.checkpoint.check(options_, problems);
   if (config_.run.schedule.skip_training) config_.checkpoint.save.clear();
+  for (const auto& [name, value] : options_.values()) {
+    config_.option_values.push_back({name, value, options_.given(name)});
+  }
   problems.attempt([&] { train::validate(config_.execution_config()); });
   problems.report();
   return config_;

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "src/app/reporting/report_options.hpp"
 #include "src/app/run_config/batch_options.hpp"
@@ -13,6 +14,7 @@
 #include "src/app/run_config/parallel_options.hpp"
 #include "src/app/run_config/precision_options.hpp"
 #include "src/app/run_config/run_options.hpp"
+#include "src/report/run.hpp"
 
 namespace trireme::app {
 
@@ -31,6 +33,7 @@ struct RunConfig {
   RunOptions run;
   ReportOptions report;
   CheckpointOptions checkpoint;
+  std::vector<report::OptionValue> option_values;  ///< all options of the command, for the record of the run
 
   train::ExecutionConfig execution_config() const;
   train::TrainOptions train_options() const;

@@ -24,7 +24,8 @@ void RunOptions::declare(Options& options) {
       "names tensor, ranks and hosts.",
       at_least(1));
   options.add("metrics-file", &metrics_file, "FILE",
-              "Append one JSON object an iteration. FLOPs, there and in the log, are the model's: attention in full, "
+              "Append one JSON object an iteration, and note the run's lives in FILE.lives: see trireme report. FLOPs, "
+              "there and in the log, are the model's: attention in full, "
               "causal or not, without recomputation.");
   options.add_flag("time-communication", &time_communication,
                    "Add to the objects of --metrics-file for how long communication delayed the ranks: milliseconds of "

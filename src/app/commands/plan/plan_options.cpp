@@ -3,12 +3,9 @@
 #include <algorithm>
 #include <array>
 #include <filesystem>
-#include <span>
 #include <string_view>
 
 #include "io/json/calibration_json.hpp"
-#include "io/posix/durable_file.hpp"
-#include "io/posix/file_output.hpp"
 #include "io/posix/regular_file.hpp"
 #include "src/model/presets.hpp"
 #include "src/train/batch_schedule.hpp"
@@ -271,18 +268,6 @@ std::vector<std::string> train_options(const Options& options, const plan::Job& 
   add_flag(data.overlap_reduce, "overlap-grad-reduce");
   add_flag(data.overlap_gather, "overlap-param-gather");
   return words;
-}
-
-void write_text_file(const std::string& option, const std::string& path, const std::string& text) {
-  try {
-    io::TemporaryFile file(path);
-    io::FileOutput output(file.path());
-    output.write_bytes(std::as_bytes(std::span(text)));
-    output.close();
-    file.commit();
-  } catch (const IoError& error) {
-    throw IoError("--{} {}: cannot be written: {}", option, path, error.what());
-  }
 }
 
 }  // namespace trireme::app

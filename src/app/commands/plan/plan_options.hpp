@@ -52,7 +52,4 @@ struct PlanOptions {
 /// them, and the layout.
 std::vector<std::string> train_options(const Options& options, const plan::Job& job);
 
-/// Writes a file whole or not at all. IoError, which names the option, where it cannot be written.
-void write_text_file(const std::string& option, const std::string& path, const std::string& text);
-
 }  // namespace trireme::app

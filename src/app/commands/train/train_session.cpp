@@ -139,9 +139,14 @@ train::RunEnd TrainSession::run(const data::SampleSplits& data, const std::funct
   if (job_.speaks()) hooks.progress = [&](std::int64_t done, std::int64_t total) { bar.update(done, total); };
   train::RunSchedule schedule = config_.schedule();
   schedule.peak_tflops = reports.peak_tflops();
-  const train::RunEnd end = train::run(trainer_, *job_.world, plan_.iterations, data, schedule, hooks);
-  reports.finish();
-  return end;
+  try {
+    const train::RunEnd end = train::run(trainer_, *job_.world, plan_.iterations, data, schedule, hooks);
+    reports.finish(end);
+    return end;
+  } catch (const std::exception& error) {
+    reports.note_failure(error);
+    throw;
+  }
 }
 
 }  // namespace trireme::app

@@ -1,0 +1,41 @@
+#pragma once
+
+#include <cstdint>
+#include <fstream>
+#include <limits>
+#include <string>
+#include <string_view>
+
+namespace trireme::io {
+
+/// Lines of a file that may be damaged, in bounded memory. A line that is too long, or that no newline ends, is empty.
+class BoundedLines {
+ public:
+  explicit BoundedLines(const std::string& path)
+      : in_(path, std::ios::binary), buffer_(static_cast<std::size_t>(max_bytes), '\0') {}
+
+  /// Moves to the next line. Returns false at the end of the file.
+  bool next() {
+    line_ = {};
+    if (!in_.getline(buffer_.data(), max_bytes) && in_.gcount() == 0) return false;
+    ++number_;
+    if (in_.good()) {
+      line_ = {buffer_.data(), static_cast<std::size_t>(in_.gcount() - 1)};
+    } else if (!in_.eof()) {
+      in_.clear();
+      in_.ignore(std::numeric_limits<std::streamsize>::max(), '\n');
+    }
+    return true;
+  }
+  std::string_view line() const { return line_; }
+  std::int64_t number() const { return number_; }  ///< number of the line, from 1
+
+ private:
+  static constexpr std::streamsize max_bytes = 1 << 20;
+  std::ifstream in_;
+  std::string buffer_;
+  std::string_view line_;
+  std::int64_t number_ = 0;
+};
+
+}  // namespace trireme::io

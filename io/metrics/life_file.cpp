@@ -1,0 +1,153 @@
+#include "io/metrics/life_file.hpp"
+
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <sstream>
+
+#include "io/metrics/bounded_lines.hpp"
+#include "src/report/time_text.hpp"
+
+namespace trireme::io {
+namespace {
+
+using Json = nlohmann::ordered_json;
+using report::Life;
+using report::LifeEnd;
+using report::LifeStart;
+using report::SaveNote;
+
+std::string line_of(const Json& object) {
+  return object.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
+}
+
+/// Returns the member `key` where it has the type of `fallback`, else `fallback`.
+template <class T>
+T member(const Json& object, const char* key, T fallback) {
+  const auto found = object.find(key);
+  if (found == object.end()) return fallback;
+  if constexpr (std::is_same_v<T, std::string>) {
+    return found->is_string() ? found->template get<std::string>() : fallback;
+  } else if constexpr (std::is_same_v<T, bool>) {
+    return found->is_boolean() ? found->template get<bool>() : fallback;
+  } else if constexpr (std::is_integral_v<T>) {
+    return found->is_number_integer() ? found->template get<T>() : fallback;
+  } else {
+    return found->is_number() ? found->template get<T>() : fallback;
+  }
+}
+
+std::optional<std::int64_t> time_of(const Json& object) {
+  return report::parse_time(member(object, "time", std::string()));
+}
+
+LifeStart start_from(const Json& object, std::int64_t time) {
+  LifeStart start{.time = time,
+                  .job = member(object, "job", std::string()),
+                  .host = member(object, "host", std::string()),
+                  .version = member(object, "version", std::string()),
+                  .device = member(object, "device", std::string()),
+                  .ranks = member(object, "ranks", 0),
+                  .axes = {},
+                  .parameters = member(object, "parameters", std::int64_t{0}),
+                  .peak_tflops = member(object, "peak_tflops", 0.0),
+                  .iteration = member(object, "iteration", std::int64_t{0}),
+                  .lost_iterations = member(object, "lost_iterations", std::int64_t{0}),
+                  .lost_ms = member(object, "lost_ms", 0.0),
+                  .options = {}};
+  if (const auto grid = object.find("grid"); grid != object.end() && grid->is_object()) {
+    for (const auto& [axis, size] : grid->items()) {
+      if (size.is_number_integer()) start.axes.emplace_back(axis, size.get<int>());
+    }
+  }
+  for (const bool given : {true, false}) {
+    const auto options = object.find(given ? "options" : "defaults");
+    if (options == object.end() || !options->is_object()) continue;
+    for (const auto& [name, value] : options->items()) {
+      if (value.is_string()) start.options.push_back({name, value.get<std::string>(), given});
+    }
+  }
+  return start;
+}
+
+}  // namespace
+
+LifeFile::LifeFile(const std::string& metrics_path, Opening opening, const LifeStart& start)
+    : file_("<metrics_file>", beside(metrics_path),
+            opening == Opening::replace ? std::optional<std::int64_t>(0) : std::nullopt) {
+  Json grid = Json::object(), options = Json::object(), defaults = Json::object();
+  for (const auto& [axis, size] : start.axes) grid[axis] = size;
+  for (const report::OptionValue& option : start.options) {
+    (option.given ? options : defaults)[option.name] = option.value;
+  }
+  // A killed life may have left half a line, which this newline ends.
+  if (opening == Opening::append) file_.append("\n");
+  file_.append(line_of({{"event", "start"},
+                        {"time", report::utc_stamp(start.time)},
+                        {"job", start.job},
+                        {"host", start.host},
+                        {"version", start.version},
+                        {"iteration", start.iteration},
+                        {"lost_iterations", start.lost_iterations},
+                        {"lost_ms", start.lost_ms},
+                        {"ranks", start.ranks},
+                        {"grid", grid},
+                        {"device", start.device},
+                        {"peak_tflops", start.peak_tflops},
+                        {"parameters", start.parameters},
+                        {"options", options},
+                        {"defaults", defaults}}));
+}
+
+void LifeFile::note_save(const SaveNote& save) {
+  file_.append(line_of({{"event", "save"}, {"time", report::utc_stamp(save.time)}, {"iteration", save.iteration}}));
+}
+
+void LifeFile::note_end(const LifeEnd& end) {
+  file_.append(line_of({{"event", "end"},
+                        {"time", report::utc_stamp(end.time)},
+                        {"iteration", end.iteration},
+                        {"exit_code", end.exit_code},
+                        {"reason", end.reason}}));
+}
+
+std::vector<Life> read_lives(const std::string& path) {
+  std::vector<Life> lives;
+  for (BoundedLines lines(path); lines.next();) {
+    const Json object = Json::parse(lines.line(), nullptr, false);
+    if (!object.is_object()) continue;
+    const std::optional<std::int64_t> time = time_of(object);
+    if (!time) continue;
+    const std::string event = member(object, "event", std::string());
+    const std::int64_t iteration = member(object, "iteration", std::int64_t{0});
+    if (event == "start") {
+      lives.emplace_back().start = start_from(object, *time);
+    } else if (lives.empty()) {
+      continue;
+    } else if (event == "save") {
+      lives.back().saves.push_back({*time, iteration});
+    } else if (event == "end") {
+      lives.back().end =
+          LifeEnd{*time, iteration, member(object, "exit_code", 0), member(object, "reason", std::string())};
+    }
+  }
+  return lives;
+}
+
+std::vector<report::JobNote> read_job_notes(const std::string& path) {
+  std::vector<report::JobNote> notes;
+  for (BoundedLines lines(path); lines.next();) {
+    // "TIME job ID step N", and at an end "... returned STATUS"
+    std::istringstream in{std::string(lines.line())};
+    std::string time, job_word, step_word, returned;
+    report::JobNote note;
+    if (!(in >> time >> job_word >> note.job >> step_word >> note.step)) continue;
+    const std::optional<std::int64_t> when = report::parse_time(time);
+    if (!when || job_word != "job" || step_word != "step") continue;
+    note.time = *when;
+    if (int status = 0; in >> returned >> status && returned == "returned") note.status = status;
+    notes.push_back(std::move(note));
+  }
+  return notes;
+}
+
+}  // namespace trireme::io

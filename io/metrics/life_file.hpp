@@ -1,0 +1,35 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "io/metrics/append_file.hpp"
+#include "src/report/run.hpp"
+
+namespace trireme::io {
+
+/// Lives of a run, one JSON object a line, in a file beside its metrics: the start of each job with its grid and
+/// options, its checkpoints, and its end. It is what `trireme report` reads; io/README.md describes the lines.
+class LifeFile {
+ public:
+  /// Returns the name of the file beside a file of metrics.
+  static std::string beside(const std::string& metrics_path) { return metrics_path + ".lives"; }
+
+  enum class Opening { replace, append };
+  /// Notes the start of a life. Errors name the file of metrics. Throws IoError, here and below.
+  LifeFile(const std::string& metrics_path, Opening opening, const report::LifeStart& start);
+  void note_save(const report::SaveNote& save);
+  void note_end(const report::LifeEnd& end);
+
+ private:
+  AppendFile file_;
+};
+
+/// Reads the lives of a run. Lines that are damaged or of an unknown kind are left out. Empty where there is no file.
+std::vector<report::Life> read_lives(const std::string& path);
+
+/// Reads the lines that a batch file (jobs/lives.sh) writes into the run folder, likewise.
+std::vector<report::JobNote> read_job_notes(const std::string& path);
+
+}  // namespace trireme::io

@@ -1,0 +1,157 @@
+#include "io/metrics/metrics_reader.hpp"
+
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <nlohmann/json.hpp>
+#include <optional>
+
+#include "io/metrics/bounded_lines.hpp"
+#include "src/base/check.hpp"
+
+namespace trireme::io {
+namespace {
+
+using nlohmann::json;
+using report::Curve;
+using report::Run;
+
+/// Record of a line: an object with an iteration.
+struct Record {
+  json object;
+  std::int64_t iteration = 0;
+  bool is_update = false;  ///< otherwise an evaluation
+};
+
+std::optional<Record> record_of(std::string_view line) {
+  Record record{json::parse(line, nullptr, false)};
+  if (!record.object.is_object()) return {};
+  const auto iteration = record.object.find("iteration");
+  if (iteration == record.object.end() || !iteration->is_number_integer()) return {};
+  record.iteration = iteration->get<std::int64_t>();
+  record.is_update = record.object.contains("lm_loss");
+  return record;
+}
+
+/// Returns a number of a record; empty where it is missing, null, or no number.
+std::optional<double> number_of(const Record& record, std::string_view key) {
+  const auto found = record.object.find(std::string(key));
+  if (found == record.object.end() || !found->is_number()) return {};
+  return found->get<double>();
+}
+
+/// Iterations of a file, found by a first reading.
+struct Survey {
+  report::NewestRecords newest;
+  std::optional<std::int64_t> first, last;  ///< also of evaluations
+};
+
+Survey survey_of(const std::string& path, Run& run) {
+  Survey survey;
+  for (BoundedLines lines(path); lines.next();) {
+    const std::optional<Record> record = record_of(lines.line());
+    if (!record) {
+      if (run.damaged_lines++ == 0) run.first_damaged_line = lines.number();
+      continue;
+    }
+    if (record->is_update) survey.newest.survey(record->iteration);
+    survey.first = std::min(survey.first.value_or(record->iteration), record->iteration);
+    survey.last = std::max(survey.last.value_or(record->iteration), record->iteration);
+  }
+  if (survey.newest.empty()) return survey;
+  survey.newest.begin_reading();
+  survey.first = survey.newest.first();
+  survey.last = survey.newest.last();
+  return survey;
+}
+
+class Reader {
+ public:
+  Reader(Run& run, Survey survey, int columns) : run_(run), survey_(std::move(survey)), columns_(columns) {}
+
+  void add(const Record& record) {
+    if (record.is_update) {
+      add_update(record);
+    } else if (survey_.newest.is_kept(record.iteration)) {
+      add_evaluation(record);
+    }
+  }
+
+ private:
+  Curve new_curve() const { return {*survey_.first, *survey_.last, columns_}; }
+
+  void add_update(const Record& record) {
+    const double ms = number_of(record, "elapsed_ms").value_or(0);
+    if (!survey_.newest.is_newest(record.iteration)) {
+      ++run_.repeated_iterations;
+      run_.repeated_ms += ms;
+      return;
+    }
+    ++run_.iterations;
+    run_.trained_ms += ms;
+    run_.tokens += number_of(record, "tokens_per_second").value_or(0) * ms / 1000;
+    run_.flops_per_rank += number_of(record, "tflops_per_rank").value_or(0) * ms / 1000;
+    run_.consumed_samples = static_cast<std::int64_t>(
+        number_of(record, "consumed_samples").value_or(static_cast<double>(run_.consumed_samples)));
+    for (std::size_t i = 0; i < report::quantities.size(); ++i) {
+      const auto found = record.object.find(std::string(report::quantities[i].key));
+      if (found == record.object.end()) continue;
+      std::optional<Curve>& curve = run_.curves[i];
+      if (!curve) curve = new_curve();
+      curve->add(record.iteration, number_of(record, report::quantities[i].key));
+      if (i == report::lm_loss && !found->is_number()) ++run_.not_finite;
+    }
+    if (const auto skipped = record.object.find("skipped"); skipped != record.object.end() && *skipped == true) {
+      ++run_.skipped_updates;
+      if (!run_.skipped) run_.skipped = new_curve();
+      run_.skipped->add(record.iteration, 1.0);
+    }
+  }
+
+  void add_evaluation(const Record& record) {
+    constexpr std::size_t max_sets = 32;
+    if (record.object.contains("valid_loss")) {
+      const auto name = record.object.find("valid_set");
+      const std::string set = name != record.object.end() && name->is_string() ? name->get<std::string>() : "";
+      const auto found = run_.validation.find(set);
+      if (found == run_.validation.end() && run_.validation.size() >= max_sets) return;
+      run_.validation.try_emplace(set, new_curve())
+          .first->second.add(record.iteration, number_of(record, "valid_loss"));
+    }
+    if (const std::optional<double> loss = number_of(record, "test_loss")) run_.test = {record.iteration, *loss};
+  }
+
+  Run& run_;
+  Survey survey_;
+  int columns_;
+};
+
+}  // namespace
+
+void read_metrics(const std::string& path, int columns, Run& run) {
+  struct stat status {};
+  TRIREME_CHECK(::stat(path.c_str(), &status) == 0 && std::ifstream(path).is_open(), IoError, "reading {} failed: {}",
+                path, std::strerror(errno));
+  run.metrics_path = path;
+  run.last_written = status.st_mtime;
+  Survey survey = survey_of(path, run);
+  if (!survey.first) return;
+  run.first_iteration = *survey.first;
+  run.last_iteration = *survey.last;
+  Reader reader(run, std::move(survey), columns);
+  for (BoundedLines lines(path); lines.next();) {
+    if (const std::optional<Record> record = record_of(lines.line())) reader.add(*record);
+  }
+}
+
+bool looks_like_metrics(const std::string& path) {
+  BoundedLines lines(path);
+  for (int i = 0; i < 10 && lines.next(); ++i) {
+    if (record_of(lines.line())) return true;
+  }
+  return false;
+}
+
+}  // namespace trireme::io

@@ -1,0 +1,129 @@
+#include <algorithm>
+#include <ctime>
+#include <filesystem>
+
+#include "io/checkpoint/checkpoint_store.hpp"
+#include "io/metrics/life_file.hpp"
+#include "io/metrics/metrics_reader.hpp"
+#include "src/app/commands/commands.hpp"
+#include "src/app/job.hpp"
+#include "src/app/options/field_names.hpp"
+#include "src/app/options/terminal_text.hpp"
+#include "src/app/options/text_file.hpp"
+#include "src/report/chart.hpp"
+#include "src/report/page.hpp"
+
+namespace trireme::app {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// Returns the file of metrics in a run folder, empty where there is none: metrics.jsonl, or the only one.
+std::string metrics_in(const std::string& folder) {
+  if (fs::exists(folder + "/metrics.jsonl")) return folder + "/metrics.jsonl";
+  std::vector<std::string> found;
+  std::error_code error;
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder, error)) {
+    const std::string path = entry.path().string();
+    if (path.ends_with(".jsonl") && entry.is_regular_file() && io::looks_like_metrics(path)) found.push_back(path);
+  }
+  TRIREME_CHECK(!error, IoError, "reading the folder {} failed: {}", folder, error.message());
+  std::ranges::sort(found);
+  TRIREME_CHECK(found.size() <= 1, ConfigError, "{} has several files of metrics: give those you mean, {} for one",
+                folder, found.front());
+  return found.empty() ? "" : found.front();
+}
+
+/// Adds the checkpoints of a folder, and the attributes of the newest.
+void read_steps(const std::string& folder, report::Run& run) {
+  io::CheckpointStore store(folder);
+  for (const checkpoint::StepEntry& entry : store.steps()) {
+    report::StoredStep step{.name = entry.name, .iteration = entry.step, .problem = entry.problem};
+    if (step.problem.empty()) {
+      try {
+        const std::unique_ptr<checkpoint::StepReader> reader = store.open(entry.name);
+        const checkpoint::Manifest& manifest = reader->manifest();
+        for (const checkpoint::FileEntry& file : manifest.files) step.size_bytes += file.size_bytes;
+        step.files = static_cast<std::int64_t>(manifest.files.size());
+        if (run.attributes.empty()) {
+          for (const auto& [name, value] : manifest.attributes.texts())
+            run.attributes.emplace_back(name, shortened(value));
+        }
+      } catch (const Error& problem) {
+        step.problem = problem.what();
+      }
+    }
+    run.steps.push_back(std::move(step));
+  }
+}
+
+/// Returns the folder of a run's checkpoints, empty where none is found: the run folder's, itself, or that of --save.
+std::string steps_folder(const std::string& folder, const report::Run& run) {
+  std::vector<std::string> candidates;
+  if (!folder.empty()) candidates = {folder + "/checkpoints", folder};
+  if (const report::LifeStart* start = run.newest_start()) {
+    for (const report::OptionValue& option : start->options) {
+      if (option.name == "save") candidates.push_back(option.value);
+    }
+  }
+  for (const std::string& candidate : candidates) {
+    if (fs::is_directory(candidate) && !io::CheckpointStore(candidate).steps().empty()) return candidate;
+  }
+  return "";
+}
+
+report::Run read_run(const std::string& path) {
+  TRIREME_CHECK(fs::exists(path), IoError, "there is no {}: give a run folder, or a file of --metrics-file", path);
+  const bool is_folder = fs::is_directory(path);
+  report::Run run;
+  const fs::path clean = fs::path(path).lexically_normal();
+  run.name = (clean.has_filename() ? clean : clean.parent_path()).filename().string();
+  if (run.name.empty() || run.name == ".") run.name = fs::canonical(path).filename().string();
+  const std::string metrics = is_folder ? metrics_in(path) : path;
+  if (!metrics.empty()) {
+    io::read_metrics(metrics, report::chart_columns, run);
+    run.lives = io::read_lives(io::LifeFile::beside(metrics));
+  }
+  if (is_folder && fs::is_regular_file(path + "/lives")) {
+    run.lives = report::join_lives(std::move(run.lives), io::read_job_notes(path + "/lives"));
+  }
+  if (const std::string steps = steps_folder(is_folder ? path : "", run); !steps.empty()) read_steps(steps, run);
+  TRIREME_CHECK(run.last_iteration > 0 || !run.steps.empty() || !run.lives.empty(), DataError,
+                "{} has neither metrics nor checkpoints: give a run folder, or a file of --metrics-file", path);
+  return run;
+}
+
+/// Makes the names of runs distinct: by their paths where their last parts are equal.
+void name_apart(std::vector<report::Run>& runs, const std::vector<std::string>& paths) {
+  std::vector<std::string> names;
+  for (const report::Run& run : runs) names.push_back(run.name);
+  for (std::size_t i = 0; i < runs.size(); ++i) {
+    if (std::ranges::count(names, names[i]) > 1) runs[i].name = paths[i];
+  }
+}
+
+}  // namespace
+
+int report_command(const CommandLine& line) {
+  std::vector<std::string> paths;
+  std::string output;
+  Options options(line.command(),
+                  "Writes a page on one run or several, in one HTML file that needs no network and no script: loss, "
+                  "validation, learning rate, gradient norm, speed and memory as pictures, the grid, the options, the "
+                  "lives of the job, checkpoints and exit codes.");
+  options.add_arguments("RUN", &paths,
+                        "A run folder of the batch files, a folder of --save, or a file of --metrics-file.");
+  options.add("output", &output, "FILE.html", "Write the page into this file.");
+  options.require("output");
+  if (!line.read(options)) return 0;
+  report::Page page;
+  page.version = version();
+  page.made_at = std::time(nullptr);
+  page.spell = [](std::string_view text) { return with_flags(text); };
+  for (const std::string& path : paths) page.runs.push_back(read_run(path));
+  name_apart(page.runs, paths);
+  write_text_file("output", output, report::html_of(page));
+  return 0;
+}
+
+}  // namespace trireme::app

@@ -1,0 +1,24 @@
+#include "src/app/options/text_file.hpp"
+
+#include <cstddef>
+#include <span>
+
+#include "io/posix/durable_file.hpp"
+#include "io/posix/file_output.hpp"
+#include "src/base/error.hpp"
+
+namespace trireme::app {
+
+void write_text_file(const std::string& option, const std::string& path, const std::string& text) {
+  try {
+    io::TemporaryFile file(path);
+    io::FileOutput output(file.path());
+    output.write_bytes(std::as_bytes(std::span(text)));
+    output.close();
+    file.commit();
+  } catch (const IoError& error) {
+    throw IoError("--{} {}: cannot be written: {}", option, path, error.what());
+  }
+}
+
+}  // namespace trireme::app

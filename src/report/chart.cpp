@@ -1,0 +1,209 @@
+#include "src/report/chart.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "src/report/markup.hpp"
+#include "src/report/scale.hpp"
+
+namespace trireme::report {
+namespace {
+
+constexpr double width = 560, height = 250, left = 66, right = 24, top = 10, bottom = 36;
+
+/// Returns the classes of a style: its colour, and its dashes, which also differ where colours repeat.
+std::string classes_of(int style) { return fmt::format("c{} d{}", style % 8, style % 5); }
+
+/// Powers of 1024 that bytes are shown in.
+struct ByteUnit {
+  double bytes = 1;
+  const char* name = "bytes";
+};
+ByteUnit byte_unit(double greatest) {
+  const ByteUnit units[] = {{1, "bytes"}, {1024, "KiB"}, {1048576, "MiB"}, {1073741824, "GiB"}};
+  ByteUnit unit;
+  for (const ByteUnit& candidate : units) {
+    if (greatest >= candidate.bytes) unit = candidate;
+  }
+  return unit;
+}
+
+/// Places of values in the picture.
+struct Plane {
+  Scale x, y;
+  double unit = 1;  ///< divides values
+  double at_x(double value) const { return left + x.place(value) * (width - left - right); }
+  double at_y(double value) const { return height - bottom - y.place(value / unit) * (height - top - bottom); }
+};
+
+/// Range of all finite values; empty where there are none.
+struct Values {
+  double least = std::numeric_limits<double>::infinity(), greatest = -std::numeric_limits<double>::infinity();
+  bool empty() const { return least > greatest; }
+};
+Values values_of(const Chart& chart) {
+  Values values;
+  for (const Series& series : chart.series) {
+    for (const Column& column : series.columns) {
+      if (column.count == 0) continue;
+      values.least = std::min(values.least, column.min);
+      values.greatest = std::max(values.greatest, column.max);
+    }
+  }
+  return values;
+}
+
+std::string axes_of(const Plane& plane, const std::string& unit) {
+  std::string text;
+  for (const Tick& tick : plane.y.ticks) {
+    const double y = plane.at_y(tick.value * plane.unit);
+    text += fmt::format(R"(<path class="grid" d="M{} {:.1f}H{}"/><text class="y" x="{}" y="{:.1f}">{}</text>)", left, y,
+                        width - right, left - 7, y + 4, tick.label);
+  }
+  for (const Tick& tick : plane.x.ticks) {
+    const double x = plane.at_x(tick.value);
+    text += fmt::format(R"(<path class="axis" d="M{:.1f} {}v4"/><text class="x" x="{:.1f}" y="{}">{}</text>)", x,
+                        height - bottom, x, height - bottom + 17, tick.label);
+  }
+  text += fmt::format(R"(<path class="axis" d="M{} {}H{}"/><text class="label" x="{}" y="{}">iteration</text>)", left,
+                      height - bottom, width - right, width - right, height - 4);
+  if (!unit.empty()) {
+    text += fmt::format(R"(<text class="label unit" x="{}" y="{}">{}{}</text>)", left, height - 4, escaped(unit),
+                        plane.y.is_log ? ", logarithmic" : "");
+  } else if (plane.y.is_log) {
+    text += fmt::format(R"(<text class="label unit" x="{}" y="{}">logarithmic</text>)", left, height - 4);
+  }
+  return text;
+}
+
+/// Returns the area between the least and the greatest values of the columns `begin` to `end`.
+std::string band_of(const std::vector<Column>& columns, std::size_t begin, std::size_t end, const Plane& plane) {
+  std::string path;
+  for (std::size_t i = begin; i < end; ++i) {
+    path += fmt::format("{}{:.1f} {:.1f}", i == begin ? "M" : "L", plane.at_x(columns[i].middle_x()),
+                        plane.at_y(columns[i].max));
+  }
+  for (std::size_t i = end; i-- > begin;) {
+    path += fmt::format("L{:.1f} {:.1f}", plane.at_x(columns[i].middle_x()), plane.at_y(columns[i].min));
+  }
+  return path + "Z";
+}
+
+std::string line_of(const std::vector<Column>& columns, std::size_t begin, std::size_t end, const Plane& plane) {
+  std::string path;
+  for (std::size_t i = begin; i < end; ++i) {
+    path += fmt::format("{}{:.1f} {:.1f}", i == begin ? "M" : "L", plane.at_x(columns[i].middle_x()),
+                        plane.at_y(columns[i].mean()));
+  }
+  if (end - begin == 1) path += "h.1";  // a point alone
+  return path;
+}
+
+std::string markers_of(const Series& series, const Plane& plane) {
+  std::string text;
+  for (const Column& column : series.columns) {
+    if (column.count == 0) continue;
+    text += fmt::format(
+        R"(<circle class="c{}" cx="{:.1f}" cy="{:.1f}" r="3"><title>{}</title></circle>)", series.style % 8,
+        plane.at_x(column.middle_x()), plane.at_y(column.mean()),
+        escaped(fmt::format("{}: {} at iteration {}", series.label, short_number(column.mean(), 5), column.last_x)));
+  }
+  return text;
+}
+
+std::string curve_of(const Series& series, const Plane& plane) {
+  const std::vector<Column>& columns = series.columns;
+  std::string bands, lines, gaps;
+  for (std::size_t begin = 0; begin < columns.size();) {
+    if (columns[begin].not_finite > 0) {
+      const double x = plane.at_x(columns[begin].middle_x());
+      gaps += fmt::format(R"(<path class="warn c{}" d="M{:.1f} {}l4 -7h-8z"><title>{}</title></path>)",
+                          series.style % 8, x, top + 7,
+                          escaped(fmt::format("{}: not finite at iteration {}", series.label, columns[begin].first_x)));
+    }
+    if (columns[begin].count == 0) {
+      ++begin;
+      continue;
+    }
+    std::size_t end = begin + 1;
+    while (end < columns.size() && columns[end].count > 0 && columns[end].not_finite == 0) ++end;
+    const bool has_band = std::any_of(columns.begin() + static_cast<std::ptrdiff_t>(begin),
+                                      columns.begin() + static_cast<std::ptrdiff_t>(end),
+                                      [](const Column& column) { return column.min < column.max; });
+    if (has_band) bands += band_of(columns, begin, end, plane);
+    lines += line_of(columns, begin, end, plane);
+    begin = end;
+  }
+  std::string text;
+  if (!bands.empty()) text += fmt::format(R"(<path class="band c{}" d="{}"/>)", series.style % 8, bands);
+  if (!lines.empty()) text += fmt::format(R"(<path class="line {}" d="{}"/>)", classes_of(series.style), lines);
+  return text + gaps + (series.has_markers ? markers_of(series, plane) : "");
+}
+
+std::string marks_of(const Chart& chart, const Plane& plane) {
+  std::string text;
+  for (const Mark& mark : chart.begins) {
+    text += fmt::format(R"(<path class="life c{}" d="M{:.1f} {}V{}"><title>{}</title></path>)", mark.style % 8,
+                        plane.at_x(mark.x), top, height - bottom, escaped(mark.text));
+  }
+  for (const Mark& mark : chart.skipped) {
+    text += fmt::format(R"(<path class="skip c{}" d="M{:.1f} {}l6 6m0 -6l-6 6"><title>{}</title></path>)",
+                        mark.style % 8, plane.at_x(mark.x) - 3, height - bottom - 8, escaped(mark.text));
+  }
+  return text;
+}
+
+/// Returns a sentence for those who cannot see the picture.
+std::string description_of(const Chart& chart, const std::string& unit, double scale) {
+  std::string text;
+  for (const Series& series : chart.series) {
+    const Column* last = nullptr;
+    double least = std::numeric_limits<double>::infinity(), greatest = -least;
+    for (const Column& column : series.columns) {
+      if (column.count == 0) continue;
+      last = &column;
+      least = std::min(least, column.min);
+      greatest = std::max(greatest, column.max);
+    }
+    if (last == nullptr) continue;
+    text += fmt::format("{}: {} to {}, last {}{}{}. ", series.label, short_number(least / scale, 5),
+                        short_number(greatest / scale, 5), short_number(last->last / scale, 5), unit.empty() ? "" : " ",
+                        unit);
+  }
+  return text;
+}
+
+}  // namespace
+
+std::string svg_of(const Chart& chart) {
+  Plane plane;
+  plane.x = horizontal_scale(chart.first_x, chart.last_x, 6);
+  const Values values = values_of(chart);
+  std::string unit = chart.unit;
+  if (unit == "bytes" && !values.empty()) {
+    const ByteUnit bytes = byte_unit(values.greatest);
+    plane.unit = bytes.bytes;
+    unit = bytes.name;
+  }
+  plane.y = values.empty() ? vertical_scale(0, 1, Axis::fitted, 5)
+                           : vertical_scale(values.least / plane.unit, values.greatest / plane.unit, chart.axis, 5);
+  std::string content = fmt::format(R"(<title id="{}-t">{}</title><desc id="{}-d">{}</desc>)", chart.id,
+                                    escaped(chart.title), chart.id, escaped(description_of(chart, unit, plane.unit)));
+  content += axes_of(plane, unit) + marks_of(chart, plane);
+  for (const Series& series : chart.series) content += curve_of(series, plane);
+  return element(
+      "svg",
+      fmt::format(R"(viewBox="0 0 {} {}" role="img" aria-labelledby="{}-t {}-d")", width, height, chart.id, chart.id),
+      content);
+}
+
+std::string swatch(int style) {
+  return fmt::format(
+      R"(<svg class="swatch" viewBox="0 0 34 10" aria-hidden="true"><path class="line {}" d="M1 5H33"/></svg>)",
+      classes_of(style));
+}
+
+}  // namespace trireme::report

@@ -1,0 +1,47 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "src/report/curve.hpp"
+#include "src/report/quantity.hpp"
+
+namespace trireme::report {
+
+/// Curve of a chart. `style` selects its colour and dashes: the number of its run.
+struct Series {
+  std::string label;
+  int style = 0;
+  std::vector<Column> columns;
+  bool has_markers = false;  ///< for few points, far apart
+};
+
+/// Event at an iteration, with a text for the pointer and for screen readers.
+struct Mark {
+  double x = 0;
+  int style = 0;
+  std::string text;
+};
+
+/// Curves over iterations on common axes.
+struct Chart {
+  std::string id;  ///< name of its elements in the page
+  std::string title;
+  std::string unit;
+  Axis axis = Axis::fitted;
+  std::vector<Series> series;
+  std::vector<Mark> begins;   ///< starts of lives that continue a run: vertical lines
+  std::vector<Mark> skipped;  ///< updates that were skipped: crosses at the bottom
+  double first_x = 1, last_x = 1;
+};
+
+constexpr int chart_columns = 480;  ///< columns of a plot: about its width in pixels
+
+/// Returns the chart as an SVG element: title, description, grid, axes, curves. A curve of reduced columns is a band
+/// from the least to the greatest value with a line through the means.
+std::string svg_of(const Chart& chart);
+
+/// Returns a small SVG element that shows how curves of a style are drawn.
+std::string swatch(int style);
+
+}  // namespace trireme::report

@@ -1,0 +1,252 @@
+#include "src/report/page.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <limits>
+#include <map>
+
+#include "src/report/chart.hpp"
+#include "src/report/markup.hpp"
+#include "src/report/run_section.hpp"
+#include "src/report/style.hpp"
+#include "src/report/time_text.hpp"
+
+namespace trireme::report {
+namespace {
+
+/// Returns a figure: a heading, the curves, their legend where there are several.
+std::string figure_of(const Chart& chart, const std::string& missing) {
+  std::string content = text_element("h3", "", chart.title);
+  const bool is_empty = std::ranges::all_of(chart.series, [](const Series& series) { return series.columns.empty(); });
+  if (is_empty) {
+    content += text_element("p", "none", missing);
+  } else {
+    content += svg_of(chart);
+  }
+  if (chart.series.size() > 1 && !is_empty) {
+    std::string items;
+    for (const Series& series : chart.series) {
+      items += element("li", "", swatch(series.style) + " " + escaped(series.label));
+    }
+    content += element("ul", R"(class="legend")", items);
+  }
+  return element("figure", "", content);
+}
+
+/// Returns a chart with the marks of all runs, and no curves yet.
+Chart empty_chart(const std::vector<Run>& runs) {
+  Chart chart;
+  chart.first_x = std::numeric_limits<double>::infinity();
+  chart.last_x = 1;
+  for (std::size_t i = 0; i < runs.size(); ++i) {
+    const Run& run = runs[i];
+    chart.first_x = std::min(chart.first_x, static_cast<double>(run.first_iteration));
+    chart.last_x = std::max(chart.last_x, static_cast<double>(run.last_iteration));
+    for (std::size_t life = 1; life < run.lives.size(); ++life) {
+      const std::optional<LifeStart>& start = run.lives[life].start;
+      if (!start) continue;
+      chart.begins.push_back(
+          {static_cast<double>(start->iteration), static_cast<int>(i),
+           fmt::format("{}: life {} continued after iteration {}", run.name, life + 1, start->iteration)});
+    }
+  }
+  return chart;
+}
+
+std::vector<Mark> skipped_marks(const std::vector<Run>& runs) {
+  std::vector<Mark> marks;
+  for (std::size_t i = 0; i < runs.size(); ++i) {
+    if (!runs[i].skipped) continue;
+    for (const Column& column : runs[i].skipped->columns()) {
+      const std::string where = column.first_x == column.last_x
+                                    ? fmt::format("{}", column.first_x)
+                                    : fmt::format("{} to {}", column.first_x, column.last_x);
+      marks.push_back({column.middle_x(), static_cast<int>(i),
+                       fmt::format("{}: {} update{} skipped at iteration {}", runs[i].name, column.count,
+                                   column.count == 1 ? "" : "s", where)});
+    }
+  }
+  return marks;
+}
+
+/// Returns whether a curve of the kind that is not always shown has something to show.
+bool varies(const std::vector<Run>& runs, std::size_t quantity) {
+  return std::ranges::any_of(runs, [&](const Run& run) {
+    const std::optional<Curve>& curve = run.curves[quantity];
+    return curve && curve->count() > 0 && curve->least()->value != curve->last()->value;
+  });
+}
+
+std::string missing_text(std::size_t quantity) {
+  if (quantity == memory) {
+    return "Not recorded. A run of this version records it with <metrics_file>.";
+  }
+  return "Not recorded. <metrics_file> of a run records it.";
+}
+
+std::string validation_figure(const Page& page) {
+  Chart chart = empty_chart(page.runs);
+  chart.id = "validation";
+  chart.title = "Validation loss";
+  chart.axis = Axis::decades;
+  int style = 0;
+  const bool has_sets = std::ranges::any_of(page.runs, [](const Run& run) { return run.validation.size() > 1; });
+  for (std::size_t i = 0; i < page.runs.size(); ++i) {
+    const Run& run = page.runs[i];
+    for (const auto& [set, curve] : run.validation) {
+      const std::string label = set.empty() ? run.name : fmt::format("{}, {}", run.name, set);
+      chart.series.push_back({label, has_sets ? style++ : static_cast<int>(i), curve.columns(), curve.count() <= 60});
+    }
+  }
+  return figure_of(chart, page.spell("Not recorded. <eval_interval> and <eval_iters> of a run measure it."));
+}
+
+/// Returns the second half of a chart of losses, whose first iterations hide what happens later.
+Chart second_half(Chart chart) {
+  const double middle = std::floor(0.5 * (chart.first_x + chart.last_x));
+  chart.id += "-late";
+  chart.title += ", second half";
+  chart.first_x = middle;
+  for (Series& series : chart.series) {
+    std::erase_if(series.columns, [&](const Column& column) { return static_cast<double>(column.first_x) < middle; });
+  }
+  for (std::vector<Mark>* marks : {&chart.begins, &chart.skipped}) {
+    std::erase_if(*marks, [&](const Mark& mark) { return mark.x <= middle; });
+  }
+  return chart;
+}
+
+std::string figures_of(const Page& page) {
+  std::string figures;
+  for (std::size_t quantity = 0; quantity < quantities.size(); ++quantity) {
+    const Quantity& kind = quantities[quantity];
+    if (!kind.always_shown && !varies(page.runs, quantity)) continue;
+    Chart chart = empty_chart(page.runs);
+    chart.id = std::string(kind.key);
+    chart.title = kind.title;
+    chart.unit = kind.unit;
+    chart.axis = kind.axis;
+    if (quantity == lm_loss || quantity == grad_norm || quantity == loss_scale)
+      chart.skipped = skipped_marks(page.runs);
+    for (std::size_t i = 0; i < page.runs.size(); ++i) {
+      const std::optional<Curve>& curve = page.runs[i].curves[quantity];
+      if (!curve || curve->count() + curve->not_finite() == 0) continue;
+      chart.series.push_back({page.runs[i].name, static_cast<int>(i), curve->columns()});
+    }
+    figures += figure_of(chart, page.spell(missing_text(quantity)));
+    if (quantity != lm_loss) continue;
+    figures += validation_figure(page);
+    if (chart.last_x - chart.first_x >= 20) figures += figure_of(second_half(std::move(chart)), "");
+  }
+  return element("div", R"(class="figures")", figures);
+}
+
+/// Returns a sentence on how to read the charts: only of what is there.
+std::string reading_of(const std::vector<Run>& runs) {
+  bool is_reduced = false, is_continued = false, has_skipped = false, has_gaps = false;
+  for (const Run& run : runs) {
+    for (const std::optional<Curve>& curve : run.curves) is_reduced = is_reduced || (curve && curve->is_reduced());
+    is_continued = is_continued || run.lives.size() > 1;
+    has_skipped = has_skipped || run.skipped_updates > 0;
+    has_gaps = has_gaps || run.not_finite > 0;
+  }
+  std::string text;
+  if (is_reduced) {
+    text +=
+        "A line is the mean of the iterations in a column of the picture, the band around it their least and "
+        "greatest values. ";
+  }
+  if (is_continued) text += "A dotted vertical line is the iteration from which a run was continued. ";
+  if (has_skipped) text += "A cross at the bottom is a skipped update. ";
+  if (has_gaps) text += "A triangle at the top is a value that is not finite. ";
+  return text.empty() ? "" : text_element("p", "reading", text);
+}
+
+/// Returns the figures of one run as a list, of several as a table.
+std::string summary_table(const std::vector<Run>& runs) {
+  if (runs.size() == 1) {
+    std::string items;
+    for (const auto& [name, markup] : summary_of(runs.front())) {
+      items += element("div", "", text_element("dt", "", name) + element("dd", "", markup));
+    }
+    return element("dl", R"(class="facts")", items);
+  }
+  std::vector<std::string> names;
+  std::vector<std::map<std::string, std::string>> cells(runs.size());
+  for (std::size_t i = 0; i < runs.size(); ++i) {
+    for (const auto& [name, markup] : summary_of(runs[i])) {
+      cells[i][name] = markup;
+      if (std::ranges::find(names, name) == names.end()) names.push_back(name);
+    }
+  }
+  Row head{""};
+  for (const Run& run : runs) head.push_back(run.name);
+  std::vector<Row> rows;
+  for (const std::string& name : names) {
+    Row row{escaped(name)};
+    for (const auto& of_run : cells) {
+      const auto found = of_run.find(name);
+      row.push_back(found == of_run.end() ? "\u2013" : found->second);
+    }
+    rows.push_back(std::move(row));
+  }
+  return element("div", R"(class="summary")", table_of(head, rows, 1));
+}
+
+/// Returns the options that the runs do not have in common; empty for one run.
+std::string differences_of(const std::vector<Run>& runs) {
+  if (runs.size() < 2) return "";
+  std::map<std::string, std::vector<std::string>> values;
+  for (std::size_t i = 0; i < runs.size(); ++i) {
+    const LifeStart* start = runs[i].newest_start();
+    if (start == nullptr) continue;
+    for (const OptionValue& option : start->options) {
+      auto& row = values[option.name];
+      row.resize(runs.size(), "\u2013");
+      row[i] = escaped(option.value);
+    }
+  }
+  std::vector<Row> rows;
+  for (const auto& [name, row] : values) {
+    if (std::ranges::adjacent_find(row, std::not_equal_to<>()) == row.end()) continue;
+    rows.push_back({escaped(name)});
+    rows.back().insert(rows.back().end(), row.begin(), row.end());
+  }
+  if (rows.empty()) return "";
+  Row head{"option"};
+  for (const Run& run : runs) head.push_back(run.name);
+  return element("section", "", text_element("h2", "", "Options that differ") + table_of(head, rows, head.size()));
+}
+
+}  // namespace
+
+std::string html_of(const Page& page) {
+  std::string title;
+  for (const Run& run : page.runs) title += (title.empty() ? "" : ", ") + run.name;
+  std::string head = R"(<meta charset="utf-8"/><meta name="viewport" content="width=device-width, initial-scale=1"/>)";
+  head += R"(<meta name="color-scheme" content="light dark"/>)" + text_element("title", "", title);
+  head += element("style", "", style_sheet);
+  std::string body =
+      element("header", "",
+              text_element("h1", "", title) +
+                  text_element("p", "made", fmt::format("Trireme {}, {} UTC", page.version, utc_text(page.made_at))));
+  std::string legend;
+  for (std::size_t i = 0; i < page.runs.size() && page.runs.size() > 1; ++i) {
+    legend += element("li", "",
+                      swatch(static_cast<int>(i)) + " " +
+                          element("a", fmt::format("href=\"#run{}\"", i), escaped(page.runs[i].name)));
+  }
+  std::string main = element("section", "", summary_table(page.runs));
+  if (!legend.empty()) main += element("ul", R"(class="legend runs")", legend);
+  main += element("section", "", reading_of(page.runs) + figures_of(page));
+  main += differences_of(page.runs);
+  for (std::size_t i = 0; i < page.runs.size(); ++i) main += section_of(page.runs[i], i, page);
+  body += element("main", "", main);
+  return "<!DOCTYPE html>\n" + element("html", R"(lang="en")", element("head", "", head) + element("body", "", body)) +
+         "\n";
+}
+
+}  // namespace trireme::report

@@ -1,0 +1,124 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "src/report/curve.hpp"
+#include "src/report/quantity.hpp"
+
+namespace trireme::report {
+
+/// Value of an option in a life of a run.
+struct OptionValue {
+  std::string name;
+  std::string value;
+  bool given = false;  ///< on the command line or in a file; otherwise the default
+  friend bool operator==(const OptionValue&, const OptionValue&) = default;
+};
+
+/// State of a job when it begins to train. Times are seconds since 1970, UTC.
+struct LifeStart {
+  std::int64_t time = 0;
+  std::string job;   ///< SLURM's number; may be empty
+  std::string host;  ///< host of rank 0
+  std::string version;
+  std::string device;
+  int ranks = 0;
+  std::vector<std::pair<std::string, int>> axes;  ///< "tensor", 2, ...
+  std::int64_t parameters = 0;
+  double peak_tflops = 0;            ///< peak of a rank's device; 0: not known
+  std::int64_t iteration = 0;        ///< iterations done before
+  std::int64_t lost_iterations = 0;  ///< done by the life before, after the checkpoint that this one loaded
+  double lost_ms = 0;
+  std::vector<OptionValue> options;
+};
+
+/// End of a job that could still report it.
+struct LifeEnd {
+  std::int64_t time = 0;
+  std::int64_t iteration = 0;  ///< iterations done
+  int exit_code = 0;
+  std::string reason;  ///< the error's text; empty where there was none
+};
+
+/// Checkpoint, as a life noted it when it was committed.
+struct SaveNote {
+  std::int64_t time = 0;
+  std::int64_t iteration = 0;
+};
+
+/// One job of a run, as far as it was recorded.
+struct Life {
+  std::optional<LifeStart> start;  ///< empty: it ended before training
+  std::vector<SaveNote> saves;
+  std::optional<LifeEnd> end;
+  std::optional<std::int64_t> job_time;  ///< when the batch file started it
+  std::string job;
+  std::optional<int> job_status;        ///< exit code that the batch file noted
+  std::optional<std::int64_t> job_end;  ///< when it noted that
+};
+
+/// Line that a batch file writes into the run folder: a start, or an end with its status.
+struct JobNote {
+  std::int64_t time = 0;
+  std::string job;
+  std::int64_t step = 0;      ///< newest checkpoint
+  std::optional<int> status;  ///< set at an end
+};
+
+/// Brings the notes of batch files to the lives that the program recorded: each start begins a span of time, and a life
+/// that began within it is that job's. A job without a recorded life becomes one of its own. `lives` are in order of
+/// time.
+std::vector<Life> join_lives(std::vector<Life> lives, const std::vector<JobNote>& notes);
+
+/// Checkpoint that is in the folder at present.
+struct StoredStep {
+  std::string name;
+  std::optional<std::int64_t> iteration;
+  std::int64_t size_bytes = 0;
+  std::int64_t files = 0;
+  std::string problem;  ///< empty: its manifest is intact
+};
+
+/// Result of an evaluation on the test split.
+struct TestResult {
+  std::int64_t iteration = 0;
+  double loss = 0;
+};
+
+/// Everything that a report shows of a run.
+struct Run {
+  std::string name;
+  std::string metrics_path;  ///< empty: no metrics were found
+  std::optional<std::int64_t> last_written;
+  std::vector<std::optional<Curve>> curves = std::vector<std::optional<Curve>>(quantities.size());
+  std::map<std::string, Curve> validation;  ///< by name of the set; the validation split is ""
+  std::optional<Curve> skipped;             ///< iterations without an update
+  std::optional<TestResult> test;
+  std::int64_t first_iteration = 0, last_iteration = 0, consumed_samples = 0;
+  std::int64_t iterations = 0;  ///< whose newest record is there
+  std::int64_t skipped_updates = 0;
+  std::int64_t not_finite = 0;           ///< losses
+  double trained_ms = 0, tokens = 0;     ///< sums of these iterations
+  double flops_per_rank = 0;             ///< 10^12
+  std::int64_t repeated_iterations = 0;  ///< records that a later one of the file replaces
+  double repeated_ms = 0;
+  std::int64_t damaged_lines = 0, first_damaged_line = 0;
+  std::vector<Life> lives;
+  std::vector<StoredStep> steps;
+  std::vector<std::pair<std::string, std::string>> attributes;  ///< attributes of the newest checkpoint
+  std::vector<std::string> notes;                               ///< further things that the reader should see
+
+  /// The newest life with a start; null where none was recorded.
+  const LifeStart* newest_start() const;
+  std::int64_t lost_iterations() const;
+  double lost_ms() const;
+  double mean_tokens_per_second() const { return trained_ms > 0 ? 1000 * tokens / trained_ms : 0; }
+  double mean_tflops() const { return trained_ms > 0 ? 1000 * flops_per_rank / trained_ms : 0; }
+};
+
+}  // namespace trireme::report

@@ -1,0 +1,339 @@
+#include "src/report/run_section.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+
+#include "src/report/chart.hpp"
+#include "src/report/markup.hpp"
+#include "src/report/scale.hpp"
+#include "src/report/time_text.hpp"
+
+namespace trireme::report {
+namespace {
+
+const char* const dash = "\u2013";
+
+/// Returns "12 345 678".
+std::string grouped(std::int64_t number) {
+  std::string text = std::to_string(number);
+  for (auto i = static_cast<std::ptrdiff_t>(text.size()) - 3; i > (number < 0 ? 1 : 0); i -= 3) {
+    text.insert(static_cast<std::size_t>(i), "\u2009");
+  }
+  return text;
+}
+
+std::string size_text(double bytes) {
+  for (const auto& [unit, name] : {std::pair{1099511627776.0, "TiB"}, {1073741824.0, "GiB"}, {1048576.0, "MiB"}}) {
+    if (bytes >= unit) return fmt::format("{:.1f} {}", bytes / unit, name);
+  }
+  return bytes >= 1024 ? fmt::format("{:.1f} KiB", bytes / 1024) : fmt::format("{:.0f} bytes", bytes);
+}
+
+std::string details_of(const std::string& summary, const std::string& content) {
+  return element("details", "", text_element("summary", "", summary) + content);
+}
+
+std::string badge(const State& state) {
+  return element("span", fmt::format("class=\"state {}\"", state.css_class), escaped(state.text));
+}
+
+/// Returns the state at the end of one life. `is_last`: nothing came after it.
+State state_of(const Life& life, bool is_last) {
+  const std::optional<int> code = life.end ? std::optional(life.end->exit_code) : life.job_status;
+  if (code) {
+    return {*code == 0    ? "good"
+            : *code == 75 ? "paused"
+                          : "bad",
+            fmt::format("{}, exit code {}", exit_text(*code), *code)};
+  }
+  if (is_last) return {"unknown", "no end recorded: it runs, or was killed"};
+  return {"bad", "no end recorded: killed"};
+}
+
+std::string grid_text(const LifeStart& start) {
+  std::vector<std::string> parts;
+  for (const auto& [axis, size] : start.axes) {
+    if (size > 1) parts.push_back(fmt::format("{} {}", axis, size));
+  }
+  return fmt::format("{} rank{}{}", start.ranks, start.ranks == 1 ? "" : "s",
+                     parts.empty() ? "" : fmt::format(": {}", fmt::join(parts, " \u00d7 ")));
+}
+
+std::string time_cell(std::optional<std::int64_t> time) {
+  return time ? text_element("span", "time", utc_text(*time)) : dash;
+}
+
+/// Returns the end of a life by the program or the batch file, empty where neither noted it.
+std::optional<std::int64_t> end_of(const Life& life) { return life.end ? life.end->time : life.job_end; }
+
+/// Returns the end of a life, or the newest event before it.
+std::string end_cell_of(const Life& life) {
+  if (end_of(life) || life.saves.empty()) return time_cell(end_of(life));
+  return fmt::format("after {}", time_cell(life.saves.back().time));
+}
+
+std::string lives_of(const Run& run, const Page& page) {
+  const std::string heading = text_element("h3", "", "Lives");
+  if (run.lives.empty()) {
+    return heading + text_element("p", "none",
+                                  page.spell("Not recorded. <metrics_file> of a run also keeps its lives; this run is "
+                                             "of an older version, or had none."));
+  }
+  std::vector<Row> rows;
+  for (std::size_t i = 0; i < run.lives.size(); ++i) {
+    const Life& life = run.lives[i];
+    const bool is_last = i + 1 == run.lives.size();
+    const LifeStart* start = life.start ? &*life.start : nullptr;
+    // The next life shows how far this one came beyond its checkpoints.
+    std::int64_t reached = start ? start->iteration : 0;
+    for (const SaveNote& save : life.saves) reached = std::max(reached, save.iteration);
+    if (life.end) reached = std::max(reached, life.end->iteration);
+    const Life* next = is_last ? nullptr : &run.lives[i + 1];
+    const std::int64_t lost = next != nullptr && next->start ? next->start->lost_iterations : 0;
+    if (is_last && !life.end) reached = std::max(reached, run.last_iteration);
+    if (lost > 0) reached = std::max(reached, next->start->iteration + lost);
+    const std::optional<std::int64_t> began = start ? std::optional(start->time) : life.job_time;
+    const std::optional<std::int64_t> ended = end_of(life);
+    std::string end_cell = badge(state_of(life, is_last));
+    if (life.end && !life.end->reason.empty()) end_cell += text_element("div", "reason", life.end->reason);
+    if (!start) end_cell += text_element("div", "reason", "ended before it began to train");
+    const std::string& job = start && !start->job.empty() ? start->job : life.job;
+    const auto figures = [](const std::string& text) { return text_element("span", "time", text); };
+    const std::string place =
+        start == nullptr ? job : fmt::format("{}{}{}", job, job.empty() ? "" : " on ", start->host);
+    rows.push_back(
+        {std::to_string(i + 1), end_cell,
+         start ? figures(fmt::format("{} \u2192 {}", grouped(start->iteration), grouped(reached))) : dash,
+         lost > 0 ? figures(fmt::format("{}, {}", grouped(lost), duration_text(next->start->lost_ms / 1000))) : "0",
+         began && ended ? figures(duration_text(static_cast<double>(*ended - *began))) : dash, time_cell(began),
+         end_cell_of(life),
+         text_element("div", "", place.empty() ? dash : place) +
+             (start ? text_element("div", "reason", grid_text(*start)) : "")});
+  }
+  return heading + element("div", R"(class="lives")",
+                           table_of({"life", "end", "iterations", "lost work", "time", "began, UTC", "ended, UTC",
+                                     "job, host of rank 0, grid"},
+                                    rows, 8));
+}
+
+std::string steps_of(const Run& run, const Page& page) {
+  const std::string heading = text_element("h3", "", "Checkpoints");
+  std::map<std::int64_t, std::int64_t> saved_at;
+  for (const Life& life : run.lives) {
+    for (const SaveNote& save : life.saves) saved_at[save.iteration] = save.time;
+  }
+  std::vector<Row> rows;
+  for (const StoredStep& step : run.steps) {
+    const auto saved = step.iteration ? saved_at.find(*step.iteration) : saved_at.end();
+    rows.push_back({step.iteration ? grouped(*step.iteration) : escaped(step.name),
+                    saved == saved_at.end() ? dash : time_cell(saved->second),
+                    step.problem.empty() ? "in the folder"
+                                         : badge({"bad", "damaged"}) + text_element("div", "reason", step.problem),
+                    step.problem.empty() ? escaped(size_text(static_cast<double>(step.size_bytes))) : dash,
+                    step.problem.empty() ? grouped(step.files) : dash});
+    if (step.iteration) saved_at.erase(*step.iteration);
+  }
+  const std::size_t stored = rows.size();
+  for (auto saved = saved_at.rbegin(); saved != saved_at.rend(); ++saved) {
+    rows.push_back({grouped(saved->first), time_cell(saved->second), "no longer in the folder", dash, dash});
+  }
+  if (rows.empty()) {
+    return heading + text_element("p", "none", page.spell("None. <save> of a run writes checkpoints."));
+  }
+  constexpr std::size_t shown = 12;
+  const Row head = {"iteration", "saved, UTC", "state", "size", "files"};
+  const std::size_t first = std::min(std::max(stored, std::size_t{1}), std::min(shown, rows.size()));
+  const auto middle = rows.begin() + static_cast<std::ptrdiff_t>(first);
+  std::string text = heading + table_of(head, {rows.begin(), middle}, 3);
+  if (middle != rows.end()) {
+    text +=
+        details_of(fmt::format("{} older checkpoints", rows.end() - middle), table_of(head, {middle, rows.end()}, 3));
+  }
+  return text;
+}
+
+/// Returns the options that a later life has otherwise than the one before, as lines.
+std::string changes_of(const Run& run) {
+  std::string items;
+  const Life* before = nullptr;
+  for (std::size_t i = 0; i < run.lives.size(); ++i) {
+    const Life& life = run.lives[i];
+    if (!life.start) continue;
+    if (before != nullptr) {
+      std::map<std::string, std::pair<std::string, std::string>> options;
+      for (const OptionValue& option : before->start->options) options[option.name].first = option.value;
+      for (const OptionValue& option : life.start->options) options[option.name].second = option.value;
+      const auto named = [](const std::string& value) { return value.empty() ? "not set" : value; };
+      for (const auto& [name, values] : options) {
+        if (values.first == values.second) continue;
+        items += text_element(
+            "li", "",
+            fmt::format("life {}: {} was {}, now {}", i + 1, name, named(values.first), named(values.second)));
+      }
+    }
+    before = &life;
+  }
+  return items.empty() ? "" : text_element("p", "", "Changes between lives:") + element("ul", "", items);
+}
+
+std::string configuration_of(const Run& run, const Page& page) {
+  std::string text = text_element("h3", "", "Configuration");
+  const LifeStart* start = run.newest_start();
+  if (start != nullptr) {
+    std::vector<Row> given, defaults;
+    for (const OptionValue& option : start->options) {
+      (option.given ? given : defaults).push_back({escaped(option.name), escaped(option.value)});
+    }
+    text += table_of({"option, as given", "value"}, given, 2) + changes_of(run);
+    if (!defaults.empty()) {
+      text += details_of(fmt::format("{} defaults", defaults.size()), table_of({"option", "default"}, defaults, 2));
+    }
+  } else {
+    text += text_element(
+        "p", "none", page.spell("Not recorded. <metrics_file> of a run also keeps its grid and options, from now on."));
+  }
+  if (!run.attributes.empty()) {
+    std::vector<Row> rows;
+    for (const auto& [name, value] : run.attributes) rows.push_back({escaped(name), escaped(value)});
+    text += details_of(fmt::format("{} attributes of the newest checkpoint", rows.size()),
+                       table_of({"attribute", "value"}, rows, 2));
+  }
+  return text;
+}
+
+std::string grid_of(const Run& run) {
+  const LifeStart* start = run.newest_start();
+  if (start == nullptr) return "";
+  std::vector<Row> rows{{"ranks", std::to_string(start->ranks)}};
+  for (const auto& [axis, size] : start->axes) rows.push_back({escaped(axis), std::to_string(size)});
+  std::string text = text_element("h3", "", "Grid") + table_of({}, rows, 1);
+  text += text_element("p", "", fmt::format("{}; Trireme {}", start->device, start->version));
+  return text;
+}
+
+std::string notes_of(const Run& run) {
+  std::string items;
+  if (run.damaged_lines > 0) {
+    items +=
+        text_element("li", "",
+                     fmt::format("{} line{} of the metrics could not be read and {} left out, the first is line {}.",
+                                 run.damaged_lines, run.damaged_lines == 1 ? "" : "s",
+                                 run.damaged_lines == 1 ? "is" : "are", run.first_damaged_line));
+  }
+  if (run.repeated_iterations > 0) {
+    items += text_element(
+        "li", "",
+        fmt::format("{} iterations are in the metrics twice: the newest record counts.", run.repeated_iterations));
+  }
+  for (const std::string& note : run.notes) items += text_element("li", "", note);
+  return items.empty() ? "" : element("ul", R"(class="notes")", items);
+}
+
+}  // namespace
+
+std::string table_of(const Row& head, const std::vector<Row>& rows, std::size_t text_columns) {
+  const auto cell = [&](std::size_t column, const char* name, const char* scope, const std::string& content) {
+    return element(name, fmt::format("{}{}", column >= text_columns ? R"(class="number")" : "", scope), content);
+  };
+  std::string body;
+  if (!head.empty()) {
+    std::string cells;
+    for (std::size_t i = 0; i < head.size(); ++i) cells += cell(i, "th", R"( scope="col")", escaped(head[i]));
+    body += element("thead", "", element("tr", "", cells));
+  }
+  std::string lines;
+  for (const Row& row : rows) {
+    std::string cells;
+    for (std::size_t i = 0; i < row.size(); ++i) {
+      cells += i == 0 ? cell(i, "th", R"( scope="row")", row[i]) : cell(i, "td", "", row[i]);
+    }
+    lines += element("tr", "", cells);
+  }
+  body += element("tbody", "", lines);
+  return element("div", R"(class="wide")", element("table", "", body));
+}
+
+State state_of(const Run& run) {
+  if (run.lives.empty()) return {"unknown", "not recorded"};
+  return state_of(run.lives.back(), true);
+}
+
+std::string exit_text(int code) {
+  switch (code) {
+    case 0:
+      return "done";
+    case 2:
+      return "options that cannot work";
+    case 3:
+      return "bad data or checkpoint";
+    case 4:
+      return "the machine lacks something";
+    case 5:
+      return "reading or writing failed";
+    case 6:
+      return "a rank died";
+    case 7:
+      return "a rank hung";
+    case 8:
+      return "numbers not finite";
+    case 75:
+      return "stopped early, saved";
+    default:
+      return code > 128 && code < 160 ? fmt::format("ended by signal {}", code - 128) : "unknown exit code";
+  }
+}
+
+std::vector<std::pair<std::string, std::string>> summary_of(const Run& run) {
+  std::vector<std::pair<std::string, std::string>> rows;
+  const auto add = [&](const char* name, const std::string& markup) { rows.emplace_back(name, markup); };
+  const auto figure = [&](const Curve& curve, const std::optional<Curve::Point>& point) {
+    return curve.count() == 0 ? std::string(dash) : fmt::format("{:.4f} at {}", point->value, grouped(point->x));
+  };
+  add("state", badge(state_of(run)));
+  add("last written, UTC", time_cell(run.last_written));
+  add("iterations", run.iterations > 0 ? grouped(run.last_iteration) : dash);
+  add("samples", run.iterations > 0 ? grouped(run.consumed_samples) : dash);
+  add("last training loss", run.curves[lm_loss] ? figure(*run.curves[lm_loss], run.curves[lm_loss]->last()) : dash);
+  bool has_validation = false;
+  for (const auto& [set, curve] : run.validation) {
+    has_validation = true;
+    rows.emplace_back(set.empty() ? "best validation loss" : fmt::format("best validation loss, {}", set),
+                      figure(curve, curve.least()));
+  }
+  if (!has_validation) add("best validation loss", dash);
+  add("test loss", run.test ? fmt::format("{:.4f} at {}", run.test->loss, grouped(run.test->iteration)) : dash);
+  add("mean speed, tokens/s", run.trained_ms > 0 ? escaped(short_number(run.mean_tokens_per_second())) : dash);
+  add("TFLOP/s of a rank", run.trained_ms > 0 ? escaped(short_number(run.mean_tflops(), 3)) : dash);
+  const LifeStart* start = run.newest_start();
+  add("MFU", start != nullptr && start->peak_tflops > 0
+                 ? fmt::format("{:.1f} % of {:g}", 100 * run.mean_tflops() / start->peak_tflops, start->peak_tflops)
+                 : dash);
+  const std::optional<Curve>& bytes = run.curves[memory];
+  add("memory of rank 0", bytes && bytes->last() ? escaped(size_text(bytes->last()->value)) : dash);
+  add("skipped updates", run.iterations > 0 ? grouped(run.skipped_updates) : dash);
+  add("losses not finite", run.iterations > 0 ? grouped(run.not_finite) : dash);
+  add("time in training", run.trained_ms > 0 ? duration_text(run.trained_ms / 1000) : dash);
+  add("lives", run.lives.empty() ? dash : std::to_string(run.lives.size()));
+  const std::int64_t lost = run.lost_iterations();
+  add("lost work", lost == 0 ? "none"
+                             : fmt::format("{} iteration{}, {}", grouped(lost), lost == 1 ? "" : "s",
+                                           duration_text(run.lost_ms() / 1000)));
+  add("grid", start != nullptr ? escaped(grid_text(*start)) : dash);
+  add("parameters", start != nullptr ? grouped(start->parameters) : dash);
+  return rows;
+}
+
+std::string section_of(const Run& run, std::size_t index, const Page& page) {
+  const std::string title = swatch(static_cast<int>(index)) + " " + escaped(run.name);
+  std::string text = element("h2", fmt::format("id=\"run{}\"", index), title) + notes_of(run) + lives_of(run, page);
+  text +=
+      element("div", R"(class="columns")",
+              element("div", "", steps_of(run, page) + grid_of(run)) + element("div", "", configuration_of(run, page)));
+  return element("section", "", text);
+}
+
+}  // namespace trireme::report

@@ -1,0 +1,35 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "src/report/page.hpp"
+
+namespace trireme::report {
+
+/// Row of a table: markup of its cells.
+using Row = std::vector<std::string>;
+
+/// Returns a table that scrolls by itself where it is too wide. The first cell of a row is its heading. `head` may be
+/// empty. Columns after the first `text_columns` hold numbers, at the right.
+std::string table_of(const Row& head, const std::vector<Row>& rows, std::size_t text_columns);
+
+/// State of a run at the end of what was recorded.
+struct State {
+  std::string_view css_class;  ///< "good", "paused", "bad" or "unknown"
+  std::string text;
+};
+State state_of(const Run& run);
+
+/// Returns the meaning of an exit code of the program or of a launcher; `with_cause` adds the remedy's place.
+std::string exit_text(int code);
+
+/// Returns the rows that sum up a run: (heading, markup).
+std::vector<std::pair<std::string, std::string>> summary_of(const Run& run);
+
+/// Returns the section of a run: lives, checkpoints, grid and configuration. `index` is its number on the page.
+std::string section_of(const Run& run, std::size_t index, const Page& page);
+
+}  // namespace trireme::report

@@ -1,0 +1,86 @@
+#!/bin/bash
+# trireme report: the page on two runs, one of them in two lives, and on what older runs and killed ones leave.
+source "$(dirname "$0")/functions.sh"
+
+make_corpus corpus 1
+run=("${model[@]}" --data-path corpus.h5 --global-batch-size 4 --train-iters 12 --lr 0.01 --eval-interval 4 --eval-iters 1
+  --split 90,6,4)
+
+# holds PAGE TEXT: the page holds the text.
+holds() { check "$1 holds '$2'" grep -qF -- "$2" "$1"; }
+# has_no PAGE TEXT
+has_no() { check "$1 holds no '$2'" [ "$(grep -cF -- "$2" "$1")" = 0 ]; }
+# round4 NAME FILE LINES: the last of these numbers, as the page shows a loss.
+round4() { printf '%.4f' "$(field "$1" "$2" | tail -1)"; }
+
+# A run in two lives: stopped after 6 of 12, then killed behind its checkpoint, then continued on another grid.
+mkdir one
+SLURM_JOB_ID=4711 on 2 train "${run[@]}" --save one/checkpoints --metrics-file one/metrics.jsonl --exit-interval 6
+check "the first life stops early" [ $code = 75 ]
+printf '{"iteration": 7, "lm_loss": 3, "elapsed_ms": 2500}\n{"iteration": 8, "lm_' >>one/metrics.jsonl
+done_by 1 train "${run[@]}" --save one/checkpoints --load one/checkpoints --metrics-file one/metrics.jsonl --save-interval 3 \
+  --mfu-peak 0.5
+# Another, with another rate, in one life; all of its ends and begins are those of the program.
+done_by 1 train "${run[@]/#0.01/0.02}" --save "two & more" --metrics-file two.jsonl --save-interval 12
+
+done_by 1 report one two.jsonl --output page.html
+holds page.html "<!DOCTYPE html>"
+has_no page.html http
+has_no page.html "<script"
+holds page.html "$(round4 lm_loss one/metrics.jsonl) at 12"
+holds page.html "$(round4 lm_loss two.jsonl) at 12"
+holds page.html "$(round4 test_loss two.jsonl) at 12"
+holds page.html "stopped early, saved, exit code 75"
+holds page.html "done, exit code 0"
+holds page.html "1 iteration, 2.5 s"   # lost behind the checkpoint
+holds page.html "4711 on $(hostname)"
+holds page.html "2 ranks: data 2"
+holds page.html "Options that differ"
+holds page.html "<td>0.02</td>"
+holds page.html "two &amp; more"
+holds page.html "one: life 2 continued after iteration 6"
+holds page.html "% of 0.5"
+for title in "Training loss" "Validation loss" "Learning rate" "Gradient norm" "Speed" "Memory of rank 0"; do
+  holds page.html "$title"
+done
+has_no page.html "Not recorded"
+check "each tag of the page has its end" awk '
+  { text = text $0 "\n" }
+  END {
+    while (match(text, /<[^>]*>/)) {
+      tag = substr(text, RSTART + 1, RLENGTH - 2); text = substr(text, RSTART + RLENGTH)
+      if (tag ~ /^!/ || tag ~ /\/$/) continue
+      if (tag !~ /^\//) { sub(/ .*/, "", tag); open[++depth] = tag } else if ("/" open[depth--] != tag) exit 1
+    }
+    exit depth != 0
+  }' page.html
+
+# A run that was killed: its last line is cut short, and no end is noted; the batch file knows its exit code.
+mkdir killed
+head -5 two.jsonl | sed '5s/.\{30\}$//' >killed/metrics.jsonl
+head -1 two.jsonl.lives >killed/metrics.jsonl.lives
+done_by 1 report killed --output killed.html
+holds killed.html "no end recorded"
+holds killed.html "1 line of the metrics could not be read"
+started=$(sed -n 's/.*"time":"\([^"]*\).*/\1/p' killed/metrics.jsonl.lives)
+printf '%s job  step 0\n%s job  step 0 returned 137\n' "$started" "$started" | sed 's/job  step/job 7 step/' >killed/lives
+sed -i 's/"job":""/"job":"7"/' killed/metrics.jsonl.lives
+done_by 1 report killed --output killed.html
+holds killed.html "ended by signal 9, exit code 137"
+
+# A folder of checkpoints alone, and one life that ends by an error.
+done_by 1 report "two & more" --output saved.html
+holds saved.html "Not recorded. --metrics-file of a run records it."
+holds saved.html "in the folder"
+refused 8 "loss or gradients were not finite in 2 iterations in a row" 1 train "${run[@]/#0.01/1e20}" --max-skipped 2 --metrics-file diverged.jsonl
+done_by 1 report diverged.jsonl --output diverged.html
+holds diverged.html "numbers not finite, exit code 8"
+holds diverged.html "Try a lower --lr"
+
+refused 5 "there is no absent" 1 report absent --output absent.html
+mkdir empty
+refused 3 "empty has neither metrics nor checkpoints" 1 report empty --output empty.html
+cp two.jsonl killed/other.jsonl && mv killed/metrics.jsonl killed/third.jsonl
+refused 2 "killed has several files of metrics" 1 report killed --output several.html
+refused 5 "--output nowhere/page.html: cannot be written" 1 report one --output nowhere/page.html
+refused 2 "--output must be given" 1 report one

@@ -1,0 +1,68 @@
+#include "src/report/chart.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+namespace trireme::test {
+namespace {
+
+using report::Chart;
+using report::Curve;
+
+/// A chart of one curve from iteration 1 on.
+Chart chart_of(const std::vector<double>& values, int columns) {
+  Curve curve(1, static_cast<std::int64_t>(values.size()), columns);
+  for (std::size_t i = 0; i < values.size(); ++i) curve.add(static_cast<std::int64_t>(i + 1), values[i]);
+  Chart chart;
+  chart.id = "loss";
+  chart.title = "Loss";
+  chart.last_x = static_cast<double>(values.size());
+  chart.series.push_back({"run", 0, curve.columns()});
+  return chart;
+}
+
+TEST(Chart, DescribesItsCurvesInWords) {
+  const std::string svg = svg_of(chart_of({3, 1, 2}, 10));
+  EXPECT_NE(svg.find("aria-labelledby=\"loss-t loss-d\""), std::string::npos);
+  EXPECT_NE(svg.find("<desc id=\"loss-d\">run: 1 to 3, last 2. </desc>"), std::string::npos);
+}
+
+TEST(Chart, OfFewPointsIsALineAndOfManyAlsoABand) {
+  EXPECT_EQ(svg_of(chart_of({3, 1, 2}, 10)).find("class=\"band"), std::string::npos);
+  EXPECT_NE(svg_of(chart_of({3, 1, 2, 5, 4, 3}, 3)).find("class=\"band"), std::string::npos);
+}
+
+TEST(Chart, PutsTheGreatestValueOfAScaleAtTheTop) {
+  // The axes of 0 to 2 and of 1 to 3 end at the last values: y 10 is the top of the plot, 214 its bottom.
+  Chart chart = chart_of({0, 2}, 10);
+  EXPECT_NE(svg_of(chart).find("d=\"M66.0 214.0L536.0 10.0\""), std::string::npos) << svg_of(chart);
+}
+
+TEST(Chart, BreaksItsLineWhereValuesAreNotFinite) {
+  Curve curve(1, 5, 10);
+  for (const int x : {1, 2, 4, 5}) curve.add(x, 1.0 * x);
+  curve.add(3, std::nullopt);
+  Chart chart;
+  chart.last_x = 5;
+  chart.series.push_back({"run", 0, curve.columns()});
+  const std::string svg = svg_of(chart);
+  const std::size_t line = svg.find("class=\"line");
+  const std::string path = svg.substr(line, svg.find("/>", line) - line);
+  EXPECT_EQ(std::count(path.begin(), path.end(), 'M'), 2);
+  EXPECT_NE(svg.find("run: not finite at iteration 3"), std::string::npos);
+}
+
+TEST(Chart, OfBytesHasAUnitOfThem) {
+  Chart chart = chart_of({1e9, 3e9}, 10);
+  chart.unit = "bytes";
+  EXPECT_NE(svg_of(chart).find("last 2.794 GiB"), std::string::npos);
+}
+
+TEST(Chart, OfStylesBeyondThePaletteDiffersInDashes) {
+  EXPECT_NE(report::swatch(0), report::swatch(8));
+  EXPECT_NE(report::swatch(0), report::swatch(5));
+}
+
+}  // namespace
+}  // namespace trireme::test

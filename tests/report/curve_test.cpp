@@ -1,0 +1,109 @@
+#include "src/report/curve.hpp"
+
+#include <gmock/gmock.h>
+
+namespace trireme::test {
+namespace {
+
+using report::Column;
+using report::Curve;
+using report::NewestRecords;
+
+TEST(Curve, OfFewPointsKeepsEach) {
+  Curve curve(11, 15, 100);
+  for (int x = 11; x <= 15; ++x) curve.add(x, 2.0 * x);
+  const std::vector<Column> columns = curve.columns();
+  ASSERT_EQ(columns.size(), 5u);
+  for (std::size_t i = 0; i < 5; ++i) {
+    EXPECT_EQ(columns[i].first_x, static_cast<std::int64_t>(11 + i));
+    EXPECT_EQ(columns[i].count, 1);
+    EXPECT_EQ(columns[i].mean(), 2.0 * static_cast<double>(11 + i));
+  }
+  EXPECT_FALSE(curve.is_reduced());
+}
+
+TEST(Curve, OfAMillionPointsKeepsLeastGreatestAndMeanOfEachColumn) {
+  constexpr std::int64_t size = 1000000, columns = 100, spike = 123456;
+  Curve curve(1, size, columns);
+  for (std::int64_t x = 1; x <= size; ++x) curve.add(x, x == spike ? 1e6 : static_cast<double>(x % 10));
+  const std::vector<Column> reduced = curve.columns();
+  ASSERT_EQ(reduced.size(), static_cast<std::size_t>(columns));
+  EXPECT_TRUE(curve.is_reduced());
+  EXPECT_EQ(curve.count(), size);
+  for (const Column& column : reduced) {
+    EXPECT_EQ(column.count, size / columns);
+    EXPECT_EQ(column.min, 0);
+    const bool has_spike = column.first_x <= spike && spike <= column.last_x;
+    EXPECT_EQ(column.max, has_spike ? 1e6 : 9);
+    if (!has_spike) {
+      EXPECT_DOUBLE_EQ(column.mean(), 4.5);
+    }
+  }
+}
+
+TEST(Curve, KeepsValuesThatAreNotFiniteApart) {
+  Curve curve(1, 3, 10);
+  curve.add(1, 1.0);
+  curve.add(2, std::nullopt);
+  curve.add(3, 0.5);
+  EXPECT_EQ(curve.count(), 2);
+  EXPECT_EQ(curve.not_finite(), 1);
+  ASSERT_EQ(curve.columns().size(), 3u);
+  EXPECT_EQ(curve.columns()[1].not_finite, 1);
+  EXPECT_EQ(curve.least()->x, 3);
+  EXPECT_EQ(curve.last()->value, 0.5);
+}
+
+TEST(Curve, OfAnyRangeHasNoMoreColumnsThanAsked) {
+  Curve curve(-9000000000000000000, 9000000000000000000, 10);
+  for (const std::int64_t x : {-9000000000000000000, std::int64_t{0}, 9000000000000000000}) curve.add(x, 1.0);
+  EXPECT_EQ(curve.columns().size(), 3u);
+}
+
+/// Reads iterations twice and returns those of the newest records.
+std::vector<std::int64_t> newest_of(NewestRecords& records, const std::vector<std::int64_t>& iterations) {
+  for (const std::int64_t iteration : iterations) records.survey(iteration);
+  records.begin_reading();
+  std::vector<std::int64_t> newest;
+  for (std::size_t i = 0; i < iterations.size(); ++i) {
+    if (records.is_newest(iterations[i])) newest.push_back(static_cast<std::int64_t>(i));
+  }
+  return newest;
+}
+
+TEST(NewestRecords, OfOneLifeAreAll) {
+  NewestRecords records;
+  EXPECT_THAT(newest_of(records, {1, 2, 3, 5}), testing::ElementsAre(0, 1, 2, 3));
+  EXPECT_EQ(records.first(), 1);
+  EXPECT_EQ(records.last(), 5);
+}
+
+TEST(NewestRecords, ReplaceThoseOfTheLifeBefore) {
+  NewestRecords records;
+  // Lives 1 to 5, 4 to 6, and 3 to 4: the last replaces everything from 3 on.
+  EXPECT_THAT(newest_of(records, {1, 2, 3, 4, 5, 4, 5, 6, 3, 4}), testing::ElementsAre(0, 1, 8, 9));
+  EXPECT_EQ(records.first(), 1);
+  EXPECT_EQ(records.last(), 4);
+}
+
+TEST(NewestRecords, OfARunBegunAnewAreThoseOfTheNewRun) {
+  NewestRecords records;
+  EXPECT_THAT(newest_of(records, {10, 11, 1, 2}), testing::ElementsAre(2, 3));
+  EXPECT_EQ(records.first(), 1);
+}
+
+TEST(NewestRecords, BetweenThemKeepTheEvaluationsOfNewestRecords) {
+  NewestRecords records;
+  for (const std::int64_t iteration : {1, 2, 3, 2, 3}) records.survey(iteration);
+  records.begin_reading();
+  EXPECT_TRUE(records.is_newest(1));
+  EXPECT_TRUE(records.is_kept(1));
+  EXPECT_FALSE(records.is_newest(2));
+  EXPECT_FALSE(records.is_kept(2));
+  EXPECT_FALSE(records.is_newest(3));
+  EXPECT_TRUE(records.is_newest(2));
+  EXPECT_TRUE(records.is_kept(2));
+}
+
+}  // namespace
+}  // namespace trireme::test

@@ -1,0 +1,182 @@
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+
+#include <fstream>
+
+#include "io/metrics/life_file.hpp"
+#include "io/metrics/metrics_reader.hpp"
+#include "src/base/error.hpp"
+#include "src/report/time_text.hpp"
+#include "tests/support/temporary_directory.hpp"
+
+namespace trireme::test {
+namespace {
+
+using report::JobNote;
+using report::Life;
+using report::LifeStart;
+
+void write(const std::string& path, const std::string& text) { std::ofstream(path, std::ios::binary) << text; }
+
+/// A life of job `job` that began to train at `time`.
+Life life_at(std::int64_t time, const std::string& job) {
+  Life life;
+  life.start = LifeStart{};
+  life.start->time = time;
+  life.start->job = job;
+  return life;
+}
+
+TEST(TimeText, ReadsIso8601WithOffsets) {
+  EXPECT_EQ(report::parse_time("1970-01-01T00:00:00Z"), 0);
+  EXPECT_EQ(report::parse_time("2026-11-23T22:10:00+01:00"), report::parse_time("2026-11-23T21:10:00Z"));
+  EXPECT_EQ(report::parse_time("2026-11-23T21:10:00-0130"), report::parse_time("2026-11-23T22:40:00Z"));
+  for (const char* text : {"", "then", "2026-11-23", "2026-11-23T21:10:00", "2026-13-23T21:10:00Z",
+                           "2026-11-23T21:10:00+", "2026-11-23T21:1x:00Z"}) {
+    EXPECT_EQ(report::parse_time(text), std::nullopt) << text;
+  }
+  EXPECT_EQ(report::utc_stamp(*report::parse_time("2026-02-28T23:59:59-01:00")), "2026-03-01T00:59:59Z");
+}
+
+TEST(JoinLives, GivesALifeTheStatusThatItsJobReturned) {
+  const std::vector<Life> lives = report::join_lives(
+      {life_at(105, "7"), life_at(205, "7")},
+      {JobNote{100, "7", 0, {}}, JobNote{190, "7", 50, 137}, JobNote{200, "7", 50, {}}, JobNote{290, "7", 90, 75}});
+  ASSERT_EQ(lives.size(), 2u);
+  EXPECT_EQ(lives[0].job_status, 137);
+  EXPECT_EQ(lives[1].job_status, 75);
+  EXPECT_EQ(lives[0].job_end, 190);
+}
+
+TEST(JoinLives, ShowsAJobThatEndedBeforeItTrained) {
+  const std::vector<Life> lives = report::join_lives(
+      {life_at(205, "7")}, {JobNote{100, "7", 0, {}}, JobNote{110, "7", 0, 2}, JobNote{200, "7", 0, {}}});
+  ASSERT_EQ(lives.size(), 2u);
+  EXPECT_FALSE(lives[0].start);
+  EXPECT_EQ(lives[0].job_status, 2);
+  EXPECT_TRUE(lives[1].start);
+  EXPECT_EQ(lives[1].job_status, std::nullopt);
+}
+
+TEST(LifeFile, IsReadAsItWasWritten) {
+  const TemporaryDirectory directory;
+  const std::string metrics = directory / "metrics.jsonl", path = io::LifeFile::beside(metrics);
+  LifeStart start{.time = 1000,
+                  .job = "42",
+                  .host = "node \"1\"",
+                  .version = "0.1.0",
+                  .device = "cpu",
+                  .ranks = 4,
+                  .axes = {{"tensor", 2}, {"data", 2}},
+                  .parameters = 123,
+                  .peak_tflops = 989,
+                  .iteration = 0,
+                  .options = {{"lr", "0.1", true}, {"seed", "1234", false}}};
+  {
+    io::LifeFile file(metrics, io::LifeFile::Opening::replace, start);
+    file.note_save({1010, 5});
+  }
+  std::ofstream(path, std::ios::app) << R"({"event": "sa)";  // a killed life
+  start.iteration = 5;
+  start.lost_iterations = 3;
+  start.lost_ms = 12.5;
+  io::LifeFile(metrics, io::LifeFile::Opening::append, start).note_end({2000, 9, 75, "why"});
+  const std::vector<Life> lives = io::read_lives(path);
+  ASSERT_EQ(lives.size(), 2u);
+  EXPECT_EQ(lives[0].saves.size(), 1u);
+  EXPECT_EQ(lives[0].saves[0].iteration, 5);
+  EXPECT_FALSE(lives[0].end);
+  EXPECT_EQ(lives[1].start->host, "node \"1\"");
+  EXPECT_EQ(lives[1].start->axes, start.axes);
+  EXPECT_EQ(lives[1].start->options, start.options);
+  EXPECT_EQ(lives[1].start->lost_iterations, 3);
+  EXPECT_EQ(lives[1].start->peak_tflops, 989);
+  EXPECT_EQ(lives[1].end->exit_code, 75);
+  EXPECT_EQ(lives[1].end->time, 2000);
+  EXPECT_EQ(lives[1].end->reason, "why");
+  io::LifeFile(metrics, io::LifeFile::Opening::replace, start);
+  EXPECT_EQ(io::read_lives(path).size(), 1u);
+}
+
+TEST(LifeFile, WithDamagedLinesIsReadAsFarAsItGoes) {
+  const TemporaryDirectory directory;
+  write(directory / "lives",
+        "\xff\n[]\n{\"event\": \"end\"}\n{\"event\": \"start\", \"time\": \"2026-11-23T21:10:00Z\", "
+        "\"ranks\": \"x\", \"grid\": [1], \"options\": 3}\n{\"event\": \"start\"}\n");
+  const std::vector<Life> lives = io::read_lives(directory / "lives");
+  ASSERT_EQ(lives.size(), 1u);
+  EXPECT_EQ(lives[0].start->ranks, 0);
+  EXPECT_TRUE(io::read_lives(directory / "absent").empty());
+}
+
+TEST(JobNotes, AreTheLinesOfTheBatchFiles) {
+  const TemporaryDirectory directory;
+  write(directory / "lives",
+        "2026-11-23T22:10:00+01:00 job 7 step 0\nthen job 7 step 0\n2026-11-23T22:20:00+01:00 job 7 step 12 returned "
+        "75\n");
+  const std::vector<JobNote> notes = io::read_job_notes(directory / "lives");
+  ASSERT_EQ(notes.size(), 2u);
+  EXPECT_EQ(notes[0].time, report::parse_time("2026-11-23T21:10:00Z"));
+  EXPECT_FALSE(notes[0].status);
+  EXPECT_EQ(notes[1].step, 12);
+  EXPECT_EQ(notes[1].status, 75);
+}
+
+std::string update_line(std::int64_t iteration, double loss) {
+  return fmt::format(
+      R"({{"iteration": {}, "consumed_samples": {}, "lm_loss": {}, "grad_norm": 1, "learning_rate": 0.1, "skipped": {}, )"
+      R"("elapsed_ms": 10, "tokens_per_second": 100, "tflops_per_rank": 2}})"
+      "\n",
+      iteration, 8 * iteration, loss, iteration == 2 ? "true" : "false");
+}
+
+TEST(ReadMetrics, CountsTheNewestRecordsAndTheRepeatedWork) {
+  const TemporaryDirectory directory;
+  std::string text;
+  for (const int iteration : {1, 2, 3, 4}) text += update_line(iteration, 5);
+  text += "{\"iteration\": 4, \"valid_loss\": 9}\n";
+  for (const int iteration : {3, 4, 5}) text += update_line(iteration, 4);
+  text +=
+      "{\"iteration\": 4, \"valid_loss\": 4.5}\n{\"iteration\": 5, \"valid_set\": \"books\", \"valid_loss\": 4.25}\n";
+  write(directory / "metrics", text + "{\"iteration\": 6, \"lm_lo");
+  report::Run run;
+  io::read_metrics(directory / "metrics", 100, run);
+  EXPECT_EQ(run.iterations, 5);
+  EXPECT_EQ(run.first_iteration, 1);
+  EXPECT_EQ(run.last_iteration, 5);
+  EXPECT_EQ(run.consumed_samples, 40);
+  EXPECT_EQ(run.repeated_iterations, 2);
+  EXPECT_EQ(run.repeated_ms, 20);
+  EXPECT_EQ(run.trained_ms, 50);
+  EXPECT_DOUBLE_EQ(run.mean_tokens_per_second(), 100);
+  EXPECT_EQ(run.skipped_updates, 1);
+  EXPECT_EQ(run.damaged_lines, 1);
+  EXPECT_EQ(run.first_damaged_line, 11);
+  const std::vector<report::Column> loss = run.curves[report::lm_loss]->columns();
+  ASSERT_EQ(loss.size(), 5u);
+  EXPECT_EQ(loss[1].mean(), 5);
+  EXPECT_EQ(loss[2].mean(), 4);
+  EXPECT_EQ(run.validation.at("").least()->value, 4.5);
+  EXPECT_EQ(run.validation.at("").count(), 1);
+  EXPECT_EQ(run.validation.at("books").last()->value, 4.25);
+  EXPECT_FALSE(run.curves[report::memory]);
+}
+
+TEST(ReadMetrics, LeavesOutDamagedLines) {
+  const TemporaryDirectory directory;
+  const std::string path = directory / "metrics";
+  write(path,
+        update_line(1, 5) + std::string(3000000, 'x') + "\n\n\xff\xfe\n{\"iteration\": \"2\"}\n[1]\n" +
+            "{\"iteration\": 2, \"lm_loss\": null}\n{\"iteration\": 3, \"lm_loss\": \"4\", \"elapsed_ms\": {}}\n");
+  report::Run run;
+  io::read_metrics(path, 100, run);
+  EXPECT_EQ(run.iterations, 3);
+  EXPECT_EQ(run.not_finite, 2);
+  EXPECT_EQ(run.damaged_lines, 5);
+  EXPECT_EQ(run.first_damaged_line, 2);
+  report::Run none;
+  EXPECT_THROW(io::read_metrics(directory / "absent", 100, none), IoError);
+}
+
+}  // namespace
+}  // namespace trireme::test
