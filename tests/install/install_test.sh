@@ -49,7 +49,7 @@ for modulecmd in "${MODULESHOME:-}/libexec/modulecmd.tcl" /usr/lib/*/modulecmd.t
 $prefix/share/trireme/jobs" ] || fail "module load trireme, by $modulecmd, finds: $found"
 done
 
-# What an archive has beside the program: the libraries that it links and those that these link, but not MPI's and C's.
+# An archive has beside the program the libraries that it links, and those that these link, but not MPI's and C's.
 "$cmake" --install "$build" --prefix "$prefix" --component libraries >/dev/null 2>"$folder/warnings"
 folder_of_libraries=$(dirname "$(find "$prefix" -name libtrireme_program.so)")
 beside=$(ldd "$folder_of_libraries/libtrireme_program.so" | while read -r name _ path _; do
