@@ -20,9 +20,8 @@ class Trireme(CMakePackage, CudaPackage):
 
     depends_on("mpi@3:")  # tried with Open MPI alone
     depends_on("hdf5@1.10:~mpi")
-    # The program starts one thread for each product that it gives to OpenBLAS.
-    depends_on("openblas")
-    depends_on("onednn@2.5:2 cpu_runtime=omp")  # version 3 has another interface
+    depends_on("openblas")  # threads=none will do: the program divides products among its own threads
+    depends_on("onednn@2.5: cpu_runtime=omp")
     depends_on("boost@1.74:+program_options")
     depends_on("nlohmann-json")
     depends_on("xxhash")
