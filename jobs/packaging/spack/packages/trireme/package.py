@@ -8,7 +8,7 @@ class Trireme(CMakePackage, CudaPackage):
     """Trireme trains GPT-2, Llama and BERT models with tensor, pipeline, context and data
     parallelism, on NVIDIA GPUs by CUDA and NCCL, and on the processor's cores."""
 
-    # There is no address to download from: build the sources at hand by "spack dev-build".
+    # There is no address to download from: "spack dev-build" takes the sources at hand.
     version("0.1.0")
 
     variant("tests", default=False, description="Build the tests, for ctest in the build folder")
@@ -20,7 +20,7 @@ class Trireme(CMakePackage, CudaPackage):
 
     depends_on("mpi@3:")  # tried with Open MPI alone
     depends_on("hdf5@1.10:~mpi")
-    depends_on("openblas")  # threads=none will do: the program divides products among its own threads
+    depends_on("openblas")  # threads=none will do: the program has threads of its own
     depends_on("onednn@2.5: cpu_runtime=omp")
     depends_on("boost@1.74:+program_options")
     depends_on("nlohmann-json")
@@ -42,7 +42,9 @@ class Trireme(CMakePackage, CudaPackage):
     conflicts("cuda_arch=none", when="+cuda", msg="Name the GPUs: cuda_arch=80, 90 or both")
     for arch in CudaPackage.cuda_arch_values:
         if arch.isdigit() and int(arch) < 80:
-            conflicts(f"cuda_arch={arch}", when="+cuda", msg="GPUs before Ampere are not supported")
+            conflicts(
+                f"cuda_arch={arch}", when="+cuda", msg="GPUs before Ampere are not supported"
+            )
 
     sanity_check_is_file = ["bin/trireme"]
 
@@ -55,7 +57,8 @@ class Trireme(CMakePackage, CudaPackage):
             self.define("TRIREME_BENCHMARKS", False),
         ]
         if self.spec.satisfies("+cuda"):
-            args.append(self.define("TRIREME_CUDA_ARCHITECTURES", self.spec.variants["cuda_arch"].value))
+            architectures = self.spec.variants["cuda_arch"].value
+            args.append(self.define("TRIREME_CUDA_ARCHITECTURES", architectures))
         return args
 
     def test_version(self):
