@@ -1,8 +1,7 @@
 #!/bin/bash
 # Tries the packages that cpack wrote on systems that have nothing else: folders with a minimal Debian, made by debootstrap.
 # usage: tests/packages.sh [FOLDER [SUITE[=MIRROR]...]]
-#   FOLDER  the packages, default build/package: cmake --preset package && cmake --build --preset package &&
-#           (cd build/package && cpack)
+#   FOLDER  the packages, default build/package, where cpack --preset package writes them
 #   SUITE   further releases in which the archive is tried: trixie, or noble=URL of a mirror of Ubuntu
 # The .deb are tried in this system's own release, for which their dependencies were computed. Each system is entered by
 # chroot, in namespaces of its own, and the program runs there as an ordinary user. Needs root, debootstrap and the packages'

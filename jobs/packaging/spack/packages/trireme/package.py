@@ -40,11 +40,9 @@ class Trireme(CMakePackage, CudaPackage):
 
     conflicts("%gcc@:11", msg="C++20 needs GCC 12 or newer")
     conflicts("cuda_arch=none", when="+cuda", msg="Name the GPUs: cuda_arch=80, 90 or both")
-    for arch in CudaPackage.cuda_arch_values:
-        if arch.isdigit() and int(arch) < 80:
-            conflicts(
-                f"cuda_arch={arch}", when="+cuda", msg="GPUs before Ampere are not supported"
-            )
+    for gpu in CudaPackage.cuda_arch_values:
+        if gpu.isdigit() and int(gpu) < 80:
+            conflicts(f"cuda_arch={gpu}", when="+cuda", msg="GPUs before Ampere are too old")
 
     sanity_check_is_file = ["bin/trireme"]
 
