@@ -41,6 +41,7 @@ class Trireme(CMakePackage, CudaPackage):
     conflicts("%gcc@:11", msg="C++20 needs GCC 12 or newer")
     conflicts("cuda_arch=none", when="+cuda", msg="Name the GPUs: cuda_arch=80, 90 or both")
     for gpu in CudaPackage.cuda_arch_values:
+        depends_on(f"nccl cuda_arch={gpu}", when=f"+cuda cuda_arch={gpu}")
         if gpu.isdigit() and int(gpu) < 80:
             conflicts(f"cuda_arch={gpu}", when="+cuda", msg="GPUs before Ampere are too old")
 
