@@ -12,6 +12,15 @@
 int main(int argc, char** argv) {
   const sigset_t signals = trireme::stop_signals();
   sigprocmask(SIG_BLOCK, &signals, nullptr);
+#ifdef TRIREME_X86_LEVEL
+  if (!__builtin_cpu_supports(TRIREME_X86_LEVEL)) {
+    std::fprintf(stderr,
+                 "trireme: this build needs a processor of level %s, and this one is older. Build the program with "
+                 "-D TRIREME_MARCH=x86-64, or run it on a newer processor.\n",
+                 TRIREME_X86_LEVEL);
+    return 4;  // ExitCode::environment
+  }
+#endif
 
   // Beside the executable where it was built, in the folder of libraries where it was installed.
   const char* const built = "$ORIGIN/libtrireme_program.so";

@@ -51,3 +51,23 @@ for modulecmd in "${MODULESHOME:-}/libexec/modulecmd.tcl" /usr/lib/*/modulecmd.t
   [ "$found" = "$prefix/bin/trireme
 $prefix/share/trireme/jobs" ] || fail "module load trireme, by $modulecmd, finds: $found"
 done
+
+# An archive has beside the program the libraries that it links, and those that these link, but not MPI's and C's.
+"$cmake" --install "$build" --prefix "$prefix" --component libraries >/dev/null 2>"$folder/warnings"
+folder_of_libraries=$(dirname "$(find "$prefix" -name libtrireme_program.so)")
+beside=$(ldd "$folder_of_libraries/libtrireme_program.so" | while read -r name _ path _; do
+  if [ -e "$folder_of_libraries/$name" ]; then echo "$name $path"; fi
+done)
+grep -q '^libhdf5' <<<"$beside" || fail "HDF5 is not packed: $beside"
+if elsewhere=$(grep -vF " $folder_of_libraries/" <<<"$beside"); then fail "packed, and found elsewhere: $elsewhere"; fi
+if ls "$folder_of_libraries" | grep -E '^lib(c|m|stdc\+\+|mpi|open-pal|cuda|cublasLt|nccl)\.so'; then fail "these are the host's"; fi
+if command -v dpkg-query >/dev/null && [ -s "$folder/warnings" ]; then fail "copyright notices: $(cat "$folder/warnings")"; fi
+"$prefix/bin/trireme" info >"$folder/info" || fail "with its libraries beside it, trireme info returned $?"
+
+# A build for the processor of this machine is not packed.
+if grep -q '^TRIREME_MARCH:[A-Z]*=native$' "$build/CMakeCache.txt"; then
+  if "$(dirname "$cmake")/cpack" -G TXZ --config "$build/CPackConfig.cmake" -B "$folder/packages" >"$folder/refusal" 2>&1; then
+    fail "cpack packed a build for the processor of this machine"
+  fi
+  grep -q 'TRIREME_MARCH=x86-64-v3' "$folder/refusal" || fail "cpack names no remedy: $(cat "$folder/refusal")"
+fi

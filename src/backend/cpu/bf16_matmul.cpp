@@ -78,7 +78,11 @@ struct Bf16Matmul::State {
       operations.append_sum(1);
       attributes.set_post_ops(operations);
     }
+#if DNNL_VERSION_MAJOR >= 3
+    const dnnl::matmul::primitive_desc primitive(engine, result->a, result->b, result->bias, result->c, attributes);
+#else
     const dnnl::matmul::primitive_desc primitive({result->a, result->b, result->bias, result->c}, attributes, engine);
+#endif
     result->scratch = primitive.scratchpad_desc();
     result->matmul = dnnl::matmul(primitive);
     return result;
@@ -92,6 +96,10 @@ bool Bf16Matmul::available() {
   switch (dnnl::get_effective_cpu_isa()) {
     case dnnl::cpu_isa::avx512_core_bf16:
     case dnnl::cpu_isa::avx512_core_amx:
+#if DNNL_VERSION_MAJOR >= 3
+    case dnnl::cpu_isa::avx512_core_fp16:
+    case dnnl::cpu_isa::avx512_core_amx_fp16:
+#endif
       return true;
     default:
       return false;
