@@ -1,4 +1,5 @@
 #include "src/app/commands/commands.hpp"
+#include "src/app/commands/generate/prompt_batch.hpp"
 
 #include <fmt/ranges.h>
 
@@ -28,22 +29,24 @@ void check_sampling(const Options& options, const train::SamplingOptions& sampli
 
 int generate_command(const CommandLine& line) {
   SavedModelOptions model;
+  PromptBatchOptions batch;
   std::string prompt;
   std::int64_t max_new_tokens = 100;
   train::SamplingOptions sampling;
-  Options options(line.command(), "Continues a text with a trained model.");
+  Options options(line.command(), "Continues a text, or those of a file, with a trained model.");
   options.section("Text");
   options.add("prompt", &prompt, "TEXT", "The text to continue.");
-  options.add("max-new-tokens", &max_new_tokens, "N", "Tokens to add at most.", at_least(0));
+  options.add("max-new-tokens", &max_new_tokens, "N", "Tokens to add to a text at most.", at_least(0));
   options.add("temperature", &sampling.temperature, "X", "Divides the logits; 0: always the likeliest token.",
               at_least(0));
   options.add("top-k", &sampling.top_k, "K", "Choose among the K likeliest tokens; 0: all.", at_least(0));
   options.add("top-p", &sampling.top_p, "P", "Choose among the likeliest tokens of this probability together; 0: all.",
               between(0, 1));
   options.add("seed", &sampling.seed, "N", "The same seed gives the same text.", at_least(0));
+  batch.declare(options);
   model.declare(options);
-  options.require("prompt");
   if (!line.read(options)) return 0;
+  batch.check(options);
   check_sampling(options, sampling);
 
   Job job(line.environment(), options, model.grid, model.device);
@@ -52,6 +55,10 @@ int generate_command(const CommandLine& line) {
         execution.sequence_length = config.max_positions;
       });
   const std::unique_ptr<data::Tokenizer> tokenizer = tokenizer_of(saved->description);
+  if (options.given("prompts")) {
+    continue_prompts(job, *saved, *tokenizer, batch, sampling, max_new_tokens);
+    return 0;
+  }
   std::vector<std::int32_t> ids;
   tokenizer->encode(prompt, ids);
   const std::vector<std::int32_t> continuation =
