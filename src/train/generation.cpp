@@ -1,132 +1,380 @@
 #include "src/train/generation.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
-#include <numeric>
+#include <limits>
+#include <map>
+#include <utility>
 
 #include "src/model/stage/decoding_stage.hpp"
 
 namespace trireme::train {
 namespace {
 
-/// Runs new positions of a text through the pipeline, as a forward schedule of one micro-batch.
+/// Runs new positions of texts through the pipeline, as a forward schedule of one micro-batch.
 class Decoder {
  public:
-  Decoder(ParallelModel& model, std::int64_t capacity)
+  Decoder(ParallelModel& model, std::int64_t texts, std::int64_t capacity)
       : model_(model),
-        stage_(model.stage(), capacity),
+        stage_(model.stage(), texts, capacity),
         schedule_(parallel::make_forward_schedule(model.grid().pipeline_size(), 1, model.pipeline_layout().chunks)),
         executor_(model.backend(), *model.communicators().pipeline, stage_),
         memory_(model.backend()) {}
 
-  std::int64_t positions() const { return stage_.positions(); }
-  void clear() { stage_.clear(); }
+  std::int64_t length(std::int64_t text) const { return stage_.length(text); }
+  void clear(std::int64_t text) { stage_.clear(text); }
+  void copy(std::int64_t from, std::int64_t to) { stage_.copy_text(from, to); }
 
-  /// Appends `tokens` and returns the logits of the next token on the ranks of the last stage, nothing on others.
-  std::vector<float> feed(const std::vector<std::int32_t>& tokens) {
-    stage_.begin(tokens);
-    executor_.run(schedule_);
-    return stage_.logits() ? gather(stage_.logits()) : std::vector<float>();
+  /// Runs all tokens of a text that has no positions yet.
+  void fill(std::int64_t text, const std::vector<std::int32_t>& tokens) {
+    stage_.begin_text(text, tokens);
+    run();
+  }
+  /// Appends one token to each of the texts from 0 on.
+  void step(const std::vector<std::int32_t>& tokens) {
+    stage_.begin_step(tokens);
+    run();
   }
 
- private:
-  /// Gathers the logits of the true vocabulary on the host.
-  std::vector<float> gather(ConstTensorView shard) {
+  /// Returns the logits of the next token of each text of the last run, the true vocabulary alone, on the tensor ranks
+  /// of the last stage that have rank 0; nothing on others. Collective over the tensor group.
+  std::vector<std::vector<double>> logits() {
+    const ConstTensorView shard = stage_.logits();
+    if (!shard) return {};
+    Communicator& group = *model_.communicators().tensor;
     Backend& backend = model_.backend();
     Stream& stream = backend.compute_stream();
     const ArenaScope scope(memory_);
-    const TensorView all = memory_.allocate(shard.dtype(), {model_.vocabulary().padded_size()});
-    model_.communicators().tensor->all_gather(stream, shard, all).wait(stream);
-    const TensorView rounded = memory_.allocate(DType::fp32, all.shape());
-    backend.elementwise().convert(stream, all, rounded);
-    std::vector<float> logits(static_cast<std::size_t>(rounded.numel()));
-    backend.copy_to_host(stream, rounded, TensorView(logits.data(), rounded.shape()));
-    stream.synchronize();
-    logits.resize(static_cast<std::size_t>(model_.vocabulary().size()));
-    return logits;
+    const std::int64_t b = shard.shape()[0], rows = shard.shape()[1];
+    const TensorView all = memory_.allocate(shard.dtype(), {group.size(), b, rows});
+    group.all_gather(stream, shard, all).wait(stream);
+    if (group.rank() != 0) return {};
+    const TensorView wide = memory_.allocate(accumulation_type(shard.dtype()), all.shape());
+    backend.elementwise().convert(stream, all, wide);
+    std::vector<std::vector<double>> result(static_cast<std::size_t>(b));
+    dispatch_float(wide.dtype(), [&]<class T>() {
+      std::vector<Accumulation<T>> host(static_cast<std::size_t>(wide.numel()));
+      backend.copy_to_host(stream, wide, TensorView(host.data(), wide.shape()));
+      stream.synchronize();
+      for (std::int64_t rank = 0, at = 0; rank < group.size(); ++rank) {
+        for (std::vector<double>& of_text : result) {
+          of_text.insert(of_text.end(), host.begin() + at, host.begin() + at + rows);
+          at += rows;
+        }
+      }
+    });
+    for (std::vector<double>& of_text : result) of_text.resize(static_cast<std::size_t>(model_.vocabulary().size()));
+    return result;
+  }
+
+ private:
+  void run() {
+    // The executor makes buffers of another shape: earlier runs must have read the old ones.
+    if (stage_.boundary_shape(0) != last_shape_) model_.backend().compute_stream().synchronize();
+    last_shape_ = stage_.boundary_shape(0);
+    executor_.run(schedule_);
   }
 
   ParallelModel& model_;
   model::DecodingStage stage_;
   parallel::Schedule schedule_;
   parallel::PipelineExecutor executor_;
+  Shape last_shape_;
   Arena memory_;
 };
 
-}  // namespace
+/// A text that the model's output cannot continue.
+struct Failure {
+  std::int64_t prompt = 0;
+  std::int64_t tokens = 0;
+};
 
-std::int32_t choose_token(std::vector<float> logits, const SamplingOptions& options, std::int64_t position) {
-  std::vector<std::int32_t> order(logits.size());
-  std::iota(order.begin(), order.end(), 0);
-  // Likeliest first; equal logits in the order of their ids.
-  std::ranges::stable_sort(order, [&](std::int32_t a, std::int32_t b) {
-    return logits[static_cast<std::size_t>(a)] > logits[static_cast<std::size_t>(b)];
-  });
-  if (options.temperature == 0) return order.front();
-  if (options.top_k > 0 && static_cast<std::size_t>(options.top_k) < order.size()) {
-    order.resize(static_cast<std::size_t>(options.top_k));
+/// Continues prompts on one replica of a model, several at a time.
+class Generator {
+ public:
+  using Next = std::function<std::optional<Prompt>()>;
+  using Done = std::function<void(const Prompt&, const Continuation&)>;
+
+  /// No prompt and its continuation have more than `positions` tokens together.
+  Generator(ParallelModel& model, Communicator& world, std::int64_t positions, const GenerationOptions& options)
+      : model_(model),
+        options_(options),
+        replica_(world.split(model.grid().position(world.rank()).data, world.rank(), "replica")),
+        // The ranks of a replica are in the world's order: those of the last stage are its last.
+        chooser_(replica_->size() - replica_->size() / model.grid().pipeline_size()),
+        capacity_(model.config().max_positions),
+        decoder_(model, checked_batch(model, world, std::min(positions, capacity_), options.batch_size),
+                 std::min(positions, capacity_)) {}
+
+  /// Continues the prompts that `next` gives, until there are no more or a text fails. Collective over the replica.
+  std::optional<Failure> run(const Next& next, const Done& done) {
+    for (;;) {
+      for (std::optional<Prompt> prompt; std::ssize(texts_) < options_.batch_size && (prompt = next());) {
+        Text& text = texts_.emplace_back();
+        text.prompt = std::move(*prompt);
+        text.finished = text.prompt.max_new_tokens == 0;
+        if (!text.finished) {
+          decoder_.fill(std::ssize(texts_) - 1, text.latest(capacity_));
+          if (const auto failure = choose(std::ssize(texts_) - 1)) return failure;
+        }
+        release_finished(done);
+      }
+      if (texts_.empty()) return {};
+      step();
+      if (const auto failure = choose(0)) return failure;
+      release_finished(done);
+    }
   }
-  std::vector<double> weights;
-  for (const std::int32_t id : order) {
-    weights.push_back(
-        std::exp((logits[static_cast<std::size_t>(id)] - logits[static_cast<std::size_t>(order.front())]) /
-                 options.temperature));
+
+ private:
+  struct Text {
+    Prompt prompt;
+    Continuation continuation;
+    bool finished = false;
+
+    std::int64_t size() const { return std::ssize(prompt.tokens) + std::ssize(continuation.tokens); }
+    /// The latest `count` tokens, or all where there are fewer.
+    std::vector<std::int32_t> latest(std::int64_t count) const {
+      std::vector<std::int32_t> all = prompt.tokens;
+      all.insert(all.end(), continuation.tokens.begin(), continuation.tokens.end());
+      if (std::ssize(all) > count) all.erase(all.begin(), all.end() - count);
+      return all;
+    }
+  };
+
+  /// Returns the batch size, or throws EnvironmentError where its cache exceeds the memory of a rank. Collective.
+  static std::int64_t checked_batch(ParallelModel& model, Communicator& world, std::int64_t positions,
+                                    std::int64_t batch_size) {
+    const model::LayerShape& shape = model.stage().shape();
+    const double bytes = static_cast<double>(model.stage().layers().size()) * static_cast<double>(batch_size) *
+                         static_cast<double>(positions * 2 * shape.kv_columns()) *
+                         static_cast<double>(size_of(shape.dtype));
+    collectively(world, [&] {
+      const auto free = static_cast<double>(model.backend().free_memory_bytes());
+      TRIREME_CHECK(bytes < free, EnvironmentError,
+                    "generation failed: keys and values of {} texts of {} tokens take {:.1f} GiB on a rank, which has "
+                    "{:.1f} GiB free. Try a smaller <batch_size>.",
+                    batch_size, positions, bytes / (1 << 30), free / (1 << 30));
+    });
+    return batch_size;
   }
-  double total = std::accumulate(weights.begin(), weights.end(), 0.0);
-  if (options.top_p > 0 && options.top_p < 1) {
-    double sum = 0;
-    std::size_t kept = 0;
-    while (kept < weights.size() && sum < options.top_p * total) sum += weights[kept++];
-    weights.resize(kept);
-    total = sum;
+
+  /// Runs the newest token of each text.
+  void step() {
+    std::vector<std::int32_t> newest;
+    for (std::int64_t i = 0; i < std::ssize(texts_); ++i) {
+      const Text& text = texts_[static_cast<std::size_t>(i)];
+      newest.push_back(text.continuation.tokens.back());
+      if (decoder_.length(i) < capacity_) continue;
+      std::vector<std::int32_t> context = text.latest(std::max<std::int64_t>(1, capacity_ / 2));
+      context.pop_back();  // the newest token follows in the step
+      decoder_.clear(i);
+      if (!context.empty()) decoder_.fill(i, context);
+    }
+    decoder_.step(newest);
   }
-  const auto words =
-      philox4x32(mix64(options.seed ^ fnv1a("generate")),
-                 {static_cast<std::uint32_t>(position), static_cast<std::uint32_t>(position >> 32), 0, 0});
-  const double uniform = ((words[0] >> 5) * 67108864.0 + (words[1] >> 6)) / 9007199254740992.0;  // 53 bits
-  double below = 0;
-  for (std::size_t i = 0; i < weights.size(); ++i) {
-    below += weights[i];
-    if (uniform * total < below) return order[i];
+
+  /// Chooses the next token of the texts from `first` on, which are those of the last run.
+  std::optional<Failure> choose(std::int64_t first) {
+    constexpr std::int32_t none = -1;
+    const std::int64_t count = std::ssize(texts_) - first;
+    const bool wants_probabilities = options_.log_probabilities.has_value();
+    const std::int64_t each =
+        wants_probabilities ? 1 + std::min(*options_.log_probabilities, model_.vocabulary().size()) : 1;
+    std::vector<std::int32_t> tokens;
+    std::vector<double> values;
+    const std::vector<std::vector<double>> logits = decoder_.logits();
+    if (replica_->rank() == chooser_) {
+      for (std::int64_t i = 0; i < count; ++i) {
+        const std::vector<double>& own = logits[static_cast<std::size_t>(i)];
+        const Text& text = texts_[static_cast<std::size_t>(first + i)];
+        if (!std::ranges::all_of(own, [](double logit) { return std::isfinite(logit); })) {
+          tokens.insert(tokens.end(), static_cast<std::size_t>(each), none);
+          values.insert(values.end(), static_cast<std::size_t>(each), 0);
+          continue;
+        }
+        const std::int32_t token = choose_token(own, options_.sampling, text.size(), text.prompt.number);
+        if (!wants_probabilities) tokens.push_back(token);
+        if (!wants_probabilities) continue;
+        for (const TokenProbability& likely : log_probabilities(own, token, each - 1)) {
+          tokens.push_back(likely.token);
+          values.push_back(likely.log_probability);
+        }
+      }
+    }
+    broadcast(tokens, count * each);
+    if (wants_probabilities) broadcast(values, count * each);
+    for (std::int64_t i = 0; i < count; ++i) {
+      Text& text = texts_[static_cast<std::size_t>(first + i)];
+      const auto at = static_cast<std::size_t>(i * each);
+      if (tokens[at] == none) return Failure{text.prompt.number, text.size()};
+      append(text, tokens[at]);
+      if (!wants_probabilities || text.continuation.reason == FinishReason::end_of_document) continue;
+      auto& probabilities = text.continuation.log_probabilities.emplace_back();
+      for (std::size_t j = at; j < at + static_cast<std::size_t>(each); ++j) {
+        probabilities.push_back({tokens[j], values[j]});
+      }
+    }
+    return {};
   }
-  return order[weights.size() - 1];
+
+  template <class T>
+  void broadcast(std::vector<T>& data, std::int64_t size) {
+    data.resize(static_cast<std::size_t>(size));
+    ImmediateStream host;
+    replica_->broadcast(host, TensorView(data.data(), {size}), chooser_).wait(host);
+  }
+
+  void append(Text& text, std::int32_t token) {
+    Continuation& continuation = text.continuation;
+    text.finished = true;
+    if (token == options_.end_of_document) {
+      continuation.reason = FinishReason::end_of_document;
+      return;
+    }
+    continuation.tokens.push_back(token);
+    if (options_.stops && options_.stops(continuation.tokens)) {
+      continuation.reason = FinishReason::stop;
+    } else {
+      text.finished = std::ssize(continuation.tokens) == text.prompt.max_new_tokens;
+    }
+  }
+
+  /// Delivers the texts that are finished. The last ones take their places, so that those in use stay together.
+  void release_finished(const Done& done) {
+    for (std::int64_t i = std::ssize(texts_) - 1; i >= 0; --i) {
+      Text& text = texts_[static_cast<std::size_t>(i)];
+      if (!text.finished) continue;
+      done(text.prompt, text.continuation);
+      const std::int64_t last = std::ssize(texts_) - 1;
+      if (i != last) {
+        decoder_.copy(last, i);
+        text = std::move(texts_.back());
+      }
+      decoder_.clear(last);
+      texts_.pop_back();
+    }
+  }
+
+  ParallelModel& model_;
+  const GenerationOptions& options_;
+  std::unique_ptr<Communicator> replica_;
+  int chooser_;  // rank of the replica that samples: the first of the last stage
+  std::int64_t capacity_;
+  Decoder decoder_;
+  std::vector<Text> texts_;  // text i is in place i of the cache
+};
+
+/// Throws NumericalError, on all ranks, where a text failed on any: of several, that of the first prompt.
+void check_failures(const ParallelModel& model, Communicator& world, const std::optional<Failure>& failure) {
+  // The maximum over the ranks must be the failure of the first prompt.
+  constexpr std::int64_t tokens_bits = 24, max_tokens = (std::int64_t{1} << tokens_bits) - 1;
+  constexpr std::int64_t most = std::numeric_limits<std::int64_t>::max() >> tokens_bits;
+  std::int64_t code =
+      failure ? ((most - failure->prompt) << tokens_bits) + std::min(failure->tokens, max_tokens) : std::int64_t{-1};
+  ImmediateStream host;
+  world.all_reduce(host, TensorView(&code, {1}), ReduceOp::max).wait(host);
+  TRIREME_CHECK(code < 0, NumericalError,
+                "generation failed: the model's output is not finite after {} tokens of prompt {}; its training "
+                "diverged, or its weights are too large for {}. Try an earlier checkpoint, or a wider <dtype>.",
+                code & max_tokens, most - (code >> tokens_bits) + 1, name_of(model.execution().dtype));
 }
+
+/// Passes records on in the order of their numbers.
+class OrderedRecords {
+ public:
+  OrderedRecords(std::int64_t first, const std::function<void(const std::string&)>& take) : next_(first), take_(take) {}
+
+  void add(std::int64_t number, std::string record) {
+    waiting_.emplace(number, std::move(record));
+    for (; !waiting_.empty() && waiting_.begin()->first == next_; ++next_) {
+      take_(waiting_.begin()->second);
+      waiting_.erase(waiting_.begin());
+    }
+  }
+
+ private:
+  std::int64_t next_;
+  const std::function<void(const std::string&)>& take_;
+  std::map<std::int64_t, std::string> waiting_;
+};
+
+/// Appends a record to a text of records: number, size, a line feed, the record.
+void pack(std::int64_t number, const std::string& record, std::string& to) {
+  to += fmt::format("{} {}\n{}", number, record.size(), record);
+}
+
+void unpack(const std::string& text, OrderedRecords& to) {
+  for (std::size_t at = 0; at < text.size();) {
+    const std::size_t space = text.find(' ', at), line = text.find('\n', space);
+    const std::size_t size = std::stoull(text.substr(space + 1, line - space - 1));
+    to.add(std::stoll(text.substr(at, space - at)), text.substr(line + 1, size));
+    at = line + 1 + size;
+  }
+}
+
+}  // namespace
 
 std::vector<std::int32_t> generate(ParallelModel& model, Communicator& world, const std::vector<std::int32_t>& prompt,
                                    std::int64_t max_new_tokens, std::int32_t end_of_document,
-                                   const SamplingOptions& options, const std::function<void(std::int32_t)>& on_token) {
-  const std::int64_t capacity = model.config().max_positions;
+                                   const SamplingOptions& sampling) {
   TRIREME_CHECK(!prompt.empty(), ConfigError, "<prompt> is empty. Try a prompt of at least one character.");
-  Decoder decoder(model, capacity);
-  std::vector<std::int32_t> text = prompt;
-  const auto latest = [&](std::int64_t count) {
-    return std::vector<std::int32_t>(text.end() - std::min<std::int64_t>(count, std::ssize(text)), text.end());
+  GenerationOptions options;
+  options.sampling = sampling;
+  options.end_of_document = end_of_document;
+  Generator generator(model, world, std::ssize(prompt) + std::min(max_new_tokens, model.config().max_positions),
+                      options);
+  std::vector<std::int32_t> tokens;
+  bool given = false;
+  const auto next = [&]() -> std::optional<Prompt> {
+    if (std::exchange(given, true)) return {};
+    return Prompt{0, "", prompt, max_new_tokens};
   };
-  std::vector<std::int32_t> fresh = latest(std::min(capacity, static_cast<std::int64_t>(prompt.size())));
-  ImmediateStream host;
-  // The rank that samples the token: the first of the last stage.
-  const int chooser = model.grid().rank({.pipeline = model.grid().pipeline_size() - 1});
-  while (std::ssize(text) - std::ssize(prompt) < max_new_tokens) {
-    if (decoder.positions() + std::ssize(fresh) > capacity) {
-      decoder.clear();
-      fresh = latest(std::max<std::int64_t>(1, capacity / 2));
+  check_failures(model, world, generator.run(next, [&](const Prompt&, const Continuation& continuation) {
+    tokens = continuation.tokens;
+  }));
+  return tokens;
+}
+
+GenerationCounts generate_all(ParallelModel& model, Communicator& world, const PromptSource& prompts,
+                              std::int64_t first, const GenerationOptions& options, const RecordSink& sink) {
+  constexpr std::int64_t batches_between_exchanges = 16;
+  const std::int64_t data_size = model.grid().data_size();
+  const parallel::GridPosition place = model.grid().position(world.rank());
+  const bool records = place == parallel::GridPosition{.data = place.data};  // the first rank of its replica
+  Generator generator(model, world, prompts.positions, options);
+  OrderedRecords ordered(first, sink.take);
+  GenerationCounts counts;
+  std::string packed;
+  const auto done = [&](const Prompt& prompt, const Continuation& continuation) {
+    if (!records) return;
+    counts.prompt_tokens += std::ssize(prompt.tokens);
+    counts.new_tokens += std::ssize(continuation.tokens);
+    std::string record = sink.record(prompt, continuation);
+    if (world.rank() == 0) return ordered.add(prompt.number, std::move(record));
+    pack(prompt.number, record, packed);
+  };
+  const std::int64_t round =
+      data_size == 1 ? prompts.count : batches_between_exchanges * options.batch_size * data_size;
+  while (first < prompts.count) {
+    const std::int64_t end = std::min(prompts.count, first + round);
+    std::int64_t number = first + place.data;
+    const auto next = [&]() -> std::optional<Prompt> {
+      if (number >= end) return {};
+      return prompts.read(std::exchange(number, number + data_size));
+    };
+    check_failures(model, world, generator.run(next, done));
+    if (data_size > 1) {
+      for (const std::string& text : gather_text(world, std::exchange(packed, {}), 0)) unpack(text, ordered);
     }
-    const std::vector<float> logits = decoder.feed(fresh);
-    constexpr std::int32_t none = -1;
-    const bool finite = std::ranges::all_of(logits, [](float logit) { return std::isfinite(logit); });
-    std::int32_t token = logits.empty() || !finite ? none : choose_token(logits, options, std::ssize(text));
-    world.broadcast(host, TensorView(&token, {1}), chooser).wait(host);
-    TRIREME_CHECK(token != none, NumericalError,
-                  "generation failed: the model's output is not finite after {} tokens; its training diverged, or its "
-                  "weights are "
-                  "too large for {}. Try an earlier checkpoint, or a wider <dtype>.",
-                  text.size(), name_of(model.execution().dtype));
-    if (token == end_of_document) break;
-    text.push_back(token);
-    fresh = {token};
-    if (on_token) on_token(token);
+    first = end;
   }
-  return {text.begin() + std::ssize(prompt), text.end()};
+  ImmediateStream host;
+  std::int64_t sums[] = {counts.prompt_tokens, counts.new_tokens};
+  world.all_reduce(host, TensorView(sums, {2}), ReduceOp::sum).wait(host);
+  return {sums[0], sums[1]};
 }
 
 }  // namespace trireme::train

@@ -2,32 +2,84 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
+#include <span>
+#include <string>
 #include <vector>
 
 #include "src/train/parallel_model.hpp"
+#include "src/train/token_sampling.hpp"
 
 namespace trireme::train {
 
-/// Choices about sampling the next token from the logits.
-struct SamplingOptions {
-  double temperature = 1;  ///< logits are divided by it; 0 takes the likeliest token
-  int top_k = 0;           ///< only the k likeliest; 0: all
-  double top_p = 0;        ///< only the likeliest whose probabilities reach p together; 0: all
-  std::uint64_t seed = 1234;
+/// A text to continue.
+struct Prompt {
+  std::int64_t number = 0;  ///< its random numbers depend on the seed, this and the position in the text alone
+  std::string id;           ///< the caller's name for it
+  std::vector<std::int32_t> tokens;
+  std::int64_t max_new_tokens = 0;
 };
 
-/// The token chosen from `logits`, one for each token of the vocabulary, for the text position `position`: a pure
-/// function of its arguments (random bits: Philox, key from the seed, counter the position).
-std::int32_t choose_token(std::vector<float> logits, const SamplingOptions& options, std::int64_t position);
+enum class FinishReason { length, stop, end_of_document };
+
+/// New tokens of a text.
+struct Continuation {
+  /// Without the token that ends a document.
+  std::vector<std::int32_t> tokens;
+  /// `length`: as many as the prompt's max_new_tokens; `stop`: GenerationOptions::stops; else the end of the document.
+  FinishReason reason = FinishReason::length;
+  /// For each token `train::log_probabilities`: its own, then those of the likeliest. Empty unless asked for.
+  std::vector<std::vector<TokenProbability>> log_probabilities;
+};
+
+struct GenerationOptions {
+  SamplingOptions sampling;
+  std::int32_t end_of_document = -1;  ///< token that ends a text, -1: none
+  std::int64_t batch_size = 1;        ///< texts that one replica of the model continues at a time
+  /// Where given, log-probabilities of the chosen tokens, and of as many of the likeliest.
+  std::optional<std::int64_t> log_probabilities;
+  /// Returns whether a text ends with these new tokens. Each rank of a replica calls it. Empty: none does.
+  std::function<bool(std::span<const std::int32_t>)> stops;
+};
 
 /// Continues `prompt` token by token, up to `max_new_tokens` or until `end_of_document` (-1: none) is chosen, which is
 /// not part of the result. Keys and values of earlier positions are cached, so each token costs one position's work.
-/// Where the text exceeds the model's positions, the context starts again with its latest half. `on_token` is called
-/// for each new token at once, on every rank. Collective over the grid: every rank gets the same tokens, and data ranks
-/// do the same work.
+/// Where the text exceeds the model's positions, the context starts again with its latest half. Collective over the
+/// grid: every rank gets the same tokens, and data ranks do the same work. NumericalError where the model's output is
+/// not finite.
 std::vector<std::int32_t> generate(ParallelModel& model, Communicator& world, const std::vector<std::int32_t>& prompt,
                                    std::int64_t max_new_tokens, std::int32_t end_of_document,
-                                   const SamplingOptions& options,
-                                   const std::function<void(std::int32_t)>& on_token = {});
+                                   const SamplingOptions& sampling);
+
+/// The prompts of `generate_all`.
+struct PromptSource {
+  std::int64_t count = 0;
+  std::int64_t positions = 0;  ///< the most tokens that a prompt and its continuation have together
+  /// Returns prompt i; each rank calls it for the prompts of its replica, i ascending.
+  std::function<Prompt(std::int64_t)> read;
+};
+
+/// The results of `generate_all`, as records of any form.
+struct RecordSink {
+  /// Makes the record of a continuation, on one rank of the replica that made it.
+  std::function<std::string(const Prompt&, const Continuation&)> record;
+  /// Takes the records of all prompts in their order, on rank 0 of the world.
+  std::function<void(const std::string&)> take;
+};
+
+/// Sums over the prompts.
+struct GenerationCounts {
+  std::int64_t prompt_tokens = 0;
+  std::int64_t new_tokens = 0;
+};
+
+/// Continues the prompts from number `first` on, each as `generate` does alone, `batch_size` at a time on each data
+/// rank. A text that ends makes room for the next prompt at once. Neither the grid nor the batch changes a result, but
+/// for the rounding of products. Prompt i goes to data rank (i - first) mod D. On one data rank, records are taken as
+/// soon as those before are there; on several, they are brought to rank 0 after every 16 batches. Collective over the
+/// grid. NumericalError where the model's output is not finite, EnvironmentError where the cache does not fit into
+/// memory.
+GenerationCounts generate_all(ParallelModel& model, Communicator& world, const PromptSource& prompts,
+                              std::int64_t first, const GenerationOptions& options, const RecordSink& sink);
 
 }  // namespace trireme::train

@@ -123,7 +123,7 @@ refused 2 "--skip-train evaluates alone, and needs --eval-iters of at least 1" 2
 refused 2 "the weights of --data-path add up to more than 1.8e+308" \
   1 train "${model[@]}" --lr 1 --train-iters 1 --data-path 1e308 corpus.h5 1e308 corpus.h5
 refused 2 "--load must be given" 2 eval --data-path corpus.h5
-refused 2 "--prompt must be given" 1 generate --load saved
+refused 2 "--prompt or --prompts must be given, one of the two" 1 generate --load saved
 refused 2 "--temperature" 1 generate --load saved --prompt a --temperature -1
 refused 2 "--top-p" 1 generate --load saved --prompt a --top-p 1.5
 refused 2 "DIR is missing" 1 checkpoint verify

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <set>
 
 #include "src/model/stage/decoding_stage.hpp"
 #include "src/train/generation.hpp"
@@ -40,12 +41,13 @@ TEST(Generation, GivesTheProbabilitiesOfTraining) {
 
     std::vector<std::int32_t> tokens(17);
     FormulaSamples().read_text(3, tokens);
-    model::DecodingStage decoding(stage, 16);
-    const ConstTensorView logits = decoding.logits();
+    model::DecodingStage decoding(stage, 1, 16);
     double sum = 0;
     for (std::int64_t i = 0; i < 16; ++i) {
-      decoding.begin(std::span(tokens).subspan(static_cast<std::size_t>(i), 1));
+      const auto token_i = std::span(tokens).subspan(static_cast<std::size_t>(i), 1);
+      i == 0 ? decoding.begin_text(0, token_i) : decoding.begin_step(token_i);
       decoding.forward(0, 0, {}, {});
+      const ConstTensorView logits = decoding.logits();
       double total = 0;
       for (std::int64_t token = 0; token < 50; ++token) total += std::exp(logits.as<double>()[token]);
       sum += std::log(total) - logits.as<double>()[tokens[static_cast<std::size_t>(i) + 1]];
@@ -80,16 +82,50 @@ TEST(ChooseToken, TopKAndTopPLeaveOutTheUnlikely) {
   SamplingOptions nucleus;
   nucleus.top_p = 0.6;  // exp(3) of about 28 is 0.72: the first alone
   for (std::int64_t position = 0; position < 200; ++position) {
-    EXPECT_THAT(choose_token({0, 3, 1.5f, 1}, two, position), testing::AnyOf(1, 2));
-    EXPECT_EQ(choose_token({0, 3, 1.5f, 1}, nucleus, position), 1);
+    EXPECT_THAT(choose_token({0, 3, 1.5, 1}, two, position), testing::AnyOf(1, 2));
+    EXPECT_EQ(choose_token({0, 3, 1.5, 1}, nucleus, position), 1);
   }
+}
+
+TEST(ChooseToken, EachTextHasRandomNumbersOfItsOwn) {
+  const std::vector<double> logits(1000);
+  std::set<std::int32_t> tokens;
+  for (std::int64_t text = 0; text < 20; ++text) tokens.insert(choose_token(logits, {}, 5, text));
+  EXPECT_GT(tokens.size(), 15u);
+  EXPECT_EQ(choose_token(logits, {}, 5, 3), choose_token(logits, {}, 5, 3));
+}
+
+TEST(ChooseToken, ReachesTheUnlikelyTokensOfALargeVocabulary) {
+  const std::vector<double> logits(1000);  // equal: the likeliest are the first
+  SamplingOptions half;
+  half.top_p = 0.5;
+  int late = 0;
+  for (std::int64_t position = 0; position < 1000; ++position) {
+    late += choose_token(logits, {}, position) >= 500 ? 1 : 0;
+    EXPECT_LT(choose_token(logits, half, position), 500);
+  }
+  EXPECT_NEAR(late, 500, 64);  // four standard deviations
+}
+
+TEST(LogProbabilities, AreThoseOfTheSoftmax) {
+  // exp of the logits over their sum, 10: 0.4, 0.1, 0.4, 0.1
+  const std::vector<double> logits = {std::log(4), 0, std::log(4), 0};
+  const std::vector<TokenProbability> result = log_probabilities(logits, 3, 3);
+  ASSERT_EQ(result.size(), 4u);
+  const std::int32_t tokens[] = {3, 0, 2, 1};
+  const double probabilities[] = {0.1, 0.4, 0.4, 0.1};
+  for (std::size_t i = 0; i < 4; ++i) {
+    EXPECT_EQ(result[i].token, tokens[i]);
+    EXPECT_NEAR(result[i].log_probability, std::log(probabilities[i]), 1e-15);
+  }
+  EXPECT_EQ(log_probabilities(logits, 0, 9).size(), 5u);
 }
 
 TEST(ChooseToken, FollowsTheProbabilities) {
   SamplingOptions plain;
   int ones = 0;
   for (std::int64_t position = 0; position < 20000; ++position) {
-    ones += choose_token({0, std::log(3.0f)}, plain, position) == 1 ? 1 : 0;
+    ones += choose_token({0, std::log(3.0)}, plain, position) == 1 ? 1 : 0;
   }
   EXPECT_NEAR(ones / 20000.0, 0.75, 0.015);  // four standard deviations
 }

@@ -18,6 +18,7 @@ constexpr auto field_names = std::to_array<FieldName>({
     {"apply_residual_connection_post_layernorm", "apply-residual-connection-post-layernorm"},
     {"attention_dropout", "attention-dropout"},
     {"backend", "backend"},
+    {"batch_size", "batch-size"},
     {"check_launches", "check-launches"},
     {"communicator", "communicator"},
     {"context_parallel_size", "context-parallel-size"},

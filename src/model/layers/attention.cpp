@@ -1,5 +1,6 @@
 #include "src/model/layers/attention.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <utility>
 
@@ -24,6 +25,13 @@ HeadsOf<View> qkv_heads(View qkv, const LayerShape& shape, int index) {
 template <class View>
 HeadsOf<View> heads_of(View tensor, const LayerShape& shape) {
   return heads_at(tensor, shape, 0, shape.attention_columns());
+}
+
+/// The heads of the samples from `sample` on.
+ConstHeads from_sample(ConstHeads heads, std::int64_t sample) {
+  const auto skip = static_cast<std::int64_t>(size_of(heads.data.dtype())) * sample * heads.sample_stride;
+  heads.data = ConstTensorView(heads.data.data() + skip, heads.data.dtype(), heads.data.shape());
+  return heads;
 }
 
 /// The extents of Q (`index` 0), K and V.
@@ -186,8 +194,8 @@ void SelfAttention::backward_weight(const LayerShape& shape, const Saved& saved,
   qkv_.backward_weight(gradients.qkv.reshape({shape.rows(), shape.qkv_columns()}), shape.as_rows(saved.input));
 }
 
-void SelfAttention::forward_cached(const LayerShape& shape, ConstTensorView x, KeyValueCache& cache,
-                                   TensorView y) const {
+void SelfAttention::forward_cached(const LayerShape& shape, ConstTensorView x, const CachedTexts& texts,
+                                   const KeyValueCache& cache, TensorView y) const {
   const std::int64_t n = shape.rows();
   const std::int64_t columns = shape.attention_columns();
   const ArenaScope scope(context_.workspace);
@@ -200,16 +208,21 @@ void SelfAttention::forward_cached(const LayerShape& shape, ConstTensorView x, K
               HeadNorm::Saved::allocate(shape, shape.kv_local, context_.workspace));
   }
   rotate(shape, qkv, Rotation::forward);
-  const std::int64_t pair = 2 * shape.kv_columns();
-  const Heads keys = heads_at(cache.data, shape, 0, pair);
-  const Heads values = heads_at(cache.data, shape, shape.kv_columns(), pair);
   AttentionKernels& kernels = context_.backend.attention();
-  const HeadsShape fresh = heads_shape(shape, 1);
-  kernels.copy_heads(context_.stream(), fresh, qkv_heads(qkv, shape, 1), keys.from(cache.length));
-  kernels.copy_heads(context_.stream(), fresh, qkv_heads(qkv, shape, 2), values.from(cache.length));
-  cache.length += shape.s;
-  kernels.attention(context_.stream(), problem(shape, cache.length, {}), qkv_heads(qkv, shape, 0), keys, values,
-                    heads_of(heads_out, shape), log_sum_exp);
+  const ConstHeads fresh = qkv_heads(qkv, shape, 1);
+  for (std::int64_t i = 0; i < shape.b; ++i) {
+    // A position's values stand behind its keys in both tensors: one copy takes both.
+    kernels.copy_heads(context_.stream(), {shape.s, 1, 2 * shape.kv_local, shape.d}, from_sample(fresh, i),
+                       cache.keys(texts.first + i, texts.lengths[static_cast<std::size_t>(i)]));
+  }
+  AttentionProblem newest = problem(shape, *std::ranges::max_element(texts.lengths) + shape.s, {});
+  if (shape.lengths != nullptr) {
+    // Each text has one query, at a position of its own, which sees all keys of its text.
+    newest.causal = false;
+    newest.first_query = 0;
+  }
+  kernels.attention(context_.stream(), newest, qkv_heads(qkv, shape, 0), cache.keys(texts.first),
+                    cache.values(texts.first), heads_of(heads_out, shape), log_sum_exp);
   projection_.forward(heads_out, shape.as_rows(y));
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <optional>
+#include <span>
 
 #include "src/model/layers/dropout_plan.hpp"
 #include "src/model/layers/head_norm.hpp"
@@ -11,10 +12,29 @@
 
 namespace trireme::model {
 
-/// Keys and values of the earlier positions, for generation: one [capacity, b, 2, kv_local, d] tensor.
+/// Keys and values of the earlier positions of several texts, for generation.
 struct KeyValueCache {
-  TensorView data;
-  std::int64_t length = 0;  ///< positions filled
+  TensorView data;  ///< [texts, capacity, 2, kv_local, d]
+
+  std::int64_t kv_heads() const { return data.shape()[3]; }
+  std::int64_t head_dim() const { return data.shape()[4]; }
+  /// Keys of the texts from `text` on, from `position` on. Behind the heads of a position's keys are those of its
+  /// values.
+  Heads keys(std::int64_t text, std::int64_t position = 0) const { return at(text, position, 0); }
+  Heads values(std::int64_t text) const { return at(text, 0, kv_heads() * head_dim()); }
+
+ private:
+  Heads at(std::int64_t text, std::int64_t position, std::int64_t channel) const {
+    const std::int64_t row = 2 * kv_heads() * head_dim(), rows = data.shape()[1];
+    const auto skip = static_cast<std::int64_t>(size_of(data.dtype())) * ((text * rows + position) * row + channel);
+    return {TensorView(data.data() + skip, data.dtype(), data.shape()), row, rows * row, head_dim()};
+  }
+};
+
+/// The texts of a cache that a forward continues: as many as its micro-batch has, one after another.
+struct CachedTexts {
+  std::int64_t first = 0;
+  std::span<const std::int64_t> lengths;  ///< positions that each has in the cache already
 };
 
 /// Self-attention of one layer, causal where its shape says so. Q, K, V come from a column-parallel product, the output
@@ -57,9 +77,11 @@ class SelfAttention {
                       TensorView dx, parallel::WeightGradient weights) const;
   void backward_weight(const LayerShape& shape, const Saved& saved, const Gradients& gradients) const;
 
-  /// y = attention of the shape.s newest positions, x [s, b, h], to those in `cache` and to themselves; appends to
-  /// `cache`. Without dropout.
-  void forward_cached(const LayerShape& shape, ConstTensorView x, KeyValueCache& cache, TensorView y) const;
+  /// y = attention of the shape.s newest positions of each text, x [s, b, h], to those that `cache` has of the text and
+  /// to themselves; appends their keys and values to `cache`. Without dropout. Texts of several lengths have one new
+  /// position each, and shape.lengths their lengths with it; else shape.lengths is null.
+  void forward_cached(const LayerShape& shape, ConstTensorView x, const CachedTexts& texts, const KeyValueCache& cache,
+                      TensorView y) const;
 
  private:
   /// Normalises Q and K in place, where the model has these norms.

@@ -130,15 +130,15 @@ void TransformerLayer::backward_weight(const LayerShape& shape, const Saved& sav
   attention_.backward_weight(shape, saved.attention, gradients.attention);
 }
 
-void TransformerLayer::forward_cached(const LayerShape& shape, ConstTensorView x, KeyValueCache& cache,
-                                      TensorView y) const {
+void TransformerLayer::forward_cached(const LayerShape& shape, ConstTensorView x, const CachedTexts& texts,
+                                      const KeyValueCache& cache, TensorView y) const {
   Backend& backend = context_.backend;
   Stream& stream = context_.stream();
   const ArenaScope scope(context_.workspace);
   Saved saved = Saved::allocate(shape, false, context_.workspace);
   const TensorView branch = shape.allocate_residual(context_.workspace);
   backend.norm().normalise(stream, x, norm_1_.weight, norm_1_.bias, epsilon_, saved.normed_1, saved.statistics_1);
-  attention_.forward_cached(shape, saved.normed_1, cache, branch);
+  attention_.forward_cached(shape, saved.normed_1, texts, cache, branch);
   backend.norm().bias_dropout_add_norm(stream, branch, attention_bias_, x, {}, norm_2_.weight, norm_2_.bias, epsilon_,
                                        saved.middle, saved.normed_2, saved.statistics_2);
   mlp_.forward(shape, saved.normed_2, saved.mlp, branch);

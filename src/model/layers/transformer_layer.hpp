@@ -47,7 +47,8 @@ class TransformerLayer {
   void backward_weight(const LayerShape& shape, const Saved& saved, const Gradients& gradients) const;
 
   /// Runs forward on the newest positions in generation, without dropout: see SelfAttention::forward_cached.
-  void forward_cached(const LayerShape& shape, ConstTensorView x, KeyValueCache& cache, TensorView y) const;
+  void forward_cached(const LayerShape& shape, ConstTensorView x, const CachedTexts& texts, const KeyValueCache& cache,
+                      TensorView y) const;
 
  private:
   void forward_pre_norm(const LayerShape& shape, ConstTensorView x, const DropoutPlan& dropout, Saved& saved,

@@ -2,36 +2,78 @@
 
 namespace trireme::model {
 
-DecodingStage::DecodingStage(const TransformerStage& model, std::int64_t capacity)
+DecodingStage::DecodingStage(const TransformerStage& model, std::int64_t texts, std::int64_t capacity)
     : model_(model),
       head_(dynamic_cast<const LanguageModelHead*>(model.head())),
       shape_(model.shape()),
-      memory_(model.context().backend) {
+      capacity_(capacity),
+      memory_(model.context().backend),
+      lengths_(static_cast<std::size_t>(texts)),
+      step_(static_cast<std::size_t>(3 * texts)) {
   TRIREME_CHECK(shape_.causal, ConfigError,
                 "generation failed: a BERT predicts masked tokens, not the next one. Try a checkpoint of a GPT.");
   TRIREME_CHECK(!model.context().sequence_parallel, ConfigError,
                 "generation failed: <sequence_parallel> splits the sequence, which here has one new position. Try it "
                 "without <sequence_parallel>.");
-  shape_.b = 1;
-  shape_.s = shape_.s_local = 0;
+  shape_.b = texts;
   caches_ = model.layers().make_caches(shape_, capacity, memory_);
-  if (model.embedding()) ids_ = memory_.allocate(DType::int32, {capacity, 1});
-  if (head_ != nullptr) logits_ = memory_.allocate(shape_.dtype, {1, head_->vocabulary_rows()});
+  step_fields_ = memory_.allocate(DType::int32, {3, texts});
+  if (model.embedding()) text_ids_ = memory_.allocate(DType::int32, {capacity});
+  if (head_ != nullptr) logits_ = memory_.allocate(shape_.dtype, {texts, head_->vocabulary_rows()});
 }
 
-void DecodingStage::begin(std::span<const std::int32_t> tokens) {
-  first_position_ += shape_.s;
-  shape_.s = shape_.s_local = std::ssize(tokens);
-  shape_.positions = {first_position_};
-  if (!ids_) return;
+void DecodingStage::set_run(std::int64_t first_text, std::int64_t texts, std::int64_t positions) {
+  shape_.b = texts;
+  shape_.s = shape_.s_local = positions;
+  shape_.positions = {};
+  first_text_ = first_text;
+  before_.assign(lengths_.begin() + first_text, lengths_.begin() + first_text + texts);
+  for (std::int64_t text = first_text; text < first_text + texts; ++text) {
+    lengths_[static_cast<std::size_t>(text)] += positions;
+    TRIREME_CHECK(length(text) <= capacity_, ShapeError, "a text of {} positions for a cache of {}", length(text),
+                  capacity_);
+  }
+}
+
+void DecodingStage::begin_text(std::int64_t text, std::span<const std::int32_t> tokens) {
+  TRIREME_CHECK(length(text) == 0, ShapeError, "text {} has {} positions already", text, length(text));
+  const std::int64_t s = std::ssize(tokens);
+  set_run(text, 1, s);
+  shape_.lengths = shape_.position_ids = nullptr;
+  batch_ = {};
+  if (!text_ids_) return;
   const parallel::TensorContext& context = model_.context();
-  context.backend.copy_from_host(context.stream(), ConstTensorView(tokens.data(), {shape_.s, 1}),
-                                 ids_.rows(0, shape_.s));
+  const TensorView ids = text_ids_.rows(0, s);
+  context.backend.copy_from_host(context.stream(), ConstTensorView(tokens.data(), {s}), ids);
+  context.stream().synchronize();  // the caller's tokens may go
+  batch_.tokens = ids.reshape({s, 1});
 }
 
-void DecodingStage::clear() {
-  for (KeyValueCache& cache : caches_) cache.length = 0;
-  first_position_ = shape_.s = shape_.s_local = 0;
+void DecodingStage::begin_step(std::span<const std::int32_t> tokens) {
+  const std::int64_t b = std::ssize(tokens), texts = std::ssize(lengths_);
+  set_run(0, b, 1);
+  for (std::int64_t i = 0; i < b; ++i) {
+    const auto at = static_cast<std::size_t>(i), stride = static_cast<std::size_t>(texts);
+    step_[at] = tokens[at];
+    step_[at + stride] = static_cast<std::int32_t>(before_[at]);
+    step_[at + 2 * stride] = static_cast<std::int32_t>(length(i));
+  }
+  const parallel::TensorContext& context = model_.context();
+  context.backend.copy_from_host(context.stream(), ConstTensorView(step_.data(), {3, texts}), step_fields_);
+  context.stream().synchronize();  // the next run writes step_ again
+  batch_.tokens = step_fields_.flat(0, b).reshape({1, b});
+  batch_.positions = step_fields_.flat(texts, b).reshape({1, b});
+  shape_.position_ids = batch_.positions.as<std::int32_t>();
+  shape_.lengths = step_fields_.flat(2 * texts, b).as<std::int32_t>();
+}
+
+void DecodingStage::copy_text(std::int64_t from, std::int64_t to) {
+  const parallel::TensorContext& context = model_.context();
+  for (const KeyValueCache& cache : caches_) {
+    context.backend.attention().copy_heads(context.stream(), {length(from), 1, 2 * cache.kv_heads(), cache.head_dim()},
+                                           cache.keys(from), cache.keys(to));
+  }
+  lengths_[static_cast<std::size_t>(to)] = length(from);
 }
 
 void DecodingStage::forward(int chunk, int /*micro_batch*/, ConstTensorView input, TensorView output) {
@@ -40,18 +82,16 @@ void DecodingStage::forward(int chunk, int /*micro_batch*/, ConstTensorView inpu
   const ArenaScope scope(model_.context().workspace);
   ResidualPair streams(shape_, model_.context().workspace);
   if (is_first(chunk)) {
-    MicroBatch batch;
-    batch.tokens = ids_.rows(0, shape_.s);
     const TensorView x = layers.layers_of(chunk) == 0 && !last ? output : streams.next();
-    model_.embedding()->forward(shape_, batch, {}, x, model_.context().workspace);
+    model_.embedding()->forward(shape_, batch_, {}, x, model_.context().workspace);
     input = x;
   }
-  const ConstTensorView result =
-      layers.forward_cached(chunk, shape_, streams, input, last ? TensorView() : output, caches_);
+  const ConstTensorView result = layers.forward_cached(chunk, shape_, streams, input, last ? TensorView() : output,
+                                                       {first_text_, before_}, caches_);
   if (!last) return;
   LayerShape newest = shape_;
   newest.s = newest.s_local = 1;
-  head_->logits(newest, result.rows(shape_.s - 1, 1), logits_);
+  head_->logits(newest, result.rows(shape_.s - 1, 1), logits_.rows(0, shape_.b));
 }
 
 void DecodingStage::backward_input(int /*chunk*/, int /*micro_batch*/, ConstTensorView /*output_gradient*/,

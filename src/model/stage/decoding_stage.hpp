@@ -9,23 +9,28 @@
 
 namespace trireme::model {
 
-/// Forward of a GPT stage in generation: one micro-batch holds the newest positions of one sequence. Keys and values of
-/// earlier positions are in caches, to which each forward appends.
+/// Forward of a GPT stage in generation. One micro-batch holds the newest positions: all of one text, or one of each of
+/// several texts. Keys and values of earlier positions are in caches, to which each forward appends. The texts in use
+/// are those from 0 on; each has its own length, and its results depend on no other text.
 class DecodingStage final : public parallel::Stage {
  public:
-  /// `model` must live longer. The caches hold `capacity` positions. ConfigError with sequence parallelism,
-  /// and for a model that is not causal.
-  DecodingStage(const TransformerStage& model, std::int64_t capacity);
+  /// `model` must live longer. The caches hold `capacity` positions of each of `texts` texts. ConfigError with sequence
+  /// parallelism, and for a model that is not causal.
+  DecodingStage(const TransformerStage& model, std::int64_t texts, std::int64_t capacity);
 
-  /// Sets the tokens that the executor's next run appends. They must live until it is done.
-  void begin(std::span<const std::int32_t> tokens);
-  /// Forgets all positions.
-  void clear();
-  /// Positions in the caches, those of the current run included.
-  std::int64_t positions() const { return first_position_ + shape_.s; }
-  /// This rank's shard of the logits of the newest position, [1, vocabulary rows] in the training type; empty unless
-  /// this rank is of the last stage.
-  ConstTensorView logits() const { return logits_; }
+  /// Sets the tokens of a text that has no positions yet, at least one, for the executor's next run.
+  void begin_text(std::int64_t text, std::span<const std::int32_t> tokens);
+  /// Sets the tokens that the executor's next run appends to the texts from 0 on, one to each.
+  void begin_step(std::span<const std::int32_t> tokens);
+  /// Forgets the positions of a text.
+  void clear(std::int64_t text) { lengths_[static_cast<std::size_t>(text)] = 0; }
+  /// Replaces text `to` by text `from`.
+  void copy_text(std::int64_t from, std::int64_t to);
+  /// Positions of a text, those of the run begun included.
+  std::int64_t length(std::int64_t text) const { return lengths_[static_cast<std::size_t>(text)]; }
+  /// This rank's shard of the logits of the newest position of each text of the run, [b, vocabulary rows] in the
+  /// training type; empty unless this rank is of the last stage.
+  ConstTensorView logits() const { return head_ == nullptr ? ConstTensorView() : logits_.rows(0, shape_.b); }
 
   DType boundary_dtype() const override { return model_.boundary_dtype(); }
   Shape boundary_shape(int /*micro_batch*/) const override { return {shape_.s, shape_.b, shape_.h}; }
@@ -37,13 +42,22 @@ class DecodingStage final : public parallel::Stage {
   void backward_weight(int chunk, int micro_batch) override;
 
  private:
+  /// Sets the extents of a run, and the lengths of its texts before it.
+  void set_run(std::int64_t first_text, std::int64_t texts, std::int64_t positions);
+
   const TransformerStage& model_;
   const LanguageModelHead* head_;  // null unless this rank is of the last stage
   LayerShape shape_;               // shape of the current run
-  std::int64_t first_position_ = 0;
+  std::int64_t capacity_;
   Arena memory_;
   std::vector<KeyValueCache> caches_;  // one for each layer of this rank
-  TensorView ids_;                     // [capacity, 1]
+  std::vector<std::int64_t> lengths_;  // positions of every text, those of the current run included
+  std::vector<std::int64_t> before_;   // positions of the run's texts before it
+  std::int64_t first_text_ = 0;        // first text of the run
+  std::vector<std::int32_t> step_;     // host copy of step_fields_
+  TensorView step_fields_;             // [3, texts]: token, position and length of each text in a run of steps
+  TensorView text_ids_;                // [capacity]: tokens of a run of one text; empty unless on the first stage
+  MicroBatch batch_;                   // the run's tokens and positions
   TensorView logits_;
 };
 

@@ -157,17 +157,18 @@ void LayerStack::backward_weight(const Pass& pass, const Saved& saved) const {
 std::vector<KeyValueCache> LayerStack::make_caches(const LayerShape& shape, std::int64_t capacity, Arena& arena) const {
   std::vector<KeyValueCache> caches;
   for (int i = 0; i < size(); ++i) {
-    caches.push_back({arena.allocate(shape.dtype, {capacity, 1, 2, shape.kv_local, shape.d}), 0});
+    caches.push_back({arena.allocate(shape.dtype, {shape.b, capacity, 2, shape.kv_local, shape.d})});
   }
   return caches;
 }
 
 ConstTensorView LayerStack::forward_cached(int chunk, const LayerShape& shape, ResidualPair& streams, ConstTensorView x,
-                                           TensorView y, std::vector<KeyValueCache>& caches) const {
+                                           TensorView y, const CachedTexts& texts,
+                                           const std::vector<KeyValueCache>& caches) const {
   const int end = first_of(chunk + 1);
   for (int i = first_of(chunk); i < end; ++i) {
     const TensorView output = i + 1 == end && y ? y : streams.next();
-    layer(i).forward_cached(shape, x, caches[static_cast<std::size_t>(i)], output);
+    layer(i).forward_cached(shape, x, texts, caches[static_cast<std::size_t>(i)], output);
     x = output;
   }
   return x;

@@ -78,11 +78,12 @@ class LayerStack {
   /// Adds the gradients that `backward` left for later.
   void backward_weight(const Pass& pass, const Saved& saved) const;
 
-  /// Empty caches of every layer for `capacity` positions of one sequence, allocated from `arena`.
+  /// Caches of every layer for `capacity` positions of each of shape.b texts, allocated from `arena`.
   std::vector<KeyValueCache> make_caches(const LayerShape& shape, std::int64_t capacity, Arena& arena) const;
-  /// `forward` in generation: runs the newest positions of one sequence, and appends to the layers' caches.
+  /// `forward` in generation: runs the newest positions of `texts`, and appends to the layers' caches.
   ConstTensorView forward_cached(int chunk, const LayerShape& shape, ResidualPair& streams, ConstTensorView x,
-                                 TensorView y, std::vector<KeyValueCache>& caches) const;
+                                 TensorView y, const CachedTexts& texts,
+                                 const std::vector<KeyValueCache>& caches) const;
 
  private:
   int first_of(int chunk) const { return first_layers_[static_cast<std::size_t>(chunk)]; }

@@ -9,7 +9,7 @@
 
 #include "src/app/commands/eval/eval_options.hpp"
 #include "src/app/commands/finetune/task_options.hpp"
-#include "src/app/commands/generate_options.hpp"
+#include "src/app/commands/generate/generate_options.hpp"
 #include "src/app/run_config/run_config.hpp"
 
 namespace trireme::app::megatron {

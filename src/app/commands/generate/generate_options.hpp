@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <string>
 
+#include "src/app/commands/generate/prompt_batch.hpp"
 #include "src/app/options/options.hpp"
 #include "src/app/saved_model.hpp"
 #include "src/train/generation.hpp"
@@ -14,6 +15,7 @@ struct GenerateOptions {
   std::string prompt;
   std::int64_t max_new_tokens = 100;
   train::SamplingOptions sampling;
+  PromptBatchOptions batch;
   SavedModelOptions model;
 
   void declare(Options& options);

@@ -4,7 +4,7 @@
 
 #include <cstdio>
 
-#include "src/app/commands/generate_options.hpp"
+#include "src/app/commands/generate/generate_options.hpp"
 #include "src/app/job.hpp"
 #include "src/app/megatron/translation.hpp"
 
@@ -27,11 +27,12 @@ void check_sampling(const Options& options, const train::SamplingOptions& sampli
 
 int generate_command(const CommandLine& line) {
   GenerateOptions o;
-  Options options(line.command(), "Continues a text with a trained model.");
+  Options options(line.command(), "Continues a text, or those of a file, with a trained model.");
   o.declare(options);
   const std::optional<megatron::Translation> translation = megatron::read(line, options);
   if (!translation) return 0;
   o.model.settle();
+  o.batch.check(options);
   check_sampling(options, o.sampling);
 
   Job job(line.environment(), options, o.model.grid, o.model.device);
@@ -42,6 +43,10 @@ int generate_command(const CommandLine& line) {
         execution.sequence_length = config.max_positions;
       });
   const std::unique_ptr<data::Tokenizer> tokenizer = tokenizer_of(saved->description);
+  if (options.given("prompts")) {
+    continue_prompts(job, *saved, *tokenizer, o.batch, o.sampling, o.max_new_tokens);
+    return 0;
+  }
   std::vector<std::int32_t> ids;
   tokenizer->encode(o.prompt, ids);
   const std::vector<std::int32_t> continuation =

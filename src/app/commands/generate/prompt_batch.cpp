@@ -1,0 +1,240 @@
+#include "src/app/commands/generate/prompt_batch.hpp"
+
+#include <algorithm>
+
+#include "io/corpus/prepare_files.hpp"
+#include "io/json/json_text.hpp"
+#include "io/json/prompt_json.hpp"
+#include "io/metrics/append_file.hpp"
+#include "io/posix/folder.hpp"
+#include "io/posix/mapped_file.hpp"
+#include "src/app/progress_bar.hpp"
+#include "src/base/log.hpp"
+#include "src/base/shortened.hpp"
+#include "src/prepare/text_reader.hpp"
+
+namespace trireme::app {
+namespace {
+
+/// Reads JSON lines one after another.
+class LineReader {
+ public:
+  explicit LineReader(const std::string& path)
+      : path_(path), reader_(io::prepare_files(), std::vector<std::string>{path}, reader_options()) {}
+
+  /// Moves on to the next line that is not blank; returns false after the last.
+  bool next() { return reader_.next(piece_); }
+  const std::string& line() const { return piece_.bytes; }
+  std::int64_t number() const { return piece_.position; }
+  /// Returns "FILE:LINE".
+  std::string where() const { return fmt::format("{}:{}", path_, number()); }
+
+ private:
+  static prepare::TextReaderOptions reader_options() {
+    prepare::TextReaderOptions options;
+    options.format = prepare::TextFormat::json_lines;
+    options.check_utf8 = false;  // the JSON reader does
+    return options;
+  }
+
+  std::string path_;
+  prepare::TextReader reader_;
+  prepare::TextPiece piece_;
+};
+
+/// The prompts of a file, one after another, so that memory does not grow with the file.
+class PromptReader {
+ public:
+  PromptReader(const std::string& path, const data::Tokenizer& tokenizer, const model::ModelConfig& model,
+               std::int64_t max_new_tokens)
+      : lines_(path), tokenizer_(tokenizer), model_(model), max_new_tokens_(max_new_tokens) {}
+
+  /// Moves on to the next prompt; returns false after the last.
+  bool next() {
+    ++number_;
+    return lines_.next();
+  }
+  /// Returns the present prompt. DataError where the model cannot continue it.
+  train::Prompt prompt() const {
+    io::PromptLine line = io::parse_prompt(lines_.line(), lines_.where());
+    train::Prompt prompt;
+    prompt.number = number_;
+    prompt.id = line.id.empty() ? std::to_string(lines_.number()) : line.id;
+    prompt.tokens = std::move(line.tokens);
+    prompt.max_new_tokens = line.max_new_tokens.value_or(max_new_tokens_);
+    if (line.text) encode(*line.text, prompt.tokens);
+    TRIREME_CHECK(!prompt.tokens.empty(), DataError, "{}: the prompt is empty: give it at least one token",
+                  lines_.where());
+    TRIREME_CHECK(std::ssize(prompt.tokens) <= model_.max_positions, DataError,
+                  "{}: the prompt has {} tokens, but the model has {} positions: shorten it", lines_.where(),
+                  prompt.tokens.size(), model_.max_positions);
+    const std::int32_t greatest = *std::ranges::max_element(prompt.tokens);
+    TRIREME_CHECK(greatest < model_.vocabulary, DataError, "{}: token {} is not in the model's vocabulary of {}",
+                  lines_.where(), greatest, model_.vocabulary);
+    return prompt;
+  }
+  /// Number of the present prompt, from 0.
+  std::int64_t number() const { return number_; }
+
+ private:
+  void encode(const std::string& text, std::vector<std::int32_t>& tokens) const {
+    try {
+      tokenizer_.encode(text, tokens);
+    } catch (const DataError& error) {
+      throw DataError("{}: {}", lines_.where(), error.what());
+    }
+  }
+
+  LineReader lines_;
+  const data::Tokenizer& tokenizer_;
+  const model::ModelConfig& model_;
+  std::int64_t max_new_tokens_;
+  std::int64_t number_ = -1;
+};
+
+/// Results that an earlier run wrote.
+struct EarlierResults {
+  std::vector<std::string> ids;  ///< as JSON, in their order
+  std::int64_t bytes = 0;        ///< size of its whole lines
+};
+
+/// Reads the whole lines of a file of results. Of a run that was killed the last line may lack its end.
+EarlierResults read_results(const std::string& path) {
+  EarlierResults results;
+  if (!io::is_there(path)) return results;
+  const io::MappedFile file(path);
+  const std::string_view text(reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size());
+  std::size_t begin = 0;
+  for (std::size_t end = text.find('\n'); end != std::string_view::npos; end = text.find('\n', begin)) {
+    results.ids.push_back(io::json_value(text.substr(begin, end - begin), "id"));
+    begin = end + 1;
+  }
+  results.bytes = static_cast<std::int64_t>(begin);
+  return results;
+}
+
+/// Checks every prompt. Returns their number and the most tokens that one and its continuation have, with `read` empty.
+/// The prompts must begin with those of the earlier results.
+train::PromptSource check_prompts(PromptReader reader, const PromptBatchOptions& batch, const EarlierResults& earlier) {
+  train::PromptSource source;
+  while (reader.next()) {
+    const train::Prompt prompt = reader.prompt();
+    const auto at = static_cast<std::size_t>(source.count++);
+    source.positions = std::max(source.positions, std::ssize(prompt.tokens) + prompt.max_new_tokens);
+    TRIREME_CHECK(
+        at >= earlier.ids.size() || earlier.ids[at] == prompt.id, DataError,
+        "--resume: line {} of {} has the id {}, but prompt {} of {} has {}: go on with the prompts that it was "
+        "made from",
+        at + 1, batch.output, shortened(earlier.ids[at]), at + 1, batch.prompts, shortened(prompt.id));
+  }
+  TRIREME_CHECK(source.count > 0, DataError, "{} has no prompt", batch.prompts);
+  TRIREME_CHECK(source.count >= std::ssize(earlier.ids), DataError, "--resume: {} has {} lines, but {} only {} prompts",
+                batch.output, earlier.ids.size(), batch.prompts, source.count);
+  return source;
+}
+
+/// Place of the first of `stops` in `text`; npos where none is there.
+std::size_t first_stop(const std::string& text, const std::vector<std::string>& stops) {
+  std::size_t first = std::string::npos;
+  for (const std::string& stop : stops) first = std::min(first, text.find(stop));
+  return first;
+}
+
+}  // namespace
+
+void PromptBatchOptions::declare(Options& options) {
+  options.section("Many prompts");
+  options.add("prompts", &prompts, "FILE",
+              "In the place of --prompt: JSON lines with \"prompt\", a text, or \"tokens\", ids; optional with \"id\" "
+              "and \"max_new_tokens\".");
+  options.add(
+      "output", &output, "FILE",
+      "Results, a line of JSON for each prompt in their order: \"id\", \"text\", \"tokens\", \"finish_reason\".");
+  options.add_flag("resume", &resume, "Go on with the file of --output, behind its last whole line.");
+  options.add("batch-size", &batch_size, "N", "Prompts that each data rank continues at a time.", countable());
+  options.add("stop", &stop, "TEXT", "Texts that end a continuation, which ends before the first of them.");
+  options.add("logprobs", &log_probabilities, "K",
+              "Add \"logprobs\", the log-probability of each token, and where K is above 0 \"top_logprobs\", those of "
+              "the K likeliest.",
+              at_least(0));
+}
+
+void PromptBatchOptions::check(const Options& options) const {
+  TRIREME_CHECK(options.given("prompt") != options.given("prompts"), ConfigError,
+                "--prompt or --prompts must be given, {}", options.given("prompt") ? "not both" : "one of the two");
+  if (options.given("prompt")) {
+    for (const char* name : {"output", "resume", "batch-size", "stop", "logprobs"}) {
+      TRIREME_CHECK(!options.given(name), ConfigError, "--{} goes with --prompts alone", name);
+    }
+    return;
+  }
+  TRIREME_CHECK(!output.empty(), ConfigError, "--prompts needs --output, the file of the results");
+  TRIREME_CHECK(std::ranges::find(stop, "") == stop.end(), ConfigError, "--stop: a text is empty");
+}
+
+void continue_prompts(Job& job, SavedModel& saved, const data::Tokenizer& tokenizer, const PromptBatchOptions& batch,
+                      const train::SamplingOptions& sampling, std::int64_t max_new_tokens) {
+  const model::ModelConfig& model = saved.model->config();
+  const auto reader = [&] { return PromptReader(batch.prompts, tokenizer, model, max_new_tokens); };
+  train::PromptSource source;
+  EarlierResults earlier;
+  std::optional<PromptReader> prompts;
+  std::optional<io::AppendFile> output;
+  collectively(*job.world, [&] {
+    TRIREME_CHECK(batch.resume || !io::is_there(batch.output), ConfigError,
+                  "--output {} is there: remove it, or add --resume to go on with it", batch.output);
+    if (batch.resume) earlier = read_results(batch.output);
+    source = check_prompts(reader(), batch, earlier);
+    prompts.emplace(reader());
+  });
+  // All have looked for the file before it is made.
+  collectively(*job.world, [&] {
+    if (job.speaks()) output.emplace("--output", batch.output, earlier.bytes);
+  });
+  source.read = [&](std::int64_t number) {
+    while (prompts->number() < number) {
+      TRIREME_CHECK(prompts->next(), DataError, "{} became shorter while it was read", batch.prompts);
+    }
+    return prompts->prompt();
+  };
+
+  train::GenerationOptions options;
+  options.sampling = sampling;
+  options.end_of_document = tokenizer.end_of_document();
+  options.batch_size = batch.batch_size;
+  options.log_probabilities = batch.log_probabilities;
+  const auto text_of = [&](std::span<const std::int32_t> tokens) {
+    std::string text;
+    tokenizer.decode(tokens, text);
+    return text;
+  };
+  if (!batch.stop.empty()) {
+    options.stops = [&](std::span<const std::int32_t> tokens) {
+      return first_stop(text_of(tokens), batch.stop) != std::string::npos;
+    };
+  }
+  const auto begun = static_cast<std::int64_t>(earlier.ids.size());
+  if (begun > 0 && job.speaks()) log::info("going on behind {} of {} prompts", begun, source.count);
+  LoggedProgress progress("generating", "continued", "prompts");
+  std::int64_t finished = begun;
+  if (job.speaks()) progress.update(finished, source.count);
+  train::RecordSink sink;
+  sink.record = [&](const train::Prompt& prompt, const train::Continuation& continuation) {
+    std::string text = text_of(continuation.tokens);
+    text.resize(std::min(text.size(), first_stop(text, batch.stop)));
+    return io::continuation_json(prompt.id, text, continuation) + "\n";
+  };
+  sink.take = [&](const std::string& line) {
+    output->append(line);
+    progress.update(++finished, source.count);
+  };
+  const Timer timer;
+  const train::GenerationCounts counts = train::generate_all(*saved.model, *job.world, source, begun, options, sink);
+  progress.end();
+  if (!job.speaks()) return;
+  log::info("continued {} prompts of {} tokens by {} tokens in {:.2f} s: {:.1f} tokens/s", source.count - begun,
+            counts.prompt_tokens, counts.new_tokens, timer.elapsed_s(),
+            static_cast<double>(counts.new_tokens) / timer.elapsed_s());
+}
+
+}  // namespace trireme::app

@@ -1,0 +1,33 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "src/app/job.hpp"
+#include "src/app/options/options.hpp"
+#include "src/app/saved_model.hpp"
+#include "src/train/generation.hpp"
+
+namespace trireme::app {
+
+/// Options of `generate` that continue the prompts of a file.
+struct PromptBatchOptions {
+  std::string prompts;
+  std::string output;
+  bool resume = false;
+  std::int64_t batch_size = 8;
+  std::vector<std::string> stop;
+  std::optional<std::int64_t> log_probabilities;
+
+  void declare(Options& options);
+  /// ConfigError where the options contradict each other, or go with --prompts and there are none.
+  void check(const Options& options) const;
+};
+
+/// Continues the prompts of a file, each by `max_new_tokens` at most unless its line says another number, and writes
+/// the results in their order. Collective. Throws DataError that names the file and line of a prompt that cannot be
+/// used, before anything is generated.
+void continue_prompts(Job& job, SavedModel& saved, const data::Tokenizer& tokenizer, const PromptBatchOptions& batch,
+                      const train::SamplingOptions& sampling, std::int64_t max_new_tokens);
+
+}  // namespace trireme::app

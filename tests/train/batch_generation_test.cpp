@@ -1,0 +1,241 @@
+// Generation in batches on ranks: neither the grid nor the batch changes a text or its log-probabilities.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <iterator>
+#include <set>
+#include <sstream>
+
+#include "src/comm/self_communicator.hpp"
+#include "src/train/generation.hpp"
+#include "tests/support/mpi_world.hpp"
+#include "tests/support/training_run.hpp"
+
+namespace trireme::train {
+namespace {
+
+using test::Layout;
+using test::world;
+
+constexpr std::int32_t end_of_document = 7;
+
+model::ModelConfig small_model() {
+  return {.layers = 4,
+          .hidden = 32,
+          .heads = 4,
+          .ffn_hidden = 64,
+          .max_positions = 32,
+          .vocabulary = 21,
+          .hidden_dropout = 0,
+          .attention_dropout = 0};
+}
+/// Rotary positions, norms of queries and keys, fewer heads of keys and values, an output of its own.
+model::ModelConfig llama() {
+  model::ModelConfig config = small_model();
+  config.position_embedding = model::PositionEmbedding::rope;
+  config.normalization = model::Normalization::rms_norm;
+  config.qk_norm = true;
+  config.swiglu = true;
+  config.query_groups = 2;
+  config.tied_output = false;
+  return config;
+}
+
+/// A model in fp64 on the ranks of `ranks`, with weights that make it fairly sure of its words.
+struct Rig {
+  Rig(Communicator& ranks, const model::ModelConfig& config, const Layout& layout, double std = 0.15)
+      : world(ranks),
+        grid(ranks.size(), layout.tensor, layout.pipeline, layout.context),
+        communicators(parallel::make_grid_communicators(grid, ranks)),
+        gpt(*backend, world, grid, communicators, config, options_of(layout)) {
+    model::initialise(*backend, gpt.parameters().parameters(),
+                      {model::InitMethod::normal, 1234, config.layers, 1, std});
+  }
+  static ExecutionConfig options_of(const Layout& layout) {
+    ExecutionConfig options = layout.options;
+    options.dtype = DType::fp64;
+    options.sequence_length = 32;
+    return options;
+  }
+  Communicator& world;
+  parallel::ProcessGrid grid;
+  std::unique_ptr<Backend> backend = make_backend(BackendChoice::cpu, 1);
+  parallel::GridCommunicators communicators;
+  ParallelModel gpt;
+};
+
+/// Prompt `number` of a file of fourteen: of 1 to 32 tokens, with 0 to 44 new ones, some beyond the model's positions.
+Prompt prompt_of(std::int64_t number) {
+  Prompt prompt;
+  prompt.number = number;
+  for (std::int64_t i = 0; i < 1 + number * 11 % 32; ++i) {
+    prompt.tokens.push_back(static_cast<std::int32_t>((number * 5 + i * 3) % 21));
+  }
+  prompt.max_new_tokens = number * 4 % 48;
+  return prompt;
+}
+PromptSource prompts() { return {14, 32 + 44, prompt_of}; }
+
+GenerationOptions options_of(std::int64_t batch_size) {
+  GenerationOptions options;
+  options.end_of_document = end_of_document;
+  options.batch_size = batch_size;
+  options.log_probabilities = 3;
+  options.stops = [](std::span<const std::int32_t> tokens) {  // two tokens that follow each other
+    return tokens.size() > 1 && tokens.back() == tokens[tokens.size() - 2] + 1;
+  };
+  return options;
+}
+
+/// Number, reason, tokens and log-probabilities of a continuation.
+std::string record_of(const Prompt& prompt, const Continuation& continuation) {
+  std::ostringstream text;
+  text.precision(17);
+  text << prompt.number << ' ' << static_cast<int>(continuation.reason) << ' ' << continuation.tokens.size();
+  for (const std::int32_t token : continuation.tokens) text << ' ' << token;
+  for (const auto& of_token : continuation.log_probabilities) {
+    for (const TokenProbability& likely : of_token) text << ' ' << likely.token << ' ' << likely.log_probability;
+  }
+  return text.str();
+}
+
+/// The records of the prompts from `first` on, in the order taken; on rank 0 alone.
+std::vector<std::string> records(Rig& rig, const GenerationOptions& options, std::int64_t first = 0) {
+  std::vector<std::string> taken;
+  generate_all(rig.gpt, rig.world, prompts(), first, options,
+               {record_of, [&](const std::string& record) { taken.push_back(record); }});
+  return taken;
+}
+
+void expect_same(const std::vector<std::string>& actual, const std::vector<std::string>& expected) {
+  const double same = test::tolerance(DType::fp64, test::Comparison::other_average).loss;
+  ASSERT_EQ(actual.size(), expected.size());
+  for (std::size_t i = 0; i < actual.size(); ++i) {
+    std::istringstream a(actual[i]), b(expected[i]);
+    std::vector<double> x{std::istream_iterator<double>(a), {}}, y{std::istream_iterator<double>(b), {}};
+    EXPECT_THAT(x, testing::Pointwise(testing::DoubleNear(same), y)) << "prompt " << i;
+  }
+}
+
+Layout layout_of(int tensor, int pipeline, int context = 1, int chunks = 1) {
+  Layout layout;
+  layout.tensor = tensor;
+  layout.pipeline = pipeline;
+  layout.context = context;
+  if (chunks > 1) layout.options.parallel.pipeline.chunks = chunks;
+  return layout;
+}
+
+std::vector<Layout> layouts(int ranks) {
+  if (ranks == 1) return {layout_of(1, 1)};
+  if (ranks == 2) return {layout_of(2, 1), layout_of(1, 2, 1, 2), layout_of(1, 1), layout_of(1, 1, 2)};
+  return {layout_of(2, 2), layout_of(2, 1), layout_of(1, 2), layout_of(1, 1)};
+}
+
+TEST(BatchGeneration, NeitherTheGridNorTheBatchChangesATextOrItsLogProbabilities) {
+  SelfCommunicator alone;
+  for (const model::ModelConfig& config : {small_model(), llama()}) {
+    std::vector<std::string> expected;
+    if (world().rank() == 0) {
+      Rig one(alone, config, {});
+      expected = records(one, options_of(1));
+    }
+    for (const Layout& layout : layouts(world().size())) {
+      Rig rig(world(), config, layout);
+      for (const std::int64_t batch_size : {2, 5, 20}) {
+        SCOPED_TRACE(testing::Message() << layout << ", batch " << batch_size);
+        expect_same(records(rig, options_of(batch_size)), expected);
+      }
+    }
+  }
+}
+
+TEST(BatchGeneration, EndsAtTheLimitAtAStopAndAtTheEndOfADocument) {
+  Rig rig(world(), small_model(), layout_of(1, 1));
+  const std::vector<std::string> all = records(rig, options_of(4));
+  if (world().rank() != 0) return;
+  std::set<FinishReason> reasons;
+  for (const std::string& record : all) {
+    std::istringstream text(record);
+    std::int64_t number = 0, count = 0;
+    int reason = 0;
+    text >> number >> reason >> count;
+    std::vector<std::int32_t> tokens(static_cast<std::size_t>(count));
+    for (std::int32_t& token : tokens) text >> token;
+    EXPECT_THAT(tokens, testing::Not(testing::Contains(end_of_document)));
+    for (std::size_t i = 1; i < tokens.size(); ++i) {
+      const bool stops = tokens[i] == tokens[i - 1] + 1;
+      EXPECT_EQ(stops, i + 1 == tokens.size() && reason == static_cast<int>(FinishReason::stop));
+    }
+    if (reason == static_cast<int>(FinishReason::length)) {
+      EXPECT_EQ(count, prompt_of(number).max_new_tokens);
+    }
+    reasons.insert(static_cast<FinishReason>(reason));
+  }
+  EXPECT_EQ(reasons.size(), 3u) << "the case has all reasons";
+}
+
+TEST(BatchGeneration, GoesOnFromAnyPrompt) {
+  Rig rig(world(), small_model(), layout_of(1, 1));
+  const std::vector<std::string> all = records(rig, options_of(3)), rest = records(rig, options_of(3), 5);
+  if (world().rank() == 0) expect_same(rest, {all.begin() + 5, all.end()});
+  EXPECT_THAT(records(rig, options_of(3), 14), testing::IsEmpty());
+}
+
+TEST(BatchGeneration, GivesWhatOnePromptGives) {
+  Rig rig(world(), small_model(), layout_of(1, 1));
+  GenerationOptions options;
+  options.batch_size = 2;
+  const std::vector<std::int32_t> prompt = {5, 4, 3};
+  std::vector<std::int32_t> first, second;
+  const PromptSource twice{2, 60, [&](std::int64_t number) { return Prompt{number, "", prompt, 50}; }};
+  generate_all(rig.gpt, world(), twice, 0, options,
+               {[&](const Prompt& of, const Continuation& continuation) {
+                  (of.number == 0 ? first : second) = continuation.tokens;
+                  return "";
+                },
+                [](const std::string&) {}});
+  const std::vector<std::int32_t> expected = generate(rig.gpt, world(), prompt, 50, -1, {});
+  if (world().rank() != 0) return;
+  EXPECT_EQ(first, expected);
+  EXPECT_NE(second, first) << "another prompt of the file has other random numbers";
+}
+
+TEST(BatchGeneration, CountsItsTokens) {
+  Rig rig(world(), small_model(), layout_of(1, 1));
+  std::int64_t tokens = 0, new_tokens = 0;
+  for (std::int64_t i = 0; i < 14; ++i) {
+    tokens += std::ssize(prompt_of(i).tokens);
+    new_tokens += prompt_of(i).max_new_tokens;
+  }
+  GenerationOptions options;
+  options.batch_size = 4;
+  const GenerationCounts counts =
+      generate_all(rig.gpt, world(), prompts(), 0, options, {record_of, [](const std::string&) {}});
+  EXPECT_EQ(counts.prompt_tokens, tokens);
+  EXPECT_EQ(counts.new_tokens, new_tokens);
+}
+
+TEST(BatchGeneration, OutputThatIsNotFiniteIsAnErrorOfTheFirstPromptOnEveryRank) {
+  Rig rig(world(), small_model(), layout_of(1, 1), 1e200);
+  try {
+    records(rig, options_of(4), 1);
+    FAIL() << "no error";
+  } catch (const NumericalError& error) {
+    EXPECT_THAT(error.what(), testing::HasSubstr("not finite after 12 tokens of prompt 2;"));
+  }
+}
+
+TEST(BatchGeneration, ACacheBeyondTheMemoryIsRefused) {
+  Rig rig(world(), small_model(), layout_of(1, 1));
+  try {
+    records(rig, options_of(std::int64_t{1} << 31));
+    FAIL() << "no error";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.exit_code(), ExitCode::environment);
+    EXPECT_THAT(error.what(), testing::HasSubstr("Try a smaller <batch_size>"));
+  }
+}
+
+}  // namespace
+}  // namespace trireme::train
