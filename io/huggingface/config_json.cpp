@@ -294,7 +294,7 @@ void put_llama(ordered_json& file, const ModelConfig& config, ModelClass model_c
   file["num_hidden_layers"] = config.layers;
   file["num_attention_heads"] = config.heads;
   file["num_key_value_heads"] = config.kv_heads();
-  if (model_class != ModelClass::qwen2) file["head_dim"] = config.head_dim();
+  file["head_dim"] = config.head_dim();
   file["hidden_act"] = "silu";
   file["max_position_embeddings"] = config.max_positions;
   file["rms_norm_eps"] = config.norm_epsilon;

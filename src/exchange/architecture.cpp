@@ -92,10 +92,6 @@ ModelClass llama_class_of(const ModelConfig& config) {
     misfits.expect(!config.has_qkv_bias(), "biases",
                    "its linear layers have none, or biases of attention that include the output's");
   }
-  if (result == ModelClass::qwen2) {
-    misfits.expect(config.attention_columns() == config.hidden, "<kv_channels>",
-                   "its heads have hidden size / heads channels");
-  }
   misfits.report();
   return result;
 }
