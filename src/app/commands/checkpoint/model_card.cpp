@@ -10,7 +10,7 @@ std::string model_card(const OpenCheckpoint& checkpoint, exchange::ModelClass mo
   const checkpoint::Manifest& manifest = checkpoint.reader->manifest();
   const model::ModelConfig config = model::config_from(attributes);
   std::string text =
-      fmt::format("---\nlibrary_name: transformers\n{}---\n\n# {}\n\nExported by {}.\n\n| | |\n| --- | --- |\n",
+      fmt::format("---\nlibrary_name: transformers\n{}---\n\n# {}\n\nExported by Trireme {}.\n\n| | |\n| --- | --- |\n",
                   exchange::is_bert(model_class) ? "" : "pipeline_tag: text-generation\n",
                   exchange::name_of(model_class), version());
   const auto row = [&](std::string_view name, const auto& value) { text += fmt::format("| {} | {} |\n", name, value); };
