@@ -44,8 +44,8 @@ class SafetensorsOutput final : public exchange::TensorDestination {
   std::vector<exchange::ForeignTensor> tensors_;
   std::vector<std::vector<std::size_t>> files_;
   std::vector<std::string> headers_;
-  std::vector<std::int64_t> offsets_;  // of each tensor, in its file
-  std::vector<std::int64_t> sizes_;    // of each file
+  std::vector<std::int64_t> offsets_;  // places of the tensors in their files
+  std::vector<std::int64_t> sizes_;    // bytes of the files
   std::int64_t total_bytes_ = 0;
   std::unique_ptr<TemporaryFile> begun_;
   std::size_t present_ = 0;  // file that is open

@@ -138,6 +138,7 @@ void SafetensorsSource::add_index(const std::string& folder, const std::string& 
   std::set<std::string> names;
   for (const auto& [tensor, file] : files) names.insert(file);
   for (const std::string& name : names) {
+    TRIREME_CHECK(is_there(folder + "/" + name), DataError, "{} names the file {}, which is not there", path, name);
     add_file(folder + "/" + name);
     for (const SafetensorsEntry& entry : files_.back().header().entries) {
       const auto found = files.find(entry.tensor.name);

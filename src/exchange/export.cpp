@@ -127,7 +127,7 @@ class TensorBuilder {
   checkpoint::TensorReader reader_;
   const TensorMap& map_;
   DType dtype_;
-  std::vector<std::vector<TensorRun>> runs_;  // of each tensor
+  std::vector<std::vector<TensorRun>> runs_;  // by tensor
   std::map<std::string, const checkpoint::Piece*> masters_;
   std::vector<std::byte> masters_bytes_, rows_, out_;
 };
@@ -258,7 +258,7 @@ class Exporter {
   TensorDestination& destination_;
   Communicator& world_;
   std::int64_t slice_bytes_;
-  std::vector<Slice> slices_;  // of the present file
+  std::vector<Slice> slices_;  // those of the present file
 };
 
 }  // namespace

@@ -89,7 +89,7 @@ class TensorMapBuilder {
              RotaryLayout layout);
   model::ModelConfig config_;
   TensorMap map_;
-  std::map<std::string, std::size_t> index_;  // of parameters
+  std::map<std::string, std::size_t> index_;  // parameters by name
 };
 
 /// Place of a layer's parameters: h.N.
