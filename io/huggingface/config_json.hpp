@@ -4,7 +4,8 @@
 #include <optional>
 #include <string>
 
-#include "src/exchange/architecture.hpp"
+#include "src/exchange/model_class.hpp"
+#include "src/exchange/tensor_map.hpp"
 
 namespace trireme::io {
 

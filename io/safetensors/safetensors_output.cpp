@@ -136,14 +136,18 @@ void SafetensorsOutput::commit(const std::string& digest) {
   begun_.reset();
 }
 
-void SafetensorsOutput::check_folder() const {
+void SafetensorsOutput::prepare_folder() const {
   for (const std::string& name : names_in(folder_)) {
     bool is_own = name == safetensors_index_name && files_.size() > 1;
     for (std::size_t file = 0; file < files_.size(); ++file) is_own = is_own || name == file_name(file);
-    TRIREME_CHECK(
-        is_own || !(is_model_file(name) || name == safetensors_index_name), ConfigError,
-        "{}/{} belongs to another export, and would be read with this one: name another <output>, or delete it",
-        folder_, name);
+    TRIREME_CHECK(is_own || !(is_model_file(name) || name == safetensors_index_name), ConfigError,
+                  "{}/{} belongs to another export, and would be read with this one: name another <output>, or delete "
+                  "it",
+                  folder_, name);
+    const std::size_t partial = name.find(".safetensors.partial-");
+    if (partial != name.npos && is_model_file(name.substr(0, name.find(".partial-")))) {
+      unlink((folder_ + "/" + name).c_str());  // a killed export's; where it stays it does no harm
+    }
   }
 }
 

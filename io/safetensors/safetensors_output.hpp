@@ -33,8 +33,9 @@ class SafetensorsOutput final : public exchange::TensorDestination {
   void abandon() noexcept override { begun_.reset(); }
 
   std::int64_t total_bytes() const { return total_bytes_; }
-  /// Throws ConfigError where the folder holds model files that are none of these.
-  void check_folder() const;
+  /// Throws ConfigError where the folder holds model files that are none of these. Removes the unfinished files of
+  /// exports that were killed.
+  void prepare_folder() const;
   /// Writes the index where there are several files.
   void finish() const;
 

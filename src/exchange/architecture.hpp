@@ -5,25 +5,11 @@
 #include <string_view>
 #include <vector>
 
+#include "src/exchange/model_class.hpp"
 #include "src/exchange/tensor_map.hpp"
-#include "src/model/model_config.hpp"
 
-/// Model classes of Hugging Face's transformers that this program's models can be.
+/// Names and layouts of the tensors of transformers' model classes.
 namespace trireme::exchange {
-
-enum class ModelClass { gpt2, llama, qwen2, qwen3, bert_pretraining, bert_classes, bert_choices, bert_spans };
-
-/// "GPT2LMHeadModel" ...
-std::string_view name_of(ModelClass model_class);
-/// All names, for messages.
-std::string model_class_names();
-/// Returns the class of this name; DataError, with the known ones, for another name.
-ModelClass model_class_from(std::string_view name);
-bool is_bert(ModelClass model_class);
-
-/// Returns the class that computes the same as a model of this shape. Throws one ConfigError that lists every part of
-/// the model that no class has, with the reason.
-ModelClass model_class_of(const model::ModelConfig& config);
 
 struct MapOptions {
   RotaryLayout rotary = RotaryLayout::halves;

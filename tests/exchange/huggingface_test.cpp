@@ -8,6 +8,7 @@
 #include "io/huggingface/config_json.hpp"
 #include "io/safetensors/safetensors_source.hpp"
 #include "src/comm/self_communicator.hpp"
+#include "src/exchange/architecture.hpp"
 #include "src/exchange/import.hpp"
 #include "src/train/parallel_model.hpp"
 #include "tests/support/tolerance.hpp"

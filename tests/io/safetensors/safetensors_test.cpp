@@ -180,9 +180,14 @@ TEST(SafetensorsOutput, FilesAreDividedBySizeAndForeignOnesRefused) {
               testing::ElementsAre(testing::ElementsAre(0, 1), testing::ElementsAre(2), testing::ElementsAre(3)));
   EXPECT_EQ(output.file_name(1), "model-00002-of-00003.safetensors");
   EXPECT_EQ(output.total_bytes(), 16 + 12 + 400 + 4);
-  output.check_folder();
+  for (const char* name : {"model-00002-of-00003.safetensors.partial-1234abcd", "notes.partial-1", "config.json"}) {
+    std::ofstream(folder / name) << "";
+  }
+  output.prepare_folder();
+  EXPECT_FALSE(std::filesystem::exists(folder / "model-00002-of-00003.safetensors.partial-1234abcd"));
+  EXPECT_TRUE(std::filesystem::exists(folder / "notes.partial-1"));
   std::ofstream(folder / "model.safetensors") << "";
-  EXPECT_THAT(message_of<ConfigError>([&] { output.check_folder(); }), HasSubstr("another export"));
+  EXPECT_THAT(message_of<ConfigError>([&] { output.prepare_folder(); }), HasSubstr("another export"));
   const std::string header = safetensors_header(tensors, {{"format", "pt"}});
   EXPECT_EQ(header.size() % 8, 0);
   EXPECT_EQ(parse_safetensors_header(header, output.total_bytes(), "m").entries[1].tensor.name, "b\"\\\xc3\xa9");

@@ -10,6 +10,7 @@
 #include "src/app/saved_model.hpp"
 #include "src/base/log.hpp"
 #include "src/base/timer.hpp"
+#include "src/exchange/architecture.hpp"
 #include "src/exchange/export.hpp"
 
 namespace trireme::app {
@@ -93,7 +94,7 @@ int checkpoint_export_command(const CommandLine& line) {
                     fmt::format("checkpoint {} in {}", source.reader->manifest().digest, name_of(dtype)));
     if (world->rank() != 0) return;
     io::make_folders(o.output);
-    weights->check_folder();
+    weights->prepare_folder();
     const std::int64_t free = io::free_bytes(o.output);
     TRIREME_CHECK(free >= weights->total_bytes() || io::is_there(o.output + "/" + weights->file_name(0)), IoError,
                   "the weights need {} bytes in {}, where {} are free", weights->total_bytes(), o.output, free);

@@ -25,12 +25,12 @@ struct ImportFormat {
 constexpr ImportFormat formats[] = {{"huggingface", open_huggingface}};
 
 /// Replaces a tokenizer that is missing, and checks one that is there.
-void settle_tokenizer(const ImportOptions& options, ImportInput& input) {
+void settle_tokenizer(const ImportOptions& options, ImportInput& input, bool speaks) {
   const std::int64_t vocabulary = input.config.vocabulary;
   if (!input.tokenizer) {
     const std::int64_t end = std::min(input.end_of_text.value_or(vocabulary - 1), vocabulary - 1);
     input.tokenizer = data::make_null_tokenizer(vocabulary, end);
-    if (!options.without_tokenizer) {
+    if (speaks && !options.without_tokenizer) {
       log::warn("there is no tokenizer beside {}: ids 0 to {} are taken as they are, and {} ends documents",
                 options.input, vocabulary - 1, end);
     }
@@ -99,9 +99,13 @@ int checkpoint_import_command(const CommandLine& line) {
   collectively(*world, [&] {
     input = open(o);
     tensors = exchange::match(input.map, *input.source, input.rules);
-    settle_tokenizer(o, input);
+    settle_tokenizer(o, input, world->rank() == 0);
     description = describe(input, dtype);
     store = std::make_unique<io::CheckpointStore>(output);
+    for (const checkpoint::StepEntry& entry : store->steps()) {
+      TRIREME_CHECK(entry.step == 0, ConfigError,
+                    "{} holds {}, which would be loaded in place of step 0: name another --output", output, entry.name);
+    }
   });
   exchange::import_weights(*input.source, input.map, tensors, accumulation_type(dtype), *store, *world, description);
   const double gigabytes = static_cast<double>(model::parameter_count(input.config)) *

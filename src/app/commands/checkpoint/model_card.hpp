@@ -3,7 +3,7 @@
 #include <string>
 
 #include "src/app/saved_model.hpp"
-#include "src/exchange/architecture.hpp"
+#include "src/exchange/model_class.hpp"
 
 namespace trireme::app {
 
