@@ -7,7 +7,7 @@ cd "$(dirname "$0")/.."
 seconds=${1:-600}
 shift || true
 targets=("$@")
-[ ${#targets[@]} -gt 0 ] || targets=(corpus corpus_file text_reader token_files tokenizer_files utf8)
+[ ${#targets[@]} -gt 0 ] || targets=(corpus corpus_file safetensors text_reader token_files tokenizer_files utf8)
 compiler=
 for candidate in clang++ clang++-{20,19,18,17,16}; do
   major=$("$candidate" -dumpversion 2>/dev/null | cut -d. -f1) || continue
@@ -26,7 +26,8 @@ libraries="$(pkg-config --libs hdf5-serial 2>/dev/null || pkg-config --libs hdf5
 # Objects of the layers that the targets need, each built again when it or a header is newer.
 newest_header=$(find src io tests/fuzz -name '*.hpp' -printf '%T@ %p\n' | sort -n | tail -1 | cut -d' ' -f2)
 objects=()
-for source in src/base/*.cpp src/tensor/*.cpp src/comm/*.cpp src/data/*/*.cpp io/*/*.cpp src/prepare/*.cpp; do
+for source in src/base/*.cpp src/tensor/*.cpp src/comm/*.cpp src/data/*/*.cpp io/*/*.cpp src/prepare/*.cpp \
+  src/model/model_config.cpp src/model/rotary_scaling.cpp src/exchange/model_class.cpp; do
   object=$build/${source//\//_}.o
   objects+=("$object")
   [ "$object" -nt "$source" ] && [ "$object" -nt "$newest_header" ] && continue

@@ -264,4 +264,9 @@ data::BpeVocabulary read_huggingface_file(const std::string& path, const std::st
   return parse_huggingface_file(read_whole_file(path, max_file_bytes, Symlinks::follow), path, end_of_document);
 }
 
+std::string huggingface_pattern(data::WordPattern pattern) {
+  return std::string(
+      std::ranges::find(patterns, pattern, &std::pair<std::string_view, data::WordPattern>::second)->first);
+}
+
 }  // namespace trireme::io

@@ -19,4 +19,7 @@ data::BpeVocabulary read_huggingface_file(const std::string& path, const std::st
 data::BpeVocabulary parse_huggingface_file(const std::string& text, const std::string& path,
                                            const std::string& end_of_document);
 
+/// The regular expression of a pattern, as tokenizer.json spells it.
+std::string huggingface_pattern(data::WordPattern pattern);
+
 }  // namespace trireme::io

@@ -152,19 +152,26 @@ data::WordPieceVocabulary read_wordpiece_file(const std::string& path) {
   return parse_wordpiece_file(read_whole_file(path, max_file_bytes, Symlinks::follow), path);
 }
 
-void write_bpe_files(const data::BpeVocabulary& vocabulary, const std::string& vocabulary_path,
-                     const std::string& merges_path) {
+std::string bpe_vocabulary_text(const data::BpeVocabulary& vocabulary) {
   std::string tokens = "{";
   for (std::size_t id = 0; id < vocabulary.tokens.size(); ++id) {
     tokens += fmt::format("{}{}: {}", id == 0 ? "" : ", ", json(spelling_of(vocabulary.tokens[id])).dump(), id);
   }
-  tokens += "}\n";
+  return tokens + "}\n";
+}
+
+std::string bpe_merges_text(const data::BpeVocabulary& vocabulary) {
   std::string merges = "#version: 0.2\n";
   for (const auto& [left, right] : vocabulary.merges) {
     merges += fmt::format("{} {}\n", spelling_of(left), spelling_of(right));
   }
-  write_durably(merges_path, merges);
-  write_durably(vocabulary_path, tokens);
+  return merges;
+}
+
+void write_bpe_files(const data::BpeVocabulary& vocabulary, const std::string& vocabulary_path,
+                     const std::string& merges_path) {
+  write_durably(merges_path, bpe_merges_text(vocabulary));
+  write_durably(vocabulary_path, bpe_vocabulary_text(vocabulary));
 }
 
 }  // namespace trireme::io

@@ -15,6 +15,9 @@ data::BpeVocabulary read_bpe_files(const std::string& vocabulary_path, const std
 /// Reads the contents of GPT-2's two files; the paths are for messages.
 data::BpeVocabulary parse_bpe_files(const std::string& vocabulary, const std::string& vocabulary_path,
                                     const std::string& merges, const std::string& merges_path);
+/// The contents of the two files.
+std::string bpe_vocabulary_text(const data::BpeVocabulary& vocabulary);
+std::string bpe_merges_text(const data::BpeVocabulary& vocabulary);
 /// Writes the two files, the merges first; each gets its name when it is on the disk. Throws IoError.
 void write_bpe_files(const data::BpeVocabulary& vocabulary, const std::string& vocabulary_path,
                      const std::string& merges_path);

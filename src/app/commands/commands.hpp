@@ -15,6 +15,8 @@ int eval_command(const CommandLine& line);
 int finetune_command(const CommandLine& line);
 int generate_command(const CommandLine& line);
 int checkpoint_reshard_command(const CommandLine& line);
+int checkpoint_export_command(const CommandLine& line);
+int checkpoint_import_command(const CommandLine& line);
 int selftest_command(const CommandLine& line);
 int info_command(const CommandLine& line);
 

@@ -1,0 +1,31 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "src/exchange/model_class.hpp"
+#include "src/exchange/tensor_map.hpp"
+
+namespace trireme::io {
+
+/// A model as Hugging Face's config.json describes it.
+struct HuggingFaceModel {
+  exchange::ModelClass model_class = exchange::ModelClass::gpt2;
+  model::ModelConfig config;  ///< its vocabulary has the rows of the tensors
+  exchange::RotaryLayout rotary = exchange::RotaryLayout::halves;
+  std::optional<std::int64_t> end_of_text;  ///< id that ends texts, where one is named
+};
+
+/// Reads config.json; the path is for messages. Settings that are missing have the defaults of transformers. Throws
+/// DataError where it is damaged or of an unknown model class, and one that lists every setting that this program's
+/// models do not have, with the reason.
+HuggingFaceModel parse_config_json(const std::string& text, const std::string& path);
+HuggingFaceModel read_config_json(const std::string& path);
+
+/// The contents of config.json for a model that `exchange::model_class_of` accepts, and of generation_config.json.
+/// `dtype` is that of the tensors.
+std::string config_json(const HuggingFaceModel& model, DType dtype);
+std::string generation_config_json(const HuggingFaceModel& model);
+
+}  // namespace trireme::io

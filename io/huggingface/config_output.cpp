@@ -1,0 +1,143 @@
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "io/huggingface/activations.hpp"
+#include "io/huggingface/config_json.hpp"
+
+namespace trireme::io {
+namespace {
+
+using exchange::ModelClass;
+using model::ModelConfig;
+using model::RotaryScaling;
+using model::RotaryScalingKind;
+using nlohmann::ordered_json;
+
+const char* activation_name(Activation activation) {
+  for (const auto& [name, value] : huggingface_activations) {
+    if (value == activation) return name;
+  }
+  return "gelu";
+}
+
+/// Both forms of the frequencies: rope_theta and rope_scaling of transformers 4, rope_parameters of 5.
+void put_rotary(ordered_json& file, const ModelConfig& config) {
+  ordered_json scaling{{"rope_type", "default"}};
+  const RotaryScaling& ours = config.rotary_scaling;
+  if (ours.kind != RotaryScalingKind::none) {
+    const bool yarn = ours.kind == RotaryScalingKind::yarn;
+    scaling = {{"rope_type", yarn ? "yarn" : "llama3"},
+               {"factor", ours.factor},
+               {yarn ? "beta_slow" : "low_freq_factor", ours.slow_turns},
+               {yarn ? "beta_fast" : "high_freq_factor", ours.fast_turns},
+               {"original_max_position_embeddings", ours.positions}};
+    if (yarn && ours.mscale != 0 && ours.mscale_all_dim != 0) {
+      scaling["mscale"] = ours.mscale;
+      scaling["mscale_all_dim"] = ours.mscale_all_dim;
+    } else if (yarn && (ours.mscale != 1 || ours.mscale_all_dim != 0)) {
+      const auto magnitude = [&](double mscale) { return 0.1 * mscale * std::log(ours.factor) + 1; };
+      scaling["attention_factor"] = magnitude(ours.mscale) / magnitude(ours.mscale_all_dim);
+    }
+  }
+  file["rope_theta"] = config.rotary_base;
+  file["rope_scaling"] = ours.kind == RotaryScalingKind::none ? ordered_json() : scaling;
+  scaling["rope_theta"] = config.rotary_base;
+  file["rope_parameters"] = scaling;
+}
+
+void put_gpt2(ordered_json& file, const ModelConfig& config) {
+  file["model_type"] = "gpt2";
+  file["vocab_size"] = config.vocabulary;
+  file["n_positions"] = config.max_positions;
+  file["n_embd"] = config.hidden;
+  file["n_layer"] = config.layers;
+  file["n_head"] = config.heads;
+  file["n_inner"] = config.ffn_hidden;
+  file["activation_function"] = activation_name(config.activation);
+  file["layer_norm_epsilon"] = config.norm_epsilon;
+  file["tie_word_embeddings"] = config.tied_output;
+}
+
+void put_llama(ordered_json& file, const ModelConfig& config, ModelClass model_class) {
+  file["model_type"] = model_class == ModelClass::llama   ? "llama"
+                       : model_class == ModelClass::qwen2 ? "qwen2"
+                                                          : "qwen3";
+  file["vocab_size"] = config.vocabulary;
+  file["hidden_size"] = config.hidden;
+  file["intermediate_size"] = config.ffn_hidden;
+  file["num_hidden_layers"] = config.layers;
+  file["num_attention_heads"] = config.heads;
+  file["num_key_value_heads"] = config.kv_heads();
+  file["head_dim"] = config.head_dim();
+  file["hidden_act"] = "silu";
+  file["max_position_embeddings"] = config.max_positions;
+  file["rms_norm_eps"] = config.norm_epsilon;
+  file["tie_word_embeddings"] = config.tied_output;
+  put_rotary(file, config);
+  if (model_class == ModelClass::llama) {
+    file["attention_bias"] = config.linear_bias;
+    file["mlp_bias"] = config.linear_bias;
+  } else {
+    if (model_class == ModelClass::qwen3) file["attention_bias"] = false;
+    file["use_sliding_window"] = false;
+  }
+}
+
+void put_bert(ordered_json& file, const ModelConfig& config, ModelClass model_class) {
+  file["model_type"] = "bert";
+  file["vocab_size"] = config.vocabulary;
+  file["hidden_size"] = config.hidden;
+  file["num_hidden_layers"] = config.layers;
+  file["num_attention_heads"] = config.heads;
+  file["intermediate_size"] = config.ffn_hidden;
+  file["max_position_embeddings"] = config.max_positions;
+  file["type_vocab_size"] = 2;
+  file["hidden_act"] = activation_name(config.activation);
+  file["layer_norm_eps"] = config.norm_epsilon;
+  if (model_class == ModelClass::bert_classes) {
+    for (std::int64_t i = 0; i < config.classes; ++i) {
+      const std::string label = fmt::format("LABEL_{}", i);
+      file["id2label"][std::to_string(i)] = label;
+      file["label2id"][label] = i;
+    }
+  }
+  if (model_class == ModelClass::bert_choices) file["num_choices"] = config.classes;
+}
+
+const char* torch_name(DType dtype) {
+  return dtype == DType::fp64   ? "float64"
+         : dtype == DType::fp32 ? "float32"
+         : dtype == DType::bf16 ? "bfloat16"
+                                : "float16";
+}
+
+void put_end(ordered_json& file, const HuggingFaceModel& model) {
+  if (!model.end_of_text || exchange::is_bert(model.model_class)) return;
+  file["bos_token_id"] = *model.end_of_text;
+  file["eos_token_id"] = *model.end_of_text;
+}
+
+}  // namespace
+
+std::string config_json(const HuggingFaceModel& model, DType dtype) {
+  ordered_json file;
+  file["architectures"] = {exchange::name_of(model.model_class)};
+  if (exchange::is_bert(model.model_class)) {
+    put_bert(file, model.config, model.model_class);
+  } else if (model.model_class == ModelClass::gpt2) {
+    put_gpt2(file, model.config);
+  } else {
+    put_llama(file, model.config, model.model_class);
+  }
+  put_end(file, model);
+  file["dtype"] = torch_name(dtype);
+  return file.dump(2) + "\n";
+}
+
+std::string generation_config_json(const HuggingFaceModel& model) {
+  ordered_json file = ordered_json::object();
+  put_end(file, model);
+  return file.dump(2) + "\n";
+}
+
+}  // namespace trireme::io

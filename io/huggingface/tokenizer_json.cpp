@@ -1,0 +1,267 @@
+#include "io/huggingface/tokenizer_json.hpp"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "io/json/json_text.hpp"
+#include "io/posix/folder.hpp"
+#include "io/posix/regular_file.hpp"
+#include "io/tokenizer/byte_spelling.hpp"
+#include "io/tokenizer/huggingface_file.hpp"
+#include "io/tokenizer/tokenizer_files.hpp"
+#include "src/base/check.hpp"
+#include "src/base/shortened.hpp"
+#include "src/data/tokenizer/bpe_tokenizer.hpp"
+#include "src/data/tokenizer/wordpiece_tokenizer.hpp"
+
+namespace trireme::io {
+namespace {
+
+using nlohmann::json;
+using nlohmann::ordered_json;
+
+constexpr std::int64_t max_file_bytes = std::int64_t{128} << 20;
+constexpr int max_depth = 16;
+constexpr const char* tokenizer_name = "tokenizer.json";
+constexpr const char* settings_name = "tokenizer_config.json";
+constexpr const char* byte_end = "<|endoftext|>";  // name of the token that ends documents of bytes
+
+json parse_file(const std::string& text, const std::string& path) {
+  try {
+    return json::parse(text, [&](int depth, json::parse_event_t, json&) {
+      TRIREME_CHECK(depth <= max_depth, DataError, "{} nests deeper than {} levels", path, max_depth);
+      return true;
+    });
+  } catch (const json::exception& error) {
+    throw DataError("{} is not JSON: {}", path, json_fault(error.what()));
+  }
+}
+
+/// The member of an object; null where there is none.
+const json& member(const json& object, const char* name) {
+  static const json null;
+  if (!object.is_object()) return null;
+  const auto found = object.find(name);
+  return found == object.end() ? null : *found;
+}
+
+data::WordPieceVocabulary wordpiece_from_json(const json& file, const std::string& path) {
+  const json& model = member(file, "model");
+  const json& vocabulary = member(model, "vocab");
+  TRIREME_CHECK(vocabulary.is_object() && member(model, "unk_token") == "[UNK]" &&
+                    member(model, "continuing_subword_prefix") == "##",
+                DataError, "{}: the WordPiece model has no 'vocab', or other names than BERT's [UNK] and ##", path);
+  data::WordPieceVocabulary result;
+  const auto set = [&](const std::string& token, const json& id) {
+    TRIREME_CHECK(id.is_number_unsigned() && id.get<std::uint64_t>() < std::uint64_t{1} << 24, DataError,
+                  "{}: the token '{}' has no proper id", path, shortened(token));
+    const auto index = id.get<std::size_t>();
+    if (index >= result.tokens.size()) result.tokens.resize(index + 1);
+    std::string& slot = result.tokens[index];
+    TRIREME_CHECK(slot.empty() || slot == token, DataError, "{}: two tokens have the id {}", path, index);
+    slot = token;
+  };
+  for (const auto& [token, id] : vocabulary.items()) set(token, id);
+  for (const json& added : member(file, "added_tokens")) {
+    TRIREME_CHECK(member(added, "content").is_string(), DataError, "{}: an added token has no 'content'", path);
+    set(added["content"].get<std::string>(), member(added, "id"));
+  }
+  TRIREME_CHECK(std::ranges::find(result.tokens, "") == result.tokens.end(), DataError,
+                "{}: ids are missing between those of its tokens", path);
+  const json& normalizer = member(file, "normalizer");
+  const json& lower = member(normalizer, "lowercase");
+  const json& accents = member(normalizer, "strip_accents");
+  TRIREME_CHECK(member(normalizer, "type") == "BertNormalizer" && lower.is_boolean() &&
+                    (accents.is_null() || accents == lower) &&
+                    member(member(file, "pre_tokenizer"), "type") == "BertPreTokenizer",
+                DataError, "{}: words are made otherwise than BERT's, whose accents go with the case", path);
+  result.lower_case = lower.get<bool>();
+  const json& longest = member(model, "max_input_chars_per_word");
+  if (longest.is_number_unsigned()) {
+    result.max_word_characters =
+        static_cast<std::int64_t>(std::min<std::uint64_t>(longest.get<std::uint64_t>(), 65536));
+  }
+  return result;
+}
+
+/// The names of tokenizer_config.json for special tokens.
+void put_end(ordered_json& settings, const std::string& end) {
+  settings["bos_token"] = end;
+  settings["eos_token"] = end;
+  settings["unk_token"] = end;
+}
+
+ordered_json added_token(std::size_t id, const std::string& content, bool special) {
+  return {{"id", id},        {"content", content},  {"single_word", false}, {"lstrip", false},
+          {"rstrip", false}, {"normalized", false}, {"special", special}};
+}
+
+ordered_json byte_level(bool regex) {
+  return {{"type", "ByteLevel"}, {"add_prefix_space", false}, {"trim_offsets", true}, {"use_regex", regex}};
+}
+
+/// The definition of a tokenizer that is a byte-level BPE; the byte tokenizer is one without merges.
+data::BpeVocabulary bpe_of(const data::Tokenizer& tokenizer) {
+  if (tokenizer.name() != "bytes") return data::bpe_from_payload(tokenizer.payload());
+  data::BpeVocabulary bytes;
+  for (int byte = 0; byte < 256; ++byte) bytes.tokens.emplace_back(1, static_cast<char>(byte));
+  bytes.end_of_document = static_cast<std::int32_t>(bytes.tokens.size());
+  bytes.tokens.emplace_back(byte_end);
+  return bytes;
+}
+
+std::map<std::string, std::string> bpe_files(const data::Tokenizer& tokenizer, std::int64_t positions) {
+  const data::BpeVocabulary bpe = bpe_of(tokenizer);
+  std::set<std::int32_t> special(bpe.special.begin(), bpe.special.end()), added(bpe.added.begin(), bpe.added.end());
+  special.insert(bpe.end_of_document);
+  ordered_json added_tokens = ordered_json::array(), vocabulary = ordered_json::object();
+  for (std::size_t i = 0; i < bpe.tokens.size(); ++i) {
+    const auto id = static_cast<std::int32_t>(i);
+    const bool is_added = special.contains(id) || added.contains(id);
+    const std::string name = is_added ? bpe.tokens[i] : spelling_of(bpe.tokens[i]);
+    TRIREME_CHECK(!vocabulary.contains(name), DataError, "two tokens are spelt '{}' in a tokenizer.json",
+                  shortened(name));
+    vocabulary[name] = i;
+    if (is_added) added_tokens.push_back(added_token(i, name, special.contains(id)));
+  }
+  ordered_json merges = ordered_json::array();
+  for (const auto& [left, right] : bpe.merges) merges.push_back({spelling_of(left), spelling_of(right)});
+  ordered_json pre_tokenizer = byte_level(true);
+  if (bpe.pattern != data::WordPattern::gpt2) {
+    const ordered_json split{{"type", "Split"},
+                             {"pattern", {{"Regex", huggingface_pattern(bpe.pattern)}}},
+                             {"behavior", "Isolated"},
+                             {"invert", false}};
+    pre_tokenizer = {{"type", "Sequence"}, {"pretokenizers", ordered_json::array({split, byte_level(false)})}};
+  }
+  const ordered_json file{{"version", "1.0"},
+                          {"truncation", nullptr},
+                          {"padding", nullptr},
+                          {"added_tokens", added_tokens},
+                          {"normalizer", bpe.compose ? ordered_json{{"type", "NFC"}} : ordered_json()},
+                          {"pre_tokenizer", pre_tokenizer},
+                          {"post_processor", nullptr},
+                          {"decoder", byte_level(true)},
+                          {"model",
+                           {{"type", "BPE"},
+                            {"dropout", nullptr},
+                            {"unk_token", nullptr},
+                            {"continuing_subword_prefix", nullptr},
+                            {"end_of_word_suffix", nullptr},
+                            {"fuse_unk", false},
+                            {"byte_fallback", false},
+                            {"ignore_merges", bpe.whole_words},
+                            {"vocab", vocabulary},
+                            {"merges", merges}}}};
+  ordered_json settings{{"tokenizer_class", "PreTrainedTokenizerFast"},
+                        {"model_max_length", positions},
+                        {"clean_up_tokenization_spaces", false}};
+  put_end(settings, bpe.tokens[static_cast<std::size_t>(bpe.end_of_document)]);
+  std::map<std::string, std::string> files{{tokenizer_name, file.dump() + "\n"},
+                                           {settings_name, settings.dump(2) + "\n"}};
+  if (tokenizer.name() == "gpt2") {
+    files.emplace("vocab.json", bpe_vocabulary_text(bpe));
+    files.emplace("merges.txt", bpe_merges_text(bpe));
+  }
+  return files;
+}
+
+std::map<std::string, std::string> wordpiece_files(const data::Tokenizer& tokenizer, std::int64_t tokens,
+                                                   std::int64_t positions) {
+  data::WordPieceVocabulary wordpiece = data::wordpiece_from_payload(tokenizer.payload());
+  if (static_cast<std::size_t>(tokens) < wordpiece.tokens.size()) {
+    wordpiece.tokens.resize(static_cast<std::size_t>(tokens));
+  }
+  ordered_json added = ordered_json::array(), vocabulary = ordered_json::object();
+  std::string lines;
+  std::map<std::string, std::size_t> special{{"[PAD]", 0}, {"[UNK]", 0}, {"[CLS]", 0}, {"[SEP]", 0}, {"[MASK]", 0}};
+  for (std::size_t i = 0; i < wordpiece.tokens.size(); ++i) {
+    const std::string& token = wordpiece.tokens[i];
+    vocabulary[token] = i;
+    lines += token + "\n";
+    if (const auto found = special.find(token); found != special.end()) {
+      found->second = i;
+      added.push_back(added_token(i, token, true));
+    }
+  }
+  const auto piece = [](const char* kind, const char* id, int type) {
+    return ordered_json{{kind, {{"id", id}, {"type_id", type}}}};
+  };
+  const ordered_json single = ordered_json::array(
+      {piece("SpecialToken", "[CLS]", 0), piece("Sequence", "A", 0), piece("SpecialToken", "[SEP]", 0)});
+  ordered_json pair = single;
+  pair.push_back(piece("Sequence", "B", 1));
+  pair.push_back(piece("SpecialToken", "[SEP]", 1));
+  ordered_json round;
+  for (const char* name : {"[CLS]", "[SEP]"}) {
+    round[name] = {
+        {"id", name}, {"ids", ordered_json::array({special[name]})}, {"tokens", ordered_json::array({name})}};
+  }
+  const ordered_json file{
+      {"version", "1.0"},
+      {"truncation", nullptr},
+      {"padding", nullptr},
+      {"added_tokens", added},
+      {"normalizer",
+       {{"type", "BertNormalizer"},
+        {"clean_text", true},
+        {"handle_chinese_chars", true},
+        {"strip_accents", nullptr},
+        {"lowercase", wordpiece.lower_case}}},
+      {"pre_tokenizer", {{"type", "BertPreTokenizer"}}},
+      {"post_processor",
+       {{"type", "TemplateProcessing"}, {"single", single}, {"pair", pair}, {"special_tokens", round}}},
+      {"decoder", {{"type", "WordPiece"}, {"prefix", "##"}, {"cleanup", true}}},
+      {"model",
+       {{"type", "WordPiece"},
+        {"unk_token", "[UNK]"},
+        {"continuing_subword_prefix", "##"},
+        {"max_input_chars_per_word", wordpiece.max_word_characters},
+        {"vocab", vocabulary}}}};
+  const ordered_json settings{{"tokenizer_class", "BertTokenizer"},
+                              {"model_max_length", positions},
+                              {"do_lower_case", wordpiece.lower_case},
+                              {"pad_token", "[PAD]"},
+                              {"unk_token", "[UNK]"},
+                              {"cls_token", "[CLS]"},
+                              {"sep_token", "[SEP]"},
+                              {"mask_token", "[MASK]"}};
+  return {{tokenizer_name, file.dump() + "\n"}, {settings_name, settings.dump(2) + "\n"}, {"vocab.txt", lines}};
+}
+
+}  // namespace
+
+std::unique_ptr<data::Tokenizer> read_tokenizer_of(const std::string& folder, const std::string& end_of_document) {
+  const auto path_of = [&](const char* name) { return folder + "/" + name; };
+  if (const std::string path = path_of(tokenizer_name); is_there(path)) {
+    const std::string text = read_whole_file(path, max_file_bytes, Symlinks::follow);
+    const json file = parse_file(text, path);
+    if (member(member(file, "model"), "type") == "WordPiece") {
+      return data::make_wordpiece_tokenizer(wordpiece_from_json(file, path));
+    }
+    return data::make_huggingface_tokenizer(parse_huggingface_file(text, path, end_of_document));
+  }
+  if (is_there(path_of("vocab.json")) && is_there(path_of("merges.txt"))) {
+    return data::make_gpt2_tokenizer(read_bpe_files(path_of("vocab.json"), path_of("merges.txt")));
+  }
+  if (const std::string path = path_of("vocab.txt"); is_there(path)) {
+    data::WordPieceVocabulary vocabulary = read_wordpiece_file(path);
+    if (const std::string settings = path_of(settings_name); is_there(settings)) {
+      const json lower =
+          member(parse_file(read_whole_file(settings, max_file_bytes, Symlinks::follow), settings), "do_lower_case");
+      if (lower.is_boolean()) vocabulary.lower_case = lower.get<bool>();
+    }
+    return data::make_wordpiece_tokenizer(std::move(vocabulary));
+  }
+  return nullptr;
+}
+
+std::map<std::string, std::string> tokenizer_files(const data::Tokenizer& tokenizer, std::int64_t tokens,
+                                                   std::int64_t positions) {
+  if (tokenizer.name() == "null") return {};
+  if (tokenizer.name() == "wordpiece") return wordpiece_files(tokenizer, tokens, positions);
+  return bpe_files(tokenizer, positions);
+}
+
+}  // namespace trireme::io

@@ -1,0 +1,164 @@
+#include "io/safetensors/safetensors_output.hpp"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <nlohmann/json.hpp>
+
+#include "io/posix/folder.hpp"
+#include "io/posix/system_call.hpp"
+#include "src/base/check.hpp"
+
+namespace trireme::io {
+namespace {
+
+constexpr std::string_view digest_member = "\"trireme_digest\":\"";
+constexpr std::size_t digest_size = 32;
+
+/// Returns the position of the digest in a header; npos where it has none.
+std::size_t digest_position(std::string_view header) {
+  const std::size_t found = header.find(digest_member);
+  return found == header.npos ? found : found + digest_member.size();
+}
+
+bool is_model_file(std::string_view name) {
+  return name == safetensors_name || (name.starts_with("model-") && name.ends_with(".safetensors"));
+}
+
+}  // namespace
+
+SafetensorsOutput::SafetensorsOutput(std::string folder, std::vector<exchange::ForeignTensor> tensors,
+                                     std::int64_t max_file_bytes, const std::string& origin)
+    : folder_(std::move(folder)), tensors_(std::move(tensors)), offsets_(tensors_.size()) {
+  std::vector<std::int64_t> data_bytes;
+  for (std::size_t i = 0; i < tensors_.size(); ++i) {
+    const std::int64_t size = tensors_[i].shape.numel() * static_cast<std::int64_t>(size_of(tensors_[i].dtype));
+    if (files_.empty() || data_bytes.back() + size > max_file_bytes) {
+      files_.emplace_back();
+      data_bytes.push_back(0);
+    }
+    offsets_[i] = data_bytes.back();
+    files_.back().push_back(i);
+    data_bytes.back() += size;
+    total_bytes_ += size;
+  }
+  for (std::size_t file = 0; file < files_.size(); ++file) {
+    std::vector<exchange::ForeignTensor> of_file;
+    for (const std::size_t i : files_[file]) of_file.push_back(tensors_[i]);
+    headers_.push_back(safetensors_header(
+        of_file, {{"format", "pt"}, {"trireme_digest", std::string(digest_size, '0')}, {"trireme_origin", origin}}));
+    const auto data = safetensors_length_bytes + static_cast<std::int64_t>(headers_.back().size());
+    for (const std::size_t i : files_[file]) offsets_[i] += data;
+    sizes_.push_back(data + data_bytes[file]);
+  }
+}
+
+std::string SafetensorsOutput::file_name(std::size_t file) const {
+  return files_.size() == 1 ? safetensors_name
+                            : fmt::format("model-{:05}-of-{:05}.safetensors", file + 1, files_.size());
+}
+
+std::string SafetensorsOutput::open_existing(std::size_t file) {
+  const std::string path = folder_ + "/" + file_name(file);
+  file_ = Descriptor(retried([&] { return ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW); }));
+  if (!file_) return {};
+  struct stat status {};
+  const std::string& wanted = headers_[file];
+  if (fstat(file_.get(), &status) != 0 || !S_ISREG(status.st_mode) || status.st_size != sizes_[file]) return {};
+  std::uint64_t length = 0;
+  std::string header(wanted.size(), '\0');
+  read_at(file_.get(), path, reinterpret_cast<char*>(&length), sizeof length, 0);
+  if (length != wanted.size()) return {};
+  read_at(file_.get(), path, header.data(), header.size(), safetensors_length_bytes);
+  const std::size_t position = digest_position(wanted);
+  const std::string digest = header.substr(position, digest_size);
+  header.replace(position, digest_size, wanted, position, digest_size);
+  if (header != wanted) return {};
+  present_ = file;
+  path_ = path;
+  writes_ = false;
+  return digest;
+}
+
+std::string SafetensorsOutput::begin(std::size_t file) {
+  begun_ = std::make_unique<TemporaryFile>(folder_ + "/" + file_name(file));
+  const Descriptor output(::open(begun_->path().c_str(), O_WRONLY | O_CLOEXEC));
+  if (!output) throw_system_error("cannot write " + begun_->path(), errno);
+  const std::uint64_t length = headers_[file].size();
+  write_at(output.get(), begun_->path(), reinterpret_cast<const char*>(&length), sizeof length, 0);
+  write_at(output.get(), begun_->path(), headers_[file].data(), headers_[file].size(), safetensors_length_bytes);
+  return begun_->path();
+}
+
+void SafetensorsOutput::open(std::size_t file, const std::string& begun) {
+  present_ = file;
+  path_ = begun;
+  writes_ = true;
+  file_ = Descriptor(::open(begun.c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW));
+  TRIREME_CHECK(file_, EnvironmentError,
+                "cannot open {}, which rank 0 made: {}; an export needs a folder that all share", begun,
+                std::strerror(errno));
+}
+
+std::int64_t SafetensorsOutput::place(std::size_t tensor, std::int64_t first) const {
+  return offsets_[tensor] + first * static_cast<std::int64_t>(size_of(tensors_[tensor].dtype));
+}
+
+void SafetensorsOutput::write(std::size_t tensor, std::int64_t first, std::span<const std::byte> elements) {
+  const std::int64_t begin = place(tensor, first);
+  write_at(file_.get(), path_, reinterpret_cast<const char*>(elements.data()), elements.size(), begin);
+  // A hint: the disk works while the next slice is made. What counts is `close`, which waits for it.
+  static_cast<void>(sync_file_range(file_.get(), begin, static_cast<off64_t>(elements.size()), SYNC_FILE_RANGE_WRITE));
+}
+
+void SafetensorsOutput::read(std::size_t tensor, std::int64_t first, std::span<std::byte> out) {
+  read_at(file_.get(), path_, reinterpret_cast<char*>(out.data()), out.size(), place(tensor, first));
+}
+
+void SafetensorsOutput::close() {
+  if (writes_ && retried([&] { return fdatasync(file_.get()); }) != 0) {
+    throw_system_error("cannot bring " + path_ + " to the disk", errno);
+  }
+  file_.reset();
+}
+
+void SafetensorsOutput::commit(const std::string& digest) {
+  {
+    const Descriptor output(::open(path_.c_str(), O_WRONLY | O_CLOEXEC));
+    if (!output) throw_system_error("cannot write " + path_, errno);
+    write_at(output.get(), path_, digest.data(), digest.size(),
+             safetensors_length_bytes + static_cast<std::int64_t>(digest_position(headers_[present_])));
+  }
+  begun_->commit();
+  begun_.reset();
+}
+
+void SafetensorsOutput::prepare_folder() const {
+  for (const std::string& name : names_in(folder_)) {
+    bool is_own = name == safetensors_index_name && files_.size() > 1;
+    for (std::size_t file = 0; file < files_.size(); ++file) is_own = is_own || name == file_name(file);
+    TRIREME_CHECK(is_own || !(is_model_file(name) || name == safetensors_index_name), ConfigError,
+                  "{}/{} belongs to another export, and would be read with this one: name another <output>, or delete "
+                  "it",
+                  folder_, name);
+    const std::size_t partial = name.find(".safetensors.partial-");
+    if (partial != name.npos && is_model_file(name.substr(0, name.find(".partial-")))) {
+      unlink((folder_ + "/" + name).c_str());  // a killed export's; where it stays it does no harm
+    }
+  }
+}
+
+void SafetensorsOutput::finish() const {
+  if (files_.size() == 1) return;
+  nlohmann::ordered_json index;
+  index["metadata"] = {{"total_size", total_bytes_}};
+  for (std::size_t file = 0; file < files_.size(); ++file) {
+    for (const std::size_t i : files_[file]) index["weight_map"][tensors_[i].name] = file_name(file);
+  }
+  write_durably(folder_ + "/" + safetensors_index_name, index.dump(2) + "\n");
+}
+
+}  // namespace trireme::io

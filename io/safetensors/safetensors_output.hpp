@@ -1,0 +1,58 @@
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "io/posix/durable_file.hpp"
+#include "io/posix/file_handle.hpp"
+#include "io/safetensors/safetensors_source.hpp"
+
+namespace trireme::io {
+
+/// Writes tensors into model.safetensors, or into model-00001-of-0000N.safetensors and so on. The metadata of each file
+/// hold the digest of its tensors under "trireme_digest", and with "trireme_origin" what it was made from. A
+/// file that states the same origin, tensors and size is one of the same export.
+class SafetensorsOutput final : public exchange::TensorDestination {
+ public:
+  /// Divides the tensors, in this order, over files of at most `max_file_bytes` of tensors; a larger tensor has a file
+  /// of its own.
+  SafetensorsOutput(std::string folder, std::vector<exchange::ForeignTensor> tensors, std::int64_t max_file_bytes,
+                    const std::string& origin);
+
+  const std::vector<std::vector<std::size_t>>& files() const override { return files_; }
+  std::string file_name(std::size_t file) const override;
+  std::string open_existing(std::size_t file) override;
+  std::string begin(std::size_t file) override;
+  void open(std::size_t file, const std::string& begun) override;
+  void write(std::size_t tensor, std::int64_t first, std::span<const std::byte> elements) override;
+  void read(std::size_t tensor, std::int64_t first, std::span<std::byte> out) override;
+  void close() override;
+  void commit(const std::string& digest) override;
+  void abandon() noexcept override { begun_.reset(); }
+
+  std::int64_t total_bytes() const { return total_bytes_; }
+  /// Throws ConfigError where the folder holds model files that are none of these. Removes the unfinished files of
+  /// exports that were killed.
+  void prepare_folder() const;
+  /// Writes the index where there are several files.
+  void finish() const;
+
+ private:
+  std::int64_t place(std::size_t tensor, std::int64_t first) const;
+  std::string folder_;
+  std::vector<exchange::ForeignTensor> tensors_;
+  std::vector<std::vector<std::size_t>> files_;
+  std::vector<std::string> headers_;
+  std::vector<std::int64_t> offsets_;  // places of the tensors in their files
+  std::vector<std::int64_t> sizes_;    // bytes of the files
+  std::int64_t total_bytes_ = 0;
+  std::unique_ptr<TemporaryFile> begun_;
+  std::size_t present_ = 0;  // file that is open
+  std::string path_;
+  bool writes_ = false;
+  Descriptor file_;
+};
+
+}  // namespace trireme::io

@@ -1,0 +1,127 @@
+#include "io/huggingface/config_json.hpp"
+#include "io/huggingface/tokenizer_json.hpp"
+#include "io/posix/folder.hpp"
+#include "io/safetensors/safetensors_output.hpp"
+#include "src/app/commands/checkpoint/model_card.hpp"
+#include "src/app/commands/commands.hpp"
+#include "src/app/job.hpp"
+#include "src/app/options/options.hpp"
+#include "src/app/run_config/run_attributes.hpp"
+#include "src/app/saved_model.hpp"
+#include "src/base/log.hpp"
+#include "src/base/timer.hpp"
+#include "src/exchange/architecture.hpp"
+#include "src/exchange/export.hpp"
+
+namespace trireme::app {
+namespace {
+
+struct ExportOptions {
+  std::string load;
+  std::optional<std::int64_t> step;
+  std::string output;
+  std::string format = "huggingface";
+  std::optional<DType> dtype;
+  double max_shard_gb = 5;
+
+  void declare(Options& options) {
+    options.add("load", &load, "DIR", "Folder of checkpoints, of which the newest is taken, or one step's folder.");
+    options.add("ckpt-step", &step, "N", "The checkpoint of this iteration in place of the newest.", at_least(0));
+    options.add("output", &output, "DIR",
+                "Folder of the model. Files of the same export that are there and whole are kept.");
+    options.add_choice<std::string>("format", &format, {{"huggingface", "huggingface"}},
+                                    "Format: that of Hugging Face's transformers.");
+    options.add_choice<std::optional<DType>>(
+        "dtype", &dtype, {{"fp32", DType::fp32}, {"bf16", DType::bf16}, {"fp16", DType::fp16}},
+        "Type of the weights, rounded from the master weights; default the one trained in, of fp64 fp32.");
+    options.add("max-shard-size", &max_shard_gb, "GB",
+                "Divide the weights into files of at most this many gigabytes (1e9 bytes), with an index.",
+                between(1e-9, 1e6));
+    options.require("load");
+    options.require("output");
+  }
+};
+
+/// The model as its class has it: a BERT that was imported with a smaller vocabulary gets its size back.
+struct ExportedModel {
+  io::HuggingFaceModel description;
+  exchange::TensorMap map;
+};
+
+ExportedModel exported_model(const Attributes& attributes, const data::Tokenizer& tokenizer) {
+  ExportedModel result;
+  io::HuggingFaceModel& model = result.description;
+  model.config = model::config_from(attributes);
+  model.model_class = exchange::model_class_of(model.config);
+  if (tokenizer.end_of_document() < model.config.vocabulary) model.end_of_text = tokenizer.end_of_document();
+  exchange::MapOptions map;
+  if (exchange::is_bert(model.model_class) && attributes.contains("import.vocabulary")) {
+    map.vocabulary_rows = std::min(attributes.get("import.vocabulary", std::int64_t{1}), model.config.vocabulary);
+  }
+  result.map = exchange::tensor_map(model.model_class, model.config, map);
+  if (map.vocabulary_rows > 0) model.config.vocabulary = map.vocabulary_rows;
+  return result;
+}
+
+}  // namespace
+
+int checkpoint_export_command(const CommandLine& line) {
+  ExportOptions o;
+  Options options(line.command(),
+                  "Writes a checkpoint's model for Hugging Face's transformers: config.json, generation_config.json, "
+                  "safetensors, the tokenizer's files and a model card. Under mpirun the ranks share the work; each "
+                  "holds one slice of a tensor at a time.");
+  o.declare(options);
+  if (!line.read(options)) return 0;
+
+  const auto world = line.environment().make_world();
+  check_same_options(*world, options);
+  const Timer timer;
+  const OpenCheckpoint source = open_checkpoint(*world, o.load, {.step = o.step});
+  const Attributes& attributes = source.description.attributes;
+  const DType trained = trained_dtype(attributes);
+  const DType dtype = o.dtype.value_or(trained == DType::fp64 ? DType::fp32 : trained);
+  ExportedModel model;
+  std::unique_ptr<data::Tokenizer> tokenizer;
+  std::map<std::string, std::string> tokenizer_files;
+  std::optional<io::SafetensorsOutput> weights;
+  collectively(*world, [&] {
+    tokenizer = tokenizer_of(source.description);
+    model = exported_model(attributes, *tokenizer);
+    const model::ModelConfig& config = model.description.config;
+    tokenizer_files = io::tokenizer_files(*tokenizer, config.vocabulary, config.max_positions);
+    weights.emplace(o.output, exchange::tensors_of(model.map, dtype), static_cast<std::int64_t>(o.max_shard_gb * 1e9),
+                    fmt::format("checkpoint {} in {}", source.reader->manifest().digest, name_of(dtype)));
+    if (world->rank() != 0) return;
+    io::make_folders(o.output);
+    weights->prepare_folder();
+    const std::int64_t free = io::free_bytes(o.output);
+    TRIREME_CHECK(free >= weights->total_bytes() || io::is_there(o.output + "/" + weights->file_name(0)), IoError,
+                  "the weights need {} bytes in {}, where {} are free", weights->total_bytes(), o.output, free);
+  });
+  if (tokenizer_files.empty() && world->rank() == 0) {
+    log::warn("the checkpoint's ids come from elsewhere: no tokenizer is exported");
+  }
+  const exchange::ExportResult result = exchange::export_weights(*source.reader, model.map, dtype, *weights, *world);
+  collectively(*world, [&] {
+    if (world->rank() != 0) return;
+    weights->finish();
+    const auto write = [&](const std::string& name, const std::string& text) {
+      io::write_durably(o.output + "/" + name, text);
+    };
+    for (const auto& [name, text] : tokenizer_files) write(name, text);
+    if (!exchange::is_bert(model.description.model_class)) {
+      write("generation_config.json", io::generation_config_json(model.description));
+    }
+    write("README.md", model_card(source, model.description.model_class, dtype));
+    // Without this file there is no model: it comes last.
+    write("config.json", io::config_json(model.description, dtype));
+  });
+  const double gigabytes = static_cast<double>(result.written_bytes) / 1e9;
+  log::info("{}: {} as {} in {}, {} files of weights written, {} kept, {:.2f} GB in {:.1f} s, {:.2f} GB/s", o.output,
+            source.reader->description(), exchange::name_of(model.description.model_class), name_of(dtype),
+            result.written_files, result.kept_files, gigabytes, timer.elapsed_s(), gigabytes / timer.elapsed_s());
+  return 0;
+}
+
+}  // namespace trireme::app

@@ -1,0 +1,119 @@
+#include <algorithm>
+
+#include "io/checkpoint/checkpoint_store.hpp"
+#include "src/app/commands/checkpoint/import_input.hpp"
+#include "src/app/commands/commands.hpp"
+#include "src/app/job.hpp"
+#include "src/app/options/options.hpp"
+#include "src/app/run_config/run_attributes.hpp"
+#include "src/base/log.hpp"
+#include "src/base/timer.hpp"
+#include "src/checkpoint/load.hpp"
+#include "src/checkpoint/step_writer.hpp"
+#include "src/model/model_parameters.hpp"
+
+namespace trireme::app {
+namespace {
+
+using OpenInput = ImportInput (*)(const ImportOptions&);
+
+struct ImportFormat {
+  const char* name;
+  OpenInput open;
+};
+/// Formats of other programs.
+constexpr ImportFormat formats[] = {{"huggingface", open_huggingface}};
+
+/// Replaces a tokenizer that is missing, and checks one that is there.
+void settle_tokenizer(const ImportOptions& options, ImportInput& input, bool speaks) {
+  const std::int64_t vocabulary = input.config.vocabulary;
+  if (!input.tokenizer) {
+    const std::int64_t end = std::min(input.end_of_text.value_or(vocabulary - 1), vocabulary - 1);
+    input.tokenizer = data::make_null_tokenizer(vocabulary, end);
+    if (speaks && !options.without_tokenizer) {
+      log::warn("there is no tokenizer beside {}: ids 0 to {} are taken as they are, and {} ends documents",
+                options.input, vocabulary - 1, end);
+    }
+  }
+  TRIREME_CHECK(input.tokenizer->vocabulary_size() <= vocabulary, DataError,
+                "the tokenizer beside {} has {} tokens, the model only {}: it is another model's. Try --no-tokenizer",
+                options.input, input.tokenizer->vocabulary_size(), vocabulary);
+}
+
+/// Content of the checkpoint beside tensors: that of a run which has done nothing yet.
+checkpoint::RunDescription describe(const ImportInput& input, DType dtype) {
+  checkpoint::RunDescription description;
+  Attributes& attributes = description.attributes;
+  attributes = attributes_of(input.config);
+  attributes.merge(attributes_of(train::SavedState{}));
+  attributes.merge(input.attributes);
+  put_optimizer_state(attributes, train::OptimizerState::left_out);
+  put_dtype(attributes, dtype);
+  attributes.put("tokenizer", input.tokenizer->name());
+  attributes.put("data.tokenizer", input.tokenizer->digest());
+  attributes.put("data.sequence_length", input.config.max_positions);
+  description.blobs["tokenizer"] = input.tokenizer->payload();
+  return description;
+}
+
+}  // namespace
+
+int checkpoint_import_command(const CommandLine& line) {
+  ImportOptions o;
+  std::string output;
+  OpenInput open = open_huggingface;
+  DType dtype = DType::fp32;
+  Options options(line.command(),
+                  "Makes a checkpoint of weights alone from another program's. train --finetune, eval, finetune and "
+                  "generate load it on any grid. Under mpirun the ranks share the work; each holds one slice of a "
+                  "tensor at a time.");
+  options.add("input", &o.input, "DIR|FILE",
+              "huggingface: a folder with config.json and model.safetensors or its parts with their index, or such a "
+              "file beside config.json. The tokenizer's files are read where they are there.");
+  options.add("output", &output, "DIR", "Folder of checkpoints, in which this one is step 0.");
+  std::vector<std::pair<std::string, OpenInput>> choices;
+  for (const ImportFormat& format : formats) choices.emplace_back(format.name, format.open);
+  options.add_choice("format", &open, choices, "Format of the input.");
+  options.add_choice<DType>(
+      "dtype", &dtype, {{"fp64", DType::fp64}, {"fp32", DType::fp32}, {"bf16", DType::bf16}, {"fp16", DType::fp16}},
+      "Type that eval and generate compute in by default. The weights are kept in fp32, with fp64 in fp64.");
+  options.add("vocab-size", &o.vocabulary, "N",
+              "True number of tokens, where the tensors have further rows as padding; default all rows.",
+              between(1, 2147483648.0));
+  options.add("eod-token", &o.end_of_document, "TOKEN",
+              "The token of tokenizer.json that ends documents; by default <|endoftext|>, <|end_of_text|> or </s>.");
+  options.add_flag("no-tokenizer", &o.without_tokenizer,
+                   "Leave the tokenizer's files alone, for those of a kind that is not known here; ids come from "
+                   "elsewhere.");
+  options.require("input");
+  options.require("output");
+  if (!line.read(options)) return 0;
+
+  const auto world = line.environment().make_world();
+  check_same_options(*world, options);
+  const Timer timer;
+  ImportInput input;
+  std::vector<std::size_t> tensors;
+  checkpoint::RunDescription description;
+  std::unique_ptr<checkpoint::Store> store;
+  collectively(*world, [&] {
+    input = open(o);
+    tensors = exchange::match(input.map, *input.source, input.rules);
+    settle_tokenizer(o, input, world->rank() == 0);
+    description = describe(input, dtype);
+    store = std::make_unique<io::CheckpointStore>(output);
+    for (const checkpoint::StepEntry& entry : store->steps()) {
+      TRIREME_CHECK(entry.step == 0, ConfigError,
+                    "{} holds {}, which would be loaded in place of step 0: name another --output", output, entry.name);
+    }
+  });
+  exchange::import_weights(*input.source, input.map, tensors, accumulation_type(dtype), *store, *world, description);
+  const double gigabytes = static_cast<double>(model::parameter_count(input.config)) *
+                           static_cast<double>(size_of(accumulation_type(dtype))) / 1e9;
+  log::info("{}: {} parameters in {:.1f} s, {:.2f} GB/s, on {} rank{}", output, model::parameter_count(input.config),
+            timer.elapsed_s(), gigabytes / timer.elapsed_s(), world->size(), world->size() == 1 ? "" : "s");
+  log::info("train it with --load {} --finetune {}", output, train_options_of(input.config));
+  return 0;
+}
+
+}  // namespace trireme::app

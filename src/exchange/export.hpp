@@ -1,0 +1,32 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "src/checkpoint/store.hpp"
+#include "src/comm/communicator.hpp"
+#include "src/exchange/import.hpp"
+#include "src/exchange/tensor_map.hpp"
+#include "src/exchange/tensor_source.hpp"
+
+namespace trireme::exchange {
+
+/// Tensors of `map` in `dtype`, as an export writes them.
+std::vector<ForeignTensor> tensors_of(const TensorMap& map, DType dtype);
+
+struct ExportResult {
+  std::int64_t written_bytes = 0;
+  std::int64_t written_files = 0;
+  std::int64_t kept_files = 0;
+};
+
+/// Writes the master weights of a step ("model/NAME") into `destination`, which was made for `tensors_of(map, dtype)`.
+/// Collective: the ranks of `world` write equal shares of each file, by slices; a rank holds one of `slice_bytes` at a
+/// time. A file that an earlier export of the same step left whole is kept, after its tensors were read and compared
+/// with the digest that it states. CheckpointError where the step lacks parameters.
+ExportResult export_weights(checkpoint::StepReader& step, const TensorMap& map, DType dtype,
+                            TensorDestination& destination, Communicator& world,
+                            std::int64_t slice_bytes = default_slice_bytes);
+
+}  // namespace trireme::exchange

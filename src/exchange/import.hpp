@@ -1,0 +1,56 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "src/checkpoint/state.hpp"
+#include "src/checkpoint/store.hpp"
+#include "src/comm/communicator.hpp"
+#include "src/exchange/tensor_map.hpp"
+#include "src/exchange/tensor_source.hpp"
+
+namespace trireme::exchange {
+
+/// Bytes of the greatest part of a tensor that a rank holds at a time, unless one row has more.
+inline constexpr std::int64_t default_slice_bytes = std::int64_t{32} << 20;
+
+/// Other names of a tensor, best first, and tensors that are no weights.
+struct NameRules {
+  std::function<std::vector<std::string>(const std::string&)> other_names = [](const std::string&) {
+    return std::vector<std::string>();
+  };
+  std::function<bool(const std::string&)> is_ignored = [](const std::string&) { return false; };
+};
+
+/// Finds the tensors of `map` in a source: their indices there. Throws one DataError that lists all that are missing,
+/// extra, of another shape or of a type that holds no weights.
+std::vector<std::size_t> match(const TensorMap& map, const TensorSource& source, const NameRules& rules);
+
+/// Reads rows of a model's parameters from a source.
+class ParameterReader {
+ public:
+  /// `map` and `source` must live longer. `tensors` as from `match`.
+  ParameterReader(const TensorMap& map, TensorSource& source, std::vector<std::size_t> tensors);
+  /// Rows [first, first + count) of a parameter [rows, columns], converted to `dtype`, fp64 or fp32. Overwrites `out`.
+  void read(const MappedParameter& parameter, std::int64_t first, std::int64_t count, DType dtype,
+            std::vector<std::byte>& out);
+
+ private:
+  void read_run(const MappedParameter& parameter, const RowRun& run, std::int64_t first, std::int64_t count,
+                DType dtype, std::byte* out);
+  const TensorMap& map_;
+  TensorSource& source_;
+  std::vector<std::size_t> tensors_;
+  std::vector<std::byte> raw_, rows_;
+};
+
+/// Saves the weights of a source as a step of `store`: "model/NAME" of every parameter, in `master`, fp64 or fp32.
+/// Collective: the ranks of `world` read and write equal shares of the bytes. A rank holds one slice of `slice_bytes`
+/// at a time, and what it is made of. The step becomes the latest one, or nothing changes (see write_step).
+void import_weights(TensorSource& source, const TensorMap& map, const std::vector<std::size_t>& tensors, DType master,
+                    checkpoint::Store& store, Communicator& world, const checkpoint::RunDescription& description,
+                    std::int64_t slice_bytes = default_slice_bytes);
+
+}  // namespace trireme::exchange

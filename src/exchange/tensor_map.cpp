@@ -1,0 +1,122 @@
+#include "src/exchange/tensor_map.hpp"
+
+#include <algorithm>
+
+#include "src/base/check.hpp"
+#include "src/model/model_parameters.hpp"
+
+namespace trireme::exchange {
+
+std::string layer_prefix(int layer) { return fmt::format("h.{}", layer); }
+
+TensorMapBuilder::TensorMapBuilder(const model::ModelConfig& config) : config_(config) {
+  model::StageShard whole;
+  whole.chunks = {{0, config.layers}};
+  const parallel::VocabularyPartition vocabulary(config.vocabulary, 0, 1, 1);
+  for (const parallel::Parameter& parameter : model::model_parameters(config, whole, vocabulary)) {
+    index_.emplace(parameter.name, map_.parameters.size());
+    MappedParameter mapped;
+    mapped.name = parameter.name;
+    mapped.shape = parameter.shape;
+    const bool is_vector = parameter.shape.rank() < 2 || parameter.role == parallel::ParameterRole::bias;
+    mapped.columns = is_vector ? 1 : parameter.shape.back();
+    mapped.centred = parameter.role == parallel::ParameterRole::centred_norm_weight;
+    map_.parameters.push_back(std::move(mapped));
+  }
+}
+
+std::size_t TensorMapBuilder::tensor(MappedTensor tensor) {
+  map_.tensors.push_back(std::move(tensor));
+  return map_.tensors.size() - 1;
+}
+
+MappedParameter& TensorMapBuilder::parameter(const std::string& name) {
+  const auto found = index_.find(name);
+  TRIREME_CHECK(found != index_.end(), ShapeError, "the model has no parameter {} to map", name);
+  return map_.parameters[found->second];
+}
+
+void TensorMapBuilder::run(const std::string& name, const RowRun& run) { parameter(name).runs.push_back(run); }
+
+void TensorMapBuilder::rows(const std::string& name, std::int64_t first, std::int64_t count,
+                            const std::string& foreign) {
+  const MappedParameter& mapped = parameter(name);
+  const Shape shape = mapped.columns == 1 ? Shape{count} : Shape{count, mapped.columns};
+  run(name, {.first = first, .count = count, .tensor = tensor({.name = foreign, .shape = shape})});
+}
+
+void TensorMapBuilder::same(const std::string& name, const std::string& foreign) {
+  rows(name, 0, parameter(name).rows(), foreign);
+}
+
+void TensorMapBuilder::transposed(const std::string& name, const std::string& foreign) {
+  const MappedParameter& mapped = parameter(name);
+  const std::int64_t count = mapped.rows();
+  run(name,
+      {.count = count, .tensor = tensor({.name = foreign, .shape = {mapped.columns, count}, .transposed = true})});
+}
+
+void TensorMapBuilder::heads(const std::string& name, std::int64_t first_head, std::int64_t count,
+                             const std::string& foreign, RotaryLayout layout) {
+  const std::int64_t d = config_.head_dim();
+  if (layout == RotaryLayout::halves) return rows(name, first_head * d, count * d, foreign);
+  const std::int64_t columns = parameter(name).columns;
+  const std::size_t index =
+      tensor({.name = foreign, .shape = columns == 1 ? Shape{count * d} : Shape{count * d, columns}});
+  for (std::int64_t head = 0; head < count; ++head) {
+    for (std::int64_t half = 0; half < 2; ++half) {
+      run(name, {.first = (first_head + head) * d + half * (d / 2),
+                 .count = d / 2,
+                 .tensor = index,
+                 .foreign_first = head * d + half,
+                 .foreign_step = 2});
+    }
+  }
+}
+
+void TensorMapBuilder::split_heads(const std::string& prefix, const std::string& suffix, const std::string& queries,
+                                   const std::string& keys, const std::string& values, RotaryLayout layout) {
+  const std::int64_t a = config_.heads, k = config_.kv_heads();
+  if (k == a) {
+    const std::string name = prefix + ".qkv." + suffix;
+    heads(name, 0, a, queries, layout);
+    heads(name, a, a, keys, layout);
+    heads(name, 2 * a, a, values, RotaryLayout::halves);
+  } else {
+    heads(prefix + ".q." + suffix, 0, a, queries, layout);
+    heads(prefix + ".kv." + suffix, 0, k, keys, layout);
+    heads(prefix + ".kv." + suffix, k, k, values, RotaryLayout::halves);
+  }
+}
+
+void TensorMapBuilder::split_gate(const std::string& name, const std::string& gate, const std::string& up) {
+  rows(name, 0, config_.ffn_hidden, gate);
+  rows(name, config_.ffn_hidden, config_.ffn_hidden, up);
+}
+
+TensorMap TensorMapBuilder::finish() {
+  std::vector<std::int64_t> covered(map_.tensors.size());
+  for (MappedParameter& mapped : map_.parameters) {
+    std::ranges::sort(mapped.runs, {}, &RowRun::first);
+    std::int64_t next = 0;
+    for (const RowRun& run : mapped.runs) {
+      const MappedTensor& tensor = map_.tensors[run.tensor];
+      TRIREME_CHECK(run.first == next && run.count > 0 && tensor.columns() == mapped.columns &&
+                        run.foreign_first + (run.count - 1) * run.foreign_step < tensor.rows(),
+                    ShapeError, "rows {} to {} of the parameter {} are not rows of the tensor {}", run.first,
+                    run.first + run.count, mapped.name, tensor.name);
+      next += run.count;
+      covered[run.tensor] += run.count;
+    }
+    TRIREME_CHECK(next + mapped.added_rows == mapped.rows(), ShapeError,
+                  "the map has {} of {} rows of the parameter {}", next, mapped.rows(), mapped.name);
+  }
+  for (std::size_t i = 0; i < covered.size(); ++i) {
+    const MappedTensor& tensor = map_.tensors[i];
+    TRIREME_CHECK(covered[i] == tensor.rows() || (tensor.padded && covered[i] < tensor.rows()), ShapeError,
+                  "the map has {} of {} rows of the tensor {}", covered[i], tensor.rows(), tensor.name);
+  }
+  return std::move(map_);
+}
+
+}  // namespace trireme::exchange

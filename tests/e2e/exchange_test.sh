@@ -1,0 +1,96 @@
+#!/bin/bash
+# Checkpoints in and out: models of transformers (tests/fixtures/huggingface) on several grids, and what is refused.
+fixtures=$(realpath "$(dirname "$0")/../fixtures/huggingface")
+source "$(dirname "$0")/functions.sh"
+
+# A model that was imported trains, also on several ranks, and is exported again with the same bytes.
+done_by 1 checkpoint import --input "$fixtures/llama3" --output in --no-tokenizer --dtype fp64
+check "no tokenizer is no warning here" [ "$(grep -c 'there is no tokenizer' err)" -eq 0 ]
+options=$(sed -n 's/.*train it with --load in --finetune //p' err)
+done_by 3 checkpoint import --input "$fixtures/llama3/model.safetensors" --output in3
+check "without a tokenizer ids are taken as they are" grep -q "there is no tokenizer beside" err
+done_by 1 checkpoint verify in3
+done_by 1 checkpoint export --load in --output exported
+done_by 3 checkpoint export --load in3 --output exported3
+data_of() { tail -c +$((9 + $(od -An -t u8 -N 8 "$1"))) "$1" | sha256sum; }
+check "export of import has the same bytes on one rank and on three" \
+  [ "$(data_of exported/model.safetensors)" = "$(data_of exported3/model.safetensors)" ]
+check "a checkpoint of three ranks has three files" [ "$(ls in3/step-00000000/*.h5 | wc -l)" -eq 3 ]
+for file in config.json generation_config.json README.md; do check "$file is there" [ -s "exported/$file" ]; done
+check "the card names the program's commit" grep -q "Exported by Trireme .*commit" exported/README.md
+done_by 1 checkpoint import --input exported --output again
+done_by 1 checkpoint export --load again --output rounded --dtype bf16
+check "bf16 takes half the bytes" [ "$(stat -c %s rounded/model.safetensors)" -lt "$(stat -c %s exported/model.safetensors)" ]
+check "config.json names the type" grep -q '"dtype": "bfloat16"' rounded/config.json
+done_by 1 checkpoint export --load again --output rounded --dtype bf16
+check "files that are whole are kept" grep -q "0 files of weights written, 1 kept" err
+for grid in "1" "2 --tp 2" "2 --pp 2"; do
+  # shellcheck disable=SC2086  # words
+  set -- $grid
+  # shellcheck disable=SC2086
+  done_by "$1" train --load in --finetune $options --hidden-dropout 0 --attention-dropout 0 --seq-length 8 --mock-data --dtype fp64 \
+    --global-batch-size 4 --train-iters 2 --lr 0.001 --log-interval 1 --metrics-file "metrics${grid// /}" "${@:2}"
+done
+loss() { sed -n 's/.*"lm_loss": \([0-9.]*\).*/\1/p' "$1" | head -1 >"$1.loss"; }
+for metrics in metrics1 metrics2--tp2 metrics2--pp2; do loss "$metrics"; done
+check "training begins with the same loss on two tensor ranks" close_to metrics2--tp2.loss metrics1.loss 1e-10
+check "training begins with the same loss on two stages" close_to metrics2--pp2.loss metrics1.loss 1e-10
+check "random weights have a loss" [ -s metrics1.loss ]
+
+# Files are divided by size, and those of another export are not mixed with these.
+done_by 2 checkpoint export --load in --output parts --max-shard-size 0.000002
+check "several files have an index" [ -s parts/model.safetensors.index.json ]
+rm parts/model-00002-of-*
+refused 2 "belongs to another export" 1 checkpoint export --load in --output exported --max-shard-size 0.000002
+rm parts/model-00002-of-*
+refused 3 "which is not there" 1 checkpoint import --input parts --output none
+
+# Refusals.
+refused 3 "there is no nowhere" 2 checkpoint import --input nowhere --output none
+cp -r "$fixtures/llama3" hostile
+printf '\377\377\377\377\377\377\377\177' | dd of=hostile/model.safetensors conv=notrunc 2>/dev/null
+refused 3 "states a header of" 2 checkpoint import --input hostile --output none
+head -c 3000 "$fixtures/llama3/model.safetensors" >hostile/model.safetensors
+refused 3 "it was cut off" 1 checkpoint import --input hostile --output none
+cp "$fixtures/qwen2/model.safetensors" hostile/
+refused 3 "model.layers.0.self_attn.q_proj.bias [8] is no part of the model" 1 checkpoint import --input hostile --output none
+sed -i 's/LlamaForCausalLM/MambaForCausalLM/' hostile/config.json
+refused 3 "'MambaForCausalLM' is none of those" 1 checkpoint import --input hostile --output none
+refused 2 "--vocab-size 20 is more than the 19 tokens" 1 checkpoint import --input "$fixtures/gpt2" --output none --vocab-size 20
+make_corpus corpus 1
+done_by 1 train "${run[@]}" --save other --group-query-attention --num-query-groups 2 --disable-bias-linear
+refused 2 "--group-query-attention: it has as many heads" 2 checkpoint export --load other --output none
+check "a refusal leaves nothing" [ ! -e none ]
+
+# The tokenizer comes along: text is continued with an imported model.
+done_by 1 train "${run[@]}" --save bytes
+done_by 1 checkpoint export --load bytes --output bytes-out
+done_by 1 checkpoint import --input bytes-out --output bytes-in --format huggingface --eod-token '<|endoftext|>' --dtype fp32
+for model in bytes bytes-in; do
+  done_by 1 generate --load "$model" --prompt "the ship" --max-new-tokens 12 --temperature 0
+  cp out "$model.text"
+done
+check "an imported model continues as the one that was exported" cmp bytes.text bytes-in.text
+refused 2 "would be loaded in place of step 0" 1 checkpoint import --input bytes-out --output bytes
+
+# A BERT is fine-tuned as if it had never left.
+printf '%s\n' '[PAD]' '[UNK]' '[CLS]' '[SEP]' '[MASK]' the ship crew rows oars who what . '?' {a..z} {0..9} '##s' >vocab.txt
+make_text 1 | sed 's/\. the/. The/g' >text.jsonl  # sentences begin with capitals
+done_by 1 corpus build --input text.jsonl --output bert.h5 --tokenizer wordpiece --vocab-file vocab.txt --split-sentences
+done_by 1 train --model-type bert --apply-residual-connection-post-layernorm --num-layers 2 --hidden-size 16 \
+  --num-attention-heads 4 --seq-length 32 --lr 0.01 --train-iters 0 --data-path bert.h5 --save bert
+done_by 1 checkpoint export --load bert --output bert-out
+done_by 1 checkpoint import --input bert-out --output bert-in
+for i in 0 1 2 3; do
+  echo "{\"article\": \"the $i rows .\", \"questions\": [\"who rows ?\"], \"options\": [[\"0\", \"1\", \"2\", \"3\"]], \"answers\": [\"$(printf "\\x4$((i + 1))")\"], \"id\": \"$i\"}"
+done >race.jsonl
+for model in bert bert-in; do
+  done_by 1 finetune --task RACE --train-data race.jsonl --valid-data race.jsonl --lr 0.01 --seq-length 24 --epochs 1 \
+    --global-batch-size 2 --log-interval 1 --pretrained-checkpoint "$model" --metrics-file "$model.jsonl" --save "$model-race"
+  field lm_loss "$model.jsonl" >"$model.losses"
+done
+check "a BERT that came back is fine-tuned with the same losses" cmp bert.losses bert-in.losses
+check "there are losses" [ -s bert.losses ]
+done_by 1 checkpoint export --load bert-race --output race-out
+check "a fine-tuned BERT is exported with its head" grep -q BertForMultipleChoice race-out/config.json
+refused 3 "does not predict the next token" 1 generate --load bert-in --prompt x

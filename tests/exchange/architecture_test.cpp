@@ -1,0 +1,176 @@
+#include "src/exchange/architecture.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstring>
+
+#include "src/exchange/elements.hpp"
+#include "src/exchange/import.hpp"
+#include "tests/support/message_of.hpp"
+
+namespace trireme::exchange {
+namespace {
+
+using test::message_of;
+using testing::AllOf;
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+model::ModelConfig small_llama() {
+  model::ModelConfig config;
+  config.layers = 1;
+  config.hidden = 8;
+  config.heads = 2;
+  config.ffn_hidden = 12;
+  config.vocabulary = 5;
+  config.max_positions = 4;
+  config.normalization = model::Normalization::rms_norm;
+  config.position_embedding = model::PositionEmbedding::rope;
+  config.swiglu = true;
+  config.linear_bias = false;
+  config.tied_output = false;
+  return config;
+}
+
+/// Tensors whose elements count from 0, from tensor to tensor.
+class CountingSource final : public TensorSource {
+ public:
+  explicit CountingSource(std::vector<ForeignTensor> tensors) : tensors_(std::move(tensors)) {}
+  std::string description() const override { return "the source"; }
+  const std::vector<ForeignTensor>& tensors() const override { return tensors_; }
+  void read(std::size_t tensor, std::int64_t first, std::span<std::byte> out) override {
+    std::int64_t base = first;
+    for (std::size_t i = 0; i < tensor; ++i) base += tensors_[i].shape.numel();
+    for (std::size_t i = 0; i < out.size() / sizeof(float); ++i) {
+      const auto value = static_cast<float>(base + static_cast<std::int64_t>(i));
+      std::memcpy(out.data() + i * sizeof value, &value, sizeof value);
+    }
+  }
+  std::vector<ForeignTensor> tensors_;
+};
+
+std::vector<ForeignTensor> tensors_in(const TensorMap& map) {
+  std::vector<ForeignTensor> tensors;
+  for (const MappedTensor& tensor : map.tensors) tensors.push_back({tensor.name, DType::fp32, tensor.shape});
+  return tensors;
+}
+
+std::vector<float> rows_of(const TensorMap& map, TensorSource& source, const std::string& name, std::int64_t first,
+                           std::int64_t count) {
+  ParameterReader reader(map, source, match(map, source, {}));
+  const auto parameter = std::ranges::find(map.parameters, name, &MappedParameter::name);
+  std::vector<std::byte> bytes;
+  reader.read(*parameter, first, count, DType::fp32, bytes);
+  std::vector<float> values(bytes.size() / sizeof(float));
+  std::memcpy(values.data(), bytes.data(), bytes.size());
+  return values;
+}
+
+TEST(TensorMap, MetasOrderOfChannelsBecomesHalves) {
+  model::ModelConfig config = small_llama();
+  config.hidden = 4;
+  config.heads = 1;  // a head of four channels
+  const TensorMap map = tensor_map(ModelClass::llama, config, {.rotary = RotaryLayout::interleaved});
+  CountingSource source({});
+  for (const MappedTensor& tensor : map.tensors) source.tensors_.push_back({tensor.name, DType::fp32, tensor.shape});
+  // Query rows 0 1 2 3 of the file are the pairs (0, 1) and (2, 3): here rows 0 2 1 3. Values stay as they are.
+  const auto query = std::ranges::find(source.tensors_, "model.layers.0.self_attn.q_proj.weight", &ForeignTensor::name);
+  float base = 0;
+  for (auto tensor = source.tensors_.begin(); tensor != query; ++tensor) {
+    base += static_cast<float>(tensor->shape.numel());
+  }
+  std::vector<float> firsts;
+  const std::vector<float> rows = rows_of(map, source, "h.0.attn.qkv.weight", 0, 12);
+  for (std::size_t row = 0; row < 12; ++row) firsts.push_back((rows[row * 4] - base) / 4);
+  EXPECT_THAT(firsts, ElementsAre(0, 2, 1, 3, 4, 6, 5, 7, 8, 9, 10, 11));
+  // Any part of the rows is the same.
+  EXPECT_EQ(rows_of(map, source, "h.0.attn.qkv.weight", 1, 6), std::vector<float>(rows.begin() + 4, rows.begin() + 28));
+}
+
+TEST(TensorMap, PaddedRowsAreLeftOutAndBertsMissingOnesAreNeverPredicted) {
+  model::ModelConfig config = small_llama();
+  const TensorMap padded = tensor_map(ModelClass::llama, config, {.vocabulary_rows = 8});
+  CountingSource source(tensors_in(padded));
+  EXPECT_EQ(source.tensors_.front().shape, (Shape{8, 8}));
+  EXPECT_THAT(rows_of(padded, source, "wte", 4, 1), ElementsAre(32, 33, 34, 35, 36, 37, 38, 39));
+
+  config = {};
+  config.family = model::ModelFamily::bert;
+  config.norm_placement = model::NormPlacement::post;
+  config.layers = 1;
+  config.hidden = 2;
+  config.heads = 1;
+  config.ffn_hidden = 2;
+  config.vocabulary = 4;
+  const TensorMap added = tensor_map(ModelClass::bert_pretraining, config, {.vocabulary_rows = 3});
+  CountingSource bert(tensors_in(added));
+  EXPECT_THAT(rows_of(added, bert, "emb.word", 2, 2), ElementsAre(4, 5, 0, 0));
+  EXPECT_THAT(rows_of(added, bert, "mlm.out.bias", 3, 1), ElementsAre(-10000));
+  EXPECT_THAT(message_of([&] { tensor_map(ModelClass::llama, small_llama(), {.vocabulary_rows = 3}); }),
+              HasSubstr("the tensors have 3 tokens, fewer than the 5"));
+}
+
+TEST(TensorMap, OneErrorListsEveryTensorThatDoesNotFit) {
+  const TensorMap map = tensor_map(ModelClass::llama, small_llama());
+  CountingSource source(tensors_in(map));
+  source.tensors_[0].shape = {6, 8};
+  source.tensors_[1].name = "model.layers.7.input_layernorm.weight";
+  source.tensors_[2].dtype = DType::int32;
+  EXPECT_THAT(message_of<DataError>([&] { match(map, source, {}); }),
+              AllOf(HasSubstr("4 differ"), HasSubstr("model.embed_tokens.weight is [6, 8] instead of [5, 8]"),
+                    HasSubstr("model.layers.0.input_layernorm.weight [8] is missing"),
+                    HasSubstr("model.layers.7.input_layernorm.weight [8] is no part of the model"),
+                    HasSubstr("has the type int32")));
+}
+
+TEST(TensorMap, NamesOfOlderFilesAreFound) {
+  EXPECT_THAT(other_names(ModelClass::bert_pretraining, "bert.embeddings.LayerNorm.weight"),
+              ElementsAre("embeddings.LayerNorm.weight", "bert.embeddings.LayerNorm.gamma"));
+  EXPECT_THAT(other_names(ModelClass::gpt2, "transformer.wte.weight"), ElementsAre("wte.weight"));
+  EXPECT_TRUE(is_buffer("h.0.attn.bias"));
+  EXPECT_FALSE(is_buffer("transformer.h.0.attn.c_attn.bias"));
+}
+
+TEST(ModelClass, EveryPartThatAClassLacksIsListedWithTheReason) {
+  model::ModelConfig config = small_llama();
+  EXPECT_EQ(model_class_of(config), ModelClass::llama);
+  config.qkv_bias = true;
+  EXPECT_EQ(model_class_of(config), ModelClass::qwen2);
+  config.qkv_bias = false;
+  config.qk_norm = true;
+  EXPECT_EQ(model_class_of(config), ModelClass::qwen3);
+  config.linear_bias = true;
+  config.swiglu = false;
+  config.rotary_percent = 0.5;
+  EXPECT_THAT(message_of<ConfigError>([&] { model_class_of(config); }),
+              AllOf(HasSubstr("cannot be exported as Qwen3ForCausalLM"), HasSubstr("without a gate"),
+                    HasSubstr("<rotary_percent>"), HasSubstr("biases")));
+
+  model::ModelConfig gpt2;
+  EXPECT_EQ(model_class_of(gpt2), ModelClass::gpt2);
+  gpt2.query_groups = 4;
+  gpt2.kv_channels = 32;
+  EXPECT_THAT(message_of<ConfigError>([&] { model_class_of(gpt2); }),
+              AllOf(HasSubstr("GPT2LMHeadModel"), HasSubstr("<group_query_attention>"), HasSubstr("<kv_channels>")));
+
+  model::ModelConfig bert;
+  bert.family = model::ModelFamily::bert;
+  bert.binary_head = false;
+  EXPECT_THAT(message_of<ConfigError>([&] { model_class_of(bert); }),
+              AllOf(HasSubstr("BertForPreTraining"), HasSubstr("pre-norm layers"), HasSubstr("<bert_no_binary_head>")));
+  EXPECT_THAT(message_of<DataError>([] { model_class_from("MambaForCausalLM"); }),
+              AllOf(HasSubstr("'MambaForCausalLM'"), HasSubstr("Qwen3ForCausalLM")));
+}
+
+TEST(Elements, ATransposeAndItsInverseAreTheIdentity) {
+  std::vector<float> from(37 * 70), to(from.size()), back(from.size());
+  for (std::size_t i = 0; i < from.size(); ++i) from[i] = static_cast<float>(i);
+  transpose(reinterpret_cast<std::byte*>(from.data()), 37, 70, 4, reinterpret_cast<std::byte*>(to.data()));
+  EXPECT_EQ(to[1], 70);
+  transpose(reinterpret_cast<std::byte*>(to.data()), 70, 37, 4, reinterpret_cast<std::byte*>(back.data()));
+  EXPECT_EQ(back, from);
+}
+
+}  // namespace
+}  // namespace trireme::exchange

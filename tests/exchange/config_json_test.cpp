@@ -1,0 +1,97 @@
+#include "io/huggingface/config_json.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/support/message_of.hpp"
+
+namespace trireme::io {
+namespace {
+
+using exchange::ModelClass;
+using test::message_of;
+using testing::AllOf;
+using testing::HasSubstr;
+
+model::ModelConfig config_of(const std::string& settings) {
+  return parse_config_json("{\"architectures\": [\"" + settings + "}", "config.json").config;
+}
+std::string error_of(const std::string& settings) {
+  return message_of<DataError>([&] { config_of(settings); });
+}
+
+TEST(ConfigJson, WhatIsWrittenReadsBackAsTheSameModel) {
+  HuggingFaceModel llama;
+  llama.model_class = ModelClass::llama;
+  llama.config = config_of(R"(LlamaForCausalLM"], "hidden_size": 64, "num_attention_heads": 8, "head_dim": 16,
+      "num_key_value_heads": 2, "rope_scaling": {"rope_type": "llama3", "factor": 32.0, "low_freq_factor": 1.0,
+      "high_freq_factor": 4.0, "original_max_position_embeddings": 8192}, "rope_theta": 500000.0,
+      "max_position_embeddings": 131072, "rms_norm_eps": 1e-05)");
+  EXPECT_EQ(llama.config.rotary_scaling.kind, model::RotaryScalingKind::llama3);
+  EXPECT_EQ(llama.config.rotary_scaling.positions, 8192);
+  EXPECT_EQ(llama.config.rotary_base, 500000);
+  EXPECT_EQ(llama.config.kv_heads(), 2);
+  EXPECT_EQ(llama.config.norm_epsilon, 1e-5);
+  EXPECT_FALSE(llama.config.tied_output);
+  llama.end_of_text = 3;
+  std::vector<HuggingFaceModel> models{llama};
+  HuggingFaceModel yarn = llama;
+  yarn.config.rotary_scaling = {model::RotaryScalingKind::yarn, 4, 32, 1, 32, 1, 0};
+  models.push_back(yarn);
+  yarn.config.rotary_scaling.mscale = 0.5;
+  yarn.config.rotary_scaling.mscale_all_dim = 0.75;
+  models.push_back(yarn);
+  for (const char* name : {"GPT2LMHeadModel", "Qwen2ForCausalLM", "Qwen3ForCausalLM", "BertForPreTraining",
+                           "BertForSequenceClassification", "BertForMultipleChoice", "BertForQuestionAnswering"}) {
+    models.push_back(parse_config_json(fmt::format("{{\"architectures\": [\"{}\"]}}", name), "config.json"));
+  }
+  for (const HuggingFaceModel& model : models) {
+    const HuggingFaceModel read = parse_config_json(config_json(model, DType::bf16), "config.json");
+    EXPECT_EQ(attributes_of(read.config), attributes_of(model.config)) << name_of(model.model_class);
+    EXPECT_EQ(read.model_class, model.model_class);
+    EXPECT_EQ(exchange::model_class_of(model.config), model.model_class);
+    EXPECT_EQ(read.end_of_text, model.end_of_text);
+  }
+}
+
+TEST(ConfigJson, AFactorOfAttentionIsYarnsMagnitude) {
+  const model::ModelConfig config = config_of(R"(LlamaForCausalLM"], "rope_parameters": {"rope_type": "yarn",
+      "factor": 4.0, "original_max_position_embeddings": 512, "attention_factor": 1.25, "rope_theta": 50.0})");
+  EXPECT_EQ(config.rotary_base, 50);
+  const RotaryEmbedding rotary = config.rotary_scaling.embedding(64, 50);
+  EXPECT_NEAR(rotary.magnitude, 1.25, 1e-14);
+}
+
+TEST(ConfigJson, MetasOrderIsTakenWhereTheFileSaysSo) {
+  const std::string text = R"({"architectures": ["LlamaForCausalLM"], "rope_interleave": true})";
+  EXPECT_EQ(parse_config_json(text, "config.json").rotary, exchange::RotaryLayout::interleaved);
+}
+
+TEST(ConfigJson, OneErrorListsEverySettingThatIsNotHere) {
+  EXPECT_THAT(
+      error_of(R"(LlamaForCausalLM"], "rope_scaling": {"type": "linear", "factor": 2.0}, "hidden_act": "gelu",
+                       "attention_bias": true, "partial_rotary_factor": 0.5, "num_hidden_layers": -3)"),
+      AllOf(HasSubstr("rope_type is 'linear'"), HasSubstr("hidden_act"), HasSubstr("attention_bias and mlp_bias"),
+            HasSubstr("partial_rotary_factor"), HasSubstr("num_hidden_layers is -3, not a size")));
+  EXPECT_THAT(error_of(R"(GPT2LMHeadModel"], "activation_function": "swish", "scale_attn_by_inverse_layer_idx": true)"),
+              AllOf(HasSubstr("'swish'"), HasSubstr("scale_attn_by_inverse_layer_idx")));
+  EXPECT_THAT(error_of(R"(Qwen2ForCausalLM"], "use_sliding_window": true, "layer_types": ["sliding_attention"])"),
+              AllOf(HasSubstr("use_sliding_window"), HasSubstr("layer_types")));
+  EXPECT_THAT(error_of(R"(BertForPreTraining"], "position_embedding_type": "relative_key", "type_vocab_size": 1,
+                       "is_decoder": true)"),
+              AllOf(HasSubstr("position_embedding_type"), HasSubstr("type_vocab_size"), HasSubstr("is_decoder")));
+  EXPECT_THAT(error_of(R"(GPT2LMHeadModel"], "n_head": 7)"), HasSubstr("must be a multiple"));
+}
+
+TEST(ConfigJson, HostileFilesGiveErrors) {
+  EXPECT_THAT(message_of<DataError>([] { parse_config_json("{", "config.json"); }), HasSubstr("not JSON"));
+  EXPECT_THAT(message_of<DataError>([] { parse_config_json("[]", "config.json"); }), HasSubstr("'architectures'"));
+  EXPECT_THAT(error_of(R"(MambaForCausalLM"])"), HasSubstr("'MambaForCausalLM'"));
+  const std::string deep = "{\"a\": " + std::string(100, '[') + std::string(100, ']') + "}";
+  EXPECT_THAT(message_of<DataError>([&] { parse_config_json(deep, "config.json"); }), HasSubstr("nests deeper"));
+  EXPECT_THAT(error_of(R"(LlamaForCausalLM"], "hidden_size": 18446744073709551615, "rope_scaling": [1])"),
+              AllOf(HasSubstr("hidden_size is 18446744073709551615"), HasSubstr("rope_scaling is no object")));
+}
+
+}  // namespace
+}  // namespace trireme::io

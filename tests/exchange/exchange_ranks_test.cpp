@@ -1,0 +1,269 @@
+// Checkpoints out and in, on several ranks: the same bytes on any number of them, whole files or none.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "io/checkpoint/checkpoint_store.hpp"
+#include "io/safetensors/safetensors_output.hpp"
+#include "src/base/hash.hpp"
+#include "src/checkpoint/load.hpp"
+#include "src/exchange/architecture.hpp"
+#include "src/exchange/export.hpp"
+#include "src/exchange/import.hpp"
+#include "src/model/model_parameters.hpp"
+#include "tests/support/message_of.hpp"
+#include "tests/support/mpi_world.hpp"
+#include "tests/support/temporary_directory.hpp"
+
+namespace trireme::exchange {
+namespace {
+
+using test::message_of;
+using test::world;
+using testing::HasSubstr;
+
+/// A folder of rank 0 that all ranks of the machine know, removed at the end.
+class SharedFolder {
+ public:
+  SharedFolder() {
+    std::string path;
+    if (world().rank() == 0) path = folder_.emplace().path();
+    path_ = broadcast_text(world(), path, 0);
+  }
+  ~SharedFolder() { world().barrier(); }
+  std::string operator/(const std::string& name) const { return path_ + "/" + name; }
+
+ private:
+  std::optional<test::TemporaryDirectory> folder_;
+  std::string path_;
+};
+
+model::ModelConfig config_of(ModelClass model_class) {
+  model::ModelConfig config;
+  config.layers = 2;
+  config.hidden = 12;
+  config.heads = 4;
+  config.ffn_hidden = 20;
+  config.vocabulary = 11;
+  config.max_positions = 8;
+  if (model_class == ModelClass::gpt2) return config;
+  if (is_bert(model_class)) {
+    config.family = model::ModelFamily::bert;
+    config.norm_placement = model::NormPlacement::post;
+    return config;
+  }
+  config.query_groups = 2;
+  config.kv_channels = 6;
+  config.normalization = model::Normalization::rms_norm;
+  config.position_embedding = model::PositionEmbedding::rope;
+  config.swiglu = true;
+  config.linear_bias = false;
+  config.tied_output = false;
+  config.qk_norm = model_class == ModelClass::qwen3;
+  return config;
+}
+
+/// Tensors whose elements are given by a formula of name and index.
+class FormulaSource final : public TensorSource {
+ public:
+  FormulaSource(const TensorMap& map, DType dtype) : tensors_(tensors_of(map, dtype)) {}
+  std::string description() const override { return "formula"; }
+  const std::vector<ForeignTensor>& tensors() const override { return tensors_; }
+  void read(std::size_t tensor, std::int64_t first, std::span<std::byte> out) override {
+    dispatch_float(tensors_[tensor].dtype, [&]<class T>() {
+      auto* elements = reinterpret_cast<T*>(out.data());
+      for (std::size_t i = 0; i < out.size() / sizeof(T); ++i) {
+        const std::uint64_t index = static_cast<std::uint64_t>(first) + i;
+        const auto value = static_cast<double>(splitmix64(fnv1a(tensors_[tensor].name), index) % 255) / 64 - 2;
+        elements[i] = static_cast<T>(static_cast<float>(value));
+      }
+    });
+  }
+
+ private:
+  std::vector<ForeignTensor> tensors_;
+};
+
+checkpoint::RunDescription description_of() { return {0, Attributes{{"model.kind", "x"}}, {{"tokenizer", "blob"}}}; }
+
+std::string bytes_of_file(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+constexpr std::int64_t small_slices = 200;
+
+std::unique_ptr<checkpoint::StepReader> imported(TensorSource& source, const TensorMap& map, checkpoint::Store& store,
+                                                 DType master = DType::fp32) {
+  import_weights(source, map, match(map, source, {}), master, store, world(), description_of(), small_slices);
+  return checkpoint::open_checkpoint(store, world());
+}
+
+TEST(Exchange, ExportOfImportHasTheSameBytesOfEveryClassAndType) {
+  for (const ModelClass model_class :
+       {ModelClass::gpt2, ModelClass::llama, ModelClass::qwen3, ModelClass::bert_pretraining}) {
+    const SharedFolder folder;
+    const TensorMap map = tensor_map(model_class, config_of(model_class));
+    for (const DType dtype : {DType::fp32, DType::bf16, DType::fp16}) {
+      FormulaSource source(map, dtype);
+      io::CheckpointStore store(folder / std::string(name_of(dtype)));
+      const std::unique_ptr<checkpoint::StepReader> step = imported(source, map, store);
+      EXPECT_EQ(checkpoint::read_description(*step).blobs.at("tokenizer"), "blob");
+      const std::string output = folder / (std::string(name_of(dtype)) + "-out");
+      if (world().rank() == 0) std::filesystem::create_directories(output);
+      world().barrier();
+      io::SafetensorsOutput destination(output, tensors_of(map, dtype), 3000, "test");
+      const ExportResult result = export_weights(*step, map, dtype, destination, world(), small_slices);
+      EXPECT_GT(result.written_files, 1);
+      collectively(world(), [&] {
+        if (world().rank() == 0) destination.finish();
+      });
+      io::SafetensorsSource written(output);
+      ASSERT_EQ(written.tensors().size(), source.tensors().size());
+      for (std::size_t i = 0; i < written.tensors().size(); ++i) {
+        const ForeignTensor& tensor = written.tensors()[i];
+        const auto wanted = std::ranges::find(source.tensors(), tensor.name, &ForeignTensor::name);
+        ASSERT_NE(wanted, source.tensors().end());
+        EXPECT_EQ(tensor.dtype, dtype);
+        std::vector<std::byte> actual(static_cast<std::size_t>(tensor.shape.numel()) * size_of(dtype));
+        std::vector<std::byte> expected(actual.size());
+        written.read(i, 0, actual);
+        source.read(static_cast<std::size_t>(wanted - source.tensors().begin()), 0, expected);
+        EXPECT_EQ(actual, expected) << tensor.name;
+      }
+    }
+  }
+}
+
+TEST(Exchange, TheFilesDoNotDependOnTheNumberOfRanks) {
+  const SharedFolder folder;
+  const TensorMap map = tensor_map(ModelClass::gpt2, config_of(ModelClass::gpt2));
+  FormulaSource source(map, DType::fp32);
+  io::CheckpointStore store(folder / "step");
+  const std::unique_ptr<checkpoint::StepReader> step = imported(source, map, store);
+  const std::unique_ptr<Communicator> alone = world().split(world().rank(), 0, "alone");
+  for (const auto& [name, ranks] : {std::pair<const char*, Communicator*>{"all", &world()}, {"one", alone.get()}}) {
+    if (ranks != &world() && world().rank() != 0) continue;
+    if (world().rank() == 0) std::filesystem::create_directories(folder / name);
+    ranks->barrier();
+    io::SafetensorsOutput destination(folder / name, tensors_of(map, DType::bf16), 1 << 20, "test");
+    export_weights(*step, map, DType::bf16, destination, *ranks, small_slices);
+  }
+  world().barrier();
+  const std::string all = bytes_of_file(folder / "all/model.safetensors");
+  EXPECT_GT(all.size(), 1000);
+  EXPECT_EQ(all, bytes_of_file(folder / "one/model.safetensors"));
+}
+
+TEST(Exchange, AnInterruptedExportKeepsTheFilesThatAreWholeAndWritesDamagedOnesAgain) {
+  const SharedFolder folder;
+  const TensorMap map = tensor_map(ModelClass::llama, config_of(ModelClass::llama));
+  FormulaSource source(map, DType::fp32);
+  io::CheckpointStore store(folder / "step");
+  const std::unique_ptr<checkpoint::StepReader> step = imported(source, map, store);
+  const std::string output = folder / "out";
+  if (world().rank() == 0) std::filesystem::create_directories(output);
+  world().barrier();
+  const auto run = [&](const std::string& origin) {
+    io::SafetensorsOutput destination(output, tensors_of(map, DType::fp32), 3000, origin);
+    return export_weights(*step, map, DType::fp32, destination, world(), small_slices);
+  };
+  const ExportResult first = run("a");
+  EXPECT_EQ(first.kept_files, 0);
+  const std::int64_t files = first.written_files;
+  ASSERT_GE(files, 4);
+  const std::string second_file = output + fmt::format("/model-00002-of-{:05}.safetensors", files);
+  const std::string whole = bytes_of_file(second_file);
+  world().barrier();
+  if (world().rank() == 0) {
+    std::filesystem::remove(output + fmt::format("/model-00001-of-{:05}.safetensors", files));
+    std::fstream damaged(second_file, std::ios::binary | std::ios::in | std::ios::out);
+    damaged.seekp(-3, std::ios::end);
+    damaged.put('x');
+    std::filesystem::resize_file(output + fmt::format("/model-00003-of-{:05}.safetensors", files), 100);
+  }
+  world().barrier();
+  const ExportResult second = run("a");
+  EXPECT_EQ(second.written_files, 3);
+  EXPECT_EQ(second.kept_files, files - 3);
+  EXPECT_EQ(bytes_of_file(second_file), whole);
+  // Files of another checkpoint are not taken for these.
+  EXPECT_EQ(run("b").kept_files, 0);
+  world().barrier();
+  if (world().rank() == 0) {
+    for (const auto& entry : std::filesystem::directory_iterator(output)) {
+      EXPECT_EQ(entry.path().string().find(".partial"), std::string::npos) << entry.path();
+    }
+  }
+}
+
+TEST(Exchange, AFailureOnOneRankLeavesNoFile) {
+  const SharedFolder folder;
+  const TensorMap map = tensor_map(ModelClass::gpt2, config_of(ModelClass::gpt2));
+  FormulaSource source(map, DType::fp32);
+  io::CheckpointStore store(folder / "step");
+  const std::unique_ptr<checkpoint::StepReader> step = imported(source, map, store);
+  const std::string output = folder / "out";
+  if (world().rank() == 0) std::filesystem::create_directories(output);
+  world().barrier();
+  /// Fails on the last rank at its second write.
+  class Failing final : public TensorDestination {
+   public:
+    explicit Failing(io::SafetensorsOutput& real) : real_(real) {}
+    const std::vector<std::vector<std::size_t>>& files() const override { return real_.files(); }
+    std::string file_name(std::size_t file) const override { return real_.file_name(file); }
+    std::string open_existing(std::size_t file) override { return real_.open_existing(file); }
+    std::string begin(std::size_t file) override { return real_.begin(file); }
+    void open(std::size_t file, const std::string& begun) override { real_.open(file, begun); }
+    void write(std::size_t tensor, std::int64_t first, std::span<const std::byte> elements) override {
+      if (world().rank() == world().size() - 1 && ++writes_ == 2) throw IoError("the disk is full");
+      real_.write(tensor, first, elements);
+    }
+    void read(std::size_t tensor, std::int64_t first, std::span<std::byte> out) override {
+      real_.read(tensor, first, out);
+    }
+    void close() override { real_.close(); }
+    void commit(const std::string& digest) override { real_.commit(digest); }
+    void abandon() noexcept override { real_.abandon(); }
+
+   private:
+    io::SafetensorsOutput& real_;
+    int writes_ = 0;
+  };
+  io::SafetensorsOutput real(output, tensors_of(map, DType::fp32), 1 << 20, "a");
+  Failing failing(real);
+  EXPECT_THAT(message_of([&] { export_weights(*step, map, DType::fp32, failing, world(), small_slices); }),
+              HasSubstr("the disk is full"));
+  world().barrier();
+  EXPECT_TRUE(std::filesystem::is_empty(output));
+}
+
+TEST(Exchange, CentredNormsAreExportedAsTheirWeights) {
+  const SharedFolder folder;
+  model::ModelConfig config = config_of(ModelClass::llama);
+  config.norm_1p = true;
+  const TensorMap map = tensor_map(ModelClass::llama, config);
+  FormulaSource source(map, DType::fp32);
+  io::CheckpointStore store(folder / "step");
+  // Imported as they are: then the checkpoint holds the formula's values as differences from 1.
+  const std::unique_ptr<checkpoint::StepReader> step = imported(source, map, store);
+  if (world().rank() == 0) std::filesystem::create_directories(folder / "out");
+  world().barrier();
+  io::SafetensorsOutput destination(folder / "out", tensors_of(map, DType::fp32), 1 << 20, "a");
+  export_weights(*step, map, DType::fp32, destination, world(), small_slices);
+  io::SafetensorsSource written(folder / "out");
+  for (std::size_t i = 0; i < written.tensors().size(); ++i) {
+    if (written.tensors()[i].name != "model.norm.weight") continue;
+    float actual = 0, expected = 0;
+    written.read(i, 0, std::as_writable_bytes(std::span(&actual, 1)));
+    source.read(i, 0, std::as_writable_bytes(std::span(&expected, 1)));
+    EXPECT_EQ(actual, expected + 1);
+    return;
+  }
+  FAIL() << "there is no model.norm.weight";
+}
+
+}  // namespace
+}  // namespace trireme::exchange

@@ -1,0 +1,273 @@
+// Models of Hugging Face's transformers: losses, logits and gradients are those that it computes in fp64.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <cstring>
+
+#include "io/huggingface/config_json.hpp"
+#include "io/safetensors/safetensors_source.hpp"
+#include "src/comm/self_communicator.hpp"
+#include "src/exchange/architecture.hpp"
+#include "src/exchange/import.hpp"
+#include "src/train/parallel_model.hpp"
+#include "tests/support/tolerance.hpp"
+
+namespace trireme::test {
+namespace {
+
+using exchange::ModelClass;
+
+/// Folder of the models: those of tests/fixtures, or others that tests/fixtures/huggingface/make.py made.
+std::string fixtures() {
+  const char* elsewhere = std::getenv("TRIREME_HUGGINGFACE_MODELS");
+  return elsewhere != nullptr ? elsewhere : TRIREME_FIXTURES "/huggingface";
+}
+
+/// A tensor of a file, as numbers; empty where it is not there.
+std::vector<double> numbers(exchange::TensorSource& source, const std::string& name) {
+  for (std::size_t i = 0; i < source.tensors().size(); ++i) {
+    const exchange::ForeignTensor& tensor = source.tensors()[i];
+    if (tensor.name != name) continue;
+    const auto count = static_cast<std::size_t>(tensor.shape.numel());
+    std::vector<double> result(count);
+    std::vector<std::byte> bytes(count * 8);
+    source.read(i, 0, bytes);
+    for (std::size_t j = 0; j < count; ++j) {
+      std::int64_t integer = 0;
+      std::memcpy(tensor.dtype == DType::int64 ? static_cast<void*>(&integer) : &result[j], bytes.data() + 8 * j, 8);
+      if (tensor.dtype == DType::int64) result[j] = static_cast<double>(integer);
+    }
+    return result;
+  }
+  return {};
+}
+
+/// A model on one rank, with the tensors of its files.
+class HuggingFaceRun {
+ public:
+  explicit HuggingFaceRun(const std::string& folder, DType dtype)
+      : description_(io::read_config_json(folder + "/config.json")),
+        weights_(folder),
+        expected_(folder + "/expected.safetensors"),
+        map_(exchange::tensor_map(description_.model_class, description_.config)) {
+    rules_.is_ignored = exchange::is_buffer;
+    tokens_ = expected("input.input_ids");
+    const std::vector<double> mask = expected("input.attention_mask");
+    s_ = expected_.tensors()[index_of("input.input_ids")].shape[1];
+    b_ = std::ssize(tokens_) / s_;
+    lengths_.assign(static_cast<std::size_t>(b_), static_cast<std::int32_t>(mask.empty() ? s_ : 0));
+    for (std::size_t i = 0; i < mask.size(); ++i) lengths_[i / static_cast<std::size_t>(s_)] += mask[i] != 0;
+    train::ExecutionConfig execution;
+    execution.dtype = dtype;
+    execution.sequence_length = s_;
+    execution.micro_batch_size = b_;
+    description_.config.hidden_dropout = description_.config.attention_dropout = 0;
+    model_.emplace(*backend_, world_, grid_, communicators_, description_.config, execution);
+    load();
+  }
+
+  const model::ModelConfig& config() const { return description_.config; }
+  std::int64_t samples() const { return b_; }
+  std::vector<double> expected(const std::string& name) { return numbers(expected_, name); }
+
+  struct Result {
+    double loss = 0;
+    std::vector<double> token_losses;  // [b, s]
+    std::vector<double> sample_scores;
+  };
+
+  /// Runs forward on the inputs, with `labels` [b, s], of which those below 0 do not count; backward too, if asked.
+  Result run(const std::vector<double>& labels, bool backward) {
+    dispatch_float(model_->execution().dtype, [&]<class T>() { run_in<Accumulation<T>>(labels, backward); });
+    return result_;
+  }
+
+  /// The gradients as the tensors of the file; compares them.
+  void expect_gradients(Tolerance tolerance) {
+    exchange::NameRules rules;
+    rules.is_ignored = [](const std::string& name) {
+      return name.starts_with("input.") || name.ends_with("logits") || name == "loss";
+    };
+    rules.other_names = rules_.other_names;
+    exchange::ParameterReader reader(map_, expected_, exchange::match(map_, expected_, rules));
+    std::vector<std::byte> bytes;
+    for (const parallel::Parameter& parameter : model_->parameters().parameters()) {
+      const exchange::MappedParameter& mapped = mapped_of(parameter.name);
+      reader.read(mapped, 0, mapped.rows(), DType::fp64, bytes);
+      const auto* wanted = reinterpret_cast<const double*>(bytes.data());
+      std::vector<double> actual;
+      dispatch_float(parameter.gradient.dtype(), [&]<class T>() {
+        const auto* gradient = parameter.gradient.as<T>();
+        for (std::int64_t i = 0; i < mapped.shape.numel(); ++i) {
+          actual.push_back(static_cast<double>(static_cast<Accumulation<T>>(gradient[i])));
+        }
+      });
+      expect_close(actual, std::span(wanted, static_cast<std::size_t>(mapped.shape.numel())), tolerance,
+                   parameter.name);
+    }
+  }
+
+ private:
+  std::size_t index_of(const std::string& name) const {
+    for (std::size_t i = 0; i < expected_.tensors().size(); ++i) {
+      if (expected_.tensors()[i].name == name) return i;
+    }
+    throw DataError("there is no {}", name);
+  }
+  const exchange::MappedParameter& mapped_of(const std::string& name) const {
+    return *std::ranges::find(map_.parameters, name, &exchange::MappedParameter::name);
+  }
+
+  void load() {
+    exchange::ParameterReader reader(map_, weights_, exchange::match(map_, weights_, rules_));
+    std::vector<std::byte> bytes;
+    for (const parallel::Parameter& parameter : model_->parameters().parameters()) {
+      const exchange::MappedParameter& mapped = mapped_of(parameter.name);
+      // Two halves, as two ranks would read them.
+      const std::int64_t half = mapped.rows() / 2;
+      std::size_t at = 0;
+      for (const auto& [first, count] : {std::pair{std::int64_t{0}, half}, {half, mapped.rows() - half}}) {
+        reader.read(mapped, first, count, parameter.value.dtype(), bytes);
+        std::memcpy(parameter.value.data() + at, bytes.data(), bytes.size());
+        at += bytes.size();
+      }
+    }
+  }
+
+  template <class A>
+  void run_in(const std::vector<double>& labels, bool backward) {
+    const auto size = static_cast<std::size_t>(s_ * b_);
+    std::vector<std::int32_t> ids(size), targets(size), types(size);
+    std::vector<A> weights(size), losses(size);
+    const std::vector<double> token_types = expected("input.token_type_ids");
+    double counted = 0;
+    for (std::int64_t sample = 0; sample < b_; ++sample) {
+      for (std::int64_t row = 0; row < s_; ++row) {
+        const auto from = static_cast<std::size_t>(sample * s_ + row), to = static_cast<std::size_t>(row * b_ + sample);
+        ids[to] = static_cast<std::int32_t>(tokens_[from]);
+        if (!token_types.empty()) types[to] = static_cast<std::int32_t>(token_types[from]);
+        if (labels.empty() || labels[from] < 0) continue;
+        targets[to] = static_cast<std::int32_t>(labels[from]);
+        weights[to] = 1;
+        counted += 1;
+      }
+    }
+    const std::int64_t classes = b_ / config().samples_per_label();
+    std::vector<std::int64_t> numbers(static_cast<std::size_t>(b_));
+    std::vector<std::int32_t> sample_labels(static_cast<std::size_t>(classes)), ends(static_cast<std::size_t>(b_));
+    std::vector<A> sample_weights(static_cast<std::size_t>(classes), 1);
+    const bool spans = config().output == model::ModelOutput::spans;
+    const std::vector<double> of_samples = expected(config().has_binary_head() ? "input.next_sentence_label"
+                                                    : spans                    ? "input.start_positions"
+                                                                               : "input.labels");
+    const std::vector<double> of_ends = expected("input.end_positions");
+    if (config().is_bert()) std::ranges::copy(of_samples, sample_labels.begin());
+    if (spans) std::ranges::copy(of_ends, ends.begin());
+
+    const Shape rows{s_, b_}, flat{s_ * b_};
+    model::MicroBatch batch;
+    batch.tokens = ConstTensorView(ids.data(), rows);
+    batch.labels = ConstTensorView(targets.data(), rows);
+    batch.loss_weights = ConstTensorView(weights.data(), flat);
+    batch.samples = ConstTensorView(numbers.data(), {b_});
+    if (config().predicts_tokens()) batch.token_losses = TensorView(losses.data(), flat);
+    if (config().is_bert()) {
+      batch.token_types = ConstTensorView(types.data(), rows);
+      batch.lengths = ConstTensorView(lengths_.data(), {b_});
+      batch.sample_labels = ConstTensorView(sample_labels.data(), {classes});
+      batch.sample_weights = ConstTensorView(sample_weights.data(), {classes});
+    }
+    if (spans) batch.span_ends = ConstTensorView(ends.data(), {b_});
+    model::StageMode mode;
+    mode.backward = backward;
+    mode.loss_gradient = counted > 0 ? 1 / counted : 0;
+    mode.sample_loss_gradient = 1 / static_cast<double>(classes);
+    model_->run({batch}, mode);
+    if (backward) model_->reduce_gradients();
+    const model::LossSums sums = model_->take_global_loss_sums();
+    result_.loss = (counted > 0 ? sums.tokens / counted : 0) + sums.samples / static_cast<double>(classes);
+    result_.sample_scores = model_->take_sample_scores();
+    result_.token_losses.resize(size);
+    for (std::int64_t sample = 0; sample < b_; ++sample) {
+      for (std::int64_t row = 0; row < s_; ++row) {
+        result_.token_losses[static_cast<std::size_t>(sample * s_ + row)] =
+            static_cast<double>(losses[static_cast<std::size_t>(row * b_ + sample)]);
+      }
+    }
+  }
+
+  SelfCommunicator world_;
+  parallel::ProcessGrid grid_{1, 1, 1};
+  std::unique_ptr<Backend> backend_ = make_backend(BackendChoice::cpu, 1);
+  parallel::GridCommunicators communicators_ = parallel::make_grid_communicators(grid_, world_);
+  io::HuggingFaceModel description_;
+  io::SafetensorsSource weights_, expected_;
+  exchange::TensorMap map_;
+  exchange::NameRules rules_;
+  std::int64_t s_ = 0, b_ = 0;
+  std::vector<double> tokens_;
+  std::vector<std::int32_t> lengths_;
+  std::optional<train::ParallelModel> model_;
+  Result result_;
+};
+
+/// Log-probabilities of every token at every position [b, s, v], of logits.
+std::vector<double> log_probabilities(std::vector<double> logits, std::size_t v) {
+  for (std::size_t row = 0; row < logits.size(); row += v) {
+    double maximum = logits[row], sum = 0;
+    for (std::size_t i = 0; i < v; ++i) maximum = std::max(maximum, logits[row + i]);
+    for (std::size_t i = 0; i < v; ++i) sum += std::exp(logits[row + i] - maximum);
+    for (std::size_t i = 0; i < v; ++i) logits[row + i] -= maximum + std::log(sum);
+  }
+  return logits;
+}
+
+class HuggingFace : public testing::TestWithParam<std::tuple<const char*, DType>> {};
+
+TEST_P(HuggingFace, LossLogitsAndGradientsAreThoseOfTransformers) {
+  const auto& [name, dtype] = GetParam();
+  const Tolerance close = dtype == DType::fp64 ? Tolerance{1e-10, 1e-10} : Tolerance{1e-5, 1e-5};
+  HuggingFaceRun run(fixtures() + "/" + name, dtype);
+  const model::ModelConfig& config = run.config();
+
+  std::vector<double> labels = config.predicts_tokens() ? run.expected("input.labels") : std::vector<double>();
+  const auto s = labels.size() / static_cast<std::size_t>(run.samples());
+  if (!config.is_bert()) {  // the next token, and of the last one nothing
+    for (std::size_t i = 0; i < labels.size(); ++i) labels[i] = i % s + 1 == s ? -1 : labels[i + 1];
+  }
+  const HuggingFaceRun::Result result = run.run(labels, true);
+  expect_close(std::vector{result.loss}, run.expected("loss"), close, "loss");
+  run.expect_gradients(close);
+
+  const std::vector<double> sample_logits = run.expected("sample_logits");
+  // The order of segments has no scores in a run with backward; its loss is part of that above.
+  if (!sample_logits.empty() && !config.predicts_tokens()) {
+    expect_close(result.sample_scores, sample_logits, close, "logits of samples");
+  }
+  const std::vector<double> logits = run.expected("logits");
+  if (logits.empty()) return;
+  const auto v = static_cast<std::size_t>(config.vocabulary);
+  const std::vector<double> wanted = log_probabilities(logits, v);
+  std::vector<double> actual(wanted.size());
+  for (std::size_t token = 0; token < v; ++token) {
+    const HuggingFaceRun::Result of_token =
+        run.run(std::vector<double>(labels.size(), static_cast<double>(token)), false);
+    for (std::size_t row = 0; row < labels.size(); ++row) actual[row * v + token] = -of_token.token_losses[row];
+  }
+  expect_close(actual, wanted, close, "log-probabilities");
+}
+
+INSTANTIATE_TEST_SUITE_P(EveryClass, HuggingFace,
+                         testing::Combine(testing::Values("gpt2", "gpt2_untied", "llama2", "llama3", "llama3.1",
+                                                          "llama_yarn", "qwen2", "qwen3", "bert", "bert_classes",
+                                                          "bert_choices", "bert_spans"),
+                                          testing::Values(DType::fp64, DType::fp32)),
+                         [](const auto& present) {
+                           std::string name = std::get<0>(present.param);
+                           std::erase(name, '.');
+                           return name + "_" + std::string(name_of(std::get<1>(present.param)));
+                         });
+
+}  // namespace
+}  // namespace trireme::test

@@ -1,0 +1,276 @@
+"""Compares models of Trireme with Hugging Face's libraries; tests/interchange.sh installs these and calls it.
+
+usage: interchange.py TRIREME; works in the present folder
+"""
+import json
+import logging
+import pathlib
+import subprocess
+import sys
+import warnings
+
+import tokenizers
+import torch
+import transformers
+from safetensors import safe_open
+
+TRIREME = sys.argv[1]
+# Sentences that a small tokenizer learns from, and texts with what tokenizers stumble over.
+SENTENCES = ['The ship rows nine oars, the crew rows ten, and the rest of them sing.',
+             "It's 12345 miles; they've gone   far\n\nand we'll follow.", 'Caf\u00e9 na\u00efve \u4e2d\u6587 \u00fcber 7,000!']
+TEXT = ' '.join(SENTENCES * 12)
+PROMPT = 'The ship'
+LLAMA = dict(hidden_size=64, intermediate_size=96, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2,
+             max_position_embeddings=64)
+LONG_LLAMA = dict(LLAMA, max_position_embeddings=16384)
+CLASSES = {
+    'GPT2LMHeadModel': ('gpt2', dict(n_positions=64, n_embd=64, n_layer=2, n_head=4)),
+    'LlamaForCausalLM': ('llama3', dict(LONG_LLAMA, rope_theta=500000.0, rope_scaling=dict(
+        rope_type='llama3', factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0,
+        original_max_position_embeddings=8192))),
+    'Qwen2ForCausalLM': ('qwen2', dict(LLAMA, tie_word_embeddings=True)),
+    'Qwen3ForCausalLM': ('qwen2', dict(LLAMA, head_dim=32)),
+}
+PATTERNS = {  # as the models' own tokenizer.json spell them
+    'llama3': r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+"
+              r"|\s+(?!\S)|\s+",
+    'qwen2': r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+"
+             r"|\s+(?!\S)|\s+",
+}
+checks = failures = 0
+transformers.utils.logging.disable_progress_bar()
+
+
+def check(what, holds, detail=''):
+    global checks, failures
+    checks += 1
+    failures += not holds
+    print(f"{'passed' if holds else 'FAILED'}: {what}{'' if holds else ': ' + str(detail)}", flush=True)
+
+
+def close(actual, expected, tolerance):
+    return abs(actual - expected) <= tolerance * max(1, abs(expected))
+
+
+def run(*arguments):
+    done = subprocess.run([TRIREME, *map(str, arguments)], capture_output=True, encoding='utf-8', errors='replace')
+    if done.returncode != 0:
+        raise SystemExit(f"exit code {done.returncode}: {arguments}\n{done.stderr}")
+    return done.stdout
+
+
+def make_tokenizer(kind):
+    tokenizer = tokenizers.Tokenizer(tokenizers.models.BPE(ignore_merges=kind == 'llama3'))
+    byte_level = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=kind == 'gpt2')
+    if kind == 'gpt2':
+        tokenizer.pre_tokenizer = byte_level
+    else:
+        split = tokenizers.pre_tokenizers.Split(tokenizers.Regex(PATTERNS[kind]), 'isolated')
+        tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.Sequence([split, byte_level])
+    if kind == 'qwen2':
+        tokenizer.normalizer = tokenizers.normalizers.NFC()
+    tokenizer.decoder = tokenizers.decoders.ByteLevel()
+    trainer = tokenizers.trainers.BpeTrainer(vocab_size=300, special_tokens=['<|endoftext|>'], show_progress=False,
+                                             initial_alphabet=tokenizers.pre_tokenizers.ByteLevel.alphabet())
+    tokenizer.train_from_iterator(SENTENCES, trainer)
+    return transformers.PreTrainedTokenizerFast(tokenizer_object=tokenizer, eos_token='<|endoftext|>',
+                                                bos_token='<|endoftext|>', unk_token='<|endoftext|>')
+
+
+class Warnings(logging.Handler):
+    """Everything that the libraries warn of."""
+
+    def __init__(self):
+        super().__init__(logging.WARNING)
+        self.texts = []
+
+    def emit(self, record):
+        self.texts.append(record.getMessage())
+
+    def __enter__(self):
+        self.caught = warnings.catch_warnings(record=True)
+        self.list = self.caught.__enter__()
+        warnings.simplefilter('always')
+        for name in ['transformers', 'safetensors']:
+            logging.getLogger(name).addHandler(self)
+        return self
+
+    def __exit__(self, *ignored):
+        for name in ['transformers', 'safetensors']:
+            logging.getLogger(name).removeHandler(self)
+        self.texts += [str(warning.message) for warning in self.list]
+        self.caught.__exit__(*ignored)
+
+
+def load(folder, model_class=transformers.AutoModelForCausalLM):
+    with Warnings() as seen:
+        model = model_class.from_pretrained(folder, dtype=torch.float32)
+        tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
+    check(f'{folder} loads without a warning', not seen.texts, seen.texts)
+    return model.eval(), tokenizer
+
+
+def text_loss(model, ids, window):
+    """Mean loss of all tokens but the first, in windows that begin anew."""
+    total = 0
+    with torch.no_grad():
+        for begin in range(0, len(ids) - 1, window):
+            part = ids[begin:begin + window + 1]
+            logits = model(torch.tensor([part[:-1]])).logits[0]
+            total += torch.nn.functional.cross_entropy(logits.double(), torch.tensor(part[1:]), reduction='sum').item()
+    return total / (len(ids) - 1)
+
+
+def last_tokens(model, tokenizer, lines):
+    """Number of texts whose last token is the most likely one."""
+    with torch.no_grad():
+        results = [(ids, model(torch.tensor([ids[:-1]])).logits[0, -1].argmax().item())
+                   for ids in (tokenizer(line)['input_ids'] for line in lines)]
+    return sum(ids[-1] == likeliest for ids, likeliest in results)
+
+
+def greedy(model, tokenizer, tokens):
+    ids = tokenizer(PROMPT, return_tensors='pt')
+    with torch.no_grad():
+        output = model.generate(**ids, do_sample=False, max_new_tokens=tokens, pad_token_id=0)
+    return tokenizer.decode(output[0], skip_special_tokens=True, clean_up_tokenization_spaces=False)
+
+
+def tensors_of(folder):
+    result = {}
+    for file in pathlib.Path(folder).glob('*.safetensors'):
+        with safe_open(file, 'pt') as stream:
+            result.update((name, stream.get_tensor(name)) for name in stream.keys())
+    return result
+
+
+def same_tensors(a, b):
+    a, b = tensors_of(a), tensors_of(b)
+    return a.keys() == b.keys() and all(a[name].dtype == b[name].dtype and torch.equal(a[name], b[name]) for name in a)
+
+
+def compare(name, checkpoint, model, tokenizer):
+    """A checkpoint of Trireme and a model of transformers: text, last tokens, continuation."""
+    pathlib.Path('text.txt').write_text(TEXT, encoding='utf-8')
+    lines = [' '.join(TEXT.split(' ')[i:i + 5 + i % 4]) for i in range(40)]
+    with open('lines.jsonl', 'w', encoding='utf-8') as file:
+        file.writelines(json.dumps({'text': line}) + '\n' for line in lines)
+    ids = tokenizer(TEXT)['input_ids']
+    ours = json.loads(run('eval', '--load', checkpoint, '--task', 'WIKITEXT103', '--data-path', 'text.txt', '--seq-length',
+                          32, '--overlapping-eval', 32, '--dtype', 'fp32', '--backend', 'cpu'))
+    check(f'{name}: as many tokens', ours['tokens'] == len(ids) - 1, (ours, len(ids)))
+    theirs = text_loss(model, ids, 32)
+    check(f'{name}: WikiText loss', close(ours['loss'], theirs, 1e-5), (ours['loss'], theirs))
+    ours = json.loads(run('eval', '--load', checkpoint, '--task', 'LAMBADA', '--data-path', 'lines.jsonl', '--dtype', 'fp32',
+                          '--backend', 'cpu', '--seq-length', 64))
+    theirs = last_tokens(model, tokenizer, lines)
+    check(f'{name}: LAMBADA', (ours['correct'], ours['total']) == (theirs, len(lines)), (ours, theirs))
+    ours = run('generate', '--load', checkpoint, '--prompt', PROMPT, '--max-new-tokens', 40, '--temperature', 0, '--dtype',
+               'fp32', '--backend', 'cpu')
+    theirs = greedy(model, tokenizer, 40) + '\n'
+    check(f'{name}: greedy continuation', ours == theirs, (ours, theirs))
+
+
+def round_trip(name, class_name, kind, settings):
+    tokenizer = make_tokenizer(kind)
+    model_class = getattr(transformers, class_name)
+    end = tokenizer.eos_token_id
+    torch.manual_seed(1)
+    # Rows beyond the tokenizer's are padding, as published models have.
+    config = model_class.config_class(vocab_size=len(tokenizer) + 4, bos_token_id=end, eos_token_id=end, **settings)
+    model = model_class(config).eval()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(0.1 * torch.randn(parameter.shape))
+        for table in [model.get_input_embeddings().weight, model.get_output_embeddings().weight]:
+            table[len(tokenizer):] = 0  # no text has these tokens, and neither has a continuation
+    original = f'{name}-original'
+    model.save_pretrained(original)
+    tokenizer.save_pretrained(original)
+    run('checkpoint', 'import', '--input', original, '--output', f'{name}-ours')
+    compare(name, f'{name}-ours', model, tokenizer)
+    run('checkpoint', 'export', '--load', f'{name}-ours', '--output', f'{name}-export', '--max-shard-size', 0.0001)
+    check(f'{name}: several files', len(list(pathlib.Path(f'{name}-export').glob('*.safetensors'))) > 1)
+    check(f'{name}: export of import is bit-equal', same_tensors(original, f'{name}-export'))
+    again, its_tokenizer = load(f'{name}-export')
+    ids = tokenizer(TEXT)['input_ids']
+    check(f'{name}: the exported tokenizer is the same', its_tokenizer(TEXT)['input_ids'] == ids and
+          its_tokenizer.decode(ids) == TEXT)
+    with torch.no_grad():
+        inputs = torch.tensor([ids[:60]])
+        check(f'{name}: the exported model is the same', torch.equal(again(inputs).logits, model(inputs).logits))
+    check(f'{name}: the exported model continues in the same way', greedy(again, its_tokenizer, 30) == greedy(
+        model, tokenizer, 30))
+    # Padding that is left out on import.
+    run('checkpoint', 'import', '--input', original, '--output', f'{name}-cut', '--vocab-size', len(tokenizer))
+    run('checkpoint', 'export', '--load', f'{name}-cut', '--output', f'{name}-cut-export')
+    cut, _ = load(f'{name}-cut-export')
+    check(f'{name}: padding is left out', cut.get_input_embeddings().weight.shape[0] == len(tokenizer))
+
+
+def trained(name, *options):
+    """A model that was trained here, and its export."""
+    run('train', '--num-layers', 2, '--hidden-size', 32, '--num-attention-heads', 4, '--seq-length', 64, '--data-path',
+        'corpus.h5', '--global-batch-size', 8, '--train-iters', 60, '--lr', 0.01, '--eval-iters', 0, '--backend', 'cpu',
+        '--save', f'{name}-run', *options)
+    run('checkpoint', 'export', '--load', f'{name}-run', '--output', f'{name}-model')
+    model, tokenizer = load(f'{name}-model')
+    compare(name, f'{name}-run', model, tokenizer)
+    for dtype, theirs in [('bf16', torch.bfloat16), ('fp16', torch.float16)]:
+        run('checkpoint', 'export', '--load', f'{name}-run', '--output', f'{name}-{dtype}', '--dtype', dtype)
+        masters = tensors_of(f'{name}-model')
+        check(f'{name}: {dtype} is the rounded master', all(
+            torch.equal(tensor, masters[key].to(theirs)) for key, tensor in tensors_of(f'{name}-{dtype}').items()))
+
+
+def bert():
+    words = sorted({word.lower() for sentence in SENTENCES for word in sentence.replace(',', ' ,').split()})
+    letters = [chr(code) for code in range(33, 127)]
+    vocabulary = ['[PAD]', '[UNK]', '[CLS]', '[SEP]', '[MASK]', *dict.fromkeys(letters + words),
+                  *('##' + letter for letter in letters)]
+    pathlib.Path('vocab.txt').write_text('\n'.join(vocabulary) + '\n', encoding='utf-8')
+    shape = dict(vocab_size=len(vocabulary), hidden_size=32, num_hidden_layers=2, num_attention_heads=4,
+                 intermediate_size=48, max_position_embeddings=64)
+    for class_name, more in [('BertForPreTraining', {}), ('BertForSequenceClassification', dict(num_labels=3)),
+                             ('BertForMultipleChoice', {}), ('BertForQuestionAnswering', {})]:
+        torch.manual_seed(2)
+        model_class = getattr(transformers, class_name)
+        model = model_class(model_class.config_class(**shape, **more)).eval()
+        tokenizer = transformers.BertTokenizer('vocab.txt') if int(transformers.__version__[0]) < 5 else \
+            transformers.BertTokenizer(vocab={token: i for i, token in enumerate(vocabulary)})
+        model.save_pretrained(f'{class_name}-original')
+        tokenizer.save_pretrained(f'{class_name}-original')
+        run('checkpoint', 'import', '--input', f'{class_name}-original', '--output', f'{class_name}-ours')
+        run('checkpoint', 'export', '--load', f'{class_name}-ours', '--output', f'{class_name}-export')
+        check(f'{class_name}: export of import is bit-equal', same_tensors(f'{class_name}-original', f'{class_name}-export'))
+        again, its_tokenizer = load(f'{class_name}-export', model_class)
+        inputs = tokenizer(SENTENCES[0], SENTENCES[1], return_tensors='pt')
+        check(f'{class_name}: the exported tokenizer is the same',
+              its_tokenizer(SENTENCES[0], SENTENCES[1])['input_ids'] == inputs['input_ids'][0].tolist())
+        if class_name == 'BertForMultipleChoice':
+            inputs = {key: value[None] for key, value in inputs.items()}
+        with torch.no_grad():
+            check(f'{class_name}: the exported model is the same',
+                  torch.equal(again(**inputs)[0], model(**inputs)[0]))
+
+
+def main():
+    for class_name, (kind, settings) in CLASSES.items():
+        round_trip(class_name.removesuffix('ForCausalLM').removesuffix('LMHeadModel').lower(), class_name, kind, settings)
+    bert()
+    with open('corpus.jsonl', 'w', encoding='utf-8') as file:
+        file.writelines(json.dumps({'text': text}) + '\n' for text in SENTENCES * 60)
+    run('corpus', 'build', '--input', 'corpus.jsonl', '--output', 'corpus.h5', '--tokenizer', 'bytes', '--append-eod')
+    trained('our-gpt2')
+    llama = ['--normalization', 'RMSNorm', '--swiglu', '--position-embedding-type', 'rope', '--disable-bias-linear',
+             '--untie-embeddings-and-output-weights', '--group-query-attention', '--num-query-groups', 2]
+    trained('our-llama', *llama)
+    trained('our-llama-1p', *llama, '--apply-layernorm-1p')
+    trained('our-qwen2', *llama, '--add-qkv-bias')
+    trained('our-qwen3', *llama, '--qk-layernorm', '--kv-channels', 16)
+    print(f'{checks} checks, {failures} failed (transformers {transformers.__version__}, torch {torch.__version__})')
+    return failures > 0
+
+
+if __name__ == '__main__':
+    sys.exit(main())
