@@ -235,7 +235,7 @@ TEST(PipelineExecutor, RunsInterleavedAndZeroBubbleSchedules) {
 TEST(PipelineExecutor, MovesMessagesOfDifferentLengthsInEverySchedule) {
   Communicator& world = test::world();
   const int p = world.size();
-  for (const int m : {1, 2, 5, 8}) {
+  for (const int m : {1, 5}) {
     for (const std::int64_t elements : {3, 40000}) {
       for (const bool overlap : {false, true}) {
         const auto expect = [&](const Schedule& schedule, int buffers) {
