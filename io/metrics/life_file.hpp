@@ -10,7 +10,7 @@
 namespace trireme::io {
 
 /// Lives of a run, one JSON object a line, in a file beside its metrics: the start of each job with its grid and
-/// options, its checkpoints, and its end. It is what `trireme report` reads; io/README.md describes the lines.
+/// options, its checkpoints, and its end. It is what `trireme report` reads; src/report/README.md describes the lines.
 class LifeFile {
  public:
   /// Returns the name of the file beside a file of metrics.

@@ -92,6 +92,7 @@ summary { cursor: pointer; color: var(--soft); }
   body { max-width: none; padding: 0; font-size: 10pt; }
   figure, tr { break-inside: avoid; }
   figure { background: none; }
+  .figures, .columns { grid-template-columns: 1fr 1fr; }
 }
 )css";
 
