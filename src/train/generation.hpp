@@ -54,7 +54,8 @@ std::vector<std::int32_t> generate(ParallelModel& model, Communicator& world, co
 /// The prompts of `generate_all`.
 struct PromptSource {
   std::int64_t count = 0;
-  std::int64_t positions = 0;  ///< the most tokens that a prompt and its continuation have together
+  /// The most tokens that a prompt and its continuation have together; more than the model's positions count as these.
+  std::int64_t positions = 0;
   /// Returns prompt i; each rank calls it for the prompts of its replica, i ascending.
   std::function<Prompt(std::int64_t)> read;
 };

@@ -40,14 +40,14 @@ done
 
 # One prompt alone, and the same in a file, are continued alike.
 echo '{"prompt": "the ship"}' >ship.jsonl
-done_by 1 generate --load saved --prompts ship.jsonl --max-new-tokens 30 --output ship.out.jsonl
-done_by 1 generate --load saved --prompt "the ship" --max-new-tokens 30
+done_by 1 generate --load saved --prompts ship.jsonl --max-new-tokens 30 --temperature 0 --output ship.out.jsonl
+done_by 1 generate --load saved --prompt "the ship" --max-new-tokens 30 --temperature 0
 text=$(sed 's/.*"text":"\(.*\)","tokens".*/\1/' ship.out.jsonl)
 check "--prompt and --prompts give one text" [ "$(cat out)" = "the ship$text" ]
 check "a text ends at the limit" grep -q '"finish_reason":"length"}' ship.out.jsonl
 
 # A text that ends it, of several tokens: the text ends before it.
-done_by 2 generate --load saved --prompts ship.jsonl --max-new-tokens 30 --output stopped.jsonl --stop "no such" "${text:9:3}"
+done_by 2 generate --load saved --prompts ship.jsonl --max-new-tokens 30 --temperature 0 --output stopped.jsonl --stop "no such" "${text:9:3}"
 check "the text ends before --stop" grep -qF "\"text\":\"${text%%"${text:9:3}"*}\"" stopped.jsonl
 check "and the line says so" grep -q '"finish_reason":"stop"}' stopped.jsonl
 

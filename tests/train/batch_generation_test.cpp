@@ -66,9 +66,10 @@ struct Rig {
 
 /// Prompt `number` of a file of fourteen: of 1 to 32 tokens, with 0 to 44 new ones, some beyond the model's positions.
 Prompt prompt_of(std::int64_t number) {
+  constexpr std::int64_t lengths[] = {1, 12, 31, 2, 13, 24, 3, 14, 32, 4, 15, 29, 5, 16};
   Prompt prompt;
   prompt.number = number;
-  for (std::int64_t i = 0; i < 1 + number * 11 % 32; ++i) {
+  for (std::int64_t i = 0; i < lengths[number]; ++i) {
     prompt.tokens.push_back(static_cast<std::int32_t>((number * 5 + i * 3) % 21));
   }
   prompt.max_new_tokens = number * 4 % 48;
@@ -214,6 +215,17 @@ TEST(BatchGeneration, CountsItsTokens) {
       generate_all(rig.gpt, world(), prompts(), 0, options, {record_of, [](const std::string&) {}});
   EXPECT_EQ(counts.prompt_tokens, tokens);
   EXPECT_EQ(counts.new_tokens, new_tokens);
+}
+
+TEST(BatchGeneration, TakesRecordsInOrderOverSeveralExchanges) {
+  Rig rig(world(), small_model(), layout_of(1, 1));
+  std::vector<std::string> taken;
+  const PromptSource many{150, 2, [](std::int64_t number) { return Prompt{number, "", {3}, number % 2}; }};
+  generate_all(rig.gpt, world(), many, 0, GenerationOptions(),
+               {[](const Prompt& prompt, const Continuation&) { return std::to_string(prompt.number); },
+                [&](const std::string& record) { taken.push_back(record); }});
+  ASSERT_EQ(taken.size(), world().rank() == 0 ? 150u : 0u);
+  for (std::size_t i = 0; i < taken.size(); ++i) EXPECT_EQ(taken[i], std::to_string(i));
 }
 
 TEST(BatchGeneration, OutputThatIsNotFiniteIsAnErrorOfTheFirstPromptOnEveryRank) {

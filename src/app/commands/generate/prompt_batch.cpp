@@ -115,12 +115,14 @@ EarlierResults read_results(const std::string& path) {
 
 /// Checks every prompt. Returns their number and the most tokens that one and its continuation have, with `read` empty.
 /// The prompts must begin with those of the earlier results.
-train::PromptSource check_prompts(PromptReader reader, const PromptBatchOptions& batch, const EarlierResults& earlier) {
+train::PromptSource check_prompts(PromptReader reader, const model::ModelConfig& model, const PromptBatchOptions& batch,
+                                  const EarlierResults& earlier) {
   train::PromptSource source;
   while (reader.next()) {
     const train::Prompt prompt = reader.prompt();
     const auto at = static_cast<std::size_t>(source.count++);
-    source.positions = std::max(source.positions, std::ssize(prompt.tokens) + prompt.max_new_tokens);
+    source.positions =
+        std::max(source.positions, std::ssize(prompt.tokens) + std::min(prompt.max_new_tokens, model.max_positions));
     TRIREME_CHECK(
         at >= earlier.ids.size() || earlier.ids[at] == prompt.id, DataError,
         "--resume: line {} of {} has the id {}, but prompt {} of {} has {}: go on with the prompts that it was "
@@ -184,7 +186,7 @@ void continue_prompts(Job& job, SavedModel& saved, const data::Tokenizer& tokeni
     TRIREME_CHECK(batch.resume || !io::is_there(batch.output), ConfigError,
                   "--output {} is there: remove it, or add --resume to go on with it", batch.output);
     if (batch.resume) earlier = read_results(batch.output);
-    source = check_prompts(reader(), batch, earlier);
+    source = check_prompts(reader(), model, batch, earlier);
     prompts.emplace(reader());
   });
   // All have looked for the file before it is made.
