@@ -38,11 +38,20 @@ __device__ inline int visible_keys(const AttentionProblem& problem, int keys, in
   return seen < keys ? seen : keys;
 }
 
-/// First key that a query attends to; beyond the last query, that one's.
+/// First key that a query attends to: AttentionProblem::first_key_of in few instructions. Beyond the last query it is
+/// at least that one's.
 __device__ inline int first_key(const AttentionProblem& problem, std::int64_t sample, int query) {
-  if (!problem.hides_earlier_keys()) return 0;
-  const int last = static_cast<int>(problem.queries) - 1;
-  return static_cast<int>(problem.first_key_of(sample, query < last ? query : last));
+  constexpr unsigned whole = 1U << 30;  // also what a negative window becomes
+  const auto window = static_cast<unsigned>(problem.window);
+  const int left = static_cast<int>(window < whole ? window : whole);
+  int first = query + (static_cast<int>(positions_between(problem)) - left);
+  if (problem.first_visible != nullptr) {
+    const int last = static_cast<int>(problem.queries) - 1;
+    const int row = (query < last ? query : last) * static_cast<int>(problem.batch) + static_cast<int>(sample);
+    const int document = problem.first_visible[row] - static_cast<int>(problem.first_key);
+    if (document > first) first = document;
+  }
+  return first < 0 ? 0 : first;
 }
 /// First tile of the keys that a block's queries from `first` on attend to.
 __device__ inline int first_key_tile(const AttentionProblem& problem, std::int64_t sample, int first) {
