@@ -16,7 +16,7 @@ namespace trireme::io {
 namespace {
 
 constexpr std::string_view digest_member = "\"trireme_digest\":\"";
-constexpr std::size_t digest_size = 32;
+constexpr std::size_t stated_digest_size = 32;
 
 /// Returns the position of the digest in a header; npos where it has none.
 std::size_t digest_position(std::string_view header) {
@@ -49,7 +49,8 @@ SafetensorsOutput::SafetensorsOutput(std::string folder, std::vector<exchange::F
     std::vector<exchange::ForeignTensor> of_file;
     for (const std::size_t i : files_[file]) of_file.push_back(tensors_[i]);
     headers_.push_back(safetensors_header(
-        of_file, {{"format", "pt"}, {"trireme_digest", std::string(digest_size, '0')}, {"trireme_origin", origin}}));
+        of_file,
+        {{"format", "pt"}, {"trireme_digest", std::string(stated_digest_size, '0')}, {"trireme_origin", origin}}));
     const auto data = safetensors_length_bytes + static_cast<std::int64_t>(headers_.back().size());
     for (const std::size_t i : files_[file]) offsets_[i] += data;
     sizes_.push_back(data + data_bytes[file]);
@@ -74,8 +75,8 @@ std::string SafetensorsOutput::open_existing(std::size_t file) {
   if (length != wanted.size()) return {};
   read_at(file_.get(), path, header.data(), header.size(), safetensors_length_bytes);
   const std::size_t position = digest_position(wanted);
-  const std::string digest = header.substr(position, digest_size);
-  header.replace(position, digest_size, wanted, position, digest_size);
+  const std::string digest = header.substr(position, stated_digest_size);
+  header.replace(position, stated_digest_size, wanted, position, stated_digest_size);
   if (header != wanted) return {};
   present_ = file;
   path_ = path;
