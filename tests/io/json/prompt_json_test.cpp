@@ -50,7 +50,8 @@ TEST(PromptLine, HostileLinesAreRefusedWithTheirPlace) {
   expect_refused(R"({"prompt": "a", "id": 1.5})", "\"id\" is 1.5");
   expect_refused(R"({"prompt": "a", "max_new_tokens": "9"})", "\"max_new_tokens\" is \"9\"");
   expect_refused(std::string(100000, '['), "not JSON");
-  expect_refused("{\"tokens\": " + std::string(100000, '[') + std::string(100000, ']') + "}", "\"tokens\"[0] is a list");
+  expect_refused("{\"tokens\": " + std::string(100000, '[') + std::string(100000, ']') + "}",
+                 "\"tokens\"[0] is a list");
 }
 
 TEST(ContinuationLine, HasTheLogProbabilitiesThatTheContinuationHas) {
