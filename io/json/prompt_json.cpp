@@ -12,7 +12,10 @@ namespace {
 
 using nlohmann::json;
 
+/// Quotes a value for a message. Lists and objects are only named: `dump` recurses as deep as they nest.
 std::string shown_value(const json& value) {
+  if (value.is_array()) return "a list";
+  if (value.is_object()) return "an object";
   return shortened(value.dump(-1, ' ', false, json::error_handler_t::replace));
 }
 
@@ -53,7 +56,7 @@ PromptLine prompt_of(const json& object) {
   return line;
 }
 
-const char* name_of(train::FinishReason reason) {
+const char* reason_text(train::FinishReason reason) {
   switch (reason) {
     case train::FinishReason::length:
       return "length";
@@ -84,7 +87,7 @@ std::string continuation_json(const std::string& id, const std::string& text, co
   object["id"] = nlohmann::ordered_json::parse(id);
   object["text"] = text;
   object["tokens"] = continuation.tokens;
-  object["finish_reason"] = name_of(continuation.reason);
+  object["finish_reason"] = reason_text(continuation.reason);
   if (!continuation.log_probabilities.empty()) {
     auto own = nlohmann::ordered_json::array(), likeliest = nlohmann::ordered_json::array();
     for (const std::vector<train::TokenProbability>& of_token : continuation.log_probabilities) {

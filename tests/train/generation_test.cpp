@@ -116,7 +116,7 @@ TEST(LogProbabilities, AreThoseOfTheSoftmax) {
   const double probabilities[] = {0.1, 0.4, 0.4, 0.1};
   for (std::size_t i = 0; i < 4; ++i) {
     EXPECT_EQ(result[i].token, tokens[i]);
-    EXPECT_NEAR(result[i].log_probability, std::log(probabilities[i]), 1e-15);
+    EXPECT_NEAR(result[i].log_probability, std::log(probabilities[i]), 1e-14);
   }
   EXPECT_EQ(log_probabilities(logits, 0, 9).size(), 5u);
 }
