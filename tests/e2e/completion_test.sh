@@ -23,7 +23,7 @@ completes() {
 check "bash has the completion" grep -q _trireme <(complete -p trireme)
 completes "tra" train
 completes "c" checkpoint completion corpus
-completes "checkpoint " inspect verify reshard --help
+completes "checkpoint " inspect verify reshard export import --help
 completes "corpus bu" build
 completes "train --tensor-model" --tensor-model-parallel-size
 completes "train --dtype " fp64 fp32 bf16 fp16
