@@ -18,7 +18,7 @@ class Decoder {
  public:
   Decoder(ParallelModel& model, std::int64_t texts, std::int64_t capacity)
       : model_(model),
-        stage_(model.stage(), texts, capacity),
+        stage_(model.stage(), texts, capacity, model.config().window.left),
         schedule_(parallel::make_forward_schedule(model.grid().pipeline_size(), 1, model.pipeline_layout().chunks)),
         executor_(model.backend(), *model.communicators().pipeline, stage_),
         memory_(model.backend()) {}

@@ -38,6 +38,7 @@ model::ModelConfig llama() {
   config.swiglu = true;
   config.query_groups = 2;
   config.tied_output = false;
+  config.window = model::AttentionWindow::of_layers(5, "10");
   return config;
 }
 

@@ -217,9 +217,12 @@ void SelfAttention::forward_cached(const LayerShape& shape, ConstTensorView x, c
   }
   AttentionProblem newest = problem(shape, *std::ranges::max_element(texts.lengths) + shape.s, {});
   if (shape.lengths != nullptr) {
-    // Each text has one query, at a position of its own, which sees all keys of its text.
+    // Each text has one query, at a position of its own, which sees the keys of its text, or those in its window: in
+    // layers that have one, first_visible tells where that begins.
     newest.causal = false;
     newest.first_query = 0;
+    newest.window = -1;
+    if (window_ < 0) newest.first_visible = nullptr;
   }
   kernels.attention(context_.stream(), newest, qkv_heads(qkv, shape, 0), cache.keys(texts.first),
                     cache.values(texts.first), heads_of(heads_out, shape), log_sum_exp);

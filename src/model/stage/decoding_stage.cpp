@@ -1,15 +1,19 @@
 #include "src/model/stage/decoding_stage.hpp"
 
+#include <algorithm>
+
 namespace trireme::model {
 
-DecodingStage::DecodingStage(const TransformerStage& model, std::int64_t texts, std::int64_t capacity)
+DecodingStage::DecodingStage(const TransformerStage& model, std::int64_t texts, std::int64_t capacity,
+                             std::int64_t window)
     : model_(model),
       head_(dynamic_cast<const LanguageModelHead*>(model.head())),
       shape_(model.shape()),
       capacity_(capacity),
+      window_(window),
       memory_(model.context().backend),
       lengths_(static_cast<std::size_t>(texts)),
-      step_(static_cast<std::size_t>(3 * texts)) {
+      step_(static_cast<std::size_t>(4 * texts)) {
   TRIREME_CHECK(shape_.causal, ConfigError,
                 "generation failed: a BERT predicts masked tokens, not the next one. Try a checkpoint of a GPT.");
   TRIREME_CHECK(!model.context().sequence_parallel, ConfigError,
@@ -17,7 +21,7 @@ DecodingStage::DecodingStage(const TransformerStage& model, std::int64_t texts, 
                 "without <sequence_parallel>.");
   shape_.b = texts;
   caches_ = model.layers().make_caches(shape_, capacity, memory_);
-  step_fields_ = memory_.allocate(DType::int32, {3, texts});
+  step_fields_ = memory_.allocate(DType::int32, {4, texts});
   if (model.embedding()) text_ids_ = memory_.allocate(DType::int32, {capacity});
   if (head_ != nullptr) logits_ = memory_.allocate(shape_.dtype, {texts, head_->vocabulary_rows()});
 }
@@ -39,7 +43,7 @@ void DecodingStage::begin_text(std::int64_t text, std::span<const std::int32_t> 
   TRIREME_CHECK(length(text) == 0, ShapeError, "text {} has {} positions already", text, length(text));
   const std::int64_t s = std::ssize(tokens);
   set_run(text, 1, s);
-  shape_.lengths = shape_.position_ids = nullptr;
+  shape_.lengths = shape_.position_ids = shape_.first_visible = nullptr;
   batch_ = {};
   if (!text_ids_) return;
   const parallel::TensorContext& context = model_.context();
@@ -57,14 +61,16 @@ void DecodingStage::begin_step(std::span<const std::int32_t> tokens) {
     step_[at] = tokens[at];
     step_[at + stride] = static_cast<std::int32_t>(before_[at]);
     step_[at + 2 * stride] = static_cast<std::int32_t>(length(i));
+    step_[at + 3 * stride] = static_cast<std::int32_t>(std::max<std::int64_t>(0, before_[at] - window_));
   }
   const parallel::TensorContext& context = model_.context();
-  context.backend.copy_from_host(context.stream(), ConstTensorView(step_.data(), {3, texts}), step_fields_);
+  context.backend.copy_from_host(context.stream(), ConstTensorView(step_.data(), {4, texts}), step_fields_);
   context.stream().synchronize();  // the next run writes step_ again
   batch_.tokens = step_fields_.flat(0, b).reshape({1, b});
   batch_.positions = step_fields_.flat(texts, b).reshape({1, b});
   shape_.position_ids = batch_.positions.as<std::int32_t>();
   shape_.lengths = step_fields_.flat(2 * texts, b).as<std::int32_t>();
+  if (window_ >= 0) shape_.first_visible = step_fields_.flat(3 * texts, b).as<std::int32_t>();
 }
 
 void DecodingStage::copy_text(std::int64_t from, std::int64_t to) {

@@ -14,9 +14,9 @@ namespace trireme::model {
 /// are those from 0 on; each has its own length, and its results depend on no other text.
 class DecodingStage final : public parallel::Stage {
  public:
-  /// `model` must live longer. The caches hold `capacity` positions of each of `texts` texts. ConfigError with sequence
-  /// parallelism, and for a model that is not causal.
-  DecodingStage(const TransformerStage& model, std::int64_t texts, std::int64_t capacity);
+  /// `model` must live longer. The caches hold `capacity` positions of each of `texts` texts. `window`:
+  /// AttentionWindow::left of the model. ConfigError with sequence parallelism, and for a model that is not causal.
+  DecodingStage(const TransformerStage& model, std::int64_t texts, std::int64_t capacity, std::int64_t window);
 
   /// Sets the tokens of a text that has no positions yet, at least one, for the executor's next run.
   void begin_text(std::int64_t text, std::span<const std::int32_t> tokens);
@@ -49,15 +49,16 @@ class DecodingStage final : public parallel::Stage {
   const LanguageModelHead* head_;  // null unless this rank is of the last stage
   LayerShape shape_;               // shape of the current run
   std::int64_t capacity_;
+  std::int64_t window_;
   Arena memory_;
   std::vector<KeyValueCache> caches_;  // one for each layer of this rank
   std::vector<std::int64_t> lengths_;  // positions of every text, those of the current run included
   std::vector<std::int64_t> before_;   // positions of the run's texts before it
   std::int64_t first_text_ = 0;        // first text of the run
   std::vector<std::int32_t> step_;     // host copy of step_fields_
-  TensorView step_fields_;             // [3, texts]: token, position and length of each text in a run of steps
-  TensorView text_ids_;                // [capacity]: tokens of a run of one text; empty unless on the first stage
-  MicroBatch batch_;                   // the run's tokens and positions
+  TensorView step_fields_;  // [4, texts]: token, position, length and first position in the window, of a run of steps
+  TensorView text_ids_;     // [capacity]: tokens of a run of one text; empty unless on the first stage
+  MicroBatch batch_;        // the run's tokens and positions
   TensorView logits_;
 };
 
