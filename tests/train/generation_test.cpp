@@ -41,7 +41,7 @@ TEST(Generation, GivesTheProbabilitiesOfTraining) {
 
     std::vector<std::int32_t> tokens(17);
     FormulaSamples().read_text(3, tokens);
-    model::DecodingStage decoding(stage, 1, 16);
+    model::DecodingStage decoding(stage, 1, 16, rig.gpt.config().window.left);
     double sum = 0;
     for (std::int64_t i = 0; i < 16; ++i) {
       const auto token_i = std::span(tokens).subspan(static_cast<std::size_t>(i), 1);

@@ -35,7 +35,8 @@ TEST(MemoryEstimate, IsWhatTheAllocatorCounts) {
       EXPECT_EQ(rig.gpt.parameters().values().size_bytes(), estimate.parameters);
       EXPECT_EQ(rig.gpt.parameters().gradients().size_bytes(), estimate.gradients);
       EXPECT_GE(estimate.activations, rig.gpt.stage().activations().peak_bytes());
-      // Ids, targets, weights and numbers of the batch and the next one; the rest are three sums, one of them the guard's.
+      // Ids, targets, weights and numbers of the batch and the next one; the rest are three sums, one of them the
+      // guard's.
       const std::size_t batch = 2 * 4 * (16 * (4 + 4 + size_of(accumulation_type(dtype))) + 8);
       // A BERT's samples have a length, and for a binary head token types, a label and its weight. The rest has then
       // one sum more, and the scores of two micro-batches evaluated.
