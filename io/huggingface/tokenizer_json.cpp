@@ -25,7 +25,7 @@ constexpr std::int64_t max_file_bytes = std::int64_t{128} << 20;
 constexpr int max_depth = 16;
 constexpr const char* tokenizer_name = "tokenizer.json";
 constexpr const char* settings_name = "tokenizer_config.json";
-constexpr const char* byte_end = "<|endoftext|>";  // name of the token that ends documents of bytes
+constexpr const char* end_of_text = "<|endoftext|>";  // GPT-2's, and that of the bytes
 
 json parse_file(const std::string& text, const std::string& path) {
   try {
@@ -85,6 +85,20 @@ data::WordPieceVocabulary wordpiece_from_json(const json& file, const std::strin
   return result;
 }
 
+/// Makes the tokenizer of a tokenizer.json. Those that this program has under other names, the bytes and GPT-2's, get
+/// these: corpora know them by their digests.
+std::unique_ptr<data::Tokenizer> tokenizer_of(data::BpeVocabulary bpe) {
+  const bool is_plain = bpe.pattern == data::WordPattern::gpt2 && !bpe.compose && !bpe.whole_words &&
+                        bpe.added.empty() && bpe.special == std::vector{bpe.end_of_document} &&
+                        bpe.tokens[static_cast<std::size_t>(bpe.end_of_document)] == end_of_text;
+  if (!is_plain) return data::make_huggingface_tokenizer(std::move(bpe));
+  bool is_bytes = bpe.merges.empty() && bpe.tokens.size() == 257 && bpe.end_of_document == 256;
+  for (std::size_t i = 0; i < 256 && is_bytes; ++i) is_bytes = bpe.tokens[i] == std::string(1, static_cast<char>(i));
+  if (is_bytes) return data::make_byte_tokenizer();
+  bpe.special.clear();
+  return data::make_gpt2_tokenizer(std::move(bpe));
+}
+
 /// The names of tokenizer_config.json for special tokens.
 void put_end(ordered_json& settings, const std::string& end) {
   settings["bos_token"] = end;
@@ -107,7 +121,7 @@ data::BpeVocabulary bpe_of(const data::Tokenizer& tokenizer) {
   data::BpeVocabulary bytes;
   for (int byte = 0; byte < 256; ++byte) bytes.tokens.emplace_back(1, static_cast<char>(byte));
   bytes.end_of_document = static_cast<std::int32_t>(bytes.tokens.size());
-  bytes.tokens.emplace_back(byte_end);
+  bytes.tokens.emplace_back(end_of_text);
   return bytes;
 }
 
@@ -240,7 +254,7 @@ std::unique_ptr<data::Tokenizer> read_tokenizer_of(const std::string& folder, co
     if (member(member(file, "model"), "type") == "WordPiece") {
       return data::make_wordpiece_tokenizer(wordpiece_from_json(file, path));
     }
-    return data::make_huggingface_tokenizer(parse_huggingface_file(text, path, end_of_document));
+    return tokenizer_of(parse_huggingface_file(text, path, end_of_document));
   }
   if (is_there(path_of("vocab.json")) && is_there(path_of("merges.txt"))) {
     return data::make_gpt2_tokenizer(read_bpe_files(path_of("vocab.json"), path_of("merges.txt")));

@@ -73,6 +73,9 @@ done
 check "an imported model continues as the one that was exported" cmp bytes.text bytes-in.text
 refused 2 "would be loaded in place of step 0" 1 checkpoint import --input bytes-out --output bytes
 
+done_by 1 eval --load bytes-in --data-path corpus.h5
+check "a corpus of the original tokenizer fits" grep -q '"perplexity"' out
+
 # A BERT is fine-tuned as if it had never left.
 printf '%s\n' '[PAD]' '[UNK]' '[CLS]' '[SEP]' '[MASK]' the ship crew rows oars who what . '?' {a..z} {0..9} '##s' >vocab.txt
 make_text 1 | sed 's/\. the/. The/g' >text.jsonl  # sentences begin with capitals

@@ -6,6 +6,7 @@
 #include <fstream>
 #include <set>
 
+#include "io/tokenizer/huggingface_file.hpp"
 #include "io/tokenizer/tokenizer_files.hpp"
 #include "tests/support/message_of.hpp"
 #include "tests/support/small_bpe.hpp"
@@ -56,16 +57,18 @@ TEST(TokenizerJson, FilesThatAreWrittenMakeAnEqualTokenizer) {
   }
 }
 
-TEST(TokenizerJson, TheBytesBecomeABpeWithoutMerges) {
+TEST(TokenizerJson, TheBytesAreABpeWithoutMergesThere) {
   const auto bytes = data::make_byte_tokenizer();
-  const auto read = reread(*bytes);
-  ASSERT_EQ(read->vocabulary_size(), 257);
-  EXPECT_EQ(read->end_of_document(), 256);
+  const std::string file = tokenizer_files(*bytes, 257, 64).at("tokenizer.json");
+  const auto bpe = data::make_huggingface_tokenizer(parse_huggingface_file(file, "tokenizer.json", ""));
+  ASSERT_EQ(bpe->vocabulary_size(), 257);
+  EXPECT_EQ(bpe->end_of_document(), 256);
   std::vector<std::int32_t> ids, wanted;
   const std::string text = "a\xc3\xa9 \n\x01";
-  read->encode(text, ids);
+  bpe->encode(text, ids);
   bytes->encode(text, wanted);
   EXPECT_EQ(ids, wanted);
+  EXPECT_EQ(reread(*bytes)->digest(), bytes->digest());
 }
 
 TEST(TokenizerJson, IdsFromElsewhereHaveNoFiles) {
