@@ -119,6 +119,10 @@ void read_rotary(const Settings& settings, const json& file, ModelConfig& config
   const std::string kind = rotary.text("rope_type", rotary.text("type", "default").c_str());
   RotaryScaling& scaling = config.rotary_scaling;
   if (kind == "default") return;
+  if (kind == "linear") {
+    scaling.interpolation = rotary.number("factor", 1);
+    return;
+  }
   scaling.factor = rotary.number("factor", 1);
   scaling.positions = rotary.integer("original_max_position_embeddings", config.max_positions);
   if (kind == "llama3") {
@@ -128,7 +132,8 @@ void read_rotary(const Settings& settings, const json& file, ModelConfig& config
     return;
   }
   if (kind != "yarn") {
-    return settings.add(fmt::format("rope_type is '{}': frequencies are scaled as llama3 or yarn does here", kind));
+    return settings.add(
+        fmt::format("rope_type is '{}': positions are scaled as linear, llama3 or yarn does here", kind));
   }
   scaling.kind = RotaryScalingKind::yarn;
   scaling.slow_turns = rotary.number("beta_slow", 1);

@@ -39,8 +39,9 @@ void put_rotary(ordered_json& file, const ModelConfig& config) {
       scaling["attention_factor"] = magnitude(ours.mscale) / magnitude(ours.mscale_all_dim);
     }
   }
+  if (ours.interpolation != 1) scaling = {{"rope_type", "linear"}, {"factor", ours.interpolation}};
   file["rope_theta"] = config.rotary_base;
-  file["rope_scaling"] = ours.kind == RotaryScalingKind::none ? ordered_json() : scaling;
+  file["rope_scaling"] = scaling.size() == 1 ? ordered_json() : scaling;
   scaling["rope_theta"] = config.rotary_base;
   file["rope_parameters"] = scaling;
 }

@@ -38,6 +38,10 @@ class Misfits {
   std::vector<std::string> list_;
 };
 
+void expect_whole_past(const ModelConfig& config, Misfits& misfits) {
+  misfits.expect(!config.window.any(), "<window_size>", "its attention sees the whole past");
+}
+
 ModelClass bert_class_of(const ModelConfig& config) {
   const ModelClass result = config.output == model::ModelOutput::pretraining ? ModelClass::bert_pretraining
                             : config.output == model::ModelOutput::classes   ? ModelClass::bert_classes
@@ -73,6 +77,7 @@ ModelClass gpt2_class_of(const ModelConfig& config) {
   misfits.expect(config.attention_columns() == config.hidden, "<kv_channels>",
                  "its heads have hidden size / heads channels");
   misfits.expect(!config.qk_norm, "<qk_layernorm>", "it does not normalise queries and keys");
+  expect_whole_past(config, misfits);
   misfits.report();
   return ModelClass::gpt2;
 }
@@ -86,6 +91,10 @@ ModelClass llama_class_of(const ModelConfig& config) {
   misfits.expect(config.normalization == model::Normalization::rms_norm, "layer normalisation", "it has RMSNorm");
   misfits.expect(config.swiglu, "a feed-forward block without a gate", "it has SwiGLU");
   misfits.expect(config.rotary_percent == 1, "<rotary_percent>", "it rotates all channels of a head");
+  misfits.expect(
+      config.rotary_scaling.interpolation == 1 || config.rotary_scaling.kind == model::RotaryScalingKind::none,
+      "<rotary_seq_len_interpolation_factor> beside another scaling", "it scales positions in one way");
+  expect_whole_past(config, misfits);
   if (result == ModelClass::qwen3) {
     misfits.expect(!config.has_qkv_bias(), "biases",
                    "its linear layers have none, or biases of attention that include the output's");

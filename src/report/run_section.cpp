@@ -280,6 +280,8 @@ std::string exit_text(int code) {
       return "a rank hung";
     case 8:
       return "numbers not finite";
+    case 9:
+      return "a machine computed wrong";
     case 75:
       return "stopped early, saved";
     default:

@@ -35,7 +35,7 @@ TEST(CommandTable, AGroupListsItsCommandsAndSuggestsTheNearest) {
   testing::internal::CaptureStdout();
   EXPECT_EQ(run_command(find_command({"checkpoint", "--help"})), 0);
   const std::string help = testing::internal::GetCapturedStdout();
-  EXPECT_THAT(help, HasSubstr("Usage: trireme checkpoint inspect|verify|reshard [OPTION]... [DIR]\n"));
+  EXPECT_THAT(help, HasSubstr("Usage: trireme checkpoint inspect|verify|reshard|export|import [OPTION]... [DIR]\n"));
   EXPECT_THAT(help, HasSubstr("\n  verify   read whole checkpoints"));
   EXPECT_THAT(
       [] {

@@ -183,12 +183,12 @@ for mode in "" --async-save; do
   on 2 train "${try[@]}" ${mode:+$mode}
   check "--on-save-error continue${mode:+ $mode} warns once, trains on and saves the rest" \
     [ "$code $(grep -c 'STEP 4 IS NOT SAVED' err) $(wc -l <trying/m.jsonl) $(ls -A trying | xargs)" = \
-    "0 1 8 LATEST m.jsonl step-00000002 step-00000004 step-00000006 step-00000008" ]
+    "0 1 8 LATEST m.jsonl m.jsonl.lives step-00000002 step-00000004 step-00000006 step-00000008" ]
   obstructed step-00000008
   refused 5 "step 8 could not be saved" 1 train "${try[@]}" ${mode:+$mode}
   check "a last state that is not saved is an error all the same" \
     [ "$(wc -l <trying/m.jsonl) $(ls -A trying | xargs)" = \
-    "8 LATEST m.jsonl step-00000002 step-00000004 step-00000006 step-00000008" ]
+    "8 LATEST m.jsonl m.jsonl.lives step-00000002 step-00000004 step-00000006 step-00000008" ]
 done
 
 # A disk that fills up: the run says so and ends, and what was saved before stays.

@@ -151,8 +151,10 @@ TEST(ModelClass, EveryPartThatAClassLacksIsListedWithTheReason) {
   EXPECT_EQ(model_class_of(gpt2), ModelClass::gpt2);
   gpt2.query_groups = 4;
   gpt2.kv_channels = 32;
+  gpt2.window.left = 4;
   EXPECT_THAT(message_of<ConfigError>([&] { model_class_of(gpt2); }),
-              AllOf(HasSubstr("GPT2LMHeadModel"), HasSubstr("<group_query_attention>"), HasSubstr("<kv_channels>")));
+              AllOf(HasSubstr("GPT2LMHeadModel"), HasSubstr("<group_query_attention>"), HasSubstr("<kv_channels>"),
+                    HasSubstr("<window_size>")));
 
   model::ModelConfig bert;
   bert.family = model::ModelFamily::bert;

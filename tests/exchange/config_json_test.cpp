@@ -41,6 +41,10 @@ TEST(ConfigJson, WhatIsWrittenReadsBackAsTheSameModel) {
   yarn.config.rotary_scaling.mscale = 0.5;
   yarn.config.rotary_scaling.mscale_all_dim = 0.75;
   models.push_back(yarn);
+  HuggingFaceModel linear = llama;
+  linear.config = config_of(R"(LlamaForCausalLM"], "rope_scaling": {"type": "linear", "factor": 2.0})");
+  EXPECT_EQ(linear.config.rotary_scaling.interpolation, 2);
+  models.push_back(linear);
   for (const char* name : {"GPT2LMHeadModel", "Qwen2ForCausalLM", "Qwen3ForCausalLM", "BertForPreTraining",
                            "BertForSequenceClassification", "BertForMultipleChoice", "BertForQuestionAnswering"}) {
     models.push_back(parse_config_json(fmt::format("{{\"architectures\": [\"{}\"]}}", name), "config.json"));
@@ -69,9 +73,9 @@ TEST(ConfigJson, MetasOrderIsTakenWhereTheFileSaysSo) {
 
 TEST(ConfigJson, OneErrorListsEverySettingThatIsNotHere) {
   EXPECT_THAT(
-      error_of(R"(LlamaForCausalLM"], "rope_scaling": {"type": "linear", "factor": 2.0}, "hidden_act": "gelu",
+      error_of(R"(LlamaForCausalLM"], "rope_scaling": {"type": "dynamic", "factor": 2.0}, "hidden_act": "gelu",
                        "attention_bias": true, "partial_rotary_factor": 0.5, "num_hidden_layers": -3)"),
-      AllOf(HasSubstr("rope_type is 'linear'"), HasSubstr("hidden_act"), HasSubstr("attention_bias and mlp_bias"),
+      AllOf(HasSubstr("rope_type is 'dynamic'"), HasSubstr("hidden_act"), HasSubstr("attention_bias and mlp_bias"),
             HasSubstr("partial_rotary_factor"), HasSubstr("num_hidden_layers is -3, not a size")));
   EXPECT_THAT(error_of(R"(GPT2LMHeadModel"], "activation_function": "swish", "scale_attn_by_inverse_layer_idx": true)"),
               AllOf(HasSubstr("'swish'"), HasSubstr("scale_attn_by_inverse_layer_idx")));

@@ -76,7 +76,9 @@ TEST(StepPrediction, OfTwoTensorRanksExposesFourAllReducesALayer) {
 TEST(StepPrediction, OfDataRanksOnFreeLinksIsThatOfOneRank) {
   const StepPrediction alone = predict_step(without_links(), job_of({1, 1, 1}, 16));
   const StepPrediction many = predict_step(without_links(), job_of({64, 1, 1}, 64 * 16));
-  EXPECT_NEAR(many.step_ms, alone.step_ms, 1e-3 * alone.step_ms);
+  // Data ranks read their gradients once more, for the guard of the step.
+  EXPECT_GT(many.step_ms, alone.step_ms);
+  EXPECT_NEAR(many.step_ms, alone.step_ms, 6e-3 * alone.step_ms);
   EXPECT_NEAR(many.model_flops, 64 * alone.model_flops, 1);
 }
 

@@ -29,7 +29,6 @@ constexpr auto rows_of_commands = std::to_array<CommandFlag>({
     {"generate", {"num-tokens-to-generate", one, "0.10-", works, "--max-new-tokens @"}},
     {"generate", {"out-seq-length", one, "2019-", works, "--max-new-tokens @"}},
     {"generate", {"port", one, "23.04-", absent, why::no_server}},
-    {"generate", {"prompts", one, "0.10-", works, "--prompt @"}},
     {"generate", {"recompute", none, "2019-v2.5", satisfied, why::same_text}},
     {"generate", {"sample-input-file", one, "2019-v2.5", absent, why::one_text}},
     {"generate", {"sample-output-file", one, "2019-v2.5", absent, why::standard_output}},
