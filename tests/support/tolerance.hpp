@@ -115,11 +115,12 @@ inline RunTolerance tolerance(DType dtype, Comparison comparison) {
   return {};
 }
 
-/// Expects equal sizes and every element within the tolerance, NaN nowhere; reports the worst element.
+/// Expects equal sizes and every element within the tolerance, NaN nowhere; reports the worst element. The absolute
+/// tolerance is a part of the largest element expected, or of `least_scale`.
 inline void expect_close(std::span<const double> actual, std::span<const double> expected, Tolerance tolerance,
-                         const std::string& what) {
+                         const std::string& what, double least_scale = 0) {
   ASSERT_EQ(actual.size(), expected.size()) << what;
-  double scale = 0;
+  double scale = least_scale;
   for (const double e : expected) scale = std::max(scale, std::abs(e));
   std::size_t worst = 0;
   double worst_ratio = 0;
