@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <iterator>
+#include <limits>
 #include <set>
 #include <sstream>
 
@@ -230,7 +231,9 @@ TEST(BatchGeneration, TakesRecordsInOrderOverSeveralExchanges) {
 }
 
 TEST(BatchGeneration, OutputThatIsNotFiniteIsAnErrorOfTheFirstPromptOnEveryRank) {
-  Rig rig(world(), small_model(), layout_of(1, 1), 1e200);
+  Rig rig(world(), small_model(), layout_of(1, 1));
+  rig.backend->elementwise().fill(rig.backend->compute_stream(), std::numeric_limits<double>::quiet_NaN(),
+                                  rig.gpt.parameters().values());
   try {
     records(rig, options_of(4), 1);
     FAIL() << "no error";
