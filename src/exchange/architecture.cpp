@@ -12,22 +12,6 @@ using model::ModelConfig;
 /// Logit that makes the probability of a token 0 in every type.
 constexpr double never = -10000;
 
-/// A tensor with a row for each token.
-void map_tokens(TensorMapBuilder& map, const MapOptions& options, const std::string& parameter,
-                const std::string& tensor, std::vector<std::string> copies, double added_value = 0) {
-  MappedParameter& mapped = map.parameter(parameter);
-  const std::int64_t vocabulary = map.config().vocabulary;
-  const std::int64_t rows = options.vocabulary_rows == 0 ? vocabulary : options.vocabulary_rows;
-  const std::int64_t common = std::min(rows, vocabulary);
-  mapped.added_rows = vocabulary - common;
-  mapped.added_value = added_value;
-  map.run(parameter, {.count = common,
-                      .tensor = map.tensor({.name = tensor,
-                                            .shape = mapped.columns == 1 ? Shape{rows} : Shape{rows, mapped.columns},
-                                            .padded = rows > common,
-                                            .copies = std::move(copies)})});
-}
-
 void map_norm(TensorMapBuilder& map, const std::string& parameter, const std::string& tensor) {
   for (const char* suffix : {".weight", ".bias"}) {
     if (map.has(parameter + suffix)) map.same(parameter + suffix, tensor + suffix);
@@ -40,7 +24,7 @@ void map_linear(TensorMapBuilder& map, const std::string& parameter, const std::
 
 TensorMap map_gpt2(const ModelConfig& config, const MapOptions& options) {
   TensorMapBuilder map(config);
-  map_tokens(map, options, "wte", "transformer.wte.weight",
+  map.tokens("wte", "transformer.wte.weight", options.vocabulary_rows,
              config.tied_output ? std::vector<std::string>{"lm_head.weight"} : std::vector<std::string>{});
   map.same("wpe", "transformer.wpe.weight");
   const auto map_conv = [&](const std::string& parameter, const std::string& tensor) {
@@ -58,13 +42,13 @@ TensorMap map_gpt2(const ModelConfig& config, const MapOptions& options) {
     map_conv(ours + ".mlp.proj", theirs + ".mlp.c_proj");
   }
   map_norm(map, "ln_f", "transformer.ln_f");
-  if (!config.tied_output) map_tokens(map, options, "lm_head.weight", "lm_head.weight", {});
+  if (!config.tied_output) map.tokens("lm_head.weight", "lm_head.weight", options.vocabulary_rows, {});
   return map.finish();
 }
 
 TensorMap map_llama(const ModelConfig& config, const MapOptions& options) {
   TensorMapBuilder map(config);
-  map_tokens(map, options, "wte", "model.embed_tokens.weight",
+  map.tokens("wte", "model.embed_tokens.weight", options.vocabulary_rows,
              config.tied_output ? std::vector<std::string>{"lm_head.weight"} : std::vector<std::string>{});
   for (int layer = 0; layer < config.layers; ++layer) {
     const std::string ours = layer_prefix(layer);
@@ -89,14 +73,14 @@ TensorMap map_llama(const ModelConfig& config, const MapOptions& options) {
     map_linear(map, ours + ".mlp.proj", block + ".down_proj");
   }
   map_norm(map, "ln_f", "model.norm");
-  if (!config.tied_output) map_tokens(map, options, "lm_head.weight", "lm_head.weight", {});
+  if (!config.tied_output) map.tokens("lm_head.weight", "lm_head.weight", options.vocabulary_rows, {});
   return map.finish();
 }
 
 TensorMap map_bert(const ModelConfig& config, const MapOptions& options) {
   TensorMapBuilder map(config);
   const std::string embeddings = "bert.embeddings.";
-  map_tokens(map, options, "emb.word", embeddings + "word_embeddings.weight",
+  map.tokens("emb.word", embeddings + "word_embeddings.weight", options.vocabulary_rows,
              config.predicts_tokens() ? std::vector<std::string>{"cls.predictions.decoder.weight"}
                                       : std::vector<std::string>{});
   map.same("emb.pos", embeddings + "position_embeddings.weight");
@@ -120,7 +104,8 @@ TensorMap map_bert(const ModelConfig& config, const MapOptions& options) {
   if (config.predicts_tokens()) {
     map_linear(map, "mlm.dense", "cls.predictions.transform.dense");
     map_norm(map, "mlm.ln", "cls.predictions.transform.LayerNorm");
-    map_tokens(map, options, "mlm.out.bias", "cls.predictions.bias", {"cls.predictions.decoder.bias"}, never);
+    map.tokens("mlm.out.bias", "cls.predictions.bias", options.vocabulary_rows, {"cls.predictions.decoder.bias"},
+               never);
     map_linear(map, "sop", "cls.seq_relationship");
   } else if (config.output == model::ModelOutput::spans) {
     map_linear(map, "spans", "qa_outputs");

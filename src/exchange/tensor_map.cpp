@@ -56,6 +56,21 @@ void TensorMapBuilder::transposed(const std::string& name, const std::string& fo
       {.count = count, .tensor = tensor({.name = foreign, .shape = {mapped.columns, count}, .transposed = true})});
 }
 
+void TensorMapBuilder::tokens(const std::string& name, const std::string& foreign, std::int64_t rows,
+                              std::vector<std::string> copies, double added_value) {
+  MappedParameter& mapped = parameter(name);
+  const std::int64_t vocabulary = config_.vocabulary;
+  if (rows == 0) rows = vocabulary;
+  const std::int64_t common = std::min(rows, vocabulary);
+  mapped.added_rows = vocabulary - common;
+  mapped.added_value = added_value;
+  run(name, {.count = common,
+             .tensor = tensor({.name = foreign,
+                               .shape = mapped.columns == 1 ? Shape{rows} : Shape{rows, mapped.columns},
+                               .padded = rows > common,
+                               .copies = std::move(copies)})});
+}
+
 void TensorMapBuilder::heads(const std::string& name, std::int64_t first_head, std::int64_t count,
                              const std::string& foreign, RotaryLayout layout) {
   const std::int64_t d = config_.head_dim();

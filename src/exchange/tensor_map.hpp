@@ -73,6 +73,10 @@ class TensorMapBuilder {
   void transposed(const std::string& parameter, const std::string& tensor);
   /// Rows [first, first + count) of `parameter` are the whole of one tensor.
   void rows(const std::string& parameter, std::int64_t first, std::int64_t count, const std::string& tensor);
+  /// A parameter with a row for each token is the first rows of a tensor of `rows` rows, 0: the vocabulary. Where the
+  /// tensor has fewer, the parameter's last rows are `added_value`. `copies` as in MappedTensor.
+  void tokens(const std::string& parameter, const std::string& tensor, std::int64_t rows,
+              std::vector<std::string> copies, double added_value = 0);
   /// The queries, keys and values of a layer, weights or biases (`suffix`), each in a tensor of its own: PREFIX.q...
   /// The prefix is the parameters', "h.0.attn".
   void split_heads(const std::string& prefix, const std::string& suffix, const std::string& queries,

@@ -22,7 +22,7 @@ struct ImportFormat {
   OpenInput open;
 };
 /// Formats of other programs.
-constexpr ImportFormat formats[] = {{"huggingface", open_huggingface}};
+constexpr ImportFormat formats[] = {{"huggingface", open_huggingface}, {"llm.c", open_llmc}};
 
 /// Replaces a tokenizer that is missing, and checks one that is there.
 void settle_tokenizer(const ImportOptions& options, ImportInput& input, bool speaks) {
@@ -67,9 +67,11 @@ int checkpoint_import_command(const CommandLine& line) {
                   "Makes a checkpoint of weights alone from another program's. train --finetune, eval, finetune and "
                   "generate load it on any grid. Under mpirun the ranks share the work; each holds one slice of a "
                   "tensor at a time.");
-  options.add("input", &o.input, "DIR|FILE",
-              "huggingface: a folder with config.json and model.safetensors or its parts with their index, or such a "
-              "file beside config.json. The tokenizer's files are read where they are there.");
+  options.add(
+      "input", &o.input, "DIR|FILE",
+      "huggingface: a folder with config.json and model.safetensors or its parts with their index, or such a "
+      "file beside config.json. llm.c: a model file of version 3 or 5. Files of a tokenizer of transformers are "
+      "read where they are there.");
   options.add("output", &output, "DIR", "Folder of checkpoints, in which this one is step 0.");
   std::vector<std::pair<std::string, OpenInput>> choices;
   for (const ImportFormat& format : formats) choices.emplace_back(format.name, format.open);

@@ -32,6 +32,8 @@ struct ImportInput {
 
 /// Opens a folder or file with the files of Hugging Face's transformers. On each rank; does not communicate.
 ImportInput open_huggingface(const ImportOptions& options);
+/// Opens a model file of llm.c, with the tokenizer's files of transformers beside it. Likewise.
+ImportInput open_llmc(const ImportOptions& options);
 
 /// The options of `trireme train` that make a model of this shape.
 std::string train_options_of(const model::ModelConfig& config);
