@@ -1,0 +1,104 @@
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+/// Python's pickle format, protocols 0 to 5, as data: nothing is imported, called or executed. A function call in the
+/// file (of REDUCE, NEWOBJ, BUILD and so on) becomes an `object`: a record of the function's name and its arguments.
+/// The reader of a file interprets the names it expects, and refuses others.
+namespace trireme::io {
+
+enum class PickleKind : std::uint8_t {
+  none,
+  boolean,
+  integer,  ///< of at most 64 bits
+  real,
+  text,   ///< also a string of Python 2
+  bytes,  ///< also an integer beyond 64 bits, its bytes or digits
+  list,
+  tuple,
+  dict,  ///< keys and values by turns
+  set,
+  global,      ///< the name of a class or function, "MODULE NAME"
+  object,      ///< function, arguments, and state and contents where they are given, or none
+  persistent,  ///< a reference to something outside; its one item is the reference
+};
+
+/// A node of the value that a file describes. Items are numbers of nodes; they may form cycles.
+struct PickleNode {
+  PickleKind kind = PickleKind::none;
+  std::int64_t integer = 0;  ///< also of booleans
+  double real = 0;
+  std::string_view text = {};  ///< of texts and bytes: a part of the file
+  std::string name = {};       ///< of globals
+  std::vector<std::uint32_t> items = {};
+};
+
+class PickleDocument;
+
+/// A value in a document, which must live longer. Readers that walk through items bound their depth.
+class PickleValue {
+ public:
+  PickleValue(const PickleDocument& document, std::uint32_t node) : document_(&document), node_(node) {}
+  PickleKind kind() const { return node().kind; }
+  bool is(PickleKind kind) const { return this->kind() == kind; }
+  bool is_none() const { return is(PickleKind::none); }
+  /// Returns whether it is the global MODULE NAME.
+  bool is_global(std::string_view name) const { return is(PickleKind::global) && node().name == name; }
+  /// Returns whether it is a call of MODULE NAME.
+  bool calls(std::string_view name) const { return is(PickleKind::object) && item(0).is_global(name); }
+  std::int64_t integer() const { return node().integer; }
+  double real() const { return node().real; }
+  std::string_view text() const { return node().text; }
+  const std::string& name() const { return node().name; }
+  std::size_t size() const { return node().items.size(); }
+  PickleValue item(std::size_t index) const { return {*document_, node().items[index]}; }
+  /// Arguments of an object, a tuple or none.
+  PickleValue arguments() const { return item(1); }
+  /// State of an object, or none.
+  PickleValue state() const { return item(2); }
+  /// Returns a dict of the entries: a dict itself, or those of an OrderedDict or of another object. None otherwise.
+  std::optional<PickleValue> entries() const;
+  /// Returns the value under a text key of `entries`, or of an object's state. The last of equal keys counts.
+  std::optional<PickleValue> find(std::string_view key) const;
+  /// Kind and name, for messages: "a call of builtins eval".
+  std::string description() const;
+  const PickleNode& node() const;
+
+ private:
+  const PickleDocument* document_;
+  std::uint32_t node_;
+};
+
+/// Limits of a document: beyond, it is refused.
+inline constexpr std::size_t max_pickle_bytes = std::size_t{512} << 20;
+inline constexpr std::size_t max_pickle_nodes = std::size_t{1} << 23;
+
+/// A pickled value.
+class PickleDocument {
+ public:
+  /// Reads the pickle at the start of `bytes`, which must live longer. `name` is that of the file, for messages. Takes
+  /// time and memory in proportion to its bytes. DataError where it is damaged, beyond the limits, or uses an opcode
+  /// that only a running Python can follow.
+  PickleDocument(std::string_view bytes, const std::string& name);
+  PickleDocument(const PickleDocument&) = delete;
+  PickleDocument& operator=(const PickleDocument&) = delete;
+
+  /// Bytes of `bytes` that the pickle takes.
+  std::size_t size_bytes() const { return size_bytes_; }
+  PickleValue root() const { return {*this, root_}; }
+  const std::deque<PickleNode>& nodes() const { return nodes_; }
+
+ private:
+  friend class PickleMachine;
+  std::deque<PickleNode> nodes_;
+  std::uint32_t root_ = 0;
+  std::size_t size_bytes_ = 0;
+};
+
+}  // namespace trireme::io

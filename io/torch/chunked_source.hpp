@@ -1,0 +1,40 @@
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "src/exchange/tensor_source.hpp"
+
+namespace trireme::io {
+
+/// A rectangular part of a tensor and its elements, row-major.
+struct TensorChunk {
+  Box box;
+  std::span<const std::byte> bytes;
+};
+
+/// Tensors in memory, each joined from parts that were divided over ranks.
+class ChunkedSource final : public exchange::TensorSource {
+ public:
+  /// `files` are what the bytes of the parts lie in.
+  ChunkedSource(std::string description, std::vector<std::shared_ptr<const void>> files)
+      : description_(std::move(description)), files_(std::move(files)) {}
+
+  /// Adds a tensor, whose name must be new. Parts that are equal are one. DataError where the others do not cover each
+  /// element once, or have another number of bytes than their box.
+  void add(exchange::ForeignTensor tensor, std::vector<TensorChunk> chunks);
+
+  std::string description() const override { return description_; }
+  const std::vector<exchange::ForeignTensor>& tensors() const override { return tensors_; }
+  void read(std::size_t tensor, std::int64_t first, std::span<std::byte> out) override;
+
+ private:
+  std::string description_;
+  std::vector<std::shared_ptr<const void>> files_;
+  std::vector<exchange::ForeignTensor> tensors_;
+  std::vector<std::vector<TensorChunk>> chunks_;  // by tensor
+};
+
+}  // namespace trireme::io

@@ -1,0 +1,211 @@
+#include "io/torch/torch_archive.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+#include "io/posix/byte_reader.hpp"
+#include "io/torch/zip_directory.hpp"
+#include "src/base/check.hpp"
+#include "src/base/shortened.hpp"
+
+namespace trireme::io {
+namespace {
+
+constexpr std::string_view storage_types[] = {"torch DoubleStorage", "torch FloatStorage", "torch BFloat16Storage",
+                                              "torch HalfStorage",   "torch LongStorage",  "torch IntStorage"};
+constexpr DType storage_dtypes[] = {DType::fp64, DType::fp32, DType::bf16, DType::fp16, DType::int64, DType::int32};
+constexpr std::string_view small_storages[] = {"torch ByteStorage", "torch CharStorage", "torch BoolStorage"};
+
+/// First number of a file of pickles, little-endian.
+constexpr std::string_view magic_number("\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19", 10);
+
+std::string_view text_of(std::span<const std::byte> bytes) {
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+
+/// Returns the type of a storage's class; none where it is not known.
+std::optional<DType> storage_dtype(const PickleValue& type) {
+  for (std::size_t i = 0; i < std::size(storage_types); ++i) {
+    if (type.is_global(storage_types[i])) return storage_dtypes[i];
+  }
+  for (const std::string_view small : small_storages) {
+    if (type.is_global(small)) return DType::uint8;
+  }
+  if (type.is_global("torch ShortStorage")) return DType::uint16;
+  return std::nullopt;
+}
+
+/// A reference to the bytes of tensors: ("storage", class, key, device, elements).
+struct StorageReference {
+  DType dtype;
+  std::string_view key;
+  std::int64_t elements;
+};
+
+StorageReference reference_of(const PickleValue& value, const std::string& file, const std::string& what) {
+  const auto require = [&](bool holds) {
+    TRIREME_CHECK(holds, DataError, "{}: {} is no tensor that has a storage in this file, but {}", file, what,
+                  value.description());
+  };
+  require(value.is(PickleKind::persistent));
+  const PickleValue tuple = value.item(0);
+  require(tuple.is(PickleKind::tuple) && tuple.size() >= 5 && tuple.item(0).is(PickleKind::text) &&
+          tuple.item(0).text() == "storage" && tuple.item(2).is(PickleKind::text) &&
+          tuple.item(4).is(PickleKind::integer) && tuple.item(4).integer() >= 0);
+  TRIREME_CHECK(tuple.size() == 5 || tuple.item(5).is_none(), DataError, "{}: {} shares a part of another storage",
+                file, what);
+  const std::optional<DType> dtype = storage_dtype(tuple.item(1));
+  TRIREME_CHECK(dtype, DataError, "{}: {} has {} as the class of its storage, which is not known", file, what,
+                tuple.item(1).description());
+  return {*dtype, tuple.item(2).text(), tuple.item(4).integer()};
+}
+
+}  // namespace
+
+Shape shape_of(const PickleValue& value, const std::string& file, const std::string& what) {
+  PickleValue tuple = value;
+  // torch.Size((1, 2)), or with its tuple as the state.
+  if (tuple.calls("torch Size") && tuple.arguments().size() == 1) tuple = tuple.arguments().item(0);
+  const bool is_list = tuple.is(PickleKind::tuple) || tuple.is(PickleKind::list);
+  TRIREME_CHECK(is_list && tuple.size() <= Shape::max_rank, DataError,
+                "{}: the sizes of {} are {}; there should be at most {} integers", file, what, tuple.description(),
+                Shape::max_rank);
+  std::vector<std::int64_t> extents;
+  for (std::size_t i = 0; i < tuple.size(); ++i) {
+    const PickleValue extent = tuple.item(i);
+    TRIREME_CHECK(extent.is(PickleKind::integer) && extent.integer() >= 0, DataError,
+                  "{}: a size of {} is {}, not a number of at least 0", file, what, extent.description());
+    extents.push_back(extent.integer());
+  }
+  return Shape(std::span<const std::int64_t>(extents));
+}
+
+std::int64_t size_bytes_of(const Shape& shape, DType dtype, const std::string& file, const std::string& what) {
+  std::int64_t product = static_cast<std::int64_t>(size_of(dtype));
+  bool fits = true;
+  // An extent of 0 makes the product 0, whatever the others are; it must not hide one that does not fit.
+  for (const std::int64_t extent : shape.extents()) {
+    fits = fits && extent <= (std::int64_t{1} << 62) / std::max<std::int64_t>(product, 1);
+    product = fits ? product * std::max<std::int64_t>(extent, 1) : product;
+  }
+  TRIREME_CHECK(fits, DataError, "{}: the sizes of {} are {}: they are damaged", file, what, to_string(shape));
+  return std::ranges::find(shape.extents(), 0) == shape.extents().end() ? product : 0;
+}
+
+TorchArchive::TorchArchive(std::span<const std::byte> bytes, std::string name) : name_(std::move(name)) {
+  if (is_zip(bytes)) {
+    read_zip(bytes);
+  } else {
+    read_pickles(bytes);
+  }
+}
+
+void TorchArchive::read_zip(std::span<const std::byte> bytes) {
+  constexpr std::string_view pickle = "/data.pkl", order = "byteorder";
+  auto entries = stored_entries(bytes, name_);
+  const auto found =
+      std::ranges::find_if(entries, [&](const auto& entry) { return std::string_view(entry.first).ends_with(pickle); });
+  TRIREME_CHECK(found != entries.end(), DataError, "{} is a zip archive without data.pkl: torch.save did not write it",
+                name_);
+  const std::string prefix = found->first.substr(0, found->first.size() - pickle.size() + 1);
+  if (const auto stated = entries.find(prefix + std::string(order)); stated != entries.end()) {
+    TRIREME_CHECK(text_of(stated->second) == "little", DataError, "{} has numbers in the byte order '{}', not 'little'",
+                  name_, shortened(text_of(stated->second)));
+  }
+  document_ = std::make_unique<PickleDocument>(text_of(found->second), name_);
+  const std::string folder = prefix + "data/";
+  for (const auto& [entry, content] : entries) {
+    if (entry.starts_with(folder)) storages_.emplace(entry.substr(folder.size()), content);
+  }
+}
+
+void TorchArchive::read_pickles(std::span<const std::byte> bytes) {
+  std::size_t at = 0;
+  const auto next = [&] {
+    auto document = std::make_unique<PickleDocument>(text_of(bytes.subspan(at)), name_);
+    at += document->size_bytes();
+    return document;
+  };
+  TRIREME_CHECK(!bytes.empty() && static_cast<unsigned char>(bytes[0]) == 0x80, DataError,
+                "{} is neither a zip archive nor a pickle: torch.save did not write it", name_);
+  const auto magic = next();
+  TRIREME_CHECK(magic->root().is(PickleKind::bytes) && magic->root().text() == magic_number, DataError,
+                "{} does not begin with the number of torch.save's files", name_);
+  const auto version = next();
+  TRIREME_CHECK(version->root().is(PickleKind::integer) && version->root().integer() == 1001, DataError,
+                "{} has another version of torch.save's files than 1001", name_);
+  const auto system = next();
+  if (const auto little = system->root().find("little_endian")) {
+    TRIREME_CHECK(little->is(PickleKind::boolean) && little->integer() == 1, DataError,
+                  "{} has numbers in another byte order than little-endian", name_);
+  }
+  document_ = next();
+  const auto keys = next();
+  TRIREME_CHECK(keys->root().is(PickleKind::list), DataError, "{} has no list of its storages", name_);
+  // The size of a storage's elements stands where it is referred to.
+  std::map<std::string_view, DType> dtypes;
+  for (std::uint32_t i = 0; i < document_->nodes().size(); ++i) {
+    if (document_->nodes()[i].kind != PickleKind::persistent) continue;
+    const StorageReference reference = reference_of({*document_, i}, name_, "a value");
+    dtypes.emplace(reference.key, reference.dtype);
+  }
+  const ByteReader reader(name_, bytes);
+  for (std::size_t i = 0; i < keys->root().size(); ++i) {
+    const PickleValue key = keys->root().item(i);
+    const auto dtype = key.is(PickleKind::text) ? dtypes.find(key.text()) : dtypes.end();
+    TRIREME_CHECK(dtype != dtypes.end(), DataError, "{} has a storage that no tensor refers to", name_);
+    const auto elements = reader.at<std::int64_t>(at, "the size of a storage");
+    at += sizeof elements;
+    const std::size_t element = size_of(dtype->second);
+    TRIREME_CHECK(elements >= 0 && static_cast<std::uint64_t>(elements) <= (bytes.size() - at) / element, DataError,
+                  "{}: a storage of {} elements ends beyond the end of the file: it was cut off", name_, elements);
+    const std::size_t size = static_cast<std::size_t>(elements) * element;
+    storages_.emplace(std::string(key.text()), bytes.subspan(at, size));
+    at += size;
+  }
+}
+
+bool TorchArchive::is_tensor(const PickleValue& value) {
+  return value.is(PickleKind::object) && (value.item(0).is_global("torch._utils _rebuild_tensor_v2") ||
+                                          value.item(0).is_global("torch._utils _rebuild_tensor") ||
+                                          value.item(0).is_global("torch._utils _rebuild_parameter"));
+}
+
+StoredTensor TorchArchive::tensor(const PickleValue& value, const std::string& what) const {
+  PickleValue call = value;
+  if (call.calls("torch._utils _rebuild_parameter") && call.arguments().size() >= 1) {
+    call = call.arguments().item(0);
+  }
+  TRIREME_CHECK(is_tensor(call) && !call.calls("torch._utils _rebuild_parameter") && call.arguments().size() >= 4,
+                DataError, "{}: {} is {}, not a tensor", name_, what, call.description());
+  const PickleValue arguments = call.arguments();
+  const StorageReference reference = reference_of(arguments.item(0), name_, what);
+  const auto found = storages_.find(reference.key);
+  TRIREME_CHECK(found != storages_.end(), DataError, "{}: the bytes '{}' of {} are missing", name_,
+                shortened(reference.key), what);
+  const auto element = static_cast<std::int64_t>(size_of(reference.dtype));
+  const auto size_bytes = static_cast<std::int64_t>(found->second.size());
+  TRIREME_CHECK(size_bytes % element == 0 && size_bytes / element == reference.elements, DataError,
+                "{}: the bytes of {} are {}, but {} elements are stated: the file is damaged", name_, what, size_bytes,
+                reference.elements);
+  const Shape shape = shape_of(arguments.item(2), name_, what), strides = shape_of(arguments.item(3), name_, what);
+  const std::int64_t count_bytes = size_bytes_of(shape, reference.dtype, name_, what);
+  std::int64_t step = 1;
+  bool contiguous = strides.rank() == shape.rank();
+  for (int i = shape.rank() - 1; contiguous && count_bytes > 0 && i >= 0; --i) {
+    contiguous = shape[i] == 1 || strides[i] == step;
+    step *= shape[i];
+  }
+  TRIREME_CHECK(contiguous, DataError,
+                "{}: {} has the strides {} at the sizes {}. Only contiguous tensors are read: save it again", name_,
+                what, to_string(strides), to_string(shape));
+  const PickleValue offset = arguments.item(1);
+  TRIREME_CHECK(offset.is(PickleKind::integer) && offset.integer() >= 0 && offset.integer() <= size_bytes / element &&
+                    count_bytes <= size_bytes - offset.integer() * element,
+                DataError, "{}: {} lies beyond the end of its storage: the file is damaged", name_, what);
+  return {reference.dtype, shape,
+          found->second.subspan(static_cast<std::size_t>(offset.integer() * element),
+                                static_cast<std::size_t>(count_bytes))};
+}
+
+}  // namespace trireme::io

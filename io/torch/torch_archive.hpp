@@ -1,0 +1,53 @@
+#pragma once
+
+#include <cstddef>
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+
+#include "io/pickle/pickle.hpp"
+#include "src/tensor/dtype.hpp"
+#include "src/tensor/shape.hpp"
+
+namespace trireme::io {
+
+/// A tensor in a file, contiguous and row-major.
+struct StoredTensor {
+  DType dtype = DType::fp32;
+  Shape shape;
+  std::span<const std::byte> bytes;
+};
+
+/// A file of `torch.save`: a pickled value, and the bytes of its tensors. Both the zip archives that are written since
+/// 2020 and the files before these, pickles one after another. Nothing in it is executed (see io/pickle).
+class TorchArchive {
+ public:
+  /// `bytes`, the whole file, must live longer. `name` is for messages. DataError where it is damaged or of another
+  /// kind.
+  TorchArchive(std::span<const std::byte> bytes, std::string name);
+
+  const std::string& name() const { return name_; }
+  PickleValue root() const { return document_->root(); }
+  /// Returns whether a value is a tensor or a parameter.
+  static bool is_tensor(const PickleValue& value);
+  /// Returns the tensor that a value describes. DataError, which names `what`, where it is none, has another type than
+  /// those of `DType`, is not contiguous or lies beyond its bytes.
+  StoredTensor tensor(const PickleValue& value, const std::string& what) const;
+
+ private:
+  void read_zip(std::span<const std::byte> bytes);
+  void read_pickles(std::span<const std::byte> bytes);
+  std::string name_;
+  std::unique_ptr<PickleDocument> document_;
+  std::map<std::string, std::span<const std::byte>, std::less<>> storages_;  // by key
+};
+
+/// Returns the extents of a tuple of integers, also of a torch.Size. DataError, which names `file` and `what`, for
+/// other values, negative numbers and more than five.
+Shape shape_of(const PickleValue& value, const std::string& file, const std::string& what);
+
+/// Returns the number of bytes of a tensor. DataError, which names `file` and `what`, beyond 2^62.
+std::int64_t size_bytes_of(const Shape& shape, DType dtype, const std::string& file, const std::string& what);
+
+}  // namespace trireme::io

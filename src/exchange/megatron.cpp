@@ -1,0 +1,171 @@
+#include "src/exchange/megatron.hpp"
+
+#include <algorithm>
+
+#include "src/base/check.hpp"
+
+namespace trireme::exchange {
+namespace {
+
+using model::ModelConfig;
+
+/// Adds `count` channels of a head, from row `first` of a parameter, which are rows of a tensor.
+void map_head(TensorMapBuilder& map, const std::string& parameter, RowRun run, RotaryLayout rotary) {
+  if (rotary == RotaryLayout::halves) return map.run(parameter, run);
+  run.count /= 2;
+  RowRun second = run;
+  second.first += run.count;
+  second.foreign_first += run.foreign_step;
+  run.foreign_step = second.foreign_step = 2 * run.foreign_step;
+  map.run(parameter, run);
+  map.run(parameter, second);
+}
+
+/// Queries, keys and values of a layer in one tensor, weights or biases.
+void map_qkv(TensorMapBuilder& map, const MegatronLayout& layout, const std::string& ours, const std::string& suffix,
+             const std::string& name) {
+  const ModelConfig& config = map.config();
+  const std::int64_t a = config.heads, k = config.kv_heads(), d = config.head_dim(), rows = (a + 2 * k) * d;
+  const std::int64_t queries = a / k;  // of a group
+  const bool is_weight = suffix == "weight";
+  const std::size_t tensor = map.tensor({.name = name, .shape = is_weight ? Shape{rows, config.hidden} : Shape{rows}});
+  const std::int64_t local = a / layout.shards;
+  for (int part = 0; part < 3; ++part) {
+    const std::string parameter = ours + (k == a ? ".qkv." : part == 0 ? ".q." : ".kv.") + suffix;
+    const std::int64_t heads = part == 0 ? a : k;
+    const std::int64_t first = k == a ? part * a * d : part == 2 ? k * d : 0;
+    for (std::int64_t head = 0; head < heads; ++head) {
+      RowRun run{.first = first + head * d, .count = d, .tensor = tensor};
+      switch (layout.heads) {
+        case MegatronHeads::parts_of_shards:
+          run.foreign_first = (head / local * 3 * local + part * local + head % local) * d;
+          break;
+        case MegatronHeads::channels:
+          run.foreign_first = head * 3 * d + part;
+          run.foreign_step = 3;
+          break;
+        case MegatronHeads::groups: {
+          const std::int64_t group = part == 0 ? head / queries : head;
+          const std::int64_t place = part == 0 ? head % queries : queries + part - 1;
+          run.foreign_first = (group * (queries + 2) + place) * d;
+        }
+      }
+      map_head(map, parameter, run, part == 2 ? RotaryLayout::halves : layout.rotary);
+    }
+  }
+}
+
+/// The first product of the feed-forward block. With SwiGLU each tensor rank has its gate, then its up.
+void map_expansion(TensorMapBuilder& map, const MegatronLayout& layout, const std::string& parameter,
+                   const std::string& name) {
+  if (!map.config().swiglu) return map.same(parameter, name);
+  const std::int64_t f = map.config().ffn_hidden, local = f / layout.shards;
+  const std::int64_t columns = map.parameter(parameter).columns;
+  const std::size_t tensor = map.tensor({.name = name, .shape = columns == 1 ? Shape{2 * f} : Shape{2 * f, columns}});
+  for (std::int64_t half = 0; half < 2; ++half) {
+    for (std::int64_t shard = 0; shard < layout.shards; ++shard) {
+      map.run(parameter, {.first = half * f + shard * local,
+                          .count = local,
+                          .tensor = tensor,
+                          .foreign_first = (2 * shard + half) * local});
+    }
+  }
+}
+
+void replace(std::string& text, std::string_view from, std::string_view to) {
+  if (const std::size_t at = text.find(from); at != text.npos) text.replace(at, from.size(), to);
+}
+
+}  // namespace
+
+TensorMap megatron_tensor_map(const ModelConfig& config, const MegatronLayout& layout) {
+  TRIREME_CHECK(layout.vocabulary_rows == 0 || layout.vocabulary_rows >= config.vocabulary, ConfigError,
+                "the tensors have {} tokens, fewer than the {} of the vocabulary", layout.vocabulary_rows,
+                config.vocabulary);
+  TRIREME_CHECK(layout.shards >= 1 && config.heads % layout.shards == 0 && config.ffn_hidden % layout.shards == 0,
+                ConfigError, "{} heads and {} channels of the feed-forward block are not divided evenly over {} ranks",
+                config.heads, config.ffn_hidden, layout.shards);
+  TRIREME_CHECK(layout.heads == MegatronHeads::groups || config.kv_heads() == config.heads, ConfigError,
+                "checkpoints of versions 0 and 1 have no groups of queries");
+  TRIREME_CHECK(layout.rotary == RotaryLayout::halves || config.rotary_channels() == config.head_dim(), ConfigError,
+                "interleaved rotary positions are converted where all channels of a head rotate");
+  TensorMapBuilder map(config);
+  const auto both = [&](const std::string& parameter, const std::string& tensor) {
+    for (const char* suffix : {".weight", ".bias"}) {
+      if (map.has(parameter + suffix)) map.same(parameter + suffix, tensor + suffix);
+    }
+  };
+  map.tokens("wte", "embedding.word_embeddings.weight", layout.vocabulary_rows,
+             config.tied_output ? std::vector<std::string>{"output_layer.weight", "word_embeddings_for_head.weight"}
+                                : std::vector<std::string>{});
+  if (map.has("wpe")) map.same("wpe", "embedding.position_embeddings.weight");
+  for (int layer = 0; layer < config.layers; ++layer) {
+    const std::string ours = layer_prefix(layer), theirs = fmt::format("decoder.layers.{}.", layer);
+    both(ours + ".ln_1", theirs + "input_layernorm");
+    for (const std::string suffix : {"weight", "bias"}) {
+      if (suffix == "weight" || config.has_qkv_bias()) {
+        map_qkv(map, layout, ours + ".attn", suffix, theirs + "self_attention.linear_qkv." + suffix);
+      }
+    }
+    if (config.qk_norm) {
+      both(ours + ".attn.q_ln", theirs + "self_attention.q_layernorm");
+      both(ours + ".attn.k_ln", theirs + "self_attention.k_layernorm");
+    }
+    both(ours + ".attn.proj", theirs + "self_attention.linear_proj");
+    both(ours + ".ln_2", theirs + "pre_mlp_layernorm");
+    for (const std::string suffix : {".weight", ".bias"}) {
+      if (suffix == ".weight" || config.linear_bias) {
+        map_expansion(map, layout, ours + ".mlp.fc" + suffix, theirs + "mlp.linear_fc1" + suffix);
+      }
+    }
+    both(ours + ".mlp.proj", theirs + "mlp.linear_fc2");
+  }
+  both("ln_f", "decoder.final_layernorm");
+  if (!config.tied_output) map.tokens("lm_head.weight", "output_layer.weight", layout.vocabulary_rows, {});
+  return map.finish();
+}
+
+std::vector<std::string> megatron_other_names(const std::string& tensor) {
+  std::vector<std::string> names;
+  std::string fused = tensor;
+  replace(fused, ".input_layernorm.", ".self_attention.linear_qkv.layer_norm_");
+  replace(fused, ".pre_mlp_layernorm.", ".mlp.linear_fc1.layer_norm_");
+  if (fused != tensor) names.push_back(fused);
+  if (tensor == "word_embeddings_for_head.weight") return {};
+  std::string before = tensor;
+  for (const auto& [now, then] : {std::pair{".linear_qkv.", ".query_key_value."},
+                                  {".linear_proj.", ".dense."},
+                                  {".pre_mlp_layernorm.", ".post_attention_layernorm."},
+                                  {".linear_fc1.", ".dense_h_to_4h."},
+                                  {".linear_fc2.", ".dense_4h_to_h."}}) {
+    replace(before, now, then);
+  }
+  if (!before.starts_with("decoder.")) return {"language_model." + before};
+  for (const char* stack : {"encoder", "transformer"}) {
+    const std::string name = std::string("language_model.") + stack + before.substr(std::string_view("decoder").size());
+    names.push_back(name);
+    std::string older = name;
+    replace(older, ".self_attention.", ".attention.");
+    if (older != name) names.push_back(older);
+  }
+  return names;
+}
+
+bool is_megatron_buffer(std::string_view tensor) {
+  constexpr std::string_view suffixes[] = {"._extra_state", ".inv_freq", ".position_ids"};
+  return std::ranges::any_of(suffixes, [&](std::string_view suffix) { return tensor.ends_with(suffix); });
+}
+
+int megatron_split_dimension(std::string_view tensor) {
+  const auto ends = [&](std::initializer_list<std::string_view> suffixes) {
+    return std::ranges::any_of(suffixes, [&](std::string_view suffix) { return tensor.ends_with(suffix); });
+  };
+  if (ends({"word_embeddings.weight", "output_layer.weight", "word_embeddings_for_head.weight", "linear_qkv.weight",
+            "linear_qkv.bias", "query_key_value.weight", "query_key_value.bias", "linear_fc1.weight", "linear_fc1.bias",
+            "dense_h_to_4h.weight", "dense_h_to_4h.bias"})) {
+    return 0;
+  }
+  return ends({"linear_proj.weight", "linear_fc2.weight", ".dense.weight", "dense_4h_to_h.weight"}) ? 1 : -1;
+}
+
+}  // namespace trireme::exchange
