@@ -22,7 +22,8 @@ struct ImportFormat {
   OpenInput open;
 };
 /// Formats of other programs.
-constexpr ImportFormat formats[] = {{"huggingface", open_huggingface}, {"llm.c", open_llmc}};
+constexpr ImportFormat formats[] = {
+    {"huggingface", open_huggingface}, {"llm.c", open_llmc}, {"megatron", open_megatron}};
 
 /// Replaces a tokenizer that is missing, and checks one that is there.
 void settle_tokenizer(const ImportOptions& options, ImportInput& input, bool speaks) {

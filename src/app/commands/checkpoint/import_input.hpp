@@ -34,6 +34,8 @@ struct ImportInput {
 ImportInput open_huggingface(const ImportOptions& options);
 /// Opens a model file of llm.c, with the tokenizer's files of transformers beside it. Likewise.
 ImportInput open_llmc(const ImportOptions& options);
+/// Opens a checkpoint of Megatron-LM, with the tokenizer's files of transformers in its folder. Likewise.
+ImportInput open_megatron(const ImportOptions& options);
 
 /// The options of `trireme train` that make a model of this shape.
 std::string train_options_of(const model::ModelConfig& config);

@@ -1,0 +1,24 @@
+#pragma once
+
+#include <string>
+
+#include "io/pickle/pickle.hpp"
+#include "src/exchange/megatron.hpp"
+#include "src/model/model_config.hpp"
+
+namespace trireme::io {
+
+/// Model that the options of a run of Megatron-LM describe.
+struct MegatronModel {
+  model::ModelConfig config;  ///< its vocabulary is the padded one where `vocabulary_is_padded`
+  bool vocabulary_is_padded = false;
+  exchange::RotaryLayout rotary = exchange::RotaryLayout::halves;
+  std::int64_t tensor_size = 1;
+  std::int64_t pipeline_size = 1;
+};
+
+/// Reads the `args` of a checkpoint, an argparse.Namespace of any version. `path` is for messages. One DataError lists
+/// all parts that no model here has.
+MegatronModel megatron_model(const PickleValue& arguments, const std::string& path);
+
+}  // namespace trireme::io

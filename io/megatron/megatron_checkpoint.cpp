@@ -1,0 +1,61 @@
+#include "io/megatron/megatron_checkpoint.hpp"
+
+#include <algorithm>
+
+#include "io/megatron/megatron_files.hpp"
+#include "io/posix/folder.hpp"
+#include "io/posix/regular_file.hpp"
+#include "src/base/check.hpp"
+#include "src/base/shortened.hpp"
+
+namespace trireme::io {
+namespace {
+
+/// Returns the folder of one step: `path` itself, or the latest one in it.
+std::string step_folder(const std::string& path) {
+  const std::string tracker = path + "/latest_checkpointed_iteration.txt";
+  if (!is_there(tracker)) return path;
+  std::string step = read_whole_file(tracker, 4096, Symlinks::follow);
+  while (!step.empty() && (step.back() == '\n' || step.back() == ' ')) step.pop_back();
+  if (step == "release") return path + "/release";
+  const bool is_number =
+      !step.empty() && step.size() <= 12 && std::ranges::all_of(step, [](char c) { return c >= '0' && c <= '9'; });
+  TRIREME_CHECK(is_number, DataError, "{} has '{}', neither an iteration nor 'release'", tracker, shortened(step));
+  return fmt::format("{}/iter_{:07d}", path, std::stoll(step));
+}
+
+}  // namespace
+
+std::shared_ptr<const MappedFile> map_file(const std::string& path) {
+  regular_file_size(path);
+  return std::make_shared<const MappedFile>(path);
+}
+
+MappedArchive::MappedArchive(const std::string& path) : file(map_file(path)), archive(file->bytes(), path) {}
+
+exchange::MegatronHeads heads_of_version(const PickleValue& saved, const std::string& path) {
+  const auto version = saved.find("checkpoint_version");
+  if (!version || version->is_none()) return exchange::MegatronHeads::parts_of_shards;
+  const bool is_number = version->is(PickleKind::integer) || version->is(PickleKind::real);
+  const double number = version->is(PickleKind::integer) ? static_cast<double>(version->integer()) : version->real();
+  TRIREME_CHECK(is_number && (number == 0 || number == 1 || number == 2 || number == 3), DataError,
+                "{} has {} {} as its checkpoint_version; versions 0 to 3 are read", path, version->description(),
+                number);
+  return number == 0   ? exchange::MegatronHeads::parts_of_shards
+         : number == 1 ? exchange::MegatronHeads::channels
+                       : exchange::MegatronHeads::groups;
+}
+
+MegatronCheckpoint open_megatron_checkpoint(const std::string& path) {
+  TRIREME_CHECK(is_there(path), DataError, "there is no {}", path);
+  const std::string folder = step_folder(path);
+  TRIREME_CHECK(is_there(folder), DataError, "{} names {} as its latest checkpoint, which is not there", path, folder);
+  if (has_distributed_files(folder)) return open_distributed_files(folder);
+  TRIREME_CHECK(has_rank_files(folder), DataError,
+                "{} holds neither mp_rank_00 nor .metadata of a checkpoint of Megatron-LM in the formats torch and "
+                "torch_dist",
+                folder);
+  return open_rank_files(folder);
+}
+
+}  // namespace trireme::io

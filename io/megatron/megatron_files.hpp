@@ -1,0 +1,34 @@
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "io/megatron/megatron_checkpoint.hpp"
+#include "io/posix/mapped_file.hpp"
+#include "io/torch/torch_archive.hpp"
+
+/// The two formats of Megatron-LM's checkpoints.
+namespace trireme::io {
+
+/// Maps a regular file. IoError where it cannot be read, DataError where it is another kind of file.
+std::shared_ptr<const MappedFile> map_file(const std::string& path);
+
+/// A file of torch.save and what its tensors lie in.
+struct MappedArchive {
+  explicit MappedArchive(const std::string& path);
+  std::shared_ptr<const MappedFile> file;
+  TorchArchive archive;
+};
+
+/// Returns whether a folder holds mp_rank_TT or mp_rank_TT_PPP.
+bool has_rank_files(const std::string& folder);
+MegatronCheckpoint open_rank_files(const std::string& folder);
+
+/// Returns whether a folder holds a distributed checkpoint of torch.
+bool has_distributed_files(const std::string& folder);
+MegatronCheckpoint open_distributed_files(const std::string& folder);
+
+/// Order of queries, keys and values by `checkpoint_version` of a saved dictionary; without one, version 0.
+exchange::MegatronHeads heads_of_version(const PickleValue& saved, const std::string& path);
+
+}  // namespace trireme::io

@@ -1,0 +1,46 @@
+#include "io/huggingface/tokenizer_json.hpp"
+#include "io/megatron/megatron_checkpoint.hpp"
+#include "src/app/commands/checkpoint/import_input.hpp"
+#include "src/base/check.hpp"
+
+namespace trireme::app {
+namespace {
+
+/// Rows of the token embedding.
+std::int64_t table_rows(const exchange::TensorSource& source) {
+  constexpr std::string_view table = "embedding.word_embeddings.weight";
+  for (const exchange::ForeignTensor& tensor : source.tensors()) {
+    if (tensor.name.ends_with(table) && tensor.shape.rank() == 2) return tensor.shape[0];
+  }
+  throw DataError("{} has no tensor {}: it is no GPT of Megatron-LM's", source.description(), table);
+}
+
+}  // namespace
+
+ImportInput open_megatron(const ImportOptions& options) {
+  ImportInput result;
+  io::MegatronCheckpoint checkpoint = io::open_megatron_checkpoint(options.input);
+  const std::int64_t rows = table_rows(*checkpoint.source);
+  result.config = checkpoint.model.config;
+  if (!options.without_tokenizer) result.tokenizer = io::read_tokenizer_of(options.input, options.end_of_document);
+  // Runs state the true number of tokens in newer versions alone: else it is the tokenizer's, or the option's.
+  std::int64_t& vocabulary = result.config.vocabulary;
+  if (options.vocabulary) {
+    vocabulary = *options.vocabulary;
+  } else if (checkpoint.model.vocabulary_is_padded && result.tokenizer) {
+    vocabulary = result.tokenizer->vocabulary_size();
+  }
+  TRIREME_CHECK(vocabulary <= rows, ConfigError, "--vocab-size {} is more than the {} tokens of {}", vocabulary, rows,
+                options.input);
+  checkpoint.layout.vocabulary_rows = rows;
+  result.map = exchange::megatron_tensor_map(result.config, checkpoint.layout);
+  result.rules.other_names = exchange::megatron_other_names;
+  result.rules.is_ignored = [](const std::string& name) { return exchange::is_megatron_buffer(name); };
+  result.source = std::move(checkpoint.source);
+  result.attributes.put("import.format", "megatron");
+  result.attributes.put("import.class", "gpt");
+  result.attributes.put("import.vocabulary", rows);
+  return result;
+}
+
+}  // namespace trireme::app
