@@ -7,7 +7,7 @@ cd "$(dirname "$0")/.."
 seconds=${1:-600}
 shift || true
 targets=("$@")
-[ ${#targets[@]} -gt 0 ] || targets=(corpus corpus_file safetensors text_reader token_files tokenizer_files utf8)
+[ ${#targets[@]} -gt 0 ] || targets=(corpus corpus_file safetensors text_reader token_files tokenizer_files torch_files utf8)
 compiler=
 for candidate in clang++ clang++-{20,19,18,17,16}; do
   major=$("$candidate" -dumpversion 2>/dev/null | cut -d. -f1) || continue
@@ -27,7 +27,8 @@ libraries="$(pkg-config --libs hdf5-serial 2>/dev/null || pkg-config --libs hdf5
 newest_header=$(find src io tests/fuzz -name '*.hpp' -printf '%T@ %p\n' | sort -n | tail -1 | cut -d' ' -f2)
 objects=()
 for source in src/base/*.cpp src/tensor/*.cpp src/comm/*.cpp src/data/*/*.cpp io/*/*.cpp src/prepare/*.cpp \
-  src/model/model_config.cpp src/model/rotary_scaling.cpp src/exchange/model_class.cpp; do
+  src/model/{model_config,model_parameters,rotary_scaling}.cpp src/parallel/tensor/vocabulary.cpp src/parallel/pipeline/*.cpp \
+  src/exchange/{llmc,model_class,tensor_map}.cpp; do
   object=$build/${source//\//_}.o
   objects+=("$object")
   [ "$object" -nt "$source" ] && [ "$object" -nt "$newest_header" ] && continue

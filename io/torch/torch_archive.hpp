@@ -28,6 +28,7 @@ class TorchArchive {
   TorchArchive(std::span<const std::byte> bytes, std::string name);
 
   const std::string& name() const { return name_; }
+  const PickleDocument& document() const { return *document_; }
   PickleValue root() const { return document_->root(); }
   /// Returns whether a value is a tensor or a parameter.
   static bool is_tensor(const PickleValue& value);
