@@ -16,7 +16,7 @@ namespace trireme::io {
 enum class PickleKind : std::uint8_t {
   none,
   boolean,
-  integer,  ///< of at most 64 bits
+  integer,  ///< at most 64 bits
   real,
   text,   ///< also a string of Python 2
   bytes,  ///< also an integer beyond 64 bits, its bytes or digits
@@ -34,8 +34,8 @@ struct PickleNode {
   PickleKind kind = PickleKind::none;
   std::int64_t integer = 0;  ///< also of booleans
   double real = 0;
-  std::string_view text = {};  ///< of texts and bytes: a part of the file
-  std::string name = {};       ///< of globals
+  std::string_view text = {};  ///< bytes of a text or of bytes, a part of the file
+  std::string name = {};       ///< name of a global
   std::vector<std::uint32_t> items = {};
 };
 

@@ -26,7 +26,7 @@ void map_qkv(TensorMapBuilder& map, const MegatronLayout& layout, const std::str
              const std::string& name) {
   const ModelConfig& config = map.config();
   const std::int64_t a = config.heads, k = config.kv_heads(), d = config.head_dim(), rows = (a + 2 * k) * d;
-  const std::int64_t queries = a / k;  // of a group
+  const std::int64_t queries = a / k;  // heads of a group
   const bool is_weight = suffix == "weight";
   const std::size_t tensor = map.tensor({.name = name, .shape = is_weight ? Shape{rows, config.hidden} : Shape{rows}});
   const std::int64_t local = a / layout.shards;

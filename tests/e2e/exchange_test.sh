@@ -37,6 +37,21 @@ check "training begins with the same loss on two tensor ranks" close_to metrics2
 check "training begins with the same loss on two stages" close_to metrics2--pp2.loss metrics1.loss 1e-10
 check "random weights have a loss" [ -s metrics1.loss ]
 
+# Checkpoints of Megatron-LM with the same weights become the same model.
+megatron=$(realpath "$fixtures/../megatron")
+done_by 2 checkpoint import --format megatron --input "$megatron/dist" --output dist --vocab-size 19 --no-tokenizer
+done_by 1 checkpoint export --load dist --output dist-out
+check "a checkpoint of torch_dist has the weights of its model" \
+  [ "$(data_of dist-out/model.safetensors)" = "$(data_of exported/model.safetensors)" ]
+done_by 2 checkpoint import --format megatron --input "$megatron/first" --output first --vocab-size 19 --no-tokenizer
+done_by 1 checkpoint import --input "$fixtures/gpt2" --output gpt2 --no-tokenizer
+for model in first gpt2; do done_by 1 checkpoint export --load "$model" --output "$model-out"; done
+check "a checkpoint of 2019 has the weights of its model" \
+  [ "$(data_of first-out/model.safetensors)" = "$(data_of gpt2-out/model.safetensors)" ]
+refused 3 "holds neither mp_rank_00 nor .metadata" 2 checkpoint import --format megatron --input "$fixtures/llama3" --output none
+refused 3 "is not the magic number" 1 checkpoint import --format llm.c --input "$fixtures/llama3/model.safetensors" --output none
+refused 2 "--vocab-size 21 is more than the 20 tokens" 1 checkpoint import --format megatron --input "$megatron/core" --output none --vocab-size 21
+
 # Files are divided by size, and those of another export are not mixed with these.
 done_by 2 checkpoint export --load in --output parts --max-shard-size 0.000002
 check "several files have an index" [ -s parts/model.safetensors.index.json ]

@@ -133,6 +133,28 @@ TEST_F(MegatronFiles, OfDistributedCheckpointsThatAreDamagedAreNamed) {
   }
 }
 
+TEST_F(MegatronFiles, WithDamagedArchivesAreNamed) {
+  const std::string chunks = copy("chunks"), file = chunks + "/mp_rank_00/model_optim_rng.pt";
+  std::ifstream input(file, std::ios::binary);
+  const std::string archive{std::istreambuf_iterator<char>(input), {}};
+  // Changes a byte of the first entry of the directory.
+  const auto with = [&](std::size_t at, char value) {
+    std::string changed = archive;
+    changed[archive.find("PK\1\2") + at] = value;
+    std::ofstream(file, std::ios::binary) << changed;
+    return error_of(chunks);
+  };
+  EXPECT_THAT(with(10, 8), HasSubstr("is compressed or encrypted"));
+  EXPECT_THAT(with(8, 1), HasSubstr("is compressed or encrypted"));
+  EXPECT_THAT(with(45, 0x7f), HasSubstr("the header of an entry is missing"));
+  EXPECT_THAT(with(0, 'Q'), HasSubstr("an entry of its directory is none"));
+  std::string changed = archive;
+  const std::size_t name = archive.rfind("data/1");  // its last place, in the directory
+  changed[name + 5] = '0';
+  std::ofstream(file, std::ios::binary) << changed;
+  EXPECT_NE(error_of(chunks), "nothing was thrown");
+}
+
 TEST_F(MegatronFiles, ThatWereCutOffAreAnErrorAtEveryLength) {
   for (const char* name : {"first/release/mp_rank_01/model_optim_rng.pt", "chunks/mp_rank_01/model_optim_rng.pt"}) {
     const std::string folder = copy(std::string(name).starts_with("first") ? "first" : "chunks");
