@@ -86,7 +86,7 @@ class DistributedFiles {
   }
 
   void read_tensor(const std::string& name, const PickleValue& value) {
-    const std::string path = folder_ + metadata_name, what = "'" + shortened(name) + "'";
+    const std::string path = folder_ + metadata_name, what = fmt::format("'{}'", shortened(name));
     TRIREME_CHECK(value.calls(class_name("TensorStorageMetadata")), DataError, "{}: {} is {}, not a tensor", path, what,
                   value.description());
     DistributedTensor tensor{shape_of(member(value, "size"), path, what), {}, {}};
@@ -108,7 +108,7 @@ class DistributedFiles {
     require(name.is(PickleKind::text), "a name is none");
     const auto tensor = tensors_.find(std::string(name.text()));
     if (tensor == tensors_.end()) return;
-    const std::string what = "'" + shortened(name.text()) + "'";
+    const std::string what = fmt::format("'{}'", shortened(name.text()));
     const Shape offset = shape_of(member(index, "offset"), path, what);
     const auto chunk = std::ranges::find_if(tensor->second.chunks,
                                             [&](const TensorChunk& other) { return other.box.offset == offset; });

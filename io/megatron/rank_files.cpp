@@ -75,7 +75,7 @@ void flatten(const TorchArchive& archive, const PickleValue& dictionary, const s
     if (!TorchArchive::is_tensor(value) && value.entries()) {
       flatten(archive, value, name, depth + 1, entries_left, tensors);
     } else if (!(value.is(PickleKind::object) && value.calls("collections OrderedDict"))) {  // an empty one
-      tensors.insert_or_assign(name, archive.tensor(value, "'" + shortened(name) + "'"));
+      tensors.insert_or_assign(name, archive.tensor(value, fmt::format("'{}'", shortened(name))));
     }
   }
 }
