@@ -139,8 +139,8 @@ class Table {
   /// Curve of one rank: rank 0 alone computes it, once for each model, batch and type.
   const Curve& reference(const TrainingRunConfig& config) {
     std::string key = fmt::format("{} {} {}", config.batch, config.s, name_of(config.dtype));
-    for (const auto& [name, value] : attributes_of(config.model).texts()) key += " " + value;
-    for (const auto& [name, value] : attributes_of(*config.train).texts()) key += " " + value;
+    for (const auto& [name, value] : attributes_of(config.model).texts()) key += " " + name + " " + value;
+    for (const auto& [name, value] : attributes_of(*config.train).texts()) key += " " + name + " " + value;
     const auto [place, is_new] = references_.try_emplace(key);
     if (!is_new) return place->second;
     std::string text;
