@@ -12,7 +12,7 @@
 namespace trireme::report {
 namespace {
 
-constexpr double width = 560, height = 250, left = 66, right = 24, top = 10, bottom = 36;
+constexpr double width = 560, height = 254, left = 66, right = 24, top = 10, bottom = 40;
 
 /// Returns the classes of a style: its colour, and its dashes, which also differ where colours repeat.
 std::string classes_of(int style) { return fmt::format("c{} d{}", style % 8, style % 5); }
@@ -65,8 +65,9 @@ std::string axes_of(const Plane& plane, const std::string& unit) {
   }
   for (const Tick& tick : plane.x.ticks) {
     const double x = plane.at_x(tick.value);
+    const double half_width = 5 * static_cast<double>(tick.label.size());  // in the largest font
     text += fmt::format(R"(<path class="axis" d="M{:.1f} {}v4"/><text class="x" x="{:.1f}" y="{}">{}</text>)", x,
-                        height - bottom, x, height - bottom + 17, tick.label);
+                        height - bottom, std::min(x, width - half_width), height - bottom + 20, tick.label);
   }
   text += fmt::format(R"(<path class="axis" d="M{} {}H{}"/><text class="label" x="{}" y="{}">iteration</text>)", left,
                       height - bottom, width - right, width - right, height - 4);
@@ -98,25 +99,19 @@ std::string line_of(const std::vector<Column>& columns, std::size_t begin, std::
     path += fmt::format("{}{:.1f} {:.1f}", i == begin ? "M" : "L", plane.at_x(columns[i].middle_x()),
                         plane.at_y(columns[i].mean()));
   }
-  if (end - begin == 1) path += "h.1";  // a point alone
   return path;
 }
 
-std::string markers_of(const Series& series, const Plane& plane) {
-  std::string text;
-  for (const Column& column : series.columns) {
-    if (column.count == 0) continue;
-    text += fmt::format(
-        R"(<circle class="c{}" cx="{:.1f}" cy="{:.1f}" r="3"><title>{}</title></circle>)", series.style % 8,
-        plane.at_x(column.middle_x()), plane.at_y(column.mean()),
-        escaped(fmt::format("{}: {} at iteration {}", series.label, short_number(column.mean(), 5), column.last_x)));
-  }
-  return text;
+std::string marker_of(const Series& series, const Column& column, const Plane& plane) {
+  return fmt::format(
+      R"(<circle class="c{}" cx="{:.1f}" cy="{:.1f}" r="3"><title>{}</title></circle>)", series.style % 8,
+      plane.at_x(column.middle_x()), plane.at_y(column.mean()),
+      escaped(fmt::format("{}: {} at iteration {}", series.label, short_number(column.mean(), 5), column.last_x)));
 }
 
 std::string curve_of(const Series& series, const Plane& plane) {
   const std::vector<Column>& columns = series.columns;
-  std::string bands, lines, gaps;
+  std::string bands, lines, gaps, markers;
   for (std::size_t begin = 0; begin < columns.size();) {
     if (columns[begin].not_finite > 0) {
       const double x = plane.at_x(columns[begin].middle_x());
@@ -135,12 +130,16 @@ std::string curve_of(const Series& series, const Plane& plane) {
                                       [](const Column& column) { return column.min < column.max; });
     if (has_band) bands += band_of(columns, begin, end, plane);
     lines += line_of(columns, begin, end, plane);
+    const bool is_alone = end - begin == 1;  // a line of one point is invisible
+    for (std::size_t i = begin; i < end && (series.has_markers || is_alone); ++i) {
+      markers += marker_of(series, columns[i], plane);
+    }
     begin = end;
   }
   std::string text;
   if (!bands.empty()) text += fmt::format(R"(<path class="band c{}" d="{}"/>)", series.style % 8, bands);
   if (!lines.empty()) text += fmt::format(R"(<path class="line {}" d="{}"/>)", classes_of(series.style), lines);
-  return text + gaps + (series.has_markers ? markers_of(series, plane) : "");
+  return text + gaps + markers;
 }
 
 std::string marks_of(const Chart& chart, const Plane& plane) {
@@ -190,6 +189,7 @@ std::string svg_of(const Chart& chart) {
   }
   plane.y = values.empty() ? vertical_scale(0, 1, Axis::fitted, 5)
                            : vertical_scale(values.least / plane.unit, values.greatest / plane.unit, chart.axis, 5);
+  if (values.empty()) plane.y.ticks.clear();  // numbers would look like values
   std::string content = fmt::format(R"(<title id="{}-t">{}</title><desc id="{}-d">{}</desc>)", chart.id,
                                     escaped(chart.title), chart.id, escaped(description_of(chart, unit, plane.unit)));
   content += axes_of(plane, unit) + marks_of(chart, plane);

@@ -7,6 +7,7 @@
 #include <functional>
 #include <limits>
 #include <map>
+#include <string_view>
 
 #include "src/report/chart.hpp"
 #include "src/report/markup.hpp"
@@ -165,6 +166,28 @@ std::string reading_of(const std::vector<Run>& runs) {
   return text.empty() ? "" : text_element("p", "reading", text);
 }
 
+/// Returns tables that compare runs. Each has the first column, and those of at most six runs, which fit on paper.
+std::string comparison_of(std::string_view css_class, const Row& head, const std::vector<Row>& rows,
+                          std::size_t text_columns) {
+  constexpr std::size_t most = 6;
+  const std::size_t runs = head.size() - 1, tables = (runs + most - 1) / most;
+  std::string text;
+  for (std::size_t i = 0; i < tables; ++i) {
+    const auto part = [&](const Row& row) {
+      Row cells{row.front()};
+      const auto column = [&](std::size_t table) {
+        return row.begin() + 1 + static_cast<std::ptrdiff_t>(table * runs / tables);
+      };
+      cells.insert(cells.end(), column(i), column(i + 1));
+      return cells;
+    };
+    std::vector<Row> parts;
+    for (const Row& row : rows) parts.push_back(part(row));
+    text += table_of(part(head), parts, text_columns);
+  }
+  return element("div", fmt::format("class=\"compared {}\"", css_class), text);
+}
+
 /// Returns the figures of one run as a list, of several as a table.
 std::string summary_table(const std::vector<Run>& runs) {
   if (runs.size() == 1) {
@@ -193,7 +216,7 @@ std::string summary_table(const std::vector<Run>& runs) {
     }
     rows.push_back(std::move(row));
   }
-  return element("div", R"(class="summary")", table_of(head, rows, 1));
+  return comparison_of("summary", head, rows, 1);
 }
 
 /// Returns the options that the runs do not have in common; empty for one run.
@@ -218,7 +241,8 @@ std::string differences_of(const std::vector<Run>& runs) {
   if (rows.empty()) return "";
   Row head{"option"};
   for (const Run& run : runs) head.push_back(run.name);
-  return element("section", "", text_element("h2", "", "Options that differ") + table_of(head, rows, head.size()));
+  return element("section", "",
+                 text_element("h2", "", "Options that differ") + comparison_of("options", head, rows, head.size()));
 }
 
 }  // namespace

@@ -33,7 +33,7 @@ inline constexpr auto quantities = std::to_array<Quantity>({
     {"peak_memory_bytes", "Memory of rank 0, greatest so far", "bytes", Axis::from_zero},
     {"loss_scale", "Loss scale", "", Axis::decades, false},
     {"sop_loss", "Loss of the segments' order", "", Axis::decades, false},
-    {"params_norm", "Norm of the parameters", "", Axis::fitted, false},
+    {"params_norm", "Norm of the parameters", "", Axis::decades, false},
     {"num_zeros", "Gradients that are zero", "", Axis::from_zero, false},
     {"weight_decay", "Weight decay", "", Axis::from_zero, false},
     {"exposed_communication_ms", "Exposed communication", "ms", Axis::from_zero, false},

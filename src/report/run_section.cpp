@@ -17,13 +17,23 @@ namespace {
 
 const char* const dash = "\u2013";
 
-/// Returns "12 345 678".
+/// Returns "12 345 678", with spaces that do not break lines.
 std::string grouped(std::int64_t number) {
   std::string text = std::to_string(number);
   for (auto i = static_cast<std::ptrdiff_t>(text.size()) - 3; i > (number < 0 ? 1 : 0); i -= 3) {
-    text.insert(static_cast<std::size_t>(i), "\u2009");
+    text.insert(static_cast<std::size_t>(i), "\u202f");
   }
   return text;
+}
+
+/// Returns "1 default" or "2 defaults".
+std::string counted(std::int64_t count, std::string_view noun) {
+  return fmt::format("{} {}{}", grouped(count), noun, count == 1 ? "" : "s");
+}
+
+/// Returns a loss with four decimals, or with four digits where decimals would hide them.
+std::string loss_text(double loss) {
+  return loss != 0 && std::abs(loss) < 1e-3 ? short_number(loss) : fmt::format("{:.4f}", loss);
 }
 
 std::string size_text(double bytes) {
@@ -59,7 +69,7 @@ std::string grid_text(const LifeStart& start) {
   for (const auto& [axis, size] : start.axes) {
     if (size > 1) parts.push_back(fmt::format("{} {}", axis, size));
   }
-  return fmt::format("{} rank{}{}", start.ranks, start.ranks == 1 ? "" : "s",
+  return fmt::format("{}{}", counted(start.ranks, "rank"),
                      parts.empty() ? "" : fmt::format(": {}", fmt::join(parts, " \u00d7 ")));
 }
 
@@ -150,8 +160,7 @@ std::string steps_of(const Run& run, const Page& page) {
   const auto middle = rows.begin() + static_cast<std::ptrdiff_t>(first);
   std::string text = heading + table_of(head, {rows.begin(), middle}, 3);
   if (middle != rows.end()) {
-    text +=
-        details_of(fmt::format("{} older checkpoints", rows.end() - middle), table_of(head, {middle, rows.end()}, 3));
+    text += details_of(counted(rows.end() - middle, "older checkpoint"), table_of(head, {middle, rows.end()}, 3));
   }
   return text;
 }
@@ -190,7 +199,7 @@ std::string configuration_of(const Run& run, const Page& page) {
     }
     text += table_of({"option, as given", "value"}, given, 2) + changes_of(run);
     if (!defaults.empty()) {
-      text += details_of(fmt::format("{} defaults", defaults.size()), table_of({"option", "default"}, defaults, 2));
+      text += details_of(counted(std::ssize(defaults), "default"), table_of({"option", "default"}, defaults, 2));
     }
   } else {
     text += text_element(
@@ -199,7 +208,7 @@ std::string configuration_of(const Run& run, const Page& page) {
   if (!run.attributes.empty()) {
     std::vector<Row> rows;
     for (const auto& [name, value] : run.attributes) rows.push_back({escaped(name), escaped(value)});
-    text += details_of(fmt::format("{} attributes of the newest checkpoint", rows.size()),
+    text += details_of(counted(std::ssize(rows), "attribute") + " of the newest checkpoint",
                        table_of({"attribute", "value"}, rows, 2));
   }
   return text;
@@ -218,16 +227,16 @@ std::string grid_of(const Run& run) {
 std::string notes_of(const Run& run) {
   std::string items;
   if (run.damaged_lines > 0) {
-    items +=
-        text_element("li", "",
-                     fmt::format("{} line{} of the metrics could not be read and {} left out, the first is line {}.",
-                                 run.damaged_lines, run.damaged_lines == 1 ? "" : "s",
-                                 run.damaged_lines == 1 ? "is" : "are", run.first_damaged_line));
+    items += text_element(
+        "li", "",
+        fmt::format("{} of the metrics could not be read and {} left out, the first is line {}.",
+                    counted(run.damaged_lines, "line"), run.damaged_lines == 1 ? "is" : "are", run.first_damaged_line));
   }
   if (run.repeated_iterations > 0) {
     items += text_element(
         "li", "",
-        fmt::format("{} iterations are in the metrics twice: the newest record counts.", run.repeated_iterations));
+        fmt::format("{} {} in the metrics twice: the newest record counts.",
+                    counted(run.repeated_iterations, "iteration"), run.repeated_iterations == 1 ? "is" : "are"));
   }
   for (const std::string& note : run.notes) items += text_element("li", "", note);
   return items.empty() ? "" : element("ul", R"(class="notes")", items);
@@ -293,7 +302,7 @@ std::vector<std::pair<std::string, std::string>> summary_of(const Run& run) {
   std::vector<std::pair<std::string, std::string>> rows;
   const auto add = [&](const char* name, const std::string& markup) { rows.emplace_back(name, markup); };
   const auto figure = [&](const Curve& curve, const std::optional<Curve::Point>& point) {
-    return curve.count() == 0 ? std::string(dash) : fmt::format("{:.4f} at {}", point->value, grouped(point->x));
+    return curve.count() == 0 ? std::string(dash) : fmt::format("{} at {}", loss_text(point->value), grouped(point->x));
   };
   add("state", badge(state_of(run)));
   add("last written, UTC", time_cell(run.last_written));
@@ -307,7 +316,7 @@ std::vector<std::pair<std::string, std::string>> summary_of(const Run& run) {
                       figure(curve, curve.least()));
   }
   if (!has_validation) add("best validation loss", dash);
-  add("test loss", run.test ? fmt::format("{:.4f} at {}", run.test->loss, grouped(run.test->iteration)) : dash);
+  add("test loss", run.test ? fmt::format("{} at {}", loss_text(run.test->loss), grouped(run.test->iteration)) : dash);
   add("mean speed, tokens/s", run.trained_ms > 0 ? escaped(short_number(run.mean_tokens_per_second())) : dash);
   add("TFLOP/s of a rank", run.trained_ms > 0 ? escaped(short_number(run.mean_tflops(), 3)) : dash);
   const LifeStart* start = run.newest_start();
@@ -321,9 +330,8 @@ std::vector<std::pair<std::string, std::string>> summary_of(const Run& run) {
   add("time in training", run.trained_ms > 0 ? duration_text(run.trained_ms / 1000) : dash);
   add("lives", run.lives.empty() ? dash : std::to_string(run.lives.size()));
   const std::int64_t lost = run.lost_iterations();
-  add("lost work", lost == 0 ? "none"
-                             : fmt::format("{} iteration{}, {}", grouped(lost), lost == 1 ? "" : "s",
-                                           duration_text(run.lost_ms() / 1000)));
+  add("lost work",
+      lost == 0 ? "none" : fmt::format("{}, {}", counted(lost, "iteration"), duration_text(run.lost_ms() / 1000)));
   add("grid", start != nullptr ? escaped(grid_text(*start)) : dash);
   add("parameters", start != nullptr ? grouped(start->parameters) : dash);
   return rows;

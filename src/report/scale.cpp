@@ -31,10 +31,15 @@ Unit unit_of(double greatest) {
   return {std::pow(10, power), fmt::format("e{}", power)};
 }
 
-/// Adds the multiples of `step` from `min` to `max`, all with as many decimals.
+/// Adds the multiples of `step` from `min` to `max`, all with as many decimals. Whole numbers that a unit would give
+/// more than two decimals have none: "1000020", not "1.00002M".
 void add_ticks(Scale& scale, double step) {
-  const Unit unit = unit_of(std::max(std::abs(scale.min), std::abs(scale.max)));
-  const int decimals = std::clamp(-static_cast<int>(std::floor(std::log10(step / unit.size) + 1e-9)), 0, 15);
+  const auto decimals_in = [&](const Unit& unit) {
+    return std::clamp(-static_cast<int>(std::floor(std::log10(step / unit.size) + 1e-9)), 0, 15);
+  };
+  Unit unit = unit_of(std::max(std::abs(scale.min), std::abs(scale.max)));
+  if (unit.size > 1 && step >= 1 && decimals_in(unit) > 2) unit = {};
+  const int decimals = decimals_in(unit);
   const double begin = std::ceil(scale.min / step - 1e-6), end = std::floor(scale.max / step + 1e-6);
   for (double i = begin; i <= end && scale.ticks.size() < 50; ++i) {
     scale.ticks.push_back(

@@ -8,7 +8,7 @@ const std::string_view style_sheet = R"css(
   --good: #00694c; --paused: #0060a0; --bad: #b42318; --unknown: #6b5200;
   --c0: #0072b2; --c1: #d55e00; --c2: #008a64; --c3: #b8558f; --c4: #9a6b00; --c5: #2f8fc4; --c6: #7a1fa2; --c7: #4d4d4d;
 }
-@media (prefers-color-scheme: dark) {
+@media screen and (prefers-color-scheme: dark) {
   :root {
     --ground: #12161b; --card: #1a2027; --text: #e3e7ec; --soft: #9ba6b2; --rule: #39424d; --grid: #29313a;
     --good: #5fd3a5; --paused: #79c0ff; --bad: #ff9487; --unknown: #e8c268;
@@ -58,8 +58,13 @@ svg .d4 { stroke-dasharray: 4 3; }
 .swatch { width: 34px; height: 10px; vertical-align: middle; }
 .legend { list-style: none; margin: .4rem 0 0; padding: 0; display: flex; flex-wrap: wrap; gap: .1rem 1.2rem; font-size: .9rem; }
 .legend.runs { margin: 1rem 0; }
+.legend li { max-width: 100%; overflow-wrap: anywhere; }
 .wide { overflow-x: auto; }
 .wide tbody th { position: sticky; left: 0; background: var(--ground); min-width: 6ch; }
+.compared table { margin-bottom: 1rem; }
+.compared thead th, .compared td { white-space: normal; overflow-wrap: anywhere; min-width: 10ch; }
+.compared .time { white-space: normal; }
+.summary tbody th { min-width: 20ch; }
 .facts { display: grid; grid-template-columns: repeat(auto-fill, minmax(min(100%, 215px), 1fr)); gap: .7rem 1.5rem; margin: 1rem 0; }
 .facts dt { color: var(--soft); font-size: .85rem; }
 .facts dd { margin: 0; font-variant-numeric: tabular-nums; }
@@ -82,17 +87,34 @@ summary { cursor: pointer; color: var(--soft); }
   figure { padding: .5rem; }
   svg text { font-size: 17px; }
   svg .label { font-size: 15px; }
-  .summary .number, .summary .time { white-space: normal; }
-  .summary table { font-size: .82rem; }
-  .summary th, .summary td { padding-right: .5rem; }
+  .compared table { font-size: .82rem; }
+  .compared th, .compared td { padding-right: .5rem; min-width: 8ch; }
+  .summary tbody th { min-width: 8ch; }
   .figures { gap: .6rem; }
+}
+@media (max-width: 1000px) {
   .lives .state, .lives .time { white-space: normal; }
 }
 @media print {
-  body { max-width: none; padding: 0; font-size: 10pt; }
-  figure, tr { break-inside: avoid; }
-  figure { background: none; }
-  .figures, .columns { grid-template-columns: 1fr 1fr; }
+  :root { color-scheme: light; font-size: 9pt; }
+  body { max-width: none; padding: 0 1px; font-size: 1rem; }
+  details:not([open]) { display: none; }
+  h1, h2, h3, thead { break-after: avoid; }
+  h2 { margin-top: 1.2rem; }
+  figure, tr, dl > div { break-inside: avoid; }
+  figure { background: none; padding: .4rem .5rem; }
+  svg text { font-size: 17px; }
+  svg .label { font-size: 15px; }
+  svg .line { stroke-width: 1.2; }
+  .figures, .columns { grid-template-columns: minmax(0, 1fr) minmax(0, 1fr); }
+  .figures { gap: .6rem; }
+  .wide { overflow: visible; }
+  .wide tbody th { position: static; }
+  table, .reason { font-size: .9rem; }
+  th, td { padding-right: .5rem; }
+  thead th, .number, .time, .lives .state, .columns .time { white-space: normal; }
+  .compared thead th, .compared td { min-width: 0; }
+  .summary tbody th, .reason { min-width: 12ch; }
 }
 )css";
 

@@ -55,6 +55,16 @@ check "each tag of the page has its end" awk '
     exit depth != 0
   }' page.html
 
+# A file of metrics in a run folder has the folder's name, from any place.
+done_by 1 report one/metrics.jsonl --output named.html
+holds named.html "<title>one</title>"
+(cd one && "$trireme" report . --output ../here.html) && (cd one && "$trireme" report metrics.jsonl --output ../file.html)
+holds here.html "<title>one</title>"
+holds file.html "<title>one</title>"
+mkdir other && cp -r one other/one
+done_by 1 report one other/one --output same.html
+holds same.html "<title>one, other/one</title>"
+
 # A run that was killed: its last line is cut short, and no end is noted; the batch file knows its exit code.
 mkdir killed
 head -5 two.jsonl | sed '5s/.\{30\}$//' >killed/metrics.jsonl
@@ -80,6 +90,8 @@ holds diverged.html "Try a lower --lr"
 refused 5 "there is no absent" 1 report absent --output absent.html
 mkdir empty
 refused 3 "empty has neither metrics nor checkpoints" 1 report empty --output empty.html
+: >begun.jsonl
+refused 3 "begun.jsonl has neither metrics nor checkpoints: wait for its first iteration" 1 report begun.jsonl --output begun.html
 cp two.jsonl killed/other.jsonl && mv killed/metrics.jsonl killed/third.jsonl
 refused 2 "killed has several files of metrics" 1 report killed --output several.html
 refused 5 "--output nowhere/page.html: cannot be written" 1 report one --output nowhere/page.html

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <string_view>
 
 namespace trireme::test {
 namespace {
@@ -51,6 +52,45 @@ TEST(Chart, BreaksItsLineWhereValuesAreNotFinite) {
   const std::string path = svg.substr(line, svg.find("/>", line) - line);
   EXPECT_EQ(std::count(path.begin(), path.end(), 'M'), 2);
   EXPECT_NE(svg.find("run: not finite at iteration 3"), std::string::npos);
+}
+
+std::ptrdiff_t occurrences(std::string_view text, std::string_view part) {
+  std::ptrdiff_t count = 0;
+  for (std::size_t at = text.find(part); at != text.npos; at = text.find(part, at + 1)) ++count;
+  return count;
+}
+
+TEST(Chart, ShowsAPointAloneAsAMarker) {
+  EXPECT_EQ(occurrences(svg_of(chart_of({5}, 10)), "<circle"), 1);
+  EXPECT_EQ(occurrences(svg_of(chart_of({5, 4, 3}, 10)), "<circle"), 0);
+  Curve curve(1, 6, 10);  // 1 and 6 are alone, 3 and 4 are a line
+  for (const int x : {1, 3, 4, 6}) curve.add(x, 1.0 * x);
+  for (const int x : {2, 5}) curve.add(x, std::nullopt);
+  Chart chart;
+  chart.last_x = 6;
+  chart.series.push_back({"run", 0, curve.columns()});
+  EXPECT_EQ(occurrences(svg_of(chart), "<circle"), 2);
+  EXPECT_NE(svg_of(chart).find("<title>run: 6 at iteration 6</title></circle>"), std::string::npos);
+  chart.series.front().has_markers = true;
+  EXPECT_EQ(occurrences(svg_of(chart), "<circle"), 4);
+}
+
+TEST(Chart, WithoutFiniteValuesHasNoNumbersOnItsVerticalAxis) {
+  Chart chart = chart_of({1, 2}, 10);
+  EXPECT_NE(svg_of(chart).find("class=\"y\""), std::string::npos);
+  Curve curve(1, 2, 10);
+  for (const int x : {1, 2}) curve.add(x, std::nullopt);
+  chart.series = {{"run", 0, curve.columns()}};
+  EXPECT_EQ(svg_of(chart).find("class=\"y\""), std::string::npos);
+  EXPECT_EQ(occurrences(svg_of(chart), "run: not finite"), 2);
+}
+
+TEST(Chart, KeepsTheLastIterationInsideThePicture) {
+  Chart chart = chart_of({1, 2}, 10);
+  chart.first_x = 1000000;
+  chart.last_x = 1000100;
+  // The picture is 560 wide; seven digits of the largest font are 70 wide.
+  EXPECT_NE(svg_of(chart).find("x=\"525.0\" y=\"234\">1000100<"), std::string::npos) << svg_of(chart);
 }
 
 TEST(Chart, OfBytesHasAUnitOfThem) {

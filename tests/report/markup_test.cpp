@@ -76,6 +76,87 @@ TEST(Page, EscapesEveryTextOfARun) {
   EXPECT_EQ(fault_of(html), "");
 }
 
+/// Returns a page on runs of one iteration, whose losses are these.
+report::Page page_of(const std::vector<double>& losses) {
+  report::Page page;
+  page.spell = [](std::string_view text) { return std::string(text); };
+  for (std::size_t i = 0; i < losses.size(); ++i) {
+    report::Run run;
+    run.name = "run" + std::to_string(i);
+    run.first_iteration = run.last_iteration = run.iterations = 1;
+    run.curves[report::lm_loss] = report::Curve(1, 1, 10);
+    run.curves[report::lm_loss]->add(1, losses[i]);
+    page.runs.push_back(run);
+  }
+  return page;
+}
+
+TEST(Page, OfManyRunsComparesAtMostSixInATable) {
+  for (const std::size_t runs : {2, 6, 7, 12, 13}) {
+    std::vector<double> losses;
+    for (std::size_t i = 0; i < runs; ++i) losses.push_back(1.5 + static_cast<double>(i));
+    std::string html = html_of(page_of(losses));
+    html = html.substr(html.find("<div class=\"compared summary\">"));
+    html = html.substr(0, html.find("</section>"));
+    std::size_t tables = 0, columns = 0;
+    for (std::size_t at = html.find("<thead>"); at != std::string::npos; at = html.find("<thead>", at + 1), ++tables) {
+      const std::string head = html.substr(at, html.find("</thead>", at) - at);
+      std::size_t names = 0;
+      while (head.find(">run" + std::to_string(columns + names) + "<") != std::string::npos) ++names;
+      EXPECT_GE(names, 1u);
+      EXPECT_LE(names, 6u);
+      columns += names;
+    }
+    EXPECT_EQ(tables, (runs + 5) / 6);
+    EXPECT_EQ(columns, runs);
+    for (std::size_t i = 0; i < runs; ++i) {
+      EXPECT_NE(html.find(">" + std::to_string(i + 1) + ".5000 at 1<"), std::string::npos) << i;
+    }
+  }
+}
+
+TEST(Page, ShowsTheDigitsOfSmallLosses) {
+  const std::string html = html_of(page_of({3e-6}));
+  EXPECT_NE(html.find(">3e-6 at 1<"), std::string::npos);
+  EXPECT_NE(html_of(page_of({0.0})).find(">0.0000 at 1<"), std::string::npos);
+}
+
+TEST(Page, KeepsTheDigitsOfANumberOnOneLine) {
+  report::Page page = page_of({1});
+  page.runs.front().consumed_samples = 1234567;
+  EXPECT_NE(html_of(page).find(">1\u202f234\u202f567<"), std::string::npos);
+}
+
+TEST(Page, CountsOneThingInTheSingular) {
+  report::Page page = page_of({1});
+  page.runs.front().damaged_lines = page.runs.front().first_damaged_line = 1;
+  page.runs.front().repeated_iterations = 1;
+  page.runs.front().attributes = {{"kind", "gpt2"}};
+  report::Life life;
+  life.start = report::LifeStart{};
+  life.start->ranks = 1;
+  life.start->options = {{"seed", "1", false}};
+  page.runs.front().lives = {life};
+  std::string html = html_of(page);
+  for (const char* text : {">1 line of the metrics could not be read and is left out", ">1 iteration is in the metrics",
+                           ">1 attribute of the newest", ">1 default<", ">1 rank<", ">1 iteration, 0.0 s<"}) {
+    EXPECT_NE(html.find(text), std::string::npos) << text;
+  }
+  page.runs.front().repeated_iterations = 2;
+  EXPECT_NE(html_of(page).find(">2 iterations are in the metrics"), std::string::npos);
+}
+
+TEST(Page, IsLightOnPaper) {
+  const std::string html = html_of(page_of({1}));
+  const std::string dark = "(prefers-color-scheme: dark)", only_screens = "@media screen and " + dark;
+  std::size_t found = 0;
+  for (std::size_t at = html.find(dark); at != std::string::npos; at = html.find(dark, at + 1), ++found) {
+    const std::size_t length = only_screens.size();
+    EXPECT_EQ(html.substr(at + dark.size() - length, length), only_screens);
+  }
+  EXPECT_EQ(found, 1u);
+}
+
 TEST(Page, OfARunWithoutRecordsNamesTheFieldsThatRecordThem) {
   report::Run run;
   run.name = "old";

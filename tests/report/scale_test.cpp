@@ -63,6 +63,8 @@ TEST(HorizontalScale, CountsInWholeNumbers) {
   EXPECT_THAT(labels_of(report::horizontal_scale(1, 3, 6)), ElementsAre("1", "2", "3"));
   EXPECT_THAT(labels_of(report::horizontal_scale(1, 1, 6)), ElementsAre("1", "2"));
   EXPECT_THAT(labels_of(report::horizontal_scale(1, 1e6, 5)), ElementsAre("0.2M", "0.4M", "0.6M", "0.8M", "1.0M"));
+  EXPECT_THAT(labels_of(report::horizontal_scale(1000001, 1000100, 5)),
+              ElementsAre("1000020", "1000040", "1000060", "1000080", "1000100"));
 }
 
 TEST(ShortNumber, IsShort) {

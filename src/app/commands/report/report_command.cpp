@@ -76,9 +76,10 @@ report::Run read_run(const std::string& path) {
   TRIREME_CHECK(fs::exists(path), IoError, "there is no {}: give a run folder, or a file of --metrics-file", path);
   const bool is_folder = fs::is_directory(path);
   report::Run run;
-  const fs::path clean = fs::path(path).lexically_normal();
-  run.name = (clean.has_filename() ? clean : clean.parent_path()).filename().string();
-  if (run.name.empty() || run.name == ".") run.name = fs::canonical(path).filename().string();
+  fs::path named = fs::absolute(path).lexically_normal();
+  if (!named.has_filename()) named = named.parent_path();
+  if (named.filename() == "metrics.jsonl") named = named.parent_path();  // all runs of the batch files have that name
+  run.name = named.has_filename() ? named.filename().string() : path;
   const std::string metrics = is_folder ? metrics_in(path) : path;
   if (!metrics.empty()) {
     io::read_metrics(metrics, report::chart_columns, run);
@@ -88,8 +89,11 @@ report::Run read_run(const std::string& path) {
     run.lives = report::join_lives(std::move(run.lives), io::read_job_notes(path + "/lives"));
   }
   if (const std::string steps = steps_folder(is_folder ? path : "", run); !steps.empty()) read_steps(steps, run);
-  TRIREME_CHECK(run.last_iteration > 0 || !run.steps.empty() || !run.lives.empty(), DataError,
-                "{} has neither metrics nor checkpoints: give a run folder, or a file of --metrics-file", path);
+  TRIREME_CHECK(
+      run.last_iteration > 0 || !run.steps.empty() || !run.lives.empty(), DataError,
+      "{} has neither metrics nor checkpoints: wait for its first iteration, or give another run folder or file of "
+      "--metrics-file",
+      path);
   return run;
 }
 
@@ -111,9 +115,12 @@ int report_command(const CommandLine& line) {
                   "Writes a page on one run or several, in one HTML file that needs no network and no script: loss, "
                   "validation, learning rate, gradient norm, speed and memory as pictures, the grid, the options, the "
                   "lives of the job, checkpoints and exit codes.");
-  options.add_arguments("RUN", &paths,
-                        "A run folder of the batch files, a folder of --save, or a file of --metrics-file.");
-  options.add("output", &output, "FILE.html", "Write the page into this file.");
+  options.add_arguments(
+      "RUN", &paths,
+      "A file of --metrics-file, its folder (such as the run folder of a batch file), or a folder of --save. "
+      "Several runs share the pictures and are compared.");
+  options.add("output", &output, "FILE.html",
+              "Write the page into this file, in the place of one that is there. Must be given.");
   options.require("output");
   if (!line.read(options)) return 0;
   report::Page page;
