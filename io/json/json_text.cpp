@@ -68,6 +68,77 @@ class KeyHandler : public nlohmann::json_sax<json> {
   std::optional<std::string> text_;
 };
 
+/// Divides an object at the value of one of its keys, and writes it again in three parts: before, value, after. `dump`
+/// would recurse as deep as the line nests, which a hostile line chooses.
+class MemberDivider : public nlohmann::json_sax<json> {
+ public:
+  explicit MemberDivider(const std::string& key) : key_(key) {}
+
+  /// Returns whether the object has the key.
+  bool found() const { return part_ == after; }
+  const std::string& value() const { return parts_[inside]; }
+  /// Returns the object with another value.
+  std::string with(const std::string& value) const { return parts_[before] + value + parts_[after]; }
+
+  bool key(std::string& name) override {
+    write(json(name).dump() + ":");
+    comes_next_ = true;
+    if (depth_ != 1 || name != key_) return true;
+    // The last of several such keys counts.
+    parts_[before] += std::exchange(parts_[inside], {}) + std::exchange(parts_[after], {});
+    part_ = inside;
+    return true;
+  }
+  bool string(std::string& text) override { return scalar(json(text).dump()); }
+  bool null() override { return scalar("null"); }
+  bool boolean(bool value) override { return scalar(value ? "true" : "false"); }
+  bool number_integer(std::int64_t number) override { return scalar(fmt::format("{}", number)); }
+  bool number_unsigned(std::uint64_t number) override { return scalar(fmt::format("{}", number)); }
+  bool number_float(double, const std::string& text) override { return scalar(text); }
+  bool binary(json::binary_t&) override { return false; }  // JSON has none
+  bool start_object(std::size_t) override { return start("{"); }
+  bool end_object() override { return end("}"); }
+  bool start_array(std::size_t) override { return start("["); }
+  bool end_array() override { return end("]"); }
+  bool parse_error(std::size_t, const std::string&, const json::exception&) override { return false; }
+
+ private:
+  enum Part : std::uint8_t { before, inside, after };
+
+  /// Writes a key, a value or the start of one, behind a comma where another stands before it in its list or object.
+  void write(const std::string& text) {
+    if (!comes_next_) parts_[part_] += ',';
+    parts_[part_] += text;
+  }
+  bool scalar(const std::string& text) {
+    write(text);
+    end_value();
+    return true;
+  }
+  bool start(const char* bracket) {
+    write(bracket);
+    comes_next_ = true;
+    ++depth_;
+    return true;
+  }
+  bool end(const char* bracket) {
+    parts_[part_] += bracket;
+    --depth_;
+    end_value();
+    return true;
+  }
+  void end_value() {
+    comes_next_ = false;
+    if (depth_ == 1 && part_ == inside) part_ = after;
+  }
+
+  const std::string& key_;
+  std::string parts_[3];
+  Part part_ = before;
+  int depth_ = 0;
+  bool comes_next_ = true;  // no comma before what comes next
+};
+
 }  // namespace
 
 std::string json_text(std::string_view line, const std::string& key, const std::string& path,
@@ -87,14 +158,15 @@ std::string json_fault(std::string_view message) {
 std::string json_line(const std::string& key, const std::string& text) { return json{{key, text}}.dump(); }
 
 std::string with_json_text(std::string_view line, const std::string& key, const std::string& text) {
-  auto object = nlohmann::ordered_json::parse(line);
-  object[key] = text;
-  return object.dump();
+  MemberDivider divider(key);
+  TRIREME_CHECK(json::sax_parse(line, &divider) && divider.found(), DataError, "no JSON object with the key '{}': {}",
+                key, shortened(line));
+  return divider.with(json(text).dump());
 }
 
 std::string json_value(std::string_view line, const std::string& key) {
-  const json object = json::parse(line, nullptr, false);
-  return object.is_object() && object.contains(key) ? object[key].dump() : "null";
+  MemberDivider divider(key);
+  return json::sax_parse(line, &divider) && divider.found() ? divider.value() : "null";
 }
 
 std::string overlap_line(const std::string& test, int n, const prepare::TestOverlap& overlap) {

@@ -19,9 +19,11 @@ std::string json_fault(std::string_view message);
 std::string json_line(const std::string& key, const std::string& text);
 
 /// The JSON object that is `line`, with another string under `key`; its other members stay as they are, in their order.
+/// Throws DataError where there is no such object or key.
 std::string with_json_text(std::string_view line, const std::string& key, const std::string& text);
 
-/// The value under `key` of the JSON object that is `line`, as JSON; "null" where there is none.
+/// The value under `key` of the JSON object that is `line`, as JSON without blanks; "null" where there is none. Of
+/// several such keys, the last counts.
 std::string json_value(std::string_view line, const std::string& key);
 
 /// Returns a line of JSON: {"test", "ngram", "documents", "unique_ngrams", "overlapping", "percent"}.

@@ -18,6 +18,11 @@ json parse(std::string_view text, const std::string& where) {
   }
 }
 
+/// A value in a message. That of a list or an object may nest deeper than the stack.
+std::string quoted_value(const json& value) {
+  return value.is_structured() && !value.empty() ? fmt::format("an {}", value.type_name()) : shortened(value.dump());
+}
+
 /// Returns the value as a T, the C++ type of what `type` names. Throws DataError where it has another type.
 template <class T>
 T value_of(const json& value, const char* type, const std::string& where) {
@@ -32,12 +37,12 @@ T value_of(const json& value, const char* type, const std::string& where) {
   } else {
     good = value.is_array();
   }
-  TRIREME_CHECK(good, DataError, "{} is {} instead of {}", where, shortened(value.dump()), type);
+  TRIREME_CHECK(good, DataError, "{} is {} instead of {}", where, quoted_value(value), type);
   return value.get<T>();
 }
 
 const json& member(const json& object, const char* name, const std::string& where) {
-  TRIREME_CHECK(object.is_object(), DataError, "{}: {} instead of an object", where, shortened(object.dump()));
+  TRIREME_CHECK(object.is_object(), DataError, "{}: {} instead of an object", where, quoted_value(object));
   const auto found = object.find(name);
   TRIREME_CHECK(found != object.end(), DataError, "{}: there is no \"{}\"", where, name);
   return *found;
@@ -50,7 +55,7 @@ std::string text_member(const json& object, const char* name, const std::string&
 /// Calls `take` with each item of an array and its place.
 template <class Take>
 void for_each(const json& array, const std::string& where, const Take& take) {
-  TRIREME_CHECK(array.is_array(), DataError, "{} is {} instead of an array", where, shortened(array.dump()));
+  TRIREME_CHECK(array.is_array(), DataError, "{} is {} instead of an array", where, quoted_value(array));
   for (std::size_t i = 0; i < array.size(); ++i) take(array[i], fmt::format("{}[{}]", where, i));
 }
 
@@ -104,7 +109,7 @@ data::SquadFile parse_squad(std::string_view text, const std::string& path, data
   const json root = parse(text, path);
   data::SquadFile file;
   file.path = path;
-  TRIREME_CHECK(root.is_object(), DataError, "{}: {} instead of an object", path, shortened(root.dump()));
+  TRIREME_CHECK(root.is_object(), DataError, "{}: {} instead of an object", path, quoted_value(root));
   if (const auto version = root.find("version"); version != root.end() && version->is_string()) {
     file.has_impossible = version->get_ref<const std::string&>().starts_with("v2");
   }

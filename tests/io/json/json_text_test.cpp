@@ -1,0 +1,58 @@
+#include "io/json/json_text.hpp"
+
+#include <gtest/gtest.h>
+
+#include "io/json/task_json.hpp"
+#include "src/base/error.hpp"
+
+namespace trireme::io {
+namespace {
+
+/// Lists within lists: a serializer that recurses would overflow the stack.
+std::string nested_lists() { return std::string(1000000, '[') + std::string(1000000, ']'); }
+
+TEST(JsonText, AValueIsTakenFromALine) {
+  const std::string line = R"({"a": {"id": 1}, "id": [1, -2, {"b": null, "c\n": [true, {}]}, []], "z": "id"})";
+  EXPECT_EQ(json_value(line, "id"), R"([1,-2,{"b":null,"c\n":[true,{}]},[]])");
+  EXPECT_EQ(json_value(line, "a"), R"({"id":1})");
+  EXPECT_EQ(json_value(line, "z"), "\"id\"");
+  EXPECT_EQ(json_value(R"({"id": "\u00e9\u0000", "id": 18446744073709551615})", "id"), "18446744073709551615");
+  EXPECT_EQ(json_value(R"({"id": "a\u00e9\u0000\"/"})", "id"), "\"a\u00e9\\u0000\\\"/\"");
+  EXPECT_EQ(json_value(R"({"id": 1.50e3})", "id"), "1.50e3");
+}
+
+TEST(JsonText, ALineWithoutTheKeyHasTheValueNull) {
+  for (const char* line : {"", "{", "[]", "[{\"id\": 1}]", "1", "{\"a\": {\"id\": 1}}", "{\"id\": 1", "{\"id\": 1}, 2",
+                           "{\"id\": \"\xff\"}"}) {
+    EXPECT_EQ(json_value(line, "id"), "null") << line;
+  }
+}
+
+TEST(JsonText, AnotherTextLeavesTheOtherMembersAsTheyAre) {
+  const std::string line = R"({"z": [1.50, 2], "text": "old", "a": {"text": "inner", "n": 123456789012345678901}})";
+  EXPECT_EQ(with_json_text(line, "text", "n\"ew\n"),
+            R"({"z":[1.50,2],"text":"n\"ew\n","a":{"text":"inner","n":123456789012345678901}})");
+  EXPECT_EQ(with_json_text(R"({"text": "old"})", "text", ""), R"({"text":""})");
+  EXPECT_THROW(with_json_text(R"({"a": 1})", "text", ""), DataError);
+  EXPECT_THROW(with_json_text(R"({"text": "old")", "text", ""), DataError);
+}
+
+TEST(JsonText, LinesMayNestDeeperThanTheStack) {
+  const std::string lists = nested_lists();
+  const std::string line = "{\"id\":" + lists + ",\"text\":\"old\",\"more\":" + lists + "}";
+  EXPECT_EQ(json_value(line, "id"), lists);
+  EXPECT_EQ(with_json_text(line, "text", "new"), "{\"id\":" + lists + ",\"text\":\"new\",\"more\":" + lists + "}");
+}
+
+TEST(JsonText, MessagesAboutTasksDoNotRepeatDeepLists) {
+  data::BadLines bad(false);
+  try {
+    parse_squad("{\"data\": {\"a\": " + nested_lists() + "}}", "s.json", bad);
+    ADD_FAILURE() << "no error";
+  } catch (const DataError& error) {
+    EXPECT_STREQ(error.what(), "s.json: \"data\" is an object instead of an array");
+  }
+}
+
+}  // namespace
+}  // namespace trireme::io
