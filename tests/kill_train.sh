@@ -22,8 +22,6 @@ check_start() { # where the life that printed err began
   begun=$(sed -n 's/.*loading .*: iteration \([0-9]*\)$/\1/p' err)
   if [ "${begun:-0}" -lt $committed ]; then failed "step $committed was saved, the next life began at ${begun:-0}"; fi
 }
-# pause SECONDS: up to so many, at random
-pause() { sleep "$(awk -v most="$1" -v r=$RANDOM 'BEGIN { print most * r / 32768 }')"; }
 
 for ((kill = 1; kill <= kills; ++kill)); do
   "$mpiexec" -n 2 "$trireme" train "${run[@]}" "${lives[@]}" --save-interval 1 >out 2>err &
@@ -39,18 +37,7 @@ for ((kill = 1; kill <= kills; ++kill)); do
     pause 0.5
   fi
   if ! kill -0 $job 2>/dev/null; then failed "the life ended by itself before kill $kill"; fi
-  ranks=$(pgrep -P $job)
-  if ((RANDOM % 4 > 0)); then
-    # shellcheck disable=SC2086  # one word each
-    kill -9 $ranks $job
-  else
-    kill -9 "$(tail -1 <<<"$ranks")" # one rank: the others must end too
-  fi 2>/dev/null
-  wait $job 2>/dev/null
-  for rank in $ranks; do
-    for _ in $(seq 100); do kill -0 "$rank" 2>/dev/null || continue 2; sleep 0.1; done
-    failed "rank with process $rank outlived its job"
-  done
+  kill_job $job 2
   grep -q 'loading\|1/[0-9]* | loss' err && check_start
   said=$(sed -n 's/.*saved step \([0-9]*\) in.*/\1/p' err | tail -1)
   committed=${said:-$committed}

@@ -19,9 +19,6 @@ run=("${model[@]}" --data-path corpus.h5 --global-batch-size 4 --train-iters 300
   --eval-interval 5 --eval-iters 4)
 lives=(--save-interval 3 --keep-last 2 --load-or-init)
 
-# pause SECONDS: up to so many, at random
-pause() { sleep "$(awk -v most="$1" -v r=$RANDOM 'BEGIN { print most * r / 32768 }')"; }
-
 # ranks_of JOB RANKS: the processes of the job's ranks, once each has blocked SIGTERM: the first millisecond after exec
 # belongs to the kernel and the dynamic loader.
 ranks_of() {

@@ -85,6 +85,9 @@ std::string SafetensorsOutput::open_existing(std::size_t file) {
 }
 
 std::string SafetensorsOutput::begin(std::size_t file) {
+  // Files of this export stand beside those of an earlier one from now on.
+  const std::string config = folder_ + "/config.json";
+  if (unlink(config.c_str()) != 0 && errno != ENOENT) throw_system_error("cannot delete " + config, errno);
   begun_ = std::make_unique<TemporaryFile>(folder_ + "/" + file_name(file));
   const Descriptor output(::open(begun_->path().c_str(), O_WRONLY | O_CLOEXEC));
   if (!output) throw_system_error("cannot write " + begun_->path(), errno);

@@ -13,7 +13,8 @@ namespace trireme::io {
 
 /// Writes tensors into model.safetensors, or into model-00001-of-0000N.safetensors and so on. The metadata of each file
 /// hold the digest of its tensors under "trireme_digest", and with "trireme_origin" what it was made from. A
-/// file that states the same origin, tensors and size is one of the same export.
+/// file that states the same origin, tensors and size is one of the same export. The config.json of an earlier export
+/// is deleted before a file is written: without it there is no model.
 class SafetensorsOutput final : public exchange::TensorDestination {
  public:
   /// Divides the tensors, in this order, over files of at most `max_file_bytes` of tensors; a larger tensor has a file

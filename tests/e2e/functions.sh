@@ -1,4 +1,4 @@
-# Sourced by the tests of this folder and by tests/kill_train.sh: they run the program as its users do.
+# Sourced by the tests of this folder, and by those beside it that kill and signal: they run the program as its users do.
 # usage of each: NAME_test.sh TRIREME MPIEXEC
 
 trireme=$(realpath "$1")
@@ -61,6 +61,34 @@ on() {
 done_by() {
   on "$@"
   [ $code -eq 0 ] || failed "exit code $code: $*"
+}
+
+# pause SECONDS: up to so many, at random.
+pause() { sleep "$(awk -v most="$1" -v r=$RANDOM 'BEGIN { print most * r / 32768 }')"; }
+
+# kill_job JOB RANKS: kills all processes of a job at once. Of one job in four it kills the last rank alone: then the
+# others must end, too.
+kill_job() {
+  local job=$1 rank ranks=
+  if [ "$2" -gt 1 ]; then
+    kill -STOP "$job" 2>/dev/null # it starts no further rank
+    ranks=$(pgrep -P "$job")
+  fi
+  if [ -n "$ranks" ] && ((RANDOM % 4 == 0)); then
+    kill -9 "$(tail -1 <<<"$ranks")"
+    kill -CONT "$job"
+  else
+    # shellcheck disable=SC2086  # one word each
+    kill -9 $ranks "$job"
+  fi 2>/dev/null
+  wait "$job" 2>/dev/null
+  for rank in $ranks; do
+    for _ in $(seq 100); do
+      grep -qs '^State:.[^Z]' "/proc/$rank/status" || continue 2
+      sleep 0.1
+    done
+    failed "rank with process $rank outlived its job"
+  done
 }
 
 # refused CODE MESSAGE RANKS ARGUMENT...: trireme ends with this exit code, and one line of what it prints, to stderr,
@@ -136,6 +164,9 @@ field() { sed -n 's/.*"'"$1"'": *\([^,}]*\).*/\1/p' "$2"; }
 
 # tensors STEP_FOLDER: name, place and digest of everything that is saved, whatever the files are called.
 tensors() { grep -o '{"count".*}' "$1/manifest.json" | sed 's/"offset_bytes":[0-9]*,//; s/}[]}]*$/}/' | sort; }
+
+# data_of FILE: digest of the tensors of a file of safetensors.
+data_of() { tail -c +$((9 + $(od -An -t u8 -N 8 "$1"))) "$1" | sha256sum; }
 
 # close_to A B TOLERANCE: two files of as many numbers, equal to the relative tolerance.
 close_to() {

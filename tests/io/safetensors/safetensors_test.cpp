@@ -169,6 +169,23 @@ TEST(SafetensorsSource, AnIndexAndItsFilesMustAgree) {
   EXPECT_THAT(message_of<DataError>([&] { SafetensorsSource none(folder.path()); }), HasSubstr("there is neither"));
 }
 
+TEST(SafetensorsOutput, TheConfigurationOfAnEarlierExportGoesBeforeAFileIsWritten) {
+  const test::TemporaryDirectory folder;
+  const std::string config = folder / "config.json";
+  SafetensorsOutput output(folder.path(), {{"a", DType::fp32, {4}}}, 30, "x");
+  for (int times = 0; times < 2; ++times) {  // with it, and where it is not there
+    if (times == 0) std::ofstream(config) << "{}";
+    output.prepare_folder();
+    EXPECT_EQ(std::filesystem::exists(config), times == 0);
+    output.open(0, output.begin(0));
+    EXPECT_FALSE(std::filesystem::exists(config));
+    output.close();
+    output.abandon();
+  }
+  std::filesystem::create_directory(config);
+  EXPECT_THAT(message_of<IoError>([&] { output.begin(0); }), HasSubstr("cannot delete " + config));
+}
+
 TEST(SafetensorsOutput, FilesAreDividedBySizeAndForeignOnesRefused) {
   const test::TemporaryDirectory folder;
   const std::vector<ForeignTensor> tensors = {{"a", DType::fp32, {4}},
@@ -186,6 +203,7 @@ TEST(SafetensorsOutput, FilesAreDividedBySizeAndForeignOnesRefused) {
   output.prepare_folder();
   EXPECT_FALSE(std::filesystem::exists(folder / "model-00002-of-00003.safetensors.partial-1234abcd"));
   EXPECT_TRUE(std::filesystem::exists(folder / "notes.partial-1"));
+  EXPECT_TRUE(std::filesystem::exists(folder / "config.json"));
   std::ofstream(folder / "model.safetensors") << "";
   EXPECT_THAT(message_of<ConfigError>([&] { output.prepare_folder(); }), HasSubstr("another export"));
   const std::string header = safetensors_header(tensors, {{"format", "pt"}});
