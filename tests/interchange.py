@@ -107,6 +107,8 @@ def load(folder, model_class=transformers.AutoModelForCausalLM):
         model = model_class.from_pretrained(folder, dtype=torch.float32)
         tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
     check(f'{folder} loads without a warning', not seen.texts, seen.texts)
+    for parameter in model.parameters():  # in the mapped file its address decides in which order products are summed
+        parameter.data = parameter.data.clone()
     return model.eval(), tokenizer
 
 

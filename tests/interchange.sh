@@ -3,13 +3,15 @@
 # Random models of every class are made by transformers, imported, compared and exported; models trained here are exported
 # and read by transformers. With the test program exchange_test, losses, logits and gradients of larger models, too. Needs
 # Python 3 with venv, and PyPI: torch, transformers, tokenizers and safetensors go into a folder of their own
-# (TRIREME_INTERCHANGE_VENV keeps it). Without them it is skipped, with the reason and exit code 77.
+# (TRIREME_INTERCHANGE_VENV keeps it). Without them it is skipped, with the reason and exit code 77. TRIREME_LLMC names a
+# clone of llm.c: then its models are compared, too.
 set -euo pipefail
 cd "$(dirname "$0")"
 tests=$PWD
 cd - >/dev/null
 trireme=$(realpath "$1")
 test_program=${2:+$(realpath "$2")}
+llmc=${TRIREME_LLMC:+$(realpath "$TRIREME_LLMC")}
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 cd "$scratch"
@@ -20,10 +22,15 @@ if [ ! -x "$venv/bin/python" ] || ! "$venv/bin/python" -c 'import torch, transfo
     exit 77
   }
 fi
-export HF_HUB_OFFLINE=1 CUDA_VISIBLE_DEVICES= TOKENIZERS_PARALLELISM=false
+export HF_HUB_OFFLINE=1 CUDA_VISIBLE_DEVICES= TOKENIZERS_PARALLELISM=false PYTHONDONTWRITEBYTECODE=1
 if [ -n "$test_program" ]; then
   "$venv/bin/python" "$tests/fixtures/huggingface/make.py" --large models >make.log 2>&1 || { cat make.log; exit 1; }
   TRIREME_HUGGINGFACE_MODELS=models "$test_program" --gtest_filter='*HuggingFace*' >test.log || { cat test.log; exit 1; }
   tail -1 test.log
+fi
+if [ -n "$llmc" ]; then
+  "$venv/bin/python" "$tests/llmc_interchange.py" "$trireme" "$llmc"
+else
+  echo "skipped: llm.c: TRIREME_LLMC names no clone of it"
 fi
 "$venv/bin/python" "$tests/interchange.py" "$trireme"

@@ -60,7 +60,7 @@ class Model {
   ParameterReader reader_;
 };
 
-/// The same model as llm.c writes it, with three further rows of tokens.
+/// The same model as llm.c writes it, with three further rows of tokens, NaNs.
 std::string file_of(Model& model, std::int32_t version) {
   std::int32_t header[256] = {20240326,
                               version,
@@ -81,7 +81,7 @@ std::string file_of(Model& model, std::int32_t version) {
     }
   };
   add(model.read("wte"));
-  add(std::vector<std::byte>(static_cast<std::size_t>(3 * model.config.hidden * 4)));
+  add(std::vector<std::byte>(static_cast<std::size_t>(3 * model.config.hidden * 4), std::byte{0xff}));
   add(model.read("wpe"));
   for (const char* name : order) {
     for (int layer = 0; layer < model.config.layers; ++layer) add(model.read(layer_prefix(layer) + "." + name));
