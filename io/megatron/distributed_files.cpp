@@ -12,6 +12,7 @@ namespace {
 
 constexpr const char* metadata_name = "/.metadata";
 constexpr const char* common_name = "/common.pt";
+constexpr std::string_view common_state = "common_state/shard_0_1";
 constexpr std::size_t max_name_bytes = 1000;
 constexpr std::string_view metadata_module = "torch.distributed.checkpoint.metadata ";
 
@@ -36,16 +37,10 @@ class DistributedFiles {
 
   MegatronCheckpoint open() {
     MegatronCheckpoint result;
-    const std::string common = folder_ + common_name;
-    TRIREME_CHECK(is_there(common), DataError, "{} has no common.pt, which holds the options of the run", folder_);
-    const MappedArchive options(common);
-    const auto arguments = options.archive.root().find("args");
-    TRIREME_CHECK(arguments, DataError, "{} has no 'args', the options of its run: the shape of its model is not known",
-                  common);
-    result.model = megatron_model(*arguments, common);
+    read_metadata();
+    result.model = read_options();
     result.layout.rotary = result.model.rotary;
     layers_ = result.model.config.layers;
-    read_metadata();
     join_gates();
     std::vector<std::shared_ptr<const void>> mappings;
     for (const auto& [name, file] : files_) mappings.push_back(file);
@@ -65,6 +60,27 @@ class DistributedFiles {
     const auto found = object.find(name);
     TRIREME_CHECK(found, DataError, "{}{}: {} has no '{}'", folder_, metadata_name, object.description(), name);
     return *found;
+  }
+
+  /// Reads the options of the run: in common.pt, or from version 0.19 of the core on among the tensors.
+  MegatronModel read_options() const {
+    const std::string path = folder_ + common_name;
+    if (is_there(path)) {
+      const MappedArchive common(path);
+      return model_of(common.archive.root(), path);
+    }
+    TRIREME_CHECK(common_, DataError, "{} has neither common.pt nor 'common_state', which holds the options of the run",
+                  folder_);
+    const PickleValue saved = common_->root();
+    TRIREME_CHECK(saved.is(PickleKind::list) && saved.size() == 1, DataError, "{}: 'common_state' is {}, not a list",
+                  common_->name(), saved.description());
+    return model_of(saved.item(0), common_->name());
+  }
+  static MegatronModel model_of(const PickleValue& common, const std::string& path) {
+    const auto arguments = common.find("args");
+    TRIREME_CHECK(arguments, DataError, "{} has no 'args', the options of its run: the shape of its model is not known",
+                  path);
+    return megatron_model(*arguments, path);
   }
 
   void read_metadata() {
@@ -106,6 +122,10 @@ class DistributedFiles {
     const std::string path = folder_ + metadata_name;
     const PickleValue name = member(index, "fqn");
     require(name.is(PickleKind::text), "a name is none");
+    if (name.text() == common_state) {
+      common_.emplace(bytes_of(place), fmt::format("{}/{}", folder_, member(place, "relative_path").text()));
+      return;
+    }
     const auto tensor = tensors_.find(std::string(name.text()));
     if (tensor == tensors_.end()) return;
     const std::string what = fmt::format("'{}'", shortened(name.text()));
@@ -184,9 +204,11 @@ class DistributedFiles {
   /// Adds a tensor, or where it holds all layers one after another the tensor of each.
   void add(ChunkedSource& source, const std::string& name, const DistributedTensor& tensor) const {
     TRIREME_CHECK(tensor.dtype, DataError, "{} has no bytes of the tensor '{}'", folder_, shortened(name));
-    constexpr std::string_view layers = "decoder.layers.";
-    const bool stacked = name.starts_with(layers) && name.size() > layers.size() &&
-                         (name[layers.size()] < '0' || name[layers.size()] > '9');
+    constexpr std::string_view stacks[] = {"decoder.layers.", "encoder.layers."};
+    const auto* const stack =
+        std::ranges::find_if(stacks, [&](std::string_view prefix) { return name.starts_with(prefix); });
+    const std::size_t prefix = stack == std::end(stacks) ? name.size() : stack->size();
+    const bool stacked = prefix < name.size() && (name[prefix] < '0' || name[prefix] > '9');
     if (!stacked) return source.add({name, *tensor.dtype, tensor.shape}, tensor.found);
     TRIREME_CHECK(tensor.shape.rank() >= 2 && tensor.shape[0] == layers_, DataError,
                   "{}: the tensor '{}' is {}, but the model has {} layers", folder_, shortened(name),
@@ -200,9 +222,9 @@ class DistributedFiles {
         chunks.push_back({{without_first(chunk.box.offset), without_first(chunk.box.extent)},
                           chunk.bytes.subspan(static_cast<std::size_t>(row) * bytes, bytes)});
       }
-      source.add({fmt::format("{}{}.{}", layers, layer, name.substr(layers.size())), *tensor.dtype,
-                  without_first(tensor.shape)},
-                 std::move(chunks));
+      source.add(
+          {fmt::format("{}{}.{}", *stack, layer, name.substr(prefix)), *tensor.dtype, without_first(tensor.shape)},
+          std::move(chunks));
     }
   }
   static Shape without_first(const Shape& shape) { return Shape(shape.extents().subspan(1)); }
@@ -211,6 +233,7 @@ class DistributedFiles {
   std::int64_t layers_ = 0;
   std::map<std::string, DistributedTensor> tensors_;
   std::map<std::string, std::shared_ptr<const MappedFile>> files_;
+  std::optional<TorchArchive> common_;  // for a checkpoint without common.pt
 };
 
 }  // namespace

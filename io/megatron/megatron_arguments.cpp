@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <initializer_list>
+#include <utility>
 
 #include "src/base/check.hpp"
 #include "src/base/shortened.hpp"
@@ -61,11 +62,13 @@ class RunOptions {
     if (found->is(PickleKind::text)) return std::string(found->text());
     return refuse(names, "a text", *found), otherwise;
   }
-  /// Refuses an option that is given: not None, false, 0 or 1.
+  /// Returns whether this version has the option, be it None.
+  bool knows(const char* name) const { return arguments_.find(name).has_value(); }
+  /// Refuses an option that is given: anything but None, false and 0.
   void absent(const char* name, const char* reason) const {
     const auto found = value({name});
-    const bool off =
-        !found || ((found->is(PickleKind::boolean) || found->is(PickleKind::integer)) && found->integer() == 0);
+    const bool off = !found || (found->is(PickleKind::real) && found->real() == 0) ||
+                     ((found->is(PickleKind::boolean) || found->is(PickleKind::integer)) && found->integer() == 0);
     if (!off) add(fmt::format("{}: {}", name, reason));
   }
   void add(std::string problem) const { problems_.push_back(std::move(problem)); }
@@ -79,25 +82,81 @@ class RunOptions {
   std::vector<std::string>& problems_;
 };
 
+/// Reads YaRN's frequencies, which change all channels of a head, whatever `rotary_percent` is.
+void read_yarn(const RunOptions& options, ModelConfig& config) {
+  config.rotary_percent = 1;
+  config.rotary_scaling = {model::RotaryScalingKind::yarn,
+                           options.number({"rotary_scaling_factor"}, 1),
+                           options.integer({"yarn_original_max_position_embeddings"}, 4096),
+                           options.number({"yarn_beta_slow"}, 1),
+                           options.number({"yarn_beta_fast"}, 32),
+                           options.number({"mscale"}, 1),
+                           options.number({"mscale_all_dim"}, 0)};
+  if (!options.flag({"yarn_correction_range_round_to_int"}, true)) {
+    options.add("yarn_correction_range_round_to_int is False: the pairs of channels are rounded here");
+  }
+}
+
 void read_positions(const RunOptions& options, ModelConfig& config, MegatronModel& model) {
   const bool rotary = options.flag({"use_rotary_position_embeddings"}, false);
   const std::string kind = options.text({"position_embedding_type"}, rotary ? "rope" : "learned_absolute");
-  if (kind == "rope" || rotary) {
+  const bool yarn = kind == "yarn";
+  if (kind == "rope" || yarn || rotary) {
     config.position_embedding = model::PositionEmbedding::rope;
   } else if (kind != "learned_absolute") {
     return options.add(
-        fmt::format("position_embedding_type is '{}': there are learned_absolute and rope", shortened(kind)));
+        fmt::format("position_embedding_type is '{}': there are learned_absolute, rope and yarn", shortened(kind)));
   }
   if (config.position_embedding != model::PositionEmbedding::rope) return;
+  options.absent("no_rope_freq", "queries and keys rotate in all layers here");
   config.rotary_base = options.number({"rotary_base"}, 10000);
-  config.rotary_percent = options.number({"rotary_percent"}, 1);
-  config.rotary_scaling.interpolation = options.number({"rotary_seq_len_interpolation_factor"}, 1);
   if (options.flag({"rotary_interleaved"}, false)) model.rotary = exchange::RotaryLayout::interleaved;
+  if (yarn) return read_yarn(options, config);
+  config.rotary_percent = options.number({"rotary_percent"}, 1);
   if (options.flag({"use_rope_scaling"}, false)) {
-    const double interpolation = config.rotary_scaling.interpolation;
     config.rotary_scaling = model::RotaryScaling::llama3(options.number({"rope_scaling_factor"}, 8));
-    config.rotary_scaling.interpolation = interpolation;
   }
+  config.rotary_scaling.interpolation = options.number({"rotary_seq_len_interpolation_factor"}, 1);
+}
+
+void read_window(const RunOptions& options, ModelConfig& config) {
+  const auto window = options.value({"window_size"});
+  if (!window) return;
+  const auto is_integer = [](const PickleValue& value) { return value.is(PickleKind::integer); };
+  const bool is_pair = (window->is(PickleKind::tuple) || window->is(PickleKind::list)) && window->size() == 2 &&
+                       is_integer(window->item(0)) && is_integer(window->item(1));
+  if (!is_pair) return options.add(fmt::format("window_size is {}, not two numbers", window->description()));
+  const std::int64_t left = window->item(0).integer(), right = window->item(1).integer();
+  if (left < -1 || right < -1 || right > 0) {
+    return options.add(fmt::format("window_size is ({}, {}): a token sees earlier ones alone here", left, right));
+  }
+  config.window.left = left;
+  const auto skipped = options.value({"window_attn_skip_freq"});
+  if (!skipped || !config.window.any()) return;
+  if (is_integer(*skipped) && skipped->integer() > 0) {
+    config.window = model::AttentionWindow::every(left, skipped->integer(), config.layers);
+    return;
+  }
+  bool is_list = skipped->is(PickleKind::list) && std::cmp_greater_equal(skipped->size(), config.layers);
+  std::string layers;
+  for (int layer = 0; is_list && layer < config.layers; ++layer) {
+    const PickleValue item = skipped->item(static_cast<std::size_t>(layer));
+    is_list = is_integer(item) || item.is(PickleKind::boolean);
+    layers += item.integer() == 0 ? '0' : '1';
+  }
+  if (!is_list) {
+    return options.add(
+        fmt::format("window_attn_skip_freq is {}, neither a number above 0 nor a list with a number for each layer",
+                    skipped->description()));
+  }
+  config.window = model::AttentionWindow::of_layers(left, std::move(layers));
+}
+
+/// Returns whether Megatron-LM's models before its core compute the layers. Versions before the core lack all three
+/// options, and those with both have the core as an option first.
+bool is_before_core(const RunOptions& options) {
+  if (options.knows("use_legacy_models")) return options.flag({"use_legacy_models"}, false);
+  return !options.knows("deprecated_use_mcore_models") && !options.flag({"use_mcore_models"}, false);
 }
 
 void read_activation(const RunOptions& options, ModelConfig& config) {
@@ -107,11 +166,16 @@ void read_activation(const RunOptions& options, ModelConfig& config) {
   } else if (options.has({"glu_activation"})) {
     config.swiglu = true;
   }
-  // The fused kernel of bias and GELU is the approximation by tanh; without it GELU is exact.
-  const bool exact = options.flag({"erf_gelu"}, false) || !options.flag({"bias_gelu_fusion"}, true);
-  config.activation = options.flag({"squared_relu"}, false)            ? Activation::squared_relu
-                      : exact && !options.flag({"openai_gelu"}, false) ? Activation::gelu_erf
-                                                                       : Activation::gelu_tanh;
+  options.absent("quick_geglu", "gates are those of SwiGLU here");
+  options.absent("glu_linear_offset", "gates are those of SwiGLU here");
+  options.absent("activation_func_clamp_value", "activations have no bounds here");
+  // The fused kernel of bias and GELU and Transformer Engine's GELU are the approximation by tanh, torch's is exact.
+  const bool tanh = options.flag({"bias_gelu_fusion"}, true) || options.flag({"use_te_activation_func"}, false) ||
+                    options.flag({"use_transformer_engine_op_fuser"}, false) ||
+                    (options.flag({"openai_gelu"}, false) && is_before_core(options));
+  config.activation = options.flag({"squared_relu"}, false) ? Activation::squared_relu
+                      : tanh                                ? Activation::gelu_tanh
+                                                            : Activation::gelu_erf;
 }
 
 void refuse_other_models(const RunOptions& options) {
@@ -124,6 +188,11 @@ void refuse_other_models(const RunOptions& options) {
   options.absent("hybrid_override_pattern", "all layers are transformer layers here");
   options.absent("apply_residual_connection_post_layernorm", "a GPT's residuals bypass the norms here");
   options.absent("attention_output_gate", "attention has no gate here");
+  options.absent("qk_l2_norm", "the norms of queries and keys have weights here");
+  options.absent("experimental_attention_variant", "attention is that of softmax here");
+  options.absent("linear_attention_freq", "attention is that of softmax here");
+  options.absent("enable_mhc_connections", "there is one residual stream here");
+  options.absent("use_mup", "products have no factors of width here");
   if (const std::string softmax = options.text({"softmax_type"}, "vanilla"); softmax != "vanilla") {
     options.add(fmt::format("softmax_type is '{}': softmax has no offset here", shortened(softmax)));
   }
@@ -161,17 +230,14 @@ MegatronModel megatron_model(const PickleValue& arguments, const std::string& pa
     options.add(fmt::format("normalization is '{}': there are LayerNorm and RMSNorm", shortened(norm)));
   }
   config.norm_epsilon = options.number({"norm_epsilon", "layernorm_epsilon"}, 1e-5);
-  config.norm_1p = options.flag({"apply_layernorm_1p"}, false);
+  config.norm_1p = options.flag({"apply_layernorm_1p", "layernorm_zero_centered_gamma"}, false);
   config.linear_bias = !options.flag({"disable_bias_linear"}, !options.flag({"add_bias_linear"}, true));
   config.qkv_bias = options.flag({"add_qkv_bias"}, false);
   config.qk_norm = options.flag({"qk_layernorm"}, false);
   config.tied_output = !options.flag({"untie_embeddings_and_output_weights"}, false);
   config.hidden_dropout = options.number({"hidden_dropout"}, 0);
   config.attention_dropout = options.number({"attention_dropout"}, 0);
-  if (const auto window = options.value({"window_size"})) {
-    const bool whole = window->is(PickleKind::tuple) && window->size() == 2 && window->item(0).integer() == -1;
-    if (!whole) options.add("window_size: models with windows of attention are not read");
-  }
+  read_window(options, config);
   refuse_other_models(options);
   const std::int64_t padded = options.integer({"padded_vocab_size"}, 0);
   config.vocabulary = options.integer({"vocab_size"}, padded);

@@ -1,8 +1,10 @@
-// Checkpoints of Megatron-LM: each has the parameters of the model of transformers that it was made of.
+// Checkpoints of Megatron-LM. Some were made of models of transformers, and have their parameters. The others (run_...)
+// were written by megatron-core itself, whose logits the models have.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -10,10 +12,13 @@
 #include "io/huggingface/config_json.hpp"
 #include "io/megatron/megatron_checkpoint.hpp"
 #include "io/safetensors/safetensors_source.hpp"
+#include "src/comm/self_communicator.hpp"
 #include "src/exchange/architecture.hpp"
 #include "src/exchange/import.hpp"
+#include "src/train/parallel_model.hpp"
 #include "tests/support/message_of.hpp"
 #include "tests/support/temporary_directory.hpp"
+#include "tests/support/tolerance.hpp"
 
 namespace trireme::exchange {
 namespace {
@@ -37,6 +42,13 @@ std::vector<float> values_of(ParameterReader& reader, const MappedParameter& par
   return values;
 }
 
+NameRules name_rules() {
+  NameRules rules;
+  rules.other_names = megatron_other_names;
+  rules.is_ignored = [](const std::string& name) { return is_megatron_buffer(name); };
+  return rules;
+}
+
 /// Compares a checkpoint's parameters with a model's. `rounded` tells tensors that were saved in bf16.
 void expect_same(const std::string& checkpoint, const std::string& model, bool rounded) {
   const std::string folder = std::string(TRIREME_FIXTURES) + "/huggingface/" + model;
@@ -56,10 +68,7 @@ void expect_same(const std::string& checkpoint, const std::string& model, bool r
   EXPECT_EQ(model::attributes_of(config), model::attributes_of(original.config)) << checkpoint;
   opened.layout.vocabulary_rows = 20;
   const TensorMap map = megatron_tensor_map(config, opened.layout);
-  NameRules names;
-  names.other_names = megatron_other_names;
-  names.is_ignored = [](const std::string& name) { return is_megatron_buffer(name); };
-  ParameterReader reader(map, *opened.source, match(map, *opened.source, names));
+  ParameterReader reader(map, *opened.source, match(map, *opened.source, name_rules()));
   ASSERT_EQ(map.parameters.size(), wanted.parameters.size());
   for (std::size_t i = 0; i < map.parameters.size(); ++i) {
     const MappedParameter& parameter = map.parameters[i];
@@ -79,6 +88,116 @@ TEST(MegatronCheckpoint, OfTheFirstVersionHasTheParametersOfItsModel) { expect_s
 TEST(MegatronCheckpoint, OfVirtualChunksHasTheParametersOfItsModel) { expect_same("chunks", "gpt2", false); }
 
 TEST(MegatronCheckpoint, DistributedHasTheParametersOfItsModel) { expect_same("dist", "llama3", false); }
+
+/// Elements of a tensor of a file, of 8 bytes each.
+template <class T>
+std::vector<T> elements(TensorSource& source, const std::string& name) {
+  const auto found = std::ranges::find(source.tensors(), name, &ForeignTensor::name);
+  TRIREME_CHECK(found != source.tensors().end(), DataError, "there is no {}", name);
+  std::vector<T> result(static_cast<std::size_t>(found->shape.numel()));
+  source.read(static_cast<std::size_t>(found - source.tensors().begin()), 0, std::as_writable_bytes(std::span(result)));
+  return result;
+}
+
+/// A model of a checkpoint, on one rank.
+class ImportedModel {
+ public:
+  ImportedModel(const std::string& folder, DType dtype, std::int64_t s, std::int64_t b)
+      : checkpoint_(io::open_megatron_checkpoint(folder)), s_(s), b_(b) {
+    model::ModelConfig& config = checkpoint_.model.config;
+    config.hidden_dropout = config.attention_dropout = 0;
+    for (const ForeignTensor& tensor : checkpoint_.source->tensors()) {
+      if (tensor.name.ends_with("word_embeddings.weight")) checkpoint_.layout.vocabulary_rows = tensor.shape[0];
+    }
+    const TensorMap map = megatron_tensor_map(config, checkpoint_.layout);
+    ParameterReader reader(map, *checkpoint_.source, match(map, *checkpoint_.source, name_rules()));
+    train::ExecutionConfig execution;
+    execution.dtype = dtype;
+    execution.sequence_length = s;
+    execution.micro_batch_size = b;
+    model_.emplace(*backend_, world_, grid_, communicators_, config, execution);
+    std::vector<std::byte> bytes;
+    for (const parallel::Parameter& parameter : model_->parameters().parameters()) {
+      const auto mapped = std::ranges::find(map.parameters, parameter.name, &MappedParameter::name);
+      reader.read(*mapped, 0, mapped->rows(), parameter.value.dtype(), bytes);
+      std::ranges::copy(bytes, parameter.value.data());
+    }
+  }
+
+  const model::ModelConfig& config() const { return checkpoint_.model.config; }
+
+  /// Log-probabilities [b, s, v] of all tokens, of sequences [b, s].
+  std::vector<double> log_probabilities(const std::vector<std::int64_t>& tokens) {
+    const auto v = static_cast<std::size_t>(config().vocabulary);
+    std::vector<double> result(tokens.size() * v);
+    dispatch_float(model_->execution().dtype, [&]<class T>() {
+      for (std::size_t label = 0; label < v; ++label) run<Accumulation<T>>(tokens, label, result);
+    });
+    return result;
+  }
+
+ private:
+  template <class A>
+  void run(const std::vector<std::int64_t>& tokens, std::size_t label, std::vector<double>& result) {
+    const auto s = static_cast<std::size_t>(s_), b = static_cast<std::size_t>(b_);
+    std::vector<std::int32_t> ids(s * b), labels(s * b, static_cast<std::int32_t>(label));
+    std::vector<A> weights(s * b, 1), losses(s * b);
+    std::vector<std::int64_t> numbers(b);
+    for (std::size_t i = 0; i < s * b; ++i) ids[i % s * b + i / s] = static_cast<std::int32_t>(tokens[i]);
+    model::MicroBatch batch;
+    batch.tokens = ConstTensorView(ids.data(), {s_, b_});
+    batch.labels = ConstTensorView(labels.data(), {s_, b_});
+    batch.loss_weights = ConstTensorView(weights.data(), {s_ * b_});
+    batch.samples = ConstTensorView(numbers.data(), {b_});
+    batch.token_losses = TensorView(losses.data(), {s_ * b_});
+    model::StageMode mode;
+    mode.backward = false;
+    model_->run({batch}, mode);
+    const auto v = static_cast<std::size_t>(config().vocabulary);
+    for (std::size_t i = 0; i < s * b; ++i) result[i * v + label] = -static_cast<double>(losses[i % s * b + i / s]);
+  }
+
+  io::MegatronCheckpoint checkpoint_;
+  std::int64_t s_, b_;
+  SelfCommunicator world_;
+  parallel::ProcessGrid grid_{1, 1, 1};
+  std::unique_ptr<Backend> backend_ = make_backend(BackendChoice::cpu, 1);
+  parallel::GridCommunicators communicators_ = parallel::make_grid_communicators(grid_, world_);
+  std::optional<train::ParallelModel> model_;
+};
+
+void take_log_softmax(std::vector<double>& logits, std::size_t v) {
+  for (std::size_t row = 0; row < logits.size(); row += v) {
+    double sum = 0;
+    for (std::size_t i = 0; i < v; ++i) sum += std::exp(logits[row + i]);
+    for (std::size_t i = 0; i < v; ++i) logits[row + i] -= std::log(sum);
+  }
+}
+
+class MegatronCore : public testing::TestWithParam<std::tuple<const char*, DType>> {};
+
+TEST_P(MegatronCore, LogitsAreThoseOfItsOwnForward) {
+  const auto& [name, dtype] = GetParam();
+  const std::string folder = std::string(checkpoints) + name;
+  io::SafetensorsSource expected(folder + "/expected.safetensors");
+  const auto tokens = elements<std::int64_t>(expected, "tokens");
+  std::vector<double> wanted = elements<double>(expected, "logits");
+  const std::int64_t s = 8;
+  ImportedModel model(folder, dtype, s, std::ssize(tokens) / s);
+  take_log_softmax(wanted, static_cast<std::size_t>(model.config().vocabulary));
+  // The fused GELU of megatron-core has sqrt(2 / pi) with eight digits.
+  const double exact = model.config().swiglu ? 1e-10 : 1e-8;
+  const test::Tolerance close = dtype == DType::fp64 ? test::Tolerance{exact, exact} : test::Tolerance{1e-5, 1e-5};
+  test::expect_close(model.log_probabilities(tokens), wanted, close, name);
+}
+
+INSTANTIATE_TEST_SUITE_P(EveryRun, MegatronCore,
+                         testing::Combine(testing::Values("run_common", "run_gpt2", "run_window", "run_yarn"),
+                                          testing::Values(DType::fp64, DType::fp32)),
+                         [](const auto& present) {
+                           return std::string(std::get<0>(present.param)) + "_" +
+                                  std::string(name_of(std::get<1>(present.param)));
+                         });
 
 class MegatronFiles : public testing::Test {
  protected:
