@@ -41,8 +41,9 @@ void settle_tokenizer(const ImportOptions& options, ImportInput& input, bool spe
                 options.input, input.tokenizer->vocabulary_size(), vocabulary);
 }
 
-/// Content of the checkpoint beside tensors: that of a run which has done nothing yet.
-checkpoint::RunDescription describe(const ImportInput& input, DType dtype) {
+}  // namespace
+
+checkpoint::RunDescription description_of(const ImportInput& input, DType dtype) {
   checkpoint::RunDescription description;
   Attributes& attributes = description.attributes;
   attributes = attributes_of(input.config);
@@ -56,8 +57,6 @@ checkpoint::RunDescription describe(const ImportInput& input, DType dtype) {
   description.blobs["tokenizer"] = input.tokenizer->payload();
   return description;
 }
-
-}  // namespace
 
 int checkpoint_import_command(const CommandLine& line) {
   ImportOptions o;
@@ -103,7 +102,7 @@ int checkpoint_import_command(const CommandLine& line) {
     input = open(o);
     tensors = exchange::match(input.map, *input.source, input.rules);
     settle_tokenizer(o, input, world->rank() == 0);
-    description = describe(input, dtype);
+    description = description_of(input, dtype);
     store = std::make_unique<io::CheckpointStore>(output);
     for (const checkpoint::StepEntry& entry : store->steps()) {
       TRIREME_CHECK(entry.step == 0, ConfigError,
