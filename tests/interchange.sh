@@ -4,7 +4,8 @@
 # and read by transformers. With the test program exchange_test, losses, logits and gradients of larger models, too. Needs
 # Python 3 with venv, and PyPI: torch, transformers, tokenizers and safetensors go into a folder of their own
 # (TRIREME_INTERCHANGE_VENV keeps it). Without them it is skipped, with the reason and exit code 77. TRIREME_LLMC names a
-# clone of llm.c: then its models are compared, too.
+# clone of llm.c: then its models are compared, too. Checkpoints of Megatron-LM are written by megatron-core, and where
+# TRIREME_MEGATRON_LM names a clone of Megatron-LM by its training code, too.
 set -euo pipefail
 cd "$(dirname "$0")"
 tests=$PWD
@@ -32,5 +33,13 @@ if [ -n "$llmc" ]; then
   "$venv/bin/python" "$tests/llmc_interchange.py" "$trireme" "$llmc"
 else
   echo "skipped: llm.c: TRIREME_LLMC names no clone of it"
+fi
+# Without its dependencies, of which the CPU needs these alone.
+if "$venv/bin/python" -c 'import megatron.core, einops, psutil, h5py' >pip.log 2>&1 ||
+  "$venv/bin/pip" install --quiet --no-deps megatron-core einops psutil h5py >pip.log 2>&1; then
+  mkdir megatron
+  (cd megatron && "$venv/bin/python" "$tests/megatron_interchange.py" "$trireme" 2>errors.log) || { tail -50 megatron/errors.log; exit 1; }
+else
+  echo "skipped: Megatron-LM: megatron-core cannot be installed: $(tail -1 pip.log)"
 fi
 "$venv/bin/python" "$tests/interchange.py" "$trireme"

@@ -76,11 +76,13 @@ class DistributedFiles {
                   common_->name(), saved.description());
     return model_of(saved.item(0), common_->name());
   }
-  static MegatronModel model_of(const PickleValue& common, const std::string& path) {
+  MegatronModel model_of(const PickleValue& common, const std::string& path) const {
     const auto arguments = common.find("args");
     TRIREME_CHECK(arguments, DataError, "{} has no 'args', the options of its run: the shape of its model is not known",
                   path);
-    return megatron_model(*arguments, path);
+    const bool bert = std::ranges::any_of(tensors_, exchange::is_megatron_bert_tensor,
+                                          [](const auto& tensor) -> std::string_view { return tensor.first; });
+    return megatron_model(*arguments, bert ? model::ModelFamily::bert : model::ModelFamily::gpt, path);
   }
 
   void read_metadata() {

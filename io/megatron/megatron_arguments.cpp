@@ -186,7 +186,7 @@ void refuse_other_models(const RunOptions& options) {
   options.absent("is_hybrid_model", "all layers are transformer layers here");
   options.absent("hybrid_layer_pattern", "all layers are transformer layers here");
   options.absent("hybrid_override_pattern", "all layers are transformer layers here");
-  options.absent("apply_residual_connection_post_layernorm", "a GPT's residuals bypass the norms here");
+  options.absent("apply_residual_connection_post_layernorm", "residuals bypass the norms here");
   options.absent("attention_output_gate", "attention has no gate here");
   options.absent("qk_l2_norm", "the norms of queries and keys have weights here");
   options.absent("experimental_attention_variant", "attention is that of softmax here");
@@ -200,7 +200,7 @@ void refuse_other_models(const RunOptions& options) {
 
 }  // namespace
 
-MegatronModel megatron_model(const PickleValue& arguments, const std::string& path) {
+MegatronModel megatron_model(const PickleValue& arguments, model::ModelFamily family, const std::string& path) {
   std::vector<std::string> problems;
   const RunOptions options(arguments, problems);
   TRIREME_CHECK(arguments.calls("argparse Namespace") || arguments.is(PickleKind::dict) ||
@@ -208,6 +208,7 @@ MegatronModel megatron_model(const PickleValue& arguments, const std::string& pa
                 DataError, "{} has {} in the place of the run's options", path, arguments.description());
   MegatronModel model;
   ModelConfig& config = model.config;
+  config.family = family;
   config.layers = static_cast<int>(
       std::min<std::int64_t>(options.required({"num_layers", "encoder_num_layers"}), model::max_layers + 1));
   config.hidden = options.required({"hidden_size"});
@@ -238,6 +239,11 @@ MegatronModel megatron_model(const PickleValue& arguments, const std::string& pa
   config.hidden_dropout = options.number({"hidden_dropout"}, 0);
   config.attention_dropout = options.number({"attention_dropout"}, 0);
   read_window(options, config);
+  if (config.is_bert()) {
+    config.binary_head = options.flag({"bert_binary_head"}, true);
+    // The fused GELU is the layers' alone.
+    model.has_two_gelus = config.activation == Activation::gelu_tanh && !options.flag({"openai_gelu"}, false);
+  }
   refuse_other_models(options);
   const std::int64_t padded = options.integer({"padded_vocab_size"}, 0);
   config.vocabulary = options.integer({"vocab_size"}, padded);

@@ -15,10 +15,12 @@ struct MegatronModel {
   exchange::RotaryLayout rotary = exchange::RotaryLayout::halves;
   std::int64_t tensor_size = 1;
   std::int64_t pipeline_size = 1;
+  /// The head of masked tokens has the exact GELU, the layers its approximation by tanh: here both have the latter.
+  bool has_two_gelus = false;
 };
 
-/// Reads the `args` of a checkpoint, an argparse.Namespace of any version. `path` is for messages. One DataError lists
-/// all parts that no model here has.
-MegatronModel megatron_model(const PickleValue& arguments, const std::string& path);
+/// Reads the `args` of a checkpoint, an argparse.Namespace of any version, which do not tell the family. `path` is for
+/// messages. One DataError lists all parts that no model here has.
+MegatronModel megatron_model(const PickleValue& arguments, model::ModelFamily family, const std::string& path);
 
 }  // namespace trireme::io

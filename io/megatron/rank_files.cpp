@@ -118,7 +118,10 @@ class RankFiles {
     const auto arguments = first.root().find("args");
     TRIREME_CHECK(arguments, DataError, "{} has no 'args', the options of its run: the shape of its model is not known",
                   first.name());
-    result.model = megatron_model(*arguments, first.name());
+    read_chunks();
+    const bool bert = std::ranges::any_of(joined_, exchange::is_megatron_bert_tensor,
+                                          [](const auto& tensor) -> std::string_view { return tensor.first; });
+    result.model = megatron_model(*arguments, bert ? model::ModelFamily::bert : model::ModelFamily::gpt, first.name());
     TRIREME_CHECK(result.model.tensor_size == tensor_size_ && result.model.pipeline_size == pipeline_size_, DataError,
                   "{} was saved by {} tensor ranks and {} pipeline ranks, but has the files of {} and {}", folder_,
                   result.model.tensor_size, result.model.pipeline_size, tensor_size_, pipeline_size_);
@@ -128,7 +131,6 @@ class RankFiles {
     std::vector<std::shared_ptr<const void>> mappings;
     for (const auto& [rank, file] : files_) mappings.push_back(file.file);
     auto source = std::make_unique<ChunkedSource>(folder_, std::move(mappings));
-    read_chunks();
     for (const auto& [name, shards] : joined_) add(*source, name, shards);
     result.source = std::move(source);
     return result;

@@ -72,6 +72,22 @@ void map_expansion(TensorMapBuilder& map, const MegatronLayout& layout, const st
   }
 }
 
+/// Parameters and tensors of one name each, weights and biases.
+void map_both(TensorMapBuilder& map, const std::string& parameter, const std::string& tensor) {
+  for (const char* suffix : {".weight", ".bias"}) {
+    if (map.has(parameter + suffix)) map.same(parameter + suffix, tensor + suffix);
+  }
+}
+
+/// The outputs of a BERT: masked tokens, and where there is a binary head the order of segments.
+void map_bert_heads(TensorMapBuilder& map, const MegatronLayout& layout) {
+  map_both(map, "mlm.dense", "lm_head.dense");
+  map_both(map, "mlm.ln", "lm_head.layer_norm");
+  map.tokens("mlm.out.bias", "output_layer.bias", layout.vocabulary_rows, {});
+  map_both(map, "pooler", "pooler.dense");
+  map_both(map, "sop", "binary_head");
+}
+
 void replace(std::string& text, std::string_view from, std::string_view to) {
   if (const std::size_t at = text.find(from); at != text.npos) text.replace(at, from.size(), to);
 }
@@ -90,66 +106,80 @@ TensorMap megatron_tensor_map(const ModelConfig& config, const MegatronLayout& l
   TRIREME_CHECK(layout.rotary == RotaryLayout::halves || config.rotary_channels() == config.head_dim(), ConfigError,
                 "interleaved rotary positions are converted where all channels of a head rotate");
   TensorMapBuilder map(config);
-  const auto both = [&](const std::string& parameter, const std::string& tensor) {
-    for (const char* suffix : {".weight", ".bias"}) {
-      if (map.has(parameter + suffix)) map.same(parameter + suffix, tensor + suffix);
-    }
-  };
-  map.tokens("wte", "embedding.word_embeddings.weight", layout.vocabulary_rows,
+  const bool bert = config.is_bert();
+  const std::string stack = bert ? "encoder." : "decoder.";
+  map.tokens(bert ? "emb.word" : "wte", "embedding.word_embeddings.weight", layout.vocabulary_rows,
              config.tied_output ? std::vector<std::string>{"output_layer.weight", "word_embeddings_for_head.weight"}
                                 : std::vector<std::string>{});
-  if (map.has("wpe")) map.same("wpe", "embedding.position_embeddings.weight");
+  for (const auto& [parameter, tensor] :
+       {std::pair{"wpe", "position"}, {"emb.pos", "position"}, {"emb.type", "tokentype"}}) {
+    if (map.has(parameter)) map.same(parameter, fmt::format("embedding.{}_embeddings.weight", tensor));
+  }
   for (int layer = 0; layer < config.layers; ++layer) {
-    const std::string ours = layer_prefix(layer), theirs = fmt::format("decoder.layers.{}.", layer);
-    both(ours + ".ln_1", theirs + "input_layernorm");
+    const std::string ours = layer_prefix(layer), theirs = fmt::format("{}layers.{}.", stack, layer);
+    map_both(map, ours + ".ln_1", theirs + "input_layernorm");
     for (const std::string suffix : {"weight", "bias"}) {
       if (suffix == "weight" || config.has_qkv_bias()) {
         map_qkv(map, layout, ours + ".attn", suffix, theirs + "self_attention.linear_qkv." + suffix);
       }
     }
     if (config.qk_norm) {
-      both(ours + ".attn.q_ln", theirs + "self_attention.q_layernorm");
-      both(ours + ".attn.k_ln", theirs + "self_attention.k_layernorm");
+      map_both(map, ours + ".attn.q_ln", theirs + "self_attention.q_layernorm");
+      map_both(map, ours + ".attn.k_ln", theirs + "self_attention.k_layernorm");
     }
-    both(ours + ".attn.proj", theirs + "self_attention.linear_proj");
-    both(ours + ".ln_2", theirs + "pre_mlp_layernorm");
+    map_both(map, ours + ".attn.proj", theirs + "self_attention.linear_proj");
+    map_both(map, ours + ".ln_2", theirs + "pre_mlp_layernorm");
     for (const std::string suffix : {".weight", ".bias"}) {
       if (suffix == ".weight" || config.linear_bias) {
         map_expansion(map, layout, ours + ".mlp.fc" + suffix, theirs + "mlp.linear_fc1" + suffix);
       }
     }
-    both(ours + ".mlp.proj", theirs + "mlp.linear_fc2");
+    map_both(map, ours + ".mlp.proj", theirs + "mlp.linear_fc2");
   }
-  both("ln_f", "decoder.final_layernorm");
+  map_both(map, "ln_f", stack + "final_layernorm");
+  if (bert) map_bert_heads(map, layout);
   if (!config.tied_output) map.tokens("lm_head.weight", "output_layer.weight", layout.vocabulary_rows, {});
   return map.finish();
 }
 
 std::vector<std::string> megatron_other_names(const std::string& tensor) {
+  if (tensor == "word_embeddings_for_head.weight") return {};
+  if (tensor == "output_layer.bias") return {"lm_head.bias"};
   std::vector<std::string> names;
   std::string fused = tensor;
   replace(fused, ".input_layernorm.", ".self_attention.linear_qkv.layer_norm_");
   replace(fused, ".pre_mlp_layernorm.", ".mlp.linear_fc1.layer_norm_");
   if (fused != tensor) names.push_back(fused);
-  if (tensor == "word_embeddings_for_head.weight") return {};
   std::string before = tensor;
   for (const auto& [now, then] : {std::pair{".linear_qkv.", ".query_key_value."},
                                   {".linear_proj.", ".dense."},
                                   {".pre_mlp_layernorm.", ".post_attention_layernorm."},
                                   {".linear_fc1.", ".dense_h_to_4h."},
-                                  {".linear_fc2.", ".dense_4h_to_h."}}) {
+                                  {".linear_fc2.", ".dense_4h_to_h."},
+                                  {".layer_norm.", ".layernorm."}}) {
     replace(before, now, then);
   }
-  if (!before.starts_with("decoder.")) return {"language_model." + before};
-  for (const char* stack : {"encoder", "transformer"}) {
-    const std::string name = std::string("language_model.") + stack + before.substr(std::string_view("decoder").size());
+  std::vector<std::string> older;
+  if (const std::size_t end = before.find('.'); before.starts_with("decoder.") || before.starts_with("encoder.")) {
+    for (const char* stack : {"language_model.encoder", "language_model.transformer"}) {
+      older.push_back(stack + before.substr(end));
+      older.push_back(older.back());
+      replace(older.back(), ".self_attention.", ".attention.");
+    }
+  } else if (before.starts_with("lm_head.") || before.starts_with("binary_head.")) {
+    older.push_back(before);
+  } else {
+    older.push_back("language_model." + before);
+  }
+  for (const std::string& name : older) {  // norms had both names
     names.push_back(name);
-    std::string older = name;
-    replace(older, ".self_attention.", ".attention.");
-    if (older != name) names.push_back(older);
+    names.push_back(name);
+    replace(names.back(), "layernorm.", "norm.");
   }
   return names;
 }
+
+bool is_megatron_bert_tensor(std::string_view tensor) { return tensor == "lm_head.dense.weight"; }
 
 bool is_megatron_buffer(std::string_view tensor) {
   constexpr std::string_view suffixes[] = {"._extra_state", ".inv_freq", ".position_ids"};
@@ -160,9 +190,12 @@ int megatron_split_dimension(std::string_view tensor) {
   const auto ends = [&](std::initializer_list<std::string_view> suffixes) {
     return std::ranges::any_of(suffixes, [&](std::string_view suffix) { return tensor.ends_with(suffix); });
   };
-  if (ends({"word_embeddings.weight", "output_layer.weight", "word_embeddings_for_head.weight", "linear_qkv.weight",
-            "linear_qkv.bias", "query_key_value.weight", "query_key_value.bias", "linear_fc1.weight", "linear_fc1.bias",
-            "dense_h_to_4h.weight", "dense_h_to_4h.bias"})) {
+  // The heads of a BERT have linear layers that are whole on every rank.
+  if (tensor.find("lm_head.dense.") != tensor.npos || tensor.find("pooler.dense.") != tensor.npos) return -1;
+  if (ends({"word_embeddings.weight", "output_layer.weight", "output_layer.bias", "lm_head.bias",
+            "word_embeddings_for_head.weight", "linear_qkv.weight", "linear_qkv.bias", "query_key_value.weight",
+            "query_key_value.bias", "linear_fc1.weight", "linear_fc1.bias", "dense_h_to_4h.weight",
+            "dense_h_to_4h.bias"})) {
     return 0;
   }
   return ends({"linear_proj.weight", "linear_fc2.weight", ".dense.weight", "dense_4h_to_h.weight"}) ? 1 : -1;

@@ -7,7 +7,7 @@
 
 #include "src/exchange/tensor_map.hpp"
 
-/// Names and layouts of the tensors of Megatron-LM's GPT models.
+/// Names and layouts of the tensors of Megatron-LM's GPT and BERT models.
 namespace trireme::exchange {
 
 /// Order of the rows of queries, keys and values in one tensor. By versions of checkpoints: parts_of_shards, 0: each
@@ -31,6 +31,9 @@ TensorMap megatron_tensor_map(const model::ModelConfig& config, const MegatronLa
 /// Returns other names of a tensor, best first: of norms in the linear layers behind them, and of Megatron-LM before
 /// its core.
 std::vector<std::string> megatron_other_names(const std::string& tensor);
+
+/// Returns whether a tensor is one that a BERT alone has.
+bool is_megatron_bert_tensor(std::string_view tensor);
 
 /// Returns whether a tensor is none of the weights.
 bool is_megatron_buffer(std::string_view tensor);
