@@ -8,6 +8,7 @@
 #include <map>
 #include <utility>
 
+#include "src/base/timer.hpp"
 #include "src/model/stage/decoding_stage.hpp"
 
 namespace trireme::train {
@@ -116,8 +117,11 @@ class Generator {
         text.prompt = std::move(*prompt);
         text.finished = text.prompt.max_new_tokens == 0;
         if (!text.finished) {
+          const Timer timer;
           decoder_.fill(std::ssize(texts_) - 1, text.latest(capacity_));
-          if (const auto failure = choose(std::ssize(texts_) - 1)) return failure;
+          const std::optional<Failure> failure = choose(std::ssize(texts_) - 1);
+          prompts_s_ += timer.elapsed_s();
+          if (failure) return failure;
         }
         release_finished(done);
       }
@@ -127,6 +131,9 @@ class Generator {
       release_finished(done);
     }
   }
+
+  /// Time that this rank spent on prompts: their positions and the choices of the first new tokens.
+  double prompts_s() const { return prompts_s_; }
 
  private:
   struct Text {
@@ -265,6 +272,7 @@ class Generator {
   std::int64_t capacity_;
   Decoder decoder_;
   std::vector<Text> texts_;  // text i is in place i of the cache
+  double prompts_s_ = 0;
 };
 
 /// Throws NumericalError, on all ranks, where a text failed on any: of several, that of the first prompt.
@@ -374,7 +382,7 @@ GenerationCounts generate_all(ParallelModel& model, Communicator& world, const P
   ImmediateStream host;
   std::int64_t sums[] = {counts.prompt_tokens, counts.new_tokens};
   world.all_reduce(host, TensorView(sums, {2}), ReduceOp::sum).wait(host);
-  return {sums[0], sums[1]};
+  return {sums[0], sums[1], generator.prompts_s()};
 }
 
 }  // namespace trireme::train

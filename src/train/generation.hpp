@@ -68,10 +68,11 @@ struct RecordSink {
   std::function<void(const std::string&)> take;
 };
 
-/// Sums over the prompts.
+/// Sums over the prompts, and this rank's time.
 struct GenerationCounts {
   std::int64_t prompt_tokens = 0;
   std::int64_t new_tokens = 0;
+  double prompts_s = 0;  ///< time of the prompts' positions, each with the choice of the first new token
 };
 
 /// Continues the prompts from number `first` on, each as `generate` does alone, `batch_size` at a time on each data

@@ -22,7 +22,9 @@ check "each prompt has a line" [ "$(wc -l <one.jsonl)" -eq 13 ]
 check "in the order of the prompts" [ "$(grep -o '^{"id":[^,]*' one.jsonl | head -3 | tr -d '\n')" = '{"id":"p1"{"id":"p2"{"id":"p3"' ]
 check "a prompt without a name has the number of its line" grep -q '^{"id":14,' one.jsonl
 check "a line has its own number of tokens" [ "$(sed -n 1p one.jsonl | grep -o '"tokens":\[[^]]*' | tr -cd , | wc -c)" -eq 6 ]
-check "the log has the rate" grep -qE 'continued 13 prompts of [0-9]+ tokens by [0-9]+ tokens in .*: [0-9.]+ tokens/s' err
+times='continued 13 prompts of [0-9]+ tokens by [0-9]+ tokens in ([0-9.]+) s, ([0-9.]+) s of it for the prompts: [0-9.]+ tokens/s'
+check "the log has the rate" grep -qE "$times" err
+check "the prompts take a part of the time" awk "$(sed -nE "s|.*$times\$|BEGIN { exit !(\2 <= \1) }|p" err)"
 check "nothing is on standard output" [ ! -s out ]
 texts one.jsonl >one.texts
 numbers one.jsonl >one.numbers

@@ -232,11 +232,13 @@ void continue_prompts(Job& job, SavedModel& saved, const data::Tokenizer& tokeni
   };
   const Timer timer;
   const train::GenerationCounts counts = train::generate_all(*saved.model, *job.world, source, begun, options, sink);
+  const double elapsed_s = timer.elapsed_s();
   progress.end();
   if (!job.speaks()) return;
-  log::info("continued {} prompts of {} tokens by {} tokens in {:.2f} s: {:.1f} tokens/s", source.count - begun,
-            counts.prompt_tokens, counts.new_tokens, timer.elapsed_s(),
-            static_cast<double>(counts.new_tokens) / timer.elapsed_s());
+  log::info(
+      "continued {} prompts of {} tokens by {} tokens in {:.2f} s, {:.2f} s of it for the prompts: {:.1f} tokens/s",
+      source.count - begun, counts.prompt_tokens, counts.new_tokens, elapsed_s, counts.prompts_s,
+      static_cast<double>(counts.new_tokens) / elapsed_s);
 }
 
 }  // namespace trireme::app
