@@ -112,15 +112,17 @@ class Reader {
 
   void add_evaluation(const Record& record) {
     constexpr std::size_t max_sets = 32;
-    if (record.object.contains("valid_loss")) {
-      const auto name = record.object.find("valid_set");
-      const std::string set = name != record.object.end() && name->is_string() ? name->get<std::string>() : "";
-      const auto found = run_.validation.find(set);
-      if (found == run_.validation.end() && run_.validation.size() >= max_sets) return;
-      run_.validation.try_emplace(set, new_curve())
-          .first->second.add(record.iteration, number_of(record, "valid_loss"));
+    const auto name = record.object.find("valid_set");
+    const std::string set = name != record.object.end() && name->is_string() ? name->get<std::string>() : "";
+    for (const report::Measure& measure : report::measures) {
+      const std::string key = "valid_" + std::string(measure.key);
+      report::ValidationCurves& sets = run_.*measure.validation;
+      if (!record.object.contains(key) || (!sets.contains(set) && sets.size() >= max_sets)) continue;
+      sets.try_emplace(set, new_curve()).first->second.add(record.iteration, number_of(record, key));
     }
-    if (const std::optional<double> loss = number_of(record, "test_loss")) run_.test = {record.iteration, *loss};
+    if (const std::optional<double> loss = number_of(record, "test_loss")) {
+      run_.test = {record.iteration, *loss, number_of(record, "test_sop_loss"), number_of(record, "test_sop_accuracy")};
+    }
   }
 
   Run& run_;

@@ -17,26 +17,29 @@ constexpr double width = 560, height = 254, left = 66, right = 24, top = 10, bot
 /// Returns the classes of a style: its colour, and its dashes, which also differ where colours repeat.
 std::string classes_of(int style) { return fmt::format("c{} d{}", style % 8, style % 5); }
 
-/// Powers of 1024 that bytes are shown in.
-struct ByteUnit {
-  double bytes = 1;
-  const char* name = "bytes";
+/// Unit that values are shown in: bytes in powers of 1024, fractions in percent.
+struct ValueUnit {
+  double size = 1;  ///< divides values
+  std::string name;
 };
-ByteUnit byte_unit(double greatest) {
-  const ByteUnit units[] = {{1, "bytes"}, {1024, "KiB"}, {1048576, "MiB"}, {1073741824, "GiB"}};
-  ByteUnit unit;
-  for (const ByteUnit& candidate : units) {
-    if (greatest >= candidate.bytes) unit = candidate;
+ValueUnit value_unit(const std::string& name, double greatest) {
+  if (name == "%") return {0.01, name};
+  ValueUnit unit{1, name};
+  if (name != "bytes") return unit;
+  for (const auto& [size, multiple] : {std::pair{1024.0, "KiB"}, {1048576.0, "MiB"}, {1073741824.0, "GiB"}}) {
+    if (greatest >= size) unit = {size, multiple};
   }
   return unit;
 }
 
-/// Places of values in the picture.
+/// Places of values in the picture, and their texts.
 struct Plane {
   Scale x, y;
-  double unit = 1;  ///< divides values
+  ValueUnit unit;
   double at_x(double value) const { return left + x.place(value) * (width - left - right); }
-  double at_y(double value) const { return height - bottom - y.place(value / unit) * (height - top - bottom); }
+  double at_y(double value) const { return height - bottom - y.place(value / unit.size) * (height - top - bottom); }
+  std::string number(double value) const { return short_number(value / unit.size, 5); }
+  std::string unit_text() const { return unit.name.empty() ? "" : " " + unit.name; }
 };
 
 /// Range of all finite values; empty where there are none.
@@ -56,10 +59,11 @@ Values values_of(const Chart& chart) {
   return values;
 }
 
-std::string axes_of(const Plane& plane, const std::string& unit) {
+std::string axes_of(const Plane& plane) {
+  const std::string& unit = plane.unit.name;
   std::string text;
   for (const Tick& tick : plane.y.ticks) {
-    const double y = plane.at_y(tick.value * plane.unit);
+    const double y = plane.at_y(tick.value * plane.unit.size);
     text += fmt::format(R"(<path class="grid" d="M{} {:.1f}H{}"/><text class="y" x="{}" y="{:.1f}">{}</text>)", left, y,
                         width - right, left - 7, y + 4, tick.label);
   }
@@ -102,11 +106,17 @@ std::string line_of(const std::vector<Column>& columns, std::size_t begin, std::
   return path;
 }
 
+/// Returns "iteration 7" or "iterations 7 to 9".
+std::string iterations_of(const Column& column) {
+  if (column.first_x == column.last_x) return fmt::format("iteration {}", column.first_x);
+  return fmt::format("iterations {} to {}", column.first_x, column.last_x);
+}
+
 std::string marker_of(const Series& series, const Column& column, const Plane& plane) {
-  return fmt::format(
-      R"(<circle class="c{}" cx="{:.1f}" cy="{:.1f}" r="3"><title>{}</title></circle>)", series.style % 8,
-      plane.at_x(column.middle_x()), plane.at_y(column.mean()),
-      escaped(fmt::format("{}: {} at iteration {}", series.label, short_number(column.mean(), 5), column.last_x)));
+  return fmt::format(R"(<circle class="c{}" cx="{:.1f}" cy="{:.1f}" r="3"><title>{}</title></circle>)",
+                     series.style % 8, plane.at_x(column.middle_x()), plane.at_y(column.mean()),
+                     escaped(fmt::format("{}: {}{} at {}", series.label, plane.number(column.mean()), plane.unit_text(),
+                                         iterations_of(column))));
 }
 
 std::string curve_of(const Series& series, const Plane& plane) {
@@ -115,9 +125,12 @@ std::string curve_of(const Series& series, const Plane& plane) {
   for (std::size_t begin = 0; begin < columns.size();) {
     if (columns[begin].not_finite > 0) {
       const double x = plane.at_x(columns[begin].middle_x());
+      const bool is_one = columns[begin].first_x == columns[begin].last_x;
       gaps += fmt::format(R"(<path class="warn c{}" d="M{:.1f} {}l4 -7h-8z"><title>{}</title></path>)",
                           series.style % 8, x, top + 7,
-                          escaped(fmt::format("{}: not finite at iteration {}", series.label, columns[begin].first_x)));
+                          escaped(fmt::format("{}: {}not finite at {}", series.label,
+                                              is_one ? "" : fmt::format("{} ", columns[begin].not_finite),
+                                              iterations_of(columns[begin]))));
     }
     if (columns[begin].count == 0) {
       ++begin;
@@ -156,7 +169,7 @@ std::string marks_of(const Chart& chart, const Plane& plane) {
 }
 
 /// Returns a sentence for those who cannot see the picture.
-std::string description_of(const Chart& chart, const std::string& unit, double scale) {
+std::string description_of(const Chart& chart, const Plane& plane) {
   std::string text;
   for (const Series& series : chart.series) {
     const Column* last = nullptr;
@@ -168,9 +181,8 @@ std::string description_of(const Chart& chart, const std::string& unit, double s
       greatest = std::max(greatest, column.max);
     }
     if (last == nullptr) continue;
-    text += fmt::format("{}: {} to {}, last {}{}{}. ", series.label, short_number(least / scale, 5),
-                        short_number(greatest / scale, 5), short_number(last->last / scale, 5), unit.empty() ? "" : " ",
-                        unit);
+    text += fmt::format("{}: {} to {}, last {}{}. ", series.label, plane.number(least), plane.number(greatest),
+                        plane.number(last->last), plane.unit_text());
   }
   return text;
 }
@@ -181,18 +193,14 @@ std::string svg_of(const Chart& chart) {
   Plane plane;
   plane.x = horizontal_scale(chart.first_x, chart.last_x, 6);
   const Values values = values_of(chart);
-  std::string unit = chart.unit;
-  if (unit == "bytes" && !values.empty()) {
-    const ByteUnit bytes = byte_unit(values.greatest);
-    plane.unit = bytes.bytes;
-    unit = bytes.name;
-  }
-  plane.y = values.empty() ? vertical_scale(0, 1, Axis::fitted, 5)
-                           : vertical_scale(values.least / plane.unit, values.greatest / plane.unit, chart.axis, 5);
+  plane.unit = value_unit(chart.unit, values.greatest);
+  plane.y = values.empty()
+                ? vertical_scale(0, 1, Axis::fitted, 5)
+                : vertical_scale(values.least / plane.unit.size, values.greatest / plane.unit.size, chart.axis, 5);
   if (values.empty()) plane.y.ticks.clear();  // numbers would look like values
   std::string content = fmt::format(R"(<title id="{}-t">{}</title><desc id="{}-d">{}</desc>)", chart.id,
-                                    escaped(chart.title), chart.id, escaped(description_of(chart, unit, plane.unit)));
-  content += axes_of(plane, unit) + marks_of(chart, plane);
+                                    escaped(chart.title), chart.id, escaped(description_of(chart, plane)));
+  content += axes_of(plane) + marks_of(chart, plane);
   for (const Series& series : chart.series) content += curve_of(series, plane);
   return element(
       "svg",

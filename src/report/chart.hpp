@@ -27,7 +27,7 @@ struct Mark {
 struct Chart {
   std::string id;  ///< name of its elements in the page
   std::string title;
-  std::string unit;
+  std::string unit;  ///< "bytes" also stands for their multiples; values in "%" are fractions
   Axis axis = Axis::fitted;
   std::vector<Series> series;
   std::vector<Mark> begins;   ///< starts of lives that continue a run: vertical lines

@@ -33,6 +33,7 @@ void Curve::add(std::int64_t x, std::optional<double> value) {
   ++column.count;
   ++count_;
   if (!least_ || *value < least_->value) least_ = {x, *value};
+  if (!greatest_ || *value > greatest_->value) greatest_ = {x, *value};
   if (!last_ || x >= last_->x) last_ = {x, *value};
 }
 

@@ -32,13 +32,16 @@ class Curve {
   std::int64_t count() const { return count_; }            ///< finite values
   std::int64_t not_finite() const { return not_finite_; }  ///< other values
   bool is_reduced() const { return is_reduced_; }          ///< a column has several points
-  /// Values of the least and the last point; the last is that with the greatest x.
+  /// Returns whether two finite values differ.
+  bool varies() const { return least_ && least_->value != greatest_->value; }
+  /// Value of the curve.
   struct Point {
     std::int64_t x = 0;
     double value = 0;
   };
-  std::optional<Point> least() const { return least_; }
-  std::optional<Point> last() const { return last_; }
+  std::optional<Point> least() const { return least_; }        ///< the first of equal ones
+  std::optional<Point> greatest() const { return greatest_; }  ///< likewise
+  std::optional<Point> last() const { return last_; }          ///< that with the greatest x
 
  private:
   std::int64_t first_x_;
@@ -46,7 +49,7 @@ class Curve {
   std::vector<Column> columns_;
   std::int64_t count_ = 0, not_finite_ = 0;
   bool is_reduced_ = false;
-  std::optional<Point> least_, last_;
+  std::optional<Point> least_, greatest_, last_;
 };
 
 /// Finds the newest record of each iteration in a file that several lives of a run have written. A life that begins

@@ -75,10 +75,8 @@ std::vector<Mark> skipped_marks(const std::vector<Run>& runs) {
 
 /// Returns whether a curve of the kind that is not always shown has something to show.
 bool varies(const std::vector<Run>& runs, std::size_t quantity) {
-  return std::ranges::any_of(runs, [&](const Run& run) {
-    const std::optional<Curve>& curve = run.curves[quantity];
-    return curve && curve->count() > 0 && curve->least()->value != curve->last()->value;
-  });
+  return std::ranges::any_of(runs,
+                             [&](const Run& run) { return run.curves[quantity] && run.curves[quantity]->varies(); });
 }
 
 std::string missing_text(std::size_t quantity) {
@@ -88,16 +86,21 @@ std::string missing_text(std::size_t quantity) {
   return "Not recorded. <metrics_file> of a run records it.";
 }
 
-std::string validation_figure(const Page& page) {
+/// Returns the figure of a measure on validation data; empty for one that no run has, unless it is the first.
+std::string validation_figure(const Page& page, const Measure& measure) {
+  const auto curves_of = [&](const Run& run) -> const ValidationCurves& { return run.*measure.validation; };
+  const bool is_missing = std::ranges::all_of(page.runs, [&](const Run& run) { return curves_of(run).empty(); });
+  if (is_missing && &measure != &measures.front()) return "";
   Chart chart = empty_chart(page.runs);
-  chart.id = "validation";
-  chart.title = "Validation loss";
-  chart.axis = Axis::decades;
+  chart.id = fmt::format("valid_{}", measure.key);
+  chart.title = fmt::format("Validation {}", measure.name);
+  chart.unit = measure.is_fraction ? "%" : "";
+  chart.axis = measure.axis;
   int style = 0;
-  const bool has_sets = std::ranges::any_of(page.runs, [](const Run& run) { return run.validation.size() > 1; });
+  const bool has_sets = std::ranges::any_of(page.runs, [&](const Run& run) { return curves_of(run).size() > 1; });
   for (std::size_t i = 0; i < page.runs.size(); ++i) {
     const Run& run = page.runs[i];
-    for (const auto& [set, curve] : run.validation) {
+    for (const auto& [set, curve] : curves_of(run)) {
       const std::string label = set.empty() ? run.name : fmt::format("{}, {}", run.name, set);
       chart.series.push_back({label, has_sets ? style++ : static_cast<int>(i), curve.columns(), curve.count() <= 60});
     }
@@ -120,27 +123,36 @@ Chart second_half(Chart chart) {
   return chart;
 }
 
+Chart quantity_chart(const std::vector<Run>& runs, std::size_t quantity) {
+  const Quantity& kind = quantities[quantity];
+  Chart chart = empty_chart(runs);
+  chart.id = std::string(kind.key);
+  chart.title = kind.title;
+  chart.unit = kind.unit;
+  chart.axis = kind.axis;
+  if (quantity == lm_loss || quantity == grad_norm || quantity == loss_scale) chart.skipped = skipped_marks(runs);
+  for (std::size_t i = 0; i < runs.size(); ++i) {
+    const std::optional<Curve>& curve = runs[i].curves[quantity];
+    if (!curve || curve->count() + curve->not_finite() == 0) continue;
+    chart.series.push_back({runs[i].name, static_cast<int>(i), curve->columns()});
+  }
+  return chart;
+}
+
 std::string figures_of(const Page& page) {
   std::string figures;
   for (std::size_t quantity = 0; quantity < quantities.size(); ++quantity) {
     const Quantity& kind = quantities[quantity];
-    if (!kind.always_shown && !varies(page.runs, quantity)) continue;
-    Chart chart = empty_chart(page.runs);
-    chart.id = std::string(kind.key);
-    chart.title = kind.title;
-    chart.unit = kind.unit;
-    chart.axis = kind.axis;
-    if (quantity == lm_loss || quantity == grad_norm || quantity == loss_scale)
-      chart.skipped = skipped_marks(page.runs);
-    for (std::size_t i = 0; i < page.runs.size(); ++i) {
-      const std::optional<Curve>& curve = page.runs[i].curves[quantity];
-      if (!curve || curve->count() + curve->not_finite() == 0) continue;
-      chart.series.push_back({page.runs[i].name, static_cast<int>(i), curve->columns()});
+    Chart chart = quantity_chart(page.runs, quantity);
+    if (kind.always_shown || varies(page.runs, quantity)) {
+      figures += figure_of(chart, page.spell(missing_text(quantity)));
     }
-    figures += figure_of(chart, page.spell(missing_text(quantity)));
-    if (quantity != lm_loss) continue;
-    figures += validation_figure(page);
-    if (chart.last_x - chart.first_x >= 20) figures += figure_of(second_half(std::move(chart)), "");
+    for (const Measure& measure : measures) {
+      if (measure.beside == quantity) figures += validation_figure(page, measure);
+    }
+    if (quantity == lm_loss && chart.last_x - chart.first_x >= 20) {
+      figures += figure_of(second_half(std::move(chart)), "");
+    }
   }
   return element("div", R"(class="figures")", figures);
 }
@@ -149,10 +161,18 @@ std::string figures_of(const Page& page) {
 std::string reading_of(const std::vector<Run>& runs) {
   bool is_reduced = false, is_continued = false, has_skipped = false, has_gaps = false;
   for (const Run& run : runs) {
-    for (const std::optional<Curve>& curve : run.curves) is_reduced = is_reduced || (curve && curve->is_reduced());
+    const auto add = [&](const Curve& curve) {
+      is_reduced = is_reduced || curve.is_reduced();
+      has_gaps = has_gaps || curve.not_finite() > 0;
+    };
+    for (const std::optional<Curve>& curve : run.curves) {
+      if (curve) add(*curve);
+    }
+    for (const Measure& measure : measures) {
+      for (const auto& [set, curve] : run.*measure.validation) add(curve);
+    }
     is_continued = is_continued || run.lives.size() > 1;
     has_skipped = has_skipped || run.skipped_updates > 0;
-    has_gaps = has_gaps || run.not_finite > 0;
   }
   std::string text;
   if (is_reduced) {
@@ -219,13 +239,14 @@ std::string summary_table(const std::vector<Run>& runs) {
   return comparison_of("summary", head, rows, 1);
 }
 
-/// Returns the options that the runs do not have in common; empty for one run.
+/// Returns the options that the runs do not have in common; empty where fewer than two runs recorded theirs.
 std::string differences_of(const std::vector<Run>& runs) {
-  if (runs.size() < 2) return "";
   std::map<std::string, std::vector<std::string>> values;
+  std::vector<std::size_t> recorded;
   for (std::size_t i = 0; i < runs.size(); ++i) {
     const LifeStart* start = runs[i].newest_start();
     if (start == nullptr) continue;
+    recorded.push_back(i);
     for (const OptionValue& option : start->options) {
       auto& row = values[option.name];
       row.resize(runs.size(), "\u2013");
@@ -234,7 +255,8 @@ std::string differences_of(const std::vector<Run>& runs) {
   }
   std::vector<Row> rows;
   for (const auto& [name, row] : values) {
-    if (std::ranges::adjacent_find(row, std::not_equal_to<>()) == row.end()) continue;
+    const auto value_of = [&row = row](std::size_t run) -> const std::string& { return row[run]; };
+    if (std::ranges::adjacent_find(recorded, std::not_equal_to<>(), value_of) == recorded.end()) continue;
     rows.push_back({escaped(name)});
     rows.back().insert(rows.back().end(), row.begin(), row.end());
   }

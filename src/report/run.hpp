@@ -1,9 +1,11 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <map>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -88,7 +90,12 @@ struct StoredStep {
 struct TestResult {
   std::int64_t iteration = 0;
   double loss = 0;
+  /// BERT with a binary head: loss of the segments' order, and fraction whose order was recognised.
+  std::optional<double> sop_loss = {}, sop_accuracy = {};
 };
+
+/// Curves of the validation, by name of the set; the validation split is "".
+using ValidationCurves = std::map<std::string, Curve>;
 
 /// Everything that a report shows of a run.
 struct Run {
@@ -96,8 +103,9 @@ struct Run {
   std::string metrics_path;  ///< empty: no metrics were found
   std::optional<std::int64_t> last_written;
   std::vector<std::optional<Curve>> curves = std::vector<std::optional<Curve>>(quantities.size());
-  std::map<std::string, Curve> validation;  ///< by name of the set; the validation split is ""
-  std::optional<Curve> skipped;             ///< iterations without an update
+  ValidationCurves validation;                                    ///< losses
+  ValidationCurves validation_sop_loss, validation_sop_accuracy;  ///< likewise the others of `measures`
+  std::optional<Curve> skipped;                                   ///< iterations without an update
   std::optional<TestResult> test;
   std::int64_t first_iteration = 0, last_iteration = 0, consumed_samples = 0;
   std::int64_t iterations = 0;  ///< whose newest record is there
@@ -120,5 +128,27 @@ struct Run {
   double mean_tokens_per_second() const { return trained_ms > 0 ? 1000 * tokens / trained_ms : 0; }
   double mean_tflops() const { return trained_ms > 0 ? 1000 * flops_per_rank / trained_ms : 0; }
 };
+
+/// Number that an evaluation measures.
+struct Measure {
+  std::string_view key;   ///< in the lines of metrics, after "valid_"
+  std::string_view name;  ///< after "Validation" and "test"
+  QuantityIndex beside;   ///< quantity whose figure its own follows
+  Axis axis = Axis::decades;
+  bool is_fraction = false;  ///< shown in percent; the greatest is the best, otherwise the least
+  ValidationCurves Run::*validation = nullptr;
+  std::optional<double> (*test)(const TestResult&) = nullptr;
+};
+
+/// All measures. The first, which is always shown, is that of the training loss; BERT with a binary head has the
+/// others.
+inline constexpr auto measures = std::to_array<Measure>({
+    {"loss", "loss", lm_loss, Axis::decades, false, &Run::validation,
+     [](const TestResult& test) { return std::optional(test.loss); }},
+    {"sop_loss", "loss of the segments' order", sop_loss, Axis::decades, false, &Run::validation_sop_loss,
+     [](const TestResult& test) { return test.sop_loss; }},
+    {"sop_accuracy", "accuracy of the segments' order", sop_loss, Axis::fitted, true, &Run::validation_sop_accuracy,
+     [](const TestResult& test) { return test.sop_accuracy; }},
+});
 
 }  // namespace trireme::report

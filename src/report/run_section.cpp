@@ -36,6 +36,10 @@ std::string loss_text(double loss) {
   return loss != 0 && std::abs(loss) < 1e-3 ? short_number(loss) : fmt::format("{:.4f}", loss);
 }
 
+std::string measure_text(const Measure& measure, double value) {
+  return measure.is_fraction ? fmt::format("{:.2f} %", 100 * value) : loss_text(value);
+}
+
 std::string size_text(double bytes) {
   for (const auto& [unit, name] : {std::pair{1099511627776.0, "TiB"}, {1073741824.0, "GiB"}, {1048576.0, "MiB"}}) {
     if (bytes >= unit) return fmt::format("{:.1f} {}", bytes / unit, name);
@@ -86,6 +90,14 @@ std::string end_cell_of(const Life& life) {
   return fmt::format("after {}", time_cell(life.saves.back().time));
 }
 
+/// Returns the next life after `life` that trained; null where there is none. A job may end before it trains.
+const LifeStart* next_start(const Run& run, std::size_t life) {
+  for (std::size_t i = life + 1; i < run.lives.size(); ++i) {
+    if (run.lives[i].start) return &*run.lives[i].start;
+  }
+  return nullptr;
+}
+
 std::string lives_of(const Run& run, const Page& page) {
   const std::string heading = text_element("h3", "", "Lives");
   if (run.lives.empty()) {
@@ -102,10 +114,10 @@ std::string lives_of(const Run& run, const Page& page) {
     std::int64_t reached = start ? start->iteration : 0;
     for (const SaveNote& save : life.saves) reached = std::max(reached, save.iteration);
     if (life.end) reached = std::max(reached, life.end->iteration);
-    const Life* next = is_last ? nullptr : &run.lives[i + 1];
-    const std::int64_t lost = next != nullptr && next->start ? next->start->lost_iterations : 0;
-    if (is_last && !life.end) reached = std::max(reached, run.last_iteration);
-    if (lost > 0) reached = std::max(reached, next->start->iteration + lost);
+    const LifeStart* next = start ? next_start(run, i) : nullptr;
+    const std::int64_t lost = next != nullptr ? next->lost_iterations : 0;
+    if (next == nullptr && !life.end) reached = std::max(reached, run.last_iteration);
+    if (lost > 0) reached = std::max(reached, next->iteration + lost);
     const std::optional<std::int64_t> began = start ? std::optional(start->time) : life.job_time;
     const std::optional<std::int64_t> ended = end_of(life);
     std::string end_cell = badge(state_of(life, is_last));
@@ -115,14 +127,13 @@ std::string lives_of(const Run& run, const Page& page) {
     const auto figures = [](const std::string& text) { return text_element("span", "time", text); };
     const std::string place =
         start == nullptr ? job : fmt::format("{}{}{}", job, job.empty() ? "" : " on ", start->host);
-    rows.push_back(
-        {std::to_string(i + 1), end_cell,
-         start ? figures(fmt::format("{} \u2192 {}", grouped(start->iteration), grouped(reached))) : dash,
-         lost > 0 ? figures(fmt::format("{}, {}", grouped(lost), duration_text(next->start->lost_ms / 1000))) : "0",
-         began && ended ? figures(duration_text(static_cast<double>(*ended - *began))) : dash, time_cell(began),
-         end_cell_of(life),
-         text_element("div", "", place.empty() ? dash : place) +
-             (start ? text_element("div", "reason", grid_text(*start)) : "")});
+    rows.push_back({std::to_string(i + 1), end_cell,
+                    start ? figures(fmt::format("{} \u2192 {}", grouped(start->iteration), grouped(reached))) : dash,
+                    lost > 0 ? figures(fmt::format("{}, {}", grouped(lost), duration_text(next->lost_ms / 1000))) : "0",
+                    began && ended ? figures(duration_text(static_cast<double>(*ended - *began))) : dash,
+                    time_cell(began), end_cell_of(life),
+                    text_element("div", "", place.empty() ? dash : place) +
+                        (start ? text_element("div", "reason", grid_text(*start)) : "")});
   }
   return heading + element("div", R"(class="lives")",
                            table_of({"life", "end", "iterations", "lost work", "time", "began, UTC", "ended, UTC",
@@ -301,22 +312,36 @@ std::string exit_text(int code) {
 std::vector<std::pair<std::string, std::string>> summary_of(const Run& run) {
   std::vector<std::pair<std::string, std::string>> rows;
   const auto add = [&](const char* name, const std::string& markup) { rows.emplace_back(name, markup); };
-  const auto figure = [&](const Curve& curve, const std::optional<Curve::Point>& point) {
-    return curve.count() == 0 ? std::string(dash) : fmt::format("{} at {}", loss_text(point->value), grouped(point->x));
+  const auto figure = [](const Measure& measure, const std::optional<Curve::Point>& point) {
+    return point ? fmt::format("{} at {}", measure_text(measure, point->value), grouped(point->x)) : dash;
   };
+  const Measure& loss = measures.front();
+  const auto evaluated = [&](const Measure& measure, const std::optional<Curve::Point>& point) {
+    const std::string text = figure(measure, point);
+    if (!point || &measure != &loss) return text;
+    return fmt::format("{}, perplexity {}", text, short_number(std::exp(std::min(20.0, point->value))));
+  };
+  const std::optional<Curve>& training = run.curves[lm_loss];
   add("state", badge(state_of(run)));
   add("last written, UTC", time_cell(run.last_written));
   add("iterations", run.iterations > 0 ? grouped(run.last_iteration) : dash);
   add("samples", run.iterations > 0 ? grouped(run.consumed_samples) : dash);
-  add("last training loss", run.curves[lm_loss] ? figure(*run.curves[lm_loss], run.curves[lm_loss]->last()) : dash);
-  bool has_validation = false;
-  for (const auto& [set, curve] : run.validation) {
-    has_validation = true;
-    rows.emplace_back(set.empty() ? "best validation loss" : fmt::format("best validation loss, {}", set),
-                      figure(curve, curve.least()));
+  add("last training loss", training ? figure(loss, training->last()) : dash);
+  for (const Measure& measure : measures) {
+    const ValidationCurves& sets = run.*measure.validation;
+    const std::string name = fmt::format("best validation {}", measure.name);
+    for (const auto& [set, curve] : sets) {
+      rows.emplace_back(set.empty() ? name : fmt::format("{}, {}", name, set),
+                        evaluated(measure, measure.is_fraction ? curve.greatest() : curve.least()));
+    }
+    const bool is_shown = &measure == &loss;
+    if (sets.empty() && is_shown) rows.emplace_back(name, dash);
+    const std::optional<double> test = run.test ? measure.test(*run.test) : std::nullopt;
+    if (!test && !is_shown) continue;
+    rows.emplace_back(
+        fmt::format("test {}", measure.name),
+        evaluated(measure, test ? std::optional(Curve::Point{run.test->iteration, *test}) : std::nullopt));
   }
-  if (!has_validation) add("best validation loss", dash);
-  add("test loss", run.test ? fmt::format("{} at {}", loss_text(run.test->loss), grouped(run.test->iteration)) : dash);
   add("mean speed, tokens/s", run.trained_ms > 0 ? escaped(short_number(run.mean_tokens_per_second())) : dash);
   add("TFLOP/s of a rank", run.trained_ms > 0 ? escaped(short_number(run.mean_tflops(), 3)) : dash);
   const LifeStart* start = run.newest_start();

@@ -97,7 +97,9 @@ std::string short_number(double value, int digits) {
   const double size = std::abs(value);
   if (size < 1e-300) return "0";
   const Unit unit = unit_of(size);
-  return fmt::format("{:.{}g}{}", value / unit.size, std::max(digits, unit.size > 1 ? 3 : 1), unit.suffix);
+  std::string text = fmt::format("{:.{}g}", value / unit.size, std::max(digits, unit.size > 1 ? 3 : 1));
+  if (text.find('e') != std::string::npos) text = fmt::format("{:.0f}", value / unit.size);  // "1000", not "1e+03"
+  return text + unit.suffix;
 }
 
 }  // namespace trireme::report

@@ -65,6 +65,16 @@ mkdir other && cp -r one other/one
 done_by 1 report one other/one --output same.html
 holds same.html "<title>one, other/one</title>"
 
+# Several runs may be given, each once, by any spelling of its path.
+done_by 1 report --help
+check "the usage has several runs" grep -qF "Usage: trireme report RUN... [OPTION]..." out
+ln -s one link
+refused 2 "one is given twice: give each run once" 1 report one two.jsonl one --output twice.html
+for other in one/ ./one "$PWD/one" link one/metrics.jsonl; do
+  refused 2 "one and $other are the same run: give each run once" 1 report one two.jsonl "$other" --output twice.html
+done
+refused 2 "two & more and two & more/ are the same run" 1 report "two & more" "two & more/" --output twice.html
+
 # A run that was killed: its last line is cut short, and no end is noted; the batch file knows its exit code.
 mkdir killed
 head -5 two.jsonl | sed '5s/.\{30\}$//' >killed/metrics.jsonl
@@ -86,6 +96,19 @@ refused 8 "loss or gradients were not finite in 2 iterations in a row" 1 train "
 done_by 1 report diverged.jsonl --output diverged.html
 holds diverged.html "numbers not finite, exit code 8"
 holds diverged.html "Try a lower --lr"
+
+# A BERT has evaluations of the order of segments.
+make_text 1 | sed 's/the /The /g' >sentences.jsonl
+printf '%s\n' '[PAD]' '[UNK]' '[CLS]' '[SEP]' '[MASK]' the ship crew rows oars . {0..9} >vocab.txt
+done_by 1 corpus build --input sentences.jsonl --tokenizer wordpiece --vocab-file vocab.txt --split-sentences \
+  --output sentences.h5
+done_by 1 train "${run[@]/#corpus.h5/sentences.h5}" --model-type bert --metrics-file bert.jsonl
+done_by 1 report bert.jsonl --output bert.html
+holds bert.html "Validation loss of the segments&#39; order"
+holds bert.html "Validation accuracy of the segments&#39; order"
+holds bert.html "$(field valid_sop_loss bert.jsonl | sort -g | head -1 | xargs printf '%.4f') at "
+holds bert.html "$(round4 test_sop_loss bert.jsonl) at 12"
+holds bert.html "$(field test_sop_accuracy bert.jsonl | awk '{ printf "%.2f %% at 12", 100 * $1 }')"
 
 refused 5 "there is no absent" 1 report absent --output absent.html
 mkdir empty

@@ -54,6 +54,19 @@ TEST(Curve, KeepsValuesThatAreNotFiniteApart) {
   EXPECT_EQ(curve.last()->value, 0.5);
 }
 
+TEST(Curve, VariesWhereTwoValuesDiffer) {
+  Curve falling(1, 3, 10), constant(1, 3, 10);
+  for (const int x : {1, 2, 3}) {
+    falling.add(x, 4.0 - x);
+    constant.add(x, 4.0);
+  }
+  EXPECT_TRUE(falling.varies());
+  EXPECT_EQ(falling.greatest()->x, 1);
+  EXPECT_EQ(falling.greatest()->value, 3);
+  EXPECT_FALSE(constant.varies());
+  EXPECT_FALSE(Curve(1, 3, 10).varies());
+}
+
 TEST(Curve, OfAnyRangeHasNoMoreColumnsThanAsked) {
   Curve curve(-9000000000000000000, 9000000000000000000, 10);
   for (const std::int64_t x : {-9000000000000000000, std::int64_t{0}, 9000000000000000000}) curve.add(x, 1.0);

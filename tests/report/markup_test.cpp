@@ -115,6 +115,86 @@ TEST(Page, OfManyRunsComparesAtMostSixInATable) {
   }
 }
 
+TEST(Page, ShowsTheValidationOfTheOrderOfSegments) {
+  report::Page page = page_of({1, 2});
+  report::Run& run = page.runs.front();
+  run.last_iteration = run.iterations = 3;
+  for (const report::Measure& measure : report::measures) {
+    report::Curve& curve = (run.*measure.validation).try_emplace("", report::Curve(1, 3, 10)).first->second;
+    for (const int x : {1, 2, 3}) curve.add(x, x == 2 ? 0.75 : 0.625);
+  }
+  run.test = report::TestResult{3, 0.5, 0.25, 0.875};
+  const std::string html = html_of(page);
+  EXPECT_EQ(fault_of(html), "");
+  for (const char* text :
+       {"<h3>Validation loss</h3>", "<h3>Validation loss of the segments&#39; order</h3>",
+        "<h3>Validation accuracy of the segments&#39; order</h3>", "run0: 62.5 to 75, last 62.5 %.",
+        ">best validation loss</th><td class=\"number\">0.6250 at 1, perplexity 1.868</td>",
+        ">best validation loss of the segments&#39; order</th><td class=\"number\">0.6250 at 1</td>",
+        ">best validation accuracy of the segments&#39; order</th><td class=\"number\">75.00 % at 2</td>",
+        ">test loss</th><td class=\"number\">0.5000 at 3, perplexity 1.649</td>",
+        ">test loss of the segments&#39; order</th><td class=\"number\">0.2500 at 3</td>",
+        ">test accuracy of the segments&#39; order</th><td class=\"number\">87.50 % at 3</td>"}) {
+    EXPECT_NE(html.find(text), std::string::npos) << text;
+  }
+  EXPECT_EQ(html_of(page_of({1})).find("segments"), std::string::npos);
+}
+
+TEST(Page, ShowsAQuantityThatEndsAtItsLeast) {
+  report::Page page = page_of({1});
+  page.runs.front().last_iteration = 2;
+  report::Curve& scale = page.runs.front().curves[report::loss_scale].emplace(1, 2, 10);
+  scale.add(1, 65536);
+  EXPECT_EQ(html_of(page).find("<h3>Loss scale</h3>"), std::string::npos);
+  scale.add(2, 32768);
+  EXPECT_NE(html_of(page).find("<h3>Loss scale</h3>"), std::string::npos);
+}
+
+TEST(Page, ExplainsTheTrianglesOfEachFigure) {
+  report::Page page = page_of({1});
+  page.runs.front().curves[report::grad_norm].emplace(1, 1, 10).add(1, std::nullopt);
+  EXPECT_NE(html_of(page).find("A triangle at the top is a value that is not finite."), std::string::npos);
+  EXPECT_EQ(html_of(page_of({1})).find("A triangle"), std::string::npos);
+}
+
+TEST(Page, ChargesLostWorkToTheLifeThatDidIt) {
+  report::Page page = page_of({1});
+  report::Life life;
+  life.start = report::LifeStart{};
+  report::Life resumed = life;
+  resumed.start->iteration = 100;
+  resumed.start->lost_iterations = 37;
+  resumed.start->lost_ms = 5000;
+  page.runs.front().lives = {life, report::Life{}, resumed};  // the job between ended before it trained
+  const std::string html = html_of(page);
+  EXPECT_NE(html.find(">0 \u2192 137</span></td><td><span class=\"time\">37, 5.0 s<"), std::string::npos) << html;
+}
+
+TEST(Page, ShowsHowFarALifeCameWhereTheLastJobDidNotTrain) {
+  report::Page page = page_of({1});
+  page.runs.front().last_iteration = 137;
+  report::Life life;
+  life.start = report::LifeStart{};
+  life.saves = {{0, 100}};
+  page.runs.front().lives = {life, report::Life{}};
+  EXPECT_NE(html_of(page).find(">0 \u2192 137</span>"), std::string::npos);
+}
+
+TEST(Page, ComparesOptionsOfTheRunsThatRecordedThem) {
+  report::Page page = page_of({1, 2, 3});
+  const auto record = [&](std::size_t run, const std::string& rate) {
+    page.runs[run].lives.emplace_back().start.emplace().options = {{"lr", rate, true}, {"seed", "1", false}};
+  };
+  record(0, "0.1");
+  EXPECT_EQ(html_of(page).find("Options that differ"), std::string::npos);
+  record(2, "0.2");
+  std::string html = html_of(page);
+  html = html.substr(html.find("Options that differ"));
+  html = html.substr(0, html.find("</section>"));
+  EXPECT_NE(html.find(">lr</th><td>0.1</td><td>\u2013</td><td>0.2</td>"), std::string::npos) << html;
+  EXPECT_EQ(html.find("seed"), std::string::npos);
+}
+
 TEST(Page, ShowsTheDigitsOfSmallLosses) {
   const std::string html = html_of(page_of({3e-6}));
   EXPECT_NE(html.find(">3e-6 at 1<"), std::string::npos);

@@ -73,6 +73,10 @@ TEST(ShortNumber, IsShort) {
   EXPECT_EQ(short_number(6e-4), "6e-4");
   EXPECT_EQ(short_number(1234), "1234");
   EXPECT_EQ(short_number(12500), "12.5k");
+  EXPECT_EQ(short_number(1000, 3), "1000");
+  EXPECT_EQ(short_number(1234, 3), "1234");
+  EXPECT_EQ(short_number(9999.9), "10000");
+  EXPECT_EQ(short_number(999999, 3), "1000k");
   EXPECT_EQ(short_number(3.2e6), "3.2M");
   EXPECT_EQ(short_number(-3.2e6), "-3.2M");
   EXPECT_EQ(short_number(1e30), "1e30");

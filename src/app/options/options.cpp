@@ -131,7 +131,10 @@ void Options::add_argument(const std::string& placeholder, std::string* value, c
 }
 
 void Options::add_arguments(const std::string& placeholder, std::vector<std::string>* values, const std::string& help) {
-  arguments_.push_back({placeholder, nullptr, help, values});
+  constexpr std::string_view dots = "...";
+  std::string shown = placeholder;
+  if (!shown.ends_with(dots)) shown += dots;
+  arguments_.push_back({shown, nullptr, help, values});
 }
 
 void Options::require(const std::string& name) { find(name)->required = true; }

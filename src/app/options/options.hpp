@@ -88,7 +88,8 @@ class Options {
   /// Adds an argument without a name. Arguments are filled in this order, and all must be given.
   void add_argument(const std::string& placeholder, std::string* value, const std::string& help);
 
-  /// Adds a list that takes all arguments that are left, at least one.
+  /// Adds a list that takes all arguments that are left, at least one. Help and messages show dots after `placeholder`,
+  /// which may end with them.
   void add_arguments(const std::string& placeholder, std::vector<std::string>* values, const std::string& help);
 
   /// Makes `parse` refuse a command line without the option `name`.

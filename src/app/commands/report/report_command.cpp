@@ -97,6 +97,18 @@ report::Run read_run(const std::string& path) {
   return run;
 }
 
+/// Throws ConfigError where the last run was given before, by any spelling of its path or by its file of metrics.
+void check_is_new(const std::vector<report::Run>& runs, const std::vector<std::string>& paths) {
+  const auto file_of = [&](std::size_t i) { return runs[i].metrics_path.empty() ? paths[i] : runs[i].metrics_path; };
+  const std::size_t last = runs.size() - 1;
+  for (std::size_t i = 0; i < last; ++i) {
+    std::error_code error;  // not equal, then
+    TRIREME_CHECK(!fs::equivalent(file_of(i), file_of(last), error), ConfigError, "{} {}: give each run once",
+                  paths[i] == paths[last] ? paths[i] : fmt::format("{} and {}", paths[i], paths[last]),
+                  paths[i] == paths[last] ? "is given twice" : "are the same run");
+  }
+}
+
 /// Makes the names of runs distinct: by their paths where their last parts are equal.
 void name_apart(std::vector<report::Run>& runs, const std::vector<std::string>& paths) {
   std::vector<std::string> names;
@@ -127,7 +139,10 @@ int report_command(const CommandLine& line) {
   page.version = version();
   page.made_at = std::time(nullptr);
   page.spell = [](std::string_view text) { return with_flags(text); };
-  for (const std::string& path : paths) page.runs.push_back(read_run(path));
+  for (const std::string& path : paths) {
+    page.runs.push_back(read_run(path));
+    check_is_new(page.runs, paths);
+  }
   name_apart(page.runs, paths);
   write_text_file("output", output, report::html_of(page));
   return 0;
