@@ -107,19 +107,37 @@ void SafetensorsOutput::open(std::size_t file, const std::string& begun) {
                 std::strerror(errno));
 }
 
-std::int64_t SafetensorsOutput::place(std::size_t tensor, std::int64_t first) const {
-  return offsets_[tensor] + first * static_cast<std::int64_t>(size_of(tensors_[tensor].dtype));
+/// Calls `visit` with the place of each range in the file, and that of its bytes among those of all ranges.
+template <class Visit>
+void SafetensorsOutput::for_each_range(const exchange::Ranges& ranges, const Visit& visit) const {
+  const auto element = static_cast<std::int64_t>(size_of(tensors_[ranges.tensor].dtype));
+  for (std::int64_t i = 0; i < ranges.count; ++i) {
+    visit(offsets_[ranges.tensor] + (ranges.first + i * ranges.stride) * element,
+          static_cast<std::size_t>(i * ranges.length * element), static_cast<std::size_t>(ranges.length * element));
+  }
 }
 
-void SafetensorsOutput::write(std::size_t tensor, std::int64_t first, std::span<const std::byte> elements) {
-  const std::int64_t begin = place(tensor, first);
-  write_at(file_.get(), path_, reinterpret_cast<const char*>(elements.data()), elements.size(), begin);
-  // A hint: the disk works while the next slice is made. What counts is `close`, which waits for it.
-  static_cast<void>(sync_file_range(file_.get(), begin, static_cast<off64_t>(elements.size()), SYNC_FILE_RANGE_WRITE));
+void SafetensorsOutput::write(const exchange::Ranges& ranges, std::span<const std::byte> elements) {
+  for_each_range(ranges, [&](std::int64_t place, std::size_t begin, std::size_t size_bytes) {
+    write_at(file_.get(), path_, reinterpret_cast<const char*>(elements.data() + begin), size_bytes, place);
+  });
+  // A hint: the disk works while the next elements are made. What counts is `close`, which waits for it. Separate
+  // ranges share pages with their neighbours: the disk gets all when the last of them are there, lest it write pages
+  // twice.
+  std::int64_t begin = ranges.first;
+  if (ranges.count > 1) begin += ranges.length - ranges.stride;
+  if (begin < 0) return;
+  const std::int64_t end = ranges.first + (ranges.count - 1) * ranges.stride + ranges.length;
+  for_each_range({.tensor = ranges.tensor, .first = begin, .length = end - begin}, [&](std::int64_t place, std::size_t,
+                                                                                       std::size_t size_bytes) {
+    static_cast<void>(sync_file_range(file_.get(), place, static_cast<off64_t>(size_bytes), SYNC_FILE_RANGE_WRITE));
+  });
 }
 
-void SafetensorsOutput::read(std::size_t tensor, std::int64_t first, std::span<std::byte> out) {
-  read_at(file_.get(), path_, reinterpret_cast<char*>(out.data()), out.size(), place(tensor, first));
+void SafetensorsOutput::read(const exchange::Ranges& ranges, std::span<std::byte> out) {
+  for_each_range(ranges, [&](std::int64_t place, std::size_t begin, std::size_t size_bytes) {
+    read_at(file_.get(), path_, reinterpret_cast<char*>(out.data() + begin), size_bytes, place);
+  });
 }
 
 void SafetensorsOutput::close() {

@@ -27,8 +27,8 @@ class SafetensorsOutput final : public exchange::TensorDestination {
   std::string open_existing(std::size_t file) override;
   std::string begin(std::size_t file) override;
   void open(std::size_t file, const std::string& begun) override;
-  void write(std::size_t tensor, std::int64_t first, std::span<const std::byte> elements) override;
-  void read(std::size_t tensor, std::int64_t first, std::span<std::byte> out) override;
+  void write(const exchange::Ranges& ranges, std::span<const std::byte> elements) override;
+  void read(const exchange::Ranges& ranges, std::span<std::byte> out) override;
   void close() override;
   void commit(const std::string& digest) override;
   void abandon() noexcept override { begun_.reset(); }
@@ -41,7 +41,8 @@ class SafetensorsOutput final : public exchange::TensorDestination {
   void finish() const;
 
  private:
-  std::int64_t place(std::size_t tensor, std::int64_t first) const;
+  template <class Visit>
+  void for_each_range(const exchange::Ranges& ranges, const Visit& visit) const;
   std::string folder_;
   std::vector<exchange::ForeignTensor> tensors_;
   std::vector<std::vector<std::size_t>> files_;

@@ -40,7 +40,7 @@ OpenCheckpoint open_checkpoint(Communicator& world, const std::string& path, con
     if (options.warns && world.rank() == 0) log::warn("there is no checkpoint in {}: the run begins anew", path);
     return {};
   }
-  result.reader = checkpoint::open_checkpoint(*result.store, world, location.step);
+  result.reader = checkpoint::open_checkpoint(*result.store, world, location.step, options.verification);
   collectively(world, [&] {
     const checkpoint::Manifest& manifest = result.reader->manifest();
     check_attributes(manifest.attributes, manifest.step);

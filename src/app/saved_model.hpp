@@ -24,6 +24,7 @@ struct OpenOptions {
   std::optional<std::int64_t> step;  ///< iteration; the newest, unless given
   bool optional = false;             ///< a folder without checkpoints gives an empty result, no error
   bool warns = false;                ///< and then a warning
+  checkpoint::Verification verification = checkpoint::Verification::at_opening;
 };
 
 /// Opens a step of a folder, or one step's folder. CheckpointError where it is not there. Collective.

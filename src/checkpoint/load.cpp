@@ -1,7 +1,6 @@
 #include "src/checkpoint/load.hpp"
 
 #include <algorithm>
-#include <cstring>
 #include <map>
 #include <set>
 #include <sstream>
@@ -12,8 +11,6 @@
 
 namespace trireme::checkpoint {
 namespace {
-
-constexpr std::int64_t digest_block_bytes = std::int64_t{8} << 20;
 
 std::vector<std::string> lines_of(const std::string& text) {
   std::vector<std::string> lines;
@@ -31,63 +28,6 @@ std::set<std::string> lines_of_all_ranks(Communicator& world, const std::set<std
   return all;
 }
 
-/// Digest of a range of a file; reads it block by block.
-std::string digest_of(StepReader& step, std::size_t file, std::int64_t offset_bytes, std::int64_t size_bytes) {
-  Digest digest;
-  std::vector<std::byte> block(static_cast<std::size_t>(std::min(size_bytes, digest_block_bytes)));
-  for (std::int64_t done = 0; done < size_bytes;) {
-    const auto count = static_cast<std::size_t>(std::min(size_bytes - done, digest_block_bytes));
-    step.read(file, offset_bytes + done, std::span(block.data(), count));
-    digest.update(block.data(), count);
-    done += static_cast<std::int64_t>(count);
-  }
-  return digest.hex();
-}
-
-/// Reads pieces of one file at ascending offsets. Small ones that lie close together are read at once and then copied:
-/// a column of a matrix is many ranges of a few bytes.
-class SievingReader {
- public:
-  SievingReader(StepReader& step, std::size_t file) : step_(step), file_(file) {}
-
-  void add(std::int64_t offset_bytes, std::span<std::byte> out) {
-    const std::int64_t end = offset_bytes + static_cast<std::int64_t>(out.size());
-    if (!wanted_.empty() && (offset_bytes - end_ > max_gap_bytes || end - begin_ > max_read_bytes)) flush();
-    if (wanted_.empty()) begin_ = offset_bytes;
-    wanted_.push_back({offset_bytes, out});
-    end_ = end;
-  }
-
-  void flush() {
-    if (wanted_.size() == 1) {
-      step_.read(file_, begin_, wanted_.front().out);
-    } else if (wanted_.size() > 1) {
-      buffer_.resize(static_cast<std::size_t>(end_ - begin_));
-      step_.read(file_, begin_, buffer_);
-      for (const Wanted& wanted : wanted_) {
-        std::memcpy(wanted.out.data(), buffer_.data() + (wanted.offset_bytes - begin_), wanted.out.size());
-      }
-    }
-    wanted_.clear();
-  }
-
- private:
-  static constexpr std::int64_t max_gap_bytes = std::int64_t{64} << 10;
-  static constexpr std::int64_t max_read_bytes = std::int64_t{4} << 20;
-  struct Wanted {
-    std::int64_t offset_bytes;
-    std::span<std::byte> out;
-  };
-  StepReader& step_;
-  std::size_t file_;
-  std::int64_t begin_ = 0;
-  std::int64_t end_ = 0;
-  std::vector<Wanted> wanted_;
-  std::vector<std::byte> buffer_;
-};
-
-TensorSlice slice_of(const StateTensor& tensor) { return {tensor.box, tensor.flat_begin, tensor.data.numel()}; }
-
 /// Returns whether a tensor stored in `from` may be loaded in `to`. Types of less than fp64 that have a fraction become
 /// each other: moments may be kept in another type than they were.
 bool converts(DType from, DType to) {
@@ -95,53 +35,6 @@ bool converts(DType from, DType to) {
     return dtype == DType::fp32 || dtype == DType::bf16 || dtype == DType::fp16;
   };
   return from == to || (is_narrow_float(from) && is_narrow_float(to));
-}
-
-/// to = from by way of fp32, rounded to nearest even.
-void convert(ConstTensorView from, TensorView to) {
-  dispatch_float(from.dtype(), [&]<class From>() {
-    dispatch_float(to.dtype(), [&]<class To>() {
-      const From* const values = from.as<From>();
-      To* const rounded = to.as<To>();
-      for (std::int64_t i = 0; i < to.numel(); ++i) rounded[i] = static_cast<To>(static_cast<float>(values[i]));
-    });
-  });
-}
-
-/// Copies what `piece` has of `tensor`, in the tensor's type; the number of elements.
-std::int64_t read_piece(StepReader& step, const Piece& piece, const StateTensor& tensor) {
-  const auto element_bytes = static_cast<std::int64_t>(size_of(piece.dtype));
-  const bool same_type = piece.dtype == tensor.data.dtype();
-  std::vector<ElementRange> ranges;
-  std::int64_t copied = 0;
-  for_each_common_range(piece.slice, slice_of(tensor), [&](const ElementRange& range) {
-    ranges.push_back(range);
-    copied += range.count;
-  });
-  // Elements of another type are read here, one range after another.
-  std::vector<std::byte> stored(same_type ? 0 : static_cast<std::size_t>(copied * element_bytes));
-  SievingReader reader(step, piece.file);
-  std::byte* next = stored.data();
-  for (const ElementRange& range : ranges) {
-    const std::int64_t size_bytes = range.count * element_bytes;
-    std::byte* const to = same_type ? tensor.data.data() + range.to * element_bytes : next;
-    next += same_type ? 0 : size_bytes;
-    reader.add(piece.offset_bytes + range.from * element_bytes, std::span(to, static_cast<std::size_t>(size_bytes)));
-    if (range.count != piece.slice.count) continue;
-    reader.flush();
-    TRIREME_CHECK(digest(to, size_bytes) == piece.digest, CheckpointError,
-                  "{}: the tensor {} in {} does not have the bytes that were saved", step.description(), piece.tensor,
-                  step.manifest().files[piece.file].name);
-  }
-  reader.flush();
-  if (same_type) return copied;
-  const ConstTensorView all(stored.data(), piece.dtype, {copied});
-  std::int64_t from = 0;
-  for (const ElementRange& range : ranges) {
-    convert(all.flat(from, range.count), tensor.data.flat(range.to, range.count));
-    from += range.count;
-  }
-  return copied;
 }
 
 using PiecesByTensor = std::map<std::string_view, std::vector<const Piece*>>;
@@ -208,7 +101,15 @@ void read_tensors(StepReader& step, const PiecesByTensor& stored, std::span<cons
   for (std::size_t i = 0; i < tensors.size(); ++i) require_filled(step, tensors[i], filled[i]);
 }
 
-std::unique_ptr<StepReader> open_verified(Store& store, Communicator& world, const std::string& name) {
+void check_size(StepReader& step, std::size_t file) {
+  const FileEntry& entry = step.manifest().files[file];
+  const std::int64_t size_bytes = step.file_size(file);
+  TRIREME_CHECK(size_bytes == entry.size_bytes, CheckpointError, "{}: the file {} has {} bytes instead of {}",
+                step.description(), entry.name, size_bytes, entry.size_bytes);
+}
+
+std::unique_ptr<StepReader> open_step(Store& store, Communicator& world, const std::string& name,
+                                      Verification verification) {
   std::unique_ptr<StepReader> step;
   collectively(world, [&] { step = store.open(name); });
   const Manifest& manifest = step->manifest();
@@ -221,7 +122,12 @@ std::unique_ptr<StepReader> open_verified(Store& store, Communicator& world, con
     validate(manifest);
     if (world.rank() == 0) check_files(*step);
     for (std::size_t i = 0; i < manifest.files.size(); ++i) {
-      if (static_cast<int>(i % static_cast<std::size_t>(world.size())) == world.rank()) verify_file(*step, i);
+      if (static_cast<int>(i % static_cast<std::size_t>(world.size())) != world.rank()) continue;
+      if (verification == Verification::at_opening) {
+        verify_file(*step, i);
+      } else {
+        check_size(*step, i);
+      }
     }
   });
   return step;
@@ -237,8 +143,9 @@ bool has_checkpoint(Store& store, Communicator& world) {
   return !broadcast_text(world, found, 0).empty();
 }
 
-std::unique_ptr<StepReader> open_checkpoint(Store& store, Communicator& world, const std::string& name) {
-  if (!name.empty()) return open_verified(store, world, name);
+std::unique_ptr<StepReader> open_checkpoint(Store& store, Communicator& world, const std::string& name,
+                                            Verification verification) {
+  if (!name.empty()) return open_step(store, world, name, verification);
   std::string names;
   std::string latest;
   collectively(world, [&] {
@@ -254,7 +161,7 @@ std::unique_ptr<StepReader> open_checkpoint(Store& store, Communicator& world, c
   std::string problems;
   for (const std::string& candidate : lines_of(broadcast_text(world, names, 0))) {
     try {
-      std::unique_ptr<StepReader> step = open_verified(store, world, candidate);
+      std::unique_ptr<StepReader> step = open_step(store, world, candidate, verification);
       if (!problems.empty()) {
         warn(fmt::format("step {} is loaded instead, from {}", step->manifest().step, step->description()));
       } else if (!latest.empty() && candidate != latest) {
@@ -315,7 +222,7 @@ void load(StepReader& step, Communicator& world, std::span<const StateTensor> te
   collectively(world, [&] { read_tensors(step, stored, tensors); });
 }
 
-TensorReader::TensorReader(StepReader& step) : step_(step) {
+TensorReader::TensorReader(StepReader& step, Verification verification) : step_(step), verification_(verification) {
   for (const Piece& piece : step.manifest().pieces) pieces_[piece.tensor].push_back(&piece);
   for (auto& [name, pieces] : pieces_) {
     std::ranges::sort(pieces, {}, [](const Piece* piece) { return std::pair(piece->file, piece->offset_bytes); });
@@ -324,8 +231,16 @@ TensorReader::TensorReader(StepReader& step) : step_(step) {
 
 void TensorReader::read(const StateTensor& tensor) {
   std::int64_t filled = 0;
-  for (const Piece* piece : pieces_[tensor.name]) filled += read_piece(step_, *piece, tensor);
+  for (const Piece* piece : pieces_[tensor.name]) {
+    PieceCheck* check = nullptr;
+    if (verification_ == Verification::while_reading) check = &checks_.try_emplace(piece, step_, *piece).first->second;
+    filled += read_piece(step_, *piece, tensor, check);
+  }
   require_filled(step_, tensor, filled);
+}
+
+void TensorReader::finish() {
+  for (auto& [piece, check] : checks_) check.finish();
 }
 
 void check_format(const StepReader& step) {
@@ -361,10 +276,8 @@ void check_files(StepReader& step) {
 void verify_file(StepReader& step, std::size_t file) {
   const Manifest& manifest = step.manifest();
   const FileEntry& entry = manifest.files[file];
-  const std::int64_t size_bytes = step.file_size(file);
-  TRIREME_CHECK(size_bytes == entry.size_bytes, CheckpointError, "{}: the file {} has {} bytes instead of {}",
-                step.description(), entry.name, size_bytes, entry.size_bytes);
-  if (digest_of(step, file, 0, size_bytes) == entry.digest) return;
+  check_size(step, file);
+  if (digest_of(step, file, 0, entry.size_bytes) == entry.digest) return;
   std::vector<std::string_view> damaged;
   for (const std::vector<Piece>* list : {&manifest.blobs, &manifest.pieces}) {
     for (const Piece& piece : *list) {

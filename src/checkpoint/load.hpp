@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "src/checkpoint/piece_reader.hpp"
 #include "src/checkpoint/state.hpp"
 #include "src/checkpoint/store.hpp"
 #include "src/comm/communicator.hpp"
@@ -26,12 +27,20 @@ class NewerFormatError : public CheckpointError {
 /// Returns whether the store holds any step, intact or not.
 bool has_checkpoint(Store& store, Communicator& world);
 
-/// Opens a step after reading all of its files, shared out among the ranks, and comparing them with their digests.
+/// Time at which the bytes of a step are compared with their digests.
+enum class Verification {
+  at_opening,     ///< all files, before anything else is read
+  while_reading,  ///< the pieces that a TensorReader reads, as it reads them: half the reading for a model beyond
+                  ///< memory
+};
+
+/// Opens a step whose files, shared out among the ranks, have their sizes and with `at_opening` their digests.
 ///
 /// With a `name` it is that step or an error. Without, it is the greatest step that is intact; warnings say how greater
 /// ones are damaged, or that the store's pointer names another. CheckpointError where there is none. A step that cannot
 /// be read at present is not damaged: it is an IoError, and no older one is taken in its place.
-std::unique_ptr<StepReader> open_checkpoint(Store& store, Communicator& world, const std::string& name = {});
+std::unique_ptr<StepReader> open_checkpoint(Store& store, Communicator& world, const std::string& name = {},
+                                            Verification verification = Verification::at_opening);
 
 /// Step, attributes and blobs.
 RunDescription read_description(StepReader& step);
@@ -49,15 +58,21 @@ void load(StepReader& step, Communicator& world, std::span<const StateTensor> te
 /// Reads tensors of a step on one rank alone, on whatever grid they were saved.
 class TensorReader {
  public:
-  /// `step` must live longer.
-  explicit TensorReader(StepReader& step);
+  /// `step`, opened with this `verification`, must live longer.
+  explicit TensorReader(StepReader& step, Verification verification = Verification::at_opening);
   /// Fills `tensor.data`, whose shape must be that of the checkpoint, and its type as for `load`. CheckpointError where
-  /// elements are not there or are damaged.
+  /// elements are not there or are damaged. With `while_reading` damage may be found by a later call: what was read
+  /// counts after `finish`. Tensors are read once, each from its first row to its last, if every one is to be read
+  /// once alone.
   void read(const StateTensor& tensor);
+  /// Compares what was read so far with its digests; reads the rest of each piece that was read in part.
+  void finish();
 
  private:
   StepReader& step_;
+  Verification verification_;
   std::map<std::string, std::vector<const Piece*>> pieces_;  // in the order of the files
+  std::map<const Piece*, PieceCheck> checks_;                // unused with `at_opening`
 };
 
 /// Throws NewerFormatError where a later version of the program wrote the step.

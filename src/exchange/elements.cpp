@@ -1,22 +1,41 @@
 #include "src/exchange/elements.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
+#include <type_traits>
 
 namespace trireme::exchange {
 namespace {
 
-template <class Element>
-void transpose_elements(const std::byte* from, std::int64_t rows, std::int64_t columns, std::byte* to) {
-  constexpr std::int64_t tile = 32;  // two tiles stay in the cache of the first level
-  const auto* in = reinterpret_cast<const Element*>(from);
-  auto* out = reinterpret_cast<Element*>(to);
-  for (std::int64_t i = 0; i < rows; i += tile) {
-    for (std::int64_t j = 0; j < columns; j += tile) {
-      for (std::int64_t row = i; row < std::min(i + tile, rows); ++row) {
-        for (std::int64_t column = j; column < std::min(j + tile, columns); ++column) {
-          out[column * rows + row] = in[row * columns + column];
+template <class To, class From>
+To converted(From value) {
+  if constexpr (std::is_same_v<From, To>) {
+    return value;
+  } else {
+    // 16-bit types round from fp32: they have no conversion from fp64.
+    using Between = std::conditional_t<sizeof(To) == 2 || sizeof(From) == 2, float, double>;
+    return static_cast<To>(static_cast<Between>(value));
+  }
+}
+
+/// Goes by tiles that are transposed in the cache: rows are read and written by whole cache lines.
+template <class From, class To>
+void transpose_elements(const From* from, std::int64_t rows, std::int64_t columns, To* to) {
+  constexpr std::int64_t side = 64;
+  std::array<To, side * side> tile;  // [column][row]
+  for (std::int64_t i = 0; i < rows; i += side) {
+    const std::int64_t tile_rows = std::min(side, rows - i);
+    for (std::int64_t j = 0; j < columns; j += side) {
+      const std::int64_t tile_columns = std::min(side, columns - j);
+      for (std::int64_t row = 0; row < tile_rows; ++row) {
+        const From* const in = from + (i + row) * columns + j;
+        for (std::int64_t column = 0; column < tile_columns; ++column) {
+          tile[column * side + row] = converted<To>(in[column]);
         }
+      }
+      for (std::int64_t column = 0; column < tile_columns; ++column) {
+        std::copy_n(tile.data() + column * side, tile_rows, to + (j + column) * rows + i);
       }
     }
   }
@@ -31,20 +50,20 @@ void convert(const std::byte* from, DType from_type, std::byte* to, DType to_typ
   }
   dispatch_float(from_type, [&]<class From>() {
     dispatch_float(to_type, [&]<class To>() {
-      // 16-bit types round from fp32: they have no conversion from fp64.
-      using Between = std::conditional_t<sizeof(To) == 2 || sizeof(From) == 2, float, double>;
       const auto* in = reinterpret_cast<const From*>(from);
       auto* out = reinterpret_cast<To*>(to);
-      for (std::int64_t i = 0; i < count; ++i) out[i] = static_cast<To>(static_cast<Between>(in[i]));
+      for (std::int64_t i = 0; i < count; ++i) out[i] = converted<To>(in[i]);
     });
   });
 }
 
-void transpose(const std::byte* from, std::int64_t rows, std::int64_t columns, std::int64_t element_bytes,
-               std::byte* to) {
-  if (element_bytes == 8) return transpose_elements<std::uint64_t>(from, rows, columns, to);
-  if (element_bytes == 4) return transpose_elements<std::uint32_t>(from, rows, columns, to);
-  transpose_elements<std::uint16_t>(from, rows, columns, to);
+void convert_transposed(const std::byte* from, DType from_type, std::int64_t rows, std::int64_t columns, std::byte* to,
+                        DType to_type) {
+  dispatch_float(from_type, [&]<class From>() {
+    dispatch_float(to_type, [&]<class To>() {
+      transpose_elements(reinterpret_cast<const From*>(from), rows, columns, reinterpret_cast<To*>(to));
+    });
+  });
 }
 
 void fill(std::byte* to, DType dtype, std::int64_t count, double value) {

@@ -13,9 +13,9 @@ constexpr bool is_floating(DType dtype) { return dtype <= DType::fp16; }
 /// Converts `count` elements; rounds to nearest even.
 void convert(const std::byte* from, DType from_type, std::byte* to, DType to_type, std::int64_t count);
 
-/// to [columns, rows] = the transpose of from [rows, columns], elements of `element_bytes`, 2, 4 or 8.
-void transpose(const std::byte* from, std::int64_t rows, std::int64_t columns, std::int64_t element_bytes,
-               std::byte* to);
+/// to [columns, rows] = the transpose of from [rows, columns], converted likewise.
+void convert_transposed(const std::byte* from, DType from_type, std::int64_t rows, std::int64_t columns, std::byte* to,
+                        DType to_type);
 
 /// Sets `count` elements to `value`.
 void fill(std::byte* to, DType dtype, std::int64_t count, double value);

@@ -3,9 +3,8 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <cstring>
 #include <map>
-#include <sstream>
+#include <set>
 
 #include "src/base/check.hpp"
 #include "src/base/hash.hpp"
@@ -16,27 +15,19 @@
 namespace trireme::exchange {
 namespace {
 
-/// Rows [first, first + count) of the tensor as it is stored: of a transposed one, columns of the parameter.
-struct Slice {
-  std::size_t tensor = 0;
-  std::int64_t first = 0;
+/// Rows of a parameter that are read, converted and written at a time.
+struct Block {
+  const MappedParameter* parameter = nullptr;
+  const RowRun* run = nullptr;
+  std::int64_t first = 0;  // row of the parameter
   std::int64_t count = 0;
 };
 
-/// A run of a tensor, with its parameter.
-struct TensorRun {
-  const MappedParameter* parameter = nullptr;
-  RowRun run;
-};
-
-/// Makes slices of tensors of a step's parameters.
+/// Makes elements of tensors from a step's parameters.
 class TensorBuilder {
  public:
   TensorBuilder(checkpoint::StepReader& step, const TensorMap& map, DType dtype)
-      : reader_(step), map_(map), dtype_(dtype), runs_(map.tensors.size()) {
-    for (const MappedParameter& parameter : map.parameters) {
-      for (const RowRun& run : parameter.runs) runs_[run.tensor].push_back({&parameter, run});
-    }
+      : reader_(step, checkpoint::Verification::while_reading), map_(map), dtype_(dtype) {
     for (const checkpoint::Piece& piece : step.manifest().pieces) masters_.try_emplace(piece.tensor, &piece);
     std::vector<std::string> problems;
     for (const MappedParameter& parameter : map.parameters) {
@@ -50,117 +41,55 @@ class TensorBuilder {
                   fmt::join(problems, ", "));
   }
 
-  /// The elements of a slice. Valid until the next call.
-  std::span<const std::byte> build(const Slice& slice) {
-    const MappedTensor& tensor = map_.tensors[slice.tensor];
-    const std::int64_t width = tensor.transposed ? tensor.rows() : tensor.columns();
-    const auto element = static_cast<std::int64_t>(size_of(dtype_));
-    out_.resize(static_cast<std::size_t>(slice.count * width * element));
-    for (const TensorRun& run : runs_[slice.tensor]) {
-      if (tensor.transposed) {
-        build_columns(run, slice);
-      } else {
-        build_rows(run, slice);
-      }
+  DType master(const MappedParameter& parameter) const { return masters_.at("model/" + parameter.name)->dtype; }
+
+  /// Elements of a block in the order of `places`. Valid until the next call.
+  std::span<const std::byte> build(const Block& block) {
+    const MappedParameter& parameter = *block.parameter;
+    const DType stored = master(parameter);
+    const std::int64_t elements = block.count * parameter.columns;
+    masters_bytes_.resize(static_cast<std::size_t>(elements) * size_of(stored));
+    reader_.read({"model/" + parameter.name, parameter.shape, Box::whole(parameter.shape),
+                  block.first * parameter.columns, TensorView(masters_bytes_.data(), stored, {elements})});
+    if (parameter.centred) add(masters_bytes_.data(), stored, elements, 1);
+    out_.resize(static_cast<std::size_t>(elements) * size_of(dtype_));
+    if (map_.tensors[block.run->tensor].transposed) {
+      convert_transposed(masters_bytes_.data(), stored, block.count, parameter.columns, out_.data(), dtype_);
+    } else {
+      convert(masters_bytes_.data(), stored, out_.data(), dtype_, elements);
     }
     return out_;
   }
 
+  /// Places of a block's elements in its tensor.
+  Ranges places(const Block& block) const {
+    const RowRun& run = *block.run;
+    const MappedTensor& tensor = map_.tensors[run.tensor];
+    const std::int64_t columns = block.parameter->columns;
+    const std::int64_t row = run.foreign_first + (block.first - run.first) * run.foreign_step;
+    if (tensor.transposed && block.count < tensor.rows()) return {run.tensor, row, block.count, columns, tensor.rows()};
+    if (run.foreign_step == 1) return {run.tensor, row * columns, block.count * columns};
+    return {run.tensor, row * columns, columns, block.count, run.foreign_step * columns};
+  }
+
+  /// Throws CheckpointError where what was read so far is damaged.
+  void finish() { reader_.finish(); }
+
  private:
-  /// Reads rows of a parameter, of them columns [column, column + columns), in the type of the export.
-  void read(const MappedParameter& parameter, std::int64_t first, std::int64_t count, std::int64_t column,
-            std::int64_t columns) {
-    const DType master = masters_.at("model/" + parameter.name)->dtype;
-    Box box = Box::whole(parameter.shape);
-    if (columns != parameter.columns) {
-      const int last = parameter.shape.rank() - 1;
-      box.offset[last] = column;
-      box.extent[last] = columns;
-    }
-    const std::int64_t elements = count * columns;
-    masters_bytes_.resize(static_cast<std::size_t>(elements) * size_of(master));
-    reader_.read({"model/" + parameter.name, parameter.shape, box, first * columns,
-                  TensorView(masters_bytes_.data(), master, {elements})});
-    if (parameter.centred) add(masters_bytes_.data(), master, elements, 1);
-    rows_.resize(static_cast<std::size_t>(elements) * size_of(dtype_));
-    convert(masters_bytes_.data(), master, rows_.data(), dtype_, elements);
-  }
-
-  void build_rows(const TensorRun& from, const Slice& slice) {
-    const RowRun& run = from.run;
-    const std::int64_t columns = from.parameter->columns, step = run.foreign_step;
-    const auto row_bytes = columns * static_cast<std::int64_t>(size_of(dtype_));
-    // Rows i of the run whose place, foreign_first + i step, is in the slice.
-    const std::int64_t begin =
-        std::clamp<std::int64_t>((slice.first - run.foreign_first + step - 1) / step, 0, run.count);
-    const std::int64_t end =
-        slice.first + slice.count <= run.foreign_first
-            ? 0
-            : std::min(run.count, (slice.first + slice.count - run.foreign_first + step - 1) / step);
-    if (begin >= end || slice.first + slice.count <= run.foreign_first) return;
-    read(*from.parameter, run.first + begin, end - begin, 0, columns);
-    std::byte* const out = out_.data() + (run.foreign_first + begin * step - slice.first) * row_bytes;
-    if (step == 1) {
-      std::memcpy(out, rows_.data(), rows_.size());
-      return;
-    }
-    for (std::int64_t row = 0; row < end - begin; ++row) {
-      std::memcpy(out + row * step * row_bytes, rows_.data() + row * row_bytes, static_cast<std::size_t>(row_bytes));
-    }
-  }
-
-  void build_columns(const TensorRun& from, const Slice& slice) {
-    const RowRun& run = from.run;
-    const auto element = static_cast<std::int64_t>(size_of(dtype_));
-    const std::int64_t all = map_.tensors[slice.tensor].rows();
-    read(*from.parameter, run.first, run.count, slice.first, slice.count);
-    if (run.count == all) return transpose(rows_.data(), run.count, slice.count, element, out_.data());
-    for (std::int64_t row = 0; row < run.count; ++row) {
-      const std::int64_t place = run.foreign_first + row * run.foreign_step;
-      for (std::int64_t column = 0; column < slice.count; ++column) {
-        std::memcpy(out_.data() + (column * all + place) * element,
-                    rows_.data() + (row * slice.count + column) * element, static_cast<std::size_t>(element));
-      }
-    }
-  }
-
   checkpoint::TensorReader reader_;
   const TensorMap& map_;
   DType dtype_;
-  std::vector<std::vector<TensorRun>> runs_;  // by tensor
   std::map<std::string, const checkpoint::Piece*> masters_;
-  std::vector<std::byte> masters_bytes_, rows_, out_;
+  std::vector<std::byte> masters_bytes_, out_;
 };
 
-std::vector<Slice> slices_of(const TensorMap& map, DType dtype, const std::vector<std::size_t>& tensors,
-                             std::int64_t slice_bytes) {
-  std::vector<Slice> slices;
-  for (const std::size_t index : tensors) {
-    const MappedTensor& tensor = map.tensors[index];
-    const std::int64_t rows = tensor.shape[0];
-    const std::int64_t row_bytes = tensor.shape.numel() / rows * static_cast<std::int64_t>(size_of(dtype));
-    const std::int64_t step = std::max<std::int64_t>(1, slice_bytes / row_bytes);
-    for (std::int64_t first = 0; first < rows; first += step) {
-      slices.push_back({index, first, std::min(step, rows - first)});
-    }
-  }
-  return slices;
-}
-
-/// Digest of the digests of all slices of a file, in their order; on rank 0. Each rank gives those of its slices:
-/// rank, rank + size ...
-std::string combined(Communicator& world, const std::vector<std::string>& mine, std::size_t slices) {
-  const std::vector<std::string> texts = gather_text(world, fmt::format("{}", fmt::join(mine, " ")), 0);
-  if (world.rank() != 0) return {};
-  std::vector<std::istringstream> streams;
-  for (const std::string& text : texts) streams.emplace_back(text);
+/// Digest of the digests of all blocks of a file, in their order; on rank 0. Each rank gives those of its own.
+std::string combined(Communicator& world, const std::vector<std::string>& mine) {
   Digest digest;
-  for (std::size_t i = 0; i < slices; ++i) {
-    std::string part;
-    streams[i % streams.size()] >> part;
-    digest.update(part.data(), part.size());
+  for (const std::string& text : gather_text(world, fmt::format("{}", fmt::join(mine, "")), 0)) {
+    digest.update(text.data(), text.size());
   }
-  return digest.hex();
+  return world.rank() == 0 ? digest.hex() : std::string();
 }
 
 class Exporter {
@@ -177,7 +106,7 @@ class Exporter {
   ExportResult run() {
     ExportResult result;
     for (std::size_t file = 0; file < destination_.files().size(); ++file) {
-      slices_ = slices_of(map_, dtype_, destination_.files()[file], slice_bytes_);
+      find_blocks(destination_.files()[file]);
       if (is_whole(file)) {
         log::info("{} is there and whole: kept", destination_.file_name(file));
         ++result.kept_files;
@@ -193,13 +122,26 @@ class Exporter {
   }
 
  private:
-  /// Calls `function` with this rank's slices, and the position of their first element.
-  template <class Function>
-  void for_each_of_mine(const Function& function) {
-    for (std::size_t i = static_cast<std::size_t>(world_.rank()); i < slices_.size();
-         i += static_cast<std::size_t>(world_.size())) {
-      const Shape& shape = map_.tensors[slices_[i].tensor].shape;
-      function(slices_[i], slices_[i].first * (shape.numel() / shape[0]));
+  /// Divides the parameters of these tensors over the ranks in stretches of about equal bytes. All blocks of a
+  /// parameter are one rank's, so that its bytes are read once, in their order.
+  void find_blocks(const std::vector<std::size_t>& tensors) {
+    const std::set<std::size_t> present(tensors.begin(), tensors.end());
+    const auto element = static_cast<std::int64_t>(size_of(dtype_));
+    std::int64_t total = 0, done = 0;
+    for (const std::size_t tensor : tensors) total += map_.tensors[tensor].shape.numel() * element;
+    const std::int64_t share = (total + world_.size() - 1) / world_.size();
+    blocks_.clear();
+    for (const MappedParameter& parameter : map_.parameters) {
+      const bool is_mine = done / share == world_.rank();
+      const auto row_bytes = parameter.columns * static_cast<std::int64_t>(size_of(builder_.master(parameter)));
+      const std::int64_t step = std::max<std::int64_t>(1, slice_bytes_ / row_bytes);
+      for (const RowRun& run : parameter.runs) {
+        if (!present.contains(run.tensor)) continue;
+        done += run.count * parameter.columns * element;
+        for (std::int64_t row = 0; is_mine && row < run.count; row += step) {
+          blocks_.push_back({&parameter, &run, run.first + row, std::min(step, run.count - row)});
+        }
+      }
     }
   }
 
@@ -213,15 +155,14 @@ class Exporter {
       TRIREME_CHECK(!stated.empty(), EnvironmentError,
                     "{} is not there on all nodes: an export needs a folder that all share",
                     destination_.file_name(file));
-      for_each_of_mine([&](const Slice& slice, std::int64_t first) {
-        const Shape& shape = map_.tensors[slice.tensor].shape;
-        bytes.resize(static_cast<std::size_t>(slice.count * (shape.numel() / shape[0])) * size_of(dtype_));
-        destination_.read(slice.tensor, first, bytes);
+      for (const Block& block : blocks_) {
+        bytes.resize(static_cast<std::size_t>(block.count * block.parameter->columns) * size_of(dtype_));
+        destination_.read(builder_.places(block), bytes);
         digests.push_back(digest(bytes.data(), bytes.size()));
-      });
+      }
       destination_.close();
     });
-    const std::string found = combined(world_, digests, slices_.size());
+    const std::string found = combined(world_, digests);
     return !broadcast_text(world_, found == stated ? "whole" : "", 0).empty();
   }
 
@@ -235,14 +176,15 @@ class Exporter {
       std::vector<std::string> digests;
       collectively(world_, [&] {
         destination_.open(file, begun);
-        for_each_of_mine([&](const Slice& slice, std::int64_t first) {
-          const std::span<const std::byte> bytes = builder_.build(slice);
-          destination_.write(slice.tensor, first, bytes);
+        for (const Block& block : blocks_) {
+          const std::span<const std::byte> bytes = builder_.build(block);
+          destination_.write(builder_.places(block), bytes);
           digests.push_back(digest(bytes.data(), bytes.size()));
-        });
+        }
+        builder_.finish();
         destination_.close();
       });
-      const std::string all = combined(world_, digests, slices_.size());
+      const std::string all = combined(world_, digests);
       collectively(world_, [&] {
         if (world_.rank() == 0) destination_.commit(all);
       });
@@ -258,7 +200,7 @@ class Exporter {
   TensorDestination& destination_;
   Communicator& world_;
   std::int64_t slice_bytes_;
-  std::vector<Slice> slices_;  // those of the present file
+  std::vector<Block> blocks_;  // this rank's of the present file
 };
 
 }  // namespace

@@ -22,9 +22,10 @@ struct ExportResult {
 };
 
 /// Writes the master weights of a step ("model/NAME") into `destination`, which was made for `tensors_of(map, dtype)`.
-/// Collective: the ranks of `world` write equal shares of each file, by slices; a rank holds one of `slice_bytes` at a
-/// time. A file that an earlier export of the same step left whole is kept, after its tensors were read and compared
-/// with the digest that it states. CheckpointError where the step lacks parameters.
+/// The step may be opened with Verification::while_reading. Collective: the ranks of `world` write shares of each file,
+/// whole parameters; a rank holds one block of rows, of `slice_bytes` in the checkpoint, at a time. A file that an
+/// earlier export of the same step left whole is kept, after its tensors were read and compared with the digest that it
+/// states. CheckpointError where the step lacks parameters or is damaged.
 ExportResult export_weights(checkpoint::StepReader& step, const TensorMap& map, DType dtype,
                             TensorDestination& destination, Communicator& world,
                             std::int64_t slice_bytes = default_slice_bytes);

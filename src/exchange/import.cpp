@@ -102,12 +102,9 @@ void ParameterReader::read_run(const MappedParameter& parameter, const RowRun& r
                                              static_cast<std::size_t>(covered * element)));
       }
     }
-    rows_.resize(raw_.size());
-    transpose(raw_.data(), columns, covered, element, rows_.data());
-    raw_.swap(rows_);
-  } else {
-    source_.read(index, begin * columns, raw_);
+    return convert_transposed(raw_.data(), tensor.dtype, columns, covered, out, dtype);
   }
+  source_.read(index, begin * columns, raw_);
   if (step == 1) return convert(raw_.data(), tensor.dtype, out, dtype, count * columns);
   const auto row_bytes = static_cast<std::int64_t>(size_of(dtype)) * columns;
   for (std::int64_t row = 0; row < count; ++row) {
@@ -133,38 +130,42 @@ void ParameterReader::read(const MappedParameter& parameter, std::int64_t first,
 
 void import_weights(TensorSource& source, const TensorMap& map, const std::vector<std::size_t>& tensors, DType master,
                     checkpoint::Store& store, Communicator& world, const checkpoint::RunDescription& description,
-                    std::int64_t slice_bytes) {
+                    const ImportSizes& sizes) {
   const auto element = static_cast<std::int64_t>(size_of(master));
   std::int64_t total = 0;
   for (const MappedParameter& parameter : map.parameters) total += parameter.shape.numel() * element;
-  const std::int64_t share = (total + world.size() - 1) / world.size();
+  // Every rank writes as many files as the others, all of about one size.
+  const std::int64_t rank_files = (total / world.size() + sizes.file_bytes) / sizes.file_bytes;
+  const std::int64_t file_bytes = total / (world.size() * rank_files) + 1;
+  const std::int64_t first_file = world.rank() * rank_files;
 
   ParameterReader reader(map, source, tensors);
   std::vector<std::byte> buffer;  // rows of the present slice
-  std::vector<checkpoint::ShardContent> shards(1);
-  checkpoint::ShardContent& shard = shards.front();
-  shard.file_name = checkpoint::shard_name(world.rank());
+  std::vector<checkpoint::ShardContent> shards(static_cast<std::size_t>(rank_files));
+  for (std::int64_t i = 0; i < rank_files; ++i) {
+    shards[static_cast<std::size_t>(i)].file_name = checkpoint::shard_name(static_cast<int>(first_file + i));
+  }
   std::int64_t done = 0;
   for (const MappedParameter& parameter : map.parameters) {
     const std::int64_t row_bytes = parameter.columns * element;
-    const std::int64_t step = std::max<std::int64_t>(1, slice_bytes / row_bytes);
+    const std::int64_t step = std::max<std::int64_t>(1, sizes.slice_bytes / row_bytes);
     for (std::int64_t first = 0; first < parameter.rows(); first += step) {
       const std::int64_t count = std::min(step, parameter.rows() - first);
-      const bool is_mine = done / share == world.rank();
+      const std::int64_t file = done / file_bytes - first_file;
       done += count * row_bytes;
-      if (!is_mine) continue;
+      if (file < 0 || file >= rank_files) continue;
       checkpoint::Piece piece;
       piece.tensor = "model/" + parameter.name;
       piece.dtype = master;
       piece.shape = parameter.shape;
       piece.slice = {Box::whole(parameter.shape), first * parameter.columns, count * parameter.columns};
-      shard.add(piece, [&, first, count] {
+      shards[static_cast<std::size_t>(file)].add(piece, [&, first, count] {
         reader.read(parameter, first, count, master, buffer);
         return ConstTensorView(buffer.data(), master, {count * parameter.columns});
       });
     }
   }
-  if (world.rank() == 0) shard.add_blobs(description.blobs);
+  if (world.rank() == 0) shards.front().add_blobs(description.blobs);
   checkpoint::write_step(store, world, description, shards);
 }
 

@@ -43,14 +43,20 @@ class ParameterReader {
   const TensorMap& map_;
   TensorSource& source_;
   std::vector<std::size_t> tensors_;
-  std::vector<std::byte> raw_, rows_;
+  std::vector<std::byte> raw_;
+};
+
+struct ImportSizes {
+  std::int64_t slice_bytes = default_slice_bytes;
+  /// Greatest size of a file, but for one slice. A file is read back when it is written: it should still be in memory.
+  std::int64_t file_bytes = std::int64_t{2} << 30;
 };
 
 /// Saves the weights of a source as a step of `store`: "model/NAME" of every parameter, in `master`, fp64 or fp32.
-/// Collective: the ranks of `world` read and write equal shares of the bytes. A rank holds one slice of `slice_bytes`
-/// at a time, and what it is made of. The step becomes the latest one, or nothing changes (see write_step).
+/// Collective: the ranks of `world` read and write equal shares of the bytes. A rank holds one slice at a time, and
+/// what it is made of. The step becomes the latest one, or nothing changes (see write_step).
 void import_weights(TensorSource& source, const TensorMap& map, const std::vector<std::size_t>& tensors, DType master,
                     checkpoint::Store& store, Communicator& world, const checkpoint::RunDescription& description,
-                    std::int64_t slice_bytes = default_slice_bytes);
+                    const ImportSizes& sizes = {});
 
 }  // namespace trireme::exchange

@@ -20,7 +20,7 @@ struct RowRun {
   std::int64_t count = 0;
   std::size_t tensor = 0;          ///< index in `TensorMap::tensors`
   std::int64_t foreign_first = 0;  ///< row of the tensor that holds row `first`
-  std::int64_t foreign_step = 1;   ///< distance of the rows in the tensor
+  std::int64_t foreign_step = 1;   ///< distance of the rows in the tensor; 1 in transposed ones
 };
 
 struct MappedParameter {

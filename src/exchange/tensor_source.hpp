@@ -32,6 +32,16 @@ class TensorSource {
   virtual void read(std::size_t tensor, std::int64_t first, std::span<std::byte> out) = 0;
 };
 
+/// Elements of a tensor, flattened row-major: `count` ranges of `length` elements. The first range begins at element
+/// `first`, each other one `stride` elements behind the one before.
+struct Ranges {
+  std::size_t tensor = 0;
+  std::int64_t first = 0;
+  std::int64_t length = 0;
+  std::int64_t count = 1;
+  std::int64_t stride = 0;
+};
+
 /// Files that take tensors. Every file appears under its name when it is whole, or not at all. Calls marked [0] are
 /// made on one rank only, all others on every rank; none of them communicates.
 class TensorDestination {
@@ -48,10 +58,10 @@ class TensorDestination {
   virtual std::string begin(std::size_t file) = 0;
   /// Opens the file that rank 0 began.
   virtual void open(std::size_t file, const std::string& begun) = 0;
-  /// Writes elements [first, ...) of tensor `tensor` of the open file, flattened row-major, in the tensor's type.
-  virtual void write(std::size_t tensor, std::int64_t first, std::span<const std::byte> elements) = 0;
+  /// Writes elements of a tensor of the open file, in its type: `ranges.count` * `ranges.length`, range by range.
+  virtual void write(const Ranges& ranges, std::span<const std::byte> elements) = 0;
   /// Reads such elements of the open file.
-  virtual void read(std::size_t tensor, std::int64_t first, std::span<std::byte> out) = 0;
+  virtual void read(const Ranges& ranges, std::span<std::byte> out) = 0;
   /// Brings what this rank wrote to the disk, and closes the file.
   virtual void close() = 0;
   /// [0] States the digest of all tensors in the file, and gives it its name.

@@ -166,12 +166,19 @@ TEST(ModelClass, EveryPartThatAClassLacksIsListedWithTheReason) {
 }
 
 TEST(Elements, ATransposeAndItsInverseAreTheIdentity) {
-  std::vector<float> from(37 * 70), to(from.size()), back(from.size());
-  for (std::size_t i = 0; i < from.size(); ++i) from[i] = static_cast<float>(i);
-  transpose(reinterpret_cast<std::byte*>(from.data()), 37, 70, 4, reinterpret_cast<std::byte*>(to.data()));
-  EXPECT_EQ(to[1], 70);
-  transpose(reinterpret_cast<std::byte*>(to.data()), 70, 37, 4, reinterpret_cast<std::byte*>(back.data()));
-  EXPECT_EQ(back, from);
+  // Sizes beside those of tiles.
+  for (const auto& [rows, columns] : {std::pair<std::int64_t, std::int64_t>{37, 70}, {130, 64}, {1, 5}}) {
+    const auto size = static_cast<std::size_t>(rows * columns);
+    std::vector<float> from(size), back(size);
+    std::vector<bf16> to(size);
+    for (std::size_t i = 0; i < size; ++i) from[i] = static_cast<float>(i % 251);
+    convert_transposed(reinterpret_cast<std::byte*>(from.data()), DType::fp32, rows, columns,
+                       reinterpret_cast<std::byte*>(to.data()), DType::bf16);
+    EXPECT_EQ(static_cast<float>(to[1]), from[static_cast<std::size_t>(rows == 1 ? 1 : columns)]);
+    convert_transposed(reinterpret_cast<std::byte*>(to.data()), DType::bf16, columns, rows,
+                       reinterpret_cast<std::byte*>(back.data()), DType::fp32);
+    EXPECT_EQ(back, from);
+  }
 }
 
 }  // namespace

@@ -97,7 +97,8 @@ constexpr std::int64_t small_slices = 200;
 
 std::unique_ptr<checkpoint::StepReader> imported(TensorSource& source, const TensorMap& map, checkpoint::Store& store,
                                                  DType master = DType::fp32) {
-  import_weights(source, map, match(map, source, {}), master, store, world(), description_of(), small_slices);
+  import_weights(source, map, match(map, source, {}), master, store, world(), description_of(),
+                 {.slice_bytes = small_slices, .file_bytes = 1000});
   return checkpoint::open_checkpoint(store, world());
 }
 
@@ -155,6 +156,39 @@ TEST(Exchange, TheFilesDoNotDependOnTheNumberOfRanks) {
   const std::string all = bytes_of_file(folder / "all/model.safetensors");
   EXPECT_GT(all.size(), 1000);
   EXPECT_EQ(all, bytes_of_file(folder / "one/model.safetensors"));
+}
+
+TEST(Exchange, ADamagedParameterLeavesNoFileOfIt) {
+  const SharedFolder folder;
+  const TensorMap map = tensor_map(ModelClass::llama, config_of(ModelClass::llama));
+  FormulaSource source(map, DType::fp32);
+  io::CheckpointStore store(folder / "step");
+  imported(source, map, store);
+  const std::unique_ptr<checkpoint::StepReader> step =
+      checkpoint::open_checkpoint(store, world(), "", checkpoint::Verification::while_reading);
+  const auto piece =
+      std::ranges::find(step->manifest().pieces, "model/h.1.mlp.proj.weight", &checkpoint::Piece::tensor);
+  ASSERT_NE(piece, step->manifest().pieces.end());
+  if (world().rank() == 0) {
+    std::fstream file(step->description() + "/" + step->manifest().files[piece->file].name,
+                      std::ios::binary | std::ios::in | std::ios::out);
+    file.seekp(piece->offset_bytes + 3);
+    file.put('x');
+    std::filesystem::create_directories(folder / "out");
+  }
+  world().barrier();
+  io::SafetensorsOutput destination(folder / "out", tensors_of(map, DType::fp32), 3000, "a");
+  EXPECT_THAT(message_of([&] { export_weights(*step, map, DType::fp32, destination, world(), small_slices); }),
+              HasSubstr("model/h.1.mlp.proj.weight"));
+  std::size_t damaged_file = 0;
+  for (std::size_t file = 0; file < destination.files().size(); ++file) {
+    for (const std::size_t tensor : destination.files()[file]) {
+      if (map.tensors[tensor].name == "model.layers.1.mlp.down_proj.weight") damaged_file = file;
+    }
+  }
+  for (std::size_t file = 0; file < destination.files().size(); ++file) {
+    EXPECT_EQ(std::filesystem::exists(folder / ("out/" + destination.file_name(file))), file < damaged_file);
+  }
 }
 
 TEST(Exchange, AnInterruptedExportKeepsTheFilesThatAreWholeAndWritesDamagedOnesAgain) {
@@ -217,13 +251,11 @@ TEST(Exchange, AFailureOnOneRankLeavesNoFile) {
     std::string open_existing(std::size_t file) override { return real_.open_existing(file); }
     std::string begin(std::size_t file) override { return real_.begin(file); }
     void open(std::size_t file, const std::string& begun) override { real_.open(file, begun); }
-    void write(std::size_t tensor, std::int64_t first, std::span<const std::byte> elements) override {
+    void write(const Ranges& ranges, std::span<const std::byte> elements) override {
       if (world().rank() == world().size() - 1 && ++writes_ == 2) throw IoError("the disk is full");
-      real_.write(tensor, first, elements);
+      real_.write(ranges, elements);
     }
-    void read(std::size_t tensor, std::int64_t first, std::span<std::byte> out) override {
-      real_.read(tensor, first, out);
-    }
+    void read(const Ranges& ranges, std::span<std::byte> out) override { real_.read(ranges, out); }
     void close() override { real_.close(); }
     void commit(const std::string& digest) override { real_.commit(digest); }
     void abandon() noexcept override { real_.abandon(); }

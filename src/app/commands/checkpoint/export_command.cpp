@@ -63,6 +63,57 @@ ExportedModel exported_model(const Attributes& attributes, const data::Tokenizer
   return result;
 }
 
+struct ExportedStep {
+  std::string description;  ///< step, class and type
+  exchange::ExportResult files;
+};
+
+ExportedStep export_step(Communicator& world, const ExportOptions& o, const OpenCheckpoint& source) {
+  const Attributes& attributes = source.description.attributes;
+  const DType trained = trained_dtype(attributes);
+  const DType dtype = o.dtype.value_or(trained == DType::fp64 ? DType::fp32 : trained);
+  ExportedModel model;
+  std::unique_ptr<data::Tokenizer> tokenizer;
+  std::map<std::string, std::string> tokenizer_files;
+  std::optional<io::SafetensorsOutput> weights;
+  collectively(world, [&] {
+    tokenizer = tokenizer_of(source.description);
+    model = exported_model(attributes, *tokenizer);
+    const model::ModelConfig& config = model.description.config;
+    tokenizer_files = io::tokenizer_files(*tokenizer, config.vocabulary, config.max_positions);
+    weights.emplace(o.output, exchange::tensors_of(model.map, dtype), static_cast<std::int64_t>(o.max_shard_gb * 1e9),
+                    fmt::format("checkpoint {} in {}", source.reader->manifest().digest, name_of(dtype)));
+    if (world.rank() != 0) return;
+    io::make_folders(o.output);
+    weights->prepare_folder();
+    const std::int64_t free = io::free_bytes(o.output);
+    TRIREME_CHECK(free >= weights->total_bytes() || io::is_there(o.output + "/" + weights->file_name(0)), IoError,
+                  "the weights need {} bytes in {}, where {} are free", weights->total_bytes(), o.output, free);
+  });
+  if (tokenizer_files.empty() && world.rank() == 0) {
+    log::warn("the checkpoint's ids come from elsewhere: no tokenizer is exported");
+  }
+  ExportedStep result;
+  result.description = fmt::format("{} as {} in {}", source.reader->description(),
+                                   exchange::name_of(model.description.model_class), name_of(dtype));
+  result.files = exchange::export_weights(*source.reader, model.map, dtype, *weights, world);
+  collectively(world, [&] {
+    if (world.rank() != 0) return;
+    weights->finish();
+    const auto write = [&](const std::string& name, const std::string& text) {
+      io::write_durably(o.output + "/" + name, text);
+    };
+    for (const auto& [name, text] : tokenizer_files) write(name, text);
+    if (!exchange::is_bert(model.description.model_class)) {
+      write("generation_config.json", io::generation_config_json(model.description));
+    }
+    write("README.md", model_card(source, model.description.model_class, dtype));
+    // Without this file there is no model: it comes last.
+    write("config.json", io::config_json(model.description, dtype));
+  });
+  return result;
+}
+
 }  // namespace
 
 int checkpoint_export_command(const CommandLine& line) {
@@ -77,50 +128,23 @@ int checkpoint_export_command(const CommandLine& line) {
   const auto world = line.environment().make_world();
   check_same_options(*world, options);
   const Timer timer;
-  const OpenCheckpoint source = open_checkpoint(*world, o.load, {.step = o.step});
-  const Attributes& attributes = source.description.attributes;
-  const DType trained = trained_dtype(attributes);
-  const DType dtype = o.dtype.value_or(trained == DType::fp64 ? DType::fp32 : trained);
-  ExportedModel model;
-  std::unique_ptr<data::Tokenizer> tokenizer;
-  std::map<std::string, std::string> tokenizer_files;
-  std::optional<io::SafetensorsOutput> weights;
-  collectively(*world, [&] {
-    tokenizer = tokenizer_of(source.description);
-    model = exported_model(attributes, *tokenizer);
-    const model::ModelConfig& config = model.description.config;
-    tokenizer_files = io::tokenizer_files(*tokenizer, config.vocabulary, config.max_positions);
-    weights.emplace(o.output, exchange::tensors_of(model.map, dtype), static_cast<std::int64_t>(o.max_shard_gb * 1e9),
-                    fmt::format("checkpoint {} in {}", source.reader->manifest().digest, name_of(dtype)));
-    if (world->rank() != 0) return;
-    io::make_folders(o.output);
-    weights->prepare_folder();
-    const std::int64_t free = io::free_bytes(o.output);
-    TRIREME_CHECK(free >= weights->total_bytes() || io::is_there(o.output + "/" + weights->file_name(0)), IoError,
-                  "the weights need {} bytes in {}, where {} are free", weights->total_bytes(), o.output, free);
-  });
-  if (tokenizer_files.empty() && world->rank() == 0) {
-    log::warn("the checkpoint's ids come from elsewhere: no tokenizer is exported");
+  const auto open = [&](checkpoint::Verification verification) {
+    return open_checkpoint(*world, o.load, {.step = o.step, .verification = verification});
+  };
+  OpenCheckpoint source = open(checkpoint::Verification::while_reading);
+  ExportedStep step;
+  try {
+    step = export_step(*world, o, source);
+  } catch (const Error& error) {
+    if (error.exit_code() != ExitCode::data) throw;
+    // Names all damage, and where no step was named, opens an earlier one.
+    source = open(checkpoint::Verification::at_opening);
+    step = export_step(*world, o, source);
   }
-  const exchange::ExportResult result = exchange::export_weights(*source.reader, model.map, dtype, *weights, *world);
-  collectively(*world, [&] {
-    if (world->rank() != 0) return;
-    weights->finish();
-    const auto write = [&](const std::string& name, const std::string& text) {
-      io::write_durably(o.output + "/" + name, text);
-    };
-    for (const auto& [name, text] : tokenizer_files) write(name, text);
-    if (!exchange::is_bert(model.description.model_class)) {
-      write("generation_config.json", io::generation_config_json(model.description));
-    }
-    write("README.md", model_card(source, model.description.model_class, dtype));
-    // Without this file there is no model: it comes last.
-    write("config.json", io::config_json(model.description, dtype));
-  });
-  const double gigabytes = static_cast<double>(result.written_bytes) / 1e9;
-  log::info("{}: {} as {} in {}, {} files of weights written, {} kept, {:.2f} GB in {:.1f} s, {:.2f} GB/s", o.output,
-            source.reader->description(), exchange::name_of(model.description.model_class), name_of(dtype),
-            result.written_files, result.kept_files, gigabytes, timer.elapsed_s(), gigabytes / timer.elapsed_s());
+  const double gigabytes = static_cast<double>(step.files.written_bytes) / 1e9;
+  log::info("{}: {}, {} files of weights written, {} kept, {:.2f} GB in {:.1f} s, {:.2f} GB/s", o.output,
+            step.description, step.files.written_files, step.files.kept_files, gigabytes, timer.elapsed_s(),
+            gigabytes / timer.elapsed_s());
   return 0;
 }
 
