@@ -105,6 +105,7 @@ std::ptrdiff_t CheckpointReader::read_some(std::size_t file, std::int64_t offset
 
 void CheckpointReader::read(std::size_t file, std::int64_t offset_bytes, std::span<std::byte> out) {
   const std::string path = file_path(file);
+  if (prefetcher_.take(path, offset_bytes, out)) return;
   while (!out.empty()) {
     const std::ptrdiff_t count = retried([&] { return read_some(file, offset_bytes, out); });
     if (count < 0) {

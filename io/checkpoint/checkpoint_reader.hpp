@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "io/posix/file_handle.hpp"
+#include "io/posix/prefetcher.hpp"
 #include "src/checkpoint/store.hpp"
 
 namespace trireme::io {
@@ -32,6 +33,9 @@ class CheckpointReader final : public checkpoint::StepReader {
   const checkpoint::Manifest& manifest() const override { return manifest_; }
   std::int64_t file_size(std::size_t file) override;
   void read(std::size_t file, std::int64_t offset_bytes, std::span<std::byte> out) override;
+  void prefetch(std::size_t file, std::int64_t offset_bytes, std::int64_t size_bytes) override {
+    prefetcher_.begin(file_path(file), offset_bytes, size_bytes, Symlinks::refuse);
+  }
   std::vector<std::string> foreign_files() override;
 
  private:
@@ -41,6 +45,7 @@ class CheckpointReader final : public checkpoint::StepReader {
   checkpoint::Manifest manifest_;
   Descriptor descriptor_;  // descriptor of the file read last
   std::size_t open_file_ = 0;
+  Prefetcher prefetcher_;
 };
 
 /// As checkpoint::looks_complete, and false where the manifest is damaged. IoError where that cannot be found out.

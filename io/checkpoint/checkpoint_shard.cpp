@@ -1,16 +1,17 @@
 #include "io/checkpoint/checkpoint_shard.hpp"
 
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <memory>
 #include <numeric>
-#include <utility>
+#include <vector>
 
 #include "io/h5/file.hpp"
+#include "io/posix/block_writer.hpp"
 #include "io/posix/durable_file.hpp"
 #include "io/posix/file_handle.hpp"
 #include "io/posix/system_call.hpp"
@@ -23,47 +24,48 @@ namespace {
 using checkpoint::FileEntry;
 using checkpoint::Piece;
 
-/// Size and digest of the file as it is now. IoError where the bytes of a dataset are not those that were to be
-/// written: the HDF5 library does not report every write that failed.
-FileEntry read_back(const std::string& path, const std::string& file_name,
-                    std::span<const checkpoint::ShardDataset> datasets, const checkpoint::ShardFile& written) {
-  const std::vector<std::int64_t>& offsets_bytes = written.offsets_bytes;
-  const Descriptor file(retried([&] { return open(path.c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC); }));
-  TRIREME_CHECK(file, IoError, "cannot open {}: {}", path, std::strerror(errno));
-  std::vector<std::size_t> order(datasets.size());
-  std::iota(order.begin(), order.end(), std::size_t{0});
-  std::ranges::sort(order, {}, [&](std::size_t i) { return offsets_bytes[i]; });
-  auto next = order.begin();
+/// Writes a file whose structure is there already: what lies between the datasets is written again as it is. So the
+/// digest of the whole file is known with its last byte.
+class ShardStream {
+ public:
+  explicit ShardStream(const std::string& path)
+      : path_(path), file_(retried([&] { return open(path.c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC); })), out_(path) {
+    TRIREME_CHECK(file_, IoError, "cannot open {}: {}", path, std::strerror(errno));
+  }
 
-  FileEntry entry{file_name, 0, {}};
-  Digest digest;
-  auto digest_of_next = std::make_unique<Digest>();
-  std::vector<std::byte> block(std::size_t{4} << 20);
-  for (;;) {
-    const ssize_t count = retried([&] { return read(file.get(), block.data(), block.size()); });
-    TRIREME_CHECK(count >= 0, IoError, "cannot read {}: {}", path, std::strerror(errno));
-    if (count == 0) break;
-    digest.update(block.data(), static_cast<std::size_t>(count));
-    const std::int64_t begin = std::exchange(entry.size_bytes, entry.size_bytes + count);
-    // The datasets' parts in this block; `next` is the first one that does not end before it.
-    while (next != order.end() && offsets_bytes[*next] < entry.size_bytes) {
-      const std::int64_t data_begin = offsets_bytes[*next];
-      const std::int64_t data_end = data_begin + datasets[*next].size_bytes();
-      const std::int64_t from = std::max(begin, data_begin);
-      const std::int64_t to = std::min(entry.size_bytes, data_end);
-      if (to > from) digest_of_next->update(block.data() + (from - begin), static_cast<std::size_t>(to - from));
-      if (data_end > entry.size_bytes) break;
-      TRIREME_CHECK(digest_of_next->hex() == written.digests[*next], IoError,
-                    "{} does not hold the bytes of {} that were written", path, datasets[*next].name);
-      digest_of_next = std::make_unique<Digest>();
-      ++next;
+  /// Copies what is between the present position and `end_bytes`.
+  void copy_until(std::int64_t end_bytes) {
+    std::vector<std::byte> block;
+    while (position_ < end_bytes) {
+      block.resize(static_cast<std::size_t>(std::min(end_bytes - position_, std::int64_t{1} << 20)));
+      read_at(file_.get(), path_, reinterpret_cast<char*>(block.data()), block.size(), position_);
+      append(block);
     }
   }
-  TRIREME_CHECK(next == order.end(), IoError, "{} ends before the bytes of {} that were written", path,
-                datasets[*next].name);
-  entry.digest = digest.hex();
-  return entry;
-}
+  void append(std::span<const std::byte> bytes) {
+    digest_.update(bytes.data(), bytes.size());
+    out_.write(position_, bytes);
+    position_ += static_cast<std::int64_t>(bytes.size());
+  }
+  /// Copies the rest. Returns size and digest of the file, which is then on the disk.
+  FileEntry finish(const std::string& file_name) {
+    struct stat status {};
+    TRIREME_CHECK(fstat(file_.get(), &status) == 0, IoError, "cannot read {}: {}", path_, std::strerror(errno));
+    copy_until(status.st_size);
+    out_.finish();
+    sync_to_disk(path_);
+    // Drops the pages as a hint: the next reader should read the disk, not this machine's memory.
+    static_cast<void>(posix_fadvise(file_.get(), 0, 0, POSIX_FADV_DONTNEED));
+    return {file_name, position_, digest_.hex()};
+  }
+
+ private:
+  const std::string& path_;
+  Descriptor file_;
+  BlockWriter out_;
+  Digest digest_;
+  std::int64_t position_ = 0;
+};
 
 void check_dataset(const h5::File& file, const Piece& piece) {
   const h5::Dataset dataset = file.dataset("/" + piece.dataset);
@@ -81,25 +83,31 @@ checkpoint::ShardFile write_shard_file(const std::string& folder, const std::str
   const std::string path = folder + "/" + file_name;
   checkpoint::ShardFile shard;
   h5::File file = h5::File::create(path);
-  const Descriptor early(open(path.c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC));
-  TRIREME_CHECK(early, IoError, "cannot open {}: {}", path, std::strerror(errno));
   for (const checkpoint::ShardDataset& source : datasets) {
-    h5::Dataset dataset = file.create_dataset("/" + source.name, source.dtype, source.shape);
-    const ConstTensorView data = source.data();
-    dataset.write(data.reshape(source.shape));
-    shard.digests.push_back(digest(data.data(), data.size_bytes()));
-    const std::int64_t offset_bytes = std::max<std::int64_t>(0, dataset.file_offset());
-    shard.offsets_bytes.push_back(offset_bytes);
-    // A hint: the disk works while the rest is written and read back. What counts is the call below that waits for it.
-    static_cast<void>(
-        sync_file_range(early.get(), offset_bytes, static_cast<off64_t>(source.size_bytes()), SYNC_FILE_RANGE_WRITE));
+    const h5::Dataset dataset = file.create_dataset("/" + source.name, source.dtype, source.shape);
+    shard.offsets_bytes.push_back(std::max<std::int64_t>(0, dataset.file_offset()));
   }
   file.close();
-  shard.entry = read_back(path, file_name, datasets, shard);
-  sync_to_disk(path);
+
+  // The library places small datasets in gaps between others.
+  std::vector<std::size_t> order(datasets.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::ranges::stable_sort(order, {}, [&](std::size_t i) { return shard.offsets_bytes[i]; });
+  shard.digests.resize(datasets.size());
+  ShardStream stream(path);
+  for (const std::size_t i : order) {
+    const ConstTensorView data = datasets[i].data();
+    TRIREME_CHECK(data.dtype() == datasets[i].dtype && data.numel() == datasets[i].shape.numel(), ShapeError,
+                  "{} {} elements do not fit into the dataset {} of {}", data.numel(), name_of(data.dtype()),
+                  datasets[i].name, path);
+    const std::span<const std::byte> bytes(data.data(), data.size_bytes());
+    shard.digests[i] = digest(bytes.data(), bytes.size());
+    if (bytes.empty()) continue;
+    stream.copy_until(shard.offsets_bytes[i]);
+    stream.append(bytes);
+  }
+  shard.entry = stream.finish(file_name);
   sync_to_disk(folder);
-  // Drops the pages as a hint: the next reader should read the disk, not this machine's memory.
-  static_cast<void>(posix_fadvise(early.get(), 0, 0, POSIX_FADV_DONTNEED));
   return shard;
 }
 

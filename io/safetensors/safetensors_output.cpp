@@ -80,7 +80,6 @@ std::string SafetensorsOutput::open_existing(std::size_t file) {
   if (header != wanted) return {};
   present_ = file;
   path_ = path;
-  writes_ = false;
   return digest;
 }
 
@@ -100,11 +99,9 @@ std::string SafetensorsOutput::begin(std::size_t file) {
 void SafetensorsOutput::open(std::size_t file, const std::string& begun) {
   present_ = file;
   path_ = begun;
-  writes_ = true;
-  file_ = Descriptor(::open(begun.c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW));
-  TRIREME_CHECK(file_, EnvironmentError,
-                "cannot open {}, which rank 0 made: {}; an export needs a folder that all share", begun,
-                std::strerror(errno));
+  TRIREME_CHECK(is_there(begun), EnvironmentError,
+                "there is no {}, which rank 0 made: an export needs a folder that all share", begun);
+  writer_ = std::make_unique<BlockWriter>(begun);
 }
 
 /// Calls `visit` with the place of each range in the file, and that of its bytes among those of all ranges.
@@ -119,18 +116,7 @@ void SafetensorsOutput::for_each_range(const exchange::Ranges& ranges, const Vis
 
 void SafetensorsOutput::write(const exchange::Ranges& ranges, std::span<const std::byte> elements) {
   for_each_range(ranges, [&](std::int64_t place, std::size_t begin, std::size_t size_bytes) {
-    write_at(file_.get(), path_, reinterpret_cast<const char*>(elements.data() + begin), size_bytes, place);
-  });
-  // A hint: the disk works while the next elements are made. What counts is `close`, which waits for it. Separate
-  // ranges share pages with their neighbours: the disk gets all when the last of them are there, lest it write pages
-  // twice.
-  std::int64_t begin = ranges.first;
-  if (ranges.count > 1) begin += ranges.length - ranges.stride;
-  if (begin < 0) return;
-  const std::int64_t end = ranges.first + (ranges.count - 1) * ranges.stride + ranges.length;
-  for_each_range({.tensor = ranges.tensor, .first = begin, .length = end - begin}, [&](std::int64_t place, std::size_t,
-                                                                                       std::size_t size_bytes) {
-    static_cast<void>(sync_file_range(file_.get(), place, static_cast<off64_t>(size_bytes), SYNC_FILE_RANGE_WRITE));
+    writer_->write(place, elements.subspan(begin, size_bytes));
   });
 }
 
@@ -141,8 +127,10 @@ void SafetensorsOutput::read(const exchange::Ranges& ranges, std::span<std::byte
 }
 
 void SafetensorsOutput::close() {
-  if (writes_ && retried([&] { return fdatasync(file_.get()); }) != 0) {
-    throw_system_error("cannot bring " + path_ + " to the disk", errno);
+  if (writer_) {
+    writer_->finish();
+    writer_.reset();
+    sync_to_disk(path_);
   }
   file_.reset();
 }
@@ -155,6 +143,11 @@ void SafetensorsOutput::commit(const std::string& digest) {
              safetensors_length_bytes + static_cast<std::int64_t>(digest_position(headers_[present_])));
   }
   begun_->commit();
+  begun_.reset();
+}
+
+void SafetensorsOutput::abandon() noexcept {
+  writer_.reset();
   begun_.reset();
 }
 

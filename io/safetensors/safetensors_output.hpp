@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "io/posix/block_writer.hpp"
 #include "io/posix/durable_file.hpp"
 #include "io/posix/file_handle.hpp"
 #include "io/safetensors/safetensors_source.hpp"
@@ -31,7 +32,7 @@ class SafetensorsOutput final : public exchange::TensorDestination {
   void read(const exchange::Ranges& ranges, std::span<std::byte> out) override;
   void close() override;
   void commit(const std::string& digest) override;
-  void abandon() noexcept override { begun_.reset(); }
+  void abandon() noexcept override;
 
   std::int64_t total_bytes() const { return total_bytes_; }
   /// Throws ConfigError where the folder holds model files that are none of these. Removes the unfinished files of
@@ -53,8 +54,8 @@ class SafetensorsOutput final : public exchange::TensorDestination {
   std::unique_ptr<TemporaryFile> begun_;
   std::size_t present_ = 0;  // file that is open
   std::string path_;
-  bool writes_ = false;
-  Descriptor file_;
+  Descriptor file_;                      // for reading
+  std::unique_ptr<BlockWriter> writer_;  // for writing
 };
 
 }  // namespace trireme::io

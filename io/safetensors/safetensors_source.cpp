@@ -104,8 +104,7 @@ SafetensorsFile::SafetensorsFile(std::string path) : path_(std::move(path)) {
 }
 
 void SafetensorsFile::read(std::int64_t begin, std::span<std::byte> out) const {
-  read_at(file_.get(), path_, reinterpret_cast<char*>(out.data()), out.size(),
-          safetensors_length_bytes + static_cast<std::int64_t>(text_.size()) + begin);
+  read_at(file_.get(), path_, reinterpret_cast<char*>(out.data()), out.size(), data_offset() + begin);
 }
 
 SafetensorsSource::SafetensorsSource(const std::string& path) : description_(path) {
@@ -158,8 +157,16 @@ void SafetensorsSource::add_index(const std::string& folder, const std::string& 
 
 void SafetensorsSource::read(std::size_t tensor, std::int64_t first, std::span<std::byte> out) {
   const Place& place = places_[tensor];
+  const SafetensorsFile& file = files_[place.file];
+  const std::int64_t begin = place.begin + first * static_cast<std::int64_t>(size_of(tensors_[tensor].dtype));
+  if (!prefetcher_.take(file.path(), file.data_offset() + begin, out)) file.read(begin, out);
+}
+
+void SafetensorsSource::prefetch(std::size_t tensor, std::int64_t first, std::int64_t count) {
+  const Place& place = places_[tensor];
+  const SafetensorsFile& file = files_[place.file];
   const auto element = static_cast<std::int64_t>(size_of(tensors_[tensor].dtype));
-  files_[place.file].read(place.begin + first * element, out);
+  prefetcher_.begin(file.path(), file.data_offset() + place.begin + first * element, count * element, Symlinks::follow);
 }
 
 }  // namespace trireme::io

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "io/posix/file_handle.hpp"
+#include "io/posix/prefetcher.hpp"
 #include "io/safetensors/safetensors_header.hpp"
 
 namespace trireme::io {
@@ -21,6 +22,8 @@ class SafetensorsFile {
   const std::string& header_text() const { return text_; }
   /// Reads bytes from byte `begin` behind the header.
   void read(std::int64_t begin, std::span<std::byte> out) const;
+  /// Position of the first byte behind the header.
+  std::int64_t data_offset() const { return safetensors_length_bytes + static_cast<std::int64_t>(text_.size()); }
 
  private:
   std::string path_;
@@ -39,6 +42,7 @@ class SafetensorsSource final : public exchange::TensorSource {
   std::string description() const override { return description_; }
   const std::vector<exchange::ForeignTensor>& tensors() const override { return tensors_; }
   void read(std::size_t tensor, std::int64_t first, std::span<std::byte> out) override;
+  void prefetch(std::size_t tensor, std::int64_t first, std::int64_t count) override;
 
  private:
   struct Place {
@@ -51,6 +55,7 @@ class SafetensorsSource final : public exchange::TensorSource {
   std::vector<SafetensorsFile> files_;
   std::vector<exchange::ForeignTensor> tensors_;
   std::vector<Place> places_;
+  Prefetcher prefetcher_;
 };
 
 /// Names of the files of a model in its folder.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <set>
 #include <sstream>
 
@@ -237,6 +238,21 @@ void TensorReader::read(const StateTensor& tensor) {
     filled += read_piece(step_, *piece, tensor, check);
   }
   require_filled(step_, tensor, filled);
+}
+
+void TensorReader::prefetch(const std::string& name, const TensorSlice& slice) {
+  for (const Piece* piece : pieces_[name]) {
+    std::optional<std::int64_t> first;
+    std::int64_t end = 0;
+    for_each_common_range(piece->slice, slice, [&](const ElementRange& range) {
+      if (!first) first = range.from;
+      end = range.from + range.count;
+    });
+    const auto element_bytes = static_cast<std::int64_t>(size_of(piece->dtype));
+    if (first) {
+      step_.prefetch(piece->file, piece->offset_bytes + *first * element_bytes, (end - *first) * element_bytes);
+    }
+  }
 }
 
 void TensorReader::finish() {

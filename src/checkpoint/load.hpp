@@ -65,6 +65,8 @@ class TensorReader {
   /// counts after `finish`. Tensors are read once, each from its first row to its last, if every one is to be read
   /// once alone.
   void read(const StateTensor& tensor);
+  /// Hint: `read` of these elements follows.
+  void prefetch(const std::string& name, const TensorSlice& slice);
   /// Compares what was read so far with its digests; reads the rest of each piece that was read in part.
   void finish();
 

@@ -36,12 +36,14 @@ class StepReader {
   virtual std::int64_t file_size(std::size_t file) = 0;
   /// Bytes [offset_bytes, offset_bytes + out.size()) of that file.
   virtual void read(std::size_t file, std::int64_t offset_bytes, std::span<std::byte> out) = 0;
+  /// Hint: these bytes will be read once, in ascending order, and by this rank alone.
+  virtual void prefetch(std::size_t, std::int64_t /*offset_bytes*/, std::int64_t /*size_bytes*/) {}
   /// Names of existing files that the manifest does not list; hidden ones do not count.
   virtual std::vector<std::string> foreign_files() = 0;
 };
 
-/// An array for a rank's file of a step. Its elements are read once, in the order of the file, and need to be valid
-/// only until the next array's are read.
+/// An array for a rank's file of a step. Its elements are read once, roughly in the order of the list, and need to be
+/// valid only until the next array's are read.
 struct ShardDataset {
   std::string name;
   DType dtype = DType::fp32;

@@ -21,7 +21,7 @@ To converted(From value) {
 
 /// Goes by tiles that are transposed in the cache: rows are read and written by whole cache lines.
 template <class From, class To>
-void transpose_elements(const From* from, std::int64_t rows, std::int64_t columns, To* to) {
+void transpose_elements(const From* from, std::int64_t rows, std::int64_t columns, To* to, std::int64_t to_stride) {
   constexpr std::int64_t side = 64;
   std::array<To, side * side> tile;  // [column][row]
   for (std::int64_t i = 0; i < rows; i += side) {
@@ -35,7 +35,7 @@ void transpose_elements(const From* from, std::int64_t rows, std::int64_t column
         }
       }
       for (std::int64_t column = 0; column < tile_columns; ++column) {
-        std::copy_n(tile.data() + column * side, tile_rows, to + (j + column) * rows + i);
+        std::copy_n(tile.data() + column * side, tile_rows, to + (j + column) * to_stride + i);
       }
     }
   }
@@ -58,10 +58,10 @@ void convert(const std::byte* from, DType from_type, std::byte* to, DType to_typ
 }
 
 void convert_transposed(const std::byte* from, DType from_type, std::int64_t rows, std::int64_t columns, std::byte* to,
-                        DType to_type) {
+                        DType to_type, std::int64_t to_stride) {
   dispatch_float(from_type, [&]<class From>() {
     dispatch_float(to_type, [&]<class To>() {
-      transpose_elements(reinterpret_cast<const From*>(from), rows, columns, reinterpret_cast<To*>(to));
+      transpose_elements(reinterpret_cast<const From*>(from), rows, columns, reinterpret_cast<To*>(to), to_stride);
     });
   });
 }

@@ -13,9 +13,10 @@ constexpr bool is_floating(DType dtype) { return dtype <= DType::fp16; }
 /// Converts `count` elements; rounds to nearest even.
 void convert(const std::byte* from, DType from_type, std::byte* to, DType to_type, std::int64_t count);
 
-/// to [columns, rows] = the transpose of from [rows, columns], converted likewise.
+/// Element [column, row] of `to`, whose rows are `to_stride` elements apart, = element [row, column] of `from`
+/// [rows, columns], converted likewise.
 void convert_transposed(const std::byte* from, DType from_type, std::int64_t rows, std::int64_t columns, std::byte* to,
-                        DType to_type);
+                        DType to_type, std::int64_t to_stride);
 
 /// Sets `count` elements to `value`.
 void fill(std::byte* to, DType dtype, std::int64_t count, double value);

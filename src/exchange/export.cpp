@@ -15,10 +15,17 @@
 namespace trireme::exchange {
 namespace {
 
-/// Rows of a parameter that are read, converted and written at a time.
+/// Rows of a parameter that are written at a time.
 struct Block {
   const MappedParameter* parameter = nullptr;
   const RowRun* run = nullptr;
+  std::int64_t first = 0;  // row of the parameter
+  std::int64_t count = 0;
+};
+
+/// Rows of a block that are read and converted at a time.
+struct Part {
+  std::size_t block = 0;
   std::int64_t first = 0;  // row of the parameter
   std::int64_t count = 0;
 };
@@ -43,22 +50,36 @@ class TensorBuilder {
 
   DType master(const MappedParameter& parameter) const { return masters_.at("model/" + parameter.name)->dtype; }
 
-  /// Elements of a block in the order of `places`. Valid until the next call.
-  std::span<const std::byte> build(const Block& block) {
+  std::int64_t size_bytes(const Block& block) const {
+    return block.count * block.parameter->columns * static_cast<std::int64_t>(size_of(dtype_));
+  }
+
+  /// Hint: `add` of this part follows. Returns its size in the checkpoint.
+  std::int64_t prefetch(const Block& block, const Part& part) {
+    const std::int64_t columns = block.parameter->columns;
+    reader_.prefetch("model/" + block.parameter->name,
+                     {Box::whole(block.parameter->shape), part.first * columns, part.count * columns});
+    return part.count * columns * static_cast<std::int64_t>(size_of(master(*block.parameter)));
+  }
+
+  /// Reads a part into `elements`, which has the elements of the block in the order of `places`.
+  void read(const Block& block, const Part& part, std::vector<std::byte>& elements) {
     const MappedParameter& parameter = *block.parameter;
     const DType stored = master(parameter);
-    const std::int64_t elements = block.count * parameter.columns;
-    masters_bytes_.resize(static_cast<std::size_t>(elements) * size_of(stored));
-    reader_.read({"model/" + parameter.name, parameter.shape, Box::whole(parameter.shape),
-                  block.first * parameter.columns, TensorView(masters_bytes_.data(), stored, {elements})});
-    if (parameter.centred) add(masters_bytes_.data(), stored, elements, 1);
-    out_.resize(static_cast<std::size_t>(elements) * size_of(dtype_));
+    const std::int64_t columns = parameter.columns, count = part.count * columns;
+    masters_bytes_.resize(static_cast<std::size_t>(count) * size_of(stored));
+    reader_.read({"model/" + parameter.name, parameter.shape, Box::whole(parameter.shape), part.first * columns,
+                  TensorView(masters_bytes_.data(), stored, {count})});
+    if (parameter.centred) add(masters_bytes_.data(), stored, count, 1);
+    elements.resize(static_cast<std::size_t>(size_bytes(block)));
+    const auto element = static_cast<std::int64_t>(size_of(dtype_));
+    const std::int64_t row = part.first - block.first;
     if (map_.tensors[block.run->tensor].transposed) {
-      convert_transposed(masters_bytes_.data(), stored, block.count, parameter.columns, out_.data(), dtype_);
+      convert_transposed(masters_bytes_.data(), stored, part.count, columns, elements.data() + row * element, dtype_,
+                         block.count);
     } else {
-      convert(masters_bytes_.data(), stored, out_.data(), dtype_, elements);
+      convert(masters_bytes_.data(), stored, elements.data() + row * columns * element, dtype_, count);
     }
-    return out_;
   }
 
   /// Places of a block's elements in its tensor.
@@ -80,7 +101,7 @@ class TensorBuilder {
   const TensorMap& map_;
   DType dtype_;
   std::map<std::string, const checkpoint::Piece*> masters_;
-  std::vector<std::byte> masters_bytes_, out_;
+  std::vector<std::byte> masters_bytes_;
 };
 
 /// Digest of the digests of all blocks of a file, in their order; on rank 0. Each rank gives those of its own.
@@ -95,13 +116,8 @@ std::string combined(Communicator& world, const std::vector<std::string>& mine) 
 class Exporter {
  public:
   Exporter(TensorBuilder& builder, const TensorMap& map, DType dtype, TensorDestination& destination,
-           Communicator& world, std::int64_t slice_bytes)
-      : builder_(builder),
-        map_(map),
-        dtype_(dtype),
-        destination_(destination),
-        world_(world),
-        slice_bytes_(slice_bytes) {}
+           Communicator& world, const ExportSizes& sizes)
+      : builder_(builder), map_(map), dtype_(dtype), destination_(destination), world_(world), sizes_(sizes) {}
 
   ExportResult run() {
     ExportResult result;
@@ -131,16 +147,28 @@ class Exporter {
     for (const std::size_t tensor : tensors) total += map_.tensors[tensor].shape.numel() * element;
     const std::int64_t share = (total + world_.size() - 1) / world_.size();
     blocks_.clear();
+    parts_.clear();
     for (const MappedParameter& parameter : map_.parameters) {
       const bool is_mine = done / share == world_.rank();
-      const auto row_bytes = parameter.columns * static_cast<std::int64_t>(size_of(builder_.master(parameter)));
-      const std::int64_t step = std::max<std::int64_t>(1, slice_bytes_ / row_bytes);
       for (const RowRun& run : parameter.runs) {
         if (!present.contains(run.tensor)) continue;
         done += run.count * parameter.columns * element;
-        for (std::int64_t row = 0; is_mine && row < run.count; row += step) {
-          blocks_.push_back({&parameter, &run, run.first + row, std::min(step, run.count - row)});
-        }
+        if (is_mine) add_blocks(parameter, run);
+      }
+    }
+  }
+
+  void add_blocks(const MappedParameter& parameter, const RowRun& run) {
+    const std::int64_t read_bytes = parameter.columns * static_cast<std::int64_t>(size_of(builder_.master(parameter)));
+    const std::int64_t part_rows = std::max<std::int64_t>(1, sizes_.slice_bytes / read_bytes);
+    const std::int64_t write_bytes = parameter.columns * static_cast<std::int64_t>(size_of(dtype_));
+    const std::int64_t transposed_rows = std::max(part_rows, sizes_.transposed_bytes / write_bytes);
+    const std::int64_t step = map_.tensors[run.tensor].transposed ? transposed_rows : part_rows;
+    const std::int64_t end = run.first + run.count;
+    for (std::int64_t first = run.first; first < end; first += step) {
+      const Block& block = blocks_.emplace_back(Block{&parameter, &run, first, std::min(step, end - first)});
+      for (std::int64_t row = first; row < first + block.count; row += part_rows) {
+        parts_.push_back({blocks_.size() - 1, row, std::min(part_rows, first + block.count - row)});
       }
     }
   }
@@ -150,15 +178,14 @@ class Exporter {
     collectively(world_, [&] { stated = destination_.open_existing(file); });
     if (broadcast_text(world_, stated, 0).empty()) return false;
     std::vector<std::string> digests;
-    std::vector<std::byte> bytes;
     collectively(world_, [&] {
       TRIREME_CHECK(!stated.empty(), EnvironmentError,
                     "{} is not there on all nodes: an export needs a folder that all share",
                     destination_.file_name(file));
       for (const Block& block : blocks_) {
-        bytes.resize(static_cast<std::size_t>(block.count * block.parameter->columns) * size_of(dtype_));
-        destination_.read(builder_.places(block), bytes);
-        digests.push_back(digest(bytes.data(), bytes.size()));
+        elements_.resize(static_cast<std::size_t>(builder_.size_bytes(block)));
+        destination_.read(builder_.places(block), elements_);
+        digests.push_back(digest(elements_.data(), elements_.size()));
       }
       destination_.close();
     });
@@ -176,10 +203,16 @@ class Exporter {
       std::vector<std::string> digests;
       collectively(world_, [&] {
         destination_.open(file, begun);
-        for (const Block& block : blocks_) {
-          const std::span<const std::byte> bytes = builder_.build(block);
-          destination_.write(builder_.places(block), bytes);
-          digests.push_back(digest(bytes.data(), bytes.size()));
+        ReadAhead ahead(parts_.size(), sizes_.slice_bytes);
+        for (std::size_t i = 0; i < parts_.size(); ++i) {
+          ahead.advance(i,
+                        [&](std::size_t next) { return builder_.prefetch(blocks_[parts_[next].block], parts_[next]); });
+          const Part& part = parts_[i];
+          const Block& block = blocks_[part.block];
+          builder_.read(block, part, elements_);
+          if (part.first + part.count < block.first + block.count) continue;
+          destination_.write(builder_.places(block), elements_);
+          digests.push_back(digest(elements_.data(), elements_.size()));
         }
         builder_.finish();
         destination_.close();
@@ -199,8 +232,10 @@ class Exporter {
   DType dtype_;
   TensorDestination& destination_;
   Communicator& world_;
-  std::int64_t slice_bytes_;
+  ExportSizes sizes_;
   std::vector<Block> blocks_;  // this rank's of the present file
+  std::vector<Part> parts_;
+  std::vector<std::byte> elements_;  // elements of a block
 };
 
 }  // namespace
@@ -212,10 +247,10 @@ std::vector<ForeignTensor> tensors_of(const TensorMap& map, DType dtype) {
 }
 
 ExportResult export_weights(checkpoint::StepReader& step, const TensorMap& map, DType dtype,
-                            TensorDestination& destination, Communicator& world, std::int64_t slice_bytes) {
+                            TensorDestination& destination, Communicator& world, const ExportSizes& sizes) {
   std::optional<TensorBuilder> builder;
   collectively(world, [&] { builder.emplace(step, map, dtype); });
-  return Exporter(*builder, map, dtype, destination, world, slice_bytes).run();
+  return Exporter(*builder, map, dtype, destination, world, sizes).run();
 }
 
 }  // namespace trireme::exchange

@@ -21,13 +21,17 @@ struct ExportResult {
   std::int64_t kept_files = 0;
 };
 
+struct ExportSizes {
+  std::int64_t slice_bytes = default_slice_bytes;  ///< rows of a parameter that a rank reads at a time
+  /// Greatest part of a transposed tensor in memory. A larger tensor is written piecemeal, by columns.
+  std::int64_t transposed_bytes = std::int64_t{256} << 20;
+};
+
 /// Writes the master weights of a step ("model/NAME") into `destination`, which was made for `tensors_of(map, dtype)`.
 /// The step may be opened with Verification::while_reading. Collective: the ranks of `world` write shares of each file,
-/// whole parameters; a rank holds one block of rows, of `slice_bytes` in the checkpoint, at a time. A file that an
-/// earlier export of the same step left whole is kept, after its tensors were read and compared with the digest that it
-/// states. CheckpointError where the step lacks parameters or is damaged.
+/// whole parameters. A file that an earlier export of the same step left whole is kept, after its tensors were read and
+/// compared with the digest that it states. CheckpointError where the step lacks parameters or is damaged.
 ExportResult export_weights(checkpoint::StepReader& step, const TensorMap& map, DType dtype,
-                            TensorDestination& destination, Communicator& world,
-                            std::int64_t slice_bytes = default_slice_bytes);
+                            TensorDestination& destination, Communicator& world, const ExportSizes& sizes = {});
 
 }  // namespace trireme::exchange

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstring>
 #include <map>
+#include <optional>
 #include <set>
 
 #include "src/base/check.hpp"
@@ -81,51 +82,87 @@ std::vector<std::size_t> match(const TensorMap& map, const TensorSource& source,
 ParameterReader::ParameterReader(const TensorMap& map, TensorSource& source, std::vector<std::size_t> tensors)
     : map_(map), source_(source), tensors_(std::move(tensors)) {}
 
-void ParameterReader::read_run(const MappedParameter& parameter, const RowRun& run, std::int64_t first,
-                               std::int64_t count, DType dtype, std::byte* out) {
-  const MappedTensor& mapped = map_.tensors[run.tensor];
-  const std::size_t index = tensors_[run.tensor];
-  const ForeignTensor& tensor = source_.tensors()[index];
-  const auto element = static_cast<std::int64_t>(size_of(tensor.dtype));
-  const std::int64_t columns = parameter.columns, step = run.foreign_step;
-  const std::int64_t begin = run.foreign_first + (first - run.first) * step;
-  const std::int64_t covered = (count - 1) * step + 1;  // rows of the tensor between the first and the last one
-  raw_.resize(static_cast<std::size_t>(covered * columns * element));
-  if (mapped.transposed) {
-    const std::int64_t all = tensor.shape[1];
-    if (covered == all) {
-      source_.read(index, 0, raw_);
-    } else {
-      for (std::int64_t column = 0; column < columns; ++column) {
-        source_.read(index, column * all + begin,
-                     std::span(raw_).subspan(static_cast<std::size_t>(column * covered * element),
-                                             static_cast<std::size_t>(covered * element)));
-      }
-    }
-    return convert_transposed(raw_.data(), tensor.dtype, columns, covered, out, dtype);
+std::vector<ParameterSlice> ParameterReader::slices_of(const MappedParameter& parameter, DType dtype,
+                                                       std::int64_t slice_bytes) const {
+  const bool of_columns = !parameter.runs.empty() && map_.tensors[parameter.runs.front().tensor].transposed;
+  const std::int64_t all = of_columns ? parameter.columns : parameter.rows();
+  const std::int64_t bytes = parameter.shape.numel() / all * static_cast<std::int64_t>(size_of(dtype));
+  const std::int64_t step = std::max<std::int64_t>(1, slice_bytes / bytes);
+  std::vector<ParameterSlice> slices;
+  for (std::int64_t first = 0; first < all; first += step) {
+    slices.push_back({&parameter, of_columns, first, std::min(step, all - first)});
   }
-  source_.read(index, begin * columns, raw_);
-  if (step == 1) return convert(raw_.data(), tensor.dtype, out, dtype, count * columns);
-  const auto row_bytes = static_cast<std::int64_t>(size_of(dtype)) * columns;
-  for (std::int64_t row = 0; row < count; ++row) {
-    convert(raw_.data() + row * step * columns * element, tensor.dtype, out + row * row_bytes, dtype, columns);
+  return slices;
+}
+
+/// `part` is rows of the run, or columns.
+ParameterReader::StoredRows ParameterReader::stored_rows(const RowRun& run, const ParameterSlice& part) const {
+  const std::size_t tensor = tensors_[run.tensor];
+  if (part.of_columns) return {tensor, part.first, part.count, run.count};
+  return {tensor, run.foreign_first + (part.first - run.first) * run.foreign_step,
+          (part.count - 1) * run.foreign_step + 1, part.parameter->columns};
+}
+
+void ParameterReader::read_run(const RowRun& run, const ParameterSlice& part, DType dtype, std::byte* out) {
+  const StoredRows rows = stored_rows(run, part);
+  const DType stored = source_.tensors()[rows.tensor].dtype;
+  const std::int64_t row_bytes = rows.columns * static_cast<std::int64_t>(size_of(stored));
+  raw_.resize(static_cast<std::size_t>(rows.count * row_bytes));
+  source_.read(rows.tensor, rows.first * rows.columns, raw_);
+  if (part.of_columns) return convert_transposed(raw_.data(), stored, rows.count, rows.columns, out, dtype, rows.count);
+  if (run.foreign_step == 1) return convert(raw_.data(), stored, out, dtype, rows.count * rows.columns);
+  const std::int64_t out_bytes = rows.columns * static_cast<std::int64_t>(size_of(dtype));
+  for (std::int64_t row = 0; row < part.count; ++row) {
+    convert(raw_.data() + row * run.foreign_step * row_bytes, stored, out + row * out_bytes, dtype, rows.columns);
   }
 }
 
-void ParameterReader::read(const MappedParameter& parameter, std::int64_t first, std::int64_t count, DType dtype,
-                           std::vector<std::byte>& out) {
-  const auto row_bytes = static_cast<std::int64_t>(size_of(dtype)) * parameter.columns;
-  out.resize(static_cast<std::size_t>(count * row_bytes));
-  for (const RowRun& run : parameter.runs) {
-    const std::int64_t begin = std::max(first, run.first);
-    const std::int64_t end = std::min(first + count, run.first + run.count);
-    if (begin < end) read_run(parameter, run, begin, end - begin, dtype, out.data() + (begin - first) * row_bytes);
+namespace {
+
+/// Calls `visit` with each run that has rows of a slice, and these; with columns, all rows of the run.
+template <class Visit>
+void for_each_part(const ParameterSlice& slice, const Visit& visit) {
+  for (const RowRun& run : slice.parameter->runs) {
+    ParameterSlice part = slice;
+    if (!slice.of_columns) {
+      part.first = std::max(slice.first, run.first);
+      part.count = std::min(slice.first + slice.count, run.first + run.count) - part.first;
+    }
+    if (part.count > 0) visit(run, part);
   }
-  const std::int64_t begin = std::max(first, parameter.rows() - parameter.added_rows);
-  if (begin < first + count) {
-    fill(out.data() + (begin - first) * row_bytes, dtype, (first + count - begin) * parameter.columns,
+}
+
+}  // namespace
+
+std::int64_t ParameterReader::prefetch(const ParameterSlice& slice) {
+  std::int64_t size_bytes = 0;
+  for_each_part(slice, [&](const RowRun& run, const ParameterSlice& part) {
+    const StoredRows rows = stored_rows(run, part);
+    const std::int64_t elements = rows.count * rows.columns;
+    source_.prefetch(rows.tensor, rows.first * rows.columns, elements);
+    size_bytes += elements * static_cast<std::int64_t>(size_of(source_.tensors()[rows.tensor].dtype));
+  });
+  return size_bytes;
+}
+
+void ParameterReader::read(const ParameterSlice& slice, DType dtype, std::vector<std::byte>& out) {
+  const MappedParameter& parameter = *slice.parameter;
+  const auto element = static_cast<std::int64_t>(size_of(dtype));
+  const std::int64_t row_bytes = (slice.of_columns ? parameter.rows() : parameter.columns) * element;
+  out.resize(static_cast<std::size_t>(slice.count * row_bytes));
+  for_each_part(slice, [&](const RowRun& run, const ParameterSlice& part) {
+    read_run(run, part, dtype, out.data() + (part.first - slice.first) * row_bytes);
+  });
+  const std::int64_t begin = std::max(slice.first, parameter.rows() - parameter.added_rows);
+  if (!slice.of_columns && begin < slice.first + slice.count) {
+    fill(out.data() + (begin - slice.first) * row_bytes, dtype, (slice.first + slice.count - begin) * parameter.columns,
          parameter.added_value);
   }
+}
+
+void ParameterReader::read(const MappedParameter& parameter, DType dtype, std::vector<std::byte>& out) {
+  const std::int64_t all_bytes = parameter.shape.numel() * static_cast<std::int64_t>(size_of(dtype));
+  read(slices_of(parameter, dtype, all_bytes).front(), dtype, out);
 }
 
 void import_weights(TensorSource& source, const TensorMap& map, const std::vector<std::size_t>& tensors, DType master,
@@ -140,29 +177,40 @@ void import_weights(TensorSource& source, const TensorMap& map, const std::vecto
   const std::int64_t first_file = world.rank() * rank_files;
 
   ParameterReader reader(map, source, tensors);
-  std::vector<std::byte> buffer;  // rows of the present slice
+  std::vector<std::byte> buffer;       // elements of the present slice
+  std::vector<ParameterSlice> slices;  // this rank's
+  std::optional<ReadAhead> ahead;
   std::vector<checkpoint::ShardContent> shards(static_cast<std::size_t>(rank_files));
   for (std::int64_t i = 0; i < rank_files; ++i) {
     shards[static_cast<std::size_t>(i)].file_name = checkpoint::shard_name(static_cast<int>(first_file + i));
   }
   std::int64_t done = 0;
   for (const MappedParameter& parameter : map.parameters) {
-    const std::int64_t row_bytes = parameter.columns * element;
-    const std::int64_t step = std::max<std::int64_t>(1, sizes.slice_bytes / row_bytes);
-    for (std::int64_t first = 0; first < parameter.rows(); first += step) {
-      const std::int64_t count = std::min(step, parameter.rows() - first);
-      const std::int64_t file = done / file_bytes - first_file;
-      done += count * row_bytes;
-      if (file < 0 || file >= rank_files) continue;
+    for (const ParameterSlice& slice : reader.slices_of(parameter, master, sizes.slice_bytes)) {
       checkpoint::Piece piece;
       piece.tensor = "model/" + parameter.name;
       piece.dtype = master;
       piece.shape = parameter.shape;
-      piece.slice = {Box::whole(parameter.shape), first * parameter.columns, count * parameter.columns};
-      shards[static_cast<std::size_t>(file)].add(piece, [&, first, count] {
-        reader.read(parameter, first, count, master, buffer);
-        return ConstTensorView(buffer.data(), master, {count * parameter.columns});
+      piece.slice.box = Box::whole(parameter.shape);
+      if (slice.of_columns) {
+        const int last = parameter.shape.rank() - 1;
+        piece.slice.box.offset[last] = slice.first;
+        piece.slice.box.extent[last] = slice.count;
+        piece.slice.count = piece.slice.box.numel();
+      } else {
+        piece.slice.flat_begin = slice.first * parameter.columns;
+        piece.slice.count = slice.count * parameter.columns;
+      }
+      const std::int64_t file = done / file_bytes - first_file;
+      done += piece.size_bytes();
+      if (file < 0 || file >= rank_files) continue;
+      shards[static_cast<std::size_t>(file)].add(piece, [&, index = slices.size(), count = piece.slice.count] {
+        if (!ahead) ahead.emplace(slices.size(), sizes.slice_bytes);
+        ahead->advance(index, [&](std::size_t next) { return reader.prefetch(slices[next]); });
+        reader.read(slices[index], master, buffer);
+        return ConstTensorView(buffer.data(), master, {count});
       });
+      slices.push_back(slice);
     }
   }
   if (world.rank() == 0) shards.front().add_blobs(description.blobs);

@@ -14,7 +14,7 @@
 namespace trireme::exchange {
 
 /// Bytes of the greatest part of a tensor that a rank holds at a time, unless one row has more.
-inline constexpr std::int64_t default_slice_bytes = std::int64_t{32} << 20;
+inline constexpr std::int64_t default_slice_bytes = std::int64_t{16} << 20;
 
 /// Other names of a tensor, best first, and tensors that are no weights.
 struct NameRules {
@@ -28,18 +28,39 @@ struct NameRules {
 /// extra, of another shape or of a type that holds no weights.
 std::vector<std::size_t> match(const TensorMap& map, const TensorSource& source, const NameRules& rules);
 
-/// Reads rows of a model's parameters from a source.
+/// Part of a parameter [rows, columns]: some of its rows, or of its columns where its tensor is transposed.
+struct ParameterSlice {
+  const MappedParameter* parameter = nullptr;
+  bool of_columns = false;
+  std::int64_t first = 0;
+  std::int64_t count = 0;
+};
+
+/// Reads parts of a model's parameters from a source.
 class ParameterReader {
  public:
   /// `map` and `source` must live longer. `tensors` as from `match`.
   ParameterReader(const TensorMap& map, TensorSource& source, std::vector<std::size_t> tensors);
-  /// Rows [first, first + count) of a parameter [rows, columns], converted to `dtype`, fp64 or fp32. Overwrites `out`.
-  void read(const MappedParameter& parameter, std::int64_t first, std::int64_t count, DType dtype,
-            std::vector<std::byte>& out);
+  /// Slices of a parameter, in the order of its tensors: whole rows or columns of at most `slice_bytes` in `dtype`,
+  /// and at least one.
+  std::vector<ParameterSlice> slices_of(const MappedParameter& parameter, DType dtype, std::int64_t slice_bytes) const;
+  /// The elements of a slice, [rows, columns] of it, converted to `dtype`, fp64 or fp32. Overwrites `out`.
+  void read(const ParameterSlice& slice, DType dtype, std::vector<std::byte>& out);
+  /// The elements of a whole parameter.
+  void read(const MappedParameter& parameter, DType dtype, std::vector<std::byte>& out);
+  /// Hint: `read` of this slice follows. Returns its bytes in the source.
+  std::int64_t prefetch(const ParameterSlice& slice);
 
  private:
-  void read_run(const MappedParameter& parameter, const RowRun& run, std::int64_t first, std::int64_t count,
-                DType dtype, std::byte* out);
+  /// Rows of a tensor as it is stored that hold a slice's part of a run.
+  struct StoredRows {
+    std::size_t tensor = 0;
+    std::int64_t first = 0;
+    std::int64_t count = 0;    // between the first and the last one, both included
+    std::int64_t columns = 0;  // elements of each
+  };
+  StoredRows stored_rows(const RowRun& run, const ParameterSlice& part) const;
+  void read_run(const RowRun& run, const ParameterSlice& part, DType dtype, std::byte* out);
   const TensorMap& map_;
   TensorSource& source_;
   std::vector<std::size_t> tensors_;
@@ -48,7 +69,7 @@ class ParameterReader {
 
 struct ImportSizes {
   std::int64_t slice_bytes = default_slice_bytes;
-  /// Greatest size of a file, but for one slice. A file is read back when it is written: it should still be in memory.
+  /// Greatest size of a file, but for one slice. Whoever opens the step divides its files over ranks to verify them.
   std::int64_t file_bytes = std::int64_t{2} << 30;
 };
 

@@ -117,7 +117,7 @@ TensorMap TensorMapBuilder::finish() {
     for (const RowRun& run : mapped.runs) {
       const MappedTensor& tensor = map_.tensors[run.tensor];
       TRIREME_CHECK(run.first == next && run.count > 0 && tensor.columns() == mapped.columns &&
-                        (run.foreign_step == 1 || !tensor.transposed) &&
+                        (!tensor.transposed || run.count == mapped.rows()) &&
                         run.foreign_first + (run.count - 1) * run.foreign_step < tensor.rows(),
                     ShapeError, "rows {} to {} of the parameter {} are not rows of the tensor {}", run.first,
                     run.first + run.count, mapped.name, tensor.name);

@@ -20,7 +20,7 @@ struct RowRun {
   std::int64_t count = 0;
   std::size_t tensor = 0;          ///< index in `TensorMap::tensors`
   std::int64_t foreign_first = 0;  ///< row of the tensor that holds row `first`
-  std::int64_t foreign_step = 1;   ///< distance of the rows in the tensor; 1 in transposed ones
+  std::int64_t foreign_step = 1;   ///< distance of the rows in the tensor
 };
 
 struct MappedParameter {
@@ -38,7 +38,7 @@ struct MappedParameter {
 struct MappedTensor {
   std::string name;
   Shape shape;                           ///< [rows, columns], transposed [columns, rows], or of a vector [rows]
-  bool transposed = false;               ///< as GPT-2's linear layers are, called Conv1D
+  bool transposed = false;               ///< as GPT-2's linear layers are, called Conv1D; holds a whole parameter
   bool padded = false;                   ///< may have further rows, which are left out
   std::vector<std::string> copies = {};  ///< names of tensors with the same content, which may be missing
 

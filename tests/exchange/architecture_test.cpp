@@ -61,7 +61,7 @@ std::vector<float> rows_of(const TensorMap& map, TensorSource& source, const std
   ParameterReader reader(map, source, match(map, source, {}));
   const auto parameter = std::ranges::find(map.parameters, name, &MappedParameter::name);
   std::vector<std::byte> bytes;
-  reader.read(*parameter, first, count, DType::fp32, bytes);
+  reader.read({&*parameter, false, first, count}, DType::fp32, bytes);
   std::vector<float> values(bytes.size() / sizeof(float));
   std::memcpy(values.data(), bytes.data(), bytes.size());
   return values;
@@ -173,10 +173,10 @@ TEST(Elements, ATransposeAndItsInverseAreTheIdentity) {
     std::vector<bf16> to(size);
     for (std::size_t i = 0; i < size; ++i) from[i] = static_cast<float>(i % 251);
     convert_transposed(reinterpret_cast<std::byte*>(from.data()), DType::fp32, rows, columns,
-                       reinterpret_cast<std::byte*>(to.data()), DType::bf16);
+                       reinterpret_cast<std::byte*>(to.data()), DType::bf16, rows);
     EXPECT_EQ(static_cast<float>(to[1]), from[static_cast<std::size_t>(rows == 1 ? 1 : columns)]);
     convert_transposed(reinterpret_cast<std::byte*>(to.data()), DType::bf16, columns, rows,
-                       reinterpret_cast<std::byte*>(back.data()), DType::fp32);
+                       reinterpret_cast<std::byte*>(back.data()), DType::fp32, columns);
     EXPECT_EQ(back, from);
   }
 }

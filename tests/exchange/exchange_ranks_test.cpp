@@ -94,6 +94,7 @@ std::string bytes_of_file(const std::string& path) {
 }
 
 constexpr std::int64_t small_slices = 200;
+constexpr ExportSizes small{.slice_bytes = small_slices, .transposed_bytes = 500};
 
 std::unique_ptr<checkpoint::StepReader> imported(TensorSource& source, const TensorMap& map, checkpoint::Store& store,
                                                  DType master = DType::fp32) {
@@ -116,7 +117,7 @@ TEST(Exchange, ExportOfImportHasTheSameBytesOfEveryClassAndType) {
       if (world().rank() == 0) std::filesystem::create_directories(output);
       world().barrier();
       io::SafetensorsOutput destination(output, tensors_of(map, dtype), 3000, "test");
-      const ExportResult result = export_weights(*step, map, dtype, destination, world(), small_slices);
+      const ExportResult result = export_weights(*step, map, dtype, destination, world(), small);
       EXPECT_GT(result.written_files, 1);
       collectively(world(), [&] {
         if (world().rank() == 0) destination.finish();
@@ -150,7 +151,7 @@ TEST(Exchange, TheFilesDoNotDependOnTheNumberOfRanks) {
     if (world().rank() == 0) std::filesystem::create_directories(folder / name);
     ranks->barrier();
     io::SafetensorsOutput destination(folder / name, tensors_of(map, DType::bf16), 1 << 20, "test");
-    export_weights(*step, map, DType::bf16, destination, *ranks, small_slices);
+    export_weights(*step, map, DType::bf16, destination, *ranks, small);
   }
   world().barrier();
   const std::string all = bytes_of_file(folder / "all/model.safetensors");
@@ -178,7 +179,7 @@ TEST(Exchange, ADamagedParameterLeavesNoFileOfIt) {
   }
   world().barrier();
   io::SafetensorsOutput destination(folder / "out", tensors_of(map, DType::fp32), 3000, "a");
-  EXPECT_THAT(message_of([&] { export_weights(*step, map, DType::fp32, destination, world(), small_slices); }),
+  EXPECT_THAT(message_of([&] { export_weights(*step, map, DType::fp32, destination, world(), small); }),
               HasSubstr("model/h.1.mlp.proj.weight"));
   std::size_t damaged_file = 0;
   for (std::size_t file = 0; file < destination.files().size(); ++file) {
@@ -202,7 +203,7 @@ TEST(Exchange, AnInterruptedExportKeepsTheFilesThatAreWholeAndWritesDamagedOnesA
   world().barrier();
   const auto run = [&](const std::string& origin) {
     io::SafetensorsOutput destination(output, tensors_of(map, DType::fp32), 3000, origin);
-    return export_weights(*step, map, DType::fp32, destination, world(), small_slices);
+    return export_weights(*step, map, DType::fp32, destination, world(), small);
   };
   const ExportResult first = run("a");
   EXPECT_EQ(first.kept_files, 0);
@@ -266,7 +267,7 @@ TEST(Exchange, AFailureOnOneRankLeavesNoFile) {
   };
   io::SafetensorsOutput real(output, tensors_of(map, DType::fp32), 1 << 20, "a");
   Failing failing(real);
-  EXPECT_THAT(message_of([&] { export_weights(*step, map, DType::fp32, failing, world(), small_slices); }),
+  EXPECT_THAT(message_of([&] { export_weights(*step, map, DType::fp32, failing, world(), small); }),
               HasSubstr("the disk is full"));
   world().barrier();
   EXPECT_TRUE(std::filesystem::is_empty(output));
@@ -284,7 +285,7 @@ TEST(Exchange, CentredNormsAreExportedAsTheirWeights) {
   if (world().rank() == 0) std::filesystem::create_directories(folder / "out");
   world().barrier();
   io::SafetensorsOutput destination(folder / "out", tensors_of(map, DType::fp32), 1 << 20, "a");
-  export_weights(*step, map, DType::fp32, destination, world(), small_slices);
+  export_weights(*step, map, DType::fp32, destination, world(), small);
   io::SafetensorsSource written(folder / "out");
   for (std::size_t i = 0; i < written.tensors().size(); ++i) {
     if (written.tensors()[i].name != "model.norm.weight") continue;

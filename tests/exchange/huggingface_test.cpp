@@ -13,6 +13,7 @@
 #include "src/exchange/architecture.hpp"
 #include "src/exchange/import.hpp"
 #include "src/train/parallel_model.hpp"
+#include "tests/support/parameter_values.hpp"
 #include "tests/support/tolerance.hpp"
 
 namespace trireme::test {
@@ -99,7 +100,7 @@ class HuggingFaceRun {
     for (const parallel::Parameter& parameter : parameters) {
       const exchange::MappedParameter& mapped = mapped_of(parameter.name);
       std::vector<std::byte> bytes;
-      reader.read(mapped, 0, mapped.rows(), DType::fp64, bytes);
+      reader.read(mapped, DType::fp64, bytes);
       const auto* elements = reinterpret_cast<const double*>(bytes.data());
       wanted.emplace_back(elements, elements + mapped.shape.numel());
       largest.push_back(std::abs(*std::ranges::max_element(wanted.back(), {}, [](double x) { return std::abs(x); })));
@@ -134,17 +135,9 @@ class HuggingFaceRun {
 
   void load() {
     exchange::ParameterReader reader(map_, weights_, exchange::match(map_, weights_, rules_));
-    std::vector<std::byte> bytes;
     for (const parallel::Parameter& parameter : model_->parameters().parameters()) {
-      const exchange::MappedParameter& mapped = mapped_of(parameter.name);
-      // Two halves, as two ranks would read them.
-      const std::int64_t half = mapped.rows() / 2;
-      std::size_t at = 0;
-      for (const auto& [first, count] : {std::pair{std::int64_t{0}, half}, {half, mapped.rows() - half}}) {
-        reader.read(mapped, first, count, parameter.value.dtype(), bytes);
-        std::memcpy(parameter.value.data() + at, bytes.data(), bytes.size());
-        at += bytes.size();
-      }
+      const std::vector<std::byte> bytes = read_in_halves(reader, mapped_of(parameter.name), parameter.value.dtype());
+      std::memcpy(parameter.value.data(), bytes.data(), bytes.size());
     }
   }
 

@@ -37,7 +37,7 @@ class Model {
   std::vector<std::byte> read(const std::string& name) {
     const auto found = std::ranges::find(map_.parameters, name, &MappedParameter::name);
     std::vector<std::byte> bytes;
-    reader_.read(*found, 0, found->rows(), DType::fp32, bytes);
+    reader_.read(*found, DType::fp32, bytes);
     return bytes;
   }
   const TensorMap& map() const { return map_; }
@@ -118,7 +118,7 @@ TEST_F(LlmcSource, HasTheParametersOfTheSameModelOfTransformers) {
     ASSERT_EQ(map.parameters.size(), model.map().parameters.size());
     for (const MappedParameter& parameter : map.parameters) {
       std::vector<std::byte> bytes, wanted = model.read(parameter.name);
-      reader.read(parameter, 0, parameter.rows(), DType::fp32, bytes);
+      reader.read(parameter, DType::fp32, bytes);
       ASSERT_EQ(bytes.size(), wanted.size()) << parameter.name;
       for (std::size_t i = 0; i < wanted.size(); i += 4) {
         float value = 0, exact = 0;

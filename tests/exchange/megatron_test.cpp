@@ -17,6 +17,7 @@
 #include "src/exchange/import.hpp"
 #include "src/train/parallel_model.hpp"
 #include "tests/support/message_of.hpp"
+#include "tests/support/parameter_values.hpp"
 #include "tests/support/temporary_directory.hpp"
 #include "tests/support/tolerance.hpp"
 
@@ -29,16 +30,9 @@ using testing::HasSubstr;
 constexpr const char* checkpoints = TRIREME_FIXTURES "/megatron/";
 
 std::vector<float> values_of(ParameterReader& reader, const MappedParameter& parameter) {
-  std::vector<std::byte> bytes;
-  // Two halves, as two ranks would read them.
+  const std::vector<std::byte> bytes = test::read_in_halves(reader, parameter, DType::fp32);
   std::vector<float> values(static_cast<std::size_t>(parameter.shape.numel()));
-  auto* out = reinterpret_cast<std::byte*>(values.data());
-  const std::int64_t half = parameter.rows() / 2;
-  for (const auto& [first, count] : {std::pair{std::int64_t{0}, half}, {half, parameter.rows() - half}}) {
-    if (count == 0) continue;
-    reader.read(parameter, first, count, DType::fp32, bytes);
-    out = std::copy(bytes.begin(), bytes.end(), out);
-  }
+  std::memcpy(values.data(), bytes.data(), bytes.size());
   return values;
 }
 
@@ -126,7 +120,7 @@ class ImportedModel {
     std::vector<std::byte> bytes;
     for (const parallel::Parameter& parameter : model_->parameters().parameters()) {
       const auto mapped = std::ranges::find(map.parameters, parameter.name, &MappedParameter::name);
-      reader.read(*mapped, 0, mapped->rows(), parameter.value.dtype(), bytes);
+      reader.read(*mapped, parameter.value.dtype(), bytes);
       std::ranges::copy(bytes, parameter.value.data());
     }
   }

@@ -121,7 +121,7 @@ int checkpoint_export_command(const CommandLine& line) {
   Options options(line.command(),
                   "Writes a checkpoint's model for Hugging Face's transformers: config.json, generation_config.json, "
                   "safetensors, the tokenizer's files and a model card. Under mpirun the ranks share the work; each "
-                  "holds one slice of a tensor at a time.");
+                  "holds part of a tensor at a time.");
   o.declare(options);
   if (!line.read(options)) return 0;
 

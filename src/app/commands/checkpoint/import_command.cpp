@@ -65,7 +65,7 @@ int checkpoint_import_command(const CommandLine& line) {
   DType dtype = DType::fp32;
   Options options(line.command(),
                   "Makes a checkpoint of weights alone from another program's. train --finetune, eval, finetune and "
-                  "generate load it on any grid. Under mpirun the ranks share the work; each holds one slice of a "
+                  "generate load it on any grid. Under mpirun the ranks share the work; each holds part of a "
                   "tensor at a time.");
   options.add(
       "input", &o.input, "DIR|FILE",

@@ -1,0 +1,137 @@
+#include "io/posix/prefetcher.hpp"
+
+#include <aio.h>
+#include <fcntl.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <optional>
+
+#include "io/posix/aligned_memory.hpp"
+#include "io/posix/file_handle.hpp"
+
+namespace trireme::io {
+namespace {
+
+constexpr std::int64_t block_bytes = std::int64_t{4} << 20;  // size of a request
+constexpr std::int64_t large_bytes = std::int64_t{1} << 20;  // has the memory of a whole block
+constexpr std::size_t max_requests = 64;
+constexpr std::size_t max_idle = 16;
+
+}  // namespace
+
+/// A range, and the memory into which it is read. Does not move while the kernel writes there.
+class Prefetcher::Request {
+ public:
+  ~Request() { end(); }
+
+  bool begin(const std::string& path, std::int64_t offset_bytes, std::int64_t size_bytes, Symlinks symlinks) {
+    const int flags = O_RDONLY | O_CLOEXEC | O_DIRECT | (symlinks == Symlinks::refuse ? O_NOFOLLOW : 0);
+    file_.reset(open(path.c_str(), flags));
+    if (!file_) return false;
+    path_ = path;
+    begin_ = offset_bytes;
+    end_ = offset_bytes + size_bytes;
+    first_ = begin_ / direct_alignment_bytes * direct_alignment_bytes;
+    const std::int64_t size = round_up(end_ - first_, direct_alignment_bytes);
+    if (size > capacity_) {
+      capacity_ = size < large_bytes ? size : block_bytes + 2 * direct_alignment_bytes;
+      memory_ = aligned_memory(capacity_);
+    }
+    *control_ = {};
+    control_->aio_fildes = file_.get();
+    control_->aio_buf = memory_.get();
+    control_->aio_nbytes = static_cast<std::size_t>(size);
+    control_->aio_offset = first_;
+    control_->aio_sigevent.sigev_notify = SIGEV_NONE;
+    got_.reset();
+    running_ = aio_read(control_.get()) == 0;
+    return running_;
+  }
+
+  bool holds(const std::string& path, std::int64_t offset_bytes) const {
+    return offset_bytes >= begin_ && offset_bytes < end_ && path == path_;
+  }
+  bool is_large() const { return capacity_ >= block_bytes; }
+  std::int64_t end_offset() const { return end_; }
+
+  /// Waits for the range, and copies as much as it has from there. Returns the number of bytes, 0 where they could not
+  /// be read.
+  std::size_t copy(std::int64_t offset_bytes, std::span<std::byte> out) {
+    wait();
+    if (*got_ < end_ - first_) return 0;
+    const std::size_t count = std::min(out.size(), static_cast<std::size_t>(end_ - offset_bytes));
+    std::memcpy(out.data(), memory_.get() + (offset_bytes - first_), count);
+    return count;
+  }
+
+  void end() {
+    if (running_) aio_cancel(file_.get(), control_.get());
+    wait();
+    file_.reset();
+  }
+
+ private:
+  void wait() {
+    if (!running_) return;
+    const aiocb* const list[] = {control_.get()};
+    while (aio_error(control_.get()) == EINPROGRESS) aio_suspend(list, 1, nullptr);
+    got_ = aio_return(control_.get());
+    running_ = false;
+  }
+
+  std::string path_;
+  std::int64_t begin_ = 0, end_ = 0;
+  std::int64_t first_ = 0;  // position in the file of the first byte in memory
+  Descriptor file_;
+  AlignedMemory memory_;
+  std::int64_t capacity_ = 0;
+  bool running_ = false;
+  std::optional<ssize_t> got_;                                  // bytes read; negative after an error
+  std::unique_ptr<aiocb> control_ = std::make_unique<aiocb>();  // ends in an array of no elements: no member itself
+};
+
+Prefetcher::Prefetcher() = default;
+Prefetcher::~Prefetcher() = default;
+
+void Prefetcher::begin(const std::string& path, std::int64_t offset_bytes, std::int64_t size_bytes, Symlinks symlinks) {
+  while (size_bytes > 0) {
+    const std::int64_t size = std::min(size_bytes, block_bytes);
+    if (requests_.size() == max_requests) keep(requests_.begin());  // the oldest was never taken
+    std::unique_ptr<Request> request;
+    if (size >= large_bytes && !idle_.empty()) {
+      request = std::move(idle_.back());
+      idle_.pop_back();
+    } else {
+      request = std::make_unique<Request>();
+    }
+    if (!request->begin(path, offset_bytes, size, symlinks)) return;
+    requests_.push_back(std::move(request));
+    offset_bytes += size;
+    size_bytes -= size;
+  }
+}
+
+/// Ends a request. Keeps the memory of large ones: new memory costs as much time as reading it.
+void Prefetcher::keep(Requests::iterator request) {
+  (*request)->end();
+  if ((*request)->is_large() && idle_.size() < max_idle) idle_.push_back(std::move(*request));
+  requests_.erase(request);
+}
+
+bool Prefetcher::take(const std::string& path, std::int64_t offset_bytes, std::span<std::byte> out) {
+  while (!out.empty()) {
+    const auto found =
+        std::ranges::find_if(requests_, [&](const auto& request) { return request->holds(path, offset_bytes); });
+    if (found == requests_.end()) return false;
+    const std::size_t count = (*found)->copy(offset_bytes, out);
+    out = out.subspan(count);
+    offset_bytes += static_cast<std::int64_t>(count);
+    if (count == 0 || offset_bytes == (*found)->end_offset()) keep(found);
+    if (count == 0) return false;
+  }
+  return true;
+}
+
+}  // namespace trireme::io
