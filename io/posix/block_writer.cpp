@@ -13,7 +13,7 @@
 namespace trireme::io {
 namespace {
 
-constexpr std::int64_t block_bytes = std::int64_t{4} << 20;
+constexpr std::int64_t block_bytes = std::int64_t{8} << 20;
 constexpr int block_count = 3;  // one is filled, one written, one between them
 
 }  // namespace
