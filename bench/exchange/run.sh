@@ -45,8 +45,8 @@ disk_rates() {
   rm -f written
 }
 
-# measure NAME INPUT OUTPUT RANKS READS WRITES ARGUMENT...: one row. READS: times that the command must read the input;
-# WRITES: as with the output.
+# measure NAME INPUT OUTPUT RANKS ARGUMENT...: one row. The limit is the time to read the input, and then write the output.
+# A share above 100 % means that both went on at once.
 measure() {
   local name=$1 input=$2 output=$3 ranks=$4 begin ns before
   rm -rf "$output"

@@ -6,17 +6,15 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <optional>
 
 #include "io/posix/aligned_memory.hpp"
-#include "io/posix/file_handle.hpp"
 
 namespace trireme::io {
 namespace {
 
 constexpr std::int64_t block_bytes = std::int64_t{4} << 20;  // size of a request
 constexpr std::int64_t large_bytes = std::int64_t{1} << 20;  // has the memory of a whole block
-constexpr std::size_t max_requests = 64;
+constexpr std::size_t max_requests = 512;
 constexpr std::size_t max_idle = 16;
 
 }  // namespace
@@ -26,11 +24,10 @@ class Prefetcher::Request {
  public:
   ~Request() { end(); }
 
-  bool begin(const std::string& path, std::int64_t offset_bytes, std::int64_t size_bytes, Symlinks symlinks) {
-    const int flags = O_RDONLY | O_CLOEXEC | O_DIRECT | (symlinks == Symlinks::refuse ? O_NOFOLLOW : 0);
-    file_.reset(open(path.c_str(), flags));
-    if (!file_) return false;
+  void begin(const std::string& path, std::shared_ptr<const Descriptor> file, std::int64_t offset_bytes,
+             std::int64_t size_bytes) {
     path_ = path;
+    file_ = std::move(file);
     begin_ = offset_bytes;
     end_ = offset_bytes + size_bytes;
     first_ = begin_ / direct_alignment_bytes * direct_alignment_bytes;
@@ -40,14 +37,13 @@ class Prefetcher::Request {
       memory_ = aligned_memory(capacity_);
     }
     *control_ = {};
-    control_->aio_fildes = file_.get();
+    control_->aio_fildes = file_->get();
     control_->aio_buf = memory_.get();
     control_->aio_nbytes = static_cast<std::size_t>(size);
     control_->aio_offset = first_;
     control_->aio_sigevent.sigev_notify = SIGEV_NONE;
-    got_.reset();
+    got_ = -1;
     running_ = aio_read(control_.get()) == 0;
-    return running_;
   }
 
   bool holds(const std::string& path, std::int64_t offset_bytes) const {
@@ -60,14 +56,14 @@ class Prefetcher::Request {
   /// be read.
   std::size_t copy(std::int64_t offset_bytes, std::span<std::byte> out) {
     wait();
-    if (*got_ < end_ - first_) return 0;
+    if (got_ < end_ - first_) return 0;
     const std::size_t count = std::min(out.size(), static_cast<std::size_t>(end_ - offset_bytes));
     std::memcpy(out.data(), memory_.get() + (offset_bytes - first_), count);
     return count;
   }
 
   void end() {
-    if (running_) aio_cancel(file_.get(), control_.get());
+    if (running_) aio_cancel(file_->get(), control_.get());
     wait();
     file_.reset();
   }
@@ -84,30 +80,42 @@ class Prefetcher::Request {
   std::string path_;
   std::int64_t begin_ = 0, end_ = 0;
   std::int64_t first_ = 0;  // position in the file of the first byte in memory
-  Descriptor file_;
+  std::shared_ptr<const Descriptor> file_;
   AlignedMemory memory_;
   std::int64_t capacity_ = 0;
   bool running_ = false;
-  std::optional<ssize_t> got_;                                  // bytes read; negative after an error
+  ssize_t got_ = -1;                                            // bytes read; negative after an error
   std::unique_ptr<aiocb> control_ = std::make_unique<aiocb>();  // ends in an array of no elements: no member itself
 };
 
 Prefetcher::Prefetcher() = default;
 Prefetcher::~Prefetcher() = default;
 
+/// Opens a file for direct access. Null where that is not possible. Large ranges get descriptors of their own, as
+/// requests on one descriptor are done one after another; small ones share one, as descriptors are limited.
+std::shared_ptr<const Descriptor> Prefetcher::open_file(const std::string& path, Symlinks symlinks, bool shared) {
+  std::weak_ptr<const Descriptor>& known = shared_[path];
+  if (shared && !known.expired()) return known.lock();
+  const int flags = O_RDONLY | O_CLOEXEC | O_DIRECT | (symlinks == Symlinks::refuse ? O_NOFOLLOW : 0);
+  auto file = std::make_shared<const Descriptor>(open(path.c_str(), flags));
+  if (!*file) return nullptr;
+  if (shared) known = file;
+  return file;
+}
+
 void Prefetcher::begin(const std::string& path, std::int64_t offset_bytes, std::int64_t size_bytes, Symlinks symlinks) {
   while (size_bytes > 0) {
     const std::int64_t size = std::min(size_bytes, block_bytes);
+    const std::shared_ptr<const Descriptor> file = open_file(path, symlinks, size < large_bytes);
+    if (!file) return;
     if (requests_.size() == max_requests) keep(requests_.begin());  // the oldest was never taken
-    std::unique_ptr<Request> request;
     if (size >= large_bytes && !idle_.empty()) {
-      request = std::move(idle_.back());
+      requests_.push_back(std::move(idle_.back()));
       idle_.pop_back();
     } else {
-      request = std::make_unique<Request>();
+      requests_.push_back(std::make_unique<Request>());
     }
-    if (!request->begin(path, offset_bytes, size, symlinks)) return;
-    requests_.push_back(std::move(request));
+    requests_.back()->begin(path, file, offset_bytes, size);
     offset_bytes += size;
     size_bytes -= size;
   }

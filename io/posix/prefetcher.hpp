@@ -2,11 +2,13 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "io/posix/file_handle.hpp"
 #include "io/posix/regular_file.hpp"
 
 namespace trireme::io {
@@ -33,9 +35,11 @@ class Prefetcher {
  private:
   class Request;
   using Requests = std::vector<std::unique_ptr<Request>>;
+  std::shared_ptr<const Descriptor> open_file(const std::string& path, Symlinks symlinks, bool shared);
   void keep(Requests::iterator request);
-  Requests requests_;  // oldest first
-  Requests idle_;      // kept for their memory
+  std::map<std::string, std::weak_ptr<const Descriptor>> shared_;  // descriptors of small ranges
+  Requests requests_;                                              // oldest first
+  Requests idle_;                                                  // kept for their memory
 };
 
 }  // namespace trireme::io
