@@ -54,7 +54,7 @@ class TensorBuilder {
     return block.count * block.parameter->columns * static_cast<std::int64_t>(size_of(dtype_));
   }
 
-  /// Hint: `add` of this part follows. Returns its size in the checkpoint.
+  /// Hint: `read` of this part follows. Returns its size in the checkpoint.
   std::int64_t prefetch(const Block& block, const Part& part) {
     const std::int64_t columns = block.parameter->columns;
     reader_.prefetch("model/" + block.parameter->name,
