@@ -61,9 +61,8 @@ class TensorReader {
   /// `step`, opened with this `verification`, must live longer.
   explicit TensorReader(StepReader& step, Verification verification = Verification::at_opening);
   /// Fills `tensor.data`, whose shape must be that of the checkpoint, and its type as for `load`. CheckpointError where
-  /// elements are not there or are damaged. With `while_reading` damage may be found by a later call: what was read
-  /// counts after `finish`. Tensors are read once, each from its first row to its last, if every one is to be read
-  /// once alone.
+  /// elements are not there or are damaged. With `while_reading` a later call may find the damage: what was read counts
+  /// after `finish`. Each byte is read once if every tensor is read from its first element to its last.
   void read(const StateTensor& tensor);
   /// Hint: `read` of these elements follows.
   void prefetch(const std::string& name, const TensorSlice& slice);

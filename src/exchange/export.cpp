@@ -11,6 +11,7 @@
 #include "src/base/log.hpp"
 #include "src/checkpoint/load.hpp"
 #include "src/exchange/elements.hpp"
+#include "src/exchange/read_ahead.hpp"
 
 namespace trireme::exchange {
 namespace {

@@ -11,6 +11,7 @@
 #include "src/base/check.hpp"
 #include "src/checkpoint/step_writer.hpp"
 #include "src/exchange/elements.hpp"
+#include "src/exchange/read_ahead.hpp"
 
 namespace trireme::exchange {
 namespace {

@@ -4,7 +4,6 @@
 #include <cstdint>
 #include <span>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "src/tensor/dtype.hpp"
@@ -33,28 +32,6 @@ class TensorSource {
   virtual void read(std::size_t tensor, std::int64_t first, std::span<std::byte> out) = 0;
   /// Hint: these elements will be read once, and by this rank alone.
   virtual void prefetch(std::size_t, std::int64_t /*first*/, std::int64_t /*count*/) {}
-};
-
-/// Items that are read ahead of the present one: as many as fit into `bytes`, at least one.
-class ReadAhead {
- public:
-  ReadAhead(std::size_t items, std::int64_t bytes) : sizes_(items), bytes_(bytes) {}
-  /// Calls `prefetch(item)`, which returns the item's size, for all that should be read by the time item `present` is
-  /// used, or while it is. Items are used about in their order.
-  template <class Prefetch>
-  void advance(std::size_t present, const Prefetch& prefetch) {
-    while (next_ < sizes_.size() && (next_ <= present + 1 || unused_bytes_ - sizes_[present] < bytes_)) {
-      sizes_[next_] = prefetch(next_);
-      unused_bytes_ += sizes_[next_++];
-    }
-    unused_bytes_ -= std::exchange(sizes_[present], 0);
-  }
-
- private:
-  std::vector<std::int64_t> sizes_;  // sizes of items read ahead and not yet used
-  std::int64_t bytes_;
-  std::int64_t unused_bytes_ = 0;
-  std::size_t next_ = 0;
 };
 
 /// Elements of a tensor, flattened row-major: `count` ranges of `length` elements. The first range begins at element
