@@ -1,7 +1,10 @@
 # Sourced by the tests of this folder, and by those beside it that kill and signal: they run the program as its users do.
 # usage of each: NAME_test.sh TRIREME MPIEXEC
 
-trireme=$(realpath "$1")
+trireme=$(realpath "$1") && [ -x "$trireme" ] || {
+  echo "there is no program ${trireme:-$1}: build it, or name another one" >&2
+  exit 2
+}
 mpiexec=$2
 export LC_ALL=C
 [ -n "${keep_gpus:-}" ] || export CUDA_VISIBLE_DEVICES=  # also where there are GPUs these are tests of the CPU backend
