@@ -9,12 +9,14 @@
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
+#include <optional>
 #include <thread>
 #include <tuple>
 
 #include "io/checkpoint/checkpoint_reader.hpp"
 #include "io/checkpoint/checkpoint_shard.hpp"
 #include "io/checkpoint/manifest_json.hpp"
+#include "io/checkpoint/shard_record.hpp"
 #include "io/posix/durable_file.hpp"
 #include "io/posix/folder.hpp"
 #include "io/posix/regular_file.hpp"
@@ -33,6 +35,7 @@ using checkpoint::StepEntry;
 constexpr const char* latest_name = "LATEST";
 constexpr const char* lock_name = ".lock";
 constexpr std::string_view staging_prefix = ".tmp-";
+constexpr std::string_view origin_infix = "-from-";
 
 std::string name_of_step(std::int64_t step) { return fmt::format("{}{:08}", step_prefix, step); }
 
@@ -48,6 +51,16 @@ bool may_be_complete(const std::string& step_folder) {
 bool is_step_name(std::string_view name) {
   const std::int64_t number = number_in(name, step_prefix);
   return number >= 0 && name == name_of_step(number);
+}
+
+/// Bytes that the files of a folder take, without holes.
+std::int64_t used_bytes(const std::string& folder) {
+  std::int64_t sum = 0;
+  for (const std::string& name : names_in(folder)) {
+    struct stat status {};
+    if (lstat((folder + "/" + name).c_str(), &status) == 0) sum += std::int64_t{512} * status.st_blocks;
+  }
+  return sum;
 }
 
 }  // namespace
@@ -91,20 +104,31 @@ void CheckpointStore::confirm(const std::string& token) {
                          root_);
 }
 
-std::string CheckpointStore::begin(std::int64_t step, std::int64_t needed_bytes) {
+std::string CheckpointStore::begin(std::int64_t step, std::int64_t needed_bytes, const std::string& origin) {
   take_folder();
-  clean();
-  check_space(needed_bytes);
-  const std::string staging = fmt::format("{}{:08}-{}", staging_prefix, step, unique_suffix());
-  TRIREME_CHECK(mkdir(path(staging).c_str(), 0777) == 0, IoError, "cannot create the folder {}: {}", path(staging),
-                std::strerror(errno));
+  const std::string staging = origin.empty() ? fmt::format("{}{:08}-{}", staging_prefix, step, unique_suffix())
+                                             : fmt::format("{}{:08}{}{}", staging_prefix, step, origin_infix, origin);
+  clean(staging);
+  const bool goes_on = !origin.empty() && is_folder(path(staging));
+  check_space(goes_on ? needed_bytes - used_bytes(path(staging)) : needed_bytes);
+  TRIREME_CHECK(goes_on || mkdir(path(staging).c_str(), 0777) == 0, IoError, "cannot create the folder {}: {}",
+                path(staging), std::strerror(errno));
   return staging;
 }
 
 ShardFile CheckpointStore::write_shard(const std::string& staging, const std::string& file_name,
                                        std::span<const ShardDataset> datasets) {
   try {
-    return write_shard_file(path(staging), file_name, datasets);
+    const bool has_origin = staging.find(origin_infix) != staging.npos;
+    if (has_origin) {
+      if (std::optional<ShardFile> kept = recorded_shard(path(staging), file_name, datasets)) {
+        log::info("{} is there and whole: kept", file_name);
+        return *kept;
+      }
+    }
+    ShardFile file = write_shard_file(path(staging), file_name, datasets);
+    if (has_origin) write_shard_record(path(staging), file, datasets);
+    return file;
   } catch (const Error& error) {
     std::int64_t needed_bytes = 0;
     for (const ShardDataset& dataset : datasets) needed_bytes += dataset.size_bytes();
@@ -117,6 +141,9 @@ void CheckpointStore::commit(const std::string& staging, const Manifest& manifes
   const std::string text = manifest_to_json(manifest);
   std::string trash;
   try {
+    for (const std::string& hidden : names_in(path(staging))) {  // records of a save with an origin
+      if (hidden.starts_with('.')) unlink((path(staging) + "/" + hidden).c_str());
+    }
     write_durably(path(staging) + "/" + manifest_name, text);
     if (is_folder(path(name))) trash = move_to_trash(name);
     rename_durably(path(staging), path(name));
@@ -223,9 +250,10 @@ std::string CheckpointStore::move_to_trash(const std::string& name) {
   return trash;
 }
 
-/// Removes what killed saves left behind. Only the owner of the lock comes here.
-void CheckpointStore::clean() {
+/// Removes what killed saves left behind, but for `kept`. Only the owner of the lock comes here.
+void CheckpointStore::clean(const std::string& kept) {
   for (const std::string& name : names_in(root_)) {
+    if (name == kept) continue;
     if (name.starts_with(trash_prefix)) {
       restore_or_delete(name);
     } else if (name.starts_with(staging_prefix) || name.starts_with(std::string(lock_name) + "-")) {

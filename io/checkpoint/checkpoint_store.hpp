@@ -21,7 +21,7 @@ class CheckpointStore : public checkpoint::Store {
   std::string description() const override { return root_; }
   std::string claim(std::int64_t needed_bytes) override;
   void confirm(const std::string& token) override;
-  std::string begin(std::int64_t step, std::int64_t needed_bytes) override;
+  std::string begin(std::int64_t step, std::int64_t needed_bytes, const std::string& origin) override;
   checkpoint::ShardFile write_shard(const std::string& staging, const std::string& file_name,
                                     std::span<const checkpoint::ShardDataset> datasets) override;
   void commit(const std::string& staging, const checkpoint::Manifest& manifest) override;
@@ -35,7 +35,7 @@ class CheckpointStore : public checkpoint::Store {
   std::string path(const std::string& name) const { return root_ + "/" + name; }
   void take_folder();
   void check_space(std::int64_t needed_bytes) const;
-  void clean();
+  void clean(const std::string& kept);
   void restore_or_delete(const std::string& trash_name);
   std::string move_to_trash(const std::string& name);
   std::string latest() const;

@@ -60,6 +60,26 @@ bool is_there(const std::string& path) {
   return result == 0;
 }
 
+namespace {
+
+void list_files(const std::string& path, int levels, std::string& text) {
+  struct stat status {};
+  if (retried([&] { return stat(path.c_str(), &status); }) != 0) throw_system_error("cannot look at " + path, errno);
+  if (!S_ISDIR(status.st_mode)) {
+    text += fmt::format("{} {} {} {}\n", path, status.st_size, status.st_mtim.tv_sec, status.st_mtim.tv_nsec);
+  } else if (levels > 0) {
+    for (const std::string& name : names_in(path)) list_files(path + "/" + name, levels - 1, text);
+  }
+}
+
+}  // namespace
+
+std::string files_digest(const std::string& path) {
+  std::string text;
+  list_files(path, 8, text);
+  return digest(text.data(), text.size());
+}
+
 void make_folders(const std::string& path) {
   const std::filesystem::path whole = std::filesystem::path(path).lexically_normal();
   std::filesystem::path folder;

@@ -17,6 +17,10 @@ bool is_folder(const std::string& path);
 /// Returns whether anything exists at the path. Throws IoError where that cannot be determined.
 bool is_there(const std::string& path);
 
+/// Returns a digest of the names, sizes and times of modification of a file, or of all files in a folder and those
+/// below it, to eight levels. Symbolic links are followed. Throws IoError where something cannot be looked at.
+std::string files_digest(const std::string& path);
+
 /// Creates the folder and those above it that are missing, and brings their names to the disk.
 void make_folders(const std::string& path);
 

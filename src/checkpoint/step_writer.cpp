@@ -113,8 +113,8 @@ std::int64_t sum_over_ranks(Communicator& world, std::int64_t value) {
   return value;
 }
 
-void write_step(Store& store, Communicator& world, const RunDescription& description,
-                std::vector<ShardContent>& shards) {
+void write_step(Store& store, Communicator& world, const RunDescription& description, std::vector<ShardContent>& shards,
+                const std::string& origin) {
   const Timer timer;
   std::erase_if(shards, [](const ShardContent& shard) { return shard.datasets.empty(); });
   std::int64_t size_bytes = 0;
@@ -123,7 +123,7 @@ void write_step(Store& store, Communicator& world, const RunDescription& descrip
   const std::int64_t files = sum_over_ranks(world, std::ssize(shards));
   std::string staging;
   collectively(world, [&] {
-    if (world.rank() == 0) staging = store.begin(description.step, size_bytes + shard_overhead_bytes * files);
+    if (world.rank() == 0) staging = store.begin(description.step, size_bytes + shard_overhead_bytes * files, origin);
   });
   staging = broadcast_text(world, staging, 0);
   try {

@@ -37,8 +37,8 @@ std::int64_t sum_over_ranks(Communicator& world, std::int64_t value);
 
 /// Writes a step: every rank its files, rank 0 the manifest. Collective. On return the step is on the disk and is the
 /// latest one; where it throws, on all ranks together, what was written is removed and the steps saved before are
-/// intact.
-void write_step(Store& store, Communicator& world, const RunDescription& description,
-                std::vector<ShardContent>& shards);
+/// intact. With an `origin` (see Store::begin) it goes on where a killed one was.
+void write_step(Store& store, Communicator& world, const RunDescription& description, std::vector<ShardContent>& shards,
+                const std::string& origin = {});
 
 }  // namespace trireme::checkpoint

@@ -82,9 +82,10 @@ class Store {
   virtual void confirm(const std::string& token) = 0;
 
   /// [0] Begins to save a step; the result names it until it is committed. Claims the store unless it is claimed, and
-  /// removes what saves that were killed left behind.
-  virtual std::string begin(std::int64_t step, std::int64_t needed_bytes) = 0;
-  /// Writes this rank's file; on return its bytes are safe.
+  /// removes what saves that were killed left behind. A save with an `origin`, a digest of all that its bytes follow
+  /// from, goes on with the files that a killed one of the same origin left whole.
+  virtual std::string begin(std::int64_t step, std::int64_t needed_bytes, const std::string& origin) = 0;
+  /// Writes this rank's file, unless one of the same origin is there; on return its bytes are safe.
   virtual ShardFile write_shard(const std::string& staging, const std::string& file_name,
                                 std::span<const ShardDataset> datasets) = 0;
   /// [0] Makes the step the latest one; one of the same number is replaced. Where this throws the earlier ones are

@@ -9,6 +9,7 @@
 #include <set>
 
 #include "src/base/check.hpp"
+#include "src/base/hash.hpp"
 #include "src/checkpoint/step_writer.hpp"
 #include "src/exchange/elements.hpp"
 #include "src/exchange/read_ahead.hpp"
@@ -168,7 +169,7 @@ void ParameterReader::read(const MappedParameter& parameter, DType dtype, std::v
 
 void import_weights(TensorSource& source, const TensorMap& map, const std::vector<std::size_t>& tensors, DType master,
                     checkpoint::Store& store, Communicator& world, const checkpoint::RunDescription& description,
-                    const ImportSizes& sizes) {
+                    const std::string& source_digest, const ImportSizes& sizes) {
   const auto element = static_cast<std::int64_t>(size_of(master));
   std::int64_t total = 0;
   for (const MappedParameter& parameter : map.parameters) total += parameter.shape.numel() * element;
@@ -215,7 +216,17 @@ void import_weights(TensorSource& source, const TensorMap& map, const std::vecto
     }
   }
   if (world.rank() == 0) shards.front().add_blobs(description.blobs);
-  checkpoint::write_step(store, world, description, shards);
+  std::string origin;
+  if (!source_digest.empty()) {
+    std::string text = fmt::format("{} {} {} {} {}", source_digest, name_of(master), world.size(), sizes.slice_bytes,
+                                   sizes.file_bytes);
+    for (const auto& [name, value] : description.attributes.texts()) text += fmt::format("\n{} {}", name, value);
+    for (const auto& [name, bytes] : description.blobs) {
+      text += fmt::format("\n{} {}", name, digest(bytes.data(), bytes.size()));
+    }
+    origin = digest(text.data(), text.size());
+  }
+  checkpoint::write_step(store, world, description, shards, origin);
 }
 
 }  // namespace trireme::exchange

@@ -75,9 +75,10 @@ struct ImportSizes {
 
 /// Saves the weights of a source as a step of `store`: "model/NAME" of every parameter, in `master`, fp64 or fp32.
 /// Collective: the ranks of `world` read and write equal shares of the bytes. A rank holds one slice at a time, and
-/// what it is made of. The step becomes the latest one, or nothing changes (see write_step).
+/// what it is made of. The step becomes the latest one, or nothing changes (see write_step). `source_digest` changes
+/// with the source's content; with it an import goes on where the same one was killed. Empty: it begins anew.
 void import_weights(TensorSource& source, const TensorMap& map, const std::vector<std::size_t>& tensors, DType master,
                     checkpoint::Store& store, Communicator& world, const checkpoint::RunDescription& description,
-                    const ImportSizes& sizes = {});
+                    const std::string& source_digest = {}, const ImportSizes& sizes = {});
 
 }  // namespace trireme::exchange

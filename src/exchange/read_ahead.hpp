@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <utility>
@@ -15,6 +16,7 @@ class ReadAhead {
   /// used, or while it is. Items are used about in their order.
   template <class Prefetch>
   void advance(std::size_t present, const Prefetch& prefetch) {
+    next_ = std::max(next_, present);  // those between were left out
     while (next_ < sizes_.size() && (next_ <= present + 1 || unused_bytes_ - sizes_[present] < bytes_)) {
       sizes_[next_] = prefetch(next_);
       unused_bytes_ += sizes_[next_++];

@@ -98,7 +98,7 @@ constexpr ExportSizes small{.slice_bytes = small_slices, .transposed_bytes = 500
 
 std::unique_ptr<checkpoint::StepReader> imported(TensorSource& source, const TensorMap& map, checkpoint::Store& store,
                                                  DType master = DType::fp32) {
-  import_weights(source, map, match(map, source, {}), master, store, world(), description_of(),
+  import_weights(source, map, match(map, source, {}), master, store, world(), description_of(), "",
                  {.slice_bytes = small_slices, .file_bytes = 1000});
   return checkpoint::open_checkpoint(store, world());
 }
@@ -157,6 +157,67 @@ TEST(Exchange, TheFilesDoNotDependOnTheNumberOfRanks) {
   const std::string all = bytes_of_file(folder / "all/model.safetensors");
   EXPECT_GT(all.size(), 1000);
   EXPECT_EQ(all, bytes_of_file(folder / "one/model.safetensors"));
+}
+
+TEST(Exchange, AnImportThatWasKilledGoesOnWithTheFilesThatAreWhole) {
+  /// Fails at the second file of a rank, and removes as little as a kill does.
+  class Killed final : public io::CheckpointStore {
+   public:
+    using CheckpointStore::CheckpointStore;
+    checkpoint::ShardFile write_shard(const std::string& staging, const std::string& file_name,
+                                      std::span<const checkpoint::ShardDataset> datasets) override {
+      if (++files_ == 2) throw IoError("killed");
+      return CheckpointStore::write_shard(staging, file_name, datasets);
+    }
+    void abandon(const std::string&) noexcept override {}
+
+   private:
+    int files_ = 0;
+  };
+  /// Counts the bytes that are read.
+  class Counting final : public TensorSource {
+   public:
+    explicit Counting(TensorSource& source) : source_(source) {}
+    std::string description() const override { return source_.description(); }
+    const std::vector<ForeignTensor>& tensors() const override { return source_.tensors(); }
+    void read(std::size_t tensor, std::int64_t first, std::span<std::byte> out) override {
+      bytes += static_cast<std::int64_t>(out.size());
+      source_.read(tensor, first, out);
+    }
+    std::int64_t bytes = 0;
+
+   private:
+    TensorSource& source_;
+  };
+  const SharedFolder folder;
+  const TensorMap map = tensor_map(ModelClass::gpt2, config_of(ModelClass::gpt2));
+  FormulaSource formula(map, DType::fp32);
+  const std::string root = folder / "step";
+  const auto import = [&](checkpoint::Store& store, const std::string& source_digest) {
+    Counting source(formula);
+    import_weights(source, map, match(map, source, {}), DType::fp32, store, world(), description_of(), source_digest,
+                   {.slice_bytes = small_slices, .file_bytes = 1000});
+    return source.bytes;
+  };
+  {
+    Killed store(root);
+    EXPECT_THAT(message_of([&] { import(store, "a"); }), HasSubstr("killed"));
+  }
+  world().barrier();
+  std::int64_t again = 0, whole = 0;
+  {
+    io::CheckpointStore store(root);
+    again = import(store, "a");
+    EXPECT_NO_THROW(checkpoint::open_checkpoint(store, world()));
+  }
+  world().barrier();
+  {
+    io::CheckpointStore store(root);
+    whole = import(store, "b");
+    EXPECT_NO_THROW(checkpoint::open_checkpoint(store, world()));
+  }
+  EXPECT_LT(again, whole);
+  EXPECT_GE(again, whole - 1000 - small_slices);
 }
 
 TEST(Exchange, ADamagedParameterLeavesNoFileOfIt) {

@@ -46,7 +46,7 @@ void MemoryStore::confirm(const std::string& token) {
   TRIREME_CHECK(token == "memory", IoError, "the checkpoints are not kept in memory on every rank");
 }
 
-std::string MemoryStore::begin(std::int64_t step, std::int64_t) {
+std::string MemoryStore::begin(std::int64_t step, std::int64_t, const std::string&) {
   const std::string name = step_name(step);
   staged_[name].clear();
   return name;

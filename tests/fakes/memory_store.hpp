@@ -12,7 +12,7 @@ class MemoryStore : public Store {
   std::string description() const override { return "memory"; }
   std::string claim(std::int64_t) override { return "memory"; }
   void confirm(const std::string& token) override;
-  std::string begin(std::int64_t step, std::int64_t needed_bytes) override;
+  std::string begin(std::int64_t step, std::int64_t needed_bytes, const std::string& origin) override;
   ShardFile write_shard(const std::string& staging, const std::string& file_name,
                         std::span<const ShardDataset> datasets) override;
   void commit(const std::string& staging, const Manifest& manifest) override;

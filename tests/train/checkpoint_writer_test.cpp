@@ -19,9 +19,9 @@ using train::OnSaveError;
 
 /// Refuses the steps in `broken`.
 struct BreakableStore final : checkpoint::MemoryStore {
-  std::string begin(std::int64_t step, std::int64_t needed_bytes) override {
+  std::string begin(std::int64_t step, std::int64_t needed_bytes, const std::string& origin) override {
     TRIREME_CHECK(!broken.contains(step), IoError, "step {} could not be saved", step);
-    return MemoryStore::begin(step, needed_bytes);
+    return MemoryStore::begin(step, needed_bytes, origin);
   }
   std::set<std::int64_t> broken;
 };

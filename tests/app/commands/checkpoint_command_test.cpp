@@ -56,7 +56,7 @@ class CheckpointCommand : public testing::Test {
   /// Gives the latest step this manifest, with a digest that is right.
   void replace_latest(const checkpoint::Manifest& manifest) {
     io::CheckpointStore store(root);
-    const std::string staging = store.begin(20, 0);
+    const std::string staging = store.begin(20, 0, "");
     std::filesystem::copy(latest + "/rank-00000.h5", root + "/" + staging);
     store.commit(staging, manifest);
   }

@@ -280,7 +280,7 @@ TEST_F(CheckpointFaults, FullDiskIsAnErrorAndTheOldStepIsIntact) {
         testing::ThrowsMessage<IoError>(HasSubstr("are free")));
     const checkpoint::ShardDataset dataset{"tensor/big/0", tensor.data};
     const checkpoint::ShardDataset twice[] = {dataset, {"tensor/big/1", tensor.data}};
-    const std::string staging = store.begin(3, 0);
+    const std::string staging = store.begin(3, 0, "");
     EXPECT_THAT([&] { store.write_shard(staging, "rank-00000.h5", twice); },
                 testing::ThrowsMessage<IoError>(testing::AllOf(HasSubstr("No space left"), HasSubstr("are free"))));
     const std::int64_t full = free_bytes(disk);

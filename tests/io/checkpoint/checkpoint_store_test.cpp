@@ -10,6 +10,7 @@
 #include <fstream>
 
 #include "io/checkpoint/checkpoint_reader.hpp"
+#include "io/checkpoint/shard_record.hpp"
 #include "io/h5/file.hpp"
 #include "io/posix/folder.hpp"
 #include "io/posix/regular_file.hpp"
@@ -247,12 +248,61 @@ TEST_F(StoreTest, NothingIsTakenInPlaceOfAStepOfALaterFormat) {
   checkpoint::Manifest manifest = reader.manifest();
   manifest.format_version = 2;
   CheckpointStore store(root);
-  const std::string staging = store.begin(20, 0);
+  const std::string staging = store.begin(20, 0, "");
   std::filesystem::copy(root + "/step-00000020/rank-00000.h5", root + "/" + staging);
   store.commit(staging, manifest);
   EXPECT_THAT([&] { open_checkpoint(store, world); },
               ThrowsMessage<checkpoint::NewerFormatError>(AllOf(HasSubstr("version 2"), HasSubstr("up to 1"))));
   EXPECT_EQ(load("step-00000010"), 1u);
+}
+
+TEST_F(StoreTest, ASaveOfTheSameOriginKeepsTheFilesThatAreWhole) {
+  std::vector<float> values(100, 1.5f);
+  int reads = 0;
+  const auto datasets = [&](std::int64_t elements) {
+    return std::vector<checkpoint::ShardDataset>{{"tensor/model/a/0", DType::fp32, Shape{elements}, [&, elements] {
+                                                    ++reads;
+                                                    return ConstTensorView(values.data(), {elements});
+                                                  }}};
+  };
+  const auto save_two = [&](const std::string& origin, std::int64_t elements = 100) {
+    CheckpointStore store(root);
+    const std::string staging = store.begin(0, 0, origin);
+    for (const char* name : {"rank-00000.h5", "rank-00001.h5"}) store.write_shard(staging, name, datasets(elements));
+    return staging;
+  };
+  const std::string first = save_two("0123");
+  EXPECT_EQ(reads, 2);
+  EXPECT_EQ(save_two("0123"), first);
+  EXPECT_EQ(reads, 2) << "both files were kept";
+  const std::string file = root + "/" + first + "/rank-00001.h5";
+  std::filesystem::resize_file(file, std::filesystem::file_size(file) - 1);
+  save_two("0123");
+  EXPECT_EQ(reads, 3) << "a file that was cut off is written again";
+  {
+    std::fstream damaged(root + "/" + first + "/rank-00000.h5", std::ios::binary | std::ios::in | std::ios::out);
+    damaged.seekp(-1, std::ios::end);
+    damaged.put('x');
+  }
+  write_file(root + "/" + first + "/" + shard_record_name("rank-00001.h5"), "{\"size_bytes\": []}");
+  save_two("0123");
+  EXPECT_EQ(reads, 5) << "and so is one that is damaged, or whose record is";
+  save_two("0123", 50);
+  EXPECT_EQ(reads, 7) << "records of other datasets do not count";
+  const std::string other = save_two("4567");
+  EXPECT_EQ(reads, 9);
+  EXPECT_THAT(names_in(root), testing::Not(testing::Contains(first)));
+  CheckpointStore store(root);
+  const std::string staging = store.begin(0, 0, "4567");
+  EXPECT_EQ(staging, other);
+  const checkpoint::ShardFile kept = store.write_shard(staging, "rank-00000.h5", datasets(100));
+  EXPECT_EQ(reads, 9);
+  checkpoint::Manifest manifest;
+  manifest.files = {kept.entry};
+  store.commit(staging, manifest);
+  EXPECT_THAT(names_in(root + "/step-00000000"),
+              testing::ElementsAre("manifest.json", "rank-00000.h5", "rank-00001.h5"));
+  EXPECT_THAT(names_in(root), testing::Not(testing::Contains(testing::StartsWith(".tmp"))));
 }
 
 TEST_F(StoreTest, StepBeingReplacedCountsUntilTheOtherHasItsName) {
@@ -312,7 +362,7 @@ TEST_F(StoreTest, TooLittleSpaceIsSaidBeforehand) {
   CheckpointStore store(root);
   EXPECT_THAT([&] { store.claim(std::int64_t{1} << 60); },
               ThrowsMessage<IoError>(AllOf(HasSubstr("1152921504606846976 bytes"), HasSubstr("are free"))));
-  EXPECT_THROW(store.begin(1, std::int64_t{1} << 60), IoError);
+  EXPECT_THROW(store.begin(1, std::int64_t{1} << 60, ""), IoError);
 }
 
 TEST_F(StoreTest, PreparingLeavesNothingBehind) {

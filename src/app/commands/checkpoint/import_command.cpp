@@ -1,6 +1,7 @@
 #include <algorithm>
 
 #include "io/checkpoint/checkpoint_store.hpp"
+#include "io/posix/folder.hpp"
 #include "src/app/commands/checkpoint/import_input.hpp"
 #include "src/app/commands/commands.hpp"
 #include "src/app/job.hpp"
@@ -66,7 +67,7 @@ int checkpoint_import_command(const CommandLine& line) {
   Options options(line.command(),
                   "Makes a checkpoint of weights alone from another program's. train --finetune, eval, finetune and "
                   "generate load it on any grid. Under mpirun the ranks share the work; each holds part of a "
-                  "tensor at a time.");
+                  "tensor at a time. The same command goes on where a killed one was.");
   options.add(
       "input", &o.input, "DIR|FILE",
       "huggingface: a folder with config.json and model.safetensors or its parts with their index, or such a "
@@ -109,7 +110,12 @@ int checkpoint_import_command(const CommandLine& line) {
                     "{} holds {}, which would be loaded in place of step 0: name another --output", output, entry.name);
     }
   });
-  exchange::import_weights(*input.source, input.map, tensors, accumulation_type(dtype), *store, *world, description);
+  std::string source_digest;
+  collectively(*world, [&] {
+    if (world->rank() == 0) source_digest = io::files_digest(o.input);
+  });
+  exchange::import_weights(*input.source, input.map, tensors, accumulation_type(dtype), *store, *world, description,
+                           source_digest);
   const double gigabytes = static_cast<double>(model::parameter_count(input.config)) *
                            static_cast<double>(size_of(accumulation_type(dtype))) / 1e9;
   log::info("{}: {} parameters in {:.1f} s, {:.2f} GB/s, on {} rank{}", output, model::parameter_count(input.config),
