@@ -34,7 +34,8 @@ if nvidia-smi -L 2>/dev/null | grep -q '^GPU '; then
 else
   cuda=(-D TRIREME_CUDA=OFF)
 fi
-cmake -S . -B $build -G Ninja -D CMAKE_BUILD_TYPE=Release -D TRIREME_TESTS=OFF -D TRIREME_BENCHMARKS=OFF "${cuda[@]}" >/dev/null
+cmake -S . -B $build -G Ninja -D CMAKE_BUILD_TYPE=Release -D TRIREME_TESTS=OFF -D TRIREME_BENCHMARKS=OFF \
+  -D CMAKE_UNITY_BUILD=ON "${cuda[@]}" >/dev/null
 cmake --build $build --parallel "$(nproc)" | tail -n 1
 trireme=$build/trireme
 
