@@ -1,5 +1,5 @@
 #!/bin/bash
-# From a fresh clone to a trained model in under ten minutes on two cores: installs what is missing, builds, takes English
+# From a fresh clone to a trained model in about ten minutes on two cores: installs what is missing, builds, takes English
 # text, trains a small GPT-2 on two tensor-parallel ranks, saves, goes on as two pipeline stages, and shows what it learned.
 # usage: jobs/quickstart.sh [--text FILE]    FILE: UTF-8 text of your own, at least 200 kB; by default the King James Bible
 set -euo pipefail
