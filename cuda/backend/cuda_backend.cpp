@@ -3,7 +3,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <cstring>
 #include <deque>
 #include <utility>
@@ -13,6 +12,7 @@
 #include "cuda/kernels/epilogue.hpp"
 #include "cuda/kernels/families.hpp"
 #include "cuda/kernels/gemm.hpp"
+#include "cuda/nccl/algorithms.hpp"
 #include "cuda/nccl/nccl_communicator.hpp"
 #include "cuda/nccl/staged_communicator.hpp"
 #include "cuda/runtime/graph.hpp"
@@ -74,7 +74,9 @@ class CudaBackend final : public Backend, public DeviceCommunicators, public Gra
 
   std::string name() const override { return "cuda"; }
   std::string description() const override { return device_->description(); }
-  bool supports(Capability capability) const override { return capability != Capability::fp64_training; }
+  bool supports(Capability capability) const override {
+    return capability != Capability::fp64_training && (deterministic_ || capability != Capability::repeatable);
+  }
 
   Stream& compute_stream() override { return stream_; }
   std::unique_ptr<Stream> make_stream() override { return std::make_unique<CudaStream>(device_); }
@@ -121,8 +123,7 @@ class CudaBackend final : public Backend, public DeviceCommunicators, public Gra
     if (transport == DeviceTransport::staged) {
       return std::make_unique<StagedCommunicator>(device_, pinned_, std::move(host));
     }
-    // NVLink switches add in no fixed order. A value that the user has set stays.
-    if (deterministic_) setenv("NCCL_ALGO", "^NVLS,NVLSTree", 0);
+    if (deterministic_) forbid_unordered_sums();
     return NcclCommunicator::make(device_, memory_, std::move(host));
   }
 

@@ -47,6 +47,7 @@ enum class Capability {
   algorithm_cache,       ///< BackendOptions::algorithm_cache
   launch_checks,         ///< BackendOptions::check_launches
   profiler,              ///< a profiler records its work: the backend is a ProfiledDevice
+  repeatable,            ///< the same calls give the same bits in every run, sums over ranks included
 };
 
 /// A device and the kernels that run on it. All code above uses this interface, whatever the device. Kernels come in

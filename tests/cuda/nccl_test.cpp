@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <map>
 
+#include "cuda/nccl/algorithms.hpp"
 #include "cuda/nccl/gpu_table.hpp"
 #include "cuda/nccl/nccl_communicator.hpp"
 #include "cuda/nccl/p2p_communicators.hpp"
@@ -322,6 +323,28 @@ TEST_F(Nccl, MessagesWaitForNoOtherGroupWhateverTheEnvironment) {
     make();
     EXPECT_STREQ(std::getenv(variable), "0");
   }
+}
+
+TEST(NcclAlgorithms, AllowSumsOfNoFixedOrderUnlessAllFourAreExcluded) {
+  for (const char* fixed : {"Ring", "ring,TREE", "Tree,PAT", "^NVLS,NVLSTree,CollNetDirect,CollNetChain",
+                            "^collnetchain,collnetdirect,nvlstree,nvls,PAT"}) {
+    EXPECT_FALSE(allows_unordered_sums(fixed)) << fixed;
+  }
+  for (const char* varying : {"NVLS", "Ring,nvlstree", "^NVLS", "^Ring", "CollNetDirect", "allreduce:ring"}) {
+    EXPECT_TRUE(allows_unordered_sums(varying)) << varying;
+  }
+}
+
+TEST(NcclAlgorithms, AreForbiddenUnlessTheUserAsksForThem) {
+  unsetenv("NCCL_ALGO");
+  forbid_unordered_sums();
+  EXPECT_FALSE(allows_unordered_sums(std::getenv("NCCL_ALGO")));
+  setenv("NCCL_ALGO", "Ring", 1);
+  forbid_unordered_sums();
+  EXPECT_STREQ(std::getenv("NCCL_ALGO"), "Ring");
+  setenv("NCCL_ALGO", "NVLS,Ring", 1);
+  EXPECT_THAT(message_of<ConfigError>(forbid_unordered_sums), HasSubstr("NCCL_ALGO=NVLS,Ring allows sums"));
+  unsetenv("NCCL_ALGO");
 }
 
 TEST_F(Nccl, ProductsLeaveRoomForCollectivesBesideThemUntilTheWait) {

@@ -27,10 +27,13 @@ class FaultyBackend final : public Backend {
 
   /// Called after every product with its number, from 1, and its result; may change the result, wait or throw.
   AfterProduct after_product;
+  bool repeatable = true;  ///< false: lacks that capability
 
   std::string name() const override { return inner_.name(); }
   std::string description() const override { return inner_.description(); }
-  bool supports(Capability capability) const override { return inner_.supports(capability); }
+  bool supports(Capability capability) const override {
+    return inner_.supports(capability) && (repeatable || capability != Capability::repeatable);
+  }
   Stream& compute_stream() override { return inner_.compute_stream(); }
   std::unique_ptr<Stream> make_stream() override { return inner_.make_stream(); }
   bool memory_is_host() const override { return inner_.memory_is_host(); }

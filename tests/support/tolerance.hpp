@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "src/tensor/dtype.hpp"
+#include "src/tensor/unit_roundoff.hpp"
 
 namespace trireme::test {
 
@@ -39,18 +40,6 @@ struct Tolerance {
 /// step d has an error of d^2 of the third derivative and U / d of the value. The loss of a model is a sum of larger
 /// values, through more layers.
 inline Tolerance tolerance(DType dtype, Operation operation, DType accumulation) {
-  const auto unit_roundoff = [](DType type) {
-    switch (type) {
-      case DType::fp64:
-        return std::ldexp(1.0, -53);
-      case DType::fp32:
-        return std::ldexp(1.0, -24);
-      case DType::fp16:
-        return std::ldexp(1.0, -11);
-      default:
-        return std::ldexp(1.0, -8);  // bf16
-    }
-  };
   const double u = unit_roundoff(dtype), wide = unit_roundoff(accumulation);
   switch (operation) {
     case Operation::rounding:

@@ -11,6 +11,7 @@
 #include <string>
 
 #include "tests/fakes/faulty_backend.hpp"
+#include "tests/fakes/varying_communicator.hpp"
 #include "tests/support/message_of.hpp"
 #include "tests/support/mpi_world.hpp"
 #include "tests/support/training_run.hpp"
@@ -23,17 +24,34 @@ using testing::AllOf;
 using testing::HasSubstr;
 using testing::Not;
 
+/// Sums over ranks of a run.
+enum class Sums {
+  fixed,    ///< have the same bits at each call
+  varying,  ///< differ in rounding from call to call, on a backend that says so
+  hidden    ///< the same on a backend that claims to be repeatable
+};
+
 /// A run whose products may be faulty.
 struct FaultyRun {
-  explicit FaultyRun(const Layout& layout, const train::GuardOptions& guards = {})
-      : run(world(), config(guards), layout, {}, {.make = [this] {
+  explicit FaultyRun(const Layout& layout, const train::GuardOptions& guards = {}, Sums sums = Sums::fixed,
+                     DType dtype = DType::fp64)
+      : run(world(), config(guards, dtype), layout,
+            [sums](parallel::GridCommunicators& communicators) {
+              if (sums == Sums::fixed) return;
+              for (auto* group : {&communicators.tensor, &communicators.gradient}) {
+                *group = std::make_unique<VaryingCommunicator>(std::move(*group));
+              }
+            },
+            {.make = [this, sums] {
               auto made = std::make_unique<FaultyBackend>(*cpu);
+              made->repeatable = sums != Sums::varying;
               backend = made.get();
               return made;
             }}) {}
 
-  static TrainingRunConfig config(const train::GuardOptions& guards) {
+  static TrainingRunConfig config(const train::GuardOptions& guards, DType dtype = DType::fp64) {
     TrainingRunConfig config;
+    config.dtype = dtype;
     config.model.hidden = 16;
     config.model.heads = 4;
     config.model.ffn_hidden = 32;
@@ -214,6 +232,52 @@ TEST(Guards, SkipUpdatesOfSpikyLossesThatRepeat) {
     EXPECT_EQ(record.skip_reason == train::Skip::spiky, skip);
     EXPECT_EQ(weights() == before, skip);
     EXPECT_EQ(run.run.trainer.progress().skipped_in_row, 0);
+  }
+}
+
+TEST(Guards, TakeSumsOfAnotherOrderForNoFaultOfAMachine) {
+  const train::GuardOptions guards{.max_machine_faults = 0, .spiky_loss_factor = 10, .skip_spiky_loss = true};
+  for (const DType dtype : {DType::fp64, DType::fp32, DType::bf16}) {
+    for (const Layout& layout : layouts()) {
+      SCOPED_TRACE(testing::Message() << name_of(dtype) << ", " << layout);
+      FaultyRun run(layout, guards, Sums::varying, dtype);
+      for (int i = 0; i < 3; ++i) {
+        note_losses(run, 0.4);
+        EXPECT_EQ(run.run.step().skip_reason, train::Skip::spiky);
+      }
+    }
+  }
+  // Bit by bit they differ.
+  FaultyRun hidden({2}, guards, Sums::hidden);
+  note_losses(hidden, 0.4);
+  EXPECT_THAT(message_of<MachineError>([&] { hidden.run.step(); }), HasSubstr("another result"));
+}
+
+TEST(Guards, BoundSumsByTheTypeAndTheNumberOfRoundings) {
+  EXPECT_EQ(train::rounding_bound(DType::fp32, 2, 2, 0), 16 * 0x1p-24);
+  EXPECT_EQ(train::rounding_bound(DType::fp32, 3, 4, 16), 32 * 0x1p-24);
+  EXPECT_EQ(train::rounding_bound(DType::bf16, 72, 8, 64), 0.5);
+}
+
+TEST(Guards, NameAFlippedBitBesideSumsOfAnotherOrder) {
+  const int last = world().size() - 1;
+  for (const DType dtype : {DType::fp64, DType::bf16}) {
+    for (const Layout& layout : layouts()) {
+      SCOPED_TRACE(testing::Message() << name_of(dtype) << ", " << layout);
+      FaultyRun run(layout, {.max_machine_faults = 0, .spiky_loss_factor = 10}, Sums::varying, dtype);
+      note_losses(run, 5);
+      bool flipped = false;
+      if (world().rank() == last) {
+        run.backend->after_product = [&](int, TensorView result) {
+          if (flipped || result.shape()[result.shape().rank() - 1] < 64) return;  // no logits
+          flipped = true;
+          // The highest bit of the exponent: a logit of about 0 becomes huge.
+          result.data()[size_of(dtype) - 1] ^= std::byte{0x40};
+        };
+      }
+      EXPECT_THAT(message_of<MachineError>([&] { run.run.step(); }),
+                  AllOf(HasSubstr("that rounding explains"), HasSubstr(named_rank(last))));
+    }
   }
 }
 

@@ -33,6 +33,7 @@ constexpr auto field_names = std::to_array<FieldName>({
     {"decoder_first_pipeline_num_layers", "decoder-first-pipeline-num-layers"},
     {"decoder_last_pipeline_num_layers", "decoder-last-pipeline-num-layers"},
     {"decrease_batch_size_if_needed", "decrease-batch-size-if-needed"},
+    {"deterministic_mode", "deterministic-mode"},
     {"disable_bias_linear", "disable-bias-linear"},
     {"distributed_timeout_minutes", "distributed-timeout-minutes"},
     {"doc_stride", "doc-stride"},

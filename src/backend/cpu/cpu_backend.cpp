@@ -36,7 +36,9 @@ class CpuBackend final : public Backend {
   std::string description() const override {
     return fmt::format("{} thread{}", pool_.threads(), pool_.threads() == 1 ? "" : "s");
   }
-  bool supports(Capability capability) const override { return capability == Capability::fp64_training; }
+  bool supports(Capability capability) const override {
+    return capability == Capability::fp64_training || capability == Capability::repeatable;
+  }
 
   Stream& compute_stream() override { return stream_; }
   std::unique_ptr<Stream> make_stream() override { return std::make_unique<ImmediateStream>(); }

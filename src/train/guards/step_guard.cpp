@@ -5,27 +5,49 @@
 #include <limits>
 
 #include "src/base/log.hpp"
+#include "src/tensor/unit_roundoff.hpp"
 #include "src/train/guards/bad_tensor.hpp"
-#include "src/train/guards/not_finite.hpp"
 #include "src/train/guards/rank_list.hpp"
 #include "src/train/trainer.hpp"
 
 namespace trireme::train {
 namespace {
 
-bool same(double a, double b) { return a == b || (std::isnan(a) && std::isnan(b)); }
+/// Returns whether `a` and `b` are equal within `bound`; with bound 0, whether they have the same bits.
+bool same(double a, double b, double bound) {
+  if (a == b || (std::isnan(a) && std::isnan(b))) return true;
+  if (bound == 0) return false;
+  if (!std::isfinite(a) || !std::isfinite(b)) return !std::isfinite(a) && !std::isfinite(b);
+  return std::abs(a - b) <= bound * std::max(std::abs(a), std::abs(b));
+}
 
 }  // namespace
 
+double rounding_bound(DType dtype, int layers, int tensor_ranks, int data_ranks) {
+  const double roundings = 4.0 * layers * tensor_ranks + data_ranks;
+  return std::min(0.5, 4 * unit_roundoff(dtype) * std::sqrt(roundings));
+}
+
 StepGuard::StepGuard(ParallelModel& model, const GuardOptions& options)
-    : model_(model), options_(options), probe_(model) {}
+    : model_(model),
+      options_(options),
+      probe_(model),
+      bound_(model.backend().supports(Capability::repeatable)
+                 ? 0
+                 : rounding_bound(model.execution().dtype, model.config().layers, model.communicators().tensor->size(),
+                                  model.gradient_group().size())) {}
 
 StepGuard::Result StepGuard::result() {
   Result result{probe_.sums(), losses_, 0};
+  Backend& backend = model_.backend();
+  Stream& stream = backend.compute_stream();
+  Tensor sum(backend, DType::fp64, {1});
+  backend.elementwise().fill(stream, 0, sum);
   for (std::size_t bucket = 0; bucket < model_.parameters().layout().buckets().size(); ++bucket) {
-    result.gradients =
-        hash_of_elements(model_.backend(), model_.parameters().shard_gradients(bucket), result.gradients);
+    backend.reduce().sum_squares(stream, model_.parameters().shard_gradients(bucket), sum);
   }
+  backend.copy_to_host(stream, sum.view(), TensorView(&result.gradients, {1}));
+  stream.synchronize();
   return result;
 }
 
@@ -36,11 +58,11 @@ std::vector<int> StepGuard::ranks_that_differ(const Result& first, const Result&
     if (!equal) mine = std::min(mine, order);
   };
   for (std::size_t i = 0; i < first.sums.size(); ++i) {
-    compare(probe_.order_of(i), same(first.sums[i], second.sums[i]));
+    compare(probe_.order_of(i), same(first.sums[i], second.sums[i], bound_));
   }
-  compare(probe_.order_of_losses(),
-          same(first.losses.tokens, second.losses.tokens) && same(first.losses.samples, second.losses.samples));
-  compare(probe_.order_of_reduced(), first.gradients == second.gradients);
+  compare(probe_.order_of_losses(), same(first.losses.tokens, second.losses.tokens, bound_) &&
+                                        same(first.losses.samples, second.losses.samples, bound_));
+  compare(probe_.order_of_reduced(), same(first.gradients, second.gradients, bound_));
   const std::int64_t least = least_of_ranks(model_.world(), mine);
   if (least == none) return {};
   return ranks_with(model_.world(), mine == least);
@@ -86,8 +108,10 @@ void StepGuard::check(TrainRecord& record, const Progress& progress, const std::
   machine_faults_ += 1;
   const std::string fault = fmt::format(
       "loss or gradients of {} were {} ({}), and a second run of the step on the same samples and weights gave another "
-      "result. The results of {} differ first: a fault of the machine, not of the numbers",
-      step, bad ? "not finite" : "spiky", numbers, rank_list(model_.world(), differing));
+      "result{}. The results of {} differ first: a fault of the machine, not of the numbers",
+      step, bad ? "not finite" : "spiky", numbers,
+      bound_ > 0 ? fmt::format(", by more than the {:.1g} that rounding explains", bound_) : "",
+      rank_list(model_.world(), differing));
   const bool bad_again = (options_.check_for_nan && record.skipped) || is_spiky();
   if (bad_again || machine_faults_ > options_.max_machine_faults) {
     throw MachineError(

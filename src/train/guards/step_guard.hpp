@@ -13,9 +13,16 @@ namespace trireme::train {
 struct Progress;
 struct TrainRecord;
 
+/// Largest relative difference between sums of squares of two runs of a step whose sums over ranks were formed in
+/// another order: 4 u sqrt(n), at most 1/2. u is the unit roundoff of `dtype`. n = 4 layers tensor_ranks + data_ranks
+/// roundings lie between the samples and a gradient: a layer forms two sums over the tensor ranks in forward and two
+/// in backward, and gradients are summed over the data ranks. Independent errors grow with sqrt(n), squares double
+/// them, and the other factor of 2 is a margin.
+double rounding_bound(DType dtype, int layers, int tensor_ranks, int data_ranks);
+
 /// Runs a training step again where its result is suspect, and compares the two. A step is a pure function of weights
-/// and samples. So where the results differ, a machine computed wrong; where they do not, the numbers are what they
-/// are.
+/// and samples: if the results differ, a machine computed wrong; otherwise the numbers themselves are bad. On a
+/// repeatable backend (Capability) the results are compared bit by bit, elsewhere within `rounding_bound`.
 class StepGuard {
  public:
   /// `model` must live longer.
@@ -40,7 +47,7 @@ class StepGuard {
   struct Result {
     std::vector<double> sums;
     model::LossSums losses;
-    std::uint64_t gradients = 0;  ///< hash of this rank's reduced gradients
+    double gradients = 0;  ///< sum of squares of this rank's reduced gradients
   };
   Result result();
   /// Returns the ranks whose results differ first in the order of computation; none where all are equal. Collective.
@@ -49,6 +56,7 @@ class StepGuard {
   ParallelModel& model_;
   GuardOptions options_;
   StepProbe probe_;
+  double bound_;  ///< largest relative difference of sums that rounding explains
   model::LossSums losses_;
   bool searches_ = false;
   int machine_faults_ = 0;
