@@ -20,15 +20,18 @@ enum class Kind {
 
 /// A row of the table.
 struct Flag {
-  /// With hyphens. "name value" is a row for one value, "name --flag" one beside that flag; they count first.
+  /// With hyphens. "name value" is a row for one value, "name --flag" one beside that flag; they count first. "prefix*"
+  /// refuses every flag that begins so and has no row of its own.
   std::string_view name;
   Values values;
-  std::string_view releases;  ///< first and last with the flag; "-" at the end: still there; a year or project outside
+  /// First and last with the flag; "-" at the end: still there; a year or project outside. Empty for a prefix.
+  std::string_view releases;
   Kind kind;
   std::string_view text;  ///< options with @ for the values, "" for the same name; else the reason
 };
 
-/// Returns the row of `name` with this value, else that of `name`, else null. Values compare without case.
+/// Returns the row of `name` with this value, else that of `name`, else that of a prefix, else null. Values compare
+/// without case.
 const Flag* find_flag(std::string_view name, std::string_view value = {});
 
 /// A row that counts for one command alone, "eval", and there before the others. A row without values, of an option
@@ -44,15 +47,12 @@ const Flag* find_command_flag(std::string_view command, std::string_view name);
 /// Parts of the table.
 std::span<const Flag> flags_that_work();
 std::span<const Flag> flags_satisfied();
-std::span<const Flag> flags_of_absent_models();
-std::span<const Flag> flags_of_absent_uses();
-std::span<const Flag> flags_of_absent_runs();
+std::span<const Flag> flags_refused();
 
 /// Calls `visit` with every row.
 template <class Visit>
 void for_each_flag(const Visit& visit) {
-  for (const auto& part : {flags_that_work(), flags_satisfied(), flags_of_absent_models(), flags_of_absent_uses(),
-                           flags_of_absent_runs()}) {
+  for (const auto& part : {flags_that_work(), flags_satisfied(), flags_refused()}) {
     for (const Flag& flag : part) visit(flag);
   }
 }
