@@ -248,7 +248,7 @@ TEST(Guards, TakeSumsOfAnotherOrderForNoFaultOfAMachine) {
     }
   }
   // Bit by bit they differ.
-  FaultyRun hidden({2}, guards, Sums::hidden);
+  FaultyRun hidden({}, guards, Sums::hidden);
   note_losses(hidden, 0.4);
   EXPECT_THAT(message_of<MachineError>([&] { hidden.run.step(); }), HasSubstr("another result"));
 }
