@@ -61,7 +61,7 @@ void expect_same(const std::string& checkpoint, const std::string& model, bool r
   config.hidden_dropout = original.config.hidden_dropout;
   config.attention_dropout = original.config.attention_dropout;
   EXPECT_EQ(model::attributes_of(config), model::attributes_of(original.config)) << checkpoint;
-  opened.layout.vocabulary_rows = 20;
+  EXPECT_EQ(opened.layout.vocabulary_rows, 20);
   const TensorMap map = megatron_tensor_map(config, opened.layout);
   ParameterReader reader(map, *opened.source, match(map, *opened.source, name_rules()));
   ASSERT_EQ(map.parameters.size(), wanted.parameters.size());
@@ -104,9 +104,6 @@ class ImportedModel {
     b_ = std::ssize(tokens_) / s_;
     model::ModelConfig& config = checkpoint_.model.config;
     config.hidden_dropout = config.attention_dropout = 0;
-    for (const ForeignTensor& tensor : checkpoint_.source->tensors()) {
-      if (tensor.name.ends_with("word_embeddings.weight")) checkpoint_.layout.vocabulary_rows = tensor.shape[0];
-    }
     const TensorMap map = megatron_tensor_map(config, checkpoint_.layout);
     ParameterReader reader(map, *checkpoint_.source, match(map, *checkpoint_.source, name_rules()));
     train::ExecutionConfig execution;
@@ -400,6 +397,17 @@ TEST_F(MegatronFiles, OfModelsWithOtherPartsNameAllOfThem) {
   std::ofstream(file, std::ios::binary) << content;
   const std::string error = error_of(folder);
   for (const char* option : options) EXPECT_THAT(error, HasSubstr(std::string("\n  ") + option + ": "));
+}
+
+TEST_F(MegatronFiles, WhoseVocabularyIsNotThatOfTheTensorsAreNamed) {
+  const std::string folder = copy("run_window"), file = folder + "/common.pt";
+  std::ifstream input(file, std::ios::binary);
+  std::string content = test::without_checksums({std::istreambuf_iterator<char>(input), {}});
+  const std::size_t value = value_of(content, "padded_vocab_size");
+  ASSERT_EQ(content.at(value), 'K');  // an integer of one byte
+  ++content.at(value + 1);
+  std::ofstream(file, std::ios::binary) << content;
+  EXPECT_THAT(error_of(folder), testing::ContainsRegex("padded_vocab_size is [0-9]+, but .*weight has [0-9]+ rows"));
 }
 
 TEST_F(MegatronFiles, WithWindowsOfOtherKindsAreNamed) {
