@@ -161,5 +161,10 @@ limited() { # limited OPTION LIMIT MESSAGE RANKS ARGUMENT...
 limited -n 20 "ulimit -n lets a process open 20 files" 1 train "${run[@]}"
 # AddressSanitizer itself needs more.
 [ -n "${ASAN_OPTIONS:-}" ] || limited -s 64 "ulimit -s gives each thread a stack of 64.0 KiB" 1 train "${run[@]}"
+if [ -z "${ASAN_OPTIONS:-}" ]; then
+  limited -v 200000 "ulimit -v leaves a process 195.3 MiB of addresses, at least 512.0 MiB are needed" 1 info
+  TRIREME_THREADS=8 limited -v 1300000 "OpenBLAS needs 1280 MiB of addresses for the products of 8 threads" \
+    1 train "${run[@]/16/128}" --dtype fp64
+fi
 limited -f 2000 "ulimit -f lets files grow to 2.0 MiB, MPI's shared memory needs" 1 train "${run[@]}"
 limited -f 9000 "ulimit -f lets files grow to 8.8 MiB, this rank's file of a checkpoint needs" 1 "${large[@]}"

@@ -59,7 +59,7 @@ std::string single_quoted(std::string_view text) {
 std::string shell_word(std::string_view text) {
   constexpr std::string_view plain = "=abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+./:,@%";
   const bool is_plain = !text.empty() && text.find_first_not_of(plain) == text.npos && text[0] != '=';
-  return is_plain ? std::string(text) : "'" + single_quoted(text) + "'";
+  return is_plain ? std::string(text) : fmt::format("'{}'", single_quoted(text));
 }
 
 std::string wrapped(const std::string& text, std::size_t indent) {
