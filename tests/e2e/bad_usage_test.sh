@@ -85,8 +85,6 @@ refused 2 "--hysteresis needs --fp16: fp32 is trained without a loss scale that 
 refused 2 "--min-loss-scale and --loss-scale exclude each other" 1 train "${run[@]}" --fp16 --loss-scale 8 --min-loss-scale 2
 refused 2 "--init-method-std needs --init-method normal" \
   1 train "${run[@]}" --init-method hashed-uniform --init-method-std 0.1
-refused 2 "--min-lr 0.001 and --lr-decay-style constant exclude each other" \
-  2 train "${run[@]}" --lr-decay-style constant --min-lr 0.001
 refused 2 "--sampling sequential has no splits" 1 train "${run[@]}" --sampling sequential --split 9,1
 refused 2 "--micro-batches and --micro-batch-size exclude each other" \
   1 plan --show-schedule --pp 2 --micro-batches 4 --micro-batch-size 2
