@@ -66,7 +66,7 @@ class FimSamples final : public NextTokenSamples {
   /// A sample before it is cut to its length.
   struct Arrangement {
     std::vector<std::int32_t> tokens;
-    std::vector<std::int64_t> starts;  ///< of its documents but the first
+    std::vector<std::int64_t> starts;  ///< places of its documents but the first
   };
   Arrangement arrangement(std::int64_t index) const;
 
