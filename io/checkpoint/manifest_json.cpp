@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 #include <string_view>
 
+#include "io/json/json_text.hpp"
 #include "src/base/check.hpp"
 #include "src/base/hash.hpp"
 #include "src/base/shortened.hpp"
@@ -143,7 +144,7 @@ std::string manifest_to_json(const Manifest& manifest) {
         list_text(manifest.files), list_text(manifest.blobs), list_text(manifest.pieces));
     return fmt::format("{}{}{}{}", head, digest(body.data(), body.size()), tail, body);
   } catch (const json::exception& error) {
-    throw CheckpointError("the manifest cannot be written: {}", error.what());
+    throw CheckpointError("the manifest cannot be written: {}", json_message(error.what()));
   }
 }
 
@@ -160,7 +161,7 @@ Manifest manifest_from_json(const std::string& text, const std::string& path) {
   try {
     read_body(parse(view.substr(body_begin)), manifest);
   } catch (const json::exception& error) {
-    throw CheckpointError("{} is no manifest of a checkpoint: {}", path, shortened(error.what()));
+    throw CheckpointError("{} is no manifest of a checkpoint: {}", path, json_message(error.what()));
   } catch (const Error& error) {
     throw CheckpointError("{} is no manifest of a checkpoint: {}", path, error.what());
   }

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "io/posix/file_handle.hpp"
+#include "io/posix/system_call.hpp"
 #include "src/base/check.hpp"
 
 namespace trireme::io {
@@ -30,8 +31,7 @@ class PlainFile final : public ByteSource {
     size_bytes = static_cast<std::size_t>(std::min(static_cast<std::int64_t>(size_bytes), end_ - position_));
     std::size_t got = 0;
     while (got < size_bytes) {
-      const ssize_t result = pread(file_.get(), data + got, size_bytes - got, position_);
-      if (result < 0 && errno == EINTR) continue;
+      const ssize_t result = uninterrupted([&] { return pread(file_.get(), data + got, size_bytes - got, position_); });
       TRIREME_CHECK(result >= 0, IoError, "cannot read {}: {}", path_, std::strerror(errno));
       TRIREME_CHECK(result > 0 || end_ == INT64_MAX, IoError, "cannot read {}: it has become shorter meanwhile", path_);
       if (result == 0) break;

@@ -262,6 +262,10 @@ HuggingFaceModel parse_config_json(const std::string& text, const std::string& p
   }
   std::vector<std::string> problems;
   const Settings settings(file, problems);
+  for (const char* name : {"quantization_config", "compression_config"}) {
+    if (settings.has(name))
+      settings.add(fmt::format("{}: quantized weights are not read; take the original model", name));
+  }
   if (exchange::is_bert(model.model_class)) {
     read_bert(settings, model.model_class, model.config);
   } else if (model.model_class == ModelClass::gpt2) {

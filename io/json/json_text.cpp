@@ -1,5 +1,6 @@
 #include "io/json/json_text.hpp"
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <optional>
 
@@ -148,11 +149,15 @@ std::string json_text(std::string_view line, const std::string& key, const std::
   return handler.finish();
 }
 
+std::string json_message(std::string_view message) {
+  if (message.starts_with("[json.exception"))
+    message.remove_prefix(std::min(message.find("] "), message.size() - 2) + 2);
+  return shortened(message);
+}
+
 std::string json_fault(std::string_view message) {
-  // "[json.exception.parse_error.101] parse error at line 1, column 3: reason"; the line is not that of the file.
-  const std::size_t column = message.find("column ");
-  const std::size_t colon = message.find(": ", column == std::string_view::npos ? 0 : column);
-  return shortened(colon == std::string_view::npos ? message : message.substr(colon + 2));
+  const std::size_t column = message.find(" column ");
+  return json_message(column == message.npos ? message : message.substr(message.find(": ", column) + 2));
 }
 
 std::string json_line(const std::string& key, const std::string& text) { return json{{key, text}}.dump(); }

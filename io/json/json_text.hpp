@@ -12,7 +12,9 @@ namespace trireme::io {
 /// ..." where the line is not JSON or not an object, or the key is missing, occurs twice, or has no string.
 std::string json_text(std::string_view line, const std::string& key, const std::string& path, std::int64_t line_number);
 
-/// Returns the reason in a message of the JSON library, without its name and its line and column.
+/// Returns a message of the JSON library without its name: "parse error at line 1, column 3: REASON".
+std::string json_message(std::string_view message);
+/// Returns the reason alone. A line of JSON lines is another one for the library.
 std::string json_fault(std::string_view message);
 
 /// A line of JSON, without its end: an object with the string `text` under `key` alone. `text` is UTF-8.

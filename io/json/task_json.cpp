@@ -2,6 +2,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "io/json/json_text.hpp"
 #include "src/base/check.hpp"
 #include "src/base/shortened.hpp"
 
@@ -14,7 +15,7 @@ json parse(std::string_view text, const std::string& where) {
   try {
     return json::parse(text);
   } catch (const json::exception& error) {
-    throw DataError("{}: not JSON: {}", where, shortened(error.what()));
+    throw DataError("{}: not JSON: {}", where, json_message(error.what()));
   }
 }
 

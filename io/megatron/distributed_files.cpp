@@ -147,7 +147,7 @@ class DistributedFiles {
                   DataError, "{}: a part of {} is {} {}, which is not what .metadata states", archive.name(), what,
                   name_of(stored.dtype), to_string(stored.shape));
     tensor->second.dtype = stored.dtype;
-    tensor->second.found.push_back({chunk->box, stored.bytes});
+    tensor->second.found.push_back({chunk->box, stored.bytes, stored.storage});
   }
 
   std::span<const std::byte> bytes_of(const PickleValue& place) {
@@ -222,7 +222,8 @@ class DistributedFiles {
         if (row < 0 || row >= chunk.box.extent[0]) continue;
         const std::size_t bytes = chunk.bytes.size() / static_cast<std::size_t>(chunk.box.extent[0]);
         chunks.push_back({{without_first(chunk.box.offset), without_first(chunk.box.extent)},
-                          chunk.bytes.subspan(static_cast<std::size_t>(row) * bytes, bytes)});
+                          chunk.bytes.subspan(static_cast<std::size_t>(row) * bytes, bytes),
+                          chunk.storage});
       }
       source.add(
           {fmt::format("{}{}.{}", *stack, layer, name.substr(prefix)), *tensor.dtype, without_first(tensor.shape)},

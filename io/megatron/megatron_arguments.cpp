@@ -245,7 +245,7 @@ MegatronModel megatron_model(const PickleValue& arguments, model::ModelFamily fa
     model.has_two_gelus = config.activation == Activation::gelu_tanh && !options.flag({"openai_gelu"}, false);
   }
   refuse_other_models(options);
-  const std::int64_t padded = options.integer({"padded_vocab_size"}, 0);
+  const std::int64_t padded = model.padded_vocabulary = options.integer({"padded_vocab_size"}, 0);
   config.vocabulary = options.integer({"vocab_size"}, padded);
   model.vocabulary_is_padded = !options.has({"vocab_size"});
   if (config.vocabulary == 0) options.add("padded_vocab_size is missing");

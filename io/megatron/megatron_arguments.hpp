@@ -12,6 +12,7 @@ namespace trireme::io {
 struct MegatronModel {
   model::ModelConfig config;  ///< its vocabulary is the padded one where `vocabulary_is_padded`
   bool vocabulary_is_padded = false;
+  std::int64_t padded_vocabulary = 0;  ///< 0: not stated
   exchange::RotaryLayout rotary = exchange::RotaryLayout::halves;
   std::int64_t tensor_size = 1;
   std::int64_t pipeline_size = 1;

@@ -24,6 +24,21 @@ std::string step_folder(const std::string& path) {
   return fmt::format("{}/iter_{:07d}", path, std::stoll(step));
 }
 
+/// Sets the rows of the token embedding, and compares them with the number that the run's options state.
+void read_vocabulary_rows(MegatronCheckpoint& checkpoint) {
+  constexpr std::string_view table = "embedding.word_embeddings.weight";
+  const auto found = std::ranges::find_if(checkpoint.source->tensors(), [&](const exchange::ForeignTensor& tensor) {
+    return tensor.name.ends_with(table) && tensor.shape.rank() == 2;
+  });
+  TRIREME_CHECK(found != checkpoint.source->tensors().end(), DataError,
+                "{} has no tensor {}: it is no GPT or BERT of Megatron-LM's", checkpoint.source->description(), table);
+  const std::int64_t rows = found->shape[0], stated = checkpoint.model.padded_vocabulary;
+  TRIREME_CHECK(stated == 0 || stated == rows, DataError,
+                "{}: padded_vocab_size is {}, but {} has {} rows: files of several checkpoints may be mixed",
+                checkpoint.source->description(), stated, shortened(found->name), rows);
+  checkpoint.layout.vocabulary_rows = rows;
+}
+
 }  // namespace
 
 std::shared_ptr<const MappedFile> map_file(const std::string& path) {
@@ -50,12 +65,14 @@ MegatronCheckpoint open_megatron_checkpoint(const std::string& path) {
   TRIREME_CHECK(is_there(path), DataError, "there is no {}", path);
   const std::string folder = step_folder(path);
   TRIREME_CHECK(is_there(folder), DataError, "{} names {} as its latest checkpoint, which is not there", path, folder);
-  if (has_distributed_files(folder)) return open_distributed_files(folder);
-  TRIREME_CHECK(has_rank_files(folder), DataError,
+  const bool is_distributed = has_distributed_files(folder);
+  TRIREME_CHECK(is_distributed || has_rank_files(folder), DataError,
                 "{} holds neither mp_rank_00 nor .metadata of a checkpoint of Megatron-LM in the formats torch and "
                 "torch_dist",
                 folder);
-  return open_rank_files(folder);
+  MegatronCheckpoint checkpoint = is_distributed ? open_distributed_files(folder) : open_rank_files(folder);
+  read_vocabulary_rows(checkpoint);
+  return checkpoint;
 }
 
 }  // namespace trireme::io

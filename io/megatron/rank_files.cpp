@@ -198,7 +198,7 @@ class RankFiles {
       if (dimension < 0 && i > 0) continue;
       Box box = Box::whole(shard.shape);
       if (dimension >= 0) box.offset[dimension] = static_cast<std::int64_t>(i) * shard.shape[dimension];
-      chunks.push_back({box, shard.bytes});
+      chunks.push_back({box, shard.bytes, shard.storage});
     }
     if (dimension >= 0) tensor.shape[dimension] *= tensor_size_;
     source.add(std::move(tensor), std::move(chunks));

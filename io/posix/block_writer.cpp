@@ -115,9 +115,12 @@ void BlockWriter::write_plain(const Block& block, std::int64_t begin, std::int64
 /// Advances `begin` as far as direct access is possible.
 void BlockWriter::write_direct(const Block& block, std::int64_t& begin, std::int64_t end) {
   while (direct_ && begin < end) {
-    const ssize_t count = pwrite(direct_.get(), block.at(begin), static_cast<std::size_t>(end - begin), begin);
-    if (count > 0) begin += count;
-    if (count > 0 || (count < 0 && errno == EINTR)) continue;
+    const ssize_t count = uninterrupted(
+        [&] { return pwrite(direct_.get(), block.at(begin), static_cast<std::size_t>(end - begin), begin); });
+    if (count > 0) {
+      begin += count;
+      continue;
+    }
     if (count < 0 && errno != EINVAL) {
       throw_system_error(fmt::format("cannot write {} bytes at byte {} of {}", end - begin, begin, path_), errno);
     }

@@ -12,8 +12,7 @@ namespace trireme::io {
 
 void write_at(int descriptor, const std::string& path, const char* bytes, std::size_t size_bytes, std::int64_t offset) {
   while (size_bytes > 0) {
-    const ssize_t written = pwrite(descriptor, bytes, size_bytes, offset);
-    if (written < 0 && errno == EINTR) continue;
+    const ssize_t written = uninterrupted([&] { return pwrite(descriptor, bytes, size_bytes, offset); });
     if (written <= 0) {
       throw_system_error(fmt::format("cannot write {} bytes at byte {} of {}", size_bytes, offset, path), errno);
     }
@@ -25,8 +24,7 @@ void write_at(int descriptor, const std::string& path, const char* bytes, std::s
 
 void read_at(int descriptor, const std::string& path, char* bytes, std::size_t size_bytes, std::int64_t offset) {
   while (size_bytes > 0) {
-    const ssize_t got = pread(descriptor, bytes, size_bytes, offset);
-    if (got < 0 && errno == EINTR) continue;
+    const ssize_t got = uninterrupted([&] { return pread(descriptor, bytes, size_bytes, offset); });
     TRIREME_CHECK(got > 0, IoError, "cannot read {} bytes at byte {} of {}: {}", size_bytes, offset, path,
                   got < 0 ? std::strerror(errno) : "it ends there");
     bytes += got;

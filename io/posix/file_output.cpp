@@ -33,8 +33,7 @@ void FileOutput::write_bytes(std::span<const std::byte> bytes) {
 void FileOutput::flush() {
   std::span<const std::byte> rest(buffer_);
   while (!rest.empty()) {
-    const ssize_t written = ::write(file_.get(), rest.data(), rest.size());
-    if (written < 0 && errno == EINTR) continue;
+    const ssize_t written = uninterrupted([&] { return ::write(file_.get(), rest.data(), rest.size()); });
     if (written <= 0) throw_system_error("cannot write " + path_, errno);
     rest = rest.subspan(static_cast<std::size_t>(written));
   }

@@ -120,8 +120,7 @@ void write_and_sync(const std::string& path, std::string_view bytes) {
   Descriptor file(open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0666));
   TRIREME_CHECK(file, IoError, "cannot create {}: {}", path, std::strerror(errno));
   while (!bytes.empty()) {
-    const ssize_t written = write(file.get(), bytes.data(), bytes.size());
-    if (written < 0 && errno == EINTR) continue;
+    const ssize_t written = uninterrupted([&] { return write(file.get(), bytes.data(), bytes.size()); });
     TRIREME_CHECK(written > 0, IoError, "cannot write {}: {}", path, std::strerror(errno));
     bytes.remove_prefix(static_cast<std::size_t>(written));
   }

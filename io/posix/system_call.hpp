@@ -33,6 +33,16 @@ auto retried(const Call& call) {
   }
 }
 
+/// Returns the result of `call`, a system call that returns a negative number and sets errno where it fails. Repeats it
+/// at once after each interruption by a signal: at most 100 calls. Callers begin anew after each part of their work.
+template <class Call>
+auto uninterrupted(const Call& call) {
+  constexpr int max_calls = 100;
+  auto result = call();
+  for (int calls = 1; result < 0 && errno == EINTR && calls < max_calls; ++calls) result = call();
+  return result;
+}
+
 /// Returns whether `error`, an errno, means that a limit of the process was reached (ulimit -f, ulimit -n).
 bool meets_limit(int error);
 

@@ -8,6 +8,7 @@
 #include <string_view>
 #include <unordered_map>
 
+#include "io/json/json_text.hpp"
 #include "io/posix/regular_file.hpp"
 #include "io/tokenizer/byte_spelling.hpp"
 #include "src/base/check.hpp"
@@ -42,7 +43,7 @@ class Parser {
     try {
       file_ = json::parse(text, shallow);
     } catch (const json::exception& error) {
-      throw DataError("{} is not JSON: {}", path_, shortened(error.what()));
+      throw DataError("{} is not JSON: {}", path_, json_message(error.what()));
     }
     require(file_.is_object() && member(file_, "model").is_object(), "it is not a tokenizer.json: it has no 'model'");
   }

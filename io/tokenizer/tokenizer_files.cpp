@@ -5,6 +5,7 @@
 #include <string_view>
 #include <unordered_map>
 
+#include "io/json/json_text.hpp"
 #include "io/posix/folder.hpp"
 #include "io/posix/regular_file.hpp"
 #include "io/tokenizer/byte_spelling.hpp"
@@ -60,7 +61,7 @@ class VocabularyHandler : public nlohmann::json_sax<json> {
   bool start_array(std::size_t) override { return refuse("an array"); }
   bool end_array() override { return true; }
   bool parse_error(std::size_t, const std::string&, const json::exception& error) override {
-    throw DataError("{} is not JSON: {}", path_, shortened(error.what()));
+    throw DataError("{} is not JSON: {}", path_, json_message(error.what()));
   }
 
   data::BpeVocabulary finish() {

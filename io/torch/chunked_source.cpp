@@ -99,6 +99,7 @@ void ChunkedSource::read(std::size_t tensor, std::int64_t first, std::span<std::
     for (auto run = begin; run != indices.end(); ++run) {
       const std::int64_t place = runs.place(*run);
       if (place >= end) break;
+      chunk.storage->check();
       const std::int64_t from = std::max(place, first), to = std::min(place + runs.length, end);
       std::memcpy(out.data() + (from - first) * size, chunk.bytes.data() + (*run * runs.length + from - place) * size,
                   static_cast<std::size_t>((to - from) * size));

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "io/torch/zip_directory.hpp"
 #include "src/exchange/tensor_source.hpp"
 
 namespace trireme::io {
@@ -13,9 +14,10 @@ namespace trireme::io {
 struct TensorChunk {
   Box box;
   std::span<const std::byte> bytes;
+  std::shared_ptr<StoredBytes> storage = nullptr;  ///< holds `bytes`
 };
 
-/// Tensors in memory, each joined from parts that were divided over ranks.
+/// Tensors in memory, each joined from parts that were divided over ranks. The first read of a part checks its storage.
 class ChunkedSource final : public exchange::TensorSource {
  public:
   /// `files` are what the bytes of the parts lie in.

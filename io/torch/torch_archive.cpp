@@ -4,7 +4,6 @@
 #include <cstring>
 
 #include "io/posix/byte_reader.hpp"
-#include "io/torch/zip_directory.hpp"
 #include "src/base/check.hpp"
 #include "src/base/shortened.hpp"
 
@@ -109,10 +108,13 @@ void TorchArchive::read_zip(std::span<const std::byte> bytes) {
                 name_);
   const std::string prefix = found->first.substr(0, found->first.size() - pickle.size() + 1);
   if (const auto stated = entries.find(prefix + std::string(order)); stated != entries.end()) {
-    TRIREME_CHECK(text_of(stated->second) == "little", DataError, "{} has numbers in the byte order '{}', not 'little'",
-                  name_, shortened(text_of(stated->second)));
+    stated->second->check();
+    const std::string_view text = text_of(stated->second->bytes());
+    TRIREME_CHECK(text == "little", DataError, "{} has numbers in the byte order '{}', not 'little'", name_,
+                  shortened(text));
   }
-  document_ = std::make_unique<PickleDocument>(text_of(found->second), name_);
+  found->second->check();
+  document_ = std::make_unique<PickleDocument>(text_of(found->second->bytes()), name_);
   const std::string folder = prefix + "data/";
   for (const auto& [entry, content] : entries) {
     if (entry.starts_with(folder)) storages_.emplace(entry.substr(folder.size()), content);
@@ -160,7 +162,7 @@ void TorchArchive::read_pickles(std::span<const std::byte> bytes) {
     TRIREME_CHECK(elements >= 0 && static_cast<std::uint64_t>(elements) <= (bytes.size() - at) / element, DataError,
                   "{}: a storage of {} elements ends beyond the end of the file: it was cut off", name_, elements);
     const std::size_t size = static_cast<std::size_t>(elements) * element;
-    storages_.emplace(std::string(key.text()), bytes.subspan(at, size));
+    storages_.emplace(std::string(key.text()), std::make_shared<StoredBytes>(bytes.subspan(at, size), 0, ""));
     at += size;
   }
 }
@@ -184,7 +186,7 @@ StoredTensor TorchArchive::tensor(const PickleValue& value, const std::string& w
   TRIREME_CHECK(found != storages_.end(), DataError, "{}: the bytes '{}' of {} are missing", name_,
                 shortened(reference.key), what);
   const auto element = static_cast<std::int64_t>(size_of(reference.dtype));
-  const auto size_bytes = static_cast<std::int64_t>(found->second.size());
+  const auto size_bytes = static_cast<std::int64_t>(found->second->bytes().size());
   TRIREME_CHECK(size_bytes % element == 0 && size_bytes / element == reference.elements, DataError,
                 "{}: the bytes of {} are {}, but {} elements are stated: the file is damaged", name_, what, size_bytes,
                 reference.elements);
@@ -204,8 +206,9 @@ StoredTensor TorchArchive::tensor(const PickleValue& value, const std::string& w
                     count_bytes <= size_bytes - offset.integer() * element,
                 DataError, "{}: {} lies beyond the end of its storage: the file is damaged", name_, what);
   return {reference.dtype, shape,
-          found->second.subspan(static_cast<std::size_t>(offset.integer() * element),
-                                static_cast<std::size_t>(count_bytes))};
+          found->second->bytes().subspan(static_cast<std::size_t>(offset.integer() * element),
+                                         static_cast<std::size_t>(count_bytes)),
+          found->second};
 }
 
 }  // namespace trireme::io

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "io/pickle/pickle.hpp"
+#include "io/torch/zip_directory.hpp"
 #include "src/tensor/dtype.hpp"
 #include "src/tensor/shape.hpp"
 
@@ -17,6 +18,7 @@ struct StoredTensor {
   DType dtype = DType::fp32;
   Shape shape;
   std::span<const std::byte> bytes;
+  std::shared_ptr<StoredBytes> storage;  ///< holds `bytes`, and is to be checked before they are used
 };
 
 /// A file of `torch.save`: a pickled value, and the bytes of its tensors. Both the zip archives that are written since
@@ -33,7 +35,7 @@ class TorchArchive {
   /// Returns whether a value is a tensor or a parameter.
   static bool is_tensor(const PickleValue& value);
   /// Returns the tensor that a value describes. DataError, which names `what`, where it is none, has another type than
-  /// those of `DType`, is not contiguous or lies beyond its bytes.
+  /// those of `DType`, is not contiguous or lies beyond its bytes. Does not read the bytes.
   StoredTensor tensor(const PickleValue& value, const std::string& what) const;
 
  private:
@@ -41,7 +43,7 @@ class TorchArchive {
   void read_pickles(std::span<const std::byte> bytes);
   std::string name_;
   std::unique_ptr<PickleDocument> document_;
-  std::map<std::string, std::span<const std::byte>, std::less<>> storages_;  // by key
+  std::map<std::string, std::shared_ptr<StoredBytes>, std::less<>> storages_;  // by key
 };
 
 /// Returns the extents of a tuple of integers, also of a torch.Size. DataError, which names `file` and `what`, for

@@ -1,5 +1,7 @@
 #include "io/torch/zip_directory.hpp"
 
+#include <zlib.h>
+
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
@@ -27,7 +29,7 @@ class ZipReader {
   ZipReader(std::span<const std::byte> bytes, const std::string& name)
       : bytes_(bytes), name_(name), reader_(name_, bytes) {}
 
-  std::map<std::string, std::span<const std::byte>> read() {
+  std::map<std::string, std::shared_ptr<StoredBytes>> read() {
     const Directory directory = find_directory();
     const std::uint64_t size = bytes_.size();
     require(directory.begin <= size && directory.size_bytes <= size - directory.begin &&
@@ -67,6 +69,7 @@ class ZipReader {
   std::size_t read_entry(std::size_t entry) {
     require(at<std::uint32_t>(entry) == entry_mark, "an entry of its directory is none");
     const auto flags = at<std::uint16_t>(entry + 8), method = at<std::uint16_t>(entry + 10);
+    const auto crc = at<std::uint32_t>(entry + 16);
     std::uint64_t stored = at<std::uint32_t>(entry + 20), size = at<std::uint32_t>(entry + 24),
                   local = at<std::uint32_t>(entry + 42);
     const std::size_t name_size = at<std::uint16_t>(entry + 28), extra_size = at<std::uint16_t>(entry + 30),
@@ -80,8 +83,9 @@ class ZipReader {
     require(local <= bytes_.size() && at<std::uint32_t>(local) == local_mark, "the header of an entry is missing");
     const std::uint64_t begin = local + local_bytes + at<std::uint16_t>(local + 26) + at<std::uint16_t>(local + 28);
     require(begin <= bytes_.size() && size <= bytes_.size() - begin, "an entry ends beyond its end");
-    TRIREME_CHECK(entries_.emplace(name, bytes_.subspan(begin, size)).second, DataError,
-                  "{}: the entry '{}' is there twice", name_, shortened(name));
+    std::string full_name = fmt::format("{}: the entry '{}'", name_, shortened(name));
+    TRIREME_CHECK(!entries_.contains(name), DataError, "{} is there twice", full_name);
+    entries_.emplace(name, std::make_shared<StoredBytes>(bytes_.subspan(begin, size), crc, std::move(full_name)));
     return next;
   }
 
@@ -109,7 +113,7 @@ class ZipReader {
   std::span<const std::byte> bytes_;
   std::string name_;
   ByteReader reader_;
-  std::map<std::string, std::span<const std::byte>> entries_;
+  std::map<std::string, std::shared_ptr<StoredBytes>> entries_;
 };
 
 }  // namespace
@@ -118,8 +122,17 @@ bool is_zip(std::span<const std::byte> bytes) {
   return bytes.size() >= sizeof local_mark && std::memcmp(bytes.data(), &local_mark, sizeof local_mark) == 0;
 }
 
-std::map<std::string, std::span<const std::byte>> stored_entries(std::span<const std::byte> bytes,
-                                                                 const std::string& name) {
+void StoredBytes::check() {
+  if (crc32_ == 0) return;
+  const auto found =
+      static_cast<std::uint32_t>(crc32_z(0, reinterpret_cast<const Bytef*>(bytes_.data()), bytes_.size()));
+  TRIREME_CHECK(found == crc32_, DataError, "{} has the CRC-32 {:08x}, not {:08x}: it is damaged. Copy the file again",
+                name_, found, crc32_);
+  crc32_ = 0;  // once is enough
+}
+
+std::map<std::string, std::shared_ptr<StoredBytes>> stored_entries(std::span<const std::byte> bytes,
+                                                                   const std::string& name) {
   return ZipReader(bytes, name).read();
 }
 

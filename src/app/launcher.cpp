@@ -6,6 +6,7 @@
 #include <dlfcn.h>
 
 #include <cstdio>
+#include <cstdlib>
 
 #include "src/base/signals.hpp"
 
@@ -21,6 +22,9 @@ int main(int argc, char** argv) {
     return 4;  // ExitCode::environment
   }
 #endif
+  // The program's threads call OpenBLAS themselves. Its own would take 128 MiB of addresses each while it is loaded,
+  // and try for ever where `ulimit -v` does not leave them.
+  setenv("OPENBLAS_NUM_THREADS", "1", 1);
 
   // Beside the executable where it was built, in the folder of libraries where it was installed.
   const char* const built = "$ORIGIN/libtrireme_program.so";

@@ -19,6 +19,7 @@
 #include "src/base/check.hpp"
 #include "src/base/log.hpp"
 #include "src/base/signals.hpp"
+#include "src/base/visible.hpp"
 
 namespace {
 
@@ -44,7 +45,7 @@ int run_alone(const app::Call& call) {
   } catch (const std::exception& error) {
     problem = error.what();
   }
-  fmt::print(stderr, "trireme {}: {}\n", call.command->path, app::with_flags(problem));
+  fmt::print(stderr, "trireme {}: {}\n", call.command->path, visible(app::with_flags(problem)));
   return static_cast<int>(code);
 }
 

@@ -17,6 +17,8 @@ namespace {
 constexpr rlim_t files_of_a_process = 64;
 constexpr rlim_t stack_bytes = rlim_t{1} << 20;  // every thread's too
 constexpr rlim_t shared_memory_bytes = rlim_t{8} << 20;
+// Measured: at 300 MiB MPI fails without a clear message.
+constexpr rlim_t address_bytes = rlim_t{512} << 20;
 
 /// Returns the soft limit; RLIM_INFINITY where there is none.
 rlim_t limit_of(decltype(RLIMIT_FSIZE) resource) {
@@ -37,6 +39,10 @@ std::string problem(bool with_mpi) {
   if (limit_of(RLIMIT_STACK) < stack_bytes) {
     return fmt::format("ulimit -s gives each thread a stack of {}, at least {} are needed: ulimit -s {}",
                        bytes_of(limit_of(RLIMIT_STACK)), bytes_of(stack_bytes), stack_bytes / 1024);
+  }
+  if (with_mpi && limit_of(RLIMIT_AS) < address_bytes) {
+    return fmt::format("ulimit -v leaves a process {} of addresses, at least {} are needed: ulimit -v {}",
+                       bytes_of(limit_of(RLIMIT_AS)), bytes_of(address_bytes), address_bytes / 1024);
   }
   if (with_mpi && limit_of(RLIMIT_FSIZE) < shared_memory_bytes) {
     return fmt::format("ulimit -f lets files grow to {}, MPI's shared memory needs at least {}: ulimit -f {}",

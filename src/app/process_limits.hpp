@@ -5,7 +5,7 @@
 
 namespace trireme::app {
 
-/// Checks the limits of this process (ulimit -n, -s and, for MPI's shared memory, -f) against the needs of a command.
+/// Checks the limits of this process (ulimit -n, -s and, for MPI, -v and -f) against the needs of a command.
 /// Where they are too low, prints so on stderr, once per machine. Call it before MPI starts, which fails without a
 /// clear message.
 bool limits_suffice(const std::string& command, bool with_mpi);

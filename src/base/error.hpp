@@ -6,6 +6,8 @@
 #include <string>
 #include <utility>
 
+#include "src/base/visible.hpp"
+
 namespace trireme {
 
 /// Exit code of the program. Job scripts read it to choose whether to start again.
@@ -23,10 +25,11 @@ enum class ExitCode : int {
 };
 
 /// Root of every error the program throws on purpose. The message names the failure, its reason and a remedy. Below app
-/// it names options by field, `<seq_length>`; app prints their flags. `main` prints it once and returns `exit_code()`.
+/// it names options by field, `<seq_length>`; app prints their flags. Control characters in it are escaped, but line
+/// feeds and tabs. `main` prints it once and returns `exit_code()`.
 class Error : public std::runtime_error {
  public:
-  Error(ExitCode exit_code, const std::string& message) : std::runtime_error(message), exit_code_(exit_code) {}
+  Error(ExitCode exit_code, const std::string& message) : std::runtime_error(visible(message)), exit_code_(exit_code) {}
   ExitCode exit_code() const { return exit_code_; }
 
  private:

@@ -6,17 +6,19 @@
 
 #include <string>
 
+#include "src/base/visible.hpp"
+
 namespace trireme::log {
 namespace {
 
 std::string (*message_filter)(std::string_view) = nullptr;
 
-/// The message of a line, filtered: %* in the pattern.
+/// The message of a line, filtered and without control characters: %* in the pattern.
 class FilteredMessage : public spdlog::custom_flag_formatter {
  public:
   void format(const spdlog::details::log_msg& line, const std::tm&, spdlog::memory_buf_t& out) override {
     const std::string_view message(line.payload.data(), line.payload.size());
-    const std::string filtered = message_filter == nullptr ? std::string(message) : message_filter(message);
+    const std::string filtered = visible(message_filter == nullptr ? std::string(message) : message_filter(message));
     out.append(filtered.data(), filtered.data() + filtered.size());
   }
   std::unique_ptr<spdlog::custom_flag_formatter> clone() const override { return std::make_unique<FilteredMessage>(); }

@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <exception>
 #include <mutex>
+#include <system_error>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -68,6 +69,16 @@ struct ThreadPool::State {
     }
   }
 
+  /// Ends the workers.
+  void stop() {
+    {
+      const std::lock_guard lock(mutex);
+      stopping = true;
+    }
+    work_ready.notify_all();
+    for (std::thread& worker : workers) worker.join();
+  }
+
   void work() {
     use_alternate_signal_stack();
     while (!stopping) {
@@ -85,17 +96,18 @@ struct ThreadPool::State {
 
 ThreadPool::ThreadPool(int threads) : state_(std::make_unique<State>()) {
   TRIREME_CHECK(threads >= 1, ConfigError, "a thread pool needs at least one thread, not {}", threads);
-  for (int i = 1; i < threads; ++i) state_->workers.emplace_back([state = state_.get()] { state->work(); });
+  try {
+    for (int i = 1; i < threads; ++i) state_->workers.emplace_back([state = state_.get()] { state->work(); });
+  } catch (const std::system_error& error) {
+    const std::size_t started = state_->workers.size();
+    state_->stop();
+    throw EnvironmentError(
+        "{} of {} threads could be started: {}. Raise ulimit -u or -v, or set TRIREME_THREADS to a lower number",
+        started + 1, threads, error.what());
+  }
 }
 
-ThreadPool::~ThreadPool() {
-  {
-    const std::lock_guard lock(state_->mutex);
-    state_->stopping = true;
-  }
-  state_->work_ready.notify_all();
-  for (std::thread& worker : state_->workers) worker.join();
-}
+ThreadPool::~ThreadPool() { state_->stop(); }
 
 int ThreadPool::threads() const { return static_cast<int>(state_->workers.size()) + 1; }
 

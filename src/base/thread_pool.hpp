@@ -11,7 +11,8 @@ namespace trireme {
 /// task computes the same bits on any thread, so the result does not depend on the threads either.
 class ThreadPool {
  public:
-  /// `threads` counts the caller: 1 means that everything runs on the calling thread.
+  /// `threads` counts the caller: 1 means that everything runs on the calling thread. Throws EnvironmentError where the
+  /// system refuses a thread.
   explicit ThreadPool(int threads);
   ~ThreadPool();
   ThreadPool(const ThreadPool&) = delete;

@@ -1,6 +1,7 @@
 #include "src/report/curve.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 
 namespace trireme::report {
@@ -21,7 +22,10 @@ void Curve::add(std::int64_t x, std::optional<double> value) {
   is_reduced_ = is_reduced_ || !is_new;
   column.first_x = is_new ? x : std::min(column.first_x, x);
   column.last_x = is_new ? x : std::max(column.last_x, x);
-  if (!value) {
+  // Floats reach neither bound. Beyond them, differences and steps of an axis would overflow or vanish.
+  constexpr double most = 1e100, least = 1e-100;
+  if (value && std::abs(*value) < least) value = 0;
+  if (!value || !(std::abs(*value) <= most)) {
     ++column.not_finite;
     ++not_finite_;
     return;

@@ -345,9 +345,8 @@ std::vector<std::pair<std::string, std::string>> summary_of(const Run& run) {
   add("mean speed, tokens/s", run.trained_ms > 0 ? escaped(short_number(run.mean_tokens_per_second())) : dash);
   add("TFLOP/s of a rank", run.trained_ms > 0 ? escaped(short_number(run.mean_tflops(), 3)) : dash);
   const LifeStart* start = run.newest_start();
-  add("MFU", start != nullptr && start->peak_tflops > 0
-                 ? fmt::format("{:.1f} % of {:g}", 100 * run.mean_tflops() / start->peak_tflops, start->peak_tflops)
-                 : dash);
+  const double mfu = start != nullptr && start->peak_tflops > 0 ? run.mean_tflops() / start->peak_tflops : -1;
+  add("MFU", mfu >= 0 && mfu < 1e6 ? fmt::format("{:.1f} % of {:g}", 100 * mfu, start->peak_tflops) : dash);
   const std::optional<Curve>& bytes = run.curves[memory];
   add("memory of rank 0", bytes && bytes->last() ? escaped(size_text(bytes->last()->value)) : dash);
   add("skipped updates", run.iterations > 0 ? grouped(run.skipped_updates) : dash);

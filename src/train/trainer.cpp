@@ -11,6 +11,12 @@
 #include "src/train/state_tensors.hpp"
 
 namespace trireme::train {
+namespace {
+
+/// Returns `value`. A NaN loses its sign, which differs from machine to machine and would be printed.
+double unsigned_nan(double value) { return std::isnan(value) ? std::numeric_limits<double>::quiet_NaN() : value; }
+
+}  // namespace
 
 Trainer::Trainer(ParallelModel& model, const TrainOptions& options)
     : model_(model),
@@ -185,11 +191,11 @@ void Trainer::compute_gradients(const std::vector<model::MicroBatch>& micro_batc
   const TraceScope norm(model_.trace(), "loss and gradient norm", "communication");
   const model::LossSums mine = model_.take_loss_sums(), sums = model_.sum_over_ranks(mine);
   if (guard_) guard_->note(mine);
-  record.lm_loss = model_.config().predicts_tokens() ? sums.tokens / tokens : sums.samples / samples;
-  if (model_.config().has_binary_head()) record.sop_loss = sums.samples / samples;
-  record.grad_norm =
+  record.lm_loss = unsigned_nan(model_.config().predicts_tokens() ? sums.tokens / tokens : sums.samples / samples);
+  if (model_.config().has_binary_head()) record.sop_loss = unsigned_nan(sums.samples / samples);
+  record.grad_norm = unsigned_nan(
       optim::gradient_norm(model_.backend(), model_.parameters(), norm_groups(), norm_sum_, options_.grad_norm_power) /
-      record.loss_scale;
+      record.loss_scale);
   record.skipped = !std::isfinite(record.grad_norm) || !std::isfinite(record.lm_loss + record.sop_loss.value_or(0));
 }
 
@@ -266,13 +272,13 @@ std::optional<EvaluationRecord> Trainer::evaluate(const data::SampleSource& samp
   record.iteration = progress_.iteration;
   record.consumed_samples = progress_.consumed_samples;
   record.split = split;
-  record.loss = sums.tokens / static_cast<double>(std::max<std::int64_t>(counts.tokens, 1));
+  record.loss = unsigned_nan(sums.tokens / static_cast<double>(std::max<std::int64_t>(counts.tokens, 1)));
   record.perplexity = std::exp(std::min(20.0, record.loss));
   if (model_.config().has_binary_head()) {
     const double samples = static_cast<double>(std::max<std::int64_t>(counts.samples, 1));
     ImmediateStream host;
     model_.world().all_reduce(host, TensorView(&correct, {1}), ReduceOp::sum).wait(host);
-    record.sop_loss = sums.samples / samples;
+    record.sop_loss = unsigned_nan(sums.samples / samples);
     record.sop_accuracy = correct / samples;
   }
   return record;

@@ -1,12 +1,16 @@
 #include "src/base/thread_pool.hpp"
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <csignal>
+#include <fstream>
 #include <stdexcept>
 #include <vector>
 
+#include "src/base/error.hpp"
 #include "src/base/signals.hpp"
 
 namespace trireme {
@@ -46,6 +50,19 @@ TEST(ThreadPool, RunsEveryTaskOnce) {
       for (const auto& n : runs) EXPECT_EQ(n, 1);
     }
   }
+}
+
+TEST(ThreadPool, ThatCannotStartItsThreadsIsAnError) {
+  rlimit before{};
+  ASSERT_EQ(getrlimit(RLIMIT_AS, &before), 0);
+  std::ifstream file("/proc/self/statm");
+  rlim_t pages = 0;
+  file >> pages;
+  rlimit small = before;
+  small.rlim_cur = pages * static_cast<rlim_t>(sysconf(_SC_PAGE_SIZE)) + (rlim_t{64} << 20);
+  ASSERT_EQ(setrlimit(RLIMIT_AS, &small), 0);
+  EXPECT_THROW(ThreadPool(1000), EnvironmentError);
+  setrlimit(RLIMIT_AS, &before);
 }
 
 TEST(ThreadPool, SurvivesManyShortJobs) {

@@ -114,6 +114,8 @@ printf 'fine \xff' >bad.txt
 built 3 "bad.txt" --input bad.txt "${bpe[@]}"
 printf '{"a": 0}' >small.json
 built 3 "small.json" --input corpus.jsonl --tokenizer gpt2 --vocab-file small.json --merge-file vocab.bpe
+printf '{"a\\u0000\\u001b[2Jb": -1}' >small.json
+built 3 "entry 'a\x00\x1b[2Jb'" --input corpus.jsonl --tokenizer gpt2 --vocab-file small.json --merge-file vocab.bpe
 printf '#version: 0.2\nq z\n' >wrong.bpe
 built 3 "wrong.bpe" --input corpus.jsonl --tokenizer gpt2 --vocab-file encoder.json --merge-file wrong.bpe
 refused 2 "corpus.jsonl is both input and output" 1 corpus build --input corpus.jsonl --output corpus.jsonl --tokenizer bytes

@@ -85,8 +85,6 @@ refused 2 "--hysteresis needs --fp16: fp32 is trained without a loss scale that 
 refused 2 "--min-loss-scale and --loss-scale exclude each other" 1 train "${run[@]}" --fp16 --loss-scale 8 --min-loss-scale 2
 refused 2 "--init-method-std needs --init-method normal" \
   1 train "${run[@]}" --init-method hashed-uniform --init-method-std 0.1
-refused 2 "--min-lr 0.001 and --lr-decay-style constant exclude each other" \
-  2 train "${run[@]}" --lr-decay-style constant --min-lr 0.001
 refused 2 "--sampling sequential has no splits" 1 train "${run[@]}" --sampling sequential --split 9,1
 refused 2 "--micro-batches and --micro-batch-size exclude each other" \
   1 plan --show-schedule --pp 2 --micro-batches 4 --micro-batch-size 2
@@ -161,5 +159,10 @@ limited() { # limited OPTION LIMIT MESSAGE RANKS ARGUMENT...
 limited -n 20 "ulimit -n lets a process open 20 files" 1 train "${run[@]}"
 # AddressSanitizer itself needs more.
 [ -n "${ASAN_OPTIONS:-}" ] || limited -s 64 "ulimit -s gives each thread a stack of 64.0 KiB" 1 train "${run[@]}"
+if [ -z "${ASAN_OPTIONS:-}" ]; then
+  limited -v 200000 "ulimit -v leaves a process 195.3 MiB of addresses, at least 512.0 MiB are needed" 1 info
+  TRIREME_THREADS=8 limited -v 1300000 "OpenBLAS needs 1280 MiB of addresses for the products of 8 threads" \
+    1 train "${run[@]/16/128}" --dtype fp64
+fi
 limited -f 2000 "ulimit -f lets files grow to 2.0 MiB, MPI's shared memory needs" 1 train "${run[@]}"
 limited -f 9000 "ulimit -f lets files grow to 8.8 MiB, this rank's file of a checkpoint needs" 1 "${large[@]}"

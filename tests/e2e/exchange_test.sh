@@ -6,7 +6,7 @@ source "$(dirname "$0")/functions.sh"
 # A model that was imported trains, also on several ranks, and is exported again with the same bytes.
 done_by 1 checkpoint import --input "$fixtures/llama3" --output in --no-tokenizer --dtype fp64
 check "no tokenizer is no warning here" [ "$(grep -c 'there is no tokenizer' err)" -eq 0 ]
-options=$(sed -n 's/.*train it with --load in --finetune //p' err)
+options=$(sed -n 's/.*train it with //p' err)
 done_by 3 checkpoint import --input "$fixtures/llama3/model.safetensors" --output in3
 check "without a tokenizer ids are taken as they are" grep -q "there is no tokenizer beside" err
 done_by 1 checkpoint verify in3
@@ -27,7 +27,7 @@ for grid in "1" "2 --tp 2" "2 --pp 2"; do
   # shellcheck disable=SC2086  # words
   set -- $grid
   # shellcheck disable=SC2086
-  done_by "$1" train --load in --finetune $options --hidden-dropout 0 --attention-dropout 0 --seq-length 8 --mock-data --dtype fp64 \
+  done_by "$1" train $options --hidden-dropout 0 --attention-dropout 0 --seq-length 8 --mock-data --dtype fp64 \
     --global-batch-size 4 --train-iters 2 --lr 0.001 --log-interval 1 --metrics-file "metrics${grid// /}" "${@:2}"
 done
 loss() { sed -n 's/.*"lm_loss": \([0-9.]*\).*/\1/p' "$1" | head -1 >"$1.loss"; }
@@ -47,6 +47,14 @@ done_by 1 checkpoint import --input "$fixtures/gpt2" --output gpt2 --no-tokenize
 for model in first gpt2; do done_by 1 checkpoint export --load "$model" --output "$model-out"; done
 check "a checkpoint of 2019 has the weights of its model" \
   [ "$(data_of first-out/model.safetensors)" = "$(data_of gpt2-out/model.safetensors)" ]
+# The printed options train the imported model, windows included.
+done_by 1 checkpoint import --format megatron --input "$megatron/run_window" --output "a window" --no-tokenizer
+eval "on 1 train $(sed -n 's/.*train it with //p' err) --seq-length 8 --mock-data --global-batch-size 2 --train-iters 1 --lr 0.01 --eval-iters 0"
+check "the command that import prints trains the model" [ "$code" = 0 ]
+# One flipped bit of the archives is found by the CRC-32 of the entry.
+cp -r "$megatron/chunks" flipped
+flip flipped/mp_rank_00/model_optim_rng.pt 4035
+refused 3 "the entry 'model_optim_rng/data/1' has the CRC-32" 2 checkpoint import --format megatron --input flipped --output none
 refused 3 "holds neither mp_rank_00 nor .metadata" 2 checkpoint import --format megatron --input "$fixtures/llama3" --output none
 refused 3 "is not the magic number" 1 checkpoint import --format llm.c --input "$fixtures/llama3/model.safetensors" --output none
 refused 2 "--vocab-size 21 is more than the 20 tokens" 1 checkpoint import --format megatron --input "$megatron/core" --output none --vocab-size 21

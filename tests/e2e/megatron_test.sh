@@ -117,4 +117,34 @@ check "the command that it prints is taken" grep -q "1 iterations would run" err
 sed -i 's/--use-flash-attn/--use-flash-attn --fp8-format hybrid/' run.sh
 on 1 train --megatron-script run.sh
 check "exit code 2 where a flag is refused" [ "$code $(tail -1 out)" = "2 1 flags are refused" ]
+
+# The printed command passes on the words of the script when it is pasted, and executes nothing of them.
+mkdir bin
+printf '#!/bin/bash\nprintf "%%s\\0" "$@"\n' >bin/trireme
+cp bin/trireme bin/python
+chmod +x bin/*
+cat >paste.sh <<'END'
+ARGS=(--num-layers 2 --hidden-size 16 --num-attention-heads 2 --seq-length 16 --lr 0.01 --train-iters 1)
+SAVE=$LEFT/run
+NESTED='$(touch was_run)'
+python pretrain_gpt.py "${ARGS[@]}" --save '$(touch was_run)' --load "$SAVE" --data-path "$NESTED" "\$(touch was_run)" \
+  \`touch\ was_run\` '`touch was_run`' '$LEFT' "it's" 'a"b' 'a\b' '\' 'two  words' 'line
+feed' '*' '[a-z]*' '{a,b}' '~' '~/x' ~/y 'x; touch was_run' '&touch was_run&' '>was_run' '!!' 'a!x' '=ls' '#x' '船 é' %s \
+  '' "$LEFT" "${LEFT}"x $BLEND "x'$LEFT'"
+END
+on 1 train --megatron-script paste.sh
+sed -n '/^trireme train/,/^$/p' out >command
+export LEFT='a  b' BLEND='0.5 c 0.5 d'
+PATH=$PWD/bin:$PATH bash paste.sh | tail -z -n +2 >expected
+for shell in bash sh "bash --norc -i"; do
+  PATH=$PWD/bin:$PATH $shell <command 2>err | tail -z -n +2 >pasted
+  check "the words survive in $shell" cmp expected pasted
+done
+check "nothing in them was executed" [ ! -e was_run ]
+sed -i 's/--save .*/--save $(touch was_run)/' paste.sh
+on 1 train --megatron-script paste.sh
+check "a command stays in quotes, for its output" grep -qF -- "--save '\$(touch was_run)'" out
+printf 'python pretrain_gpt.py --save \033]0;x\n' >paste.sh
+refused 2 'the script has a control character, \x1b, in line 1' 1 train --megatron-script paste.sh
+
 refused 2 "--megatron-script takes no other option" 1 train --megatron-script run.sh --lr 1

@@ -93,9 +93,17 @@ done_by 1 report "two & more" --output saved.html
 holds saved.html "Not recorded. --metrics-file of a run records it."
 holds saved.html "in the folder"
 refused 8 "loss or gradients were not finite in 2 iterations in a row" 1 train "${run[@]/#0.01/1e20}" --no-check-for-nan-in-loss-and-grad --max-skipped 2 --metrics-file diverged.jsonl
+check "NaN has no sign" [ "$(cat err diverged.jsonl* | grep -c -- -nan)" = 0 ]
 done_by 1 report diverged.jsonl --output diverged.html
 holds diverged.html "numbers not finite, exit code 8"
 holds diverged.html "Try a lower --lr"
+
+# Numbers that would overflow in sums and on axes.
+printf '{"iteration": %d, "lm_loss": %s, "grad_norm": %s, "elapsed_ms": 1, "tflops_per_rank": %s}\n' \
+  1 1.7e308 5e-324 1.7e308 2 -1.7e308 5e-324 1.7e308 3 1 0 -1.7e308 4 1 0 -1.7e308 >vast.jsonl
+sed 's/"peak_tflops":[^,]*/"peak_tflops":1/' diverged.jsonl.lives >vast.jsonl.lives
+done_by 1 report vast.jsonl --output vast.html
+check "numbers that overflow are not printed" [ "$(grep -ciE '(nan|inf)[ %"<k]' vast.html)" = 0 ]
 
 # A BERT has evaluations of the order of segments.
 make_text 1 | sed 's/the /The /g' >sentences.jsonl

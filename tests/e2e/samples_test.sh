@@ -119,6 +119,11 @@ done_by 1 train "${fim[@]}" --metrics-file fim.jsonl
 on 4 train "${fim[@]}" --tp 2 --save fim --exit-interval 5 --metrics-file grid.jsonl
 done_by 2 train "${fim[@]}" --pp 2 --load fim --metrics-file grid.jsonl
 check "documents are rearranged alike on two grids" close_to <(field lm_loss fim.jsonl) <(field lm_loss grid.jsonl) 1e-10
+apart=(--reset-position-ids --reset-attention-mask --eod-mask-loss)
+done_by 1 train "${fim[@]}" "${apart[@]}" --metrics-file apart.jsonl
+done_by 2 train "${fim[@]}" "${apart[@]}" --tp 2 --metrics-file grid.jsonl
+check "and so are their positions and masks" close_to <(field lm_loss apart.jsonl) <(field lm_loss grid.jsonl) 1e-10
+check "which change the losses" eval '! cmp -s <(field lm_loss fim.jsonl) <(field lm_loss apart.jsonl)'
 refused 3 "data.fim" 1 train "${fim[@]}" --fim-spm-rate 1 --load fim
 refused 3 "data.fim" 1 train "${fim[@]:0:22}" --dtype fp64 --load fim
 refused 2 "the tokenizer bytes has no token '<fim_prefix>'" 2 train "${job[@]}" --fim-rate 0.5

@@ -85,6 +85,8 @@ TEST(ConfigJson, OneErrorListsEverySettingThatIsNotHere) {
                        "is_decoder": true)"),
               AllOf(HasSubstr("position_embedding_type"), HasSubstr("type_vocab_size"), HasSubstr("is_decoder")));
   EXPECT_THAT(error_of(R"(GPT2LMHeadModel"], "n_head": 7)"), HasSubstr("must be a multiple"));
+  EXPECT_THAT(error_of(R"(LlamaForCausalLM"], "quantization_config": {"quant_method": "gptq", "bits": 4})"),
+              HasSubstr("quantization_config: quantized weights are not read"));
 }
 
 TEST(ConfigJson, HostileFilesGiveErrors) {

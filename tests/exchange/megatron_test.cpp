@@ -6,26 +6,20 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
-#include <filesystem>
-#include <fstream>
 
 #include "io/huggingface/config_json.hpp"
 #include "io/megatron/megatron_checkpoint.hpp"
 #include "io/safetensors/safetensors_source.hpp"
+#include "src/base/check.hpp"
 #include "src/comm/self_communicator.hpp"
 #include "src/exchange/architecture.hpp"
 #include "src/exchange/import.hpp"
 #include "src/train/parallel_model.hpp"
-#include "tests/support/message_of.hpp"
 #include "tests/support/parameter_values.hpp"
-#include "tests/support/temporary_directory.hpp"
 #include "tests/support/tolerance.hpp"
 
 namespace trireme::exchange {
 namespace {
-
-using test::message_of;
-using testing::HasSubstr;
 
 constexpr const char* checkpoints = TRIREME_FIXTURES "/megatron/";
 
@@ -60,7 +54,7 @@ void expect_same(const std::string& checkpoint, const std::string& model, bool r
   config.hidden_dropout = original.config.hidden_dropout;
   config.attention_dropout = original.config.attention_dropout;
   EXPECT_EQ(model::attributes_of(config), model::attributes_of(original.config)) << checkpoint;
-  opened.layout.vocabulary_rows = 20;
+  EXPECT_EQ(opened.layout.vocabulary_rows, 20);
   const TensorMap map = megatron_tensor_map(config, opened.layout);
   ParameterReader reader(map, *opened.source, match(map, *opened.source, name_rules()));
   ASSERT_EQ(map.parameters.size(), wanted.parameters.size());
@@ -103,9 +97,6 @@ class ImportedModel {
     b_ = std::ssize(tokens_) / s_;
     model::ModelConfig& config = checkpoint_.model.config;
     config.hidden_dropout = config.attention_dropout = 0;
-    for (const ForeignTensor& tensor : checkpoint_.source->tensors()) {
-      if (tensor.name.ends_with("word_embeddings.weight")) checkpoint_.layout.vocabulary_rows = tensor.shape[0];
-    }
     const TensorMap map = megatron_tensor_map(config, checkpoint_.layout);
     ParameterReader reader(map, *checkpoint_.source, match(map, *checkpoint_.source, name_rules()));
     train::ExecutionConfig execution;
@@ -264,142 +255,6 @@ TEST(MegatronNames, AreThoseOfEveryVersion) {
   expect("output_layer.weight", {"language_model.output_layer.weight"});
   expect("pooler.dense.weight", {"language_model.pooler.dense.weight"});
   expect("embedding.tokentype_embeddings.weight", {"language_model.embedding.tokentype_embeddings.weight"});
-}
-
-class MegatronFiles : public testing::Test {
- protected:
-  /// A checkpoint in a folder of this test.
-  std::string copy(const char* name) {
-    std::filesystem::copy(std::string(checkpoints) + name, directory_ / name, std::filesystem::copy_options::recursive);
-    return directory_ / name;
-  }
-  static std::string error_of(const std::string& path) {
-    return message_of<DataError>([&] { io::open_megatron_checkpoint(path); });
-  }
-  test::TemporaryDirectory directory_;
-};
-
-TEST_F(MegatronFiles, ThatAreMissingAreNamed) {
-  EXPECT_THAT(error_of(directory_ / "none"), HasSubstr("there is no"));
-  EXPECT_THAT(error_of(directory_.path()), HasSubstr("holds neither mp_rank_00 nor .metadata"));
-  const std::string core = copy("core");
-  std::filesystem::remove_all(core + "/iter_0000009/mp_rank_01_001");
-  EXPECT_THAT(error_of(core), HasSubstr("has the files of 3 ranks"));
-  std::filesystem::remove_all(core + "/iter_0000009/mp_rank_00_001");
-  EXPECT_THAT(error_of(core),
-              HasSubstr("was saved by 2 tensor ranks and 2 pipeline ranks, but has the files of 2 and 1"));
-  std::ofstream(core + "/latest_checkpointed_iteration.txt") << "../../etc";
-  EXPECT_THAT(error_of(core), HasSubstr("neither an iteration nor 'release'"));
-  const std::string chunks = copy("chunks");
-  std::filesystem::rename(chunks + "/mp_rank_01", chunks + "/mp_rank_01_000_001");
-  EXPECT_THAT(error_of(chunks), HasSubstr("experts"));
-}
-
-TEST_F(MegatronFiles, OfDistributedCheckpointsThatAreDamagedAreNamed) {
-  const std::string dist = copy("dist");
-  std::filesystem::resize_file(dist + "/__1_0.distcp", 9000);
-  EXPECT_THAT(error_of(dist), HasSubstr("__1_0.distcp has 9000 bytes, but"));
-  std::filesystem::remove(dist + "/__1_0.distcp");
-  EXPECT_THAT(error_of(dist), HasSubstr("names the file __1_0.distcp, which is not there"));
-  std::ifstream input(dist + "/.metadata", std::ios::binary);
-  const std::string metadata{std::istreambuf_iterator<char>(input), {}};
-  const auto with = [&](const std::string& from, const std::string& to) {
-    std::string changed = metadata;
-    changed.replace(changed.find(from), from.size(), to);
-    std::ofstream(dist + "/.metadata", std::ios::binary) << changed;
-    return error_of(dist);
-  };
-  EXPECT_THAT(with("__1_0.distcp", "/../../xx.pt"), HasSubstr("is not the name of a file beside it"));
-  EXPECT_THAT(with("TensorStorageMetadata", "TensorStorageMetadatb"), HasSubstr("TensorStorageMetadatb, not a tensor"));
-  EXPECT_THAT(with("chunks", "chunkz"), HasSubstr("has no 'chunks'"));
-  EXPECT_THAT(with("relative_path", "relative_pith"), HasSubstr("has no 'relative_path'"));
-  for (std::size_t length = 0; length < metadata.size(); length += 97) {
-    std::ofstream(dist + "/.metadata", std::ios::binary) << metadata.substr(0, length);
-    EXPECT_NE(message_of([&] { io::open_megatron_checkpoint(dist); }), "nothing was thrown") << length;
-  }
-}
-
-TEST_F(MegatronFiles, WithDamagedArchivesAreNamed) {
-  const std::string chunks = copy("chunks"), file = chunks + "/mp_rank_00/model_optim_rng.pt";
-  std::ifstream input(file, std::ios::binary);
-  const std::string archive{std::istreambuf_iterator<char>(input), {}};
-  // Changes a byte of the first entry of the directory.
-  const auto with = [&](std::size_t at, char value) {
-    std::string changed = archive;
-    changed[archive.find("PK\1\2") + at] = value;
-    std::ofstream(file, std::ios::binary) << changed;
-    return error_of(chunks);
-  };
-  EXPECT_THAT(with(10, 8), HasSubstr("is compressed or encrypted"));
-  EXPECT_THAT(with(8, 1), HasSubstr("is compressed or encrypted"));
-  EXPECT_THAT(with(45, 0x7f), HasSubstr("the header of an entry is missing"));
-  EXPECT_THAT(with(0, 'Q'), HasSubstr("an entry of its directory is none"));
-  std::string changed = archive;
-  const std::size_t name = archive.rfind("data/1");  // its last place, in the directory
-  changed[name + 5] = '0';
-  std::ofstream(file, std::ios::binary) << changed;
-  EXPECT_NE(error_of(chunks), "nothing was thrown");
-}
-
-/// Place of an option's value in a pickle: behind its name, which is put into the memo.
-std::size_t value_of(const std::string& pickle, const std::string& option) {
-  const std::size_t end = pickle.find(option) + option.size();
-  return end + (pickle.at(end) == 'q' ? 2 : 5);
-}
-
-TEST_F(MegatronFiles, OfModelsWithOtherPartsNameAllOfThem) {
-  const std::string folder = copy("run_common"), file = folder + "/__0_0.distcp";
-  std::ifstream input(file, std::ios::binary);
-  std::string content{std::istreambuf_iterator<char>(input), {}};
-  const char* const options[] = {"quick_geglu",
-                                 "activation_func_clamp_value",
-                                 "qk_l2_norm",
-                                 "no_rope_freq",
-                                 "num_experts",
-                                 "multi_latent_attention",
-                                 "use_mup",
-                                 "linear_attention_freq",
-                                 "mtp_num_layers",
-                                 "enable_mhc_connections",
-                                 "attention_output_gate",
-                                 "experimental_attention_variant"};
-  for (const char* option : options) {
-    char& value = content.at(value_of(content, option));
-    ASSERT_TRUE(value == 'N' || value == '\x89') << option;  // None or False
-    value = '\x88';
-  }
-  std::ofstream(file, std::ios::binary) << content;
-  const std::string error = error_of(folder);
-  for (const char* option : options) EXPECT_THAT(error, HasSubstr(std::string("\n  ") + option + ": "));
-}
-
-TEST_F(MegatronFiles, WithWindowsOfOtherKindsAreNamed) {
-  const std::string folder = copy("run_window"), file = folder + "/common.pt";
-  std::ifstream input(file, std::ios::binary);
-  const std::string content{std::istreambuf_iterator<char>(input), {}};
-  const auto with = [&](const std::string& from, const std::string& to) {
-    std::string changed = content;
-    changed.replace(changed.find(from), from.size(), to);
-    std::ofstream(file, std::ios::binary) << changed;
-    return error_of(folder);
-  };
-  const std::string window{"K\5K\0\x86", 5};  // the pickle of (5, 0)
-  EXPECT_THAT(with(window, {"K\5K\2\x86", 5}),
-              HasSubstr("window_size is (5, 2): a token sees earlier ones alone here"));
-  const std::string skip = content.substr(value_of(content, "window_attn_skip_freq") - 2, 2);
-  EXPECT_THAT(with(skip + "K\2", skip + std::string{"K\0", 2}), HasSubstr("window_attn_skip_freq is"));
-}
-
-TEST_F(MegatronFiles, ThatWereCutOffAreAnErrorAtEveryLength) {
-  for (const char* name : {"first/release/mp_rank_01/model_optim_rng.pt", "chunks/mp_rank_01/model_optim_rng.pt"}) {
-    const std::string folder = copy(std::string(name).starts_with("first") ? "first" : "chunks");
-    const std::string file = directory_ / name;
-    const auto size = static_cast<std::int64_t>(std::filesystem::file_size(file));
-    for (std::int64_t length = size - 1; length > 0; length -= size / 50) {
-      std::filesystem::resize_file(file, static_cast<std::uintmax_t>(length));
-      EXPECT_NE(error_of(folder), "nothing was thrown") << name << " " << length;
-    }
-  }
 }
 
 }  // namespace

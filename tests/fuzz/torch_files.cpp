@@ -3,6 +3,7 @@
 #include "io/torch/torch_archive.hpp"
 #include "src/base/error.hpp"
 #include "tests/fuzz/target.hpp"
+#include "tests/support/zip_checksums.hpp"
 
 namespace {
 
@@ -50,7 +51,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
       const io::PickleDocument document(bytes, "pickle");
       walk(document, bytes.size());
     } else if (data[0] % 3 == 1) {
-      const io::TorchArchive archive(std::as_bytes(std::span(bytes)), "file.pt");
+      const std::string content = test::without_checksums(std::string(bytes));  // they would end nearly every run
+      const io::TorchArchive archive(std::as_bytes(std::span(content)), "file.pt");
       walk(archive.document(), bytes.size());
       read_tensors(archive, archive.document());
     } else {

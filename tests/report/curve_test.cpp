@@ -54,6 +54,14 @@ TEST(Curve, KeepsValuesThatAreNotFiniteApart) {
   EXPECT_EQ(curve.last()->value, 0.5);
 }
 
+TEST(Curve, CountsValuesThatWouldOverflowAsNotFinite) {
+  Curve curve(1, 4, 10);
+  for (const double value : {1.7e308, -1.7e308, 2.0, 5e-324}) curve.add(1, value);
+  EXPECT_EQ(curve.not_finite(), 2);
+  EXPECT_EQ(curve.greatest()->value, 2);
+  EXPECT_EQ(curve.least()->value, 0);
+}
+
 TEST(Curve, VariesWhereTwoValuesDiffer) {
   Curve falling(1, 3, 10), constant(1, 3, 10);
   for (const int x : {1, 2, 3}) {

@@ -5,6 +5,7 @@
 #include <map>
 
 #include "src/app/manual/manual.hpp"
+#include "src/app/options/terminal_text.hpp"
 
 namespace trireme::app {
 namespace {
@@ -25,19 +26,6 @@ std::string flags_of(const CommandManual& command) {
     for (const std::string& name : option.names) flags += "--" + name + " ";
   }
   return flags + "--help";
-}
-
-/// Returns a word for the inside of a pair of single quotes.
-std::string single_quoted(std::string_view text) {
-  std::string result;
-  for (const char c : text) {
-    if (c == '\'') {
-      result += "'\\''";
-    } else {
-      result += c;
-    }
-  }
-  return result;
 }
 
 /// Returns a text for the description in a specification of zsh's _arguments, where brackets and colons mean something.

@@ -25,12 +25,12 @@ constexpr auto rows_of_commands = std::to_array<CommandFlag>({
     {"generate", {"inference-max-requests", one, "0.12-", satisfied, why::server}},
     {"generate", {"inference-max-seq-length", one, "0.10-", satisfied, why::server}},
     {"generate", {"max-tokens-to-oom", one, "23.04-", satisfied, why::server}},
-    {"generate", {"num-samples", one, "2019-v2.5", absent, why::one_text}},
+    {"generate", {"num-samples", one, "2019-v2.5", absent, why::prompt_lines}},
     {"generate", {"num-tokens-to-generate", one, "0.10-", works, "--max-new-tokens @"}},
     {"generate", {"out-seq-length", one, "2019-", works, "--max-new-tokens @"}},
     {"generate", {"port", one, "23.04-", absent, why::no_server}},
     {"generate", {"recompute", none, "2019-v2.5", satisfied, why::same_text}},
-    {"generate", {"sample-input-file", one, "2019-v2.5", absent, why::one_text}},
+    {"generate", {"sample-input-file", one, "2019-v2.5", absent, why::prompt_lines}},
     {"generate", {"sample-output-file", one, "2019-v2.5", absent, why::standard_output}},
 });
 

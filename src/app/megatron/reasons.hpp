@@ -52,8 +52,6 @@ inline constexpr std::string_view nothing = "asks for nothing";
 inline constexpr std::string_view offload =
     "nothing moves to host memory; nearest: --recompute-granularity full, --use-distributed-optimizer";
 inline constexpr std::string_view one_expert = "one expert is a dense layer";
-inline constexpr std::string_view one_text =
-    "one text is written at a time; nearest: a call for each, with --prompt and --seed";
 inline constexpr std::string_view one_pass = "every life of a run goes on at the sample where the last one ended";
 inline constexpr std::string_view optimizers = "nearest: --optimizer adam or sgd";
 inline constexpr std::string_view overlapped = "on, unless its --no-... option is given";
@@ -78,7 +76,10 @@ inline constexpr std::string_view server = "tunes the memory of a server";
 inline constexpr std::string_view shuffled = "samples are shuffled, unless --sampling is sequential";
 inline constexpr std::string_view signals = "SIGUSR1 and SIGTERM always save and stop";
 inline constexpr std::string_view softmax = "softmax, normalisation and attention scores are computed in fp32";
-inline constexpr std::string_view standard_output = "the text goes to the standard output; nearest: > FILE";
+inline constexpr std::string_view prompt_lines =
+    "prompts stand in lines of JSON; nearest: --prompts FILE --output FILE, with {\"prompt\": TEXT} for each text";
+inline constexpr std::string_view standard_output =
+    "the text goes to the standard output; nearest: > FILE, or --output FILE beside --prompts";
 inline constexpr std::string_view steps =
     "Megatron-LM computes it itself; nearest: --lr-decay-iters, --lr-warmup-iters";
 inline constexpr std::string_view teacher =

@@ -4,12 +4,14 @@
 
 #include <algorithm>
 #include <charconv>
+#include <iterator>
 #include <optional>
 #include <set>
 
 #include "src/app/commands/eval/eval_options.hpp"
 #include "src/app/commands/finetune/task_options.hpp"
 #include "src/app/commands/generate/generate_options.hpp"
+#include "src/app/megatron/open_parts.hpp"
 #include "src/app/megatron/shell_script.hpp"
 #include "src/app/megatron/translation.hpp"
 #include "src/app/options/nearest_name.hpp"
@@ -22,15 +24,6 @@ namespace {
 using Words = std::vector<std::string>;
 
 bool contains(std::string_view text, std::string_view part) { return text.find(part) != text.npos; }
-
-/// Returns whether a word holds a variable without a value, or the output of a command.
-bool is_open(const std::string& word) { return word.find_first_of("$`") != word.npos; }
-
-/// Returns a word as a shell takes it.
-std::string quoted(const std::string& word) {
-  const bool is_plain = !word.empty() && word.find_first_of(" \t\n'\"\\;&|()<>*?[]{}!#~") == word.npos;
-  return is_plain ? word : "'" + word + "'";
-}
 
 /// Returns the ranks that torchrun and its like start; nothing where the script does not say.
 std::optional<int> ranks_of(const Words& launcher) {
@@ -121,14 +114,14 @@ class LaunchReport {
     Words command = all.arguments;
     const bool has_type = std::ranges::find(command, "--model-type") != command.end();
     if (is_bert && !has_type) command.insert(command.begin(), {"--model-type", "bert"});
-    report.text += fmt::format("{}, line {}\n", launch_.program, launch_.line);
+    report.text += fmt::format("{}, line {}\n", shortened(launch_.program), launch_.line);
     for (const Verdict& verdict : all.verdicts) report.text += line_of(verdict);
     check_program();
     const std::optional<int> ranks = ranks_of(launch_.launcher);
     if (problems_.empty()) check_values(command, ranks);
     report.text += fmt::format("\n{}trireme {}", ranks ? fmt::format("mpirun -np {} ", *ranks) : "", command_);
     for (const std::string& word : command) {
-      report.text += (word.starts_with("--") ? " \\\n    " : " ") + (is_open(word) ? word : quoted(word));
+      report.text += (word.starts_with("--") ? " \\\n    " : " ") + pasted(word);
     }
     report.text += "\n\n";
     for (const std::string& note : notes_) report.text += note + "\n";
@@ -157,13 +150,15 @@ class LaunchReport {
     }
     if (kind == "unknown" || kind == "absent") ++refused_;
     const std::string releases = verdict.row == nullptr ? "" : std::string(verdict.row->releases);
-    return fmt::format("  {:<40} {:<12} {:<10} {}\n", shortened(verdict.flag), releases, kind, printable(text));
+    return fmt::format("  {:<40} {:<12} {:<10} {}\n", shortened(written(verdict.flag)), releases, kind,
+                       printable(written(text)));
   }
 
   void check_program() {
     for (const char* other : {"t5", "ict", "vision", "retro", "mamba", "hybrid", "vlm"}) {
       if (contains(launch_.program, other)) {
-        problems_.push_back(launch_.program + " trains a kind of model that is absent; nearest: a GPT or a BERT");
+        problems_.push_back(shortened(launch_.program) +
+                            " trains a kind of model that is absent; nearest: a GPT or a BERT");
         return;
       }
     }
@@ -192,7 +187,7 @@ class LaunchReport {
       if (std::any_of(first, last, is_open) && (own.empty() || is_open(*first) || !options.takes_path(own))) {
         left_out.insert(first->substr(0, first->find('=')));
       } else if (!first->starts_with("--") || !own.empty()) {
-        known.insert(known.end(), first, last);
+        std::transform(first, last, std::back_inserter(known), written);
       }
       i = end;
     }
@@ -256,12 +251,13 @@ ScriptReport report_on_script(std::string_view script, const std::string& name) 
   ScriptReport report{.text = {}, .runs = true};
   for (const Launch& launch : content.launches) LaunchReport(launch).write(report);
   if (const Words unknown = used_in(content.launches, content.unknown, true); !unknown.empty()) {
-    report.text += fmt::format("without a value in the script: {}\n", fmt::join(unknown, ", "));
+    report.text +=
+        fmt::format("without a value in the script: {}\n", printable(fmt::format("{}", fmt::join(unknown, ", "))));
   }
   for (const std::string& command : used_in(content.launches, content.commands, false)) {
     report.text += fmt::format("not run: {}; write its output in its place\n", shortened(command));
   }
-  for (const std::string& sourced : content.sourced) report.text += fmt::format("not read: {}\n", sourced);
+  for (const std::string& sourced : content.sourced) report.text += fmt::format("not read: {}\n", shortened(sourced));
   return report;
 }
 

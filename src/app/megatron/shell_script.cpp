@@ -8,6 +8,7 @@
 #include <optional>
 #include <span>
 
+#include "src/app/megatron/open_parts.hpp"
 #include "src/app/megatron/shell_arithmetic.hpp"
 #include "src/app/megatron/shell_lexer.hpp"
 #include "src/app/megatron/shell_variables.hpp"
@@ -203,10 +204,10 @@ class Interpreter {
     }
     if (fields.empty()) return {};
     const std::string_view program = file_name(fields[0]);
-    if (program == "source" || program == ".") script_.sourced.push_back(fields.size() > 1 ? fields[1] : "");
+    if (program == "source" || program == ".") script_.sourced.push_back(fields.size() > 1 ? written(fields[1]) : "");
     if (program == "eval") {
       std::string text;
-      for (std::size_t k = 1; k < fields.size(); ++k) text += fields[k] + " ";
+      for (std::size_t k = 1; k < fields.size(); ++k) text += written(fields[k]) + " ";
       statements(text, line);
     } else if (!is_one_of(program,
                           {"echo", "printf", "cat", "tee", "cp", "mv", "ls", "grep", "sed", "rm", "mkdir", "cd"})) {
@@ -227,7 +228,7 @@ class Interpreter {
       }
       const bool is_script = field.find(".py") != field.npos && field.find_first_of(" \n") != field.npos;
       const bool is_of_shell = k > 1 && fields[k - 1] == "-c" && is_one_of(file_name(fields[k - 2]), {"bash", "sh"});
-      if (is_of_shell || (is_script && k > 0)) return statements(field, line);
+      if (is_of_shell || (is_script && k > 0)) return statements(written(field), line);
     }
   }
 
@@ -283,6 +284,10 @@ bool Launch::is_generation() const {
 ShellScript read_shell_script(std::string_view text) {
   std::string lines = with_placeholders(text);
   std::erase(lines, '\r');
+  const auto control =
+      std::ranges::find_if(lines, [](unsigned char c) { return (c < 0x20 && c != '\t' && c != '\n') || c == 0x7F; });
+  TRIREME_CHECK(control == lines.end(), ConfigError, "the script has a control character, \\x{:02x}, in line {}",
+                static_cast<unsigned char>(*control), 1 + std::count(lines.begin(), control, '\n'));
   return Interpreter().run(lines);
 }
 

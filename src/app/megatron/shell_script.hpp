@@ -12,7 +12,7 @@ struct Launch {
   int line = 1;
   std::vector<std::string> launcher;   ///< words before the program: torchrun, srun, their options
   std::string program;                 ///< pretrain_gpt.py
-  std::vector<std::string> arguments;  ///< words behind it
+  std::vector<std::string> arguments;  ///< words behind it, with marks around their open parts (open_parts.hpp)
 
   /// Returns whether the program writes text with a trained model.
   bool is_generation() const;
@@ -29,7 +29,7 @@ struct ShellScript {
 /// Reads a script for bash and executes nothing. It follows variables, arrays, sums, `if` and `case` where the values
 /// are in the script, `eval` and `bash -c`. A test that cannot be decided counts as true, a loop runs once. A
 /// placeholder, `<Specify path>`, is a variable without a value, `${Specify_path}`. Throws ConfigError where a quote or
-/// bracket does not close.
+/// bracket does not close, and for a control character, which a terminal would obey when the text is pasted.
 ShellScript read_shell_script(std::string_view text);
 
 }  // namespace trireme::app::megatron

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cctype>
 
+#include "src/app/megatron/open_parts.hpp"
 #include "src/app/megatron/shell_arithmetic.hpp"
 #include "src/app/megatron/shell_lexer.hpp"
 #include "src/base/check.hpp"
@@ -59,7 +60,7 @@ void ShellVariables::set(const std::string& name, std::vector<std::string> value
 std::optional<std::string> ShellVariables::value(const std::string& name) const {
   const auto found = values_.find(name);
   if (found == values_.end() || found->second.empty()) return {};
-  return found->second.front();
+  return written(found->second.front());
 }
 
 std::vector<std::string> ShellVariables::fields(std::string_view word) {
@@ -80,7 +81,7 @@ std::string ShellVariables::text(std::string_view word) {
 std::string ShellVariables::tested(std::string_view word) {
   const std::set<std::string> before = unknown_, commands_before = commands_;
   unknown_is_empty_ = true;
-  std::string result = text(word);
+  std::string result = written(text(word));
   unknown_is_empty_ = false;
   unknown_ = before;
   commands_ = commands_before;
@@ -97,34 +98,41 @@ void ShellVariables::add(std::string_view value, Result& result) {
 
 void ShellVariables::add_value(std::string_view value, bool quoted, Result& result) {
   if (quoted || !result.splits) return add(value, result);
-  for (std::size_t i = 0; i < value.size();) {
-    const std::size_t begin = std::min(value.find_first_not_of(spaces, i), value.size());
-    const std::size_t end = std::min(value.find_first_of(spaces, begin), value.size());
-    if (begin > i) result.is_open = false;
-    if (end > begin) add(value.substr(begin, end - begin), result);
-    i = end;
+  bool in_open_part = false;
+  for (const char c : value) {
+    const bool begins = c == open_bare || c == open_quoted;
+    in_open_part = begins || (in_open_part && c != open_end);
+    if (!in_open_part && spaces.find(c) != spaces.npos) {
+      result.is_open = false;
+    } else {
+      const char kept = begins ? open_bare : c;
+      add({&kept, 1}, result);
+    }
   }
 }
 
-void ShellVariables::add_unknown(const std::string& name, std::string_view written, Result& result) {
+void ShellVariables::add_unknown(const std::string& name, std::string_view unit, bool quoted, Result& result) {
   unknown_.insert(name);
-  if (!unknown_is_empty_) add(written, result);
+  add_open(unit, quoted, result);
 }
 
-void ShellVariables::add_command(std::string_view written, Result& result) {
-  std::string word(written);
-  // A value is cut at its spaces where it is used, which bash does before it has them.
-  if (!result.splits)
-    std::ranges::replace_if(
-        word, [](char c) { return spaces.find(c) != spaces.npos; }, '_');
-  commands_.insert(word);
-  if (!unknown_is_empty_) add(word, result);
+void ShellVariables::add_command(std::string_view unit, bool quoted, Result& result) {
+  commands_.emplace(unit);
+  add_open(unit, quoted, result);
 }
 
-void ShellVariables::add_variable(const std::string& name, std::string_view written, bool quoted, Result& result) {
+/// Adds an open part. One in an assignment counts as quoted until its variable is used without quotes.
+void ShellVariables::add_open(std::string_view unit, bool quoted, Result& result) const {
+  if (unknown_is_empty_) return;
+  add({quoted || !result.splits ? &open_quoted : &open_bare, 1}, result);
+  add(unit, result);
+  add({&open_end, 1}, result);
+}
+
+void ShellVariables::add_variable(const std::string& name, std::string_view unit, bool quoted, Result& result) {
   if (name == "@" || name == "*" || name == "#" || name == "?" || name == "!" || name == "$") return;
   const auto found = values_.find(name);
-  if (found == values_.end()) return add_unknown(name, written, result);
+  if (found == values_.end()) return add_unknown(name, unit, quoted, result);
   if (!found->second.empty()) add_value(found->second.front(), quoted, result);
 }
 
@@ -133,6 +141,11 @@ void ShellVariables::expand(std::string_view raw, bool quoted, Result& result, i
   for (std::size_t i = 0; i < raw.size();) {
     const char c = raw[i];
     const std::size_t end = c == '\'' && quoted ? i + 1 : behind_shell_unit(raw, i);
+    if (i == 0 && !quoted && (raw == "~" || raw.starts_with("~/"))) {
+      add_variable("HOME", "$HOME", true, result);
+      i = 1;
+      continue;
+    }
     if (c == '$') {
       i = expand_dollar(raw, i, quoted, result, depth);
       continue;
@@ -152,7 +165,7 @@ void ShellVariables::expand(std::string_view raw, bool quoted, Result& result, i
       const bool stays = quoted && std::string_view("$`\"\\\n").find(raw[i + 1]) == std::string_view::npos;
       if (raw[i + 1] != '\n') add(raw.substr(stays ? i : i + 1, stays ? 2 : 1), result);
     } else if (c == '`') {
-      add_command(raw.substr(i, end - i), result);
+      add_command(raw.substr(i, end - i), quoted, result);
     } else {
       add(raw.substr(i, end - i), result);
     }
@@ -169,10 +182,10 @@ std::size_t ShellVariables::expand_dollar(std::string_view raw, std::size_t i, b
     if (sum) {
       add(std::to_string(*sum), result);
     } else {
-      add_unknown(std::string(unit), unit, result);
+      add_unknown(std::string(unit), unit, quoted, result);
     }
   } else if (unit.starts_with("$(")) {
-    add_command(unit, result);
+    add_command(unit, quoted, result);
   } else if (unit.starts_with("${")) {
     expand_braces(unit.substr(2, unit.size() - 3), quoted, result, depth);
   } else {
@@ -188,7 +201,7 @@ std::size_t ShellVariables::expand_dollar(std::string_view raw, std::size_t i, b
 }
 
 void ShellVariables::expand_braces(std::string_view inner, bool quoted, Result& result, int depth) {
-  const std::string written = "${" + std::string(inner) + "}";
+  const std::string unit = "${" + std::string(inner) + "}";
   const bool counts = inner.starts_with("#") && inner.size() > 1;
   if (counts) inner.remove_prefix(1);
   const std::string name(inner.substr(0, name_length(inner)));
@@ -197,7 +210,7 @@ void ShellVariables::expand_braces(std::string_view inner, bool quoted, Result& 
   const bool is_set = found != values_.end();
   const bool has_value = is_set && !found->second.empty() && !found->second.front().empty();
   if (rest == "[@]" || rest == "[*]") {
-    if (!is_set) return add_unknown(name, written, result);
+    if (!is_set) return add_unknown(name, unit, quoted, result);
     if (counts) return add(std::to_string(found->second.size()), result);
     for (std::size_t k = 0; k < found->second.size(); ++k) {
       if (k > 0) result.is_open = false;
@@ -210,14 +223,14 @@ void ShellVariables::expand_braces(std::string_view inner, bool quoted, Result& 
     if (index < found->second.size()) add_value(found->second[index], quoted, result);
     return;
   }
-  if (counts || name.empty()) return add_unknown(written, written, result);
-  if (rest.empty()) return add_variable(name, written, quoted, result);
+  if (counts || name.empty()) return add_unknown(unit, unit, quoted, result);
+  if (rest.empty()) return add_variable(name, unit, quoted, result);
   const bool needs_value = rest.starts_with(":");
   if (needs_value) rest.remove_prefix(1);
   const bool stands = needs_value ? has_value : is_set;
   if (rest.starts_with("-") || rest.starts_with("=")) {
     const std::string fallback(rest.substr(1));
-    if (stands) return add_variable(name, written, quoted, result);
+    if (stands) return add_variable(name, unit, quoted, result);
     if (rest.starts_with("=")) set(name, {text(fallback)});
     return expand(fallback, quoted, result, depth + 1);
   }
@@ -225,8 +238,8 @@ void ShellVariables::expand_braces(std::string_view inner, bool quoted, Result& 
     if (stands) expand(rest.substr(1), quoted, result, depth + 1);
     return;
   }
-  if (rest.starts_with("?") && stands) return add_variable(name, written, quoted, result);
-  add_unknown(name, written, result);
+  if (rest.starts_with("?") && stands) return add_variable(name, unit, quoted, result);
+  add_unknown(name, unit, quoted, result);
 }
 
 }  // namespace trireme::app::megatron

@@ -103,6 +103,7 @@ constexpr auto field_names = std::to_array<FieldName>({
     {"num_layers", "num-layers"},
     {"num_layers_per_virtual_pipeline_stage", "num-layers-per-virtual-pipeline-stage"},
     {"num_query_groups", "num-query-groups"},
+    {"on_bad_line", "on-bad-line"},
     {"optimizer", "optimizer"},
     {"output", "output"},
     {"overlap_grad_reduce", "overlap-grad-reduce"},

@@ -44,6 +44,24 @@ std::string shortened(std::string_view word) {
                      printable(word.substr(word.size() - kept)), word.size());
 }
 
+std::string single_quoted(std::string_view text) {
+  std::string result;
+  for (const char c : text) {
+    if (c == '\'') {
+      result += "'\\''";
+    } else {
+      result += c;
+    }
+  }
+  return result;
+}
+
+std::string shell_word(std::string_view text) {
+  constexpr std::string_view plain = "=abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+./:,@%";
+  const bool is_plain = !text.empty() && text.find_first_not_of(plain) == text.npos && text[0] != '=';
+  return is_plain ? std::string(text) : fmt::format("'{}'", single_quoted(text));
+}
+
 std::string wrapped(const std::string& text, std::size_t indent) {
   std::string result;
   std::size_t column = indent;

@@ -12,6 +12,12 @@ std::string printable(std::string_view bytes);
 /// Returns a word of the command line for a message: `printable`, and of a long one its beginning and end.
 std::string shortened(std::string_view word);
 
+/// Returns `text` for the inside of a pair of single quotes in a shell.
+std::string single_quoted(std::string_view text);
+
+/// Returns `text` as one word for a shell, in which nothing is expanded: in quotes unless all its characters are plain.
+std::string shell_word(std::string_view text);
+
 /// Breaks `text` into lines at spaces. Each line after the first begins with `indent` spaces.
 std::string wrapped(const std::string& text, std::size_t indent = 0);
 

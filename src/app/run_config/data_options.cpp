@@ -83,9 +83,6 @@ void DataOptions::settle(const Options& options, const std::optional<model::Mode
   problems.expect(!model->is_bert() || sampling != data::Sampling::sequential,
                   "--sampling sequential reads running text, but a BERT's samples are always shuffled: leave it out");
   const bool has_documents = documents.reset_position_ids || documents.reset_attention_mask || documents.eod_mask_loss;
-  problems.expect(fim.rate == 0 || !has_documents,
-                  "--fim-rate rearranges documents, whose places in a sample --reset-position-ids, "
-                  "--reset-attention-mask and --eod-mask-loss need: leave one out");
   problems.expect(!model->is_bert() || !has_documents,
                   "--reset-position-ids, --reset-attention-mask and --eod-mask-loss are for running text, but each "
                   "sample of a BERT is of one document: leave them out");

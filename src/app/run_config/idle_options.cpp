@@ -7,12 +7,23 @@ namespace trireme::app {
 
 std::vector<std::string> idle_options(const Options& options, const parallel::ProcessGrid& grid, DType dtype,
                                       bool has_padding) {
+  const auto values = options.values();
+  const auto value_of = [&](std::string_view name) -> std::string_view {
+    const auto found =
+        std::ranges::find(values, name, [](const auto& option) -> std::string_view { return option.first; });
+    return found == values.end() ? std::string_view() : found->second;
+  };
   struct Rule {
     bool holds;
     const char* reason;
     std::vector<std::string_view> names;
   };
   const Rule rules[] = {
+      {value_of("lr-decay-style") == "constant" && value_of("min-lr") != "0", "the rate stays at --lr", {"min-lr"}},
+      {(value_of("weight-decay-incr-style") == "linear" || value_of("weight-decay-incr-style") == "cosine") &&
+           value_of("weight-decay") != "0.01",
+       "it grows from --start-weight-decay to --end-weight-decay",
+       {"weight-decay"}},
       {grid.gradient_size() == 1,
        "one data rank",
        {"use-distributed-optimizer", "data-parallel-sharding-strategy", "overlap-grad-reduce", "overlap-param-gather",
@@ -34,7 +45,7 @@ std::vector<std::string> idle_options(const Options& options, const parallel::Pr
        "bf16 has no dynamic loss scale",
        {"loss-scale", "initial-loss-scale", "min-loss-scale", "loss-scale-window", "hysteresis"}}};
   std::vector<std::string> idle;
-  for (const auto& [name, value] : options.values()) {
+  for (const auto& [name, value] : values) {
     if (!options.given(name) || value == "false") continue;  // a flag that a file of options turns off
     const auto* rule = std::ranges::find_if(
         rules, [&](const Rule& r) { return r.holds && std::ranges::find(r.names, name) != r.names.end(); });

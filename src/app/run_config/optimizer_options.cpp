@@ -12,8 +12,9 @@ void OptimizerOptions::declare(Options& options) {
       "optimizer", &optimizer.kind,
       {{"adam", optim::OptimizerKind::adam}, {"sgd", optim::OptimizerKind::sgd}, {"muon", optim::OptimizerKind::muon}},
       "adam: AdamW, with decoupled weight decay. sgd: SGD with momentum, with weight decay added to the "
-      "gradient. muon: momentum that is orthogonalised, for the matrices of the layers; AdamW for "
-      "embeddings, output layers, norms and biases.");
+      "gradient. muon: momentum that is orthogonalised, for the matrices of the layers, of a BERT also those of the "
+      "pooler and of the transform before the masked tokens' output; AdamW for embeddings, output layers, norms and "
+      "biases.");
   options.add("lr", &lr.maximum, "X", "Peak learning rate.", at_least(0));
   options.add("min-lr", &lr.minimum, "X", "Learning rate at the end of the decay.", at_least(0));
   options.add_choice("lr-decay-style", &lr.style,
@@ -99,9 +100,6 @@ void OptimizerOptions::settle(const Options& options, const BatchOptions& batch,
   optimizer.muon.split_qkv = !no_split_qkv;
   problems.expect(optimizer.kind == optim::OptimizerKind::sgd || !options.given("sgd-momentum"),
                   "--sgd-momentum needs --optimizer sgd");
-  problems.expect(lr.style != optim::LrDecayStyle::constant || !options.given("min-lr") || lr.minimum == lr.maximum,
-                  fmt::format("--min-lr {} and --lr-decay-style constant exclude each other: the rate stays at --lr {}",
-                              lr.minimum, lr.maximum));
   settle_clipping(problems);
   if (!batch.has_length()) return;
   settle_learning_rate(options, batch, problems);
@@ -148,7 +146,7 @@ void OptimizerOptions::settle_learning_rate(const Options& options, const BatchO
                   fmt::format("--lr-warmup-fraction and --lr-warmup-{} exclude each other", unit));
   lr.warmup = static_cast<double>(warmup.value_or(0));
   if (lr_warmup_fraction) lr.warmup = *lr_warmup_fraction * static_cast<double>(lr.decay);
-  problems.expect(!options.given("lr-warmup-init") || lr.warmup > 0, "--lr-warmup-init needs a warm-up");
+  problems.expect(lr.initial == 0 || lr.warmup > 0, "--lr-warmup-init above 0 needs a warm-up");
   settle_wsd(options, unit, problems);
   // A run of no iterations writes initial weights, and has no learning rate.
   const bool has_wsd_decay = lr.style != optim::LrDecayStyle::wsd || lr.wsd_decay > 0;
@@ -176,7 +174,6 @@ void OptimizerOptions::settle_weight_decay(const Options& options, const BatchOp
   }
   problems.expect(start_weight_decay && end_weight_decay,
                   "--weight-decay-incr-style linear or cosine needs --start-weight-decay and --end-weight-decay");
-  problems.expect(!options.given("weight-decay"), "--weight-decay and a growing weight decay exclude each other");
   if (!start_weight_decay || !end_weight_decay) return;
   weight_decay_ramp = {*weight_decay_style, *start_weight_decay, *end_weight_decay,
                        lr.by_samples ? *batch.train_samples : *batch.train_iterations};

@@ -2,8 +2,10 @@
 
 #include <cblas.h>
 #include <omp.h>
+#include <sys/mman.h>
 
 #include <algorithm>
+#include <mutex>
 #include <oneapi/dnnl/dnnl.hpp>
 
 #include "src/backend/cpu/activation.hpp"
@@ -29,6 +31,20 @@ constexpr std::int64_t divide_up(std::int64_t a, std::int64_t b) { return (a + b
 /// Extent of blocks that divide `whole` evenly. It is at most `limit`, which is a multiple of 32.
 constexpr std::int64_t even_extent(std::int64_t whole, std::int64_t limit) {
   return whole == 0 ? limit : divide_up(divide_up(whole, divide_up(whole, limit)), 32) * 32;
+}
+
+/// Checks that `ulimit -v` leaves addresses for the buffers of OpenBLAS, one for each of `threads`: it would try for
+/// ever to map them. Throws EnvironmentError.
+void check_blas_buffers(int threads) {
+  constexpr std::size_t mebibytes = 160;  // 128 for a buffer on x86-64, and others for what the thread maps meanwhile
+  const std::size_t all = static_cast<std::size_t>(threads) * mebibytes;
+  void* const room = mmap(nullptr, all << 20, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  TRIREME_CHECK(
+      room != MAP_FAILED, EnvironmentError,
+      "OpenBLAS needs {} MiB of addresses for the products of {} threads, which ulimit -v does not leave: raise "
+      "it, or set TRIREME_THREADS to a lower number",
+      all, threads);
+  munmap(room, all << 20);
 }
 
 /// c = a b, or c += a b, on the calling thread; a [m, k], b [k, n], c [m, n].
@@ -190,6 +206,7 @@ class CpuGemm final : public GemmKernels {
     if (k == 0) {
       for (std::int64_t r = 0; r < rows && !accumulate; ++r) std::fill_n(c + r * c_stride, columns, A{0});
     } else if constexpr (std::is_same_v<T, A>) {
+      if (std::is_same_v<A, double>) std::call_once(buffers_checked_, check_blas_buffers, pool_.threads());
       multiply(rows, columns, k, a.block(i, 0), b.block(0, j), accumulate, c, c_stride);
     } else {
       if constexpr (std::is_same_v<T, bf16>) {
@@ -276,6 +293,7 @@ class CpuGemm final : public GemmKernels {
 
   ThreadPool& pool_;
   ScratchPool scratch_;
+  std::once_flag buffers_checked_;
   std::unique_ptr<Bf16Matmul> bf16_matmul_;  // none where the machine has no bf16 instructions
 };
 

@@ -84,7 +84,8 @@ SampleSplits make_gpt_data(const std::vector<WeightedStore>& stores, const GptDa
                          const std::vector<std::int64_t>& budgets) -> std::unique_ptr<SampleSource> {
                        std::unique_ptr<NextTokenSamples> source = make_source(store, split, budgets, options);
                        if (!options.fim) return source;
-                       return std::make_unique<FimSamples>(std::move(source), *options.fim, options.seed);
+                       return std::make_unique<FimSamples>(std::move(source), *options.fim, options.seed,
+                                                           options.document_ends);
                      });
 }
 

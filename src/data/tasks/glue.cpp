@@ -20,10 +20,13 @@ constexpr std::array mnli_labels = {"contradiction", "entailment", "neutral"};
 /// Reads the lines of one file.
 class GlueReader {
  public:
-  GlueReader(GlueTask task, const std::string& path, BadLines& bad) : task_(task), path_(path), bad_(bad) {}
+  GlueReader(GlueTask task, const std::string& path) : task_(task), path_(path) {}
 
   void read_header(const Columns& columns) {
     const std::size_t count = columns.size();
+    check(!whole_number(columns[0]),
+          "the line is an example, number {}, but files of {} begin with a header. Put it back", columns[0],
+          task_ == GlueTask::mnli ? "MNLI" : "QQP");
     if (task_ == GlueTask::mnli) {
       check(count >= 10, "the header has {} columns instead of 10 or more. Try a file of MNLI", count);
       examples_.is_test = count == 10;
@@ -60,23 +63,11 @@ class GlueReader {
   }
 
   void read_qqp_training(const Columns& columns) {
-    if (columns.size() != 6) return leave_out(fmt::format("the line has {} columns instead of 6", columns.size()));
-    // Megatron-LM reads the numbers of a line before it leaves one out.
-    const std::int32_t label = qqp_label(columns[5]);
-    static_cast<void>(number_of(columns[0]));
-    if (stripped(columns[3]).empty()) return leave_out("the first question is empty");
-    if (stripped(columns[4]).empty()) return leave_out("the second question is empty");
-    check(label >= 0, "unknown label '{}' instead of 0 or 1", shortened(columns[5]));
-    add(columns[0], columns[3], columns[4], label);
-  }
-
-  void leave_out(const std::string& reason) { bad_.note(fmt::format("{}:{}: {}", path_, line_, reason)); }
-
-  /// Returns 0 or 1, or -1 for another number.
-  std::int32_t qqp_label(std::string_view column) const {
-    const auto label = whole_number(column);
-    check(label.has_value(), "unknown label '{}' instead of 0 or 1", shortened(column));
-    return *label == 0 || *label == 1 ? static_cast<std::int32_t>(*label) : -1;
+    check(columns.size() == 6, "the line has {} columns instead of 6. <on_bad_line> skip leaves such lines out",
+          columns.size());
+    const auto label = whole_number(columns[5]);
+    check(label == 0 || label == 1, "unknown label '{}' instead of 0 or 1", shortened(columns[5]));
+    add(columns[0], columns[3], columns[4], static_cast<std::int32_t>(*label));
   }
 
   std::int64_t number_of(std::string_view column) const {
@@ -88,14 +79,13 @@ class GlueReader {
   void add(std::string_view number, std::string_view a, std::string_view b, std::int32_t label) {
     TextPair pair{number_of(number), clean_text(stripped(a)), clean_text(stripped(b)), label};
     check(pair.id >= 0, "the example's number {} is negative", pair.id);
-    check(!pair.a.empty(), "the first text is empty");
-    check(!pair.b.empty(), "the second text is empty");
+    check(!pair.a.empty(), "the first text is empty. <on_bad_line> skip leaves such lines out");
+    check(!pair.b.empty(), "the second text is empty. <on_bad_line> skip leaves such lines out");
     examples_.pairs.push_back(std::move(pair));
   }
 
   GlueTask task_;
   const std::string& path_;
-  BadLines& bad_;
   std::int64_t line_ = 0;
   GlueExamples examples_;
 };
@@ -113,7 +103,7 @@ Columns columns_of(std::string_view line) {
 }  // namespace
 
 GlueExamples read_glue(GlueTask task, const TaskFile& file, BadLines& bad) {
-  GlueReader reader(task, file.path, bad);
+  GlueReader reader(task, file.path);
   for (TextLines lines(file.text); lines.next();) {
     reader.at_line(lines.number());
     const Columns columns = columns_of(stripped(lines.line()));

@@ -41,7 +41,7 @@ TEST(Scripts, NamePlacesToFillIn) {
       AllOf(HasSubstr("--rampup-batch-size 16 16 5859375"), HasSubstr("--save ${PATH_TO_CHECKPOINTS_DIRECTORY}"),
             HasSubstr("not run: `pwd`; write its output in its place"), Not(HasSubstr("not run: `date"))));
   EXPECT_THAT(report_on("gpt3_arrays_2024.sh").text,
-              AllOf(HasSubstr("mpirun -np 128 trireme train"), HasSubstr("--data-path $3")));
+              AllOf(HasSubstr("mpirun -np 128 trireme train"), HasSubstr("--data-path ${3}")));
 }
 
 TEST(Scripts, AreFollowedThroughTheirShell) {
@@ -63,7 +63,7 @@ TEST(Scripts, AreNotRefusedForWhatIsNotInThem) {
       report_on_script("OUT=out/`date +'%y %m'`\npython pretrain_gpt.py ${PARAMS} --fp16 $MORE --save $OUT", "open.sh");
   EXPECT_TRUE(open.runs) << open.text;
   EXPECT_THAT(open.text,
-              AllOf(HasSubstr("without a value in the script: MORE, PARAMS"), HasSubstr("not run: `date_+")));
+              AllOf(HasSubstr("without a value in the script: MORE, PARAMS"), HasSubstr("not run: `date +'%y %m'`")));
   const ScriptReport few = report_on_script(
       "torchrun --nproc_per_node 8 pretrain_gpt.py --num-layers 16 --hidden-size 64 --num-attention-heads 16 "
       "--seq-length 8 "

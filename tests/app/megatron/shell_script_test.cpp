@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "src/app/megatron/open_parts.hpp"
 #include "src/base/error.hpp"
 
 namespace trireme::app::megatron {
@@ -11,11 +12,15 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
-/// Returns the words behind the program of the only launch.
+/// Returns the words behind the program of the only launch, without marks.
 std::vector<std::string> arguments_of(const std::string& script) {
   const ShellScript content = read_shell_script(script);
   EXPECT_EQ(content.launches.size(), 1U) << script;
-  return content.launches.empty() ? std::vector<std::string>() : content.launches.front().arguments;
+  std::vector<std::string> words;
+  if (!content.launches.empty()) {
+    for (const std::string& word : content.launches.front().arguments) words.push_back(written(word));
+  }
+  return words;
 }
 
 TEST(ShellScript, FollowsVariablesQuotesAndContinuedLines) {
@@ -38,10 +43,9 @@ TEST(ShellScript, FollowsArraysSumsAndDefaults) {
                    "MODEL+=(--seq ${LENGTH:-128})\n"
                    "torchrun --nnodes $NODES pretrain_gpt.py \"${MODEL[@]}\" --batch $BATCH --first ${MODEL[1]}"),
       ElementsAre("--num-layers", "2", "--name", "two words", "--seq", "128", "--batch", "48", "--first", "2"));
-  const ShellScript content = read_shell_script("python pretrain_gpt.py --lr $LR --seed $(date +%s) --x $((1 / 0))");
-  EXPECT_THAT(content.launches.front().arguments,
-              ElementsAre("--lr", "$LR", "--seed", "$(date +%s)", "--x", "$((1 / 0))"));
-  EXPECT_EQ(content.unknown.count("LR"), 1U);
+  const std::string open = "python pretrain_gpt.py --lr $LR --seed $(date +%s) --x $((1 / 0))";
+  EXPECT_THAT(arguments_of(open), ElementsAre("--lr", "$LR", "--seed", "$(date +%s)", "--x", "$((1 / 0))"));
+  EXPECT_EQ(read_shell_script(open).unknown.count("LR"), 1U);
 }
 
 TEST(ShellScript, TakesTheBranchesThatItsValuesDecide) {
@@ -89,6 +93,7 @@ TEST(ShellScript, RefusesWhatDoesNotCloseAndWhatGrowsWithoutEnd) {
   EXPECT_THROW(read_shell_script(doubling), ConfigError);
   EXPECT_THROW(read_shell_script(nested + std::string(10000, '}')), ConfigError);
   EXPECT_THROW(read_shell_script("A='eval $A'\neval $A"), ConfigError);
+  EXPECT_THROW(read_shell_script("python pretrain_gpt.py --save 'a\x03'"), ConfigError);
 }
 
 }  // namespace

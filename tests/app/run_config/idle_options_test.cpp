@@ -66,6 +66,31 @@ TEST(IdleOptions, OfTheDynamicLossScaleAreNamedInBf16) {
   EXPECT_THAT(idle({"--loss-scale", "8", "--bf16"}, parallel::ProcessGrid(2, 1, 1)), IsEmpty());  // a constant one
 }
 
+TEST(IdleOptions, OfSchedulesThatDoNotReadThemAreNamedUnlessTheyAreDefaults) {
+  const parallel::ProcessGrid one(1, 1, 1);
+  std::vector<std::string> schedules = {"--lr-decay-style",
+                                        "constant",
+                                        "--min-lr",
+                                        "1e-5",
+                                        "--weight-decay",
+                                        "0.1",
+                                        "--weight-decay-incr-style",
+                                        "linear",
+                                        "--start-weight-decay",
+                                        "0.05",
+                                        "--end-weight-decay",
+                                        "0.1",
+                                        "--lr-warmup-init",
+                                        "0"};
+  EXPECT_THAT(idle(schedules, one),
+              ElementsAre("--min-lr (the rate stays at --lr)",
+                          "--weight-decay (it grows from --start-weight-decay to --end-weight-decay)"));
+  schedules[3] = "0.0";
+  schedules[5] = "1e-2";
+  EXPECT_THAT(idle(schedules, one), IsEmpty());
+  EXPECT_THAT(idle({"--min-lr", "1e-5", "--weight-decay", "0.1"}, one), IsEmpty());
+}
+
 TEST(IdleOptions, VariableLengthsAreThoseOfSamplesWithPadding) {
   EXPECT_THAT(idle({"--variable-seq-lengths"}, parallel::ProcessGrid(1, 1, 1)),
               ElementsAre("--variable-seq-lengths (running text has no padding)"));

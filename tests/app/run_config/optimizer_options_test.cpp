@@ -117,13 +117,10 @@ TEST(RunConfig, RefusesSchedulesThatContradict) {
   expect_refused({"--data-path", "a.h5", "--lr-wsd-decay-style", "cosine"},
                  "--lr-wsd-decay-style needs --lr-decay-style");
   expect_refused({"--data-path", "a.h5", "--lr-wsd-decay-samples", "5"}, "needs --train-samples");
-  expect_refused({"--data-path", "a.h5", "--lr-warmup-init", "0.1"}, "--lr-warmup-init needs a warm-up");
+  expect_refused({"--data-path", "a.h5", "--lr-warmup-init", "0.1"}, "--lr-warmup-init above 0 needs a warm-up");
   expect_refused({"--data-path", "a.h5", "--start-weight-decay", "0.1"}, "needs --weight-decay-incr-style linear");
   expect_refused({"--data-path", "a.h5", "--weight-decay-incr-style", "linear", "--start-weight-decay", "0.1"},
                  "needs --start-weight-decay and --end-weight-decay");
-  expect_refused({"--data-path", "a.h5", "--weight-decay-incr-style", "linear", "--start-weight-decay", "0.1",
-                  "--end-weight-decay", "0.2", "--weight-decay", "0.1"},
-                 "--weight-decay and a growing weight decay exclude each other");
   expect_refused({"--data-path", "a.h5", "--weight-decay-incr-style", "linear", "--start-weight-decay", "0.3",
                   "--end-weight-decay", "0.2"},
                  "--start-weight-decay 0.3 must be at least 0 and at most --end-weight-decay 0.2");

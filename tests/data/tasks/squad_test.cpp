@@ -231,7 +231,7 @@ TEST(SquadFiles, MissingAndWrongMembersAreNamed) {
   const auto in_question = [&](const std::string& members) {
     return in_paragraph(R"("context": "a b", "qas": [{)" + members + "}]");
   };
-  EXPECT_THAT(message("{\n\"data\": [}"), HasSubstr("s.json: not JSON: "));
+  EXPECT_THAT(message("{\n\"data\": [}"), HasSubstr("s.json: not JSON: parse error at line 2, column 10: "));
   EXPECT_EQ(message("[]"), "s.json: [] instead of an object");
   EXPECT_EQ(message("{}"), "s.json: there is no \"data\"");
   EXPECT_EQ(message(R"({"data": {}})"), "s.json: \"data\" is {} instead of an array");

@@ -134,7 +134,16 @@ TEST_F(TaskGolden, ExamplesOfGlueAreTheReferences) {
       }
       continue;
     }
-    const GlueExamples examples = read_glue(task, file, bad);
+    if (name.find("no_header") != name.npos) {  // the reference loses the first example
+      EXPECT_THAT([&] { read_glue(task, file, bad); },
+                  testing::ThrowsMessage<DataError>(testing::StartsWith(name + ":1: ")));
+      continue;
+    }
+    const json& skipped = expected.at("skipped");
+    if (!skipped.empty()) {
+      EXPECT_THROW(read_glue(task, file, bad), DataError);
+    }
+    const GlueExamples examples = read_glue(task, file, skipping);
     EXPECT_EQ(examples.is_test, expected.at("is_test"));
     ASSERT_EQ(examples.pairs.size(), expected.at("samples").size());
     for (std::size_t i = 0; i < examples.pairs.size(); ++i) {
@@ -151,13 +160,12 @@ TEST_F(TaskGolden, ExamplesOfGlueAreTheReferences) {
       }
       if (HasFailure()) return;
     }
-    const json& skipped = expected.at("skipped");
-    ASSERT_EQ(static_cast<std::size_t>(bad.count()), skipped.size());
+    ASSERT_EQ(static_cast<std::size_t>(skipping.count()), skipped.size());
     for (std::size_t i = 0; i < skipped.size(); ++i) {
-      const char* reason = skipped[i] == "zero length a"   ? "first question is empty"
-                           : skipped[i] == "zero length b" ? "second question is empty"
+      const char* reason = skipped[i] == "zero length a"   ? "first text is empty"
+                           : skipped[i] == "zero length b" ? "second text is empty"
                                                            : "columns instead of 6";
-      EXPECT_THAT(bad.messages()[i], testing::HasSubstr(reason));
+      EXPECT_THAT(skipping.messages()[i], testing::HasSubstr(reason));
     }
   }
   EXPECT_EQ(glue.at("files").size(), 26u);

@@ -35,7 +35,7 @@ TEST(Glue, BadLinesAreErrorsOrSkippedAndCounted) {
                       header + "1\t1\t2\ta\tb\t1\n\n2\t1\t2\ta\tb\t2\n3\t1\t2\ta\xFF\tb\t0\n4\t1\t2\tc\td\t0\n"};
   BadLines stopping, skipping(true);
   EXPECT_EQ(test::message_of([&] { read_glue(GlueTask::qqp, file, stopping); }),
-            "q.tsv:4: unknown label '2' instead of 0 or 1");
+            "q.tsv:3: the line has 1 columns instead of 6. <on_bad_line> skip leaves such lines out");
   const GlueExamples examples = read_glue(GlueTask::qqp, file, skipping);
   ASSERT_EQ(examples.pairs.size(), 2u);
   EXPECT_EQ(examples.pairs[1].id, 4);
@@ -45,6 +45,23 @@ TEST(Glue, BadLinesAreErrorsOrSkippedAndCounted) {
                                    HasSubstr("q.tsv:5: the line has bytes that are not UTF-8")));
   BadLines bad;
   EXPECT_TRUE(read_glue(GlueTask::mnli, {"empty.tsv", ""}, bad).pairs.empty());
+  for (const char* row : {"1\ttwo", "1\t1\t2\t \tb\t1", "1\t1\t2\ta\t\t1"}) {
+    EXPECT_THAT(test::message_of([&] {
+                  read_glue(GlueTask::qqp, {"q.tsv", header + row + "\n"}, stopping);
+                }),
+                testing::AllOf(HasSubstr("q.tsv:2: "), HasSubstr("<on_bad_line> skip leaves such lines out")))
+        << row;
+  }
+}
+
+TEST(Glue, FilesWithoutTheirHeaderAreRefused) {
+  BadLines bad;
+  const auto message = [&](GlueTask task, const char* row) {
+    return test::message_of([&] { read_glue(task, {"g.tsv", row}, bad); });
+  };
+  EXPECT_EQ(message(GlueTask::mnli, "0\tp\tq\tg\t(\t)\t(\t)\ta\tb\tneutral\n"),
+            "g.tsv:1: the line is an example, number 0, but files of MNLI begin with a header. Put it back");
+  EXPECT_THAT(message(GlueTask::qqp, "17\t1\t2\ta\tb\t1\n"), HasSubstr("number 17, but files of QQP begin with"));
 }
 
 TEST(Glue, PredictionsHaveTheFormOfSubmissions) {

@@ -27,7 +27,8 @@ class BpeFiles : public ::testing::Test {
   }
   void expect_error(const std::string& vocabulary, const std::string& merges, const std::string& words) {
     EXPECT_THAT([&] { read(vocabulary, merges); },
-                ThrowsMessage<DataError>(::testing::AllOf(HasSubstr(words), ::testing::SizeIs(::testing::Lt(1000)))));
+                ThrowsMessage<DataError>(::testing::AllOf(HasSubstr(words), ::testing::Not(HasSubstr("json.exception")),
+                                                          ::testing::SizeIs(::testing::Lt(1000)))));
   }
   test::TemporaryDirectory directory_;
 };
@@ -53,7 +54,7 @@ TEST_F(BpeFiles, CoverEveryByteOnce) {
 }
 
 TEST_F(BpeFiles, AreRefusedNamingTheEntry) {
-  expect_error("not json", "", "not JSON");
+  expect_error("not json", "", "not JSON: parse error at line 1, column 2: ");
   expect_error("{\"a\": " + std::string(10000, '1') + "e}", "", "not JSON");
   expect_error("{\"" + std::string(10000, 'a') + "\": -1}", "", "a negative number stands at entry 'aaa");
   expect_error("[1]", "", "an array stands at its top");

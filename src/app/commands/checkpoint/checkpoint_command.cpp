@@ -57,10 +57,10 @@ void print_step(const StepReader& step) {
                value.size() > max_bytes ? " ..." : "");
   }
   fmt::print("\nblobs\n");
-  for (const Piece& blob : manifest.blobs) fmt::print("  {:32} {} bytes\n", blob.tensor, blob.size_bytes());
+  for (const Piece& blob : manifest.blobs) fmt::print("  {:32} {} bytes\n", printable(blob.tensor), blob.size_bytes());
   fmt::print("\nfiles\n");
   for (const FileEntry& file : manifest.files) {
-    fmt::print("  {:32} {} bytes, digest {}\n", file.name, file.size_bytes, file.digest);
+    fmt::print("  {:32} {} bytes, digest {}\n", printable(file.name), file.size_bytes, printable(file.digest));
   }
   fmt::print("\ntensors\n");
   std::map<std::string, std::vector<const Piece*>> tensors;
@@ -69,8 +69,8 @@ void print_step(const StepReader& step) {
   for (const auto& [name, pieces] : tensors) {
     const Piece& first = *pieces.front();
     elements += first.shape.numel();
-    fmt::print("  {:48} {} {:20} {} piece{}\n", name, name_of(first.dtype), to_string(first.shape), pieces.size(),
-               pieces.size() == 1 ? "" : "s");
+    fmt::print("  {:48} {} {:20} {} piece{}\n", printable(name), name_of(first.dtype), to_string(first.shape),
+               pieces.size(), pieces.size() == 1 ? "" : "s");
   }
   fmt::print("  {} tensors, {} elements\n", tensors.size(), elements);
 }

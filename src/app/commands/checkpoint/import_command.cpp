@@ -6,6 +6,7 @@
 #include "src/app/commands/commands.hpp"
 #include "src/app/job.hpp"
 #include "src/app/options/options.hpp"
+#include "src/app/options/terminal_text.hpp"
 #include "src/app/run_config/run_attributes.hpp"
 #include "src/base/log.hpp"
 #include "src/base/timer.hpp"
@@ -120,7 +121,9 @@ int checkpoint_import_command(const CommandLine& line) {
                            static_cast<double>(size_of(accumulation_type(dtype))) / 1e9;
   log::info("{}: {} parameters in {:.1f} s, {:.2f} GB/s, on {} rank{}", output, model::parameter_count(input.config),
             timer.elapsed_s(), gigabytes / timer.elapsed_s(), world->size(), world->size() == 1 ? "" : "s");
-  log::info("train it with --load {} --finetune {}", output, train_options_of(input.config));
+  if (input.config.predicts_tokens()) {
+    log::info("train it with --load {} --finetune --use-checkpoint-args", shell_word(output));
+  }
   return 0;
 }
 

@@ -40,7 +40,4 @@ ImportInput open_megatron(const ImportOptions& options);
 /// Content of the checkpoint beside tensors: that of a run which has done nothing yet. The tokenizer must be there.
 checkpoint::RunDescription description_of(const ImportInput& input, DType dtype);
 
-/// The options of `trireme train` that make a model of this shape.
-std::string train_options_of(const model::ModelConfig& config);
-
 }  // namespace trireme::app

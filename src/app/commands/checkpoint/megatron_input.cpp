@@ -5,23 +5,11 @@
 #include "src/base/log.hpp"
 
 namespace trireme::app {
-namespace {
-
-/// Rows of the token embedding.
-std::int64_t table_rows(const exchange::TensorSource& source) {
-  constexpr std::string_view table = "embedding.word_embeddings.weight";
-  for (const exchange::ForeignTensor& tensor : source.tensors()) {
-    if (tensor.name.ends_with(table) && tensor.shape.rank() == 2) return tensor.shape[0];
-  }
-  throw DataError("{} has no tensor {}: it is no GPT or BERT of Megatron-LM's", source.description(), table);
-}
-
-}  // namespace
 
 ImportInput open_megatron(const ImportOptions& options) {
   ImportInput result;
   io::MegatronCheckpoint checkpoint = io::open_megatron_checkpoint(options.input);
-  const std::int64_t rows = table_rows(*checkpoint.source);
+  const std::int64_t rows = checkpoint.layout.vocabulary_rows;
   result.config = checkpoint.model.config;
   if (!options.without_tokenizer) result.tokenizer = io::read_tokenizer_of(options.input, options.end_of_document);
   // Runs state the true number of tokens in newer versions alone: else it is the tokenizer's, or the option's.
@@ -39,7 +27,6 @@ ImportInput open_megatron(const ImportOptions& options) {
         "latter, "
         "which differs by at most 0.0005");
   }
-  checkpoint.layout.vocabulary_rows = rows;
   result.map = exchange::megatron_tensor_map(result.config, checkpoint.layout);
   result.rules.other_names = exchange::megatron_other_names;
   result.rules.is_ignored = [](const std::string& name) { return exchange::is_megatron_buffer(name); };

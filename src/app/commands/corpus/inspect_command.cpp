@@ -51,7 +51,7 @@ int corpus_inspect_command(const CommandLine& line) {
       store.documents() > 0 ? static_cast<double>(store.token_count()) / static_cast<double>(store.documents()) : 0;
   const int token_bits = std::holds_alternative<std::span<const std::uint16_t>>(store.tokens(0, 0)) ? 16 : 32;
   fmt::print("file             {}\n", path);
-  for (const auto& source : store.sources()) fmt::print("view of          {}\n", source->name());
+  for (const auto& source : store.sources()) fmt::print("view of          {}\n", printable(source->name()));
   fmt::print("documents        {}\n", store.documents());
   fmt::print("tokens           {}, {} bits each\n", store.token_count(), token_bits);
   fmt::print("document length  {} to {} tokens, mean {:.1f}\n", min_length, max_length, mean);
@@ -59,10 +59,11 @@ int corpus_inspect_command(const CommandLine& line) {
     fmt::print("sentences        {}, mean {:.1f} tokens\n", sentences.size() - 1,
                static_cast<double>(store.token_count()) / static_cast<double>(sentences.size() - 1));
   }
-  fmt::print("tokenizer        {}, {} ids, digest {}\n", info.tokenizer, info.vocabulary_size, info.tokenizer_digest);
+  fmt::print("tokenizer        {}, {} ids, digest {}\n", printable(info.tokenizer), info.vocabulary_size,
+             printable(info.tokenizer_digest));
   fmt::print("end of document  {}\n", info.end_of_document);
   fmt::print("greatest id      {}\n", info.max_id);
-  fmt::print("content digest   {}\n", info.content_digest);
+  fmt::print("content digest   {}\n", printable(info.content_digest));
   const auto tokenizer = data::tokenizer_from_payload(info.tokenizer, info.tokenizer_payload);
   for (std::int64_t d = 0; d < std::min(documents_shown, store.documents()); ++d) {
     const std::int64_t begin = offsets[static_cast<std::size_t>(d)];

@@ -146,21 +146,44 @@ Tokens rearranged(TokenView tokens, const FimOptions& options, NumpyRandom& rand
   return result;
 }
 
-FimSamples::FimSamples(std::unique_ptr<NextTokenSamples> samples, FimOptions options, std::int64_t seed)
-    : samples_(std::move(samples)), options_(std::move(options)), seed_(seed) {}
+FimSamples::FimSamples(std::unique_ptr<NextTokenSamples> samples, FimOptions options, std::int64_t seed,
+                       DocumentEnds ends)
+    : NextTokenSamples(ends), samples_(std::move(samples)), options_(std::move(options)), seed_(seed) {}
+
+FimSamples::Arrangement FimSamples::arrangement(std::int64_t index) const {
+  Tokens text(static_cast<std::size_t>(sequence_length()) + 1);
+  samples_->read_text(index, text);
+  text.erase(std::ranges::find_if(text, [](std::int32_t token) { return token < 0; }), text.end());
+  NumpyRandom random(static_cast<std::uint32_t>(seed_ + index));
+  Arrangement result;
+  const auto add_document = [&](TokenView tokens) {
+    for_each_part(tokens, options_.end_of_document, [&](TokenView part, bool last) {
+      if (!part.empty()) append(result.tokens, document(part, options_, random));
+      if (!last) result.tokens.push_back(options_.end_of_document);
+    });
+  };
+  TokenView rest = text;
+  for (const std::int64_t start : samples_->document_starts(index)) {
+    const std::size_t size = static_cast<std::size_t>(start) - (text.size() - rest.size());
+    if (size >= rest.size()) break;
+    add_document(rest.first(size));
+    result.starts.push_back(std::ssize(result.tokens));
+    rest = rest.subspan(size);
+  }
+  add_document(rest);
+  return result;
+}
 
 void FimSamples::read_text(std::int64_t index, std::span<std::int32_t> text) const {
-  samples_->read_text(index, text);
-  NumpyRandom random(static_cast<std::uint32_t>(seed_ + index));
-  const auto written =
-      static_cast<std::size_t>(std::ranges::find_if(text, [](std::int32_t token) { return token < 0; }) - text.begin());
-  Tokens result;
-  for_each_part(text.first(written), options_.end_of_document, [&](TokenView part, bool last) {
-    if (!part.empty()) append(result, document(part, options_, random));
-    if (!last) result.push_back(options_.end_of_document);
-  });
-  result.resize(text.size(), -1);
-  std::ranges::copy(result, text.begin());
+  Tokens tokens = arrangement(index).tokens;
+  tokens.resize(text.size(), -1);
+  std::ranges::copy(tokens, text.begin());
+}
+
+std::vector<std::int64_t> FimSamples::document_starts(std::int64_t index) const {
+  std::vector<std::int64_t> starts = arrangement(index).starts;
+  std::erase_if(starts, [&](std::int64_t start) { return start > sequence_length(); });
+  return starts;
 }
 
 }  // namespace trireme::data

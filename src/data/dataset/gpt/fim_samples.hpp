@@ -51,15 +51,25 @@ std::vector<std::int32_t> rearranged(std::span<const std::int32_t> tokens, const
 /// Samples in which the documents' parts are rearranged (Bavarian et al. 2022, arXiv 2207.14255). A sample's draws
 /// depend on seed + its number alone, so that they are the same on every grid and in every life of a run. Its length
 /// stays: what the marks add is cut off at its end. Where an encoding has fewer tokens than before, it ends early.
+/// Documents begin where they do after the rearrangement.
 class FimSamples final : public NextTokenSamples {
  public:
-  FimSamples(std::unique_ptr<NextTokenSamples> samples, FimOptions options, std::int64_t seed);
+  FimSamples(std::unique_ptr<NextTokenSamples> samples, FimOptions options, std::int64_t seed,
+             DocumentEnds ends = DocumentEnds::labelled);
   std::int64_t size() const override { return samples_->size(); }
   std::int64_t sequence_length() const override { return samples_->sequence_length(); }
   void read_text(std::int64_t index, std::span<std::int32_t> text) const override;
+  std::vector<std::int64_t> document_starts(std::int64_t index) const override;
   void check_unchanged() const override { samples_->check_unchanged(); }
 
  private:
+  /// A sample before it is cut to its length.
+  struct Arrangement {
+    std::vector<std::int32_t> tokens;
+    std::vector<std::int64_t> starts;  ///< places of its documents but the first
+  };
+  Arrangement arrangement(std::int64_t index) const;
+
   std::unique_ptr<NextTokenSamples> samples_;
   FimOptions options_;
   std::int64_t seed_;

@@ -51,16 +51,19 @@ FimOptions fim_of(double rate, double spm_rate) {
                     .is_special = [](std::int32_t token) { return token == special; }}};
 }
 
-/// One sample that is given as text.
+/// One sample that is given as text, with the starts of its documents.
 class GivenSample final : public NextTokenSamples {
  public:
-  explicit GivenSample(Tokens text) : text_(std::move(text)) {}
+  explicit GivenSample(Tokens text, std::vector<std::int64_t> starts = {})
+      : text_(std::move(text)), starts_(std::move(starts)) {}
   std::int64_t size() const override { return 1; }
   std::int64_t sequence_length() const override { return std::ssize(text_) - 1; }
   void read_text(std::int64_t, std::span<std::int32_t> text) const override { std::ranges::copy(text_, text.begin()); }
+  std::vector<std::int64_t> document_starts(std::int64_t) const override { return starts_; }
 
  private:
   Tokens text_;
+  std::vector<std::int64_t> starts_;
 };
 
 Tokens read(const Tokens& text, const FimOptions& options, std::int64_t seed = 1) {
@@ -115,6 +118,46 @@ TEST(FillInMiddle, CutsTextBeforeTheCharactersThatTheGeneratorDraws) {
     NumpyRandom again(seed);
     EXPECT_EQ(rearranged(text, fim_of(1, 1), again), spm) << seed;
   }
+}
+
+/// Two documents of three characters, with or without the token that ends documents, and characters of a third one.
+void expect_documents_after_rearrangement(bool has_ends) {
+  const std::int64_t size = has_ends ? 4 : 3, s = 23;
+  Tokens text(static_cast<std::size_t>(s) + 1, 'z');
+  std::ranges::copy(has_ends ? Tokens{'a', 'c', 'e', end_of_document, 'f', 'g', 'h', end_of_document}
+                             : Tokens{'a', 'c', 'e', 'f', 'g', 'h'},
+                    text.begin());
+  const FimSamples samples(std::make_unique<GivenSample>(text, std::vector<std::int64_t>{size, 2 * size}),
+                           fim_of(1, 0.5), 1, DocumentEnds::unlabelled);
+  Tokens arranged(text.size());
+  samples.read_text(0, arranged);
+  const std::vector<std::int64_t> starts = samples.document_starts(0);
+  ASSERT_THAT(starts, ElementsAre(size + 3, 2 * (size + 3)));  // three marks more each
+  for (const std::int64_t start : {std::int64_t{0}, starts[0], starts[1]}) {
+    EXPECT_EQ(arranged[static_cast<std::size_t>(start)], prefix);
+  }
+  std::vector<std::int32_t> tokens(s), labels(s), positions(s), visible(s);
+  std::int32_t length = 0;
+  SampleView view;
+  view.tokens = tokens;
+  view.labels = labels;
+  view.positions = positions;
+  view.first_visible = visible;
+  view.length = std::span(&length, 1);
+  samples.read(0, view);
+  for (std::int64_t i = 0; i < s; ++i) {
+    const std::int64_t start = i < starts[0] ? 0 : i < starts[1] ? starts[0] : starts[1];
+    const auto place = static_cast<std::size_t>(i);
+    EXPECT_EQ(positions[place], i - start);
+    EXPECT_EQ(visible[place], start);
+    const bool is_last = i + 1 == starts[0] || i + 1 == starts[1];
+    EXPECT_EQ(labels[place], is_last ? -1 : arranged[place + 1]) << i;
+  }
+}
+
+TEST(FillInMiddle, DocumentsBeginWhereTheyDoAfterTheRearrangement) {
+  expect_documents_after_rearrangement(true);
+  expect_documents_after_rearrangement(false);
 }
 
 TEST(FillInMiddle, WorkedByHand) {
