@@ -48,17 +48,15 @@ void expect_the_losses_of_one_rank(TrainingRunConfig config, const std::vector<L
   slow_new_streams(false);
 }
 
-/// Every schedule on a pipeline of all ranks, for a model of four layers.
+/// Every schedule on a pipeline of all ranks, for a model of two layers a rank.
 std::vector<Layout> schedules(int ranks) {
   std::vector<Layout> list;
   for (const auto kind : {parallel::ScheduleKind::one_forward_one_backward, parallel::ScheduleKind::gpipe,
                           parallel::ScheduleKind::interleaved, parallel::ScheduleKind::zero_bubble}) {
-    const bool interleaved = kind == parallel::ScheduleKind::interleaved;
-    if (interleaved && ranks != 2) continue;  // a layer for each chunk
     Layout layout{1, ranks, {}};
     layout.options.parallel.schedule = kind;
     layout.options.parallel.overlap_p2p = true;
-    if (interleaved) layout.options.parallel.pipeline.chunks = 2;
+    if (kind == parallel::ScheduleKind::interleaved) layout.options.parallel.pipeline.chunks = 2;
     list.push_back(layout);
   }
   return list;
@@ -80,11 +78,27 @@ TEST_F(GpuGrid, RanksWithAGpuEachComputeTheLossesOfOne) {
 TEST_F(GpuGrid, MessagesOfEveryScheduleFindTheirWayThroughNccl) {
   if (!have_gpus(world().size())) GTEST_SKIP() << "needs a GPU for each of " << world().size() << " ranks";
   TrainingRunConfig config = small_run();
-  config.model.layers = 4;
+  config.model.layers = 2 * world().size();
   config.steps = 5;  // receives are posted ahead from the fourth on
   std::vector<Layout> list = schedules(world().size());
   list.push_back({1, 1, {}, world().size()});  // keys and values round a ring
   expect_the_losses_of_one_rank(config, list, DeviceTransport::nccl, own_gpu());
+}
+
+TEST_F(GpuGrid, MuonSeesWholeMatricesThroughNccl) {
+  if (!have_gpus(world().size())) GTEST_SKIP() << "needs a GPU for each of " << world().size() << " ranks";
+  const int ranks = world().size();
+  TrainingRunConfig config = small_run();
+  config.model.layers = 1;
+  config.model.heads = 8;
+  config.batch = 8;
+  config.optimizer.kind = optim::OptimizerKind::muon;
+  Layout tensor{ranks, 1, {}}, data{1, 1, {}}, both{2, 1, {}};
+  data.options.parallel.data_parallel.sharding = parallel::DataSharding::optimizer;
+  data.options.parallel.data_parallel.overlap_reduce = data.options.parallel.data_parallel.overlap_gather = true;
+  data.options.parallel.data_parallel.bucket_elements = 5000;
+  both.options = data.options;
+  expect_the_losses_of_one_rank(config, {tensor, data, both, {1, 1, {}}}, DeviceTransport::nccl, own_gpu());
 }
 
 TEST_F(GpuGrid, MemoryIsAsPredicted) {
@@ -172,7 +186,7 @@ TEST_F(GpuGrid, GraphsBetweenOverlapsOfGradientsAndParametersComputeTheSameBits)
 TEST_F(GpuGrid, GraphsOfPipelineStagesComputeTheSameBits) {
   if (!have_gpus(world().size())) GTEST_SKIP() << "needs a GPU for each of " << world().size() << " ranks";
   TrainingRunConfig config = small_run();
-  config.model.layers = 4;
+  config.model.layers = 2 * world().size();
   config.batch = 2 * world().size();
   config.steps = 3;  // GPipe has all micro-batches in flight: as ever, recorded, replayed
   std::vector<Layout> list = schedules(world().size());
