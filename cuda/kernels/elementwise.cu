@@ -65,6 +65,17 @@ __global__ void __launch_bounds__(block_threads)
   store(value, range.size, y + range.begin);
 }
 
+template <class T>
+__global__ void __launch_bounds__(block_threads)
+    divide_by_norm_kernel(std::int64_t n, const double* squares, float least, T* y) {
+  const Vec8 range = vec8_at(global_thread(), n);
+  const float norm = std::sqrt(static_cast<float>(*squares)), factor = 1 / (norm > least ? norm : least);
+  Accumulation<T> value[8];
+  load(y + range.begin, range.size, value);
+  for (auto& v : value) v *= factor;
+  store(value, range.size, y + range.begin);
+}
+
 /// A thread for each eight columns of a row.
 template <class T>
 __global__ void __launch_bounds__(block_threads)
@@ -221,6 +232,14 @@ class CudaElementwise final : public ElementwiseKernels {
       const std::int64_t h = x.shape().back(), rows = rows_of(x.shape());
       launch_rows(stream, "bias_dropout_add", rows, h, bias_dropout_add_kernel<T>, rows, h, batch_of(x), x.as<T>(),
                   bias ? bias.as<T>() : nullptr, residual.as<T>(), dropout, sum.as<T>());
+    });
+  }
+
+  void divide_by_norm(Stream& stream, ConstTensorView squares, double least, TensorView y) override {
+    check_divide_by_norm(squares);
+    dispatch_gpu(y.dtype(), [&]<class T>() {
+      launch_flat(stream, "divide_by_norm", y.numel(), divide_by_norm_kernel<T>, y.numel(), squares.as<double>(),
+                  static_cast<float>(least), y.as<T>());
     });
   }
 

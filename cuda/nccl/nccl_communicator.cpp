@@ -232,13 +232,35 @@ std::vector<Work> NcclCommunicator::exchange(Stream& stream, std::span<const Tra
   return works;
 }
 
+Work NcclCommunicator::grouped_exchange(Stream& stream, std::span<const Transfer> transfers) {
+  std::size_t bytes = 0;
+  for (const Transfer& transfer : transfers) bytes += transfer.data.size_bytes();
+  if (bytes == 0) return {};
+  begin(stream);
+  std::string operation = fmt::format("exchange of {} messages, {} bytes in all", transfers.size(), bytes);
+  return enqueue("ncclGroupEnd", std::move(operation), [&](ncclComm_t comm, cudaStream_t on) {
+    ncclResult_t status = ncclGroupStart();
+    for (const Transfer& transfer : transfers) {
+      const TensorView& data = transfer.data;
+      if (status != ncclSuccess || data.numel() == 0) continue;
+      status = transfer.direction == Transfer::Direction::send
+                   ? ncclSend(data.data(), data.size_bytes(), ncclUint8, transfer.peer, comm, on)
+                   : ncclRecv(data.data(), data.size_bytes(), ncclUint8, transfer.peer, comm, on);
+    }
+    const ncclResult_t end = ncclGroupEnd();  // also after an error: the thread would stay in the group
+    return status != ncclSuccess ? status : end;
+  });
+}
+
 Work NcclCommunicator::transfer(const Event& before, const Transfer& transfer) {
   const bool sends = transfer.direction == Transfer::Direction::send;
   const auto found = std::ranges::find_if(
       p2p_communicators_, [&](const P2pCommunicator& p2p) { return p2p.peer == transfer.peer && p2p.sends == sends; });
-  TRIREME_CHECK(found != p2p_communicators_.end(), ShapeError,
-                "rank {} of {} has an exchange with rank {}: NCCL's exchanges go between neighbours of the ring",
-                rank(), name(), transfer.peer);
+  TRIREME_CHECK(
+      found != p2p_communicators_.end(), ShapeError,
+      "rank {} of {} has an exchange with rank {}: NCCL's exchanges go between neighbours of the ring; others "
+      "are grouped_exchange",
+      rank(), name(), transfer.peer);
   const std::shared_ptr<NcclHandle>& p2p = found->handle;
   p2p->check_alive();
   p2p->stream().wait(before);

@@ -11,9 +11,11 @@ namespace trireme::cuda {
 /// work on the caller's stream, and runs beside work enqueued there later. An error ends the next wait with an
 /// NcclError that names the collective, the group and the rank.
 ///
-/// Exchanges go between neighbours of the ring of ranks. Each direction of each pair has a communicator and a stream of
-/// its own (see P2pSplit), made at the group's first exchange. So every rank must reach its first exchange without
-/// waiting for another rank's.
+/// A grouped exchange is one operation on the group's communicator, between any ranks (ncclGroupStart to ncclGroupEnd).
+///
+/// Other exchanges go between neighbours of the ring of ranks. Each direction of each pair has a communicator and a
+/// stream of its own (see P2pSplit), made at the group's first exchange. So every rank must reach its first exchange
+/// without waiting for another rank's.
 ///
 /// A group of one rank has no communicator of NCCL's: its collectives copy on the caller's stream. So a job on one GPU
 /// needs no network interface.
@@ -35,6 +37,7 @@ class NcclCommunicator final : public Communicator {
   Work all_gather(Stream& stream, ConstTensorView in, TensorView out) override;
   Work broadcast(Stream& stream, TensorView data, int root) override;
   std::vector<Work> exchange(Stream& stream, std::span<const Transfer> transfers) override;
+  Work grouped_exchange(Stream& stream, std::span<const Transfer> transfers) override;
   void barrier() override;
   std::unique_ptr<Communicator> split(int colour, int key, const std::string& name, GroupUse use) override;
 

@@ -80,6 +80,7 @@ struct RehearsalBackend::Kernels final : GemmKernels,
   void convert(Stream&, ConstTensorView, TensorView) override {}
   void add(Stream&, ConstTensorView, TensorView) override {}
   void scale(Stream&, double, TensorView) override {}
+  void divide_by_norm(Stream&, ConstTensorView, double, TensorView) override {}
   void bias_dropout_add(Stream&, ConstTensorView, ConstTensorView, ConstTensorView, const Dropout&,
                         TensorView) override {}
   void bias_dropout_add_backward(Stream&, ConstTensorView dsum, const Dropout&, TensorView, TensorView dbias) override {

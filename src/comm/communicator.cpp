@@ -97,6 +97,11 @@ std::vector<std::string> gather_text(Communicator& comm, const std::string& text
   return texts;
 }
 
+Work Communicator::grouped_exchange(Stream& stream, std::span<const Transfer> transfers) {
+  for (Work& work : exchange(stream, transfers)) work.wait(stream);
+  return {};
+}
+
 std::vector<std::string> gather_distinct_text(Communicator& comm, const std::string& text, int root) {
   ImmediateStream host;
   DigestWords own = digest_words(text);

@@ -79,8 +79,12 @@ class Communicator {
   /// data of rank `root` on every rank. Any type.
   [[nodiscard]] virtual Work broadcast(Stream& stream, TensorView data, int root) = 0;
   /// Sends and receives as one group, so that no order among them can deadlock. Messages between two ranks arrive in
-  /// the order sent. One Work for each transfer, in order.
+  /// the order sent. One Work for each transfer, in order. On GPUs only between neighbours of the ring of ranks.
   [[nodiscard]] virtual std::vector<Work> exchange(Stream& stream, std::span<const Transfer> transfers) = 0;
+  /// Sends and receives between any ranks as one operation of the group. A rank without transfers may leave it out;
+  /// otherwise it is ordered among the collectives of this communicator as they are. Messages between two ranks arrive
+  /// in the order sent.
+  [[nodiscard]] virtual Work grouped_exchange(Stream& stream, std::span<const Transfer> transfers);
   /// Blocks the host until every rank is here.
   virtual void barrier() = 0;
 

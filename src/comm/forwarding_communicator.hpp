@@ -25,6 +25,9 @@ class ForwardingCommunicator : public Communicator {
   std::vector<Work> exchange(Stream& stream, std::span<const Transfer> transfers) override {
     return inner_.exchange(stream, transfers);
   }
+  Work grouped_exchange(Stream& stream, std::span<const Transfer> transfers) override {
+    return inner_.grouped_exchange(stream, transfers);
+  }
   void barrier() override { inner_.barrier(); }
   std::unique_ptr<Communicator> split(int colour, int key, const std::string& name, GroupUse use) override {
     return inner_.split(colour, key, name, use);

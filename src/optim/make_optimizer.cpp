@@ -19,6 +19,9 @@ Attributes attributes_of(const MuonOptions& options) {
   attributes.put("training.muon-nesterov", options.nesterov);
   attributes.put("training.muon-num-ns-steps", options.newton_schulz.steps);
   attributes.put("training.muon-coefficient-type", options.newton_schulz.coefficients, coefficient_names);
+  if (options.newton_schulz.products == NewtonSchulzProducts::full) {
+    attributes.put("training.muon-fp32-matmul-prec", std::string("high"));  // older checkpoints have none
+  }
   attributes.put("training.muon-scale-mode", options.scale, scale_names);
   attributes.put_shortest("training.muon-extra-scale-factor", options.extra_scale);
   attributes.put("training.muon-no-split-qkv", !options.split_qkv);

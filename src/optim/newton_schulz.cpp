@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
 #include <span>
 
 namespace trireme::optim {
@@ -27,28 +26,39 @@ NewtonSchulz::NewtonSchulz(Backend& backend, DType dtype, std::int64_t max_eleme
                            const NewtonSchulzOptions& options)
     : backend_(backend),
       options_(options),
-      norm_(backend, DType::fp64, {1}),
-      product_(backend, dtype, {max_elements}),
-      gram_(backend, dtype, {max_side * max_side}),
-      square_(backend, dtype, {max_side * max_side}) {
+      products_(options.products == NewtonSchulzProducts::device && !backend.memory_is_host() ? DType::bf16 : dtype),
+      squares_(backend, DType::fp64, {1}),
+      product_(backend, products_, {max_elements}),
+      gram_(backend, products_, {max_side * max_side}),
+      square_(backend, products_, {max_side * max_side}) {
   TRIREME_CHECK(options.steps >= 1, ConfigError, "<muon_num_ns_steps> {} must be at least 1", options.steps);
+  if (products_ == dtype) return;
+  rounded_ = Tensor(backend, products_, {max_elements});
+  gradient_ = Tensor(backend, accumulation_type(products_), {max_side * max_side});
 }
 
 void NewtonSchulz::operator()(TensorView x) {
   Stream& stream = backend_.compute_stream();
   ElementwiseKernels& elementwise = backend_.elementwise();
-  GemmKernels& gemm = backend_.gemm();
-  elementwise.fill(stream, 0, norm_);
-  backend_.reduce().sum_squares(stream, x, norm_);
-  double squares = 0;
-  backend_.copy_to_host(stream, norm_, TensorView(&squares, {1}));
-  stream.synchronize();
   constexpr double least_norm = 1e-7;
-  elementwise.scale(stream, 1 / std::max(std::sqrt(squares), least_norm), x);
+  elementwise.fill(stream, 0, squares_);
+  backend_.reduce().sum_squares(stream, x, squares_);
+  elementwise.divide_by_norm(stream, squares_, least_norm, x);
+  if (products_ == x.dtype()) return iterate(x);
+  const TensorView rounded = rounded_.view().flat(0, x.numel()).reshape(x.shape());
+  elementwise.convert(stream, x, rounded);
+  iterate(rounded);
+  elementwise.convert(stream, rounded, x);
+}
 
+void NewtonSchulz::iterate(TensorView x) {
+  Stream& stream = backend_.compute_stream();
+  ElementwiseKernels& elementwise = backend_.elementwise();
+  GemmKernels& gemm = backend_.gemm();
   const std::int64_t rows = x.shape()[0], columns = x.shape()[1], side = std::min(rows, columns);
-  const TensorView gram = gram_.view().flat(0, side * side).reshape({side, side});
-  const TensorView square = square_.view().flat(0, side * side).reshape({side, side});
+  const auto square_in = [&](const Tensor& tensor) { return tensor.view().flat(0, side * side).reshape({side, side}); };
+  const TensorView gram = square_in(gram_), square = square_in(square_);
+  const TensorView gradient = products_ == accumulation_type(products_) ? gram : square_in(gradient_);
   const TensorView product = product_.view().flat(0, x.numel()).reshape(x.shape());
   const std::span<const Coefficients> sets = coefficients_of(options_.coefficients);
   for (int step = 0; step < options_.steps; ++step) {
@@ -56,8 +66,9 @@ void NewtonSchulz::operator()(TensorView x) {
     if (rows <= columns) {
       gemm.linear(stream, x, x, {}, Activation::none, {}, gram);
     } else {
-      elementwise.fill(stream, 0, gram);
-      gemm.linear_backward_weight(stream, x, x, gram, {});
+      elementwise.fill(stream, 0, gradient);
+      gemm.linear_backward_weight(stream, x, x, gradient, {});
+      if (gradient.data() != gram.data()) elementwise.convert(stream, gradient, gram);
     }
     gemm.linear(stream, gram, gram, {}, Activation::none, {}, square);  // A is symmetric
     elementwise.scale(stream, c, square);

@@ -15,12 +15,6 @@ int split_dimension(const Parameter& p) {
   return -1;
 }
 
-/// Waits for every transfer of a group.
-void exchange(Communicator& group, Stream& stream, const std::vector<Transfer>& transfers) {
-  if (transfers.empty()) return;
-  for (Work& work : group.exchange(stream, transfers)) work.wait(stream);
-}
-
 }  // namespace
 
 WholeMatrices::WholeMatrices(Backend& backend, const parallel::ParameterBuffer& parameters,
@@ -102,7 +96,8 @@ void WholeMatrices::exchange_shards(const Round& round, bool gathers) {
       }
     }
   }
-  exchange(groups_.gradient, backend_.compute_stream(), transfers);
+  Stream& stream = backend_.compute_stream();
+  groups_.gradient.grouped_exchange(stream, transfers).wait(stream);
 }
 
 void WholeMatrices::exchange_boxes(const Round& round, bool gathers) {
@@ -125,7 +120,8 @@ void WholeMatrices::exchange_boxes(const Round& round, bool gathers) {
       }
     }
   }
-  exchange(groups_.tensor, backend_.compute_stream(), transfers);
+  Stream& stream = backend_.compute_stream();
+  groups_.tensor.grouped_exchange(stream, transfers).wait(stream);
 }
 
 void WholeMatrices::copy_boxes(const Matrix& matrix, bool gathers) {

@@ -118,6 +118,21 @@ TEST_P(Elementwise, AddAndScaleUpdateInPlace) {
   }
 }
 
+TEST_P(Elementwise, DivideByNormReadsTheSumOfSquaresOnTheDevice) {
+  constexpr double least = 1e-7;
+  for (const double squares : {6.25, 0.0, 1e-20}) {
+    const Tensor sum = make_tensor(b(), DType::fp64, {1}, {squares});
+    for (const std::int64_t n : sizes) {
+      const Tensor y = random_tensor(b(), dtype(), {n}, 1, -1e-4, 1e-4);
+      std::vector<double> expected = values_of(b(), y);
+      for (double& value : expected) value /= std::max(std::sqrt(squares), least);
+      kernels().divide_by_norm(stream(), sum, least, y);
+      expect_close(values_of(b(), y), expected, tolerance(dtype(), Operation::elementwise),
+                   fmt::format("{} elements", n));
+    }
+  }
+}
+
 TEST_P(Elementwise, ActivateMatchesTheDefinition) {
   for (const Activation activation :
        {Activation::none, Activation::gelu_tanh, Activation::gelu_erf, Activation::tanh, Activation::squared_relu}) {

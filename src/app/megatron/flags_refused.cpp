@@ -128,7 +128,6 @@ constexpr auto table = std::to_array<Flag>({
     {"model-name", one, "Megatron-LLM", absent, why::encoders},
     {"model-spec", list, "2023", absent, why::activation},
     {"multi-latent-attention", none, "0.10-", absent, why::latent},
-    {"muon-fp32-matmul-prec", one, "0.16-", absent, why::optimizers},
     {"muon-scalar-optimizer", one, "0.17-", absent, why::optimizers},
     {"muon-tp-mode", one, "0.16-", absent, why::optimizers},
     {"no-position-embedding", none, "23.04-", absent, why::positions},

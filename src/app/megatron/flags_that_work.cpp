@@ -176,6 +176,8 @@ constexpr auto table = std::to_array<Flag>({
     {"multiple-validation-sets", none, "0.14-", works, ""},
     {"muon-coefficient-type", one, "0.17-", works, ""},
     {"muon-extra-scale-factor", one, "0.16-", works, ""},
+    {"muon-fp32-matmul-prec", one, "0.16-", works, ""},
+    {"muon-fp32-matmul-prec low", one, "0.16-", works, "--muon-fp32-matmul-prec medium"},
     {"muon-momentum", one, "0.16-", works, ""},
     {"muon-nesterov", none, "0.18-", works, ""},
     {"muon-no-split-qkv", none, "0.16-", works, ""},

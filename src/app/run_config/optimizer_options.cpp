@@ -63,6 +63,9 @@ void OptimizerOptions::declare(Options& options) {
       "muon-coefficient-type", &optimizer.muon.newton_schulz.coefficients,
       {{"quintic", optim::NewtonSchulzCoefficients::quintic}, {"simple", optim::NewtonSchulzCoefficients::simple}},
       "Muon: coefficients of Newton-Schulz, five in turn, or one for every step.");
+  options.add_choice("muon-fp32-matmul-prec", &optimizer.muon.newton_schulz.products,
+                     {{"medium", optim::NewtonSchulzProducts::device}, {"high", optim::NewtonSchulzProducts::full}},
+                     "Muon: precision of Newton-Schulz's products. medium: bf16 on GPUs, fp32 on the CPU; high: fp32.");
   options.add_choice(
       "muon-scale-mode", &optimizer.muon.scale,
       {{"spectral", optim::MuonScale::spectral},
@@ -88,8 +91,9 @@ void OptimizerOptions::settle(const Options& options, const BatchOptions& batch,
     problems.expect(optimizer.kind != optim::OptimizerKind::sgd || !options.given(name),
                     fmt::format("--{} needs --optimizer adam or muon", name));
   }
-  for (const char* name : {"muon-momentum", "muon-nesterov", "muon-num-ns-steps", "muon-coefficient-type",
-                           "muon-scale-mode", "muon-extra-scale-factor", "muon-no-split-qkv"}) {
+  for (const char* name :
+       {"muon-momentum", "muon-nesterov", "muon-num-ns-steps", "muon-coefficient-type", "muon-fp32-matmul-prec",
+        "muon-scale-mode", "muon-extra-scale-factor", "muon-no-split-qkv"}) {
     problems.expect(optimizer.kind == optim::OptimizerKind::muon || !options.given(name),
                     fmt::format("--{} needs --optimizer muon", name));
   }

@@ -1,6 +1,7 @@
 #include "src/backend/kernels/elementwise.hpp"
 
 #include <algorithm>
+#include <cmath>
 
 #include "src/backend/cpu/activation.hpp"
 #include "src/backend/cpu/column_sums.hpp"
@@ -119,6 +120,11 @@ class CpuElementwise final : public ElementwiseKernels {
       const A a = static_cast<A>(factor);
       update<T>(y.as<T>(), y, [a](A, A y_element) { return y_element * a; });
     });
+  }
+
+  void divide_by_norm(Stream& stream, ConstTensorView squares, double least, TensorView y) override {
+    check_divide_by_norm(squares);
+    scale(stream, 1 / std::max(std::sqrt(*squares.as<double>()), least), y);
   }
 
   void bias_dropout_add(Stream&, ConstTensorView x, ConstTensorView bias, ConstTensorView residual,

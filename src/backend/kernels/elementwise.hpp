@@ -20,6 +20,9 @@ class ElementwiseKernels {
   virtual void add(Stream& stream, ConstTensorView x, TensorView y) = 0;
   /// y *= factor.
   virtual void scale(Stream& stream, double factor, TensorView y) = 0;
+  /// y /= max(sqrt(squares), least): the norm is read where the device has it, and the host does not wait. squares [1]
+  /// fp64, as ReduceKernels::sum_squares leaves it.
+  virtual void divide_by_norm(Stream& stream, ConstTensorView squares, double least, TensorView y) = 0;
 
   /// sum = residual + dropout(x + bias). x, residual, sum [s, b, h] T; bias [h] T or empty. Overwrites; `sum` may be
   /// the same memory as x or residual.

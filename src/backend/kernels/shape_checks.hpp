@@ -104,6 +104,10 @@ inline void check_activate_backward(ConstTensorView dy, ConstTensorView x, Const
 
 inline void check_add(ConstTensorView x, ConstTensorView y) { detail::check_size("add", "x", x, y.numel(), y.dtype()); }
 
+inline void check_divide_by_norm(ConstTensorView squares) {
+  detail::check_size("divide_by_norm", "squares", squares, 1, DType::fp64);
+}
+
 inline void check_bias_dropout_add(ConstTensorView x, ConstTensorView bias, ConstTensorView residual,
                                    const Dropout& dropout, ConstTensorView sum) {
   constexpr std::string_view where = "bias_dropout_add";

@@ -149,6 +149,10 @@ struct ObservedBackend::Kernels final : GemmKernels,
   void scale(Stream& stream, double factor, TensorView y) override {
     run(stream, memory_bound(Line::copies, bytes_of({y, y})), [&] { b.elementwise().scale(stream, factor, y); });
   }
+  void divide_by_norm(Stream& stream, ConstTensorView squares, double least, TensorView y) override {
+    run(stream, memory_bound(Line::copies, bytes_of({y, y})),
+        [&] { b.elementwise().divide_by_norm(stream, squares, least, y); });
+  }
   void bias_dropout_add(Stream& stream, ConstTensorView x, ConstTensorView bias, ConstTensorView residual,
                         const Dropout& dropout, TensorView sum) override {
     run(stream, memory_bound(Line::dropout, bytes_of({x, residual, sum})),

@@ -85,7 +85,7 @@ Case swiglu(const Extents& e) {
 }
 
 Case fill_add_scale(const Extents& e) {
-  return {"fill, convert, add, scale " + text_of(e), [=](Trial& t) {
+  return {"fill, convert, add, scale, divide_by_norm " + text_of(e), [=](Trial& t) {
             const Shape shape{e.s, e.b, e.h};
             const TensorView x = t.wide_input(shape, -1, 1), y = t.output(shape), z = t.output(shape);
             t.b.elementwise().convert(t.stream(), x, y);
@@ -95,6 +95,10 @@ Case fill_add_scale(const Extents& e) {
             t.b.elementwise().add(t.stream(), y, z);
             t.take(z);
             t.b.elementwise().scale(t.stream(), 0.25, y);
+            t.take(y);
+            const TensorView squares = t.sum();
+            t.b.reduce().sum_squares(t.stream(), x, squares);
+            t.b.elementwise().divide_by_norm(t.stream(), squares, 1e-7, y);
             t.take(y);
           }};
 }

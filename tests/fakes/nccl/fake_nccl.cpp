@@ -24,16 +24,27 @@ using fake_nccl::CallText;
 using fake_nccl::Ranks;
 
 struct ncclComm {
-  std::shared_ptr<Ranks> ranks;      // shared with enqueued work and graphs
-  int number;                        // greater than 0, the same on all ranks
-  int blocks;                        // maximum for a kernel
-  int collectives = 0;               // so far
-  bool greeted[2] = {false, false};  // receives and sends of a group of two
+  std::shared_ptr<Ranks> ranks;            // shared with enqueued work and graphs
+  int number;                              // greater than 0, the same on all ranks
+  int blocks;                              // maximum for a kernel
+  int collectives = 0;                     // so far
+  std::set<std::pair<int, bool>> greeted;  // peers, and whether this rank sends to them
   std::shared_ptr<std::atomic<bool>> ended = std::make_shared<std::atomic<bool>>(false);
   std::shared_ptr<int> outstanding = std::make_shared<int>(0);  // operations
 };
 
 namespace {
+
+/// A message between ncclGroupStart and ncclGroupEnd.
+struct GroupedMessage {
+  ncclComm_t comm;
+  cudaStream_t stream;
+  std::byte* data;
+  std::size_t bytes;
+  int peer;
+  bool sends;
+  CallText text;
+};
 
 struct State {
   std::map<std::string, ncclResult_t> failures;
@@ -48,6 +59,8 @@ struct State {
   std::set<ncclComm_t> live;
   std::atomic<int> aborted = 0;
   std::string broken_rule;  // for ncclGetLastError; empty: none
+  bool grouping = false;    // between ncclGroupStart and ncclGroupEnd
+  std::vector<GroupedMessage> grouped;
 };
 State& state() {
   static State the_state;
@@ -162,13 +175,13 @@ Start after_agreement(const Operation& operation, bool captured, Start next) {
 }
 
 /// Returns the effect of a call of `comm`: it enqueues an operation that `start` begins and `finish` ends.
+/// `start` finds whether the ranks agree.
 std::function<void()> enqueuing(const Operation& operation, std::size_t bytes, ncclComm_t comm, cudaStream_t stream,
                                 Start start, std::function<void(const Message&)> finish) {
   const std::string name = fmt::format("{} {} bytes", operation.function, bytes);
   const fake_cuda::Demand demand = fake_cuda::collective_demand(comm->number, comm->blocks, bytes);
   const bool captured = stream->capture != nullptr;
-  return [=, ranks = comm->ranks, ended = comm->ended, outstanding = comm->outstanding,
-          start = after_agreement(operation, captured, std::move(start))] {
+  return [=, ranks = comm->ranks, ended = comm->ended, outstanding = comm->outstanding, start = std::move(start)] {
     if (state().peers_lost) {
       return fake_cuda::enqueue_until(
           stream, name, [] {}, [=] { return ended->load(); }, [] {});
@@ -205,22 +218,89 @@ ncclResult_t gather(const Operation& operation, std::size_t moved, ncclComm_t co
     return ranks.all_gather(message.mine.data(), message.others.data(), bytes);
   };
   return call(operation.function, comm,
-              enqueuing(operation, moved, comm, stream, start, [=](const Message& m) { use(m.others.data()); }));
+              enqueuing(operation, moved, comm, stream, after_agreement(operation, stream->capture != nullptr, start),
+                        [=](const Message& m) { use(m.others.data()); }));
 }
 
-/// A message of a group of two. The first of each direction waits, as a call under way, for the peer's host: both are
-/// connected then.
+/// Returns what a call waits for that sends to a peer, or receives from it, for the first time: the peer's host, which
+/// connects too.
+Ranks::Done connection(ncclComm_t comm, int peer, bool sends) {
+  if (!comm->greeted.insert({peer, sends}).second) return [] { return true; };
+  constexpr auto greeting = Ranks::Channel::greeting;
+  return sends ? comm->ranks->send(nullptr, 0, peer, greeting) : comm->ranks->receive(nullptr, 0, peer, greeting);
+}
+
+/// A message between two ranks.
 ncclResult_t pass(const Operation& operation, const void* data, std::size_t bytes, ncclComm_t comm, cudaStream_t stream,
                   bool sends, Start start, std::function<void(const Message&)> finish) {
   const int peer = operation.peer;
   if (peer < 0 || peer >= comm->ranks->size()) return refuse_argument(operation.function, "there is no such peer");
   const std::string problem = fake_nccl::problem_of({data, bytes, data, bytes}, 0);
   if (!problem.empty()) return refuse_argument(operation.function, problem);
-  auto enqueue = enqueuing(operation, bytes, comm, stream, std::move(start), std::move(finish));
-  if (std::exchange(comm->greeted[sends], true)) return call(operation.function, comm, std::move(enqueue));
-  constexpr auto greeting = Ranks::Channel::greeting;
-  return call(operation.function, comm, enqueue,
-              sends ? comm->ranks->send(nullptr, 0, peer, greeting) : comm->ranks->receive(nullptr, 0, peer, greeting));
+  const bool captured = stream->capture != nullptr;
+  if (state().grouping) {
+    auto* const bytes_of_message = static_cast<std::byte*>(const_cast<void*>(data));
+    state().grouped.push_back({comm, stream, bytes_of_message, bytes, peer, sends,
+                               fake_nccl::call_text("a message", operation.count, operation.type, "", captured)});
+    return ncclSuccess;
+  }
+  auto enqueue = enqueuing(operation, bytes, comm, stream, after_agreement(operation, captured, std::move(start)),
+                           std::move(finish));
+  return call(operation.function, comm, enqueue, connection(comm, peer, sends));
+}
+
+/// All messages of a group as one operation, in which none waits for another. Each brings its call, which the receiver
+/// compares with its own.
+ncclResult_t pass_group(const std::vector<GroupedMessage>& messages) {
+  ncclComm* const comm = messages.front().comm;
+  cudaStream_t const stream = messages.front().stream;
+  auto memory = std::make_shared<std::vector<std::vector<std::byte>>>(messages.size());
+  std::size_t bytes = 0;
+  std::vector<Ranks::Done> connections;
+  for (const GroupedMessage& message : messages) {
+    if (message.comm != comm || message.stream != stream) {
+      return refuse_usage("ncclGroupEnd", "the fake has groups of one communicator and stream alone");
+    }
+    bytes += message.bytes;
+    connections.push_back(connection(comm, message.peer, message.sends));
+  }
+  const auto all_of = [](std::vector<Ranks::Done> parts) -> Ranks::Done {
+    return [parts = std::move(parts)]() mutable {
+      std::erase_if(parts, [](Ranks::Done& done) { return done(); });
+      return parts.empty();
+    };
+  };
+  const auto start = [=](Ranks& ranks, Message&) {
+    std::vector<Ranks::Done> parts;
+    for (std::size_t i = 0; i < messages.size(); ++i) {
+      const GroupedMessage& message = messages[i];
+      std::vector<std::byte>& own = (*memory)[i];
+      own.resize(sizeof message.text + message.bytes);
+      if (message.sends) {
+        std::memcpy(own.data(), message.text.data(), sizeof message.text);
+        std::memcpy(own.data() + sizeof message.text, message.data, message.bytes);
+      }
+      parts.push_back(message.sends ? ranks.send(own.data(), own.size(), message.peer, Ranks::Channel::data)
+                                    : ranks.receive(own.data(), own.size(), message.peer, Ranks::Channel::data));
+    }
+    return all_of(std::move(parts));
+  };
+  const auto finish = [=](const Message&) {
+    for (std::size_t i = 0; i < messages.size(); ++i) {
+      const GroupedMessage& message = messages[i];
+      if (message.sends) continue;
+      const std::vector<std::byte>& own = (*memory)[i];
+      CallText theirs;
+      std::memcpy(theirs.data(), own.data(), sizeof theirs);
+      if (const std::string problem = fake_nccl::problem_of({message.text, theirs}); !problem.empty()) {
+        refuse_usage("ncclGroupEnd", problem);
+      }
+      std::memcpy(message.data, own.data() + sizeof theirs, message.bytes);
+    }
+  };
+  return call("ncclGroupEnd", comm,
+              enqueuing({"a group of messages", 0, ncclUint8}, bytes, comm, stream, start, finish),
+              all_of(std::move(connections)));
 }
 
 ncclResult_t reduce(const char* function, ncclComm_t comm, cudaStream_t stream, const void* from, void* to,
@@ -240,6 +320,8 @@ void reset() {
   state().held.clear();
   state().broken = ncclSuccess;
   state().peers_lost = false;
+  state().grouping = false;
+  state().grouped.clear();
   state().broken_rule.clear();
 }
 void lose_peers() { state().peers_lost = true; }
@@ -368,6 +450,15 @@ ncclResult_t ncclBroadcast(const void* from, void* to, std::size_t count, ncclDa
   return gather({"ncclBroadcast", count, type, fmt::format(", root {}", root)}, bytes, comm, stream,
                 {from, bytes, to, bytes},
                 [=](const std::byte* all) { std::memcpy(to, all + bytes * static_cast<std::size_t>(root), bytes); });
+}
+ncclResult_t ncclGroupStart() {
+  state().grouping = true;
+  return ncclSuccess;
+}
+ncclResult_t ncclGroupEnd() {
+  state().grouping = false;
+  const std::vector<GroupedMessage> messages = std::exchange(state().grouped, {});
+  return messages.empty() ? ncclSuccess : pass_group(messages);
 }
 ncclResult_t ncclSend(const void* from, std::size_t count, ncclDataType_t type, int peer, ncclComm_t comm,
                       cudaStream_t stream) {
