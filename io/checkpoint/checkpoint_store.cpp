@@ -76,6 +76,10 @@ void CheckpointStore::take_folder() {
   lock_ = std::make_unique<FolderLock>(path(lock_name), root_);
 }
 
+void CheckpointStore::reserve() {
+  if (is_there(root_)) take_folder();
+}
+
 void CheckpointStore::check_space(std::int64_t needed_bytes) const {
   const std::int64_t free = free_bytes(root_);
   TRIREME_CHECK(

@@ -18,6 +18,9 @@ class CheckpointStore : public checkpoint::Store {
   explicit CheckpointStore(std::string root);
 
   const std::string& root() const { return root_; }
+  /// [0] Takes the store for this job, as `claim` does, where the folder exists; otherwise writes nothing. What is then
+  /// read there stays the newest until this job saves.
+  void reserve();
   std::string description() const override { return root_; }
   std::string claim(std::int64_t needed_bytes) override;
   void confirm(const std::string& token) override;

@@ -6,13 +6,20 @@
 #include <string>
 #include <string_view>
 
+#include "io/posix/folder.hpp"
+#include "io/posix/regular_file.hpp"
+
 namespace trireme::io {
 
 /// Lines of a file that may be damaged, in bounded memory. A line that is too long, or that no newline ends, is empty.
 class BoundedLines {
  public:
-  explicit BoundedLines(const std::string& path)
-      : in_(path, std::ios::binary), buffer_(static_cast<std::size_t>(max_bytes), '\0') {}
+  /// Opens the file; one that is not there has no lines. Throws as `regular_file_size` where it is another kind of file
+  /// or may not be read.
+  explicit BoundedLines(const std::string& path) : buffer_(static_cast<std::size_t>(max_bytes), '\0') {
+    if (is_there(path)) regular_file_size(path);
+    in_.open(path, std::ios::binary);
+  }
 
   /// Moves to the next line. Returns false at the end of the file.
   bool next() {

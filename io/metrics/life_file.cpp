@@ -71,14 +71,15 @@ LifeStart start_from(const Json& object, std::int64_t time) {
 
 }  // namespace
 
-LifeFile::LifeFile(const std::string& metrics_path, Opening opening, const LifeStart& start)
-    : file_("<metrics_file>", beside(metrics_path),
-            opening == Opening::replace ? std::optional<std::int64_t>(0) : std::nullopt) {
+LifeFile::LifeFile(const std::string& metrics_path) : file_("<metrics_file>", beside(metrics_path)) {}
+
+void LifeFile::note_start(Opening opening, const LifeStart& start) {
   Json grid = Json::object(), options = Json::object(), defaults = Json::object();
   for (const auto& [axis, size] : start.axes) grid[axis] = size;
   for (const report::OptionValue& option : start.options) {
     (option.given ? options : defaults)[option.name] = option.value;
   }
+  if (opening == Opening::replace) file_.cut(0);
   // A killed life may have left half a line, which this newline ends.
   if (opening == Opening::append) file_.append("\n");
   file_.append(line_of({{"event", "start"},

@@ -16,9 +16,11 @@ class LifeFile {
   /// Returns the name of the file beside a file of metrics.
   static std::string beside(const std::string& metrics_path) { return metrics_path + ".lives"; }
 
+  /// Opens the file. Throws as `AppendFile`, here and below.
+  explicit LifeFile(const std::string& metrics_path);
   enum class Opening { replace, append };
-  /// Notes the start of a life. Errors name the file of metrics. Throws IoError, here and below.
-  LifeFile(const std::string& metrics_path, Opening opening, const report::LifeStart& start);
+  /// Notes the start of a life, behind those that are there or instead of them.
+  void note_start(Opening opening, const report::LifeStart& start);
   void note_save(const report::SaveNote& save);
   void note_end(const report::LifeEnd& end);
 

@@ -26,38 +26,46 @@ std::string exposed_text(const train::TrainRecord& record) {
   return fmt::format(R"(, "exposed_communication_ms": {:.3f}, "exposed_ms_by_group": {{{}}})", sum_ms, by_group);
 }
 
-/// Finds the lines up to and including iteration `done.iteration`, without its evaluations that follow: the part that a
-/// resumed run keeps. A damaged last line of a killed run is removed, too.
-MetricsCut find_cut(const std::string& path, const train::Progress& done) {
-  std::ifstream in(path, std::ios::binary);
-  MetricsCut cut;
-  for (std::string line; done.iteration > 0 && std::getline(in, line) && !in.eof();) {
-    const Json record = Json::parse(line, nullptr, false);
-    if (!record.is_object() || !record.contains("iteration") || !record["iteration"].is_number_integer() ||
-        record["iteration"].get<std::int64_t>() > done.iteration) {
-      break;
-    }
-    const bool to_come =
-        (done.evaluation_left && record.contains("valid_loss")) || (!done.tested && record.contains("test_loss"));
-    if (to_come && record["iteration"].get<std::int64_t>() == done.iteration) break;
-    cut.kept_bytes += static_cast<std::int64_t>(line.size()) + 1;
-  }
-  in.clear();
-  in.seekg(cut.kept_bytes);
-  for (std::string line; std::getline(in, line) && !in.eof();) {
-    const Json record = Json::parse(line, nullptr, false);
-    if (!record.is_object() || !record.contains("lm_loss")) continue;
-    ++cut.lost_iterations;
-    if (const auto ms = record.find("elapsed_ms"); ms != record.end() && ms->is_number())
-      cut.lost_ms += ms->get<double>();
-  }
-  return cut;
+/// Returns whether a run that continues from `done` writes this record again: it is of a later iteration, or an
+/// evaluation to come. A line that is no record is not.
+bool is_superseded(const Json& record, const train::Progress& done) {
+  if (done.iteration == 0) return true;
+  if (!record.is_object()) return false;
+  const auto iteration = record.find("iteration");
+  if (iteration == record.end() || !iteration->is_number_integer()) return false;
+  if (iteration->get<std::int64_t>() != done.iteration) return iteration->get<std::int64_t>() > done.iteration;
+  return (done.evaluation_left && record.contains("valid_loss")) || (!done.tested && record.contains("test_loss"));
 }
 
 }  // namespace
 
-MetricsFile::MetricsFile(const std::string& path, const train::Progress& done, const Backend* backend)
-    : cut_(find_cut(path, done)), backend_(backend), file_("<metrics_file>", path, cut_.kept_bytes) {}
+MetricsFile::MetricsFile(const std::string& path, const Backend* backend)
+    : path_(path), backend_(backend), file_("<metrics_file>", path) {}
+
+LostIterations MetricsFile::begin(const train::Progress& done) {
+  std::ifstream in(path_, std::ios::binary);
+  std::int64_t kept_bytes = 0;
+  std::string kept_behind;  // lines behind the first one that is removed
+  LostIterations lost;
+  bool removes = false;
+  for (std::string line; std::getline(in, line) && !in.eof();) {
+    const Json record = Json::parse(line, nullptr, false);
+    if (is_superseded(record, done)) {
+      removes = true;
+      if (!record.is_object() || !record.contains("lm_loss")) continue;
+      ++lost.count;
+      if (const auto ms = record.find("elapsed_ms"); ms != record.end() && ms->is_number())
+        lost.ms += ms->get<double>();
+    } else if (removes) {
+      kept_behind += line + "\n";
+    } else {
+      kept_bytes += static_cast<std::int64_t>(line.size()) + 1;
+    }
+  }
+  file_.cut(kept_bytes);
+  file_.append(kept_behind);
+  return lost;
+}
 
 void MetricsFile::write(const train::TrainRecord& r) {
   const std::string sop_loss = r.sop_loss ? fmt::format(R"("sop_loss": {}, )", number(*r.sop_loss)) : "";

@@ -9,26 +9,27 @@
 
 namespace trireme::io {
 
-/// Part of a file of metrics that a run keeps when it begins.
-struct MetricsCut {
-  std::int64_t kept_bytes = 0;
-  std::int64_t lost_iterations = 0;  ///< in the part that is removed: the run does them again
-  double lost_ms = 0;
+/// Iterations that a run removes from a file of metrics when it begins: it does them again.
+struct LostIterations {
+  std::int64_t count = 0;
+  double ms = 0;
 };
 
 /// Metrics as JSON lines: one object an iteration, flushed at once. Numbers that are not finite are null.
 class MetricsFile final : public train::MetricsSink {
  public:
-  /// Appends to `path`. A run that continues from `done` first removes later iterations and repeated evaluations from
-  /// the file, so that every line occurs once. A run from the start replaces the file. Throws IoError. `backend`, where
-  /// given, must live longer: its allocated bytes, the most so far, are a member of every iteration.
-  MetricsFile(const std::string& path, const train::Progress& done, const Backend* backend = nullptr);
-  const MetricsCut& cut() const { return cut_; }
+  /// Opens `path` and leaves its content as it is. `backend`, where given, must live longer: its allocated bytes, the
+  /// most so far, are a member of every iteration. Throws as `AppendFile`, here and below.
+  explicit MetricsFile(const std::string& path, const Backend* backend = nullptr);
+  /// Begins a run that continues from `done`: removes later iterations and evaluations that are to come from the file,
+  /// so that every line occurs once, and half a line at its end. All other lines stay. A run from the start empties the
+  /// file.
+  LostIterations begin(const train::Progress& done);
   void write(const train::TrainRecord& record) override;
   void write(const train::EvaluationRecord& record) override;
 
  private:
-  MetricsCut cut_;
+  std::string path_;
   const Backend* backend_;
   AppendFile file_;
 };

@@ -134,8 +134,7 @@ class Reader {
 
 void read_metrics(const std::string& path, int columns, Run& run) {
   struct stat status {};
-  TRIREME_CHECK(::stat(path.c_str(), &status) == 0 && std::ifstream(path).is_open(), IoError, "reading {} failed: {}",
-                path, std::strerror(errno));
+  TRIREME_CHECK(::stat(path.c_str(), &status) == 0, IoError, "reading {} failed: {}", path, std::strerror(errno));
   run.metrics_path = path;
   run.last_written = status.st_mtime;
   Survey survey = survey_of(path, run);

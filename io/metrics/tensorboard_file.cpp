@@ -8,6 +8,7 @@
 #include <chrono>
 #include <cmath>
 #include <limits>
+#include <ranges>
 
 #include "io/metrics/tfrecord.hpp"
 #include "io/posix/folder.hpp"
@@ -51,16 +52,20 @@ std::int64_t kept_bytes(const std::string& content, const train::Progress& done)
   return has_points ? static_cast<std::int64_t>(end) : 0;
 }
 
-/// Removes points beyond `done` from this program's files of a folder; all of them for a run from the start.
+/// Removes points beyond `done` from this program's files of a folder; all of them for a run from the start. Begins
+/// with the newest file: where another job still writes into the folder, that is the locked one, and nothing is
+/// removed.
 void cut_files(const std::string& folder, const train::Progress& done) {
-  for (const std::string& name : names_in(folder)) {
+  const std::vector<std::string> names = names_in(folder);
+  for (const std::string& name : names | std::views::reverse) {
     if (!name.starts_with(prefix) || !name.ends_with(suffix)) continue;
     const std::string path = folder + "/" + name;
+    AppendFile file(option, path);
     constexpr std::int64_t any_size = std::numeric_limits<std::int64_t>::max();
     const std::string content = done.iteration > 0 ? read_whole_file(path, any_size, Symlinks::follow) : std::string();
     const std::int64_t kept = kept_bytes(content, done);
     if (kept > 0) {
-      AppendFile(option, path, kept);
+      file.cut(kept);
     } else if (::unlink(path.c_str()) != 0) {
       throw_system_error(fmt::format("{} {}: cannot be removed", option, path), errno);
     }
@@ -78,7 +83,13 @@ TensorboardFile::TensorboardFile(const TensorboardOptions& options, int world_si
   // The time keeps the names in the order of the starts, also of two within a second.
   const std::string path =
       fmt::format("{}/{}{:.6f}.{}.{}{}", options.folder, prefix, now, host_name(), unique_suffix(), suffix);
-  file_.emplace(option, path, 0).append(tfrecord(version_event(now)));
+  file_.emplace(option, path);
+  unwritten_ = tfrecord(version_event(now));
+}
+
+void TensorboardFile::append(const std::string& records) {
+  file_->append(unwritten_ + records);
+  unwritten_.clear();
 }
 
 void TensorboardFile::add(std::int64_t iteration, std::int64_t samples, std::vector<Scalar> by_samples,
@@ -88,7 +99,7 @@ void TensorboardFile::add(std::int64_t iteration, std::int64_t samples, std::vec
   event.scalars.insert(event.scalars.end(), by_iteration.begin(), by_iteration.end());
   for (Scalar& scalar : by_samples) scalar.tag += vs_samples;
   // In one call: a killed run leaves both or none, or a part that the next one cuts off.
-  file_->append(tfrecord(encode(event)) + tfrecord(encode({now, samples, std::move(by_samples)})));
+  append(tfrecord(encode(event)) + tfrecord(encode({now, samples, std::move(by_samples)})));
 }
 
 void TensorboardFile::write(const train::TrainRecord& r) {
@@ -125,7 +136,7 @@ void TensorboardFile::write(std::int64_t iteration, const train::RankTimes::Repo
   for (const train::PartTimes& part : report.parts) {
     times.push_back({fmt::format("{}-time", part.name), part.ms[static_cast<std::size_t>(part.greatest)] / 1000});
   }
-  if (!times.empty()) file_->append(tfrecord(encode({now_s(), iteration, std::move(times)})));
+  if (!times.empty()) append(tfrecord(encode({now_s(), iteration, std::move(times)})));
 }
 
 void TensorboardFile::write(const train::EvaluationRecord& r) {

@@ -33,7 +33,7 @@ class TensorboardFile final : public train::MetricsSink {
  public:
   /// Begins a file in the folder, which is made. A run that continues from `done` first removes later points from the
   /// files that this program wrote there, so that no step occurs twice; a run from the start removes these files.
-  /// `backend` must live longer. Throws IoError.
+  /// `backend` must live longer. Throws as `AppendFile`, here and below.
   TensorboardFile(const TensorboardOptions& options, int world_size, const Backend& backend,
                   const train::Progress& done);
   void write(const train::TrainRecord& record) override;
@@ -45,11 +45,13 @@ class TensorboardFile final : public train::MetricsSink {
   /// Adds points at an iteration; those of `by_samples` also at a number of samples.
   void add(std::int64_t iteration, std::int64_t samples, std::vector<Scalar> by_samples,
            const std::vector<Scalar>& by_iteration = {});
+  void append(const std::string& records);
 
   TensorboardOptions options_;
   int world_size_;
   const Backend& backend_;
   std::optional<AppendFile> file_;
+  std::string unwritten_;  // the event of the version, which begins the file, until it is there
   double elapsed_ms_ = 0;  // since the last point
   double tflop_ = 0;
   int iterations_ = 0;

@@ -3,11 +3,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <cmath>
-#include <cstring>
+#include <optional>
+#include <span>
 
 #include "io/json/trace_json.hpp"
+#include "io/posix/durable_file.hpp"
+#include "io/posix/file_output.hpp"
+#include "io/posix/folder.hpp"
 #include "src/base/check.hpp"
 
 namespace trireme::io {
@@ -15,9 +18,7 @@ namespace trireme::io {
 TraceFile::TraceFile(std::string path, Communicator& world, TraceRecorder& recorder)
     : path_(std::move(path)), world_(world), recorder_(recorder) {
   collectively(world_, [&] {
-    if (world_.rank() != 0) return;
-    file_.open(path_, std::ios::binary | std::ios::trunc);
-    TRIREME_CHECK(file_.is_open(), IoError, "creating <trace_file> {} failed: {}", path_, std::strerror(errno));
+    if (world_.rank() == 0) check_writable(path_);
   });
   begin_ = read_clock();
 }
@@ -55,21 +56,39 @@ double TraceFile::write(const std::string& process) {
         TensorView(reinterpret_cast<std::uint8_t*>(text.data()), {static_cast<std::int64_t>(text.size())})};
     for (Work& work : world_.exchange(host, std::span(&transfer, 1))) work.wait(host);
   };
+  std::string failure;  // of rank 0, which receives the rest all the same
+  const auto attempt = [&](const auto& action) {
+    try {
+      if (failure.empty()) action();
+    } catch (const Error& error) {
+      failure = error.what();
+    }
+  };
   if (world_.rank() == 0) {
-    file_ << trace_begin << text;
+    std::optional<TemporaryFile> file;
+    std::optional<FileOutput> output;
+    const auto put = [&](std::string_view bytes) {
+      attempt([&] { output->write_bytes(std::as_bytes(std::span(bytes))); });
+    };
+    attempt([&] { output.emplace(file.emplace(path_).path()); });
+    put(trace_begin);
+    put(text);
     for (int rank = 1; rank < world_.size(); ++rank) {
       text.resize(static_cast<std::size_t>(sizes[static_cast<std::size_t>(rank)]));
       move(Transfer::Direction::receive, rank);
-      file_ << ",\n" << text;
+      put(",\n");
+      put(text);
     }
-    file_ << fmt::format("\n], \"otherData\": {{\"clock_error_us\": {:.1f}}}}}\n", error_us);
-    file_.close();
+    put(fmt::format("\n], \"otherData\": {{\"clock_error_us\": {:.1f}}}}}\n", error_us));
+    attempt([&] {
+      output->close();
+      file->commit();
+    });
   } else {
     move(Transfer::Direction::send, 0);
   }
-  collectively(world_, [&] {
-    TRIREME_CHECK(!file_.fail(), IoError, "writing <trace_file> {} failed: {}", path_, std::strerror(errno));
-  });
+  collectively(world_,
+               [&] { TRIREME_CHECK(failure.empty(), IoError, "writing <trace_file> {} failed: {}", path_, failure); });
   return error_us;
 }
 

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <fstream>
 #include <string>
 
 #include "src/comm/clock_offset.hpp"
@@ -14,12 +13,13 @@ namespace trireme::io {
 /// and the end of the recording, and interpolated between.
 class TraceFile {
  public:
-  /// Rank 0 of `world` (host memory) creates the file. `recorder` must live longer. Collective. IoError on every rank
-  /// where it cannot.
+  /// Begins the recording. `recorder` must live longer. Collective. Throws on every rank where rank 0 of `world` (host
+  /// memory) cannot write the file: ConfigError where something else stands there, or IoError.
   TraceFile(std::string path, Communicator& world, TraceRecorder& recorder);
-  /// Writes everything; rank 0 receives the spans of one rank after the other. `process` is the name that the rank is
-  /// shown under. Returns a bound of the error in microseconds with which times of different ranks compare; the file
-  /// has it as "clock_error_us". Collective, once. IoError on every rank where it fails.
+  /// Writes everything, and replaces the file when it is complete; rank 0 receives the spans of one rank after the
+  /// other. `process` is the name that the rank is shown under. Returns a bound of the error in microseconds with which
+  /// times of different ranks compare; the file has it as "clock_error_us". Collective, once. IoError on every rank
+  /// where it fails.
   double write(const std::string& process);
 
  private:
@@ -33,7 +33,6 @@ class TraceFile {
   std::string path_;
   Communicator& world_;
   TraceRecorder& recorder_;
-  std::ofstream file_;
   Reading begin_{};
 };
 

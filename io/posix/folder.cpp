@@ -140,12 +140,7 @@ void write_durably(const std::string& path, std::string_view bytes) {
   }
 }
 
-void check_writable(const std::string& path) {
-  TRIREME_CHECK(!is_folder(path), IoError, "{} is a folder, not a file", path);
-  const std::string new_path = path + ".new";
-  write_and_sync(new_path, {});
-  unlink(new_path.c_str());
-}
+void check_writable(const std::string& path) { const TemporaryFile probe(path); }
 
 std::string unique_suffix() {
   static std::atomic<std::uint64_t> calls = 0;

@@ -35,7 +35,8 @@ std::int64_t free_bytes(const std::string& path);
 /// PATH.new. One process at a time.
 void write_durably(const std::string& path, std::string_view bytes);
 
-/// Throws IoError where `write_durably` could not write the file now.
+/// Creates a file beside `path` and removes it. Throws IoError where that fails, ConfigError where a folder, device or
+/// pipe stands at `path`.
 void check_writable(const std::string& path);
 
 /// Returns eight hexadecimal digits that no other process uses.

@@ -12,6 +12,7 @@
 #include <sstream>
 
 #include "io/posix/folder.hpp"
+#include "io/posix/lock_wait.hpp"
 #include "io/posix/regular_file.hpp"
 #include "src/base/check.hpp"
 #include "src/base/log.hpp"
@@ -96,21 +97,26 @@ std::string content_of(const std::string& path) {
 }  // namespace
 
 FolderLock::FolderLock(std::string path, const std::string& locked) : path_(std::move(path)), content_(own_content()) {
+  LockWait wait;
   for (int attempt = 0; !try_acquire(); ++attempt) {
     TRIREME_CHECK(attempt < 100, IoError, "cannot lock {}: other jobs take and release it again and again", path_);
     const std::string theirs = content_of(path_);
     if (theirs.empty()) continue;  // released meanwhile
-    const std::string death = proof_of_death(fields_of(theirs), fields_of(content_));
-    TRIREME_CHECK(
-        !death.empty(), EnvironmentError,
-        "{} is in use by another job, {}. Choose another name, or wait; if that job has certainly ended, delete {}",
-        locked, description(fields_of(theirs)), path_);
+    const Fields owner = fields_of(theirs);
+    std::string death;
+    while (content_of(path_) == theirs && (death = proof_of_death(owner, fields_of(content_))).empty()) {
+      TRIREME_CHECK(
+          wait.pause(locked, description(owner)), EnvironmentError,
+          "{} is in use by another job, {}. Choose another name, or wait; if that job has certainly ended, delete {}",
+          locked, description(owner), path_);
+    }
+    if (death.empty()) continue;  // released meanwhile
     // Several jobs may find the owner dead; the rename succeeds for one of them. A job that renamed the lock of a live
     // owner restores it.
     const std::string away = path_ + "-" + unique_suffix();
     if (std::rename(path_.c_str(), away.c_str()) != 0) continue;
     if (content_of(away) == theirs) {
-      log::warn("{}: the lock of {} is taken over: {}", path_, description(fields_of(theirs)), death);
+      log::warn("{}: the lock of {} is taken over: {}", path_, description(owner), death);
     } else {
       static_cast<void>(link(away.c_str(), path_.c_str()));
     }

@@ -8,7 +8,8 @@ namespace trireme::io {
 /// owner. A hard link creates it complete, so it works on any shared file system, with or without locks of its own.
 ///
 /// A lock whose owner is dead is taken over, with a line in the log: the owner was a process of this host that has
-/// ended, or an earlier life of this SLURM job. Otherwise, EnvironmentError names the owner.
+/// ended, or an earlier life of this SLURM job. Any other owner has the time of `LockWait` to end; then
+/// EnvironmentError names it.
 class FolderLock {
  public:
   /// Creates the lock file `path` for the folder or file `locked`.

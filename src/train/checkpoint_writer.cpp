@@ -1,7 +1,5 @@
 #include "src/train/checkpoint_writer.hpp"
 
-#include <utility>
-
 #include "src/base/log.hpp"
 #include "src/base/signals.hpp"
 
@@ -48,12 +46,12 @@ void CheckpointWriter::save() {
   if (!writers_) {
     state_.fetch();
     attempt(step_, [&] { write(world_, description); });
-    if (!failed_) options_.on_event(SaveEvent::saved, step_);
+    if (!failed_) on_event_(SaveEvent::saved, step_);
     return;
   }
   state_.begin_fetch();
   write_copy_ = [this, description = std::move(description)] { write(*writers_, description); };
-  options_.on_event(SaveEvent::begun, step_);
+  on_event_(SaveEvent::begun, step_);
   poll();
 }
 
@@ -80,7 +78,7 @@ void CheckpointWriter::wait() {
   }
   if (!writing_.valid()) return;
   writing_.get();
-  options_.on_event(SaveEvent::arrived, step_);
+  on_event_(SaveEvent::arrived, step_);
 }
 
 void CheckpointWriter::finish() {

@@ -6,6 +6,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <utility>
 
 #include "src/checkpoint/save.hpp"
 #include "src/checkpoint/store.hpp"
@@ -26,7 +27,6 @@ struct CheckpointWriterOptions {
   OnSaveError on_error = OnSaveError::stop;
   checkpoint::SaveOptions keep = {};  ///< older checkpoints that stay
   OptimizerState optimizer = OptimizerState::kept;
-  std::function<void(SaveEvent, std::int64_t step)> on_event = [](SaveEvent, std::int64_t) {};  ///< on every rank
 };
 
 /// Saves the checkpoints of a training run.
@@ -39,6 +39,8 @@ class CheckpointWriter {
                    Attributes attributes, const std::map<std::string, std::string>& blobs,
                    const CheckpointWriterOptions& options);
 
+  /// Calls `on_event` on every rank from now on.
+  void observe(std::function<void(SaveEvent, std::int64_t step)> on_event) { on_event_ = std::move(on_event); }
   /// Returns whether a run can go on from these checkpoints as if it had never stopped.
   bool resumable() const { return options_.optimizer == OptimizerState::kept; }
   /// Saves the present state, or begins to. With OnSaveError::warn a failed save is a warning. Collective.
@@ -63,6 +65,7 @@ class CheckpointWriter {
   Attributes attributes_;
   const std::map<std::string, std::string>& blobs_;
   CheckpointWriterOptions options_;
+  std::function<void(SaveEvent, std::int64_t step)> on_event_ = [](SaveEvent, std::int64_t) {};
   std::unique_ptr<Communicator> writers_;  // joins the writing threads; null without them
   std::int64_t step_ = -1;                 // saved last
   bool failed_ = false;                    // to save it

@@ -146,8 +146,11 @@ on 1 plan --cases runs.csv --json
 check "plan predicts the other rows" [ "$(grep -c '"iter_s":0' out) $(grep -c '"error":"' out)" = "1 1" ]
 echo "gpus,mbs" >header.csv
 refused 3 "header.csv, line 1: the header lacks the columns hidden, layers, seq, hardware, gbs" 1 plan --cases header.csv
-refused 5 "--cases absent.csv: cannot be read" 1 plan --cases absent.csv
-refused 5 "--cases .: is a folder" 1 plan --cases .
+refused 5 "cannot open absent.csv: No such file" 1 plan --cases absent.csv
+refused 3 ". is a directory, not a regular file" 1 plan --cases .
+mkfifo pipe.csv
+refused 3 "pipe.csv is a pipe, not a regular file" 1 plan --cases pipe.csv
+refused 3 "/dev/zero is a device, not a regular file" 1 plan --cases /dev/zero
 
 # Limits of the process. A large checkpoint is refused before the training that it would lose.
 large=(train --num-layers 2 --hidden-size 256 --num-attention-heads 4 "${run[@]:6}" --save large)

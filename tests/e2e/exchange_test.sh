@@ -67,6 +67,20 @@ refused 2 "belongs to another export" 1 checkpoint export --load in --output exp
 rm parts/model-00002-of-*
 refused 3 "which is not there" 1 checkpoint import --input parts --output none
 
+# Two exports into one folder: the second one waits, or is refused and changes nothing.
+mkdir held
+printf 'host elsewhere\npid 1\n' >held/.lock
+refused 4 "held is in use by another job, process 1 on host elsewhere" 2 checkpoint export --load in --output held
+check "an export that is refused writes nothing" [ "$(ls -A held)" = .lock ]
+rm held/.lock
+for number in 1 2 3 4; do
+  TRIREME_LOCK_WAIT=30 "$trireme" checkpoint export --load in --output held >/dev/null 2>held.$number || echo $? >held.code &
+done
+wait
+check "exports at once are done one after another, and three of them write nothing" \
+  [ "$(cat held.code 2>/dev/null) $(cat held.? | grep -c ' 0 files of weights written, 1 kept')" = " 3" ]
+check "their model is that of one" diff -r exported held
+
 # Refusals.
 refused 3 "there is no nowhere" 2 checkpoint import --input nowhere --output none
 cp -r "$fixtures/llama3" hostile

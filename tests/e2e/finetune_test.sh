@@ -55,6 +55,20 @@ check "it goes on on another grid" close_to last_losses rest_losses 1e-10
 check "to the same result" cmp out one.json
 refused 3 "the checkpoint's run read other data" 1 "${tune[@]}" --load stopped --seed 7
 
+# One that is refused leaves the records of the one that runs, which stands still meanwhile.
+many=("${tune[@]/#3/100000}" --pretrained-checkpoint bert --save many --metrics-file many.jsonl --tensorboard-dir many.curves)
+"$trireme" "${many[@]}" >/dev/null 2>&1 &
+job=$!
+for _ in $(seq 300); do [ -s many.jsonl ] && break; sleep 0.1; done
+kill -STOP $job
+cat many.jsonl* many.curves/* many/* 2>/dev/null >before
+refused 4 "many is in use by another job, process $job" 2 "${many[@]}"
+check "it changes nothing" cmp before <(cat many.jsonl* many.curves/* many/* 2>/dev/null)
+kill -CONT $job
+kill -TERM $job
+wait $job
+check "the first one goes on to its end" [ "$? $(wc -l <many.jsonl)" = "75 $(field iteration many.jsonl | tail -1)" ]
+
 race 3 >test.jsonl
 seeds=("${base[@]}" --train-data race --pretrained-checkpoint bert --seeds 3 --test-data test.jsonl --epochs 1)
 done_by 1 "${seeds[@]}" --save seeds
@@ -62,6 +76,10 @@ cp out seeds.json
 check "three seeds have a result each" [ "$(grep -c '"seed":' out)" -eq 3 ]
 check "a median and an ensemble" grep -q '"seeds": 3, "median_accuracy": .*"ensemble": {.*"ensemble_test": {' out
 check "and folders of their own" [ -d seeds/seed-1236 ]
+printf 'host elsewhere\npid 1\n' >seeds/.lock
+refused 4 "seeds is in use by another job, process 1 on host elsewhere" 1 "${seeds[@]}" --save seeds --metrics-file seeds.jsonl
+check "seeds that are done are not begun again beside a job that has others to do" [ ! -e seeds.jsonl.seed-1234 ]
+rm seeds/.lock
 
 for life in 1 2; do  # stopped in each of the first two seeds
   on $life "${seeds[@]}" --load again --load-or-init --save again --tp $life --exit-interval 8
@@ -144,7 +162,7 @@ refused 3 "mnli.tsv:2: unknown label 'maybe'" 2 "${pairs[@]}" --pretrained-check
 refused 3 'mixed.jsonl:5: "article" is 1 instead of a text' 2 "${base[@]}" --train-data mixed.jsonl --pretrained-checkpoint bert
 done_by 1 "${base[@]}" --train-data mixed.jsonl --pretrained-checkpoint bert --on-bad-line skip
 check "bad lines are counted where they are skipped" grep -q "1 lines or questions were left out" err
-refused 5 "nowhere/p.json.new" 2 "${answer[@]/#p.json/nowhere\/p.json}" --valid-data squad.json --pretrained-checkpoint bert
+refused 5 "nowhere/p.json.partial-" 2 "${answer[@]/#p.json/nowhere\/p.json}" --valid-data squad.json --pretrained-checkpoint bert
 check "predictions that cannot be written are refused before the training" [ "$(grep -c ' loss ' err)" -eq 0 ]
 refused 5 "absent" 1 "${answer[@]}" --valid-data absent --pretrained-checkpoint bert
 squad 5 >squad.json

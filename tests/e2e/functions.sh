@@ -7,6 +7,7 @@ trireme=$(realpath "$1") && [ -x "$trireme" ] || {
 }
 mpiexec=$2
 export LC_ALL=C
+export TRIREME_LOCK_WAIT=0 # a job that is to be refused is refused at once
 [ -n "${keep_gpus:-}" ] || export CUDA_VISIBLE_DEVICES=  # also where there are GPUs these are tests of the CPU backend
 scratch=$(mktemp -d "${TMPDIR:-/tmp}/trireme-e2e-XXXXXX")
 trap 'finish $?' EXIT

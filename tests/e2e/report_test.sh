@@ -118,6 +118,28 @@ holds bert.html "$(field valid_sop_loss bert.jsonl | sort -g | head -1 | xargs p
 holds bert.html "$(round4 test_sop_loss bert.jsonl) at 12"
 holds bert.html "$(field test_sop_accuracy bert.jsonl | awk '{ printf "%.2f %% at 12", 100 * $1 }')"
 
+# The page replaces none of its files, whatever name is given.
+ln -s "$PWD/one/metrics.jsonl" soft.html
+ln two.jsonl.lives hard.html
+cp -r one before
+for output in one/metrics.jsonl ./one/../one/metrics.jsonl soft.html one/metrics.jsonl.lives \
+  one/checkpoints/step-00000012/manifest.json; do
+  refused 2 "which the page is made of: name another file" 1 report two.jsonl one --output "$output"
+done
+refused 2 "--output hard.html is two.jsonl.lives, which the page is made of" 1 report two.jsonl --output hard.html
+check "its files are unchanged" diff -r one before
+
+# Pipes and devices.
+mkfifo pipe
+mkdir piped piped/lives_pipe
+mkfifo piped/metrics.jsonl
+cp two.jsonl piped/lives_pipe/metrics.jsonl
+mkfifo piped/lives_pipe/metrics.jsonl.lives
+refused 3 "pipe is a pipe, not a regular file" 1 report pipe --output none.html
+refused 3 "/dev/zero is a device, not a regular file" 1 report /dev/zero --output none.html
+refused 3 "piped/metrics.jsonl is a pipe, not a regular file" 1 report piped --output none.html
+refused 3 "metrics.jsonl.lives is a pipe, not a regular file" 1 report piped/lives_pipe --output none.html
+
 refused 5 "there is no absent" 1 report absent --output absent.html
 mkdir empty
 refused 3 "empty has neither metrics nor checkpoints" 1 report empty --output empty.html

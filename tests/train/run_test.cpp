@@ -255,19 +255,43 @@ TEST(MetricsOfARunThatMakesUpAnEvaluation, HoldItOnce) {
   const std::string path = directory / "metrics.jsonl";
   train::TrainRecord record;
   {
-    io::MetricsFile file(path, {});
+    io::MetricsFile file(path);
     for (record.iteration = 1; record.iteration <= 2; ++record.iteration) file.write(record);
     file.write(train::EvaluationRecord{2, 1.5, 2.5});
     file.write(train::EvaluationRecord{2, 3.5, 4.5, data::Split::test});
   }
   const auto lines_after = [&](const train::Progress& done) {
-    { io::MetricsFile file(path, done); }
+    io::MetricsFile(path).begin(done);
     std::ifstream in(path);
     return std::count(std::istreambuf_iterator<char>(in), {}, '\n');
   };
   EXPECT_EQ(lines_after({.iteration = 2, .tested = true}), 4);
   EXPECT_EQ(lines_after({.iteration = 2}), 3);
   EXPECT_EQ(lines_after({.iteration = 2, .evaluation_left = true}), 2);
+}
+
+TEST(MetricsOfARunThatContinues, KeepEveryLineThatItDoesNotWriteAgain) {
+  const TemporaryDirectory directory;
+  const std::string path = directory / "metrics.jsonl";
+  const std::string first = "{\"iteration\": 1, \"lm_loss\": 5}\nhalf a li{\"iteration\": 2, \"lm_loss\": 4}\n";
+  const std::string second = "{\"iteration\": 2, \"valid_loss\": 4}\n\n";
+  std::ofstream(path) << first << "{\"iteration\": 3, \"lm_loss\": 3, \"elapsed_ms\": 2.5}\n"
+                      << second << "{\"iteration\": 4, \"lm_loss\": 3, \"elapsed_ms\": 1}\n{\"iteration\": 1, ";
+  const auto content = [&] {
+    std::ifstream in(path);
+    return std::string(std::istreambuf_iterator<char>(in), {});
+  };
+  const std::string before = content();
+  {
+    io::MetricsFile file(path);
+    EXPECT_EQ(content(), before) << "a file that is opened";
+    const io::LostIterations lost = file.begin({.iteration = 2});
+    EXPECT_EQ(lost.count, 2);
+    EXPECT_EQ(lost.ms, 3.5);
+  }
+  EXPECT_EQ(content(), first + second);
+  io::MetricsFile(path).begin({});
+  EXPECT_EQ(content(), "") << "a run from the start";
 }
 
 }  // namespace

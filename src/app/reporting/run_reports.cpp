@@ -17,20 +17,6 @@ RunReports::RunReports(Job& job, const RunConfig& config, train::ParallelModel& 
                        const train::ExposedCommunication* communication)
     : job_(job), config_(config), model_(model), trainer_(trainer), communication_(communication) {
   const ReportOptions& options = config.report;
-  collectively(*job.world, [&] {
-    if (!job.speaks()) return;
-    if (!config.run.metrics_file.empty()) {
-      const std::string& path = config.run.metrics_file;
-      metrics_ = std::make_unique<io::MetricsFile>(path, trainer.progress(), job.backend.get());
-      lives_ = std::make_unique<io::LifeFile>(
-          path, config.checkpoint.load.empty() ? io::LifeFile::Opening::replace : io::LifeFile::Opening::append,
-          life_start());
-    }
-    if (!options.tensorboard.folder.empty()) {
-      tensorboard_ = std::make_unique<io::TensorboardFile>(options.tensorboard, job.world->size(), *job.backend,
-                                                           trainer.progress());
-    }
-  });
   const bool finds_straggler = options.straggler && job.world->size() > 1;
   if (options.timing_level > 0 || finds_straggler) {
     times_.emplace(options.timing_level);
@@ -42,7 +28,6 @@ RunReports::RunReports(Job& job, const RunConfig& config, train::ParallelModel& 
     recorder_.emplace(job.backend->compute_stream(), profiled,
                       has_times ? TraceRecorder::Times::recorded : TraceRecorder::Times::none);
     if (!config.run.trace_file.empty()) trace_file_.emplace(config.run.trace_file, *job.world, *recorder_);
-    model.set_trace(&*recorder_);
   }
   const std::vector<int>& ranks = options.profile_ranks;
   if (profiled != nullptr && std::ranges::find(ranks, job.world->rank()) != ranks.end()) {
@@ -52,6 +37,33 @@ RunReports::RunReports(Job& job, const RunConfig& config, train::ParallelModel& 
     log::info("a profiler records iterations {} to {} on rank{} {}", options.profile_start + 1, options.profile_end,
               ranks.size() == 1 ? "" : "s", fmt::join(ranks, ", "));
   }
+  collectively(*job.world, [&] {
+    if (job.speaks()) open_records();
+  });
+  if (recorder_) model.set_trace(&*recorder_);
+}
+
+void RunReports::open_records() {
+  const std::string& path = config_.run.metrics_file;
+  const train::Progress& done = trainer_.progress();
+  if (!path.empty()) {
+    metrics_ = std::make_unique<io::MetricsFile>(path, job_.backend.get());
+    lives_ = std::make_unique<io::LifeFile>(path);
+  }
+  if (!config_.report.tensorboard.folder.empty()) {
+    tensorboard_ =
+        std::make_unique<io::TensorboardFile>(config_.report.tensorboard, job_.world->size(), *job_.backend, done);
+  }
+  if (config_.report.progress && !config_.checkpoint.save.empty()) {
+    progress_ = std::make_unique<io::ProgressFile>(config_.checkpoint.save, job_.world->size(), work());
+  }
+  if (path.empty()) return;
+  const bool goes_on = !config_.checkpoint.load.empty();  // otherwise the file is of an older run
+  const io::LostIterations lost = metrics_->begin(done);
+  attempt("<metrics_file>", [&] {
+    lives_->note_start(goes_on ? io::LifeFile::Opening::append : io::LifeFile::Opening::replace,
+                       life_start(goes_on ? lost : io::LostIterations()));
+  });
 }
 
 RunReports::~RunReports() { model_.set_trace(nullptr); }
@@ -60,16 +72,27 @@ void RunReports::set_hooks(train::RunHooks& hooks) {
   hooks.metrics = this;
   hooks.after_step = [this](const train::TrainRecord& record) { add_step(record); };
   if (times_) hooks.after_log = [this](std::int64_t iteration) { log_times(iteration); };
+  if (hooks.checkpoints == nullptr) return;
+  hooks.checkpoints->observe([this](train::SaveEvent event, std::int64_t step) { note_checkpoint(event, step); });
 }
 
-void RunReports::write(const train::TrainRecord& record) {
-  if (metrics_) metrics_->write(record);
-  if (tensorboard_) tensorboard_->write(record);
+template <class Record>
+void RunReports::write_record(const Record& record) {
+  if (metrics_) attempt("<metrics_file>", [&] { metrics_->write(record); });
+  if (tensorboard_) attempt("<tensorboard_dir>", [&] { tensorboard_->write(record); });
 }
 
-void RunReports::write(const train::EvaluationRecord& record) {
-  if (metrics_) metrics_->write(record);
-  if (tensorboard_) tensorboard_->write(record);
+void RunReports::write(const train::TrainRecord& record) { write_record(record); }
+void RunReports::write(const train::EvaluationRecord& record) { write_record(record); }
+
+void RunReports::attempt(const char* option, const std::function<void()>& write) {
+  try {
+    write();
+  } catch (const Error& error) {
+    if (error.exit_code() != ExitCode::io) throw;
+    if (!failed_.insert(option).second || !job_.speaks()) return;
+    log::warn("{}; the run goes on without what cannot be written there", error.what());
+  }
 }
 
 void RunReports::add_step(const train::TrainRecord& record) {
@@ -95,7 +118,8 @@ void RunReports::log_times(std::int64_t iteration) {
               places_[static_cast<std::size_t>(straggler.rank)], job_.grid.describe(straggler.rank),
               100 * straggler.share(), straggler.delay_ms, straggler.iteration_ms);
   }
-  if (tensorboard_ && config_.report.tensorboard.timers) tensorboard_->write(iteration, report);
+  if (!tensorboard_ || !config_.report.tensorboard.timers) return;
+  attempt("<tensorboard_dir>", [&] { tensorboard_->write(iteration, report); });
 }
 
 io::RunWork RunReports::work() const {
@@ -105,23 +129,18 @@ io::RunWork RunReports::work() const {
           .tokens = static_cast<double>(samples * s)};
 }
 
-void RunReports::set_hooks(train::CheckpointWriterOptions& options) {
-  if (!config_.report.progress && config_.run.metrics_file.empty()) return;
-  collectively(*job_.world, [&] {
-    if (!job_.speaks() || !config_.report.progress) return;
-    progress_ = std::make_unique<io::ProgressFile>(config_.checkpoint.save, job_.world->size(), work());
-  });
-  options.on_event = [this](train::SaveEvent event, std::int64_t step) { note_checkpoint(event, step); };
-}
-
 void RunReports::note_checkpoint(train::SaveEvent event, std::int64_t step) {
-  if (lives_ && event != train::SaveEvent::begun) lives_->note_save({std::time(nullptr), step});
-  if (!progress_) return;
-  if (event == train::SaveEvent::arrived) {
-    progress_->add_arrival(step);
-  } else {
-    progress_->add_checkpoint(work(), event == train::SaveEvent::begun);
+  if (lives_ && event != train::SaveEvent::begun) {
+    attempt("<metrics_file>", [&] { lives_->note_save({std::time(nullptr), step}); });
   }
+  if (!progress_) return;
+  attempt("<log_progress>", [&] {
+    if (event == train::SaveEvent::arrived) {
+      progress_->add_arrival(step);
+    } else {
+      progress_->add_checkpoint(work(), event == train::SaveEvent::begun);
+    }
+  });
 }
 
 std::optional<train::DevicePeak> RunReports::device_peak() const {
@@ -144,11 +163,10 @@ double RunReports::peak_tflops() const {
   return peak->tflops;
 }
 
-report::LifeStart RunReports::life_start() const {
+report::LifeStart RunReports::life_start(const io::LostIterations& lost) const {
   const char* slurm_job = std::getenv("SLURM_JOB_ID");
   const parallel::ProcessGrid& grid = job_.grid;
   const std::optional<train::DevicePeak> peak = device_peak();
-  const bool goes_on = !config_.checkpoint.load.empty();  // otherwise the file is of an older run
   return {.time = std::time(nullptr),
           .job = slurm_job == nullptr ? "" : slurm_job,
           .host = host_name(),
@@ -162,13 +180,16 @@ report::LifeStart RunReports::life_start() const {
           .parameters = model::parameter_count(model_.config()),
           .peak_tflops = peak ? peak->tflops : 0,
           .iteration = trainer_.progress().iteration,
-          .lost_iterations = goes_on ? metrics_->cut().lost_iterations : 0,
-          .lost_ms = goes_on ? metrics_->cut().lost_ms : 0,
+          .lost_iterations = lost.count,
+          .lost_ms = lost.ms,
           .options = config_.option_values};
 }
 
 void RunReports::note_end(int exit_code, const std::string& reason) {
-  if (lives_) lives_->note_end({std::time(nullptr), trainer_.progress().iteration, exit_code, reason});
+  if (!lives_) return;
+  attempt("<metrics_file>", [&] {
+    lives_->note_end({std::time(nullptr), trainer_.progress().iteration, exit_code, reason});
+  });
 }
 
 void RunReports::note_failure(const std::exception& error) noexcept {
@@ -181,12 +202,12 @@ void RunReports::note_failure(const std::exception& error) noexcept {
 }
 
 void RunReports::finish(train::RunEnd end) {
-  collectively(*job_.world, [&] {
-    note_end(static_cast<int>(end == train::RunEnd::complete ? ExitCode::success : ExitCode::stopped_early), "");
-  });
+  note_end(static_cast<int>(end == train::RunEnd::complete ? ExitCode::success : ExitCode::stopped_early), "");
   if (!trace_file_) return;
-  const double error_us = trace_file_->write(job_.grid.describe(job_.world->rank()));
-  log::info("{}: times of different ranks compare within {:.0f} us", config_.run.trace_file, error_us);
+  attempt("<trace_file>", [&] {
+    const double error_us = trace_file_->write(job_.grid.describe(job_.world->rank()));
+    log::info("{}: times of different ranks compare within {:.0f} us", config_.run.trace_file, error_us);
+  });
 }
 
 }  // namespace trireme::app

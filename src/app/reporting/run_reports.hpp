@@ -1,8 +1,10 @@
 #pragma once
 
 #include <exception>
+#include <functional>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -23,8 +25,9 @@ namespace trireme::app {
 /// timeline of all ranks, and the comparison of their times.
 class RunReports final : public train::MetricsSink {
  public:
-  /// Opens the files for a run that continues from `trainer`'s progress, and begins to record the model.
-  /// `communication` measures waits, null where that is not wanted. All arguments must live longer. Collective.
+  /// Opens the files for a run that continues from `trainer`'s progress, and begins to record the model. Changes those
+  /// that are there after all could be opened, and are no other job's. `communication` measures waits, null where that
+  /// is not wanted. All arguments must live longer. Collective.
   RunReports(Job& job, const RunConfig& config, train::ParallelModel& model, const train::Trainer& trainer,
              const train::ExposedCommunication* communication);
   ~RunReports() override;
@@ -34,10 +37,8 @@ class RunReports final : public train::MetricsSink {
   void write(const train::TrainRecord& record) override;
   void write(const train::EvaluationRecord& record) override;
 
-  /// Adds what the loop calls.
+  /// Adds what the loop calls, and observes its checkpoints.
   void set_hooks(train::RunHooks& hooks);
-  /// Observes the checkpoints, whose folder must be there. Collective.
-  void set_hooks(train::CheckpointWriterOptions& options);
   /// Peak for the MFU, 0 where there is none. Logs it and its source.
   double peak_tflops() const;
   /// Notes the end of this life, and writes the timeline. Collective.
@@ -46,14 +47,21 @@ class RunReports final : public train::MetricsSink {
   void note_failure(const std::exception& error) noexcept;
 
  private:
+  /// Opens the files of rank 0.
+  void open_records();
+  template <class Record>
+  void write_record(const Record& record);
   void add_step(const train::TrainRecord& record);
   void log_times(std::int64_t iteration);
   void note_checkpoint(train::SaveEvent event, std::int64_t step);
   void note_end(int exit_code, const std::string& reason);
+  /// Runs `write`, which adds to the files of an option. Training does not depend on them: a failure is a warning, the
+  /// first one of each option.
+  void attempt(const char* option, const std::function<void()>& write);
   io::RunWork work() const;
   /// Peak of a rank's device: the user's, or that of a known GPU in 16 bits.
   std::optional<train::DevicePeak> device_peak() const;
-  report::LifeStart life_start() const;
+  report::LifeStart life_start(const io::LostIterations& lost) const;
 
   Job& job_;
   const RunConfig& config_;
@@ -64,6 +72,7 @@ class RunReports final : public train::MetricsSink {
   std::unique_ptr<io::LifeFile> lives_;
   std::unique_ptr<io::TensorboardFile> tensorboard_;
   std::unique_ptr<io::ProgressFile> progress_;
+  std::set<std::string> failed_;  // options whose files could not be written
   std::optional<TraceRecorder> recorder_;
   std::optional<io::TraceFile> trace_file_;
   std::optional<train::RankTimes> times_;

@@ -105,6 +105,27 @@ TEST(TraceFile, PutsAllRanksOnOneClock) {
   for (int turn = 1; turn < turns; ++turn) EXPECT_LE(times[turn - 1].second, times[turn].first + 2 * error_us) << turn;
 }
 
+TEST(TraceFile, ReplacesAnEarlierOneWhenItIsComplete) {
+  Communicator& world = test::world();
+  const test::TemporaryDirectory directory;
+  const std::string path = broadcast_text(world, directory.path() + "/trace.json", 0);
+  const auto text = [&] {
+    std::ifstream in(path);
+    return std::string(std::istreambuf_iterator<char>(in), {});
+  };
+  if (world.rank() == 0) std::ofstream(path) << "an earlier one";
+  ImmediateStream stream;
+  TraceRecorder recorder(stream);
+  TraceFile file(path, world, recorder);
+  if (world.rank() == 0) {
+    EXPECT_EQ(text(), "an earlier one");
+  }
+  file.write("process");
+  if (world.rank() == 0) {
+    EXPECT_TRUE(nlohmann::json::accept(text()));
+  }
+}
+
 TEST(TraceFile, ThatCannotBeCreatedIsAnErrorOnEveryRank) {
   ImmediateStream stream;
   TraceRecorder recorder(stream);

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <chrono>
 #include <cstdlib>
 #include <fstream>
 #include <memory>
@@ -36,6 +37,7 @@ class FolderLockTest : public testing::Test {
     EXPECT_THAT([&] { FolderLock lock(path, "runs"); },
                 ThrowsMessage<EnvironmentError>(AllOf(HasSubstr("runs is in use by another job"), HasSubstr(message))));
   }
+  void SetUp() override { setenv("TRIREME_LOCK_WAIT", "0", 1); }
   void TearDown() override {
     unsetenv("SLURM_JOB_ID");
     unsetenv("SLURM_RESTART_COUNT");
@@ -76,6 +78,42 @@ TEST_F(FolderLockTest, AProcessThatNobodyHasWaitedForIsDead) {
   waitid(P_PID, static_cast<id_t>(child), &ended, WEXITED | WNOWAIT);
   EXPECT_NO_THROW(FolderLock lock(path, "runs"));
   waitpid(child, nullptr, 0);
+}
+
+TEST_F(FolderLockTest, OwnerThatIsAboutToEndIsWaitedFor) {
+  unsetenv("TRIREME_LOCK_WAIT");
+  for (const bool releases : {true, false}) {
+    int ready[2];
+    ASSERT_EQ(pipe(ready), 0);
+    const pid_t child = fork();
+    if (child == 0) {
+      auto* lock = new FolderLock(path, "runs");
+      const ssize_t written = ::write(ready[1], "!", 1);
+      std::this_thread::sleep_for(std::chrono::milliseconds(300));
+      if (releases) delete lock;
+      _exit(written == 1 ? 0 : 1);
+    }
+    char byte = 0;
+    ASSERT_EQ(::read(ready[0], &byte, 1), 1);
+    testing::internal::CaptureStderr();
+    testing::internal::CaptureStdout();  // the log of a test
+    { const FolderLock lock(path, "runs"); }
+    const std::string text = testing::internal::GetCapturedStdout() + testing::internal::GetCapturedStderr();
+    EXPECT_THAT(text, HasSubstr(fmt::format("runs is in use by process {} on host", child)));
+    EXPECT_THAT(text, HasSubstr("waiting at most 30 s for its end"));
+    waitpid(child, nullptr, 0);
+  }
+}
+
+TEST_F(FolderLockTest, WaitHasABound) {
+  const FolderLock lock(path, "runs");
+  setenv("TRIREME_LOCK_WAIT", "0.3", 1);
+  const auto begin = std::chrono::steady_clock::now();
+  expect_refused(std::to_string(getpid()));
+  EXPECT_GE(std::chrono::steady_clock::now() - begin, std::chrono::milliseconds(300));
+  setenv("TRIREME_LOCK_WAIT", "soon", 1);
+  EXPECT_THAT([&] { FolderLock second(path, "runs"); },
+              ThrowsMessage<ConfigError>(HasSubstr("TRIREME_LOCK_WAIT=soon is not a number of seconds")));
 }
 
 TEST_F(FolderLockTest, ProcessOfTheSameNumberIsNotTheSameProcess) {

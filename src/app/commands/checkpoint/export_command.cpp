@@ -1,6 +1,7 @@
 #include "io/huggingface/config_json.hpp"
 #include "io/huggingface/tokenizer_json.hpp"
 #include "io/posix/folder.hpp"
+#include "io/posix/folder_lock.hpp"
 #include "io/safetensors/safetensors_output.hpp"
 #include "src/app/commands/checkpoint/model_card.hpp"
 #include "src/app/commands/commands.hpp"
@@ -75,6 +76,7 @@ ExportedStep export_step(Communicator& world, const ExportOptions& o, const Open
   ExportedModel model;
   std::unique_ptr<data::Tokenizer> tokenizer;
   std::map<std::string, std::string> tokenizer_files;
+  std::optional<io::FolderLock> lock;
   std::optional<io::SafetensorsOutput> weights;
   collectively(world, [&] {
     tokenizer = tokenizer_of(source.description);
@@ -85,6 +87,7 @@ ExportedStep export_step(Communicator& world, const ExportOptions& o, const Open
                     fmt::format("checkpoint {} in {}", source.reader->manifest().digest, name_of(dtype)));
     if (world.rank() != 0) return;
     io::make_folders(o.output);
+    lock.emplace(o.output + "/.lock", o.output);
     weights->prepare_folder();
     const std::int64_t free = io::free_bytes(o.output);
     TRIREME_CHECK(free >= weights->total_bytes() || io::is_there(o.output + "/" + weights->file_name(0)), IoError,

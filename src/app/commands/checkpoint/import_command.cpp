@@ -99,13 +99,14 @@ int checkpoint_import_command(const CommandLine& line) {
   ImportInput input;
   std::vector<std::size_t> tensors;
   checkpoint::RunDescription description;
-  std::unique_ptr<checkpoint::Store> store;
+  std::unique_ptr<io::CheckpointStore> store;
   collectively(*world, [&] {
     input = open(o);
     tensors = exchange::match(input.map, *input.source, input.rules);
     settle_tokenizer(o, input, world->rank() == 0);
     description = description_of(input, dtype);
     store = std::make_unique<io::CheckpointStore>(output);
+    if (world->rank() == 0) store->reserve();
     for (const checkpoint::StepEntry& entry : store->steps()) {
       TRIREME_CHECK(entry.step == 0, ConfigError,
                     "{} holds {}, which would be loaded in place of step 0: name another --output", output, entry.name);

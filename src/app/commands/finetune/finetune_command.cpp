@@ -4,6 +4,7 @@
 #include <cstdio>
 
 #include "io/posix/folder.hpp"
+#include "io/posix/folder_lock.hpp"
 #include "src/app/commands/commands.hpp"
 #include "src/app/commands/finetune/best_scores.hpp"
 #include "src/app/commands/finetune/task_result.hpp"
@@ -110,6 +111,7 @@ class Finetuning {
 
   TrainPlan make_plan(const RunConfig& config) const {
     TrainPlan plan;
+    plan.store = open_store(*job_.world, config);
     plan.model = model_;
     plan.blobs["tokenizer"] = tokenizer_payload_;
     plan.iterations = *config.batch.train_iterations;
@@ -155,11 +157,7 @@ class Finetuning {
                 std::max<std::int64_t>(plan.iterations - plan.done.iteration, 0));
       return 0;
     }
-    if (!config.checkpoint.save.empty()) {
-      collectively(*job_.world, [&] {
-        if (job_.speaks()) io::make_folders(config.checkpoint.save);
-      });
-    }
+    lock_seeds();
     best = BestScores::from(plan.start.description.blobs, task_, valid_, test_);
     if (!best.valid.scores.empty()) best.put(task_, valid_, test_, plan.blobs);
     TrainSession session(job_, config, plan);
@@ -181,6 +179,16 @@ class Finetuning {
             progress.best_iteration / per_epoch, progress.best_iteration, best_json(progress, best.valid, valid_, ""),
             test_.samples && !best.test.scores.empty() ? ", " + best_json(progress, best.test, test_, "test_") : ""));
     return progress.best_score;
+  }
+
+  /// Takes the folder of all seeds for this job: another one must not begin with a seed that is done here.
+  void lock_seeds() {
+    if (task_.seeds == 1 || config_.checkpoint.save.empty()) return;
+    collectively(*job_.world, [&] {
+      if (!job_.speaks() || seeds_lock_) return;
+      io::make_folders(config_.checkpoint.save);
+      seeds_lock_.emplace(config_.checkpoint.save + "/.lock", config_.checkpoint.save);
+    });
   }
 
   /// Returns the figures of the best epoch. Where an earlier run measured it on other data, only its score is known.
@@ -265,6 +273,7 @@ class Finetuning {
   TaskTokenizer tokenizer_;
   std::int64_t sequence_length_ = 0;
   TaskSplit train_, valid_, test_;
+  std::optional<io::FolderLock> seeds_lock_;
 };
 
 }  // namespace

@@ -3,32 +3,20 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <cmath>
 #include <cstdio>
-#include <cstring>
-#include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <map>
 #include <numeric>
 #include <vector>
 
 #include "io/json/run_prediction_json.hpp"
+#include "io/posix/regular_file.hpp"
 #include "src/app/options/terminal_text.hpp"
-#include "src/base/check.hpp"
+#include "src/base/error.hpp"
 #include "src/plan/cases/run_prediction.hpp"
 
 namespace trireme::app {
 namespace {
-
-std::string text_of_file(const std::string& path) {
-  TRIREME_CHECK(!std::filesystem::is_directory(path), IoError, "--cases {}: is a folder; give a CSV file", path);
-  std::ifstream file(path, std::ios::binary);
-  std::string text{std::istreambuf_iterator<char>(file), {}};
-  TRIREME_CHECK(file.is_open() && !file.bad(), IoError, "--cases {}: cannot be read: {}", path, std::strerror(errno));
-  return text;
-}
 
 /// Absolute errors of a group of rows, in percent.
 using Errors = std::vector<double>;
@@ -90,7 +78,9 @@ class CaseTable {
 }  // namespace
 
 int run_cases(const std::string& path, bool json) {
-  const std::vector<plan::PublishedRow> rows = plan::parse_published_runs(path, text_of_file(path));
+  constexpr std::int64_t max_bytes = std::int64_t{1} << 30;
+  const std::vector<plan::PublishedRow> rows =
+      plan::parse_published_runs(path, io::read_whole_file(path, max_bytes, io::Symlinks::follow));
   std::optional<CaseTable> table;
   if (!json) table.emplace();
   bool all_good = true;

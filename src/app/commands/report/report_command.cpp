@@ -2,6 +2,7 @@
 #include <ctime>
 #include <filesystem>
 
+#include "io/checkpoint/checkpoint_reader.hpp"
 #include "io/checkpoint/checkpoint_store.hpp"
 #include "io/metrics/life_file.hpp"
 #include "io/metrics/metrics_reader.hpp"
@@ -17,6 +18,13 @@ namespace trireme::app {
 namespace {
 
 namespace fs = std::filesystem;
+
+/// Throws ConfigError where the page would replace `input`, a file that it is made of, by any of its names.
+void check_is_no_input(const std::string& output, const std::string& input) {
+  std::error_code error;  // not equal, then
+  TRIREME_CHECK(!fs::equivalent(output, input, error), ConfigError,
+                "--output {} is {}, which the page is made of: name another file", output, input);
+}
 
 /// Returns the file of metrics in a run folder, empty where there is none: metrics.jsonl, or the only one.
 std::string metrics_in(const std::string& folder) {
@@ -35,9 +43,10 @@ std::string metrics_in(const std::string& folder) {
 }
 
 /// Adds the checkpoints of a folder, and the attributes of the newest.
-void read_steps(const std::string& folder, report::Run& run) {
+void read_steps(const std::string& folder, const std::string& output, report::Run& run) {
   io::CheckpointStore store(folder);
   for (const checkpoint::StepEntry& entry : store.steps()) {
+    check_is_no_input(output, fmt::format("{}/{}/{}", folder, entry.name, io::manifest_name));
     report::StoredStep step{.name = entry.name, .iteration = entry.step, .problem = entry.problem};
     if (step.problem.empty()) {
       try {
@@ -72,7 +81,8 @@ std::string steps_folder(const std::string& folder, const report::Run& run) {
   return "";
 }
 
-report::Run read_run(const std::string& path) {
+/// Reads a run for the page `output`, which must be none of its files.
+report::Run read_run(const std::string& path, const std::string& output) {
   TRIREME_CHECK(fs::exists(path), IoError, "there is no {}: give a run folder, or a file of --metrics-file", path);
   const bool is_folder = fs::is_directory(path);
   report::Run run;
@@ -81,6 +91,9 @@ report::Run read_run(const std::string& path) {
   if (named.filename() == "metrics.jsonl") named = named.parent_path();  // all runs of the batch files have that name
   run.name = named.has_filename() ? named.filename().string() : path;
   const std::string metrics = is_folder ? metrics_in(path) : path;
+  for (const std::string& file : {metrics, io::LifeFile::beside(metrics), path + "/lives"}) {
+    check_is_no_input(output, file);
+  }
   if (!metrics.empty()) {
     io::read_metrics(metrics, report::chart_columns, run);
     run.lives = io::read_lives(io::LifeFile::beside(metrics));
@@ -88,7 +101,9 @@ report::Run read_run(const std::string& path) {
   if (is_folder && fs::is_regular_file(path + "/lives")) {
     run.lives = report::join_lives(std::move(run.lives), io::read_job_notes(path + "/lives"));
   }
-  if (const std::string steps = steps_folder(is_folder ? path : "", run); !steps.empty()) read_steps(steps, run);
+  if (const std::string steps = steps_folder(is_folder ? path : "", run); !steps.empty()) {
+    read_steps(steps, output, run);
+  }
   TRIREME_CHECK(
       run.last_iteration > 0 || !run.steps.empty() || !run.lives.empty(), DataError,
       "{} has neither metrics nor checkpoints: wait for its first iteration, or give another run folder or file of "
@@ -140,7 +155,7 @@ int report_command(const CommandLine& line) {
   page.made_at = std::time(nullptr);
   page.spell = [](std::string_view text) { return with_flags(text); };
   for (const std::string& path : paths) {
-    page.runs.push_back(read_run(path));
+    page.runs.push_back(read_run(path, output));
     check_is_new(page.runs, paths);
   }
   name_apart(page.runs, paths);

@@ -133,6 +133,15 @@ Attributes attributes_of(const std::vector<OtherCorpora>& others) {
 
 }  // namespace
 
+std::unique_ptr<io::CheckpointStore> open_store(Communicator& world, const RunConfig& config) {
+  if (config.checkpoint.save.empty()) return nullptr;
+  auto store = std::make_unique<io::CheckpointStore>(config.checkpoint.save);
+  collectively(world, [&] {
+    if (world.rank() == 0 && !config.run.dry_run) store->reserve();
+  });
+  return store;
+}
+
 void settle_start(const Attributes& stored, const CheckpointOptions& options, TrainPlan& plan) {
   require_same_run(stored, plan.attributes, options.allow_new_data, options.loaded_optimizer());
   for (const std::string& line : settle_schedule(stored, options.schedule_source(), plan.options, plan.attributes)) {
@@ -167,6 +176,7 @@ TrainPlan make_plan(const Job& job, const RunConfig& config) {
   plan.attributes = run_attributes(plan.model, plan.stores, plan.samples, plan.options, config.precision.dtype);
   plan.attributes.merge(attributes_of(plan.other_stores));
 
+  plan.store = open_store(*job.world, config);
   if (!config.checkpoint.load.empty()) {
     plan.start = open_checkpoint(*job.world, config.checkpoint.load, config.checkpoint.source());
   }

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "io/checkpoint/checkpoint_store.hpp"
 #include "src/app/job.hpp"
 #include "src/app/run_config/run_attributes.hpp"
 #include "src/app/run_config/run_config.hpp"
@@ -26,7 +27,8 @@ struct TrainPlan {
   bool own_splits = false;  ///< validation and test are in `other_stores`, or there are none
   model::ModelConfig model;
   SampleOptions samples;
-  OpenCheckpoint start;  ///< empty for a run from initial weights
+  std::unique_ptr<io::CheckpointStore> store;  ///< folder of --save; null without
+  OpenCheckpoint start;                        ///< empty for a run from initial weights
   /// Weights to begin with, but for heads that it lacks; null: initial ones.
   std::shared_ptr<const OpenCheckpoint> pretrained;
   train::Progress done;
@@ -35,6 +37,10 @@ struct TrainPlan {
   Attributes attributes;                     ///< saved with every checkpoint
   std::map<std::string, std::string> blobs;  ///< likewise: the tokenizer's definition, and scores of a task
 };
+
+/// Opens the folder of --save, if any, and locks it where it exists: a job that ends at this moment saves its last step
+/// before this one looks for the newest. A dry run locks nothing. Collective.
+std::unique_ptr<io::CheckpointStore> open_store(Communicator& world, const RunConfig& config);
 
 /// Holds the options of `plan` against its starting point, the checkpoint `stored`, and logs what changes.
 void settle_start(const Attributes& stored, const CheckpointOptions& options, TrainPlan& plan);

@@ -111,29 +111,19 @@ bool TrainSession::has_work(const data::SampleSplits& data) const {
          saves_initial_state || train::test_is_left(progress(), plan_.iterations, data, config_.schedule());
 }
 
-std::unique_ptr<io::CheckpointStore> TrainSession::open_store() const {
-  std::unique_ptr<io::CheckpointStore> store;
-  collectively(*job_.world, [&] {
-    check_file_limit(shard_bytes(state_->tensors()), "this rank's file of a checkpoint");
-    store = std::make_unique<io::CheckpointStore>(config_.checkpoint.save);
-  });
-  return store;
-}
-
 train::RunEnd TrainSession::run(const data::SampleSplits& data, const std::function<void()>& evaluate) {
   train::RunHooks hooks;
   hooks.evaluate = evaluate;
+  std::optional<train::CheckpointWriter> checkpoints;
+  if (plan_.store) {
+    collectively(*job_.world,
+                 [&] { check_file_limit(shard_bytes(state_->tensors()), "this rank's file of a checkpoint"); });
+    hooks.checkpoints = &checkpoints.emplace(*plan_.store, *job_.world, trainer_, *state_, plan_.attributes,
+                                             plan_.blobs, config_.checkpoint.writer());
+  }
+  // The records belong to the job that has the folder: they are changed after it was locked and written to.
   RunReports reports(job_, config_, model_, trainer_, communication_.get());
   reports.set_hooks(hooks);
-  std::unique_ptr<io::CheckpointStore> store;
-  std::optional<train::CheckpointWriter> checkpoints;
-  if (!config_.checkpoint.save.empty()) {
-    store = open_store();
-    train::CheckpointWriterOptions options = config_.checkpoint.writer();
-    reports.set_hooks(options);
-    hooks.checkpoints =
-        &checkpoints.emplace(*store, *job_.world, trainer_, *state_, plan_.attributes, plan_.blobs, options);
-  }
   hooks.stop_requested = stop_signal_received;
   ProgressBar bar("training", "iterations", 1, progress().iteration);
   if (job_.speaks()) hooks.progress = [&](std::int64_t done, std::int64_t total) { bar.update(done, total); };

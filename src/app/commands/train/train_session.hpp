@@ -4,7 +4,6 @@
 #include <memory>
 #include <optional>
 
-#include "io/checkpoint/checkpoint_store.hpp"
 #include "src/app/commands/train/train_plan.hpp"
 #include "src/train/state_tensors.hpp"
 
@@ -35,8 +34,6 @@ class TrainSession {
   void initialise();
   /// Replaces initial weights by those of the plan's pretrained model; heads that it lacks keep theirs.
   void load_pretrained();
-  /// Opens the folder of checkpoints, which must take a file as large as this rank's. Collective.
-  std::unique_ptr<io::CheckpointStore> open_store() const;
 
   Job& job_;
   const RunConfig& config_;

@@ -1,0 +1,68 @@
+#include "io/metrics/append_file.hpp"
+
+#include <gmock/gmock.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+
+#include <csignal>
+#include <cstdlib>
+#include <fstream>
+#include <iterator>
+
+#include "src/base/error.hpp"
+#include "tests/support/temporary_directory.hpp"
+
+namespace trireme::io {
+namespace {
+
+using testing::HasSubstr;
+using testing::ThrowsMessage;
+
+class AppendFileTest : public testing::Test {
+ protected:
+  std::string content() const {
+    std::ifstream in(path_);
+    return {std::istreambuf_iterator<char>(in), {}};
+  }
+  const test::TemporaryDirectory directory_;
+  const std::string path_ = directory_ / "records";
+};
+
+TEST_F(AppendFileTest, HasOneWriterAtATime) {
+  setenv("TRIREME_LOCK_WAIT", "0", 1);
+  {
+    AppendFile file("<records>", path_);
+    file.append("one\n");
+    EXPECT_THAT([&] { AppendFile("<records>", path_); },
+                ThrowsMessage<EnvironmentError>(HasSubstr("<records> " + path_ + " is in use by another job")));
+    file.append("two\n");
+  }
+  AppendFile("<records>", path_).append("three\n");
+  EXPECT_EQ(content(), "one\ntwo\nthree\n");
+}
+
+TEST_F(AppendFileTest, HoldsNoPartOfARecordThatCouldNotBeWritten) {
+  AppendFile file("<records>", path_);
+  file.append("one\n");
+  std::signal(SIGXFSZ, SIG_IGN);
+  rlimit limit{};
+  getrlimit(RLIMIT_FSIZE, &limit);
+  const rlimit small{10, limit.rlim_max};
+  setrlimit(RLIMIT_FSIZE, &small);
+  EXPECT_THAT([&] { file.append("a record that begins and then meets the limit\n"); },
+              ThrowsMessage<IoError>(HasSubstr("cannot be written: File too large")));
+  setrlimit(RLIMIT_FSIZE, &limit);
+  EXPECT_EQ(content(), "one\n");
+  file.append("two\n");
+  EXPECT_EQ(content(), "one\ntwo\n");
+}
+
+TEST_F(AppendFileTest, IsARegularFile) {
+  ASSERT_EQ(mkfifo(path_.c_str(), 0600), 0);
+  for (const std::string& path : {path_, directory_.path(), std::string("/dev/zero")}) {
+    EXPECT_THAT([&] { AppendFile("<records>", path); }, ThrowsMessage<ConfigError>(HasSubstr("is not a file"))) << path;
+  }
+}
+
+}  // namespace
+}  // namespace trireme::io
