@@ -73,14 +73,19 @@ TEST(LifeFile, IsReadAsItWasWritten) {
                   .iteration = 0,
                   .options = {{"lr", "0.1", true}, {"seed", "1234", false}}};
   {
-    io::LifeFile file(metrics, io::LifeFile::Opening::replace, start);
+    io::LifeFile file(metrics);
+    file.note_start(io::LifeFile::Opening::replace, start);
     file.note_save({1010, 5});
   }
   std::ofstream(path, std::ios::app) << R"({"event": "sa)";  // a killed life
   start.iteration = 5;
   start.lost_iterations = 3;
   start.lost_ms = 12.5;
-  io::LifeFile(metrics, io::LifeFile::Opening::append, start).note_end({2000, 9, 75, "why"});
+  {
+    io::LifeFile file(metrics);
+    file.note_start(io::LifeFile::Opening::append, start);
+    file.note_end({2000, 9, 75, "why"});
+  }
   const std::vector<Life> lives = io::read_lives(path);
   ASSERT_EQ(lives.size(), 2u);
   EXPECT_EQ(lives[0].saves.size(), 1u);
@@ -94,7 +99,7 @@ TEST(LifeFile, IsReadAsItWasWritten) {
   EXPECT_EQ(lives[1].end->exit_code, 75);
   EXPECT_EQ(lives[1].end->time, 2000);
   EXPECT_EQ(lives[1].end->reason, "why");
-  io::LifeFile(metrics, io::LifeFile::Opening::replace, start);
+  io::LifeFile(metrics).note_start(io::LifeFile::Opening::replace, start);
   EXPECT_EQ(io::read_lives(path).size(), 1u);
 }
 

@@ -191,7 +191,7 @@ void continue_prompts(Job& job, SavedModel& saved, const data::Tokenizer& tokeni
   });
   // All have looked for the file before it is made.
   collectively(*job.world, [&] {
-    if (job.speaks()) output.emplace("--output", batch.output, earlier.bytes);
+    if (job.speaks()) output.emplace("--output", batch.output).cut(earlier.bytes);
   });
   source.read = [&](std::int64_t number) {
     while (prompts->number() < number) {
