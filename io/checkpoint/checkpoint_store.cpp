@@ -133,6 +133,8 @@ ShardFile CheckpointStore::write_shard(const std::string& staging, const std::st
     ShardFile file = write_shard_file(path(staging), file_name, datasets);
     if (has_origin) write_shard_record(path(staging), file, datasets);
     return file;
+  } catch (const DataError&) {
+    throw;  // of what is imported: its files are damaged
   } catch (const Error& error) {
     std::int64_t needed_bytes = 0;
     for (const ShardDataset& dataset : datasets) needed_bytes += dataset.size_bytes();

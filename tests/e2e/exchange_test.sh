@@ -54,7 +54,8 @@ check "the command that import prints trains the model" [ "$code" = 0 ]
 # One flipped bit of the archives is found by the CRC-32 of the entry.
 cp -r "$megatron/chunks" flipped
 flip flipped/mp_rank_00/model_optim_rng.pt 4035
-refused 3 "the entry 'model_optim_rng/data/1' has the CRC-32" 2 checkpoint import --format megatron --input flipped --output none
+refused 3 "the entry 'model_optim_rng/data/1' has the CRC-32" 2 checkpoint import --format megatron --input flipped --output damaged
+check "nothing of it can be loaded" [ -z "$(ls damaged)" ]
 refused 3 "holds neither mp_rank_00 nor .metadata" 2 checkpoint import --format megatron --input "$fixtures/llama3" --output none
 refused 3 "is not the magic number" 1 checkpoint import --format llm.c --input "$fixtures/llama3/model.safetensors" --output none
 refused 2 "--vocab-size 21 is more than the 20 tokens" 1 checkpoint import --format megatron --input "$megatron/core" --output none --vocab-size 21

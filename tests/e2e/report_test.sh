@@ -93,7 +93,7 @@ done_by 1 report "two & more" --output saved.html
 holds saved.html "Not recorded. --metrics-file of a run records it."
 holds saved.html "in the folder"
 refused 8 "loss or gradients were not finite in 2 iterations in a row" 1 train "${run[@]/#0.01/1e20}" --no-check-for-nan-in-loss-and-grad --max-skipped 2 --metrics-file diverged.jsonl
-check "NaN has no sign" [ "$(cat err diverged.jsonl* | grep -c -- -nan)" = 0 ]
+check "NaN has no sign" [ "$(cat err diverged.jsonl* | grep -cE -- "[ (]-nan")" = 0 ]
 done_by 1 report diverged.jsonl --output diverged.html
 holds diverged.html "numbers not finite, exit code 8"
 holds diverged.html "Try a lower --lr"

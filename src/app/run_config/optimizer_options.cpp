@@ -181,7 +181,6 @@ void OptimizerOptions::settle_weight_decay(const Options& options, const BatchOp
   if (!start_weight_decay || !end_weight_decay) return;
   weight_decay_ramp = {*weight_decay_style, *start_weight_decay, *end_weight_decay,
                        lr.by_samples ? *batch.train_samples : *batch.train_iterations};
-  optimizer.weight_decay = *end_weight_decay;
   problems.attempt([&] { weight_decay_ramp->validate(); });
 }
 

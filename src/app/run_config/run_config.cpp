@@ -147,6 +147,7 @@ train::ExecutionConfig RunConfig::execution_config() const {
 train::TrainOptions RunConfig::train_options() const {
   optim::OptimizerOptions of_run = optimizer.optimizer;
   of_run.adamw = precision.with_types(of_run.adamw);
+  if (optimizer.weight_decay_ramp) of_run.weight_decay = optimizer.weight_decay_ramp->end;
   return {.global_batch_size = *batch.global_batch_size,
           .ramp_up = batch.ramp_up,
           .decrease_batch_size = batch.decrease,

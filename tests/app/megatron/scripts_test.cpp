@@ -41,7 +41,7 @@ TEST(Scripts, NamePlacesToFillIn) {
       AllOf(HasSubstr("--rampup-batch-size 16 16 5859375"), HasSubstr("--save ${PATH_TO_CHECKPOINTS_DIRECTORY}"),
             HasSubstr("not run: `pwd`; write its output in its place"), Not(HasSubstr("not run: `date"))));
   EXPECT_THAT(report_on("gpt3_arrays_2024.sh").text,
-              AllOf(HasSubstr("mpirun -np 128 trireme train"), HasSubstr("--data-path ${3}")));
+              AllOf(HasSubstr("mpirun -np 128 trireme train"), HasSubstr("--data-path \"${3}\"")));
 }
 
 TEST(Scripts, AreFollowedThroughTheirShell) {

@@ -70,6 +70,7 @@ TEST(RunConfig, HoldsTheSchedulesOfMegatronLm) {
   const optim::WeightDecayRamp ramp = wsd.train_options().weight_decay_ramp.value();
   EXPECT_EQ(ramp.style, optim::WeightDecayStyle::cosine);
   EXPECT_EQ((std::pair{ramp.start, ramp.end}), (std::pair{0.1, 0.3}));
+  EXPECT_EQ(wsd.train_options().optimizer.weight_decay, 0.3);
   EXPECT_EQ(ramp.length, 1);
   EXPECT_FALSE(read({"--model", "gpt2-124m", "--data-path", "a.h5", "--weight-decay-incr-style", "constant"})
                    .train_options()

@@ -148,9 +148,6 @@ TEST(RunConfig, RefusesOptionsThatAnotherMakesUseless) {
   expect_refused(with({"--init-method", "hashed-uniform", "--init-method-std", "0.1"}),
                  "--init-method-std needs --init-method normal");
   EXPECT_EQ(read(with({"--init-method-std", "0.1"})).initialisation.std, 0.1);
-  expect_refused(with({"--lr-decay-style", "constant", "--min-lr", "0.1"}),
-                 "--min-lr 0.1 and --lr-decay-style constant exclude each other: the rate stays at --lr 1");
-  EXPECT_NO_THROW(read(with({"--lr-decay-style", "constant", "--min-lr", "1"})));
   for (const std::string name : {"split", "split-by"}) {
     expect_refused(with({"--sampling", "sequential", "--" + name, name == "split" ? "9,1" : "tokens"}),
                    "--sampling sequential has no splits");
