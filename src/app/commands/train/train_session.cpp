@@ -131,8 +131,10 @@ train::RunEnd TrainSession::run(const data::SampleSplits& data, const std::funct
     store = open_store();
     train::CheckpointWriterOptions options = config_.checkpoint.writer();
     reports.set_hooks(options);
+    Attributes attributes = plan_.attributes;
+    attributes.put("options", config_.options_text());
     hooks.checkpoints =
-        &checkpoints.emplace(*store, *job_.world, trainer_, *state_, plan_.attributes, plan_.blobs, options);
+        &checkpoints.emplace(*store, *job_.world, trainer_, *state_, std::move(attributes), plan_.blobs, options);
   }
   hooks.stop_requested = stop_signal_received;
   ProgressBar bar("training", "iterations", 1, progress().iteration);
