@@ -114,7 +114,6 @@ max-position-embeddings = 64
 seq-length = 32
 micro-batch-size = 2
 global-batch-size = 32
-rampup-batch-size = 4 4 120
 train-samples = 128
 lr = 3e-4
 min-lr = 3e-5
@@ -135,7 +134,7 @@ use-distributed-optimizer = true
 overlap-grad-reduce = true
 I
 done_by 2 train --config many.ini --data-path 0.2 corpus.h5 0.2 corpus.h5 0.2 corpus.h5 0.2 corpus.h5 0.2 corpus.h5 \
-  --split 90,5,5 --eval-interval 50 --eval-iters 1 --save many --save-interval 10 --keep-last 2 --async-save \
+  --rampup-batch-size 4 4 120 --split 90,5,5 --eval-interval 50 --eval-iters 1 --save many --save-interval 10 --keep-last 2 --async-save \
   --save-retain-interval 20 --metrics-file many.jsonl --log-interval 1 --seed 42 --log-params-norm --log-num-zeros-in-grad \
   --tensorboard-dir curves --log-throughput --mfu-peak 1 --log-progress --timing-log-level 1 --exit-interval 1000 \
   --check-weight-hash-across-dp-replicas-interval 100 --data-check full --distributed-timeout-minutes 5
