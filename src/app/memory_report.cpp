@@ -55,17 +55,57 @@ std::string ranks_text(int ranks, const std::string& owner) {
                     : fmt::format("the {} ranks on this {} need", ranks, owner);
 }
 
+/// Returns `value` of every rank. Collective.
+std::vector<std::int64_t> gather_values(const Job& job, std::int64_t value) {
+  std::vector<std::int64_t> all(static_cast<std::size_t>(job.world->size()));
+  ImmediateStream host;
+  job.world->all_gather(host, ConstTensorView(&value, {1}), TensorView(all.data(), {job.world->size()})).wait(host);
+  return all;
+}
+
 /// Sums over the ranks of this rank's machine. Collective.
 std::size_t sum_on_machine(const Job& job, std::size_t bytes) {
-  const std::int64_t mine[] = {job.node.first_rank, static_cast<std::int64_t>(bytes)};
-  std::vector<std::int64_t> all(2 * static_cast<std::size_t>(job.world->size()));
-  ImmediateStream host;
-  job.world
-      ->all_gather(host, ConstTensorView(mine, {2}), TensorView(all.data(), {static_cast<std::int64_t>(all.size())}))
-      .wait(host);
+  const std::vector<std::int64_t> machines = gather_values(job, job.node.first_rank);
+  const std::vector<std::int64_t> all = gather_values(job, static_cast<std::int64_t>(bytes));
   std::int64_t sum = 0;
-  for (std::size_t i = 0; i < all.size(); i += 2) sum += all[i] == mine[0] ? all[i + 1] : 0;
+  for (std::size_t i = 0; i < all.size(); ++i) sum += machines[i] == job.node.first_rank ? all[i] : 0;
   return static_cast<std::size_t>(sum);
+}
+
+/// Logs the memory of a rank of every stage, or of the fullest stage alone. Collective.
+void log_stages(const Job& job, const train::MemoryEstimate& memory, bool all_stages) {
+  const std::vector<std::string> texts = gather_text(*job.world, sum_text(memory), 0);
+  const std::vector<std::int64_t> totals = gather_values(job, static_cast<std::int64_t>(memory.total()));
+  if (!job.speaks()) return;
+  const int stages = job.grid.pipeline_size();
+  // The ranks of a stage take the same.
+  const auto rank_of = [&](int stage) { return static_cast<std::size_t>(job.grid.rank({.pipeline = stage})); };
+  const auto log_stage = [&](const std::string& name, int stage) {
+    log::info("memory of a rank{}: {}", name, texts[rank_of(stage)]);
+  };
+  if (all_stages || stages == 1) {
+    for (int i = 0; i < stages; ++i) log_stage(stages > 1 ? fmt::format(" of stage {}", i) : "", i);
+    return;
+  }
+  int fullest = 0;
+  for (int i = 1; i < stages; ++i) {
+    if (totals[rank_of(i)] > totals[rank_of(fullest)]) fullest = i;
+  }
+  log_stage(fmt::format(" of stage {}, the fullest", fullest), fullest);
+}
+
+/// Logs what a layer keeps for backward, beside the figures of the literature.
+void log_layer_activations(const Job& job, const RunConfig& config, const model::ModelConfig& model) {
+  const train::LayerActivations activations = train::layer_activations(*job.backend, model, config.execution_config(),
+                                                                       job.grid.tensor_size(), job.grid.context_size());
+  log::info(
+      "activations of a layer and a micro-batch: {} kept on each tensor rank; by Korthikanti et al. 2022, for "
+      "GPT-2's layer, in 16 bits and with attention scores in memory:",
+      bytes_text(static_cast<double>(activations.kept)));
+  for (const auto& published : activations.published) {
+    log::info("  {:<36}{:<36}{}{}", published.setting, published.formula, bytes_text(published.bytes),
+              published.applies ? " <- this layout" : "");
+  }
 }
 
 void log_device(const Job& job, const RunConfig& config, std::size_t wanted) {
@@ -148,18 +188,21 @@ void check_min_memory(const Job& job, const model::ModelConfig& config, const tr
 }
 
 void log_memory(const Job& job, const RunConfig& config, const model::ModelConfig& model) {
-  check_min_memory(job, model, config.execution_config(), config.train_options().optimizer, remedies(job, config));
+  const train::ExecutionConfig execution = config.execution_config();
+  const train::TrainOptions options = config.train_options();
+  // A rehearsal counts bytes in 64 bits, which suffice up to here and some orders of magnitude beyond.
+  constexpr double max_rehearsed = 0x1p50;
+  const bool is_printed_first =
+      config.run.dry_run && train::min_memory(model, execution, job.grid, options.optimizer).total() < max_rehearsed;
+  const auto check_all = [&] { check_min_memory(job, model, execution, options.optimizer, remedies(job, config)); };
+  if (!is_printed_first) check_all();
   train::MemoryEstimate memory;
   collectively(*job.world, [&] {
-    memory = train::estimate_memory(*job.backend, model, config.execution_config(), config.train_options(), job.grid,
-                                    job.world->rank());
+    memory = train::estimate_memory(*job.backend, model, execution, options, job.grid, job.world->rank());
   });
-  // The ranks of one stage take the same; a line for each stage.
-  const std::vector<std::string> texts = gather_text(*job.world, sum_text(memory), 0);
-  for (int stage = 0; job.speaks() && stage < job.grid.pipeline_size(); ++stage) {
-    log::info("memory of a rank{}: {}", job.grid.pipeline_size() > 1 ? fmt::format(" of stage {}", stage) : "",
-              texts[static_cast<std::size_t>(job.grid.rank({.pipeline = stage}))]);
-  }
+  log_stages(job, memory, config.run.dry_run);
+  if (config.run.dry_run) log_layer_activations(job, config, model);
+  if (is_printed_first) check_all();
   const std::size_t copy = copied_bytes(job, config, memory);
   const bool is_host = job.backend->memory_is_host();
   log_device(job, config,
@@ -173,19 +216,6 @@ void log_peak_memory(const Job& job) {
   ImmediateStream host;
   job.world->all_reduce(host, TensorView(&peak, {1}), ReduceOp::max).wait(host);
   log::info("peak memory of the fullest rank: {} ({} bytes)", text_of(static_cast<std::size_t>(peak)), peak);
-}
-
-void log_layer_activations(const Job& job, const RunConfig& config, const model::ModelConfig& model) {
-  const train::LayerActivations activations = train::layer_activations(*job.backend, model, config.execution_config(),
-                                                                       job.grid.tensor_size(), job.grid.context_size());
-  log::info(
-      "activations of a layer and a micro-batch: {} kept on each tensor rank; by Korthikanti et al. 2022, for "
-      "GPT-2's layer, in 16 bits and with attention scores in memory:",
-      bytes_text(static_cast<double>(activations.kept)));
-  for (const auto& published : activations.published) {
-    log::info("  {:<36}{:<36}{}{}", published.setting, published.formula, bytes_text(published.bytes),
-              published.applies ? " <- this layout" : "");
-  }
 }
 
 }  // namespace trireme::app

@@ -12,12 +12,10 @@ namespace trireme::app {
 void check_min_memory(const Job& job, const model::ModelConfig& config, const train::ExecutionConfig& execution,
                       const std::optional<optim::OptimizerOptions>& optimizer, const std::string& remedies);
 
-/// Logs what the ranks of every stage will take of their devices and, to load and save checkpoints, of host memory.
+/// Logs the bytes that a rank of the fullest stage will take of its device and, to load and save checkpoints, of host
+/// memory. A dry run logs every stage and the activations of a layer, also of a model that is refused.
 /// EnvironmentError, on all ranks, where that is more than there is on any of them. Collective over the job's world.
 void log_memory(const Job& job, const RunConfig& config, const model::ModelConfig& model);
-
-/// Logs what a layer keeps for backward, beside the figures of the literature.
-void log_layer_activations(const Job& job, const RunConfig& config, const model::ModelConfig& model);
 
 /// Logs the largest memory that any rank's tensors took so far. Collective over the job's world.
 void log_peak_memory(const Job& job);

@@ -29,6 +29,8 @@ grid=(--tp 2 --pp 2)
 
 done_by 1 "${tune[@]}" --pretrained-checkpoint bert --metrics-file one.jsonl
 cp out one.json
+head_is_short "a task"
+check "the log has the batch as it was given, in examples" grep -q -- " --global-batch-size 4 " err
 check "an epoch has the whole batches of its questions" [ "$(field iteration one.jsonl | tail -1)" -eq 6 ]
 check "the result counts each question once" grep -q '"total": 7' one.json
 done_by 4 "${tune[@]}" --load bert --metrics-file four.jsonl "${grid[@]}" --sequence-parallel

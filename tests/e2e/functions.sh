@@ -156,6 +156,12 @@ used_on_two_ranks() {
   check "generate writes the same on two ranks" cmp text.1 text.2
 }
 
+# head_is_short RUN: the last run logged at most 25 lines before its first iteration, and trained.
+head_is_short() {
+  check "$1: the log has at most 25 lines before the first iteration" \
+    awk '/ \| (lm )?loss / { trained = 1; exit } { lines++ } END { exit !(trained && lines > 5 && lines <= 25) }' err
+}
+
 # flip FILE OFFSET: changes one bit.
 flip() {
   local byte

@@ -30,6 +30,14 @@ for dtype in fp32 bf16; do
   check "$dtype: so are weights and optimizer" cmp <(tensors one.$dtype/$last) <(tensors two.$dtype/$last)
   check "$dtype: there are tensors to compare" [ "$(tensors one.$dtype/$last | wc -l)" -gt 100 ]
 done
+head_is_short "a run that goes on"
+check "the log has the options that were given" grep -q -- " --lr-warmup-iters 3 " err
+check "and no others" [ "$(grep -c adam-beta2 err)" = 0 ]
+check "the log has the schedule" grep -qF "schedule: iterations 8 to 12; adam, learning rate 0.01 after 3 iterations of \
+warm-up, linear to 0 at iteration 12; evaluation of 2 batches every 5 iterations; a checkpoint at the end in two.bf16" err
+done_by 1 checkpoint inspect two.bf16
+check "a checkpoint has the options that were given" grep -qx "  lr = 0.01" out
+check "and the others" grep -qx "  # adam-beta2 = 0.999" out
 check "the test split is evaluated once, at the end" \
   [ "$(tail -1 two.bf16.jsonl | field iteration /dev/stdin) $(field test_loss two.bf16.jsonl | wc -l)" = "12 1" ]
 # Written behind the training, too.

@@ -59,6 +59,14 @@ check "the change of type is in the log" grep -q -- "--exp-avg-sq-dtype was bf16
 done_by 1 train "${run[@]}" --use-precision-aware-optimizer --dry-run
 check "without a type the flag has no use" grep -q "without use .*--use-precision-aware-optimizer (both moments are in fp32)" err
 
+# A dry run prints its tables also where the memory of no machine suffices.
+refused 4 "take at least" 2 train --num-layers 500 --hidden-size 16384 --num-attention-heads 128 --seq-length 16 --pp 2 \
+  --data-path corpus.h5 --train-iters 1 --lr 1 --dry-run
+check "the memory of each stage is printed first" \
+  [ "$(grep -oE 'memory of a rank of stage [01]: [0-9.]+ TiB|take at least' err | cut -d: -f1 | paste -sd,)" = \
+  "memory of a rank of stage 0,memory of a rank of stage 1,take at least" ]
+check "and the activations of a layer" grep -q "<- this layout" err
+
 # Refused.
 refused 2 "--exp-avg-dtype needs --use-precision-aware-optimizer" 1 train "${run[@]}" --exp-avg-dtype bf16
 refused 2 "--exp-avg-sq-dtype fp16: moments in fp16 would need a scale for every tensor. Try bf16" \

@@ -65,7 +65,8 @@ const RunConfig& RunConfigReader::settle(int data_ranks) {
     problems.attempt([&] { data::validate(config_.bert_data_options(*model, {}).samples); });
   }
   config_.run.settle(options_, config_.data, problems);
-  return finish(problems);
+  finish(problems);
+  return config_;
 }
 
 const RunConfig& RunConfigReader::settle(int data_ranks, const TaskRun& task) {
@@ -85,14 +86,16 @@ const RunConfig& RunConfigReader::settle(int data_ranks, const TaskRun& task) {
     const bool saves = !config_.checkpoint.save.empty();
     if (saves && config_.checkpoint.save_interval == 0) config_.checkpoint.save_interval = per_epoch;
   });
-  batch.micro_batch_size *= samples;
-  *batch.global_batch_size *= samples;
   if (!options_.given("lr-warmup-fraction") && !options_.given("lr-warmup-iters")) {
     config_.optimizer.lr_warmup_fraction = 0.065;
   }
   problems.report();
   settle_training(data_ranks, task.model, problems);
-  return finish(problems);
+  finish(problems);
+  // From here on in samples; the record of the options has examples.
+  batch.micro_batch_size *= samples;
+  *batch.global_batch_size *= samples;
+  return config_;
 }
 
 void RunConfigReader::settle_training(int data_ranks, const std::optional<model::ModelConfig>& model,
@@ -114,7 +117,7 @@ void RunConfigReader::settle_training(int data_ranks, const std::optional<model:
                         problems);
 }
 
-const RunConfig& RunConfigReader::finish(Problems& problems) {
+void RunConfigReader::finish(Problems& problems) {
   const bool times = config_.run.time_communication;
   problems.expect(!times || !config_.run.metrics_file.empty(), "--time-communication needs --metrics-file");
   problems.expect(!times || !config_.execution.cuda_graphs,
@@ -126,7 +129,14 @@ const RunConfig& RunConfigReader::finish(Problems& problems) {
   }
   problems.attempt([&] { train::validate(config_.execution_config()); });
   problems.report();
-  return config_;
+}
+
+std::string RunConfig::options_text() const {
+  std::string text;
+  for (const report::OptionValue& option : option_values) {
+    text += fmt::format("{}{} = {}\n", option.given ? "" : "# ", option.name, option.value);
+  }
+  return text;
 }
 
 train::ExecutionConfig RunConfig::execution_config() const {

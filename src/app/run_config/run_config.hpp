@@ -35,6 +35,8 @@ struct RunConfig {
   CheckpointOptions checkpoint;
   std::vector<report::OptionValue> option_values;  ///< all options of the command, for the record of the run
 
+  /// Returns a line `name = value` for each option, behind "# " unless it was given: for the record of a checkpoint.
+  std::string options_text() const;
   train::ExecutionConfig execution_config() const;
   train::TrainOptions train_options() const;
   train::RunSchedule schedule() const;
@@ -76,7 +78,7 @@ class RunConfigReader {
 
  private:
   void settle_training(int data_ranks, const std::optional<model::ModelConfig>& model, Problems& problems);
-  const RunConfig& finish(Problems& problems);
+  void finish(Problems& problems);
 
   Options& options_;
   RunConfig config_;

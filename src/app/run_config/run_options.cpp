@@ -33,6 +33,9 @@ void RunOptions::declare(Options& options) {
   options.add_flag("log-params-norm", &observations.params_norm,
                    "Add the L2 norm of all parameters to the log and the objects of --metrics-file.");
   options.add_flag("log-num-zeros-in-grad", &observations.num_zeros, "Likewise the number of gradients that are zero.");
+  options.add_flag("log-options", &log_options,
+                   "Begin the log with every option and its value, instead of those given. Checkpoints keep them all: "
+                   "see trireme checkpoint inspect.");
   options.add("trace-file", &trace_file, "FILE",
               "At the end write the timeline of every rank, for Perfetto or chrome://tracing. For runs of few "
               "iterations: everything is kept in memory until then.");

@@ -17,6 +17,7 @@ struct RunOptions {
   std::string trace_file;
   bool time_communication = false;
   train::Trainer::Observations observations;
+  bool log_options = false;
   bool dry_run = false;
   bool no_selftest = false;
 

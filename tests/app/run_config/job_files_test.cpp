@@ -3,8 +3,11 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <fstream>
+#include <sstream>
 
 #include "src/app/run_config/run_config.hpp"
+#include "src/plan/search/search.hpp"
 #include "src/train/memory_estimate.hpp"
 
 namespace trireme::app {
@@ -12,23 +15,32 @@ namespace {
 
 const std::filesystem::path jobs = TRIREME_JOBS;
 
-/// A configuration and the sizes of clusters that its comment or jobs/README.md names.
+/// A configuration and the sizes of clusters that it is for. The last is the one of its comment.
 struct JobFile {
   std::string name;
   std::vector<int> ranks;
   std::int64_t micro_batches;  ///< micro-batches of an iteration on a data rank of the last cluster
+  std::string base = {};       ///< configuration that is given before it
 };
 const std::vector<JobFile>& job_files() {
-  static const std::vector<JobFile> list = {{"bert_336m.ini", {8}, 8},   {"bert_3.9b.ini", {256}, 1},
-                                            {"gpt2_355m.ini", {8}, 8},   {"gpt2_2.5b.ini", {32, 128}, 1},
-                                            {"gpt2_8.3b.ini", {512}, 1}, {"llama2_7b.ini", {32, 128}, 16}};
+  static const std::vector<JobFile> list = {{"bert_336m.ini", {8}, 4},
+                                            {"bert_1.3b.ini", {32, 128}, 1},
+                                            {"bert_3.9b.ini", {256}, 1},
+                                            {"gpt2_355m.ini", {8}, 2},
+                                            {"gpt2_2.5b.ini", {32, 128}, 1},
+                                            {"gpt2_8.3b.ini", {512}, 4},
+                                            {"gpt2_8.3b_paper.ini", {512}, 1, "gpt2_8.3b.ini"},
+                                            {"llama2_7b.ini", {32, 128}, 8}};
   return list;
 }
 
 /// The options of a configuration on data ranks as `ranks` leave.
 struct Settled {
-  Settled(const std::string& name, int ranks) : options("trireme train", ""), reader(options) {
-    options.parse({"--config", jobs / name, "--data-path", "corpus.h5", "--save", "run"});
+  Settled(const std::string& name, int ranks, const std::string& base = "")
+      : options("trireme train", ""), reader(options) {
+    std::vector<std::string> words = {"--config", jobs / name, "--data-path", "corpus.h5", "--save", "run"};
+    if (!base.empty()) words.insert(words.begin(), {"--config", jobs / base});
+    options.parse(words);
     const GridOptions& asked = reader.parsed().parallel.grid;
     grid.emplace(ranks, asked.tensor, asked.pipeline, asked.context);
     config = reader.settle(grid->data_size());
@@ -56,7 +68,7 @@ TEST(JobFiles, FitTheirClustersAndGpusOf80GB) {
   for (const JobFile& file : job_files()) {
     for (const int ranks : file.ranks) {
       SCOPED_TRACE(testing::Message() << file.name << " on " << ranks << " ranks");
-      const Settled job(file.name, ranks);
+      const Settled job(file.name, ranks, file.base);
       const train::MemoryEstimate memory = train::estimate_memory(*backend, job.model, job.config.execution_config(),
                                                                   job.config.train_options(), *job.grid, ranks - 1);
       EXPECT_LT(memory.total(), 70e9);  // the driver, NCCL and products' workspaces take the rest
@@ -70,7 +82,7 @@ TEST(JobFiles, FitTheirClustersAndGpusOf80GB) {
 TEST(JobFiles, UseWhatMakesThemFast) {
   for (const JobFile& file : job_files()) {
     SCOPED_TRACE(file.name);
-    const Settled job(file.name, file.ranks.back());
+    const Settled job(file.name, file.ranks.back(), file.base);
     EXPECT_EQ(job.config.precision.dtype, DType::bf16);
     EXPECT_EQ(job.config.parallel.sharding.strategy, parallel::DataSharding::optimizer);
     EXPECT_TRUE(job.config.parallel.sharding.overlap_reduce);
@@ -81,11 +93,54 @@ TEST(JobFiles, UseWhatMakesThemFast) {
   }
 }
 
+std::string text_of(const std::filesystem::path& path) {
+  std::ostringstream text;
+  text << std::ifstream(path).rdbuf();
+  return text.str();
+}
+
+TEST(JobFiles, HaveLayoutsCloseToTheBestOfAPlan) {
+  const plan::Cluster cluster = plan::cluster_preset("dgx-h100");
+  for (const JobFile& file : job_files()) {
+    if (!file.base.empty()) continue;  // the layout of a paper
+    SCOPED_TRACE(file.name);
+    const int ranks = file.ranks.back();
+    EXPECT_THAT(text_of(jobs / file.name),
+                testing::HasSubstr(fmt::format("--cluster dgx-h100 --nodes {} ", ranks / cluster.ranks_per_node)));
+    const Settled job(file.name, ranks);
+    const plan::Job shipped{job.model, job.config.execution_config(), job.config.train_options(), *job.grid};
+    // Without recomputation and context parallelism, which these models do not need, it takes a fifth of the time.
+    plan::SearchSpace space{.world_size = ranks,
+                            .ranks_per_node = cluster.ranks_per_node,
+                            .base = shipped,
+                            .context = 1,
+                            .recomputation = model::RecomputeGranularity::none};
+    space.base.execution.parallel = {};
+    plan::ClusterCosts costs(cluster);
+    const plan::SearchResult found = plan::search(space, costs, 1);
+    ASSERT_EQ(found.grids.size(), 1U);
+    EXPECT_LT(costs.predict(shipped).step_ms, 1.03 * found.grids[0].step.step_ms);
+  }
+}
+
+TEST(JobFiles, OfThePaperHaveItsGrid) {
+  const Settled job("gpt2_8.3b_paper.ini", 512, "gpt2_8.3b.ini");
+  EXPECT_EQ(job.grid->tensor_size(), 8);
+  EXPECT_EQ(job.grid->data_size(), 64);
+  EXPECT_EQ(job.config.optimizer.lr.maximum, 1.5e-4);
+}
+
+TEST(JobFiles, HaveTheNodesOfTheirBatchFiles) {
+  EXPECT_THAT(text_of(jobs / "gpt2_8.3b.sbatch"), testing::HasSubstr("#SBATCH --nodes=64\n"));
+  EXPECT_THAT(text_of(jobs / "bert_3.9b.sbatch"), testing::HasSubstr("#SBATCH --nodes=32\n"));
+}
+
 TEST(JobFiles, TrainTheModelsOfTheirPapers) {
   EXPECT_EQ(Settled("gpt2_8.3b.ini", 512).model.head_dim(), 128);
   EXPECT_EQ(Settled("gpt2_8.3b.ini", 512).model.hidden_dropout, 0.1);
   EXPECT_EQ(Settled("llama2_7b.ini", 32).model.hidden_dropout, 0);
   EXPECT_NEAR(model::parameter_count(Settled("bert_336m.ini", 8).model), 336e6, 1e6);
+  EXPECT_NEAR(model::parameter_count(Settled("bert_1.3b.ini", 128).model), 1.3e9, 0.05e9);
   EXPECT_NEAR(model::parameter_count(Settled("bert_3.9b.ini", 256).model), 3.9e9, 0.05e9);
   EXPECT_FALSE(Settled("bert_3.9b.ini", 256).model.post_norm());
 }

@@ -6,6 +6,8 @@
 #include <cstdio>
 #include <map>
 #include <memory>
+#include <sstream>
+#include <string>
 
 #include "io/checkpoint/checkpoint_shard.hpp"
 #include "io/checkpoint/checkpoint_store.hpp"
@@ -53,8 +55,14 @@ void print_step(const StepReader& step) {
   fmt::print("\nattributes\n");
   for (const auto& [name, value] : manifest.attributes.texts()) {
     constexpr std::size_t max_bytes = 200;
+    if (name == "options") continue;
     fmt::print("  {:32} {}{}\n", printable(name), printable(value.substr(0, max_bytes)),
                value.size() > max_bytes ? " ..." : "");
+  }
+  if (manifest.attributes.contains("options")) {
+    fmt::print("\noptions (# not given)\n");
+    std::istringstream lines(manifest.attributes.get<std::string>("options"));
+    for (std::string line; std::getline(lines, line);) fmt::print("  {}\n", printable(line));
   }
   fmt::print("\nblobs\n");
   for (const Piece& blob : manifest.blobs) fmt::print("  {:32} {} bytes\n", printable(blob.tensor), blob.size_bytes());

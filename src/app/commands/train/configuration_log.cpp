@@ -5,11 +5,39 @@
 #include <algorithm>
 
 #include "src/app/memory_report.hpp"
+#include "src/app/options/terminal_text.hpp"
 #include "src/app/run_config/idle_options.hpp"
 #include "src/base/log.hpp"
 
 namespace trireme::app {
 namespace {
+
+/// Logs every option and its value, a line each.
+void log_all_options(const std::vector<report::OptionValue>& options) {
+  for (const report::OptionValue& option : options) {
+    log::info("  {:.<34} {}", option.name + " ", printable(option.value));
+  }
+}
+
+/// Logs the options that were given, as on a command line. Many options make longer lines, not more of them.
+void log_given_options(const std::vector<report::OptionValue>& options) {
+  constexpr std::size_t max_lines = 8, min_width = 100;
+  std::vector<std::string> words;
+  std::size_t bytes = 0;
+  for (const report::OptionValue& option : options) {
+    if (!option.given) continue;
+    words.push_back(" --" + option.name + (option.value == "true" ? "" : " " + printable(option.value)));
+    bytes += words.back().size();
+  }
+  std::string line = "options:";
+  const std::size_t indent = line.size(), width = indent + std::max(min_width, bytes / (max_lines - 1));
+  for (const std::string& word : words) {
+    line += word;
+    if (line.size() < width && &word != &words.back()) continue;
+    log::info("{}", line);
+    line.assign(indent, ' ');
+  }
+}
 
 /// Lists a model's differences from GPT-2: ", RMSNorm, rotary positions ..."
 std::string variants_text(const model::ModelConfig& model) {
@@ -56,7 +84,14 @@ void log_model(const Job& job, const RunConfig& config, const model::ModelConfig
   if (!slow.empty() && job.speaks()) log::warn("{}", slow);
 }
 
-/// Logs the batches to come.
+/// Logs at most `max_lines` of `lines`, and how many more there are.
+void log_first(const std::vector<std::string>& lines, std::size_t max_lines, const char* rest) {
+  const std::size_t logged = lines.size() > max_lines ? max_lines - 1 : lines.size();
+  for (std::size_t i = 0; i < logged; ++i) log::info("{}", lines[i]);
+  if (logged < lines.size()) log::info("... {} more {}; --log-options lists them", lines.size() - logged, rest);
+}
+
+/// Logs the sizes of the batches, those to come included.
 void log_batches(const Job& job, const BatchOptions& batch, const train::Progress& done) {
   const train::BatchSchedule batches = batch.batches(job.grid.data_size());
   log::info("batch: {} samples of {} tokens = {} data ranks x {} micro-batches x {}", batches.max_size(),
@@ -66,20 +101,60 @@ void log_batches(const Job& job, const BatchOptions& batch, const train::Progres
               batch.micro_batch_size * job.grid.data_size(), *batch.global_batch_size, batches.max_size());
   }
   if (!batch.train_samples) return;
-  log::info("{} of {} samples are consumed; to come:", done.consumed_samples, *batch.train_samples);
-  constexpr std::size_t max_lines = 20;
+  constexpr std::size_t max_phases = 6;
   const std::vector<train::BatchPhase> phases = batches.plan(done.consumed_samples, *batch.train_samples);
+  std::string text;
   for (std::size_t i = 0; i < phases.size(); ++i) {
-    if (phases.size() > max_lines && i == max_lines - 1) log::info("  ... {} more sizes", phases.size() - max_lines);
-    if (phases.size() > max_lines && i >= max_lines - 1 && i + 1 < phases.size()) continue;
-    log::info("  {} iterations of {} samples", phases[i].iterations, phases[i].size);
+    const bool is_left_out = phases.size() > max_phases && i >= max_phases - 2 && i + 1 < phases.size();
+    if (!is_left_out) {
+      text += fmt::format("{}{} iterations of {} samples", i == 0 ? "" : ", ", phases[i].iterations, phases[i].size);
+    } else if (i == max_phases - 2) {
+      text += fmt::format(", ... {} more sizes", phases.size() - max_phases + 1);
+    }
   }
+  log::info("{} of {} samples are consumed; to come: {}", done.consumed_samples, *batch.train_samples,
+            text.empty() ? "none" : text);
+}
+
+/// Returns "0.00015 after 3000 iterations of warm-up, cosine to 1e-05 at iteration 300000".
+std::string rate_text(const optim::LrSchedule& rate) {
+  const char* unit = rate.by_samples ? "sample" : "iteration";
+  std::string text = fmt::format("{}", rate.maximum);
+  if (rate.warmup > 0) text += fmt::format(" after {} {}s of warm-up", rate.warmup, unit);
+  text += ", " + optim::attributes_of(rate).get<std::string>("training.lr-decay-style");
+  if (rate.style == optim::LrDecayStyle::constant) return text;
+  return text + fmt::format(" to {} at {} {}", rate.minimum, unit, rate.decay);
+}
+
+/// Logs the run's length, its learning rate, and when it evaluates and saves.
+void log_schedule(const RunConfig& config, const TrainPlan& plan) {
+  if (config.run.schedule.skip_training) {
+    log::info("--skip-train: evaluation alone, nothing is trained or saved");
+    return;
+  }
+  const train::RunSchedule schedule = config.schedule();
+  const std::string evaluation =
+      !plan.model.predicts_tokens()   ? fmt::format("evaluation every {} iterations", schedule.eval_interval)
+      : schedule.eval_iterations == 0 ? "no evaluation"
+                                      : fmt::format("evaluation of {} batches every {} iterations",
+                                                    schedule.eval_iterations, schedule.eval_interval);
+  const std::string& folder = config.checkpoint.save;
+  std::string saving = "no checkpoints";
+  if (!folder.empty()) {
+    saving = schedule.save_interval == 0 ? "a checkpoint at the end"
+                                         : fmt::format("a checkpoint every {} iterations", schedule.save_interval);
+    saving += " in " + folder;
+  }
+  log::info("schedule: iterations {} to {}; {}, learning rate {}; {}; {}", plan.done.iteration + 1, plan.iterations,
+            optim::name_of(plan.options.optimizer.kind), rate_text(plan.options.lr_schedule), evaluation, saving);
 }
 
 void log_grid(const Options& options, const Job& job, const RunConfig& config, const model::ModelConfig& model) {
   const bool has_padding = model.is_bert() || !model.predicts_tokens();
   const std::vector<std::string> idle = idle_options(options, job.grid, config.precision.dtype, has_padding);
   if (!idle.empty()) log::info("without use on this grid: {}", fmt::join(idle, ", "));
+  const std::string unread = config.report.idle(options, job.world->size(), !config.checkpoint.save.empty());
+  if (!unread.empty()) log::info("{}", unread);
   const ParallelOptions& parallel = config.parallel;
   if (job.grid.pipeline_size() > 1) {
     const auto layout =
@@ -89,37 +164,45 @@ void log_grid(const Options& options, const Job& job, const RunConfig& config, c
   }
 }
 
-void log_corpora(const std::string& use, const std::vector<data::WeightedStore>& stores) {
+/// Adds a line for each corpus of `stores`, which has the use `use`.
+void add_corpora(const std::string& use, const std::vector<data::WeightedStore>& stores,
+                 std::vector<std::string>& lines) {
   for (const data::WeightedStore& weighted : stores) {
     const data::TokenStore& store = *weighted.store;
-    log::info("{}corpus {}: {} tokens in {} documents, tokenizer {}, vocabulary {}", use, store.name(),
-              store.token_count(), store.documents(), store.info().tokenizer, store.info().vocabulary_size);
+    lines.push_back(fmt::format("{}corpus {}: {} tokens in {} documents, tokenizer {}, vocabulary {}", use,
+                                store.name(), store.token_count(), store.documents(), store.info().tokenizer,
+                                store.info().vocabulary_size));
   }
+}
+
+void log_corpora(const RunConfig& config, const TrainPlan& plan) {
+  const bool by_tokens = plan.stores.size() > 1 && !config.data.mock && !config.data.corpora().front().weight;
+  if (by_tokens) log::info("corpora without weights: each counts by its tokens");
+  std::vector<std::string> lines;
+  add_corpora("", plan.stores, lines);
+  for (const OtherCorpora& other : plan.other_stores) {
+    const std::string set = other.set.empty() ? data::name_of(other.split) : "validation set " + other.set + ",";
+    add_corpora(set + " ", other.stores, lines);
+  }
+  constexpr std::size_t max_lines = 4;
+  log_first(lines, config.run.log_options ? lines.size() : max_lines, "corpora");
 }
 
 }  // namespace
 
 void log_configuration(const Options& options, const Job& job, const RunConfig& config, const TrainPlan& plan) {
   log::info("Trireme {}", version());
-  for (const auto& [name, value] : options.values()) {
-    if (!value.empty()) log::info("  {:.<34} {}", name + " ", value);
+  if (config.run.log_options) {
+    log_all_options(config.option_values);
+  } else {
+    log_given_options(config.option_values);
   }
   log::info("{}", job.description());
-  if (job.grid.world_size() > 1) log::info("{}", job.grid.diagram());
+  if (config.run.dry_run && job.grid.world_size() > 1) log::info("{}", job.grid.diagram());
   log_model(job, config, plan.model);
-  const bool by_tokens = plan.stores.size() > 1 && !config.data.mock && !config.data.corpora().front().weight;
-  if (by_tokens) log::info("corpora without weights: each counts by its tokens");
-  log_corpora("", plan.stores);
-  for (const OtherCorpora& other : plan.other_stores) {
-    log_corpora(
-        other.set.empty() ? data::name_of(other.split) + std::string(" ") : "validation set " + other.set + ", ",
-        other.stores);
-  }
-  if (const std::string idle = config.report.idle(options, job.world->size(), !config.checkpoint.save.empty());
-      !idle.empty())
-    log::info("{}", idle);
-  if (config.run.schedule.skip_training) log::info("--skip-train: evaluation alone, nothing is trained or saved");
+  log_corpora(config, plan);
   log_batches(job, config.batch, plan.done);
+  log_schedule(config, plan);
   log_grid(options, job, config, plan.model);
   log_memory(job, config, plan.model);
 }

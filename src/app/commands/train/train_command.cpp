@@ -80,7 +80,6 @@ int train_command(const CommandLine& line) {
   log_configuration(options, job, config, plan);
   const data::SampleSplits data = make_data(*job.world, plan, config.data.cache_path);
   if (config.run.dry_run) {
-    log_layer_activations(job, config, plan.model);
     log::info("dry run: everything is in order; {} iterations would run",
               config.run.schedule.skip_training ? 0 : std::max<std::int64_t>(plan.iterations - plan.done.iteration, 0));
     return 0;

@@ -118,7 +118,9 @@ train::RunEnd TrainSession::run(const data::SampleSplits& data, const std::funct
   if (plan_.store) {
     collectively(*job_.world,
                  [&] { check_file_limit(shard_bytes(state_->tensors()), "this rank's file of a checkpoint"); });
-    hooks.checkpoints = &checkpoints.emplace(*plan_.store, *job_.world, trainer_, *state_, plan_.attributes,
+    Attributes attributes = plan_.attributes;
+    attributes.put("options", config_.options_text());
+    hooks.checkpoints = &checkpoints.emplace(*plan_.store, *job_.world, trainer_, *state_, std::move(attributes),
                                              plan_.blobs, config_.checkpoint.writer());
   }
   // The records belong to the job that has the folder: they are changed after it was locked and written to.
