@@ -2,10 +2,14 @@
 // has the shapes that others publish. Prints time, rate, and the share of the rate of a copy of as many bytes or a
 // large product in the same run.
 //
-// usage: kernels_gpu_bench [--json FILE] [--dry-run]
+// usage: kernels_gpu_bench [--attention | --profile] [--gemm-cache FILE] [--json FILE] [--dry-run]
 //
-//   --json FILE   also one JSON object a line
-//   --dry-run     tiny shapes on the CPU backend: whether this program works
+//   --attention         attention alone
+//   --profile           only the kernels of GPT-2 1.2B, each called once, for a profiler: the printed times are not
+//   valid
+//   --gemm-cache FILE   file with the fastest algorithm of each product, read and extended
+//   --json FILE         also one JSON object a line
+//   --dry-run           tiny shapes on the CPU backend, to test this program
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -305,8 +309,10 @@ void run_attention(GpuMeasure& bench, const AttentionShape& a) {
   });
 }
 
-void run(Backend& backend, bool dry_run, std::ostream& json) {
-  GpuMeasure bench(backend, dry_run, json);
+enum class Selection { all, attention, profile };
+
+void run(Backend& backend, Selection selection, bool dry_run, std::ostream& json) {
+  GpuMeasure bench(backend, dry_run, selection == Selection::profile, json);
   std::vector<Model> models{{"1.2B", 1024, 8, 1536, 16, 96, 6144, 51200},
                             {"124M", 1024, 64, 768, 12, 64, 3072, 50304},
                             {"8.3B/TP-8", 1024, 8, 3072, 4, 96, 1536, 6400}};
@@ -316,21 +322,30 @@ void run(Backend& backend, bool dry_run, std::ostream& json) {
                             {"4.2B", 1024, 8, 2304, 24, 96, 9216, 51200},
                             {"8.3B", 1024, 8, 3072, 32, 96, 12288, 51200}};
   if (dry_run) models = widths = {{"tiny", 16, 2, 64, 1, 64, 128, 256}};
+  if (selection == Selection::profile) models.resize(1);
   for (const Model& m : models) {
-    run_hidden(bench, m);
-    run_rotary(bench, m);
-    run_feed_forward(bench, m);
-    run_cross_entropy(bench, m);
-    run_parameters(bench, dry_run ? 1 << 12 : 1 << 28);
-    run_layer(bench, m);
-    run_linear(
-        bench, m,
-        {.name = "logits", .rows = std::min<std::int64_t>(m.s * m.b, 8192), .in = m.h, .out = m.v, .has_bias = false});
+    if (selection != Selection::attention) {
+      run_hidden(bench, m);
+      run_rotary(bench, m);
+      run_feed_forward(bench, m);
+      run_cross_entropy(bench, m);
+      run_parameters(bench, dry_run ? 1 << 12 : 1 << 28);
+      run_layer(bench, m);
+      run_linear(bench, m,
+                 {.name = "logits",
+                  .rows = std::min<std::int64_t>(m.s * m.b, 8192),
+                  .in = m.h,
+                  .out = m.v,
+                  .has_bias = false});
+    }
     for (const double dropout : {0.0, 0.1}) {
       run_attention(bench, {fmt::format("{}: ", m.name), m.s, m.b, m.heads, m.d, true, dropout});
     }
   }
-  for (const Model& m : widths) run_layer(bench, m);
+  if (selection == Selection::profile) return;
+  if (selection == Selection::all) {
+    for (const Model& m : widths) run_layer(bench, m);
+  }
   if (!dry_run) run_attention(bench, {"", 2048, 2, 16, 128});  // Transformer Engine's notebook
   for (const bool padded : {false, true}) {
     const std::int64_t s = dry_run ? 16 : 512, b = dry_run ? 2 : 32;
@@ -359,21 +374,31 @@ void run(Backend& backend, bool dry_run, std::ostream& json) {
 int main(int argc, char** argv) {
   using namespace trireme;
   bool dry_run = false;
+  auto selection = bench::Selection::all;
+  std::string gemm_cache;
   std::ofstream json;
   const std::vector<std::string> arguments(argv + 1, argv + argc);
   for (std::size_t i = 0; i < arguments.size(); ++i) {
     if (arguments[i] == "--dry-run") {
       dry_run = true;
+    } else if (arguments[i] == "--attention") {
+      selection = bench::Selection::attention;
+    } else if (arguments[i] == "--profile") {
+      selection = bench::Selection::profile;
+    } else if (arguments[i] == "--gemm-cache" && i + 1 < arguments.size()) {
+      gemm_cache = arguments[++i];
     } else if (arguments[i] == "--json" && i + 1 < arguments.size()) {
       json.open(arguments[++i]);
       if (!json) return std::cerr << "cannot write " << arguments[i] << "\n", 5;
     } else {
-      return std::cerr << "usage: kernels_gpu_bench [--json FILE] [--dry-run]\n", 2;
+      std::cerr << "usage: kernels_gpu_bench [--attention | --profile] [--gemm-cache FILE] [--json FILE] [--dry-run]\n";
+      return 2;
     }
   }
   try {
-    const auto backend = dry_run ? cpu::make_backend(1) : cuda::make_backend({}, TRIREME_CUDA_ARCHITECTURES);
-    bench::run(*backend, dry_run, json);
+    const auto backend = dry_run ? cpu::make_backend(1)
+                                 : cuda::make_backend({.algorithm_cache = gemm_cache}, TRIREME_CUDA_ARCHITECTURES);
+    bench::run(*backend, selection, dry_run, json);
   } catch (const Error& error) {
     std::cerr << error.what() << "\n";
     return 4;

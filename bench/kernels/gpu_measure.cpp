@@ -12,10 +12,11 @@
 
 namespace trireme::bench {
 
-GpuMeasure::GpuMeasure(Backend& backend, bool dry_run, std::ostream& json)
+GpuMeasure::GpuMeasure(Backend& backend, bool dry_run, bool once, std::ostream& json)
     : b(backend),
       stream(b.compute_stream()),
       dry_run_(dry_run),
+      once_(once),
       json_(json),
       random_(b, DType::fp32, {dry_run ? 1 << 12 : 1 << 22}) {
   std::vector<float> values(static_cast<std::size_t>(random_.view().numel()));
@@ -94,7 +95,8 @@ double GpuMeasure::seconds(const Work& work) {
     if (calls > 1) call_work(2);
     return timer_.time_us(cuda::cuda_stream(stream), [&] { call_work(calls); }) / 1e6 / calls;
   };
-  time_of(1);  // products choose their algorithm
+  const double first = time_of(1);  // products choose their algorithm
+  if (once_) return first;
   const int calls = dry_run_ ? 1 : std::clamp(static_cast<int>(2e-3 / time_of(1)), 1, 1000);
   std::vector<double> times(dry_run_ ? 1 : 7);
   for (double& time : times) time = time_of(calls);

@@ -16,8 +16,9 @@ namespace trireme::bench {
 /// with which a program checks itself.
 class GpuMeasure {
  public:
-  /// Measures the copy of 1 GiB and the product. `json` receives one object a line.
-  GpuMeasure(Backend& backend, bool dry_run, std::ostream& json);
+  /// Measures the copy of 1 GiB and the product. `json` receives one object a line. With `once` each kernel runs once,
+  /// and no time is valid: a profiler watches.
+  GpuMeasure(Backend& backend, bool dry_run, bool once, std::ostream& json);
 
   /// Random numbers in [-1, 1): constants would draw less power, and let the clock rise.
   Tensor filled(DType dtype, const Shape& shape);
@@ -54,7 +55,7 @@ class GpuMeasure {
   /// least one.
   double seconds(const Work& work);
 
-  bool dry_run_;
+  bool dry_run_, once_;
   std::ostream& json_;
   Tensor random_;
   cuda::EventTimer timer_;

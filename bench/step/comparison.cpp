@@ -27,7 +27,9 @@ StepCase case_of(const json& step) {
           .micro_batches = step.at("micro_batches"),
           .graphs = step.at("cuda_graphs"),
           .tensor_ranks = step.at("tensor_ranks"),
-          .sequence_parallel = step.at("sequence_parallel")};
+          .sequence_parallel = step.at("sequence_parallel"),
+          .moments = dtype_from_name(step.value("moments", "fp32")),
+          .dropout = step.value("dropout", 0.1)};
 }
 
 void compare_step(std::ostream& out, const json& step, const Device* gpu) {

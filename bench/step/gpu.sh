@@ -14,7 +14,8 @@
 #        bench/step/gpu.sh --predict [ARGUMENTS]     steps as predicted from counts, without a GPU: step_predict of the
 #                                        default folder or of BUILD, with its arguments; --compare FILE sets measured ones beside
 # environment: MODELS ("gpt2-1.2b gpt2-1.2b:16 gpt2-355m gpt2-124m", each NAME or NAME:MICRO_BATCHES), STEPS (20), PEAK (989
-#   TFLOP/s, what H100 and H200 have in dense bf16), PYTHON (python3; without PyTorch its lines are left out)
+#   TFLOP/s, what H100 and H200 have in dense bf16), PYTHON (python3; without PyTorch its lines are left out), GEMM_CACHE
+#   (file for --gemm-cache)
 # Exit status 1 where a run failed.
 set -euo pipefail
 
@@ -110,7 +111,7 @@ for entry in $models; do
     "$folder/trireme" train "${options[@]}" --backend $backend --bf16 --vocab-size $vocabulary --seq-length $sequence \
       --max-position-embeddings $sequence --micro-batch-size $batch --global-batch-size $((batch * micro_batches)) --hidden-dropout 0.1 --attention-dropout 0.1 \
       --lr 1e-4 --train-iters "$steps" --eval-iters 0 --sampling sequential --data-path "$work/corpus.h5" \
-      --metrics-file "$work/$entry.jsonl" >"$work/log" 2>&1 || { failed "$entry"; continue; }
+      ${GEMM_CACHE:+--gemm-cache "$GEMM_CACHE"} --metrics-file "$work/$entry.jsonl" >"$work/log" 2>&1 || { failed "$entry"; continue; }
   read -r ours least greatest < <(sed -n "$((warm_up + 1)),\$s/.*\"tokens_per_second\": *\([0-9.e+-]*\).*/\1/p" "$work/$entry.jsonl" | summary)
   line "$model" "$micro_batches" trireme "$ours" "$least" "$greatest" ""
   [ $peer = yes ] || continue

@@ -7,8 +7,11 @@
 // * Launches of kernels, products and graphs in a step.
 // * Model FLOPs per second and rank, with attention in full.
 // * Without graphs, calls and time of each kind of kernel, each call between two events: the median of further steps.
-// usage: step_gpu_bench [--dry-run]
-//   --dry-run     a tiny model on the CPU backend, to test this program
+// usage: step_gpu_bench [--sweep] [--gemm-cache FILE] [--dry-run]
+//   --sweep             GPT-2 124M instead: every combination of graphs, type of moments, micro-batch (64 samples in a
+//                       step) and dropout, without the times of kinds of kernel
+//   --gemm-cache FILE   file with the fastest algorithm of each product, read and extended
+//   --dry-run           a tiny model on the CPU backend, to test this program
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -58,10 +61,17 @@ std::string timed_lines(StepRig& rig, const StepCase& c, ObservedBackend& backen
   return "[" + text + "]";
 }
 
-void run(const StepCase& c, bool dry_run) {
-  const int warm_up = dry_run ? 1 : 4, steps = dry_run ? 2 : 12, timed = dry_run ? 1 : 5;
+struct Arguments {
+  bool sweep = false, dry_run = false;
+  std::string gemm_cache;
+};
+
+void run(const StepCase& c, const Arguments& arguments) {
+  const bool dry_run = arguments.dry_run, has_lines = !c.graphs && !arguments.sweep;
+  const int warm_up = dry_run ? 1 : 4, steps = dry_run ? 2 : arguments.sweep ? 6 : 12, timed = dry_run ? 1 : 5;
   const std::unique_ptr<Backend> device =
-      dry_run ? cpu::make_backend(1) : cuda::make_backend({}, TRIREME_CUDA_ARCHITECTURES);
+      dry_run ? cpu::make_backend(1)
+              : cuda::make_backend({.algorithm_cache = arguments.gemm_cache}, TRIREME_CUDA_ARCHITECTURES);
   SelfCommunicator world("world");
   std::unique_ptr<Communicator> devices = world.split(0, 0, "world");
   if (!dry_run) {
@@ -81,29 +91,48 @@ void run(const StepCase& c, bool dry_run) {
     flops = record.tflops_per_rank * record.elapsed_ms / c.tensor_ranks;  // 10^9
   }
   const double median = median_of(times);
-  std::cout
-      << fmt::format(
-             R"({{"gpu": "{}", "model": "{}", "s": {}, "micro_batch": {}, "micro_batches": {}, "cuda_graphs": {}, )"
-             R"("tensor_ranks": {}, "sequence_parallel": {}, "ms": {:.3f}, "least_ms": {:.3f}, "greatest_ms": {:.3f}, )"
-             R"("launches": {}, "full_attention_tflops": {:.1f}{}}})",
-             backend.description(), c.model, c.s, c.b, c.micro_batches, c.graphs, c.tensor_ranks, c.sequence_parallel,
-             median, std::ranges::min(times), std::ranges::max(times), launches, flops / median,
-             c.graphs ? "" : ", \"lines\": " + timed_lines(rig, c, backend, timed))
-      << std::endl;
+  std::cout << fmt::format(
+                   R"({{"gpu": "{}", {}, "ms": {:.3f}, "least_ms": {:.3f}, "greatest_ms": {:.3f}, "launches": {}, )"
+                   R"("full_attention_tflops": {:.1f}{}}})",
+                   backend.description(), json_fields(c), median, std::ranges::min(times), std::ranges::max(times),
+                   launches, flops / median, has_lines ? ", \"lines\": " + timed_lines(rig, c, backend, timed) : "")
+            << std::endl;
 }
 
-void run_all(bool dry_run) {
-  if (dry_run) {
-    run({.model = "tiny", .s = 32, .b = 2, .micro_batches = 4}, dry_run);
+void run_sweep(const Arguments& arguments) {
+  const bool tiny = arguments.dry_run;
+  for (const int micro_batches : {1, 4, 16}) {
+    for (const DType moments : {DType::fp32, DType::bf16}) {
+      for (const double dropout : {0.1, 0.0}) {
+        for (const bool graphs : {false, true}) {
+          if (tiny && graphs) continue;  // the CPU backend has none
+          run({.model = tiny ? "tiny" : "gpt2-124m",
+               .s = tiny ? 32 : 1024,
+               .b = (tiny ? 16 : 64) / micro_batches,
+               .micro_batches = micro_batches,
+               .graphs = graphs,
+               .moments = moments,
+               .dropout = dropout},
+              arguments);
+        }
+      }
+    }
+  }
+}
+
+void run_all(const Arguments& arguments) {
+  if (arguments.sweep) return run_sweep(arguments);
+  if (arguments.dry_run) {
+    run({.model = "tiny", .s = 32, .b = 2, .micro_batches = 4}, arguments);
     for (const bool sequence_parallel : {false, true}) {
-      run({.model = "tiny", .s = 32, .b = 2, .tensor_ranks = 2, .sequence_parallel = sequence_parallel}, dry_run);
+      run({.model = "tiny", .s = 32, .b = 2, .tensor_ranks = 2, .sequence_parallel = sequence_parallel}, arguments);
     }
     return;
   }
-  for (const StepCase& c : predicted_cases()) run(c, dry_run);
+  for (const StepCase& c : predicted_cases()) run(c, arguments);
   for (const auto& [s, b] : {std::pair{1024, 16}, std::pair{256, 1}}) {
     for (const bool graphs : {false, true}) {
-      run({.model = "gpt2-124m", .s = s, .b = b, .micro_batches = 4, .graphs = graphs}, dry_run);
+      run({.model = "gpt2-124m", .s = s, .b = b, .micro_batches = 4, .graphs = graphs}, arguments);
     }
   }
 }
@@ -112,10 +141,21 @@ void run_all(bool dry_run) {
 }  // namespace trireme::bench
 
 int main(int argc, char** argv) {
-  const bool dry_run = argc == 2 && std::string_view(argv[1]) == "--dry-run";
-  if (argc > 1 && !dry_run) return std::cerr << "usage: step_gpu_bench [--dry-run]\n", 2;
+  trireme::bench::Arguments arguments;
+  const std::vector<std::string> given(argv + 1, argv + argc);
+  for (std::size_t i = 0; i < given.size(); ++i) {
+    if (given[i] == "--sweep") {
+      arguments.sweep = true;
+    } else if (given[i] == "--dry-run") {
+      arguments.dry_run = true;
+    } else if (given[i] == "--gemm-cache" && i + 1 < given.size()) {
+      arguments.gemm_cache = given[++i];
+    } else {
+      return std::cerr << "usage: step_gpu_bench [--sweep] [--gemm-cache FILE] [--dry-run]\n", 2;
+    }
+  }
   try {
-    trireme::bench::run_all(dry_run);
+    trireme::bench::run_all(arguments);
   } catch (const trireme::Error& error) {
     std::cerr << error.what() << "\n";
     return 4;

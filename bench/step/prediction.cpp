@@ -75,13 +75,10 @@ void print(std::ostream& out, const Prediction& p) {
 }
 
 void print_json(std::ostream& out, const Prediction& p) {
-  const StepCase& c = p.step;
   fmt::print(out,
-             R"({{"gpu": "{}", "predicted": true, "model": "{}", "s": {}, "micro_batch": {}, "micro_batches": {}, )"
-             R"("cuda_graphs": {}, "tensor_ranks": {}, "sequence_parallel": {}, "ms": {:.3f}, "launches": {}, )"
-             R"("full_attention_tflops": {:.1f}, "lines": [)",
-             p.gpu->name, c.model, c.s, c.b, c.micro_batches, c.graphs, c.tensor_ranks, c.sequence_parallel, p.ms(),
-             p.launches, 1e-9 * p.model_flops / p.ms());
+             R"({{"gpu": "{}", "predicted": true, {}, "ms": {:.3f}, "launches": {}, "full_attention_tflops": {:.1f}, )"
+             R"("lines": [)",
+             p.gpu->name, json_fields(p.step), p.ms(), p.launches, 1e-9 * p.model_flops / p.ms());
   for (int i = 0; i < line_count; ++i) {
     const LineCost& line = p.lines[static_cast<std::size_t>(i)];
     if (line.calls == 0) continue;

@@ -71,13 +71,24 @@ std::string to_string(const StepCase& c) {
   if (c.micro_batches > 1) text += fmt::format(", {} micro-batches", c.micro_batches);
   if (c.tensor_ranks > 1) text += fmt::format(", 1 of {} tensor ranks", c.tensor_ranks);
   if (c.sequence_parallel) text += ", sequence parallel";
+  if (c.moments != DType::fp32) text += fmt::format(", moments in {}", name_of(c.moments));
+  if (c.dropout != 0.1) text += fmt::format(", dropout {}", c.dropout);
   return text + (c.graphs ? ", CUDA graphs" : "");
+}
+
+std::string json_fields(const StepCase& c) {
+  return fmt::format(
+      R"("model": "{}", "s": {}, "micro_batch": {}, "micro_batches": {}, "cuda_graphs": {}, "tensor_ranks": {}, )"
+      R"("sequence_parallel": {}, "moments": "{}", "dropout": {})",
+      c.model, c.s, c.b, c.micro_batches, c.graphs, c.tensor_ranks, c.sequence_parallel, name_of(c.moments), c.dropout);
 }
 
 model::ModelConfig config_of(const StepCase& c) {
   if (c.config) return *c.config;
-  if (c.model != "tiny") return model::preset(c.model);
-  return {.layers = 2, .hidden = 64, .heads = 2, .ffn_hidden = 256, .vocabulary = 512};
+  model::ModelConfig config{.layers = 2, .hidden = 64, .heads = 2, .ffn_hidden = 256, .vocabulary = 512};
+  if (c.model != "tiny") config = model::preset(c.model);
+  config.hidden_dropout = config.attention_dropout = c.dropout;
+  return config;
 }
 
 std::vector<StepCase> predicted_cases() {
@@ -106,6 +117,7 @@ StepRig::StepRig(const StepCase& c, ObservedBackend& backend, Communicator& devi
   options.global_batch_size = c.micro_batches * c.b;
   options.lr_schedule.maximum = 1e-4;
   options.lr_schedule.decay = 100;
+  options.optimizer.adamw.exp_avg_dtype = options.optimizer.adamw.exp_avg_sq_dtype = c.moments;
   trainer_ = std::make_unique<train::Trainer>(*model_, options);
   samples_ = std::make_unique<Tokens>(c.s, config.vocabulary);
 }

@@ -15,20 +15,24 @@ namespace trireme::bench {
 
 using namespace plan;
 
-/// A training step with dropout 0.1 and no recomputation; in bf16 with fp32 master weights, moments and gradients.
+/// A training step without recomputation, in bf16 with fp32 master weights and gradients.
 struct StepCase {
   std::string model;                              ///< preset, or "tiny"
-  std::optional<model::ModelConfig> config = {};  ///< in place of the model's
+  std::optional<model::ModelConfig> config = {};  ///< instead of the model's; has its own dropout
   DType dtype = DType::bf16;
   std::int64_t s = 1024, b = 1;
   int micro_batches = 1;
   bool graphs = false;
   int tensor_ranks = 1;  ///< ranks, of which this is the first
   bool sequence_parallel = false;
+  DType moments = DType::fp32;  ///< type of both moments of AdamW
+  double dropout = 0.1;         ///< probability, for hidden states and attention
 };
 
 /// "gpt2-8.3b-scaling, micro-batch 8, 1 of 8 tensor ranks, sequence parallel"
 std::string to_string(const StepCase& c);
+/// The case as fields of a JSON object, without braces.
+std::string json_fields(const StepCase& c);
 
 model::ModelConfig config_of(const StepCase& c);
 

@@ -65,12 +65,24 @@ case $1 in
     for kernel in copy product "layer norm" "rotary embedding" "logits, weight gradient" "attention, causal, dropout 0.1"; do
       check "$kernel is among them" grep -qE "^$kernel  " "$scratch/out"
     done
+    done_by "$build/kernels_gpu_bench" --dry-run --attention --json "$scratch/json"
+    check "--attention measures attention, with its shape" grep -qE \
+      '"kernel": "attention, causal, dropout 0.1", "shape": "tiny: [0-9]+ x [0-9]+ x [0-9]+ x [0-9]+"' "$scratch/json"
+    grep -vE '"(attention.*|its backward)", "shape' "$scratch/json" >"$scratch/others"
+    check "and otherwise only the ceilings" lines 2 '"kernel": "(copy|product)"' "$scratch/others"
+    done_by "$build/kernels_gpu_bench" --dry-run --profile --json "$scratch/json"
+    check "--profile calls the kernels of one model" grep -q '"kernel": "AdamW"' "$scratch/json"
+    check "and no other" [ "$(grep -c '"kernel": "AdamW"' "$scratch/json")" -eq 1 ]
     ;;
   steps)
     done_by "$build/step_gpu_bench" --dry-run
     check "step_gpu_bench prints a line for each case" lines 3 \
       "^\\{\"gpu\": \".+\", \"model\": \"tiny\", \"s\": 32, .*\"tensor_ranks\": [12], .*\"ms\": $number, .*\"full_attention_tflops\": [0-9.]+, \"lines\": \\[.*\"line\": \"optimizer\", \"calls\": [0-9]+, \"ms\": $number\\}.*\\]\\}\$"
     cp "$scratch/out" "$scratch/steps"
+    done_by "$build/step_gpu_bench" --sweep --dry-run
+    check "the sweep has a line for each micro-batch, type of moments and dropout" lines 12 \
+      "\"micro_batch\": (1|4|16), .*\"moments\": \"(fp32|bf16)\", \"dropout\": (0|0.1), \"ms\": $number"
+    check "each of them once" [ "$(grep -oE '"micro_batch": .*"ms"' "$scratch/out" | sort -u | wc -l)" -eq 12 ]
     done_by "$build/step_predict" --compare "$scratch/steps"
     check "no GPU's constants are taken for a CPU" grep -q "no constants for the device" "$scratch/out"
     done_by env BUILD="$build" bash "$source_folder/bench/step/gpu.sh" --predict --json
