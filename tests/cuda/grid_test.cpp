@@ -83,7 +83,8 @@ TEST_F(GpuGrid, MessagesOfEveryScheduleFindTheirWayThroughNccl) {
   config.model.layers = 4;
   config.steps = 5;  // receives are posted ahead from the fourth on
   std::vector<Layout> list = schedules(world().size());
-  list.push_back({1, 1, {}, world().size()});  // keys and values round a ring
+  const Layout ring{1, 1, {}, world().size()};  // of keys and values
+  list.push_back(ring);
   expect_the_losses_of_one_rank(config, list, DeviceTransport::nccl, own_gpu());
 }
 
@@ -98,8 +99,9 @@ TEST_F(GpuGrid, EveryGridEndsWhereAllStreamsShareOneQueue) {
     const bool interleaved = layout.options.parallel.schedule == parallel::ScheduleKind::interleaved;
     if (!interleaved || world().size() > 2) list.push_back(layout);  // that of two stages takes two queues
   }
-  list.push_back({1, world().size(), {}});
-  list.back().options.cuda_graphs = true;
+  Layout recorded{1, world().size(), {}};
+  recorded.options.cuda_graphs = true;
+  list.push_back(recorded);
   set_connections(1);
   expect_the_losses_of_one_rank(config, list, DeviceTransport::nccl, own_gpu());
   set_connections(32);
