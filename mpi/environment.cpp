@@ -56,8 +56,8 @@ void check_launcher(int world_size) {
 
 MpiEnvironment::MpiEnvironment(int& argc, char**& argv) {
   yield_when_crowded();
-  // Must be set before CUDA is initialised, which MPI itself may do. By default streams share eight queues to the GPU.
-  // Work in a queue may block other work in it, even work that it waits for. 32 is the maximum.
+  // CUDA reads this when it starts, and MPI may start it. By default streams share eight queues to the GPU. Work that
+  // cannot begin keeps back later work of other streams in its queue. 32 is the maximum.
   setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
   int provided = 0;
   const int code = MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &provided);

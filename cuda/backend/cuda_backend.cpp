@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstring>
 #include <deque>
+#include <string_view>
 #include <utility>
 
 #include "cuda/backend/architectures.hpp"
@@ -19,6 +20,7 @@
 #include "cuda/runtime/profiler.hpp"
 #include "cuda/runtime/stream.hpp"
 #include "src/backend/profiled_device.hpp"
+#include "src/base/log.hpp"
 #include "src/base/machine.hpp"
 #include "src/comm/device_communicators.hpp"
 
@@ -34,6 +36,18 @@ DeviceLocation location_of(const BackendOptions& options) {
                 status == cudaSuccess ? "CUDA counts none" : reason_of(status));
   location.device = choose_device(options.local_rank, count);
   return location;
+}
+
+/// Warns where all streams share one hardware queue. Rank 0 speaks for all.
+void warn_of_one_connection(int world_rank) {
+  const char* variable = "CUDA_DEVICE_MAX_CONNECTIONS";
+  const char* set = std::getenv(variable);
+  if (world_rank != 0 || set == nullptr || std::string_view(set) != "1") return;
+  log::warn(
+      "{}=1: all streams share one queue to the GPU, where messages, collectives and products hold each other up, and "
+      "an interleaved schedule of two stages may hang. Scripts of Megatron-LM set it to order launches; this program "
+      "orders them by events and priorities, and keeps multiprocessors free for collectives. Try: unset {}",
+      variable, variable);
 }
 
 class CudaBackend final : public Backend, public DeviceCommunicators, public GraphRecorder, public ProfiledDevice {
@@ -58,6 +72,7 @@ class CudaBackend final : public Backend, public DeviceCommunicators, public Gra
     const std::string problem = architecture_problem(built_for, device_->compute_capability());
     TRIREME_CHECK(problem.empty(), BackendUnavailable, "{}; {}", problem, to_string(device_->location()));
     device_->set_max_wait(options.max_wait_s);
+    warn_of_one_connection(options.world_rank);
   }
   ~CudaBackend() override {
     // Their memory is reused or freed as soon as it is released.

@@ -3,10 +3,12 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
+#include <utility>
 #include <vector>
 
 #include "src/base/log.hpp"
@@ -90,19 +92,34 @@ std::optional<Choice> AlgorithmCache::find(const std::string& product) const {
 }
 
 void AlgorithmCache::keep(const std::string& product, const Choice& choice) {
-  choices_[line_key(product)] = choice;
-  if (path_.empty()) return;
+  choices_[line_key(product)] = kept_[line_key(product)] = choice;
+  is_changed_ = true;
+}
+
+AlgorithmCache::~AlgorithmCache() {
+  try {
+    write();
+  } catch (const std::exception& error) {
+    log::warn("the algorithms chosen for products are not stored in {}: {}", path_, error.what());
+  }
+}
+
+void AlgorithmCache::write() {
+  if (path_.empty() || kept_.empty()) return;
   int bad_lines = 0;
   Lines lines = read(bad_lines);
-  for (const auto& [key, kept] : choices_) lines[key] = kept;
-  // Several ranks may write at once: each writes a whole file of its own, and the last one remains.
+  // Several ranks may write at once: each writes a complete file of its own, and the last one remains. Its lines may
+  // lack those of another rank, which adds them at its next write.
+  const auto is_there = [&](const auto& line) { return lines.contains(line.first); };
+  if (!std::exchange(is_changed_, false) && std::ranges::all_of(kept_, is_there)) return;
+  for (const auto& [key, choice] : kept_) lines[key] = choice;
   const std::string temporary = fmt::format("{}.{}.{}", path_, host_name(), getpid());
   std::error_code failed;
   if (const auto folder = std::filesystem::path(path_).parent_path(); !folder.empty()) {
     std::filesystem::create_directories(folder, failed);
   }
   std::ofstream file(temporary);
-  for (const auto& [key, kept] : lines) file << key << '\t' << text_of(kept) << '\n';
+  for (const auto& [key, choice] : lines) file << key << '\t' << text_of(choice) << '\n';
   file.close();
   if (file.good()) std::filesystem::rename(temporary, path_, failed);
   if (file.good() && !failed) return;

@@ -25,11 +25,17 @@ class AlgorithmCache {
   /// Reads `path`, if there is such a file; "" keeps nothing. Lines that cannot be read are ignored, with a warning. A
   /// path that is not a file, or a file with other lines only, is never written.
   AlgorithmCache(std::string path, std::string device, std::uint64_t version);
+  /// Writes the file, as `write` does.
+  ~AlgorithmCache();
+  AlgorithmCache(const AlgorithmCache&) = delete;
+  AlgorithmCache& operator=(const AlgorithmCache&) = delete;
 
   std::optional<Choice> find(const std::string& product) const;
-  /// Keeps the choice and writes the file again, with the choices that other ranks have written since. A failure to
-  /// write is a warning: the choice then holds for this run.
+  /// Keeps the choice for this run, and for the file when it is written next.
   void keep(const std::string& product, const Choice& choice);
+  /// Writes the choices kept so far, and those that other ranks have written since. Does nothing where the file has
+  /// them. A failure is a warning, and the next run chooses again.
+  void write();
 
  private:
   using Lines = std::map<std::string, Choice>;  // key: the fields before the choice
@@ -40,6 +46,8 @@ class AlgorithmCache {
   std::string device_;
   std::uint64_t version_;
   Lines choices_;
+  Lines kept_;  // by this run
+  bool is_changed_ = false;
 };
 
 }  // namespace trireme::cuda

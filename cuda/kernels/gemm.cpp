@@ -38,6 +38,17 @@ int alignment_of(std::initializer_list<const void*> pointers) {
   return 1 << std::countr_zero(bits);
 }
 
+/// The product whose measurement chooses the algorithm: that with its rows rounded down to three binary digits.
+ProductShape class_of(ProductShape shape) {
+  std::int64_t& rows = shape.accumulate ? shape.k : shape.n;
+  const auto power_of_two = static_cast<std::int64_t>(std::bit_floor(static_cast<std::uint64_t>(rows)));
+  rows -= rows % std::max<std::int64_t>(1, power_of_two / 4);
+  return shape;
+}
+
+constexpr std::size_t max_measurements = 256;
+constexpr std::int64_t products_before_write = 1000;
+
 class CublasLtGemm final : public GemmKernels {
  public:
   CublasLtGemm(std::shared_ptr<Device> device, std::shared_ptr<DeviceMemory> memory, std::unique_ptr<WorkTimer> timer,
@@ -114,6 +125,7 @@ class CublasLtGemm final : public GemmKernels {
   void separate_latest_epilogue() override {
     if (latest_epilogue_ == Epilogue::none) return;
     separate_.insert(latest_epilogue_);
+    measured_.clear();  // fused choices are replaced
     std::erase_if(choices_, [&](const auto& entry) { return separate_.contains(entry.first.second.epilogue); });
   }
 
@@ -162,35 +174,49 @@ class CublasLtGemm final : public GemmKernels {
     const std::pair key(form_, shape);
     if (const auto found = choices_.find(key); found != choices_.end()) {
       run_with(stream, task, found->second);
+      if (++products_since_new_ == products_before_write) cache_.write();
     } else {
       choices_.emplace(key, run_first(stream, task));
+      products_since_new_ = 0;
     }
   }
 
   /// Runs the product and returns the choice.
   Choice run_first(CudaStream& stream, const Task& task) {
-    const auto run_task = [&](const Choice& choice) { run_with(stream, task, choice); };
-    if (deterministic_ || form_ != EpilogueForm::chosen || is_recording(stream)) {
-      return first_that_runs(candidates(stream, task), run_task);
-    }
-    const std::string key = to_string(task.shape);
-    if (const std::optional<Choice> kept = cache_.find(key); kept && is_usable(task, *kept)) {
-      try {
-        run_task(*kept);
-        return *kept;
-      } catch (const CublasError&) {
-        // cuBLASLt may refuse it although it passed the check: another one is chosen below.
+    if (!deterministic_ && form_ == EpilogueForm::chosen) {
+      const std::string key = to_string(class_of(task.shape));
+      if (const auto kept = cache_.find(key); kept && try_to_run(stream, task, *kept)) return *kept;
+      if (may_measure(stream, key)) {
+        const std::optional<Choice> choice = fastest(stream, task);
+        if (choice) cache_.keep(key, *choice);
+        if (choice && try_to_run(stream, task, *choice)) return *choice;
       }
     }
-    const std::vector<Choice> list = candidates(stream, task);
-    const std::optional<Choice> choice = fastest(stream, task, list);
-    if (!choice) return first_that_runs(list, run_task);
-    cache_.keep(key, *choice);
-    run_task(*choice);
-    return *choice;
+    return first_that_runs(candidates(stream, task), [&](const Choice& choice) { run_with(stream, task, choice); });
   }
 
-  /// Recorded work does not run: it has no time.
+  /// Runs the product, or returns false where cuBLASLt refuses the algorithm. It may do so after its own check.
+  bool try_to_run(CudaStream& stream, const Task& task, const Choice& choice) {
+    if (!is_usable(task, choice)) return false;
+    try {
+      run_with(stream, task, choice);
+      return true;
+    } catch (const CublasError&) {
+      return false;
+    }
+  }
+
+  /// Returns whether to measure a class now, and counts it: once a run, up to a maximum, and not while work is
+  /// recorded, which does not run.
+  bool may_measure(const CudaStream& stream, const std::string& key) {
+    if (is_recording(stream) || measured_.size() == max_measurements || !measured_.insert(key).second) return false;
+    if (measured_.size() == max_measurements) {
+      log::warn("{} products were measured: further ones use cuBLASLt's first suggestion in this run",
+                max_measurements);
+    }
+    return true;
+  }
+
   static bool is_recording(const CudaStream& stream) {
     cudaStreamCaptureStatus capture = cudaStreamCaptureStatusNone;
     stream.device().check(cudaStreamIsCapturing(stream.handle(), &capture), "cudaStreamIsCapturing");
@@ -259,25 +285,26 @@ class CublasLtGemm final : public GemmKernels {
                         : products_.usable(plain(task.shape), choice);
   }
 
-  /// Chooses by time; none where there is no memory for the trial runs.
-  std::optional<Choice> fastest(CudaStream& stream, const Task& task, const std::vector<Choice>& candidates) {
+  /// Chooses the algorithm of the product's class by time; none where there is no memory for the trial runs.
+  std::optional<Choice> fastest(CudaStream& stream, const Task& task) {
     Task trial = task;
+    trial.shape = class_of(task.shape);
     ProductOperands operands = task.operands;
     operands.aux = task.pre_activation;
     try {
-      TrialOperands rotated(stream, *memory_, task.shape, operands);
+      TrialOperands rotated(stream, *memory_, trial.shape, operands);
       Buffer dbias;
       if (task.dbias != nullptr) {
         dbias = memory_->allocate_on(stream, static_cast<std::size_t>(task.shape.n) * sizeof(float));
         trial.dbias = reinterpret_cast<float*>(dbias.data());
       }
-      return tuner_.fastest(stream, candidates, [&](const Choice& candidate) {
+      return tuner_.fastest(stream, candidates(stream, trial), [&](const Choice& candidate) {
         trial.operands = rotated.next();
         trial.pre_activation = std::exchange(trial.operands.aux, nullptr);
         run_with(stream, trial, candidate);
       });
     } catch (const EnvironmentError& error) {
-      log::warn("the product {} uses cuBLASLt's first suggestion, not its fastest: {}", to_string(task.shape),
+      log::warn("products such as {} use cuBLASLt's first suggestion, not its fastest: {}", to_string(trial.shape),
                 error.what());
       return std::nullopt;
     }
@@ -289,6 +316,8 @@ class CublasLtGemm final : public GemmKernels {
   AlgorithmCache cache_;
   Products products_;
   std::map<std::pair<EpilogueForm, ProductShape>, Choice> choices_;
+  std::set<std::string> measured_;  // classes measured in this run
+  std::int64_t products_since_new_ = 0;
   EpilogueForm form_ = EpilogueForm::chosen;
   std::set<Epilogue> separate_;                // never fused
   Epilogue latest_epilogue_ = Epilogue::none;  // that of the latest product, in either form

@@ -17,8 +17,15 @@ struct GemmOptions {
 };
 
 /// Products of linear layers by cuBLASLt, in fp32, bf16 and fp16. The first call of a shape chooses the algorithm, and
-/// whether its epilogue is fused or runs in other kernels. The choice is the fastest on the operands and copies of them
-/// (TrialOperands), unless the cache file has one. A call that is being recorded takes the first suggestion.
+/// whether its epilogue is fused or runs in other kernels.
+///
+/// Counts of rows (s b) are measured in classes: rounded down to three binary digits, four classes between powers of
+/// two. The first product of a class measures the class's own count, on the first rows of its operands and copies of
+/// them (TrialOperands), unless the cache file has the choice. So it does not matter which count comes first. A count
+/// for which cuBLASLt refuses its class's algorithm takes cuBLASLt's first suggestion. So do products that are first
+/// called while work is recorded, and all after 256 measurements of a run.
+///
+/// The cache file is written after 1000 products in a row without a new shape, and at the end.
 std::unique_ptr<GemmKernels> make_gemm(std::shared_ptr<Device> device, std::shared_ptr<DeviceMemory> memory,
                                        std::unique_ptr<WorkTimer> timer, const GemmOptions& options);
 

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
+#include <chrono>
 #include <filesystem>
 #include <fstream>
 
@@ -42,12 +43,39 @@ TEST(AlgorithmCache, RanksThatWriteInTurnLoseNothing) {
   AlgorithmCache first(file, "GPU", 1), second(file, "GPU", 1);
   first.keep("of the first", choice(1));
   second.keep("of the second", choice(2));
+  EXPECT_FALSE(std::filesystem::exists(file)) << "written before all is chosen";
+  first.write();
+  second.write();
   first.keep("another of the first", choice(3));
+  first.write();
   const AlgorithmCache all(file, "GPU", 1);
   EXPECT_EQ(all.find("of the first"), choice(1));
   EXPECT_EQ(all.find("of the second"), choice(2));
   EXPECT_EQ(all.find("another of the first"), choice(3));
   EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder.path()), {}), 1) << "no temporary file stays";
+}
+
+TEST(AlgorithmCache, ARankWritesAgainWhatAnotherOverwrote) {
+  const test::TemporaryDirectory folder;
+  const std::string file = folder / "algorithms";
+  {
+    AlgorithmCache cache(file, "GPU", 1);
+    cache.keep("a product", choice(1));
+    cache.write();
+    std::filesystem::remove(file);
+  }
+  EXPECT_EQ(AlgorithmCache(file, "GPU", 1).find("a product"), choice(1));
+}
+
+TEST(AlgorithmCache, AFileThatHasAllIsNotWritten) {
+  const test::TemporaryDirectory folder;
+  const std::string file = folder / "algorithms";
+  AlgorithmCache(file, "GPU", 1).keep("a product", choice(1));
+  const auto written = std::filesystem::last_write_time(file);
+  std::filesystem::last_write_time(file, written - std::chrono::hours(1));
+  AlgorithmCache cache(file, "GPU", 1);
+  cache.write();
+  EXPECT_LT(std::filesystem::last_write_time(file), written);
 }
 
 TEST(AlgorithmCache, LeavesOutLinesThatAreNoChoice) {

@@ -85,7 +85,8 @@ TEST_F(GpuGrid, MessagesOfEveryScheduleFindTheirWayThroughNccl) {
   config.model.layers = 4;
   config.steps = 5;  // receives are posted ahead from the fourth on
   std::vector<Layout> list = schedules(world().size());
-  list.push_back({1, 1, {}, world().size()});  // keys and values round a ring
+  const Layout ring{1, 1, {}, world().size()};  // of keys and values
+  list.push_back(ring);
   expect_the_losses_of_one_rank(config, list, DeviceTransport::nccl, own_gpu());
   if (world().size() == 2) return;
   // From the last stage to the first, past the others.
@@ -109,6 +110,49 @@ TEST_F(GpuGrid, MuonSeesWholeMatricesThroughNccl) {
   data.options.parallel.data_parallel.bucket_elements = 5000;
   both.options = data.options;
   expect_the_losses_of_one_rank(config, {tensor, data, both, {1, 1, {}}}, DeviceTransport::nccl, own_gpu());
+}
+
+// With one hardware queue, work that cannot begin keeps back all that the host enqueued after it.
+TEST_F(GpuGrid, EveryGridEndsWhereAllStreamsShareOneQueue) {
+  if (!have_gpus(world().size())) GTEST_SKIP() << "needs a GPU for each of " << world().size() << " ranks";
+  TrainingRunConfig config = small_run();
+  config.model.layers = 4;
+  config.steps = 4;  // receives are posted ahead in the fourth
+  std::vector<Layout> list = layouts(world().size());
+  for (const Layout& layout : schedules(world().size())) {
+    const bool interleaved = layout.options.parallel.schedule == parallel::ScheduleKind::interleaved;
+    if (!interleaved || world().size() > 2) list.push_back(layout);  // that of two stages takes two queues
+  }
+  Layout recorded{1, world().size(), {}};
+  recorded.options.cuda_graphs = true;
+  list.push_back(recorded);
+  set_connections(1);
+  expect_the_losses_of_one_rank(config, list, DeviceTransport::nccl, own_gpu());
+  set_connections(32);
+}
+
+// The first step of a length loads kernels, for which CUDA may wait until nothing runs.
+TEST_F(GpuGrid, NewLengthsNeedNoIdleGpuBesideReceivesPostedAhead) {
+  if (!have_gpus(world().size())) GTEST_SKIP() << "needs a GPU for each of " << world().size() << " ranks";
+  TrainingRunConfig config = small_run();
+  config.model.family = model::ModelFamily::bert;
+  config.model.layers = 4;
+  config.s = config.model.max_positions = 48;
+  const FormulaBertSamples full(config.model, config.s, 1), shorter(config.model, config.s, 4);
+  const auto losses = [&](Communicator& ranks, const Layout& layout) {
+    TrainingRun run(ranks, config, layout, {}, slow_communication(DeviceTransport::nccl, own_gpu()));
+    std::vector<double> all;
+    for (int step = 0; step < 6; ++step) {
+      all.push_back(run.trainer.step(step < 4 ? full : shorter).lm_loss);
+    }
+    slow_new_streams(false);
+    return all;
+  };
+  Layout alone, pipeline{1, world().size(), {}};
+  alone.options.variable_lengths = pipeline.options.variable_lengths = true;
+  pipeline.options.parallel.overlap_p2p = true;
+  SelfCommunicator self("world");
+  expect_close(losses(world(), pipeline), losses(self, alone), tolerance(config.dtype, Comparison::other_backend).loss);
 }
 
 TEST_F(GpuGrid, MemoryIsAsPredicted) {

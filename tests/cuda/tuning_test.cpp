@@ -23,6 +23,11 @@ using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::Not;
 
+std::string content_of(const std::string& path) {
+  std::ifstream file(path);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
 TEST_F(CudaGemm, TakesTheFormAndAlgorithmOfLeastTimeAndRemembersThem) {
   const auto gemm = make([](const fake_cublaslt::Last& last) {
     return last.epilogue == CUBLASLT_EPILOGUE_DEFAULT && last.algorithm == 2 ? 2e5 : 3e5;
@@ -98,7 +103,7 @@ TEST_F(CudaGemm, TheNextRunTakesItsChoicesFromTheFile) {
 TEST_F(CudaGemm, BesideACollectiveAProductIsAnotherThatTakesFewerMultiprocessors) {
   const TemporaryDirectory folder;
   const GemmOptions options{.cache_file = folder / "algorithms"};
-  const auto gemm = make(prefer_fused, options);
+  auto gemm = make(prefer_fused, options);
   const Multiprocessors::Token reserved = device_->multiprocessors().reserve(16);
   for (int round = 0; round < 2; ++round) {
     measured_ = {};
@@ -109,9 +114,75 @@ TEST_F(CudaGemm, BesideACollectiveAProductIsAnotherThatTakesFewerMultiprocessors
     EXPECT_EQ(fake_cublaslt::last().multiprocessors, fake_cuda::multiprocessors - 16);
     EXPECT_EQ(measured_.products.empty(), round > 0);
   }
-  std::ifstream file(options.cache_file);
-  const std::string lines((std::istreambuf_iterator<char>(file)), {});
+  gemm.reset();
+  const std::string lines = content_of(options.cache_file);
   EXPECT_THAT(lines, AllOf(HasSubstr("24x8x16 = bias align 64\t"), HasSubstr("24x8x16 = bias align 64 on 116\t")));
+}
+
+double about_equal(const fake_cublaslt::Last& last) { return 1000 + static_cast<double>(last.algorithm); }
+
+TEST_F(CudaGemm, TwentyLengthsTakeTwoMeasurementsInEitherOrderAndOneWriteOfTheFile) {
+  const TemporaryDirectory folder;
+  const auto deterministic = make(about_equal, {.deterministic = true, .cache_file = ""});
+  for (const bool rising : {true, false}) {
+    const GemmOptions options{.cache_file = folder / (rising ? "rising" : "falling")};
+    auto gemm = make(about_equal, options);
+    fake_cublaslt::reset();
+    measured_ = {};
+    for (int i = 0; i < 20; ++i) {
+      const std::int64_t rows = rising ? 65 + i : 84 - i;
+      const std::vector<double> y = multiply(*gemm, rows);
+      EXPECT_EQ(fake_cublaslt::last().columns, static_cast<std::uint64_t>(rows));
+      EXPECT_EQ(y, multiply(*deterministic, rows)) << rows;
+    }
+    // Two classes, each with six measurements of three algorithms in two forms.
+    EXPECT_EQ(measured_.products.size(), 2 * 6 * 6);
+    for (const fake_cublaslt::Last& one : measured_.products) EXPECT_THAT(one.columns, testing::AnyOf(64, 80));
+    EXPECT_FALSE(std::filesystem::exists(options.cache_file));
+    gemm.reset();
+    EXPECT_EQ(std::ranges::count(content_of(options.cache_file), '\n'), 2);
+  }
+  EXPECT_EQ(content_of(folder / "rising"), content_of(folder / "falling"));
+}
+
+TEST_F(CudaGemm, ALengthForWhichTheAlgorithmOfItsClassIsRefusedTakesTheFirstSuggestion) {
+  const auto gemm = make([](const fake_cublaslt::Last& last) { return last.algorithm == 2 ? 2e5 : 3e5; });
+  multiply(*gemm, 64);
+  EXPECT_EQ(fake_cublaslt::last().algorithm, 2u);
+  measured_ = {};
+  fake_cublaslt::behaviour().usable_algorithms = 2;
+  multiply(*gemm, 65);
+  EXPECT_EQ(fake_cublaslt::last().algorithm, 0u);
+  fake_cublaslt::behaviour().usable_algorithms = UINT64_MAX;
+  fake_cublaslt::behaviour().refused = {2};  // after the check
+  multiply(*gemm, 66);
+  EXPECT_EQ(fake_cublaslt::last().algorithm, 0u);
+  EXPECT_THAT(measured_.products, IsEmpty());
+}
+
+TEST_F(CudaGemm, ARunMeasures256ProductsAtMost) {
+  const auto gemm = make([](const fake_cublaslt::Last& last) { return last.algorithm == 1 ? 2e5 : 3e5; });
+  for (std::int64_t outputs = 1; outputs <= 257; ++outputs) {
+    measured_ = {};
+    const Tensor x = test::random_tensor(*cpu_, DType::bf16, {1, 8}, 1);
+    const Tensor w = test::random_tensor(*cpu_, DType::bf16, {outputs, 8}, 2);
+    const Tensor y = test::poisoned_tensor(*cpu_, DType::bf16, {1, outputs});
+    gemm->linear(stream_, x, w, {}, Activation::none, {}, y);
+    stream_.synchronize();
+    EXPECT_EQ(measured_.products.empty(), outputs > 256) << outputs;
+    EXPECT_EQ(fake_cublaslt::last().algorithm, outputs > 256 ? 0u : 1u) << outputs;
+  }
+}
+
+TEST_F(CudaGemm, TheFileIsWrittenWhenMeasuringHasEnded) {
+  const TemporaryDirectory folder;
+  const std::string file = folder / "algorithms";
+  const auto gemm = make(prefer_fused, {.cache_file = file});
+  multiply(*gemm);
+  for (int i = 0; i < 999; ++i) multiply(*gemm);
+  EXPECT_FALSE(std::filesystem::exists(file));
+  multiply(*gemm);
+  EXPECT_TRUE(std::filesystem::exists(file));
 }
 
 TEST_F(CudaGemm, AKeptAlgorithmThatTheLibraryRefusesIsChosenAnew) {

@@ -9,6 +9,7 @@
 #include <map>
 #include <memory>
 #include <random>
+#include <set>
 #include <utility>
 
 #include "tests/fakes/fake_streams.hpp"
@@ -23,6 +24,9 @@ struct State {
   std::vector<CUstream_st*> streams;
   int streams_made = 0;
   bool slow_streams = false;
+  int connections = 32;
+  std::int64_t turns = 0;
+  std::set<std::string> loaded;  // kernels
   std::vector<std::string> log;
   std::map<std::string, std::deque<cudaError_t>> failures;
   cudaError_t broken = cudaSuccess;
@@ -40,11 +44,21 @@ State& state() {
   return the_state;
 }
 
+/// Returns whether an earlier piece of another stream is before this stream's next one in their hardware queue.
+bool is_kept_back(const CUstream_st& stream) {
+  const Item& next = stream.queue.front();
+  return !next.is_end && std::ranges::any_of(state().streams, [&](const CUstream_st* other) {
+    if (other->connection != stream.connection) return false;
+    const auto waiting = std::ranges::find(other->queue, false, &Item::is_end);
+    return waiting != other->queue.end() && waiting->turn < next.turn;
+  });
+}
+
 /// Runs one piece of work of a stream drawn at random; false where none can run.
 bool run_one() {
   std::vector<CUstream_st*> ready;
   for (CUstream_st* stream : state().streams) {
-    if (!stream->queue.empty() && stream->queue.front().ready()) ready.push_back(stream);
+    if (!stream->queue.empty() && !is_kept_back(*stream) && stream->queue.front().ready()) ready.push_back(stream);
   }
   if (ready.empty()) return false;
   if (!std::ranges::all_of(ready, &CUstream_st::slow)) std::erase_if(ready, std::mem_fn(&CUstream_st::slow));
@@ -89,6 +103,7 @@ cudaError_t outcome(const char* function) {
 void push(cudaStream_t stream, Item item) {
   if (stream->capture != nullptr) return push_captured(stream, std::move(item));
   stream->place = trace(item, stream->number, stream->priority, stream->place);
+  item.turn = ++state().turns;
   stream->queue.push_back(std::move(item));
 }
 std::int64_t trace(const Item& item, int stream, int priority, std::int64_t before) {
@@ -144,10 +159,11 @@ void enqueue_until(cudaStream_t stream, const std::string& name, std::function<v
     start();
   };
   enqueue(stream, name, begin, demand);
-  push(stream, {name, std::move(done), [finish = std::move(finish)] {
-                  --state().outside;
-                  finish();
-                }});
+  const auto end = [finish = std::move(finish)] {
+    --state().outside;
+    finish();
+  };
+  push(stream, {.name = name, .ready = std::move(done), .run = end, .is_end = true});
 }
 void note(const std::string& text) { state().log.push_back(text); }
 void run_all() {
@@ -155,6 +171,12 @@ void run_all() {
   while (run_one() || state().outside > 0) {
   }
 }
+int connection_of(int stream) { return stream % state().connections; }
+void set_connections(int count) { state().connections = count; }
+void load_kernel(const std::string& name) {
+  if (state().loaded.insert(name).second) run_all();
+}
+void unload_kernels() { state().loaded.clear(); }
 void make_slow_streams(bool slow) { state().slow_streams = slow; }
 void break_device(cudaError_t status) { state().broken = status; }
 void set_devices(int count, unsigned char uuid) {
@@ -252,6 +274,7 @@ cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned, int pri
   FAKE_OUTCOME("cudaStreamCreateWithPriority");
   *stream = new CUstream_st;
   (*stream)->number = state().streams_made++;
+  (*stream)->connection = connection_of((*stream)->number);
   (*stream)->priority = priority;
   (*stream)->slow = state().slow_streams;
   state().streams.push_back(*stream);

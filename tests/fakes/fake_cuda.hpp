@@ -33,13 +33,22 @@ std::size_t pending();
 /// Makes streams created from now on slow: they run only where no other stream can. This provokes orders that are
 /// otherwise rare.
 void make_slow_streams(bool slow);
+/// Maps streams created from now on to this many hardware queues in turn, as CUDA_DEVICE_MAX_CONNECTIONS does; at first
+/// 32. Pieces leave a queue in the order of the host's calls, and run on until they end. One that cannot begin keeps
+/// back those of other streams behind it.
+void set_connections(int count);
+/// Waits until all that is enqueued has run, at the first call with this name: CUDA loads a kernel at its first launch,
+/// for which it may wait until the GPU has nothing to do.
+void load_kernel(const std::string& name);
+/// Forgets which kernels are loaded.
+void unload_kernels();
 /// Enqueues `work` on `stream` under `name`, as a kernel launch or a library's call would.
 void enqueue(cudaStream_t stream, const std::string& name, std::function<void()> work, const Demand& demand = {});
 /// Enqueues work that another process takes part in: `start`, and `finish` after `done` returns true.
 void enqueue_until(cudaStream_t stream, const std::string& name, std::function<void()> start,
                    std::function<bool()> done, std::function<void()> finish, const Demand& demand = {});
 /// Enqueues kernels on the host (tests/support/gpu), too, from now on, and refuses them pointers to memory that they
-/// may not touch. The first launch of each kernel waits until all enqueued work is done.
+/// may not touch. No kernel is loaded at first.
 void start_kernels_on_streams();
 /// Makes this kernel on the host wrong from now on, in the first element of the last tensor that it is given; "": none.
 void spoil_kernel(const std::string& name);

@@ -29,6 +29,7 @@ struct Run {
   }
   std::shared_ptr<Capture> work;
   std::vector<char> done;
+  std::int64_t turn = 0;  // that of the launch
   std::vector<std::unique_ptr<CUstream_st>> lines;
   bool over() const {
     return std::ranges::all_of(done, [](char is) { return is != 0; });
@@ -44,19 +45,20 @@ void start(Run& run) {
     if (stream == nullptr) {
       stream = run.lines.emplace_back(std::make_unique<CUstream_st>()).get();
       stream->number = node.line;
+      stream->connection = connection_of(node.line);
       streams().push_back(stream);
     }
     // `run` lives until the piece behind all of these has run.
-    stream->queue.push_back({node.item.name,
-                             [&run, &node] {
-                               return std::ranges::all_of(node.after,
-                                                          [&](std::size_t before) { return run.done[before] != 0; }) &&
-                                      node.item.ready();
-                             },
-                             [&run, &node, i] {
-                               node.item.run();
-                               run.done[i] = true;
-                             }});
+    const auto ready = [&run, &node] {
+      return std::ranges::all_of(node.after, [&](std::size_t before) { return run.done[before] != 0; }) &&
+             node.item.ready();
+    };
+    const auto work = [&run, &node, i] {
+      node.item.run();
+      run.done[i] = true;
+    };
+    stream->queue.push_back(
+        {.name = node.item.name, .ready = ready, .run = work, .is_end = node.item.is_end, .turn = run.turn});
   }
 }
 
@@ -167,7 +169,12 @@ cudaError_t cudaGraphLaunch(cudaGraphExec_t graph, cudaStream_t stream) {
   note("cudaGraphLaunch " + name_of(stream));
   const auto run = std::make_shared<Run>(graph->work);
   push(stream, {"graph", [] { return true; }, [run] { start(*run); }});
-  push(stream, {"end of graph", [run] { return run->over(); }, [] {}, {}, trace_nodes(*graph->work, stream->place)});
+  run->turn = stream->queue.back().turn;
+  push(stream, {.name = "end of graph",
+                .ready = [run] { return run->over(); },
+                .run = [] {},
+                .after = trace_nodes(*graph->work, stream->place),
+                .is_end = true});
   return cudaSuccess;
 }
 

@@ -1,5 +1,4 @@
 #include <cstdint>
-#include <set>
 #include <string>
 #include <utility>
 
@@ -33,13 +32,11 @@ void spoil_kernel(const std::string& name) { spoiled = name; }
 
 void start_kernels_on_streams() {
   using namespace trireme;
-  static std::set<std::string> loaded;
-  loaded.clear();
+  unload_kernels();
   gpu::host::set_memory(see_tensor);
   gpu::host::set_starter([](Stream& stream, const gpu::Launch& launch, std::function<void()> run) {
     cuda::CudaStream& on = cuda::cuda_stream(stream);
-    // CUDA loads a kernel at its first launch, for which it may wait until the GPU has nothing to do.
-    if (loaded.insert(launch.kernel).second) run_all();
+    load_kernel(launch.kernel);
     if (launch.kernel == spoiled) run = with_wrong_element(std::move(run));
     enqueue(on.handle(), launch.kernel, std::move(run), {static_cast<int>(launch.blocks), costs.kernel_block_us});
     on.device().launched(on.handle(), launch.kernel);

@@ -21,6 +21,8 @@ struct Item {
   std::function<void()> run;
   Demand demand = {};
   std::vector<std::int64_t> after = {};  // pieces of other streams, by their numbers in the trace
+  bool is_end = false;                   // of the piece before it, which has left the hardware queue
+  std::int64_t turn = 0;                 // place among all pieces, in the order of the host's calls
 };
 
 /// Work of a capture: pieces, each of which comes after others. Those of one captured stream make a line.
@@ -54,7 +56,8 @@ struct CUevent_st {
 struct CUstream_st {
   int number = 0;
   int priority = 0;
-  bool slow = false;  // runs only where no other can
+  bool slow = false;   // runs only where no other can
+  int connection = 0;  // its hardware queue
   std::deque<fake_cuda::Item> queue;
   std::shared_ptr<fake_cuda::Capture> capture;  // that takes what is enqueued; null: none
   std::size_t last_node = 0;
@@ -63,6 +66,8 @@ struct CUstream_st {
 
 namespace fake_cuda {
 
+/// The hardware queue of the stream with this number.
+int connection_of(int stream);
 /// Puts an item on a stream, or into the capture that the stream takes part in.
 void push(cudaStream_t stream, Item item);
 /// Adds a piece to the trace, if there is one: after `before` on its stream. Returns its number, or -1.

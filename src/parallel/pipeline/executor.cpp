@@ -8,9 +8,9 @@ namespace {
 // Steps for which receives are posted ahead: a forward and a backward in steady state.
 constexpr std::size_t steps_ahead = 2;
 
-// The first runs on a GPU load kernels, take memory and record graphs. For any of this CUDA may wait until the GPU is
-// idle. It never is while a receive waits for a message that depends on work the host enqueues later. So the first runs
-// post no receives ahead.
+// The first runs of a schedule on a GPU take memory and record graphs, and the first step of a shape loads kernels. For
+// any of this CUDA may wait until the GPU is idle. It never is while a receive waits for a message that depends on work
+// the host enqueues later. So none is posted ahead of such steps.
 constexpr int runs_without_receives_ahead = 3;
 
 }  // namespace
@@ -113,13 +113,25 @@ void PipelineExecutor::release_message(const Message& message) {
   arrivals_.erase(found);
 }
 
-void PipelineExecutor::add_receives(const Schedule& schedule, const Step& step, Exchange& exchange) {
+PipelineExecutor::StepShape PipelineExecutor::shape_of(const Step& step) const {
+  return {has_backward_, step.kind, step.chunk, to_string(stage_.boundary_shape(step.micro_batch))};
+}
+
+bool PipelineExecutor::needs_no_idle_gpu(const Step& step) const {
+  return rehearses_ || backend_.memory_is_host() || (is_repeated_ && shapes_run_.contains(shape_of(step)));
+}
+
+void PipelineExecutor::add_receives(const Schedule& schedule, const Step& step, bool ahead, Exchange& exchange) {
   const std::optional<Message> message = message_needed(schedule, group_.rank(), step);
   if (!message || arrivals_.contains(*message)) return;
   for (std::size_t peer = 0; peer < incoming_.size(); ++peer) {
     const auto& sent = incoming_[peer];
-    const auto awaited = std::find(sent.begin() + static_cast<std::ptrdiff_t>(posted_[peer]), sent.end(), *message);
+    const auto first = sent.begin() + static_cast<std::ptrdiff_t>(posted_[peer]);
+    const auto awaited = std::find(first, sent.end(), *message);
     if (awaited == sent.end()) continue;
+    // A GPU's streams may share a queue, where a receive that waits for the one before it keeps back all later work. So
+    // one that is posted ahead follows only messages that no later step needs.
+    if (ahead && (awaited != first || posted_[peer] != taken_[peer])) continue;
     while (posted_[peer] <= static_cast<std::size_t>(awaited - sent.begin())) {
       const int number = sent[posted_[peer]].micro_batch;
       Arrival& arrival = arrivals_[sent[posted_[peer]++]];
@@ -175,11 +187,10 @@ void PipelineExecutor::run(const Schedule& schedule) {
   }
 
   const int earlier_runs = runs_[{has_backward_, schedule.steps[static_cast<std::size_t>(rank)].size()}]++;
-  const bool ahead = options_.overlap && (backend_.memory_is_host() || earlier_runs >= runs_without_receives_ahead);
+  is_repeated_ = earlier_runs >= runs_without_receives_ahead;
   if (earlier_runs == 0) {
-    rehearses_ = true;
-    walk(schedule, ahead);
-    if (options_.overlap && !ahead) walk(schedule, true);  // rehearses the later runs
+    rehearses_ = true;  // with all receives posted ahead, which takes the most buffers
+    walk(schedule);
     rehearses_ = false;
   }
   std::int64_t longest = 0;
@@ -191,30 +202,34 @@ void PipelineExecutor::run(const Schedule& schedule) {
     buffer = Tensor();  // frees the shorter one first
     buffer = Tensor(backend_, stage_.boundary_dtype(), {longest});
   }
-  walk(schedule, ahead);
+  walk(schedule);
 }
 
-void PipelineExecutor::walk(const Schedule& schedule, bool ahead) {
+void PipelineExecutor::walk(const Schedule& schedule) {
   const int rank = group_.rank();
   const std::vector<Step>& steps = schedule.steps[static_cast<std::size_t>(rank)];
   posted_.assign(incoming_.size(), 0);
+  taken_.assign(incoming_.size(), 0);
   received_steps_.assign(incoming_.size(), 0);
   Exchange exchange;
-  if (!steps.empty()) add_receives(schedule, steps.front(), exchange);
+  if (!steps.empty()) add_receives(schedule, steps.front(), false, exchange);
   start(exchange);
   for (std::size_t i = 0; i < steps.size(); ++i) {
     const Step& step = steps[i];
-    if (ahead) {
-      for (std::size_t next = i + 1; next < std::min(i + 1 + steps_ahead, steps.size()); ++next) {
-        add_receives(schedule, steps[next], exchange);
-      }
-      start(exchange);
+    if (const auto needed = message_needed(schedule, rank, step); needed && origins_.contains(*needed)) {
+      ++taken_[static_cast<std::size_t>(origins_.at(*needed).first)];
     }
+    for (std::size_t next = i + 1; options_.overlap && next < std::min(i + 1 + steps_ahead, steps.size()); ++next) {
+      if (!needs_no_idle_gpu(steps[next - 1])) break;  // it runs while the receive is in flight
+      add_receives(schedule, steps[next], true, exchange);
+    }
+    start(exchange);
     const ConstTensorView input = receive(schedule, step);
     Tensor* output = output_of(schedule, step);
     if (!rehearses_) {
       const TraceScope scope(trace_, name_of(step.kind), "pipeline", step.chunk, step.micro_batch);
       run_step(stage_, step, input, output != nullptr ? message_in(*output, step.micro_batch) : TensorView());
+      shapes_run_.insert(shape_of(step));
     }
     // The stage reads its input until the last step of the micro-batch, or in forward only.
     if (step.kind == StepKind::forward && !stage_.reads_input_in_backward(step.chunk)) {
@@ -224,7 +239,7 @@ void PipelineExecutor::walk(const Schedule& schedule, bool ahead) {
       release_message({false, rank, step.chunk, step.micro_batch});
       release_message({true, rank, step.chunk, step.micro_batch});
     }
-    if (i + 1 < steps.size() && !ahead) add_receives(schedule, steps[i + 1], exchange);
+    if (i + 1 < steps.size()) add_receives(schedule, steps[i + 1], false, exchange);
     if (output != nullptr) add_send(schedule, step, output, exchange);
     start(exchange);
   }

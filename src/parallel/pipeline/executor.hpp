@@ -3,6 +3,9 @@
 #include <list>
 #include <map>
 #include <memory>
+#include <set>
+#include <string>
+#include <tuple>
 #include <vector>
 
 #include "src/backend/backend.hpp"
@@ -16,8 +19,8 @@ namespace trireme::parallel {
 /// Choices about the messages between the stages of a pipeline.
 struct ExchangeOptions {
   /// Posts receives two steps ahead of the step that needs them, so that messages are in flight while this rank
-  /// computes. Without it, and in the first runs of a schedule on a GPU, receives are posted together with the send of
-  /// the step before.
+  /// computes. Without it, and on a GPU also in the first three runs of a schedule and before the first step of a
+  /// shape, receives are posted together with the send of the step before.
   bool overlap = false;
   /// Where given, its t ranks all hold the whole message. Each sends 1/t of it, and the receivers gather it on arrival.
   /// Messages whose size t does not divide are sent whole.
@@ -61,8 +64,13 @@ class PipelineExecutor {
     std::vector<Transfer> transfers;
     std::vector<Work*> works;
   };
+  /// Kind of schedule (true: with backwards), kind of step, chunk, and shape of the messages.
+  using StepShape = std::tuple<bool, StepKind, int, std::string>;
+  StepShape shape_of(const Step& step) const;
+  /// Returns whether the host can enqueue the step beside receives that depend on later steps.
+  bool needs_no_idle_gpu(const Step& step) const;
   /// Runs the steps with their messages or, as a rehearsal, only acquires and releases their buffers.
-  void walk(const Schedule& schedule, bool ahead);
+  void walk(const Schedule& schedule);
   Tensor* acquire_buffer();
   void release_buffer(Tensor* buffer) { free_.push_back(buffer); }
   /// The part of a buffer that holds a message of this micro-batch; empty in a rehearsal.
@@ -80,7 +88,8 @@ class PipelineExecutor {
   /// that its steps need. On a GPU the host's time proves nothing: the host runs ahead.
   void finish_received(const Schedule& schedule, const Message& arrived);
   /// Adds the receive of the message that `step` needs, unless it is posted, and of all that its peer sends before it.
-  void add_receives(const Schedule& schedule, const Step& step, Exchange& exchange);
+  /// Where it is posted ahead of the step before, it is added only if it can begin at once.
+  void add_receives(const Schedule& schedule, const Step& step, bool ahead, Exchange& exchange);
   void add_send(const Schedule& schedule, const Step& step, Tensor* output, Exchange& exchange);
   void start(Exchange& exchange);
   /// Releases the buffer of a message that is no longer needed; nothing where none was received.
@@ -95,11 +104,14 @@ class PipelineExecutor {
   std::vector<Tensor*> free_;
   bool has_backward_ = false;                         // true where the schedule has backwards
   std::map<std::pair<bool, std::size_t>, int> runs_;  // runs of schedules, by has_backward_ and steps of this rank
+  bool is_repeated_ = false;                          // true after the first runs of the schedule
+  std::set<StepShape> shapes_run_;                    // shapes of the steps run so far
   // During a run: receives posted or arrived; sends under way; the messages that each peer will send, in order.
   std::map<Message, Arrival> arrivals_;
   std::map<Message, Departure> departures_;
   std::vector<std::vector<Message>> incoming_;
   std::vector<std::size_t> posted_;
+  std::vector<std::size_t> taken_;  // number of each peer's messages that the steps need, up to the present one
   std::map<Message, std::pair<int, std::size_t>> origins_;  // rank and step that send each message to this rank
   std::vector<std::size_t> received_steps_;  // steps of each rank whose messages have arrived for certain
   int sent_ = 0;

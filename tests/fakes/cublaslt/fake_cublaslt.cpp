@@ -1,5 +1,7 @@
 #include "tests/fakes/cublaslt/fake_cublaslt.hpp"
 
+#include <fmt/format.h>
+
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
@@ -312,7 +314,11 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
   if (state().behaviour.refused.contains(algorithm.number)) return CUBLAS_STATUS_NOT_SUPPORTED;
   const Description what = *operation.description;
   const float scale = *static_cast<const float*>(alpha), keep = *static_cast<const float*>(beta);
-  state().last = {algorithm.number, what.epilogue, what.compute, a, b, d, what.multiprocessors};
+  state().last = {algorithm.number, what.epilogue, what.compute, a, b, d, what.multiprocessors, operation.d->columns};
+  // The library determines which kernels an algorithm takes: here others for every size.
+  fake_cuda::load_kernel(fmt::format("cublasLtMatmul {} {} {} of {}x{}, {}x{}", algorithm.number,
+                                     static_cast<int>(what.epilogue), what.multiprocessors, operation.a->rows,
+                                     operation.a->columns, operation.d->rows, operation.d->columns));
   ++state().products;
   const bool is_flipped =
       operation.d->rows == state().behaviour.flipped_rows && ++state().products_of_flipped_rows % 10 == 0;

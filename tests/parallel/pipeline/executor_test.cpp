@@ -288,8 +288,8 @@ TEST(PipelineExecutor, StartsTheReceivesBeforeTheStepWhereAsked) {
   if (world.rank() == 0) {  // F0 F1 B0 F2 B1 B2; previous and next are the same rank here
     EXPECT_THAT(together,
                 ElementsAre(" send next", " receive next send next", " receive next send next", " receive next"));
-    EXPECT_THAT(apart, ElementsAre(" receive next", " send next", " send next", " receive next", " receive next",
-                                   " send next"));
+    EXPECT_THAT(apart, ElementsAre(" receive next", " send next", " send next", " receive next", " send next",
+                                   " receive next"));
   } else {  // F0 B0 F1 B1 F2 B2
     EXPECT_THAT(together,
                 ElementsAre(" receive next", " receive next send next", " receive next send next", " send next"));
