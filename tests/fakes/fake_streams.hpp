@@ -21,7 +21,7 @@ struct Item {
   std::function<void()> run;
   Demand demand = {};
   std::vector<std::int64_t> after = {};  // pieces of other streams, by their numbers in the trace
-  bool is_end = false;                   // of the piece before it, which has left the hardware queue
+  bool is_end = false;                   // ends the piece before it, which has left the hardware queue
   std::int64_t turn = 0;                 // place among all pieces, in the order of the host's calls
 };
 

@@ -30,7 +30,7 @@ struct Last {
   const void* b = nullptr;
   const void* d = nullptr;
   std::int32_t multiprocessors = 0;  ///< the most it may take; 0: all
-  std::uint64_t columns = 0;         ///< of d
+  std::uint64_t columns = 0;         ///< d's
 };
 const Last& last();
 /// Last search for algorithms.

@@ -32,7 +32,7 @@ struct Enqueued {
   };
   struct Entry {
     std::size_t message;
-    bool is_wait;  // of the compute stream, for the message's end; else the message begins
+    bool is_wait;  // the compute stream waits for the message's end; else the message begins
     std::size_t waits_before;
   };
   std::vector<Message> messages;
@@ -98,7 +98,11 @@ class EmptyStage final : public Stage {
 
 class OneQueue : public testing::Test {
  protected:
-  enum class Sharing { all, all_but_sends, all_but_receives };  // of the first queue; the others are in a second
+  enum class Sharing {
+    all,
+    all_but_sends,
+    all_but_receives
+  };  // messages in the first queue; the others are in a second
 
   std::vector<Enqueued> enqueue(const Schedule& schedule, bool overlap) {
     std::vector<Enqueued> ranks(static_cast<std::size_t>(schedule.stages));
@@ -187,7 +191,7 @@ TEST_F(OneQueue, NoScheduleDeadlocks) {
             expect_to_end(interleaved, overlap, Sharing::all);
             continue;
           }
-          // Of two ranks each may send twice before it posts a receive, which takes a second queue.
+          // Each of two ranks may send twice before it posts a receive, which takes a second queue.
           expect_to_end(interleaved, overlap, Sharing::all_but_sends);
           expect_to_end(interleaved, overlap, Sharing::all_but_receives);
         }
