@@ -134,7 +134,7 @@ ShardFile CheckpointStore::write_shard(const std::string& staging, const std::st
     if (has_origin) write_shard_record(path(staging), file, datasets);
     return file;
   } catch (const DataError&) {
-    throw;  // the imported files are damaged
+    throw;  // the files that are imported are damaged, not these
   } catch (const Error& error) {
     std::int64_t needed_bytes = 0;
     for (const ShardDataset& dataset : datasets) needed_bytes += dataset.size_bytes();

@@ -38,7 +38,7 @@ std::string pasted(std::string_view word) {
     const std::string_view part = word.substr(opens ? 1 : 0, size - (opens ? 1 : 0));
     const std::string_view variable = opens ? variable_of(part) : std::string_view();
     const std::string_view quote = word[0] == open_quoted ? "\"" : "";
-    text += variable.empty() ? shell_word(part) : fmt::format("{0}${{{1}}}{0}", quote, variable);
+    text += variable.empty() ? shell_word(written(part)) : fmt::format("{0}${{{1}}}{0}", quote, variable);
     word.remove_prefix(std::min(size + (opens ? 1 : 0), word.size()));
   }
   return text;

@@ -106,6 +106,12 @@ TEST(ScriptReport, TakesALlamaOf2025) {
                                  HasSubstr("--save checkpoints/llama"), Not(HasSubstr("fp8"))));
 }
 
+TEST(ScriptReport, PrintsNoMarksOfPartsThatAreCut) {
+  const std::string text = report_on_script("python pretrain_gpt.py --sa${A:?b=c} x --save a\"$B\"'$C'", "run.sh").text;
+  EXPECT_EQ(text.find_first_of("\1\2\3"), text.npos) << text;
+  EXPECT_THAT(text, HasSubstr("--save a\"${B}\"'$C'"));
+}
+
 TEST(ScriptReport, NamesMistakesAndOtherModels) {
   EXPECT_THAT(report_on_script("python pretrain_gpt.py --num-layerz 2", "run.sh").text,
               ContainsRegex("--num-layerz .*unknown .*did you mean --num-layers"));
