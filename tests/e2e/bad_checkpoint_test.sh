@@ -159,7 +159,7 @@ refused_folder() {
 refused_folder 5 "cannot create the folder corpus.h5" corpus.h5/saved
 refused_folder 5 "cannot create the folder /proc/saved" /proc/saved
 refused 5 "cannot create the folder corpus.h5" 2 train "${run[@]}" --tensorboard-dir corpus.h5/curves
-refused 5 "--metrics-file absent/m.jsonl" 2 train "${run[@]}" --metrics-file absent/m.jsonl
+refused 5 "--metrics-file absent/m.jsonl: cannot be opened" 2 train "${run[@]}" --metrics-file absent/m.jsonl
 
 # Two jobs.
 mkfifo stop
