@@ -24,11 +24,11 @@ using fake_nccl::CallText;
 using fake_nccl::Ranks;
 
 struct ncclComm {
-  std::shared_ptr<Ranks> ranks;            // shared with enqueued work and graphs
-  int number;                              // greater than 0, the same on all ranks
-  int blocks;                              // maximum for a kernel
-  int collectives = 0;                     // so far
-  std::set<std::pair<int, bool>> greeted;  // peers, and whether this rank sends to them
+  std::shared_ptr<Ranks> ranks;              // shared with enqueued work and graphs
+  int number;                                // greater than 0, the same on all ranks
+  int blocks;                                // maximum for a kernel
+  int collectives = 0;                       // so far
+  std::set<std::pair<int, bool>> greeted{};  // peers, and whether this rank sends to them
   std::shared_ptr<std::atomic<bool>> ended = std::make_shared<std::atomic<bool>>(false);
   std::shared_ptr<int> outstanding = std::make_shared<int>(0);  // operations
 };
