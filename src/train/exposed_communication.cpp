@@ -46,6 +46,9 @@ class ExposedCommunication::TimedCommunicator final : public ForwardingCommunica
     for (Work& work : works) work = timed(std::move(work));
     return works;
   }
+  Work grouped_exchange(Stream& stream, std::span<const Transfer> transfers) override {
+    return timed(ForwardingCommunicator::grouped_exchange(stream, transfers));
+  }
 
  private:
   Work timed(Work work) { return Work(std::make_unique<TimedState>(waits_, group_, std::move(work))); }

@@ -32,6 +32,34 @@ class GpuRanks : public GpuTest {
     for (Work& work : comm_->exchange(*stream_, transfers)) work.wait(*stream_);
     for (const double value : values(in)) ASSERT_EQ(value, previous);
   }
+  void expect_messages_between_any_ranks() {
+    const int rank = comm_->rank(), size = comm_->size();
+    const auto length = [](int from, int message) { return 1000 * from + 10 * message + 1; };
+    const auto value = [](int from, int to, int message) { return 20.0 * from + 2 * to + message; };
+    for (const int first : {0, 1}) {  // in the second round rank 0 has no messages
+      std::vector<Tensor> out, in;
+      std::vector<Transfer> transfers;
+      for (int peer = first; peer < size && rank >= first; ++peer) {
+        if (peer == rank) continue;
+        for (const int message : {0, 1}) {
+          out.push_back(filled(length(rank, message), value(rank, peer, message)));
+          in.push_back(poisoned(DType::bf16, {length(peer, message)}));
+          transfers.push_back({Transfer::Direction::send, peer, out.back()});
+          transfers.push_back({Transfer::Direction::receive, peer, in.back()});
+        }
+      }
+      comm_->grouped_exchange(*stream_, transfers).wait(*stream_);
+      const Tensor sum = filled(3, rank);
+      comm_->all_reduce(*stream_, sum, ReduceOp::sum).wait(*stream_);
+      std::size_t i = 0;
+      for (int peer = first; peer < size && rank >= first; ++peer) {
+        for (int message = 0; message < 2 && peer != rank; ++message) {
+          for (const double actual : values(in[i++])) ASSERT_EQ(actual, value(peer, rank, message));
+        }
+      }
+      EXPECT_EQ(values(sum)[0], size * (size - 1) / 2);
+    }
+  }
   std::unique_ptr<Communicator> comm_;
 };
 
@@ -62,6 +90,8 @@ TEST_F(GpuStaged, EveryCollectiveMovesTheGpusMemory) { expect_collectives_to_mov
 TEST_F(GpuNccl, EveryCollectiveMovesTheGpusMemory) { expect_collectives_to_move_the_gpus_memory(); }
 TEST_F(GpuStaged, ExchangePassesMessagesRoundTheRing) { expect_messages_to_go_round_the_ring(); }
 TEST_F(GpuNccl, ExchangePassesMessagesRoundTheRing) { expect_messages_to_go_round_the_ring(); }
+TEST_F(GpuStaged, GroupedExchangePassesMessagesBetweenAnyRanks) { expect_messages_between_any_ranks(); }
+TEST_F(GpuNccl, GroupedExchangePassesMessagesBetweenAnyRanks) { expect_messages_between_any_ranks(); }
 
 }  // namespace
 }  // namespace trireme::test

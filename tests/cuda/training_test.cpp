@@ -55,6 +55,17 @@ TEST_F(GpuTraining, DropsOutWhatTheCpuDropsOut) {
                tolerance(config.dtype, Comparison::other_backend));
 }
 
+TEST_F(GpuTraining, MuonComputesWhatTheCpuComputes) {
+  for (const DType dtype : {DType::fp32, DType::bf16}) {
+    SCOPED_TRACE(name_of(dtype));
+    TrainingRunConfig config = small_run();
+    config.dtype = dtype;
+    config.optimizer.kind = optim::OptimizerKind::muon;
+    expect_close(training_curve(world_, config, {}, gpu_device()), training_curve(world_, config, {}),
+                 tolerance(dtype, Comparison::other_backend));
+  }
+}
+
 TEST_F(GpuTraining, DeterministicRunsHaveTheSameBits) {
   TrainingRunConfig config = small_run();
   config.dtype = DType::bf16;
