@@ -86,15 +86,14 @@ awk -v set="$(cat "$folder/../name")" -v name="$(basename "$folder")" -v ranks="
         device = after(text, "; backend ")
         sub(/ \((this machine has no|it was asked).*/, "", device)  # why it is no GPU
       }
-      if (text ~ /^  [a-z0-9-]+ \.* ?[^ ]+$/) { split(text, word, " "); option[word[1]] = text; sub(/.* /, "", option[word[1]]) }
+      if (text ~ /^batch: /) { global_batch = after(text, "^batch: ") + 0; micro_batch = text; sub(/.* x /, "", micro_batch) }
       if (text ~ /^peak memory of the fullest rank/) { peak = text; sub(/.*\(/, "", peak); peak += 0 }
     }
     printf "{\"set\": %s, \"case\": %s, \"state\": \"%s\", ", quoted(set), quoted(name), (reason == "" ? "done" : "failed")
     if (reason != "") printf "\"reason\": %s, ", quoted(reason)
     printf "\"ranks\": %d, \"nodes\": %d, ", ranks, nodes
     if (reason == "") {
-      printf "\"grid\": {%s}, \"micro_batch_size\": %d, \"global_batch_size\": %d, ", grid, option["micro-batch-size"],
-        option["global-batch-size"]
+      printf "\"grid\": {%s}, \"micro_batch_size\": %d, \"global_batch_size\": %d, ", grid, micro_batch, global_batch
       median = n % 2 ? sorted[(n + 1) / 2] : (sorted[n / 2] + sorted[n / 2 + 1]) / 2
       printf "\"warm_up\": %d, \"steps\": %d, \"skipped_steps\": %d, \"median_ms\": %.3f, \"least_ms\": %.3f, \"greatest_ms\": %.3f, ",
         warm_up, n, skipped, median, sorted[1], sorted[n]

@@ -118,6 +118,7 @@ StepRig::StepRig(const StepCase& c, ObservedBackend& backend, Communicator& devi
   options.lr_schedule.maximum = 1e-4;
   options.lr_schedule.decay = 100;
   options.optimizer.adamw.exp_avg_dtype = options.optimizer.adamw.exp_avg_sq_dtype = c.moments;
+  options.optimizer.adamw.beta2 = 0.95;  // moments in bf16 cannot hold a slower decay
   trainer_ = std::make_unique<train::Trainer>(*model_, options);
   samples_ = std::make_unique<Tokens>(c.s, config.vocabulary);
 }
