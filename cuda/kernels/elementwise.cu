@@ -67,10 +67,11 @@ __global__ void __launch_bounds__(block_threads)
 
 template <class T>
 __global__ void __launch_bounds__(block_threads)
-    divide_by_norm_kernel(std::int64_t n, const double* squares, float least, T* y) {
+    divide_by_norm_kernel(std::int64_t n, const double* squares, Accumulation<T> least, T* y) {
+  using A = Accumulation<T>;
   const Vec8 range = vec8_at(global_thread(), n);
-  const float norm = std::sqrt(static_cast<float>(*squares)), factor = 1 / (norm > least ? norm : least);
-  Accumulation<T> value[8];
+  const A norm = std::sqrt(static_cast<A>(*squares)), factor = 1 / (norm > least ? norm : least);
+  A value[8];
   load(y + range.begin, range.size, value);
   for (auto& v : value) v *= factor;
   store(value, range.size, y + range.begin);
@@ -239,7 +240,7 @@ class CudaElementwise final : public ElementwiseKernels {
     check_divide_by_norm(squares);
     dispatch_gpu(y.dtype(), [&]<class T>() {
       launch_flat(stream, "divide_by_norm", y.numel(), divide_by_norm_kernel<T>, y.numel(), squares.as<double>(),
-                  static_cast<float>(least), y.as<T>());
+                  static_cast<Accumulation<T>>(least), y.as<T>());
     });
   }
 

@@ -72,7 +72,7 @@ printf 'abc' >short.txt
 done_by 1 corpus build --input short.txt --output short.h5 --tokenizer bytes
 refused_corpus 3 "has 3 tokens in 1 documents (of 3 in 1), but one sample of --seq-length 16 takes 17" 2 short.h5
 refused 2 "--vocab-size 100 is smaller than the corpus' vocabulary of 257 tokens" 2 train "${run[@]}" --vocab-size 100
-refused 3 "--sampling sequential" 1 train "${model[@]}" --data-path corpus.h5 --train-iters 99999 --lr 1 --sampling sequential
+refused 3 "--sampling sequential: 99999 training samples" 1 train "${model[@]}" --data-path corpus.h5 --train-iters 99999 --lr 1 --sampling sequential
 
 # A corpus of another tokenizer: byte-level BPE of one merge.
 make_bpe_files

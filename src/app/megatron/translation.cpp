@@ -108,6 +108,7 @@ class Translator {
       of_command = nullptr;
     }
     const Flag* row = of_command != nullptr ? of_command : find_flag(name);
+    if (!own.empty() && row != nullptr && row->name.ends_with('*')) row = nullptr;  // an option of this program
     Verdict verdict{.flag = word, .row = row, .words = {}, .reason = {}};
     if (row == nullptr || (has_inline_value && row->values == Values::none && row->kind != Kind::absent)) {
       verdict.words = {own.empty() ? word : "--" + own + word.substr(equals)};

@@ -95,6 +95,11 @@ TEST(FlagPrefix, RefusesFlagsWithoutARowOfTheirOwn) {
   EXPECT_EQ(find_flag("moe-expert-parallel-size", "1")->kind, Kind::satisfied);
   EXPECT_EQ(find_flag("num-experts", "8")->kind, Kind::absent);
   EXPECT_EQ(find_flag("moe"), nullptr);
+  Options eval("trireme eval", "");
+  EvalOptions own;
+  own.declare(eval);
+  EXPECT_EQ(translate({"--logits-file", "x.h5"}, eval, "eval").refusal(), "");
+  EXPECT_NE(translate({"--logits-file", "x.h5"}, Options("trireme train", ""), "train").refusal(), "");
 }
 
 // Rows of other commands lead to their options, or give a reason.
