@@ -45,7 +45,7 @@ void warn_of_one_connection(int world_rank) {
   if (world_rank != 0 || set == nullptr || std::string_view(set) != "1") return;
   log::warn(
       "{}=1: all streams share one queue to the GPU, where messages, collectives and products hold each other up, and "
-      "an interleaved schedule of two stages may hang. Scripts of Megatron-LM set it to order launches; this program "
+      "some layouts hang. Scripts of Megatron-LM set it to order launches; this program "
       "orders them by events and priorities, and keeps multiprocessors free for collectives. Try: unset {}",
       variable, variable);
 }

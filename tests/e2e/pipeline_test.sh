@@ -52,7 +52,7 @@ refused 2 "1,2 holds 3 layers, the model has 4" 2 train "${shape[@]}" --pp 2 --p
 refused 2 "'x' is not a number of layers" 2 train "${shape[@]}" --pp 2 --pipeline-model-parallel-layout 1,x
 refused 2 "m, a multi-token prediction, is not in" 2 train "${shape[@]}" --pp 2 --pipeline-model-parallel-layout 'Ett|ttmL'
 refused 2 "--trace-file" 2 train "${shape[@]}" --trace-file
-refused 5 "creating --trace-file /absent/trace.json failed" 2 train "${shape[@]}" --trace-file /absent/trace.json
+refused 5 "cannot write /absent/trace.json" 2 train "${shape[@]}" --trace-file /absent/trace.json
 
 # Plans.
 done_by 1 plan --show-schedule --pp 2 --micro-batches 3 --svg schedule.svg

@@ -171,6 +171,10 @@ void run_all() {
   while (run_one() || state().outside > 0) {
   }
 }
+void run_next() {
+  const GuardedHeap::Access access(guarded_heap());
+  run_one();
+}
 int connection_of(int stream) { return stream % state().connections; }
 void set_connections(int count) { state().connections = count; }
 void load_kernel(const std::string& name) {

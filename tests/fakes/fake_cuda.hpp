@@ -30,6 +30,8 @@ void fail_next(const std::string& function, cudaError_t status);
 inline constexpr float event_distance_ms = 200;
 /// Number of pieces of work that are enqueued but have not run yet.
 std::size_t pending();
+/// Runs one piece of work that can run, if any.
+void run_next();
 /// Makes streams created from now on slow: they run only where no other stream can. This provokes orders that are
 /// otherwise rare.
 void make_slow_streams(bool slow);
