@@ -241,10 +241,8 @@ TEST(Guards, TakeSumsOfAnotherOrderForNoFaultOfAMachine) {
     for (const Layout& layout : layouts()) {
       SCOPED_TRACE(testing::Message() << name_of(dtype) << ", " << layout);
       FaultyRun run(layout, guards, Sums::varying, dtype);
-      for (int i = 0; i < 3; ++i) {
-        note_losses(run, 0.4);
-        EXPECT_EQ(run.run.step().skip_reason, train::Skip::spiky);
-      }
+      note_losses(run, 0.4);
+      EXPECT_EQ(run.run.step().skip_reason, train::Skip::spiky);
     }
   }
   // Bit by bit they differ.
@@ -263,6 +261,7 @@ TEST(Guards, NameAFlippedBitBesideSumsOfAnotherOrder) {
   const int last = world().size() - 1;
   for (const DType dtype : {DType::fp64, DType::bf16}) {
     for (const Layout& layout : layouts()) {
+      if (layout.tensor > 1) continue;  // the last rank's logits are padding
       SCOPED_TRACE(testing::Message() << name_of(dtype) << ", " << layout);
       FaultyRun run(layout, {.max_machine_faults = 0, .spiky_loss_factor = 10}, Sums::varying, dtype);
       note_losses(run, 5);
@@ -270,9 +269,12 @@ TEST(Guards, NameAFlippedBitBesideSumsOfAnotherOrder) {
       if (world().rank() == last) {
         run.backend->after_product = [&](int, TensorView result) {
           if (flipped || result.shape()[result.shape().rank() - 1] < 64) return;  // no logits
-          flipped = true;
-          // The highest bit of the exponent: a logit of about 0 becomes huge.
-          result.data()[size_of(dtype) - 1] ^= std::byte{0x40};
+          // The highest bit of the exponent: a positive logit of about 0 becomes huge.
+          for (std::int64_t i = 0; i < result.numel() && !flipped; ++i) {
+            std::byte& high = result.data()[size_of(dtype) * static_cast<std::size_t>(i + 1) - 1];
+            flipped = (high & std::byte{0xc0}) == std::byte{0};
+            if (flipped) high ^= std::byte{0x40};
+          }
         };
       }
       EXPECT_THAT(message_of<MachineError>([&] { run.run.step(); }),
