@@ -62,6 +62,7 @@ if [ -n "$part" ]; then
   run_part "$part"
   exit
 fi
+[ -z "${OUT:-}" ] || [ -w "$OUT" ] || { echo "OUT=$OUT is no folder that can be written: make it, or leave OUT unset" >&2; exit 2; }
 export TRIREME_TEST_SEED=${TRIREME_TEST_SEED:-$((RANDOM * 32768 + RANDOM))}
 if [ -f "$folder/build.txt" ]; then build=$(cat "$folder/build.txt"); else build=$("$folder/trireme" info 2>&1 | head -n 1); fi
 gpu=$(nvidia-smi --query-gpu=name,memory.total,driver_version --format=csv,noheader 2>/dev/null | head -n 1)
@@ -104,7 +105,7 @@ timed() {
     case $result in TIMEOUT | FAILED) grep -E "$failed_test" "$file" | head -n 20; tail -n 15 "$file" ;; esac
     printf '%-8s %4s s  %-18s %s\n' $result $((SECONDS - begun)) "$3" "$note" | tee -a "$results/phase-$1.txt"
     [ -z "${OUT:-}" ] || write_tar "$OUT/gpu-phase-$1.tar.gz" ||
-      echo "FAILED: writing $OUT/gpu-phase-$1.tar.gz: $(cat "$work/tar")" | tee -a "$results/phase-$1.txt"
+      echo "FAILED: writing $OUT/gpu-phase-$1.tar.gz: $(head -n 1 "$work/tar")" | tee -a "$results/phase-$1.txt"
   } 9>>"$work/lock"
 }
 # write_tar FILE: replaces it at once. A part that is still running may change its files meanwhile (exit status 1 of tar).

@@ -121,6 +121,9 @@ check "the limits of a phase are 520 s at most" awk '{ sum[$1] += $2 } END { for
 bash "$gpu" --phase 4 >"$scratch/printed" 2>&1
 check "another phase is refused, with the usage" [ $?.$(grep -c usage "$scratch/printed") = 2.1 ]
 
+OUT=$scratch/missing bash "$gpu" --phase 1 "$scratch/one" >"$scratch/printed" 2>&1
+check "so is a folder OUT that is missing" [ $?.$(grep -c "OUT=.*missing is no folder" "$scratch/printed") = 2.1 ]
+
 run 1 one
 check "phase 1: a failed test is exit status 1" [ $code -eq 1 ]
 check "the table has the parts" [ "$(parts | tr ' ' '\n' | sort | paste -sd' ')" = "info kernel_times kernels peer predicted shapes steps" ]
