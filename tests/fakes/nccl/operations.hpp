@@ -53,7 +53,7 @@ class Running {
 
  private:
   Parts parts_;
-  std::vector<Message> messages_;  // of the parts
+  std::vector<Message> messages_;  // one for each part
   std::vector<Ranks::Done> open_;
   bool agreed_ = false;
 };
