@@ -86,6 +86,7 @@ TEST_F(GpuGrid, MessagesOfEveryScheduleFindTheirWayThroughNccl) {
   config.steps = 5;  // receives are posted ahead from the fourth on
   std::vector<Layout> list = schedules(world().size());
   list.emplace_back().context = world().size();  // keys and values round a ring
+  if (world().size() == 4) list.push_back({1, 2, {}, 2});
   expect_the_losses_of_one_rank(config, list, DeviceTransport::nccl, own_gpu());
   if (world().size() == 2) return;
   // From the last stage to the first, past the others.
@@ -109,6 +110,10 @@ TEST_F(GpuGrid, MuonSeesWholeMatricesThroughNccl) {
   data.options.parallel.data_parallel.bucket_elements = 5000;
   both.options = data.options;
   expect_the_losses_of_one_rank(config, {tensor, data, both, {1, 1, {}}}, DeviceTransport::nccl, own_gpu());
+  if (ranks != 8) return;
+  config.model.layers = 2;
+  const Layout pipeline{2, 2, data.options}, context{1, 1, data.options, 2};
+  expect_the_losses_of_one_rank(config, {pipeline, context}, DeviceTransport::nccl, own_gpu());
 }
 
 // Streams that share a hardware queue: work that cannot begin keeps back what the host enqueued after it.

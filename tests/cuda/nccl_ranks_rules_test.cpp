@@ -98,5 +98,15 @@ TEST_F(NcclRanksRules, MessagesAgree) {
               HasSubstr("rank 0: a message of 32 uint8; rank 1: a message of 16 uint8"));
 }
 
+TEST_F(NcclRanksRules, MessagesOfAGroupAgree) {
+  if (world().size() > 2) GTEST_SKIP() << "for two ranks";
+  const bool is_first = rank() == 0;  // the message of rank 1 to it is wrong
+  const Transfer transfers[] = {
+      {Transfer::Direction::send, 1 - rank(), x(is_first ? 4 : 6)},
+      {Transfer::Direction::receive, 1 - rank(), TensorView(x_.data() + 32, {is_first ? 5 : 4})}};
+  EXPECT_THAT(error_of([&] { return comm_->grouped_exchange(stream_, transfers); }),
+              HasSubstr("rank 0: a message of 20 uint8; rank 1: a message of 24 uint8"));
+}
+
 }  // namespace
 }  // namespace trireme::cuda

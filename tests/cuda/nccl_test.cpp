@@ -303,6 +303,33 @@ TEST_F(Nccl, EachDirectionOfAnExchangeHasAStreamOfItsOwn) {
   }
 }
 
+TEST_F(Nccl, AGroupedExchangeIsOneCallOnTheGroupsOwnCommunicator) {
+  const Transfer transfers[] = {{Transfer::Direction::send, 1, TensorView(x_.data(), {4})},
+                                {Transfer::Direction::receive, 1, TensorView(y_.data(), {8})}};
+  fake_cuda::clear_log();
+  bool made = false, is_ordered = false;
+  y_.assign(8, 1);
+  fake_cuda::enqueue(compute_.handle(), "make x", [&] { made = y_[7] == 1; });
+  comm_->grouped_exchange(compute_, transfers).wait(compute_);
+  fake_cuda::enqueue(compute_.handle(), "use y", [&] { is_ordered = made && y_[7] == 0; });
+  compute_.synchronize();
+  EXPECT_TRUE(is_ordered);
+  const auto lines = [](const std::string& call) {
+    return std::ranges::count_if(fake_cuda::log(), [&](auto& line) { return line.starts_with(call); });
+  };
+  EXPECT_EQ(lines("ncclGroupEnd 48 bytes"), 1);
+  EXPECT_EQ(lines("ncclCommSplit") + lines("ncclSend") + lines("ncclRecv"), 0);
+  fake_cuda::clear_log();
+  comm_->grouped_exchange(compute_, {}).wait(compute_);
+  EXPECT_TRUE(fake_cuda::log().empty()) << "a rank without messages has no part in it";
+  for (const char* call : {"ncclGroupEnd", "ncclRecv"}) {
+    fake_nccl::fail_next(call, ncclSystemError);
+    EXPECT_THAT(message_of<NcclError>([&] { (void)comm_->grouped_exchange(compute_, transfers); }),
+                HasSubstr("NCCL: ncclGroupEnd failed on rank 0 of 2 of the group world: unhandled system error"));
+    comm_ = make();
+  }
+}
+
 TEST_F(Nccl, LanesBetweenMachinesHoldFewMultiprocessors) {
   for (const bool other_machine : {true, false}) {
     const auto comm = make(other_machine);

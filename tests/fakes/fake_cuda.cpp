@@ -35,6 +35,7 @@ struct State {
   unsigned char uuid = 0;
   Properties properties;
   int outside = 0;  // pieces of work that other processes take part in
+  int waits = 0;
   bool traces = false;
   Trace trace;
   std::int64_t first_place = 0;  // number of the trace's first piece
@@ -79,6 +80,7 @@ bool step() {
 /// memory is slow to open: then all work up to the condition is run.
 cudaError_t query(const std::function<bool()>& condition) {
   if (condition()) return cudaSuccess;
+  ++state().waits;
   if (guarded_heap() == nullptr) {
     run_one();
     return cudaErrorNotReady;
@@ -166,7 +168,9 @@ void enqueue_until(cudaStream_t stream, const std::string& name, std::function<v
   push(stream, {.name = name, .ready = std::move(done), .run = end, .is_end = true});
 }
 void note(const std::string& text) { state().log.push_back(text); }
+int waits() { return state().waits; }
 void run_all() {
+  ++state().waits;
   const GuardedHeap::Access access(guarded_heap());
   while (run_one() || state().outside > 0) {
   }

@@ -58,6 +58,8 @@ void spoil_kernel(const std::string& name);
 void note(const std::string& text);
 /// Runs everything that is enqueued.
 void run_all();
+/// Number of times so far that the host waited for all work, or asked for work that was not done.
+int waits();
 /// Makes every call report this error from now on, as after a fault inside a kernel.
 void break_device(cudaError_t status);
 /// Sets the number of GPUs. Copies of this process with the same `uuid` have the same GPUs.

@@ -18,32 +18,35 @@
 #include "tests/fakes/fake_cuda.hpp"
 #include "tests/fakes/fake_streams.hpp"
 #include "tests/fakes/nccl/arithmetic.hpp"
+#include "tests/fakes/nccl/operations.hpp"
 #include "tests/fakes/nccl/rules.hpp"
 
-using fake_nccl::CallText;
+using fake_nccl::Message;
+using fake_nccl::Operation;
+using fake_nccl::Part;
+using fake_nccl::Parts;
 using fake_nccl::Ranks;
+using fake_nccl::Running;
 
 struct ncclComm {
-  std::shared_ptr<Ranks> ranks;              // shared with enqueued work and graphs
-  int number;                                // greater than 0, the same on all ranks
-  int blocks;                                // maximum for a kernel
-  int collectives = 0;                       // so far
-  std::set<std::pair<int, bool>> greeted{};  // peers, and whether this rank sends to them
+  std::shared_ptr<Ranks> ranks;          // shared with enqueued work and graphs
+  int number;                            // greater than 0, the same on all ranks
+  int blocks;                            // maximum for a kernel
+  int collectives = 0;                   // so far
+  std::set<std::pair<int, bool>> met{};  // peers of earlier messages, and whether these were sent
   std::shared_ptr<std::atomic<bool>> ended = std::make_shared<std::atomic<bool>>(false);
   std::shared_ptr<int> outstanding = std::make_shared<int>(0);  // operations
 };
 
 namespace {
 
-/// A message between ncclGroupStart and ncclGroupEnd.
-struct GroupedMessage {
-  ncclComm_t comm;
-  cudaStream_t stream;
-  std::byte* data;
-  std::size_t bytes;
-  int peer;
-  bool sends;
-  CallText text;
+/// Messages between ncclGroupStart and ncclGroupEnd.
+struct Group {
+  int depth = 0;
+  ncclComm_t comm = nullptr;
+  cudaStream_t stream = nullptr;
+  Parts parts;
+  ncclResult_t status = ncclSuccess;
 };
 
 struct State {
@@ -57,10 +60,9 @@ struct State {
   int made = 0;
   std::mutex mutex;  // groups are aborted by threads of their own
   std::set<ncclComm_t> live;
+  Group group;
   std::atomic<int> aborted = 0;
   std::string broken_rule;  // for ncclGetLastError; empty: none
-  bool grouping = false;    // between ncclGroupStart and ncclGroupEnd
-  std::vector<GroupedMessage> grouped;
 };
 State& state() {
   static State the_state;
@@ -123,83 +125,31 @@ ncclResult_t call(
   return ncclSuccess;
 }
 
-/// Copies of what an operation sends and receives, while it runs.
-struct Message {
-  std::vector<std::byte> mine, others;
-  std::vector<CallText> calls;  // by rank
-  Ranks::Done done;
-};
-using Start = std::function<Ranks::Done(Ranks&, Message&)>;
-
-/// An operation as the ranks must agree on it; `peer` -1: all of them.
-struct Operation {
-  const char* function;
-  std::size_t count;
-  ncclDataType_t type;
-  std::string operand = "";
-  int peer = -1;
-};
-
-/// Returns `next`, to begin after the ranks have found that they make the same call. Otherwise it never begins.
-Start after_agreement(const Operation& operation, bool captured, Start next) {
-  const bool all = operation.peer < 0;
-  const CallText mine = fake_nccl::call_text(all ? operation.function : "a message", operation.count, operation.type,
-                                             operation.operand, captured);
-  return [=](Ranks& ranks, Message& message) -> Ranks::Done {
-    message.calls.assign(static_cast<std::size_t>(ranks.size()) + 1, CallText{});
-    const auto bytes_of = [&](int rank) {
-      return reinterpret_cast<std::byte*>(message.calls[static_cast<std::size_t>(rank)].data());
-    };
-    message.calls.back() = mine;
-    const std::byte* const sent = bytes_of(ranks.size());
-    std::vector<Ranks::Done> exchange;
-    if (all) {
-      exchange.push_back(ranks.all_gather(sent, bytes_of(0), sizeof mine));
-    } else {
-      message.calls[static_cast<std::size_t>(ranks.rank())] = mine;
-      exchange.push_back(ranks.send(sent, sizeof mine, operation.peer, Ranks::Channel::call));
-      exchange.push_back(ranks.receive(bytes_of(operation.peer), sizeof mine, operation.peer, Ranks::Channel::call));
-    }
-    return [=, &ranks, &message, begun = Ranks::Done()]() mutable {
-      if (begun) return begun();
-      std::erase_if(exchange, [](Ranks::Done& done) { return done(); });
-      if (!exchange.empty()) return false;
-      message.calls.resize(static_cast<std::size_t>(ranks.size()));
-      if (const std::string problem = fake_nccl::problem_of(message.calls); !problem.empty()) {
-        refuse_usage(operation.function, problem);
-        return false;
-      }
-      begun = next(ranks, message);
-      return begun();
-    };
-  };
-}
-
-/// Returns the effect of a call of `comm`: it enqueues an operation that `start` begins and `finish` ends.
-/// `start` finds whether the ranks agree.
-std::function<void()> enqueuing(const Operation& operation, std::size_t bytes, ncclComm_t comm, cudaStream_t stream,
-                                Start start, std::function<void(const Message&)> finish) {
-  const std::string name = fmt::format("{} {} bytes", operation.function, bytes);
+/// Returns the effect of a call of `comm`: it enqueues `parts` as one operation.
+std::function<void()> enqueuing(const char* function, Parts parts, ncclComm_t comm, cudaStream_t stream) {
+  std::size_t bytes = 0;
+  for (const Part& part : parts) bytes += part.bytes;
+  const std::string name = fmt::format("{} {} bytes", function, bytes);
   const fake_cuda::Demand demand = fake_cuda::collective_demand(comm->number, comm->blocks, bytes);
   const bool captured = stream->capture != nullptr;
-  return [=, ranks = comm->ranks, ended = comm->ended, outstanding = comm->outstanding, start = std::move(start)] {
+  const auto running = std::make_shared<Running>(Running{std::move(parts)});
+  return [=, ranks = comm->ranks, ended = comm->ended, outstanding = comm->outstanding] {
     if (state().peers_lost) {
       return fake_cuda::enqueue_until(
           stream, name, [] {}, [=] { return ended->load(); }, [] {});
     }
     if (!captured) ++*outstanding;
-    auto message = std::make_shared<Message>();
     const auto begin = [=] {
       if (captured) ++*outstanding;
-      message->done = start(*ranks, *message);
+      running->begin(*ranks, captured);
     };
     // After a broken rule an operation ends with its communicator, without a result.
     const auto is_given_up = [=] { return state().broken != ncclSuccess && ended->load(); };
     fake_cuda::enqueue_until(
-        stream, name, begin, [=] { return is_given_up() || message->done(); },
+        stream, name, begin, [=] { return is_given_up() || running->done(*ranks, refuse_usage); },
         [=, used = ranks] {
           --*outstanding;
-          if (!is_given_up()) finish(*message);
+          if (!is_given_up()) running->finish();
         },
         demand);
   };
@@ -208,6 +158,7 @@ std::function<void()> enqueuing(const Operation& operation, std::size_t bytes, n
 /// Every rank sees what all have at `from`, one after another. `moved` bytes are named in the log.
 ncclResult_t gather(const Operation& operation, std::size_t moved, ncclComm_t comm, cudaStream_t stream,
                     const fake_nccl::Buffers& buffers, std::function<void(const std::byte* all)> use) {
+  if (state().group.depth > 0) return refuse_usage(operation.function, "this fake has no groups of collectives");
   const std::string problem = fake_nccl::problem_of(buffers, comm->ranks->rank());
   if (!problem.empty()) return refuse_argument(operation.function, problem);
   if (stream->capture == nullptr) state().issued.push_back({comm->number, comm->collectives++});
@@ -218,90 +169,40 @@ ncclResult_t gather(const Operation& operation, std::size_t moved, ncclComm_t co
     message.others.resize(bytes * static_cast<std::size_t>(ranks.size()));
     return ranks.all_gather(message.mine.data(), message.others.data(), bytes);
   };
+  const auto finish = [=](const Message& m) { use(m.others.data()); };
   return call(operation.function, comm,
-              enqueuing(operation, moved, comm, stream, after_agreement(operation, stream->capture != nullptr, start),
-                        [=](const Message& m) { use(m.others.data()); }));
+              enqueuing(operation.function, {{operation, moved, start, finish}}, comm, stream));
 }
 
-/// Returns what a call waits for that sends to a peer, or receives from it, for the first time: the peer's host, which
-/// connects too.
-Ranks::Done connection(ncclComm_t comm, int peer, bool sends) {
-  if (!comm->greeted.insert({peer, sends}).second) return [] { return true; };
-  constexpr auto greeting = Ranks::Channel::greeting;
-  return sends ? comm->ranks->send(nullptr, 0, peer, greeting) : comm->ranks->receive(nullptr, 0, peer, greeting);
+/// Enqueues messages as one operation. The first with a peer in each direction waits, as a call under way, for the
+/// peer's host: both are connected then.
+ncclResult_t pass(const char* function, Parts messages, ncclComm_t comm, cudaStream_t stream) {
+  std::vector<Ranks::Done> greetings;
+  for (const auto& [operation, bytes, start, finish] : messages) {
+    if (!comm->met.emplace(operation.peer, operation.sends).second) continue;
+    constexpr auto greeting = Ranks::Channel::greeting;
+    greetings.push_back(operation.sends ? comm->ranks->send(nullptr, 0, operation.peer, greeting)
+                                        : comm->ranks->receive(nullptr, 0, operation.peer, greeting));
+  }
+  return call(function, comm, enqueuing(function, std::move(messages), comm, stream),
+              [greetings]() mutable { return fake_nccl::poll(greetings); });
 }
 
-/// A message between two ranks.
-ncclResult_t pass(const Operation& operation, const void* data, std::size_t bytes, ncclComm_t comm, cudaStream_t stream,
-                  bool sends, Start start, std::function<void(const Message&)> finish) {
+/// Passes a message, or adds it to the group.
+ncclResult_t add_message(Part message, const void* data, ncclComm_t comm, cudaStream_t stream) {
+  const Operation& operation = message.operation;
   const int peer = operation.peer;
-  if (peer < 0 || peer >= comm->ranks->size()) return refuse_argument(operation.function, "there is no such peer");
-  const std::string problem = fake_nccl::problem_of({data, bytes, data, bytes}, 0);
-  if (!problem.empty()) return refuse_argument(operation.function, problem);
-  const bool captured = stream->capture != nullptr;
-  if (state().grouping) {
-    auto* const bytes_of_message = static_cast<std::byte*>(const_cast<void*>(data));
-    state().grouped.push_back({comm, stream, bytes_of_message, bytes, peer, sends,
-                               fake_nccl::call_text("a message", operation.count, operation.type, "", captured)});
-    return ncclSuccess;
+  Group& group = state().group;
+  std::string problem = fake_nccl::problem_of({data, message.bytes, data, message.bytes}, 0);
+  if (peer < 0 || peer >= comm->ranks->size()) problem = "there is no such peer";
+  if (!problem.empty()) return group.status = refuse_argument(operation.function, problem);
+  if (group.depth == 0) return pass(operation.function, {std::move(message)}, comm, stream);
+  if (!group.parts.empty() && (group.comm != comm || group.stream != stream)) {
+    return refuse_usage(operation.function, "this fake has no groups of several communicators or streams");
   }
-  auto enqueue = enqueuing(operation, bytes, comm, stream, after_agreement(operation, captured, std::move(start)),
-                           std::move(finish));
-  return call(operation.function, comm, enqueue, connection(comm, peer, sends));
-}
-
-/// All messages of a group as one operation, in which none waits for another. Each brings its call, which the receiver
-/// compares with its own.
-ncclResult_t pass_group(const std::vector<GroupedMessage>& messages) {
-  ncclComm* const comm = messages.front().comm;
-  cudaStream_t const stream = messages.front().stream;
-  auto memory = std::make_shared<std::vector<std::vector<std::byte>>>(messages.size());
-  std::size_t bytes = 0;
-  std::vector<Ranks::Done> connections;
-  for (const GroupedMessage& message : messages) {
-    if (message.comm != comm || message.stream != stream) {
-      return refuse_usage("ncclGroupEnd", "the fake has groups of one communicator and stream alone");
-    }
-    bytes += message.bytes;
-    connections.push_back(connection(comm, message.peer, message.sends));
-  }
-  const auto all_of = [](std::vector<Ranks::Done> parts) -> Ranks::Done {
-    return [parts = std::move(parts)]() mutable {
-      std::erase_if(parts, [](Ranks::Done& done) { return done(); });
-      return parts.empty();
-    };
-  };
-  const auto start = [=](Ranks& ranks, Message&) {
-    std::vector<Ranks::Done> parts;
-    for (std::size_t i = 0; i < messages.size(); ++i) {
-      const GroupedMessage& message = messages[i];
-      std::vector<std::byte>& own = (*memory)[i];
-      own.resize(sizeof message.text + message.bytes);
-      if (message.sends) {
-        std::memcpy(own.data(), message.text.data(), sizeof message.text);
-        std::memcpy(own.data() + sizeof message.text, message.data, message.bytes);
-      }
-      parts.push_back(message.sends ? ranks.send(own.data(), own.size(), message.peer, Ranks::Channel::data)
-                                    : ranks.receive(own.data(), own.size(), message.peer, Ranks::Channel::data));
-    }
-    return all_of(std::move(parts));
-  };
-  const auto finish = [=](const Message&) {
-    for (std::size_t i = 0; i < messages.size(); ++i) {
-      const GroupedMessage& message = messages[i];
-      if (message.sends) continue;
-      const std::vector<std::byte>& own = (*memory)[i];
-      CallText theirs;
-      std::memcpy(theirs.data(), own.data(), sizeof theirs);
-      if (const std::string problem = fake_nccl::problem_of({message.text, theirs}); !problem.empty()) {
-        refuse_usage("ncclGroupEnd", problem);
-      }
-      std::memcpy(message.data, own.data() + sizeof theirs, message.bytes);
-    }
-  };
-  return call("ncclGroupEnd", comm,
-              enqueuing({"a group of messages", 0, ncclUint8}, bytes, comm, stream, start, finish),
-              all_of(std::move(connections)));
+  group.comm = comm;
+  group.stream = stream;
+  return group.status = call(operation.function, comm, [&] { group.parts.push_back(std::move(message)); });
 }
 
 ncclResult_t reduce(const char* function, ncclComm_t comm, cudaStream_t stream, const void* from, void* to,
@@ -321,8 +222,6 @@ void reset() {
   state().held.clear();
   state().broken = ncclSuccess;
   state().peers_lost = false;
-  state().grouping = false;
-  state().grouped.clear();
   state().broken_rule.clear();
 }
 void lose_peers() { state().peers_lost = true; }
@@ -452,36 +351,42 @@ ncclResult_t ncclBroadcast(const void* from, void* to, std::size_t count, ncclDa
                 {from, bytes, to, bytes},
                 [=](const std::byte* all) { std::memcpy(to, all + bytes * static_cast<std::size_t>(root), bytes); });
 }
-ncclResult_t ncclGroupStart() {
-  state().grouping = true;
-  return ncclSuccess;
-}
-ncclResult_t ncclGroupEnd() {
-  state().grouping = false;
-  const std::vector<GroupedMessage> messages = std::exchange(state().grouped, {});
-  return messages.empty() ? ncclSuccess : pass_group(messages);
-}
 ncclResult_t ncclSend(const void* from, std::size_t count, ncclDataType_t type, int peer, ncclComm_t comm,
                       cudaStream_t stream) {
   FAKE_LIVE(comm);
   const std::size_t bytes = count * fake_nccl::size_of(type);
+  const Operation operation{"ncclSend", count, type, "", peer, true};
   const auto start = [=](Ranks& ranks, Message& message) {
     message.mine.resize(bytes);
     std::memcpy(message.mine.data(), from, bytes);
     return ranks.send(message.mine.data(), bytes, peer, Ranks::Channel::data);
   };
-  return pass({"ncclSend", count, type, "", peer}, from, bytes, comm, stream, true, start, [](const Message&) {});
+  return add_message({operation, bytes, start, [](const Message&) {}}, from, comm, stream);
 }
 ncclResult_t ncclRecv(void* to, std::size_t count, ncclDataType_t type, int peer, ncclComm_t comm,
                       cudaStream_t stream) {
   FAKE_LIVE(comm);
   const std::size_t bytes = count * fake_nccl::size_of(type);
+  const Operation operation{"ncclRecv", count, type, "", peer};
   const auto start = [=](Ranks& ranks, Message& message) {
     message.others.resize(bytes);
     return ranks.receive(message.others.data(), bytes, peer, Ranks::Channel::data);
   };
-  return pass({"ncclRecv", count, type, "", peer}, to, bytes, comm, stream, false, start,
-              [=](const Message& message) { std::memcpy(to, message.others.data(), bytes); });
+  const auto finish = [=](const Message& message) { std::memcpy(to, message.others.data(), bytes); };
+  return add_message({operation, bytes, start, finish}, to, comm, stream);
+}
+ncclResult_t ncclGroupStart() {
+  if (state().group.depth++ == 0) state().group.status = ncclSuccess;
+  return ncclSuccess;
+}
+ncclResult_t ncclGroupEnd() {
+  // "Group Calls": every start has its end; an outer group contains the inner ones.
+  if (state().group.depth == 0) return refuse_usage(__func__, "no group has begun");
+  if (--state().group.depth > 0) return ncclSuccess;
+  Group group = std::exchange(state().group, {});
+  if (group.status != ncclSuccess || group.parts.empty()) return group.status;
+  FAKE_LIVE(group.comm);
+  return pass(__func__, std::move(group.parts), group.comm, group.stream);
 }
 
 }  // extern "C"

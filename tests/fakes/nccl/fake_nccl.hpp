@@ -33,7 +33,7 @@ int aborted();
 class Ranks {
  public:
   using Done = std::function<bool()>;
-  enum class Channel { greeting, data, call };
+  enum class Channel { greeting, data, call_of_sender, call_of_receiver };
 
   virtual ~Ranks() = default;
   virtual int rank() const = 0;
