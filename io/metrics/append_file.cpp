@@ -41,7 +41,8 @@ void AppendFile::append(std::string_view bytes) {
     if (written < 0) {
       const int error = errno;
       static_cast<void>(::ftruncate(file_.get(), begin));  // removes half a record
-      throw IoError("{}: cannot be written: {}", name_, std::strerror(error));
+      throw IoError("{}: cannot be written: {}{}", name_, std::strerror(error),
+                    meets_limit(error) ? " (ulimit -f)" : "");
     }
     bytes.remove_prefix(static_cast<std::size_t>(written));
   }

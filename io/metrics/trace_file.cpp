@@ -56,7 +56,7 @@ double TraceFile::write(const std::string& process) {
         TensorView(reinterpret_cast<std::uint8_t*>(text.data()), {static_cast<std::int64_t>(text.size())})};
     for (Work& work : world_.exchange(host, std::span(&transfer, 1))) work.wait(host);
   };
-  std::string failure;  // rank 0's, which still receives the rest
+  std::string failure;  // error of rank 0, which still receives the spans of the other ranks
   const auto attempt = [&](const auto& action) {
     try {
       if (failure.empty()) action();

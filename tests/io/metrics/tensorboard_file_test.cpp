@@ -91,7 +91,7 @@ Curves read(const std::string& folder) {
   for (const std::string& path : paths) {
     if (!path.ends_with(".trireme")) continue;
     const std::vector<std::string> all = records(path);
-    if (all.empty()) continue;  // a run without points
+    if (all.empty()) continue;  // the run had no points
     EXPECT_EQ(Message(all.at(0)).fields.at(3).at(0), "brain.Event:2");
     for (std::size_t i = 1; i < all.size(); ++i) {
       const Message event(all[i]);

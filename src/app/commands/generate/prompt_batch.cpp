@@ -185,13 +185,20 @@ void continue_prompts(Job& job, SavedModel& saved, const data::Tokenizer& tokeni
   collectively(*job.world, [&] {
     TRIREME_CHECK(batch.resume || !io::is_there(batch.output), ConfigError,
                   "--output {} is there: remove it, or add --resume to go on with it", batch.output);
+  });
+  // Locks earlier results before they are read. A file that is new is made when all prompts are good.
+  collectively(*job.world, [&] {
+    if (job.speaks() && batch.resume) output.emplace("--output", batch.output);
+  });
+  collectively(*job.world, [&] {
     if (batch.resume) earlier = read_results(batch.output);
     source = check_prompts(reader(), model, batch, earlier);
     prompts.emplace(reader());
   });
-  // All have looked for the file before it is made.
   collectively(*job.world, [&] {
-    if (job.speaks()) output.emplace("--output", batch.output).cut(earlier.bytes);
+    if (!job.speaks()) return;
+    if (!output) output.emplace("--output", batch.output);
+    if (batch.resume) output->cut(earlier.bytes);
   });
   source.read = [&](std::int64_t number) {
     while (prompts->number() < number) {
