@@ -5,35 +5,25 @@
 #include <algorithm>
 #include <array>
 #include <cstdlib>
-#include <string>
-#include <vector>
+#include <ranges>
 
 #include "src/base/check.hpp"
 
 namespace trireme::cuda {
 namespace {
 
-constexpr std::array unordered = {"NVLS", "NVLSTree", "CollNetDirect", "CollNetChain"};
-
-std::vector<std::string> parts_of(std::string_view text, char separator) {
-  std::vector<std::string> parts;
-  for (std::size_t begin = 0; begin <= text.size();) {
-    const std::size_t end = std::min(text.find(separator, begin), text.size());
-    parts.emplace_back(text.substr(begin, end - begin));
-    begin = end + 1;
-  }
-  return parts;
-}
+constexpr std::array<std::string_view, 4> unordered = {"NVLS", "NVLSTree", "CollNetDirect", "CollNetChain"};
 
 }  // namespace
 
 bool allows_unordered_sums(std::string_view nccl_algo) {
   if (nccl_algo.find(':') != std::string_view::npos) return true;
   const bool excludes = nccl_algo.starts_with('^');
-  const std::vector<std::string> names = parts_of(nccl_algo.substr(excludes ? 1 : 0), ',');
-  const auto is_listed = [&](const char* algorithm) {
-    return std::ranges::any_of(names,
-                               [&](const std::string& name) { return strcasecmp(name.c_str(), algorithm) == 0; });
+  const std::string_view names = nccl_algo.substr(excludes ? 1 : 0);
+  const auto is_listed = [&](std::string_view algorithm) {
+    return std::ranges::any_of(std::views::split(names, ','), [&](const auto& part) {
+      return part.size() == algorithm.size() && strncasecmp(&*part.begin(), algorithm.data(), algorithm.size()) == 0;
+    });
   };
   return excludes ? !std::ranges::all_of(unordered, is_listed) : std::ranges::any_of(unordered, is_listed);
 }

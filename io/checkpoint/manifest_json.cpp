@@ -161,9 +161,9 @@ Manifest manifest_from_json(const std::string& text, const std::string& path) {
   try {
     read_body(parse(view.substr(body_begin)), manifest);
   } catch (const json::exception& error) {
-    throw CheckpointError("{} is no manifest of a checkpoint: {}", path, json_message(error.what()));
+    throw CheckpointError("{} is not a valid manifest of a checkpoint: {}", path, json_message(error.what()));
   } catch (const Error& error) {
-    throw CheckpointError("{} is no manifest of a checkpoint: {}", path, error.what());
+    throw CheckpointError("{} is not a valid manifest of a checkpoint: {}", path, error.what());
   }
   return manifest;
 }

@@ -36,8 +36,7 @@ void AppendFile::cut(std::int64_t size_bytes) {
 void AppendFile::append(std::string_view bytes) {
   const off_t begin = ::lseek(file_.get(), 0, SEEK_END);
   while (!bytes.empty()) {
-    const ssize_t written = ::write(file_.get(), bytes.data(), bytes.size());
-    if (written < 0 && errno == EINTR) continue;
+    const ssize_t written = uninterrupted([&] { return ::write(file_.get(), bytes.data(), bytes.size()); });
     if (written < 0) {
       const int error = errno;
       static_cast<void>(::ftruncate(file_.get(), begin));  // removes half a record

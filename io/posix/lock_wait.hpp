@@ -11,7 +11,7 @@ namespace trireme::io {
 class LockWait {
  public:
   /// Pauses for a tenth of a second and returns true; returns false after the bound. The first pause is a line of the
-  /// log: `locked` is in use by `owner`. Throws ConfigError where TRIREME_LOCK_WAIT is no number of seconds.
+  /// log: `locked` is in use by `owner`. Throws ConfigError if TRIREME_LOCK_WAIT is not a number of seconds.
   bool pause(const std::string& locked, const std::string& owner);
 
  private:

@@ -2,21 +2,10 @@
 
 #include <cmath>
 
+#include "src/tensor/unit_roundoff.hpp"
+
 namespace trireme::selftest {
 namespace {
-
-double unit_roundoff(DType type) {
-  switch (type) {
-    case DType::fp64:
-      return 0x1p-53;
-    case DType::fp32:
-      return 0x1p-24;
-    case DType::fp16:
-      return 0x1p-11;
-    default:
-      return 0x1p-8;  // bf16
-  }
-}
 
 struct Allowed {
   double relative;
