@@ -32,7 +32,8 @@ build_and_test() {
     export TRIREME_TEST_DATA
   fi
   rm -f "$folder/junit.xml"
-  ctest --test-dir "$folder" --output-on-failure --no-tests=error --parallel "$cores" \
+  # One more than there are cores: many tests wait, for mpirun or for a lock.
+  ctest --test-dir "$folder" --output-on-failure --no-tests=error --parallel $((cores + 1)) \
     --output-junit junit.xml "$@" </dev/null || status=$?
 
   echo
@@ -47,6 +48,10 @@ summarize() {
   local log=$1/Testing/Temporary/LastTest.log
   sed -n 's/.*<testcase name="\([^"]*\)".*status="\(fail\|notrun\)".*/  \2: \1/p' "$1/junit.xml" |
     sed 's/notrun:/skipped:/; s/fail:/FAILED:/'
+  # Failed checks of GoogleTest and of the shell tests, with what they say.
+  if grep -q 'status="fail"' "$1/junit.xml"; then
+    grep -hE -A 4 '^\[  FAILED  \] .* ms\)$|: Failure$|^FAILED: ' "$log" | head -n 60
+  fi
   # GoogleTest prints "FILE:LINE: Skipped", the reason, and then the test's name.
   awk '/: Skipped$/ { getline; reason = $0 }
        /^\[  SKIPPED \] .* ms\)$/ { skipped[reason]++ }
