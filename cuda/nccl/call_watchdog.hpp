@@ -22,7 +22,7 @@ inline constexpr auto max_abort_time = std::chrono::seconds(5);
 std::future<ncclResult_t> begin_to_abort(ncclComm_t comm);
 
 /// Runs calls of NCCL that block, one at a time. A thread beside them aborts the communicator of a call that takes too
-/// long, or whose communicator reports an error meanwhile: the call then returns. It sleeps but for ten looks a second.
+/// long, or whose communicator reports an error meanwhile: the call then returns. It polls ten times a second.
 /// Where NCCL returns nevertheless not, it ends the process with ExitCode::hung.
 ///
 /// Communicators that do not block would need no thread here, but recent versions of NCCL start one for each of their

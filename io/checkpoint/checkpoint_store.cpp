@@ -256,7 +256,7 @@ std::string CheckpointStore::move_to_trash(const std::string& name) {
   return trash;
 }
 
-/// Removes what killed saves left behind, but for `kept`. Only the owner of the lock comes here.
+/// Removes what killed saves left behind, but for `kept`. Requires the lock.
 void CheckpointStore::clean(const std::string& kept) {
   for (const std::string& name : names_in(root_)) {
     if (name == kept) continue;

@@ -154,7 +154,7 @@ Manifest manifest_from_json(const std::string& text, const std::string& path) {
   TRIREME_CHECK(text.size() > body_begin && text.starts_with(head) &&
                     view.substr(head.size() + digest_size).starts_with(tail) &&
                     view.substr(head.size(), digest_size) == digest(text.data() + body_begin, text.size() - body_begin),
-                CheckpointError, "{} is damaged, cut short, or no manifest of a checkpoint", path);
+                CheckpointError, "{} is damaged, cut short, or not a valid manifest", path);
   Manifest manifest;
   manifest.digest = text.substr(head.size(), digest_size);
   manifest.attributes.set_source(path);

@@ -31,7 +31,7 @@ void prepare_saving(Store& store, Communicator& world, std::span<const StateTens
 /// attributes are those of rank 0. On return the step is on the disk and is the latest one. Where it throws, on all
 /// ranks together, what was written is removed and the steps saved before are intact.
 ///
-/// With `keep_last` the step is then read back and held against its digests, each rank an equal number of the files:
+/// With `keep_last` the step is then read back and checked against its digests, each rank an equal number of the files:
 /// one more read of the step. Where it is not whole that is an error of exit code 5, and no other step is touched.
 /// Where it is, older steps are removed but for the last ones that look complete, `keep_last` with the new one, and
 /// those of `retain_interval`. A failure to remove is logged, not thrown. Steps with a greater number are left alone.

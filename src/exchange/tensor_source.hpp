@@ -68,7 +68,7 @@ class TensorDestination {
   virtual void close() = 0;
   /// [0] States the digest of all tensors in the file, and gives it its name.
   virtual void commit(const std::string& digest) = 0;
-  /// [0] Removes the file begun, where there is one.
+  /// [0] Removes the file begun, if any.
   virtual void abandon() noexcept = 0;
 };
 

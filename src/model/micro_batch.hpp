@@ -14,7 +14,7 @@ struct MicroBatch {
   ConstTensorView loss_weights;      ///< [s b] A: weight of each position's loss; 0 where nothing is predicted
   ConstTensorView samples;           ///< [b] int64: number of each sample since the start of training
   ConstTensorView token_types = {};  ///< [s, b] int32, optional
-  /// [s, b] int32, optional: positions in the place of those in the sequence, for the table of learned positions or the
+  /// [s, b] int32, optional: positions instead of those in the sequence, for the table of learned positions or the
   /// angles of rotation. The dropout of a position depends on the sequence alone.
   ConstTensorView positions = {};
   ConstTensorView first_visible = {};  ///< [s, b] int32, optional: AttentionProblem::first_visible

@@ -117,7 +117,7 @@ std::int64_t parameter_count(const ModelConfig& config);
 /// Model FLOPs of one update on `batch` samples of `s` tokens, forward and backward, full (not causal) attention, no
 /// recomputation counted: 6 B s (L (m + 2 s q) + V h), m the elements of a layer's matrices, q = d heads. For a GPT-2
 /// with f = 4 h: 72 B s L h^2 (1 + s / 6 h + V / 12 L h) (Narayanan et al. 2021, arXiv:2104.04473). A layer with a
-/// window has min(s, left + 1) keys for each query in the place of s. A BERT's head of masked tokens adds h^2 to V h; a
+/// window has min(s, left + 1) keys for each query instead of s. A BERT's head of masked tokens adds h^2 to V h; a
 /// task has neither.
 double model_flops(const ModelConfig& config, std::int64_t batch, std::int64_t s);
 

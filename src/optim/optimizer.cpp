@@ -12,7 +12,8 @@ Optimizer::Optimizer(Backend& backend, parallel::ParameterBuffer& parameters, do
   const DType type = accumulation_type(parameters.values().dtype());
   for (const auto& [name, of_matrices, dtype] : moments) {
     TRIREME_CHECK(dtype == DType::fp32 || type == DType::fp32, ConfigError,
-                  "moments in {} do not go with <dtype> fp64, which is for proofs. Try fp32 or bf16.", name_of(dtype));
+                  "moments in {} are not supported with <dtype> fp64, which is for proofs. Try fp32 or bf16.",
+                  name_of(dtype));
     Moment& moment = moments_.emplace_back();
     moment.name = name;
     moment.of_matrices = of_matrices;

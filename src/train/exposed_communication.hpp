@@ -12,9 +12,9 @@ namespace trireme::train {
 /// Time for which a group's communication delayed the ranks, and the group's name.
 using ExposedTime = std::pair<std::string, double>;
 
-/// Measures exposed communication: the time between a stream's arrival at a wait for communication and its going on. On
-/// GPUs two events on the waiting stream measure it, on the CPU the clock. Communication behind computing does not
-/// count. A wait for a rank that arrives late does, so the bubble of a pipeline counts as the pipeline's.
+/// Measures exposed communication: the time between a stream's arrival at a wait for communication and the end of that
+/// wait. On GPUs two events on the waiting stream measure it, on the CPU the clock. Communication behind computing does
+/// not count. A wait for a rank that arrives late does, so the bubble of a pipeline counts as the pipeline's.
 class ExposedCommunication {
  public:
   /// Replaces those of `groups` that have several ranks by communicators that are timed. This object and its

@@ -39,7 +39,7 @@ struct RunHooks {
   std::function<bool()> stop_requested;
   /// Receiver of records; null on ranks that keep none.
   MetricsSink* metrics = nullptr;
-  /// Measures the model in the place of the loss on the validation split; may be empty.
+  /// Measures the model instead of the loss on the validation split; may be empty.
   std::function<void()> evaluate;
   /// Called after each iteration on every rank; may be empty. Not collective.
   std::function<void(const TrainRecord&)> after_step;

@@ -105,7 +105,7 @@ std::int64_t Trainer::count_correct() {
 
 TrainRecord Trainer::step(const data::SampleSource& samples) {
   const Timer timer;
-  // However this ends, `samples` is the caller's again.
+  // Releases `samples` on every exit path.
   const std::unique_ptr<BatchLoader, void (*)(BatchLoader*)> reading(
       &loader_, [](BatchLoader* loader) { loader->end_reading(); });
   const TraceScope scope(model_.trace(), "iteration", "iteration");

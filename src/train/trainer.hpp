@@ -30,7 +30,7 @@ struct TrainRecord {
   std::optional<double> sop_loss;     ///< BERT with a binary head: mean over the samples
   double grad_norm = 0;      ///< the norm that is clipped, before clipping, of the true gradient (loss scale taken out)
   double learning_rate = 0;  ///< the one used
-  std::optional<double> decoupled_learning_rate;  ///< the one used, where there is one
+  std::optional<double> decoupled_learning_rate;  ///< the one used, if any
   std::optional<double> params_norm;              ///< L2 of the parameters after the update, where it is measured
   std::optional<std::int64_t> num_zeros;          ///< gradients that are zero, where they are counted
   std::optional<double> weight_decay;             ///< the one used, where it changes during the run

@@ -19,7 +19,7 @@ struct Case {
   std::int64_t projections = 1, projection = 0;
   Positions at;
   RotaryEmbedding rotary{2, 10000};
-  std::vector<std::int32_t> ids{};  ///< [positions, batch] in the place of `at`; none: `at`
+  std::vector<std::int32_t> ids{};  ///< [positions, batch] instead of `at`; none: `at`
   std::int64_t numel() const { return positions * batch * projections * heads * d; }
 };
 

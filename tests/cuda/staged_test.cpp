@@ -1,4 +1,4 @@
-// StagedCommunicator on MPI ranks, with host memory in the place of the GPU's (tests/fakes/fake_cuda.hpp), against what
+// StagedCommunicator on MPI ranks, with host memory instead of the GPU's (tests/fakes/fake_cuda.hpp), against what
 // the operations are defined to do. Sums of small integers are exact.
 #include <gmock/gmock.h>
 

@@ -72,11 +72,11 @@ refused 2 "--bf16 contradicts --dtype fp32" 1 train "${run[@]}" --bf16 --dtype f
 refused 2 "--use-distributed-optimizer contradicts --data-parallel-sharding-strategy no_shard" \
   2 train "${run[@]}" --use-distributed-optimizer --data-parallel-sharding-strategy no_shard
 refused 2 "--overlap-param-gather needs --use-distributed-optimizer" 2 train "${run[@]}" --overlap-param-gather
-refused 2 "--main-grads-dtype bf16 does not go with --dtype fp16, whose gradients are fp32 or fp16" \
+refused 2 "--main-grads-dtype bf16 is not supported with --dtype fp16, whose gradients are fp32 or fp16" \
   1 train "${run[@]}" --fp16 --main-grads-dtype bf16
 refused 2 "--accumulate-allreduce-grads-in-fp32 contradicts --main-grads-dtype bf16" \
   1 train "${run[@]}" --bf16 --main-grads-dtype bf16 --accumulate-allreduce-grads-in-fp32
-refused 2 "--main-grads-dtype fp32 does not go with --dtype fp64" 1 train "${run[@]}" --dtype fp64 --main-grads-dtype fp32
+refused 2 "--main-grads-dtype fp32 is not supported with --dtype fp64" 1 train "${run[@]}" --dtype fp64 --main-grads-dtype fp32
 refused 2 "ZeRO 2 keeps its shard of the gradients in fp32" \
   2 train "${run[@]}" --bf16 --main-grads-dtype bf16 --data-parallel-sharding-strategy optim_grads
 refused 2 "--recompute-num-layers needs --recompute-granularity full" 1 train "${run[@]}" --recompute-num-layers 2

@@ -151,7 +151,7 @@ struct DeviceChoice {
 
 /// A run on the ranks of `world`, with initial weights, before its first step. Collective.
 struct TrainingRun {
-  /// `change` may put other communicators in the place of the grid's.
+  /// `change` may put other communicators instead of the grid's.
   TrainingRun(Communicator& world, const TrainingRunConfig& config, const Layout& layout,
               const std::function<void(parallel::GridCommunicators&)>& change = {}, const DeviceChoice& device = {})
       : data(make_data(config)),

@@ -95,7 +95,7 @@ void DataOptions::check_paths(const Options& options, Problems& problems) const 
   problems.expect(!path.empty() || has_own_splits() || mock,
                   "--data-path must be given, or --train-data-path, or --mock-data");
   problems.expect(!mock || (path.empty() && !has_own_splits()),
-                  "--mock-data is in the place of --data-path and --train-data-path: give one of them");
+                  "--mock-data replaces --data-path and --train-data-path: give one of them");
   problems.expect(path.empty() || !has_own_splits(),
                   "--data-path and --train-data-path exclude each other: --split divides the corpora of --data-path, "
                   "--train-data-path has no other split");

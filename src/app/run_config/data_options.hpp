@@ -24,7 +24,7 @@ using SampleOptions = std::variant<data::GptDataOptions, data::BertDataOptions>;
 /// Options of the corpora and their samples.
 struct DataOptions {
   std::vector<std::string> path;
-  std::vector<std::string> train_path, valid_path, test_path;  ///< in the place of `path`, one a split
+  std::vector<std::string> train_path, valid_path, test_path;  ///< instead of `path`, one a split
   std::vector<std::string> valid_set_words;                    ///< as given: NAME=FILE ...
   bool valid_apart = false;                                    ///< each corpus of `valid_path` is a validation set
   std::vector<std::string> valid_names;                        ///< names of these
@@ -50,7 +50,7 @@ struct DataOptions {
     std::string path;
     std::optional<double> weight = {};
   };
-  /// Corpora of a split, or of a validation set, in the place of a share of those that train.
+  /// Corpora of a split, or of a validation set, instead of a share of those that train.
   struct SplitPaths {
     data::Split split = data::Split::valid;
     std::string set;  ///< name of a validation set

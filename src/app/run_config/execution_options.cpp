@@ -6,7 +6,7 @@ void declare_cross_entropy_chunks(Options& options, std::int64_t* chunks) {
   options.add(
       "cross-entropy-chunks", chunks, "N",
       "Compute the output layer and the loss of a micro-batch in N chunks of its tokens. The logits of one chunk "
-      "exist at a time, in the place of all. Nothing is computed twice.",
+      "exist at a time, instead of all. Nothing is computed twice.",
       at_least(1));
 }
 

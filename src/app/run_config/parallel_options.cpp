@@ -92,7 +92,7 @@ void ShardingOptions::settle(DType dtype, Problems& problems) {
     gradient_type = DType::fp32;
   }
   problems.expect(!gradient_type || *gradient_type == accumulated || *gradient_type == dtype,
-                  fmt::format("--main-grads-dtype {} does not go with --dtype {}, whose gradients are {}",
+                  fmt::format("--main-grads-dtype {} is not supported with --dtype {}, whose gradients are {}",
                               name_of(gradient_type.value_or(accumulated)), name_of(dtype),
                               dtype == accumulated ? name_of(dtype)
                                                    : fmt::format("{} or {}", name_of(accumulated), name_of(dtype))));

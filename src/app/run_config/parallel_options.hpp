@@ -64,7 +64,7 @@ struct ParallelOptions {
 
   /// Declares all but the grid and the shards, which have sections of their own.
   void declare(Options& options);
-  /// Settles the shards for training in `dtype`, and checks that the layers of `model`, where there is one, divide by
+  /// Settles the shards for training in `dtype`, and checks that the layers of `model`, if any, divide by
   /// the pipeline.
   void settle(DType dtype, const std::optional<model::ModelConfig>& model, Problems& problems);
   train::ParallelConfig config(DType dtype) const;

@@ -100,8 +100,9 @@ void PrecisionOptions::check_moments(const Options& options, Problems& problems)
   for (const auto& [name, type] : {std::pair{"exp-avg-dtype", exp_avg_dtype}, {"exp-avg-sq-dtype", exp_avg_sq_dtype}}) {
     problems.expect(precision_aware || !options.given(name),
                     fmt::format("--{} needs --use-precision-aware-optimizer", name));
-    problems.expect(dtype != DType::fp64 || !options.given(name),
-                    fmt::format("--{} {} does not go with --dtype fp64, whose moments are fp64", name, name_of(type)));
+    problems.expect(
+        dtype != DType::fp64 || !options.given(name),
+        fmt::format("--{} {} is not supported with --dtype fp64, whose moments are fp64", name, name_of(type)));
   }
 }
 

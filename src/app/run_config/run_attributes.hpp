@@ -25,7 +25,7 @@ void put_dtype(Attributes& attributes, DType dtype);
 DType trained_dtype(const Attributes& attributes);
 
 /// Throws CheckpointError with file, attribute and value where those of a checkpoint of step `step` make no sense: the
-/// model's shape, the run's state, budgets, optimizer and type. Missing parts are not missed.
+/// model's shape, the run's state, budgets, optimizer and type. Absent attributes are ignored.
 void check_attributes(const Attributes& attributes, std::int64_t step);
 
 /// Throws CheckpointError with a table of differences where a checkpoint holds another model than `run` trains.

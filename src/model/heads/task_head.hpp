@@ -6,7 +6,7 @@
 
 namespace trireme::model {
 
-/// Head of a task in the place of pretraining's: classes, choices or spans (ModelOutput). A pre-norm model has its
+/// Head of a task instead of pretraining's: classes, choices or spans (ModelOutput). A pre-norm model has its
 /// final norm before it.
 class TaskHead final : public OutputHead {
  public:

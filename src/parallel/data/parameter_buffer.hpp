@@ -25,7 +25,7 @@ struct DataParallelOptions {
   std::int64_t bucket_elements = 0;      ///< 0: max(40 M, 1 M x data ranks) with an overlap, all in one without
 };
 
-/// Throws ConfigError where `options` do not go with training in `dtype`.
+/// Throws ConfigError where `options` are not supported with training in `dtype`.
 void validate(const DataParallelOptions& options, DType dtype);
 
 /// All parameters of one rank and their main gradients, in the layout of BufferLayout. Clearing, reducing and updating

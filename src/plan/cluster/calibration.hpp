@@ -38,7 +38,7 @@ struct Calibration {
   std::vector<Transfer> transfers;
 };
 
-/// `cluster` with the costs that were measured in the place of its own, for training in `dtype`. Kernels are those
+/// `cluster` with the costs that were measured instead of its own, for training in `dtype`. Kernels are those
 /// measured with as many ranks as a node has, or the nearest number; likewise links, for which groups inside a node and
 /// across nodes count apart. Collectives among as many ranks as measured take their time by size. For others a link's
 /// latency is the least time of a step of a collective, its bandwidth the median of those of at least a quarter MiB. Of

@@ -13,7 +13,7 @@ struct Link {
   double gbs = 0;         ///< bandwidth in one direction by the data sheet, GB/s
   double share = 1;       ///< part of it that is the bus bandwidth of large collectives (bus_bandwidth.hpp)
   double latency_us = 0;  ///< time of a message without data, a step of a collective
-  /// Collectives by bytes, in the place of the above: "OPERATION of RANKS" (collective_name), without extents.
+  /// Collectives by bytes, instead of the above: "OPERATION of RANKS" (collective_name), without extents.
   MeasuredKernels measured = {};
 
   double bus_gbs() const { return gbs * share; }

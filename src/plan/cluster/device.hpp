@@ -28,7 +28,7 @@ struct Device {
   double graph_gap_us = 0.5;         ///< between two kernels of a graph
   double host_wait_us = 20;          ///< for a result that the host reads before it enqueues more
   bool has_bf16 = true;              ///< products of bf16 on its matrix units; else fp16 alone
-  MeasuredKernels measured = {};     ///< in the place of the rates above, where there are any
+  MeasuredKernels measured = {};     ///< instead of the rates above, where there are any
 };
 
 /// Those of H200, H100, A100 of 80 GB, all SXM, for which step times are published.

@@ -36,7 +36,7 @@ class StepGuard {
   void note(const model::LossSums& losses) { losses_ = losses; }
 
   /// Checks the step that `record` describes, the next one after `progress`. Where it is not finite, or its loss is
-  /// spiky, `run_again` computes it again, with a record of its own in the place of `record`. Where the result repeats,
+  /// spiky, `run_again` computes it again, with a record of its own instead of `record`. Where the result repeats,
   /// throws NumericalError with the first bad tensor; a spiky loss is a warning, and skips the update where the options
   /// say so. Otherwise warns with the rank and host that differ first, and leaves the second result. Throws
   /// MachineError where that is bad, too, or after too many such faults. Collective.

@@ -91,7 +91,7 @@ TEST(RunConfig, TakesMockDataAndTheCyclicLoader) {
   EXPECT_TRUE(read(with({"--mock-data", "--vocab-size", "100"})).data.mock);
   EXPECT_NO_THROW(read({"--model", "gpt2-124m", "--mock-data"}));
   expect_refused(with({"--mock-data"}), "--mock-data has no tokenizer: give --vocab-size");
-  expect_refused(with({"--mock-data", "--data-path", "a.h5"}), "--mock-data is in the place of --data-path");
+  expect_refused(with({"--mock-data", "--data-path", "a.h5"}), "--mock-data replaces --data-path");
   expect_refused({"--model", "bert-base", "--mock-data"}, "--mock-data is running text");
 
   const RunConfig config = read(with({"--data-path", "a.h5", "--dataloader-type", "cyclic"}));

@@ -36,7 +36,7 @@ struct BuildCommandOptions {
                        {{"auto", prepare::TextFormat::by_name},
                         {"text", prepare::TextFormat::text},
                         {"json", prepare::TextFormat::json_lines}},
-                       "Format of the input files; auto goes by their names.");
+                       "Format of the input files; auto chooses by their names.");
     options.add("json-key,json-keys", &reader.json_key, "KEY", "Key of the text in each JSON object.");
     tokens.declare(options);
     options.add_flag("append-eod", &build.text.append_end_of_document,

@@ -37,7 +37,7 @@ struct CleanCommandOptions {
                 "Removed documents and the reasons, one object per document; compressed likewise.");
     add_document_format(
         options, "input-format", &format,
-        "Format of the input files; auto goes by their names; in lines each line of text is a document.");
+        "Format of the input files; auto chooses by their names; in lines each line of text is a document.");
     options.add("json-key,json-keys", &clean.reader.json_key, "KEY", "Key of the text in each JSON object.");
     options.add("id-key", &clean.id_key, "KEY", "Key of the documents' names, for the report.");
     options.add("max-line", &clean.reader.max_bytes, "N", "Longest line or document.", at_least(1));
@@ -133,12 +133,13 @@ void print_summary(const prepare::CorpusCleanOptions& options, const prepare::Co
 
 int corpus_clean_command(const CommandLine& line) {
   CleanCommandOptions o;
-  Options options(line.command(),
-                  "Copies text to one file of JSON lines without short documents, without documents of equal text and "
-                  "without near duplicates, which MinHash and locality-sensitive hashing find and exact Jaccard "
-                  "similarities confirm. Under mpirun the ranks share the work; the result is the same. Memory goes by "
-                  "the number of documents, not by their length; the text is kept once more on the disk meanwhile, in "
-                  "OUTPUT.partial.");
+  Options options(
+      line.command(),
+      "Copies text to one file of JSON lines without short documents, without documents of equal text and "
+      "without near duplicates, which MinHash and locality-sensitive hashing find and exact Jaccard "
+      "similarities confirm. Under mpirun the ranks share the work; the result is the same. Memory grows with "
+      "the number of documents, not by their length; the text is kept once more on the disk meanwhile, in "
+      "OUTPUT.partial.");
   o.declare(options);
   if (!line.read(options)) return 0;
   o.check(options);

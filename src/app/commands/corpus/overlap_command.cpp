@@ -35,7 +35,7 @@ struct OverlapCommandOptions {
     options.add("test", &overlap.tests, "FILE", "Test sets, in the same formats; each gets figures of its own.");
     options.add("ngram", &overlap.n, "N", "Words of an n-gram, in lower case, cut at white space, with punctuation.",
                 between(1, 1000));
-    const std::string help = "; auto goes by their names; in lines each line of text is a document.";
+    const std::string help = "; auto chooses by their names; in lines each line of text is a document.";
     add_document_format(options, "input-format", &format, "Format of the corpus' files" + help);
     add_document_format(options, "test-format", &test_format, "Format of the test sets" + help);
     options.add("json-key,json-keys", &json_key, "KEY", "Key of the text in each JSON object of the corpus.");
@@ -78,7 +78,7 @@ int corpus_overlap_command(const CommandLine& line) {
       line.command(),
       "Counts how many of the different n-grams of test sets occur in a corpus of text, and writes the corpus "
       "without them if that is wanted. Prints a line of JSON a test set. Under mpirun the ranks share the "
-      "work; the result is the same. Memory goes by the test sets.");
+      "work; the result is the same. Memory grows with the test sets.");
   o.declare(options);
   if (!line.read(options)) return 0;
   o.check(options);

@@ -223,7 +223,7 @@ void continue_prompts(Job& job, SavedModel& saved, const data::Tokenizer& tokeni
     };
   }
   const auto begun = static_cast<std::int64_t>(earlier.ids.size());
-  if (begun > 0 && job.speaks()) log::info("going on behind {} of {} prompts", begun, source.count);
+  if (begun > 0 && job.speaks()) log::info("resuming after {} of {} prompts", begun, source.count);
   LoggedProgress progress("generating", "continued", "prompts");
   std::int64_t finished = begun;
   if (job.speaks()) progress.update(finished, source.count);

@@ -147,7 +147,7 @@ int report_command(const CommandLine& line) {
       "A file of --metrics-file, its folder (such as the run folder of a batch file), or a folder of --save. "
       "Several runs share the pictures and are compared.");
   options.add("output", &output, "FILE.html",
-              "Write the page into this file, in the place of one that is there. Must be given.");
+              "Write the page into this file, replacing one that exists. Must be given.");
   options.require("output");
   if (!line.read(options)) return 0;
   report::Page page;

@@ -41,7 +41,7 @@ struct TokenizerTrainOptions {
                        {{"auto", prepare::TextFormat::by_name},
                         {"text", prepare::TextFormat::text},
                         {"json", prepare::TextFormat::json_lines}},
-                       "Format of the input files; auto goes by their names.");
+                       "Format of the input files; auto chooses by their names.");
     options.add("json-key,json-keys", &counting.reader.json_key, "KEY", "Key of the text in each JSON object.");
     options.section("Tokens");
     options.add("vocab-size", &training.vocabulary_size, "N", "Tokens: 256 bytes, merges and special tokens.",

@@ -44,7 +44,7 @@ int report_script(const CommandLine& line, const std::string& path) {
   return static_cast<int>(report.runs ? ExitCode::success : ExitCode::usage);
 }
 
-/// Takes the model's options from the checkpoint of --load, where there is one. Collective.
+/// Takes the model's options from the checkpoint of --load, if any. Collective.
 void take_checkpoint_model(const Job& job, RunConfigReader& reader) {
   const CheckpointOptions& options = reader.parsed().checkpoint;
   TRIREME_CHECK(!options.load.empty(), ConfigError, "--use-checkpoint-args needs --load");

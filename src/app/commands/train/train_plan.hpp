@@ -20,7 +20,7 @@ struct OtherCorpora {
   std::vector<data::WeightedStore> stores;
 };
 
-/// Data, model and starting point of a run: decided, and held against a checkpoint, before anything is built.
+/// Data, model and starting point of a run: decided, and checked against a checkpoint, before anything is built.
 struct TrainPlan {
   std::vector<data::WeightedStore> stores;  ///< corpora of the training and, by --split, of the rest
   std::vector<OtherCorpora> other_stores;

@@ -16,7 +16,7 @@ struct ChoiceQuestion {
   std::vector<std::string> choices;
   std::int64_t answer = 0;   ///< index of the right choice
   std::string subject = {};  ///< subject that MMLU names in its prompt; may be empty
-  /// HellaSwag's activity and both halves of its context, in the place of `context`; empty for other questions.
+  /// HellaSwag's activity and both halves of its context, instead of `context`; empty for other questions.
   std::vector<std::string> parts = {};
 };
 
