@@ -4,7 +4,6 @@
 #include <cstdlib>
 #include <cstring>
 #include <limits>
-#include <random>
 #include <string>
 #include <vector>
 
@@ -77,11 +76,6 @@ inline std::vector<std::byte> bytes_of(Backend& backend, ConstTensorView tensor)
 inline std::uint64_t run_seed() {
   const char* given = std::getenv("TRIREME_TEST_SEED");
   return given != nullptr ? std::stoull(given) : 0;
-}
-
-/// A seed that no run has had before, for random inputs; TRIREME_TEST_SEED repeats one that a failure has named.
-inline std::uint64_t fresh_seed() {
-  return std::getenv("TRIREME_TEST_SEED") != nullptr ? run_seed() : std::random_device{}();
 }
 
 /// n numbers, uniform in [low, high), the same for the same seed in the same run (run_seed).
