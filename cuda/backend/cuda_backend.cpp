@@ -44,9 +44,9 @@ void warn_of_one_connection(int world_rank) {
   const char* set = std::getenv(variable);
   if (world_rank != 0 || set == nullptr || std::string_view(set) != "1") return;
   log::warn(
-      "{}=1: all streams share one queue to the GPU, where messages, collectives and products hold each other up, and "
-      "some layouts hang. Scripts of Megatron-LM set it to order launches; this program "
-      "orders them by events and priorities, and keeps multiprocessors free for collectives. Try: unset {}",
+      "{}=1: all streams share one queue to the GPU, where messages, collectives and products hold each other up. "
+      "Scripts of Megatron-LM set it to order launches; this program orders them by events and priorities, and keeps "
+      "multiprocessors free for collectives. Try: unset {}",
       variable, variable);
 }
 

@@ -19,22 +19,22 @@ namespace {
 class NcclWork final : public Work::State {
  public:
   /// `room` is released with the work, at the wait for it.
-  NcclWork(std::shared_ptr<NcclHandle> group, std::shared_ptr<Event> end, Multiprocessors::Token room = nullptr)
-      : handle_(std::move(group)), end_(std::move(end)), room_(std::move(room)) {}
+  NcclWork(std::shared_ptr<NcclHandle> group, std::string operation, Multiprocessors::Token room = nullptr)
+      : handle_(std::move(group)), operation_(handle_->enqueued(std::move(operation))), room_(std::move(room)) {}
   bool done() override {
     handle_->poll();
     handle_->check_alive();
-    return end_->done();
+    return handle_->end_of(*operation_).done();
   }
   void wait(Stream& stream) override {
     handle_->poll();
     handle_->check_alive();
-    stream.wait(*end_);
+    stream.wait(handle_->end_of(*operation_));
   }
 
  private:
   std::shared_ptr<NcclHandle> handle_;
-  std::shared_ptr<Event> end_;
+  std::shared_ptr<NcclHandle::Operation> operation_;
   Multiprocessors::Token room_;
 };
 
@@ -166,7 +166,7 @@ NcclCommunicator::~NcclCommunicator() {
 
 void NcclCommunicator::begin(Stream& stream) {
   handle_->check_alive();
-  handle_->stream().wait(*stream.record());
+  handle_->begin_after(*stream.record());
 }
 
 Work NcclCommunicator::enqueue(const char* call, std::string operation,
@@ -174,7 +174,7 @@ Work NcclCommunicator::enqueue(const char* call, std::string operation,
   handle_->run(call, [&] { return function(handle_->handle(), handle_->stream().handle()); });
   Multiprocessors::Token room;
   if (use_ == GroupUse::beside_products) room = handle_->device().multiprocessors().begin_collective();
-  return Work(std::make_unique<NcclWork>(handle_, handle_->enqueued(std::move(operation)), std::move(room)));
+  return Work(std::make_unique<NcclWork>(handle_, std::move(operation), std::move(room)));
 }
 
 Work NcclCommunicator::all_reduce(Stream& stream, TensorView data, ReduceOp op) {
@@ -222,9 +222,8 @@ std::vector<Work> NcclCommunicator::exchange(Stream& stream, std::span<const Tra
   if (p2p_communicators_.empty()) make_p2p_communicators();
   const std::unique_ptr<Event> before = stream.record();
   std::vector<Work> works(transfers.size());
-  // Sends first: where p2p communicators share a queue to the GPU, no receive may block the send that its message waits
-  // for.
-  for (const bool sends : {true, false}) {
+  // Receives first: an earlier send that this one waits for may wait for a receive that the peer posts here.
+  for (const bool sends : {false, true}) {
     for (std::size_t i = 0; i < transfers.size(); ++i) {
       if (sends == (transfers[i].direction == Transfer::Direction::send)) works[i] = transfer(*before, transfers[i]);
     }
@@ -263,10 +262,10 @@ Work NcclCommunicator::transfer(const Event& before, const Transfer& transfer) {
       rank(), name(), transfer.peer);
   const std::shared_ptr<NcclHandle>& p2p = found->handle;
   p2p->check_alive();
-  p2p->stream().wait(before);
+  p2p->begin_after(before);
   const TensorView& data = transfer.data;
   pass(*p2p, sends, data.data(), data.size_bytes());
-  return Work(std::make_unique<NcclWork>(p2p, p2p->enqueued(describe(sends ? "send" : "receive", data))));
+  return Work(std::make_unique<NcclWork>(p2p, describe(sends ? "send" : "receive", data)));
 }
 
 void NcclCommunicator::make_p2p_communicators() {

@@ -99,26 +99,39 @@ void NcclHandle::poll() {
   give_up(operation.empty() ? "a communicator without an operation under way" : operation, reason_of(state, comm_));
 }
 
-std::shared_ptr<Event> NcclHandle::enqueued(std::string operation) {
+void NcclHandle::begin_after(const Event& before) {
+  if (!operations_.empty()) end_of(*operations_.back());
+  stream_.wait(before);
+}
+
+std::shared_ptr<NcclHandle::Operation> NcclHandle::enqueued(std::string text) {
+  auto operation = std::make_shared<Operation>(0, std::move(text), nullptr);
   cudaStreamCaptureStatus capture = cudaStreamCaptureStatusNone;
   device_->check(cudaStreamIsCapturing(stream_.handle(), &capture), "cudaStreamIsCapturing");
   // A recorded call is not in flight, and events cannot be queried during recording.
-  if (capture != cudaStreamCaptureStatusNone) return stream_.record();
-  while (!operations_.empty() && operations_.front().end->done()) operations_.pop_front();
-  std::shared_ptr<Event> end = stream_.record();
-  operations_.push_back({operations_begun_++, std::move(operation), end});
-  return end;
+  if (capture != cudaStreamCaptureStatusNone) {
+    operation->end = stream_.record();
+    return operation;
+  }
+  while (!operations_.empty() && end_of(*operations_.front()).done()) operations_.pop_front();
+  operation->number = operations_begun_++;
+  return operations_.emplace_back(std::move(operation));
+}
+
+const Event& NcclHandle::end_of(Operation& operation) {
+  if (operation.end == nullptr) operation.end = stream_.record();
+  return *operation.end;
 }
 
 std::string NcclHandle::under_way() {
-  for (const Operation& operation : operations_) {
+  for (const auto& operation : operations_) {
     bool done = false;
     try {
-      done = operation.end->done();
+      done = end_of(*operation).done();
     } catch (const CudaError&) {
       // The GPU itself has failed: no operation counts as complete.
     }
-    if (!done) return fmt::format("{} (operation {} of the group)", operation.text, operation.number);
+    if (!done) return fmt::format("{} (operation {} of the group)", operation->text, operation->number);
   }
   return "";
 }

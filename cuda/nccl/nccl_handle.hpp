@@ -40,16 +40,21 @@ class NcclHandle {
   void run(const char* call, const std::function<ncclResult_t()>& function);
   /// Throws NcclError where NCCL has reported an error.
   void poll();
-  /// Keeps the name of the operation just enqueued until it is complete, unless it was recorded as part of a graph.
-  /// Returns the event after it.
-  std::shared_ptr<Event> enqueued(std::string operation);
 
- private:
   struct Operation {
     std::uint64_t number;
     std::string text;
-    std::shared_ptr<Event> end;
+    std::unique_ptr<Event> end;  // null: not recorded yet
   };
+  /// Makes the next operation begin after `before`.
+  void begin_after(const Event& before);
+  /// Keeps the operation just enqueued until it is complete, unless it is part of a graph that is being recorded.
+  std::shared_ptr<Operation> enqueued(std::string text);
+  /// The event after the operation. It is recorded here at the first call, or before the next operation. Streams may
+  /// share a hardware queue, where an event behind a running operation keeps back all later work.
+  const Event& end_of(Operation& operation);
+
+ private:
   /// The oldest operation in flight, for messages; empty where there is none.
   std::string under_way();
   /// Begins to abort the communicator: its operations end, whatever the other ranks do.
@@ -63,7 +68,7 @@ class NcclHandle {
   int rank_ = 0;
   int size_ = 1;
   CudaStream stream_;
-  std::deque<Operation> operations_;
+  std::deque<std::shared_ptr<Operation>> operations_;
   std::uint64_t operations_begun_ = 0;
   Device::Watch watch_;
   Multiprocessors::Token reserved_;

@@ -9,18 +9,25 @@ namespace {
 
 class GpuGrid : public GpuBackendTest {};
 
+/// Data parallelism with the optimizer's state in shards, and all its communication beside computation.
+Layout sharded_data() {
+  Layout layout;
+  parallel::DataParallelOptions& options = layout.options.parallel.data_parallel;
+  options.sharding = parallel::DataSharding::optimizer;
+  options.overlap_reduce = options.overlap_gather = true;
+  options.bucket_elements = 5000;
+  return layout;
+}
+
 /// All grids of this many ranks that are tested, with what changes how they communicate.
 std::vector<Layout> layouts(int ranks) {
-  Layout tensor{ranks, 1, {}}, pipeline{1, 2, {}}, data{1, 1, {}}, block{2, 2, {}};
+  Layout tensor{ranks, 1, {}}, pipeline{1, 2, {}}, block{2, 2, {}};
   tensor.options.parallel.sequence_parallel = true;
   tensor.options.micro_batch_size = 2;
   pipeline.options.parallel.overlap_p2p = true;
-  data.options.parallel.data_parallel.sharding = parallel::DataSharding::optimizer;
-  data.options.parallel.data_parallel.overlap_reduce = data.options.parallel.data_parallel.overlap_gather = true;
-  data.options.parallel.data_parallel.bucket_elements = 5000;
   Layout context{1, 1, {}, ranks};
-  if (ranks == 2) return {{2, 1, {}}, tensor, pipeline, data, context};
-  return {tensor, block, data};
+  if (ranks == 2) return {{2, 1, {}}, tensor, pipeline, sharded_data(), context};
+  return {tensor, block, sharded_data()};
 }
 
 /// A GPU whose communication, on fakes, is slow.
@@ -104,11 +111,7 @@ TEST_F(GpuGrid, MuonSeesWholeMatricesThroughNccl) {
   config.batch = 8;
   config.optimizer.kind = optim::OptimizerKind::muon;
   config.optimizer.muon.newton_schulz.products = optim::NewtonSchulzProducts::full;  // bf16 hides other orders of sums
-  Layout tensor{ranks, 1, {}}, data{1, 1, {}}, both{2, 1, {}};
-  data.options.parallel.data_parallel.sharding = parallel::DataSharding::optimizer;
-  data.options.parallel.data_parallel.overlap_reduce = data.options.parallel.data_parallel.overlap_gather = true;
-  data.options.parallel.data_parallel.bucket_elements = 5000;
-  both.options = data.options;
+  const Layout tensor{ranks, 1, {}}, data = sharded_data(), both{2, 1, data.options};
   expect_the_losses_of_one_rank(config, {tensor, data, both, {1, 1, {}}}, DeviceTransport::nccl, own_gpu());
   if (ranks != 8) return;
   config.model.layers = 2;
@@ -116,19 +119,27 @@ TEST_F(GpuGrid, MuonSeesWholeMatricesThroughNccl) {
   expect_the_losses_of_one_rank(config, {pipeline, context}, DeviceTransport::nccl, own_gpu());
 }
 
-// Streams that share a hardware queue: work that cannot begin keeps back what the host enqueued after it.
-TEST_F(GpuGrid, TwoRanksEndWithTheQueuesOfCudasDefault) {
-  if (world().size() != 2) GTEST_SKIP() << "for two ranks";
+// All streams share one hardware queue, where work that cannot begin keeps back all that the host enqueued after it.
+// More queues keep back less, so runs that end here end with any number of queues.
+TEST_F(GpuGrid, RunsEndWhereAllStreamsShareOneQueue) {
   if (!have_gpus(world().size())) GTEST_SKIP() << "needs a GPU for each of " << world().size() << " ranks";
-  TrainingRunConfig config = small_run();
-  config.model.layers = 4;
-  config.steps = 4;  // receives are posted ahead in the fourth
-  std::vector<Layout> list = layouts(world().size());
-  for (const Layout& layout : schedules(world().size())) list.push_back(layout);
-  Layout recorded{1, world().size(), {}};
+  const int ranks = world().size();
+  Layout tensor{ranks, 1, {}}, grid{1, 2, sharded_data().options}, recorded{1, ranks, {}};
+  tensor.options.parallel.sequence_parallel = true;
   recorded.options.cuda_graphs = true;
-  list.push_back(recorded);
-  set_connections(8);
+  TrainingRunConfig config = small_run();
+  set_connections(1);
+  expect_the_losses_of_one_rank(config, {tensor, sharded_data(), {1, 1, {}, ranks}}, DeviceTransport::nccl, own_gpu());
+  config.model.layers = 2 * ranks;
+  config.s = 8;
+  config.steps = 4;  // receives are posted ahead in the fourth
+  grid.options.parallel.overlap_p2p = true;
+  std::vector<Layout> list = {grid,
+                              recorded,
+                              pipeline_of(ranks, parallel::ScheduleKind::one_forward_one_backward),
+                              pipeline_of(ranks, parallel::ScheduleKind::gpipe),
+                              pipeline_of(ranks, parallel::ScheduleKind::interleaved),
+                              pipeline_of(ranks, parallel::ScheduleKind::zero_bubble)};
   expect_the_losses_of_one_rank(config, list, DeviceTransport::nccl, own_gpu());
   set_connections(32);
 }
@@ -228,10 +239,7 @@ TEST_F(GpuGrid, GraphsBetweenOverlapsOfGradientsAndParametersComputeTheSameBits)
   config.steps = 3;
   std::vector<Layout> list;
   for (const bool rounded : {false, true}) {
-    Layout& layout = list.emplace_back(Layout{1, world().size() / 2, {}});
-    layout.options.parallel.data_parallel.sharding = parallel::DataSharding::optimizer;
-    layout.options.parallel.data_parallel.overlap_reduce = layout.options.parallel.data_parallel.overlap_gather = true;
-    layout.options.parallel.data_parallel.bucket_elements = 5000;
+    Layout& layout = list.emplace_back(Layout{1, world().size() / 2, sharded_data().options});
     layout.options.parallel.data_parallel.low_precision_gradients = rounded;
   }
   list.push_back(list.front());
