@@ -46,56 +46,69 @@ class Settings {
     add(fmt::format("{} is {}, not a size", name, text_of(found)));
     return otherwise;
   }
-  double number(const char* name, double otherwise) const {
-    const json& found = value(name);
-    if (found.is_null()) return otherwise;
-    if (found.is_number()) return found.get<double>();
-    add(fmt::format("{} is {}, not a number", name, text_of(found)));
-    return otherwise;
-  }
-  bool flag(const char* name, bool otherwise) const {
-    const json& found = value(name);
-    if (found.is_null()) return otherwise;
-    if (found.is_boolean()) return found.get<bool>();
-    add(fmt::format("{} is {}, neither true nor false", name, text_of(found)));
-    return otherwise;
-  }
-  std::string text(const char* name, const char* otherwise) const {
-    const json& found = value(name);
-    if (found.is_null()) return otherwise;
-    if (found.is_string()) return found.get<std::string>();
-    add(fmt::format("{} is {}, not a text", name, text_of(found)));
-    return otherwise;
+  double number(const char* name, double otherwise) const { return get(name, otherwise, &json::is_number, "a number"); }
+  bool flag(const char* name, bool otherwise) const { return get(name, otherwise, &json::is_boolean, "true or false"); }
+  std::string text(const char* name, std::string otherwise) const {
+    return get(name, std::move(otherwise), &json::is_string, "a text");
   }
   /// A flag that must have one value.
   void require(const char* name, bool wanted, bool otherwise, const char* reason) const {
     if (flag(name, otherwise) != wanted) add(fmt::format("{} is {}: {}", name, !wanted, reason));
   }
-  Activation activation(const char* name, const char* otherwise) const {
-    const std::string wanted = text(name, otherwise);
+  Activation activation(const char* name) const {
+    const std::string wanted = text(name, "");
     for (const auto& [known, activation] : huggingface_activations) {
       if (wanted == known) return activation;
     }
     add(fmt::format("{} is '{}': there are gelu_new, gelu_pytorch_tanh, gelu and relu2", name, shortened(wanted)));
     return Activation::gelu_tanh;
   }
+  /// The value of a field under `name`, which is there.
+  model::FieldValue value_of(const model::Field& field, const char* name, const ModelConfig& config) const {
+    if (field.attribute == "gelu") return static_cast<std::int64_t>(activation(name));
+    return std::visit(
+        [&](const auto& otherwise) -> model::FieldValue {
+          using T = std::decay_t<decltype(otherwise)>;
+          if constexpr (std::is_same_v<T, bool>) return flag(name, otherwise);
+          if constexpr (std::is_same_v<T, double>) return number(name, otherwise);
+          if constexpr (std::is_same_v<T, std::int64_t>) {
+            if (field.names.empty()) return integer(name, otherwise);
+            const std::string word = text(name, "");
+            if (const auto index = field.index_of(word)) return *index;
+            add(fmt::format("{} is '{}': there are {}", name, shortened(word), field.names_text()));
+          }
+          return otherwise;
+        },
+        field.get(config));
+  }
   void add(std::string problem) const { problems_.push_back(std::move(problem)); }
 
  private:
+  template <class T>
+  T get(const char* name, T otherwise, bool (json::*is)() const noexcept, const char* expected) const {
+    const json& found = value(name);
+    if (found.is_null()) return otherwise;
+    if ((found.*is)()) return found.get<T>();
+    add(fmt::format("{} is {}, not {}", name, text_of(found), expected));
+    return otherwise;
+  }
+
   const json& object_;
   std::vector<std::string>& problems_;
 };
 
+/// Reads the fields that the table has keys for.
+void read_fields(const Settings& settings, ModelClass model_class, ModelConfig& config) {
+  for (const model::Field& field : model::fields()) {
+    const std::string key(exchange::config_key(field, model_class));
+    if (key.find('.') != key.npos || key.empty() || !settings.has(key.c_str())) continue;
+    field.set(config, settings.value_of(field, key.c_str(), config));
+  }
+  if (config.query_groups == config.heads) config.query_groups = 0;
+}
+
 void read_gpt2(const Settings& settings, ModelConfig& config) {
-  config.vocabulary = settings.integer("vocab_size", 50257);
-  config.max_positions = settings.integer("n_positions", 1024);
-  config.hidden = settings.integer("n_embd", 768);
-  config.layers = static_cast<int>(std::min<std::int64_t>(settings.integer("n_layer", 12), model::max_layers + 1));
-  config.heads = settings.integer("n_head", 12);
-  config.ffn_hidden = settings.integer("n_inner", 4 * config.hidden);
-  config.activation = settings.activation("activation_function", "gelu_new");
-  config.norm_epsilon = settings.number("layer_norm_epsilon", 1e-5);
-  config.tied_output = settings.flag("tie_word_embeddings", true);
+  if (!settings.has("n_inner")) config.ffn_hidden = 4 * config.hidden;
   settings.require("scale_attn_weights", true, true, "scores are divided by the root of the head size here");
   settings.require("scale_attn_by_inverse_layer_idx", false, false, "scores have the same scale in all layers here");
   settings.require("add_cross_attention", false, false, "there is no cross-attention here");
@@ -116,7 +129,7 @@ void read_rotary(const Settings& settings, const json& file, ModelConfig& config
   if (rotary.number("partial_rotary_factor", settings.number("partial_rotary_factor", 1)) != 1) {
     settings.add("partial_rotary_factor is not 1: this class rotates all channels of a head");
   }
-  const std::string kind = rotary.text("rope_type", rotary.text("type", "default").c_str());
+  const std::string kind = rotary.text("rope_type", rotary.text("type", "default"));
   RotaryScaling& scaling = config.rotary_scaling;
   if (kind == "default") return;
   if (kind == "linear") {
@@ -152,32 +165,12 @@ void read_rotary(const Settings& settings, const json& file, ModelConfig& config
   }
 }
 
-void read_llama(const Settings& settings, const json& file, ModelClass model_class, HuggingFaceModel& model,
+void read_llama(const Settings& settings, const json& file, HuggingFaceModel& model,
                 std::vector<std::string>& problems) {
-  const bool is_llama = model_class == ModelClass::llama, is_qwen3 = model_class == ModelClass::qwen3;
   ModelConfig& config = model.config;
-  config.normalization = model::Normalization::rms_norm;
-  config.position_embedding = model::PositionEmbedding::rope;
-  config.swiglu = true;
-  config.vocabulary = settings.integer("vocab_size", is_llama ? 32000 : 151936);
-  config.hidden = settings.integer("hidden_size", 4096);
-  config.ffn_hidden = settings.integer("intermediate_size", is_llama ? 11008 : 22016);
-  config.layers =
-      static_cast<int>(std::min<std::int64_t>(settings.integer("num_hidden_layers", 32), model::max_layers + 1));
-  config.heads = settings.integer("num_attention_heads", 32);
-  const std::int64_t groups = settings.integer("num_key_value_heads", is_llama ? config.heads : 32);
-  config.query_groups = groups == config.heads ? 0 : groups;
-  config.kv_channels = settings.integer("head_dim", is_qwen3 ? 128 : 0);
-  config.max_positions = settings.integer("max_position_embeddings", is_llama ? 2048 : 32768);
-  config.norm_epsilon = settings.number("rms_norm_eps", 1e-6);
-  config.tied_output = settings.flag("tie_word_embeddings", false);
   if (settings.text("hidden_act", "silu") != "silu") settings.add("hidden_act is not silu, which gates SwiGLU");
   read_rotary(settings, file, config, problems);
-
-  config.linear_bias = false;
-  const char* const biases = "attention_bias";
-  if (is_llama) {
-    config.linear_bias = settings.flag(biases, false);
+  if (model.model_class == ModelClass::llama) {
     if (settings.flag("mlp_bias", false) != config.linear_bias) {
       settings.add("attention_bias and mlp_bias differ: all linear layers have biases here, or none of these");
     }
@@ -186,9 +179,10 @@ void read_llama(const Settings& settings, const json& file, ModelClass model_cla
     }
     return;
   }
-  config.qkv_bias = !is_qwen3;
-  config.qk_norm = is_qwen3;
-  if (is_qwen3) settings.require(biases, false, false, "biases of attention do not go with its norms here");
+  if (config.qk_norm && config.linear_bias) {
+    settings.add("attention_bias is true: biases of attention are not supported with its norms here");
+  }
+  config.linear_bias = false;
   settings.require("use_sliding_window", false, false, "a position attends to all before it here");
   for (const json& type : settings.value("layer_types")) {
     if (type != "full_attention") return settings.add("layer_types has layers without full attention");
@@ -196,27 +190,12 @@ void read_llama(const Settings& settings, const json& file, ModelClass model_cla
 }
 
 void read_bert(const Settings& settings, ModelClass model_class, ModelConfig& config) {
-  config.family = model::ModelFamily::bert;
-  config.norm_placement = model::NormPlacement::post;
-  config.vocabulary = settings.integer("vocab_size", 30522);
-  config.hidden = settings.integer("hidden_size", 768);
-  config.layers =
-      static_cast<int>(std::min<std::int64_t>(settings.integer("num_hidden_layers", 12), model::max_layers + 1));
-  config.heads = settings.integer("num_attention_heads", 12);
-  config.ffn_hidden = settings.integer("intermediate_size", 3072);
-  config.max_positions = settings.integer("max_position_embeddings", 512);
-  config.activation = settings.activation("hidden_act", "gelu");
-  config.norm_epsilon = settings.number("layer_norm_eps", 1e-12);
   if (settings.integer("type_vocab_size", 2) != 2) settings.add("type_vocab_size is not 2, the two segments' types");
   if (settings.text("position_embedding_type", "absolute") != "absolute") {
     settings.add("position_embedding_type is not absolute, a learned table");
   }
   settings.require("is_decoder", false, false, "a BERT sees the whole sequence here");
   settings.require("tie_word_embeddings", true, true, "the output of a BERT is tied to its token embedding here");
-  if (model_class == ModelClass::bert_pretraining) return;
-  config.output = model_class == ModelClass::bert_classes   ? model::ModelOutput::classes
-                  : model_class == ModelClass::bert_choices ? model::ModelOutput::choices
-                                                            : model::ModelOutput::spans;
   if (model_class == ModelClass::bert_classes) {
     const json& labels = settings.value("id2label");
     config.classes = labels.is_object() ? static_cast<std::int64_t>(labels.size()) : settings.integer("num_labels", 2);
@@ -225,7 +204,6 @@ void read_bert(const Settings& settings, ModelClass model_class, ModelConfig& co
       settings.add(fmt::format("problem_type is '{}': one class of a sample is right here", shortened(problem)));
     }
   }
-  // The class itself takes any number of choices; RACE's questions have four.
   if (model_class == ModelClass::bert_choices) config.classes = settings.integer("num_choices", 4);
 }
 
@@ -266,12 +244,14 @@ HuggingFaceModel parse_config_json(const std::string& text, const std::string& p
     if (settings.has(name))
       settings.add(fmt::format("{}: quantized weights are not read; take the original model", name));
   }
+  model.config = exchange::class_defaults(model.model_class);
+  read_fields(settings, model.model_class, model.config);
   if (exchange::is_bert(model.model_class)) {
     read_bert(settings, model.model_class, model.config);
   } else if (model.model_class == ModelClass::gpt2) {
     read_gpt2(settings, model.config);
   } else {
-    read_llama(settings, file, model.model_class, model, problems);
+    read_llama(settings, file, model, problems);
   }
   if (problems.empty()) {
     try {

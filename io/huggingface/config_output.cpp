@@ -46,55 +46,35 @@ void put_rotary(ordered_json& file, const ModelConfig& config) {
   file["rope_parameters"] = scaling;
 }
 
-void put_gpt2(ordered_json& file, const ModelConfig& config) {
-  file["model_type"] = "gpt2";
-  file["vocab_size"] = config.vocabulary;
-  file["n_positions"] = config.max_positions;
-  file["n_embd"] = config.hidden;
-  file["n_layer"] = config.layers;
-  file["n_head"] = config.heads;
-  file["n_inner"] = config.ffn_hidden;
-  file["activation_function"] = activation_name(config.activation);
-  file["layer_norm_epsilon"] = config.norm_epsilon;
-  file["tie_word_embeddings"] = config.tied_output;
+/// Writes the fields that the table has keys for.
+void put_fields(ordered_json& file, const ModelConfig& config, ModelClass model_class) {
+  const ModelConfig resolved = model::resolved(config);
+  for (const model::Field& field : model::fields()) {
+    const std::string key(exchange::config_key(field, model_class));
+    if (key.empty() || key.find('.') != key.npos) continue;
+    if (field.attribute == "gelu") {
+      file[key] = activation_name(config.activation);
+    } else if (!field.names.empty()) {
+      file[key] = field.text(resolved);
+    } else {
+      std::visit([&](const auto& value) { file[key] = value; }, field.get(resolved));
+    }
+  }
 }
 
 void put_llama(ordered_json& file, const ModelConfig& config, ModelClass model_class) {
-  file["model_type"] = model_class == ModelClass::llama   ? "llama"
-                       : model_class == ModelClass::qwen2 ? "qwen2"
-                                                          : "qwen3";
-  file["vocab_size"] = config.vocabulary;
-  file["hidden_size"] = config.hidden;
-  file["intermediate_size"] = config.ffn_hidden;
-  file["num_hidden_layers"] = config.layers;
-  file["num_attention_heads"] = config.heads;
-  file["num_key_value_heads"] = config.kv_heads();
-  file["head_dim"] = config.head_dim();
   file["hidden_act"] = "silu";
-  file["max_position_embeddings"] = config.max_positions;
-  file["rms_norm_eps"] = config.norm_epsilon;
-  file["tie_word_embeddings"] = config.tied_output;
   put_rotary(file, config);
   if (model_class == ModelClass::llama) {
-    file["attention_bias"] = config.linear_bias;
     file["mlp_bias"] = config.linear_bias;
   } else {
-    if (model_class == ModelClass::qwen3) file["attention_bias"] = false;
+    if (model_class == ModelClass::qwen2) file.erase("attention_bias");
     file["use_sliding_window"] = false;
   }
 }
 
 void put_bert(ordered_json& file, const ModelConfig& config, ModelClass model_class) {
-  file["model_type"] = "bert";
-  file["vocab_size"] = config.vocabulary;
-  file["hidden_size"] = config.hidden;
-  file["num_hidden_layers"] = config.layers;
-  file["num_attention_heads"] = config.heads;
-  file["intermediate_size"] = config.ffn_hidden;
-  file["max_position_embeddings"] = config.max_positions;
   file["type_vocab_size"] = 2;
-  file["hidden_act"] = activation_name(config.activation);
-  file["layer_norm_eps"] = config.norm_epsilon;
   if (model_class == ModelClass::bert_classes) {
     for (std::int64_t i = 0; i < config.classes; ++i) {
       const std::string label = fmt::format("LABEL_{}", i);
@@ -103,6 +83,15 @@ void put_bert(ordered_json& file, const ModelConfig& config, ModelClass model_cl
     }
   }
   if (model_class == ModelClass::bert_choices) file["num_choices"] = config.classes;
+}
+
+/// Returns transformers' name of the family of a class.
+const char* type_name(ModelClass model_class) {
+  return exchange::is_bert(model_class)     ? "bert"
+         : model_class == ModelClass::gpt2  ? "gpt2"
+         : model_class == ModelClass::llama ? "llama"
+         : model_class == ModelClass::qwen2 ? "qwen2"
+                                            : "qwen3";
 }
 
 const char* torch_name(DType dtype) {
@@ -123,11 +112,11 @@ void put_end(ordered_json& file, const HuggingFaceModel& model) {
 std::string config_json(const HuggingFaceModel& model, DType dtype) {
   ordered_json file;
   file["architectures"] = {exchange::name_of(model.model_class)};
+  file["model_type"] = type_name(model.model_class);
+  put_fields(file, model.config, model.model_class);
   if (exchange::is_bert(model.model_class)) {
     put_bert(file, model.config, model.model_class);
-  } else if (model.model_class == ModelClass::gpt2) {
-    put_gpt2(file, model.config);
-  } else {
+  } else if (model.model_class != ModelClass::gpt2) {
     put_llama(file, model.config, model.model_class);
   }
   put_end(file, model);

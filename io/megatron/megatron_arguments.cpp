@@ -8,6 +8,7 @@
 
 #include "src/base/check.hpp"
 #include "src/base/shortened.hpp"
+#include "src/model/fields.hpp"
 
 namespace trireme::io {
 namespace {
@@ -18,13 +19,13 @@ using model::ModelConfig;
 /// Collects what does not fit.
 class RunOptions {
  public:
-  using Names = std::initializer_list<const char*>;
+  using Names = std::initializer_list<std::string_view>;
   RunOptions(const PickleValue& arguments, std::vector<std::string>& problems)
       : arguments_(arguments), problems_(problems) {}
 
   /// Returns the first of `names` that is there and not None.
   std::optional<PickleValue> value(Names names) const {
-    for (const char* name : names) {
+    for (const std::string_view name : names) {
       const auto found = arguments_.find(name);
       if (found && !found->is_none()) return found;
     }
@@ -38,10 +39,6 @@ class RunOptions {
       return found->integer();
     }
     return refuse(names, "a size", *found), otherwise;
-  }
-  std::int64_t required(Names names) const {
-    if (!has(names)) add(fmt::format("{} is missing", *names.begin()));
-    return integer(names, 1);
   }
   double number(Names names, double otherwise) const {
     const auto found = value(names);
@@ -82,18 +79,38 @@ class RunOptions {
   std::vector<std::string>& problems_;
 };
 
-/// Reads YaRN's frequencies, which change all channels of a head, whatever `rotary_percent` is.
-void read_yarn(const RunOptions& options, ModelConfig& config) {
-  config.rotary_percent = 1;
-  config.rotary_scaling = {model::RotaryScalingKind::yarn,
-                           options.number({"rotary_scaling_factor"}, 1),
-                           options.integer({"yarn_original_max_position_embeddings"}, 4096),
-                           options.number({"yarn_beta_slow"}, 1),
-                           options.number({"yarn_beta_fast"}, 32),
-                           options.number({"mscale"}, 1),
-                           options.number({"mscale_all_dim"}, 0)};
-  if (!options.flag({"yarn_correction_range_round_to_int"}, true)) {
-    options.add("yarn_correction_range_round_to_int is False: the pairs of channels are rounded here");
+/// Reads a field from an option that is there. A flag has the sense of the option, or of the member.
+void read_field(const RunOptions& options, const model::Field& field, std::string_view name, bool is_member,
+                ModelConfig& config) {
+  if (!is_member && field.is_flag()) {
+    if (options.flag({name}, false)) field.set(config, field.flag_value());
+  } else if (!field.names.empty()) {
+    const std::string word = options.text({name}, "");
+    if (const auto index = field.index_of(word)) return field.set(config, *index);
+    options.add(fmt::format("{} is '{}': there are {}", name, shortened(word), field.names_text()));
+  } else if (std::holds_alternative<double>(field.get(config))) {
+    field.set(config, options.number({name}, 0));
+  } else if (std::holds_alternative<bool>(field.get(config))) {
+    field.set(config, options.flag({name}, false));
+  } else {
+    field.set(config, options.integer({name}, 1));
+  }
+}
+
+/// Reads the fields of the table that the model has a use for, by the names of their options.
+void read_fields(const RunOptions& options, ModelConfig& config) {
+  for (const model::Field& field : model::fields()) {
+    if (field.help.empty() || (field.needs.met != nullptr && !field.needs.met(config))) continue;
+    for (const std::string_view name : model::split_names(field.megatron)) {
+      if (options.has({name})) read_field(options, field, name, true, config);
+    }
+    // The first name counts, and so is read last.
+    const std::vector<std::string_view> names = model::split_names(field.option);
+    for (auto option = names.rbegin(); option != names.rend(); ++option) {
+      std::string name(*option);
+      std::ranges::replace(name, '-', '_');
+      if (options.has({name})) read_field(options, field, name, false, config);
+    }
   }
 }
 
@@ -109,14 +126,15 @@ void read_positions(const RunOptions& options, ModelConfig& config, MegatronMode
   }
   if (config.position_embedding != model::PositionEmbedding::rope) return;
   options.absent("no_rope_freq", "queries and keys rotate in all layers here");
-  config.rotary_base = options.number({"rotary_base"}, 10000);
   if (options.flag({"rotary_interleaved"}, false)) model.rotary = exchange::RotaryLayout::interleaved;
-  if (yarn) return read_yarn(options, config);
-  config.rotary_percent = options.number({"rotary_percent"}, 1);
-  if (options.flag({"use_rope_scaling"}, false)) {
-    config.rotary_scaling = model::RotaryScaling::llama3(options.number({"rope_scaling_factor"}, 8));
+  if (yarn) {
+    config.rotary_scaling = {model::RotaryScalingKind::yarn, 1, 4096};
+    if (!options.flag({"yarn_correction_range_round_to_int"}, true)) {
+      options.add("yarn_correction_range_round_to_int is False: the pairs of channels are rounded here");
+    }
+  } else if (options.flag({"use_rope_scaling"}, false)) {
+    config.rotary_scaling = model::RotaryScaling::llama3(8);
   }
-  config.rotary_scaling.interpolation = options.number({"rotary_seq_len_interpolation_factor"}, 1);
 }
 
 void read_window(const RunOptions& options, ModelConfig& config) {
@@ -160,7 +178,6 @@ bool is_before_core(const RunOptions& options) {
 }
 
 void read_activation(const RunOptions& options, ModelConfig& config) {
-  config.swiglu = options.flag({"swiglu"}, false);
   if (const std::string glu = options.text({"glu_activation"}, "swiglu"); glu != "swiglu") {
     options.add(fmt::format("glu_activation is '{}': gates are those of SwiGLU here", shortened(glu)));
   } else if (options.has({"glu_activation"})) {
@@ -173,9 +190,7 @@ void read_activation(const RunOptions& options, ModelConfig& config) {
   const bool tanh = options.flag({"bias_gelu_fusion"}, true) || options.flag({"use_te_activation_func"}, false) ||
                     options.flag({"use_transformer_engine_op_fuser"}, false) ||
                     (options.flag({"openai_gelu"}, false) && is_before_core(options));
-  config.activation = options.flag({"squared_relu"}, false) ? Activation::squared_relu
-                      : tanh                                ? Activation::gelu_tanh
-                                                            : Activation::gelu_erf;
+  config.activation = tanh ? Activation::gelu_tanh : Activation::gelu_erf;
 }
 
 void refuse_other_models(const RunOptions& options) {
@@ -209,38 +224,25 @@ MegatronModel megatron_model(const PickleValue& arguments, model::ModelFamily fa
   MegatronModel model;
   ModelConfig& config = model.config;
   config.family = family;
-  config.layers = static_cast<int>(
-      std::min<std::int64_t>(options.required({"num_layers", "encoder_num_layers"}), model::max_layers + 1));
-  config.hidden = options.required({"hidden_size"});
-  config.heads = options.required({"num_attention_heads"});
-  config.swiglu = options.flag({"swiglu"}, false);
-  config.ffn_hidden = options.integer({"ffn_hidden_size"}, 4 * config.hidden);
-  config.max_positions = options.required({"max_position_embeddings"});
-  const std::int64_t channels = options.integer({"kv_channels"}, 0);
-  config.kv_channels = config.heads > 0 && channels * config.heads == config.hidden ? 0 : channels;
-  if (options.flag({"group_query_attention"}, false)) {
-    const std::int64_t groups = options.required({"num_query_groups"});
-    config.query_groups = groups == config.heads ? 0 : groups;
+  if (!options.has({"num_layers", "encoder_num_layers"})) options.add("num_layers is missing");
+  for (const char* name : {"hidden_size", "num_attention_heads", "max_position_embeddings"}) {
+    if (!options.has({name})) options.add(fmt::format("{} is missing", name));
   }
+  config.hidden_dropout = config.attention_dropout = 0;
   read_positions(options, config, model);
   read_activation(options, config);
-  const std::string norm = options.text({"normalization"}, "LayerNorm");
-  if (norm == "RMSNorm") {
-    config.normalization = model::Normalization::rms_norm;
-  } else if (norm != "LayerNorm") {
-    options.add(fmt::format("normalization is '{}': there are LayerNorm and RMSNorm", shortened(norm)));
+  read_fields(options, config);
+  // YaRN's frequencies change all channels of a head.
+  if (config.rotary_scaling.kind == model::RotaryScalingKind::yarn) {
+    config.rotary_percent = 1;
+    config.rotary_scaling.interpolation = 1;
   }
-  config.norm_epsilon = options.number({"norm_epsilon", "layernorm_epsilon"}, 1e-5);
-  config.norm_1p = options.flag({"apply_layernorm_1p", "layernorm_zero_centered_gamma"}, false);
-  config.linear_bias = !options.flag({"disable_bias_linear"}, !options.flag({"add_bias_linear"}, true));
-  config.qkv_bias = options.flag({"add_qkv_bias"}, false);
-  config.qk_norm = options.flag({"qk_layernorm"}, false);
-  config.tied_output = !options.flag({"untie_embeddings_and_output_weights"}, false);
-  config.hidden_dropout = options.number({"hidden_dropout"}, 0);
-  config.attention_dropout = options.number({"attention_dropout"}, 0);
+  if (!options.has({"ffn_hidden_size"})) config.ffn_hidden = 4 * config.hidden;
+  if (!options.flag({"group_query_attention"}, false)) config.query_groups = 0;
+  if (config.query_groups == config.heads) config.query_groups = 0;
+  if (config.heads > 0 && config.kv_channels * config.heads == config.hidden) config.kv_channels = 0;
   read_window(options, config);
   if (config.is_bert()) {
-    config.binary_head = options.flag({"bert_binary_head"}, true);
     // The fused GELU is the layers' alone.
     model.has_two_gelus = config.activation == Activation::gelu_tanh && !options.flag({"openai_gelu"}, false);
   }

@@ -21,86 +21,24 @@ constexpr Choice<ModelClass> class_names[] = {{"GPT2LMHeadModel", ModelClass::gp
                                               {"BertForMultipleChoice", ModelClass::bert_choices},
                                               {"BertForQuestionAnswering", ModelClass::bert_spans}};
 
-/// Parts of a model that a class lacks, each with the reason.
-class Misfits {
- public:
-  explicit Misfits(std::string_view name) : name_(name) {}
-  void expect(bool holds, std::string_view part, std::string_view reason) {
-    if (!holds) list_.push_back(fmt::format("{}: {}", part, reason));
+ModelClass nearest_class(const ModelConfig& config) {
+  if (config.is_bert()) {
+    return static_cast<ModelClass>(static_cast<int>(ModelClass::bert_pretraining) + static_cast<int>(config.output));
   }
-  void report() const {
-    TRIREME_CHECK(list_.empty(), ConfigError, "the model cannot be exported as {}:\n  {}", name_,
-                  fmt::join(list_, "\n  "));
-  }
-
- private:
-  std::string_view name_;
-  std::vector<std::string> list_;
-};
-
-void expect_whole_past(const ModelConfig& config, Misfits& misfits) {
-  misfits.expect(!config.window.any(), "<window_size>", "its attention sees the whole past");
+  if (config.position_embedding != model::PositionEmbedding::rope) return ModelClass::gpt2;
+  if (config.qk_norm) return ModelClass::qwen3;
+  return config.qkv_bias && !config.linear_bias ? ModelClass::qwen2 : ModelClass::llama;
 }
 
-ModelClass bert_class_of(const ModelConfig& config) {
-  const ModelClass result = config.output == model::ModelOutput::pretraining ? ModelClass::bert_pretraining
-                            : config.output == model::ModelOutput::classes   ? ModelClass::bert_classes
-                            : config.output == model::ModelOutput::choices   ? ModelClass::bert_choices
-                                                                             : ModelClass::bert_spans;
-  Misfits misfits(name_of(result));
-  misfits.expect(config.post_norm(), "pre-norm layers",
-                 "its layers normalise the sums of residual and branch; only models trained with "
-                 "<apply_residual_connection_post_layernorm> are such");
-  misfits.expect(config.binary_head, "<bert_no_binary_head>", "it has token types, this model has none");
-  misfits.expect(config.normalization == model::Normalization::layer_norm, "RMSNorm", "it has layer normalisation");
-  misfits.expect(config.position_embedding == model::PositionEmbedding::learned_absolute, "rotary positions",
-                 "it has learned positions");
-  misfits.expect(!config.swiglu, "<swiglu>", "its feed-forward block has no gate");
-  misfits.expect(config.linear_bias, "<disable_bias_linear>", "its linear layers have biases");
-  misfits.expect(config.kv_heads() == config.heads, "<group_query_attention>",
-                 "it has as many heads of keys and values as of queries");
-  misfits.expect(config.attention_columns() == config.hidden, "<kv_channels>",
-                 "its heads have hidden size / heads channels");
-  misfits.expect(!config.qk_norm, "<qk_layernorm>", "it does not normalise queries and keys");
-  misfits.report();
-  return result;
-}
-
-ModelClass gpt2_class_of(const ModelConfig& config) {
-  Misfits misfits(name_of(ModelClass::gpt2));
-  misfits.expect(config.predicts_tokens(), "a task's head", "heads of tasks are exported of a BERT alone");
-  misfits.expect(config.normalization == model::Normalization::layer_norm, "RMSNorm", "it has layer normalisation");
-  misfits.expect(!config.swiglu, "<swiglu>", "its feed-forward block has no gate");
-  misfits.expect(config.linear_bias, "<disable_bias_linear>", "its linear layers have biases");
-  misfits.expect(config.kv_heads() == config.heads, "<group_query_attention>",
-                 "it has as many heads of keys and values as of queries");
-  misfits.expect(config.attention_columns() == config.hidden, "<kv_channels>",
-                 "its heads have hidden size / heads channels");
-  misfits.expect(!config.qk_norm, "<qk_layernorm>", "it does not normalise queries and keys");
-  expect_whole_past(config, misfits);
-  misfits.report();
-  return ModelClass::gpt2;
-}
-
-ModelClass llama_class_of(const ModelConfig& config) {
-  const ModelClass result = config.qk_norm                           ? ModelClass::qwen3
-                            : config.qkv_bias && !config.linear_bias ? ModelClass::qwen2
-                                                                     : ModelClass::llama;
-  Misfits misfits(name_of(result));
-  misfits.expect(config.predicts_tokens(), "a task's head", "heads of tasks are exported of a BERT alone");
-  misfits.expect(config.normalization == model::Normalization::rms_norm, "layer normalisation", "it has RMSNorm");
-  misfits.expect(config.swiglu, "a feed-forward block without a gate", "it has SwiGLU");
-  misfits.expect(config.rotary_percent == 1, "<rotary_percent>", "it rotates all channels of a head");
-  misfits.expect(
-      config.rotary_scaling.interpolation == 1 || config.rotary_scaling.kind == model::RotaryScalingKind::none,
-      "<rotary_seq_len_interpolation_factor> beside another scaling", "it scales positions in one way");
-  expect_whole_past(config, misfits);
-  if (result == ModelClass::qwen3) {
-    misfits.expect(!config.has_qkv_bias(), "biases",
-                   "its linear layers have none, or biases of attention that include the output's");
+/// Returns the difference of a field from the models of a class, for a message.
+std::string misfit(const model::Field& field, const ModelConfig& config, const ModelConfig& like) {
+  if (field.is_flag()) {
+    return field.get(config) == field.flag_value()
+               ? fmt::format("{}: no model of the class has it", field.tag())
+               : fmt::format("without {}: all models of the class have it", field.tag());
   }
-  misfits.report();
-  return result;
+  return fmt::format("{} {}: all models of the class have {}", field.tag(), field.text(config),
+                     field.names.empty() ? "the default" : field.text(like));
 }
 
 }  // namespace
@@ -124,9 +62,58 @@ ModelClass model_class_from(std::string_view name) {
 
 bool is_bert(ModelClass model_class) { return model_class >= ModelClass::bert_pretraining; }
 
+ModelConfig class_defaults(ModelClass model_class) {
+  ModelConfig config;
+  if (model_class == ModelClass::gpt2) return config;
+  if (is_bert(model_class)) {
+    model::set_fields(config,
+                      "model-type bert apply-residual-connection-post-layernorm gelu erf layernorm-epsilon 1e-12 "
+                      "max-position-embeddings 512 vocab-size 30522");
+    config.output =
+        static_cast<model::ModelOutput>(static_cast<int>(model_class) - static_cast<int>(ModelClass::bert_pretraining));
+    // The class itself takes any number of choices; RACE's questions have four.
+    if (model_class == ModelClass::bert_choices) config.classes = 4;
+    return config;
+  }
+  model::set_fields(config,
+                    "num-layers 32 hidden-size 4096 num-attention-heads 32 normalization RMSNorm swiglu "
+                    "position-embedding-type rope disable-bias-linear layernorm-epsilon 1e-6 "
+                    "untie-embeddings-and-output-weights");
+  model::set_fields(config, model_class == ModelClass::llama
+                                ? "ffn-hidden-size 11008 vocab-size 32000 max-position-embeddings 2048"
+                                : "ffn-hidden-size 22016 vocab-size 151936 max-position-embeddings 32768 "
+                                  "num-query-groups 32");
+  if (model_class == ModelClass::qwen2) model::set_fields(config, "add-qkv-bias");
+  if (model_class == ModelClass::qwen3) model::set_fields(config, "kv-channels 128 qk-layernorm");
+  return config;
+}
+
+std::string_view config_key(const model::Field& field, ModelClass model_class) {
+  if (is_bert(model_class)) return field.keys.bert;
+  return model_class == ModelClass::gpt2 ? field.keys.gpt2 : field.keys.llama;
+}
+
 ModelClass model_class_of(const ModelConfig& config) {
-  if (config.is_bert()) return bert_class_of(config);
-  return config.position_embedding == model::PositionEmbedding::rope ? llama_class_of(config) : gpt2_class_of(config);
+  const ModelClass result = nearest_class(config);
+  const ModelConfig ours = model::canonical(config), like = model::canonical(class_defaults(result));
+  std::vector<std::string> misfits;
+  if (!config.is_bert() && !config.predicts_tokens())
+    misfits.emplace_back("heads of tasks are exported of a BERT alone");
+  for (const model::Field& field : model::fields()) {
+    const bool is_stored = !field.attribute.empty() && (field.stored_if == nullptr || field.stored_if(config));
+    // An export has plain weights of norms. Only a Llama has the setting of biases.
+    const bool is_setting =
+        !config_key(field, result).empty() && (field.attribute != "linear_bias" || result == ModelClass::llama);
+    if (!is_stored || is_setting || field.attribute == "norm_1p" || field.attribute == "output") continue;
+    if (field.get(ours) != field.get(like)) misfits.push_back(misfit(field, ours, like));
+  }
+  if (config.rotary_scaling.interpolation != 1 && config.rotary_scaling.kind != model::RotaryScalingKind::none) {
+    misfits.emplace_back(
+        "<rotary_seq_len_interpolation_factor> beside another scaling: the class scales positions in one way");
+  }
+  TRIREME_CHECK(misfits.empty(), ConfigError, "the model cannot be exported as {}:\n  {}", name_of(result),
+                fmt::join(misfits, "\n  "));
+  return result;
 }
 
 }  // namespace trireme::exchange

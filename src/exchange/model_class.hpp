@@ -3,7 +3,7 @@
 #include <string>
 #include <string_view>
 
-#include "src/model/model_config.hpp"
+#include "src/model/fields.hpp"
 
 namespace trireme::exchange {
 
@@ -17,6 +17,11 @@ std::string model_class_names();
 /// Returns the class of this name; DataError, with the known ones, for another name.
 ModelClass model_class_from(std::string_view name);
 bool is_bert(ModelClass model_class);
+
+/// Returns the model of a class whose config.json has no settings.
+model::ModelConfig class_defaults(ModelClass model_class);
+/// Returns the key of a field in the config.json of a class; empty where the class has no such setting.
+std::string_view config_key(const model::Field& field, ModelClass model_class);
 
 /// Returns the class that computes the same as a model of this shape. Throws one ConfigError that lists every part of
 /// the model that no class has, with the reason.

@@ -96,7 +96,7 @@ refused 3 "'MambaForCausalLM' is none of those" 1 checkpoint import --input host
 refused 2 "--vocab-size 20 is more than the 19 tokens" 1 checkpoint import --input "$fixtures/gpt2" --output none --vocab-size 20
 make_corpus corpus 1
 done_by 1 train "${run[@]}" --save other --group-query-attention --num-query-groups 2 --disable-bias-linear
-refused 2 "--group-query-attention: it has as many heads" 2 checkpoint export --load other --output none
+refused 2 "--num-query-groups 2: all models of the class have the default" 2 checkpoint export --load other --output none
 check "a refusal leaves nothing" [ ! -e none ]
 
 # The tokenizer comes along: text is continued with an imported model.

@@ -8,6 +8,7 @@
 #include "src/exchange/elements.hpp"
 #include "src/exchange/import.hpp"
 #include "tests/support/message_of.hpp"
+#include "tests/support/other_value.hpp"
 
 namespace trireme::exchange {
 namespace {
@@ -144,25 +145,49 @@ TEST(ModelClass, EveryPartThatAClassLacksIsListedWithTheReason) {
   config.swiglu = false;
   config.rotary_percent = 0.5;
   EXPECT_THAT(message_of<ConfigError>([&] { model_class_of(config); }),
-              AllOf(HasSubstr("cannot be exported as Qwen3ForCausalLM"), HasSubstr("without a gate"),
-                    HasSubstr("<rotary_percent>"), HasSubstr("biases")));
+              AllOf(HasSubstr("cannot be exported as Qwen3ForCausalLM"),
+                    HasSubstr("without <swiglu>: all models of the class have it"), HasSubstr("<rotary_percent> 0.5"),
+                    HasSubstr("without <disable_bias_linear>")));
 
   model::ModelConfig gpt2;
   EXPECT_EQ(model_class_of(gpt2), ModelClass::gpt2);
   gpt2.query_groups = 4;
   gpt2.kv_channels = 32;
   gpt2.window.left = 4;
-  EXPECT_THAT(message_of<ConfigError>([&] { model_class_of(gpt2); }),
-              AllOf(HasSubstr("GPT2LMHeadModel"), HasSubstr("<group_query_attention>"), HasSubstr("<kv_channels>"),
-                    HasSubstr("<window_size>")));
+  EXPECT_THAT(
+      message_of<ConfigError>([&] { model_class_of(gpt2); }),
+      AllOf(HasSubstr("GPT2LMHeadModel"), HasSubstr("<num_query_groups> 4: all models of the class have the default"),
+            HasSubstr("<kv_channels> 32"), HasSubstr("<window_size> 4")));
 
   model::ModelConfig bert;
   bert.family = model::ModelFamily::bert;
   bert.binary_head = false;
   EXPECT_THAT(message_of<ConfigError>([&] { model_class_of(bert); }),
-              AllOf(HasSubstr("BertForPreTraining"), HasSubstr("pre-norm layers"), HasSubstr("<bert_no_binary_head>")));
+              AllOf(HasSubstr("BertForPreTraining"), HasSubstr("without <apply_residual_connection_post_layernorm>"),
+                    HasSubstr("<bert_no_binary_head>: no model of the class has it")));
   EXPECT_THAT(message_of<DataError>([] { model_class_from("MambaForCausalLM"); }),
               AllOf(HasSubstr("'MambaForCausalLM'"), HasSubstr("Qwen3ForCausalLM")));
+}
+
+TEST(ModelClass, NoFieldIsLostSilently) {
+  // A field that a class lacks is refused with another value; one that a row of the table forgets would be exported.
+  for (const ModelClass model_class : {ModelClass::gpt2, ModelClass::llama, ModelClass::bert_pretraining}) {
+    const model::ModelConfig defaults = class_defaults(model_class);
+    EXPECT_EQ(model_class_of(defaults), model_class);
+    for (const model::Field& field : model::fields()) {
+      const auto value = test::other_value(field, defaults);
+      const bool is_stored = !field.attribute.empty() && (field.stored_if == nullptr || field.stored_if(defaults));
+      if (!value || !is_stored || !config_key(field, model_class).empty() || field.attribute == "norm_1p") continue;
+      model::ModelConfig changed = defaults;
+      field.set(changed, *value);
+      if (field.get(canonical(changed)) == field.get(canonical(defaults))) continue;  // no effect in this model
+      try {
+        EXPECT_NE(model_class_of(changed), model_class) << field.name();
+      } catch (const ConfigError& error) {
+        EXPECT_THAT(error.what(), HasSubstr("cannot be exported as"));
+      }
+    }
+  }
 }
 
 TEST(Elements, ATransposeAndItsInverseAreTheIdentity) {

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/support/message_of.hpp"
+#include "tests/support/other_value.hpp"
 
 namespace trireme::io {
 namespace {
@@ -56,6 +57,30 @@ TEST(ConfigJson, WhatIsWrittenReadsBackAsTheSameModel) {
     EXPECT_EQ(exchange::model_class_of(model.config), model.model_class);
     EXPECT_EQ(read.end_of_text, model.end_of_text);
   }
+}
+
+TEST(ConfigJson, EachKeyOfTheTableIsWrittenAndRead) {
+  std::size_t keys = 0;
+  for (const ModelClass model_class : {ModelClass::gpt2, ModelClass::llama, ModelClass::qwen2, ModelClass::qwen3,
+                                       ModelClass::bert_pretraining, ModelClass::bert_spans}) {
+    const model::ModelConfig defaults = exchange::class_defaults(model_class);
+    for (const model::Field& field : model::fields()) {
+      const std::string key(exchange::config_key(field, model_class));
+      if (key.empty() || key.find('.') != key.npos) continue;
+      if (key == "attention_bias" && model_class != ModelClass::llama) continue;
+      const auto value = test::other_value(field, defaults);
+      ASSERT_TRUE(value.has_value()) << key;
+      HuggingFaceModel model;
+      model.model_class = model_class;
+      model.config = defaults;
+      field.set(model.config, *value);
+      const std::string text = config_json(model, DType::fp32);
+      EXPECT_THAT(text, HasSubstr("\"" + key + "\": ")) << name_of(model_class);
+      EXPECT_EQ(field.get(parse_config_json(text, "config.json").config), *value) << name_of(model_class) << " " << key;
+      ++keys;
+    }
+  }
+  EXPECT_GT(keys, 50u);
 }
 
 TEST(ConfigJson, AFactorOfAttentionIsYarnsMagnitude) {

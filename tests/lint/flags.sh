@@ -1,24 +1,27 @@
 #!/bin/bash
 # Checks that messages below src/app name fields, and that each field has its flag: usage flags.sh [REPOSITORY]
 # 1. No string literal outside src/app holds a flag ("--lr"). Options of srun, which are another program's, may stand right
-# behind its name. 2. Each "<field>" in such a literal is in the table of src/app/options/field_names.cpp; literals with
-# an end tag ("</g>") are markup. 3. src/app declares each flag of the table. Exit status 1 if anything is wrong.
+# behind its name. 2. Each "<field>" in such a literal is in the table of src/app/options/field_names.cpp or the option of a
+# row of src/model/fields.cpp; literals with an end tag ("</g>") are markup. 3. src/app declares each flag of the table.
+# Exit status 1 if anything is wrong.
 set -euo pipefail
 cd "${1:-$(dirname "$0")/../..}"
 table=src/app/options/field_names.cpp
+rows=src/model/fields.cpp  # options of a model, which need no row of the table
 
 folders=()
 for folder in src cuda mpi io; do [ -d "$folder" ] && folders+=("$folder"); done
 mapfile -t files < <(find "${folders[@]}" -path src/app -prune -o -regex '.*\.\(cpp\|hpp\|cu\|cuh\)' -print | sort)
 [ ${#files[@]} -gt 0 ] && [ -f "$table" ] || { echo "no source files, or no $table, under $PWD"; exit 1; }
 
+# Prints the names of the table; those of models are options of rows.
+listed() { sed '/field_names =/,/;$/!d' "$table" | grep -oE '"[a-z0-9_ ]+"' | tr -d '"' | tr ' ' '\n' | sed '/^$/d'; }
+names=$(listed; [ ! -f "$rows" ] || sed -nE 's/.*\.option = "([a-z0-9-]+).*/\1/p' "$rows" | tr - _)
+
 faults=0
 awk '
   function fail(message) { print FILENAME ":" FNR ": " message; faults = 1 }
-  NR == FNR {
-    if (match($0, /^ *\{"[a-z0-9_]+", "/)) { split($0, words, "\""); fields[words[2]] }
-    next
-  }
+  NR == FNR { fields[$0]; next }
   /^ *#/ { next }
   {
     # Comments, literals and characters in the order of the line.
@@ -38,10 +41,10 @@ awk '
       }
     }
   }
-  END { exit faults }' "$table" "${files[@]}" || faults=1
+  END { exit faults }' <(printf '%s\n' "$names") "${files[@]}" || faults=1
 
-flags=$(sed -nE 's/^ *\{"[a-z0-9_]+", "([a-z0-9-]+)"\},?$/\1/p' "$table")
-[ -n "$flags" ] || { echo "$table: no line {\"field\", \"flag\"}"; exit 1; }
+flags=$(listed | tr _ -)
+[ -n "$flags" ] || { echo "$table: no names of fields"; exit 1; }
 declared=$(grep -rhoE '"[a-z0-9,-]+"' src/app --include=*.cpp --include=*.hpp --exclude=field_names.cpp | tr -d '"' | tr , '\n')
 while IFS= read -r flag; do
   echo "$table: no command has the option --$flag"

@@ -2,8 +2,13 @@
 
 #include <gmock/gmock.h>
 
+#include <cmath>
+#include <set>
+
+#include "src/model/fields.hpp"
 #include "src/model/presets.hpp"
 #include "tests/support/model_variants.hpp"
+#include "tests/support/other_value.hpp"
 
 namespace trireme::model {
 namespace {
@@ -24,6 +29,63 @@ TEST(ModelConfigAttributes, GiveBackEveryModel) {
     EXPECT_EQ(parameter_count(config_from(attributes)), parameter_count(config)) << variant.name;
     EXPECT_THAT(all, testing::Not(testing::Contains(attributes))) << variant.name;
     all.push_back(attributes);
+  }
+}
+
+/// Models in which the conditions of some fields hold.
+std::vector<ModelConfig> models_with_conditions() {
+  std::vector<ModelConfig> models(4);
+  models[1].position_embedding = models[2].position_embedding = PositionEmbedding::rope;
+  models[1].rotary_scaling = {RotaryScalingKind::yarn, 4, 16, 2, 64, 0.5, 0.25};
+  models[2].window.left = 4;
+  models[2].linear_bias = false;
+  models[3].family = ModelFamily::bert;
+  models[3].output = ModelOutput::choices;
+  return models;
+}
+
+TEST(Fields, EachSurvivesACheckpointWithAnotherValue) {
+  std::set<std::string> expected, kept;
+  for (const Field& field : fields()) {
+    if (field.attribute.empty()) continue;
+    expected.insert(field.key());
+    for (const ModelConfig& config : models_with_conditions()) {
+      const auto value = test::other_value(field, config);
+      if (!value || (field.stored_if != nullptr && !field.stored_if(config))) continue;
+      ModelConfig changed = config;
+      field.set(changed, *value);
+      const Attributes attributes = attributes_of(changed);
+      if (attributes == attributes_of(config)) continue;
+      EXPECT_EQ(field.get(config_from(attributes)), *value) << field.attribute;
+      kept.insert(field.key());
+    }
+  }
+  EXPECT_EQ(kept, expected);
+}
+
+TEST(Fields, HaveOneNameEach) {
+  std::set<std::string_view> options;
+  for (const Field& field : fields()) {
+    for (const std::string_view name : split_names(field.option)) EXPECT_TRUE(options.insert(name).second) << name;
+    EXPECT_TRUE(field.help.empty() || !field.option.empty()) << field.help;
+    for (const ModelConfig& config : models_with_conditions()) {
+      ModelConfig copy;
+      field.set(copy, field.get(config));
+      EXPECT_EQ(field.get(copy), field.get(config)) << field.name();
+    }
+  }
+}
+
+TEST(Fields, OutOfTheirRangesAreRefusedByName) {
+  for (const Field& field : fields()) {
+    ModelConfig config;
+    if (std::isinf(field.range.min) || (field.stored_if != nullptr && !field.stored_if(config))) continue;
+    const double outside = field.range.min - 1;
+    field.set(config, std::holds_alternative<double>(field.get(config))
+                          ? FieldValue(outside)
+                          : FieldValue(static_cast<std::int64_t>(outside)));
+    if (field.is_default(config)) continue;
+    EXPECT_THAT([&] { validate(config); }, ThrowsMessage<ConfigError>(HasSubstr(field.tag() + " "))) << field.name();
   }
 }
 

@@ -186,6 +186,10 @@ TEST(ModelConfigValidation, HeadsOfTheirOwnSizeNeedNotDivideTheHiddenSize) {
   config.kv_channels = 64;
   EXPECT_NO_THROW(validate(config));
   config.kv_channels = std::int64_t{1} << 50;
+  EXPECT_THAT([&] { validate(config); },
+              testing::ThrowsMessage<ConfigError>(HasSubstr("<kv_channels> 1125899906842624 must be")));
+  config.kv_channels = (std::int64_t{1} << 31) - 1;
+  config.heads = 1 << 20;
   EXPECT_THAT([&] { validate(config); }, testing::ThrowsMessage<ConfigError>(HasSubstr("more than any machine")));
 }
 
@@ -216,7 +220,7 @@ TEST(ModelConfigValidation, RefusesGroupsAndRotationsThatDoNotFit) {
       },
       "<rotary_base> 1 must be above 1");
   expect_problem([](ModelConfig& c) { c.rotary_scaling.interpolation = 0; },
-                 "<rotary_seq_len_interpolation_factor> 0 must be from 1");
+                 "<rotary_seq_len_interpolation_factor> 0 must be between 1");
   expect_problem([](ModelConfig& c) { c.window = {4, "1100"}; }, "a list of 4 layers, '1100', for a model of 12");
   expect_problem([](ModelConfig& c) { c.window = {4, "11001100110x"}; }, "'11001100110x'");
   expect_problem(

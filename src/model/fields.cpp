@@ -1,0 +1,315 @@
+#include "src/model/fields.hpp"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <limits>
+#include <type_traits>
+
+#include "src/base/check.hpp"
+
+namespace trireme::model {
+namespace {
+
+/// Access to the member at the end of `path`, members of members.
+template <auto... path>
+FieldValue get_at(const ModelConfig& config) {
+  const auto& value = (config.*....*path);
+  using T = std::remove_cvref_t<decltype(value)>;
+  if constexpr (std::is_enum_v<T> || (std::is_integral_v<T> && !std::is_same_v<T, bool>)) {
+    return static_cast<std::int64_t>(value);
+  } else {
+    return value;
+  }
+}
+template <auto... path>
+void set_at(ModelConfig& config, const FieldValue& value) {
+  auto& member = (config.*....*path);
+  using T = std::remove_cvref_t<decltype(member)>;
+  if constexpr (std::is_same_v<T, int>) {  // a value that does not fit stays out of range
+    member = static_cast<int>(std::min<std::int64_t>(std::get<std::int64_t>(value), std::numeric_limits<int>::max()));
+  } else if constexpr (std::is_enum_v<T>) {
+    member = static_cast<T>(std::get<std::int64_t>(value));
+  } else {
+    member = std::get<T>(value);
+  }
+}
+
+constexpr std::string_view activation_names[] = {"", "tanh", "erf", "", "squared-relu"};
+constexpr std::string_view gelu_names[] = {"", "tanh", "erf"};
+constexpr std::string_view normalization_names[] = {"LayerNorm", "RMSNorm"};
+constexpr std::string_view position_names[] = {"learned_absolute", "rope"};
+constexpr std::string_view scaling_names[] = {"none", "llama3", "yarn"};
+constexpr std::string_view placement_names[] = {"pre", "post"};
+constexpr std::string_view output_names[] = {"pretraining", "classes", "choices", "spans"};
+constexpr std::string_view family_names[] = {"gpt", "bert"};
+
+bool is_bert(const ModelConfig& config) { return config.is_bert(); }
+bool is_task(const ModelConfig& config) { return !config.predicts_tokens(); }
+bool rotates(const ModelConfig& config) { return config.position_embedding == PositionEmbedding::rope; }
+bool is_scaled(const ModelConfig& config) { return config.rotary_scaling.kind != RotaryScalingKind::none; }
+bool is_llama3(const ModelConfig& config) { return config.rotary_scaling.kind == RotaryScalingKind::llama3; }
+bool is_yarn(const ModelConfig& config) { return config.rotary_scaling.kind == RotaryScalingKind::yarn; }
+
+constexpr Need needs_rotary = {rotates, "<position_embedding_type> rope"};
+constexpr Need needs_yarn = {is_yarn, "<position_embedding_type> yarn"};
+constexpr Need needs_bert = {is_bert, "a BERT: give <model> bert-336m or <model_type> bert"};
+
+constexpr double max_factor = 1e6;
+
+/// The frequencies, which code reads and writes.
+constexpr ConfigKeys rope_keys = {"", "rope_parameters.", ""};
+
+#define TRIREME_AT(...) .get = get_at<__VA_ARGS__>, .set = set_at<__VA_ARGS__>
+using C = ModelConfig;
+using R = RotaryScaling;
+
+// clang-format off
+constexpr Field table[] = {
+    {TRIREME_AT(&C::family), .names = family_names, .option = "model-type", .log = ", BERT"},
+    {TRIREME_AT(&C::layers), .role = FieldRole::size, .range = between(1, max_layers), .attribute = "layers",
+     .since = "kind", .option = "num-layers", .help = "Transformer layers.",
+     .keys = {"n_layer", "num_hidden_layers", "num_hidden_layers"}, .megatron = "encoder_num_layers"},
+    {TRIREME_AT(&C::hidden), .role = FieldRole::size, .range = countable(), .attribute = "hidden", .since = "kind",
+     .option = "hidden-size", .help = "Width of the residual stream.",
+     .keys = {"n_embd", "hidden_size", "hidden_size"}},
+    {TRIREME_AT(&C::heads), .role = FieldRole::size, .range = countable(), .attribute = "heads", .since = "kind",
+     .option = "num-attention-heads", .help = "Attention heads.",
+     .keys = {"n_head", "num_attention_heads", "num_attention_heads"}},
+    {TRIREME_AT(&C::kv_channels), .role = FieldRole::size, .range = countable(), .attribute = "kv_channels",
+     .since = "kv_channels", .option = "kv-channels",
+     .help = "Channels of a head; default the preset's, else hidden size / attention heads.",
+     .keys = {"", "head_dim", ""}},
+    {TRIREME_AT(&C::ffn_hidden), .role = FieldRole::size, .range = countable(), .attribute = "ffn_hidden",
+     .since = "kind", .option = "ffn-hidden-size",
+     .help = "Width of the feed-forward block; default 4 x hidden size, with <swiglu> two thirds of that down to a"
+             " multiple of 64.",
+     .keys = {"n_inner", "intermediate_size", "intermediate_size"}},
+    {TRIREME_AT(&C::vocabulary), .role = FieldRole::size, .range = countable(), .attribute = "vocabulary",
+     .since = "kind", .option = "vocab-size",
+     .help = "True size of the vocabulary; default a GPT preset's, else the corpus'.",
+     .keys = {"vocab_size", "vocab_size", "vocab_size"}},
+    {TRIREME_AT(&C::max_positions), .role = FieldRole::size, .range = countable(), .attribute = "max_positions",
+     .since = "kind", .option = "max-position-embeddings",
+     .help = "Longest sequence; default the preset's, else the sequence length.",
+     .keys = {"n_positions", "max_position_embeddings", "max_position_embeddings"}},
+    {TRIREME_AT(&C::activation), .names = activation_names, .attribute = "gelu", .since = "kind",
+     .log = ", activation {}", .keys = {"activation_function", "", "hidden_act"}},
+    {TRIREME_AT(&C::activation), .names = gelu_names, .option = "gelu",
+     .help = "Form of the activation; default tanh."},
+    {TRIREME_AT(&C::activation), .names = activation_names, .option = "squared-relu",
+     .help = "Activation max(x, 0)^2 instead of GELU.", .flag = static_cast<int>(Activation::squared_relu)},
+    {TRIREME_AT(&C::hidden_dropout), .role = FieldRole::training, .range = between(0, 0.99),
+     .option = "hidden-dropout", .placeholder = "P",
+     .help = "Probability of dropping an element of a hidden state; default the preset's, else 0.1."},
+    {TRIREME_AT(&C::attention_dropout), .role = FieldRole::training, .range = between(0, 0.99),
+     .option = "attention-dropout", .placeholder = "P",
+     .help = "Probability of dropping an attention weight; default the preset's, else 0.1."},
+    {TRIREME_AT(&C::norm_epsilon), .range = at_least(0), .attribute = "norm_epsilon", .since = "kind",
+     .option = "layernorm-epsilon,norm-epsilon",
+     .help = "Added to the variance in normalisation; default the preset's, else 1e-5.",
+     .keys = {"layer_norm_epsilon", "rms_norm_eps", "layer_norm_eps"}},
+    {TRIREME_AT(&C::query_groups), .range = countable(), .attribute = "kv_heads", .since = "kv_heads",
+     .option = "num-query-groups", .help = "Heads of keys and values with <group_query_attention>; default 1.",
+     .log = ", {} query groups", .keys = {"", "num_key_value_heads", ""}},
+    {TRIREME_AT(&C::normalization), .names = normalization_names, .attribute = "normalization", .since = "kv_heads",
+     .option = "normalization", .help = "Kind of normalisation; default LayerNorm.", .log = ", {}"},
+    {TRIREME_AT(&C::norm_1p), .attribute = "norm_1p", .since = "kv_channels", .option = "apply-layernorm-1p",
+     .help = "Store the weights of norms as their difference from 1, which 16-bit types round more finely.",
+     .log = ", norm weights around 1", .megatron = "layernorm_zero_centered_gamma"},
+    {TRIREME_AT(&C::position_embedding), .names = position_names, .attribute = "positions", .since = "kv_heads",
+     .option = "position-embedding-type", .log = ", rotary positions"},
+    {TRIREME_AT(&C::position_embedding), .names = position_names, .option = "use-rotary-position-embeddings",
+     .help = "The same as <position_embedding_type> rope.", .flag = static_cast<int>(PositionEmbedding::rope)},
+    {TRIREME_AT(&C::rotary_base), .range = above(0), .attribute = "rotary_base", .since = "kv_heads",
+     .option = "rotary-base", .help = "Base of the rotary frequencies; default 10000.", .needs = needs_rotary,
+     .keys = rope_keys},
+    {TRIREME_AT(&C::rotary_percent), .range = above(0, 1), .attribute = "rotary_percent", .since = "kv_heads",
+     .option = "rotary-percent", .help = "Fraction of a head's channels that rotate; default 1.",
+     .needs = needs_rotary},
+    {TRIREME_AT(&C::rotary_scaling, &R::kind), .names = scaling_names, .attribute = "rotary_scaling",
+     .since = "kv_channels", .keys = rope_keys},
+    {TRIREME_AT(&C::rotary_scaling, &R::factor), .range = between(1, max_factor), .attribute = "rotary_factor",
+     .stored_if = is_llama3, .option = "rope-scaling-factor",
+     .help = "Divides low frequencies with <use_rope_scaling>; default the preset's, else 8.",
+     .needs = {is_llama3, "<use_rope_scaling>"}, .log = " scaled by {} (Llama 3.1)", .keys = rope_keys},
+    {TRIREME_AT(&C::rotary_scaling, &R::factor), .range = between(1, max_factor), .attribute = "rotary_factor",
+     .stored_if = is_yarn, .option = "yarn-rotary-scaling-factor,rotary-scaling-factor",
+     .help = "Times as many positions as in an earlier training, with <position_embedding_type> yarn.",
+     .needs = needs_yarn, .log = " scaled by {} (YaRN)", .keys = rope_keys},
+    {TRIREME_AT(&C::rotary_scaling, &R::positions), .range = countable(), .attribute = "rotary_positions",
+     .stored_if = is_scaled, .option = "yarn-original-max-position-embeddings,original-max-position-embeddings",
+     .help = "YaRN: positions of the earlier training; default 4096.", .needs = needs_yarn, .keys = rope_keys},
+    {TRIREME_AT(&C::rotary_scaling, &R::slow_turns), .range = at_least(0), .attribute = "rotary_slow_turns",
+     .stored_if = is_scaled, .option = "yarn-beta-slow",
+     .help = "YaRN: frequencies of pairs of channels with at most as many turns in these positions are divided by "
+             "the factor; default 1.",
+     .needs = needs_yarn, .keys = rope_keys},
+    {TRIREME_AT(&C::rotary_scaling, &R::fast_turns), .range = at_least(0), .attribute = "rotary_fast_turns",
+     .stored_if = is_scaled, .option = "yarn-beta-fast",
+     .help = "YaRN: pairs of channels with as many turns in these positions keep their frequency; default 32.",
+     .needs = needs_yarn, .keys = rope_keys},
+    {TRIREME_AT(&C::rotary_scaling, &R::mscale), .range = at_least(0), .attribute = "rotary_mscale",
+     .stored_if = is_scaled, .option = "yarn-mscale,mscale",
+     .help = "YaRN: queries and keys grow by (0.1 X ln factor + 1) / (0.1 Y ln factor + 1); default X 1.",
+     .needs = needs_yarn, .keys = rope_keys},
+    {TRIREME_AT(&C::rotary_scaling, &R::mscale_all_dim), .range = at_least(0), .attribute = "rotary_mscale_all_dim",
+     .stored_if = is_scaled, .option = "yarn-mscale-all-dim,mscale-all-dim", .placeholder = "Y",
+     .help = "YaRN: Y of <yarn_mscale>; default 0.", .needs = needs_yarn, .keys = rope_keys},
+    {TRIREME_AT(&C::rotary_scaling, &R::interpolation), .range = between(1, max_factor),
+     .attribute = "rotary_interpolation", .option = "rotary-seq-len-interpolation-factor",
+     .help = "Divide rotary positions by X, for sequences X times as long as in an earlier training.",
+     .needs = needs_rotary, .log = " divided by {}", .keys = rope_keys},
+    {TRIREME_AT(&C::window, &AttentionWindow::left), .range = between(0, std::numeric_limits<std::int32_t>::max()),
+     .attribute = "window", .option = "window-size", .log = ", attention to {} positions before"},
+    {TRIREME_AT(&C::window, &AttentionWindow::layers), .attribute = "window_layers",
+     .stored_if = [](const ModelConfig& config) { return config.window.any(); }, .option = "window-attn-skip-freq",
+     .log = " in layers {}"},
+    {TRIREME_AT(&C::qk_norm), .attribute = "qk_norm", .since = "kv_channels", .option = "qk-layernorm",
+     .help = "Normalise the channels of each head of queries and keys, by the kind of <normalization>.",
+     .log = ", normalised queries and keys"},
+    {TRIREME_AT(&C::swiglu), .attribute = "swiglu", .since = "kv_heads", .option = "swiglu",
+     .help = "Gated feed-forward block, silu(gate) x up, instead of GELU.", .log = ", SwiGLU"},
+    {TRIREME_AT(&C::linear_bias), .attribute = "linear_bias", .since = "kv_heads", .option = "disable-bias-linear",
+     .help = "Linear layers have no biases.", .log = ", no biases", .keys = {"", "attention_bias", ""},
+     .megatron = "add_bias_linear"},
+    {TRIREME_AT(&C::qkv_bias), .attribute = "qkv_bias", .since = "kv_channels", .option = "add-qkv-bias",
+     .help = "Queries, keys and values have biases, with <disable_bias_linear> and presets without biases, too.",
+     .log = " but of Q, K and V"},
+    {TRIREME_AT(&C::tied_output), .attribute = "tied_output", .since = "kv_heads",
+     .option = "untie-embeddings-and-output-weights",
+     .help = "Give the output its own matrix instead of the token embedding's.", .log = ", untied output",
+     .keys = {"tie_word_embeddings", "tie_word_embeddings", ""}},
+    {TRIREME_AT(&C::norm_placement), .names = placement_names, .attribute = "norm_placement", .stored_if = is_bert,
+     .option = "apply-residual-connection-post-layernorm",
+     .help = "BERT: normalise each sum of residual and branch, as first published, not each branch's input.",
+     .flag = static_cast<int>(NormPlacement::post), .needs = needs_bert, .log = ", post-norm layers"},
+    {TRIREME_AT(&C::binary_head), .attribute = "binary_head", .stored_if = is_bert, .option = "bert-no-binary-head",
+     .help = "BERT: leave out token types and the prediction of the segments' order; samples have one segment.",
+     .needs = needs_bert, .log = ", no binary head", .megatron = "bert_binary_head"},
+    {TRIREME_AT(&C::output), .names = output_names, .attribute = "output", .keys = {"", "", "architectures.0"}},
+    {TRIREME_AT(&C::classes), .range = at_least(2), .attribute = "classes", .stored_if = is_task,
+     .keys = {"", "", "id2label.length"}},
+};
+// clang-format on
+#undef TRIREME_AT
+
+}  // namespace
+
+std::span<const Field> fields() { return table; }
+
+FieldValue Field::flag_value() const {
+  if (flag >= 0) return std::int64_t{flag};
+  return !std::get<bool>(get(ModelConfig()));
+}
+
+std::string_view Field::name() const { return option.empty() ? attribute : option.substr(0, option.find(',')); }
+
+std::string Field::tag() const {
+  std::string text = fmt::format("<{}>", name());
+  std::ranges::replace(text, '-', '_');
+  return text;
+}
+
+std::optional<std::int64_t> Field::index_of(std::string_view text) const {
+  const auto found = std::ranges::find(names, text);
+  if (found == names.end() || text.empty()) return std::nullopt;
+  return found - names.begin();
+}
+
+std::string Field::names_text() const {
+  std::vector<std::string_view> chosen(names.begin(), names.end());
+  std::erase(chosen, "");
+  return fmt::format("{}", fmt::join(chosen, ", "));
+}
+
+std::optional<double> Field::number(const ModelConfig& config) const {
+  const FieldValue value = get(config);
+  if (const auto* const real = std::get_if<double>(&value)) return *real;
+  if (const auto* const whole = std::get_if<std::int64_t>(&value); whole != nullptr && names.empty()) {
+    return static_cast<double>(*whole);
+  }
+  return std::nullopt;
+}
+
+FieldValue Field::read(const Attributes& attributes) const {
+  const ModelConfig plain;
+  return std::visit(
+      [&](const auto& otherwise) -> FieldValue {
+        using T = std::decay_t<decltype(otherwise)>;
+        if (!names.empty()) {
+          const bool is_there = attributes.contains(key());
+          const auto index = is_there ? index_of(attributes.get<std::string>(key())) : std::nullopt;
+          attributes.require(index.has_value(), key(), "one of " + names_text());
+          return *index;
+        }
+        T value = attributes.get<T>(key());
+        if constexpr (std::is_arithmetic_v<T> && !std::is_same_v<T, bool>) {
+          attributes.require(range.contains(static_cast<double>(value)), key(), "a number " + range.text());
+        } else if constexpr (std::is_same_v<T, std::string>) {
+          if (value == "all") value.clear();
+        }
+        return value;
+      },
+      get(plain));
+}
+
+std::string Field::text(const ModelConfig& config) const {
+  return std::visit(
+      [&](const auto& value) -> std::string {
+        if constexpr (std::is_same_v<std::decay_t<decltype(value)>, std::int64_t>) {
+          if (!names.empty()) return std::string(names[static_cast<std::size_t>(value)]);
+        }
+        return fmt::format("{}", value);
+      },
+      get(config));
+}
+
+ModelConfig canonical(const ModelConfig& config) {
+  const ModelConfig plain;
+  ModelConfig result = config;
+  if (config.query_groups == config.heads) result.query_groups = 0;
+  if (config.attention_columns() == config.hidden) result.kv_channels = 0;
+  if (config.linear_bias) result.qkv_bias = false;
+  if (config.swiglu) result.activation = plain.activation;
+  if (!rotates(config)) {
+    result.rotary_base = plain.rotary_base;
+    result.rotary_percent = plain.rotary_percent;
+  }
+  return result;
+}
+
+ModelConfig resolved(const ModelConfig& config) {
+  ModelConfig result = config;
+  result.query_groups = config.kv_heads();
+  result.kv_channels = config.head_dim();
+  result.qkv_bias = config.has_qkv_bias();
+  return result;
+}
+
+std::vector<std::string_view> split_names(std::string_view names, char separator) {
+  std::vector<std::string_view> result;
+  while (!names.empty()) {
+    const std::size_t end = std::min(names.find(separator), names.size());
+    result.push_back(names.substr(0, end));
+    names.remove_prefix(std::min(end + 1, names.size()));
+  }
+  return result;
+}
+
+void set_fields(ModelConfig& config, std::string_view words) {
+  const std::vector<std::string_view> list = split_names(words, ' ');
+  for (std::size_t i = 0; i < list.size(); ++i) {
+    const auto* const field = std::ranges::find(table, list[i], &Field::name);
+    TRIREME_CHECK(field != std::end(table), ConfigError, "the model has no field '{}'", list[i]);
+    if (field->is_flag()) {
+      field->set(config, field->flag_value());
+      continue;
+    }
+    TRIREME_CHECK(++i < list.size(), ConfigError, "the field '{}' lacks a value", field->name());
+    // Checkpoints have the same texts of values.
+    field->set(config, field->read(Attributes{{field->key(), std::string(list[i])}}));
+  }
+}
+
+}  // namespace trireme::model
