@@ -39,7 +39,7 @@ double relative_error(const PublishedRun& run, const FittedShares& shares) {
   plan::PublishedCluster cluster = plan::published_cluster(run.cluster);
   cluster.shares = shares;
   const plan::PublishedCosts costs(cluster, run.fp8);
-  return plan::predict_run(run, plan::framework_of(run), costs).seconds / run.published_seconds().value() - 1;
+  return plan::predict_run(run, costs).seconds / run.published_seconds().value() - 1;
 }
 
 /// Sum of squares of the errors' logarithms, of errors beyond 3 % rather their size (pseudo-Huber), and a weak pull

@@ -40,7 +40,7 @@ std::string run_prediction_json(const plan::PublishedRun& run, const plan::RunPr
                        {"recompute", field("recompute")},
                        {"schedule", field("schedule")},
                        {"zero3", run.is_fsdp()},
-                       {"framework", p.framework},
+                       {"framework", run.framework.name},
                        {"iter_s", p.seconds},
                        {"tflops_gpu", p.tflops_gpu},
                        {"tflops_convention", plan::name_of(run.convention)}};

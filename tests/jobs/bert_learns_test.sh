@@ -1,6 +1,6 @@
 #!/bin/bash
 # usage: bert_learns_test.sh TRIREME
-# jobs/bert_learns.sh on the books of the test data: its exit status says whether both tasks are learned.
+# bench/papers/bert_learns.sh on the books of the test data: its exit status says whether both tasks are learned.
 set -uo pipefail
 books=("${TRIREME_TEST_DATA:-}"/prose/*.txt)
 if [ ! -f "${books[0]}" ]; then
@@ -9,4 +9,4 @@ if [ ! -f "${books[0]}" ]; then
 fi
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
-TRIREME=$1 bash "$(dirname "$0")/../../jobs/bert_learns.sh" "$folder" "${books[@]}"
+TRIREME=$1 bash "$(dirname "$0")/../../bench/papers/bert_learns.sh" "$folder" "${books[@]}"

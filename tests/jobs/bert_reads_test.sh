@@ -1,6 +1,6 @@
 #!/bin/bash
 # usage: bert_reads_test.sh TRIREME
-# jobs/bert_reads.sh on the questions of RACE's shape of the test data: its exit status says whether it answers over 90 %.
+# bench/papers/bert_reads.sh on the questions of RACE's shape of the test data: its exit status says whether it answers over 90 %.
 set -uo pipefail
 splits=()
 for split in train dev test; do splits+=("${TRIREME_TEST_DATA:-}/mrc/race_format_synthetic.$split.jsonl"); done
@@ -10,4 +10,4 @@ if [ ! -f "${splits[0]}" ]; then
 fi
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
-TRIREME=$1 bash "$(dirname "$0")/../../jobs/bert_reads.sh" "$folder" "${splits[@]}"
+TRIREME=$1 bash "$(dirname "$0")/../../bench/papers/bert_reads.sh" "$folder" "${splits[@]}"

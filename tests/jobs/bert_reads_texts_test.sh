@@ -1,7 +1,7 @@
 #!/bin/bash
-# The texts that jobs/bert_reads.awk makes of questions: exchanged choices, and statements for pretraining.
+# The texts that bench/papers/bert_reads.awk makes of questions: exchanged choices, and statements for pretraining.
 set -uo pipefail
-texts=$(cd "$(dirname "$0")/../../jobs" && pwd)/bert_reads.awk
+texts=$(cd "$(dirname "$0")/../../bench/papers" && pwd)/bert_reads.awk
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 failed=0

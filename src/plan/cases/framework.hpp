@@ -1,16 +1,13 @@
 #pragma once
 
-#include <string>
-
-#include "src/plan/cases/published_run.hpp"
+#include <string_view>
 
 namespace trireme::plan {
 
-/// Work of a program that published its runs, where it differs from that of others. Kernels between products read and
-/// write tensors of 16 bits; their numbers here count each tensor once for every kernel that reads or writes it.
+/// Costs of a training program that published its runs, where they differ from those of other programs. Kernels between
+/// products read and write tensors of 16 bits. Their numbers count each tensor once for every kernel that reads or
+/// writes it.
 struct Framework {
-  std::string name;
-
   /// Tensors of a layer's memory-bound kernels, in forward and in backward. hidden: of b s h elements on every tensor
   /// rank; divided: b s h elements among the tensor ranks; scores: b a s s elements among them.
   struct Tensors {
@@ -18,22 +15,22 @@ struct Framework {
     double divided = 0;
     double scores = 0;
   };
+
+  std::string_view name;  ///< in the column `program`
   Tensors forward, backward;
-  bool flash_attention = false;
-  bool fused_kernels = true;  ///< else one for each small operation, which reach a lower rate
-  double flash_gain = 1;      ///< rate of its flash attention, as a multiple of the first version's
+  int flash_attention = 0;    ///< version, to which its rate is proportional; 0: scores are kept in memory
+  bool fused_kernels = true;  ///< false: a kernel for each small operation, at a lower rate
 
   double loss_bytes = 10;           ///< moved for each logit, in cross entropy forward and backward
   double optimizer_bytes = 50;      ///< moved for each parameter: unscaling, norm, Adam with fp32 state, 16-bit copy
-  double gradient_bytes = 2;        ///< each element in the data ranks' reduction
+  bool fp32_gradients = true;       ///< data ranks reduce the gradients of bf16 in fp32
   bool overlaps_gradients = false;  ///< reduction over data ranks beside backward (PyTorch's DDP)
   bool overlaps_tensor = false;     ///< in backward beside the gradients of weights
   double sharding_interference = 0.75;  ///< part of hidden gathers and scatters that slows down the work beside them
   bool one_adapter = false;             ///< gathers of parameters use one network adapter of a node at a time
-  bool late_messages = false;           ///< ranks compute while messages between stages travel
 };
 
-/// The program that made a run, by its source; by its GPU and options where the source is unknown.
-Framework framework_of(const PublishedRun& run);
+/// Returns the program of this name. Throws ConfigError with all names if there is none.
+const Framework& find_framework(std::string_view name);
 
 }  // namespace trireme::plan

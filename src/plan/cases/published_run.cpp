@@ -162,7 +162,24 @@ bool says_sequence_parallel(const Row& row) {
     if (has(text, {"sequence par", "sequence-par", "seq par", "seq-par", "+sp", "+ sp", " sp ", "sp+"})) return true;
   }
   // Selective recomputation came with sequence parallelism (Korthikanti et al. 2022, arXiv:2205.05198).
-  return has(row.lower_text("source"), {"2205.05198"}) && has(row.lower_text("recompute"), {"selective"});
+  return row.lower_text("program") == "megatron-2022" && has(row.lower_text("recompute"), {"selective"});
+}
+
+/// Returns the program of the column `program`, or of the schedule where it is empty.
+const Framework& framework_of(const Row& row) {
+  std::string name = row.lower_text("program");
+  const std::string schedule = row.lower_text("schedule");
+  if (name.empty()) {
+    name = has(schedule, {"zero-3", "zero3", "zero 3", "deepspeed"}) ? "deepspeed"
+           : has(schedule, {"fsdp", "shard"})                        ? "fsdp"
+           : has(schedule, {"zb", "zero bubble", "zero-bubble"})     ? "megatron-2021"
+                                                                     : "megatron";
+  }
+  try {
+    return find_framework(name);
+  } catch (const ConfigError& error) {
+    throw FieldError{"program", error.what()};
+  }
 }
 
 void read_grid(const Row& row, PublishedRun& run) {
@@ -238,6 +255,8 @@ PublishedRun run_of(const CsvRecord& record, std::map<std::string, std::string> 
   run.fp8 = uses_fp8(row, run.cluster);
   run.recomputation = recomputation_of(row);
   read_schedule(row, run);
+  run.framework = framework_of(row);
+  run.bf16 = has(row.lower_text("precision"), {"bf16"}) && !has(row.lower_text("precision"), {"fp16"});
   run.sequence_parallel = run.tp > 1 && says_sequence_parallel(row);
   run.convention = convention_of(row);
   run.iter_s = row.number("iter_s");

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "src/plan/cases/csv.hpp"
+#include "src/plan/cases/framework.hpp"
 
 namespace trireme::plan {
 
@@ -34,13 +35,14 @@ struct PublishedRun {
   int line = 0;
   std::map<std::string, std::string> text;  ///< the row's fields by column
 
+  Framework framework;  ///< the program
   std::string cluster;  ///< a name of published_cluster
   int layers = 1;
   std::int64_t hidden = 0, heads = 0, vocabulary = 0, sequence = 0;
   int gpus = 1, tp = 1, pp = 1, dp = 1;
   int chunks = 1;  ///< virtual stages of a pipeline rank
   std::int64_t micro_batch = 1, global_batch = 1;
-  bool fp8 = false;
+  bool fp8 = false, bf16 = false;
   bool sequence_parallel = false;
   Recomputation recomputation = Recomputation::none;
   Sharding sharding = Sharding::none;
@@ -50,6 +52,8 @@ struct PublishedRun {
 
   /// Micro-batches of an update on a data rank; the last one may be smaller.
   int micro_batches() const;
+  /// Bytes of a gradient in the reduction over data ranks.
+  double gradient_bytes() const { return bf16 && framework.fp32_gradients ? 4 : 2; }
   bool is_fsdp() const { return sharding == Sharding::gradients || sharding == Sharding::full; }
   /// FLOPs of an update on all GPUs in the row's convention.
   double flops() const;
@@ -65,8 +69,8 @@ struct PublishedRow {
 };
 
 /// Rows of a CSV text with the columns model, hidden, layers, heads, vocab, seq, hardware, gpus, tp, pp, dp, mbs, gbs,
-/// precision, recompute, schedule, layers_per_virtual_stage, source, iter_s, tflops_gpu and tflops_def, in any order;
-/// others are kept as text. DataError where the text is no CSV or a needed column is missing.
+/// precision, recompute, schedule, layers_per_virtual_stage, program, source, iter_s, tflops_gpu and tflops_def, in any
+/// order; others are kept as text. DataError if the text is no CSV or a needed column is missing.
 std::vector<PublishedRow> parse_published_runs(const std::string& name, const std::string& text);
 
 }  // namespace trireme::plan

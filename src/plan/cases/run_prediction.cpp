@@ -33,12 +33,12 @@ std::vector<int> layers_of_chunks(const PublishedRun& run) {
   return result;
 }
 
-std::vector<PartTime> chunk_times(const PublishedRun& run, const Framework& framework, const PublishedCosts& costs) {
-  const PartTime layer = layer_time(run, framework, costs);
+std::vector<PartTime> chunk_times(const PublishedRun& run, const PublishedCosts& costs) {
+  const PartTime layer = layer_time(run, costs);
   std::vector<PartTime> parts;
   for (const int layers : layers_of_chunks(run)) parts.push_back(layers * layer);
   parts.front() += embedding_time(run, costs);
-  parts.back() += head_time(run, framework, costs);
+  parts.back() += head_time(run, costs);
   return parts;
 }
 
@@ -54,7 +54,7 @@ double message_time(const PublishedRun& run, const PublishedCosts& costs, int po
 }
 
 /// Adds the messages to the steps that wait for them: the longer of those that a step receives and sends.
-ScheduleTimes schedule_times(const PublishedRun& run, const Framework& framework, const PublishedCosts& costs,
+ScheduleTimes schedule_times(const PublishedRun& run, const PublishedCosts& costs,
                              const std::vector<PartTime>& chunks) {
   const bool halves =
       run.schedule == PublishedSchedule::zero_bubble_1p || run.schedule == PublishedSchedule::zero_bubble_2p;
@@ -64,9 +64,9 @@ ScheduleTimes schedule_times(const PublishedRun& run, const Framework& framework
     const PartTime& part = chunks[static_cast<std::size_t>(position)];
     const double before = position > 0 ? message_time(run, costs, position - 1) : 0;
     const double after = position < last ? message_time(run, costs, position) : 0;
-    const double wait = framework.late_messages ? 0 : std::max(before, after);
+    const double wait = halves ? 0 : std::max(before, after);
     // A path through all stages takes the sum of them.
-    if (framework.late_messages && last > 0) times.transfer += before / last;
+    if (halves && last > 0) times.transfer += before / last;
     times.chunks.push_back({part.forward.total() + wait, part.backward_input.total() + wait,
                             (halves ? late_weights_factor : 1) * part.backward_weight.total()});
   }
@@ -74,9 +74,9 @@ ScheduleTimes schedule_times(const PublishedRun& run, const Framework& framework
 }
 
 /// Time of the steps, work of the busiest rank, and the bubble.
-void predict_pipeline(const PublishedRun& run, const Framework& framework, const PublishedCosts& costs,
-                      RunPrediction& prediction, double& pipeline_ms) {
-  const std::vector<PartTime> chunks = chunk_times(run, framework, costs);
+void predict_pipeline(const PublishedRun& run, const PublishedCosts& costs, RunPrediction& prediction,
+                      double& pipeline_ms) {
+  const std::vector<PartTime> chunks = chunk_times(run, costs);
   const double m = run.micro_batches();
   for (int rank = 0; rank < run.pp; ++rank) {
     WorkTime work;
@@ -86,7 +86,7 @@ void predict_pipeline(const PublishedRun& run, const Framework& framework, const
     if (work.total() > prediction.work.total()) prediction.work = work;
   }
   pipeline_ms = prediction.work.total();
-  if (run.pp > 1) pipeline_ms = schedule_time(run, schedule_times(run, framework, costs, chunks));
+  if (run.pp > 1) pipeline_ms = schedule_time(run, schedule_times(run, costs, chunks));
   prediction.pipeline_ms = pipeline_ms - prediction.work.total();
   prediction.bubble = prediction.pipeline_ms / pipeline_ms;
 }
@@ -106,22 +106,21 @@ double parameters_of_rank(const PublishedRun& run) {
 }
 
 /// Gradients of data ranks and of the tied embedding, and the optimizer.
-void predict_update(const PublishedRun& run, const Framework& framework, const PublishedCosts& costs,
-                    RunPrediction& prediction, double pipeline_ms) {
+void predict_update(const PublishedRun& run, const PublishedCosts& costs, RunPrediction& prediction,
+                    double pipeline_ms) {
   const double parameters = parameters_of_rank(run);
-  const double reduction =
-      costs.collective(Collective::all_reduce, parameters * framework.gradient_bytes, run.dp, run.tp);
-  if (framework.overlaps_gradients && run.dp > 1) {
+  const double reduction = costs.collective(Collective::all_reduce, parameters * run.gradient_bytes(), run.dp, run.tp);
+  if (run.framework.overlaps_gradients && run.dp > 1) {
     prediction.data_ms = std::max(0.0, reduction - pipeline_ms / 2) + overlapped_gradients_share * pipeline_ms;
   } else {
     prediction.data_ms = reduction;
   }
   if (run.pp > 1) {
-    const double embedding = static_cast<double>(run.vocabulary * run.hidden) / run.tp * framework.gradient_bytes;
+    const double embedding = static_cast<double>(run.vocabulary * run.hidden) / run.tp * run.gradient_bytes();
     prediction.data_ms += costs.collective(Collective::all_reduce, embedding, 2, costs.node_stride());
   }
   prediction.optimizer_ms =
-      costs.memory(parameters * framework.optimizer_bytes / (run.sharding == Sharding::optimizer ? run.dp : 1));
+      costs.memory(parameters * run.framework.optimizer_bytes / (run.sharding == Sharding::optimizer ? run.dp : 1));
 }
 
 /// Time of work beside communication that is hidden where there is enough work, but for its interference.
@@ -131,39 +130,38 @@ double exposed_beside(double work, double communication, double interference) {
 
 /// FSDP: a layer's parameters are gathered before its forward and, fully sharded, before its backward; its gradients
 /// are scattered after it (Zhao et al. 2023, arXiv:2304.11277).
-void predict_fsdp(const PublishedRun& run, const Framework& framework, const PublishedCosts& costs,
-                  RunPrediction& prediction) {
+void predict_fsdp(const PublishedRun& run, const PublishedCosts& costs, RunPrediction& prediction) {
   const auto h = static_cast<double>(run.hidden), words = static_cast<double>(run.vocabulary);
   const auto ring = [&](double parameters) {
     return costs.collective(Collective::all_gather, 2 * parameters, run.dp,
-                            framework.one_adapter ? costs.node_stride() : 1);
+                            run.framework.one_adapter ? costs.node_stride() : 1);
   };
-  const PartTime layer = layer_time(run, framework, costs);
+  const PartTime layer = layer_time(run, costs);
   const double pass = ring(12 * h * h);
-  const double share = framework.sharding_interference;
+  const double share = run.framework.sharding_interference;
   const double forward = exposed_beside(layer.forward.total(), pass, share);
   const double backward = exposed_beside(layer.backward_input.total() + layer.backward_weight.total(),
                                          (run.sharding == Sharding::full ? 2 : 1) * pass, share);
   const double m = static_cast<double>(run.global_batch) / static_cast<double>(run.dp * run.micro_batch);
   PartTime all = run.layers * layer;
   all += embedding_time(run, costs);
-  all += head_time(run, framework, costs);
+  all += head_time(run, costs);
   prediction.work = m * all.total();
   prediction.data_ms = m * (run.layers * (forward + backward) + 3 * ring(words * h));
-  prediction.optimizer_ms = costs.memory((12.0 * run.layers * h * h + words * h) / run.dp * framework.optimizer_bytes);
+  prediction.optimizer_ms =
+      costs.memory((12.0 * run.layers * h * h + words * h) / run.dp * run.framework.optimizer_bytes);
 }
 
 }  // namespace
 
-RunPrediction predict_run(const PublishedRun& run, const Framework& framework, const PublishedCosts& costs) {
+RunPrediction predict_run(const PublishedRun& run, const PublishedCosts& costs) {
   RunPrediction prediction;
-  prediction.framework = framework.name;
   if (run.is_fsdp()) {
-    predict_fsdp(run, framework, costs, prediction);
+    predict_fsdp(run, costs, prediction);
   } else {
     double pipeline_ms = 0;
-    predict_pipeline(run, framework, costs, prediction, pipeline_ms);
-    predict_update(run, framework, costs, prediction, pipeline_ms);
+    predict_pipeline(run, costs, prediction, pipeline_ms);
+    predict_update(run, costs, prediction, pipeline_ms);
   }
   const double ms = prediction.work.total() + prediction.pipeline_ms + prediction.data_ms + prediction.optimizer_ms;
   prediction.seconds = 1e-3 * ms;
@@ -172,7 +170,7 @@ RunPrediction predict_run(const PublishedRun& run, const Framework& framework, c
 }
 
 RunPrediction predict_run(const PublishedRun& run) {
-  return predict_run(run, framework_of(run), PublishedCosts(published_cluster(run.cluster), run.fp8));
+  return predict_run(run, PublishedCosts(published_cluster(run.cluster), run.fp8));
 }
 
 }  // namespace trireme::plan

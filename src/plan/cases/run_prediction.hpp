@@ -1,6 +1,5 @@
 #pragma once
 
-#include "src/plan/cases/framework.hpp"
 #include "src/plan/cases/published_costs.hpp"
 #include "src/plan/cases/published_run.hpp"
 #include "src/plan/cases/run_work.hpp"
@@ -10,9 +9,8 @@ namespace trireme::plan {
 /// A published run as predicted. The work is that of the pipeline rank with the most of it; with the other times it
 /// adds up to the update.
 struct RunPrediction {
-  double seconds = 0;     ///< time of an update
-  double tflops_gpu = 0;  ///< in the row's convention
-  std::string framework;
+  double seconds = 0;      ///< time of an update
+  double tflops_gpu = 0;   ///< in the row's convention
   WorkTime work;           ///< work of an update, in milliseconds like the rest
   double pipeline_ms = 0;  ///< messages between stages, and the bubble
   double data_ms = 0;      ///< exposed communication of the data group: gradients, and FSDP's parameters
@@ -20,8 +18,8 @@ struct RunPrediction {
   double bubble = 0;  ///< 1 - (work of the rank with the most) / time of the pipeline
 };
 
-RunPrediction predict_run(const PublishedRun& run, const Framework& framework, const PublishedCosts& costs);
-/// With the program and the cluster that the row names.
+RunPrediction predict_run(const PublishedRun& run, const PublishedCosts& costs);
+/// Likewise with the costs of the row's cluster.
 RunPrediction predict_run(const PublishedRun& run);
 
 }  // namespace trireme::plan

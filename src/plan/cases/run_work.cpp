@@ -29,10 +29,10 @@ struct Sizes {
 
 WorkTime attention_time(const Sizes& z, const Framework& framework, const PublishedCosts& costs, bool backward) {
   WorkTime work;
-  if (framework.flash_attention) {
+  if (framework.flash_attention > 0) {
     // Half of the pairs; backward computes the scores again, five products.
     const double flops = 2 * z.heads * z.s * z.s * z.d;
-    work.attention = costs.flash_attention(backward ? 2.5 * flops : flops, z.s, backward) / framework.flash_gain;
+    work.attention = costs.flash_attention(backward ? 2.5 * flops : flops, z.s, backward) / framework.flash_attention;
   } else {
     work.attention = (backward ? 2 : 1) *
                      (costs.head_products(z.heads, z.s, z.s, z.d) + costs.head_products(z.heads, z.s, z.d, z.s));
@@ -72,7 +72,7 @@ PartTime operator*(double factor, const PartTime& part) {
   return {factor * part.forward, factor * part.backward_input, factor * part.backward_weight};
 }
 
-PartTime layer_time(const PublishedRun& run, const Framework& framework, const PublishedCosts& costs) {
+PartTime layer_time(const PublishedRun& run, const PublishedCosts& costs) {
   const Sizes z(run);
   struct Weight {
     double outputs, inputs;
@@ -85,10 +85,10 @@ PartTime layer_time(const PublishedRun& run, const Framework& framework, const P
     layer.backward_input.products += costs.layer_product(z.tokens, w.inputs, w.outputs);
     layer.backward_weight.products += costs.layer_product(w.outputs, w.inputs, z.tokens);
   }
-  layer.forward += attention_time(z, framework, costs, false);
-  layer.forward += kernels_time(z, framework, costs, framework.forward, run.sequence_parallel);
-  layer.backward_input += attention_time(z, framework, costs, true);
-  layer.backward_input += kernels_time(z, framework, costs, framework.backward, run.sequence_parallel);
+  layer.forward += attention_time(z, run.framework, costs, false);
+  layer.forward += kernels_time(z, run.framework, costs, run.framework.forward, run.sequence_parallel);
+  layer.backward_input += attention_time(z, run.framework, costs, true);
+  layer.backward_input += kernels_time(z, run.framework, costs, run.framework.backward, run.sequence_parallel);
   layer.forward.memory_bound += costs.launches(forward_kernels);
   layer.backward_input.memory_bound += costs.launches(backward_input_kernels);
   layer.backward_weight.memory_bound += costs.launches(backward_weight_kernels);
@@ -96,9 +96,9 @@ PartTime layer_time(const PublishedRun& run, const Framework& framework, const P
   const double sum = costs.collective(Collective::all_reduce, z.hidden_bytes, run.tp, 1);
   layer.forward.of(Traffic::tensor).exposed_ms = 2 * sum;
   layer.backward_input.of(Traffic::tensor).exposed_ms =
-      framework.overlaps_tensor ? std::max(0.0, 2 * sum - layer.backward_weight.products) : 2 * sum;
+      run.framework.overlaps_tensor ? std::max(0.0, 2 * sum - layer.backward_weight.products) : 2 * sum;
   if (run.recomputation == Recomputation::full) layer.backward_input += layer.forward;
-  if (run.recomputation == Recomputation::selective) layer.backward_input += core_attention(z, framework, costs);
+  if (run.recomputation == Recomputation::selective) layer.backward_input += core_attention(z, run.framework, costs);
   return layer;
 }
 
@@ -109,15 +109,15 @@ PartTime embedding_time(const PublishedRun& run, const PublishedCosts& costs) {
   return part;
 }
 
-PartTime head_time(const PublishedRun& run, const Framework& framework, const PublishedCosts& costs) {
+PartTime head_time(const PublishedRun& run, const PublishedCosts& costs) {
   const Sizes z(run);
   const double words = static_cast<double>(run.vocabulary) / z.t;
   PartTime part;
   part.forward.products = costs.product(z.tokens, words, z.h);
   part.backward_input.products = costs.product(z.tokens, z.h, words);
   part.backward_weight.products = costs.product(words, z.h, z.tokens);
-  part.forward.memory_bound = costs.memory(framework.loss_bytes / 2 * z.tokens * words + 3 * z.hidden_bytes);
-  part.backward_input.memory_bound = costs.memory(framework.loss_bytes / 2 * z.tokens * words + 3 * z.hidden_bytes);
+  part.forward.memory_bound = costs.memory(run.framework.loss_bytes / 2 * z.tokens * words + 3 * z.hidden_bytes);
+  part.backward_input.memory_bound = costs.memory(run.framework.loss_bytes / 2 * z.tokens * words + 3 * z.hidden_bytes);
   part.backward_input.of(Traffic::tensor).exposed_ms =
       costs.collective(Collective::all_reduce, z.hidden_bytes, run.tp, 1);
   return part;

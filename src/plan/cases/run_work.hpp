@@ -1,6 +1,5 @@
 #pragma once
 
-#include "src/plan/cases/framework.hpp"
 #include "src/plan/cases/published_costs.hpp"
 #include "src/plan/cases/published_run.hpp"
 #include "src/plan/step/work_time.hpp"
@@ -19,10 +18,10 @@ struct PartTime {
 };
 
 /// A transformer layer of the run.
-PartTime layer_time(const PublishedRun& run, const Framework& framework, const PublishedCosts& costs);
+PartTime layer_time(const PublishedRun& run, const PublishedCosts& costs);
 /// The embedding, which takes part of memory-bound time alone.
 PartTime embedding_time(const PublishedRun& run, const PublishedCosts& costs);
 /// The output layer with its loss. It is never repeated.
-PartTime head_time(const PublishedRun& run, const Framework& framework, const PublishedCosts& costs);
+PartTime head_time(const PublishedRun& run, const PublishedCosts& costs);
 
 }  // namespace trireme::plan

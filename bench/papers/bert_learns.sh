@@ -1,12 +1,12 @@
 #!/bin/bash
 # Trains a small BERT on books, and measures both of its tasks on the text it has not seen: the order of segments, and
 # masked tokens beside the entropy of their frequencies. Took nine minutes of processor time.
-# usage: jobs/bert_learns.sh FOLDER TEXT...    UTF-8 texts of 10 MB together, empty lines between paragraphs
+# usage: bench/papers/bert_learns.sh FOLDER TEXT...    UTF-8 texts of 10 MB together, empty lines between paragraphs
 # Environment: TRIREME (the program). Exit status 1: the order is found less than 15 points more often than by chance, or the
 # loss of masked tokens is less than 1.5 nats below the entropy.
 set -euo pipefail
 [ $# -ge 2 ] || { sed -n '4s/^# //p' "$0" >&2; exit 2; }
-source "$(dirname "$0")/environment.sh"
+source "$(dirname "$0")/../../jobs/environment.sh"
 source "$(dirname "$0")/bert_books.sh"
 trireme=$TRIREME
 folder=$1

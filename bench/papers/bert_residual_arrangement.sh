@@ -3,11 +3,11 @@
 # arrangements, with everything else equal: the same samples, several seeds. The paper's matrices begin with a deviation of 0.02
 # at 2560 channels, a gain of 0.02 sqrt(2560) = 1; 64 channels have that gain at 0.125.
 # Prints a table and draws the curves, a panel a depth. Runs that are complete in FOLDER are not repeated.
-# usage: jobs/bert_residual_arrangement.sh FOLDER TEXT...    UTF-8 texts, empty lines between paragraphs; results in FOLDER
+# usage: bench/papers/bert_residual_arrangement.sh FOLDER TEXT...    UTF-8 texts, empty lines between paragraphs; results in FOLDER
 # Environment: TRIREME (the program), DEPTHS ("4 12 24"), SEEDS ("1 2 3"), ITERATIONS (800), RATE (1e-3), STD (0.125)
 set -euo pipefail
 [ $# -ge 2 ] || { sed -n '6,7s/^# //p' "$0" >&2; exit 2; }
-source "$(dirname "$0")/environment.sh"
+source "$(dirname "$0")/../../jobs/environment.sh"
 source "$(dirname "$0")/bert_books.sh"
 trireme=$TRIREME
 folder=$1 depths=${DEPTHS:-4 12 24} seeds=${SEEDS:-1 2 3} iterations=${ITERATIONS:-800} rate=${RATE:-1e-3} std=${STD:-0.125}

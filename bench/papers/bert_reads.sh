@@ -3,13 +3,13 @@
 # It is made ten times as large first: each copy exchanges names for names and days for days, in article, questions and choices.
 # The pretraining text is each question with its right answer before the article, where most answers can be read.
 # Took six minutes of processor time on 200 articles of 4 questions.
-# usage: jobs/bert_reads.sh FOLDER TRAIN DEV TEST    files of RACE's shape, JSON lines; results in FOLDER
+# usage: bench/papers/bert_reads.sh FOLDER TRAIN DEV TEST    files of RACE's shape, JSON lines; results in FOLDER
 # Environment: TRIREME (the program), LENGTH (112; tokens of a sample), DTYPE (fp32), ITERATIONS (4000; of pretraining),
 # EPOCHS (16; of fine-tuning). MPIRUN ("mpirun --oversubscribe"): fine-tune on two tensor ranks, too.
 # Exit status 1: at most 90 % of the questions of DEV or TEST are answered right.
 set -euo pipefail
 [ $# -eq 4 ] || { sed -n '6,9s/^# //p' "$0" >&2; exit 2; }
-source "$(dirname "$0")/environment.sh"
+source "$(dirname "$0")/../../jobs/environment.sh"
 texts=$(dirname "$0")/bert_reads.awk
 folder=$1 train=$2 dev=$3 test=$4
 
