@@ -48,8 +48,8 @@ void compare_step(std::ostream& out, const json& step, const Device* gpu) {
   double timed = 0;
   for (const json& line : step.value("lines", json::array())) {
     const std::string name = line.at("line");
-    for (int i = 0; i < line_count; ++i) {
-      if (name != name_of(static_cast<Line>(i))) continue;
+    for (int i = 0; i < kernel_kind_count; ++i) {
+      if (name != name_of(static_cast<KernelKind>(i))) continue;
       timed += line.at("ms").get<double>();
       print_row(out, name, p.lines[static_cast<std::size_t>(i)].ms, line.at("ms"));
     }

@@ -51,12 +51,12 @@ std::string timed_lines(StepRig& rig, const StepCase& c, ObservedBackend& backen
   }
   backend.observe(nullptr);
   std::string text;
-  for (std::size_t line = 0; line < line_count; ++line) {
+  for (std::size_t line = 0; line < kernel_kind_count; ++line) {
     if (sums[0][line].calls == 0) continue;
     std::vector<double> times;
     for (const auto& step : sums) times.push_back(step[line].ms);
     text += fmt::format(R"({}{{"line": "{}", "calls": {}, "ms": {:.4f}}})", text.empty() ? "" : ", ",
-                        name_of(static_cast<Line>(line)), sums[0][line].calls, median_of(times));
+                        name_of(static_cast<KernelKind>(line)), sums[0][line].calls, median_of(times));
   }
   return "[" + text + "]";
 }

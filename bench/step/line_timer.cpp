@@ -25,7 +25,7 @@ void LineTimer::mark(Stream& stream, cudaEvent_t& event) {
 }
 
 void LineTimer::begin(Stream& stream, const KernelCall& call) {
-  calls_.push_back({call.line});
+  calls_.push_back({call.kind});
   if (on_host_) {
     timer_.restart();
   } else {
@@ -42,7 +42,7 @@ void LineTimer::end(Stream& stream, const KernelCall&) {
 }
 
 std::vector<LineTimer::Sum> LineTimer::take() {
-  std::vector<Sum> sums(line_count);
+  std::vector<Sum> sums(kernel_kind_count);
   for (const Timed& call : calls_) {
     float ms = static_cast<float>(call.ms);
     if (!on_host_) {
@@ -51,7 +51,7 @@ std::vector<LineTimer::Sum> LineTimer::take() {
                     cudaGetErrorString(status));
       free_.insert(free_.end(), {call.begin, call.end});
     }
-    Sum& sum = sums[static_cast<std::size_t>(call.line)];
+    Sum& sum = sums[static_cast<std::size_t>(call.kind)];
     ++sum.calls;
     sum.ms += ms;
   }

@@ -31,7 +31,7 @@ class LineTimer final : public CallObserver {
 
  private:
   struct Timed {
-    Line line;
+    KernelKind kind;
     cudaEvent_t begin = nullptr, end = nullptr;
     double ms = 0;  ///< on the host
   };

@@ -22,7 +22,7 @@ Prediction predict(const StepCase& c, const Device& gpu, std::span<const KernelC
   Prediction p{.step = c, .gpu = &gpu, .lines = {}};
   for (const KernelCall& call : calls) {
     const Cost cost = cost_of(gpu, call, c.graphs);
-    LineCost& line = p.lines[static_cast<std::size_t>(call.line)];
+    LineCost& line = p.lines[static_cast<std::size_t>(call.kind)];
     ++line.calls;
     line.flops += call.flops();
     line.bytes += call.product ? call.product->bytes : call.bytes;
@@ -56,10 +56,10 @@ void print(std::ostream& out, const Prediction& p) {
                p.step.sequence_parallel ? "; nearly all copies stand for gathered tensors" : "");
   }
   fmt::print(out, row_format, "line", "calls", "GFLOP", "GB", "ms", "share");
-  for (int i = 0; i < line_count; ++i) {
+  for (int i = 0; i < kernel_kind_count; ++i) {
     const LineCost& line = p.lines[static_cast<std::size_t>(i)];
     if (line.calls == 0) continue;
-    print_row(out, name_of(static_cast<Line>(i)), line, total);
+    print_row(out, name_of(static_cast<KernelKind>(i)), line, total);
     if (line.end_ms > 0) {
       fmt::print(out, row_format, "  of it kernels after the products", "", "", "", fmt::format("{:.2f}", line.end_ms),
                  fmt::format("{:.1f}%", 100 * line.end_ms / total));
@@ -79,11 +79,11 @@ void print_json(std::ostream& out, const Prediction& p) {
              R"({{"gpu": "{}", "predicted": true, {}, "ms": {:.3f}, "launches": {}, "full_attention_tflops": {:.1f}, )"
              R"("lines": [)",
              p.gpu->name, json_fields(p.step), p.ms(), p.launches, 1e-9 * p.model_flops / p.ms());
-  for (int i = 0; i < line_count; ++i) {
+  for (int i = 0; i < kernel_kind_count; ++i) {
     const LineCost& line = p.lines[static_cast<std::size_t>(i)];
     if (line.calls == 0) continue;
     fmt::print(out, R"({{"line": "{}", "calls": {}, "gflop": {:.3f}, "gb": {:.4f}, "ms": {:.4f}}}, )",
-               name_of(static_cast<Line>(i)), line.calls, 1e-9 * line.flops, 1e-9 * line.bytes, line.ms);
+               name_of(static_cast<KernelKind>(i)), line.calls, 1e-9 * line.flops, 1e-9 * line.bytes, line.ms);
   }
   fmt::print(out, R"({{"line": "gaps and waits", "ms": {:.4f}}}]}})", p.gaps_ms);
   out << "\n";

@@ -24,14 +24,14 @@ struct LineCost {
 struct Prediction {
   StepCase step;
   const Device* gpu;
-  std::array<LineCost, line_count> lines;
+  std::array<LineCost, kernel_kind_count> lines;
   int launches = 0;
   double gaps_ms = 0;
   double model_flops = 0, causal_flops = 0;  ///< one rank's: attention in full, and its causal half alone
 
   double ms() const;
   double tokens_per_second() const;
-  const LineCost& line(Line line) const { return lines[static_cast<std::size_t>(line)]; }
+  const LineCost& line(KernelKind line) const { return lines[static_cast<std::size_t>(line)]; }
 };
 
 /// The cost of `calls`, those of a step of `c`.

@@ -26,7 +26,7 @@ class RehearsedGpu final : public ObservedBackend {
 class Recorder final : public CallObserver {
  public:
   void begin(Stream&, const KernelCall& call) override {
-    if (call.line != Line::inputs) calls.push_back(call);
+    if (call.kind != KernelKind::inputs) calls.push_back(call);
   }
   void end(Stream&, const KernelCall&) override {}
   std::vector<KernelCall> calls;

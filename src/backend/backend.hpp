@@ -18,13 +18,6 @@
 
 namespace trireme {
 
-/// Extents that determine the scratch memory of kernels.
-struct KernelExtents {
-  std::int64_t weight_gradient = 0;  ///< elements of the largest gradient of a matrix
-  std::int64_t summed_rows = 0;      ///< maximum number summed into the gradients of biases and norms
-  std::int64_t summed_columns = 0;
-};
-
 /// The kernel families of a backend, all of them set. Shared, so that one object may implement several.
 struct KernelFamilies {
   std::shared_ptr<GemmKernels> gemm;
@@ -37,6 +30,10 @@ struct KernelFamilies {
   std::shared_ptr<ReduceKernels> reduce;
   std::shared_ptr<RotaryKernels> rotary;
 };
+
+class Backend;
+/// Families that show every call to `observer`, and run it on `inner` if that is not null. Both must live longer.
+KernelFamilies observed_kernels(CallObserver& observer, Backend* inner);
 
 /// Abilities that some backends have and others lack.
 enum class Capability {

@@ -8,7 +8,7 @@ namespace trireme {
 /// Predicts, before a run, the memory that it will take on another backend. Buffers are counted as that backend counts
 /// them; they have addresses but no memory. Kernels and copies do nothing. Results that are read must be in the
 /// caller's own memory.
-class RehearsalBackend final : public Backend, public GraphRecorder {
+class RehearsalBackend final : public Backend, public GraphRecorder, CallObserver {
  public:
   /// `backend` must live longer.
   explicit RehearsalBackend(const Backend& backend);
@@ -30,7 +30,7 @@ class RehearsalBackend final : public Backend, public GraphRecorder {
   std::size_t device_memory_bytes() const override { return backend_.device_memory_bytes(); }
   std::size_t free_memory_bytes() const override { return backend_.free_memory_bytes(); }
   /// Extents of all kernels called so far.
-  const KernelExtents& kernel_extents() const;
+  const KernelExtents& kernel_extents() const { return extents_; }
 
   std::unique_ptr<Graph> record(const std::function<void()>& enqueue) override;
   void copy_within(Stream&, ConstTensorView, TensorView) override {}
@@ -38,14 +38,15 @@ class RehearsalBackend final : public Backend, public GraphRecorder {
 
  private:
   class Memory;
-  struct Kernels;
-  const KernelFamilies& kernels() const override { return families_; }
+  const KernelFamilies& kernels() const override { return kernels_; }
+  void begin(Stream&, const KernelCall& call) override;
+  void end(Stream&, const KernelCall&) override {}
 
   const Backend& backend_;
   std::unique_ptr<Memory> memory_;
   std::unique_ptr<Memory> host_memory_;
-  std::shared_ptr<Kernels> kernels_;
-  KernelFamilies families_;
+  KernelFamilies kernels_ = observed_kernels(*this, nullptr);
+  KernelExtents extents_;
   ImmediateStream stream_;
 };
 

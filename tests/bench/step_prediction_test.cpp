@@ -24,7 +24,7 @@ using testing::Not;
 const Device& gpu(const std::string& name) { return *find_gpu(name); }
 
 /// Kinds of kernels that every step has: their calls.
-int calls_of(const Prediction& p, Line line) { return p.line(line).calls; }
+int calls_of(const Prediction& p, KernelKind line) { return p.line(line).calls; }
 
 // Narayanan et al. 2021 with attention in full: 72 B s L h^2 (1 + s / 6 h + V / 12 L h), V with its padding.
 TEST(StepPrediction, ProductsAndAttentionAreThoseOfTheFormula) {
@@ -40,12 +40,12 @@ TEST(StepPrediction, ProductsAndAttentionAreThoseOfTheFormula) {
     EXPECT_NEAR(p.model_flops, expected, 1e-9 * expected);
     const double attention = 12 * tokens * layers * s * h / c.tensor_ranks;
     EXPECT_NEAR(p.model_flops - p.causal_flops, attention / 2, 1e-9 * expected);
-    EXPECT_EQ(calls_of(p, Line::forward), 4 * config.layers);
-    EXPECT_EQ(calls_of(p, Line::input_gradient), 4 * config.layers);
-    EXPECT_EQ(calls_of(p, Line::weight_gradient), 4 * config.layers);
-    EXPECT_EQ(calls_of(p, Line::logits), 3);
-    EXPECT_EQ(calls_of(p, Line::attention), config.layers);
-    EXPECT_EQ(calls_of(p, Line::attention_backward), config.layers);
+    EXPECT_EQ(calls_of(p, KernelKind::forward), 4 * config.layers);
+    EXPECT_EQ(calls_of(p, KernelKind::input_gradient), 4 * config.layers);
+    EXPECT_EQ(calls_of(p, KernelKind::weight_gradient), 4 * config.layers);
+    EXPECT_EQ(calls_of(p, KernelKind::logits), 3);
+    EXPECT_EQ(calls_of(p, KernelKind::attention), config.layers);
+    EXPECT_EQ(calls_of(p, KernelKind::attention_backward), config.layers);
   }
 }
 
@@ -54,8 +54,8 @@ TEST(StepPrediction, TheOptimizerMovesThirtyBytesAParameter) {
   const Prediction p = predict(c, gpu("H200"), rehearse(c));
   const double parameters = static_cast<double>(model::parameter_count(config_of(c)));
   // Padding of the vocabulary adds a little.
-  EXPECT_THAT(p.line(Line::optimizer).bytes, AllOf(Ge(30 * parameters), Le(30.1 * parameters)));
-  EXPECT_THAT(p.line(Line::gradients).bytes, AllOf(Ge(8 * parameters), Le(8.1 * parameters)));
+  EXPECT_THAT(p.line(KernelKind::optimizer).bytes, AllOf(Ge(30 * parameters), Le(30.1 * parameters)));
+  EXPECT_THAT(p.line(KernelKind::gradients).bytes, AllOf(Ge(8 * parameters), Le(8.1 * parameters)));
 }
 
 // The planner adds layers up, and records updates apart from them.
@@ -74,7 +74,7 @@ TEST(StepPrediction, IsThatOfThePlannerOnOneRank) {
     // The guard of a step also reads each micro-batch's result and the gradient of its input, in bf16. The plan leaves
     // these two out.
     const double guard_bytes = 2.0 * 2 * b * micro_batches * static_cast<double>(c.s * job.model.hidden);
-    EXPECT_NEAR(planned.work.optimizer, p.line(Line::optimizer).ms + p.line(Line::gradients).ms,
+    EXPECT_NEAR(planned.work.optimizer, p.line(KernelKind::optimizer).ms + p.line(KernelKind::gradients).ms,
                 0.01 + guard_bytes / 3.5e9);
   }
 }
@@ -82,11 +82,11 @@ TEST(StepPrediction, IsThatOfThePlannerOnOneRank) {
 TEST(StepPrediction, MicroBatchesShareTheOptimizer) {
   const StepCase one{.model = "tiny", .s = 64, .b = 2}, four{.model = "tiny", .s = 64, .b = 2, .micro_batches = 4};
   const std::vector<KernelCall> few = rehearse(one), many = rehearse(four);
-  const auto count = [](const std::vector<KernelCall>& calls, Line line) {
-    return std::ranges::count(calls, line, &KernelCall::line);
+  const auto count = [](const std::vector<KernelCall>& calls, KernelKind line) {
+    return std::ranges::count(calls, line, &KernelCall::kind);
   };
-  EXPECT_EQ(count(many, Line::forward), 4 * count(few, Line::forward));
-  EXPECT_EQ(count(many, Line::optimizer), count(few, Line::optimizer));
+  EXPECT_EQ(count(many, KernelKind::forward), 4 * count(few, KernelKind::forward));
+  EXPECT_EQ(count(many, KernelKind::optimizer), count(few, KernelKind::optimizer));
 }
 
 // The sum of the parts at the rates of large products (790 TFLOP/s) and copies (4.3 TB/s) is 103 ms: no step is
@@ -121,7 +121,7 @@ TEST(CostModel, ThinProductsTakeTheTimeOfTheirBytes) {
 /// TFLOP/s of attention as FlashAttention's authors publish it: 16k tokens, 2048 channels, no dropout; a causal mask
 /// halves the FLOPs.
 double attention_tflops(std::int64_t d, std::int64_t s, bool causal) {
-  KernelCall call{.line = Line::attention};
+  KernelCall call{.kind = KernelKind::attention};
   call.attention = AttentionProblem{.queries = s,
                                     .keys = s,
                                     .batch = 16384 / s,
@@ -151,11 +151,11 @@ TEST(CostModel, AttentionIsThatOfFlashAttention2) {
 // A window counts the pairs in it, and its attention takes about their share of the time.
 TEST(CostModel, AttentionInAWindowTakesTheTimeOfItsTiles) {
   const std::int64_t s = 8192;
-  KernelCall whole{.line = Line::attention_backward};
+  KernelCall whole{.kind = KernelKind::attention_backward};
   whole.attention =
       AttentionProblem{.queries = s, .keys = s, .batch = 4, .heads = 16, .kv_heads = 4, .head_dim = 128, .dropout = {}};
-  for (const Line line : {Line::attention, Line::attention_backward}) {
-    whole.line = line;
+  for (const KernelKind line : {KernelKind::attention, KernelKind::attention_backward}) {
+    whole.kind = line;
     double earlier = 0;
     for (const std::int64_t window : {0, 511, 1023, 4095}) {
       KernelCall call = whole;
@@ -202,7 +202,7 @@ TEST(Comparison, OfAPredictionWithItselfFindsNoDifference) {
   print_json(measured, predict(c, gpu("H100"), rehearse(c)));
   const std::string table = compared(measured.str());
   EXPECT_THAT(table, HasSubstr("by the constants of H100"));
-  for (const Line line : {Line::forward, Line::attention_backward, Line::optimizer}) {
+  for (const KernelKind line : {KernelKind::forward, KernelKind::attention_backward, KernelKind::optimizer}) {
     EXPECT_THAT(table, testing::ContainsRegex(std::string(name_of(line)) + " .* 1\\.00\n"));
   }
   EXPECT_THAT(table, testing::ContainsRegex("step, ms .* 1\\.00\n"));

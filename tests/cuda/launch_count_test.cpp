@@ -18,9 +18,9 @@ class LaunchCounter final : public CallObserver {
   void begin(Stream&, const KernelCall&) override { before_ = recorder_.launches(); }
   void end(Stream&, const KernelCall& call) override {
     const auto launches = static_cast<int>(recorder_.launches() - before_);
-    EXPECT_THAT(launches, testing::AnyOf(call.launch_count(true), call.launch_count(false))) << name_of(call.line);
+    EXPECT_THAT(launches, testing::AnyOf(call.launch_count(true), call.launch_count(false))) << name_of(call.kind);
     counted += launches;
-    if (call.line != Line::inputs) calls.push_back(call);
+    if (call.kind != KernelKind::inputs) calls.push_back(call);
   }
   int counted = 0;
   std::vector<KernelCall> calls;
@@ -50,9 +50,9 @@ void expect_the_rehearsed_step(const StepCase& c) {
   const std::vector<KernelCall> rehearsed = rehearse(c);
   ASSERT_EQ(rehearsed.size(), counter.calls.size());
   for (std::size_t i = 0; i < rehearsed.size(); ++i) {
-    EXPECT_EQ(rehearsed[i].line, counter.calls[i].line) << i;
-    EXPECT_EQ(rehearsed[i].bytes, counter.calls[i].bytes) << i << ", " << name_of(rehearsed[i].line);
-    EXPECT_EQ(rehearsed[i].flops(), counter.calls[i].flops()) << i << ", " << name_of(rehearsed[i].line);
+    EXPECT_EQ(rehearsed[i].kind, counter.calls[i].kind) << i;
+    EXPECT_EQ(rehearsed[i].bytes, counter.calls[i].bytes) << i << ", " << name_of(rehearsed[i].kind);
+    EXPECT_EQ(rehearsed[i].flops(), counter.calls[i].flops()) << i << ", " << name_of(rehearsed[i].kind);
   }
 }
 
@@ -79,12 +79,12 @@ TEST(LineTimer, TimesEveryCallOfAStep) {
     rig.step();
     backend.observe(nullptr);
     const std::vector<LineTimer::Sum> sums = timer.take();
-    for (int i = 0; i < line_count; ++i) {
-      const auto line = static_cast<Line>(i);
+    for (int i = 0; i < kernel_kind_count; ++i) {
+      const auto line = static_cast<KernelKind>(i);
       const LineTimer::Sum& sum = sums[static_cast<std::size_t>(i)];
       EXPECT_EQ(sum.ms, fake_cuda::event_distance_ms * static_cast<float>(sum.calls)) << name_of(line);
-      if (line == Line::inputs) continue;
-      EXPECT_EQ(sum.calls, std::ranges::count(calls, line, &KernelCall::line)) << name_of(line);
+      if (line == KernelKind::inputs) continue;
+      EXPECT_EQ(sum.calls, std::ranges::count(calls, line, &KernelCall::kind)) << name_of(line);
     }
   }
 }

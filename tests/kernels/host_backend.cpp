@@ -5,6 +5,7 @@
 
 #include "cuda/kernels/families.hpp"
 #include "src/backend/cpu/cpu_backend.hpp"
+#include "src/backend/forwarding_backend.hpp"
 #include "tests/support/gpu/fibers.hpp"
 #include "tests/support/test_backend.hpp"
 
@@ -13,9 +14,10 @@ namespace {
 
 /// The hand-written CUDA kernels on the host layer; products and copies are the CPU backend's. While there is one,
 /// kernels are given none but its memory.
-class HostBackend final : public Backend {
+class HostBackend final : public ForwardingBackend {
  public:
-  HostBackend() {
+  explicit HostBackend(std::unique_ptr<Backend> cpu = cpu::make_backend(1))
+      : ForwardingBackend(*cpu), cpu_(std::move(cpu)) {
     ++backends;
     gpu::host::set_memory(is_allocated);
   }
@@ -24,23 +26,11 @@ class HostBackend final : public Backend {
   }
   std::string name() const override { return "cuda"; }
   std::string description() const override { return "kernels on the host"; }
-  bool supports(Capability capability) const override { return cpu_->supports(capability); }
-  Stream& compute_stream() override { return cpu_->compute_stream(); }
-  std::unique_ptr<Stream> make_stream() override { return cpu_->make_stream(); }
-  bool memory_is_host() const override { return true; }
-  Allocator& host_memory() override { return *cpu_; }
-  void copy_from_host(Stream& stream, ConstTensorView host, TensorView device) override {
-    cpu_->copy_from_host(stream, host, device);
-  }
-  void copy_to_host(Stream& stream, ConstTensorView device, TensorView host) override {
-    cpu_->copy_to_host(stream, device, host);
-  }
 
   /// Allocates exactly the size, so that AddressSanitizer finds accesses beyond it, and fills it with NaN.
   Buffer allocate(std::size_t size_bytes) override { return poisoned(size_bytes); }
   std::size_t allocated_bytes() const override { return 0; }
   std::size_t peak_allocated_bytes() const override { return 0; }
-  std::size_t device_memory_bytes() const override { return cpu_->device_memory_bytes(); }
 
  private:
   const KernelFamilies& kernels() const override { return kernels_; }
@@ -69,7 +59,7 @@ class HostBackend final : public Backend {
   static Buffer scratch(Stream&, std::size_t size_bytes) { return poisoned(size_bytes); }
 
   static inline int backends = 0;
-  std::unique_ptr<Backend> cpu_ = cpu::make_backend(1);
+  std::unique_ptr<Backend> cpu_;
   ThreadPool pool_{1};
   KernelFamilies kernels_{.gemm = cpu::make_gemm(pool_),
                           .norm = cuda::make_norm(scratch),

@@ -11,6 +11,9 @@ fresh() {
   plant src/base/error.hpp '#pragma once' '#include <fmt/format.h>'
   plant src/tensor/shape.hpp '#pragma once' '#include "src/base/error.hpp"'
   plant src/backend/cpu/cpu_backend.hpp '#pragma once' '#include <cblas.h>'
+  plant src/backend/kernels/rotary.hpp '#pragma once' '  virtual void rotate(Stream& stream, TensorView x) {'
+  plant src/backend/cpu/rotary.cpp '  void rotate(Stream&, TensorView x) override {'
+  plant cuda/kernels/rotary.cu '  void rotate(Stream& stream, TensorView x) override {'
   plant src/backend/make_backend.cpp '#include "src/backend/cpu/cpu_backend.hpp"'
   plant src/parallel/parameter.hpp '#pragma once'
   plant src/parallel/grid/process_grid.hpp '#pragma once' '#include "src/parallel/parameter.hpp"'
@@ -77,6 +80,8 @@ must_fail "our header in angle brackets" "write it in quotes" src/base/check.cpp
 must_fail "a folder without a level" "no place in the table" src/extra/x.cpp 'int x;'
 must_fail "a header without a guard" "no #pragma once" src/base/check.hpp 'int x();'
 must_fail "a file that is too long" "600 is the limit" src/base/long.cpp $(seq 601)
+must_fail "a kernel that the CPU backend lacks" "src/backend/cpu does not override the kernel rotate" src/backend/cpu/rotary.cpp 'int x;'
+must_fail "a kernel that CUDA lacks" "cuda/kernels does not override the kernel rotate" cuda/kernels/rotary.cu 'int x;'
 check=prose
 for word in What Who Of Whether; do
   must_fail "a comment that begins with $word" "begin the comment with" src/base/x.hpp "/// $word is it."

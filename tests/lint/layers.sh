@@ -1,7 +1,8 @@
 #!/bin/bash
 # Checks what a compiler does not: usage layers.sh [REPOSITORY]
 # 1. Includes keep to the diagram in layers.txt. 2. Every header has #pragma once. 3. No file is longer than 600 lines;
-# one longer than 400 is named. Exit status 1 if anything is wrong.
+# one longer than 400 is named. 4. The CPU and the CUDA backend override every kernel of src/backend/kernels, whose
+# own bodies compute nothing. Exit status 1 if anything is wrong.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 cd "${1:-$here/../..}"
@@ -24,6 +25,14 @@ for file in "${files[@]}"; do
   elif [ "$lines" -gt 400 ]; then
     echo "$file: warning: $lines lines, about 400 is plenty"
   fi
+done
+# names OPENING FILE...: prints the names of functions on a stream, declared with OPENING
+names() { sed -n "/= 0;\$/d; s/^  $1 \([a-z_]*\)(Stream&.*/\1/p" "${@:2}" | sort -u; }
+for backend in src/backend/cpu cuda/kernels; do
+  for kernel in $(comm -23 <(names 'virtual void' src/backend/kernels/*) <(names void "$backend"/*)); do
+    echo "$backend does not override the kernel $kernel"
+    faults=1
+  done
 done
 echo "${#files[@]} files checked"
 exit $faults

@@ -40,18 +40,18 @@ Cluster unmeasured(int ranks_per_node) {
 TEST(Calibration, KernelsTakeTheTimeOfTheirShape) {
   const Device device = calibrated(unmeasured(2), read(measurements), DType::fp32).device;
   const auto ms = [&](const KernelCall& call) { return cost_of(device, call).main; };
-  EXPECT_DOUBLE_EQ(ms({.line = Line::forward, .product = ProductCall{.m = 64, .n = 32, .k = 16}}), 0.016);
-  EXPECT_DOUBLE_EQ(ms({.line = Line::optimizer, .bytes = 1024}), 0.001);
+  EXPECT_DOUBLE_EQ(ms({.kind = KernelKind::forward, .product = ProductCall{.m = 64, .n = 32, .k = 16}}), 0.016);
+  EXPECT_DOUBLE_EQ(ms({.kind = KernelKind::optimizer, .bytes = 1024}), 0.001);
   // Midway between two rates, 1024 and 4096 bytes a microsecond.
-  EXPECT_NEAR(ms({.line = Line::optimizer, .bytes = 2048}), 0.001, 1e-15);
-  EXPECT_DOUBLE_EQ(cost_of(device, {.line = Line::optimizer, .bytes = 1024}).gap, 0.003);
-  EXPECT_EQ(ms({.line = Line::optimizer, .bytes = 0}), 0);
+  EXPECT_NEAR(ms({.kind = KernelKind::optimizer, .bytes = 2048}), 0.001, 1e-15);
+  EXPECT_DOUBLE_EQ(cost_of(device, {.kind = KernelKind::optimizer, .bytes = 1024}).gap, 0.003);
+  EXPECT_EQ(ms({.kind = KernelKind::optimizer, .bytes = 0}), 0);
 }
 
 TEST(Calibration, KernelsAreThoseOfAsManyRanks) {
   const auto us_of = [&](int ranks) {
     const Device device = calibrated(unmeasured(ranks), read(measurements), DType::fp32).device;
-    return 1e3 * cost_of(device, {.line = Line::optimizer, .bytes = 1024}).main;
+    return 1e3 * cost_of(device, {.kind = KernelKind::optimizer, .bytes = 1024}).main;
   };
   EXPECT_DOUBLE_EQ(us_of(1), 1);
   EXPECT_DOUBLE_EQ(us_of(4), 1);

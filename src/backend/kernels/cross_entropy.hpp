@@ -1,7 +1,6 @@
 #pragma once
 
-#include "src/tensor/stream.hpp"
-#include "src/tensor/tensor_view.hpp"
+#include "src/backend/kernels/kernel_family.hpp"
 
 namespace trireme {
 
@@ -15,36 +14,53 @@ struct VocabularyShard {
 /// Steps of a softmax cross entropy whose classes are split over ranks: between them stand a maximum and a sum over the
 /// tensor group. logits [n, columns] T; targets [n] int32 (class numbers of the whole vocabulary); statistics [n] A.
 /// loss = log(sum_exp) + maximum - target_logit. Stream-ordered, deterministic.
-class CrossEntropyKernels {
+class CrossEntropyKernels : public KernelFamily<CrossEntropyKernels> {
  public:
-  virtual ~CrossEntropyKernels() = default;
+  using KernelFamily::KernelFamily;
 
   /// In one pass over the logits: maximum[i] = largest logit of row i among this rank's classes (minus infinity where
   /// it has none); sum_exp[i] = sum of exp(logit - maximum[i]) over them; target_logit[i] = the target's logit, or 0
   /// where another rank holds it. Overwrites.
   virtual void statistics(Stream& stream, ConstTensorView logits, VocabularyShard shard, ConstTensorView targets,
-                          TensorView maximum, TensorView sum_exp, TensorView target_logit) = 0;
+                          TensorView maximum, TensorView sum_exp, TensorView target_logit) {
+    pass_on(&CrossEntropyKernels::statistics, stream, {KernelKind::cross_entropy, bytes_of({logits})}, logits, shard,
+            targets, maximum, sum_exp, target_logit);
+  }
 
   /// sum_exp[i] *= exp(own_maximum[i] - maximum[i]): one rank's sums, relative to the largest logit of all ranks
   /// instead of its own. All [n] A.
-  virtual void rescale(Stream& stream, ConstTensorView own_maximum, ConstTensorView maximum, TensorView sum_exp) = 0;
+  virtual void rescale(Stream& stream, ConstTensorView own_maximum, ConstTensorView maximum, TensorView sum_exp) {
+    pass_on(&CrossEntropyKernels::rescale, stream,
+            {KernelKind::cross_entropy, bytes_of({own_maximum, maximum, sum_exp, sum_exp})}, own_maximum, maximum,
+            sum_exp);
+  }
 
   /// losses[i] = weights[i] (log(sum_exp[i]) + maximum[i] - target_logit[i]); all [n] A; 0 where the weight is 0.
   /// `losses` may be the same memory as target_logit. Overwrites.
   virtual void losses(Stream& stream, ConstTensorView maximum, ConstTensorView sum_exp, ConstTensorView target_logit,
-                      ConstTensorView weights, TensorView losses) = 0;
+                      ConstTensorView weights, TensorView losses) {
+    pass_on(&CrossEntropyKernels::losses, stream,
+            {KernelKind::cross_entropy, bytes_of({maximum, sum_exp, target_logit, weights, losses})}, maximum, sum_exp,
+            target_logit, weights, losses);
+  }
 
   /// rivals[i] = number of this rank's classes, other than the target of row i, that a prediction prefers to it or that
   /// are NaN: their logit is larger than target_logit[i], or equal while their class is lower. So the target is the
   /// most likely class, the lowest of several, where the sum over ranks is 0. Exact in every type: target_logit [n] A
   /// is the sum over ranks of that of `statistics`. rivals [n] A. Overwrites.
   virtual void rivals(Stream& stream, ConstTensorView logits, VocabularyShard shard, ConstTensorView targets,
-                      ConstTensorView target_logit, TensorView rivals) = 0;
+                      ConstTensorView target_logit, TensorView rivals) {
+    pass_on(&CrossEntropyKernels::rivals, stream, {KernelKind::cross_entropy, bytes_of({logits})}, logits, shard,
+            targets, target_logit, rivals);
+  }
 
   /// logits = (exp(logits - maximum) / sum_exp - [class == target]) loss_gradient, in place: the logits' gradient.
   /// loss_gradient [n] A. Padding columns become 0.
   virtual void backward(Stream& stream, VocabularyShard shard, ConstTensorView maximum, ConstTensorView sum_exp,
-                        ConstTensorView targets, ConstTensorView loss_gradient, TensorView logits) = 0;
+                        ConstTensorView targets, ConstTensorView loss_gradient, TensorView logits) {
+    pass_on(&CrossEntropyKernels::backward, stream, {KernelKind::cross_entropy, bytes_of({logits, logits})}, shard,
+            maximum, sum_exp, targets, loss_gradient, logits);
+  }
 };
 
 }  // namespace trireme

@@ -2,49 +2,80 @@
 
 #include "src/backend/kernels/dropout.hpp"
 #include "src/backend/kernels/gemm.hpp"
-#include "src/tensor/stream.hpp"
-#include "src/tensor/tensor_view.hpp"
 
 namespace trireme {
 
 /// Operations on elements. T the training type, A its accumulation type. Stream-ordered, deterministic.
-class ElementwiseKernels {
+class ElementwiseKernels : public KernelFamily<ElementwiseKernels> {
  public:
-  virtual ~ElementwiseKernels() = default;
+  using KernelFamily::KernelFamily;
 
   /// y = value, for every element; any floating-point type.
-  virtual void fill(Stream& stream, double value, TensorView y) = 0;
+  virtual void fill(Stream& stream, double value, TensorView y) {
+    pass_on(&ElementwiseKernels::fill, stream, {KernelKind::gradients, bytes_of({y})}, value, y);
+  }
   /// y = x, rounded to y's type (nearest, ties to even); same size, any floating-point types.
-  virtual void convert(Stream& stream, ConstTensorView x, TensorView y) = 0;
+  virtual void convert(Stream& stream, ConstTensorView x, TensorView y) {
+    pass_on(&ElementwiseKernels::convert, stream, {KernelKind::copies, bytes_of({x, y})}, x, y);
+  }
   /// y += x, same size and type.
-  virtual void add(Stream& stream, ConstTensorView x, TensorView y) = 0;
+  virtual void add(Stream& stream, ConstTensorView x, TensorView y) {
+    pass_on(&ElementwiseKernels::add, stream, {KernelKind::copies, bytes_of({x, y, y})}, x, y);
+  }
   /// y *= factor.
-  virtual void scale(Stream& stream, double factor, TensorView y) = 0;
+  virtual void scale(Stream& stream, double factor, TensorView y) {
+    pass_on(&ElementwiseKernels::scale, stream, {KernelKind::copies, bytes_of({y, y})}, factor, y);
+  }
   /// y /= max(sqrt(squares), least): the norm is read where the device has it, and the host does not wait. squares [1]
   /// fp64, as ReduceKernels::sum_squares leaves it.
-  virtual void divide_by_norm(Stream& stream, ConstTensorView squares, double least, TensorView y) = 0;
+  virtual void divide_by_norm(Stream& stream, ConstTensorView squares, double least, TensorView y) {
+    pass_on(&ElementwiseKernels::divide_by_norm, stream, {KernelKind::copies, bytes_of({y, y})}, squares, least, y);
+  }
 
   /// sum = residual + dropout(x + bias). x, residual, sum [s, b, h] T; bias [h] T or empty. Overwrites; `sum` may be
   /// the same memory as x or residual.
   virtual void bias_dropout_add(Stream& stream, ConstTensorView x, ConstTensorView bias, ConstTensorView residual,
-                                const Dropout& dropout, TensorView sum) = 0;
+                                const Dropout& dropout, TensorView sum) {
+    pass_on(&ElementwiseKernels::bias_dropout_add, stream, {KernelKind::dropout, bytes_of({x, residual, sum})}, x, bias,
+            residual, dropout, sum);
+  }
   /// dx = dropout mask and scale applied to dsum; dbias += sum of dx over rows. dsum, dx [s, b, h] T; dbias [h] A or
   /// empty. dx may be the same memory as dsum. (The residual's gradient is dsum itself.)
   virtual void bias_dropout_add_backward(Stream& stream, ConstTensorView dsum, const Dropout& dropout, TensorView dx,
-                                         TensorView dbias) = 0;
+                                         TensorView dbias) {
+    const bool writes = dropout.enabled() || dsum.data() != dx.data(), idle = !dbias && !writes;
+    pass_on(&ElementwiseKernels::bias_dropout_add_backward, stream,
+            {.kind = KernelKind::dropout,
+             .bytes = idle ? 0 : bytes_of({dsum, writes ? dx : TensorView()}),
+             .launches = idle    ? 0
+                         : dbias ? 2
+                                 : 1,
+             .extents = sums_of(dsum, {dbias})},
+            dsum, dropout, dx, dbias);
+  }
 
   /// y = activation(x), same size and type.
-  virtual void activate(Stream& stream, Activation activation, ConstTensorView x, TensorView y) = 0;
+  virtual void activate(Stream& stream, Activation activation, ConstTensorView x, TensorView y) {
+    pass_on(&ElementwiseKernels::activate, stream, {KernelKind::activation, bytes_of({x, y})}, activation, x, y);
+  }
   /// dx = dy activation'(x), same size and type. dx may be the same memory as dy.
   virtual void activate_backward(Stream& stream, Activation activation, ConstTensorView dy, ConstTensorView x,
-                                 TensorView dx) = 0;
+                                 TensorView dx) {
+    pass_on(&ElementwiseKernels::activate_backward, stream, {KernelKind::activation, bytes_of({dy, x, dx})}, activation,
+            dy, x, dx);
+  }
 
   /// SwiGLU (Shazeer 2020, arXiv:2002.05202): y = silu(gate) up, silu(x) = x / (1 + exp(-x)). gate_up [n, 2 f] T: the
   /// gate's f columns and then those of up; y [n, f] T. Overwrites.
-  virtual void swiglu(Stream& stream, ConstTensorView gate_up, TensorView y) = 0;
+  virtual void swiglu(Stream& stream, ConstTensorView gate_up, TensorView y) {
+    pass_on(&ElementwiseKernels::swiglu, stream, {KernelKind::activation, bytes_of({gate_up, y})}, gate_up, y);
+  }
   /// dgate = dy up silu'(gate), dup = dy silu(gate). dy [n, f] T; gate_up, dgate_up [n, 2 f] T. Overwrites; dgate_up
   /// may be the same memory as gate_up.
-  virtual void swiglu_backward(Stream& stream, ConstTensorView dy, ConstTensorView gate_up, TensorView dgate_up) = 0;
+  virtual void swiglu_backward(Stream& stream, ConstTensorView dy, ConstTensorView gate_up, TensorView dgate_up) {
+    pass_on(&ElementwiseKernels::swiglu_backward, stream, {KernelKind::activation, bytes_of({dy, gate_up, dgate_up})},
+            dy, gate_up, dgate_up);
+  }
 };
 
 }  // namespace trireme

@@ -1,7 +1,6 @@
 #pragma once
 
-#include "src/tensor/stream.hpp"
-#include "src/tensor/tensor_view.hpp"
+#include "src/backend/kernels/kernel_family.hpp"
 
 namespace trireme {
 
@@ -19,35 +18,77 @@ enum class EpilogueForm {
 /// Products of linear layers. Weights are [out, in], row-major. T is the training type, A its accumulation type
 /// (fp64 for fp64, else fp32). Sums are accumulated in A. Stream-ordered; the same inputs give the same bits.
 /// Outputs may not overlap inputs.
-class GemmKernels {
+class GemmKernels : public KernelFamily<GemmKernels> {
  public:
-  virtual ~GemmKernels() = default;
+  using KernelFamily::KernelFamily;
 
   /// z = x w^T + bias;  y = activation(z).
   /// x [n, in] T; w [out, in] T; bias [out] T or empty; pre_activation [n, out] T receives z where there is an
   /// activation (may be empty: z is not kept); y [n, out] T. Overwrites.
   virtual void linear(Stream& stream, ConstTensorView x, ConstTensorView w, ConstTensorView bias, Activation activation,
-                      TensorView pre_activation, TensorView y) = 0;
+                      TensorView pre_activation, TensorView y) {
+    const bool activates = activation != Activation::none, keeps = activates && pre_activation;
+    const ProductCall product{.m = rows_of(x.shape()),
+                              .n = y.shape().back(),
+                              .k = x.shape().back(),
+                              .bytes = bytes_of({x, w, y, keeps ? pre_activation : TensorView()}),
+                              .end = activates ? ProductEnd::activation
+                                     : bias    ? ProductEnd::bias
+                                               : ProductEnd::none,
+                              .can_fuse = !activates || activation == Activation::gelu_tanh,
+                              .end_bytes = bytes_of({y, y, keeps ? y : TensorView()}),
+                              .result = y};
+    pass_on(&GemmKernels::linear, stream, {.kind = KernelKind::forward, .product = product}, x, w, bias, activation,
+            pre_activation, y);
+  }
 
   /// dx = dy w, times activation'(pre_activation) element by element where there is an activation: with it dx is the
   /// gradient before the activation of the layer below.
   /// dy [n, out] T; w [out, in] T; pre_activation [n, in] T or empty; dx [n, in] T. Overwrites.
   virtual void linear_backward_input(Stream& stream, ConstTensorView dy, ConstTensorView w, Activation activation,
-                                     ConstTensorView pre_activation, TensorView dx) = 0;
+                                     ConstTensorView pre_activation, TensorView dx) {
+    const bool ends = activation != Activation::none;
+    const ProductCall product{.m = rows_of(dy.shape()),
+                              .n = dx.shape().back(),
+                              .k = dy.shape().back(),
+                              .bytes = bytes_of({dy, w, dx, ends ? pre_activation : ConstTensorView()}),
+                              .end = ends ? ProductEnd::activation_backward : ProductEnd::none,
+                              .can_fuse = activation == Activation::gelu_tanh,
+                              .end_bytes = bytes_of({dx, dx, pre_activation}),
+                              .result = dx};
+    pass_on(&GemmKernels::linear_backward_input, stream, {.kind = KernelKind::input_gradient, .product = product}, dy,
+            w, activation, pre_activation, dx);
+  }
 
   /// dw += dy^T x;  dbias += sum of dy over rows.
   /// dy [n, out] T; x [n, in] T; dw [out, in] A; dbias [out] A or empty. Accumulates.
   virtual void linear_backward_weight(Stream& stream, ConstTensorView dy, ConstTensorView x, TensorView dw,
-                                      TensorView dbias) = 0;
+                                      TensorView dbias) {
+    const ProductCall product{.m = dy.shape().back(),
+                              .n = x.shape().back(),
+                              .k = rows_of(dy.shape()),
+                              .bytes = bytes_of({dy, x, dw, dw}),
+                              .end = dbias ? ProductEnd::bias_gradient : ProductEnd::none,
+                              .end_bytes = bytes_of({dy}),
+                              .result = dw};
+    KernelExtents extents = sums_of(dy, {dbias});
+    extents.weight_gradient = dw.numel();
+    pass_on(&GemmKernels::linear_backward_weight, stream,
+            {.kind = KernelKind::weight_gradient, .product = product, .extents = extents}, dy, x, dw, dbias);
+  }
 
   /// Sets the form of the epilogues of later products, for tests of each. In forms other than `chosen` the library's
   /// first suggestion is taken. Returns false, and changes nothing, on a backend of one form.
-  virtual bool set_epilogue_form(EpilogueForm form) { return form == EpilogueForm::chosen; }
+  virtual bool set_epilogue_form(EpilogueForm form) {
+    return inner() == nullptr ? form == EpilogueForm::chosen : inner()->set_epilogue_form(form);
+  }
   /// Returns whether the latest product had an epilogue that was fused into it.
-  virtual bool latest_epilogue_is_fused() const { return false; }
+  virtual bool latest_epilogue_is_fused() const { return inner() != nullptr && inner()->latest_epilogue_is_fused(); }
   /// Never fuses epilogues such as that of the latest product again, in products of all shapes: for forms that were
   /// found to be wrong.
-  virtual void separate_latest_epilogue() {}
+  virtual void separate_latest_epilogue() {
+    if (inner() != nullptr) inner()->separate_latest_epilogue();
+  }
 };
 
 }  // namespace trireme

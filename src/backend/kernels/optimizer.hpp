@@ -1,7 +1,6 @@
 #pragma once
 
-#include "src/tensor/stream.hpp"
-#include "src/tensor/tensor_view.hpp"
+#include "src/backend/kernels/kernel_family.hpp"
 
 namespace trireme {
 
@@ -33,9 +32,9 @@ void dispatch_moment(DType dtype, Function&& function) {
   function.template operator()<A>();
 }
 
-class OptimizerKernels {
+class OptimizerKernels : public KernelFamily<OptimizerKernels> {
  public:
-  virtual ~OptimizerKernels() = default;
+  using KernelFamily::KernelFamily;
 
   /// g = gradient_scale gradient;  m = beta1 m + (1 - beta1) g;  v = beta2 v + (1 - beta2) g^2;
   /// w = w (1 - learning_rate weight_decay) - learning_rate (m / c1) / (sqrt(v / c2) + epsilon), c = 1 - beta^update.
@@ -44,14 +43,20 @@ class OptimizerKernels {
   /// is widened to fp32, and the result, which w has already got, is rounded to nearest even. Stream-ordered,
   /// deterministic.
   virtual void adamw(Stream& stream, const AdamWStep& step, ConstTensorView gradient, TensorView w, TensorView m,
-                     TensorView v, TensorView rounded) = 0;
+                     TensorView v, TensorView rounded) {
+    pass_on(&OptimizerKernels::adamw, stream, {KernelKind::optimizer, bytes_of({gradient, w, w, m, m, v, v, rounded})},
+            step, gradient, w, m, v, rounded);
+  }
 
   /// m = momentum m + gradient_scale gradient + weight_decay w;  w = w - learning_rate m.
   /// gradient, w (the master weights), m: flat, same size, type A, w and m updated in place; m is 0 before the first
   /// step. `rounded` receives w in the training type, or is empty where w is the model's own. Stream-ordered,
   /// deterministic.
   virtual void sgd(Stream& stream, const SgdStep& step, ConstTensorView gradient, TensorView w, TensorView m,
-                   TensorView rounded) = 0;
+                   TensorView rounded) {
+    pass_on(&OptimizerKernels::sgd, stream, {KernelKind::optimizer, bytes_of({gradient, w, w, m, m, rounded})}, step,
+            gradient, w, m, rounded);
+  }
 };
 
 }  // namespace trireme

@@ -19,13 +19,6 @@
 // throw ShapeError, which names the kernel and the tensor.
 namespace trireme {
 
-/// The product of all extents but the last: the rows of a tensor as a matrix.
-inline std::int64_t rows_of(const Shape& shape) {
-  std::int64_t rows = 1;
-  for (int i = 0; i + 1 < shape.rank(); ++i) rows *= shape[i];
-  return rows;
-}
-
 namespace detail {
 inline void check_type(std::string_view where, std::string_view name, ConstTensorView tensor, DType dtype) {
   TRIREME_CHECK(tensor.dtype() == dtype, ShapeError, "{}: {} is {}, not {}", where, name, name_of(tensor.dtype()),

@@ -23,6 +23,17 @@ double square_distance(const std::vector<double>& a, const std::vector<double>& 
 
 }  // namespace
 
+MeasuredKernel measured_form(const KernelCall& call) {
+  MeasuredKernel form{std::string(name_of(call.kind)), {call.bytes}, call.bytes};
+  const auto set_shape = [&](std::int64_t a, std::int64_t b, std::int64_t c) {
+    form.shape = {static_cast<double>(a), static_cast<double>(b), static_cast<double>(c)};
+    form.work = call.flops();
+  };
+  if (call.product) set_shape(call.product->m, call.product->n, call.product->k);
+  if (call.attention) set_shape(call.attention->queries, call.attention->keys, call.attention->head_dim);
+  return form;
+}
+
 MeasuredKernels::MeasuredKernels(const std::vector<MeasuredKernel>& kernels) {
   for (const MeasuredKernel& k : kernels) {
     const bool positive = std::ranges::all_of(k.shape, [](double extent) { return extent > 0; });

@@ -6,15 +6,20 @@
 #include <string_view>
 #include <vector>
 
+#include "src/backend/kernels/kernel_call.hpp"
+
 namespace trireme::plan {
 
 /// A kernel's call as measured.
 struct MeasuredKernel {
-  std::string kernel;         ///< line of a step's table (name_of(Line))
+  std::string kernel;         ///< line of a step's table (name_of(KernelKind))
   std::vector<double> shape;  ///< [m, n, k] of a product, [queries, keys, head size] of attention, else [bytes]
   double work = 0;            ///< FLOP of products and attention, else bytes
   double us = 0;
 };
+
+/// The call in that form, without a time.
+MeasuredKernel measured_form(const KernelCall& call);
 
 /// Times of kernels on one machine, by which times at other shapes are found.
 class MeasuredKernels {

@@ -159,7 +159,7 @@ double product_ms(const Device& device, const ProductCall& product) {
 double attention_ms(const Device& device, const KernelCall& call) {
   const AttentionProblem& a = call.attention.value();
   const AttentionWork work = attention_work(a.head_dim);
-  const double clocks = call.line == Line::attention
+  const double clocks = call.kind == KernelKind::attention
                             ? query_blocks(device, a, work.forward)
                             : query_blocks(device, a, work.query_gradient) + key_blocks(device, a, work.key_gradient);
   return clocks / (device.clock_ghz * 1e6) + memory_ms(device, call.bytes);
@@ -182,11 +182,11 @@ Cost cost_of(const Device& device, const KernelCall& call, bool graphs) {
     if (end != ProductEnd::none && !fused) cost.end = memory_ms(device, call.product->end_bytes);
   } else if (call.attention) {
     cost.main = attention_ms(device, call);
-  } else if (call.line == Line::results) {
+  } else if (call.kind == KernelKind::results) {
     cost.gap = 1e-3 * device.host_wait_us;
-  } else if (call.line != Line::inputs) {
+  } else if (call.kind != KernelKind::inputs) {
     cost.main = memory_ms(device, call.bytes);
-    if (call.line == Line::norm_backward) cost.main *= device.memory_share / device.norm_backward_share;
+    if (call.kind == KernelKind::norm_backward) cost.main *= device.memory_share / device.norm_backward_share;
   }
   cost.launches = call.launch_count(fused);
   cost.gap += 1e-3 * cost.launches * (graphs ? device.graph_gap_us : device.launch_gap_us);

@@ -14,20 +14,20 @@ constexpr int tensor_group_blocks = 16;
 
 void add(WorkTime& time, const KernelCall& call, const Cost& cost) {
   const double ms = cost.main + cost.end;
-  switch (call.line) {
-    case Line::forward:
-    case Line::input_gradient:
-    case Line::weight_gradient:
-    case Line::logits:
+  switch (call.kind) {
+    case KernelKind::forward:
+    case KernelKind::input_gradient:
+    case KernelKind::weight_gradient:
+    case KernelKind::logits:
       time.products += cost.main;
       time.memory_bound += cost.end;
       break;
-    case Line::attention:
-    case Line::attention_backward:
+    case KernelKind::attention:
+    case KernelKind::attention_backward:
       time.attention += ms;
       break;
-    case Line::optimizer:
-    case Line::gradients:
+    case KernelKind::optimizer:
+    case KernelKind::gradients:
       time.optimizer += ms;
       break;
     default:

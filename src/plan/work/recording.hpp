@@ -15,7 +15,7 @@ namespace trireme::plan {
 class Recorder final : public CallObserver {
  public:
   void begin(Stream&, const KernelCall& call) override {
-    if (call.line != Line::inputs) events_.push_back({.kind = WorkEvent::Kind::kernel, .call = call});
+    if (call.kind != KernelKind::inputs) events_.push_back({.kind = WorkEvent::Kind::kernel, .call = call});
   }
   void end(Stream&, const KernelCall&) override {}
 

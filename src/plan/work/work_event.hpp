@@ -1,8 +1,8 @@
 #pragma once
 
+#include "src/backend/kernels/kernel_call.hpp"
 #include "src/comm/bus_bandwidth.hpp"
 #include "src/parallel/grid/process_grid.hpp"
-#include "src/plan/cost/kernel_call.hpp"
 
 namespace trireme::plan {
 

@@ -1,0 +1,51 @@
+#pragma once
+
+#include "src/backend/backend.hpp"
+
+namespace trireme {
+
+/// Backend that passes everything on to another, which must live longer; the base of those that watch or change one.
+/// It shows every call of a kernel to itself: a derived class overrides `begin` and `end`.
+class ForwardingBackend : public Backend, protected CallObserver {
+ public:
+  explicit ForwardingBackend(Backend& inner) : inner_(inner), kernels_(observed_kernels(*this, &inner)) {}
+  ForwardingBackend(const ForwardingBackend&) = delete;
+  ForwardingBackend& operator=(const ForwardingBackend&) = delete;
+
+  std::string name() const override { return inner_.name(); }
+  std::string description() const override { return inner_.description(); }
+  bool supports(Capability capability) const override { return inner_.supports(capability); }
+  Stream& compute_stream() override { return inner_.compute_stream(); }
+  std::unique_ptr<Stream> make_stream() override { return inner_.make_stream(); }
+  bool memory_is_host() const override { return inner_.memory_is_host(); }
+  Allocator& host_memory() override { return inner_.host_memory(); }
+  void release_host_memory() override { inner_.release_host_memory(); }
+  void copy_from_host(Stream& stream, ConstTensorView host, TensorView device) override {
+    inner_.copy_from_host(stream, host, device);
+  }
+  void copy_to_host(Stream& stream, ConstTensorView device, TensorView host) override {
+    inner_.copy_to_host(stream, device, host);
+  }
+
+  Buffer allocate(std::size_t size_bytes) override { return inner_.allocate(size_bytes); }
+  std::size_t allocated_bytes() const override { return inner_.allocated_bytes(); }
+  std::size_t peak_allocated_bytes() const override { return inner_.peak_allocated_bytes(); }
+  std::size_t device_memory_bytes() const override { return inner_.device_memory_bytes(); }
+  std::size_t free_memory_bytes() const override { return inner_.free_memory_bytes(); }
+  std::size_t kernel_memory_bytes(const KernelExtents& extents) const override {
+    return inner_.kernel_memory_bytes(extents);
+  }
+
+ protected:
+  Backend& inner() const { return inner_; }
+  void begin(Stream&, const KernelCall&) override {}
+  void end(Stream&, const KernelCall&) override {}
+
+ private:
+  const KernelFamilies& kernels() const override { return kernels_; }
+
+  Backend& inner_;
+  KernelFamilies kernels_;
+};
+
+}  // namespace trireme

@@ -1,0 +1,65 @@
+#pragma once
+
+#include "src/backend/kernels/dropout.hpp"
+
+namespace trireme {
+
+/// Treatment of an attention's results.
+enum class AttentionResults {
+  overwrite,  ///< these are all keys
+  merge,      ///< these are some of the keys: results, of type A, are joined with those over the keys before
+};
+
+/// Softmax attention of one micro-batch: out = dropout(softmax(scale q k^T + mask)) v, head by head.
+struct AttentionProblem {
+  std::int64_t queries = 0;      ///< positions of q and out
+  std::int64_t keys = 0;         ///< positions of k and v
+  std::int64_t first_query = 0;  ///< position of query 0 in the sequence
+  std::int64_t first_key = 0;    ///< position of key 0 in the sequence
+  std::int64_t batch = 0;
+  std::int64_t heads = 0;     ///< query heads on this rank
+  std::int64_t kv_heads = 0;  ///< heads of k and v on this rank; head a reads kv head a / (heads / kv_heads)
+  std::int64_t head_dim = 0;
+  double scale = 1;
+  bool causal = true;  ///< a query attends to the keys up to its own position in the sequence
+  /// Lengths of padded samples, [batch] in the backend's memory; null: no padding. Positions from the length of their
+  /// sample on are padding: no query attends to keys there, and queries there attend to nothing. So their out and dq
+  /// are 0, and they add nothing to any gradient, whatever q, k, v and dout hold there. Tiles that are all padding are
+  /// skipped. The lengths are read when the kernels run, so a graph may be replayed with others.
+  const std::int32_t* lengths = nullptr;
+  /// First visible key of each query, as a position in the sequence, [queries, batch] in the backend's memory; null: 0.
+  /// It does not decrease from query to query, and is at most the query's own position. In packed documents it is the
+  /// start of the query's document. Tiles that lie before it for all their queries are skipped. Read when the kernels
+  /// run, as lengths are.
+  const std::int32_t* first_visible = nullptr;
+  /// Positions before its own that a query attends to (sliding window; Child et al. 2019, arXiv:1904.10509); negative:
+  /// all. It holds beside first_visible, and tiles outside of the windows of all their queries are skipped.
+  std::int64_t window = -1;
+  Dropout dropout;  ///< mask at row = the query's position, column = the key's, key = head_key(first_head + head)
+  std::int64_t first_head = 0;  ///< this rank's head 0 among the whole model's
+  AttentionResults results = AttentionResults::overwrite;
+
+  /// Number of keys of one sample that are not padding.
+  constexpr std::int64_t keys_of(std::int64_t sample) const { return before_padding(sample, first_key, keys); }
+  /// Number of queries of one sample that are not padding.
+  constexpr std::int64_t queries_of(std::int64_t sample) const { return before_padding(sample, first_query, queries); }
+  /// Returns whether the first visible key depends on the query.
+  constexpr bool hides_earlier_keys() const { return first_visible != nullptr || window >= 0; }
+  /// First visible key of a query of one sample, counted from key 0; `keys` or more where all keys are before it. It
+  /// does not decrease from query to query.
+  constexpr std::int64_t first_key_of(std::int64_t sample, std::int64_t query) const {
+    const std::int64_t document = first_visible == nullptr ? 0 : first_visible[query * batch + sample];
+    const std::int64_t begin = window < 0 ? 0 : first_query + query - window;
+    const std::int64_t first = (document < begin ? begin : document) - first_key;
+    return first < 0 ? 0 : first;
+  }
+
+ private:
+  constexpr std::int64_t before_padding(std::int64_t sample, std::int64_t first, std::int64_t count) const {
+    if (lengths == nullptr) return count;
+    const std::int64_t own = lengths[sample] - first;
+    return own < 0 ? 0 : own < count ? own : count;
+  }
+};
+
+}  // namespace trireme
