@@ -27,6 +27,7 @@
 #include "src/backend/cpu/cpu_backend.hpp"
 #include "src/base/thread_pool.hpp"
 #include "src/base/timer.hpp"
+#include "src/plan/cluster/measured_kernels.hpp"
 
 namespace trireme::bench {
 namespace {
