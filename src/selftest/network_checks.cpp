@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <vector>
 
 #include "src/base/timer.hpp"
 #include "src/comm/bus_bandwidth.hpp"
@@ -18,6 +19,9 @@ constexpr int period = 17;
 /// Element i of the data of one rank: small integers, of which all sums are exact in fp32.
 float element(int rank, std::int64_t i) { return static_cast<float>((i * 7 + rank * 13) % period) - period / 2; }
 
+/// Value of an element that no operation has written.
+constexpr float untouched = -1000;
+
 struct Operation {
   const char* name;
   Collective collective;
@@ -26,7 +30,8 @@ struct Operation {
 constexpr Operation operations[] = {
     {"all_reduce", Collective::all_reduce},         {"all_reduce max", Collective::all_reduce, ReduceOp::max},
     {"reduce_scatter", Collective::reduce_scatter}, {"all_gather", Collective::all_gather},
-    {"broadcast", Collective::broadcast},           {"exchange", Collective::send_receive}};
+    {"broadcast", Collective::broadcast},           {"exchange", Collective::send_receive},
+    {"grouped_exchange", Collective::all_to_all}};
 
 /// One operation of one group on n shards of k elements.
 class Trial {
@@ -65,7 +70,7 @@ class Trial {
     std::vector<float> host(static_cast<std::size_t>(n_ * k_));
     for (std::size_t i = 0; i < host.size(); ++i) host[i] = element(group_.rank(), static_cast<std::int64_t>(i));
     b_.copy_from_host(stream(), ConstTensorView(host.data(), from_.view().shape()), from_);
-    b_.elementwise().fill(stream(), -1000, to_);
+    b_.elementwise().fill(stream(), untouched, to_);
     communicate();
     b_.copy_to_host(stream(), result(), TensorView(host.data(), result().shape()));
     stream().synchronize();
@@ -106,6 +111,16 @@ class Trial {
         const Transfer transfers[] = {{Transfer::Direction::send, (rank() + 1) % n_, from},
                                       {Transfer::Direction::receive, (rank() + n_ - 1) % n_, to}};
         for (Work& work : group_.exchange(s, transfers)) work.wait(s);
+        return;
+      }
+      case Collective::all_to_all: {
+        std::vector<Transfer> transfers;
+        for (int peer = 0; peer < n_; ++peer) {
+          if (peer == rank()) continue;
+          transfers.push_back({Transfer::Direction::send, peer, from.flat(peer * k_, k_)});
+          transfers.push_back({Transfer::Direction::receive, peer, to.flat(peer * k_, k_)});
+        }
+        return group_.grouped_exchange(s, transfers).wait(s);
       }
     }
   }
@@ -119,6 +134,7 @@ class Trial {
         return to_.view().flat(0, k_);
       case Collective::all_gather:
       case Collective::send_receive:
+      case Collective::all_to_all:
         break;
     }
     return to_;
@@ -134,6 +150,10 @@ class Trial {
         return element(static_cast<int>(i / k_), i % k_);
       case Collective::broadcast:
         return element(n_ - 1, i);
+      case Collective::all_to_all: {
+        const auto sender = static_cast<int>(i / k_);
+        return sender == rank() ? untouched : element(sender, rank() * k_ + i % k_);
+      }
       case Collective::send_receive:
         break;
     }

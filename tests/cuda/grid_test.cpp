@@ -90,6 +90,7 @@ TEST_F(GpuGrid, MessagesOfEveryScheduleFindTheirWayThroughNccl) {
   if (!have_gpus(world().size())) GTEST_SKIP() << "needs a GPU for each of " << world().size() << " ranks";
   TrainingRunConfig config = small_run();
   config.model.layers = 4;
+  config.s = 8;
   config.steps = 5;  // receives are posted ahead from the fourth on
   std::vector<Layout> list = schedules(world().size());
   list.emplace_back().context = world().size();  // keys and values round a ring
@@ -150,7 +151,7 @@ TEST_F(GpuGrid, NewLengthsNeedNoIdleGpuBesideReceivesPostedAhead) {
   TrainingRunConfig config = small_run();
   config.model.family = model::ModelFamily::bert;
   config.model.layers = 4;
-  config.s = config.model.max_positions = 48;
+  config.s = config.model.max_positions = 24;
   const FormulaBertSamples full(config.model, config.s, 1), shorter(config.model, config.s, 4);
   const auto losses = [&](Communicator& ranks, const Layout& layout) {
     TrainingRun run(ranks, config, layout, {}, slow_communication(DeviceTransport::nccl, own_gpu()));

@@ -44,7 +44,7 @@ check "the file of results names it" grep -qzE '"bad_nodes": \[[[:space:]]*"node
 check "no file is left after a failure" [ -z "$(ls -A runs/a)" ]
 
 for item in "all_reduce, group of 2 ranks inside one node" "all_reduce, group of 2 ranks across nodes" \
-  "exchange, group of 4 ranks across nodes"; do
+  "exchange, group of 4 ranks across nodes" "grouped_exchange, group of 4 ranks across nodes"; do
   check "collectives: $item" grep -qF "\"item\": \"$item\"" report.json
 done
 for row in "inside a node" "across nodes"; do check "latency $row" grep -qE "^ok +MPI latency $row" out; done

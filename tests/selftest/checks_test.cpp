@@ -1,5 +1,6 @@
 #include <gmock/gmock.h>
 
+#include <algorithm>
 #include <cstring>
 #include <map>
 #include <thread>
@@ -168,11 +169,27 @@ class WrongSums final : public ForwardingCommunicator {
   }
 };
 
+/// Grouped exchanges in which the second rank receives nothing from the last one.
+class LostMessage final : public ForwardingCommunicator {
+ public:
+  using ForwardingCommunicator::ForwardingCommunicator;
+  Work grouped_exchange(Stream& stream, std::span<const Transfer> transfers) override {
+    const TensorView last = transfers.back().data;
+    const std::vector<float> before(last.as<float>(), last.as<float>() + last.numel());
+    ForwardingCommunicator::grouped_exchange(stream, transfers).wait(stream);
+    if (rank() == 1) std::ranges::copy(before, last.as<float>());
+    return {};
+  }
+};
+
 TEST_F(Selftest, FindsAWrongCollective) {
   EXPECT_THAT(run_check<CollectivesCheck>().bad_nodes, IsEmpty());
   WrongSums wrong(test::world());
   context_.groups = {{"world", &test::world(), true}, {"tensor", &wrong, true}, {"embedding", nullptr, false}};
   expect_fault(run_check<CollectivesCheck>(), "tensor collectives", "1000 elements: element 500 of 501");
+  LostMessage lost(test::world());
+  context_.groups = {{"data", &lost, true}};
+  expect_fault(run_check<CollectivesCheck>(), "data collectives", "1000 elements: element 0 of 1002 is -1000");
 }
 
 TEST_F(Selftest, CollectivesAreLeftOutWhereADeviceHasFailed) {

@@ -88,7 +88,8 @@ std::string line(const std::source_location& where) {
   return fmt::format("{}:{}", path.substr(path.rfind('/') + 1), where.line());
 }
 bool same(const std::source_location& a, const std::source_location& b) {
-  return a.line() == b.line() && std::strcmp(a.file_name(), b.file_name()) == 0;
+  if (a.line() != b.line()) return false;
+  return a.file_name() == b.file_name() || std::strcmp(a.file_name(), b.file_name()) == 0;
 }
 
 class Machine {
