@@ -80,7 +80,7 @@ constexpr Field table[] = {
      .since = "kv_channels", .option = "kv-channels",
      .help = "Channels of a head; default the preset's, else hidden size / attention heads.",
      .keys = {"", "head_dim", ""}},
-    {TRIREME_AT(&C::ffn_hidden), .role = FieldRole::size, .range = countable(), .attribute = "ffn_hidden",
+    {TRIREME_AT(&C::ffn_hidden), .role = FieldRole::size, .range = between(1, 4 * countable().max), .attribute = "ffn_hidden",
      .since = "kind", .option = "ffn-hidden-size",
      .help = "Width of the feed-forward block; default 4 x hidden size, with <swiglu> two thirds of that down to a"
              " multiple of 64.",
@@ -160,7 +160,7 @@ constexpr Field table[] = {
      .attribute = "rotary_interpolation", .option = "rotary-seq-len-interpolation-factor",
      .help = "Divide rotary positions by X, for sequences X times as long as in an earlier training.",
      .needs = needs_rotary, .log = " divided by {}", .keys = rope_keys},
-    {TRIREME_AT(&C::window, &AttentionWindow::left), .range = between(0, std::numeric_limits<std::int32_t>::max()),
+    {TRIREME_AT(&C::window, &AttentionWindow::left), .range = between(-1, countable().max),
      .attribute = "window", .option = "window-size", .log = ", attention to {} positions before"},
     {TRIREME_AT(&C::window, &AttentionWindow::layers), .attribute = "window_layers",
      .stored_if = [](const ModelConfig& config) { return config.window.any(); }, .option = "window-attn-skip-freq",
