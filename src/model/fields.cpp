@@ -80,8 +80,8 @@ constexpr Field table[] = {
      .since = "kv_channels", .option = "kv-channels",
      .help = "Channels of a head; default the preset's, else hidden size / attention heads.",
      .keys = {"", "head_dim", ""}},
-    {TRIREME_AT(&C::ffn_hidden), .role = FieldRole::size, .range = between(1, 4 * countable().max), .attribute = "ffn_hidden",
-     .since = "kind", .option = "ffn-hidden-size",
+    {TRIREME_AT(&C::ffn_hidden), .role = FieldRole::size, .range = between(1, 4 * countable().max),
+     .attribute = "ffn_hidden", .since = "kind", .option = "ffn-hidden-size",
      .help = "Width of the feed-forward block; default 4 x hidden size, with <swiglu> two thirds of that down to a"
              " multiple of 64.",
      .keys = {"n_inner", "intermediate_size", "intermediate_size"}},
