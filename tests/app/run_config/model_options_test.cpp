@@ -186,7 +186,7 @@ TEST(ModelOptions, RefuseWindowsThatCannotBe) {
   }
   expect_problem({"--window-size", "4,4"},
                  "'4,4' would show 4 positions after a token's own to a causal model: give 4,0");
-  expect_problem({"--window-size", "5000000000,0"}, "--window-size 5000000000 must be at most 2147483647");
+  expect_problem({"--window-size", "5000000000,0"}, "--window-size 5000000000 must be between -1 and 2147483647");
   expect_problem({"--window-attn-skip-freq", "2"}, "--window-attn-skip-freq needs --window-size");
   const auto expect_problem_of_layers = [&](const char* layers, const std::string& problem) {
     expect_problem({"--window-size", "4,0", "--window-attn-skip-freq", layers}, problem);
