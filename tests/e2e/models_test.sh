@@ -63,7 +63,7 @@ refused 2 "--num-query-groups 3 must divide --num-attention-heads 4" \
   1 train "${run[@]}" --group-query-attention --num-query-groups 3
 refused 2 "--num-query-groups 1: heads of keys and values do not split over 2 tensor ranks" \
   2 train "${run[@]}" --group-query-attention --tp 2
-refused 2 "--rotary-base, --rotary-percent and --rotary-seq-len-interpolation-factor need --position-embedding-type rope" \
+refused 2 "--rotary-base needs --position-embedding-type rope" \
   1 train "${run[@]}" --rotary-base 500
 refused 2 "--use-rotary-position-embeddings and --position-embedding-type learned_absolute exclude each other" \
   1 train "${run[@]}" --use-rotary-position-embeddings --position-embedding-type learned_absolute

@@ -21,12 +21,6 @@ namespace trireme::app {
 namespace {
 namespace po = boost::program_options;
 
-std::string range_text(Range range) {
-  if (std::isinf(range.max)) return fmt::format("at least {}", range.min);
-  if (std::isinf(range.min)) return fmt::format("at most {}", range.max);
-  return fmt::format("between {} and {}", range.min, range.max);
-}
-
 template <class T>
 void assign_number(const std::string& text, Range range, const char* kind, T& value) {
   T parsed{};
@@ -36,8 +30,7 @@ void assign_number(const std::string& text, Range range, const char* kind, T& va
   TRIREME_CHECK(error != std::errc::result_out_of_range, ConfigError, "does not fit into {}", kind);
   TRIREME_CHECK(error == std::errc{} && stop == end && std::isfinite(static_cast<double>(parsed)), ConfigError,
                 "is not {}", kind);
-  TRIREME_CHECK(static_cast<double>(parsed) >= range.min && static_cast<double>(parsed) <= range.max, ConfigError,
-                "must be {}", range_text(range));
+  TRIREME_CHECK(range.contains(static_cast<double>(parsed)), ConfigError, "must be {}", range.text());
   value = parsed;
 }
 

@@ -3,7 +3,6 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
-#include <limits>
 #include <optional>
 #include <string>
 #include <utility>
@@ -11,18 +10,9 @@
 
 #include "src/app/manual/manual.hpp"
 #include "src/base/check.hpp"
+#include "src/base/range.hpp"
 
 namespace trireme::app {
-
-/// Values that an option may take.
-struct Range {
-  double min = -std::numeric_limits<double>::infinity();
-  double max = std::numeric_limits<double>::infinity();
-};
-constexpr Range at_least(double min) { return {.min = min}; }
-constexpr Range between(double min, double max) { return {min, max}; }
-/// Range of a count: at least one, and few enough that the product of two counts fits into 64 bits.
-constexpr Range countable() { return {1, std::numeric_limits<std::int32_t>::max()}; }
 
 /// Options of one command. Each is bound to a variable, whose value at that time is the default:
 ///

@@ -44,8 +44,11 @@ Attributes run_attributes(const model::ModelConfig& config, const std::vector<da
   Attributes attributes = attributes_of(config);
   attributes.merge(std::visit([&](const auto& family) { return attributes_of(stores, family); }, samples));
   attributes.merge(attributes_of(options));
-  attributes.put_shortest("training.hidden-dropout", config.hidden_dropout);
-  attributes.put_shortest("training.attention-dropout", config.attention_dropout);
+  for (const model::Field& field : model::fields()) {
+    if (field.role == model::FieldRole::training) {
+      attributes.put(fmt::format("training.{}", field.name()), field.text(config));
+    }
+  }
   put_dtype(attributes, dtype);
   attributes.put("tokenizer", stores.front().store->info().tokenizer);
   return attributes;

@@ -6,7 +6,7 @@
 
 #include "src/app/run_config/data_options.hpp"
 #include "src/base/attributes.hpp"
-#include "src/model/model_config.hpp"
+#include "src/model/fields.hpp"
 #include "src/tensor/dtype.hpp"
 #include "src/train/progress.hpp"
 #include "src/train/train_options.hpp"

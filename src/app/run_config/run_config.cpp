@@ -12,7 +12,7 @@ RunConfigReader::RunConfigReader(Options& options, RunKind kind) : options_(opti
   config_.device.declare(options);
   options.section("Training");
   config_.batch.declare(options, kind);
-  if (is_task) config_.model.declare_dropout(options);
+  if (is_task) config_.model.declare_training(options);
   options.add("seed", &config_.seed, "N", "Seed of initial weights, dropout and sample order.",
               between(0, 4294967295.0));
   config_.precision.declare(options);
@@ -36,15 +36,18 @@ std::vector<std::string> RunConfigReader::take_model(const Attributes& stored) {
   TRIREME_CHECK(model.predicts_tokens(), CheckpointError,
                 "--use-checkpoint-args: the checkpoint holds a model fine-tuned for a task, not one to pretrain");
   std::vector<std::string> lines = config_.model.take(model);
-  for (const auto& [name, dropout] : {std::pair{"hidden-dropout", &config_.model.hidden_dropout},
-                                      std::pair{"attention-dropout", &config_.model.attention_dropout}}) {
-    const std::string attribute = fmt::format("training.{}", name);
-    if (!stored.contains(attribute)) continue;  // a checkpoint from before dropout was stored
+  FieldOptions& fields = config_.model.fields;
+  for (const model::Field& field : model::fields()) {
+    const std::string attribute = fmt::format("training.{}", field.name());
+    // An older checkpoint has no dropout.
+    if (field.role != model::FieldRole::training || !stored.contains(attribute)) continue;
     const auto there = stored.get<double>(attribute);
-    if (*dropout && **dropout != there) {
-      lines.push_back(fmt::format("--{} is the checkpoint's {}, in place of {}", name, there, **dropout));
+    const auto given = fields.value(field.name());
+    if (given && *given != model::FieldValue(there)) {
+      lines.push_back(
+          fmt::format("--{} is the checkpoint's {}, in place of {}", field.name(), there, std::get<double>(*given)));
     }
-    *dropout = there;
+    fields.set(field.name(), there);
   }
   if (!config_.batch.sequence_length) config_.batch.sequence_length = data::sequence_length_from(stored);
   return lines;

@@ -4,6 +4,7 @@
 
 #include "src/app/run_config/model_options.hpp"
 #include "src/base/error.hpp"
+#include "src/model/presets.hpp"
 
 namespace trireme::app {
 namespace {
@@ -124,7 +125,7 @@ TEST(ModelOptions, ScaleRotaryFrequencies) {
   };
   expect_problem({"--model", "124m", "--use-rope-scaling"}, "--use-rope-scaling needs --position-embedding-type rope");
   expect_problem({"--model", "llama3-8b", "--rope-scaling-factor", "8"}, "--rope-scaling-factor needs");
-  expect_problem({"--model", "llama3-8b", "--yarn-mscale", "1"}, "need --position-embedding-type yarn");
+  expect_problem({"--model", "llama3-8b", "--yarn-mscale", "1"}, "needs --position-embedding-type yarn");
   expect_problem({"--model", "llama3-8b", "--position-embedding-type", "yarn"},
                  "yarn needs --yarn-rotary-scaling-factor");
 }
@@ -151,7 +152,7 @@ TEST(ModelOptions, InterpolateRotaryPositions) {
       [&] {
         factor_of({"--model", "124m", flag, "2"});
       },
-      ThrowsMessage<ConfigError>(HasSubstr("need --position-embedding-type rope")));
+      ThrowsMessage<ConfigError>(HasSubstr("needs --position-embedding-type rope")));
   EXPECT_THROW(factor_of({"--model", "llama3-8b", flag, "0.5"}), ConfigError);
 }
 
@@ -213,6 +214,52 @@ TEST(ModelOptions, ABertHasTheVocabularyOfItsCorpus) {
   EXPECT_EQ(bert.config.vocabulary, 30524);
   EXPECT_THAT(bert.preset_values, testing::Not(HasSubstr("vocab-size")));
   EXPECT_EQ(ask({"--model", "bert-base", "--vocab-size", "30592"}, 512, 30524).config.vocabulary, 30592);
+}
+
+TEST(ModelOptions, EachFieldsOptionSetsIt) {
+  std::size_t options = 0;
+  for (const model::Field& field : model::fields()) {
+    if (field.help.empty()) continue;
+    std::vector<std::string> base{"--model", "124m"};
+    if (field.needs.met != nullptr) base[1] = "llama3-8b";
+    const model::ModelConfig llama = model::preset("llama3.1-8b");
+    if (field.needs.met != nullptr && !field.needs.met(model::preset("llama3-8b"))) {
+      if (field.needs.met(llama)) {
+        base[1] = "llama3.1-8b";
+      } else if (field.needs.met(model::preset("bert-336m"))) {
+        base[1] = "bert-336m";
+      } else {
+        base.insert(base.end(), {"--position-embedding-type", "yarn"});
+        if (!field.option.starts_with("yarn-rotary")) base.insert(base.end(), {"--yarn-rotary-scaling-factor", "8"});
+      }
+    }
+    if (field.name() == "num-query-groups") base.emplace_back("--group-query-attention");
+    if (field.name() == "hidden-size") base.insert(base.end(), {"--kv-channels", "64"});
+    for (const std::string_view name : model::split_names(field.option)) {
+      std::vector<std::string> arguments = base;
+      arguments.push_back("--" + std::string(name));
+      const bool is_fraction = field.range.max <= 1;
+      const bool is_vocabulary = field.name() == "vocab-size", is_turn = field.name() == "yarn-beta-fast";
+      const std::string value = field.is_flag()        ? ""
+                                : !field.names.empty() ? std::string(field.names.back())
+                                : is_fraction          ? "0.5"
+                                : is_vocabulary        ? "60000"
+                                : is_turn              ? "48"
+                                : field.range.min < 1  ? "0.75"
+                                                       : "2";
+      if (!value.empty()) arguments.push_back(value);
+      if (field.name() == "max-position-embeddings") arguments.back() = "2000";
+      const model::ModelConfig config = ask(arguments, 16, 257).config;
+      if (value.empty()) {
+        EXPECT_EQ(field.get(config), field.flag_value()) << name;
+      } else {
+        EXPECT_EQ(field.text(config), arguments.back()) << name;
+        EXPECT_NE(arguments.back(), field.text(model::ModelConfig())) << name;
+      }
+      ++options;
+    }
+  }
+  EXPECT_GT(options, 30u);
 }
 
 TEST(ModelOptions, TakeTheModelOfACheckpoint) {

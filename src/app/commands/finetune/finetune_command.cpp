@@ -83,9 +83,7 @@ class Finetuning {
     translation_.check_model(model_);
     const bool is_bert = model_.is_bert();
     task_.set_output(model_);
-    const ModelOptions& given = reader_.parsed().model;
-    model_.hidden_dropout = given.hidden_dropout.value_or(model_.hidden_dropout);
-    model_.attention_dropout = given.attention_dropout.value_or(model_.attention_dropout);
+    reader_.parsed().model.fields.apply(model_);
     tokenizer_name_ = attributes.get<std::string>("tokenizer");
     const auto payload = base.description.blobs.find("tokenizer");
     TRIREME_CHECK(payload != base.description.blobs.end(), CheckpointError, "the checkpoint has no tokenizer");

@@ -1,7 +1,6 @@
 #include "src/app/commands/plan/plan_options.hpp"
 
 #include <algorithm>
-#include <array>
 #include <filesystem>
 #include <string_view>
 
@@ -14,45 +13,17 @@ namespace trireme::app {
 namespace {
 
 /// Options of this command alone, and of the layout, which `train_options` writes by itself.
-constexpr auto own_options = std::to_array<const char*>({"cluster",
-                                                         "nodes",
-                                                         "ranks-per-node",
-                                                         "calibrate",
-                                                         "no-search",
-                                                         "top",
-                                                         "json",
-                                                         "constants",
-                                                         "cases",
-                                                         "batch-file",
-                                                         "svg",
-                                                         "trace-file",
-                                                         "compare",
-                                                         "show-schedule",
-                                                         "micro-batches",
-                                                         "data-parallel-size",
-                                                         "tensor-model-parallel-size",
-                                                         "pipeline-model-parallel-size",
-                                                         "context-parallel-size",
-                                                         "num-virtual-stages-per-pipeline-rank",
-                                                         "schedule",
-                                                         "overlap-p2p-communication",
-                                                         "sequence-parallel",
-                                                         "micro-batch-size",
-                                                         "global-batch-size",
-                                                         "seq-length",
-                                                         "dtype",
-                                                         "bf16",
-                                                         "fp16",
-                                                         "recompute-granularity",
-                                                         "recompute-activations",
-                                                         "use-distributed-optimizer",
-                                                         "data-parallel-sharding-strategy",
-                                                         "overlap-grad-reduce",
-                                                         "overlap-param-gather"});
+constexpr std::string_view own_options =
+    "cluster nodes ranks-per-node calibrate no-search top json constants cases batch-file svg trace-file compare "
+    "show-schedule micro-batches data-parallel-size tensor-model-parallel-size pipeline-model-parallel-size "
+    "context-parallel-size num-virtual-stages-per-pipeline-rank schedule overlap-p2p-communication "
+    "sequence-parallel micro-batch-size global-batch-size seq-length dtype bf16 fp16 recompute-granularity "
+    "recompute-activations use-distributed-optimizer data-parallel-sharding-strategy overlap-grad-reduce "
+    "overlap-param-gather";
 
 /// Tokens of the corpus: the vocabulary given, or the preset's.
 std::int64_t corpus_vocabulary(const ModelOptions& model) {
-  if (model.vocabulary) return *model.vocabulary;
+  if (const auto given = model.fields.integer("vocab-size")) return *given;
   if (!model.preset.empty()) return model::preset(model.preset).vocabulary;
   constexpr std::int64_t bert = 30522;
   return model.family == model::ModelFamily::bert ? bert : model::ModelConfig{}.vocabulary;
@@ -234,8 +205,9 @@ std::vector<std::string> train_options(const Options& options, const plan::Job& 
   const auto add_flag = [&](bool given, const char* name) {
     if (given) words.push_back(std::string("--") + name);
   };
+  const std::vector<std::string_view> own = model::split_names(own_options, ' ');
   for (const auto& [name, value] : options.values()) {
-    if (!options.given(name) || std::ranges::find(own_options, name) != own_options.end()) continue;
+    if (!options.given(name) || std::ranges::find(own, name) != own.end()) continue;
     if (value == "false") continue;
     if (value == "true") {
       words.push_back("--" + name);

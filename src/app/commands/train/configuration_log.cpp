@@ -8,6 +8,7 @@
 #include "src/app/options/terminal_text.hpp"
 #include "src/app/run_config/idle_options.hpp"
 #include "src/base/log.hpp"
+#include "src/model/fields.hpp"
 
 namespace trireme::app {
 namespace {
@@ -41,29 +42,13 @@ void log_given_options(const std::vector<report::OptionValue>& options) {
 
 /// Lists a model's differences from GPT-2: ", RMSNorm, rotary positions ..."
 std::string variants_text(const model::ModelConfig& model) {
+  const model::ModelConfig canonical = model::canonical(model);
   std::string text;
-  if (model.is_bert()) text += model.binary_head ? ", BERT" : ", BERT without a binary head";
-  if (model.post_norm()) text += ", post-norm layers";
-  if (model.kv_heads() != model.heads) text += fmt::format(", {} query groups", model.kv_heads());
-  if (model.normalization == model::Normalization::rms_norm) text += ", RMSNorm";
-  if (model.norm_1p) text += ", norm weights around 1";
-  if (model.position_embedding == model::PositionEmbedding::rope) text += ", rotary positions";
-  if (const model::RotaryScaling& scaling = model.rotary_scaling; scaling.kind != model::RotaryScalingKind::none) {
-    text += fmt::format(" scaled by {} ({})", scaling.factor,
-                        scaling.kind == model::RotaryScalingKind::yarn ? "YaRN" : "Llama 3.1");
+  for (const model::Field& field : model::fields()) {
+    const bool is_used = field.stored_if == nullptr || field.stored_if(canonical);
+    if (!is_used || field.is_default(canonical)) continue;
+    text += fmt::format(fmt::runtime(field.log), field.text(canonical));
   }
-  if (const double factor = model.rotary_scaling.interpolation; factor != 1) {
-    text += fmt::format(" divided by {}", factor);
-  }
-  if (const model::AttentionWindow& window = model.window; window.any()) {
-    const auto layers = window.layers.empty() ? model.layers : std::ranges::count(window.layers, '1');
-    text += fmt::format(", attention to {} positions before in {} layers", window.left, layers);
-  }
-  if (model.qk_norm) text += ", normalised queries and keys";
-  if (model.swiglu) text += ", SwiGLU";
-  if (model.activation == Activation::squared_relu) text += ", squared ReLU";
-  if (!model.linear_bias) text += model.has_qkv_bias() ? ", biases of Q, K and V alone" : ", no biases";
-  if (!model.tied_output) text += ", untied output";
   return text;
 }
 

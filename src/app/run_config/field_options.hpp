@@ -1,0 +1,42 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string_view>
+#include <vector>
+
+#include "src/app/options/options.hpp"
+#include "src/app/run_config/problems.hpp"
+#include "src/model/fields.hpp"
+
+namespace trireme::app {
+
+/// Options of the rows of model::fields() that have a help.
+class FieldOptions {
+ public:
+  /// Declares the options, of one role or of all.
+  void declare(Options& options, std::optional<model::FieldRole> role = std::nullopt);
+  /// Returns the value given, if any, by the option with the first name `option`.
+  std::optional<model::FieldValue> value(std::string_view option) const;
+  std::optional<std::int64_t> integer(std::string_view option) const;
+  bool given(std::string_view option) const { return value(option).has_value(); }
+  void set(std::string_view option, double value);
+  /// Sets the values given in `config`.
+  void apply(model::ModelConfig& config) const;
+  /// Reports options given that `config` has no use for.
+  void check(const model::ModelConfig& config, Problems& problems) const;
+  /// Forgets the values given, but for sizes and settings of training.
+  void forget_form();
+
+ private:
+  struct Slot {
+    std::optional<std::int64_t> integer;
+    std::optional<double> number;
+    bool flag = false;
+  };
+  std::optional<model::FieldValue> value_of(std::size_t row) const;
+
+  std::vector<Slot> slots_ = std::vector<Slot>(model::fields().size());
+};
+
+}  // namespace trireme::app
