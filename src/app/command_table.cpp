@@ -102,6 +102,7 @@ constexpr Command command_table[] = {
      .description = "Work on checkpoints. DIR is the folder given to --save, or the folder of one step in it.",
      .arguments = " [DIR]"},
     {.path = "plan", .overview = "predict a job on a cluster, and find its fastest layout", .function = plan_command},
+    {.path = "megatron", .overview = "translate the words of a launch of Megatron-LM", .function = megatron_command},
     {.path = "report",
      .overview = "make a page on runs: curves, lives, checkpoints, options",
      .function = report_command},

@@ -36,6 +36,7 @@ int checkpoint_verify_command(const CommandLine& line);
 int report_command(const CommandLine& line);
 int completion_command(const CommandLine& line);
 int man_command(const CommandLine& line);
+int megatron_command(const CommandLine& line);
 int plan_command(const CommandLine& line);
 
 }  // namespace trireme::app

@@ -1,13 +1,11 @@
 #include <algorithm>
 #include <csignal>
 
-#include "io/posix/regular_file.hpp"
 #include "src/app/commands/commands.hpp"
 #include "src/app/commands/train/configuration_log.hpp"
 #include "src/app/commands/train/train_plan.hpp"
 #include "src/app/commands/train/train_session.hpp"
 #include "src/app/kernel_test.hpp"
-#include "src/app/megatron/script_report.hpp"
 #include "src/app/megatron/translation.hpp"
 #include "src/app/memory_report.hpp"
 #include "src/app/saved_model.hpp"
@@ -16,33 +14,6 @@
 namespace trireme::app {
 
 namespace {
-
-void declare_script(Options& options, std::string* script) {
-  options.section("Run");
-  options.add("megatron-script", script, "FILE",
-              "Print what each flag of a launch script of Megatron-LM becomes, and exit: with code 2 where one is "
-              "refused. The script is read, not run.");
-}
-
-/// Returns the script of --megatron-script; empty where it is not given.
-std::string script_of(const CommandLine& line) {
-  std::string script;
-  Options options(line.command(), "");
-  declare_script(options, &script);
-  options.parse_known(line.arguments());
-  TRIREME_CHECK(script.empty() || line.arguments().size() <= 2, ConfigError,
-                "--megatron-script takes no other option: put them into the script");
-  return script;
-}
-
-/// Prints the report on a script, and returns the exit code.
-int report_script(const CommandLine& line, const std::string& path) {
-  constexpr std::int64_t max_bytes = 1 << 20;
-  const megatron::ScriptReport report =
-      megatron::report_on_script(io::read_whole_file(path, max_bytes, io::Symlinks::follow), path);
-  if (line.environment().rank() == 0) fmt::print("{}", report.text);
-  return static_cast<int>(report.runs ? ExitCode::success : ExitCode::usage);
-}
 
 /// Takes the model's options from the checkpoint of --load, if any. Collective.
 void take_checkpoint_model(const Job& job, RunConfigReader& reader) {
@@ -59,12 +30,9 @@ void take_checkpoint_model(const Job& job, RunConfigReader& reader) {
 }  // namespace
 
 int train_command(const CommandLine& line) {
-  if (const std::string script = script_of(line); !script.empty()) return report_script(line, script);
   Options options(line.command(),
                   "Trains a GPT-2, a Llama or a BERT on tokenized corpora, from initial weights or a checkpoint.");
   RunConfigReader reader(options);
-  std::string no_script;
-  declare_script(options, &no_script);
   const std::optional<megatron::Translation> translation = megatron::read(line, options);
   if (!translation) return 0;
   std::signal(SIGPIPE, SIG_IGN);  // a run goes on when the reader of its log is gone

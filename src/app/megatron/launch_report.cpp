@@ -1,0 +1,238 @@
+#include "src/app/megatron/launch_report.hpp"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <charconv>
+#include <initializer_list>
+#include <optional>
+#include <sstream>
+
+#include "src/app/commands/eval/eval_options.hpp"
+#include "src/app/commands/finetune/task_options.hpp"
+#include "src/app/commands/generate/generate_options.hpp"
+#include "src/app/megatron/translation.hpp"
+#include "src/app/options/nearest_name.hpp"
+#include "src/app/options/terminal_text.hpp"
+#include "src/app/run_config/run_config.hpp"
+
+namespace trireme::app::megatron {
+namespace {
+
+using Words = std::vector<std::string>;
+
+/// Words of a launch, split at the program.
+struct Launch {
+  Words launcher;       ///< torchrun or python, with its options
+  std::string program;  ///< pretrain_gpt.py
+  Words arguments;
+};
+
+bool begins_with_one_of(std::string_view name, std::initializer_list<std::string_view> beginnings) {
+  return std::ranges::any_of(beginnings, [&](std::string_view begin) { return name.starts_with(begin); });
+}
+
+bool generates(std::string_view program) {
+  return begins_with_one_of(program, {"generate_samples", "run_text_generation", "generate_text",
+                                      "gpt_static_inference", "gpt_dynamic_inference"});
+}
+
+std::string file_name(const std::string& path) { return path.substr(path.rfind('/') + 1); }
+
+Launch split_launch(const Words& words) {
+  const auto is_program = [](const std::string& word) {
+    const std::string name = file_name(word);
+    return name.ends_with(".py") &&
+           (begins_with_one_of(name, {"pretrain", "train", "finetune", "main.py"}) || generates(name));
+  };
+  const auto program = std::ranges::find_if(words, is_program);
+  TRIREME_CHECK(program != words.end(), ConfigError,
+                "no word is a program of Megatron-LM, such as pretrain_gpt.py or tasks/main.py: {}",
+                shortened(fmt::format("{}", fmt::join(words, " "))));
+  return {{words.begin(), program}, file_name(*program), {program + 1, words.end()}};
+}
+
+/// Returns the ranks that torchrun and its like start; nothing if the words do not say.
+std::optional<int> ranks_of(const Words& launcher) {
+  int ranks = 1;
+  bool found = false;
+  for (std::size_t i = 0; i < launcher.size(); ++i) {
+    std::string name = launcher[i].substr(0, launcher[i].find('='));
+    std::ranges::replace(name, '_', '-');
+    if (name != "--nproc-per-node" && name != "--nnodes") continue;
+    const bool is_inline = name.size() < launcher[i].size();
+    const std::string value = is_inline                 ? launcher[i].substr(name.size() + 1)
+                              : i + 1 < launcher.size() ? launcher[i + 1]
+                                                        : "";
+    int count = 0;
+    const auto [stop, error] = std::from_chars(value.data(), value.data() + value.size(), count);
+    if (error != std::errc() || stop != value.data() + value.size() || count < 1 || count > 100000) return {};
+    ranks *= count;
+    found = found || name == "--nproc-per-node";
+  }
+  return found ? std::optional(ranks) : std::nullopt;
+}
+
+/// Returns the value of `flag` on a command line; empty if it is not there.
+std::string value_of(const Words& words, const std::string& flag) {
+  for (std::size_t i = 0; i < words.size(); ++i) {
+    if (words[i] == flag && i + 1 < words.size()) return words[i + 1];
+    if (words[i].starts_with(flag + "=")) return words[i].substr(flag.size() + 1);
+  }
+  return "";
+}
+
+/// Returns the command of this program for the program of a launch.
+std::string command_of(const Launch& launch) {
+  if (generates(launch.program)) return "generate";
+  const std::string task = value_of(launch.arguments, "--task");
+  if (task == "LAMBADA" || task == "WIKITEXT103") return "eval";
+  return task.empty() ? "train" : "finetune";
+}
+
+/// Options of a command, as it declares them.
+class CommandOptions {
+ public:
+  explicit CommandOptions(const std::string& command) : options_("trireme " + command, "") {
+    if (command == "generate") {
+      generate_.emplace().declare(options_);
+    } else if (command == "eval") {
+      eval_.emplace().declare(options_);
+    } else if (command == "finetune") {
+      task_.emplace().declare(options_);
+      reader_.emplace(options_, RunKind::task);
+    } else {
+      reader_.emplace(options_);
+    }
+  }
+  Options& options() { return options_; }
+
+  /// Checks values that were parsed as far as it needs no file; those of `train` on `ranks` ranks.
+  void check(int ranks) {
+    if (eval_) eval_->zero_shot.check(options_, eval_->task);
+    if (task_) task_->check(options_);
+    if (!reader_ || task_ || options_.given("use-checkpoint-args")) return;
+    reader_->settle(std::max(ranks / model_ranks(), 1));
+  }
+  int model_ranks() const {
+    if (!reader_) return 1;
+    const GridOptions& grid = reader_->parsed().parallel.grid;
+    return grid.tensor * grid.pipeline * grid.context;
+  }
+
+ private:
+  Options options_;
+  std::optional<GenerateOptions> generate_;
+  std::optional<EvalOptions> eval_;
+  std::optional<TaskOptions> task_;
+  std::optional<RunConfigReader> reader_;
+};
+
+/// Makes the report on a launch.
+class Reporter {
+ public:
+  explicit Reporter(const Launch& launch) : launch_(launch), command_(command_of(launch)), command_options_(command_) {}
+
+  LaunchReport run() {
+    const bool is_bert = launch_.program.find("bert") != std::string::npos && command_ == "train";
+    const Translation all = translate(launch_.arguments, command_options_.options(), command_);
+    Words command = all.arguments;
+    const bool has_type = std::ranges::find(command, "--model-type") != command.end();
+    if (is_bert && !has_type) command.insert(command.begin(), {"--model-type", "bert"});
+    std::string text = shortened(launch_.program) + "\n";
+    for (const Verdict& verdict : all.verdicts) text += line_of(verdict);
+    check_program();
+    const std::optional<int> ranks = ranks_of(launch_.launcher);
+    if (problems_.empty()) check_values(command, ranks);
+    text += fmt::format("\n{}trireme {}", ranks ? fmt::format("mpirun -np {} ", *ranks) : "", command_);
+    for (const std::string& word : command) text += (word.starts_with("--") ? " \\\n    " : " ") + shell_word(word);
+    text += "\n\n";
+    for (const std::string& note : notes_) text += note + "\n";
+    for (const std::string& problem : problems_) text += problem + "\n";
+    const bool runs = refused_ == 0 && problems_.empty();
+    if (refused_ > 0) text += fmt::format("{} flags are refused\n", refused_);
+    if (runs) text += "nothing is refused\n";
+    return {std::move(text), runs};
+  }
+
+ private:
+  /// Returns "  --batch-size 4   works   --micro-batch-size 4".
+  std::string line_of(const Verdict& verdict) {
+    constexpr std::string_view kinds[] = {"works", "writes", "satisfied", "absent"};
+    std::string_view kind = kinds[static_cast<int>(verdict.kind)];
+    std::string text = verdict.words.empty() ? verdict.reason : fmt::format("{}", fmt::join(verdict.words, " "));
+    const std::string name = verdict.flag.substr(2, verdict.flag.find_first_of("= ") - 2);
+    if (verdict.row == nullptr && command_options_.options().spelling(name).empty()) {
+      kind = "unknown";
+      Words names;
+      for_each_flag([&](const Flag& flag) { names.emplace_back(flag.name); });
+      const std::string nearest = nearest_name(name, names);
+      text = "in no release" + (nearest.empty() ? "" : fmt::format("; did you mean --{}?", nearest));
+    }
+    if (kind == "unknown" || kind == "absent") ++refused_;
+    const std::string releases = verdict.row == nullptr ? "" : std::string(verdict.row->releases);
+    return fmt::format("  {:<40} {:<12} {:<10} {}\n", shortened(verdict.flag), releases, kind, printable(text));
+  }
+
+  void check_program() {
+    for (const char* other : {"t5", "ict", "vision", "retro", "mamba", "hybrid", "vlm"}) {
+      if (launch_.program.find(other) != std::string::npos) {
+        problems_.push_back(shortened(launch_.program) +
+                            " trains a kind of model that is absent; nearest: a GPT or a BERT");
+        return;
+      }
+    }
+    const std::string task = value_of(launch_.arguments, "--task");
+    constexpr std::string_view tasks[] = {"", "LAMBADA", "MNLI", "QQP", "RACE", "SQUAD", "WIKITEXT103"};
+    if (std::ranges::find(tasks, task) == std::end(tasks)) {
+      problems_.push_back(fmt::format("the task {} is absent; nearest: RACE, MNLI, QQP, SQUAD, LAMBADA or WIKITEXT103",
+                                      shortened(task)));
+    }
+  }
+
+  /// Checks the options as the command does, but for files. Leaves out unknown flags with their values.
+  void check_values(const Words& command, std::optional<int> ranks) {
+    Options& options = command_options_.options();
+    Words known;
+    bool is_known = true;
+    for (const std::string& word : command) {
+      if (word.starts_with("--")) is_known = !options.spelling(word.substr(2, word.find('=') - 2)).empty();
+      if (is_known) known.push_back(word);
+    }
+    try {
+      options.parse(known);
+      const int model_ranks = command_options_.model_ranks();
+      if (ranks && *ranks % model_ranks != 0) {
+        notes_.push_back(fmt::format("start a multiple of {} ranks, which share a model, not {}", model_ranks, *ranks));
+      }
+      if (refused_ == 0) command_options_.check(ranks.value_or(model_ranks));
+    } catch (const Error& error) {
+      std::istringstream lines(error.what());
+      for (std::string line; std::getline(lines, line);) {
+        if (!line.starts_with("see ")) problems_.push_back(with_flags(line));
+      }
+    }
+  }
+
+  const Launch& launch_;
+  std::string command_;
+  CommandOptions command_options_;
+  Words problems_;
+  Words notes_;  // advice about a command that runs
+  int refused_ = 0;
+};
+
+}  // namespace
+
+LaunchReport report_on_launch(const std::vector<std::string>& words) {
+  for (const std::string& word : words) {
+    for (const unsigned char c : word) {
+      TRIREME_CHECK((c >= 0x20 && c != 0x7F) || c == '\t' || c == '\n', ConfigError,
+                    "a word has a control character, \\x{:02x}: {}", c, shortened(word));
+    }
+  }
+  const Launch launch = split_launch(words);
+  return Reporter(launch).run();
+}
+
+}  // namespace trireme::app::megatron

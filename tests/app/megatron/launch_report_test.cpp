@@ -1,0 +1,135 @@
+#include "src/app/megatron/launch_report.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <iterator>
+#include <sstream>
+
+#include "src/base/error.hpp"
+
+namespace trireme::app::megatron {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ContainsRegex;
+using ::testing::HasSubstr;
+using ::testing::Not;
+using ::testing::ThrowsMessage;
+
+/// Returns the report on a launch whose words stand between blanks.
+LaunchReport report_on(const std::string& line) {
+  std::istringstream stream(line);
+  return report_on_launch({std::istream_iterator<std::string>(stream), {}});
+}
+
+const std::string gpt2_of_2019 =
+    "python -m torch.distributed.launch --nproc_per_node 8 --nnodes 1 pretrain_gpt2.py --model-parallel-size 8 "
+    "--num-layers 72 --hidden-size 3072 --num-attention-heads 24 --batch-size 4 --seq-length 1024 "
+    "--max-position-embeddings 1024 --train-iters 300000 --lr-decay-iters 300000 --save checkpoints/big "
+    "--data-path corpus.h5 --vocab-file vocab.json --merge-file merges.txt --data-impl mmap --split 949,50,1 "
+    "--distributed-backend nccl --lr 0.00015 --lr-decay-style cosine --min-lr 1.0e-5 --weight-decay 1e-2 "
+    "--clip-grad 1.0 --warmup .01 --checkpoint-activations --log-interval 100 --save-interval 10000 "
+    "--eval-interval 1000 --eval-iters 10 --fp16";
+
+const std::string bert_of_2021 =
+    "python -u /opt/megatron/pretrain_bert.py --tensor-model-parallel-size 2 --pipeline-model-parallel-size 1 "
+    "--num-layers 24 --hidden-size 1024 --num-attention-heads 16 --seq-length 512 --max-position-embeddings 512 "
+    "--micro-batch-size 4 --global-batch-size 1024 --train-samples 5_000_000 --lr 1.0e-4 --min-lr 1.0e-5 "
+    "--lr-decay-style linear --lr-decay-samples 4000000 --lr-warmup-samples 10000 --data-path corpus.h5 "
+    "--log-interval 10 --bf16 --DDP-impl local";
+
+const std::string bloom_like =
+    "python -u -m torch.distributed.run --node_rank 0 pretrain_gpt.py --tensor-model-parallel-size 4 --num-layers 70 "
+    "--hidden-size 14336 --num-attention-heads 112 --seq-length 2048 --micro-batch-size 2 --global-batch-size 2048 "
+    "--train-samples 220_000_000 --lr 6e-5 --bf16 --embed-layernorm --position-embedding-type alibi "
+    "--pad-vocab-size-to 250880 --data-path corpus.h5 --deepspeed --deepspeed_config ds.json --zero-stage 1";
+
+const std::string llama_of_2025 =
+    "torchrun --nproc_per_node 8 --nnodes 2 pretrain_gpt.py --use-mcore-models --num-layers 32 --hidden-size 4096 "
+    "--ffn-hidden-size 14336 --num-attention-heads 32 --group-query-attention --num-query-groups 8 --seq-length 8192 "
+    "--max-position-embeddings 8192 --position-embedding-type rope --rotary-base 1000000 --swiglu "
+    "--normalization RMSNorm --untie-embeddings-and-output-weights --disable-bias-linear --attention-dropout 0.0 "
+    "--hidden-dropout 0.0 --micro-batch-size 1 --global-batch-size 128 --train-iters 1000 --lr 3e-4 --bf16 "
+    "--use-distributed-optimizer --overlap-grad-reduce --save checkpoints/llama --tensor-model-parallel-size 2 "
+    "--data-path corpus.h5";
+
+const std::string lambada_of_2020 =
+    "python -m torch.distributed.launch --nproc_per_node 8 --nnodes 1 ./tasks/main.py --task LAMBADA --valid-data "
+    "test.jsonl --strict-lambada --load checkpoints/gpt2_345m --model-parallel-size 1 --num-layers 24 "
+    "--hidden-size 1024 --num-attention-heads 16 --seq-length 1024 --max-position-embeddings 1024 --fp16 "
+    "--tokenizer-type GPT2BPETokenizer --batch-size 8 --checkpoint-activations --log-interval 10 --no-load-optim";
+
+const std::string race_of_2021 =
+    "torchrun --nproc_per_node 8 tasks/main.py --task RACE --train-data RACE/train/middle RACE/train/high --valid-data "
+    "RACE/dev/middle RACE/dev/high --epochs 3 --pretrained-checkpoint run --num-layers 24 --hidden-size 1024 "
+    "--num-attention-heads 16 --seq-length 512 --max-position-embeddings 512 --micro-batch-size 4 --lr 1.0e-5 "
+    "--eval-iters 50 --save race";
+
+TEST(LaunchReport, TakesRunsOfEveryYear) {
+  const LaunchReport gpt2 = report_on(gpt2_of_2019);
+  EXPECT_TRUE(gpt2.runs) << gpt2.text;
+  EXPECT_THAT(gpt2.text, AllOf(ContainsRegex("--model-parallel-size 8 .*works .*--tensor-model-parallel-size 8"),
+                               ContainsRegex("--warmup .01 .*works .*--lr-warmup-fraction .01"),
+                               ContainsRegex("--data-impl mmap .*satisfied"), HasSubstr("mpirun -np 8 trireme train"),
+                               HasSubstr("nothing is refused")));
+  const LaunchReport bert = report_on(bert_of_2021);
+  EXPECT_TRUE(bert.runs) << bert.text;
+  EXPECT_THAT(bert.text, AllOf(HasSubstr("\ntrireme train \\\n    --model-type bert"),
+                               ContainsRegex("--train-samples 5000000"), Not(HasSubstr("mpirun"))));
+  const LaunchReport llama = report_on(llama_of_2025);
+  EXPECT_TRUE(llama.runs) << llama.text;
+  EXPECT_THAT(llama.text, AllOf(HasSubstr("mpirun -np 16 trireme train"), HasSubstr("--save checkpoints/llama")));
+}
+
+TEST(LaunchReport, RefusesFlagsByName) {
+  const LaunchReport bloom = report_on(bloom_like);
+  EXPECT_FALSE(bloom.runs);
+  EXPECT_THAT(bloom.text,
+              AllOf(ContainsRegex("--deepspeed  .*absent"), ContainsRegex("--position-embedding-type alibi .*absent"),
+                    ContainsRegex("--embed-layernorm .*absent"), ContainsRegex("--zero-stage 1 .*works .* optim"),
+                    ContainsRegex("--pad-vocab-size-to 250880 .*works .*--padded-vocab-size 250880"),
+                    HasSubstr("4 flags are refused")));
+  EXPECT_THAT(report_on("python pretrain_gpt.py --num-layerz 2").text,
+              ContainsRegex("--num-layerz .*unknown .*did you mean --num-layers"));
+  const LaunchReport t5 = report_on("python pretrain_t5.py --lr 1");
+  EXPECT_FALSE(t5.runs);
+  EXPECT_THAT(t5.text, HasSubstr("pretrain_t5.py trains a kind of model that is absent"));
+  EXPECT_FALSE(report_on("python pretrain_gpt.py --lr x --data-path a").runs) << "--lr is no number";
+}
+
+TEST(LaunchReport, GivesEachProgramItsCommand) {
+  const LaunchReport race = report_on(race_of_2021), lambada = report_on(lambada_of_2020);
+  EXPECT_TRUE(race.runs) << race.text;
+  EXPECT_TRUE(lambada.runs) << lambada.text;
+  EXPECT_THAT(race.text, AllOf(HasSubstr("mpirun -np 8 trireme finetune"),
+                               ContainsRegex("--num-layers 24 .*held against the checkpoint"),
+                               ContainsRegex("--eval-iters 50 .*no use in this command"),
+                               HasSubstr("--valid-data RACE/dev/middle RACE/dev/high")));
+  EXPECT_THAT(lambada.text, AllOf(HasSubstr("mpirun -np 8 trireme eval"), HasSubstr("--data-path test.jsonl"),
+                                  HasSubstr("--strict-lambada"), HasSubstr("--micro-batch-size 8")));
+  const LaunchReport generation = report_on(
+      "python generate_samples_gpt2.py --load run --out-seq-length 1024 --genfile unconditional.json --num-samples 2");
+  EXPECT_FALSE(generation.runs);
+  EXPECT_THAT(generation.text,
+              AllOf(HasSubstr("trireme generate"), HasSubstr("--max-new-tokens 1024"),
+                    ContainsRegex("--genfile unconditional.json .*nearest: > FILE"), HasSubstr("2 flags are refused")));
+}
+
+TEST(LaunchReport, NamesTheRanksThatShareAModel) {
+  const LaunchReport few = report_on(
+      "torchrun --nproc_per_node 8 pretrain_gpt.py --num-layers 16 --hidden-size 64 --num-attention-heads 16 "
+      "--seq-length 8 --tensor-model-parallel-size 16 --lr 1 --train-iters 1 --data-path a.h5");
+  EXPECT_TRUE(few.runs) << few.text;
+  EXPECT_THAT(few.text, HasSubstr("start a multiple of 16 ranks, which share a model, not 8"));
+}
+
+TEST(LaunchReport, RefusesWordsThatAreNoLaunch) {
+  EXPECT_THAT([] { report_on("echo done"); },
+              ThrowsMessage<ConfigError>(HasSubstr("no word is a program of Megatron-LM")));
+  EXPECT_THAT([] { report_on("python pretrain_gpt.py --save \033]0;x"); },
+              ThrowsMessage<ConfigError>(HasSubstr("control character, \\x1b")));
+}
+
+}  // namespace
+}  // namespace trireme::app::megatron
