@@ -94,7 +94,7 @@ int run(mpi::MpiEnvironment& environment, const std::vector<std::string>& argume
   }
   const std::vector<std::int64_t> memory = gather(*job.world, peak_bytes);
   const std::vector<std::int64_t> predicted_memory = gather(*job.world, estimate.allocated());
-  if (!job.speaks()) return 0;
+  if (!job.is_root()) return 0;
   const plan::StepPrediction prediction =
       plan::predict_step(calibrated_cluster(calibration, job, config.precision.dtype),
                          {plan.model, config.execution_config(), config.train_options(), job.grid});

@@ -58,7 +58,7 @@ void Job::warn_of_single_cores() const {
   for (const std::string& host : all_gather_text(*world, single ? host_name() : "")) {
     if (!host.empty() && hosts.find(host) == std::string::npos) hosts += (hosts.empty() ? "" : ", ") + host;
   }
-  if (hosts.empty() || !speaks()) return;
+  if (hosts.empty() || !is_root()) return;
   log::warn(
       "a rank has one core on {}: launching kernels, NCCL's threads, reading and saving share it, and the GPU "
       "waits; give each rank several (srun --cpus-per-task, mpirun --map-by slot:PE=4)",

@@ -31,7 +31,7 @@ struct Job {
   std::unique_ptr<Communicator> device_world;  ///< all ranks, for the memory of GPUs; null on the CPU
   parallel::GridCommunicators communicators;
 
-  bool speaks() const { return world->rank() == 0; }
+  bool is_root() const { return world->rank() == 0; }
   /// Returns "4 ranks (tensor 2 x ...), 4 on this machine; backend cpu, ...", for the head of a log.
   std::string description() const;
 

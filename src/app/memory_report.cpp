@@ -76,7 +76,7 @@ std::size_t sum_on_machine(const Job& job, std::size_t bytes) {
 void log_stages(const Job& job, const train::MemoryEstimate& memory, bool all_stages) {
   const std::vector<std::string> texts = gather_text(*job.world, sum_text(memory), 0);
   const std::vector<std::int64_t> totals = gather_values(job, static_cast<std::int64_t>(memory.total()));
-  if (!job.speaks()) return;
+  if (!job.is_root()) return;
   const int stages = job.grid.pipeline_size();
   // The ranks of a stage take the same.
   const auto rank_of = [&](int stage) { return static_cast<std::size_t>(job.grid.rank({.pipeline = stage})); };

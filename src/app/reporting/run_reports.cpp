@@ -38,7 +38,7 @@ RunReports::RunReports(Job& job, const RunConfig& config, train::ParallelModel& 
               ranks.size() == 1 ? "" : "s", fmt::join(ranks, ", "));
   }
   collectively(*job.world, [&] {
-    if (job.speaks()) open_records();
+    if (job.is_root()) open_records();
   });
   if (recorder_) model.set_trace(&*recorder_);
 }
@@ -90,7 +90,7 @@ void RunReports::attempt(const char* option, const std::function<void()>& write)
     write();
   } catch (const Error& error) {
     if (error.exit_code() != ExitCode::io) throw;
-    if (!failed_.insert(option).second || !job_.speaks()) return;
+    if (!failed_.insert(option).second || !job_.is_root()) return;
     log::warn("{}; the run goes on without what cannot be written there", error.what());
   }
 }
@@ -110,7 +110,7 @@ void RunReports::add_step(const train::TrainRecord& record) {
 
 void RunReports::log_times(std::int64_t iteration) {
   const train::RankTimes::Report report = times_->take(*job_.world);
-  if (!job_.speaks()) return;
+  if (!job_.is_root()) return;
   for (const std::string& line : train::lines_of(report, config_.report.timing_option, places_)) log::info("{}", line);
   if (config_.report.straggler && job_.world->size() > 1) {
     const train::Straggler& straggler = report.straggler;

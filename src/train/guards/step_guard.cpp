@@ -82,7 +82,7 @@ void StepGuard::check(TrainRecord& record, const Progress& progress, const std::
   run_again();
   searches_ = false;
   const std::vector<int> differing = ranks_that_differ(first, result());
-  const bool speaks = model_.world().rank() == 0;
+  const bool is_root = model_.world().rank() == 0;
   if (differing.empty() && bad) {
     throw NumericalError(
         "loss or gradients of {} are not finite ({}), in a second run of the step, too: {}. Nothing was saved since. "
@@ -96,7 +96,7 @@ void StepGuard::check(TrainRecord& record, const Progress& progress, const std::
       record.skipped = true;
       record.skip_reason = Skip::spiky;
     }
-    if (speaks) {
+    if (is_root) {
       log::warn(
           "the loss of {} is spiky, in a second run of the step, too: {}, which is at least {:g} times {:.4f}, the "
           "largest of the first {}. {}",
@@ -121,7 +121,7 @@ void StepGuard::check(TrainRecord& record, const Progress& progress, const std::
         bad_again ? "The second result is bad, too"
                   : fmt::format("<max_machine_faults> {} is exceeded", options_.max_machine_faults));
   }
-  if (speaks) {
+  if (is_root) {
     log::warn("{}. The run goes on with the second result, loss {}. Test the host with 'trireme selftest'", fault,
               loss_of(record));
   }

@@ -28,12 +28,12 @@ constexpr ImportFormat formats[] = {
     {"huggingface", open_huggingface}, {"llm.c", open_llmc}, {"megatron", open_megatron}};
 
 /// Replaces a tokenizer that is missing, and checks one that is there.
-void settle_tokenizer(const ImportOptions& options, ImportInput& input, bool speaks) {
+void settle_tokenizer(const ImportOptions& options, ImportInput& input, bool is_root) {
   const std::int64_t vocabulary = input.config.vocabulary;
   if (!input.tokenizer) {
     const std::int64_t end = std::min(input.end_of_text.value_or(vocabulary - 1), vocabulary - 1);
     input.tokenizer = data::make_null_tokenizer(vocabulary, end);
-    if (speaks && !options.without_tokenizer) {
+    if (is_root && !options.without_tokenizer) {
       log::warn("there is no tokenizer beside {}: ids 0 to {} are taken as they are, and {} ends documents",
                 options.input, vocabulary - 1, end);
     }

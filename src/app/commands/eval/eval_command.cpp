@@ -35,21 +35,21 @@ void print_figures(const Figures& figures) {
 /// Progress of the tokens, shown by one rank, and at the end their rate.
 class TokenProgress {
  public:
-  explicit TokenProgress(bool speaks) : speaks_(speaks) {}
+  explicit TokenProgress(bool is_root) : is_root_(is_root) {}
 
   void update(std::int64_t done, std::int64_t total) {
-    if (speaks_) bar_.update(done, total);
+    if (is_root_) bar_.update(done, total);
   }
   /// `positions` are the tokens with the padding beside them.
   void end(std::int64_t tokens, std::int64_t positions) {
     bar_.end();
-    if (!speaks_) return;
+    if (!is_root_) return;
     log::info("read {} tokens, with padding {}, in {:.1f} s: {:.0f} tokens/s", tokens, positions, timer_.elapsed_s(),
               static_cast<double>(tokens) / timer_.elapsed_s());
   }
 
  private:
-  bool speaks_;
+  bool is_root_;
   Timer timer_;
   LoggedProgress bar_{"scoring", "scored", "tokens"};
 };
@@ -69,7 +69,7 @@ Evaluation measure_corpus(const Job& job, const SavedModel& saved, const data::T
       "with the model's tokenizer",
       corpus.name(), corpus.info().tokenizer, corpus.info().tokenizer_digest, attributes.get<std::string>("tokenizer"),
       tokenizer_digest);
-  TokenProgress progress(job.speaks());
+  TokenProgress progress(job.is_root());
   const train::PerplexityResult result = train::measure_perplexity(
       *saved.model, corpus, [&](std::int64_t done, std::int64_t total) { progress.update(done, total); });
   const std::int64_t s = saved.model->execution().sequence_length;
@@ -102,8 +102,8 @@ Evaluation measure_task(const EvalOptions& o, Job& job, const SavedModel& saved)
     task = read_zero_shot_task(o.task, o.data_path, o.zero_shot, *tokenizer, saved.model->execution().sequence_length,
                                bad_lines);
   });
-  if (job.speaks()) log_reading(o, *task, bad_lines);
-  TokenProgress progress(job.speaks());
+  if (job.is_root()) log_reading(o, *task, bad_lines);
+  TokenProgress progress(job.is_root());
   const train::TextScores scores = train::score_texts(
       *saved.model, task->texts(), [&](std::int64_t done, std::int64_t total) { progress.update(done, total); });
   progress.end(scores.tokens, scores.positions);
@@ -140,7 +140,7 @@ int eval_command(const CommandLine& line) {
   if (!o.logits_file.empty()) {
     write_logits(*saved->model, train::perplexity_windows(*saved->model, *corpus), logits_samples, o.logits_file);
   }
-  if (job.speaks()) {
+  if (job.is_root()) {
     result.figures.insert(result.figures.begin(), {"task", name_of(o.task)});
     print_figures(result.figures);
   }

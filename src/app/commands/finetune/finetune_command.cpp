@@ -19,7 +19,7 @@ namespace trireme::app {
 namespace {
 
 void print_line(const Job& job, const std::string& line) {
-  if (!job.speaks()) return;
+  if (!job.is_root()) return;
   fmt::print("{}\n", line);
   std::fflush(stdout);
 }
@@ -37,7 +37,7 @@ class Finetuning {
       : options_(options), translation_(translation), task_(task), job_(job), reader_(reader) {
     collectively(*job_.world, [&] {
       for (const std::string& file : {task_.predictions_file, task_.n_best_file}) {
-        if (job_.speaks() && !file.empty()) io::check_writable(file);  // before hours of training
+        if (job_.is_root() && !file.empty()) io::check_writable(file);  // before hours of training
       }
     });
     open_model(task_.pretrained);
@@ -183,7 +183,7 @@ class Finetuning {
   void lock_seeds() {
     if (task_.seeds == 1 || config_.checkpoint.save.empty()) return;
     collectively(*job_.world, [&] {
-      if (!job_.speaks() || seeds_lock_) return;
+      if (!job_.is_root() || seeds_lock_) return;
       io::make_folders(config_.checkpoint.save);
       seeds_lock_.emplace(config_.checkpoint.save + "/.lock", config_.checkpoint.save);
     });
@@ -230,7 +230,7 @@ class Finetuning {
     const TaskSplit& split = test_.samples ? test_ : valid_;
     const train::TaskScores& scores = test_.samples ? best.test : best.valid;
     collectively(*job_.world, [&] {
-      if (job_.speaks()) write_predictions(task_, split, measure(task_, split, scores), suffix);
+      if (job_.is_root()) write_predictions(task_, split, measure(task_, split, scores), suffix);
     });
   }
 

@@ -51,7 +51,7 @@ int generate_command(const CommandLine& line) {
   tokenizer->encode(o.prompt, ids);
   const std::vector<std::int32_t> continuation =
       train::generate(*saved->model, *job.world, ids, o.max_new_tokens, tokenizer->end_of_document(), o.sampling);
-  if (job.speaks()) {
+  if (job.is_root()) {
     std::string text = o.prompt;
     tokenizer->decode(continuation, text);
     std::fwrite(text.data(), 1, text.size(), stdout);

@@ -188,7 +188,7 @@ void continue_prompts(Job& job, SavedModel& saved, const data::Tokenizer& tokeni
   });
   // Locks earlier results before they are read. A file that is new is made when all prompts are good.
   collectively(*job.world, [&] {
-    if (job.speaks() && batch.resume) output.emplace("--output", batch.output);
+    if (job.is_root() && batch.resume) output.emplace("--output", batch.output);
   });
   collectively(*job.world, [&] {
     if (batch.resume) earlier = read_results(batch.output);
@@ -196,7 +196,7 @@ void continue_prompts(Job& job, SavedModel& saved, const data::Tokenizer& tokeni
     prompts.emplace(reader());
   });
   collectively(*job.world, [&] {
-    if (!job.speaks()) return;
+    if (!job.is_root()) return;
     if (!output) output.emplace("--output", batch.output);
     if (batch.resume) output->cut(earlier.bytes);
   });
@@ -223,10 +223,10 @@ void continue_prompts(Job& job, SavedModel& saved, const data::Tokenizer& tokeni
     };
   }
   const auto begun = static_cast<std::int64_t>(earlier.ids.size());
-  if (begun > 0 && job.speaks()) log::info("resuming after {} of {} prompts", begun, source.count);
+  if (begun > 0 && job.is_root()) log::info("resuming after {} of {} prompts", begun, source.count);
   LoggedProgress progress("generating", "continued", "prompts");
   std::int64_t finished = begun;
-  if (job.speaks()) progress.update(finished, source.count);
+  if (job.is_root()) progress.update(finished, source.count);
   train::RecordSink sink;
   sink.record = [&](const train::Prompt& prompt, const train::Continuation& continuation) {
     std::string text = text_of(continuation.tokens);
@@ -241,7 +241,7 @@ void continue_prompts(Job& job, SavedModel& saved, const data::Tokenizer& tokeni
   const train::GenerationCounts counts = train::generate_all(*saved.model, *job.world, source, begun, options, sink);
   const double elapsed_s = timer.elapsed_s();
   progress.end();
-  if (!job.speaks()) return;
+  if (!job.is_root()) return;
   log::info(
       "continued {} prompts of {} tokens by {} tokens in {:.2f} s, {:.2f} s of it for the prompts: {:.1f} tokens/s",
       source.count - begun, counts.prompt_tokens, counts.new_tokens, elapsed_s, counts.prompts_s,

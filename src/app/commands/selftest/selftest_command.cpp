@@ -151,11 +151,11 @@ int selftest_command(const CommandLine& line) {
   std::unique_ptr<Backend> reference;
   std::optional<io::TemporaryFile> json;
   collectively(*job.world, [&] {
-    if (job.speaks() && !o.json.empty()) json.emplace(o.json);  // fails before the test rather than after it
-    if (job.speaks() && !o.save.empty()) io::make_folders(o.save);
+    if (job.is_root() && !o.json.empty()) json.emplace(o.json);  // fails before the test rather than after it
+    if (job.is_root() && !o.save.empty()) io::make_folders(o.save);
     reference = make_backend(BackendChoice::cpu, default_thread_count(job.node.ranks_sharing_cores));
   });
-  if (job.speaks()) log::info("{}", job.description());
+  if (job.is_root()) log::info("{}", job.description());
   io::SelftestFiles files;
   selftest::Context context{.backend = *job.backend,
                             .reference = *reference,
@@ -174,7 +174,7 @@ int selftest_command(const CommandLine& line) {
                             .folder = o.save};
   describe_libraries(job, context);
   const selftest::Report report = selftest::run(selftest::all_checks(o.quick), context);
-  if (job.speaks()) print(report);
+  if (job.is_root()) print(report);
   collectively(*job.world, [&] {
     if (json) write_report(*json, report);
   });

@@ -66,7 +66,7 @@ void log_model(const Job& job, const RunConfig& config, const model::ModelConfig
   const std::string preset_values = config.model.preset_values(model);
   if (!preset_values.empty()) log::info("--model {} sets {}", config.model.preset, preset_values);
   const std::string slow = job.backend->attention().check_head_dim(config.precision.dtype, model.head_dim());
-  if (!slow.empty() && job.speaks()) log::warn("{}", slow);
+  if (!slow.empty() && job.is_root()) log::warn("{}", slow);
 }
 
 /// Logs at most `max_lines` of `lines`, and how many more there are.

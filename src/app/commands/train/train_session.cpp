@@ -128,7 +128,7 @@ train::RunEnd TrainSession::run(const data::SampleSplits& data, const std::funct
   reports.set_hooks(hooks);
   hooks.stop_requested = stop_signal_received;
   ProgressBar bar("training", "iterations", 1, progress().iteration);
-  if (job_.speaks()) hooks.progress = [&](std::int64_t done, std::int64_t total) { bar.update(done, total); };
+  if (job_.is_root()) hooks.progress = [&](std::int64_t done, std::int64_t total) { bar.update(done, total); };
   train::RunSchedule schedule = config_.schedule();
   schedule.peak_tflops = reports.peak_tflops();
   try {
