@@ -220,7 +220,7 @@ MegatronModel megatron_model(const PickleValue& arguments, model::ModelFamily fa
   const RunOptions options(arguments, problems);
   TRIREME_CHECK(arguments.calls("argparse Namespace") || arguments.is(PickleKind::dict) ||
                     arguments.calls("copy_reg _reconstructor") || arguments.calls("types SimpleNamespace"),
-                DataError, "{} has {} in the place of the run's options", path, arguments.description());
+                DataError, "{} has {} instead of the run's options", path, arguments.description());
   MegatronModel model;
   ModelConfig& config = model.config;
   config.family = family;

@@ -100,7 +100,7 @@ class Backend : public Allocator {
 
 enum class BackendChoice { automatic, cpu, cuda };
 
-/// Makes the requested backend. `automatic` takes the GPU where there is one and the CPU otherwise; `reason`, if not
+/// Makes the requested backend. `automatic` takes the GPU if there is one, else the CPU; `reason`, if not
 /// null, receives the reason why it is not the GPU. `threads` is the size of the CPU backend's pool. Throws
 /// BackendUnavailable, with the reason and the remedy, where `choice` names a backend that cannot run here.
 std::unique_ptr<Backend> make_backend(BackendChoice choice, int threads, std::string* reason = nullptr,

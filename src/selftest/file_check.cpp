@@ -60,7 +60,7 @@ Result rate(const Context& context, const char* check, double seconds) {
           .min_share = context.min_share * rate_tolerance};
 }
 
-/// Rank whose file this one reads: on another node where there is one.
+/// Rank whose file this one reads: on another node if possible.
 int other_rank(const Context& context) {
   std::vector<int> nodes(static_cast<std::size_t>(context.world.size()));
   ImmediateStream host;

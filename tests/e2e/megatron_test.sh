@@ -44,7 +44,7 @@ check "the absent flag is in this error, too" grep -q -- "--num-experts 8: layer
 refused 2 "--position-embedding-type alibi: ALiBi" 1 train "${run[@]}" --position-embedding-type alibi
 refused 2 "--micro-batches and --global-batch-size exclude each other" 1 train "${run[@]}" --micro-batches 2
 
-# A tokenizer is held against that of the corpus.
+# A tokenizer is checked against that of the corpus.
 refused 3 "--tokenizer-type GPT2BPETokenizer is not the tokenizer that corpus corpus.h5 holds: bytes" \
   1 train "${run[@]}" --tokenizer-type GPT2BPETokenizer
 
@@ -71,7 +71,7 @@ check "a file of options trains the same run" cmp own file
 echo "num-experts = 8" >>pasted.ini
 refused 2 "pasted.ini: flags of Megatron-LM that are absent here; leave them out:" 1 train --config pasted.ini --lr 0.01
 
-# The model of a checkpoint, in the place of options.
+# The model of a checkpoint, instead of options.
 llama=(--num-layers 2 --hidden-size 16 --num-attention-heads 2 --seq-length 16 --ffn-hidden-size 32 --swiglu
   --normalization RMSNorm --use-rotary-position-embeddings --hidden-dropout 0.25)
 short=(--data-path corpus.h5 --global-batch-size 4 --train-iters 6 --lr 0.01 --eval-iters 0 --log-interval 1)
@@ -84,14 +84,14 @@ check "so is a dropout" grep -q -- "--hidden-dropout is the checkpoint's 0.25, i
 refused 3 "the checkpoint holds another model" 1 train --use-checkpoint-args --num-layers 3 "${short[@]}" --load begun
 refused 2 "--use-checkpoint-args needs --load" 1 train --use-checkpoint-args "${short[@]}"
 
-# Flags of tasks and of generation: a model is held against the checkpoint's, what trains has no use.
+# Flags of tasks and of generation: a model is checked against the checkpoint's, what trains has no use.
 echo '{"text": "the ship rows"}' >lines.jsonl
 task=(--num-layers 2 --hidden-size 16 --num-attention-heads 2 --max-position-embeddings 16 --fp16 --checkpoint-activations
   --log-interval 10 --no-load-optim --no-load-rng --vocab-file vocab.json)
 done_by 1 eval --task LAMBADA --valid-data lines.jsonl --load llama --batch-size 8 --model-parallel-size 1 "${task[@]}"
-check "a model's flags are in one line" grep -q 'held against the checkpoint: --num-layers 2, .*--max-position-embeddings 16$' err
+check "a model's flags are in one line" grep -q 'checked against the checkpoint: --num-layers 2, .*--max-position-embeddings 16$' err
 check "what has no use is in one line" \
-  grep -q 'without use in this command: --checkpoint-activations, --log-interval 10, --no-load-optim$' err
+  grep -q 'ignored by this command: --checkpoint-activations, --log-interval 10, --no-load-optim$' err
 refused 3 "model.layers " 1 eval --task LAMBADA --valid-data lines.jsonl --load llama --num-layers 5
 refused 2 "--num-experts 8: layers of experts are absent" \
   1 eval --task LAMBADA --valid-data lines.jsonl --load llama --num-experts 8

@@ -1,5 +1,5 @@
 #!/bin/bash
-# The options of the model: stored with its checkpoints, held against them on resuming, used by eval and generate.
+# The options of the model: stored with its checkpoints, checked against them on resuming, used by eval and generate.
 source "$(dirname "$0")/functions.sh"
 
 make_corpus corpus 1

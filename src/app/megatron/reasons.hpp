@@ -29,7 +29,7 @@ inline constexpr std::string_view fusion = "chooses among Megatron-LM's kernels;
 inline constexpr std::string_view generation = "this kind of generation is absent; nearest: leave it out";
 inline constexpr std::string_view graphs = "nearest: --cuda-graphs";
 inline constexpr std::string_view has_bias = "linear layers have biases, unless --disable-bias-linear is given";
-inline constexpr std::string_view held = "is held against the checkpoint";
+inline constexpr std::string_view held = "is checked against the checkpoint";
 inline constexpr std::string_view hybrid =
     "layers other than attention and feed-forward are absent; nearest: a GPT of --num-layers layers";
 inline constexpr std::string_view inference = "training generates no text; nearest: trireme generate";

@@ -152,7 +152,7 @@ class Translator {
   }
 
   /// Gives a flag its words, where they are options of this command. Those of `train` alone have no use here, or are
-  /// held against the checkpoint.
+  /// checked against the checkpoint.
   void take_words(std::vector<std::string> words, Verdict& verdict) {
     if (brought_into(options_, words)) {
       verdict.words = std::move(words);
@@ -270,8 +270,8 @@ void Translation::log() const {
   };
   list("by another name", renamed);
   list("that are satisfied already", satisfied);
-  list("that are held against the checkpoint", held);
-  list("without use in this command", unused);
+  list("that are checked against the checkpoint", held);
+  list("ignored by this command", unused);
 }
 
 void Translation::check_model(const model::ModelConfig& stored) const {

@@ -27,7 +27,7 @@ struct ModelOptions {
   bool llama3_scaling = false;
   bool group_query_attention = false;
   WindowOptions window;
-  std::optional<model::ModelConfig> checkpoint;  ///< model of a checkpoint, in the place of a preset
+  std::optional<model::ModelConfig> checkpoint;  ///< model of a checkpoint, instead of a preset
 
   void declare(Options& options);
   /// Takes the model of a checkpoint, as Megatron-LM's --use-checkpoint-args does. A shape that was given stays; all

@@ -5,7 +5,7 @@
 
 namespace trireme::plan {
 
-/// A backend that passes everything on to another and shows every call of a kernel to an observer, where there is one.
+/// A backend that passes everything on to another and shows every call of a kernel to an observer, if any.
 /// So a rehearsal counts and a GPU is timed by the same calls.
 class ObservedBackend : public ForwardingBackend, public GraphRecorder {
  public:

@@ -200,7 +200,7 @@ TEST_F(Translate, NamesTokenizersByOneName) {
               ElementsAre("--tokenizer-model", "bigscience/tokenizer"));
 }
 
-// A script of a task gives the options of a model and of training: the first are held against the checkpoint, the
+// A script of a task gives the options of a model and of training: the first are checked against the checkpoint, the
 // others have no use.
 TEST(TranslateEval, HoldsAModelAgainstTheCheckpoint) {
   Options options("trireme eval", "");

@@ -43,7 +43,7 @@ void PlanOptions::declare(Options& options) {
   options.add("nodes", &nodes, "N", "Nodes of the job.", rank_count());
   options.add("ranks-per-node", &ranks_per_node, "N", "Ranks of a node; default the cluster's.", rank_count());
   options.add("calibrate", &calibrate, "FILE",
-              "Costs measured on the cluster, in the place of its own: lines of kernels_calibration, kernels_gpu_bench "
+              "Costs measured on the cluster, instead of its own: lines of kernels_calibration, kernels_gpu_bench "
               "and collectives_bench. Several files may follow.");
   options.section("Prediction");
   options.add_flag("no-search", &no_search,

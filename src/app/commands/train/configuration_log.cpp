@@ -137,7 +137,7 @@ void log_schedule(const RunConfig& config, const TrainPlan& plan) {
 void log_grid(const Options& options, const Job& job, const RunConfig& config, const model::ModelConfig& model) {
   const bool has_padding = model.is_bert() || !model.predicts_tokens();
   const std::vector<std::string> idle = idle_options(options, job.grid, config.precision.dtype, has_padding);
-  if (!idle.empty()) log::info("without use on this grid: {}", fmt::join(idle, ", "));
+  if (!idle.empty()) log::info("ignored on this grid: {}", fmt::join(idle, ", "));
   const std::string unread = config.report.idle(options, job.world->size(), !config.checkpoint.save.empty());
   if (!unread.empty()) log::info("{}", unread);
   const ParallelOptions& parallel = config.parallel;
