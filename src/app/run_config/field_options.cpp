@@ -8,7 +8,7 @@ namespace {
 std::size_t row_of(std::string_view option) {
   const auto fields = model::fields();
   std::size_t row = 0;
-  while (row < fields.size() && fields[row].name() != option) ++row;
+  while (row < fields.size() && (fields[row].help.empty() || fields[row].name() != option)) ++row;
   TRIREME_CHECK(row < fields.size(), ConfigError, "no field has the option {}", option);
   return row;
 }

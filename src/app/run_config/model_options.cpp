@@ -136,15 +136,16 @@ void ModelOptions::apply_form(model::ModelConfig& config, Problems& problems) co
   } else if (llama3_scaling && config.rotary_scaling.kind != RotaryScalingKind::llama3) {
     config.rotary_scaling = model::RotaryScaling::llama3(8);
   }
-  if (group_query_attention) config.query_groups = 1;
+  const std::int64_t query_groups = group_query_attention ? 1 : config.query_groups;
   fields.apply(config);
+  const auto groups = fields.integer("num-query-groups");
+  if (!group_query_attention || !groups) config.query_groups = query_groups;
   const bool rotates = config.position_embedding == model::PositionEmbedding::rope;
   problems.expect(!llama3_scaling || (rotates && !is_yarn), "--use-rope-scaling needs --position-embedding-type rope");
   if (!rotates) config.rotary_scaling = {};
   fields.check(config, problems);
   problems.expect(fields.given("gelu") + fields.given("squared-relu") + config.swiglu <= 1,
                   "--gelu, --squared-relu and --swiglu exclude each other");
-  const auto groups = fields.integer("num-query-groups");
   problems.expect(!groups || group_query_attention,
                   fmt::format("--num-query-groups {} needs --group-query-attention", groups.value_or(0)));
   window.apply(config, problems);

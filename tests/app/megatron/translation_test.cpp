@@ -259,10 +259,10 @@ TEST_F(Translate, ReadsFilesOfOptions) {
       read(CommandLine("train", {"--config", path, "--lr", "1"}, nullptr), options_);
   ASSERT_TRUE(line);
   const RunConfig& config = reader_.parsed();
-  EXPECT_EQ(config.model.layers, 2);
+  EXPECT_EQ(config.model.fields.integer("num-layers"), 2);
   EXPECT_EQ(config.batch.micro_batch_size, 4);
   EXPECT_EQ(config.batch.train_samples, 3000);
-  EXPECT_EQ(config.model.normalization, model::Normalization::rms_norm);
+  EXPECT_EQ(config.model.fields.integer("normalization"), static_cast<std::int64_t>(model::Normalization::rms_norm));
   EXPECT_TRUE(config.precision.bf16);
   EXPECT_FALSE(config.precision.fp16);
   EXPECT_TRUE(options_.given("recompute-granularity"));
