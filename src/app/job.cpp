@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "io/corpus/corpus_store.hpp"
+#include "src/base/counted.hpp"
 #include "src/base/hash.hpp"
 #include "src/base/log.hpp"
 #include "src/base/machine.hpp"
@@ -67,9 +68,9 @@ void Job::warn_of_single_cores() const {
 
 std::string Job::description() const {
   std::string text =
-      fmt::format("{} rank{} (tensor {} x pipeline {} x context {} x data {}), {} on this machine; backend {}, {}",
-                  grid.world_size(), grid.world_size() == 1 ? "" : "s", grid.tensor_size(), grid.pipeline_size(),
-                  grid.context_size(), grid.data_size(), node.local_size, backend->name(), backend->description());
+      fmt::format("{} (tensor {} x pipeline {} x context {} x data {}), {} on this machine; backend {}, {}",
+                  counted(grid.world_size(), "rank"), grid.tensor_size(), grid.pipeline_size(), grid.context_size(),
+                  grid.data_size(), node.local_size, backend->name(), backend->description());
   if (grid.world_size() > 1) text += " a rank";
   if (!backend_reason.empty()) text += " (" + backend_reason + ")";
   if (device_world && world->size() > 1) {

@@ -15,6 +15,7 @@
 #include "src/app/options/terminal_text.hpp"
 #include "src/app/run_config/run_attributes.hpp"
 #include "src/base/check.hpp"
+#include "src/base/counted.hpp"
 #include "src/checkpoint/load.hpp"
 
 namespace trireme::app {
@@ -77,8 +78,8 @@ void print_step(const StepReader& step) {
   for (const auto& [name, pieces] : tensors) {
     const Piece& first = *pieces.front();
     elements += first.shape.numel();
-    fmt::print("  {:48} {} {:20} {} piece{}\n", printable(name), name_of(first.dtype), to_string(first.shape),
-               pieces.size(), pieces.size() == 1 ? "" : "s");
+    fmt::print("  {:48} {} {:20} {}\n", printable(name), name_of(first.dtype), to_string(first.shape),
+               counted(std::ssize(pieces), "piece"));
   }
   fmt::print("  {} tensors, {} elements\n", tensors.size(), elements);
 }

@@ -8,6 +8,7 @@
 #include "src/app/options/options.hpp"
 #include "src/app/options/terminal_text.hpp"
 #include "src/app/run_config/run_attributes.hpp"
+#include "src/base/counted.hpp"
 #include "src/base/log.hpp"
 #include "src/base/timer.hpp"
 #include "src/checkpoint/load.hpp"
@@ -120,8 +121,8 @@ int checkpoint_import_command(const CommandLine& line) {
                            source_digest);
   const double gigabytes = static_cast<double>(model::parameter_count(input.config)) *
                            static_cast<double>(size_of(accumulation_type(dtype))) / 1e9;
-  log::info("{}: {} parameters in {:.1f} s, {:.2f} GB/s, on {} rank{}", output, model::parameter_count(input.config),
-            timer.elapsed_s(), gigabytes / timer.elapsed_s(), world->size(), world->size() == 1 ? "" : "s");
+  log::info("{}: {} parameters in {:.1f} s, {:.2f} GB/s, on {}", output, model::parameter_count(input.config),
+            timer.elapsed_s(), gigabytes / timer.elapsed_s(), counted(world->size(), "rank"));
   if (input.config.predicts_tokens()) {
     log::info("train it with --load {} --finetune --use-checkpoint-args", shell_word(output));
   }

@@ -9,6 +9,7 @@
 #include "src/app/job.hpp"
 #include "src/app/options/field_names.hpp"
 #include "src/app/options/terminal_text.hpp"
+#include "src/base/counted.hpp"
 #include "src/plan/constants.hpp"
 
 namespace trireme::app {
@@ -48,8 +49,8 @@ void print_head(const PlanReport& report) {
   fmt::print("model: {:.4g} billion parameters, sequences of {}, global batch {}, {}\n",
              static_cast<double>(model::parameter_count(job.model)) / 1e9, job.execution.sequence_length,
              job.options.global_batch_size, name_of(job.execution.dtype));
-  fmt::print("cluster {}: {} node{} of {} x {}; {} of a rank's memory are counted on\n", printable(cluster.name),
-             report.nodes, report.nodes == 1 ? "" : "s", cluster.ranks_per_node, printable(cluster.device.name),
+  fmt::print("cluster {}: {} of {} x {}; {} of a rank's memory are counted on\n", printable(cluster.name),
+             counted(report.nodes, "node"), cluster.ranks_per_node, printable(cluster.device.name),
              bytes_text(report.result.limit_bytes));
   if (report.result.layouts > 0) {
     fmt::print("{} layouts considered, {} predicted, the memory of {} ranks rehearsed\n", report.result.layouts,
@@ -138,9 +139,8 @@ std::vector<std::string> reasons_of(const plan::SearchResult& result) {
     } else if (least.kind == Rejection::Kind::slower) {
       detail = fmt::format(", by at least {:.0f} %", std::floor(100 * least.amount));
     }
-    lines.push_back(
-        with_flags(fmt::format("{} grid{}: {}{} ({}{})", rejections.size(), rejections.size() == 1 ? "" : "s", reason,
-                               detail, rejections.size() == 1 ? "" : "the nearest: ", axes_text(least.grid))));
+    lines.push_back(with_flags(fmt::format("{}: {}{} ({}{})", counted(std::ssize(rejections), "grid"), reason, detail,
+                                           rejections.size() == 1 ? "" : "the nearest: ", axes_text(least.grid))));
   }
   return lines;
 }

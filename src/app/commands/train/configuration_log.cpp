@@ -7,6 +7,7 @@
 #include "src/app/memory_report.hpp"
 #include "src/app/options/terminal_text.hpp"
 #include "src/app/run_config/idle_options.hpp"
+#include "src/base/counted.hpp"
 #include "src/base/log.hpp"
 #include "src/model/fields.hpp"
 
@@ -79,8 +80,9 @@ void log_first(const std::vector<std::string>& lines, std::size_t max_lines, con
 /// Logs the sizes of the batches, those to come included.
 void log_batches(const Job& job, const BatchOptions& batch, const train::Progress& done) {
   const train::BatchSchedule batches = batch.batches(job.grid.data_size());
-  log::info("batch: {} samples of {} tokens = {} data ranks x {} micro-batches x {}", batches.max_size(),
-            *batch.sequence_length, job.grid.data_size(), batches.max_micro_batches(), batch.micro_batch_size);
+  log::info("batch: {} samples of {} tokens = {} x {} x {}", batches.max_size(), *batch.sequence_length,
+            counted(job.grid.data_size(), "data rank"), counted(batches.max_micro_batches(), "micro-batch"),
+            batch.micro_batch_size);
   if (batches.max_size() != *batch.global_batch_size) {
     log::info("--decrease-batch-size-if-needed: global batches are rounded down to multiples of {}, {} becomes {}",
               batch.micro_batch_size * job.grid.data_size(), *batch.global_batch_size, batches.max_size());
@@ -92,7 +94,8 @@ void log_batches(const Job& job, const BatchOptions& batch, const train::Progres
   for (std::size_t i = 0; i < phases.size(); ++i) {
     const bool is_left_out = phases.size() > max_phases && i >= max_phases - 2 && i + 1 < phases.size();
     if (!is_left_out) {
-      text += fmt::format("{}{} iterations of {} samples", i == 0 ? "" : ", ", phases[i].iterations, phases[i].size);
+      text += fmt::format("{}{} of {} samples", i == 0 ? "" : ", ", counted(phases[i].iterations, "iteration"),
+                          phases[i].size);
     } else if (i == max_phases - 2) {
       text += fmt::format(", ... {} more sizes", phases.size() - max_phases + 1);
     }
@@ -126,8 +129,9 @@ void log_schedule(const RunConfig& config, const TrainPlan& plan) {
   const std::string& folder = config.checkpoint.save;
   std::string saving = "no checkpoints";
   if (!folder.empty()) {
-    saving = schedule.save_interval == 0 ? "a checkpoint at the end"
-                                         : fmt::format("a checkpoint every {} iterations", schedule.save_interval);
+    saving = schedule.save_interval == 0
+                 ? "a checkpoint at the end"
+                 : fmt::format("a checkpoint every {}", counted(schedule.save_interval, "iteration"));
     saving += " in " + folder;
   }
   log::info("schedule: iterations {} to {}; {}, learning rate {}; {}; {}", plan.done.iteration + 1, plan.iterations,
