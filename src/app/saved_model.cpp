@@ -46,7 +46,7 @@ OpenCheckpoint open_checkpoint(Communicator& world, const std::string& path, con
     check_attributes(manifest.attributes, manifest.step);
     result.description = checkpoint::read_description(*result.reader);
   });
-  log::info("loading {}: iteration {}", result.reader->description(), result.description.step);
+  if (options.logs) log::info("loading {}: iteration {}", result.reader->description(), result.description.step);
   return result;
 }
 

@@ -25,6 +25,7 @@ struct OpenOptions {
   bool optional = false;             ///< a folder without checkpoints gives an empty result, no error
   bool warns = false;                ///< and then a warning
   checkpoint::Verification verification = checkpoint::Verification::at_opening;
+  bool logs = true;  ///< a line of the log says which step is loaded
 };
 
 /// Opens a step of a folder, or one step's folder. CheckpointError where it is not there. Collective.

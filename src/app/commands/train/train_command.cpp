@@ -19,9 +19,12 @@ namespace {
 void take_checkpoint_model(const Job& job, RunConfigReader& reader) {
   const CheckpointOptions& options = reader.parsed().checkpoint;
   TRIREME_CHECK(!options.load.empty(), ConfigError, "--use-checkpoint-args needs --load");
-  const OpenCheckpoint checkpoint = open_checkpoint(*job.world, options.load, options.source());
+  // The run may begin from a later step, which another job saves before it releases its lock.
+  OpenOptions source = options.source();
+  source.logs = false;
+  const OpenCheckpoint checkpoint = open_checkpoint(*job.world, options.load, source);
   if (!checkpoint.reader) {
-    log::info("--use-checkpoint-args: without a checkpoint, the options that were given count");
+    log::info("--use-checkpoint-args: there is no checkpoint; using the given options");
     return;
   }
   for (const std::string& line : reader.take_model(checkpoint.description.attributes)) log::info("{}", line);
