@@ -44,7 +44,7 @@ TemporaryFile::TemporaryFile(std::string target) : target_(std::move(target)) {
     path_ = fmt::format("{}.partial-{:08x}", target_, unique >> 32);
     const Descriptor file(open(path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
     if (file) return;
-    TRIREME_CHECK(errno == EEXIST && attempt < 100, IoError, "cannot write {}: {}", path_, std::strerror(errno));
+    TRIREME_CHECK(errno == EEXIST && attempt < 100, IoError, "cannot write {}: {}", target_, std::strerror(errno));
   }
 }
 
