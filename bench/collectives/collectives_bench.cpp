@@ -46,13 +46,13 @@ struct BenchOptions {
     std::vector<std::pair<std::string, std::optional<parallel::GroupKind>>> groups = {{"world", std::nullopt}};
     for (const auto kind : parallel::all_group_kinds) groups.emplace_back(to_string(kind), kind);
     options.add_choice("group", &group, groups, "Groups of the grid that communicate.");
-    options.add("largest-mb", &max_mb, "N", "Largest size, in MiB.", app::at_least(1));
+    options.add("largest-mb", &max_mb, "N", "Largest size, in MiB.", at_least(1));
     options.add("runs", &runs, "N", "Largest number for each measurement; it ends earlier after 0.3 s, on GPUs 0.1 s.",
-                app::at_least(1));
+                at_least(1));
     options.section("Grid");
-    options.add("tp", &grid.tensor, "N", "Tensor ranks.", app::at_least(1));
-    options.add("pp", &grid.pipeline, "N", "Pipeline ranks.", app::at_least(1));
-    options.add("cp", &grid.context, "N", "Context ranks.", app::at_least(1));
+    options.add("tp", &grid.tensor, "N", "Tensor ranks.", at_least(1));
+    options.add("pp", &grid.pipeline, "N", "Pipeline ranks.", at_least(1));
+    options.add("cp", &grid.context, "N", "Context ranks.", at_least(1));
     device.declare(options);
   }
 

@@ -40,7 +40,7 @@ struct CalibrationOptions {
   void declare(app::Options& options) {
     options.add_choice("dtype", &dtype, {{"fp32", DType::fp32}, {"bf16", DType::bf16}, {"fp16", DType::fp16}},
                        "Type of weights and activations.");
-    options.add("steps", &steps, "N", "Steps of each size; the first one does not count.", app::at_least(2));
+    options.add("steps", &steps, "N", "Steps of each size; the first one does not count.", at_least(2));
     options.add_flag("dry-run", &dry_run, "Tiny shapes: shows whether this program works.");
   }
 };

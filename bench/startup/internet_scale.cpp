@@ -176,7 +176,8 @@ void print_step(plan::ClusterCosts& costs, const Case& job, int ranks, std::int6
     fmt::print("no sample is left for each of the data ranks | | | | | | | |\n");
     return;
   }
-  plan::Job one{job.model, execution_of(job, parallel::DataSharding::optimizer), {}, {used, job.tensor, job.pipeline}};
+  const parallel::ProcessGrid grid{used, job.tensor, job.pipeline};
+  plan::Job one{job.model, execution_of(job, parallel::DataSharding::optimizer), {}, grid};
   one.options.global_batch_size = batch;
   one.execution.micro_batch_size = micro_batch;
   one.execution.parallel.data_parallel.overlap_reduce = one.execution.parallel.data_parallel.overlap_gather = true;
