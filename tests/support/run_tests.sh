@@ -32,8 +32,7 @@ build_and_test() {
     export TRIREME_TEST_DATA
   fi
   rm -f "$folder/junit.xml"
-  # One more than there are cores: many tests wait, for mpirun or for a lock.
-  ctest --test-dir "$folder" --output-on-failure --no-tests=error --parallel $((cores + 1)) \
+  ctest --test-dir "$folder" --output-on-failure --no-tests=error --parallel "$cores" \
     --output-junit junit.xml "$@" </dev/null || status=$?
 
   echo

@@ -321,7 +321,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
                                      operation.a->columns, operation.d->rows, operation.d->columns));
   ++state().products;
   const bool is_flipped =
-      operation.d->rows == state().behaviour.flipped_rows && ++state().products_of_flipped_rows % 10 == 0;
+      operation.d->rows == state().behaviour.flipped_rows && ++state().products_of_flipped_rows % 3 == 0;
   const bool is_wrong = state().behaviour.wrong.contains(what.epilogue);
   fake_cuda::enqueue(
       stream, "cublasLtMatmul",

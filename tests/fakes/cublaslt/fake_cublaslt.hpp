@@ -14,7 +14,7 @@ struct Behaviour {
   int algorithms = 3;                            ///< algorithms of every product
   std::set<cublasLtEpilogue_t> cannot_fuse;      ///< epilogues without an algorithm
   std::set<cublasLtEpilogue_t> wrong;            ///< epilogues whose products have a wrong element
-  std::uint64_t flipped_rows = 0;                ///< one bit is wrong in every tenth product of so many rows
+  std::uint64_t flipped_rows = 0;                ///< one bit is wrong in every third product of so many rows
   std::uint64_t usable_algorithms = UINT64_MAX;  ///< numbers from here on are refused by cublasLtMatmulAlgoCheck
   std::set<std::uint64_t> refused;               ///< refused by cublasLtMatmul itself
   bool ends_at_broken_rule = true;  ///< ends the program at a call that breaks a rule; else refuses it, with a note
