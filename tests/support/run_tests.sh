@@ -49,7 +49,7 @@ summarize() {
     sed 's/notrun:/skipped:/; s/fail:/FAILED:/'
   # Failed checks of GoogleTest and of the shell tests, with what they say.
   if grep -q 'status="fail"' "$1/junit.xml"; then
-    grep -hE -A 4 '^\[  FAILED  \] .* ms\)$|: Failure$|^FAILED: ' "$log" | head -n 60
+    grep -hE -A 4 '^\[  FAILED  \] .* ms\)$|: Failure$|^FAILED: ' "$log" | head -n 60 || true
   fi
   # GoogleTest prints "FILE:LINE: Skipped", the reason, and then the test's name.
   awk '/: Skipped$/ { getline; reason = $0 }
