@@ -118,7 +118,7 @@ check "exit code 0 where nothing is refused" [ $? = 0 ]
 check "each flag has a line" [ "$(grep -c -- '--batch-size 2 .*works .*--micro-batch-size 2' out)" = 1 ]
 mapfile -t words < <(sed -n '/^mpirun -np 2 trireme train/,/^$/p' out | sed 's/^mpirun.*//; s/ \\$//' | tr -s ' ' '\n' | grep .)
 MORE='--fp8-format hybrid' bash run.sh >out 2>err
-check "exit code 2 where a flag is refused" [ "$? $(tail -1 out)" = "2 1 flags are refused" ]
+check "exit code 2 where a flag is refused" [ "$? $(tail -1 out)" = "2 1 flag is refused" ]
 done_by 2 train "${words[@]}" --dry-run
 check "the command that it prints is taken" grep -q "would run" err
 cat >run.sh <<'END'

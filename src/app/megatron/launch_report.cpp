@@ -15,6 +15,7 @@
 #include "src/app/options/nearest_name.hpp"
 #include "src/app/options/terminal_text.hpp"
 #include "src/app/run_config/run_config.hpp"
+#include "src/base/counted.hpp"
 
 namespace trireme::app::megatron {
 namespace {
@@ -150,7 +151,7 @@ class Reporter {
     for (const std::string& note : notes_) text += note + "\n";
     for (const std::string& problem : problems_) text += problem + "\n";
     const bool runs = refused_ == 0 && problems_.empty();
-    if (refused_ > 0) text += fmt::format("{} flags are refused\n", refused_);
+    if (refused_ > 0) text += fmt::format("{} {} refused\n", counted(refused_, "flag"), refused_ == 1 ? "is" : "are");
     if (runs) text += "nothing is refused\n";
     return {std::move(text), runs};
   }
