@@ -15,6 +15,7 @@
 #include "io/posix/lock_wait.hpp"
 #include "io/posix/regular_file.hpp"
 #include "src/base/check.hpp"
+#include "src/base/hash.hpp"
 #include "src/base/log.hpp"
 #include "src/base/machine.hpp"
 
@@ -83,14 +84,15 @@ std::string proof_of_death(Fields owner, Fields own) {
   return {};
 }
 
-/// Returns the content of the lock file; empty where there is none.
+/// Returns the content of the lock file; empty where there is none. It may come and go while it is read.
 std::string content_of(const std::string& path) {
-  if (access(path.c_str(), F_OK) != 0 && errno == ENOENT) return {};
-  try {
-    return read_whole_file(path, 4096);
-  } catch (const IoError&) {
-    if (access(path.c_str(), F_OK) != 0 && errno == ENOENT) return {};  // released meanwhile
-    throw;
+  for (int attempt = 0;; ++attempt) {
+    if (access(path.c_str(), F_OK) != 0 && errno == ENOENT) return {};
+    try {
+      return read_whole_file(path, 4096);
+    } catch (const IoError&) {
+      if (attempt == 10) throw;
+    }
   }
 }
 
@@ -98,42 +100,48 @@ std::string content_of(const std::string& path) {
 
 FolderLock::FolderLock(std::string path, const std::string& locked) : path_(std::move(path)), content_(own_content()) {
   LockWait wait;
-  for (int attempt = 0; !try_acquire(); ++attempt) {
+  acquire(path_, locked, wait);
+}
+
+void FolderLock::acquire(const std::string& path, const std::string& locked, LockWait& wait) {
+  for (int attempt = 0; !try_link(path); ++attempt) {
     TRIREME_CHECK(attempt < 100, IoError, "cannot lock {}: other jobs take and release it again and again", path_);
-    const std::string theirs = content_of(path_);
-    if (theirs.empty()) continue;  // released meanwhile
+    const std::string theirs = content_of(path);
+    if (theirs == content_) return;  // a network file system made the link, but lost the answer
+    if (theirs.empty()) continue;    // released meanwhile
     const Fields owner = fields_of(theirs);
     std::string death;
-    while (content_of(path_) == theirs && (death = proof_of_death(owner, fields_of(content_))).empty()) {
+    while (content_of(path) == theirs && (death = proof_of_death(owner, fields_of(content_))).empty()) {
       TRIREME_CHECK(
           wait.pause(locked, description(owner)), EnvironmentError,
           "{} is in use by another job, {}. Choose another name, or wait; if that job has certainly ended, delete {}",
-          locked, description(owner), path_);
+          locked, description(owner), path);
     }
     if (death.empty()) continue;  // released meanwhile
-    // Several jobs may find the owner dead; the rename succeeds for one of them. A job that renamed the lock of a live
-    // owner restores it.
-    const std::string away = path_ + "-" + unique_suffix();
-    if (std::rename(path_.c_str(), away.c_str()) != 0) continue;
-    if (content_of(away) == theirs) {
+    // Several jobs may find the owner dead. A lock named after the dead one decides which of them succeeds it, and takes
+    // its place in one step: a moment without a lock would admit a second owner. It is useless once the dead one is gone.
+    const std::string successor = fmt::format("{}-{:016x}", path, fnv1a(theirs));
+    acquire(successor, locked, wait);
+    if (content_of(path) == theirs) {
       log::warn("{}: the lock of {} is taken over: {}", path_, description(owner), death);
-    } else {
-      static_cast<void>(link(away.c_str(), path_.c_str()));
+      TRIREME_CHECK(std::rename(successor.c_str(), path.c_str()) == 0 || content_of(path) == content_, IoError,
+                    "cannot take over the lock {}: {}", path_, std::strerror(errno));
+      return;
     }
-    unlink(away.c_str());
+    unlink(successor.c_str());
   }
 }
 
-bool FolderLock::try_acquire() {
-  const std::string temporary = path_ + "-" + unique_suffix();
+bool FolderLock::try_link(const std::string& path) {
+  const std::string temporary = path + "-" + unique_suffix();
   write_durably(temporary, content_);
-  const bool acquired = link(temporary.c_str(), path_.c_str()) == 0;
+  const bool linked = link(temporary.c_str(), path.c_str()) == 0;
   const int error = errno;
   unlink(temporary.c_str());
   // ENOENT: the owner's cleaning removed the temporary file.
-  TRIREME_CHECK(acquired || error == EEXIST || error == ENOENT, IoError, "cannot lock {} by a hard link: {}", path_,
+  TRIREME_CHECK(linked || error == EEXIST || error == ENOENT, IoError, "cannot lock {} by a hard link: {}", path_,
                 std::strerror(error));
-  return acquired;
+  return linked;
 }
 
 FolderLock::~FolderLock() {

@@ -4,6 +4,8 @@
 
 namespace trireme::io {
 
+class LockWait;
+
 /// Reserves a folder, or a file in progress, for one job while this object lives. The lock is a file that names the
 /// owner. A hard link creates it complete, so it works on any shared file system, with or without locks of its own.
 ///
@@ -22,7 +24,8 @@ class FolderLock {
   const std::string& content() const { return content_; }
 
  private:
-  bool try_acquire();
+  void acquire(const std::string& path, const std::string& locked, LockWait& wait);
+  bool try_link(const std::string& path);
   std::string path_;
   std::string content_;
 };

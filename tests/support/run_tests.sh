@@ -47,10 +47,20 @@ summarize() {
   local log=$1/Testing/Temporary/LastTest.log
   sed -n 's/.*<testcase name="\([^"]*\)".*status="\(fail\|notrun\)".*/  \2: \1/p' "$1/junit.xml" |
     sed 's/notrun:/skipped:/; s/fail:/FAILED:/'
-  # Failed checks of GoogleTest and of the shell tests, with what they say.
-  if grep -q 'status="fail"' "$1/junit.xml"; then
-    grep -hE -A 4 '^\[  FAILED  \] .* ms\)$|: Failure$|^FAILED: ' "$log" | head -n 60 || true
-  fi
+  # What each failed test said: its failed checks, of GoogleTest or of a shell test, and the end of its output.
+  awk '/^[0-9]+\/[0-9]+ Testing: / { name = $3; checks = ""; lines = left = 0; inside = 0 }
+       /^<end of output>$/ { inside = 0 }
+       inside {
+         if (/^\[  FAILED  \] .* ms\)$|: Failure$|^FAILED: /) left = 5
+         if (left-- > 0) checks = checks "    " substr($0, 1, 300) "\n"
+         last[lines++ % 40] = $0
+       }
+       /^Output:$/ { getline; inside = 1 }
+       /^Test Failed\.$/ {
+         if (checks != "") printf "  %s, failed checks:\n%s", name, substr(checks, 1, 4000)
+         printf "  %s, end of its output:\n", name
+         for (i = lines > 40 ? lines - 40 : 0; i < lines; ++i) print "    " substr(last[i % 40], 1, 300)
+       }' "$log" | head -n 150 || true
   # GoogleTest prints "FILE:LINE: Skipped", the reason, and then the test's name.
   awk '/: Skipped$/ { getline; reason = $0 }
        /^\[  SKIPPED \] .* ms\)$/ { skipped[reason]++ }

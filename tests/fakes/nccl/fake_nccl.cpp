@@ -63,6 +63,7 @@ struct State {
   Group group;
   std::atomic<int> aborted = 0;
   std::string broken_rule;  // for ncclGetLastError; empty: none
+  std::vector<std::shared_ptr<Running>> given_up;  // other ranks may still write to their messages
 };
 State& state() {
   static State the_state;
@@ -139,17 +140,21 @@ std::function<void()> enqueuing(const char* function, Parts parts, ncclComm_t co
           stream, name, [] {}, [=] { return ended->load(); }, [] {});
     }
     if (!captured) ++*outstanding;
-    const auto begin = [=] {
-      if (captured) ++*outstanding;
-      running->begin(*ranks, captured);
-    };
     // After a broken rule an operation ends with its communicator, without a result.
     const auto is_given_up = [=] { return state().broken != ncclSuccess && ended->load(); };
+    const auto begin = [=] {
+      if (captured) ++*outstanding;
+      if (!is_given_up()) running->begin(*ranks, captured);
+    };
     fake_cuda::enqueue_until(
         stream, name, begin, [=] { return is_given_up() || running->done(*ranks, refuse_usage); },
         [=, used = ranks] {
           --*outstanding;
-          if (!is_given_up()) running->finish();
+          if (is_given_up()) {
+            state().given_up.push_back(running);
+          } else {
+            running->finish();
+          }
         },
         demand);
   };
