@@ -10,8 +10,8 @@
 #include "src/app/commands/checkpoint/import_input.hpp"
 #include "src/backend/cpu/cpu_backend.hpp"
 #include "src/model/initialisation.hpp"
-#include "src/model/model_parameters.hpp"
 #include "src/model/presets.hpp"
+#include "src/model/stage/model_parameters.hpp"
 
 namespace trireme {
 namespace {
@@ -22,9 +22,7 @@ class FormulaSource final : public exchange::TensorSource {
   explicit FormulaSource(const model::ModelConfig& config) : backend_(cpu::make_backend(1)) {
     options_.method = model::InitMethod::hashed_uniform;
     options_.layers = config.layers;
-    model::StageShard whole;
-    whole.chunks = {{0, config.layers}};
-    parameters_ = model::model_parameters(config, whole, parallel::VocabularyPartition(config.vocabulary, 0, 1, 1));
+    parameters_ = model::all_parameters(config);
     for (const parallel::Parameter& parameter : parameters_) {
       tensors_.push_back({parameter.name, DType::fp32, parameter.shape});
     }

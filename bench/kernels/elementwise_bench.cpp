@@ -24,7 +24,7 @@ void bias_dropout_add(benchmark::State& state, DType dtype, double probability, 
   });
 }
 
-void swiglu(benchmark::State& state, DType dtype, bool backward) {
+void glu(benchmark::State& state, DType dtype, bool backward) {
   const auto backend = cpu::make_backend(threads());
   Backend& b = *backend;
   const Tensor gate_up = filled(b, dtype, {s, batch, 2 * h}), y = filled(b, dtype, {s, batch, h});
@@ -32,9 +32,9 @@ void swiglu(benchmark::State& state, DType dtype, bool backward) {
   const double bytes = static_cast<double>(y.view().size_bytes());
   measure(state, (backward ? 5 : 3) * bytes, [&] {
     if (backward)
-      b.elementwise().swiglu_backward(b.compute_stream(), y, gate_up, dgate_up);
+      b.elementwise().glu_backward(b.compute_stream(), y, gate_up, dgate_up);
     else
-      b.elementwise().swiglu(b.compute_stream(), gate_up, y);
+      b.elementwise().glu(b.compute_stream(), gate_up, y);
   });
 }
 
@@ -103,8 +103,8 @@ const bool registered = [] {
       }
     }
     for (const bool backward : {false, true}) {
-      add_benchmark(type + (backward ? "/swiglu_backward" : "/swiglu"),
-                    [=](benchmark::State& state) { swiglu(state, dtype, backward); });
+      add_benchmark(type + (backward ? "/glu_backward" : "/glu"),
+                    [=](benchmark::State& state) { glu(state, dtype, backward); });
     }
     for (const std::int64_t d : {64, 128}) {
       add_benchmark(fmt::format("{}/rotate/d{}", type, d), [=](benchmark::State& state) { rotate(state, dtype, d); });

@@ -17,6 +17,7 @@
 #include "src/checkpoint/manifest.hpp"
 #include "src/checkpoint/step_writer.hpp"
 #include "src/model/presets.hpp"
+#include "src/model/stage/model_parameters.hpp"
 #include "src/plan/search/job_costs.hpp"
 #include "src/train/state_tensors.hpp"
 

@@ -11,7 +11,7 @@ namespace trireme::cuda {
 namespace {
 
 // Bytes read and written for each element of 16 bits: convert to fp32 6, add 6, scale 4, bias_dropout_add 6, its
-// backward 4, activate 4, its backward 6. For each element of y: swiglu 6, its backward 10.
+// backward 4, activate 4, its backward 6. For each element of y: glu 6, its backward 10.
 
 /// Returns the fp32 number nearest to `value` towards zero, with its last bit set if it is not exact. Rounding it to 16
 /// bits then rounds the value once.
@@ -151,8 +151,7 @@ __global__ void __launch_bounds__(block_threads)
 }
 
 template <class T>
-__global__ void __launch_bounds__(block_threads)
-    swiglu_kernel(std::int64_t rows, std::int64_t f, const T* gate_up, T* y) {
+__global__ void __launch_bounds__(block_threads) glu_kernel(std::int64_t rows, std::int64_t f, const T* gate_up, T* y) {
   const std::int64_t row = global_thread() / vec8s_of(f);
   if (row >= rows) return;
   const Vec8 range = vec8_at(global_thread() % vec8s_of(f), f);
@@ -167,7 +166,7 @@ __global__ void __launch_bounds__(block_threads)
 
 template <class T>
 __global__ void __launch_bounds__(block_threads)
-    swiglu_backward_kernel(std::int64_t rows, std::int64_t f, const T* dy, const T* gate_up, T* dgate_up) {
+    glu_backward_kernel(std::int64_t rows, std::int64_t f, const T* dy, const T* gate_up, T* dgate_up) {
   using A = Accumulation<T>;
   const std::int64_t row = global_thread() / vec8s_of(f);
   if (row >= rows) return;
@@ -283,19 +282,19 @@ class CudaElementwise final : public ElementwiseKernels {
     });
   }
 
-  void swiglu(Stream& stream, ConstTensorView gate_up, TensorView y) override {
-    check_swiglu("swiglu", y, {gate_up});
+  void glu(Stream& stream, ConstTensorView gate_up, TensorView y) override {
+    check_glu("glu", y, {gate_up});
     dispatch_gpu(y.dtype(), [&]<class T>() {
       const std::int64_t f = y.shape().back(), rows = rows_of(y.shape());
-      launch_rows(stream, "swiglu", rows, f, swiglu_kernel<T>, rows, f, gate_up.as<T>(), y.as<T>());
+      launch_rows(stream, "glu", rows, f, glu_kernel<T>, rows, f, gate_up.as<T>(), y.as<T>());
     });
   }
 
-  void swiglu_backward(Stream& stream, ConstTensorView dy, ConstTensorView gate_up, TensorView dgate_up) override {
-    check_swiglu("swiglu_backward", dy, {gate_up, dgate_up});
+  void glu_backward(Stream& stream, ConstTensorView dy, ConstTensorView gate_up, TensorView dgate_up) override {
+    check_glu("glu_backward", dy, {gate_up, dgate_up});
     dispatch_gpu(dy.dtype(), [&]<class T>() {
       const std::int64_t f = dy.shape().back(), rows = rows_of(dy.shape());
-      launch_rows(stream, "swiglu_backward", rows, f, swiglu_backward_kernel<T>, rows, f, dy.as<T>(), gate_up.as<T>(),
+      launch_rows(stream, "glu_backward", rows, f, glu_backward_kernel<T>, rows, f, dy.as<T>(), gate_up.as<T>(),
                   dgate_up.as<T>());
     });
   }

@@ -181,7 +181,7 @@ void read_activation(const RunOptions& options, ModelConfig& config) {
   if (const std::string glu = options.text({"glu_activation"}, "swiglu"); glu != "swiglu") {
     options.add(fmt::format("glu_activation is '{}': gates are those of SwiGLU here", shortened(glu)));
   } else if (options.has({"glu_activation"})) {
-    config.swiglu = true;
+    config.gated = true;
   }
   options.absent("quick_geglu", "gates are those of SwiGLU here");
   options.absent("glu_linear_offset", "gates are those of SwiGLU here");

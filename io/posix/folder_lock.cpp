@@ -118,8 +118,8 @@ void FolderLock::acquire(const std::string& path, const std::string& locked, Loc
           locked, description(owner), path);
     }
     if (death.empty()) continue;  // released meanwhile
-    // Several jobs may find the owner dead. A lock named after the dead one decides which of them succeeds it, and takes
-    // its place in one step: a moment without a lock would admit a second owner. It is useless once the dead one is gone.
+    // Several jobs may find the owner dead. A lock named after the dead one decides which of them succeeds it, and
+    // takes its place in one step: a moment without a lock would admit a second owner.
     const std::string successor = fmt::format("{}-{:016x}", path, fnv1a(theirs));
     acquire(successor, locked, wait);
     if (content_of(path) == theirs) {

@@ -6,6 +6,7 @@
 
 #include "src/base/log.hpp"
 #include "src/base/machine.hpp"
+#include "src/model/stage/model_parameters.hpp"
 
 namespace trireme::app {
 namespace {

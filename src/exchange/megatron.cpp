@@ -58,7 +58,7 @@ void map_qkv(TensorMapBuilder& map, const MegatronLayout& layout, const std::str
 /// The first product of the feed-forward block. With SwiGLU each tensor rank has its gate, then its up.
 void map_expansion(TensorMapBuilder& map, const MegatronLayout& layout, const std::string& parameter,
                    const std::string& name) {
-  if (!map.config().swiglu) return map.same(parameter, name);
+  if (!map.config().gated) return map.same(parameter, name);
   const std::int64_t f = map.config().ffn_hidden, local = f / layout.shards;
   const std::int64_t columns = map.parameter(parameter).columns;
   const std::size_t tensor = map.tensor({.name = name, .shape = columns == 1 ? Shape{2 * f} : Shape{2 * f, columns}});

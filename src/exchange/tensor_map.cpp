@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "src/base/check.hpp"
-#include "src/model/model_parameters.hpp"
+#include "src/model/stage/model_parameters.hpp"
 
 namespace trireme::exchange {
 

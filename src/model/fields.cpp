@@ -168,7 +168,7 @@ constexpr Field table[] = {
     {TRIREME_AT(&C::qk_norm), .attribute = "qk_norm", .since = "kv_channels", .option = "qk-layernorm",
      .help = "Normalise the channels of each head of queries and keys, by the kind of <normalization>.",
      .log = ", normalised queries and keys"},
-    {TRIREME_AT(&C::swiglu), .attribute = "swiglu", .since = "kv_heads", .option = "swiglu",
+    {TRIREME_AT(&C::gated), .attribute = "swiglu", .since = "kv_heads", .option = "swiglu",
      .help = "Gated feed-forward block, silu(gate) x up, instead of GELU.", .log = ", SwiGLU"},
     {TRIREME_AT(&C::linear_bias), .attribute = "linear_bias", .since = "kv_heads", .option = "disable-bias-linear",
      .help = "Linear layers have no biases.", .log = ", no biases", .keys = {"", "attention_bias", ""},
@@ -271,7 +271,7 @@ ModelConfig canonical(const ModelConfig& config) {
   if (config.query_groups == config.heads) result.query_groups = 0;
   if (config.attention_columns() == config.hidden) result.kv_channels = 0;
   if (config.linear_bias) result.qkv_bias = false;
-  if (config.swiglu) result.activation = plain.activation;
+  if (config.gated) result.activation = plain.activation;
   if (!rotates(config)) {
     result.rotary_base = plain.rotary_base;
     result.rotary_percent = plain.rotary_percent;

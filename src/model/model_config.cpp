@@ -16,17 +16,10 @@ constexpr Choice<Architecture> architecture_names[] = {{"gpt2", Architecture::gp
                                                        {"gpt", Architecture::gpt},
                                                        {"bert", Architecture::bert}};
 
-/// Elements of the matrices of one layer.
-std::int64_t matrix_elements(const ModelConfig& config) {
-  const std::int64_t h = config.hidden;
-  const std::int64_t kv = config.kv_heads() * config.head_dim();
-  return 2 * config.attention_columns() * h + 2 * kv * h + (config.expansion() + config.ffn_hidden) * h;
-}
-
 }  // namespace
 
-std::int64_t default_ffn_hidden(std::int64_t hidden, bool swiglu) {
-  return swiglu ? hidden * 8 / 3 / 64 * 64 : 4 * hidden;
+std::int64_t default_ffn_hidden(std::int64_t hidden, bool gated) {
+  return gated ? hidden * 8 / 3 / 64 * 64 : 4 * hidden;
 }
 
 void validate(const ModelConfig& config) {
@@ -98,46 +91,6 @@ void check_sequence_length(const ModelConfig& config, std::int64_t sequence_leng
                 sequence_length, config.max_positions, sequence_length);
 }
 
-std::int64_t parameter_count(const ModelConfig& config) {
-  const std::int64_t h = config.hidden;
-  const std::int64_t norm_vectors = config.normalization == Normalization::rms_norm ? 1 : 2, norm = norm_vectors * h;
-  const std::int64_t qkv_biases = config.attention_columns() + 2 * config.kv_heads() * config.head_dim();
-  // Biases of both outputs, and of the feed-forward block.
-  const std::int64_t other_biases = 2 * h + config.expansion();
-  const std::int64_t layer = matrix_elements(config) + 2 * norm + (config.has_qkv_bias() ? qkv_biases : 0) +
-                             (config.linear_bias ? other_biases : 0) +
-                             (config.qk_norm ? 2 * norm_vectors * config.head_dim() : 0);
-  const std::int64_t positions =
-      config.position_embedding == PositionEmbedding::learned_absolute ? config.max_positions : 0;
-  const std::int64_t common =
-      ((config.has_tied_head() || !config.predicts_tokens() ? 1 : 2) * config.vocabulary + positions) * h +
-      config.layers * layer + norm + (config.has_token_types() ? 2 * h : 0);
-  const std::int64_t pooler = h * h + h;
-  if (!config.predicts_tokens()) {
-    return common + (config.has_task_pooler() ? pooler : 0) + config.task_outputs() * (h + 1);
-  }
-  if (!config.is_bert()) return common;
-  const std::int64_t masked_token_head = h * h + h + norm + config.vocabulary;
-  return common + masked_token_head + (config.binary_head ? pooler + 2 * h + 2 : 0);
-}
-
-double model_flops(const ModelConfig& config, std::int64_t batch, std::int64_t s) {
-  const auto h = static_cast<double>(config.hidden);
-  const auto sequence = static_cast<double>(s);
-  double keys = 0;  // keys of a query, summed over the layers
-  for (int layer = 0; layer < config.layers; ++layer) {
-    const std::int64_t left = config.window.of(layer);
-    keys += static_cast<double>(left < 0 ? s : std::min(s, left + 1));
-  }
-  // Multiply-adds a token, forward: the matrices, scores and weighted sums, the logits. Times 2 for FLOPs, times 3 for
-  // forward and the two halves of backward.
-  const double per_token = config.layers * static_cast<double>(matrix_elements(config)) +
-                           2 * keys * static_cast<double>(config.attention_columns()) +
-                           (config.predicts_tokens() ? static_cast<double>(config.vocabulary) * h : 0) +
-                           (config.is_bert() && config.predicts_tokens() ? h * h : 0);
-  return 6 * static_cast<double>(batch) * sequence * per_token;
-}
-
 Architecture architecture_of(const ModelConfig& config) {
   if (config.is_bert()) return Architecture::bert;
   const ModelConfig ours = canonical(config);
@@ -157,7 +110,7 @@ Architecture architecture_of(const ModelConfig& config) {
   llama.kv_channels = ours.kv_channels;
   llama.normalization = Normalization::rms_norm;
   llama.position_embedding = PositionEmbedding::rope;
-  llama.swiglu = true;
+  llama.gated = true;
   llama.linear_bias = false;
   const auto is_free = [](std::string_view name) {
     return name == "kv_heads" || name == "tied_output" || (name.starts_with("rotary_") && name != "rotary_percent");

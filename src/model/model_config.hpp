@@ -51,7 +51,7 @@ struct ModelConfig {
   double rotary_percent = 1;  ///< fraction of a head's channels that rotate
   RotaryScaling rotary_scaling = {};
   AttentionWindow window = {};
-  bool swiglu = false;  ///< a gated feed-forward block, in place of `activation`
+  bool gated = false;  ///< the feed-forward block has a gate with SiLU (SwiGLU) instead of `activation`
   bool linear_bias = true;
   bool qk_norm = false;   ///< the channels of each head of queries and keys are normalised, before they rotate
   bool qkv_bias = false;  ///< queries, keys and values have biases even where other linear layers have none
@@ -92,34 +92,18 @@ struct ModelConfig {
                ? static_cast<std::int64_t>(rotary_percent * static_cast<double>(head_dim()))
                : 0;
   }
-  /// Columns of the feed-forward block's first product: gate and up, with SwiGLU.
-  std::int64_t expansion() const { return swiglu ? 2 * ffn_hidden : ffn_hidden; }
+  /// Columns of the feed-forward block's first product; with a gate those of gate and up.
+  std::int64_t expansion() const { return gated ? 2 * ffn_hidden : ffn_hidden; }
 };
 
-/// The feed-forward width that goes with a hidden size: 4 h, or with SwiGLU two thirds of it, down to a multiple of 64,
+/// The default feed-forward width of a hidden size: 4 h, or with a gate two thirds of it, down to a multiple of 64,
 /// so that three matrices have about the parameters of two.
-std::int64_t default_ffn_hidden(std::int64_t hidden, bool swiglu);
+std::int64_t default_ffn_hidden(std::int64_t hidden, bool gated);
 
 /// Throws one ConfigError that lists everything that cannot work.
 void validate(const ModelConfig& config);
 /// Throws ConfigError where a sequence is longer than the model's positions.
 void check_sequence_length(const ModelConfig& config, std::int64_t sequence_length);
-
-/// Parameters of the whole model at the true vocabulary. Of a GPT-2: V h + S h + L (4 h^2 + 2 h f + 9 h + f) + 2 h,
-/// with f = 4 h L (12 h^2 + 13 h) + V h + S h + 2 h. Of a Llama with q = d heads and k = d kv_heads, d the size of a
-/// head: 2 V h + L (2 h q + 2 h k + 3 h f + 2 h) + h; norms of queries and keys add 2 d L. A BERT has, beside a
-/// GPT-2's: its head of masked tokens h^2 + 3 h
-/// + V; token types, pooler and binary head 2 h + h^2 + h + 2 h + 2. Its post-norm arrangement has the embedding's norm
-/// in place of the last one. A task's head replaces those of pretraining: n (h + 1) with n outputs, and a BERT's pooler
-/// h^2 + h but for spans.
-std::int64_t parameter_count(const ModelConfig& config);
-
-/// Model FLOPs of one update on `batch` samples of `s` tokens, forward and backward, full (not causal) attention, no
-/// recomputation counted: 6 B s (L (m + 2 s q) + V h), m the elements of a layer's matrices, q = d heads. For a GPT-2
-/// with f = 4 h: 72 B s L h^2 (1 + s / 6 h + V / 12 L h) (Narayanan et al. 2021, arXiv:2104.04473). A layer with a
-/// window has min(s, left + 1) keys for each query instead of s. A BERT's head of masked tokens adds h^2 to V h; a
-/// task has neither.
-double model_flops(const ModelConfig& config, std::int64_t batch, std::int64_t s);
 
 /// Name of a model's architecture. `gpt` is any mix of the parts of gpt2 and llama.
 enum class Architecture { gpt2, llama, gpt, bert };

@@ -4,6 +4,7 @@
 
 #include "src/backend/rehearsal_backend.hpp"
 #include "src/comm/rehearsal_communicator.hpp"
+#include "src/model/stage/model_parameters.hpp"
 #include "src/train/stage_rehearsal.hpp"
 #include "src/train/trainer.hpp"
 

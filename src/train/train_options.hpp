@@ -6,7 +6,7 @@
 
 #include "src/base/attributes.hpp"
 #include "src/base/check.hpp"
-#include "src/model/layers/recomputation.hpp"
+#include "src/model/blocks/recomputation.hpp"
 #include "src/optim/loss_scaler.hpp"
 #include "src/optim/lr_schedule.hpp"
 #include "src/optim/make_optimizer.hpp"

@@ -7,6 +7,7 @@
 
 #include "src/base/log.hpp"
 #include "src/base/timer.hpp"
+#include "src/model/stage/model_parameters.hpp"
 #include "src/train/guards/bad_tensor.hpp"
 #include "src/train/state_tensors.hpp"
 

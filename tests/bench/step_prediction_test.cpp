@@ -8,6 +8,7 @@
 #include "bench/step/prediction.hpp"
 #include "bench/step/rehearsal.hpp"
 #include "src/base/check.hpp"
+#include "src/model/stage/model_parameters.hpp"
 #include "src/plan/constants.hpp"
 #include "src/plan/step/step_prediction.hpp"
 #include "tests/support/temporary_directory.hpp"

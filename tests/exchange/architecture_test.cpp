@@ -28,7 +28,7 @@ model::ModelConfig small_llama() {
   config.max_positions = 4;
   config.normalization = model::Normalization::rms_norm;
   config.position_embedding = model::PositionEmbedding::rope;
-  config.swiglu = true;
+  config.gated = true;
   config.linear_bias = false;
   config.tied_output = false;
   return config;
@@ -142,7 +142,7 @@ TEST(ModelClass, EveryPartThatAClassLacksIsListedWithTheReason) {
   config.qk_norm = true;
   EXPECT_EQ(model_class_of(config), ModelClass::qwen3);
   config.linear_bias = true;
-  config.swiglu = false;
+  config.gated = false;
   config.rotary_percent = 0.5;
   EXPECT_THAT(message_of<ConfigError>([&] { model_class_of(config); }),
               AllOf(HasSubstr("cannot be exported as Qwen3ForCausalLM"),

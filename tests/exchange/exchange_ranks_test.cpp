@@ -12,7 +12,7 @@
 #include "src/exchange/architecture.hpp"
 #include "src/exchange/export.hpp"
 #include "src/exchange/import.hpp"
-#include "src/model/model_parameters.hpp"
+#include "src/model/stage/model_parameters.hpp"
 #include "tests/support/message_of.hpp"
 #include "tests/support/mpi_world.hpp"
 #include "tests/support/temporary_directory.hpp"
@@ -58,7 +58,7 @@ model::ModelConfig config_of(ModelClass model_class) {
   config.kv_channels = 6;
   config.normalization = model::Normalization::rms_norm;
   config.position_embedding = model::PositionEmbedding::rope;
-  config.swiglu = true;
+  config.gated = true;
   config.linear_bias = false;
   config.tied_output = false;
   config.qk_norm = model_class == ModelClass::qwen3;

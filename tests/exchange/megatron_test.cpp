@@ -205,7 +205,7 @@ TEST_P(MegatronCore, LogitsAreThoseOfItsOwnForward) {
   std::vector<double> wanted = elements<double>(expected, "logits");
   take_log_softmax(wanted, v);
   // The fused GELU of megatron-core has sqrt(2 / pi) with eight digits.
-  const double exact = model.config().activation == Activation::gelu_tanh && !model.config().swiglu ? 1e-8 : 1e-10;
+  const double exact = model.config().activation == Activation::gelu_tanh && !model.config().gated ? 1e-8 : 1e-10;
   const test::Tolerance close = dtype == DType::fp64 ? test::Tolerance{exact, exact} : test::Tolerance{1e-5, 1e-5};
   std::vector<double> actual = model.log_probabilities();
   for (std::size_t i = 0; i < actual.size(); ++i) {

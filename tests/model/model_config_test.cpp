@@ -7,6 +7,7 @@
 
 #include "src/model/fields.hpp"
 #include "src/model/presets.hpp"
+#include "src/model/stage/model_parameters.hpp"
 #include "tests/support/model_variants.hpp"
 #include "tests/support/other_value.hpp"
 

@@ -1,4 +1,4 @@
-#include "src/model/model_parameters.hpp"
+#include "src/model/stage/model_parameters.hpp"
 
 #include <gtest/gtest.h>
 

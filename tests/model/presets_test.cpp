@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "src/base/error.hpp"
+#include "src/model/stage/model_parameters.hpp"
 
 namespace trireme::model {
 namespace {

@@ -2,9 +2,9 @@
 #include <gtest/gtest.h>
 
 #include "src/comm/self_communicator.hpp"
+#include "src/model/blocks/attention.hpp"
 #include "src/model/initialisation.hpp"
-#include "src/model/layers/attention.hpp"
-#include "src/model/model_parameters.hpp"
+#include "src/model/stage/model_parameters.hpp"
 #include "tests/support/mpi_world.hpp"
 #include "tests/support/random_tensor.hpp"
 #include "tests/support/sequence_rows.hpp"
@@ -67,9 +67,9 @@ Values compute(const ModelConfig& config, const SequenceShard& shard, bool causa
   }
   const Tensor y = test::poisoned_tensor(*backend, DType::fp64, {shard.rows, batch, config.hidden});
   const Tensor dx = test::poisoned_tensor(*backend, DType::fp64, {shard.rows, batch, config.hidden});
-  SelfAttention::Saved saved = SelfAttention::Saved::allocate(shape, false, saved_memory);
+  SelfAttention::Saved saved = attention.make_saved(shape, false, saved_memory);
   attention.forward(shape, x, {}, saved, y);
-  SelfAttention::Gradients gradients = SelfAttention::Gradients::allocate(shape, false, saved_memory);
+  SelfAttention::Gradients gradients = attention.make_gradients(shape, false, saved_memory);
   backend->copy_from_host(context.stream(), dy, gradients.output);
   attention.backward_input(shape, {}, saved, gradients, dx, parallel::WeightGradient::now);
   if (group != nullptr)

@@ -11,7 +11,7 @@
 
 #include "src/comm/self_communicator.hpp"
 #include "src/model/initialisation.hpp"
-#include "src/model/model_parameters.hpp"
+#include "src/model/stage/model_parameters.hpp"
 #include "src/optim/adamw.hpp"
 #include "src/parallel/grid/process_grid.hpp"
 #include "tests/support/mpi_world.hpp"

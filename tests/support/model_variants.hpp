@@ -26,7 +26,7 @@ inline const std::vector<ModelVariant>& model_variants() {
          c.rotary_percent = 0.5;
          c.rotary_base = 100;
        }},
-      {"SwiGLU", [](ModelConfig& c) { c.swiglu = true; }},
+      {"SwiGLU", [](ModelConfig& c) { c.gated = true; }},
       {"two query groups", [](ModelConfig& c) { c.query_groups = 2; }},
       {"one query group", [](ModelConfig& c) { c.query_groups = 1; }},
       {"untied output", [](ModelConfig& c) { c.tied_output = false; }},
@@ -73,7 +73,7 @@ inline const std::vector<ModelVariant>& model_variants() {
          c.normalization = model::Normalization::rms_norm;
          c.position_embedding = model::PositionEmbedding::rope;
          c.rotary_scaling = {model::RotaryScalingKind::yarn, 4, 64, 1, 32, 1, 0.5};
-         c.swiglu = true;
+         c.gated = true;
          c.linear_bias = false;
        }},
       {"BERT", [](ModelConfig& c) { c.family = model::ModelFamily::bert; }},
@@ -92,7 +92,7 @@ inline const std::vector<ModelVariant>& model_variants() {
        [](ModelConfig& c) {
          c.normalization = model::Normalization::rms_norm;
          c.position_embedding = model::PositionEmbedding::rope;
-         c.swiglu = true;
+         c.gated = true;
          c.query_groups = 2;
          c.tied_output = false;
          c.linear_bias = false;

@@ -47,7 +47,7 @@ summarize() {
   local log=$1/Testing/Temporary/LastTest.log
   sed -n 's/.*<testcase name="\([^"]*\)".*status="\(fail\|notrun\)".*/  \2: \1/p' "$1/junit.xml" |
     sed 's/notrun:/skipped:/; s/fail:/FAILED:/'
-  # What each failed test said: its failed checks, of GoogleTest or of a shell test, and the end of its output.
+  # The failed checks of each failed test, of GoogleTest or of a shell script, and the end of its output.
   awk '/^[0-9]+\/[0-9]+ Testing: / { name = $3; checks = ""; lines = left = 0; inside = 0 }
        /^<end of output>$/ { inside = 0 }
        inside {

@@ -73,7 +73,7 @@ inline SyntheticRun synthetic_run(const std::string& name) {
   if (shape.value("positions", "") == "rope") model.position_embedding = model::PositionEmbedding::rope;
   model.rotary_base = shape.value("rotary_base", model.rotary_base);
   model.rotary_percent = shape.value("rotary_percent", model.rotary_percent);
-  model.swiglu = shape.value("swiglu", model.swiglu);
+  model.gated = shape.value("swiglu", model.gated);
   model.linear_bias = shape.value("linear_bias", model.linear_bias);
   model.qk_norm = shape.value("qk_norm", false);
   if (const std::string scaling = shape.value("scaling", ""); !scaling.empty()) {

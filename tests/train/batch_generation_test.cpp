@@ -36,7 +36,7 @@ model::ModelConfig llama() {
   config.position_embedding = model::PositionEmbedding::rope;
   config.normalization = model::Normalization::rms_norm;
   config.qk_norm = true;
-  config.swiglu = true;
+  config.gated = true;
   config.query_groups = 2;
   config.tied_output = false;
   config.window = model::AttentionWindow::of_layers(5, "10");

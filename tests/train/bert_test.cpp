@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "src/comm/self_communicator.hpp"
+#include "src/model/stage/model_parameters.hpp"
 #include "tests/support/mpi_world.hpp"
 #include "tests/support/synthetic_runs.hpp"
 

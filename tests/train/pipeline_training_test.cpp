@@ -82,7 +82,7 @@ TEST(PipelineTraining, ZeroBubbleSplitsTheBackwardOfEveryKindOfLayer) {
   SelfCommunicator alone;
   for (const bool swiglu : {false, true}) {
     TrainingRunConfig config = six_layers();
-    config.model.swiglu = swiglu;
+    config.model.gated = swiglu;
     const Curve reference = training_curve(alone, config, {});
     for (const auto granularity : {model::RecomputeGranularity::none, model::RecomputeGranularity::selective,
                                    model::RecomputeGranularity::full}) {
@@ -142,7 +142,7 @@ TEST(PipelineTraining, ZeroBubbleTakesTheActivationsOfOneForwardOneBackward) {
                                                : std::vector<int>{2, 2, 2, 0}};
   for (const bool swiglu : {false, true}) {
     TrainingRunConfig config = six_layers();
-    config.model.swiglu = swiglu;
+    config.model.gated = swiglu;
     const std::size_t zero_bubble =
         activation_bytes(world(), config, layout_of(1, p, 1, ScheduleKind::zero_bubble, split));
     const std::size_t one_f_one_b =

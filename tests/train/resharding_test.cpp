@@ -32,7 +32,7 @@ model::ModelConfig llama() {
   model::ModelConfig config = gpt2();
   config.normalization = model::Normalization::rms_norm;
   config.position_embedding = model::PositionEmbedding::rope;
-  config.swiglu = true;
+  config.gated = true;
   config.heads = 8;
   config.query_groups = 4;
   config.tied_output = false;

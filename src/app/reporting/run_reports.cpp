@@ -10,6 +10,7 @@
 #include "src/app/options/field_names.hpp"
 #include "src/base/log.hpp"
 #include "src/base/machine.hpp"
+#include "src/model/stage/model_parameters.hpp"
 
 namespace trireme::app {
 

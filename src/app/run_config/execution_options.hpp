@@ -4,7 +4,7 @@
 #include "src/app/run_config/device_options.hpp"
 #include "src/app/run_config/parallel_options.hpp"
 #include "src/app/run_config/problems.hpp"
-#include "src/model/layers/recomputation.hpp"
+#include "src/model/blocks/recomputation.hpp"
 
 namespace trireme::app {
 

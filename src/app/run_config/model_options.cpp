@@ -42,9 +42,9 @@ model::ModelConfig ModelOptions::config(std::int64_t sequence_length, std::int64
   const model::ModelConfig known = known_config(problems);
   model::ModelConfig config = known;
   apply_form(config, problems);
-  const bool as_known = has_base() && config.hidden == known.hidden && config.swiglu == known.swiglu;
+  const bool as_known = has_base() && config.hidden == known.hidden && config.gated == known.gated;
   if (!fields.given("ffn-hidden-size")) {
-    config.ffn_hidden = as_known ? known.ffn_hidden : model::default_ffn_hidden(config.hidden, config.swiglu);
+    config.ffn_hidden = as_known ? known.ffn_hidden : model::default_ffn_hidden(config.hidden, config.gated);
   }
   apply_positions(config, sequence_length, problems);
   apply_vocabulary(config, corpus_vocabulary, problems);
@@ -144,7 +144,7 @@ void ModelOptions::apply_form(model::ModelConfig& config, Problems& problems) co
   problems.expect(!llama3_scaling || (rotates && !is_yarn), "--use-rope-scaling needs --position-embedding-type rope");
   if (!rotates) config.rotary_scaling = {};
   fields.check(config, problems);
-  problems.expect(fields.given("gelu") + fields.given("squared-relu") + config.swiglu <= 1,
+  problems.expect(fields.given("gelu") + fields.given("squared-relu") + config.gated <= 1,
                   "--gelu, --squared-relu and --swiglu exclude each other");
   problems.expect(!groups || group_query_attention,
                   fmt::format("--num-query-groups {} needs --group-query-attention", groups.value_or(0)));

@@ -41,14 +41,14 @@ T round_to(double value) {
 
 /// y = silu(gate) up for one row of f columns.
 template <class A>
-void swiglu_row(const A* gate, const A* up, std::int64_t f, A* y) {
+void glu_row(const A* gate, const A* up, std::int64_t f, A* y) {
 #pragma omp simd
   for (std::int64_t j = 0; j < f; ++j) y[j] = gate[j] / (1 + vector_exp(-gate[j])) * up[j];
 }
 
 /// For one row; dgate and dup may be gate and up.
 template <class A>
-void swiglu_row_backward(const A* dy, const A* gate, const A* up, std::int64_t f, A* dgate, A* dup) {
+void glu_row_backward(const A* dy, const A* gate, const A* up, std::int64_t f, A* dgate, A* dup) {
 #pragma omp simd
   for (std::int64_t j = 0; j < f; ++j) {
     const A x = gate[j];
@@ -255,8 +255,8 @@ class CpuElementwise final : public ElementwiseKernels {
     });
   }
 
-  void swiglu(Stream&, ConstTensorView gate_up, TensorView y) override {
-    check_swiglu("swiglu", y, {gate_up});
+  void glu(Stream&, ConstTensorView gate_up, TensorView y) override {
+    check_glu("glu", y, {gate_up});
     dispatch_float(y.dtype(), [&]<class T>() {
       using A = Accumulation<T>;
       const std::int64_t f = y.shape().back();
@@ -269,15 +269,15 @@ class CpuElementwise final : public ElementwiseKernels {
           const A* gate = row_in(in + 2 * i * f, f, buffer.x);
           const A* up = row_in(in + (2 * i + 1) * f, f, buffer.y);
           A* row = row_out(out + i * f, buffer.out);
-          swiglu_row(gate, up, f, row);
+          glu_row(gate, up, f, row);
           finish_row(row, f, out + i * f);
         }
       });
     });
   }
 
-  void swiglu_backward(Stream&, ConstTensorView dy, ConstTensorView gate_up, TensorView dgate_up) override {
-    check_swiglu("swiglu_backward", dy, {gate_up, dgate_up});
+  void glu_backward(Stream&, ConstTensorView dy, ConstTensorView gate_up, TensorView dgate_up) override {
+    check_glu("glu_backward", dy, {gate_up, dgate_up});
     dispatch_float(dy.dtype(), [&]<class T>() {
       using A = Accumulation<T>;
       const std::int64_t f = dy.shape().back();
@@ -295,7 +295,7 @@ class CpuElementwise final : public ElementwiseKernels {
           const A* up = row_in(in + (2 * i + 1) * f, f, buffer.y);
           A* dgate = row_out(to_gate, buffer.x);
           A* dup = row_out(to_up, buffer.y);
-          swiglu_row_backward(dy_row, gate, up, f, dgate, dup);
+          glu_row_backward(dy_row, gate, up, f, dgate, dup);
           finish_row(dgate, f, to_gate);
           finish_row(dup, f, to_up);
         }

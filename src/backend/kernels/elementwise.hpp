@@ -67,14 +67,14 @@ class ElementwiseKernels : public KernelFamily<ElementwiseKernels> {
 
   /// SwiGLU (Shazeer 2020, arXiv:2002.05202): y = silu(gate) up, silu(x) = x / (1 + exp(-x)). gate_up [n, 2 f] T: the
   /// gate's f columns and then those of up; y [n, f] T. Overwrites.
-  virtual void swiglu(Stream& stream, ConstTensorView gate_up, TensorView y) {
-    pass_on(&ElementwiseKernels::swiglu, stream, {KernelKind::activation, bytes_of({gate_up, y})}, gate_up, y);
+  virtual void glu(Stream& stream, ConstTensorView gate_up, TensorView y) {
+    pass_on(&ElementwiseKernels::glu, stream, {KernelKind::activation, bytes_of({gate_up, y})}, gate_up, y);
   }
   /// dgate = dy up silu'(gate), dup = dy silu(gate). dy [n, f] T; gate_up, dgate_up [n, 2 f] T. Overwrites; dgate_up
   /// may be the same memory as gate_up.
-  virtual void swiglu_backward(Stream& stream, ConstTensorView dy, ConstTensorView gate_up, TensorView dgate_up) {
-    pass_on(&ElementwiseKernels::swiglu_backward, stream, {KernelKind::activation, bytes_of({dy, gate_up, dgate_up})},
-            dy, gate_up, dgate_up);
+  virtual void glu_backward(Stream& stream, ConstTensorView dy, ConstTensorView gate_up, TensorView dgate_up) {
+    pass_on(&ElementwiseKernels::glu_backward, stream, {KernelKind::activation, bytes_of({dy, gate_up, dgate_up})}, dy,
+            gate_up, dgate_up);
   }
 };
 

@@ -123,7 +123,7 @@ inline void check_bias_dropout_add_backward(ConstTensorView dsum, const Dropout&
 }
 
 /// y, or its gradient, [n, f]; tensors of gate and up [n, 2 f].
-inline void check_swiglu(std::string_view where, ConstTensorView y, std::initializer_list<ConstTensorView> gate_up) {
+inline void check_glu(std::string_view where, ConstTensorView y, std::initializer_list<ConstTensorView> gate_up) {
   detail::check_is_matrix(where, "y", y);
   for (const ConstTensorView& tensor : gate_up) {
     detail::check_matrix(where, "gate_up", tensor, rows_of(y.shape()), 2 * y.shape().back(), y.dtype());

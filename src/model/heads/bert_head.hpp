@@ -40,11 +40,10 @@ class BertHead final : public OutputHead {
   };
 
   parallel::TensorContext context_;
-  double epsilon_;
   Activation activation_;
   FinalNorm final_norm_;
   Dense dense_;
-  NormParameters norm_;
+  Norm norm_;
   TokenPrediction tokens_;
   std::optional<SampleClassification> order_;
 };

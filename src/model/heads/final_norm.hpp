@@ -2,8 +2,7 @@
 
 #include <optional>
 
-#include "src/model/layers/transformer_layer.hpp"
-#include "src/model/model_parameters.hpp"
+#include "src/model/blocks/transformer_layer.hpp"
 
 namespace trireme::model {
 
@@ -20,16 +19,16 @@ class FinalNorm {
   /// Takes the parameters ln_f.*, where the model has them.
   FinalNorm(const parallel::TensorContext& context, const parallel::ParameterBuffer& parameters,
             const ModelConfig& config)
-      : context_(context), epsilon_(config.norm_epsilon) {
-    if (!config.post_norm()) norm_.emplace(parameters, outer_norm_name(config));
+      : context_(context) {
+    if (!config.post_norm()) norm_.emplace(context, parameters, outer_norm_name(config), config);
   }
 
   /// x [s_local, b, h] must live as long as the result, whose tensors come from `arena`.
   Saved forward(const LayerShape& shape, ConstTensorView x, Arena& arena) const {
     if (!norm_) return {x, x, {}};
     const TensorView output = shape.allocate_residual(arena);
-    const NormStatistics statistics = shape.allocate_statistics(arena);
-    context_.backend.norm().normalise(context_.stream(), x, norm_->weight, norm_->bias, epsilon_, output, statistics);
+    const NormStatistics statistics = norm_->make_statistics(shape.local_rows(), shape.dtype, arena);
+    norm_->forward(x, output, statistics);
     return {x, output, statistics};
   }
   /// Returns the tensor for the gradient of the output, [s_local, b, h]: dx without a norm, else from the work space.
@@ -38,15 +37,12 @@ class FinalNorm {
   }
   /// dx [s_local, b, h] from `gradient`, overwritten; accumulates the parameters' gradients.
   void backward(const Saved& saved, ConstTensorView gradient, TensorView dx) const {
-    if (!norm_) return;
-    context_.backend.norm().normalise_backward(context_.stream(), gradient, saved.input, norm_->weight,
-                                               saved.statistics, {}, dx, norm_->weight_gradient, norm_->bias_gradient);
+    if (norm_) norm_->backward(gradient, saved.input, saved.statistics, {}, dx);
   }
 
  private:
   parallel::TensorContext context_;
-  double epsilon_;
-  std::optional<NormParameters> norm_;
+  std::optional<Norm> norm_;
 };
 
 }  // namespace trireme::model

@@ -3,7 +3,7 @@
 #include <memory>
 #include <vector>
 
-#include "src/model/layers/layer_shape.hpp"
+#include "src/model/blocks/layer_shape.hpp"
 #include "src/model/micro_batch.hpp"
 
 namespace trireme::model {

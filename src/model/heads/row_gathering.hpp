@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "src/model/layers/layer_shape.hpp"
+#include "src/model/blocks/layer_shape.hpp"
 #include "src/parallel/tensor/tensor_context.hpp"
 
 namespace trireme::model {

@@ -2,8 +2,8 @@
 
 #include <optional>
 
+#include "src/model/blocks/dense.hpp"
 #include "src/model/heads/sample_prediction.hpp"
-#include "src/model/layers/dense.hpp"
 
 namespace trireme::model {
 

@@ -3,8 +3,8 @@
 #include <memory>
 #include <vector>
 
+#include "src/model/blocks/layer_shape.hpp"
 #include "src/model/heads/loss_sum.hpp"
-#include "src/model/layers/layer_shape.hpp"
 #include "src/model/micro_batch.hpp"
 #include "src/parallel/tensor/tensor_context.hpp"
 

@@ -2,7 +2,7 @@
 
 #include "src/model/heads/sample_classification.hpp"
 #include "src/model/heads/span_prediction.hpp"
-#include "src/model/model_parameters.hpp"
+#include "src/model/parameter_list.hpp"
 
 namespace trireme::model {
 namespace {

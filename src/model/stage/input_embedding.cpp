@@ -1,7 +1,5 @@
 #include "src/model/stage/input_embedding.hpp"
 
-#include "src/model/model_parameters.hpp"
-
 namespace trireme::model {
 
 InputEmbedding::Table::Table(const parallel::ParameterBuffer& parameters, const std::string& name) {
@@ -14,11 +12,10 @@ InputEmbedding::Table::Table(const parallel::ParameterBuffer& parameters, const 
 InputEmbedding::InputEmbedding(const parallel::TensorContext& context, const parallel::VocabularyPartition& vocabulary,
                                const parallel::ParameterBuffer& parameters, const ModelConfig& config)
     : context_(context),
-      epsilon_(config.norm_epsilon),
       tokens_(context, vocabulary, parameters.at(token_table_name(config))),
       positions_(parameters, position_table_name(config)),
       types_(parameters, "emb.type") {
-  if (config.post_norm()) norm_.emplace(parameters, outer_norm_name(config));
+  if (config.post_norm()) norm_.emplace(context, parameters, outer_norm_name(config), config);
 }
 
 InputEmbedding::Saved InputEmbedding::forward(const LayerShape& shape, const MicroBatch& batch,
@@ -26,7 +23,9 @@ InputEmbedding::Saved InputEmbedding::forward(const LayerShape& shape, const Mic
   Backend& backend = context_.backend;
   Stream& stream = context_.stream();
   Saved saved;
-  if (norm_) saved = {shape.allocate_residual(arena), shape.allocate_statistics(arena)};
+  if (norm_) {
+    saved = {shape.allocate_residual(arena), norm_->make_statistics(shape.local_rows(), shape.dtype, arena)};
+  }
   const TensorView sum = norm_ ? saved.sum : x;
   tokens_.forward(batch.tokens.reshape({shape.rows()}), shape.as_rows(sum));
   for_selected(shape, batch, [&](const Table& table, ConstTensorView ids) {
@@ -38,7 +37,7 @@ InputEmbedding::Saved InputEmbedding::forward(const LayerShape& shape, const Mic
   backend.embedding().add_positions(stream, by_sequence(batch).values,
                                     shape.residual_positions(context_.tensor_group.rank()),
                                     dropout.at(0, DropoutSite::embedding), sum);
-  if (norm_) backend.norm().normalise(stream, sum, norm_->weight, norm_->bias, epsilon_, x, saved.statistics);
+  if (norm_) norm_->forward(sum, x, saved.statistics);
   return saved;
 }
 
@@ -49,8 +48,7 @@ void InputEmbedding::backward(const LayerShape& shape, const MicroBatch& batch, 
   const ArenaScope scope(context_.workspace);
   const TensorView gradient = shape.allocate_residual(context_.workspace);
   if (norm_) {
-    backend.norm().normalise_backward(stream, dx, saved.sum, norm_->weight, saved.statistics, {}, gradient,
-                                      norm_->weight_gradient, norm_->bias_gradient);
+    norm_->backward(dx, saved.sum, saved.statistics, {}, gradient);
     dx = gradient;
   }
   backend.embedding().add_positions_backward(stream, dx, shape.residual_positions(context_.tensor_group.rank()),

@@ -3,7 +3,9 @@
 #include <optional>
 #include <string>
 
-#include "src/model/layers/transformer_layer.hpp"
+#include "src/model/blocks/dropout_plan.hpp"
+#include "src/model/blocks/layer_shape.hpp"
+#include "src/model/blocks/norm.hpp"
 #include "src/model/micro_batch.hpp"
 #include "src/parallel/tensor/vocabulary.hpp"
 
@@ -53,11 +55,10 @@ class InputEmbedding {
   Table by_sequence(const MicroBatch& batch) const { return batch.positions ? Table() : positions_; }
 
   parallel::TensorContext context_;
-  double epsilon_;
   parallel::VocabularyParallelEmbedding tokens_;
   Table positions_;
   Table types_;
-  std::optional<NormParameters> norm_;
+  std::optional<Norm> norm_;
 };
 
 }  // namespace trireme::model

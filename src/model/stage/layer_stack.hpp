@@ -2,10 +2,10 @@
 
 #include <vector>
 
-#include "src/model/layers/recomputation.hpp"
-#include "src/model/layers/transformer_layer.hpp"
-#include "src/model/model_parameters.hpp"
+#include "src/model/blocks/recomputation.hpp"
+#include "src/model/blocks/transformer_layer.hpp"
 #include "src/model/stage/activation_store.hpp"
+#include "src/model/stage/model_parameters.hpp"
 #include "src/model/stage/stage_probe.hpp"
 #include "src/parallel/parameter_hooks.hpp"
 

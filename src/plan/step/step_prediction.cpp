@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "src/model/stage/model_parameters.hpp"
 #include "src/plan/step/update_time.hpp"
 #include "src/plan/work/stage_work.hpp"
 #include "src/train/batch_schedule.hpp"

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "src/backend/rehearsal_backend.hpp"
-#include "src/model/model_parameters.hpp"
+#include "src/model/stage/model_parameters.hpp"
 #include "src/optim/grad_norm.hpp"
 #include "src/parallel/data/data_parallel.hpp"
 #include "src/plan/work/device_stand_in.hpp"

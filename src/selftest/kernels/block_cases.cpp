@@ -73,13 +73,13 @@ Case activation(const Extents& e, const char* name, Activation kind) {
           }};
 }
 
-Case swiglu(const Extents& e) {
-  return {fmt::format("swiglu [{}, {}]", e.rows(), e.f), [=](Trial& t) {
+Case glu(const Extents& e) {
+  return {fmt::format("glu [{}, {}]", e.rows(), e.f), [=](Trial& t) {
             const TensorView gate_up = t.input({e.rows(), 2 * e.f}, 4), dy = t.input({e.rows(), e.f});
             const TensorView y = t.output({e.rows(), e.f}), dgate_up = t.output({e.rows(), 2 * e.f});
-            t.b.elementwise().swiglu(t.stream(), gate_up, y);
+            t.b.elementwise().glu(t.stream(), gate_up, y);
             t.take(y);
-            t.b.elementwise().swiglu_backward(t.stream(), dy, gate_up, dgate_up);
+            t.b.elementwise().glu_backward(t.stream(), dy, gate_up, dgate_up);
             t.take(dgate_up);
           }};
 }
@@ -143,7 +143,7 @@ std::vector<Case> elementwise_cases(const Extents& e) {
           activation(e, "gelu_tanh", Activation::gelu_tanh),
           activation(e, "gelu_erf", Activation::gelu_erf),
           activation(e, "tanh", Activation::tanh),
-          swiglu(e)};
+          glu(e)};
 }
 
 std::vector<Case> embedding_cases(const Extents& e) { return {lookup(e), positions(e)}; }

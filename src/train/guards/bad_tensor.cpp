@@ -4,7 +4,7 @@
 #include <cmath>
 #include <limits>
 
-#include "src/model/model_parameters.hpp"
+#include "src/model/stage/model_parameters.hpp"
 #include "src/train/guards/not_finite.hpp"
 #include "src/train/guards/rank_list.hpp"
 
@@ -12,13 +12,6 @@ namespace trireme::train {
 namespace {
 
 constexpr std::int64_t none = std::numeric_limits<std::int64_t>::max();
-
-/// The whole model's parameters, in its order.
-std::vector<parallel::Parameter> parameters_of(const model::ModelConfig& config) {
-  model::StageShard whole;
-  whole.chunks = {{0, config.layers}};
-  return model::model_parameters(config, whole, parallel::VocabularyPartition(config.vocabulary, 0, 1, 1));
-}
 
 /// "h.3.mlp.fc.weight in layer 3".
 std::string named(const std::string& parameter) {
@@ -38,7 +31,7 @@ class Search {
         world_(model.world()),
         probe_(probe),
         losses_(losses),
-        all_(parameters_of(model.config())),
+        all_(model::all_parameters(model.config())),
         sum_(model.backend(), DType::fp64, {1}) {}
 
   std::string weights() {

@@ -7,6 +7,7 @@
 #include <sstream>
 
 #include "src/app/run_config/run_config.hpp"
+#include "src/model/stage/model_parameters.hpp"
 #include "src/plan/search/search.hpp"
 #include "src/train/memory_estimate.hpp"
 

@@ -5,6 +5,7 @@
 #include "src/app/run_config/model_options.hpp"
 #include "src/base/error.hpp"
 #include "src/model/presets.hpp"
+#include "src/model/stage/model_parameters.hpp"
 
 namespace trireme::app {
 namespace {
@@ -283,7 +284,7 @@ TEST(ModelOptions, TakeTheModelOfACheckpoint) {
             attributes_of(stored).texts());
   EXPECT_THAT(lines, testing::ElementsAre("the model's rotary_base is the checkpoint's 500000, in place of 10000"));
   // A form of the activation contradicts the checkpoint's SwiGLU, and is set aside, too.
-  EXPECT_TRUE(taken({"--gelu", "erf"}, lines).swiglu);
+  EXPECT_TRUE(taken({"--gelu", "erf"}, lines).gated);
   EXPECT_THAT(lines, testing::Contains(HasSubstr("the model's swiglu is the checkpoint's true")));
   EXPECT_EQ(taken({"--num-layers", "3"}, lines).layers, 3) << "a shape stays, for the checkpoint to refuse";
   EXPECT_THAT(

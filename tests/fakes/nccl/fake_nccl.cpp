@@ -62,7 +62,7 @@ struct State {
   std::set<ncclComm_t> live;
   Group group;
   std::atomic<int> aborted = 0;
-  std::string broken_rule;  // for ncclGetLastError; empty: none
+  std::string broken_rule;                         // for ncclGetLastError; empty: none
   std::vector<std::shared_ptr<Running>> given_up;  // other ranks may still write to their messages
 };
 State& state() {

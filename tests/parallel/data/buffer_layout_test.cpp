@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "src/model/model_parameters.hpp"
+#include "src/model/stage/model_parameters.hpp"
 #include "src/parallel/data/parameter_buffer.hpp"
 #include "tests/support/whole_parameter.hpp"
 

@@ -13,7 +13,7 @@
 #include "src/base/timer.hpp"
 #include "src/checkpoint/load.hpp"
 #include "src/checkpoint/step_writer.hpp"
-#include "src/model/model_parameters.hpp"
+#include "src/model/stage/model_parameters.hpp"
 
 namespace trireme::app {
 namespace {

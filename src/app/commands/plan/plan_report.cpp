@@ -10,6 +10,7 @@
 #include "src/app/options/field_names.hpp"
 #include "src/app/options/terminal_text.hpp"
 #include "src/base/counted.hpp"
+#include "src/model/stage/model_parameters.hpp"
 #include "src/plan/constants.hpp"
 
 namespace trireme::app {

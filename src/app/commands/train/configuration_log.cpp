@@ -10,6 +10,7 @@
 #include "src/base/counted.hpp"
 #include "src/base/log.hpp"
 #include "src/model/fields.hpp"
+#include "src/model/stage/model_parameters.hpp"
 
 namespace trireme::app {
 namespace {

@@ -7,7 +7,7 @@
 #include "src/base/log.hpp"
 #include "src/base/thread_pool.hpp"
 #include "src/checkpoint/step_writer.hpp"
-#include "src/model/model_parameters.hpp"
+#include "src/model/stage/model_parameters.hpp"
 
 namespace trireme::app {
 namespace {

@@ -1,9 +1,8 @@
 #pragma once
 
 #include "src/backend/kernels/attention.hpp"
-#include "src/model/layers/layer_shape.hpp"
-#include "src/model/layers/norm_parameters.hpp"
-#include "src/parallel/tensor/tensor_context.hpp"
+#include "src/model/blocks/layer_shape.hpp"
+#include "src/model/blocks/norm.hpp"
 
 namespace trireme::model {
 
@@ -15,14 +14,15 @@ class HeadNorm {
   struct Saved {
     TensorView heads;  ///< [s, b, heads, d] before the norm
     NormStatistics statistics;
-    static Saved allocate(const LayerShape& shape, std::int64_t heads, Arena& arena);
   };
 
-  /// Takes the parameters `prefix`.weight and `prefix`.bias.
+  /// Adds the norm `prefix` of all heads, of which each tensor rank has some.
+  static void declare(ParameterList& list, const ModelConfig& config, const std::string& prefix);
   HeadNorm(const parallel::TensorContext& context, const parallel::ParameterBuffer& parameters,
-           const std::string& prefix, double epsilon)
-      : context_(context), parameters_(parameters, prefix), epsilon_(epsilon) {}
+           const std::string& prefix, const ModelConfig& config)
+      : context_(context), norm_(context, parameters, prefix, config) {}
 
+  Saved make_saved(const LayerShape& shape, std::int64_t heads, Arena& arena) const;
   /// x = norm(x), in place; overwrites `saved`.
   void forward(const HeadsShape& shape, const Heads& x, const Saved& saved) const;
   /// dx, the gradient of the result, becomes that of the input. Accumulates the gradients of weight and bias.
@@ -30,8 +30,7 @@ class HeadNorm {
 
  private:
   parallel::TensorContext context_;
-  NormParameters parameters_;
-  double epsilon_;
+  Norm norm_;
 };
 
 }  // namespace trireme::model

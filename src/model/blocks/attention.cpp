@@ -1,4 +1,4 @@
-#include "src/model/layers/attention.hpp"
+#include "src/model/blocks/attention.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -52,25 +52,19 @@ parallel::ColumnParallelLinear product_of_queries(const parallel::TensorContext&
 
 }  // namespace
 
-SelfAttention::Saved SelfAttention::Saved::allocate(const LayerShape& shape, bool selective, Arena& arena) {
-  Saved saved;
-  saved.qkv = shape.allocate(arena, shape.qkv_columns());
-  if (shape.qk_norm) {
-    saved.queries = HeadNorm::Saved::allocate(shape, shape.a_local, arena);
-    saved.keys = HeadNorm::Saved::allocate(shape, shape.kv_local, arena);
+void SelfAttention::declare(ParameterList& list, const ModelConfig& config, const std::string& prefix) {
+  const std::int64_t a = config.heads, d = config.head_dim(), h = config.hidden;
+  if (config.kv_heads() == a) {
+    list.column_parallel(prefix + ".qkv", config.has_qkv_bias(), {3, a, d, h}, 1);
+  } else {
+    list.column_parallel(prefix + ".q", config.has_qkv_bias(), {a, d, h}, 0);
+    list.column_parallel(prefix + ".kv", config.has_qkv_bias(), {2, config.kv_heads(), d, h}, 1);
   }
-  if (selective) return saved;
-  saved.heads_out = shape.allocate(arena, shape.attention_columns());
-  saved.log_sum_exp = shape.allocate_log_sum_exp(arena);
-  return saved;
-}
-
-SelfAttention::Gradients SelfAttention::Gradients::allocate(const LayerShape& shape, bool selective, Arena& arena) {
-  Gradients gradients;
-  gradients.output = shape.allocate_residual(arena);
-  gradients.qkv = shape.allocate(arena, shape.qkv_columns());
-  if (selective) gradients.heads_out = shape.allocate(arena, shape.attention_columns());
-  return gradients;
+  if (config.qk_norm) {
+    HeadNorm::declare(list, config, prefix + ".q_ln");
+    HeadNorm::declare(list, config, prefix + ".k_ln");
+  }
+  list.row_parallel(prefix + ".proj", config.linear_bias, h, a * d);
 }
 
 SelfAttention::SelfAttention(const parallel::TensorContext& context, const parallel::ParameterBuffer& parameters,
@@ -83,8 +77,29 @@ SelfAttention::SelfAttention(const parallel::TensorContext& context, const paral
       layer_(layer),
       first_head_(first_head) {
   if (!config.qk_norm) return;
-  query_norm_.emplace(context, parameters, prefix + ".q_ln", config.norm_epsilon);
-  key_norm_.emplace(context, parameters, prefix + ".k_ln", config.norm_epsilon);
+  query_norm_.emplace(context, parameters, prefix + ".q_ln", config);
+  key_norm_.emplace(context, parameters, prefix + ".k_ln", config);
+}
+
+SelfAttention::Saved SelfAttention::make_saved(const LayerShape& shape, bool selective, Arena& arena) const {
+  Saved saved;
+  saved.qkv = shape.allocate(arena, shape.qkv_columns());
+  if (query_norm_) {
+    saved.queries = query_norm_->make_saved(shape, shape.a_local, arena);
+    saved.keys = key_norm_->make_saved(shape, shape.kv_local, arena);
+  }
+  if (selective) return saved;
+  saved.heads_out = shape.allocate(arena, shape.attention_columns());
+  saved.log_sum_exp = shape.allocate_log_sum_exp(arena);
+  return saved;
+}
+
+SelfAttention::Gradients SelfAttention::make_gradients(const LayerShape& shape, bool selective, Arena& arena) const {
+  Gradients gradients;
+  gradients.output = shape.allocate_residual(arena);
+  gradients.qkv = shape.allocate(arena, shape.qkv_columns());
+  if (selective) gradients.heads_out = shape.allocate(arena, shape.attention_columns());
+  return gradients;
 }
 
 void SelfAttention::normalise(const LayerShape& shape, TensorView qkv, const HeadNorm::Saved& queries,
@@ -194,6 +209,11 @@ void SelfAttention::backward_weight(const LayerShape& shape, const Saved& saved,
   qkv_.backward_weight(gradients.qkv.reshape({shape.rows(), shape.qkv_columns()}), shape.as_rows(saved.input));
 }
 
+void SelfAttention::keep_for_weights(const Saved& saved, Gradients& gradients) const {
+  context_.backend.elementwise().convert(context_.stream(), gradients.qkv, saved.qkv);
+  gradients.qkv = saved.qkv;
+}
+
 void SelfAttention::forward_cached(const LayerShape& shape, ConstTensorView x, const CachedTexts& texts,
                                    const KeyValueCache& cache, TensorView y) const {
   const std::int64_t n = shape.rows();
@@ -203,9 +223,9 @@ void SelfAttention::forward_cached(const LayerShape& shape, ConstTensorView x, c
   const TensorView heads_out = context_.workspace.allocate(shape.dtype, {n, columns});
   const TensorView log_sum_exp = shape.allocate_log_sum_exp(context_.workspace);
   qkv_.forward(shape.as_rows(x), Activation::none, {}, qkv);
-  if (shape.qk_norm) {
-    normalise(shape, qkv, HeadNorm::Saved::allocate(shape, shape.a_local, context_.workspace),
-              HeadNorm::Saved::allocate(shape, shape.kv_local, context_.workspace));
+  if (query_norm_) {
+    normalise(shape, qkv, query_norm_->make_saved(shape, shape.a_local, context_.workspace),
+              key_norm_->make_saved(shape, shape.kv_local, context_.workspace));
   }
   rotate(shape, qkv, Rotation::forward);
   AttentionKernels& kernels = context_.backend.attention();

@@ -3,9 +3,9 @@
 #include <optional>
 #include <span>
 
-#include "src/model/layers/dropout_plan.hpp"
-#include "src/model/layers/head_norm.hpp"
-#include "src/model/layers/layer_shape.hpp"
+#include "src/model/blocks/dropout_plan.hpp"
+#include "src/model/blocks/head_norm.hpp"
+#include "src/model/blocks/layer_shape.hpp"
 #include "src/parallel/context/ring_attention.hpp"
 #include "src/parallel/data/parameter_buffer.hpp"
 #include "src/parallel/tensor/linear.hpp"
@@ -53,20 +53,24 @@ class SelfAttention {
     TensorView heads_out;           ///< [s, b, a_local, d]
     TensorView log_sum_exp;         ///< [b, a_local, s]
     HeadNorm::Saved queries, keys;  ///< norms of Q and K, where the model has them
-    static Saved allocate(const LayerShape& shape, bool selective, Arena& arena);
   };
   /// Gradients within backward, and the recomputed output of the heads. backward_weight needs that of qkv alone.
   struct Gradients {
     TensorView output;  ///< [s_local, b, h]
     TensorView qkv;
     TensorView heads_out;
-    static Gradients allocate(const LayerShape& shape, bool selective, Arena& arena);
   };
 
-  /// Takes the parameters `prefix`.qkv.*, or `prefix`.q.* and `prefix`.kv.*, `prefix`.proj.weight, and with norms of Q
-  /// and K `prefix`.q_ln.* and `prefix`.k_ln.*.
+  /// Adds `prefix`.qkv.weight [3, heads, d, hidden], or with fewer heads of keys and values `prefix`.q.weight [heads,
+  /// d, hidden] and `prefix`.kv.weight [2, kv heads, d, hidden], split along heads; with norms of Q and K
+  /// `prefix`.q_ln.* and `prefix`.k_ln.* [d]; `prefix`.proj.weight [hidden, heads d]; the biases of each.
+  static void declare(ParameterList& list, const ModelConfig& config, const std::string& prefix);
+  /// Takes these parameters, except the bias of proj.
   SelfAttention(const parallel::TensorContext& context, const parallel::ParameterBuffer& parameters,
                 const std::string& prefix, const ModelConfig& config, int layer, std::int64_t first_head);
+
+  Saved make_saved(const LayerShape& shape, bool selective, Arena& arena) const;
+  Gradients make_gradients(const LayerShape& shape, bool selective, Arena& arena) const;
 
   /// y [s_local, b, h] = attention(x), overwritten; x [s_local, b, h] must live as long as `saved`.
   void forward(const LayerShape& shape, ConstTensorView x, const DropoutPlan& dropout, Saved& saved,
@@ -76,6 +80,8 @@ class SelfAttention {
   void backward_input(const LayerShape& shape, const DropoutPlan& dropout, const Saved& saved, Gradients& gradients,
                       TensorView dx, parallel::WeightGradient weights) const;
   void backward_weight(const LayerShape& shape, const Saved& saved, const Gradients& gradients) const;
+  /// Moves the gradient that backward_weight needs to a tensor of `saved` that is not read again.
+  void keep_for_weights(const Saved& saved, Gradients& gradients) const;
 
   /// y = attention of the shape.s newest positions of each text, x [s, b, h], to those that `cache` has of the text and
   /// to themselves; appends their keys and values to `cache`. Without dropout. Texts of several lengths have one new

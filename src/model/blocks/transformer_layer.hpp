@@ -1,38 +1,32 @@
 #pragma once
 
-#include "src/model/layers/attention.hpp"
-#include "src/model/layers/mlp.hpp"
-#include "src/model/layers/norm_parameters.hpp"
+#include "src/model/blocks/attention.hpp"
+#include "src/model/blocks/feed_forward.hpp"
+#include "src/model/blocks/residual_form.hpp"
 
 namespace trireme::model {
 
-/// One transformer layer. Pre-norm (Radford et al. 2019):
-///   middle = x + dropout(attention(norm_1(x)) + b),  y = middle + dropout(mlp(norm_2(middle)) + b).
-/// Post-norm (Vaswani et al. 2017, arXiv:1706.03762):
-///   normed_1 = norm_1(x + dropout(attention(x) + b)),  y = norm_2(normed_1 + dropout(mlp(normed_1) + b)).
+/// One transformer layer: attention and a feed-forward block as branches of the residual stream, in the model's form.
 class TransformerLayer {
  public:
   struct Saved {
-    ConstTensorView input;
-    TensorView normed_1;
-    NormStatistics statistics_1;
+    ResidualForm::Saved residual;
     SelfAttention::Saved attention;
-    TensorView middle;    // first sum of residual and branch
-    TensorView normed_2;  // pre-norm only
-    TensorView sum_2;     // post-norm only: second sum
-    NormStatistics statistics_2;
-    Mlp::Saved mlp;
-    static Saved allocate(const LayerShape& shape, bool selective, Arena& arena);
+    std::unique_ptr<FeedForward::Saved> feed_forward;
   };
   struct Gradients {
     SelfAttention::Gradients attention;
-    Mlp::Gradients mlp;
-    static Gradients allocate(const LayerShape& shape, bool selective, Arena& arena);
+    std::unique_ptr<FeedForward::Gradients> feed_forward;
   };
 
-  /// Takes the parameters h.`layer`.*; `layer` counts over the whole model.
+  /// Adds the parameters h.`layer`.*; `layer` counts over the whole model.
+  static void declare(ParameterList& list, const ModelConfig& config, int layer);
+  /// Takes these parameters.
   TransformerLayer(const parallel::TensorContext& context, const parallel::ParameterBuffer& parameters,
                    const ModelConfig& config, int layer, std::int64_t first_head);
+
+  Saved make_saved(const LayerShape& shape, bool selective, Arena& arena) const;
+  Gradients make_gradients(const LayerShape& shape, bool selective, Arena& arena) const;
 
   /// y [s_local, b, h], overwritten; x must live as long as `saved`. Where y is empty only `saved` is made.
   void forward(const LayerShape& shape, ConstTensorView x, const DropoutPlan& dropout, Saved& saved,
@@ -51,25 +45,12 @@ class TransformerLayer {
                       TensorView y) const;
 
  private:
-  void forward_pre_norm(const LayerShape& shape, ConstTensorView x, const DropoutPlan& dropout, Saved& saved,
-                        TensorView y) const;
-  void forward_post_norm(const LayerShape& shape, ConstTensorView x, const DropoutPlan& dropout, Saved& saved,
-                         TensorView y) const;
-  /// NormKernels::normalise_backward with the parameters `norm`.
-  void backward_norm(const NormParameters& norm, ConstTensorView dy, ConstTensorView x,
-                     const NormStatistics& statistics, ConstTensorView dresidual, TensorView dx) const;
-
   parallel::TensorContext context_;
   int layer_;
-  double epsilon_;
-  NormParameters norm_1_;
   SelfAttention attention_;
-  TensorView attention_bias_;
-  TensorView attention_bias_gradient_;
-  NormParameters norm_2_;
-  Mlp mlp_;
-  TensorView mlp_bias_;
-  TensorView mlp_bias_gradient_;
+  OutputBias attention_bias_;
+  std::unique_ptr<FeedForward> feed_forward_;
+  std::unique_ptr<ResidualForm> residual_;
 };
 
 }  // namespace trireme::model

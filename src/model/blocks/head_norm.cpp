@@ -1,4 +1,4 @@
-#include "src/model/layers/head_norm.hpp"
+#include "src/model/blocks/head_norm.hpp"
 
 namespace trireme::model {
 namespace {
@@ -17,8 +17,12 @@ Shape rows_of_heads(const HeadsShape& shape) { return {shape.positions * shape.b
 
 }  // namespace
 
-HeadNorm::Saved HeadNorm::Saved::allocate(const LayerShape& shape, std::int64_t heads, Arena& arena) {
-  return {shape.allocate(arena, heads * shape.d), shape.allocate_statistics(arena, shape.rows() * heads)};
+void HeadNorm::declare(ParameterList& list, const ModelConfig& config, const std::string& prefix) {
+  Norm::declare(list, config, prefix, config.head_dim(), true);
+}
+
+HeadNorm::Saved HeadNorm::make_saved(const LayerShape& shape, std::int64_t heads, Arena& arena) const {
+  return {shape.allocate(arena, heads * shape.d), norm_.make_statistics(shape.rows() * heads, shape.dtype, arena)};
 }
 
 void HeadNorm::forward(const HeadsShape& shape, const Heads& x, const Saved& saved) const {
@@ -30,8 +34,7 @@ void HeadNorm::forward(const HeadsShape& shape, const Heads& x, const Saved& sav
   const TensorView normed =
       in_place ? TensorView(x.data.data(), dtype, rows) : context_.workspace.allocate(dtype, rows);
   kernels.copy_heads(context_.stream(), shape, x, packed(saved.heads, shape));
-  context_.backend.norm().normalise(context_.stream(), saved.heads.reshape(rows), parameters_.weight, parameters_.bias,
-                                    epsilon_, normed, saved.statistics);
+  norm_.forward(saved.heads.reshape(rows), normed, saved.statistics);
   if (!in_place) kernels.copy_heads(context_.stream(), shape, packed(normed, shape), x);
 }
 
@@ -44,9 +47,7 @@ void HeadNorm::backward(const HeadsShape& shape, const Heads& dx, const Saved& s
   const TensorView gradient =
       in_place ? TensorView(dx.data.data(), dtype, rows) : context_.workspace.allocate(dtype, rows);
   if (!in_place) kernels.copy_heads(context_.stream(), shape, dx, packed(gradient, shape));
-  context_.backend.norm().normalise_backward(context_.stream(), gradient, saved.heads.reshape(rows), parameters_.weight,
-                                             saved.statistics, {}, gradient, parameters_.weight_gradient,
-                                             parameters_.bias_gradient);
+  norm_.backward(gradient, saved.heads.reshape(rows), saved.statistics, {}, gradient);
   if (!in_place) kernels.copy_heads(context_.stream(), shape, packed(gradient, shape), dx);
 }
 

@@ -35,9 +35,9 @@ void compute(DType dtype, Rows& rows, int threads = 2, bool in_place = false) {
   const Tensor dgate_up = poisoned_tensor(b, dtype, {rows.n, 2 * rows.f});
   rows.gate_up = values_of(b, gate_up);
   rows.dy = values_of(b, dy);
-  b.elementwise().swiglu(b.compute_stream(), gate_up, y);
+  b.elementwise().glu(b.compute_stream(), gate_up, y);
   const TensorView to = in_place ? gate_up.view() : dgate_up.view();
-  b.elementwise().swiglu_backward(b.compute_stream(), dy, gate_up, to);
+  b.elementwise().glu_backward(b.compute_stream(), dy, gate_up, to);
   rows.y = values_of(b, y);
   rows.dgate_up = values_of(b, to);
 
@@ -120,9 +120,9 @@ TEST(Swiglu, RefusesTensorsThatDoNotFit) {
   const auto backend = test::make_backend(1);
   Backend& b = *backend;
   const Tensor narrow = poisoned_tensor(b, DType::fp32, {4, 6}), wide = poisoned_tensor(b, DType::fp32, {4, 12});
-  EXPECT_THROW(b.elementwise().swiglu(b.compute_stream(), narrow, narrow), ShapeError);
-  EXPECT_THROW(b.elementwise().swiglu(b.compute_stream(), wide, poisoned_tensor(b, DType::bf16, {4, 6})), ShapeError);
-  EXPECT_THROW(b.elementwise().swiglu_backward(b.compute_stream(), narrow, wide, narrow), ShapeError);
+  EXPECT_THROW(b.elementwise().glu(b.compute_stream(), narrow, narrow), ShapeError);
+  EXPECT_THROW(b.elementwise().glu(b.compute_stream(), wide, poisoned_tensor(b, DType::bf16, {4, 6})), ShapeError);
+  EXPECT_THROW(b.elementwise().glu_backward(b.compute_stream(), narrow, wide, narrow), ShapeError);
 }
 
 }  // namespace

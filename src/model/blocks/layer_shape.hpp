@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "src/backend/kernels/norm.hpp"
+#include "src/backend/kernels/dropout.hpp"
 #include "src/model/model_config.hpp"
 #include "src/tensor/memory.hpp"
 
@@ -16,15 +16,10 @@ struct LayerShape {
   std::int64_t h = 0;        ///< hidden
   std::int64_t a_local = 0;  ///< heads of this rank
   std::int64_t d = 0;        ///< head size
-  std::int64_t f_local = 0;  ///< feed-forward columns of this rank
   DType dtype = DType::fp32;
   std::int64_t kv_local = 0;  ///< heads of keys and values of this rank
-  bool swiglu = false;
-  Normalization normalization = Normalization::layer_norm;
-  NormPlacement norm_placement = NormPlacement::pre;
-  bool qk_norm = false;  ///< the heads of queries and keys are normalised
-  bool causal = true;    ///< a position attends to itself and earlier ones; false: to the whole sequence
-  Positions positions;   ///< positions of the s rows
+  bool causal = true;         ///< a position attends to itself and earlier ones; false: to the whole sequence
+  Positions positions;        ///< positions of the s rows
   /// AttentionProblem::lengths of the micro-batch: positions of each sample before its padding; null: all.
   const std::int32_t* lengths = nullptr;
   const std::int32_t* first_visible = nullptr;  ///< AttentionProblem::first_visible of the micro-batch
@@ -60,13 +55,8 @@ struct LayerShape {
             config.hidden,
             config.heads / tensor_size,
             config.head_dim(),
-            config.ffn_hidden / tensor_size,
             dtype,
             config.kv_heads() / tensor_size,
-            config.swiglu,
-            config.normalization,
-            config.norm_placement,
-            config.qk_norm,
             config.causal(),
             {}};
   }
@@ -84,11 +74,14 @@ struct LayerShape {
   bool grouped() const { return kv_local != a_local; }
   /// Columns of this rank's keys, and of its values.
   std::int64_t kv_columns() const { return kv_local * d; }
-  /// Columns of the first product of attention, and of the feed-forward block.
+  /// Columns of the first product of attention.
   std::int64_t qkv_columns() const { return attention_columns() + 2 * kv_columns(); }
-  std::int64_t expansion_columns() const { return swiglu ? 2 * f_local : f_local; }
   /// Allocates [s, b, columns] of the training type.
   TensorView allocate(Arena& arena, std::int64_t columns) const { return arena.allocate(dtype, {s, b, columns}); }
+  /// Allocates the same as a matrix: [s b, columns].
+  TensorView allocate_rows(Arena& arena, std::int64_t columns) const {
+    return arena.allocate(dtype, {rows(), columns});
+  }
   /// Allocates a tensor of the residual stream's shape: [s_local, b, h].
   TensorView allocate_residual(Arena& arena) const { return arena.allocate(dtype, {s_local, b, h}); }
   /// Views a tensor of the residual stream's shape as a matrix: [local_rows, h].
@@ -99,13 +92,6 @@ struct LayerShape {
   /// Allocates one number for each head and query: [b, a_local, s].
   TensorView allocate_log_sum_exp(Arena& arena) const {
     return arena.allocate(accumulation_type(dtype), {b, a_local, s});
-  }
-  NormStatistics allocate_statistics(Arena& arena) const { return allocate_statistics(arena, local_rows()); }
-  NormStatistics allocate_statistics(Arena& arena, std::int64_t norm_rows) const {
-    const DType type = accumulation_type(dtype);
-    const TensorView mean =
-        normalization == Normalization::layer_norm ? arena.allocate(type, {norm_rows}) : TensorView();
-    return {mean, arena.allocate(type, {norm_rows})};
   }
 };
 

@@ -1,0 +1,90 @@
+#include "src/model/blocks/transformer_layer.hpp"
+
+namespace trireme::model {
+namespace {
+std::string prefix_of(int layer) { return "h." + std::to_string(layer); }
+}  // namespace
+
+void TransformerLayer::declare(ParameterList& list, const ModelConfig& config, int layer) {
+  const std::string prefix = prefix_of(layer);
+  ResidualForm::declare(list, config, prefix, 1);
+  SelfAttention::declare(list, config, prefix + ".attn");
+  ResidualForm::declare(list, config, prefix, 2);
+  FeedForward::declare(list, config, prefix + ".mlp");
+}
+
+TransformerLayer::TransformerLayer(const parallel::TensorContext& context, const parallel::ParameterBuffer& parameters,
+                                   const ModelConfig& config, int layer, std::int64_t first_head)
+    : context_(context),
+      layer_(layer),
+      attention_(context, parameters, prefix_of(layer) + ".attn", config, layer, first_head),
+      attention_bias_(parameters, prefix_of(layer) + ".attn.proj.bias"),
+      feed_forward_(FeedForward::make(context, parameters, prefix_of(layer) + ".mlp", config)),
+      residual_(ResidualForm::make(context, parameters, prefix_of(layer), config)) {}
+
+TransformerLayer::Saved TransformerLayer::make_saved(const LayerShape& shape, bool selective, Arena& arena) const {
+  return {residual_->make_saved(shape, arena), attention_.make_saved(shape, selective, arena),
+          feed_forward_->make_saved(shape, selective, arena)};
+}
+
+TransformerLayer::Gradients TransformerLayer::make_gradients(const LayerShape& shape, bool selective,
+                                                             Arena& arena) const {
+  return {attention_.make_gradients(shape, selective, arena), feed_forward_->make_gradients(shape, arena)};
+}
+
+void TransformerLayer::forward(const LayerShape& shape, ConstTensorView x, const DropoutPlan& dropout, Saved& saved,
+                               TensorView y) const {
+  residual_->forward(
+      shape, x,
+      {[&](ConstTensorView in, TensorView out) { attention_.forward(shape, in, dropout, saved.attention, out); },
+       attention_bias_.value, dropout.at(layer_, DropoutSite::attention_output)},
+      {[&](ConstTensorView in, TensorView out) { feed_forward_->forward(shape, in, *saved.feed_forward, out); },
+       feed_forward_->output_bias().value, dropout.at(layer_, DropoutSite::mlp_output)},
+      saved.residual, y);
+}
+
+void TransformerLayer::backward_input(const LayerShape& shape, ConstTensorView dy, const DropoutPlan& dropout,
+                                      const Saved& saved, Gradients& gradients, TensorView dx,
+                                      parallel::WeightGradient weights) const {
+  residual_->backward(shape, dy,
+                      {gradients.attention.output,
+                       [&](TensorView din) {
+                         attention_.backward_input(shape, dropout, saved.attention, gradients.attention, din, weights);
+                       },
+                       attention_bias_.gradient, dropout.at(layer_, DropoutSite::attention_output)},
+                      {gradients.feed_forward->output,
+                       [&](TensorView din) {
+                         feed_forward_->backward_input(shape, *saved.feed_forward, *gradients.feed_forward, din,
+                                                       weights);
+                       },
+                       feed_forward_->output_bias().gradient, dropout.at(layer_, DropoutSite::mlp_output)},
+                      saved.residual, dx);
+}
+
+void TransformerLayer::keep_for_weights(const Saved& saved, Gradients& gradients) const {
+  feed_forward_->keep_for_weights(*saved.feed_forward, *gradients.feed_forward, saved.residual.middle);
+  attention_.keep_for_weights(saved.attention, gradients.attention);
+}
+
+void TransformerLayer::backward_weight(const LayerShape& shape, const Saved& saved, const Gradients& gradients) const {
+  feed_forward_->backward_weight(shape, *saved.feed_forward, *gradients.feed_forward);
+  attention_.backward_weight(shape, saved.attention, gradients.attention);
+}
+
+void TransformerLayer::forward_cached(const LayerShape& shape, ConstTensorView x, const CachedTexts& texts,
+                                      const KeyValueCache& cache, TensorView y) const {
+  const ArenaScope scope(context_.workspace);
+  ResidualForm::Saved saved = residual_->make_saved(shape, context_.workspace);
+  const auto kept = feed_forward_->make_saved(shape, false, context_.workspace);
+  residual_->forward(
+      shape, x,
+      {[&](ConstTensorView in, TensorView out) { attention_.forward_cached(shape, in, texts, cache, out); },
+       attention_bias_.value,
+       {}},
+      {[&](ConstTensorView in, TensorView out) { feed_forward_->forward(shape, in, *kept, out); },
+       feed_forward_->output_bias().value,
+       {}},
+      saved, y);
+}
+
+}  // namespace trireme::model

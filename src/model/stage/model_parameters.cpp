@@ -1,0 +1,127 @@
+#include "src/model/stage/model_parameters.hpp"
+
+#include <algorithm>
+#include <string>
+
+#include "src/model/blocks/transformer_layer.hpp"
+
+namespace trireme::model {
+namespace {
+
+using parallel::Parameter;
+using parallel::ParameterRole;
+using parallel::VocabularyPartition;
+
+/// Adds a tensor [vocabulary, ...] split along the vocabulary.
+Parameter& add_split_by_token(ParameterList& list, const std::string& name, ParameterRole role, const Shape& shape,
+                              const VocabularyPartition& vocabulary) {
+  Parameter& parameter = list.replicated(name, role, shape);
+  parameter.replicated = list.shard().tensor_size == 1;
+  parameter.gradient_is_partial = false;
+  parameter.rows_are_tokens = shape.rank() == 2;
+  // A rank whose rows are all padding holds an empty box at the end of the vocabulary.
+  parameter.box.offset[0] = std::min(vocabulary.first(), vocabulary.size());
+  parameter.box.extent[0] = vocabulary.true_rows();
+  parameter.storage[0] = vocabulary.rows();
+  return parameter;
+}
+
+/// Adds the token embedding, on the first stage and where it is the output head too.
+Parameter& add_token_table(ParameterList& list, const ModelConfig& config, const VocabularyPartition& vocabulary) {
+  Parameter& table = add_split_by_token(list, token_table_name(config), ParameterRole::embedding,
+                                        {config.vocabulary, config.hidden}, vocabulary);
+  table.tied = config.has_tied_head() && !(list.shard().first_stage && list.shard().last_stage);
+  return table;
+}
+
+void add_embeddings(ParameterList& list, const ModelConfig& config, const VocabularyPartition& vocabulary) {
+  add_token_table(list, config, vocabulary);
+  if (config.position_embedding == PositionEmbedding::learned_absolute) {
+    list.replicated(position_table_name(config), ParameterRole::embedding, {config.max_positions, config.hidden});
+  }
+  if (config.has_token_types()) list.replicated("emb.type", ParameterRole::embedding, {2, config.hidden});
+  if (config.post_norm()) Norm::declare(list, config, outer_norm_name(config), config.hidden);
+}
+
+void add_heads(ParameterList& list, const ModelConfig& config, const VocabularyPartition& vocabulary) {
+  const std::int64_t h = config.hidden;
+  if (!config.post_norm()) Norm::declare(list, config, outer_norm_name(config), h);
+  if (!config.predicts_tokens()) {
+    if (config.has_task_pooler()) list.dense("pooler", h, h);
+    list.dense(task_head_name(config), config.task_outputs(), h, ParameterRole::output_matrix);
+    return;
+  }
+  if (config.is_bert()) {
+    list.dense("mlm.dense", h, h);
+    Norm::declare(list, config, "mlm.ln", h);
+    add_split_by_token(list, "mlm.out.bias", ParameterRole::bias, {config.vocabulary}, vocabulary);
+  }
+  if (config.has_binary_head()) {
+    list.dense("pooler", h, h);
+    list.dense("sop", 2, h, ParameterRole::output_matrix);
+  }
+  if (!config.tied_output) {
+    add_split_by_token(list, "lm_head.weight", ParameterRole::output_matrix, {config.vocabulary, h}, vocabulary);
+  } else if (!list.shard().first_stage) {
+    add_token_table(list, config, vocabulary).shared_copy = true;
+  }
+}
+
+std::int64_t numel_of(const std::vector<Parameter>& list, bool matrices_alone) {
+  std::int64_t sum = 0;
+  for (const Parameter& parameter : list) {
+    const bool is_matrix = parameter.role == ParameterRole::matrix || parameter.role == ParameterRole::residual_matrix;
+    if (is_matrix || !matrices_alone) sum += parameter.shape.numel();
+  }
+  return sum;
+}
+
+}  // namespace
+
+std::vector<Parameter> model_parameters(const ModelConfig& config, const StageShard& shard,
+                                        const VocabularyPartition& vocabulary) {
+  ParameterList list(shard);
+  if (shard.first_stage) {
+    add_embeddings(list, config, vocabulary);
+    list.end_unit();
+  }
+  for (const LayerRange& chunk : shard.chunks) {
+    for (int layer = chunk.first_layer; layer < chunk.first_layer + chunk.layers; ++layer) {
+      TransformerLayer::declare(list, config, layer);
+      list.end_unit();
+    }
+  }
+  if (shard.last_stage) {
+    add_heads(list, config, vocabulary);
+    list.end_unit();
+  }
+  return list.take();
+}
+
+std::vector<Parameter> all_parameters(const ModelConfig& config) {
+  const StageShard whole{.chunks = {{0, config.layers}}};
+  return model_parameters(config, whole, VocabularyPartition(config.vocabulary, 0, 1, 1));
+}
+
+std::int64_t parameter_count(const ModelConfig& config) { return numel_of(all_parameters(config), false); }
+
+double model_flops(const ModelConfig& config, std::int64_t batch, std::int64_t s) {
+  const auto h = static_cast<double>(config.hidden);
+  double matrices = 0, keys = 0;  // elements, and keys of a query, summed over the layers
+  const StageShard shard;
+  for (int layer = 0; layer < config.layers; ++layer) {
+    ParameterList list(shard);
+    TransformerLayer::declare(list, config, layer);
+    matrices += static_cast<double>(numel_of(list.take(), true));
+    const std::int64_t left = config.window.of(layer);
+    keys += static_cast<double>(left < 0 ? s : std::min(s, left + 1));
+  }
+  // Multiply-adds a token, forward: the matrices, scores and weighted sums, the logits. Times 2 for FLOPs, times 3 for
+  // forward and the two halves of backward.
+  const double per_token = matrices + 2 * keys * static_cast<double>(config.attention_columns()) +
+                           (config.predicts_tokens() ? static_cast<double>(config.vocabulary) * h : 0) +
+                           (config.is_bert() && config.predicts_tokens() ? h * h : 0);
+  return 6 * static_cast<double>(batch) * static_cast<double>(s) * per_token;
+}
+
+}  // namespace trireme::model
