@@ -56,13 +56,13 @@ PromptLine prompt_of(const json& object) {
   return line;
 }
 
-const char* reason_text(train::FinishReason reason) {
+const char* reason_text(infer::FinishReason reason) {
   switch (reason) {
-    case train::FinishReason::length:
+    case infer::FinishReason::length:
       return "length";
-    case train::FinishReason::stop:
+    case infer::FinishReason::stop:
       return "stop";
-    case train::FinishReason::end_of_document:
+    case infer::FinishReason::end_of_document:
       return "end_of_document";
   }
   return "";
@@ -82,7 +82,7 @@ PromptLine parse_prompt(std::string_view line, const std::string& where) {
   }
 }
 
-std::string continuation_json(const std::string& id, const std::string& text, const train::Continuation& continuation) {
+std::string continuation_json(const std::string& id, const std::string& text, const infer::Continuation& continuation) {
   nlohmann::ordered_json object;
   object["id"] = nlohmann::ordered_json::parse(id);
   object["text"] = text;
@@ -90,7 +90,7 @@ std::string continuation_json(const std::string& id, const std::string& text, co
   object["finish_reason"] = reason_text(continuation.reason);
   if (!continuation.log_probabilities.empty()) {
     auto own = nlohmann::ordered_json::array(), likeliest = nlohmann::ordered_json::array();
-    for (const std::vector<train::TokenProbability>& of_token : continuation.log_probabilities) {
+    for (const std::vector<infer::TokenProbability>& of_token : continuation.log_probabilities) {
       own.push_back(of_token.front().log_probability);
       auto& list = likeliest.emplace_back(nlohmann::ordered_json::array());
       for (std::size_t i = 1; i < of_token.size(); ++i) {

@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "src/train/generation.hpp"
+#include "src/infer/generation.hpp"
 
 namespace trireme::io {
 
@@ -26,6 +26,6 @@ PromptLine parse_prompt(std::string_view line, const std::string& where);
 /// Returns a line of JSON, without its end: {"id", "text", "tokens", "finish_reason"}, and where the continuation has
 /// log-probabilities {"logprobs", "top_logprobs"}: of each token, and a list of [token, log-probability] for each. `id`
 /// is JSON. Bytes of `text` that are not UTF-8 become U+FFFD.
-std::string continuation_json(const std::string& id, const std::string& text, const train::Continuation& continuation);
+std::string continuation_json(const std::string& id, const std::string& text, const infer::Continuation& continuation);
 
 }  // namespace trireme::io

@@ -5,7 +5,7 @@
 
 #include "io/metrics/append_file.hpp"
 #include "src/backend/backend.hpp"
-#include "src/train/run.hpp"
+#include "src/train/train_record.hpp"
 
 namespace trireme::io {
 

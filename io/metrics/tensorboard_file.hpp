@@ -9,8 +9,8 @@
 #include "io/metrics/append_file.hpp"
 #include "io/metrics/tensorboard_event.hpp"
 #include "src/backend/backend.hpp"
-#include "src/train/run.hpp"
 #include "src/train/timing/rank_times.hpp"
+#include "src/train/train_record.hpp"
 
 namespace trireme::io {
 

@@ -23,14 +23,6 @@ struct RunSchedule {
   bool skip_training = false;  ///< evaluate on validation and test splits alone
 };
 
-/// Receiver of records. Only one rank of a run has one.
-class MetricsSink {
- public:
-  virtual ~MetricsSink() = default;
-  virtual void write(const TrainRecord& record) = 0;
-  virtual void write(const EvaluationRecord& record) = 0;
-};
-
 /// Callbacks of the loop; all but `stop_requested` are collective.
 struct RunHooks {
   /// Saves the run's checkpoints; null where it saves none.

@@ -13,9 +13,9 @@ using namespace trireme;
 bool is_utf8(std::string_view text) { return data::find_invalid_utf8(text) == text.size(); }
 
 /// A continuation with these bytes as its tokens and log-probabilities; the latter in every second one.
-train::Continuation continuation_of(std::string_view text) {
-  train::Continuation continuation;
-  continuation.reason = static_cast<train::FinishReason>(text.size() % 3);
+infer::Continuation continuation_of(std::string_view text) {
+  infer::Continuation continuation;
+  continuation.reason = static_cast<infer::FinishReason>(text.size() % 3);
   for (const char byte : text) {
     const std::int32_t token = static_cast<unsigned char>(byte);
     continuation.tokens.push_back(token);

@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "src/comm/self_communicator.hpp"
-#include "src/train/evaluation/perplexity.hpp"
+#include "src/infer/perplexity.hpp"
 #include "tests/support/model_variants.hpp"
 #include "tests/support/mpi_world.hpp"
 #include "tests/support/training_run.hpp"
@@ -97,8 +97,8 @@ TEST(ContextParallel, PerplexityIsThatOfOneRank) {
   info.vocabulary_size = 1003;
   const data::MemoryTokenStore store(info, std::vector<std::vector<std::int32_t>>{ids});  // the last window is short
   TrainingRun one(alone, config, {}), run(ranks, config, layouts(ranks.size()).front());
-  const train::PerplexityResult expected = train::measure_perplexity(one.gpt, store);
-  const train::PerplexityResult actual = train::measure_perplexity(run.gpt, store);
+  const infer::PerplexityResult expected = infer::measure_perplexity(one.gpt, store);
+  const infer::PerplexityResult actual = infer::measure_perplexity(run.gpt, store);
   EXPECT_EQ(actual.tokens, expected.tokens);
   EXPECT_NEAR(actual.loss / expected.loss, 1, tolerance(DType::fp64, Comparison::other_average).loss);
 }

@@ -2,7 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "src/train/evaluation/perplexity.hpp"
+#include "src/infer/perplexity.hpp"
 #include "src/train/trainer.hpp"
 #include "tests/support/random_tensor.hpp"
 #include "tests/train/one_rank.hpp"
@@ -166,7 +166,7 @@ TEST(TransformerStage, GradientsMatchFiniteDifferences) {
 TEST(Perplexity, OfAUniformModelIsTheVocabulary) {
   Rig rig(layout_of(DType::fp64, 16, 2), small_config(), 0.0);
   // 38 tokens: two windows of 16 targets and a last one of 5.
-  const PerplexityResult result = measure_perplexity(rig.gpt, counting_corpus(38));
+  const infer::PerplexityResult result = infer::measure_perplexity(rig.gpt, counting_corpus(38));
   EXPECT_EQ(result.tokens, 37);
   EXPECT_NEAR(result.perplexity / 50, 1, same_loss);
 }
@@ -176,16 +176,16 @@ TEST(Perplexity, OfTokensThatTheModelDoesNotKnowIsRefused) {
   data::CorpusInfo info;
   info.vocabulary_size = 60;
   const data::MemoryTokenStore corpus(info, {{1, 2, 3, 55, 4}});
-  EXPECT_THAT([&] { measure_perplexity(rig.gpt, corpus); },
+  EXPECT_THAT([&] { infer::measure_perplexity(rig.gpt, corpus); },
               testing::ThrowsMessage<DataError>(testing::HasSubstr("token 3 is 55, not in the vocabulary of 50 ids")));
 }
 
 TEST(Perplexity, DoesNotDependOnTheMicroBatch) {
   Rig one(layout_of(DType::fp64, 16, 1), small_config(), 0.3);
   Rig three(layout_of(DType::fp64, 16, 3), small_config(), 0.3);
-  EXPECT_NEAR(
-      measure_perplexity(one.gpt, counting_corpus(100)).loss / measure_perplexity(three.gpt, counting_corpus(100)).loss,
-      1, same_loss);
+  EXPECT_NEAR(infer::measure_perplexity(one.gpt, counting_corpus(100)).loss /
+                  infer::measure_perplexity(three.gpt, counting_corpus(100)).loss,
+              1, same_loss);
 }
 
 TEST(Trainer, SkipsAnUpdateWhoseLossIsNotFiniteAndGivesUpInTheEnd) {

@@ -4,8 +4,8 @@
 #include <gtest/gtest.h>
 
 #include "src/comm/self_communicator.hpp"
-#include "src/train/evaluation/perplexity.hpp"
-#include "src/train/generation.hpp"
+#include "src/infer/generation.hpp"
+#include "src/infer/perplexity.hpp"
 #include "tests/support/mpi_world.hpp"
 #include "tests/support/training_run.hpp"
 
@@ -165,16 +165,16 @@ TEST(PipelineTraining, EveryFormEvaluatesAndGeneratesAlike) {
   config.model.attention_dropout = 0;
   const std::shared_ptr<data::TokenStore> corpus = synthetic_tokens(config);
   Rig reference(alone, config, {});
-  const double loss = train::measure_perplexity(reference.gpt, *corpus).loss;
-  train::SamplingOptions sampling;
-  const std::vector<std::int32_t> text = train::generate(reference.gpt, alone, {5, 4, 3}, 40, -1, sampling);
+  const double loss = infer::measure_perplexity(reference.gpt, *corpus).loss;
+  infer::SamplingOptions sampling;
+  const std::vector<std::int32_t> text = infer::generate(reference.gpt, alone, {5, 4, 3}, 40, -1, sampling);
   for (const Layout& layout : layouts(world().size())) {
     SCOPED_TRACE(testing::Message() << layout);
     Rig rig(world(), config, layout);
-    EXPECT_NEAR(train::measure_perplexity(rig.gpt, *corpus).loss / loss, 1,
+    EXPECT_NEAR(infer::measure_perplexity(rig.gpt, *corpus).loss / loss, 1,
                 tolerance(DType::fp64, Comparison::other_average).loss);
     if (layout.options.parallel.sequence_parallel) continue;  // generation runs without
-    EXPECT_EQ(train::generate(rig.gpt, world(), {5, 4, 3}, 40, -1, sampling), text);
+    EXPECT_EQ(infer::generate(rig.gpt, world(), {5, 4, 3}, 40, -1, sampling), text);
   }
 }
 

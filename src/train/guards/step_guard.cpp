@@ -8,7 +8,7 @@
 #include "src/tensor/unit_roundoff.hpp"
 #include "src/train/guards/bad_tensor.hpp"
 #include "src/train/guards/rank_list.hpp"
-#include "src/train/trainer.hpp"
+#include "src/train/train_record.hpp"
 
 namespace trireme::train {
 namespace {

@@ -8,8 +8,8 @@
 #include "src/app/progress_bar.hpp"
 #include "src/app/run_config/run_attributes.hpp"
 #include "src/base/log.hpp"
-#include "src/train/evaluation/perplexity.hpp"
-#include "src/train/evaluation/scoring.hpp"
+#include "src/infer/perplexity.hpp"
+#include "src/infer/scoring.hpp"
 
 namespace trireme::app {
 namespace {
@@ -70,7 +70,7 @@ Evaluation measure_corpus(const Job& job, const SavedModel& saved, const data::T
       corpus.name(), corpus.info().tokenizer, corpus.info().tokenizer_digest, attributes.get<std::string>("tokenizer"),
       tokenizer_digest);
   TokenProgress progress(job.is_root());
-  const train::PerplexityResult result = train::measure_perplexity(
+  const infer::PerplexityResult result = infer::measure_perplexity(
       *saved.model, corpus, [&](std::int64_t done, std::int64_t total) { progress.update(done, total); });
   const std::int64_t s = saved.model->execution().sequence_length;
   progress.end(result.tokens, (result.tokens + s - 1) / s * s);
@@ -104,7 +104,7 @@ Evaluation measure_task(const EvalOptions& o, Job& job, const SavedModel& saved)
   });
   if (job.is_root()) log_reading(o, *task, bad_lines);
   TokenProgress progress(job.is_root());
-  const train::TextScores scores = train::score_texts(
+  const infer::TextScores scores = infer::score_texts(
       *saved.model, task->texts(), [&](std::int64_t done, std::int64_t total) { progress.update(done, total); });
   progress.end(scores.tokens, scores.positions);
   Figures figures = task->figures(scores.scores);
@@ -138,7 +138,7 @@ int eval_command(const CommandLine& line) {
       });
   Evaluation result = corpus ? measure_corpus(job, *saved, *corpus) : measure_task(o, job, *saved);
   if (!o.logits_file.empty()) {
-    write_logits(*saved->model, train::perplexity_windows(*saved->model, *corpus), logits_samples, o.logits_file);
+    write_logits(*saved->model, infer::perplexity_windows(*saved->model, *corpus), logits_samples, o.logits_file);
   }
   if (job.is_root()) {
     result.figures.insert(result.figures.begin(), {"task", name_of(o.task)});

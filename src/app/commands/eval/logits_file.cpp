@@ -6,7 +6,7 @@
 #include "io/h5/file.hpp"
 #include "io/posix/durable_file.hpp"
 #include "src/base/log.hpp"
-#include "src/train/evaluation/logits.hpp"
+#include "src/infer/logits.hpp"
 
 namespace trireme::app {
 namespace {
@@ -68,7 +68,7 @@ void write_logits(train::ParallelModel& model, const data::SampleSource& source,
     });
   };
   write([&] { file.emplace(path, dtype); });
-  train::collect_logits(model, source, samples,
+  infer::collect_logits(model, source, samples,
                         [&](std::int64_t sample, std::int64_t first, std::span<const double> logits) {
                           write([&] {
                             if (first == 0) file->begin(source, sample, model.config().vocabulary);

@@ -27,19 +27,19 @@ void BestScores::put(const TaskOptions& options, const TaskSplit& valid_split, c
 
 BestScores BestScores::from(const std::map<std::string, std::string>& blobs, const TaskOptions& options,
                             const TaskSplit& valid_split, const TaskSplit& test_split) {
-  const auto read = [&](const char* name, const TaskSplit& split) -> train::TaskScores {
+  const auto read = [&](const char* name, const TaskSplit& split) -> infer::TaskScores {
     const auto found = blobs.find(name);
     if (!split.samples || found == blobs.end()) return {};
-    return train::scores_from(found->second, key_of(options, split), split.samples->labels())
-        .value_or(train::TaskScores{});
+    return infer::scores_from(found->second, key_of(options, split), split.samples->labels())
+        .value_or(infer::TaskScores{});
   };
   return {read(valid_blob, valid_split), read(test_blob, test_split)};
 }
 
-train::TaskScores mean_of(const std::vector<BestScores>& seeds, train::TaskScores BestScores::*scores, bool are_spans) {
-  train::TaskScores sum;
+infer::TaskScores mean_of(const std::vector<BestScores>& seeds, infer::TaskScores BestScores::*scores, bool are_spans) {
+  infer::TaskScores sum;
   for (const BestScores& seed : seeds) {
-    train::TaskScores probabilities = seed.*scores;
+    infer::TaskScores probabilities = seed.*scores;
     to_probabilities(probabilities, are_spans ? 2 : 1);
     if (sum.scores.empty()) {
       sum = std::move(probabilities);

@@ -4,14 +4,14 @@
 #include <string>
 
 #include "src/app/commands/finetune/task_data.hpp"
-#include "src/train/evaluation/task_scoring.hpp"
+#include "src/infer/task_scoring.hpp"
 
 namespace trireme::app {
 
 /// Scores of one seed's best epoch: that with the best result on the validation data. A checkpoint keeps them among its
 /// blobs, so that a run that goes on reports the same as one that was never stopped.
 struct BestScores {
-  train::TaskScores valid, test;
+  infer::TaskScores valid, test;
 
   /// Replaces the blobs of these scores.
   void put(const TaskOptions& options, const TaskSplit& valid_split, const TaskSplit& test_split,
@@ -22,6 +22,6 @@ struct BestScores {
 };
 
 /// Returns the logarithms of the seeds' mean probabilities.
-train::TaskScores mean_of(const std::vector<BestScores>& seeds, train::TaskScores BestScores::*scores, bool are_spans);
+infer::TaskScores mean_of(const std::vector<BestScores>& seeds, infer::TaskScores BestScores::*scores, bool are_spans);
 
 }  // namespace trireme::app

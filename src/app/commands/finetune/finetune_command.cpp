@@ -190,7 +190,7 @@ class Finetuning {
   }
 
   /// Returns the figures of the best epoch. Where an earlier run measured it on other data, only its score is known.
-  std::string best_json(const train::Progress& progress, const train::TaskScores& scores, const TaskSplit& split,
+  std::string best_json(const train::Progress& progress, const infer::TaskScores& scores, const TaskSplit& split,
                         const std::string& prefix) const {
     if (scores.scores.empty()) {
       return fmt::format("\"{}\": {:.17g}", split.squad ? "f1" : "accuracy",
@@ -203,7 +203,7 @@ class Finetuning {
 
   void evaluate(TrainSession& session, std::uint64_t seed, std::int64_t per_epoch, BestScores& best,
                 std::map<std::string, std::string>& blobs) {
-    train::TaskScores scores = train::score_samples(session.model(), *valid_.samples);
+    infer::TaskScores scores = infer::score_samples(session.model(), *valid_.samples);
     const TaskResult result = measure(task_, valid_, scores);
     const std::int64_t iteration = session.progress().iteration;
     const bool is_best = session.trainer().note_score(result.score);
@@ -213,7 +213,7 @@ class Finetuning {
     if (!is_best) return;
     best.valid = std::move(scores);
     if (test_.samples) {
-      best.test = train::score_samples(session.model(), *test_.samples);
+      best.test = infer::score_samples(session.model(), *test_.samples);
       log::info("test after iteration {}: {}{}", iteration, measure(task_, test_, best.test).text(),
                 test_.has_labels ? fmt::format(", loss {:.4f}", best.test.loss) : "");
     }
@@ -228,7 +228,7 @@ class Finetuning {
   void write_predictions_of(const BestScores& best, const std::string& suffix) const {
     if (task_.predictions_file.empty() && task_.n_best_file.empty()) return;
     const TaskSplit& split = test_.samples ? test_ : valid_;
-    const train::TaskScores& scores = test_.samples ? best.test : best.valid;
+    const infer::TaskScores& scores = test_.samples ? best.test : best.valid;
     collectively(*job_.world, [&] {
       if (job_.is_root()) write_predictions(task_, split, measure(task_, split, scores), suffix);
     });

@@ -6,7 +6,7 @@
 namespace trireme::app {
 namespace {
 
-void measure_squad(const TaskOptions& options, const data::SquadExamples& examples, const train::TaskScores& scores,
+void measure_squad(const TaskOptions& options, const data::SquadExamples& examples, const infer::TaskScores& scores,
                    TaskResult& result) {
   const std::vector<float> logits(scores.scores.begin(), scores.scores.end());
   const auto positions = static_cast<std::size_t>(scores.columns / 2);
@@ -33,7 +33,7 @@ void measure_squad(const TaskOptions& options, const data::SquadExamples& exampl
 
 }  // namespace
 
-TaskResult measure(const TaskOptions& options, const TaskSplit& split, const train::TaskScores& scores) {
+TaskResult measure(const TaskOptions& options, const TaskSplit& split, const infer::TaskScores& scores) {
   TaskResult result;
   if (split.squad) {
     measure_squad(options, *split.squad, scores, result);
@@ -42,7 +42,7 @@ TaskResult measure(const TaskOptions& options, const TaskSplit& split, const tra
   result.total = split.samples->labels();
   result.has_labels = split.has_labels;
   for (std::int64_t i = 0; i < result.total; ++i) {
-    result.classes.push_back(static_cast<std::int32_t>(train::best_column(scores, i)));
+    result.classes.push_back(static_cast<std::int32_t>(infer::best_column(scores, i)));
     if (split.has_labels && result.classes.back() == split.samples->label(i)) ++result.correct;
   }
   result.score = static_cast<double>(result.correct) / static_cast<double>(result.total);

@@ -6,7 +6,7 @@
 
 #include "src/app/commands/finetune/task_data.hpp"
 #include "src/data/tasks/squad_metrics.hpp"
-#include "src/train/evaluation/task_scoring.hpp"
+#include "src/infer/task_scoring.hpp"
 
 namespace trireme::app {
 
@@ -26,7 +26,7 @@ struct TaskResult {
 };
 
 /// Measures `scores`, which are those of the split's samples.
-TaskResult measure(const TaskOptions& options, const TaskSplit& split, const train::TaskScores& scores);
+TaskResult measure(const TaskOptions& options, const TaskSplit& split, const infer::TaskScores& scores);
 
 /// Writes the files of predictions that the options name, with `suffix` behind their names. Throws IoError.
 void write_predictions(const TaskOptions& options, const TaskSplit& split, const TaskResult& result,

@@ -12,7 +12,7 @@ namespace trireme::app {
 namespace {
 
 /// Throws ConfigError where an option chooses among tokens, but --temperature 0 always takes the likeliest.
-void check_sampling(const Options& options, const train::SamplingOptions& sampling) {
+void check_sampling(const Options& options, const infer::SamplingOptions& sampling) {
   if (sampling.temperature > 0) return;
   std::vector<std::string> idle;
   if (sampling.top_k > 0) idle.emplace_back("--top-k");
@@ -50,7 +50,7 @@ int generate_command(const CommandLine& line) {
   std::vector<std::int32_t> ids;
   tokenizer->encode(o.prompt, ids);
   const std::vector<std::int32_t> continuation =
-      train::generate(*saved->model, *job.world, ids, o.max_new_tokens, tokenizer->end_of_document(), o.sampling);
+      infer::generate(*saved->model, *job.world, ids, o.max_new_tokens, tokenizer->end_of_document(), o.sampling);
   if (job.is_root()) {
     std::string text = o.prompt;
     tokenizer->decode(continuation, text);

@@ -6,7 +6,7 @@
 #include "src/app/commands/generate/prompt_batch.hpp"
 #include "src/app/options/options.hpp"
 #include "src/app/saved_model.hpp"
-#include "src/train/generation.hpp"
+#include "src/infer/generation.hpp"
 
 namespace trireme::app {
 
@@ -14,7 +14,7 @@ namespace trireme::app {
 struct GenerateOptions {
   std::string prompt;
   std::int64_t max_new_tokens = 100;
-  train::SamplingOptions sampling;
+  infer::SamplingOptions sampling;
   PromptBatchOptions batch;
   SavedModelOptions model;
 

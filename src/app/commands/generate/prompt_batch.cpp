@@ -55,9 +55,9 @@ class PromptReader {
     return lines_.next();
   }
   /// Returns the present prompt. DataError where the model cannot continue it.
-  train::Prompt prompt() const {
+  infer::Prompt prompt() const {
     io::PromptLine line = io::parse_prompt(lines_.line(), lines_.where());
-    train::Prompt prompt;
+    infer::Prompt prompt;
     prompt.number = number_;
     prompt.id = line.id.empty() ? std::to_string(lines_.number()) : line.id;
     prompt.tokens = std::move(line.tokens);
@@ -115,11 +115,11 @@ EarlierResults read_results(const std::string& path) {
 
 /// Checks every prompt. Returns their number and the most tokens that one and its continuation have, with `read` empty.
 /// The prompts must begin with those of the earlier results.
-train::PromptSource check_prompts(PromptReader reader, const model::ModelConfig& model, const PromptBatchOptions& batch,
+infer::PromptSource check_prompts(PromptReader reader, const model::ModelConfig& model, const PromptBatchOptions& batch,
                                   const EarlierResults& earlier) {
-  train::PromptSource source;
+  infer::PromptSource source;
   while (reader.next()) {
-    const train::Prompt prompt = reader.prompt();
+    const infer::Prompt prompt = reader.prompt();
     const auto at = static_cast<std::size_t>(source.count++);
     source.positions =
         std::max(source.positions, std::ssize(prompt.tokens) + std::min(prompt.max_new_tokens, model.max_positions));
@@ -175,10 +175,10 @@ void PromptBatchOptions::check(const Options& options) const {
 }
 
 void continue_prompts(Job& job, SavedModel& saved, const data::Tokenizer& tokenizer, const PromptBatchOptions& batch,
-                      const train::SamplingOptions& sampling, std::int64_t max_new_tokens) {
+                      const infer::SamplingOptions& sampling, std::int64_t max_new_tokens) {
   const model::ModelConfig& model = saved.model->config();
   const auto reader = [&] { return PromptReader(batch.prompts, tokenizer, model, max_new_tokens); };
-  train::PromptSource source;
+  infer::PromptSource source;
   EarlierResults earlier;
   std::optional<PromptReader> prompts;
   std::optional<io::AppendFile> output;
@@ -207,7 +207,7 @@ void continue_prompts(Job& job, SavedModel& saved, const data::Tokenizer& tokeni
     return prompts->prompt();
   };
 
-  train::GenerationOptions options;
+  infer::GenerationOptions options;
   options.sampling = sampling;
   options.end_of_document = tokenizer.end_of_document();
   options.batch_size = batch.batch_size;
@@ -227,8 +227,8 @@ void continue_prompts(Job& job, SavedModel& saved, const data::Tokenizer& tokeni
   LoggedProgress progress("generating", "continued", "prompts");
   std::int64_t finished = begun;
   if (job.is_root()) progress.update(finished, source.count);
-  train::RecordSink sink;
-  sink.record = [&](const train::Prompt& prompt, const train::Continuation& continuation) {
+  infer::RecordSink sink;
+  sink.record = [&](const infer::Prompt& prompt, const infer::Continuation& continuation) {
     std::string text = text_of(continuation.tokens);
     text.resize(std::min(text.size(), first_stop(text, batch.stop)));
     return io::continuation_json(prompt.id, text, continuation) + "\n";
@@ -238,7 +238,7 @@ void continue_prompts(Job& job, SavedModel& saved, const data::Tokenizer& tokeni
     progress.update(++finished, source.count);
   };
   const Timer timer;
-  const train::GenerationCounts counts = train::generate_all(*saved.model, *job.world, source, begun, options, sink);
+  const infer::GenerationCounts counts = infer::generate_all(*saved.model, *job.world, source, begun, options, sink);
   const double elapsed_s = timer.elapsed_s();
   progress.end();
   if (!job.is_root()) return;

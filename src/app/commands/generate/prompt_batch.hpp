@@ -6,7 +6,7 @@
 #include "src/app/job.hpp"
 #include "src/app/options/options.hpp"
 #include "src/app/saved_model.hpp"
-#include "src/train/generation.hpp"
+#include "src/infer/generation.hpp"
 
 namespace trireme::app {
 
@@ -28,6 +28,6 @@ struct PromptBatchOptions {
 /// the results in their order. Collective. Throws DataError that names the file and line of a prompt that cannot be
 /// used, before anything is generated.
 void continue_prompts(Job& job, SavedModel& saved, const data::Tokenizer& tokenizer, const PromptBatchOptions& batch,
-                      const train::SamplingOptions& sampling, std::int64_t max_new_tokens);
+                      const infer::SamplingOptions& sampling, std::int64_t max_new_tokens);
 
 }  // namespace trireme::app

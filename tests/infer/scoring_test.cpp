@@ -5,9 +5,9 @@
 #include <map>
 
 #include "src/comm/self_communicator.hpp"
-#include "src/train/evaluation/logits.hpp"
-#include "src/train/evaluation/scoring.hpp"
-#include "src/train/evaluation/task_scoring.hpp"
+#include "src/infer/logits.hpp"
+#include "src/infer/scoring.hpp"
+#include "src/infer/task_scoring.hpp"
 #include "tests/support/message_of.hpp"
 #include "tests/support/mpi_world.hpp"
 #include "tests/support/training_run.hpp"
@@ -43,9 +43,9 @@ ScoredTexts texts() {
   return result;
 }
 
-train::TextScores scores_of(train::ParallelModel& model) {
+infer::TextScores scores_of(train::ParallelModel& model) {
   std::int64_t done = 0, all = 0;
-  train::TextScores scores = train::score_texts(model, texts(), [&](std::int64_t now, std::int64_t total) {
+  infer::TextScores scores = infer::score_texts(model, texts(), [&](std::int64_t now, std::int64_t total) {
     EXPECT_GT(now, done);
     done = now;
     all = total;
@@ -71,13 +71,13 @@ std::vector<Layout> layouts(int ranks) {
 TEST(ScoreTexts, EachTextCountsOnceOnEveryGrid) {
   SelfCommunicator alone;
   TrainingRun one(alone, small_run(), {});
-  const train::TextScores expected = scores_of(one.gpt);
+  const infer::TextScores expected = scores_of(one.gpt);
   EXPECT_EQ(expected.positions, 8 + 24 + 8 + 24 + 24);
   for (const Layout& layout : layouts(world().size())) {
     SCOPED_TRACE(testing::Message() << layout);
     TrainingRun run(world(), small_run(), layout);
     for (int time = 0; time < 2; ++time) {
-      const train::TextScores actual = scores_of(run.gpt);
+      const infer::TextScores actual = scores_of(run.gpt);
       ASSERT_EQ(actual.scores.size(), expected.scores.size());
       for (std::size_t i = 0; i < actual.scores.size(); ++i) {
         const TextScore &a = actual.scores[i], &b = expected.scores[i];
@@ -94,7 +94,7 @@ TEST(ScoreTexts, EachTextCountsOnceOnEveryGrid) {
 TEST(ScoreTexts, TheLossesAreThoseOfTheModelAndTheWrongTokensThoseItFindsLessLikely) {
   SelfCommunicator alone;
   TrainingRun run(alone, small_run(), {});
-  const train::TextScores scores = scores_of(run.gpt);
+  const infer::TextScores scores = scores_of(run.gpt);
   train::BatchLoader loader(*run.backend, run.gpt.sequence_shard(), 1, 1, DType::fp64);
   const auto loss_of = [&](const ScoredTexts& texts, std::int64_t index) {
     run.gpt.run(loader.load(texts, {{index, 0}}), {});
@@ -125,7 +125,7 @@ TEST(ScoreTexts, RefusesWhatTheModelCannotRead) {
   const auto score = [&](const std::vector<std::int32_t>& ids) {
     ScoredTexts bad(10);
     bad.add(ids, 1);
-    train::score_texts(run.gpt, bad, [](std::int64_t, std::int64_t) {});
+    infer::score_texts(run.gpt, bad, [](std::int64_t, std::int64_t) {});
   };
   EXPECT_EQ(message_of<DataError>([&] {
               score({1, 11});
@@ -135,26 +135,26 @@ TEST(ScoreTexts, RefusesWhatTheModelCannotRead) {
 }
 
 TEST(TaskScores, ComeBackFromTheirBytesForTheSameSamplesOnly) {
-  const train::TaskScores scores{2, {0.1, -3e300, 1.0 / 3, 4, 5, 6}, 0.7};
+  const infer::TaskScores scores{2, {0.1, -3e300, 1.0 / 3, 4, 5, 6}, 0.7};
   const std::string bytes = to_bytes(scores, "dev 512");
-  const auto again = train::scores_from(bytes, "dev 512", 3);
+  const auto again = infer::scores_from(bytes, "dev 512", 3);
   ASSERT_TRUE(again);
   EXPECT_EQ(again->columns, 2);
   EXPECT_EQ(again->scores, scores.scores);
   EXPECT_EQ(again->loss, scores.loss);
-  EXPECT_FALSE(train::scores_from(bytes, "dev 384", 3));
-  EXPECT_FALSE(train::scores_from(bytes, "dev", 3));
-  EXPECT_FALSE(train::scores_from(bytes, "dev 512", 2));
-  EXPECT_FALSE(train::scores_from(bytes, "dev 512", 0));
+  EXPECT_FALSE(infer::scores_from(bytes, "dev 384", 3));
+  EXPECT_FALSE(infer::scores_from(bytes, "dev", 3));
+  EXPECT_FALSE(infer::scores_from(bytes, "dev 512", 2));
+  EXPECT_FALSE(infer::scores_from(bytes, "dev 512", 0));
   for (std::size_t size = 0; size < bytes.size(); ++size) {
-    EXPECT_FALSE(train::scores_from(bytes.substr(0, size), "dev 512", 3)) << size;
+    EXPECT_FALSE(infer::scores_from(bytes.substr(0, size), "dev 512", 3)) << size;
   }
 }
 
 /// Logits [sample, position, token] of samples 0 to 11, gathered in another order.
 std::map<std::int64_t, std::vector<double>> logits_of(TrainingRun& run) {
   std::map<std::int64_t, std::vector<double>> logits;
-  train::collect_logits(run.gpt, *run.data.train, {7, 0, 1, 2, 3, 4, 5, 6, 11, 9, 10, 8},
+  infer::collect_logits(run.gpt, *run.data.train, {7, 0, 1, 2, 3, 4, 5, 6, 11, 9, 10, 8},
                         [&](std::int64_t sample, std::int64_t first, std::span<const double> part) {
                           std::vector<double>& whole = logits[sample];
                           EXPECT_EQ(std::ssize(whole), first * 11);
@@ -199,7 +199,7 @@ TEST(CollectLogits, OfASampleThatIsNotThereIsRefused) {
   SelfCommunicator alone;
   TrainingRun one(alone, small_run(), {});
   EXPECT_NE(message_of<ConfigError>([&] {
-              train::collect_logits(one.gpt, *one.data.train, {0, 12}, [](auto, auto, auto) {});
+              infer::collect_logits(one.gpt, *one.data.train, {0, 12}, [](auto, auto, auto) {});
             }).find("<logits_samples> 12 is not one of the 12 samples"),
             std::string::npos);
 }

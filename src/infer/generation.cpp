@@ -1,4 +1,4 @@
-#include "src/train/generation.hpp"
+#include "src/infer/generation.hpp"
 
 #include <fmt/format.h>
 
@@ -11,13 +11,13 @@
 #include "src/base/timer.hpp"
 #include "src/model/stage/decoding_stage.hpp"
 
-namespace trireme::train {
+namespace trireme::infer {
 namespace {
 
 /// Runs new positions of texts through the pipeline, as a forward schedule of one micro-batch.
 class Decoder {
  public:
-  Decoder(ParallelModel& model, std::int64_t texts, std::int64_t capacity)
+  Decoder(train::ParallelModel& model, std::int64_t texts, std::int64_t capacity)
       : model_(model),
         stage_(model.stage(), texts, capacity, model.config().window.left),
         schedule_(parallel::make_forward_schedule(model.grid().pipeline_size(), 1, model.pipeline_layout().chunks)),
@@ -78,7 +78,7 @@ class Decoder {
     executor_.run(schedule_);
   }
 
-  ParallelModel& model_;
+  train::ParallelModel& model_;
   model::DecodingStage stage_;
   parallel::Schedule schedule_;
   parallel::PipelineExecutor executor_;
@@ -99,7 +99,7 @@ class Generator {
   using Done = std::function<void(const Prompt&, const Continuation&)>;
 
   /// No prompt and its continuation have more than `positions` tokens together.
-  Generator(ParallelModel& model, Communicator& world, std::int64_t positions, const GenerationOptions& options)
+  Generator(train::ParallelModel& model, Communicator& world, std::int64_t positions, const GenerationOptions& options)
       : model_(model),
         options_(options),
         replica_(world.split(model.grid().position(world.rank()).data, world.rank(), "replica")),
@@ -152,7 +152,7 @@ class Generator {
   };
 
   /// Returns the batch size, or throws EnvironmentError where its cache exceeds the memory of a rank. Collective.
-  static std::int64_t checked_batch(ParallelModel& model, Communicator& world, std::int64_t positions,
+  static std::int64_t checked_batch(train::ParallelModel& model, Communicator& world, std::int64_t positions,
                                     std::int64_t batch_size) {
     const model::LayerShape& shape = model.stage().shape();
     const double bytes = static_cast<double>(model.stage().layers().size()) * static_cast<double>(batch_size) *
@@ -265,7 +265,7 @@ class Generator {
     }
   }
 
-  ParallelModel& model_;
+  train::ParallelModel& model_;
   const GenerationOptions& options_;
   std::unique_ptr<Communicator> replica_;
   int chooser_;  // rank of the replica that samples: the first of the last stage
@@ -276,7 +276,7 @@ class Generator {
 };
 
 /// Throws NumericalError, on all ranks, where a text failed on any: of several, that of the first prompt.
-void check_failures(const ParallelModel& model, Communicator& world, const std::optional<Failure>& failure) {
+void check_failures(const train::ParallelModel& model, Communicator& world, const std::optional<Failure>& failure) {
   // The maximum over the ranks must be the failure of the first prompt.
   constexpr std::int64_t tokens_bits = 24, max_tokens = (std::int64_t{1} << tokens_bits) - 1;
   constexpr std::int64_t most = std::numeric_limits<std::int64_t>::max() >> tokens_bits;
@@ -325,9 +325,9 @@ void unpack(const std::string& text, OrderedRecords& to) {
 
 }  // namespace
 
-std::vector<std::int32_t> generate(ParallelModel& model, Communicator& world, const std::vector<std::int32_t>& prompt,
-                                   std::int64_t max_new_tokens, std::int32_t end_of_document,
-                                   const SamplingOptions& sampling) {
+std::vector<std::int32_t> generate(train::ParallelModel& model, Communicator& world,
+                                   const std::vector<std::int32_t>& prompt, std::int64_t max_new_tokens,
+                                   std::int32_t end_of_document, const SamplingOptions& sampling) {
   TRIREME_CHECK(!prompt.empty(), ConfigError, "<prompt> is empty. Try a prompt of at least one character.");
   GenerationOptions options;
   options.sampling = sampling;
@@ -346,7 +346,7 @@ std::vector<std::int32_t> generate(ParallelModel& model, Communicator& world, co
   return tokens;
 }
 
-GenerationCounts generate_all(ParallelModel& model, Communicator& world, const PromptSource& prompts,
+GenerationCounts generate_all(train::ParallelModel& model, Communicator& world, const PromptSource& prompts,
                               std::int64_t first, const GenerationOptions& options, const RecordSink& sink) {
   constexpr std::int64_t batches_between_exchanges = 16;
   const std::int64_t data_size = model.grid().data_size();
@@ -385,4 +385,4 @@ GenerationCounts generate_all(ParallelModel& model, Communicator& world, const P
   return {sums[0], sums[1], generator.prompts_s()};
 }
 
-}  // namespace trireme::train
+}  // namespace trireme::infer

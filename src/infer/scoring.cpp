@@ -1,16 +1,16 @@
-#include "src/train/evaluation/scoring.hpp"
+#include "src/infer/scoring.hpp"
 
 #include <algorithm>
 
 #include "src/train/batch_loader.hpp"
 
-namespace trireme::train {
+namespace trireme::infer {
 namespace {
 
 using data::ScoredTexts;
 using data::TextScore;
 
-void check(const ParallelModel& model, const ScoredTexts& texts) {
+void check(const train::ParallelModel& model, const ScoredTexts& texts) {
   TRIREME_CHECK(texts.sequence_length() <= model.execution().sequence_length, ShapeError,
                 "a text of {} tokens for a model run at {}", texts.sequence_length(),
                 model.execution().sequence_length);
@@ -26,7 +26,7 @@ void check(const ParallelModel& model, const ScoredTexts& texts) {
 /// Runs a model on batches of texts and adds up their scores on the ranks that have the losses.
 class Scorer {
  public:
-  Scorer(ParallelModel& model, const ScoredTexts& texts)
+  Scorer(train::ParallelModel& model, const ScoredTexts& texts)
       : model_(model),
         texts_(texts),
         // As many micro-batches at a time as the pipeline has stages keep all of them at work.
@@ -73,9 +73,9 @@ class Scorer {
   Shape rows_of_all() const { return {micro_batches_, model_.sequence_shard().rows * grid_.micro_batch_size}; }
 
   void run_batch(std::int64_t first, std::int64_t batch_size) {
-    std::vector<BatchLoader::Sample> samples =
-        BatchLoader::samples_of_rank(first, 0, batch_size, model_.communicators().data->rank(), grid_);
-    for (BatchLoader::Sample& sample : samples) {
+    std::vector<train::BatchLoader::Sample> samples =
+        train::BatchLoader::samples_of_rank(first, 0, batch_size, model_.communicators().data->rank(), grid_);
+    for (train::BatchLoader::Sample& sample : samples) {
       sample.index = sample.index < std::ssize(order_) ? order_[static_cast<std::size_t>(sample.index)] : -1;
     }
     std::vector<model::MicroBatch> batches =
@@ -91,7 +91,7 @@ class Scorer {
     if (has_results_) collect(samples);
   }
 
-  void collect(const std::vector<BatchLoader::Sample>& samples) {
+  void collect(const std::vector<train::BatchLoader::Sample>& samples) {
     dispatch_float(losses_.view().dtype(), [&]<class T>() {
       std::vector<Accumulation<T>> losses(static_cast<std::size_t>(losses_.view().numel())), rivals(losses.size());
       Stream& stream = model_.backend().compute_stream();
@@ -138,7 +138,7 @@ class Scorer {
     }
   }
 
-  ParallelModel& model_;
+  train::ParallelModel& model_;
   const ScoredTexts& texts_;
   std::int64_t micro_batches_;
   data::SamplerGrid grid_;
@@ -146,16 +146,16 @@ class Scorer {
   std::vector<TextScore> scores_;
   std::int64_t positions_ = 0;       // computed on the rank that has their results; at the end, on all
   std::vector<std::int64_t> order_;  // texts to read, the longest first
-  BatchLoader loader_;
+  train::BatchLoader loader_;
   Tensor losses_, rivals_;  // [m, s b] A
 };
 
 }  // namespace
 
-TextScores score_texts(ParallelModel& model, const ScoredTexts& texts,
+TextScores score_texts(train::ParallelModel& model, const ScoredTexts& texts,
                        const std::function<void(std::int64_t, std::int64_t)>& progress) {
   check(model, texts);
   return Scorer(model, texts).run(progress);
 }
 
-}  // namespace trireme::train
+}  // namespace trireme::infer

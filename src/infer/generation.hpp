@@ -7,10 +7,10 @@
 #include <string>
 #include <vector>
 
+#include "src/infer/token_sampling.hpp"
 #include "src/train/parallel_model.hpp"
-#include "src/train/token_sampling.hpp"
 
-namespace trireme::train {
+namespace trireme::infer {
 
 /// A text to continue.
 struct Prompt {
@@ -28,7 +28,7 @@ struct Continuation {
   std::vector<std::int32_t> tokens;
   /// `length`: as many as the prompt's max_new_tokens; `stop`: GenerationOptions::stops; else the end of the document.
   FinishReason reason = FinishReason::length;
-  /// For each token `train::log_probabilities`: its own, then those of the likeliest. Empty unless asked for.
+  /// For each token `infer::log_probabilities`: its own, then those of the likeliest. Empty unless asked for.
   std::vector<std::vector<TokenProbability>> log_probabilities;
 };
 
@@ -47,9 +47,9 @@ struct GenerationOptions {
 /// Where the text exceeds the model's positions, the context starts again with its latest half. Collective over the
 /// grid: every rank gets the same tokens, and data ranks do the same work. NumericalError where the model's output is
 /// not finite.
-std::vector<std::int32_t> generate(ParallelModel& model, Communicator& world, const std::vector<std::int32_t>& prompt,
-                                   std::int64_t max_new_tokens, std::int32_t end_of_document,
-                                   const SamplingOptions& sampling);
+std::vector<std::int32_t> generate(train::ParallelModel& model, Communicator& world,
+                                   const std::vector<std::int32_t>& prompt, std::int64_t max_new_tokens,
+                                   std::int32_t end_of_document, const SamplingOptions& sampling);
 
 /// The prompts of `generate_all`.
 struct PromptSource {
@@ -81,7 +81,7 @@ struct GenerationCounts {
 /// soon as those before are there; on several, they are brought to rank 0 after every 16 batches. Collective over the
 /// grid. NumericalError where the model's output is not finite, EnvironmentError where the cache does not fit into
 /// memory.
-GenerationCounts generate_all(ParallelModel& model, Communicator& world, const PromptSource& prompts,
+GenerationCounts generate_all(train::ParallelModel& model, Communicator& world, const PromptSource& prompts,
                               std::int64_t first, const GenerationOptions& options, const RecordSink& sink);
 
-}  // namespace trireme::train
+}  // namespace trireme::infer

@@ -4,12 +4,14 @@
 #include <cmath>
 #include <set>
 
+#include "src/infer/generation.hpp"
 #include "src/model/stage/decoding_stage.hpp"
-#include "src/train/generation.hpp"
 #include "tests/train/one_rank.hpp"
 
-namespace trireme::train {
+namespace trireme::infer {
 namespace {
+
+using namespace train;
 
 TEST(Generation, WithItsCacheEqualsWholeForwards) {
   for (const test::ModelVariant& variant : test::model_variants()) {
@@ -131,4 +133,4 @@ TEST(ChooseToken, FollowsTheProbabilities) {
 }
 
 }  // namespace
-}  // namespace trireme::train
+}  // namespace trireme::infer

@@ -1,4 +1,4 @@
-#include "src/train/token_sampling.hpp"
+#include "src/infer/token_sampling.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -7,7 +7,7 @@
 #include "src/base/hash.hpp"
 #include "src/base/philox.hpp"
 
-namespace trireme::train {
+namespace trireme::infer {
 namespace {
 
 /// The ids of a vocabulary, the likeliest first, equal ones by their ids. They are sorted as far as they are read:
@@ -94,4 +94,4 @@ std::vector<TokenProbability> log_probabilities(const std::vector<double>& logit
   return result;
 }
 
-}  // namespace trireme::train
+}  // namespace trireme::infer

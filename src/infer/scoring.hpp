@@ -6,7 +6,7 @@
 #include "src/data/tasks/zero_shot/scored_texts.hpp"
 #include "src/train/parallel_model.hpp"
 
-namespace trireme::train {
+namespace trireme::infer {
 
 struct TextScores {
   std::vector<data::TextScore> scores;  ///< one a text, in their order, on every rank
@@ -20,7 +20,7 @@ struct TextScores {
 ///
 /// `progress` is called with the tokens read so far and all tokens to read. Collective. Throws DataError for a token
 /// beyond the model's vocabulary, ShapeError for a text longer than the model's sequences.
-TextScores score_texts(ParallelModel& model, const data::ScoredTexts& texts,
+TextScores score_texts(train::ParallelModel& model, const data::ScoredTexts& texts,
                        const std::function<void(std::int64_t, std::int64_t)>& progress);
 
-}  // namespace trireme::train
+}  // namespace trireme::infer

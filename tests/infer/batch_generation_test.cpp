@@ -8,15 +8,17 @@
 #include <sstream>
 
 #include "src/comm/self_communicator.hpp"
-#include "src/train/generation.hpp"
+#include "src/infer/generation.hpp"
 #include "tests/support/mpi_world.hpp"
 #include "tests/support/training_run.hpp"
 
-namespace trireme::train {
+namespace trireme::infer {
 namespace {
 
 using test::Layout;
 using test::world;
+using train::ExecutionConfig;
+using train::ParallelModel;
 
 constexpr std::int32_t end_of_document = 7;
 
@@ -254,4 +256,4 @@ TEST(BatchGeneration, ACacheBeyondTheMemoryIsRefused) {
 }
 
 }  // namespace
-}  // namespace trireme::train
+}  // namespace trireme::infer

@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <vector>
 
-namespace trireme::train {
+namespace trireme::infer {
 
 /// Choices about sampling the next token from the logits.
 struct SamplingOptions {
@@ -28,4 +28,4 @@ struct TokenProbability {
 std::vector<TokenProbability> log_probabilities(const std::vector<double>& logits, std::int32_t token,
                                                 std::int64_t count);
 
-}  // namespace trireme::train
+}  // namespace trireme::infer

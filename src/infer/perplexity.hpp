@@ -7,7 +7,7 @@
 #include "src/data/dataset/token_store.hpp"
 #include "src/train/parallel_model.hpp"
 
-namespace trireme::train {
+namespace trireme::infer {
 
 struct PerplexityResult {
   std::int64_t tokens = 0;  ///< scored ones: all but the first
@@ -17,13 +17,13 @@ struct PerplexityResult {
 
 /// Windows of a corpus for `model`: of its sequence length, one after another without overlap; the last one may end
 /// early. `store` must live longer. Throws DataError for a corpus of fewer than two tokens.
-data::SequentialSamples perplexity_windows(const ParallelModel& model, const data::TokenStore& store);
+data::SequentialSamples perplexity_windows(const train::ParallelModel& model, const data::TokenStore& store);
 
 /// Scores every token of a corpus but the first, in its `perplexity_windows`. Each window is scored once, whatever the
 /// grid. `progress` is called with the tokens scored so far and all tokens to score. Collective. Throws DataError for a
 /// corpus of fewer than two tokens.
 PerplexityResult measure_perplexity(
-    ParallelModel& model, const data::TokenStore& store,
+    train::ParallelModel& model, const data::TokenStore& store,
     const std::function<void(std::int64_t, std::int64_t)>& progress = [](std::int64_t, std::int64_t) {});
 
-}  // namespace trireme::train
+}  // namespace trireme::infer

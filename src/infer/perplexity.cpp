@@ -1,4 +1,4 @@
-#include "src/train/evaluation/perplexity.hpp"
+#include "src/infer/perplexity.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -6,9 +6,9 @@
 
 #include "src/train/batch_loader.hpp"
 
-namespace trireme::train {
+namespace trireme::infer {
 
-data::SequentialSamples perplexity_windows(const ParallelModel& model, const data::TokenStore& store) {
+data::SequentialSamples perplexity_windows(const train::ParallelModel& model, const data::TokenStore& store) {
   TRIREME_CHECK(store.token_count() >= 2, DataError, "{} has {} tokens: perplexity needs at least 2", store.name(),
                 store.token_count());
   const std::shared_ptr<const data::TokenStore> not_owned(std::shared_ptr<const void>(), &store);
@@ -16,21 +16,22 @@ data::SequentialSamples perplexity_windows(const ParallelModel& model, const dat
           data::Remainder::kept};
 }
 
-PerplexityResult measure_perplexity(ParallelModel& model, const data::TokenStore& store,
+PerplexityResult measure_perplexity(train::ParallelModel& model, const data::TokenStore& store,
                                     const std::function<void(std::int64_t, std::int64_t)>& progress) {
   const data::SequentialSamples windows = perplexity_windows(model, store);
   PerplexityResult result;
   result.tokens = store.token_count() - 1;
-  const ExecutionConfig& execution = model.execution();
+  const train::ExecutionConfig& execution = model.execution();
   // As many micro-batches at a time as the pipeline has stages keep all of them at work.
   const std::int64_t micro_batches = model.grid().pipeline_size();
   const data::SamplerGrid grid{execution.micro_batch_size, model.grid().data_size()};
   const std::int64_t batch_size = micro_batches * grid.data_parallel_size * grid.micro_batch_size;
-  BatchLoader loader(model.backend(), model.sequence_shard(), grid.micro_batch_size, micro_batches, execution.dtype);
+  train::BatchLoader loader(model.backend(), model.sequence_shard(), grid.micro_batch_size, micro_batches,
+                            execution.dtype);
   for (std::int64_t first = 0; first < windows.size(); first += batch_size) {
-    std::vector<BatchLoader::Sample> samples =
-        BatchLoader::samples_of_rank(first, 0, batch_size, model.communicators().data->rank(), grid);
-    for (BatchLoader::Sample& sample : samples) {
+    std::vector<train::BatchLoader::Sample> samples =
+        train::BatchLoader::samples_of_rank(first, 0, batch_size, model.communicators().data->rank(), grid);
+    for (train::BatchLoader::Sample& sample : samples) {
       if (sample.index >= windows.size()) sample.index = -1;
     }
     model.run(loader.load(windows, samples, {.length_multiple = model.length_multiple()}), {});
@@ -41,4 +42,4 @@ PerplexityResult measure_perplexity(ParallelModel& model, const data::TokenStore
   return result;
 }
 
-}  // namespace trireme::train
+}  // namespace trireme::infer

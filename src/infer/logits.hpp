@@ -8,7 +8,7 @@
 #include "src/data/dataset/sample_source.hpp"
 #include "src/train/parallel_model.hpp"
 
-namespace trireme::train {
+namespace trireme::infer {
 
 /// Receiver of logits [positions, vocabulary], row-major, of one sample from position `first` on.
 using LogitsSink = std::function<void(std::int64_t sample, std::int64_t first, std::span<const double> logits)>;
@@ -17,7 +17,7 @@ using LogitsSink = std::function<void(std::int64_t sample, std::int64_t first, s
 /// position to `sink` on every rank: sample after sample in the order of `samples`, some positions at a time, gathered
 /// from the shards of vocabulary and sequence on the last stage. No grid changes more than the rounding of sums. Takes
 /// device memory for the logits of one micro-batch, beside those of the model. Collective.
-void collect_logits(ParallelModel& model, const data::SampleSource& source, const std::vector<std::int64_t>& samples,
-                    const LogitsSink& sink);
+void collect_logits(train::ParallelModel& model, const data::SampleSource& source,
+                    const std::vector<std::int64_t>& samples, const LogitsSink& sink);
 
-}  // namespace trireme::train
+}  // namespace trireme::infer

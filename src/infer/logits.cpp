@@ -1,10 +1,10 @@
-#include "src/train/evaluation/logits.hpp"
+#include "src/infer/logits.hpp"
 
 #include <algorithm>
 
 #include "src/train/batch_loader.hpp"
 
-namespace trireme::train {
+namespace trireme::infer {
 namespace {
 
 /// Elements gathered at a time: 32 MiB of fp64.
@@ -12,7 +12,7 @@ constexpr std::int64_t gathered_elements = 1 << 22;
 
 class Collector {
  public:
-  Collector(ParallelModel& model, const LogitsSink& sink)
+  Collector(train::ParallelModel& model, const LogitsSink& sink)
       : model_(model),
         sink_(sink),
         b_(model.execution().micro_batch_size),
@@ -26,8 +26,8 @@ class Collector {
   /// Runs one micro-batch on each data rank, of the samples from `first` on.
   void run(const data::SampleSource& source, const std::vector<std::int64_t>& samples, std::int64_t first) {
     const int data_ranks = model_.grid().data_size();
-    std::vector<BatchLoader::Sample> mine =
-        BatchLoader::samples_of_rank(first, 0, b_ * data_ranks, model_.communicators().data->rank(), {b_, data_ranks});
+    std::vector<train::BatchLoader::Sample> mine = train::BatchLoader::samples_of_rank(
+        first, 0, b_ * data_ranks, model_.communicators().data->rank(), {b_, data_ranks});
     const std::int64_t end = std::min(first + b_ * data_ranks, std::ssize(samples));
     std::vector<std::int64_t> columns(static_cast<std::size_t>(end - first), -1);  // in this micro-batch
     for (std::int64_t j = 0; j < b_; ++j) {
@@ -79,19 +79,19 @@ class Collector {
     }
   }
 
-  ParallelModel& model_;
+  train::ParallelModel& model_;
   const LogitsSink& sink_;
   std::int64_t b_;
   std::int64_t rows_;
-  BatchLoader loader_;
+  train::BatchLoader loader_;
   Tensor logits_;  // [s b, vocabulary rows] of this rank; empty but on the last stage
   std::vector<double> on_host_;
 };
 
 }  // namespace
 
-void collect_logits(ParallelModel& model, const data::SampleSource& source, const std::vector<std::int64_t>& samples,
-                    const LogitsSink& sink) {
+void collect_logits(train::ParallelModel& model, const data::SampleSource& source,
+                    const std::vector<std::int64_t>& samples, const LogitsSink& sink) {
   TRIREME_CHECK(model.config().predicts_tokens(), ConfigError, "this model has no logits of tokens");
   for (const std::int64_t sample : samples) {
     TRIREME_CHECK(sample >= 0 && sample < source.size(), ConfigError,
@@ -103,4 +103,4 @@ void collect_logits(ParallelModel& model, const data::SampleSource& source, cons
   static_cast<void>(model.take_global_loss_sums());  // counts these samples no longer
 }
 
-}  // namespace trireme::train
+}  // namespace trireme::infer

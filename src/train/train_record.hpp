@@ -1,0 +1,56 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "src/data/dataset/split.hpp"
+#include "src/train/exposed_communication.hpp"
+#include "src/train/progress.hpp"
+
+namespace trireme::train {
+
+/// Measurements of one training iteration, the same on every rank.
+struct TrainRecord {
+  std::int64_t iteration = 0;         ///< 1 is the first update
+  std::int64_t consumed_samples = 0;  ///< after the update
+  std::int64_t batch_size = 0;        ///< samples
+  double lm_loss = 0;                 ///< mean over the tokens of the global batch that count (see LossAverage), fp64
+  std::optional<double> sop_loss;     ///< BERT with a binary head: mean over the samples
+  double grad_norm = 0;      ///< the norm that is clipped, before clipping, of the true gradient (loss scale taken out)
+  double learning_rate = 0;  ///< the one used
+  std::optional<double> decoupled_learning_rate;  ///< the one used, if any
+  std::optional<double> params_norm;              ///< L2 of the parameters after the update, where it is measured
+  std::optional<std::int64_t> num_zeros;          ///< gradients that are zero, where they are counted
+  std::optional<double> weight_decay;             ///< the one used, where it changes during the run
+  double loss_scale = 1;                          ///< the one used
+  bool skipped = false;                           ///< no update was made
+  Skip skip_reason = Skip::not_finite;            ///< where it was skipped; a requested skip has no loss
+  double elapsed_ms = 0;
+  double tokens_per_second = 0;
+  double tflops_per_rank = 0;                          ///< model FLOPs, full attention, no recomputation counted
+  std::optional<std::vector<ExposedTime>> exposed_ms;  ///< by group, where it is measured
+};
+
+/// Measurements of an evaluation on the validation or the test split.
+struct EvaluationRecord {
+  std::int64_t iteration = 0;
+  double loss = 0;
+  double perplexity = 0;  ///< exp(min(20, loss))
+  data::Split split = data::Split::valid;
+  std::string set = {};  ///< name of a validation set; empty: the split itself
+  /// BERT with a binary head: mean loss of the segments' order over samples, and fraction whose order was recognised.
+  std::optional<double> sop_loss = {}, sop_accuracy = {};
+  std::int64_t consumed_samples = 0;
+};
+
+/// Receiver of records. Only one rank of a run has one.
+class MetricsSink {
+ public:
+  virtual ~MetricsSink() = default;
+  virtual void write(const TrainRecord& record) = 0;
+  virtual void write(const EvaluationRecord& record) = 0;
+};
+
+}  // namespace trireme::train
