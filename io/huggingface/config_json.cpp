@@ -10,10 +10,12 @@
 #include "io/posix/regular_file.hpp"
 #include "src/base/check.hpp"
 #include "src/base/shortened.hpp"
+#include "src/exchange/families/family.hpp"
 
 namespace trireme::io {
 namespace {
 
+using exchange::ConfigForm;
 using exchange::ModelClass;
 using model::ModelConfig;
 using model::RotaryScaling;
@@ -51,9 +53,11 @@ class Settings {
   std::string text(const char* name, std::string otherwise) const {
     return get(name, std::move(otherwise), &json::is_string, "a text");
   }
-  /// A flag that must have one value.
-  void require(const char* name, bool wanted, bool otherwise, const char* reason) const {
-    if (flag(name, otherwise) != wanted) add(fmt::format("{} is {}: {}", name, !wanted, reason));
+  /// Notes a setting that has another value than all models of the class here.
+  void require(const exchange::FixedSetting& setting) const {
+    const json& found = value(std::string(setting.key).c_str());
+    const bool fits = found.is_null() || std::visit([&](const auto& wanted) { return found == wanted; }, setting.value);
+    if (!fits) add(fmt::format("{} is {}: {}", setting.key, text_of(found), setting.reason));
   }
   Activation activation(const char* name) const {
     const std::string wanted = text(name, "");
@@ -109,9 +113,6 @@ void read_fields(const Settings& settings, ModelClass model_class, ModelConfig& 
 
 void read_gpt2(const Settings& settings, ModelConfig& config) {
   if (!settings.has("n_inner")) config.ffn_hidden = 4 * config.hidden;
-  settings.require("scale_attn_weights", true, true, "scores are divided by the root of the head size here");
-  settings.require("scale_attn_by_inverse_layer_idx", false, false, "scores have the same scale in all layers here");
-  settings.require("add_cross_attention", false, false, "there is no cross-attention here");
 }
 
 /// The frequencies of rotary positions: of older files rope_theta and rope_scaling, of newer ones rope_parameters.
@@ -151,7 +152,7 @@ void read_rotary(const Settings& settings, const json& file, ModelConfig& config
   scaling.kind = RotaryScalingKind::yarn;
   scaling.slow_turns = rotary.number("beta_slow", 1);
   scaling.fast_turns = rotary.number("beta_fast", 32);
-  rotary.require("truncate", true, true, "the pairs of channels are rounded here");
+  rotary.require({"truncate", true, "the pairs of channels are rounded here"});
   const double mscale = rotary.number("mscale", 0), all = rotary.number("mscale_all_dim", 0);
   if (rotary.has("attention_factor")) {
     // Any factor m is (0.1 x ln factor + 1) of x = (m - 1) / (0.1 ln factor).
@@ -170,12 +171,21 @@ void read_llama(const Settings& settings, const json& file, HuggingFaceModel& mo
   ModelConfig& config = model.config;
   if (settings.text("hidden_act", "silu") != "silu") settings.add("hidden_act is not silu, which gates SwiGLU");
   read_rotary(settings, file, config, problems);
-  if (model.model_class == ModelClass::llama) {
+  if (settings.flag("rope_interleave", settings.flag("rope_interleaved", false))) {
+    model.rotary = exchange::RotaryLayout::interleaved;
+  }
+  for (const json& type : settings.value("layer_types")) {
+    if (type == "full_attention") continue;
+    settings.add("layer_types has layers without full attention");
+    break;
+  }
+  const exchange::ClassFacts& facts = exchange::facts_of(model.model_class);
+  if (facts.has_window && file.contains("sliding_window")) {
+    config.window.left = settings.integer("sliding_window", 0) - 1;  // null: none
+  }
+  if (facts.has_bias_settings) {
     if (settings.flag("mlp_bias", false) != config.linear_bias) {
       settings.add("attention_bias and mlp_bias differ: all linear layers have biases here, or none of these");
-    }
-    if (settings.flag("rope_interleave", settings.flag("rope_interleaved", false))) {
-      model.rotary = exchange::RotaryLayout::interleaved;
     }
     return;
   }
@@ -183,20 +193,10 @@ void read_llama(const Settings& settings, const json& file, HuggingFaceModel& mo
     settings.add("attention_bias is true: biases of attention are not supported with its norms here");
   }
   config.linear_bias = false;
-  settings.require("use_sliding_window", false, false, "a position attends to all before it here");
-  for (const json& type : settings.value("layer_types")) {
-    if (type != "full_attention") return settings.add("layer_types has layers without full attention");
-  }
 }
 
-void read_bert(const Settings& settings, ModelClass model_class, ModelConfig& config) {
-  if (settings.integer("type_vocab_size", 2) != 2) settings.add("type_vocab_size is not 2, the two segments' types");
-  if (settings.text("position_embedding_type", "absolute") != "absolute") {
-    settings.add("position_embedding_type is not absolute, a learned table");
-  }
-  settings.require("is_decoder", false, false, "a BERT sees the whole sequence here");
-  settings.require("tie_word_embeddings", true, true, "the output of a BERT is tied to its token embedding here");
-  if (model_class == ModelClass::bert_classes) {
+void read_bert(const Settings& settings, ModelConfig& config) {
+  if (config.output == model::ModelOutput::classes) {
     const json& labels = settings.value("id2label");
     config.classes = labels.is_object() ? static_cast<std::int64_t>(labels.size()) : settings.integer("num_labels", 2);
     const std::string problem = settings.text("problem_type", "single_label_classification");
@@ -204,7 +204,7 @@ void read_bert(const Settings& settings, ModelClass model_class, ModelConfig& co
       settings.add(fmt::format("problem_type is '{}': one class of a sample is right here", shortened(problem)));
     }
   }
-  if (model_class == ModelClass::bert_choices) config.classes = settings.integer("num_choices", 4);
+  if (config.output == model::ModelOutput::choices) config.classes = settings.integer("num_choices", 4);
 }
 
 std::optional<std::int64_t> end_of_text_of(const json& file) {
@@ -246,12 +246,16 @@ HuggingFaceModel parse_config_json(const std::string& text, const std::string& p
   }
   model.config = exchange::class_defaults(model.model_class);
   read_fields(settings, model.model_class, model.config);
-  if (exchange::is_bert(model.model_class)) {
-    read_bert(settings, model.model_class, model.config);
-  } else if (model.model_class == ModelClass::gpt2) {
-    read_gpt2(settings, model.config);
-  } else {
-    read_llama(settings, file, model, problems);
+  for (const exchange::FixedSetting& setting : exchange::facts_of(model.model_class).fixed) settings.require(setting);
+  switch (exchange::config_form(model.model_class)) {
+    case ConfigForm::gpt2:
+      read_gpt2(settings, model.config);
+      break;
+    case ConfigForm::llama:
+      read_llama(settings, file, model, problems);
+      break;
+    case ConfigForm::bert:
+      read_bert(settings, model.config);
   }
   if (problems.empty()) {
     try {

@@ -3,10 +3,12 @@
 
 #include "io/huggingface/activations.hpp"
 #include "io/huggingface/config_json.hpp"
+#include "src/exchange/families/family.hpp"
 
 namespace trireme::io {
 namespace {
 
+using exchange::ConfigForm;
 using exchange::ModelClass;
 using model::ModelConfig;
 using model::RotaryScaling;
@@ -62,36 +64,23 @@ void put_fields(ordered_json& file, const ModelConfig& config, ModelClass model_
   }
 }
 
-void put_llama(ordered_json& file, const ModelConfig& config, ModelClass model_class) {
+void put_llama(ordered_json& file, const ModelConfig& config, const exchange::ClassFacts& facts) {
   file["hidden_act"] = "silu";
   put_rotary(file, config);
-  if (model_class == ModelClass::llama) {
-    file["mlp_bias"] = config.linear_bias;
-  } else {
-    if (model_class == ModelClass::qwen2) file.erase("attention_bias");
-    file["use_sliding_window"] = false;
-  }
+  if (facts.has_bias_settings) file["mlp_bias"] = config.linear_bias;
+  if (facts.has_window) file["sliding_window"] = config.window.left + 1;
+  if (config.qkv_bias && !config.linear_bias) file.erase("attention_bias");  // all models of the class have these
 }
 
-void put_bert(ordered_json& file, const ModelConfig& config, ModelClass model_class) {
-  file["type_vocab_size"] = 2;
-  if (model_class == ModelClass::bert_classes) {
+void put_labels(ordered_json& file, const ModelConfig& config) {
+  if (config.output == model::ModelOutput::classes) {
     for (std::int64_t i = 0; i < config.classes; ++i) {
       const std::string label = fmt::format("LABEL_{}", i);
       file["id2label"][std::to_string(i)] = label;
       file["label2id"][label] = i;
     }
   }
-  if (model_class == ModelClass::bert_choices) file["num_choices"] = config.classes;
-}
-
-/// Returns transformers' name of the family of a class.
-const char* type_name(ModelClass model_class) {
-  return exchange::is_bert(model_class)     ? "bert"
-         : model_class == ModelClass::gpt2  ? "gpt2"
-         : model_class == ModelClass::llama ? "llama"
-         : model_class == ModelClass::qwen2 ? "qwen2"
-                                            : "qwen3";
+  if (config.output == model::ModelOutput::choices) file["num_choices"] = config.classes;
 }
 
 const char* torch_name(DType dtype) {
@@ -112,13 +101,16 @@ void put_end(ordered_json& file, const HuggingFaceModel& model) {
 std::string config_json(const HuggingFaceModel& model, DType dtype) {
   ordered_json file;
   file["architectures"] = {exchange::name_of(model.model_class)};
-  file["model_type"] = type_name(model.model_class);
+  const exchange::ClassFacts& facts = exchange::facts_of(model.model_class);
+  const ConfigForm form = exchange::config_form(model.model_class);
+  file["model_type"] = facts.type;
   put_fields(file, model.config, model.model_class);
-  if (exchange::is_bert(model.model_class)) {
-    put_bert(file, model.config, model.model_class);
-  } else if (model.model_class != ModelClass::gpt2) {
-    put_llama(file, model.config, model.model_class);
+  if (form == ConfigForm::llama) put_llama(file, model.config, facts);
+  for (const exchange::FixedSetting& setting : facts.fixed) {
+    if (!setting.is_written) continue;
+    std::visit([&](const auto& value) { file[std::string(setting.key)] = value; }, setting.value);
   }
+  if (form == ConfigForm::bert) put_labels(file, model.config);
   put_end(file, model);
   file["dtype"] = torch_name(dtype);
   return file.dump(2) + "\n";

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "src/base/check.hpp"
+#include "src/exchange/families/family.hpp"
 
 namespace trireme::exchange {
 namespace {
@@ -72,20 +73,13 @@ void map_expansion(TensorMapBuilder& map, const MegatronLayout& layout, const st
   }
 }
 
-/// Parameters and tensors of one name each, weights and biases.
-void map_both(TensorMapBuilder& map, const std::string& parameter, const std::string& tensor) {
-  for (const char* suffix : {".weight", ".bias"}) {
-    if (map.has(parameter + suffix)) map.same(parameter + suffix, tensor + suffix);
-  }
-}
-
 /// The outputs of a BERT: masked tokens, and where there is a binary head the order of segments.
 void map_bert_heads(TensorMapBuilder& map, const MegatronLayout& layout) {
-  map_both(map, "mlm.dense", "lm_head.dense");
-  map_both(map, "mlm.ln", "lm_head.layer_norm");
+  map_layer(map, "mlm.dense", "lm_head.dense");
+  map_layer(map, "mlm.ln", "lm_head.layer_norm");
   map.tokens("mlm.out.bias", "output_layer.bias", layout.vocabulary_rows, {});
-  map_both(map, "pooler", "pooler.dense");
-  map_both(map, "sop", "binary_head");
+  map_layer(map, "pooler", "pooler.dense");
+  map_layer(map, "sop", "binary_head");
 }
 
 void replace(std::string& text, std::string_view from, std::string_view to) {
@@ -117,26 +111,24 @@ TensorMap megatron_tensor_map(const ModelConfig& config, const MegatronLayout& l
   }
   for (int layer = 0; layer < config.layers; ++layer) {
     const std::string ours = layer_prefix(layer), theirs = fmt::format("{}layers.{}.", stack, layer);
-    map_both(map, ours + ".ln_1", theirs + "input_layernorm");
+    map_layer(map, ours + ".ln_1", theirs + "input_layernorm");
     for (const std::string suffix : {"weight", "bias"}) {
       if (suffix == "weight" || config.has_qkv_bias()) {
         map_qkv(map, layout, ours + ".attn", suffix, theirs + "self_attention.linear_qkv." + suffix);
       }
     }
-    if (config.qk_norm) {
-      map_both(map, ours + ".attn.q_ln", theirs + "self_attention.q_layernorm");
-      map_both(map, ours + ".attn.k_ln", theirs + "self_attention.k_layernorm");
-    }
-    map_both(map, ours + ".attn.proj", theirs + "self_attention.linear_proj");
-    map_both(map, ours + ".ln_2", theirs + "pre_mlp_layernorm");
+    map_layer(map, ours + ".attn.q_ln", theirs + "self_attention.q_layernorm");
+    map_layer(map, ours + ".attn.k_ln", theirs + "self_attention.k_layernorm");
+    map_layer(map, ours + ".attn.proj", theirs + "self_attention.linear_proj");
+    map_layer(map, ours + ".ln_2", theirs + "pre_mlp_layernorm");
     for (const std::string suffix : {".weight", ".bias"}) {
       if (suffix == ".weight" || config.linear_bias) {
         map_expansion(map, layout, ours + ".mlp.fc" + suffix, theirs + "mlp.linear_fc1" + suffix);
       }
     }
-    map_both(map, ours + ".mlp.proj", theirs + "mlp.linear_fc2");
+    map_layer(map, ours + ".mlp.proj", theirs + "mlp.linear_fc2");
   }
-  map_both(map, "ln_f", stack + "final_layernorm");
+  map_layer(map, "ln_f", stack + "final_layernorm");
   if (bert) map_bert_heads(map, layout);
   if (!config.tied_output) map.tokens("lm_head.weight", "output_layer.weight", layout.vocabulary_rows, {});
   return map.finish();

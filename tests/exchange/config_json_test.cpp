@@ -61,8 +61,8 @@ TEST(ConfigJson, WhatIsWrittenReadsBackAsTheSameModel) {
 
 TEST(ConfigJson, EachKeyOfTheTableIsWrittenAndRead) {
   std::size_t keys = 0;
-  for (const ModelClass model_class : {ModelClass::gpt2, ModelClass::llama, ModelClass::qwen2, ModelClass::qwen3,
-                                       ModelClass::bert_pretraining, ModelClass::bert_spans}) {
+  for (const ModelClass model_class : {ModelClass::gpt2, ModelClass::llama, ModelClass::mistral, ModelClass::qwen2,
+                                       ModelClass::qwen3, ModelClass::bert_pretraining, ModelClass::bert_spans}) {
     const model::ModelConfig defaults = exchange::class_defaults(model_class);
     for (const model::Field& field : model::fields()) {
       const std::string key(exchange::config_key(field, model_class));
@@ -81,6 +81,13 @@ TEST(ConfigJson, EachKeyOfTheTableIsWrittenAndRead) {
     }
   }
   EXPECT_GT(keys, 50u);
+}
+
+TEST(ConfigJson, TheWindowOfAMistralCountsThePositionItself) {
+  const auto left = [](const std::string& more) { return config_of(R"(MistralForCausalLM"])" + more).window.left; };
+  EXPECT_EQ(left(""), 4095);
+  EXPECT_EQ(left(R"(, "sliding_window": 3)"), 2);
+  EXPECT_EQ(left(R"(, "sliding_window": null)"), -1);
 }
 
 TEST(ConfigJson, AFactorOfAttentionIsYarnsMagnitude) {

@@ -10,8 +10,8 @@
 #include "io/huggingface/config_json.hpp"
 #include "io/safetensors/safetensors_source.hpp"
 #include "src/comm/self_communicator.hpp"
-#include "src/exchange/architecture.hpp"
 #include "src/exchange/import.hpp"
+#include "src/exchange/model_class.hpp"
 #include "src/train/parallel_model.hpp"
 #include "tests/support/parameter_values.hpp"
 #include "tests/support/tolerance.hpp"
@@ -280,8 +280,9 @@ TEST_P(HuggingFace, LossLogitsAndGradientsAreThoseOfTransformers) {
 
 INSTANTIATE_TEST_SUITE_P(EveryClass, HuggingFace,
                          testing::Combine(testing::Values("gpt2", "gpt2_untied", "llama2", "llama3", "llama3.1",
-                                                          "llama_yarn", "qwen2", "qwen3", "bert", "bert_classes",
-                                                          "bert_choices", "bert_spans", "bert_spans_padded"),
+                                                          "llama_yarn", "mistral", "qwen2", "qwen3", "bert",
+                                                          "bert_classes", "bert_choices", "bert_spans",
+                                                          "bert_spans_padded"),
                                           testing::Values(DType::fp64, DType::fp32)),
                          [](const auto& present) {
                            std::string name = std::get<0>(present.param);

@@ -9,9 +9,9 @@
 #include "io/huggingface/config_json.hpp"
 #include "io/llmc/llmc_source.hpp"
 #include "io/safetensors/safetensors_source.hpp"
-#include "src/exchange/architecture.hpp"
 #include "src/exchange/import.hpp"
 #include "src/exchange/llmc.hpp"
+#include "src/exchange/model_class.hpp"
 #include "tests/support/message_of.hpp"
 #include "tests/support/temporary_directory.hpp"
 

@@ -11,7 +11,7 @@
 #include "src/app/saved_model.hpp"
 #include "src/base/log.hpp"
 #include "src/base/timer.hpp"
-#include "src/exchange/architecture.hpp"
+#include "src/exchange/model_class.hpp"
 #include "src/exchange/export.hpp"
 
 namespace trireme::app {

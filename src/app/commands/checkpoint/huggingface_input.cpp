@@ -6,7 +6,7 @@
 #include "io/safetensors/safetensors_source.hpp"
 #include "src/app/commands/checkpoint/import_input.hpp"
 #include "src/base/check.hpp"
-#include "src/exchange/architecture.hpp"
+#include "src/exchange/model_class.hpp"
 
 namespace trireme::app {
 

@@ -1,4 +1,4 @@
-#include "src/exchange/architecture.hpp"
+#include "src/exchange/model_class.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "src/exchange/elements.hpp"
+#include "src/exchange/families/family.hpp"
 #include "src/exchange/import.hpp"
 #include "tests/support/message_of.hpp"
 #include "tests/support/other_value.hpp"
@@ -136,6 +137,12 @@ TEST(TensorMap, NamesOfOlderFilesAreFound) {
 TEST(ModelClass, EveryPartThatAClassLacksIsListedWithTheReason) {
   model::ModelConfig config = small_llama();
   EXPECT_EQ(model_class_of(config), ModelClass::llama);
+  config.window.left = 2;
+  EXPECT_EQ(model_class_of(config), ModelClass::mistral);
+  config.window.layers = "10";
+  EXPECT_THAT(message_of<ConfigError>([&] { model_class_of(config); }),
+              AllOf(HasSubstr("cannot be exported as LlamaForCausalLM"), HasSubstr("<window_size> 2")));
+  config.window = {};
   config.qkv_bias = true;
   EXPECT_EQ(model_class_of(config), ModelClass::qwen2);
   config.qkv_bias = false;
@@ -169,9 +176,29 @@ TEST(ModelClass, EveryPartThatAClassLacksIsListedWithTheReason) {
               AllOf(HasSubstr("'MambaForCausalLM'"), HasSubstr("Qwen3ForCausalLM")));
 }
 
+TEST(ModelClass, OfEveryFamilyIsFoundByItsNameAndByItsDefaults) {
+  int classes = 0;
+  for (const Family& family : families()) {
+    for (const ClassFacts& facts : family.classes) {
+      SCOPED_TRACE(facts.name);
+      EXPECT_EQ(model_class_from(facts.name), facts.id);
+      model::ModelConfig config = class_defaults(facts.id);
+      EXPECT_EQ(model_class_of(config), facts.id);
+      config.layers = 1;
+      // A map that misses a parameter or a row of one is refused by its builder.
+      const TensorMap map = tensor_map(facts.id, config);
+      EXPECT_FALSE(map.parameters.empty());
+      for (const MappedTensor& tensor : map.tensors) EXPECT_FALSE(is_buffer(tensor.name)) << tensor.name;
+      ++classes;
+    }
+  }
+  EXPECT_EQ(classes, 9);
+}
+
 TEST(ModelClass, NoFieldIsLostSilently) {
   // A field that a class lacks is refused with another value; one that a row of the table forgets would be exported.
-  for (const ModelClass model_class : {ModelClass::gpt2, ModelClass::llama, ModelClass::bert_pretraining}) {
+  for (const ModelClass model_class :
+       {ModelClass::gpt2, ModelClass::llama, ModelClass::mistral, ModelClass::bert_pretraining}) {
     const model::ModelConfig defaults = class_defaults(model_class);
     EXPECT_EQ(model_class_of(defaults), model_class);
     for (const model::Field& field : model::fields()) {
