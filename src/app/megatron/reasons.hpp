@@ -6,7 +6,8 @@
 namespace trireme::app::megatron::why {
 
 inline constexpr std::string_view activation =
-    "this variant of the model is absent; nearest: leave it out, or --swiglu, --gelu, --normalization";
+    "this variant of the model is absent; nearest: leave it out, or another option of the model in trireme train "
+    "--help";
 inline constexpr std::string_view attention = "there is one implementation; its attention works in tiles";
 inline constexpr std::string_view bits = "numbers of 8 and 4 bits are absent; nearest: --bf16";
 inline constexpr std::string_view checkpoints = "nearest: --load, --save";

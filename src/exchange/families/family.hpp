@@ -26,7 +26,7 @@ struct ClassFacts {
   std::string_view name;  ///< "LlamaForCausalLM"
   std::string_view type;  ///< model_type of its config.json
   /// Words of model::set_fields: the differences from GPT-2 of the model whose config.json has no settings.
-  std::string_view defaults;
+  std::string defaults;
   /// Returns whether this class is the nearest to a model of the family.
   bool (*is_nearest)(const model::ModelConfig&);
   std::vector<FixedSetting> fixed = {};
@@ -60,6 +60,8 @@ Family mistral_family();
 Family qwen_family();
 Family bert_family();
 
+/// Defaults that Llamas and their kin have alike.
+extern const std::string llama_defaults;
 /// Map of a Llama, and of the families that name their tensors alike.
 TensorMap map_llama(const model::ModelConfig& config, const MapOptions& options);
 

@@ -16,10 +16,8 @@ Family mistral_family() {
       .classes = {{.id = ModelClass::mistral,
                    .name = "MistralForCausalLM",
                    .type = "mistral",
-                   .defaults = "num-layers 32 hidden-size 4096 num-attention-heads 32 normalization RMSNorm swiglu "
-                               "position-embedding-type rope disable-bias-linear layernorm-epsilon 1e-6 "
-                               "untie-embeddings-and-output-weights ffn-hidden-size 14336 vocab-size 32000 "
-                               "max-position-embeddings 131072 num-query-groups 8 window-size 4095",
+                   .defaults = llama_defaults + "ffn-hidden-size 14336 vocab-size 32000 "
+                                                "max-position-embeddings 131072 num-query-groups 8 window-size 4095",
                    .is_nearest = has_one_window,
                    .has_window = true}},
       .form = ConfigForm::llama,

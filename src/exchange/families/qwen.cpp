@@ -14,19 +14,16 @@ Family qwen_family() {
       .classes = {{.id = ModelClass::qwen3,
                    .name = "Qwen3ForCausalLM",
                    .type = "qwen3",
-                   .defaults = "num-layers 32 hidden-size 4096 num-attention-heads 32 normalization RMSNorm swiglu "
-                               "position-embedding-type rope disable-bias-linear layernorm-epsilon 1e-6 "
-                               "untie-embeddings-and-output-weights ffn-hidden-size 22016 vocab-size 151936 "
+                   .defaults = llama_defaults +
+                               "ffn-hidden-size 22016 vocab-size 151936 "
                                "max-position-embeddings 32768 num-query-groups 32 kv-channels 128 qk-layernorm",
                    .is_nearest = [](const model::ModelConfig& config) { return config.qk_norm; },
                    .fixed = {no_window}},
                   {.id = ModelClass::qwen2,
                    .name = "Qwen2ForCausalLM",
                    .type = "qwen2",
-                   .defaults = "num-layers 32 hidden-size 4096 num-attention-heads 32 normalization RMSNorm swiglu "
-                               "position-embedding-type rope disable-bias-linear layernorm-epsilon 1e-6 "
-                               "untie-embeddings-and-output-weights ffn-hidden-size 22016 vocab-size 151936 "
-                               "max-position-embeddings 32768 num-query-groups 32 add-qkv-bias",
+                   .defaults = llama_defaults + "ffn-hidden-size 22016 vocab-size 151936 "
+                                                "max-position-embeddings 32768 num-query-groups 32 add-qkv-bias",
                    .is_nearest = has_own_biases,
                    .fixed = {no_window}}},
       .form = ConfigForm::llama,

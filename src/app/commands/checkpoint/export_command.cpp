@@ -11,8 +11,8 @@
 #include "src/app/saved_model.hpp"
 #include "src/base/log.hpp"
 #include "src/base/timer.hpp"
-#include "src/exchange/model_class.hpp"
 #include "src/exchange/export.hpp"
+#include "src/exchange/model_class.hpp"
 
 namespace trireme::app {
 namespace {
