@@ -24,8 +24,8 @@
 
 #include "mpi/error.hpp"
 #include "mpi/run_main.hpp"
-#include "src/app/command_line.hpp"
-#include "src/app/job.hpp"
+#include "src/app/job/command_line.hpp"
+#include "src/app/job/job.hpp"
 #include "src/app/options/options.hpp"
 #include "src/base/timer.hpp"
 #include "src/comm/bus_bandwidth.hpp"

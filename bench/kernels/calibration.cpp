@@ -22,7 +22,7 @@
 #include "bench/step/step_rig.hpp"
 #include "mpi/node.hpp"
 #include "mpi/run_main.hpp"
-#include "src/app/command_line.hpp"
+#include "src/app/job/command_line.hpp"
 #include "src/app/options/options.hpp"
 #include "src/backend/cpu/cpu_backend.hpp"
 #include "src/base/thread_pool.hpp"

@@ -15,8 +15,8 @@
 
 #include "io/json/calibration_json.hpp"
 #include "mpi/run_main.hpp"
-#include "src/app/command_line.hpp"
 #include "src/app/commands/train/train_session.hpp"
+#include "src/app/job/command_line.hpp"
 #include "src/base/thread_pool.hpp"
 #include "src/plan/step/step_prediction.hpp"
 #include "src/train/memory_estimate.hpp"

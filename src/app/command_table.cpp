@@ -5,9 +5,9 @@
 #include <cstdio>
 
 #include "src/app/commands/commands.hpp"
-#include "src/app/job.hpp"
+#include "src/app/job/job.hpp"
+#include "src/app/manual/terminal_text.hpp"
 #include "src/app/options/nearest_name.hpp"
-#include "src/app/options/terminal_text.hpp"
 
 namespace trireme::app {
 namespace {

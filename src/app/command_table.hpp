@@ -4,9 +4,9 @@
 #include <string_view>
 #include <vector>
 
-#include "src/app/command_line.hpp"
+#include "src/app/job/command_line.hpp"
+#include "src/app/job/stop_signal.hpp"
 #include "src/app/manual/manual.hpp"
-#include "src/app/stop_signal.hpp"
 
 namespace trireme::app {
 

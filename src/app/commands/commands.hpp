@@ -1,6 +1,6 @@
 #pragma once
 
-#include "src/app/command_line.hpp"
+#include "src/app/job/command_line.hpp"
 
 /// Functions of the commands. Each returns the exit code and throws Error.
 namespace trireme::app {

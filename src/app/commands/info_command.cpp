@@ -5,7 +5,7 @@
 #include "io/h5/file.hpp"
 #include "mpi/error.hpp"
 #include "mpi/node.hpp"
-#include "src/app/job.hpp"
+#include "src/app/job/job.hpp"
 #include "src/app/options/options.hpp"
 #include "src/backend/cuda_library.hpp"
 #include "src/base/thread_pool.hpp"

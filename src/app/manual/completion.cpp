@@ -5,7 +5,7 @@
 #include <map>
 
 #include "src/app/manual/manual.hpp"
-#include "src/app/options/terminal_text.hpp"
+#include "src/app/manual/terminal_text.hpp"
 
 namespace trireme::app {
 namespace {

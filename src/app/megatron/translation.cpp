@@ -7,8 +7,8 @@
 #include <sstream>
 #include <utility>
 
+#include "src/app/manual/terminal_text.hpp"
 #include "src/app/megatron/reasons.hpp"
-#include "src/app/options/terminal_text.hpp"
 #include "src/app/run_config/run_attributes.hpp"
 #include "src/app/run_config/run_config.hpp"
 #include "src/base/log.hpp"

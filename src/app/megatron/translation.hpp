@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "src/app/command_line.hpp"
+#include "src/app/job/command_line.hpp"
 #include "src/app/megatron/flag_table.hpp"
 #include "src/app/options/options.hpp"
 #include "src/model/model_config.hpp"

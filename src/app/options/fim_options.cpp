@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "src/app/options/terminal_text.hpp"
+#include "src/app/manual/terminal_text.hpp"
 #include "src/data/tokenizer/bpe_tokenizer.hpp"
 #include "src/data/tokenizer/tokenizer.hpp"
 

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "src/app/options/options.hpp"
-#include "src/app/run_config/problems.hpp"
+#include "src/app/options/problems.hpp"
 #include "src/data/dataset/gpt/fim_samples.hpp"
 #include "src/data/dataset/token_store.hpp"
 

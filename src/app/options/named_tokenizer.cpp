@@ -12,7 +12,7 @@
 
 #include "io/tokenizer/huggingface_file.hpp"
 #include "io/tokenizer/tokenizer_files.hpp"
-#include "src/app/options/terminal_text.hpp"
+#include "src/app/manual/terminal_text.hpp"
 #include "src/data/tokenizer/bpe_tokenizer.hpp"
 #include "src/data/tokenizer/tokenizer.hpp"
 #include "src/data/tokenizer/wordpiece_tokenizer.hpp"

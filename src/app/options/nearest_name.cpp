@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "src/app/options/terminal_text.hpp"
+#include "src/app/manual/terminal_text.hpp"
 #include "src/base/check.hpp"
 
 namespace trireme::app {

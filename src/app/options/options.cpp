@@ -14,8 +14,8 @@
 #include <sstream>
 #include <string_view>
 
+#include "src/app/manual/terminal_text.hpp"
 #include "src/app/options/nearest_name.hpp"
-#include "src/app/options/terminal_text.hpp"
 
 namespace trireme::app {
 namespace {

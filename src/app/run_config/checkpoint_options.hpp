@@ -5,13 +5,22 @@
 #include <string>
 
 #include "src/app/options/options.hpp"
+#include "src/app/options/problems.hpp"
 #include "src/app/run_config/batch_options.hpp"
-#include "src/app/run_config/problems.hpp"
 #include "src/app/run_config/run_attributes.hpp"
-#include "src/app/saved_model.hpp"
+#include "src/checkpoint/load.hpp"
 #include "src/train/checkpoint_writer.hpp"
 
 namespace trireme::app {
+
+/// Choice of the step of a folder that is opened.
+struct OpenOptions {
+  std::optional<std::int64_t> step;  ///< iteration; the newest, unless given
+  bool optional = false;             ///< a folder without checkpoints gives an empty result, no error
+  bool warns = false;                ///< and then a warning
+  checkpoint::Verification verification = checkpoint::Verification::at_opening;
+  bool logs = true;  ///< a line of the log says which step is loaded
+};
 
 /// Options of the checkpoints of a run. Those to begin anew with a checkpoint's weights are of pretraining alone: a
 /// task has its pretrained model.

@@ -5,7 +5,7 @@
 #include <charconv>
 #include <utility>
 
-#include "src/app/options/terminal_text.hpp"
+#include "src/app/manual/terminal_text.hpp"
 #include "src/data/dataset/blend.hpp"
 
 namespace trireme::app {

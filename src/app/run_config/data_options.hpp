@@ -6,11 +6,10 @@
 #include <variant>
 #include <vector>
 
-#include "src/app/job.hpp"
 #include "src/app/options/fim_options.hpp"
 #include "src/app/options/masking_options.hpp"
 #include "src/app/options/named_tokenizer.hpp"
-#include "src/app/run_config/problems.hpp"
+#include "src/app/options/problems.hpp"
 #include "src/data/dataset/bert/bert_data.hpp"
 #include "src/data/dataset/gpt_data.hpp"
 #include "src/model/model_config.hpp"
@@ -20,6 +19,10 @@ namespace trireme::app {
 
 /// Options of the samples of a model, by its family.
 using SampleOptions = std::variant<data::GptDataOptions, data::BertDataOptions>;
+
+/// Part of a corpus that is compared with its digests before it is used. The ranks share the work. `sample` is 32
+/// blocks of a million tokens, which the seed chooses.
+enum class CorpusCheck { none, sample, full };
 
 /// Options of the corpora and their samples.
 struct DataOptions {

@@ -1,9 +1,9 @@
 #pragma once
 
 #include "src/app/options/options.hpp"
+#include "src/app/options/problems.hpp"
 #include "src/app/run_config/device_options.hpp"
 #include "src/app/run_config/parallel_options.hpp"
-#include "src/app/run_config/problems.hpp"
 #include "src/model/blocks/recomputation.hpp"
 
 namespace trireme::app {

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "src/app/options/options.hpp"
-#include "src/app/run_config/problems.hpp"
+#include "src/app/options/problems.hpp"
 #include "src/model/fields.hpp"
 
 namespace trireme::app {

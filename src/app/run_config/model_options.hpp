@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "src/app/options/options.hpp"
+#include "src/app/options/problems.hpp"
 #include "src/app/run_config/field_options.hpp"
-#include "src/app/run_config/problems.hpp"
 #include "src/app/run_config/window_options.hpp"
 #include "src/model/initialisation.hpp"
 #include "src/model/model_config.hpp"

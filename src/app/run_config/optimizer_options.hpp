@@ -4,8 +4,8 @@
 #include <string>
 
 #include "src/app/options/options.hpp"
+#include "src/app/options/problems.hpp"
 #include "src/app/run_config/batch_options.hpp"
-#include "src/app/run_config/problems.hpp"
 #include "src/optim/lr_schedule.hpp"
 #include "src/optim/make_optimizer.hpp"
 #include "src/optim/weight_decay_ramp.hpp"

@@ -4,8 +4,8 @@
 #include <string>
 
 #include "src/app/options/options.hpp"
+#include "src/app/options/problems.hpp"
 #include "src/app/run_config/model_options.hpp"
-#include "src/app/run_config/problems.hpp"
 #include "src/train/train_options.hpp"
 
 namespace trireme::app {

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "src/app/options/options.hpp"
-#include "src/app/run_config/problems.hpp"
+#include "src/app/options/problems.hpp"
 #include "src/optim/adamw.hpp"
 #include "src/optim/loss_scaler.hpp"
 #include "src/tensor/dtype.hpp"

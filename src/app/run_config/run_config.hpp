@@ -3,7 +3,6 @@
 #include <cstdint>
 #include <vector>
 
-#include "src/app/reporting/report_options.hpp"
 #include "src/app/run_config/batch_options.hpp"
 #include "src/app/run_config/checkpoint_options.hpp"
 #include "src/app/run_config/data_options.hpp"
@@ -13,6 +12,7 @@
 #include "src/app/run_config/optimizer_options.hpp"
 #include "src/app/run_config/parallel_options.hpp"
 #include "src/app/run_config/precision_options.hpp"
+#include "src/app/run_config/report_options.hpp"
 #include "src/app/run_config/run_options.hpp"
 #include "src/report/run.hpp"
 

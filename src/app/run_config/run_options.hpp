@@ -3,9 +3,9 @@
 #include <string>
 
 #include "src/app/options/options.hpp"
+#include "src/app/options/problems.hpp"
 #include "src/app/run_config/batch_options.hpp"
 #include "src/app/run_config/data_options.hpp"
-#include "src/app/run_config/problems.hpp"
 #include "src/train/run.hpp"
 
 namespace trireme::app {

@@ -4,7 +4,7 @@
 #include <string>
 
 #include "src/app/options/options.hpp"
-#include "src/app/run_config/problems.hpp"
+#include "src/app/options/problems.hpp"
 #include "src/model/model_config.hpp"
 
 namespace trireme::app {

@@ -6,7 +6,7 @@
 #include "io/checkpoint/checkpoint_reader.hpp"
 #include "io/checkpoint/checkpoint_store.hpp"
 #include "src/app/command_table.hpp"
-#include "src/app/saved_model.hpp"
+#include "src/app/job/saved_model.hpp"
 #include "src/base/error.hpp"
 #include "src/comm/self_communicator.hpp"
 #include "tests/support/checkpoint_model.hpp"

@@ -5,7 +5,7 @@
 #include <fstream>
 
 #include "io/corpus/corpus_store.hpp"
-#include "src/app/progress_bar.hpp"
+#include "src/app/job/progress_bar.hpp"
 #include "src/data/tokenizer/tokenizer.hpp"
 #include "tests/app/commands/command_test.hpp"
 #include "tests/support/small_bpe.hpp"

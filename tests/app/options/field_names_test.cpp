@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "src/app/run_config/problems.hpp"
+#include "src/app/options/problems.hpp"
 #include "src/base/log.hpp"
 
 namespace trireme::app {

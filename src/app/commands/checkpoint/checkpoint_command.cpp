@@ -11,8 +11,8 @@
 
 #include "io/checkpoint/checkpoint_shard.hpp"
 #include "io/checkpoint/checkpoint_store.hpp"
+#include "src/app/manual/terminal_text.hpp"
 #include "src/app/options/options.hpp"
-#include "src/app/options/terminal_text.hpp"
 #include "src/app/run_config/run_attributes.hpp"
 #include "src/base/check.hpp"
 #include "src/base/counted.hpp"

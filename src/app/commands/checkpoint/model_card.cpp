@@ -1,6 +1,6 @@
 #include "src/app/commands/checkpoint/model_card.hpp"
 
-#include "src/app/job.hpp"
+#include "src/app/job/job.hpp"
 #include "src/model/stage/model_parameters.hpp"
 #include "src/train/progress.hpp"
 

@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "src/app/saved_model.hpp"
+#include "src/app/job/saved_model.hpp"
 #include "src/exchange/model_class.hpp"
 
 namespace trireme::app {

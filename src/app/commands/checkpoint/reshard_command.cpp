@@ -3,11 +3,11 @@
 #include <algorithm>
 
 #include "io/checkpoint/checkpoint_store.hpp"
-#include "src/app/job.hpp"
+#include "src/app/job/job.hpp"
+#include "src/app/job/saved_model.hpp"
 #include "src/app/options/options.hpp"
 #include "src/app/run_config/parallel_options.hpp"
 #include "src/app/run_config/run_attributes.hpp"
-#include "src/app/saved_model.hpp"
 #include "src/base/log.hpp"
 #include "src/checkpoint/reshard.hpp"
 #include "src/train/state_tensors.hpp"

@@ -5,11 +5,11 @@
 #include <optional>
 
 #include "io/corpus/prepare_files.hpp"
-#include "src/app/job.hpp"
+#include "src/app/job/job.hpp"
+#include "src/app/job/progress_bar.hpp"
 #include "src/app/options/document_options.hpp"
 #include "src/app/options/options.hpp"
 #include "src/app/options/tokenizer_options.hpp"
-#include "src/app/progress_bar.hpp"
 #include "src/base/log.hpp"
 #include "src/base/timer.hpp"
 #include "src/data/text/sentence_splitter.hpp"

@@ -8,10 +8,10 @@
 #include <sstream>
 
 #include "io/corpus/prepare_files.hpp"
-#include "src/app/job.hpp"
+#include "src/app/job/job.hpp"
+#include "src/app/job/progress_bar.hpp"
 #include "src/app/options/document_options.hpp"
 #include "src/app/options/tokenizer_options.hpp"
-#include "src/app/progress_bar.hpp"
 #include "src/base/check.hpp"
 #include "src/base/log.hpp"
 #include "src/prepare/corpus_cleaner.hpp"

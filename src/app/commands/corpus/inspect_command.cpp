@@ -10,8 +10,8 @@
 #include <variant>
 
 #include "io/corpus/corpus_store.hpp"
+#include "src/app/manual/terminal_text.hpp"
 #include "src/app/options/options.hpp"
-#include "src/app/options/terminal_text.hpp"
 #include "src/base/check.hpp"
 #include "src/data/tokenizer/tokenizer.hpp"
 

@@ -6,9 +6,9 @@
 
 #include "io/corpus/prepare_files.hpp"
 #include "io/json/json_text.hpp"
-#include "src/app/job.hpp"
+#include "src/app/job/job.hpp"
+#include "src/app/job/progress_bar.hpp"
 #include "src/app/options/document_options.hpp"
-#include "src/app/progress_bar.hpp"
 #include "src/base/check.hpp"
 #include "src/base/log.hpp"
 #include "src/base/timer.hpp"

@@ -8,8 +8,8 @@
 #include <optional>
 
 #include "io/corpus/corpus_store.hpp"
-#include "src/app/bert_vocabulary.hpp"
 #include "src/app/commands/commands.hpp"
+#include "src/app/job/bert_vocabulary.hpp"
 #include "src/app/options/masking_options.hpp"
 #include "src/app/options/options.hpp"
 #include "src/base/check.hpp"

@@ -6,7 +6,7 @@
 #include <optional>
 
 #include "io/corpus/corpus_store.hpp"
-#include "src/app/job.hpp"
+#include "src/app/job/job.hpp"
 #include "src/app/options/document_options.hpp"
 #include "src/app/options/options.hpp"
 

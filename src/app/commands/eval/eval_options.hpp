@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "src/app/commands/eval/zero_shot_task.hpp"
+#include "src/app/job/saved_model.hpp"
 #include "src/app/options/options.hpp"
-#include "src/app/saved_model.hpp"
 
 namespace trireme::app {
 

@@ -10,7 +10,7 @@
 #include "src/app/commands/finetune/task_result.hpp"
 #include "src/app/commands/train/configuration_log.hpp"
 #include "src/app/commands/train/train_session.hpp"
-#include "src/app/kernel_test.hpp"
+#include "src/app/job/kernel_test.hpp"
 #include "src/app/megatron/translation.hpp"
 #include "src/base/log.hpp"
 #include "src/base/shortened.hpp"

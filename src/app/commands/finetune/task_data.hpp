@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "src/app/commands/finetune/task_options.hpp"
-#include "src/app/job.hpp"
+#include "src/app/job/job.hpp"
 #include "src/data/tasks/task_samples.hpp"
 
 namespace trireme::app {

@@ -5,7 +5,7 @@
 #include <cstdio>
 
 #include "src/app/commands/generate/generate_options.hpp"
-#include "src/app/job.hpp"
+#include "src/app/job/job.hpp"
 #include "src/app/megatron/translation.hpp"
 
 namespace trireme::app {

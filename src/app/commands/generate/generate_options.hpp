@@ -4,8 +4,8 @@
 #include <string>
 
 #include "src/app/commands/generate/prompt_batch.hpp"
+#include "src/app/job/saved_model.hpp"
 #include "src/app/options/options.hpp"
-#include "src/app/saved_model.hpp"
 #include "src/infer/generation.hpp"
 
 namespace trireme::app {

@@ -8,7 +8,7 @@
 #include "io/metrics/append_file.hpp"
 #include "io/posix/folder.hpp"
 #include "io/posix/mapped_file.hpp"
-#include "src/app/progress_bar.hpp"
+#include "src/app/job/progress_bar.hpp"
 #include "src/base/log.hpp"
 #include "src/base/shortened.hpp"
 #include "src/prepare/text_reader.hpp"

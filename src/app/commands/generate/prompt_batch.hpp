@@ -3,9 +3,9 @@
 #include <string>
 #include <vector>
 
-#include "src/app/job.hpp"
+#include "src/app/job/job.hpp"
+#include "src/app/job/saved_model.hpp"
 #include "src/app/options/options.hpp"
-#include "src/app/saved_model.hpp"
 #include "src/infer/generation.hpp"
 
 namespace trireme::app {

@@ -11,7 +11,7 @@
 
 #include "io/json/run_prediction_json.hpp"
 #include "io/posix/regular_file.hpp"
-#include "src/app/options/terminal_text.hpp"
+#include "src/app/manual/terminal_text.hpp"
 #include "src/base/error.hpp"
 #include "src/plan/cases/run_prediction.hpp"
 

@@ -6,9 +6,9 @@
 #include <cmath>
 #include <map>
 
-#include "src/app/job.hpp"
+#include "src/app/job/job.hpp"
+#include "src/app/manual/terminal_text.hpp"
 #include "src/app/options/field_names.hpp"
-#include "src/app/options/terminal_text.hpp"
 #include "src/base/counted.hpp"
 #include "src/model/stage/model_parameters.hpp"
 #include "src/plan/constants.hpp"

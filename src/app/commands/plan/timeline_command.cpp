@@ -7,7 +7,7 @@
 #include "io/json/trace_json.hpp"
 #include "io/posix/regular_file.hpp"
 #include "src/app/commands/plan/schedule_command.hpp"
-#include "src/app/options/terminal_text.hpp"
+#include "src/app/manual/terminal_text.hpp"
 #include "src/app/options/text_file.hpp"
 #include "src/plan/drawing.hpp"
 #include "src/plan/timeline.hpp"

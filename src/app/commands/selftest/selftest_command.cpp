@@ -9,7 +9,7 @@
 #include "io/posix/folder.hpp"
 #include "io/posix/selftest_files.hpp"
 #include "src/app/commands/commands.hpp"
-#include "src/app/job.hpp"
+#include "src/app/job/job.hpp"
 #include "src/app/options/field_names.hpp"
 #include "src/app/options/options.hpp"
 #include "src/backend/cuda_library.hpp"

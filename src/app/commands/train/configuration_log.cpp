@@ -4,8 +4,8 @@
 
 #include <algorithm>
 
-#include "src/app/memory_report.hpp"
-#include "src/app/options/terminal_text.hpp"
+#include "src/app/job/memory_report.hpp"
+#include "src/app/manual/terminal_text.hpp"
 #include "src/app/run_config/idle_options.hpp"
 #include "src/base/counted.hpp"
 #include "src/base/log.hpp"

@@ -6,10 +6,10 @@
 #include <vector>
 
 #include "io/checkpoint/checkpoint_store.hpp"
-#include "src/app/job.hpp"
+#include "src/app/job/job.hpp"
+#include "src/app/job/saved_model.hpp"
 #include "src/app/run_config/run_attributes.hpp"
 #include "src/app/run_config/run_config.hpp"
-#include "src/app/saved_model.hpp"
 
 namespace trireme::app {
 

@@ -1,9 +1,9 @@
 #include "src/app/commands/train/train_session.hpp"
 
-#include "src/app/process_limits.hpp"
-#include "src/app/progress_bar.hpp"
-#include "src/app/reporting/run_reports.hpp"
-#include "src/app/stop_signal.hpp"
+#include "src/app/job/process_limits.hpp"
+#include "src/app/job/progress_bar.hpp"
+#include "src/app/job/run_reports.hpp"
+#include "src/app/job/stop_signal.hpp"
 #include "src/base/log.hpp"
 #include "src/base/thread_pool.hpp"
 #include "src/checkpoint/step_writer.hpp"

@@ -7,7 +7,7 @@
 
 #include "io/metrics/tensorboard_file.hpp"
 #include "src/app/options/options.hpp"
-#include "src/app/run_config/problems.hpp"
+#include "src/app/options/problems.hpp"
 #include "src/train/timing/device_peak.hpp"
 #include "src/train/timing/rank_times.hpp"
 

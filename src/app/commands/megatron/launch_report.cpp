@@ -1,4 +1,4 @@
-#include "src/app/megatron/launch_report.hpp"
+#include "src/app/commands/megatron/launch_report.hpp"
 
 #include <fmt/ranges.h>
 
@@ -11,9 +11,9 @@
 #include "src/app/commands/eval/eval_options.hpp"
 #include "src/app/commands/finetune/task_options.hpp"
 #include "src/app/commands/generate/generate_options.hpp"
+#include "src/app/manual/terminal_text.hpp"
 #include "src/app/megatron/translation.hpp"
 #include "src/app/options/nearest_name.hpp"
-#include "src/app/options/terminal_text.hpp"
 #include "src/app/run_config/run_config.hpp"
 #include "src/base/counted.hpp"
 

@@ -1,7 +1,7 @@
 #include <cstdio>
 
 #include "src/app/commands/commands.hpp"
-#include "src/app/megatron/launch_report.hpp"
+#include "src/app/commands/megatron/launch_report.hpp"
 
 namespace trireme::app {
 

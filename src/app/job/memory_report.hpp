@@ -1,6 +1,6 @@
 #pragma once
 
-#include "src/app/job.hpp"
+#include "src/app/job/job.hpp"
 #include "src/app/run_config/run_config.hpp"
 #include "src/train/memory_estimate.hpp"
 

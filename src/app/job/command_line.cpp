@@ -1,4 +1,4 @@
-#include "src/app/command_line.hpp"
+#include "src/app/job/command_line.hpp"
 
 #include <algorithm>
 

@@ -1,4 +1,4 @@
-#include "src/app/job.hpp"
+#include "src/app/job/job.hpp"
 
 #include <algorithm>
 

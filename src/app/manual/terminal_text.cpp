@@ -1,4 +1,4 @@
-#include "src/app/options/terminal_text.hpp"
+#include "src/app/manual/terminal_text.hpp"
 
 #include <fmt/format.h>
 

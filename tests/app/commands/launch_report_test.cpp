@@ -1,4 +1,4 @@
-#include "src/app/megatron/launch_report.hpp"
+#include "src/app/commands/megatron/launch_report.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,8 +1,8 @@
-#include "src/app/saved_model.hpp"
+#include "src/app/job/saved_model.hpp"
 
 #include "io/checkpoint/checkpoint_store.hpp"
 #include "io/posix/folder.hpp"
-#include "src/app/memory_report.hpp"
+#include "src/app/job/memory_report.hpp"
 #include "src/app/run_config/run_attributes.hpp"
 #include "src/base/log.hpp"
 #include "src/train/state_tensors.hpp"

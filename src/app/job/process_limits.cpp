@@ -1,4 +1,4 @@
-#include "src/app/process_limits.hpp"
+#include "src/app/job/process_limits.hpp"
 
 #include <sys/resource.h>
 #include <unistd.h>
@@ -6,7 +6,7 @@
 #include <cstdio>
 #include <cstdlib>
 
-#include "src/app/job.hpp"
+#include "src/app/job/job.hpp"
 #include "src/base/check.hpp"
 #include "src/base/machine.hpp"
 

@@ -1,4 +1,4 @@
-#include "src/app/stop_signal.hpp"
+#include "src/app/job/stop_signal.hpp"
 
 #include <unistd.h>
 

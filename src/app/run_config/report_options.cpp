@@ -1,4 +1,4 @@
-#include "src/app/reporting/report_options.hpp"
+#include "src/app/run_config/report_options.hpp"
 
 #include <fmt/ranges.h>
 

@@ -1,4 +1,4 @@
-#include "src/app/bert_vocabulary.hpp"
+#include "src/app/job/bert_vocabulary.hpp"
 
 #include "src/base/check.hpp"
 #include "src/data/tokenizer/wordpiece_tokenizer.hpp"

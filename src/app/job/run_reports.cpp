@@ -1,4 +1,4 @@
-#include "src/app/reporting/run_reports.hpp"
+#include "src/app/job/run_reports.hpp"
 
 #include <fmt/ranges.h>
 

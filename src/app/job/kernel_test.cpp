@@ -1,4 +1,4 @@
-#include "src/app/kernel_test.hpp"
+#include "src/app/job/kernel_test.hpp"
 
 #include "mpi/error.hpp"
 #include "src/base/log.hpp"

@@ -1,4 +1,4 @@
-#include "src/app/progress_bar.hpp"
+#include "src/app/job/progress_bar.hpp"
 
 #include <fmt/format.h>
 #include <unistd.h>

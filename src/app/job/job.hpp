@@ -5,6 +5,7 @@
 
 #include "mpi/environment.hpp"
 #include "mpi/node.hpp"
+#include "src/app/run_config/data_options.hpp"
 #include "src/app/run_config/device_options.hpp"
 #include "src/app/run_config/parallel_options.hpp"
 #include "src/backend/backend.hpp"
@@ -46,10 +47,6 @@ std::string version();
 
 /// Throws ConfigError unless every rank has the same program and was given the same options. Collective.
 void check_same_options(Communicator& world, const Options& options);
-
-/// Part of a corpus that is compared with its digests before it is used. The ranks share the work. `sample` is 32
-/// blocks of a million tokens, which the seed chooses.
-enum class CorpusCheck { none, sample, full };
 
 /// Opens a corpus, on every rank of `world` or on none.
 std::shared_ptr<data::TokenStore> open_corpus(Communicator& world, const std::string& path,

@@ -13,7 +13,7 @@
 #include "io/metrics/progress_file.hpp"
 #include "io/metrics/tensorboard_file.hpp"
 #include "io/metrics/trace_file.hpp"
-#include "src/app/job.hpp"
+#include "src/app/job/job.hpp"
 #include "src/app/run_config/run_config.hpp"
 #include "src/train/run.hpp"
 #include "src/train/timing/rank_times.hpp"

@@ -1,4 +1,4 @@
-#include "src/app/memory_report.hpp"
+#include "src/app/job/memory_report.hpp"
 
 #include <fmt/ranges.h>
 

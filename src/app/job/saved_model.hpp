@@ -5,8 +5,9 @@
 #include <optional>
 #include <string>
 
-#include "src/app/job.hpp"
+#include "src/app/job/job.hpp"
 #include "src/app/options/named_tokenizer.hpp"
+#include "src/app/run_config/checkpoint_options.hpp"
 #include "src/checkpoint/load.hpp"
 #include "src/data/tokenizer/tokenizer.hpp"
 #include "src/train/parallel_model.hpp"
@@ -18,14 +19,6 @@ struct OpenCheckpoint {
   std::unique_ptr<checkpoint::Store> store;
   std::unique_ptr<checkpoint::StepReader> reader;
   checkpoint::RunDescription description;
-};
-
-struct OpenOptions {
-  std::optional<std::int64_t> step;  ///< iteration; the newest, unless given
-  bool optional = false;             ///< a folder without checkpoints gives an empty result, no error
-  bool warns = false;                ///< and then a warning
-  checkpoint::Verification verification = checkpoint::Verification::at_opening;
-  bool logs = true;  ///< a line of the log says which step is loaded
 };
 
 /// Opens a step of a folder, or one step's folder. CheckpointError where it is not there. Collective.
