@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <charconv>
 #include <cstring>
 
 #include "io/checkpoint/manifest_json.hpp"
@@ -14,6 +13,7 @@
 #include "io/posix/regular_file.hpp"
 #include "io/posix/system_call.hpp"
 #include "src/base/check.hpp"
+#include "src/base/parse_number.hpp"
 #include "src/checkpoint/load.hpp"
 
 namespace trireme::io {
@@ -57,10 +57,8 @@ std::int64_t step_in(const std::string& folder) {
 std::int64_t number_in(std::string_view name, std::string_view prefix) {
   if (!name.starts_with(prefix)) return -1;
   name.remove_prefix(prefix.size());
-  std::int64_t number = -1;
-  const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), number);
-  const bool all = error == std::errc() && (end == name.data() + name.size() || *end == '-');
-  return all && name.front() != '-' ? number : -1;
+  const auto number = take_number<std::int64_t>(name);
+  return number && *number >= 0 && (name.empty() || name.front() == '-') ? *number : -1;
 }
 
 CheckpointReader::CheckpointReader(std::string folder) : folder_(std::move(folder)) {

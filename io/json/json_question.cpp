@@ -2,12 +2,12 @@
 
 #include <fmt/ranges.h>
 
-#include <charconv>
 #include <nlohmann/json.hpp>
 #include <utility>
 
 #include "io/json/json_text.hpp"
 #include "src/base/check.hpp"
+#include "src/base/parse_number.hpp"
 #include "src/base/shortened.hpp"
 
 namespace trireme::io {
@@ -37,11 +37,10 @@ std::int64_t answer_of(const std::string& key, const json& value) {
   if (value.is_number_integer()) return value.get<std::int64_t>();
   const std::string text = value.is_string() ? value.get<std::string>() : "";
   if (text.size() == 1 && text[0] >= 'A' && text[0] <= 'Z') return text[0] - 'A';
-  std::int64_t number = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  TRIREME_CHECK(!text.empty() && error == std::errc() && end == text.data() + text.size(), DataError,
-                "the value of '{}' is {}: neither the number of a choice nor its letter", key, shown(value));
-  return number;
+  const auto number = parse_number<std::int64_t>(text);
+  TRIREME_CHECK(number, DataError, "the value of '{}' is {}: neither the number of a choice nor its letter", key,
+                shown(value));
+  return *number;
 }
 
 data::ChoiceQuestion question_of(const json& object, const QuestionKeys& keys) {

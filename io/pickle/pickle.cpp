@@ -6,6 +6,7 @@
 #include <unordered_map>
 
 #include "src/base/check.hpp"
+#include "src/base/parse_number.hpp"
 #include "src/base/shortened.hpp"
 
 namespace trireme::io {
@@ -118,10 +119,9 @@ class PickleMachine {
     push_integer(value);
   }
   void push_real(std::string_view text) {
-    double value = 0;
-    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-    require(error == std::errc() && end == text.data() + text.size(), "a number is malformed");
-    push(PickleNode{.kind = PickleKind::real, .real = value});
+    const auto value = parse_number<double>(text);
+    require(value.has_value(), "a number is malformed");
+    push(PickleNode{.kind = PickleKind::real, .real = *value});
   }
   void push_quoted(std::string_view text) {
     const bool quoted = text.size() >= 2 && (text[0] == '\'' || text[0] == '"') && text.back() == text[0];
@@ -170,11 +170,9 @@ class PickleMachine {
     push(found->second);
   }
   std::uint64_t decimal() {
-    const std::string_view text = line();
-    std::uint32_t value = 0;
-    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-    require(error == std::errc() && end == text.data() + text.size(), "the name of a value is no number");
-    return value;
+    const auto value = parse_number<std::uint32_t>(line());
+    require(value.has_value(), "the name of a value is not a number");
+    return *value;
   }
 
   /// Follows one opcode; true at the end.

@@ -1,9 +1,9 @@
 #include "src/base/attributes.hpp"
 
-#include <charconv>
 #include <cmath>
 #include <cstdint>
 
+#include "src/base/parse_number.hpp"
 #include "src/base/shortened.hpp"
 
 namespace trireme {
@@ -17,8 +17,9 @@ std::string number_words() {
 /// Returns whether all of `text` is one number.
 template <class Number>
 bool parse(const std::string& text, Number& value) {
-  const auto [stop, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  return error == std::errc() && stop == text.data() + text.size() && std::isfinite(static_cast<double>(value));
+  const auto number = parse_number<Number>(text);
+  value = number.value_or(value);
+  return number && std::isfinite(static_cast<double>(value));
 }
 
 }  // namespace

@@ -2,9 +2,10 @@
 
 #include <fmt/format.h>
 
-#include <charconv>
 #include <chrono>
 #include <cmath>
+
+#include "src/base/parse_number.hpp"
 
 namespace trireme::report {
 namespace {
@@ -22,10 +23,8 @@ std::string stamp(std::int64_t time, char between, std::string_view end) {
 
 /// Reads the whole number that is `text`; empty for other texts.
 std::optional<int> number(std::string_view text) {
-  int value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size() || value < 0) return {};
-  return value;
+  const auto value = parse_number<int>(text);
+  return value && *value >= 0 ? value : std::nullopt;
 }
 
 /// Reads the seconds of "Z", "+01:00" or "+0100".

@@ -109,7 +109,7 @@ TEST(PublishedRuns, NameLineAndColumnOfAFault) {
   expect({{"gbs", "1"}}, "column gbs: 1 are less than dp 2 x mbs 1");
   expect({{"mbs", ""}}, "column mbs: is empty");
   expect({{"mbs", "1.5"}}, "column mbs: '1.5' is no whole number");
-  expect({{"hidden", "wide"}}, "column hidden: 'wide' is no number");
+  expect({{"hidden", "wide"}}, "column hidden: 'wide' is not a number");
   expect({{"layers", "-8"}}, "column layers: '-8' is not above 0");
   expect({{"layers", "1"}}, "column pp: 2 stages for 1 layers");
   expect({{"heads", "15"}}, "column heads: 15 do not divide hidden 1024");

@@ -1,13 +1,13 @@
 #include "src/app/options/fim_options.hpp"
 
 #include <algorithm>
-#include <charconv>
 #include <memory>
 #include <set>
 #include <utility>
 #include <vector>
 
 #include "src/app/manual/terminal_text.hpp"
+#include "src/base/parse_number.hpp"
 #include "src/data/tokenizer/bpe_tokenizer.hpp"
 #include "src/data/tokenizer/tokenizer.hpp"
 
@@ -56,14 +56,12 @@ class Tokens {
   std::int32_t find(const char* flag, const std::string& text, std::int64_t vocabulary_size) const {
     const auto found = std::ranges::find(spellings_, text);
     if (found != spellings_.end()) return static_cast<std::int32_t>(found - spellings_.begin());
-    std::int32_t id = -1;
-    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), id);
-    const bool is_id = error == std::errc() && end == text.data() + text.size() && id >= 0 && id < vocabulary_size;
-    TRIREME_CHECK(is_id, ConfigError,
+    const auto id = parse_number<std::int32_t>(text);
+    TRIREME_CHECK(id && *id >= 0 && *id < vocabulary_size, ConfigError,
                   "--{}: the tokenizer {} has no token '{}'. Try another, or the number of an id below {} that stands "
                   "for nothing else; --vocab-size can add some",
                   flag, tokenizer_->name(), shortened(text), vocabulary_size);
-    return id;
+    return *id;
   }
 
  private:

@@ -1,8 +1,7 @@
 #include "src/app/options/number_list.hpp"
 
-#include <charconv>
-
 #include "src/base/check.hpp"
+#include "src/base/parse_number.hpp"
 
 namespace trireme::app {
 
@@ -10,10 +9,10 @@ std::vector<std::int64_t> number_list(const std::string& flag, const std::vector
                                       std::int64_t least) {
   std::vector<std::int64_t> numbers;
   for (const std::string& word : words) {
-    const char* const end = word.data() + word.size();
-    const auto [stop, error] = std::from_chars(word.data(), end, numbers.emplace_back());
-    TRIREME_CHECK(error == std::errc() && stop == end && numbers.back() >= least, ConfigError,
-                  "{} '{}' is not a whole number of at least {}", flag, word, least);
+    const auto number = parse_number<std::int64_t>(word);
+    TRIREME_CHECK(number && *number >= least, ConfigError, "{} '{}' is not a whole number of at least {}", flag, word,
+                  least);
+    numbers.push_back(*number);
   }
   return numbers;
 }

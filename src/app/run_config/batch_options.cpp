@@ -4,8 +4,9 @@
 
 #include <algorithm>
 #include <cctype>
-#include <charconv>
 #include <sstream>
+
+#include "src/base/parse_number.hpp"
 
 namespace trireme::app {
 namespace {
@@ -14,9 +15,9 @@ train::BatchRampUp ramp_up_of(const std::vector<std::string>& texts) {
   std::int64_t values[3] = {};
   bool valid = texts.size() == 3;
   for (std::size_t i = 0; valid && i < 3; ++i) {
-    const char* end = texts[i].data() + texts[i].size();
-    const auto [stop, error] = std::from_chars(texts[i].data(), end, values[i]);
-    valid = error == std::errc() && stop == end;
+    const auto value = parse_number<std::int64_t>(texts[i]);
+    valid = value.has_value();
+    values[i] = value.value_or(0);
   }
   TRIREME_CHECK(valid, ConfigError, "--rampup-batch-size {}: three numbers are needed: first batch, increment, samples",
                 fmt::join(texts, " "));
@@ -33,13 +34,11 @@ std::int64_t scaled_number(std::string text) {
     text.pop_back();
     break;
   }
-  double number = 0;
-  const char* const end = text.data() + text.size();
-  const auto [stop, error] = std::from_chars(text.data(), end, number);
+  const auto number = parse_number<double>(text);
   constexpr double limit = 1e18;
-  TRIREME_CHECK(error == std::errc() && stop == end && number >= 0 && number * scale <= limit, ConfigError,
+  TRIREME_CHECK(number && *number >= 0 && *number * scale <= limit, ConfigError,
                 "'{}' is no number from 0 to 1e18, with or without K, M, B or T", text);
-  return static_cast<std::int64_t>(number * scale);
+  return static_cast<std::int64_t>(*number * scale);
 }
 
 /// Levels of "THRESHOLD:BATCH ...", whose thresholds are in tokens, in the order of these.

@@ -2,10 +2,10 @@
 
 #include <algorithm>
 #include <cctype>
-#include <charconv>
 #include <utility>
 
 #include "src/app/manual/terminal_text.hpp"
+#include "src/base/parse_number.hpp"
 #include "src/data/dataset/blend.hpp"
 
 namespace trireme::app {
@@ -127,15 +127,10 @@ using WeightedPath = DataOptions::WeightedPath;
 /// Reads the words of an option: corpora alone, or weight, corpus, weight, corpus ...
 std::vector<WeightedPath> weighted_paths(const std::string& flag, const std::vector<std::string>& path) {
   constexpr const char* remedy = "give corpora alone, or a weight before each: 0.7 a.h5 0.3 b.h5";
-  const auto weight_of = [](const std::string& text) -> std::optional<double> {
-    double weight = 0;
-    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), weight);
-    return error == std::errc() && end == text.data() + text.size() ? std::optional(weight) : std::nullopt;
-  };
-  const bool has_weights = path.size() > 1 && weight_of(path[0]);
+  const bool has_weights = path.size() > 1 && parse_number<double>(path[0]);
   std::vector<WeightedPath> list;
   for (std::size_t i = 0; i < path.size(); ++i) {
-    const std::optional<double> weight = path.size() > 1 ? weight_of(path[i]) : std::nullopt;
+    const std::optional<double> weight = path.size() > 1 ? parse_number<double>(path[i]) : std::nullopt;
     const bool weight_is_next = has_weights && (list.empty() || !list.back().path.empty());
     TRIREME_CHECK(weight.has_value() == weight_is_next, ConfigError, "--{}: unexpected '{}' after '{}'; {}", flag,
                   shortened(path[i]), shortened(path[std::max<std::size_t>(i, 1) - 1]), remedy);

@@ -1,7 +1,6 @@
 #include "src/app/run_config/optimizer_options.hpp"
 
-#include <charconv>
-
+#include "src/base/parse_number.hpp"
 #include "src/base/shortened.hpp"
 #include "src/optim/grad_norm.hpp"
 
@@ -116,10 +115,9 @@ void OptimizerOptions::settle_clipping(Problems& problems) {
     grad_norm_power = optim::infinity_norm;
     return;
   }
-  const char* const end = grad_norm_type.data() + grad_norm_type.size();
-  const auto [stop, error] = std::from_chars(grad_norm_type.data(), end, grad_norm_power);
+  grad_norm_power = parse_number<int>(grad_norm_type).value_or(0);
   problems.expect(
-      error == std::errc() && stop == end && grad_norm_power >= 1 && grad_norm_power <= 16,
+      grad_norm_power >= 1 && grad_norm_power <= 16,
       fmt::format("--grad-norm-type {} is neither a whole number from 1 to 16 nor inf", shortened(grad_norm_type)));
 }
 

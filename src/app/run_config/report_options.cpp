@@ -2,9 +2,10 @@
 
 #include <fmt/ranges.h>
 
-#include <charconv>
 #include <initializer_list>
 #include <vector>
+
+#include "src/base/parse_number.hpp"
 
 namespace trireme::app {
 
@@ -64,9 +65,8 @@ void ReportOptions::settle(int ranks, bool cuda_graphs, Problems& problems) {
       profile_start < profile_end,
       fmt::format("--profile-step-start {} must be less than --profile-step-end {}", profile_start, profile_end));
   for (const std::string& text : rank_texts_) {
-    int rank = -1;
-    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), rank);
-    const bool is_rank = error == std::errc() && end == text.data() + text.size() && rank >= 0 && rank < ranks;
+    const int rank = parse_number<int>(text).value_or(-1);
+    const bool is_rank = rank >= 0 && rank < ranks;
     problems.expect(is_rank, fmt::format("--profile-ranks {}: the ranks of this job are 0 to {}", text, ranks - 1));
     profile_ranks.push_back(rank);
   }

@@ -1,21 +1,14 @@
 #include "src/app/run_config/window_options.hpp"
 
 #include <cctype>
-#include <charconv>
 #include <iterator>
 #include <string_view>
 #include <utility>
 
+#include "src/base/parse_number.hpp"
+
 namespace trireme::app {
 namespace {
-
-template <class Integer>
-std::optional<Integer> integer_of(std::string_view text) {
-  Integer value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
-  return value;
-}
 
 /// Digits of 0 and 1 of a list as Python writes it, with sums and multiples of lists: [1,1,0], [1]*3+[0], ([1,0])*2.
 /// By recursive descent.
@@ -56,7 +49,7 @@ class LayerList {
     while (take('*')) {
       const std::size_t begin = place_;
       while (!at_end() && std::isdigit(static_cast<unsigned char>(text_[place_])) != 0) ++place_;
-      const auto factor = integer_of<int>(text_.substr(begin, place_ - begin));
+      const auto factor = parse_number<int>(text_.substr(begin, place_ - begin));
       check(factor && *factor <= model::max_layers);
       times *= *factor;
       check(times <= model::max_layers);
@@ -96,8 +89,8 @@ std::int64_t left_of(const std::string& given) {
   std::string text = without_blanks(given);
   if (text.starts_with('(') && text.ends_with(')')) text = text.substr(1, text.size() - 2);
   const std::size_t comma = text.find(',');
-  const auto left = integer_of<std::int64_t>(text.substr(0, comma));
-  const auto right = comma == std::string::npos ? 0 : integer_of<std::int64_t>(text.substr(comma + 1));
+  const auto left = parse_number<std::int64_t>(text.substr(0, comma));
+  const auto right = comma == std::string::npos ? 0 : parse_number<std::int64_t>(text.substr(comma + 1));
   TRIREME_CHECK(left && right && *left >= -1, ConfigError,
                 "--window-size '{}' must be LEFT,0: the number of positions before its own that a token sees, or -1 "
                 "for all",
@@ -110,7 +103,7 @@ std::int64_t left_of(const std::string& given) {
 
 model::AttentionWindow window_of(std::int64_t left, const std::string& layers, int count) {
   const std::string text = without_blanks(layers);
-  if (const auto frequency = integer_of<std::int64_t>(text)) {
+  if (const auto frequency = parse_number<std::int64_t>(text)) {
     TRIREME_CHECK(*frequency >= 1, ConfigError, "--window-attn-skip-freq {} must be at least 1", *frequency);
     return model::AttentionWindow::every(left, *frequency, count);
   }

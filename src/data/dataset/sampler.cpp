@@ -1,9 +1,9 @@
 #include "src/data/dataset/sampler.hpp"
 
-#include <charconv>
 #include <sstream>
 
 #include "src/base/check.hpp"
+#include "src/base/parse_number.hpp"
 
 namespace trireme::data {
 namespace {
@@ -12,15 +12,16 @@ constexpr const char* budgets_name = "data_budgets";
 
 /// Returns whether `text` is three whole numbers with commas between them.
 bool parse(const std::string& text, SampleBudget& budget) {
-  const char* at = text.data();
-  const char* const end = at + text.size();
+  std::string_view rest = text;
   for (std::int64_t* number : {&budget.train, &budget.valid, &budget.test}) {
-    if (number != &budget.train && (at == end || *at++ != ',')) return false;
-    const auto [stop, error] = std::from_chars(at, end, *number);
-    if (error != std::errc() || *number < 0) return false;
-    at = stop;
+    if (number != &budget.train) {
+      if (!rest.starts_with(',')) return false;
+      rest.remove_prefix(1);
+    }
+    *number = take_number<std::int64_t>(rest).value_or(-1);
+    if (*number < 0) return false;
   }
-  return at == end;
+  return rest.empty();
 }
 
 }  // namespace

@@ -1,7 +1,6 @@
 #include "src/data/tasks/task_text.hpp"
 
-#include <charconv>
-
+#include "src/base/parse_number.hpp"
 #include "src/data/text/utf8.hpp"
 #include "src/data/text/words.hpp"
 
@@ -60,11 +59,7 @@ std::optional<std::int64_t> whole_number(std::string_view text) {
     if (is_digit) digits += c;
     after_digit = is_digit;
   }
-  std::int64_t value = 0;
-  const char* const end = digits.data() + digits.size();
-  const auto [last, error] = std::from_chars(digits.data(), end, value);
-  if (!after_digit || error != std::errc{} || last != end) return std::nullopt;
-  return value;
+  return after_digit ? parse_number<std::int64_t>(digits) : std::nullopt;
 }
 
 }  // namespace trireme::data

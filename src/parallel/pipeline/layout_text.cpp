@@ -6,6 +6,7 @@
 #include <string>
 
 #include "src/base/check.hpp"
+#include "src/base/parse_number.hpp"
 #include "src/base/shortened.hpp"
 
 namespace trireme::parallel {
@@ -18,12 +19,11 @@ std::vector<int> numbers_of(std::string_view text) {
   std::vector<int> layers;
   for (std::size_t begin = 0; begin <= text.size();) {
     const std::size_t end = std::min(text.find(',', begin), text.size());
-    int number = 0;
-    const auto [stop, error] = std::from_chars(text.data() + begin, text.data() + end, number);
-    TRIREME_CHECK(error == std::errc() && stop == text.data() + end && number >= 0 && number <= max_pieces, ConfigError,
+    const auto number = parse_number<int>(text.substr(begin, end - begin));
+    TRIREME_CHECK(number && *number >= 0 && *number <= max_pieces, ConfigError,
                   "<pipeline_model_parallel_layout> {}: '{}' is not a number of layers", shortened(text),
                   shortened(text.substr(begin, end - begin)));
-    layers.push_back(number);
+    layers.push_back(*number);
     begin = end + 1;
   }
   return layers;

@@ -5,12 +5,12 @@
 #include <algorithm>
 #include <array>
 #include <cctype>
-#include <charconv>
 #include <cmath>
 #include <initializer_list>
 #include <string_view>
 
 #include "src/base/check.hpp"
+#include "src/base/parse_number.hpp"
 
 namespace trireme::plan {
 namespace {
@@ -53,10 +53,11 @@ class Row {
     if (word.empty() || word == "-" || has(word, {"none", "n/a", "not stated", "unknown"})) {
       if (word.empty() || std::isdigit(static_cast<unsigned char>(word.front())) == 0) return std::nullopt;
     }
-    double value = 0;
-    const auto [end, status] = std::from_chars(digits.data(), std::to_address(digits.end()), value);
-    if (status != std::errc()) throw FieldError{column, fmt::format("'{}' is no number", text(column))};
-    std::string rest = lower(digits.substr(static_cast<std::size_t>(end - digits.data())));
+    std::string_view behind = digits;
+    const auto number = take_number<double>(behind);
+    if (!number) throw FieldError{column, fmt::format("'{}' is not a number", text(column))};
+    double value = *number;
+    std::string rest = lower(std::string(behind));
     if (rest.starts_with("k")) {
       value *= 1000;
       rest.erase(0, 1);

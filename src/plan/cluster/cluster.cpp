@@ -2,13 +2,13 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <functional>
 #include <map>
 #include <set>
 #include <sstream>
 
 #include "src/base/check.hpp"
+#include "src/base/parse_number.hpp"
 #include "src/plan/cluster/cpu_cluster.hpp"
 
 namespace trireme::plan {
@@ -81,8 +81,9 @@ std::string trimmed(const std::string& text) {
 
 template <class T>
 bool read_number(const std::string& text, T& value) {
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  return error == std::errc() && end == text.data() + text.size();
+  const auto number = parse_number<T>(text);
+  value = number.value_or(value);
+  return number.has_value();
 }
 
 std::string known_fields() {

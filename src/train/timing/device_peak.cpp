@@ -5,10 +5,10 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <vector>
 
 #include "src/base/check.hpp"
+#include "src/base/parse_number.hpp"
 
 namespace trireme::train {
 namespace {
@@ -50,9 +50,7 @@ std::optional<DevicePeak> find_peak(std::string_view description) {
 }
 
 DevicePeak parse_peak(const std::string& text) {
-  double tflops = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), tflops);
-  if (error == std::errc() && end == text.data() + text.size() && tflops > 0) return {"the given device", tflops};
+  if (const auto tflops = parse_number<double>(text); tflops && *tflops > 0) return {"the given device", *tflops};
   const auto found = std::ranges::find(peaks, text, &Entry::name);
   if (found != peaks.end()) return {text, found->tflops};
   std::vector<std::string_view> names;

@@ -90,7 +90,7 @@ TEST(Pickle, EveryFaultIsNamedWithItsByte) {
       {"N}b.", "a state is given to a value that has none"},
       {"cos\nx\n(tR}b}b.", "an object has two states"},
       {"g1\n.", "a value is named that is not there"},
-      {"gx\n.", "is no number"},
+      {"gx\n.", "is not a number"},
       {"I1x\n.", "other characters than digits"},
       {"Fx\n.", "malformed"},
       {"Sx\n.", "has no quotes"},

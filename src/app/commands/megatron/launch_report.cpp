@@ -3,7 +3,6 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <charconv>
 #include <initializer_list>
 #include <optional>
 #include <sstream>
@@ -16,6 +15,7 @@
 #include "src/app/options/nearest_name.hpp"
 #include "src/app/run_config/run_config.hpp"
 #include "src/base/counted.hpp"
+#include "src/base/parse_number.hpp"
 
 namespace trireme::app::megatron {
 namespace {
@@ -65,9 +65,8 @@ std::optional<int> ranks_of(const Words& launcher) {
     const std::string value = is_inline                 ? launcher[i].substr(name.size() + 1)
                               : i + 1 < launcher.size() ? launcher[i + 1]
                                                         : "";
-    int count = 0;
-    const auto [stop, error] = std::from_chars(value.data(), value.data() + value.size(), count);
-    if (error != std::errc() || stop != value.data() + value.size() || count < 1 || count > 100000) return {};
+    const int count = parse_number<int>(value).value_or(0);
+    if (count < 1 || count > 100000) return {};
     ranks *= count;
     found = found || name == "--nproc-per-node";
   }
