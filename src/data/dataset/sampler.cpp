@@ -10,7 +10,7 @@ namespace {
 
 constexpr const char* budgets_name = "data_budgets";
 
-/// Returns whether `text` is three whole numbers with commas between them.
+/// Returns whether `text` is three integers separated by commas.
 bool parse(const std::string& text, SampleBudget& budget) {
   const char* at = text.data();
   const char* const end = at + text.size();
