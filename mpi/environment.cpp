@@ -26,15 +26,15 @@ int number_in_environment(const char* name) {
   return text == nullptr ? 0 : std::atoi(text);
 }
 
-/// Makes ranks that wait inside MPI (start, split, end) yield where this machine has more ranks than cores. mpirun does
-/// so only where it was given the number of cores.
+/// Makes ranks that wait inside MPI (start, split, end) yield if this machine has more ranks than cores. mpirun does so
+/// only if told the number of cores.
 void yield_when_crowded() {
   if (number_in_environment("OMPI_COMM_WORLD_LOCAL_SIZE") > sysconf(_SC_NPROCESSORS_ONLN)) {
     setenv("OMPI_MCA_mpi_yield_when_idle", "1", 0);
   }
 }
 
-/// Checks that the launcher works with this MPI: otherwise every task is alone in a world of its own.
+/// Checks that the launcher works with this MPI: otherwise every task is alone in its own world.
 void check_launcher(int world_size) {
   if (world_size > 1) return;
   for (const char* name : {"SLURM_STEP_NUM_TASKS", "PMI_SIZE", "MPI_LOCALNRANKS", "OMPI_COMM_WORLD_SIZE"}) {
@@ -56,8 +56,8 @@ void check_launcher(int world_size) {
 
 MpiEnvironment::MpiEnvironment(int& argc, char**& argv) {
   yield_when_crowded();
-  // CUDA reads this when it starts, and MPI may start it. By default streams share eight queues to the GPU. Work that
-  // cannot begin keeps back later work of other streams in its queue. 32 is the maximum.
+  // CUDA reads this on initialisation, which MPI may trigger. By default streams share eight queues to the GPU. Blocked
+  // work stalls later work of other streams in its queue. 32 is the maximum.
   setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
   int provided = 0;
   const int code = MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &provided);

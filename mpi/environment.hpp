@@ -9,8 +9,8 @@
 
 namespace trireme::mpi {
 
-/// MPI for the life of the program: the first object of `main`. Without mpirun, the world has one rank. Throws
-/// EnvironmentError where MPI cannot start, or where the program was started as several tasks that are not ranks of one
+/// MPI for the lifetime of the program: the first object of `main`. Without mpirun, the world has one rank. Throws
+/// EnvironmentError if MPI cannot start, or if the program was started as several tasks that are not ranks of one
 /// world.
 ///
 /// The destructor finalises MPI, which waits for all ranks, unless communication was abandoned
@@ -25,10 +25,10 @@ class MpiEnvironment {
   int rank() const { return rank_; }
   int size() const { return size_; }
 
-  /// Makes a communicator of all ranks. Collective; to be destroyed before the environment.
+  /// Makes a communicator of all ranks. Collective; destroy it before the environment.
   std::unique_ptr<MpiCommunicator> make_world() const;
 
-  /// Ends all ranks of the job at once with this exit code.
+  /// Terminates all ranks of the job immediately with this exit code.
   [[noreturn]] void abort(ExitCode exit_code) const;
 
   const std::shared_ptr<ProgressEngine>& engine() const { return engine_; }

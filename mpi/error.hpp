@@ -7,7 +7,7 @@
 
 namespace trireme::mpi {
 
-/// An MPI call failed. The message holds the call, MPI's own text, and the rank and host it happened on.
+/// An MPI call failed. The message contains the call, MPI's own text, and the failing rank and host.
 class MpiError : public Error {
  public:
   explicit MpiError(const std::string& message) : Error(ExitCode::environment, message) {}
@@ -19,7 +19,7 @@ void check(int code, const char* call);
 /// "rank 3 on host n17"
 std::string this_rank_and_host();
 
-/// "rank 3", "ranks 0, 1, 4": of many the first few, and how many more there are.
+/// "rank 3", "ranks 0, 1, 4"; long lists are abbreviated to the first few and a count.
 std::string ranks_text(const std::vector<int>& ranks);
 
 }  // namespace trireme::mpi

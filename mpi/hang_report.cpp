@@ -15,7 +15,7 @@ namespace trireme::mpi {
 namespace {
 
 constexpr int tag = 1;
-// The first ranks collect, so that the message does not depend on one of them.
+// Several ranks collect, so the message does not depend on any one of them.
 constexpr int collectors = 8;
 
 using Reports = std::map<int, std::string>;
@@ -93,7 +93,7 @@ void report_hang(MPI_Comm comm, const std::vector<std::string>& hosts, const std
     receive_reports(comm, reports);
     std::this_thread::sleep_for(milliseconds(1));
   }
-  // Only collectors have the reports of others. Another collector ends the job, unless it is stopped at this moment.
+  // Only collectors have the reports of others. Another collector ends the job, unless it stops right now.
   const bool ends_job = rank < collectors && reports.begin()->first == rank;
   if (!ends_job) std::this_thread::sleep_for(time_to_log);
   log::error("{}", summary(reports, hosts));

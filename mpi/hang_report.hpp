@@ -7,13 +7,13 @@
 
 namespace trireme::mpi {
 
-/// The host of every rank. Collective over `comm`.
+/// Returns the host of every rank. Collective over `comm`.
 std::vector<std::string> all_hosts(MPI_Comm comm);
 
-/// Reports a hang, on a rank whose wait for others took too long and that is about to end the job. Such ranks exchange
+/// Reports a hang, on a rank whose wait for others timed out and that is about to end the job. Such ranks exchange
 /// descriptions of their waits (`mine`: "waiting for ..."). The lowest of them logs the report once, with the ranks
-/// that do not answer: these are stopped or stuck. It takes up to `patience_s`, for ranks that began to wait later, and
-/// a few seconds more where another rank has to log it. Nothing else may use `comm`, whose ranks are the world's.
+/// that do not answer: these are stopped or stuck. Takes up to `patience_s`, for ranks that began to wait later, and a
+/// few seconds more if another rank has to log it. Nothing else may use `comm`, whose ranks are the world's.
 void report_hang(MPI_Comm comm, const std::vector<std::string>& hosts, const std::string& mine, double patience_s);
 
 }  // namespace trireme::mpi

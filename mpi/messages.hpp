@@ -7,7 +7,8 @@
 
 namespace trireme::mpi {
 
-/// Non-blocking requests that are waited for together. Sizes are in bytes and may exceed what one MPI message holds.
+/// Non-blocking requests that are waited for together. Sizes are in bytes and may exceed the maximum of one MPI
+/// message.
 class Messages {
  public:
   Messages(MPI_Comm comm, int tag) : comm_(comm), tag_(tag) {}
@@ -17,17 +18,17 @@ class Messages {
   void broadcast(std::byte* data, std::size_t size_bytes, int root);
   void barrier();
 
-  /// True once all are complete; then new ones may be added. Throws MpiError where one failed, or where a peer sent
-  /// less than was to be received: the ranks have called different operations then.
+  /// Returns whether all are complete; then new ones may be added. Throws MpiError if one failed, or a peer sent less
+  /// than expected: the ranks then called different operations.
   bool test();
 
-  /// World ranks with which messages are under way, each once. Without those of a broadcast or a barrier, which MPI
+  /// Returns the world ranks with messages in flight, each once. Excludes those of a broadcast or a barrier, which MPI
   /// does not report.
   std::vector<int> awaited_ranks() const;
 
  private:
   struct Expected {
-    bool received;  // or else sent
+    bool received;  // otherwise sent
     std::size_t size_bytes;
     int peer;
   };

@@ -9,7 +9,7 @@
 namespace trireme::mpi {
 namespace {
 
-constexpr int exchange_tag = 0;  // messages between two ranks arrive in the order sent, so one tag does
+constexpr int exchange_tag = 0;  // messages between two ranks arrive in order, so one tag suffices
 
 MPI_Comm duplicate(MPI_Comm comm) {
   MPI_Comm copy = MPI_COMM_NULL;
@@ -22,8 +22,7 @@ class MpiWork final : public Work::State {
   MpiWork(std::shared_ptr<ProgressEngine> engine, std::shared_ptr<ProgressEngine::Entry> entry)
       : engine_(std::move(engine)), entry_(std::move(entry)) {}
   ~MpiWork() override {
-    // The operation ends without a wait: an error is unwinding this rank, and the memory of the operation is about to
-    // be freed.
+    // Destroyed without a wait: an error is unwinding this rank, and the operation's memory is about to be freed.
     if (!done()) engine_->abandon();
   }
   bool done() override { return entry_->finished.load(std::memory_order_acquire); }
@@ -46,7 +45,7 @@ MpiCommunicator::MpiCommunicator(Owned, std::shared_ptr<ProgressEngine> engine, 
   void* value = nullptr;
   int found = 0;
   check(MPI_Comm_get_attr(comm_, MPI_TAG_UB, &value, &found), "MPI_Comm_get_attr");
-  max_tag_ = found != 0 ? *static_cast<int*>(value) : 32767;  // limit that the standard guarantees
+  max_tag_ = found != 0 ? *static_cast<int*>(value) : 32767;  // minimum guaranteed by the standard
 }
 
 MpiCommunicator::~MpiCommunicator() {
@@ -101,7 +100,7 @@ Work MpiCommunicator::broadcast(Stream& stream, TensorView data, int root) {
 std::vector<Work> MpiCommunicator::exchange(Stream& stream, std::span<const Transfer> transfers) {
   stream.synchronize();
   std::vector<Messages> messages(transfers.size(), Messages(comm_, exchange_tag));
-  // Receives first: a message that finds its receiver waiting is copied once.
+  // Receives first: a message with a posted receive is copied only once.
   for (const Transfer::Direction direction : {Transfer::Direction::receive, Transfer::Direction::send}) {
     for (std::size_t i = 0; i < transfers.size(); ++i) {
       const Transfer& transfer = transfers[i];

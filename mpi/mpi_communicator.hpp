@@ -11,15 +11,15 @@
 
 namespace trireme::mpi {
 
-/// Collectives among MPI ranks on host memory. Communication progresses by itself between start and wait (see
-/// ProgressEngine). Sums are formed in rank order, so their bits depend on the contributions only; a maximum is NaN
-/// where a contribution is. `out` of reduce_scatter may be this rank's shard of `in`.
+/// Collectives among MPI ranks on host memory. Communication progresses asynchronously between start and wait (see
+/// ProgressEngine). Sums are formed in rank order, so they depend bitwise on the contributions only; a maximum is NaN
+/// if any contribution is. `out` of reduce_scatter may be this rank's shard of `in`.
 ///
 /// Destruction is collective: all ranks destroy groups in the same order. While an exception unwinds, nothing is freed.
-/// Throws MpiError where MPI reports a failure or the ranks' calls do not match.
+/// Throws MpiError if MPI reports a failure or the ranks' calls do not match.
 class MpiCommunicator final : public Communicator {
  public:
-  /// Duplicates `comm`, so that other messages cannot mix with these. Collective.
+  /// Duplicates `comm` to isolate its messages. Collective.
   MpiCommunicator(std::shared_ptr<ProgressEngine> engine, MPI_Comm comm, std::string name);
   ~MpiCommunicator() override;
   MpiCommunicator(const MpiCommunicator&) = delete;

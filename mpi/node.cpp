@@ -19,7 +19,7 @@ NodeLocation find_node_location(const MpiCommunicator& world) {
   location.first_rank = world.rank();
   check(MPI_Bcast(&location.first_rank, 1, MPI_INT, 0, node), "MPI_Bcast");
 
-  // Where a mask is too wide for the type (more than 1024 cores) the call fails and all ranks count as sharing.
+  // If a mask is too wide for the type (more than 1024 cores) the call fails and all ranks count as sharing.
   cpu_set_t mine;
   if (sched_getaffinity(0, sizeof mine, &mine) != 0) {
     for (std::size_t core = 0; core < CPU_SETSIZE; ++core) CPU_SET(core, &mine);

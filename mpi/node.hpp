@@ -10,7 +10,7 @@ struct NodeLocation {
   int local_size = 1;
   int first_rank = 0;  ///< world rank of the first of them: identifies the machine
   /// Ranks of this machine, this one included, that may run on a core this one may run on. mpirun binds few ranks to
-  /// cores of their own and many to none; the threads of a rank follow from this number (default_thread_count).
+  /// separate cores and many to none; this number determines the threads per rank (default_thread_count).
   int ranks_sharing_cores = 1;
 };
 

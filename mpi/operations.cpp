@@ -10,8 +10,8 @@
 namespace trireme::mpi {
 namespace {
 
-// Large tensors are reduced in segments of this many bytes, so that received data is still in the cache when it is
-// added. Measured with bench/collectives.
+// Large tensors are reduced in segments of this many bytes, to keep received data in cache until added. Measured with
+// bench/collectives.
 constexpr std::int64_t segment_bytes = std::int64_t{2} << 20;
 // Segments in flight at a time. Without a waiting caller, ranks poll rarely: each poll should find several segments to
 // continue.
@@ -30,7 +30,7 @@ struct Range {
   std::int64_t count;
 };
 
-/// Range of rank `index` where `count` elements are divided among `ranks`, in whole cache lines as far as possible.
+/// Range of rank `index` when `count` elements are divided among `ranks`, in full cache lines as far as possible.
 Range range_of(std::int64_t count, int ranks, int index) {
   constexpr std::int64_t line = 64;
   const std::int64_t width = ((count + ranks - 1) / ranks + line - 1) / line * line;
@@ -84,14 +84,14 @@ std::deque<Lane> make_lanes(const Channel& channel, DType dtype, std::int64_t se
   return lanes;
 }
 
-/// The other ranks, beginning behind this one, so that not all send to the same at once.
+/// Visits the other ranks, starting after this one, to spread the load over receivers.
 template <class Function>
 void for_each_peer(const Channel& channel, Function function) {
   for (int step = 1; step < channel.size; ++step) function((channel.rank + step) % channel.size);
 }
 
-/// Gathers a shard of each rank on each rank in ceil(log2 size) steps (Bruck et al. 1997, "Efficient algorithms for
-/// all-to-all communications"). A step doubles what a rank holds: it sends one message and receives one.
+/// All-gathers the ranks' shards in ceil(log2 size) steps (Bruck et al. 1997, "Efficient algorithms for all-to-all
+/// communications"). A step doubles what a rank holds: it sends one message and receives one.
 class Doubling {
  public:
   Doubling(const Channel& channel, const std::byte* own, std::size_t shard_bytes)
@@ -155,12 +155,12 @@ Operation all_reduce(Channel channel, TensorView data, ReduceOp op) {
   std::deque<Lane> lanes =
       make_lanes(channel, dtype, segments, range_of(std::min(segment, numel), channel.size, 0).count);
   const auto lane_of = [&](std::int64_t s) -> Lane& { return lanes[static_cast<std::size_t>(s) % lanes.size()]; };
-  // The shard of segment `s` that `rank` adds up.
+  // The shard of segment `s` that `rank` reduces.
   const auto shard = [&](std::int64_t s, int rank) {
     const Range within = range_of(std::min(segment, numel - s * segment), channel.size, rank);
     return data.flat(s * segment + within.begin, within.count);
   };
-  // Messages between two ranks match by their order: all ranks start the steps of the segments in the same one.
+  // Messages between two ranks match by order: all ranks start the segments' steps in the same order.
   const auto exchange_terms = [&](std::int64_t s) {
     Lane& lane = lane_of(s);
     const TensorView own = shard(s, channel.rank);
@@ -179,7 +179,7 @@ Operation all_reduce(Channel channel, TensorView data, ReduceOp op) {
   for (std::int64_t s = 0; s < segments; ++s) {
     co_await lane_of(s).terms;
     lane_of(s).contributions.reduce(op, shard(s, channel.rank).data(), shard(s, channel.rank).numel());
-    co_await lane_of(s).sums;  // sums of the segment that had the lane before
+    co_await lane_of(s).sums;  // sums of the lane's previous segment
     exchange_sums(s);
     if (s + std::ssize(lanes) < segments) exchange_terms(s + std::ssize(lanes));
   }

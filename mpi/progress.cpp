@@ -21,13 +21,13 @@ namespace {
 
 using std::chrono::microseconds;
 
-// Delay of the engine's thread before its first look at an operation without a waiting caller, and after a step. The
-// delay doubles after a look that finds nothing. With 8 ranks on 2 cores a first delay of 200 us doubles the time of
-// small all-reduces.
+// Delay of the engine's thread before it first polls an operation without a waiting caller, and after a step. It
+// doubles after each poll without progress. With 8 ranks on 2 cores a first delay of 200 us doubles the time of small
+// all-reduces.
 constexpr microseconds first_delay{1000};
 constexpr microseconds next_delay{200};
 constexpr microseconds max_delay{2000};
-// After a step the next one often follows soon: the thread continues to poll for this time, and yields to others.
+// The next step often follows soon: the thread keeps polling for this time, and yields to others.
 constexpr microseconds linger{50};
 
 constexpr std::align_val_t alignment{64};
@@ -55,7 +55,7 @@ std::vector<int> Operation::awaited_ranks() const {
 
 ProgressEngine::ProgressEngine() : timer_(timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC)) {
   TRIREME_CHECK(timer_ >= 0, EnvironmentError, "timerfd_create failed: {}", std::strerror(errno));
-  // Signals are for the threads of the program: a signal to stop must not be handled here.
+  // Signals belong to the program's threads: a stop signal must not be handled here.
   sigset_t all;
   sigset_t before;
   sigfillset(&all);
@@ -119,7 +119,7 @@ bool ProgressEngine::poll() {
 }
 
 void ProgressEngine::wait(Entry& entry) {
-  // The first tries cost only the time of an idle core; after them another rank may need the core.
+  // The first tries use an otherwise idle core; afterwards another rank may need it.
   constexpr int tries_before_yield = 20;
   struct Waiting {
     explicit Waiting(std::atomic<int>& count) : count_(count) { count_.fetch_add(1); }
@@ -151,7 +151,7 @@ void ProgressEngine::give_up(Entry& entry) {
 
 void ProgressEngine::abandon() noexcept {
   abandoned_ = true;
-  const std::lock_guard lock(mutex_);  // a step under way ends first
+  const std::lock_guard lock(mutex_);  // a step in progress ends first
 }
 
 void ProgressEngine::run() {

@@ -46,12 +46,12 @@ class Operation {
     if (handle_) handle_.destroy();
   }
 
-  /// Runs until messages are awaited that are not complete. True when at least one step was taken.
+  /// Runs until it awaits incomplete messages. Returns whether at least one step was taken.
   bool advance();
-  /// At its end, or failed.
+  /// Complete or failed.
   bool finished() const { return handle_.done() || handle_.promise().failure; }
   std::exception_ptr failure() const { return handle_.promise().failure; }
-  /// World ranks whose messages it awaits, as far as MPI reports them.
+  /// World ranks whose messages it awaits, as reported by MPI.
   std::vector<int> awaited_ranks() const;
 
  private:
@@ -59,10 +59,10 @@ class Operation {
   std::coroutine_handle<promise_type> handle_;
 };
 
-/// Drives the operations of a rank. A thread that waits for one drives them all; otherwise a thread of the engine does,
-/// so that communication progresses while the caller computes. That thread is woken by a timer alone, which runs while
-/// operations are in flight. Ranks often outnumber cores: a wake-up per operation would cost more than an operation
-/// that the caller waits for at once.
+/// Drives the operations of a rank. A thread that waits for one drives them all; otherwise the engine's thread does, so
+/// communication overlaps with the caller's computation. Only a timer wakes that thread, while operations are in
+/// flight. Ranks often outnumber cores: a wake-up per operation would cost more than an operation that the caller waits
+/// for immediately.
 class ProgressEngine {
  public:
   ProgressEngine();
@@ -70,7 +70,7 @@ class ProgressEngine {
   ProgressEngine(const ProgressEngine&) = delete;
   ProgressEngine& operator=(const ProgressEngine&) = delete;
 
-  /// An operation under way.
+  /// An operation in flight.
   struct Entry {
     Entry(Operation started, std::string text) : operation(std::move(started)), description(std::move(text)) {}
     std::optional<Operation> operation;  // guarded by the engine's mutex; empty when finished
@@ -82,18 +82,18 @@ class ProgressEngine {
   /// Starts an operation: its first messages are issued before this returns. `description` is for messages: "an
   /// all-reduce of the group data".
   std::shared_ptr<Entry> submit(Operation operation, std::string description);
-  /// Blocks until `entry` is finished; throws its error, and HungError where no operation has made a step for the
-  /// longest wait.
+  /// Blocks until `entry` is finished; throws its error, or HungError if no operation has progressed for the maximum
+  /// wait.
   void wait(Entry& entry);
   /// 0, the default: no limit.
   void set_max_wait(double seconds) { max_wait_s_ = seconds; }
   double max_wait_s() const { return max_wait_s_; }
-  /// Abandons all operations, without any further call of MPI: for a rank that ends because of an error and cannot wait
-  /// for the others. Operations in flight stay unfinished, and their memory is not freed.
+  /// Abandons all operations without further MPI calls: for a rank that exits on an error and cannot wait for the
+  /// others. Operations in flight stay unfinished, and their memory is not freed.
   void abandon() noexcept;
   bool abandoned() const { return abandoned_; }
 
-  /// Memory for the messages of one operation, kept from one to the next. Only for use by operations.
+  /// Message buffers of one operation, reused by later ones. Only for use by operations.
   class Scratch {
    public:
     Scratch(ProgressEngine& engine, std::size_t size_bytes);
@@ -116,14 +116,14 @@ class ProgressEngine {
   };
 
  private:
-  bool poll();                 // with mutex_ held; true when anything moved
-  bool advance(Entry& entry);  // with mutex_ held; true when the operation moved
+  bool poll();                 // requires mutex_; returns whether anything progressed
+  bool advance(Entry& entry);  // requires mutex_; returns whether the operation progressed
   void run();
-  void set_timer(std::chrono::microseconds delay);  // with mutex_ held
+  void set_timer(std::chrono::microseconds delay);  // requires mutex_
   void check_usable() const;
   [[noreturn]] void give_up(Entry& entry);
 
-  std::mutex mutex_;  // guards everything below but the atomics, and all steps of operations
+  std::mutex mutex_;  // guards everything below except the atomics, and all steps of operations
   std::vector<Scratch::Buffer> free_buffers_;
   std::vector<std::shared_ptr<Entry>> under_way_;
   std::vector<Operation> failed_;  // kept, since MPI may still write into their memory

@@ -40,7 +40,7 @@ struct Max {
   }
 };
 
-/// Eight numbers at a time where the machine converts them; compilers do not find that by themselves.
+/// Eight numbers at a time if the machine converts them; compilers do not vectorise this themselves.
 constexpr std::int64_t half_lanes = 8;
 
 template <class T, class A>
@@ -73,7 +73,7 @@ void narrow(const A* in, T* out, std::int64_t size) {
 template <class T, class Op>
 void reduce(std::span<const std::byte* const> sources, std::byte* out, std::int64_t count) {
   using A = typename Wide<T>::Type;
-  constexpr std::int64_t block = 1024;  // partial results stay in the first-level cache
+  constexpr std::int64_t block = 1024;  // partial results stay in the L1 cache
   alignas(64) std::array<A, block> partial;
   alignas(64) std::array<A, block> next;
   const Op op;

@@ -57,7 +57,7 @@ bool all_fail(MPI_Comm failing) {
 
 int run_main(int argc, char** argv, const std::function<int(MpiEnvironment&)>& function,
              double startup_timeout_minutes) {
-  log::initialise(0, 1);  // until it is known which rank this is
+  log::initialise(0, 1);  // until the rank is known
   try {
     std::optional<StartupWatchdog> watchdog(std::in_place, startup_timeout_minutes);
     MpiEnvironment environment(argc, argv);
@@ -75,11 +75,11 @@ int run_main(int argc, char** argv, const std::function<int(MpiEnvironment&)>& f
       if (environment.size() == 1) {
         log::error("{}", failure.message);
       } else if (failure.exit_code == ExitCode::hung) {
-        // Other ranks may have begun to wait later than this one.
+        // Other ranks may have started to wait later.
         report_hang(failing, hosts, failure.message, std::max(2.0, environment.engine()->max_wait_s() / 10));
         environment.abort(failure.exit_code);
       } else if (!environment.engine()->abandoned() && all_fail(failing)) {
-        // The lowest rank that has a message prints it: each different message appears once.
+        // The lowest rank with a message prints it: each distinct message appears once.
         std::uint64_t mine = fnv1a(failure.message);
         std::vector<std::uint64_t> all(static_cast<std::size_t>(environment.size()));
         check(MPI_Allgather(&mine, 1, MPI_UINT64_T, all.data(), 1, MPI_UINT64_T, failing), "MPI_Allgather");

@@ -14,7 +14,7 @@ namespace trireme::mpi {
 
 StartupWatchdog::StartupWatchdog(double minutes) {
   if (minutes <= 0) return;
-  // Only this thread may read the environment: MPI changes it while it starts.
+  // Only this thread may read the environment: MPI changes it during startup.
   thread_ = std::thread([this, minutes, rank = launched_rank()] { watch(minutes, rank); });
 }
 
@@ -37,7 +37,7 @@ void StartupWatchdog::watch(double minutes, int rank) {
       "the host without a trireme process, or with one that does not run, and start without it. If hosts start slowly, "
       "try a larger <startup_timeout_minutes>",
       rank, host_name(), minutes);
-  // The other threads are inside MPI, which cannot be left in order.
+  // The other threads are inside MPI, which cannot be exited cleanly.
   _exit(static_cast<int>(ExitCode::hung));
 }
 

@@ -6,11 +6,11 @@
 
 namespace trireme::mpi {
 
-/// Ends this process with ExitCode::hung when the job has not started in time: MPI_Init waits forever for a rank that
-/// never starts.
+/// Terminates this process with ExitCode::hung if the job has not started in time: MPI_Init waits indefinitely for a
+/// rank that never starts.
 ///
-/// Rank 0 reports it after `minutes`, another rank 3 s times its number (at most 30 s) later. So one message is printed
-/// before the launcher ends the others. Zero minutes: no limit.
+/// Rank 0 reports it after `minutes`, another rank 3 s times its number (at most 30 s) later. Thus one message is
+/// printed before the launcher ends the others. Zero minutes: no limit.
 class StartupWatchdog {
  public:
   explicit StartupWatchdog(double minutes);

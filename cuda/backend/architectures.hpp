@@ -4,7 +4,7 @@
 
 namespace trireme::cuda {
 
-/// Reason why kernels do not run on a GPU of compute capability `capability` (90 for 9.0); empty where they do.
+/// Reason why kernels do not run on a GPU of compute capability `capability` (90 for 9.0); empty if they do.
 /// `built_for` is CMake's list of their architectures with commas ("80-real,90"). Code for X.Y runs on X.Z with Z
 /// >= Y, code for X.Ya on X.Y alone. An entry that does not end in "-real" also has PTX. PTX for X.Y runs on all GPUs
 /// from X.Y on, PTX for X.Ya on X.Y alone.

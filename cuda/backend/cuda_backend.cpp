@@ -38,7 +38,7 @@ DeviceLocation location_of(const BackendOptions& options) {
   return location;
 }
 
-/// Warns where all streams share one hardware queue. Rank 0 speaks for all.
+/// Warns if all streams share one hardware queue. Only rank 0 prints it.
 void warn_of_one_connection(int world_rank) {
   const char* variable = "CUDA_DEVICE_MAX_CONNECTIONS";
   const char* set = std::getenv(variable);
@@ -75,12 +75,12 @@ class CudaBackend final : public Backend, public DeviceCommunicators, public Gra
     warn_of_one_connection(options.world_rank);
   }
   ~CudaBackend() override {
-    // Their memory is reused or freed as soon as it is released.
+    // Their memory is reused or freed immediately after release.
     for (const Uploading& upload : uploading_) {
       try {
         upload.end->synchronize();
       } catch (const Error&) {
-        // Nothing reads the results after this point.
+        // No one reads the results after this point.
       }
     }
   }

@@ -7,9 +7,9 @@
 
 namespace trireme::cuda {
 
-/// Backend on this rank's GPU, which is a DeviceCommunicators too. Supports fp32, bf16 and fp16. `built_for` are the
-/// architectures of the kernels. Throws CudaError where there is no GPU, BackendUnavailable where the kernels do not
-/// run on it.
+/// Backend on this rank's GPU, which also implements DeviceCommunicators. Supports fp32, bf16 and fp16. `built_for` are
+/// the architectures of the kernels. Throws CudaError if there is no GPU, BackendUnavailable if the kernels do not run
+/// on it.
 std::unique_ptr<Backend> make_backend(const BackendOptions& options, const std::string& built_for);
 
 }  // namespace trireme::cuda

@@ -38,7 +38,7 @@ bool read_number(const std::string& text, int base, std::uint64_t& number) {
   return true;
 }
 
-/// Returns false where the fields after the third are not a choice.
+/// Returns false if the fields after the third are not a choice.
 bool read_choice(const std::vector<std::string>& fields, Choice& choice) {
   if (fields.size() != 6 || fields[5].size() != 16 * choice.algorithm.size()) return false;
   if (fields[3] != "fused" && fields[3] != "separate") return false;
@@ -108,8 +108,8 @@ void AlgorithmCache::write() {
   if (path_.empty() || kept_.empty()) return;
   int bad_lines = 0;
   Lines lines = read(bad_lines);
-  // Several ranks may write at once: each writes a complete file of its own, and the last one remains. Its lines may
-  // lack those of another rank, which adds them at its next write.
+  // Several ranks may write concurrently: each writes a complete file, and the last one remains. It may lack another
+  // rank's lines, which that rank adds at its next write.
   const auto is_there = [&](const auto& line) { return lines.contains(line.first); };
   if (!std::exchange(is_changed_, false) && std::ranges::all_of(kept_, is_there)) return;
   for (const auto& [key, choice] : kept_) lines[key] = choice;

@@ -8,12 +8,11 @@
 
 namespace trireme::cuda {
 
-/// Choice for a product: a cuBLASLt algorithm, with the epilogue fused into it or in kernels of its own.
+/// Choice for a product: a cuBLASLt algorithm, with the epilogue fused into it or in separate kernels.
 struct Choice {
   bool fused = false;
   std::uint64_t workspace_bytes = 0;
-  std::array<std::uint64_t, 8>
-      algorithm{};  ///< cublasLtMatmulAlgo_t, which may be stored for one version of the library
+  std::array<std::uint64_t, 8> algorithm{};  ///< cublasLtMatmulAlgo_t, storable per version of the library
   friend bool operator==(const Choice&, const Choice&) = default;
 };
 
@@ -22,8 +21,8 @@ struct Choice {
 /// words. Choices for other devices and versions stay in it.
 class AlgorithmCache {
  public:
-  /// Reads `path`, if there is such a file; "" keeps nothing. Lines that cannot be read are ignored, with a warning. A
-  /// path that is not a file, or a file with other lines only, is never written.
+  /// Reads `path`, if there is such a file; "" keeps nothing. Invalid lines are ignored, with a warning. A path that is
+  /// not a file, or a file with only other lines, is never written.
   AlgorithmCache(std::string path, std::string device, std::uint64_t version);
   /// Writes the file, as `write` does.
   ~AlgorithmCache();
@@ -31,10 +30,10 @@ class AlgorithmCache {
   AlgorithmCache& operator=(const AlgorithmCache&) = delete;
 
   std::optional<Choice> find(const std::string& product) const;
-  /// Keeps the choice for this run, and for the file when it is written next.
+  /// Keeps the choice for this run and the next write.
   void keep(const std::string& product, const Choice& choice);
-  /// Writes the choices kept so far, and those that other ranks have written since. Does nothing where the file has
-  /// them. A failure is a warning, and the next run chooses again.
+  /// Writes the choices kept so far, merged with those written by other ranks since. Does nothing if the file has them.
+  /// A failure is a warning, and the next run chooses again.
   void write();
 
  private:

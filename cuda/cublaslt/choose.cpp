@@ -8,17 +8,17 @@ namespace trireme::cuda {
 namespace {
 
 constexpr double warm_up_us = 2e5;
-// A short run is repeated between two events: the host takes some microseconds to enqueue it.
+// Repeats short runs between two events: the host takes some microseconds to enqueue one.
 constexpr double enough_us = 100, max_runs = 16;
 constexpr int counted_rounds = 5;
 constexpr double max_counted_us = 5e5;
-// Disturbances only add time, so the least time is near the true one from the first rounds on. That of single runs
-// includes the host's time to enqueue them.
+// Noise only adds time, so the minimum is close to the true time from the first rounds on. Single runs include the
+// host's enqueue time.
 constexpr double far_behind_once = 2, far_behind = 1.1;
 
 struct Contender {
   const Choice* choice;
-  int runs = 1;  // the number in a measurement
+  int runs = 1;  // number per measurement
   std::vector<double> times_us{};
   double least_us() const { return *std::ranges::min_element(times_us); }
   double median_us() const {
@@ -29,7 +29,7 @@ struct Contender {
   }
 };
 
-/// Runs every candidate once. Returns those that cuBLASLt does not refuse, although it has suggested them.
+/// Runs every candidate once. Returns those that cuBLASLt accepts: it refuses some of its own suggestions.
 std::vector<Contender> load(const std::vector<Choice>& candidates, const std::function<void(const Choice&)>& run) {
   std::vector<Contender> loaded;
   for (const Choice& candidate : candidates) {

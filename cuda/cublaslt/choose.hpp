@@ -13,11 +13,11 @@ namespace trireme::cuda {
 class WorkTimer {
  public:
   virtual ~WorkTimer() = default;
-  /// Microseconds of device time that the work enqueued by `run` takes.
+  /// Returns the device time in microseconds of the work enqueued by `run`.
   virtual double time_us(CudaStream& stream, const std::function<void()>& run) = 0;
 };
 
-/// Measures by CUDA's events.
+/// Measures with CUDA events.
 class EventTimer final : public WorkTimer {
  public:
   double time_us(CudaStream& stream, const std::function<void()>& run) override;
@@ -28,14 +28,14 @@ class Tuner {
  public:
   explicit Tuner(std::unique_ptr<WorkTimer> timer) : timer_(std::move(timer)) {}
 
-  /// Returns the candidate with the smallest median time; of equal ones the first. There must be at least one. Throws
-  /// CublasError where `run` fails for all of them.
+  /// Returns the candidate with the smallest median time, the first of equal ones. Requires at least one. Throws
+  /// CublasError if `run` fails for all of them.
   ///
-  /// No collective runs beside the measurement. Before the first one the GPU works for 200 ms, so that its clocks have
-  /// risen. Every candidate runs once without a measurement, which loads its kernel. Then rounds measure all of them
-  /// in turn, so that drifting clocks affect all alike: one round of single runs, and five that count, of about 100 us
-  /// for each candidate. After each round those leave whose least time is far behind the best: twice in the first
-  /// round, then by a tenth. Half a second of counted rounds is the last one's end.
+  /// No collective runs during the measurement. Before the first one the GPU is kept busy for 200 ms to ramp up its
+  /// clocks. Every candidate first runs once unmeasured, which loads its kernel. Then rounds measure all of them in
+  /// turn, so clock drift affects all alike: one round of single runs, and five that count, of about 100 us per
+  /// candidate. Each round drops those whose minimum is far above the best: by a factor of two in the first round, then
+  /// by a tenth. Counted rounds end after half a second.
   Choice fastest(CudaStream& stream, const std::vector<Choice>& candidates,
                  const std::function<void(const Choice&)>& run);
 

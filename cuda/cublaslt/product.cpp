@@ -60,7 +60,7 @@ bool uses_bias(Epilogue epilogue) {
 }
 
 /// Operands for a search, which takes the alignment of the bias and the kept values from their addresses (cublasLt.h,
-/// CUBLASLT_MATMUL_DESC_BIAS_POINTER). Those of later products may be aligned no better than the shape says.
+/// CUBLASLT_MATMUL_DESC_BIAS_POINTER). Later products may be aligned no better than the shape says.
 ProductOperands least_aligned(const ProductShape& shape) {
   void* const address = reinterpret_cast<void*>(static_cast<std::uintptr_t>(shape.alignment));
   return {.bias = uses_bias(shape.epilogue) ? address : nullptr, .aux = uses_aux(shape.epilogue) ? address : nullptr};
@@ -142,7 +142,7 @@ Products::Plan Products::make_plan(const ProductShape& shape) const {
   // The bias has the training type, its gradient the type of main gradients: that of d in both cases.
   set_attribute(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, static_cast<std::int32_t>(cuda_type(shape.out)));
   if (uses_aux(shape.epilogue)) {
-    // Their type stays unset, as documented: it is that of d.
+    // Their type stays unset, as documented: it defaults to that of d.
     set_attribute(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, shape.m);
   }
   // A target of the heuristics (cublasLt.h), which a kernel with many short blocks may exceed.
@@ -162,7 +162,7 @@ std::vector<Choice> Products::candidates(const ProductShape& shape) {
     check(set(preference, attribute, value), "cublasLtMatmulPreferenceSetAttribute", &shape);
   };
   prefer(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, std::uint64_t{workspace_bytes});
-  // Partial sums are neither rounded to the type of d nor added in the order in which blocks happen to end.
+  // Partial sums are neither rounded to the type of d nor added in block completion order.
   prefer(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, std::uint32_t{CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE});
   for (const auto attribute :
        {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,

@@ -19,11 +19,11 @@ enum class Epilogue {
   none,
   bias,             ///< a number for each row of d
   gelu,             ///< tanh form
-  gelu_aux,         ///< and the value before it is kept
+  gelu_aux,         ///< and keeps the value before it
   gelu_bias,        ///< bias, then GELU
-  gelu_aux_bias,    ///< the value kept is that after the bias
+  gelu_aux_bias,    ///< keeps the value after the bias
   dgelu,            ///< times GELU's derivative at the kept value
-  bias_gradient_b,  ///< the sums of b over k are stored too
+  bias_gradient_b,  ///< also stores the sums of b over k
 };
 
 /// d = op(a) op(b), or d += op(a) op(b), in the column-major order of BLAS: op(a) [m, k], op(b) [k, n], d [m, n],
@@ -39,11 +39,11 @@ struct ProductShape {
   bool accumulate = false;
   Epilogue epilogue = Epilogue::none;
   int alignment = 16;                ///< bytes that divide all addresses
-  std::int32_t multiprocessors = 0;  ///< number that it should take at most; 0: no limit
+  std::int32_t multiprocessors = 0;  ///< maximum number to use; 0: no limit
   auto operator<=>(const ProductShape&) const = default;
 };
 
-/// "bf16 bf16 TN 3072x8192x768 = gelu_aux_bias align 64", followed by " on 116" where multiprocessors are limited
+/// "bf16 bf16 TN 3072x8192x768 = gelu_aux_bias align 64", followed by " on 116" if multiprocessors are limited
 std::string to_string(const ProductShape& shape);
 
 /// The memory a product works on. `aux` is the kept value, written by gelu_aux and read by dgelu; `bias` is written by
@@ -59,13 +59,13 @@ struct ProductOperands {
 /// Workspace of each stream that products run on: cuBLAS's recommendation for Hopper.
 inline constexpr std::size_t workspace_bytes = std::size_t{32} << 20;
 
-/// Matrix products by cuBLASLt. Sums are formed in fp32; where k is split, partial sums are added in fp32 and in order.
+/// Matrix products by cuBLASLt. Accumulates in fp32; split-k partial sums are added in fp32 and in order.
 class Products {
  public:
   /// Throws CublasError.
   Products(std::shared_ptr<Device> device, std::shared_ptr<DeviceMemory> memory, bool allow_tf32);
 
-  /// Algorithms for a product, the most promising first; none where cuBLASLt cannot fuse this epilogue.
+  /// Algorithms for a product, the most promising first; none if cuBLASLt cannot fuse this epilogue.
   std::vector<Choice> candidates(const ProductShape& shape);
   /// Returns whether a choice read from a file can still be used.
   bool usable(const ProductShape& shape, const Choice& choice);

@@ -6,7 +6,7 @@
 namespace trireme::cuda {
 namespace {
 
-/// CUDA aligns the memory it allocates to this.
+/// Alignment of CUDA allocations.
 constexpr std::size_t allocation_alignment = 256;
 
 std::size_t matrix_bytes(std::int64_t rows, std::int64_t columns, DType dtype) {
@@ -39,7 +39,7 @@ TrialOperands::TrialOperands(CudaStream& stream, DeviceMemory& memory, const Pro
   copy_bytes(const_cast<void*>(made.a), operands.a, a_bytes_);
   copy_bytes(const_cast<void*>(made.b), operands.b, b_bytes_);
   copy_bytes(made.aux, operands.aux, aux_bytes_);
-  // Each step doubles what there is.
+  // Each step doubles the copied bytes.
   for (std::size_t bytes = copy_bytes_; bytes < copied_bytes; bytes *= 2) {
     copy_bytes(memory_.data() + bytes, memory_.data(), std::min(bytes, copied_bytes - bytes));
   }

@@ -5,26 +5,26 @@
 
 namespace trireme::cuda {
 
-/// Operands of the trial runs of a product. A run takes the next of several copies, which exceed the L2 cache together:
-/// it reads from memory, as in training. Copies are aligned as the operands are, and no better.
+/// Operands of a product's trial runs. Runs cycle through copies that together exceed the L2 cache, so they read from
+/// memory, as in training. Copies are aligned exactly as the operands.
 class TrialOperands {
  public:
   /// Copies a, b and the kept values on `stream`. The operands themselves are the first of the copies, but d of a
-  /// product that accumulates is scratch memory. Takes at most the bytes of the L2 cache, and those of this d. Throws
-  /// EnvironmentError where they are not free.
+  /// product that accumulates is scratch memory. Takes at most the size of the L2 cache plus this d. Throws
+  /// EnvironmentError if they are not free.
   TrialOperands(CudaStream& stream, DeviceMemory& memory, const ProductShape& shape, const ProductOperands& operands);
 
   /// The operands of the next run.
   ProductOperands next();
 
  private:
-  /// Bytes that a matrix takes between others.
+  /// Bytes of a matrix's slot.
   std::size_t slot_bytes(std::size_t matrix_bytes) const;
-  /// A copy in scratch memory, from 0 on.
+  /// Returns a copy in scratch memory, counted from 0.
   ProductOperands copy(std::size_t number) const;
 
   std::size_t a_bytes_, b_bytes_, d_bytes_, aux_bytes_;
-  std::size_t shift_;  // distance of a copy from its slot's begin
+  std::size_t shift_;  // offset of a copy in its slot
   ProductOperands first_;
   std::size_t copy_bytes_, copies_;  // beside the operands themselves
   std::size_t next_ = 0;

@@ -1,7 +1,7 @@
 #pragma once
 
-// Device functions beyond CUDA's own language. Kernels include no other header of this kind. Tests put another version
-// on the include path, which runs kernels on the host.
+// Device functions beyond CUDA's own language. Kernels include no other header of this kind. Tests substitute a version
+// that runs kernels on the host, via the include path.
 
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
@@ -17,10 +17,10 @@
 
 namespace trireme::gpu {
 
-/// Kernels of fp64 are compiled for the host alone.
+/// fp64 kernels are compiled for the host only.
 constexpr bool fp64_kernels = false;
 
-/// Enqueues the kernel. Nothing where there are no blocks. Throws CudaError, and ConfigError as check_launch does.
+/// Enqueues the kernel; no-op without blocks. Throws CudaError, and ConfigError as check_launch does.
 template <class... Parameters>
 void launch(Stream& stream, const Launch& launch, void (*kernel)(Parameters...),
             std::type_identity_t<Parameters>... arguments) {
@@ -38,7 +38,7 @@ void launch(Stream& stream, const Launch& launch, void (*kernel)(Parameters...),
   on.device().launched(on.handle(), launch.kernel);
 }
 
-/// The block's own S, uninitialised: one for each type.
+/// Static shared memory of the block, uninitialised: one S per type.
 template <class S>
 __device__ __forceinline__ S& shared() {
   __shared__ __align__(16) unsigned char memory[sizeof(S)];
@@ -60,7 +60,7 @@ __device__ __forceinline__ T forgotten(T x) {
   return x;
 }
 
-/// to = bytes, aligned to 16, by one store: the compiler may divide that of anything but a number.
+/// to = bytes, aligned to 16, in one store: the compiler may split stores of other types than numbers.
 template <class SixteenBytes>
 __device__ __forceinline__ void store_whole(const SixteenBytes& bytes, void* to) {
   struct Words {
@@ -72,7 +72,7 @@ __device__ __forceinline__ void store_whole(const SixteenBytes& bytes, void* to)
   *static_cast<unsigned __int128*>(to) = static_cast<unsigned __int128>(high) << 64 | low;
 }
 
-/// a b in one instruction: of a product of two widened numbers the compiler makes two.
+/// a b in one instruction: the compiler uses two for a product of two widened numbers.
 __device__ __forceinline__ std::uint64_t wide_product(std::uint32_t a, std::uint32_t b) {
   std::uint64_t product;
   asm("mul.wide.u32 %0,%1,%2;" : "=l"(product) : "r"(a), "r"(b));

@@ -8,8 +8,8 @@
 namespace trireme::gpu {
 
 /// Launch configuration of a kernel: `blocks` blocks of `threads` threads (a multiple of 32), each block with
-/// `shared_bytes` of dynamic shared memory. `kernel` is its name in messages, `remedy` a way to make its blocks need
-/// less memory.
+/// `shared_bytes` of dynamic shared memory. `kernel` is its name in messages, `remedy` a way to reduce its shared
+/// memory.
 struct Launch {
   const char* kernel;
   std::int64_t blocks;
@@ -18,10 +18,10 @@ struct Launch {
   const char* remedy = "";
 };
 
-/// Dynamic shared memory of a block without a request: 48 KiB with the kernel's static shared memory.
+/// Dynamic shared memory available without opt-in: 48 KiB less the kernel's static shared memory.
 constexpr std::size_t shared_bytes_unasked = 32 << 10;
 
-/// Throws ConfigError where a GPU whose blocks have at most `max_shared_bytes` of shared memory cannot start it.
+/// Throws ConfigError if a GPU whose blocks have at most `max_shared_bytes` of shared memory cannot start it.
 inline void check_launch(const Launch& launch, std::size_t max_shared_bytes) {
   constexpr std::int64_t max_blocks = 0x7fffffff;
   TRIREME_CHECK(launch.blocks <= max_blocks, ConfigError,

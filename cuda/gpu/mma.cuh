@@ -1,10 +1,9 @@
 #pragma once
 
-// Products of small matrices by a warp, and copies that go on while a block computes: what tensor cores of compute
-// capability 8.0 and all later ones have. Tests put another version of this header on the include path, as of
-// device.cuh.
+// Warp-level matrix products and asynchronous copies, available from compute capability 8.0 on. Tests substitute
+// another version of this header, as for device.cuh.
 //
-// Fragments as the PTX ISA lays them out, g = lane / 4, t = lane % 4, two elements a register, the first in the low
+// Fragments as the PTX ISA lays them out, g = lane / 4, t = lane % 4, two elements per register, the first in the low
 // half:
 //   A, 16 x 16: register r holds row g + 8 (r % 2), columns 2t + 8 (r / 2) and the next
 //   B, 16 x 8:  register r holds rows 2t + 8r and the next of column g
@@ -53,9 +52,9 @@ __device__ __forceinline__ void copy_async(void* shared, const void* global, boo
   asm volatile("cp.async.cg.shared.global [%0],[%1],16,%2;" ::"r"(address), "l"(global), "r"(valid ? 16 : 0)
                : "memory");
 }
-/// Makes one group of the copies that the thread has begun since the last one.
+/// Commits the thread's copies since the last commit as one group.
 __device__ __forceinline__ void commit_copies() { asm volatile("cp.async.commit_group;" ::: "memory"); }
-/// Waits until at most `latest` groups of the thread are under way.
+/// Waits until at most `latest` groups of the thread are in flight.
 template <int latest>
 __device__ __forceinline__ void wait_for_copies() {
   asm volatile("cp.async.wait_group %0;" ::"n"(latest) : "memory");

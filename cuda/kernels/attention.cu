@@ -76,7 +76,7 @@ __global__ void __launch_bounds__(attention_threads)
   for (int row = 0; row < rows_of_warp; ++row) {
     const int own = warp * rows_of_warp + row;
     const std::int64_t query = block.begin + own;
-    const A sum = warp_sum(total[row]);  // each lane has added up its own keys
+    const A sum = warp_sum(total[row]);  // each lane has summed its own keys
     A lse = maximum[row] + std::log(sum), factor = sum == 0 ? A{0} : 1 / sum, kept = 0;
     A* statistic = log_sum_exp + (sample * problem.heads + block.head) * problem.queries + query;
     if (merge && query < problem.queries) {
@@ -107,7 +107,7 @@ template <class T>
 __global__ void __launch_bounds__(attention_threads)
     row_dot_kernel(AttentionProblem problem, AllHeads<const T> dout, AllHeads<const T> out, Accumulation<T>* row_dot) {
   using A = Accumulation<T>;
-  // Lanes beyond the last row take it again: the whole warp adds up.
+  // Lanes beyond the last row repeat it: the full warp takes part in the sum.
   const std::int64_t rows = problem.batch * problem.heads * problem.queries, own = global_thread() / row_dot_lanes;
   const std::int64_t row = own < rows ? own : rows - 1;
   const std::int64_t query = row % problem.queries, head = row / problem.queries % problem.heads;
@@ -220,7 +220,7 @@ __global__ void __launch_bounds__(attention_threads)
   load_rows(in.k.at(sample, block.head), block.begin, rows_of_block, extent.keys, d, d, A{1}, own_k);
   load_rows(in.v.at(sample, block.head), block.begin, rows_of_block, extent.keys, d, d, A{1}, own_v);
   for (int i = threadIdx.x; i < rows_of_block * d; i += attention_threads) sum_k[i] = sum_v[i] = 0;
-  // First query that attends to the first of the keys; there is none where all keys are padding.
+  // First query that attends to the first of the keys; there is none if all keys are padding.
   const std::int64_t first = problem.causal ? block.begin - positions_between(problem) : 0;
   const std::int64_t from = block.begin >= extent.keys ? extent.queries : first > 0 ? first / tile_rows * tile_rows : 0;
   for (std::int64_t head = block.head * heads_per_kv_head; head < (block.head + 1) * heads_per_kv_head; ++head) {
@@ -265,7 +265,7 @@ __global__ void __launch_bounds__(attention_threads)
              problem.results == AttentionResults::merge);
 }
 
-/// A thread for each eight channels of a head.
+/// One thread per eight channels of a head.
 template <class From, class To>
 __global__ void __launch_bounds__(block_threads)
     copy_heads_kernel(HeadsShape shape, AllHeads<const From> from, AllHeads<To> to) {
@@ -287,7 +287,7 @@ class CudaAttention final : public AttentionKernels {
 
   std::string check_head_dim(DType dtype, std::int64_t head_dim) const override {
     if (has_flash_attention(dtype, head_dim)) return "";
-    // The gradient of keys takes most.
+    // The gradient of keys needs the most.
     const std::int64_t numbers =
         static_cast<std::int64_t>(max_shared_bytes_ / size_of(accumulation_type(dtype))) - shared_numbers(4, 0);
     const std::int64_t max_head_dim = numbers / (shared_numbers(4, 1) - shared_numbers(4, 0));
@@ -343,7 +343,7 @@ class CudaAttention final : public AttentionKernels {
     const std::int64_t vec8s = shape.positions * shape.batch * shape.heads * vec8s_of(shape.head_dim);
     dispatch_gpu(from.data.dtype(), [&]<class From>() {
       dispatch_gpu(to.data.dtype(), [&]<class To>() {
-        // Between the two types of 16 bits nothing is copied: see check_copy_heads.
+        // No copies between the two 16-bit types: see check_copy_heads.
         if constexpr (std::is_same_v<From, To> || std::is_same_v<From, Accumulation<To>> ||
                       std::is_same_v<Accumulation<From>, To>) {
           gpu::launch(stream, {"copy_heads", blocks_for(vec8s), block_threads}, copy_heads_kernel<From, To>, shape,

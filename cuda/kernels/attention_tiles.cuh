@@ -6,9 +6,9 @@
 
 namespace trireme::cuda {
 
-// Tiles of the scores, without tensor cores and for every head size. A warp has some rows of its own, queries or keys,
-// and loops over tiles of the others, one for each lane. Forward and backward of queries loop over the keys, backward
-// of keys and values over the queries. No two blocks add to one sum, and the order of additions is fixed.
+// Tiles of the scores, without tensor cores and for every head size. A warp owns some rows, queries or keys, and loops
+// over tiles of the others, one per lane. Forward and backward of queries loop over the keys, backward of keys and
+// values over the queries. No two blocks add to one sum, and the order of additions is fixed.
 constexpr int attention_warps = 4, attention_threads = attention_warps * warp_threads;
 constexpr int rows_of_warp = 4, rows_of_block = attention_warps * rows_of_warp;
 constexpr int tile_rows = warp_threads;
@@ -110,8 +110,8 @@ __device__ void add_weighted_rows(const A* weight, const A* rows, int d, int str
   }
 }
 
-/// Numbers of A in the shared memory of a block. They are `own` tensors of its own rows and two tiles of the others.
-/// Each pair of rows has two sets of numbers, each row of the tile two statistics.
+/// Elements of type A in a block's shared memory: `own` tensors of its own rows and two tiles of the others. Each pair
+/// of rows has two sets of numbers, each row of the tile two statistics.
 constexpr std::int64_t shared_numbers(int own, std::int64_t d) {
   return own * rows_of_block * d + 2 * tile_rows * (d + 1) + 2 * attention_warps * weights_of_warp + 2 * tile_rows;
 }

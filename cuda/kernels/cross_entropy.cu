@@ -11,10 +11,10 @@
 namespace trireme::cuda {
 namespace {
 
-// A block takes a row. Forward reads the logits once. Backward waits for all ranks' statistics, reads the logits again
-// and overwrites them with their gradient. So each logit is accessed three times: 6 bytes in 16 bits.
+// One block per row. Forward reads the logits once. Backward waits for all ranks' statistics, reads the logits again
+// and overwrites them with their gradient. Each logit is thus accessed three times: 6 bytes in a 16-bit type.
 
-/// e^x; in fp32 within 2^-22 and the rounding of its argument. These kernels do little else.
+/// e^x; in fp32 within 2^-22 and the rounding of its argument. It dominates these kernels.
 template <class A>
 __device__ A exponential(A x) {
   if constexpr (std::is_same_v<A, float>) {
@@ -33,7 +33,7 @@ __global__ void __launch_bounds__(block_threads)
                       Accumulation<T>* maximum, Accumulation<T>* sum_exp, Accumulation<T>* target_logit) {
   using A = Accumulation<T>;
   constexpr A infinity = std::numeric_limits<A>::infinity();
-  // A sum relative to `max_logit`; the row may begin with logits of minus infinity.
+  // A sum relative to `max_logit`; the row may start with logits of minus infinity.
   const auto shift = [](A max_logit) { return max_logit == -infinity ? A{0} : max_logit; };
   const T* row = logits + blockIdx.x * columns;
   A own = -infinity, sum = 0, value[8];

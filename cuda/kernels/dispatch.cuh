@@ -7,9 +7,9 @@
 
 namespace trireme::cuda {
 
-/// Calls `function.template operator()<T>()` with the type of `dtype`: fp32, bf16 or fp16, and fp64 where the kernels
-/// run on the host. ConfigError for fp64 on a GPU, ShapeError for types without a fraction. Training on a GPU refuses
-/// fp64, and kernels of it would lengthen the build and the library.
+/// Calls `function.template operator()<T>()` with the type of `dtype`: fp32, bf16 or fp16, and fp64 if the kernels run
+/// on the host. ConfigError for fp64 on a GPU, ShapeError for integer types. Training on a GPU refuses fp64, and its
+/// kernels would enlarge the build and the library.
 template <bool with_fp64 = gpu::fp64_kernels, class Function>
 void dispatch_gpu(DType dtype, Function&& function) {
   if constexpr (with_fp64) {

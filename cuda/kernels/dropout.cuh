@@ -5,14 +5,14 @@
 
 namespace trireme::cuda {
 
-/// Dropout::words as a GPU computes them fastest.
+/// Dropout::words, optimised for GPUs.
 __device__ inline std::array<std::uint32_t, 4> dropout_words(std::uint64_t key, std::int64_t sample, std::int64_t row,
                                                              std::int64_t column_block) {
   return Dropout::words(key, sample, row, column_block,
                         [](std::uint32_t a, std::uint32_t b) { return gpu::wide_product(a, b); });
 }
 
-/// Dropout's rule for two columns at once.
+/// Evaluates dropout for two columns at once.
 class PackedThreshold {
  public:
   __device__ explicit PackedThreshold(std::uint32_t keep_threshold)
@@ -37,7 +37,7 @@ __device__ void dropout_factors(const Dropout& dropout, std::uint64_t key, std::
     factor[c] = keep ? static_cast<A>(dropout.scale) : A{0};
   }
 }
-/// Inputs of dropout's draws in one row of hidden states [s, b, h]: divisions and an access that its columns share.
+/// Inputs of dropout's draws in one row of hidden states [s, b, h]: divisions and an access shared by its columns.
 struct DropoutRow {
   std::int64_t sample = 0, position = 0;
   __device__ DropoutRow(const Dropout& dropout, std::int64_t row, std::int64_t batch) {
@@ -47,7 +47,7 @@ struct DropoutRow {
   }
 };
 
-/// The end of a branch: eight columns of residual + dropout(x + bias). The constructor loads them, so that the loads of
+/// The end of a branch: eight columns of residual + dropout(x + bias). The constructor issues the loads, so those of
 /// two objects overlap.
 template <class T>
 class BranchEnd {

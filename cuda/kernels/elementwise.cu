@@ -10,8 +10,8 @@
 namespace trireme::cuda {
 namespace {
 
-// Bytes read and written for each element of 16 bits: convert to fp32 6, add 6, scale 4, bias_dropout_add 6, its
-// backward 4, activate 4, its backward 6. For each element of y: glu 6, its backward 10.
+// Bytes read and written per 16-bit element: convert to fp32 6, add 6, scale 4, bias_dropout_add 6, its backward 4,
+// activate 4, its backward 6. For each element of y: glu 6, its backward 10.
 
 /// Returns the fp32 number nearest to `value` towards zero, with its last bit set if it is not exact. Rounding it to 16
 /// bits then rounds the value once.
@@ -51,7 +51,7 @@ __global__ void __launch_bounds__(block_threads) convert_kernel(std::int64_t n, 
   store_raw(to, range.size, y + range.begin);
 }
 
-/// y = factor y + x; without x where it is null.
+/// y = factor y + x; without x if null.
 template <class T>
 __global__ void __launch_bounds__(block_threads)
     scale_add_kernel(std::int64_t n, Accumulation<T> factor, const T* x, T* y) {
@@ -77,7 +77,7 @@ __global__ void __launch_bounds__(block_threads)
   store(value, range.size, y + range.begin);
 }
 
-/// A thread for each eight columns of a row.
+/// One thread per eight columns of a row.
 template <class T>
 __global__ void __launch_bounds__(block_threads)
     bias_dropout_add_kernel(std::int64_t rows, std::int64_t h, std::int64_t batch, const T* x, const T* bias,
@@ -300,13 +300,13 @@ class CudaElementwise final : public ElementwiseKernels {
   }
 
  private:
-  /// A thread for each eight of n elements.
+  /// One thread per eight of n elements.
   template <class... Parameters>
   static void launch_flat(Stream& stream, const char* name, std::int64_t n, void (*kernel)(Parameters...),
                           std::type_identity_t<Parameters>... arguments) {
     gpu::launch(stream, {name, blocks_for(vec8s_of(n)), block_threads}, kernel, arguments...);
   }
-  /// A thread for each eight columns of each row.
+  /// One thread per eight columns of each row.
   template <class... Parameters>
   static void launch_rows(Stream& stream, const char* name, std::int64_t rows, std::int64_t columns,
                           void (*kernel)(Parameters...), std::type_identity_t<Parameters>... arguments) {

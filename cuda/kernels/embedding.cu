@@ -12,8 +12,8 @@
 namespace trireme::cuda {
 namespace {
 
-// Bytes from and to memory for each element of 16 bits: lookup 4, add_positions and its backward 4; lookup_backward 2,
-// and 8 for each element of a row of the table that occurs, again in every window.
+// Memory traffic in bytes per 16-bit element: lookup 4, add_positions and its backward 4; lookup_backward 2, and 8 per
+// element of each table row that occurs, in every window.
 
 template <class T>
 __global__ void __launch_bounds__(block_threads)
@@ -28,7 +28,7 @@ __global__ void __launch_bounds__(block_threads)
   store_raw(value, columns.size, y + i * h + columns.begin);
 }
 
-/// Tokens that a block of lookup_backward processes together, and the number of them for a lane.
+/// Tokens that a block of lookup_backward processes together, and their number per lane.
 constexpr int window = 4096, window_rounds = window / block_threads;
 
 /// Tokens of a window whose rows belong to the block, in their order.
@@ -39,7 +39,7 @@ struct FoundTokens {
 };
 
 /// Gathers the tokens from `base` on and returns their number; all threads call it. `rows` from `first_row` on are
-/// distributed to the blocks, a power of two, one by one: those of the most frequent tokens are neighbours.
+/// distributed cyclically to the blocks, a power of two: the most frequent tokens are neighbours.
 __device__ inline int find_tokens(const std::int32_t* ids, std::int64_t base, std::int64_t n, std::int64_t rows,
                                   std::int64_t first_row, FoundTokens& tokens) {
   const int warp = threadIdx.x / warp_threads, lane = threadIdx.x % warp_threads;
@@ -81,22 +81,21 @@ __device__ inline int find_tokens(const std::int32_t* ids, std::int64_t base, st
   return all;
 }
 
-/// A block has some rows of the table, and reads all tokens, window by window. A warp adds up all tokens of one id with
-/// such a row, in their order, for 256 columns: no sorting, no atomic additions, and every id is read once by every
-/// block.
+/// A block owns some table rows, and reads all tokens, window by window. A warp sums all tokens of one id with such a
+/// row, in order, for 256 columns: no sorting, no atomics, and every block reads every id once.
 template <class T>
 __global__ void __launch_bounds__(block_threads, 2)
     lookup_backward_kernel(std::int64_t n, std::int64_t h, const std::int32_t* ids, const T* dy, std::int64_t rows,
                            std::int64_t first_row, Accumulation<T>* dtable) {
   using A = Accumulation<T>;
-  constexpr int at_once = 32 / sizeof(T);  // rows in flight: the most frequent tokens have one in twenty
+  constexpr int at_once = 32 / sizeof(T);  // rows in flight: the most frequent token is one in twenty
   auto& tokens = gpu::shared<FoundTokens>();
   const int warp = threadIdx.x / warp_threads, lane = threadIdx.x % warp_threads;
   const int tiles = static_cast<int>(column_tiles(h));
   for (std::int64_t base = 0; base < n; base += window) {
     const int count = find_tokens(ids, base, n, rows, first_row, tokens);
     for (int item = warp; item < count * tiles; item += warps) {
-      // The first with its id has the work of all.
+      // The first token of an id processes all of them.
       const int first = item / tiles;
       const std::int32_t id = tokens.id[first];
       const auto with_id = [&](int begin) {
@@ -167,7 +166,7 @@ __global__ void __launch_bounds__(block_threads)
   store(value, columns.size, at);
 }
 
-/// A thread for each eight columns of a position, for all samples. dtable may be null.
+/// One thread per eight columns of a position, for all samples. dtable may be null.
 template <class T>
 __global__ void __launch_bounds__(block_threads)
     add_positions_backward_kernel(std::int64_t count, std::int64_t batch, std::int64_t h, const T* dy,

@@ -7,7 +7,7 @@
 namespace trireme::cuda {
 namespace {
 
-/// A thread for each eight columns of a row.
+/// One thread per eight columns of a row.
 template <class T>
 __global__ void __launch_bounds__(block_threads)
     bias_activation_kernel(std::int64_t rows, std::int64_t columns, const T* bias, Activation activation, T* z,

@@ -12,7 +12,7 @@ namespace trireme::cuda {
 // arithmetic is fp32. Stream-ordered and deterministic.
 
 /// z += bias, y = activation(z). z, y [rows, columns] T, which may be the same memory; bias [columns] T or null. z
-/// receives the sum where `keep`.
+/// receives the sum if `keep`.
 void bias_activation(Stream& stream, DType dtype, std::int64_t rows, std::int64_t columns, const void* bias,
                      Activation activation, void* z, bool keep, void* y);
 
@@ -22,8 +22,8 @@ void activation_backward(Stream& stream, DType dtype, std::int64_t numel, Activa
 
 /// Scratch memory of column_sums.
 std::size_t column_sums_bytes(std::int64_t rows, std::int64_t columns);
-/// sums += the sums of x over rows. x [rows, columns] T; sums [columns] fp32. The order of the additions depends on the
-/// sizes alone.
+/// sums += the sums of x over rows. x [rows, columns] T; sums [columns] fp32. The summation order depends only on the
+/// sizes.
 void column_sums(Stream& stream, DType dtype, std::int64_t rows, std::int64_t columns, const void* x, void* scratch,
                  float* sums);
 

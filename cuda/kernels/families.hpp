@@ -15,7 +15,7 @@
 
 namespace trireme::cuda {
 
-/// Allocates memory for the work that the stream runs until the buffer is released.
+/// Allocates memory for the stream's work until the buffer is released.
 using Scratch = std::function<Buffer(Stream& stream, std::size_t size_bytes)>;
 
 // The hand-written kernels, by family.
@@ -26,10 +26,10 @@ std::unique_ptr<CrossEntropyKernels> make_cross_entropy();
 std::unique_ptr<OptimizerKernels> make_optimizer();
 std::unique_ptr<ReduceKernels> make_reduce(Scratch scratch);
 std::unique_ptr<RotaryKernels> make_rotary();
-/// `max_shared_bytes` is the shared memory that a block can have.
+/// `max_shared_bytes` is the maximum shared memory of a block.
 std::unique_ptr<AttentionKernels> make_attention(std::size_t max_shared_bytes);
 
-// Kernels of a family that have a file of their own.
+// Kernels of a family in separate files.
 
 /// NormKernels::normalise_backward of tensors that fit.
 void norm_backward(Stream& stream, const Scratch& new_scratch, ConstTensorView dy, ConstTensorView x,
@@ -44,8 +44,8 @@ constexpr bool has_flash_attention(DType dtype, std::int64_t head_dim) {
   return (dtype == DType::bf16 || dtype == DType::fp16) && (head_dim == 64 || head_dim == 96 || head_dim == 128);
 }
 /// Returns whether the kernels support the problem. Conditions: has_flash_attention holds. Every tensor of heads is
-/// aligned to 16 bytes. The positions of `tensors` are less than 4 GiB apart. Dropout's groups of eight keys begin with
-/// the keys.
+/// aligned to 16 bytes. Offsets within `tensors` are less than 4 GiB. Dropout's groups of eight keys begin with the
+/// keys.
 bool takes_flash_attention(const AttentionProblem& problem, std::initializer_list<ConstHeads> tensors);
 
 void flash_attention(Stream& stream, const AttentionProblem& problem, const ConstHeads& q, const ConstHeads& k,

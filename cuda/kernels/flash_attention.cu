@@ -34,7 +34,7 @@ __device__ inline float exponentials(float scale, int half, float (&score)[key_t
     max_score = Maximum<float>{}(max_score, Maximum<float>{}(score[j][2 * half], score[j][2 * half + 1]));
   }
   max_score = combine_row<Maximum<float>>(max_score);
-  // Exponential of the difference, not of a fused x * scale - shift: exactly 1 where the maximum did not change.
+  // Exponential of the difference, not of a fused x * scale - shift: exactly 1 if the maximum did not change.
   const float subtracted = max_score == minus_infinity ? 0 : max_score, shift = subtracted * scale;
   const float rescale = gpu::fast_exp2((maximum - subtracted) * scale);
   maximum = max_score;
@@ -79,7 +79,7 @@ __global__ void __launch_bounds__(forward_threads<d>, d == 128 ? 1 : 2)
   const int first_tile = first_key_tile(problem, sample, coordinates.begin);
   const float scale = static_cast<float>(problem.scale) * log2_e;
   T* stages = gpu::dynamic_shared<T>();
-  // With one row tile the block's queries pass through the stage that the first keys do not take.
+  // With one row tile the block's queries pass through the stage not used by the first keys.
   T* own = stages + (rows == 1 ? 1 - first_tile / key_tile % 2 : rows) * key_stage<d>;
 
   copy_tile<d, query_rows, threads>(q.at(sample, coordinates.head), coordinates.begin, queries_of_sample, own);
@@ -134,7 +134,7 @@ __global__ void __launch_bounds__(forward_threads<d>, d == 128 ? 1 : 2)
         for (int half = 0; half < 2; ++half) {
           rescale[half] = exponentials(scale, half, score[m], maximum[m][half], total[m][half]);
         }
-        // Maxima change seldom after the first tiles.
+        // Maxima rarely change after the first tiles.
         if (__ballot_sync(all_lanes, rescale[0] != 1 || rescale[1] != 1) != 0) {
 #pragma unroll
           for (int j = 0; j < d / 8; ++j) {

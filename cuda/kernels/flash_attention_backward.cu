@@ -4,7 +4,7 @@
 namespace trireme::cuda {
 namespace {
 
-/// Sizes of the kernel whose blocks hold keys.
+/// Sizes of the kernel whose blocks own keys.
 constexpr int key_warps = 4, key_threads = key_warps * warp_threads, key_rows = key_warps * warp_rows;
 constexpr int query_tile = 32;
 template <int d>
@@ -15,7 +15,7 @@ template <class T, int d>
 __global__ void __launch_bounds__(query_threads, 1)
     flash_query_gradient_kernel(AttentionProblem problem, BackwardInputs<T> in, AllHeads<T> dq,
                                 AllHeads<float> joined) {
-  constexpr int columns = 32;  // keys at a time, for the sake of registers
+  constexpr int columns = 32;  // keys at a time, to save registers
   const int warp = threadIdx.x / warp_threads, lane = threadIdx.x % warp_threads;
   const QueryCoordinates coordinates(problem);
   const std::int64_t sample = coordinates.sample, kv_head = coordinates.head / (problem.heads / problem.kv_heads);

@@ -6,10 +6,10 @@
 namespace trireme::cuda {
 
 // Tiles of the others' rows pass through two stages in shared memory: one is copied while the other is in use. Forward
-// and the gradient of queries loop over the keys, the gradients of keys and values over the queries. So backward
-// computes scores twice, no two blocks add to one sum, and the order of additions is fixed.
+// and the gradient of queries loop over the keys, the gradients of keys and values over the queries. Backward thus
+// computes scores twice, no two blocks add to one sum, and the summation order is fixed.
 
-/// Sizes of the kernels whose blocks hold queries.
+/// Sizes of the kernels whose blocks own queries.
 constexpr int query_warps = 8, query_threads = query_warps * warp_threads, query_rows = query_warps * warp_rows;
 constexpr int key_tile = 64;
 template <int d>
@@ -18,7 +18,7 @@ static_assert(2 * key_tile == query_rows, "a stage also takes the block's own qu
 
 constexpr std::int64_t tiles_of(std::int64_t rows, std::int64_t tile) { return (rows + tile - 1) / tile; }
 
-/// Sample, head and rows of a block. The last rows, which attend to most keys, come first.
+/// Sample, head and rows of a block. The last rows, which attend to the most keys, come first.
 struct QueryCoordinates {
   std::int64_t sample, head;
   int begin;
@@ -58,7 +58,7 @@ __device__ inline int first_key_tile(const AttentionProblem& problem, std::int64
   return first_key(problem, sample, first) / key_tile * key_tile;
 }
 
-/// End of the keys that `rows` rows from `first` on attend to; none where all of them are padding.
+/// End of the keys that `rows` rows from `first` on attend to; none if all of them are padding.
 __device__ inline int visible_keys_of_rows(const AttentionProblem& problem, int queries, int keys, int first,
                                            int rows) {
   return first < queries ? visible_keys(problem, keys, first + rows - 1) : 0;
@@ -73,7 +73,7 @@ __device__ void copy_keys(const Rows<const T>& k, const Rows<const T>& v, int be
   copy_tile<d, key_tile, threads>(k, begin, end, to, thread);
   copy_tile<d, key_tile, threads>(v, begin, end, to + key_tile * row_stride<d>, thread);
 }
-/// The warp's rows of the block's own, as left factors.
+/// The warp's own rows, as left factors.
 template <int d, class T>
 __device__ void load_own_rows(const T* rows, std::uint32_t (&left)[d / 16][4]) {
   const int warp = threadIdx.x / warp_threads;

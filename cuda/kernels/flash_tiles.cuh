@@ -8,18 +8,18 @@
 
 namespace trireme::cuda {
 
-// The pieces that the kernels of flash attention are made of. A warp has 16 rows of its own, queries or keys. Of a 16 x
-// 8 tile of sums a lane has rows g and g + 8, columns 2t and 2t + 1; g = lane / 4, t = lane % 4.
+// Building blocks of the flash attention kernels. A warp owns 16 rows, queries or keys. Of a 16 x 8 tile of sums a lane
+// has rows g and g + 8, columns 2t and 2t + 1; g = lane / 4, t = lane % 4.
 
 constexpr int warp_rows = 16;
 constexpr float log2_e = 1.44269504088896341F, minus_infinity = -__builtin_huge_valf();
 
-/// Rows in shared memory are 16 bytes further apart than they are long, so that ldmatrix reads every bank once.
+/// Rows in shared memory are padded by 16 bytes, so ldmatrix reads every bank once.
 template <int d>
 constexpr int row_stride = d + 8;
 
-/// Begins to copy rows [begin, begin + count), zeros from `end` on; by `threads` threads, the whole block. Reckons in
-/// 32 bits what fits, as 64-bit products take several instructions.
+/// Begins to copy rows [begin, begin + count), zeros from `end` on; by `threads` threads, the whole block. Uses 32-bit
+/// arithmetic where possible, as 64-bit products take several instructions.
 template <int d, int count, int threads, class T>
 __device__ void copy_tile(const Rows<const T>& from, int begin, std::int64_t end, T* to, int thread = threadIdx.x) {
   constexpr int pieces = d / 8, rounds = pieces / std::gcd(threads, pieces), rows_of_rounds = threads * rounds / pieces;
@@ -106,7 +106,7 @@ __device__ float combine_row(float value) {
   return Combine{}(value, __shfl_xor_sync(all_lanes, value, 2));
 }
 
-/// The warp's rows from `begin` on = the sums, rounded to T, through shared memory of its own.
+/// The warp's rows from `begin` on = the sums, rounded to T, through the warp's shared memory.
 template <int d, class T>
 __device__ void store_sums(const float (&sum)[d / 8][4], std::int64_t begin, std::int64_t end, T* staging,
                            const Rows<T>& to) {

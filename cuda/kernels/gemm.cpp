@@ -18,8 +18,8 @@
 namespace trireme::cuda {
 namespace {
 
-/// A product with its epilogue. A row-major [n, out] tensor is a column-major [out, n] matrix, so the tensors' roles
-/// are exchanged: y^T = w x^T.
+/// A product with its epilogue. A row-major [n, out] tensor is a column-major [out, n] matrix, so the operands swap
+/// roles: y^T = w x^T.
 struct Task {
   ProductShape shape;
   ProductOperands operands;
@@ -30,15 +30,15 @@ struct Task {
 };
 
 /// The largest power of two, at most 64, that divides all addresses. Arenas and parameter buffers align tensors to 64
-/// bytes. More depends on the place of a tensor among others: layers and micro-batches would measure one product up to
-/// three times, and take algorithms of their own.
+/// bytes. Larger alignments depend on a tensor's placement: layers and micro-batches would measure one product up to
+/// three times, and choose different algorithms.
 int alignment_of(std::initializer_list<const void*> pointers) {
   std::uintptr_t bits = 64;
   for (const void* pointer : pointers) bits |= reinterpret_cast<std::uintptr_t>(pointer);
   return 1 << std::countr_zero(bits);
 }
 
-/// The product whose measurement chooses the algorithm: that with its rows rounded down to three binary digits.
+/// The product measured to choose the algorithm: its rows are rounded down to three binary digits.
 ProductShape class_of(ProductShape shape) {
   std::int64_t& rows = shape.accumulate ? shape.k : shape.n;
   const auto power_of_two = static_cast<std::int64_t>(std::bit_floor(static_cast<std::uint64_t>(rows)));
@@ -138,7 +138,7 @@ class CublasLtGemm final : public GemmKernels {
     return task.bias == nullptr ? Epilogue::gelu_aux : Epilogue::gelu_aux_bias;
   }
 
-  /// The product alone, where other kernels run the epilogue.
+  /// The plain product, if other kernels run the epilogue.
   static ProductShape plain(ProductShape shape) {
     shape.epilogue = Epilogue::none;
     return shape;
@@ -159,7 +159,7 @@ class CublasLtGemm final : public GemmKernels {
     latest_epilogue_ = shape.epilogue;
     latest_is_fused_ = false;
     if (shape.m == 0 || shape.n == 0 || shape.k == 0) {
-      // cuBLASLt takes no empty matrix: the product is zero, and only the epilogue runs.
+      // cuBLASLt rejects empty matrices: the product is zero, and only the epilogue runs.
       const std::size_t size_bytes = static_cast<std::size_t>(shape.m * shape.n) * size_of(shape.out);
       if (!shape.accumulate && size_bytes > 0) {
         stream.device().check(cudaMemsetAsync(plain_result(task), 0, size_bytes, stream.handle()), "cudaMemsetAsync");
@@ -195,7 +195,7 @@ class CublasLtGemm final : public GemmKernels {
     return first_that_runs(candidates(stream, task), [&](const Choice& choice) { run_with(stream, task, choice); });
   }
 
-  /// Runs the product, or returns false where cuBLASLt refuses the algorithm. It may do so after its own check.
+  /// Runs the product, or returns false if cuBLASLt refuses the algorithm. It may do so after its own check.
   bool try_to_run(CudaStream& stream, const Task& task, const Choice& choice) {
     if (!is_usable(task, choice)) return false;
     try {
@@ -206,8 +206,8 @@ class CublasLtGemm final : public GemmKernels {
     }
   }
 
-  /// Returns whether to measure a class now, and counts it: once a run, up to a maximum, and not while work is
-  /// recorded, which does not run.
+  /// Returns whether to measure a class now, and counts it: once per run, up to a maximum, and not during graph
+  /// capture, which executes nothing.
   bool may_measure(const CudaStream& stream, const std::string& key) {
     if (is_recording(stream) || measured_.size() == max_measurements || !measured_.insert(key).second) return false;
     if (measured_.size() == max_measurements) {
@@ -223,7 +223,7 @@ class CublasLtGemm final : public GemmKernels {
     return capture != cudaStreamCaptureStatusNone;
   }
 
-  /// Runs the fused product where `choice` has one, else the product and then its epilogue.
+  /// Runs the fused product if `choice` has one, else the product and then its epilogue.
   void run_with(CudaStream& stream, const Task& task, const Choice& choice) {
     ProductOperands operands = task.operands;
     latest_is_fused_ = choice.fused;
@@ -239,7 +239,7 @@ class CublasLtGemm final : public GemmKernels {
       products_.run(stream, task.shape, choice, operands);
       return;
     }
-    // cuBLASLt overwrites the bias' gradient, and gradients accumulate.
+    // cuBLASLt overwrites the bias gradient, but gradients accumulate.
     const Buffer gradient = memory_->allocate_on(stream, static_cast<std::size_t>(task.shape.n) * sizeof(float));
     operands.bias = gradient.data();
     products_.run(stream, task.shape, choice, operands);
@@ -285,7 +285,7 @@ class CublasLtGemm final : public GemmKernels {
                         : products_.usable(plain(task.shape), choice);
   }
 
-  /// Chooses the algorithm of the product's class by time; none where there is no memory for the trial runs.
+  /// Chooses the algorithm of the product's class by time; none if memory is insufficient for the trial runs.
   std::optional<Choice> fastest(CudaStream& stream, const Task& task) {
     Task trial = task;
     trial.shape = class_of(task.shape);

@@ -21,11 +21,11 @@ struct GemmOptions {
 ///
 /// Counts of rows (s b) are measured in classes: rounded down to three binary digits, four classes between powers of
 /// two. The first product of a class measures the class's own count, on the first rows of its operands and copies of
-/// them (TrialOperands), unless the cache file has the choice. So it does not matter which count comes first. A count
-/// for which cuBLASLt refuses its class's algorithm takes cuBLASLt's first suggestion. So do products that are first
-/// called while work is recorded, and all after 256 measurements of a run.
+/// them (TrialOperands), unless the cache file has the choice. The order of counts thus does not matter. A count for
+/// which cuBLASLt refuses its class's algorithm uses cuBLASLt's first suggestion. So do products first called during
+/// graph capture, and all after 256 measurements of a run.
 ///
-/// The cache file is written after 1000 products in a row without a new shape, and at the end.
+/// The cache file is written after 1000 consecutive products without a new shape, and at exit.
 std::unique_ptr<GemmKernels> make_gemm(std::shared_ptr<Device> device, std::shared_ptr<DeviceMemory> memory,
                                        std::unique_ptr<WorkTimer> timer, const GemmOptions& options);
 

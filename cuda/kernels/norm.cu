@@ -9,9 +9,9 @@
 namespace trireme::cuda {
 namespace {
 
-// Bytes from and to memory for each element of 16 bits: 4, and 8 where it ends a branch, too.  A warp takes a row. A
-// lane has the same Vec8s of columns each time. It keeps at most `held` of them in registers; where that is all,
-// the row is read once. Longer rows, held = 0, are read again, from the caches.
+// Memory traffic in bytes per 16-bit element: 4, or 8 if it also ends a branch. One warp per row. A lane processes the
+// same Vec8s of columns in every row. It keeps at most `held` of them in registers; if that is all, the row is read
+// once. Longer rows, held = 0, are read again, from the caches.
 
 /// Columns of a row of h that one lane processes.
 template <class T, int held>
@@ -134,7 +134,7 @@ __global__ void __launch_bounds__(block_threads, 2)
   if (row < rows) normalise_row(norm, row, h, LaneRow<T, held>(x + row * h, h), y + row * h);
 }
 
-/// Blocks of bias_dropout_add_norm that run on a multiprocessor at once.
+/// Occupancy of bias_dropout_add_norm in blocks per multiprocessor.
 template <class T, int held>
 constexpr int blocks_at_once = held == 6                     ? 3
                                : held == 0 && sizeof(T) == 2 ? 5
@@ -156,8 +156,8 @@ __global__ void __launch_bounds__(block_threads, blocks_at_once<T, held>)
   normalise_row(norm, row, h, own, y + row * h);
 }
 
-/// Calls `function` with the number of Vec8s of a row that a lane holds: 4, rows of up to 1024 columns, or 6
-/// or 12, up to 1536 or 3072, where the type has 16 bits.
+/// Calls `function` with the number of Vec8s of a row that a lane holds: 4, rows of up to 1024 columns, or 6 or 12, up
+/// to 1536 or 3072, for 16-bit types.
 template <class T, class Function>
 void dispatch_held(std::int64_t h, Function&& function) {
   const std::int64_t vec8s = (vec8s_of(h) + warp_threads - 1) / warp_threads;

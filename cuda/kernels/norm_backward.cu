@@ -7,7 +7,7 @@
 namespace trireme::cuda {
 namespace {
 
-// Bytes from and to memory for each element of 16 bits: 6, and 8 with a residual's gradient.
+// Memory traffic in bytes per 16-bit element: 6, or 8 with a residual's gradient.
 
 /// Eight columns of dy and of x.
 template <class T>
@@ -97,7 +97,7 @@ constexpr int max_vec8s = 3, max_held_width = 8 * max_vec8s * block_threads;
 
 template <class A>
 struct TeamSums {
-  A of[2][warps][2];  ///< rows take turns: one barrier a row is enough
+  A of[2][warps][2];  ///< double-buffered by row: one barrier per row suffices
 };
 /// Both sums over the team's threads, for each of them; all threads of the block call it.
 template <class A>
@@ -119,8 +119,7 @@ __device__ void team_sums(int team, int turn, A& first, A& second) {
   }
 }
 
-/// partials [chunks, sums, h]: of dweight, and of dbias where there are two `sums`. Dynamic shared memory: as much as
-/// one chunk's.
+/// partials [chunks, sums, h]: of dweight, and of dbias if `sums` is 2. Dynamic shared memory: one chunk's partials.
 template <class T>
 __global__ void __launch_bounds__(block_threads, sizeof(T) == 2 ? 2 : 1)
     norm_backward_kernel(RowChunks chunks, int team, int sums, std::int64_t h, const T* dy, const T* x, const T* weight,

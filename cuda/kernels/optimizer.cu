@@ -24,8 +24,8 @@ struct AdamW {
         epsilon(static_cast<A>(step.epsilon)) {}
 };
 
-/// rounded may be null. 28 bytes from and to memory for each parameter in fp32, and 2 for its rounded copy; 4 less for
-/// each moment in bf16.
+/// rounded may be null. Memory traffic: 28 bytes per fp32 parameter, and 2 for its rounded copy; 4 less for each moment
+/// in bf16.
 template <class T, class M, class V>
 __global__ void __launch_bounds__(block_threads)
     adamw_kernel(std::int64_t n, AdamW<Accumulation<T>> step, const Accumulation<T>* gradient, Accumulation<T>* w, M* m,
@@ -61,7 +61,7 @@ struct Sgd {
         rate(static_cast<A>(step.learning_rate)) {}
 };
 
-/// rounded may be null. 20 bytes from and to memory for each parameter in fp32, and 2 for its rounded copy.
+/// rounded may be null. Memory traffic: 20 bytes per fp32 parameter, and 2 for its rounded copy.
 template <class T>
 __global__ void __launch_bounds__(block_threads)
     sgd_kernel(std::int64_t n, Sgd<Accumulation<T>> step, const Accumulation<T>* gradient, Accumulation<T>* w,

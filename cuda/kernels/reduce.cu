@@ -8,10 +8,10 @@
 namespace trireme::cuda {
 namespace {
 
-// Reads each element once. The norm of all gradients is computed with it. The norm also shows whether an element is not
-// finite, and the optimizer applies the factors of loss scale and clipping as it reads them.
+// Reads each element once. Computes the norm of all gradients, which also reveals non-finite elements. The optimizer
+// applies the factors of loss scale and clipping while reading.
 
-/// Elements that a block sums to one number.
+/// Elements summed per block.
 constexpr std::int64_t block_elements = 16384;
 
 template <class T>

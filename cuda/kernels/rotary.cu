@@ -12,7 +12,7 @@ namespace {
 constexpr std::int64_t samples_of_block(const RotaryHeads& x) { return x.position_ids == nullptr ? x.batch : 1; }
 
 /// One block processes the samples of one row that share its position. Its sines and cosines, in dynamic shared memory,
-/// serve all of their heads. A thread processes eight pairs of channels at a time.
+/// are shared by all their heads. A thread processes eight pairs of channels at a time.
 template <class T>
 __global__ void __launch_bounds__(block_threads)
     rotate_kernel(RotaryEmbedding rotary, RotaryHeads x, double sign, T* data) {

@@ -8,7 +8,7 @@ constexpr int warp_threads = 32;
 constexpr unsigned all_lanes = 0xffffffffU;
 constexpr int warps = block_threads / warp_threads;
 
-// Kernels in which a warp processes a row.
+// For kernels with one warp per row.
 __device__ inline std::int64_t own_row() { return global_thread() / warp_threads; }
 __device__ inline std::int64_t own_lane() { return threadIdx.x % warp_threads; }
 constexpr std::int64_t row_blocks(std::int64_t rows) { return (rows + warps - 1) / warps; }
@@ -54,12 +54,12 @@ __device__ A block_combine(A value) {
 }
 
 // Sums over rows, in two kernels: blocks of `chunk` rows are summed column by column; then the blocks' sums are added
-// in order. The division into blocks depends on the number of rows alone, so every run gives the same bits.
+// in order. The partition depends only on the number of rows, so every run gives the same bits.
 
 struct RowChunks {
   std::int64_t rows, chunk, count;
-  /// At most 256 chunks, of at least 32 rows but for the last: where a row has few blocks (three for 768 columns),
-  /// fewer chunks would leave multiprocessors idle.
+  /// At most 256 chunks, of at least 32 rows except the last: if a row has few blocks (three for 768 columns), fewer
+  /// chunks would leave multiprocessors idle.
   explicit RowChunks(std::int64_t all) : rows(all) {
     constexpr std::int64_t max_chunks = 256;
     chunk = (all + max_chunks - 1) / max_chunks < 32 ? 32 : (all + max_chunks - 1) / max_chunks;
@@ -122,8 +122,8 @@ template <class A>
 struct WarpColumns {
   A of[warps][warp_threads];
 };
-/// first += the sums over chunks of partials[., 0, .], second += those of partials[., 1, .] where there are two `sums`.
-/// partials [count, sums, columns]. A block takes 32 numbers, of which its warps add up the chunks side by side.
+/// first += the sums over chunks of partials[., 0, .], second += those of partials[., 1, .] if `sums` is 2. partials
+/// [count, sums, columns]. A block takes 32 numbers, whose chunks its warps sum in parallel.
 template <class A>
 __global__ void __launch_bounds__(block_threads)
     add_chunks_kernel(std::int64_t count, std::int64_t sums, std::int64_t columns, const A* partials, A* first,

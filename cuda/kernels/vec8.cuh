@@ -4,8 +4,8 @@
 
 namespace trireme::cuda {
 
-// Kernels that stream through memory give each thread eight neighbouring elements. These are one or more accesses of 16
-// bytes, and the columns of one call of Philox.
+// Memory-bound kernels assign each thread eight neighbouring elements: one or more 16-byte accesses, and the columns of
+// one Philox call.
 constexpr int block_threads = 256;
 
 /// Number of Vec8s that hold n elements.
@@ -15,10 +15,10 @@ constexpr std::int64_t blocks_for(std::int64_t items) { return (items + block_th
 
 __device__ inline std::int64_t global_thread() { return std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x; }
 
-/// Elements [begin, begin + size) of a row, or of a whole tensor, that one thread processes.
+/// Elements [begin, begin + size) of a row, or of an entire tensor, processed by one thread.
 struct Vec8 {
   std::int64_t begin;
-  int size;  ///< 8 but at the end, where it may be 0 or less: nothing
+  int size;  ///< 8 except at the end, where it may be 0 or less: nothing
 };
 __device__ inline Vec8 vec8_at(std::int64_t vec8, std::int64_t n) {
   const std::int64_t rest = n - 8 * vec8;
@@ -81,9 +81,9 @@ __device__ void store(const Accumulation<T> (&from)[8], int size, T* to) {
   store_raw(raw, size, to);
 }
 
-/// Eight elements that a thread keeps, as they lie in memory: two of 16 bits in a register, where the compiler gives
-/// each element of an array its own. They are in flight between `load` and `unpack`. Load several before unpacking the
-/// first: the compiler does not move loads before the wait of an unpack.
+/// Eight elements held by a thread in memory format: two 16-bit elements per register, whereas the compiler gives each
+/// array element its own. They are in flight between `load` and `unpack`. Load several before unpacking the first: the
+/// compiler does not move loads before the wait of an unpack.
 template <class T>
 class PackedVec8 {
  public:

@@ -14,18 +14,18 @@
 
 namespace trireme::cuda {
 
-// The flags that end a communicator's kernels and calls are set at once; the rest of its end may wait for graphs that
-// hold it, and for other ranks.
+// The abort flags of a communicator's kernels and calls are set immediately; the rest of the abort may wait for graphs
+// that hold it, and for other ranks.
 inline constexpr auto max_abort_time = std::chrono::seconds(5);
 
-/// Begins to abort a communicator, in a thread of its own.
+/// Begins to abort a communicator, in a separate thread.
 std::future<ncclResult_t> begin_to_abort(ncclComm_t comm);
 
-/// Runs calls of NCCL that block, one at a time. A thread beside them aborts the communicator of a call that takes too
-/// long, or whose communicator reports an error meanwhile: the call then returns. It polls ten times a second.
-/// Where NCCL returns nevertheless not, it ends the process with ExitCode::hung.
+/// Runs blocking NCCL calls, one at a time. A watchdog thread aborts the communicator of a call that takes too long, or
+/// whose communicator reports an error: the call then returns. It polls ten times a second. If NCCL still does not
+/// return, it terminates the process with ExitCode::hung.
 ///
-/// Communicators that do not block would need no thread here, but recent versions of NCCL start one for each of their
+/// Non-blocking communicators would need no thread here, but recent NCCL versions start one for each of their
 /// collectives.
 class CallWatchdog {
  public:
@@ -36,11 +36,12 @@ class CallWatchdog {
 
   struct Outcome {
     ncclResult_t status = ncclSuccess;
-    /// Set where the communicator was aborted; why.
+    /// The reason, if the communicator was aborted.
     std::optional<std::string> aborted;
   };
-  /// Returns what `function` returns. `comm` is the communicator of the call, or null while it is being made: then the
-  /// process ends after the longest wait. `max_wait_s` 0: no limit. `text` names the call and the rank in that message.
+  /// Returns what `function` returns. `comm` is the communicator of the call, or null while it is being created: then
+  /// the process ends after the maximum wait. `max_wait_s` 0: no limit. `text` names the call and the rank in that
+  /// message.
   Outcome run(ncclComm_t comm, double max_wait_s, const std::string& text,
               const std::function<ncclResult_t()>& function);
 

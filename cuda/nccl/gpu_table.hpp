@@ -15,9 +15,9 @@ struct RankGpu {
   std::string name;  ///< "GPU 1 (NVIDIA H200)"
 };
 
-/// Name of a rank's machine: the host's, or the environment variable NCCL_HOSTID where it is set, as for NCCL. NCCL
-/// treats ranks with different values as on different machines, and uses sockets. This is slow, but tests NCCL's
-/// communication between ranks on one GPU.
+/// Name of a rank's machine: the host's, or the environment variable NCCL_HOSTID if set, as for NCCL. NCCL treats ranks
+/// with different values as on different machines, and uses sockets. This is slow, but tests NCCL's communication
+/// between ranks on one GPU.
 std::string machine_name(const DeviceLocation& location);
 
 /// Gathers the GPUs of all ranks, in rank order. Collective over `host`, a communicator for host memory.

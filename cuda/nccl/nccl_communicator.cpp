@@ -72,10 +72,10 @@ std::unique_ptr<Communicator> make_self_communicator(const std::string& name) {
       name, [](Stream& stream, ConstTensorView in, TensorView out) { copy(cuda_stream(stream), in, out); });
 }
 
-/// Calls block, and return to the host when they are enqueued. With `blocks` > 0 kernels have at most so many. Then
-/// they are no cluster: by default four blocks begin together, on neighbouring multiprocessors, and the free ones
-/// beside a product may lie apart (user guide 2.30, ncclConfig_t: cgaClusterSize "default value is 4 since sm90"). NCCL
-/// takes a name, for its own log, from version 2.27 on; NCCL may keep the pointer.
+/// Calls block, and return to the host when they are enqueued. `blocks` > 0 limits the blocks of kernels. It also
+/// disables clusters: by default four blocks start together, on neighbouring multiprocessors, and those left free by a
+/// product may be scattered (user guide 2.30, ncclConfig_t: cgaClusterSize "default value is 4 since sm90"). NCCL takes
+/// a name, for its own log, from version 2.27 on; NCCL may keep the pointer.
 template <class Config = ncclConfig_t>
 Config configuration(const std::string& name, int blocks = 0) {
   Config config = NCCL_CONFIG_INITIALIZER;
@@ -91,7 +91,7 @@ Config configuration(const std::string& name, int blocks = 0) {
   return config;
 }
 
-/// Sets a variable that NCCL reads to 0. Rank 0 warns where the user has set another value.
+/// Sets an NCCL environment variable to 0. Rank 0 warns if the user has set another value.
 void switch_off(const Communicator& host, const char* variable, const char* reason) {
   if (const char* set = std::getenv(variable); set != nullptr && std::string_view(set) != "0" && host.rank() == 0) {
     log::warn("ignoring {}={}: {}, and messages must not", variable, set, reason);
@@ -129,7 +129,7 @@ std::unique_ptr<Communicator> NcclCommunicator::make(std::shared_ptr<Device> dev
   Communicator& host = *host_ranks;
   if (host.size() == 1) return make_self_communicator(host.name());
   check_one_rank_a_gpu(gather_gpu_table(host, *device));
-  // p2p communicators must not wait for one another, nor for groups.
+  // p2p communicators must not wait for each other, nor for groups.
   switch_off(host, "NCCL_COMM_SPLIT_SHARE_RESOURCES", "groups that share resources wait for one another");
   switch_off(host, "NCCL_LAUNCH_ORDER_IMPLICIT", "operations of different groups begin in the order of the calls then");
   ncclUniqueId id{};
@@ -200,7 +200,7 @@ Work NcclCommunicator::all_gather(Stream& stream, ConstTensorView in, TensorView
   check_shard("all-gather", *this, out, in);
   if (in.numel() == 0) return {};
   begin(stream);
-  // Bytes: data of any type is moved, not computed with.
+  // As bytes: data of any type is moved, not reduced.
   return enqueue("ncclAllGather", describe("all-gather", out), [&](ncclComm_t comm, cudaStream_t on) {
     return ncclAllGather(in.data(), out.data(), in.size_bytes(), ncclUint8, comm, on);
   });

@@ -7,24 +7,24 @@
 
 namespace trireme::cuda {
 
-/// Collectives on GPU memory by NCCL, one GPU a rank. Each group has a stream of its own: an operation begins after the
-/// work on the caller's stream, and runs beside work enqueued there later. An error ends the next wait with an
-/// NcclError that names the collective, the group and the rank.
+/// NCCL collectives on GPU memory, one GPU per rank. Each group has its own stream: an operation begins after the work
+/// on the caller's stream, and overlaps with work enqueued there later. An error ends the next wait with an NcclError
+/// that names the collective, the group and the rank.
 ///
 /// A grouped exchange is one operation on the group's communicator, between any ranks (ncclGroupStart to ncclGroupEnd).
 ///
-/// Other exchanges go between neighbours of the ring of ranks. Each direction of each pair has a communicator and a
-/// stream of its own (see P2pSplit), made at the group's first exchange. So every rank must reach its first exchange
+/// Other exchanges go between neighbours of the ring of ranks. Each direction of each pair has its own communicator and
+/// stream (see P2pSplit), created at the group's first exchange. Every rank must therefore reach its first exchange
 /// without waiting for another rank's.
 ///
-/// A group of one rank has no communicator of NCCL's: its collectives copy on the caller's stream. So a job on one GPU
+/// A group of one rank has no NCCL communicator: its collectives copy on the caller's stream. A job on one GPU thus
 /// needs no network interface.
 ///
 /// Destruction is collective: all ranks destroy groups in the same order.
 class NcclCommunicator final : public Communicator {
  public:
   /// A communicator of the ranks of `host`, which works on host memory and serves this one alone. Collective over
-  /// `host`. Throws EnvironmentError where ranks share a GPU.
+  /// `host`. Throws EnvironmentError if ranks share a GPU.
   static std::unique_ptr<Communicator> make(std::shared_ptr<Device> device, std::shared_ptr<DeviceMemory> memory,
                                             std::unique_ptr<Communicator> host);
   ~NcclCommunicator() override;
@@ -49,8 +49,8 @@ class NcclCommunicator final : public Communicator {
   /// Enqueues an operation on the group's stream.
   Work enqueue(const char* call, std::string operation,
                const std::function<ncclResult_t(ncclComm_t, cudaStream_t)>& function);
-  /// Splits this group by colour; null without a colour. `blocks` are the most of a kernel, for which multiprocessors
-  /// are reserved; 0: as many as NCCL takes, and none reserved. Collective.
+  /// Splits this group by colour; null without a colour. `blocks` limits a kernel's blocks, for which multiprocessors
+  /// are reserved; 0: NCCL's default, and none reserved. Collective.
   std::shared_ptr<NcclHandle> split_handle(int colour, int key, const std::string& name, int blocks);
   void make_p2p_communicators();
   /// On the p2p communicator with the peer, after `before`.

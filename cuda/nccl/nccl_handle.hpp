@@ -12,9 +12,9 @@
 
 namespace trireme::cuda {
 
-/// One NCCL communicator, with the stream its collectives run on and the names of those under way. A watchdog ends
-/// calls that are held up, and any wait for the GPU detects NCCL's errors. An error aborts all communicators of the GPU
-/// (ncclCommAbort), so that their kernels end.
+/// One NCCL communicator, with the stream of its collectives and the names of those in flight. A watchdog ends stuck
+/// calls, and any wait for the GPU detects NCCL errors. An error aborts all communicators of the GPU (ncclCommAbort),
+/// which ends their kernels.
 class NcclHandle {
  public:
   /// Takes ownership of `comm`. Multiprocessors are reserved for `reserved_blocks` of its blocks.
@@ -34,11 +34,11 @@ class NcclHandle {
   ncclComm_t handle() const { return comm_; }
   CudaStream& stream() { return stream_; }
 
-  /// Throws NcclError where the communicator was aborted before.
+  /// Throws NcclError if the communicator was aborted before.
   void check_alive() const;
-  /// Runs a call of NCCL with this communicator; throws NcclError where it failed or takes too long.
+  /// Runs a call of NCCL with this communicator; throws NcclError if it failed or takes too long.
   void run(const char* call, const std::function<ncclResult_t()>& function);
-  /// Throws NcclError where NCCL has reported an error.
+  /// Throws NcclError if NCCL has reported an error.
   void poll();
 
   struct Operation {
@@ -51,13 +51,13 @@ class NcclHandle {
   /// Keeps the operation just enqueued until it is complete, unless it is part of a graph that is being recorded.
   std::shared_ptr<Operation> enqueued(std::string text);
   /// The event after the operation. It is recorded here at the first call, or before the next operation. Streams may
-  /// share a hardware queue, where an event behind a running operation keeps back all later work.
+  /// share a hardware queue, in which an event after a running operation stalls all later work.
   const Event& end_of(Operation& operation);
 
  private:
-  /// The oldest operation in flight, for messages; empty where there is none.
+  /// The oldest operation in flight, for messages; empty if none.
   std::string under_way();
-  /// Begins to abort the communicator: its operations end, whatever the other ranks do.
+  /// Begins to abort the communicator: its operations end regardless of other ranks.
   void abandon();
   [[noreturn]] void give_up(const std::string& what, const std::string& reason);
 

@@ -6,7 +6,7 @@
 
 namespace trireme::cuda {
 
-/// Communication on the host, and then the copy of its result, if any, to the GPU.
+/// Communication on the host, followed by the copy of its result, if any, to the GPU.
 class StagedCommunicator::StagedWork final : public Work::State {
  public:
   StagedWork(std::shared_ptr<CudaStream> copies, Work host, std::vector<Buffer> in, Staged out, TensorView result)

@@ -6,11 +6,11 @@
 namespace trireme::cuda {
 
 /// Collectives on GPU memory through pinned host memory and a communicator for host memory: several ranks may use one
-/// GPU, which NCCL refuses. Slow: in every operation the host waits until the GPU has reached it, and again until the
-/// result is back. Sums are those of the communicator for host memory, to the bit.
+/// GPU, which NCCL refuses. Slow: every operation makes the host wait until the GPU has reached it, and again until the
+/// result is back. Sums are bitwise those of the communicator for host memory.
 class StagedCommunicator final : public Communicator {
  public:
-  /// `host` serves this communicator alone.
+  /// `host` is used exclusively by this communicator.
   StagedCommunicator(std::shared_ptr<Device> device, std::shared_ptr<PinnedMemory> pinned,
                      std::unique_ptr<Communicator> host);
 

@@ -96,10 +96,10 @@ std::string Device::latest_launches() const {
 
 void Device::wait_until(const std::function<cudaError_t()>& query, const char* call,
                         const std::source_location& location) {
-  // Most waits are short: the host polls without pause at first, and then yields the core.
+  // Most waits are short: the host first spins, and then yields the core.
   constexpr double spin_ms = 0.2;
   constexpr auto pause = std::chrono::microseconds(20);
-  // By default Linux extends the sleeps of a thread by up to 50 us.
+  // By default Linux extends a thread's sleeps by up to 50 us.
   [[maybe_unused]] thread_local const int sleeps_precisely = prctl(PR_SET_TIMERSLACK, 1UL);
   const Timer timer;
   Patience patience(max_wait_s_);

@@ -13,8 +13,7 @@
 
 namespace trireme::cuda {
 
-/// Returns the GPU of the rank with this number on its machine. Ranks take GPUs in order, and start again from the
-/// first where there are fewer GPUs than ranks. `visible` > 0.
+/// Returns the GPU of the rank with this number on its machine. Ranks are assigned GPUs round-robin. `visible` > 0.
 inline int choose_device(int local_rank, int visible) { return local_rank % visible; }
 
 /// "NVIDIA H200, 139 GiB, compute capability 9.0, PCI 0000:1b:00.0"
@@ -29,16 +28,16 @@ struct EventTraits {
 };
 using EventHandle = UniqueHandle<EventTraits>;
 
-/// When launches of kernels are checked.
+/// Time at which kernel launches are checked.
 enum class LaunchChecks {
-  deferred,  ///< an error inside a kernel shows at a later call
+  deferred,  ///< an error inside a kernel surfaces at a later call
   immediate  ///< the host waits for every kernel: slow, and names the kernel that failed
 };
 
-/// The GPU of this rank: state that its streams, memory and libraries share. Used by one thread of the rank at a time.
+/// The GPU of this rank: state shared by its streams, memory and libraries. Not thread-safe.
 class Device {
  public:
-  /// Makes GPU `location.device` the calling thread's; its name is filled in. Throws CudaError.
+  /// Selects GPU `location.device` for the calling thread and fills in its name. Throws CudaError.
   Device(DeviceLocation location, LaunchChecks checks);
 
   const DeviceLocation& location() const { return location_; }
@@ -58,10 +57,10 @@ class Device {
   EventHandle make_event() const;
   EventHandle make_timed_event() const;
 
-  /// To be called after every launch of a kernel, a copy or the like: throws CudaError, with the kernel's name, where
-  /// the launch failed. With LaunchChecks::immediate it waits for the kernel, as `wait_until` does; else only where the
-  /// host is far ahead of the GPU. A driver queues about a thousand launches and then blocks the host. A blocked host
-  /// would not return when another rank has failed.
+  /// Must be called after every launch of a kernel, copy or similar. Throws CudaError with the kernel's name if the
+  /// launch failed. With LaunchChecks::immediate it waits for the kernel, as `wait_until` does; else only if the host
+  /// is far ahead of the GPU. Drivers queue about a thousand launches and then block the host. A blocked host would not
+  /// notice the failure of another rank.
   void launched(cudaStream_t stream, const char* kernel,
                 const std::source_location& location = std::source_location::current());
 
@@ -70,13 +69,13 @@ class Device {
 
   /// Blocks the host until `query`, a call such as cudaEventQuery, no longer returns cudaErrorNotReady. Meanwhile it
   /// polls the watched communications for errors. Throws CudaError, which names the latest kernels, what a watched
-  /// communication throws, and HungError, which names the communications under way, after the longest wait.
+  /// communication throws, and HungError, which names the communications under way, after the maximum wait.
   void wait_until(const std::function<cudaError_t()>& query, const char* call,
                   const std::source_location& location = std::source_location::current());
 
-  /// Sets the longest wait; 0, the default: no limit. After a HungError the device must end within `time_to_end_s` and
-  /// a fifth of that wait. Otherwise the process is ended with the error's exit code, because freeing memory waits for
-  /// the GPU.
+  /// Sets the maximum wait; 0, the default: no limit. After a HungError the device must end within `time_to_end_s` and
+  /// a fifth of that wait. Otherwise the process is terminated with the error's exit code, since freeing memory waits
+  /// for the GPU.
   void set_max_wait(double seconds, double time_to_end_s = 10) {
     max_wait_s_ = seconds;
     time_to_end_s_ = time_to_end_s;
@@ -94,12 +93,12 @@ class Device {
   using Watch = std::shared_ptr<void>;
   [[nodiscard]] Watch watch(Watched communication);
   /// Blocks the host, as `wait_until` does, until the collectives that it has enqueued are complete. Ranks may do so at
-  /// different places. A collective needs the same call of its other ranks, which they make after the same calls as
-  /// this rank, and they wait only for what they enqueued before it. Messages between two ranks are not waited for: one
-  /// that was posted ahead may depend on what this rank enqueues later.
+  /// different points. A collective needs the matching call on its other ranks, which make it after the same calls as
+  /// this rank, and wait only for what they enqueued before it. Messages between two ranks are not waited for: one
+  /// posted ahead may depend on work this rank enqueues later.
   void wait_for_collectives();
-  /// Ends all watched communication. To be called before an error of this rank alone frees memory: freeing waits for
-  /// the GPU, and an operation there may wait for a rank that has failed.
+  /// Ends all watched communication. Must be called before an error on this rank alone frees memory: freeing waits for
+  /// the GPU, where an operation may wait for a failed rank.
   void abandon() const;
 
  private:
@@ -119,7 +118,7 @@ class Device {
   std::list<Watched> watched_;
   double max_wait_s_ = 0;
   double time_to_end_s_ = 10;
-  std::promise<void> lives_;  // broken with the device
+  std::promise<void> lives_;  // broken when the device is destroyed
   std::shared_future<void> end_ = lives_.get_future().share();
   std::array<const char*, 4> launches_{};  // the latest, in a ring
   std::size_t launch_count_ = 0;

@@ -11,8 +11,8 @@ namespace trireme::cuda {
 /// A CUDA graph, ready to run.
 class CudaGraph final : public Graph {
  public:
-  /// Records the work that `enqueue` puts on `stream`, and on streams forked from it and joined again. Where recording
-  /// fails, it throws CudaError and leaves the streams as before.
+  /// Records the work that `enqueue` puts on `stream`, and on streams forked from it and joined again. If recording
+  /// fails, throws CudaError and restores the streams.
   static std::unique_ptr<CudaGraph> record(std::shared_ptr<Device> device, CudaStream& stream,
                                            const std::function<void()>& enqueue);
   void launch(Stream& stream) override;

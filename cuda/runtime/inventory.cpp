@@ -16,7 +16,7 @@ std::string describe(int device) {
   return fmt::format("GPU {}: {}", device, to_text(properties));
 }
 
-/// "2.28.9", with the version of the headers where that is another.
+/// "2.28.9", with the header version if it differs.
 std::string with_headers(const std::string& found, const std::string& headers) {
   return found == headers ? found : fmt::format("{} (built with {})", found, headers);
 }
@@ -39,14 +39,14 @@ std::string versions() {
                      with_headers(three(static_cast<std::size_t>(nccl)), three(NCCL_VERSION_CODE)));
 }
 
-/// Attribute of a device; 0 where it has none.
+/// Returns a device attribute; 0 if unavailable.
 double attribute(cudaDeviceAttr name, int device) {
   int value = 0;
   return cudaDeviceGetAttribute(&value, name, device) == cudaSuccess ? value : 0;
 }
 
-/// Dense bf16 operations of a multiprocessor in a clock, from NVIDIA's peak rates; 0: not known here. "A100 Tensor Core
-/// GPU Architecture", table of specifications: 312 TFLOPS of 108 multiprocessors at 1.41 GHz. "H100 Tensor Core GPU
+/// Dense bf16 operations per multiprocessor and clock, from NVIDIA's peak rates; 0: unknown. "A100 Tensor Core GPU
+/// Architecture", table of specifications: 312 TFLOPS of 108 multiprocessors at 1.41 GHz. "H100 Tensor Core GPU
 /// Architecture": 989.4 TFLOPS of 132 multiprocessors at 1.83 GHz.
 double operations_per_clock(int compute_capability) {
   switch (compute_capability) {

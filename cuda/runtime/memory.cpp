@@ -44,7 +44,7 @@ void DeviceMemory::check_allocation(cudaError_t status, const char* call, std::s
 }
 
 Buffer DeviceMemory::allocate(std::size_t size_bytes) {
-  constexpr std::size_t min_bytes = 256;  // an empty tensor has an address, too
+  constexpr std::size_t min_bytes = 256;  // empty tensors need an address, too
   const std::size_t taken = std::max(size_bytes, min_bytes);
   void* data = nullptr;
   cudaError_t status = cudaMalloc(&data, taken);
@@ -83,7 +83,7 @@ DeviceMemory::Info DeviceMemory::info() const {
   return info;
 }
 
-/// All blocks, with their sizes, by address; and the free ones by size.
+/// All blocks and their sizes, by address, and the free ones by size.
 struct PinnedMemory::Cache {
   std::map<std::uintptr_t, std::size_t> blocks;
   std::map<std::size_t, std::vector<void*>> free_blocks;
@@ -105,7 +105,7 @@ PinnedMemory::PinnedMemory(std::shared_ptr<Device> device)
     : device_(std::move(device)), cache_(std::make_shared<Cache>()) {}
 
 Buffer PinnedMemory::allocate(std::size_t size_bytes) {
-  // Powers of two, so that blocks are reused; large blocks are rounded up less.
+  // Powers of two, for reuse of blocks; large blocks are rounded up less.
   constexpr std::size_t min_bytes = 4096, large = std::size_t{64} << 20;
   const std::size_t taken =
       size_bytes <= large ? std::bit_ceil(std::max(size_bytes, min_bytes)) : (size_bytes + large - 1) / large * large;

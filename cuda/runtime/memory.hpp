@@ -14,10 +14,10 @@ class DeviceMemory final : public Allocator {
   explicit DeviceMemory(std::shared_ptr<Device> device);
 
   /// Allocates long-lived memory for use on every stream; freeing it waits for the GPU. Throws EnvironmentError, with
-  /// the requested and the free bytes, where there is not enough.
+  /// the requested and free bytes, if memory is insufficient.
   Buffer allocate(std::size_t size_bytes) override;
-  /// Allocates scratch memory for the work that `stream` runs until the buffer is released. It never waits: the memory
-  /// comes from a pool, and returns to it, in the stream's order. The stream must live longer.
+  /// Allocates scratch memory for the work of `stream` until the buffer is released. Never waits: memory is taken from
+  /// and returned to a pool in stream order. The stream must outlive the buffer.
   Buffer allocate_on(CudaStream& stream, std::size_t size_bytes);
 
   std::size_t allocated_bytes() const { return count_->now; }
@@ -52,8 +52,8 @@ class DeviceMemory final : public Allocator {
   std::shared_ptr<Pool> pool_ = std::make_shared<Pool>();
 };
 
-/// Pinned host memory, which the GPU copies from and to by itself. Allocating it stops the GPU, so freed blocks are
-/// cached for later requests of the same size. One thread at a time.
+/// Pinned host memory, for asynchronous copies. Allocating it stalls the GPU, so freed blocks are cached for later
+/// requests of the same size. Not thread-safe.
 class PinnedMemory final : public Allocator {
  public:
   explicit PinnedMemory(std::shared_ptr<Device> device);

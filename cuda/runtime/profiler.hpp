@@ -4,14 +4,14 @@
 
 namespace trireme::cuda {
 
-// Calls that a profiler beside the program hears, Nsight Systems for one. Without a profiler they do nothing. NVTX is
-// the header of the toolkit; it loads a profiler's library by itself.
+// Hooks for profilers such as Nsight Systems; no-ops without one. NVTX is the toolkit's header, which loads a
+// profiler's library itself.
 
 /// cudaProfilerStart and cudaProfilerStop.
 void start_profiler(const Device& device);
 void stop_profiler(const Device& device);
 
-/// Begins an NVTX range of this thread, within those that are open; ends the innermost.
+/// Begins an NVTX range of this thread, nested in open ones; ends the innermost.
 void begin_range(const char* name);
 void end_range();
 

@@ -28,7 +28,7 @@ class CudaTimedEvent final : public TimedEvent {
  public:
   /// An event after all work enqueued on `stream`.
   CudaTimedEvent(std::shared_ptr<Device> device, cudaStream_t stream);
-  /// Throws CudaError where one of the events is not done.
+  /// Throws CudaError if one of the events is not done.
   double ms_since(const TimedEvent& earlier) const override;
   cudaEvent_t handle() const { return event_.get(); }
 
@@ -62,12 +62,12 @@ class CudaStream final : public Stream {
   UniqueHandle<Traits> stream_;
 };
 
-/// Returns `stream` as a CUDA stream. Throws ShapeError where it belongs to another backend.
+/// Returns `stream` as a CUDA stream. Throws ShapeError if it belongs to another backend.
 CudaStream& cuda_stream(Stream& stream);
 
-/// to = from, ordered on `stream`: between host and GPU or within the GPU, depending on the addresses. Returns at once
-/// where host memory is pinned; pageable host memory may be used again when it returns. Throws ShapeError unless both
-/// have the same type and size.
+/// to = from, ordered on `stream`: between host and GPU or within the GPU, depending on the addresses. Returns
+/// immediately if host memory is pinned; pageable host memory may be reused once it returns. Throws ShapeError unless
+/// both have the same type and size.
 void copy(CudaStream& stream, ConstTensorView from, TensorView to);
 
 }  // namespace trireme::cuda

@@ -23,8 +23,7 @@ using checkpoint::Manifest;
 
 constexpr std::int64_t max_manifest_bytes = std::int64_t{1} << 30;
 
-/// Throws CheckpointError where nothing is at `path`: to the checkpoint that is damage, a file that cannot be read is
-/// not.
+/// Throws CheckpointError if `path` does not exist: a missing file is damage, an unreadable one is not.
 void require_there(const std::string& path) {
   struct stat status {};
   TRIREME_CHECK(lstat(path.c_str(), &status) == 0 || !is_absent(errno), CheckpointError,
@@ -46,7 +45,7 @@ std::int64_t size_of_shard(const std::string& path) {
   return reading(path, [&] { return regular_file_size(path, Symlinks::refuse); });
 }
 
-/// Number of the step whose folder has this name; -1 where a user named it otherwise.
+/// Step number in the folder's name; -1 if a user renamed it.
 std::int64_t step_in(const std::string& folder) {
   const std::string name = folder.substr(folder.rfind('/') + 1);
   return std::max(number_in(name, step_prefix), number_in(name, trash_prefix));
@@ -83,7 +82,7 @@ std::vector<std::string> CheckpointReader::foreign_files() {
   return foreign;
 }
 
-/// As pread; opens the file first where another one is open.
+/// Wraps pread; opens the file first if another one is open.
 std::ptrdiff_t CheckpointReader::read_some(std::size_t file, std::int64_t offset_bytes, std::span<std::byte> out) {
   if (!descriptor_ || open_file_ != file) {
     const std::string path = file_path(file);

@@ -15,19 +15,16 @@ namespace trireme::io {
 
 inline constexpr const char* manifest_name = "manifest.json";
 
-/// The number in the name of a step's folder, behind `prefix` and up to the end or the next hyphen; -1 where there is
-/// none.
+/// Returns the number in a step folder's name, after `prefix` and up to the end or the next hyphen; -1 if none.
 std::int64_t number_in(std::string_view name, std::string_view prefix);
 inline constexpr std::string_view step_prefix = "step-";
 inline constexpr std::string_view trash_prefix = ".trash-";
 
-/// A step's folder, read as plain bytes. Symbolic links and what is not a regular file are refused. CheckpointErrors
-/// are damage; a file that is there and cannot be read, also after transient errors were given time to pass, is an
-/// IoError.
+/// A step's folder, read as plain bytes. Refuses symbolic links and non-regular files. Damage is a CheckpointError. An
+/// existing file that stays unreadable after retries of transient errors is an IoError.
 class CheckpointReader final : public checkpoint::StepReader {
  public:
-  /// Reads the manifest. CheckpointError where it is missing or damaged, or of another step than the folder's name
-  /// says.
+  /// Reads the manifest. CheckpointError if it is missing, damaged, or of a step other than the folder's name says.
   explicit CheckpointReader(std::string folder);
   std::string description() const override { return folder_; }
   const checkpoint::Manifest& manifest() const override { return manifest_; }
@@ -48,7 +45,7 @@ class CheckpointReader final : public checkpoint::StepReader {
   Prefetcher prefetcher_;
 };
 
-/// As checkpoint::looks_complete, and false where the manifest is damaged. IoError where that cannot be found out.
+/// Returns checkpoint::looks_complete, or false if the manifest is damaged. IoError if that cannot be determined.
 bool looks_complete(const std::string& step_folder);
 
 }  // namespace trireme::io

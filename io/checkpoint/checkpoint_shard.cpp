@@ -24,18 +24,18 @@ namespace {
 using checkpoint::FileEntry;
 using checkpoint::Piece;
 
-/// Writes a file whose structure is there already: what lies between the datasets is written again as it is. So the
-/// digest of the whole file is known with its last byte.
+/// Fills in a file whose structure already exists, rewriting the bytes between the datasets unchanged. The digest of
+/// the entire file is thus known with its last byte.
 class ShardStream {
  public:
   explicit ShardStream(const std::string& path)
       : path_(path), file_(retried([&] { return open(path.c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC); })), out_(path) {
     TRIREME_CHECK(file_, IoError, "cannot open {}: {}", path, std::strerror(errno));
-    // A hint: behind what is copied there is nothing yet that is worth reading ahead.
+    // A hint: nothing after the copied bytes is worth reading ahead yet.
     static_cast<void>(posix_fadvise(file_.get(), 0, 0, POSIX_FADV_RANDOM));
   }
 
-  /// Copies what is between the present position and `end_bytes`.
+  /// Copies the bytes from the current position to `end_bytes`.
   void copy_until(std::int64_t end_bytes) {
     std::vector<std::byte> block;
     while (position_ < end_bytes) {
@@ -49,7 +49,7 @@ class ShardStream {
     out_.write(position_, bytes);
     position_ += static_cast<std::int64_t>(bytes.size());
   }
-  /// Copies the rest. Returns size and digest of the file, which is then on the disk.
+  /// Copies the rest. Returns size and digest of the file, which is then on disk.
   FileEntry finish(const std::string& file_name) {
     struct stat status {};
     TRIREME_CHECK(fstat(file_.get(), &status) == 0, IoError, "cannot read {}: {}", path_, std::strerror(errno));

@@ -7,13 +7,13 @@
 
 namespace trireme::io {
 
-/// Writes one rank's file: HDF5, one contiguous dataset for each piece. On return it is on the disk, and the digest is
-/// that of what is there. IoError; then the file is worth nothing.
+/// Writes one rank's file: HDF5, one contiguous dataset per piece. On return it is on disk, and the digest covers what
+/// was written. After an IoError the file is unusable.
 checkpoint::ShardFile write_shard_file(const std::string& folder, const std::string& file_name,
                                        std::span<const checkpoint::ShardDataset> datasets);
 
 /// Checks that file `file`, read by the HDF5 library, holds what the manifest lists. Throws CheckpointError naming the
-/// tensor. Call it only after the file's digest was checked.
+/// tensor. Requires a file whose digest was checked.
 void check_shard_file(const std::string& folder, const checkpoint::Manifest& manifest, std::size_t file);
 
 }  // namespace trireme::io

@@ -39,7 +39,7 @@ constexpr std::string_view origin_infix = "-from-";
 
 std::string name_of_step(std::int64_t step) { return fmt::format("{}{:08}", step_prefix, step); }
 
-/// False only where the step is surely not whole: one that cannot be read may be.
+/// Returns false only if the step is certainly incomplete: an unreadable one may be complete.
 bool may_be_complete(const std::string& step_folder) {
   try {
     return looks_complete(step_folder);
@@ -53,7 +53,7 @@ bool is_step_name(std::string_view name) {
   return number >= 0 && name == name_of_step(number);
 }
 
-/// Bytes that the files of a folder take, without holes.
+/// Bytes allocated to the files of a folder, without holes.
 std::int64_t used_bytes(const std::string& folder) {
   std::int64_t sum = 0;
   for (const std::string& name : names_in(folder)) {
@@ -99,7 +99,7 @@ std::string CheckpointStore::claim(std::int64_t needed_bytes) {
 }
 
 void CheckpointStore::confirm(const std::string& token) {
-  // A network file system may show another node's file a little late.
+  // Network file systems may show another node's file with a delay.
   for (int attempt = 0; attempt < 30; ++attempt) {
     if (access(path(lock_name).c_str(), R_OK) == 0 && read_whole_file(path(lock_name), 4096) == token) return;
     std::this_thread::sleep_for(std::chrono::milliseconds(100));
@@ -235,7 +235,7 @@ void CheckpointStore::remove(const std::string& name) {
   remove_folder(path(trash), manifest_name);
 }
 
-/// The step's name in LATEST; empty where there is none worth looking at.
+/// Returns the step's name in LATEST; empty if it names no usable step.
 std::string CheckpointStore::latest() const {
   try {
     if (!is_there(path(latest_name))) return {};
@@ -256,7 +256,7 @@ std::string CheckpointStore::move_to_trash(const std::string& name) {
   return trash;
 }
 
-/// Removes what killed saves left behind, but for `kept`. Requires the lock.
+/// Removes leftovers of killed saves, except `kept`. Requires the lock.
 void CheckpointStore::clean(const std::string& kept) {
   for (const std::string& name : names_in(root_)) {
     if (name == kept) continue;
@@ -276,7 +276,7 @@ void CheckpointStore::clean(const std::string& kept) {
 void CheckpointStore::restore_or_delete(const std::string& trash_name) {
   const std::string name = name_of_step(std::max<std::int64_t>(0, number_in(trash_name, trash_prefix)));
   if (is_folder(path(name))) {
-    // Kept while it may be better than what bears the name.
+    // Kept while it may be more complete than the step of that name.
     if (looks_complete(path(name)) || !looks_complete(path(trash_name))) {
       remove_folder(path(trash_name), manifest_name);
     }

@@ -8,18 +8,18 @@
 
 namespace trireme::io {
 
-/// Checkpoints in a folder that all ranks share; io/README.md describes the files and the commit. Every file reaches
-/// the disk before the next one depends on it. Reading takes plain bytes at the manifest's offsets, without the HDF5
+/// Checkpoints in a folder that all ranks share; io/README.md describes the files and the commit. Every file is synced
+/// to disk before the next one depends on it. Reading takes plain bytes at the manifest's offsets, without the HDF5
 /// library.
 class CheckpointStore : public checkpoint::Store {
  public:
-  /// `root` need not exist; `claim` and `begin` create it. From now on a write beyond the limit on file sizes
-  /// (RLIMIT_FSIZE) is an error and no longer a signal, for the whole process.
+  /// `root` need not exist; `claim` and `begin` create it. From then on, exceeding the file size limit (RLIMIT_FSIZE)
+  /// is an error instead of a signal, process-wide.
   explicit CheckpointStore(std::string root);
 
   const std::string& root() const { return root_; }
-  /// [0] Takes the store for this job, as `claim` does, where the folder exists; otherwise writes nothing. What is then
-  /// read there stays the newest until this job saves.
+  /// [0] Locks the store for this job, as `claim` does, if the folder exists; otherwise writes nothing. The newest step
+  /// then stays the newest until this job saves.
   void reserve();
   std::string description() const override { return root_; }
   std::string claim(std::int64_t needed_bytes) override;

@@ -43,7 +43,7 @@ json to_json(const Piece& piece) {
           {"digest", piece.digest}};
 }
 
-/// One element a line.
+/// Writes one element per line.
 template <class Element>
 std::string list_text(const std::vector<Element>& list) {
   std::string text = "[";
@@ -92,8 +92,8 @@ Piece piece_from(const json& value) {
   return piece;
 }
 
-/// Throws where values nest deeper than a manifest's do: the parser needs memory for every level. (A callback of the
-/// parser would find them, too, but makes it quadratic in the length of lists.)
+/// Throws if values nest deeper than a manifest's do: the parser needs memory for every level. (A parser callback would
+/// also catch this, but makes parsing quadratic in the length of lists.)
 void check_depth(std::string_view text) {
   int depth = 0;
   bool in_string = false;

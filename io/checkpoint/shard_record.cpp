@@ -19,7 +19,7 @@ using nlohmann::json;
 
 constexpr std::int64_t max_record_bytes = std::int64_t{1} << 28;
 
-/// Digest of the whole file; empty where it cannot be read, or has another size.
+/// Returns the digest of the entire file; empty if it cannot be read or has another size.
 std::string digest_of_file(const std::string& path, std::int64_t size_bytes) {
   if (!is_there(path) || regular_file_size(path, Symlinks::refuse) != size_bytes) return {};
   const Descriptor file(open(path.c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC));

@@ -6,18 +6,18 @@
 
 #include "src/checkpoint/store.hpp"
 
-/// Records of files that are whole, in the folder of a step that is not: a save that can be continued keeps them.
+/// Records of complete files in an incomplete step's folder; a resumable save keeps them.
 namespace trireme::io {
 
-/// Name of the record of a file, beside it. It is hidden: readers of a step pass over it.
+/// Name of a file's record, in the same folder. It is hidden: readers of a step skip it.
 std::string shard_record_name(const std::string& file_name);
 
-/// Records a file of `datasets` that is on the disk. IoError.
+/// Records a file of `datasets` that is on disk. IoError.
 void write_shard_record(const std::string& folder, const checkpoint::ShardFile& file,
                         std::span<const checkpoint::ShardDataset> datasets);
 
-/// Returns the file that was recorded, after reading it and comparing it with its digest. Empty where there is none, it
-/// is of other datasets, or it is damaged.
+/// Returns the recorded file after verifying its digest. Empty if there is none, it is of other datasets, or it is
+/// damaged.
 std::optional<checkpoint::ShardFile> recorded_shard(const std::string& folder, const std::string& file_name,
                                                     std::span<const checkpoint::ShardDataset> datasets);
 

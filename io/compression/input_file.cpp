@@ -78,8 +78,8 @@ class PackedFile : public ByteSource {
 
  protected:
   virtual const char* name() const = 0;
-  /// Unpacks bytes of `packed` into `data` and returns how many it made. Advances `used_`; sets `inside_` where a
-  /// member has begun and not ended.
+  /// Unpacks bytes of `packed` into `data` and returns how many it made. Advances `used_`; sets `inside_` while a
+  /// member is incomplete.
   virtual std::size_t unpack(char* data, std::size_t size_bytes) = 0;
 
   [[noreturn]] void damaged(const char* why) const {
@@ -113,7 +113,7 @@ class GzipFile final : public PackedFile {
   const char* name() const override { return "gzip"; }
   std::size_t unpack(char* data, std::size_t size_bytes) override {
     const std::string_view in = packed();
-    // zlib counts in 32 bits, and only reads its input.
+    // zlib uses 32-bit sizes, and only reads its input.
     const auto room = static_cast<uInt>(std::min<std::size_t>(size_bytes, 1u << 30));
     stream_.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(in.data()));
     stream_.avail_in = static_cast<uInt>(in.size());

@@ -12,14 +12,14 @@ namespace trireme::io {
 using prepare::ByteSource;
 using prepare::Compression;
 
-/// Finds the compression by the first bytes of the file. Throws IoError where it cannot be read. Throws DataError where
-/// its name ends in .gz or .zst and it is not compressed.
+/// Detects the compression from the file's first bytes. Throws IoError if it cannot be read. Throws DataError if its
+/// name ends in .gz or .zst and it is not compressed.
 Compression compression_of(const std::string& path);
 
 /// Opens the bytes [begin, end) of the file at `path`; `end` beyond its end means its end. A compressed file is always
-/// read whole, and unpacked: gzip (RFC 1952) or Zstandard (RFC 8878), with any number of members or frames. Memory does
-/// not grow with the file. Throws IoError where the file cannot be read. `read` throws DataError with the byte of the
-/// file where compressed data are damaged or end too early.
+/// read entirely and unpacked: gzip (RFC 1952) or Zstandard (RFC 8878), with any number of members or frames. Memory is
+/// independent of the file size. Throws IoError if the file cannot be read. `read` throws DataError with the file
+/// offset if compressed data are damaged or truncated.
 std::unique_ptr<ByteSource> open_input(const std::string& path, std::int64_t begin = 0, std::int64_t end = INT64_MAX);
 
 }  // namespace trireme::io

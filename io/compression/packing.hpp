@@ -7,8 +7,8 @@
 
 namespace trireme::io {
 
-/// Returns `bytes` as a gzip member or a Zstandard frame of their own, with a checksum: several one after another
-/// unpack to all of the bytes. `compression` is one of the two.
+/// Returns `bytes` as a separate gzip member or Zstandard frame, with a checksum; concatenated ones unpack to the
+/// concatenated bytes. `compression` is one of the two.
 std::string packed(std::string_view bytes, Compression compression);
 
 }  // namespace trireme::io

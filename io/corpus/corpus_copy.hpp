@@ -10,7 +10,7 @@
 
 namespace trireme::io {
 
-/// Copies tokens of other corpora, each block of them checked first.
+/// Copies tokens of other corpora, checking each block first.
 class CorpusCopy final : public prepare::CorpusSink {
  public:
   CorpusCopy(const std::string& path, const data::CorpusInfo& info);

@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::int64_t offsets_at_once = 1 << 16;
 
-/// Creates dataset `path` of `count` elements that `next` fills in, `chunk` at a time; `see` is called with the bytes.
+/// Creates dataset `path` of `count` elements that `next` fills in, `chunk` at a time; passes the bytes to `see`.
 template <class See>
 void copy(h5::File& file, const std::string& path, DType dtype, std::int64_t count, std::int64_t chunk,
           const CorpusContents::Next& next, const See& see) {

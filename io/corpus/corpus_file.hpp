@@ -8,8 +8,7 @@ namespace trireme::io {
 
 using prepare::CorpusContents;
 
-/// Writes a whole corpus (format: io/README.md) as `path`, in memory that does not grow with it. Throws
-/// IoError or Hdf5Error.
+/// Writes a complete corpus (format: io/README.md) to `path`, in constant memory. Throws IoError or Hdf5Error.
 void write_corpus_file(const std::string& path, const data::Tokenizer& tokenizer, const CorpusContents& contents);
 
 }  // namespace trireme::io

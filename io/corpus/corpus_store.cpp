@@ -61,7 +61,7 @@ FileExtent extent_of_offsets(const h5::File& file, const std::string& path) {
   return extent_of(offsets);
 }
 
-/// A block of the tokens, the last one of which may be shorter.
+/// A block of tokens; the last block may be shorter.
 template <class T>
 std::span<const T> block_of(std::span<const T> tokens, std::int64_t block) {
   const auto begin = static_cast<std::size_t>(block * corpus_block_tokens);
@@ -282,7 +282,7 @@ std::int64_t CorpusStore::blocks() const {
   return (token_count() + corpus_block_tokens - 1) / corpus_block_tokens;
 }
 
-/// Returns the source of a view that has a block, and converts the block's number to that in the source.
+/// Returns the view's source that contains `block`, and converts `block` to the source's numbering.
 const CorpusStore& CorpusStore::source_of_block(std::int64_t& block) const {
   const auto i = static_cast<std::size_t>(std::ranges::upper_bound(first_blocks_, block) - first_blocks_.begin()) - 1;
   block -= first_blocks_[i];
@@ -315,7 +315,7 @@ void CorpusStore::release_block(std::int64_t block) const {
   std::visit([&](const auto& tokens) { mapping_->release(std::as_bytes(block_of(tokens, block))); }, tokens_);
 }
 
-/// Checks blocks [begin, end) and returns the largest of their ids.
+/// Checks blocks [begin, end) and returns their largest id.
 std::int64_t CorpusStore::verify_blocks(std::int64_t begin, std::int64_t end, ThreadPool& pool) const {
   const std::int64_t at_once = std::int64_t{8} * pool.threads();
   std::int64_t max_id = -1;

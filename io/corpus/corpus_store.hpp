@@ -15,7 +15,7 @@
 
 namespace trireme::io {
 
-/// Contiguous tokens of a view: its tokens from `first` on are those of a source from `begin` on.
+/// Contiguous run of a view: its tokens from `first` on are a source's tokens from `begin` on.
 struct CorpusRun {
   std::int64_t source, begin, first;
 };
@@ -24,15 +24,15 @@ struct CorpusRun {
 /// one pass over the offsets, and all processes of a machine share its pages. The sources of a view are opened with it.
 class CorpusStore final : public prepare::CorpusSource {
  public:
-  /// Checks everything but the tokens themselves, which are only read on demand. Throws IoError where the file cannot
-  /// be opened. Throws DataError where it is not a whole corpus, or a source of a view has changed.
+  /// Checks everything except the tokens, which are read on demand. Throws IoError if the file cannot be opened. Throws
+  /// DataError if it is not a complete corpus, or a source of a view has changed.
   explicit CorpusStore(const std::string& path);
 
   const std::string& name() const override { return path_; }
   const data::CorpusInfo& info() const override { return info_; }
   std::span<const std::int64_t> document_offsets() const override { return offsets_; }
   std::span<const std::int64_t> sentence_offsets() const override { return sentences_; }
-  /// Throws DataError where there are no such tokens, as offsets may lie in a file that was overwritten.
+  /// Throws DataError if there are no such tokens: a file overwritten since may hold wrong offsets.
   data::TokenSpan tokens(std::int64_t first, std::int64_t count) const override;
   void check_unchanged() const override;
 
@@ -41,17 +41,17 @@ class CorpusStore final : public prepare::CorpusSource {
   const std::vector<std::unique_ptr<CorpusStore>>& sources() const { return sources_; }
   std::vector<const data::TokenStore*> token_owners() const override;
 
-  /// Reads every token, or for a view those of its sources, with all threads of `pool` on all ranks of `comm`. All
-  /// ranks have opened the same corpus. Throws DataError on all ranks, naming the first block that has changed since it
-  /// was written, or an id that is not in the vocabulary.
+  /// Reads every token, or for a view those of its sources, with all threads of `pool` on all ranks of `comm`. Requires
+  /// the same corpus on all ranks. Throws DataError on all ranks, naming the first block that has changed since it was
+  /// written, or an id outside the vocabulary.
   void verify(Communicator& comm, ThreadPool& pool) const;
   /// Reads and checks every token on one rank and one thread.
   void verify() const;
   /// Number of blocks of 1,048,576 tokens; for a view, of all its sources.
   std::int64_t blocks() const;
-  /// Reads one block and returns its largest id. Throws DataError where it has changed since it was written.
+  /// Reads one block and returns its largest id. Throws DataError if it has changed since it was written.
   std::int64_t verify_block(std::int64_t block) const override;
-  /// Releases the memory that reading the block took.
+  /// Releases the block's memory.
   void release_block(std::int64_t block) const override;
 
   Stretch stretch_at(std::int64_t token) const override;
@@ -66,7 +66,7 @@ class CorpusStore final : public prepare::CorpusSource {
     std::string content_digest;
     std::string path;
   };
-  /// Throws DataError where digests, offsets and ids contradict each other. A view has `sources`, and is_view() is not
+  /// Throws DataError if digests, offsets and ids contradict each other. A view has `sources`, and is_view() is not
   /// set yet.
   void check_tables(bool is_view, const std::vector<SourceName>& sources, std::int64_t token_count) const;
   void open_sources(const std::vector<SourceName>& names);
@@ -92,12 +92,12 @@ class CorpusStore final : public prepare::CorpusSource {
   std::span<const CorpusRun> runs_;
 };
 
-/// Reads tokens of a corpus. Each block is checked first, only once where tokens are read in order.
+/// Reads tokens of a corpus. Checks each block first, only once if tokens are read in order.
 class VerifiedTokens {
  public:
   explicit VerifiedTokens(const prepare::CorpusSource& store) : store_(store) {}
 
-  /// Calls `take(span)` with all tokens [begin, end), a span at a time. Throws DataError where they are damaged.
+  /// Passes tokens [begin, end) to `take`, span by span. Throws DataError if they are damaged.
   template <class Take>
   void read(std::int64_t begin, std::int64_t end, const Take& take) {
     while (begin < end) {

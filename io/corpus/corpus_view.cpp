@@ -15,8 +15,7 @@ namespace fs = std::filesystem;
 
 fs::path whole_path(const std::string& path) { return fs::weakly_canonical(fs::absolute(path)); }
 
-/// Returns the name of `path` in a view in `folder`: relative where it lies in or below that folder, so that both can
-/// be moved.
+/// Returns the name of `path` in a view in `folder`: relative if it lies in or below that folder, so both can be moved.
 std::string name_from(const std::string& folder, const std::string& path) {
   const fs::path whole = whole_path(path);
   const fs::path relative = whole.lexically_relative(folder);

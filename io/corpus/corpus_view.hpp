@@ -10,13 +10,13 @@
 
 namespace trireme::io {
 
-/// Writes a view, a corpus that refers to documents in other corpora and has no tokens of its own (format:
-/// io/README.md). Offsets and runs are held in memory.
+/// Writes a view: a corpus that refers to documents in other corpora and stores no tokens (format: io/README.md).
+/// Offsets and runs are held in memory.
 class CorpusViewWriter final : public prepare::CorpusSink {
  public:
   explicit CorpusViewWriter(const std::string& path);
 
-  /// Selects the corpus whose documents `append` refers to. Where it is a view, the new view refers to its sources.
+  /// Selects the corpus whose documents `append` refers to. If it is a view, the new view refers to its sources.
   void take_from(const prepare::CorpusSource& store) override;
   void append(std::int64_t begin, std::int64_t end) override;
   void end_sentence() override { sentence_offsets_.push_back(tokens_); }

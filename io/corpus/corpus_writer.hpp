@@ -13,19 +13,18 @@
 
 namespace trireme::io {
 
-/// Writes a corpus (format: io/README.md) document by document, in memory that does not grow with it. A
-/// contiguous dataset cannot grow, so tokens and offsets are spooled first; that takes their size once more on the disk
-/// until `finish` has copied them. The file replaces its predecessor when it is whole and on the disk; after a failure
-/// the predecessor stays.
+/// Writes a corpus (format: io/README.md) document by document, in constant memory. A contiguous dataset cannot grow,
+/// so tokens and offsets are spooled first. This doubles the disk space until `finish` has copied them. The file
+/// replaces its predecessor once complete and on disk; after a failure the predecessor stays.
 class CorpusWriter {
  public:
-  /// Throws IoError at once where `path` cannot be written.
+  /// Throws IoError immediately if `path` cannot be written.
   CorpusWriter(const std::string& path, const data::Tokenizer& tokenizer);
 
-  /// Adds tokens to the current document. Throws DataError for an id that is not in the vocabulary.
+  /// Adds tokens to the current document. Throws DataError for an id outside the vocabulary.
   void append(std::span<const std::int32_t> ids);
-  /// Ends the current sentence; an empty one is ignored. A corpus in which this was called once must consist of
-  /// sentences: every document ends with one.
+  /// Ends the current sentence; an empty one is ignored. After one call the entire corpus must consist of sentences:
+  /// every document ends with one.
   void end_sentence();
   /// Ends the current document, which may be empty.
   void end_document();

@@ -55,8 +55,8 @@ void write(const std::string& path, const std::string& description, const data::
   out.close();
 }
 
-/// Digest of the bytes of a mapping from `offset` on. A chunk's memory is released when it is counted: an order of
-/// samples is larger than the part that a rank reads of it.
+/// Returns the digest of a mapping from `offset` on. Releases each chunk's memory once hashed: a rank reads only a part
+/// of a sample order.
 std::string digest_from(const MappedFile& mapping, std::size_t offset) {
   Digest digest;
   for (std::span<const std::byte> rest = mapping.bytes().subspan(offset); !rest.empty();) {
@@ -68,7 +68,7 @@ std::string digest_from(const MappedFile& mapping, std::size_t offset) {
   return digest.hex();
 }
 
-/// Reads a file. Throws DataError where it is damaged, or holds another description.
+/// Reads a file. Throws DataError if it is damaged, or holds another description.
 data::IndexCache::Kept read(const std::string& path, const std::string& description) {
   const auto mapping = std::make_shared<MappedFile>(path);
   const std::span<const std::byte> all = mapping->bytes();
@@ -139,7 +139,7 @@ data::IndexCache::Kept IndexFiles::keep(const data::SampleOrder& order, const Ar
     make_folders(folder);
     const TemporaryFile file(path_of(order));
     write(file.path(), order.description, arrays);
-    // Not synchronized to the disk: the digest detects an incomplete file after a crash.
+    // Not synced to disk: the digest detects an incomplete file after a crash.
     TRIREME_CHECK(std::rename(file.path().c_str(), file.target().c_str()) == 0, IoError, "cannot rename {} to {}: {}",
                   file.path(), file.target(), std::strerror(errno));
     log::info("order of {}: stored in {}", order.name, file.target());

@@ -9,13 +9,13 @@
 namespace trireme::io {
 
 /// An `IndexCache` in files, mapped into memory: FOLDER/DIGEST.index, where the digest is that of the description. Each
-/// file holds its description and a digest of its whole content. So a file that is damaged, truncated or of another
-/// description is detected and made again. It gets its name when it is complete: any number of jobs may write and read
-/// the same file at once. All files may be deleted at any time.
+/// file holds its description and a digest of its entire content. A file that is damaged, truncated or of another
+/// description is detected and rebuilt. Files are renamed into place when complete: any number of jobs may write and
+/// read the same file at once. All files may be deleted at any time.
 class IndexFiles final : public data::IndexCache {
  public:
-  /// In `folder`, or, where that is empty, in the folder "index-cache" beside each corpus. Less than `min_bytes` is not
-  /// stored: computing it is as fast as reading it.
+  /// Uses `folder` or, if empty, the folder "index-cache" beside each corpus. Less than `min_bytes` is not stored:
+  /// computing it is as fast as reading it.
   explicit IndexFiles(std::string folder, std::size_t min_bytes = std::size_t{1} << 20);
 
   Kept find(const data::SampleOrder& order) override;
@@ -24,7 +24,7 @@ class IndexFiles final : public data::IndexCache {
  private:
   std::string folder_of(const data::TokenStore& store) const;
   std::string path_of(const data::SampleOrder& order) const;
-  /// Reads the file of an order. Without a sound one it returns nothing, and logs what is wrong.
+  /// Reads the file of an order. If it is missing or damaged, returns nothing and logs the reason.
   static Kept read_sound(const std::string& path, const data::SampleOrder& order);
   std::string folder_;
   std::size_t min_bytes_;

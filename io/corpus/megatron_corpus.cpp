@@ -58,7 +58,7 @@ class Index {
     token_bytes_ = token_bytes(code_, path_);
     sequences_ = bytes_.at<std::uint64_t>(18, "the number of sequences");
     const auto boundaries = bytes_.at<std::uint64_t>(26, "the number of documents");
-    // Each sequence takes 12 bytes, each boundary 8: neither product overflows once the counts are below the size.
+    // Each sequence takes 12 bytes, each boundary 8: neither product overflows if the counts are below the size.
     TRIREME_CHECK(sequences_ <= all.size() && boundaries >= 1 && boundaries <= all.size() &&
                       all.size() == header_bytes + sequences_ * 12 + boundaries * 8,
                   DataError,
@@ -112,7 +112,7 @@ class Index {
     struct ByteRange {
       std::size_t begin, end;
     };
-    std::vector<ByteRange> ranges;  // bytes of successive sequences: a single range where all are in order
+    std::vector<ByteRange> ranges;  // bytes of successive sequences: a single range if all are in order
     for (std::uint64_t i = 0; i < sequences_; ++i) {
       const FileExtent at = extent(i, bin_bytes);
       const std::size_t end = at.begin + at.tokens * token_bytes_;
@@ -212,7 +212,7 @@ void export_megatron(const CorpusStore& store, const std::string& prefix) {
   const bool narrow = store.info().vocabulary_size < min_vocabulary_of_32_bits;
   const std::int64_t size_of_token = narrow ? 2 : 4;
   const auto documents = store.document_offsets();
-  // Sequences are the sentences where there are any; a document without tokens then has none.
+  // Sequences are the sentences, if any; a document without tokens then has none.
   const auto sequences = store.sentence_offsets().empty() ? documents : store.sentence_offsets();
   for (std::size_t i = 0; i + 1 < sequences.size(); ++i) {
     TRIREME_CHECK(sequences[i + 1] - sequences[i] <= INT32_MAX, DataError,

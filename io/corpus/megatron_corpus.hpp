@@ -17,17 +17,16 @@ namespace trireme::io {
 // sequence of a document is a sentence.
 
 enum class Sequences {
-  automatic,  ///< sentences where a document has several
-  sentences   ///< sentences, also where each document has one alone
+  automatic,  ///< sentences if any document has several
+  sentences   ///< sentences, even if each document has only one
 };
 
-/// Adds the documents of PREFIX.bin and PREFIX.idx to `writer`, in memory that does not grow with them where sequences
-/// lie in order. Throws DataError naming file, byte and fault; also where sequences overlap or PREFIX.bin holds more
-/// than them.
+/// Adds the documents of PREFIX.bin and PREFIX.idx to `writer`, in constant memory if sequences are stored in order.
+/// Throws DataError naming file, byte and fault; also if sequences overlap or PREFIX.bin contains other bytes.
 void import_megatron(const std::string& prefix, CorpusWriter& writer, Sequences sequences = Sequences::automatic);
 
-/// Writes the two files, byte for byte as Megatron-LM's builder does from the same documents: PREFIX.idx last, when
-/// everything is complete. Every block of the corpus is checked first. Throws DataError where a document has 2^31
+/// Writes the two files, byte for byte as Megatron-LM's builder does from the same documents: PREFIX.idx last, once
+/// everything else is complete. Every block of the corpus is checked first. Throws DataError if a document has 2^31
 /// tokens or more, IoError.
 void export_megatron(const CorpusStore& store, const std::string& prefix);
 

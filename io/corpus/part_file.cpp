@@ -31,7 +31,7 @@ const std::map<PartSection, const char*> digest_names = {{PartSection::tokens, "
 
 std::string damage(const std::string& path) { return path + " is damaged; delete it and build again"; }
 
-/// Numbers on the disk until they are all known.
+/// Numbers spooled to disk until all are known.
 class SpooledNumbers {
  public:
   explicit SpooledNumbers(const std::string& path) : spool_(path) {}
@@ -124,7 +124,7 @@ class PartFileWriter final : public prepare::PartWriter {
                        {"tokens_digest", tokens_digest_.hex()},
                        {"ends_digest", ends_.digest()},
                        {"sentences_digest", sentence_ends_.digest()}};
-    // Messages quote what was wrong in the text, which need not be UTF-8.
+    // Messages quote faulty text, which need not be UTF-8.
     const std::string text = summary.dump(-1, ' ', false, json::error_handler_t::replace);
     output_.write_bytes(std::as_bytes(std::span(text)));
     output_.write(static_cast<std::uint64_t>(text.size()));

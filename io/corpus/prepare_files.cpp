@@ -30,7 +30,7 @@ namespace {
 class TextFiles final : public prepare::InputFiles {
  public:
   prepare::InputFileInfo inspect(const std::string& path) const override {
-    static_cast<void>(regular_file_size(path));  // throws where it is none
+    static_cast<void>(regular_file_size(path));  // throws if it is not one
     struct stat status {};
     TRIREME_CHECK(stat(path.c_str(), &status) == 0, IoError, "cannot open {}: {}", path, std::strerror(errno));
     return {.size_bytes = status.st_size,

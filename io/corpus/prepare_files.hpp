@@ -4,7 +4,7 @@
 
 namespace trireme::io {
 
-/// Returns the files of `src/prepare`: text on POSIX file systems, plain or compressed, and corpora in HDF5.
+/// Returns the file access of `src/prepare`: text on POSIX file systems, plain or compressed, and corpora in HDF5.
 prepare::Files prepare_files();
 
 }  // namespace trireme::io

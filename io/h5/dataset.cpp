@@ -116,7 +116,8 @@ void Dataset::read_box(const Box& box, TensorView values) const {
   transfer_box(box, values.data(), values.numel(), Direction::read);
 }
 
-// A flat range is a few boxes: at each position the one of the slowest dimension whose rows begin there and fit.
+// A flat range splits into a few boxes: at each position, the box of the slowest dimension whose rows start there and
+// fit.
 void Dataset::transfer_flat(std::int64_t begin, ConstTensorView values, Direction direction) const {
   const std::int64_t end = begin + values.numel();
   check_view(values, begin >= 0 && begin <= end && end <= numel());

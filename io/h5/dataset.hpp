@@ -26,17 +26,17 @@ class Dataset : public Object {
   const Shape& shape() const { return shape_; }
   std::int64_t numel() const { return shape_.numel(); }
 
-  /// Everything at once; dtype and shape are the dataset's.
+  /// Writes all elements; dtype and shape must be the dataset's.
   void write(ConstTensorView values);
   void read(TensorView values) const;
-  /// Elements [begin, begin + values.numel()) in row-major order, whatever the shape of `values`.
+  /// Writes elements [begin, begin + values.numel()) in row-major order, regardless of the shape of `values`.
   void write_flat(std::int64_t begin, ConstTensorView values);
   void read_flat(std::int64_t begin, TensorView values) const;
   /// The elements of `box`; `values` has its extents.
   void write_box(const Box& box, ConstTensorView values);
   void read_box(const Box& box, TensorView values) const;
 
-  /// Byte at which the elements begin in the file, for mapping them; -1 in an empty dataset.
+  /// File offset of the elements in bytes, for mapping them; -1 in an empty dataset.
   std::int64_t file_offset() const;
 
  private:

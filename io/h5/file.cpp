@@ -12,11 +12,10 @@ namespace {
 constexpr int max_depth = 32;
 constexpr std::size_t max_object_count = 1'000'000;
 constexpr std::size_t max_name_bytes = 255;
-// Raw data and metadata begin at multiples of this, so that mapped elements are aligned.
+// Raw data and metadata begin at multiples of this, to align mapped elements.
 constexpr hsize_t alignment_bytes = 64;
 
-/// Properties for creating a file, group or dataset: without a time stamp, so that the same content gives the same
-/// bytes.
+/// Properties for creating a file, group or dataset: no time stamp, so the same content gives the same bytes.
 PropertyHandle creation_properties(hid_t property_class) {
   const auto action = [] { return std::string("set up the HDF5 library"); };
   PropertyHandle properties(checked(action, [&] { return H5Pcreate(property_class); }));
@@ -27,11 +26,11 @@ PropertyHandle creation_properties(hid_t property_class) {
 PropertyHandle access_properties() {
   const auto action = [] { return std::string("set up the HDF5 library"); };
   PropertyHandle properties(checked(action, [] { return H5Pcreate(H5P_FILE_ACCESS); }));
-  // Closing a file closes its objects too, so that it is really closed, also while an exception passes.
+  // Closing a file also closes its objects, which ensures that it is closed even during stack unwinding.
   checked(action, [&] { return H5Pset_fclose_degree(properties.get(), H5F_CLOSE_STRONG); });
   checked(action, [&] { return H5Pset_libver_bounds(properties.get(), H5F_LIBVER_V110, H5F_LIBVER_V110); });
   checked(action, [&] { return H5Pset_alignment(properties.get(), 1, alignment_bytes); });
-  // Writes small datasets at once, not when they are closed, where an error of the write is easily lost.
+  // Writes small datasets immediately: a write error on close is easily lost.
   checked(action, [&] { return H5Pset_sieve_buf_size(properties.get(), 0); });
   // Lustre and NFS often have no locks; files are complete before they get their names, so none are needed.
   checked(action, [&] { return H5Pset_file_locking(properties.get(), false, true); });
@@ -75,7 +74,7 @@ File File::open(const std::string& path, Symlinks symlinks) {
   }
 }
 
-// Looks at every link before any object is opened.
+// Inspects every link before opening any object.
 void File::survey() {
   struct Visit {
     std::vector<std::string> paths;
@@ -126,7 +125,7 @@ Object File::create_group(const std::string& path) {
                 }));
 }
 
-// The library could create them by itself, but with time stamps.
+// The library could create them itself, but with time stamps.
 void File::create_parents(const std::string& path) {
   const std::size_t end = path.rfind('/');
   if (end == std::string::npos || end == 0) return;
@@ -162,7 +161,7 @@ Dataset File::create_dataset(const std::string& path, DType dtype, const Shape& 
 
 bool File::has(const std::string& path) const {
   if (path == "/") return true;
-  // Checks each parent in the path: the library fails where one before the last is missing.
+  // Checks each parent in the path: the library fails if any before the last is missing.
   for (std::size_t end = path.find('/', 1);; end = path.find('/', end + 1)) {
     const std::string parent = path.substr(0, end);
     if (checked([&] { return fmt::format("look for '{}' in {}", path, state_->path); },

@@ -11,11 +11,11 @@ namespace trireme::io::h5 {
 
 using io::Symlinks;
 
-/// An HDF5 file, written once from beginning to end, or read. All errors of the library are Hdf5Errors; a file that
-/// reads well but is not one of ours is a DataError.
+/// An HDF5 file, either written once from beginning to end or read. All library errors are Hdf5Errors; a readable file
+/// that is not one of ours is a DataError.
 ///
-/// Writing: `create`, groups and datasets, `close`. A crash, or an error at any call, leaves an unusable file, even
-/// where it opens: write under a temporary name and rename it (`io/posix/durable_file.hpp`).
+/// Writing: `create`, groups and datasets, `close`. A crash or a failed call leaves an unusable file, even if it opens:
+/// write under a temporary name and rename it (`io/posix/durable_file.hpp`).
 ///
 /// Reading does not trust the file: it must be a regular file that holds only groups and datasets, joined by hard
 /// links, with plain names; datasets are contiguous, unfiltered, of a type of DType, of at most five dimensions, and
@@ -31,21 +31,21 @@ class File {
   std::int64_t size_bytes() const { return state_->size_bytes; }
 
   Object root();
-  /// Creates a group and those above it that are missing.
+  /// Creates a group and its missing parents.
   Object create_group(const std::string& path);
-  /// Creates a dataset, and the groups above it that are missing. Space is taken at once; elements that are never
-  /// written are undefined.
+  /// Creates a dataset and its missing parent groups. Space is allocated immediately; elements never written are
+  /// undefined.
   Dataset create_dataset(const std::string& path, DType dtype, const Shape& shape);
 
   bool has(const std::string& path) const;
   Object group(const std::string& path) const;
-  /// Throws DataError where there is none or its type, layout or offset is not as above.
+  /// Throws DataError if there is none or its type, layout or offset is not as above.
   Dataset dataset(const std::string& path) const;
   /// Paths of all datasets, sorted.
   const std::vector<std::string>& dataset_paths() const { return dataset_paths_; }
 
-  /// Ends writing (or reading). Throws where any write to the file failed before, or the last ones fail now; only after
-  /// it has returned is the file whole, though not yet on the disk. Objects of the file must not be used any more.
+  /// Ends writing (or reading). Throws if any earlier write failed or the last ones fail now. After it returns the file
+  /// is complete, though not yet on disk. Invalidates the file's objects.
   void close();
 
  private:

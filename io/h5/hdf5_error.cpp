@@ -11,7 +11,7 @@ namespace trireme::io::h5 {
 
 void initialise() {
   static const bool done = [] {
-    H5dont_atexit();  // before anything else of the library, its constants included
+    H5dont_atexit();  // before any other use of the library, including its constants
     const Silence silence;
     H5open();
     H5PLset_loading_state(0);
@@ -48,7 +48,7 @@ void fail(const std::string& action) {
         return 0;
       },
       &stack);
-  // The reason of the system is enough: the library adds addresses of memory and counts of bytes to it.
+  // The system's reason suffices: the library adds memory addresses and byte counts to it.
   for (const std::string& text : stack) {
     const int error = errno_in(text);
     if (meets_limit(error)) throw_system_error("cannot " + action, error);

@@ -13,19 +13,18 @@ class Hdf5Error : public detail::ErrorOf<ExitCode::io> {
   using ErrorOf::ErrorOf;
 };
 
-/// A call of the operating system failed in the library: the file itself may be sound.
+/// A system call failed within the library: the file itself may be intact.
 class Hdf5SystemError : public Hdf5Error {
   using Hdf5Error::Hdf5Error;
 };
 
 namespace h5 {
 
-/// Prepares the library once for the process: no plugins are ever loaded, and no handler runs at exit, where it can
-/// crash after a failed write. Every wrapper below calls it by itself.
+/// Initialises the library once per process, without plugins and without its exit handler, which can crash after a
+/// failed write. Every wrapper below calls it.
 void initialise();
 
-/// Suppresses the library's printing of its error stack during the object's lifetime; errors are reported by exceptions
-/// instead.
+/// Suppresses printing of the library's error stack during the object's lifetime; exceptions report errors instead.
 class Silence {
  public:
   Silence();
@@ -38,13 +37,12 @@ class Silence {
   void* data_ = nullptr;
 };
 
-/// Throws the error of the last call of the library, "cannot `action`: ...". It is an Hdf5SystemError with the system's
-/// reason, or an EnvironmentError where that is a limit of the process. Otherwise it is an Hdf5Error with the library's
-/// error stack.
+/// Throws the error of the last library call, "cannot `action`: ...": an Hdf5SystemError with the system's reason, or
+/// an EnvironmentError if that is a process limit. Otherwise throws an Hdf5Error with the library's error stack.
 [[noreturn]] void fail(const std::string& action);
 
 /// Runs `call` silently and returns its result; a negative one is thrown as an Hdf5Error "cannot `action()`: ...".
-/// `action` is a callable that makes the words, so that nothing is formatted without an error.
+/// `action` builds the text lazily: nothing is formatted without an error.
 template <class Action, class Call>
 auto checked(const Action& action, const Call& call) {
   initialise();

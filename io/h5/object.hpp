@@ -28,11 +28,11 @@ using TypeHandle = UniqueHandle<HandleTraits<H5Tclose>>;
 using AttributeHandle = UniqueHandle<HandleTraits<H5Aclose>>;
 using PropertyHandle = UniqueHandle<HandleTraits<H5Pclose>>;
 
-/// State of an open file, which its objects share.
+/// State of an open file, shared by its objects.
 struct FileState {
   std::string path;
   std::int64_t size_bytes = 0;  ///< size of the file when it was opened; 0 in a file being written
-  bool write_failed = false;    ///< the file is unusable, whatever later calls return
+  bool write_failed = false;    ///< the file is unusable, regardless of later results
 };
 
 /// A group or dataset: something with attributes.
@@ -46,18 +46,18 @@ class Object {
   /// "'/tokens' of corpus.h5", for messages.
   std::string description() const;
 
-  /// Attributes are integers of 64 bits or text of at most 65,000 bytes without NUL; each is written once.
+  /// Attributes are 64-bit integers or text of at most 65,000 bytes without NUL; each is written once.
   void write_attribute(const std::string& name, std::string_view text);
   void write_attribute(const std::string& name, std::int64_t value);
   bool has_attribute(const std::string& name) const;
-  /// Throw DataError where the attribute is missing or of another kind.
+  /// Throw DataError if the attribute is missing or of another kind.
   std::string text_attribute(const std::string& name) const;
   std::int64_t integer_attribute(const std::string& name) const;
 
  protected:
   hid_t handle() const { return handle_.get(); }
   FileState& file() const { return *file_; }
-  /// As `checked`, for calls that write: a failure also marks the file as unusable.
+  /// Wraps `checked` for calls that write: a failure also marks the file as unusable.
   template <class Call>
   auto checked_write(const char* what, const Call& call) {
     return checked(

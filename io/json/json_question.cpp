@@ -15,12 +15,12 @@ namespace {
 
 using nlohmann::json;
 
-/// A value in a message. That of a list or an object may nest deeper than the stack.
+/// Formats a value for a message. Lists and objects are only named: they may nest deeper than the stack allows.
 std::string shown(const json& value) {
   return value.is_structured() ? fmt::format("an {}", value.type_name()) : shortened(value.dump());
 }
 
-/// The value under the first of `keys` that the object has, and this key.
+/// Returns the value under the first of `keys` in the object, and this key.
 std::pair<std::string, const json*> value_of(const json& object, const std::vector<std::string>& keys) {
   for (const std::string& key : keys) {
     if (const auto found = object.find(key); found != object.end()) return {key, &*found};

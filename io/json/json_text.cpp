@@ -12,7 +12,7 @@ namespace {
 
 using nlohmann::json;
 
-/// Keeps the string under one key and passes over everything else without building it, however deep it nests.
+/// Keeps the string under one key and skips everything else without building it, at any nesting depth.
 class KeyHandler : public nlohmann::json_sax<json> {
  public:
   KeyHandler(const std::string& key, std::string location) : key_(key), location_(std::move(location)) {}
@@ -69,8 +69,8 @@ class KeyHandler : public nlohmann::json_sax<json> {
   std::optional<std::string> text_;
 };
 
-/// Divides an object at the value of one of its keys, and writes it again in three parts: before, value, after. `dump`
-/// would recurse as deep as the line nests, which a hostile line chooses.
+/// Splits an object at the value of one key, and rewrites it in three parts: before, value, after. `dump` would recurse
+/// as deep as a hostile line nests.
 class MemberDivider : public nlohmann::json_sax<json> {
  public:
   explicit MemberDivider(const std::string& key) : key_(key) {}
@@ -85,7 +85,7 @@ class MemberDivider : public nlohmann::json_sax<json> {
     write(json(name).dump() + ":");
     comes_next_ = true;
     if (depth_ != 1 || name != key_) return true;
-    // The last of several such keys counts.
+    // The last duplicate key wins.
     parts_[before] += std::exchange(parts_[inside], {}) + std::exchange(parts_[after], {});
     part_ = inside;
     return true;
@@ -106,7 +106,7 @@ class MemberDivider : public nlohmann::json_sax<json> {
  private:
   enum Part : std::uint8_t { before, inside, after };
 
-  /// Writes a key, a value or the start of one, behind a comma where another stands before it in its list or object.
+  /// Writes a key, a value or the start of one, preceded by a comma unless it is first in its list or object.
   void write(const std::string& text) {
     if (!comes_next_) parts_[part_] += ',';
     parts_[part_] += text;

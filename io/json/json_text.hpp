@@ -8,24 +8,25 @@
 
 namespace trireme::io {
 
-/// The string under `key` of the JSON object that is the whole of `line`. Throws DataError "path:line_number:column:
-/// ..." where the line is not JSON or not an object, or the key is missing, occurs twice, or has no string.
+/// Returns the string under `key` of the JSON object in `line`, which holds nothing else. Throws DataError
+/// "path:line_number:column: ..." where the line is not JSON or not an object, or the key is missing, occurs twice, or
+/// has no string.
 std::string json_text(std::string_view line, const std::string& key, const std::string& path, std::int64_t line_number);
 
 /// Returns a message of the JSON library without its name: "parse error at line 1, column 3: REASON".
 std::string json_message(std::string_view message);
-/// Returns the reason alone. A line of JSON lines is another one for the library.
+/// Returns only the reason: the library's line number is not that of the JSON lines file.
 std::string json_fault(std::string_view message);
 
-/// A line of JSON, without its end: an object with the string `text` under `key` alone. `text` is UTF-8.
+/// Returns a line of JSON without newline: an object with only the string `text`, UTF-8, under `key`.
 std::string json_line(const std::string& key, const std::string& text);
 
-/// The JSON object that is `line`, with another string under `key`; its other members stay as they are, in their order.
-/// Throws DataError where there is no such object or key.
+/// Returns the JSON object `line` with another string under `key`; other members and their order are unchanged. Throws
+/// DataError if there is no such object or key.
 std::string with_json_text(std::string_view line, const std::string& key, const std::string& text);
 
-/// The value under `key` of the JSON object that is `line`, as JSON without blanks; "null" where there is none. Of
-/// several such keys, the last counts.
+/// Returns the value under `key` of the JSON object `line`, as JSON without blanks; "null" if none. The last duplicate
+/// key wins.
 std::string json_value(std::string_view line, const std::string& key);
 
 /// Returns a line of JSON: {"test", "ngram", "documents", "unique_ngrams", "overlapping", "percent"}.

@@ -19,7 +19,7 @@ std::string shown_value(const json& value) {
   return shortened(value.dump(-1, ' ', false, json::error_handler_t::replace));
 }
 
-/// Returns a whole number from 0 on that fits into 32 bits.
+/// Returns a non-negative integer that fits into 32 bits.
 std::int32_t count_of(const json& value, const std::string& what) {
   constexpr auto most = static_cast<std::uint64_t>(std::numeric_limits<std::int32_t>::max());
   TRIREME_CHECK(value.is_number_unsigned() && value.get<std::uint64_t>() <= most, DataError,

@@ -16,7 +16,7 @@ ordered_json error_percent(double predicted, const std::optional<double>& publis
 }
 
 std::string line_of(const ordered_json& json) {
-  // Texts of the file may hold bytes that are no UTF-8: they become U+FFFD.
+  // Bytes in the file's texts that are not UTF-8 become U+FFFD.
   return json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
 }
 

@@ -22,7 +22,7 @@ std::string selftest_json(const selftest::Report& report) {
                               {"nodes", report.nodes},
                               {"bad_nodes", report.bad_nodes},
                               {"results", std::move(results)}};
-  // Texts of the system may hold bytes that are no UTF-8: they become U+FFFD.
+  // Bytes in system texts that are not UTF-8 become U+FFFD.
   return whole.dump(1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
 }
 

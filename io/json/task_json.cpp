@@ -19,12 +19,12 @@ json parse(std::string_view text, const std::string& where) {
   }
 }
 
-/// A value in a message. That of a list or an object may nest deeper than the stack.
+/// Formats a value for a message. Lists and objects are only named: they may nest deeper than the stack allows.
 std::string quoted_value(const json& value) {
   return value.is_structured() && !value.empty() ? fmt::format("an {}", value.type_name()) : shortened(value.dump());
 }
 
-/// Returns the value as a T, the C++ type of what `type` names. Throws DataError where it has another type.
+/// Returns the value as a T, the C++ equivalent of `type`. Throws DataError if it has another type.
 template <class T>
 T value_of(const json& value, const char* type, const std::string& where) {
   bool good = false;
@@ -53,7 +53,7 @@ std::string text_member(const json& object, const char* name, const std::string&
   return value_of<std::string>(member(object, name, where), "a text", fmt::format("{}: \"{}\"", where, name));
 }
 
-/// Calls `take` with each item of an array and its place.
+/// Calls `take` with each array element and its path.
 template <class Take>
 void for_each(const json& array, const std::string& where, const Take& take) {
   TRIREME_CHECK(array.is_array(), DataError, "{} is {} instead of an array", where, quoted_value(array));

@@ -14,12 +14,12 @@ namespace trireme::io {
 data::RaceArticle parse_race_article(std::string_view line, const std::string& where);
 
 /// Reads a file of SQuAD 1.1 or 2.0: {"data": [{"paragraphs": [{"context", "qas": [{"id", "question", "answers":
-/// [{"text", "answer_start"}], "is_impossible"}]}]}]}. It is of version 2.0 where its "version" begins with "v2" or a
-/// question has "is_impossible". Throws DataError that names the file and the member that is missing or of another
-/// type; where it is one of a question, through `bad`.
+/// [{"text", "answer_start"}], "is_impossible"}]}]}]}. It is of version 2.0 if its "version" begins with "v2" or a
+/// question has "is_impossible". Throws DataError naming the file and the member that is missing or of another type; a
+/// question's faults go through `bad`.
 data::SquadFile parse_squad(std::string_view text, const std::string& path, data::BadLines& bad);
 
-/// Returns SQuAD's official form of predictions, {"id": "text"}.
+/// Returns predictions in SQuAD's official format, {"id": "text"}.
 std::string squad_predictions_json(const std::map<std::string, std::string>& predictions);
 
 /// Returns {"id": [{"text", "probability", "start_logit", "end_logit"}]}, the best first.

@@ -9,8 +9,7 @@
 
 namespace trireme::io {
 
-/// Returns one rank's events in the Trace Event Format, separated by commas. `process` is the name that the rank is
-/// shown under.
+/// Returns one rank's events in the Trace Event Format, separated by commas. `process` is the rank's display name.
 std::string trace_events(std::span<const TraceSpan> spans, const std::string& process, int rank);
 
 /// Beginning and end of a file of such events.

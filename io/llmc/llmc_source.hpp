@@ -14,11 +14,11 @@ namespace trireme::io {
 /// the token embedding. The models are GPT-2s.
 class LlmcSource final : public exchange::TensorSource {
  public:
-  /// Throws IoError where the file cannot be read, DataError where it is of another kind or version, damaged, or has
-  /// another size than its tensors.
+  /// Throws IoError if the file cannot be read, DataError if it is of another kind or version, damaged, or its size
+  /// does not match its tensors.
   explicit LlmcSource(std::string path);
 
-  /// Shape that the file states; the vocabulary without padding.
+  /// Shape stated by the file; the vocabulary without padding.
   const model::ModelConfig& config() const { return config_; }
   std::int64_t padded_vocabulary() const { return padded_vocabulary_; }
 

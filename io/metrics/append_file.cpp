@@ -22,7 +22,7 @@ AppendFile::AppendFile(const std::string& option, const std::string& path) : nam
 }
 
 void AppendFile::lock() {
-  // Any error but this one means that the file system has no such locks.
+  // Any other error means that the file system lacks such locks.
   for (LockWait wait; ::flock(file_.get(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;) {
     TRIREME_CHECK(wait.pause(name_, "another job"), EnvironmentError,
                   "{} is in use by another job, which writes its records there. Choose another name, or wait", name_);
@@ -39,7 +39,7 @@ void AppendFile::append(std::string_view bytes) {
     const ssize_t written = uninterrupted([&] { return ::write(file_.get(), bytes.data(), bytes.size()); });
     if (written < 0) {
       const int error = errno;
-      static_cast<void>(::ftruncate(file_.get(), begin));  // removes half a record
+      static_cast<void>(::ftruncate(file_.get(), begin));  // removes a partial record
       throw IoError("{}: cannot be written: {}{}", name_, std::strerror(error),
                     meets_limit(error) ? " (ulimit -f)" : "");
     }

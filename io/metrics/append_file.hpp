@@ -8,17 +8,17 @@
 
 namespace trireme::io {
 
-/// File that grows by complete records, which other programs can read at once. It is locked (flock) while this object
-/// lives, where the file system has such locks: two jobs that were given one file do not mix their records.
+/// Append-only file of complete records, which other programs can read immediately. Holds a flock during the object's
+/// lifetime, if the file system supports it, so two jobs given the same file do not mix their records.
 class AppendFile {
  public:
-  /// Opens `path`, or creates it, and locks it; its content stays. Errors name `option` (a field in angle brackets) and
-  /// `path`. Throws ConfigError where it is no regular file, EnvironmentError where another job has the lock for longer
+  /// Opens or creates `path` and locks it, keeping its content. Errors name `option` (a field in angle brackets) and
+  /// `path`. Throws ConfigError if it is not a regular file, EnvironmentError if another job holds the lock for longer
   /// than `LockWait`, IoError otherwise, here and below.
   AppendFile(const std::string& option, const std::string& path);
-  /// Cuts the file to its first `size_bytes` bytes.
+  /// Truncates the file to `size_bytes`.
   void cut(std::int64_t size_bytes);
-  /// Adds a record. Where that fails, the file keeps the content that it had, and IoError is thrown.
+  /// Appends a record. On failure restores the previous content and throws IoError.
   void append(std::string_view bytes);
 
  private:

@@ -11,11 +11,11 @@
 
 namespace trireme::io {
 
-/// Lines of a file that may be damaged, in bounded memory. A line that is too long, or that no newline ends, is empty.
+/// Lines of a possibly damaged file, in bounded memory. Overlong and unterminated lines read as empty.
 class BoundedLines {
  public:
-  /// Opens the file; one that is not there has no lines. Throws as `regular_file_size` where it is another kind of file
-  /// or may not be read.
+  /// Opens the file; a missing one has no lines. Throws as `regular_file_size` if it is another kind of file or
+  /// unreadable.
   explicit BoundedLines(const std::string& path) : buffer_(static_cast<std::size_t>(max_bytes), '\0') {
     if (is_there(path)) regular_file_size(path);
     in_.open(path, std::ios::binary);
@@ -35,7 +35,7 @@ class BoundedLines {
     return true;
   }
   std::string_view line() const { return line_; }
-  std::int64_t number() const { return number_; }  ///< number of the line, from 1
+  std::int64_t number() const { return number_; }  ///< line number, from 1
 
  private:
   static constexpr std::streamsize max_bytes = 1 << 20;

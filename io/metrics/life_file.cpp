@@ -20,7 +20,7 @@ std::string line_of(const Json& object) {
   return object.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
 }
 
-/// Returns the member `key` where it has the type of `fallback`, else `fallback`.
+/// Returns the member `key` if it has the type of `fallback`, else `fallback`.
 template <class T>
 T member(const Json& object, const char* key, T fallback) {
   const auto found = object.find(key);
@@ -80,7 +80,7 @@ void LifeFile::note_start(Opening opening, const LifeStart& start) {
     (option.given ? options : defaults)[option.name] = option.value;
   }
   if (opening == Opening::replace) file_.cut(0);
-  // A killed life may have left half a line, which this newline ends.
+  // Terminates a partial line left by a killed attempt.
   if (opening == Opening::append) file_.append("\n");
   file_.append(line_of({{"event", "start"},
                         {"time", report::utc_stamp(start.time)},
@@ -137,7 +137,7 @@ std::vector<Life> read_lives(const std::string& path) {
 std::vector<report::JobNote> read_job_notes(const std::string& path) {
   std::vector<report::JobNote> notes;
   for (BoundedLines lines(path); lines.next();) {
-    // "TIME job ID step N", and at an end "... returned STATUS"
+    // "TIME job ID step N", and on exit "... returned STATUS"
     std::istringstream in{std::string(lines.line())};
     std::string time, job_word, step_word, returned;
     report::JobNote note;

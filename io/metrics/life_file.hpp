@@ -9,17 +9,17 @@
 
 namespace trireme::io {
 
-/// Lives of a run, one JSON object a line, in a file beside its metrics: the start of each job with its grid and
-/// options, its checkpoints, and its end. It is what `trireme report` reads; src/report/README.md describes the lines.
+/// Attempts of a run, one JSON object per line, in a file beside its metrics: the start of each job with its grid and
+/// options, its checkpoints, and its end. `trireme report` reads it; src/report/README.md describes the lines.
 class LifeFile {
  public:
-  /// Returns the name of the file beside a file of metrics.
+  /// Returns the file's name for a metrics file.
   static std::string beside(const std::string& metrics_path) { return metrics_path + ".lives"; }
 
   /// Opens the file. Throws as `AppendFile`, here and below.
   explicit LifeFile(const std::string& metrics_path);
   enum class Opening { replace, append };
-  /// Notes the start of a life, behind those that are there or instead of them.
+  /// Records the start of an attempt, after the existing ones or replacing them.
   void note_start(Opening opening, const report::LifeStart& start);
   void note_save(const report::SaveNote& save);
   void note_end(const report::LifeEnd& end);
@@ -28,7 +28,7 @@ class LifeFile {
   AppendFile file_;
 };
 
-/// Reads the lives of a run. Lines that are damaged or of an unknown kind are left out. Empty where there is no file.
+/// Reads the attempts of a run. Ignores damaged lines and unknown kinds. Empty if there is no file.
 std::vector<report::Life> read_lives(const std::string& path);
 
 /// Reads the lines that a batch file (jobs/lives.sh) writes into the run folder, likewise.

@@ -11,10 +11,10 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-/// A number with 17 digits, so that reading it gives the same bits; null where it is not finite.
+/// Formats a number with 17 digits, which reads back bit-exactly; null if not finite.
 std::string number(double value) { return std::isfinite(value) ? fmt::format("{:.17g}", value) : "null"; }
 
-/// Exposed communication as members of an object; nothing where it was not measured.
+/// Formats exposed communication as members of an object; empty if not measured.
 std::string exposed_text(const train::TrainRecord& record) {
   if (!record.exposed_ms) return "";
   double sum_ms = 0;
@@ -26,8 +26,8 @@ std::string exposed_text(const train::TrainRecord& record) {
   return fmt::format(R"(, "exposed_communication_ms": {:.3f}, "exposed_ms_by_group": {{{}}})", sum_ms, by_group);
 }
 
-/// Returns whether a run that continues from `done` writes this record again: it is of a later iteration, or an
-/// evaluation to come. A line that is no record is not.
+/// Returns whether a run resumed from `done` rewrites this record: one of a later iteration or a pending evaluation.
+/// False for lines that are not records.
 bool is_superseded(const Json& record, const train::Progress& done) {
   if (done.iteration == 0) return true;
   if (!record.is_object()) return false;
@@ -45,7 +45,7 @@ MetricsFile::MetricsFile(const std::string& path, const Backend* backend)
 LostIterations MetricsFile::begin(const train::Progress& done) {
   std::ifstream in(path_, std::ios::binary);
   std::int64_t kept_bytes = 0;
-  std::string kept_behind;  // lines behind the first one that is removed
+  std::string kept_behind;  // lines after the first removed one
   LostIterations lost;
   bool removes = false;
   for (std::string line; std::getline(in, line) && !in.eof();) {

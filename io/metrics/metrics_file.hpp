@@ -9,21 +9,20 @@
 
 namespace trireme::io {
 
-/// Iterations that a run removes from a file of metrics when it begins: it does them again.
+/// Iterations that a starting run removes from a metrics file, since it repeats them.
 struct LostIterations {
   std::int64_t count = 0;
   double ms = 0;
 };
 
-/// Metrics as JSON lines: one object an iteration, flushed at once. Numbers that are not finite are null.
+/// Metrics as JSON lines: one object per iteration, flushed immediately. Non-finite numbers are null.
 class MetricsFile final : public train::MetricsSink {
  public:
-  /// Opens `path` and leaves its content as it is. `backend`, where given, must live longer: its allocated bytes, the
-  /// most so far, are a member of every iteration. Throws as `AppendFile`, here and below.
+  /// Opens `path` and keeps its content. `backend`, if given, must outlive this object: every iteration records its
+  /// peak allocated bytes. Throws as `AppendFile`, here and below.
   explicit MetricsFile(const std::string& path, const Backend* backend = nullptr);
-  /// Begins a run that continues from `done`: removes later iterations and evaluations that are to come from the file,
-  /// so that every line occurs once, and half a line at its end. All other lines stay. A run from the start empties the
-  /// file.
+  /// Begins a run resumed from `done`. Removes later iterations, pending evaluations and a partial last line, so every
+  /// line occurs once. Keeps all other lines. A run from the start empties the file.
   LostIterations begin(const train::Progress& done);
   void write(const train::TrainRecord& record) override;
   void write(const train::EvaluationRecord& record) override;

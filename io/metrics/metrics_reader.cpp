@@ -35,14 +35,14 @@ std::optional<Record> record_of(std::string_view line) {
   return record;
 }
 
-/// Returns a number of a record; empty where it is missing, null, or no number.
+/// Returns a number of a record; empty if it is missing or not a number.
 std::optional<double> number_of(const Record& record, std::string_view key) {
   const auto found = record.object.find(std::string(key));
   if (found == record.object.end() || !found->is_number()) return {};
   return found->get<double>();
 }
 
-/// Iterations of a file, found by a first reading.
+/// Iterations of a file, found in a first pass.
 struct Survey {
   report::NewestRecords newest;
   std::optional<std::int64_t> first, last;  ///< also of evaluations

@@ -6,9 +6,9 @@
 
 namespace trireme::io {
 
-/// Reads a file of metrics (`MetricsFile`) into the curves and sums of `run`, each of at most `columns` columns. Of
-/// iterations that are in the file several times the newest record counts. Lines that are cut short or damaged are
-/// counted and left out. The file is read twice; memory depends on the columns alone. IoError where it cannot be read.
+/// Reads a metrics file (`MetricsFile`) into the curves and sums of `run`, each of at most `columns` columns. The
+/// newest record of a repeated iteration wins. Truncated or damaged lines are counted and skipped. Reads the file
+/// twice; memory depends only on the columns. IoError if it cannot be read.
 void read_metrics(const std::string& path, int columns, report::Run& run);
 
 /// Returns whether the first lines of a file are metrics.

@@ -30,14 +30,14 @@ std::vector<std::string> fields_of(const std::string& line) {
   return fields;
 }
 
-/// Number behind ": " of a field; 0 where there is none.
+/// Returns the number after ": " in a field; 0 if none.
 double number_of(const std::vector<std::string>& fields, std::size_t field) {
   if (field >= fields.size()) return 0;
   const std::size_t colon = fields[field].find(": ");
   return colon == std::string::npos ? 0 : std::strtod(fields[field].c_str() + colon + 2, nullptr);
 }
 
-/// Reads a line's local time.
+/// Parses a line's local time.
 std::time_t time_of(const std::string& text) {
   std::tm parts{};
   parts.tm_isdst = -1;
@@ -48,14 +48,14 @@ std::time_t time_of(const std::string& text) {
 
 ProgressFile::ProgressFile(const std::string& folder, int ranks, const RunWork& work, std::function<std::time_t()> now)
     : path_(folder + "/progress.txt"), ranks_(ranks), now_(std::move(now)), start_{now_(), work.flops} {
-  std::error_code ignored;  // the file's own error says more
+  std::error_code ignored;  // the file's own error is more specific
   std::filesystem::create_directories(folder, ignored);
   append(start_text);
 }
 
 void ProgressFile::append(const std::string& event) {
   const char* job = std::getenv("SLURM_JOB_ID");
-  // Opened for each line: the next job may have moved the folder of a run that hangs.
+  // Reopened for each line: the next job may have moved the folder of a hanging run.
   AppendFile("<log_progress>", path_)
       .append(fmt::format("{:%Y-%m-%d %H:%M:%S}\tJob ID: {}\t# GPUs: {}\t{}\n", fmt::localtime(now_()),
                           job == nullptr ? "" : job, ranks_, event));

@@ -14,26 +14,26 @@ struct RunWork {
   double tokens = 0;
 };
 
-/// Log of a run over all of its jobs, as Megatron-LM's --log-progress writes it: progress.txt in the folder of the
-/// checkpoints. Lines of fields, separated by tabs: local time, "Job ID: " and SLURM's number, "# GPUs: " and the
-/// number of ranks, and an event. Throws IoError.
+/// Log of a run across all its jobs, in the format of Megatron-LM's --log-progress: progress.txt in the checkpoint
+/// folder. Tab-separated fields: local time, "Job ID: " and SLURM's number, "# GPUs: " and the number of ranks, and an
+/// event. Throws IoError.
 class ProgressFile {
  public:
-  /// Adds the line "Starting job". `work` is that of the checkpoint that this job begins with. `now` replaces the
-  /// clock.
+  /// Adds the line "Starting job". `work` is that of the checkpoint that this job resumes. `now` replaces the clock.
   ProgressFile(
       const std::string& folder, int ranks, const RunWork& work,
       std::function<std::time_t()> now = [] { return std::time(nullptr); });
 
-  /// Adds the line of a saved checkpoint or, with `is_begun`, of one that is on its way. It has two throughputs, in
-  /// TFLOP/s a rank: of this job, and since the first job in a row with as many ranks, the time between jobs included.
+  /// Adds the line of a saved checkpoint or, with `is_begun`, of one in progress. It has two throughputs, in TFLOP/s
+  /// per rank: of this job, and since the first of the consecutive jobs with this number of ranks, including the time
+  /// between jobs.
   void add_checkpoint(const RunWork& work, bool is_begun);
-  /// Adds the line of a checkpoint on its way that has arrived.
+  /// Adds the line of a checkpoint in progress that has completed.
   void add_arrival(std::int64_t iteration);
 
  private:
   void append(const std::string& event);
-  /// Start of a row of jobs.
+  /// Start of a series of jobs.
   struct Start {
     std::time_t time = 0;
     double flops = 0;

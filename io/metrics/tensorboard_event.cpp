@@ -7,7 +7,7 @@ namespace trireme::io {
 namespace {
 
 // protobuf.dev/programming-guides/encoding: a field is a tag (number and wire type), then a varint, 4 or 8 bytes, or a
-// size and as many bytes.
+// size and that many bytes.
 enum WireType : std::uint64_t { varint = 0, fixed64 = 1, sized = 2, fixed32 = 5 };
 
 void put_varint(std::string& to, std::uint64_t value) {
@@ -34,10 +34,10 @@ struct Field {
   std::uint64_t number = 0;
   WireType type = varint;
   std::uint64_t value = 0;  // or its bits
-  std::string_view bytes;   // where it has a size
+  std::string_view bytes;   // if it has a size
 };
 
-/// Takes a varint off the front. Returns whether there is a whole one.
+/// Takes a varint off the front. Returns whether it is complete.
 bool take_varint(std::string_view& from, std::uint64_t& value) {
   value = 0;
   for (int shift = 0; shift < 64 && !from.empty(); shift += 7) {
@@ -49,7 +49,7 @@ bool take_varint(std::string_view& from, std::uint64_t& value) {
   return false;
 }
 
-/// Takes a field off the front. Returns whether there is a whole one.
+/// Takes a field off the front. Returns whether it is complete.
 bool take_field(std::string_view& from, Field& field) {
   std::uint64_t tag = 0;
   if (!take_varint(from, tag)) return false;

@@ -22,23 +22,23 @@ namespace {
 constexpr const char* option = "<tensorboard_dir>";
 // TensorBoard reads all files with this text in their names, in the names' order.
 constexpr const char* prefix = "events.out.tfevents.";
-// Files of other programs are left alone.
+// Distinguishes this program's files.
 constexpr const char* suffix = ".trireme";
 constexpr std::string_view vs_samples = " vs samples";
 
 double now_s() { return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count(); }
 
-/// Returns whether an event is of a later time than `done`: it has another iteration, or an evaluation to come.
+/// Returns whether an event is later than `done`: of a later iteration or a pending evaluation.
 bool is_to_come(const ScalarEvent& event, const train::Progress& done) {
-  // A curve by samples stands behind the same points by iterations.
+  // A curve by samples follows the same points by iterations.
   if (event.scalars.empty() || event.scalars.front().tag.ends_with(vs_samples)) return false;
   if (event.step != done.iteration) return event.step > done.iteration;
   const auto has = [&](const char* split) { return event.scalars.front().tag.find(split) != std::string::npos; };
   return (done.evaluation_left && has(" validation")) || (!done.tested && has(" test"));
 }
 
-/// Bytes of a file's events up to `done`; 0 where it has none but that of the version. A damaged end of a killed run is
-/// not counted.
+/// Returns the bytes of a file's events up to `done`; 0 if it has only the version. Excludes a damaged tail left by a
+/// killed run.
 std::int64_t kept_bytes(const std::string& content, const train::Progress& done) {
   std::size_t end = 0;
   bool has_points = false;
@@ -52,9 +52,8 @@ std::int64_t kept_bytes(const std::string& content, const train::Progress& done)
   return has_points ? static_cast<std::int64_t>(end) : 0;
 }
 
-/// Removes points beyond `done` from this program's files of a folder; all of them for a run from the start. Begins
-/// with the newest file: where another job still writes into the folder, that is the locked one, and nothing is
-/// removed.
+/// Removes points beyond `done` from this program's files in a folder; all of them for a run from the start. Begins
+/// with the newest file: if another job still writes to the folder, that file is locked and nothing is removed.
 void cut_files(const std::string& folder, const train::Progress& done) {
   const std::vector<std::string> names = names_in(folder);
   for (const std::string& name : names | std::views::reverse) {
@@ -80,7 +79,7 @@ TensorboardFile::TensorboardFile(const TensorboardOptions& options, int world_si
   make_folders(options.folder);
   cut_files(options.folder, done);
   const double now = now_s();
-  // The time keeps the names in the order of the starts, also of two within a second.
+  // The time keeps the names in start order, even for two starts within a second.
   const std::string path =
       fmt::format("{}/{}{:.6f}.{}.{}{}", options.folder, prefix, now, host_name(), unique_suffix(), suffix);
   file_.emplace(option, path);
@@ -98,7 +97,7 @@ void TensorboardFile::add(std::int64_t iteration, std::int64_t samples, std::vec
   ScalarEvent event{now, iteration, by_samples};
   event.scalars.insert(event.scalars.end(), by_iteration.begin(), by_iteration.end());
   for (Scalar& scalar : by_samples) scalar.tag += vs_samples;
-  // In one call: a killed run leaves both or none, or a part that the next one cuts off.
+  // In one call: a killed run leaves both or none, or a part that the next run truncates.
   append(tfrecord(encode(event)) + tfrecord(encode({now, samples, std::move(by_samples)})));
 }
 

@@ -20,25 +20,25 @@ struct TensorboardOptions {
   std::int64_t log_interval = 1;  ///< iterations between points
   bool learning_rate = true;
   bool loss_scale = true;
-  bool perplexity = false;  ///< beside the losses of evaluations
+  bool perplexity = false;  ///< with the losses of evaluations
   bool memory = false;
   bool world_size = false;
   bool timers = false;
-  bool throughput = false;  ///< beside the timers
+  bool throughput = false;  ///< with the timers
 };
 
-/// Metrics as an event file of TensorBoard, under Megatron-LM's names (megatron/training/training.py, training_log).
-/// Every point is written at once. Most curves exist twice: by iterations, and as "NAME vs samples" by samples.
+/// Metrics as a TensorBoard event file, under Megatron-LM's names (megatron/training/training.py, training_log). Points
+/// are written unbuffered. Most curves exist twice: by iterations, and as "NAME vs samples" by samples.
 class TensorboardFile final : public train::MetricsSink {
  public:
-  /// Begins a file in the folder, which is made. A run that continues from `done` first removes later points from the
-  /// files that this program wrote there, so that no step occurs twice; a run from the start removes these files.
-  /// `backend` must live longer. Throws as `AppendFile`, here and below.
+  /// Creates the folder and a file in it. A run resumed from `done` first removes later points from this program's
+  /// files there, so no step occurs twice; a run from the start removes those files. `backend` must outlive this
+  /// object. Throws as `AppendFile`, here and below.
   TensorboardFile(const TensorboardOptions& options, int world_size, const Backend& backend,
                   const train::Progress& done);
   void write(const train::TrainRecord& record) override;
   void write(const train::EvaluationRecord& record) override;
-  /// Adds the parts' times, the greatest over the ranks, in seconds.
+  /// Adds the parts' times, maximum over the ranks, in seconds.
   void write(std::int64_t iteration, const train::RankTimes::Report& report);
 
  private:
@@ -51,7 +51,7 @@ class TensorboardFile final : public train::MetricsSink {
   int world_size_;
   const Backend& backend_;
   std::optional<AppendFile> file_;
-  std::string unwritten_;  // the event of the version, which begins the file, until it is there
+  std::string unwritten_;  // the version event that begins the file, until written
   double elapsed_ms_ = 0;  // since the last point
   double tflop_ = 0;
   int iterations_ = 0;

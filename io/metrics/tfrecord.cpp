@@ -34,7 +34,7 @@ std::string_view bytes_of(const T& value) {
   return {reinterpret_cast<const char*>(&value), sizeof value};
 }
 
-/// Reads a number at `offset`, which the caller has checked.
+/// Reads a number at `offset`, which must be in bounds.
 template <class T>
 T number_at(std::string_view content, std::size_t offset) {
   T value;

@@ -14,8 +14,8 @@ namespace trireme::io {
 /// Returns `data` as a record.
 std::string tfrecord(std::string_view data);
 
-/// Returns the data of the record that begins at `offset` of a file's content, and sets `offset` to its end. Empty
-/// where no whole record with right checksums begins there.
+/// Returns the data of the record that begins at `offset` of a file's content, and sets `offset` to its end. Empty if
+/// no complete record with valid checksums begins there.
 std::optional<std::string_view> next_tfrecord(std::string_view content, std::size_t& offset);
 
 }  // namespace trireme::io

@@ -33,7 +33,8 @@ double TraceFile::write(const std::string& process) {
   const Reading end = read_clock();
   const double change_us = end.offset.us - begin_.offset.us;
   const double reading_error_us = begin_.offset.error_us + end.offset.error_us;
-  // A change within the errors of both readings is none: divided by the time of a short recording it would be large.
+  // Ignores a change within the errors of both readings: divided by the duration of a short recording it would be
+  // large.
   const double drift =
       std::abs(change_us) <= reading_error_us ? 0 : change_us / std::max(1.0, end.at_us - begin_.at_us);
   std::vector<TraceSpan> spans = recorder_.spans();

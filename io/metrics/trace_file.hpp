@@ -8,18 +8,17 @@
 
 namespace trireme::io {
 
-/// The spans of all ranks of a job in one file of the Trace Event Format, which Perfetto and chrome://tracing show: a
-/// process for each rank, microseconds by rank 0's clock. The offsets of the other clocks are measured at the beginning
-/// and the end of the recording, and interpolated between.
+/// Writes the spans of all ranks to one file in the Trace Event Format, for Perfetto and chrome://tracing: one process
+/// per rank, in microseconds of rank 0's clock. Offsets of the other clocks are measured at the start and end of the
+/// recording, and interpolated in between.
 class TraceFile {
  public:
-  /// Begins the recording. `recorder` must live longer. Collective. Throws on every rank where rank 0 of `world` (host
-  /// memory) cannot write the file: ConfigError where something else stands there, or IoError.
+  /// Begins the recording. `recorder` must outlive this object. Collective. Throws on every rank if rank 0 of `world`
+  /// (host memory) cannot write the file: ConfigError if `path` is not a regular file, or IoError.
   TraceFile(std::string path, Communicator& world, TraceRecorder& recorder);
-  /// Writes everything, and replaces the file when it is complete; rank 0 receives the spans of one rank after the
-  /// other. `process` is the name that the rank is shown under. Returns a bound of the error in microseconds with which
-  /// times of different ranks compare; the file has it as "clock_error_us". Collective, once. IoError on every rank
-  /// where it fails.
+  /// Writes everything, and replaces the file once complete; rank 0 receives the spans rank by rank. `process` is the
+  /// rank's display name. Returns a bound in microseconds on the clock error between ranks, stored as "clock_error_us".
+  /// Collective, call once. IoError on every rank if it fails.
   double write(const std::string& process);
 
  private:

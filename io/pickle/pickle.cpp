@@ -11,7 +11,7 @@
 
 namespace trireme::io {
 
-/// Stack machine of the format. It has no recursion, and its stack holds numbers of nodes.
+/// Stack machine of the format: not recursive, with node numbers on its stack.
 class PickleMachine {
  public:
   PickleMachine(std::string_view bytes, const std::string& name, PickleDocument& document)
@@ -175,7 +175,7 @@ class PickleMachine {
     return *value;
   }
 
-  /// Follows one opcode; true at the end.
+  /// Executes one opcode; returns true at the end.
   bool step(char code) {
     opcode_at_ = at_ - 1;
     switch (static_cast<unsigned char>(code)) {
@@ -193,7 +193,7 @@ class PickleMachine {
         marks_.push_back(stack_.size());
         break;
       case '0':
-        // Python's writer ends a tuple that contains itself by these; a mark counts as a value.
+        // Python's pickler emits these after a tuple that contains itself; a mark counts as a value.
         if (!marks_.empty() && marks_.back() == stack_.size()) {
           marks_.pop_back();
         } else {
@@ -328,7 +328,7 @@ class PickleMachine {
         const Node arguments = pop();
         return push_object(pop(), arguments);
       }
-      case 0x92: {  // NEWOBJ_EX: keywords are kept behind the other arguments
+      case 0x92: {  // NEWOBJ_EX: keywords are appended to the other arguments
         const Node keywords = pop(), arguments = pop(), function = pop();
         require(node(arguments).kind == PickleKind::tuple, "the arguments of a call are no tuple");
         return push_object(function, add(PickleNode{.kind = PickleKind::tuple, .items = {arguments, keywords}}));

@@ -9,8 +9,8 @@
 #include <vector>
 
 /// Python's pickle format, protocols 0 to 5, as data: nothing is imported, called or executed. A function call in the
-/// file (of REDUCE, NEWOBJ, BUILD and so on) becomes an `object`: a record of the function's name and its arguments.
-/// The reader of a file interprets the names it expects, and refuses others.
+/// file (of REDUCE, NEWOBJ, BUILD and so on) becomes an `object`: a record of the function's name and its arguments. A
+/// file's reader interprets the names it expects, and refuses others.
 namespace trireme::io {
 
 enum class PickleKind : std::uint8_t {
@@ -18,18 +18,18 @@ enum class PickleKind : std::uint8_t {
   boolean,
   integer,  ///< at most 64 bits
   real,
-  text,   ///< also a string of Python 2
+  text,   ///< also a Python 2 string
   bytes,  ///< also an integer beyond 64 bits, its bytes or digits
   list,
   tuple,
-  dict,  ///< keys and values by turns
+  dict,  ///< alternating keys and values
   set,
   global,      ///< the name of a class or function, "MODULE NAME"
-  object,      ///< function, arguments, and state and contents where they are given, or none
-  persistent,  ///< a reference to something outside; its one item is the reference
+  object,      ///< function, arguments, and state and contents, if any, or none
+  persistent,  ///< an external reference, its only item
 };
 
-/// A node of the value that a file describes. Items are numbers of nodes; they may form cycles.
+/// A node of the pickled value. Items are node numbers; they may form cycles.
 struct PickleNode {
   PickleKind kind = PickleKind::none;
   std::int64_t integer = 0;  ///< also of booleans
@@ -41,7 +41,7 @@ struct PickleNode {
 
 class PickleDocument;
 
-/// A value in a document, which must live longer. Readers that walk through items bound their depth.
+/// A value in a document, which must outlive it. Readers that traverse items must bound their depth.
 class PickleValue {
  public:
   PickleValue(const PickleDocument& document, std::uint32_t node) : document_(&document), node_(node) {}
@@ -50,7 +50,7 @@ class PickleValue {
   bool is_none() const { return is(PickleKind::none); }
   /// Returns whether it is the global MODULE NAME.
   bool is_global(std::string_view name) const { return is(PickleKind::global) && node().name == name; }
-  /// Returns whether it is a call of MODULE NAME.
+  /// Returns whether it is a call to MODULE NAME.
   bool calls(std::string_view name) const { return is(PickleKind::object) && item(0).is_global(name); }
   std::int64_t integer() const { return node().integer; }
   double real() const { return node().real; }
@@ -64,7 +64,7 @@ class PickleValue {
   PickleValue state() const { return item(2); }
   /// Returns a dict of the entries: a dict itself, or those of an OrderedDict or of another object. None otherwise.
   std::optional<PickleValue> entries() const;
-  /// Returns the value under a text key of `entries`, or of an object's state. The last of equal keys counts.
+  /// Returns the value under a text key of `entries`, or of an object's state. The last duplicate key wins.
   std::optional<PickleValue> find(std::string_view key) const;
   /// Kind and name, for messages: "a call of builtins eval".
   std::string description() const;
@@ -75,21 +75,21 @@ class PickleValue {
   std::uint32_t node_;
 };
 
-/// Limits of a document: beyond, it is refused.
+/// Limits of a document; larger ones are refused.
 inline constexpr std::size_t max_pickle_bytes = std::size_t{512} << 20;
 inline constexpr std::size_t max_pickle_nodes = std::size_t{1} << 23;
 
 /// A pickled value.
 class PickleDocument {
  public:
-  /// Reads the pickle at the start of `bytes`, which must live longer. `name` is that of the file, for messages. Takes
-  /// time and memory in proportion to its bytes. DataError where it is damaged, beyond the limits, or uses an opcode
-  /// that only a running Python can follow.
+  /// Parses the pickle at the start of `bytes`, which must outlive this object. `name` is the file's, for messages.
+  /// Time and memory are linear in its size. DataError if it is damaged, beyond the limits, or uses an opcode that
+  /// needs a running Python.
   PickleDocument(std::string_view bytes, const std::string& name);
   PickleDocument(const PickleDocument&) = delete;
   PickleDocument& operator=(const PickleDocument&) = delete;
 
-  /// Bytes of `bytes` that the pickle takes.
+  /// Size of the pickle in `bytes`.
   std::size_t size_bytes() const { return size_bytes_; }
   PickleValue root() const { return {*this, root_}; }
   const std::deque<PickleNode>& nodes() const { return nodes_; }

@@ -8,7 +8,7 @@
 
 namespace trireme::io {
 
-/// Alignment of positions, sizes and memory for direct access: at least the size of a device's blocks.
+/// Alignment of offsets, sizes and memory for direct I/O: at least a device's block size.
 inline constexpr std::int64_t direct_alignment_bytes = 4096;
 
 constexpr std::int64_t round_up(std::int64_t value, std::int64_t multiple) {
@@ -20,7 +20,7 @@ struct FreeMemory {
 };
 using AlignedMemory = std::unique_ptr<std::byte, FreeMemory>;
 
-/// Memory for direct access; `size_bytes` is a multiple of the alignment. Throws std::bad_alloc.
+/// Allocates memory for direct I/O; `size_bytes` must be a multiple of the alignment. Throws std::bad_alloc.
 inline AlignedMemory aligned_memory(std::int64_t size_bytes) {
   AlignedMemory memory(
       static_cast<std::byte*>(std::aligned_alloc(direct_alignment_bytes, static_cast<std::size_t>(size_bytes))));

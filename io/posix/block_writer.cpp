@@ -14,7 +14,7 @@ namespace trireme::io {
 namespace {
 
 constexpr std::int64_t block_bytes = std::int64_t{8} << 20;
-constexpr int block_count = 3;  // one is filled, one written, one between them
+constexpr int block_count = 3;  // one being filled, one being written, one queued
 
 }  // namespace
 
@@ -60,7 +60,7 @@ void BlockWriter::finish() {
   if (failure_) std::rethrow_exception(failure_);
 }
 
-/// Gives the block to the thread, and takes an empty one.
+/// Hands the block to the thread, and takes an empty one.
 void BlockWriter::hand_over() {
   {
     std::unique_lock lock(mutex_);
@@ -112,7 +112,7 @@ void BlockWriter::write_plain(const Block& block, std::int64_t begin, std::int64
            begin);
 }
 
-/// Advances `begin` as far as direct access is possible.
+/// Advances `begin` as far as direct I/O is possible.
 void BlockWriter::write_direct(const Block& block, std::int64_t& begin, std::int64_t end) {
   while (direct_ && begin < end) {
     const ssize_t count = uninterrupted(

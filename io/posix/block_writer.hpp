@@ -16,24 +16,24 @@
 
 namespace trireme::io {
 
-/// Writes into a file that is there; a thread of its own does so while the caller makes the next bytes. Bytes that
-/// follow one another pass by the page cache in blocks where the file system permits (O_DIRECT).
+/// Writes to an existing file from a separate thread while the caller produces the next bytes. Consecutive bytes bypass
+/// the page cache in blocks (O_DIRECT) if the file system permits.
 class BlockWriter {
  public:
-  /// IoError or EnvironmentError where the file cannot be opened for writing.
+  /// IoError or EnvironmentError if the file cannot be opened for writing.
   explicit BlockWriter(std::string path);
-  /// Without `finish` the file has anything there.
+  /// Without `finish` the file's content is undefined.
   ~BlockWriter();
   BlockWriter(const BlockWriter&) = delete;
   BlockWriter& operator=(const BlockWriter&) = delete;
 
-  /// Writes bytes to this place. Throws what a write of earlier ones threw: IoError, EnvironmentError.
+  /// Writes bytes at this offset. Rethrows errors of earlier writes: IoError, EnvironmentError.
   void write(std::int64_t offset_bytes, std::span<const std::byte> bytes);
-  /// Waits for all writes. Then the file has all bytes, though they may not be on the disk. Throws as `write`.
+  /// Waits for all writes. The file then has all bytes, though possibly not on disk yet. Throws as `write`.
   void finish();
 
  private:
-  /// Bytes [begin, end) of the file, where they stand in memory that begins at a multiple of the alignment before.
+  /// Bytes [begin, end) of the file, in memory that starts at the preceding multiple of the alignment.
   struct Block {
     AlignedMemory memory;
     std::int64_t base = 0;
@@ -48,7 +48,7 @@ class BlockWriter {
   void write_plain(const Block& block, std::int64_t begin, std::int64_t end);
 
   std::string path_;
-  Descriptor direct_;  // null where the file system has no direct access
+  Descriptor direct_;  // null if the file system lacks direct I/O
   Descriptor plain_;
   Block filling_;
 

@@ -9,8 +9,8 @@
 
 namespace trireme::io {
 
-/// Writes a file in order, through a buffer; numbers as in memory, little-endian. All failures are IoErrors that name
-/// the file.
+/// Buffered sequential writer; numbers are written as in memory, little-endian. All failures are IoErrors that name the
+/// file.
 class FileOutput {
  public:
   /// Creates or empties `path`.
@@ -21,7 +21,7 @@ class FileOutput {
     write_bytes(std::as_bytes(std::span(&value, 1)));
   }
   void write_bytes(std::span<const std::byte> bytes);
-  /// Writes the buffer and closes the file. Without this call the end of the file is missing.
+  /// Flushes the buffer and closes the file. Without this call the file is truncated.
   void close();
 
  private:

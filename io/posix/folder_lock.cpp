@@ -22,14 +22,13 @@
 namespace trireme::io {
 namespace {
 
-/// Returns the start of a process in the kernel's ticks; empty where it does not exist or is a zombie, which in
-/// containers may stay for long.
+/// Returns a process's start time in kernel ticks; empty if it does not exist or is a zombie, which may linger in
+/// containers.
 std::string start_time(const std::string& pid) {
   std::ifstream file("/proc/" + pid + "/stat");
   std::string line;
   std::getline(file, line);
-  // "pid (name) state ...": the name may hold anything; the state is field 3, the number of threads 20, the start
-  // time 22.
+  // "pid (name) state ...": the name is arbitrary; the state is field 3, the number of threads 20, the start time 22.
   const std::size_t name_end = line.rfind(')');
   if (name_end == std::string::npos) return {};
   std::istringstream fields(line.substr(name_end + 1));
@@ -72,7 +71,7 @@ std::string description(Fields fields) {
                      fields["slurm_job"] == "-" ? "" : ", SLURM job " + fields["slurm_job"]);
 }
 
-/// Returns the reason why the owner is surely dead; empty where it may be alive.
+/// Returns the reason why the owner is certainly dead; empty if it may be alive.
 std::string proof_of_death(Fields owner, Fields own) {
   if (owner["slurm_job"] != "-" && owner["slurm_job"] == own["slurm_job"] &&
       owner["slurm_restart"] != own["slurm_restart"]) {
@@ -84,7 +83,7 @@ std::string proof_of_death(Fields owner, Fields own) {
   return {};
 }
 
-/// Returns the content of the lock file; empty where there is none. It may come and go while it is read.
+/// Returns the content of the lock file; empty if none. It may appear or vanish during the read.
 std::string content_of(const std::string& path) {
   for (int attempt = 0;; ++attempt) {
     if (access(path.c_str(), F_OK) != 0 && errno == ENOENT) return {};
@@ -107,7 +106,7 @@ void FolderLock::acquire(const std::string& path, const std::string& locked, Loc
   for (int attempt = 0; !try_link(path); ++attempt) {
     TRIREME_CHECK(attempt < 100, IoError, "cannot lock {}: other jobs take and release it again and again", path_);
     const std::string theirs = content_of(path);
-    if (theirs == content_) return;  // a network file system made the link, but lost the answer
+    if (theirs == content_) return;  // a network file system made the link, but lost the reply
     if (theirs.empty()) continue;    // released meanwhile
     const Fields owner = fields_of(theirs);
     std::string death;
@@ -119,7 +118,8 @@ void FolderLock::acquire(const std::string& path, const std::string& locked, Loc
     }
     if (death.empty()) continue;  // released meanwhile
     // Several jobs may find the owner dead. A lock named after the dead one decides which of them succeeds it, and
-    // takes its place in one step: a moment without a lock would admit a second owner.
+    // replaces it atomically: a gap without a lock would admit a second owner. It is obsolete once the dead lock is
+    // gone.
     const std::string successor = fmt::format("{}-{:016x}", path, fnv1a(theirs));
     acquire(successor, locked, wait);
     if (content_of(path) == theirs) {
@@ -138,7 +138,7 @@ bool FolderLock::try_link(const std::string& path) {
   const bool linked = link(temporary.c_str(), path.c_str()) == 0;
   const int error = errno;
   unlink(temporary.c_str());
-  // ENOENT: the owner's cleaning removed the temporary file.
+  // ENOENT: the owner's cleanup removed the temporary file.
   TRIREME_CHECK(linked || error == EEXIST || error == ENOENT, IoError, "cannot lock {} by a hard link: {}", path_,
                 std::strerror(error));
   return linked;

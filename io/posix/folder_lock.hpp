@@ -6,12 +6,11 @@ namespace trireme::io {
 
 class LockWait;
 
-/// Reserves a folder, or a file in progress, for one job while this object lives. The lock is a file that names the
-/// owner. A hard link creates it complete, so it works on any shared file system, with or without locks of its own.
+/// Reserves a folder, or a file in progress, for one job during the object's lifetime. The lock is a file that names
+/// the owner. It is created by a hard link, complete, and so needs no lock support from the shared file system.
 ///
-/// A lock whose owner is dead is taken over, with a line in the log: the owner was a process of this host that has
-/// ended, or an earlier life of this SLURM job. Any other owner has the time of `LockWait` to end; then
-/// EnvironmentError names it.
+/// Takes over the lock of a dead owner, with a log line: a process of this host that has exited, or an earlier attempt
+/// of this SLURM job. Any other owner has until the `LockWait` bound to exit; then throws EnvironmentError naming it.
 class FolderLock {
  public:
   /// Creates the lock file `path` for the folder or file `locked`.
@@ -20,7 +19,7 @@ class FolderLock {
   FolderLock(const FolderLock&) = delete;
   FolderLock& operator=(const FolderLock&) = delete;
 
-  /// Content of the lock file, unlike that of any other lock.
+  /// Content of the lock file, unique to this lock.
   const std::string& content() const { return content_; }
 
  private:

@@ -11,10 +11,10 @@
 
 namespace trireme::io {
 
-/// Whole file mapped into memory for reading; a `MappingGuard` reports where it becomes shorter.
+/// Entire file mapped into memory for reading; a `MappingGuard` reports truncation.
 class MappedFile {
  public:
-  /// Throws IoError where the file cannot be opened or mapped.
+  /// Throws IoError if the file cannot be opened or mapped.
   explicit MappedFile(const std::string& path);
   ~MappedFile();
   MappedFile(const MappedFile&) = delete;
@@ -22,8 +22,8 @@ class MappedFile {
 
   std::span<const std::byte> bytes() const { return bytes_; }
 
-  /// Throws DataError where the path no longer names the file that was mapped, or its size or time of modification has
-  /// changed: bytes read from the mapping may then be anything. Makes one call of stat; its failure is no change.
+  /// Throws DataError if the path no longer names the mapped file, or its size or modification time has changed: the
+  /// mapping's bytes are then undefined. Makes one stat call; its failure does not count as a change.
   void check_unchanged() const;
 
   /// Releases the memory of some of the bytes. Their next use reads them from the page cache or from the file.

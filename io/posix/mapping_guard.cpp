@@ -11,7 +11,7 @@
 namespace trireme::io {
 
 struct MappingGuard::Range {
-  std::atomic<const std::byte*> begin = nullptr;  // null where the range is free
+  std::atomic<const std::byte*> begin = nullptr;  // null if the range is free
   std::atomic<std::size_t> size_bytes = 0;
   std::string message;
   Range* next = nullptr;
@@ -21,10 +21,10 @@ namespace {
 
 using Range = MappingGuard::Range;
 
-// Global, because a signal handler gets the address alone. Ranges are reused and never freed, so that the handler can
-// read them at any moment.
+// Global, because a signal handler gets only the address. Ranges are reused and never freed: the handler may read them
+// at any time.
 std::atomic<Range*> ranges = nullptr;
-std::mutex changing;  // held while a range is taken
+std::mutex changing;  // held while taking a range
 struct sigaction earlier {};
 
 const Range* range_of(const std::byte* address) {
@@ -35,7 +35,7 @@ const Range* range_of(const std::byte* address) {
   return nullptr;
 }
 
-/// Calls only functions that are safe in a signal handler.
+/// Async-signal-safe.
 void on_bus_error(int signal, siginfo_t* fault, void*) {
   const bool is_sent = fault->si_code <= 0;  // another process sent it
   const Range* const range = is_sent ? nullptr : range_of(static_cast<const std::byte*>(fault->si_addr));
@@ -44,7 +44,7 @@ void on_bus_error(int signal, siginfo_t* fault, void*) {
     _exit(static_cast<int>(ExitCode::data));
   }
   sigaction(signal, &earlier, nullptr);
-  if (is_sent) raise(signal);  // a fault repeats by itself
+  if (is_sent) raise(signal);  // a fault recurs by itself
 }
 
 void install_handler() {

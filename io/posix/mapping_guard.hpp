@@ -6,9 +6,9 @@
 
 namespace trireme::io {
 
-/// Names the file behind mapped memory. Its pages can no longer be read after it was truncated or its disk failed.
-/// The process then ends with exit code 3 and one line that names the file, not by SIGBUS. A SIGBUS of another cause
-/// goes to the handler installed before the first guard.
+/// Names the file backing mapped memory. Its pages become unreadable after truncation or a disk failure. The process
+/// then exits with code 3 and one line naming the file, not by SIGBUS. Any other SIGBUS goes to the handler installed
+/// before the first guard.
 class MappingGuard {
  public:
   MappingGuard(const std::string& path, std::span<const std::byte> bytes);

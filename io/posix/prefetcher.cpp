@@ -13,13 +13,13 @@ namespace trireme::io {
 namespace {
 
 constexpr std::int64_t block_bytes = std::int64_t{4} << 20;  // size of a request
-constexpr std::int64_t large_bytes = std::int64_t{1} << 20;  // has the memory of a whole block
+constexpr std::int64_t large_bytes = std::int64_t{1} << 20;  // uses the memory of a full block
 constexpr std::size_t max_requests = 512;
 constexpr std::size_t max_idle = 16;
 
 }  // namespace
 
-/// A range, and the memory into which it is read. Does not move while the kernel writes there.
+/// A range and its destination memory. Must not move while the kernel writes to it.
 class Prefetcher::Request {
  public:
   ~Request() { end(); }
@@ -52,8 +52,8 @@ class Prefetcher::Request {
   bool is_large() const { return capacity_ >= block_bytes; }
   std::int64_t end_offset() const { return end_; }
 
-  /// Waits for the range, and copies as much as it has from there. Returns the number of bytes, 0 where they could not
-  /// be read.
+  /// Waits for the range, and copies the bytes available from that offset. Returns their number, 0 if they could not be
+  /// read.
   std::size_t copy(std::int64_t offset_bytes, std::span<std::byte> out) {
     wait();
     if (got_ < end_ - first_) return 0;
@@ -85,14 +85,14 @@ class Prefetcher::Request {
   std::int64_t capacity_ = 0;
   bool running_ = false;
   ssize_t got_ = -1;                                            // bytes read; negative after an error
-  std::unique_ptr<aiocb> control_ = std::make_unique<aiocb>();  // ends in an array of no elements: no member itself
+  std::unique_ptr<aiocb> control_ = std::make_unique<aiocb>();  // ends in a flexible array: cannot be a member itself
 };
 
 Prefetcher::Prefetcher() = default;
 Prefetcher::~Prefetcher() = default;
 
-/// Opens a file for direct access. Null where that is not possible. Large ranges get descriptors of their own, as
-/// requests on one descriptor are done one after another; small ones share one, as descriptors are limited.
+/// Opens a file for direct I/O; null if unsupported. Large ranges get separate descriptors, since requests on one
+/// descriptor are serialised; small ones share one, since descriptors are limited.
 std::shared_ptr<const Descriptor> Prefetcher::open_file(const std::string& path, Symlinks symlinks, bool shared) {
   std::weak_ptr<const Descriptor>& known = shared_[path];
   if (shared && !known.expired()) return known.lock();
@@ -121,7 +121,7 @@ void Prefetcher::begin(const std::string& path, std::int64_t offset_bytes, std::
   }
 }
 
-/// Ends a request. Keeps the memory of large ones: new memory costs as much time as reading it.
+/// Ends a request. Keeps the memory of large ones: allocating costs as much time as reading.
 void Prefetcher::keep(Requests::iterator request) {
   (*request)->end();
   if ((*request)->is_large() && idle_.size() < max_idle) idle_.push_back(std::move(*request));

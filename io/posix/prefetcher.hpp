@@ -13,9 +13,9 @@
 
 namespace trireme::io {
 
-/// Reads ranges of files before they are used, by asynchronous I/O of POSIX: the disk works while the caller computes.
-/// The bytes pass by the page cache (O_DIRECT), which a model beyond memory would fill to no use. Nothing here is an
-/// error: where a range cannot be read in this way, the caller reads it in its own.
+/// Prefetches file ranges by POSIX asynchronous I/O, overlapping the disk with the caller's computation. Bypasses the
+/// page cache (O_DIRECT), which is useless for a model larger than memory. Never fails: the caller reads ranges that
+/// cannot be prefetched.
 class Prefetcher {
  public:
   Prefetcher();
@@ -23,13 +23,12 @@ class Prefetcher {
   Prefetcher(const Prefetcher&) = delete;
   Prefetcher& operator=(const Prefetcher&) = delete;
 
-  /// Begins to read bytes [offset_bytes, offset_bytes + size_bytes) of the file at `path`. Memory: that of the ranges
-  /// which were begun and not taken.
+  /// Begins to read bytes [offset_bytes, offset_bytes + size_bytes) of the file at `path`. Memory: the ranges begun but
+  /// not yet taken.
   void begin(const std::string& path, std::int64_t offset_bytes, std::int64_t size_bytes, Symlinks symlinks);
 
-  /// Copies bytes of a range that was begun, after waiting for them, and releases what lies before. They should be
-  /// taken in ascending order. Returns false where some belong to no range, or could not be read; then `out` has
-  /// anything.
+  /// Waits for and copies bytes of begun ranges, and releases those before. Take them in ascending order. Returns false
+  /// if some belong to no range or could not be read; `out` is then undefined.
   bool take(const std::string& path, std::int64_t offset_bytes, std::span<std::byte> out);
 
  private:
@@ -39,7 +38,7 @@ class Prefetcher {
   void keep(Requests::iterator request);
   std::map<std::string, std::weak_ptr<const Descriptor>> shared_;  // descriptors of small ranges
   Requests requests_;                                              // oldest first
-  Requests idle_;                                                  // kept for their memory
+  Requests idle_;                                                  // kept to reuse their memory
 };
 
 }  // namespace trireme::io

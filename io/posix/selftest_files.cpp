@@ -24,7 +24,7 @@ std::vector<std::byte> SelftestFiles::read(const std::string& path) {
   std::vector<std::byte> bytes(static_cast<std::size_t>(regular_file_size(path)));
   const Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
   if (!file) throw_system_error("cannot read " + path, errno);
-  static_cast<void>(posix_fadvise(file.get(), 0, 0, POSIX_FADV_DONTNEED));  // advice: refusal harms nothing
+  static_cast<void>(posix_fadvise(file.get(), 0, 0, POSIX_FADV_DONTNEED));  // a hint: refusal is harmless
   read_at(file.get(), path, reinterpret_cast<char*>(bytes.data()), bytes.size(), 0);
   return bytes;
 }

@@ -4,7 +4,7 @@
 
 namespace trireme::io {
 
-/// POSIX files for the self-test. `read` first asks the system to drop what it holds of the file in memory.
+/// POSIX files for the self-test. `read` first asks the system to drop the file's cached pages.
 class SelftestFiles final : public selftest::Files {
  public:
   void write_and_sync(const std::string& path, std::span<const std::byte> bytes) override;

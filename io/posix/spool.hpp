@@ -8,11 +8,11 @@
 
 namespace trireme::io {
 
-/// Bytes kept on the disk until their number is known. The file has no name: it vanishes with the process, however that
+/// Bytes spooled to disk until their number is known. The file is unnamed: it vanishes with the process, however that
 /// ends. All failures are IoErrors that name the path.
 class Spool {
  public:
-  /// Uses space on the file system of `path`, a name that no file has.
+  /// Uses space on the file system of `path`, an unused name.
   explicit Spool(std::string path);
   void append(const void* data, std::size_t size_bytes);
   void read(std::int64_t offset, void* data, std::size_t size_bytes) const;

@@ -6,15 +6,15 @@
 
 namespace trireme::io {
 
-/// Returns whether a call that failed with this errno may succeed when it is repeated: it was interrupted, or a device
-/// or network file system did not answer.
+/// Returns whether a call that failed with this errno may succeed on retry: it was interrupted, or a device or network
+/// file system did not respond.
 bool is_transient(int error);
 
 /// Returns whether this errno means that the name does not exist.
 bool is_absent(int error);
 
-/// Pauses after attempt `attempt` (from 1) failed with `errno`, and returns true; returns false where another attempt
-/// is useless. Keeps `errno`.
+/// Pauses after attempt `attempt` (from 1) failed with `errno`, and returns true; returns false if a retry is useless.
+/// Keeps `errno`.
 bool pause_before_retry(int attempt);
 
 /// Returns the result of `call`, a system call that returns a negative number or null and sets errno where it fails.
@@ -34,7 +34,8 @@ auto retried(const Call& call) {
 }
 
 /// Returns the result of `call`, a system call that returns a negative number and sets errno where it fails. Repeats it
-/// at once after each interruption by a signal: at most 100 calls. Callers begin anew after each part of their work.
+/// immediately after each interruption by a signal: at most 100 calls. Callers restart the count after each part of
+/// their work.
 template <class Call>
 auto uninterrupted(const Call& call) {
   constexpr int max_calls = 100;
@@ -43,11 +44,11 @@ auto uninterrupted(const Call& call) {
   return result;
 }
 
-/// Returns whether `error`, an errno, means that a limit of the process was reached (ulimit -f, ulimit -n).
+/// Returns whether `error`, an errno, means that a process limit was reached (ulimit -f, ulimit -n).
 bool meets_limit(int error);
 
-/// Throws the error of a system call that failed with `error`: "`what`: its text". An EnvironmentError that names the
-/// limit where one was met, else an IoError.
+/// Throws the error of a system call that failed with `error`: "`what`: its text". An EnvironmentError naming the limit
+/// if one was reached, else an IoError.
 [[noreturn]] void throw_system_error(const std::string& what, int error);
 
 }  // namespace trireme::io

@@ -19,7 +19,7 @@ namespace {
 
 constexpr const char* lock_name = "lock";
 
-/// Returns whether a file is a lock or a finished part, which is called by its digest: a job leaves at least one.
+/// Returns whether a file is a lock or a finished part, which is named by its digest: a job leaves at least one.
 bool is_own_name(std::string_view name) {
   constexpr std::size_t digest_digits = 32;
   return name.starts_with(lock_name) ||
@@ -49,10 +49,10 @@ WorkFolder::~WorkFolder() {
     log::warn("{} can be deleted: {}", path_, error.what());
   }
   lock_.reset();
-  rmdir(path_.c_str());  // fails where files are kept or another job has just taken it
+  rmdir(path_.c_str());  // fails if files are kept or another job has just taken it
 }
 
-/// Removes all files but those kept; returns whether there are any of these.
+/// Removes all files except those kept; returns whether any are kept.
 bool WorkFolder::clear() const {
   bool keeps = false;
   for (const std::string& name : names_in(path_)) {

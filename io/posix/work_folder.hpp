@@ -9,8 +9,8 @@
 
 namespace trireme::io {
 
-/// A `prepare::WorkFolder`, locked by a `FolderLock`. A folder without a lock or a part in it is another program's, and
-/// refused.
+/// A `prepare::WorkFolder`, locked by a `FolderLock`. Refuses a folder without a lock or a part: it is another
+/// program's.
 class WorkFolder final : public prepare::WorkFolder {
  public:
   /// Throws as `prepare::WorkFiles::lock_folder`.

@@ -18,7 +18,7 @@ using nlohmann::json;
 constexpr std::size_t max_name_bytes = 4096;
 constexpr const char* metadata_key = "__metadata__";
 
-/// Types of the format that can be read. Those of weights come first, under the names that are written.
+/// Readable types of the format. Those of weights come first, under the names used for writing.
 constexpr std::array<std::pair<std::string_view, DType>, 13> type_names{{{"F64", DType::fp64},
                                                                          {"F32", DType::fp32},
                                                                          {"BF16", DType::bf16},
@@ -34,7 +34,7 @@ constexpr std::array<std::pair<std::string_view, DType>, 13> type_names{{{"F64",
                                                                          {"BOOL", DType::uint8}}};
 
 /// Accepts {"NAME": {"dtype": "F32", "shape": [...], "data_offsets": [begin, end]}, ..., "__metadata__": {...}} and
-/// nothing else. It builds no tree, so that nesting cannot exhaust memory.
+/// nothing else. Builds no tree: nesting cannot exhaust memory.
 class HeaderHandler : public nlohmann::json_sax<json> {
  public:
   explicit HeaderHandler(const std::string& path) : path_(path) {}

@@ -17,7 +17,7 @@ struct SafetensorsEntry {
   std::int64_t end = 0;
 };
 
-/// Header of a safetensors file: a JSON object behind its length, a number of 64 bits.
+/// Header of a safetensors file: a JSON object after its 64-bit length.
 struct SafetensorsHeader {
   std::vector<SafetensorsEntry> entries;  ///< in the order of their bytes
   std::map<std::string, std::string> metadata;
@@ -28,13 +28,13 @@ inline constexpr std::int64_t max_safetensors_header_bytes = 100'000'000;
 /// Bytes of the length before the JSON.
 inline constexpr std::int64_t safetensors_length_bytes = 8;
 
-/// Reads the JSON of a header in front of `data_bytes` of tensors. The input may be hostile: DataError that names
-/// `path` and the tensor, unless every tensor has a name of its own, a known type, a shape of at most five dimensions
-/// and as many bytes as these take, and the tensors cover all bytes, each once. Integers of types that this program
-/// lacks read as those of the same width.
+/// Reads the JSON of a header in front of `data_bytes` of tensors. The input may be hostile. Throws DataError naming
+/// `path` and the tensor unless every tensor has a unique name, a known type, a shape of at most five dimensions and
+/// the matching size, and the tensors cover every byte exactly once. Unsupported integer types read as those of the
+/// same width.
 SafetensorsHeader parse_safetensors_header(std::string_view json, std::int64_t data_bytes, const std::string& path);
 
-/// The JSON of a header of tensors one behind another in this order, filled with spaces to a multiple of 8 bytes. The
+/// Returns the header JSON of contiguous tensors in this order, padded with spaces to a multiple of 8 bytes. The
 /// metadata come first.
 std::string safetensors_header(const std::vector<exchange::ForeignTensor>& tensors,
                                const std::map<std::string, std::string>& metadata);

@@ -18,7 +18,7 @@ namespace {
 constexpr std::string_view digest_member = "\"trireme_digest\":\"";
 constexpr std::size_t stated_digest_size = 32;
 
-/// Returns the position of the digest in a header; npos where it has none.
+/// Returns the position of the digest in a header; npos if it has none.
 std::size_t digest_position(std::string_view header) {
   const std::size_t found = header.find(digest_member);
   return found == header.npos ? found : found + digest_member.size();
@@ -84,7 +84,7 @@ std::string SafetensorsOutput::open_existing(std::size_t file) {
 }
 
 std::string SafetensorsOutput::begin(std::size_t file) {
-  // Files of this export stand beside those of an earlier one from now on.
+  // From here on, files of this export coexist with those of an earlier one.
   const std::string config = folder_ + "/config.json";
   if (unlink(config.c_str()) != 0 && errno != ENOENT) throw_system_error("cannot delete " + config, errno);
   begun_ = std::make_unique<TemporaryFile>(folder_ + "/" + file_name(file));
@@ -104,7 +104,7 @@ void SafetensorsOutput::open(std::size_t file, const std::string& begun) {
   writer_ = std::make_unique<BlockWriter>(begun);
 }
 
-/// Calls `visit` with the place of each range in the file, and that of its bytes among those of all ranges.
+/// Calls `visit` with each range's offset in the file and its offset among the bytes of all ranges.
 template <class Visit>
 void SafetensorsOutput::for_each_range(const exchange::Ranges& ranges, const Visit& visit) const {
   const auto element = static_cast<std::int64_t>(size_of(tensors_[ranges.tensor].dtype));
@@ -161,7 +161,7 @@ void SafetensorsOutput::prepare_folder() const {
                   folder_, name);
     const std::size_t partial = name.find(".safetensors.partial-");
     if (partial != name.npos && is_model_file(name.substr(0, name.find(".partial-")))) {
-      unlink((folder_ + "/" + name).c_str());  // a killed export's; where it stays it does no harm
+      unlink((folder_ + "/" + name).c_str());  // a killed export's; harmless if it stays
     }
   }
 }

@@ -12,14 +12,14 @@
 
 namespace trireme::io {
 
-/// Writes tensors into model.safetensors, or into model-00001-of-0000N.safetensors and so on. The metadata of each file
-/// hold the digest of its tensors under "trireme_digest", and with "trireme_origin" what it was made from. A
-/// file that states the same origin, tensors and size is one of the same export. The config.json of an earlier export
-/// is deleted before a file is written: without it there is no model.
+/// Writes tensors into model.safetensors, or into model-00001-of-0000N.safetensors and so on. Each file's metadata hold
+/// the digest of its tensors under "trireme_digest", and its origin under "trireme_origin". A file with the same
+/// origin, tensors and size belongs to the same export. The config.json of an earlier export is deleted before a file
+/// is written: without it there is no model.
 class SafetensorsOutput final : public exchange::TensorDestination {
  public:
-  /// Divides the tensors, in this order, over files of at most `max_file_bytes` of tensors; a larger tensor has a file
-  /// of its own.
+  /// Divides the tensors, in this order, over files of at most `max_file_bytes` of tensors; a larger tensor gets a
+  /// separate file.
   SafetensorsOutput(std::string folder, std::vector<exchange::ForeignTensor> tensors, std::int64_t max_file_bytes,
                     const std::string& origin);
 
@@ -35,10 +35,9 @@ class SafetensorsOutput final : public exchange::TensorDestination {
   void abandon() noexcept override;
 
   std::int64_t total_bytes() const { return total_bytes_; }
-  /// Throws ConfigError where the folder holds model files that are none of these. Removes the unfinished files of
-  /// exports that were killed.
+  /// Throws ConfigError if the folder holds other model files. Removes unfinished files of killed exports.
   void prepare_folder() const;
-  /// Writes the index where there are several files.
+  /// Writes the index if there are several files.
   void finish() const;
 
  private:
@@ -48,11 +47,11 @@ class SafetensorsOutput final : public exchange::TensorDestination {
   std::vector<exchange::ForeignTensor> tensors_;
   std::vector<std::vector<std::size_t>> files_;
   std::vector<std::string> headers_;
-  std::vector<std::int64_t> offsets_;  // places of the tensors in their files
+  std::vector<std::int64_t> offsets_;  // offsets of the tensors in their files
   std::vector<std::int64_t> sizes_;    // bytes of the files
   std::int64_t total_bytes_ = 0;
   std::unique_ptr<TemporaryFile> begun_;
-  std::size_t present_ = 0;  // file that is open
+  std::size_t present_ = 0;  // open file
   std::string path_;
   Descriptor file_;                      // for reading
   std::unique_ptr<BlockWriter> writer_;  // for writing

@@ -18,7 +18,7 @@ namespace {
 
 using nlohmann::json;
 
-/// Accepts {"weight_map": {"TENSOR": "FILE", ...}, ...} and passes over all other members.
+/// Accepts {"weight_map": {"TENSOR": "FILE", ...}, ...} and skips all other members.
 class IndexHandler : public nlohmann::json_sax<json> {
  public:
   explicit IndexHandler(const std::string& path) : path_(path) {}

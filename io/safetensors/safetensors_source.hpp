@@ -13,16 +13,16 @@ namespace trireme::io {
 /// A safetensors file, open for reading.
 class SafetensorsFile {
  public:
-  /// Reads and checks the header. IoError where the file cannot be read, DataError where it is damaged.
+  /// Reads and checks the header. IoError if the file cannot be read, DataError if it is damaged.
   explicit SafetensorsFile(std::string path);
 
   const std::string& path() const { return path_; }
   const SafetensorsHeader& header() const { return header_; }
-  /// The JSON as it is in the file.
+  /// The JSON as stored in the file.
   const std::string& header_text() const { return text_; }
-  /// Reads bytes from byte `begin` behind the header.
+  /// Reads bytes from offset `begin` after the header.
   void read(std::int64_t begin, std::span<std::byte> out) const;
-  /// Position of the first byte behind the header.
+  /// Offset of the first byte after the header.
   std::int64_t data_offset() const { return safetensors_length_bytes + static_cast<std::int64_t>(text_.size()); }
 
  private:
@@ -36,7 +36,7 @@ class SafetensorsFile {
 class SafetensorsSource final : public exchange::TensorSource {
  public:
   /// `path` is a file, or a folder with model.safetensors.index.json or model.safetensors. An index and its files must
-  /// name the same tensors, and the files stand beside it. Throws as SafetensorsFile.
+  /// name the same tensors, and lie in the same folder. Throws as SafetensorsFile.
   explicit SafetensorsSource(const std::string& path);
 
   std::string description() const override { return description_; }

@@ -9,7 +9,7 @@
 namespace trireme::io {
 namespace {
 
-/// Printable bytes stand for themselves, the other 68 are written, in order, as the characters from U+0100 on.
+/// Printable bytes map to themselves, the other 68, in order, to the characters from U+0100 on.
 std::array<char32_t, 256> character_table() {
   std::array<char32_t, 256> table{};
   char32_t next = 0x100;

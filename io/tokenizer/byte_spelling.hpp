@@ -5,8 +5,8 @@
 
 namespace trireme::io {
 
-/// The bytes that `characters`, UTF-8, spell by GPT-2's table, in which every byte is a printable character; empty
-/// where one of them stands for no byte.
+/// Decodes `characters`, UTF-8, by GPT-2's table, which maps every byte to a printable character; empty if one maps to
+/// no byte.
 std::string bytes_of(std::string_view characters);
 /// The inverse.
 std::string spelling_of(std::string_view bytes);

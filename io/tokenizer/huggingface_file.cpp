@@ -230,7 +230,7 @@ class Parser {
     }
   }
 
-  /// The tokens that a post-processor, or each of a sequence of them, adds to one text.
+  /// Collects the tokens that a post-processor, or a sequence of them, adds to one text.
   static void collect_added(const json& processor, std::vector<std::string>& names) {
     const auto add = [&](const json& name) {
       if (name.is_string()) names.push_back(name.get<std::string>());

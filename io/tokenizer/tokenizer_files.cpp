@@ -23,7 +23,7 @@ constexpr std::size_t max_vocabulary = std::size_t{1} << 24;
 constexpr std::size_t max_token_bytes = 65536;
 constexpr const char* end_of_document_token = "<|endoftext|>";
 
-/// Accepts {"token": id, ...} only. It builds no tree, so nesting cannot exhaust memory.
+/// Accepts {"token": id, ...} only. Builds no tree: nesting cannot exhaust memory.
 class VocabularyHandler : public nlohmann::json_sax<json> {
  public:
   explicit VocabularyHandler(const std::string& path) : path_(path) {}

@@ -9,7 +9,7 @@ namespace trireme::io {
 
 /// Reads GPT-2's two files: the vocabulary, a JSON object {"token": id, ...} (encoder.json, vocab.json), and the
 /// merges, a line "left right" each, best first, after an optional line "#version" (vocab.bpe, merges.txt). Both spell
-/// bytes as printable characters by GPT-2's table. Throws IoError where a file cannot be read, DataError naming file
+/// bytes as printable characters by GPT-2's table. Throws IoError if a file cannot be read, DataError naming file
 /// and line or entry where it is damaged. The merges are checked against the vocabulary by `make_gpt2_tokenizer`.
 data::BpeVocabulary read_bpe_files(const std::string& vocabulary_path, const std::string& merges_path);
 /// Reads the contents of GPT-2's two files; the paths are for messages.
@@ -18,7 +18,7 @@ data::BpeVocabulary parse_bpe_files(const std::string& vocabulary, const std::st
 /// The contents of the two files.
 std::string bpe_vocabulary_text(const data::BpeVocabulary& vocabulary);
 std::string bpe_merges_text(const data::BpeVocabulary& vocabulary);
-/// Writes the two files, the merges first; each gets its name when it is on the disk. Throws IoError.
+/// Writes the two files, the merges first; each is renamed into place once on disk. Throws IoError.
 void write_bpe_files(const data::BpeVocabulary& vocabulary, const std::string& vocabulary_path,
                      const std::string& merges_path);
 

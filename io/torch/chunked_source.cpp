@@ -28,7 +28,7 @@ bool lies_in(const Box& box, const Shape& shape) {
   return true;
 }
 
-/// Elements of a box that follow one another in the tensor, too: runs of `length`, `count` of them.
+/// Elements of a box that are contiguous in the tensor: `count` runs of `length`.
 struct Runs {
   Runs(const Box& box, const Shape& shape) : box_(box), shape_(shape) {
     int inner = shape.rank() - 1;
@@ -37,7 +37,7 @@ struct Runs {
     for (int i = 0; i < inner; ++i) count *= box.extent[i];
     outer_ = std::max(inner, 0);
   }
-  /// Returns the place of run `index` in the tensor.
+  /// Returns the offset of run `index` in the tensor.
   std::int64_t place(std::int64_t index) const {
     std::int64_t place = 0, stride = 1;
     for (int i = shape_.rank() - 1; i >= 0; --i) {
@@ -92,7 +92,7 @@ void ChunkedSource::read(std::size_t tensor, std::int64_t first, std::span<std::
   const std::int64_t end = first + static_cast<std::int64_t>(out.size()) / size;
   for (const TensorChunk& chunk : chunks_[tensor]) {
     const Runs runs(chunk.box, tensors_[tensor].shape);
-    // The places of the runs ascend.
+    // Run offsets are ascending.
     const auto indices = std::views::iota(std::int64_t{0}, runs.count);
     const auto begin = std::ranges::partition_point(
         indices, [&](std::int64_t index) { return runs.place(index) + runs.length <= first; });

@@ -17,15 +17,15 @@ struct TensorChunk {
   std::shared_ptr<StoredBytes> storage = nullptr;  ///< holds `bytes`
 };
 
-/// Tensors in memory, each joined from parts that were divided over ranks. The first read of a part checks its storage.
+/// Tensors in memory, each joined from parts sharded over ranks. The first read of a part checks its storage.
 class ChunkedSource final : public exchange::TensorSource {
  public:
-  /// `files` are what the bytes of the parts lie in.
+  /// `files` hold the bytes of the parts.
   ChunkedSource(std::string description, std::vector<std::shared_ptr<const void>> files)
       : description_(std::move(description)), files_(std::move(files)) {}
 
-  /// Adds a tensor, whose name must be new. Parts that are equal are one. DataError where the others do not cover each
-  /// element once, or have another number of bytes than their box.
+  /// Adds a tensor, whose name must be new. Equal parts count as one. DataError unless the parts cover each element
+  /// exactly once and match their boxes in size.
   void add(exchange::ForeignTensor tensor, std::vector<TensorChunk> chunks);
 
   std::string description() const override { return description_; }

@@ -22,7 +22,7 @@ std::string_view text_of(std::span<const std::byte> bytes) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
-/// Returns the type of a storage's class; none where it is not known.
+/// Returns the type of a storage class; none if unknown.
 std::optional<DType> storage_dtype(const PickleValue& type) {
   for (std::size_t i = 0; i < std::size(storage_types); ++i) {
     if (type.is_global(storage_types[i])) return storage_dtypes[i];
@@ -34,7 +34,7 @@ std::optional<DType> storage_dtype(const PickleValue& type) {
   return std::nullopt;
 }
 
-/// A reference to the bytes of tensors: ("storage", class, key, device, elements).
+/// Reference to tensor bytes: ("storage", class, key, device, elements).
 struct StorageReference {
   DType dtype;
   std::string_view key;
@@ -82,7 +82,7 @@ Shape shape_of(const PickleValue& value, const std::string& file, const std::str
 std::int64_t size_bytes_of(const Shape& shape, DType dtype, const std::string& file, const std::string& what) {
   std::int64_t product = static_cast<std::int64_t>(size_of(dtype));
   bool fits = true;
-  // An extent of 0 makes the product 0, whatever the others are; it must not hide one that does not fit.
+  // An extent of 0 makes the product 0, but must not hide one that does not fit.
   for (const std::int64_t extent : shape.extents()) {
     fits = fits && extent <= (std::int64_t{1} << 62) / std::max<std::int64_t>(product, 1);
     product = fits ? product * std::max<std::int64_t>(extent, 1) : product;
@@ -144,7 +144,7 @@ void TorchArchive::read_pickles(std::span<const std::byte> bytes) {
   document_ = next();
   const auto keys = next();
   TRIREME_CHECK(keys->root().is(PickleKind::list), DataError, "{} has no list of its storages", name_);
-  // The size of a storage's elements stands where it is referred to.
+  // A storage's element size is stated where it is referenced.
   std::map<std::string_view, DType> dtypes;
   for (std::uint32_t i = 0; i < document_->nodes().size(); ++i) {
     if (document_->nodes()[i].kind != PickleKind::persistent) continue;

@@ -18,15 +18,15 @@ struct StoredTensor {
   DType dtype = DType::fp32;
   Shape shape;
   std::span<const std::byte> bytes;
-  std::shared_ptr<StoredBytes> storage;  ///< holds `bytes`, and is to be checked before they are used
+  std::shared_ptr<StoredBytes> storage;  ///< holds `bytes`; must be checked before use
 };
 
-/// A file of `torch.save`: a pickled value, and the bytes of its tensors. Both the zip archives that are written since
-/// 2020 and the files before these, pickles one after another. Nothing in it is executed (see io/pickle).
+/// A file of `torch.save`: a pickled value and the bytes of its tensors. Reads both the zip archives written since 2020
+/// and the earlier format of concatenated pickles. Executes nothing (see io/pickle).
 class TorchArchive {
  public:
-  /// `bytes`, the whole file, must live longer. `name` is for messages. DataError where it is damaged or of another
-  /// kind.
+  /// `bytes`, the entire file, must outlive this object. `name` is for messages. DataError if it is damaged or of
+  /// another kind.
   TorchArchive(std::span<const std::byte> bytes, std::string name);
 
   const std::string& name() const { return name_; }
@@ -34,8 +34,8 @@ class TorchArchive {
   PickleValue root() const { return document_->root(); }
   /// Returns whether a value is a tensor or a parameter.
   static bool is_tensor(const PickleValue& value);
-  /// Returns the tensor that a value describes. DataError, which names `what`, where it is none, has another type than
-  /// those of `DType`, is not contiguous or lies beyond its bytes. Does not read the bytes.
+  /// Returns the tensor that a value describes. DataError naming `what` if it is not a tensor, has no type of `DType`,
+  /// is not contiguous or exceeds its storage. Does not read the bytes.
   StoredTensor tensor(const PickleValue& value, const std::string& what) const;
 
  private:
@@ -46,8 +46,8 @@ class TorchArchive {
   std::map<std::string, std::shared_ptr<StoredBytes>, std::less<>> storages_;  // by key
 };
 
-/// Returns the extents of a tuple of integers, also of a torch.Size. DataError, which names `file` and `what`, for
-/// other values, negative numbers and more than five.
+/// Returns the extents of a tuple of integers, also of a torch.Size. DataError naming `file` and `what` for other
+/// values, negative numbers and more than five dimensions.
 Shape shape_of(const PickleValue& value, const std::string& file, const std::string& what);
 
 /// Returns the number of bytes of a tensor. DataError, which names `file` and `what`, beyond 2^62.

@@ -65,7 +65,7 @@ class ZipReader {
     throw DataError("{}: the directory at the end of the archive is missing: the file was cut off", name_);
   }
 
-  /// Reads the entry at `entry` of the directory. Returns the place of the next one.
+  /// Reads the directory entry at `entry`. Returns the position of the next one.
   std::size_t read_entry(std::size_t entry) {
     require(at<std::uint32_t>(entry) == entry_mark, "an entry of its directory is none");
     const auto flags = at<std::uint16_t>(entry + 8), method = at<std::uint16_t>(entry + 10);
@@ -89,7 +89,7 @@ class ZipReader {
     return next;
   }
 
-  /// Takes the numbers that have no place in an entry from its further fields, in this order.
+  /// Reads the numbers too large for an entry from its extra fields, in this order.
   void read_zip64(std::size_t at_byte, std::size_t size, std::initializer_list<std::uint64_t*> numbers) const {
     const std::size_t end = at_byte + size;
     while (end - at_byte >= 4) {

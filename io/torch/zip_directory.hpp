@@ -10,7 +10,7 @@
 
 namespace trireme::io {
 
-/// Returns whether bytes begin as a zip archive.
+/// Returns whether the bytes start like a zip archive.
 bool is_zip(std::span<const std::byte> bytes);
 
 /// Bytes in a file, with their CRC-32.
@@ -21,7 +21,7 @@ class StoredBytes {
   StoredBytes(std::span<const std::byte> bytes, std::uint32_t crc32, std::string name)
       : bytes_(bytes), crc32_(crc32), name_(std::move(name)) {}
   std::span<const std::byte> bytes() const { return bytes_; }
-  /// Reads all bytes at the first call, and compares their CRC-32. DataError where it is another one.
+  /// Reads all bytes on the first call and checks their CRC-32. DataError on a mismatch.
   void check();
 
  private:
@@ -31,8 +31,8 @@ class StoredBytes {
 };
 
 /// Files in a zip archive whose entries are stored, not compressed, as `torch.save` writes it; also zip64. Each is a
-/// part of `bytes`, and not yet checked. `name` is that of the archive, for messages. DataError where the archive is
-/// damaged, or its entries are compressed, encrypted, or there twice.
+/// part of `bytes`, not yet checked. `name` is the archive's, for messages. DataError if the archive is damaged, or
+/// entries are compressed, encrypted or duplicated.
 std::map<std::string, std::shared_ptr<StoredBytes>> stored_entries(std::span<const std::byte> bytes,
                                                                    const std::string& name);
 

@@ -21,7 +21,7 @@ std::vector<std::vector<std::uint8_t>> all_to_all_bytes(Communicator& comm,
   incoming[own].assign(outgoing[own].begin(), outgoing[own].end());
   if (ranks == 1) return incoming;
 
-  // Gathers the sizes of all messages on every rank: ranks^2 numbers, few beside the data.
+  // Gathers the sizes of all messages on every rank: ranks^2 numbers, few compared to the data.
   std::vector<std::int64_t> sizes;
   for (const auto& message : outgoing) sizes.push_back(static_cast<std::int64_t>(message.size()));
   std::vector<std::int64_t> all_sizes(ranks * ranks);

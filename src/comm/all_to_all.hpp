@@ -14,8 +14,7 @@ namespace trireme {
 std::vector<std::vector<std::uint8_t>> all_to_all_bytes(Communicator& comm,
                                                         std::span<const std::span<const std::uint8_t>> outgoing);
 
-/// Sends records to each rank, and returns the received ones in one list: those of rank 0 first, each rank's in their
-/// order there.
+/// Sends records to each rank, and returns the received ones concatenated in rank order.
 template <class T>
 std::vector<T> all_to_all(Communicator& comm, const std::vector<std::vector<T>>& outgoing) {
   static_assert(std::is_trivially_copyable_v<T>);
@@ -31,7 +30,7 @@ std::vector<T> all_to_all(Communicator& comm, const std::vector<std::vector<T>>&
   return result;
 }
 
-/// The number of every rank, in rank order. Blocking, on host memory.
+/// Gathers one number from every rank, in rank order. Blocking, on host memory.
 std::vector<std::int64_t> all_gather_number(Communicator& comm, std::int64_t number);
 
 }  // namespace trireme

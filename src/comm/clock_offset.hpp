@@ -9,12 +9,12 @@ namespace trireme {
 /// Difference between the clocks of two ranks.
 struct ClockOffset {
   double us = 0;        ///< rank 0's clock less this rank's
-  double error_us = 0;  ///< bound of the error: half of the fastest round trip
+  double error_us = 0;  ///< error bound: half of the fastest round trip
 };
 
-/// Measures the offset of this rank's clock `now_us` by messages to rank 0 and back (Cristian 1989, Probabilistic clock
-/// synchronization): the clock there is read somewhere between both readings here, and the fastest of 16 round trips
-/// counts. The ranks take turns. Collective over `comm` (host memory).
+/// Measures the offset of this rank's clock `now_us` by round trips to rank 0 (Cristian 1989, Probabilistic clock
+/// synchronization): the remote clock is read between the two local readings, and the fastest of 16 round trips counts.
+/// The ranks take turns. Collective over `comm` (host memory).
 ClockOffset measure_clock_offset(Communicator& comm, const std::function<double()>& now_us);
 
 }  // namespace trireme

@@ -13,7 +13,7 @@ namespace trireme {
 
 namespace {
 
-/// Digest of a text as two numbers, which a collective compares.
+/// Digest of a text as two numbers, for comparison by a collective.
 using DigestWords = std::array<std::int64_t, 2>;
 
 DigestWords digest_words(const std::string& text) {
@@ -32,14 +32,14 @@ Work& Work::operator=(Work&& other) noexcept {
 }
 
 Work::~Work() {
-  // While an error unwinds this rank, the others may never reach the same point. So this does not wait; the state ends
-  // its own operations.
+  // While an error unwinds this rank, the others may never reach the same point. Hence no wait; the state ends its own
+  // operations.
   if (!state_ || std::uncaught_exceptions() > 0) return;
   ImmediateStream host;
   try {
     state_->wait(host);
   } catch (...) {
-    // The caller that waits for the result receives an error of the communication; during unwinding there is none.
+    // Communication errors reach the caller that waits for the result; during unwinding there is none.
   }
 }
 
@@ -55,7 +55,7 @@ std::vector<std::string> all_gather_text(Communicator& comm, const std::string& 
   std::vector<std::int64_t> sizes(ranks);
   std::int64_t size = static_cast<std::int64_t>(text.size());
   comm.all_gather(host, TensorView(&size, {1}), TensorView(sizes.data(), {comm.size()})).wait(host);
-  // Padded to the longest, so that one all-gather of equal shards carries them.
+  // Padded to the longest, for one all-gather of equal shards.
   const std::int64_t max_size = *std::ranges::max_element(sizes);
   if (max_size == 0) return std::vector<std::string>(ranks);
   std::vector<std::uint8_t> padded(static_cast<std::size_t>(max_size));
@@ -127,7 +127,7 @@ std::string broadcast_text(Communicator& comm, const std::string& text, int root
 
 void collectively(Communicator& comm, const std::function<void()>& function) {
   if (comm.size() == 1) return function();
-  std::string report;  // "<exit code> <message>", empty where all went well
+  std::string report;  // "<exit code> <message>", empty on success
   try {
     function();
   } catch (const Error& error) {
@@ -135,7 +135,7 @@ void collectively(Communicator& comm, const std::function<void()>& function) {
   } catch (const std::exception& error) {
     report = std::to_string(static_cast<int>(ExitCode::environment)) + " " + error.what();
   }
-  // The first rank concerned, counted from the end, so that the maximum finds it; 0 where there is none.
+  // The first failed rank, counted from the end so the maximum finds it; 0 if none.
   std::int64_t first = report.empty() ? 0 : comm.size() - comm.rank();
   ImmediateStream host;
   comm.all_reduce(host, TensorView(&first, {1}), ReduceOp::max).wait(host);
@@ -149,7 +149,7 @@ void collectively(Communicator& comm, const std::function<void()>& function) {
 
 namespace {
 
-/// The line in which `other` first differs from `mine`, shown for both.
+/// Returns the first line in which `other` differs from `mine`, for both.
 std::string first_difference(const std::string& mine, const std::string& other) {
   std::istringstream a(mine);
   std::istringstream b(other);
@@ -167,7 +167,7 @@ std::string first_difference(const std::string& mine, const std::string& other) 
 }  // namespace
 
 void check_same_everywhere(Communicator& comm, const std::string& what, const std::string& text) {
-  // The least digest is the complement of the greatest complement. Where it is also the greatest, all are the same.
+  // The minimum digest is the complement of the maximum complement. All are equal if it equals the maximum.
   const DigestWords own = digest_words(text);
   std::array<std::int64_t, 4> extremes = {own[0], ~own[0], own[1], ~own[1]};
   ImmediateStream host;

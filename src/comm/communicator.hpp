@@ -19,28 +19,28 @@ struct Transfer {
   enum class Direction { send, receive };
   Direction direction = Direction::send;
   int peer = 0;
-  TensorView data;  ///< read when sending, overwritten when receiving; must live until the work is done
+  TensorView data;  ///< read when sending, overwritten when receiving; must outlive the work
 };
 
-/// A communication under way. Movable; destroying it waits for it, except while an exception unwinds: then the adapter
-/// abandons it.
+/// A communication in flight. Movable; the destructor waits, except during stack unwinding: then the adapter abandons
+/// it.
 class Work {
  public:
   class State {
    public:
     virtual ~State() = default;
     virtual bool done() = 0;
-    /// Makes later work on `stream` run after the communication; on the CPU it blocks the caller.
+    /// Makes later work on `stream` wait for the communication; on the CPU it blocks the caller.
     virtual void wait(Stream& stream) = 0;
   };
 
-  Work() = default;  ///< done already
+  Work() = default;  ///< already done
   explicit Work(std::unique_ptr<State> state) : state_(std::move(state)) {}
   Work(Work&&) noexcept = default;
   Work& operator=(Work&& other) noexcept;
   ~Work();
 
-  /// Returns whether the operation is complete. Communication makes progress without calls of this function.
+  /// Returns whether the operation is complete. Communication progresses without calls to this function.
   bool done() { return !state_ || state_->done(); }
   void wait(Stream& stream);
 
@@ -51,15 +51,15 @@ class Work {
 /// Time of a group's collectives.
 enum class GroupUse {
   general,
-  beside_products  ///< beside products of the same rank, which soon waits for both: a GPU has room for both
+  beside_products  ///< concurrent with products of the same rank, which soon waits for both: both must fit on the GPU
 };
 
-/// Collective operations over one group of ranks. Every operation is enqueued: it begins after the work that `stream`
-/// holds so far, and runs beside later work. `Work::wait` orders a stream after it; `all_reduce(stream, x,
+/// Collective operations over one group of ranks. Every operation is enqueued: it begins after the work already on
+/// `stream`, and overlaps with later work. `Work::wait` orders a stream after it; `all_reduce(stream, x,
 /// op).wait(stream)` blocks in the usual sense. All ranks of the group must make the same calls on one communicator in
 /// the same order. Different communicators are independent. Sums are formed in the tensor's type (16-bit types: in
-/// fp32, rounded once a step). Their order depends on sizes only, and every rank gets the same bits. A failure throws
-/// an error of the adapter's own kind, and the job ends.
+/// fp32, rounded once per step). Their order depends only on sizes, and results are bitwise identical on all ranks. A
+/// failure throws an adapter-specific error, and the job ends.
 class Communicator {
  public:
   virtual ~Communicator() = default;
@@ -73,55 +73,53 @@ class Communicator {
   [[nodiscard]] virtual Work all_reduce(Stream& stream, TensorView data, ReduceOp op) = 0;
   /// out = this rank's shard of the sum or maximum; in [size * k], out [k]. Shard r goes to rank r.
   [[nodiscard]] virtual Work reduce_scatter(Stream& stream, ConstTensorView in, TensorView out, ReduceOp op) = 0;
-  /// out = the ranks' inputs one after another, in rank order; in [k], out [size * k]. Any type. `in` may be this
-  /// rank's own shard of `out`.
+  /// out = the ranks' inputs concatenated in rank order; in [k], out [size * k]. Any type. `in` may be this rank's own
+  /// shard of `out`.
   [[nodiscard]] virtual Work all_gather(Stream& stream, ConstTensorView in, TensorView out) = 0;
   /// data of rank `root` on every rank. Any type.
   [[nodiscard]] virtual Work broadcast(Stream& stream, TensorView data, int root) = 0;
-  /// Sends and receives as one group, so that no order among them can deadlock. Messages between two ranks arrive in
-  /// the order sent. One Work for each transfer, in order. On GPUs only between neighbours of the ring of ranks.
+  /// Sends and receives as one group, which cannot deadlock in any order. Messages between two ranks arrive in order.
+  /// Returns one Work per transfer, in order. On GPUs only between neighbours of the ring of ranks.
   [[nodiscard]] virtual std::vector<Work> exchange(Stream& stream, std::span<const Transfer> transfers) = 0;
-  /// Sends and receives between any ranks as one operation of the group. A rank without transfers may leave it out;
-  /// otherwise it is ordered among the collectives of this communicator as they are. Messages between two ranks arrive
-  /// in the order sent.
+  /// Sends and receives between any ranks as one operation of the group. A rank without transfers may omit the call;
+  /// otherwise it is ordered like the collectives of this communicator. Messages between two ranks arrive in order.
   [[nodiscard]] virtual Work grouped_exchange(Stream& stream, std::span<const Transfer> transfers);
-  /// Blocks the host until every rank is here.
+  /// Blocks the host until every rank arrives.
   virtual void barrier() = 0;
 
-  /// A communicator among the ranks that give the same `colour`, ordered by `key`; null for those whose colour is
-  /// negative. Collective over this group.
+  /// Creates a communicator of the ranks with equal `colour`, ordered by `key`; null for a negative colour. Collective
+  /// over this group.
   virtual std::unique_ptr<Communicator> split(int colour, int key, const std::string& name,
                                               GroupUse use = GroupUse::general) = 0;
 };
 
-/// An error that every rank of a group throws together, with the same text: one of them is enough to print it, and all
-/// can leave in order.
+/// An error thrown by every rank of a group together, with the same text: one rank prints it, and all exit cleanly.
 class CollectiveError : public Error {
  public:
   using Error::Error;
 };
 
-/// Runs `function` on every rank of `comm` (host memory); where it threw on any of them, all throw a CollectiveError
-/// with the exit code and message of the first rank concerned. For what one rank may fail at alone, files above all. In
-/// a group of one the error passes through as it is.
+/// Runs `function` on every rank of `comm` (host memory). If it throws on any, all throw a CollectiveError with the
+/// exit code and message of the first such rank. Use it for operations that may fail on one rank alone, such as file
+/// access. In a group of one the error propagates unchanged.
 void collectively(Communicator& comm, const std::function<void()>& function);
 
-/// The texts of all ranks, in rank order, on every rank. `comm` works on host memory.
+/// Gathers the texts of all ranks, in rank order, on every rank. `comm` works on host memory.
 std::vector<std::string> all_gather_text(Communicator& comm, const std::string& text);
 
-/// The texts of all ranks, in rank order, on rank `root`; nothing on the others, which are spared the memory. `comm`
-/// works on host memory.
+/// Gathers the texts of all ranks, in rank order, on rank `root`; returns nothing on the others, which saves memory.
+/// `comm` works on host memory.
 std::vector<std::string> gather_text(Communicator& comm, const std::string& text, int root);
 
-/// The texts of all ranks but empty ones, each once, in the order of the first rank that gives it, on rank `root`;
-/// nothing on the others. Only the first rank with a text sends it. `comm` works on host memory.
+/// Gathers the distinct non-empty texts of all ranks, in order of first occurrence, on rank `root`; returns nothing on
+/// the others. Only the first rank with a text sends it. `comm` works on host memory.
 std::vector<std::string> gather_distinct_text(Communicator& comm, const std::string& text, int root);
 
-/// The text of rank `root` on every rank. `comm` works on host memory.
+/// Broadcasts the text of rank `root`. `comm` works on host memory.
 std::string broadcast_text(Communicator& comm, const std::string& text, int root);
 
-/// Throws CollectiveError (ExitCode::usage), naming the ranks concerned and the first line that differs, unless every
-/// rank gives the same text. `what` names the text: "the configuration". `comm` works on host memory.
+/// Throws CollectiveError (ExitCode::usage), naming the differing ranks and the first differing line, unless all ranks
+/// pass the same text. `what` names the text: "the configuration". `comm` works on host memory.
 void check_same_everywhere(Communicator& comm, const std::string& what, const std::string& text);
 
 }  // namespace trireme

@@ -9,17 +9,17 @@ namespace trireme {
 
 /// Path of messages between the memories of ranks' devices.
 enum class DeviceTransport {
-  nccl,   ///< from device to device, by NCCL: each rank needs a GPU of its own
+  nccl,   ///< from device to device, by NCCL: each rank needs its own GPU
   staged  ///< through host memory, by MPI: slow, but several ranks may share a GPU
 };
 
-/// Makes communicators for the memory of a device: an interface of backends whose memory is not host memory.
+/// Creates communicators for device memory: an interface of backends whose memory is not host memory.
 class DeviceCommunicators {
  public:
   virtual ~DeviceCommunicators() = default;
-  /// A communicator for the memory of the ranks' devices, over the ranks of `host`, which works on host memory and
-  /// serves this one alone. All others are split from it. Collective over `host`. Throws EnvironmentError, with the
-  /// ranks and a remedy, where they share GPUs and `transport` is NCCL's. To be destroyed before the backend.
+  /// Creates a communicator on device memory for the ranks of `host`, a host-memory communicator used exclusively by
+  /// it. All others are split from it. Collective over `host`. Throws EnvironmentError, with the ranks and a remedy, if
+  /// they share GPUs and `transport` is nccl. Destroy it before the backend.
   virtual std::unique_ptr<Communicator> make_world(std::unique_ptr<Communicator> host, DeviceTransport transport) = 0;
 };
 

@@ -4,12 +4,11 @@
 
 namespace trireme {
 
-/// Communicator that passes every operation on to another, which must live longer; the base of those that watch or
-/// change one.
+/// Communicator that forwards every operation to another, which must outlive it; base class for decorators.
 class ForwardingCommunicator : public Communicator {
  public:
   explicit ForwardingCommunicator(Communicator& inner) : inner_(inner) {}
-  ForwardingCommunicator(const ForwardingCommunicator&) = delete;  // one that is given is wrapped, not copied
+  ForwardingCommunicator(const ForwardingCommunicator&) = delete;  // an argument is wrapped, not copied
   ForwardingCommunicator& operator=(const ForwardingCommunicator&) = delete;
   int rank() const override { return inner_.rank(); }
   int size() const override { return inner_.size(); }

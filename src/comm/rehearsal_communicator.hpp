@@ -5,8 +5,8 @@
 
 namespace trireme {
 
-/// Communicator for a rehearsal of a rank's memory. It has a rank and a size; every operation completes at once and
-/// moves nothing. It cannot be split.
+/// Communicator for a rehearsal of a rank's memory. It has a rank and a size; every operation completes immediately
+/// without moving data. It cannot be split.
 class RehearsalCommunicator final : public Communicator {
  public:
   RehearsalCommunicator(int rank, int size, std::string name) : rank_(rank), size_(size), name_(std::move(name)) {}

@@ -15,7 +15,7 @@ class WorkUntil final : public Work::State {
   std::unique_ptr<Event> end_;
 };
 
-/// The work that ends with what `stream` holds.
+/// Work that completes with the current work on `stream`.
 Work work_on(Stream& stream) { return Work(std::make_unique<WorkUntil>(stream.record())); }
 
 }  // namespace

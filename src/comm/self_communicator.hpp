@@ -13,7 +13,7 @@ class SelfCommunicator final : public Communicator {
   /// Enqueues out = in, of equal sizes, on `stream`.
   using Copy = std::function<void(Stream& stream, ConstTensorView in, TensorView out)>;
 
-  /// `copy` serves memory that is not the host's.
+  /// `copy` handles non-host memory.
   explicit SelfCommunicator(std::string name = "self", Copy copy = copy_on_host)
       : name_(std::move(name)), copy_(std::move(copy)) {}
   int rank() const override { return 0; }

@@ -14,7 +14,7 @@
 
 namespace trireme::prepare {
 
-/// Kind of a corpus made from others: a copy has tokens of its own, a view refers to theirs (io/README.md).
+/// Kind of a corpus made from others: a copy stores its own tokens, a view refers to theirs (io/README.md).
 enum class CorpusKind { copy, view };
 
 /// Size of a written corpus.
@@ -23,13 +23,13 @@ struct CorpusSize {
   std::int64_t tokens = 0;
 };
 
-/// Corpus whose tokens lie in blocks with digests, its own or, of a view, those of other corpora.
+/// Corpus whose tokens lie in blocks with digests, its own or, for a view, those of other corpora.
 class CorpusSource : public data::TokenStore {
  public:
   /// Corpora that hold the tokens: this one, or the sources of a view.
   virtual std::vector<const data::TokenStore*> token_owners() const = 0;
 
-  /// Position of a token, and how many from there on lie together in one block.
+  /// Position of a token, and the number of contiguous tokens from there within the block.
   struct Stretch {
     std::int64_t source;  ///< index in `token_owners`
     std::int64_t begin;   ///< first token in the source
@@ -37,29 +37,29 @@ class CorpusSource : public data::TokenStore {
     std::int64_t size;    ///< tokens
   };
   virtual Stretch stretch_at(std::int64_t token) const = 0;
-  /// Reads one block. Throws DataError where it differs from its digest; returns its greatest id.
+  /// Reads one block. Throws DataError if it differs from its digest; returns its greatest id.
   virtual std::int64_t verify_block(std::int64_t block) const = 0;
-  /// Releases the memory that reading the block took.
+  /// Releases the block's memory.
   virtual void release_block(std::int64_t block) const = 0;
 };
 
-/// Corpus that is made of documents of others. All throw IoError, DataError or Hdf5Error.
+/// Corpus assembled from documents of others. All members throw IoError, DataError or Hdf5Error.
 class CorpusSink {
  public:
   virtual ~CorpusSink() = default;
-  /// Selects the corpus that `append` takes tokens from. It must live until the last such call.
+  /// Selects the corpus that `append` takes tokens from. It must outlive the last such call.
   virtual void take_from(const CorpusSource& source) = 0;
   /// Adds tokens [begin, end) of the selected corpus.
   virtual void append(std::int64_t begin, std::int64_t end) = 0;
   virtual void end_sentence() = 0;
   virtual void end_document() = 0;
   virtual std::int64_t documents() const = 0;
-  /// Gives the file its name.
+  /// Renames the file to its final name.
   virtual CorpusSize finish() = 0;
 };
 
-/// Content of a corpus whose size is known. Each function fills the given bytes with those that follow its last ones.
-/// All functions are read to their ends, tokens first, in this order.
+/// Content of a corpus whose size is known. Each function fills the given bytes with the next ones of its stream. All
+/// streams are read to their ends in this order.
 struct CorpusContents {
   using Next = std::function<void(std::span<std::byte>)>;
   std::int64_t tokens = 0;
@@ -68,27 +68,27 @@ struct CorpusContents {
   std::int64_t documents = 0;
   Next next_document_offsets;  ///< documents + 1 int64
   std::int64_t sentences = 0;
-  Next next_sentence_offsets = nullptr;  ///< sentences + 1 int64; never called where there are no sentences
+  Next next_sentence_offsets = nullptr;  ///< sentences + 1 int64; never called without sentences
 };
 
-/// Corpora in files, and parts of those to come.
+/// Corpora in files, and their parts in progress.
 class Corpora {
  public:
   virtual ~Corpora() = default;
-  /// Throws IoError, or DataError where the file is no corpus.
+  /// Throws IoError, or DataError if the file is not a corpus.
   virtual std::unique_ptr<CorpusSource> open(const std::string& path) const = 0;
-  /// Starts a corpus of documents of corpora like `info`. While the sink lives a lock beside the file keeps other
-  /// jobs from writing it; another job's lock is an EnvironmentError.
+  /// Starts a corpus of documents from corpora like `info`. During the sink's lifetime a lock beside the file excludes
+  /// other jobs; another job's lock is an EnvironmentError.
   virtual std::unique_ptr<CorpusSink> create(CorpusKind kind, const std::string& path,
                                              const data::CorpusInfo& info) const = 0;
-  /// Writes a whole corpus as `path`, in memory that does not grow with it.
+  /// Writes a complete corpus to `path`, in constant memory.
   virtual void write(const std::string& path, const data::Tokenizer& tokenizer,
                      const CorpusContents& contents) const = 0;
 
   /// Starts the part at `path`.
   virtual std::unique_ptr<PartWriter> create_part(const std::string& path, std::int64_t vocabulary_size,
                                                   bool begins_inside_document) const = 0;
-  /// Opens a section of a part, to be read from its element `first` on.
+  /// Opens a section of a part for reading from element `first` on.
   virtual std::unique_ptr<PartReader> open_part(const std::string& path, PartSection section,
                                                 std::int64_t first) const = 0;
 };

@@ -15,7 +15,7 @@ namespace trireme::prepare {
 namespace {
 
 constexpr const char* parts_suffix = ".parts";
-constexpr const char* stop_name = "stop";      // made where a rank has failed, so that the others stop
+constexpr const char* stop_name = "stop";      // created by a failed rank to stop the others
 constexpr const char* corpus_name = "corpus";  // file in progress
 constexpr double look_interval_s = 1;
 
@@ -25,8 +25,8 @@ void check_output(const InputFiles& files, const CorpusBuildOptions& options) {
   }
 }
 
-/// Returns the ranges that rank `rank` tokenizes, of those without a part: to each rank the next largest, so that all
-/// have about the same number of bytes.
+/// Returns the ranges without a part that rank `rank` tokenizes. Assigns the next largest to each rank in turn, to
+/// balance the bytes.
 std::vector<std::size_t> ranges_of_rank(int rank, int ranks, const std::vector<InputRange>& ranges,
                                         std::vector<std::size_t> missing) {
   std::ranges::stable_sort(missing, std::greater(), [&](std::size_t i) { return ranges[i].bytes; });
@@ -78,8 +78,8 @@ class Progress {
 /// Stretch of the corpus that comes from one part.
 struct JoinedPart {
   PartSummary part;
-  std::int64_t first_token = 0;  // 1 where an empty document's end-of-document token is left out
-  std::int64_t first_end = 0;    // 1 where that document's end is
+  std::int64_t first_token = 0;  // 1 if an empty document's end-of-document token is left out
+  std::int64_t first_end = 0;    // 1 if that document's end is
   std::int64_t first_sentence_end = 0;
   std::int64_t begin = 0;  // in the corpus
 };
@@ -89,7 +89,7 @@ class Joiner {
  public:
   Joiner(const Corpora& corpora, const std::vector<std::string>& paths, const CorpusTextOptions& options)
       : corpora_(corpora), paths_(paths) {
-    std::int64_t carried = 0;  // tokens of the document that goes on in the next part
+    std::int64_t carried = 0;  // tokens of the document continued in the next part
     std::int64_t last_sentence_end = 0;
     for (const std::string& path : paths) {
       const auto part = corpora.open_part(path, PartSection::tokens, 0);
@@ -97,7 +97,7 @@ class Joiner {
       const std::int64_t mark = options.append_end_of_document ? 1 : 0;
       report_.counts += joined.part.counts;
       if (joined.part.begins_inside_document && joined.part.ends > 0 && carried + joined.part.first_end == mark) {
-        ++report_.counts.empty_documents;  // the earlier parts hold no token of it either
+        ++report_.counts.empty_documents;  // nor do earlier parts contain any of its tokens
         joined.first_token = mark;
         joined.first_end = 1;
       }
@@ -131,7 +131,7 @@ class Joiner {
   }
 
  private:
-  /// Returns a section of one part after another, each from its element `first` on; ends count from the beginning of
+  /// Returns the concatenated sections of the parts, each from its element `first` on; ends count from the beginning of
   /// the corpus.
   CorpusContents::Next section(PartSection section, std::int64_t JoinedPart::*first) const {
     return [this, section, first, index = std::size_t{0},
@@ -159,7 +159,7 @@ class Joiner {
     }
   }
 
-  /// Returns 0 and then what `next` returns.
+  /// Returns 0 followed by the values of `next`.
   static CorpusContents::Next offsets(CorpusContents::Next next) {
     return [next = std::move(next), at_start = true](std::span<std::byte> out) mutable {
       if (std::exchange(at_start, false)) {
@@ -197,7 +197,7 @@ std::vector<std::size_t> missing_of(const WorkFiles& files, const std::vector<st
   return missing;
 }
 
-/// Joins all parts into the corpus and throws where it would be empty or has too many bad lines. Rank 0 alone.
+/// Joins all parts into the corpus. Throws if it would be empty or has too many bad lines. Rank 0 only.
 CorpusBuildReport join(const Files& files, const CorpusBuildOptions& options, const data::Tokenizer& tokenizer,
                        const std::vector<std::string>& paths, std::int64_t input_bytes, WorkFolder& folder) {
   if (paths.size() > 1) log::info("joining {} parts", paths.size());
@@ -206,7 +206,7 @@ CorpusBuildReport join(const Files& files, const CorpusBuildOptions& options, co
   TRIREME_CHECK(report.counts.bad_lines <= options.text.max_bad_lines, DataError,
                 "{} bad lines, more than the {} that <max_bad_lines> allows, the first: {}", report.counts.bad_lines,
                 options.text.max_bad_lines, report.counts.first_bad_lines.front());
-  if (report.tokens == 0) folder.keep_none();  // such parts are of no use
+  if (report.tokens == 0) folder.keep_none();  // such parts are useless
   TRIREME_CHECK(report.tokens > 0, DataError, "the input of {} bytes holds no text: {} empty documents, {} bad lines",
                 input_bytes, report.counts.empty_documents, report.counts.bad_lines);
   const std::string corpus = options.output + parts_suffix + "/" + corpus_name;

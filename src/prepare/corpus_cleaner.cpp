@@ -27,17 +27,17 @@ namespace {
 struct Work {
   TextPiece piece;
   bool is_json = false;
-  std::string record;  // the line of the output, with its end
+  std::string record;  // the output line, with newline
   bool is_changed = false;
   bool is_short = false;
-  std::string reason_to_go;  // for the report; empty where there is none
+  std::string reason_to_go;  // for the report; empty if none
   Hash128 digest;
   std::vector<std::uint64_t> band_keys;
   std::string sketch;
   std::optional<DataError> error;
 };
 
-/// A document that is removed, whatever its duplicates.
+/// A document that is removed regardless of duplicates.
 struct Unwanted {
   std::int64_t document;  // number on this rank
   std::string reason;
@@ -45,8 +45,8 @@ struct Unwanted {
 
 constexpr std::size_t max_first_bad_lines = 5;
 
-/// Returns the number of tokens where it is below `enough`, otherwise some number that is not. Long texts are not read
-/// whole.
+/// Returns the number of tokens if below `enough`, otherwise any number that is not. Does not read long texts
+/// completely.
 std::int64_t count_tokens(std::string_view text, const data::Tokenizer& tokenizer, std::int64_t enough) {
   constexpr std::size_t step = 1024;
   std::vector<std::int32_t> ids;
@@ -229,7 +229,7 @@ class Cleaner {
     return shingles;
   }
 
-  /// Returns the bytes of this rank's documents that stay.
+  /// Returns the bytes of this rank's kept documents.
   std::int64_t kept_bytes(const std::vector<data::Duplicate>& duplicates) const {
     std::int64_t bytes = spool_->size_bytes();
     for (const Unwanted& unwanted : unwanted_) bytes -= spool_->size_bytes(spool_->begin() + unwanted.document);
@@ -297,7 +297,7 @@ class Cleaner {
   std::optional<OrderedOutput> output_;
   std::optional<OrderedOutput> report_file_;
   std::optional<DocumentSpool> spool_;     // spool of the records
-  std::optional<DocumentSpool> sketches_;  // sketches of the documents that were compared; others are empty
+  std::optional<DocumentSpool> sketches_;  // sketches of the compared documents; others are empty
   data::Fingerprints fingerprints_;        // documents' numbers are this rank's until all are read
   std::vector<Unwanted> unwanted_;
   CorpusCleanReport report_;

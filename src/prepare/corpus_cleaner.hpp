@@ -17,23 +17,24 @@ namespace trireme::prepare {
 /// Change made to the characters of a text.
 enum class UnicodeForm {
   as_it_is,
-  nfc,      ///< letters and marks joined where Unicode has one character for them
+  nfc,      ///< letters and marks joined if Unicode has a composed character
   repaired  ///< `data::repaired`
 };
 
 struct CorpusCleanOptions {
   std::vector<std::string> inputs;
-  std::string output;  ///< JSON lines, compressed where it ends in .gz or .zst
+  std::string output;  ///< JSON lines, compressed if it ends in .gz or .zst
   std::string report;  ///< likewise; empty: none
   TextReaderOptions reader;
   bool text_lines = false;  ///< each line of a text file is a document
   std::string id_key = "id";
   UnicodeForm unicode = UnicodeForm::as_it_is;
-  std::vector<std::string> languages;  ///< codes (`data::LanguageDetector`); documents in others go; none: all stay
+  std::vector<std::string>
+      languages;  ///< codes (`data::LanguageDetector`); documents in others are removed; none: all are kept
   double min_language_fraction = 0.5;  ///< fraction of a document that is in these languages
   bool skip_bad_lines = false;         ///< skip bad lines of JSON; otherwise the first one is an error
   std::int64_t max_bad_lines = 1000;
-  std::int64_t min_tokens = 128;  ///< shorter documents go; 0 keeps all and needs no tokenizer
+  std::int64_t min_tokens = 128;  ///< shorter documents are removed; 0 keeps all and needs no tokenizer
   double jaccard = 0.7;           ///< 1: only documents of equal text are duplicates
   data::ShingleOptions shingles;
   data::MinHashOptions minhash;
@@ -43,7 +44,7 @@ struct CorpusCleanOptions {
 /// Totals over all ranks.
 struct CorpusCleanReport {
   std::int64_t documents = 0;
-  std::int64_t input_bytes = 0;                   ///< bytes of the documents with the JSON around them
+  std::int64_t input_bytes = 0;                   ///< bytes of the documents including their JSON
   std::int64_t changed_documents = 0;             ///< documents with changed characters
   std::int64_t bad_lines = 0;                     ///< no documents
   std::vector<std::string> first_bad_lines = {};  ///< faults of the first few
@@ -53,24 +54,24 @@ struct CorpusCleanReport {
   std::int64_t near_duplicates = 0;
   std::int64_t kept_documents = 0;
   std::int64_t compared_pairs = 0;
-  std::int64_t state_bytes = 0;  ///< in memory for each document until duplicates are found
+  std::int64_t state_bytes = 0;  ///< memory per document until duplicates are found
   double read_s = 0;             ///< reading, counting tokens, MinHash; this and the others on the slowest rank
   double search_s = 0;
   double write_s = 0;
 };
 
-/// Copies documents of JSON lines or text to one file of JSON lines, in their order. Leaves out documents of few
-/// tokens, those in other languages, and those that repeat an earlier one (`data::find_duplicates`). Changes to
-/// characters come first; a line of JSON without them is copied byte for byte. The report has a line of JSON for each
-/// removed document: its number in the input from 0, its id and the reason ("short", "language", "exact duplicate",
-/// "near duplicate"). The line also has its tokens, or its language and the fraction of those wanted, or the document
-/// kept for it and the similarity to that.
+/// Copies documents of JSON lines or text to one file of JSON lines, in their order. Removes short documents, those in
+/// other languages, and those that repeat an earlier one (`data::find_duplicates`). Character changes come first; an
+/// unchanged JSON line is copied byte for byte. The report has a line of JSON for each removed document: its number in
+/// the input from 0, its id and the reason ("short", "language", "exact duplicate", "near duplicate"). The line also
+/// has its tokens, or its language and the fraction of those wanted, or the document kept instead and the similarity to
+/// it.
 ///
-/// Collective; the result does not depend on ranks and threads (of a compressed file: what it unpacks to). The
-/// documents are kept once more on the disk meanwhile, in the folder OUTPUT.partial. `progress` is called with the
-/// bytes read so far and all bytes. On failure, or when the program is killed, no new file stands under the names of
-/// the output and the report. DataError: the input cannot be read, has too many bad lines, or nothing is left.
-/// ConfigError: an output is an input. EnvironmentError: another job is making the same output. Also IoError.
+/// Collective; the result does not depend on ranks and threads (for a compressed file: its unpacked content). Meanwhile
+/// a copy of the documents is kept on disk, in the folder OUTPUT.partial. `progress` is called with the bytes read so
+/// far and in total. On failure or kill, no new output or report exists. DataError: the input cannot be read, has too
+/// many bad lines, or nothing is left. ConfigError: an output is an input. EnvironmentError: another job is making the
+/// same output. Also IoError.
 CorpusCleanReport clean_corpus(const Files& files, const CorpusCleanOptions& options, const data::Tokenizer* tokenizer,
                                Communicator& comm, ThreadPool& pool,
                                const std::function<void(std::int64_t, std::int64_t)>& progress);

@@ -29,7 +29,7 @@ void copy_documents(const CorpusSource& store, const data::DocumentRange& range,
     std::int64_t begin = range.begin(d);
     const std::int64_t end = range.end(d);
     if (!sentences.empty()) {
-      // The range may cut the document's first and last sentence.
+      // The range may cut through the document's first and last sentence.
       for (auto s = std::ranges::upper_bound(sentences, begin); begin < end && s != sentences.end(); ++s) {
         sink.append(begin, std::min(*s, end));
         sink.end_sentence();

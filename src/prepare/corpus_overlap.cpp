@@ -144,7 +144,7 @@ class Overlap {
   const CorpusOverlapOptions& options_;
   Communicator& comm_;
   ThreadPool& pool_;
-  std::vector<std::vector<std::uint64_t>> tests_;  // the different n-grams of each
+  std::vector<std::vector<std::uint64_t>> tests_;  // the distinct n-grams of each
   data::HashSet ngrams_;                           // n-grams of all tests
   std::vector<std::int32_t> marks_;                // 1 for those found in the corpus, by their slots in `ngrams_`
   std::optional<OrderedOutput> output_;

@@ -20,13 +20,13 @@ struct CorpusOverlapOptions {
   bool text_lines = false;  ///< each line of a text file of the corpus is a document
   bool test_lines = false;
   int n = 8;
-  std::string output;  ///< the corpus without the passages that overlap, JSON lines; empty: none
+  std::string output;  ///< the corpus without overlapping passages, JSON lines; empty: none
   data::RemovalOptions removal;
 };
 
 struct TestOverlap {
   std::int64_t documents = 0;
-  std::int64_t ngrams = 0;       ///< different n-grams
+  std::int64_t ngrams = 0;       ///< distinct n-grams
   std::int64_t overlapping = 0;  ///< n-grams of these that occur in the corpus
 };
 
@@ -36,19 +36,19 @@ struct CorpusOverlapReport {
   std::int64_t documents = 0;
   std::int64_t input_bytes = 0;         ///< bytes of the documents' texts
   std::int64_t affected_documents = 0;  ///< with an n-gram of some test
-  std::int64_t removed_documents = 0;   ///< documents of which nothing is in the output
+  std::int64_t removed_documents = 0;   ///< documents removed entirely
   std::int64_t written_documents = 0;
 };
 
-/// Counts how many of the different word n-grams of each test occur in a corpus (data::NgramReader; none crosses the
-/// end of a document). With an output it also copies the corpus, in order, without the passages that overlap with a
-/// test (data::pieces_without). Each remaining piece of a document becomes a document; documents without overlap are
-/// copied byte for byte.
+/// Counts the distinct word n-grams of each test that occur in a corpus (data::NgramReader; none crosses the end of a
+/// document). With an output it also copies the corpus, in order, without the passages that overlap with a test
+/// (data::pieces_without). Each remaining piece of a document becomes a document; documents without overlap are copied
+/// byte for byte.
 ///
-/// N-grams are compared by hashes of 64 bits. Between t different ones of a test and c of the corpus, two share a hash
-/// by accident with probability t x c / 2^64. Collective; the result does not depend on ranks and threads. Memory grows
-/// with the tests, not with the corpus. On failure nothing stands under the name of the output that did not before.
-/// Throws DataError (input that cannot be read, a test without an n-gram), ConfigError, IoError.
+/// N-grams are compared by 64-bit hashes. Between t distinct ones of a test and c of the corpus, a collision has
+/// probability t x c / 2^64. Collective; the result does not depend on ranks and threads. Memory grows with the tests,
+/// not with the corpus. On failure the output is unchanged. Throws DataError (unreadable input, a test without an
+/// n-gram), ConfigError, IoError.
 CorpusOverlapReport corpus_overlap(const Files& files, const CorpusOverlapOptions& options, Communicator& comm,
                                    ThreadPool& pool, const std::function<void(std::int64_t, std::int64_t)>& progress);
 

@@ -13,7 +13,7 @@ DocumentReader::DocumentReader(Files files, const std::vector<std::string>& path
     : files_(std::move(files)), options_(std::move(options)), text_lines_(text_lines) {
   const std::int64_t all_bytes =
       TextReader(files_, paths, options_).total_bytes();  // checks all files before any is read
-  // First byte of a rank, where all files stand one after another.
+  // First byte of a rank in the concatenated files.
   const auto first_byte = [&](int r) { return all_bytes / ranks * r + all_bytes % ranks * r / ranks; };
   std::int64_t before = 0;  // bytes of the files before this one
   for (const std::string& path : paths) {
@@ -53,7 +53,7 @@ bool DocumentReader::next(TextPiece& document) {
   return false;
 }
 
-/// The next line of JSON, or the whole text.
+/// Reads the next line of JSON, or an entire text.
 bool DocumentReader::next_whole(TextPiece& document) {
   if (!reader_->next(document)) return false;
   for (TextPiece piece; !document.ends_document && reader_->next(piece); document.ends_document = piece.ends_document) {
@@ -66,7 +66,7 @@ bool DocumentReader::next_whole(TextPiece& document) {
   return true;
 }
 
-/// The next line of a text, blank ones left out.
+/// Reads the next non-blank line of a text.
 bool DocumentReader::next_line(TextPiece& document) {
   for (bool at_end = false;;) {
     std::size_t end = rest_.bytes.find('\n', rest_begin_);

@@ -12,18 +12,17 @@
 
 namespace trireme::prepare {
 
-/// Hands out whole documents, each to one of several ranks: in order, about the same number of bytes of the files to
-/// each. A text file is a document, or, with `text_lines`, each of its lines that is not blank. Files of lines are cut
-/// between ranks, so that each reads its own ranges alone; texts that are documents and compressed files go to one
-/// rank.
+/// Distributes complete documents over ranks: in order, with about the same number of file bytes each. A text file is a
+/// document or, with `text_lines`, each of its non-blank lines is. Line-based files are split between ranks, each of
+/// which reads only its own ranges; single-document texts and compressed files go to one rank.
 class DocumentReader {
  public:
   /// Throws as TextReader does.
   DocumentReader(Files files, const std::vector<std::string>& paths, TextReaderOptions options, bool text_lines,
                  int rank, int ranks);
 
-  /// Moves on to the next document of this rank, as a piece that holds all of it (`text_of` gives its text). Returns
-  /// false at the end.
+  /// Advances to the next document of this rank, as one complete piece (`text_of` gives its text). Returns false at the
+  /// end.
   bool next(TextPiece& document);
 
   /// Bytes on the disk of this rank's ranges of the files.
@@ -43,12 +42,12 @@ class DocumentReader {
   std::optional<TextReader> reader_;
   std::int64_t total_bytes_ = 0;
   std::int64_t earlier_bytes_ = 0;  // bytes of ranges before this one
-  TextPiece rest_;                  // with `text_lines`: text of a range that was read and not yet returned
+  TextPiece rest_;                  // with `text_lines`: text of a range read but not yet returned
   std::size_t rest_begin_ = 0;
 };
 
-/// Reads all documents of `reader` into the `piece` of a Work each, some at a time: `examine(Work&)` runs on the
-/// threads of `pool`, then `add(const Work&)` in order. `progress` is called with the bytes read and all bytes.
+/// Reads all documents of `reader` into the `piece` of a Work each, in batches: `examine(Work&)` runs on the threads of
+/// `pool`, then `add(const Work&)` in order. `progress` is called with the bytes read and the total.
 template <class Work, class Examine, class Add>
 void read_in_batches(DocumentReader& reader, ThreadPool& pool,
                      const std::function<void(std::int64_t, std::int64_t)>& progress, Examine&& examine, Add&& add) {

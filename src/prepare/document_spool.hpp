@@ -12,16 +12,16 @@
 
 namespace trireme::prepare {
 
-/// Documents of all ranks, a record each, on the disk: every rank writes its own, then reads any rank's. They stand in
-/// a folder that all ranks see, whose owner removes them.
+/// On-disk store of all ranks' documents, one record each: every rank writes its own, then reads any rank's. It lies in
+/// a folder shared by all ranks, whose owner removes it.
 class DocumentSpool {
  public:
-  /// In files called `name` and a rank's number. Collective.
+  /// Files are named `name` and the rank's number. Collective.
   DocumentSpool(const Files& files, Communicator& comm, std::string folder, std::string name);
 
   /// This rank's next document.
   void append(std::string_view record);
-  /// Collective: from now on all documents can be read, numbered through from rank to rank.
+  /// Makes all documents readable, numbered consecutively across ranks. Collective.
   void finish();
 
   /// Number of this rank's first document, and of the one after its last.
@@ -54,7 +54,7 @@ class DocumentSpool {
   std::vector<std::int64_t> firsts_;         // first record of each rank, and the number of all
   std::vector<std::int64_t> sizes_bytes_;    // bytes of each rank's records
   mutable std::mutex mutex_;
-  mutable std::vector<std::unique_ptr<RandomAccessFile>> others_;  // files of the ranks read from so far
+  mutable std::vector<std::unique_ptr<RandomAccessFile>> others_;  // files of the ranks read so far
 };
 
 }  // namespace trireme::prepare

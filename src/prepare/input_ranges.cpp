@@ -18,13 +18,13 @@ std::string read_range(const InputFiles& files, const FileRange& range) {
   return bytes;
 }
 
-/// Returns the first byte from `at` on, 0 < at < size, where the text may be cut, or the forced cut; `size` where the
-/// text ends before.
+/// Returns the first byte from `at` on, 0 < at < size, where the text may be cut, or the forced cut; `size` if the text
+/// ends first.
 std::int64_t cut_of_text(const InputFiles& files, const std::string& path, std::int64_t at, std::int64_t size,
                          const TextReaderOptions& options, bool& forced) {
   const std::int64_t begin = std::max<std::int64_t>(0, at - context_bytes);
   const std::int64_t last = std::min(size, at + options.max_uncut_bytes);
-  for (std::int64_t seen = at; seen < last;) {  // most often the first few bytes are enough
+  for (std::int64_t seen = at; seen < last;) {  // usually the first few bytes suffice
     const std::int64_t end = seen == at ? std::min(at + read_bytes, last) : last;
     const std::string text = read_range(files, {path, begin, std::min(end + context_bytes, size)});
     for (; seen < end; ++seen) {
@@ -46,7 +46,7 @@ std::int64_t cut_of_text(const InputFiles& files, const std::string& path, std::
 std::vector<InputRange> cut_input(const Files& files, const std::vector<std::string>& paths,
                                   const TextReaderOptions& options, std::int64_t range_bytes,
                                   const std::string& purpose) {
-  const TextReader checked(files, paths, options);  // finds what cannot be read before anything is done
+  const TextReader checked(files, paths, options);  // finds unreadable input before any work is done
   const std::string head = fmt::format("{}\nkey {}\nUTF-8 {}\nrun {}\nline {}\n", purpose, options.json_key,
                                        options.check_utf8, options.max_uncut_bytes, options.max_bytes);
   std::vector<InputRange> ranges;

@@ -12,25 +12,25 @@
 
 namespace trireme::prepare {
 
-/// Output file that all ranks write: the data of rank 0, then those of rank 1, and so on. All threads compress it where
-/// its name ends in .gz or .zst. Until it is complete it is in a folder TARGET.partial, which belongs to this job alone
-/// and is removed with this object. Rank 0 writes into the file at once, the others after they have announced the size
-/// of their data. Without an announcement they keep their data in unnamed files in that folder until `commit`.
+/// Output file that all ranks write: the data of rank 0, then those of rank 1, and so on. All threads compress it if
+/// its name ends in .gz or .zst. Until complete it lies in a folder TARGET.partial, which is exclusive to this job and
+/// removed with this object. Rank 0 writes to the file directly, the others once they have announced the size of their
+/// data. Without an announcement they keep their data in unnamed files in that folder until `commit`.
 class OrderedOutput {
  public:
-  /// Collective. Throws IoError where the file cannot be made, EnvironmentError where another job makes it.
+  /// Collective. Throws IoError if the file cannot be created, EnvironmentError if another job is writing it.
   OrderedOutput(const Files& files, Communicator& comm, ThreadPool& pool, const std::string& target);
 
-  /// Folder that all ranks see, for other files of this job.
+  /// Folder shared by all ranks, for other files of this job.
   const std::string& folder() const { return folder_path_; }
   bool is_compressed() const { return compression_ != Compression::none; }
 
-  /// Collective, before anything is appended, not with compression: this rank will append so many bytes.
+  /// Announces the number of bytes this rank will append. Collective, before any append; not with compression.
   void expect(std::int64_t size_bytes);
   /// This rank's next bytes. Throws IoError.
   void append(std::string_view bytes);
 
-  /// Collective: puts the data of all ranks together and gives the file its name.
+  /// Joins the data of all ranks and renames the file to its target. Collective.
   void commit();
 
  private:
@@ -45,8 +45,8 @@ class OrderedOutput {
   std::string folder_path_;
   std::string path_;  // path of the file while it is written
   std::unique_ptr<RandomAccessFile> file_;
-  std::optional<std::int64_t> begin_;        // position of this rank's bytes in the file, where it is known
-  std::unique_ptr<RandomAccessFile> spool_;  // this rank's bytes, where it is not
+  std::optional<std::int64_t> begin_;        // position of this rank's bytes in the file, if known
+  std::unique_ptr<RandomAccessFile> spool_;  // this rank's bytes otherwise
   std::string buffer_;
   std::int64_t written_bytes_ = 0;
 };

@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::size_t read_bytes = std::size_t{1} << 20;
 
-/// Names the fault of the UTF-8 that does not decode at the front of `text`.
+/// Names the UTF-8 fault at the front of `text`.
 const char* utf8_fault(std::string_view text) {
   const auto byte = [&](std::size_t i) { return i < text.size() ? static_cast<unsigned char>(text[i]) : 0u; };
   const unsigned lead = byte(0);
@@ -39,7 +39,7 @@ void check_no_byte_order_mark(const std::string& path, std::string_view head) {
                 path);
 }
 
-/// Returns whether the name, without the ending of a compression, is one of JSON lines.
+/// Returns whether the name, without a compression suffix, is that of JSON lines.
 bool is_json_name(std::string_view path) {
   for (const std::string_view packed : {".gz", ".zst"}) {
     if (path.ends_with(packed)) path.remove_suffix(packed.size());
@@ -147,7 +147,7 @@ void TextReader::open_next() {
   position_ = is_json_ ? 0 : next.begin;
 }
 
-/// Reads on until `wanted` bytes are pending; returns false where the file ends before.
+/// Reads until `wanted` bytes are pending; returns false if the file ends first.
 bool TextReader::fill(std::size_t wanted) {
   if (begin_ > 0 && !at_end_ && pending().size() < wanted) {
     buffer_.erase(0, begin_);

@@ -14,7 +14,7 @@
 namespace trireme::prepare {
 
 enum class TextFormat {
-  by_name,    ///< .json, .jsonl and .ndjson, with .gz or .zst behind it or not, are JSON lines, the rest is text
+  by_name,    ///< .json, .jsonl and .ndjson, optionally followed by .gz or .zst, are JSON lines, all others text
   text,       ///< a file is a document
   json_lines  ///< a line is a JSON object with a document under a key; blank lines are skipped
 };
@@ -26,10 +26,9 @@ struct TextReaderOptions {
   /// Returns whether a text may be cut before a byte, as `data::Tokenizer::can_cut`.
   std::function<bool(std::string_view, std::size_t)> can_cut = data::is_word_cut;
   std::int64_t piece_bytes = std::int64_t{1} << 20;  ///< texts are cut into pieces of about this size
-  /// Length after which a text is cut even where `can_cut` allows no cut. It bounds the bytes a tokenizer holds at
-  /// once.
+  /// Length after which a text is cut even if `can_cut` allows no cut. It bounds the bytes held by a tokenizer.
   std::int64_t max_uncut_bytes = std::int64_t{1} << 20;
-  std::int64_t max_bytes = std::int64_t{256} << 20;  ///< limit of a line of JSON, which is held whole
+  std::int64_t max_bytes = std::int64_t{256} << 20;  ///< limit of a line of JSON, which is held in memory
 };
 
 /// Returns whether the file holds JSON lines, by the format or by its name.
@@ -38,16 +37,16 @@ bool holds_json(const std::string& path, TextFormat format);
 /// End of the first piece of a text.
 struct CutPoint {
   std::size_t position = 0;  ///< bytes of the piece; all of a text of up to `piece_bytes`
-  bool forced = false;       ///< between two characters where `can_cut` allows no cut
+  bool forced = false;       ///< between two characters although `can_cut` allows no cut
 };
 
-/// Returns the first cut of `text`, which is the whole text or more than `max_uncut_bytes` and `piece_bytes` of it.
+/// Returns the first cut of `text`, which is the entire text or more than `max_uncut_bytes` and `piece_bytes` of it.
 CutPoint first_cut(std::string_view text, const TextReaderOptions& options);
 
 /// Returns the first byte from `at` on, in a plain file of `size_bytes`, where a line begins, or the end of the file.
 std::int64_t line_begin(const Files& files, const std::string& path, std::int64_t size_bytes, std::int64_t at);
 
-/// Number of lines of a file that end before a byte. Counted at the first call, which only messages make.
+/// Number of lines of a file that end before a byte. Counted on first use, by messages only.
 class LinesBefore {
  public:
   LinesBefore(std::shared_ptr<const InputFiles> inputs, std::string path, std::int64_t end)
@@ -61,29 +60,29 @@ class LinesBefore {
   std::int64_t count_ = 0;
 };
 
-/// Stretch of a text that one thread processes: its tokens are those it has in the whole.
+/// Part of a text processed by one thread; its tokens are the same as in the full text.
 struct TextPiece {
-  std::string bytes;  ///< text, or a line of JSON as it stands in the file
+  std::string bytes;  ///< text, or a line of JSON as in the file
   bool is_json = false;
   bool ends_document = false;
   std::string path;
   /// Text: first byte of the piece in the unpacked file. JSON: number of the line in the range, from 1.
   std::int64_t position = 0;
-  std::shared_ptr<LinesBefore> lines_before = nullptr;  ///< those before the range; none where it begins the file
+  std::shared_ptr<LinesBefore> lines_before = nullptr;  ///< those before the range; null at the start of the file
 };
 
-/// Reads files, or ranges of them, one after another in pieces, so that memory does not grow with them. Texts are cut
-/// at `first_cut`, so that, but for forced cuts, the tokens are those of the whole. Ranges of JSON begin with a line;
-/// compressed files are read whole.
+/// Reads files, or ranges of them, sequentially in pieces, in constant memory. Texts are cut at `first_cut`: except at
+/// forced cuts, the tokens are those of the full text. Ranges of JSON begin with a line; compressed files are read
+/// entirely.
 class TextReader {
  public:
-  /// Throws at once, before anything is read, where a file is missing, not regular or, as its first bytes say, UTF-16
-  /// or no text (`check_is_text`): IoError or DataError.
+  /// Throws IoError or DataError before reading if a file is missing, not regular or, by its first bytes, UTF-16 or not
+  /// text (`check_is_text`).
   TextReader(Files files, std::vector<FileRange> ranges, TextReaderOptions options);
   TextReader(Files files, const std::vector<std::string>& paths, TextReaderOptions options);
 
-  /// Moves on to the next piece; returns false after the last. A text's piece ends the document where the range
-  /// reaches the end of the file.
+  /// Advances to the next piece; returns false after the last. A text's piece ends the document if the range reaches
+  /// the end of the file.
   bool next(TextPiece& piece);
 
   /// Bytes of the ranges on the disk, compressed or not.
@@ -120,7 +119,7 @@ class TextReader {
 };
 
 /// Returns the text in a piece. Throws DataError with the position in the file where it is not UTF-8, unless
-/// `check_utf8` is off. Throws likewise where a line is no JSON object with a string under the key.
+/// `check_utf8` is off. Throws likewise if a line is not a JSON object with a string under the key.
 std::string text_of(const Files& files, TextPiece piece, const TextReaderOptions& options);
 
 }  // namespace trireme::prepare

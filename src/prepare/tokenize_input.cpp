@@ -109,7 +109,7 @@ void tokenize_range(const Files& files, const InputRange& range, const CorpusTex
         continue;
       }
       const std::span<const std::int32_t> ids = work.ids;
-      // The last sentence of a document takes the token that ends it.
+      // The last sentence of a document includes its end-of-document token.
       for (std::size_t i = 0, begin = 0; i < work.sentence_ends.size(); begin = work.sentence_ends[i++]) {
         writer->end_sentence();
         writer->append(ids.subspan(begin, work.sentence_ends[i] - begin));

@@ -10,19 +10,18 @@
 
 namespace trireme::prepare {
 
-/// How text becomes tokens.
+/// Options of tokenization.
 struct CorpusTextOptions {
   TextReaderOptions reader;
-  bool split_sentences = false;         ///< keep sentences, too; then `reader.can_cut` must be `SentenceSplitter`'s
-  bool append_end_of_document = false;  ///< after every document that is not empty
+  bool split_sentences = false;         ///< also keep sentences; `reader.can_cut` must then be `SentenceSplitter`'s
+  bool append_end_of_document = false;  ///< after every non-empty document
   bool skip_bad_lines = false;          ///< skip bad lines of JSON; otherwise the first one is an error
   std::int64_t max_bad_lines = 1000;
 };
 
-/// Tokenizes a range of the input into a part, the file `path`. All threads of `pool` encode pieces of text, some at a
-/// time, and the results are written in order. So the bytes do not depend on the threads, and memory does not grow with
-/// the range. `progress` is called now and then with the bytes read so far. Throws DataError (text that cannot be read,
-/// too many bad lines), IoError.
+/// Tokenizes an input range into a part, the file `path`. All threads of `pool` encode pieces of text in batches, and
+/// the results are written in order. The output is thus independent of the threads, and memory of the range. `progress`
+/// is called periodically with the bytes read so far. Throws DataError (unreadable text, too many bad lines), IoError.
 void tokenize_range(const Files& files, const InputRange& range, const CorpusTextOptions& options,
                     const data::Tokenizer& tokenizer, ThreadPool& pool, const std::string& path,
                     const std::function<void(std::int64_t)>& progress);

@@ -10,7 +10,7 @@
 
 namespace trireme::prepare {
 
-// Tokens of a stretch of the input (`InputRange`), in a file of their own until all are joined into a corpus.
+// Tokens of an input range (`InputRange`), in a separate file until all are joined into a corpus.
 
 /// Counts of special cases in the text.
 struct CorpusTextCounts {
@@ -19,7 +19,7 @@ struct CorpusTextCounts {
   std::int64_t forced_cuts = 0;  ///< see `CutPoint`
   std::int64_t bad_lines = 0;
   std::vector<std::string> first_bad_lines = {};  ///< faults of the first few
-  data::SpellingCounts special_tokens = {};       ///< names of special tokens that the text holds as ordinary text
+  data::SpellingCounts special_tokens = {};       ///< names of special tokens occurring as ordinary text
 
   CorpusTextCounts& operator+=(const CorpusTextCounts& other);
 };
@@ -40,17 +40,17 @@ struct PartSummary {
 enum class PartSection {
   tokens,        ///< in the type of the vocabulary, as in a corpus
   ends,          ///< ends of documents: int64, counted from the beginning of the part
-  sentence_ends  ///< likewise; the first is 0 where the part begins with a sentence inside a document: that ends the
-                 ///< one before
+  sentence_ends  ///< likewise; a first value of 0 ends the previous part's sentence, if this part begins with a new one
+                 ///< inside a document
 };
 
-/// Writes a part. The file gets its name when it is whole and on the disk.
+/// Writes a part. The file is renamed into place once complete and on disk.
 class PartWriter {
  public:
   virtual ~PartWriter() = default;
   /// Throws DataError for an id that is not in the vocabulary.
   virtual void append(std::span<const std::int32_t> ids) = 0;
-  /// Ends the current sentence; an empty one counts for nothing, unless it ends the sentence of an earlier part.
+  /// Ends the current sentence; an empty one is ignored, unless it ends the sentence of an earlier part.
   virtual void end_sentence() = 0;
   virtual void end_document() = 0;
   /// Content so far.
@@ -63,16 +63,15 @@ class PartWriter {
   bool inside_first() const { return summary().begins_inside_document && summary().ends == 0; }
 };
 
-/// Reads one section of a part in order, in memory that does not grow with it. Throws DataError where the file is
-/// damaged.
+/// Reads one section of a part sequentially, in constant memory. Throws DataError if the file is damaged.
 class PartReader {
  public:
   virtual ~PartReader() = default;
   virtual const PartSummary& summary() const = 0;
-  /// Fills `out` with the next bytes of the section and returns how many; fewer only at its end. A section read to its
-  /// end has been compared with its digest.
+  /// Fills `out` with the next bytes of the section and returns their number; fewer only at its end. Reading to the end
+  /// verifies the digest.
   virtual std::size_t read(std::span<std::byte> out) = 0;
-  /// End of sentence `i`, not compared with a digest.
+  /// End of sentence `i`, without verifying the digest.
   virtual std::int64_t sentence_end(std::int64_t i) const = 0;
 };
 

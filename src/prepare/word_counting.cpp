@@ -8,7 +8,7 @@
 namespace trireme::prepare {
 namespace {
 
-// Bytes after which the counts of all threads are added up, whatever the number of threads.
+// Bytes after which the counts of all threads are merged, for any number of threads.
 constexpr std::int64_t batch_bytes = std::int64_t{32} << 20;
 
 std::vector<TextPiece> read_batch(TextReader& reader) {

@@ -14,20 +14,20 @@ namespace trireme::prepare {
 struct WordCountingOptions {
   std::vector<std::string> inputs;
   TextReaderOptions reader;
-  std::int64_t max_words = 10'000'000;  ///< different words kept at a time
+  std::int64_t max_words = 10'000'000;  ///< distinct words kept at a time
 };
 
 struct CountedWords {
   std::vector<std::pair<std::string, std::int64_t>> words;  ///< sorted by their bytes
   std::int64_t text_bytes = 0;
-  std::int64_t occurrences = 0;  ///< occurrences of the words that are kept
+  std::int64_t occurrences = 0;  ///< occurrences of the kept words
   std::int64_t forgotten = 0;    ///< occurrences of other words
 };
 
-/// Counts the words of texts, cut by GPT-2's pattern, with all threads of `pool`. Memory does not grow with the input:
-/// whenever there are more than `max_words`, the rarest are forgotten until half as many are left. The result does
-/// not depend on the threads. `progress` is called now and then with the bytes read and all bytes. Throws like
-/// `TextReader` and `text_of`.
+/// Counts the words of texts, cut by GPT-2's pattern, with all threads of `pool`. Memory is bounded: whenever there are
+/// more than `max_words`, the rarest are dropped until half of them are left. The result does not depend on the
+/// threads. `progress` is called periodically with the bytes read and the total. Throws like `TextReader` and
+/// `text_of`.
 CountedWords count_words(const Files& files, WordCountingOptions options, ThreadPool& pool,
                          const std::function<void(std::int64_t, std::int64_t)>& progress);
 

@@ -57,7 +57,7 @@ constexpr std::string_view name_of(DType dtype) {
   return names[static_cast<int>(dtype)];
 }
 
-/// The type called `name`; ConfigError where there is none.
+/// The type called `name`; ConfigError if there is none.
 DType dtype_from_name(std::string_view name);
 
 template <class T>
@@ -85,8 +85,8 @@ constexpr DType dtype_of() {
   }
 }
 
-/// fp64 for fp64, fp32 for every other training type: the type of master weights, gradients, moments and statistics,
-/// and the one arithmetic is done in.
+/// fp64 for fp64, fp32 for every other training type: the type of master weights, gradients, moments, statistics and
+/// arithmetic.
 constexpr DType accumulation_type(DType dtype) { return dtype == DType::fp64 ? DType::fp64 : DType::fp32; }
 template <class T>
 using Accumulation = std::conditional_t<std::is_same_v<T, double>, double, float>;

@@ -9,7 +9,7 @@
 
 namespace trireme {
 
-/// Memory of a backend with one owner. Aligned to 64 bytes or more; contents undefined at first.
+/// Backend memory with one owner. Aligned to at least 64 bytes; initially undefined.
 class Buffer {
  public:
   using Free = std::function<void(std::byte*)>;
@@ -27,22 +27,22 @@ class Buffer {
 class Allocator {
  public:
   virtual ~Allocator() = default;
-  /// Throws EnvironmentError, with the requested size, where there is not enough.
+  /// Throws EnvironmentError, with the requested size, if memory is insufficient.
   virtual Buffer allocate(std::size_t size_bytes) = 0;
 };
 
-/// Memory allocated in stack order: tensors are freed together, by going back to a mark. The first steps make it grow;
-/// later ones reuse the same memory and allocate nothing. Small tensors share blocks. A tensor larger than a quarter of
-/// a block gets memory of its own size, or reuses that of an earlier one.
+/// Memory allocated in stack order: tensors are freed together by resetting to a mark. It grows in the first steps;
+/// later ones reuse the memory without allocating. Small tensors share blocks. A tensor larger than a quarter of a
+/// block gets a separate allocation, or reuses an earlier one.
 class Arena {
  public:
   explicit Arena(Allocator& allocator, std::size_t block_bytes = std::size_t{1} << 20)
       : allocator_(&allocator), block_bytes_(block_bytes) {}
 
-  /// A tensor of undefined content, aligned to 64 bytes, valid until the arena is reset to a mark before it.
+  /// Returns an uninitialised tensor, aligned to 64 bytes, valid until the arena is reset to an earlier mark.
   TensorView allocate(DType dtype, const Shape& shape);
 
-  /// A position to go back to.
+  /// A position to reset to.
   struct Mark {
     struct Position {
       std::size_t block = 0;
@@ -55,7 +55,7 @@ class Arena {
   void release(const Mark& mark) { position_ = mark; }
   void clear() { position_ = {}; }
 
-  /// Bytes of live tensors, each rounded up to 64: now, and the maximum so far.
+  /// Bytes of live tensors, each rounded up to 64: current, and peak.
   std::size_t used_bytes() const { return position_.total; }
   std::size_t peak_bytes() const { return peak_bytes_; }
   /// Bytes taken from the allocator.
@@ -63,8 +63,8 @@ class Arena {
 
  private:
   using Blocks = std::vector<Buffer>;
-  /// Memory from the first block, from `position` on, with room for it; else from a new one of `new_block_bytes`. The
-  /// rest of skipped blocks stays unused until the arena is reset.
+  /// Takes memory from the first block from `position` on with enough room; else from a new one of `new_block_bytes`.
+  /// The rest of skipped blocks is unused until the arena is reset.
   std::byte* take(Blocks& blocks, Mark::Position& position, std::size_t size_bytes, std::size_t new_block_bytes);
 
   Allocator* allocator_;
@@ -74,7 +74,7 @@ class Arena {
   std::size_t peak_bytes_ = 0;
 };
 
-/// Frees, at the end of a scope, the tensors that an arena allocated in it.
+/// Frees an arena's tensors at the end of their scope.
 class ArenaScope {
  public:
   explicit ArenaScope(Arena& arena) : arena_(arena), mark_(arena.mark()) {}

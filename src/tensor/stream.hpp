@@ -21,8 +21,7 @@ class TimedEvent {
   virtual double ms_since(const TimedEvent& earlier) const = 0;
 };
 
-/// An order of work on a device: work enqueued on one stream runs in that order. On the CPU work runs at once, within
-/// the call.
+/// In-order queue of work on a device. On the CPU work runs immediately, within the call.
 class Stream {
  public:
   virtual ~Stream() = default;
@@ -30,13 +29,13 @@ class Stream {
   virtual std::unique_ptr<Event> record() = 0;
   /// Likewise, with the time.
   virtual std::unique_ptr<TimedEvent> record_time() = 0;
-  /// Makes later work on this stream run after `event`; the host does not wait.
+  /// Makes later work on this stream wait for `event`, without blocking the host.
   virtual void wait(const Event& event) = 0;
   /// Blocks the host until everything enqueued is done.
   virtual void synchronize() = 0;
 };
 
-/// The stream of work that runs at once: the CPU's.
+/// Stream of immediately executed work: the CPU's.
 class ImmediateStream final : public Stream {
  public:
   std::unique_ptr<Event> record() override;

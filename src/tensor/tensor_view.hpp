@@ -8,8 +8,8 @@
 
 namespace trireme {
 
-/// Dense row-major tensor in memory owned elsewhere, on the host or the device. `Byte` is std::byte for a tensor that
-/// may be written and const std::byte for one that may not. A default-constructed view is empty: "no tensor".
+/// Dense row-major tensor in memory owned elsewhere, on the host or the device. `Byte` is std::byte for writable
+/// tensors and const std::byte for read-only ones. A default-constructed view is empty: "no tensor".
 template <class Byte>
 class BasicTensorView {
  public:

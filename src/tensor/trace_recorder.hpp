@@ -10,7 +10,7 @@
 
 namespace trireme {
 
-/// Names parts of the work for a profiler beside the program. Ranges nest.
+/// Marks parts of the work for a profiler. Ranges nest.
 class RangeMarker {
  public:
   virtual ~RangeMarker() = default;
@@ -18,37 +18,37 @@ class RangeMarker {
   virtual void end_range() = 0;
 };
 
-/// Records the spans of one rank, in the order of their ends. Spans of one rank lie within or beside one another. A
-/// span begins and ends when the stream reaches the places where it was begun and ended: on a GPU work runs later than
-/// it is enqueued.
+/// Records the spans of one rank, in the order of their ends. Spans of one rank are nested or disjoint. A span begins
+/// and ends when the stream reaches the points where it was begun and ended: on a GPU work runs later than it is
+/// enqueued.
 class TraceRecorder {
  public:
   enum class Times { recorded, none };
-  /// `stream`, that of the rank's work, and `marker` must live longer. The spans are ranges of `marker`, where there is
-  /// one; without times they are nothing else. Waits for the stream.
+  /// `stream`, that of the rank's work, and `marker` must outlive this object. Spans are also ranges of `marker`, if
+  /// any; without times they are only that. Waits for the stream.
   explicit TraceRecorder(Stream& stream, RangeMarker* marker = nullptr, Times times = Times::recorded)
       : stream_(stream), marker_(marker), has_times_(times == Times::recorded) {
     if (has_times_) set_mark();
   }
 
-  /// Time of the host since the recorder's beginning.
+  /// Host time since construction.
   double now_us() const { return timer_.elapsed_ms() * 1000; }
-  /// Begins a span where the stream is now, for `end`.
+  /// Begins a span at the stream's current position, for `end`.
   std::unique_ptr<TimedEvent> begin(const char* name) {
     if (marker_ != nullptr) marker_->begin_range(name);
     return has_times_ ? stream_.record_time() : nullptr;
   }
-  /// Ends it there. A device that fails is not reported here: its next call does so.
+  /// Ends it there. Device failures are reported by the device's next call.
   void end(const TraceSpan& span, std::unique_ptr<TimedEvent> begin) noexcept;
 
-  /// Waits for the stream and gives the spans since the last call their times, by the host's clock. Between two calls
-  /// the device's clock counts; their agreement is renewed here. Call it once an iteration.
+  /// Waits for the stream and assigns times by the host clock to the spans since the last call. Between two calls the
+  /// device clock counts; they are resynchronised here. Call it once per iteration.
   void resolve();
-  /// Spans that have their times.
+  /// Spans with times assigned.
   const std::vector<TraceSpan>& spans() const { return spans_; }
-  /// Forgets these.
+  /// Clears these.
   void clear() { spans_.clear(); }
-  /// Bound of the error that the translation between the clocks of device and host makes.
+  /// Error bound of the conversion between device and host clocks.
   double error_us() const { return error_us_; }
 
  private:
@@ -56,7 +56,7 @@ class TraceRecorder {
     TraceSpan span;
     std::unique_ptr<TimedEvent> begin, end;
   };
-  /// Notes an event of the stream beside the host's time.
+  /// Pairs an event of the stream with the host time.
   void set_mark();
 
   Stream& stream_;

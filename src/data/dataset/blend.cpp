@@ -9,8 +9,8 @@
 namespace trireme::data {
 namespace {
 
-// Only the counts before each block are kept; a read makes the choices within its block again. That takes a few
-// microseconds a sample, and a hundredth of the memory that every sample's choice would take.
+// Only the counts before each block are kept; a read recomputes the choices within its block. This takes a few
+// microseconds per sample, and a hundredth of the memory of storing every choice.
 constexpr std::int64_t block_samples = 128;
 
 }  // namespace

@@ -10,18 +10,18 @@
 
 namespace trireme::data {
 
-/// Weights that sum to 1. Throws ConfigError for a weight that is not a positive number.
+/// Returns weights that sum to 1. Throws ConfigError for a weight that is not a positive number.
 std::vector<double> normalized_weights(std::span<const double> weights);
 
 /// Corpus of each sample of a blend, as in Megatron-LM. Sample k comes from the corpus with the greatest w_i · max(k,
-/// 1) - (samples taken from i so far), the first of equals. It does not depend on the number of samples.
+/// 1) - (samples taken from i so far), the first on ties. It is independent of the number of samples.
 class BlendOrder {
  public:
   BlendOrder(std::vector<double> weights, std::int64_t samples);
   std::int64_t size() const { return size_; }
   /// Corpus of sample k, and its number among that corpus' samples.
   std::pair<std::size_t, std::int64_t> at(std::int64_t k) const;
-  /// Samples that each corpus gives among the first k <= size().
+  /// Number of samples from each corpus among the first k <= size().
   std::vector<std::int64_t> counts(std::int64_t k) const;
 
  private:

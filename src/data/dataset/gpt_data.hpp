@@ -31,31 +31,31 @@ struct GptDataOptions {
   SplitBy split_by = SplitBy::automatic;
   Sampling sampling = Sampling::shuffled;
   DocumentEnds document_ends = DocumentEnds::labelled;
-  std::int64_t vocabulary_size = 0;  ///< vocabulary of the model; 0 for the corpora's own
+  std::int64_t vocabulary_size = 0;  ///< the model's vocabulary; 0: that of the corpora
   /// Samples that the run needs, last; before it those of the runs that it resumes, oldest first (`extend_budgets`).
   /// Stored with a checkpoint they keep the order of the epochs that were begun; see ShuffledSamples.
   std::vector<SampleBudget> budgets;
   std::optional<FimOptions> fim = {};  ///< rearranges documents
-  IndexCache* cache = nullptr;  ///< keeps the order of samples for other ranks and runs; used while the data are made
+  IndexCache* cache = nullptr;         ///< caches the sample order for other ranks and runs; used during construction
 };
 
-/// The budgets to run with and to store: `earlier` ones of the checkpoint and `now`, unless they cover it.
+/// Returns the budgets to use and store: the checkpoint's `earlier` ones, and `now` unless they cover it.
 std::vector<SampleBudget> extend_budgets(std::vector<SampleBudget> earlier, const SampleBudget& now);
 
 /// Returns whether every corpus has enough tokens for one sample of `split`.
 bool has_samples(const std::vector<WeightedStore>& stores, const GptDataOptions& options, Split split);
 
 /// Training, validation and test samples of one corpus or a blend of several. Each split of each corpus is shuffled
-/// from the same seed; in a blend (see BlendOrder) a corpus is built for 0.5 % more samples than its weight asks for.
-/// Every source has at least the samples of the greatest budget. Throws ConfigError for options and weights that cannot
-/// work. Throws DataError for corpora of different tokenizers, ids beyond the vocabulary, or too few tokens for a split
-/// that is needed.
+/// from the same seed; in a blend (see BlendOrder) a corpus is built for 0.5 % more samples than its weight requires.
+/// Every source has at least the samples of the greatest budget. Throws ConfigError for invalid options and weights.
+/// Throws DataError for corpora of different tokenizers, ids beyond the vocabulary, or too few tokens for a needed
+/// split.
 SampleSplits make_gpt_data(const std::vector<WeightedStore>& stores, const GptDataOptions& options);
 
-/// Attributes "data.*" of a checkpoint: all that the order of the samples depends on, beside its budgets. A run that
-/// goes on compares them with its own as text.
+/// Attributes "data.*" of a checkpoint: everything the sample order depends on, except its budgets. A resumed run
+/// compares them with its own as text.
 Attributes attributes_of(const std::vector<WeightedStore>& stores, const GptDataOptions& options);
-/// Tokens of a sample in training. CheckpointError where they are missing or malformed.
+/// Tokens of a sample in training. CheckpointError if they are missing or malformed.
 std::int64_t sequence_length_from(const Attributes& attributes);
 
 }  // namespace trireme::data

@@ -18,7 +18,7 @@ std::span<const T> as_array_of(std::span<const std::byte> bytes) {
   return {reinterpret_cast<const T*>(bytes.data()), bytes.size() / sizeof(T)};
 }
 
-/// 0, 1, 2 ... size - 1, the `first` of them shuffled among themselves, and so the rest.
+/// Returns 0 ... size - 1, with the first `first` and the rest shuffled separately.
 template <class T>
 std::vector<T> shuffled_in_two(std::int64_t size, std::int64_t first, NumpyRandom& random) {
   std::vector<T> order(static_cast<std::size_t>(size));
@@ -58,7 +58,7 @@ GptIndex::GptIndex(const DocumentRange& range, std::int64_t sequence_length, std
 GptIndex::GptIndex(const DocumentRange& range, std::int64_t sequence_length, std::int64_t samples, std::uint32_t seed,
                    const TokenStore& store, IndexCache& cache)
     : GptIndex(range, sequence_length, samples) {
-  // The number of samples matters only as far as it decides the plan.
+  // The number of samples matters only through the plan.
   const std::string description = fmt::format(
       "GPT sample order, version 1\ncorpus {}\ndocuments {} from {}\ntokens {} to {}\nsequence length {}\nepochs {}\n"
       "shuffled together: {} samples, {} documents\nseed {}\n",

@@ -13,20 +13,20 @@ namespace trireme::data {
 /// The order in which Megatron-LM's GPT dataset reads documents, for at least a given number of samples of
 /// sequence_length + 1 tokens.
 ///
-/// As many epochs (copies of all documents) as the samples need are shuffled together and laid end to end; sample j of
-/// that stream is its tokens [j·s, j·s + s + 1), so two neighbours share a token; then the samples are shuffled. Where
-/// less than 80 % of the last epoch is needed, it is kept apart in both shuffles, so that its samples come last.
-/// NumPy's generator is used for the documents first, then for the samples. The order thus depends on the number of
-/// samples asked for.
+/// The epochs (copies of all documents) needed for the samples are shuffled together and concatenated; sample j of that
+/// stream is its tokens [j·s, j·s + s + 1), so two neighbours share a token; then the samples are shuffled. If less
+/// than 80 % of the last epoch is needed, it is excluded from both shuffles and shuffled separately, so its samples
+/// come last. NumPy's generator is used for the documents first, then for the samples. The order thus depends on the
+/// number of samples requested.
 class GptIndex {
  public:
-  /// `range` holds at least sequence_length + 1 tokens; `samples` is at least 1.
+  /// Requires at least sequence_length + 1 tokens in `range` and `samples` >= 1.
   GptIndex(const DocumentRange& range, std::int64_t sequence_length, std::int64_t samples, std::uint32_t seed);
-  /// The same, kept in `cache`, or taken from it; `range` is one of `store`.
+  /// The same, stored in or loaded from `cache`; `range` must be of `store`.
   GptIndex(const DocumentRange& range, std::int64_t sequence_length, std::int64_t samples, std::uint32_t seed,
            const TokenStore& store, IndexCache& cache);
 
-  /// Samples of all epochs: usually more than were asked for.
+  /// Samples of all epochs: usually more than requested.
   std::int64_t size() const { return plan_.size; }
   std::int64_t epochs() const { return plan_.epochs; }
   /// Number in the stream of the sample that is read as sample `index`.
@@ -46,9 +46,9 @@ class GptIndex {
   struct Plan {
     std::int64_t epochs = 0;
     std::int64_t size = 0;           ///< samples of all epochs
-    std::int64_t apart = 0;          ///< first sample of a last epoch that is kept apart; size where none is
+    std::int64_t apart = 0;          ///< first sample of a last epoch that is kept apart; size if none
     std::int64_t entries = 0;        ///< documents of all epochs
-    std::int64_t entries_apart = 0;  ///< first document of a last epoch that is kept apart; entries where none is
+    std::int64_t entries_apart = 0;  ///< first document of a last epoch that is kept apart; entries if none
   };
   GptIndex(const DocumentRange& range, std::int64_t sequence_length, std::int64_t samples);
   void build(const DocumentRange& range, std::uint32_t seed);

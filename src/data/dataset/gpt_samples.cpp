@@ -31,7 +31,7 @@ std::vector<std::int64_t> SequentialSamples::document_starts(std::int64_t index)
   std::vector<std::int64_t> starts;
   auto offset = std::ranges::upper_bound(offsets, begin);
   for (; offset != offsets.end() && *offset <= begin + sequence_length_; ++offset) {
-    if (*offset > begin) starts.push_back(*offset - begin);  // offsets of a file that is being changed do not ascend
+    if (*offset > begin) starts.push_back(*offset - begin);  // offsets of a file being modified may not ascend
   }
   return starts;
 }
@@ -58,7 +58,7 @@ void ShuffledSamples::for_pieces(std::int64_t index, Visit&& visit) const {
   const GptIndex& order = indices_[static_cast<std::size_t>(which)];
   auto [entry, offset] = order.position(order.shuffled(index - firsts_[static_cast<std::size_t>(which)]));
   const auto documents = order.document_order();
-  // The order and the starts of documents may be mapped from files, which may change while they are read.
+  // The order and the document starts may be mapped files, which may change during the read.
   const auto check = [&](bool is_good) {
     TRIREME_CHECK(
         is_good, DataError,

@@ -12,7 +12,7 @@
 
 namespace trireme::data {
 
-/// Tokens of one corpus, each checked against the vocabulary of the model that will look it up.
+/// Tokens of one corpus, checked against the model's vocabulary.
 class CheckedTokens {
  public:
   CheckedTokens(std::shared_ptr<const TokenStore> store, std::int64_t vocabulary_size);
@@ -27,10 +27,10 @@ class CheckedTokens {
   std::int64_t vocabulary_size_;
 };
 
-/// Use of the tokens after the last whole sample of a corpus.
+/// Use of the tokens after the last complete sample of a corpus.
 enum class Remainder {
-  dropped,  ///< in no sample
-  kept      ///< one sample more, which ends early
+  dropped,  ///< not in any sample
+  kept      ///< in an additional sample that ends early
 };
 
 /// Sample j is tokens [j·s, j·s + s + 1) of the corpus.
@@ -53,11 +53,11 @@ class SequentialSamples final : public NextTokenSamples {
 
 /// Samples of a range of documents in Megatron-LM's order.
 ///
-/// That order depends on the number of samples that a run needs. A run that is continued with a greater number must
-/// keep the epochs that it has begun, so one index follows the other. `budgets` are the numbers needed so far, oldest
-/// first. The first index is that of the first budget, to the end of its last epoch. A later budget beyond it adds an
-/// index for the missing samples, shuffled from seed + 1, seed + 2 ... Budgets that earlier epochs cover add nothing.
-/// Indices are kept in `cache`, where given.
+/// That order depends on the number of samples that a run needs. A run resumed with a larger number must keep the
+/// epochs it has begun, so indices are chained. `budgets` are the numbers needed so far, oldest first. The first index
+/// is that of the first budget, to the end of its last epoch. A later budget beyond it adds an index for the missing
+/// samples, shuffled from seed + 1, seed + 2 ... Budgets that earlier epochs cover add nothing. Indices are stored in
+/// `cache`, if given.
 class ShuffledSamples final : public NextTokenSamples {
  public:
   ShuffledSamples(CheckedTokens tokens, const DocumentRange& range, std::int64_t sequence_length,
@@ -71,7 +71,7 @@ class ShuffledSamples final : public NextTokenSamples {
 
  private:
   /// Calls `visit(place, token, count)` for the documents' pieces of the sample's text: tokens [token, token + count)
-  /// of the corpus stand there from `place` on.
+  /// of the corpus start at `place`.
   template <class Visit>
   void for_pieces(std::int64_t index, Visit&& visit) const;
 

@@ -7,10 +7,10 @@
 
 namespace trireme::data {
 
-/// A corpus without a file, for trials and measurements: 10,240 documents of 1 to 4,095 tokens, 21 million tokens in
-/// all. Its tokens are a function of seed and place: block after block of 512 documents repeats the first one, in which
-/// token i is a hash of (seed, i) mod V - 1, and V - 1 ends each document. In memory are one block, 4 MiB, and the
-/// places of the documents.
+/// Synthetic corpus without a file, for trials and benchmarks: 10,240 documents of 1 to 4,095 tokens, 21 million tokens
+/// in total. Its tokens are a function of seed and position: every block of 512 documents repeats the first one, in
+/// which token i is a hash of (seed, i) mod V - 1, and V - 1 ends each document. Holds one block, 4 MiB, and the
+/// document offsets in memory.
 class MockStore final : public TokenStore {
  public:
   /// Takes tokenizer and vocabulary of `info`, and fills in the rest. Throws ConfigError for fewer than two ids.

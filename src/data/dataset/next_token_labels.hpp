@@ -9,7 +9,7 @@
 namespace trireme::data {
 
 /// Shifts s + 1 tokens of text into inputs and labels of s positions: tokens[i] = text[i], labels[i] = text[i + 1].
-/// Text may end early by negative tokens: inputs are 0 there, and labels stay negative, so nothing is predicted.
+/// Negative tokens end a text early: inputs are 0 there, and labels stay negative, so nothing is predicted.
 void make_next_token_labels(std::span<const std::int32_t> text, const SampleView& sample);
 
 /// Labels of the last tokens of documents, after which another document begins.
@@ -24,7 +24,7 @@ class NextTokenSamples : public SampleSource {
  public:
   explicit NextTokenSamples(DocumentEnds ends = DocumentEnds::labelled) : ends_(ends) {}
   SampleFields fields() const override { return {.positions = true, .first_visible = true}; }
-  /// Throws DataError for an `index` that is not a sample's, ShapeError for a `sample` of another length.
+  /// Throws DataError for an `index` out of range, ShapeError for a `sample` of another length.
   void read(std::int64_t index, const SampleView& sample) const final;
   /// Writes the sequence_length() + 1 tokens of sample `index`; see make_next_token_labels for text that ends early.
   virtual void read_text(std::int64_t index, std::span<std::int32_t> text) const = 0;

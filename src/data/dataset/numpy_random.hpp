@@ -10,7 +10,7 @@
 
 namespace trireme::data {
 
-/// NumPy's `RandomState(seed)`, draw for draw, so that a shuffle here is the shuffle that Megatron-LM makes.
+/// NumPy's `RandomState(seed)`, draw for draw, to reproduce Megatron-LM's shuffles.
 class NumpyRandom {
  public:
   explicit NumpyRandom(std::uint32_t seed) : generator_(seed) {}
@@ -26,7 +26,7 @@ class NumpyRandom {
   std::uint64_t randint(std::uint64_t bound) { return interval(bound - 1); }
 
   /// `shuffle(items)`: for i from the last down to 1, swaps item i with item interval(i). The draws do not depend on
-  /// the items, so a block of them is made ahead, and the items, far apart in memory, are prefetched.
+  /// the items, so they are made ahead in blocks, and the items, far apart in memory, are prefetched.
   template <class T>
   void shuffle(std::span<T> items) {
     std::array<std::size_t, 64> partners;

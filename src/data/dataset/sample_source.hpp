@@ -6,7 +6,7 @@
 
 namespace trireme::data {
 
-/// Optional fields of a sample. Tokens and labels are always there.
+/// Optional fields of a sample. Tokens and labels are always present.
 struct SampleFields {
   bool token_types = false;
   bool positions = false;
@@ -15,11 +15,11 @@ struct SampleFields {
   bool is_random = false;
   bool span_end = false;
   bool last_token = false;
-  std::int64_t samples_per_label = 1;  ///< consecutive samples of which the first has the label of all
+  std::int64_t samples_per_label = 1;  ///< consecutive samples whose common label is on the first
   bool operator==(const SampleFields&) const = default;
 };
 
-/// One sample of s positions, for its source to fill. Optional fields that were not asked for are empty.
+/// One sample of s positions, filled by its source. Optional fields not requested are empty.
 struct SampleView {
   std::span<std::int32_t> tokens;       ///< [s]
   std::span<std::int32_t> labels;       ///< [s] token to predict at each position; negative: none, its loss weight is 0
@@ -28,7 +28,7 @@ struct SampleView {
   /// [s] first position that each one attends to: at most itself, and never less than that of the one before.
   std::span<std::int32_t> first_visible;
   std::span<std::int32_t> length;  ///< [1] positions before the padding
-  /// [1] label of the sample; negative: none. Of BERT's pretraining, 1 where the second segment does not follow the
+  /// [1] label of the sample; negative: none. Of BERT's pretraining, 1 if the second segment does not follow the
   /// first; of a task, the class, the right choice, or the answer's first position.
   std::span<std::int32_t> is_random;
   std::span<std::int32_t> span_end;    ///< [1] the answer's last position
@@ -66,21 +66,20 @@ class SampleBuffer {
   SampleView view_;
 };
 
-/// Training samples by number, whatever corpora, splits and blends stand behind them.
+/// Training samples by number, independent of the underlying corpora, splits and blends.
 class SampleSource {
  public:
   virtual ~SampleSource() = default;
   virtual std::int64_t size() const = 0;
   /// Positions of a sample.
   virtual std::int64_t sequence_length() const = 0;
-  /// Positions of sample `index` before its padding, where they are known without reading it; else all.
+  /// Positions of sample `index` before its padding, if known without reading it; else all.
   virtual std::int64_t length(std::int64_t /*index*/) const { return sequence_length(); }
   /// Optional fields that `read` can fill.
   virtual SampleFields fields() const { return {}; }
-  /// Writes sample `index`, 0 <= index < size(), to the fields of `sample` that are not empty. Safe from several
-  /// threads.
+  /// Writes sample `index`, 0 <= index < size(), to the fields of `sample` that are not empty. Thread-safe.
   virtual void read(std::int64_t index, const SampleView& sample) const = 0;
-  /// Throws DataError where the samples' files have changed since they were opened: samples read since may be wrong.
+  /// Throws DataError if the samples' files have changed since they were opened: samples read since may be wrong.
   virtual void check_unchanged() const {}
 };
 

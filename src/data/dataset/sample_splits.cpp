@@ -41,8 +41,8 @@ class SplitMaker {
     for (std::size_t i = 0; i < stores_.size(); ++i) {
       std::vector<std::int64_t> child_budgets;
       for (const std::int64_t budget : budgets) {
-        // The surplus is Megatron-LM's. Where it does not reach, because there are few samples and many corpora,
-        // Megatron-LM fails and this takes what the blend reads.
+        // The surplus is Megatron-LM's. If it is insufficient, with few samples and many corpora, Megatron-LM fails;
+        // this takes what the blend reads.
         const auto child_budget =
             static_cast<std::int64_t>(std::ceil(static_cast<double>(budget) * weights_[i] * 1.005));
         child_budgets.push_back(std::max(child_budget, order.counts(budget)[i]));

@@ -10,7 +10,7 @@ namespace {
 
 constexpr const char* budgets_name = "data_budgets";
 
-/// Returns whether `text` is three whole numbers with commas between them.
+/// Returns whether `text` is three integers separated by commas.
 bool parse(const std::string& text, SampleBudget& budget) {
   std::string_view rest = text;
   for (std::int64_t* number : {&budget.train, &budget.valid, &budget.test}) {

@@ -7,13 +7,13 @@
 
 namespace trireme::data {
 
-/// How many samples a run reads from each split.
+/// Number of samples that a run reads from each split.
 struct SampleBudget {
   std::int64_t train = 0, valid = 0, test = 0;
   bool operator==(const SampleBudget&) const = default;
 };
 
-/// How long a run goes on and how often it evaluates.
+/// Length of a run and its evaluation interval.
 struct RunLength {
   std::int64_t train_iters = 0;
   std::int64_t train_samples = 0;  ///< samples of a training by samples; 0: train_iters global batches
@@ -22,7 +22,7 @@ struct RunLength {
   std::int64_t eval_iters = 0;
 };
 
-/// Samples of a whole run, as Megatron-LM counts them. Training has train_samples, or train_iters global batches. Each
+/// Samples of an entire run, as counted by Megatron-LM. Training has train_samples, or train_iters global batches. Each
 /// evaluation has eval_iters global batches; one follows every eval_interval iterations, and one the end. The test has
 /// eval_iters. Throws ConfigError for a negative number, a global batch or an eval_interval of 0, or too many samples
 /// to count.
@@ -37,15 +37,15 @@ struct SamplerGrid {
 /// First of the micro_batch_size consecutive samples that data rank `data_rank` reads as its micro-batch `micro_batch`
 /// of an iteration that starts after `consumed_samples`:
 ///   consumed_samples + (micro_batch · data_parallel_size + data_rank) · micro_batch_size.
-/// Micro-batches 0 .. m-1 of all data ranks take each of the m · data_parallel_size · micro_batch_size samples of the
-/// global batch once, whatever the grid (Megatron-LM's "single" data loader).
+/// Micro-batches 0 .. m-1 of all data ranks cover the m · data_parallel_size · micro_batch_size samples of the global
+/// batch exactly once, on any grid (Megatron-LM's "single" data loader).
 constexpr std::int64_t first_sample(std::int64_t consumed_samples, std::int64_t micro_batch, std::int64_t data_rank,
                                     const SamplerGrid& grid) {
   return consumed_samples + (micro_batch * grid.data_parallel_size + data_rank) * grid.micro_batch_size;
 }
 
-/// The budgets that a run and those before it were given, oldest first, as the attribute "data_budgets" of a
-/// checkpoint, and back. CheckpointError where it is missing or malformed.
+/// Converts the budgets of a run and its predecessors, oldest first, to the attribute "data_budgets" of a checkpoint
+/// and back. CheckpointError if it is missing or malformed.
 Attributes attributes_of(const std::vector<SampleBudget>& budgets);
 std::vector<SampleBudget> budgets_from(const Attributes& attributes);
 

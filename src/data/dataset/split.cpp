@@ -10,7 +10,7 @@
 namespace trireme::data {
 namespace {
 
-// With fewer documents the default split's 3 % for validation is not even a few documents.
+// With fewer documents, the default 3 % for validation is less than a few documents.
 constexpr std::int64_t few_documents = 100;
 
 }  // namespace

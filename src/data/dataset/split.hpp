@@ -17,8 +17,8 @@ const char* name_of(Split split);
 
 /// Unit in which the boundaries between the splits are counted.
 enum class SplitBy {
-  automatic,  ///< tokens where a corpus has fewer documents than 100, else documents
-  documents,  ///< whole documents, as Megatron-LM does
+  automatic,  ///< tokens if a corpus has fewer than 100 documents, else documents
+  documents,  ///< entire documents, as Megatron-LM does
   tokens      ///< tokens: a boundary may divide a document into two documents
 };
 
@@ -32,7 +32,7 @@ std::array<std::int64_t, 4> split_boundaries(const std::array<double, 3>& fracti
 
 /// Consecutive documents of a corpus, the first and last possibly incomplete.
 struct DocumentRange {
-  std::span<const std::int64_t> offsets;  ///< offsets of the whole corpus
+  std::span<const std::int64_t> offsets;  ///< offsets of the entire corpus
   std::int64_t first_document = 0, documents = 0;
   std::int64_t begin_token = 0, end_token = 0;
   std::string name = {};  ///< for messages: "training samples of CORPUS"

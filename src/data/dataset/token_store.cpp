@@ -11,7 +11,7 @@ void read_checked_tokens(const TokenStore& store, std::int64_t vocabulary_size, 
   read_tokens(store, first, std::ssize(ids), [&](const auto& tokens, std::int64_t begin) {
     std::ranges::transform(tokens, ids.begin() + begin, [](auto token) { return static_cast<std::int32_t>(token); });
   });
-  // The copy is checked: a file may change after it was looked at.
+  // Checks the copy: a file may change after inspection.
   const auto bad = std::ranges::find_if(
       ids, [&](std::int32_t id) { return std::int64_t{static_cast<std::uint32_t>(id)} >= vocabulary_size; });
   TRIREME_CHECK(bad == ids.end(), DataError,

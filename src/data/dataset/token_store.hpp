@@ -7,17 +7,17 @@
 
 namespace trireme::data {
 
-/// Tokens where they lie, 16 or 32 bits each: mapped memory, not a copy.
+/// Tokens in place, 16 or 32 bits each: mapped memory, not a copy.
 using TokenSpan = std::variant<std::span<const std::uint16_t>, std::span<const std::uint32_t>>;
 
 /// Header of a corpus.
 struct CorpusInfo {
   std::string tokenizer;          ///< "bytes", "gpt2" ...
   std::string tokenizer_digest;   ///< digest of the tokenizer's definition; equal digests give equal ids
-  std::string tokenizer_payload;  ///< the definition itself, so that nothing but the corpus is needed to decode it
+  std::string tokenizer_payload;  ///< the definition itself, which makes the corpus self-contained for decoding
   std::string content_digest;     ///< changes with the tokens, the document and the sentence offsets
   std::int64_t vocabulary_size = 0;
-  std::int64_t end_of_document = -1;  ///< id of the token that ends documents, -1 where there is none
+  std::int64_t end_of_document = -1;  ///< id of the token that ends documents, -1 if none
   std::int64_t max_id = -1;           ///< greatest id among the tokens, -1 in an empty corpus
 };
 
@@ -31,19 +31,19 @@ class TokenStore {
   /// Document d is tokens [offsets[d], offsets[d + 1]); one more entry than documents, from 0 to the number of tokens.
   virtual std::span<const std::int64_t> document_offsets() const = 0;
   /// Sentence i is tokens [offsets[i], offsets[i + 1]), from 0 to the number of tokens; every document begins with one.
-  /// Empty where the corpus was built without sentences.
+  /// Empty if the corpus was built without sentences.
   virtual std::span<const std::int64_t> sentence_offsets() const { return {}; }
-  /// The tokens from `first` on, as many of the next `count` as lie together: at least one where `count` is not 0, and
-  /// in most corpora all. Valid as long as the store lives.
+  /// Returns the contiguous prefix of tokens [first, first + count): at least one if `count` is not 0, and in most
+  /// corpora all. Valid for the store's lifetime.
   virtual TokenSpan tokens(std::int64_t first, std::int64_t count) const = 0;
-  /// Throws DataError where the store's files have changed since it was opened: tokens read since may be wrong.
+  /// Throws DataError if the store's files have changed since it was opened: tokens read since may be wrong.
   virtual void check_unchanged() const {}
 
   std::int64_t documents() const { return static_cast<std::int64_t>(document_offsets().size()) - 1; }
   std::int64_t token_count() const { return document_offsets().back(); }
 };
 
-/// Calls `take(span, begin)` with all tokens [first, first + count) of `store`, a span at a time; `begin` counts from
+/// Calls `take(span, begin)` with all tokens [first, first + count) of `store`, span by span; `begin` counts from
 /// `first`.
 template <class Take>
 void read_tokens(const TokenStore& store, std::int64_t first, std::int64_t count, const Take& take) {

@@ -23,7 +23,7 @@ struct DigestEntry {
   std::int64_t document;
 };
 
-/// A list of records for every rank.
+/// A list of records per rank.
 template <class T>
 class Outgoing {
  public:
@@ -50,7 +50,7 @@ class Owners {
   std::vector<std::int64_t> last_;  // documents of each rank and those before it
 };
 
-/// (first document of the same text, document) of this rank's documents that are not the first, by document.
+/// (first document of the same text, document) of this rank's non-first documents, by document.
 std::vector<DocumentPair> exact_duplicates(Communicator& comm, const Fingerprints& fingerprints, const Owners& owners) {
   const auto ranks = static_cast<std::uint64_t>(comm.size());
   Outgoing<DigestEntry> entries(comm);
@@ -71,7 +71,7 @@ std::vector<DocumentPair> exact_duplicates(Communicator& comm, const Fingerprint
   return mine;
 }
 
-/// A set of shingles, and one of 65,536 bits that its hashes set.
+/// A set of shingles, and a 65,536-bit sketch set by its hashes.
 struct SketchedSet {
   explicit SketchedSet(std::vector<std::uint64_t> hashes) : shingles(std::move(hashes)) {
     for (const std::uint64_t hash : shingles) bits[hash / 64 % bits.size()] |= std::uint64_t{1} << hash % 64;
@@ -82,8 +82,8 @@ struct SketchedSet {
   std::array<std::uint64_t, 1024> bits{};
 };
 
-/// Returns whether the Jaccard similarity of the sets is above `threshold`. A bit that only one set has is a shingle
-/// that the other lacks. Most pairs are rejected by the bits alone.
+/// Returns whether the Jaccard similarity of the sets is above `threshold`. A bit set in only one implies a shingle
+/// that the other lacks. The bits alone reject most pairs.
 bool are_similar(const SketchedSet& a, const SketchedSet& b, double threshold) {
   std::int64_t only_a = 0, only_b = 0;  // at least
   for (std::size_t i = 0; i < a.bits.size(); ++i) {
@@ -102,7 +102,7 @@ class RecentSets {
   using Set = std::shared_ptr<const SketchedSet>;
   explicit RecentSets(const DuplicateSearchOptions& options) : options_(options) {}
 
-  /// May be called by several threads at once.
+  /// Thread-safe.
   Set of(std::int64_t document) {
     {
       const std::scoped_lock lock(mutex_);
@@ -129,8 +129,7 @@ class RecentSets {
   std::size_t size_bytes_ = 0;
 };
 
-/// Compares pairs of documents and unites those that are similar. Pairs that are united already, or are known to
-/// differ, are skipped.
+/// Compares pairs of documents and unites similar ones. Skips pairs already united or known to differ.
 class Comparer {
  public:
   Comparer(ThreadPool& pool, const DuplicateSearchOptions& options) : pool_(pool), options_(options), sets_(options) {}
@@ -178,7 +177,8 @@ class Comparer {
     std::erase(pairs, differing);
   }
 
-  /// Sorts connected pairs, such as those of one template, next to each other: their documents are then in the cache.
+  /// Sorts connected pairs, such as those of one template, next to each other, which keeps their documents in the
+  /// cache.
   static void gather_kinds(std::vector<DocumentPair>& pairs) {
     Clusters kinds;
     for (const DocumentPair& pair : pairs) kinds.unite(pair);
@@ -224,7 +224,7 @@ class Comparer {
   std::int64_t compared_pairs_ = 0;
 };
 
-/// Keys are hashes that depend on the band, too: those of several bands can share a list.
+/// Keys are hashes that include the band: several bands can share a list.
 void compare_bands(Communicator& comm, const Fingerprints& fingerprints, const std::vector<char>& is_exact, int begin,
                    int end, const DuplicateSearchOptions& options, Comparer& comparer) {
   const auto ranks = static_cast<std::uint64_t>(comm.size());
@@ -258,7 +258,7 @@ DuplicateSearchResult find_duplicates(Communicator& comm, ThreadPool& pool, cons
     is_exact[static_cast<std::size_t>(at)] = 1;
   }
   Comparer comparer(pool, options);
-  // One band at a time keeps the lists short; several are faster where there are few documents.
+  // One band at a time keeps the lists short; several are faster for few documents.
   constexpr std::int64_t wanted_entries = std::int64_t{1} << 20;
   const std::int64_t max_documents =
       std::ranges::max(all_gather_number(comm, static_cast<std::int64_t>(fingerprints.documents.size())));

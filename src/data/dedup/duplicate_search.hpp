@@ -13,11 +13,10 @@ namespace trireme::data {
 
 /// Fingerprints of a rank's documents, by which duplicates are found: 24 + 8 x bands bytes per document of any length.
 struct Fingerprints {
-  std::vector<std::int64_t> documents;  ///< numbers in the whole input; ascending, and from rank to rank
+  std::vector<std::int64_t> documents;  ///< numbers in the entire input; ascending within and across ranks
   std::vector<Hash128> digests;         ///< digests of the texts
   int bands = 0;
-  std::vector<std::uint64_t>
-      band_keys;  ///< [documents, bands], of MinHash; without bands only exact duplicates are found
+  std::vector<std::uint64_t> band_keys;  ///< [documents, bands], of MinHash; without bands finds only exact duplicates
 };
 
 struct DuplicateSearchOptions {
@@ -26,26 +25,25 @@ struct DuplicateSearchOptions {
   /// Returns the MinHash sketch of any rank's document, which rejects most candidates without their texts. All threads
   /// call it.
   std::function<std::string(std::int64_t)> sketch;
-  /// Returns the set of shingles of any rank's document, sorted. All threads call it.
+  /// Returns the sorted set of shingles of any rank's document. Must be thread-safe.
   std::function<std::vector<std::uint64_t>(std::int64_t)> shingle_set;
 };
 
 struct Duplicate {
   std::int64_t document;
   std::int64_t kept;      ///< the first document of its cluster
-  std::int64_t is_exact;  ///< 1 where an earlier document has the same text
+  std::int64_t is_exact;  ///< 1 if an earlier document has the same text
 };
 
 struct DuplicateSearchResult {
   std::vector<Duplicate> duplicates;  ///< duplicates among this rank's documents, ascending
-  std::int64_t compared_pairs = 0;    ///< by this rank, of sets of shingles
+  std::int64_t compared_pairs = 0;    ///< shingle sets compared by this rank
 };
 
 /// Finds the documents that repeat an earlier one. Equal texts are found by their digests. The first document of each
 /// text enters the search for near duplicates. Documents with an equal key in some band are candidates. The sketches
-/// reject most of them; the sets of shingles of the others are compared. Pairs above the threshold are united, directly
-/// or through others, into clusters, of which the first document is kept. The result does not depend on the number of
-/// ranks.
+/// reject most of them; the sets of shingles of the others are compared. Pairs above the threshold are united
+/// transitively into clusters, of which the first document is kept. The result is independent of the number of ranks.
 ///
 /// Collective. A rank holds the entries of one band of its share of the documents at a time, or of several up to some
 /// megabytes. It also holds the compared pairs and, on rank 0, the duplicates of all ranks.

@@ -12,12 +12,12 @@
 namespace trireme::data {
 namespace {
 
-// Two vectors a step hide the latency of the product; both of everything stay in registers.
+// Two vectors per step hide the latency of the product; all fit in registers.
 using Lanes = std::uint32_t __attribute__((vector_size(64)));
 constexpr std::size_t lanes = sizeof(Lanes) / sizeof(std::uint32_t);
 constexpr std::size_t block = 2 * lanes;
 
-// By reference: how a vector of 512 bits is returned depends on the processor.
+// By reference: the ABI for returning 512-bit vectors depends on the processor.
 void load(Lanes& to, const std::uint32_t* from) { std::memcpy(&to, from, sizeof to); }
 
 }  // namespace

@@ -15,8 +15,9 @@ struct MinHashOptions {
 
 /// MinHash (Broder 1997) with locality-sensitive hashing by bands. Each of bands x rows hash functions keeps the
 /// smallest value over a set of shingles. Two sets agree in one function with probability J, their Jaccard similarity.
-/// They agree in a whole band with J^rows, and in some band with 1 - (1 - J^rows)^bands: 0.9975 at J = 0.7 by default.
-/// The functions are (x ^ s) * a modulo 2^32, with s and an odd a from the seed, of 32 bits of the shingle's hash.
+/// They agree in an entire band with J^rows, and in some band with 1 - (1 - J^rows)^bands: 0.9975 at J = 0.7 by
+/// default. The functions are (x ^ s) * a modulo 2^32, with s and an odd a from the seed, of 32 bits of the shingle's
+/// hash.
 class MinHash {
  public:
   explicit MinHash(const MinHashOptions& options);
@@ -27,14 +28,13 @@ class MinHash {
   int sketch_bytes() const;
 
   /// A hash of each band's smallest values: sets with the same key in a band are candidates for being similar. `keys`
-  /// has an element a band, `sketch` sketch_bytes() or none. Shingles may be repeated. Safe to call from several
-  /// threads at once.
+  /// has one element per band, `sketch` sketch_bytes() or none. Shingles may repeat. Thread-safe.
   void band_keys(std::span<const std::uint64_t> shingles, std::span<std::uint64_t> keys,
                  std::span<char> sketch = {}) const;
 
  private:
   MinHashOptions options_;
-  std::vector<std::uint32_t> flips_;    // s and a of each function, in whole blocks of what the processor
+  std::vector<std::uint32_t> flips_;    // s and a of each function, in full blocks of what the processor
   std::vector<std::uint32_t> factors_;  // computes at a time
 };
 

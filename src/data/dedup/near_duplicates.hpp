@@ -6,7 +6,7 @@
 
 namespace trireme::data {
 
-/// A document of a bucket of locality-sensitive hashing.
+/// A document in a bucket of locality-sensitive hashing.
 struct BucketEntry {
   std::uint64_t key;
   std::int64_t document;
@@ -19,18 +19,18 @@ struct DocumentPair {
   auto operator<=>(const DocumentPair&) const = default;
 };
 
-/// Each document with those before it in its bucket (entries with the same key), the nearest `neighbours` of them.
-/// Sorts the entries: the result depends on which there are, not on their order.
+/// Pairs each document with the nearest `neighbours` before it in its bucket (entries with the same key). Sorts the
+/// entries: the result does not depend on their order.
 std::vector<DocumentPair> candidate_pairs(std::vector<BucketEntry>& entries, std::int64_t neighbours);
 
-/// Documents that belong together, directly or through others. The first document identifies a cluster, whatever the
-/// order of the pairs. Holds only documents that are in some pair.
+/// Disjoint-set forest of documents. The first document identifies a cluster, independent of the order of pairs. Holds
+/// only documents that occur in a pair.
 class Clusters {
  public:
   void unite(DocumentPair pair);
-  /// The first document of the cluster; a document that is in no pair is its own.
+  /// Returns the first document of the cluster; a document in no pair is its own.
   std::int64_t first_of(std::int64_t document);
-  /// (first of its cluster, document) of every document that is not the first, sorted by document.
+  /// Returns (first of its cluster, document) for every non-first document, sorted by document.
   std::vector<DocumentPair> others();
 
  private:

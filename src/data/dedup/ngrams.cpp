@@ -13,14 +13,14 @@ constexpr std::uint64_t factor = 0x9E3779B97F4A7C15u;
 bool is_character_start(char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; }
 bool ends_sentence(char c) { return c == '.' || c == '!' || c == '?'; }
 
-/// `margin` characters before `at` and on, backwards, to behind the end of a sentence.
+/// Moves back `margin` characters from `at`, then on to just after a sentence end.
 std::size_t cut_before(std::string_view text, std::size_t at, std::int64_t margin) {
   for (; at > 0 && margin > 0; margin -= is_character_start(text[at]) ? 1 : 0) --at;
   while (at > 0 && !ends_sentence(text[at - 1])) --at;
   return at;
 }
 
-/// `margin` characters behind `at` and on to behind the end of a sentence.
+/// Moves `margin` characters past `at`, then on to just after a sentence end.
 std::size_t cut_behind(std::string_view text, std::size_t at, std::int64_t margin) {
   for (; at < text.size() && margin > 0; --margin) {
     do {

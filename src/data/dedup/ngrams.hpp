@@ -16,11 +16,11 @@ class NgramReader {
  public:
   NgramReader(std::string_view text, int n);
 
-  /// Moves on to the next n-gram. False at the end, and at once where the text has fewer than n words.
+  /// Advances to the next n-gram. Returns false at the end, or immediately if the text has fewer than n words.
   bool next();
 
   std::uint64_t hash() const { return mix64(sum_); }
-  /// From the first byte of the first word to behind the last byte of the last, in the text.
+  /// Byte range in the text, from the first word's start to the last word's end.
   std::size_t begin() const { return begins_[count_ % begins_.size()]; }
   std::size_t end() const { return words_.end(); }
 
@@ -35,8 +35,7 @@ class NgramReader {
   std::uint64_t sum_ = 0;  // polynomial of the words' hashes
 };
 
-/// A set of hashes, each in a slot that lasts until the next insertion. Lookups may go on from several threads at
-/// once.
+/// A set of hashes, each in a slot that is stable until the next insertion. Lookups are thread-safe.
 class HashSet {
  public:
   HashSet();
@@ -44,7 +43,7 @@ class HashSet {
   void insert(std::uint64_t hash);
   std::int64_t size() const { return size_; }
 
-  /// Slot of a hash, from 0 to below `slots()`; -1 where it is not in the set.
+  /// Returns the slot of a hash, below `slots()`; -1 if it is not in the set.
   std::int64_t find(std::uint64_t hash) const {
     if (hash == 0) hash = 1;  // 0 marks a free slot
     for (std::size_t at = hash & mask_;; at = (at + 1) & mask_) {
@@ -69,9 +68,9 @@ struct TextRange {
 };
 
 struct RemovalOptions {
-  std::int64_t margin = 200;     ///< characters that go on either side of a passage, and on to the end of a sentence
-  std::int64_t min_piece = 200;  ///< characters of a piece that stays
-  std::int64_t max_cuts = 10;    ///< a text with more passages to cut out goes whole
+  std::int64_t margin = 200;     ///< characters removed on either side of a passage, extended to the end of a sentence
+  std::int64_t min_piece = 200;  ///< minimum characters of a kept piece
+  std::int64_t max_cuts = 10;    ///< a text with more passages is removed entirely
 };
 
 /// Returns the rest of a text after `passages` were cut out with their surroundings: the pieces between, without ASCII

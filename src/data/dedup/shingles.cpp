@@ -50,7 +50,7 @@ void add_words(std::string_view text, int size, std::vector<std::uint64_t>& hash
   if (hashes.empty() && count > 0) hashes.push_back(hash_of(text.data() + begins[0], text.data() + last_end));
 }
 
-/// Sorts hashes in about linear time: they are spread evenly, so that their highest bits determine the approximate
+/// Sorts hashes in about linear time: they are uniformly distributed, so their highest bits give the approximate
 /// position.
 void sort_hashes(std::vector<std::uint64_t>& hashes) {
   const int bits = std::bit_width(hashes.size());  // as many buckets as hashes, or twice as many

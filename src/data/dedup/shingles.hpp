@@ -27,7 +27,7 @@ void shingle_hashes(std::string_view text, const ShingleOptions& options, std::v
 /// Sorts and removes duplicates.
 void make_set(std::vector<std::uint64_t>& hashes);
 
-/// |A and B| / |A or B| of two sorted sets; 1 where both are empty.
+/// |A and B| / |A or B| of two sorted sets; 1 if both are empty.
 double jaccard(std::span<const std::uint64_t> a, std::span<const std::uint64_t> b);
 
 }  // namespace trireme::data

@@ -9,13 +9,13 @@
 
 namespace trireme::data {
 
-/// Bad lines of a task's files: the first is an error, or all are left out and counted.
+/// Bad lines of a task's files: the first is an error, or all are skipped and counted.
 class BadLines {
  public:
   explicit BadLines(bool skip = false) : skip_(skip) {}
 
-  /// Runs `take`, which reads a line or a question. Where bad lines are skipped, it notes a DataError instead of
-  /// passing it on.
+  /// Runs `take`, which reads a line or a question. If bad lines are skipped, records a DataError instead of rethrowing
+  /// it.
   template <class Take>
   void attempt(const Take& take) {
     try {
@@ -25,7 +25,7 @@ class BadLines {
       note(error.what());
     }
   }
-  /// Counts a line that was left out.
+  /// Counts a skipped line.
   void note(std::string message) {
     if (count_++ < max_messages) messages_.push_back(std::move(message));
   }

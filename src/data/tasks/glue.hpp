@@ -12,7 +12,7 @@ namespace trireme::data {
 
 enum class GlueTask { mnli, qqp };
 
-/// Labels of a task: MNLI has contradiction 0, entailment 1, neutral 2; QQP has 1 for questions that mean the same.
+/// Labels of a task: MNLI has contradiction 0, entailment 1, neutral 2; QQP has 1 for equivalent questions.
 constexpr std::int64_t classes_of(GlueTask task) { return task == GlueTask::mnli ? 3 : 2; }
 
 /// Two texts and their label.
@@ -28,12 +28,12 @@ struct GlueExamples {
 };
 
 /// Reads a file of GLUE (Wang et al. 2018) as Megatron-LM does. The first line is a header and never an example. Each
-/// line is stripped, then cut at tabs; quotes mean nothing.
+/// line is stripped, then split at tabs; quotes have no meaning.
 ///   MNLI  columns 0 (number), 8 and 9 (texts), the last (label); 10 columns of header mean a test without labels.
 ///   QQP   columns 0, 3, 4 and 5 of exactly 6; 3 columns of header mean a test: number and texts.
-/// Lines of QQP's training with other counts or an empty text are left out always, and noted in `bad`. Throws DataError
+/// QQP training lines with other counts or an empty text are always skipped, and recorded in `bad`. Throws DataError
 /// "path:line: ..." through `bad` for other lines that lack a column, a text, a number of at least 0 or a known label.
-/// Throws it always for a header that is none.
+/// Always throws it for an invalid header.
 GlueExamples read_glue(GlueTask task, const TaskFile& file, BadLines& bad);
 
 /// Returns predicted classes in GLUE's form of submissions: a header, then the number and the class of each example, by

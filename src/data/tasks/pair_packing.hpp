@@ -19,9 +19,9 @@ struct PackedPair {
   std::vector<std::int32_t> token_types;
 };
 
-/// Returns [CLS] A [SEP] B [SEP], or [CLS] A [SEP] where there is no B, without padding. Where everything before the
-/// last [SEP] has at least `max_length` tokens, its first max_length - 1 remain, and a [SEP] follows them, which is of
-/// segment 1 where there is a B. So does Megatron-LM, even where the cut is inside A.
+/// Returns [CLS] A [SEP] B [SEP], or [CLS] A [SEP] without a B, unpadded. If the part before the last [SEP] has at
+/// least `max_length` tokens, it is truncated to max_length - 1 and followed by [SEP], of segment 1 if there is a B.
+/// This matches Megatron-LM, even if the cut is inside A.
 PackedPair pack_pair(std::span<const std::int32_t> a, std::optional<std::span<const std::int32_t>> b,
                      std::int64_t max_length, const PairTokens& tokens);
 

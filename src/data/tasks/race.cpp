@@ -9,7 +9,7 @@
 namespace trireme::data {
 namespace {
 
-/// Number of the right choice, of a whole article's questions checked at once: a line is taken whole or not at all.
+/// Returns the right choices of all questions of an article: a line is accepted entirely or not at all.
 std::vector<std::int32_t> checked_labels(const RaceArticle& article, const std::string& where) {
   TRIREME_CHECK(!stripped(article.article).empty(), DataError, "{}: the article is empty", where);
   const std::size_t questions = article.questions.size();

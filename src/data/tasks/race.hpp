@@ -16,7 +16,7 @@ namespace trireme::data {
 
 inline constexpr std::int64_t race_choices = 4;
 
-/// An article of RACE (Lai et al. 2017) as its file has it.
+/// An article of RACE (Lai et al. 2017) as in its file.
 struct RaceArticle {
   std::string article;
   std::vector<std::string> questions;
@@ -27,11 +27,11 @@ struct RaceArticle {
 /// Reads a line of JSON as an article. Throws DataError that begins with `where`, the file and line.
 using RaceParser = std::function<RaceArticle(std::string_view line, const std::string& where)>;
 
-/// A question whose four choices are samples.
+/// A question with four choices, each a sample.
 struct RaceQuestion {
   std::int64_t article = 0;                          ///< its list of tokens
   std::array<std::int64_t, race_choices> choices{};  ///< lists of tokens: question with each choice
-  std::int32_t label = 0;                            ///< number of the right one
+  std::int32_t label = 0;                            ///< index of the right one
 };
 
 struct RaceExamples {
@@ -45,10 +45,10 @@ struct RaceExamples {
   }
 };
 
-/// Adds the questions of a file, an article a line, as Megatron-LM makes them. A choice replaces each "_" of its
-/// question, or follows the question after a space. Both texts are cleaned. A question with its choice has at most
-/// `max_qa_tokens`. Throws DataError "path:line: ..." through `bad` for a line that is no article, an empty article, a
-/// question without its answer or its four choices.
+/// Adds the questions of a file, one article per line, as Megatron-LM does. A choice replaces each "_" of its question,
+/// or follows the question after a space. Both texts are cleaned. A question with its choice has at most
+/// `max_qa_tokens`. Throws DataError "path:line: ..." through `bad` for a line that is not an article, an empty
+/// article, a question without its answer or its four choices.
 void add_race(const TaskFile& file, const RaceParser& parse, const Tokenizer& tokenizer, std::int64_t max_qa_tokens,
               BadLines& bad, RaceExamples& examples);
 

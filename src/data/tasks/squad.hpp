@@ -18,7 +18,7 @@ struct SquadAnswer {
 struct SquadQuestion {
   std::string id, question;
   bool is_impossible = false;        ///< the context has no answer
-  std::vector<SquadAnswer> answers;  ///< empty where it is impossible
+  std::vector<SquadAnswer> answers;  ///< empty if impossible
 };
 
 struct SquadParagraph {
@@ -36,8 +36,8 @@ struct SquadFile {
 /// Limits of samples of questions and contexts.
 struct SquadOptions {
   std::int64_t sequence_length = 384;
-  std::int64_t doc_stride = 128;       ///< tokens from a window of the context to the next
-  std::int64_t max_query_length = 64;  ///< tokens of a question; the rest is cut off
+  std::int64_t doc_stride = 128;       ///< tokens between window starts
+  std::int64_t max_query_length = 64;  ///< tokens of a question; the rest is truncated
   PairTokens tokens;
 };
 
@@ -60,11 +60,11 @@ class SquadExamples {
     std::int64_t first_window = 0, windows = 0;
   };
 
-  /// Windows start `doc_stride` tokens apart, until one reaches the end of the context. Where a question has several
-  /// answers the first one is the label. Throws DataError "path: question 'id': ..." through `bad` for an empty
-  /// context, an id that occurs twice, an answer that is empty or not where its offset says, and a question without an
-  /// answer that is not called impossible or with one that is. Throws likewise where the sequence length leaves no room
-  /// for the context, and with `is_training` where no window holds the answer. Keeps a reference to `file`.
+  /// Windows start `doc_stride` tokens apart, until one reaches the end of the context. The label is the first of
+  /// several answers. Throws DataError "path: question 'id': ..." through `bad` for an empty context, an id that occurs
+  /// twice, an answer that is empty or does not match its offset, and a question whose answers contradict its
+  /// "impossible" flag. Throws likewise if the sequence length leaves no room for the context, and with `is_training`
+  /// if no window contains the answer. Keeps a reference to `file`.
   SquadExamples(const SquadFile& file, const WordPieceTokenizer& tokenizer, const SquadOptions& options,
                 bool is_training, BadLines& bad);
 

@@ -20,7 +20,7 @@ bool is_ascii_punctuation(char c) {
 std::string without_articles(std::string_view text) {
   std::string result;
   const char* const end = text.data() + text.size();
-  const char* word = nullptr;  // begin of the word that is being read
+  const char* word = nullptr;  // start of the current word
   const auto finish_word = [&](const char* at) {
     if (word == nullptr) return;
     const std::string_view found(word, at);

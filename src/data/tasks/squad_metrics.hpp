@@ -9,15 +9,14 @@
 
 namespace trireme::data {
 
-/// Brings an answer to the form in which SQuAD's official programs compare it. In this order: lower case; ASCII
-/// punctuation removed; the words "a", "an" and "the" replaced by a space; white space at the ends removed and
-/// collapsed elsewhere. Words end where a letter, number or underscore meets another character.
+/// Normalises an answer as SQuAD's official programs do. In this order: lower case; ASCII punctuation removed; the
+/// words "a", "an" and "the" replaced by a space; white space at the ends removed and collapsed elsewhere. Words end
+/// where a letter, number or underscore meets another character.
 std::string normalized_answer(std::string_view text);
 
-/// Agreement of a prediction with one answer, each 0 to 1. `exact` compares the normalised texts. `f1` is
-/// 2 p r / (p + r) with p and r the shares of common words among those of the prediction and the answer, each word as
-/// often as both have it. Where one side has no words, `f1` is 0 in version 1.1; in version 2.0 it is 1 where neither
-/// side has any.
+/// Agreement of a prediction with one answer, each 0 to 1. `exact` compares the normalised texts. `f1` is 2 p r / (p +
+/// r) with p and r the fractions of common words in the prediction and the answer, counted with multiplicity. If one
+/// side has no words, `f1` is 0 in version 1.1; in version 2.0 it is 1 if neither side has any.
 struct AnswerScore {
   double exact = 0, f1 = 0;
 };

@@ -21,7 +21,7 @@ std::vector<std::int64_t> best_positions(std::span<const float> logits, std::int
   return positions;
 }
 
-/// Returns the number, from 0, of the window in which a token of the context has the most context.
+/// Returns the index of the window in which a context token has the most surrounding context.
 std::int64_t best_window(std::span<const SquadWindow> windows, std::int64_t token) {
   std::int64_t best = 0;
   double best_score = -std::numeric_limits<double>::infinity();
@@ -92,7 +92,7 @@ SquadPrediction predict_answer(const SquadExamples& examples, std::int64_t quest
       std::span(examples.windows())
           .subspan(static_cast<std::size_t>(asked.first_window), static_cast<std::size_t>(asked.windows));
   SpanSearch search(examples, its_windows, options);
-  SquadCandidate none;  // [CLS] of the window where it is least likely
+  SquadCandidate none;  // [CLS] of the window in which it is least likely
   for (std::size_t i = 0; i < windows.size(); ++i) {
     const double start = windows[i].start[0], end = windows[i].end[0];
     if (i == 0 || start + end < none.start_logit + none.end_logit) none.start_logit = start, none.end_logit = end;

@@ -10,7 +10,7 @@
 namespace trireme::data {
 
 struct SquadPredictionOptions {
-  std::int64_t n_best = 20;             ///< positions that are tried a window, and answers that are kept
+  std::int64_t n_best = 20;             ///< positions tried per window, and answers kept
   std::int64_t max_answer_length = 30;  ///< in tokens
   double null_threshold = 0;            ///< greatest `null_odds` of a question with an answer
 };
@@ -33,12 +33,11 @@ struct SquadPrediction {
   double null_odds = 0;
 };
 
-/// Chooses the answer to a question from the logits of its windows, as BERT's own program for SQuAD does (Devlin et
-/// al. 2018). Candidates are pairs of the `n_best` best first and last positions of a window that lie in the context,
-/// in order, at most `max_answer_length` tokens apart, and whose first token has the most context in this window: the
-/// least of the tokens before and behind it, plus 0.01 times the window's tokens. Equal ones keep their order. The text
-/// is cut out of the context. With `has_impossible`, the question has no answer where `null_odds` exceeds the
-/// threshold.
+/// Chooses the answer to a question from the logits of its windows, as BERT's own program for SQuAD does (Devlin et al.
+/// 2018). Candidates are pairs of the `n_best` best first and last positions of a window that lie in the context, in
+/// order, at most `max_answer_length` tokens apart, and whose first token has the most context in this window: the
+/// minimum of the tokens before and after it, plus 0.01 times the window's tokens. Ties keep their order. The text is
+/// extracted from the context. With `has_impossible`, the question has no answer if `null_odds` exceeds the threshold.
 SquadPrediction predict_answer(const SquadExamples& examples, std::int64_t question,
                                std::span<const SpanLogits> windows, const SquadPredictionOptions& options);
 

@@ -44,7 +44,7 @@ class TaskSamples : public SampleSource {
       : packing_(packing), samples_per_label_(samples_per_label) {}
   const TaskPacking& packing() const { return packing_; }
   virtual PackedPair packed(std::int64_t index) const = 0;
-  /// Last position of a sample's answer; negative where it has none.
+  /// Last position of a sample's answer; negative if none.
   virtual std::int32_t span_end(std::int64_t) const { return -1; }
 
  private:
@@ -96,9 +96,9 @@ class SquadSamples final : public TaskSamples {
   const SquadExamples& examples_;
 };
 
-/// Samples of several epochs, each in an order of its own: that of NumPy's RandomState(seed +
-/// epoch).shuffle(arange(n)), n the labels of the source. Samples that share a label stay together. The first
-/// `labels_per_epoch` of an order are read. No order depends on the grid.
+/// Samples of several epochs, each shuffled differently: by NumPy's RandomState(seed + epoch).shuffle(arange(n)), n the
+/// labels of the source. Samples that share a label stay together. The first `labels_per_epoch` of an order are read.
+/// The orders are independent of the grid.
 class EpochSamples final : public SampleSource {
  public:
   /// Keeps a reference to `samples`. `labels_per_epoch` is at most samples.labels().

@@ -13,12 +13,12 @@ struct TaskFile {
   std::string text;
 };
 
-/// Lines of a text as Python's text files have them: LF, CR LF or CR ends one.
+/// Lines of a text as in Python's text files: LF, CR LF or CR ends one.
 class TextLines {
  public:
   explicit TextLines(std::string_view text) : rest_(text) {}
 
-  /// Moves on to the next line. Returns false at the end.
+  /// Advances to the next line. Returns false at the end.
   bool next();
   /// The line without its end.
   std::string_view line() const { return line_; }
@@ -35,8 +35,8 @@ class TextLines {
 /// from left to right, three times.
 std::string clean_text(std::string_view text);
 
-/// Python's int(text) in ASCII digits: white space around it, a sign, underscores between digits. None where it is no
-/// such number or beyond 64 bits.
+/// Python's int(text) in ASCII digits: white space around it, a sign, underscores between digits. None if it is not
+/// such a number or exceeds 64 bits.
 std::optional<std::int64_t> whole_number(std::string_view text);
 
 }  // namespace trireme::data

@@ -52,7 +52,7 @@ constexpr Container containers[] = {
     {"ustar"sv, "tar", unpack, 257},
 };
 
-/// Bytes that no text has, and every container has near its beginning. Without them a text may begin with any
+/// Bytes that occur in no text, but near the beginning of every container. Without them a text may begin with any
 /// signature.
 bool is_control(char byte) {
   const auto value = static_cast<unsigned char>(byte);

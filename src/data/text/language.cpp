@@ -36,7 +36,7 @@ LanguageDetector::Result LanguageDetector::detect(std::string_view text) const {
   int text_bytes = 0;
   bool is_reliable = false;
   const CLD2::CLDHints no_hints{nullptr, nullptr, CLD2::UNKNOWN_ENCODING, CLD2::UNKNOWN_LANGUAGE};
-  // Maximum text for CLD2. Later text changes the result little.
+  // Size limit for CLD2. Later text hardly changes the result.
   const int size = static_cast<int>(std::min<std::size_t>(text.size(), INT_MAX / 2));
   const CLD2::Language main =
       CLD2::ExtDetectLanguageSummary(text.data(), size, true, &no_hints, 0, languages.data(), percents.data(),

@@ -142,7 +142,7 @@ bool SentenceSplitter::ends_before(std::string_view text, std::size_t at) {
 
 void SentenceSplitter::split(std::string_view text, std::vector<std::size_t>& ends) {
   for (std::size_t at = 1; at < text.size(); ++at) {
-    // Cuts lie before white space, or behind a wide stop or what closes it: never within a character or a word.
+    // Cuts lie before white space, or after a wide stop or its closing marks: never within a character or a word.
     const auto here = static_cast<unsigned char>(text[at]), before = static_cast<unsigned char>(text[at - 1]);
     if ((here & 0xC0) == 0x80) continue;
     if (here < 0x80 && before < 0x80 && !is_ascii_space(text[at])) continue;

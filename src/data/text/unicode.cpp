@@ -43,7 +43,7 @@ constexpr char32_t capital_sigma = 0x3A3, small_sigma = 0x3C3, final_sigma = 0x3
 // The only letter whose lower case is two characters.
 constexpr char32_t capital_dotted_i = 0x130, combining_dot = 0x307;
 
-/// The last sigma of a word: a cased character before it and none behind it, passing over what case ignores.
+/// The last sigma of a word: a cased character before it and none after it, skipping case-ignorable ones.
 bool is_final_sigma(const std::u32string& word, std::size_t at) {
   const auto ignorable = [](char32_t c) { return is_case_ignorable(c); };
   const auto before = std::find_if_not(word.rend() - static_cast<std::ptrdiff_t>(at), word.rend(), ignorable);
@@ -110,7 +110,7 @@ std::string capitalized(std::string_view text) {
   const Utf8Character first = decode_utf8(text.data(), text.data() + text.size());
   std::string result;
   append_utf8(static_cast<char32_t>(utf8proc_totitle(static_cast<utf8proc_int32_t>(first.code_point))), result);
-  // All of the text is lowered: a sigma's form depends on the characters before it.
+  // Lowers the entire text: a sigma's form depends on the preceding characters.
   return result + lower_case(text).substr(lower_case(text.substr(0, first.size_bytes)).size());
 }
 

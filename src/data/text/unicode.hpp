@@ -15,9 +15,9 @@ bool is_white_space(char32_t c);
 /// Appends `c` as UTF-8.
 void append_utf8(char32_t c, std::string& text);
 
-/// True only where `text` is in Unicode's composed form NFC; a text without combining marks is found to be so at once.
+/// Returns true only if `text` is in NFC; quick for text without combining marks.
 bool is_surely_composed(std::string_view text);
-/// `text` in NFC. Bytes that are not UTF-8 stay as they are.
+/// Returns `text` in NFC. Bytes that are not UTF-8 are kept.
 std::string composed(std::string_view text);
 
 /// Python's str.lower: full lower case, in which a capital sigma at the end of a word becomes a final one. `text` is
@@ -25,14 +25,14 @@ std::string composed(std::string_view text);
 std::string lower_case(std::string_view text);
 
 /// Python's str.capitalize: the first character in title case, the others in lower case. A first character whose title
-/// case is several characters stays as it is. `text` is UTF-8.
+/// case is several characters is kept. `text` is UTF-8.
 std::string capitalized(std::string_view text);
 
 /// Returns whether the character is a letter or a number: with the underscore, those that Python's \w matches.
 bool is_alphanumeric(char32_t c);
 
 /// `word` in lower case and without accents, as in BERT: `lower_case`, canonical decomposition (NFD), nonspacing marks
-/// left out. `word` is UTF-8 without white space.
+/// removed. `word` is UTF-8 without white space.
 std::string lower_case_without_accents(std::string_view word);
 
 }  // namespace trireme::data

@@ -11,7 +11,7 @@
 namespace trireme::data {
 namespace {
 
-/// Bytes 0x80 to 0x9F of windows-1252; 0 where it has no character.
+/// Bytes 0x80 to 0x9F of windows-1252; 0 if it has no character.
 constexpr std::array<char32_t, 32> windows_1252 = {0x20AC, 0,      0x201A, 0x0192, 0x201E, 0x2026, 0x2020, 0x2021,
                                                    0x02C6, 0x2030, 0x0160, 0x2039, 0x0152, 0,      0x017D, 0,
                                                    0,      0x2018, 0x2019, 0x201C, 0x201D, 0x2022, 0x2013, 0x2014,
@@ -68,7 +68,7 @@ struct Sequence {
   std::u32string characters;
 
   bool is_utf8() const { return find_invalid_utf8(bytes) == bytes.size(); }
-  /// Returns whether ordinary text contains such sequences, too.
+  /// Returns whether ordinary text may also contain the sequence.
   bool is_ordinary() const {
     if (characters[0] == U'\u00C2' || characters[0] == U'\u00C3') return false;
     const bool is_end_of_word = characters.size() == 2 && follows_words(characters[1]);

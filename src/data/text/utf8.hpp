@@ -5,7 +5,7 @@
 
 namespace trireme::data {
 
-/// One character of UTF-8 text; `size_bytes` is 0 where the bytes are not UTF-8.
+/// One character of UTF-8 text; `size_bytes` is 0 if the bytes are not UTF-8.
 struct Utf8Character {
   char32_t code_point;
   int size_bytes;
@@ -33,7 +33,7 @@ inline Utf8Character decode_utf8(const char* text, const char* end) {
   return {code_point, size};
 }
 
-/// Offset of the first byte that is not part of a UTF-8 character, `text.size()` where there is none.
+/// Offset of the first byte that is not part of a UTF-8 character, `text.size()` if none.
 inline std::size_t find_invalid_utf8(std::string_view text) {
   const char* const end = text.data() + text.size();
   const char* at = text.data();

@@ -40,7 +40,7 @@ bool is_word_cut(std::string_view text, std::size_t at) {
   if (at == 0 || at >= text.size() || !is_ascii_space(text[at])) return false;
   const auto before = static_cast<unsigned char>(text[at - 1]);
   if (before < 0x80) return before > ' ' && before != 0x7F;
-  // White space beyond ASCII: U+0085, U+00A0, U+1680, U+2000 to U+205F and U+3000; whole ranges, to be brief.
+  // White space beyond ASCII: U+0085, U+00A0, U+1680, U+2000 to U+205F and U+3000; entire ranges, for brevity.
   const std::string_view tail = text.substr(at >= 3 ? at - 3 : 0, std::min<std::size_t>(at, 3));
   const bool two_bytes = tail.ends_with("\xC2\x85") || tail.ends_with("\xC2\xA0");
   const bool three_bytes = tail.starts_with("\xE1\x9A") || tail.starts_with("\xE2\x80") ||
@@ -54,7 +54,7 @@ bool WordReader::next() {
   const char* at = text_.data() + end_;
   while (at != text_end) {
     const auto byte = static_cast<unsigned char>(*at);
-    // A byte that is not UTF-8 is a character of its own, which has no lower case.
+    // A byte that is not UTF-8 is a separate character without lower case.
     const Utf8Character c = byte < 0x80 ? Utf8Character{byte, 1} : decode_utf8(at, text_end);
     const int size_bytes = c.size_bytes == 0 ? 1 : c.size_bytes;
     if (c.size_bytes != 0 && is_python_space(c.code_point)) {

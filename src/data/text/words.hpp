@@ -24,16 +24,16 @@ WordExtent word_extent(std::string_view text);
 std::string_view stripped(std::string_view text);
 
 /// Returns whether byte `at` of `text` is ASCII white space after another character, judged by its last three bytes. No
-/// word of GPT-2's pattern contains both, and none looks back.
+/// word of GPT-2's pattern contains both, or depends on earlier text.
 bool is_word_cut(std::string_view text, std::size_t at);
 
 /// The words of a text: the characters between white space, in lower case, with punctuation. White space and case are
-/// Python's str.split and Unicode's simple lower-case mapping. Bytes that are not UTF-8 stay as they are.
+/// Python's str.split and Unicode's simple lower-case mapping. Bytes that are not UTF-8 are kept.
 class WordReader {
  public:
   explicit WordReader(std::string_view text) : text_(text) {}
 
-  /// Moves on to the next word. False at the end.
+  /// Advances to the next word. Returns false at the end.
   bool next();
 
   /// The word in lower case; valid until `next`.

@@ -22,7 +22,7 @@ class BpeTokenizer final : public Tokenizer {
   std::int32_t end_of_document() const override { return end_of_document_; }
   void encode(std::string_view text, std::vector<std::int32_t>& ids) const override;
   void decode(std::span<const std::int32_t> ids, std::string& bytes) const override;
-  /// Names of the marked tokens or, where none are marked, of those that are neither a byte nor made by a merge.
+  /// Names of the marked tokens or, if none are marked, of those that are neither a byte nor a merge result.
   std::vector<std::string> special_spellings() const override;
   bool can_cut(std::string_view text, std::size_t at) const override { return splitter_.can_cut(text, at); }
   /// Printable ASCII lines: a title; the numbers of tokens and merges and the end of document; each token, escaped; the

@@ -24,7 +24,7 @@ struct PairHash {
   std::size_t operator()(std::uint64_t pair) const { return mix64(pair); }
 };
 
-/// A pair in the queue: the most frequent first, then the one with the smaller ids.
+/// A queued pair: the most frequent first, ties by smaller ids.
 struct Candidate {
   std::int64_t count;
   std::uint64_t pair;
@@ -94,7 +94,7 @@ class Trainer {
 
   std::span<Id> symbols(std::size_t word) { return {symbols_.data() + begins_[word], sizes_[word]}; }
 
-  /// Adds the pairs of a word to the counts, or takes them away.
+  /// Adds or removes the pairs of a word.
   void count_pairs(std::size_t word, int sign) {
     const auto tokens = symbols(word);
     for (std::size_t i = 0; i + 1 < tokens.size(); ++i) {

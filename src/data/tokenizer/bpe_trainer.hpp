@@ -20,7 +20,7 @@ class WordCounts {
 
   /// Counts every word of `text`, cut by GPT-2's pattern.
   void add_text(std::string_view text, const WordSplitter& splitter);
-  /// Adds the words of `other` that `partition` of `partitions` holds: every word is in one.
+  /// Adds the words of `other` in `partition` of `partitions`: every word is in exactly one.
   void add(const WordCounts& other, std::size_t partition, std::size_t partitions);
   /// Removes the words that occur at most `count` times. Returns the sum of their frequencies.
   std::int64_t forget(std::int64_t count);
@@ -39,17 +39,16 @@ class WordCounts {
 };
 
 struct BpeTrainingOptions {
-  std::int64_t vocabulary_size = 32000;  ///< bytes, merges and special tokens together
+  std::int64_t vocabulary_size = 32000;  ///< including bytes, merges and special tokens
   std::int64_t min_frequency = 2;        ///< least frequency of a pair that becomes a token
   std::vector<std::string> special_tokens{"<|endoftext|>"};
 };
 
 /// Trains a byte-pair encoding on given words (Sennrich, Haddow, Birch 2016). The most frequent pair of neighbouring
-/// tokens within words becomes a token, again and again; of equals the one with the smaller ids, left before right. A
-/// pair that would spell an existing token is skipped. Ids are the 256 bytes in the order of GPT-2's vocabulary, then a
-/// token for each merge, then the special tokens. The first special token ends documents. The vocabulary is smaller
-/// than requested where no pair is frequent enough. `progress` is called now and then with the merges made and
-/// requested.
+/// tokens within words becomes a token, repeatedly; ties go to the smaller ids, left before right. A pair that would
+/// spell an existing token is skipped. Ids are the 256 bytes in the order of GPT-2's vocabulary, then a token for each
+/// merge, then the special tokens. The first special token ends documents. The vocabulary is smaller than requested if
+/// no pair is frequent enough. `progress` is called periodically with the merges made and requested.
 BpeVocabulary train_bpe(const std::vector<std::pair<std::string, std::int64_t>>& words,
                         const BpeTrainingOptions& options,
                         const std::function<void(std::int64_t, std::int64_t)>& progress);

@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::uint32_t no_merge = UINT32_MAX;
 constexpr std::size_t max_word_key_bytes = 15;
-// Up to here a search of the whole word for the best pair is faster than a heap.
+// Up to this size a linear search for the best pair is faster than a heap.
 constexpr std::size_t max_short_word_bytes = 64;
 // A heap entry holds rank and position in 24 and 40 bits.
 constexpr int position_bits = 40;
@@ -50,7 +50,7 @@ void check_vocabulary(const BpeVocabulary& vocabulary) {
                 "the vocabulary of {} tokens has no <|endoftext|>, the token that ends documents", tokens.size());
 }
 
-/// Returns the id of each token. A token may stand twice where one of the two is added: the other one counts.
+/// Returns the id of each token. A token may occur twice if one of the two is added: the other one counts.
 TokenIds ids_of(const BpeVocabulary& vocabulary) {
   const auto& tokens = vocabulary.tokens;
   const std::vector<bool> is_added = added_ids(vocabulary);
@@ -67,8 +67,8 @@ TokenIds ids_of(const BpeVocabulary& vocabulary) {
   return ids;
 }
 
-/// Throws DataError where a merge could never apply, as a side is not in `made`: neither a byte nor the result of a
-/// merge; or where merges make the token that ends documents.
+/// Throws DataError if a merge can never apply, since a side is not in `made` (neither a byte nor a merge result), or
+/// if merges produce the token that ends documents.
 void check_merges(const BpeVocabulary& vocabulary, const std::vector<std::pair<std::int32_t, std::int32_t>>& merges,
                   const std::vector<bool>& made) {
   for (std::size_t rank = 0; rank < merges.size(); ++rank) {
@@ -132,7 +132,7 @@ void BytePairEncoder::add_merges(const BpeVocabulary& vocabulary) {
 }
 
 /// Most words of ordinary text are one token. One look-up finds them, without merging. Unless the vocabulary has
-/// `whole_words`, only tokens that merging gives too are entered, so that the result is the same.
+/// `whole_words`, only tokens reachable by merging are entered, so the result is the same.
 void BytePairEncoder::add_words(const BpeVocabulary& vocabulary) {
   word_slots_.resize(table_size(vocabulary.tokens.size()));
   word_shift_ = 64 - std::countr_zero(word_slots_.size());
@@ -240,8 +240,8 @@ void BytePairEncoder::encode_short(const char* word, std::size_t size, std::vect
   ids.insert(ids.end(), tokens.begin(), tokens.begin() + static_cast<std::ptrdiff_t>(count));
 }
 
-/// Encodes a long word through a linked list and a heap of pairs, with the result of encode_short. Heap entries whose
-/// pair has changed are dropped at the top.
+/// Encodes a long word through a linked list and a heap of pairs, with the result of encode_short. Stale heap entries
+/// are dropped at the top.
 void BytePairEncoder::encode_long(const char* word, std::size_t size, std::vector<std::int32_t>& ids) const {
   struct Node {
     std::int32_t id;

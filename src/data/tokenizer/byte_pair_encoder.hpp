@@ -15,22 +15,22 @@
 namespace trireme::data {
 
 /// Byte-pair encoding of single words: starting from the bytes, the pair with the best merge, the leftmost of equals,
-/// becomes one token until no pair has a merge. With `BpeVocabulary::whole_words` a word that is a token stays whole.
-/// Nothing is written after construction, so threads may share it.
+/// becomes one token until no pair has a merge. With `BpeVocabulary::whole_words` a word that is a token is not split.
+/// Immutable after construction, hence thread-safe.
 class BytePairEncoder {
  public:
   /// Throws DataError naming the token or merge where the vocabulary contradicts itself.
   explicit BytePairEncoder(const BpeVocabulary& vocabulary);
 
   /// Appends the ids of the `size` bytes at `word`; bytes may be read up to `text_end`, which is not before the word's
-  /// end. O(size log size) whatever the bytes.
+  /// end. O(size log size) for any bytes.
   void encode(const char* word, std::size_t size, const char* text_end, std::vector<std::int32_t>& ids) const;
 
   /// Sides of each merge, best first.
   const std::vector<std::pair<std::int32_t, std::int32_t>>& merges() const { return merges_; }
 
  private:
-  // A word of up to 15 bytes, zeros behind it, its size in the last byte.
+  // A word of up to 15 bytes, zero-padded, with its size in the last byte.
   struct WordKey {
     std::uint64_t low, high;
     bool operator==(const WordKey&) const = default;

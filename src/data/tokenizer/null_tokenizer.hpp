@@ -4,10 +4,10 @@
 
 namespace trireme::data {
 
-/// Ids that were made elsewhere: its text is the ids themselves, in decimal digits with white space between.
+/// Ids that were made elsewhere: its text is the ids in decimal, separated by white space.
 class NullTokenizer final : public Tokenizer {
  public:
-  /// Ids 0 to vocabulary_size - 1, one of which ends documents. ConfigError where it is none of them.
+  /// Ids 0 to vocabulary_size - 1, one of which ends documents. ConfigError if it is not one of them.
   NullTokenizer(std::int64_t vocabulary_size, std::int64_t end_of_document);
 
   const std::string& name() const override { return name_; }
@@ -16,7 +16,7 @@ class NullTokenizer final : public Tokenizer {
   void encode(std::string_view text, std::vector<std::int32_t>& ids) const override;
   void decode(std::span<const std::int32_t> ids, std::string& bytes) const override;
   std::string payload() const override;
-  /// From what `payload` gives. Throws DataError.
+  /// The inverse of `payload`. Throws DataError.
   static std::unique_ptr<Tokenizer> from_payload(const std::string& payload);
 
  private:

@@ -12,17 +12,17 @@
 
 namespace trireme::data {
 
-/// Limit of tokens and of merges, above any vocabulary: a hostile file cannot exhaust memory.
+/// Limit of tokens and of merges, above any real vocabulary: a hostile file cannot exhaust memory.
 inline constexpr std::int64_t max_vocabulary_size = std::int64_t{1} << 24;
 
 /// `bytes` in printable ASCII: a backslash, and each byte that is not printable, as \xHH.
 std::string escape_bytes(std::string_view bytes);
 /// `escape_bytes` for a message, shortened.
 std::string quotation_of(std::string_view bytes);
-/// The inverse of `escape_bytes`; throws DataError where an escape is broken.
+/// The inverse of `escape_bytes`; throws DataError if an escape is broken.
 std::string unescape_bytes(std::string_view text);
 
-/// The lines of an embedded tokenizer, one after another. Throws DataError where one is not there or damaged.
+/// Sequential reader of an embedded tokenizer's lines. Throws DataError if one is missing or damaged.
 class PayloadLines {
  public:
   explicit PayloadLines(std::string_view text) : rest_(text) {}
@@ -30,7 +30,7 @@ class PayloadLines {
   std::string_view line();
   /// Reads the next line, which must be this one.
   void title(std::string_view expected);
-  /// A line of `count` numbers from 0 to `max_number`, a space between two of them.
+  /// Reads a line of `count` numbers from 0 to `max_number`, separated by spaces.
   template <std::size_t count>
   std::array<std::int64_t, count> numbers(std::int64_t max_number) {
     const std::string_view text = line();
@@ -47,7 +47,7 @@ class PayloadLines {
     if (!good || at != end) refuse(text);
     return values;
   }
-  /// `count` escaped texts, a line each.
+  /// Reads `count` escaped texts, one per line.
   std::vector<std::string> texts(std::int64_t count);
   /// Checks that no line is left.
   void finish() const;

@@ -21,7 +21,7 @@ void SpecialTokenFinder::count(std::string_view text, SpellingCounts& counts) co
   }
 }
 
-/// The longest spelling that `text` begins with; empty where there is none.
+/// Returns the longest spelling that `text` begins with; empty if none.
 std::string_view SpecialTokenFinder::spelling_at(std::string_view text) const {
   // It is not greater than the text. Of the spellings that are not, it is the greatest with which the text begins.
   for (auto after = std::ranges::upper_bound(spellings_, text); after != spellings_.begin(); --after) {

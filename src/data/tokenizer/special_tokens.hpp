@@ -17,7 +17,7 @@ using SpellingCounts = std::map<std::string, std::int64_t>;
 class SpecialTokenFinder {
  public:
   explicit SpecialTokenFinder(const Tokenizer& tokenizer);
-  /// Adds the spellings in `text` to `counts`. Of several that begin at one byte, the longest counts.
+  /// Adds the spellings in `text` to `counts`. The longest of several at the same byte counts.
   void count(std::string_view text, SpellingCounts& counts) const;
 
  private:

@@ -10,7 +10,7 @@
 
 namespace trireme::data {
 
-/// Text to token ids and back. Safe to use from several threads at once.
+/// Converts text to token ids and back. Thread-safe.
 class Tokenizer {
  public:
   virtual ~Tokenizer() = default;
@@ -24,11 +24,11 @@ class Tokenizer {
   virtual void encode(std::string_view text, std::vector<std::int32_t>& ids) const = 0;
   /// Names of special tokens, none of them empty. In a text they are ordinary text.
   virtual std::vector<std::string> special_spellings() const { return {}; }
-  /// Appends the bytes of `ids`; the token that ends a document gives none. Throws DataError for an id that is not in
-  /// the vocabulary.
+  /// Appends the bytes of `ids`; the token that ends a document has none. Throws DataError for an id outside the
+  /// vocabulary.
   virtual void decode(std::span<const std::int32_t> ids, std::string& bytes) const = 0;
-  /// Returns whether `text` may be cut before byte `at`, 0 < at < text.size(). Then the ids of its two parts, one after
-  /// the other, are the ids of the whole. The default is `is_word_cut`.
+  /// Returns whether `text` may be cut before byte `at`, 0 < at < text.size(). The ids of its two parts then
+  /// concatenate to the ids of the full text. The default is `is_word_cut`.
   virtual bool can_cut(std::string_view text, std::size_t at) const;
   /// The definition as one text, from which `tokenizer_from_payload` makes an equal tokenizer.
   virtual std::string payload() const = 0;
@@ -40,14 +40,14 @@ class Tokenizer {
 enum class WordPattern { gpt2, llama3, qwen2 };
 inline constexpr int word_pattern_count = 3;
 
-/// A byte-level BPE's definition, wherever it was read from.
+/// Definition of a byte-level BPE, independent of its source format.
 struct BpeVocabulary {
   std::vector<std::string> tokens;                          ///< bytes of each id; ids are 0 .. size - 1
   std::vector<std::pair<std::string, std::string>> merges;  ///< bytes of the two sides, best first
   std::int32_t end_of_document = -1;                        ///< id of the token that ends documents
   WordPattern pattern = WordPattern::gpt2;
   bool compose = false;               ///< bring text to Unicode's form NFC first
-  bool whole_words = false;           ///< a word that is a token is this one, whatever the merges
+  bool whole_words = false;           ///< a word that is a token bypasses the merges
   std::vector<std::int32_t> special;  ///< ids that never come from text
   std::vector<std::int32_t> added;    ///< ids that are found in text, the longest first, before it is cut into words
 };
@@ -65,8 +65,8 @@ std::unique_ptr<Tokenizer> make_byte_tokenizer();
 std::unique_ptr<Tokenizer> make_gpt2_tokenizer(BpeVocabulary vocabulary);
 /// Another byte-level BPE, as Hugging Face's tokenizer.json describes them. Throws likewise.
 std::unique_ptr<Tokenizer> make_huggingface_tokenizer(BpeVocabulary vocabulary);
-/// BERT's WordPiece. [BOS] and [EOS] are added where they are missing, as Megatron-LM does; the latter ends documents.
-/// Throws DataError naming the token where one occurs twice, is not UTF-8, or a special one is missing.
+/// BERT's WordPiece. [BOS] and [EOS] are added if missing, as in Megatron-LM; the latter ends documents. Throws
+/// DataError naming the token where one occurs twice, is not UTF-8, or a special one is missing.
 std::unique_ptr<Tokenizer> make_wordpiece_tokenizer(WordPieceVocabulary vocabulary);
 /// Ids made elsewhere, 0 to vocabulary_size - 1; see NullTokenizer. Throws ConfigError.
 std::unique_ptr<Tokenizer> make_null_tokenizer(std::int64_t vocabulary_size, std::int64_t end_of_document);

@@ -13,7 +13,7 @@ namespace {
 
 bool is_line_end(char c) { return c == '\r' || c == '\n'; }
 
-/// Size of 's, 't, 're, 've, 'm, 'll or 'd at `text`, 0 where there is none.
+/// Size of 's, 't, 're, 've, 'm, 'll or 'd at `text`, 0 if none.
 int contraction_size(const char* text, const char* end, bool ignore_case) {
   const auto letter = [&](int i) -> char {
     if (end - text <= i) return 0;
@@ -61,7 +61,7 @@ inline const char* WordSplitter::class_end(const char* text, const char* end, Cl
   return text;
 }
 
-/// `\s+(?!\S)|\s+` at white space: the last of several characters is left over where something else follows.
+/// `\s+(?!\S)|\s+` at white space: excludes the last of several characters if something else follows.
 const char* WordSplitter::space_end(const char* text, const char* end) const {
   const char* last = text;
   const char* at = text;
@@ -105,7 +105,7 @@ const char* WordSplitter::llama_word_end(const char* text, const char* end) cons
     }
     return at;
   }
-  // One character that is neither letter, number nor the end of a line goes with the letters behind it.
+  // One character that is neither letter, number nor the end of a line joins the letters after it.
   const bool has_second = second != end;
   const Character next = has_second ? character(second, end) : Character{Class::space, 0};
   if (!is_line_end(*text) && has_second && next.character_class == Class::letter) {

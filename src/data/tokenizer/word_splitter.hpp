@@ -9,7 +9,7 @@
 
 namespace trireme::data {
 
-/// Cuts text into words as these patterns do, by hand, in time linear in the text:
+/// Hand-written splitter equivalent to these patterns, in linear time:
 ///
 ///   gpt2    's|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+
 ///   llama3  (?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+
@@ -23,7 +23,7 @@ class WordSplitter {
   explicit WordSplitter(WordPattern pattern);
   WordPattern pattern() const { return pattern_; }
   /// End of the word that starts at `text`, which is before `end`. The end of a word depends on the text after it, so
-  /// `end` must be the end of the whole text.
+  /// `end` must be the end of the entire text.
   const char* word_end(const char* text, const char* end) const;
   /// Returns whether `text` has the same words as the texts before and after byte `at`, split separately.
   bool can_cut(std::string_view text, std::size_t at) const;

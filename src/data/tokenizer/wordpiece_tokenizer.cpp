@@ -13,7 +13,7 @@
 namespace trireme::data {
 namespace {
 
-// The second one's numbers include the longest word, which is 100 characters in the first.
+// The second one's numbers include the maximum word length, which is 100 characters in the first.
 constexpr std::string_view payload_title = "trireme wordpiece 1", payload_title_2 = "trireme wordpiece 2";
 constexpr std::int64_t default_max_word_characters = WordPieceVocabulary{}.max_word_characters;
 
@@ -140,7 +140,7 @@ void WordPieceTokenizer::encode_words(const std::string& words, bool is_ascii, s
   cut_at_punctuation(words, [&](std::string_view word) { encode_word(word, ids); });
 }
 
-/// Follows each byte of a run of cleaned characters back to the characters of the text.
+/// Maps each byte of a run of cleaned characters back to the text.
 class WordPieceTokenizer::OffsetEncoder {
  public:
   OffsetEncoder(const WordPieceTokenizer& tokenizer, std::vector<TextToken>& tokens)
@@ -157,7 +157,7 @@ class WordPieceTokenizer::OffsetEncoder {
 
   void finish_run() {
     const std::string words = tokenizer_.lower_case_ ? lower_case_without_accents(run_) : run_;
-    // Marks that change their order around another character: the run is then one stretch of text.
+    // Marks reordered around another character: the run is then treated as one unit.
     if (words.size() != origins_.size() && !words.empty()) {
       const Origin all = origins_.empty() ? Origin{} : Origin{origins_.front().begin, origins_.back().end};
       origins_.assign(words.size(), all);

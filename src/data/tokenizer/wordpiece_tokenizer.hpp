@@ -33,9 +33,9 @@ class WordPieceTokenizer final : public Tokenizer {
   std::int32_t end_of_document() const override { return end_of_document_; }
   void encode(std::string_view text, std::vector<std::int32_t>& ids) const override;
   /// Returns the tokens that `encode` makes of `text`, with their bytes in it. A token includes the combining marks
-  /// behind its last character.
+  /// after its last character.
   std::vector<TextToken> encode_with_offsets(std::string_view text) const;
-  /// The pieces, a space between words: not the text itself, which the ids do not hold.
+  /// Returns the pieces, with spaces between words: ids do not determine the original text.
   void decode(std::span<const std::int32_t> ids, std::string& bytes) const override;
   std::vector<std::string> special_spellings() const override {
     return {"[BOS]", "[CLS]", "[EOS]", "[MASK]", "[PAD]", "[SEP]", "[UNK]"};

@@ -26,7 +26,7 @@ class Words {
 
   std::size_t count() const { return begins_.size(); }
 
-  /// Positions of `n` words from `word` on, or of those that are left.
+  /// Positions of `n` words from `word` on, or fewer at the end.
   std::span<const std::size_t> ngram(std::size_t word, std::size_t n) const {
     const std::size_t end = word + n < begins_.size() ? begins_[word + n] : positions_.size();
     return std::span(positions_).subspan(begins_[word], end - begins_[word]);
@@ -37,11 +37,11 @@ class Words {
   std::vector<std::size_t> begins_;     // index in positions_ of each word
 };
 
-/// Probabilities of n-grams of at most 1, 2 ... words, with the roundings of NumPy's `choice`.
+/// Probabilities of n-grams of at most 1, 2 ... words, rounded as in NumPy's `choice`.
 std::array<double, max_words> cumulative_probabilities() {
   std::array<double, max_words> values{};
   for (std::size_t i = 0; i < max_words; ++i) values[i] = 1.0 / static_cast<double>(i + 1);
-  // The caller there divides by the sum twice.
+  // Megatron-LM divides by the sum twice.
   for (int i = 0; i < 2; ++i) {
     const double sum = std::accumulate(values.begin(), values.end(), 0.0);
     for (double& value : values) value /= sum;
@@ -69,7 +69,7 @@ std::int32_t draw_replacement(std::int32_t token, const BertVocabulary& vocabula
 void mask_words(std::span<std::int32_t> tokens, std::span<std::int32_t> labels, std::int64_t target_length,
                 double probability, const BertVocabulary& vocabulary, NumpyRandom& random) {
   std::ranges::fill(labels, -1);
-  // nearbyint rounds halves to the even number, as Python does.
+  // nearbyint rounds half to even, as Python does.
   const double budget = std::min(probability * static_cast<double>(target_length),
                                  std::max(1.0, std::nearbyint(static_cast<double>(tokens.size()) * probability)));
   const Words words(tokens, vocabulary);

@@ -16,7 +16,7 @@ struct BertMaskingOptions {
   bool binary_head = true;         ///< two segments in drawn order, for the sentence-order task
 };
 
-/// Sentences that a document and a sample must have: one for each segment.
+/// Minimum number of sentences per document and sample: one for each segment.
 inline std::int64_t min_sentences_of(const BertMaskingOptions& options) { return options.binary_head ? 2 : 1; }
 
 /// Sample of [CLS] A [SEP] B [SEP], or [CLS] A [SEP] without the binary head, before its padding.
@@ -25,14 +25,14 @@ struct BertSample {
   std::vector<std::int32_t> tokens;
   std::vector<std::int32_t> token_types;  ///< 0 to the first [SEP], 1 after it
   std::vector<std::int32_t> labels;       ///< token at a masked position; -1 elsewhere
-  bool is_random = false;                 ///< true where A and B are swapped
-  bool is_truncated = false;              ///< true where tokens were cut off to reach the target
+  bool is_random = false;                 ///< A and B are swapped
+  bool is_truncated = false;              ///< tokens were removed to reach the target
 };
 
-/// Makes the sample that Megatron-LM makes of `row`, draw for draw. With the binary head the sentences are divided at
-/// random into A and B, and the two are swapped with probability 1/2. Tokens are removed one at a time from the longer
-/// segment, at a drawn end. `row` lies in the corpus, has two sentences with the binary head, and a target of at
-/// least 2. Throws DataError where a segment is empty.
+/// Makes Megatron-LM's sample of `row`, draw for draw. With the binary head the sentences are split at random into A
+/// and B, which are swapped with probability 1/2. Tokens are removed one at a time from a random end of the longer
+/// segment. `row` must lie in the corpus, have two sentences with the binary head, and a target of at least 2. Throws
+/// DataError if a segment is empty.
 BertSample make_bert_sample(const TokenStore& store, const BertSampleRow& row, const BertMaskingOptions& options,
                             NumpyRandom& random);
 

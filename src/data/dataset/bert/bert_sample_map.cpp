@@ -24,14 +24,14 @@ void check_sentences(const TokenStore& store) {
                 store.name());
 }
 
-/// One target of this many is short; 0 for none. 2^32 stands for all greater numbers: only the draw 0 is their
-/// multiple.
+/// One target of this many is short; 0 for none. 2^32 represents all larger numbers: only the draw 0 is a multiple of
+/// them.
 std::uint64_t short_sequence_ratio(double probability) {
   if (probability <= 0) return 0;
   return static_cast<std::uint64_t>(std::min(std::round(1 / probability), 0x1p32));
 }
 
-/// Cuts the documents of a range into samples, always the same ones in the same order.
+/// Cuts the documents of a range into samples, deterministically.
 class DocumentCutter {
  public:
   DocumentCutter(const TokenStore& store, const DocumentRange& range, const BertSampleMapOptions& options)
@@ -41,7 +41,7 @@ class DocumentCutter {
         ratio_(short_sequence_ratio(options.short_sequence_probability)),
         first_(std::ranges::lower_bound(sentences_, range.begin_token) - sentences_.begin()) {}
 
-  /// Calls `take` with the sentences of each document that gives samples, until it returns false. Returns whether it
+  /// Calls `take` with the sentences of each document that yields samples, until it returns false. Returns whether it
   /// did.
   template <class Take>
   bool each_document(const Take& take) const {
@@ -54,20 +54,20 @@ class DocumentCutter {
     return false;
   }
 
-  /// Number of sentences that are read at least once, and of samples that they give at most.
+  /// Lower bound of the sentences read and upper bound of the samples they yield.
   double max_steps() const {
     const auto count = static_cast<double>(sentences());
     return count +
            std::min(count * static_cast<double>(options_.max_epochs), static_cast<double>(options_.max_samples));
   }
-  /// Size of the map as the options give it, for messages.
+  /// Map size given by the options, for messages.
   std::string size_text() const {
     return options_.max_samples == BertSampleMapOptions::no_limit
                ? fmt::format("{} epochs of {} sentences", options_.max_epochs, sentences())
                : fmt::format("at least {} samples of {} sentences", options_.max_samples, sentences());
   }
 
-  /// Number of documents that give samples.
+  /// Number of documents that yield samples.
   std::int64_t documents() const {
     std::int64_t count = 0;
     each_document([&](std::int64_t, std::int64_t) { return ++count > 0; });
@@ -147,14 +147,14 @@ void shuffle_rows(std::span<Number> rows, std::uint32_t seed) {
   }
 }
 
-/// Returns an empty list with memory for the rows of `samples`.
+/// Returns an empty list with capacity for the rows of `samples`.
 template <class Number>
 std::vector<Number> make_room(std::int64_t samples) {
   constexpr std::size_t row_bytes = row_numbers * sizeof(Number);
   const std::size_t machine = machine_memory_bytes();
   std::vector<Number> rows;
   try {
-    // Linux also reserves memory that it does not have, and kills the process that writes there.
+    // Linux overcommits memory, and kills the process that writes to it.
     if (samples > static_cast<std::int64_t>(machine / 4 * 3 / row_bytes)) throw std::bad_alloc();
     rows.reserve(static_cast<std::size_t>(samples) * row_numbers);
   } catch (const std::bad_alloc&) {
@@ -178,7 +178,7 @@ std::vector<Number> shuffled_rows(const DocumentCutter& cutter, const TokenStore
                                   const BertSampleMapOptions& options) {
   const std::int64_t documents = cutter.documents();
   log_left_out(store, range, documents, options.min_sentences);
-  // Too many samples fail before they are counted. Each epoch has at least one of each document.
+  // Fails on too many samples before counting them. Each epoch has at least one of each document.
   std::int64_t min_samples = 0;
   if (__builtin_mul_overflow(documents, options.max_epochs, &min_samples)) min_samples = options.max_samples;
   make_room<Number>(std::min(min_samples, options.max_samples));
@@ -229,7 +229,7 @@ void BertSampleMap::make(const TokenStore& store, const DocumentRange& range, co
   const auto rows = std::make_shared<std::vector<Number>>();
   compute_with_log(range.name, cutter.max_steps(), cutter.size_text(),
                    [&] { *rows = shuffled_rows<Number>(cutter, store, range, options); });
-  // Mapped pages are shared between ranks and can be given back.
+  // Mapped pages are shared between ranks and reclaimable.
   if (cache != nullptr && take<Number>(cache->keep(order, {std::as_bytes(std::span(*rows))}))) return;
   rows_ = Rows<Number>(*rows);
   owner_ = rows;

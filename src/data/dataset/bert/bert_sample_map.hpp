@@ -29,26 +29,26 @@ struct BertSampleMapOptions {
   std::uint32_t seed = 1234;
 };
 
-/// Returns whether any document of `range` gives a sample. Throws DataError where `store` has no sentences.
+/// Returns whether any document of `range` yields a sample. Throws DataError if `store` has no sentences.
 bool has_bert_samples(const TokenStore& store, const DocumentRange& range, std::int64_t min_sentences);
 
-/// The map by which Megatron-LM cuts documents into BERT's samples.
+/// Megatron-LM's map from documents to BERT samples.
 ///
-/// In each epoch the documents follow one another in their own order. Documents of fewer than min_sentences, and those
-/// of several of which one has more than 512 tokens, are left out. A sample takes sentences until it reaches its target
-/// and more than one sentence is left in the document, or to the document's end. One sample of round(1/p) gets a target
-/// drawn from 2 to max_target_length, the others the maximum. The samples of all epochs are shuffled together.
+/// Each epoch visits the documents in order. It skips documents of fewer than min_sentences, and those of several
+/// sentences one of which exceeds 512 tokens. A sample takes sentences until it reaches its target and more than one
+/// sentence is left in the document, or to the document's end. One sample of round(1/p) gets a target drawn from 2 to
+/// max_target_length, the others the maximum. The samples of all epochs are shuffled together.
 ///
-/// Three integers of 32 bits a sample, or of 64 where the corpus has more sentences than 2^32 - 1. They are mapped from
-/// `cache` where it stores them: the map is held in memory only while it is computed.
+/// Takes three 32-bit integers per sample, or 64-bit if the corpus has more than 2^32 - 1 sentences. They are
+/// memory-mapped from `cache` if it stores them: the map is held in memory only while it is computed.
 class BertSampleMap {
  public:
-  /// `range` is one of `store`. Sentences belong to the range in which they begin. Throws DataError where `store` has
+  /// `range` must be of `store`. Sentences belong to the range in which they begin. Throws DataError if `store` has
   /// none.
   BertSampleMap(const TokenStore& store, const DocumentRange& range, const BertSampleMapOptions& options,
                 IndexCache* cache = nullptr);
 
-  /// Samples of all epochs: usually more than were asked for; 0 where no document gives one.
+  /// Samples of all epochs: usually more than requested; 0 if no document yields one.
   std::int64_t size() const;
   BertSampleRow row(std::int64_t index) const;
 

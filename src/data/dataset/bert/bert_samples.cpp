@@ -11,7 +11,7 @@ namespace {
 
 constexpr std::int64_t min_target_length = 2;
 
-/// Copies `values` and fills the rest of `field`, unless that was not asked for.
+/// Copies `values` and pads `field`; no-op for fields not requested.
 void put(const std::vector<std::int32_t>& values, std::int32_t rest, std::span<std::int32_t> field) {
   if (field.empty()) return;
   TRIREME_CHECK(values.size() <= field.size(), ShapeError, "a sample of {} tokens does not fit {} positions",
@@ -76,7 +76,7 @@ BertSample BertSamples::make(std::int64_t index) const {
   TRIREME_CHECK(index >= 0 && index < size(), DataError, "reading sample {} failed: there are {}", index, size());
   const auto which = static_cast<std::size_t>(std::ranges::upper_bound(firsts_, index) - firsts_.begin() - 1);
   const BertSampleRow row = maps_[which].row(index - firsts_[which]);
-  // The map may be mapped from a file, which may change while it is read.
+  // The map may be a mapped file, which may change during the read.
   TRIREME_CHECK(
       row.first_sentence >= 0 && row.end_sentence < std::ssize(store_->sentence_offsets()) &&
           row.end_sentence - row.first_sentence >= min_sentences_of(options_.masking) &&

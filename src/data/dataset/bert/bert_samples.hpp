@@ -11,7 +11,7 @@
 
 namespace trireme::data {
 
-/// Tokens of a sample that are no text: [CLS] and two [SEP], counted without the binary head too, as Megatron-LM does.
+/// Non-text tokens of a sample: [CLS] and two [SEP], even without the binary head, as in Megatron-LM.
 inline constexpr std::int64_t bert_special_tokens = 3;
 
 struct BertSampleOptions {
@@ -19,7 +19,7 @@ struct BertSampleOptions {
   std::int64_t seed = 1234;                 ///< 0 to 2^32 - 1, as NumPy takes it
   double short_sequence_probability = 0.1;  ///< 0 to 1
   BertMaskingOptions masking;
-  std::int64_t max_epochs = BertSampleMapOptions::no_limit;  ///< a map ends after these, whatever the budget
+  std::int64_t max_epochs = BertSampleMapOptions::no_limit;  ///< limit of a map, regardless of the budget
 };
 
 /// Throws ConfigError for an option out of its range.
@@ -32,8 +32,8 @@ void validate(const BertSampleOptions& options);
 /// cover adds another map, of seed + 1, seed + 2 ..., and does not change the samples before it.
 class BertSamples final : public SampleSource {
  public:
-  /// Throws ConfigError for options out of range. Throws DataError where the corpus has no sentences, or no document of
-  /// the range gives a sample.
+  /// Throws ConfigError for options out of range. Throws DataError if the corpus has no sentences, or no document of
+  /// the range yields a sample.
   BertSamples(std::shared_ptr<const TokenStore> store, const DocumentRange& range, BertSampleOptions options,
               std::span<const std::int64_t> budgets, IndexCache* cache = nullptr);
 
@@ -44,7 +44,7 @@ class BertSamples final : public SampleSource {
   void read(std::int64_t index, const SampleView& sample) const override;
   void check_unchanged() const override { store_->check_unchanged(); }
 
-  /// Sample `index` before its padding. Throws DataError for an index that is not a sample's.
+  /// Sample `index` before its padding. Throws DataError for an index out of range.
   BertSample make(std::int64_t index) const;
 
  private:

@@ -7,7 +7,7 @@
 
 namespace trireme::data {
 
-/// The facts of a WordPiece vocabulary that BERT's samples depend on.
+/// Properties of a WordPiece vocabulary that BERT's samples depend on.
 struct BertVocabulary {
   std::int64_t size = 0;
   std::int32_t pad = -1, cls = -1, sep = -1, mask = -1;

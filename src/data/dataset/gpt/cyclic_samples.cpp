@@ -13,7 +13,7 @@ std::vector<std::uint32_t> torch_permutation(std::int64_t count, std::int64_t se
                 "an epoch of {} samples has no permutation of 32 bits. Try <dataloader_type> single", count);
   std::mt19937 generator(static_cast<std::uint32_t>(seed));
   std::vector<std::uint32_t> order(static_cast<std::size_t>(count));
-  // Both forms are at::native::randperm_cpu's; the second one draws 64 bits, of which the first has the high half.
+  // Both forms are at::native::randperm_cpu's; the second one draws 64 bits, high half first.
   if (count < UINT32_MAX / 20) {
     std::iota(order.begin(), order.end(), 0u);
     for (std::size_t i = 0; i + 1 < order.size(); ++i) {

@@ -12,17 +12,17 @@
 namespace trireme::data {
 
 /// PyTorch's `randperm(count)` from a generator with this seed: a permutation of 0 ... count - 1. Throws ConfigError
-/// where `count` does not fit into 32 bits.
+/// if `count` does not fit into 32 bits.
 std::vector<std::uint32_t> torch_permutation(std::int64_t count, std::int64_t seed);
 
 /// The samples of one epoch, over and over, each time in another order, as Megatron-LM's cyclic data loader reads them
 /// without data sharding: sample i is sample P[i mod n] of the n samples of the epoch, P = torch_permutation(n, i / n).
 ///
 /// The order depends neither on the grid nor on the length of the run. Megatron-LM drops the samples at the end of an
-/// epoch that do not fill a micro-batch on all data ranks; here the next epoch goes on behind them.
+/// epoch that do not fill a micro-batch on all data ranks; here the next epoch follows them.
 class CyclicSamples final : public NextTokenSamples {
  public:
-  /// `epoch` are the samples of one epoch, at least one; `size` of all epochs are to be read.
+  /// `epoch` holds the samples of one epoch, at least one; `size` is the total number to read.
   CyclicSamples(std::unique_ptr<NextTokenSamples> epoch, std::int64_t size, DocumentEnds ends = DocumentEnds::labelled);
   std::int64_t size() const override { return size_; }
   std::int64_t sequence_length() const override { return epoch_->sequence_length(); }

@@ -15,7 +15,7 @@ using TokenView = std::span<const std::int32_t>;
 
 void append(Tokens& tokens, TokenView more) { tokens.insert(tokens.end(), more.begin(), more.end()); }
 
-/// Text that may be cut before each of its characters. A special token is one character.
+/// Text that may be cut before any of its characters. A special token is one character.
 class CuttableText {
  public:
   CuttableText(TokenView tokens, const TextCodec& codec) : codec_(codec) {

@@ -30,7 +30,7 @@ std::string replaced(std::string text, std::initializer_list<Replacement> rules)
   return text;
 }
 
-/// Replaces "/' D/", D a digit of ASCII, by "/'[0-9]/": the pattern stands there as the text.
+/// Replaces "/' D/", D an ASCII digit, by "/'[0-9]/": the original inserts the pattern as text.
 std::string with_digits_lost(std::string_view text) {
   constexpr std::string_view front = "/' ";
   std::string result;

@@ -15,8 +15,8 @@ Detokenizer detokenizer_of(std::string_view path);
 /// Returns the name of a rule as options spell it.
 const char* name_of(Detokenizer detokenizer);
 
-/// Returns `text`, which is UTF-8, by a rule of Megatron-LM 23.06, to the letter: with white space as Python's re sees
-/// it, and with brackets and quotes paired over the whole text, also across lines. LAMBADA's rule changes nothing.
+/// Returns `text`, which is UTF-8, by a rule of Megatron-LM 23.06, exactly: with white space as in Python's re, and
+/// with brackets and quotes paired over the entire text, also across lines. LAMBADA's rule changes nothing.
 std::string detokenized(std::string text, Detokenizer detokenizer);
 
 }  // namespace trireme::data

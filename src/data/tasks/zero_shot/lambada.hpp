@@ -8,14 +8,14 @@
 
 namespace trireme::data {
 
-/// Part of a text that LAMBADA asks for.
+/// Part of a text predicted in LAMBADA.
 enum class LambadaTarget {
-  last_token,  ///< the last token of the whole text, white space at its end included
-  last_word    ///< the tokens of " " and the last word, after the text before it without white space at its ends
+  last_token,  ///< the last token of the entire text, including trailing white space
+  last_word    ///< the tokens of " " and the last word, after the stripped text before it
 };
 
 /// Adds one example: its target's tokens are scored (Megatron-LM 23.06). The first token of an example is never
-/// predicted: an example of one token scores nothing. DataError where the text has no token, or no word.
+/// predicted: an example of one token scores nothing. DataError if the text has no token, or no word.
 void add_lambada(std::string_view text, LambadaTarget target, const Tokenizer& tokenizer, const LengthLimit& limit,
                  ScoredTexts& examples);
 

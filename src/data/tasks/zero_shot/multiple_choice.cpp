@@ -19,7 +19,7 @@ void replace_all(std::string_view old, std::string_view by, std::string& text) {
   for (std::size_t at = 0; (at = text.find(old, at)) != text.npos; at += by.size()) text.replace(at, old.size(), by);
 }
 
-/// Leaves out the brackets of WikiHow's texts, and what they enclose on one line.
+/// Removes WikiHow's brackets and their content within a line.
 std::string without_brackets(std::string_view given) {
   std::string text(stripped(given));
   replace_all(" [title]", ". ", text);
@@ -79,7 +79,7 @@ void MultipleChoice::add(const ChoiceQuestion& question, const LengthLimit& limi
   if (bare) context_ids.push_back(tokenizer_.end_of_document());
 
   Question added{.first_text = texts_.size(), .answer = question.answer, .characters = {}};
-  std::vector<std::pair<std::vector<std::int32_t>, std::int64_t>> texts;  // ids and the number of them that is scored
+  std::vector<std::pair<std::vector<std::int32_t>, std::int64_t>> texts;  // ids and the number of scored ones
   for (const std::string& choice : question.choices) {
     TRIREME_CHECK(!choice.empty(), DataError, "choice {} is empty", texts.size());
     added.characters.push_back(characters_of(choice));

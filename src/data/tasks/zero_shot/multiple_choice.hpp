@@ -34,18 +34,18 @@ class MultipleChoice {
  public:
   explicit MultipleChoice(const Tokenizer& tokenizer) : tokenizer_(tokenizer), texts_(tokenizer.end_of_document()) {}
 
-  /// Adds a question with UTF-8 texts. Its tokens are those of the question, and behind them those that a choice adds
-  /// to the text of both; white space at the question's end belongs to the choice. An empty question is the token that
-  /// ends documents. DataError where there are fewer than two choices, one is empty or adds no token, the answer is
-  /// none of them, or a text exceeds the limit.
+  /// Adds a question with UTF-8 texts. Its tokens are those of the question, followed by those that a choice adds to
+  /// the joined text; trailing white space of the question belongs to the choice. An empty question becomes the token
+  /// that ends documents. DataError if there are fewer than two choices, one is empty or adds no token, the answer is
+  /// not one of them, or a text exceeds the limit.
   void add(const ChoiceQuestion& question, const LengthLimit& limit);
 
   std::int64_t size() const { return std::ssize(questions_); }
   /// The choices' texts, question after question.
   const ScoredTexts& texts() const { return texts_; }
 
-  /// A question is answered by the choice of the largest sum of log-probabilities, of equal ones the first. The
-  /// normalised answer is that of the largest sum divided by the choice's number of characters (code points).
+  /// A question is answered by the choice with the largest sum of log-probabilities, the first on ties. The normalised
+  /// answer is that of the largest sum divided by the choice's number of characters (code points).
   struct Result {
     std::int64_t correct = 0;
     std::int64_t correct_normalized = 0;
@@ -58,7 +58,7 @@ class MultipleChoice {
  private:
   struct Question {
     std::int64_t first_text, answer;
-    std::vector<std::int64_t> characters;  // one number a choice
+    std::vector<std::int64_t> characters;  // one number per choice
   };
 
   const Tokenizer& tokenizer_;

@@ -12,7 +12,7 @@ namespace trireme::data {
 struct TextScore {
   double loss = 0;          ///< sum of the losses, -log p
   double squared_loss = 0;  ///< sum of their squares
-  std::int64_t wrong = 0;  ///< tokens that are not the most likely ones; of equal logits the lowest id is the likeliest
+  std::int64_t wrong = 0;   ///< tokens that are not the most likely ones; ties go to the lowest id
 };
 
 /// Texts given as token ids, each predicted token by token, of which the last few are scored. The ids of text i are
@@ -26,14 +26,14 @@ class ScoredTexts final : public SampleSource {
   std::int64_t append_ids(std::span<const std::int32_t> ids);
   /// Adds the text of `count` >= 1 ids from position `begin` on, of which the last `scored` < count are scored.
   void add(std::int64_t begin, std::int64_t count, std::int64_t scored);
-  /// Adds a text with ids of its own.
+  /// Adds a text with its own ids.
   void add(std::span<const std::int32_t> ids, std::int64_t scored) { add(append_ids(ids), std::ssize(ids), scored); }
 
   std::int64_t size() const override { return std::ssize(texts_); }
   std::span<const std::int32_t> ids(std::int64_t index) const;
-  /// Positions that the model reads: one less than there are ids.
+  /// Positions that the model reads: the number of ids minus one.
   std::int64_t length(std::int64_t index) const override { return text(index).count - 1; }
-  /// Scored tokens of a text, and of all.
+  /// Number of scored tokens of a text, and in total.
   std::int64_t scored(std::int64_t index) const { return text(index).scored; }
   std::int64_t scored() const { return scored_; }
   std::int32_t padding() const { return padding_; }
@@ -41,7 +41,7 @@ class ScoredTexts final : public SampleSource {
   /// The longest text's length.
   std::int64_t sequence_length() const override { return max_length_; }
   SampleFields fields() const override { return {.length = true}; }
-  /// The sample may be longer than the text. Then padding without labels follows. ShapeError where it is shorter.
+  /// A sample longer than the text is padded, without labels. ShapeError if it is shorter.
   void read(std::int64_t index, const SampleView& sample) const override;
 
  private:
@@ -57,14 +57,14 @@ class ScoredTexts final : public SampleSource {
   std::int64_t max_length_ = 0;
 };
 
-/// Longest text that a model reads, in positions, and the fate of longer ones.
+/// Maximum text length in positions, and the handling of longer texts.
 struct LengthLimit {
   std::int64_t max_length = 0;
-  bool cut = false;  ///< cut them at the left; otherwise they are errors
+  bool cut = false;  ///< truncate them on the left; otherwise they are errors
 };
 
-/// Cuts the ids of a text, of which the last `scored` are scored, to the limit. DataError where they exceed it, and no
-/// cut is allowed or would remove scored tokens.
+/// Truncates the ids of a text, the last `scored` of which are scored, to the limit. DataError if they exceed it and
+/// truncation is disallowed or would remove scored tokens.
 void fit(const LengthLimit& limit, std::int64_t scored, std::vector<std::int32_t>& ids);
 
 /// Mean of n numbers and the standard error of the mean, s / sqrt(n) with s^2 = sum of (x - mean)^2 / (n - 1). The
