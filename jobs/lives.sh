@@ -3,9 +3,9 @@
 # run_life FOLDER OPTION...
 # Trains from the newest checkpoint in FOLDER/checkpoints, or from the start where there is none. When SLURM's early
 # signal arrives (#SBATCH --signal=B:USR1@SECONDS), the ranks are told to save and leave. A run that is not finished, or
-# that a dead or hanging rank ended, goes back to the queue under the same job number, and its next life continues from
-# the checkpoint. Two lives that end where they began end the chain: a third would do no better.
-# FOLDER/lives has two lines a life: the time, the job and the step where it began; the same where it ended, and what the
+# that a dead or hanging rank ended, goes back to the queue under the same job number, and its next attempt continues from
+# the checkpoint. Two attempts that end where they began end the chain: a third would do no better.
+# FOLDER/lives has two lines an attempt: the time, the job and the step where it began; the same where it ended, and what the
 # ranks returned. Ends the script.
 run_life() {
   local folder=$1 status=0 signalled=0 ranks=
@@ -47,12 +47,12 @@ step_reached() {
   echo "$newest"
 }
 
-# Ends the script with 1 if the last two lives began with the step that is still the newest.
+# Ends the script with 1 if the last two attempts began with the step that is still the newest.
 end_without_progress() {
   local step
   [ -s "$1/lives" ] || return 0
   step=$(step_reached "$1")
   [ "$(grep -v returned "$1/lives" | tail -n 2 | grep -c " step $step\$")" = 2 ] || return 0
-  echo "Two lives have not come beyond step $step; see the log for why. After mending it, remove $1/lives." >&2
+  echo "Two attempts have not come beyond step $step; see the log for why. After mending it, remove $1/lives." >&2
   exit 1
 }

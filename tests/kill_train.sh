@@ -1,6 +1,6 @@
 #!/bin/bash
 # Kills a run again and again with SIGKILL, at random moments of iterations, saves and start-up, and continues it. Every
-# life must begin at the last checkpoint that was committed, or a later one, and all lives together must have computed
+# attempt must begin at the last checkpoint that was committed, or a later one, and all attempts together must have computed
 # what an undisturbed run computes, bit by bit.
 # usage: tests/kill_train.sh KILLS [TRIREME [MPIEXEC]]
 kills=${1:?usage: tests/kill_train.sh KILLS [TRIREME [MPIEXEC]]}
@@ -13,18 +13,18 @@ source "$here/e2e/functions.sh"
 make_corpus corpus 1
 run=("${model[@]}" --data-path corpus.h5 --global-batch-size 4 --train-iters $((100 * kills)) --lr 0.01 --eval-iters 0
   --dtype bf16 --tp 2 --hidden-dropout 0.1)
-lives=(--save saved --load saved --load-or-init --keep-last 2 --metrics-file killed.jsonl)
+attempts=(--save saved --load saved --load-or-init --keep-last 2 --metrics-file killed.jsonl)
 done_by 2 train "${run[@]}" --metrics-file undisturbed.jsonl
 
 committed=0 # the last step that was said to be saved
-check_start() { # where the life that printed err began
+check_start() { # where the attempt that printed err began
   local begun
   begun=$(sed -n 's/.*loading .*: iteration \([0-9]*\)$/\1/p' err)
-  if [ "${begun:-0}" -lt $committed ]; then failed "step $committed was saved, the next life began at ${begun:-0}"; fi
+  if [ "${begun:-0}" -lt $committed ]; then failed "step $committed was saved, the next attempt began at ${begun:-0}"; fi
 }
 
 for ((kill = 1; kill <= kills; ++kill)); do
-  "$mpiexec" -n 2 "$trireme" train "${run[@]}" "${lives[@]}" --save-interval 1 >out 2>err &
+  "$mpiexec" -n 2 "$trireme" train "${run[@]}" "${attempts[@]}" --save-interval 1 >out 2>err &
   job=$!
   if ((RANDOM % 8 > 0)); then # after some saves; else while it starts
     saves=$((RANDOM % 10))
@@ -36,7 +36,7 @@ for ((kill = 1; kill <= kills; ++kill)); do
   else
     pause 0.5
   fi
-  if ! kill -0 $job 2>/dev/null; then failed "the life ended by itself before kill $kill"; fi
+  if ! kill -0 $job 2>/dev/null; then failed "the attempt ended by itself before kill $kill"; fi
   kill_job $job 2
   grep -q 'loading\|1/[0-9]* | loss' err && check_start
   said=$(sed -n 's/.*saved step \([0-9]*\) in.*/\1/p' err | tail -1)
@@ -46,7 +46,7 @@ for ((kill = 1; kill <= kills; ++kill)); do
 done
 passed "killed $kills times, at step $committed in the end"
 
-done_by 2 train "${run[@]}" "${lives[@]}"
+done_by 2 train "${run[@]}" "${attempts[@]}"
 check_start
 check "after $kills kills the run ends with the digits of an undisturbed one" \
   cmp <(field lm_loss undisturbed.jsonl) <(field lm_loss killed.jsonl)

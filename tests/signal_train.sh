@@ -1,7 +1,7 @@
 #!/bin/bash
 # Asks a run again and again to save and stop, at random instants of start-up, index building, load, iterations,
-# evaluations and saves, half the time with a second signal soon after, and continues it. Every life must end with 75 and
-# a whole checkpoint; all lives together must have computed what an undisturbed run computes, bit by bit. A run that is
+# evaluations and saves, half the time with a second signal soon after, and continues it. Every attempt must end with 75 and
+# a whole checkpoint; all attempts together must have computed what an undisturbed run computes, bit by bit. A run that is
 # interrupted a thousand times a second by a handler without a stack of its own must do so, too.
 # usage: tests/signal_train.sh SIGNALS [TRIREME [MPIEXEC]]
 signals=${1:?usage: tests/signal_train.sh SIGNALS [TRIREME [MPIEXEC]]}
@@ -17,7 +17,7 @@ model=(--num-layers 2 --hidden-size 64 --num-attention-heads 4 --seq-length 32)
 # So many epochs of a small corpus that making their index takes a moment.
 run=("${model[@]}" --data-path corpus.h5 --global-batch-size 4 --train-iters 300000 --lr 0.001 --hidden-dropout 0.1
   --eval-interval 5 --eval-iters 4)
-lives=(--save-interval 3 --keep-last 2 --load-or-init)
+attempts=(--save-interval 3 --keep-last 2 --load-or-init)
 
 # ranks_of JOB RANKS: the processes of the job's ranks, once each has blocked SIGTERM: the first millisecond after exec
 # belongs to the kernel and the dynamic loader.
@@ -33,12 +33,12 @@ ranks_of() {
   done
 }
 
-# signalled RANKS OPTION...: one life of the run in the folder saved.RANKS.
+# signalled RANKS OPTION...: one attempt of the run in the folder saved.RANKS.
 signalled() {
   local ranks=$1 job processes target launcher=()
   shift
   [ "$ranks" -eq 1 ] || launcher=("$mpiexec" -n "$ranks")
-  "${launcher[@]}" "$trireme" train "${run[@]}" "${lives[@]}" --save "saved.$ranks" --load "saved.$ranks" \
+  "${launcher[@]}" "$trireme" train "${run[@]}" "${attempts[@]}" --save "saved.$ranks" --load "saved.$ranks" \
     --metrics-file "signalled.$ranks.jsonl" "$@" >out 2>err &
   job=$!
   mapfile -t processes < <(ranks_of $job "$ranks")
@@ -56,7 +56,7 @@ signalled() {
   if [ $code -ne 0 ]; then failed "signal $signal: the checkpoint is damaged"; fi
 }
 
-# undisturbed RANKS OPTION...: as many iterations as all lives on so many ranks, in one life, have the same losses.
+# undisturbed RANKS OPTION...: as many iterations as all attempts on so many ranks, in one attempt, have the same losses.
 undisturbed() {
   local ranks=$1 reached
   shift
@@ -70,7 +70,7 @@ undisturbed() {
 for ((signal = 1; signal <= signals; ++signal)); do
   if ((signal % 4 == 0)); then signalled 2 --tp 2 --async-save; else signalled 1 --dtype bf16; fi
 done
-[ "$failures" -gt 0 ] || passed "signalled $signals times, and each life ended with 75 and a whole checkpoint"
+[ "$failures" -gt 0 ] || passed "signalled $signals times, and each attempt ended with 75 and a whole checkpoint"
 undisturbed 1 --dtype bf16
 undisturbed 2 --tp 2
 

@@ -1,6 +1,6 @@
 #!/bin/bash
 # The batch files on a running SLURM with at least three nodes of two cores: a job on 2 nodes x 2 ranks is signalled before
-# its time limit, saves, is requeued and ends with the losses of an undisturbed run; two lives without progress end a chain.
+# its time limit, saves, is requeued and ends with the losses of an undisturbed run; two attempts without progress end a chain.
 # usage: SLURM_CONF=FILE tests/slurm.sh [PROGRAM]    PROGRAM: build/release/trireme by default
 # Takes about ten minutes: SLURM holds a requeued job for two. Exit status 77 where there is no SLURM.
 set -euo pipefail
@@ -69,13 +69,13 @@ await "$signalled" "$stuck"
 
 losses() { sed -n 's/.*"iteration": *\([0-9]*\),.*"lm_loss": *\([^,}]*\).*/\1 \2/p' "$1/metrics.jsonl"; }
 [ "$(losses "$folder/whole" | wc -l)" = "$iterations" ] || fail "the undisturbed run: $(tail -n 5 "$folder/whole.log")"
-[ "$(grep -vc returned "$folder/signalled/lives")" -ge 2 ] || fail "the signalled run had one life alone"
+[ "$(grep -vc returned "$folder/signalled/lives")" -ge 2 ] || fail "the signalled run had one attempt alone"
 grep -q "returned 75" "$folder/signalled.log" || fail "the signalled run never left with 75"
 diff <(losses "$folder/whole") <(losses "$folder/signalled") >"$folder/difference" ||
   fail "the losses differ: $(head -n 4 "$folder/difference")"
-[ "$(grep -vc returned "$folder/stuck/lives")" = 2 ] || fail "the chain without progress had $(grep -vc returned "$folder/stuck/lives") lives"
+[ "$(grep -vc returned "$folder/stuck/lives")" = 2 ] || fail "the chain without progress had $(grep -vc returned "$folder/stuck/lives") attempts"
 grep -q "have not come beyond step 0" "$folder/stuck.log" || fail "the chain without progress does not say why it ended"
 
-echo "Signalled, requeued and resumed in $(grep -vc returned "$folder/signalled/lives") lives: $iterations losses, all those of the" \
-  "undisturbed run. The chain without progress ended after two lives. ($SECONDS s)"
+echo "Signalled, requeued and resumed in $(grep -vc returned "$folder/signalled/lives") attempts: $iterations losses, all those of the" \
+  "undisturbed run. The chain without progress ended after two attempts. ($SECONDS s)"
 rm -rf "$folder"

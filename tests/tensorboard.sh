@@ -16,15 +16,15 @@ run=(train --num-layers 2 --hidden-size 16 --num-attention-heads 4 --seq-length 
   --train-iters 20 --lr 0.01 --eval-interval 5 --eval-iters 1 --split 80,10,10 --backend cpu --metrics-file metrics.jsonl
   --tensorboard-dir curves --log-timers-to-tensorboard --log-memory-to-tensorboard --log-validation-ppl-to-tensorboard
   --log-world-size-to-tensorboard)
-life() { # life EXIT_CODE OPTION...
+attempt() { # attempt EXIT_CODE OPTION...
   local code=0
   "$trireme" "${run[@]}" "${@:2}" >log 2>&1 || code=$?
   [ "$code" = "$1" ] || { echo "exit code $code instead of $1"; cat log; exit 1; }
 }
-life 75 --save run --exit-interval 7
+attempt 75 --save run --exit-interval 7
 # Iterations that are not in the last checkpoint when the run is killed.
-life 0 --load run --save elsewhere
-life 0 --load run --save run
+attempt 0 --load run --save elsewhere
+attempt 0 --load run --save run
 
 reader/bin/python - <<'PYTHON'
 import json, math, sys

@@ -47,7 +47,7 @@ constexpr std::string_view common =
     "even most made after also did many before must through back years where much your way well down should because "
     "each "
     "just those people how too little state good very make world still own see men work long get here between both "
-    "life "
+    "attempt "
     "being under never day same another know while last might us great old year off come since against go came right "
     "used take three na\xC3\xAFve caf\xC3\xA9 \xE2\x80\x94";
 

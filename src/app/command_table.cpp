@@ -104,7 +104,7 @@ constexpr Command command_table[] = {
     {.path = "plan", .overview = "predict a job on a cluster, and find its fastest layout", .function = plan_command},
     {.path = "megatron", .overview = "translate the words of a launch of Megatron-LM", .function = megatron_command},
     {.path = "report",
-     .overview = "make a page on runs: curves, lives, checkpoints, options",
+     .overview = "make a page on runs: curves, attempts, checkpoints, options",
      .function = report_command},
     {.path = "selftest",
      .overview = "test the nodes of a job before it trains, on one rank or many",

@@ -30,7 +30,7 @@ struct Chart {
   std::string unit;  ///< "bytes" also stands for their multiples; values in "%" are fractions
   Axis axis = Axis::fitted;
   std::vector<Series> series;
-  std::vector<Mark> begins;   ///< starts of lives that continue a run: vertical lines
+  std::vector<Mark> begins;   ///< starts of attempts that continue a run: vertical lines
   std::vector<Mark> skipped;  ///< updates that were skipped: crosses at the bottom
   double first_x = 1, last_x = 1;
 };

@@ -52,8 +52,8 @@ class Curve {
   std::optional<Point> least_, greatest_, last_;
 };
 
-/// Finds the newest record of each iteration in a file that several lives of a run have written. A life that begins
-/// before the end of the one before it repeats iterations; its records replace the older ones from there on.
+/// Finds the newest record of each iteration in a file that several attempts of a run have written. An attempt that
+/// begins before the end of the one before it repeats iterations; its records replace the older ones from there on.
 ///
 /// The file is read twice: `survey` takes the iterations of all records in order, then `is_newest` takes them again.
 class NewestRecords {

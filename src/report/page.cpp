@@ -46,12 +46,12 @@ Chart empty_chart(const std::vector<Run>& runs) {
     const Run& run = runs[i];
     chart.first_x = std::min(chart.first_x, static_cast<double>(run.first_iteration));
     chart.last_x = std::max(chart.last_x, static_cast<double>(run.last_iteration));
-    for (std::size_t life = 1; life < run.lives.size(); ++life) {
-      const std::optional<LifeStart>& start = run.lives[life].start;
+    for (std::size_t attempt = 1; attempt < run.attempts.size(); ++attempt) {
+      const std::optional<AttemptStart>& start = run.attempts[attempt].start;
       if (!start) continue;
       chart.begins.push_back(
           {static_cast<double>(start->iteration), static_cast<int>(i),
-           fmt::format("{}: life {} continued after iteration {}", run.name, life + 1, start->iteration)});
+           fmt::format("{}: attempt {} continued after iteration {}", run.name, attempt + 1, start->iteration)});
     }
   }
   return chart;
@@ -171,7 +171,7 @@ std::string reading_of(const std::vector<Run>& runs) {
     for (const Measure& measure : measures) {
       for (const auto& [set, curve] : run.*measure.validation) add(curve);
     }
-    is_continued = is_continued || run.lives.size() > 1;
+    is_continued = is_continued || run.attempts.size() > 1;
     has_skipped = has_skipped || run.skipped_updates > 0;
   }
   std::string text;
@@ -244,7 +244,7 @@ std::string differences_of(const std::vector<Run>& runs) {
   std::map<std::string, std::vector<std::string>> values;
   std::vector<std::size_t> recorded;
   for (std::size_t i = 0; i < runs.size(); ++i) {
-    const LifeStart* start = runs[i].newest_start();
+    const AttemptStart* start = runs[i].newest_start();
     if (start == nullptr) continue;
     recorded.push_back(i);
     for (const OptionValue& option : start->options) {

@@ -6,15 +6,15 @@
 namespace trireme::report {
 namespace {
 
-std::int64_t time_of(const Life& life) {
-  return life.start ? life.start->time : life.job_time.value_or(std::numeric_limits<std::int64_t>::min());
+std::int64_t time_of(const Attempt& attempt) {
+  return attempt.start ? attempt.start->time : attempt.job_time.value_or(std::numeric_limits<std::int64_t>::min());
 }
 
 }  // namespace
 
-std::vector<Life> join_lives(std::vector<Life> lives, const std::vector<JobNote>& notes) {
+std::vector<Attempt> join_attempts(std::vector<Attempt> attempts, const std::vector<JobNote>& notes) {
   constexpr std::int64_t clock_seconds = 2;  // a host's clock may be late
-  std::vector<Life> alone;
+  std::vector<Attempt> alone;
   for (std::size_t i = 0; i < notes.size(); ++i) {
     if (notes[i].status) continue;
     const JobNote& begin = notes[i];
@@ -25,10 +25,10 @@ std::vector<Life> join_lives(std::vector<Life> lives, const std::vector<JobNote>
       end_time = notes[next].time;
       break;
     }
-    Life* found = nullptr;
-    for (Life& life : lives) {
-      const bool within = life.start->time >= begin.time - clock_seconds && life.start->time < end_time;
-      if (within && !life.job_time && life.start->job == begin.job) found = &life;
+    Attempt* found = nullptr;
+    for (Attempt& attempt : attempts) {
+      const bool within = attempt.start->time >= begin.time - clock_seconds && attempt.start->time < end_time;
+      if (within && !attempt.job_time && attempt.start->job == begin.job) found = &attempt;
     }
     if (found == nullptr) found = &alone.emplace_back();
     found->job_time = begin.time;
@@ -38,27 +38,27 @@ std::vector<Life> join_lives(std::vector<Life> lives, const std::vector<JobNote>
       found->job_end = notes[i + 1].time;
     }
   }
-  lives.insert(lives.end(), alone.begin(), alone.end());
-  std::ranges::stable_sort(lives, {}, time_of);
-  return lives;
+  attempts.insert(attempts.end(), alone.begin(), alone.end());
+  std::ranges::stable_sort(attempts, {}, time_of);
+  return attempts;
 }
 
-const LifeStart* Run::newest_start() const {
-  for (auto life = lives.rbegin(); life != lives.rend(); ++life) {
-    if (life->start) return &*life->start;
+const AttemptStart* Run::newest_start() const {
+  for (auto attempt = attempts.rbegin(); attempt != attempts.rend(); ++attempt) {
+    if (attempt->start) return &*attempt->start;
   }
   return nullptr;
 }
 
 std::int64_t Run::lost_iterations() const {
   std::int64_t sum = repeated_iterations;
-  for (const Life& life : lives) sum += life.start ? life.start->lost_iterations : 0;
+  for (const Attempt& attempt : attempts) sum += attempt.start ? attempt.start->lost_iterations : 0;
   return sum;
 }
 
 double Run::lost_ms() const {
   double sum = repeated_ms;
-  for (const Life& life : lives) sum += life.start ? life.start->lost_ms : 0;
+  for (const Attempt& attempt : attempts) sum += attempt.start ? attempt.start->lost_ms : 0;
   return sum;
 }
 

@@ -14,7 +14,7 @@
 
 namespace trireme::report {
 
-/// Value of an option in a life of a run.
+/// Value of an option in an attempt of a run.
 struct OptionValue {
   std::string name;
   std::string value;
@@ -23,7 +23,7 @@ struct OptionValue {
 };
 
 /// State of a job when it begins to train. Times are seconds since 1970, UTC.
-struct LifeStart {
+struct AttemptStart {
   std::int64_t time = 0;
   std::string job;   ///< SLURM's number; may be empty
   std::string host;  ///< host of rank 0
@@ -34,30 +34,30 @@ struct LifeStart {
   std::int64_t parameters = 0;
   double peak_tflops = 0;            ///< peak of a rank's device; 0: not known
   std::int64_t iteration = 0;        ///< iterations done before
-  std::int64_t lost_iterations = 0;  ///< done by the life before, after the checkpoint that this one loaded
+  std::int64_t lost_iterations = 0;  ///< done by the attempt before, after the checkpoint that this one loaded
   double lost_ms = 0;
   std::vector<OptionValue> options;
 };
 
 /// End of a job that could still report it.
-struct LifeEnd {
+struct AttemptEnd {
   std::int64_t time = 0;
   std::int64_t iteration = 0;  ///< iterations done
   int exit_code = 0;
   std::string reason;  ///< the error's text; empty where there was none
 };
 
-/// Checkpoint, as a life noted it when it was committed.
+/// Checkpoint, as an attempt noted it when it was committed.
 struct SaveNote {
   std::int64_t time = 0;
   std::int64_t iteration = 0;
 };
 
 /// One job of a run, as far as it was recorded.
-struct Life {
-  std::optional<LifeStart> start;  ///< empty: it ended before training
+struct Attempt {
+  std::optional<AttemptStart> start;  ///< empty: it ended before training
   std::vector<SaveNote> saves;
-  std::optional<LifeEnd> end;
+  std::optional<AttemptEnd> end;
   std::optional<std::int64_t> job_time;  ///< when the batch file started it
   std::string job;
   std::optional<int> job_status;        ///< exit code that the batch file noted
@@ -72,10 +72,10 @@ struct JobNote {
   std::optional<int> status;  ///< set at an end
 };
 
-/// Brings the notes of batch files to the lives that the program recorded: each start begins a span of time, and a life
-/// that began within it is that job's. A job without a recorded life becomes one of its own. `lives` are in order of
-/// time.
-std::vector<Life> join_lives(std::vector<Life> lives, const std::vector<JobNote>& notes);
+/// Brings the notes of batch files to the attempts that the program recorded: each start begins a span of time, and an
+/// attempt that began within it is that job's. A job without a recorded attempt becomes one of its own. `attempts` are
+/// in order of time.
+std::vector<Attempt> join_attempts(std::vector<Attempt> attempts, const std::vector<JobNote>& notes);
 
 /// Checkpoint that is in the folder at present.
 struct StoredStep {
@@ -116,13 +116,13 @@ struct Run {
   std::int64_t repeated_iterations = 0;  ///< records that a later one of the file replaces
   double repeated_ms = 0;
   std::int64_t damaged_lines = 0, first_damaged_line = 0;
-  std::vector<Life> lives;
+  std::vector<Attempt> attempts;
   std::vector<StoredStep> steps;
   std::vector<std::pair<std::string, std::string>> attributes;  ///< attributes of the newest checkpoint
   std::vector<std::string> notes;                               ///< further things that the reader should see
 
-  /// The newest life with a start; null where none was recorded.
-  const LifeStart* newest_start() const;
+  /// The newest attempt with a start; null where none was recorded.
+  const AttemptStart* newest_start() const;
   std::int64_t lost_iterations() const;
   double lost_ms() const;
   double mean_tokens_per_second() const { return trained_ms > 0 ? 1000 * tokens / trained_ms : 0; }

@@ -55,9 +55,9 @@ std::string badge(const State& state) {
   return element("span", fmt::format("class=\"state {}\"", state.css_class), escaped(state.text));
 }
 
-/// Returns the state at the end of one life. `is_last`: nothing came after it.
-State state_of(const Life& life, bool is_last) {
-  const std::optional<int> code = life.end ? std::optional(life.end->exit_code) : life.job_status;
+/// Returns the state at the end of one attempt. `is_last`: nothing came after it.
+State state_of(const Attempt& attempt, bool is_last) {
+  const std::optional<int> code = attempt.end ? std::optional(attempt.end->exit_code) : attempt.job_status;
   if (code) {
     return {*code == 0    ? "good"
             : *code == 75 ? "paused"
@@ -68,7 +68,7 @@ State state_of(const Life& life, bool is_last) {
   return {"bad", "no end recorded: killed"};
 }
 
-std::string grid_text(const LifeStart& start) {
+std::string grid_text(const AttemptStart& start) {
   std::vector<std::string> parts;
   for (const auto& [axis, size] : start.axes) {
     if (size > 1) parts.push_back(fmt::format("{} {}", axis, size));
@@ -81,49 +81,50 @@ std::string time_cell(std::optional<std::int64_t> time) {
   return time ? text_element("span", "time", utc_text(*time)) : dash;
 }
 
-/// Returns the end of a life by the program or the batch file, empty where neither noted it.
-std::optional<std::int64_t> end_of(const Life& life) { return life.end ? life.end->time : life.job_end; }
+/// Returns the end of an attempt by the program or the batch file, empty where neither noted it.
+std::optional<std::int64_t> end_of(const Attempt& attempt) { return attempt.end ? attempt.end->time : attempt.job_end; }
 
-/// Returns the end of a life, or the newest event before it.
-std::string end_cell_of(const Life& life) {
-  if (end_of(life) || life.saves.empty()) return time_cell(end_of(life));
-  return fmt::format("after {}", time_cell(life.saves.back().time));
+/// Returns the end of an attempt, or the newest event before it.
+std::string end_cell_of(const Attempt& attempt) {
+  if (end_of(attempt) || attempt.saves.empty()) return time_cell(end_of(attempt));
+  return fmt::format("after {}", time_cell(attempt.saves.back().time));
 }
 
-/// Returns the next life after `life` that trained; null where there is none. A job may end before it trains.
-const LifeStart* next_start(const Run& run, std::size_t life) {
-  for (std::size_t i = life + 1; i < run.lives.size(); ++i) {
-    if (run.lives[i].start) return &*run.lives[i].start;
+/// Returns the next attempt after `attempt` that trained; null where there is none. A job may end before it trains.
+const AttemptStart* next_start(const Run& run, std::size_t attempt) {
+  for (std::size_t i = attempt + 1; i < run.attempts.size(); ++i) {
+    if (run.attempts[i].start) return &*run.attempts[i].start;
   }
   return nullptr;
 }
 
-std::string lives_of(const Run& run, const Page& page) {
-  const std::string heading = text_element("h3", "", "Lives");
-  if (run.lives.empty()) {
-    return heading + text_element("p", "none",
-                                  page.spell("Not recorded. <metrics_file> of a run also keeps its lives; this run is "
-                                             "of an older version, or had none."));
+std::string attempts_of(const Run& run, const Page& page) {
+  const std::string heading = text_element("h3", "", "Attempts");
+  if (run.attempts.empty()) {
+    return heading +
+           text_element("p", "none",
+                        page.spell("Not recorded. <metrics_file> of a run also keeps its attempts; this run is "
+                                   "of an older version, or had none."));
   }
   std::vector<Row> rows;
-  for (std::size_t i = 0; i < run.lives.size(); ++i) {
-    const Life& life = run.lives[i];
-    const bool is_last = i + 1 == run.lives.size();
-    const LifeStart* start = life.start ? &*life.start : nullptr;
-    // The next life shows how far this one came beyond its checkpoints.
+  for (std::size_t i = 0; i < run.attempts.size(); ++i) {
+    const Attempt& attempt = run.attempts[i];
+    const bool is_last = i + 1 == run.attempts.size();
+    const AttemptStart* start = attempt.start ? &*attempt.start : nullptr;
+    // The next attempt shows how far this one came beyond its checkpoints.
     std::int64_t reached = start ? start->iteration : 0;
-    for (const SaveNote& save : life.saves) reached = std::max(reached, save.iteration);
-    if (life.end) reached = std::max(reached, life.end->iteration);
-    const LifeStart* next = start ? next_start(run, i) : nullptr;
+    for (const SaveNote& save : attempt.saves) reached = std::max(reached, save.iteration);
+    if (attempt.end) reached = std::max(reached, attempt.end->iteration);
+    const AttemptStart* next = start ? next_start(run, i) : nullptr;
     const std::int64_t lost = next != nullptr ? next->lost_iterations : 0;
-    if (next == nullptr && !life.end) reached = std::max(reached, run.last_iteration);
+    if (next == nullptr && !attempt.end) reached = std::max(reached, run.last_iteration);
     if (lost > 0) reached = std::max(reached, next->iteration + lost);
-    const std::optional<std::int64_t> began = start ? std::optional(start->time) : life.job_time;
-    const std::optional<std::int64_t> ended = end_of(life);
-    std::string end_cell = badge(state_of(life, is_last));
-    if (life.end && !life.end->reason.empty()) end_cell += text_element("div", "reason", life.end->reason);
+    const std::optional<std::int64_t> began = start ? std::optional(start->time) : attempt.job_time;
+    const std::optional<std::int64_t> ended = end_of(attempt);
+    std::string end_cell = badge(state_of(attempt, is_last));
+    if (attempt.end && !attempt.end->reason.empty()) end_cell += text_element("div", "reason", attempt.end->reason);
     if (!start) end_cell += text_element("div", "reason", "ended before it began to train");
-    const std::string& job = start && !start->job.empty() ? start->job : life.job;
+    const std::string& job = start && !start->job.empty() ? start->job : attempt.job;
     const auto figures = [](const std::string& text) { return text_element("span", "time", text); };
     const std::string place =
         start == nullptr ? job : fmt::format("{}{}{}", job, job.empty() ? "" : " on ", start->host);
@@ -131,12 +132,12 @@ std::string lives_of(const Run& run, const Page& page) {
                     start ? figures(fmt::format("{} \u2192 {}", grouped(start->iteration), grouped(reached))) : dash,
                     lost > 0 ? figures(fmt::format("{}, {}", grouped(lost), duration_text(next->lost_ms / 1000))) : "0",
                     began && ended ? figures(duration_text(static_cast<double>(*ended - *began))) : dash,
-                    time_cell(began), end_cell_of(life),
+                    time_cell(began), end_cell_of(attempt),
                     text_element("div", "", place.empty() ? dash : place) +
                         (start ? text_element("div", "reason", grid_text(*start)) : "")});
   }
   return heading + element("div", R"(class="lives")",
-                           table_of({"life", "end", "iterations", "lost work", "time", "began, UTC", "ended, UTC",
+                           table_of({"attempt", "end", "iterations", "lost work", "time", "began, UTC", "ended, UTC",
                                      "job, host of rank 0, grid"},
                                     rows, 8));
 }
@@ -144,8 +145,8 @@ std::string lives_of(const Run& run, const Page& page) {
 std::string steps_of(const Run& run, const Page& page) {
   const std::string heading = text_element("h3", "", "Checkpoints");
   std::map<std::int64_t, std::int64_t> saved_at;
-  for (const Life& life : run.lives) {
-    for (const SaveNote& save : life.saves) saved_at[save.iteration] = save.time;
+  for (const Attempt& attempt : run.attempts) {
+    for (const SaveNote& save : attempt.saves) saved_at[save.iteration] = save.time;
   }
   std::vector<Row> rows;
   for (const StoredStep& step : run.steps) {
@@ -176,33 +177,33 @@ std::string steps_of(const Run& run, const Page& page) {
   return text;
 }
 
-/// Returns the options that a later life has otherwise than the one before, as lines.
+/// Returns the options that a later attempt has otherwise than the one before, as lines.
 std::string changes_of(const Run& run) {
   std::string items;
-  const Life* before = nullptr;
-  for (std::size_t i = 0; i < run.lives.size(); ++i) {
-    const Life& life = run.lives[i];
-    if (!life.start) continue;
+  const Attempt* before = nullptr;
+  for (std::size_t i = 0; i < run.attempts.size(); ++i) {
+    const Attempt& attempt = run.attempts[i];
+    if (!attempt.start) continue;
     if (before != nullptr) {
       std::map<std::string, std::pair<std::string, std::string>> options;
       for (const OptionValue& option : before->start->options) options[option.name].first = option.value;
-      for (const OptionValue& option : life.start->options) options[option.name].second = option.value;
+      for (const OptionValue& option : attempt.start->options) options[option.name].second = option.value;
       const auto named = [](const std::string& value) { return value.empty() ? "not set" : value; };
       for (const auto& [name, values] : options) {
         if (values.first == values.second) continue;
         items += text_element(
             "li", "",
-            fmt::format("life {}: {} was {}, now {}", i + 1, name, named(values.first), named(values.second)));
+            fmt::format("attempt {}: {} was {}, now {}", i + 1, name, named(values.first), named(values.second)));
       }
     }
-    before = &life;
+    before = &attempt;
   }
-  return items.empty() ? "" : text_element("p", "", "Changes between lives:") + element("ul", "", items);
+  return items.empty() ? "" : text_element("p", "", "Changes between attempts:") + element("ul", "", items);
 }
 
 std::string configuration_of(const Run& run, const Page& page) {
   std::string text = text_element("h3", "", "Configuration");
-  const LifeStart* start = run.newest_start();
+  const AttemptStart* start = run.newest_start();
   if (start != nullptr) {
     std::vector<Row> given, defaults;
     for (const OptionValue& option : start->options) {
@@ -226,7 +227,7 @@ std::string configuration_of(const Run& run, const Page& page) {
 }
 
 std::string grid_of(const Run& run) {
-  const LifeStart* start = run.newest_start();
+  const AttemptStart* start = run.newest_start();
   if (start == nullptr) return "";
   std::vector<Row> rows{{"ranks", std::to_string(start->ranks)}};
   for (const auto& [axis, size] : start->axes) rows.push_back({escaped(axis), std::to_string(size)});
@@ -278,8 +279,8 @@ std::string table_of(const Row& head, const std::vector<Row>& rows, std::size_t 
 }
 
 State state_of(const Run& run) {
-  if (run.lives.empty()) return {"unknown", "not recorded"};
-  return state_of(run.lives.back(), true);
+  if (run.attempts.empty()) return {"unknown", "not recorded"};
+  return state_of(run.attempts.back(), true);
 }
 
 std::string exit_text(int code) {
@@ -344,7 +345,7 @@ std::vector<std::pair<std::string, std::string>> summary_of(const Run& run) {
   }
   add("mean speed, tokens/s", run.trained_ms > 0 ? escaped(short_number(run.mean_tokens_per_second())) : dash);
   add("TFLOP/s of a rank", run.trained_ms > 0 ? escaped(short_number(run.mean_tflops(), 3)) : dash);
-  const LifeStart* start = run.newest_start();
+  const AttemptStart* start = run.newest_start();
   const double mfu = start != nullptr && start->peak_tflops > 0 ? run.mean_tflops() / start->peak_tflops : -1;
   add("MFU", mfu >= 0 && mfu < 1e6 ? fmt::format("{:.1f} % of {:g}", 100 * mfu, start->peak_tflops) : dash);
   const std::optional<Curve>& bytes = run.curves[memory];
@@ -352,7 +353,7 @@ std::vector<std::pair<std::string, std::string>> summary_of(const Run& run) {
   add("skipped updates", run.iterations > 0 ? grouped(run.skipped_updates) : dash);
   add("losses not finite", run.iterations > 0 ? grouped(run.not_finite) : dash);
   add("time in training", run.trained_ms > 0 ? duration_text(run.trained_ms / 1000) : dash);
-  add("lives", run.lives.empty() ? dash : std::to_string(run.lives.size()));
+  add("lives", run.attempts.empty() ? dash : std::to_string(run.attempts.size()));
   const std::int64_t lost = run.lost_iterations();
   add("lost work",
       lost == 0 ? "none" : fmt::format("{}, {}", counted(lost, "iteration"), duration_text(run.lost_ms() / 1000)));
@@ -363,7 +364,7 @@ std::vector<std::pair<std::string, std::string>> summary_of(const Run& run) {
 
 std::string section_of(const Run& run, std::size_t index, const Page& page) {
   const std::string title = swatch(static_cast<int>(index)) + " " + escaped(run.name);
-  std::string text = element("h2", fmt::format("id=\"run{}\"", index), title) + notes_of(run) + lives_of(run, page);
+  std::string text = element("h2", fmt::format("id=\"run{}\"", index), title) + notes_of(run) + attempts_of(run, page);
   text +=
       element("div", R"(class="columns")",
               element("div", "", steps_of(run, page) + grid_of(run)) + element("div", "", configuration_of(run, page)));

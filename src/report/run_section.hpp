@@ -29,7 +29,7 @@ std::string exit_text(int code);
 /// Returns the rows that sum up a run: (heading, markup).
 std::vector<std::pair<std::string, std::string>> summary_of(const Run& run);
 
-/// Returns the section of a run: lives, checkpoints, grid and configuration. `index` is its number on the page.
+/// Returns the section of a run: attempts, checkpoints, grid and configuration. `index` is its number on the page.
 std::string section_of(const Run& run, std::size_t index, const Page& page);
 
 }  // namespace trireme::report

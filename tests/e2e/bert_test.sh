@@ -1,5 +1,5 @@
 #!/bin/bash
-# Training a BERT from outside: the same run on every grid and in several lives, its checkpoints, and what refuses them.
+# Training a BERT from outside: the same run on every grid and in several attempts, its checkpoints, and what refuses them.
 source "$(dirname "$0")/functions.sh"
 
 make_text 1 | sed 's/the /The /g' >corpus.jsonl
@@ -47,19 +47,19 @@ zero1=(--use-distributed-optimizer)
 on_grid 2 pre "${zero1[@]}" --save whole
 
 # Stopped and continued: on the same grid to the last bit, on another one to rounding, and longer than planned.
-on 2 train "${pre[@]}" "${zero1[@]}" --save lives --exit-interval 4 --metrics-file lives.jsonl
-check "--exit-interval saves and leaves with 75" [ "$code $(cat lives/LATEST)" = "75 step-00000004" ]
-cp -r lives moved
-cp lives.jsonl moved.jsonl
-done_by 2 train "${pre[@]}" "${zero1[@]}" --save lives --load lives --metrics-file lives.jsonl
-check "two lives are one, bit by bit" cmp <(tensors whole/$last) <(tensors lives/$last)
+on 2 train "${pre[@]}" "${zero1[@]}" --save attempts --exit-interval 4 --metrics-file attempts.jsonl
+check "--exit-interval saves and leaves with 75" [ "$code $(cat attempts/LATEST)" = "75 step-00000004" ]
+cp -r attempts moved
+cp attempts.jsonl moved.jsonl
+done_by 2 train "${pre[@]}" "${zero1[@]}" --save attempts --load attempts --metrics-file attempts.jsonl
+check "two attempts are one, bit by bit" cmp <(tensors whole/$last) <(tensors attempts/$last)
 check "there are tensors to compare" [ "$(tensors whole/$last | wc -l)" -gt 100 ]
 done_by 4 train "${pre[@]}" --tp 2 "${zero1[@]}" --data-parallel-sharding-strategy optim_grads --load moved \
   --metrics-file moved.jsonl
-same_numbers pre.jsonl moved.jsonl "two lives, the second on four ranks in ZeRO 2,"
-done_by 1 train "${pre[@]/#6/9}" --load lives --metrics-file lives.jsonl --override-opt-param-scheduler
+same_numbers pre.jsonl moved.jsonl "two attempts, the second on four ranks in ZeRO 2,"
+done_by 1 train "${pre[@]/#6/9}" --load attempts --metrics-file attempts.jsonl --override-opt-param-scheduler
 check "a larger --train-iters continues a finished run" \
-  [ "$(field iteration lives.jsonl | sort -nu | paste -sd' ')" = "1 2 3 4 5 6 7 8 9" ]
+  [ "$(field iteration attempts.jsonl | sort -nu | paste -sd' ')" = "1 2 3 4 5 6 7 8 9" ]
 
 # Its checkpoints in the files of other grids.
 done_by 1 checkpoint verify one

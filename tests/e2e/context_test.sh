@@ -11,11 +11,11 @@ check "a run on two context ranks stops half-way" [ $code -eq 75 ]
 done_by 1 train "${run[@]}" --save moved --load moved --metrics-file moved.jsonl
 on 1 train "${run[@]}" --save back --metrics-file back.jsonl --exit-interval 4
 done_by 2 train "${run[@]}" --save back --load back --metrics-file back.jsonl --context-parallel-size 2
-for life in moved back; do
+for attempt in moved back; do
   for name in lm_loss grad_norm; do
     field $name one.jsonl >one.numbers
-    field $name $life.jsonl >$life.numbers
-    check "$name of the run $life agrees with one rank's" close_to one.numbers $life.numbers 1e-10
+    field $name $attempt.jsonl >$attempt.numbers
+    check "$name of the run $attempt agrees with one rank's" close_to one.numbers $attempt.numbers 1e-10
   done
 done
 

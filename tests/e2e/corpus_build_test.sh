@@ -1,5 +1,5 @@
 #!/bin/bash
-# Corpora built by several ranks, from compressed text, in several lives: always the same corpus, or a reason and nothing
+# Corpora built by several ranks, from compressed text, in several attempts: always the same corpus, or a reason and nothing
 # that looks whole.
 shim=$(realpath "${3:?usage: corpus_build_test.sh TRIREME MPIEXEC IO_FAULT_SHIM}")
 measure=$(realpath "$(dirname "$0")/../../bench/corpus/measure.sh")

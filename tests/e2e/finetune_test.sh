@@ -83,9 +83,9 @@ refused 4 "seeds is in use by another job, process 1 on host elsewhere" 1 "${see
 check "seeds that are done are not begun again beside a job that has others to do" [ ! -e seeds.jsonl.seed-1234 ]
 rm seeds/.lock
 
-for life in 1 2; do  # stopped in each of the first two seeds
-  on $life "${seeds[@]}" --load again --load-or-init --save again --tp $life --exit-interval 8
-  check "a run stops in seed number $life" [ $code -eq 75 ]
+for attempt in 1 2; do  # stopped in each of the first two seeds
+  on $attempt "${seeds[@]}" --load again --load-or-init --save again --tp $attempt --exit-interval 8
+  check "a run stops in seed number $attempt" [ $code -eq 75 ]
 done
 check "after the results of those before" cmp out <(head -1 seeds.json)
 done_by 2 "${seeds[@]}" --load again --load-or-init --save again --pp 2

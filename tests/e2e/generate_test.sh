@@ -1,5 +1,5 @@
 #!/bin/bash
-# Many prompts at a time: the same results on every grid and in every batch, files that cannot be used, two lives.
+# Many prompts at a time: the same results on every grid and in every batch, files that cannot be used, two attempts.
 source "$(dirname "$0")/functions.sh"
 
 make_corpus corpus 1
@@ -57,7 +57,7 @@ check "and the line says so" grep -q '"finish_reason":"stop"}' stopped.jsonl
 { head -4 one.jsonl; sed -n 5p one.jsonl | head -c 20; } >two_lives.jsonl
 done_by 2 "${prompts[@]}" --output two_lives.jsonl --logprobs 2 --resume
 texts two_lives.jsonl >other.texts
-check "two lives give the texts of one" cmp one.texts other.texts
+check "two attempts give the texts of one" cmp one.texts other.texts
 check "the second does the rest alone" grep -q 'continued 9 prompts' err
 cp two_lives.jsonl before
 done_by 1 "${prompts[@]}" --output two_lives.jsonl --resume

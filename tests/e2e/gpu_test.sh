@@ -53,8 +53,8 @@ check "the trace has every micro-batch" \
 refused 2 "--profile: for GPUs alone, and this job runs on the backend cpu" 1 train "${cpu_run[@]}" --profile
 
 # The same bits, whatever the products' times.
-for life in 1 2; do
-  done_by 1 train "${run[@]:0:${#run[@]}-2}" --bf16 --deterministic-mode --metrics-file deterministic.$life.jsonl
+for attempt in 1 2; do
+  done_by 1 train "${run[@]:0:${#run[@]}-2}" --bf16 --deterministic-mode --metrics-file deterministic.$attempt.jsonl
 done
 check "--deterministic-mode gives the same bits" \
   cmp <(field lm_loss deterministic.1.jsonl) <(field lm_loss deterministic.2.jsonl)

@@ -4,14 +4,14 @@ source "$(dirname "$0")/functions.sh"
 
 make_corpus corpus 1
 run=("${run[@]/#8/100000}" --hidden-dropout 0)
-lives=(--save saved --load saved --load-or-init --save-interval 1 --keep-last 2)
+attempts=(--save saved --load saved --load-or-init --save-interval 1 --keep-last 2)
 
 # stopped WHAT OPTION...: a run of which rank 1 of 4 is stopped after some iterations ends with 7 and names it.
 stopped() {
   local what=$1 job rank=
   shift
   : >err # the loop below must not read what the run before has printed
-  timeout -k 5 60 "$mpiexec" -n 4 "$trireme" train "${run[@]}" "${lives[@]}" --distributed-timeout-minutes 0.05 "$@" \
+  timeout -k 5 60 "$mpiexec" -n 4 "$trireme" train "${run[@]}" "${attempts[@]}" --distributed-timeout-minutes 0.05 "$@" \
     >out 2>err &
   job=$!
   for _ in $(seq 3000); do

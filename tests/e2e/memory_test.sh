@@ -36,15 +36,15 @@ done_by 1 eval --load plain --data-path corpus.h5 "${chunks[@]}"
 field loss out >b
 check "eval --cross-entropy-chunks measures the same" close_to a b 1e-6
 
-# Two lives with moments of 16 bits are one, and a checkpoint holds them in their type.
+# Two attempts with moments of 16 bits are one, and a checkpoint holds them in their type.
 zero=("${run[@]}" --bf16 --use-distributed-optimizer "${narrow[@]}" --adam-beta1 0.9)
 done_by 2 train "${zero[@]}" --save one --metrics-file one.jsonl
 first=$(field lm_loss one.jsonl | head -1)
 check "moments of 16 bits: the loss falls" awk "BEGIN { exit !($(field lm_loss one.jsonl | tail -1) < 0.9 * $first) }"
 on 2 train "${zero[@]}" --save two --exit-interval 5
-check "the first life ends early" [ $code = 75 ]
+check "the first attempt ends early" [ $code = 75 ]
 done_by 2 train "${zero[@]}" --save two --load two
-check "moments of 16 bits: two lives are one" cmp <(tensors one/$last) <(tensors two/$last)
+check "moments of 16 bits: two attempts are one" cmp <(tensors one/$last) <(tensors two/$last)
 check "they are stored in their type" \
   [ "$(tensors one/$last | grep adamw_ | grep -vc '"dtype":"bf16"') $(tensors one/$last | grep -c '"dtype":"bf16"')" = \
   "0 $(tensors one/$last | grep -c adamw_)" ]

@@ -1,5 +1,5 @@
 #!/bin/bash
-# Records of a run (metrics, lives, curves, timeline) beside other jobs, over restarts, and on a disk that is full.
+# Records of a run (metrics, attempts, curves, timeline) beside other jobs, over restarts, and on a disk that is full.
 shim=$(realpath "${3:?usage: records_test.sh TRIREME MPIEXEC IO_FAULT_SHIM}")
 source "$(dirname "$0")/functions.sh"
 
@@ -22,7 +22,7 @@ ended() {
   check "its metrics have every iteration once" every_iteration m.jsonl
   check "so have its curves" \
     [ "$(cat curves/$curves* | grep -ao 'lm loss vs samples' | wc -l)" = "$(wc -l <m.jsonl)" ]
-  check "its lives have its end" [ "$(grep -c '"event":"end"' m.jsonl.lives)" -eq 1 ]
+  check "its attempts have its end" [ "$(grep -c '"event":"end"' m.jsonl.lives)" -eq 1 ]
 }
 # every_iteration FILE: its lines are iterations 1, 2, 3 and so on.
 every_iteration() { [ -s "$1" ] && cmp <(field iteration "$1") <(seq "$(wc -l <"$1")"); }

@@ -1,5 +1,5 @@
 #!/bin/bash
-# trireme report: the page on two runs, one of them in two lives, and on what older runs and killed ones leave.
+# trireme report: the page on two runs, one of them in two attempts, and on what older runs and killed ones leave.
 source "$(dirname "$0")/functions.sh"
 
 make_corpus corpus 1
@@ -13,14 +13,14 @@ has_no() { check "$1 holds no '$2'" [ "$(grep -cF -- "$2" "$1")" = 0 ]; }
 # round4 NAME FILE LINES: the last of these numbers, as the page shows a loss.
 round4() { printf '%.4f' "$(field "$1" "$2" | tail -1)"; }
 
-# A run in two lives: stopped after 6 of 12, then killed behind its checkpoint, then continued on another grid.
+# A run in two attempts: stopped after 6 of 12, then killed behind its checkpoint, then continued on another grid.
 mkdir one
 SLURM_JOB_ID=4711 on 2 train "${run[@]}" --save one/checkpoints --metrics-file one/metrics.jsonl --exit-interval 6
-check "the first life stops early" [ $code = 75 ]
+check "the first attempt stops early" [ $code = 75 ]
 printf '{"iteration": 7, "lm_loss": 3, "elapsed_ms": 2500}\n{"iteration": 8, "lm_' >>one/metrics.jsonl
 done_by 1 train "${run[@]}" --save one/checkpoints --load one/checkpoints --metrics-file one/metrics.jsonl --save-interval 3 \
   --mfu-peak 0.5
-# Another, with another rate, in one life; all of its ends and begins are those of the program.
+# Another, with another rate, in one attempt; all of its ends and begins are those of the program.
 done_by 1 train "${run[@]/#0.01/0.02}" --save "two & more" --metrics-file two.jsonl --save-interval 12
 
 done_by 1 report one two.jsonl --output page.html
@@ -38,7 +38,7 @@ holds page.html "2 ranks: data 2"
 holds page.html "Options that differ"
 holds page.html "<td>0.02</td>"
 holds page.html "two &amp; more"
-holds page.html "one: life 2 continued after iteration 6"
+holds page.html "one: attempt 2 continued after iteration 6"
 holds page.html "% of 0.5"
 for title in "Training loss" "Validation loss" "Learning rate" "Gradient norm" "Speed" "Memory of rank 0"; do
   holds page.html "$title"
@@ -88,7 +88,7 @@ sed -i 's/"job":""/"job":"7"/' killed/metrics.jsonl.lives
 done_by 1 report killed --output killed.html
 holds killed.html "ended by signal 9, exit code 137"
 
-# A folder of checkpoints alone, and one life that ends by an error.
+# A folder of checkpoints alone, and one attempt that ends by an error.
 done_by 1 report "two & more" --output saved.html
 holds saved.html "Not recorded. --metrics-file of a run records it."
 holds saved.html "in the folder"

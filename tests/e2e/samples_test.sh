@@ -16,12 +16,12 @@ check "the learning rate follows the samples" \
     printf " %.17g", 0.001 + 0.009 * 0.5 * (1 + cos(atan2(0, -1) * 2 / 52)) }')" ]
 
 # Stopped in the middle of the ramp: the same bits.
-for life in 1 2 3; do
-  on 1 train "${ramp[@]}" --save saved --load saved --load-or-init --exit-interval 5 --metrics-file lives.jsonl
-  check "life $life ends as it should" [ $code -eq $((life < 3 ? 75 : 0)) ]
+for attempt in 1 2 3; do
+  on 1 train "${ramp[@]}" --save saved --load saved --load-or-init --exit-interval 5 --metrics-file attempts.jsonl
+  check "attempt $attempt ends as it should" [ $code -eq $((attempt < 3 ? 75 : 0)) ]
 done
 results() { sed 's/, "elapsed_ms.*//' "$1"; } # contents of a file of metrics without times
-check "in three lives a run computes what it does in one" cmp <(results alone.jsonl) <(results lives.jsonl)
+check "in three attempts a run computes what it does in one" cmp <(results alone.jsonl) <(results attempts.jsonl)
 on 1 train "${ramp[@]}" --load saved
 check "past its last sample a run has nothing to do" grep -q "nothing to do: 12 of 12 iterations" err
 
@@ -85,7 +85,7 @@ make_bpe_files
 done_by 1 corpus build --input prose.jsonl --output bpe.h5 --tokenizer gpt2 --vocab-file encoder.json --merge-file vocab.bpe
 refused 3 "their ids mean different things" 2 train "${paths[@]}" --valid-set code=bpe.h5
 
-# Synthetic data: the same on every grid and in two lives, and of use in generation.
+# Synthetic data: the same on every grid and in two attempts, and of use in generation.
 mock=("${model[@]}" --mock-data --vocab-size 100 --global-batch-size 4 --train-iters 8 --lr 0.01 --eval-iters 1 --dtype fp64)
 done_by 1 train "${mock[@]}" --metrics-file mock.jsonl
 on 4 train "${mock[@]}" --tp 2 --pp 2 --save mock --exit-interval 5 --metrics-file grid.jsonl
@@ -104,15 +104,15 @@ done_by 1 corpus build --input small.jsonl --output small.h5 --tokenizer bytes -
 cyclic=("${model[@]}" --data-path small.h5 --split 1 --dataloader-type cyclic --global-batch-size 8 --lr 0.01
   --lr-decay-style constant --eval-iters 0 --dtype fp64)
 done_by 1 train "${cyclic[@]}" --train-iters 20 --metrics-file cyclic.jsonl
-on 2 train "${cyclic[@]}" --train-iters 14 --save cyclic --exit-interval 9 --metrics-file lives.jsonl
+on 2 train "${cyclic[@]}" --train-iters 14 --save cyclic --exit-interval 9 --metrics-file attempts.jsonl
 done_by 4 train "${cyclic[@]}" --tp 2 --train-iters 20 --load cyclic --override-opt-param-scheduler \
-  --metrics-file lives.jsonl
-check "cyclic epochs are those of one life on one rank" close_to <(field lm_loss cyclic.jsonl) <(field lm_loss lives.jsonl) 1e-10
+  --metrics-file attempts.jsonl
+check "cyclic epochs are those of one attempt on one rank" close_to <(field lm_loss cyclic.jsonl) <(field lm_loss attempts.jsonl) 1e-10
 done_by 1 train "${cyclic[@]/#cyclic/single}" --train-iters 20 --metrics-file single.jsonl
 check "single is another order" [ "$(field lm_loss cyclic.jsonl | tail -1)" != "$(field lm_loss single.jsonl | tail -1)" ]
 refused 3 "data.sampling" 1 train "${cyclic[@]/#cyclic/single}" --train-iters 20 --load cyclic
 
-# Fill in the middle, with marks beyond the tokenizer's vocabulary: the same on another grid and in two lives.
+# Fill in the middle, with marks beyond the tokenizer's vocabulary: the same on another grid and in two attempts.
 fim=("${model[@]}" --data-path corpus.h5 --vocab-size 260 --global-batch-size 8 --train-iters 8 --lr 0.01 --eval-iters 1
   --dtype fp64 --fim-rate 0.7 --fim-prefix-token 257 --fim-middle-token 258 --fim-suffix-token 259)
 done_by 1 train "${fim[@]}" --metrics-file fim.jsonl

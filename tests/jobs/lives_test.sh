@@ -28,9 +28,9 @@ commit
 P
 chmod +x "$folder/trireme"
 
-# life RUN OPTION...: one life of a job, as the batch files run it; sets `status`. SIGNAL_AFTER: seconds until SLURM's
+# attempt RUN OPTION...: one attempt of a job, as the batch files run it; sets `status`. SIGNAL_AFTER: seconds until SLURM's
 # early signal.
-life() {
+attempt() {
   rm -f "$requeue_mark"
   (
     scontrol() { [ "$1 $2" = "requeue 7" ] && touch "$requeue_mark"; }
@@ -49,40 +49,40 @@ expect() {  # STATUS REQUEUED(yes or no) WHAT
   [ "$status $requeued" = "$1 $2" ] || fail "$3: returned $status, requeued: $requeued; expected $1, $2"
 }
 
-life "$folder/a"
+attempt "$folder/a"
 expect 0 no "a run that ends"
 
-SIGNAL_AFTER=0.5 life "$folder/b"
+SIGNAL_AFTER=0.5 attempt "$folder/b"
 expect 0 yes "a run that is signalled"
 grep -q "returned 75 at step [1-8]" "$folder/output" || fail "it should have saved where it was"
-life "$folder/b"
-expect 0 no "its second life"
-[ -d "$folder/b/checkpoints/step-00000009" ] || fail "the second life should have ended the run"
+attempt "$folder/b"
+expect 0 no "its second attempt"
+[ -d "$folder/b/checkpoints/step-00000009" ] || fail "the second attempt should have ended the run"
 
 ends=$(sed -nE 's/.* job 7 step [1-9] (returned [0-9]+)$/\1/p' "$folder/b/lives" | tr '\n' ' ')
-[ "$ends" = "returned 75 returned 0 " ] || fail "the list of lives should have both ends: $(cat "$folder/b/lives")"
+[ "$ends" = "returned 75 returned 0 " ] || fail "the list of attempts should have both ends: $(cat "$folder/b/lives")"
 
-life "$folder/c" --return 75
-expect 0 yes "the first life without progress"
-life "$folder/c" --return 75
-expect 1 no "the second life without progress"
+attempt "$folder/c" --return 75
+expect 0 yes "the first attempt without progress"
+attempt "$folder/c" --return 75
+expect 1 no "the second attempt without progress"
 grep -q "have not come beyond step 0" "$folder/output" || fail "it should say why the chain ends"
-life "$folder/c"
+attempt "$folder/c"
 expect 1 no "a third, queued by hand"
 rm "$folder/c/lives"
-life "$folder/c"
-expect 0 no "a third, after mending and removing the list of lives"
+attempt "$folder/c"
+expect 0 no "a third, after mending and removing the list of attempts"
 
-life "$folder/d" --return 3
+attempt "$folder/d" --return 3
 expect 3 no "a damaged checkpoint"
-life "$folder/e" --return 6
+attempt "$folder/e" --return 6
 expect 0 yes "a rank that died"
-life "$folder/g" --return 139
+attempt "$folder/g" --return 139
 expect 0 yes "a rank that crashed"
 
-# A life that was killed without a word (a failed node) counts as well.
+# An attempt that was killed without a word (a failed node) counts as well.
 mkdir "$folder/f"
 printf '%s\n' "then job 7 step 0" "then job 7 step 0" >"$folder/f/lives"
-life "$folder/f"
-expect 1 no "two lives that were killed before the first checkpoint"
+attempt "$folder/f"
+expect 1 no "two attempts that were killed before the first checkpoint"
 exit $failed

@@ -101,7 +101,7 @@ TEST(NewestRecords, OfOneLifeAreAll) {
 
 TEST(NewestRecords, ReplaceThoseOfTheLifeBefore) {
   NewestRecords records;
-  // Lives 1 to 5, 4 to 6, and 3 to 4: the last replaces everything from 3 on.
+  // Attempts 1 to 5, 4 to 6, and 3 to 4: the last replaces everything from 3 on.
   EXPECT_THAT(newest_of(records, {1, 2, 3, 4, 5, 4, 5, 6, 3, 4}), testing::ElementsAre(0, 1, 8, 9));
   EXPECT_EQ(records.first(), 1);
   EXPECT_EQ(records.last(), 4);

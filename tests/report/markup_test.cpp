@@ -54,13 +54,13 @@ TEST(Page, EscapesEveryTextOfARun) {
   run.curves[report::lm_loss] = report::Curve(1, 1, 10);
   run.curves[report::lm_loss]->add(1, 2.5);
   run.validation.try_emplace(bad, report::Curve(1, 1, 10)).first->second.add(1, 2.6);
-  report::Life life;
-  life.start = report::LifeStart{};
-  life.start->job = life.start->host = life.start->version = life.start->device = bad;
-  life.start->axes = {{bad, 2}};
-  life.start->options = {{bad, bad, true}, {bad, bad, false}};
-  life.end = report::LifeEnd{0, 1, 3, bad};
-  run.lives = {life, life};
+  report::Attempt attempt;
+  attempt.start = report::AttemptStart{};
+  attempt.start->job = attempt.start->host = attempt.start->version = attempt.start->device = bad;
+  attempt.start->axes = {{bad, 2}};
+  attempt.start->options = {{bad, bad, true}, {bad, bad, false}};
+  attempt.end = report::AttemptEnd{0, 1, 3, bad};
+  run.attempts = {attempt, attempt};
   run.steps = {{bad, {}, 0, 0, bad}};
   run.attributes = {{bad, bad}};
   run.notes = {bad};
@@ -159,13 +159,13 @@ TEST(Page, ExplainsTheTrianglesOfEachFigure) {
 
 TEST(Page, ChargesLostWorkToTheLifeThatDidIt) {
   report::Page page = page_of({1});
-  report::Life life;
-  life.start = report::LifeStart{};
-  report::Life resumed = life;
+  report::Attempt attempt;
+  attempt.start = report::AttemptStart{};
+  report::Attempt resumed = attempt;
   resumed.start->iteration = 100;
   resumed.start->lost_iterations = 37;
   resumed.start->lost_ms = 5000;
-  page.runs.front().lives = {life, report::Life{}, resumed};  // the job between ended before it trained
+  page.runs.front().attempts = {attempt, report::Attempt{}, resumed};  // the job between ended before it trained
   const std::string html = html_of(page);
   EXPECT_NE(html.find(">0 \u2192 137</span></td><td><span class=\"time\">37, 5.0 s<"), std::string::npos) << html;
 }
@@ -173,17 +173,17 @@ TEST(Page, ChargesLostWorkToTheLifeThatDidIt) {
 TEST(Page, ShowsHowFarALifeCameWhereTheLastJobDidNotTrain) {
   report::Page page = page_of({1});
   page.runs.front().last_iteration = 137;
-  report::Life life;
-  life.start = report::LifeStart{};
-  life.saves = {{0, 100}};
-  page.runs.front().lives = {life, report::Life{}};
+  report::Attempt attempt;
+  attempt.start = report::AttemptStart{};
+  attempt.saves = {{0, 100}};
+  page.runs.front().attempts = {attempt, report::Attempt{}};
   EXPECT_NE(html_of(page).find(">0 \u2192 137</span>"), std::string::npos);
 }
 
 TEST(Page, ComparesOptionsOfTheRunsThatRecordedThem) {
   report::Page page = page_of({1, 2, 3});
   const auto record = [&](std::size_t run, const std::string& rate) {
-    page.runs[run].lives.emplace_back().start.emplace().options = {{"lr", rate, true}, {"seed", "1", false}};
+    page.runs[run].attempts.emplace_back().start.emplace().options = {{"lr", rate, true}, {"seed", "1", false}};
   };
   record(0, "0.1");
   EXPECT_EQ(html_of(page).find("Options that differ"), std::string::npos);
@@ -212,11 +212,11 @@ TEST(Page, CountsOneThingInTheSingular) {
   page.runs.front().damaged_lines = page.runs.front().first_damaged_line = 1;
   page.runs.front().repeated_iterations = 1;
   page.runs.front().attributes = {{"kind", "gpt2"}};
-  report::Life life;
-  life.start = report::LifeStart{};
-  life.start->ranks = 1;
-  life.start->options = {{"seed", "1", false}};
-  page.runs.front().lives = {life};
+  report::Attempt attempt;
+  attempt.start = report::AttemptStart{};
+  attempt.start->ranks = 1;
+  attempt.start->options = {{"seed", "1", false}};
+  page.runs.front().attempts = {attempt};
   std::string html = html_of(page);
   for (const char* text : {">1 line of the metrics could not be read and is left out", ">1 iteration is in the metrics",
                            ">1 attribute of the newest", ">1 default<", ">1 rank<", ">1 iteration, 0.0 s<"}) {

@@ -49,7 +49,7 @@ void RunReports::open_records() {
   const train::Progress& done = trainer_.progress();
   if (!path.empty()) {
     metrics_ = std::make_unique<io::MetricsFile>(path, job_.backend.get());
-    lives_ = std::make_unique<io::LifeFile>(path);
+    attempts_ = std::make_unique<io::AttemptFile>(path);
   }
   if (!config_.report.tensorboard.folder.empty()) {
     tensorboard_ =
@@ -62,8 +62,8 @@ void RunReports::open_records() {
   const bool goes_on = !config_.checkpoint.load.empty();  // otherwise the file is of an older run
   const io::LostIterations lost = metrics_->begin(done);
   attempt("<metrics_file>", [&] {
-    lives_->note_start(goes_on ? io::LifeFile::Opening::append : io::LifeFile::Opening::replace,
-                       life_start(goes_on ? lost : io::LostIterations()));
+    attempts_->note_start(goes_on ? io::AttemptFile::Opening::append : io::AttemptFile::Opening::replace,
+                          attempt_start(goes_on ? lost : io::LostIterations()));
   });
 }
 
@@ -131,8 +131,8 @@ io::RunWork RunReports::work() const {
 }
 
 void RunReports::note_checkpoint(train::SaveEvent event, std::int64_t step) {
-  if (lives_ && event != train::SaveEvent::begun) {
-    attempt("<metrics_file>", [&] { lives_->note_save({std::time(nullptr), step}); });
+  if (attempts_ && event != train::SaveEvent::begun) {
+    attempt("<metrics_file>", [&] { attempts_->note_save({std::time(nullptr), step}); });
   }
   if (!progress_) return;
   attempt("<log_progress>", [&] {
@@ -164,7 +164,7 @@ double RunReports::peak_tflops() const {
   return peak->tflops;
 }
 
-report::LifeStart RunReports::life_start(const io::LostIterations& lost) const {
+report::AttemptStart RunReports::attempt_start(const io::LostIterations& lost) const {
   const char* slurm_job = std::getenv("SLURM_JOB_ID");
   const parallel::ProcessGrid& grid = job_.grid;
   const std::optional<train::DevicePeak> peak = device_peak();
@@ -187,9 +187,9 @@ report::LifeStart RunReports::life_start(const io::LostIterations& lost) const {
 }
 
 void RunReports::note_end(int exit_code, const std::string& reason) {
-  if (!lives_) return;
+  if (!attempts_) return;
   attempt("<metrics_file>", [&] {
-    lives_->note_end({std::time(nullptr), trainer_.progress().iteration, exit_code, reason});
+    attempts_->note_end({std::time(nullptr), trainer_.progress().iteration, exit_code, reason});
   });
 }
 

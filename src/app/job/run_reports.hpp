@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "io/metrics/life_file.hpp"
+#include "io/metrics/attempt_file.hpp"
 #include "io/metrics/metrics_file.hpp"
 #include "io/metrics/progress_file.hpp"
 #include "io/metrics/tensorboard_file.hpp"
@@ -21,7 +21,7 @@
 
 namespace trireme::app {
 
-/// Reports of a run beside its log and checkpoints: the files of rank 0 (metrics, lives, curves, progress), the
+/// Reports of a run beside its log and checkpoints: the files of rank 0 (metrics, attempts, curves, progress), the
 /// timeline of all ranks, and the comparison of their times.
 class RunReports final : public train::MetricsSink {
  public:
@@ -41,9 +41,9 @@ class RunReports final : public train::MetricsSink {
   void set_hooks(train::RunHooks& hooks);
   /// Peak for the MFU, 0 where there is none. Logs it and its source.
   double peak_tflops() const;
-  /// Notes the end of this life, and writes the timeline. Collective.
+  /// Notes the end of this attempt, and writes the timeline. Collective.
   void finish(train::RunEnd end);
-  /// Notes the end of this life by an error, as far as that is possible.
+  /// Notes the end of this attempt by an error, as far as that is possible.
   void note_failure(const std::exception& error) noexcept;
 
  private:
@@ -61,7 +61,7 @@ class RunReports final : public train::MetricsSink {
   io::RunWork work() const;
   /// Peak of a rank's device: the user's, or that of a known GPU in 16 bits.
   std::optional<train::DevicePeak> device_peak() const;
-  report::LifeStart life_start(const io::LostIterations& lost) const;
+  report::AttemptStart attempt_start(const io::LostIterations& lost) const;
 
   Job& job_;
   const RunConfig& config_;
@@ -69,7 +69,7 @@ class RunReports final : public train::MetricsSink {
   const train::Trainer& trainer_;
   const train::ExposedCommunication* communication_;
   std::unique_ptr<io::MetricsFile> metrics_;
-  std::unique_ptr<io::LifeFile> lives_;
+  std::unique_ptr<io::AttemptFile> attempts_;
   std::unique_ptr<io::TensorboardFile> tensorboard_;
   std::unique_ptr<io::ProgressFile> progress_;
   std::set<std::string> failed_;  // options whose files could not be written

@@ -53,7 +53,7 @@ inline constexpr std::string_view nothing = "asks for nothing";
 inline constexpr std::string_view offload =
     "nothing moves to host memory; nearest: --recompute-granularity full, --use-distributed-optimizer";
 inline constexpr std::string_view one_expert = "one expert is a dense layer";
-inline constexpr std::string_view one_pass = "every life of a run goes on at the sample where the last one ended";
+inline constexpr std::string_view one_pass = "every attempt of a run goes on at the sample where the last one ended";
 inline constexpr std::string_view optimizers = "nearest: --optimizer adam or sgd";
 inline constexpr std::string_view overlapped = "on, unless its --no-... option is given";
 inline constexpr std::string_view pipelined = "stages work on micro-batches at the same time";

@@ -85,7 +85,7 @@ void BatchOptions::declare(Options& options, RunKind kind) {
                      "mean of the micro-batches' means.");
   options.add(
       "train-iters", &train_iterations, "N",
-      "Iterations of the whole run, earlier lives included; 0 with --save writes the initial weights as step 0.",
+      "Iterations of the whole run, earlier attempts included; 0 with --save writes the initial weights as step 0.",
       update_count(0));
   options.add("train-samples", &train_samples, "N",
               "Samples of the whole run, instead of --train-iters; an incomplete last batch is left out.",

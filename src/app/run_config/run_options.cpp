@@ -23,10 +23,11 @@ void RunOptions::declare(Options& options) {
       "a distributed optimizer those of master weights and moments. A difference ends the run with exit code 9 and "
       "names tensor, ranks and hosts.",
       at_least(1));
-  options.add("metrics-file", &metrics_file, "FILE",
-              "Append one JSON object an iteration, and note the run's lives in FILE.lives: see trireme report. FLOPs, "
-              "there and in the log, are the model's: attention in full, "
-              "causal or not, without recomputation.");
+  options.add(
+      "metrics-file", &metrics_file, "FILE",
+      "Append one JSON object an iteration, and note the run's attempts in FILE.lives: see trireme report. FLOPs, "
+      "there and in the log, are the model's: attention in full, "
+      "causal or not, without recomputation.");
   options.add_flag("time-communication", &time_communication,
                    "Add to the objects of --metrics-file for how long communication delayed the ranks: milliseconds of "
                    "an iteration, means over the ranks, in all and by group. A wait for a late rank counts, too.");

@@ -134,7 +134,7 @@ TEST_F(FolderLockTest, AnEarlierLifeOfThisJobIsDead) {
   setenv("SLURM_JOB_ID", "77", 1);
   std::string content = content_with("host", "elsewhere");
   write(content);
-  expect_refused("SLURM job 77");  // the same life: another step of the job
+  expect_refused("SLURM job 77");  // the same attempt: another step of the job
   setenv("SLURM_RESTART_COUNT", "1", 1);
   EXPECT_NO_THROW(FolderLock lock(path, "runs"));
 }

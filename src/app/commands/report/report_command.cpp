@@ -4,7 +4,7 @@
 
 #include "io/checkpoint/checkpoint_reader.hpp"
 #include "io/checkpoint/checkpoint_store.hpp"
-#include "io/metrics/life_file.hpp"
+#include "io/metrics/attempt_file.hpp"
 #include "io/metrics/metrics_reader.hpp"
 #include "src/app/commands/commands.hpp"
 #include "src/app/job/job.hpp"
@@ -70,7 +70,7 @@ void read_steps(const std::string& folder, const std::string& output, report::Ru
 std::string steps_folder(const std::string& folder, const report::Run& run) {
   std::vector<std::string> candidates;
   if (!folder.empty()) candidates = {folder + "/checkpoints", folder};
-  if (const report::LifeStart* start = run.newest_start()) {
+  if (const report::AttemptStart* start = run.newest_start()) {
     for (const report::OptionValue& option : start->options) {
       if (option.name == "save") candidates.push_back(option.value);
     }
@@ -91,21 +91,21 @@ report::Run read_run(const std::string& path, const std::string& output) {
   if (named.filename() == "metrics.jsonl") named = named.parent_path();  // all runs of the batch files have that name
   run.name = named.has_filename() ? named.filename().string() : path;
   const std::string metrics = is_folder ? metrics_in(path) : path;
-  for (const std::string& file : {metrics, io::LifeFile::beside(metrics), path + "/lives"}) {
+  for (const std::string& file : {metrics, io::AttemptFile::beside(metrics), path + "/lives"}) {
     check_is_no_input(output, file);
   }
   if (!metrics.empty()) {
     io::read_metrics(metrics, report::chart_columns, run);
-    run.lives = io::read_lives(io::LifeFile::beside(metrics));
+    run.attempts = io::read_attempts(io::AttemptFile::beside(metrics));
   }
   if (is_folder && fs::is_regular_file(path + "/lives")) {
-    run.lives = report::join_lives(std::move(run.lives), io::read_job_notes(path + "/lives"));
+    run.attempts = report::join_attempts(std::move(run.attempts), io::read_job_notes(path + "/lives"));
   }
   if (const std::string steps = steps_folder(is_folder ? path : "", run); !steps.empty()) {
     read_steps(steps, output, run);
   }
   TRIREME_CHECK(
-      run.last_iteration > 0 || !run.steps.empty() || !run.lives.empty(), DataError,
+      run.last_iteration > 0 || !run.steps.empty() || !run.attempts.empty(), DataError,
       "{} has neither metrics nor checkpoints: wait for its first iteration, or give another run folder or file of "
       "--metrics-file",
       path);
@@ -141,7 +141,7 @@ int report_command(const CommandLine& line) {
   Options options(line.command(),
                   "Writes a page on one run or several, in one HTML file that needs no network and no script: loss, "
                   "validation, learning rate, gradient norm, speed and memory as pictures, the grid, the options, the "
-                  "lives of the job, checkpoints and exit codes.");
+                  "attempts of the job, checkpoints and exit codes.");
   options.add_arguments(
       "RUN", &paths,
       "A file of --metrics-file, its folder (such as the run folder of a batch file), or a folder of --save. "

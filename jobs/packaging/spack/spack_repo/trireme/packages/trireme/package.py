@@ -9,7 +9,7 @@ class Trireme(CMakePackage, CudaPackage):
     parallelism, on NVIDIA GPUs by CUDA and NCCL, and on the processor's cores."""
 
     # There is no address to download from: "spack dev-build" takes the sources at hand.
-    version("0.1.0")
+    version("0.2.0")
 
     variant("tests", default=False, description="Build the tests, for ctest in the build folder")
 

@@ -1,4 +1,4 @@
-#include "io/metrics/life_file.hpp"
+#include "io/metrics/attempt_file.hpp"
 
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -11,9 +11,9 @@ namespace trireme::io {
 namespace {
 
 using Json = nlohmann::ordered_json;
-using report::Life;
-using report::LifeEnd;
-using report::LifeStart;
+using report::Attempt;
+using report::AttemptEnd;
+using report::AttemptStart;
 using report::SaveNote;
 
 std::string line_of(const Json& object) {
@@ -40,20 +40,20 @@ std::optional<std::int64_t> time_of(const Json& object) {
   return report::parse_time(member(object, "time", std::string()));
 }
 
-LifeStart start_from(const Json& object, std::int64_t time) {
-  LifeStart start{.time = time,
-                  .job = member(object, "job", std::string()),
-                  .host = member(object, "host", std::string()),
-                  .version = member(object, "version", std::string()),
-                  .device = member(object, "device", std::string()),
-                  .ranks = member(object, "ranks", 0),
-                  .axes = {},
-                  .parameters = member(object, "parameters", std::int64_t{0}),
-                  .peak_tflops = member(object, "peak_tflops", 0.0),
-                  .iteration = member(object, "iteration", std::int64_t{0}),
-                  .lost_iterations = member(object, "lost_iterations", std::int64_t{0}),
-                  .lost_ms = member(object, "lost_ms", 0.0),
-                  .options = {}};
+AttemptStart start_from(const Json& object, std::int64_t time) {
+  AttemptStart start{.time = time,
+                     .job = member(object, "job", std::string()),
+                     .host = member(object, "host", std::string()),
+                     .version = member(object, "version", std::string()),
+                     .device = member(object, "device", std::string()),
+                     .ranks = member(object, "ranks", 0),
+                     .axes = {},
+                     .parameters = member(object, "parameters", std::int64_t{0}),
+                     .peak_tflops = member(object, "peak_tflops", 0.0),
+                     .iteration = member(object, "iteration", std::int64_t{0}),
+                     .lost_iterations = member(object, "lost_iterations", std::int64_t{0}),
+                     .lost_ms = member(object, "lost_ms", 0.0),
+                     .options = {}};
   if (const auto grid = object.find("grid"); grid != object.end() && grid->is_object()) {
     for (const auto& [axis, size] : grid->items()) {
       if (size.is_number_integer()) start.axes.emplace_back(axis, size.get<int>());
@@ -71,9 +71,9 @@ LifeStart start_from(const Json& object, std::int64_t time) {
 
 }  // namespace
 
-LifeFile::LifeFile(const std::string& metrics_path) : file_("<metrics_file>", beside(metrics_path)) {}
+AttemptFile::AttemptFile(const std::string& metrics_path) : file_("<metrics_file>", beside(metrics_path)) {}
 
-void LifeFile::note_start(Opening opening, const LifeStart& start) {
+void AttemptFile::note_start(Opening opening, const AttemptStart& start) {
   Json grid = Json::object(), options = Json::object(), defaults = Json::object();
   for (const auto& [axis, size] : start.axes) grid[axis] = size;
   for (const report::OptionValue& option : start.options) {
@@ -99,11 +99,11 @@ void LifeFile::note_start(Opening opening, const LifeStart& start) {
                         {"defaults", defaults}}));
 }
 
-void LifeFile::note_save(const SaveNote& save) {
+void AttemptFile::note_save(const SaveNote& save) {
   file_.append(line_of({{"event", "save"}, {"time", report::utc_stamp(save.time)}, {"iteration", save.iteration}}));
 }
 
-void LifeFile::note_end(const LifeEnd& end) {
+void AttemptFile::note_end(const AttemptEnd& end) {
   file_.append(line_of({{"event", "end"},
                         {"time", report::utc_stamp(end.time)},
                         {"iteration", end.iteration},
@@ -111,8 +111,8 @@ void LifeFile::note_end(const LifeEnd& end) {
                         {"reason", end.reason}}));
 }
 
-std::vector<Life> read_lives(const std::string& path) {
-  std::vector<Life> lives;
+std::vector<Attempt> read_attempts(const std::string& path) {
+  std::vector<Attempt> attempts;
   for (BoundedLines lines(path); lines.next();) {
     const Json object = Json::parse(lines.line(), nullptr, false);
     if (!object.is_object()) continue;
@@ -121,17 +121,17 @@ std::vector<Life> read_lives(const std::string& path) {
     const std::string event = member(object, "event", std::string());
     const std::int64_t iteration = member(object, "iteration", std::int64_t{0});
     if (event == "start") {
-      lives.emplace_back().start = start_from(object, *time);
-    } else if (lives.empty()) {
+      attempts.emplace_back().start = start_from(object, *time);
+    } else if (attempts.empty()) {
       continue;
     } else if (event == "save") {
-      lives.back().saves.push_back({*time, iteration});
+      attempts.back().saves.push_back({*time, iteration});
     } else if (event == "end") {
-      lives.back().end =
-          LifeEnd{*time, iteration, member(object, "exit_code", 0), member(object, "reason", std::string())};
+      attempts.back().end =
+          AttemptEnd{*time, iteration, member(object, "exit_code", 0), member(object, "reason", std::string())};
     }
   }
-  return lives;
+  return attempts;
 }
 
 std::vector<report::JobNote> read_job_notes(const std::string& path) {

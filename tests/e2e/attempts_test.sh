@@ -1,5 +1,5 @@
 #!/bin/bash
-# The life of a run: stopped and continued, on the same grid to the last bit, on others to rounding; signalled; measured
+# A run in several attempts: stopped and continued, on the same grid to the last bit, on others to rounding; signalled; measured
 # and put to use on any grid.
 source "$(dirname "$0")/functions.sh"
 
@@ -13,19 +13,19 @@ last=step-00000012
 # what_happened FILE: the metrics without what depends on the clock.
 what_happened() { sed 's/, "elapsed_ms.*/}/' "$1"; }
 
-# Two lives are one, bit by bit.
+# Two attempts are one, bit by bit.
 for dtype in fp32 bf16; do
   done_by 4 train "${run[@]}" "${grid[@]}" --dtype $dtype --save one.$dtype --metrics-file one.$dtype.jsonl
   on 4 train "${run[@]}" "${grid[@]}" --dtype $dtype --save two.$dtype --metrics-file two.$dtype.jsonl --exit-interval 7 \
     --tensorboard-dir curves.$dtype
   check "$dtype: --exit-interval saves and leaves with 75" [ "$code $(cat two.$dtype/LATEST)" = "75 step-00000007" ]
-  # As after a life that was killed later than its last checkpoint: the next one cuts the file.
+  # As after an attempt that was killed later than its last checkpoint: the next one cuts the file.
   printf '{"iteration": 8, "lm_loss": 0}\n{"iteration": 9, "lm_' >>two.$dtype.jsonl
   done_by 4 train "${run[@]}" "${grid[@]}" --dtype $dtype --save two.$dtype --load two.$dtype --metrics-file two.$dtype.jsonl \
     --tensorboard-dir curves.$dtype
-  check "$dtype: the metrics of two lives are those of one" \
+  check "$dtype: the metrics of two attempts are those of one" \
     cmp <(what_happened one.$dtype.jsonl) <(what_happened two.$dtype.jsonl)
-  check "$dtype: TensorBoard's files of two lives have a point an iteration" \
+  check "$dtype: TensorBoard's files of two attempts have a point an iteration" \
     [ "$(cat curves.$dtype/events.out.tfevents.* | grep -ao 'lm loss vs samples' | wc -l)" = 12 ]
   check "$dtype: so are weights and optimizer" cmp <(tensors one.$dtype/$last) <(tensors two.$dtype/$last)
   check "$dtype: there are tensors to compare" [ "$(tensors one.$dtype/$last | wc -l)" -gt 100 ]
@@ -51,7 +51,7 @@ check "bf16: the loss falls" awk "BEGIN { exit !($(field lm_loss one.bf16.jsonl 
 done_by 2 train "${run[@]}" --fp16 --initial-loss-scale 4096 --metrics-file fp16.jsonl
 check "fp16: the loss falls" awk "BEGIN { exit !($(field lm_loss fp16.jsonl | tail -1) < 0.9 * $first) }"
 
-# The other optimizer: alone, in shards, and in two lives.
+# The other optimizer: alone, in shards, and in two attempts.
 sgd=("${run[@]/#0.01/0.3}" --optimizer sgd --sgd-momentum 0.8)
 done_by 1 train "${sgd[@]}" --save sgd_alone --metrics-file sgd_alone.jsonl
 first=$(field lm_loss sgd_alone.jsonl | head -1)
@@ -64,7 +64,7 @@ on 2 train "${sgd[@]}" --use-distributed-optimizer --save sgd_two --exit-interva
 refused 3 "the state of --optimizer sgd, which cannot continue with --optimizer adam" 1 train "${run[@]}" --load sgd_two
 refused 3 "the state of --optimizer adam, which cannot continue with --optimizer sgd" 1 train "${sgd[@]}" --load one.fp32
 done_by 2 train "${sgd[@]}" --use-distributed-optimizer --save sgd_two --load sgd_two
-check "sgd: two lives are one" cmp <(tensors sgd_one/$last) <(tensors sgd_two/$last)
+check "sgd: two attempts are one" cmp <(tensors sgd_one/$last) <(tensors sgd_two/$last)
 check "sgd: there is one moment" [ "$(tensors sgd_one/$last | grep -c sgd_m/)" = "$(tensors sgd_one/$last | grep -c model/)" ]
 
 # Whatever becomes of the log, a run goes on; what was to be printed and was not is an error.
@@ -83,7 +83,7 @@ refused 8 "the loss of diverged is not finite" 2 eval --load diverged --data-pat
 check "a loss that is not finite is null" grep -q '"loss": null, "perplexity": null}' out
 refused 8 "the model's output is not finite after 8 tokens" 2 generate --load diverged --prompt "the ship"
 
-# A dynamic loss scale does not hide it, in one life or in two: iterations 5 to 7 are skipped at the least scale.
+# A dynamic loss scale does not hide it, in one attempt or in two: iterations 5 to 7 are skipped at the least scale.
 overflow=("${run[@]/#0.01/1e20}" --fp16 --initial-loss-scale 4 --max-skipped 3)
 last_words="3 iterations in a row at the least loss scale, 1, the last one 7"
 refused 8 "$last_words" 1 train "${overflow[@]}"
@@ -164,13 +164,13 @@ check "corpora without weights count by their tokens" cmp <(what_happened sizes.
 
 # Three lives on three grids are one to rounding, in fp64.
 done_by 1 train "${run[@]}" --dtype fp64 --save one.fp64 --metrics-file one.fp64.jsonl
-life() { # life RANKS STOP GRID_OPTION...
+attempt() { # attempt RANKS STOP GRID_OPTION...
   on "$1" train "${run[@]}" --dtype fp64 --load moved --load-or-init --save moved --metrics-file moved.jsonl \
     --exit-interval "$2" "${@:3}"
 }
-life 4 4 --tp 2 --pp 2
-life 4 8 # four data ranks
-life 4 100 --tp 4 --micro-batch-size 2
+attempt 4 4 --tp 2 --pp 2
+attempt 4 8 # four data ranks
+attempt 4 100 --tp 4 --micro-batch-size 2
 check "the run ends on its third grid" [ "$code $(cat moved/LATEST)" = "0 $last" ]
 for name in lm_loss grad_norm valid_loss test_loss; do
   field $name one.fp64.jsonl >one

@@ -3,7 +3,7 @@
 
 #include <fstream>
 
-#include "io/metrics/life_file.hpp"
+#include "io/metrics/attempt_file.hpp"
 #include "io/metrics/metrics_reader.hpp"
 #include "src/base/error.hpp"
 #include "src/report/time_text.hpp"
@@ -12,19 +12,19 @@
 namespace trireme::test {
 namespace {
 
+using report::Attempt;
+using report::AttemptStart;
 using report::JobNote;
-using report::Life;
-using report::LifeStart;
 
 void write(const std::string& path, const std::string& text) { std::ofstream(path, std::ios::binary) << text; }
 
-/// A life of job `job` that began to train at `time`.
-Life life_at(std::int64_t time, const std::string& job) {
-  Life life;
-  life.start = LifeStart{};
-  life.start->time = time;
-  life.start->job = job;
-  return life;
+/// An attempt of job `job` that began to train at `time`.
+Attempt attempt_at(std::int64_t time, const std::string& job) {
+  Attempt attempt;
+  attempt.start = AttemptStart{};
+  attempt.start->time = time;
+  attempt.start->job = job;
+  return attempt;
 }
 
 TEST(TimeText, ReadsIso8601WithOffsets) {
@@ -39,79 +39,79 @@ TEST(TimeText, ReadsIso8601WithOffsets) {
 }
 
 TEST(JoinLives, GivesALifeTheStatusThatItsJobReturned) {
-  const std::vector<Life> lives = report::join_lives(
-      {life_at(105, "7"), life_at(205, "7")},
+  const std::vector<Attempt> attempts = report::join_attempts(
+      {attempt_at(105, "7"), attempt_at(205, "7")},
       {JobNote{100, "7", 0, {}}, JobNote{190, "7", 50, 137}, JobNote{200, "7", 50, {}}, JobNote{290, "7", 90, 75}});
-  ASSERT_EQ(lives.size(), 2u);
-  EXPECT_EQ(lives[0].job_status, 137);
-  EXPECT_EQ(lives[1].job_status, 75);
-  EXPECT_EQ(lives[0].job_end, 190);
+  ASSERT_EQ(attempts.size(), 2u);
+  EXPECT_EQ(attempts[0].job_status, 137);
+  EXPECT_EQ(attempts[1].job_status, 75);
+  EXPECT_EQ(attempts[0].job_end, 190);
 }
 
 TEST(JoinLives, ShowsAJobThatEndedBeforeItTrained) {
-  const std::vector<Life> lives = report::join_lives(
-      {life_at(205, "7")}, {JobNote{100, "7", 0, {}}, JobNote{110, "7", 0, 2}, JobNote{200, "7", 0, {}}});
-  ASSERT_EQ(lives.size(), 2u);
-  EXPECT_FALSE(lives[0].start);
-  EXPECT_EQ(lives[0].job_status, 2);
-  EXPECT_TRUE(lives[1].start);
-  EXPECT_EQ(lives[1].job_status, std::nullopt);
+  const std::vector<Attempt> attempts = report::join_attempts(
+      {attempt_at(205, "7")}, {JobNote{100, "7", 0, {}}, JobNote{110, "7", 0, 2}, JobNote{200, "7", 0, {}}});
+  ASSERT_EQ(attempts.size(), 2u);
+  EXPECT_FALSE(attempts[0].start);
+  EXPECT_EQ(attempts[0].job_status, 2);
+  EXPECT_TRUE(attempts[1].start);
+  EXPECT_EQ(attempts[1].job_status, std::nullopt);
 }
 
-TEST(LifeFile, IsReadAsItWasWritten) {
+TEST(AttemptFile, IsReadAsItWasWritten) {
   const TemporaryDirectory directory;
-  const std::string metrics = directory / "metrics.jsonl", path = io::LifeFile::beside(metrics);
-  LifeStart start{.time = 1000,
-                  .job = "42",
-                  .host = "node \"1\"",
-                  .version = "0.1.0",
-                  .device = "cpu",
-                  .ranks = 4,
-                  .axes = {{"tensor", 2}, {"data", 2}},
-                  .parameters = 123,
-                  .peak_tflops = 989,
-                  .iteration = 0,
-                  .options = {{"lr", "0.1", true}, {"seed", "1234", false}}};
+  const std::string metrics = directory / "metrics.jsonl", path = io::AttemptFile::beside(metrics);
+  AttemptStart start{.time = 1000,
+                     .job = "42",
+                     .host = "node \"1\"",
+                     .version = "0.1.0",
+                     .device = "cpu",
+                     .ranks = 4,
+                     .axes = {{"tensor", 2}, {"data", 2}},
+                     .parameters = 123,
+                     .peak_tflops = 989,
+                     .iteration = 0,
+                     .options = {{"lr", "0.1", true}, {"seed", "1234", false}}};
   {
-    io::LifeFile file(metrics);
-    file.note_start(io::LifeFile::Opening::replace, start);
+    io::AttemptFile file(metrics);
+    file.note_start(io::AttemptFile::Opening::replace, start);
     file.note_save({1010, 5});
   }
-  std::ofstream(path, std::ios::app) << R"({"event": "sa)";  // a killed life
+  std::ofstream(path, std::ios::app) << R"({"event": "sa)";  // a killed attempt
   start.iteration = 5;
   start.lost_iterations = 3;
   start.lost_ms = 12.5;
   {
-    io::LifeFile file(metrics);
-    file.note_start(io::LifeFile::Opening::append, start);
+    io::AttemptFile file(metrics);
+    file.note_start(io::AttemptFile::Opening::append, start);
     file.note_end({2000, 9, 75, "why"});
   }
-  const std::vector<Life> lives = io::read_lives(path);
-  ASSERT_EQ(lives.size(), 2u);
-  EXPECT_EQ(lives[0].saves.size(), 1u);
-  EXPECT_EQ(lives[0].saves[0].iteration, 5);
-  EXPECT_FALSE(lives[0].end);
-  EXPECT_EQ(lives[1].start->host, "node \"1\"");
-  EXPECT_EQ(lives[1].start->axes, start.axes);
-  EXPECT_EQ(lives[1].start->options, start.options);
-  EXPECT_EQ(lives[1].start->lost_iterations, 3);
-  EXPECT_EQ(lives[1].start->peak_tflops, 989);
-  EXPECT_EQ(lives[1].end->exit_code, 75);
-  EXPECT_EQ(lives[1].end->time, 2000);
-  EXPECT_EQ(lives[1].end->reason, "why");
-  io::LifeFile(metrics).note_start(io::LifeFile::Opening::replace, start);
-  EXPECT_EQ(io::read_lives(path).size(), 1u);
+  const std::vector<Attempt> attempts = io::read_attempts(path);
+  ASSERT_EQ(attempts.size(), 2u);
+  EXPECT_EQ(attempts[0].saves.size(), 1u);
+  EXPECT_EQ(attempts[0].saves[0].iteration, 5);
+  EXPECT_FALSE(attempts[0].end);
+  EXPECT_EQ(attempts[1].start->host, "node \"1\"");
+  EXPECT_EQ(attempts[1].start->axes, start.axes);
+  EXPECT_EQ(attempts[1].start->options, start.options);
+  EXPECT_EQ(attempts[1].start->lost_iterations, 3);
+  EXPECT_EQ(attempts[1].start->peak_tflops, 989);
+  EXPECT_EQ(attempts[1].end->exit_code, 75);
+  EXPECT_EQ(attempts[1].end->time, 2000);
+  EXPECT_EQ(attempts[1].end->reason, "why");
+  io::AttemptFile(metrics).note_start(io::AttemptFile::Opening::replace, start);
+  EXPECT_EQ(io::read_attempts(path).size(), 1u);
 }
 
-TEST(LifeFile, WithDamagedLinesIsReadAsFarAsItGoes) {
+TEST(AttemptFile, WithDamagedLinesIsReadAsFarAsItGoes) {
   const TemporaryDirectory directory;
   write(directory / "lives",
         "\xff\n[]\n{\"event\": \"end\"}\n{\"event\": \"start\", \"time\": \"2026-11-23T21:10:00Z\", "
         "\"ranks\": \"x\", \"grid\": [1], \"options\": 3}\n{\"event\": \"start\"}\n");
-  const std::vector<Life> lives = io::read_lives(directory / "lives");
-  ASSERT_EQ(lives.size(), 1u);
-  EXPECT_EQ(lives[0].start->ranks, 0);
-  EXPECT_TRUE(io::read_lives(directory / "absent").empty());
+  const std::vector<Attempt> attempts = io::read_attempts(directory / "lives");
+  ASSERT_EQ(attempts.size(), 1u);
+  EXPECT_EQ(attempts[0].start->ranks, 0);
+  EXPECT_TRUE(io::read_attempts(directory / "absent").empty());
 }
 
 TEST(JobNotes, AreTheLinesOfTheBatchFiles) {
