@@ -18,7 +18,7 @@ struct HuggingFaceModel {
 };
 
 /// Reads config.json; the path is for messages. Settings that are missing have the defaults of transformers. Throws
-/// DataError where it is damaged or of an unknown model class, and one that lists every setting that this program's
+/// DataError if it is damaged or of an unknown model class, and one that lists every setting that this program's
 /// models do not have, with the reason.
 HuggingFaceModel parse_config_json(const std::string& text, const std::string& path);
 HuggingFaceModel read_config_json(const std::string& path);

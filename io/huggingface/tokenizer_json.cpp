@@ -38,7 +38,7 @@ json parse_file(const std::string& text, const std::string& path) {
   }
 }
 
-/// The member of an object; null where there is none.
+/// The member of an object; null if there is none.
 const json& member(const json& object, const char* name) {
   static const json null;
   if (!object.is_object()) return null;

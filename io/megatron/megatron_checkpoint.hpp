@@ -18,7 +18,7 @@ struct MegatronCheckpoint {
 /// Opens a checkpoint of Megatron-LM: the folder of --save, whose latest one is read, or one of its folders (iter_N,
 /// release). Reads the formats `torch` (mp_rank_TT_PPP, of any version since 2019) and `torch_dist`. Shards of tensor
 /// ranks and layers of pipeline ranks are joined; optimizers and random states are left alone. No Python runs, and
-/// nothing in the files is executed. IoError where files cannot be read, DataError where they are damaged or of a model
+/// nothing in the files is executed. IoError if files cannot be read, DataError if they are damaged or of a model
 /// that is not known here.
 MegatronCheckpoint open_megatron_checkpoint(const std::string& path);
 

@@ -10,7 +10,7 @@
 /// The two formats of Megatron-LM's checkpoints.
 namespace trireme::io {
 
-/// Maps a regular file. IoError where it cannot be read, DataError where it is another kind of file.
+/// Maps a regular file. IoError if it cannot be read, DataError if it is another kind of file.
 std::shared_ptr<const MappedFile> map_file(const std::string& path);
 
 /// A file of torch.save and what its tensors lie in.

@@ -137,7 +137,7 @@ class RankFiles {
   }
 
  private:
-  /// Reads the models of all ranks, and numbers the layers over the whole model: chunk by chunk, each over the stages.
+  /// Reads the models of all ranks, and numbers the layers over the full model: chunk by chunk, each over the stages.
   void read_chunks() {
     int first_layer = 0;
     for (int chunk = 0; chunk == 0 || chunk < chunks_; ++chunk) {

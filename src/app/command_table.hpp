@@ -17,7 +17,7 @@ enum class Ranks { one, many };
 struct Command {
   std::string_view path = {};         ///< "train", "corpus build"; a parent command has the first word alone
   std::string_view summary = {};      ///< in the help of its parent command
-  std::string_view overview = {};     ///< in the help of the program; empty where it is not listed there
+  std::string_view overview = {};     ///< in the help of the program; empty if it is not listed there
   std::string_view description = {};  ///< parent commands: the paragraph above the list of subcommands
   std::string_view arguments = {};    ///< parent commands: " [DIR]", after the options
   Ranks ranks = Ranks::one;
@@ -27,7 +27,7 @@ struct Command {
 
 /// A command and the arguments after its path.
 struct Call {
-  const Command* command = nullptr;  ///< null where there is no such command
+  const Command* command = nullptr;  ///< null if there is no such command
   std::vector<std::string> arguments;
 };
 

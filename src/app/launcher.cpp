@@ -23,7 +23,7 @@ int main(int argc, char** argv) {
   }
 #endif
   // The program's threads call OpenBLAS themselves. Its own would take 128 MiB of addresses each while it is loaded,
-  // and try for ever where `ulimit -v` does not leave them.
+  // and try indefinitely where `ulimit -v` does not leave them.
   setenv("OPENBLAS_NUM_THREADS", "1", 1);
 
   // Beside the executable where it was built, in the folder of libraries where it was installed.

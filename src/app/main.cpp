@@ -25,7 +25,7 @@ namespace {
 
 using namespace trireme;
 
-/// Returns `exit_code`, or throws IoError where the results that a command has printed are lost.
+/// Returns `exit_code`, or throws IoError if the results that a command has printed are lost.
 int after_output(int exit_code) {
   TRIREME_CHECK(exit_code != 0 || (std::fflush(stdout) == 0 && std::ferror(stdout) == 0), IoError,
                 "cannot write to standard output: {}", std::strerror(errno));

@@ -94,7 +94,7 @@ class TensorBuilder {
     return {run.tensor, row * columns, columns, block.count, run.foreign_step * columns};
   }
 
-  /// Throws CheckpointError where what was read so far is damaged.
+  /// Throws CheckpointError if what was read so far is damaged.
   void finish() { reader_.finish(); }
 
  private:

@@ -30,7 +30,7 @@ struct ExportSizes {
 /// Writes the master weights of a step ("model/NAME") into `destination`, which was made for `tensors_of(map, dtype)`.
 /// The step may be opened with Verification::while_reading. Collective: the ranks of `world` write shares of each file,
 /// whole parameters. A file that an earlier export of the same step left whole is kept, after its tensors were read and
-/// compared with the digest that it states. CheckpointError where the step lacks parameters or is damaged.
+/// compared with the digest that it states. CheckpointError if the step lacks parameters or is damaged.
 ExportResult export_weights(checkpoint::StepReader& step, const TensorMap& map, DType dtype,
                             TensorDestination& destination, Communicator& world, const ExportSizes& sizes = {});
 

@@ -69,14 +69,14 @@ class ParameterReader {
 
 struct ImportSizes {
   std::int64_t slice_bytes = default_slice_bytes;
-  /// Greatest size of a file, but for one slice. Whoever opens the step divides its files over ranks to verify them.
+  /// Greatest size of a file, except for one slice. Whoever opens the step divides its files over ranks to verify them.
   std::int64_t file_bytes = std::int64_t{2} << 30;
 };
 
 /// Saves the weights of a source as a step of `store`: "model/NAME" of every parameter, in `master`, fp64 or fp32.
 /// Collective: the ranks of `world` read and write equal shares of the bytes. A rank holds one slice at a time, and
 /// what it is made of. The step becomes the latest one, or nothing changes (see write_step). `source_digest` changes
-/// with the source's content; with it an import goes on where the same one was killed. Empty: it begins anew.
+/// with the source's content; with it an import continues where the same one was killed. Empty: it begins anew.
 void import_weights(TensorSource& source, const TensorMap& map, const std::vector<std::size_t>& tensors, DType master,
                     checkpoint::Store& store, Communicator& world, const checkpoint::RunDescription& description,
                     const std::string& source_digest = {}, const ImportSizes& sizes = {});

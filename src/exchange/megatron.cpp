@@ -182,7 +182,7 @@ int megatron_split_dimension(std::string_view tensor) {
   const auto ends = [&](std::initializer_list<std::string_view> suffixes) {
     return std::ranges::any_of(suffixes, [&](std::string_view suffix) { return tensor.ends_with(suffix); });
   };
-  // The heads of a BERT have linear layers that are whole on every rank.
+  // The heads of a BERT have linear layers that are complete on every rank.
   if (tensor.find("lm_head.dense.") != tensor.npos || tensor.find("pooler.dense.") != tensor.npos) return -1;
   if (ends({"word_embeddings.weight", "output_layer.weight", "output_layer.bias", "lm_head.bias",
             "word_embeddings_for_head.weight", "linear_qkv.weight", "linear_qkv.bias", "query_key_value.weight",

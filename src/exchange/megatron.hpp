@@ -24,7 +24,7 @@ struct MegatronLayout {
   std::int64_t vocabulary_rows = 0;  ///< rows of the token embedding, with padding
 };
 
-/// Map of a model in the names of Megatron-core, norms apart from the linear layers. ConfigError where the layout and
+/// Map of a model in the names of Megatron-core, norms apart from the linear layers. ConfigError if the layout and
 /// the model do not go together.
 TensorMap megatron_tensor_map(const model::ModelConfig& config, const MegatronLayout& layout);
 
@@ -35,7 +35,7 @@ std::vector<std::string> megatron_other_names(const std::string& tensor);
 /// Returns whether a tensor is one that a BERT alone has.
 bool is_megatron_bert_tensor(std::string_view tensor);
 
-/// Returns whether a tensor is none of the weights.
+/// Returns whether a tensor is not one of the weights.
 bool is_megatron_buffer(std::string_view tensor);
 
 /// Dimension along which the tensor ranks divide a tensor of one of these names; -1: all have the whole.

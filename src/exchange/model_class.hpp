@@ -33,7 +33,7 @@ inline bool is_bert(ModelClass model_class) { return config_form(model_class) ==
 
 /// Returns the model of a class whose config.json has no settings.
 model::ModelConfig class_defaults(ModelClass model_class);
-/// Returns the key of a field in the config.json of a class; empty where the class has no such setting.
+/// Returns the key of a field in the config.json of a class; empty if the class has no such setting.
 std::string_view config_key(const model::Field& field, ModelClass model_class);
 
 /// Returns the class that computes the same as a model of this shape. Throws one ConfigError that lists every part of

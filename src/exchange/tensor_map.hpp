@@ -27,7 +27,7 @@ struct MappedParameter {
   std::string name;  ///< as in checkpoints, without "model/"
   Shape shape;
   std::int64_t columns = 1;     ///< inputs of a matrix; 1 of biases, whatever their shape, and of norms
-  std::vector<RowRun> runs;     ///< ascending; they cover every row once, but for `added_rows`
+  std::vector<RowRun> runs;     ///< ascending; they cover every row once, except for `added_rows`
   bool centred = false;         ///< a norm's weight, stored as its difference from 1; the tensor has the weight itself
   std::int64_t added_rows = 0;  ///< rows at the end that no tensor has: all their elements are `added_value`
   double added_value = 0;
@@ -85,7 +85,7 @@ class TensorMapBuilder {
   void split_gate(const std::string& parameter, const std::string& gate, const std::string& up);
 
   MappedParameter& parameter(const std::string& name);
-  /// Throws ShapeError where rows of a parameter or a tensor have no counterpart.
+  /// Throws ShapeError if rows of a parameter or a tensor have no counterpart.
   TensorMap finish();
 
  private:

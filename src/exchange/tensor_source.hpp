@@ -28,7 +28,7 @@ class TensorSource {
   /// All tensors, each name once; the same order on every rank.
   virtual const std::vector<ForeignTensor>& tensors() const = 0;
   /// Reads elements [first, first + count) of tensor `tensor`, flattened row-major, in its own type and little-endian.
-  /// `out` has room for exactly `count` elements. DataError where the files are damaged, IoError where reading fails.
+  /// `out` has room for exactly `count` elements. DataError if the files are damaged, IoError if reading fails.
   virtual void read(std::size_t tensor, std::int64_t first, std::span<std::byte> out) = 0;
   /// Hint: these elements will be read once, and by this rank alone.
   virtual void prefetch(std::size_t, std::int64_t /*first*/, std::int64_t /*count*/) {}
@@ -54,7 +54,7 @@ class TensorDestination {
   virtual std::string file_name(std::size_t file) const = 0;
 
   /// Opens the file where it is there with the size and the description that it will get. Returns the digest of its
-  /// tensors that it states; empty where there is none.
+  /// tensors that it states; empty if there is none.
   virtual std::string open_existing(std::size_t file) = 0;
   /// [0] Begins a file. Returns the name that it has until `commit`.
   virtual std::string begin(std::size_t file) = 0;

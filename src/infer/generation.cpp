@@ -151,7 +151,7 @@ class Generator {
     }
   };
 
-  /// Returns the batch size, or throws EnvironmentError where its cache exceeds the memory of a rank. Collective.
+  /// Returns the batch size, or throws EnvironmentError if its cache exceeds the memory of a rank. Collective.
   static std::int64_t checked_batch(train::ParallelModel& model, Communicator& world, std::int64_t positions,
                                     std::int64_t batch_size) {
     const model::LayerShape& shape = model.stage().shape();

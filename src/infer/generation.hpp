@@ -45,7 +45,7 @@ struct GenerationOptions {
 /// Continues `prompt` token by token, up to `max_new_tokens` or until `end_of_document` (-1: none) is chosen, which is
 /// not part of the result. Keys and values of earlier positions are cached, so each token costs one position's work.
 /// Where the text exceeds the model's positions, the context starts again with its latest half. Collective over the
-/// grid: every rank gets the same tokens, and data ranks do the same work. NumericalError where the model's output is
+/// grid: every rank gets the same tokens, and data ranks do the same work. NumericalError if the model's output is
 /// not finite.
 std::vector<std::int32_t> generate(train::ParallelModel& model, Communicator& world,
                                    const std::vector<std::int32_t>& prompt, std::int64_t max_new_tokens,
@@ -79,7 +79,7 @@ struct GenerationCounts {
 /// rank. A text that ends makes room for the next prompt at once. Neither the grid nor the batch changes a result, but
 /// for the rounding of products. Prompt i goes to data rank (i - first) mod D. On one data rank, records are taken as
 /// soon as those before are there; on several, they are brought to rank 0 after every 16 batches. Collective over the
-/// grid. NumericalError where the model's output is not finite, EnvironmentError where the cache does not fit into
+/// grid. NumericalError if the model's output is not finite, EnvironmentError if the cache does not fit into
 /// memory.
 GenerationCounts generate_all(train::ParallelModel& model, Communicator& world, const PromptSource& prompts,
                               std::int64_t first, const GenerationOptions& options, const RecordSink& sink);

@@ -24,7 +24,7 @@ TaskScores score_samples(train::ParallelModel& model, const data::SampleSource& 
 /// Returns the scores as bytes, for a checkpoint: `key`, which names their samples, and a line feed; columns int64 and
 /// loss fp64; the scores fp64; all little-endian.
 std::string to_bytes(const TaskScores& scores, const std::string& key);
-/// Returns the scores of `labels` labels of which to_bytes made `bytes`; none where these have another key or size.
+/// Returns the scores of `labels` labels of which to_bytes made `bytes`; none if these have another key or size.
 std::optional<TaskScores> scores_from(std::string_view bytes, const std::string& key, std::int64_t labels);
 
 /// Replaces each row's logits by their softmax, over `groups` equal parts of the row.

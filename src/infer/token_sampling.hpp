@@ -23,7 +23,7 @@ struct TokenProbability {
   double log_probability = 0;  ///< logit - log(sum of exp(logits)), whatever the choices about sampling
 };
 
-/// The log-probability of `token`, and behind it those of the `count` likeliest tokens, the likeliest first, equal ones
+/// The log-probability of `token`, followed by those of the `count` likeliest tokens, the likeliest first, equal ones
 /// by their ids.
 std::vector<TokenProbability> log_probabilities(const std::vector<double>& logits, std::int32_t token,
                                                 std::int64_t count);

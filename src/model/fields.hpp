@@ -75,7 +75,7 @@ struct Field {
   std::string tag() const;
   /// Name of the attribute of a checkpoint.
   std::string key() const { return "model." + std::string(attribute); }
-  /// Value in a checkpoint. CheckpointError where it is missing, malformed or out of range.
+  /// Value in a checkpoint. CheckpointError if it is missing, malformed or out of range.
   FieldValue read(const Attributes& attributes) const;
   /// Index of `text` among `names`, if it is one of them.
   std::optional<std::int64_t> index_of(std::string_view text) const;

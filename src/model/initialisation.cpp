@@ -83,7 +83,7 @@ class InitialValues {
   std::array<std::uint32_t, 4> words_{};
 };
 
-/// Index in the whole tensor of the first element of an innermost row of the box; rows in memory order.
+/// Index in the full tensor of the first element of an innermost row of the box; rows in memory order.
 std::int64_t first_index(const Parameter& parameter, std::int64_t row) {
   const Shape& whole = parameter.shape;
   const Box& box = parameter.box;

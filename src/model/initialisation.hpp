@@ -13,7 +13,7 @@ enum class InitMethod { normal, hashed_uniform };
 struct Initialisation {
   InitMethod method = InitMethod::normal;
   std::uint64_t seed = 1234;
-  int layers = 1;     ///< layers of the whole model: residual matrices are smaller by sqrt(2 layers)
+  int layers = 1;     ///< layers of the full model: residual matrices are smaller by sqrt(2 layers)
   double scale = 1;   ///< multiplies the matrices of the layers (h.*); for tests of attention and activations
   double std = 0.02;  ///< standard deviation of `normal`
   int threads = 1;    ///< threads of this rank; the values do not depend on them
@@ -24,7 +24,7 @@ struct Initialisation {
 /// left as it is.
 ///
 /// `normal`: matrices and embeddings N(0, std), residual matrices N(0, std / sqrt(2 layers)), biases 0, norm weights 1
-/// (0 where they are stored as the difference from 1).
+/// (0 if they are stored as the difference from 1).
 /// The normal deviate is Wichura's AS 241 inverse (Applied Statistics 37, 1988) of a uniform of 53 bits: words 2 (i %
 /// 2) and 2 (i % 2) + 1 of Philox with key mix64(mix64(seed) + fnv1a(NAME)) and counter i / 2; computed in fp64.
 ///

@@ -12,7 +12,7 @@ namespace trireme::model {
 /// Far beyond any model that is trained; planning takes time and memory for each layer.
 constexpr int max_layers = 2'000;
 
-/// Kind of model. gpt: causal attention, predicts the next token. bert: attention to the whole sequence, predicts
+/// Kind of model. gpt: causal attention, predicts the next token. bert: attention to the full sequence, predicts
 /// masked tokens and with a binary head the order of two segments (Devlin et al. 2019, arXiv:1810.04805).
 enum class ModelFamily { gpt, bert };
 enum class Normalization { layer_norm, rms_norm };
@@ -102,17 +102,17 @@ std::int64_t default_ffn_hidden(std::int64_t hidden, bool gated);
 
 /// Throws one ConfigError that lists everything that cannot work.
 void validate(const ModelConfig& config);
-/// Throws ConfigError where a sequence is longer than the model's positions.
+/// Throws ConfigError if a sequence is longer than the model's positions.
 void check_sequence_length(const ModelConfig& config, std::int64_t sequence_length);
 
 /// Name of a model's architecture. `gpt` is any mix of the parts of gpt2 and llama.
 enum class Architecture { gpt2, llama, gpt, bert };
 /// gpt2: layer normalisation, learned positions, GELU, biases, a tied output head, heads of hidden / heads channels, as
-/// many of keys and values as of queries. llama: RMSNorm, rotary positions over whole heads, SwiGLU and no biases; its
+/// many of keys and values as of queries. llama: RMSNorm, rotary positions over full heads, SwiGLU and no biases; its
 /// output may be tied, and its queries grouped. Neither has windows of attention. bert: every model of that family.
 Architecture architecture_of(const ModelConfig& config);
 
-/// The shape as the attributes "model.*" of a checkpoint, and back; dropout is none of them. CheckpointError where a
+/// The shape as the attributes "model.*" of a checkpoint, and back; dropout is not one of them. CheckpointError if a
 /// value is missing or malformed, or the model impossible.
 Attributes attributes_of(const ModelConfig& config);
 ModelConfig config_from(const Attributes& attributes);

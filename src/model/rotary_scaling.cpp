@@ -27,7 +27,7 @@ RotaryEmbedding RotaryScaling::embedding(std::int64_t channels, double base) con
   const auto pair_of = [&](double turns) { return size * std::log(positions_a_turn / turns) / (2 * std::log(base)); };
   const double first = std::max(std::floor(pair_of(fast_turns)), 0.0);
   double last = std::min(std::ceil(pair_of(slow_turns)), size - 1);
-  if (last == first) last += 0.001;  // as first published: a step in place of a ramp
+  if (last == first) last += 0.001;  // as first published: a step instead of a ramp
   rotary.kept.offset = last / (last - first);
   rotary.kept.by_pair = -1 / (last - first);
   rotary.magnitude = magnitude_of(mscale, factor) / magnitude_of(mscale_all_dim, factor);

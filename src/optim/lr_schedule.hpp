@@ -34,12 +34,12 @@ struct LrSchedule {
   WsdDecayStyle wsd_style = WsdDecayStyle::exponential;
   std::int64_t wsd_decay = 0;
 
-  /// Throws ConfigError where the settings contradict each other.
+  /// Throws ConfigError if the settings contradict each other.
   void validate() const;
   double at(std::int64_t progress) const;
 };
 
-/// The schedule among the attributes "training.*" of a checkpoint, and back. CheckpointError where values are missing
+/// The schedule among the attributes "training.*" of a checkpoint, and back. CheckpointError if values are missing
 /// or malformed.
 Attributes attributes_of(const LrSchedule& schedule);
 LrSchedule lr_schedule_from(const Attributes& attributes);

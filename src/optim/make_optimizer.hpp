@@ -31,7 +31,7 @@ std::unique_ptr<Optimizer> make_optimizer(Backend& backend, parallel::ParameterB
 
 /// The attributes "optimizer" and "training.*" of a checkpoint; those of another kind are left out.
 Attributes attributes_of(const OptimizerOptions& options);
-/// Kind of the optimizer whose state a checkpoint holds. CheckpointError where it is unknown.
+/// Kind of the optimizer whose state a checkpoint holds. CheckpointError if it is unknown.
 OptimizerKind optimizer_from(const Attributes& attributes);
 
 }  // namespace trireme::optim

@@ -30,7 +30,7 @@ struct MuonOptions {
 ///   m = beta m + (1 - beta) g;  u = m, or with Nesterov's momentum (1 - beta) g + beta m
 ///   w = w (1 - rate decay) - rate scale NewtonSchulz(u)
 ///
-/// NewtonSchulz sees whole matrices, whatever ranks they are divided over. Of `attn.qkv` and `attn.kv` each of queries,
+/// NewtonSchulz sees full matrices, whatever ranks they are divided over. Of `attn.qkv` and `attn.kv` each of queries,
 /// keys and values is one, [heads head size, hidden]; SwiGLU's gate and up are one together.
 class Muon final : public Optimizer {
  public:

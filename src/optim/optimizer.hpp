@@ -25,7 +25,7 @@ class Optimizer {
   struct Rates {
     Rates(double rate) : learning_rate(rate) {}
     double learning_rate;
-    std::optional<double> weight_decay = {};  ///< in place of the optimizer's
+    std::optional<double> weight_decay = {};  ///< instead of the optimizer's
     std::optional<double> of_tokens = {};     ///< learning rate of Parameter::rows_are_tokens
   };
 
@@ -66,7 +66,7 @@ class Optimizer {
     TensorView gradients;
     TensorView masters;
     std::vector<TensorView> moments;  ///< those of these parameters, in the order of their names
-    TensorView rounded;               ///< the parameters; empty where they are their own masters
+    TensorView rounded;               ///< the parameters; empty if they are their own masters
   };
   /// Returns whether a parameter is updated whole, as a matrix.
   using MatrixFilter = bool (*)(const parallel::Parameter&);
@@ -122,7 +122,7 @@ class Optimizer {
   double weight_decay_;
   MatrixFilter is_matrix_;
   std::vector<Moment> moments_;
-  Tensor masters_;  // empty where the parameters are their own
+  Tensor masters_;  // empty if the parameters are their own
   std::int64_t updates_ = 0;
 };
 

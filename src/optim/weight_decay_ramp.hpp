@@ -20,12 +20,12 @@ struct WeightDecayRamp {
   double end = 0;
   std::int64_t length = 0;  ///< in updates, or where the learning rate goes by samples in these
 
-  /// Throws ConfigError where the settings contradict each other.
+  /// Throws ConfigError if the settings contradict each other.
   void validate() const;
   double at(std::int64_t progress) const;
 };
 
-/// The ramp among the attributes "training.*" of a checkpoint, and back: none where the weight decay is constant.
+/// The ramp among the attributes "training.*" of a checkpoint, and back: none if the weight decay is constant.
 Attributes attributes_of(const WeightDecayRamp& ramp, bool by_samples);
 std::optional<WeightDecayRamp> weight_decay_ramp_from(const Attributes& attributes);
 

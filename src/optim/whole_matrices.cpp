@@ -7,7 +7,7 @@ namespace {
 
 using parallel::Parameter;
 
-/// Dimension along which a box is a part of the whole; -1 where it is the whole.
+/// Dimension along which a box is a part of the whole; -1 if it is the whole.
 int split_dimension(const Parameter& p) {
   for (int d = 0; d < p.shape.rank(); ++d) {
     if (p.box.extent[d] != p.shape[d]) return d;

@@ -18,7 +18,7 @@ struct ParameterGroups {
 
 /// Brings the pieces of matrices, which lie in shards of the gradient group and boxes of the tensor group, to one rank
 /// each, where they are whole, and takes the results back. The matrices of a bucket are taken in rounds of one for each
-/// rank of both groups, so that all ranks work at once. A matrix that tensor ranks do not split is whole on each of
+/// rank of both groups, so that all ranks work at once. A matrix that tensor ranks do not split is complete on each of
 /// them. Collective over both groups, which make the same calls.
 class WholeMatrices {
  public:
@@ -29,7 +29,7 @@ class WholeMatrices {
   WholeMatrices(Backend& backend, const parallel::ParameterBuffer& parameters, const ParameterGroups& groups,
                 bool (*is_matrix)(const parallel::Parameter&));
 
-  /// Elements of the largest matrix on any rank; 0 where there is none.
+  /// Elements of the largest matrix on any rank; 0 if there is none.
   std::int64_t max_elements() const { return max_elements_; }
 
   /// For each matrix of a bucket: `fill` sets this rank's piece, `transform` changes the whole on one rank, `use` reads

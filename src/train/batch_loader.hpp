@@ -53,8 +53,8 @@ class BatchLoader {
   };
   /// Reads `samples`, b for each micro-batch, one after another, or takes them where they were read ahead. A position
   /// with a label has weight 1 or, with LossAverage::micro_batch, one over their number in its micro-batch; others have
-  /// label 0 and weight 0. Labels of whole samples have weights alike. The result is valid until the next call. Throws
-  /// ConfigError where `source` lacks a field asked for.
+  /// label 0 and weight 0. Labels of entire samples have weights alike. The result is valid until the next call. Throws
+  /// ConfigError if `source` lacks a field asked for.
   std::vector<model::MicroBatch> load(const data::SampleSource& source, const std::vector<Sample>& samples,
                                       const Form& form);
   std::vector<model::MicroBatch> load(const data::SampleSource& source, const std::vector<Sample>& samples) {

@@ -10,7 +10,7 @@
 namespace trireme::train {
 
 /// A global batch that grows with the run, as Megatron-LM's: `start` samples at first, `increment` more whenever
-/// another of the equal parts of `samples` has been consumed, one part for each increment; the whole batch from sample
+/// another of the equal parts of `samples` has been consumed, one part for each increment; the full batch from sample
 /// number `samples` on.
 struct BatchRampUp {
   std::int64_t start = 0;
@@ -36,7 +36,7 @@ struct BatchPhase {
   std::int64_t iterations = 0;
 };
 
-/// Returns the micro-batches of a batch on each data rank. Throws ConfigError where the batch is no multiple of
+/// Returns the micro-batches of a batch on each data rank. Throws ConfigError if the batch is no multiple of
 /// `micro_batch_size` x `data_ranks`. The message begins with `name`, and ends with `remedy` after the common ones.
 std::int64_t micro_batches_of(std::int64_t batch_size, std::int64_t micro_batch_size, std::int64_t data_ranks,
                               const std::string& name = "<global_batch_size>", const std::string& remedy = "");
@@ -45,7 +45,7 @@ std::int64_t micro_batches_of(std::int64_t batch_size, std::int64_t micro_batch_
 class BatchSchedule {
  public:
   /// All data ranks together work on `micro_batch_size` x `data_ranks` samples at a time. Every batch must be a
-  /// multiple of that; with `decrease` it is rounded down to one. Throws ConfigError where it is not, where a ramp does
+  /// multiple of that; with `decrease` it is rounded down to one. Throws ConfigError if it is not, where a ramp does
   /// not lead from its start to the global batch, or where that is not the largest batch of steps.
   BatchSchedule(std::int64_t global_batch_size, const std::optional<BatchGrowth>& growth, bool decrease,
                 std::int64_t micro_batch_size, std::int64_t data_ranks);

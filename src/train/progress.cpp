@@ -9,7 +9,7 @@ constexpr const char* optimizer_state_name = "optimizer_state";
 constexpr Choice<OptimizerState> optimizer_state_names[] = {{"kept", OptimizerState::kept},
                                                             {"left-out", OptimizerState::left_out}};
 
-/// Throws CheckpointError where the values of `state` cannot all be true.
+/// Throws CheckpointError if the values of `state` cannot all be true.
 void check_sums(const Attributes& attributes, const SavedState& state) {
   const auto at_most = [&](const char* name, std::int64_t value, const char* limit_name, std::int64_t limit) {
     attributes.require(value <= limit, name, fmt::format("at most {}, which is {}", limit_name, limit));

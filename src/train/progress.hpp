@@ -39,7 +39,7 @@ struct Progress {
   /// cannot be lowered.
   void add_iteration(std::int64_t batch_size, std::optional<Skip> skip, bool at_minimum_scale);
   /// Returns whether `loss` is at least `factor` times the largest of the first 100 losses noted. This is Megatron-LM's
-  /// test, there with factor 10 for the loss of each micro-batch, here for that of the whole batch.
+  /// test, there with factor 10 for the loss of each micro-batch, here for that of the full batch.
   bool is_spiky(double loss, double factor) const {
     return noted_losses == spike_losses && std::isfinite(loss) && loss >= factor * largest_loss;
   }
@@ -50,7 +50,7 @@ struct Progress {
 };
 
 /// Use of the optimizer's state in a checkpoint: moments, the count of their updates, and the loss scale. Where it is
-/// left out, the checkpoint has weights alone, or a run goes on from its weights with fresh moments.
+/// left out, the checkpoint has weights alone, or a run continues from its weights with fresh moments.
 enum class OptimizerState { kept, left_out };
 
 /// Records in the attributes of a checkpoint that the optimizer's state is left out; and back.
@@ -65,7 +65,7 @@ struct SavedState {
   friend bool operator==(const SavedState&, const SavedState&) = default;
 };
 
-/// The state as the attributes "state.*" of a checkpoint, and back. CheckpointError where a value is missing, malformed
+/// The state as the attributes "state.*" of a checkpoint, and back. CheckpointError if a value is missing, malformed
 /// or contradicts another.
 Attributes attributes_of(const SavedState& state);
 SavedState state_from(const Attributes& attributes);

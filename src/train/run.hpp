@@ -25,7 +25,7 @@ struct RunSchedule {
 
 /// Callbacks of the loop; all but `stop_requested` are collective.
 struct RunHooks {
-  /// Saves the run's checkpoints; null where it saves none.
+  /// Saves the run's checkpoints; null if it saves none.
   CheckpointWriter* checkpoints = nullptr;
   /// Returns whether this rank was asked to stop (a signal). Ranks need not agree: one is enough.
   std::function<bool()> stop_requested;

@@ -11,7 +11,7 @@
 namespace trireme::train {
 
 /// Pieces of every parameter that rank `rank` of a grid keeps, in their order, as a checkpoint sees them. Names are
-/// those of the parameters; `data` has the right size but no memory. Pure arithmetic. Throws ConfigError where the
+/// those of the parameters; `data` has the right size but no memory. Pure arithmetic. Throws ConfigError if the
 /// model does not divide by the grid.
 std::vector<checkpoint::StateTensor> state_pieces(const model::ModelConfig& config, const ExecutionConfig& execution,
                                                   const parallel::ProcessGrid& grid, int rank);

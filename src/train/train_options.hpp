@@ -90,7 +90,7 @@ struct TrainOptions {
   std::uint64_t seed = 1234;  ///< seed of initial weights and dropout
   optim::LrSchedule lr_schedule;
   optim::OptimizerOptions optimizer;
-  std::optional<optim::WeightDecayRamp> weight_decay_ramp;  ///< in place of the optimizer's weight decay
+  std::optional<optim::WeightDecayRamp> weight_decay_ramp;  ///< instead of the optimizer's weight decay
   std::optional<DecoupledRate> decoupled_rate;              ///< rate of the token embedding and the output layer
   double clip_grad = 1;                                     ///< largest gradient norm; 0: no clipping
   int grad_norm_power = 2;                                  ///< p of that norm, or optim::infinity_norm

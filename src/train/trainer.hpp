@@ -22,7 +22,7 @@
 
 namespace trireme::train {
 
-/// Trains a model iteration by iteration. Collective over the whole grid.
+/// Trains a model iteration by iteration. Collective over the full grid.
 class Trainer {
  public:
   Trainer(ParallelModel& model, const TrainOptions& options);
@@ -104,9 +104,9 @@ class Trainer {
     const parallel::GridCommunicators& groups = model_.communicators();
     return {groups.tensor->rank(), *groups.model, *groups.gradient};
   }
-  /// Throws NumericalError where `record` is the last of too many iterations without an update.
+  /// Throws NumericalError if `record` is the last of too many iterations without an update.
   void check_skipped(const TrainRecord& record);
-  /// Labels of tokens, and of whole samples.
+  /// Labels of tokens, and of entire samples.
   struct LabelCounts {
     std::int64_t tokens = 0;
     std::int64_t samples = 0;

@@ -5,7 +5,7 @@
 
 namespace trireme::app {
 
-/// Returns the facts of a corpus' vocabulary that BERT's samples depend on. Throws DataError where its tokenizer is not
+/// Returns the facts of a corpus' vocabulary that BERT's samples depend on. Throws DataError if its tokenizer is not
 /// WordPiece, or lacks one of BERT's special tokens.
 data::BertVocabulary bert_vocabulary(const data::TokenStore& corpus);
 

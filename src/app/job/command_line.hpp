@@ -19,9 +19,9 @@ class CommandLine {
   /// Returns "trireme corpus build".
   const std::string& command() const { return command_; }
   const std::vector<std::string>& arguments() const { return arguments_; }
-  /// Reads the options from the arguments. Returns false where these ask for help, which rank 0 alone prints.
+  /// Reads the options from the arguments. Returns false if these ask for help, which rank 0 alone prints.
   bool read(Options& options) const { return read(options, arguments_, {}); }
-  /// Likewise from `arguments` in their place; an error lists `problems` first.
+  /// Likewise from `arguments` instead; an error lists `problems` first.
   bool read(Options& options, const std::vector<std::string>& arguments, std::vector<std::string> problems) const;
   /// Makes `read` pass the declared options to `observer` and return false, as for a help: the command ends.
   void observe(std::function<void(const Options&)> observer) { observer_ = std::move(observer); }

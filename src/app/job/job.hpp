@@ -17,8 +17,8 @@ namespace trireme::app {
 /// Ranks, grid and device of a command that runs a model. The order of the members is that of their collective
 /// destruction, reversed.
 struct Job {
-  /// Collective. Throws ConfigError where the ranks do not make the grid, differ in `options` or program, or have
-  /// options that the backend does not use; BackendUnavailable; EnvironmentError where only some ranks can use a GPU,
+  /// Collective. Throws ConfigError if the ranks do not make the grid, differ in `options` or program, or have
+  /// options that the backend does not use; BackendUnavailable; EnvironmentError if only some ranks can use a GPU,
   /// or share one without being asked to.
   Job(const mpi::MpiEnvironment& environment, const Options& options, const GridOptions& grid_options,
       const DeviceOptions& device);

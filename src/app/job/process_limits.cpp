@@ -20,7 +20,7 @@ constexpr rlim_t shared_memory_bytes = rlim_t{8} << 20;
 // Measured: at 300 MiB MPI fails without a clear message.
 constexpr rlim_t address_bytes = rlim_t{512} << 20;
 
-/// Returns the soft limit; RLIM_INFINITY where there is none.
+/// Returns the soft limit; RLIM_INFINITY if there is none.
 rlim_t limit_of(decltype(RLIMIT_FSIZE) resource) {
   rlimit limit{};
   return getrlimit(resource, &limit) == 0 ? limit.rlim_cur : RLIM_INFINITY;

@@ -10,7 +10,7 @@ namespace trireme::app {
 /// clear message.
 bool limits_suffice(const std::string& command, bool with_mpi);
 
-/// Throws EnvironmentError where a file of `bytes` is larger than `ulimit -f` allows. `what` needs it: "a checkpoint's
+/// Throws EnvironmentError if a file of `bytes` is larger than `ulimit -f` allows. `what` needs it: "a checkpoint's
 /// shard".
 void check_file_limit(std::int64_t bytes, const std::string& what);
 

@@ -26,7 +26,7 @@ namespace trireme::app {
 class RunReports final : public train::MetricsSink {
  public:
   /// Opens the files for a run that continues from `trainer`'s progress, and begins to record the model. Changes those
-  /// that are there after all could be opened, and are no other job's. `communication` measures waits, null where that
+  /// that are there after all could be opened, and are no other job's. `communication` measures waits, null if that
   /// is not wanted. All arguments must live longer. Collective.
   RunReports(Job& job, const RunConfig& config, train::ParallelModel& model, const train::Trainer& trainer,
              const train::ExposedCommunication* communication);
@@ -39,7 +39,7 @@ class RunReports final : public train::MetricsSink {
 
   /// Adds what the loop calls, and observes its checkpoints.
   void set_hooks(train::RunHooks& hooks);
-  /// Peak for the MFU, 0 where there is none. Logs it and its source.
+  /// Peak for the MFU, 0 if there is none. Logs it and its source.
   double peak_tflops() const;
   /// Notes the end of this attempt, and writes the timeline. Collective.
   void finish(train::RunEnd end);

@@ -11,7 +11,7 @@ namespace trireme::app {
 
 namespace {
 
-/// Returns the name of step `step` in `store`. CheckpointError where it is not there, or `path` is another's folder.
+/// Returns the name of step `step` in `store`. CheckpointError if it is not there, or `path` is another's folder.
 std::string find_step(checkpoint::Store& store, const std::string& path, const std::string& folder, std::int64_t step) {
   std::string name = store.step_name(step);
   TRIREME_CHECK(folder.empty() || folder == name, CheckpointError,

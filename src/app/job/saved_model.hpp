@@ -21,7 +21,7 @@ struct OpenCheckpoint {
   checkpoint::RunDescription description;
 };
 
-/// Opens a step of a folder, or one step's folder. CheckpointError where it is not there. Collective.
+/// Opens a step of a folder, or one step's folder. CheckpointError if it is not there. Collective.
 OpenCheckpoint open_checkpoint(Communicator& world, const std::string& path, const OpenOptions& options = {});
 
 /// Holds the options that name a tokenizer against the one that `holder` holds; see NamedTokenizer::compare. Rank 0
@@ -39,7 +39,7 @@ struct SavedModelOptions {
   bool bf16 = false, fp16 = false;  ///< the same as a dtype
   NamedTokenizer tokenizer;
   void declare(Options& options);
-  /// Settles the type. Throws ConfigError where several were given.
+  /// Settles the type. Throws ConfigError if several were given.
   void settle();
 };
 
@@ -50,7 +50,7 @@ struct SavedModel {
 };
 
 /// Loads the weights of `options.load` on any grid. The sequence length is that of the training, and so is the type,
-/// unless `--dtype` says another; `settle` may change them. CheckpointError where the model does not predict the next
+/// unless `--dtype` says another; `settle` may change them. CheckpointError if the model does not predict the next
 /// token. Collective.
 std::unique_ptr<SavedModel> load_model(
     Job& job, const SavedModelOptions& options,

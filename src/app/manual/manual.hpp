@@ -40,7 +40,7 @@ struct ProgramManual {
   std::string version;
   std::vector<CommandManual> commands;
 
-  /// Returns the command of a path, null where there is none.
+  /// Returns the command of a path, null if there is none.
   const CommandManual* find(std::string_view path) const;
 };
 

@@ -169,7 +169,7 @@ class Translator {
     }
   }
 
-  /// Spells the options among `words` as `options` do. Returns false where one of them is not there.
+  /// Spells the options among `words` as `options` do. Returns false if one of them is not there.
   static bool brought_into(const Options& options, std::vector<std::string>& words) {
     for (std::string& word : words) {
       if (!is_flag(word)) continue;
@@ -180,7 +180,7 @@ class Translator {
     return true;
   }
 
-  /// Returns the row of `name` beside another flag of this line; null where none has its condition met.
+  /// Returns the row of `name` beside another flag of this line; null if none has its condition met.
   const Flag* flag_beside(const std::string& name) const {
     const Flag* found = nullptr;
     for_each_flag([&](const Flag& flag) {

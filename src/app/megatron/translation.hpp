@@ -27,9 +27,9 @@ struct Translation {
   std::vector<std::string> model_words;  ///< options of a model that the command lacks: it has a checkpoint's
 
   /// Throws CheckpointError with a table of differences where `model_words` ask for another model than `stored`,
-  /// ConfigError where they make no sense.
+  /// ConfigError if they make no sense.
   void check_model(const model::ModelConfig& stored) const;
-  /// Returns the error about all flags that are absent; empty where there is none.
+  /// Returns the error about all flags that are absent; empty if there is none.
   std::string refusal() const;
   /// Logs the flags that have another name here in one line, and those that are satisfied in another.
   void log() const;

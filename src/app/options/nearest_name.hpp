@@ -5,7 +5,7 @@
 
 namespace trireme::app {
 
-/// Returns the candidate nearest to a misspelt or abbreviated `name`; empty where none is near.
+/// Returns the candidate nearest to a misspelt or abbreviated `name`; empty if none is near.
 std::string nearest_name(const std::string& name, std::span<const std::string> candidates);
 
 /// Returns "; did you mean corpus build?", or nothing where no candidate is near.

@@ -34,7 +34,7 @@ void assign_number(const std::string& text, Range range, const char* kind, T& va
   value = parsed;
 }
 
-/// Throws ConfigError where a path is empty, mostly by an unset variable of a batch file; IoError where it is too long
+/// Throws ConfigError if a path is empty, mostly by an unset variable of a batch file; IoError if it is too long
 /// for any file system.
 void check_path(const std::string& path, const std::string& option) {
   constexpr std::size_t max_path_bytes = 4095, max_name_bytes = 255;  // on Linux

@@ -72,7 +72,7 @@ class Options {
     add_entry(names, joined(words, "|"), help, Arity::one, text(), set, text);
   }
 
-  /// Adds an option without a value, true where given. In an INI file: "name = true" or "name = false".
+  /// Adds an option without a value, true if given. In an INI file: "name = true" or "name = false".
   void add_flag(const std::string& names, bool* value, const std::string& help);
 
   /// Adds an argument without a name. Arguments are filled in this order, and all must be given.
@@ -85,7 +85,7 @@ class Options {
   /// Makes `parse` refuse a command line without the option `name`.
   void require(const std::string& name);
 
-  /// Sets the variables. Returns false where `--help` was asked for: it was printed on stdout, and nothing is set.
+  /// Sets the variables. Returns false if `--help` was asked for: it was printed on stdout, and nothing is set.
   /// `problems` of the command line that are known already are reported with the others.
   bool parse(const std::vector<std::string>& arguments, std::vector<std::string> problems = {});
 
@@ -97,7 +97,7 @@ class Options {
   /// option that this command does not have.
   bool given(const std::string& name) const;
 
-  /// Returns the declared name that is `name` but for underscores and hyphens; empty where there is none.
+  /// Returns the declared name that is `name` except for underscores and hyphens; empty if there is none.
   std::string spelling(const std::string& name) const;
 
   /// Returns whether the values of the option `name` are paths.

@@ -21,7 +21,7 @@ struct TokenizerOptions {
   enum class Ids { from_text, from_elsewhere };
   /// Ids that come from elsewhere may be those of a tokenizer that is not known here.
   void declare(Options& options, Ids ids = Ids::from_text);
-  /// Returns the tokenizer asked for. Throws ConfigError where they contradict one another, DataError or IoError where
+  /// Returns the tokenizer asked for. Throws ConfigError if they contradict one another, DataError or IoError if
   /// the files are not what they should be.
   std::unique_ptr<data::Tokenizer> make() const;
 };

@@ -38,9 +38,9 @@ struct BatchOptions {
 
   /// Returns whether the run's length is given in exactly one way.
   bool has_length() const { return train_iterations.has_value() != train_samples.has_value(); }
-  /// Returns the global batches of `data_ranks` data ranks. Throws ConfigError where they do not divide.
+  /// Returns the global batches of `data_ranks` data ranks. Throws ConfigError if they do not divide.
   train::BatchSchedule batches(int data_ranks) const;
-  /// Returns the iterations of the whole run, `done` included.
+  /// Returns the iterations of the full run, `done` included.
   std::int64_t iterations(const train::Progress& done, int data_ranks) const;
 };
 

@@ -45,11 +45,11 @@ struct CheckpointOptions {
 
   void declare(Options& options, RunKind kind = RunKind::pretraining);
   void check(const Options& options, Problems& problems) const;
-  /// Use of the optimizer's state in what is loaded to go on from, and in what is saved.
+  /// Use of the optimizer's state in what is loaded to continue from, and in what is saved.
   train::OptimizerState loaded_optimizer() const { return state_of(no_load_optimizer); }
   train::OptimizerState saved_optimizer() const { return state_of(no_save_optimizer); }
-  /// Checkpoint to go on from. Where it is missing, a run begins anew on request, or if it saves to the same folder, as
-  /// Megatron-LM's runs do.
+  /// Checkpoint to continue from. Where it is missing, a run begins anew on request, or if it saves to the same folder,
+  /// as Megatron-LM's runs do.
   OpenOptions source() const {
     const bool same_folder = load == save && !exit_on_missing && !step && !finetune && !no_load_optimizer;
     return {.step = step, .optional = load_or_init || same_folder, .warns = !load_or_init};

@@ -32,7 +32,7 @@ struct DataOptions {
   bool valid_apart = false;                                    ///< each corpus of `valid_path` is a validation set
   std::vector<std::string> valid_names;                        ///< names of these
   NamedTokenizer tokenizer;
-  bool mock = false;  ///< synthetic tokens in their place
+  bool mock = false;  ///< synthetic tokens instead
   std::string split = "969,30,1";
   data::SplitBy split_by = data::SplitBy::automatic;
   data::Sampling sampling = data::Sampling::shuffled;
@@ -45,7 +45,7 @@ struct DataOptions {
   bool has_default_split = true;
 
   void declare(Options& options);
-  /// `model` is empty where its options are wrong.
+  /// `model` is empty if its options are wrong.
   void settle(const Options& options, const std::optional<model::ModelConfig>& model, Problems& problems);
 
   /// A corpus and its weight, by default the number of its tokens.
@@ -63,7 +63,7 @@ struct DataOptions {
   bool has_own_splits() const { return !train_path.empty(); }
   /// Shares of the splits in the corpora to train on.
   std::array<double, 3> fractions() const { return data::parse_split(has_own_splits() ? "1" : split); }
-  /// Reads the corpora to train on: `path` or `train_path`. ConfigError where it is neither corpora alone nor
+  /// Reads the corpora to train on: `path` or `train_path`. ConfigError if it is neither corpora alone nor
   /// pairs of weight and corpus.
   std::vector<WeightedPath> corpora() const;
   /// Likewise `valid_path`, `test_path`, and `valid_set_words`.

@@ -13,7 +13,7 @@ void declare_startup_timeout(Options& options, double* minutes) {
               at_least(0));
 }
 
-/// Returns the file by the XDG base directories; empty where the user has no home.
+/// Returns the file by the XDG base directories; empty if the user has no home.
 std::string default_gemm_cache() {
   const char* caches = std::getenv("XDG_CACHE_HOME");
   const char* home = std::getenv("HOME");

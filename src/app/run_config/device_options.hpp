@@ -34,7 +34,7 @@ struct DeviceOptions {
 /// Returns `--startup-timeout-minutes`, which counts before MPI and the command's own options are there.
 double startup_timeout_minutes(const std::vector<std::string>& arguments);
 
-/// Throws ConfigError where `backend` cannot train in `dtype`.
+/// Throws ConfigError if `backend` cannot train in `dtype`.
 void check_training_type(const Backend& backend, DType dtype);
 
 }  // namespace trireme::app

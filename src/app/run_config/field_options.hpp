@@ -25,7 +25,7 @@ class FieldOptions {
   void apply(model::ModelConfig& config) const;
   /// Reports options given that `config` has no use for.
   void check(const model::ModelConfig& config, Problems& problems) const;
-  /// Forgets the values given, but for sizes and settings of training.
+  /// Forgets the values given, except for sizes and settings of training.
   void forget_form();
 
  private:

@@ -36,7 +36,7 @@ struct ModelOptions {
   /// Declares the options of training alone.
   void declare_training(Options& options) { fields.declare(options, model::FieldRole::training); }
   /// Returns the sequence length of a run that gives none: the positions given, or else the preset's. Throws
-  /// ConfigError where there are neither.
+  /// ConfigError if there are neither.
   std::int64_t default_sequence_length() const;
   /// Returns the configuration asked for. The values of a checkpoint or preset hold where no option overrides them;
   /// without one, positions default to the sequence length and the vocabulary to the corpus'. A BERT's vocabulary is
@@ -50,7 +50,7 @@ struct ModelOptions {
   bool has_base() const { return checkpoint.has_value() || !preset.empty(); }
   /// Returns the checkpoint's or the preset's configuration, or one of the model type without a shape.
   model::ModelConfig known_config(Problems& problems) const;
-  /// Applies the options to `config`, which has the values of `known_config`, but for those that depend on the data.
+  /// Applies the options to `config`, which has the values of `known_config`, except for those that depend on the data.
   void apply_form(model::ModelConfig& config, Problems& problems) const;
   void apply_positions(model::ModelConfig& config, std::int64_t sequence_length, Problems& problems) const;
   void apply_vocabulary(model::ModelConfig& config, std::int64_t corpus_vocabulary, Problems& problems) const;

@@ -32,7 +32,7 @@ struct GridOptions {
   /// Declares the sizes of the grid's axes.
   void declare_sizes(Options& options);
   void declare(Options& options, const std::string& title = "Grid (data ranks: ranks / (tensor x pipeline x context))");
-  /// Returns how the layers are to be divided. ConfigError where the list of layers is none.
+  /// Returns how the layers are to be divided. ConfigError if the list of layers is none.
   parallel::PipelineSplit pipeline_split() const;
 };
 

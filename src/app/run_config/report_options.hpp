@@ -29,7 +29,7 @@ struct ReportOptions {
   void declare(Options& options);
   void settle(int ranks, bool cuda_graphs, Problems& problems);
   /// Returns the options that do nothing in a run on `ranks` ranks, which saves checkpoints or not, with the reasons,
-  /// for a line of the log; empty where all do something.
+  /// for a line of the log; empty if all do something.
   std::string idle(const Options& options, int ranks, bool saves) const;
 
  private:

@@ -13,7 +13,7 @@
 
 namespace trireme::app {
 
-/// Attributes of a run's checkpoints, but for its sample budgets and its state. Each type's codec stands beside the
+/// Attributes of a run's checkpoints, except for its sample budgets and its state. Each type's codec stands beside the
 /// type.
 Attributes run_attributes(const model::ModelConfig& config, const std::vector<data::WeightedStore>& stores,
                           const SampleOptions& samples, const train::TrainOptions& options, DType dtype);
@@ -21,7 +21,7 @@ Attributes run_attributes(const model::ModelConfig& config, const std::vector<da
 /// Records the type that a run trains in.
 void put_dtype(Attributes& attributes, DType dtype);
 
-/// The type that a checkpoint's run trained in. CheckpointError where it is missing or none to train in.
+/// The type that a checkpoint's run trained in. CheckpointError if it is missing or none to train in.
 DType trained_dtype(const Attributes& attributes);
 
 /// Throws CheckpointError with file, attribute and value where those of a checkpoint of step `step` make no sense: the
@@ -37,12 +37,12 @@ void require_same_model(const Attributes& stored, const Attributes& run);
 void require_same_run(const Attributes& stored, const Attributes& run, bool allow_new_data,
                       train::OptimizerState optimizer = train::OptimizerState::kept);
 
-/// Source of the settings of learning rate and weight decay of a run that goes on from a checkpoint.
+/// Source of the settings of learning rate and weight decay of a run that continues from a checkpoint.
 enum class ScheduleSource { must_agree, command_line, checkpoint };
 
 /// Settles these settings as Megatron-LM does, where the checkpoint's run has made updates. `must_agree` throws
 /// CheckpointError with a table of those that differ. `checkpoint` takes the checkpoint's, in `options` and the
-/// attributes `run`. Returns a line for each setting taken: "--lr 0.1 is the checkpoint's, in place of 0.2".
+/// attributes `run`. Returns a line for each setting taken: "--lr 0.1 is the checkpoint's, instead of 0.2".
 std::vector<std::string> settle_schedule(const Attributes& stored, ScheduleSource source, train::TrainOptions& options,
                                          Attributes& run);
 

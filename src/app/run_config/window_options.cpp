@@ -16,7 +16,7 @@ class LayerList {
  public:
   explicit LayerList(std::string_view text) : text_(text) {}
 
-  /// Throws ConfigError where the text is no such list, or longer than any model.
+  /// Throws ConfigError if the text is no such list, or longer than any model.
   std::string digits() {
     std::string result = sum(0);
     check(at_end());

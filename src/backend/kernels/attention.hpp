@@ -42,7 +42,7 @@ class AttentionKernels : public KernelFamily<AttentionKernels> {
   using KernelFamily::KernelFamily;
 
   /// Checks heads of `head_dim` channels before training. Returns the reason why they are slow here, for the log; empty
-  /// where they are not. Throws ConfigError where the device cannot run them.
+  /// where they are not. Throws ConfigError if the device cannot run them.
   virtual std::string check_head_dim(DType dtype, std::int64_t head_dim) const {
     return inner() == nullptr ? std::string() : inner()->check_head_dim(dtype, head_dim);
   }

@@ -36,7 +36,7 @@ struct AttentionProblem {
   /// all. It holds beside first_visible, and tiles outside of the windows of all their queries are skipped.
   std::int64_t window = -1;
   Dropout dropout;  ///< mask at row = the query's position, column = the key's, key = head_key(first_head + head)
-  std::int64_t first_head = 0;  ///< this rank's head 0 among the whole model's
+  std::int64_t first_head = 0;  ///< this rank's head 0 among the full model's
   AttentionResults results = AttentionResults::overwrite;
 
   /// Number of keys of one sample that are not padding.

@@ -12,7 +12,7 @@ struct VocabularyShard {
 };
 
 /// Steps of a softmax cross entropy whose classes are split over ranks: between them stand a maximum and a sum over the
-/// tensor group. logits [n, columns] T; targets [n] int32 (class numbers of the whole vocabulary); statistics [n] A.
+/// tensor group. logits [n, columns] T; targets [n] int32 (class numbers of the full vocabulary); statistics [n] A.
 /// loss = log(sum_exp) + maximum - target_logit. Stream-ordered, deterministic.
 class CrossEntropyKernels : public KernelFamily<CrossEntropyKernels> {
  public:
@@ -35,7 +35,7 @@ class CrossEntropyKernels : public KernelFamily<CrossEntropyKernels> {
             sum_exp);
   }
 
-  /// losses[i] = weights[i] (log(sum_exp[i]) + maximum[i] - target_logit[i]); all [n] A; 0 where the weight is 0.
+  /// losses[i] = weights[i] (log(sum_exp[i]) + maximum[i] - target_logit[i]); all [n] A; 0 if the weight is 0.
   /// `losses` may be the same memory as target_logit. Overwrites.
   virtual void losses(Stream& stream, ConstTensorView maximum, ConstTensorView sum_exp, ConstTensorView target_logit,
                       ConstTensorView weights, TensorView losses) {

@@ -37,7 +37,7 @@ struct Dropout {
 
   constexpr bool enabled() const { return keep_threshold < 65536; }
 
-  /// Key of one attention head; `head` counts over the whole model's heads, not a rank's.
+  /// Key of one attention head; `head` counts over the full model's heads, not a rank's.
   constexpr std::uint64_t head_key(std::int64_t head) const {
     return splitmix64(key, static_cast<std::uint64_t>(head));
   }

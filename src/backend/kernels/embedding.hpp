@@ -11,7 +11,7 @@ class EmbeddingKernels : public KernelFamily<EmbeddingKernels> {
  public:
   using KernelFamily::KernelFamily;
 
-  /// y[i] = table[ids[i] - first_row], or 0 where another rank holds the row.
+  /// y[i] = table[ids[i] - first_row], or 0 if another rank holds the row.
   /// ids [n] int32; table [rows, h] T: rows first_row .. first_row + rows of the whole; y [n, h] T. Overwrites.
   virtual void lookup(Stream& stream, ConstTensorView ids, ConstTensorView table, std::int64_t first_row,
                       TensorView y) {

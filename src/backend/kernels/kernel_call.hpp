@@ -51,7 +51,7 @@ struct ProductCall {
   ProductEnd end = ProductEnd::none;
   bool can_fuse = true;    ///< cuBLASLt has the end as an epilogue: its GELU is the tanh form
   double end_bytes = 0;    ///< moved by the kernel that does the end where it is not fused
-  TensorView result = {};  ///< d, for observers during the call; empty where a call is only priced
+  TensorView result = {};  ///< d, for observers during the call; empty if a call is only priced
 };
 
 /// Extents that determine the scratch memory of kernels.
@@ -65,7 +65,7 @@ struct KernelExtents {
 struct KernelCall {
   KernelKind kind;
   double bytes = 0;  ///< inputs and outputs of a memory-bound kernel, each once
-  int launches = 1;  ///< on the CUDA backend, but for a product's end
+  int launches = 1;  ///< on the CUDA backend, except for a product's end
   std::optional<ProductCall> product = {};
   std::optional<AttentionProblem> attention = {};
   KernelExtents extents = {};

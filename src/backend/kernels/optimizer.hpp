@@ -39,7 +39,7 @@ class OptimizerKernels : public KernelFamily<OptimizerKernels> {
   /// g = gradient_scale gradient;  m = beta1 m + (1 - beta1) g;  v = beta2 v + (1 - beta2) g^2;
   /// w = w (1 - learning_rate weight_decay) - learning_rate (m / c1) / (sqrt(v / c2) + epsilon), c = 1 - beta^update.
   /// gradient, w (the master weights), m, v: flat, same size, type A, w, m and v updated in place; `rounded` receives w
-  /// in the training type, or is empty where w is the model's own. Each of m and v may also be bf16 where A is fp32: it
+  /// in the training type, or is empty if w is the model's own. Each of m and v may also be bf16 where A is fp32: it
   /// is widened to fp32, and the result, which w has already got, is rounded to nearest even. Stream-ordered,
   /// deterministic.
   virtual void adamw(Stream& stream, const AdamWStep& step, ConstTensorView gradient, TensorView w, TensorView m,
@@ -50,7 +50,7 @@ class OptimizerKernels : public KernelFamily<OptimizerKernels> {
 
   /// m = momentum m + gradient_scale gradient + weight_decay w;  w = w - learning_rate m.
   /// gradient, w (the master weights), m: flat, same size, type A, w and m updated in place; m is 0 before the first
-  /// step. `rounded` receives w in the training type, or is empty where w is the model's own. Stream-ordered,
+  /// step. `rounded` receives w in the training type, or is empty if w is the model's own. Stream-ordered,
   /// deterministic.
   virtual void sgd(Stream& stream, const SgdStep& step, ConstTensorView gradient, TensorView w, TensorView m,
                    TensorView rounded) {

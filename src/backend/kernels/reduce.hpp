@@ -4,7 +4,7 @@
 
 namespace trireme {
 
-/// Sums and maxima over a whole tensor, into one fp64 in device memory. The order of additions depends on the size
+/// Sums and maxima over a full tensor, into one fp64 in device memory. The order of additions depends on the size
 /// alone, never on the number of threads. Stream-ordered.
 class ReduceKernels : public KernelFamily<ReduceKernels> {
  public:

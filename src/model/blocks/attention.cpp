@@ -14,7 +14,7 @@ HeadsOf<View> heads_at(View tensor, const LayerShape& shape, std::int64_t offset
   return {View(tensor.data() + skip, tensor.dtype(), tensor.shape()), shape.b * row, row, shape.d};
 }
 /// Q, K or V (`index` 0, 1, 2) in the result of their product: [s, b, 3, a_local, d], or with fewer heads of keys and
-/// values [s, b, a_local, d] and behind it [s, b, 2, kv_local, d].
+/// values [s, b, a_local, d] followed by [s, b, 2, kv_local, d].
 template <class View>
 HeadsOf<View> qkv_heads(View qkv, const LayerShape& shape, int index) {
   const std::int64_t q = shape.attention_columns(), kv = shape.kv_columns();

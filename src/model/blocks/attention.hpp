@@ -47,7 +47,7 @@ class SelfAttention {
   /// log-sum-exp are empty. Where context ranks split the sequence, each tensor is this rank's shard.
   struct Saved {
     ConstTensorView input;
-    /// [s, b, 3, a_local, d], or with fewer heads of keys and values [s, b, a_local, d] and behind it
+    /// [s, b, 3, a_local, d], or with fewer heads of keys and values [s, b, a_local, d] followed by
     /// [s, b, 2, kv_local, d]; Q and K are normalised and rotated.
     TensorView qkv;
     TensorView heads_out;           ///< [s, b, a_local, d]

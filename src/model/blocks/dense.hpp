@@ -7,8 +7,8 @@
 
 namespace trireme::model {
 
-/// Linear layer that is whole on every rank of the tensor group: y = activation(x W^T + b). Each rank works on the rows
-/// of the residual stream that it has.
+/// Linear layer that is complete on every rank of the tensor group: y = activation(x W^T + b). Each rank works on the
+/// rows of the residual stream that it has.
 class Dense {
  public:
   /// Takes the parameters `prefix`.weight [out, in] and `prefix`.bias [out].

@@ -12,7 +12,7 @@ struct DropoutPlan {
   const std::int64_t* samples = nullptr;  ///< device memory, [b]: numbers of the samples since the start of training
   Positions positions;                    ///< positions of this rank's rows of the residual stream
 
-  /// `layer` counts over the whole model from 0.
+  /// `layer` counts over the full model from 0.
   Dropout at(int layer, DropoutSite site) const {
     const double probability = site == DropoutSite::attention_scores ? attention : hidden;
     if (probability == 0) return {};

@@ -18,14 +18,14 @@ struct LayerShape {
   std::int64_t d = 0;        ///< head size
   DType dtype = DType::fp32;
   std::int64_t kv_local = 0;  ///< heads of keys and values of this rank
-  bool causal = true;         ///< a position attends to itself and earlier ones; false: to the whole sequence
+  bool causal = true;         ///< a position attends to itself and earlier ones; false: to the full sequence
   Positions positions;        ///< positions of the s rows
   /// AttentionProblem::lengths of the micro-batch: positions of each sample before its padding; null: all.
   const std::int32_t* lengths = nullptr;
   const std::int32_t* first_visible = nullptr;  ///< AttentionProblem::first_visible of the micro-batch
   const std::int32_t* position_ids = nullptr;   ///< RotaryHeads::position_ids of the micro-batch
 
-  /// Throws ConfigError where heads, feed-forward columns or, with sequence parallelism, the sequence do not divide by
+  /// Throws ConfigError if heads, feed-forward columns or, with sequence parallelism, the sequence do not divide by
   /// `tensor_size`.
   static LayerShape of(const ModelConfig& config, std::int64_t s, std::int64_t b, int tensor_size,
                        bool sequence_parallel, DType dtype) {

@@ -8,7 +8,7 @@ namespace trireme::model {
 enum class RecomputeGranularity {
   none,
   selective,  ///< tensors that are large and cheap to recompute: see SelfAttention::Saved and Mlp::Saved
-  full        ///< whole layers, from their input
+  full        ///< entire layers, from their input
 };
 enum class RecomputeMethod {
   uniform,  ///< all layers of a chunk, in groups of `layers`: a group keeps its input only

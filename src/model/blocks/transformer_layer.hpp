@@ -19,7 +19,7 @@ class TransformerLayer {
     std::unique_ptr<FeedForward::Gradients> feed_forward;
   };
 
-  /// Adds the parameters h.`layer`.*; `layer` counts over the whole model.
+  /// Adds the parameters h.`layer`.*; `layer` counts over the full model.
   static void declare(ParameterList& list, const ModelConfig& config, int layer);
   /// Takes these parameters.
   TransformerLayer(const parallel::TensorContext& context, const parallel::ParameterBuffer& parameters,

@@ -11,9 +11,9 @@ namespace trireme::model {
 /// 2019), or its last token (Radford et al. 2018).
 enum class SampleSummary { pooled_first, last };
 
-/// Classification of whole samples: logits = summary classifier^T + c, and their cross entropy. With c choices the
+/// Classification of entire samples: logits = summary classifier^T + c, and their cross entropy. With c choices the
 /// classifier has one output, and the logits of c samples that follow one another are those of one choice. The
-/// parameters are whole on every rank; only ranks that hold the first position compute. Those that hold a last token
+/// parameters are complete on every rank; only ranks that hold the first position compute. Those that hold a last token
 /// send it to them.
 class SampleClassification final : public SamplePrediction {
  public:

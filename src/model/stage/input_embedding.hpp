@@ -51,7 +51,7 @@ class InputEmbedding {
     if (types_.values) visit(types_, local_rows(shape, batch.token_types));
     if (positions_.values && batch.positions) visit(positions_, local_rows(shape, batch.positions));
   }
-  /// The positions in the sequence select the rows of this table; empty where the batch has positions.
+  /// The positions in the sequence select the rows of this table; empty if the batch has positions.
   Table by_sequence(const MicroBatch& batch) const { return batch.positions ? Table() : positions_; }
 
   parallel::TensorContext context_;

@@ -98,7 +98,7 @@ class LayerStack {
   bool keeps_shard_of_input(const LayerSpan& span, bool keeps) const {
     return keeps && span.recomputed && recomputation_.distribute;
   }
-  /// A tensor for the input of the span of this number, or behind the last span for the result.
+  /// A tensor for the input of the span of this number, or after the last span for the result.
   TensorView make_input(const Pass& pass, const std::vector<LayerSpan>& spans, std::size_t span) const;
   /// A copy of this tensor rank's shard of a tensor that is the same on all of them.
   ConstTensorView own_shard(ConstTensorView whole, Arena& arena) const;

@@ -29,7 +29,7 @@ class RecordedStage final : public ModelStage {
     bool first = false;
     bool last = false;
   };
-  /// `stage` computes on `backend`; both must live longer. ConfigError where the backend cannot record.
+  /// `stage` computes on `backend`; both must live longer. ConfigError if the backend cannot record.
   RecordedStage(Backend& backend, ModelStage& stage, const Unrecorded& unrecorded);
 
   /// Also releases the graphs where `mode` differs from theirs in more than the gradient of the loss.

@@ -71,7 +71,7 @@ class TransformerStage final : public ModelStage {
   void release(int chunk, int micro_batch);
   const MicroBatch& batch(int micro_batch) const { return micro_batches_[static_cast<std::size_t>(micro_batch)]; }
   bool is_last_micro_batch(int micro_batch) const { return micro_batch + 1 == static_cast<int>(micro_batches_.size()); }
-  /// Extents and fields of a micro-batch. Its sequence is that of its tokens. ShapeError where its rows do not divide
+  /// Extents and fields of a micro-batch. Its sequence is that of its tokens. ShapeError if its rows do not divide
   /// over the tensor ranks.
   LayerShape shape_of(int micro_batch) const;
   DropoutPlan dropout(int micro_batch, const LayerShape& shape) const;

@@ -24,18 +24,18 @@ class RingAttention {
   RingAttention(Backend& backend, Communicator& context_group, Arena& workspace)
       : backend_(backend), group_(context_group), workspace_(workspace) {}
 
-  /// Computes AttentionKernels::attention on the whole sequence; queries, keys and results here are those of this rank.
+  /// Computes AttentionKernels::attention on the full sequence; queries, keys and results here are those of this rank.
   /// `problem` has as many queries as keys, from position 0; its lengths and first_visible count positions of the whole
   /// sequence. log_sum_exp [2, b, heads, queries / 2] A is laid out chunk by chunk. Collective over the group.
   void forward(const AttentionProblem& problem, const ConstHeads& q, const ConstHeads& k, const ConstHeads& v,
                const Heads& out, TensorView log_sum_exp) const;
-  /// Computes AttentionKernels::attention_backward on the whole sequence. Collective over the group.
+  /// Computes AttentionKernels::attention_backward on the full sequence. Collective over the group.
   void backward(const AttentionProblem& problem, const ConstHeads& dout, const ConstHeads& q, const ConstHeads& k,
                 const ConstHeads& v, const ConstHeads& out, ConstTensorView log_sum_exp, TensorView row_dot,
                 const Heads& dq, const Heads& dk, const Heads& dv) const;
 
   /// One chunk of queries with one of keys: their numbers, 0 or 1, within the ranks' shards. first_query and first_key
-  /// of the problem are positions in the whole sequence, as lengths and dropout need them.
+  /// of the problem are positions in the full sequence, as lengths and dropout need them.
   struct Pair {
     int query_chunk = 0;
     int key_chunk = 0;

@@ -10,11 +10,11 @@ namespace trireme::parallel {
 /// rank c of C holds chunks c and 2 C - 1 - c, in this order. With a causal mask late chunks cost more than early ones,
 /// and every such pair costs the same. Without one every chunk costs the same. One rank alone holds all positions.
 struct SequenceShard {
-  std::int64_t sequence = 0;  ///< positions of the whole sequence
+  std::int64_t sequence = 0;  ///< positions of the full sequence
   std::int64_t rows = 0;      ///< positions of this rank
   Positions positions;        ///< positions of the rows
 
-  /// ConfigError where a sequence of `sequence` does not divide into 2 C chunks.
+  /// ConfigError if a sequence of `sequence` does not divide into 2 C chunks.
   static SequenceShard of(std::int64_t sequence, int context_rank = 0, int context_size = 1);
   /// The same rank's shard of another sequence. ConfigError as above.
   SequenceShard of_length(std::int64_t length) const;

@@ -48,7 +48,7 @@ class BufferLayout {
  public:
   BufferLayout(DType dtype, const std::vector<Parameter>& parameters, const BufferSplit& split);
 
-  /// Elements of the whole buffer, and of one shard of all buckets.
+  /// Elements of the full buffer, and of one shard of all buckets.
   std::int64_t elements() const { return elements_; }
   std::int64_t shard_elements() const { return elements_ / shards_; }
   int shards() const { return shards_; }
@@ -58,7 +58,7 @@ class BufferLayout {
   const std::vector<Bucket>& buckets() const { return buckets_; }
   std::size_t bucket_of(std::size_t i) const { return bucket_of_[i]; }
   const std::vector<ParameterUnit>& units() const { return units_; }
-  /// Range of parameter i, which has `numel` elements, in shard `shard` of its bucket; count 0 where there is none.
+  /// Range of parameter i, which has `numel` elements, in shard `shard` of its bucket; count 0 if there is none.
   ShardRange shard_range(std::size_t i, std::int64_t numel, int shard) const;
 
  private:

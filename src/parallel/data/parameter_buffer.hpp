@@ -25,7 +25,7 @@ struct DataParallelOptions {
   std::int64_t bucket_elements = 0;      ///< 0: max(40 M, 1 M x data ranks) with an overlap, all in one without
 };
 
-/// Throws ConfigError where `options` are not supported with training in `dtype`.
+/// Throws ConfigError if `options` are not supported with training in `dtype`.
 void validate(const DataParallelOptions& options, DType dtype);
 
 /// All parameters of one rank and their main gradients, in the layout of BufferLayout. Clearing, reducing and updating
@@ -63,7 +63,7 @@ class ParameterBuffer {
   const std::vector<Parameter>& parameters() const { return parameters_; }
   /// The parameter called `name`, which must be there.
   const Parameter& at(const std::string& name) const;
-  /// The parameter called `name`, or null where this rank has none.
+  /// The parameter called `name`, or null if this rank has none.
   const Parameter* find(const std::string& name) const;
   const DataParallelOptions& options() const { return options_; }
   const BufferLayout& layout() const { return layout_; }

@@ -47,7 +47,7 @@ class ProcessGrid {
   GridPosition position(int rank) const;
   int rank(const GridPosition& position) const;
 
-  /// World ranks of the group of this kind that `rank` is in, in the group's order; empty where it is in none.
+  /// World ranks of the group of this kind that `rank` is in, in the group's order; empty if it is in none.
   std::vector<int> group(GroupKind kind, int rank) const;
   /// All groups of a kind, ordered by their first member.
   std::vector<std::vector<int>> groups(GroupKind kind) const;

@@ -52,7 +52,7 @@ class PipelineExecutor {
   struct Arrival {
     Tensor* buffer = nullptr;
     Work work;
-    bool is_shard = false;  // true where this rank receives its own shard alone
+    bool is_shard = false;  // true if this rank receives its own shard alone
   };
   struct Departure {
     Tensor* buffer = nullptr;
@@ -79,9 +79,9 @@ class PipelineExecutor {
   bool sends_shards(std::int64_t numel) const;
   /// Shard of a message that this rank sends and receives.
   TensorView own_shard(TensorView whole) const;
-  /// Waits for the message that a step needs and returns it; empty where it needs none.
+  /// Waits for the message that a step needs and returns it; empty if it needs none.
   ConstTensorView receive(const Schedule& schedule, const Step& step);
-  /// A buffer for the result of `step`; null where it sends none.
+  /// A buffer for the result of `step`; null if it sends none.
   Tensor* output_of(const Schedule& schedule, const Step& step);
   void finish(std::map<Message, Departure>::iterator departure);
   /// Ends the sends whose receipt `arrived` proves: before the step that made it, its sender had received everything
@@ -102,7 +102,7 @@ class PipelineExecutor {
   TraceRecorder* trace_ = nullptr;
   std::list<Tensor> buffers_;
   std::vector<Tensor*> free_;
-  bool has_backward_ = false;                         // true where the schedule has backwards
+  bool has_backward_ = false;                         // true if the schedule has backwards
   std::map<std::pair<bool, std::size_t>, int> runs_;  // runs of schedules, by has_backward_ and steps of this rank
   bool is_repeated_ = false;                          // true after the first runs of the schedule
   std::set<StepShape> shapes_run_;                    // shapes of the steps run so far

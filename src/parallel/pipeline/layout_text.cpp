@@ -31,7 +31,7 @@ std::vector<int> numbers_of(std::string_view text) {
 
 enum class Unit { group, piece };
 
-/// Returns the end of the group or piece at `begin`, or `begin` where there is none.
+/// Returns the end of the group or piece at `begin`, or `begin` if there is none.
 std::size_t unit_end(std::string_view text, std::size_t begin, Unit unit) {
   if (unit == Unit::piece) return begin + 1;
   const std::size_t close = text[begin] == '(' ? text.find(')', begin) : std::string_view::npos;

@@ -37,7 +37,7 @@ struct PipelineLayout {
 };
 
 /// Schedule for `chunks` chunks a rank: `requested`, or by default 1F1B, interleaved for several chunks. Throws
-/// ConfigError where `requested` does not support that many chunks.
+/// ConfigError if `requested` does not support that many chunks.
 ScheduleKind schedule_for(std::optional<ScheduleKind> requested, int chunks);
 
 }  // namespace trireme::parallel

@@ -140,7 +140,7 @@ int max_in_flight(const std::vector<Step>& steps) {
 std::optional<Message> message_made(const Schedule& schedule, int rank, const Step& step) {
   if (step.kind == StepKind::backward_weight) return {};
   const bool forward = step.kind == StepKind::forward;
-  // Position of the chunk in the whole model, and that of the chunk its result goes to.
+  // Position of the chunk in the full model, and that of the chunk its result goes to.
   const int to = step.chunk * schedule.stages + rank + (forward ? 1 : -1);
   if (to < 0 || to >= schedule.stages * schedule.chunks) return {};
   return Message{!forward, to % schedule.stages, to / schedule.stages, step.micro_batch};

@@ -44,7 +44,7 @@ struct Schedule {
   std::vector<std::vector<Step>> steps;  ///< [rank]
 };
 
-/// The schedule of training one batch on `stages` ranks of `chunks` chunks each. ConfigError where a kind other than
+/// The schedule of training one batch on `stages` ranks of `chunks` chunks each. ConfigError if a kind other than
 /// `interleaved` needs several chunks. The steps of one kind in a chunk keep the order of the micro-batches. With p
 /// stages, v chunks and m micro-batches:
 ///

@@ -95,7 +95,7 @@ void ColumnParallelLinear::backward_in_chunks(std::int64_t chunk_rows, ConstTens
     const ConstTensorView dy = gradient_of(begin, rows);
     context_.backend.gemm().linear_backward_input(stream, dy, projections_.front().weight, Activation::none, {},
                                                   term.rows(begin, count));
-    // The sum runs behind the last product.
+    // The sum runs after the last product.
     Work sum;
     if (begin + count == n) sum = context_.sum_into(dx, term);
     if (!context_.overlap) sum.wait(stream);

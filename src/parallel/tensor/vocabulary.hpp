@@ -21,7 +21,7 @@ class VocabularyPartition {
   std::int64_t padded_size() const { return padded_size_; }
   /// This rank's rows, padding included.
   std::int64_t rows() const { return rows_; }
-  /// Row 0 of this rank in the whole vocabulary.
+  /// Row 0 of this rank in the full vocabulary.
   std::int64_t first() const { return first_; }
   /// Rows of this rank that are true tokens.
   std::int64_t true_rows() const { return true_rows_; }

@@ -23,7 +23,7 @@ std::string counted(std::int64_t bad, std::int64_t elements) {
   return fmt::format("{} of {} elements that are not finite", bad, elements);
 }
 
-/// Description in parts, each collective; empty where a part finds nothing.
+/// Description in parts, each collective; empty if a part finds nothing.
 class Search {
  public:
   Search(ParallelModel& model, const StepProbe* probe, const model::LossSums& losses)

@@ -10,7 +10,7 @@ struct GuardOptions {
   /// A loss or gradient that is not finite ends the run. Without it, and with a dynamic loss scale, which makes such
   /// gradients on purpose, the update is skipped.
   bool check_for_nan = true;
-  int max_machine_faults = 3;  ///< wrong results of machines that the run goes on after
+  int max_machine_faults = 3;  ///< wrong results of machines that the run continues after
   /// A loss of at least this factor times the largest of the first losses is spiky (Progress::is_spiky): the step runs
   /// again, to find a machine's fault; 0: no check.
   double spiky_loss_factor = 0;

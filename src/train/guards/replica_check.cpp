@@ -14,7 +14,7 @@ namespace {
 struct Difference {
   std::size_t tensor = 0;
   std::size_t tensors = 0;        ///< that differ
-  std::vector<bool> is_minority;  ///< by rank of the group; none where no value is the most frequent
+  std::vector<bool> is_minority;  ///< by rank of the group; none if no value is the most frequent
 };
 
 /// Compares `all` [ranks, tensors]; no tensors where all ranks have the same.

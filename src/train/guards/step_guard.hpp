@@ -39,7 +39,7 @@ class StepGuard {
   /// spiky, `run_again` computes it again, with a record of its own instead of `record`. Where the result repeats,
   /// throws NumericalError with the first bad tensor; a spiky loss is a warning, and skips the update where the options
   /// say so. Otherwise warns with the rank and host that differ first, and leaves the second result. Throws
-  /// MachineError where that is bad, too, or after too many such faults. Collective.
+  /// MachineError if that is bad, too, or after too many such faults. Collective.
   void check(TrainRecord& record, const Progress& progress, const std::function<void()>& run_again);
 
  private:
@@ -50,7 +50,7 @@ class StepGuard {
     double gradients = 0;  ///< sum of squares of this rank's reduced gradients
   };
   Result result();
-  /// Returns the ranks whose results differ first in the order of computation; none where all are equal. Collective.
+  /// Returns the ranks whose results differ first in the order of computation; none if all are equal. Collective.
   std::vector<int> ranks_that_differ(const Result& first, const Result& second);
 
   ParallelModel& model_;

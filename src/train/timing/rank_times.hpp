@@ -17,7 +17,7 @@ enum class TimingOption { max, minmax, all };
 /// Time of a part of an iteration, by ranks.
 struct PartTimes {
   std::string_view name;   ///< Megatron-LM's name of its timer
-  std::vector<double> ms;  ///< mean of an iteration, by rank; 0 where a rank has no such part
+  std::vector<double> ms;  ///< mean of an iteration, by rank; 0 if a rank has no such part
   int least = 0;           ///< rank with the least time above 0
   int greatest = 0;
 };

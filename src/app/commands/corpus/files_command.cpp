@@ -28,7 +28,7 @@ void add_view(Options& options, bool* view) {
                    "Copy no tokens: the new file refers to the documents in the others, and needs them unchanged.");
 }
 
-/// Returns PREFIX for `path`, which is PREFIX, PREFIX.bin or PREFIX.idx; empty where there is no PREFIX.idx.
+/// Returns PREFIX for `path`, which is PREFIX, PREFIX.bin or PREFIX.idx; empty if there is no PREFIX.idx.
 std::string megatron_prefix(const std::string& path) {
   std::string prefix = path;
   if (prefix.ends_with(".bin") || prefix.ends_with(".idx")) prefix.resize(prefix.size() - 4);

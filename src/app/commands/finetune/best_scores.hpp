@@ -9,7 +9,7 @@
 namespace trireme::app {
 
 /// Scores of one seed's best epoch: that with the best result on the validation data. A checkpoint keeps them among its
-/// blobs, so that a run that goes on reports the same as one that was never stopped.
+/// blobs, so that a run that continues reports the same as one that was never stopped.
 struct BestScores {
   infer::TaskScores valid, test;
 

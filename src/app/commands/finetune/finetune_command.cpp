@@ -61,7 +61,7 @@ class Finetuning {
   }
 
  private:
-  /// Finds the model: that of the pretrained checkpoint, or of the run to go on with.
+  /// Finds the model: that of the pretrained checkpoint, or of the run to continue with.
   void open_model(const std::string& pretrained) {
     const CheckpointOptions& checkpoint = reader_.parsed().checkpoint;
     const std::string load = folder_of_seed(checkpoint.load, task_, reader_.parsed().seed);
@@ -139,7 +139,7 @@ class Finetuning {
     return options_.given("pretrained-checkpoint") ? "" : reader_.parsed().checkpoint.load;
   }
 
-  /// Returns the best score of a seed, or none where it was stopped early.
+  /// Returns the best score of a seed, or none if it was stopped early.
   std::optional<double> run_seed(std::uint64_t seed, BestScores& best) {
     RunConfig config = config_;
     config.seed = seed;
@@ -265,7 +265,7 @@ class Finetuning {
   RunConfigReader& reader_;
   RunConfig config_;
   model::ModelConfig model_;
-  std::shared_ptr<const OpenCheckpoint> pretrained_;  // null where the run only goes on
+  std::shared_ptr<const OpenCheckpoint> pretrained_;  // null if the run only continues
   bool continues_ = false;                            // --load holds a run of the task
   std::string tokenizer_name_, tokenizer_payload_;
   TaskTokenizer tokenizer_;
@@ -287,7 +287,7 @@ int finetune_command(const CommandLine& line) {
   const std::optional<megatron::Translation> translation = megatron::read(line, options);
   if (!translation) return 0;
   task.check(options);
-  std::signal(SIGPIPE, SIG_IGN);  // a run goes on when the reader of its log is gone
+  std::signal(SIGPIPE, SIG_IGN);  // a run continues when the reader of its log is gone
 
   Job job(line.environment(), options, reader.parsed().parallel.grid, reader.parsed().device);
   translation->log();

@@ -29,10 +29,10 @@ struct TaskTokenizer {
   std::unique_ptr<data::Tokenizer> tokenizer;
   data::PairTokens tokens;
 };
-/// Throws DataError where a BERT's vocabulary lacks one of them.
+/// Throws DataError if a BERT's vocabulary lacks one of them.
 TaskTokenizer make_task_tokenizer(const std::string& name, const std::string& payload, bool is_bert);
 
-/// Reads the files at `paths`, which are folders, too, for RACE: their files *.txt, or where there are none those of
+/// Reads the files at `paths`, which are folders, too, for RACE: their files *.txt, or if there are none those of
 /// the folders in them. Logs what was left out. Throws DataError for bad files, and where nothing is left. Collective.
 TaskSplit read_task(Communicator& world, const TaskOptions& options, const std::vector<std::string>& paths,
                     const TaskTokenizer& tokenizer, std::int64_t sequence_length, SplitUse use);

@@ -34,7 +34,7 @@ struct TaskOptions {
   const char* name() const;
   /// The task, which is MNLI or QQP.
   data::GlueTask glue_task() const { return task == FinetuneTask::mnli ? data::GlueTask::mnli : data::GlueTask::qqp; }
-  /// Sets what a model of the task predicts. Throws CheckpointError where it cannot.
+  /// Sets what a model of the task predicts. Throws CheckpointError if it cannot.
   void set_output(model::ModelConfig& config) const;
 };
 

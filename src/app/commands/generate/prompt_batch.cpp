@@ -54,7 +54,7 @@ class PromptReader {
     ++number_;
     return lines_.next();
   }
-  /// Returns the present prompt. DataError where the model cannot continue it.
+  /// Returns the present prompt. DataError if the model cannot continue it.
   infer::Prompt prompt() const {
     io::PromptLine line = io::parse_prompt(lines_.line(), lines_.where());
     infer::Prompt prompt;

@@ -20,7 +20,7 @@ struct PromptBatchOptions {
   std::optional<std::int64_t> log_probabilities;
 
   void declare(Options& options);
-  /// ConfigError where the options contradict each other, or go with --prompts and there are none.
+  /// ConfigError if the options contradict each other, or go with --prompts and there are none.
   void check(const Options& options) const;
 };
 

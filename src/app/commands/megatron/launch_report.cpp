@@ -190,7 +190,7 @@ class Reporter {
     }
   }
 
-  /// Checks the options as the command does, but for files. Leaves out unknown flags with their values.
+  /// Checks the options as the command does, except for files. Leaves out unknown flags with their values.
   void check_values(const Words& command, std::optional<int> ranks) {
     Options& options = command_options_.options();
     Words known;

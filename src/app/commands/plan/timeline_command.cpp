@@ -15,7 +15,7 @@
 namespace trireme::app {
 namespace {
 
-/// Returns the schedule of a job. ConfigError where it is too large to be written.
+/// Returns the schedule of a job. ConfigError if it is too large to be written.
 parallel::Schedule shown_schedule(const plan::Job& job) {
   const int stages = job.grid.pipeline_size(), chunks = plan::chunks_of(job), count = plan::micro_batches_of(job);
   check_schedule_size(stages, chunks, count);

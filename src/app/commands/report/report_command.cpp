@@ -19,14 +19,14 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Throws ConfigError where the page would replace `input`, a file that it is made of, by any of its names.
+/// Throws ConfigError if the page would replace `input`, a file that it is made of, by any of its names.
 void check_is_no_input(const std::string& output, const std::string& input) {
   std::error_code error;  // not equal, then
   TRIREME_CHECK(!fs::equivalent(output, input, error), ConfigError,
                 "--output {} is {}, which the page is made of: name another file", output, input);
 }
 
-/// Returns the file of metrics in a run folder, empty where there is none: metrics.jsonl, or the only one.
+/// Returns the file of metrics in a run folder, empty if there is none: metrics.jsonl, or the only one.
 std::string metrics_in(const std::string& folder) {
   if (fs::exists(folder + "/metrics.jsonl")) return folder + "/metrics.jsonl";
   std::vector<std::string> found;
@@ -66,7 +66,7 @@ void read_steps(const std::string& folder, const std::string& output, report::Ru
   }
 }
 
-/// Returns the folder of a run's checkpoints, empty where none is found: the run folder's, itself, or that of --save.
+/// Returns the folder of a run's checkpoints, empty if none is found: the run folder's, itself, or that of --save.
 std::string steps_folder(const std::string& folder, const report::Run& run) {
   std::vector<std::string> candidates;
   if (!folder.empty()) candidates = {folder + "/checkpoints", folder};
@@ -112,7 +112,7 @@ report::Run read_run(const std::string& path, const std::string& output) {
   return run;
 }
 
-/// Throws ConfigError where the last run was given before, by any spelling of its path or by its file of metrics.
+/// Throws ConfigError if the last run was given before, by any spelling of its path or by its file of metrics.
 void check_is_new(const std::vector<report::Run>& runs, const std::vector<std::string>& paths) {
   const auto file_of = [&](std::size_t i) { return runs[i].metrics_path.empty() ? paths[i] : runs[i].metrics_path; };
   const std::size_t last = runs.size() - 1;

@@ -117,7 +117,7 @@ void print(const selftest::Report& report) {
   std::fflush(stdout);
 }
 
-/// Returns the exit code of a rank. The rank that prints returns that of the job: mpirun may end the whole job, and its
+/// Returns the exit code of a rank. The rank that prints returns that of the job: mpirun may end the full job, and its
 /// output, once a rank has failed.
 int exit_code_of(const selftest::Report& report, int rank) {
   return static_cast<int>(report.passed() || rank != 0 ? ExitCode::success : ExitCode::environment);

@@ -38,7 +38,7 @@ int train_command(const CommandLine& line) {
   RunConfigReader reader(options);
   const std::optional<megatron::Translation> translation = megatron::read(line, options);
   if (!translation) return 0;
-  std::signal(SIGPIPE, SIG_IGN);  // a run goes on when the reader of its log is gone
+  std::signal(SIGPIPE, SIG_IGN);  // a run continues when the reader of its log is gone
 
   Job job(line.environment(), options, reader.parsed().parallel.grid, reader.parsed().device);
   if (reader.parsed().checkpoint.use_model) take_checkpoint_model(job, reader);

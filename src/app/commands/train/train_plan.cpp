@@ -114,7 +114,7 @@ data::SampleSplits make_all_samples(const TrainPlan& plan, const SampleOptions& 
   return data;
 }
 
-/// The corpora beside those of the training, for the log of a run that goes on with others.
+/// The corpora beside those of the training, for the log of a run that continues with others.
 Attributes attributes_of(const std::vector<OtherCorpora>& others) {
   Attributes attributes;
   std::string sets;

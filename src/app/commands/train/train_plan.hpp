@@ -29,7 +29,7 @@ struct TrainPlan {
   SampleOptions samples;
   std::unique_ptr<io::CheckpointStore> store;  ///< folder of --save; null without
   OpenCheckpoint start;                        ///< empty for a run from initial weights
-  /// Weights to begin with, but for heads that it lacks; null: initial ones.
+  /// Weights to begin with, except for heads that it lacks; null: initial ones.
   std::shared_ptr<const OpenCheckpoint> pretrained;
   train::Progress done;
   train::TrainOptions options;               ///< those of the configuration, or of the checkpoint
