@@ -1,12 +1,12 @@
 # Sourced by the batch files: training that outlives the time limit of a job.
 
 # run_life FOLDER OPTION...
-# Trains from the newest checkpoint in FOLDER/checkpoints, or from the start where there is none. When SLURM's early
-# signal arrives (#SBATCH --signal=B:USR1@SECONDS), the ranks are told to save and leave. A run that is not finished, or
-# that a dead or hanging rank ended, goes back to the queue under the same job number, and its next life continues from
-# the checkpoint. Two lives that end where they began end the chain: a third would do no better.
-# FOLDER/lives has two lines a life: the time, the job and the step where it began; the same where it ended, and what the
-# ranks returned. Ends the script.
+# Trains from the newest checkpoint in FOLDER/checkpoints, or from scratch if none. SLURM's early signal
+# (#SBATCH --signal=B:USR1@SECONDS) makes the ranks save and exit. An unfinished run, or one ended by a dead or hanging
+# rank, is requeued under the same job number, and its next attempt resumes from the checkpoint. Two consecutive
+# attempts without progress end the chain: a third would do no better.
+# FOLDER/lives has two lines per attempt: time, job and step at its start; the same at its end, with the ranks' exit
+# status. Ends the script.
 run_life() {
   local folder=$1 status=0 signalled=0 ranks=
   shift
@@ -37,7 +37,7 @@ run_life() {
   exit 0
 }
 
-# The newest committed step, 0 where there is none. A folder has this name only when all of it is written.
+# Prints the newest committed step, 0 if none. A folder gets this name only once complete.
 step_reached() {
   local name newest=0
   for name in "$1"/checkpoints/step-*; do
@@ -47,12 +47,12 @@ step_reached() {
   echo "$newest"
 }
 
-# Ends the script with 1 if the last two lives began with the step that is still the newest.
+# Ends the script with 1 if the last two attempts began with the step that is still the newest.
 end_without_progress() {
   local step
   [ -s "$1/lives" ] || return 0
   step=$(step_reached "$1")
   [ "$(grep -v returned "$1/lives" | tail -n 2 | grep -c " step $step\$")" = 2 ] || return 0
-  echo "Two lives have not come beyond step $step; see the log for why. After mending it, remove $1/lives." >&2
+  echo "Two attempts made no progress beyond step $step; see the log for the reason. Fix it, then remove $1/lives." >&2
   exit 1
 }

@@ -74,7 +74,7 @@ grep -q "returned 75" "$folder/signalled.log" || fail "the signalled run never l
 diff <(losses "$folder/whole") <(losses "$folder/signalled") >"$folder/difference" ||
   fail "the losses differ: $(head -n 4 "$folder/difference")"
 [ "$(grep -vc returned "$folder/stuck/lives")" = 2 ] || fail "the chain without progress had $(grep -vc returned "$folder/stuck/lives") lives"
-grep -q "have not come beyond step 0" "$folder/stuck.log" || fail "the chain without progress does not say why it ended"
+grep -q "no progress beyond step 0" "$folder/stuck.log" || fail "the chain without progress does not say why it ended"
 
 echo "Signalled, requeued and resumed in $(grep -vc returned "$folder/signalled/lives") lives: $iterations losses, all those of the" \
   "undisturbed run. The chain without progress ended after two lives. ($SECONDS s)"

@@ -13,7 +13,7 @@ std::int64_t time_of(const Life& life) {
 }  // namespace
 
 std::vector<Life> join_lives(std::vector<Life> lives, const std::vector<JobNote>& notes) {
-  constexpr std::int64_t clock_seconds = 2;  // a host's clock may be late
+  constexpr std::int64_t clock_seconds = 2;  // tolerated clock skew of a host
   std::vector<Life> alone;
   for (std::size_t i = 0; i < notes.size(); ++i) {
     if (notes[i].status) continue;

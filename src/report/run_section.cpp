@@ -31,7 +31,7 @@ std::string counted(std::int64_t count, std::string_view noun) {
   return fmt::format("{} {}{}", grouped(count), noun, count == 1 ? "" : "s");
 }
 
-/// Returns a loss with four decimals, or with four digits where decimals would hide them.
+/// Returns a loss with four decimals, or with four significant digits for small values.
 std::string loss_text(double loss) {
   return loss != 0 && std::abs(loss) < 1e-3 ? short_number(loss) : fmt::format("{:.4f}", loss);
 }
@@ -55,7 +55,7 @@ std::string badge(const State& state) {
   return element("span", fmt::format("class=\"state {}\"", state.css_class), escaped(state.text));
 }
 
-/// Returns the state at the end of one life. `is_last`: nothing came after it.
+/// Returns the state at the end of an attempt. `is_last`: no attempt follows.
 State state_of(const Life& life, bool is_last) {
   const std::optional<int> code = life.end ? std::optional(life.end->exit_code) : life.job_status;
   if (code) {
@@ -81,16 +81,16 @@ std::string time_cell(std::optional<std::int64_t> time) {
   return time ? text_element("span", "time", utc_text(*time)) : dash;
 }
 
-/// Returns the end of a life by the program or the batch file, empty where neither noted it.
+/// Returns the end of an attempt by the program or the batch file, empty if neither recorded it.
 std::optional<std::int64_t> end_of(const Life& life) { return life.end ? life.end->time : life.job_end; }
 
-/// Returns the end of a life, or the newest event before it.
+/// Returns the end of an attempt, or the newest event before it.
 std::string end_cell_of(const Life& life) {
   if (end_of(life) || life.saves.empty()) return time_cell(end_of(life));
   return fmt::format("after {}", time_cell(life.saves.back().time));
 }
 
-/// Returns the next life after `life` that trained; null where there is none. A job may end before it trains.
+/// Returns the next attempt after `life` that trained; null if none. A job may end before it trains.
 const LifeStart* next_start(const Run& run, std::size_t life) {
   for (std::size_t i = life + 1; i < run.lives.size(); ++i) {
     if (run.lives[i].start) return &*run.lives[i].start;
@@ -99,18 +99,19 @@ const LifeStart* next_start(const Run& run, std::size_t life) {
 }
 
 std::string lives_of(const Run& run, const Page& page) {
-  const std::string heading = text_element("h3", "", "Lives");
+  const std::string heading = text_element("h3", "", "Attempts");
   if (run.lives.empty()) {
-    return heading + text_element("p", "none",
-                                  page.spell("Not recorded. <metrics_file> of a run also keeps its lives; this run is "
-                                             "of an older version, or had none."));
+    return heading +
+           text_element("p", "none",
+                        page.spell("Not recorded. <metrics_file> of a run also keeps its attempts; this run is "
+                                   "of an older version, or had none."));
   }
   std::vector<Row> rows;
   for (std::size_t i = 0; i < run.lives.size(); ++i) {
     const Life& life = run.lives[i];
     const bool is_last = i + 1 == run.lives.size();
     const LifeStart* start = life.start ? &*life.start : nullptr;
-    // The next life shows how far this one came beyond its checkpoints.
+    // The next attempt tells the progress of this one beyond its checkpoints.
     std::int64_t reached = start ? start->iteration : 0;
     for (const SaveNote& save : life.saves) reached = std::max(reached, save.iteration);
     if (life.end) reached = std::max(reached, life.end->iteration);
@@ -136,7 +137,7 @@ std::string lives_of(const Run& run, const Page& page) {
                         (start ? text_element("div", "reason", grid_text(*start)) : "")});
   }
   return heading + element("div", R"(class="lives")",
-                           table_of({"life", "end", "iterations", "lost work", "time", "began, UTC", "ended, UTC",
+                           table_of({"attempt", "end", "iterations", "lost work", "time", "began, UTC", "ended, UTC",
                                      "job, host of rank 0, grid"},
                                     rows, 8));
 }
@@ -176,7 +177,7 @@ std::string steps_of(const Run& run, const Page& page) {
   return text;
 }
 
-/// Returns the options that a later life has otherwise than the one before, as lines.
+/// Returns the options that changed between consecutive attempts, as lines.
 std::string changes_of(const Run& run) {
   std::string items;
   const Life* before = nullptr;
@@ -192,12 +193,12 @@ std::string changes_of(const Run& run) {
         if (values.first == values.second) continue;
         items += text_element(
             "li", "",
-            fmt::format("life {}: {} was {}, now {}", i + 1, name, named(values.first), named(values.second)));
+            fmt::format("attempt {}: {} was {}, now {}", i + 1, name, named(values.first), named(values.second)));
       }
     }
     before = &life;
   }
-  return items.empty() ? "" : text_element("p", "", "Changes between lives:") + element("ul", "", items);
+  return items.empty() ? "" : text_element("p", "", "Changes between attempts:") + element("ul", "", items);
 }
 
 std::string configuration_of(const Run& run, const Page& page) {
@@ -352,7 +353,7 @@ std::vector<std::pair<std::string, std::string>> summary_of(const Run& run) {
   add("skipped updates", run.iterations > 0 ? grouped(run.skipped_updates) : dash);
   add("losses not finite", run.iterations > 0 ? grouped(run.not_finite) : dash);
   add("time in training", run.trained_ms > 0 ? duration_text(run.trained_ms / 1000) : dash);
-  add("lives", run.lives.empty() ? dash : std::to_string(run.lives.size()));
+  add("attempts", run.lives.empty() ? dash : std::to_string(run.lives.size()));
   const std::int64_t lost = run.lost_iterations();
   add("lost work",
       lost == 0 ? "none" : fmt::format("{}, {}", counted(lost, "iteration"), duration_text(run.lost_ms() / 1000)));

@@ -12,11 +12,11 @@ namespace trireme::report {
 /// Row of a table: markup of its cells.
 using Row = std::vector<std::string>;
 
-/// Returns a table that scrolls by itself where it is too wide. The first cell of a row is its heading. `head` may be
+/// Returns a table that scrolls separately if it is too wide. The first cell of a row is its heading. `head` may be
 /// empty. Columns after the first `text_columns` hold numbers, at the right.
 std::string table_of(const Row& head, const std::vector<Row>& rows, std::size_t text_columns);
 
-/// State of a run at the end of what was recorded.
+/// State of a run at the end of its records.
 struct State {
   std::string_view css_class;  ///< "good", "paused", "bad" or "unknown"
   std::string text;
@@ -29,7 +29,7 @@ std::string exit_text(int code);
 /// Returns the rows that sum up a run: (heading, markup).
 std::vector<std::pair<std::string, std::string>> summary_of(const Run& run);
 
-/// Returns the section of a run: lives, checkpoints, grid and configuration. `index` is its number on the page.
+/// Returns the section of a run: attempts, checkpoints, grid and configuration. `index` is its number on the page.
 std::string section_of(const Run& run, std::size_t index, const Page& page);
 
 }  // namespace trireme::report

@@ -38,7 +38,7 @@ holds page.html "2 ranks: data 2"
 holds page.html "Options that differ"
 holds page.html "<td>0.02</td>"
 holds page.html "two &amp; more"
-holds page.html "one: life 2 continued after iteration 6"
+holds page.html "one: attempt 2 continued after iteration 6"
 holds page.html "% of 0.5"
 for title in "Training loss" "Validation loss" "Learning rate" "Gradient norm" "Speed" "Memory of rank 0"; do
   holds page.html "$title"

@@ -66,7 +66,7 @@ life "$folder/c" --return 75
 expect 0 yes "the first life without progress"
 life "$folder/c" --return 75
 expect 1 no "the second life without progress"
-grep -q "have not come beyond step 0" "$folder/output" || fail "it should say why the chain ends"
+grep -q "no progress beyond step 0" "$folder/output" || fail "it should say why the chain ends"
 life "$folder/c"
 expect 1 no "a third, queued by hand"
 rm "$folder/c/lives"
