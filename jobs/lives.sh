@@ -37,7 +37,7 @@ run_life() {
   exit 0
 }
 
-# The newest committed step, 0 where there is none. A folder has this name only when all of it is written.
+# Prints the newest committed step, 0 if none. A folder gets this name only once complete.
 step_reached() {
   local name newest=0
   for name in "$1"/checkpoints/step-*; do

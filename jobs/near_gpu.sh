@@ -1,6 +1,6 @@
 #!/bin/bash
-# Starts a rank on the cores and in the memory of the NUMA node of its GPU; where there is no GPU, as it is. The batch files
-# start every rank by it (environment.sh). Rank n of a node takes the n-th GPU that it sees, as the program does.
+# Binds a rank to the cores and memory of its GPU's NUMA node; without a GPU, starts it unbound. The batch files start
+# every rank through it (environment.sh). Rank n of a node uses the n-th visible GPU, as the program does.
 # usage: jobs/near_gpu.sh PROGRAM [ARGUMENT...]    under srun or mpirun
 # Environment: DEVICES (/sys/bus/pci/devices), the kernel's table of devices
 set -uo pipefail
@@ -16,8 +16,8 @@ gpu=${gpu,,}
 device=${DEVICES:-/sys/bus/pci/devices}/${gpu#0000}
 node=$(cat "$device/numa_node" 2>/dev/null) || node=-1
 
-# -1: the machine has one node, or does not tell.
+# -1: the machine has one node, or does not report it.
 [ "$node" -ge 0 ] 2>/dev/null || exec "$@"
 command -v numactl >/dev/null && exec numactl --cpunodebind="$node" --membind="$node" "$@"
-# Without numactl memory lies where it is first written, which is near these cores.
+# Without numactl memory is placed by first touch, which is near these cores.
 exec taskset --cpu-list "$(cat "$device/local_cpulist")" "$@"

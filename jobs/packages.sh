@@ -1,8 +1,8 @@
-# Sourced by scripts that build: which Debian or Ubuntu packages the program needs, and how to get them.
+# Sourced by scripts that build: the Debian or Ubuntu packages the program needs, and their installation.
 
 build_packages=(
   g++ cmake ninja-build
-  libopenmpi-dev openmpi-bin    # ranks and what passes between them
+  libopenmpi-dev openmpi-bin    # MPI
   libhdf5-dev                   # corpora and checkpoints
   libopenblas-dev libdnnl-dev   # matrix products on the CPU: fp64 and fp32, bf16
   libboost-program-options-dev  # the command line
@@ -15,8 +15,8 @@ build_packages=(
 optional_packages=(libcld2-dev)  # languages of texts; the program can be built without
 test_packages=(libgtest-dev libgmock-dev libbenchmark-dev clang-format zstd procps)
 
-# install_packages NAME...: installs those that are missing, where this user may; else names them and returns 1. Goes on
-# without the optional ones where they cannot be had.
+# install_packages NAME...: installs those that are missing, where this user may; else names them and returns 1.
+# Continues without unavailable optional ones.
 install_packages() {
   install_needed "$@" || return
   install_needed "${optional_packages[@]}" || echo "Going on without ${optional_packages[*]}" >&2

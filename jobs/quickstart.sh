@@ -28,7 +28,7 @@ install_packages "${packages[@]}" || { echo "bible-kjv is the text; --text FILE 
 
 heading "Build"
 build=build/quickstart
-# CUDA kernels take minutes to compile: those alone that run here.
+# CUDA kernels take minutes to compile: builds only those for this machine.
 if nvidia-smi -L 2>/dev/null | grep -q '^GPU '; then
   cuda=(-D TRIREME_CUDA=AUTO -D TRIREME_CUDA_ARCHITECTURES=native)
 else
@@ -44,16 +44,16 @@ work=$build/work
 rm -rf $work
 mkdir -p $work
 if [ -z "$text" ]; then
-  # The King James Version, one verse a line, without the numbers. Its copyright is expired, says the package.
+  # The King James Version, one verse per line, without the numbers. According to the package its copyright has expired.
   text=$work/text.txt
   bible -f 'gen1:1-rev22:21' </dev/null | sed 's/^[^ ]* //' >$text
 fi
-# The last twentieth is kept from training, for an honest comparison.
+# The last twentieth is held out, for a fair comparison.
 lines=$(wc -l <"$text")
 head -n $((lines - lines / 20)) "$text" >$work/train.txt
 tail -n $((lines / 20)) "$text" >$work/held_out.txt
 for part in train held_out; do wc -c $work/$part.txt; done
-# Subwords of this text's own: a token is then several bytes, and a step sees that much more text.
+# Subwords trained on this text: a token is then several bytes, and a step covers more text.
 show_and_run $trireme tokenizer train --input $work/train.txt --output $work/tokenizer --vocab-size 2048
 tokenizer=(--tokenizer gpt2 --vocab-file $work/tokenizer/vocab.json --merge-file $work/tokenizer/merges.txt)
 for part in train held_out; do

@@ -56,7 +56,7 @@ struct BenchOptions {
     device.declare(options);
   }
 
-  /// This rank's group; null where it is in none.
+  /// This rank's group; null if it is in none.
   Communicator* find(app::Job& job) const {
     if (group) return job.communicators.of(*group).get();
     return job.device_world ? job.device_world.get() : job.world.get();
@@ -69,7 +69,7 @@ struct Quartiles {
   double third;
 };
 
-/// How long a measurement goes on: at least nine runs, if so many are wanted, and then until either is used up.
+/// Length of a measurement: at least nine runs, if that many are wanted, and then until either is exhausted.
 struct Effort {
   std::int64_t runs;
   double budget_us;
@@ -96,7 +96,7 @@ Quartiles measure(mpi::MpiCommunicator& world, const Effort& effort, const std::
   return {times_us[n / 4], times_us[n / 2], times_us[3 * n / 4]};
 }
 
-/// Computes for some microseconds, as a caller that does not poll the communication.
+/// Computes for some microseconds, like a caller that does not poll the communication.
 void compute() {
   static volatile double sink = 1;
   double x = sink;
@@ -208,7 +208,7 @@ int run(mpi::MpiEnvironment& environment, const std::vector<std::string>& argume
   for (const Tensor* tensor : {&a, &b}) job.backend->elementwise().fill(stream, 0, *tensor);
 
   const int nodes = count_nodes(o, job);
-  SelfCommunicator none;  // stands in where this rank is in no group, so that it takes part in what all ranks do
+  SelfCommunicator none;  // stands in if this rank is in no group, so it takes part in collective work
   for (std::int64_t bytes = 1 << 10; bytes <= max_bytes; bytes *= 4) {
     for (const Case& test : cases(group != nullptr ? *group : none, stream, a, b, bytes / 4)) {
       int repeats = is_cpu ? 1 : 4;

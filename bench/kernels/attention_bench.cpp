@@ -72,7 +72,7 @@ class AttentionCall {
     problem.lengths = lengths;
     problem.first_visible = first_visible;
     problem.window = window;
-    if (backward_) forward();  // queries that see less have other statistics
+    if (backward_) forward();  // queries that attend to fewer keys have other statistics
     const auto begin = std::chrono::steady_clock::now();
     run();
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
@@ -93,8 +93,8 @@ class AttentionCall {
   Tensor qkv_, dqkv_, out_, dout_, log_sum_exp_, row_dot_;
 };
 
-/// Reports the operations of the products alone (2 forward, 5 backward), of which causal attention needs half, beside
-/// the rate of a large product.
+/// Reports the operations of the products only (2 forward, 5 backward), half of which causal attention needs, relative
+/// to the rate of a large product.
 void attention(benchmark::State& state, DType dtype, const Heads4& shape, double probability, bool backward) {
   const AttentionCall call(dtype, shape, probability, backward);
   for (auto _ : state) call.run();
@@ -104,8 +104,8 @@ void attention(benchmark::State& state, DType dtype, const Heads4& shape, double
   report_products(state, operations, dtype);
 }
 
-/// BERT's attention of samples that fill a quarter of their sequence, in turns with whole samples. `gain` is the time
-/// of these relative to that of the short ones.
+/// BERT's attention of samples that fill a quarter of their sequence, alternating with full samples. `gain` is the time
+/// of the full ones relative to the short ones.
 void padding(benchmark::State& state, DType dtype, const Heads4& shape, double probability, bool backward) {
   AttentionCall call(dtype, shape, probability, backward);
   call.problem.causal = false;
@@ -124,8 +124,8 @@ void padding(benchmark::State& state, DType dtype, const Heads4& shape, double p
   state.counters["gain"] = of_whole / of_quarter;
 }
 
-/// Attention of samples of eight documents, which do not see one another, in turns with whole samples. `gain` is the
-/// time of these relative to that of the documents; a document's share of the pairs is an eighth of an eighth.
+/// Attention of samples of eight mutually masked documents, alternating with undivided samples. `gain` is the time of
+/// the latter relative to that of the documents; a document's share of the pairs is an eighth of an eighth.
 void documents(benchmark::State& state, DType dtype, const Heads4& shape, double probability, bool backward) {
   AttentionCall call(dtype, shape, probability, backward);
   std::vector<std::int32_t> first_visible;
@@ -144,8 +144,8 @@ void documents(benchmark::State& state, DType dtype, const Heads4& shape, double
   state.counters["gain"] = of_whole / of_documents;
 }
 
-/// Attention in a window of an eighth of the sequence, in turns with that to the whole past. `gain` is the time of the
-/// latter relative to that in the window.
+/// Attention in a window of an eighth of the sequence, alternating with that over the entire past. `gain` is the time
+/// of the latter relative to that in the window.
 void windows(benchmark::State& state, DType dtype, const Heads4& shape, double probability, bool backward) {
   AttentionCall call(dtype, shape, probability, backward);
   call.seconds(nullptr);

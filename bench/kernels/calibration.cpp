@@ -69,7 +69,7 @@ class CallTimer final : public CallObserver {
   int calls_ = 0;
 };
 
-/// Mean of all but the slowest tenth, which other work on the machine has delayed.
+/// Mean of all except the slowest tenth, which other work on the machine has delayed.
 double usual(std::vector<double>& values) {
   std::ranges::sort(values);
   const std::size_t count = values.size() - values.size() / 10;

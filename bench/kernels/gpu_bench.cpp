@@ -43,7 +43,7 @@ Tensor tokens(Backend& b, std::int64_t count, std::int64_t below) {
   Tensor tensor(b, DType::int32, {count});
   std::vector<std::int32_t> ids(static_cast<std::size_t>(count));
   for (std::size_t i = 0; i < ids.size(); ++i) {
-    // The larger the number, the rarer, as in text.
+    // Larger ids are rarer, as in text.
     const double u = static_cast<double>(splitmix64(2, i) >> 11) * 0x1p-53;
     ids[i] = static_cast<std::int32_t>(std::pow(static_cast<double>(below), u)) - 1;
   }
@@ -241,7 +241,7 @@ struct AttentionShape {
   bool causal = true;
   double dropout = 0;
   bool padded = false;         ///< samples of s / b, 2 s / b ... s positions; else all of s
-  std::int64_t documents = 1;  ///< number in each sample, of equal length; they do not see one another
+  std::int64_t documents = 1;  ///< number in each sample, of equal length, mutually masked
   std::int64_t window = -1;    ///< AttentionProblem::window
 };
 void run_attention(GpuMeasure& bench, const AttentionShape& a) {
@@ -315,7 +315,7 @@ void run(Backend& backend, Selection selection, bool dry_run, std::ostream& json
   std::vector<Model> models{{"1.2B", 1024, 8, 1536, 16, 96, 6144, 51200},
                             {"124M", 1024, 64, 768, 12, 64, 3072, 50304},
                             {"8.3B/TP-8", 1024, 8, 3072, 4, 96, 1536, 6400}};
-  // Models whose products alone are measured.
+  // Models of which only products are measured.
   std::vector<Model> widths{{"355M", 1024, 8, 1024, 16, 64, 4096, 50304},
                             {"2.5B", 1024, 8, 1920, 20, 96, 7680, 51200},
                             {"4.2B", 1024, 8, 2304, 24, 96, 9216, 51200},

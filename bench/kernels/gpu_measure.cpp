@@ -91,11 +91,11 @@ double GpuMeasure::seconds(const Work& work) {
       call_work(calls);
       return timer.elapsed_ms() / 1e3 / calls;
     }
-    // The GPU is busy with these while the first of those that count is enqueued, and so never waits for the host.
+    // Keeps the GPU busy while the first measured call is enqueued, so it never waits for the host.
     if (calls > 1) call_work(2);
     return timer_.time_us(cuda::cuda_stream(stream), [&] { call_work(calls); }) / 1e6 / calls;
   };
-  const double first = time_of(1);  // products choose their algorithm
+  const double first = time_of(1);  // autotunes products
   if (once_) return first;
   const int calls = dry_run_ ? 1 : std::clamp(static_cast<int>(2e-3 / time_of(1)), 1, 1000);
   std::vector<double> times(dry_run_ ? 1 : 7);

@@ -7,8 +7,7 @@
 
 namespace trireme::bench {
 
-/// Runs `kernel`, which moves `bytes` from and to memory, and reports GB/s beside those of a copy
-/// of as many bytes.
+/// Runs `kernel`, which moves `bytes` from and to memory, and reports GB/s relative to a copy of the same size.
 template <class Kernel>
 void measure(benchmark::State& state, double bytes, Kernel&& kernel) {
   for (auto _ : state) kernel();

@@ -61,7 +61,7 @@ struct SlowRun {
   test::TrainingRun run;
 };
 
-/// Steps in a row, timed from the end of the first, and what happened in them.
+/// Consecutive steps, timed from the end of the first, with their communication calls.
 struct Block {
   double step_s = 0;
   Clock::time_point begin;
@@ -71,7 +71,7 @@ struct Block {
 
 Block run_block(SlowRun& run, const test::Link& link) {
   run.slow->set_link({});
-  run.run.step();  // completes work left by the block before
+  run.run.step();  // completes work left by the previous block
   run.slow->set_link(link);
   run.slow->take_calls();
   Block block;
@@ -159,7 +159,7 @@ test::Layout layout_of(const Case& one, std::int64_t h) {
   return layout;
 }
 
-/// Runs a case. Returns whether it keeps its limits.
+/// Runs a case. Returns whether it meets its limits.
 bool run_case(Communicator& world, const Case& one, int rounds) {
   const int ranks = world.size() == 1 ? modelled_ranks : world.size();
   const test::TrainingRunConfig config = config_of(ranks, rounds);

@@ -93,7 +93,7 @@ each_run print_curve | awk -v iterations="$iterations" -v entropy="$entropy" '
       for (i = 1; i <= count[line]; i++) printf "%s,%s ", x(where[line], step[line, i]), y(loss[line, i])
       print "\"/>"
     }
-    # The legend is in the corner that falling losses leave free.
+    # The legend is in the corner left free by falling losses.
     text(x(1, iterations) - 5, 58, "original arrangement", "text-anchor=\"end\" fill=\"#c0392b\"")
     text(x(1, iterations) - 5, 76, "rearranged", "text-anchor=\"end\" fill=\"#2255aa\"")
     text(x(1, iterations) - 5, 94, "dashed: unigram entropy", "text-anchor=\"end\" fill=\"#666\"")

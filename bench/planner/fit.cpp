@@ -29,7 +29,7 @@ using Runs = std::vector<const PublishedRun*>;
 
 std::string generation_of(const PublishedRun& run) { return plan::published_cluster(run.cluster).generation; }
 
-/// Constants of a generation, four of them. Too few V100 runs depend on the network, and no others are unfused.
+/// Constants of a generation, four of them. Too few V100 runs depend on the network, and no other runs are unfused.
 std::vector<Member> members_of(const std::string& generation) {
   return {&FittedShares::product, &FittedShares::memory, &FittedShares::node,
           generation == "V100" ? &FittedShares::unfused : &FittedShares::network};
@@ -42,8 +42,8 @@ double relative_error(const PublishedRun& run, const FittedShares& shares) {
   return plan::predict_run(run, costs).seconds / run.published_seconds().value() - 1;
 }
 
-/// Sum of squares of the errors' logarithms, of errors beyond 3 % rather their size (pseudo-Huber), and a weak pull
-/// towards usual shares for what the runs do not determine.
+/// Pseudo-Huber loss of the errors' logarithms, linear beyond 3 %, plus a weak prior towards usual shares for constants
+/// that the runs do not determine.
 double loss(const Runs& runs, const FittedShares& shares, const std::vector<Member>& members) {
   constexpr double pull = 0.02, large = 0.03;
   const FittedShares usual;
@@ -55,7 +55,7 @@ double loss(const Runs& runs, const FittedShares& shares, const std::vector<Memb
   return sum;
 }
 
-/// Descends along one constant after another, by steps that halve where none is better.
+/// Coordinate descent, halving the step if no constant improves.
 FittedShares fit(const Runs& runs, const std::vector<Member>& members) {
   FittedShares best;
   double least = loss(runs, best, members);

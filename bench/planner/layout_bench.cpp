@@ -24,7 +24,7 @@
 namespace trireme {
 namespace {
 
-/// Value of every rank, in their order. Collective.
+/// Gathers a value of every rank, in rank order. Collective.
 std::vector<std::int64_t> gather(Communicator& world, std::size_t value) {
   const auto mine = static_cast<std::int64_t>(value);
   std::vector<std::int64_t> all(static_cast<std::size_t>(world.size()));
@@ -33,8 +33,8 @@ std::vector<std::int64_t> gather(Communicator& world, std::size_t value) {
   return all;
 }
 
-/// Milliseconds of the steps of a run but the first two, in increasing order; and an evaluation, which takes memory of
-/// its own.
+/// Returns the milliseconds of a run's steps except the first two, ascending. Also runs an evaluation, which takes
+/// additional memory.
 std::vector<double> run_steps(app::TrainSession& session, const data::SampleSplits& data, std::int64_t steps) {
   constexpr std::int64_t warm_up = 2;
   std::vector<double> times_ms;

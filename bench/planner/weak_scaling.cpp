@@ -35,7 +35,7 @@ plan::Job job_of(const Size& size, int data_ranks, bool overlaps, bool recompute
   return job;
 }
 
-/// A row for each model, alone and with 64 data ranks. Efficiencies are model FLOP/s a GPU against the first row's.
+/// One row per model, alone and with 64 data ranks. Efficiencies are model FLOP/s per GPU relative to the first row.
 void print_table(plan::StepPredictor& predictor, bool overlaps, bool recomputes) {
   fmt::print("\n{}, {}{}\n\n", predictor.cluster().name, overlaps ? "overlaps on" : "overlaps off",
              recomputes ? ", full recomputation" : "");
@@ -63,7 +63,7 @@ void print_table(plan::StepPredictor& predictor, bool overlaps, bool recomputes)
 int run(const std::vector<std::string>& clusters) {
   for (const std::string& name : clusters) {
     plan::StepPredictor predictor(plan::cluster_preset(name));
-    // A V100 of 32 GB has no place for all activations.
+    // A V100 of 32 GB cannot hold all activations.
     const bool recomputes = name == "dgx-2h";
     for (const bool overlaps : {false, true}) print_table(predictor, overlaps, recomputes);
   }

@@ -42,7 +42,7 @@ Cycles cycles_of(const Counts& counts, int warps) {
   cycles.tensor = counts.hmma * hmma_multiply_adds / tensor_rate / mma_sync_share;
   cycles.special = special_cycles * counts.special;
   cycles.memory = schedulers * warp_threads * counts.lane_bytes / copy_rate;
-  // All loads of a path are under way at once; then the warp waits. Each scheduler has a quarter of the warps.
+  // All loads of a path are in flight together; then the warp waits. Each scheduler has a quarter of the warps.
   if (counts.hmma == 0 && counts.loaded_bytes > 0) cycles.latency = load_latency * schedulers / warps;
   return cycles;
 }

@@ -24,7 +24,7 @@ void remove_all(std::string& text, std::string_view part) {
   for (std::size_t at = 0; (at = text.find(part, at)) != std::string::npos;) text.erase(at, part.size());
 }
 
-/// Number behind `key`, as in "REG:40".
+/// Returns the number after `key`, as in "REG:40".
 int number_after(const std::string& line, std::string_view key) {
   const std::size_t at = line.find(key);
   if (at == std::string::npos) throw DisassemblyError(fmt::format("no '{}' in the line '{}'", key, line));
@@ -36,8 +36,8 @@ std::string_view trimmed(std::string_view text) {
   return begin == std::string_view::npos ? std::string_view() : text.substr(begin, end - begin + 1);
 }
 
-/// Reads "    /*0130*/   @!P0 LDG.E.128 R4, desc[UR4][R2.64] ;   /* 0x... */". Returns false for any other line, as
-/// that of an instruction's second half.
+/// Reads " /*0130*/ @!P0 LDG.E.128 R4, desc[UR4][R2.64] ; /* 0x... */". Returns false for any other line, such as an
+/// instruction's second half.
 bool read_instruction(std::string_view line, Instruction& to) {
   line = trimmed(line);
   const std::size_t comment = line.find("*/"), end = line.find(';');

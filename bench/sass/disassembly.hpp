@@ -12,18 +12,18 @@ namespace trireme::sass {
 /// Instruction of machine code, as `cuobjdump -sass` prints it.
 struct Instruction {
   std::int64_t address = 0;
-  bool predicated = false;  ///< some threads may pass over it
+  bool predicated = false;  ///< some threads may skip it
   std::string opcode;       ///< with its modifiers: "LDG.E.128"
   std::string operands;
 };
 
-/// Kernel, as the compiler left it.
+/// Compiled kernel.
 struct Kernel {
   std::string symbol;  ///< mangled name
   std::string name;    ///< demangled, without namespaces and parameters: "adamw_kernel<bf16>"
   int registers = 0;
   int stack_bytes = 0;
-  int shared_bytes = 0;            ///< static shared memory; with 1 KiB for the system where it or dynamic one is used
+  int shared_bytes = 0;            ///< static shared memory, plus 1 KiB for the system if any is used
   std::optional<int> max_threads;  ///< launch bounds, 0 without them; not known without PTX
   std::vector<Instruction> code;
 };
@@ -35,11 +35,11 @@ class DisassemblyError : public std::runtime_error {
 };
 
 /// Returns the newest architecture of compute capability 9.0 ("sm_90" or "sm_90a") in the output of
-/// `cuobjdump -res-usage`; empty where there is none.
+/// `cuobjdump -res-usage`; empty if none.
 std::string architecture_of(std::istream& resources);
 
 /// Returns the kernels of one architecture in file order, from the outputs of `cuobjdump -res-usage` and
-/// `cuobjdump -sass`. Throws DisassemblyError where they do not fit together.
+/// `cuobjdump -sass`. Throws DisassemblyError if they do not fit together.
 std::vector<Kernel> read_kernels(std::istream& resources, std::istream& code, const std::string& architecture);
 
 /// Sets `max_threads` of kernels from the output of `cuobjdump -ptx`.

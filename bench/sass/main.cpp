@@ -6,7 +6,7 @@
 //
 // --check   prints what differs from the table of expectations (default: bench/sass/kernels.txt) instead
 //
-// Exit status: 1 where --check finds a difference, 2 usage, 4 no cuobjdump or nothing that can be read, 77 no code for
+// Exit status: 1 if --check finds a difference, 2 usage, 4 no cuobjdump or nothing that can be read, 77 no code for
 // compute capability 9.0.
 #include <fmt/format.h>
 
@@ -23,7 +23,7 @@ namespace {
 
 constexpr int usage = 2, unreadable = 4, nothing_to_check = 77;
 
-/// Returns what a command prints. Throws where it fails.
+/// Returns what a command prints. Throws if it fails.
 std::istringstream output_of(const std::string& command) {
   FILE* const pipe = popen(command.c_str(), "r");
   std::string text;

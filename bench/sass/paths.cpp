@@ -20,7 +20,7 @@ std::optional<std::int64_t> target_of(const Instruction& i) {
   if (!begins(i.opcode, "BRA") || at == std::string::npos) return std::nullopt;
   return std::strtoll(i.operands.c_str() + at, nullptr, 16);
 }
-/// Returns whether threads may go on behind a branch.
+/// Returns whether threads may fall through a branch.
 bool is_conditional(const Instruction& branch) { return branch.predicated || !begins(branch.operands, "0x"); }
 
 /// Bytes of a thread's access: the opcode's width, 4 without one.
@@ -82,7 +82,7 @@ class Graph {
 
   std::vector<Block> blocks;
   std::vector<Loop> loops;
-  std::vector<std::size_t> order;  ///< blocks that can be reached, each after those that lead to it but for back edges
+  std::vector<std::size_t> order;  ///< reachable blocks in topological order, ignoring back edges
 
  private:
   void find_blocks() {
@@ -111,7 +111,7 @@ class Graph {
   static bool begins_next(const Instruction& i) { return is_end(i) || begins(i.opcode, "BRX"); }
 
   void find_back_edges() {
-    std::vector<int> state(blocks.size(), 0);  // 1 under way, 2 done
+    std::vector<int> state(blocks.size(), 0);  // 1 in progress, 2 done
     const std::function<void(std::size_t)> visit = [&](std::size_t b) {
       state[b] = 1;
       for (const std::size_t next : blocks[b].next) {
@@ -137,7 +137,7 @@ class Graph {
 
 struct Work {
   double done = 0, instructions = 0;
-  /// More of the work, or as much with fewer instructions.
+  /// More work, or the same with fewer instructions.
   bool better_than(const Work& other) const {
     return done != other.done ? done > other.done : instructions < other.instructions;
   }
@@ -157,7 +157,7 @@ class PathFinder {
     return work;
   }
 
-  /// Counts of the best path from `head` to one of `ends` over the blocks that `in` allows. Blocks of `inner` count
+  /// Counts of the best path from `head` to one of `ends` over blocks allowed by `in`. Blocks of `inner` count
   /// `inner_turns` times.
   Counts best(std::size_t head, const std::function<bool(std::size_t)>& in, const std::set<std::size_t>& ends,
               const Loop* inner, int inner_turns) const {

@@ -4,17 +4,17 @@
 
 namespace trireme::sass {
 
-/// Instructions of a path that a warp takes through a kernel, or one turn of a loop.
+/// Instruction counts of a warp's path through a kernel, or of one loop iteration.
 struct Counts {
   double instructions = 0;  ///< all of them: one issue slot each
   double hmma = 0, ldsm = 0;
   double copies = 0;             ///< asynchronous ones into shared memory
   double shared_wavefronts = 0;  ///< passes of 128 bytes through shared memory, without bank conflicts
   double special = 0;            ///< special functions: MUFU
-  double wide = 0;               ///< loads and stores of 128 bits in global memory, asynchronous copies left out
-  double lane_bytes = 0;         ///< bytes that a thread loads and stores in global memory
+  double wide = 0;               ///< 128-bit loads and stores in global memory, excluding asynchronous copies
+  double lane_bytes = 0;         ///< bytes loaded and stored by a thread in global memory
   double loaded_bytes = 0;       ///< bytes that it loads
-  bool loops = false;            ///< it is a turn of a loop
+  bool loops = false;            ///< the path is a loop iteration
 };
 
 /// Choice of a path.
@@ -25,13 +25,13 @@ struct PathOptions {
   int inner_turns = 0;
 };
 
-/// Counts of the hot path. Work are products of tensor cores and copies, or else wide loads and stores. The path meets
-/// as much work as any, and has the fewest instructions of those that do: no masks, no partial vectors, no dropout
-/// unless asked for. Where a loop has most of the kernel's work, the path is one turn of it; else it leads from the
-/// begin to the end. Called functions (64-bit divisions) are not counted.
+/// Counts of the hot path. Work are products of tensor cores and copies, or else wide loads and stores. The path has
+/// maximal work and, among those, the fewest instructions: no masks, no partial vectors, no dropout unless requested.
+/// If a loop has most of the kernel's work, the path is one iteration of it; else it leads from start to end. Excludes
+/// called functions (64-bit divisions).
 Counts hot_path(const Kernel& kernel, const PathOptions& options = {});
 
-/// Returns how many instructions of the kernel have an opcode that begins with `opcode` and contains `part`.
+/// Counts the kernel's instructions whose opcode begins with `opcode` and contains `part`.
 int count_of(const Kernel& kernel, const std::string& opcode, const std::string& part = "");
 
 }  // namespace trireme::sass

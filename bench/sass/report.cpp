@@ -11,7 +11,7 @@
 namespace trireme::sass {
 namespace {
 
-/// Kernel with its line of the table, and its path with or without dropout.
+/// Kernel with its table line, and its path with or without dropout.
 struct Bound {
   const Kernel& kernel;
   const Expectation& line;
@@ -65,7 +65,7 @@ std::string tile_line(const Bound& b) {
                                        100 * b.share());
 }
 
-/// Both kernels of a backward at one head size and type: their cycles for as many useful products.
+/// Both kernels of a backward at one head size and type: their cycles per useful product.
 std::string backward_lines(const std::vector<Bound>& tiles) {
   struct Sum {
     double useful = 0, share_inverse = 0;

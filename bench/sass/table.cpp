@@ -40,7 +40,7 @@ void set_field(Expectation& to, const std::string& field) {
   to.*at->second = value;
 }
 
-/// Returns the words of a line, but for a comment behind '#'. Spaces in "<...>" belong to the word.
+/// Returns the words of a line, without a comment after '#'. Spaces in "<...>" belong to the word.
 std::vector<std::string> words_of(const std::string& line) {
   std::vector<std::string> words(1);
   int depth = 0;

@@ -24,7 +24,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-/// Returns a new device of this name, or ends the program.
+/// Returns a new device of this name, or exits.
 int make_device(const char* name) {
   const int device = ::open("/dev/net/tun", O_RDWR | O_NONBLOCK | O_CLOEXEC);
   ifreq request{};
@@ -43,7 +43,7 @@ struct Frame {
   std::vector<char> bytes;
 };
 
-/// Reads all frames that wait in `device`, due after `delay`.
+/// Reads all pending frames of `device`, due after `delay`.
 void read_frames(int device, Clock::duration delay, std::deque<Frame>& frames) {
   std::array<char, 1 << 16> buffer;
   for (;;) {
@@ -53,7 +53,7 @@ void read_frames(int device, Clock::duration delay, std::deque<Frame>& frames) {
   }
 }
 
-/// Writes the frames that are due to `device`. One that it does not take is lost, as on a network.
+/// Writes due frames to `device`. Rejected ones are lost, as on a network.
 void write_frames(int device, std::deque<Frame>& frames) {
   while (!frames.empty() && frames.front().due <= Clock::now()) {
     [[maybe_unused]] const ssize_t written = ::write(device, frames.front().bytes.data(), frames.front().bytes.size());
@@ -74,7 +74,7 @@ int main(int argc, char** argv) {
   const std::array devices = {make_device(argv[1]), make_device(argv[2])};
   std::printf("ready\n");
   std::fflush(stdout);
-  std::array<std::deque<Frame>, 2> frames;  // by the device that they came from
+  std::array<std::deque<Frame>, 2> frames;  // by source device
   for (;;) {
     Clock::duration wait = std::chrono::seconds(1);
     for (const std::deque<Frame>& some : frames) {

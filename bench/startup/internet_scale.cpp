@@ -26,7 +26,7 @@ namespace {
 
 constexpr int world_sizes[] = {1024, 4096, 16384};
 
-/// A model with the layout in which it is trained.
+/// A model with its training layout.
 struct Case {
   const char* name;
   model::ModelConfig model;
@@ -74,7 +74,7 @@ double seconds(const std::function<void()>& function) {
   return processor_s() - begin;
 }
 
-/// A piece as a save describes it: with all of its tensor's shape.
+/// A piece as described in a save: with its tensor's full shape.
 checkpoint::Piece piece_of(const checkpoint::StateTensor& tensor, const std::string& kind) {
   checkpoint::Piece piece;
   piece.tensor = kind + "/" + tensor.name;
@@ -83,7 +83,7 @@ checkpoint::Piece piece_of(const checkpoint::StateTensor& tensor, const std::str
   return piece;
 }
 
-/// A checkpoint's manifest as all ranks together make it.
+/// A checkpoint's manifest as built by all ranks together.
 checkpoint::Manifest manifest_of(const Case& job, const train::ExecutionConfig& execution,
                                  const parallel::ProcessGrid& grid) {
   const std::string digest(32, '0');
@@ -155,7 +155,7 @@ void print_starts() {
   for (const Case& job : cases()) {
     for (const int ranks : world_sizes) {
       for (const auto sharding : {parallel::DataSharding::none, parallel::DataSharding::optimizer}) {
-        // A grid has whole replicas: the nearest number of ranks below.
+        // A grid consists of complete replicas: rounds the number of ranks down.
         const int replica = job.tensor * job.pipeline;
         print_start(job, ranks / replica * replica, sharding);
       }
@@ -163,7 +163,7 @@ void print_starts() {
   }
 }
 
-/// Seconds in which `bytes` pass at `gigabytes` a second.
+/// Seconds to transfer `bytes` at `gigabytes` per second.
 double transfer_s(double bytes, double gigabytes) { return bytes / (gigabytes * 1e9); }
 
 void print_step(plan::ClusterCosts& costs, const Case& job, int ranks, std::int64_t global_batch) {

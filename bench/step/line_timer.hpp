@@ -12,7 +12,7 @@ namespace trireme::bench {
 using namespace plan;
 
 /// Times the calls of a step, each between two events of its stream; on the CPU backend by the host's clock. The time
-/// of a call includes the gap in front of its work, and work of other streams beside it.
+/// of a call includes the gap before its work, and concurrent work of other streams.
 class LineTimer final : public CallObserver {
  public:
   explicit LineTimer(bool on_host) : on_host_(on_host) {}
@@ -22,7 +22,7 @@ class LineTimer final : public CallObserver {
 
   void begin(Stream& stream, const KernelCall& call) override;
   void end(Stream& stream, const KernelCall& call) override;
-  /// Calls and milliseconds of each line since the last time; all work must be done.
+  /// Returns calls and milliseconds of each line since the last call; all work must be done.
   struct Sum {
     int calls = 0;
     double ms = 0;
@@ -40,7 +40,7 @@ class LineTimer final : public CallObserver {
   bool on_host_;
   Timer timer_;
   std::vector<Timed> calls_;
-  std::vector<cudaEvent_t> free_;  ///< events to be used again
+  std::vector<cudaEvent_t> free_;  ///< reusable events
 };
 
 }  // namespace trireme::bench

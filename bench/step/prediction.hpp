@@ -17,10 +17,10 @@ struct LineCost {
   int calls = 0;
   double flops = 0, bytes = 0;
   double ms = 0;      ///< with `end_ms`, without gaps
-  double end_ms = 0;  ///< products' ends in kernels of their own
+  double end_ms = 0;  ///< products' epilogues in separate kernels
 };
 
-/// A step as predicted.
+/// Prediction of a step.
 struct Prediction {
   StepCase step;
   const Device* gpu;
@@ -34,19 +34,19 @@ struct Prediction {
   const LineCost& line(KernelKind line) const { return lines[static_cast<std::size_t>(line)]; }
 };
 
-/// The cost of `calls`, those of a step of `c`.
+/// Returns the cost of `calls`, those of a step of `c`.
 Prediction predict(const StepCase& c, const Device& gpu, std::span<const KernelCall> calls);
 
 /// A table, with the total, the rate and MFU in both conventions.
 void print(std::ostream& out, const Prediction& prediction);
-/// One object, on a line of its own, with the fields of step_gpu_bench.
+/// One object per line, with the fields of step_gpu_bench.
 void print_json(std::ostream& out, const Prediction& prediction);
 /// The constants and their sources.
 void print_constants(std::ostream& out);
 
-/// Compares the steps that step_gpu_bench wrote to a file with their predictions: line by line where it timed the
-/// lines, else by their totals. `gpu` has the constants; null: those of the device that the file names. Throws
-/// DataError, with the line, for other files.
+/// Compares the steps that step_gpu_bench wrote to a file with their predictions: line by line if it timed the lines,
+/// else by their totals. `gpu` has the constants; null: those of the device named in the file. Throws DataError, with
+/// the line, for other files.
 void compare(std::ostream& out, const std::string& file, const Device* gpu);
 
 }  // namespace trireme::bench

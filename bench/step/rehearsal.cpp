@@ -8,7 +8,7 @@
 namespace trireme::bench {
 namespace {
 
-/// The stand-in: device memory has addresses alone, host memory is real, and all results are 0.
+/// Stand-in GPU: device memory has only addresses, host memory is real, and all results are 0.
 class RehearsedGpu final : public ObservedBackend {
  public:
   RehearsedGpu(RehearsalBackend& rehearsal, plan::DeviceStandIn& properties)

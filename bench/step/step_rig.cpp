@@ -34,8 +34,8 @@ class Tokens final : public data::NextTokenSamples {
   std::int64_t vocabulary_;
 };
 
-/// First of several ranks; the others do not exist. Sums are its own contribution, and it gathers its own part for each
-/// of them.
+/// First of several ranks, the others of which do not exist. Sums are its own contribution, and gathers replicate its
+/// own part.
 class FirstAlone final : public ForwardingCommunicator {
  public:
   FirstAlone(int size, ElementwiseKernels& kernels) : ForwardingCommunicator(self_), size_(size), kernels_(kernels) {}
@@ -47,7 +47,7 @@ class FirstAlone final : public ForwardingCommunicator {
   }
   Work all_gather(Stream& stream, ConstTensorView in, TensorView out) override {
     copy(stream, in, out.flat(0, in.numel()));
-    // Few copies, each of all that is there.
+    // Doubles the filled part with each copy.
     for (std::int64_t done = in.numel(); done < out.numel(); done *= 2) {
       const std::int64_t count = std::min(done, out.numel() - done);
       copy(stream, out.flat(0, count), out.flat(done, count));

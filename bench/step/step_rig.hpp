@@ -23,7 +23,7 @@ struct StepCase {
   std::int64_t s = 1024, b = 1;
   int micro_batches = 1;
   bool graphs = false;
-  int tensor_ranks = 1;  ///< ranks, of which this is the first
+  int tensor_ranks = 1;  ///< number of ranks; this is the first
   bool sequence_parallel = false;
   DType moments = DType::fp32;  ///< type of both moments of AdamW
   double dropout = 0.1;         ///< probability, for hidden states and attention
@@ -36,19 +36,19 @@ std::string json_fields(const StepCase& c);
 
 model::ModelConfig config_of(const StepCase& c);
 
-/// The steps of which predictions are published: GPT-2 1.2B, 124M, and a rank of 8.3B in tensor parallelism without
-/// and with sequence parallelism.
+/// Steps with published predictions: GPT-2 1.2B, 124M, and a rank of 8.3B in tensor parallelism without and with
+/// sequence parallelism.
 std::vector<StepCase> predicted_cases();
 
-/// A rank that trains. Of several tensor ranks the others do not exist: communication takes no time and brings nothing,
-/// so that only a rank's own work counts. A gather's result is made of copies of the rank's own part.
+/// A training rank. Other tensor ranks do not exist: communication takes no time and transfers nothing, so only this
+/// rank's work counts. Gathers replicate its own part.
 class StepRig {
  public:
-  /// `devices` has the rank's groups; both must live longer.
+  /// `devices` has the rank's groups; both must outlive this object.
   StepRig(const StepCase& c, ObservedBackend& backend, Communicator& devices);
   ~StepRig();
 
-  /// Random weights, by the model's rule.
+  /// Initialises random weights by the model's rule.
   void initialise();
   /// One update.
   train::TrainRecord step();

@@ -12,5 +12,5 @@ if(CPACK_GENERATOR STREQUAL "DEB")
 else()
   list(APPEND CPACK_COMPONENTS_ALL libraries)
   set(CPACK_COMPONENTS_GROUPING ALL_COMPONENTS_IN_ONE)
-  set(CPACK_COMPONENT_INCLUDE_TOPLEVEL_DIRECTORY ON)  # an archive unpacks into a folder of its own
+  set(CPACK_COMPONENT_INCLUDE_TOPLEVEL_DIRECTORY ON)  # an archive unpacks into a separate folder
 endif()

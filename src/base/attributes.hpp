@@ -19,10 +19,10 @@ struct Choice {
   Enum value;
 };
 
-/// Named values of a checkpoint beside its tensors, kept as text. Each type has its codec beside it: `attributes_of`
-/// and its inverse. So they stand in the lowest folder, which all of those types may include.
+/// Named values of a checkpoint besides its tensors, stored as text. Each type has its codec next to it:
+/// `attributes_of` and its inverse. They live in the lowest folder so that all of those types may include it.
 ///
-/// `get` throws CheckpointError where a value is missing or malformed, with source, name, value and what is expected.
+/// `get` throws CheckpointError if a value is missing or malformed, with source, name, value and expectation.
 class Attributes {
  public:
   using Texts = std::map<std::string, std::string>;
@@ -39,10 +39,10 @@ class Attributes {
   bool contains(const std::string& name) const { return texts_.contains(name); }
   /// Returns whether any name begins with `prefix`.
   bool contains_prefix(std::string_view prefix) const;
-  /// Compares the values; the source does not count.
+  /// Compares the values, ignoring the source.
   friend bool operator==(const Attributes& a, const Attributes& b) { return a.texts_ == b.texts_; }
 
-  /// Sets a value, in place of an earlier one. Floating-point numbers have 17 digits, which read back exactly.
+  /// Sets a value, replacing any earlier one. Floating-point numbers have 17 digits, which read back exactly.
   void put(const std::string& name, std::string_view text) { texts_.insert_or_assign(name, std::string(text)); }
   template <class Number>
   requires std::is_arithmetic_v<Number>
@@ -62,9 +62,9 @@ class Attributes {
     }
     fail(fmt::format("the attribute {} has no name for its value", name));
   }
-  /// Sets the shortest number that reads back exactly: for options, which the log shows as they were given.
+  /// Sets the shortest number that reads back exactly: for options, which are logged as given.
   void put_shortest(const std::string& name, double value) { put(name, fmt::format("{}", value)); }
-  /// Adds the values of `other` whose names are not here.
+  /// Adds the values of `other` with new names.
   void merge(const Attributes& other) { texts_.insert(other.texts_.begin(), other.texts_.end()); }
 
   /// T is std::string, bool ("true" or "false"), int, std::int64_t, or double, which must be finite.

@@ -10,22 +10,22 @@
 
 namespace trireme {
 
-/// Exit code of the program. Job scripts read it to choose whether to start again.
+/// Exit code of the program. Job scripts use it to decide whether to restart.
 enum class ExitCode : int {
   success = 0,
-  usage = 2,        ///< options or configuration that cannot work
-  data = 3,         ///< a corpus or a checkpoint that is damaged or does not fit
+  usage = 2,        ///< invalid options or configuration
+  data = 3,         ///< a damaged or mismatched corpus or checkpoint
   environment = 4,  ///< a missing library or device, or too little memory
   io = 5,           ///< reading or writing failed: a full disk, no permission
   rank_died = 6,
   hung = 7,
   numerical = 8,      ///< a loss, gradients or output that are not finite
-  machine = 9,        ///< a machine computes wrong: the job must go on without it
-  stopped_early = 75  ///< everything is saved; start the same command again to go on
+  machine = 9,        ///< a machine computes wrong results: exclude it from the job
+  stopped_early = 75  ///< everything is saved; rerun the same command to resume
 };
 
 /// Root of every error the program throws on purpose. The message names the failure, its reason and a remedy. Below app
-/// it names options by field, `<seq_length>`; app prints their flags. Control characters in it are escaped, but line
+/// it names options by field, `<seq_length>`; app prints their flags. Control characters in it are escaped, except line
 /// feeds and tabs. `main` prints it once and returns `exit_code()`.
 class Error : public std::runtime_error {
  public:
@@ -47,27 +47,27 @@ class ErrorOf : public Error {
 };
 }  // namespace detail
 
-/// Options that cannot work, alone or together.
+/// Options that are invalid, alone or in combination.
 class ConfigError : public detail::ErrorOf<ExitCode::usage> {
   using ErrorOf::ErrorOf;
 };
-/// Tensors whose shapes or types do not fit together: a mistake in the program, not of its user.
+/// Tensors with incompatible shapes or types: a bug in the program, not a user error.
 class ShapeError : public detail::ErrorOf<ExitCode::usage> {
   using ErrorOf::ErrorOf;
 };
-/// A corpus, text or vocabulary that is damaged or does not fit.
+/// A damaged or mismatched corpus, text or vocabulary.
 class DataError : public detail::ErrorOf<ExitCode::data> {
   using ErrorOf::ErrorOf;
 };
-/// A checkpoint that is damaged, missing or does not fit.
+/// A damaged, missing or mismatched checkpoint.
 class CheckpointError : public detail::ErrorOf<ExitCode::data> {
   using ErrorOf::ErrorOf;
 };
-/// A library, a device or memory that is missing on this machine.
+/// A missing library or device, or insufficient memory, on this machine.
 class EnvironmentError : public detail::ErrorOf<ExitCode::environment> {
   using ErrorOf::ErrorOf;
 };
-/// The requested backend is not in this build or finds no device.
+/// The requested backend is not part of this build or finds no device.
 class BackendUnavailable : public detail::ErrorOf<ExitCode::environment> {
   using ErrorOf::ErrorOf;
 };
@@ -75,7 +75,7 @@ class BackendUnavailable : public detail::ErrorOf<ExitCode::environment> {
 class IoError : public detail::ErrorOf<ExitCode::io> {
   using ErrorOf::ErrorOf;
 };
-/// Other ranks, or the GPU, have not answered for longer than the job waits.
+/// Other ranks, or the GPU, have not responded within the maximum wait.
 class HungError : public detail::ErrorOf<ExitCode::hung> {
   using ErrorOf::ErrorOf;
 };
@@ -83,7 +83,7 @@ class HungError : public detail::ErrorOf<ExitCode::hung> {
 class NumericalError : public detail::ErrorOf<ExitCode::numerical> {
   using ErrorOf::ErrorOf;
 };
-/// A machine that computes wrong.
+/// A machine that computes wrong results.
 class MachineError : public detail::ErrorOf<ExitCode::machine> {
   using ErrorOf::ErrorOf;
 };

@@ -41,7 +41,7 @@ Hash128 hash128(const void* data, std::size_t size_bytes);
 /// XXH3 of 128 bits as 32 hexadecimal digits: detects accidental changes, not deliberate ones.
 std::string digest(const void* data, std::size_t size_bytes);
 
-/// The digest of 32 hexadecimal digits over data that arrives in parts.
+/// Incremental computation of the 32-digit hexadecimal digest.
 class Digest {
  public:
   Digest();

@@ -31,7 +31,7 @@ void set_message_filter(std::string (*filter)(std::string_view)) { message_filte
 void initialise(int rank, int world_size) {
   auto logger = std::make_shared<spdlog::logger>("trireme", std::make_shared<spdlog::sinks::stderr_color_sink_mt>());
   const std::string who = world_size > 1 && rank != 0 ? "[rank " + std::to_string(rank) + "] " : "";
-  // On a terminal the line may hold a progress bar, which is cleared first.
+  // Clears a progress bar on the terminal line first.
   const std::string clear = isatty(STDERR_FILENO) == 1 ? "\r\x1b[K" : "";
   auto formatter = std::make_unique<spdlog::pattern_formatter>();
   formatter->add_flag<FilteredMessage>('*').set_pattern(clear + "%H:%M:%S " + who + "%^%*%$");

@@ -8,12 +8,12 @@
 namespace trireme::log {
 
 // The log goes to stderr: stdout is for the results of a command (a perplexity, a generated text). Ranks other than the
-// first log warnings and errors only, each line with the rank in front.
+// first log only warnings and errors, prefixed by the rank.
 using spdlog::error;
 using spdlog::info;
 using spdlog::warn;
 
-/// Sets a function that every message passes before it is printed; null: none. Call it before the first line.
+/// Sets a filter for every message; null: none. Call it before the first line.
 void set_message_filter(std::string (*filter)(std::string_view));
 
 /// Sets up the process' log. `rank` 0 logs everything, others only warnings. Call it before the first line; a later

@@ -10,8 +10,8 @@ struct WideProduct {
 };
 
 /// Philox4x32-10 (Salmon, Moraes, Dror, Shaw: "Parallel random numbers: as easy as 1, 2, 3", SC 2011): 128 random bits
-/// as a pure function of a 64-bit key and a 128-bit counter. All random numbers of a run come from here. So none
-/// depends on the grid, on the order of computation or on a stored state. `product` multiplies two numbers.
+/// as a pure function of a 64-bit key and a 128-bit counter. Source of all random numbers of a run, which thus depend
+/// neither on the grid, the order of computation nor a stored state. `product` multiplies two numbers.
 template <class Product = WideProduct>
 constexpr std::array<std::uint32_t, 4> philox4x32(std::uint64_t key, std::array<std::uint32_t, 4> counter,
                                                   Product product = {}) {

@@ -28,7 +28,7 @@ struct Range {
 constexpr Range at_least(double min) { return {.min = min}; }
 constexpr Range between(double min, double max) { return {min, max}; }
 constexpr Range above(double min, double max = std::numeric_limits<double>::infinity()) { return {min, max, true}; }
-/// Range of a count: at least one, and few enough that the product of two counts fits into 64 bits.
+/// Range of a count: at least one, and small enough for the product of two counts to fit into 64 bits.
 constexpr Range countable() { return {1, std::numeric_limits<std::int32_t>::max()}; }
 
 }  // namespace trireme

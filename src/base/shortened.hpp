@@ -7,8 +7,8 @@
 
 namespace trireme {
 
-/// A quotation for a message, on one line: the first 200 bytes of `text`, up to the end of a character, and " ..." for
-/// the rest. Control characters are escaped.
+/// Quotes `text` on one line for a message: its first 200 bytes, cut at a character boundary, and " ..." for the rest.
+/// Control characters are escaped.
 inline std::string shortened(std::string_view text) {
   std::size_t size = 200;
   if (text.size() <= size) return visible(text, "");

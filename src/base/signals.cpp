@@ -18,7 +18,7 @@ class AlternateStack {
   AlternateStack() {
     stack_t present{};
     if (sigaltstack(nullptr, &present) == 0 && (present.ss_flags & SS_DISABLE) == 0) return;
-    // The frame alone takes 11 KiB where AMX is in use.
+    // The frame alone takes 11 KiB if AMX is in use.
     constexpr long min_bytes = 65536;
     size_ = static_cast<std::size_t>(std::max(min_bytes, sysconf(_SC_SIGSTKSZ)));
     data_ = mmap(nullptr, size_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_STACK, -1, 0);

@@ -13,15 +13,15 @@ inline sigset_t stop_signals() {
   return signals;
 }
 
-/// Gives the calling thread a signal stack of its own until the thread ends, unless it has one.
+/// Gives the calling thread a separate signal stack for its lifetime, unless it has one.
 ///
 /// Every thread that computes needs one: oneDNN's generated code uses the stack pointer as a general register. Without
-/// such a stack, the kernel writes a handler's frame wherever that register points. Throws EnvironmentError where no
-/// memory is left for it.
+/// such a stack, the kernel writes a handler's frame wherever that register points. Throws EnvironmentError if memory
+/// is insufficient.
 void use_alternate_signal_stack();
 
-/// Makes all handlers that are installed in this process, also those of libraries, run on alternate stacks
-/// (SA_ONSTACK). Called again after a library that may install one was initialised.
+/// Makes all handlers installed in this process, including those of libraries, run on alternate stacks (SA_ONSTACK).
+/// Call it again after initialising a library that may install one.
 void move_handlers_to_alternate_stacks();
 
 }  // namespace trireme

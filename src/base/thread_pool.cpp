@@ -26,15 +26,15 @@ void pause_briefly() {
   std::this_thread::yield();
 #endif
 }
-// Kernels follow each other within microseconds: a short spin saves most wake-ups, and the sleep after it leaves the
-// core to the other ranks of the machine.
+// Kernels follow each other within microseconds: a short spin saves most wake-ups, and sleeping afterwards yields the
+// core to the machine's other ranks.
 constexpr int spins_before_sleep = 2000;
 constexpr std::uint64_t remaining_mask = 0xffffffffu;
 }  // namespace
 
 struct ThreadPool::State {
-  // `ticket` holds the job's generation (high half) and its tasks not yet taken (low half). A worker takes one by
-  // compare and swap. On success it may read the job's fields, since the job cannot end before that task does. A worker
+  // `ticket` holds the job's generation (high half) and its remaining tasks (low half). A worker takes one by
+  // compare-and-swap. On success it may read the job's fields, since the job cannot end before that task does. A worker
   // that wakes late takes nothing, and the job does not wait for it.
   std::atomic<std::uint64_t> ticket{0};
   std::atomic<std::int64_t> unfinished{0};

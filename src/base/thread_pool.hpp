@@ -7,12 +7,12 @@
 
 namespace trireme {
 
-/// The one pool of threads of a rank. A job is a number of tasks that does not depend on the number of threads. Each
-/// task computes the same bits on any thread, so the result does not depend on the threads either.
+/// The single thread pool of a rank. A job is a number of tasks independent of the number of threads. Each task
+/// computes the same bits on any thread, so results are also independent of the threads.
 class ThreadPool {
  public:
-  /// `threads` counts the caller: 1 means that everything runs on the calling thread. Throws EnvironmentError where the
-  /// system refuses a thread.
+  /// `threads` includes the caller: with 1 everything runs on the calling thread. Throws EnvironmentError if a thread
+  /// cannot be created.
   explicit ThreadPool(int threads);
   ~ThreadPool();
   ThreadPool(const ThreadPool&) = delete;
@@ -53,7 +53,7 @@ class ThreadPool {
 int cores_of_rank(int ranks_sharing_cores);
 
 /// Threads a rank may use: `TRIREME_THREADS`, else `OMP_NUM_THREADS`, else the cores the process may run on divided by
-/// the ranks that may run on the same cores (at least 1). Throws ConfigError where a variable is not a number.
+/// the ranks that may run on the same cores (at least 1). Throws ConfigError if a variable is not a number.
 int default_thread_count(int ranks_sharing_cores);
 
 }  // namespace trireme

@@ -29,8 +29,8 @@ inline std::string duration_text(double seconds) {
   return fmt::format("{} s", total);
 }
 
-/// Detects a wait that takes too long. The waiting loop polls it: a pause of the whole process (a suspended job)
-/// between two polls then counts as at most one second.
+/// Detects a wait that takes too long. The waiting loop polls it: a suspension of the entire process between two polls
+/// counts as at most one second.
 class Patience {
  public:
   /// `limit_s` 0: no limit.

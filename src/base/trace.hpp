@@ -2,7 +2,7 @@
 
 namespace trireme {
 
-/// Timed activity of a rank. Names are literals: recording allocates nothing but the list.
+/// Timed activity of a rank. Names are literals: recording only allocates the list.
 struct TraceSpan {
   const char* name = "";
   const char* category = "";

@@ -4,8 +4,8 @@
 
 namespace trireme {
 
-/// Sole owner of a C handle. `Traits` names the handle: `using Handle`, `static Handle null()`, and
-/// `static void close(Handle) noexcept`. Moving leaves the source empty, so that nothing is closed twice.
+/// Sole owner of a C handle. `Traits` names the handle: `using Handle`, `static Handle null()`, and `static void
+/// close(Handle) noexcept`. Moving leaves the source empty, so nothing is closed twice.
 template <class Traits>
 class UniqueHandle {
  public:

@@ -5,7 +5,7 @@
 
 namespace trireme {
 
-/// Returns `text` with its control characters escaped: "\n", "\x1b", "\x00". Those in `kept` stay.
+/// Returns `text` with its control characters escaped: "\n", "\x1b", "\x00". Those in `kept` are not.
 std::string visible(std::string_view text, std::string_view kept = "\n\t");
 
 }  // namespace trireme

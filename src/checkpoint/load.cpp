@@ -20,7 +20,7 @@ std::vector<std::string> lines_of(const std::string& text) {
   return lines;
 }
 
-/// The lines of all ranks, each once, sorted; on rank 0, empty on the others.
+/// Returns the distinct lines of all ranks, sorted, on rank 0; empty on the others.
 std::set<std::string> lines_of_all_ranks(Communicator& world, const std::set<std::string>& lines) {
   std::set<std::string> all;
   for (const std::string& text : gather_distinct_text(world, fmt::format("{}", fmt::join(lines, "\n")), 0)) {
@@ -29,8 +29,8 @@ std::set<std::string> lines_of_all_ranks(Communicator& world, const std::set<std
   return all;
 }
 
-/// Returns whether a tensor stored in `from` may be loaded in `to`. Types of less than fp64 that have a fraction become
-/// each other: moments may be kept in another type than they were.
+/// Returns whether a tensor stored in `from` may be loaded in `to`. Floating-point types below fp64 convert to each
+/// other: moments may be stored in another type than before.
 bool converts(DType from, DType to) {
   const auto is_narrow_float = [](DType dtype) {
     return dtype == DType::fp32 || dtype == DType::bf16 || dtype == DType::fp16;
@@ -73,7 +73,7 @@ std::set<std::string> differences(Communicator& world, const PiecesByTensor& sto
       if (!names.contains(std::string(name))) problems.insert(std::string(name) + ": in the checkpoint only");
     }
   }
-  // Rank 0 alone has the lines of all.
+  // Only rank 0 has the lines of all.
   const std::vector<std::string> lines =
       lines_of(broadcast_text(world, fmt::format("{}", fmt::join(problems, "\n")), 0));
   return {lines.begin(), lines.end()};
@@ -95,7 +95,7 @@ void read_tensors(StepReader& step, const PiecesByTensor& stored, std::span<cons
     if (tensors[i].data.numel() == 0) continue;
     for (const Piece* piece : stored.at(tensors[i].name)) copies.push_back({piece, i});
   }
-  // Files one after another, each from its beginning to its end.
+  // File by file, each sequentially.
   std::ranges::sort(copies, {}, [](const Copy& copy) { return std::pair(copy.piece->file, copy.piece->offset_bytes); });
   std::vector<std::int64_t> filled(tensors.size());
   for (const Copy& copy : copies) filled[copy.tensor] += read_piece(step, *copy.piece, tensors[copy.tensor]);

@@ -21,7 +21,7 @@ bool is_digest(std::string_view text) {
          });
 }
 
-/// For messages: what an attacker may have put there is not printed as it is.
+/// For messages: escapes possibly hostile text.
 std::string printable(std::string_view text) {
   std::string result;
   for (const char character : text.substr(0, 80)) {

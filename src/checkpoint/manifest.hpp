@@ -18,22 +18,22 @@ struct FileEntry {
   std::string digest;
 };
 
-/// Where some elements of a tensor (or a blob: a one-dimensional array of bytes) are stored. They stand in the file one
-/// after another, little-endian, so that they can be found by the manifest alone.
+/// Where some elements of a tensor (or a blob: a one-dimensional array of bytes) are stored. They are contiguous in the
+/// file, little-endian, and can be located by the manifest alone.
 struct Piece {
   std::string tensor;
   DType dtype = DType::fp32;
-  Shape shape;  ///< shape of the whole tensor
+  Shape shape;  ///< shape of the full tensor
   TensorSlice slice;
   std::size_t file = 0;           ///< index in `Manifest::files`
-  std::string dataset;            ///< its name inside the file, for tools that read the file by itself
+  std::string dataset;            ///< its name inside the file, for tools that read the file separately
   std::int64_t offset_bytes = 0;  ///< first byte in the file
   std::string digest;             ///< digest of the piece's bytes
 
   std::int64_t size_bytes() const { return slice.count * static_cast<std::int64_t>(size_of(dtype)); }
 };
 
-/// Everything about a saved step but the bytes of its tensors.
+/// Everything about a saved step except the bytes of its tensors.
 struct Manifest {
   static constexpr int current_version = 1;
 
@@ -50,15 +50,15 @@ struct Manifest {
 /// must lie inside their tensors and files. Every element of every tensor must be stored exactly once.
 void validate(const Manifest& manifest);
 
-/// Throws CheckpointError unless each tensor of the list has one type and one shape and every one of its elements is in
-/// exactly one piece.
+/// Throws CheckpointError unless each tensor of the list has one type and one shape and each element is in exactly one
+/// piece.
 void validate_tensors(const std::vector<Piece>& pieces);
 
-/// Names of tensors and blobs: 1 to 200 of A-Z a-z 0-9 . _ - /. Those of datasets are built of them and a little
+/// Names of tensors and blobs: 1 to 200 of A-Z a-z 0-9 . _ - /. Dataset names are derived from them and slightly
 /// longer.
 bool is_plain_name(std::string_view name, std::size_t max_bytes = 200);
 
-/// Pieces as text, for sending them to another rank; `file` and `shape`s included.
+/// Serialises pieces, for sending them to another rank; includes `file` and `shape`s.
 std::string to_text(const std::vector<Piece>& pieces);
 std::vector<Piece> pieces_from_text(const std::string& text);
 

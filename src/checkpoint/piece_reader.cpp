@@ -11,7 +11,7 @@ namespace {
 
 constexpr std::int64_t digest_block_bytes = std::int64_t{8} << 20;
 
-/// Reads pieces of one file at ascending offsets. Small ones that lie close together are read at once and then copied:
+/// Reads pieces of one file at ascending offsets. Small ones that lie close together are read together and then copied:
 /// a column of a matrix is many ranges of a few bytes.
 class SievingReader {
  public:
@@ -53,7 +53,7 @@ class SievingReader {
   std::vector<std::byte> buffer_;
 };
 
-/// to = from by way of fp32, rounded to nearest even.
+/// to = from via fp32, rounded to nearest even.
 void convert(ConstTensorView from, TensorView to) {
   dispatch_float(from.dtype(), [&]<class From>() {
     dispatch_float(to.dtype(), [&]<class To>() {
@@ -127,7 +127,7 @@ std::int64_t read_piece(StepReader& step, const Piece& piece, const StateTensor&
     copied += range.count;
   });
   if (check != nullptr) check->before(ranges);
-  // Elements of another type are read here, one range after another.
+  // Buffer for elements of another type, range by range.
   std::vector<std::byte> stored(same_type ? 0 : static_cast<std::size_t>(copied * element_bytes));
   std::byte* next = stored.data();
   const auto place_of = [&](const ElementRange& range) {

@@ -18,29 +18,29 @@ std::string digest_of(StepReader& step, std::size_t file, std::int64_t offset_by
 /// Digest of a piece that is read part by part.
 class PieceCheck {
  public:
-  /// `step` and `piece` must live longer.
+  /// `step` and `piece` must outlive this object.
   PieceCheck(StepReader& step, const Piece& piece) : step_(step), piece_(piece) {}
-  /// To be called before elements of the piece are read, in ascending ranges. Where they do not follow those read
-  /// before, this reads and compares the whole piece.
+  /// Must be called before reading elements of the piece, in ascending ranges. If they do not continue those read
+  /// before, reads and verifies the entire piece.
   void before(std::span<const ElementRange> ranges);
-  /// Adds the bytes of the next elements. CheckpointError where they were the last, and the piece is damaged.
+  /// Adds the bytes of the next elements. CheckpointError if they were the last and the piece is damaged.
   void add(std::span<const std::byte> elements);
-  /// Adds the elements that are left, if any were read.
+  /// Adds the remaining elements, if any were read.
   void finish();
 
  private:
   StepReader& step_;
   const Piece& piece_;
   std::int64_t done_bytes_ = 0;
-  bool whole_ = false;  // compared, and found intact
+  bool whole_ = false;  // verified as intact
   Digest digest_;
 };
 
 /// The elements of a loaded tensor.
 inline TensorSlice slice_of(const StateTensor& tensor) { return {tensor.box, tensor.flat_begin, tensor.data.numel()}; }
 
-/// Copies the elements that `piece` has of `tensor`, in the tensor's type, rounded to nearest even. Returns their
-/// number. Without a `check` the caller has compared the file with its digest.
+/// Copies the elements of `tensor` contained in `piece`, in the tensor's type, rounded to nearest even. Returns their
+/// number. Without a `check` the caller must have verified the file's digest.
 std::int64_t read_piece(StepReader& step, const Piece& piece, const StateTensor& tensor, PieceCheck* check = nullptr);
 
 }  // namespace trireme::checkpoint

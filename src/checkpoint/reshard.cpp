@@ -63,7 +63,7 @@ void reshard(StepReader& step, Store& store, Communicator& world, std::span<cons
   });
 
   TensorReader reader(step);
-  std::vector<std::byte> buffer;  // bytes of the present piece
+  std::vector<std::byte> buffer;  // bytes of the current piece
   std::vector<ShardContent> shards;
   for (std::size_t i = 0; i < files.size(); ++i) {
     if (static_cast<int>(i % static_cast<std::size_t>(world.size())) != world.rank()) continue;

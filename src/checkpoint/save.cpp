@@ -56,12 +56,12 @@ void check_writers(Communicator& world, const Shard& shard) {
   });
 }
 
-/// Reads the step again, shared out among the ranks.
+/// Reads the step back, divided among the ranks.
 void verify_saved(Store& store, Communicator& world, std::int64_t step) {
   try {
     open_checkpoint(store, world, store.step_name(step));
   } catch (const HungError&) {
-    throw;  // a rank that does not answer is no fault of the step
+    throw;  // an unresponsive rank is not a fault of the step
   } catch (const Error& error) {
     throw CollectiveError(
         ExitCode::io, fmt::format("step {} was written, but does not read back whole: {}; earlier steps are left alone",
@@ -69,8 +69,8 @@ void verify_saved(Store& store, Communicator& world, std::int64_t step) {
   }
 }
 
-/// Removes the steps before `saved_step` but for those retained for ever and the last whole ones, such that with it
-/// there are `keep_last`.
+/// Removes the steps before `saved_step` except those retained indefinitely and the last complete ones, leaving
+/// `keep_last` including it.
 void prune(Store& store, std::int64_t saved_step, const SaveOptions& options) {
   int kept = 1;
   for (const StepEntry& entry : store.steps()) {  // greatest first
@@ -84,7 +84,7 @@ void prune(Store& store, std::int64_t saved_step, const SaveOptions& options) {
   }
 }
 
-/// A later load would take them first.
+/// A later load would prefer them.
 void warn_of_steps_beyond(Store& store, std::int64_t step) {
   std::string beyond;
   for (const StepEntry& entry : store.steps()) {

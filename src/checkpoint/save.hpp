@@ -17,24 +17,24 @@
 namespace trireme::checkpoint {
 
 struct SaveOptions {
-  int keep_last = 0;                 ///< whole steps that stay when a newer one is saved, itself included; 0 keeps all
-  std::int64_t retain_interval = 0;  ///< steps that it divides stay for ever, beside the last ones; 0: none
+  int keep_last = 0;                 ///< complete steps kept after a save, including the new one; 0 keeps all
+  std::int64_t retain_interval = 0;  ///< multiples are kept indefinitely, besides the last ones; 0: none
 };
 
 /// Checks before the first step that these tensors can be saved. The store must be writable, have room (1.2 times the
-/// size of a step), and be visible to all ranks. It must not be in use by another job; it is taken for this one until
-/// `store` ends. Each element of each tensor must have exactly one rank that writes it. Warns of steps beyond `step`,
-/// where the run begins: they belong to another course of the run and would be loaded first.
+/// size of a step), and be visible to all ranks. It must not be in use by another job; it is locked for this one for
+/// the lifetime of `store`. Each element of each tensor must have exactly one writing rank. Warns of steps beyond
+/// `step`, where the run begins: they belong to another branch of the run and would be loaded first.
 void prepare_saving(Store& store, Communicator& world, std::span<const StateTensor> tensors, std::int64_t step = 0);
 
 /// Saves a step: every rank writes its pieces (those `written_here`) into one file, rank 0 the manifest. The blobs and
-/// attributes are those of rank 0. On return the step is on the disk and is the latest one. Where it throws, on all
-/// ranks together, what was written is removed and the steps saved before are intact.
+/// attributes are those of rank 0. On return the step is on disk and is the latest one. If it throws, on all ranks
+/// together, the written files are removed and earlier steps are intact.
 ///
-/// With `keep_last` the step is then read back and checked against its digests, each rank an equal number of the files:
-/// one more read of the step. Where it is not whole that is an error of exit code 5, and no other step is touched.
-/// Where it is, older steps are removed but for the last ones that look complete, `keep_last` with the new one, and
-/// those of `retain_interval`. A failure to remove is logged, not thrown. Steps with a greater number are left alone.
+/// With `keep_last` the step is then read back and checked against its digests, with the files divided evenly among
+/// ranks. If it is damaged, that is an error with exit code 5, and no other step is touched. Otherwise older steps are
+/// removed, except the last ones that look complete, `keep_last` including the new one, and those of `retain_interval`.
+/// A failure to remove is logged, not thrown. Steps with larger numbers are left alone.
 void save(Store& store, Communicator& world, const RunDescription& description, std::span<const StateTensor> tensors,
           const SaveOptions& options = {});
 

@@ -6,7 +6,7 @@
 namespace trireme::checkpoint {
 namespace {
 
-/// Distances in a row-major array of these extents.
+/// Strides of a row-major array of these extents.
 Shape strides_of(const Shape& extents) {
   Shape strides = extents;
   std::int64_t stride = 1;
@@ -28,7 +28,7 @@ std::vector<Box> slabs_of(const TensorSlice& slice) {
     Box slab = slice.box;
     std::int64_t count = 0;
     for (int i = 0; i < rank; ++i) {
-      if (count > 0) continue;  // within rows that were taken whole: the box's own offset and extent
+      if (count > 0) continue;  // within complete rows: the box's own offset and extent
       const std::int64_t coordinate = position / strides[i] % slice.box.extent[i];
       slab.offset[i] += coordinate;
       slab.extent[i] = 1;
@@ -60,7 +60,7 @@ std::int64_t position_in(const TensorSlice& slice, const Shape& strides, const S
   return position;
 }
 
-/// Index in the whole, flattened tensor of element `position` of a slice.
+/// Index in the full, flattened tensor of element `position` of a slice.
 std::int64_t index_in_tensor(const Shape& shape, const TensorSlice& slice, std::int64_t position) {
   const Shape tensor_strides = strides_of(shape);
   const Shape box_strides = strides_of(slice.box.extent);
@@ -116,13 +116,13 @@ void for_each_common_range(const TensorSlice& source, const TensorSlice& target,
     pending = range;
   };
 
-  // Row-major order is the lexicographic order of coordinates in any box. So slabs, and rows in them, come in the same
-  // order in both slices.
+  // Row-major order is the lexicographic order of coordinates in any box. Slabs, and rows in them, thus occur in the
+  // same order in both slices.
   for (const Box& source_slab : slabs_of(source)) {
     for (const Box& target_slab : target_slabs) {
       const std::optional<Box> common = intersection(source_slab, target_slab);
       if (!common) continue;
-      // Dimensions behind `last` are whole in both boxes: rows of `last` follow one another.
+      // Dimensions after `last` are complete in both boxes: rows of `last` are contiguous.
       int last = rank - 1;
       std::int64_t range_count = rank == 0 ? 1 : common->extent[last];
       while (last > 0 && common->extent[last] == source.box.extent[last] &&
@@ -146,7 +146,7 @@ void for_each_common_range(const TensorSlice& source, const TensorSlice& target,
 
 std::string coverage_problem(const Shape& shape, std::span<const TensorSlice> slices) {
   struct Item {
-    std::int64_t first;  // indices in the whole tensor
+    std::int64_t first;  // indices in the full tensor
     std::int64_t last;
     std::vector<Box> slabs;
   };

@@ -10,7 +10,7 @@
 
 namespace trireme::checkpoint {
 
-/// Some elements of a logical tensor, one after another in memory: [flat_begin, flat_begin + count) of `box`, flattened
+/// Some elements of a logical tensor, contiguous in memory: [flat_begin, flat_begin + count) of `box`, flattened
 /// row-major. Two slices may divide the tensor in different ways. Their common elements are found without a loop over
 /// single elements.
 struct TensorSlice {
@@ -19,23 +19,23 @@ struct TensorSlice {
   std::int64_t count = 0;
 };
 
-/// Describes the fault of `slice` in a tensor of this shape; empty where there is none.
+/// Describes the fault of `slice` in a tensor of this shape; empty if none.
 std::string slice_problem(const Shape& shape, const TensorSlice& slice);
 
-/// Elements that follow one another in both of two slices.
+/// Elements that are contiguous in both of two slices.
 struct ElementRange {
   std::int64_t from = 0;  ///< first one, counted from the source's first element
   std::int64_t to = 0;    ///< the same one, counted from the target's first element
   std::int64_t count = 0;
 };
 
-/// Calls `visit` for all elements that `source` and `target` have in common, in ranges as long as possible. `from` and
-/// `to` ascend. Both slices belong to a tensor of one shape and have no problem.
+/// Calls `visit` for all common elements of `source` and `target`, in maximal ranges. `from` and `to` ascend. Both
+/// slices must be valid for one tensor shape.
 void for_each_common_range(const TensorSlice& source, const TensorSlice& target,
                            const std::function<void(const ElementRange&)>& visit);
 
 /// Checks that every element of a tensor of this shape is in exactly one of `slices`, none of which has a problem.
-/// Returns the fault, empty where there is none.
+/// Returns the fault, empty if none.
 std::string coverage_problem(const Shape& shape, std::span<const TensorSlice> slices);
 
 }  // namespace trireme::checkpoint

@@ -12,18 +12,18 @@
 namespace trireme::checkpoint {
 
 /// A piece of a logical tensor that this rank holds: of the tensor `name`, the elements [flat_begin, flat_begin +
-/// data.numel()) of `box`, flattened row-major. A whole shard has flat_begin 0 and the box's size; a piece of the
+/// data.numel()) of `box`, flattened row-major. A complete shard has flat_begin 0 and the box's size; a piece of the
 /// distributed optimizer ignores the box's rows.
 struct StateTensor {
   std::string name;  ///< "model/h.0.ln_1.weight", "adamw_m/wte" ...
-  Shape shape;       ///< shape of the whole tensor: never padded, the same on every grid
+  Shape shape;       ///< shape of the full tensor: never padded, the same on every grid
   Box box;
   std::int64_t flat_begin = 0;
   TensorView data;           ///< host memory: read by a save, overwritten by a load
   bool written_here = true;  ///< this rank writes the piece in a save; each element has one writer among the ranks
 };
 
-/// Content of a checkpoint beside tensors.
+/// Content of a checkpoint besides tensors.
 struct RunDescription {
   std::int64_t step = 0;                     ///< updates done
   Attributes attributes;                     ///< model shape, training state, digests

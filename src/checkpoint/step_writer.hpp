@@ -18,7 +18,7 @@ struct ShardContent {
   std::vector<Piece> blobs;
   std::vector<ShardDataset> datasets;  // datasets of all pieces, then of all blobs
 
-  /// Appends a piece, of which `count` elements are here, and the array that holds it.
+  /// Appends a piece, with `count` local elements, and the array that holds it.
   void add(Piece piece, std::function<ConstTensorView()> data);
   void add_blobs(const std::map<std::string, std::string>& blobs);
   std::int64_t size_bytes() const;
@@ -35,9 +35,9 @@ inline constexpr std::int64_t shard_overhead_bytes = std::int64_t{1} << 20;
 
 std::int64_t sum_over_ranks(Communicator& world, std::int64_t value);
 
-/// Writes a step: every rank its files, rank 0 the manifest. Collective. On return the step is on the disk and is the
-/// latest one; where it throws, on all ranks together, what was written is removed and the steps saved before are
-/// intact. With an `origin` (see Store::begin) it goes on where a killed one was.
+/// Writes a step: every rank its files, rank 0 the manifest. Collective. On return the step is on disk and is the
+/// latest one. If it throws, on all ranks together, the written files are removed and earlier steps are intact. With an
+/// `origin` (see Store::begin) it resumes a killed one.
 void write_step(Store& store, Communicator& world, const RunDescription& description, std::vector<ShardContent>& shards,
                 const std::string& origin = {});
 

@@ -21,12 +21,12 @@ struct ConstantTable {
   std::vector<ConstantRow> rows;
 };
 
-/// Table of devices alone.
+/// Table of devices only.
 ConstantTable device_constants(std::span<const Device> devices);
-/// Table of the presets of clusters of GPUs: their devices, their links, and what is fitted for published runs.
+/// Table of the presets of clusters of GPUs: their devices, their links, and the values fitted to published runs.
 ConstantTable cluster_constants();
 
-/// The table as text, a row on a line.
+/// The table as text, one row per line.
 std::string text_of(const ConstantTable& table);
 
 }  // namespace trireme::plan

@@ -5,14 +5,14 @@
 
 namespace trireme::plan {
 
-/// Action of a rank other than computing: it starts a communication, or waits for one that it has started.
+/// Communication step of a rank: starts an operation, or waits for one it has started.
 struct OverlapStep {
   enum class Kind { start, wait };
-  double compute = 0;  ///< time of computing since the step before, in any unit
+  double compute = 0;  ///< compute time since the previous step, in any unit
   Kind kind = Kind::start;
   int operation = 0;    ///< number of the communication, from 0
   double duration = 0;  ///< duration of the communication that starts; unused in a wait
-  int link = 0;         ///< number of the link that it takes, from 0; unused in a wait
+  int link = 0;         ///< link used, from 0; unused in a wait
 };
 
 /// Time of a rank's steps, and the part of it in which the rank waited for each operation.
@@ -21,8 +21,8 @@ struct CriticalPath {
   std::vector<double> waits;  ///< by operation
 };
 
-/// Communications of a link go one after another in the order of their starts, while the rank computes; a wait lasts
-/// until its communication is over. ConfigError for a wait without a start.
+/// Serialises the communications of a link in the order of their starts, while the rank computes; a wait lasts until
+/// its communication completes. ConfigError for a wait without a start.
 CriticalPath critical_path(std::span<const OverlapStep> steps);
 
 }  // namespace trireme::plan

@@ -26,7 +26,7 @@ double duration(const Step& step, const ChunkTimes& times) {
   return 0;
 }
 
-/// Runs the steps of all ranks in an order in which every message exists before it is needed.
+/// Runs the steps of all ranks in dependency order of the messages.
 class Run {
  public:
   Run(const Schedule& schedule, const ScheduleTimes& times)

@@ -13,13 +13,13 @@ struct ChunkTimes {
   double backward_weight = 1;
 };
 
-/// How long everything takes that a schedule does.
+/// Times of a schedule's steps and messages.
 struct ScheduleTimes {
   std::vector<ChunkTimes> chunks;  ///< by position in the order in which data passes them: chunk x stages + rank
   double transfer = 0;             ///< time of a message to another rank, while ranks compute
-  double receive = 0;              ///< more time of it, which is in the receiver's way
+  double receive = 0;              ///< additional time that blocks the receiver
 
-  /// All chunks alike.
+  /// Same times for all chunks.
   static ScheduleTimes uniform(const parallel::Schedule& schedule, const ChunkTimes& times, double transfer = 0);
 };
 
@@ -32,8 +32,8 @@ struct TimedStep {
 /// Time of one rank until the end of its last step. The parts add up to it.
 struct RankTime {
   double busy = 0;
-  double messages = 0;  ///< messages in its way, and waits for messages that have left
-  double waits = 0;     ///< waits for the step that makes a message
+  double messages = 0;  ///< blocking messages, and waits for messages in flight
+  double waits = 0;     ///< waits for the step that produces a message
 };
 
 /// Result of simulating a schedule.
@@ -45,9 +45,9 @@ struct Simulation {
   std::vector<int> peak_in_flight;  ///< for each rank: micro-batches of a chunk between forward and the end of backward
 };
 
-/// Simulates a schedule as the executor runs it. Each rank does its steps in order, each as soon as the message it
-/// needs has arrived: `transfer` after the end of the step that makes it, and `receive` after the receiver has nothing
-/// else to do. Its sender is not delayed. Takes time in proportion to the steps. Throws ConfigError for a deadlock.
+/// Simulates a schedule as the executor runs it. Each rank runs its steps in order, each as soon as its message has
+/// arrived: `transfer` after the end of the producing step, plus `receive` once the receiver is idle. The sender is not
+/// delayed. Linear in the number of steps. Throws ConfigError for a deadlock.
 Simulation simulate(const parallel::Schedule& schedule, const ScheduleTimes& times);
 
 }  // namespace trireme::plan

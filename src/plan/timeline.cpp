@@ -19,7 +19,7 @@ struct Iteration {
   double start_us, end_us;
 };
 
-/// The iterations of each rank that count.
+/// The relevant iterations of each rank.
 std::map<int, std::vector<Iteration>> iterations_of(const std::vector<TraceEvent>& trace) {
   std::map<int, std::vector<Iteration>> result;
   for (const TraceEvent& event : trace) {

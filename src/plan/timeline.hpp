@@ -20,7 +20,7 @@ struct TraceEvent {
   double end_us = 0;
 };
 
-/// Time of the events of one name on one rank, predicted and measured, of an iteration.
+/// Time per iteration of the events of one name on one rank, predicted and measured.
 struct EventDifference {
   std::string name;
   int rank = 0;
@@ -30,8 +30,8 @@ struct EventDifference {
 };
 
 /// Compares a trace with a prediction, event by event and rank by rank, the largest difference first. Measured times
-/// are means over the iterations of the trace, without the first where there are several: it prepares the later ones.
-/// ConfigError where the trace has no iteration, or its ranks are not those of the job's grid.
+/// are means over the iterations of the trace, excluding the first of several as warm-up. ConfigError if the trace has
+/// no iteration, or its ranks do not match the job's grid.
 std::vector<EventDifference> compare(const Job& job, const StepPrediction& step, const std::vector<TraceEvent>& trace);
 
 }  // namespace trireme::plan

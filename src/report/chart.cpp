@@ -14,10 +14,10 @@ namespace {
 
 constexpr double width = 560, height = 254, left = 66, right = 24, top = 10, bottom = 40;
 
-/// Returns the classes of a style: its colour, and its dashes, which also differ where colours repeat.
+/// Returns the classes of a style: its colour, and its dashes, which also differ if colours repeat.
 std::string classes_of(int style) { return fmt::format("c{} d{}", style % 8, style % 5); }
 
-/// Unit that values are shown in: bytes in powers of 1024, fractions in percent.
+/// Display unit of values: bytes in powers of 1024, fractions in percent.
 struct ValueUnit {
   double size = 1;  ///< divides values
   std::string name;
@@ -42,7 +42,7 @@ struct Plane {
   std::string unit_text() const { return unit.name.empty() ? "" : " " + unit.name; }
 };
 
-/// Range of all finite values; empty where there are none.
+/// Range of all finite values; empty if none.
 struct Values {
   double least = std::numeric_limits<double>::infinity(), greatest = -std::numeric_limits<double>::infinity();
   bool empty() const { return least > greatest; }
@@ -168,7 +168,7 @@ std::string marks_of(const Chart& chart, const Plane& plane) {
   return text;
 }
 
-/// Returns a sentence for those who cannot see the picture.
+/// Returns a text alternative for the picture.
 std::string description_of(const Chart& chart, const Plane& plane) {
   std::string text;
   for (const Series& series : chart.series) {

@@ -13,10 +13,10 @@ struct Series {
   std::string label;
   int style = 0;
   std::vector<Column> columns;
-  bool has_markers = false;  ///< for few points, far apart
+  bool has_markers = false;  ///< for sparse points
 };
 
-/// Event at an iteration, with a text for the pointer and for screen readers.
+/// Event at an iteration, with text for tooltips and screen readers.
 struct Mark {
   double x = 0;
   int style = 0;
@@ -30,8 +30,8 @@ struct Chart {
   std::string unit;  ///< "bytes" also stands for their multiples; values in "%" are fractions
   Axis axis = Axis::fitted;
   std::vector<Series> series;
-  std::vector<Mark> begins;   ///< starts of attempts that continue a run: vertical lines
-  std::vector<Mark> skipped;  ///< updates that were skipped: crosses at the bottom
+  std::vector<Mark> begins;   ///< starts of attempts that resume a run: vertical lines
+  std::vector<Mark> skipped;  ///< skipped updates: crosses at the bottom
   double first_x = 1, last_x = 1;
 };
 

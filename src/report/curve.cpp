@@ -15,7 +15,7 @@ Curve::Curve(std::int64_t first_x, std::int64_t last_x, int columns) : first_x_(
 
 void Curve::add(std::int64_t x, std::optional<double> value) {
   const double place = (static_cast<double>(x) - static_cast<double>(first_x_)) * columns_per_x_;
-  // A quotient that rounds to just below a whole number is that number.
+  // Snaps a quotient just below an integer to that integer.
   const double index = std::clamp(place + 1e-9, 0.0, static_cast<double>(columns_.size() - 1));
   Column& column = columns_[static_cast<std::size_t>(index)];
   const bool is_new = column.count + column.not_finite == 0;

@@ -8,7 +8,7 @@ namespace trireme::report {
 
 /// Points of a curve that fall into one column of a plot.
 struct Column {
-  std::int64_t first_x = 0, last_x = 0;  ///< least and greatest of the points that are there
+  std::int64_t first_x = 0, last_x = 0;  ///< smallest and largest of the existing points
   std::int64_t count = 0;                ///< number of finite values
   std::int64_t not_finite = 0;
   double min = 0, max = 0, sum = 0;  ///< sums over finite values
@@ -19,10 +19,10 @@ struct Column {
 };
 
 /// Curve of any length, reduced to the least, the greatest and the mean value of each column of a plot, in memory that
-/// depends on the columns alone.
+/// depends only on the number of columns.
 class Curve {
  public:
-  /// Divides the whole numbers from `first_x` to `last_x` evenly among at most `columns` columns.
+  /// Divides the integers from `first_x` to `last_x` evenly among at most `columns` columns.
   Curve(std::int64_t first_x, std::int64_t last_x, int columns);
   /// Adds a point; an empty value is one that was not finite. Points beyond the range count in the nearest column.
   void add(std::int64_t x, std::optional<double> value);
@@ -52,8 +52,8 @@ class Curve {
   std::optional<Point> least_, greatest_, last_;
 };
 
-/// Finds the newest record of each iteration in a file that several attempts of a run have written. An attempt that
-/// begins before the end of the one before it repeats iterations; its records replace the older ones from there on.
+/// Finds the newest record of each iteration in a file written by several attempts of a run. An attempt that begins
+/// before the end of the previous one repeats iterations; its records replace the older ones from there on.
 ///
 /// The file is read twice: `survey` takes the iterations of all records in order, then `is_newest` takes them again.
 class NewestRecords {
@@ -62,7 +62,7 @@ class NewestRecords {
   /// Ends the survey.
   void begin_reading();
   bool is_newest(std::int64_t iteration);
-  /// Returns whether a record between these, an evaluation, was not replaced.
+  /// Returns whether an evaluation, recorded between these, was not replaced.
   bool is_kept(std::int64_t iteration) const { return pieces_.empty() || iteration < pieces_[piece_].end; }
 
   bool empty() const { return pieces_.empty(); }

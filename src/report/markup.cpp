@@ -7,7 +7,7 @@
 namespace trireme::report {
 namespace {
 
-/// Returns the length of the UTF-8 character at the head of `text`, 0 where there is none.
+/// Returns the length of the UTF-8 character at the head of `text`, 0 if none.
 std::size_t character_length(std::string_view text) {
   const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
   const unsigned first = byte(0);

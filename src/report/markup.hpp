@@ -5,7 +5,7 @@
 
 namespace trireme::report {
 
-/// Returns `text` for the content and the quoted attributes of HTML and SVG. Bytes that are no UTF-8, and control
+/// Returns `text` for the content and the quoted attributes of HTML and SVG. Bytes that are not UTF-8, and control
 /// characters, become U+FFFD.
 std::string escaped(std::string_view text);
 

@@ -18,7 +18,7 @@
 namespace trireme::report {
 namespace {
 
-/// Returns a figure: a heading, the curves, their legend where there are several.
+/// Returns a figure: a heading, the curves, and a legend for several.
 std::string figure_of(const Chart& chart, const std::string& missing) {
   std::string content = text_element("h3", "", chart.title);
   const bool is_empty = std::ranges::all_of(chart.series, [](const Series& series) { return series.columns.empty(); });
@@ -73,7 +73,7 @@ std::vector<Mark> skipped_marks(const std::vector<Run>& runs) {
   return marks;
 }
 
-/// Returns whether a curve of the kind that is not always shown has something to show.
+/// Returns whether an optional curve varies.
 bool varies(const std::vector<Run>& runs, std::size_t quantity) {
   return std::ranges::any_of(runs,
                              [&](const Run& run) { return run.curves[quantity] && run.curves[quantity]->varies(); });
@@ -157,7 +157,7 @@ std::string figures_of(const Page& page) {
   return element("div", R"(class="figures")", figures);
 }
 
-/// Returns a sentence on how to read the charts: only of what is there.
+/// Returns a sentence on reading the charts that are present.
 std::string reading_of(const std::vector<Run>& runs) {
   bool is_reduced = false, is_continued = false, has_skipped = false, has_gaps = false;
   for (const Run& run : runs) {
@@ -239,7 +239,7 @@ std::string summary_table(const std::vector<Run>& runs) {
   return comparison_of("summary", head, rows, 1);
 }
 
-/// Returns the options that the runs do not have in common; empty where fewer than two runs recorded theirs.
+/// Returns the options that differ between runs; empty if fewer than two runs recorded theirs.
 std::string differences_of(const std::vector<Run>& runs) {
   std::map<std::string, std::vector<std::string>> values;
   std::vector<std::size_t> recorded;

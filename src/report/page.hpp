@@ -10,7 +10,7 @@
 
 namespace trireme::report {
 
-/// Content of a page, and how it is made.
+/// Content and settings of a page.
 struct Page {
   std::vector<Run> runs;
   std::string version;       ///< version of this program
@@ -19,8 +19,8 @@ struct Page {
   std::function<std::string(std::string_view)> spell;
 };
 
-/// Returns the page as HTML: one document that names no other file. It has no script. Its colours follow the reader's
-/// choice of light or dark, its columns the width of the window.
+/// Returns the page as one self-contained HTML document without scripts. Its colours follow the reader's light or dark
+/// theme, its columns the window width.
 std::string html_of(const Page& page);
 
 }  // namespace trireme::report

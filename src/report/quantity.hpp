@@ -8,7 +8,7 @@ namespace trireme::report {
 /// Range of a vertical axis.
 enum class Axis {
   fitted,    ///< from the least to the greatest value
-  decades,   ///< likewise, logarithmic where positive values span a factor of ten
+  decades,   ///< likewise, logarithmic if positive values span a factor of ten
   from_zero  ///< from zero
 };
 
@@ -18,7 +18,7 @@ struct Quantity {
   std::string_view title;
   std::string_view unit;
   Axis axis = Axis::fitted;
-  bool always_shown = true;  ///< also where it is missing; otherwise only where it varies
+  bool always_shown = true;  ///< even if missing; otherwise only if it varies
 };
 
 enum QuantityIndex {

@@ -13,7 +13,7 @@ std::int64_t time_of(const Attempt& attempt) {
 }  // namespace
 
 std::vector<Attempt> join_attempts(std::vector<Attempt> attempts, const std::vector<JobNote>& notes) {
-  constexpr std::int64_t clock_seconds = 2;  // a host's clock may be late
+  constexpr std::int64_t clock_seconds = 2;  // tolerated clock skew of a host
   std::vector<Attempt> alone;
   for (std::size_t i = 0; i < notes.size(); ++i) {
     if (notes[i].status) continue;

@@ -34,7 +34,7 @@ struct AttemptStart {
   std::int64_t parameters = 0;
   double peak_tflops = 0;            ///< peak of a rank's device; 0: not known
   std::int64_t iteration = 0;        ///< iterations done before
-  std::int64_t lost_iterations = 0;  ///< done by the attempt before, after the checkpoint that this one loaded
+  std::int64_t lost_iterations = 0;  ///< done by the previous attempt, after the checkpoint that this one loaded
   double lost_ms = 0;
   std::vector<OptionValue> options;
 };
@@ -44,10 +44,10 @@ struct AttemptEnd {
   std::int64_t time = 0;
   std::int64_t iteration = 0;  ///< iterations done
   int exit_code = 0;
-  std::string reason;  ///< the error's text; empty where there was none
+  std::string reason;  ///< the error's text; empty if none
 };
 
-/// Checkpoint, as an attempt noted it when it was committed.
+/// Checkpoint, recorded by an attempt at commit.
 struct SaveNote {
   std::int64_t time = 0;
   std::int64_t iteration = 0;
@@ -61,7 +61,7 @@ struct Attempt {
   std::optional<std::int64_t> job_time;  ///< when the batch file started it
   std::string job;
   std::optional<int> job_status;        ///< exit code that the batch file noted
-  std::optional<std::int64_t> job_end;  ///< when it noted that
+  std::optional<std::int64_t> job_end;  ///< time of that note
 };
 
 /// Line that a batch file writes into the run folder: a start, or an end with its status.
@@ -72,12 +72,12 @@ struct JobNote {
   std::optional<int> status;  ///< set at an end
 };
 
-/// Brings the notes of batch files to the attempts that the program recorded: each start begins a span of time, and an
-/// attempt that began within it is that job's. A job without a recorded attempt becomes one of its own. `attempts` are
-/// in order of time.
+/// Merges the notes of batch files into the attempts recorded by the program: each start begins a time span, and an
+/// attempt that began within it belongs to that job. A job without a recorded attempt becomes a separate one. `lives`
+/// must be in order of time.
 std::vector<Attempt> join_attempts(std::vector<Attempt> attempts, const std::vector<JobNote>& notes);
 
-/// Checkpoint that is in the folder at present.
+/// Checkpoint currently in the folder.
 struct StoredStep {
   std::string name;
   std::optional<std::int64_t> iteration;
@@ -113,15 +113,15 @@ struct Run {
   std::int64_t not_finite = 0;           ///< losses
   double trained_ms = 0, tokens = 0;     ///< sums of these iterations
   double flops_per_rank = 0;             ///< 10^12
-  std::int64_t repeated_iterations = 0;  ///< records that a later one of the file replaces
+  std::int64_t repeated_iterations = 0;  ///< records replaced by a later one in the file
   double repeated_ms = 0;
   std::int64_t damaged_lines = 0, first_damaged_line = 0;
   std::vector<Attempt> attempts;
   std::vector<StoredStep> steps;
   std::vector<std::pair<std::string, std::string>> attributes;  ///< attributes of the newest checkpoint
-  std::vector<std::string> notes;                               ///< further things that the reader should see
+  std::vector<std::string> notes;                               ///< further notes for the reader
 
-  /// The newest attempt with a start; null where none was recorded.
+  /// The newest attempt with a start; null if none was recorded.
   const AttemptStart* newest_start() const;
   std::int64_t lost_iterations() const;
   double lost_ms() const;

@@ -31,7 +31,7 @@ std::string counted(std::int64_t count, std::string_view noun) {
   return fmt::format("{} {}{}", grouped(count), noun, count == 1 ? "" : "s");
 }
 
-/// Returns a loss with four decimals, or with four digits where decimals would hide them.
+/// Returns a loss with four decimals, or with four significant digits for small values.
 std::string loss_text(double loss) {
   return loss != 0 && std::abs(loss) < 1e-3 ? short_number(loss) : fmt::format("{:.4f}", loss);
 }
@@ -55,7 +55,7 @@ std::string badge(const State& state) {
   return element("span", fmt::format("class=\"state {}\"", state.css_class), escaped(state.text));
 }
 
-/// Returns the state at the end of one attempt. `is_last`: nothing came after it.
+/// Returns the state at the end of an attempt. `is_last`: no attempt follows.
 State state_of(const Attempt& attempt, bool is_last) {
   const std::optional<int> code = attempt.end ? std::optional(attempt.end->exit_code) : attempt.job_status;
   if (code) {
@@ -81,7 +81,7 @@ std::string time_cell(std::optional<std::int64_t> time) {
   return time ? text_element("span", "time", utc_text(*time)) : dash;
 }
 
-/// Returns the end of an attempt by the program or the batch file, empty where neither noted it.
+/// Returns the end of an attempt by the program or the batch file, empty if neither recorded it.
 std::optional<std::int64_t> end_of(const Attempt& attempt) { return attempt.end ? attempt.end->time : attempt.job_end; }
 
 /// Returns the end of an attempt, or the newest event before it.
@@ -90,7 +90,7 @@ std::string end_cell_of(const Attempt& attempt) {
   return fmt::format("after {}", time_cell(attempt.saves.back().time));
 }
 
-/// Returns the next attempt after `attempt` that trained; null where there is none. A job may end before it trains.
+/// Returns the next attempt after `attempt` that trained; null if none. A job may end before it trains.
 const AttemptStart* next_start(const Run& run, std::size_t attempt) {
   for (std::size_t i = attempt + 1; i < run.attempts.size(); ++i) {
     if (run.attempts[i].start) return &*run.attempts[i].start;
@@ -111,7 +111,7 @@ std::string attempts_of(const Run& run, const Page& page) {
     const Attempt& attempt = run.attempts[i];
     const bool is_last = i + 1 == run.attempts.size();
     const AttemptStart* start = attempt.start ? &*attempt.start : nullptr;
-    // The next attempt shows how far this one came beyond its checkpoints.
+    // The next attempt tells the progress of this one beyond its checkpoints.
     std::int64_t reached = start ? start->iteration : 0;
     for (const SaveNote& save : attempt.saves) reached = std::max(reached, save.iteration);
     if (attempt.end) reached = std::max(reached, attempt.end->iteration);
@@ -177,7 +177,7 @@ std::string steps_of(const Run& run, const Page& page) {
   return text;
 }
 
-/// Returns the options that a later attempt has otherwise than the one before, as lines.
+/// Returns the options that changed between consecutive attempts, as lines.
 std::string changes_of(const Run& run) {
   std::string items;
   const Attempt* before = nullptr;
@@ -353,7 +353,7 @@ std::vector<std::pair<std::string, std::string>> summary_of(const Run& run) {
   add("skipped updates", run.iterations > 0 ? grouped(run.skipped_updates) : dash);
   add("losses not finite", run.iterations > 0 ? grouped(run.not_finite) : dash);
   add("time in training", run.trained_ms > 0 ? duration_text(run.trained_ms / 1000) : dash);
-  add("lives", run.attempts.empty() ? dash : std::to_string(run.attempts.size()));
+  add("attempts", run.attempts.empty() ? dash : std::to_string(run.attempts.size()));
   const std::int64_t lost = run.lost_iterations();
   add("lost work",
       lost == 0 ? "none" : fmt::format("{}, {}", counted(lost, "iteration"), duration_text(run.lost_ms() / 1000)));

@@ -12,11 +12,11 @@ namespace trireme::report {
 /// Row of a table: markup of its cells.
 using Row = std::vector<std::string>;
 
-/// Returns a table that scrolls by itself where it is too wide. The first cell of a row is its heading. `head` may be
+/// Returns a table that scrolls separately if it is too wide. The first cell of a row is its heading. `head` may be
 /// empty. Columns after the first `text_columns` hold numbers, at the right.
 std::string table_of(const Row& head, const std::vector<Row>& rows, std::size_t text_columns);
 
-/// State of a run at the end of what was recorded.
+/// State of a run at the end of its records.
 struct State {
   std::string_view css_class;  ///< "good", "paused", "bad" or "unknown"
   std::string text;

@@ -31,8 +31,8 @@ Unit unit_of(double greatest) {
   return {std::pow(10, power), fmt::format("e{}", power)};
 }
 
-/// Adds the multiples of `step` from `min` to `max`, all with as many decimals. Whole numbers that a unit would give
-/// more than two decimals have none: "1000020", not "1.00002M".
+/// Adds the multiples of `step` from `min` to `max`, all with as many decimals. Integers that would need more than two
+/// decimals in a unit are shown without one: "1000020", not "1.00002M".
 void add_ticks(Scale& scale, double step) {
   const auto decimals_in = [&](const Unit& unit) {
     return std::clamp(-static_cast<int>(std::floor(std::log10(step / unit.size) + 1e-9)), 0, 15);
@@ -75,7 +75,7 @@ Scale vertical_scale(double least, double greatest, Axis axis, int max_ticks) {
   if (axis == Axis::from_zero) least = std::min(least, 0.0), greatest = std::max(greatest, 0.0);
   const double size = std::max(std::abs(least), std::abs(greatest));
   if (greatest - least <= 1e-9 * size || size == 0) {
-    const double margin = size == 0 ? 1 : 0.05 * size;  // one value alone lies in the middle
+    const double margin = size == 0 ? 1 : 0.05 * size;  // a single value is centred
     least -= margin;
     greatest += margin;
   }

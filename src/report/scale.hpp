@@ -19,7 +19,7 @@ struct Scale {
   bool is_log = false;
   std::vector<Tick> ticks;
 
-  /// Returns where a value lies: 0 at `min`, 1 at `max`; beyond them the nearest of the two.
+  /// Returns the relative position of a value: 0 at `min`, 1 at `max`, clamped.
   double place(double value) const;
 };
 

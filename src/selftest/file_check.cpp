@@ -11,7 +11,7 @@ namespace trireme::selftest {
 namespace {
 
 constexpr std::size_t file_size_bytes = std::size_t{16} << 20;
-/// File systems are shared with other jobs: rates below this share of the median's are suspicious, not smaller ones.
+/// File systems are shared with other jobs: only rates below this share of the median are suspicious.
 constexpr double rate_tolerance = 0.2;
 
 constexpr const char* file_prefix = "selftest_file-";
@@ -38,7 +38,7 @@ std::vector<std::byte> content_of(int rank) {
   return {bytes.begin(), bytes.end()};
 }
 
-/// Returns the reason why `read` is not `expected`; empty: it is.
+/// Returns the difference between `read` and `expected`; empty: none.
 std::string difference(const std::vector<std::byte>& read, const std::vector<std::byte>& expected) {
   if (read.size() != expected.size()) return fmt::format("{} bytes instead of {}", read.size(), expected.size());
   if (digest(read.data(), read.size()) == digest(expected.data(), expected.size())) return "";

@@ -4,9 +4,9 @@
 
 namespace trireme::selftest {
 
-/// The file system of the run's folder. Every rank writes a file, brings it to the disk, reads it again and compares
-/// digests. Then it reads the file of a rank on the next node: the folder must be the same everywhere. The files are
-/// removed in any case; those of a self-test that was killed, by one that runs an hour later.
+/// The file system of the run's folder. Every rank writes a file, syncs it to disk, reads it back and compares digests.
+/// Then it reads the file of a rank on the next node: the folder must be shared. The files are always removed; those of
+/// a killed self-test by one at least an hour later.
 class FileCheck final : public Check {
  public:
   std::string name() const override { return "file system"; }

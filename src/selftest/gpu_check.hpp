@@ -4,9 +4,9 @@
 
 namespace trireme::selftest {
 
-/// State of each rank's GPU by NVML: driver, largest clocks, limit of power and ECC errors. To be run after the burn.
-/// An error that ECC could not correct fails, as do clocks and limits of power below those of the other GPUs. Left out,
-/// with the reason, where NVML cannot be asked; no result on the CPU.
+/// State of each rank's GPU by NVML: driver, largest clocks, limit of power and ECC errors. Run it after the burn.
+/// Uncorrectable ECC errors fail, as do clocks and power limits below those of the other GPUs. Skipped, with the
+/// reason, if NVML is unavailable; no result on the CPU.
 class GpuCheck final : public Check {
  public:
   std::string name() const override { return "GPU state"; }

@@ -7,7 +7,7 @@
 namespace trireme::selftest {
 namespace {
 
-/// Returns the median of one value of the samples; nothing where the GPU does not report it.
+/// Returns the median of one value of the samples; none if the GPU does not report it.
 std::optional<double> median_of(const std::vector<GpuLoad>& samples, std::optional<double> GpuLoad::*value) {
   std::vector<double> values;
   for (const GpuLoad& sample : samples) {

@@ -9,15 +9,15 @@
 
 namespace trireme::selftest {
 
-/// States of this rank's GPU under load, by NVML. Knows nothing on the CPU, or where NVML cannot be asked.
+/// States of this rank's GPU under load, by NVML. Empty on the CPU, or without NVML.
 class LoadWatch {
  public:
   explicit LoadWatch(const Context& context);
 
-  /// Reads the state, at most ten times a second. To be called while the GPU works.
+  /// Samples the state, at most ten times a second. Call it while the GPU is busy.
   void look();
-  /// Returns the medians of clocks, which are compared with those of all ranks, and slowdowns. A GPU fails where its
-  /// temperature, its hardware or a power brake slows it down in at least half of the samples: single ones occur while
+  /// Returns the medians of clocks, which are compared with those of all ranks, and slowdowns. A GPU fails if its
+  /// temperature, hardware or a power brake throttles it in at least half of the samples: single ones occur while
   /// clocks change.
   std::vector<Result> results() const;
 

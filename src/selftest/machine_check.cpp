@@ -13,7 +13,7 @@ Result property(std::string check, std::string text) {
   return {.check = std::move(check), .kind = Kind::property, .detail = std::move(text)};
 }
 
-/// Returns the first "model name" of /proc/cpuinfo; the machine's type where there is none.
+/// Returns the first "model name" of /proc/cpuinfo; the machine's type if none.
 std::string cpu_model(const utsname& system) {
   std::ifstream file("/proc/cpuinfo");
   for (std::string line; std::getline(file, line);) {

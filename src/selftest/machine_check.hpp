@@ -4,8 +4,8 @@
 
 namespace trireme::selftest {
 
-/// Equipment and versions of the nodes: CPU model, cores, memory and kernel, and the properties that the context
-/// brings. A node with fewer cores or less memory than the others fails; other differences are shown.
+/// Equipment and versions of the nodes: CPU model, cores, memory and kernel, and the context's properties. A node with
+/// fewer cores or less memory than the others fails; other differences are shown.
 class MachineCheck final : public Check {
  public:
   std::string name() const override { return "nodes"; }

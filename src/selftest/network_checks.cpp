@@ -12,14 +12,14 @@ namespace {
 
 /// Groups share links with others, so their bandwidths differ more than the rates of devices.
 constexpr double bandwidth_tolerance = 0.6;
-/// Latencies of a healthy network differ by its distances.
+/// Latencies of a healthy network vary with distance.
 constexpr double latency_tolerance = 0.3;
 
 constexpr int period = 17;
-/// Element i of the data of one rank: small integers, of which all sums are exact in fp32.
+/// Element i of the data of one rank: small integers, whose sums are exact in fp32.
 float element(int rank, std::int64_t i) { return static_cast<float>((i * 7 + rank * 13) % period) - period / 2; }
 
-/// Value of an element that no operation has written.
+/// Value of an unwritten element.
 constexpr float untouched = -1000;
 
 struct Operation {
@@ -47,8 +47,8 @@ class Trial {
 
   double size_bytes() const { return 4.0 * static_cast<double>(n_ * k_); }
 
-  /// Returns the seconds of an operation on zeros: the median of some runs on the slowest rank. A broadcast's root,
-  /// say, ends before the others.
+  /// Returns the seconds of an operation on zeros: the median of some runs on the slowest rank. For example, a
+  /// broadcast's root ends before the others.
   double seconds() {
     const int runs = b_.memory_is_host() ? 5 : 9, calls = b_.memory_is_host() ? 1 : 4;
     for (const Tensor* tensor : {&from_, &to_}) b_.elementwise().fill(stream(), 0, *tensor);
@@ -65,7 +65,7 @@ class Trial {
     return slowest(times[static_cast<std::size_t>(runs / 2)]);
   }
 
-  /// Communicates data of which the result is known. Returns the text of the first wrong element; empty: none.
+  /// Communicates data with a known result. Describes the first wrong element; empty: none.
   std::string fault() {
     std::vector<float> host(static_cast<std::size_t>(n_ * k_));
     for (std::size_t i = 0; i < host.size(); ++i) host[i] = element(group_.rank(), static_cast<std::int64_t>(i));

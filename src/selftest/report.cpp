@@ -37,7 +37,7 @@ double share_of(const Result& result) {
 std::string most_common_text(const Series& series) {
   std::map<std::string, int> counts;
   for (const Result* result : series) ++counts[result->detail];
-  const Result* best = series.front();  // the first rank's, where several are as common
+  const Result* best = series.front();  // the first rank's on ties
   for (const Result* result : series) {
     if (counts[result->detail] > counts[best->detail]) best = result;
   }
@@ -84,7 +84,7 @@ std::string number_text(double value, const Result& result) {
 /// Line of the table: the worst result of a check on one node, or on all of them.
 struct Row {
   const Result* result;
-  std::size_t others = 0;  ///< results of the same check and node that are not as they should be either
+  std::size_t others = 0;  ///< further problem results of the same check and node
 };
 
 std::string text_of(const Row& row) {
@@ -100,8 +100,7 @@ std::string text_of(const Row& row) {
 
 bool is_bad(const Result* result) { return result->verdict < Verdict::skipped; }
 
-/// Returns the rows of one check: one for each node with results that are not as they should be, the worst first, or
-/// that of its worst result.
+/// Returns the rows of one check: one per node with problems, worst first, or else that of its worst result.
 std::vector<Row> rows_of(std::vector<const Result*> results) {
   std::ranges::stable_sort(results, is_worse);
   if (!is_bad(results.front())) return {{results.front()}};
@@ -119,8 +118,8 @@ std::vector<Row> rows_of(std::vector<const Result*> results) {
   return rows;
 }
 
-/// Shortens the table to what fits a screen: so many rows of one check, and of all checks, that are not as they should
-/// be. Returns the number of results that are left out.
+/// Shortens the table to fit a screen, limiting problem rows per check and in total. Returns the number of omitted
+/// results.
 std::size_t shorten(std::vector<Row>& rows) {
   constexpr int max_rows = 40, max_rows_of_check = 8;
   std::map<std::string, int> rows_of_check;

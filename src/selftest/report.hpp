@@ -16,14 +16,12 @@ struct Report {
 };
 
 /// Judges results of all ranks. Rates and times of one check and item are compared with their median over the ranks: a
-/// rank is slow where its speed is below `min_share` of the median's, or of the device's ceiling. Properties are
-/// compared with the most common text; a difference is shown and excludes no node. The same results give the same
-/// report on every rank.
+/// rank is slow if its speed is below `min_share` of the median, or of the device's ceiling. Properties are compared
+/// with the most common text; a difference is shown and excludes no node. The report is identical on every rank.
 Report judge(std::vector<Result> results);
 
-/// The report for a terminal, the worst first: a line for each check and node that is not as it should be, at most 40,
-/// then one for each check, with its worst rank. The last line is "ok" or the bad nodes, separated by commas, as sbatch
-/// excludes them.
+/// Formats the report for a terminal, worst first: a line per check and node with a problem, at most 40, then one per
+/// check, with its worst rank. The last line is "ok" or the comma-separated bad nodes, as for sbatch --exclude.
 std::string table_of(const Report& report);
 
 }  // namespace trireme::selftest

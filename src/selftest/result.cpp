@@ -12,7 +12,8 @@ namespace {
 
 constexpr std::size_t field_count = 11;
 
-/// Returns the text with a space for each control character, without those at its end. MPI's version ends with a zero.
+/// Returns the text with control characters replaced by spaces, and trailing ones removed. MPI's version ends with a
+/// zero.
 std::string one_line(std::string text) {
   std::ranges::replace_if(
       text, [](char c) { return static_cast<unsigned char>(c) < ' '; }, ' ');

@@ -6,12 +6,12 @@
 
 namespace trireme::selftest {
 
-/// Rule by which a result is judged.
+/// Judgement rule of a result.
 enum class Kind {
   correctness,  ///< `value` is an error in units of the allowed one, or 0; the check itself decides
   rate,         ///< larger is better; compared with the median of all ranks
   time,         ///< smaller is better; compared with the median of all ranks
-  share,        ///< larger is better; compared with `expected`, which the check sets: the device's ceiling
+  share,        ///< larger is better; compared with `expected`, set by the check: the device's ceiling
   property,     ///< `detail` is a text that should be the same everywhere
   skipped       ///< not measured; `detail` says why
 };
@@ -32,7 +32,7 @@ struct Result {
   double min_share = 0;  ///< share of the expected speed below which the rank is slow; 0: not judged
   std::string detail = {};
   int rank = 0;
-  std::string host = {};  ///< name of the node, as the scheduler spells it
+  std::string host = {};  ///< name of the node, as spelled by the scheduler
   Verdict verdict = Verdict::passed;
 };
 

@@ -5,7 +5,7 @@
 namespace trireme::selftest {
 namespace {
 
-/// Returns the first rank of which a check on its own device threw; -1: none. Collective.
+/// Returns the first rank whose own device check threw; -1: none. Collective.
 int first_failed_rank(Context& context, bool has_failed) {
   std::int64_t first = has_failed ? -context.place.rank : -context.world.size();
   ImmediateStream host;
@@ -17,7 +17,7 @@ std::vector<Result> run_alone(Check& check, Context& context, bool& has_failed) 
   std::vector<Result> results;
   try {
     results = check.run(context);
-    context.backend.compute_stream().synchronize();  // throws where a kernel has left the device unusable
+    context.backend.compute_stream().synchronize();  // throws if a kernel has left the device unusable
   } catch (const std::exception& error) {
     has_failed = true;
     results.push_back({.check = check.name(), .passed = false, .detail = error.what()});

@@ -10,13 +10,13 @@ namespace trireme::selftest {
 
 using Checks = std::vector<std::unique_ptr<Check>>;
 
-/// All checks in the order in which they run: first those of one rank, then those of several. `quick` leaves out
-/// kernels at the sizes of a model, and rates of the device.
+/// Returns all checks in execution order: first those of one rank, then those of several. `quick` omits kernels at
+/// model sizes, and device rates.
 Checks all_checks(bool quick);
 
-/// Runs the checks one after another on all ranks at the same time, and returns the same report on every rank.
-/// Collective over `context.world`. A fault of one rank becomes a result. Errors of communication are thrown: after
-/// them ranks cannot agree on anything.
+/// Runs the checks one by one on all ranks simultaneously, and returns the same report on every rank. Collective over
+/// `context.world`. A fault of one rank becomes a result. Communication errors are thrown: afterwards ranks cannot
+/// agree on anything.
 Report run(const Checks& checks, Context& context);
 
 }  // namespace trireme::selftest

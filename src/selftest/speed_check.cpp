@@ -11,9 +11,9 @@
 namespace trireme::selftest {
 namespace {
 
-// Shares of a ceiling that a GPU must reach, over `min_share`: 0.6 and 0.4 of it by default. A healthy GPU copies at
-// about nine tenths of its memory's bandwidth. Its products reach a half or more of the operations at the largest
-// clock, since the limit of power lowers the clock. A GPU at half of its clock or its power falls below both.
+// Fractions of a ceiling that a GPU must reach, over `min_share`: 0.6 and 0.4 of it by default. A healthy GPU copies at
+// about nine tenths of its memory's bandwidth. Its products reach half or more of the peak at maximum clock, since the
+// power limit lowers the clock. A GPU at half of its clock or power falls below both.
 constexpr double copy_ceiling_tolerance = 0.75, product_ceiling_tolerance = 0.5;
 
 /// Matrices of a product y = x w^T of [n, n], of random numbers: constants would draw less power.
@@ -27,7 +27,7 @@ class Product {
         x_(trial_.input({n_, n_})),
         w_(trial_.input({n_, n_}, 2 / std::sqrt(static_cast<double>(n_)))) {}
 
-  /// The type in which this backend is to be fast.
+  /// Type in which this backend is expected to be fast.
   static DType type_on(const Backend& backend) { return backend.memory_is_host() ? DType::fp32 : DType::bf16; }
 
   Tensor result() { return {trial_.b, trial_.type, {n_, n_}}; }
@@ -41,7 +41,7 @@ class Product {
   TensorView x_, w_;
 };
 
-/// Returns the seconds of one call of `work`: the median of seven runs, each of as many calls as take 5 ms.
+/// Returns the seconds of one call of `work`: the median of seven runs, each with enough calls to take 5 ms.
 double seconds_of(Stream& stream, const std::function<void()>& work) {
   const auto seconds = [&](int calls) {
     stream.synchronize();
@@ -50,7 +50,7 @@ double seconds_of(Stream& stream, const std::function<void()>& work) {
     stream.synchronize();
     return timer.elapsed_s() / calls;
   };
-  seconds(1);  // products choose their algorithm
+  seconds(1);  // autotunes the product
   const int calls = std::clamp(static_cast<int>(5e-3 / seconds(1)), 1, 1000);
   std::vector<double> times(7);
   for (double& time : times) time = seconds(calls);
@@ -66,8 +66,8 @@ double copy_seconds(Backend& backend, std::int64_t numel) {
                     [&] { backend.elementwise().convert(backend.compute_stream(), from, to); });
 }
 
-/// Differences of products from the first one. The minus of the first is added to each, so that the sum of the squares
-/// is 0 only where all elements are the same: differences of unequal numbers of one type do not round to 0.
+/// Differences of products from the first one. Adds the negated first to each. The sum of squares is then 0 only if all
+/// elements are equal: differences of unequal numbers of one type do not round to 0.
 class Comparison {
  public:
   Comparison(Backend& backend, Product& product)
@@ -80,10 +80,10 @@ class Comparison {
     b_.elementwise().scale(b_.compute_stream(), -1, minus_first_);
   }
 
-  static constexpr int batch = 32;  ///< products between two looks at their differences
+  static constexpr int batch = 32;  ///< products between two checks of their differences
 
-  /// Computes that many products, and returns the number of the first one that differs; -1: none does. `watch` sees the
-  /// device at work.
+  /// Computes that many products, and returns the index of the first that differs; -1: none. `watch` samples the device
+  /// under load.
   int run(int products, LoadWatch& watch) {
     Stream& stream = b_.compute_stream();
     b_.elementwise().fill(stream, 0, squares_);

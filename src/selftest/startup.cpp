@@ -8,7 +8,7 @@ namespace {
 /// Extents that use tensor cores and fused epilogues: heads of 64 channels, and rows of a multiple of 16 bytes.
 constexpr Extents startup_extents{.s = 32, .b = 2, .h = 128, .heads = 2, .kv_heads = 1, .d = 64, .f = 136, .v = 107};
 
-/// Errors of a wrong kernel are far larger. A run is not to end for the last bits of a device's functions.
+/// Errors of a wrong kernel are far larger. A run must not fail over the last bits of a device's functions.
 constexpr double slack = 8;
 
 }  // namespace

@@ -15,8 +15,8 @@ struct StartupTest {
 };
 
 /// Compares small cases of every kernel family with `reference`, the CPU's backend, in about two seconds. A product
-/// whose fused epilogue is wrong has it computed by a kernel of its own from now on. Returns warnings that name these
-/// products. Throws EnvironmentError that names the kernels that are wrong.
+/// with a wrong fused epilogue uses a separate epilogue kernel from then on. Returns warnings naming these products.
+/// Throws EnvironmentError naming wrong kernels.
 std::vector<std::string> test_at_start(Backend& backend, Backend& reference, const StartupTest& test);
 
 }  // namespace trireme::selftest

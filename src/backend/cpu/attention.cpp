@@ -11,11 +11,11 @@
 namespace trireme::cpu {
 namespace {
 
-/// Minimum number of tasks of backward, where there are enough keys to split.
+/// Minimum number of backward tasks, if there are enough keys to split.
 constexpr std::int64_t backward_tasks = 32;
 
-/// Division of backward into owners * splits tasks. Each owner has the keys of one head; each split of them has sums of
-/// its own for the gradients of queries.
+/// Division of backward into owners * splits tasks. Each owner has the keys of one head; each split of them has
+/// separate sums for the gradients of queries.
 struct BackwardSplits {
   BackwardSplits(const AttentionProblem& problem, std::int64_t width) : owners(problem.batch * problem.kv_heads) {
     const std::int64_t max_splits = std::max<std::int64_t>(1, (problem.keys + tile - 1) / tile);
@@ -51,7 +51,7 @@ class CpuAttention final : public AttentionKernels {
       const std::int64_t steps = (problem.queries + step - 1) / step;
       const std::int64_t heads = problem.batch * problem.heads;
       pool_.parallel_for(steps * heads, [&](std::int64_t task) {
-        // The last queries have the most visible keys: they run first, so that the threads end together.
+        // The last queries have the most visible keys: they run first, to balance the threads.
         const std::int64_t begin = (steps - 1 - task / heads) * step;
         const std::int64_t sample = task % heads / problem.heads, head = task % problem.heads;
         attend<T>(tiles_, problem, sample, head, begin, q, k, v, out, log_sum_exp);
@@ -74,8 +74,8 @@ class CpuAttention final : public AttentionKernels {
         for (std::int64_t i = begin; i < end; ++i) dot[i] = dot_product<A>(a[i], b[i], d);
       });
 
-      // A task owns the gradients of some keys. Where it owns all keys, it owns the gradients of the queries too; else
-      // it has its own sums for the queries, which are added in the order of the keys.
+      // A task owns the gradients of some keys. If it owns all keys, it also owns the gradients of the queries; else it
+      // has separate sums for the queries, which are added in key order.
       const BackwardSplits plan(problem, width);
       const std::int64_t splits = plan.splits;
       ScratchPool::Lease lease(query_sums_, splits == 1 ? 0 : splits * plan.split_stride * sizeof(A));

@@ -9,7 +9,7 @@
 
 namespace trireme::cpu {
 
-/// Keys whose gradients a task keeps in the second cache at a time.
+/// Keys whose gradients a task keeps in the L2 cache at a time.
 constexpr std::int64_t key_chunk = 256;
 
 /// Backward of the query heads of one kv head of one sample over keys [k_begin, k_end).
@@ -57,7 +57,7 @@ struct AttentionBackwardTask {
           if (seen <= 0) continue;
           const std::int64_t first_key = problem.first_key_of(sample, q_begin) - begin;
           if (first_key >= keys) break;                      // and so for the queries after these
-          seen = std::min(keys, round_up(seen, tile_rows));  // sums over queries are made for whole groups of keys
+          seen = std::min(keys, round_up(seen, tile_rows));  // sums over queries are formed for full groups of keys
           tiles.load(*this, head, q_begin, queries);
           A* dq_tile = query_sums + member * sum_size + q_begin * width;
           for (std::int64_t first = round_down(std::max<std::int64_t>(first_key, 0), tile); first < seen;
@@ -69,7 +69,7 @@ struct AttentionBackwardTask {
         }
       }
       const ResultRows<T> dk_rows(problem, dk, sample, kv_head), dv_rows(problem, dv, sample, kv_head);
-      for (std::int64_t i = 0; i < owned; ++i) {  // gradients of padding have stayed 0
+      for (std::int64_t i = 0; i < owned; ++i) {  // gradients of padding are still 0
         dk_rows.store_or_add(begin + i, dk_chunk + i * width, d, A{1});
         dv_rows.store_or_add(begin + i, dv_chunk + i * width, d, A{1});
       }
@@ -111,7 +111,7 @@ struct AttentionBackwardTask {
       std::fill_n(dot, tile, A{0});
       std::copy_n(task.log_sum_exp.template as<A>() + index, queries, lse);
       std::copy_n(task.row_dot.template as<A>() + index, queries, dot);
-      // A query without visible keys has a sum of 0. Its scores are masked, and stay so with any finite number here.
+      // A query without visible keys has a sum of 0. Its scores are masked, and remain so with any finite number here.
       std::replace(lse, lse + queries, -std::numeric_limits<A>::infinity(), A{0});
     }
 

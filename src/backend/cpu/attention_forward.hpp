@@ -23,7 +23,7 @@ struct QueryTile {
         sum(lease.take<A>(tile * width)),
         maximum(lease.take<A>(tile)),
         total(lease.take<A>(tile)) {}
-  std::int64_t width;  ///< head size, rounded up to whole columns
+  std::int64_t width;  ///< head size, rounded up to full columns
   A* transposed;       ///< the queries times the scale, [width, tile]
   A* sum;              ///< sums of exp(score - maximum) v, [tile, width]
   A* maximum;          ///< largest scores so far
@@ -36,7 +36,7 @@ struct QueryTile {
   void clear(std::int64_t first) const {
     std::fill(sum + first * width, sum + tile * width, A{0});
     std::fill(total + first, total + tile, A{0});
-    // Not minus infinity, so that the difference of two is a number.
+    // Not minus infinity, to keep the difference of two a number.
     std::fill(maximum + first, maximum + tile, std::numeric_limits<A>::lowest());
   }
 

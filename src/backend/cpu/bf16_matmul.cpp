@@ -39,7 +39,7 @@ struct Bf16Matmul::State {
   }
 
   void run(const Key& key, const bf16* a, const bf16* b, const bf16* bias, void* c) {
-    omp_set_num_threads(1);  // making and running a primitive would start threads
+    omp_set_num_threads(1);  // creating and running a primitive would start threads
     const std::shared_ptr<const Primitive> used = primitive(key);
     std::unordered_map<int, dnnl::memory> arguments;
     const auto add = [&](int argument, const dnnl::memory::desc& description, const void* data) {
@@ -71,7 +71,7 @@ struct Bf16Matmul::State {
     result->c = description(m, n, rounded ? Type::bf16 : Type::f32, c_stride, 0);
     if (output == bf16_with_bias) result->bias = description(1, n, Type::bf16, n, 0);
     dnnl::primitive_attr attributes;
-    // oneDNN's own scratch memory belongs to the thread that made the primitive.
+    // oneDNN's own scratch memory belongs to the creating thread.
     attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
     if (output == fp32_accumulated) {
       dnnl::post_ops operations;

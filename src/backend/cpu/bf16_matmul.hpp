@@ -16,15 +16,15 @@ class Bf16Matmul {
   Bf16Matmul(const Bf16Matmul&) = delete;
   Bf16Matmul& operator=(const Bf16Matmul&) = delete;
 
-  /// Returns whether this machine has bf16 instructions that oneDNN uses.
+  /// Returns whether this machine has bf16 instructions used by oneDNN.
   static bool available();
 
-  /// c = a b, or c += a b, in fp32 on the calling thread; a [m, k], b [k, n], c [m, n], none of the extents 0. May be
-  /// called from several threads at once.
+  /// c = a b, or c += a b, in fp32 on the calling thread; a [m, k], b [k, n], c [m, n], with non-zero extents.
+  /// Thread-safe.
   void multiply(std::int64_t m, std::int64_t n, std::int64_t k, const Matrix<bf16>& a, const Matrix<bf16>& b,
                 bool accumulate, float* c, std::int64_t c_stride);
 
-  /// c = a b + bias, rounded to bf16 from sums in fp32; bias [n] or nullptr. Else the same.
+  /// c = a b + bias, rounded to bf16 from sums in fp32; bias [n] or nullptr. Otherwise the same.
   void multiply(std::int64_t m, std::int64_t n, std::int64_t k, const Matrix<bf16>& a, const Matrix<bf16>& b,
                 const bf16* bias, bf16* c, std::int64_t c_stride);
 

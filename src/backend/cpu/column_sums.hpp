@@ -8,9 +8,9 @@
 
 namespace trireme::cpu {
 
-/// sums[j] += what `add_rows(begin, end, partial)` adds to partial[j], over all rows. The rows are cut into blocks, at
-/// most 64, by their number alone, and the blocks' partial sums are added in order: the bits do not depend on the
-/// threads.
+/// sums[j] += what `add_rows(begin, end, partial)` adds to partial[j], over all rows. The rows are divided into at most
+/// 64 blocks, depending only on their number, and the blocks' partial sums are added in order: results are bitwise
+/// independent of the threads.
 template <class A, class AddRows>
 void sum_columns(ThreadPool& pool, ScratchPool& scratch, std::int64_t rows, std::int64_t columns, A* sums,
                  AddRows&& add_rows) {

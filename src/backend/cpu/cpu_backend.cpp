@@ -12,7 +12,7 @@
 namespace trireme::cpu {
 namespace {
 
-/// Count of allocated bytes; buffers may outlive the backend, so they share it.
+/// Count of allocated bytes, shared with buffers, which may outlive the backend.
 struct MemoryCount {
   std::atomic<std::size_t> now{0};
   std::atomic<std::size_t> peak{0};
@@ -59,7 +59,7 @@ class CpuBackend final : public Backend {
         "no memory left for {} MiB on this rank, which holds {} MiB: use fewer ranks a machine, more tensor or "
         "pipeline ranks, or a smaller micro-batch",
         rounded >> 20, memory_->now >> 20);
-    // Where the system declines, the buffer works, but is slower.
+    // If the system declines, the buffer works, but is slower.
     if (alignment == huge_page) madvise(data, rounded / huge_page * huge_page, MADV_HUGEPAGE);
     const std::size_t now = memory_->now += rounded;
     std::size_t peak = memory_->peak;

@@ -13,10 +13,10 @@
 namespace trireme::cpu {
 namespace {
 
-/// Columns converted at a time: they stay in the first cache.
+/// Columns converted at a time: they stay in the L1 cache.
 constexpr std::int64_t column_block = 1024;
 
-// The loops over a row are functions of their own: variables captured by reference prevent good vectorisation.
+// The loops over a row are separate functions: variables captured by reference prevent good vectorisation.
 
 template <class A>
 A max_of(const A* x, std::int64_t n) {

@@ -26,7 +26,7 @@ inline PhiloxLanes multiply(PhiloxLanes lanes, std::uint32_t factor) {
 #endif
 }
 
-/// philox4x32 of two times eight counters, in place: two chains of operations, because each waits for its own results.
+/// philox4x32 of two times eight counters, in place: two independent dependency chains, to hide latency.
 inline void philox_lanes(std::uint64_t key, PhiloxLanes (&counter)[2][4]) {
   std::uint32_t key_low = static_cast<std::uint32_t>(key);
   std::uint32_t key_high = static_cast<std::uint32_t>(key >> 32);

@@ -15,11 +15,11 @@
 namespace trireme::cpu {
 namespace {
 
-/// Elements a task takes, and elements converted at a time within it.
+/// Elements per task, and elements converted at a time within it.
 constexpr std::int64_t grain = 16384;
 constexpr std::int64_t chunk = 1024;
 
-/// value rounded once. The step through fp32 has a sticky last bit, so that the second rounding is exact.
+/// value rounded once. The intermediate fp32 has a sticky last bit, which makes the second rounding exact.
 template <class T>
 T round_to(double value) {
   if constexpr (std::is_same_v<T, bf16>) {

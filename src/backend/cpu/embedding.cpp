@@ -45,8 +45,8 @@ class CpuEmbedding final : public EmbeddingKernels {
       const std::int64_t h = dtable.shape()[1];
       const T* gradient = dy.as<T>();
       A* table = dtable.as<A>();
-      // A task owns some columns of every row and walks all tokens in order: nothing to sort, and the load is even
-      // whatever the tokens are.
+      // A task owns some columns of every row and walks all tokens in order: nothing to sort, and the load is balanced
+      // for any tokens.
       pool_.parallel_ranges(h, 64, [&](std::int64_t begin, std::int64_t end) {
         A buffer[64];
         for (std::int64_t i = 0; i < tokens; ++i) {

@@ -19,12 +19,12 @@
 namespace trireme::cpu {
 namespace {
 
-/// Largest extents of the tiles of a product that tasks compute: the libraries reach their full speed on them, and an
-/// fp32 tile stays in the second-level cache for the next operation.
+/// Largest tile extents per task: the libraries reach full speed on them, and an fp32 tile stays in the L2 cache for
+/// the next operation.
 constexpr std::int64_t tile_rows = 256, tile_columns = 512;
-/// Terms of a sum that are multiplied at a time by oneDNN, and by types that are first converted.
+/// Depth of k per call, for oneDNN and for types that are first converted.
 constexpr std::int64_t bf16_depth = 1024, converted_depth = 512;
-/// Minimum number of tasks, where sums are long enough to be split between tasks.
+/// Minimum number of tasks, if k is long enough to be split between tasks.
 constexpr std::int64_t split_tasks = 6, split_depth = 256;
 
 constexpr std::int64_t divide_up(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
@@ -33,10 +33,10 @@ constexpr std::int64_t even_extent(std::int64_t whole, std::int64_t limit) {
   return whole == 0 ? limit : divide_up(divide_up(whole, divide_up(whole, limit)), 32) * 32;
 }
 
-/// Checks that `ulimit -v` leaves addresses for the buffers of OpenBLAS, one for each of `threads`: it would try for
-/// ever to map them. Throws EnvironmentError.
+/// Checks that `ulimit -v` leaves addresses for the buffers of OpenBLAS, one for each of `threads`: it would try
+/// indefinitely to map them. Throws EnvironmentError.
 void check_blas_buffers(int threads) {
-  constexpr std::size_t mebibytes = 160;  // 128 for a buffer on x86-64, and others for what the thread maps meanwhile
+  constexpr std::size_t mebibytes = 160;  // 128 for a buffer on x86-64, and the rest for the thread's other mappings
   const std::size_t all = static_cast<std::size_t>(threads) * mebibytes;
   void* const room = mmap(nullptr, all << 20, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   TRIREME_CHECK(
@@ -59,8 +59,8 @@ void multiply(std::int64_t m, std::int64_t n, std::int64_t k, const Matrix<A>& a
                 static_cast<blasint>(k), 1, a.data, size(a.stride), b.data, size(b.stride), beta, c, size(c_stride));
   } else {
 #if defined(__x86_64__)  // elsewhere oneDNN has no generated code for this
-    // oneDNN's product is the faster of the two, most of all where k is long or n narrow.
-    omp_set_num_threads(1);  // for products of the calling thread
+    // oneDNN's product is the faster of the two, especially for long k or narrow n.
+    omp_set_num_threads(1);  // for single-threaded products
     const auto letter = [](const Matrix<A>& matrix) { return matrix.transposed ? 'T' : 'N'; };
     const auto extent = [](std::int64_t stride) { return std::max<std::int64_t>(1, stride); };
     const dnnl::status status = dnnl::sgemm(letter(a), letter(b), m, n, k, 1, a.data, extent(a.stride), b.data,
@@ -198,7 +198,7 @@ class CpuGemm final : public GemmKernels {
     });
   }
 
-  /// c = a b, or c += a b, for the tile of the product at (i, j), which lies at c.
+  /// c = a b, or c += a b, for the tile of the product at (i, j), stored at c.
   template <class T>
   void multiply_tile(const Matrix<T>& a, const Matrix<T>& b, std::int64_t i, std::int64_t j, std::int64_t rows,
                      std::int64_t columns, std::int64_t k, bool accumulate, Accumulation<T>* c, std::int64_t c_stride) {
@@ -229,7 +229,7 @@ class CpuGemm final : public GemmKernels {
     }
   }
 
-  /// result = a b + bias where one call a tile does all that; false where none does.
+  /// result = a b + bias if one call per tile can do all that; returns false otherwise.
   template <class T>
   bool rounded_product(const Matrix<T>& a, const Matrix<T>& b, std::int64_t m, std::int64_t n, std::int64_t k,
                        const T* bias, T* result) {
@@ -245,8 +245,8 @@ class CpuGemm final : public GemmKernels {
     }
   }
 
-  /// Computes the tiles of a b, [m, n], and hands each to `finish` (tile, its stride, i, j, rows, columns). Where T is
-  /// its own accumulation type the tile is in `result`, else in scratch memory.
+  /// Computes the tiles of a b, [m, n], and hands each to `finish` (tile, its stride, i, j, rows, columns). If T is its
+  /// own accumulation type the tile is in `result`, else in scratch memory.
   template <class T, class Finish>
   void product(const Matrix<T>& a, const Matrix<T>& b, std::int64_t m, std::int64_t n, std::int64_t k, T* result,
                Finish&& finish) {
@@ -264,7 +264,7 @@ class CpuGemm final : public GemmKernels {
     });
   }
 
-  /// c += a b, c [m, n]. Where there are few tiles, k is split between tasks, and the partial sums are added in order.
+  /// c += a b, c [m, n]. With few tiles, k is split between tasks, and the partial sums are added in order.
   template <class T>
   void accumulate_product(const Matrix<T>& a, const Matrix<T>& b, std::int64_t m, std::int64_t n, std::int64_t k,
                           Accumulation<T>* c) {
@@ -294,7 +294,7 @@ class CpuGemm final : public GemmKernels {
   ThreadPool& pool_;
   ScratchPool scratch_;
   std::once_flag buffers_checked_;
-  std::unique_ptr<Bf16Matmul> bf16_matmul_;  // none where the machine has no bf16 instructions
+  std::unique_ptr<Bf16Matmul> bf16_matmul_;  // null if the machine has no bf16 instructions
 };
 
 }  // namespace

@@ -13,11 +13,11 @@
 namespace trireme::cpu {
 namespace {
 
-/// Rows a task of the forward kernels takes.
+/// Rows per task of the forward kernels.
 constexpr std::int64_t row_grain = 16;
 
-// The loops over a row are functions of their own: a pointer captured by reference prevents good vectorisation.
-// Statistics are summed in fp64: their rounding errors would shift and scale the whole row, in every layer again.
+// The loops over a row are separate functions: a pointer captured by reference prevents good vectorisation. Statistics
+// are summed in fp64: their rounding errors would shift and scale the entire row, in every layer.
 
 /// 1 / sqrt(mean of (x - centre)^2 + epsilon) of one row.
 template <class A>
@@ -104,7 +104,7 @@ void rms_norm_backward(const A* dy, const A* x, const A* weight, A rstd, const A
   }
 }
 
-/// The factors of a normalisation in the accumulation type: in memory already, or made in `buffer`.
+/// The factors of a normalisation in the accumulation type: already in memory, or converted to `buffer`.
 template <class T>
 const Accumulation<T>* factors(const NormWeight& weight, Accumulation<T>* buffer) {
   const std::int64_t h = weight.values.numel();

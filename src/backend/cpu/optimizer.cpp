@@ -51,7 +51,7 @@ class CpuOptimizer final : public OptimizerKernels {
 
  private:
   static constexpr std::int64_t grain = 4096;
-  /// Elements whose moments of 16 bits a thread widens at a time.
+  /// Elements whose 16-bit moments a thread widens at a time.
   static constexpr std::int64_t tile = 1024;
 
   template <class T, class M, class V>
@@ -97,7 +97,7 @@ class CpuOptimizer final : public OptimizerKernels {
     });
   }
 
-  /// Rounds elements [begin, end) of the masters, where there is a rounded copy.
+  /// Rounds elements [begin, end) of the master weights, if there is a rounded copy.
   template <class A, class T>
   static void round(const A* masters, std::int64_t begin, std::int64_t end, T* rounded) {
     if (rounded == nullptr) return;

@@ -70,7 +70,7 @@ class CpuReduce final : public ReduceKernels {
     });
   }
 
-  /// Combines the results of blocks, each of which begins at 0 and goes on with fold(row, n, result).
+  /// Combines the results of blocks, each of which starts at 0 and continues with fold(row, n, result).
   template <class Combine, class Fold>
   void reduce(ConstTensorView x, TensorView result, Combine combine, Fold fold) {
     dispatch_float(x.dtype(), [&]<class T>() {

@@ -29,13 +29,13 @@ std::vector<std::complex<double>> turns(const RotaryEmbedding& rotary, std::int6
   return table;
 }
 
-/// The least and the greatest position of the rows.
+/// The smallest and largest position of the rows.
 std::pair<std::int64_t, std::int64_t> ends_of(const RotaryHeads& x) {
   if (x.position_ids != nullptr) {
     const auto [least, greatest] = std::minmax_element(x.position_ids, x.position_ids + x.rows * x.batch);
     return {*least, *greatest};
   }
-  // Each of the two pieces ascends.
+  // Positions ascend in each of the two pieces.
   const std::int64_t split = std::min(x.rows, x.positions.split);
   return std::minmax(
       {x.positions[0], x.positions[split - 1], x.positions[x.rows - 1], x.positions[std::min(split, x.rows - 1)]});
@@ -59,8 +59,8 @@ class CpuRotary final : public RotaryKernels {
   void rotate(Stream&, const RotaryEmbedding& rotary, const RotaryHeads& x, Rotation rotation) override {
     check_rotate(rotary, x);
     if (x.rows == 0 || x.batch == 0) return;
-    // The turn by a position is the product of those by its multiple of `block` and by the rest: a few sines serve many
-    // positions, and the same ones for every split of a sequence.
+    // The turn by a position is the product of those by its multiple of `block` and by the rest: a few sines suffice
+    // for many positions, and are the same for every split of a sequence.
     constexpr std::int64_t block = 64;
     const std::int64_t pairs = rotary.channels / 2;
     const auto ends = ends_of(x);

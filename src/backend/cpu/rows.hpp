@@ -35,7 +35,7 @@ inline void store_row(const Accumulation<T>* x, std::int64_t n, T* y) {
   for (; i < n; ++i) y[i] = static_cast<T>(x[i]);
 }
 
-/// A row in the accumulation type: the row itself where that is its type, else `buffer` after a conversion.
+/// A row in the accumulation type: the row itself if that is its type, else `buffer` after conversion.
 template <class T>
 inline const Accumulation<T>* row_in(const T* x, std::int64_t n, Accumulation<T>* buffer) {
   if constexpr (std::is_same_v<T, Accumulation<T>>) {
@@ -46,8 +46,8 @@ inline const Accumulation<T>* row_in(const T* x, std::int64_t n, Accumulation<T>
   }
 }
 
-/// Memory in which to compute a row of y: y itself where it has the accumulation type, else `buffer`, which
-/// `finish_row` then rounds to y.
+/// Memory in which to compute a row of y: y itself if it has the accumulation type, else `buffer`, which `finish_row`
+/// then rounds to y.
 template <class T>
 inline Accumulation<T>* row_out(T* y, Accumulation<T>* buffer) {
   if constexpr (std::is_same_v<T, Accumulation<T>>)

@@ -11,8 +11,8 @@
 
 namespace trireme::cpu {
 
-/// Scores are computed in tiles of `tile` keys by `tile` queries, transposed. A query is a lane of a vector, so the
-/// softmax over keys runs down the rows. One Philox word masks two rows. K and V are read in their order in memory.
+/// Scores are computed in tiles of `tile` keys by `tile` queries, transposed. A query is a vector lane, so the softmax
+/// over keys runs down the rows. One Philox word masks two rows. K and V are read in memory order.
 constexpr std::int64_t tile = 64;
 
 /// The positions of one head of one sample.
@@ -29,7 +29,7 @@ auto rows_of(const HeadsOf<View>& heads, std::int64_t sample, std::int64_t head)
                                                      heads.position_stride};
 }
 
-/// Rows [begin, begin + count) times `factor`, padded with zeros to whole tiles of vectors. Prefetches the rows after
+/// Rows [begin, begin + count) times `factor`, padded with zeros to full tiles of vectors. Prefetches the rows after
 /// them, up to `end`: they are too far apart for the hardware prefetcher.
 template <class T, class A>
 void load_tile(const Rows<const T>& rows, std::int64_t begin, std::int64_t count, std::int64_t end, std::int64_t d,
@@ -55,23 +55,23 @@ void load_tile(const Rows<const T>& rows, std::int64_t begin, std::int64_t count
 /// visible(q)); neither bound decreases from column to column.
 struct ScoreTile {
   std::int64_t keys, queries;
-  std::int64_t diagonal;  ///< the query of column q attends to the key of row k where k + diagonal <= q
-  std::int64_t d, width;  ///< channels, and the same rounded up to whole vectors
+  std::int64_t diagonal;  ///< the query of column q attends to the key of row k if k + diagonal <= q
+  std::int64_t d, width;  ///< channels, and the same rounded up to full vectors
   /// The first visible rows are those of `problem` for the sample, its queries from q_begin and its keys from k_begin
-  /// on. Null where no row of the tile is before them.
+  /// on. Null if no row of the tile is before them.
   const AttentionProblem* problem = nullptr;
   std::int64_t sample = 0, q_begin = 0, k_begin = 0;
 
   std::int64_t columns() const { return round_up(queries, column_grain); }
-  /// First row that is visible to column q; `keys` where none is. Columns of padding have that of the last query.
+  /// First row visible to column q; `keys` if none. Columns of padding have that of the last query.
   std::int64_t first_row(std::int64_t q) const {
     if (problem == nullptr) return 0;
     const std::int64_t first = problem->first_key_of(sample, q_begin + std::min(q, queries - 1)) - k_begin;
     return std::clamp<std::int64_t>(first, 0, keys);
   }
-  /// First row that the products read of columns [q, q + column_grain): whole groups of tile_rows.
+  /// First row that the products read of columns [q, q + column_grain), in full groups of tile_rows.
   std::int64_t begin_row(std::int64_t q) const { return round_down(first_row(q), tile_rows); }
-  /// End of the columns that rows [k, k + tile_rows) need: whole groups of column_grain.
+  /// End of the columns needed by rows [k, k + tile_rows), in full groups of column_grain.
   std::int64_t end_column(std::int64_t k) const {
     std::int64_t end = columns();
     while (end > 0 && begin_row(end - column_grain) > k) end -= column_grain;
@@ -83,13 +83,13 @@ struct ScoreTile {
     while (end > 0 && first_row(end - 1) >= k + tile_rows) --end;
     return end;
   }
-  /// First column that rows from k on need.
+  /// First column needed by rows from k on.
   std::int64_t first_column(std::int64_t k) const {
     return std::clamp<std::int64_t>(round_down(std::max<std::int64_t>(k + diagonal, 0), column_grain), 0, columns());
   }
-  /// Rows that are visible to column q.
+  /// Rows visible to column q.
   std::int64_t visible(std::int64_t q) const { return std::clamp<std::int64_t>(q - diagonal + 1, 0, keys); }
-  /// Rows that the products read of columns [q, q + column_grain): whole groups of tile_rows.
+  /// Rows that the products read of columns [q, q + column_grain), in full groups of tile_rows.
   std::int64_t rows(std::int64_t q) const { return std::min(keys, round_up(visible(q + column_grain - 1), tile_rows)); }
 
   // Ranges of the operands that the products of a tile need.
@@ -99,7 +99,7 @@ struct ScoreTile {
     return {0, width, std::clamp<std::int64_t>(k + diagonal, 0, queries), end_query(k)};
   }
 
-  /// Masks scores with minus infinity where the query of a column in [q, q + column_grain) does not attend to the key.
+  /// Masks scores with minus infinity if the query of a column in [q, q + column_grain) does not attend to the key.
   template <class A>
   void hide(std::int64_t q, A* score) const {
     for (std::int64_t k = visible(q); k < rows(q); ++k) {
@@ -119,8 +119,7 @@ struct ScoreTile {
     }
   }
 
-  /// Dropout's factors of the scores that are visible. `row` is the position of query 0 of the tile, `column` that of
-  /// key 0.
+  /// Dropout factors of the visible scores. `row` is the position of query 0 of the tile, `column` that of key 0.
   template <class A>
   void dropout(const Dropout& dropout, std::uint64_t key, std::int64_t sample, std::int64_t row, std::int64_t column,
                A* factor) const {
@@ -183,7 +182,7 @@ class ResultRows {
       store_scaled(row, d, factor, rows_[i]);
     }
   }
-  /// Row i = row factor, or += where results are merged; changes `row`.
+  /// Row i = row factor, or += if results are merged; changes `row`.
   void store_or_add(std::int64_t i, A* row, std::int64_t d, A factor) const {
     if (merged_.first == nullptr) return store_scaled(row, d, factor, rows_[i]);
     A* to = merged_[i];

@@ -10,7 +10,7 @@
 
 namespace trireme::cpu {
 
-/// Work space for tasks of the thread pool, kept from one call to the next: as many pieces as tasks run at once.
+/// Workspace for thread pool tasks, kept between calls: one piece per concurrent task.
 class ScratchPool {
   struct Free {
     void operator()(std::byte* data) const { ::operator delete (data, std::align_val_t{64}); }
@@ -21,7 +21,7 @@ class ScratchPool {
   };
 
  public:
-  /// A piece that belongs to one task until the end of its scope. Its content is undefined at first.
+  /// A piece that belongs to one task until the end of its scope. Initially undefined.
   class Lease {
    public:
     Lease(ScratchPool& pool, std::size_t size_bytes) : pool_(pool) {

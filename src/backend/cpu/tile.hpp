@@ -5,8 +5,8 @@
 
 namespace trireme::cpu {
 
-// Small dense products on tiles that lie in the caches: rows of 64-byte aligned memory whose length is a multiple of
-// the vector's. The compiler maps the vector types below to the machine's instructions.
+// Small dense products on cache-resident tiles: rows of 64-byte aligned memory whose length is a multiple of the vector
+// length. The compiler maps the vector types below to the machine's instructions.
 
 #if defined(__AVX512F__)
 constexpr int vector_bytes = 64;
@@ -16,18 +16,18 @@ constexpr int vector_bytes = 32;
 constexpr int vector_bytes = 16;
 #endif
 
-// Block of a product that is kept in registers: enough sums to hide the latency of the multiply-add, few enough to
-// leave registers for the factors.
+// Register block of a product: enough sums to hide the multiply-add latency, few enough to leave registers for the
+// factors.
 #if defined(__AVX512F__) || defined(__aarch64__)
 constexpr int tile_rows = 8;
 #else
 constexpr int tile_rows = 4;
 #endif
 constexpr int tile_vectors = 2;
-// Parts of tiles begin at multiples of this many columns: whole vectors of every type.
+// Parts of tiles begin at multiples of this many columns: full vectors of every type.
 constexpr int column_grain = 16;
 
-/// `lanes` numbers that are computed with together.
+/// Vector of `lanes` numbers.
 template <class A>
 struct Vector {
   static constexpr int lanes = vector_bytes / sizeof(A);
@@ -54,7 +54,7 @@ enum class Update { overwrite, accumulate, rescale_and_accumulate };
 /// Layout of the first factor in memory: a[row][k] or a[k][row].
 enum class Order { by_row, by_column };
 
-/// Block of a product that some rows need: columns [column_begin, column_end), sums over k in [begin, end).
+/// Block of a product needed by some rows: columns [column_begin, column_end), sums over k in [begin, end).
 struct ProductRange {
   std::int64_t column_begin, column_end, begin, end;
 };

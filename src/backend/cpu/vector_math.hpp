@@ -7,12 +7,12 @@
 
 namespace trireme::cpu {
 
-// Elementary functions without branches or calls, so that the compiler turns a loop over them into vector instructions
-// of the machine it compiles for. Polynomials are minimax, fitted for these intervals.
+// Elementary functions without branches or calls, which compilers vectorise in loops. Polynomials are minimax, fitted
+// for these intervals.
 
 /// e^x to about 1 ulp. Results below the smallest normal number are 0, above the largest infinity; NaN stays NaN.
 inline float vector_exp(float x) {
-  // x = n ln 2 + r: adding 1.5 2^23 rounds to an integer, which then stands in the low bits.
+  // x = n ln 2 + r: adding 1.5 2^23 rounds to an integer, held in the low bits.
   constexpr float rounder = 12582912.0f;
   const float shifted = x * std::numbers::log2e_v<float> + rounder;
   const float n = shifted - rounder;
@@ -79,7 +79,7 @@ struct Normal {
 
 inline Normal<float> vector_normal(float x) {
   const float a = std::abs(x);
-  // exp(-a^2 / 2) = exp(-square / 2) (1 - rest / 2), where rest is what rounding took from the square: it would cost
+  // exp(-a^2 / 2) = exp(-square / 2) (1 - rest / 2), where rest is the rounding error of the square, which would cost
   // a^2 / 2 ulp. The product of heads is exact.
   const float square = a * a;
   const float head = std::bit_cast<float>(std::bit_cast<std::uint32_t>(a) & 0xfffff000u);

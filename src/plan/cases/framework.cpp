@@ -11,11 +11,10 @@
 namespace trireme::plan {
 namespace {
 
-/// Kernels of a Megatron-LM layer after 2020, of which the compiler makes bias + GELU and bias + dropout + residual.
-/// Forward: two norms (2 each) and two sums with dropout (3.5: a mask has a byte); bias of queries, keys and values 6,
-/// context's transposition 2, GELU 8; softmax 2 and dropout 2.5.
-/// Backward: norms 3 each, dropout 2.5 each, gradients of residuals 3 each, of biases 2; GELU 12, biases 7; softmax 3
-/// and dropout 2.5.
+/// Kernels of a Megatron-LM layer after 2020, with compiler-fused bias + GELU and bias + dropout + residual. Forward:
+/// two norms (2 each) and two sums with dropout (3.5: a mask has a byte); bias of queries, keys and values 6, context's
+/// transposition 2, GELU 8; softmax 2 and dropout 2.5. Backward: norms 3 each, dropout 2.5 each, gradients of residuals
+/// 3 each, of biases 2; GELU 12, biases 7; softmax 3 and dropout 2.5.
 constexpr Framework::Tensors fused_forward{.hidden = 11, .divided = 16, .scores = 4.5};
 constexpr Framework::Tensors fused_backward{.hidden = 19, .divided = 19, .scores = 5.5};
 
@@ -27,8 +26,8 @@ constexpr auto frameworks = std::to_array<Framework>({
      .flash_attention = 2,
      .overlaps_gradients = true,
      .overlaps_tensor = true},
-    // A kernel for each bias, dropout and sum; GELU's forward makes two passes. Scores are divided, masked by a product
-    // and a sum, and normalised by a kernel each.
+    // One kernel per bias, dropout and sum; GELU's forward takes two passes. Scores are divided, masked by a product
+    // and a sum, and normalised by separate kernels.
     {.name = "megatron-2019",
      .forward = {.hidden = 18, .divided = 29, .scores = 10.5},
      .backward = {.hidden = 30, .divided = 35, .scores = 9.5},
@@ -45,7 +44,7 @@ constexpr auto frameworks = std::to_array<Framework>({
      .fp32_gradients = false,
      .sharding_interference = 0.5,
      .one_adapter = true},
-    // llm-foundry: no dropout, no biases, GELU unfused; three passes over the logits beside the loss for the metrics.
+    // llm-foundry: no dropout, no biases, GELU unfused; three passes over the logits for the metrics besides the loss.
     {.name = "fsdp",
      .forward = {.hidden = 10, .divided = 10},
      .backward = {.hidden = 16, .divided = 12},

@@ -4,9 +4,8 @@
 
 namespace trireme::plan {
 
-/// Costs of a training program that published its runs, where they differ from those of other programs. Kernels between
-/// products read and write tensors of 16 bits. Their numbers count each tensor once for every kernel that reads or
-/// writes it.
+/// Program-specific costs of a training program with published runs. Kernels between products read and write 16-bit
+/// tensors. Their counts include each tensor once per kernel that reads or writes it.
 struct Framework {
   /// Tensors of a layer's memory-bound kernels, in forward and in backward. hidden: of b s h elements on every tensor
   /// rank; divided: b s h elements among the tensor ranks; scores: b a s s elements among them.
@@ -19,14 +18,14 @@ struct Framework {
   std::string_view name;  ///< in the column `program`
   Tensors forward, backward;
   int flash_attention = 0;    ///< version, to which its rate is proportional; 0: scores are kept in memory
-  bool fused_kernels = true;  ///< false: a kernel for each small operation, at a lower rate
+  bool fused_kernels = true;  ///< false: one kernel per small operation, at a lower rate
 
-  double loss_bytes = 10;           ///< moved for each logit, in cross entropy forward and backward
-  double optimizer_bytes = 50;      ///< moved for each parameter: unscaling, norm, Adam with fp32 state, 16-bit copy
-  bool fp32_gradients = true;       ///< data ranks reduce the gradients of bf16 in fp32
-  bool overlaps_gradients = false;  ///< reduction over data ranks beside backward (PyTorch's DDP)
-  bool overlaps_tensor = false;     ///< in backward beside the gradients of weights
-  double sharding_interference = 0.75;  ///< part of hidden gathers and scatters that slows down the work beside them
+  double loss_bytes = 10;               ///< moved per logit, in cross entropy forward and backward
+  double optimizer_bytes = 50;          ///< moved per parameter: unscaling, norm, Adam with fp32 state, 16-bit copy
+  bool fp32_gradients = true;           ///< data ranks reduce the gradients of bf16 in fp32
+  bool overlaps_gradients = false;      ///< reduction over data ranks overlaps with backward (PyTorch's DDP)
+  bool overlaps_tensor = false;         ///< in backward beside the gradients of weights
+  double sharding_interference = 0.75;  ///< fraction of hidden gathers and scatters that slows down concurrent work
   bool one_adapter = false;             ///< gathers of parameters use one network adapter of a node at a time
 };
 

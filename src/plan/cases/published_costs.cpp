@@ -21,7 +21,7 @@ constexpr Generation generations[] = {
     {"V100", 0.981, 0.843, 0.578, 0.54}, {"A100", 0.883, 0.872, 0.6, 0.54}, {"H100", 0.800, 0.767, 0.6, 0.3}};
 
 const Generation& generation_of(const std::string& gpu) {
-  // An H200 is an H100 with other memory.
+  // An H200 is an H100 with different memory.
   const std::string name = gpu == "H200" ? "H100" : gpu;
   const auto* found = std::ranges::find_if(generations, [&](const Generation& g) { return g.name == name; });
   TRIREME_CHECK(found != std::end(generations), ConfigError, "no published runs are known of {}: V100, A100, H100",
@@ -74,7 +74,7 @@ double PublishedCosts::head_products(double count, double m, double n, double k)
 }
 
 double PublishedCosts::flash_attention(double flops, double s, bool backward) const {
-  // Half of the rate is reached at this length: blocks start and end, and those at the diagonal are half empty.
+  // Half of the rate is reached at this length: blocks have startup costs, and those on the diagonal are half empty.
   constexpr double half_length = 700, backward_share = 0.85;
   const double share = flash_share_ * s / (s + half_length) * (backward ? backward_share : 1);
   return flops / (cluster_.device.product_tflops * 1e9 * shares_.product * share);
@@ -92,7 +92,7 @@ double PublishedCosts::collective(Collective op, double bytes, int ranks, int st
 }
 
 double PublishedCosts::message(double bytes, bool to_another_node) const {
-  // One pair of ranks uses few of NVLink's channels. The host starts kernels again after it.
+  // One pair of ranks uses few NVLink channels. The host restarts kernels afterwards.
   constexpr double start_ms = 0.13, node_share = 0.27, adapter_share = 0.9;
   const double gbs = to_another_node ? adapter_share * cluster_.network.gbs : node_share * cluster_.node.gbs;
   return bytes / (gbs * 1e6) + start_ms;

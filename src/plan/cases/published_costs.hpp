@@ -7,8 +7,8 @@
 
 namespace trireme::plan {
 
-/// Constants of a hardware generation that are fitted to published runs, as shares of what its cluster can do: four of
-/// them for each generation.
+/// Constants of a hardware generation fitted to published runs, as fractions of the cluster's rates: four per
+/// generation.
 struct FittedShares {
   double product = 0.9;  ///< rate of products, of Device::product_tflops
   double memory = 0.85;  ///< rate of memory-bound kernels, of Device::copy_gbs
@@ -17,7 +17,7 @@ struct FittedShares {
   double unfused = 0.6;  ///< rate of memory-bound kernels without fusion, of `memory`; V100 alone
 };
 
-/// Cluster of published runs: a preset, or one that differs from it in its GPU's rates alone.
+/// Cluster of published runs: a preset, or one that differs only in its GPU's rates.
 struct PublishedCluster {
   std::string name;
   std::string generation;  ///< owner of the fitted constants: "V100"
@@ -28,7 +28,7 @@ struct PublishedCluster {
 /// The cluster called `name`: a preset (cluster_preset_names) or dgx-2, of V100 of 350 W. ConfigError for others.
 PublishedCluster published_cluster(const std::string& name);
 
-/// Times in milliseconds of what published runs do on a cluster.
+/// Times in milliseconds of the operations of published runs on a cluster.
 class PublishedCosts {
  public:
   explicit PublishedCosts(const PublishedCluster& cluster, bool fp8 = false);
@@ -37,19 +37,19 @@ class PublishedCosts {
   double product(double m, double n, double k) const;
   /// A product of a layer: with fp8 at 1.5 times the rate.
   double layer_product(double m, double n, double k) const;
-  /// `count` of them with the depth or width of a head, by cuBLAS: a tile is full for multiples of 128 alone. At least
+  /// `count` of them with the depth or width of a head, by cuBLAS: tiles are full only for multiples of 128. At least
   /// the time of the bytes.
   double head_products(double count, double m, double n, double k) const;
   /// FLOPs of flash attention with a causal mask on sequences of `s` tokens; backward makes 85 % of forward's.
   double flash_attention(double flops, double s, bool backward) const;
   double memory(double bytes) const;
-  /// The same for kernels that fuse nothing.
+  /// The same for unfused kernels.
   double unfused_memory(double bytes) const { return memory(bytes) / shares_.unfused; }
-  /// Starts and ends of kernels, beside their work.
+  /// Launch overhead of kernels.
   double launches(int kernels) const;
-  /// A collective of ranks at a distance of `stride`; `bytes` of the whole tensor.
+  /// A collective of ranks at a distance of `stride`; `bytes` of the full tensor.
   double collective(Collective op, double bytes, int ranks, int stride) const;
-  /// Distance of ranks that are alone in their nodes.
+  /// Stride of ranks on separate nodes.
   int node_stride() const { return cluster_.ranks_per_node; }
   /// A message between two ranks, for which the host waits.
   double message(double bytes, bool to_another_node) const;

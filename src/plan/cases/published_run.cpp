@@ -24,7 +24,7 @@ bool has(const std::string& text, std::initializer_list<std::string_view> words)
   return std::ranges::any_of(words, [&](std::string_view word) { return text.find(word) != std::string::npos; });
 }
 
-/// A fault of one field. Caught where the row is read.
+/// A fault of one field, caught when reading the row.
 struct FieldError {
   std::string column;
   std::string reason;
@@ -42,7 +42,7 @@ class Row {
   }
   std::string lower_text(const std::string& column) const { return lower(text(column)); }
 
-  /// A number: "51200", "51,200", "~50k (not stated)", "0.557 s". Empty where the field holds none.
+  /// A number: "51200", "51,200", "~50k (not stated)", "0.557 s". Empty if the field has none.
   std::optional<double> number(const std::string& column) const {
     std::string digits;
     for (const char c : text(column)) {
@@ -166,7 +166,7 @@ bool says_sequence_parallel(const Row& row) {
   return row.lower_text("program") == "megatron-2022" && has(row.lower_text("recompute"), {"selective"});
 }
 
-/// Returns the program of the column `program`, or of the schedule where it is empty.
+/// Returns the program of the column `program`, or of the schedule if it is empty.
 const Framework& framework_of(const Row& row) {
   std::string name = row.lower_text("program");
   const std::string schedule = row.lower_text("schedule");
@@ -222,7 +222,7 @@ void read_model(const Row& row, PublishedRun& run) {
 int chunks_of(const Row& row, const PublishedRun& run) {
   const std::optional<std::int64_t> layers = row.count("layers_per_virtual_stage");
   if (!layers) throw FieldError{"layers_per_virtual_stage", "is empty; an interleaved schedule needs it"};
-  // Rounded up: the first or last chunk may have fewer layers, beside the embedding and the output head.
+  // Rounded up: the first or last chunk may have fewer layers, next to the embedding and the output head.
   const std::int64_t chunk_layers = run.pp * *layers;
   return static_cast<int>((run.layers + chunk_layers - 1) / chunk_layers);
 }

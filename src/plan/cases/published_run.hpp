@@ -12,7 +12,7 @@
 namespace trireme::plan {
 
 enum class Recomputation { none, selective, full };
-/// Distribution of a data group's state. gradients: parameters are gathered once a micro-batch (SHARD_GRAD_OP); full:
+/// Distribution of a data group's state. gradients: parameters are gathered once per micro-batch (SHARD_GRAD_OP); full:
 /// in forward and again in backward (ZeRO-3, FULL_SHARD).
 enum class Sharding { none, optimizer, gradients, full };
 /// Pipeline schedules of published runs. zero_bubble_1p and _2p: of Qi et al. 2023 (arXiv:2401.10241), with the memory
@@ -22,7 +22,7 @@ enum class PublishedSchedule { one_forward_one_backward, interleaved, gpipe, zer
 enum class FlopConvention {
   model,            ///< 72 B s l h^2 (1 + s / 6h + V / 12lh), no recomputation
   with_recompute,   ///< 96 B s l h^2 (1 + s / 6h + V / 16lh) (Narayanan et al. 2021, arXiv:2104.04473, equation 3)
-  hardware,         ///< those of `model`, and the recomputation that the run really does
+  hardware,         ///< those of `model`, plus the run's actual recomputation
   six_n,            ///< 6 B s N, N the parameters
   six_n_attention,  ///< B s (6 N + 12 l h s), N the parameters
 };
@@ -30,7 +30,7 @@ enum class FlopConvention {
 /// Name of a convention in results: "96 B s l h^2 ..., with recomputation".
 const char* name_of(FlopConvention convention);
 
-/// A training run of some program, as a table published it.
+/// A training run as published in a table.
 struct PublishedRun {
   int line = 0;
   std::map<std::string, std::string> text;  ///< the row's fields by column
@@ -61,7 +61,7 @@ struct PublishedRun {
   std::optional<double> published_seconds() const;
 };
 
-/// A row: a run, or the reason why it is none.
+/// A row: a run, or the reason why it is invalid.
 struct PublishedRow {
   int line = 0;
   std::optional<PublishedRun> run;
@@ -70,7 +70,7 @@ struct PublishedRow {
 
 /// Rows of a CSV text with the columns model, hidden, layers, heads, vocab, seq, hardware, gpus, tp, pp, dp, mbs, gbs,
 /// precision, recompute, schedule, layers_per_virtual_stage, program, source, iter_s, tflops_gpu and tflops_def, in any
-/// order; others are kept as text. DataError if the text is no CSV or a needed column is missing.
+/// order; others are kept as text. DataError if the text is not CSV or a required column is missing.
 std::vector<PublishedRow> parse_published_runs(const std::string& name, const std::string& text);
 
 }  // namespace trireme::plan

@@ -10,7 +10,7 @@ namespace {
 using parallel::ScheduleKind;
 using parallel::StepKind;
 
-/// Steps that a rank has done, and when the messages for the next ones arrive.
+/// Steps done by a rank, and arrival times of the messages for the next ones.
 struct RankState {
   int forwards = 0, backwards = 0, weights = 0;
   double free_at = 0;
@@ -53,8 +53,8 @@ class AutomaticScheduler {
     const auto i = static_cast<std::size_t>(micro_batch);
     return i < times.size() ? times[i] : infinity;
   }
-  /// Before its first backward a rank does those forwards alone that fill the time until then, if forwards and
-  /// backwards take equally long. A forward more would delay the first gradient on its way to the first rank.
+  /// Before its first backward a rank runs only the forwards that fill the time until then, if forwards and backwards
+  /// take equally long. Another forward would delay the first gradient on its way to the first rank.
   int limit(std::size_t r) const {
     const RankState& rank = ranks_[r];
     if (rank.backwards > 0) return in_flight_;
@@ -115,8 +115,8 @@ parallel::Schedule schedule_of(const PublishedRun& run) {
   }
 }
 
-/// Share of a layer's activations that its backward of weights needs, where the scores are kept: 32 / (34 + 5 a s / h)
-/// (Qi et al. 2023, table 1).
+/// Share of a layer's activations that its backward of weights needs, if the scores are kept: 32 / (34 + 5 a s / h) (Qi
+/// et al. 2023, table 1).
 double kept_share(const PublishedRun& run) {
   return 32 / (34 + 5 * static_cast<double>(run.heads * run.sequence) / static_cast<double>(run.hidden));
 }

@@ -11,15 +11,15 @@
 namespace trireme::plan {
 namespace {
 
-/// Slowdown of an update whose reduction of gradients runs beside backward: its kernels take multiprocessors and
-/// memory bandwidth.
+/// Slowdown of an update whose gradient reduction overlaps with backward: it takes multiprocessors and memory
+/// bandwidth.
 constexpr double overlapped_gradients_share = 0.06;
 
 /// Backward of weights apart from that of inputs: its operands are read again.
 constexpr double late_weights_factor = 1.05;
 
-/// Layers of each chunk, by position. Where the layers and two more divide evenly, embedding and output head count as
-/// a layer each; else the first chunks take those that are left.
+/// Layers of each chunk, by position. If the layers plus two divide evenly, embedding and output head count as one
+/// layer each; else the first chunks take the remainder.
 std::vector<int> layers_of_chunks(const PublishedRun& run) {
   const int positions = run.pp * run.chunks;
   const bool ends_count = run.layers % positions != 0 && (run.layers + 2) % positions == 0;
@@ -42,7 +42,7 @@ std::vector<PartTime> chunk_times(const PublishedRun& run, const PublishedCosts&
   return parts;
 }
 
-/// Time of the message from `position` to the next one: each tensor rank sends its part, which are gathered then.
+/// Time of the message from `position` to the next one: each tensor rank sends its part, followed by a gather.
 double message_time(const PublishedRun& run, const PublishedCosts& costs, int position) {
   const double bytes = 2.0 * static_cast<double>(run.micro_batch * run.sequence * run.hidden);
   const int from = position % run.pp * run.tp, to = (position + 1) % run.pp * run.tp;
@@ -53,7 +53,7 @@ double message_time(const PublishedRun& run, const PublishedCosts& costs, int po
   return costs.message(bytes / run.tp, crosses) + gather;
 }
 
-/// Adds the messages to the steps that wait for them: the longer of those that a step receives and sends.
+/// Adds the messages to the steps that wait for them: the longer of a step's receive and send.
 ScheduleTimes schedule_times(const PublishedRun& run, const PublishedCosts& costs,
                              const std::vector<PartTime>& chunks) {
   const bool halves =
@@ -65,7 +65,7 @@ ScheduleTimes schedule_times(const PublishedRun& run, const PublishedCosts& cost
     const double before = position > 0 ? message_time(run, costs, position - 1) : 0;
     const double after = position < last ? message_time(run, costs, position) : 0;
     const double wait = halves ? 0 : std::max(before, after);
-    // A path through all stages takes the sum of them.
+    // A path through all stages takes their sum.
     if (halves && last > 0) times.transfer += before / last;
     times.chunks.push_back({part.forward.total() + wait, part.backward_input.total() + wait,
                             (halves ? late_weights_factor : 1) * part.backward_weight.total()});
@@ -123,7 +123,7 @@ void predict_update(const PublishedRun& run, const PublishedCosts& costs, RunPre
       costs.memory(parameters * run.framework.optimizer_bytes / (run.sharding == Sharding::optimizer ? run.dp : 1));
 }
 
-/// Time of work beside communication that is hidden where there is enough work, but for its interference.
+/// Time of work overlapped with communication, which is hidden given enough work, except its interference.
 double exposed_beside(double work, double communication, double interference) {
   return std::max(0.0, communication - work) + interference * std::min(work, communication);
 }

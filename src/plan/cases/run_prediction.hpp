@@ -6,8 +6,8 @@
 
 namespace trireme::plan {
 
-/// A published run as predicted. The work is that of the pipeline rank with the most of it; with the other times it
-/// adds up to the update.
+/// Prediction of a published run. The work is that of the busiest pipeline rank; with the other times it adds up to the
+/// update.
 struct RunPrediction {
   double seconds = 0;      ///< time of an update
   double tflops_gpu = 0;   ///< in the row's convention

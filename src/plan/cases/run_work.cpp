@@ -44,7 +44,7 @@ double kernel_time(const PublishedCosts& costs, const Framework& framework, doub
   return framework.fused_kernels ? costs.memory(bytes) : costs.unfused_memory(bytes);
 }
 
-/// Memory-bound kernels. Sequence parallelism divides the hidden tensors, too.
+/// Memory-bound kernels. Sequence parallelism also divides the hidden tensors.
 WorkTime kernels_time(const Sizes& z, const Framework& framework, const PublishedCosts& costs,
                       const Framework::Tensors& tensors, bool sequence_parallel) {
   const double hidden = tensors.hidden / (sequence_parallel ? z.t : 1) + tensors.divided / z.t;
@@ -53,7 +53,7 @@ WorkTime kernels_time(const Sizes& z, const Framework& framework, const Publishe
   return work;
 }
 
-/// The attention whose scores selective recomputation does not keep.
+/// The attention recomputed by selective recomputation.
 WorkTime core_attention(const Sizes& z, const Framework& framework, const PublishedCosts& costs) {
   WorkTime work = attention_time(z, framework, costs, false);
   work.memory_bound = kernel_time(costs, framework, framework.forward.scores * z.score_bytes);

@@ -9,7 +9,7 @@ namespace trireme::plan {
 /// A part of the model, on one micro-batch.
 struct PartTime {
   WorkTime forward;
-  WorkTime backward_input;  ///< with the forward that it repeats
+  WorkTime backward_input;  ///< including the recomputed forward
   WorkTime backward_weight;
 
   WorkTime total() const { return forward + backward_input + backward_weight; }
@@ -19,9 +19,9 @@ struct PartTime {
 
 /// A transformer layer of the run.
 PartTime layer_time(const PublishedRun& run, const PublishedCosts& costs);
-/// The embedding, which takes part of memory-bound time alone.
+/// The embedding, which only takes memory-bound time.
 PartTime embedding_time(const PublishedRun& run, const PublishedCosts& costs);
-/// The output layer with its loss. It is never repeated.
+/// The output layer with its loss. It is never recomputed.
 PartTime head_time(const PublishedRun& run, const PublishedCosts& costs);
 
 }  // namespace trireme::plan

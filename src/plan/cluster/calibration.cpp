@@ -11,7 +11,7 @@
 namespace trireme::plan {
 namespace {
 
-/// Line of the time beside the kernels, for each of them.
+/// Line with the time outside kernels, per kernel.
 constexpr std::string_view beside_kernels = "step";
 
 double median(std::vector<double> values) {
@@ -20,7 +20,7 @@ double median(std::vector<double> values) {
   return *middle;
 }
 
-/// Those of `measured` whose number of ranks is nearest to `ranks`, by their ratio; of two such the fewer.
+/// Returns those of `measured` with the number of ranks nearest to `ranks`, by ratio; ties go to fewer.
 template <class Measured>
 std::vector<Measured> nearest_ranks(const std::vector<Measured>& measured, int ranks) {
   const auto distance = [&](const Measured& one) {
@@ -33,7 +33,7 @@ std::vector<Measured> nearest_ranks(const std::vector<Measured>& measured, int r
   return nearest;
 }
 
-/// Keeps the median of several measurements of the same call, of two the shorter.
+/// Keeps the median of several measurements of the same call, the shorter of two.
 std::vector<MeasuredKernel> medians(std::vector<MeasuredKernel> calls) {
   const auto key = [](const MeasuredKernel& call) { return std::tie(call.kernel, call.shape, call.work, call.us); };
   std::ranges::sort(calls, {}, key);

@@ -34,10 +34,10 @@ Device a100_40gb() {
   return device;
 }
 
-/// A value of a file, and how it is set.
+/// A value of a file, and its setter.
 struct Field {
   std::function<double&(Cluster&)> value;
-  double least = 0;  ///< excluded, but for latencies and shares of nothing
+  double least = 0;  ///< excluded, except for latencies and zero shares
   double most = 1e12;
   bool whole = false;
 };

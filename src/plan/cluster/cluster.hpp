@@ -8,7 +8,7 @@
 
 namespace trireme::plan {
 
-/// A connection of one rank, as its collectives see it.
+/// A connection of one rank, in terms of its collectives.
 struct Link {
   double gbs = 0;         ///< bandwidth in one direction by the data sheet, GB/s
   double share = 1;       ///< part of it that is the bus bandwidth of large collectives (bus_bandwidth.hpp)
@@ -22,14 +22,14 @@ struct Link {
 /// Name of a collective among `ranks`, as Link::measured has it.
 std::string collective_name(Collective collective, int ranks);
 
-/// Machines on which a job is planned: equal nodes, each with equal ranks.
+/// Machines for which a job is planned: equal nodes, each with equal ranks.
 struct Cluster {
   std::string name;
-  Device device;  ///< that every rank has
+  Device device;  ///< device of every rank
   int ranks_per_node = 8;
   Link node;               ///< between ranks of one node
-  Link network;            ///< from one rank to other nodes, while all ranks of its node communicate
-  int cores_per_node = 0;  ///< that the ranks of a node share; 0: every rank has its device
+  Link network;            ///< from one rank to other nodes, with all ranks of its node communicating
+  int cores_per_node = 0;  ///< shared by the ranks of a node; 0: every rank has its own device
 };
 
 /// The cluster called `name`; ConfigError, with the known names, for another name.
@@ -39,10 +39,10 @@ const std::vector<Cluster>& cluster_presets();
 /// Names of the presets: "dgx-2h, dgx-a100-40gb, ...".
 std::string cluster_preset_names();
 
-/// Reads a cluster from the text of an INI file, whose `name` stands in messages. Lines are `key = value`, sections
-/// [cluster], [device], [node] and [network], comments begin with # or ;. What it does not set is that of the preset
-/// that `base` in [cluster] names; without a base every link must be there. ConfigError, with the file's line and
-/// field, for unknown, missing or impossible values.
+/// Parses a cluster from the text of an INI file; `name` is for messages. Lines are `key = value`, sections [cluster],
+/// [device], [node] and [network], comments begin with # or ;. Unset values are those of the preset named by `base` in
+/// [cluster]; without a base every link is required. ConfigError, with the file's line and field, for unknown, missing
+/// or impossible values.
 Cluster parse_cluster(const std::string& name, const std::string& text);
 
 }  // namespace trireme::plan

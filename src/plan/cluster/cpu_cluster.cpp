@@ -81,7 +81,7 @@ MeasuredKernels measured_kernels() {
 Cluster cpu_cluster() {
   const int cores = cores_of_rank(1);
   const double memory_gb = static_cast<double>(machine_memory_bytes()) / 1e9 / cores;
-  // The constants of GPUs count for kernels alone that the list above lacks.
+  // GPU constants apply only to kernels missing from the list above.
   const Device core = {.name = "CPU",
                        .memory_gb = memory_gb,
                        .peak_tflops = 0.24,

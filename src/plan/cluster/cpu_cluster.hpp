@@ -4,9 +4,8 @@
 
 namespace trireme::plan {
 
-/// The cluster "cpu": this machine, a rank on each core its processes may run on. Kernels have the rates in fp32 of one
-/// core of an AMD EPYC with AVX-512, measured while its neighbour did the same. Another processor's come from a
-/// calibration.
+/// The cluster "cpu": this machine, with one rank per core available to the process. Kernels have the fp32 rates of one
+/// core of an AMD EPYC with AVX-512, measured with its neighbour equally loaded. Calibrate for other processors.
 Cluster cpu_cluster();
 
 }  // namespace trireme::plan

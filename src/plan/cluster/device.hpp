@@ -8,16 +8,16 @@
 
 namespace trireme::plan {
 
-/// Start and end of a block of flash attention, in forward steps of 128 queries and 64 keys.
+/// Overhead of a flash attention block, in forward steps of 128 queries and 64 keys.
 constexpr double block_overhead_steps = 1.8;
 
-/// Constants of a rank's device, by which work is turned into time.
+/// Constants of a rank's device that convert work to time.
 struct Device {
   std::string name;       ///< part of the driver's name of the device
   double memory_gb;       ///< 10^9 bytes
   double peak_tflops;     ///< dense bf16
   double product_tflops;  ///< reached at 8192^3
-  double copy_gbs;        ///< bytes read and written a second by a large copy
+  double copy_gbs;        ///< bytes read and written per second by a large copy
   int multiprocessors;
   double clock_ghz;
   double mma_clocks;                 ///< mma.sync m16n8k16 on a quarter of a multiprocessor
@@ -28,12 +28,12 @@ struct Device {
   double graph_gap_us = 0.5;         ///< between two kernels of a graph
   double host_wait_us = 20;          ///< for a result that the host reads before it enqueues more
   bool has_bf16 = true;              ///< products of bf16 on its matrix units; else fp16 alone
-  MeasuredKernels measured = {};     ///< instead of the rates above, where there are any
+  MeasuredKernels measured = {};     ///< instead of the rates above, if any
 };
 
 /// Those of H200, H100, A100 of 80 GB, all SXM, for which step times are published.
 std::span<const Device> gpus();
-/// The one that a driver's name contains; null where there are no constants for it.
+/// Returns the GPU whose name the driver's name contains; null if there are no constants for it.
 const Device* find_gpu(const std::string& device);
 
 }  // namespace trireme::plan

@@ -21,7 +21,7 @@ struct MeasuredKernel {
 /// The call in that form, without a time.
 MeasuredKernel measured_form(const KernelCall& call);
 
-/// Times of kernels on one machine, by which times at other shapes are found.
+/// Measured kernel times of one machine, interpolated to other shapes.
 class MeasuredKernels {
  public:
   MeasuredKernels() = default;
@@ -29,15 +29,15 @@ class MeasuredKernels {
   explicit MeasuredKernels(const std::vector<MeasuredKernel>& kernels);
 
   bool empty() const { return rates_.empty(); }
-  /// Microseconds of `call`, whose own `us` is not read; none where no such kernel was measured. The rate is that of
-  /// the measured shape where there is one. Else it is the geometric mean of all, weighted by 1 / distance^4 between
-  /// the logarithms of extents and work.
+  /// Returns the microseconds of `call`, ignoring its `us`; none if no such kernel was measured. The rate is that of
+  /// the same measured shape if any. Else it is the geometric mean of all, weighted by 1 / distance^4 between the
+  /// logarithms of extents and work.
   std::optional<double> time_us(const MeasuredKernel& call) const;
 
  private:
   struct Rate {
     std::vector<double> place;  ///< logarithms to base 2 of extents and work
-    double log_rate = 0;        ///< log of the work a microsecond
+    double log_rate = 0;        ///< log of the work per microsecond
   };
   std::map<std::string, std::vector<Rate>, std::less<>> rates_;  // by kernel
 };

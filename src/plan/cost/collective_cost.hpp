@@ -17,14 +17,14 @@ struct GroupPlacement {
   int nodes() const { return (ranks + ranks_per_node - 1) / ranks_per_node; }
 };
 
-/// Placement of a group of `ranks`, of which one follows the other at a distance of `stride` ranks.
+/// Placement of a group of `ranks`, spaced `stride` ranks apart.
 GroupPlacement placement(const Cluster& cluster, int ranks, int stride);
 
-/// Milliseconds of a collective on `bytes`, counted as in bus_bandwidth.hpp, while all groups of its kind work. A ring
-/// goes once through every node: it has the network of all of the group's ranks there, at most a node's own link. With
-/// n ranks its time is bytes x bus_factor / bandwidth + latencies of n - 1 steps, twice for an all-reduce. All-reduces
-/// of little data are trees between nodes: 2 log2(nodes) steps (NCCL's ring and tree). Where the link
-/// has this collective among as many ranks as measured, its time is by size alone.
+/// Milliseconds of a collective on `bytes`, counted as in bus_bandwidth.hpp, with all groups of its kind active. A ring
+/// passes every node once: it has the network bandwidth of all of the group's ranks there, at most the node link's.
+/// With n ranks its time is bytes x bus_factor / bandwidth + latencies of n - 1 steps, twice for an all-reduce.
+/// All-reduces of little data are trees between nodes: 2 log2(nodes) steps (NCCL's ring and tree). If the link has
+/// measurements of this collective with this number of ranks, its time depends only on size.
 double collective_ms(const Cluster& cluster, Collective op, double bytes, const GroupPlacement& group);
 
 }  // namespace trireme::plan

@@ -16,7 +16,7 @@ namespace {
 
 std::int64_t tiles_of(std::int64_t extent, std::int64_t tile) { return (extent + tile - 1) / tile; }
 
-/// Tiles of a product, and what is lost of k to fill and empty their pipeline.
+/// Tiles of a product, and the equivalent of k lost to filling and draining their pipeline.
 struct Tile {
   std::int64_t m, n;
 };
@@ -39,7 +39,7 @@ Waves waves(const Device& device, const ProductCall& p, const Tile& tile, int sp
           splits == 1 ? 0 : 8.0 * splits * static_cast<double>(p.m) * static_cast<double>(p.n)};
 }
 
-/// Seconds of the best tile and split, where a multiprocessor makes `rate` multiply-adds a second.
+/// Seconds of the best tile and split, for `rate` multiply-adds per second and multiprocessor.
 double best_time(const Device& device, const ProductCall& p, double rate) {
   double best = std::numeric_limits<double>::infinity();
   for (const Tile& tile : product_tiles) {
@@ -51,7 +51,7 @@ double best_time(const Device& device, const ProductCall& p, double rate) {
   return best;
 }
 
-/// Multiply-adds a second of a multiprocessor, such that 8192^3 runs at the rate reached there.
+/// Multiply-adds per second of a multiprocessor, calibrated to the rate at 8192^3.
 double rate_of_multiprocessor(const Device& device) {
   constexpr ProductCall large{.m = 8192, .n = 8192, .k = 8192};
   const double seconds = 2 * std::pow(8192.0, 3) / (device.product_tflops * 1e12);
@@ -70,8 +70,8 @@ struct AttentionWork {
   TileWork forward, query_gradient;  // 16 queries, 64 keys
   TileWork key_gradient;             // 16 keys, 32 queries
 };
-/// Counted in the code of sm_90 (cuobjdump, nvcc 13.0): instructions of the loops that hold the mma.sync, on their path
-/// where the mask hides nothing and no maximum grows. bench/results/predict-2026-11-23.md has the commands.
+/// Counted in the code of sm_90 (cuobjdump, nvcc 13.0): instructions of the loops that hold the mma.sync, on the path
+/// without masking or growing maxima. bench/results/predict-2026-11-23.md has the commands.
 AttentionWork attention_work(std::int64_t d) {
   switch (d) {
     case 64:
@@ -81,7 +81,7 @@ AttentionWork attention_work(std::int64_t d) {
     case 128:
       return {{443, 313, 128}, {637, 342, 192}, {549, 164, 128}};
     default: {
-      // No kernel has them: lines through the counts above.
+      // No kernel exists for these: interpolated linearly from the counts above.
       const int n = static_cast<int>(d);
       return {{227 + 27 * n / 16, 313, n}, {313 + 81 * n / 32, 342, 3 * n / 2}, {313 + 59 * n / 32, 164, n}};
     }
@@ -96,7 +96,7 @@ double clocks(const Device& device, const TileWork& work, int warps, bool dropou
          (work.instructions + (dropout ? work.dropout_instructions : 0) + work.mma * device.mma_clocks);
 }
 
-/// Clocks of the busiest multiprocessor, where each block takes `steps(block)` steps.
+/// Clocks of the busiest multiprocessor, if each block takes `steps(block)` steps.
 double makespan(const Device& device, const AttentionProblem& a, std::int64_t blocks, double clocks_a_step,
                 const std::function<std::int64_t(std::int64_t)>& steps) {
   const double overhead =
@@ -113,7 +113,7 @@ double makespan(const Device& device, const AttentionProblem& a, std::int64_t bl
   return end;
 }
 
-/// The problem with its window alone: documents are not known here.
+/// The problem with only its window: documents are unknown here.
 AttentionProblem without_documents(AttentionProblem a) {
   a.first_visible = nullptr;
   return a;
@@ -140,7 +140,7 @@ double key_blocks(const Device& device, const AttentionProblem& a, const TileWor
   return makespan(device, a, tiles * a.kv_heads * a.batch, clocks_a_step, [&](std::int64_t block) {
     const std::int64_t first = a.first_key + block % tiles * rows - a.first_query;
     const std::int64_t hidden = a.causal ? std::clamp<std::int64_t>(first, 0, a.queries) : 0;
-    // The last query whose window reaches the block's last key is `window` positions behind it.
+    // The last query whose window reaches the block's last key is `window` positions after it.
     const std::int64_t end = a.window < 0 ? a.queries : std::clamp<std::int64_t>(first + rows + a.window, 0, a.queries);
     return std::max<std::int64_t>(tiles_of(end, query_tile) - hidden / query_tile, 0) * (a.heads / a.kv_heads);
   });

@@ -5,15 +5,15 @@
 
 namespace trireme::plan {
 
-/// A backend that passes everything on to another and shows every call of a kernel to an observer, if any.
-/// So a rehearsal counts and a GPU is timed by the same calls.
+/// A backend that forwards everything to another and reports every kernel call to an observer, if any. Rehearsal counts
+/// and GPU timings thus use the same calls.
 class ObservedBackend : public ForwardingBackend, public GraphRecorder {
  public:
   using ForwardingBackend::ForwardingBackend;
 
   /// Sets the observer; null for none.
   void observe(CallObserver* observer) { observer_ = observer; }
-  /// Columns of the logits on this rank, by which their products are known; 0: none.
+  /// Columns of the logits on this rank, which identify their products; 0: none.
   void set_logits_columns(std::int64_t columns) { logits_columns_ = columns; }
 
   void copy_from_host(Stream& stream, ConstTensorView host, TensorView device) override;
@@ -29,10 +29,10 @@ class ObservedBackend : public ForwardingBackend, public GraphRecorder {
   void end(Stream& stream, const KernelCall& call) override;
 
  private:
-  /// Shows a copy that `copy` makes.
+  /// Reports a copy made by `copy`.
   template <class Copy>
   void show(Stream& stream, const KernelCall& call, const Copy& copy);
-  /// The call, whose kind is that of logits where it is a product of their columns.
+  /// Returns the call, marked as logits if it is a product with their columns.
   KernelCall named(KernelCall call) const;
   GraphRecorder& recorder() const;
 

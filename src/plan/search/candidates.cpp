@@ -26,7 +26,7 @@ std::vector<int> divisors(int n) {
   return result;
 }
 
-/// Throws ConfigError where `value` is given and does not divide the ranks.
+/// Throws ConfigError if a given `value` does not divide the ranks.
 void check_divides(const std::optional<int>& value, int ranks, const char* field) {
   TRIREME_CHECK(!value || ranks % *value == 0, ConfigError, "{} {}: {} ranks do not divide by it", field,
                 value.value_or(0), ranks);
@@ -45,7 +45,7 @@ void check_given(const SearchSpace& space) {
                 tensor, node);
 }
 
-/// Returns the rule that excludes all layouts of a grid; empty where there is none.
+/// Returns the rule that excludes all layouts of a grid; empty if none.
 std::string broken_rule(const SearchSpace& space, const ProcessGrid& grid) {
   const model::ModelConfig& model = space.base.model;
   const std::int64_t s = space.base.execution.sequence_length, batch = space.base.options.global_batch_size;
@@ -110,7 +110,7 @@ std::vector<DataSharding> shardings(const SearchSpace& space, const ProcessGrid&
   return {DataSharding::optimizer, DataSharding::optimizer_and_gradients};
 }
 
-/// Sets what has a best value without a trade: sequence parallelism, and overlaps.
+/// Sets options without a trade-off: sequence parallelism, and overlaps.
 void set_defaults(const SearchSpace& space, Job& job) {
   train::ParallelConfig& parallel = job.execution.parallel;
   const ProcessGrid& grid = job.grid;

@@ -8,11 +8,11 @@
 
 namespace trireme::plan {
 
-/// Layouts among which a search chooses. An axis with a value has that value alone.
+/// Search space of layouts. An axis with a value is fixed.
 struct SearchSpace {
   int world_size = 1;
   int ranks_per_node = 1;
-  Job base;  ///< model, batch, and all that is no axis
+  Job base;  ///< model, batch, and everything that is not an axis
   std::optional<int> tensor{}, pipeline{}, context{}, data{}, chunks{};
   std::optional<std::int64_t> micro_batch_size{};
   std::optional<parallel::ScheduleKind> schedule{};
@@ -31,18 +31,18 @@ struct GridCandidates {
 struct Rejection {
   parallel::ProcessGrid grid;
   std::string reason;  ///< the same for many grids
-  double amount = 0;   ///< number that goes with the reason: bytes, or a share
+  double amount = 0;   ///< amount for the reason: bytes, or a share
   enum class Kind { rule, memory, slower } kind = Kind::rule;
 };
 
 /// All grids of the space with their layouts, in a fixed order. A grid is rejected by the first of these rules that
 /// holds. Its axes do not divide the model or the batch. Its tensor groups lie on several nodes. Its context ranks have
-/// fewer than 2,048 positions. It has fewer micro-batches than stages. The last three do not count for axes that are
-/// given. Layouts have the overlaps that cost nothing, and ZeRO where there are several data ranks (`variants` has the
-/// others). ConfigError where an axis that is given fits no grid.
+/// fewer than 2,048 positions. It has fewer micro-batches than stages. The last three do not apply to given axes.
+/// Layouts have the overlaps that cost nothing, and ZeRO with several data ranks (`variants` has the others).
+/// ConfigError if a given axis fits no grid.
 std::vector<GridCandidates> candidates(const SearchSpace& space, std::vector<Rejection>& rejections);
 
-/// Layouts that differ from `job` by one axis that is not given: sequence parallelism, state in shards or overlaps.
+/// Layouts that differ from `job` in one axis that is not given: sequence parallelism, state in shards or overlaps.
 std::vector<Job> variants(const SearchSpace& space, const Job& job);
 
 /// Micro-batches of an update on each data rank.
@@ -50,7 +50,7 @@ int micro_batches_of(const Job& job);
 /// Chunks of layers of a rank.
 int chunks_of(const Job& job);
 parallel::ScheduleKind schedule_of(const Job& job);
-/// Returns whether all chunks have equally many layers.
+/// Returns whether all chunks have the same number of layers.
 bool has_equal_chunks(const Job& job);
 
 }  // namespace trireme::plan

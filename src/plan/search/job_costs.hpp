@@ -10,13 +10,13 @@
 
 namespace trireme::plan {
 
-/// Time and memory of jobs, as a search asks for them.
+/// Time and memory of jobs, queried by a search.
 class JobCosts {
  public:
   virtual ~JobCosts() = default;
-  /// ConfigError where the program could not run the job.
+  /// ConfigError if the program could not run the job.
   virtual StepPrediction predict(const Job& job) = 0;
-  /// Bytes that the fullest rank takes at the least, by little work.
+  /// Cheap lower bound of the fullest rank's bytes.
   virtual double min_bytes(const Job& job) = 0;
   /// Memory of a rank of pipeline stage `stage`, by a rehearsal.
   virtual train::MemoryEstimate memory(const Job& job, int stage) = 0;
@@ -24,8 +24,8 @@ class JobCosts {
   virtual double limit_bytes() const = 0;
 };
 
-/// Those of a cluster. The driver, NCCL and recorded graphs get a twentieth of a device's memory. Ranks on a CPU share
-/// the memory of their node.
+/// Costs of a cluster. Reserves a twentieth of device memory for the driver, NCCL and recorded graphs. Ranks on a CPU
+/// share the memory of their node.
 class ClusterCosts final : public JobCosts {
  public:
   explicit ClusterCosts(const Cluster& cluster);

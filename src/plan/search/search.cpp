@@ -19,7 +19,7 @@ struct Timed {
 struct TimedGrid {
   const GridCandidates* candidates;
   std::vector<Timed> layouts;
-  double least_bytes = std::numeric_limits<double>::infinity();  ///< that a layout needs which does not fit
+  double least_bytes = std::numeric_limits<double>::infinity();  ///< needed by a layout that does not fit
   std::string fault;                                             ///< reason why the program refuses layouts
 };
 
@@ -92,8 +92,8 @@ class Search {
     return costs_.memory(job, stage);
   }
 
-  /// Returns the memory of the fullest rank, which is of the first or of the last stage where all chunks have equally
-  /// many layers. Stops at the first stage that does not fit.
+  /// Returns the memory of the fullest rank, which belongs to the first or last stage if all chunks have the same
+  /// number of layers. Stops at the first stage that does not fit.
   train::MemoryEstimate fullest(const Job& job) {
     train::MemoryEstimate most = rehearse(job, 0);
     const int last = job.grid.pipeline_size() - 1;
@@ -122,7 +122,7 @@ class Search {
     reject(grid);
   }
 
-  /// Changes one axis after the other where that is faster and fits.
+  /// Changes one axis at a time if that is faster and fits.
   void improve(RankedGrid& found) {
     for (bool better = true; better;) {
       better = false;

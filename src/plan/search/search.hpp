@@ -23,9 +23,9 @@ struct SearchResult {
   double limit_bytes = 0;
 };
 
-/// Searches the `wanted` fastest grids. A layout is predicted where the least bytes of its fullest rank fit; memory is
-/// rehearsed from the fastest on. Layouts found are then improved one axis at a time (`variants`). Layouts of equal
-/// time keep the order of `candidates`, so equal questions have equal answers.
+/// Searches the `wanted` fastest grids. A layout is predicted if the lower bound of its fullest rank fits; memory is
+/// rehearsed from the fastest on. Found layouts are then improved one axis at a time (`variants`). Ties keep the order
+/// of `candidates`, so results are deterministic.
 SearchResult search(const SearchSpace& space, JobCosts& costs, int wanted);
 
 /// The prediction of one job alone, with the memory of every stage.

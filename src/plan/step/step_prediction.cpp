@@ -51,7 +51,7 @@ int recomputed_layers(const model::Recomputation& recomputation, int layers) {
   return recomputation.method == model::RecomputeMethod::uniform ? layers : std::min(recomputation.layers, layers);
 }
 
-/// Everything on which the work of a stage depends, beside its layers.
+/// Everything the work of a stage depends on, besides its layers.
 std::string stage_key(const Job& job) {
   const train::ExecutionConfig& e = job.execution;
   std::string key = fmt::format(
@@ -66,8 +66,8 @@ std::string stage_key(const Job& job) {
   return key;
 }
 
-/// Runs a schedule. Of one that would take long, fewer rounds of micro-batches are simulated: in steady state every
-/// round takes the same time.
+/// Runs a schedule. Simulates fewer rounds of micro-batches of a long one: in steady state every round takes the same
+/// time.
 Simulation simulate_pipeline(ScheduleKind kind, const parallel::PipelineLayout& layout, int micro_batches,
                              const ScheduleTimes& times) {
   constexpr std::int64_t most_steps = 20'000;
@@ -104,7 +104,7 @@ Simulation simulate_pipeline(ScheduleKind kind, const parallel::PipelineLayout& 
 /// Parts of which chunks consist.
 struct StepPredictor::Parts {
   ChunkTime layer, recomputed_layer;
-  ChunkTime rest;  ///< part of every chunk beside its layers
+  ChunkTime rest;  ///< part of every chunk besides its layers
   ChunkTime embedding, head;
   double boundary_bytes = 0;
 
@@ -300,7 +300,7 @@ StepPrediction StepPredictor::predict(const Job& job) {
   StepPrediction prediction;
   prediction.schedule = simulate_pipeline(kind, layout, micro_batches, times);
   prediction.model_flops = model::model_flops(job.model, job.options.global_batch_size, execution.sequence_length);
-  // The host sums the numbers of labels and the losses over all ranks.
+  // The host sums label counts and losses over all ranks.
   const double host_sums =
       2 * collective_ms(cluster_, Collective::all_reduce, 16, placement(cluster_, grid.world_size(), 1));
   double clearing = 0, reduced = 0, updated = 0, most = -1, all_work = 0;

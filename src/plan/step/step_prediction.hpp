@@ -22,20 +22,20 @@ struct Job {
   parallel::ProcessGrid grid;
 };
 
-/// A step of training as predicted. The work is that of the pipeline rank with the most of it. Work, with its exposed
-/// communication, and the bubble add up to the step. Where ranks share cores (Cluster::cores_per_node), those of a node
-/// have at least the time that their cores take for the work of all: a rank that waits leaves its core to others.
+/// Prediction of a training step. The work is that of the busiest pipeline rank. Work, with its exposed communication,
+/// and the bubble add up to the step. If ranks share cores (Cluster::cores_per_node), a node takes at least the time of
+/// its cores for the work of all: a waiting rank yields its core.
 struct StepPrediction {
   double step_ms = 0;
   WorkTime work;
   double bubble_ms = 0;     ///< waits for other stages, for messages between them, and for a core
-  double recompute_ms = 0;  ///< part of the work that backward repeats
+  double recompute_ms = 0;  ///< part of the work recomputed in backward
   double model_flops = 0;   ///< FLOPs of all ranks (model::model_flops)
   Simulation schedule;      ///< one data rank's pipeline, in milliseconds; of a long one the first and last rounds
 };
 
-/// Predicts steps of this program on a cluster. The work of a rank is that of a rehearsal of its code, which is kept
-/// for later predictions; its time comes from the cluster's costs.
+/// Predicts steps of this program on a cluster. A rank's work comes from a rehearsal of its code, cached for later
+/// predictions; its time comes from the cluster's costs.
 class StepPredictor {
  public:
   explicit StepPredictor(Cluster cluster);
@@ -43,7 +43,7 @@ class StepPredictor {
   StepPredictor(const StepPredictor&) = delete;
 
   const Cluster& cluster() const { return cluster_; }
-  /// ConfigError where the program could not run the job.
+  /// ConfigError if the program could not run the job.
   StepPrediction predict(const Job& job);
 
  private:

@@ -17,26 +17,26 @@ struct UnitTime {
 /// Time that a rank spends on its update.
 struct UpdateTime {
   WorkTime clearing;
-  WorkTime reduction;  ///< after its last backward, and what its last backward takes longer than others
+  WorkTime reduction;  ///< after its last backward, plus the excess of its last backward over others
   WorkTime norm;
-  WorkTime update;  ///< and what the next forwards wait for parameters
+  WorkTime update;  ///< plus the next forwards' waits for parameters
 };
 
 /// Times recorded updates of one rank. `units` are those of `work`, in its order.
 class UpdateTimer {
  public:
-  /// All must live longer.
+  /// All must outlive this object.
   UpdateTimer(const Cluster& cluster, const GroupPlacements& groups, const UpdateWork& work,
               const std::vector<UnitTime>& units, bool graphs)
       : cluster_(cluster), groups_(groups), work_(work), units_(units), graphs_(graphs) {}
 
-  /// Time by which every backward of a chunk is longer than its units: where gradients are rounded or, in ZeRO 2,
-  /// reduced after each micro-batch.
+  /// Excess of every backward of a chunk over its units: from gradients rounded or, in ZeRO 2, reduced after each
+  /// micro-batch.
   WorkTime hooks(int chunk) const;
 
-  /// Time of the update after the rank's `steps`, whose backwards contain `hooks`. Reductions that overlap start where
-  /// the last backward has passed the last unit of a bucket. Gathers that overlap last into the next forwards, which
-  /// come at the times of these steps.
+  /// Time of the update after the rank's `steps`, whose backwards contain `hooks`. Overlapped reductions start when the
+  /// last backward has passed a bucket's last unit. Overlapped gathers extend into the next forwards, which occur at
+  /// the times of these steps.
   UpdateTime update(const std::vector<TimedStep>& steps, int micro_batches, int chunks) const;
 
  private:

@@ -8,7 +8,7 @@
 namespace trireme::plan {
 namespace {
 
-/// Blocks of a tensor group's collectives, and the multiprocessors that products beside them leave free
+/// Blocks of a tensor group's collectives, and the multiprocessors left free by concurrent products
 /// (cuda/runtime/multiprocessors.hpp).
 constexpr int tensor_group_blocks = 16;
 
@@ -156,7 +156,7 @@ WorkTime WorkTimer::time() const {
   for (const OverlapStep& step : steps_) {
     if (step.kind != OverlapStep::Kind::start) continue;
     const auto operation = static_cast<std::size_t>(step.operation);
-    // Its share of a wait for operations before it on the same link is exposed, too.
+    // Its share of a wait for earlier operations on the same link is also exposed.
     const double wait = path.waits[operation];
     time.of(*kinds_[operation]).exposed_ms += wait;
     time.of(*kinds_[operation]).hidden_ms += step.duration - std::min(wait, step.duration);

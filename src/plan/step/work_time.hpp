@@ -29,7 +29,7 @@ const char* name_of(Traffic traffic);
 /// Time of communication.
 struct TrafficTime {
   double exposed_ms = 0;  ///< while the rank waits
-  double hidden_ms = 0;   ///< beside its own work
+  double hidden_ms = 0;   ///< overlapped with its own work
 };
 
 /// Time of a rank's work, in milliseconds. It forms a vector space: layers are differences of chunks.
@@ -37,8 +37,8 @@ struct WorkTime {
   double products = 0;
   double attention = 0;
   double memory_bound = 0;  ///< norms, dropout, activations, copies, embedding, cross entropy
-  double optimizer = 0;     ///< with clearing and norm of gradients
-  double gaps = 0;          ///< after launches, and where the host waits
+  double optimizer = 0;     ///< including gradient clearing and norm
+  double gaps = 0;          ///< after launches, and while the host waits
   std::array<TrafficTime, traffic_count> traffic{};
 
   double exposed() const;
@@ -61,17 +61,17 @@ class GroupPlacements {
   std::array<GroupPlacement, std::size(parallel::all_group_kinds)> groups_;
 };
 
-/// Adds up the time of recorded events on a rank of a cluster. Collectives of one kind of traffic run one after another
-/// beside kernels; waits for them are exposed. Products beside a tensor group's collective leave it the multiprocessors
-/// that the program leaves it. On a CPU (Cluster::cores_per_node) the rank's own cores move data inside a node: nothing
-/// of it is hidden.
+/// Sums the time of recorded events on a rank of a cluster. Collectives of one kind of traffic are serialised and
+/// overlap with kernels; waits for them are exposed. Products concurrent with a tensor group's collective leave it
+/// multiprocessors as in the program. On a CPU (Cluster::cores_per_node) the rank's own cores move data inside a node:
+/// none of it is hidden.
 class WorkTimer {
  public:
-  /// All must live longer.
+  /// All must outlive this object.
   WorkTimer(const Cluster& cluster, const GroupPlacements& groups, bool graphs);
 
-  /// Adds events in their order. `traffic` is the purpose of all their communication; by default their groups tell it.
-  /// Waits for operations that started before the first event take no time.
+  /// Adds events in their order. `traffic` is the purpose of all their communication; by default derived from their
+  /// groups. Waits for operations that started before the first event take no time.
   void add(std::span<const WorkEvent> events, std::optional<Traffic> traffic = {});
   /// Lets time pass for work that is counted elsewhere.
   void pass(double ms) { computed_ += ms; }

@@ -51,7 +51,7 @@ class Recorder final : public CallObserver {
   int operations_ = 0;
 };
 
-/// Rank 0 of a group of which the others do not exist: every operation is recorded and moves nothing.
+/// Rank 0 of an otherwise non-existent group: records every operation and moves nothing.
 class RecordingCommunicator final : public Communicator {
  public:
   RecordingCommunicator(parallel::GroupKind kind, int size, Recorder& recorder)

@@ -36,7 +36,7 @@ parallel::ScheduleKind schedule_of(const train::ExecutionConfig& execution, int 
   return parallel::schedule_for(execution.parallel.schedule, chunks);
 }
 
-/// A rank's parameters with what updates them.
+/// A rank's parameters and their optimizer.
 class Rank {
  public:
   Rank(Backend& backend, Recorder& recorder, const model::ModelConfig& config, const train::ExecutionConfig& execution,

@@ -9,27 +9,27 @@
 
 namespace trireme::plan {
 
-/// Work of a rank between the backwards of its chunks and the next forwards, beside the layers themselves. Operations
-/// are numbered through all parts, in the order of a step.
+/// Work of a rank between the backwards of its chunks and the next forwards, besides the layers themselves. Operations
+/// are numbered across all parts, in step order.
 struct UpdateWork {
   /// Around the work of one unit of parameters: the embeddings, a layer, the head.
   struct Unit {
     enum class Part { embedding, layer, head };
     Part part = Part::layer;
     int chunk = 0;
-    std::vector<WorkEvent> before_backward{}, after_backward{};            ///< all micro-batches but the last
+    std::vector<WorkEvent> before_backward{}, after_backward{};            ///< all micro-batches except the last
     std::vector<WorkEvent> before_last_backward{}, after_last_backward{};  ///< the last micro-batch
     std::vector<WorkEvent> before_forward{};                               ///< first micro-batch after an update
   };
   std::vector<Unit> units;           ///< in the order of a backward
   std::vector<WorkEvent> clearing;   ///< clears gradients, before the first forward
-  std::vector<WorkEvent> reduction;  ///< part of it that is left after the last backward
+  std::vector<WorkEvent> reduction;  ///< part remaining after the last backward
   std::vector<WorkEvent> norm;
   std::vector<WorkEvent> optimizer;  ///< update and gathers of parameters
 };
 
 /// Records the update of tensor rank 0 of pipeline rank `pipeline_rank`, by the program's own code: DataParallel,
-/// gradient norm and optimizer on all parameters of the rank, which take no memory. ConfigError where the program could
+/// gradient norm and optimizer on all parameters of the rank, without allocating them. ConfigError if the program could
 /// not run it.
 UpdateWork record_update(const model::ModelConfig& config, const train::ExecutionConfig& execution,
                          const optim::OptimizerOptions& optimizer, const parallel::ProcessGrid& grid,

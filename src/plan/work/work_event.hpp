@@ -6,7 +6,7 @@
 
 namespace trireme::plan {
 
-/// Something that a rank does: a kernel, the start of a communication, or the wait for one.
+/// Event of a rank: a kernel, the start of a communication, or the wait for one.
 struct WorkEvent {
   enum class Kind { kernel, start, wait };
   Kind kind = Kind::kernel;

@@ -60,7 +60,7 @@ Case attention(const Extents& e, const Variant& variant) {
       }};
 }
 
-/// With `documents` each sample has positions of its own.
+/// With `documents` each sample has separate positions.
 Case rotate(const Extents& e, Rotation rotation, bool documents = false) {
   return {fmt::format("rotate {}{} [{}, {}, {}, {}]", rotation == Rotation::forward ? "forward" : "backward",
                       documents ? " documents" : "", e.s, e.b, e.heads, e.d),

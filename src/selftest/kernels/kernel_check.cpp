@@ -44,7 +44,7 @@ Error error_of(const Outcome& outcome, const Outcome& expected, const Allowed& a
     if (actual == right) continue;  // infinities too
     const double limit = slack * (allowed.relative * std::abs(right) + allowed.absolute * scale);
     double ratio = std::abs(actual - right) / limit;
-    if (!std::isfinite(ratio)) ratio = std::numeric_limits<double>::max();  // NaN, or an error where none is allowed
+    if (!std::isfinite(ratio)) ratio = std::numeric_limits<double>::max();  // NaN, or an error although none is allowed
     if (ratio <= worst.ratio) continue;
     worst = {ratio,
              fmt::format("element {} of {} is {:.8g} instead of {:.8g}", i, expected.values.size(), actual, right)};
@@ -75,7 +75,7 @@ Result compare(const Case& test, const Comparison& c, const std::vector<Outcome>
   return result;
 }
 
-/// Extents of which no tile is a divisor.
+/// Extents not divisible by any tile.
 constexpr Extents small_extents{.s = 13, .b = 3, .h = 48, .heads = 4, .kv_heads = 2, .d = 16, .f = 72, .v = 107};
 
 Extents model_extents(const Backend& backend) {

@@ -7,7 +7,7 @@ namespace trireme::selftest {
 
 /// Extents of the cases.
 enum class CaseSizes {
-  small,           ///< sizes that no tile divides: some milliseconds
+  small,           ///< sizes not divisible by any tile: some milliseconds
   small_and_model  ///< also those of a model, which take longer to compare
 };
 
@@ -26,13 +26,12 @@ inline constexpr Family families[] = {{"gemm", gemm_cases},           {"norm", n
                                       {"optimizer", optimizer_cases}, {"reduce", reduce_cases},
                                       {"rotary", rotary_cases}};
 
-/// Compares a case with the reference backend in fp64, on the same inputs, and its repeated runs with one another bit
-/// by bit. `value` of a result is the largest error over the allowed one. Errors that the backend throws are faults,
-/// too.
+/// Compares a case with the reference backend in fp64, on the same inputs, and its repeated runs bitwise with each
+/// other. `value` of a result is the largest error over the allowed one. Errors thrown by the backend are also faults.
 ///
 /// Allowed are |error| <= r |expected| + a max |expected|. With the unit roundoffs u of the stored type, t of the
 /// training type, and U of the accumulation type: exact r = a = 0; rounded r = 1.01 u + 4 U, a = 300 U + 0.001 u; mixed
-/// r = 2 u, a = 4 t + 300 U. Where products round their inputs to TF32: a = 4 / 2048. Sums cancel, and so their errors
+/// r = 2 u, a = 4 t + 300 U. If products round their inputs to TF32: a = 4 / 2048. Due to cancellation errors of sums
 /// are proportional to their terms: hence the maximum.
 struct Comparison {
   Backend& backend;
@@ -40,14 +39,14 @@ struct Comparison {
   DType dtype;
   bool rounds_to_tf32 = false;
   double slack = 1;  ///< factor of all allowed errors
-  /// Forms of a product's epilogue that are compared, each with fp64.
+  /// Forms of a product's epilogue, each compared with fp64.
   std::vector<EpilogueForm> forms = {EpilogueForm::chosen};
 
   /// Returns a result for each form that the backend has for this case, in order; at least one. An epilogue that the
   /// library does not fuse has no result of the later forms. Its item names the form.
   std::vector<Result> run(const Case& test) const;
-  /// Returns whether the results are those of all forms, and are right where the epilogue is separate. `separate` is
-  /// the last of the forms.
+  /// Returns whether there are results of all forms, and that with a separate epilogue is right. `separate` is the last
+  /// of the forms.
   bool is_right_in_parts(const std::vector<Result>& results) const {
     return forms.size() > 1 && results.size() == forms.size() && results.back().passed;
   }

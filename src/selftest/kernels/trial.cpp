@@ -7,7 +7,7 @@
 namespace trireme::selftest {
 namespace {
 
-/// Returns a number as a T, of the 16-bit types by way of fp32.
+/// Returns a number as a T, via fp32 for 16-bit types.
 template <class T>
 T number_as(double value) {
   if constexpr (std::is_same_v<T, double>)

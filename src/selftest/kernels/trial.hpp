@@ -9,11 +9,11 @@
 
 namespace trireme::selftest {
 
-/// Rounding errors that a kernel's result may have.
+/// Allowed rounding errors of a kernel's result.
 enum class Precision {
   exact,    ///< no error: counts, copies
   rounded,  ///< sums and functions in the accumulation type, then one rounding
-  mixed     ///< the same with factors that were rounded to the training type on the way
+  mixed     ///< the same with intermediate factors rounded to the training type
 };
 
 /// Result of a kernel, in fp64, for comparison.
@@ -24,8 +24,8 @@ struct Outcome {
   std::string digest;  ///< digest of its bytes
 };
 
-/// One run of a case on one backend. Makes the inputs, the same numbers in every run of a case, and keeps the outcomes.
-/// Inputs are rounded to the type under test and then stored in the type that this backend computes in.
+/// One run of a case on one backend. Generates the inputs, identical in every run of a case, and keeps the outcomes.
+/// Inputs are rounded to the type under test and stored in the backend's compute type.
 class Trial {
  public:
   /// `tested` is the type whose numbers the inputs are, `computed` the type of this run's tensors: the same, or fp64
@@ -46,14 +46,14 @@ class Trial {
   const std::int32_t* lengths(std::int64_t batch, std::int64_t max_length);
   /// First position of the document of every position and sample, [positions, batch], in three documents or more.
   const std::int32_t* document_starts(std::int64_t positions, std::int64_t batch);
-  /// A result that is overwritten: NaN everywhere before.
+  /// Returns an overwritten result, initially NaN.
   TensorView output(const Shape& shape) { return filled(type, shape, std::numeric_limits<double>::quiet_NaN()); }
   TensorView wide_output(const Shape& shape) {
     return filled(wide_type(), shape, std::numeric_limits<double>::quiet_NaN());
   }
-  /// A result of one fp64 that is added to.
+  /// Returns a result of one fp64 that is accumulated.
   TensorView sum() { return filled(DType::fp64, {1}, 0); }
-  /// Rounding of a result to the type under test where this run computes in another.
+  /// Rounds a result to the type under test if this run computes in another.
   void round(TensorView tensor);
 
   /// Keeps the content of a result.
