@@ -48,7 +48,7 @@ void start(Run& run) {
       stream->connection = connection_of(node.line);
       streams().push_back(stream);
     }
-    // `run` attempts until the piece behind all of these has run.
+    // `run` lives until the piece behind all of these has run.
     const auto ready = [&run, &node] {
       return std::ranges::all_of(node.after, [&](std::size_t before) { return run.done[before] != 0; }) &&
              node.item.ready();

@@ -18,7 +18,7 @@ struct CUmemPoolHandle_st {};
 namespace fake_cuda {
 namespace {
 
-/// Attempts as long as the program: buffers may outlive a `reset`.
+/// Lives as long as the program: buffers may outlive a `reset`.
 struct MemoryState {
   int allocations = 0;
   std::unique_ptr<GuardedHeap> heap;            // null: the GPU's memory is the host's
