@@ -75,7 +75,7 @@ std::string description(Fields fields) {
 std::string proof_of_death(Fields owner, Fields own) {
   if (owner["slurm_job"] != "-" && owner["slurm_job"] == own["slurm_job"] &&
       owner["slurm_restart"] != own["slurm_restart"]) {
-    return "it was an earlier life of this SLURM job";
+    return "it was an earlier attempt of this SLURM job";
   }
   if (owner["host"] != own["host"]) return {};
   if (owner["boot"] != own["boot"]) return "the host was started again since";
