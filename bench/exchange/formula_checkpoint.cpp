@@ -16,7 +16,7 @@
 namespace trireme {
 namespace {
 
-/// The parameters of a model with their initial weights, as tensors of their own names and shapes.
+/// The parameters of a model with their initial weights, as tensors with their own names and shapes.
 class FormulaSource final : public exchange::TensorSource {
  public:
   explicit FormulaSource(const model::ModelConfig& config) : backend_(cpu::make_backend(1)) {

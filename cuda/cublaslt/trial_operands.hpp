@@ -26,7 +26,7 @@ class TrialOperands {
   std::size_t a_bytes_, b_bytes_, d_bytes_, aux_bytes_;
   std::size_t shift_;  // offset of a copy in its slot
   ProductOperands first_;
-  std::size_t copy_bytes_, copies_;  // beside the operands themselves
+  std::size_t copy_bytes_, copies_;  // besides the operands themselves
   std::size_t next_ = 0;
   Buffer memory_;
 };

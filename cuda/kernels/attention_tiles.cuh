@@ -62,7 +62,7 @@ __device__ A dropout_factor(const AttentionProblem& problem, std::uint64_t head_
   return keep ? static_cast<A>(dropout.scale) : A{0};
 }
 
-/// to[i][c] = factor from row begin + i, for i < count, 0 beyond `end`; by the whole block. Rows of `to` are `stride`
+/// to[i][c] = factor from row begin + i, for i < count, 0 beyond `end`; by the entire block. Rows of `to` are `stride`
 /// apart.
 template <class T, class A>
 __device__ void load_rows(const Rows<const T>& from, std::int64_t begin, int count, std::int64_t end, int d, int stride,

@@ -18,7 +18,7 @@ constexpr float log2_e = 1.44269504088896341F, minus_infinity = -__builtin_huge_
 template <int d>
 constexpr int row_stride = d + 8;
 
-/// Begins to copy rows [begin, begin + count), zeros from `end` on; by `threads` threads, the whole block. Uses 32-bit
+/// Begins to copy rows [begin, begin + count), zeros from `end` on; by `threads` threads, the entire block. Uses 32-bit
 /// arithmetic where possible, as 64-bit products take several instructions.
 template <int d, int count, int threads, class T>
 __device__ void copy_tile(const Rows<const T>& from, int begin, std::int64_t end, T* to, int thread = threadIdx.x) {

@@ -63,8 +63,8 @@ ncclRedOp_t nccl_operation(ReduceOp op) { return op == ReduceOp::sum ? ncclSum :
 /// up to 32 of a GPU's 132 multiprocessors. Between machines the network is slower than two blocks. To be measured.
 constexpr int p2p_blocks_within_machine = 8, p2p_blocks_between_machines = 2;
 
-/// Thread blocks of a group whose collectives run beside products, which leave them room (Multiprocessors). NCCL's
-/// default is up to 32. To be measured.
+/// Thread blocks of a group whose collectives run concurrently with products, which leave them room (Multiprocessors).
+/// NCCL's default is up to 32. To be measured.
 constexpr int blocks_beside_products = 16;
 
 std::unique_ptr<Communicator> make_self_communicator(const std::string& name) {

@@ -3,7 +3,7 @@
 namespace trireme::cuda {
 
 std::vector<P2pSplit> p2p_splits(int rank, int size) {
-  // Edge e joins ranks e and e + 1. The edges of a class do not touch, so that one split makes a p2p communicator of
+  // Edge e joins ranks e and e + 1. The edges of a class are disjoint, so one split creates a p2p communicator for
   // each: two classes if the ring is even, a third for the last edge if it is odd. Two ranks have one edge.
   const auto class_of = [size](int edge) { return size % 2 == 1 && edge == size - 1 ? 2 : edge % 2; };
   const int classes = size == 2 ? 1 : 2 + size % 2;

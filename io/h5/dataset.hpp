@@ -12,7 +12,7 @@ namespace trireme::io::h5 {
 /// The type of an element in the file and, there being no conversion, in memory.
 hid_t file_type(DType dtype);
 
-/// A dense array, contiguous in the file in row-major order. 16-bit floats are stored as unsigned integers, so that the
+/// A dense array, contiguous in the file in row-major order. 16-bit floats are stored as unsigned integers, so the
 /// library never converts an element; the attribute "dtype" distinguishes them.
 class Dataset : public Object {
  public:

@@ -22,7 +22,7 @@ using io::Symlinks;
 /// lie inside the file; plugins are never loaded.
 class File {
  public:
-  /// Makes or empties `path`. Format version 1.10, whose metadata have checksums; no time stamps, so that the same
+  /// Creates or empties `path`. Format version 1.10, whose metadata have checksums. Without time stamps, so the same
   /// calls write the same bytes.
   static File create(const std::string& path);
   static File open(const std::string& path, Symlinks symlinks);

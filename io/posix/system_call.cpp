@@ -31,7 +31,7 @@ bool pause_before_retry(int attempt) {
 
 namespace {
 
-/// Returns the soft limit; RLIM_INFINITY where there is none.
+/// Returns the soft limit; RLIM_INFINITY if none.
 rlim_t limit_of(decltype(RLIMIT_FSIZE) resource) {
   rlimit limit{};
   return getrlimit(resource, &limit) == 0 ? limit.rlim_cur : RLIM_INFINITY;

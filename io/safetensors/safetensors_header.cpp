@@ -182,7 +182,7 @@ SafetensorsHeader parse_safetensors_header(std::string_view text, std::int64_t d
     next = entry.end;
   }
   TRIREME_CHECK(next == data_bytes, DataError,
-                "{}: its tensors have {} bytes, but {} follow the header: it was cut off, or has bytes behind its end",
+                "{}: its tensors have {} bytes, but {} follow the header: it was cut off, or has bytes after its end",
                 path, next, data_bytes);
   return header;
 }

@@ -166,8 +166,9 @@ std::unique_ptr<StepReader> open_checkpoint(Store& store, Communicator& world, c
       if (!problems.empty()) {
         warn(fmt::format("step {} is loaded instead, from {}", step->manifest().step, step->description()));
       } else if (!latest.empty() && candidate != latest) {
-        warn(fmt::format("LATEST names {}, but {} is newer and whole: it is loaded; to load another, name its folder",
-                         latest, step->description()));
+        warn(
+            fmt::format("LATEST names {}, but {} is newer and complete: it is loaded; to load another, name its folder",
+                        latest, step->description()));
       }
       return step;
     } catch (const NewerFormatError&) {

@@ -64,8 +64,9 @@ void verify_saved(Store& store, Communicator& world, std::int64_t step) {
     throw;  // an unresponsive rank is not a fault of the step
   } catch (const Error& error) {
     throw CollectiveError(
-        ExitCode::io, fmt::format("step {} was written, but does not read back whole: {}; earlier steps are left alone",
-                                  step, error.what()));
+        ExitCode::io,
+        fmt::format("step {} was written, but does not read back intact: {}; earlier steps are left alone", step,
+                    error.what()));
   }
 }
 
@@ -92,8 +93,8 @@ void warn_of_steps_beyond(Store& store, std::int64_t step) {
   }
   if (beyond.empty()) return;
   log::warn(
-      "{}:{} are beyond step {}, where this run begins, and a later load takes them first: move them away to go on "
-      "from what this run saves",
+      "{}:{} are beyond step {}, where this run begins, and a later load prefers them: move them away to resume "
+      "from this run's saves",
       store.description(), beyond, step);
 }
 

@@ -116,7 +116,7 @@ class JsonLines {
   virtual std::string line(const std::string& key, const std::string& text) const = 0;
   /// Returns the object with another text under `key`; other members and their order are unchanged.
   virtual std::string with_text(std::string_view line, const std::string& key, const std::string& text) const = 0;
-  /// Returns the value under `key` as JSON; "null" where there is none.
+  /// Returns the value under `key` as JSON; "null" if none.
   virtual std::string value(std::string_view line, const std::string& key) const = 0;
 };
 

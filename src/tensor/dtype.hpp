@@ -57,7 +57,7 @@ constexpr std::string_view name_of(DType dtype) {
   return names[static_cast<int>(dtype)];
 }
 
-/// The type called `name`; ConfigError if there is none.
+/// Returns the type called `name`; ConfigError if none.
 DType dtype_from_name(std::string_view name);
 
 template <class T>

@@ -99,7 +99,7 @@ bad LAMBADA '{"text": " \u2003"}' "bad.jsonl:3: the text has no word" --strict-l
 bad LAMBADA $'{"text": "a \xff"}' "bad.jsonl:3:13: not JSON"
 bad LAMBADA '{"text": "a text of more than 32 characters and oars"}' "Try --long-examples cut"
 bad MULTIPLE_CHOICE '{"question": "a", "choices": ["b", "c"]}' "bad.jsonl:3: the object has no key 'label' or 'answer' or 'gold'"
-bad MULTIPLE_CHOICE '{"question": "a", "choices": ["b", "c"], "answer": 2}' "bad.jsonl:3: the answer 2 is none of the 2 choices"
+bad MULTIPLE_CHOICE '{"question": "a", "choices": ["b", "c"], "answer": 2}' "bad.jsonl:3: the answer 2 is not one of the 2 choices"
 bad MULTIPLE_CHOICE '{"question": "a", "choices": ["b", "c"], "answer": ""}' "neither the number of a choice nor its letter"
 bad MULTIPLE_CHOICE '{"question": "a", "choices": "b", "answer": 0}' "bad.jsonl:3: the value of 'choices' is \"b\", not a list"
 bad MULTIPLE_CHOICE '{"question": "a", "choices": ["b", ""], "answer": 0}' "bad.jsonl:3: choice 1 is empty"

@@ -113,12 +113,12 @@ TEST(PublishedRuns, NameLineAndColumnOfAFault) {
   expect({{"layers", "-8"}}, "column layers: '-8' is not above 0");
   expect({{"layers", "1"}}, "column pp: 2 stages for 1 layers");
   expect({{"heads", "15"}}, "column heads: 15 do not divide hidden 1024");
-  expect({{"schedule", "zigzag"}}, "column schedule: 'zigzag' is none of 1F1B");
+  expect({{"schedule", "zigzag"}}, "column schedule: 'zigzag' is not one of 1F1B");
   expect({{"schedule", "FSDP"}}, "column schedule: 'FSDP' is not predicted together with tp 2");
   expect({{"schedule", "interleaved"}}, "column layers_per_virtual_stage: is empty");
-  expect({{"program", "word2vec"}}, "column program: 'word2vec' is none of megatron, megatron-2019");
-  expect({{"recompute", "sometimes"}}, "column recompute: 'sometimes' is none of");
-  expect({{"precision", "int4"}}, "column precision: 'int4' is none of");
+  expect({{"program", "word2vec"}}, "column program: 'word2vec' is not one of megatron, megatron-2019");
+  expect({{"recompute", "sometimes"}}, "column recompute: 'sometimes' is not one of");
+  expect({{"precision", "int4"}}, "column precision: 'int4' is not one of");
   expect({{"precision", "fp8"}}, "column precision: fp8 needs an H100");
   expect({{"tflops_def", "guess"}}, "column tflops_def: 'guess' is no known count");
   expect({{"iter_s", "nan"}}, "column iter_s");

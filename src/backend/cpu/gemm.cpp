@@ -28,7 +28,7 @@ constexpr std::int64_t bf16_depth = 1024, converted_depth = 512;
 constexpr std::int64_t split_tasks = 6, split_depth = 256;
 
 constexpr std::int64_t divide_up(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
-/// Extent of blocks that divide `whole` evenly. It is at most `limit`, which is a multiple of 32.
+/// Returns the extent of blocks that divide `whole` evenly: at most `limit`, a multiple of 32.
 constexpr std::int64_t even_extent(std::int64_t whole, std::int64_t limit) {
   return whole == 0 ? limit : divide_up(divide_up(whole, divide_up(whole, limit)), 32) * 32;
 }

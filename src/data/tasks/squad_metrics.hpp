@@ -22,7 +22,7 @@ struct AnswerScore {
 };
 AnswerScore score_answer(std::string_view prediction, std::string_view answer, bool version_2);
 
-/// Means over questions, in percent, as the official programs define them. NaN where there are no questions.
+/// Means over questions, in percent, as the official programs define them. NaN without questions.
 struct SquadScores {
   struct Group {
     std::int64_t questions = 0;

@@ -13,7 +13,7 @@ namespace trireme::data {
 ///    changes. Some runs occur in ordinary text, too: lower-case letters alone, as in Northern Sami "ášši"; a letter
 ///    and then a quotation mark, dash or another sign that follows words („Spaß“, "CAFÉ™"). Neither begins with Â or Ã.
 ///    Such a run is replaced only if most of the text's other runs are UTF-8.
-/// 2. C1 controls, U+0080 to U+009F, become the characters of windows-1252 of these bytes, where there are any.
+/// 2. C1 controls, U+0080 to U+009F, become the windows-1252 characters of these bytes, if any.
 /// 3. Controls are removed: U+0000 to U+001F except tab, line feed, form feed and carriage return; U+007F to U+009F;
 ///    U+206A to U+206F; U+FEFF; U+FFF9 to U+FFFC.
 /// 4. Letters and marks are joined where Unicode has one character for them (NFC).

@@ -56,7 +56,7 @@ std::vector<std::string> PayloadLines::texts(std::int64_t count) {
 }
 
 void PayloadLines::finish() const {
-  TRIREME_CHECK(rest_.empty(), DataError, "the embedded tokenizer goes on after its {} lines", number_);
+  TRIREME_CHECK(rest_.empty(), DataError, "the embedded tokenizer continues after its {} lines", number_);
 }
 
 void PayloadLines::refuse(std::string_view text) const {

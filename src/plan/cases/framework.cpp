@@ -65,7 +65,7 @@ constexpr auto frameworks = std::to_array<Framework>({
 
 const Framework& find_framework(std::string_view name) {
   const auto* found = std::ranges::find(frameworks, name, &Framework::name);
-  TRIREME_CHECK(found != frameworks.end(), ConfigError, "'{}' is none of {}", name,
+  TRIREME_CHECK(found != frameworks.end(), ConfigError, "'{}' is not one of {}", name,
                 fmt::join(frameworks | std::views::transform(&Framework::name), ", "));
   return *found;
 }

@@ -121,7 +121,8 @@ PublishedSchedule schedule_of(const std::string& text, const std::string& origin
       text == "-" || sharding_of(text) != Sharding::none) {
     return PublishedSchedule::one_forward_one_backward;
   }
-  throw FieldError{"schedule", fmt::format("'{}' is none of 1F1B, interleaved, GPipe, ZB-1p, ZB-2p, FSDP", original)};
+  throw FieldError{"schedule",
+                   fmt::format("'{}' is not one of 1F1B, interleaved, GPipe, ZB-1p, ZB-2p, FSDP", original)};
 }
 
 Recomputation recomputation_of(const Row& row) {
@@ -129,7 +130,7 @@ Recomputation recomputation_of(const Row& row) {
   if (has(text, {"selective", "core att"})) return Recomputation::selective;
   if (has(text, {"full", "true", "yes", "uniform", "block", "all layers", "every layer"})) return Recomputation::full;
   if (text.empty() || text == "-" || has(text, {"no", "false", "off", "n/a"})) return Recomputation::none;
-  throw FieldError{"recompute", fmt::format("'{}' is none of none, selective, full", row.text("recompute"))};
+  throw FieldError{"recompute", fmt::format("'{}' is not one of none, selective, full", row.text("recompute"))};
 }
 
 bool uses_fp8(const Row& row, const std::string& cluster) {
@@ -139,7 +140,7 @@ bool uses_fp8(const Row& row, const std::string& cluster) {
     return true;
   }
   if (text.empty() || has(text, {"fp16", "bf16", "half", "bfloat", "float16", "mixed", "not stated"})) return false;
-  throw FieldError{"precision", fmt::format("'{}' is none of fp16, bf16, fp8", row.text("precision"))};
+  throw FieldError{"precision", fmt::format("'{}' is not one of fp16, bf16, fp8", row.text("precision"))};
 }
 
 FlopConvention convention_of(const Row& row) {

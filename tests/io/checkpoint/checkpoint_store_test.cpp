@@ -111,7 +111,7 @@ TEST_F(StoreTest, StepBeforeStaysUntilTheNewOneHasBeenReadBack) {
   save(10, 1);
   ForgetfulStore store(root);
   EXPECT_THAT([&] { save_version(store, world, 20, 2, 1); },
-              ThrowsMessage<CollectiveError>(AllOf(HasSubstr("step 20"), HasSubstr("does not read back whole"))));
+              ThrowsMessage<CollectiveError>(AllOf(HasSubstr("step 20"), HasSubstr("does not read back intact"))));
   EXPECT_EQ(load(), 1u);
 }
 
@@ -138,7 +138,7 @@ TEST_F(StoreTest, PointerThatIsWrongIsOnlyAHint) {
   testing::internal::CaptureStdout();  // the log of tests
   EXPECT_EQ(load(), 2u);
   EXPECT_THAT(testing::internal::GetCapturedStdout(),
-              AllOf(HasSubstr("LATEST names step-00000010"), HasSubstr("step-00000020 is newer and whole")));
+              AllOf(HasSubstr("LATEST names step-00000010"), HasSubstr("step-00000020 is newer and complete")));
   EXPECT_EQ(load("step-00000010"), 1u);
 }
 

@@ -8,7 +8,7 @@
 
 namespace trireme::data {
 
-/// Masks whole words as Megatron-LM does: sets `labels` to the token at each masked position and to -1 elsewhere, and
+/// Whole-word masking as in Megatron-LM: sets `labels` to the token at each masked position and to -1 elsewhere, and
 /// replaces masked `tokens` by [MASK] (80 %), a token drawn from the vocabulary (10 %), or leaves them (10 %).
 ///
 /// A word is a piece and the "##" pieces after it, excluding [CLS] and [SEP]; a "##" piece after [SEP] continues the

@@ -71,7 +71,7 @@ void MultipleChoice::add(const ChoiceQuestion& question, const LengthLimit& limi
   const std::int64_t choices = std::ssize(question.choices);
   TRIREME_CHECK(choices >= 2, DataError, "the question has {} choices: it needs at least 2", choices);
   TRIREME_CHECK(question.answer >= 0 && question.answer < choices, DataError,
-                "the answer {} is none of the {} choices, 0 to {}", question.answer, choices, choices - 1);
+                "the answer {} is not one of the {} choices, 0 to {}", question.answer, choices, choices - 1);
   const std::string_view context = std::string_view(question.context).substr(0, word_extent(question.context).end);
   std::vector<std::int32_t> context_ids;
   tokenizer_.encode(context, context_ids);
