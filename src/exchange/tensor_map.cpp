@@ -10,10 +10,7 @@ namespace trireme::exchange {
 std::string layer_prefix(int layer) { return fmt::format("h.{}", layer); }
 
 TensorMapBuilder::TensorMapBuilder(const model::ModelConfig& config) : config_(config) {
-  model::StageShard whole;
-  whole.chunks = {{0, config.layers}};
-  const parallel::VocabularyPartition vocabulary(config.vocabulary, 0, 1, 1);
-  for (const parallel::Parameter& parameter : model::model_parameters(config, whole, vocabulary)) {
+  for (const parallel::Parameter& parameter : model::all_parameters(config)) {
     index_.emplace(parameter.name, map_.parameters.size());
     MappedParameter mapped;
     mapped.name = parameter.name;

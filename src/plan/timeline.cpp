@@ -66,7 +66,7 @@ std::vector<TraceSpan> spans_of(const Job& job, const StepPrediction& step, int 
 
 std::vector<EventDifference> compare(const Job& job, const StepPrediction& step, const std::vector<TraceEvent>& trace) {
   const std::map<int, std::vector<Iteration>> iterations = iterations_of(trace);
-  TRIREME_CHECK(!iterations.empty(), ConfigError, "the trace has no event `{}`: it is not of a training run",
+  TRIREME_CHECK(!iterations.empty(), ConfigError, "the trace has no event `{}`: it is not that of a training run",
                 iteration_name);
   const int ranks = job.grid.world_size();
   TRIREME_CHECK(static_cast<int>(iterations.size()) == ranks && iterations.rbegin()->first == ranks - 1 &&
