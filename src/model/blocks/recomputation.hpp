@@ -7,7 +7,7 @@ namespace trireme::model {
 
 enum class RecomputeGranularity {
   none,
-  selective,  ///< tensors that are large and cheap to recompute: see SelfAttention::Saved and Mlp::Saved
+  selective,  ///< tensors that are large and cheap to recompute: see SelfAttention::Saved and the kinds of FeedForward
   full        ///< entire layers, from their input
 };
 enum class RecomputeMethod {
