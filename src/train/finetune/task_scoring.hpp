@@ -8,7 +8,7 @@
 #include "src/data/dataset/sample_source.hpp"
 #include "src/train/parallel_model.hpp"
 
-namespace trireme::infer {
+namespace trireme::train {
 
 /// Scores of a task's samples, the same on every rank.
 struct TaskScores {
@@ -19,7 +19,7 @@ struct TaskScores {
 
 /// Runs a model of a task on all samples of `samples`, each once on any grid, without dropout. The longest are read
 /// first, and micro-batches end with their longest sample. Collective.
-TaskScores score_samples(train::ParallelModel& model, const data::SampleSource& samples);
+TaskScores score_samples(ParallelModel& model, const data::SampleSource& samples);
 
 /// Returns the scores as bytes, for a checkpoint: `key`, which names their samples, and a line feed; columns int64 and
 /// loss fp64; the scores fp64; all little-endian.
@@ -33,4 +33,4 @@ void to_probabilities(TaskScores& scores, int groups = 1);
 /// Number of the greatest score in row `row`, the first of equal ones.
 std::int64_t best_column(const TaskScores& scores, std::int64_t row);
 
-}  // namespace trireme::infer
+}  // namespace trireme::train
