@@ -13,7 +13,7 @@ void measure_squad(const FinetuneTask& task, const data::SquadExamples& examples
     std::vector<data::SpanLogits> windows;
     for (std::int64_t w = question.first_window; w < question.first_window + question.windows; ++w) {
       const auto row = std::span(logits).subspan(static_cast<std::size_t>(w) * 2 * positions, 2 * positions);
-      // The positions behind the sample are padding.
+      // The positions after the sample are padding.
       const data::SquadWindow& window = examples.windows()[static_cast<std::size_t>(w)];
       const auto length = static_cast<std::size_t>(examples.context_position(window) + window.tokens + 1);
       windows.push_back({row.first(length), row.subspan(positions, length)});

@@ -16,14 +16,14 @@ struct TaskResult {
   std::int64_t correct = 0, total = 0;
   std::optional<data::SquadScores> squad;
   std::map<std::string, data::SquadPrediction> predictions;  ///< by question
-  std::vector<std::int32_t> classes;                         ///< predicted for each label, but for SQuAD
+  std::vector<std::int32_t> classes;                         ///< predicted for each label, except for SQuAD
   bool has_labels = true;                                    ///< without them there are predictions and no score
 
   /// Returns "accuracy 93.75 % (150 of 160)", SQuAD's figures, or without labels "160 predictions".
   std::string text() const;
 };
 
-/// Measures `scores`, which are those of the split's samples.
+/// Measures the `scores` of the split's samples.
 TaskResult measure(const FinetuneTask& task, const TaskSplit& split, const TaskScores& scores);
 
 }  // namespace trireme::train

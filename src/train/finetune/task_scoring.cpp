@@ -11,7 +11,7 @@
 namespace trireme::train {
 namespace {
 
-/// Score of positions behind a micro-batch's longest sample, which the model did not read.
+/// Score of positions after a micro-batch's longest sample, which the model did not read.
 constexpr double unread_score = -std::numeric_limits<double>::infinity();
 
 }  // namespace
@@ -27,7 +27,7 @@ TaskScores score_samples(ParallelModel& model, const data::SampleSource& samples
   result.scores.resize(static_cast<std::size_t>(labels * result.columns));
   const std::vector<std::int64_t> order = longest_first(samples, 0, samples.size());
 
-  // As many micro-batches at a time as the pipeline has stages keep all of them at work.
+  // As many micro-batches at a time as the pipeline has stages keep every stage busy.
   const std::int64_t micro_batches = model.grid().pipeline_size();
   const data::SamplerGrid grid{execution.micro_batch_size, model.grid().data_size()};
   const std::int64_t batch_size = micro_batches * grid.data_parallel_size * grid.micro_batch_size;

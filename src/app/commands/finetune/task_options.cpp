@@ -19,7 +19,7 @@ void TaskOptions::declare(Options& options) {
   options.add("epochs", &epochs, "N", "Passes over the training examples.", countable());
   options.add("seeds", &seeds, "N",
               "Fine-tune with N seeds, --seed and those after it; print their median, and the result of averaged "
-              "probabilities. Checkpoints are in folders seed-S of --save, metrics in files with .seed-S behind.",
+              "probabilities. Checkpoints are in folders seed-S of --save, metrics in files with the suffix .seed-S.",
               between(1, 1000));
   options.add_choice("on-bad-line", &skip_bad_lines, {{"stop", false}, {"skip", true}},
                      "Lines or questions that cannot be used: an error, or left out and counted.");
@@ -30,11 +30,11 @@ void TaskOptions::declare(Options& options) {
   options.add("n-best-size", &task.prediction.n_best, "N", "SQUAD: answers that are tried and kept.", countable());
   options.add("max-answer-length", &task.prediction.max_answer_length, "N", "SQUAD: tokens of an answer.", countable());
   options.add("null-score-diff-threshold", &task.prediction.null_threshold, "X",
-              "SQUAD 2.0: no answer where its logits exceed those of the best one by more than X.");
+              "SQUAD 2.0: no answer if its logits exceed those of the best one by more than X.");
   options.add(
       "predictions-file", &predictions_file, "FILE",
       "Predictions of the best epoch for the test data, or else the validation data. SQUAD: {\"id\": \"text\"}. "
-      "MNLI, QQP: GLUE's lines of number and class. Several seeds: theirs are in files with .seed-S behind, and "
+      "MNLI, QQP: GLUE's lines of number and class. Several seeds: theirs are in files with the suffix .seed-S, and "
       "FILE has those of averaged probabilities.");
   options.add("n-best-file", &n_best_file, "FILE", "SQUAD: the best answers with their probabilities, likewise.");
   options.add("pretrained-checkpoint", &pretrained, "DIR",

@@ -11,7 +11,7 @@
 namespace trireme::app {
 namespace {
 
-/// Throws ConfigError where an option chooses among tokens, but --temperature 0 always takes the likeliest.
+/// Throws ConfigError if an option chooses among tokens, but --temperature 0 always takes the likeliest.
 void check_sampling(const Options& options, const infer::SamplingOptions& sampling) {
   if (sampling.temperature > 0) return;
   std::vector<std::string> idle;
