@@ -142,7 +142,7 @@ class Generator {
     bool finished = false;
 
     std::int64_t size() const { return std::ssize(prompt.tokens) + std::ssize(continuation.tokens); }
-    /// The latest `count` tokens, or all where there are fewer.
+    /// The latest `count` tokens, or all if there are fewer.
     std::vector<std::int32_t> latest(std::int64_t count) const {
       std::vector<std::int32_t> all = prompt.tokens;
       all.insert(all.end(), continuation.tokens.begin(), continuation.tokens.end());
@@ -249,7 +249,7 @@ class Generator {
     }
   }
 
-  /// Delivers the texts that are finished. The last ones take their places, so that those in use stay together.
+  /// Delivers the finished texts. The last texts move to their slots, so that the slots in use stay contiguous.
   void release_finished(const Done& done) {
     for (std::int64_t i = std::ssize(texts_) - 1; i >= 0; --i) {
       Text& text = texts_[static_cast<std::size_t>(i)];
@@ -271,11 +271,11 @@ class Generator {
   int chooser_;  // rank of the replica that samples: the first of the last stage
   std::int64_t capacity_;
   Decoder decoder_;
-  std::vector<Text> texts_;  // text i is in place i of the cache
+  std::vector<Text> texts_;  // text i is in slot i of the cache
   double prompts_s_ = 0;
 };
 
-/// Throws NumericalError, on all ranks, where a text failed on any: of several, that of the first prompt.
+/// Throws NumericalError on all ranks if a text failed on any; of several failures, that of the first prompt.
 void check_failures(const train::ParallelModel& model, Communicator& world, const std::optional<Failure>& failure) {
   // The maximum over the ranks must be the failure of the first prompt.
   constexpr std::int64_t tokens_bits = 24, max_tokens = (std::int64_t{1} << tokens_bits) - 1;

@@ -36,7 +36,7 @@ struct GenerationOptions {
   SamplingOptions sampling;
   std::int32_t end_of_document = -1;  ///< token that ends a text, -1: none
   std::int64_t batch_size = 1;        ///< texts that one replica of the model continues at a time
-  /// Where given, log-probabilities of the chosen tokens, and of as many of the likeliest.
+  /// If given, log-probabilities are returned: of each chosen token, and of this many of the likeliest.
   std::optional<std::int64_t> log_probabilities;
   /// Returns whether a text ends with these new tokens. Each rank of a replica calls it. Empty: none does.
   std::function<bool(std::span<const std::int32_t>)> stops;
@@ -44,7 +44,7 @@ struct GenerationOptions {
 
 /// Continues `prompt` token by token, up to `max_new_tokens` or until `end_of_document` (-1: none) is chosen, which is
 /// not part of the result. Keys and values of earlier positions are cached, so each token costs one position's work.
-/// Where the text exceeds the model's positions, the context starts again with its latest half. Collective over the
+/// If the text exceeds the model's positions, the context starts again with its latest half. Collective over the
 /// grid: every rank gets the same tokens, and data ranks do the same work. NumericalError if the model's output is
 /// not finite.
 std::vector<std::int32_t> generate(train::ParallelModel& model, Communicator& world,
@@ -76,10 +76,10 @@ struct GenerationCounts {
 };
 
 /// Continues the prompts from number `first` on, each as `generate` does alone, `batch_size` at a time on each data
-/// rank. A text that ends makes room for the next prompt at once. Neither the grid nor the batch changes a result, but
-/// for the rounding of products. Prompt i goes to data rank (i - first) mod D. On one data rank, records are taken as
-/// soon as those before are there; on several, they are brought to rank 0 after every 16 batches. Collective over the
-/// grid. NumericalError if the model's output is not finite, EnvironmentError if the cache does not fit into
+/// rank. A text that ends makes room for the next prompt at once. Neither the grid nor the batch changes a result,
+/// except for the rounding of products. Prompt i goes to data rank (i - first) mod D. On one data rank, records are
+/// taken as soon as all earlier ones are complete; on several, rank 0 gathers them after every 16 batches. Collective
+/// over the grid. NumericalError if the model's output is not finite, EnvironmentError if the cache does not fit into
 /// memory.
 GenerationCounts generate_all(train::ParallelModel& model, Communicator& world, const PromptSource& prompts,
                               std::int64_t first, const GenerationOptions& options, const RecordSink& sink);

@@ -57,7 +57,7 @@ class Collector {
     });
   }
 
-  /// Passes on the logits of a sample, which is in column `j` of this rank's micro-batch, or in another rank's where it
+  /// Passes on the logits of a sample, which is in column `j` of this rank's micro-batch, or in another rank's if it
   /// is negative.
   void gather(std::int64_t sample, std::int64_t j) {
     const parallel::VocabularyPartition& vocabulary = model_.vocabulary();
@@ -72,7 +72,7 @@ class Collector {
         std::copy_n(on_host_.begin() + (row * b_ + j) * vocabulary.rows(), vocabulary.true_rows(),
                     part.begin() + (position - begin) * v + vocabulary.first());
       }
-      // Others have zeros there.
+      // Other ranks contribute zeros.
       ImmediateStream host;
       model_.world().all_reduce(host, TensorView(part.data(), {std::ssize(part)}), ReduceOp::sum).wait(host);
       sink_(sample, begin, part);
@@ -100,7 +100,7 @@ void collect_logits(train::ParallelModel& model, const data::SampleSource& sourc
   Collector collector(model, sink);
   const std::int64_t at_once = model.execution().micro_batch_size * model.grid().data_size();
   for (std::int64_t first = 0; first < std::ssize(samples); first += at_once) collector.run(source, samples, first);
-  static_cast<void>(model.take_global_loss_sums());  // counts these samples no longer
+  static_cast<void>(model.take_global_loss_sums());  // discards the sums of these samples
 }
 
 }  // namespace trireme::infer

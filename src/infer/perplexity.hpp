@@ -10,7 +10,7 @@
 namespace trireme::infer {
 
 struct PerplexityResult {
-  std::int64_t tokens = 0;  ///< scored ones: all but the first
+  std::int64_t tokens = 0;  ///< scored tokens: all but the first
   double loss = 0;          ///< mean over the scored tokens
   double perplexity = 0;    ///< exp(loss)
 };
@@ -19,7 +19,7 @@ struct PerplexityResult {
 /// early. `store` must live longer. Throws DataError for a corpus of fewer than two tokens.
 data::SequentialSamples perplexity_windows(const train::ParallelModel& model, const data::TokenStore& store);
 
-/// Scores every token of a corpus but the first, in its `perplexity_windows`. Each window is scored once, whatever the
+/// Scores every token of a corpus but the first, in its `perplexity_windows`. Each window is scored once, on any
 /// grid. `progress` is called with the tokens scored so far and all tokens to score. Collective. Throws DataError for a
 /// corpus of fewer than two tokens.
 PerplexityResult measure_perplexity(

@@ -29,7 +29,7 @@ class Scorer {
   Scorer(train::ParallelModel& model, const ScoredTexts& texts)
       : model_(model),
         texts_(texts),
-        // As many micro-batches at a time as the pipeline has stages keep all of them at work.
+        // As many micro-batches at a time as the pipeline has stages keep every stage busy.
         micro_batches_(model.grid().pipeline_size()),
         grid_{model.execution().micro_batch_size, model.grid().data_size()},
         // All ranks of the last stage's tensor group have the same results.
@@ -61,7 +61,7 @@ class Scorer {
       result.tokens += tokens_of(first, std::min(first + batch_size, count));
       progress(result.tokens, all_tokens);
     }
-    static_cast<void>(model_.take_global_loss_sums());  // counts these texts no longer
+    static_cast<void>(model_.take_global_loss_sums());  // discards the sums of these texts
     sum_over_ranks();
     result.scores = std::move(scores_);
     result.positions = positions_;

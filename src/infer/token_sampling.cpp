@@ -10,8 +10,8 @@
 namespace trireme::infer {
 namespace {
 
-/// The ids of a vocabulary, the likeliest first, equal ones by their ids. They are sorted as far as they are read:
-/// of a large vocabulary few are.
+/// The ids of a vocabulary, the likeliest first, equal ones by their ids. They are sorted only as far as they are read:
+/// few of a large vocabulary are.
 class LikeliestFirst {
  public:
   explicit LikeliestFirst(const std::vector<double>& logits) : logits_(logits), order_(logits.size()) {

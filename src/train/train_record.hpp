@@ -21,16 +21,16 @@ struct TrainRecord {
   double grad_norm = 0;      ///< the norm that is clipped, before clipping, of the true gradient (loss scale taken out)
   double learning_rate = 0;  ///< the one used
   std::optional<double> decoupled_learning_rate;  ///< the one used, if any
-  std::optional<double> params_norm;              ///< L2 of the parameters after the update, where it is measured
-  std::optional<std::int64_t> num_zeros;          ///< gradients that are zero, where they are counted
-  std::optional<double> weight_decay;             ///< the one used, where it changes during the run
+  std::optional<double> params_norm;              ///< L2 of the parameters after the update, if it is measured
+  std::optional<std::int64_t> num_zeros;          ///< gradients that are zero, if they are counted
+  std::optional<double> weight_decay;             ///< the one used, if it changes during the run
   double loss_scale = 1;                          ///< the one used
   bool skipped = false;                           ///< no update was made
-  Skip skip_reason = Skip::not_finite;            ///< where it was skipped; a requested skip has no loss
+  Skip skip_reason = Skip::not_finite;            ///< if it was skipped; a requested skip has no loss
   double elapsed_ms = 0;
   double tokens_per_second = 0;
   double tflops_per_rank = 0;                          ///< model FLOPs, full attention, no recomputation counted
-  std::optional<std::vector<ExposedTime>> exposed_ms;  ///< by group, where it is measured
+  std::optional<std::vector<ExposedTime>> exposed_ms;  ///< by group, if it is measured
 };
 
 /// Measurements of an evaluation on the validation or the test split.

@@ -6,7 +6,7 @@
 #include "src/comm/self_communicator.hpp"
 #include "src/infer/generation.hpp"
 #include "src/infer/perplexity.hpp"
-#include "src/infer/task_scoring.hpp"
+#include "src/train/finetune/task_scoring.hpp"
 #include "src/train/state_tensors.hpp"
 #include "tests/cuda/gpu_backend.hpp"
 #include "tests/fakes/memory_store.hpp"
@@ -198,8 +198,8 @@ TEST_F(GpuTraining, TaskHeadsComputeWhatTheCpuComputes) {
     TrainingRun gpu(world_, config, layout, {}, gpu_device()), cpu(world_, config, layout);
     const RunTolerance tolerated = tolerance(config.dtype, Comparison::other_backend);
     const FirstSamples samples(*gpu.data.train, 6);
-    const infer::TaskScores actual = infer::score_samples(gpu.gpt, samples);
-    const infer::TaskScores expected = infer::score_samples(cpu.gpt, samples);
+    const train::TaskScores actual = train::score_samples(gpu.gpt, samples);
+    const train::TaskScores expected = train::score_samples(cpu.gpt, samples);
     EXPECT_NEAR(actual.loss / expected.loss, 1, tolerated.loss);
     EXPECT_THAT(actual.scores, testing::Pointwise(testing::DoubleNear(10 * tolerated.loss), expected.scores));
     for (std::int64_t i = 0; i < config.steps; ++i) {
@@ -226,7 +226,7 @@ TEST_F(GpuTraining, ScoringBetweenGraphsChangesNothing) {
     const FirstSamples samples(*run.data.train, 3);
     for (std::int64_t i = 0; i < config.steps; ++i) {
       figures[graphs].push_back(run.step().lm_loss);
-      std::ranges::copy(infer::score_samples(run.gpt, samples).scores, std::back_inserter(figures[graphs]));
+      std::ranges::copy(train::score_samples(run.gpt, samples).scores, std::back_inserter(figures[graphs]));
     }
   }
   EXPECT_EQ(figures[0], figures[1]);

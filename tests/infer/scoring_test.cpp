@@ -7,7 +7,6 @@
 #include "src/comm/self_communicator.hpp"
 #include "src/infer/logits.hpp"
 #include "src/infer/scoring.hpp"
-#include "src/infer/task_scoring.hpp"
 #include "tests/support/message_of.hpp"
 #include "tests/support/mpi_world.hpp"
 #include "tests/support/training_run.hpp"
@@ -132,23 +131,6 @@ TEST(ScoreTexts, RefusesWhatTheModelCannotRead) {
             }),
             "token 11 is not in the model's vocabulary of 11: the tokenizer is not the model's");
   EXPECT_THROW(score(std::vector<std::int32_t>(26, 1)), ShapeError);
-}
-
-TEST(TaskScores, ComeBackFromTheirBytesForTheSameSamplesOnly) {
-  const infer::TaskScores scores{2, {0.1, -3e300, 1.0 / 3, 4, 5, 6}, 0.7};
-  const std::string bytes = to_bytes(scores, "dev 512");
-  const auto again = infer::scores_from(bytes, "dev 512", 3);
-  ASSERT_TRUE(again);
-  EXPECT_EQ(again->columns, 2);
-  EXPECT_EQ(again->scores, scores.scores);
-  EXPECT_EQ(again->loss, scores.loss);
-  EXPECT_FALSE(infer::scores_from(bytes, "dev 384", 3));
-  EXPECT_FALSE(infer::scores_from(bytes, "dev", 3));
-  EXPECT_FALSE(infer::scores_from(bytes, "dev 512", 2));
-  EXPECT_FALSE(infer::scores_from(bytes, "dev 512", 0));
-  for (std::size_t size = 0; size < bytes.size(); ++size) {
-    EXPECT_FALSE(infer::scores_from(bytes.substr(0, size), "dev 512", 3)) << size;
-  }
 }
 
 /// Logits [sample, position, token] of samples 0 to 11, gathered in another order.

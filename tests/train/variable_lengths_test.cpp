@@ -2,7 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "src/comm/self_communicator.hpp"
-#include "src/infer/task_scoring.hpp"
+#include "src/train/finetune/task_scoring.hpp"
 #include "tests/support/mpi_world.hpp"
 #include "tests/support/training_run.hpp"
 
@@ -167,7 +167,7 @@ TEST(ScoreSamples, FindsTheScoresOfPaddedSamplesOnEveryGrid) {
       config.batch = 8;
       TrainingRun run(world(), config, layout);
       const Few few(*run.data.train, samples);
-      const infer::TaskScores scores = infer::score_samples(run.gpt, few);
+      const train::TaskScores scores = train::score_samples(run.gpt, few);
       ASSERT_EQ(scores.scores.size(), expected.size());
       const std::int64_t row = config.model.output == ModelOutput::spans ? config.s : scores.columns;
       for (std::int64_t i = 0; i < std::ssize(expected); ++i) {

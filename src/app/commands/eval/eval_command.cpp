@@ -32,7 +32,7 @@ void print_figures(const Figures& figures) {
   std::fflush(stdout);
 }
 
-/// Progress of the tokens, shown by one rank, and at the end their rate.
+/// Shows the progress in tokens on one rank, and at the end their rate.
 class TokenProgress {
  public:
   explicit TokenProgress(bool is_root) : is_root_(is_root) {}
@@ -40,7 +40,7 @@ class TokenProgress {
   void update(std::int64_t done, std::int64_t total) {
     if (is_root_) bar_.update(done, total);
   }
-  /// `positions` are the tokens with the padding beside them.
+  /// `positions` counts the tokens and the padding.
   void end(std::int64_t tokens, std::int64_t positions) {
     bar_.end();
     if (!is_root_) return;
@@ -54,7 +54,7 @@ class TokenProgress {
   LoggedProgress bar_{"scoring", "scored", "tokens"};
 };
 
-/// A result, and a loss that is finite where the model's losses are.
+/// A result, and a loss that is finite if all losses of the model are.
 struct Evaluation {
   Figures figures;
   double loss = 0;

@@ -30,7 +30,7 @@ void EvalOptions::declare(Options& options) {
                      "perplexity: of every token of a corpus but the first. WIKITEXT103: perplexity of a text in "
                      "overlapping windows, also adjusted to its words. LAMBADA: accuracy of the last token or word "
                      "of texts. MULTIPLE_CHOICE: accuracy of the choice of the largest summed log-probability, and "
-                     "of the largest one a character; HELLASWAG and MMLU: the same for their files.");
+                     "of the largest one per character; HELLASWAG and MMLU: the same for their files.");
   options.add("data-path", &data_path, "FILE",
               "perplexity: corpus of the model's tokenizer. WIKITEXT103: text, UTF-8. LAMBADA: JSON lines with "
               "\"text\". MULTIPLE_CHOICE: JSON lines with \"question\" (or \"ctx\", \"context\", \"query\"), "

@@ -17,7 +17,7 @@ namespace {
 using data::ScoredTexts;
 using data::TextScore;
 
-/// Runs `function`; a DataError gets `where` in front of its message.
+/// Runs `function`; prefixes the message of a DataError with `where`.
 template <class Function>
 auto located(const std::string& where, const Function& function) {
   try {
@@ -30,7 +30,7 @@ auto located(const std::string& where, const Function& function) {
 prepare::TextReader reader_of(const std::string& path, prepare::TextFormat format) {
   prepare::TextReaderOptions options;
   options.format = format;
-  options.check_utf8 = false;  // here, with a message of its own
+  options.check_utf8 = false;  // read_text checks it, with its own message
   return {io::prepare_files(), std::vector<std::string>{path}, options};
 }
 
@@ -128,7 +128,7 @@ io::QuestionKeys keys_of(EvalTask task) {
   return {{"ctx", "context", "question", "query"}, {"choices", "endings"}, {"label", "answer", "gold"}};
 }
 
-/// Returns the question that a task asks of a line of its file.
+/// Returns the question of a task in the form that the model is asked.
 data::ChoiceQuestion asked(EvalTask task, const data::ChoiceQuestion& question) {
   if (task == EvalTask::mmlu) return lettered(question);
   return question.parts.empty() ? question : joined_parts(question);
@@ -162,7 +162,7 @@ void ZeroShotOptions::declare(Options& options) {
        {"ptb", Detokenizer::ptb},
        {"lambada", Detokenizer::lambada}},
       "WIKITEXT103: how to undo the spaces around punctuation; auto: as the first of 'ptb', 'wiki' and 'lambada' that "
-      "the file's path contains says, none without them.");
+      "the file's path contains says, else none.");
   options.add_flag("strict-lambada", &strict_lambada,
                    "LAMBADA: predict all tokens of the last word instead of the text's last token.");
   options.add_choice("long-examples", &cut_long_examples, {{"stop", false}, {"cut", true}},

@@ -21,7 +21,7 @@ enum class EvalTask { perplexity, wikitext103, lambada, multiple_choice, hellasw
 /// Members of the JSON object that a task prints: a text, or a number, null if it is not finite.
 using Figures = std::vector<std::pair<std::string, std::variant<std::string, std::int64_t, double>>>;
 
-/// Texts of a task and what their scores mean.
+/// Texts of a task, and the figures of their scores.
 class ZeroShotTask {
  public:
   virtual ~ZeroShotTask() = default;
@@ -38,12 +38,12 @@ struct ZeroShotOptions {
   bool skip_bad_lines = false;
 
   void declare(Options& options);
-  /// ConfigError if an option was given that `task` does not use.
+  /// Throws ConfigError if an option was given that `task` does not use.
   void check(const Options& options, EvalTask task) const;
 };
 
-/// Reads the file of a task, all of it. `bad_lines` notes the lines that are skipped. Throws IoError, or DataError that
-/// begins with the file and the line, where an example or the full file cannot be used.
+/// Reads the complete file of a task. `bad_lines` collects the skipped lines. Throws IoError, or DataError that
+/// begins with the file and the line, if an example or the file cannot be used.
 std::unique_ptr<ZeroShotTask> read_zero_shot_task(EvalTask task, const std::string& path,
                                                   const ZeroShotOptions& options, const data::Tokenizer& tokenizer,
                                                   std::int64_t sequence_length, data::BadLines& bad_lines);

@@ -1,19 +1,19 @@
 #include <algorithm>
-#include <cmath>
 #include <csignal>
 #include <cstdio>
 
 #include "io/posix/folder.hpp"
 #include "io/posix/folder_lock.hpp"
 #include "src/app/commands/commands.hpp"
-#include "src/app/commands/finetune/best_scores.hpp"
-#include "src/app/commands/finetune/task_result.hpp"
+#include "src/app/commands/finetune/task_data.hpp"
+#include "src/app/commands/finetune/task_output.hpp"
 #include "src/app/commands/train/configuration_log.hpp"
 #include "src/app/commands/train/train_session.hpp"
 #include "src/app/job/kernel_test.hpp"
 #include "src/app/megatron/translation.hpp"
 #include "src/base/log.hpp"
 #include "src/base/shortened.hpp"
+#include "src/train/finetune/epoch_scoring.hpp"
 
 namespace trireme::app {
 namespace {
@@ -29,7 +29,8 @@ std::string folder_of_seed(const std::string& folder, const TaskOptions& task, s
   return folder.empty() || task.seeds == 1 ? folder : fmt::format("{}/seed-{}", folder, seed);
 }
 
-/// Fine-tuning of a model: the data of its task, and a run for each seed.
+/// Runs a fine-tuning from its options: opens the model, reads the data, trains once for each seed and prints the
+/// results.
 class Finetuning {
  public:
   Finetuning(const Options& options, const megatron::Translation& translation, const TaskOptions& task, Job& job,
@@ -42,13 +43,14 @@ class Finetuning {
     });
     open_model(task_.pretrained);
     read_data();
-    config_ = reader_.settle(job_.grid.data_size(), {model_, sequence_length_, train_.samples->labels(), task_.epochs});
+    config_ =
+        reader_.settle(job_.grid.data_size(), {model_, sequence_length_, data_.train.samples->labels(), task_.epochs});
     check_training_type(*job_.backend, config_.precision.dtype);
     test_kernels(job_, config_);
   }
 
   int run() {
-    std::vector<BestScores> all(static_cast<std::size_t>(task_.seeds));
+    std::vector<train::BestScores> all(static_cast<std::size_t>(task_.seeds));
     std::vector<double> results;
     for (int i = 0; i < task_.seeds; ++i) {
       const std::optional<double> score =
@@ -61,7 +63,8 @@ class Finetuning {
   }
 
  private:
-  /// Finds the model: that of the pretrained checkpoint, or of the run to continue with.
+  /// Opens the checkpoint of the pretrained model, or of the run to continue, and reads its configuration and
+  /// tokenizer.
   void open_model(const std::string& pretrained) {
     const CheckpointOptions& checkpoint = reader_.parsed().checkpoint;
     const std::string load = folder_of_seed(checkpoint.load, task_, reader_.parsed().seed);
@@ -100,11 +103,11 @@ class Finetuning {
     const auto read = [&](const std::vector<std::string>& paths, SplitUse use) {
       return read_task(*job_.world, task_, paths, tokenizer_, sequence_length_, use);
     };
-    train_ = read(task_.train, SplitUse::training);
-    valid_ = read(task_.valid, SplitUse::validation);
-    if (!task_.test.empty()) test_ = read(task_.test, SplitUse::test);
-    log::info("{}: {} examples to train, {} to validate, {} to test", task_.name(), train_.samples->labels(),
-              valid_.samples->labels(), test_.samples ? test_.samples->labels() : 0);
+    data_.train = read(task_.train, SplitUse::training);
+    data_.valid = read(task_.valid, SplitUse::validation);
+    if (!task_.test.empty()) data_.test = read(task_.test, SplitUse::test);
+    log::info("{}: {} examples to train, {} to validate, {} to test", task_.task.name(), data_.train.samples->labels(),
+              data_.valid.samples->labels(), data_.test.samples ? data_.test.samples->labels() : 0);
   }
 
   TrainPlan make_plan(const RunConfig& config) const {
@@ -118,8 +121,8 @@ class Finetuning {
     plan.attributes.merge(attributes_of(plan.options));
     put_dtype(plan.attributes, config.precision.dtype);
     plan.attributes.put("tokenizer", tokenizer_name_);
-    plan.attributes.put("data.task", task_.name());
-    plan.attributes.put("data.train", train_.digest);
+    plan.attributes.put("data.task", task_.task.name());
+    plan.attributes.put("data.train", data_.train.digest);
     plan.attributes.put("data.tokenizer", tokenizer_.tokenizer->digest());
     plan.attributes.put("data.sequence_length", sequence_length_);
     plan.attributes.put("data.seed", static_cast<std::int64_t>(config.seed));
@@ -134,13 +137,13 @@ class Finetuning {
     }
     return plan;
   }
-  /// Returns the folder that was given by --load and holds the pretrained model.
+  /// Returns the folder of --load if it holds the pretrained model.
   std::string pretrained_load() const {
     return options_.given("pretrained-checkpoint") ? "" : reader_.parsed().checkpoint.load;
   }
 
-  /// Returns the best score of a seed, or none if it was stopped early.
-  std::optional<double> run_seed(std::uint64_t seed, BestScores& best) {
+  /// Returns the best score of a seed, or none if it was stopped early. Sets `best` to the scores of its best epoch.
+  std::optional<double> run_seed(std::uint64_t seed, train::BestScores& best) {
     RunConfig config = config_;
     config.seed = seed;
     config.checkpoint.save = folder_of_seed(config_.checkpoint.save, task_, seed);
@@ -156,30 +159,34 @@ class Finetuning {
       return 0;
     }
     lock_seeds();
-    best = BestScores::from(plan.start.description.blobs, task_, valid_, test_);
-    if (!best.valid.scores.empty()) best.put(task_, valid_, test_, plan.blobs);
+    const std::int64_t per_epoch = config.run.schedule.eval_interval;
+    train::EpochScoring scoring(task_.task, data_, per_epoch, plan.start.description.blobs, plan.blobs);
     TrainSession session(job_, config, plan);
     session.restore();
     data::SampleSplits data;
-    const std::int64_t per_epoch = config.run.schedule.eval_interval;
     data.train = std::make_unique<data::EpochSamples>(
-        *train_.samples, seed, task_.epochs,
+        *data_.train.samples, seed, task_.epochs,
         per_epoch * config.batch.batches(job_.grid.data_size()).max_size() / model_.samples_per_label());
     if (session.has_work(data)) {
-      const train::RunEnd end = session.run(data, [&] { evaluate(session, seed, per_epoch, best, plan.blobs); });
+      const train::RunEnd end = session.run(data, [&] {
+        if (scoring.evaluate(session.model(), session.trainer())) {
+          write_predictions_of(scoring.best(), suffix_of_seed(seed));
+        }
+      });
       if (end == train::RunEnd::stopped_early) return std::nullopt;
     }
+    best = scoring.best();
     const train::Progress& progress = session.progress();
-    print_line(
-        job_,
-        fmt::format(
-            "{{\"task\": \"{}\", \"seed\": {}, \"epoch\": {}, \"iteration\": {}, {}{}}}", task_.name(), seed,
-            progress.best_iteration / per_epoch, progress.best_iteration, best_json(progress, best.valid, valid_, ""),
-            test_.samples && !best.test.scores.empty() ? ", " + best_json(progress, best.test, test_, "test_") : ""));
+    print_line(job_, fmt::format("{{\"task\": \"{}\", \"seed\": {}, \"epoch\": {}, \"iteration\": {}, {}{}}}",
+                                 task_.task.name(), seed, progress.best_iteration / per_epoch, progress.best_iteration,
+                                 best_json(progress, best.valid, data_.valid, ""),
+                                 data_.test.samples && !best.test.scores.empty()
+                                     ? ", " + best_json(progress, best.test, data_.test, "test_")
+                                     : ""));
     return progress.best_score;
   }
 
-  /// Takes the folder of all seeds for this job: another one must not begin with a seed that is done here.
+  /// Locks the folder of all seeds, so that no other job begins with a seed that is done here.
   void lock_seeds() {
     if (task_.seeds == 1 || config_.checkpoint.save.empty()) return;
     collectively(*job_.world, [&] {
@@ -189,72 +196,51 @@ class Finetuning {
     });
   }
 
-  /// Returns the figures of the best epoch. Where an earlier run measured it on other data, only its score is known.
-  std::string best_json(const train::Progress& progress, const infer::TaskScores& scores, const TaskSplit& split,
+  /// Returns the figures of the best epoch. If an earlier run measured it on other data, only its score is known.
+  std::string best_json(const train::Progress& progress, const train::TaskScores& scores, const train::TaskSplit& split,
                         const std::string& prefix) const {
     if (scores.scores.empty()) {
       return fmt::format("\"{}\": {:.17g}", split.squad ? "f1" : "accuracy",
                          split.squad ? 100 * progress.best_score : progress.best_score);
     }
-    const std::string json = measure(task_, split, scores).json();
+    const std::string json = json_of(measure(task_.task, split, scores));
     if (prefix.empty()) return json;
     return fmt::format("\"test\": {{{}}}", json);
   }
 
-  void evaluate(TrainSession& session, std::uint64_t seed, std::int64_t per_epoch, BestScores& best,
-                std::map<std::string, std::string>& blobs) {
-    infer::TaskScores scores = infer::score_samples(session.model(), *valid_.samples);
-    const TaskResult result = measure(task_, valid_, scores);
-    const std::int64_t iteration = session.progress().iteration;
-    const bool is_best = session.trainer().note_score(result.score);
-    log::info("validation after iteration {}, epoch {:.2f}: {}, loss {:.4f}{}", iteration,
-              static_cast<double>(iteration) / static_cast<double>(per_epoch), result.text(), scores.loss,
-              is_best ? ", the best" : "");
-    if (!is_best) return;
-    best.valid = std::move(scores);
-    if (test_.samples) {
-      best.test = infer::score_samples(session.model(), *test_.samples);
-      log::info("test after iteration {}: {}{}", iteration, measure(task_, test_, best.test).text(),
-                test_.has_labels ? fmt::format(", loss {:.4f}", best.test.loss) : "");
-    }
-    best.put(task_, valid_, test_, blobs);
-    write_predictions_of(best, suffix_of_seed(seed));
-  }
-
-  /// Returns what stands behind the names of a seed's files.
+  /// Returns the suffix of a seed's file names.
   std::string suffix_of_seed(std::uint64_t seed) const { return task_.seeds == 1 ? "" : fmt::format(".seed-{}", seed); }
 
-  /// Writes the predictions that are asked for: of the test data, or else the validation data.
-  void write_predictions_of(const BestScores& best, const std::string& suffix) const {
+  /// Writes the requested predictions: of the test data, or else the validation data.
+  void write_predictions_of(const train::BestScores& best, const std::string& suffix) const {
     if (task_.predictions_file.empty() && task_.n_best_file.empty()) return;
-    const TaskSplit& split = test_.samples ? test_ : valid_;
-    const infer::TaskScores& scores = test_.samples ? best.test : best.valid;
+    const train::TaskSplit& split = data_.test.samples ? data_.test : data_.valid;
+    const train::TaskScores& scores = data_.test.samples ? best.test : best.valid;
     collectively(*job_.world, [&] {
-      if (job_.is_root()) write_predictions(task_, split, measure(task_, split, scores), suffix);
+      if (job_.is_root()) write_predictions(task_, split, measure(task_.task, split, scores), suffix);
     });
   }
 
   /// Prints the median over the seeds, and the result of their averaged probabilities; writes the predictions of these.
-  void report_seeds(std::vector<double> results, const std::vector<BestScores>& all) const {
-    std::ranges::sort(results);
-    const std::size_t middle = results.size() / 2;
-    const double median = results.size() % 2 == 1 ? results[middle] : (results[middle - 1] + results[middle]) / 2;
-    std::string line = fmt::format("{{\"task\": \"{}\", \"seeds\": {}, \"median_{}\": {:.17g}", task_.name(),
-                                   task_.seeds, valid_.squad ? "f1" : "accuracy", valid_.squad ? 100 * median : median);
-    BestScores mean;
-    for (const auto& [name, scores, split] : {std::tuple{"ensemble", &BestScores::valid, &valid_},
-                                              std::tuple{"ensemble_test", &BestScores::test, &test_}}) {
+  void report_seeds(const std::vector<double>& results, const std::vector<train::BestScores>& all) const {
+    const double median = train::median_of(results);
+    std::string line =
+        fmt::format("{{\"task\": \"{}\", \"seeds\": {}, \"median_{}\": {:.17g}", task_.task.name(), task_.seeds,
+                    data_.valid.squad ? "f1" : "accuracy", data_.valid.squad ? 100 * median : median);
+    train::BestScores mean;
+    for (const auto& [name, scores, split] : {std::tuple{"ensemble", &train::BestScores::valid, &data_.valid},
+                                              std::tuple{"ensemble_test", &train::BestScores::test, &data_.test}}) {
       if (!split->samples) continue;
       const auto lacking =
-          std::ranges::count_if(all, [&](const BestScores& seed) { return (seed.*scores).scores.empty(); });
+          std::ranges::count_if(all, [&](const train::BestScores& seed) { return (seed.*scores).scores.empty(); });
       if (lacking > 0) {
         log::warn("no {}: an earlier run measured {} of the seeds, without these data", name, lacking);
         continue;
       }
       mean.*scores = mean_of(all, scores, split->squad != nullptr);
-      line += fmt::format(", \"{}\": {{{}}}", name, measure(task_, *split, mean.*scores).json());
+      line += fmt::format(", \"{}\": {{{}}}", name, json_of(measure(task_.task, *split, mean.*scores)));
     }
-    if (!(test_.samples ? mean.test : mean.valid).scores.empty()) write_predictions_of(mean, "");
+    if (!(data_.test.samples ? mean.test : mean.valid).scores.empty()) write_predictions_of(mean, "");
     print_line(job_, line + "}");
   }
 
@@ -265,12 +251,12 @@ class Finetuning {
   RunConfigReader& reader_;
   RunConfig config_;
   model::ModelConfig model_;
-  std::shared_ptr<const OpenCheckpoint> pretrained_;  // null if the run only continues
+  std::shared_ptr<const OpenCheckpoint> pretrained_;  // null if a run is continued
   bool continues_ = false;                            // --load holds a run of the task
   std::string tokenizer_name_, tokenizer_payload_;
   TaskTokenizer tokenizer_;
   std::int64_t sequence_length_ = 0;
-  TaskSplit train_, valid_, test_;
+  train::TaskData data_;
   std::optional<io::FolderLock> seeds_lock_;
 };
 

@@ -22,7 +22,7 @@ bool append_texts(const std::string& folder, std::vector<std::string>& files) {
   return files.size() > before;
 }
 
-/// Returns the files that `paths` mean.
+/// Returns `paths`, with folders replaced by the files in them.
 std::vector<std::string> files_of(const std::vector<std::string>& paths, bool takes_folders) {
   std::vector<std::string> files;
   for (const std::string& path : paths) {
@@ -48,23 +48,23 @@ void log_skipped(const data::BadLines& bad) {
   for (const std::string& message : bad.messages()) log::warn("  {}", message);
 }
 
-TaskSplit read_files(const TaskOptions& options, const std::vector<std::string>& paths, const TaskTokenizer& tokenizer,
-                     const data::TaskPacking& packing, SplitUse use) {
-  TaskSplit split;
+train::TaskSplit read_files(const TaskOptions& options, const std::vector<std::string>& paths,
+                            const TaskTokenizer& tokenizer, const data::TaskPacking& packing, SplitUse use) {
+  train::TaskSplit split;
   data::BadLines bad(options.skip_bad_lines);
   data::RaceExamples race;
   std::vector<data::TextPair> pairs;
   std::string digests;
-  for (const std::string& path : files_of(paths, options.task == FinetuneTask::race)) {
+  for (const std::string& path : files_of(paths, options.task.kind == train::TaskKind::race)) {
     const data::TaskFile file{path, io::read_whole_file(path, max_file_bytes, io::Symlinks::follow)};
     digests += digest(file.text.data(), file.text.size());
-    switch (options.task) {
-      case FinetuneTask::race:
+    switch (options.task.kind) {
+      case train::TaskKind::race:
         add_race(file, io::parse_race_article, *tokenizer.tokenizer, max_qa_tokens, bad, race);
         break;
-      case FinetuneTask::mnli:
-      case FinetuneTask::qqp: {
-        data::GlueExamples examples = read_glue(options.glue_task(), file, bad);
+      case train::TaskKind::mnli:
+      case train::TaskKind::qqp: {
+        data::GlueExamples examples = read_glue(options.task.glue_task(), file, bad);
         TRIREME_CHECK(!examples.is_test || use == SplitUse::test, DataError,
                       "{}:1: the header is that of a test, whose examples have no labels to train on or to measure by. "
                       "Try it as --test-data",
@@ -78,26 +78,27 @@ TaskSplit read_files(const TaskOptions& options, const std::vector<std::string>&
         std::ranges::move(examples.pairs, std::back_inserter(pairs));
         break;
       }
-      case FinetuneTask::squad:
+      case train::TaskKind::squad:
         split.squad_file = std::make_unique<data::SquadFile>(io::parse_squad(file.text, path, bad));
         split.squad = std::make_unique<data::SquadExamples>(
             *split.squad_file, dynamic_cast<const data::WordPieceTokenizer&>(*tokenizer.tokenizer),
-            data::SquadOptions{packing.sequence_length, options.doc_stride, options.max_query_length, packing.tokens},
+            data::SquadOptions{packing.sequence_length, options.task.doc_stride, options.task.max_query_length,
+                               packing.tokens},
             use == SplitUse::training, bad);
         break;
     }
   }
   split.digest = digest(digests.data(), digests.size());
   log_skipped(bad);
-  switch (options.task) {
-    case FinetuneTask::race:
+  switch (options.task.kind) {
+    case train::TaskKind::race:
       split.samples = std::make_unique<data::RaceSamples>(packing, std::move(race));
       break;
-    case FinetuneTask::mnli:
-    case FinetuneTask::qqp:
+    case train::TaskKind::mnli:
+    case train::TaskKind::qqp:
       split.samples = std::make_unique<data::PairSamples>(packing, *tokenizer.tokenizer, pairs);
       break;
-    case FinetuneTask::squad:
+    case train::TaskKind::squad:
       split.samples = std::make_unique<data::SquadSamples>(packing, *split.squad);
       break;
   }
@@ -121,9 +122,9 @@ TaskTokenizer make_task_tokenizer(const std::string& name, const std::string& pa
   return {std::move(tokenizer), {vocabulary.cls, vocabulary.sep, vocabulary.pad}};
 }
 
-TaskSplit read_task(Communicator& world, const TaskOptions& options, const std::vector<std::string>& paths,
-                    const TaskTokenizer& tokenizer, std::int64_t sequence_length, SplitUse use) {
-  TaskSplit split;
+train::TaskSplit read_task(Communicator& world, const TaskOptions& options, const std::vector<std::string>& paths,
+                           const TaskTokenizer& tokenizer, std::int64_t sequence_length, SplitUse use) {
+  train::TaskSplit split;
   collectively(world, [&] { split = read_files(options, paths, tokenizer, {sequence_length, tokenizer.tokens}, use); });
   return split;
 }

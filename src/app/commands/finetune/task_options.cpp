@@ -1,16 +1,14 @@
 #include "src/app/commands/finetune/task_options.hpp"
 
-#include "src/data/tasks/race.hpp"
-
 namespace trireme::app {
 
 void TaskOptions::declare(Options& options) {
   options.section("Task");
-  options.add_choice("task", &task,
-                     {{"RACE", FinetuneTask::race},
-                      {"MNLI", FinetuneTask::mnli},
-                      {"QQP", FinetuneTask::qqp},
-                      {"SQUAD", FinetuneTask::squad}},
+  options.add_choice("task", &task.kind,
+                     {{"RACE", train::TaskKind::race},
+                      {"MNLI", train::TaskKind::mnli},
+                      {"QQP", train::TaskKind::qqp},
+                      {"SQUAD", train::TaskKind::squad}},
                      "RACE: the right one of four choices. MNLI and QQP: the relation of two texts. SQUAD: answers as "
                      "spans of a context, versions 1.1 and 2.0.");
   options.add("train-data", &train, "FILE...",
@@ -21,22 +19,22 @@ void TaskOptions::declare(Options& options) {
   options.add("epochs", &epochs, "N", "Passes over the training examples.", countable());
   options.add("seeds", &seeds, "N",
               "Fine-tune with N seeds, --seed and those after it; print their median, and the result of averaged "
-              "probabilities. Checkpoints are in folders seed-S of --save, metrics in files with .seed-S behind.",
+              "probabilities. Checkpoints are in folders seed-S of --save, metrics in files with the suffix .seed-S.",
               between(1, 1000));
   options.add_choice("on-bad-line", &skip_bad_lines, {{"stop", false}, {"skip", true}},
                      "Lines or questions that cannot be used: an error, or left out and counted.");
-  options.add("max-query-length", &max_query_length, "N", "SQUAD: tokens of a question; the rest is cut off.",
+  options.add("max-query-length", &task.max_query_length, "N", "SQUAD: tokens of a question; the rest is cut off.",
               countable());
-  options.add("doc-stride", &doc_stride, "N", "SQUAD: tokens from a window of a long context to the next.",
+  options.add("doc-stride", &task.doc_stride, "N", "SQUAD: tokens from a window of a long context to the next.",
               countable());
-  options.add("n-best-size", &prediction.n_best, "N", "SQUAD: answers that are tried and kept.", countable());
-  options.add("max-answer-length", &prediction.max_answer_length, "N", "SQUAD: tokens of an answer.", countable());
-  options.add("null-score-diff-threshold", &prediction.null_threshold, "X",
-              "SQUAD 2.0: no answer where its logits exceed those of the best one by more than X.");
+  options.add("n-best-size", &task.prediction.n_best, "N", "SQUAD: answers that are tried and kept.", countable());
+  options.add("max-answer-length", &task.prediction.max_answer_length, "N", "SQUAD: tokens of an answer.", countable());
+  options.add("null-score-diff-threshold", &task.prediction.null_threshold, "X",
+              "SQUAD 2.0: no answer if its logits exceed those of the best one by more than X.");
   options.add(
       "predictions-file", &predictions_file, "FILE",
       "Predictions of the best epoch for the test data, or else the validation data. SQUAD: {\"id\": \"text\"}. "
-      "MNLI, QQP: GLUE's lines of number and class. Several seeds: theirs are in files with .seed-S behind, and "
+      "MNLI, QQP: GLUE's lines of number and class. Several seeds: theirs are in files with the suffix .seed-S, and "
       "FILE has those of averaged probabilities.");
   options.add("n-best-file", &n_best_file, "FILE", "SQUAD: the best answers with their probabilities, likewise.");
   options.add("pretrained-checkpoint", &pretrained, "DIR",
@@ -50,38 +48,26 @@ void TaskOptions::declare(Options& options) {
 void TaskOptions::check(const Options& options) const {
   for (const char* option : {"max-query-length", "doc-stride", "n-best-size", "max-answer-length",
                              "null-score-diff-threshold", "n-best-file"}) {
-    TRIREME_CHECK(task == FinetuneTask::squad || !options.given(option), ConfigError, "--{} is for --task SQUAD",
-                  option);
+    TRIREME_CHECK(task.kind == train::TaskKind::squad || !options.given(option), ConfigError,
+                  "--{} is for --task SQUAD", option);
   }
-  TRIREME_CHECK(task != FinetuneTask::race || predictions_file.empty(), ConfigError,
+  TRIREME_CHECK(task.kind != train::TaskKind::race || predictions_file.empty(), ConfigError,
                 "--predictions-file is for --task MNLI, QQP and SQUAD");
   const std::vector<std::string>& predicted = test.empty() ? valid : test;
   TRIREME_CHECK(predictions_file.empty() || predicted.size() <= 1, ConfigError,
                 "--predictions-file takes the examples of one file, not those of {} and {}", predicted.at(0),
                 predicted.at(1));
   for (const auto* paths : {&train, &valid, &test}) {
-    TRIREME_CHECK(task != FinetuneTask::squad || paths->size() <= 1, ConfigError,
+    TRIREME_CHECK(task.kind != train::TaskKind::squad || paths->size() <= 1, ConfigError,
                   "--task SQUAD: the data of each kind are one file, not {} and {}", paths->at(0), paths->at(1));
   }
 }
 
-const char* TaskOptions::name() const {
-  return task == FinetuneTask::race   ? "RACE"
-         : task == FinetuneTask::mnli ? "MNLI"
-         : task == FinetuneTask::qqp  ? "QQP"
-                                      : "SQUAD";
-}
-
 void TaskOptions::set_output(model::ModelConfig& config) const {
-  TRIREME_CHECK(config.is_bert() || task != FinetuneTask::squad, CheckpointError,
+  TRIREME_CHECK(config.is_bert() || task.kind != train::TaskKind::squad, CheckpointError,
                 "--task SQUAD needs a BERT, but the checkpoint holds a GPT: its positions do not see the text behind "
                 "them. Give the checkpoint of a BERT.");
-  config.output = task == FinetuneTask::race    ? model::ModelOutput::choices
-                  : task == FinetuneTask::squad ? model::ModelOutput::spans
-                                                : model::ModelOutput::classes;
-  if (task == FinetuneTask::race) config.classes = data::race_choices;
-  if (task == FinetuneTask::mnli) config.classes = data::classes_of(data::GlueTask::mnli);
-  if (task == FinetuneTask::qqp) config.classes = data::classes_of(data::GlueTask::qqp);
+  task.set_output(config);
 }
 
 }  // namespace trireme::app

@@ -54,7 +54,7 @@ class PromptReader {
     ++number_;
     return lines_.next();
   }
-  /// Returns the present prompt. DataError if the model cannot continue it.
+  /// Returns the current prompt. Throws DataError if the model cannot continue it.
   infer::Prompt prompt() const {
     io::PromptLine line = io::parse_prompt(lines_.line(), lines_.where());
     infer::Prompt prompt;
@@ -73,7 +73,7 @@ class PromptReader {
                   lines_.where(), greatest, model_.vocabulary);
     return prompt;
   }
-  /// Number of the present prompt, from 0.
+  /// Number of the current prompt, from 0.
   std::int64_t number() const { return number_; }
 
  private:
@@ -95,10 +95,10 @@ class PromptReader {
 /// Results that an earlier run wrote.
 struct EarlierResults {
   std::vector<std::string> ids;  ///< as JSON, in their order
-  std::int64_t bytes = 0;        ///< size of its whole lines
+  std::int64_t bytes = 0;        ///< size of its complete lines
 };
 
-/// Reads the whole lines of a file of results. Of a run that was killed the last line may lack its end.
+/// Reads the complete lines of a file of results. The last line of a killed run may be incomplete.
 EarlierResults read_results(const std::string& path) {
   EarlierResults results;
   if (!io::is_there(path)) return results;
@@ -135,7 +135,7 @@ infer::PromptSource check_prompts(PromptReader reader, const model::ModelConfig&
   return source;
 }
 
-/// Place of the first of `stops` in `text`; npos where none is there.
+/// Returns the position of the first of `stops` in `text`; npos if there is none.
 std::size_t first_stop(const std::string& text, const std::vector<std::string>& stops) {
   std::size_t first = std::string::npos;
   for (const std::string& stop : stops) first = std::min(first, text.find(stop));
@@ -156,7 +156,7 @@ void PromptBatchOptions::declare(Options& options) {
   options.add("batch-size", &batch_size, "N", "Prompts that each data rank continues at a time.", countable());
   options.add("stop", &stop, "TEXT", "Texts that end a continuation, which ends before the first of them.");
   options.add("logprobs", &log_probabilities, "K",
-              "Add \"logprobs\", the log-probability of each token, and where K is above 0 \"top_logprobs\", those of "
+              "Add \"logprobs\", the log-probability of each token, and if K is above 0 \"top_logprobs\", those of "
               "the K likeliest.",
               at_least(0));
 }
@@ -186,7 +186,7 @@ void continue_prompts(Job& job, SavedModel& saved, const data::Tokenizer& tokeni
     TRIREME_CHECK(batch.resume || !io::is_there(batch.output), ConfigError,
                   "--output {} is there: remove it, or add --resume to go on with it", batch.output);
   });
-  // Locks earlier results before they are read. A file that is new is made when all prompts are good.
+  // Locks earlier results before they are read. A new file is created once all prompts are valid.
   collectively(*job.world, [&] {
     if (job.is_root() && batch.resume) output.emplace("--output", batch.output);
   });

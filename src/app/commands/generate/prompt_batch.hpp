@@ -20,11 +20,11 @@ struct PromptBatchOptions {
   std::optional<std::int64_t> log_probabilities;
 
   void declare(Options& options);
-  /// ConfigError if the options contradict each other, or go with --prompts and there are none.
+  /// Throws ConfigError if the options contradict each other, or need --prompts and it is not given.
   void check(const Options& options) const;
 };
 
-/// Continues the prompts of a file, each by `max_new_tokens` at most unless its line says another number, and writes
+/// Continues the prompts of a file, each by `max_new_tokens` at most unless its line sets another number, and writes
 /// the results in their order. Collective. Throws DataError that names the file and line of a prompt that cannot be
 /// used, before anything is generated.
 void continue_prompts(Job& job, SavedModel& saved, const data::Tokenizer& tokenizer, const PromptBatchOptions& batch,

@@ -1,4 +1,4 @@
-#include "src/infer/task_scoring.hpp"
+#include "src/train/finetune/task_scoring.hpp"
 
 #include <algorithm>
 #include <bit>
@@ -8,16 +8,16 @@
 
 #include "src/train/batch_loader.hpp"
 
-namespace trireme::infer {
+namespace trireme::train {
 namespace {
 
-/// Score of positions behind a micro-batch's longest sample, which the model did not read.
+/// Score of positions after a micro-batch's longest sample, which the model did not read.
 constexpr double unread_score = -std::numeric_limits<double>::infinity();
 
 }  // namespace
 
-TaskScores score_samples(train::ParallelModel& model, const data::SampleSource& samples) {
-  const train::ExecutionConfig& execution = model.execution();
+TaskScores score_samples(ParallelModel& model, const data::SampleSource& samples) {
+  const ExecutionConfig& execution = model.execution();
   const model::ModelConfig& config = model.config();
   const std::int64_t choices = config.samples_per_label(), labels = samples.size() / choices;
   TaskScores result;
@@ -25,18 +25,18 @@ TaskScores score_samples(train::ParallelModel& model, const data::SampleSource& 
   const std::int64_t parts = are_spans ? 2 : 1;  // parts of a row: first positions, then last ones
   result.columns = are_spans ? 2 * execution.sequence_length : config.classes;
   result.scores.resize(static_cast<std::size_t>(labels * result.columns));
-  const std::vector<std::int64_t> order = train::longest_first(samples, 0, samples.size());
+  const std::vector<std::int64_t> order = longest_first(samples, 0, samples.size());
 
-  // As many micro-batches at a time as the pipeline has stages keep all of them at work.
+  // As many micro-batches at a time as the pipeline has stages keep every stage busy.
   const std::int64_t micro_batches = model.grid().pipeline_size();
   const data::SamplerGrid grid{execution.micro_batch_size, model.grid().data_size()};
   const std::int64_t batch_size = micro_batches * grid.data_parallel_size * grid.micro_batch_size;
-  train::BatchLoader loader(model.backend(), model.sequence_shard(), grid.micro_batch_size, micro_batches,
-                            execution.dtype, train::sample_fields(config));
+  BatchLoader loader(model.backend(), model.sequence_shard(), grid.micro_batch_size, micro_batches, execution.dtype,
+                     sample_fields(config));
   for (std::int64_t first = 0; first < samples.size(); first += batch_size) {
-    std::vector<train::BatchLoader::Sample> mine =
-        train::BatchLoader::samples_of_rank(first, 0, batch_size, model.communicators().data->rank(), grid);
-    for (train::BatchLoader::Sample& sample : mine) {
+    std::vector<BatchLoader::Sample> mine =
+        BatchLoader::samples_of_rank(first, 0, batch_size, model.communicators().data->rank(), grid);
+    for (BatchLoader::Sample& sample : mine) {
       sample.index = sample.index < samples.size() ? order[static_cast<std::size_t>(sample.index)] : -1;
     }
     model.run(loader.load(samples, mine, {.length_multiple = model.length_multiple()}), {});
@@ -106,4 +106,4 @@ std::int64_t best_column(const TaskScores& scores, std::int64_t row) {
   return std::max_element(first, first + scores.columns) - first;
 }
 
-}  // namespace trireme::infer
+}  // namespace trireme::train

@@ -4,11 +4,11 @@
 #include <optional>
 #include <string>
 
-#include "src/app/commands/finetune/task_data.hpp"
 #include "src/data/tasks/squad_metrics.hpp"
-#include "src/infer/task_scoring.hpp"
+#include "src/train/finetune/finetune_task.hpp"
+#include "src/train/finetune/task_scoring.hpp"
 
-namespace trireme::app {
+namespace trireme::train {
 
 /// Measurement of a model on the examples of a split.
 struct TaskResult {
@@ -21,15 +21,9 @@ struct TaskResult {
 
   /// Returns "accuracy 93.75 % (150 of 160)", SQuAD's figures, or without labels "160 predictions".
   std::string text() const;
-  /// Returns the figures as members of a JSON object, without braces.
-  std::string json() const;
 };
 
-/// Measures `scores`, which are those of the split's samples.
-TaskResult measure(const TaskOptions& options, const TaskSplit& split, const infer::TaskScores& scores);
+/// Measures the `scores` of the split's samples.
+TaskResult measure(const FinetuneTask& task, const TaskSplit& split, const TaskScores& scores);
 
-/// Writes the files of predictions that the options name, with `suffix` behind their names. Throws IoError.
-void write_predictions(const TaskOptions& options, const TaskSplit& split, const TaskResult& result,
-                       const std::string& suffix);
-
-}  // namespace trireme::app
+}  // namespace trireme::train

@@ -8,18 +8,18 @@
 #include "src/data/dataset/sample_source.hpp"
 #include "src/train/parallel_model.hpp"
 
-namespace trireme::infer {
+namespace trireme::train {
 
 /// Scores of a task's samples, the same on every rank.
 struct TaskScores {
   std::int64_t columns = 0;    ///< classes or choices of a label; of spans, positions as first and as last one
-  std::vector<double> scores;  ///< logits [labels, columns], row-major; minus infinity for positions of mere padding
+  std::vector<double> scores;  ///< logits [labels, columns], row-major; minus infinity for positions of padding
   double loss = 0;             ///< mean cross entropy
 };
 
 /// Runs a model of a task on all samples of `samples`, each once on any grid, without dropout. The longest are read
 /// first, and micro-batches end with their longest sample. Collective.
-TaskScores score_samples(train::ParallelModel& model, const data::SampleSource& samples);
+TaskScores score_samples(ParallelModel& model, const data::SampleSource& samples);
 
 /// Returns the scores as bytes, for a checkpoint: `key`, which names their samples, and a line feed; columns int64 and
 /// loss fp64; the scores fp64; all little-endian.
@@ -30,7 +30,7 @@ std::optional<TaskScores> scores_from(std::string_view bytes, const std::string&
 /// Replaces each row's logits by their softmax, over `groups` equal parts of the row.
 void to_probabilities(TaskScores& scores, int groups = 1);
 
-/// Number of the greatest score in row `row`, the first of equal ones.
+/// Returns the column of the greatest score in row `row`, the first of equal ones.
 std::int64_t best_column(const TaskScores& scores, std::int64_t row);
 
-}  // namespace trireme::infer
+}  // namespace trireme::train

@@ -1,0 +1,63 @@
+// Scores of fine-tuning: their bytes in a checkpoint, results, and means over seeds.
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "src/train/finetune/best_scores.hpp"
+#include "src/train/finetune/task_result.hpp"
+
+namespace trireme::test {
+namespace {
+
+using train::BestScores;
+
+TEST(TaskScores, ComeBackFromTheirBytesForTheSameSamplesOnly) {
+  const train::TaskScores scores{2, {0.1, -3e300, 1.0 / 3, 4, 5, 6}, 0.7};
+  const std::string bytes = to_bytes(scores, "dev 512");
+  const auto again = train::scores_from(bytes, "dev 512", 3);
+  ASSERT_TRUE(again);
+  EXPECT_EQ(again->columns, 2);
+  EXPECT_EQ(again->scores, scores.scores);
+  EXPECT_EQ(again->loss, scores.loss);
+  EXPECT_FALSE(train::scores_from(bytes, "dev 384", 3));
+  EXPECT_FALSE(train::scores_from(bytes, "dev", 3));
+  EXPECT_FALSE(train::scores_from(bytes, "dev 512", 2));
+  EXPECT_FALSE(train::scores_from(bytes, "dev 512", 0));
+  for (std::size_t size = 0; size < bytes.size(); ++size) {
+    EXPECT_FALSE(train::scores_from(bytes.substr(0, size), "dev 512", 3)) << size;
+  }
+}
+
+TEST(Measure, CountsTheRightClassesOfLabelledSamples) {
+  const train::FinetuneTask task;  // RACE
+  data::RaceExamples examples;
+  const std::int64_t text = examples.lists.add(std::vector<std::int32_t>{1, 2});
+  for (const std::int32_t label : {2, 0}) examples.questions.push_back({text, {text, text, text, text}, label});
+  train::TaskSplit split;
+  split.samples = std::make_unique<data::RaceSamples>(data::TaskPacking{8, {0, 0, 0}}, std::move(examples));
+  const train::TaskScores scores{4, {0, 1, 3, 2, 1, 1, 5, 0}, 0.5};
+  const train::TaskResult labelled = measure(task, split, scores);
+  EXPECT_EQ(labelled.text(), "accuracy 50.00 % (1 of 2)");
+  EXPECT_EQ(labelled.score, 0.5);
+  split.has_labels = false;
+  const train::TaskResult bare = measure(task, split, scores);
+  EXPECT_EQ(bare.text(), "2 predictions");
+  EXPECT_EQ(bare.classes, (std::vector<std::int32_t>{2, 2}));
+}
+
+TEST(MeanOfSeeds, AveragesProbabilities) {
+  // Softmax of (0, log 3) is (1/4, 3/4), and that of (log 3, 0) is (3/4, 1/4).
+  const double log3 = std::log(3.0);
+  const std::vector<BestScores> seeds{{{2, {0, log3}, 0}, {}}, {{2, {log3, 0}, 0}, {}}};
+  const train::TaskScores mean = mean_of(seeds, &BestScores::valid, false);
+  ASSERT_EQ(mean.scores.size(), 2u);
+  for (const double score : mean.scores) EXPECT_NEAR(score, std::log(0.5), 1e-15);
+}
+
+TEST(MedianOfSeeds, IsTheMiddleValueOrTheMeanOfTheMiddleTwo) {
+  EXPECT_EQ(train::median_of({3, 1, 2}), 2);
+  EXPECT_EQ(train::median_of({4, 1, 2, 8}), 3);
+}
+
+}  // namespace
+}  // namespace trireme::test
