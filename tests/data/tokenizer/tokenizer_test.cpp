@@ -298,7 +298,7 @@ TEST(TokenizerPayload, ThatIsDamagedIsRefused) {
   const auto refuse = [](const std::string& name, const std::string& text) {
     return data_error([&] { tokenizer_from_payload(name, text); });
   };
-  EXPECT_THAT(refuse("gpt2", payload + "97 98\n"), HasSubstr("goes on after"));
+  EXPECT_THAT(refuse("gpt2", payload + "97 98\n"), HasSubstr("continues after its 261 lines"));
   EXPECT_THAT(refuse("gpt2", payload.substr(0, payload.size() - 6) + "97 9999\n"), HasSubstr("line 261 is '97 9999'"));
   EXPECT_THAT(refuse("gpt2", payload.substr(0, payload.size() - 6) + "97 -1\n"), HasSubstr("line 261"));
   EXPECT_THAT(refuse("bytes", payload), HasSubstr("damaged"));
