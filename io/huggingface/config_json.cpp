@@ -182,6 +182,9 @@ void read_llama(const Settings& settings, const json& file, HuggingFaceModel& mo
   const exchange::ClassFacts& facts = exchange::facts_of(model.model_class);
   if (facts.has_window && file.contains("sliding_window")) {
     config.window.left = settings.integer("sliding_window", 0) - 1;  // null: none
+    if (settings.has("sliding_window") && config.window.left < 0) {
+      settings.add("sliding_window is 0: a position attends at least to itself");
+    }
   }
   if (facts.has_bias_settings) {
     if (settings.flag("mlp_bias", false) != config.linear_bias) {

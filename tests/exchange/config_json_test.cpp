@@ -88,6 +88,7 @@ TEST(ConfigJson, TheWindowOfAMistralCountsThePositionItself) {
   EXPECT_EQ(left(""), 4095);
   EXPECT_EQ(left(R"(, "sliding_window": 3)"), 2);
   EXPECT_EQ(left(R"(, "sliding_window": null)"), -1);
+  EXPECT_THAT(error_of(R"(MistralForCausalLM"], "sliding_window": 0)"), HasSubstr("sliding_window is 0"));
 }
 
 TEST(ConfigJson, AFactorOfAttentionIsYarnsMagnitude) {
