@@ -56,8 +56,9 @@ std::int64_t step_in(const std::string& folder) {
 std::int64_t number_in(std::string_view name, std::string_view prefix) {
   if (!name.starts_with(prefix)) return -1;
   name.remove_prefix(prefix.size());
+  if (name.starts_with('-')) return -1;
   const auto number = take_number<std::int64_t>(name);
-  return number && *number >= 0 && (name.empty() || name.front() == '-') ? *number : -1;
+  return number && (name.empty() || name.front() == '-') ? *number : -1;
 }
 
 CheckpointReader::CheckpointReader(std::string folder) : folder_(std::move(folder)) {

@@ -36,7 +36,7 @@ struct BatchPhase {
   std::int64_t iterations = 0;
 };
 
-/// Returns the micro-batches of a batch on each data rank. Throws ConfigError if the batch is no multiple of
+/// Returns the micro-batches of a batch on each data rank. Throws ConfigError if the batch is not a multiple of
 /// `micro_batch_size` x `data_ranks`. The message begins with `name`, and ends with `remedy` after the common ones.
 std::int64_t micro_batches_of(std::int64_t batch_size, std::int64_t micro_batch_size, std::int64_t data_ranks,
                               const std::string& name = "<global_batch_size>", const std::string& remedy = "");

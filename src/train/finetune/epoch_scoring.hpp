@@ -12,8 +12,8 @@ namespace trireme::train {
 /// Measures the model of one seed after its epochs, and keeps the scores of the best one.
 class EpochScoring {
  public:
-  /// Begins with the scores in `start`, the blobs of the checkpoint to go on from, and copies them to `blobs`, those of
-  /// the checkpoints to save. An epoch has `epoch_iterations`. `task`, `data` and `blobs` must live longer.
+  /// Begins with the scores in `start`, the blobs of the checkpoint to continue from, and copies them to `blobs`, those
+  /// of the checkpoints to save. An epoch has `epoch_iterations`. `task`, `data` and `blobs` must live longer.
   EpochScoring(const FinetuneTask& task, const TaskData& data, std::int64_t epoch_iterations,
                const std::map<std::string, std::string>& start, std::map<std::string, std::string>& blobs);
 

@@ -39,7 +39,7 @@ struct TaskSplit {
   bool has_labels = true;
 };
 
-/// Data of a fine-tuning.
+/// Data that a task is trained and measured on.
 struct TaskData {
   TaskSplit train, valid, test;
 };

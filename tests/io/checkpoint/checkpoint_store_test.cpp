@@ -115,6 +115,14 @@ TEST_F(StoreTest, StepBeforeStaysUntilTheNewOneHasBeenReadBack) {
   EXPECT_EQ(load(), 1u);
 }
 
+TEST(NumberIn, IsThatOfAFolderOfThePrefix) {
+  EXPECT_EQ(number_in("step-00000012", "step-"), 12);
+  EXPECT_EQ(number_in(".trash-00000007-ab12", ".trash-"), 7);
+  for (const char* name : {"step-", "step--0", "step--1", "step-x", "step-1x", "other-1"}) {
+    EXPECT_EQ(number_in(name, "step-"), -1) << name;
+  }
+}
+
 TEST_F(StoreTest, OrderIsThatOfStepsNotOfTime) {
   save(100, 1);
   save(20, 2);
