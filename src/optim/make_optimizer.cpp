@@ -42,12 +42,14 @@ std::size_t moment_bytes(const OptimizerOptions& options, DType dtype) {
 }
 
 std::unique_ptr<Optimizer> make_optimizer(Backend& backend, parallel::ParameterBuffer& parameters,
-                                          const ParameterGroups& groups, const OptimizerOptions& options) {
+                                          std::vector<parallel::GradientGroup> groups,
+                                          const OptimizerOptions& options) {
   switch (options.kind) {
     case OptimizerKind::sgd:
       return std::make_unique<Sgd>(backend, parameters, options.weight_decay, options.sgd);
     case OptimizerKind::muon:
-      return std::make_unique<Muon>(backend, parameters, groups, options.weight_decay, options.muon, options.adamw);
+      return std::make_unique<Muon>(backend, parameters, std::move(groups), options.weight_decay, options.muon,
+                                    options.adamw);
     case OptimizerKind::adam:
       break;
   }

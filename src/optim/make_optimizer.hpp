@@ -27,7 +27,7 @@ std::size_t moment_bytes(const OptimizerOptions& options, DType dtype);
 
 /// Throws ConfigError for options out of range. `parameters` and `groups` must live longer.
 std::unique_ptr<Optimizer> make_optimizer(Backend& backend, parallel::ParameterBuffer& parameters,
-                                          const ParameterGroups& groups, const OptimizerOptions& options);
+                                          std::vector<parallel::GradientGroup> groups, const OptimizerOptions& options);
 
 /// The attributes "optimizer" and "training.*" of a checkpoint; those of another kind are left out.
 Attributes attributes_of(const OptimizerOptions& options);

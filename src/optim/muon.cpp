@@ -45,12 +45,12 @@ double scale_of(MuonScale scale, const Shape& shape) {
 
 }  // namespace
 
-Muon::Muon(Backend& backend, parallel::ParameterBuffer& parameters, const ParameterGroups& groups, double weight_decay,
-           const MuonOptions& options, const AdamWOptions& adamw)
+Muon::Muon(Backend& backend, parallel::ParameterBuffer& parameters, std::vector<parallel::GradientGroup> groups,
+           double weight_decay, const MuonOptions& options, const AdamWOptions& adamw)
     : Optimizer(backend, parameters, weight_decay, moment_names, is_hidden_matrix),
       options_(options),
       adamw_(adamw),
-      matrices_(backend, parameters, groups, is_hidden_matrix),
+      matrices_(backend, parameters, std::move(groups), is_hidden_matrix),
       newton_schulz_(backend, accumulation_type(parameters.values().dtype()),
                      std::max<std::int64_t>(matrices_.max_elements(), 1), max_side(parameters, options.split_qkv),
                      options.newton_schulz) {

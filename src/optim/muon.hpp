@@ -36,10 +36,9 @@ class Muon final : public Optimizer {
  public:
   static constexpr std::array moment_names = {MomentSpec{"muon_m", true}, MomentSpec{"adamw_m"}, MomentSpec{"adamw_v"}};
 
-  /// Throws ConfigError for options out of range, and for moments of 16 bits. `parameters` and `groups` must live
-  /// longer.
-  Muon(Backend& backend, parallel::ParameterBuffer& parameters, const ParameterGroups& groups, double weight_decay,
-       const MuonOptions& options, const AdamWOptions& adamw);
+  /// Throws ConfigError for options out of range, and for moments of 16 bits. `parameters` must live longer.
+  Muon(Backend& backend, parallel::ParameterBuffer& parameters, std::vector<parallel::GradientGroup> groups,
+       double weight_decay, const MuonOptions& options, const AdamWOptions& adamw);
 
  private:
   void update_stretch(const Update& update, const Stretch& stretch) override;

@@ -33,7 +33,8 @@ std::vector<std::vector<Optimizer::Range>> Optimizer::ranges_of(bool matrices, s
   constexpr std::int64_t alignment = 32;  // elements: 128 bytes in fp32
   for (std::size_t bucket = 0; bucket < ranges.size(); ++bucket) {
     if (is_matrix_ == nullptr) {
-      ranges[bucket] = {{0, parameters_.shard_values(bucket).numel(), parameters_.shard_offset(bucket)}};
+      const parallel::Bucket& bounds = parameters_.layout().buckets()[bucket];
+      ranges[bucket] = {{0, bounds.shard_size(), bounds.shard_begin}};
       continue;
     }
     const auto kind = [this](const parallel::Parameter& p) { return is_matrix(p); };

@@ -111,7 +111,8 @@ class Optimizer {
   bool rounds() const { return static_cast<bool>(masters_.view()); }
   bool is_matrix(const parallel::Parameter& p) const { return is_matrix_ != nullptr && is_matrix_(p); }
   TensorView of_bucket(const Tensor& array, std::size_t bucket) const {
-    return array.view().flat(parameters_.shard_offset(bucket), parameters_.shard_values(bucket).numel());
+    const parallel::Bucket& bounds = parameters_.layout().buckets()[bucket];
+    return array.view().flat(bounds.shard_begin, bounds.shard_size());
   }
   std::vector<std::vector<Range>> ranges_of(bool matrices, std::int64_t& elements) const;
   Stretch stretch_at(std::size_t bucket, bool matrices, std::int64_t begin, std::int64_t count) const;

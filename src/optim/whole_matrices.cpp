@@ -1,13 +1,15 @@
 #include "src/optim/whole_matrices.hpp"
 
 #include <algorithm>
+#include <ranges>
+#include <utility>
 
 namespace trireme::optim {
 namespace {
 
 using parallel::Parameter;
 
-/// Dimension along which a box is a part of the whole; -1 if it is the whole.
+/// Dimension along which a box is a part of the tensor; -1 if it is all of it.
 int split_dimension(const Parameter& p) {
   for (int d = 0; d < p.shape.rank(); ++d) {
     if (p.box.extent[d] != p.shape[d]) return d;
@@ -18,15 +20,18 @@ int split_dimension(const Parameter& p) {
 }  // namespace
 
 WholeMatrices::WholeMatrices(Backend& backend, const parallel::ParameterBuffer& parameters,
-                             const ParameterGroups& groups, bool (*is_matrix)(const Parameter&))
-    : backend_(backend), parameters_(parameters), groups_(groups), rounds_(parameters.layout().buckets().size()) {
-  const int holders = groups.gradient.size(), owners = groups.tensor.size();
+                             std::vector<parallel::GradientGroup> groups, bool (*is_matrix)(const Parameter&))
+    : backend_(backend),
+      parameters_(parameters),
+      groups_(std::move(groups)),
+      rounds_(parameters.layout().buckets().size()) {
   std::int64_t max_pieces = 0, max_locals = 0, max_boxes = 0;
   for (std::size_t bucket = 0; bucket < rounds_.size(); ++bucket) {
-    const parallel::Bucket& bounds = parameters.layout().buckets()[bucket];
+    const parallel::GradientGroup& group = group_of(bucket);
+    const int holders = group.gradient.size(), owners = group.tensor.size();
     int number = 0;
     std::int64_t pieces = 0, locals = 0;
-    for (std::size_t i = bounds.first; i < bounds.last; ++i) {
+    for (const std::size_t i : std::views::reverse(parameters.layout().buckets()[bucket].parameters)) {
       const Parameter& p = parameters.parameters()[i];
       if (!is_matrix(p)) continue;
       const int place = number++ % (holders * owners);
@@ -41,7 +46,7 @@ WholeMatrices::WholeMatrices(Backend& backend, const parallel::ParameterBuffer& 
                           .piece = pieces,
                           .local = locals};
       pieces += parameters.shard_range(i).count;
-      if (matrix.holder == groups.gradient.rank()) locals += p.box.numel();
+      if (matrix.holder == group.gradient.rank()) locals += p.box.numel();
       if (matrix.dimension >= 0) max_boxes = std::max(max_boxes, p.shape.numel());
       max_elements_ = std::max(max_elements_, p.shape.numel());
       max_pieces = std::max(max_pieces, pieces);
@@ -59,11 +64,11 @@ WholeMatrices::WholeMatrices(Backend& backend, const parallel::ParameterBuffer& 
 
 parallel::ShardRange WholeMatrices::range_of(const Matrix& matrix, int rank) const {
   return parameters_.layout().shard_range(matrix.i, parameters_.parameters()[matrix.i].stored_numel(),
-                                          is_sharded() ? rank : 0);
+                                          is_sharded(matrix) ? rank : 0);
 }
 
 TensorView WholeMatrices::piece_of(const Matrix& matrix) const {
-  return pieces_.view().flat(matrix.piece, range_of(matrix, groups_.gradient.rank()).count);
+  return pieces_.view().flat(matrix.piece, range_of(matrix, group_of(matrix).gradient.rank()).count);
 }
 
 TensorView WholeMatrices::local_of(const Matrix& matrix) const {
@@ -71,47 +76,47 @@ TensorView WholeMatrices::local_of(const Matrix& matrix) const {
   return locals_.view().flat(matrix.local, p.box.numel()).reshape(p.box.extent);
 }
 
-void WholeMatrices::exchange_shards(const Round& round, bool gathers) {
+void WholeMatrices::exchange_shards(const Round& round, Communicator& holders, bool gathers) {
   using enum Transfer::Direction;
-  const int rank = groups_.gradient.rank();
+  const int rank = holders.rank();
   std::vector<Transfer> transfers;
   for (const Matrix& matrix : round) {
     const TensorView piece = piece_of(matrix);
     if (matrix.holder != rank) {
       // Without shards every rank has what the holder brings together.
-      if (piece.numel() > 0 && (is_sharded() || !gathers)) {
+      if (piece.numel() > 0 && (is_sharded(matrix) || !gathers)) {
         transfers.push_back({gathers ? send : receive, matrix.holder, piece});
       }
       continue;
     }
     const TensorView local = local_of(matrix);
-    for (int other = 0; other < groups_.gradient.size(); ++other) {
+    for (int other = 0; other < holders.size(); ++other) {
       const parallel::ShardRange range = range_of(matrix, other);
       if (range.count == 0) continue;
       const TensorView part = local.flat(range.begin, range.count);
       if (other == rank) {
         backend_.elementwise().convert(backend_.compute_stream(), gathers ? piece : part, gathers ? part : piece);
-      } else if (is_sharded() || !gathers) {
+      } else if (is_sharded(matrix) || !gathers) {
         transfers.push_back({gathers ? receive : send, other, part});
       }
     }
   }
   Stream& stream = backend_.compute_stream();
-  groups_.gradient.grouped_exchange(stream, transfers).wait(stream);
+  holders.grouped_exchange(stream, transfers).wait(stream);
 }
 
-void WholeMatrices::exchange_boxes(const Round& round, bool gathers) {
+void WholeMatrices::exchange_boxes(const Round& round, const parallel::GradientGroup& group, bool gathers) {
   using enum Transfer::Direction;
-  const int rank = groups_.tensor.rank();
+  const int rank = group.tensor.rank();
   std::vector<Transfer> transfers;
   for (const Matrix& matrix : round) {
-    if (matrix.dimension < 0 || matrix.holder != groups_.gradient.rank()) continue;
+    if (matrix.dimension < 0 || matrix.holder != group.gradient.rank()) continue;
     const TensorView local = local_of(matrix);
     if (matrix.owner != rank) {
       transfers.push_back({gathers ? send : receive, matrix.owner, local});
       continue;
     }
-    for (int other = 0; other < groups_.tensor.size(); ++other) {
+    for (int other = 0; other < group.tensor.size(); ++other) {
       const TensorView box = boxes_.view().flat(other * local.numel(), local.numel());
       if (other == rank) {
         backend_.elementwise().convert(backend_.compute_stream(), gathers ? local : box, gathers ? box : local);
@@ -121,7 +126,7 @@ void WholeMatrices::exchange_boxes(const Round& round, bool gathers) {
     }
   }
   Stream& stream = backend_.compute_stream();
-  groups_.tensor.grouped_exchange(stream, transfers).wait(stream);
+  group.tensor.grouped_exchange(stream, transfers).wait(stream);
 }
 
 void WholeMatrices::copy_boxes(const Matrix& matrix, bool gathers) {
@@ -130,7 +135,7 @@ void WholeMatrices::copy_boxes(const Matrix& matrix, bool gathers) {
   std::int64_t before = 1, after = 1;
   for (int d = 0; d < matrix.dimension; ++d) before *= p.shape[d];
   for (int d = matrix.dimension + 1; d < p.shape.rank(); ++d) after *= p.shape[d];
-  const std::int64_t extent = p.box.extent[matrix.dimension], ranks = groups_.tensor.size();
+  const std::int64_t extent = p.box.extent[matrix.dimension], ranks = group_of(matrix).tensor.size();
   const HeadsShape shape = after == 1 ? HeadsShape{before, 1, ranks, extent} : HeadsShape{before, extent, ranks, after};
   const std::int64_t block = extent * after;
   const Heads boxes{boxes_, block, after, before * block}, whole{whole_, ranks * block, after, block};
@@ -143,25 +148,26 @@ void WholeMatrices::copy_boxes(const Matrix& matrix, bool gathers) {
 }
 
 void WholeMatrices::transform(std::size_t bucket, const Action& fill, const Action& transform, const Action& use) {
+  const parallel::GradientGroup& group = group_of(bucket);
   for (const Round& round : rounds_[bucket]) {
     for (const Matrix& matrix : round) {
       if (const TensorView piece = piece_of(matrix); piece.numel() > 0) fill(matrix.i, piece);
     }
-    exchange_shards(round, true);
-    exchange_boxes(round, true);
+    exchange_shards(round, group.gradient, true);
+    exchange_boxes(round, group, true);
     for (const Matrix& matrix : round) {
-      if (matrix.holder != groups_.gradient.rank()) continue;
+      if (matrix.holder != group.gradient.rank()) continue;
       if (matrix.dimension < 0) {
         transform(matrix.i, local_of(matrix));
-      } else if (matrix.owner == groups_.tensor.rank()) {
+      } else if (matrix.owner == group.tensor.rank()) {
         copy_boxes(matrix, true);
         const Shape& shape = parameters_.parameters()[matrix.i].shape;
         transform(matrix.i, whole_.view().flat(0, shape.numel()).reshape(shape));
         copy_boxes(matrix, false);
       }
     }
-    exchange_boxes(round, false);
-    exchange_shards(round, false);
+    exchange_boxes(round, group, false);
+    exchange_shards(round, group.gradient, false);
     for (const Matrix& matrix : round) {
       if (const TensorView piece = piece_of(matrix); piece.numel() > 0) use(matrix.i, piece);
     }

@@ -10,24 +10,18 @@
 
 namespace trireme::optim {
 
-/// A rank's groups that share its parameters: those that hold them in shards of a buffer, and those that split them.
-struct ParameterGroups {
-  Communicator& tensor;
-  Communicator& gradient;
-};
-
-/// Brings the pieces of matrices, which lie in shards of the gradient group and boxes of the tensor group, to one rank
-/// each, where they are whole, and takes the results back. The matrices of a bucket are taken in rounds of one for each
-/// rank of both groups, so that all ranks work at once. A matrix that tensor ranks do not split is complete on each of
-/// them. Collective over both groups, which make the same calls.
+/// Brings the pieces of matrices, which lie in shards of their gradient group and boxes of its tensor ranks, to one
+/// rank each, where they are complete, and takes the results back. The matrices of a bucket are taken in rounds of one
+/// for each rank of both groups, so that all ranks work at once. A matrix that tensor ranks do not split is complete on
+/// each of them. Collective over both groups, which make the same calls.
 class WholeMatrices {
  public:
   /// Work on a piece of parameter i, flat, or on the whole of it, in the parameter's shape; in the accumulation type.
   using Action = std::function<void(std::size_t i, TensorView values)>;
 
-  /// `parameters`, whose matrices are those for which `is_matrix` holds, and `groups` must live longer.
-  WholeMatrices(Backend& backend, const parallel::ParameterBuffer& parameters, const ParameterGroups& groups,
-                bool (*is_matrix)(const parallel::Parameter&));
+  /// `parameters`, whose matrices are those for which `is_matrix` holds, must live longer.
+  WholeMatrices(Backend& backend, const parallel::ParameterBuffer& parameters,
+                std::vector<parallel::GradientGroup> groups, bool (*is_matrix)(const parallel::Parameter&));
 
   /// Elements of the largest matrix on any rank; 0 if there is none.
   std::int64_t max_elements() const { return max_elements_; }
@@ -47,18 +41,24 @@ class WholeMatrices {
   };
   using Round = std::vector<Matrix>;
 
-  bool is_sharded() const { return parameters_.layout().shards() > 1; }
+  const parallel::GradientGroup& group_of(std::size_t bucket) const {
+    return groups_[static_cast<std::size_t>(parameters_.layout().buckets()[bucket].gradient_group)];
+  }
+  const parallel::GradientGroup& group_of(const Matrix& matrix) const {
+    return group_of(parameters_.layout().bucket_of(matrix.i));
+  }
+  bool is_sharded(const Matrix& matrix) const { return parameters_.layout().home_of(matrix.i).shards > 1; }
   parallel::ShardRange range_of(const Matrix& matrix, int rank) const;
   TensorView piece_of(const Matrix& matrix) const;
   TensorView local_of(const Matrix& matrix) const;
-  void exchange_shards(const Round& round, bool gathers);
-  void exchange_boxes(const Round& round, bool gathers);
+  void exchange_shards(const Round& round, Communicator& holders, bool gathers);
+  void exchange_boxes(const Round& round, const parallel::GradientGroup& group, bool gathers);
   /// Copies the boxes of all tensor ranks, one after another, into the whole, or back.
   void copy_boxes(const Matrix& matrix, bool gathers);
 
   Backend& backend_;
   const parallel::ParameterBuffer& parameters_;
-  ParameterGroups groups_;
+  std::vector<parallel::GradientGroup> groups_;
   std::vector<std::vector<Round>> rounds_;  // by bucket
   std::int64_t max_elements_ = 0;
   Tensor pieces_, locals_, boxes_, whole_;

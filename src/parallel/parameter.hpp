@@ -44,6 +44,7 @@ struct Parameter {
   /// Number of the unit of parameters that are used together (the embeddings, a layer, the head). Units are consecutive
   /// in a rank's list, numbered from 0 in its order.
   int unit = 0;
+  int gradient_group = 0;  ///< number of the GradientGroup that reduces its gradient and shards its state
   TensorView value;     ///< in the training type
   TensorView gradient;  ///< main gradient, to which backward adds: fp32, or fp64 in fp64 runs
 

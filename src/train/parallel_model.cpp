@@ -62,9 +62,10 @@ ParallelModel::ParallelModel(Backend& backend, Communicator& world, const parall
                   execution.vocabulary_multiple, execution.padded_vocabulary_size),
       shard_(shard_of(pipeline_layout_, communicators, execution.parallel)),
       workspace_(backend, std::size_t{1} << 22),
+      gradient_groups_{{gradient_group(), *communicators.tensor, *communicators.model}},
       parameters_(backend, execution.dtype, model::model_parameters(config, shard_, vocabulary_),
-                  execution.parallel.data_parallel, gradient_group().size(), gradient_group().rank()),
-      data_parallel_(backend, parameters_, gradient_group()),
+                  execution.parallel.data_parallel, {{gradient_group().size(), gradient_group().rank()}}),
+      data_parallel_(backend, parameters_, gradient_groups_),
       stage_({backend, *communicators.tensor, workspace_, shard_.sequence_parallel,
               execution.parallel.async_tensor_all_reduce,
               communicators.context->size() > 1 ? communicators.context.get() : nullptr},
@@ -106,7 +107,7 @@ void ParallelModel::set_trace(TraceRecorder* trace) {
 void ParallelModel::reduce_gradients() {
   const TraceScope scope(trace_, "reduce gradients", "communication");
   data_parallel_.finish_reduction();
-  parameters_.sum_partial_gradients(backend_, *communicators_.tensor, workspace_);
+  parameters_.sum_partial_gradients(backend_, gradient_groups_, workspace_);
   // The first and the last stage each hold the tied table and half of its gradient. Both shard it alike.
   Stream& stream = backend_.compute_stream();
   for (std::size_t i = 0; i < parameters_.parameters().size(); ++i) {

@@ -34,7 +34,13 @@ class ParallelModel {
   const parallel::GridCommunicators& communicators() const { return communicators_; }
   parallel::ParameterBuffer& parameters() { return parameters_; }
   parallel::DataParallel& data_parallel() { return data_parallel_; }
-  /// The ranks that hold the same parameters.
+  /// This rank's groups by Parameter::gradient_group.
+  const std::vector<parallel::GradientGroup>& gradient_groups() const { return gradient_groups_; }
+  /// The ranks that hold the same parameter.
+  Communicator& holders_of(const parallel::Parameter& parameter) const {
+    return gradient_groups_[static_cast<std::size_t>(parameter.gradient_group)].gradient;
+  }
+  /// The ranks that hold the same parameters of gradient group 0.
   Communicator& gradient_group() const { return *communicators_.gradient; }
   model::TransformerStage& stage() { return stage_; }
   /// The part of the model on this rank.
@@ -99,6 +105,7 @@ class ParallelModel {
   parallel::VocabularyPartition vocabulary_;
   model::StageShard shard_;
   Arena workspace_;
+  std::vector<parallel::GradientGroup> gradient_groups_;
   parallel::ParameterBuffer parameters_;
   parallel::DataParallel data_parallel_;
   model::TransformerStage stage_;

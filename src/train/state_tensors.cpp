@@ -5,13 +5,14 @@
 namespace trireme::train {
 namespace {
 
-/// The piece of parameter i that one of `holders` ranks with the same parameters keeps.
+/// The piece of parameter i that `holder`, one of the ranks with the same parameter, keeps.
 checkpoint::StateTensor state_piece(const parallel::Parameter& parameter, std::size_t i,
-                                    const parallel::BufferLayout& layout, int tensor_rank, int holder, int holders) {
-  const bool sharded = layout.shards() > 1;
-  const bool written_here = parameter.counts_here(tensor_rank) &&
-                            (sharded || static_cast<int>(i % static_cast<std::size_t>(holders)) == holder);
-  const parallel::ShardRange own = layout.shard_range(i, parameter.stored_numel(), sharded ? holder : 0);
+                                    const parallel::BufferLayout& layout, int tensor_rank,
+                                    const parallel::GradientGroupMember& holder) {
+  const bool sharded = layout.home_of(i).shards > 1;
+  const bool written_here =
+      parameter.counts_here(tensor_rank) && (sharded || static_cast<int>(i) % holder.ranks == holder.rank);
+  const parallel::ShardRange own = layout.shard_range(i, parameter.stored_numel(), sharded ? holder.rank : 0);
   // Padding behind the box is left out.
   const std::int64_t count = std::clamp<std::int64_t>(parameter.box.numel() - own.begin, 0, own.count);
   const TensorView data(static_cast<std::byte*>(nullptr), DType::fp32, {count});
@@ -36,20 +37,21 @@ std::vector<checkpoint::StateTensor> state_pieces(const model::ModelConfig& conf
       parallel::PipelineLayout::of(config.layers, grid.pipeline_size(), execution.parallel.pipeline);
   const std::vector<parallel::Parameter> parameters = model::model_parameters(
       config, model::StageShard::of(pipeline, at.tensor, grid.tensor_size(), at.pipeline), vocabulary);
-  const parallel::BufferLayout buffer = parallel::ParameterBuffer::make_layout(
-      execution.dtype, parameters, execution.parallel.data_parallel, grid.gradient_size());
-  const int holder = at.context + grid.context_size() * at.data;
+  const parallel::GradientGroupMember holder{grid.gradient_size(), at.context + grid.context_size() * at.data};
+  const parallel::BufferLayout buffer =
+      parallel::ParameterBuffer::make_layout(execution.dtype, parameters, execution.parallel.data_parallel, {holder});
   std::vector<checkpoint::StateTensor> pieces;
   for (std::size_t i = 0; i < parameters.size(); ++i) {
-    pieces.push_back(state_piece(parameters[i], i, buffer, at.tensor, holder, grid.gradient_size()));
+    pieces.push_back(state_piece(parameters[i], i, buffer, at.tensor, holder));
   }
   return pieces;
 }
 
 checkpoint::StateTensor state_tensor(ParallelModel& model, std::size_t i, const std::string& kind, TensorView stored) {
-  const Communicator& holders = model.gradient_group();
-  checkpoint::StateTensor piece = state_piece(model.parameters().parameters()[i], i, model.parameters().layout(),
-                                              model.communicators().tensor->rank(), holders.rank(), holders.size());
+  const parallel::Parameter& parameter = model.parameters().parameters()[i];
+  const Communicator& holders = model.holders_of(parameter);
+  checkpoint::StateTensor piece = state_piece(parameter, i, model.parameters().layout(),
+                                              model.communicators().tensor->rank(), {holders.size(), holders.rank()});
   piece.name = kind + "/" + piece.name;
   piece.data = stored.flat(0, piece.data.numel());
   return piece;

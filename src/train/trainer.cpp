@@ -26,8 +26,8 @@ Trainer::Trainer(ParallelModel& model, const TrainOptions& options)
                model.execution().micro_batch_size, model.grid().data_size()),
       loader_(model.backend(), model.sequence_shard(), model.execution().micro_batch_size, batches_.max_micro_batches(),
               model.execution().dtype, sample_fields(model.config(), options.documents)),
-      optimizer_(optim::make_optimizer(model.backend(), model.parameters(),
-                                       {*model.communicators().tensor, model.gradient_group()}, options.optimizer)),
+      optimizer_(
+          optim::make_optimizer(model.backend(), model.parameters(), model.gradient_groups(), options.optimizer)),
       loss_scaler_(options.loss_scale),
       norm_sum_(model.backend(), DType::fp64, {1}) {
   GuardOptions guards = options.guards;
@@ -194,9 +194,9 @@ void Trainer::compute_gradients(const std::vector<model::MicroBatch>& micro_batc
   if (guard_) guard_->note(mine);
   record.lm_loss = unsigned_nan(model_.config().predicts_tokens() ? sums.tokens / tokens : sums.samples / samples);
   if (model_.config().has_binary_head()) record.sop_loss = unsigned_nan(sums.samples / samples);
-  record.grad_norm = unsigned_nan(
-      optim::gradient_norm(model_.backend(), model_.parameters(), norm_groups(), norm_sum_, options_.grad_norm_power) /
-      record.loss_scale);
+  record.grad_norm = unsigned_nan(optim::gradient_norm(model_.backend(), model_.parameters(), model_.gradient_groups(),
+                                                       norm_sum_, options_.grad_norm_power) /
+                                  record.loss_scale);
   record.skipped = !std::isfinite(record.grad_norm) || !std::isfinite(record.lm_loss + record.sop_loss.value_or(0));
 }
 
@@ -208,14 +208,15 @@ void Trainer::update_parameters(TrainRecord& record) {
   rates.weight_decay = record.weight_decay;
   rates.of_tokens = record.decoupled_learning_rate;
   if (observations_.num_zeros) {
-    record.num_zeros = optim::count_zero_gradients(model_.backend(), model_.parameters(), norm_groups(), norm_sum_);
+    record.num_zeros =
+        optim::count_zero_gradients(model_.backend(), model_.parameters(), model_.gradient_groups(), norm_sum_);
   }
   optimizer_->step(rates, clip / record.loss_scale,
                    [&](std::size_t bucket) { model_.data_parallel().start_gather(bucket); });
   model_.data_parallel().finish_gather();
   if (observations_.params_norm) {
     record.params_norm =
-        optim::parameter_norm(model_.backend(), model_.parameters(), *optimizer_, norm_groups(), norm_sum_);
+        optim::parameter_norm(model_.backend(), model_.parameters(), *optimizer_, model_.gradient_groups(), norm_sum_);
   }
 }
 

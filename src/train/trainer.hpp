@@ -100,10 +100,6 @@ class Trainer {
                          TrainRecord& record);
   /// Clips the gradients and updates the parameters. Sets in `record` what is observed.
   void update_parameters(TrainRecord& record);
-  optim::NormGroups norm_groups() const {
-    const parallel::GridCommunicators& groups = model_.communicators();
-    return {groups.tensor->rank(), *groups.model, *groups.gradient};
-  }
   /// Throws NumericalError if `record` is the last of too many iterations without an update.
   void check_skipped(const TrainRecord& record);
   /// Labels of tokens, and of entire samples.

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "src/comm/rehearsal_communicator.hpp"
 #include "src/comm/self_communicator.hpp"
 #include "src/model/initialisation.hpp"
 #include "src/model/stage/model_parameters.hpp"
@@ -44,7 +45,9 @@ ParameterBuffer buffer_of(Backend& backend, int tensor_rank, int tensor_size, in
 double norm_of(Backend& backend, const ParameterBuffer& buffer, int tensor_rank, Communicator& model_group,
                Communicator& gradient_group, int power = 2) {
   const Tensor sum(backend, DType::fp64, {1});
-  return gradient_norm(backend, buffer, {tensor_rank, model_group, gradient_group}, sum, power);
+  RehearsalCommunicator tensor(tensor_rank, 8, "tensor");
+  const parallel::GradientGroup group{gradient_group, tensor, model_group};
+  return gradient_norm(backend, buffer, {&group, 1}, sum, power);
 }
 
 TEST(GradientNorm, CountsEachElementOfTheModelOnceOnEveryGrid) {
@@ -121,7 +124,8 @@ TEST(GradientNorm, HasTheValuesOfMegatronLm) {
       EXPECT_NEAR(norm_of(*backend, buffer, 0, self, self, powers[i]), norms[i], 2e-6 * norms[i]) << powers[i];
     }
     const Tensor sum(*backend, DType::fp64, {1});
-    EXPECT_EQ(count_zero_gradients(*backend, buffer, {0, self, self}, sum), zeros);
+    const parallel::GradientGroup group{self, self, self};
+    EXPECT_EQ(count_zero_gradients(*backend, buffer, {&group, 1}, sum), zeros);
   };
   expect_norms({3, 0, 4}, {5, 4, 7, 4.497941445275415}, 1);
   expect_norms({0, 0, 0, 0, 0, 0, 0}, {0, 0, 0, 0}, 7);
@@ -164,7 +168,8 @@ TEST(Observations, CountEachElementOfTheModelOnceOnEveryGrid) {
     }
     const Tensor sum(*backend, DType::fp64, {1});
     const AdamW optimizer(*backend, buffer, 0, {});
-    const NormGroups groups{tensor_rank, group, self};
+    RehearsalCommunicator tensor(tensor_rank, 8, "tensor");
+    const std::vector<parallel::GradientGroup> groups = {{self, tensor, group}};
     return std::pair(parameter_norm(*backend, buffer, optimizer, groups, sum),
                      count_zero_gradients(*backend, buffer, groups, sum));
   };
@@ -193,7 +198,7 @@ TEST(Observations, CountEachElementOfShardsOnce) {
                                    test::whole_parameter("bias", parallel::ParameterRole::bias, {7})};
     list[0].storage = {7, 3};  // two rows of padding
     const parallel::DataParallelOptions options{.sharding = parallel::DataSharding::optimizer, .bucket_elements = 50};
-    ParameterBuffer buffer(*backend, DType::fp64, list, options, group.size(), group.rank());
+    ParameterBuffer buffer(*backend, DType::fp64, list, options, {{group.size(), group.rank()}});
     for (const Parameter& p : buffer.parameters()) {
       for (std::int64_t i = 0; i < p.box.numel(); ++i) {
         p.gradient.as<double>()[i] = i % 3 == 0 ? 0 : static_cast<double>(i);
@@ -202,7 +207,7 @@ TEST(Observations, CountEachElementOfShardsOnce) {
     }
     const Tensor sum(*backend, DType::fp64, {1});
     const AdamW optimizer(*backend, buffer, 0, {});
-    const NormGroups groups{0, self, group};
+    const std::vector<parallel::GradientGroup> groups = {{group, self, self}};
     return std::tuple(parameter_norm(*backend, buffer, optimizer, groups, sum),
                       gradient_norm(*backend, buffer, groups, sum, infinity_norm),
                       count_zero_gradients(*backend, buffer, groups, sum));

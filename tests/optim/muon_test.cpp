@@ -169,9 +169,9 @@ void expect_whole_updates(int tensor_size, parallel::DataSharding sharding, cons
   const std::unique_ptr<Communicator> data = world.split(tensor_rank, data_rank, "data");
   // Small buckets, whose bounds divide the matrices.
   ParameterBuffer buffer(*backend, DType::fp64, layer(tensor_rank, tensor_size),
-                         {.sharding = sharding, .bucket_elements = 100}, data->size(), data->rank());
+                         {.sharding = sharding, .bucket_elements = 100}, {{data->size(), data->rank()}});
   for (const Parameter& p : buffer.parameters()) put(p, p.value, random_whole(p, 0));
-  Muon muon(*backend, buffer, {*tensor, *data}, decay, options, {});
+  Muon muon(*backend, buffer, {{*data, *tensor, *tensor}}, decay, options, {});
   for (int step = 1; step <= 3; ++step) {
     for (const Parameter& p : buffer.parameters()) {
       put(p, p.gradient, random_whole(p, static_cast<std::uint64_t>(step)));
@@ -239,7 +239,7 @@ TEST(MuonSettings, OutOfRangeAreRefused) {
   const std::unique_ptr<Backend> backend = make_backend(BackendChoice::cpu, 1);
   ParameterBuffer buffer(*backend, DType::fp32, layer(0, 1));
   SelfCommunicator self;
-  const auto make = [&](const MuonOptions& options) { Muon(*backend, buffer, {self, self}, 0, options, {}); };
+  const auto make = [&](const MuonOptions& options) { Muon(*backend, buffer, {{self, self, self}}, 0, options, {}); };
   EXPECT_NO_THROW(make({}));
   EXPECT_THROW(make({.momentum = 1}), ConfigError);
   EXPECT_THROW(make({.newton_schulz = {.steps = 0}}), ConfigError);

@@ -22,7 +22,7 @@ class AnyOptimizer : public testing::TestWithParam<std::tuple<OptimizerKind, DTy
   std::unique_ptr<Optimizer> make(ParameterBuffer& buffer) {
     OptimizerOptions options{.kind = kind()};
     if (std::get<Moments>(GetParam()) == Moments::bf16) options.adamw = {0.9, 0.95, 1e-8, DType::bf16, DType::bf16};
-    return make_optimizer(*backend_, buffer, {self_, self_}, options);
+    return make_optimizer(*backend_, buffer, {{self_, self_, self_}}, options);
   }
   std::unique_ptr<Backend> backend_ = make_backend(BackendChoice::cpu, 1);
   SelfCommunicator self_;
@@ -112,7 +112,7 @@ TEST_P(AnyOptimizer, UpdatesShardsAsTheWhole) {
   for (int shard = 0; shard < shards; ++shard) {
     // Small buckets, whose bounds divide parameters.
     ParameterBuffer buffer(b, dtype(), parameters(),
-                           {.sharding = parallel::DataSharding::optimizer, .bucket_elements = 50}, shards, shard);
+                           {.sharding = parallel::DataSharding::optimizer, .bucket_elements = 50}, {{shards, shard}});
     fill_values(b, buffer);
     const std::unique_ptr<Optimizer> optimizer = make(buffer);
     for (std::uint64_t step = 1; step <= 3; ++step) {

@@ -9,7 +9,7 @@ namespace trireme::parallel {
 
 /// Division of a buffer of parameters into buckets and shards.
 struct BufferSplit {
-  int shards = 1;                    ///< equal shards of every bucket, one for each rank of a data group
+  std::vector<int> shards = {1};     ///< by gradient group: equal shards of its buckets, one for each of its ranks
   std::int64_t bucket_elements = 0;  ///< a bucket with at least as many is closed; 0: no limit
   bool unit_buckets = false;         ///< a bucket ends with its unit of parameters
 };
@@ -17,12 +17,16 @@ struct BufferSplit {
 /// A stretch of a buffer that is reduced and gathered at once.
 struct Bucket {
   std::int64_t begin = 0;
-  std::int64_t size = 0;  ///< padding included: divides by the shards
-  std::size_t first = 0;  ///< its parameters are [first, last) of the list, the last one at `begin`
-  std::size_t last = 0;
+  std::int64_t size = 0;                ///< padding included: divides by the shards
+  int gradient_group = 0;               ///< of all its parameters
+  int shards = 1;                       ///< those of its group
+  std::int64_t shard_begin = 0;         ///< first element of its shard in an array of the shards of all buckets
+  std::vector<std::size_t> parameters;  ///< positions in the list in descending order: the first one lies at `begin`
+
+  std::int64_t shard_size() const { return size / shards; }
 };
 
-/// A unit of parameters (Parameter::unit) in a buffer.
+/// The parameters of a unit (Parameter::unit) that belong to one gradient group.
 struct ParameterUnit {
   std::int64_t begin = 0;
   std::int64_t size = 0;
@@ -39,35 +43,37 @@ struct ShardRange {
   std::int64_t at = 0;
 };
 
-/// Positions of the parameters of one rank in its buffers. They are in reverse order, the last parameter at 0, because
-/// backward finishes the last gradients first. Every parameter begins at a multiple of 64 bytes of its values. Buckets
-/// hold whole parameters. Their padding makes each divide into equal shards that begin at such multiples too. Shards
-/// ignore the bounds of parameters (Rajbhandari et al. 2019, arXiv:1910.02054). A parameter tied to another stage's has
-/// a bucket of its own, so that both stages divide it alike. Pure arithmetic.
+/// Positions of the parameters of one rank in its buffers: one gradient group after another, each in reverse order of
+/// the list because backward finishes the last gradients first. Every parameter begins at a multiple of 64 bytes of its
+/// values. Buckets hold complete parameters of one group. Their padding makes each divide into equal shards that begin
+/// at such multiples too. Shards ignore the bounds of parameters (Rajbhandari et al. 2019, arXiv:1910.02054). A
+/// parameter tied to another stage's has a separate bucket, so that both stages divide it alike. Pure arithmetic.
 class BufferLayout {
  public:
   BufferLayout(DType dtype, const std::vector<Parameter>& parameters, const BufferSplit& split);
 
   /// Elements of the full buffer, and of one shard of all buckets.
   std::int64_t elements() const { return elements_; }
-  std::int64_t shard_elements() const { return elements_ / shards_; }
-  int shards() const { return shards_; }
+  std::int64_t shard_elements() const { return shard_elements_; }
 
   /// First element of parameter i.
   std::int64_t offset(std::size_t i) const { return offsets_[i]; }
   const std::vector<Bucket>& buckets() const { return buckets_; }
   std::size_t bucket_of(std::size_t i) const { return bucket_of_[i]; }
-  const std::vector<ParameterUnit>& units() const { return units_; }
+  const Bucket& home_of(std::size_t i) const { return buckets_[bucket_of_[i]]; }
+  std::size_t gradient_groups() const { return units_.size(); }
+  /// Units of a gradient group by number; those of which it has no parameter have size 0.
+  const std::vector<ParameterUnit>& units(std::size_t gradient_group) const { return units_[gradient_group]; }
   /// Range of parameter i, which has `numel` elements, in shard `shard` of its bucket; count 0 if there is none.
   ShardRange shard_range(std::size_t i, std::int64_t numel, int shard) const;
 
  private:
-  int shards_;
   std::int64_t elements_ = 0;
+  std::int64_t shard_elements_ = 0;
   std::vector<std::int64_t> offsets_;
   std::vector<std::size_t> bucket_of_;
   std::vector<Bucket> buckets_;
-  std::vector<ParameterUnit> units_;
+  std::vector<std::vector<ParameterUnit>> units_;  // by gradient group
 };
 
 }  // namespace trireme::parallel

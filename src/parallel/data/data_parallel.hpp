@@ -2,24 +2,23 @@
 
 #include <vector>
 
-#include "src/comm/communicator.hpp"
 #include "src/parallel/data/parameter_buffer.hpp"
 #include "src/parallel/parameter_hooks.hpp"
 
 namespace trireme::parallel {
 
-/// Sums gradients over a data group and, where the optimizer's state is sharded, gathers the updated shards. A step is:
+/// Sums gradients over their group and, where the optimizer's state is sharded, gathers the updated shards. A step is:
 /// begin_step, backwards (whose stage calls the hooks), finish_reduction, an update of every shard with start_gather
 /// after each, finish_gather. Overlap changes only the times of waits, not the messages nor the order of additions. All
-/// ranks of the group make the same calls; the order of units in the backward must be the same for all of them.
+/// ranks of a group make the same calls; the order of units in the backward must be the same for all of them.
 ///
 /// Work that hooks enqueue can be recorded and replayed, with two exceptions. Where the gathering of parameters
 /// overlaps a forward, the first micro-batch of a step is not. Where the reduction of gradients overlaps a backward,
 /// the last one is not; in ZeRO 2 no micro-batch is.
 class DataParallel final : public ParameterHooks {
  public:
-  /// `group` is the data group for whose size and rank the buffer was made. Both must live longer.
-  DataParallel(Backend& backend, ParameterBuffer& buffer, Communicator& group);
+  /// `groups` are the gradient groups for whose sizes and ranks the buffer was made. `buffer` must live longer.
+  DataParallel(Backend& backend, ParameterBuffer& buffer, std::vector<GradientGroup> groups);
 
   /// Clears the gradients. With `overlap_reduce` the reduction of a bucket starts after the last backward of all its
   /// units.
@@ -39,9 +38,9 @@ class DataParallel final : public ParameterHooks {
   void wait_for_parameters();
 
   /// Adds, to element b of `squares` [buckets] fp64, the sum of squares of the gradients of bucket b before each
-  /// reduction that follows; empty: nothing. A rank alone in its group has no other gradients than the reduced ones, so
-  /// nothing is added there.
-  void observe(TensorView squares) { squares_ = group_.size() > 1 ? squares : TensorView(); }
+  /// reduction that follows; empty: nothing. A rank alone in the group of b has no other gradients than the reduced
+  /// ones, so nothing is added there.
+  void observe(TensorView squares) { squares_ = squares; }
 
   void before_forward(int unit) override;
   void before_backward(int unit) override;
@@ -50,22 +49,37 @@ class DataParallel final : public ParameterHooks {
 
  private:
   bool shards_gradients() const { return buffer_.options().sharding == DataSharding::optimizer_and_gradients; }
+  const Bucket& bounds_of(std::size_t bucket) const { return buffer_.layout().buckets()[bucket]; }
+  Communicator& group_of(const Bucket& bucket) const {
+    return groups_[static_cast<std::size_t>(bucket.gradient_group)].gradient;
+  }
+  /// A unit's parameters of one gradient group.
+  struct Part {
+    std::size_t group;
+    std::size_t unit;
+  };
+  const ParameterUnit& bounds_of(const Part& part) const { return buffer_.layout().units(part.group)[part.unit]; }
+  TensorView gradients_of(const Part& part) const { return buffer_.unit_gradients(part.group, part.unit); }
+  /// Calls function(Part) for each gradient group that has parameters of the unit.
+  template <class Function>
+  void for_each_part(std::size_t unit, const Function& function);
   void start_reduction(std::size_t bucket);
-  /// Moves the gradients of one unit out of the work memory: rounds them to 16 bits, or in ZeRO 2 starts to reduce them
+  /// Moves the gradients of a part out of the work memory: rounds them to 16 bits, or in ZeRO 2 starts to reduce them
   /// to the shards.
-  void close_work(std::size_t unit);
-  /// ZeRO 2: waits for the sums of one unit and adds them to the shard.
-  void collect(std::size_t unit);
+  void close_work(const Part& part);
+  /// ZeRO 2: waits for the sums of a part and adds them to the shard.
+  void collect(const Part& part);
 
   Backend& backend_;
   ParameterBuffer& buffer_;
-  Communicator& group_;
+  std::vector<GradientGroup> groups_;
   TensorView squares_;
-  struct UnitState {
+  struct PartState {
     bool open = false;  // its work memory holds its gradients
     bool in_flight = false;
   };
-  std::vector<UnitState> units_;
+  PartState& state_of(const Part& part) { return parts_[part.group][part.unit]; }
+  std::vector<std::vector<PartState>> parts_;  // by gradient group and unit
   struct BucketState {
     int units_left = 0;  // before the bucket's gradients are complete
     bool started = false;

@@ -31,42 +31,48 @@ void validate(const DataParallelOptions& options, DType dtype) {
 }
 
 BufferLayout ParameterBuffer::make_layout(DType dtype, const std::vector<Parameter>& parameters,
-                                          const DataParallelOptions& options, int ranks) {
+                                          const DataParallelOptions& options,
+                                          const std::vector<GradientGroupMember>& members) {
   validate(options, dtype);
-  return {dtype, parameters,
-          BufferSplit{options.sharding == DataSharding::none ? 1 : ranks, bucket_limit(options, ranks),
-                      gradient_shards(options)}};
+  BufferSplit split{{}, bucket_limit(options, members.front().ranks), gradient_shards(options)};
+  for (const GradientGroupMember& member : members) {
+    split.shards.push_back(options.sharding == DataSharding::none ? 1 : member.ranks);
+  }
+  return {dtype, parameters, split};
 }
 
-std::vector<std::int64_t> ParameterBuffer::work_offsets(const DataParallelOptions& options, const BufferLayout& layout,
-                                                        std::int64_t& elements) {
-  elements = 0;
-  if (!uses_work(options)) return {};
+std::int64_t ParameterBuffer::place_work() {
+  if (!uses_work(options_)) return 0;
   // Two in turn where one unit's gradients are in flight while the next one's are computed.
-  const std::size_t turns = gradient_shards(options) && options.overlap_reduce ? 2 : 1;
-  std::int64_t max_unit_elements = 0;
-  for (const ParameterUnit& unit : layout.units()) {
-    if (!unit.has_embedding) max_unit_elements = std::max(max_unit_elements, unit.size);
+  const std::size_t turns = gradient_shards(options_) && options_.overlap_reduce ? 2 : 1;
+  std::int64_t elements = 0;
+  for (std::size_t group = 0; group < layout_.gradient_groups(); ++group) {
+    const std::vector<ParameterUnit>& units = layout_.units(group);
+    std::int64_t max_unit_elements = 0;
+    for (const ParameterUnit& unit : units) {
+      if (!unit.has_embedding) max_unit_elements = std::max(max_unit_elements, unit.size);
+    }
+    const std::int64_t begin = elements;
+    elements += max_unit_elements * static_cast<std::int64_t>(turns);
+    std::vector<std::int64_t>& offsets = work_offsets_.emplace_back();
+    for (std::size_t u = 0; u < units.size(); ++u) {
+      const bool own = units[u].has_embedding;
+      offsets.push_back(own ? elements : begin + max_unit_elements * static_cast<std::int64_t>(u % turns));
+      if (own) elements += units[u].size;
+    }
   }
-  std::vector<std::int64_t> offsets;
-  elements = max_unit_elements * static_cast<std::int64_t>(turns);
-  for (std::size_t g = 0; g < layout.units().size(); ++g) {
-    const bool own = layout.units()[g].has_embedding;
-    offsets.push_back(own ? elements : max_unit_elements * static_cast<std::int64_t>(g % turns));
-    if (own) elements += layout.units()[g].size;
-  }
-  return offsets;
+  return elements;
 }
 
 ParameterBuffer::ParameterBuffer(Backend& backend, DType dtype, std::vector<Parameter> parameters,
-                                 const DataParallelOptions& options, int shards, int shard)
+                                 const DataParallelOptions& options, const std::vector<GradientGroupMember>& members)
     : parameters_(std::move(parameters)),
       options_(options),
-      layout_(make_layout(dtype, parameters_, options, shards)),
-      shard_(options.sharding == DataSharding::none ? 0 : shard) {
+      layout_(make_layout(dtype, parameters_, options, members)) {
+  for (const GradientGroupMember& member : members)
+    shards_.push_back(options.sharding == DataSharding::none ? 0 : member.rank);
   const DType accumulated = accumulation_type(dtype);
-  std::int64_t work_elements = 0;
-  work_offsets_ = work_offsets(options, layout_, work_elements);
+  const std::int64_t work_elements = place_work();
   const auto make = [&](Tensor& tensor, DType type, std::int64_t elements) {
     tensor = Tensor(backend, type, {elements});
     backend.elementwise().fill(backend.compute_stream(), 0, tensor);
@@ -80,11 +86,11 @@ ParameterBuffer::ParameterBuffer(Backend& backend, DType dtype, std::vector<Para
   }
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
     Parameter& parameter = parameters_[i];
-    const auto unit = static_cast<std::size_t>(parameter.unit);
+    const ParameterUnit& unit = layout_.units(group_of(i))[unit_of(i)];
     const std::int64_t size = parameter.stored_numel();
     parameter.value = values().flat(layout_.offset(i), size).reshape(parameter.storage);
     parameter.gradient =
-        unit_gradients(unit).flat(layout_.offset(i) - layout_.units()[unit].begin, size).reshape(parameter.storage);
+        unit_gradients(group_of(i), unit_of(i)).flat(layout_.offset(i) - unit.begin, size).reshape(parameter.storage);
   }
 }
 
@@ -99,16 +105,17 @@ const Parameter* ParameterBuffer::find(const std::string& name) const {
   return found == parameters_.end() ? nullptr : &*found;
 }
 
-TensorView ParameterBuffer::unit_gradients(std::size_t unit) const {
-  const ParameterUnit& bounds = layout_.units()[unit];
-  return has_work() ? work_.view().flat(work_offsets_[unit], bounds.size) : gradients().flat(bounds.begin, bounds.size);
+TensorView ParameterBuffer::unit_gradients(std::size_t gradient_group, std::size_t unit) const {
+  const ParameterUnit& bounds = layout_.units(gradient_group)[unit];
+  return has_work() ? work_.view().flat(work_offsets_[gradient_group][unit], bounds.size)
+                    : gradients().flat(bounds.begin, bounds.size);
 }
 
 TensorView ParameterBuffer::bucket_gradients(std::size_t bucket) const {
   const Bucket& bounds = layout_.buckets()[bucket];
   if (!gradient_shards(options_)) return gradients().flat(bounds.begin, bounds.size);
-  const auto unit = static_cast<std::size_t>(parameters_[bounds.first].unit);
-  return unit_gradients(unit).flat(bounds.begin - layout_.units()[unit].begin, bounds.size);
+  const std::size_t i = bounds.parameters.front(), group = group_of(i), unit = unit_of(i);
+  return unit_gradients(group, unit).flat(bounds.begin - layout_.units(group)[unit].begin, bounds.size);
 }
 
 TensorView ParameterBuffer::bucket_values(std::size_t bucket) const {
@@ -116,14 +123,15 @@ TensorView ParameterBuffer::bucket_values(std::size_t bucket) const {
   return values().flat(bounds.begin, bounds.size);
 }
 
-TensorView ParameterBuffer::own_shard(TensorView bucket) const {
-  const std::int64_t size = bucket.numel() / layout_.shards();
-  return bucket.flat(shard_ * size, size);
+TensorView ParameterBuffer::own_shard(std::size_t bucket, TensorView values) const {
+  const Bucket& bounds = layout_.buckets()[bucket];
+  return values.flat(shard_of(bounds) * bounds.shard_size(), bounds.shard_size());
 }
 
 TensorView ParameterBuffer::shard_gradients(std::size_t bucket) const {
-  if (!has_work()) return own_shard(bucket_gradients(bucket));
-  return shard_gradients_.view().flat(shard_offset(bucket), layout_.buckets()[bucket].size / layout_.shards());
+  if (!has_work()) return own_shard(bucket, bucket_gradients(bucket));
+  const Bucket& bounds = layout_.buckets()[bucket];
+  return shard_gradients_.view().flat(bounds.shard_begin, bounds.shard_size());
 }
 
 TensorView ParameterBuffer::shard_gradient(std::size_t i) const {
@@ -136,32 +144,35 @@ void ParameterBuffer::clear_gradients(Backend& backend) {
   backend.elementwise().fill(backend.compute_stream(), 0, main);
 }
 
-void ParameterBuffer::sum_partial_gradients(Backend& backend, Communicator& tensor_group, Arena& workspace) {
+void ParameterBuffer::sum_partial_gradients(Backend& backend, std::span<const GradientGroup> groups, Arena& workspace) {
   Stream& stream = backend.compute_stream();
-  std::vector<TensorView> gradients;
-  std::int64_t total = 0;
-  const auto is_partial = [](const Parameter& p) { return p.gradient_is_partial; };
-  for (std::size_t bucket = 0; bucket < layout_.buckets().size(); ++bucket) {
-    for_each_stretch(bucket, is_partial, [&](bool partial, std::int64_t begin, std::int64_t count) {
-      if (!partial) return;
-      gradients.push_back(shard_gradients(bucket).flat(begin, count));
-      total += count;
-    });
-  }
-  if (total == 0) return;
-  const ArenaScope scope(workspace);
-  const TensorView message = workspace.allocate(gradients.front().dtype(), {total});
-  const auto for_each_gradient = [&](const auto& copy) {
-    std::int64_t offset = 0;
-    for (const TensorView gradient : gradients) {
-      copy(gradient, message.flat(offset, gradient.numel()));
-      offset += gradient.numel();
-    }
-  };
   ElementwiseKernels& elementwise = backend.elementwise();
-  for_each_gradient([&](TensorView gradient, TensorView packed) { elementwise.convert(stream, gradient, packed); });
-  tensor_group.all_reduce(stream, message, ReduceOp::sum).wait(stream);
-  for_each_gradient([&](TensorView gradient, TensorView packed) { elementwise.convert(stream, packed, gradient); });
+  const auto is_partial = [](const Parameter& p) { return p.gradient_is_partial; };
+  for (std::size_t group = 0; group < groups.size(); ++group) {
+    std::vector<TensorView> gradients;
+    std::int64_t total = 0;
+    for (std::size_t bucket = 0; bucket < layout_.buckets().size(); ++bucket) {
+      if (static_cast<std::size_t>(layout_.buckets()[bucket].gradient_group) != group) continue;
+      for_each_stretch(bucket, is_partial, [&](bool partial, std::int64_t begin, std::int64_t count) {
+        if (!partial) return;
+        gradients.push_back(shard_gradients(bucket).flat(begin, count));
+        total += count;
+      });
+    }
+    if (total == 0) continue;
+    const ArenaScope scope(workspace);
+    const TensorView message = workspace.allocate(gradients.front().dtype(), {total});
+    const auto for_each_gradient = [&](const auto& copy) {
+      std::int64_t offset = 0;
+      for (const TensorView gradient : gradients) {
+        copy(gradient, message.flat(offset, gradient.numel()));
+        offset += gradient.numel();
+      }
+    };
+    for_each_gradient([&](TensorView gradient, TensorView packed) { elementwise.convert(stream, gradient, packed); });
+    groups[group].tensor.all_reduce(stream, message, ReduceOp::sum).wait(stream);
+    for_each_gradient([&](TensorView gradient, TensorView packed) { elementwise.convert(stream, packed, gradient); });
+  }
 }
 
 }  // namespace trireme::parallel

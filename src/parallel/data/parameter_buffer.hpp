@@ -1,11 +1,12 @@
 #pragma once
 
+#include <span>
 #include <type_traits>
 #include <vector>
 
 #include "src/backend/backend.hpp"
-#include "src/comm/communicator.hpp"
 #include "src/parallel/data/buffer_layout.hpp"
+#include "src/parallel/data/gradient_group.hpp"
 
 namespace trireme::parallel {
 
@@ -29,26 +30,26 @@ struct DataParallelOptions {
 void validate(const DataParallelOptions& options, DType dtype);
 
 /// All parameters of one rank and their main gradients, in the layout of BufferLayout. Clearing, reducing and updating
-/// run over whole arrays. With N elements, d shards, A the accumulation type:
+/// run over long arrays. With N elements, d shards, A the accumulation type:
 ///
 ///   values            N, training type.
 ///   main gradients    N in A; with low_precision_gradients N in the training type, and N / d in A for their sum;
 ///                     in ZeRO 2 N / d in A.
 ///   work              with low-precision gradients or ZeRO 2: fp32 memory (A) in which layers add up gradients. Units
-///                     use it in turn. A unit with an embedding has its own, since a tied table gets gradients at both
-///                     ends of the backward.
+///                     use it in turn, those of each gradient group a separate part. A unit with an embedding has its
+///                     own, since a tied table gets gradients at both ends of the backward.
 ///
 /// Padding between parameters is zero and stays zero.
 class ParameterBuffer {
  public:
   /// Lays out `parameters`: their `storage` is read, their `value` and `gradient` are set. All is zero at first.
-  /// `shard` is this rank's of `shards`: the rank and size of its data group.
+  /// `members` are by gradient group.
   ParameterBuffer(Backend& backend, DType dtype, std::vector<Parameter> parameters,
-                  const DataParallelOptions& options = {}, int shards = 1, int shard = 0);
+                  const DataParallelOptions& options = {},
+                  const std::vector<GradientGroupMember>& members = {GradientGroupMember{}});
 
-  /// The layout for a data group of `ranks`.
   static BufferLayout make_layout(DType dtype, const std::vector<Parameter>& parameters,
-                                  const DataParallelOptions& options, int ranks);
+                                  const DataParallelOptions& options, const std::vector<GradientGroupMember>& members);
   /// Bytes of the arrays.
   struct Memory {
     std::size_t values = 0;
@@ -67,26 +68,29 @@ class ParameterBuffer {
   const Parameter* find(const std::string& name) const;
   const DataParallelOptions& options() const { return options_; }
   const BufferLayout& layout() const { return layout_; }
+  /// Returns whether ranks keep shards of state.
+  bool is_sharded() const { return options_.sharding != DataSharding::none; }
 
   TensorView values() const { return values_; }
   /// Main gradients of all parameters; empty in ZeRO 2.
   TensorView gradients() const { return gradients_; }
   /// Returns whether layers add gradients to work memory instead of the main gradients.
   bool has_work() const { return static_cast<bool>(work_.view()); }
-  /// Memory in which layers add up the gradients of a unit, and in which those of a bucket are reduced.
-  TensorView unit_gradients(std::size_t unit) const;
+  /// Memory in which layers add up the gradients of a unit's parameters of one gradient group, and in which those of a
+  /// bucket are reduced.
+  TensorView unit_gradients(std::size_t gradient_group, std::size_t unit) const;
   TensorView bucket_gradients(std::size_t bucket) const;
   TensorView bucket_values(std::size_t bucket) const;
 
   /// This rank's shard of a bucket's values, and its gradients in A, which are complete after the reduction.
-  TensorView shard_values(std::size_t bucket) const { return own_shard(bucket_values(bucket)); }
+  TensorView shard_values(std::size_t bucket) const { return own_shard(bucket, bucket_values(bucket)); }
   TensorView shard_gradients(std::size_t bucket) const;
-  /// This rank's shard of bucket_gradients or bucket_values.
-  TensorView own_shard(TensorView bucket) const;
-  /// First element of a bucket's shard in arrays of shard_elements().
-  std::int64_t shard_offset(std::size_t bucket) const { return layout_.buckets()[bucket].begin / layout_.shards(); }
+  /// This rank's shard of `values`, which are bucket_gradients or bucket_values.
+  TensorView own_shard(std::size_t bucket, TensorView values) const;
   /// Range of parameter i in this rank's shard, and its gradient.
-  ShardRange shard_range(std::size_t i) const { return layout_.shard_range(i, parameters_[i].stored_numel(), shard_); }
+  ShardRange shard_range(std::size_t i) const {
+    return layout_.shard_range(i, parameters_[i].stored_numel(), shard_of(layout_.home_of(i)));
+  }
   TensorView shard_gradient(std::size_t i) const;
   /// Calls function(kind, begin, count) for ranges of this rank's shard of a bucket, in the order of memory. Parameters
   /// of one range have the same kind(const Parameter&), so that a kernel runs over many at once. The zeros between
@@ -96,19 +100,21 @@ class ParameterBuffer {
 
   /// Sets all main gradients to 0.
   void clear_gradients(Backend& backend);
-  /// Sums the shard's gradients that are partial over the tensor group, in one message.
-  void sum_partial_gradients(Backend& backend, Communicator& tensor_group, Arena& workspace);
+  /// Sums the shard's gradients that are partial over the tensor ranks, in one message for each of `groups`.
+  void sum_partial_gradients(Backend& backend, std::span<const GradientGroup> groups, Arena& workspace);
 
  private:
-  /// First element of each unit's work memory.
-  static std::vector<std::int64_t> work_offsets(const DataParallelOptions& options, const BufferLayout& layout,
-                                                std::int64_t& elements);
+  int shard_of(const Bucket& bucket) const { return shards_[static_cast<std::size_t>(bucket.gradient_group)]; }
+  std::size_t group_of(std::size_t i) const { return static_cast<std::size_t>(parameters_[i].gradient_group); }
+  std::size_t unit_of(std::size_t i) const { return static_cast<std::size_t>(parameters_[i].unit); }
+  /// Sets the first element of each unit's work memory. Returns the elements of it all.
+  std::int64_t place_work();
 
   std::vector<Parameter> parameters_;
   DataParallelOptions options_;
   BufferLayout layout_;
-  int shard_;
-  std::vector<std::int64_t> work_offsets_;
+  std::vector<int> shards_;                              // this rank's, by gradient group
+  std::vector<std::vector<std::int64_t>> work_offsets_;  // by gradient group and unit
   Tensor values_;
   Tensor gradients_;
   Tensor shard_gradients_;
@@ -117,12 +123,10 @@ class ParameterBuffer {
 
 template <class Kind, class Function>
 void ParameterBuffer::for_each_stretch(std::size_t bucket, const Kind& kind, const Function& function) const {
-  const Bucket& bounds = layout_.buckets()[bucket];
   using Value = std::decay_t<decltype(kind(parameters_.front()))>;
   Value of_stretch{};
   std::int64_t begin = 0, end = 0;
-  // In memory the last parameter is the first.
-  for (std::size_t i = bounds.last; i-- > bounds.first;) {
+  for (const std::size_t i : layout_.buckets()[bucket].parameters) {
     const ShardRange own = shard_range(i);
     if (own.count == 0) continue;
     const Value of_parameter = kind(parameters_[i]);

@@ -51,14 +51,15 @@ class Rank {
         gradient_(GroupKind::gradient, grid.gradient_size(), recorder),
         model_(GroupKind::model, grid.tensor_size() * grid.pipeline_size(), recorder),
         embedding_(GroupKind::embedding, 2, recorder),
+        groups_{{gradient_, tensor_, model_}},
         workspace_(backend),
         buffer_(backend, execution.dtype,
                 model::model_parameters(config, shard_,
                                         {config.vocabulary, 0, grid.tensor_size(), execution.vocabulary_multiple,
                                          execution.padded_vocabulary_size}),
-                execution.parallel.data_parallel, grid.gradient_size(), 0),
-        data_parallel_(backend, buffer_, gradient_),
-        optimizer_(optim::make_optimizer(backend, buffer_, {tensor_, gradient_}, optimizer)),
+                execution.parallel.data_parallel, {{grid.gradient_size(), 0}}),
+        data_parallel_(backend, buffer_, groups_),
+        optimizer_(optim::make_optimizer(backend, buffer_, groups_, optimizer)),
         norm_sum_(backend, DType::fp64, {1}),
         squares_(backend, DType::fp64, {std::ssize(buffer_.layout().buckets())}) {
     data_parallel_.observe(squares_);  // as the guard of every step does
@@ -72,7 +73,7 @@ class Rank {
     backward(work, false);
     backward(work, true);
     work.reduction = recorded([&] { reduce(); });
-    work.norm = recorded([&] { optim::gradient_norm(backend_, buffer_, {0, model_, gradient_}, norm_sum_); });
+    work.norm = recorded([&] { optim::gradient_norm(backend_, buffer_, groups_, norm_sum_); });
     work.optimizer = recorded([&] {
       optimizer_->step(1e-4, 1, [&](std::size_t bucket) { data_parallel_.start_gather(bucket); });
       data_parallel_.finish_gather();
@@ -119,7 +120,7 @@ class Rank {
   /// As ParallelModel::reduce_gradients.
   void reduce() {
     data_parallel_.finish_reduction();
-    buffer_.sum_partial_gradients(backend_, tensor_, workspace_);
+    buffer_.sum_partial_gradients(backend_, groups_, workspace_);
     Stream& stream = backend_.compute_stream();
     for (std::size_t i = 0; i < buffer_.parameters().size(); ++i) {
       if (!buffer_.parameters()[i].tied) continue;
@@ -134,6 +135,7 @@ class Rank {
   bool halves_;     // backwards run in halves
   bool tied_head_;  // to the embedding on this rank
   RecordingCommunicator tensor_, gradient_, model_, embedding_;
+  std::vector<parallel::GradientGroup> groups_;
   Arena workspace_;
   parallel::ParameterBuffer buffer_;
   parallel::DataParallel data_parallel_;

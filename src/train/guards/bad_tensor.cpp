@@ -75,7 +75,6 @@ class Search {
   std::string gradients() {
     const parallel::ParameterBuffer& buffer = model_.parameters();
     const std::vector<parallel::Parameter>& mine = buffer.parameters();
-    const bool is_shard = buffer.layout().shards() > 1;
     std::vector<std::int64_t> bad(all_.size()), held(all_.size());
     for (std::size_t i = 0; i < mine.size(); ++i) {
       const TensorView gradient = buffer.shard_gradient(i);
@@ -84,7 +83,7 @@ class Search {
       held[index] = count_not_finite(model_.backend(), gradient, sum_);
       // Each element counts once, as in the gradient's norm.
       const bool counts = mine[i].counts_here(model_.communicators().tensor->rank()) &&
-                          (is_shard || model_.gradient_group().rank() == 0);
+                          (buffer.is_sharded() || model_.holders_of(mine[i]).rank() == 0);
       if (counts) bad[index] = held[index];
     }
     ImmediateStream host;

@@ -53,7 +53,7 @@ std::vector<ReplicaCheck::Hash> ReplicaCheck::hashes() const {
   for (std::size_t i = 0; i < parameters.size(); ++i) {
     const std::string& name = parameters[i].name;
     hashes.push_back({"the weight " + name, hash_of_elements(model_.backend(), parameters[i].value, 0)});
-    if (model_.parameters().layout().shards() > 1) continue;
+    if (model_.parameters().layout().home_of(i).shards > 1) continue;
     for (const optim::Optimizer::State& state : optimizer_.state(i)) {
       if (state.data.data() == parameters[i].value.data()) continue;
       hashes.push_back({state.kind + "/" + name, hash_of_elements(model_.backend(), state.data, 0)});

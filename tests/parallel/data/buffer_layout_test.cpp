@@ -32,30 +32,29 @@ TEST(BufferLayout, BeginsWithTheLastParameter) {
   EXPECT_EQ(layout.offset(0), 208);
   EXPECT_EQ(layout.elements(), 240);
   ASSERT_EQ(layout.buckets().size(), 1u);
-  EXPECT_EQ(layout.buckets()[0].first, 0u);
-  EXPECT_EQ(layout.buckets()[0].last, 6u);
+  EXPECT_THAT(layout.buckets()[0].parameters, testing::ElementsAre(5, 4, 3, 2, 1, 0));
 }
 
 TEST(BufferLayout, ClosesABucketThatIsFull) {
-  const BufferLayout layout(DType::fp32, six(), {1, 100, false});
+  const BufferLayout layout(DType::fp32, six(), {{1}, 100, false});
   ASSERT_EQ(layout.buckets().size(), 2u);
   // f, e and d are 16 + 48 + 112.
-  EXPECT_EQ(layout.buckets()[0].first, 3u);
+  EXPECT_THAT(layout.buckets()[0].parameters, testing::ElementsAre(5, 4, 3));
   EXPECT_EQ(layout.buckets()[0].size, 176);
   EXPECT_EQ(layout.buckets()[1].begin, 176);
   EXPECT_EQ(layout.bucket_of(2), 1u);
-  EXPECT_EQ(layout.units()[1].first_bucket, 0u);
-  EXPECT_EQ(layout.units()[1].last_bucket, 2u);
-  EXPECT_EQ(layout.units()[2].last_bucket, 1u);
+  EXPECT_EQ(layout.units(0)[1].first_bucket, 0u);
+  EXPECT_EQ(layout.units(0)[1].last_bucket, 2u);
+  EXPECT_EQ(layout.units(0)[2].last_bucket, 1u);
 }
 
 TEST(BufferLayout, BucketsMayEndWithTheirGroups) {
-  const BufferLayout layout(DType::fp32, six(), {3, 0, true});
+  const BufferLayout layout(DType::fp32, six(), {{3}, 0, true});
   ASSERT_EQ(layout.buckets().size(), 3u);
   for (std::size_t g = 0; g < 3; ++g) {
     const Bucket& bucket = layout.buckets()[2 - g];
-    EXPECT_EQ(layout.units()[g].begin, bucket.begin);
-    EXPECT_EQ(layout.units()[g].size, bucket.size);
+    EXPECT_EQ(layout.units(0)[g].begin, bucket.begin);
+    EXPECT_EQ(layout.units(0)[g].size, bucket.size);
     EXPECT_EQ(bucket.size % (3 * 16), 0);
   }
 }
@@ -65,8 +64,28 @@ TEST(BufferLayout, ATiedTableHasABucketOfItsOwn) {
   list[2].tied = true;
   const BufferLayout layout(DType::fp32, list, {});
   ASSERT_EQ(layout.buckets().size(), 3u);
-  EXPECT_EQ(layout.buckets()[1].first, 2u);
-  EXPECT_EQ(layout.buckets()[1].last, 3u);
+  EXPECT_THAT(layout.buckets()[1].parameters, testing::ElementsAre(2));
+}
+
+TEST(BufferLayout, AGradientGroupHasBucketsAndShardsOfItsOwn) {
+  std::vector<Parameter> list = six();
+  for (const std::size_t i : {1, 3, 4}) list[i].gradient_group = 1;
+  const BufferLayout layout(DType::fp32, list, {{2, 3}, 0, false});
+  ASSERT_EQ(layout.buckets().size(), 2u);
+  EXPECT_THAT(layout.buckets()[0].parameters, testing::ElementsAre(5, 2, 0));
+  EXPECT_THAT(layout.buckets()[1].parameters, testing::ElementsAre(4, 3, 1));
+  EXPECT_EQ(layout.buckets()[0].size, 64);  // 16 + 16 + 32: two shards of 32
+  EXPECT_EQ(layout.buckets()[1].begin, 64);
+  EXPECT_EQ(layout.buckets()[1].size, 192);  // 48 + 112 + 16 is 176: three shards of 64
+  EXPECT_EQ(layout.buckets()[1].shard_begin, 32);
+  EXPECT_EQ(layout.shard_elements(), 32 + 64);
+  // Unit 0 has a of one group and b of the other; all of unit 2 but f is of the second.
+  EXPECT_EQ(layout.units(0)[0].begin, 32);
+  EXPECT_EQ(layout.units(1)[0].begin, 64 + 48 + 112);
+  EXPECT_EQ(layout.units(1)[0].size, 32);  // with the bucket's padding
+  EXPECT_EQ(layout.units(0)[2].size, 16);
+  EXPECT_EQ(layout.shard_range(3, 100, 1).begin, 16);  // d lies at 48 of its bucket: 16, 64 and 20 elements
+  EXPECT_EQ(layout.shard_range(3, 100, 1).count, 64);
 }
 
 TEST(BufferLayout, ShardsCoverEveryElementOnce) {
@@ -74,7 +93,7 @@ TEST(BufferLayout, ShardsCoverEveryElementOnce) {
     for (const std::int64_t bucket : {0, 1, 60, 100}) {
       for (const bool unit_buckets : {false, true}) {
         const std::vector<Parameter> list = six();
-        const BufferLayout layout(DType::bf16, list, {shards, bucket, unit_buckets});
+        const BufferLayout layout(DType::bf16, list, {{shards}, bucket, unit_buckets});
         EXPECT_EQ(layout.shard_elements() * shards, layout.elements());
         for (std::size_t i = 0; i < list.size(); ++i) {
           std::int64_t next = 0;
@@ -94,7 +113,7 @@ TEST(BufferLayout, ShardsCoverEveryElementOnce) {
 }
 
 TEST(BufferLayout, ShardsIgnoreTheBoundsOfParameters) {
-  const BufferLayout layout(DType::fp32, six(), {2, 0, false});
+  const BufferLayout layout(DType::fp32, six(), {{2}, 0, false});
   EXPECT_EQ(layout.elements(), 256);  // 240, padded to two shards of 128
   // d lies at [64, 164): 64 of its elements in the first shard, 36 in the second.
   const ShardRange first = layout.shard_range(3, 100, 0);
@@ -115,7 +134,7 @@ TEST(ParameterBuffer, NeighboursOfAKindAreOneStretch) {
   const auto stretches = [&](int shards, int shard) {
     DataParallelOptions options;
     options.sharding = shards > 1 ? DataSharding::optimizer : DataSharding::none;
-    const ParameterBuffer buffer(*backend, DType::fp32, list, options, shards, shard);
+    const ParameterBuffer buffer(*backend, DType::fp32, list, options, {{shards, shard}});
     std::vector<Stretch> seen;
     buffer.for_each_stretch(
         0, [](const Parameter& p) { return decays(p.role); },
@@ -140,8 +159,8 @@ TEST(BufferLayout, BothEndsOfAPipelineCutTheTiedTableAlike) {
   };
   const std::vector<Parameter> first = list(0);
   const std::vector<Parameter> last = list(1);
-  const BufferLayout a(DType::bf16, first, {3, 0, false});
-  const BufferLayout b(DType::bf16, last, {3, 0, false});
+  const BufferLayout a(DType::bf16, first, {{3}, 0, false});
+  const BufferLayout b(DType::bf16, last, {{3}, 0, false});
   ASSERT_EQ(first.front().name, "wte");
   ASSERT_EQ(last.back().name, "wte");
   for (int shard = 0; shard < 3; ++shard) {

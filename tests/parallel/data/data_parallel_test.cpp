@@ -41,7 +41,7 @@ std::vector<Parameter> three_units() {
 
 struct Rig {
   Rig(DType dtype, const DataParallelOptions& options)
-      : buffer(*backend, dtype, three_units(), options), data_parallel(*backend, buffer, scribe) {}
+      : buffer(*backend, dtype, three_units(), options), data_parallel(*backend, buffer, {{scribe, scribe, scribe}}) {}
   /// A micro-batch's backward of one unit adds 1 to all its gradients.
   void backward(int unit, bool last) {
     add_one(unit);
@@ -170,8 +170,8 @@ double slow_step_ms(bool overlap) {
   const std::unique_ptr<Backend> backend = make_backend(BackendChoice::cpu, 1);
   test::SlowCommunicator slow(std::make_unique<test::LonelyCommunicator>(2), test::Link{5e-3, 0});
   const DataParallelOptions options{DataSharding::optimizer, false, overlap, overlap, 64};
-  ParameterBuffer buffer(*backend, DType::fp32, list, options, 2, 0);
-  DataParallel data_parallel(*backend, buffer, slow);
+  ParameterBuffer buffer(*backend, DType::fp32, list, options, {{2, 0}});
+  DataParallel data_parallel(*backend, buffer, {{slow, slow, slow}});
   const Timer timer;
   for (std::size_t b = units; b-- > 0;) data_parallel.start_gather(b);
   data_parallel.finish_gather();

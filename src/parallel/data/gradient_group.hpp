@@ -1,0 +1,22 @@
+#pragma once
+
+#include "src/comm/communicator.hpp"
+
+namespace trireme::parallel {
+
+/// A rank's communicators for parameters whose gradients are reduced over the same ranks. Every rank lists the same
+/// groups in the same order (Parameter::gradient_group), even if it has no parameter of one. The communicators must
+/// outlive the list's users.
+struct GradientGroup {
+  Communicator& gradient;  ///< holds the same parameters: reduces their gradients, and shards their state
+  Communicator& tensor;    ///< splits them
+  Communicator& model;     ///< one replica of all parameters of the group
+};
+
+/// A rank's place among those that hold the same parameters.
+struct GradientGroupMember {
+  int ranks = 1;
+  int rank = 0;
+};
+
+}  // namespace trireme::parallel
