@@ -45,8 +45,8 @@ struct Parameter {
   /// in a rank's list, numbered from 0 in its order.
   int unit = 0;
   int gradient_group = 0;  ///< number of the GradientGroup that reduces its gradient and shards its state
-  TensorView value;     ///< in the training type
-  TensorView gradient;  ///< main gradient, to which backward adds: fp32, or fp64 in fp64 runs
+  TensorView value;        ///< in the training type
+  TensorView gradient;     ///< main gradient, to which backward adds: fp32, or fp64 in fp64 runs
 
   std::int64_t stored_numel() const { return storage.numel(); }
   /// Returns whether this rank represents the box among the ranks of its model replica: in norms, counts and

@@ -18,7 +18,7 @@ struct BufferSplit {
 struct Bucket {
   std::int64_t begin = 0;
   std::int64_t size = 0;                ///< padding included: divides by the shards
-  int gradient_group = 0;               ///< of all its parameters
+  int gradient_group = 0;               ///< the one of all its parameters
   int shards = 1;                       ///< those of its group
   std::int64_t shard_begin = 0;         ///< first element of its shard in an array of the shards of all buckets
   std::vector<std::size_t> parameters;  ///< positions in the list in descending order: the first one lies at `begin`
