@@ -133,8 +133,7 @@ TEST(CrossEntropy, HandWorkedRow) {
 }
 
 class CrossEntropyTypes : public testing::TestWithParam<DType> {};
-INSTANTIATE_TEST_SUITE_P(CrossEntropy, CrossEntropyTypes, testing::ValuesIn(test::kernel_types()),
-                         [](const auto& info) { return std::string(name_of(info.param)); });
+INSTANTIATE_TEST_SUITE_P(CrossEntropy, CrossEntropyTypes, testing::ValuesIn(test::kernel_types()), name_of_type);
 
 TEST_P(CrossEntropyTypes, MatchesTheDefinitionHoweverItIsSplit) {
   const DType accumulation = accumulation_type(GetParam());

@@ -147,8 +147,7 @@ TEST(RmsNorm, HandWorkedRowWithAWeightStoredAsTheDifferenceFromOne) {
 }
 
 class LayerNormTypes : public testing::TestWithParam<DType> {};
-INSTANTIATE_TEST_SUITE_P(LayerNorm, LayerNormTypes, testing::ValuesIn(test::kernel_types()),
-                         [](const auto& info) { return std::string(name_of(info.param)); });
+INSTANTIATE_TEST_SUITE_P(LayerNorm, LayerNormTypes, testing::ValuesIn(test::kernel_types()), name_of_type);
 
 TEST_P(LayerNormTypes, MatchesTheDefinition) {
   for (const auto& [n, h] : std::vector<std::pair<int, int>>{
