@@ -10,6 +10,7 @@
 #include "src/train/state_tensors.hpp"
 #include "tests/cuda/gpu_backend.hpp"
 #include "tests/fakes/memory_store.hpp"
+#include "tests/support/message_of.hpp"
 #include "tests/support/synthetic_runs.hpp"
 
 namespace trireme::test {
@@ -31,6 +32,11 @@ class FirstSamples final : public data::SampleSource {
 
 class GpuTraining : public GpuBackendTest {
  protected:
+  void expect_the_cpus_curve(const TrainingRunConfig& config, const Layout& layout = {}) {
+    SCOPED_TRACE(name_of(config.dtype));
+    expect_close(training_curve(world_, config, layout, gpu_device()), training_curve(world_, config, layout),
+                 tolerance(config.dtype, Comparison::other_backend));
+  }
   SelfCommunicator world_{"world"};
 };
 
@@ -50,19 +56,15 @@ TEST_F(GpuTraining, ReproducesPyTorch) {
 }
 
 TEST_F(GpuTraining, DropsOutWhatTheCpuDropsOut) {
-  const TrainingRunConfig config = small_run();
-  expect_close(training_curve(world_, config, {}, gpu_device()), training_curve(world_, config, {}),
-               tolerance(config.dtype, Comparison::other_backend));
+  expect_the_cpus_curve(small_run());
 }
 
 TEST_F(GpuTraining, MuonComputesWhatTheCpuComputes) {
   for (const DType dtype : {DType::fp32, DType::bf16}) {
-    SCOPED_TRACE(name_of(dtype));
     TrainingRunConfig config = small_run();
     config.dtype = dtype;
     config.optimizer.kind = optim::OptimizerKind::muon;
-    expect_close(training_curve(world_, config, {}, gpu_device()), training_curve(world_, config, {}),
-                 tolerance(dtype, Comparison::other_backend));
+    expect_the_cpus_curve(config);
   }
 }
 
@@ -113,8 +115,7 @@ TEST_F(GpuTraining, GraphsOfChunkedCrossEntropyComputeTheSameBitsAsTheCpuCompute
   config.optimizer.adamw = {0.9, 0.95, 1e-8, DType::bf16, DType::bf16};
   Layout layout;
   layout.options.cross_entropy_chunks = 3;
-  expect_close(training_curve(world_, config, layout, gpu_device()), training_curve(world_, config, layout),
-               tolerance(config.dtype, Comparison::other_backend));
+  expect_the_cpus_curve(config, layout);
   expect_the_same_from_graphs(world_, config, layout);
   expect_predicted_memory(world_, config, layout, gpu_device());
 }
@@ -135,10 +136,7 @@ TrainingRunConfig small_bert(model::NormPlacement placement, DType dtype) {
 TEST_F(GpuTraining, ABertComputesWhatTheCpuComputes) {
   for (const auto& [placement, dtype] :
        {std::pair{model::NormPlacement::pre, DType::bf16}, {model::NormPlacement::post, DType::fp32}}) {
-    SCOPED_TRACE(name_of(dtype));
-    const TrainingRunConfig config = small_bert(placement, dtype);
-    expect_close(training_curve(world_, config, {}, gpu_device()), training_curve(world_, config, {}),
-                 tolerance(dtype, Comparison::other_backend));
+    expect_the_cpus_curve(small_bert(placement, dtype));
   }
 }
 
@@ -147,8 +145,7 @@ TEST_F(GpuTraining, DocumentsApartComputeWhatTheCpuComputes) {
     TrainingRunConfig config = small_run();
     config.documents = {true, true, true};
     if (rotates) config.model.position_embedding = model::PositionEmbedding::rope;
-    expect_close(training_curve(world_, config, {}, gpu_device()), training_curve(world_, config, {}),
-                 tolerance(config.dtype, Comparison::other_backend));
+    expect_the_cpus_curve(config);
   }
 }
 
@@ -296,13 +293,8 @@ TEST_F(GpuTraining, EvaluationsBetweenGraphsChangeNothing) {
 }
 
 TEST_F(GpuTraining, GraphsAreRefusedWhereTheyCannotBe) {
-  const auto refusal = [&](const Layout& layout, const DeviceChoice& device) -> std::string {
-    try {
-      TrainingRun run(world_, small_run(), layout, {}, device);
-    } catch (const ConfigError& error) {
-      return error.what();
-    }
-    return "it runs";
+  const auto refusal = [&](const Layout& layout, const DeviceChoice& device) {
+    return message_of<ConfigError>([&] { TrainingRun(world_, small_run(), layout, {}, device); });
   };
   Layout layout;
   layout.options.cuda_graphs = true;

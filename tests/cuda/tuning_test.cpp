@@ -9,6 +9,7 @@
 #include "cuda/runtime/error.hpp"
 #include "cuda/runtime/graph.hpp"
 #include "tests/cuda/scripted_gemm.hpp"
+#include "tests/support/message_of.hpp"
 #include "tests/support/temporary_directory.hpp"
 #include "tests/support/tolerance.hpp"
 
@@ -215,13 +216,9 @@ TEST_F(CudaGemm, ASuggestionThatTheLibraryRefusesIsPassedOver) {
 
 TEST_F(CudaGemm, AProductWithoutAlgorithmIsAnErrorThatNamesIt) {
   fake_cublaslt::behaviour().algorithms = 0;
-  try {
-    multiply(*make(prefer_fused));
-    FAIL() << "no error";
-  } catch (const CublasError& error) {
-    EXPECT_THAT(error.what(), AllOf(HasSubstr("no algorithm for the product bf16 bf16 TN 24x8x16 = bias align 64"),
-                                    HasSubstr("rank 0 on node7, GPU 0 (Fake H200)")));
-  }
+  EXPECT_THAT(test::message_of<CublasError>([&] { multiply(*make(prefer_fused)); }),
+              AllOf(HasSubstr("no algorithm for the product bf16 bf16 TN 24x8x16 = bias align 64"),
+                    HasSubstr("rank 0 on node7, GPU 0 (Fake H200)")));
 }
 
 TEST_F(CudaGemm, WithoutMemoryForTheMeasurementItTakesTheFirstSuggestionForThisRunAlone) {

@@ -91,6 +91,26 @@ cudaError_t query(const std::function<bool()>& condition) {
   return condition() ? cudaSuccess : cudaErrorNotReady;
 }
 
+struct ErrorTexts {
+  cudaError_t error;
+  const char* name;
+  const char* text;
+};
+
+const ErrorTexts& texts_of(cudaError_t error) {
+  static constexpr ErrorTexts table[] = {
+      {cudaErrorMemoryAllocation, "cudaErrorMemoryAllocation", "out of memory"},
+      {cudaErrorIllegalAddress, "cudaErrorIllegalAddress", "an illegal memory access was encountered"},
+      {cudaErrorNoDevice, "cudaErrorNoDevice", "no CUDA-capable device is detected"},
+      {cudaErrorStreamCaptureUnsupported, "cudaErrorStreamCaptureUnsupported", "unknown error"},
+      {cudaErrorStreamCaptureUnjoined, "cudaErrorStreamCaptureUnjoined", "unknown error"},
+      {cudaErrorStreamCaptureIsolation, "cudaErrorStreamCaptureIsolation", "unknown error"},
+  };
+  static constexpr ErrorTexts unknown{cudaErrorUnknown, "cudaErrorUnknown", "unknown error"};
+  const auto* const found = std::ranges::find(table, error, &ErrorTexts::error);
+  return found == std::end(table) ? unknown : *found;
+}
+
 }  // namespace
 
 cudaError_t outcome(const char* function) {
@@ -200,36 +220,8 @@ using namespace fake_cuda;
 
 extern "C" {
 
-const char* cudaGetErrorName(cudaError_t error) {
-  switch (error) {
-    case cudaErrorMemoryAllocation:
-      return "cudaErrorMemoryAllocation";
-    case cudaErrorIllegalAddress:
-      return "cudaErrorIllegalAddress";
-    case cudaErrorNoDevice:
-      return "cudaErrorNoDevice";
-    case cudaErrorStreamCaptureUnsupported:
-      return "cudaErrorStreamCaptureUnsupported";
-    case cudaErrorStreamCaptureUnjoined:
-      return "cudaErrorStreamCaptureUnjoined";
-    case cudaErrorStreamCaptureIsolation:
-      return "cudaErrorStreamCaptureIsolation";
-    default:
-      return "cudaErrorUnknown";
-  }
-}
-const char* cudaGetErrorString(cudaError_t error) {
-  switch (error) {
-    case cudaErrorMemoryAllocation:
-      return "out of memory";
-    case cudaErrorIllegalAddress:
-      return "an illegal memory access was encountered";
-    case cudaErrorNoDevice:
-      return "no CUDA-capable device is detected";
-    default:
-      return "unknown error";
-  }
-}
+const char* cudaGetErrorName(cudaError_t error) { return texts_of(error).name; }
+const char* cudaGetErrorString(cudaError_t error) { return texts_of(error).text; }
 cudaError_t cudaGetLastError() {
   if (state().broken != cudaSuccess) return state().broken;
   return std::exchange(state().last_error, cudaSuccess);
