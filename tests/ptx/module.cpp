@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cctype>
 
-#include "tests/ptx/decoder.hpp"
 #include "tests/ptx/statements.hpp"
 
 namespace trireme::ptx {

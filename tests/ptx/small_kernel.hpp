@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include "tests/ptx/module.hpp"
-#include "tests/ptx/run.hpp"
+#include "tests/ptx/warp.hpp"
 
 namespace trireme::ptx {
 

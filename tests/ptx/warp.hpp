@@ -2,6 +2,7 @@
 
 #include <deque>
 #include <functional>
+#include <span>
 
 #include "tests/ptx/instruction.hpp"
 #include "tests/ptx/shared_memory.hpp"
@@ -95,5 +96,21 @@ class Warp {
   Region region_;                                   // allocation of the latest access
   std::array<std::deque<std::vector<Copy>>, warp_size> groups_;  // the last is not committed
 };
+
+struct Launch {
+  unsigned blocks = 1;
+  int threads = warp_size;       ///< block size, a multiple of 32
+  std::size_t shared_bytes = 0;  ///< dynamic
+  /// The kernel's parameters, as PTX declares them.
+  std::vector<std::byte> parameters;
+};
+
+/// Runs the blocks of a kernel one after the other, on the calling thread. Global memory is the host's; `regions` gives
+/// the part that the kernel may access. Throws PtxError for accesses elsewhere, races in shared memory, barriers that
+/// some threads do not reach, and more threads than the kernel was compiled for.
+void run(const Kernel& kernel, const Launch& launch, const Regions& regions);
+
+/// Packs arguments, given by address, as the parameters of a kernel.
+std::vector<std::byte> pack_parameters(const Kernel& kernel, std::span<const void* const> arguments);
 
 }  // namespace trireme::ptx

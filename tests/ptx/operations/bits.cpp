@@ -1,4 +1,4 @@
-#include "tests/ptx/operations/mapped.hpp"
+#include "tests/ptx/operations/operations.hpp"
 
 namespace trireme::ptx {
 namespace {
