@@ -8,7 +8,6 @@
 #include "cuda/nccl/algorithms.hpp"
 #include "cuda/nccl/gpu_table.hpp"
 #include "cuda/nccl/nccl_communicator.hpp"
-#include "cuda/nccl/p2p_communicators.hpp"
 #include "src/base/log.hpp"
 #include "src/comm/self_communicator.hpp"
 #include "src/train/exposed_communication.hpp"
