@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "src/base/hash.hpp"
+#include "src/comm/all_to_all.hpp"
 
 namespace trireme {
 
@@ -22,15 +23,6 @@ DigestWords digest_words(const std::string& text) {
     return static_cast<std::int64_t>(std::stoull(hex.substr(begin, 16), nullptr, 16));
   };
   return {word(0), word(16)};
-}
-
-/// Gathers the lengths of every rank's text, on all ranks.
-std::vector<std::int64_t> gather_sizes(Communicator& comm, const std::string& text) {
-  ImmediateStream host;
-  std::vector<std::int64_t> sizes(static_cast<std::size_t>(comm.size()));
-  auto size = static_cast<std::int64_t>(text.size());
-  comm.all_gather(host, TensorView(&size, {1}), TensorView(sizes.data(), {comm.size()})).wait(host);
-  return sizes;
 }
 
 }  // namespace
@@ -60,7 +52,7 @@ void Work::wait(Stream& stream) {
 
 std::vector<std::string> all_gather_text(Communicator& comm, const std::string& text) {
   ImmediateStream host;
-  const std::vector<std::int64_t> sizes = gather_sizes(comm, text);
+  const std::vector<std::int64_t> sizes = all_gather_number(comm, static_cast<std::int64_t>(text.size()));
   const std::size_t ranks = sizes.size();
   // Padded to the longest, for one all-gather of equal shards.
   const std::int64_t max_size = *std::ranges::max_element(sizes);
@@ -82,7 +74,7 @@ std::vector<std::string> gather_text(Communicator& comm, const std::string& text
   const auto view_of = [](std::string& bytes) {
     return TensorView(reinterpret_cast<std::uint8_t*>(bytes.data()), {static_cast<std::int64_t>(bytes.size())});
   };
-  const std::vector<std::int64_t> sizes = gather_sizes(comm, text);
+  const std::vector<std::int64_t> sizes = all_gather_number(comm, static_cast<std::int64_t>(text.size()));
   const std::size_t ranks = sizes.size();
   std::string mine = text;
   std::vector<std::string> texts;

@@ -252,16 +252,10 @@ ncclResult_t ncclGetUniqueId(ncclUniqueId* id) {
   return ncclSuccess;
 }
 const char* ncclGetErrorString(ncclResult_t result) {
-  switch (result) {
-    case ncclRemoteError:
-      return "remote process exited or there was a network error";
-    case ncclInvalidArgument:
-      return "invalid argument";
-    case ncclInvalidUsage:
-      return "invalid usage";
-    default:
-      return "unhandled system error";
-  }
+  return result == ncclRemoteError       ? "remote process exited or there was a network error"
+         : result == ncclInvalidArgument ? "invalid argument"
+         : result == ncclInvalidUsage    ? "invalid usage"
+                                         : "unhandled system error";
 }
 const char* ncclGetLastError(ncclComm_t) {
   return state().broken_rule.empty() ? "socket closed by peer" : state().broken_rule.c_str();
@@ -315,7 +309,7 @@ ncclResult_t ncclCommFinalize(ncclComm_t comm) {
 ncclResult_t ncclCommDestroy(ncclComm_t comm) {
   FAKE_LIVE(comm);
   if (comm->ranks.use_count() > 1) {
-    std::fputs("ncclCommDestroy would wait for ever: a graph still has the communicator\n", stderr);
+    std::fputs("ncclCommDestroy would wait indefinitely: a graph still uses the communicator\n", stderr);
     std::abort();
   }
   comm->ranks->close();
