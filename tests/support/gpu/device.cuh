@@ -121,15 +121,9 @@ T narrow(Accumulation<T> x) {
 
 namespace host {
 template <class T>
-struct Exchange {
+struct Shuffle {
   T value;
-  unsigned lane_mask;
-  T result;
-};
-template <class T>
-struct Broadcast {
-  T value;
-  unsigned lane;
+  unsigned source;  // lane
   T result;
 };
 struct Vote {
@@ -145,35 +139,24 @@ inline int __ffs(int x) { return x == 0 ? 0 : std::countr_zero(static_cast<unsig
 // CUDA's operations of a warp, for the full mask alone.
 
 template <class T>
-T __shfl_xor_sync(unsigned, T value, unsigned lane_mask,
-                  const std::source_location& where = std::source_location::current()) {
-  using namespace trireme::gpu::host;
-  Exchange<T> exchange{value, lane_mask, value};
-  warp_collective(
-      &exchange,
-      [](Arguments lanes) {
-        for (unsigned i = 0; i < warp_size; ++i) {
-          auto* own = static_cast<Exchange<T>*>(lanes[i]);
-          own->result = static_cast<const Exchange<T>*>(lanes[i ^ own->lane_mask])->value;
-        }
-      },
-      where);
-  return exchange.result;
-}
-template <class T>
 T __shfl_sync(unsigned, T value, unsigned lane, const std::source_location& where = std::source_location::current()) {
   using namespace trireme::gpu::host;
-  Broadcast<T> broadcast{value, lane, value};
+  Shuffle<T> shuffle{value, lane % warp_size, value};
   warp_collective(
-      &broadcast,
+      &shuffle,
       [](Arguments lanes) {
         for (void* lane : lanes) {
-          auto* own = static_cast<Broadcast<T>*>(lane);
-          own->result = static_cast<const Broadcast<T>*>(lanes[own->lane % warp_size])->value;
+          auto* own = static_cast<Shuffle<T>*>(lane);
+          own->result = static_cast<const Shuffle<T>*>(lanes[own->source])->value;
         }
       },
       where);
-  return broadcast.result;
+  return shuffle.result;
+}
+template <class T>
+T __shfl_xor_sync(unsigned mask, T value, unsigned lane_mask,
+                  const std::source_location& where = std::source_location::current()) {
+  return __shfl_sync(mask, value, threadIdx.x % trireme::gpu::host::warp_size ^ lane_mask, where);
 }
 inline unsigned __ballot_sync(unsigned, bool predicate,
                               const std::source_location& where = std::source_location::current()) {
