@@ -49,7 +49,7 @@ void reference(CrossEntropy& c) {
   }
 }
 
-/// Logits of the shard's classes, with columns of NaN behind them.
+/// Logits of the shard's classes, followed by columns of NaN.
 std::vector<double> padded_columns(const CrossEntropy& c, const VocabularyShard& shard, std::int64_t padding) {
   std::vector<double> values;
   for (std::size_t i = 0; i < c.targets.size(); ++i) {
@@ -61,7 +61,7 @@ std::vector<double> padded_columns(const CrossEntropy& c, const VocabularyShard&
 }
 
 /// Computes in `dtype` with the classes split at `splits`, as tensor-parallel ranks hold them, and with padding columns
-/// of NaN behind each shard. The sums and maxima over ranks are made here. Rounds c.logits to the type.
+/// of NaN after each shard. The sums and maxima over ranks are made here. Rounds c.logits to the type.
 void compute(DType dtype, CrossEntropy& c, std::vector<std::int64_t> splits = {}, int threads = 2) {
   constexpr std::int64_t padding = 3;
   const auto backend = test::make_backend(threads);

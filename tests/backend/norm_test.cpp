@@ -260,7 +260,7 @@ void expect_parts_of_bias_dropout_add_norm(DType dtype, std::int64_t h) {
       b.norm().normalise(stream, sum, factors, shift, epsilon, y_of_sum, statistics);
       EXPECT_EQ(values_of(b, y), values_of(b, y_of_sum));
 
-      // The sum may take the place of an input.
+      // The sum may replace an input.
       for (const bool over_x : {true, false}) {
         const Tensor x_copy = make_tensor(b, dtype, shape, x_values);
         const Tensor residual_copy = make_tensor(b, dtype, shape, values_of(b, residual));

@@ -20,7 +20,7 @@ class GpuGrid : public GpuBackendTest {
   }
 };
 
-/// Data parallelism with the optimizer's state in shards, and all its communication beside computation.
+/// Data parallelism with the optimizer's state in shards, and all its communication overlapped with computation.
 Layout sharded_data() {
   Layout layout;
   parallel::DataParallelOptions& options = layout.options.parallel.data_parallel;
@@ -128,8 +128,8 @@ TEST_F(GpuGrid, MuonSeesWholeMatricesThroughNccl) {
   expect_the_losses_of_one_rank(config, {pipeline, context}, DeviceTransport::nccl, own_gpu());
 }
 
-// All streams share one hardware queue, where work that cannot begin keeps back all that the host enqueued after it.
-// More queues keep back less, so runs that end here end with any number of queues.
+// All streams share one hardware queue, where work that cannot begin blocks all work enqueued after it. More queues
+// block less, so runs that end here end with any number of queues.
 TEST_F(GpuGrid, RunsEndWhereAllStreamsShareOneQueue) {
   const int ranks = world().size();
   Layout tensor{ranks, 1, {}}, grid{1, 2, sharded_data().options}, recorded{1, ranks, {}};
@@ -237,7 +237,8 @@ TEST_F(GpuGrid, GraphsBetweenOverlapsOfGradientsAndParametersComputeTheSameBits)
   TrainingRunConfig config = small_run();
   config.dtype = DType::bf16;
   config.model.layers = 2;
-  config.batch = 5 * world().size();  // the first and the last micro-batch, and one each as ever, recorded, replayed
+  config.batch =
+      5 * world().size();  // the first and the last micro-batch, and one each run directly, recorded, replayed
   config.steps = 3;
   std::vector<Layout> list;
   for (const bool rounded : {false, true}) {
@@ -253,7 +254,7 @@ TEST_F(GpuGrid, GraphsOfPipelineStagesComputeTheSameBits) {
   TrainingRunConfig config = small_run();
   config.model.layers = 4;
   config.batch = 2 * world().size();
-  config.steps = 3;  // GPipe has all micro-batches in flight: as ever, recorded, replayed
+  config.steps = 3;  // GPipe has all micro-batches in flight: run directly, recorded, replayed
   std::vector<Layout> list = schedules(world().size());
   list.push_back({1, world().size(), {}});
   list.back().options.recomputation.granularity = model::RecomputeGranularity::full;

@@ -95,7 +95,7 @@ void expect_the_same_from_graphs(Communicator& world, const TrainingRunConfig& c
 }
 
 TEST_F(GpuTraining, GraphsComputeTheSameBits) {
-  // 1F1B has one micro-batch in flight: of the four of an update one runs as ever, one is recorded, two are replayed.
+  // 1F1B has one micro-batch in flight: of the four of an update one runs directly, one is recorded, two are replayed.
   for (const DType dtype : {DType::fp32, DType::bf16}) {
     TrainingRunConfig config = small_run();
     config.dtype = dtype;

@@ -34,7 +34,7 @@ struct State {
   int devices = 1;
   unsigned char uuid = 0;
   Properties properties;
-  int outside = 0;  // pieces of work that other processes take part in
+  int outside = 0;  // pieces of work shared with other processes
   int waits = 0;
   bool traces = false;
   Trace trace;
@@ -55,7 +55,7 @@ bool is_kept_back(const CUstream_st& stream) {
   });
 }
 
-/// Runs one piece of work of a stream drawn at random; false where none can run.
+/// Runs one piece of work of a random stream. Returns false if none can run.
 bool run_one() {
   std::vector<CUstream_st*> ready;
   for (CUstream_st* stream : state().streams) {
@@ -70,7 +70,7 @@ bool run_one() {
   return true;
 }
 
-/// Runs one piece; false where none can run.
+/// Runs one piece. Returns false if none can run.
 bool step() {
   const GuardedHeap::Access access(guarded_heap());
   return run_one();
@@ -311,7 +311,7 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
     const std::shared_ptr<Capture> capture = event->capture.lock();
     if (capture == nullptr || capture->origin == nullptr) return cudaErrorCapturedEvent;
     if (stream->capture != nullptr && stream->capture != capture) return cudaErrorStreamCaptureMerge;
-    // The stream takes part in the capture, from this event on.
+    // The stream joins the capture at this event.
     if (stream->capture == nullptr) {
       stream->capture = capture;
       stream->last_node = event->node;
@@ -323,7 +323,7 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
     refuse_in_capture();
     return cudaErrorStreamCaptureIsolation;
   }
-  // An event that is destroyed while it is waited for is still kept to: the number is copied, the event is not freed.
+  // An event that is destroyed while awaited still counts: the number is copied, the event is not freed.
   const int turn = event->recorded;
   push(stream, {"wait", [event, turn] { return event->passed >= turn; }, [] {}, {}, {event->place}});
   return cudaSuccess;

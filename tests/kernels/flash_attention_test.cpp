@@ -55,7 +55,7 @@ INSTANTIATE_TEST_SUITE_P(Kernels, FlashAttention,
                                                           Case{130, 130, 3, 1, 1, 96, false, 0, {0, 47, 129}},
                                                           Case{80, 80, 2, 1, 1, 128, true, 0, {80, 50}})),
                          name_of_case);
-// A tile has 64 keys, a warp 16 of its own in the gradient of keys.
+// A tile has 64 keys, of which each warp has 16 in the gradient of keys.
 INSTANTIATE_TEST_SUITE_P(
     Padding, FlashAttention,
     testing::Combine(
@@ -65,7 +65,7 @@ INSTANTIATE_TEST_SUITE_P(
                         Case{70, 200, 2, 1, 1, 96, true, 0.2, {140, 199}},       // a diagonal that ends in the padding
                         Case{1, 200, 3, 2, 2, 128, false, 0.1, {17, 192, 193}})),
     name_of_case);
-// Documents end on and beside the bounds of tiles of keys and queries, of blocks and of warps.
+// Documents end at and next to the bounds of tiles of keys and queries, of blocks and of warps.
 INSTANTIATE_TEST_SUITE_P(
     Documents, FlashAttention,
     testing::Combine(
@@ -75,7 +75,7 @@ INSTANTIATE_TEST_SUITE_P(
                         Case{200, 200, 2, 1, 1, 128, true, 0.1, {}, {{70, 129, 192}, {48, 64, 112}}},
                         Case{90, 250, 2, 1, 1, 64, true, 0, {}, {{70, 192, 230}, {100, 249}}},  // queries at the end
                         Case{140, 140, 2, 1, 1, 64, true, 0, {130, 70}, {{60, 100}, {64}}},     // and padding
-                        Case{140, 140, 2, 1, 1, 96, false, 0.1, {}, {{60, 100}, {64}}})),  // sees what is later, too
+                        Case{140, 140, 2, 1, 1, 96, false, 0.1, {}, {{60, 100}, {64}}})),       // not causal
     name_of_case);
 // Windows of one key before, within a tile of queries, to the edge of a tile of keys, over it, and over the sequence.
 INSTANTIATE_TEST_SUITE_P(

@@ -34,8 +34,8 @@ struct BlockState {
 
 enum class Access { read, write, copy };
 
-/// The threads of a warp. Lanes that stand at the same instruction execute it together. Of lanes at different ones,
-/// those at the first go on, so that they meet again after a branch.
+/// The threads of a warp. Lanes at the same instruction execute it together. Of lanes at different ones, those at the
+/// first continue, so that they meet again after a branch.
 class Warp {
  public:
   Warp(const BlockState& block, int number);
@@ -56,8 +56,8 @@ class Warp {
   std::uint64_t* row(int number) { return &registers_[static_cast<std::size_t>(number * warp_size)]; }
   int number() const { return number_; }
   SharedMemory& shared() { return *block_.shared; }
-  /// Memory of an instruction's address for a lane. Throws PtxError where it is outside of what the kernel may touch,
-  /// not aligned to its size, or where there is a race.
+  /// Memory of an instruction's address for a lane. Throws PtxError if it is outside the memory of the kernel, not
+  /// aligned to its size, or on a race.
   std::byte* memory(const Instruction& instruction, Space space, int address, int lane, std::size_t size_bytes,
                     Access access);
   [[noreturn]] void fail(const Instruction& instruction, int lane, const std::string& reason) const;
@@ -75,7 +75,7 @@ class Warp {
  private:
   static std::size_t lane_index(int lane) { return static_cast<std::size_t>(lane); }
   int thread_of(int lane) const { return number_ * warp_size + lane; }
-  /// The running lanes at the first instruction that any of them stands at.
+  /// The running lanes at the first instruction that any of them has reached.
   Lanes first_lanes();
   void run_together(Lanes lanes);
   /// Executes a collective operation, or lets the lanes wait for the others.
@@ -90,8 +90,8 @@ class Warp {
   int number_;
   std::vector<std::uint64_t> registers_;
   std::vector<std::byte> local_;
-  std::array<int, warp_size> at_{};                 // instruction that each lane stands at
-  int first_other_ = 0;                             // first instruction of the running lanes that stand still
+  std::array<int, warp_size> at_{};                 // instruction of each lane
+  int first_other_ = 0;                             // first instruction of the running lanes that do not advance
   Lanes ended_ = 0, at_barrier_ = 0, waiting_ = 0;  // the rest runs
   Region region_;                                   // allocation of the latest access
   std::array<std::deque<std::vector<Copy>>, warp_size> groups_;  // the last is not committed

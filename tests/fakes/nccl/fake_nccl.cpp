@@ -52,13 +52,13 @@ struct Group {
 struct State {
   std::map<std::string, ncclResult_t> failures;
   std::string held;                                // a function
-  std::atomic<ncclResult_t> broken = ncclSuccess;  // watchdogs look at it
+  std::atomic<ncclResult_t> broken = ncclSuccess;  // polled by watchdogs
   bool peers_lost = false;
   int world_rank = 0;
   ncclComm_t world = nullptr;           // the latest
   std::vector<fake_nccl::Call> issued;  // collectives since it was made, without recorded ones
   int made = 0;
-  std::mutex mutex;  // groups are aborted by threads of their own
+  std::mutex mutex;  // groups are aborted by separate threads
   std::set<ncclComm_t> live;
   Group group;
   std::atomic<int> aborted = 0;
@@ -160,7 +160,7 @@ std::function<void()> enqueuing(const char* function, Parts parts, ncclComm_t co
   };
 }
 
-/// Every rank sees what all have at `from`, one after another. `moved` bytes are named in the log.
+/// Gives every rank the contents of all ranks at `from`, in rank order. `moved` bytes are named in the log.
 ncclResult_t gather(const Operation& operation, std::size_t moved, ncclComm_t comm, cudaStream_t stream,
                     const fake_nccl::Buffers& buffers, std::function<void(const std::byte* all)> use) {
   if (state().group.depth > 0) return refuse_usage(operation.function, "this fake has no groups of collectives");

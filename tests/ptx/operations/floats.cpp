@@ -3,7 +3,7 @@
 
 #include "tests/ptx/operations/operations.hpp"
 
-// Results are rounded to nearest, ties to even, and nothing is fused (-ffp-contract=off of the whole project).
+// Results are rounded to nearest, ties to even, and nothing is fused (the project compiles with -ffp-contract=off).
 
 namespace trireme::ptx {
 namespace {
@@ -66,7 +66,7 @@ float fma_down(float a, float b, float c) {
   return is_above ? std::nextafter(rounded, -std::numeric_limits<float>::infinity()) : rounded;
 }
 
-/// The hardware's start of a division: it uses and makes the upper halves alone.
+/// The hardware's first step of a division: it reads and writes only the upper halves.
 double coarse_reciprocal(double a) {
   constexpr std::uint64_t upper = 0xffffffff00000000;
   const auto bits = std::bit_cast<std::uint64_t>(a) & upper;

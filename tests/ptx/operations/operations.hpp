@@ -8,7 +8,7 @@
 
 namespace trireme::ptx {
 
-/// How an instruction is executed, and its number of operands beside addresses.
+/// How an instruction is executed, and its number of operands other than addresses.
 struct OperationEntry {
   Operation run = nullptr;
   int operands = 0;

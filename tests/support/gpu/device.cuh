@@ -50,12 +50,12 @@ void with_members(const T& argument, Function&& function) {
   TRIREME_MEMBERS(5, a, b, c, d, e)
   TRIREME_MEMBERS(6, a, b, c, d, e, f)
   TRIREME_MEMBERS(16, a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p)
-  static_assert(members<T>() == 0, "one line more is wanted above");
+  static_assert(members<T>() == 0, "add a line above");
 }
 #undef TRIREME_MEMBERS
 
-/// Throws where a kernel is given a pointer to memory that no kernel may touch, in a structure of any depth. Of classes
-/// with constructors those of dropout and of tensor views hold pointers.
+/// Throws if a kernel is given a pointer to memory that kernels must not access, in a structure of any depth. Of
+/// classes with constructors those of dropout and of tensor views hold pointers.
 template <class T>
 void check_argument(const Launch& launch, const T& argument) {
   if constexpr (std::is_pointer_v<T>) {
@@ -70,7 +70,7 @@ void check_argument(const Launch& launch, const T& argument) {
 }
 }  // namespace host
 
-/// Starts the kernel: see host::set_starter. Nothing where there are no blocks. Throws as the real one does.
+/// Starts the kernel: see host::set_starter. Does nothing without blocks. Throws as the real one does.
 template <class... Parameters>
 void launch(Stream& stream, const Launch& launch, void (*kernel)(Parameters...),
             std::type_identity_t<Parameters>... arguments) {
@@ -136,7 +136,7 @@ struct Vote {
 inline int __popc(unsigned x) { return std::popcount(x); }
 inline int __ffs(int x) { return x == 0 ? 0 : std::countr_zero(static_cast<unsigned>(x)) + 1; }
 
-// CUDA's operations of a warp, for the full mask alone.
+// CUDA's operations of a warp, only for the full mask.
 
 template <class T>
 T __shfl_sync(unsigned, T value, unsigned lane, const std::source_location& where = std::source_location::current()) {
