@@ -128,9 +128,8 @@ TEST(CheckSameEverywhere, SendsNoTextWhereAllAgree) {
 
 TEST(CheckSameEverywhere, FindsAMissingEnd) {
   if (world().size() == 1) GTEST_SKIP() << "needs two ranks";
-  expect_collective_error(
-      [] { check_same_everywhere(world(), "the library", world().rank() == 0 ? "a\nb" : "a"); }, ExitCode::usage,
-      HasSubstr("line 2: \"b\" against \"\""));
+  expect_collective_error([] { check_same_everywhere(world(), "the library", world().rank() == 0 ? "a\nb" : "a"); },
+                          ExitCode::usage, HasSubstr("line 2: \"b\" against \"\""));
 }
 
 }  // namespace
