@@ -4,7 +4,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <cstdlib>
 #include <string>
 
@@ -40,10 +39,7 @@ void check_launcher(int world_size) {
   for (const char* name : {"SLURM_STEP_NUM_TASKS", "PMI_SIZE", "MPI_LOCALNRANKS", "OMPI_COMM_WORLD_SIZE"}) {
     const int tasks = number_in_environment(name);
     if (tasks <= 1) continue;
-    std::array<char, MPI_MAX_LIBRARY_VERSION_STRING> version{};
-    int length = 0;
-    MPI_Get_library_version(version.data(), &length);
-    const std::string full = version.data();
+    const std::string full = library_version();
     throw EnvironmentError(
         "the program was started as {} tasks ({}={}), but MPI sees a world of one rank: the launcher does not support "
         "the MPI library of this program ({}). Start it with that library's own mpirun, or under SLURM with "

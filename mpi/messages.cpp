@@ -21,40 +21,32 @@ void in_pieces(std::size_t size_bytes, Issue issue) {
 
 }  // namespace
 
-void Messages::add(MPI_Request request, Expected expected) {
-  requests_.push_back(request);
+MPI_Request* Messages::add(Expected expected) {
   expected_.push_back(expected);
+  return &requests_.emplace_back(MPI_REQUEST_NULL);
 }
 
 void Messages::send(const std::byte* data, std::size_t size_bytes, int peer) {
   in_pieces(size_bytes, [&](std::size_t offset, int count) {
-    MPI_Request request = MPI_REQUEST_NULL;
-    check(MPI_Isend(data + offset, count, MPI_BYTE, peer, tag_, comm_, &request), "MPI_Isend");
-    add(request, {false, 0, peer});
+    check(MPI_Isend(data + offset, count, MPI_BYTE, peer, tag_, comm_, add({false, 0, peer})), "MPI_Isend");
   });
 }
 
 void Messages::receive(std::byte* data, std::size_t size_bytes, int peer) {
   in_pieces(size_bytes, [&](std::size_t offset, int count) {
-    MPI_Request request = MPI_REQUEST_NULL;
-    check(MPI_Irecv(data + offset, count, MPI_BYTE, peer, tag_, comm_, &request), "MPI_Irecv");
-    add(request, {true, static_cast<std::size_t>(count), peer});
+    check(MPI_Irecv(data + offset, count, MPI_BYTE, peer, tag_, comm_,
+                    add({true, static_cast<std::size_t>(count), peer})),
+          "MPI_Irecv");
   });
 }
 
 void Messages::broadcast(std::byte* data, std::size_t size_bytes, int root) {
   in_pieces(size_bytes, [&](std::size_t offset, int count) {
-    MPI_Request request = MPI_REQUEST_NULL;
-    check(MPI_Ibcast(data + offset, count, MPI_BYTE, root, comm_, &request), "MPI_Ibcast");
-    add(request, {false, 0, no_peer});
+    check(MPI_Ibcast(data + offset, count, MPI_BYTE, root, comm_, add({false, 0, no_peer})), "MPI_Ibcast");
   });
 }
 
-void Messages::barrier() {
-  MPI_Request request = MPI_REQUEST_NULL;
-  check(MPI_Ibarrier(comm_, &request), "MPI_Ibarrier");
-  add(request, {false, 0, no_peer});
-}
+void Messages::barrier() { check(MPI_Ibarrier(comm_, add({false, 0, no_peer})), "MPI_Ibarrier"); }
 
 bool Messages::test() {
   if (requests_.empty()) return true;

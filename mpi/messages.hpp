@@ -32,7 +32,8 @@ class Messages {
     std::size_t size_bytes;
     int peer;
   };
-  void add(MPI_Request request, Expected expected);
+  /// Adds a request, which the caller starts.
+  MPI_Request* add(Expected expected);
 
   MPI_Comm comm_;
   int tag_;

@@ -15,17 +15,7 @@ namespace {
 
 /// The type a sum of T is formed in.
 template <class T>
-struct Wide {
-  using Type = T;
-};
-template <>
-struct Wide<bf16> {
-  using Type = float;
-};
-template <>
-struct Wide<fp16> {
-  using Type = float;
-};
+using Wide = std::conditional_t<std::is_same_v<T, bf16> || std::is_same_v<T, fp16>, float, T>;
 
 struct Sum {
   template <class A>
@@ -72,7 +62,7 @@ void narrow(const A* in, T* out, std::int64_t size) {
 
 template <class T, class Op>
 void reduce(std::span<const std::byte* const> sources, std::byte* out, std::int64_t count) {
-  using A = typename Wide<T>::Type;
+  using A = Wide<T>;
   constexpr std::int64_t block = 1024;  // partial results stay in the L1 cache
   alignas(64) std::array<A, block> partial;
   alignas(64) std::array<A, block> next;

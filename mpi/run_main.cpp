@@ -1,9 +1,13 @@
 #include "mpi/run_main.hpp"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <chrono>
+#include <condition_variable>
 #include <cstdint>
 #include <exception>
+#include <mutex>
 #include <new>
 #include <optional>
 #include <string>
@@ -12,13 +16,57 @@
 
 #include "mpi/error.hpp"
 #include "mpi/hang_report.hpp"
-#include "mpi/startup_watchdog.hpp"
 #include "src/base/hash.hpp"
 #include "src/base/log.hpp"
+#include "src/base/machine.hpp"
 #include "src/base/timer.hpp"
 
 namespace trireme::mpi {
 namespace {
+
+/// Terminates this process with ExitCode::hung if the job has not started in time: MPI_Init waits indefinitely for a
+/// rank that never starts.
+///
+/// Rank 0 reports it after `minutes`, another rank 3 s times its number (at most 30 s) later. Thus one message is
+/// printed before the launcher ends the others. Zero minutes: no limit.
+class StartupWatchdog {
+ public:
+  explicit StartupWatchdog(double minutes) {
+    if (minutes <= 0) return;
+    // Only this thread may read the environment: MPI changes it during startup.
+    thread_ = std::thread([this, minutes, rank = launched_rank()] { watch(minutes, rank); });
+  }
+  /// Ends the watch: the job has started.
+  ~StartupWatchdog() {
+    {
+      const std::lock_guard lock(mutex_);
+      started_ = true;
+    }
+    changed_.notify_all();
+    if (thread_.joinable()) thread_.join();
+  }
+  StartupWatchdog(const StartupWatchdog&) = delete;
+  StartupWatchdog& operator=(const StartupWatchdog&) = delete;
+
+ private:
+  void watch(double minutes, int rank) {
+    const std::chrono::duration<double> limit(60 * minutes + std::min(3 * rank, 30));
+    std::unique_lock lock(mutex_);
+    if (changed_.wait_for(lock, limit, [this] { return started_; })) return;
+    log::error(
+        "rank {} on host {} waited {:g} minutes for all ranks to reach MPI_Init: a rank did not start, or hangs. Look "
+        "for the host without a trireme process, or with one that does not run, and start without it. If hosts start "
+        "slowly, try a larger <startup_timeout_minutes>",
+        rank, host_name(), minutes);
+    // The other threads are inside MPI, which cannot be exited cleanly.
+    _exit(static_cast<int>(ExitCode::hung));
+  }
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool started_ = false;
+  std::thread thread_;  // last: it reads the members above
+};
 
 struct Failure {
   ExitCode exit_code;

@@ -1,14 +1,15 @@
 #include "cuda/backend/cuda_backend.hpp"
 
-#include <unistd.h>
+#include <cuda_profiler_api.h>
+#include <nvtx3/nvToolsExt.h>
 
 #include <algorithm>
 #include <cstring>
 #include <deque>
+#include <sstream>
 #include <string_view>
 #include <utility>
 
-#include "cuda/backend/architectures.hpp"
 #include "cuda/cublaslt/product.hpp"
 #include "cuda/kernels/epilogue.hpp"
 #include "cuda/kernels/families.hpp"
@@ -17,7 +18,6 @@
 #include "cuda/nccl/nccl_communicator.hpp"
 #include "cuda/nccl/staged_communicator.hpp"
 #include "cuda/runtime/graph.hpp"
-#include "cuda/runtime/profiler.hpp"
 #include "cuda/runtime/stream.hpp"
 #include "src/backend/profiled_device.hpp"
 #include "src/base/log.hpp"
@@ -48,6 +48,23 @@ void warn_of_one_connection(int world_rank) {
       "Scripts of Megatron-LM set it to order launches; this program orders them by events and priorities, and keeps "
       "multiprocessors free for collectives. Try: unset {}",
       variable, variable);
+}
+
+/// Returns whether kernels built for one entry of the list of architectures run on a GPU of this compute capability.
+bool runs_on(const std::string& entry, int capability) {
+  std::size_t digits = 0;
+  int built = 0;
+  for (; digits < entry.size() && entry[digits] >= '0' && entry[digits] <= '9'; ++digits) {
+    built = 10 * built + entry[digits] - '0';
+  }
+  if (digits == 0) return true;  // "native" or "all": the CUDA runtime decides
+  const std::string rest = entry.substr(digits);
+  const bool this_one_alone = rest.starts_with('a');
+  const bool has_ptx = !rest.ends_with("-real");
+  const bool has_binary = !rest.ends_with("-virtual");
+  if (this_one_alone) return built == capability;
+  if (has_ptx && capability >= built) return true;
+  return has_binary && built / 10 == capability / 10 && built <= capability;
 }
 
 class CudaBackend final : public Backend, public DeviceCommunicators, public GraphRecorder, public ProfiledDevice {
@@ -150,10 +167,11 @@ class CudaBackend final : public Backend, public DeviceCommunicators, public Gra
   }
   std::size_t launches() const override { return device_->launches(); }
 
-  void start_profiler() override { cuda::start_profiler(*device_); }
-  void stop_profiler() override { cuda::stop_profiler(*device_); }
-  void begin_range(const char* name) override { cuda::begin_range(name); }
-  void end_range() override { cuda::end_range(); }
+  // No-ops without a profiler such as Nsight Systems. NVTX loads the library of a profiler itself.
+  void start_profiler() override { device_->check(cudaProfilerStart(), "cudaProfilerStart"); }
+  void stop_profiler() override { device_->check(cudaProfilerStop(), "cudaProfilerStop"); }
+  void begin_range(const char* name) override { nvtxRangePushA(name); }
+  void end_range() override { nvtxRangePop(); }
 
  private:
   const KernelFamilies& kernels() const override { return kernels_; }
@@ -194,6 +212,19 @@ class CudaBackend final : public Backend, public DeviceCommunicators, public Gra
 };
 
 }  // namespace
+
+std::string architecture_problem(const std::string& built_for, int capability) {
+  std::istringstream list(built_for);
+  std::string entries;
+  for (std::string entry; std::getline(list, entry, ',');) {
+    if (runs_on(entry, capability)) return "";
+    entries += (entries.empty() ? "" : ", ") + entry;
+  }
+  return fmt::format(
+      "this build has kernels for the architectures {}, and the GPU has compute capability {}.{}: build with "
+      "-D TRIREME_CUDA_ARCHITECTURES={}-real",
+      entries, capability / 10, capability % 10, capability);
+}
 
 std::unique_ptr<Backend> make_backend(const BackendOptions& options, const std::string& built_for) {
   return std::make_unique<CudaBackend>(options, built_for);

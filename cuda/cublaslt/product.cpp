@@ -22,48 +22,30 @@ cudaDataType_t cuda_type(DType dtype) {
   }
 }
 
-const char* name_of(Epilogue epilogue) {
-  constexpr const char* names[] = {"none",      "bias",          "gelu",  "gelu_aux",
-                                   "gelu_bias", "gelu_aux_bias", "dgelu", "bias_gradient_b"};
-  return names[static_cast<int>(epilogue)];
-}
+struct EpilogueInfo {
+  const char* name;
+  cublasLtEpilogue_t value;
+  bool uses_bias, uses_aux;
+};
 
-cublasLtEpilogue_t cublas_epilogue(Epilogue epilogue) {
-  switch (epilogue) {
-    case Epilogue::none:
-      return CUBLASLT_EPILOGUE_DEFAULT;
-    case Epilogue::bias:
-      return CUBLASLT_EPILOGUE_BIAS;
-    case Epilogue::gelu:
-      return CUBLASLT_EPILOGUE_GELU;
-    case Epilogue::gelu_aux:
-      return CUBLASLT_EPILOGUE_GELU_AUX;
-    case Epilogue::gelu_bias:
-      return CUBLASLT_EPILOGUE_GELU_BIAS;
-    case Epilogue::gelu_aux_bias:
-      return CUBLASLT_EPILOGUE_GELU_AUX_BIAS;
-    case Epilogue::dgelu:
-      return CUBLASLT_EPILOGUE_DGELU;
-    case Epilogue::bias_gradient_b:
-      return CUBLASLT_EPILOGUE_BGRADB;
-  }
-  return CUBLASLT_EPILOGUE_DEFAULT;
-}
-
-bool uses_aux(Epilogue epilogue) {
-  return epilogue == Epilogue::gelu_aux || epilogue == Epilogue::gelu_aux_bias || epilogue == Epilogue::dgelu;
-}
-
-bool uses_bias(Epilogue epilogue) {
-  return epilogue == Epilogue::bias || epilogue == Epilogue::gelu_bias || epilogue == Epilogue::gelu_aux_bias ||
-         epilogue == Epilogue::bias_gradient_b;
+const EpilogueInfo& info_of(Epilogue epilogue) {
+  static constexpr EpilogueInfo table[] = {{"none", CUBLASLT_EPILOGUE_DEFAULT, false, false},
+                                           {"bias", CUBLASLT_EPILOGUE_BIAS, true, false},
+                                           {"gelu", CUBLASLT_EPILOGUE_GELU, false, false},
+                                           {"gelu_aux", CUBLASLT_EPILOGUE_GELU_AUX, false, true},
+                                           {"gelu_bias", CUBLASLT_EPILOGUE_GELU_BIAS, true, false},
+                                           {"gelu_aux_bias", CUBLASLT_EPILOGUE_GELU_AUX_BIAS, true, true},
+                                           {"dgelu", CUBLASLT_EPILOGUE_DGELU, false, true},
+                                           {"bias_gradient_b", CUBLASLT_EPILOGUE_BGRADB, true, false}};
+  return table[static_cast<int>(epilogue)];
 }
 
 /// Operands for a search, which takes the alignment of the bias and the kept values from their addresses (cublasLt.h,
 /// CUBLASLT_MATMUL_DESC_BIAS_POINTER). Later products may be aligned no better than the shape says.
 ProductOperands least_aligned(const ProductShape& shape) {
   void* const address = reinterpret_cast<void*>(static_cast<std::uintptr_t>(shape.alignment));
-  return {.bias = uses_bias(shape.epilogue) ? address : nullptr, .aux = uses_aux(shape.epilogue) ? address : nullptr};
+  const EpilogueInfo& epilogue = info_of(shape.epilogue);
+  return {.bias = epilogue.uses_bias ? address : nullptr, .aux = epilogue.uses_aux ? address : nullptr};
 }
 
 template <class T>
@@ -86,9 +68,9 @@ cublasLtMatmulAlgo_t algorithm_of(const Choice& choice) {
 }  // namespace
 
 std::string to_string(const ProductShape& shape) {
-  return fmt::format("{} {} {}{} {}x{}x{} {} {} align {}{}", trireme::name_of(shape.in), trireme::name_of(shape.out),
+  return fmt::format("{} {} {}{} {}x{}x{} {} {} align {}{}", name_of(shape.in), name_of(shape.out),
                      shape.a_transposed ? 'T' : 'N', shape.b_transposed ? 'T' : 'N', shape.m, shape.n, shape.k,
-                     shape.accumulate ? "+=" : "=", name_of(shape.epilogue), shape.alignment,
+                     shape.accumulate ? "+=" : "=", info_of(shape.epilogue).name, shape.alignment,
                      shape.multiprocessors == 0 ? "" : fmt::format(" on {}", shape.multiprocessors));
 }
 
@@ -138,10 +120,10 @@ Products::Plan Products::make_plan(const ProductShape& shape) const {
   };
   set_attribute(CUBLASLT_MATMUL_DESC_TRANSA, shape.a_transposed ? CUBLAS_OP_T : CUBLAS_OP_N);
   set_attribute(CUBLASLT_MATMUL_DESC_TRANSB, shape.b_transposed ? CUBLAS_OP_T : CUBLAS_OP_N);
-  set_attribute(CUBLASLT_MATMUL_DESC_EPILOGUE, cublas_epilogue(shape.epilogue));
+  set_attribute(CUBLASLT_MATMUL_DESC_EPILOGUE, info_of(shape.epilogue).value);
   // The bias has the training type, its gradient the type of main gradients: that of d in both cases.
   set_attribute(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, static_cast<std::int32_t>(cuda_type(shape.out)));
-  if (uses_aux(shape.epilogue)) {
+  if (info_of(shape.epilogue).uses_aux) {
     // Their type stays unset, as documented: it defaults to that of d.
     set_attribute(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, shape.m);
   }

@@ -75,16 +75,10 @@ class Products {
   static std::uint64_t library_version() { return cublasLtGetVersion(); }
 
  private:
-  template <class T, cublasStatus_t (*destroy)(T)>
-  struct Traits {
-    using Handle = T;
-    static Handle null() { return nullptr; }
-    static void close(Handle handle) noexcept { destroy(handle); }
-  };
-  using Library = UniqueHandle<Traits<cublasLtHandle_t, cublasLtDestroy>>;
-  using Description = UniqueHandle<Traits<cublasLtMatmulDesc_t, cublasLtMatmulDescDestroy>>;
-  using Layout = UniqueHandle<Traits<cublasLtMatrixLayout_t, cublasLtMatrixLayoutDestroy>>;
-  using Preference = UniqueHandle<Traits<cublasLtMatmulPreference_t, cublasLtMatmulPreferenceDestroy>>;
+  using Library = UniqueHandle<ObjectTraits<cublasLtHandle_t, cublasLtDestroy>>;
+  using Description = UniqueHandle<ObjectTraits<cublasLtMatmulDesc_t, cublasLtMatmulDescDestroy>>;
+  using Layout = UniqueHandle<ObjectTraits<cublasLtMatrixLayout_t, cublasLtMatrixLayoutDestroy>>;
+  using Preference = UniqueHandle<ObjectTraits<cublasLtMatmulPreference_t, cublasLtMatmulPreferenceDestroy>>;
 
   /// cuBLASLt's descriptors of a shape.
   struct Plan {

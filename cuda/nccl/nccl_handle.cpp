@@ -11,7 +11,7 @@
 namespace trireme::cuda {
 namespace {
 
-std::string reason_of(ncclResult_t status, ncclComm_t comm) {
+std::string nccl_reason(ncclResult_t status, ncclComm_t comm) {
   const char* detail = ncclGetLastError(comm);
   return fmt::format("{}{}", ncclGetErrorString(status),
                      detail == nullptr || *detail == '\0' ? "" : fmt::format(": {}", detail));
@@ -27,7 +27,7 @@ ncclComm_t make_nccl_world(const Device& device, CallWatchdog& watchdog, int ran
       watchdog.run(nullptr, device.max_wait_s(), fmt::format("{}; {}", call, to_string(device.location())),
                    [&] { return ncclCommInitRankConfig(&comm, size, id, rank, &config); });
   if (made.status == ncclSuccess) return comm;
-  const std::string reason = reason_of(made.status, comm);
+  const std::string reason = nccl_reason(made.status, comm);
   if (comm != nullptr) begin_to_abort(comm).wait_for(max_abort_time);
   throw NcclError(error_text(call, reason, device.location(), std::source_location::current()));
 }
@@ -86,7 +86,7 @@ void NcclHandle::run(const char* call, const std::function<ncclResult_t()>& func
     comm_ = nullptr;
     give_up(call, *outcome.aborted);
   }
-  if (outcome.status != ncclSuccess) give_up(call, reason_of(outcome.status, comm_));
+  if (outcome.status != ncclSuccess) give_up(call, nccl_reason(outcome.status, comm_));
 }
 
 void NcclHandle::poll() {
@@ -96,7 +96,7 @@ void NcclHandle::poll() {
   if (status != ncclSuccess) state = status;
   if (state == ncclSuccess || state == ncclInProgress) return;
   const std::string operation = under_way();
-  give_up(operation.empty() ? "a communicator without an operation under way" : operation, reason_of(state, comm_));
+  give_up(operation.empty() ? "a communicator without an operation under way" : operation, nccl_reason(state, comm_));
 }
 
 void NcclHandle::begin_after(const Event& before) {

@@ -9,7 +9,7 @@ namespace trireme::cuda {
 /// Communication on the host, followed by the copy of its result, if any, to the GPU.
 class StagedCommunicator::StagedWork final : public Work::State {
  public:
-  StagedWork(std::shared_ptr<CudaStream> copies, Work host, std::vector<Buffer> in, Staged out, TensorView result)
+  StagedWork(std::shared_ptr<CudaStream> copies, Work host, Buffer in, Staged out, TensorView result)
       : copies_(std::move(copies)), in_(std::move(in)), out_(std::move(out)), host_(std::move(host)), result_(result) {}
 
   bool done() override {
@@ -30,7 +30,7 @@ class StagedCommunicator::StagedWork final : public Work::State {
   }
 
   std::shared_ptr<CudaStream> copies_;
-  std::vector<Buffer> in_;
+  Buffer in_;
   Staged out_;
   Work host_;  // destroyed before the memory it uses
   TensorView result_;
@@ -57,31 +57,34 @@ StagedCommunicator::Staged StagedCommunicator::copy_out(Stream& stream, ConstTen
   return staged;
 }
 
+Work StagedCommunicator::make_work(Work host, Staged out, TensorView result, Buffer in) {
+  return Work(std::make_unique<StagedWork>(copies_, std::move(host), std::move(in), std::move(out), result));
+}
+
 Work StagedCommunicator::all_reduce(Stream& stream, TensorView data, ReduceOp op) {
   Staged staged = copy_out(stream, data);
   copies_->synchronize();
   Work work = host_->all_reduce(immediate_, staged.view, op);
-  return Work(std::make_unique<StagedWork>(copies_, std::move(work), std::vector<Buffer>(), std::move(staged), data));
+  return make_work(std::move(work), std::move(staged), data);
+}
+
+template <class Operation>
+Work StagedCommunicator::stage(Stream& stream, ConstTensorView in, TensorView out, const Operation& operation) {
+  Staged from = copy_out(stream, in);
+  Staged to = allocate(out);
+  copies_->synchronize();
+  Work work = operation(from.view, to.view);
+  return make_work(std::move(work), std::move(to), out, std::move(from.buffer));
 }
 
 Work StagedCommunicator::reduce_scatter(Stream& stream, ConstTensorView in, TensorView out, ReduceOp op) {
-  Staged from = copy_out(stream, in);
-  Staged to = allocate(out);
-  copies_->synchronize();
-  Work work = host_->reduce_scatter(immediate_, from.view, to.view, op);
-  std::vector<Buffer> kept;
-  kept.push_back(std::move(from.buffer));
-  return Work(std::make_unique<StagedWork>(copies_, std::move(work), std::move(kept), std::move(to), out));
+  return stage(stream, in, out,
+               [&](TensorView from, TensorView to) { return host_->reduce_scatter(immediate_, from, to, op); });
 }
 
 Work StagedCommunicator::all_gather(Stream& stream, ConstTensorView in, TensorView out) {
-  Staged from = copy_out(stream, in);
-  Staged to = allocate(out);
-  copies_->synchronize();
-  Work work = host_->all_gather(immediate_, from.view, to.view);
-  std::vector<Buffer> kept;
-  kept.push_back(std::move(from.buffer));
-  return Work(std::make_unique<StagedWork>(copies_, std::move(work), std::move(kept), std::move(to), out));
+  return stage(stream, in, out,
+               [&](TensorView from, TensorView to) { return host_->all_gather(immediate_, from, to); });
 }
 
 Work StagedCommunicator::broadcast(Stream& stream, TensorView data, int root) {
@@ -91,8 +94,7 @@ Work StagedCommunicator::broadcast(Stream& stream, TensorView data, int root) {
   copies_->wait(*stream.record());
   copies_->synchronize();
   Work work = host_->broadcast(immediate_, staged.view, root);
-  return Work(std::make_unique<StagedWork>(copies_, std::move(work), std::vector<Buffer>(), std::move(staged),
-                                           sends ? TensorView() : data));
+  return make_work(std::move(work), std::move(staged), sends ? TensorView() : data);
 }
 
 std::vector<Work> StagedCommunicator::exchange(Stream& stream, std::span<const Transfer> transfers) {
@@ -109,8 +111,8 @@ std::vector<Work> StagedCommunicator::exchange(Stream& stream, std::span<const T
   std::vector<Work> works;
   for (std::size_t i = 0; i < transfers.size(); ++i) {
     const bool receives = transfers[i].direction == Transfer::Direction::receive;
-    works.emplace_back(std::make_unique<StagedWork>(copies_, std::move(host_works[i]), std::vector<Buffer>(),
-                                                    std::move(staged[i]), receives ? transfers[i].data : TensorView()));
+    works.push_back(
+        make_work(std::move(host_works[i]), std::move(staged[i]), receives ? transfers[i].data : TensorView()));
   }
   return works;
 }

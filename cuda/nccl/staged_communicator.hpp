@@ -36,6 +36,11 @@ class StagedCommunicator final : public Communicator {
   Staged allocate(ConstTensorView like);
   /// Enqueues the copy of `tensor` to pinned memory, after the work on `stream`.
   Staged copy_out(Stream& stream, ConstTensorView tensor);
+  /// Communication `host` in flight, which keeps `in` and copies `out` to `result` at its end, if given.
+  Work make_work(Work host, Staged out, TensorView result, Buffer in = {});
+  /// Calls operation(in, out) on copies of the tensors in pinned memory.
+  template <class Operation>
+  Work stage(Stream& stream, ConstTensorView in, TensorView out, const Operation& operation);
 
   std::shared_ptr<Device> device_;
   std::shared_ptr<PinnedMemory> pinned_;

@@ -59,8 +59,9 @@ EventHandle Device::make_timed_event() const {
 std::string Device::description() const { return fmt::format("GPU {} ({})", location_.device, properties_); }
 
 void Device::check(cudaError_t status, const char* call, const std::source_location& location) const {
-  if (status != cudaSuccess) cudaGetLastError();  // clears the error, which is not one of a later launch
-  cuda::check(status, call, location_, location);
+  if (status == cudaSuccess) return;
+  cudaGetLastError();  // clears the error, which is not one of a later launch
+  throw CudaError(error_text(call, reason_of(status), location_, location));
 }
 
 void Device::launched(cudaStream_t stream, const char* kernel, const std::source_location& location) {

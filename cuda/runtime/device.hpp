@@ -21,12 +21,14 @@ std::string to_text(const cudaDeviceProp& properties);
 /// "0000:17:00.0"
 std::string pci_address(const cudaDeviceProp& properties);
 
-struct EventTraits {
-  using Handle = cudaEvent_t;
+/// Traits of an object of a CUDA library, for UniqueHandle.
+template <class Pointer, auto destroy>
+struct ObjectTraits {
+  using Handle = Pointer;
   static Handle null() { return nullptr; }
-  static void close(Handle event) noexcept { cudaEventDestroy(event); }
+  static void close(Handle object) noexcept { destroy(object); }
 };
-using EventHandle = UniqueHandle<EventTraits>;
+using EventHandle = UniqueHandle<ObjectTraits<cudaEvent_t, cudaEventDestroy>>;
 
 /// Time at which kernel launches are checked.
 enum class LaunchChecks {
@@ -50,6 +52,7 @@ class Device {
   std::size_t l2_bytes() const { return l2_bytes_; }  ///< size of the L2 cache
   Multiprocessors& multiprocessors() { return *multiprocessors_; }
 
+  /// Throws CudaError unless `status` is success. `call` is the function of the CUDA runtime that returned it.
   void check(cudaError_t status, const char* call,
              const std::source_location& location = std::source_location::current()) const;
 

@@ -20,8 +20,4 @@ std::string reason_of(cudaError_t status) {
   return fmt::format("{} ({})", cudaGetErrorString(status), cudaGetErrorName(status));
 }
 
-void check(cudaError_t status, const char* call, const DeviceLocation& gpu, const std::source_location& location) {
-  if (status != cudaSuccess) throw CudaError(error_text(call, reason_of(status), gpu, location));
-}
-
 }  // namespace trireme::cuda

@@ -40,8 +40,4 @@ std::string error_text(const char* call, const std::string& reason, const Device
 /// "out of memory (cudaErrorMemoryAllocation)"
 std::string reason_of(cudaError_t status);
 
-/// Throws CudaError unless `status` is success. `call` is the function of the CUDA runtime that returned it.
-void check(cudaError_t status, const char* call, const DeviceLocation& gpu,
-           const std::source_location& location = std::source_location::current());
-
 }  // namespace trireme::cuda

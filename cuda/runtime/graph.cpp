@@ -3,15 +3,6 @@
 #include <exception>
 
 namespace trireme::cuda {
-namespace {
-
-struct RecordedTraits {
-  using Handle = cudaGraph_t;
-  static Handle null() { return nullptr; }
-  static void close(Handle graph) noexcept { cudaGraphDestroy(graph); }
-};
-
-}  // namespace
 
 std::unique_ptr<CudaGraph> CudaGraph::record(std::shared_ptr<Device> device, CudaStream& stream,
                                              const std::function<void()>& enqueue) {
@@ -26,7 +17,7 @@ std::unique_ptr<CudaGraph> CudaGraph::record(std::shared_ptr<Device> device, Cud
     }
     cudaGraph_t made = nullptr;
     const cudaError_t end = cudaStreamEndCapture(stream.handle(), &made);
-    const UniqueHandle<RecordedTraits> recorded(made);
+    const UniqueHandle<ObjectTraits<cudaGraph_t, cudaGraphDestroy>> recorded(made);
     if (error) {
       cudaGetLastError();  // clears the error, which is not one of a later launch
       std::rethrow_exception(error);

@@ -18,15 +18,10 @@ class CudaGraph final : public Graph {
   void launch(Stream& stream) override;
 
  private:
-  struct Traits {
-    using Handle = cudaGraphExec_t;
-    static Handle null() { return nullptr; }
-    static void close(Handle graph) noexcept { cudaGraphExecDestroy(graph); }
-  };
   CudaGraph(std::shared_ptr<Device> device, cudaGraphExec_t graph) : device_(std::move(device)), graph_(graph) {}
 
   std::shared_ptr<Device> device_;
-  UniqueHandle<Traits> graph_;
+  UniqueHandle<ObjectTraits<cudaGraphExec_t, cudaGraphExecDestroy>> graph_;
 };
 
 }  // namespace trireme::cuda

@@ -32,12 +32,7 @@ class DeviceMemory final : public Allocator {
     std::atomic<std::size_t> peak{0};
     void add(std::size_t size_bytes);
   };
-  struct PoolTraits {
-    using Handle = cudaMemPool_t;
-    static Handle null() { return nullptr; }
-    static void close(Handle pool) noexcept { cudaMemPoolDestroy(pool); }
-  };
-  using Pool = UniqueHandle<PoolTraits>;
+  using Pool = UniqueHandle<ObjectTraits<cudaMemPool_t, cudaMemPoolDestroy>>;
 
   struct Info {
     std::size_t free = 0;

@@ -53,13 +53,8 @@ class CudaStream final : public Stream {
   Device& device() const { return *device_; }
 
  private:
-  struct Traits {
-    using Handle = cudaStream_t;
-    static Handle null() { return nullptr; }
-    static void close(Handle stream) noexcept { cudaStreamDestroy(stream); }
-  };
   std::shared_ptr<Device> device_;
-  UniqueHandle<Traits> stream_;
+  UniqueHandle<ObjectTraits<cudaStream_t, cudaStreamDestroy>> stream_;
 };
 
 /// Returns `stream` as a CUDA stream. Throws ShapeError if it belongs to another backend.

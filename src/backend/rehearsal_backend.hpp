@@ -1,5 +1,7 @@
 #pragma once
 
+#include <cstdint>
+
 #include "src/backend/backend.hpp"
 #include "src/backend/graphs.hpp"
 
@@ -11,8 +13,7 @@ namespace trireme {
 class RehearsalBackend final : public Backend, public GraphRecorder, CallObserver {
  public:
   /// `backend` must live longer.
-  explicit RehearsalBackend(const Backend& backend);
-  ~RehearsalBackend() override;
+  explicit RehearsalBackend(const Backend& backend) : backend_(backend) {}
 
   std::string name() const override { return backend_.name(); }
   std::string description() const override { return "a rehearsal for " + backend_.description(); }
@@ -20,13 +21,13 @@ class RehearsalBackend final : public Backend, public GraphRecorder, CallObserve
   Stream& compute_stream() override { return stream_; }
   std::unique_ptr<Stream> make_stream() override { return std::make_unique<ImmediateStream>(); }
   bool memory_is_host() const override { return backend_.memory_is_host(); }
-  Allocator& host_memory() override;
+  Allocator& host_memory() override { return host_memory_; }
   void copy_from_host(Stream&, ConstTensorView, TensorView) override {}
   void copy_to_host(Stream&, ConstTensorView, TensorView) override {}
 
-  Buffer allocate(std::size_t size_bytes) override;
-  std::size_t allocated_bytes() const override;
-  std::size_t peak_allocated_bytes() const override;
+  Buffer allocate(std::size_t size_bytes) override { return memory_.allocate(size_bytes); }
+  std::size_t allocated_bytes() const override { return memory_.now; }
+  std::size_t peak_allocated_bytes() const override { return memory_.peak; }
   std::size_t device_memory_bytes() const override { return backend_.device_memory_bytes(); }
   std::size_t free_memory_bytes() const override { return backend_.free_memory_bytes(); }
   /// Extents of all kernels called so far.
@@ -37,14 +38,21 @@ class RehearsalBackend final : public Backend, public GraphRecorder, CallObserve
   std::size_t launches() const override { return 0; }
 
  private:
-  class Memory;
+  /// Counts buffers, which have addresses but no memory.
+  class Memory final : public Allocator {
+   public:
+    Buffer allocate(std::size_t size_bytes) override;
+    std::size_t now = 0, peak = 0;
+
+   private:
+    std::uintptr_t next_address_ = 4096;
+  };
   const KernelFamilies& kernels() const override { return kernels_; }
   void begin(Stream&, const KernelCall& call) override;
   void end(Stream&, const KernelCall&) override {}
 
   const Backend& backend_;
-  std::unique_ptr<Memory> memory_;
-  std::unique_ptr<Memory> host_memory_;
+  Memory memory_, host_memory_;
   KernelFamilies kernels_ = observed_kernels(*this, nullptr);
   KernelExtents extents_;
   ImmediateStream stream_;

@@ -80,9 +80,8 @@ std::set<std::string> differences(Communicator& world, const PiecesByTensor& sto
 }
 
 void require_filled(const StepReader& step, const StateTensor& tensor, std::int64_t filled) {
-  TRIREME_CHECK(filled == tensor.data.numel(), CheckpointError,
-                "{}: {} of {} elements wanted of the tensor {} are not there", step.description(),
-                tensor.data.numel() - filled, tensor.data.numel(), tensor.name);
+  TRIREME_CHECK(filled == tensor.data.numel(), CheckpointError, "{}: {} of {} elements of the tensor {} are missing",
+                step.description(), tensor.data.numel() - filled, tensor.data.numel(), tensor.name);
 }
 
 void read_tensors(StepReader& step, const PiecesByTensor& stored, std::span<const StateTensor> tensors) {
@@ -176,8 +175,8 @@ std::unique_ptr<StepReader> open_checkpoint(Store& store, Communicator& world, c
     } catch (const Error& error) {
       if (error.exit_code() == ExitCode::io) {
         throw IoError(
-            "the checkpoint {} may be whole, but cannot be read: {}; no older step is taken in its place: see "
-            "to its storage, or name the folder of another step",
+            "the checkpoint {} may be intact, but cannot be read: {}; no older step is loaded instead: check its "
+            "storage, or name the folder of another step",
             candidate, error.what());
       }
       if (error.exit_code() != ExitCode::data) throw;
@@ -262,10 +261,11 @@ void TensorReader::finish() {
 
 void check_format(const StepReader& step) {
   const int version = step.manifest().format_version;
-  TRIREME_CHECK(version <= Manifest::current_version, NewerFormatError,
-                "{}: the checkpoint has format version {}, this program knows versions up to {}: use the program that "
-                "wrote it, or a later one",
-                step.description(), version, Manifest::current_version);
+  TRIREME_CHECK(
+      version <= Manifest::current_version, NewerFormatError,
+      "{}: the checkpoint has format version {}, this program supports versions up to {}: use the program that "
+      "wrote it, or a later one",
+      step.description(), version, Manifest::current_version);
 }
 
 bool looks_complete(StepReader& step) {
@@ -285,9 +285,10 @@ bool looks_complete(StepReader& step) {
 
 void check_files(StepReader& step) {
   const std::vector<std::string> foreign = step.foreign_files();
-  TRIREME_CHECK(foreign.empty(), CheckpointError,
-                "{}: the manifest does not know the file {}: it is another step's, or was put there; move it away",
-                step.description(), fmt::join(foreign, ", "));
+  TRIREME_CHECK(
+      foreign.empty(), CheckpointError,
+      "{}: the manifest does not list the file {}: it belongs to another step, or was put there; move it away",
+      step.description(), fmt::join(foreign, ", "));
 }
 
 void verify_file(StepReader& step, std::size_t file) {
@@ -304,7 +305,7 @@ void verify_file(StepReader& step, std::size_t file) {
     }
   }
   throw CheckpointError("{}: the file {} is damaged: {}", step.description(), entry.name,
-                        damaged.empty() ? "not in a tensor, but in what describes them"
+                        damaged.empty() ? "not in a tensor, but in its metadata"
                                         : fmt::format("the tensors concerned are {}", fmt::join(damaged, ", ")));
 }
 

@@ -26,9 +26,9 @@ struct Piece {
   Shape shape;  ///< shape of the full tensor
   TensorSlice slice;
   std::size_t file = 0;           ///< index in `Manifest::files`
-  std::string dataset;            ///< its name inside the file, for tools that read the file separately
+  std::string dataset = {};       ///< its name inside the file, for tools that read the file separately
   std::int64_t offset_bytes = 0;  ///< first byte in the file
-  std::string digest;             ///< digest of the piece's bytes
+  std::string digest = {};        ///< digest of the piece's bytes
 
   std::int64_t size_bytes() const { return slice.count * static_cast<std::int64_t>(size_of(dtype)); }
 };

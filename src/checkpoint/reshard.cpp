@@ -16,12 +16,8 @@ namespace {
 using Stored = std::map<std::string, const Piece*>;  // one piece of each tensor, for its type and shape
 
 Piece piece_of(const Stored& stored, const TargetPiece& target) {
-  Piece piece;
-  piece.tensor = target.tensor;
-  piece.dtype = stored.at(target.tensor)->dtype;
-  piece.shape = target.shape;
-  piece.slice = target.slice;
-  return piece;
+  return {
+      .tensor = target.tensor, .dtype = stored.at(target.tensor)->dtype, .shape = target.shape, .slice = target.slice};
 }
 
 void check_targets(const StepReader& step, const Stored& stored, std::span<const TargetFile> files) {
@@ -42,7 +38,7 @@ void check_targets(const StepReader& step, const Stored& stored, std::span<const
   for (const auto& [name, piece] : stored) {
     if (!wanted.contains(name) && piece->shape.numel() > 0) problems.insert(name + ": in the checkpoint only");
   }
-  TRIREME_CHECK(problems.empty(), CheckpointError, "{} does not fit the layout asked for:\n  {}", step.description(),
+  TRIREME_CHECK(problems.empty(), CheckpointError, "{} does not fit the requested layout:\n  {}", step.description(),
                 fmt::join(problems, "\n  "));
   std::vector<Piece> all;
   for (const TargetFile& file : files) {

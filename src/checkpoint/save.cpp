@@ -27,11 +27,7 @@ Shard shard_of(std::span<const StateTensor> tensors, int rank) {
     const std::string problem = slice_problem(tensor.shape, slice);
     TRIREME_CHECK(problem.empty() && is_plain_name(tensor.name), ShapeError, "the tensor '{}' cannot be saved: {}",
                   tensor.name, problem.empty() ? "names are 1 to 200 letters, digits and . _ - /" : problem);
-    Piece piece;
-    piece.tensor = tensor.name;
-    piece.dtype = tensor.data.dtype();
-    piece.shape = tensor.shape;
-    piece.slice = slice;
+    Piece piece{.tensor = tensor.name, .dtype = tensor.data.dtype(), .shape = tensor.shape, .slice = slice};
     if (tensor.written_here && slice.count > 0) {
       shard.content.add(piece, [data = tensor.data] { return ConstTensorView(data); });
     }

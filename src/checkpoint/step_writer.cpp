@@ -87,15 +87,14 @@ void ShardContent::add_blobs(const std::map<std::string, std::string>& named) {
   for (const auto& [name, bytes] : named) {
     TRIREME_CHECK(is_plain_name(name), ShapeError,
                   "the blob '{}' cannot be saved: names are 1 to 200 letters, digits and . _ - /", name);
-    Piece blob;
-    blob.tensor = name;
-    blob.dtype = DType::uint8;
-    blob.shape = {static_cast<std::int64_t>(bytes.size())};
-    blob.slice = {Box::whole(blob.shape), 0, blob.shape[0]};
-    blob.dataset = "blob/" + name + "/0";
-    datasets.emplace_back(blob.dataset,
-                          ConstTensorView(reinterpret_cast<const std::uint8_t*>(bytes.data()), blob.shape));
-    blobs.push_back(std::move(blob));
+    const Shape shape{static_cast<std::int64_t>(bytes.size())};
+    blobs.push_back({.tensor = name,
+                     .dtype = DType::uint8,
+                     .shape = shape,
+                     .slice = {Box::whole(shape), 0, shape[0]},
+                     .dataset = "blob/" + name + "/0"});
+    datasets.emplace_back(blobs.back().dataset,
+                          ConstTensorView(reinterpret_cast<const std::uint8_t*>(bytes.data()), shape));
   }
 }
 

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "src/base/hash.hpp"
+#include "src/comm/all_to_all.hpp"
 
 namespace trireme {
 
@@ -51,10 +52,8 @@ void Work::wait(Stream& stream) {
 
 std::vector<std::string> all_gather_text(Communicator& comm, const std::string& text) {
   ImmediateStream host;
-  const auto ranks = static_cast<std::size_t>(comm.size());
-  std::vector<std::int64_t> sizes(ranks);
-  std::int64_t size = static_cast<std::int64_t>(text.size());
-  comm.all_gather(host, TensorView(&size, {1}), TensorView(sizes.data(), {comm.size()})).wait(host);
+  const std::vector<std::int64_t> sizes = all_gather_number(comm, static_cast<std::int64_t>(text.size()));
+  const std::size_t ranks = sizes.size();
   // Padded to the longest, for one all-gather of equal shards.
   const std::int64_t max_size = *std::ranges::max_element(sizes);
   if (max_size == 0) return std::vector<std::string>(ranks);
@@ -75,10 +74,8 @@ std::vector<std::string> gather_text(Communicator& comm, const std::string& text
   const auto view_of = [](std::string& bytes) {
     return TensorView(reinterpret_cast<std::uint8_t*>(bytes.data()), {static_cast<std::int64_t>(bytes.size())});
   };
-  const auto ranks = static_cast<std::size_t>(comm.size());
-  std::vector<std::int64_t> sizes(ranks);
-  std::int64_t size = static_cast<std::int64_t>(text.size());
-  comm.all_gather(host, TensorView(&size, {1}), TensorView(sizes.data(), {comm.size()})).wait(host);
+  const std::vector<std::int64_t> sizes = all_gather_number(comm, static_cast<std::int64_t>(text.size()));
+  const std::size_t ranks = sizes.size();
   std::string mine = text;
   std::vector<std::string> texts;
   std::vector<Transfer> transfers;
@@ -90,7 +87,7 @@ std::vector<std::string> gather_text(Communicator& comm, const std::string& text
       if (peer != root && sizes[r] > 0) transfers.push_back({Transfer::Direction::receive, peer, view_of(texts[r])});
     }
     texts[static_cast<std::size_t>(root)] = text;
-  } else if (size > 0) {
+  } else if (!mine.empty()) {
     transfers.push_back({Transfer::Direction::send, root, view_of(mine)});
   }
   for (Work& work : comm.exchange(host, transfers)) work.wait(host);

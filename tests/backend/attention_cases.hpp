@@ -13,7 +13,8 @@
 
 namespace trireme::test {
 
-inline const std::vector<std::int64_t> sample_numbers = {7, (std::int64_t{3} << 32) + 5, 12, 1};
+/// Global numbers of the samples of a batch.
+inline const std::vector<std::int64_t> sample_numbers = {7, (std::int64_t{3} << 32) + 5, 12, 1, 0, 2, 3, 4, 5, 6, 8};
 
 struct AttentionCase {
   std::int64_t queries, keys, batch, heads, kv_heads, head_dim;
@@ -53,18 +54,18 @@ struct Packed {
   AttentionProblem p;
 };
 
-inline AttentionTensors random_tensors(const AttentionProblem& p) {
+inline AttentionTensors random_tensors(const AttentionProblem& p, std::uint64_t seed = 1) {
   AttentionTensors t;
   const std::int64_t q_size = p.queries * p.batch * p.heads * p.head_dim;
   const std::int64_t kv_size = p.keys * p.batch * p.kv_heads * p.head_dim;
-  t.q = random_values(q_size, 1, -3, 3);  // scores of some size: a softmax far from uniform
-  t.k = random_values(kv_size, 2, -3, 3);
-  t.v = random_values(kv_size, 3);
-  t.dout = random_values(q_size, 4);
+  t.q = random_values(q_size, seed, -3, 3);  // large scores: a softmax far from uniform
+  t.k = random_values(kv_size, seed + 1, -3, 3);
+  t.v = random_values(kv_size, seed + 2);
+  t.dout = random_values(q_size, seed + 3);
   return t;
 }
 
-/// A tensor of heads inside a larger one: `gap` elements that belong to others, all NaN, stand after each head.
+/// Heads inside a larger tensor: each is followed by `gap` elements of other heads, all NaN.
 class ScatteredHeads {
  public:
   ScatteredHeads(Backend& backend, DType dtype, std::int64_t batch, std::int64_t heads, std::int64_t d,
@@ -100,7 +101,7 @@ class ScatteredHeads {
   Tensor tensor_;
 };
 
-/// Forward and backward in `dtype` from the inputs in t, which are rounded to it; fills in what is computed.
+/// Computes forward and backward in `dtype` from the inputs in t. Rounds them to `dtype` and fills in the results.
 inline void compute(DType dtype, AttentionProblem p, AttentionTensors& t, int threads = 2) {
   const auto backend = test::make_backend(threads);
   Backend& b = *backend;
@@ -153,7 +154,7 @@ inline void expect_equal(const AttentionTensors& a, const AttentionTensors& b) {
   EXPECT_EQ(a.dv, b.dv);
 }
 
-/// Expects zeros in the rows of queries that stand before the first key, and finite numbers everywhere.
+/// Expects zeros in the rows of queries before the first key, and finite numbers everywhere.
 inline void expect_blind_rows_are_zero(const AttentionProblem& p, const AttentionTensors& t) {
   const std::int64_t blind = p.queries - p.keys;
   for (std::int64_t i = 0; i < blind * p.heads * p.head_dim; ++i) EXPECT_EQ(t.out[i], 0);
@@ -164,7 +165,7 @@ inline void expect_blind_rows_are_zero(const AttentionProblem& p, const Attentio
   }
 }
 
-/// Computes attention and its gradients, and holds each against its definition.
+/// Computes attention and its gradients, and compares each with its definition.
 inline void compute_and_match_definition(DType dtype, const AttentionProblem& p, AttentionTensors& actual) {
   compute(dtype, p, actual);
   AttentionTensors expected = actual;
@@ -179,7 +180,7 @@ inline void compute_and_match_definition(DType dtype, const AttentionProblem& p,
   expect_close(actual.dv, expected.dv, tolerance(dtype, Operation::sum), "dv");
 }
 
-/// Holds the gradients in fp64 against finite differences.
+/// Compares the gradients in fp64 with finite differences.
 inline void expect_backward_is_derivative(const AttentionProblem& p, AttentionTensors& t) {
   compute(DType::fp64, p, t);
   const AttentionTensors computed = t;

@@ -22,7 +22,7 @@ TEST(Attention, HandWorkedRows) {
   t.dout = {10, 1};
   compute(test::exact_type(), p, t);
   const Tolerance close = tolerance(test::exact_type(), Operation::elementwise);
-  // Row 0 sees key 0 alone; row 1 has the scores 0 and log 3, so the probabilities 1/4 and 3/4.
+  // Row 0 attends only to key 0; row 1 has the scores 0 and log 3, so the probabilities 1/4 and 3/4.
   expect_close(t.out, std::vector<double>{4, 7}, close, "out");
   expect_close(t.log_sum_exp, std::vector<double>{0, std::log(4)}, close, "log_sum_exp");
   // In row 1 dp = (4, 8) with mean 7, so ds = (1/4 (4 - 7), 3/4 (8 - 7)).

@@ -49,7 +49,7 @@ void reference(CrossEntropy& c) {
   }
 }
 
-/// Logits of the shard's classes, with columns of NaN behind them.
+/// Logits of the shard's classes, followed by columns of NaN.
 std::vector<double> padded_columns(const CrossEntropy& c, const VocabularyShard& shard, std::int64_t padding) {
   std::vector<double> values;
   for (std::size_t i = 0; i < c.targets.size(); ++i) {
@@ -61,7 +61,7 @@ std::vector<double> padded_columns(const CrossEntropy& c, const VocabularyShard&
 }
 
 /// Computes in `dtype` with the classes split at `splits`, as tensor-parallel ranks hold them, and with padding columns
-/// of NaN behind each shard. The sums and maxima over ranks are made here. Rounds c.logits to the type.
+/// of NaN after each shard. The sums and maxima over ranks are made here. Rounds c.logits to the type.
 void compute(DType dtype, CrossEntropy& c, std::vector<std::int64_t> splits = {}, int threads = 2) {
   constexpr std::int64_t padding = 3;
   const auto backend = test::make_backend(threads);
@@ -133,8 +133,7 @@ TEST(CrossEntropy, HandWorkedRow) {
 }
 
 class CrossEntropyTypes : public testing::TestWithParam<DType> {};
-INSTANTIATE_TEST_SUITE_P(CrossEntropy, CrossEntropyTypes, testing::ValuesIn(test::kernel_types()),
-                         [](const auto& info) { return std::string(name_of(info.param)); });
+INSTANTIATE_TEST_SUITE_P(CrossEntropy, CrossEntropyTypes, testing::ValuesIn(test::kernel_types()), name_of_type);
 
 TEST_P(CrossEntropyTypes, MatchesTheDefinitionHoweverItIsSplit) {
   const DType accumulation = accumulation_type(GetParam());

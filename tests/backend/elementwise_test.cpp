@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <numeric>
+
 #include "tests/support/activations.hpp"
 #include "tests/support/finite_difference.hpp"
 #include "tests/support/random_tensor.hpp"
@@ -17,15 +19,9 @@ constexpr DType dtypes[] = {DType::fp64, DType::fp32, DType::bf16, DType::fp16};
 constexpr std::int64_t sizes[] = {0, 1, 31, 33, 1025, 40'000};
 constexpr double infinity = std::numeric_limits<double>::infinity();
 
-class Elementwise : public testing::TestWithParam<DType> {
+class Elementwise : public KernelTest {
  protected:
-  std::unique_ptr<Backend> backend_ = test::make_backend(2);
-  Backend& b() { return *backend_; }
-  Stream& stream() { return b().compute_stream(); }
   ElementwiseKernels& kernels() { return b().elementwise(); }
-  DType dtype() const { return GetParam(); }
-  DType accumulation() const { return accumulation_type(dtype()); }
-
   /// Global numbers of the samples of a micro-batch, beyond 32 bits.
   const std::vector<std::int64_t> numbers_ = {7, 1, (std::int64_t{5} << 32) + 3};
   Tensor samples_ = samples_tensor(b(), numbers_);
@@ -48,8 +44,7 @@ class Elementwise : public testing::TestWithParam<DType> {
     return factor;
   }
 };
-INSTANTIATE_TEST_SUITE_P(Types, Elementwise, testing::ValuesIn(test::kernel_types()),
-                         [](const auto& info) { return std::string(name_of(info.param)); });
+INSTANTIATE_TEST_SUITE_P(Types, Elementwise, testing::ValuesIn(test::kernel_types()), name_of_type);
 
 TEST_P(Elementwise, FillWritesEveryElementRounded) {
   for (const std::int64_t n : sizes) {
@@ -134,8 +129,7 @@ TEST_P(Elementwise, DivideByNormReadsTheSumOfSquaresOnTheDevice) {
 }
 
 TEST_P(Elementwise, ActivateMatchesTheDefinition) {
-  for (const Activation activation :
-       {Activation::none, Activation::gelu_tanh, Activation::gelu_erf, Activation::tanh, Activation::squared_relu}) {
+  for (const Activation activation : all_activations) {
     for (const std::int64_t n : sizes) {
       // Far to the left results vanish among others; one that is alone must not.
       const Tensor x = random_tensor(b(), dtype(), {n}, 1, n == 1 ? 0.5 : -6, 6);
@@ -150,8 +144,7 @@ TEST_P(Elementwise, ActivateMatchesTheDefinition) {
 }
 
 TEST_P(Elementwise, ActivateBackwardMatchesTheDefinition) {
-  for (const Activation activation :
-       {Activation::none, Activation::gelu_tanh, Activation::gelu_erf, Activation::tanh, Activation::squared_relu}) {
+  for (const Activation activation : all_activations) {
     for (const std::int64_t n : sizes) {
       const Tensor x = random_tensor(b(), dtype(), {n}, 1, -6, 6), dy = random_tensor(b(), dtype(), {n}, 2);
       std::vector<double> expected = values_of(b(), dy);
@@ -233,9 +226,7 @@ TEST(BiasDropoutAdd, BackwardMatchesFiniteDifference) {
                                      make_tensor(b, DType::fp64, {10}, bias), random_tensor(b, DType::fp64, shape, 4),
                                      dropout, sum);
     const std::vector<double> values = values_of(b, sum);
-    double total = 0;
-    for (std::size_t i = 0; i < values.size(); ++i) total += values[i] * g[i];
-    return total;
+    return std::inner_product(values.begin(), values.end(), g.begin(), 0.0);
   };
   const Tensor dx = poisoned_tensor(b, DType::fp64, shape);
   const Tensor dbias = make_tensor(b, DType::fp64, {10}, std::vector<double>(10));

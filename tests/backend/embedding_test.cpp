@@ -20,16 +20,8 @@ std::vector<std::int32_t> random_ids(std::int64_t n, std::int64_t vocabulary) {
   return ids;
 }
 
-class Embedding : public testing::TestWithParam<DType> {
- protected:
-  std::unique_ptr<Backend> backend_ = test::make_backend(2);
-  Backend& b() { return *backend_; }
-  Stream& stream() { return b().compute_stream(); }
-  DType dtype() const { return GetParam(); }
-  DType accumulation() const { return accumulation_type(dtype()); }
-};
-INSTANTIATE_TEST_SUITE_P(Types, Embedding, testing::ValuesIn(test::kernel_types()),
-                         [](const auto& info) { return std::string(name_of(info.param)); });
+class Embedding : public KernelTest {};
+INSTANTIATE_TEST_SUITE_P(Types, Embedding, testing::ValuesIn(test::kernel_types()), name_of_type);
 
 TEST_P(Embedding, LookupCopiesOwnRowsAndZeroesOthers) {
   const Tensor table = make_tensor(b(), dtype(), {2, 3}, {1, 2, 3, 4, 5, 6});  // rows 10 and 11
@@ -72,7 +64,7 @@ TEST_P(Embedding, LookupAndItsBackwardMatchTheDefinition) {
   }
 }
 
-// More tokens than a kernel looks at together, and one of them in every third place, as padding is.
+// More tokens than a kernel handles at once, a third of them the same, as padding is.
 TEST_P(Embedding, LookupBackwardAddsInTheOrderOfTheTokens) {
   const std::int64_t n = 4200, h = 9, rows = 300, first_row = 20;
   std::vector<std::int32_t> id = random_ids(n, 400);

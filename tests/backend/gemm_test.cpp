@@ -3,11 +3,12 @@
 #include <gtest/gtest.h>
 
 #include <functional>
+#include <numeric>
 
-#include "src/backend/cpu/cpu_backend.hpp"
 #include "tests/support/activations.hpp"
 #include "tests/support/finite_difference.hpp"
 #include "tests/support/random_tensor.hpp"
+#include "tests/support/test_backend.hpp"
 #include "tests/support/tolerance.hpp"
 
 namespace trireme {
@@ -22,7 +23,6 @@ struct Extents {
 constexpr Extents extents_list[] = {{0, 31, 33},    {31, 0, 33},    {31, 33, 0},  {1, 1, 1},
                                     {1, 33, 31},    {31, 1, 33},    {33, 31, 1},  {33, 31, 1025},
                                     {1025, 33, 31}, {31, 1025, 33}, {64, 64, 64}, {300, 530, 600}};
-constexpr DType dtypes[] = {DType::fp64, DType::fp32, DType::bf16, DType::fp16};
 
 /// The products as their declarations write them.
 struct Reference {
@@ -55,14 +55,8 @@ std::vector<double> table(std::int64_t rows, std::int64_t columns,
   return values;
 }
 
-class Gemm : public testing::TestWithParam<DType> {
+class Gemm : public KernelTest {
  protected:
-  std::unique_ptr<Backend> backend_ = cpu::make_backend(2);
-  Backend& b() { return *backend_; }
-  Stream& stream() { return b().compute_stream(); }
-  DType dtype() const { return GetParam(); }
-  DType accumulation() const { return accumulation_type(dtype()); }
-
   Tensor x(const Extents& e) { return random_tensor(b(), dtype(), {e.n, e.in}, 1); }
   Tensor w(const Extents& e) { return random_tensor(b(), dtype(), {e.out, e.in}, 2, -0.3, 0.3); }
   Tensor dy(const Extents& e) { return random_tensor(b(), dtype(), {e.n, e.out}, 3); }
@@ -71,8 +65,7 @@ class Gemm : public testing::TestWithParam<DType> {
   }
   static std::string name(const Extents& e) { return fmt::format("n {}, in {}, out {}", e.n, e.in, e.out); }
 };
-INSTANTIATE_TEST_SUITE_P(Types, Gemm, testing::ValuesIn(dtypes),
-                         [](const auto& info) { return std::string(name_of(info.param)); });
+INSTANTIATE_TEST_SUITE_P(Types, Gemm, testing::ValuesIn(kernel_types()), name_of_type);
 
 TEST_P(Gemm, WorksOutAHandMadeCase) {
   const Tensor inputs = make_tensor(b(), dtype(), {2, 3}, {1, 2, 3, 4, 5, 6});
@@ -100,8 +93,7 @@ TEST_P(Gemm, ForwardMatchesTheDefinitionAtAllSizes) {
     const Tensor bias = random_tensor(b(), dtype(), {e.out}, 4);
     const std::vector<double> bias_values = values_of(b(), bias);
     const auto products = table(e.n, e.out, [&](auto i, auto o) { return r.z(i, o); });
-    for (const Activation activation :
-         {Activation::none, Activation::gelu_tanh, Activation::gelu_erf, Activation::tanh, Activation::squared_relu}) {
+    for (const Activation activation : all_activations) {
       for (const bool with_bias : {false, true}) {
         for (const bool keep : {false, true}) {
           const Tensor y = poisoned_tensor(b(), dtype(), {e.n, e.out});
@@ -126,8 +118,7 @@ TEST_P(Gemm, BackwardInputMatchesTheDefinitionAtAllSizes) {
     const auto products = table(e.n, e.in, [&](auto i, auto k) { return r.dx(i, k); });
     const Tensor z = random_tensor(b(), dtype(), {e.n, e.in}, 5, -3, 3);
     const std::vector<double> z_values = values_of(b(), z);
-    for (const Activation activation :
-         {Activation::none, Activation::gelu_tanh, Activation::gelu_erf, Activation::tanh, Activation::squared_relu}) {
+    for (const Activation activation : all_activations) {
       const Tensor dx = poisoned_tensor(b(), dtype(), {e.n, e.in});
       b().gemm().linear_backward_input(stream(), dy(e), w(e), activation, z, dx);
       std::vector<double> expected = products;
@@ -161,7 +152,7 @@ TEST_P(Gemm, BitsDoNotDependOnThreads) {
   const Extents e{530, 300, 700};
   std::vector<std::vector<std::byte>> first;
   for (const int threads : {1, 2, 3}) {
-    backend_ = cpu::make_backend(threads);
+    backend_ = test::make_backend(threads);
     const Tensor z = poisoned_tensor(b(), dtype(), {e.n, e.out}), y = poisoned_tensor(b(), dtype(), {e.n, e.out});
     const Tensor dx = poisoned_tensor(b(), dtype(), {e.n, e.in});
     const Tensor dw = random_tensor(b(), accumulation(), {e.out, e.in}, 6);
@@ -187,7 +178,7 @@ TEST_P(Gemm, TakesInputsOfThreeDimensions) {
 }
 
 TEST(GemmGradient, MatchesFiniteDifference) {
-  const auto backend = cpu::make_backend(1);
+  const auto backend = test::make_backend(1);
   Backend& b = *backend;
   Stream& stream = b.compute_stream();
   const Extents e{5, 7, 6};
@@ -195,8 +186,7 @@ TEST(GemmGradient, MatchesFiniteDifference) {
   std::vector<double> p = random_values(e.n * e.in, 1, -3, 3), w = random_values(e.out * e.in, 2),
                       bias = random_values(e.out, 3);
   const std::vector<double> g = random_values(e.n * e.out, 4);
-  for (const Activation activation :
-       {Activation::none, Activation::gelu_tanh, Activation::gelu_erf, Activation::tanh, Activation::squared_relu}) {
+  for (const Activation activation : all_activations) {
     const auto input = [&] {
       std::vector<double> x = p;
       for (double& value : x) value = activated(activation, value);
@@ -208,9 +198,7 @@ TEST(GemmGradient, MatchesFiniteDifference) {
                       make_tensor(b, DType::fp64, {e.out, e.in}, w), make_tensor(b, DType::fp64, {e.out}, bias),
                       Activation::none, {}, y);
       const std::vector<double> values = values_of(b, y);
-      double sum = 0;
-      for (std::size_t i = 0; i < values.size(); ++i) sum += values[i] * g[i];
-      return sum;
+      return std::inner_product(values.begin(), values.end(), g.begin(), 0.0);
     };
     const Tensor dy = make_tensor(b, DType::fp64, {e.n, e.out}, g);
     const Tensor dp = poisoned_tensor(b, DType::fp64, {e.n, e.in});
@@ -227,7 +215,7 @@ TEST(GemmGradient, MatchesFiniteDifference) {
 }
 
 TEST(GemmChecks, RefuseShapesAndTypesThatDoNotFit) {
-  const auto backend = cpu::make_backend(1);
+  const auto backend = test::make_backend(1);
   Backend& b = *backend;
   Stream& stream = b.compute_stream();
   const auto tensor = [&](const Shape& shape, DType dtype = DType::bf16) { return random_tensor(b, dtype, shape, 1); };

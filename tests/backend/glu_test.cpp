@@ -69,8 +69,7 @@ TEST(Swiglu, HandWorkedRow) {
 }
 
 class SwigluTypes : public testing::TestWithParam<DType> {};
-INSTANTIATE_TEST_SUITE_P(Swiglu, SwigluTypes, testing::ValuesIn(test::kernel_types()),
-                         [](const auto& info) { return std::string(name_of(info.param)); });
+INSTANTIATE_TEST_SUITE_P(Swiglu, SwigluTypes, testing::ValuesIn(test::kernel_types()), name_of_type);
 
 TEST_P(SwigluTypes, MatchesTheDefinition) {
   for (const auto& [n, f] :

@@ -147,8 +147,7 @@ TEST(RmsNorm, HandWorkedRowWithAWeightStoredAsTheDifferenceFromOne) {
 }
 
 class LayerNormTypes : public testing::TestWithParam<DType> {};
-INSTANTIATE_TEST_SUITE_P(LayerNorm, LayerNormTypes, testing::ValuesIn(test::kernel_types()),
-                         [](const auto& info) { return std::string(name_of(info.param)); });
+INSTANTIATE_TEST_SUITE_P(LayerNorm, LayerNormTypes, testing::ValuesIn(test::kernel_types()), name_of_type);
 
 TEST_P(LayerNormTypes, MatchesTheDefinition) {
   for (const auto& [n, h] : std::vector<std::pair<int, int>>{
@@ -261,7 +260,7 @@ void expect_parts_of_bias_dropout_add_norm(DType dtype, std::int64_t h) {
       b.norm().normalise(stream, sum, factors, shift, epsilon, y_of_sum, statistics);
       EXPECT_EQ(values_of(b, y), values_of(b, y_of_sum));
 
-      // The sum may take the place of an input.
+      // The sum may replace an input.
       for (const bool over_x : {true, false}) {
         const Tensor x_copy = make_tensor(b, dtype, shape, x_values);
         const Tensor residual_copy = make_tensor(b, dtype, shape, values_of(b, residual));

@@ -21,7 +21,7 @@ constexpr AdamWStep adamw_step{.learning_rate = 0.01,
 constexpr SgdStep sgd_step{.learning_rate = 0.01, .momentum = 0.9, .weight_decay = 0.1, .gradient_scale = 0.25};
 
 /// The training type; master weights, gradients and moments are in its accumulation type.
-class OptimizerKernel : public testing::TestWithParam<DType> {
+class OptimizerKernel : public KernelTest {
  protected:
   struct State {
     State(Backend& b, DType training, std::int64_t n)
@@ -32,19 +32,14 @@ class OptimizerKernel : public testing::TestWithParam<DType> {
           rounded(poisoned_tensor(b, training, {n})) {}
     Tensor gradient, w, m, v, rounded;
   };
-  DType dtype() const { return GetParam(); }
 };
-INSTANTIATE_TEST_SUITE_P(Types, OptimizerKernel, testing::ValuesIn(test::kernel_types()),
-                         [](const auto& info) { return std::string(name_of(info.param)); });
+INSTANTIATE_TEST_SUITE_P(Types, OptimizerKernel, testing::ValuesIn(test::kernel_types()), name_of_type);
 
 TEST_P(OptimizerKernel, AdamWMatchesTheFormula) {
-  const auto backend = test::make_backend(2);
-  Backend& b = *backend;
-  const DType accumulation = accumulation_type(dtype());
   for (const std::int64_t n : {0, 1, 31, 33, 1025, 40'000}) {
-    const State state(b, dtype(), n);
-    std::vector<double> g = values_of(b, state.gradient), w = values_of(b, state.w), m = values_of(b, state.m),
-                        v = values_of(b, state.v);
+    const State state(b(), dtype(), n);
+    std::vector<double> g = values_of(b(), state.gradient), w = values_of(b(), state.w), m = values_of(b(), state.m),
+                        v = values_of(b(), state.v);
     for (std::int64_t i = 0; i < n; ++i) {
       g[i] *= adamw_step.gradient_scale;
       m[i] = adamw_step.beta1 * m[i] + (1 - adamw_step.beta1) * g[i];
@@ -54,61 +49,57 @@ TEST_P(OptimizerKernel, AdamWMatchesTheFormula) {
       w[i] = w[i] * (1 - adamw_step.learning_rate * adamw_step.weight_decay) -
              adamw_step.learning_rate * mean / (std::sqrt(square) + adamw_step.epsilon);
     }
-    b.optimizer().adamw(b.compute_stream(), adamw_step, state.gradient, state.w, state.m, state.v, state.rounded);
-    const Tolerance allowed = tolerance(accumulation, Operation::elementwise);
+    b().optimizer().adamw(stream(), adamw_step, state.gradient, state.w, state.m, state.v, state.rounded);
+    const Tolerance allowed = tolerance(accumulation(), Operation::elementwise);
     const std::string what = fmt::format("{} elements", n);
-    expect_close(values_of(b, state.m), m, allowed, "m, " + what);
-    expect_close(values_of(b, state.v), v, allowed, "v, " + what);
-    expect_close(values_of(b, state.w), w, allowed, "w, " + what);
-    EXPECT_EQ(values_of(b, state.rounded), values_of(b, converted(b, state.w, dtype()))) << what;
+    expect_close(values_of(b(), state.m), m, allowed, "m, " + what);
+    expect_close(values_of(b(), state.v), v, allowed, "v, " + what);
+    expect_close(values_of(b(), state.w), w, allowed, "w, " + what);
+    EXPECT_EQ(values_of(b(), state.rounded), values_of(b(), converted(b(), state.w, dtype()))) << what;
   }
 }
 
 // The numbers of a step with moments of 16 bits are those of a step with the same moments in fp32.
 TEST_P(OptimizerKernel, AdamWRoundsMomentsOfSixteenBitsAndNothingElse) {
-  if (accumulation_type(dtype()) != DType::fp32) GTEST_SKIP() << "moments of fp64 runs are fp64";
-  const auto backend = test::make_backend(2);
-  Backend& b = *backend;
+  if (accumulation() != DType::fp32) GTEST_SKIP() << "moments of fp64 runs are fp64";
   for (const std::int64_t n : {0, 1, 31, 33, 1025, 40'000}) {
     for (const auto& [first, second] :
          {std::pair{DType::bf16, DType::bf16}, {DType::bf16, DType::fp32}, {DType::fp32, DType::bf16}}) {
-      const State start(b, dtype(), n), state(b, dtype(), n), wide(b, dtype(), n);
-      const Tensor m = converted(b, start.m, first), v = converted(b, start.v, second);
-      const Tensor wide_m = converted(b, m, DType::fp32), wide_v = converted(b, v, DType::fp32);
+      const State start(b(), dtype(), n), state(b(), dtype(), n), wide(b(), dtype(), n);
+      const Tensor m = converted(b(), start.m, first), v = converted(b(), start.v, second);
+      const Tensor wide_m = converted(b(), m, DType::fp32), wide_v = converted(b(), v, DType::fp32);
       for (int update = 0; update < 2; ++update) {
         AdamWStep step = adamw_step;
         step.update += update;
-        b.optimizer().adamw(b.compute_stream(), step, state.gradient, state.w, m, v, state.rounded);
-        b.optimizer().adamw(b.compute_stream(), step, wide.gradient, wide.w, wide_m, wide_v, wide.rounded);
+        b().optimizer().adamw(stream(), step, state.gradient, state.w, m, v, state.rounded);
+        b().optimizer().adamw(stream(), step, wide.gradient, wide.w, wide_m, wide_v, wide.rounded);
         for (const auto& [narrow, full] : {std::pair{&m, &wide_m}, {&v, &wide_v}}) {
-          const Tensor rounded = converted(b, *full, narrow->view().dtype());
-          EXPECT_EQ(bytes_of(b, *narrow), bytes_of(b, rounded)) << n << " elements";
-          b.elementwise().convert(b.compute_stream(), rounded, *full);
+          const Tensor rounded = converted(b(), *full, narrow->view().dtype());
+          EXPECT_EQ(bytes_of(b(), *narrow), bytes_of(b(), rounded)) << n << " elements";
+          b().elementwise().convert(stream(), rounded, *full);
         }
-        EXPECT_EQ(bytes_of(b, state.w), bytes_of(b, wide.w)) << n << " elements";
-        EXPECT_EQ(bytes_of(b, state.rounded), bytes_of(b, wide.rounded)) << n << " elements";
+        EXPECT_EQ(bytes_of(b(), state.w), bytes_of(b(), wide.w)) << n << " elements";
+        EXPECT_EQ(bytes_of(b(), state.rounded), bytes_of(b(), wide.rounded)) << n << " elements";
       }
     }
   }
 }
 
 TEST_P(OptimizerKernel, SgdMatchesTheFormula) {
-  const auto backend = test::make_backend(2);
-  Backend& b = *backend;
   for (const std::int64_t n : {0, 1, 31, 33, 1025, 40'000}) {
-    const State state(b, dtype(), n);
-    const std::vector<double> g = values_of(b, state.gradient);
-    std::vector<double> w = values_of(b, state.w), m = values_of(b, state.m);
+    const State state(b(), dtype(), n);
+    const std::vector<double> g = values_of(b(), state.gradient);
+    std::vector<double> w = values_of(b(), state.w), m = values_of(b(), state.m);
     for (std::int64_t i = 0; i < n; ++i) {
       m[i] = sgd_step.momentum * m[i] + sgd_step.gradient_scale * g[i] + sgd_step.weight_decay * w[i];
       w[i] -= sgd_step.learning_rate * m[i];
     }
-    b.optimizer().sgd(b.compute_stream(), sgd_step, state.gradient, state.w, state.m, state.rounded);
-    const Tolerance allowed = tolerance(accumulation_type(dtype()), Operation::elementwise);
+    b().optimizer().sgd(stream(), sgd_step, state.gradient, state.w, state.m, state.rounded);
+    const Tolerance allowed = tolerance(accumulation(), Operation::elementwise);
     const std::string what = fmt::format("{} elements", n);
-    expect_close(values_of(b, state.m), m, allowed, "m, " + what);
-    expect_close(values_of(b, state.w), w, allowed, "w, " + what);
-    EXPECT_EQ(values_of(b, state.rounded), values_of(b, converted(b, state.w, dtype()))) << what;
+    expect_close(values_of(b(), state.m), m, allowed, "m, " + what);
+    expect_close(values_of(b(), state.w), w, allowed, "w, " + what);
+    EXPECT_EQ(values_of(b(), state.rounded), values_of(b(), converted(b(), state.w, dtype()))) << what;
   }
 }
 

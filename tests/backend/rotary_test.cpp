@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <limits>
+#include <numeric>
 
 #include "tests/support/random_tensor.hpp"
 #include "tests/support/test_backend.hpp"
@@ -65,6 +66,10 @@ std::vector<double> reference(const Case& c, const std::vector<double>& values, 
   return result;
 }
 
+double dot(const std::vector<double>& a, const std::vector<double>& b) {
+  return std::inner_product(a.begin(), a.end(), b.begin(), 0.0);
+}
+
 TEST(Rotary, HandWorkedHead) {
   // Base 100 and four channels: the pairs (0, 2) and (1, 3) turn by 1 and 1/10 a position.
   const Case c{.d = 6, .at = {3}, .rotary = {4, 100}};
@@ -94,18 +99,12 @@ TEST(Rotary, BackwardIsTheTransposeOfForward) {
   const Case c{.positions = 5, .d = 6, .at = {7}, .rotary = {6, 100, 4, {1, -0.4, 0}, 1.5}};
   std::vector<double> x = random_values(c.numel(), 1), dy = random_values(c.numel(), 2);
   const std::vector<double> y = rotated(DType::fp64, c, x), dx = rotated(DType::fp64, c, dy, Rotation::backward);
-  double of_results = 0, of_inputs = 0;
-  for (std::size_t i = 0; i < x.size(); ++i) {
-    of_results += y[i] * dy[i];
-    of_inputs += x[i] * dx[i];
-  }
-  expect_close(std::vector<double>{of_inputs}, std::vector<double>{of_results}, tolerance(DType::fp64, Operation::sum),
+  expect_close(std::vector<double>{dot(x, dx)}, std::vector<double>{dot(y, dy)}, tolerance(DType::fp64, Operation::sum),
                "product");
 }
 
 class RotaryTypes : public testing::TestWithParam<DType> {};
-INSTANTIATE_TEST_SUITE_P(Rotary, RotaryTypes, testing::ValuesIn(test::kernel_types()),
-                         [](const auto& info) { return std::string(name_of(info.param)); });
+INSTANTIATE_TEST_SUITE_P(Rotary, RotaryTypes, testing::ValuesIn(test::kernel_types()), name_of_type);
 
 TEST_P(RotaryTypes, MatchesTheDefinitionInStridedHeads) {
   for (const std::int64_t positions : {0, 1, 31, 33, 130, 1025}) {
@@ -167,12 +166,7 @@ TEST(Rotary, BackwardUndoesForwardAndIsItsTransposeFarIntoLongContexts) {
   expect_close(turned, reference(c, x, Rotation::forward), {1e-9, 1e-9}, "turned");
   expect_close(rotated(DType::fp64, c, turned, Rotation::backward), x, tolerance(DType::fp64, Operation::sum), "x");
   const std::vector<double> back = rotated(DType::fp64, c, y, Rotation::backward);
-  double forward = 0, backward = 0;
-  for (std::size_t i = 0; i < x.size(); ++i) {
-    forward += turned[i] * y[i];
-    backward += x[i] * back[i];
-  }
-  EXPECT_NEAR(forward, backward, 1e-11);
+  EXPECT_NEAR(dot(turned, y), dot(x, back), 1e-11);
 }
 
 TEST(Rotary, ScoresDependOnTheDistanceAlone) {
@@ -182,10 +176,7 @@ TEST(Rotary, ScoresDependOnTheDistanceAlone) {
     const auto at = [&](std::vector<double>& x, std::int64_t position) {
       return rotated(DType::fp64, {.d = 64, .at = {position}, .rotary = {64, 10000}}, x);
     };
-    const std::vector<double> a = at(q, query), b = at(k, key);
-    double sum = 0;
-    for (std::size_t i = 0; i < a.size(); ++i) sum += a[i] * b[i];
-    return sum;
+    return dot(at(q, query), at(k, key));
   };
   EXPECT_NEAR(score(17, 5), score(4017, 4005), 1e-10);
   EXPECT_GT(std::abs(score(17, 5) - score(17, 6)), 1e-3);

@@ -1,56 +1,28 @@
 #include <gmock/gmock.h>
 
 #include "src/base/error.hpp"
-#include "src/checkpoint/load.hpp"
-#include "src/checkpoint/save.hpp"
 #include "src/comm/self_communicator.hpp"
 #include "tests/fakes/memory_store.hpp"
-#include "tests/support/random_slices.hpp"
+#include "tests/support/checkpoint_model.hpp"
 
 namespace trireme::checkpoint {
 namespace {
 
+using test::CutModel;
 using test::SlicedTensor;
 using testing::AllOf;
 using testing::HasSubstr;
 using testing::Not;
 using testing::ThrowsMessage;
 
-/// A vector, a matrix, and a QKV weight [3, heads, d, h], each divided at random.
-std::vector<SlicedTensor> random_model(std::uint64_t seed) {
-  test::Random random(seed);
-  std::vector<SlicedTensor> model;
-  const std::pair<const char*, Shape> tensors[] = {{"model/h.0.ln_1.weight", {13}},
-                                                   {"model/wte", {17, 12}},
-                                                   {"adamw_m/h.0.attn.qkv.weight", {3, 6, 2, 5}},
-                                                   {"model/scale", {}}};
-  for (const auto& [name, shape] : tensors) model.emplace_back(name, shape, test::random_partition(random, shape));
-  return model;
-}
-
-std::vector<StateTensor> states_of(std::vector<SlicedTensor>& model) {
-  std::vector<StateTensor> states;
-  for (SlicedTensor& tensor : model) tensor.add_states(states);
-  return states;
-}
-
-void fill(std::vector<SlicedTensor>& model, std::uint64_t version) {
-  for (SlicedTensor& tensor : model) tensor.fill(version);
-}
-
-bool holds(const std::vector<SlicedTensor>& model, std::uint64_t version) {
-  return std::ranges::all_of(model, [&](const SlicedTensor& tensor) { return tensor.holds(version); });
-}
-
 class SaveLoad : public testing::Test {
  protected:
-  void save_model(std::vector<SlicedTensor>& model, std::int64_t step, int keep_last = 0) {
+  void save_model(CutModel& model, std::int64_t step, int keep_last = 0) {
     save(store, world, {step, {{"seed", "1234"}}, {{"tokenizer", std::string("a\0b", 3)}, {"empty", ""}}},
-         states_of(model), {keep_last});
+         model.states(), {keep_last});
   }
-  void load_model(std::vector<SlicedTensor>& model, const std::string& name = {}) {
-    const std::vector<StateTensor> states = states_of(model);
-    load(*open_checkpoint(store, world, name), world, states);
+  void load_model(CutModel& model, const std::string& name = {}) {
+    load(*open_checkpoint(store, world, name), world, model.states());
   }
 
   MemoryStore store;
@@ -61,22 +33,22 @@ TEST_F(SaveLoad, EveryCutLoadsEveryOtherAndComesBackByteForByte) {
   constexpr std::uint64_t seeds = 24;
   for (std::uint64_t a = 0; a < seeds; ++a) {
     for (std::uint64_t b = 0; b < seeds; ++b) {
-      std::vector<SlicedTensor> first = random_model(a);
-      fill(first, a);
+      CutModel first(a);
+      first.fill(a);
       save_model(first, 1);
-      std::vector<SlicedTensor> second = random_model(1000 + b);
+      CutModel second(1000 + b);
       load_model(second, "step-00000001");
-      ASSERT_TRUE(holds(second, a)) << a << " to " << b;
+      ASSERT_TRUE(second.holds(a)) << a << " to " << b;
       save_model(second, 2);
-      std::vector<SlicedTensor> third = random_model(a);
+      CutModel third(a);
       load_model(third);
-      ASSERT_TRUE(holds(third, a)) << b << " to " << a;
+      ASSERT_TRUE(third.holds(a)) << b << " to " << a;
     }
   }
 }
 
 TEST_F(SaveLoad, DescriptionComesBack) {
-  std::vector<SlicedTensor> model = random_model(1);
+  CutModel model(1);
   save_model(model, 77);
   const auto step = open_checkpoint(store, world);
   const RunDescription description = read_description(*step);
@@ -100,13 +72,14 @@ TEST_F(SaveLoad, ReplicasAreLoadedButWrittenOnce) {
 }
 
 TEST_F(SaveLoad, TensorsThatDifferAreAllNamedAndNothingIsLoaded) {
-  std::vector<SlicedTensor> model = random_model(1);
-  fill(model, 1);
+  CutModel model(1);
+  model.fill(1);
   save_model(model, 1);
-  std::vector<SlicedTensor> other = random_model(1);
-  other[0].name = "model/h.0.ln_1.scale";                                            // renamed
-  other[1] = SlicedTensor("model/wte", {16, 12}, {{Box::whole({16, 12}), 0, 192}});  // another shape
-  std::vector<StateTensor> states = states_of(other);
+  CutModel other(1);
+  std::vector<SlicedTensor>& tensors = other.tensors();
+  tensors[0].name = "model/h.0.ln_1.scale";                                            // renamed
+  tensors[1] = SlicedTensor("model/wte", {16, 12}, {{Box::whole({16, 12}), 0, 192}});  // another shape
+  std::vector<StateTensor> states = other.states();
   std::vector<double> wrong_type(1);
   states.back() = {"model/scale", {}, {}, 0, TensorView(wrong_type.data(), {}), true};
   const auto step = open_checkpoint(store, world);
@@ -116,7 +89,7 @@ TEST_F(SaveLoad, TensorsThatDifferAreAllNamedAndNothingIsLoaded) {
                         HasSubstr("model/h.0.ln_1.weight: in the checkpoint only"),
                         HasSubstr("model/wte: fp32 [17, 12] in the checkpoint, fp32 [16, 12]"),
                         HasSubstr("model/scale: fp32 [] in the checkpoint, fp64 []"))));
-  EXPECT_EQ(other[2].data, SlicedTensor(other[2].name, other[2].shape, other[2].slices).data);
+  EXPECT_EQ(tensors[2].data, SlicedTensor(tensors[2].name, tensors[2].shape, tensors[2].slices).data);
 }
 
 // Moments may be kept in another type than they were saved in.
@@ -145,9 +118,11 @@ TEST_F(SaveLoad, NarrowTypesBecomeEachOtherRoundedToNearestEven) {
 }
 
 TEST_F(SaveLoad, OfManyDifferencesTwentyAreNamed) {
-  std::vector<SlicedTensor> model;
+  CutModel model(1);
+  model.tensors().clear();
   for (int i = 0; i < 30; ++i) {
-    model.emplace_back(fmt::format("model/t{:02}", i), Shape{1}, std::vector<TensorSlice>{{Box::whole({1}), 0, 1}});
+    model.tensors().emplace_back(fmt::format("model/t{:02}", i), Shape{1},
+                                 std::vector<TensorSlice>{{Box::whole({1}), 0, 1}});
   }
   save_model(model, 1);
   EXPECT_THAT([&] { load(*open_checkpoint(store, world), world, {}); },
@@ -156,21 +131,21 @@ TEST_F(SaveLoad, OfManyDifferencesTwentyAreNamed) {
 }
 
 TEST_F(SaveLoad, PartOfTheTensorsCanBeLoadedWhereTheRestIsLeft) {
-  std::vector<SlicedTensor> model = random_model(1);
-  fill(model, 5);
+  CutModel model(1);
+  model.fill(5);
   save_model(model, 1);
-  std::vector<SlicedTensor> weights = random_model(2);
-  weights.erase(weights.begin() + 2);  // no moments
-  const std::vector<StateTensor> states = states_of(weights);
+  CutModel weights(2);
+  weights.tensors().erase(weights.tensors().begin() + 2);  // no moments
+  const std::vector<StateTensor> states = weights.states();
   const auto step = open_checkpoint(store, world);
   EXPECT_THROW(load(*step, world, states), CheckpointError);
   load(*step, world, states, ExtraTensors::leave);
-  EXPECT_TRUE(holds(weights, 5));
+  EXPECT_TRUE(weights.holds(5));
 }
 
 TEST_F(SaveLoad, TensorsWithoutAWriterOrWithTwoAreRefused) {
-  std::vector<SlicedTensor> model = random_model(1);
-  std::vector<StateTensor> states = states_of(model);
+  CutModel model(1);
+  std::vector<StateTensor> states = model.states();
   EXPECT_NO_THROW(prepare_saving(store, world, states));
   std::vector<StateTensor> twice = states;
   twice.push_back(states[0]);
@@ -187,9 +162,9 @@ TEST_F(SaveLoad, TensorsWithoutAWriterOrWithTwoAreRefused) {
 }
 
 TEST_F(SaveLoad, DamagedStepIsAnErrorByNameAndElsePassedOver) {
-  std::vector<SlicedTensor> model = random_model(3);
+  CutModel model(3);
   for (const std::uint64_t step : {10, 20, 30}) {
-    fill(model, step);
+    model.fill(step);
     save_model(model, static_cast<std::int64_t>(step));
   }
   const Piece damaged = store.open("step-00000030")->manifest().pieces[1];
@@ -197,10 +172,10 @@ TEST_F(SaveLoad, DamagedStepIsAnErrorByNameAndElsePassedOver) {
   EXPECT_THAT([&] { load_model(model, "step-00000030"); },
               ThrowsMessage<CheckpointError>(AllOf(HasSubstr("rank-00000.h5"), HasSubstr(damaged.tensor))));
   load_model(model);
-  EXPECT_TRUE(holds(model, 20));
+  EXPECT_TRUE(model.holds(20));
   store.file("step-00000020", "rank-00000.h5").pop_back();
   load_model(model);
-  EXPECT_TRUE(holds(model, 10));
+  EXPECT_TRUE(model.holds(10));
   store.file("step-00000010", "rank-00000.h5").push_back({});
   EXPECT_THAT([&] { load_model(model); },
               ThrowsMessage<CheckpointError>(AllOf(HasSubstr("is intact"), HasSubstr("step-00000010"),
@@ -209,7 +184,7 @@ TEST_F(SaveLoad, DamagedStepIsAnErrorByNameAndElsePassedOver) {
 }
 
 TEST_F(SaveLoad, OlderStepsAreRemovedAndThoseBeyondAreLeftAlone) {
-  std::vector<SlicedTensor> model = random_model(3);
+  CutModel model(3);
   const auto names = [&] {
     std::string all;
     for (const StepEntry& entry : store.steps()) all += fmt::format("{} ", *entry.step);

@@ -13,6 +13,7 @@ namespace {
 
 using test::message_of;
 using test::Random;
+using test::random_below;
 using test::SlicedTensor;
 using testing::HasSubstr;
 

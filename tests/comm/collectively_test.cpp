@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <functional>
 #include <stdexcept>
 #include <string>
 
@@ -54,6 +55,18 @@ TEST(BroadcastText, GivesTheTextOfTheRoot) {
   EXPECT_EQ(broadcast_text(world(), "", 0), "");
 }
 
+/// Expects all ranks to throw a CollectiveError with this exit code and a message that matches.
+void expect_collective_error(const std::function<void()>& function, ExitCode code,
+                             const testing::Matcher<const std::string&>& message) {
+  try {
+    function();
+    FAIL() << "nothing was thrown";
+  } catch (const CollectiveError& error) {
+    EXPECT_EQ(error.exit_code(), code);
+    EXPECT_THAT(std::string(error.what()), message);
+  }
+}
+
 TEST(Collectively, ReturnsWhereAllSucceed) {
   int calls = 0;
   collectively(world(), [&] { ++calls; });
@@ -63,41 +76,26 @@ TEST(Collectively, ReturnsWhereAllSucceed) {
 TEST(Collectively, AllThrowWhatOneThrew) {
   if (world().size() == 1) GTEST_SKIP() << "in a group of one the error passes as it is";
   for (int culprit = 0; culprit < world().size(); ++culprit) {
-    try {
-      collectively(world(), [&] {
-        if (world().rank() == culprit) throw DataError("the file is torn at {}", 7);
-      });
-      FAIL() << "nothing was thrown";
-    } catch (const CollectiveError& error) {
-      EXPECT_EQ(error.exit_code(), ExitCode::data);
-      const std::string who = culprit == 0 ? "" : "rank " + std::to_string(culprit) + ": ";
-      EXPECT_EQ(error.what(), who + "the file is torn at 7");
-    }
+    const auto fail = [&] {
+      if (world().rank() == culprit) throw DataError("the file is torn at {}", 7);
+    };
+    const std::string who = culprit == 0 ? "" : "rank " + std::to_string(culprit) + ": ";
+    expect_collective_error([&] { collectively(world(), fail); }, ExitCode::data, who + "the file is torn at 7");
   }
 }
 
 TEST(Collectively, TheFirstOfSeveralErrorsCounts) {
   if (world().size() == 1) GTEST_SKIP() << "needs two ranks";
-  try {
-    collectively(world(), [&] {
-      if (world().rank() > 0) throw IoError("disk {} is full", world().rank());
-    });
-    FAIL() << "nothing was thrown";
-  } catch (const CollectiveError& error) {
-    EXPECT_EQ(error.exit_code(), ExitCode::io);
-    EXPECT_STREQ(error.what(), "rank 1: disk 1 is full");
-  }
+  const auto fail = [] {
+    if (world().rank() > 0) throw IoError("disk {} is full", world().rank());
+  };
+  expect_collective_error([&] { collectively(world(), fail); }, ExitCode::io, "rank 1: disk 1 is full");
 }
 
 TEST(Collectively, ForeignExceptionsCountAsTheEnvironments) {
   if (world().size() == 1) GTEST_SKIP() << "needs two ranks";
-  try {
-    collectively(world(), [] { throw std::runtime_error("no memory left"); });
-    FAIL() << "nothing was thrown";
-  } catch (const CollectiveError& error) {
-    EXPECT_EQ(error.exit_code(), ExitCode::environment);
-    EXPECT_STREQ(error.what(), "no memory left");
-  }
+  expect_collective_error([] { collectively(world(), [] { throw std::runtime_error("no memory left"); }); },
+                          ExitCode::environment, "no memory left");
 }
 
 TEST(Collectively, AGroupOfOnePassesTheErrorOn) {
@@ -113,17 +111,13 @@ TEST(CheckSameEverywhere, NamesRanksAndTheFirstDifferentLine) {
   const int size = world().size();
   if (size == 1) GTEST_SKIP() << "needs two ranks";
   const bool differs = world().rank() == 1 || world().rank() == size - 1;
-  try {
-    check_same_everywhere(world(), "the configuration", differs ? "seed 1\nlr 3\n" : "seed 1\nlr 2\n");
-    FAIL() << "nothing was thrown";
-  } catch (const CollectiveError& error) {
-    EXPECT_EQ(error.exit_code(), ExitCode::usage);
-    EXPECT_THAT(error.what(), HasSubstr("the configuration differs between ranks"));
-    EXPECT_THAT(error.what(),
-                HasSubstr(size == 2 ? "on rank(s) 1 of 2"
-                                    : "on rank(s) 1, " + std::to_string(size - 1) + " of " + std::to_string(size)));
-    EXPECT_THAT(error.what(), HasSubstr("line 2: \"lr 2\" against \"lr 3\""));
-  }
+  const std::string ranks =
+      size == 2 ? "on rank(s) 1 of 2" : "on rank(s) 1, " + std::to_string(size - 1) + " of " + std::to_string(size);
+  expect_collective_error(
+      [&] { check_same_everywhere(world(), "the configuration", differs ? "seed 1\nlr 3\n" : "seed 1\nlr 2\n"); },
+      ExitCode::usage,
+      testing::AllOf(HasSubstr("the configuration differs between ranks"), HasSubstr(ranks),
+                     HasSubstr("line 2: \"lr 2\" against \"lr 3\"")));
 }
 
 TEST(CheckSameEverywhere, SendsNoTextWhereAllAgree) {
@@ -134,12 +128,8 @@ TEST(CheckSameEverywhere, SendsNoTextWhereAllAgree) {
 
 TEST(CheckSameEverywhere, FindsAMissingEnd) {
   if (world().size() == 1) GTEST_SKIP() << "needs two ranks";
-  try {
-    check_same_everywhere(world(), "the library", world().rank() == 0 ? "a\nb" : "a");
-    FAIL() << "nothing was thrown";
-  } catch (const CollectiveError& error) {
-    EXPECT_THAT(error.what(), HasSubstr("line 2: \"b\" against \"\""));
-  }
+  expect_collective_error([] { check_same_everywhere(world(), "the library", world().rank() == 0 ? "a\nb" : "a"); },
+                          ExitCode::usage, HasSubstr("line 2: \"b\" against \"\""));
 }
 
 }  // namespace

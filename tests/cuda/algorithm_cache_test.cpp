@@ -17,18 +17,21 @@ Choice choice(std::uint64_t word) {
       .fused = word % 2 == 1, .workspace_bytes = 1000 * word, .algorithm = {word, ~word, 0, 4, 5, 6, 7, word << 40}};
 }
 
-TEST(AlgorithmCache, GivesBackWhatAnEarlierRunKept) {
+class AlgorithmCaches : public testing::Test {
+ protected:
   const test::TemporaryDirectory folder;
-  const std::string file = folder / "new folder/algorithms";
-  AlgorithmCache(file, "NVIDIA H200", 130100).keep("a product", choice(3));
-  const AlgorithmCache cache(file, "NVIDIA H200", 130100);
+  const std::string file = folder / "algorithms";
+};
+
+TEST_F(AlgorithmCaches, GivesBackWhatAnEarlierRunKept) {
+  const std::string in_new_folder = folder / "new folder/algorithms";
+  AlgorithmCache(in_new_folder, "NVIDIA H200", 130100).keep("a product", choice(3));
+  const AlgorithmCache cache(in_new_folder, "NVIDIA H200", 130100);
   EXPECT_EQ(cache.find("a product"), choice(3));
   EXPECT_EQ(cache.find("another product"), std::nullopt);
 }
 
-TEST(AlgorithmCache, KeepsDevicesAndVersionsApart) {
-  const test::TemporaryDirectory folder;
-  const std::string file = folder / "algorithms";
+TEST_F(AlgorithmCaches, KeepsDevicesAndVersionsApart) {
   AlgorithmCache(file, "NVIDIA H200", 130100).keep("a product", choice(1));
   AlgorithmCache(file, "NVIDIA A100", 130100).keep("a product", choice(2));
   AlgorithmCache(file, "NVIDIA H200", 130200).keep("a product", choice(4));
@@ -37,9 +40,7 @@ TEST(AlgorithmCache, KeepsDevicesAndVersionsApart) {
   EXPECT_EQ(AlgorithmCache(file, "NVIDIA A100", 130200).find("a product"), std::nullopt);
 }
 
-TEST(AlgorithmCache, RanksThatWriteInTurnLoseNothing) {
-  const test::TemporaryDirectory folder;
-  const std::string file = folder / "algorithms";
+TEST_F(AlgorithmCaches, RanksThatWriteInTurnLoseNothing) {
   AlgorithmCache first(file, "GPU", 1), second(file, "GPU", 1);
   first.keep("of the first", choice(1));
   second.keep("of the second", choice(2));
@@ -55,9 +56,7 @@ TEST(AlgorithmCache, RanksThatWriteInTurnLoseNothing) {
   EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder.path()), {}), 1) << "no temporary file stays";
 }
 
-TEST(AlgorithmCache, ARankWritesAgainWhatAnotherOverwrote) {
-  const test::TemporaryDirectory folder;
-  const std::string file = folder / "algorithms";
+TEST_F(AlgorithmCaches, ARankWritesAgainWhatAnotherOverwrote) {
   {
     AlgorithmCache cache(file, "GPU", 1);
     cache.keep("a product", choice(1));
@@ -67,9 +66,7 @@ TEST(AlgorithmCache, ARankWritesAgainWhatAnotherOverwrote) {
   EXPECT_EQ(AlgorithmCache(file, "GPU", 1).find("a product"), choice(1));
 }
 
-TEST(AlgorithmCache, AFileThatHasAllIsNotWritten) {
-  const test::TemporaryDirectory folder;
-  const std::string file = folder / "algorithms";
+TEST_F(AlgorithmCaches, AFileThatHasAllIsNotWritten) {
   AlgorithmCache(file, "GPU", 1).keep("a product", choice(1));
   const auto written = std::filesystem::last_write_time(file);
   std::filesystem::last_write_time(file, written - std::chrono::hours(1));
@@ -78,9 +75,7 @@ TEST(AlgorithmCache, AFileThatHasAllIsNotWritten) {
   EXPECT_LT(std::filesystem::last_write_time(file), written);
 }
 
-TEST(AlgorithmCache, LeavesOutLinesThatAreNoChoice) {
-  const test::TemporaryDirectory folder;
-  const std::string file = folder / "algorithms";
+TEST_F(AlgorithmCaches, LeavesOutLinesThatAreNoChoice) {
   AlgorithmCache(file, "GPU", 1).keep("good", choice(1));
   std::ofstream(file, std::ios::app) << "GPU\t1\tcut short\tfused\t12\n"
                                      << "GPU\t1\tno number\tfused\ttwelve\t" << std::string(128, '0') << "\n"
@@ -91,8 +86,7 @@ TEST(AlgorithmCache, LeavesOutLinesThatAreNoChoice) {
   for (const char* bad : {"cut short", "no number", "no digits", "no form"}) EXPECT_EQ(cache.find(bad), std::nullopt);
 }
 
-TEST(AlgorithmCache, LeavesAloneWhatIsNoFileOfAlgorithms) {
-  const test::TemporaryDirectory folder;
+TEST_F(AlgorithmCaches, LeavesAloneWhatIsNoFileOfAlgorithms) {
   const std::string text = folder / "text", pipe = folder / "pipe";
   std::ofstream(text) << "another's notes\n";
   ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
@@ -108,7 +102,7 @@ TEST(AlgorithmCache, LeavesAloneWhatIsNoFileOfAlgorithms) {
   EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder.path()), {}), 2) << "no temporary file stays";
 }
 
-TEST(AlgorithmCache, WhereItCannotWriteItHoldsForTheRun) {
+TEST_F(AlgorithmCaches, WhereItCannotWriteItHoldsForTheRun) {
   AlgorithmCache cache("/proc/no such folder/algorithms", "GPU", 1);
   cache.keep("a product", choice(1));
   EXPECT_EQ(cache.find("a product"), choice(1));

@@ -1,7 +1,6 @@
 // The CUDA backend itself, on the fakes of the CUDA libraries: where its memory is, how copies go, what it refuses.
 #include <gmock/gmock.h>
 
-#include "cuda/backend/architectures.hpp"
 #include "cuda/backend/cuda_backend.hpp"
 #include "src/backend/graphs.hpp"
 #include "src/backend/host_copies.hpp"

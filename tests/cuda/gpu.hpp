@@ -14,7 +14,7 @@
 
 namespace trireme::test {
 
-/// A test that needs a GPU. Where there is none it is skipped with the reason, or fails where TRIREME_REQUIRE_GPU=1.
+/// A test that needs a GPU. Without one it is skipped with the reason, or fails if TRIREME_REQUIRE_GPU=1.
 /// The device is synchronised at the end of a test, so that an error of a kernel belongs to its test.
 class GpuTest : public testing::Test {
  protected:
@@ -35,7 +35,7 @@ class GpuTest : public testing::Test {
     EXPECT_EQ(cudaDeviceSynchronize(), cudaSuccess);
   }
 
-  /// DeviceLocation of this rank, where there are so many GPUs.
+  /// DeviceLocation of this rank on a machine with this many GPUs.
   virtual cuda::DeviceLocation location(int /*gpus*/) const { return {0, "this machine", 0, ""}; }
 
   /// A copy on the GPU of a tensor in host memory.

@@ -30,7 +30,7 @@ inline DeviceChoice gpu_device(DeviceTransport transport = DeviceTransport::nccl
   return {[options] { return make_gpu_backend(options); }, transport};
 }
 
-/// A test that is skipped where there is no GPU, or fails where TRIREME_REQUIRE_GPU=1.
+/// A test that is skipped without a GPU, or fails if TRIREME_REQUIRE_GPU=1.
 class GpuBackendTest : public testing::Test {
  protected:
   void SetUp() override {
@@ -53,7 +53,7 @@ inline TrainingRunConfig small_run() {
   return config;
 }
 
-/// Expects what a rank takes of its GPU in some steps and an evaluation to be as predicted.
+/// Expects the memory that a rank takes on its GPU in some steps and an evaluation to be as predicted.
 inline void expect_predicted_memory(Communicator& world, const TrainingRunConfig& config, const Layout& layout,
                                     const DeviceChoice& device) {
   SCOPED_TRACE(testing::Message() << name_of(config.dtype) << ", " << layout);

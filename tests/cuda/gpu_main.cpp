@@ -1,5 +1,5 @@
-// main of tests on a GPU whose inputs are drawn afresh in every run (tests/support/random_tensor.hpp). The whole
-// program is skipped (exit code 77) where there is no GPU.
+// main of tests on a GPU whose inputs are new in every run (tests/support/random_tensor.hpp). The program is skipped
+// (exit code 77) without a GPU.
 #include <cstdio>
 #include <cstdlib>
 #include <random>

@@ -1,4 +1,4 @@
-// The CUDA runtime, products and NCCL on a real GPU. See GpuTest for what happens where there is none.
+// The CUDA runtime, products and NCCL on a real GPU. See GpuTest for machines without one.
 #include <fmt/format.h>
 
 #include "cuda/kernels/gemm.hpp"
@@ -65,8 +65,8 @@ class GpuGemm : public GpuTest, public testing::WithParamInterface<DType> {
   std::unique_ptr<GemmKernels> make(const cuda::GemmOptions& options) {
     return cuda::make_gemm(device_, memory_, std::make_unique<cuda::EventTimer>(), options);
   }
-  /// Kernels of their own find the product rounded to the training type, and round again. TF32 has 10 bits behind the
-  /// point: of each factor it leaves out 2^-10 of it at most.
+  /// Separate kernels read the product rounded to the training type, and round again. TF32 has 10 fraction bits: it
+  /// drops at most 2^-10 of each factor.
   void expect_equal(ConstTensorView device, ConstTensorView expected, const std::string& gemm,
                     const std::string& what) {
     const Tolerance once = tolerance(device.dtype(), Operation::sum, DType::fp32);

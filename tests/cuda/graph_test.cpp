@@ -5,6 +5,7 @@
 
 #include "cuda/runtime/memory.hpp"
 #include "tests/fakes/fake_cuda.hpp"
+#include "tests/support/message_of.hpp"
 
 namespace trireme::cuda {
 namespace {
@@ -18,12 +19,7 @@ class CudaGraphs : public testing::Test {
   void SetUp() override { fake_cuda::reset(); }
   /// Records `enqueue` and returns the message of the refusal.
   std::string refusal(const std::function<void()>& enqueue) {
-    try {
-      CudaGraph::record(device_, stream_, enqueue);
-    } catch (const CudaError& error) {
-      return error.what();
-    }
-    return "it was recorded";
+    return test::message_of<CudaError>([&] { CudaGraph::record(device_, stream_, enqueue); });
   }
   std::shared_ptr<Device> device_ = std::make_shared<Device>(DeviceLocation{3, "node7", 0, ""}, LaunchChecks::deferred);
   CudaStream stream_{device_};
@@ -117,7 +113,7 @@ TEST_F(CudaGraphs, RefuseWhatMakesTheHostWaitOrAllocates) {
 
 TEST_F(CudaGraphs, ErrorsOfWhoEnqueuesComeThrough) {
   EXPECT_THROW(CudaGraph::record(device_, stream_, [] { throw ShapeError("no such shape"); }), ShapeError);
-  EXPECT_EQ(refusal([] {}), "it was recorded");
+  EXPECT_NO_THROW(CudaGraph::record(device_, stream_, [] {}));
 }
 
 }  // namespace

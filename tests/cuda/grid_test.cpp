@@ -2,14 +2,25 @@
 // the host, or have one each and NCCL.
 #include "src/comm/self_communicator.hpp"
 #include "tests/cuda/gpu_backend.hpp"
+#include "tests/support/message_of.hpp"
 #include "tests/support/mpi_world.hpp"
 
 namespace trireme::test {
 namespace {
 
-class GpuGrid : public GpuBackendTest {};
+using GpuSharedByRanks = GpuBackendTest;
 
-/// Data parallelism with the optimizer's state in shards, and all its communication beside computation.
+/// Needs a GPU for each rank.
+class GpuGrid : public GpuBackendTest {
+ protected:
+  void SetUp() override {
+    GpuBackendTest::SetUp();
+    const int ranks = world().size();
+    if (!IsSkipped() && !have_gpus(ranks)) GTEST_SKIP() << "needs a GPU for each of " << ranks << " ranks";
+  }
+};
+
+/// Data parallelism with the optimizer's state in shards, and all its communication overlapped with computation.
 Layout sharded_data() {
   Layout layout;
   parallel::DataParallelOptions& options = layout.options.parallel.data_parallel;
@@ -76,18 +87,16 @@ std::vector<Layout> schedules(int ranks) {
 /// A GPU for each rank.
 BackendOptions own_gpu() { return {.world_rank = world().rank(), .local_rank = world().rank()}; }
 
-TEST_F(GpuGrid, RanksThatShareAGpuComputeTheLossesOfOne) {
+TEST_F(GpuSharedByRanks, ComputesTheLossesOfOneRank) {
   expect_the_losses_of_one_rank(small_run(), layouts(world().size()), DeviceTransport::staged,
                                 {.world_rank = world().rank()});
 }
 
-TEST_F(GpuGrid, RanksWithAGpuEachComputeTheLossesOfOne) {
-  if (!have_gpus(world().size())) GTEST_SKIP() << "needs a GPU for each of " << world().size() << " ranks";
+TEST_F(GpuGrid, ComputesTheLossesOfOneRank) {
   expect_the_losses_of_one_rank(small_run(), layouts(world().size()), DeviceTransport::nccl, own_gpu());
 }
 
 TEST_F(GpuGrid, MessagesOfEveryScheduleFindTheirWayThroughNccl) {
-  if (!have_gpus(world().size())) GTEST_SKIP() << "needs a GPU for each of " << world().size() << " ranks";
   TrainingRunConfig config = small_run();
   config.model.layers = 4;
   config.s = 8;
@@ -104,7 +113,6 @@ TEST_F(GpuGrid, MessagesOfEveryScheduleFindTheirWayThroughNccl) {
 }
 
 TEST_F(GpuGrid, MuonSeesWholeMatricesThroughNccl) {
-  if (!have_gpus(world().size())) GTEST_SKIP() << "needs a GPU for each of " << world().size() << " ranks";
   const int ranks = world().size();
   TrainingRunConfig config = small_run();
   config.model.layers = 1;
@@ -120,10 +128,9 @@ TEST_F(GpuGrid, MuonSeesWholeMatricesThroughNccl) {
   expect_the_losses_of_one_rank(config, {pipeline, context}, DeviceTransport::nccl, own_gpu());
 }
 
-// All streams share one hardware queue, where work that cannot begin keeps back all that the host enqueued after it.
-// More queues keep back less, so runs that end here end with any number of queues.
+// All streams share one hardware queue, where work that cannot begin blocks all work enqueued after it. More queues
+// block less, so runs that end here end with any number of queues.
 TEST_F(GpuGrid, RunsEndWhereAllStreamsShareOneQueue) {
-  if (!have_gpus(world().size())) GTEST_SKIP() << "needs a GPU for each of " << world().size() << " ranks";
   const int ranks = world().size();
   Layout tensor{ranks, 1, {}}, grid{1, 2, sharded_data().options}, recorded{1, ranks, {}};
   tensor.options.parallel.sequence_parallel = true;
@@ -147,7 +154,6 @@ TEST_F(GpuGrid, RunsEndWhereAllStreamsShareOneQueue) {
 
 // The first step of a length loads kernels, for which CUDA may wait until nothing runs.
 TEST_F(GpuGrid, NewLengthsNeedNoIdleGpuBesideReceivesPostedAhead) {
-  if (!have_gpus(world().size())) GTEST_SKIP() << "needs a GPU for each of " << world().size() << " ranks";
   TrainingRunConfig config = small_run();
   config.model.family = model::ModelFamily::bert;
   config.model.layers = 4;
@@ -170,7 +176,6 @@ TEST_F(GpuGrid, NewLengthsNeedNoIdleGpuBesideReceivesPostedAhead) {
 }
 
 TEST_F(GpuGrid, MemoryIsAsPredicted) {
-  if (!have_gpus(world().size())) GTEST_SKIP() << "needs a GPU for each of " << world().size() << " ranks";
   TrainingRunConfig config = small_run();
   config.model.layers = 4;
   config.dtype = DType::bf16;
@@ -196,13 +201,11 @@ void expect_the_same_from_graphs(const TrainingRunConfig& config, const std::vec
     layout.options.cuda_graphs = true;
     const Curve curve = training_curve(world(), config, layout, slow_communication(DeviceTransport::nccl, options));
     slow_new_streams(false);
-    EXPECT_EQ(curve.loss, expected.loss);
-    EXPECT_EQ(curve.grad_norm, expected.grad_norm);
+    expect_same_bits(curve, expected);
   }
 }
 
 TEST_F(GpuGrid, GraphsWithNcclInThemComputeTheSameBits) {
-  if (!have_gpus(world().size())) GTEST_SKIP() << "needs a GPU for each of " << world().size() << " ranks";
   const int ranks = world().size();
   Layout tensor{ranks, 1, {}}, data{1, 1, {}}, context{1, 1, {}, ranks};
   tensor.options.parallel.sequence_parallel = true;
@@ -215,7 +218,6 @@ TEST_F(GpuGrid, GraphsWithNcclInThemComputeTheSameBits) {
 
 // Rows of the summarised tokens, and of all positions, come from the ranks that have them.
 TEST_F(GpuGrid, GraphsOfTaskHeadsComputeTheSameBits) {
-  if (!have_gpus(world().size())) GTEST_SKIP() << "needs a GPU for each of " << world().size() << " ranks";
   const int ranks = world().size();
   Layout tensor{ranks, 1, {}}, context{1, 1, {}, ranks};
   tensor.options.parallel.sequence_parallel = true;
@@ -232,11 +234,11 @@ TEST_F(GpuGrid, GraphsOfTaskHeadsComputeTheSameBits) {
 }
 
 TEST_F(GpuGrid, GraphsBetweenOverlapsOfGradientsAndParametersComputeTheSameBits) {
-  if (!have_gpus(world().size())) GTEST_SKIP() << "needs a GPU for each of " << world().size() << " ranks";
   TrainingRunConfig config = small_run();
   config.dtype = DType::bf16;
   config.model.layers = 2;
-  config.batch = 5 * world().size();  // the first and the last micro-batch, and one each as ever, recorded, replayed
+  config.batch =
+      5 * world().size();  // the first and the last micro-batch, and one each run directly, recorded, replayed
   config.steps = 3;
   std::vector<Layout> list;
   for (const bool rounded : {false, true}) {
@@ -249,26 +251,21 @@ TEST_F(GpuGrid, GraphsBetweenOverlapsOfGradientsAndParametersComputeTheSameBits)
 }
 
 TEST_F(GpuGrid, GraphsOfPipelineStagesComputeTheSameBits) {
-  if (!have_gpus(world().size())) GTEST_SKIP() << "needs a GPU for each of " << world().size() << " ranks";
   TrainingRunConfig config = small_run();
   config.model.layers = 4;
   config.batch = 2 * world().size();
-  config.steps = 3;  // GPipe has all micro-batches in flight: as ever, recorded, replayed
+  config.steps = 3;  // GPipe has all micro-batches in flight: run directly, recorded, replayed
   std::vector<Layout> list = schedules(world().size());
   list.push_back({1, world().size(), {}});
   list.back().options.recomputation.granularity = model::RecomputeGranularity::full;
   expect_the_same_from_graphs(config, list);
 }
 
-TEST_F(GpuGrid, NcclRefusesRanksThatShareAGpuAndSaysWhatHelps) {
+TEST_F(GpuSharedByRanks, IsRefusedByNcclWithAdvice) {
   const std::unique_ptr<Backend> backend = make_gpu_backend({.world_rank = world().rank()});
   auto& devices = dynamic_cast<DeviceCommunicators&>(*backend);
-  std::string message;
-  try {
-    devices.make_world(world().split(0, world().rank(), "world"), DeviceTransport::nccl);
-  } catch (const EnvironmentError& error) {
-    message = error.what();
-  }
+  const std::string message = message_of<EnvironmentError>(
+      [&] { devices.make_world(world().split(0, world().rank(), "world"), DeviceTransport::nccl); });
   EXPECT_NE(message.find("more ranks than GPUs: ranks 0, 1"), std::string::npos) << message;
   EXPECT_NE(message.find("<communicator> staged"), std::string::npos) << message;
 }

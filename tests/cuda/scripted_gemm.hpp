@@ -10,6 +10,7 @@
 #include "tests/fakes/cublaslt/fake_cublaslt.hpp"
 #include "tests/fakes/fake_cuda.hpp"
 #include "tests/support/random_tensor.hpp"
+#include "tests/support/temporary_directory.hpp"
 
 namespace trireme::cuda {
 
@@ -47,7 +48,7 @@ inline double prefer_fused(const fake_cublaslt::Last& last) {
 }
 inline double prefer_separate(const fake_cublaslt::Last& last) { return 3e5 - prefer_fused(last); }
 
-/// Products on the fakes, with times of the test's own.
+/// Products on the fakes, with scripted times.
 class CudaGemm : public testing::Test {
  protected:
   void SetUp() override {
@@ -74,6 +75,8 @@ class CudaGemm : public testing::Test {
   CudaStream stream_{device_};
   std::unique_ptr<Backend> cpu_ = cpu::make_backend(1);
   Measured measured_;
+  const test::TemporaryDirectory folder_;
+  const std::string file_ = folder_ / "algorithms";
 };
 
 }  // namespace trireme::cuda

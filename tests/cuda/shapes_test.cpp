@@ -1,5 +1,5 @@
 // Every hand-written kernel through the CUDA backend, against the CPU backend in fp64. On a GPU the shapes are those of
-// GPT-2 124M, of 1.2B and of a TP-8 rank of 8.3B, on the fakes small ones. Relative errors of whole tensors.
+// GPT-2 124M, of 1.2B and of a TP-8 rank of 8.3B, on the fakes small ones. Compares relative errors of entire tensors.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -22,7 +22,7 @@ struct Model {
 /// Also for the tools that watch every access of a GPU, which take their time.
 bool shapes_are_small() { return !is_real_gpu() || std::getenv("TRIREME_TEST_SMALL") != nullptr; }
 std::vector<Model> models() {
-  // Each size of heads has kernels of its own.
+  // Each head size has its own kernels.
   if (shapes_are_small()) {
     return {{9, 2, 128, 2, 64, 40, 67}, {70, 1, 96, 1, 96, 32, 35}, {33, 2, 200, 2, 128, 48, 131}};
   }

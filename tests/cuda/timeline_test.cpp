@@ -39,7 +39,7 @@ class TimelineModel : public testing::Test {
     fake_cuda::enqueue(
         stream.handle(), name, [] {}, demand);
   }
-  /// A collective beside a product of 100 us. Both follow the same work.
+  /// A collective concurrent with a product of 100 us. Both follow the same work.
   fake_cuda::Trace overlap(int blocks_of_product, double us_before = 10) {
     fake_cuda::start_trace();
     enqueue(compute_, "before", {all, us_before});

@@ -9,7 +9,7 @@
 #include "cuda/runtime/error.hpp"
 #include "cuda/runtime/graph.hpp"
 #include "tests/cuda/scripted_gemm.hpp"
-#include "tests/support/temporary_directory.hpp"
+#include "tests/support/message_of.hpp"
 #include "tests/support/tolerance.hpp"
 
 namespace trireme::cuda {
@@ -76,18 +76,15 @@ TEST_F(CudaGemm, TestsReachTheFormThatTimesDoNotChoose) {
 }
 
 TEST_F(CudaGemm, DeterministicTakesTheFirstSuggestionAndMeasuresNothing) {
-  const TemporaryDirectory folder;
-  const std::string file = folder / "algorithms";
-  multiply(*make(prefer_separate, {.deterministic = true, .cache_file = file}));
+  multiply(*make(prefer_separate, {.deterministic = true, .cache_file = file_}));
   EXPECT_THAT(measured_.products, IsEmpty());
   EXPECT_EQ(fake_cublaslt::last().algorithm, 0u);
   EXPECT_EQ(fake_cublaslt::last().epilogue, CUBLASLT_EPILOGUE_BIAS);
-  EXPECT_FALSE(std::filesystem::exists(file));
+  EXPECT_FALSE(std::filesystem::exists(file_));
 }
 
 TEST_F(CudaGemm, TheNextRunTakesItsChoicesFromTheFile) {
-  const TemporaryDirectory folder;
-  const GemmOptions options{.cache_file = folder / "algorithms"};
+  const GemmOptions options{.cache_file = file_};
   const auto second_best = [](const fake_cublaslt::Last& last) { return last.algorithm == 1 ? 2e5 : 3e5; };
   multiply(*make(second_best, options));
   measured_ = {};
@@ -101,8 +98,7 @@ TEST_F(CudaGemm, TheNextRunTakesItsChoicesFromTheFile) {
 }
 
 TEST_F(CudaGemm, BesideACollectiveAProductIsAnotherThatTakesFewerMultiprocessors) {
-  const TemporaryDirectory folder;
-  const GemmOptions options{.cache_file = folder / "algorithms"};
+  const GemmOptions options{.cache_file = file_};
   auto gemm = make(prefer_fused, options);
   const Multiprocessors::Token reserved = device_->multiprocessors().reserve(16);
   for (int round = 0; round < 2; ++round) {
@@ -122,10 +118,9 @@ TEST_F(CudaGemm, BesideACollectiveAProductIsAnotherThatTakesFewerMultiprocessors
 double about_equal(const fake_cublaslt::Last& last) { return 1000 + static_cast<double>(last.algorithm); }
 
 TEST_F(CudaGemm, TwentyLengthsTakeTwoMeasurementsInEitherOrderAndOneWriteOfTheFile) {
-  const TemporaryDirectory folder;
   const auto deterministic = make(about_equal, {.deterministic = true, .cache_file = ""});
   for (const bool rising : {true, false}) {
-    const GemmOptions options{.cache_file = folder / (rising ? "rising" : "falling")};
+    const GemmOptions options{.cache_file = folder_ / (rising ? "rising" : "falling")};
     auto gemm = make(about_equal, options);
     fake_cublaslt::reset();
     measured_ = {};
@@ -142,7 +137,7 @@ TEST_F(CudaGemm, TwentyLengthsTakeTwoMeasurementsInEitherOrderAndOneWriteOfTheFi
     gemm.reset();
     EXPECT_EQ(std::ranges::count(content_of(options.cache_file), '\n'), 2);
   }
-  EXPECT_EQ(content_of(folder / "rising"), content_of(folder / "falling"));
+  EXPECT_EQ(content_of(folder_ / "rising"), content_of(folder_ / "falling"));
 }
 
 TEST_F(CudaGemm, ALengthForWhichTheAlgorithmOfItsClassIsRefusedTakesTheFirstSuggestion) {
@@ -175,19 +170,16 @@ TEST_F(CudaGemm, ARunMeasures256ProductsAtMost) {
 }
 
 TEST_F(CudaGemm, TheFileIsWrittenWhenMeasuringHasEnded) {
-  const TemporaryDirectory folder;
-  const std::string file = folder / "algorithms";
-  const auto gemm = make(prefer_fused, {.cache_file = file});
+  const auto gemm = make(prefer_fused, {.cache_file = file_});
   multiply(*gemm);
   for (int i = 0; i < 999; ++i) multiply(*gemm);
-  EXPECT_FALSE(std::filesystem::exists(file));
+  EXPECT_FALSE(std::filesystem::exists(file_));
   multiply(*gemm);
-  EXPECT_TRUE(std::filesystem::exists(file));
+  EXPECT_TRUE(std::filesystem::exists(file_));
 }
 
 TEST_F(CudaGemm, AKeptAlgorithmThatTheLibraryRefusesIsChosenAnew) {
-  const TemporaryDirectory folder;
-  const GemmOptions options{.cache_file = folder / "algorithms"};
+  const GemmOptions options{.cache_file = file_};
   multiply(*make([](const fake_cublaslt::Last& last) { return last.algorithm == 2 ? 2e5 : 3e5; }, options));
   fake_cublaslt::behaviour().usable_algorithms = 2;
   fake_cublaslt::behaviour().algorithms = 2;
@@ -215,26 +207,20 @@ TEST_F(CudaGemm, ASuggestionThatTheLibraryRefusesIsPassedOver) {
 
 TEST_F(CudaGemm, AProductWithoutAlgorithmIsAnErrorThatNamesIt) {
   fake_cublaslt::behaviour().algorithms = 0;
-  try {
-    multiply(*make(prefer_fused));
-    FAIL() << "no error";
-  } catch (const CublasError& error) {
-    EXPECT_THAT(error.what(), AllOf(HasSubstr("no algorithm for the product bf16 bf16 TN 24x8x16 = bias align 64"),
-                                    HasSubstr("rank 0 on node7, GPU 0 (Fake H200)")));
-  }
+  EXPECT_THAT(test::message_of<CublasError>([&] { multiply(*make(prefer_fused)); }),
+              AllOf(HasSubstr("no algorithm for the product bf16 bf16 TN 24x8x16 = bias align 64"),
+                    HasSubstr("rank 0 on node7, GPU 0 (Fake H200)")));
 }
 
 TEST_F(CudaGemm, WithoutMemoryForTheMeasurementItTakesTheFirstSuggestionForThisRunAlone) {
-  const TemporaryDirectory folder;
-  const std::string file = folder / "algorithms";
-  const auto gemm = make(prefer_separate, {.cache_file = file});
+  const auto gemm = make(prefer_separate, {.cache_file = file_});
   fake_cublaslt::behaviour().refused = {0};
   fake_cuda::fail_next("cudaMallocFromPoolAsync", cudaErrorMemoryAllocation);
   multiply(*gemm);
   EXPECT_THAT(measured_.products, IsEmpty());
   EXPECT_EQ(fake_cublaslt::products(), 1);
   EXPECT_EQ(fake_cublaslt::last().algorithm, 1u);
-  EXPECT_FALSE(std::filesystem::exists(file));
+  EXPECT_FALSE(std::filesystem::exists(file_));
 }
 
 TEST_F(CudaGemm, MeasuresAllCandidatesInTurnAfterOneWarmUpOfTheGpu) {

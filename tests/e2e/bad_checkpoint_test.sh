@@ -87,7 +87,7 @@ cp saved/step-00000004/rank-00001.h5 $shard
 damaged "rank-00001.h5" "shards of two steps"
 fresh
 cp saved/step-00000004/rank-00001.h5 saved/$last/rank-00002.h5
-damaged "does not know the file rank-00002.h5" "a shard too many"
+damaged "does not list the file rank-00002.h5" "a shard too many"
 fresh
 mv $shard away.h5
 ln -s "$PWD/away.h5" $shard

@@ -34,7 +34,7 @@ struct State {
   int devices = 1;
   unsigned char uuid = 0;
   Properties properties;
-  int outside = 0;  // pieces of work that other processes take part in
+  int outside = 0;  // pieces of work shared with other processes
   int waits = 0;
   bool traces = false;
   Trace trace;
@@ -55,7 +55,7 @@ bool is_kept_back(const CUstream_st& stream) {
   });
 }
 
-/// Runs one piece of work of a stream drawn at random; false where none can run.
+/// Runs one piece of work of a random stream. Returns false if none can run.
 bool run_one() {
   std::vector<CUstream_st*> ready;
   for (CUstream_st* stream : state().streams) {
@@ -70,7 +70,7 @@ bool run_one() {
   return true;
 }
 
-/// Runs one piece; false where none can run.
+/// Runs one piece. Returns false if none can run.
 bool step() {
   const GuardedHeap::Access access(guarded_heap());
   return run_one();
@@ -89,6 +89,26 @@ cudaError_t query(const std::function<bool()>& condition) {
   while (!condition() && run_one()) {
   }
   return condition() ? cudaSuccess : cudaErrorNotReady;
+}
+
+struct ErrorTexts {
+  cudaError_t error;
+  const char* name;
+  const char* text;
+};
+
+const ErrorTexts& texts_of(cudaError_t error) {
+  static constexpr ErrorTexts table[] = {
+      {cudaErrorMemoryAllocation, "cudaErrorMemoryAllocation", "out of memory"},
+      {cudaErrorIllegalAddress, "cudaErrorIllegalAddress", "an illegal memory access was encountered"},
+      {cudaErrorNoDevice, "cudaErrorNoDevice", "no CUDA-capable device is detected"},
+      {cudaErrorStreamCaptureUnsupported, "cudaErrorStreamCaptureUnsupported", "unknown error"},
+      {cudaErrorStreamCaptureUnjoined, "cudaErrorStreamCaptureUnjoined", "unknown error"},
+      {cudaErrorStreamCaptureIsolation, "cudaErrorStreamCaptureIsolation", "unknown error"},
+  };
+  static constexpr ErrorTexts unknown{cudaErrorUnknown, "cudaErrorUnknown", "unknown error"};
+  const auto* const found = std::ranges::find(table, error, &ErrorTexts::error);
+  return found == std::end(table) ? unknown : *found;
 }
 
 }  // namespace
@@ -200,36 +220,8 @@ using namespace fake_cuda;
 
 extern "C" {
 
-const char* cudaGetErrorName(cudaError_t error) {
-  switch (error) {
-    case cudaErrorMemoryAllocation:
-      return "cudaErrorMemoryAllocation";
-    case cudaErrorIllegalAddress:
-      return "cudaErrorIllegalAddress";
-    case cudaErrorNoDevice:
-      return "cudaErrorNoDevice";
-    case cudaErrorStreamCaptureUnsupported:
-      return "cudaErrorStreamCaptureUnsupported";
-    case cudaErrorStreamCaptureUnjoined:
-      return "cudaErrorStreamCaptureUnjoined";
-    case cudaErrorStreamCaptureIsolation:
-      return "cudaErrorStreamCaptureIsolation";
-    default:
-      return "cudaErrorUnknown";
-  }
-}
-const char* cudaGetErrorString(cudaError_t error) {
-  switch (error) {
-    case cudaErrorMemoryAllocation:
-      return "out of memory";
-    case cudaErrorIllegalAddress:
-      return "an illegal memory access was encountered";
-    case cudaErrorNoDevice:
-      return "no CUDA-capable device is detected";
-    default:
-      return "unknown error";
-  }
-}
+const char* cudaGetErrorName(cudaError_t error) { return texts_of(error).name; }
+const char* cudaGetErrorString(cudaError_t error) { return texts_of(error).text; }
 cudaError_t cudaGetLastError() {
   if (state().broken != cudaSuccess) return state().broken;
   return std::exchange(state().last_error, cudaSuccess);
@@ -319,7 +311,7 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
     const std::shared_ptr<Capture> capture = event->capture.lock();
     if (capture == nullptr || capture->origin == nullptr) return cudaErrorCapturedEvent;
     if (stream->capture != nullptr && stream->capture != capture) return cudaErrorStreamCaptureMerge;
-    // The stream takes part in the capture, from this event on.
+    // The stream joins the capture at this event.
     if (stream->capture == nullptr) {
       stream->capture = capture;
       stream->last_node = event->node;
@@ -331,7 +323,7 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
     refuse_in_capture();
     return cudaErrorStreamCaptureIsolation;
   }
-  // An event that is destroyed while it is waited for is still kept to: the number is copied, the event is not freed.
+  // An event that is destroyed while awaited still counts: the number is copied, the event is not freed.
   const int turn = event->recorded;
   push(stream, {"wait", [event, turn] { return event->passed >= turn; }, [] {}, {}, {event->place}});
   return cudaSuccess;

@@ -36,8 +36,8 @@ void run_next();
 /// otherwise rare.
 void make_slow_streams(bool slow);
 /// Maps streams created from now on to this many hardware queues in turn, as CUDA_DEVICE_MAX_CONNECTIONS does; at first
-/// 32. Pieces leave a queue in the order of the host's calls, and run on until they end. One that cannot begin keeps
-/// back those of other streams behind it.
+/// 32. Pieces leave a queue in the order of the host's calls, and run on until they end. One that cannot begin blocks
+/// those of other streams after it.
 void set_connections(int count);
 /// Waits until all that is enqueued has run, at the first call with this name: CUDA loads a kernel at its first launch,
 /// for which it may wait until the GPU has nothing to do.
@@ -46,11 +46,11 @@ void load_kernel(const std::string& name);
 void unload_kernels();
 /// Enqueues `work` on `stream` under `name`, as a kernel launch or a library's call would.
 void enqueue(cudaStream_t stream, const std::string& name, std::function<void()> work, const Demand& demand = {});
-/// Enqueues work that another process takes part in: `start`, and `finish` after `done` returns true.
+/// Enqueues work shared with another process: `start`, and `finish` after `done` returns true.
 void enqueue_until(cudaStream_t stream, const std::string& name, std::function<void()> start,
                    std::function<bool()> done, std::function<void()> finish, const Demand& demand = {});
 /// Enqueues kernels on the host (tests/support/gpu), too, from now on, and refuses them pointers to memory that they
-/// may not touch. No kernel is loaded at first.
+/// must not access. No kernel is loaded at first.
 void start_kernels_on_streams();
 /// Makes this kernel on the host wrong from now on, in the first element of the last tensor that it is given; "": none.
 void spoil_kernel(const std::string& name);
@@ -58,7 +58,7 @@ void spoil_kernel(const std::string& name);
 void note(const std::string& text);
 /// Runs everything that is enqueued.
 void run_all();
-/// Number of times so far that the host waited for all work, or asked for work that was not done.
+/// Number of times so far that the host waited for all work, or queried unfinished work.
 int waits();
 /// Makes every call report this error from now on, as after a fault inside a kernel.
 void break_device(cudaError_t status);
@@ -79,7 +79,7 @@ Properties& properties();
 void guard_device_memory();
 /// Returns whether copies and kernels may use this memory.
 bool gpu_may_touch(const void* pointer);
-/// Returns the begin and the size in bytes of the GPU's block that holds the address; size 0: there is none.
+/// Returns the start and the size in bytes of the GPU's block that contains the address; size 0: none.
 std::pair<std::uintptr_t, std::size_t> allocation_at(std::uintptr_t address);
 /// Number of blocks of memory that were not freed.
 int live_allocations();

@@ -1,5 +1,5 @@
 // Stream capture and graphs of the fake CUDA runtime. A launched graph runs like the streams it was captured from: in
-// their order and with the events between them. Otherwise the order is any, beside all other streams.
+// their order and with the events between them. Otherwise the order is arbitrary, concurrent with all other streams.
 #include <algorithm>
 #include <cstring>
 #include <utility>
@@ -36,7 +36,7 @@ struct Run {
   }
 };
 
-/// Puts the nodes on streams of their own, one for each line.
+/// Puts the nodes on separate streams, one for each line.
 void start(Run& run) {
   for (std::size_t i = 0; i < run.work->nodes.size(); ++i) {
     const Capture::Node& node = run.work->nodes[i];
@@ -48,7 +48,7 @@ void start(Run& run) {
       stream->connection = connection_of(node.line);
       streams().push_back(stream);
     }
-    // `run` lives until the piece behind all of these has run.
+    // `run` lives until the piece after all of these has run.
     const auto ready = [&run, &node] {
       return std::ranges::all_of(node.after, [&](std::size_t before) { return run.done[before] != 0; }) &&
              node.item.ready();

@@ -1,4 +1,4 @@
-// The CUDA backend's library on fakes of the CUDA libraries, for the program where there is no GPU.
+// The CUDA backend's library on fakes of the CUDA libraries, for running the program without a GPU.
 #include <cstdlib>
 #include <map>
 #include <sstream>

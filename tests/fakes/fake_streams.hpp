@@ -59,7 +59,7 @@ struct CUstream_st {
   bool slow = false;   // runs only where no other can
   int connection = 0;  // its hardware queue
   std::deque<fake_cuda::Item> queue;
-  std::shared_ptr<fake_cuda::Capture> capture;  // that takes what is enqueued; null: none
+  std::shared_ptr<fake_cuda::Capture> capture;  // capture in progress, or null
   std::size_t last_node = 0;
   std::int64_t place = -1;  // number in the trace of its latest piece
 };
@@ -68,11 +68,11 @@ namespace fake_cuda {
 
 /// The hardware queue of the stream with this number.
 int connection_of(int stream);
-/// Puts an item on a stream, or into the capture that the stream takes part in.
+/// Puts an item on a stream, or into the capture of the stream, if any.
 void push(cudaStream_t stream, Item item);
 /// Adds a piece to the trace, if there is one: after `before` on its stream. Returns its number, or -1.
 std::int64_t trace(const Item& item, int stream, int priority, std::int64_t before);
-/// Adds a node after the latest of `stream`, which takes part in a capture, and after those of `others`.
+/// Adds a node to the capture of `stream`, after its latest node and those of `others`.
 void push_captured(cudaStream_t stream, Item item, std::vector<std::size_t> others = {});
 /// The streams that are run; they include those of graphs under way.
 std::vector<cudaStream_t>& streams();
@@ -81,7 +81,7 @@ cudaError_t refuse_in_capture();
 /// Returns the error that a test set, or that of a broken device.
 cudaError_t outcome(const char* function);
 class GuardedHeap;
-/// Returns the GPU's memory where it is kept from the host, else null.
+/// Returns the GPU's memory if it is separate from the host's, else null.
 GuardedHeap* guarded_heap();
 /// Allocates and frees memory of the GPU.
 void* allocate(std::size_t size_bytes);

@@ -11,7 +11,7 @@
 #include "src/comm/forwarding_communicator.hpp"
 #include "src/comm/self_communicator.hpp"
 
-// Communication that ends late, for tests and benchmarks of the work beside it.
+// Communication that ends late, for tests and benchmarks of overlapped work.
 
 namespace trireme::test {
 

@@ -5,10 +5,15 @@
 #include <gpu/mma.cuh>
 #include <vector>
 
+#include "tests/support/message_of.hpp"
+
 // The layer that runs kernels on the host.
 namespace trireme::gpu {
 namespace {
 
+using test::message_of;
+
+constexpr const char* nothing = "nothing was thrown";
 constexpr unsigned all_lanes = 0xffffffffU;
 
 struct Sums {
@@ -28,15 +33,10 @@ void block_sum(const int* x, int* y) {
 class Fibers : public testing::Test {
  protected:
   void TearDown() override { host::set_order(0); }
-  /// The message of what running the kernel throws.
+  /// Returns the message of what running the kernel throws.
   template <class... P>
   std::string fault(int threads, void (*kernel)(P...), std::type_identity_t<P>... arguments) {
-    try {
-      launch(stream_, {"faulty", 2, threads}, kernel, arguments...);
-    } catch (const std::logic_error& error) {
-      return error.what();
-    }
-    return "none";
+    return message_of<std::logic_error>([&] { launch(stream_, {"faulty", 2, threads}, kernel, arguments...); });
   }
   void expect_sums(unsigned order) {
     std::vector<int> x(6 * 128), expected(6, 0), y(6, -1);
@@ -111,7 +111,7 @@ TEST_F(Fibers, NameABarrierThatSomeThreadsMiss) {
       128, +[] {
         if (threadIdx.x < 96) __syncthreads();
       });
-  EXPECT_THAT(text, testing::MatchesRegex("kernel faulty, block 0 cannot go on: threads 0 to 95 wait at "
+  EXPECT_THAT(text, testing::MatchesRegex("kernel faulty, block 0 is stuck: threads 0 to 95 wait at "
                                           "fibers_test.cpp:[0-9]+ for the block; threads 96 to 127 have ended"));
 }
 
@@ -141,7 +141,7 @@ TEST_F(Fibers, RunOnAfterAFault) {
                 +[] {
                   if (threadIdx.x == 1) __syncthreads();
                 }),
-            "none");
+            nothing);
   expect_sums(0);
 }
 
@@ -159,32 +159,27 @@ TEST_F(Fibers, CountStaticSharedMemoryToo) {
     char bytes[32 << 10];
   };
   const auto text = [&](std::size_t dynamic) {
-    try {
+    return message_of<std::logic_error>([&] {
       launch(
           stream_, {"large", 1, 32, dynamic}, +[] { shared<Large>().bytes[threadIdx.x] = 0; });
-    } catch (const std::logic_error& error) {
-      return std::string(error.what());
-    }
-    return std::string();
+    });
   };
-  EXPECT_EQ(text(16 << 10), "");
+  EXPECT_EQ(text(16 << 10), nothing);
   EXPECT_EQ(text((16 << 10) + 1),
             "kernel large: 49153 bytes of shared memory, 16385 of them dynamic; 49152 can be had");
-  EXPECT_EQ(text((163 - 32) << 10), "");
+  EXPECT_EQ(text((163 - 32) << 10), nothing);
   EXPECT_THAT(text(((163 - 32) << 10) + 1), testing::HasSubstr("; 166912 can be had"));
   expect_sums(0);  // and go on
 }
 
 TEST_F(Fibers, RefuseMoreBlocksThanAGridHas) {
-  try {
+  const auto start = [&] {
     launch(
         stream_, {"long", std::int64_t{1} << 31, 32}, +[] {});
-    ADD_FAILURE();
-  } catch (const ConfigError& error) {
-    EXPECT_STREQ(error.what(),
-                 "the kernel long has 2147483648 blocks, and a GPU starts at most 2147483647. Try a smaller "
-                 "<micro_batch_size>");
-  }
+  };
+  EXPECT_EQ(message_of<ConfigError>(start),
+            "the kernel long has 2147483648 blocks, and a GPU starts at most 2147483647. Try a smaller "
+            "<micro_batch_size>");
 }
 
 /// Argument of a kernel with a pointer that counts if `enabled`, like that of Dropout.
@@ -212,15 +207,15 @@ TEST_F(Fibers, RefuseMemoryThatIsNotTheGpus) {
     return fault(
         32, +[](const int*, WithDropout) {}, first, WithDropout{{second}});
   };
-  EXPECT_EQ(text(&own, &own), "none");
-  EXPECT_EQ(text(nullptr, &own), "none");
+  EXPECT_EQ(text(&own, &own), nothing);
+  EXPECT_EQ(text(nullptr, &own), nothing);
   EXPECT_EQ(text(&other, &own), "kernel faulty was given memory that is not the GPU's");
   EXPECT_EQ(text(&own, &other), "kernel faulty was given memory that is not the GPU's");
   const auto within = [&](const int* key) {
     return fault(
         32, +[](Inputs) {}, Inputs{{&own, 1}, {key, 2}});
   };
-  EXPECT_EQ(within(&own), "none");
+  EXPECT_EQ(within(&own), nothing);
   EXPECT_EQ(within(&other), "kernel faulty was given memory that is not the GPU's");
   host::set_memory({});
 }
@@ -246,14 +241,9 @@ TEST(Alignment, OfCopiesAndMatricesIsOf16Bytes) {
   ImmediateStream stream;
   alignas(16) float from[8]{};
   const auto fault = [&](void (*kernel)(const float*)) {
-    try {
-      launch(stream, {"faulty", 1, 32, 1024}, kernel, from);
-    } catch (const std::logic_error& error) {
-      return std::string(error.what());
-    }
-    return std::string();
+    return message_of<std::logic_error>([&] { launch(stream, {"faulty", 1, 32, 1024}, kernel, from); });
   };
-  const std::string text = "kernel faulty, fibers_test.cpp:[0-9]+: an address that is no multiple of 16";
+  const std::string text = "kernel faulty, fibers_test.cpp:[0-9]+: an address that is not a multiple of 16";
   EXPECT_THAT(fault([](const float* x) { copy_async(dynamic_shared<float>() + 2, x, true); }),
               testing::MatchesRegex(text));
   EXPECT_THAT(fault([](const float* x) { copy_async(dynamic_shared<float>(), x + 2, true); }),

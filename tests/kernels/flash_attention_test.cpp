@@ -5,7 +5,6 @@
 #include <limits>
 
 #include "tests/kernels/flash_attention_case.hpp"
-#include "tests/support/random_tensor.hpp"
 
 namespace trireme {
 namespace {
@@ -56,7 +55,7 @@ INSTANTIATE_TEST_SUITE_P(Kernels, FlashAttention,
                                                           Case{130, 130, 3, 1, 1, 96, false, 0, {0, 47, 129}},
                                                           Case{80, 80, 2, 1, 1, 128, true, 0, {80, 50}})),
                          name_of_case);
-// A tile has 64 keys, a warp 16 of its own in the gradient of keys.
+// A tile has 64 keys, of which each warp has 16 in the gradient of keys.
 INSTANTIATE_TEST_SUITE_P(
     Padding, FlashAttention,
     testing::Combine(
@@ -66,7 +65,7 @@ INSTANTIATE_TEST_SUITE_P(
                         Case{70, 200, 2, 1, 1, 96, true, 0.2, {140, 199}},       // a diagonal that ends in the padding
                         Case{1, 200, 3, 2, 2, 128, false, 0.1, {17, 192, 193}})),
     name_of_case);
-// Documents end on and beside the bounds of tiles of keys and queries, of blocks and of warps.
+// Documents end at and next to the bounds of tiles of keys and queries, of blocks and of warps.
 INSTANTIATE_TEST_SUITE_P(
     Documents, FlashAttention,
     testing::Combine(
@@ -76,7 +75,7 @@ INSTANTIATE_TEST_SUITE_P(
                         Case{200, 200, 2, 1, 1, 128, true, 0.1, {}, {{70, 129, 192}, {48, 64, 112}}},
                         Case{90, 250, 2, 1, 1, 64, true, 0, {}, {{70, 192, 230}, {100, 249}}},  // queries at the end
                         Case{140, 140, 2, 1, 1, 64, true, 0, {130, 70}, {{60, 100}, {64}}},     // and padding
-                        Case{140, 140, 2, 1, 1, 96, false, 0.1, {}, {{60, 100}, {64}}})),  // sees what is later, too
+                        Case{140, 140, 2, 1, 1, 96, false, 0.1, {}, {{60, 100}, {64}}})),       // not causal
     name_of_case);
 // Windows of one key before, within a tile of queries, to the edge of a tile of keys, over it, and over the sequence.
 INSTANTIATE_TEST_SUITE_P(
@@ -131,59 +130,22 @@ TEST(FlashAttentionLimits, OtherProblemsAreLeftToTheOtherKernels) {
 
 class FlashAttentionTypes : public testing::TestWithParam<DType> {};
 
-// Parts in any order, one of them wholly behind the first queries.
+// Ranges in any order. All keys of one come after the first queries.
 TEST_P(FlashAttentionTypes, KeysInPartsJoinToTheWhole) {
-  const std::vector<std::pair<std::int64_t, std::int64_t>> splits[] = {{{0, 64}, {64, 128}, {128, 170}},
-                                                                       {{128, 170}, {0, 8}, {8, 80}, {80, 128}}};
+  const KeyRanges splits[] = {{{0, 64}, {64, 128}, {128, 170}}, {{128, 170}, {0, 8}, {8, 80}, {80, 128}}};
   const auto backend = test::make_backend(2);
-  Backend& b = *backend;
-  Stream& stream = b.compute_stream();
   for (const Case& shape :
        {Case{150, 170, 1, 4, 2, 64}, Case{150, 170, 1, 4, 2, 96, true, 0.2},
         Case{90, 170, 2, 1, 1, 64, false, 0.2, {70, 0}}, Case{150, 170, 1, 1, 1, 64, true, 0.2, {}, {{30, 64, 129}}},
         Case{150, 170, 1, 1, 1, 64, true, 0.2, {}, {}, 70}}) {
-    const std::int64_t d = shape.head_dim;
-    const GivenAttention given(b, GetParam(), shape, 0);
-    const AttentionTensors expected = given.reference();
-    for (const auto& ranges : splits) {
-      SCOPED_TRACE(fmt::format("{} parts, heads of {}, {} samples", ranges.size(), d, shape.batch));
-      const Tensor sums = given.like(given.q, DType::fp32), out = given.like(given.q, given.dtype);
-      const Tensor lse = given.statistics(), row_dot = given.statistics();
-      b.elementwise().fill(stream, -std::numeric_limits<double>::infinity(), lse);
-      const Heads q = given.queries(given.q), dout = given.queries(given.dout);
-      const auto for_blocks = [&](auto&& visit) {
-        for (const auto& [begin, end] : ranges) {
-          AttentionProblem block = given.problem;
-          block.keys = end - begin;
-          block.first_key = begin;
-          block.results = AttentionResults::merge;
-          const ConstHeads k = given.keys(given.k).from(begin), v = given.keys(given.v).from(begin);
-          EXPECT_TRUE(cuda::takes_flash_attention(block, {q, k, v}));
-          visit(block, begin, k, v);
-        }
-      };
-      for_blocks([&](const AttentionProblem& block, std::int64_t, const ConstHeads& k, const ConstHeads& v) {
-        b.attention().attention(stream, block, q, k, v, given.queries(sums), lse);
+    const GivenAttention given(*backend, GetParam(), shape, 0);
+    for (const KeyRanges& ranges : splits) {
+      SCOPED_TRACE(fmt::format("{} parts, heads of {}, {} samples", ranges.size(), shape.head_dim, shape.batch));
+      for_blocks(given, ranges, [&](const AttentionProblem& block, std::int64_t begin) {
+        EXPECT_TRUE(cuda::takes_flash_attention(
+            block, {given.queries(given.q), given.keys(given.k).from(begin), given.keys(given.v).from(begin)}));
       });
-      const Tolerance close = tolerance(given.dtype, Operation::rounded_sum);
-      expect_close(values_of(b, sums), expected.out, close, "out");
-      expect_close(values_of(b, lse), expected.log_sum_exp, tolerance(DType::fp32, Operation::sum), "log_sum_exp");
-
-      b.attention().copy_heads(stream, {shape.queries, shape.batch, shape.heads, d}, given.queries(sums),
-                               given.queries(out));
-      AttentionTensors gradients = expected;
-      gradients.out = values_of(b, out);
-      given.reference_backward(gradients);
-      const Tensor dq = given.like(given.q, DType::fp32), dk = given.like(given.k, DType::fp32);
-      const Tensor dv = given.like(given.k, DType::fp32);
-      for (const Tensor* tensor : {&dq, &dk, &dv}) b.elementwise().fill(stream, 0, *tensor);
-      for_blocks([&](const AttentionProblem& block, std::int64_t begin, const ConstHeads& k, const ConstHeads& v) {
-        b.attention().attention_backward(stream, block, dout, q, k, v, given.queries(out), lse, row_dot,
-                                         given.queries(dq), given.keys(dk).from(begin), given.keys(dv).from(begin));
-      });
-      expect_close(values_of(b, dq), gradients.dq, close, "dq");
-      expect_close(values_of(b, dk), gradients.dk, close, "dk");
-      expect_close(values_of(b, dv), gradients.dv, close, "dv");
+      expect_parts_join(given, ranges, tolerance(GetParam(), Operation::rounded_sum));
     }
   }
 }
@@ -259,31 +221,12 @@ TEST_P(FlashAttentionTypes, ANotANumberIsNotHidden) {
   }
 }
 
-// Nor by a range of keys that are all hidden from a query.
 TEST_P(FlashAttentionTypes, ANotANumberOfOnePartIsNotHidden) {
   const auto backend = test::make_backend(1);
-  Backend& b = *backend;
-  GivenAttention given(b, GetParam(), {80, 80, 1, 1, 1, 64}, 1);
-  std::vector<double> keys = values_of(b, given.k);
-  keys[0] = std::numeric_limits<double>::quiet_NaN();
-  given.k = make_tensor(b, GetParam(), {80, 1, 1, 64}, keys);
-  for (const auto& ranges : {std::pair<int, int>{0, 40}, {40, 0}}) {
-    const Tensor sums = given.like(given.q, DType::fp32), lse = given.statistics();
-    b.elementwise().fill(b.compute_stream(), -std::numeric_limits<double>::infinity(), lse);
-    for (const int begin : {ranges.first, ranges.second}) {
-      AttentionProblem block = given.problem;
-      block.keys = 40;
-      block.first_key = begin;
-      block.results = AttentionResults::merge;
-      b.attention().attention(b.compute_stream(), block, given.queries(given.q), given.keys(given.k).from(begin),
-                              given.keys(given.v).from(begin), given.queries(sums), lse);
-    }
-    for (const double value : values_of(b, sums)) ASSERT_TRUE(std::isnan(value)) << "from key " << ranges.first;
-    for (const double value : values_of(b, lse)) ASSERT_TRUE(std::isnan(value)) << "from key " << ranges.first;
-  }
+  expect_nan_of_one_part_is_not_hidden(*backend, GetParam(), {80, 80, 1, 1, 1, 64});
 }
 
-// Numbers that are none stay within their document where documents end with tiles.
+// NaN does not spread to other documents where documents end with tiles.
 TEST_P(FlashAttentionTypes, TilesOfOtherDocumentsAreSkipped) {
   const auto backend = test::make_backend(1);
   const std::int64_t s = 384, third = s / 3;
@@ -311,16 +254,10 @@ TEST_P(FlashAttentionTypes, RunsGiveTheSameBits) {
     const auto backend = test::make_backend(variant);
     results.push_back(compute(GivenAttention(*backend, GetParam(), {140, 140, 1, 2, 1, 64, true, 0.1}, 1)));
   }
-  for (const AttentionTensors& other : results) {
-    EXPECT_EQ(other.out, results[0].out);
-    EXPECT_EQ(other.dq, results[0].dq);
-    EXPECT_EQ(other.dk, results[0].dk);
-    EXPECT_EQ(other.dv, results[0].dv);
-  }
+  for (const AttentionTensors& other : results) expect_equal(other, results[0]);
 }
 
-INSTANTIATE_TEST_SUITE_P(Kernels, FlashAttentionTypes, testing::Values(DType::bf16, DType::fp16),
-                         [](const auto& info) { return std::string(name_of(info.param)); });
+INSTANTIATE_TEST_SUITE_P(Kernels, FlashAttentionTypes, testing::Values(DType::bf16, DType::fp16), name_of_type);
 
 }  // namespace
 }  // namespace trireme

@@ -19,8 +19,7 @@ std::vector<double> small_integers(std::size_t n, std::uint64_t seed) {
 }
 
 class Mma : public testing::TestWithParam<DType> {};
-INSTANTIATE_TEST_SUITE_P(Types, Mma, testing::Values(DType::bf16, DType::fp16),
-                         [](const auto& info) { return std::string(name_of(info.param)); });
+INSTANTIATE_TEST_SUITE_P(Types, Mma, testing::Values(DType::bf16, DType::fp16), name_of_type);
 
 TEST_P(Mma, MultipliesTilesFromSharedMemory) {
   const std::vector<double> a = small_integers(16 * 16, 1), b = small_integers(16 * 8, 2);

@@ -228,7 +228,7 @@ TEST(Asynchronous, OperationsOfTwoCommunicatorsMayBeginInDifferentOrders) {
     std::vector<float>& second_data = a_first ? y : x;
     Work one = first.all_reduce(host, TensorView(first_data.data(), {300000}), ReduceOp::sum);
     Work two = second.all_reduce(host, TensorView(second_data.data(), {300000}), ReduceOp::sum);
-    one.wait(host);  // waited for in an order of its own, too
+    one.wait(host);  // also waited for in another order
     two.wait(host);
     const auto size = static_cast<float>(world().size());
     ASSERT_EQ(x, std::vector<float>(x.size(), size));

@@ -22,7 +22,7 @@ int end(mpi::MpiEnvironment& environment, const std::string& how) {
       if (odd_one) throw IoError("the disk is full");
     });
   }
-  // From here on rank 1 leaves alone, and the others wait for it.
+  // From here on only rank 1 leaves, and the others wait for it.
   if (how == "one_throws" && odd_one) throw DataError("the corpus is torn");
   if (how == "one_throws_foreign" && odd_one) throw std::runtime_error("something else");
   if (how == "one_is_killed" && odd_one) raise(SIGKILL);

@@ -15,7 +15,7 @@ std::atomic<int> sent{0};
 std::set<int> peers;  // written while an operation of the test below is under way
 }  // namespace
 
-// Takes the place of MPI's own in this program; PMPI_ is the name that the standard gives to tools.
+// Replaces MPI's own in this program; PMPI_ is the standard's name for tools.
 extern "C" int MPI_Isend(const void* data, int count, MPI_Datatype type, int peer, int tag, MPI_Comm comm,
                          MPI_Request* request) {
   ++sent;

@@ -1,10 +1,9 @@
-#include "tests/ptx/decoder.hpp"
-
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <utility>
 
+#include "tests/ptx/module.hpp"
 #include "tests/ptx/operations/operations.hpp"
 #include "tests/ptx/statements.hpp"
 

@@ -2,20 +2,16 @@
 #include <gmock/gmock.h>
 
 #include "tests/ptx/small_kernel.hpp"
+#include "tests/support/message_of.hpp"
 
 namespace trireme::ptx {
 namespace {
 
 using testing::HasSubstr;
 
-/// Message of the error that running the kernel ends with.
+/// Returns the message of the error that running the kernel ends with.
 std::string error_of(const std::string& body, int threads = warp_size, const std::string& head = "") {
-  try {
-    run_small(small_kernel(body, head), {1, 2}, 64, threads, 1024);
-  } catch (const PtxError& error) {
-    return error.what();
-  }
-  return "no error";
+  return test::message_of<PtxError>([&] { run_small(small_kernel(body, head), {1, 2}, 64, threads, 1024); });
 }
 
 TEST(PtxErrors, NameWhatIsNotUnderstoodAndItsLine) {
@@ -34,7 +30,7 @@ TEST(PtxErrors, AccessesOutsideOfMemoryAreFound) {
   EXPECT_THAT(error_of("ld.global.u64 %rd3, [%rd1+4];"), HasSubstr("is not aligned"));
   EXPECT_THAT(error_of("mov.u32 %r2, 1024; st.shared.u32 [%r2], %r1;"),
               HasSubstr("0x400 is outside of the 1024 bytes"));
-  EXPECT_EQ(error_of("mov.u32 %r2, 1020; ld.shared.u32 %r3, [%r2];"), "no error");
+  EXPECT_EQ(error_of("mov.u32 %r2, 1020; ld.shared.u32 %r3, [%r2];"), "nothing was thrown");
 }
 
 // Thread i writes word i of the dynamic shared memory and reads that of thread i ^ `distance`.
@@ -51,14 +47,14 @@ TEST(PtxErrors, AMissingBarrierIsFound) {
   EXPECT_THAT(error_of(exchange(32, ""), 64, memory),
               HasSubstr("thread 32, line 13: st.shared.u32 [%r5], %r1; race: thread 0 read"));
   EXPECT_THAT(error_of(exchange(32, "bar.warp.sync -1;"), 64, memory), HasSubstr("race: thread"));
-  EXPECT_EQ(error_of(exchange(32, "bar.sync 0;"), 64, memory), "no error");
+  EXPECT_EQ(error_of(exchange(32, "bar.sync 0;"), 64, memory), "nothing was thrown");
   EXPECT_THAT(error_of(exchange(1, ""), 32, memory), HasSubstr("race: thread 1 wrote"));
-  EXPECT_EQ(error_of(exchange(1, "bar.warp.sync -1;"), 32, memory), "no error");
-  EXPECT_EQ(error_of(exchange(0, ""), 64, memory), "no error");
+  EXPECT_EQ(error_of(exchange(1, "bar.warp.sync -1;"), 32, memory), "nothing was thrown");
+  EXPECT_EQ(error_of(exchange(0, ""), 64, memory), "nothing was thrown");
   // A write after reads of others.
   const std::string again = " st.shared.u32 [%r5], %r7;";
   EXPECT_THAT(error_of(exchange(1, "bar.sync 0;") + again, 64, memory), HasSubstr("read the same shared memory"));
-  EXPECT_EQ(error_of(exchange(1, "bar.sync 0;") + "bar.warp.sync -1;" + again, 64, memory), "no error");
+  EXPECT_EQ(error_of(exchange(1, "bar.sync 0;") + "bar.warp.sync -1;" + again, 64, memory), "nothing was thrown");
 }
 
 TEST(PtxErrors, ACopyThatIsNotWaitedForIsFound) {
@@ -69,7 +65,7 @@ cp.async.cg.shared.global [%r2+16], [%rd1], 16, 0; cp.async.commit_group;)";
   EXPECT_THAT(error_of(copy + end, 32, memory),
               HasSubstr("the copy by thread 0 into this shared memory was not waited"));
   EXPECT_THAT(error_of(copy + "cp.async.wait_group 2;" + end, 32, memory), HasSubstr("was not waited for"));
-  EXPECT_EQ(error_of(copy + "cp.async.wait_group 1;" + end, 32, memory), "no error");
+  EXPECT_EQ(error_of(copy + "cp.async.wait_group 1;" + end, 32, memory), "nothing was thrown");
 }
 
 TEST(PtxErrors, ThreadsThatDoNotMeetAreFound) {

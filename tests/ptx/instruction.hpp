@@ -74,7 +74,7 @@ struct Instruction {
   std::array<Address, 2> addresses{};
 };
 
-/// Rows with a meaning of their own.
+/// Rows with a fixed meaning.
 enum ReservedRow { carry_row, ignored_row, tid_row, ntid_row, ctaid_row, nctaid_row, lane_row, reserved_rows };
 
 /// A kernel that can be run.

@@ -175,7 +175,7 @@ st.global.u64 [%rd2], %rd4;)";
 }
 
 TEST(PtxWarps, ExchangeValuesAndMeetAfterBranches) {
-  // The odd lanes take a loop of their own; then lane i gets 10 times the number of lane i ^ 3.
+  // The odd lanes run a separate loop; then lane i gets 10 times the number of lane i ^ 3.
   const std::string body = R"(mul.lo.s32 %r2, %r1, 10;
 and.b32 %r3, %r1, 1; setp.eq.s32 %p1, %r3, 0; @%p1 bra $even;
 mov.u32 %r4, %r1;

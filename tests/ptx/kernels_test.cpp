@@ -5,6 +5,7 @@
 
 #include "tests/kernels/flash_attention_case.hpp"
 #include "tests/ptx/runtime.hpp"
+#include "tests/support/message_of.hpp"
 #include "tests/support/test_backend.hpp"
 
 namespace trireme::ptx {
@@ -89,14 +90,7 @@ class PlantedMistake : public testing::Test {
       return edited;
     });
   }
-  std::string error() {
-    try {
-      attention_error();
-    } catch (const std::exception& error) {
-      return error.what();
-    }
-    return "no error";
-  }
+  static std::string error() { return test::message_of<std::exception>(attention_error); }
   int planted_ = 0;
 };
 

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cctype>
 
-#include "tests/ptx/decoder.hpp"
 #include "tests/ptx/statements.hpp"
 
 namespace trireme::ptx {
@@ -23,7 +22,7 @@ std::size_t end_of_braces(std::string_view text, std::size_t begin) {
   throw PtxError("the PTX ends within braces");
 }
 
-/// Reads what stands before the body of a function.
+/// Reads what precedes the body of a function.
 Function function_of(std::string_view header) {
   Function function;
   const std::vector<std::string_view> words = words_of(header);

@@ -21,7 +21,7 @@ struct Function {
   int max_threads = 1024;
 };
 
-/// Output of nvcc for one source file. Kernels are decoded when they are asked for. Throws PtxError, which names line
+/// Output of nvcc for one source file. Kernels are decoded on demand. Throws PtxError, which names line
 /// and text of PTX that is not understood.
 class Module {
  public:
@@ -31,16 +31,16 @@ class Module {
 
   std::vector<std::string> kernel_names() const;
   bool has(const std::string& kernel) const { return functions_.contains(kernel) && functions_.at(kernel).is_kernel; }
-  /// Throws PtxError where there is no such kernel.
+  /// Throws PtxError if there is no such kernel.
   const Kernel& kernel(const std::string& name);
   const std::string& text() const { return text_; }
 
   // For the decoder.
   const Function* function(std::string_view name) const;
   const Variable* variable(std::string_view name) const;
-  /// Contents of a variable in global memory; null where there is none of this name.
+  /// Returns the contents of a variable in global memory, or null.
   const std::vector<std::byte>* global(std::string_view name) const;
-  /// The variables in global memory that `address` lies in; null where there is none.
+  /// Returns the variable in global memory that contains `address`, or null.
   const std::vector<std::byte>* global_at(std::uintptr_t address) const;
 
  private:
@@ -53,5 +53,9 @@ class Module {
   std::map<std::string, std::vector<std::byte>, std::less<>> globals_;
   std::map<std::string, Kernel, std::less<>> kernels_;
 };
+
+/// Decodes a kernel; the functions that it calls become part of it. Throws PtxError, which names line and text, for an
+/// unknown instruction or unsupported operands.
+Kernel decode(const Module& module, const Function& kernel);
 
 }  // namespace trireme::ptx

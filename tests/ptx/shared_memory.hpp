@@ -22,7 +22,7 @@ class SharedMemory {
   void pass_block_barrier() { ++block_epoch_; }
   void pass_warp_barrier(int warp) { ++warp_epochs_[static_cast<std::size_t>(warp)]; }
 
-  // Accesses of `thread` to bytes within the memory. They return false where there is a race.
+  // Accesses of `thread` to bytes within the memory. They return false on a race.
   bool read(int thread, std::size_t offset, std::size_t size_bytes);
   bool write(int thread, std::size_t offset, std::size_t size_bytes);
   bool begin_copy(int thread, std::size_t offset, std::size_t size_bytes);

@@ -3,12 +3,12 @@
 #include <fmt/format.h>
 
 #include "tests/ptx/module.hpp"
-#include "tests/ptx/run.hpp"
+#include "tests/ptx/warp.hpp"
 
 namespace trireme::ptx {
 
 /// A kernel in PTX written by hand. Its parameters are the addresses of x and y, in %rd1 and %rd2; the number of the
-/// thread is in %r1. `head` stands before the kernel.
+/// thread is in %r1. `head` precedes the kernel.
 inline std::string small_kernel(const std::string& body, const std::string& head = "") {
   return fmt::format(R"(.version 8.0
 .target sm_90
@@ -28,7 +28,7 @@ ret;
                      head, body);
 }
 
-/// Runs it with one block, on 64-bit numbers. Nothing beside x and y may be touched. Returns y.
+/// Runs it with one block, on 64-bit numbers. Only x and y may be accessed. Returns y.
 inline std::vector<std::uint64_t> run_small(const std::string& text, const std::vector<std::uint64_t>& x,
                                             std::size_t size_of_y, int threads = warp_size,
                                             std::size_t shared_bytes = 0) {

@@ -17,7 +17,7 @@ class Reader {
  public:
   Reader(std::string_view text, int line) : text_(text), line_(line) {}
 
-  /// Next character behind blanks and comments; 0 at the end.
+  /// Next character after blanks and comments; 0 at the end.
   char next() {
     for (; at_ < text_.size(); ++at_) {
       if (text_.substr(at_, 2) == "//") at_ = std::min(text_.find('\n', at_), text_.size() - 1);

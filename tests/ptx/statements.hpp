@@ -17,9 +17,9 @@ struct Statement {
   std::string_view guard;  ///< predicate; empty: none
   bool negated = false;
   std::string_view opcode;  ///< with its suffixes; the name of a label or directive
-  /// Operands beside addresses, one after the other; those of a list in braces, too.
+  /// Operands other than addresses, in order; those of a list in braces, too.
   std::vector<std::string_view> words;
-  int first_list = -1;  ///< the word with which the first list begins; -1: there is none
+  int first_list = -1;  ///< the word with which the first list begins; -1: none
   std::vector<Address> addresses;
 };
 

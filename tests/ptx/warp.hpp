@@ -2,6 +2,7 @@
 
 #include <deque>
 #include <functional>
+#include <span>
 
 #include "tests/ptx/instruction.hpp"
 #include "tests/ptx/shared_memory.hpp"
@@ -33,8 +34,8 @@ struct BlockState {
 
 enum class Access { read, write, copy };
 
-/// The threads of a warp. Lanes that stand at the same instruction execute it together. Of lanes at different ones,
-/// those at the first go on, so that they meet again after a branch.
+/// The threads of a warp. Lanes at the same instruction execute it together. Of lanes at different ones, those at the
+/// first continue, so that they meet again after a branch.
 class Warp {
  public:
   Warp(const BlockState& block, int number);
@@ -55,8 +56,8 @@ class Warp {
   std::uint64_t* row(int number) { return &registers_[static_cast<std::size_t>(number * warp_size)]; }
   int number() const { return number_; }
   SharedMemory& shared() { return *block_.shared; }
-  /// Memory of an instruction's address for a lane. Throws PtxError where it is outside of what the kernel may touch,
-  /// not aligned to its size, or where there is a race.
+  /// Memory of an instruction's address for a lane. Throws PtxError if it is outside the memory of the kernel, not
+  /// aligned to its size, or on a race.
   std::byte* memory(const Instruction& instruction, Space space, int address, int lane, std::size_t size_bytes,
                     Access access);
   [[noreturn]] void fail(const Instruction& instruction, int lane, const std::string& reason) const;
@@ -74,7 +75,7 @@ class Warp {
  private:
   static std::size_t lane_index(int lane) { return static_cast<std::size_t>(lane); }
   int thread_of(int lane) const { return number_ * warp_size + lane; }
-  /// The running lanes at the first instruction that any of them stands at.
+  /// The running lanes at the first instruction that any of them has reached.
   Lanes first_lanes();
   void run_together(Lanes lanes);
   /// Executes a collective operation, or lets the lanes wait for the others.
@@ -89,11 +90,27 @@ class Warp {
   int number_;
   std::vector<std::uint64_t> registers_;
   std::vector<std::byte> local_;
-  std::array<int, warp_size> at_{};                 // instruction that each lane stands at
-  int first_other_ = 0;                             // first instruction of the running lanes that stand still
+  std::array<int, warp_size> at_{};                 // instruction of each lane
+  int first_other_ = 0;                             // first instruction of the running lanes that do not advance
   Lanes ended_ = 0, at_barrier_ = 0, waiting_ = 0;  // the rest runs
   Region region_;                                   // allocation of the latest access
   std::array<std::deque<std::vector<Copy>>, warp_size> groups_;  // the last is not committed
 };
+
+struct Launch {
+  unsigned blocks = 1;
+  int threads = warp_size;       ///< block size, a multiple of 32
+  std::size_t shared_bytes = 0;  ///< dynamic
+  /// The kernel's parameters, as PTX declares them.
+  std::vector<std::byte> parameters;
+};
+
+/// Runs the blocks of a kernel one after the other, on the calling thread. Global memory is the host's; `regions` gives
+/// the part that the kernel may access. Throws PtxError for accesses elsewhere, races in shared memory, barriers that
+/// some threads do not reach, and more threads than the kernel was compiled for.
+void run(const Kernel& kernel, const Launch& launch, const Regions& regions);
+
+/// Packs arguments, given by address, as the parameters of a kernel.
+std::vector<std::byte> pack_parameters(const Kernel& kernel, std::span<const void* const> arguments);
 
 }  // namespace trireme::ptx

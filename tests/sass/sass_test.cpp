@@ -7,6 +7,7 @@
 #include "bench/sass/bound.hpp"
 #include "bench/sass/report.hpp"
 #include "bench/sass/table.hpp"
+#include "tests/support/message_of.hpp"
 
 namespace trireme::sass {
 namespace {
@@ -90,12 +91,8 @@ TEST(Disassembly, ThatIsNotUnderstoodIsAnError) {
 TEST(Table, NamesTheLineOfAMistake) {
   for (const char* mistake : {"f threads=256 blocks=8 lods=1", "f threads=256 blocks=x", "f threads=256", "f blocks"}) {
     std::istringstream from(std::string("# comment\n") + mistake);
-    try {
-      read_table(from, "table");
-      ADD_FAILURE() << mistake;
-    } catch (const DisassemblyError& error) {
-      EXPECT_THAT(error.what(), HasSubstr("table:2"));
-    }
+    EXPECT_THAT(test::message_of<DisassemblyError>([&] { read_table(from, "table"); }), HasSubstr("table:2"))
+        << mistake;
   }
 }
 

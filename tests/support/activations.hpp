@@ -2,16 +2,20 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numbers>
 
 #include "src/backend/kernels/gemm.hpp"
 
 namespace trireme::test {
 
+constexpr Activation all_activations[] = {Activation::none, Activation::gelu_tanh, Activation::gelu_erf,
+                                          Activation::tanh, Activation::squared_relu};
+
 /// The activations and their derivatives by definition.
 inline double activated(Activation activation, double x) {
   switch (activation) {
     case Activation::gelu_tanh:
-      return 0.5 * x * (1 + std::tanh(std::sqrt(2 / 3.14159265358979323846) * (x + 0.044715 * x * x * x)));
+      return 0.5 * x * (1 + std::tanh(std::sqrt(2 / std::numbers::pi) * (x + 0.044715 * x * x * x)));
     case Activation::gelu_erf:
       return 0.5 * x * (1 + std::erf(x / std::sqrt(2.0)));
     case Activation::tanh:
@@ -24,7 +28,7 @@ inline double activated(Activation activation, double x) {
   return x;
 }
 inline double activation_slope(Activation activation, double x) {
-  constexpr double pi = 3.14159265358979323846;
+  constexpr double pi = std::numbers::pi;
   switch (activation) {
     case Activation::gelu_tanh: {
       const double t = std::tanh(std::sqrt(2 / pi) * (x + 0.044715 * x * x * x));

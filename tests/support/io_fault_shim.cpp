@@ -1,11 +1,11 @@
-// Library for LD_PRELOAD. Counts the calls that change files under a folder, or those that read them. At a given call
-// it makes one or several calls fail, or kills the process. The environment sets it:
+// Library for LD_PRELOAD. Counts the calls that change files under a folder, or those that read them. From a given call
+// on it makes one or several calls fail, or kills the process. Its environment variables:
 //
-//   TRIREME_FAULT_FOLDER   Only files whose paths begin with this count.
+//   TRIREME_FAULT_FOLDER   Counts only files whose paths begin with this.
 //   TRIREME_FAULT_READS    If set: counts calls that look for, open, list and read files, not those that change them.
-//   TRIREME_FAULT_AT       Number of the call, from 1. 0 for none: then the count is printed at the end.
+//   TRIREME_FAULT_AT       Number of the call, from 1. 0: none fails, and the count is printed at the end.
 //   TRIREME_FAULT_TIMES    Number of calls that fail, from that one on (default 1).
-//   TRIREME_FAULT          An error number, "kill" (before the call), or "short" (half of a write is done).
+//   TRIREME_FAULT          An error number, "kill" (before the call), or "short" (writes only half).
 #include <dirent.h>
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -19,6 +19,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <type_traits>
 
 namespace {
 
@@ -63,30 +64,25 @@ Function next(const char* name) {
   return reinterpret_cast<Function>(dlsym(RTLD_NEXT, name));
 }
 
-int opened(const char* path, int flags, int descriptor) {
-  if (descriptor >= 0 && descriptor < max_descriptor) {
-    watched[descriptor] = concerns(path);
-    written[descriptor] = concerns(path) && (flags & O_ACCMODE) != O_RDONLY;
+/// Forwards a call on `location`, a path or a descriptor, unless it is to fail.
+template <class Result, class Location, class... Arguments>
+Result forward(Kind kind, const char* name, Location location, Arguments... arguments) {
+  if (!concerns(location) || count(kind) != Fate::fail) {
+    return next<Result (*)(Location, Arguments...)>(name)(location, arguments...);
   }
-  return descriptor;
+  if constexpr (std::is_pointer_v<Result>) {
+    return nullptr;
+  } else {
+    return -1;
+  }
 }
 
-template <class Half, class Whole>
-ssize_t write_call(int descriptor, size_t size, const Half& write_half, const Whole& write_whole) {
-  if (!concerns(descriptor)) return write_whole();
+template <class Half, class All>
+ssize_t write_call(int descriptor, size_t size, const Half& write_half, const All& write_all) {
+  if (!concerns(descriptor)) return write_all();
   const Fate fate = count();
   if (fate == Fate::fail) return -1;
-  return fate == Fate::half && size > 1 ? write_half() : write_whole();
-}
-
-/// Returns whether a call on `location`, a path or a descriptor, fails.
-template <class Location>
-bool read_fails(Location location) {
-  return concerns(location) && count(Kind::read) == Fate::fail;
-}
-
-bool open_fails(const char* path, int flags) {
-  return concerns(path) && count((flags & O_CREAT) != 0 ? Kind::change : Kind::read) == Fate::fail;
+  return fate == Fate::half && size > 1 ? write_half() : write_all();
 }
 
 struct Report {
@@ -104,17 +100,15 @@ int open(const char* path, int flags, ...) {
   va_start(arguments, flags);
   const mode_t mode = (flags & O_CREAT) != 0 ? va_arg(arguments, mode_t) : 0;
   va_end(arguments);
-  if (open_fails(path, flags)) return -1;
-  return opened(path, flags, next<int (*)(const char*, int, ...)>("open")(path, flags, mode));
+  if (concerns(path) && count((flags & O_CREAT) != 0 ? Kind::change : Kind::read) == Fate::fail) return -1;
+  const int descriptor = next<int (*)(const char*, int, ...)>("open")(path, flags, mode);
+  if (descriptor >= 0 && descriptor < max_descriptor) {
+    watched[descriptor] = concerns(path);
+    written[descriptor] = concerns(path) && (flags & O_ACCMODE) != O_RDONLY;
+  }
+  return descriptor;
 }
-int open64(const char* path, int flags, ...) {
-  va_list arguments;
-  va_start(arguments, flags);
-  const mode_t mode = (flags & O_CREAT) != 0 ? va_arg(arguments, mode_t) : 0;
-  va_end(arguments);
-  if (open_fails(path, flags)) return -1;
-  return opened(path, flags, next<int (*)(const char*, int, ...)>("open64")(path, flags, mode));
-}
+int open64(const char* path, int flags, ...) __attribute__((alias("open")));
 
 ssize_t write(int descriptor, const void* data, size_t size) {
   const auto original = next<ssize_t (*)(int, const void*, size_t)>("write");
@@ -128,51 +122,24 @@ ssize_t pwrite(int descriptor, const void* data, size_t size, off_t offset) {
       descriptor, size, [&] { return original(descriptor, data, size / 2, offset); },
       [&] { return original(descriptor, data, size, offset); });
 }
-ssize_t pwrite64(int descriptor, const void* data, size_t size, off64_t offset) {
-  return pwrite(descriptor, data, size, offset);
-}
+ssize_t pwrite64(int descriptor, const void* data, size_t size, off64_t offset) __attribute__((alias("pwrite")));
 
 ssize_t read(int descriptor, void* data, size_t size) {
-  if (read_fails(descriptor)) return -1;
-  return next<ssize_t (*)(int, void*, size_t)>("read")(descriptor, data, size);
+  return forward<ssize_t>(Kind::read, "read", descriptor, data, size);
 }
 ssize_t pread(int descriptor, void* data, size_t size, off_t offset) {
-  if (read_fails(descriptor)) return -1;
-  return next<ssize_t (*)(int, void*, size_t, off_t)>("pread")(descriptor, data, size, offset);
+  return forward<ssize_t>(Kind::read, "pread", descriptor, data, size, offset);
 }
-ssize_t pread64(int descriptor, void* data, size_t size, off64_t offset) {
-  return pread(descriptor, data, size, offset);
-}
-int stat(const char* path, struct stat* status) {
-  if (read_fails(path)) return -1;
-  return next<int (*)(const char*, struct stat*)>("stat")(path, status);
-}
-int lstat(const char* path, struct stat* status) {
-  if (read_fails(path)) return -1;
-  return next<int (*)(const char*, struct stat*)>("lstat")(path, status);
-}
-int access(const char* path, int mode) {
-  if (read_fails(path)) return -1;
-  return next<int (*)(const char*, int)>("access")(path, mode);
-}
-char* realpath(const char* path, char* resolved) {
-  if (read_fails(path)) return nullptr;
-  return next<char* (*)(const char*, char*)>("realpath")(path, resolved);
-}
-DIR* opendir(const char* path) {
-  if (read_fails(path)) return nullptr;
-  return next<DIR* (*)(const char*)>("opendir")(path);
-}
+ssize_t pread64(int descriptor, void* data, size_t size, off64_t offset) __attribute__((alias("pread")));
+int stat(const char* path, struct stat* status) { return forward<int>(Kind::read, "stat", path, status); }
+int lstat(const char* path, struct stat* status) { return forward<int>(Kind::read, "lstat", path, status); }
+int access(const char* path, int mode) { return forward<int>(Kind::read, "access", path, mode); }
+char* realpath(const char* path, char* resolved) { return forward<char*>(Kind::read, "realpath", path, resolved); }
+DIR* opendir(const char* path) { return forward<DIR*>(Kind::read, "opendir", path); }
 
-int fsync(int descriptor) {
-  if (concerns(descriptor) && count() == Fate::fail) return -1;
-  return next<int (*)(int)>("fsync")(descriptor);
-}
-int ftruncate(int descriptor, off_t size) {
-  if (concerns(descriptor) && count() == Fate::fail) return -1;
-  return next<int (*)(int, off_t)>("ftruncate")(descriptor, size);
-}
-int ftruncate64(int descriptor, off64_t size) { return ftruncate(descriptor, size); }
+int fsync(int descriptor) { return forward<int>(Kind::change, "fsync", descriptor); }
+int ftruncate(int descriptor, off_t size) { return forward<int>(Kind::change, "ftruncate", descriptor, size); }
+int ftruncate64(int descriptor, off64_t size) __attribute__((alias("ftruncate")));
 
 int close(int descriptor) {
   const bool fails = concerns(descriptor) && written[descriptor] && count() == Fate::fail;
@@ -184,24 +151,9 @@ int close(int descriptor) {
   return -1;
 }
 
-int rename(const char* from, const char* to) {
-  if (concerns(from) && count() == Fate::fail) return -1;
-  return next<int (*)(const char*, const char*)>("rename")(from, to);
-}
-int link(const char* from, const char* to) {
-  if (concerns(from) && count() == Fate::fail) return -1;
-  return next<int (*)(const char*, const char*)>("link")(from, to);
-}
-int unlink(const char* path) {
-  if (concerns(path) && count() == Fate::fail) return -1;
-  return next<int (*)(const char*)>("unlink")(path);
-}
-int rmdir(const char* path) {
-  if (concerns(path) && count() == Fate::fail) return -1;
-  return next<int (*)(const char*)>("rmdir")(path);
-}
-int mkdir(const char* path, mode_t mode) {
-  if (concerns(path) && count() == Fate::fail) return -1;
-  return next<int (*)(const char*, mode_t)>("mkdir")(path, mode);
-}
+int rename(const char* from, const char* to) { return forward<int>(Kind::change, "rename", from, to); }
+int link(const char* from, const char* to) { return forward<int>(Kind::change, "link", from, to); }
+int unlink(const char* path) { return forward<int>(Kind::change, "unlink", path); }
+int rmdir(const char* path) { return forward<int>(Kind::change, "rmdir", path); }
+int mkdir(const char* path, mode_t mode) { return forward<int>(Kind::change, "mkdir", path, mode); }
 }

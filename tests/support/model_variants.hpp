@@ -7,8 +7,7 @@
 
 namespace trireme::test {
 
-/// GPT-2, each of the options that a Llama has instead, alone, a Llama, and BERTs. For models of an even number of
-/// heads.
+/// GPT-2, each single option that turns it into a Llama, a Llama, and BERTs. For models with an even number of heads.
 struct ModelVariant {
   std::string name;
   void (*apply)(model::ModelConfig&);

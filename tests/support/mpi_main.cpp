@@ -26,7 +26,7 @@ class FailurePrinter final : public testing::EmptyTestEventListener {
   void OnTestStart(const testing::TestInfo& test) override {
     test_ = std::string(test.test_suite_name()) + "." + test.name();
   }
-  // Called while GoogleTest holds its lock: asking it for the present test would wait for ever.
+  // Called while GoogleTest holds its lock: asking it for the current test would deadlock.
   void OnTestPartResult(const testing::TestPartResult& result) override {
     if (!result.failed()) return;
     std::fprintf(stderr, "[rank %d] %s\n%s:%d: Failure\n%s\n", rank_, test_.c_str(),

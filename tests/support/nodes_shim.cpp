@@ -1,5 +1,5 @@
-// Library for LD_PRELOAD. Ranks of one machine stand for several nodes: those with the same number in the environment
-// variable TRIREME_NODE share one. It replaces the call of MPI that finds the ranks of a node.
+// Library for LD_PRELOAD. Presents the ranks of one machine as several nodes: those with the same number in the
+// environment variable TRIREME_NODE share one. It replaces the call of MPI that finds the ranks of a node.
 #include <mpi.h>
 
 #include <cstdlib>

@@ -12,8 +12,17 @@
 
 namespace trireme::test {
 
-/// A tensor on `backend` that holds `values`, rounded to `dtype` (a floating-point type; 16-bit ones by
-/// way of fp32).
+/// Uploads numbers to a new tensor on `backend`.
+template <class T>
+Tensor upload(Backend& backend, const Shape& shape, const std::vector<T>& values) {
+  const ConstTensorView host(values.data(), shape);
+  Tensor tensor(backend, host.dtype(), shape);
+  backend.copy_from_host(backend.compute_stream(), host, tensor);
+  backend.compute_stream().synchronize();
+  return tensor;
+}
+
+/// A tensor on `backend` that holds `values`, rounded to `dtype`, a floating-point type; to 16-bit ones via fp32.
 inline Tensor make_tensor(Backend& backend, DType dtype, const Shape& shape, const std::vector<double>& values) {
   return dispatch_float(dtype, [&]<class T>() {
     std::vector<T> host(values.size());
@@ -23,27 +32,17 @@ inline Tensor make_tensor(Backend& backend, DType dtype, const Shape& shape, con
       else
         host[i] = T(static_cast<float>(values[i]));
     }
-    Tensor tensor(backend, dtype, shape);
-    backend.copy_from_host(backend.compute_stream(), ConstTensorView(host.data(), shape), tensor);
-    backend.compute_stream().synchronize();
-    return tensor;
+    return upload(backend, shape, host);
   });
 }
 /// make_tensor of integers (token numbers, targets).
 inline Tensor make_tensor(Backend& backend, const Shape& shape, const std::vector<std::int32_t>& values) {
-  Tensor tensor(backend, DType::int32, shape);
-  backend.copy_from_host(backend.compute_stream(), ConstTensorView(values.data(), shape), tensor);
-  backend.compute_stream().synchronize();
-  return tensor;
+  return upload(backend, shape, values);
 }
 
 /// Numbers of samples on `backend`, as dropout takes them.
 inline Tensor samples_tensor(Backend& backend, const std::vector<std::int64_t>& numbers) {
-  const Shape shape{static_cast<std::int64_t>(numbers.size())};
-  Tensor tensor(backend, DType::int64, shape);
-  backend.copy_from_host(backend.compute_stream(), ConstTensorView(numbers.data(), shape), tensor);
-  backend.compute_stream().synchronize();
-  return tensor;
+  return upload(backend, {static_cast<std::int64_t>(numbers.size())}, numbers);
 }
 
 /// The elements of a floating-point tensor; all of these types fit into a double exactly.

@@ -15,12 +15,12 @@ namespace trireme::test {
 
 /// Kind of a kernel's operation, by its rounding errors.
 enum class Operation {
-  rounding,           ///< exact but for one rounding to the training type: conversion, copy, masks
+  rounding,           ///< exact except for one rounding to the training type: conversion, copy, masks
   elementwise,        ///< some operations and elementary functions in the accumulation type, then one rounding
   sum,                ///< sums of up to some thousand terms in the accumulation type, then one rounding
   rounded_sum,        ///< the same of products whose one factor is a result rounded to the training type, `dtype`
   finite_difference,  ///< a central difference in fp64 with step 1e-5 against an analytic derivative
-  model_difference    ///< the same of the loss of a whole model
+  model_difference    ///< the same for the loss of an entire model
 };
 
 /// |actual - expected| <= relative |expected| + absolute max |expected|. The second term is there because sums cancel:
@@ -69,7 +69,7 @@ enum class Comparison {
   other_backend,            ///< the GPU's kernels against the CPU's
   pytorch,                  ///< a run that PyTorch made in fp64
   pytorch_hot,              ///< the same from initial matrices 16 times as large
-  pytorch_hot_bert          ///< the same of a BERT, whose attention to the whole sequence enlarges differences more
+  pytorch_hot_bert          ///< the same of a BERT, whose attention to the entire sequence enlarges differences more
 };
 
 /// Relative errors of the losses and gradient norms of a run.

@@ -236,7 +236,7 @@ inline void expect_close(const Curve& actual, const Curve& expected, RunToleranc
   expect_close(actual.grad_norm, expected.grad_norm, tolerance.grad_norm);
 }
 
-/// Expects every layout to compute the run of one rank, but for the order of sums, and returns that run. Collective.
+/// Expects every layout to compute the run of one rank, except for the order of sums, and returns that run. Collective.
 inline Curve expect_run_of_one_rank(Communicator& world, const TrainingRunConfig& config,
                                     const std::vector<Layout>& layouts) {
   SelfCommunicator alone;

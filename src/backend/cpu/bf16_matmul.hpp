@@ -1,12 +1,23 @@
 #pragma once
 
+#include <cstdint>
 #include <memory>
 
-#include "src/backend/cpu/matrix.hpp"
 #include "src/backend/cpu/scratch.hpp"
 #include "src/tensor/dtype.hpp"
 
 namespace trireme::cpu {
+
+/// A matrix in memory: element (i, k) at data[i * stride + k] or, transposed, at data[k * stride + i].
+template <class T>
+struct Matrix {
+  const T* data;
+  std::int64_t stride;
+  bool transposed;
+
+  const T* at(std::int64_t i, std::int64_t k) const { return data + (transposed ? k * stride + i : i * stride + k); }
+  Matrix block(std::int64_t i, std::int64_t k) const { return {at(i, k), stride, transposed}; }
+};
 
 /// Products of bf16 matrices by the machine's own instructions, through oneDNN.
 class Bf16Matmul {

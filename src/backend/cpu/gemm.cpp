@@ -12,7 +12,6 @@
 #include "src/backend/cpu/bf16_matmul.hpp"
 #include "src/backend/cpu/column_sums.hpp"
 #include "src/backend/cpu/cpu_backend.hpp"
-#include "src/backend/cpu/matrix.hpp"
 #include "src/backend/cpu/rows.hpp"
 #include "src/backend/kernels/shape_checks.hpp"
 

@@ -41,6 +41,10 @@ inline void check_is_matrix(std::string_view where, std::string_view name, Const
   TRIREME_CHECK(tensor.shape().rank() >= 2, ShapeError, "{}: {} is {}, not a matrix", where, name,
                 to_string(tensor.shape()));
 }
+inline void check_dropout(std::string_view where, const Dropout& dropout, ConstTensorView x) {
+  TRIREME_CHECK(!dropout.enabled() || x.shape().rank() == 3, ShapeError, "{}: dropout needs [s, b, h], not {}", where,
+                to_string(x.shape()));
+}
 }  // namespace detail
 
 inline void check_linear(ConstTensorView x, ConstTensorView w, ConstTensorView bias, ConstTensorView pre_activation,
@@ -105,8 +109,7 @@ inline void check_bias_dropout_add(ConstTensorView x, ConstTensorView bias, Cons
                                    const Dropout& dropout, ConstTensorView sum) {
   constexpr std::string_view where = "bias_dropout_add";
   detail::check_is_matrix(where, "x", x);
-  TRIREME_CHECK(!dropout.enabled() || x.shape().rank() == 3, ShapeError, "{}: dropout needs [s, b, h], not {}", where,
-                to_string(x.shape()));
+  detail::check_dropout(where, dropout, x);
   detail::check_size(where, "residual", residual, x.numel(), x.dtype());
   detail::check_size(where, "sum", sum, x.numel(), x.dtype());
   if (bias) detail::check_size(where, "bias", bias, x.shape().back(), x.dtype());
@@ -116,8 +119,7 @@ inline void check_bias_dropout_add_backward(ConstTensorView dsum, const Dropout&
                                             ConstTensorView dbias) {
   constexpr std::string_view where = "bias_dropout_add_backward";
   detail::check_is_matrix(where, "dsum", dsum);
-  TRIREME_CHECK(!dropout.enabled() || dsum.shape().rank() == 3, ShapeError, "{}: dropout needs [s, b, h], not {}",
-                where, to_string(dsum.shape()));
+  detail::check_dropout(where, dropout, dsum);
   detail::check_size(where, "dx", dx, dsum.numel(), dsum.dtype());
   if (dbias) detail::check_size(where, "dbias", dbias, dsum.shape().back(), accumulation_type(dsum.dtype()));
 }
@@ -203,8 +205,7 @@ inline void check_bias_dropout_add_norm(ConstTensorView x, ConstTensorView bias,
                                         ConstTensorView sum, ConstTensorView y, const NormStatistics& statistics) {
   constexpr std::string_view where = "bias_dropout_add_norm";
   detail::check_norm(where, x, weight, norm_bias, y, statistics);
-  TRIREME_CHECK(!dropout.enabled() || x.shape().rank() == 3, ShapeError, "{}: dropout needs [s, b, h], not {}", where,
-                to_string(x.shape()));
+  detail::check_dropout(where, dropout, x);
   if (bias) detail::check_size(where, "bias", bias, x.shape().back(), x.dtype());
   detail::check_size(where, "residual", residual, x.numel(), x.dtype());
   detail::check_size(where, "sum", sum, x.numel(), x.dtype());

@@ -115,7 +115,7 @@ TEST_F(CheckpointCommand, VerifyAndLoadRefuseAnAbsurdStateByName) {
 TEST_F(CheckpointCommand, VerifyNamesFilesAndStepsThatDoNotBelongThere) {
   std::filesystem::copy(latest + "/rank-00000.h5", latest + "/rank-00007.h5");
   std::filesystem::rename(root + "/step-00000010", root + "/step-00000011");
-  run_to_error({"verify", root}, AllOf(HasSubstr("does not know the file rank-00007.h5"),
+  run_to_error({"verify", root}, AllOf(HasSubstr("does not list the file rank-00007.h5"),
                                        HasSubstr("step-00000011/manifest.json is of step 10")));
 }
 

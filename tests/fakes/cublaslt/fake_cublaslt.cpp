@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -12,6 +11,7 @@
 #include "src/tensor/dtype.hpp"
 #include "tests/fakes/cublaslt/rules.hpp"
 #include "tests/fakes/fake_cuda.hpp"
+#include "tests/support/activations.hpp"
 
 namespace {
 
@@ -55,12 +55,6 @@ void store(void* data, cudaDataType_t type, std::int64_t i, double value) {
     default:
       static_cast<fp16*>(data)[i] = fp16(x);
   }
-}
-
-double gelu(double x) { return 0.5 * x * (1 + std::tanh(std::sqrt(2 / M_PI) * (x + 0.044715 * x * x * x))); }
-double gelu_derivative(double x) {
-  const double t = std::tanh(std::sqrt(2 / M_PI) * (x + 0.044715 * x * x * x));
-  return 0.5 * (1 + t) + 0.5 * x * (1 - t * t) * std::sqrt(2 / M_PI) * (1 + 3 * 0.044715 * x * x);
 }
 
 /// Refuses a call, or ends the program.
@@ -131,10 +125,11 @@ void multiply(const Description& what, double alpha, const void* a, const Layout
         if ((what.epilogue & CUBLASLT_EPILOGUE_GELU_AUX) == CUBLASLT_EPILOGUE_GELU_AUX) {
           store(what.aux, aux_type, i + j * what.aux_stride, sum);
         }
-        sum = gelu(sum);
+        sum = trireme::test::activated(trireme::Activation::gelu_tanh, sum);
       }
       if (what.epilogue == CUBLASLT_EPILOGUE_DGELU) {
-        sum *= gelu_derivative(load(what.aux, aux_type, i + j * what.aux_stride));
+        const double kept = load(what.aux, aux_type, i + j * what.aux_stride);
+        sum *= trireme::test::activation_slope(trireme::Activation::gelu_tanh, kept);
       }
       store(d, ld.type, i + j * ld.stride, sum);
     }
@@ -164,16 +159,10 @@ extern "C" {
 
 size_t cublasLtGetVersion() { return 130100; }
 const char* cublasLtGetStatusName(cublasStatus_t status) {
-  switch (status) {
-    case CUBLAS_STATUS_NOT_INITIALIZED:
-      return "CUBLAS_STATUS_NOT_INITIALIZED";
-    case CUBLAS_STATUS_INVALID_VALUE:
-      return "CUBLAS_STATUS_INVALID_VALUE";
-    case CUBLAS_STATUS_NOT_SUPPORTED:
-      return "CUBLAS_STATUS_NOT_SUPPORTED";
-    default:
-      return "CUBLAS_STATUS_EXECUTION_FAILED";
-  }
+  return status == CUBLAS_STATUS_NOT_INITIALIZED ? "CUBLAS_STATUS_NOT_INITIALIZED"
+         : status == CUBLAS_STATUS_INVALID_VALUE ? "CUBLAS_STATUS_INVALID_VALUE"
+         : status == CUBLAS_STATUS_NOT_SUPPORTED ? "CUBLAS_STATUS_NOT_SUPPORTED"
+                                                 : "CUBLAS_STATUS_EXECUTION_FAILED";
 }
 const char* cublasLtGetStatusString(cublasStatus_t) { return "a text of the fake cuBLASLt"; }
 cublasStatus_t cublasLtCreate(cublasLtHandle_t* handle) {

@@ -63,7 +63,7 @@ bool uses_aux(cublasLtEpilogue_t epilogue);
 /// An algorithm for the operation, which may need what the preference allows.
 Algorithm make_algorithm(std::uint64_t number, const Operation& operation, const Preference& preference);
 
-/// The first rule that the operation breaks, whatever its memory.
+/// The first rule that the operation breaks, regardless of its memory.
 Verdict broken_by(const Operation& operation);
 /// The first that the operation breaks with this algorithm.
 Verdict broken_by(const Operation& operation, const Algorithm& algorithm);

@@ -52,13 +52,13 @@ struct Group {
 struct State {
   std::map<std::string, ncclResult_t> failures;
   std::string held;                                // a function
-  std::atomic<ncclResult_t> broken = ncclSuccess;  // watchdogs look at it
+  std::atomic<ncclResult_t> broken = ncclSuccess;  // polled by watchdogs
   bool peers_lost = false;
   int world_rank = 0;
   ncclComm_t world = nullptr;           // the latest
   std::vector<fake_nccl::Call> issued;  // collectives since it was made, without recorded ones
   int made = 0;
-  std::mutex mutex;  // groups are aborted by threads of their own
+  std::mutex mutex;  // groups are aborted by separate threads
   std::set<ncclComm_t> live;
   Group group;
   std::atomic<int> aborted = 0;
@@ -160,7 +160,7 @@ std::function<void()> enqueuing(const char* function, Parts parts, ncclComm_t co
   };
 }
 
-/// Every rank sees what all have at `from`, one after another. `moved` bytes are named in the log.
+/// Gives every rank the contents of all ranks at `from`, in rank order. `moved` bytes are named in the log.
 ncclResult_t gather(const Operation& operation, std::size_t moved, ncclComm_t comm, cudaStream_t stream,
                     const fake_nccl::Buffers& buffers, std::function<void(const std::byte* all)> use) {
   if (state().group.depth > 0) return refuse_usage(operation.function, "this fake has no groups of collectives");
@@ -252,16 +252,10 @@ ncclResult_t ncclGetUniqueId(ncclUniqueId* id) {
   return ncclSuccess;
 }
 const char* ncclGetErrorString(ncclResult_t result) {
-  switch (result) {
-    case ncclRemoteError:
-      return "remote process exited or there was a network error";
-    case ncclInvalidArgument:
-      return "invalid argument";
-    case ncclInvalidUsage:
-      return "invalid usage";
-    default:
-      return "unhandled system error";
-  }
+  return result == ncclRemoteError       ? "remote process exited or there was a network error"
+         : result == ncclInvalidArgument ? "invalid argument"
+         : result == ncclInvalidUsage    ? "invalid usage"
+                                         : "unhandled system error";
 }
 const char* ncclGetLastError(ncclComm_t) {
   return state().broken_rule.empty() ? "socket closed by peer" : state().broken_rule.c_str();
@@ -315,7 +309,7 @@ ncclResult_t ncclCommFinalize(ncclComm_t comm) {
 ncclResult_t ncclCommDestroy(ncclComm_t comm) {
   FAKE_LIVE(comm);
   if (comm->ranks.use_count() > 1) {
-    std::fputs("ncclCommDestroy would wait for ever: a graph still has the communicator\n", stderr);
+    std::fputs("ncclCommDestroy would wait indefinitely: a graph still uses the communicator\n", stderr);
     std::abort();
   }
   comm->ranks->close();

@@ -28,7 +28,7 @@ class MpiRanks final : public Ranks {
     return comm == MPI_COMM_NULL ? nullptr : std::make_unique<MpiRanks>(comm);
   }
   void close() override {
-    MPI_Barrier(comm_);  // NCCL, too, may wait for the whole group here
+    MPI_Barrier(comm_);  // NCCL may wait for the entire group here, too
     MPI_Comm_free(&comm_);
   }
   Done all_gather(const std::byte* mine, std::byte* all, std::size_t bytes) override {

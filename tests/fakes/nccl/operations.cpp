@@ -5,7 +5,7 @@
 namespace fake_nccl {
 namespace {
 
-/// Begins to exchange the call of an operation with those of the ranks that take part.
+/// Begins to exchange the call of an operation with those of the participating ranks.
 void exchange_calls(Ranks& ranks, const Operation& operation, bool captured, Message& message,
                     std::vector<Ranks::Done>& open) {
   const bool all = operation.peer < 0;

@@ -1,4 +1,4 @@
-#include "tests/ptx/operations/mapped.hpp"
+#include "tests/ptx/operations/operations.hpp"
 
 namespace trireme::ptx {
 namespace {
@@ -97,7 +97,7 @@ void add_bit_operations(OperationTable& table) {
   add_bits<std::uint64_t>(table, "b64");
   add_counts<std::uint32_t>(table, "b32");
   add_counts<std::uint64_t>(table, "b64");
-  // Left shift that brings the highest set bit to the top; all bits set where there is none.
+  // Left shift that brings the highest set bit to the top; all bits set if none is set.
   table["bfind.shiftamt.u32"] =
       mapped([](std::uint32_t a) { return a == 0 ? ~0U : static_cast<std::uint32_t>(std::countl_zero(a)); });
   add_insertion<std::uint32_t>(table, "b32");

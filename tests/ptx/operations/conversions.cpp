@@ -2,7 +2,7 @@
 #include <limits>
 
 #include "src/tensor/dtype.hpp"
-#include "tests/ptx/operations/mapped.hpp"
+#include "tests/ptx/operations/operations.hpp"
 
 namespace trireme::ptx {
 namespace {

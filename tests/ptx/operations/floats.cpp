@@ -1,9 +1,9 @@
 #include <cmath>
 #include <limits>
 
-#include "tests/ptx/operations/mapped.hpp"
+#include "tests/ptx/operations/operations.hpp"
 
-// Results are rounded to nearest, ties to even, and nothing is fused (-ffp-contract=off of the whole project).
+// Results are rounded to nearest, ties to even, and nothing is fused (the project compiles with -ffp-contract=off).
 
 namespace trireme::ptx {
 namespace {
@@ -14,13 +14,7 @@ bool unordered(T a, T b) {
 }
 
 template <class T>
-void add_comparisons(OperationTable& table, const std::string& type) {
-  table["setp.eq." + type] = mapped([](T a, T b) { return a == b; });
-  table["setp.ne." + type] = mapped([](T a, T b) { return a < b || a > b; });
-  table["setp.lt." + type] = mapped([](T a, T b) { return a < b; });
-  table["setp.le." + type] = mapped([](T a, T b) { return a <= b; });
-  table["setp.gt." + type] = mapped([](T a, T b) { return a > b; });
-  table["setp.ge." + type] = mapped([](T a, T b) { return a >= b; });
+void add_unordered_comparisons(OperationTable& table, const std::string& type) {
   table["setp.equ." + type] = mapped([](T a, T b) { return a == b || unordered(a, b); });
   table["setp.neu." + type] = mapped([](T a, T b) { return a != b; });
   table["setp.ltu." + type] = mapped([](T a, T b) { return !(a >= b); });
@@ -43,8 +37,7 @@ T greater(T a, T b) {
 template <class T>
 void add_arithmetic(OperationTable& table, const std::string& type) {
   add_comparisons<T>(table, type);
-  table["mov." + type] = mapped([](T a) { return a; });
-  table["selp." + type] = mapped([](T a, T b, bool first) { return first ? a : b; });
+  add_unordered_comparisons<T>(table, type);
   for (const std::string rounding : {"", "rn."}) {
     table["add." + rounding + type] = mapped([](T a, T b) { return a + b; });
     table["sub." + rounding + type] = mapped([](T a, T b) { return a - b; });
@@ -73,7 +66,7 @@ float fma_down(float a, float b, float c) {
   return is_above ? std::nextafter(rounded, -std::numeric_limits<float>::infinity()) : rounded;
 }
 
-/// The hardware's start of a division: it uses and makes the upper halves alone.
+/// The hardware's first step of a division: it reads and writes only the upper halves.
 double coarse_reciprocal(double a) {
   constexpr std::uint64_t upper = 0xffffffff00000000;
   const auto bits = std::bit_cast<std::uint64_t>(a) & upper;

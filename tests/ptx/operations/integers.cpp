@@ -1,7 +1,7 @@
 #include <algorithm>
 #include <limits>
 
-#include "tests/ptx/operations/mapped.hpp"
+#include "tests/ptx/operations/operations.hpp"
 
 namespace trireme::ptx {
 namespace {
@@ -9,20 +9,6 @@ namespace {
 /// An unsigned type of at least 32 bits, in which results wrap.
 template <class T>
 using Wrapping = std::conditional_t<sizeof(T) == 8, std::uint64_t, std::uint32_t>;
-
-template <class T>
-void add_comparisons(OperationTable& table, const std::string& type) {
-  table["setp.eq." + type] = mapped([](T a, T b) { return a == b; });
-  table["setp.ne." + type] = mapped([](T a, T b) { return a != b; });
-  table["setp.lt." + type] = mapped([](T a, T b) { return a < b; });
-  table["setp.le." + type] = mapped([](T a, T b) { return a <= b; });
-  table["setp.gt." + type] = mapped([](T a, T b) { return a > b; });
-  table["setp.ge." + type] = mapped([](T a, T b) { return a >= b; });
-  table["selp." + type] = mapped([](T a, T b, bool first) { return first ? a : b; });
-  table["mov." + type] = mapped([](T a) { return a; });
-  table["min." + type] = mapped([](T a, T b) { return std::min(a, b); });
-  table["max." + type] = mapped([](T a, T b) { return std::max(a, b); });
-}
 
 /// All bits set where b is 0, as GPUs do; PTX leaves it open.
 template <class T>
@@ -38,6 +24,8 @@ template <class T>
 void add_arithmetic(OperationTable& table, const std::string& type) {
   using U = Wrapping<T>;
   add_comparisons<T>(table, type);
+  table["min." + type] = mapped([](T a, T b) { return std::min(a, b); });
+  table["max." + type] = mapped([](T a, T b) { return std::max(a, b); });
   table["add." + type] = mapped([](T a, T b) { return static_cast<T>(static_cast<U>(a) + static_cast<U>(b)); });
   table["sub." + type] = mapped([](T a, T b) { return static_cast<T>(static_cast<U>(a) - static_cast<U>(b)); });
   table["mul.lo." + type] = mapped([](T a, T b) { return static_cast<T>(static_cast<U>(a) * static_cast<U>(b)); });

@@ -1,7 +1,7 @@
 #include <cstring>
 #include <initializer_list>
 
-#include "tests/ptx/operations/mapped.hpp"
+#include "tests/ptx/operations/operations.hpp"
 
 namespace trireme::ptx {
 namespace {

@@ -1,26 +1,12 @@
 #include <cstring>
 
 #include "src/tensor/dtype.hpp"
-#include "tests/ptx/operations/mapped.hpp"
+#include "tests/ptx/operations/operations.hpp"
 
 // Operations of the lanes of a warp together.
 
 namespace trireme::ptx {
 namespace {
-
-const OperationTable& all_operations() {
-  static const OperationTable table = [] {
-    OperationTable filled;
-    add_integer_operations(filled);
-    add_bit_operations(filled);
-    add_float_operations(filled);
-    add_conversions(filled);
-    add_memory_operations(filled);
-    add_warp_operations(filled);
-    return filled;
-  }();
-  return table;
-}
 
 /// d|p = the value of lane source(lane, b) of the same segment. The segments and their limit are in c.
 template <class Source>
@@ -125,7 +111,17 @@ void add_load_matrices(OperationTable& table) {
 
 }  // namespace
 
-const OperationTable& operations() { return all_operations(); }
+const OperationTable& operations() {
+  static const OperationTable table = [] {
+    OperationTable filled;
+    for (const auto add : {add_integer_operations, add_bit_operations, add_float_operations, add_conversions,
+                           add_memory_operations, add_warp_operations}) {
+      add(filled);
+    }
+    return filled;
+  }();
+  return table;
+}
 
 void add_warp_operations(OperationTable& table) {
   table["shfl.sync.bfly.b32"] = {&shuffle<Butterfly>, 6, 0, Kind::collective, true};

@@ -50,12 +50,12 @@ void with_members(const T& argument, Function&& function) {
   TRIREME_MEMBERS(5, a, b, c, d, e)
   TRIREME_MEMBERS(6, a, b, c, d, e, f)
   TRIREME_MEMBERS(16, a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p)
-  static_assert(members<T>() == 0, "one line more is wanted above");
+  static_assert(members<T>() == 0, "add a line above");
 }
 #undef TRIREME_MEMBERS
 
-/// Throws where a kernel is given a pointer to memory that no kernel may touch, in a structure of any depth. Of classes
-/// with constructors those of dropout and of tensor views hold pointers.
+/// Throws if a kernel is given a pointer to memory that kernels must not access, in a structure of any depth. Of
+/// classes with constructors those of dropout and of tensor views hold pointers.
 template <class T>
 void check_argument(const Launch& launch, const T& argument) {
   if constexpr (std::is_pointer_v<T>) {
@@ -70,7 +70,7 @@ void check_argument(const Launch& launch, const T& argument) {
 }
 }  // namespace host
 
-/// Starts the kernel: see host::set_starter. Nothing where there are no blocks. Throws as the real one does.
+/// Starts the kernel: see host::set_starter. Does nothing without blocks. Throws as the real one does.
 template <class... Parameters>
 void launch(Stream& stream, const Launch& launch, void (*kernel)(Parameters...),
             std::type_identity_t<Parameters>... arguments) {
@@ -121,15 +121,9 @@ T narrow(Accumulation<T> x) {
 
 namespace host {
 template <class T>
-struct Exchange {
+struct Shuffle {
   T value;
-  unsigned lane_mask;
-  T result;
-};
-template <class T>
-struct Broadcast {
-  T value;
-  unsigned lane;
+  unsigned source;  // lane
   T result;
 };
 struct Vote {
@@ -142,38 +136,27 @@ struct Vote {
 inline int __popc(unsigned x) { return std::popcount(x); }
 inline int __ffs(int x) { return x == 0 ? 0 : std::countr_zero(static_cast<unsigned>(x)) + 1; }
 
-// CUDA's operations of a warp, for the full mask alone.
+// CUDA's operations of a warp, only for the full mask.
 
-template <class T>
-T __shfl_xor_sync(unsigned, T value, unsigned lane_mask,
-                  const std::source_location& where = std::source_location::current()) {
-  using namespace trireme::gpu::host;
-  Exchange<T> exchange{value, lane_mask, value};
-  warp_collective(
-      &exchange,
-      [](Arguments lanes) {
-        for (unsigned i = 0; i < warp_size; ++i) {
-          auto* own = static_cast<Exchange<T>*>(lanes[i]);
-          own->result = static_cast<const Exchange<T>*>(lanes[i ^ own->lane_mask])->value;
-        }
-      },
-      where);
-  return exchange.result;
-}
 template <class T>
 T __shfl_sync(unsigned, T value, unsigned lane, const std::source_location& where = std::source_location::current()) {
   using namespace trireme::gpu::host;
-  Broadcast<T> broadcast{value, lane, value};
+  Shuffle<T> shuffle{value, lane % warp_size, value};
   warp_collective(
-      &broadcast,
+      &shuffle,
       [](Arguments lanes) {
         for (void* lane : lanes) {
-          auto* own = static_cast<Broadcast<T>*>(lane);
-          own->result = static_cast<const Broadcast<T>*>(lanes[own->lane % warp_size])->value;
+          auto* own = static_cast<Shuffle<T>*>(lane);
+          own->result = static_cast<const Shuffle<T>*>(lanes[own->source])->value;
         }
       },
       where);
-  return broadcast.result;
+  return shuffle.result;
+}
+template <class T>
+T __shfl_xor_sync(unsigned mask, T value, unsigned lane_mask,
+                  const std::source_location& where = std::source_location::current()) {
+  return __shfl_sync(mask, value, threadIdx.x % trireme::gpu::host::warp_size ^ lane_mask, where);
 }
 inline unsigned __ballot_sync(unsigned, bool predicate,
                               const std::source_location& where = std::source_location::current()) {

@@ -53,7 +53,7 @@ void Context::prepare(char* stack, void (*entry)()) {
   bottom_ = stack;
   size_ = stack_bytes;
 #if defined(__SANITIZE_ADDRESS__)
-  __asan_unpoison_memory_region(stack, stack_bytes);  // frames that a fault has left for ever
+  __asan_unpoison_memory_region(stack, stack_bytes);  // frames abandoned by a fault
 #endif
 #if defined(TRIREME_SANITIZE_THREAD)
   sanitizers_thread_ = __tsan_create_fiber(0);

@@ -24,7 +24,7 @@ inline void accessed(const void*, void*) {}
 
 constexpr std::size_t stack_bytes = std::size_t{256} << 10;
 
-/// Point in an execution that was left, on a stack of its own or on the host's.
+/// Suspended execution, on a separate stack or on the host's.
 class Context {
  public:
   Context() = default;

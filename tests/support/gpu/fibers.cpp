@@ -251,7 +251,7 @@ class Machine {
 
   /// Lists the threads that wait, and where.
   std::string report(unsigned block) const {
-    std::string text = fmt::format("kernel {}, block {} cannot go on:", launch_->kernel, block);
+    std::string text = fmt::format("kernel {}, block {} is stuck:", launch_->kernel, block);
     const auto state_of = [&](unsigned thread) {
       const Fiber& fiber = fibers_[thread];
       if (fiber.state == State::ended) return std::string("have ended");
@@ -318,7 +318,7 @@ void block_barrier(const std::source_location& where) { machine.block_barrier(wh
 void check_alignment(const void* address, const std::source_location& where) {
   if (reinterpret_cast<std::uintptr_t>(address) % 16 == 0) return;
   throw std::logic_error(
-      fmt::format("kernel {}, {}: an address that is no multiple of 16", machine.kernel(), line(where)));
+      fmt::format("kernel {}, {}: an address that is not a multiple of 16", machine.kernel(), line(where)));
 }
 void* shared_memory(const void* owner, std::size_t size_bytes) { return machine.shared(owner, size_bytes); }
 void* dynamic_shared_memory() { return machine.dynamic_shared(); }

@@ -25,7 +25,7 @@ constexpr std::size_t max_shared_bytes = std::size_t{163} << 10;
 void set_order(unsigned seed);
 
 /// Runs `body` as every thread of every block. Throws std::logic_error, which names kernel, block, threads and source
-/// lines, if a barrier or a warp's operation is not reached by all its threads. Throws it also if a block asks for more
+/// lines, if a barrier or a warp's operation is not reached by all its threads. Also throws it if a block requests more
 /// shared memory, static and dynamic, than exists, and passes on the exceptions of threads.
 void run(const Launch& launch, const std::function<void()>& body);
 

@@ -1,0 +1,256 @@
+// Attention that does not see every earlier key: beyond the end of a padded sample, in another document, before a
+// window.
+#include <fmt/format.h>
+
+#include "tests/backend/attention_cases.hpp"
+
+namespace trireme {
+namespace {
+
+using namespace test;
+using Case = AttentionCase;
+
+class MaskedAttention : public testing::TestWithParam<std::tuple<DType, Case>> {};
+
+TEST_P(MaskedAttention, MatchesTheDefinition) {
+  const auto& [dtype, shape] = GetParam();
+  const Packed packed(shape);
+  AttentionTensors actual = random_tensors(packed.p);
+  poison_padding(packed.p, actual);
+  compute_and_match_definition(dtype, packed.p, actual);
+  expect_padding_is_zero(packed.p, actual);
+}
+
+std::string name_of_case(const testing::TestParamInfo<std::tuple<DType, Case>>& info) {
+  const Case& c = std::get<1>(info.param);
+  return fmt::format("{}_{}x{}_of_{}_heads{}{}{}{}", name_of(std::get<0>(info.param)), c.queries, c.keys, c.heads,
+                     c.causal ? "_causal" : "", c.lengths.empty() ? "" : "_padded",
+                     c.documents.empty() ? "" : "_documents", c.window < 0 ? "" : fmt::format("_{}_before", c.window));
+}
+
+std::vector<std::int32_t> every_position(std::int32_t count) {
+  std::vector<std::int32_t> positions(count);
+  std::iota(positions.begin(), positions.end(), 0);
+  return positions;
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    PaddedAttention, MaskedAttention,
+    testing::Combine(testing::ValuesIn(test::kernel_types()),
+                     testing::Values(Case{70, 70, 4, 2, 2, 12, false, 0.1, {1, 0, 70, 33}},  //
+                                     Case{65, 65, 4, 4, 2, 16, true, 0.5, {65, 31, 0, 64}},  // causal, grouped heads
+                                     Case{40, 130, 3, 2, 2, 8, false, 0, {100, 400, 90}},    // one beyond the keys
+                                     Case{100, 107, 2, 2, 2, 20, true, 0.2, {5, 104}},       // blind queries
+                                     Case{300, 300, 1, 2, 1, 16, false, 0.1, {130}},         // keys split among tasks
+                                     Case{40, 270, 4, 8, 8, 8, false, 0, {257, 255, 0, 269}})),  // two chunks of keys
+    name_of_case);
+INSTANTIATE_TEST_SUITE_P(
+    PackedAttention, MaskedAttention,
+    testing::Combine(
+        testing::ValuesIn(test::kernel_types()),
+        testing::Values(Case{70, 70, 4, 2, 2, 12, true, 0.1, {}, {{}, {1, 69}, {33, 64, 65}, every_position(70)}},
+                        Case{65, 65, 2, 4, 2, 16, true, 0.5, {}, {{7, 8, 40}, {64}}},         // grouped heads
+                        Case{40, 130, 2, 2, 2, 8, true, 0, {}, {{64, 95, 128}, {20, 129}}},   // queries at the end
+                        Case{300, 300, 1, 2, 1, 16, true, 0.1, {}, {{10, 130, 131, 257}}},    // keys split among tasks
+                        Case{90, 90, 2, 2, 2, 8, true, 0.2, {80, 33}, {{30, 64, 79}, {32}}},  // and padding
+                        Case{90, 90, 2, 2, 1, 8, false, 0, {}, {{30, 64, 79}, {17}}},         // attends to later keys
+                        Case{270, 270, 2, 4, 4, 8, true, 0, {}, {{255, 256}, {64, 128, 192, 256}}})),
+    name_of_case);
+// Windows of one position, of less than a tile, to the edge of a tile, over it, and of more than the sequence.
+INSTANTIATE_TEST_SUITE_P(
+    WindowedAttention, MaskedAttention,
+    testing::Combine(testing::ValuesIn(test::kernel_types()),
+                     testing::Values(Case{70, 70, 2, 2, 1, 8, true, 0, {}, {}, 1},      //
+                                     Case{90, 90, 1, 2, 2, 12, true, 0.1, {}, {}, 5},   //
+                                     Case{150, 150, 1, 2, 1, 8, true, 0, {}, {}, 63},   // as many keys as a tile has
+                                     Case{150, 150, 1, 1, 1, 16, true, 0, {}, {}, 64},  //
+                                     Case{70, 70, 1, 2, 2, 8, true, 0.1, {}, {}, 300},
+                                     Case{40, 130, 2, 2, 2, 8, true, 0, {}, {}, 33},         // queries at the end
+                                     Case{300, 300, 1, 2, 1, 16, true, 0.1, {}, {}, 100},    // keys split among tasks
+                                     Case{90, 90, 2, 2, 2, 8, true, 0.2, {80, 33}, {}, 30},  // and padding
+                                     Case{140, 140, 2, 2, 1, 8, true, 0.1, {}, {{20, 64, 110}, {90}}, 40})),
+    name_of_case);
+
+TEST(Attention, BackwardUnderMasksMatchesFiniteDifference) {
+  TRIREME_NEEDS_FP64_KERNELS();
+  for (const Case& shape :
+       {Case{3, 4, 2, 2, 1, 2, true, 0.3, {3, 0}}, Case{3, 4, 2, 2, 1, 2, false, 0.3, {3, 0}},
+        Case{5, 6, 2, 2, 1, 2, true, 0.3, {}, {{2, 3}, {4}}}, Case{5, 6, 2, 2, 1, 2, true, 0.3, {}, {{4}, {}}, 2}}) {
+    const Packed packed(shape);
+    AttentionTensors t = random_tensors(packed.p);
+    expect_backward_is_derivative(packed.p, t);
+  }
+}
+
+/// Positions [begin, end) of one sample of a tensor, or of all its inputs.
+struct Rows {
+  std::int64_t batch, sample, begin, end;
+  std::vector<double> of(const std::vector<double>& dense, std::int64_t row) const {
+    std::vector<double> own;
+    for (std::int64_t i = begin; i < end; ++i) {
+      const auto from = dense.begin() + (i * batch + sample) * row;
+      own.insert(own.end(), from, from + row);
+    }
+    return own;
+  }
+};
+
+/// Computes `rows` of the inputs `given` alone, and expects their part of the results `all`.
+AttentionTensors expect_rows_alone(const AttentionProblem& alone, const AttentionTensors& given,
+                                   const AttentionTensors& all, const Rows& rows) {
+  const auto of_queries = [&](const std::vector<double>& x) { return rows.of(x, alone.heads * alone.head_dim); };
+  const auto of_keys = [&](const std::vector<double>& x) { return rows.of(x, alone.kv_heads * alone.head_dim); };
+  AttentionTensors own;
+  own.q = of_queries(given.q);
+  own.dout = of_queries(given.dout);
+  own.k = of_keys(given.k);
+  own.v = of_keys(given.v);
+  compute(test::exact_type(), alone, own);
+  const Tolerance close = tolerance(test::exact_type(), Operation::sum);
+  expect_close(own.out, of_queries(all.out), close, "out");
+  expect_close(own.dq, of_queries(all.dq), close, "dq");
+  expect_close(own.dk, of_keys(all.dk), close, "dk");
+  expect_close(own.dv, of_keys(all.dv), close, "dv");
+  return own;
+}
+
+TEST(Attention, APaddedSampleGivesWhatItsOwnKeysAloneGive) {
+  for (const bool causal : {true, false}) {
+    const std::int64_t s = 70, d = 16, heads = 4, kv_heads = 2;
+    const Case padded{s, s, 4, heads, kv_heads, d, causal, 0.2, {33, 70, 64, 1}};
+    const AttentionProblem batch = problem_of(padded);
+    AttentionTensors all = random_tensors(batch);
+    poison_padding(batch, all);
+    const AttentionTensors given = all;
+    compute(test::exact_type(), batch, all);
+    for (std::int64_t sample = 0; sample < batch.batch; ++sample) {
+      SCOPED_TRACE(fmt::format("sample {}, causal {}", sample, causal));
+      const std::int64_t length = padded.lengths[sample];
+      AttentionProblem alone = batch;
+      alone.batch = 1;
+      alone.queries = alone.keys = length;
+      alone.lengths = nullptr;
+      alone.dropout.samples = sample_numbers.data() + sample;
+      const Rows rows{4, sample, 0, length};
+      const AttentionTensors own = expect_rows_alone(alone, given, all, rows);
+      EXPECT_EQ(own.out, rows.of(all.out, heads * d));
+      std::vector<double> log_sum_exp;
+      for (std::int64_t head = 0; head < heads; ++head) {
+        const auto row = all.log_sum_exp.begin() + (sample * heads + head) * s;
+        log_sum_exp.insert(log_sum_exp.end(), row, row + length);
+      }
+      EXPECT_EQ(own.log_sum_exp, log_sum_exp);
+    }
+  }
+}
+
+TEST(Attention, EachDocumentGivesWhatItGivesAlone) {
+  const std::int64_t s = 150, d = 16, heads = 4, kv_heads = 2;
+  const Packed packed({s, s, 2, heads, kv_heads, d, true, 0, {}, {{0, 1, 70, 134, s}, {0, 64, s}}});
+  AttentionTensors all = random_tensors(packed.p);
+  const AttentionTensors given = all;
+  compute(test::exact_type(), packed.p, all);
+  for (std::int64_t sample = 0; sample < 2; ++sample) {
+    const std::vector<std::int32_t>& bounds = packed.shape.documents[sample];
+    for (std::size_t document = 0; document + 1 < bounds.size(); ++document) {
+      SCOPED_TRACE(fmt::format("sample {}, document {}", sample, document));
+      const std::int64_t begin = bounds[document], end = bounds[document + 1];
+      expect_rows_alone(problem_of({end - begin, end - begin, 1, heads, kv_heads, d}), given, all,
+                        {2, sample, begin, end});
+    }
+  }
+}
+
+TEST(Attention, ASampleOfPaddingAloneIsZero) {
+  for (const bool causal : {true, false}) {
+    const Case shape{70, 70, 1, 2, 1, 8, causal, 0.1, {0}};
+    const AttentionProblem p = problem_of(shape);
+    for (const DType dtype : {test::exact_type(), DType::bf16}) {
+      AttentionTensors t = random_tensors(p);
+      poison_padding(p, t);
+      compute(dtype, p, t);
+      for (const double x : t.log_sum_exp) ASSERT_EQ(x, -std::numeric_limits<double>::infinity());
+      for (const std::vector<double>* x : {&t.out, &t.dq, &t.dk, &t.dv}) {
+        for (const double value : *x) ASSERT_EQ(value, 0);
+      }
+    }
+  }
+}
+
+// With q = 0 all visible keys have the same probability, and with v their positions out is the mean of these.
+TEST(Attention, EachPlaceBehindTheLengthIsHidden) {
+  const std::int64_t s = 67;
+  for (std::int32_t length = 1; length <= s; ++length) {
+    const Case shape{s, s, 2, 1, 1, 1, false, 0, {length, static_cast<std::int32_t>(s) + 1 - length}};
+    const AttentionProblem p = problem_of(shape);
+    AttentionTensors t;
+    t.q.assign(s * 2, 0);
+    t.k = t.dout = t.v = t.q;
+    for (std::int64_t i = 0; i < s * 2; ++i) t.v[i] = static_cast<double>(i / 2);
+    compute(test::exact_type(), p, t);
+    for (std::int64_t i = 0; i < s * 2; ++i) {
+      const std::int32_t own = shape.lengths[i % 2];
+      ASSERT_FLOAT_EQ(t.out[i], i / 2 < own ? (own - 1) / 2.0 : 0) << "sample of " << own;
+    }
+  }
+}
+
+TEST(Attention, AWindowOfItselfAloneGivesTheValues) {
+  const Packed packed({70, 70, 2, 2, 2, 8, true, 0, {}, {}, 0});
+  AttentionTensors t = random_tensors(packed.p);
+  compute(test::exact_type(), packed.p, t);
+  EXPECT_EQ(t.out, t.v);
+  EXPECT_EQ(t.dv, t.dout);
+}
+
+TEST(Attention, AWindowOfTheWholeSequenceGivesTheBitsOfNone) {
+  const Packed none({150, 150, 1, 2, 1, 16, true, 0.1}), whole({150, 150, 1, 2, 1, 16, true, 0.1, {}, {}, 149});
+  AttentionTensors a = random_tensors(none.p), b = a;
+  compute(test::exact_type(), none.p, a);
+  compute(test::exact_type(), whole.p, b);
+  expect_equal(a, b);
+}
+
+// Tiles of another document are not read, so NaN there does not spread.
+TEST(Attention, TilesOfOtherDocumentsAreSkipped) {
+  const std::int64_t s = 384, d = 16, heads = 2;
+  const Packed packed({s, s, 1, heads, 1, d, true, 0.1, {}, {{128, 256}}});
+  for (const DType dtype : {test::exact_type(), DType::bf16}) {
+    for (std::int64_t damaged = 0; damaged < 3; ++damaged) {
+      AttentionTensors t = random_tensors(packed.p);
+      for (std::vector<double>* x : {&t.q, &t.k, &t.v, &t.dout}) {
+        const std::int64_t document = std::ssize(*x) / 3;
+        std::fill_n(x->begin() + damaged * document, document, std::nan(""));
+      }
+      compute(dtype, packed.p, t);
+      for (const std::vector<double>* x : {&t.out, &t.dq, &t.dk, &t.dv}) {
+        for (std::int64_t i = 0; i < std::ssize(*x); ++i) {
+          ASSERT_EQ(std::isnan((*x)[i]), i / (std::ssize(*x) / 3) == damaged)
+              << name_of(dtype) << ", document " << damaged << " damaged, row " << i / (std::ssize(*x) / s);
+        }
+      }
+    }
+  }
+}
+
+// Tiles outside a window are not read, so NaN there does not spread.
+TEST(Attention, TilesOutsideOfTheWindowAreSkipped) {
+  const std::int64_t s = 384, d = 16, heads = 2, window = 32, damaged = 64;
+  const Packed packed({s, s, 1, heads, 1, d, true, 0.1, {}, {}, window});
+  for (const DType dtype : {test::exact_type(), DType::bf16}) {
+    AttentionTensors early = random_tensors(packed.p), late = early;
+    for (std::vector<double>* x : {&early.k, &early.v}) std::fill_n(x->begin(), damaged * d, std::nan(""));
+    for (std::vector<double>* x : {&late.q, &late.dout}) std::fill_n(x->rbegin(), damaged * heads * d, std::nan(""));
+    compute(dtype, packed.p, early);
+    compute(dtype, packed.p, late);
+    const auto expect_clean = [&](const std::vector<double>& x, std::int64_t begin, std::int64_t end) {
+      const std::int64_t row = std::ssize(x) / s;
+      for (std::int64_t i = begin * row; i < end * row; ++i) ASSERT_FALSE(std::isnan(x[i])) << "row " << i / row;
+    };
+    for (const std::vector<double>* x : {&early.out, &early.dq}) expect_clean(*x, 128, s);
+    for (const std::vector<double>* x : {&late.dk, &late.dv}) expect_clean(*x, 0, 256);
+  }
+}
+
+}  // namespace
+}  // namespace trireme
