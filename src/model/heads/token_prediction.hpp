@@ -1,7 +1,8 @@
 #pragma once
 
+#include "src/model/blocks/layer_shape.hpp"
 #include "src/model/heads/loss_sum.hpp"
-#include "src/model/heads/output_head.hpp"
+#include "src/model/micro_batch.hpp"
 #include "src/parallel/tensor/linear.hpp"
 #include "src/parallel/tensor/vocabulary.hpp"
 

@@ -4,7 +4,6 @@
 #include <span>
 #include <vector>
 
-#include "src/model/heads/language_model_head.hpp"
 #include "src/model/stage/transformer_stage.hpp"
 
 namespace trireme::model {
