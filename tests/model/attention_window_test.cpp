@@ -1,4 +1,4 @@
-#include "src/model/attention_window.hpp"
+#include "src/model/model_config.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "src/model/rotary_scaling.hpp"
+#include "src/model/model_config.hpp"
 
 #include <gtest/gtest.h>
 
