@@ -111,7 +111,7 @@ void TransformerStage::forward(int chunk, int micro_batch, ConstTensorView input
   if (is_first(chunk)) {
     const TensorView x = layers_.layers_of(chunk) == 0 && !last ? output : layers_.make_input(pass);
     hooks_.before_forward(embedding_unit);
-    // Without a backward nothing is kept.
+    // Keeps nothing if no backward follows.
     Arena& kept = mode_.backward ? arena : context_.workspace;
     state.embedding = embedding_->forward(shape, batch(micro_batch), pass.dropout, x, kept);
     if (pass.probe != nullptr) pass.probe->after_layer(-1, x);
