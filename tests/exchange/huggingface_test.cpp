@@ -19,8 +19,6 @@
 namespace trireme::test {
 namespace {
 
-using exchange::ModelClass;
-
 /// Folder of the models: those of tests/fixtures, or others that tests/fixtures/huggingface/make.py made.
 std::string fixtures() {
   const char* elsewhere = std::getenv("TRIREME_HUGGINGFACE_MODELS");
@@ -53,7 +51,7 @@ class HuggingFaceRun {
       : description_(io::read_config_json(folder + "/config.json")),
         weights_(folder),
         expected_(folder + "/expected.safetensors"),
-        map_(exchange::tensor_map(description_.model_class, description_.config)) {
+        map_(exchange::tensor_map(*description_.model_class, description_.config)) {
     rules_.is_ignored = exchange::is_buffer;
     tokens_ = expected("input.input_ids");
     const std::vector<double> mask = expected("input.attention_mask");

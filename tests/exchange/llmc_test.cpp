@@ -32,7 +32,7 @@ class Model {
   Model()
       : config(io::read_config_json(folder + "/config.json").config),
         source_(folder),
-        map_(tensor_map(ModelClass::gpt2, config)),
+        map_(tensor_map(model_class_from("GPT2LMHeadModel"), config)),
         reader_(map_, source_, match(map_, source_, rules())) {}
   std::vector<std::byte> read(const std::string& name) {
     const auto found = std::ranges::find(map_.parameters, name, &MappedParameter::name);
@@ -45,7 +45,7 @@ class Model {
  private:
   static NameRules rules() {
     NameRules rules;
-    rules.other_names = [](const std::string& name) { return other_names(ModelClass::gpt2, name); };
+    rules.other_names = [](const std::string& name) { return other_names(model_class_from("GPT2LMHeadModel"), name); };
     rules.is_ignored = is_buffer;
     return rules;
   }

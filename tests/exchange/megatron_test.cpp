@@ -42,9 +42,9 @@ void expect_same(const std::string& checkpoint, const std::string& model, bool r
   const std::string folder = std::string(TRIREME_FIXTURES) + "/huggingface/" + model;
   const io::HuggingFaceModel original = io::read_config_json(folder + "/config.json");
   io::SafetensorsSource weights(folder);
-  const TensorMap wanted = tensor_map(original.model_class, original.config);
+  const TensorMap wanted = tensor_map(*original.model_class, original.config);
   NameRules rules;
-  rules.other_names = [&](const std::string& name) { return other_names(original.model_class, name); };
+  rules.other_names = [&](const std::string& name) { return other_names(*original.model_class, name); };
   rules.is_ignored = is_buffer;
   ParameterReader expected(wanted, weights, match(wanted, weights, rules));
 
