@@ -18,7 +18,7 @@ TRIREME_FAMILIES(TRIREME_DECLARE_FAMILY)
 ModelClass llama_like(std::string_view name, std::string_view type, std::string_view defaults,
                       bool (*fits)(const model::ModelConfig&));
 
-/// Maps weight and bias of a norm or linear layer, those that the model has, each to one tensor.
+/// Maps weight and bias of a norm or linear layer, if the model has them, to one tensor each.
 void map_layer(TensorMapBuilder& map, const std::string& parameter, const std::string& tensor);
 
 }  // namespace trireme::exchange
