@@ -43,7 +43,7 @@ struct Field {
   void (*set)(ModelConfig&, const FieldValue&) = nullptr;
   std::span<const std::string_view> names = {};  ///< of an enumeration's values, in its order; "": cannot be chosen
   FieldRole role = FieldRole::form;
-  Range range = {};  ///< of a number; ModelConfig's default is valid even outside it
+  Range range = {};  ///< bounds a number; ModelConfig's default is valid even outside it
 
   std::string_view attribute = "";  ///< name in checkpoints, after "model."; empty: not stored by this row
   /// Another attribute, present in exactly those checkpoints that store this one. Empty: stored if `stored_if` holds,

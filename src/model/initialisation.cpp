@@ -77,7 +77,7 @@ class InitialValues {
   ParameterRole role_;
   std::uint64_t hash_;
   std::uint64_t key_;
-  double factor_;  // of the uniform number, or the standard deviation
+  double factor_;  // factor of the uniform number, or standard deviation
   double scale_;
   std::int64_t call_ = -1;  // the last call of Philox, which serves two elements
   std::array<std::uint32_t, 4> words_{};

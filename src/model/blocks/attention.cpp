@@ -236,8 +236,8 @@ void SelfAttention::forward_cached(const LayerShape& shape, ConstTensorView x, c
   }
   AttentionProblem newest = problem(shape, *std::ranges::max_element(texts.lengths) + shape.s, {});
   if (shape.lengths != nullptr) {
-    // Each text has one query, at its own position. It attends to all keys of its text, or to those in the window, which
-    // first_visible delimits.
+    // Each text has one query, at its own position. It attends to all keys of its text, or to those in the window,
+    // which first_visible delimits.
     newest.causal = false;
     newest.first_query = 0;
     newest.window = -1;

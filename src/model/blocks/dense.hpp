@@ -7,8 +7,8 @@
 
 namespace trireme::model {
 
-/// Linear layer replicated on every rank of the tensor group: y = activation(x W^T + b). Each rank computes its own rows
-/// of the residual stream.
+/// Linear layer replicated on every rank of the tensor group: y = activation(x W^T + b). Each rank computes its own
+/// rows of the residual stream.
 class Dense {
  public:
   /// Takes the parameters `prefix`.weight [out, in] and `prefix`.bias [out].

@@ -40,8 +40,8 @@ class FeedForward {
 
   /// Overwrites y; x must outlive `saved`. An empty y only fills `saved`.
   virtual void forward(const LayerShape& shape, ConstTensorView x, Saved& saved, TensorView y) const = 0;
-  /// Computes dx from gradients.output, overwritten, and fills the rest of `gradients`. Gradients of weights whose input
-  /// is recomputed are accumulated here even if `weights` is later.
+  /// Computes dx from gradients.output, overwritten, and fills the rest of `gradients`. Gradients of weights whose
+  /// input is recomputed are accumulated here even if `weights` is later.
   virtual void backward_input(const LayerShape& shape, const Saved& saved, Gradients& gradients, TensorView dx,
                               parallel::WeightGradient weights) const = 0;
   /// Accumulates the weight gradients that backward_input left.

@@ -78,8 +78,8 @@ class HeadNorm {
   void backward(const HeadsShape& shape, const Heads& dx, const Saved& saved) const;
 
  private:
-  /// Calls `compute` with the heads x as a matrix [positions batch heads, d]: in place if they are contiguous, otherwise
-  /// in a copy that is written back. `reads` says whether `compute` reads the matrix.
+  /// Calls `compute` with the heads x as a matrix [positions batch heads, d]: in place if they are contiguous,
+  /// otherwise in a copy that is written back. `reads` says whether `compute` reads the matrix.
   template <class Compute>
   void as_matrix(const HeadsShape& shape, const Heads& x, bool reads, const Compute& compute) const;
 

@@ -110,7 +110,7 @@ class BertHead final : public OutputHead {
   void predict_backward(const LayerShape& shape, const MicroBatch& batch, const StageMode& mode,
                         const OutputHead::Saved& of_forward, TensorView dx) override {
     const auto& saved = static_cast<const Saved&>(of_forward);
-    const TensorView gradient = shape.allocate_residual(context_.workspace);  // of each tensor in turn, in place
+    const TensorView gradient = shape.allocate_residual(context_.workspace);  // gradient of each tensor in turn
     tokens_.backward(shape, batch, mode, saved.tokens, gradient);
     norm_.backward(gradient, saved.activated, saved.statistics, {}, gradient);
     context_.backend.elementwise().activate_backward(context_.stream(), activation_, gradient, saved.pre_activation,

@@ -118,7 +118,7 @@ class LayerStack {
   int first_unit_;
   ActivationStore& activations_;
   std::vector<TransformerLayer> layers_;  // layers of all chunks, one after another
-  std::vector<int> numbers_;              // of layers_, within the model
+  std::vector<int> numbers_;              // number in the model of each of layers_
   std::vector<int> first_layers_;         // first layer of each chunk in layers_, then the number of layers
 };
 
