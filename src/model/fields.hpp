@@ -41,7 +41,7 @@ struct ConfigKeys {
 struct Field {
   FieldValue (*get)(const ModelConfig&) = nullptr;
   void (*set)(ModelConfig&, const FieldValue&) = nullptr;
-  std::span<const std::string_view> names = {};  ///< of an enumeration's values, in its order; "": cannot be chosen
+  std::span<const std::string_view> names = {};  ///< names of an enumeration, in its order; "": cannot be chosen
   FieldRole role = FieldRole::form;
   Range range = {};  ///< bounds a number; ModelConfig's default is valid even outside it
 

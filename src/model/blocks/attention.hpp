@@ -50,7 +50,7 @@ class SelfAttention {
     TensorView qkv;
     TensorView heads_out;           ///< [s, b, a_local, d]
     TensorView log_sum_exp;         ///< [b, a_local, s]
-    HeadNorm::Saved queries, keys;  ///< of QK norm, if any
+    HeadNorm::Saved queries, keys;  ///< state of QK norm, if any
   };
   /// Gradients within backward, and the recomputed output of the heads. backward_weight reads only `qkv`.
   struct Gradients {
