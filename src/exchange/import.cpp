@@ -180,7 +180,7 @@ void import_weights(TensorSource& source, const TensorMap& map, const std::vecto
 
   ParameterReader reader(map, source, tensors);
   std::vector<std::byte> buffer;       // elements of the current slice
-  std::vector<ParameterSlice> slices;  // of this rank
+  std::vector<ParameterSlice> slices;  // slices of this rank
   std::optional<ReadAhead> ahead;
   std::vector<checkpoint::ShardContent> shards(static_cast<std::size_t>(rank_files));
   for (std::int64_t i = 0; i < rank_files; ++i) {

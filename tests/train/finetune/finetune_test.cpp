@@ -3,8 +3,7 @@
 
 #include <cmath>
 
-#include "src/train/finetune/best_scores.hpp"
-#include "src/train/finetune/task_result.hpp"
+#include "src/train/finetune/epoch_scoring.hpp"
 
 namespace trireme::test {
 namespace {
