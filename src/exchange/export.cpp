@@ -235,7 +235,7 @@ class Exporter {
   TensorDestination& destination_;
   Communicator& world_;
   ExportSizes sizes_;
-  std::vector<Block> blocks_;  // of this rank, in the current file
+  std::vector<Block> blocks_;  // blocks of this rank in the current file
   std::vector<Part> parts_;
   std::vector<std::byte> elements_;  // elements of a block
 };
