@@ -69,13 +69,12 @@ void expect_same(const std::string& checkpoint, const std::string& model, bool r
   }
 }
 
-TEST(MegatronCheckpoint, OfTensorAndPipelineRanksHasTheParametersOfItsModel) { expect_same("core", "llama3", true); }
-
-TEST(MegatronCheckpoint, OfTheFirstVersionHasTheParametersOfItsModel) { expect_same("first", "gpt2", false); }
-
-TEST(MegatronCheckpoint, OfVirtualChunksHasTheParametersOfItsModel) { expect_same("chunks", "gpt2", false); }
-
-TEST(MegatronCheckpoint, DistributedHasTheParametersOfItsModel) { expect_same("dist", "llama3", false); }
+TEST(MegatronCheckpoint, HasTheParametersOfItsModel) {
+  expect_same("core", "llama3", true);  // of tensor and pipeline ranks
+  expect_same("first", "gpt2", false);  // of the first version
+  expect_same("chunks", "gpt2", false);
+  expect_same("dist", "llama3", false);
+}
 
 /// Elements of a tensor of a file, of 8 bytes each.
 template <class T>
