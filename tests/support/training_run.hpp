@@ -253,10 +253,14 @@ inline void expect_same_bits(const Curve& actual, const Curve& expected) {
   EXPECT_EQ(actual.grad_norm, expected.grad_norm);
 }
 
-/// Expects a run that is made twice to have the same bits. Collective.
-inline void expect_same_bits_twice(Communicator& world, const TrainingRunConfig& config, const Layout& layout) {
-  SCOPED_TRACE(testing::Message() << name_of(config.dtype) << ", " << layout);
-  expect_same_bits(training_curve(world, config, layout), training_curve(world, config, layout));
+/// Expects two runs to have the same bits, in each of these types. Collective.
+inline void expect_same_bits_twice(Communicator& world, TrainingRunConfig config, const Layout& layout,
+                                   const std::vector<DType>& dtypes) {
+  for (const DType dtype : dtypes) {
+    config.dtype = dtype;
+    SCOPED_TRACE(testing::Message() << name_of(dtype) << ", " << layout);
+    expect_same_bits(training_curve(world, config, layout), training_curve(world, config, layout));
+  }
 }
 
 /// Predicted memory of this rank.

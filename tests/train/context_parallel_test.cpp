@@ -59,14 +59,7 @@ TEST(ContextParallel, GoesWithEveryModel) {
 }
 
 TEST(ContextParallel, TheSameGridTwiceGivesTheSameBits) {
-  Communicator& ranks = world();
-  for (const DType dtype : {DType::fp64, DType::bf16}) {
-    TrainingRunConfig config;
-    config.dtype = dtype;
-    config.steps = 2;
-    const Layout layout = layouts(ranks.size()).front();
-    expect_same_bits_twice(ranks, config, layout);
-  }
+  expect_same_bits_twice(world(), {.steps = 2}, layouts(world().size()).front(), {DType::fp64, DType::bf16});
 }
 
 TEST(ContextParallel, NarrowTypesStayWithinTheirTolerance) {

@@ -93,13 +93,8 @@ TEST(Llama, EveryParallelFormComputesTheRunOfOneRank) {
 }
 
 TEST(Llama, TheSameGridTwiceGivesTheSameBitsInEveryType) {
-  Communicator& ranks = world();
-  for (const DType dtype : {DType::fp64, DType::fp32, DType::bf16}) {
-    TrainingRunConfig config = small_config(model_variants().back());
-    config.dtype = dtype;
-    const Layout layout = layouts(ranks.size()).front();
-    expect_same_bits_twice(ranks, config, layout);
-  }
+  expect_same_bits_twice(world(), small_config(model_variants().back()), layouts(world().size()).front(),
+                         {DType::fp64, DType::fp32, DType::bf16});
 }
 
 TEST(Llama, QueryGroupsThatDoNotSplitAreAnError) {
