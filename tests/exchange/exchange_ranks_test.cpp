@@ -1,4 +1,4 @@
-// Checkpoints out and in, on several ranks: the same bytes on any number of them, whole files or none.
+// Export and import on several ranks: the same bytes on any number of ranks; files are complete or absent.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -24,7 +24,7 @@ using test::message_of;
 using test::world;
 using testing::HasSubstr;
 
-/// A folder of rank 0 that all ranks of the machine know, removed at the end.
+/// Folder created by rank 0 and shared with all ranks of the machine, removed at the end.
 class SharedFolder {
  public:
   SharedFolder() {
@@ -65,7 +65,7 @@ model::ModelConfig config_of(std::string_view model_class) {
   return config;
 }
 
-/// Tensors whose elements are given by a formula of name and index.
+/// Tensors whose elements are a formula of name and index.
 class FormulaSource final : public TensorSource {
  public:
   FormulaSource(const TensorMap& map, DType dtype) : tensors_(tensors_of(map, dtype)) {}
@@ -96,7 +96,7 @@ std::string bytes_of_file(const std::string& path) {
 constexpr std::int64_t small_slices = 200;
 constexpr ExportSizes small{.slice_bytes = small_slices, .transposed_bytes = 500};
 
-/// A model of a class, imported from a formula's weights as a step in a folder of this test.
+/// Model of a class, imported from a formula's weights as a step in a folder of this test.
 struct ImportedStep {
   explicit ImportedStep(const char* model_class, const model::ModelConfig& config, DType dtype = DType::fp32)
       : map(tensor_map(model_class_from(model_class), config)), source(map, dtype) {
@@ -163,7 +163,7 @@ TEST(Exchange, TheFilesDoNotDependOnTheNumberOfRanks) {
 }
 
 TEST(Exchange, AnImportThatWasKilledGoesOnWithTheFilesThatAreWhole) {
-  /// Fails at the second file of a rank, and removes as little as a kill does.
+  /// Fails at the second file of a rank without cleaning up, like a kill.
   class Killed final : public io::CheckpointStore {
    public:
     using CheckpointStore::CheckpointStore;
@@ -277,7 +277,7 @@ TEST(Exchange, AnInterruptedExportKeepsTheFilesThatAreWholeAndWritesDamagedOnesA
   EXPECT_EQ(second.written_files, 3);
   EXPECT_EQ(second.kept_files, files - 3);
   EXPECT_EQ(bytes_of_file(second_file), whole);
-  // Files of another checkpoint are not taken for these.
+  // Files of another checkpoint are not kept.
   EXPECT_EQ(run("b").kept_files, 0);
   world().barrier();
   if (world().rank() == 0) {

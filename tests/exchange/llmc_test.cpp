@@ -1,4 +1,4 @@
-// Model files of llm.c: the parameters in them, and files that are damaged.
+// Model files of llm.c: their parameters, and damaged files.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -21,12 +21,12 @@ namespace {
 using test::message_of;
 using testing::HasSubstr;
 
-/// Parameters of all layers in the order of llm.c's files, between the embeddings and the last norm.
+/// Layer parameters in the order of llm.c's files, between the embeddings and the last norm.
 constexpr const char* order[] = {"ln_1.weight",      "ln_1.bias",      "attn.qkv.weight", "attn.qkv.bias",
                                  "attn.proj.weight", "attn.proj.bias", "ln_2.weight",     "ln_2.bias",
                                  "mlp.fc.weight",    "mlp.fc.bias",    "mlp.proj.weight", "mlp.proj.bias"};
 
-/// A model of transformers, and its parameters.
+/// Model of transformers, and its parameters.
 class Model {
  public:
   Model()
@@ -60,7 +60,7 @@ class Model {
   ParameterReader reader_;
 };
 
-/// The same model as llm.c writes it, with three further rows of tokens, NaNs.
+/// Returns the same model as llm.c writes it, with three padding rows of tokens, NaNs.
 std::string file_of(Model& model, std::int32_t version) {
   std::int32_t header[256] = {20240326,
                               version,

@@ -35,7 +35,7 @@ model::ModelConfig small_llama() {
   return config;
 }
 
-/// Tensors whose elements count from 0, from tensor to tensor.
+/// Tensors whose elements count up from 0 across all tensors.
 class CountingSource final : public TensorSource {
  public:
   explicit CountingSource(std::vector<ForeignTensor> tensors) : tensors_(std::move(tensors)) {}
@@ -66,7 +66,7 @@ std::vector<float> rows_of(const TensorMap& map, TensorSource& source, const std
 TEST(TensorMap, MetasOrderOfChannelsBecomesHalves) {
   model::ModelConfig config = small_llama();
   config.hidden = 4;
-  config.heads = 1;  // a head of four channels
+  config.heads = 1;  // one head of four channels
   const TensorMap map = tensor_map(model_class_from("LlamaForCausalLM"), config, {.rotary = RotaryLayout::interleaved});
   CountingSource source(tensors_of(map, DType::fp32));
   // Query rows 0 1 2 3 of the file are the pairs (0, 1) and (2, 3): here rows 0 2 1 3. Values stay as they are.
@@ -79,7 +79,7 @@ TEST(TensorMap, MetasOrderOfChannelsBecomesHalves) {
   const std::vector<float> rows = rows_of(map, source, "h.0.attn.qkv.weight", 0, 12);
   for (std::size_t row = 0; row < 12; ++row) firsts.push_back((rows[row * 4] - base) / 4);
   EXPECT_THAT(firsts, ElementsAre(0, 2, 1, 3, 4, 6, 5, 7, 8, 9, 10, 11));
-  // Any part of the rows is the same.
+  // Part of the rows has the same elements.
   EXPECT_EQ(rows_of(map, source, "h.0.attn.qkv.weight", 1, 6), std::vector<float>(rows.begin() + 4, rows.begin() + 28));
 }
 
@@ -178,7 +178,7 @@ TEST(ModelClass, OfEveryFamilyIsFoundByItsNameAndByItsDefaults) {
     model::ModelConfig config = class_defaults(model_class);
     EXPECT_EQ(&model_class_of(config), &model_class);
     config.layers = 1;
-    // A map that misses a parameter or a row of one is refused by its builder.
+    // The builder refuses a map that lacks a parameter or a row.
     const TensorMap map = tensor_map(model_class, config);
     EXPECT_FALSE(map.parameters.empty());
     for (const MappedTensor& tensor : map.tensors) EXPECT_FALSE(is_buffer(tensor.name)) << tensor.name;
@@ -186,7 +186,7 @@ TEST(ModelClass, OfEveryFamilyIsFoundByItsNameAndByItsDefaults) {
 }
 
 TEST(ModelClass, NoFieldIsLostSilently) {
-  // A field that a class lacks is refused with another value; one that a row of the table forgets would be exported.
+  // Other values of a field that a class lacks are refused; without a row in the table they would be exported.
   for (const ModelClass& model_class : model_classes()) {
     const model::ModelConfig defaults = class_defaults(model_class);
     for (const model::Field& field : model::fields()) {
@@ -206,7 +206,7 @@ TEST(ModelClass, NoFieldIsLostSilently) {
 }
 
 TEST(Elements, ATransposeAndItsInverseAreTheIdentity) {
-  // Sizes beside those of tiles.
+  // Sizes around those of tiles.
   for (const auto& [rows, columns] : {std::pair<std::int64_t, std::int64_t>{37, 70}, {130, 64}, {1, 5}}) {
     const auto size = static_cast<std::size_t>(rows * columns);
     std::vector<float> from(size), back(size);

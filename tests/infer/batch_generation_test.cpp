@@ -1,4 +1,4 @@
-// Generation in batches on ranks: neither the grid nor the batch changes a text or its log-probabilities.
+// Batched generation on several ranks: neither the grid nor the batch affects a text or its log-probabilities.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -31,7 +31,7 @@ model::ModelConfig small_model() {
           .hidden_dropout = 0,
           .attention_dropout = 0};
 }
-/// Rotary positions, norms of queries and keys, fewer heads of keys and values, an output of its own.
+/// Rotary positions, QK norm, grouped queries, windows, untied output.
 model::ModelConfig llama() {
   model::ModelConfig config = small_model();
   config.position_embedding = model::PositionEmbedding::rope;
@@ -44,7 +44,7 @@ model::ModelConfig llama() {
   return config;
 }
 
-/// A run in fp64 whose weights make the model fairly sure of its words.
+/// Returns a run in fp64 with weights that make the model's predictions fairly certain.
 test::TrainingRunConfig run_of(const model::ModelConfig& config) { return {.model = config, .init_std = 0.15}; }
 
 /// Prompt `number` of a file of fourteen: of 1 to 32 tokens, with 0 to 44 new ones, some beyond the model's positions.
@@ -65,7 +65,7 @@ GenerationOptions options_of(std::int64_t batch_size) {
   options.end_of_document = end_of_document;
   options.batch_size = batch_size;
   options.log_probabilities = 3;
-  options.stops = [](std::span<const std::int32_t> tokens) {  // two tokens that follow each other
+  options.stops = [](std::span<const std::int32_t> tokens) {  // two consecutive ids
     return tokens.size() > 1 && tokens.back() == tokens[tokens.size() - 2] + 1;
   };
   return options;
@@ -83,7 +83,7 @@ std::string record_of(const Prompt& prompt, const Continuation& continuation) {
   return text.str();
 }
 
-/// The records of the prompts from `first` on, in the order taken; on rank 0 alone.
+/// Returns the records of the prompts from `first` on, in the order taken; only on rank 0.
 std::vector<std::string> records(TrainingRun& run, Communicator& ranks, const GenerationOptions& options,
                                  std::int64_t first = 0) {
   std::vector<std::string> taken;

@@ -34,7 +34,7 @@ TEST(ModelConfigAttributes, GiveBackEveryModel) {
   }
 }
 
-/// Models in which the conditions of some fields hold.
+/// Models that meet the conditions of some fields.
 std::vector<ModelConfig> models_with_conditions() {
   std::vector<ModelConfig> models(4);
   models[1].position_embedding = models[2].position_embedding = PositionEmbedding::rope;
@@ -201,7 +201,7 @@ TEST(ModelConfigAttributes, OfAnImpossibleModelAreABadCheckpoint) {
               ThrowsMessage<CheckpointError>(AllOf(HasSubstr("here: "), HasSubstr("5 must divide"))));
 }
 
-// Megatron-LM counts layers from 1 and leaves out those whose number the frequency divides.
+// Megatron-LM counts layers from 1 and omits multiples of the frequency.
 TEST(AttentionWindow, OfEveryFewLayersLeavesOutTheLastOfThem) {
   const AttentionWindow window = AttentionWindow::every(127, 3, 7);
   for (const int layer : {0, 1, 3, 4, 6}) EXPECT_EQ(window.of(layer), 127) << layer;
@@ -231,7 +231,7 @@ TEST(RotaryScaling, WithoutAKindChangesNothing) {
   EXPECT_EQ(rotary.magnitude, 1);
 }
 
-/// The three cases as Llama 3.1's configuration defines them, by wavelengths.
+// Three cases as in Llama 3.1's reference code, by wavelength.
 TEST(RotaryScaling, IsThatOfLlama31ByWavelengths) {
   const RotaryEmbedding rotary = RotaryScaling::llama3(8).embedding(128, 500000);
   int kept = 0, divided = 0, between = 0;
@@ -276,13 +276,13 @@ TEST(RotaryScaling, OfYarnTakesTheMagnitudeOfBothScales) {
 }
 
 TEST(RotaryScaling, OfYarnOverFewPairsIsAStep) {
-  // Both bounds are at the first pair, as where the sequence of the earlier training made no turn.
+  // Both bounds are at the first pair: the earlier training's sequence made no full turn.
   const RotaryEmbedding rotary = RotaryScaling{RotaryScalingKind::yarn, 4, 1, 1, 32}.embedding(8, 10000);
   EXPECT_EQ(frequency(rotary, 0), 1);
   EXPECT_NEAR(frequency(rotary, 1), 0.1 / 4, 1e-15);
 }
 
-// All frequencies are divided, whatever else scales them: an angle is that of the position over the factor.
+// All frequencies are divided, with every kind of scaling: the angle is that of the position over the factor.
 TEST(RotaryScaling, InterpolationDividesPositions) {
   for (RotaryScaling scaling : {RotaryScaling(), RotaryScaling::llama3(8)}) {
     const RotaryEmbedding whole = scaling.embedding(128, 10000);

@@ -15,8 +15,8 @@ using testing::HasSubstr;
 
 struct Size {
   const char* name;
-  std::int64_t parameters;         // parameters with GPT-2's vocabulary of 50257
-  std::int64_t parameters_padded;  // parameters with the scaling study's 51200; 0 where it lacks the model
+  std::int64_t parameters;         // with GPT-2's vocabulary of 50257
+  std::int64_t parameters_padded;  // with the scaling study's 51200; 0 if it lacks the model
 };
 constexpr Size sizes[] = {{"gpt2-124m", 124439808, 0},
                           {"gpt2-355m", 354823168, 0},
@@ -119,7 +119,7 @@ TEST(ModelFlops, OfTheLargestModelAre27PetaflopAnUpdate) {
 
 TEST(ModelFlops, OfALlamaCountEveryMatrixOnce) {
   const ModelConfig config = preset("llama3-8b");
-  // 6 FLOPs for each element of a matrix and token, the embedding's aside, and 12 L h s for the scores.
+  // 6 FLOPs for each matrix element and token, except the embedding, and 12 L h s for the scores.
   const double matrices = static_cast<double>(parameter_count(config)) - 128256.0 * 4096 - (2 * 32 + 1) * 4096.0;
   const double tokens = 4 * 8192.0;
   EXPECT_DOUBLE_EQ(model_flops(config, 4, 8192), tokens * (6 * matrices + 12 * 32 * 4096.0 * 8192));
@@ -143,7 +143,7 @@ TEST(ParameterCount, OfHeadsOfTheirOwnSizeAndBiasesOfQueriesKeysAndValues) {
   config.qkv_bias = true;
   const std::int64_t h = 4096, q = 32 * 96, k = 8 * 96;
   EXPECT_EQ(parameter_count(config), 2 * 128256 * h + h + 2 * h + 2 * h * q + 2 * h * k + 3 * h * 14336 + q + 2 * k);
-  // 6 FLOPs for each element of a matrix and token, and 12 q s for the scores.
+  // 6 FLOPs for each matrix element and token, and 12 q s for the scores.
   const double matrices = static_cast<double>(2 * h * q + 2 * h * k + 3 * h * 14336 + 128256 * h);
   EXPECT_DOUBLE_EQ(model_flops(config, 1, 8192), 8192 * (6 * matrices + 12.0 * static_cast<double>(q) * 8192));
 }

@@ -1,4 +1,4 @@
-// Global batches that grow or shrink, and what their loss is a mean of: the grid does not change these runs either.
+// Global batches that grow or shrink, and averages of their loss: the grid does not affect these runs either.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -151,7 +151,7 @@ TEST(DecreasedBatch, IsTheLargestThatDivides) {
   }
 }
 
-/// Samples of the corpus that end early: of sample i the first 3 + 5 i mod 14 tokens are predicted.
+/// Samples of the corpus that end early: in sample i the first 3 + 5 i mod 14 tokens are predicted.
 class CutSamples final : public data::SampleSource {
  public:
   explicit CutSamples(const data::SampleSource& whole) : whole_(whole) {}
@@ -182,7 +182,7 @@ TEST(LossAverage, IsOverTokensOrOverMicroBatches) {
   TrainingRunConfig config = two_steps(train::LossAverage::tokens);
   config.model.hidden_dropout = 0;
   config.model.attention_dropout = 0;
-  // The mean of each sample by itself.
+  // Mean of each sample.
   TrainingRunConfig single = config;
   single.batch = 1;
   single.steps = config.batch;

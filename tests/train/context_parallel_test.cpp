@@ -1,4 +1,4 @@
-// Context parallelism: splitting sequences over ranks does not change the run.
+// Context parallelism: splitting sequences over ranks does not affect the run.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -99,7 +99,7 @@ TEST(ContextParallel, PerplexityIsThatOfOneRank) {
 TEST(ContextParallel, SequencesThatDoNotDivideAreRefused) {
   Communicator& ranks = world();
   TrainingRunConfig config;
-  config.s = 30;  // not of 4, 8 chunks
+  config.s = 30;  // not divisible into 4 or 8 chunks
   EXPECT_THROW(TrainingRun(ranks, config, layouts(ranks.size()).front()), ConfigError);
 }
 

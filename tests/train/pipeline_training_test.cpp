@@ -1,5 +1,4 @@
-// Training, evaluation and generation in every form of pipeline: the schedule and the sizes of the stages do not change
-// the run.
+// Training, evaluation and generation in every form of pipeline: schedule and stage sizes do not affect the run.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -15,7 +14,7 @@ namespace {
 using parallel::PipelineSplit;
 using parallel::ScheduleKind;
 
-/// Six layers and, so that every number of stages meets numbers of micro-batches that it does not divide, six samples.
+/// Six layers, and six samples, so that every number of stages meets indivisible numbers of micro-batches.
 TrainingRunConfig six_layers() {
   TrainingRunConfig config;
   config.model = {.layers = 6, .hidden = 32, .heads = 4, .ffn_hidden = 64, .max_positions = 32, .vocabulary = 300};
@@ -112,7 +111,7 @@ TEST(PipelineTraining, EveryFormTakesTheMemoryPredicted) {
 
 TEST(PipelineTraining, ZeroBubbleTakesTheActivationsOfOneForwardOneBackward) {
   const int p = world().size();
-  // Equal stages of layers, and the head on a stage of its own.
+  // Equal stages of layers, and a separate stage for the head.
   const PipelineSplit split{.layers = p == 2   ? std::vector<int>{6, 0}
                                       : p == 3 ? std::vector<int>{3, 3, 0}
                                                : std::vector<int>{2, 2, 2, 0}};
@@ -130,7 +129,7 @@ TEST(PipelineTraining, ZeroBubbleTakesTheActivationsOfOneForwardOneBackward) {
     ImmediateStream host;
     world().all_reduce(host, TensorView(max_micro_batches, {2}), ReduceOp::max).wait(host);
     EXPECT_EQ(max_micro_batches[0],
-              max_micro_batches[1]);  // each stage holds no more than the first, which is 1F1B's largest
+              max_micro_batches[1]);  // no stage holds more than the first, which is the largest in 1F1B
   }
 }
 
@@ -139,7 +138,7 @@ TEST(PipelineTraining, EveryFormEvaluatesAndGeneratesAlike) {
   TrainingRunConfig config = six_layers();
   config.model.hidden_dropout = 0;
   config.model.attention_dropout = 0;
-  config.init_std = 0.3;  // makes the model sure of its words
+  config.init_std = 0.3;  // makes the predictions certain
   const std::shared_ptr<data::TokenStore> corpus = synthetic_tokens(config);
   TrainingRun reference(alone, config, {});
   const double loss = infer::measure_perplexity(reference.gpt, *corpus).loss;

@@ -1,4 +1,4 @@
-// Sequence parallelism and the overlap of tensor-parallel communication: neither changes the run.
+// Sequence parallelism and the overlap of tensor-parallel communication do not affect the run.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

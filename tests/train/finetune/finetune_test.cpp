@@ -1,4 +1,4 @@
-// Scores of fine-tuning: their bytes in a checkpoint, results, and means over seeds.
+// Scores of fine-tuning: serialization, results, and means over seeds.
 #include <gtest/gtest.h>
 
 #include <cmath>
