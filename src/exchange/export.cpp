@@ -126,7 +126,7 @@ class Exporter {
     for (std::size_t file = 0; file < destination_.files().size(); ++file) {
       find_blocks(destination_.files()[file]);
       if (is_whole(file)) {
-        log::info("{} is there and whole: kept", destination_.file_name(file));
+        log::info("{} is already complete: kept", destination_.file_name(file));
         ++result.kept_files;
         continue;
       }
@@ -182,7 +182,7 @@ class Exporter {
     std::vector<std::string> digests;
     collectively(world_, [&] {
       TRIREME_CHECK(!stated.empty(), EnvironmentError,
-                    "{} is not there on all nodes: an export needs a folder that all share",
+                    "{} does not exist on all nodes: an export needs a folder shared by all",
                     destination_.file_name(file));
       for (const Block& block : blocks_) {
         elements_.resize(static_cast<std::size_t>(builder_.size_bytes(block)));

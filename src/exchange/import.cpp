@@ -71,14 +71,14 @@ std::vector<std::size_t> match(const TensorMap& map, const TensorSource& source,
   }
   for (std::size_t i = 0; i < tensors.size(); ++i) {
     if (used.contains(i) || rules.is_ignored(tensors[i].name)) continue;
-    problems.push_back(fmt::format("{} {} is no part of the model that the configuration describes", tensors[i].name,
+    problems.push_back(fmt::format("{} {} is not part of the model that the configuration describes", tensors[i].name,
                                    to_string(tensors[i].shape)));
   }
   if (problems.empty()) return result;
   const std::size_t count = problems.size();
   if (count > max_listed) problems.resize(max_listed);
-  throw DataError("{} does not have the tensors of its model; {} differ{}:\n  {}", source.description(), count,
-                  count > max_listed ? ", the first of them" : "", fmt::join(problems, "\n  "));
+  throw DataError("{} does not have the tensors of its model: {} differences{}:\n  {}", source.description(), count,
+                  count > max_listed ? ", beginning with" : "", fmt::join(problems, "\n  "));
 }
 
 ParameterReader::ParameterReader(const TensorMap& map, TensorSource& source, std::vector<std::size_t> tensors)

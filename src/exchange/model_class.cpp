@@ -46,8 +46,8 @@ std::string model_class_names() {
 
 const ModelClass& model_class_from(std::string_view name) {
   const auto found = std::ranges::find(model_classes(), name, &ModelClass::name);
-  TRIREME_CHECK(found != model_classes().end(), DataError,
-                "the model class '{}' is not one of those that can be read: {}", name, model_class_names());
+  TRIREME_CHECK(found != model_classes().end(), DataError, "the model class '{}' is not supported. Try one of {}", name,
+                model_class_names());
   return *found;
 }
 
@@ -66,7 +66,7 @@ const ModelClass& model_class_of(const ModelConfig& config) {
   const ModelConfig ours = model::canonical(config), like = model::canonical(class_defaults(result));
   std::vector<std::string> misfits;
   if (!config.is_bert() && !config.predicts_tokens())
-    misfits.emplace_back("heads of tasks are exported of a BERT alone");
+    misfits.emplace_back("task heads can only be exported for a BERT");
   for (const model::Field& field : model::fields()) {
     const bool is_stored = !field.attribute.empty() && (field.stored_if == nullptr || field.stored_if(config));
     // An export has plain norm weights. Classes with the same keys need not have all these settings.
@@ -78,7 +78,7 @@ const ModelClass& model_class_of(const ModelConfig& config) {
   }
   if (config.rotary_scaling.interpolation != 1 && config.rotary_scaling.kind != model::RotaryScalingKind::none) {
     misfits.emplace_back(
-        "<rotary_seq_len_interpolation_factor> beside another scaling: the class scales positions in one way");
+        "<rotary_seq_len_interpolation_factor> with another scaling: the class has only one kind of scaling");
   }
   TRIREME_CHECK(misfits.empty(), ConfigError, "the model cannot be exported as {}:\n  {}", result.name,
                 fmt::join(misfits, "\n  "));

@@ -175,7 +175,7 @@ constexpr Field table[] = {
      .help = "Linear layers have no biases.", .log = ", no biases", .keys = {"", "attention_bias", ""},
      .megatron = "add_bias_linear"},
     {TRIREME_AT(&C::qkv_bias), .attribute = "qkv_bias", .since = "kv_channels", .option = "add-qkv-bias",
-     .help = "Queries, keys and values have biases, with <disable_bias_linear> and presets without biases, too.",
+     .help = "Queries, keys and values have biases, even with <disable_bias_linear> or a preset without biases.",
      .log = " but of Q, K and V"},
     {TRIREME_AT(&C::tied_output), .attribute = "tied_output", .since = "kv_heads",
      .option = "untie-embeddings-and-output-weights",

@@ -69,7 +69,7 @@ void validate(const ModelConfig& config) {
   expect(!config.is_bert() || config.tied_output,
          "<untie_embeddings_and_output_weights>: the output of a BERT is tied to its token embedding");
   expect(config.is_bert() || config.output != ModelOutput::spans,
-         "answers are spans of a BERT: a GPT's positions do not see the text after them");
+         "answers as spans need a BERT: a GPT's positions do not attend to later text");
   TRIREME_CHECK(problems.empty(), ConfigError, "{}", problems);
   // Keeps products of sizes within 64 bits.
   const double h = static_cast<double>(config.hidden);
@@ -148,7 +148,7 @@ ModelConfig config_from(const Attributes& attributes) {
   try {
     validate(config);
   } catch (const ConfigError& error) {
-    attributes.fail(fmt::format("the attributes model.* describe an impossible model: {}", error.what()));
+    attributes.fail(fmt::format("the attributes model.* describe an invalid model: {}", error.what()));
   }
   // Older checkpoints name every model gpt2.
   attributes.require(architecture == Architecture::gpt2 || architecture == architecture_of(config), "model.kind",

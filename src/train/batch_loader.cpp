@@ -116,7 +116,7 @@ void BatchLoader::check(const Request& request) const {
   const auto samples = static_cast<std::int64_t>(request.samples.size());
   const std::int64_t max = sets_[0].tensors[weights_index].view().shape()[0];
   TRIREME_CHECK(samples % b_ == 0 && samples / b_ <= max, ShapeError,
-                "{} samples do not make up to {} micro-batches of {}", samples, max, b_);
+                "{} samples do not fit into at most {} micro-batches of {}", samples, max, b_);
   TRIREME_CHECK(b_ % requested_.samples_per_label == 0, ConfigError,
                 "<micro_batch_size> {} is not a multiple of the {} samples that share a label", b_,
                 requested_.samples_per_label);

@@ -33,7 +33,7 @@ void CheckpointWriter::attempt(std::int64_t step, const Action& action) {
     if (options_.on_error == OnSaveError::stop || !common || error.exit_code() != ExitCode::io) throw;
     failed_ = true;
     if (world_.rank() != 0) return;
-    log::warn("STEP {} IS NOT SAVED, training goes on and tries again at the next save: {}", step, error.what());
+    log::warn("STEP {} IS NOT SAVED, training continues and retries at the next save: {}", step, error.what());
   }
 }
 

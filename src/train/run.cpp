@@ -68,7 +68,7 @@ enum class Stop : std::int32_t { none, interval, time, signal };
 const char* text_of(Stop stop) {
   return stop == Stop::interval ? "<exit_interval>"
          : stop == Stop::time   ? "<exit_duration_in_mins>"
-                                : "a signal asked for it";
+                                : "stopped by a signal";
 }
 
 Stop agreed(Communicator& world, Stop mine) {
@@ -195,8 +195,8 @@ class TrainingLoop {
     save_at_end();
     const char* saved = hooks_.checkpoints == nullptr ? "nothing is saved without <save>"
                         : hooks_.checkpoints->resumable()
-                            ? "everything is saved, run the same command again to go on"
-                            : "the weights are saved without the optimizer's state: go on with <no_load_optim>";
+                            ? "everything is saved; run the same command again to continue"
+                            : "the weights are saved without the optimizer's state: continue with <no_load_optim>";
     log::info("stopping after iteration {} of {}: {}; {}", progress().iteration, train_iterations_, text_of(stop_),
               saved);
     return hooks_.checkpoints != nullptr || stop_ == Stop::signal ? RunEnd::stopped_early : RunEnd::complete;

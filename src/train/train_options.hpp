@@ -56,8 +56,8 @@ inline void validate(const ExecutionConfig& config) {
   TRIREME_CHECK(
       !config.cuda_graphs || !data.overlap_reduce || data.sharding != parallel::DataSharding::optimizer_and_gradients,
       ConfigError,
-      "<cuda_graphs> goes without <overlap_grad_reduce> in ZeRO 2, which reduces gradients after every "
-      "micro-batch: recorded work cannot wait for work enqueued apart from it. Try ZeRO 1.");
+      "<cuda_graphs> does not support <overlap_grad_reduce> with ZeRO 2, which reduces gradients after every "
+      "micro-batch: recorded work cannot wait for work outside the graph. Try ZeRO 1.");
   TRIREME_CHECK(!config.cuda_graphs || !config.variable_lengths, ConfigError,
                 "<cuda_graphs> and <variable_seq_lengths> exclude each other: recorded work has one length");
 }

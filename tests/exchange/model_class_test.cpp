@@ -114,9 +114,9 @@ TEST(TensorMap, OneErrorListsEveryTensorThatDoesNotFit) {
   source.tensors_[1].name = "model.layers.7.input_layernorm.weight";
   source.tensors_[2].dtype = DType::int32;
   EXPECT_THAT(message_of<DataError>([&] { match(map, source, {}); }),
-              AllOf(HasSubstr("4 differ"), HasSubstr("model.embed_tokens.weight is [6, 8] instead of [5, 8]"),
+              AllOf(HasSubstr("4 differences"), HasSubstr("model.embed_tokens.weight is [6, 8] instead of [5, 8]"),
                     HasSubstr("model.layers.0.input_layernorm.weight [8] is missing"),
-                    HasSubstr("model.layers.7.input_layernorm.weight [8] is no part of the model"),
+                    HasSubstr("model.layers.7.input_layernorm.weight [8] is not part of the model"),
                     HasSubstr("has the type int32")));
 }
 

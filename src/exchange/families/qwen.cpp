@@ -21,7 +21,7 @@ std::vector<ModelClass> qwen_family() {
           "add-qkv-bias",
           [](const model::ModelConfig& config) { return rotates(config) && config.qkv_bias && !config.linear_bias; })};
   for (ModelClass& qwen : classes) {
-    qwen.fixed = {{"use_sliding_window", false, "a position attends to all before it here", true}};
+    qwen.fixed = {{"use_sliding_window", false, "only attention to all earlier positions is supported", true}};
   }
   return classes;
 }
