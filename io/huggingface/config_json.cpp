@@ -192,7 +192,7 @@ void read_attention(const Settings& settings, const json& file, HuggingFaceModel
     return;
   }
   if (config.qk_norm && config.linear_bias) {
-    settings.add("attention_bias is true: biases of attention are not supported with its norms here");
+    settings.add("attention_bias is true: attention biases are not supported with QK norm");
   }
   config.linear_bias = class_defaults(*model.model_class).linear_bias;
 }
