@@ -203,8 +203,10 @@ class Generator {
           continue;
         }
         const std::int32_t token = choose_token(own, options_.sampling, text.size(), text.prompt.number);
-        if (!wants_probabilities) tokens.push_back(token);
-        if (!wants_probabilities) continue;
+        if (!wants_probabilities) {
+          tokens.push_back(token);
+          continue;
+        }
         for (const TokenProbability& likely : log_probabilities(own, token, each - 1)) {
           tokens.push_back(likely.token);
           values.push_back(likely.log_probability);
