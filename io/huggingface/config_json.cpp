@@ -2,6 +2,7 @@
 
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
 
@@ -10,12 +11,10 @@
 #include "io/posix/regular_file.hpp"
 #include "src/base/check.hpp"
 #include "src/base/shortened.hpp"
-#include "src/exchange/families/family.hpp"
 
 namespace trireme::io {
 namespace {
 
-using exchange::ConfigForm;
 using exchange::ModelClass;
 using model::ModelConfig;
 using model::RotaryScaling;
@@ -102,17 +101,17 @@ class Settings {
 };
 
 /// Reads the fields that the table has keys for.
-void read_fields(const Settings& settings, ModelClass model_class, ModelConfig& config) {
+void read_fields(const Settings& settings, const ModelClass& model_class, ModelConfig& config) {
   for (const model::Field& field : model::fields()) {
     const std::string key(exchange::config_key(field, model_class));
     if (key.find('.') != key.npos || key.empty() || !settings.has(key.c_str())) continue;
     field.set(config, settings.value_of(field, key.c_str(), config));
   }
+  const auto ffn_hidden = std::ranges::find(model::fields(), "ffn_hidden", &model::Field::attribute);
+  if (model_class.ffn_follows_hidden && !settings.has(std::string(config_key(*ffn_hidden, model_class)).c_str())) {
+    config.ffn_hidden = 4 * config.hidden;
+  }
   if (config.query_groups == config.heads) config.query_groups = 0;
-}
-
-void read_gpt2(const Settings& settings, ModelConfig& config) {
-  if (!settings.has("n_inner")) config.ffn_hidden = 4 * config.hidden;
 }
 
 /// The frequencies of rotary positions: of older files rope_theta and rope_scaling, of newer ones rope_parameters.
@@ -166,39 +165,40 @@ void read_rotary(const Settings& settings, const json& file, ModelConfig& config
   }
 }
 
-void read_llama(const Settings& settings, const json& file, HuggingFaceModel& model,
-                std::vector<std::string>& problems) {
+/// Reads the settings of attention and of its linear layers' biases.
+void read_attention(const Settings& settings, const json& file, HuggingFaceModel& model,
+                    std::vector<std::string>& problems) {
   ModelConfig& config = model.config;
-  if (settings.text("hidden_act", "silu") != "silu") settings.add("hidden_act is not silu, which gates SwiGLU");
-  read_rotary(settings, file, config, problems);
-  if (settings.flag("rope_interleave", settings.flag("rope_interleaved", false))) {
-    model.rotary = exchange::RotaryLayout::interleaved;
+  if (config.position_embedding == model::PositionEmbedding::rope) {
+    read_rotary(settings, file, config, problems);
+    if (settings.flag("rope_interleave", settings.flag("rope_interleaved", false))) {
+      model.rotary = exchange::RotaryLayout::interleaved;
+    }
+    const json& types = settings.value("layer_types");
+    if (!std::ranges::all_of(types, [](const json& type) { return type == "full_attention"; })) {
+      settings.add("layer_types has layers without full attention");
+    }
   }
-  for (const json& type : settings.value("layer_types")) {
-    if (type == "full_attention") continue;
-    settings.add("layer_types has layers without full attention");
-    break;
-  }
-  const exchange::ClassFacts& facts = exchange::facts_of(model.model_class);
-  if (facts.has_window && file.contains("sliding_window")) {
+  if (model.model_class->has_window && file.contains("sliding_window")) {
     config.window.left = settings.integer("sliding_window", 0) - 1;  // null: none
     if (settings.has("sliding_window") && config.window.left < 0) {
       settings.add("sliding_window is 0: a position attends at least to itself");
     }
   }
-  if (facts.has_bias_settings) {
+  if (model.model_class->has_bias_settings) {
     if (settings.flag("mlp_bias", false) != config.linear_bias) {
       settings.add("attention_bias and mlp_bias differ: all linear layers have biases here, or none of these");
     }
     return;
   }
   if (config.qk_norm && config.linear_bias) {
-    settings.add("attention_bias is true: biases of attention are not supported with its norms here");
+    settings.add("attention_bias is true: attention biases are not supported with QK norm");
   }
-  config.linear_bias = false;
+  config.linear_bias = class_defaults(*model.model_class).linear_bias;
 }
 
-void read_bert(const Settings& settings, ModelConfig& config) {
+/// Reads the number of classes or choices of a task.
+void read_task(const Settings& settings, ModelConfig& config) {
   if (config.output == model::ModelOutput::classes) {
     const json& labels = settings.value("id2label");
     config.classes = labels.is_object() ? static_cast<std::int64_t>(labels.size()) : settings.integer("num_labels", 2);
@@ -237,7 +237,7 @@ HuggingFaceModel parse_config_json(const std::string& text, const std::string& p
                 exchange::model_class_names());
   HuggingFaceModel model;
   try {
-    model.model_class = exchange::model_class_from((*classes)[0].get<std::string>());
+    model.model_class = &exchange::model_class_from((*classes)[0].get<std::string>());
   } catch (const DataError& error) {
     throw DataError("{}: {}", path, error.what());
   }
@@ -247,19 +247,14 @@ HuggingFaceModel parse_config_json(const std::string& text, const std::string& p
     if (settings.has(name))
       settings.add(fmt::format("{}: quantized weights are not read; take the original model", name));
   }
-  model.config = exchange::class_defaults(model.model_class);
-  read_fields(settings, model.model_class, model.config);
-  for (const exchange::FixedSetting& setting : exchange::facts_of(model.model_class).fixed) settings.require(setting);
-  switch (exchange::config_form(model.model_class)) {
-    case ConfigForm::gpt2:
-      read_gpt2(settings, model.config);
-      break;
-    case ConfigForm::llama:
-      read_llama(settings, file, model, problems);
-      break;
-    case ConfigForm::bert:
-      read_bert(settings, model.config);
+  model.config = exchange::class_defaults(*model.model_class);
+  read_fields(settings, *model.model_class, model.config);
+  for (const exchange::FixedSetting& setting : model.model_class->fixed) settings.require(setting);
+  if (model.config.gated && settings.text("hidden_act", "silu") != "silu") {
+    settings.add("hidden_act is not silu, which gates SwiGLU");
   }
+  read_attention(settings, file, model, problems);
+  read_task(settings, model.config);
   if (problems.empty()) {
     try {
       model::validate(model.config);

@@ -11,7 +11,7 @@ namespace trireme::io {
 
 /// A model as Hugging Face's config.json describes it.
 struct HuggingFaceModel {
-  exchange::ModelClass model_class = exchange::ModelClass::gpt2;
+  const exchange::ModelClass* model_class = nullptr;
   model::ModelConfig config;  ///< its vocabulary has the rows of the tensors
   exchange::RotaryLayout rotary = exchange::RotaryLayout::halves;
   std::optional<std::int64_t> end_of_text;  ///< id that ends texts, where one is named

@@ -3,12 +3,10 @@
 
 #include "io/huggingface/activations.hpp"
 #include "io/huggingface/config_json.hpp"
-#include "src/exchange/families/family.hpp"
 
 namespace trireme::io {
 namespace {
 
-using exchange::ConfigForm;
 using exchange::ModelClass;
 using model::ModelConfig;
 using model::RotaryScaling;
@@ -49,7 +47,7 @@ void put_rotary(ordered_json& file, const ModelConfig& config) {
 }
 
 /// Writes the fields that the table has keys for.
-void put_fields(ordered_json& file, const ModelConfig& config, ModelClass model_class) {
+void put_fields(ordered_json& file, const ModelConfig& config, const ModelClass& model_class) {
   const ModelConfig resolved = model::resolved(config);
   for (const model::Field& field : model::fields()) {
     const std::string key(exchange::config_key(field, model_class));
@@ -64,11 +62,12 @@ void put_fields(ordered_json& file, const ModelConfig& config, ModelClass model_
   }
 }
 
-void put_llama(ordered_json& file, const ModelConfig& config, const exchange::ClassFacts& facts) {
-  file["hidden_act"] = "silu";
-  put_rotary(file, config);
-  if (facts.has_bias_settings) file["mlp_bias"] = config.linear_bias;
-  if (facts.has_window) file["sliding_window"] = config.window.left + 1;
+/// Writes the settings of activation, attention and biases that are no fields of the table.
+void put_blocks(ordered_json& file, const ModelConfig& config, const ModelClass& model_class) {
+  if (config.gated) file["hidden_act"] = "silu";
+  if (config.position_embedding == model::PositionEmbedding::rope) put_rotary(file, config);
+  if (model_class.has_bias_settings) file["mlp_bias"] = config.linear_bias;
+  if (model_class.has_window) file["sliding_window"] = config.window.left + 1;
   if (config.qkv_bias && !config.linear_bias) file.erase("attention_bias");  // all models of the class have these
 }
 
@@ -91,7 +90,7 @@ const char* torch_name(DType dtype) {
 }
 
 void put_end(ordered_json& file, const HuggingFaceModel& model) {
-  if (!model.end_of_text || exchange::is_bert(model.model_class)) return;
+  if (!model.end_of_text || model.config.is_bert()) return;
   file["bos_token_id"] = *model.end_of_text;
   file["eos_token_id"] = *model.end_of_text;
 }
@@ -100,17 +99,16 @@ void put_end(ordered_json& file, const HuggingFaceModel& model) {
 
 std::string config_json(const HuggingFaceModel& model, DType dtype) {
   ordered_json file;
-  file["architectures"] = {exchange::name_of(model.model_class)};
-  const exchange::ClassFacts& facts = exchange::facts_of(model.model_class);
-  const ConfigForm form = exchange::config_form(model.model_class);
-  file["model_type"] = facts.type;
-  put_fields(file, model.config, model.model_class);
-  if (form == ConfigForm::llama) put_llama(file, model.config, facts);
-  for (const exchange::FixedSetting& setting : facts.fixed) {
+  const ModelClass& model_class = *model.model_class;
+  file["architectures"] = {model_class.name};
+  file["model_type"] = model_class.type;
+  put_fields(file, model.config, model_class);
+  put_blocks(file, model.config, model_class);
+  for (const exchange::FixedSetting& setting : model_class.fixed) {
     if (!setting.is_written) continue;
     std::visit([&](const auto& value) { file[std::string(setting.key)] = value; }, setting.value);
   }
-  if (form == ConfigForm::bert) put_labels(file, model.config);
+  put_labels(file, model.config);
   put_end(file, model);
   file["dtype"] = torch_name(dtype);
   return file.dump(2) + "\n";

@@ -13,13 +13,13 @@ To converted(From value) {
   if constexpr (std::is_same_v<From, To>) {
     return value;
   } else {
-    // 16-bit types round from fp32: they have no conversion from fp64.
+    // 16-bit types convert only from and to fp32.
     using Between = std::conditional_t<sizeof(To) == 2 || sizeof(From) == 2, float, double>;
     return static_cast<To>(static_cast<Between>(value));
   }
 }
 
-/// Goes by tiles that are transposed in the cache: rows are read and written by whole cache lines.
+/// Transposes tile by tile in the cache, so that memory is read and written in full cache lines.
 template <class From, class To>
 void transpose_elements(const From* from, std::int64_t rows, std::int64_t columns, To* to, std::int64_t to_stride) {
   constexpr std::int64_t side = 64;

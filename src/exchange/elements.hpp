@@ -10,11 +10,11 @@ namespace trireme::exchange {
 
 constexpr bool is_floating(DType dtype) { return dtype <= DType::fp16; }
 
-/// Converts `count` elements; rounds to nearest even.
+/// Converts `count` elements, rounding to nearest even.
 void convert(const std::byte* from, DType from_type, std::byte* to, DType to_type, std::int64_t count);
 
-/// Element [column, row] of `to`, whose rows are `to_stride` elements apart, = element [row, column] of `from`
-/// [rows, columns], converted likewise.
+/// Converts element [row, column] of `from` [rows, columns] to element [column, row] of `to`, whose rows are
+/// `to_stride` elements apart.
 void convert_transposed(const std::byte* from, DType from_type, std::int64_t rows, std::int64_t columns, std::byte* to,
                         DType to_type, std::int64_t to_stride);
 

@@ -16,7 +16,7 @@
 namespace trireme::exchange {
 namespace {
 
-/// Rows of a parameter that are written at a time.
+/// Rows of a parameter that are written together.
 struct Block {
   const MappedParameter* parameter = nullptr;
   const RowRun* run = nullptr;
@@ -24,14 +24,14 @@ struct Block {
   std::int64_t count = 0;
 };
 
-/// Rows of a block that are read and converted at a time.
+/// Rows of a block that are read and converted together.
 struct Part {
   std::size_t block = 0;
   std::int64_t first = 0;  // row of the parameter
   std::int64_t count = 0;
 };
 
-/// Makes elements of tensors from a step's parameters.
+/// Computes the elements of tensors from a step's parameters.
 class TensorBuilder {
  public:
   TensorBuilder(checkpoint::StepReader& step, const TensorMap& map, DType dtype)
@@ -63,7 +63,7 @@ class TensorBuilder {
     return part.count * columns * static_cast<std::int64_t>(size_of(master(*block.parameter)));
   }
 
-  /// Reads a part into `elements`, which has the elements of the block in the order of `places`.
+  /// Reads a part into `elements`, the elements of the block in the order of `places`.
   void read(const Block& block, const Part& part, std::vector<std::byte>& elements) {
     const MappedParameter& parameter = *block.parameter;
     const DType stored = master(parameter);
@@ -83,7 +83,7 @@ class TensorBuilder {
     }
   }
 
-  /// Places of a block's elements in its tensor.
+  /// Returns where a block's elements are in its tensor.
   Ranges places(const Block& block) const {
     const RowRun& run = *block.run;
     const MappedTensor& tensor = map_.tensors[run.tensor];
@@ -94,7 +94,7 @@ class TensorBuilder {
     return {run.tensor, row * columns, columns, block.count, run.foreign_step * columns};
   }
 
-  /// Throws CheckpointError if what was read so far is damaged.
+  /// Throws CheckpointError if the data read so far are damaged.
   void finish() { reader_.finish(); }
 
  private:
@@ -105,7 +105,8 @@ class TensorBuilder {
   std::vector<std::byte> masters_bytes_;
 };
 
-/// Digest of the digests of all blocks of a file, in their order; on rank 0. Each rank gives those of its own.
+/// Returns, on rank 0, the digest of the digests of all blocks of a file, in their order. `mine` are those of this
+/// rank.
 std::string combined(Communicator& world, const std::vector<std::string>& mine) {
   Digest digest;
   for (const std::string& text : gather_text(world, fmt::format("{}", fmt::join(mine, "")), 0)) {
@@ -125,7 +126,7 @@ class Exporter {
     for (std::size_t file = 0; file < destination_.files().size(); ++file) {
       find_blocks(destination_.files()[file]);
       if (is_whole(file)) {
-        log::info("{} is there and whole: kept", destination_.file_name(file));
+        log::info("{} is already complete: kept", destination_.file_name(file));
         ++result.kept_files;
         continue;
       }
@@ -139,8 +140,8 @@ class Exporter {
   }
 
  private:
-  /// Divides the parameters of these tensors over the ranks in stretches of about equal bytes. All blocks of a
-  /// parameter are one rank's, so that its bytes are read once, in their order.
+  /// Divides the parameters of these tensors over the ranks in contiguous shares of about equal size. One rank has all
+  /// blocks of a parameter, so that its bytes are read once and in order.
   void find_blocks(const std::vector<std::size_t>& tensors) {
     const std::set<std::size_t> present(tensors.begin(), tensors.end());
     const auto element = static_cast<std::int64_t>(size_of(dtype_));
@@ -181,7 +182,7 @@ class Exporter {
     std::vector<std::string> digests;
     collectively(world_, [&] {
       TRIREME_CHECK(!stated.empty(), EnvironmentError,
-                    "{} is not there on all nodes: an export needs a folder that all share",
+                    "{} does not exist on all nodes: an export needs a folder shared by all",
                     destination_.file_name(file));
       for (const Block& block : blocks_) {
         elements_.resize(static_cast<std::size_t>(builder_.size_bytes(block)));
@@ -234,7 +235,7 @@ class Exporter {
   TensorDestination& destination_;
   Communicator& world_;
   ExportSizes sizes_;
-  std::vector<Block> blocks_;  // this rank's of the present file
+  std::vector<Block> blocks_;  // blocks of this rank in the current file
   std::vector<Part> parts_;
   std::vector<std::byte> elements_;  // elements of a block
 };

@@ -19,7 +19,7 @@ namespace {
 
 constexpr std::size_t max_listed = 20;
 
-/// Returns whether a tensor has the shape of the map's, or more rows where these may be padding.
+/// Returns whether a tensor has the wanted shape, or more rows if these may be padding.
 bool fits(const MappedTensor& wanted, const Shape& shape) {
   if (wanted.shape == shape) return true;
   Shape cut = shape;
@@ -49,7 +49,7 @@ std::vector<std::size_t> match(const TensorMap& map, const TensorSource& source,
   std::vector<std::size_t> result;
   for (const MappedTensor& wanted : map.tensors) {
     auto found = find(wanted.name);
-    // Where the tensor itself is missing, one with the same content serves.
+    // A tensor with the same content replaces a missing one.
     for (const std::string& copy : wanted.copies) {
       const auto same = find(copy);
       if (found == by_name.end()) found = same;
@@ -71,14 +71,14 @@ std::vector<std::size_t> match(const TensorMap& map, const TensorSource& source,
   }
   for (std::size_t i = 0; i < tensors.size(); ++i) {
     if (used.contains(i) || rules.is_ignored(tensors[i].name)) continue;
-    problems.push_back(fmt::format("{} {} is no part of the model that the configuration describes", tensors[i].name,
+    problems.push_back(fmt::format("{} {} is not part of the model that the configuration describes", tensors[i].name,
                                    to_string(tensors[i].shape)));
   }
   if (problems.empty()) return result;
   const std::size_t count = problems.size();
   if (count > max_listed) problems.resize(max_listed);
-  throw DataError("{} does not have the tensors of its model; {} differ{}:\n  {}", source.description(), count,
-                  count > max_listed ? ", the first of them" : "", fmt::join(problems, "\n  "));
+  throw DataError("{} does not have the tensors of its model: {} differences{}:\n  {}", source.description(), count,
+                  count > max_listed ? ", beginning with" : "", fmt::join(problems, "\n  "));
 }
 
 ParameterReader::ParameterReader(const TensorMap& map, TensorSource& source, std::vector<std::size_t> tensors)
@@ -97,7 +97,7 @@ std::vector<ParameterSlice> ParameterReader::slices_of(const MappedParameter& pa
   return slices;
 }
 
-/// `part` is rows of the run, or columns.
+/// `part` has rows of the run, or columns.
 ParameterReader::StoredRows ParameterReader::stored_rows(const RowRun& run, const ParameterSlice& part) const {
   const std::size_t tensor = tensors_[run.tensor];
   if (part.of_columns) return {tensor, part.first, part.count, run.count};
@@ -121,7 +121,7 @@ void ParameterReader::read_run(const RowRun& run, const ParameterSlice& part, DT
 
 namespace {
 
-/// Calls `visit` with each run that has rows of a slice, and these; with columns, all rows of the run.
+/// Calls `visit` with each run that has rows of a slice, and with those rows; for a slice of columns, with all rows.
 template <class Visit>
 void for_each_part(const ParameterSlice& slice, const Visit& visit) {
   for (const RowRun& run : slice.parameter->runs) {
@@ -173,14 +173,14 @@ void import_weights(TensorSource& source, const TensorMap& map, const std::vecto
   const auto element = static_cast<std::int64_t>(size_of(master));
   std::int64_t total = 0;
   for (const MappedParameter& parameter : map.parameters) total += parameter.shape.numel() * element;
-  // Every rank writes as many files as the others, all of about one size.
+  // Every rank writes the same number of files, all of about the same size.
   const std::int64_t rank_files = (total / world.size() + sizes.file_bytes) / sizes.file_bytes;
   const std::int64_t file_bytes = total / (world.size() * rank_files) + 1;
   const std::int64_t first_file = world.rank() * rank_files;
 
   ParameterReader reader(map, source, tensors);
-  std::vector<std::byte> buffer;       // elements of the present slice
-  std::vector<ParameterSlice> slices;  // this rank's
+  std::vector<std::byte> buffer;       // elements of the current slice
+  std::vector<ParameterSlice> slices;  // slices of this rank
   std::optional<ReadAhead> ahead;
   std::vector<checkpoint::ShardContent> shards(static_cast<std::size_t>(rank_files));
   for (std::int64_t i = 0; i < rank_files; ++i) {

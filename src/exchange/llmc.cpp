@@ -11,7 +11,7 @@ struct LayerTensor {
   const char* name;
   const char* parameter;
 };
-/// Tensors of layers, in the order of the file.
+/// Per-layer tensors, in the order of the file.
 constexpr LayerTensor layer_tensors[] = {{"ln1w", "ln_1.weight"},          {"ln1b", "ln_1.bias"},
                                          {"qkvw", "attn.qkv.weight"},      {"qkvb", "attn.qkv.bias"},
                                          {"attprojw", "attn.proj.weight"}, {"attprojb", "attn.proj.bias"},

@@ -10,7 +10,7 @@ namespace {
 
 using model::ModelConfig;
 
-/// Adds `count` channels of a head, from row `first` of a parameter, which are rows of a tensor.
+/// Maps the channels of a head, rows of a parameter, to rows of a tensor.
 void map_head(TensorMapBuilder& map, const std::string& parameter, RowRun run, RotaryLayout rotary) {
   if (rotary == RotaryLayout::halves) return map.run(parameter, run);
   run.count /= 2;
@@ -22,7 +22,7 @@ void map_head(TensorMapBuilder& map, const std::string& parameter, RowRun run, R
   map.run(parameter, second);
 }
 
-/// Queries, keys and values of a layer in one tensor, weights or biases.
+/// Maps queries, keys and values of a layer to one tensor, weights or biases.
 void map_qkv(TensorMapBuilder& map, const MegatronLayout& layout, const std::string& ours, const std::string& suffix,
              const std::string& name) {
   const ModelConfig& config = map.config();
@@ -56,7 +56,7 @@ void map_qkv(TensorMapBuilder& map, const MegatronLayout& layout, const std::str
   }
 }
 
-/// The first product of the feed-forward block. With SwiGLU each tensor rank has its gate, then its up.
+/// Maps the first layer of the feed-forward block. With SwiGLU each tensor rank has its gate, then its up.
 void map_expansion(TensorMapBuilder& map, const MegatronLayout& layout, const std::string& parameter,
                    const std::string& name) {
   if (!map.config().gated) return map.same(parameter, name);
@@ -73,7 +73,7 @@ void map_expansion(TensorMapBuilder& map, const MegatronLayout& layout, const st
   }
 }
 
-/// The outputs of a BERT: masked tokens, and where there is a binary head the order of segments.
+/// Maps the outputs of a BERT: masked tokens, and with a binary head the order of segments.
 void map_bert_heads(TensorMapBuilder& map, const MegatronLayout& layout) {
   map_layer(map, "mlm.dense", "lm_head.dense");
   map_layer(map, "mlm.ln", "lm_head.layer_norm");
@@ -93,7 +93,7 @@ TensorMap megatron_tensor_map(const ModelConfig& config, const MegatronLayout& l
                 "the tensors have {} tokens, fewer than the {} of the vocabulary", layout.vocabulary_rows,
                 config.vocabulary);
   TRIREME_CHECK(layout.shards >= 1 && config.heads % layout.shards == 0 && config.ffn_hidden % layout.shards == 0,
-                ConfigError, "{} heads and {} channels of the feed-forward block are not divided evenly over {} ranks",
+                ConfigError, "{} heads and {} channels of the feed-forward block do not split evenly over {} ranks",
                 config.heads, config.ffn_hidden, layout.shards);
   TRIREME_CHECK(layout.heads == MegatronHeads::groups || config.kv_heads() == config.heads, ConfigError,
                 "checkpoints of versions 0 and 1 have no groups of queries");
@@ -182,7 +182,7 @@ int megatron_split_dimension(std::string_view tensor) {
   const auto ends = [&](std::initializer_list<std::string_view> suffixes) {
     return std::ranges::any_of(suffixes, [&](std::string_view suffix) { return tensor.ends_with(suffix); });
   };
-  // The heads of a BERT have linear layers that are complete on every rank.
+  // The linear layers of BERT's heads are replicated.
   if (tensor.find("lm_head.dense.") != tensor.npos || tensor.find("pooler.dense.") != tensor.npos) return -1;
   if (ends({"word_embeddings.weight", "output_layer.weight", "output_layer.bias", "lm_head.bias",
             "word_embeddings_for_head.weight", "linear_qkv.weight", "linear_qkv.bias", "query_key_value.weight",

@@ -1,58 +1,85 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <variant>
 #include <vector>
 
 #include "src/exchange/tensor_map.hpp"
 #include "src/model/fields.hpp"
 
-/// Model classes of Hugging Face's transformers that this program's models can be: the facts of each stand in
+/// Model classes of Hugging Face's transformers that import and export support. Each family of classes is a file in
 /// `families`.
 namespace trireme::exchange {
 
-enum class ModelClass { gpt2, llama, mistral, qwen2, qwen3, bert_pretraining, bert_classes, bert_choices, bert_spans };
-
-/// Forms of config.json: those whose keys model::ConfigKeys has.
-enum class ConfigForm { gpt2, llama, bert };
-
-struct ClassFacts;
-/// The facts of a class (families/family.hpp).
-const ClassFacts& facts_of(ModelClass model_class);
-
-/// "GPT2LMHeadModel" ...
-std::string_view name_of(ModelClass model_class);
-/// All names, for messages.
-std::string model_class_names();
-/// Returns the class of this name; DataError, with the known ones, for another name.
-ModelClass model_class_from(std::string_view name);
-ConfigForm config_form(ModelClass model_class);
-inline bool is_bert(ModelClass model_class) { return config_form(model_class) == ConfigForm::bert; }
-
-/// Returns the model of a class whose config.json has no settings.
-model::ModelConfig class_defaults(ModelClass model_class);
-/// Returns the key of a field in the config.json of a class; empty if the class has no such setting.
-std::string_view config_key(const model::Field& field, ModelClass model_class);
-
-/// Returns the class that computes the same as a model of this shape. Throws one ConfigError that lists every part of
-/// the model that no class has, with the reason.
-ModelClass model_class_of(const model::ModelConfig& config);
+/// A setting of config.json that has one value in all supported models of a class. If the file lacks it, the value is
+/// the same.
+struct FixedSetting {
+  std::string_view key;
+  std::variant<bool, std::int64_t, std::string_view> value;
+  std::string_view reason;  ///< why other values are refused
+  bool is_written = false;
+};
 
 struct MapOptions {
   RotaryLayout rotary = RotaryLayout::halves;
-  /// Rows of the tensors that have a row for each token; 0: the model's vocabulary. Of more rows the last are padding
-  /// and left out. Fewer are allowed of a BERT: the model's further tokens are never predicted (their bias is -10000).
+  /// Rows of the tensors that have one for each token; 0: the model's vocabulary. If there are more, the last are
+  /// padding and left out. A BERT may have fewer: its further tokens are never predicted (their bias is -10000).
   std::int64_t vocabulary_rows = 0;
 };
 
-/// Names and layouts of the tensors of a class.
-TensorMap tensor_map(ModelClass model_class, const model::ModelConfig& config, const MapOptions& options = {});
+/// A model class of transformers.
+struct ModelClass {
+  std::string_view name;  ///< "LlamaForCausalLM"
+  std::string_view type;  ///< model_type of its config.json
+  /// Words of model::set_fields: how the model of a config.json without settings differs from GPT-2.
+  std::string defaults;
+  /// Returns whether a model has the parts of this class rather than of a later one.
+  bool (*fits)(const model::ModelConfig&);
+  std::string_view model::ConfigKeys::*keys;  ///< the class's keys in the table of fields
+  std::vector<FixedSetting> fixed = {};
+  model::ModelOutput output = model::ModelOutput::pretraining;
+  /// attention_bias and mlp_bias are settings; otherwise only queries, keys and values have biases, if any.
+  bool has_bias_settings = false;
+  bool has_window = false;          ///< sliding_window is a setting: one window in all layers, including the position
+  bool ffn_follows_hidden = false;  ///< without its setting, the feed-forward width is 4 x the hidden size
 
-/// Returns other names under which files have had this tensor, best first: without the prefix of the base model, and
-/// names from older files.
-std::vector<std::string> other_names(ModelClass model_class, const std::string& tensor);
+  /// Maps all parameters of a model.
+  TensorMap (*map)(const model::ModelConfig&, const MapOptions&);
+  std::string_view base;  ///< prefix of tensors that files of the model without its head lack
+  /// Suffixes of tensor names, and what they were in older files.
+  std::vector<std::pair<std::string_view, std::string_view>> older = {};
+  std::vector<std::string_view> buffers = {};  ///< suffixes of tensors that are not weights
+  bool may_lack_tokens = false;                ///< files may have fewer token rows than the model: see MapOptions
+};
+
+/// Returns all classes, in the order of the families.
+std::span<const ModelClass> model_classes();
+/// Returns all names, for messages.
+std::string model_class_names();
+/// Returns the class of this name; DataError, with the known ones, for another name.
+const ModelClass& model_class_from(std::string_view name);
+
+/// Returns the model of a class whose config.json has no settings.
+model::ModelConfig class_defaults(const ModelClass& model_class);
+/// Returns the key of a field in the config.json of a class; empty if the class has no such setting.
+inline std::string_view config_key(const model::Field& field, const ModelClass& model_class) {
+  return field.keys.*model_class.keys;
+}
+
+/// Returns the class that computes the same as a model of this shape. Throws one ConfigError that lists every part of
+/// the model that the class lacks, with the reason.
+const ModelClass& model_class_of(const model::ModelConfig& config);
+
+/// Returns the names and layouts of the tensors of a class.
+TensorMap tensor_map(const ModelClass& model_class, const model::ModelConfig& config, const MapOptions& options = {});
+
+/// Returns other names of this tensor in files, best first: without the prefix of the base model, and names from older
+/// files.
+std::vector<std::string> other_names(const ModelClass& model_class, const std::string& tensor);
 
 /// Returns whether a tensor that files may hold is not a weight: masks, positions and frequencies.
 bool is_buffer(std::string_view tensor);

@@ -8,15 +8,15 @@
 
 namespace trireme::exchange {
 
-/// Items that are read ahead of the present one: as many as fit into `bytes`, at least one.
+/// Prefetches items ahead of the current one: as many as fit into `bytes`, at least one.
 class ReadAhead {
  public:
   ReadAhead(std::size_t items, std::int64_t bytes) : sizes_(items), bytes_(bytes) {}
-  /// Calls `prefetch(item)`, which returns the item's size, for all that should be read by the time item `present` is
-  /// used, or while it is. Items are used about in their order.
+  /// Calls `prefetch(item)`, which returns the item's size, for all items that should be read before or while item
+  /// `present` is used. Items are used roughly in order.
   template <class Prefetch>
   void advance(std::size_t present, const Prefetch& prefetch) {
-    next_ = std::max(next_, present);  // those between were left out
+    next_ = std::max(next_, present);  // items in between were skipped
     while (next_ < sizes_.size() && (next_ <= present + 1 || unused_bytes_ - sizes_[present] < bytes_)) {
       sizes_[next_] = prefetch(next_);
       unused_bytes_ += sizes_[next_++];

@@ -28,7 +28,7 @@ class Decoder {
   void clear(std::int64_t text) { stage_.clear(text); }
   void copy(std::int64_t from, std::int64_t to) { stage_.copy_text(from, to); }
 
-  /// Runs all tokens of a text that has no positions yet.
+  /// Runs all tokens of a text without positions.
   void fill(std::int64_t text, const std::vector<std::int32_t>& tokens) {
     stage_.begin_text(text, tokens);
     run();
@@ -39,8 +39,8 @@ class Decoder {
     run();
   }
 
-  /// Returns the logits of the next token of each text of the last run, the true vocabulary alone, on the tensor ranks
-  /// of the last stage that have rank 0; nothing on others. Collective over the tensor group.
+  /// Returns the next-token logits of each text of the last run, without padding of the vocabulary, on tensor rank 0 of
+  /// the last stage; empty elsewhere. Collective over the tensor group.
   std::vector<std::vector<double>> logits() {
     const ConstTensorView shard = stage_.logits();
     if (!shard) return {};
@@ -72,7 +72,7 @@ class Decoder {
 
  private:
   void run() {
-    // The executor makes buffers of another shape: earlier runs must have read the old ones.
+    // The executor replaces its buffers when the shape changes: earlier runs must have finished with the old ones.
     if (stage_.boundary_shape(0) != last_shape_) model_.backend().compute_stream().synchronize();
     last_shape_ = stage_.boundary_shape(0);
     executor_.run(schedule_);
@@ -86,7 +86,7 @@ class Decoder {
   Arena memory_;
 };
 
-/// A text that the model's output cannot continue.
+/// Text for which the model's output is not finite.
 struct Failure {
   std::int64_t prompt = 0;
   std::int64_t tokens = 0;
@@ -98,18 +98,18 @@ class Generator {
   using Next = std::function<std::optional<Prompt>()>;
   using Done = std::function<void(const Prompt&, const Continuation&)>;
 
-  /// No prompt and its continuation have more than `positions` tokens together.
+  /// A prompt and its continuation have at most `positions` tokens together.
   Generator(train::ParallelModel& model, Communicator& world, std::int64_t positions, const GenerationOptions& options)
       : model_(model),
         options_(options),
         replica_(world.split(model.grid().position(world.rank()).data, world.rank(), "replica")),
-        // The ranks of a replica are in the world's order: those of the last stage are its last.
+        // The ranks of a replica are in world order: those of the last stage come last.
         chooser_(replica_->size() - replica_->size() / model.grid().pipeline_size()),
         capacity_(model.config().max_positions),
         decoder_(model, checked_batch(model, world, std::min(positions, capacity_), options.batch_size),
                  std::min(positions, capacity_)) {}
 
-  /// Continues the prompts that `next` gives, until there are no more or a text fails. Collective over the replica.
+  /// Continues the prompts that `next` returns, until there are no more or a text fails. Collective over the replica.
   std::optional<Failure> run(const Next& next, const Done& done) {
     for (;;) {
       for (std::optional<Prompt> prompt; std::ssize(texts_) < options_.batch_size && (prompt = next());) {
@@ -132,7 +132,7 @@ class Generator {
     }
   }
 
-  /// Time that this rank spent on prompts: their positions and the choices of the first new tokens.
+  /// Time of this rank for prompts: their positions and the choices of the first new tokens.
   double prompts_s() const { return prompts_s_; }
 
  private:
@@ -142,7 +142,7 @@ class Generator {
     bool finished = false;
 
     std::int64_t size() const { return std::ssize(prompt.tokens) + std::ssize(continuation.tokens); }
-    /// The latest `count` tokens, or all if there are fewer.
+    /// Returns the latest `count` tokens, or all if there are fewer.
     std::vector<std::int32_t> latest(std::int64_t count) const {
       std::vector<std::int32_t> all = prompt.tokens;
       all.insert(all.end(), continuation.tokens.begin(), continuation.tokens.end());
@@ -151,7 +151,7 @@ class Generator {
     }
   };
 
-  /// Returns the batch size, or throws EnvironmentError if its cache exceeds the memory of a rank. Collective.
+  /// Returns the batch size, or throws EnvironmentError if its cache exceeds a rank's memory. Collective.
   static std::int64_t checked_batch(train::ParallelModel& model, Communicator& world, std::int64_t positions,
                                     std::int64_t batch_size) {
     const model::LayerShape& shape = model.stage().shape();
@@ -183,7 +183,7 @@ class Generator {
     decoder_.step(newest);
   }
 
-  /// Chooses the next token of the texts from `first` on, which are those of the last run.
+  /// Chooses the next token of each text from `first` on, the texts of the last run.
   std::optional<Failure> choose(std::int64_t first) {
     constexpr std::int32_t none = -1;
     const std::int64_t count = std::ssize(texts_) - first;
@@ -203,8 +203,10 @@ class Generator {
           continue;
         }
         const std::int32_t token = choose_token(own, options_.sampling, text.size(), text.prompt.number);
-        if (!wants_probabilities) tokens.push_back(token);
-        if (!wants_probabilities) continue;
+        if (!wants_probabilities) {
+          tokens.push_back(token);
+          continue;
+        }
         for (const TokenProbability& likely : log_probabilities(own, token, each - 1)) {
           tokens.push_back(likely.token);
           values.push_back(likely.log_probability);
@@ -249,7 +251,7 @@ class Generator {
     }
   }
 
-  /// Delivers the finished texts. The last texts move to their slots, so that the slots in use stay contiguous.
+  /// Delivers the finished texts and moves the last texts to their slots, so that the used slots stay contiguous.
   void release_finished(const Done& done) {
     for (std::int64_t i = std::ssize(texts_) - 1; i >= 0; --i) {
       Text& text = texts_[static_cast<std::size_t>(i)];
@@ -268,16 +270,16 @@ class Generator {
   train::ParallelModel& model_;
   const GenerationOptions& options_;
   std::unique_ptr<Communicator> replica_;
-  int chooser_;  // rank of the replica that samples: the first of the last stage
+  int chooser_;  // rank of the replica that samples: the first one of the last stage
   std::int64_t capacity_;
   Decoder decoder_;
   std::vector<Text> texts_;  // text i is in slot i of the cache
   double prompts_s_ = 0;
 };
 
-/// Throws NumericalError on all ranks if a text failed on any; of several failures, that of the first prompt.
+/// Throws NumericalError on all ranks if a text failed on any; reports the failure of the first prompt.
 void check_failures(const train::ParallelModel& model, Communicator& world, const std::optional<Failure>& failure) {
-  // The maximum over the ranks must be the failure of the first prompt.
+  // Codes are ordered such that the maximum over the ranks is the failure of the first prompt.
   constexpr std::int64_t tokens_bits = 24, max_tokens = (std::int64_t{1} << tokens_bits) - 1;
   constexpr std::int64_t most = std::numeric_limits<std::int64_t>::max() >> tokens_bits;
   std::int64_t code =
@@ -290,7 +292,7 @@ void check_failures(const train::ParallelModel& model, Communicator& world, cons
                 code & max_tokens, most - (code >> tokens_bits) + 1, name_of(model.execution().dtype));
 }
 
-/// Passes records on in the order of their numbers.
+/// Delivers records in the order of their numbers.
 class OrderedRecords {
  public:
   OrderedRecords(std::int64_t first, const std::function<void(const std::string&)>& take) : next_(first), take_(take) {}
@@ -309,7 +311,7 @@ class OrderedRecords {
   std::map<std::int64_t, std::string> waiting_;
 };
 
-/// Appends a record to a text of records: number, size, a line feed, the record.
+/// Appends a record to `to`: number, size, a line feed, the record.
 void pack(std::int64_t number, const std::string& record, std::string& to) {
   to += fmt::format("{} {}\n{}", number, record.size(), record);
 }

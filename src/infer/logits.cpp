@@ -57,8 +57,8 @@ class Collector {
     });
   }
 
-  /// Passes on the logits of a sample, which is in column `j` of this rank's micro-batch, or in another rank's if it
-  /// is negative.
+  /// Delivers the logits of a sample, which is in column `j` of this rank's micro-batch, or on another rank if `j` is
+  /// negative.
   void gather(std::int64_t sample, std::int64_t j) {
     const parallel::VocabularyPartition& vocabulary = model_.vocabulary();
     const std::int64_t s = model_.sequence_shard().sequence, v = vocabulary.size();
@@ -84,7 +84,7 @@ class Collector {
   std::int64_t b_;
   std::int64_t rows_;
   train::BatchLoader loader_;
-  Tensor logits_;  // [s b, vocabulary rows] of this rank; empty but on the last stage
+  Tensor logits_;  // [s b, vocabulary rows] of this rank; empty except on the last stage
   std::vector<double> on_host_;
 };
 

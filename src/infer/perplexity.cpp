@@ -22,7 +22,7 @@ PerplexityResult measure_perplexity(train::ParallelModel& model, const data::Tok
   PerplexityResult result;
   result.tokens = store.token_count() - 1;
   const train::ExecutionConfig& execution = model.execution();
-  // As many micro-batches at a time as the pipeline has stages keep every stage busy.
+  // One micro-batch for each stage keeps the pipeline busy.
   const std::int64_t micro_batches = model.grid().pipeline_size();
   const data::SamplerGrid grid{execution.micro_batch_size, model.grid().data_size()};
   const std::int64_t batch_size = micro_batches * grid.data_parallel_size * grid.micro_batch_size;

@@ -10,18 +10,18 @@
 namespace trireme::infer {
 
 struct PerplexityResult {
-  std::int64_t tokens = 0;  ///< scored tokens: all but the first
+  std::int64_t tokens = 0;  ///< scored tokens: all except the first
   double loss = 0;          ///< mean over the scored tokens
   double perplexity = 0;    ///< exp(loss)
 };
 
-/// Windows of a corpus for `model`: of its sequence length, one after another without overlap; the last one may end
-/// early. `store` must live longer. Throws DataError for a corpus of fewer than two tokens.
+/// Returns consecutive windows of a corpus, of the model's sequence length, without overlap; the last one may be
+/// shorter. `store` must outlive them. Throws DataError for a corpus of fewer than two tokens.
 data::SequentialSamples perplexity_windows(const train::ParallelModel& model, const data::TokenStore& store);
 
-/// Scores every token of a corpus but the first, in its `perplexity_windows`. Each window is scored once, on any
-/// grid. `progress` is called with the tokens scored so far and all tokens to score. Collective. Throws DataError for a
-/// corpus of fewer than two tokens.
+/// Scores every token of a corpus except the first, in its `perplexity_windows`, each once on any grid. Calls
+/// `progress` with the tokens scored so far and all tokens to score. Collective. Throws DataError for a corpus of fewer
+/// than two tokens.
 PerplexityResult measure_perplexity(
     train::ParallelModel& model, const data::TokenStore& store,
     const std::function<void(std::int64_t, std::int64_t)>& progress = [](std::int64_t, std::int64_t) {});

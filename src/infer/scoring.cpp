@@ -23,13 +23,13 @@ void check(const train::ParallelModel& model, const ScoredTexts& texts) {
   for (std::int64_t i = 0; i < texts.size(); ++i) std::ranges::for_each(texts.ids(i), check_id);
 }
 
-/// Runs a model on batches of texts and adds up their scores on the ranks that have the losses.
+/// Runs a model on batches of texts and sums their scores on the ranks that have the losses.
 class Scorer {
  public:
   Scorer(train::ParallelModel& model, const ScoredTexts& texts)
       : model_(model),
         texts_(texts),
-        // As many micro-batches at a time as the pipeline has stages keep every stage busy.
+        // One micro-batch for each stage keeps the pipeline busy.
         micro_batches_(model.grid().pipeline_size()),
         grid_{model.execution().micro_batch_size, model.grid().data_size()},
         // All ranks of the last stage's tensor group have the same results.
@@ -144,8 +144,8 @@ class Scorer {
   data::SamplerGrid grid_;
   bool has_results_;
   std::vector<TextScore> scores_;
-  std::int64_t positions_ = 0;       // computed on the rank that has their results; at the end, on all
-  std::vector<std::int64_t> order_;  // texts to read, the longest first
+  std::int64_t positions_ = 0;       // on the ranks with results; at the end, the sum of all
+  std::vector<std::int64_t> order_;  // texts to score, longest first
   train::BatchLoader loader_;
   Tensor losses_, rivals_;  // [m, s b] A
 };

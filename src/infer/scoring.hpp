@@ -9,17 +9,17 @@
 namespace trireme::infer {
 
 struct TextScores {
-  std::vector<data::TextScore> scores;  ///< one per text, in their order, on every rank
-  std::int64_t tokens = 0;              ///< tokens that the model has read
-  std::int64_t positions = 0;           ///< positions that it has computed: the tokens and the padding
+  std::vector<data::TextScore> scores;  ///< one per text, in order, on every rank
+  std::int64_t tokens = 0;              ///< tokens read by the model
+  std::int64_t positions = 0;           ///< positions computed: tokens and padding
 };
 
-/// Scores texts by their next-token losses, each once, on any grid. The texts are read from the longest to the
-/// shortest; padding makes those of a micro-batch equally long. Texts that score nothing are not read. The longest text
-/// determines the memory of activations.
+/// Scores texts by their next-token losses, each once, on any grid. Runs texts from the longest to the shortest, padded
+/// to equal length within a micro-batch, and skips texts without scored tokens. The longest text determines the memory
+/// of activations.
 ///
-/// `progress` is called with the tokens read so far and all tokens to read. Collective. Throws DataError for a token
-/// beyond the model's vocabulary, ShapeError for a text longer than the model's sequences.
+/// Calls `progress` with the tokens read so far and all tokens to read. Collective. Throws DataError for a token
+/// outside the model's vocabulary, ShapeError for a text longer than the model's sequences.
 TextScores score_texts(train::ParallelModel& model, const data::ScoredTexts& texts,
                        const std::function<void(std::int64_t, std::int64_t)>& progress);
 

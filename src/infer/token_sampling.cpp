@@ -10,8 +10,7 @@
 namespace trireme::infer {
 namespace {
 
-/// The ids of a vocabulary, the likeliest first, equal ones by their ids. They are sorted only as far as they are read:
-/// few of a large vocabulary are.
+/// Ids of a vocabulary, likeliest first and ties by id. Sorts lazily, since few of a large vocabulary are read.
 class LikeliestFirst {
  public:
   explicit LikeliestFirst(const std::vector<double>& logits) : logits_(logits), order_(logits.size()) {

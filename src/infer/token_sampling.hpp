@@ -5,17 +5,16 @@
 
 namespace trireme::infer {
 
-/// Options of sampling the next token from the logits.
+/// Options for sampling the next token from the logits.
 struct SamplingOptions {
   double temperature = 1;  ///< logits are divided by it; 0 takes the likeliest token
-  int top_k = 0;           ///< only the k likeliest; 0: all
-  double top_p = 0;        ///< only the likeliest whose probabilities sum to p or more; 0: all
+  int top_k = 0;           ///< keeps only the k likeliest; 0: all
+  double top_p = 0;        ///< keeps only the likeliest whose probabilities sum to p or more; 0: all
   std::uint64_t seed = 1234;
 };
 
-/// Returns the token chosen from `logits`, one for each token of the vocabulary, for position `position` of text
-/// `text`: a pure function of its arguments (random bits: Philox, key from the seed, counter the position and the
-/// text).
+/// Samples a token from `logits`, one for each token of the vocabulary, for position `position` of text `text`. A pure
+/// function of its arguments: the random bits are Philox with the seed as key and position and text as counter.
 std::int32_t choose_token(const std::vector<double>& logits, const SamplingOptions& options, std::int64_t position,
                           std::int64_t text = 0);
 
@@ -24,8 +23,8 @@ struct TokenProbability {
   double log_probability = 0;  ///< logit - log(sum of exp(logits)), independent of the sampling options
 };
 
-/// Returns the log-probability of `token`, followed by those of the `count` likeliest tokens, the likeliest first,
-/// equal ones by their ids.
+/// Returns the log-probability of `token`, followed by those of the `count` likeliest tokens, likeliest first and ties
+/// by id.
 std::vector<TokenProbability> log_probabilities(const std::vector<double>& logits, std::int32_t token,
                                                 std::int64_t count);
 

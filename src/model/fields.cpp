@@ -11,7 +11,7 @@
 namespace trireme::model {
 namespace {
 
-/// Access to the member at the end of `path`, members of members.
+/// Gets or sets the nested member at the end of `path`.
 template <auto... path>
 FieldValue get_at(const ModelConfig& config) {
   const auto& value = (config.*....*path);
@@ -26,7 +26,7 @@ template <auto... path>
 void set_at(ModelConfig& config, const FieldValue& value) {
   auto& member = (config.*....*path);
   using T = std::remove_cvref_t<decltype(member)>;
-  if constexpr (std::is_same_v<T, int>) {  // a value that does not fit stays out of range
+  if constexpr (std::is_same_v<T, int>) {  // clamps: a value that does not fit stays out of range
     member = static_cast<int>(std::min<std::int64_t>(std::get<std::int64_t>(value), std::numeric_limits<int>::max()));
   } else if constexpr (std::is_enum_v<T>) {
     member = static_cast<T>(std::get<std::int64_t>(value));
@@ -57,7 +57,7 @@ constexpr Need needs_bert = {is_bert, "a BERT: give <model> bert-336m or <model_
 
 constexpr double max_factor = 1e6;
 
-/// The frequencies, which code reads and writes.
+/// Marks the rotary frequencies, which dedicated code reads and writes.
 constexpr ConfigKeys rope_keys = {"", "rope_parameters.", ""};
 
 #define TRIREME_AT(...) .get = get_at<__VA_ARGS__>, .set = set_at<__VA_ARGS__>
@@ -175,7 +175,7 @@ constexpr Field table[] = {
      .help = "Linear layers have no biases.", .log = ", no biases", .keys = {"", "attention_bias", ""},
      .megatron = "add_bias_linear"},
     {TRIREME_AT(&C::qkv_bias), .attribute = "qkv_bias", .since = "kv_channels", .option = "add-qkv-bias",
-     .help = "Queries, keys and values have biases, with <disable_bias_linear> and presets without biases, too.",
+     .help = "Queries, keys and values have biases, even with <disable_bias_linear> or a preset without biases.",
      .log = " but of Q, K and V"},
     {TRIREME_AT(&C::tied_output), .attribute = "tied_output", .since = "kv_heads",
      .option = "untie-embeddings-and-output-weights",
@@ -308,7 +308,7 @@ void set_fields(ModelConfig& config, std::string_view words) {
       continue;
     }
     TRIREME_CHECK(++i < list.size(), ConfigError, "the field '{}' lacks a value", field->name());
-    // Checkpoints have the same texts of values.
+    // Values are spelled as in checkpoints.
     field->set(config, field->read(Attributes{{field->key(), std::string(list[i])}}));
   }
 }

@@ -13,94 +13,92 @@
 
 namespace trireme::model {
 
-/// Value of a field. That of an enumeration is its index among the field's names.
+/// Value of a field. An enumeration's value is its index among the field's names.
 using FieldValue = std::variant<bool, std::int64_t, double, std::string>;
 
 enum class FieldRole {
-  form,     ///< any property but the others
+  form,     ///< any other property
   size,     ///< a dimension
-  training  ///< property of training alone: checkpoints hold it as training.OPTION
+  training  ///< a property of training only: checkpoints store it as training.OPTION
 };
 
-/// Condition under which a field is of use, and the words that name it in messages.
+/// Condition under which a field has an effect, and its name in messages.
 struct Need {
   bool (*met)(const ModelConfig&) = nullptr;
   std::string_view words = "";
 };
 
-/// Key of a field in config.json, by the kind of the model's class. Empty: the class has no such setting, and every
-/// model of the class has the value of `exchange::class_defaults`. A key with a dot is a path, which code reads.
+/// Key of a field in config.json, by the naming that a model class follows. Empty: the class has no such setting, and
+/// all its models have the value of `exchange::class_defaults`. A key with a dot is a path, read by dedicated code.
 struct ConfigKeys {
   std::string_view gpt2 = "";
   std::string_view llama = "";
   std::string_view bert = "";
 };
 
-/// A fact of a model: one row of the table that the options, their check, the log, checkpoints and the formats of
-/// others read. Names of options stand in angle brackets in texts, as in messages.
+/// A property of a model: one row of the table that drives options, validation, the log, checkpoints and foreign
+/// formats. Texts name options in angle brackets, as messages do.
 struct Field {
-  /// The value in a configuration.
   FieldValue (*get)(const ModelConfig&) = nullptr;
   void (*set)(ModelConfig&, const FieldValue&) = nullptr;
-  std::span<const std::string_view> names =
-      {};  ///< names of an enumeration's values, in its order; "": cannot be chosen
+  std::span<const std::string_view> names = {};  ///< names of an enumeration, in its order; "": cannot be chosen
   FieldRole role = FieldRole::form;
-  Range range = {};  ///< range of a number; the default of ModelConfig is valid, too
+  Range range = {};  ///< bounds a number; ModelConfig's default is valid even outside it
 
-  std::string_view attribute = "";  ///< name in checkpoints, behind "model."; empty: not stored by this row
-  /// Attribute of the oldest checkpoints that have this one; newer ones all have it. Empty: it is stored where
-  /// `stored_if` holds, or without that where the value is not the default.
+  std::string_view attribute = "";  ///< name in checkpoints, after "model."; empty: not stored by this row
+  /// Another attribute, present in exactly those checkpoints that store this one. Empty: stored if `stored_if` holds,
+  /// or without `stored_if` if the value is not the default.
   std::string_view since = "";
   bool (*stored_if)(const ModelConfig&) = nullptr;
 
   std::string_view option = "";       ///< names, separated by commas
-  std::string_view placeholder = "";  ///< name of the number in the help; default N, of a real number X
-  std::string_view help = "";         ///< empty: the option is declared by code of its own, or there is none
+  std::string_view placeholder = "";  ///< name of the number in the help; default N, for a real number X
+  std::string_view help = "";         ///< empty: dedicated code declares the option, or there is none
   int flag = -1;                      ///< value of an enumeration that the option, without a value, chooses
   Need needs = {};
 
-  std::string_view log = "";  ///< text of the log where the value is not the default, with {} for the value
+  std::string_view log = "";  ///< text in the log if the value is not the default, with {} for the value
   ConfigKeys keys = {};
-  /// Further names among the options of Megatron-LM's checkpoints, separated by commas. Beside them the names of the
-  /// option, with underscores.
+  /// Names among the arguments in Megatron-LM's checkpoints, separated by commas, in addition to the option's names
+  /// with underscores.
   std::string_view megatron = "";
 
   bool is_flag() const { return flag >= 0 || std::holds_alternative<bool>(get(ModelConfig())); }
-  /// Value that the option without a value sets: `flag`, or the opposite of the default.
+  /// Value that the bare option sets: `flag`, or the opposite of the default.
   FieldValue flag_value() const;
   bool is_default(const ModelConfig& config) const { return get(config) == get(ModelConfig()); }
   /// First name of the option; without an option, the attribute.
   std::string_view name() const;
-  /// Name in angle brackets, for messages.
+  /// Returns the name in angle brackets, for messages.
   std::string tag() const;
-  /// Name of the attribute of a checkpoint.
+  /// Full name of the attribute in a checkpoint.
   std::string key() const { return "model." + std::string(attribute); }
-  /// Value in a checkpoint. CheckpointError if it is missing, malformed or out of range.
+  /// Reads the value from a checkpoint. CheckpointError if it is missing, malformed or out of range.
   FieldValue read(const Attributes& attributes) const;
   /// Index of `text` among `names`, if it is one of them.
   std::optional<std::int64_t> index_of(std::string_view text) const;
-  /// Names that can be chosen, separated by commas.
+  /// Selectable names, separated by commas.
   std::string names_text() const;
   /// The value, if it is a number.
   std::optional<double> number(const ModelConfig& config) const;
-  /// Value as a text: a name of an enumeration; a number in its shortest form.
+  /// Value as text: the name of an enumeration value; a number in its shortest form.
   std::string text(const ModelConfig& config) const;
 };
 
-/// Returns the table, in the order of the help. A row comes after those that its conditions read.
+/// Returns the table, in the order of the help. A row follows those that its conditions read.
 std::span<const Field> fields();
 
-/// Returns `config` in the form of few numbers: settings without effect have their defaults.
+/// Returns `config` with defaults for all settings that have no effect.
 ModelConfig canonical(const ModelConfig& config);
 
-/// Returns `config` with the numbers that its defaults of 0 stand for, and with biases as layers have them.
+/// Returns `config` with the actual numbers instead of 0, and `qkv_bias` set if the layers have those biases.
 ModelConfig resolved(const ModelConfig& config);
 
-/// Returns the parts of a list that `separator` separates.
+/// Splits a list at `separator`.
 std::vector<std::string_view> split_names(std::string_view names, char separator = ',');
 
-/// Sets fields by words as of a command line, without dashes: "hidden-size 64 qk-layernorm normalization RMSNorm".
-/// Throws ConfigError for a word that is no field, or no value of it.
+/// Sets fields from words as on a command line, without dashes: "hidden-size 64 qk-layernorm normalization RMSNorm".
+/// Throws ConfigError for an unknown field or an invalid value.
 void set_fields(ModelConfig& config, std::string_view words);
 
 }  // namespace trireme::model

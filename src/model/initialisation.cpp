@@ -21,7 +21,7 @@ double polynomial(const std::array<double, 8>& c, double x) {
   return sum;
 }
 
-/// The initial values of one tensor, by index. What depends on the tensor alone is computed once.
+/// Initial values of one tensor, by index.
 class InitialValues {
  public:
   InitialValues(const std::string& name, ParameterRole role, const Initialisation& options)
@@ -77,13 +77,13 @@ class InitialValues {
   ParameterRole role_;
   std::uint64_t hash_;
   std::uint64_t key_;
-  double factor_;  // factor of the uniform number, or the standard deviation
+  double factor_;  // factor of the uniform number, or standard deviation
   double scale_;
   std::int64_t call_ = -1;  // the last call of Philox, which serves two elements
   std::array<std::uint32_t, 4> words_{};
 };
 
-/// Index in the full tensor of the first element of an innermost row of the box; rows in memory order.
+/// Returns the index in the full tensor of the first element of an innermost row of the box.
 std::int64_t first_index(const Parameter& parameter, std::int64_t row) {
   const Shape& whole = parameter.shape;
   const Box& box = parameter.box;
@@ -165,8 +165,7 @@ void initialise(Backend& backend, std::span<const Parameter> parameters, const I
                                const std::int64_t first = first_index(parameter, row);
                                for (std::int64_t i = 0; i < row_size; ++i) {
                                  const double value = initial(first + i);
-                                 // Rounds to fp32 first, so that the 16-bit types are rounded from the same master
-                                 // weights on every backend.
+                                 // Rounds to fp32 first, so that 16-bit weights are rounded from their fp32 masters.
                                  values[static_cast<std::size_t>(row * row_size + i)] =
                                      std::is_same_v<T, double> ? T(value) : T(static_cast<float>(value));
                                }

@@ -1,9 +1,9 @@
 #include "src/model/model_config.hpp"
 
 #include <algorithm>
-#include <iterator>
-#include <limits>
-#include <string>
+#include <cmath>
+#include <numbers>
+#include <utility>
 
 #include "src/base/check.hpp"
 #include "src/model/fields.hpp"
@@ -58,7 +58,7 @@ void validate(const ModelConfig& config) {
          fmt::format("<rotary_seq_len_interpolation_factor> {} needs rotary positions that YaRN does not scale",
                      scaling.interpolation));
   expect(!config.window.any() || config.causal(),
-         fmt::format("<window_size> {}: windows are for causal models, and a BERT sees both sides: leave it out",
+         fmt::format("<window_size> {}: windows are for causal models, but a BERT attends to both sides: leave it out",
                      config.window.left));
   expect(config.window.layers.empty() || (std::ssize(config.window.layers) == config.layers &&
                                           config.window.layers.find_first_not_of("01") == std::string::npos),
@@ -69,9 +69,9 @@ void validate(const ModelConfig& config) {
   expect(!config.is_bert() || config.tied_output,
          "<untie_embeddings_and_output_weights>: the output of a BERT is tied to its token embedding");
   expect(config.is_bert() || config.output != ModelOutput::spans,
-         "answers are spans of a BERT: a GPT's positions do not see the text after them");
+         "answers as spans need a BERT: a GPT's positions do not attend to later text");
   TRIREME_CHECK(problems.empty(), ConfigError, "{}", problems);
-  // Beyond any machine, and before a product of sizes leaves 64 bits.
+  // Keeps products of sizes within 64 bits.
   const double h = static_cast<double>(config.hidden);
   const double columns = static_cast<double>(config.heads) * static_cast<double>(config.head_dim());
   const double parameters =
@@ -94,7 +94,7 @@ void check_sequence_length(const ModelConfig& config, std::int64_t sequence_leng
 Architecture architecture_of(const ModelConfig& config) {
   if (config.is_bert()) return Architecture::bert;
   const ModelConfig ours = canonical(config);
-  // Returns whether the model differs from `like` in sizes and in the attributes `free` alone.
+  // Returns whether the model differs from `like` only in sizes and in the attributes `free`.
   const auto is_like = [&](const ModelConfig& like, auto free) {
     return std::ranges::all_of(fields(), [&](const Field& field) {
       const bool is_free = field.attribute.empty() ||
@@ -148,12 +148,47 @@ ModelConfig config_from(const Attributes& attributes) {
   try {
     validate(config);
   } catch (const ConfigError& error) {
-    attributes.fail(fmt::format("the attributes model.* describe an impossible model: {}", error.what()));
+    attributes.fail(fmt::format("the attributes model.* describe an invalid model: {}", error.what()));
   }
   // Older checkpoints name every model gpt2.
   attributes.require(architecture == Architecture::gpt2 || architecture == architecture_of(config), "model.kind",
                      "the architecture that the other attributes model.* describe");
   return config;
+}
+
+AttentionWindow AttentionWindow::every(std::int64_t left, std::int64_t frequency, int layers) {
+  std::string pattern;
+  for (std::int64_t layer = 1; layer <= layers; ++layer) pattern += layer % frequency == 0 ? '0' : '1';
+  return of_layers(left, std::move(pattern));
+}
+
+AttentionWindow AttentionWindow::of_layers(std::int64_t left, std::string pattern) {
+  if (pattern.find('1') == std::string::npos) return {};
+  if (pattern.find('0') == std::string::npos) pattern.clear();
+  return {left, std::move(pattern)};
+}
+
+RotaryEmbedding RotaryScaling::embedding(std::int64_t channels, double base) const {
+  RotaryEmbedding rotary{channels, base};
+  rotary.interpolation = interpolation;
+  if (kind == RotaryScalingKind::none || channels == 0) return rotary;
+  rotary.factor = factor;
+  const double positions_a_turn = static_cast<double>(positions) / (2 * std::numbers::pi);
+  if (kind == RotaryScalingKind::llama3) {
+    rotary.kept.by_frequency = positions_a_turn / (fast_turns - slow_turns);
+    rotary.kept.offset = -slow_turns / (fast_turns - slow_turns);
+    return rotary;
+  }
+  const auto size = static_cast<double>(channels);
+  const auto pair_of = [&](double turns) { return size * std::log(positions_a_turn / turns) / (2 * std::log(base)); };
+  const double first = std::max(std::floor(pair_of(fast_turns)), 0.0);
+  double last = std::min(std::ceil(pair_of(slow_turns)), size - 1);
+  if (last == first) last += 0.001;  // a step instead of a ramp, as first published
+  rotary.kept.offset = last / (last - first);
+  rotary.kept.by_pair = -1 / (last - first);
+  const auto m = [&](double x) { return 0.1 * x * std::log(factor) + 1; };
+  rotary.magnitude = m(mscale) / m(mscale_all_dim);
+  return rotary;
 }
 
 }  // namespace trireme::model

@@ -1,15 +1,15 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 
 #include "src/backend/kernels/gemm.hpp"
+#include "src/backend/kernels/rotary.hpp"
 #include "src/base/attributes.hpp"
-#include "src/model/attention_window.hpp"
-#include "src/model/rotary_scaling.hpp"
 
 namespace trireme::model {
 
-/// Far beyond any model that is trained; planning takes time and memory for each layer.
+/// Far beyond any real model. Bounds the time and memory of planning, which grow with the layers.
 constexpr int max_layers = 2'000;
 
 /// Kind of model. gpt: causal attention, predicts the next token. bert: attention to the full sequence, predicts
@@ -17,26 +17,73 @@ constexpr int max_layers = 2'000;
 enum class ModelFamily { gpt, bert };
 enum class Normalization { layer_norm, rms_norm };
 enum class PositionEmbedding { learned_absolute, rope };
-/// Place of a layer's normalisations. pre: before attention and feed-forward block, outside the residual stream, and
-/// one after the last layer. post: on each sum of residual and branch, and on the embeddings (BERT's original).
+/// Place of a layer's norms. pre: on the input of attention and feed-forward block, and on the last layer's result.
+/// post: on each sum of residual and branch, and on the embeddings (BERT's original).
 enum class NormPlacement { pre, post };
-/// Result that a model is trained for. pretraining: tokens, and of a BERT with a binary head the order of two segments.
-/// classes: the class of a sample. choices: the right one of several samples that follow one another. spans: the first
-/// and the last position of an answer in the sample. A BERT classifies by the first position and a pooler, a GPT by
-/// its last token.
+/// Output that a model is trained for. pretraining: tokens, and for a BERT with a binary head the order of two
+/// segments. classes: the class of a sample. choices: the right one of several consecutive samples. spans: the first
+/// and last position of an answer in the sample. A BERT classifies by the first position and a pooler, a GPT by its
+/// last token.
 enum class ModelOutput { pretraining, classes, choices, spans };
 
+/// Sliding-window attention of a causal model: in some or all layers, a query attends to itself and to the `left`
+/// positions before it, as in Mistral (Jiang et al. 2023, arXiv:2310.06825). Other layers attend to all earlier
+/// positions.
+struct AttentionWindow {
+  std::int64_t left = -1;  ///< negative: all earlier positions in every layer
+  /// For each layer, '1' if it has a window and '0' if it attends to all earlier positions; empty: all have one.
+  std::string layers;
+
+  /// Windows in all of `layers` except every `frequency`-th.
+  static AttentionWindow every(std::int64_t left, std::int64_t frequency, int layers);
+  /// Windows in the layers that have a '1' in `pattern`. Equal windows compare equal, whichever function made them.
+  static AttentionWindow of_layers(std::int64_t left, std::string pattern);
+
+  bool any() const { return left >= 0; }
+  /// AttentionProblem::window of a layer, counted from 0 over the full model. Repeats `layers` past their end.
+  std::int64_t of(int layer) const {
+    return layers.empty() || layers[static_cast<std::size_t>(layer) % layers.size()] == '1' ? left : -1;
+  }
+};
+
+enum class RotaryScalingKind { none, llama3, yarn };
+
+/// Scaling of the rotary frequencies for sequences longer than those of an earlier training. There, channel pair i of
+/// frequency f = base^(-2 i / channels) made n = positions f / 2 pi turns. Pairs with many turns keep their frequency,
+/// those with few get f / factor, and those in between f (t + (1 - t) / factor):
+///   llama3 (Llama 3.1; Dubey et al. 2024, arXiv:2407.21783): t = (n - slow_turns) / (fast_turns - slow_turns);
+///   yarn (Peng et al. 2023, arXiv:2309.00071): t = (last - i) / (last - first), where first and last are the pairs of
+///   fast_turns and slow_turns, i = channels ln(positions / 2 pi n) / (2 ln base), rounded down and up. Sines and
+///   cosines are multiplied by m(mscale) / m(mscale_all_dim), m(x) = 0.1 x ln(factor) + 1, hence scores by its square.
+/// Interpolation divides all positions, with every kind (Chen et al. 2023, arXiv:2306.15595).
+struct RotaryScaling {
+  RotaryScalingKind kind = RotaryScalingKind::none;
+  double factor = 1;           ///< ratio of the new sequence length to the earlier one
+  std::int64_t positions = 0;  ///< positions of the earlier training
+  double slow_turns = 1;
+  double fast_turns = 32;
+  double mscale = 1;          ///< yarn
+  double mscale_all_dim = 0;  ///< yarn
+  double interpolation = 1;   ///< divides positions
+
+  /// Returns Llama 3.1's constants: 8192 positions, 1 and 4 turns.
+  static RotaryScaling llama3(double factor) { return {RotaryScalingKind::llama3, factor, 8192, 1, 4}; }
+
+  /// Rotation for `channels` channels of a head.
+  RotaryEmbedding embedding(std::int64_t channels, double base) const;
+};
+
 /// The shape of a model. The defaults are GPT-2's: pre-norm layers, layer normalisation, learned positions, GELU,
-/// biases, output head tied to the token embedding. A Llama has RMSNorm, rotary positions, SwiGLU, an untied head and
-/// no biases. Often it has fewer heads of keys and values (grouped-query attention, Ainslie et al. 2023,
-/// arXiv:2305.13245). A BERT has token types and two output heads; its layers are pre- or post-norm.
+/// biases, output head tied to the token embedding. A Llama has RMSNorm, rotary positions, SwiGLU, an untied head, no
+/// biases, and often grouped-query attention (Ainslie et al. 2023, arXiv:2305.13245). A BERT has token types and two
+/// output heads; its layers are pre- or post-norm.
 struct ModelConfig {
   ModelFamily family = ModelFamily::gpt;
   int layers = 12;
   std::int64_t hidden = 768;
   std::int64_t heads = 12;
   std::int64_t kv_channels = 0;   ///< channels of a head; 0: hidden / heads
-  std::int64_t query_groups = 0;  ///< heads of keys and values, each read by as many query heads; 0: `heads`
+  std::int64_t query_groups = 0;  ///< heads of keys and values; each serves heads / query_groups queries; 0: `heads`
   std::int64_t ffn_hidden = 3072;
   std::int64_t max_positions = 1024;
   std::int64_t vocabulary = 50257;  ///< true size, without padding
@@ -45,28 +92,28 @@ struct ModelConfig {
   double attention_dropout = 0.1;
   double norm_epsilon = 1e-5;
   Normalization normalization = Normalization::layer_norm;
-  bool norm_1p = false;  ///< the weights of norms are stored as the difference from 1
+  bool norm_1p = false;  ///< norm weights are stored as the difference from 1
   PositionEmbedding position_embedding = PositionEmbedding::learned_absolute;
   double rotary_base = 10000;
   double rotary_percent = 1;  ///< fraction of a head's channels that rotate
   RotaryScaling rotary_scaling = {};
   AttentionWindow window = {};
-  bool gated = false;  ///< the feed-forward block has a gate with SiLU (SwiGLU) instead of `activation`
+  bool gated = false;  ///< the feed-forward block is gated by SiLU (SwiGLU); replaces `activation`
   bool linear_bias = true;
-  bool qk_norm = false;   ///< the channels of each head of queries and keys are normalised, before they rotate
-  bool qkv_bias = false;  ///< queries, keys and values have biases even where other linear layers have none
+  bool qk_norm = false;   ///< each head of queries and keys is normalised over its channels, before rotation
+  bool qkv_bias = false;  ///< queries, keys and values have biases even if other linear layers have none
   bool tied_output = true;
-  NormPlacement norm_placement = NormPlacement::pre;  ///< post: BERT alone
+  NormPlacement norm_placement = NormPlacement::pre;  ///< post: BERT only
   bool binary_head = true;  ///< BERT: token types, a pooler and the prediction of the order of segments
   ModelOutput output = ModelOutput::pretraining;
-  std::int64_t classes = 2;  ///< number of classes or choices, where the output is one of these
+  std::int64_t classes = 2;  ///< number of classes or choices, if the output is one of these
 
   bool is_bert() const { return family == ModelFamily::bert; }
-  /// Returns whether a position attends to itself and earlier ones only.
+  /// Returns whether a position attends only to itself and earlier ones.
   bool causal() const { return !is_bert(); }
   /// Returns whether the model predicts tokens, as in pretraining.
   bool predicts_tokens() const { return output == ModelOutput::pretraining; }
-  /// Returns whether the model tells two segments apart.
+  /// Returns whether the model embeds the segment of each token.
   bool has_token_types() const { return is_bert() && binary_head; }
   /// Returns whether the model predicts the order of two segments.
   bool has_binary_head() const { return has_token_types() && predicts_tokens(); }
@@ -74,7 +121,7 @@ struct ModelConfig {
   bool has_tied_head() const { return tied_output && predicts_tokens(); }
   /// Returns whether the model classifies by a pooled first position, rather than its last token.
   bool has_task_pooler() const { return is_bert() && !predicts_tokens() && output != ModelOutput::spans; }
-  /// Consecutive samples that have a label in common.
+  /// Consecutive samples that share a label.
   std::int64_t samples_per_label() const { return output == ModelOutput::choices ? classes : 1; }
   /// Outputs of the last linear layer of a task's head.
   std::int64_t task_outputs() const {
@@ -82,7 +129,7 @@ struct ModelConfig {
   }
   bool post_norm() const { return norm_placement == NormPlacement::post; }
   std::int64_t head_dim() const { return kv_channels == 0 ? hidden / heads : kv_channels; }
-  /// Columns of all heads of queries: the input of attention's last product.
+  /// Columns of all query heads: the input width of attention's output projection.
   std::int64_t attention_columns() const { return heads * head_dim(); }
   bool has_qkv_bias() const { return linear_bias || qkv_bias; }
   std::int64_t kv_heads() const { return query_groups == 0 ? heads : query_groups; }
@@ -92,28 +139,28 @@ struct ModelConfig {
                ? static_cast<std::int64_t>(rotary_percent * static_cast<double>(head_dim()))
                : 0;
   }
-  /// Columns of the feed-forward block's first product; with a gate those of gate and up.
+  /// Columns of the feed-forward block's first layer; with a gate, of gate and up together.
   std::int64_t expansion() const { return gated ? 2 * ffn_hidden : ffn_hidden; }
 };
 
-/// The default feed-forward width of a hidden size: 4 h, or with a gate two thirds of it, down to a multiple of 64,
-/// so that three matrices have about the parameters of two.
+/// Default feed-forward width: 4 h, or with a gate two thirds of that, rounded down to a multiple of 64, so that three
+/// matrices have about as many parameters as two.
 std::int64_t default_ffn_hidden(std::int64_t hidden, bool gated);
 
-/// Throws one ConfigError that lists everything that cannot work.
+/// Throws one ConfigError that lists all invalid fields and combinations.
 void validate(const ModelConfig& config);
 /// Throws ConfigError if a sequence is longer than the model's positions.
 void check_sequence_length(const ModelConfig& config, std::int64_t sequence_length);
 
-/// Name of a model's architecture. `gpt` is any mix of the parts of gpt2 and llama.
+/// Architecture of a model. `gpt` is any other mix of the parts of gpt2 and llama.
 enum class Architecture { gpt2, llama, gpt, bert };
-/// gpt2: layer normalisation, learned positions, GELU, biases, a tied output head, heads of hidden / heads channels, as
-/// many of keys and values as of queries. llama: RMSNorm, rotary positions over full heads, SwiGLU and no biases; its
-/// output may be tied, and its queries grouped. Neither has windows of attention. bert: every model of that family.
+/// gpt2: layer normalisation, learned positions, GELU, biases, a tied output head, heads of hidden / heads channels, no
+/// grouped queries. llama: RMSNorm, rotary positions over full heads, SwiGLU and no biases; its output may be tied, and
+/// its queries grouped. Neither has sliding windows. bert: every model of that family.
 Architecture architecture_of(const ModelConfig& config);
 
-/// The shape as the attributes "model.*" of a checkpoint, and back; dropout is not one of them. CheckpointError if a
-/// value is missing or malformed, or the model impossible.
+/// Converts the shape to the attributes "model.*" of a checkpoint, and back; dropout is not among them. Throws
+/// CheckpointError if a value is missing or malformed, or the model is invalid.
 Attributes attributes_of(const ModelConfig& config);
 ModelConfig config_from(const Attributes& attributes);
 

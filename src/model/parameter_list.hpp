@@ -15,17 +15,17 @@ struct LayerRange {
   int layers = 0;
 };
 
-/// Shard of a model that one rank holds: its chunks of layers, in the order data passes them, and its tensor-parallel
-/// shard of each.
+/// Shard of a model on one rank: its chunks of layers, in the order of execution, and its tensor-parallel shard of
+/// each.
 struct StageShard {
   std::vector<LayerRange> chunks;
   bool first_stage = true;  ///< holds the embeddings; reads tokens in chunk 0
   bool last_stage = true;   ///< holds the final norm and the output head; computes the loss in its last chunk
   int tensor_rank = 0;
   int tensor_size = 1;
-  bool sequence_parallel = false;  ///< the residual stream is split along the sequence over the tensor ranks
+  bool sequence_parallel = false;  ///< splits the residual stream along the sequence over the tensor ranks
 
-  /// The shard of pipeline rank `pipeline_rank` and tensor rank `tensor_rank` of `tensor_size`.
+  /// Returns the shard of pipeline rank `pipeline_rank` and tensor rank `tensor_rank` of `tensor_size`.
   static StageShard of(const parallel::PipelineLayout& layout, int tensor_rank, int tensor_size, int pipeline_rank);
 };
 
@@ -33,28 +33,27 @@ struct StageShard {
 inline const char* token_table_name(const ModelConfig& config) { return config.is_bert() ? "emb.word" : "wte"; }
 /// Name of the table of learned positions, if any.
 inline const char* position_table_name(const ModelConfig& config) { return config.is_bert() ? "emb.pos" : "wpe"; }
-/// Prefix of the norm at the end of the residual stream: on the last layer's result, or of a post-norm model on the
-/// embeddings.
+/// Prefix of the norm outside the layers: on the last layer's result, or in a post-norm model on the embeddings.
 inline const char* outer_norm_name(const ModelConfig& config) { return config.post_norm() ? "emb.ln" : "ln_f"; }
-/// Prefix of the last linear layer of a task's head.
+/// Prefix of the last linear layer of a task head.
 inline const char* task_head_name(const ModelConfig& config) {
   return config.output == ModelOutput::spans ? "spans" : "classifier";
 }
 
-/// Parameters of one rank, without memory yet, in the order in which they are laid out. Blocks declare theirs here.
-/// Shapes are logical; each call adds this tensor rank's shard. Linear weights are [out, in].
+/// Parameters of one rank, in layout order, before memory is allocated. Blocks declare theirs here. Shapes are logical;
+/// each call adds this tensor rank's shard. Linear weights are [out, in].
 class ParameterList {
  public:
   using Role = parallel::ParameterRole;
 
   explicit ParameterList(const StageShard& shard) : shard_(shard) {}
 
-  /// Adds the full tensor on every tensor rank, for work on the residual stream.
+  /// Adds the full tensor on every tensor rank.
   parallel::Parameter& replicated(std::string name, Role role, const Shape& shape);
   /// Adds equal shards along `dimension`.
   parallel::Parameter& split(std::string name, Role role, const Shape& shape, int dimension);
-  /// Adds `prefix`.weight split along `dimension` of its outputs, and with `bias` `prefix`.bias: its shape is that of
-  /// the outputs, all dimensions except the last.
+  /// Adds `prefix`.weight split along `dimension`, and with `bias` `prefix`.bias, which has all its dimensions except
+  /// the last, the inputs.
   void column_parallel(const std::string& prefix, bool bias, const Shape& shape, int dimension);
   /// Adds the residual matrix `prefix`.weight [outputs, inputs] split along its inputs, and with `bias` the replicated
   /// `prefix`.bias.

@@ -9,29 +9,22 @@
 namespace trireme::model {
 namespace {
 
-/// A model as settings of the fields, over those of its base: words of set_fields().
+/// A model as settings of the fields, applied in order: words of set_fields().
 struct Preset {
   const char* name;
   int layers;
-  std::int64_t hidden, heads;  // feed-forward width 4 h, but where the settings have another
-  std::string_view base = "", settings = "";
+  std::int64_t hidden, heads;  // feed-forward width 4 h unless the settings have another
+  std::string_view settings[3] = {};
 };
 
 constexpr std::string_view llama =
     "normalization RMSNorm position-embedding-type rope swiglu disable-bias-linear hidden-dropout 0 attention-dropout "
     "0";
-constexpr std::string_view llama3 =
-    "normalization RMSNorm position-embedding-type rope swiglu disable-bias-linear hidden-dropout 0 attention-dropout "
-    "0 "
-    "num-query-groups 8 rotary-base 500000 vocab-size 128256";
-/// Parts that the small Qwens share.
-constexpr std::string_view qwen =
-    "normalization RMSNorm position-embedding-type rope swiglu disable-bias-linear hidden-dropout 0 attention-dropout "
-    "0 "
-    "rotary-base 1e6 layernorm-epsilon 1e-6 vocab-size 151936";
-/// Megatron-LM's BERT, with its arrangement of the residual and activation.
+constexpr std::string_view llama3 = "num-query-groups 8 rotary-base 500000 vocab-size 128256";
+constexpr std::string_view qwen = "rotary-base 1e6 layernorm-epsilon 1e-6 vocab-size 151936";
+/// Megatron-LM's BERT: pre-norm.
 constexpr std::string_view bert = "model-type bert max-position-embeddings 512 vocab-size 30522";
-/// Changes that make it BERT as first published.
+/// BERT as first published.
 constexpr std::string_view original = "apply-residual-connection-post-layernorm gelu erf layernorm-epsilon 1e-12";
 
 constexpr Preset presets[] = {
@@ -44,25 +37,47 @@ constexpr Preset presets[] = {
     {"gpt2-4.2b", 64, 2304, 24},
     {"gpt2-8.3b", 72, 3072, 24},
     {"gpt2-8.3b-scaling", 72, 3072, 32},
-    {"llama2-7b", 32, 4096, 32, llama,
-     "ffn-hidden-size 11008 max-position-embeddings 4096 vocab-size 32000 untie-embeddings-and-output-weights"},
-    {"llama3-8b", 32, 4096, 32, llama3,
-     "ffn-hidden-size 14336 max-position-embeddings 8192 untie-embeddings-and-output-weights"},
-    {"llama3.1-8b", 32, 4096, 32, llama3,
-     "ffn-hidden-size 14336 max-position-embeddings 131072 untie-embeddings-and-output-weights rotary_scaling llama3 "
-     "rope-scaling-factor 8 yarn-original-max-position-embeddings 8192 yarn-beta-fast 4"},
-    {"llama3.2-1b", 16, 2048, 32, llama3,
-     "ffn-hidden-size 8192 max-position-embeddings 131072 rotary_scaling llama3 rope-scaling-factor 32 "
-     "yarn-original-max-position-embeddings 8192 yarn-beta-fast 4"},
-    {"qwen2.5-0.5b", 24, 896, 14, qwen,
-     "num-query-groups 2 ffn-hidden-size 4864 add-qkv-bias max-position-embeddings 32768"},
-    {"qwen3-0.6b", 28, 1024, 16, qwen,
-     "num-query-groups 8 ffn-hidden-size 3072 kv-channels 128 qk-layernorm max-position-embeddings 40960"},
-    {"bert-336m", 24, 1024, 16, bert},
-    {"bert-1.3b", 24, 2048, 32, bert},
-    {"bert-3.9b", 48, 2560, 40, bert},
-    {"bert-base", 12, 768, 12, bert, original},
-    {"bert-large", 24, 1024, 16, bert, original},
+    {"llama2-7b",
+     32,
+     4096,
+     32,
+     {llama,
+      "ffn-hidden-size 11008 max-position-embeddings 4096 vocab-size 32000 untie-embeddings-and-output-weights"}},
+    {"llama3-8b",
+     32,
+     4096,
+     32,
+     {llama, llama3, "ffn-hidden-size 14336 max-position-embeddings 8192 untie-embeddings-and-output-weights"}},
+    {"llama3.1-8b",
+     32,
+     4096,
+     32,
+     {llama, llama3,
+      "ffn-hidden-size 14336 max-position-embeddings 131072 untie-embeddings-and-output-weights rotary_scaling llama3 "
+      "rope-scaling-factor 8 yarn-original-max-position-embeddings 8192 yarn-beta-fast 4"}},
+    {"llama3.2-1b",
+     16,
+     2048,
+     32,
+     {llama, llama3,
+      "ffn-hidden-size 8192 max-position-embeddings 131072 rotary_scaling llama3 rope-scaling-factor 32 "
+      "yarn-original-max-position-embeddings 8192 yarn-beta-fast 4"}},
+    {"qwen2.5-0.5b",
+     24,
+     896,
+     14,
+     {llama, qwen, "num-query-groups 2 ffn-hidden-size 4864 add-qkv-bias max-position-embeddings 32768"}},
+    {"qwen3-0.6b",
+     28,
+     1024,
+     16,
+     {llama, qwen,
+      "num-query-groups 8 ffn-hidden-size 3072 kv-channels 128 qk-layernorm max-position-embeddings 40960"}},
+    {"bert-336m", 24, 1024, 16, {bert}},
+    {"bert-1.3b", 24, 2048, 32, {bert}},
+    {"bert-3.9b", 48, 2560, 40, {bert}},
+    {"bert-base", 12, 768, 12, {bert, original}},
+    {"bert-large", 24, 1024, 16, {bert, original}},
 };
 
 }  // namespace
@@ -76,8 +91,7 @@ ModelConfig preset(const std::string& name) {
   config.hidden = found->hidden;
   config.heads = found->heads;
   config.ffn_hidden = 4 * found->hidden;
-  set_fields(config, found->base);
-  set_fields(config, found->settings);
+  for (const std::string_view settings : found->settings) set_fields(config, settings);
   return config;
 }
 

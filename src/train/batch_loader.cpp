@@ -15,7 +15,7 @@ using data::SampleFields;
 using data::SampleView;
 using model::MicroBatch;
 
-/// Writes a sample that counts in no loss.
+/// Writes a sample without loss.
 void write_filler(const SampleView& sample) {
   std::ranges::fill(sample.tokens, 0);
   std::ranges::fill(sample.labels, -1);
@@ -116,9 +116,9 @@ void BatchLoader::check(const Request& request) const {
   const auto samples = static_cast<std::int64_t>(request.samples.size());
   const std::int64_t max = sets_[0].tensors[weights_index].view().shape()[0];
   TRIREME_CHECK(samples % b_ == 0 && samples / b_ <= max, ShapeError,
-                "{} samples do not make up to {} micro-batches of {}", samples, max, b_);
+                "{} samples do not fit into at most {} micro-batches of {}", samples, max, b_);
   TRIREME_CHECK(b_ % requested_.samples_per_label == 0, ConfigError,
-                "<micro_batch_size> {} is no multiple of the {} samples that share a label", b_,
+                "<micro_batch_size> {} is not a multiple of the {} samples that share a label", b_,
                 requested_.samples_per_label);
   const SampleFields supplied = request.source->fields();
   for (const Field& field : fields_) {
@@ -136,8 +136,8 @@ std::int64_t BatchLoader::padded_length(std::int64_t longest, const Form& form) 
 }
 
 void BatchLoader::read(Set& set, const Request& request) const {
-  // Samples arrive whole, those of a micro-batch before its length is known; the device gets the rows of the shard,
-  // [s, b], at the beginning of memory for the longest micro-batch.
+  // Reads all samples of a micro-batch in full, before its length is known. The device gets the rows of the shard, [s,
+  // b], at the beginning of the memory for the longest micro-batch.
   SampleFields fields = requested_;
   const bool has_lengths = request.source->fields().length;
   fields.length = fields.length || (request.form.length_multiple > 0 && has_lengths);
@@ -196,7 +196,7 @@ void BatchLoader::write(Set& set, std::int64_t i, const parallel::SequenceShard&
                         const SampleView& sample) const {
   const bool has_label = i % requested_.samples_per_label == 0;
   if (has_label) set.sample_labels.insert(set.sample_labels.end(), sample.is_random.begin(), sample.is_random.end());
-  // Kernels look up every label, of weight 0 too.
+  // Kernels look up every label, even if its weight is 0.
   for (const std::span<std::int32_t> labels : {sample.labels, sample.is_random, sample.span_end}) {
     std::ranges::transform(labels, labels.begin(), [](std::int32_t label) { return std::max(label, 0); });
   }
@@ -240,7 +240,7 @@ void BatchLoader::fill(Set& set, const Request& request) const {
   try {
     read(set, request);
   } catch (const DataError&) {
-    request.source->check_unchanged();  // changed files explain the error
+    request.source->check_unchanged();  // reports changed files as the cause
     throw;
   }
   request.source->check_unchanged();
@@ -275,7 +275,7 @@ std::vector<MicroBatch> BatchLoader::load(const data::SampleSource& source, cons
     }
   } else {
     check(request);
-    sets_[current_].copies.wait();  // the copies of the samples before may still be in flight
+    sets_[current_].copies.wait();  // earlier copies may still be in flight
     fill(sets_[current_], request);
     upload(sets_[current_], request, stream);
   }
@@ -305,7 +305,7 @@ void BatchLoader::read_ahead(const data::SampleSource& source, std::vector<Sampl
   check(ahead_);
   Set& set = sets_[1 - current_];
   set.copies.wait();
-  // The last use of the set's tensors was enqueued before.
+  // The last use of the set's tensors is already enqueued.
   copying_->wait(*backend_.compute_stream().record());
   reading_ = std::async(std::launch::async, [this, &set]() -> std::exception_ptr {
     try {

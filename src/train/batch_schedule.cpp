@@ -9,7 +9,7 @@ namespace {
 
 __extension__ using Wide = __int128;
 
-// The schedule of an update, and the sizes of batches, are lists in memory.
+// Limits the memory of an update's schedule and of the batch sizes.
 constexpr std::int64_t micro_batch_limit = 100'000;
 constexpr std::int64_t level_limit = 1'000'000;
 
@@ -31,7 +31,7 @@ std::vector<BatchLevel> levels_of(const BatchRampUp& ramp, std::int64_t global_b
   std::vector<BatchLevel> levels;
   for (std::int64_t k = 0; k <= increments; ++k) {
     const auto begin = static_cast<std::int64_t>((Wide{k} * samples + increments - 1) / increments);
-    // The last of several levels that begin at one sample counts.
+    // The last of several levels that begin at one sample applies.
     if (!levels.empty() && levels.back().begin == begin) levels.pop_back();
     levels.push_back({begin, start + k * increment});
   }

@@ -22,8 +22,8 @@ CheckpointWriter::CheckpointWriter(checkpoint::Store& store, Communicator& world
   trainer.before_update([&state] { state.keep_order(); });
 }
 
-/// Runs `action`, which saves step `step`. With OnSaveError::warn it logs a failure that all ranks have in common and
-/// returns. After any other, they would wait for this one.
+/// Runs `action`, which saves step `step`. With OnSaveError::warn, logs a failure that is common to all ranks. Rethrows
+/// any other, after which the other ranks would wait for this one.
 template <class Action>
 void CheckpointWriter::attempt(std::int64_t step, const Action& action) {
   try {
@@ -33,7 +33,7 @@ void CheckpointWriter::attempt(std::int64_t step, const Action& action) {
     if (options_.on_error == OnSaveError::stop || !common || error.exit_code() != ExitCode::io) throw;
     failed_ = true;
     if (world_.rank() != 0) return;
-    log::warn("STEP {} IS NOT SAVED, training goes on and tries again at the next save: {}", step, error.what());
+    log::warn("STEP {} IS NOT SAVED, training continues and retries at the next save: {}", step, error.what());
   }
 }
 
@@ -59,7 +59,7 @@ void CheckpointWriter::write(Communicator& ranks, const checkpoint::RunDescripti
   checkpoint::save(store_, ranks, description, state_.tensors(), options_.keep);
 }
 
-/// Starts the thread only after the copy is complete, so that it never touches the device.
+/// Requires the complete copy, so that the thread never uses the device.
 void CheckpointWriter::start_writing() {
   writing_ = std::async(std::launch::async, [write = std::exchange(write_copy_, {})] {
     use_alternate_signal_stack();
@@ -85,8 +85,8 @@ void CheckpointWriter::finish() {
   wait();
   if (failed_) {
     throw CollectiveError(ExitCode::io,
-                          fmt::format("the last state of the run, step {}, is not saved: the warning above "
-                                      "says why; what was saved before is whole",
+                          fmt::format("the last state of the run, step {}, is not saved: see the warning above; "
+                                      "earlier checkpoints are complete",
                                       step_));
   }
 }

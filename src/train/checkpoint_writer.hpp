@@ -16,16 +16,16 @@
 
 namespace trireme::train {
 
-/// Effect of a checkpoint that cannot be written.
+/// Reaction to a checkpoint that cannot be written.
 enum class OnSaveError { stop, warn };
 
-/// Event in the life of a checkpoint. One that is written behind the training is begun, and arrives later.
+/// Event in the life of a checkpoint. An asynchronous one is begun, and arrives later.
 enum class SaveEvent { saved, begun, arrived };
 
 struct CheckpointWriterOptions {
-  bool asynchronous = false;  ///< write on a thread behind the training
+  bool asynchronous = false;  ///< writes on a thread while training continues
   OnSaveError on_error = OnSaveError::stop;
-  checkpoint::SaveOptions keep = {};  ///< older checkpoints that stay
+  checkpoint::SaveOptions keep = {};  ///< older checkpoints to keep
   OptimizerState optimizer = OptimizerState::kept;
 };
 
@@ -33,22 +33,21 @@ struct CheckpointWriterOptions {
 class CheckpointWriter {
  public:
   /// Claims `store` (checkpoint::prepare_saving). Collective. `store`, `world`, `trainer`, `state` and `blobs` must
-  /// live longer. `state` has the tensors that `options` ask for; an asynchronous writer needs one with memory of its
-  /// own. `attributes` go into every checkpoint, and `blobs` as they are when it is saved.
+  /// outlive it. `state` has the tensors that `options` request; an asynchronous writer needs one with its own memory.
+  /// Every checkpoint contains `attributes`, and `blobs` as they are when it is saved.
   CheckpointWriter(checkpoint::Store& store, Communicator& world, Trainer& trainer, HostState& state,
                    Attributes attributes, const std::map<std::string, std::string>& blobs,
                    const CheckpointWriterOptions& options);
 
   /// Calls `on_event` on every rank from now on.
   void observe(std::function<void(SaveEvent, std::int64_t step)> on_event) { on_event_ = std::move(on_event); }
-  /// Returns whether a run can go on from these checkpoints as if it had never stopped.
+  /// Returns whether a run can resume from these checkpoints as if it had never stopped.
   bool resumable() const { return options_.optimizer == OptimizerState::kept; }
-  /// Saves the present state, or begins to. With OnSaveError::warn a failed save is a warning. Collective.
+  /// Saves the current state, or starts to. With OnSaveError::warn a failed save is a warning. Collective.
   void save();
-  /// Starts writing once the copy of the state is complete. Call it after every iteration. Not collective.
+  /// Starts writing once the copy of the state is complete. To be called after every iteration. Not collective.
   void poll();
-  /// Waits until the state that was saved last is on the disk. Throws where it is not, with every `on_error`.
-  /// Collective.
+  /// Waits until the last saved state is on the disk. Throws if it is not, whatever `on_error`. Collective.
   void finish();
 
  private:
@@ -66,9 +65,9 @@ class CheckpointWriter {
   const std::map<std::string, std::string>& blobs_;
   CheckpointWriterOptions options_;
   std::function<void(SaveEvent, std::int64_t step)> on_event_ = [](SaveEvent, std::int64_t) {};
-  std::unique_ptr<Communicator> writers_;  // joins the writing threads; null without them
-  std::int64_t step_ = -1;                 // saved last
-  bool failed_ = false;                    // to save it
+  std::unique_ptr<Communicator> writers_;  // group of the writing threads; null if synchronous
+  std::int64_t step_ = -1;                 // step of the last save
+  bool failed_ = false;                    // the last save failed
   std::function<void()> write_copy_;       // pending until the copy of the state is complete
   std::future<void> writing_;
 };

@@ -6,7 +6,7 @@
 
 namespace trireme::train {
 
-/// An operation whose waits are timed.
+/// Operation whose waits are timed.
 class ExposedCommunication::TimedState final : public Work::State {
  public:
   TimedState(std::vector<Wait>& waits, std::size_t group, Work inner)
@@ -62,7 +62,7 @@ ExposedCommunication::ExposedCommunication(Communicator& world, parallel::GridCo
     : world_(world), timed_world_(timed(world, "world")) {
   for (const parallel::GroupKind kind : parallel::all_group_kinds) {
     std::unique_ptr<Communicator>& group = groups.of(kind);
-    // Every rank has the same names, so that their sums are of the same groups.
+    // Every rank lists the same names, so that the sums over ranks match by group.
     if (group == nullptr || group->size() == 1) {
       names_.push_back(to_string(kind));
     } else {

@@ -9,16 +9,16 @@
 
 namespace trireme::train {
 
-/// Time for which a group's communication delayed the ranks, and the group's name.
+/// Name of a group, and the time for which its communication delayed the ranks.
 using ExposedTime = std::pair<std::string, double>;
 
-/// Measures exposed communication: the time between a stream's arrival at a wait for communication and the end of that
-/// wait. On GPUs two events on the waiting stream measure it, on the CPU the clock. Communication behind computing does
-/// not count. A wait for a rank that arrives late does, so the bubble of a pipeline counts as the pipeline's.
+/// Measures exposed communication: the time from a stream's arrival at a wait for communication to the end of that
+/// wait, by two events on GPUs and by the clock on CPUs. Communication overlapped with computation does not count.
+/// Waits for late ranks do, so pipeline bubbles count as communication of the pipeline.
 class ExposedCommunication {
  public:
-  /// Replaces those of `groups` that have several ranks by communicators that are timed. This object and its
-  /// arguments must live longer than all communication through them.
+  /// Replaces the communicators of `groups` with several ranks by timed ones. This object and its arguments must
+  /// outlive all communication through them.
   ExposedCommunication(Communicator& world, parallel::GridCommunicators& groups);
   ~ExposedCommunication();
   ExposedCommunication(const ExposedCommunication&) = delete;
@@ -27,12 +27,12 @@ class ExposedCommunication {
   /// `world`, timed.
   Communicator& world() { return *timed_world_; }
 
-  /// Forgets all waits so far.
+  /// Discards all waits so far.
   void restart();
-  /// Milliseconds by group since the last call of this function or `restart`: means over the ranks of the world, the
-  /// same on all of them. Groups without waits are left out. The streams that waited must be synchronized. Collective.
+  /// Returns the milliseconds by group since the last call of this function or `restart`: means over the ranks of the
+  /// world, the same on all of them. Omits groups without waits. Waiting streams must be synchronized. Collective.
   std::vector<ExposedTime> take_ms();
-  /// Milliseconds of this rank alone, of all groups, that the last `take_ms` returned.
+  /// Milliseconds of this rank in the last `take_ms`, summed over the groups.
   double own_ms() const { return own_ms_; }
 
  private:

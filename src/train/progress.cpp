@@ -9,7 +9,7 @@ constexpr const char* optimizer_state_name = "optimizer_state";
 constexpr Choice<OptimizerState> optimizer_state_names[] = {{"kept", OptimizerState::kept},
                                                             {"left-out", OptimizerState::left_out}};
 
-/// Throws CheckpointError if the values of `state` cannot all be true.
+/// Throws CheckpointError if values of `state` contradict each other.
 void check_sums(const Attributes& attributes, const SavedState& state) {
   const auto at_most = [&](const char* name, std::int64_t value, const char* limit_name, std::int64_t limit) {
     attributes.require(value <= limit, name, fmt::format("at most {}, which is {}", limit_name, limit));
@@ -47,7 +47,7 @@ void Progress::add_iteration(std::int64_t batch_size, std::optional<Skip> skip, 
   consumed_samples += batch_size;
   updated_samples += skip ? 0 : batch_size;
   skipped += skip ? 1 : 0;
-  if (skip == Skip::requested) return;  // which says nothing about the numbers
+  if (skip == Skip::requested) return;  // unrelated to the numbers
   const bool is_bad = skip == Skip::not_finite;
   skipped_in_row = is_bad ? skipped_in_row + 1 : 0;
   skipped_at_minimum_scale = is_bad && at_minimum_scale ? skipped_at_minimum_scale + 1 : 0;
@@ -120,7 +120,7 @@ SavedState state_from(const Attributes& attributes) {
   state.loss_scale.scale = attributes.get<double>("state.loss_scale");
   attributes.require(state.loss_scale.scale > 0, "state.loss_scale", "a number above 0");
   state.loss_scale.good_updates = attributes.get("state.loss_scale_good_updates", 0);
-  // May be negative: every overflow takes one.
+  // May be negative: every overflow decrements it.
   state.loss_scale.hysteresis_left = attributes.get<int>("state.loss_scale_hysteresis_left");
   check_sums(attributes, state);
   return state;

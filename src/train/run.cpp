@@ -30,7 +30,7 @@ class Window {
     }
   }
 
-  /// `next_batch` is the size of the batch to come where that changes, else 0; `peak_tflops` that of RunSchedule.
+  /// `next_batch` is the size of the next batch if batches change, otherwise 0; `peak_tflops` as in RunSchedule.
   void print(const TrainRecord& last, std::int64_t train_iterations, double left_s, bool dynamic_scale,
              std::int64_t next_batch, double peak_tflops) const {
     const double per_iteration_ms = elapsed_ms_ / iterations_;
@@ -62,13 +62,13 @@ class Window {
   double flops_ = 0;
 };
 
-/// Why a run stops early; where ranks differ, the last of these.
+/// Reason why a run stops early. If ranks differ, the largest value applies.
 enum class Stop : std::int32_t { none, interval, time, signal };
 
 const char* text_of(Stop stop) {
   return stop == Stop::interval ? "<exit_interval>"
          : stop == Stop::time   ? "<exit_duration_in_mins>"
-                                : "a signal asked for it";
+                                : "stopped by a signal";
 }
 
 Stop agreed(Communicator& world, Stop mine) {
@@ -80,7 +80,7 @@ Stop agreed(Communicator& world, Stop mine) {
 
 bool divides(std::int64_t interval, std::int64_t iteration) { return interval > 0 && iteration % interval == 0; }
 
-/// One run: its loop, the state saved last, and the reason of an early stop.
+/// Training loop of one run.
 class TrainingLoop {
  public:
   TrainingLoop(Trainer& trainer, Communicator& world, std::int64_t train_iterations, const data::SampleSplits& data,
@@ -150,7 +150,7 @@ class TrainingLoop {
     return stop_ == Stop::none ? RunEnd::complete : end_early();
   }
 
-  /// Validates on samples that no other validation of this run reads: on the split, then on each validation set.
+  /// Evaluates the validation split, then each validation set, on samples that no other validation of this run reads.
   void validate() {
     if (hooks_.evaluate) return hooks_.evaluate();
     const std::int64_t earlier =
@@ -162,8 +162,8 @@ class TrainingLoop {
     }
   }
 
-  /// Returns whether the evaluation came to its end. A stop does not wait for that: the run that resumes this one makes
-  /// it up, on the same samples.
+  /// Returns whether the evaluation completed. A stop interrupts it: the run that resumes this one repeats it on the
+  /// same samples.
   bool evaluate(data::Split split, const std::string& set, const data::SampleSource& samples,
                 std::int64_t first_batch) {
     std::optional<EvaluationRecord> evaluation = trainer_.evaluate(
@@ -190,13 +190,13 @@ class TrainingLoop {
     return stop_ != Stop::none;
   }
 
-  /// A planned stop that saves nothing leaves nothing to resume: the run is done.
+  /// Saves and reports. A planned stop of a run that saves nothing is complete, since nothing can be resumed.
   RunEnd end_early() {
     save_at_end();
     const char* saved = hooks_.checkpoints == nullptr ? "nothing is saved without <save>"
                         : hooks_.checkpoints->resumable()
-                            ? "everything is saved, run the same command again to go on"
-                            : "the weights are saved without the optimizer's state: go on with <no_load_optim>";
+                            ? "everything is saved; run the same command again to continue"
+                            : "the weights are saved without the optimizer's state: continue with <no_load_optim>";
     log::info("stopping after iteration {} of {}: {}; {}", progress().iteration, train_iterations_, text_of(stop_),
               saved);
     return hooks_.checkpoints != nullptr || stop_ == Stop::signal ? RunEnd::stopped_early : RunEnd::complete;
@@ -222,7 +222,7 @@ class TrainingLoop {
   const RunHooks& hooks_;
   bool validates_;
   std::int64_t first_sample_;
-  std::optional<Progress> saved_;  // none at first: a run of no iterations saves its initial state
+  std::optional<Progress> saved_;  // last saved state; initially empty, so a run of no iterations saves its start
   Stop stop_ = Stop::none;
   Window window_;
 };

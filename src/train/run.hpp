@@ -10,7 +10,7 @@
 
 namespace trireme::train {
 
-/// When a run reports, evaluates, saves and stops. Zero means never.
+/// Intervals at which a run reports, evaluates, saves and stops. Zero means never.
 struct RunSchedule {
   std::int64_t log_interval = 100;
   std::int64_t eval_interval = 1000;
@@ -19,19 +19,19 @@ struct RunSchedule {
   std::int64_t replica_check_interval = 0;
   std::int64_t exit_interval = 0;
   double exit_duration_minutes = 0;
-  double peak_tflops = 0;      ///< a rank's device, for the MFU in the log; 0: none there
-  bool skip_training = false;  ///< evaluate on validation and test splits alone
+  double peak_tflops = 0;      ///< peak of a rank's device, for the MFU in the log; 0: no MFU
+  bool skip_training = false;  ///< only evaluates the validation and test splits
 };
 
-/// Callbacks of the loop; all but `stop_requested` are collective.
+/// Callbacks of the loop; collective unless stated otherwise.
 struct RunHooks {
   /// Saves the run's checkpoints; null if it saves none.
   CheckpointWriter* checkpoints = nullptr;
-  /// Returns whether this rank was asked to stop (a signal). Ranks need not agree: one is enough.
+  /// Returns whether this rank was asked to stop by a signal; one rank suffices. Not collective.
   std::function<bool()> stop_requested;
-  /// Receiver of records; null on ranks that keep none.
+  /// Receives records; null on ranks that keep none.
   MetricsSink* metrics = nullptr;
-  /// Measures the model instead of the loss on the validation split; may be empty.
+  /// Replaces the evaluation of the loss on the validation split; may be empty.
   std::function<void()> evaluate;
   /// Called after each iteration on every rank; may be empty. Not collective.
   std::function<void(const TrainRecord&)> after_step;
@@ -43,14 +43,15 @@ struct RunHooks {
 
 enum class RunEnd { complete, stopped_early };
 
-/// Returns whether training is complete and the evaluation on the test split is still to come.
+/// Returns whether training is complete but the test split is not yet evaluated.
 bool test_is_left(const Progress& progress, std::int64_t train_iterations, const data::SampleSplits& data,
                   const RunSchedule& schedule);
 
-/// Trains until the last iteration, then evaluates on the test split. After every iteration, and every batch of an
-/// evaluation, the ranks agree whether one of them was signalled or time is up; then they save and leave together. The
-/// run that resumes this one makes up a stopped evaluation. A planned stop of a run that saves nothing is `complete`:
-/// nothing could be resumed. Without training, validation reads the samples of the one that follows this iteration.
+/// Trains until the last iteration, then evaluates the test split. After every iteration, and every batch of an
+/// evaluation, the ranks agree whether one of them was signalled or time is up; then they save and stop together. The
+/// run that resumes this one repeats an interrupted evaluation. A planned stop of a run that saves nothing is
+/// `complete`, since nothing can be resumed. Without training, validation reads the samples of the next validation in
+/// training.
 RunEnd run(Trainer& trainer, Communicator& world, std::int64_t train_iterations, const data::SampleSplits& data,
            const RunSchedule& schedule, const RunHooks& hooks);
 

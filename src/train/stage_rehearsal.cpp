@@ -5,7 +5,7 @@
 namespace trireme::train {
 namespace {
 
-/// Tensors of which only type and shape matter.
+/// Returns a tensor of which only type and shape are valid.
 TensorView unseen(DType dtype, const Shape& shape) {
   static std::byte byte;
   return {&byte, dtype, shape};

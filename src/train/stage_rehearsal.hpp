@@ -7,12 +7,12 @@
 
 namespace trireme::train {
 
-/// A micro-batch of `b` samples of `s` positions of which only types and shapes matter, with these optional fields, for
-/// training in `dtype`.
+/// Returns a micro-batch of `b` samples of `s` positions with these optional fields, for training in `dtype`. Only its
+/// types and shapes are valid.
 model::MicroBatch unseen_micro_batch(const data::SampleFields& fields, std::int64_t s, std::int64_t b, DType dtype);
 
-/// One chunk of a pipeline stage with one micro-batch, on a backend that rehearses. Its parameters are this rank's,
-/// tensor rank 0 and context rank 0; other ranks do not exist.
+/// Rehearsal of one chunk of a pipeline stage with one micro-batch, on a rehearsal backend. Represents tensor rank 0
+/// and context rank 0; other ranks do not exist.
 class StageRehearsal {
  public:
   struct Layers {
@@ -20,22 +20,22 @@ class StageRehearsal {
     bool first = false;  ///< with the embedding
     bool last = false;   ///< with the head
   };
-  /// All but `layers` must live longer.
+  /// All arguments except `layers` must outlive it.
   StageRehearsal(Backend& backend, Communicator& tensor_group, Communicator& context_group,
                  const model::ModelConfig& config, const ExecutionConfig& execution, const Layers& layers);
 
-  /// Runs a step. A forward comes before its backward, and a backward_input before its backward_weight.
+  /// Runs a step. A forward must precede its backward, and a backward_input its backward_weight.
   void run(parallel::StepKind kind);
 
   /// Bytes kept for backward.
   std::size_t activation_bytes() const { return stage_.activations().used_bytes(); }
   /// Positions of every sequence on this context rank.
   std::int64_t positions() const { return sequence_.rows; }
-  /// Bytes of a message to another chunk, before it is divided over tensor ranks.
+  /// Bytes of a message to another chunk, before it is split over tensor ranks.
   std::size_t boundary_bytes() const {
     return static_cast<std::size_t>(stage_.boundary_shape(0).numel()) * size_of(stage_.boundary_dtype());
   }
-  /// Parameters with their padding.
+  /// Number of parameters, including padding.
   std::int64_t parameter_elements() const;
   /// Columns of the logits on this rank.
   std::int64_t logits_columns() const { return vocabulary_.rows(); }

@@ -18,28 +18,28 @@
 
 namespace trireme::train {
 
-/// How the ranks of a grid divide a model and communicate.
+/// Distribution of a model over the ranks of a grid, and their communication.
 struct ParallelConfig {
-  bool sequence_parallel = false;       ///< divides the residual stream over the tensor ranks; idle with one of them
-  bool async_tensor_all_reduce = true;  ///< backward's tensor-parallel collectives run behind its products
+  bool sequence_parallel = false;       ///< splits the residual stream over the tensor ranks; ignored with one of them
+  bool async_tensor_all_reduce = true;  ///< overlaps backward's tensor-parallel collectives with its GEMMs
   parallel::PipelineSplit pipeline;     ///< layers of each stage
-  std::optional<parallel::ScheduleKind> schedule;  ///< default: 1F1B, interleaved with several chunks a rank
-  bool overlap_p2p = false;                        ///< messages between stages are in flight while ranks compute
+  std::optional<parallel::ScheduleKind> schedule;  ///< default: 1F1B, interleaved with several chunks per rank
+  bool overlap_p2p = false;                        ///< overlaps messages between stages with computation
   bool scatter_gather = true;                      ///< each tensor rank sends its shard of a message between stages
-  parallel::DataParallelOptions data_parallel;     ///< training alone
+  parallel::DataParallelOptions data_parallel;     ///< training only
 };
 
-/// Execution of one rank's shard of a model, in training, evaluation and generation.
+/// Execution of a model in training, evaluation and generation.
 struct ExecutionConfig {
   DType dtype = DType::fp32;
   std::int64_t sequence_length = 1024;
   std::int64_t micro_batch_size = 1;
   std::int64_t vocabulary_multiple = 128;   ///< pads the vocabulary to a multiple of this times the tensor ranks
-  std::int64_t padded_vocabulary_size = 0;  ///< 0: by the multiple
-  model::Recomputation recomputation;       ///< training alone
+  std::int64_t padded_vocabulary_size = 0;  ///< 0: from the multiple
+  model::Recomputation recomputation;       ///< training only
   std::int64_t cross_entropy_chunks = 1;    ///< chunks of a micro-batch's rows in the output layer and the loss
-  bool cuda_graphs = false;                 ///< training's steps are recorded and replayed (RecordedStage)
-  /// Training's micro-batches end with their longest sample; else all have sequence_length positions.
+  bool cuda_graphs = false;                 ///< records and replays training steps (RecordedStage)
+  /// Training micro-batches end with their longest sample; otherwise all have sequence_length positions.
   bool variable_lengths = false;
   ParallelConfig parallel;
 };
@@ -56,41 +56,40 @@ inline void validate(const ExecutionConfig& config) {
   TRIREME_CHECK(
       !config.cuda_graphs || !data.overlap_reduce || data.sharding != parallel::DataSharding::optimizer_and_gradients,
       ConfigError,
-      "<cuda_graphs> goes without <overlap_grad_reduce> in ZeRO 2, which reduces gradients after every "
-      "micro-batch: recorded work cannot wait for work enqueued apart from it. Try ZeRO 1.");
+      "<cuda_graphs> does not support <overlap_grad_reduce> with ZeRO 2, which reduces gradients after every "
+      "micro-batch: recorded work cannot wait for work outside the graph. Try ZeRO 1.");
   TRIREME_CHECK(!config.cuda_graphs || !config.variable_lengths, ConfigError,
                 "<cuda_graphs> and <variable_seq_lengths> exclude each other: recorded work has one length");
 }
 
-/// Definition of the loss of a global batch. `tokens`: the mean over all of its tokens that count, so that the
-/// micro-batch size does not matter. `micro_batch`: the mean over its micro-batches of their means over tokens
-/// (Megatron-LM's).
+/// Definition of the loss of a global batch. `tokens`: the mean over all its counted tokens, independent of the
+/// micro-batch size. `micro_batch`: the mean over its micro-batches of their means over tokens, as in Megatron-LM.
 enum class LossAverage { tokens, micro_batch };
 
-/// Greatest and least learning rate of a schedule that is otherwise the run's.
+/// Largest and smallest learning rate of a schedule that otherwise equals the run's.
 struct DecoupledRate {
   double maximum = 0;
   double minimum = 0;
 };
 
-/// Treatment of the documents that share a sample of running text. The corpus' offsets tell where they begin.
+/// Treatment of documents that share a sample of running text. The corpus' offsets delimit them.
 struct DocumentOptions {
   bool reset_position_ids = false;    ///< positions count from the start of each document
   bool reset_attention_mask = false;  ///< no token attends to other documents
-  bool eod_mask_loss = false;         ///< the last token of a document predicts nothing; the samples' source does it
+  bool eod_mask_loss = false;         ///< the last token of a document predicts nothing; done by the sample source
 };
 
-/// Options that the updates of a run depend on, beside its data and its grid.
+/// Options that determine the updates of a run, in addition to its data and grid.
 struct TrainOptions {
   std::int64_t global_batch_size = 1;
   std::optional<BatchGrowth> ramp_up;
-  bool decrease_batch_size = false;  ///< round batches down to what micro-batch size and data ranks can do
+  bool decrease_batch_size = false;  ///< rounds batches down to a multiple of micro-batch size x data ranks
   LossAverage loss_average = LossAverage::tokens;
   DocumentOptions documents;
-  std::uint64_t seed = 1234;  ///< seed of initial weights and dropout
+  std::uint64_t seed = 1234;  ///< seeds initial weights and dropout
   optim::LrSchedule lr_schedule;
   optim::OptimizerOptions optimizer;
-  std::optional<optim::WeightDecayRamp> weight_decay_ramp;  ///< instead of the optimizer's weight decay
+  std::optional<optim::WeightDecayRamp> weight_decay_ramp;  ///< replaces the optimizer's weight decay
   std::optional<DecoupledRate> decoupled_rate;              ///< rate of the token embedding and the output layer
   double clip_grad = 1;                                     ///< largest gradient norm; 0: no clipping
   int grad_norm_power = 2;                                  ///< p of that norm, or optim::infinity_norm
@@ -99,17 +98,17 @@ struct TrainOptions {
   GuardOptions guards{};
 };
 
-/// The schedule of `rate`.
+/// Returns the schedule with the rates of `rate`.
 inline optim::LrSchedule decoupled(optim::LrSchedule schedule, const DecoupledRate& rate) {
   schedule.maximum = rate.maximum;
   schedule.minimum = rate.minimum;
   return schedule;
 }
 
-/// Options that updates depend on, as the attributes "optimizer" and "training.*" of a checkpoint. These record a run:
-/// the next one compares them with its own as text, and reads only the optimizer's kind back (`optim::optimizer_from`).
+/// Returns the options as the attributes "optimizer" and "training.*" of a checkpoint. A later run compares them with
+/// its own as text, and reads only the optimizer's kind back (`optim::optimizer_from`).
 Attributes attributes_of(const TrainOptions& options);
-/// The decoupled rate among those attributes.
+/// Reads the decoupled rate from those attributes.
 std::optional<DecoupledRate> decoupled_rate_from(const Attributes& attributes);
 
 }  // namespace trireme::train

@@ -16,36 +16,36 @@ struct TrainRecord {
   std::int64_t iteration = 0;         ///< 1 is the first update
   std::int64_t consumed_samples = 0;  ///< after the update
   std::int64_t batch_size = 0;        ///< samples
-  double lm_loss = 0;                 ///< mean over the tokens of the global batch that count (see LossAverage), fp64
+  double lm_loss = 0;                 ///< mean over the counted tokens of the global batch (see LossAverage), fp64
   std::optional<double> sop_loss;     ///< BERT with a binary head: mean over the samples
-  double grad_norm = 0;      ///< the norm that is clipped, before clipping, of the true gradient (loss scale taken out)
-  double learning_rate = 0;  ///< the one used
-  std::optional<double> decoupled_learning_rate;  ///< the one used, if any
-  std::optional<double> params_norm;              ///< L2 of the parameters after the update, if it is measured
-  std::optional<std::int64_t> num_zeros;          ///< gradients that are zero, if they are counted
-  std::optional<double> weight_decay;             ///< the one used, if it changes during the run
-  double loss_scale = 1;                          ///< the one used
-  bool skipped = false;                           ///< no update was made
-  Skip skip_reason = Skip::not_finite;            ///< if it was skipped; a requested skip has no loss
+  double grad_norm = 0;               ///< before clipping, without the loss scale
+  double learning_rate = 0;           ///< used in this update, like the following rates
+  std::optional<double> decoupled_learning_rate;  ///< if any
+  std::optional<double> params_norm;              ///< L2 norm of the parameters after the update, if measured
+  std::optional<std::int64_t> num_zeros;          ///< number of zero gradients, if counted
+  std::optional<double> weight_decay;             ///< if it changes during the run
+  double loss_scale = 1;
+  bool skipped = false;                 ///< no update was made
+  Skip skip_reason = Skip::not_finite;  ///< valid if skipped; a requested skip has no loss
   double elapsed_ms = 0;
   double tokens_per_second = 0;
-  double tflops_per_rank = 0;                          ///< model FLOPs, full attention, no recomputation counted
-  std::optional<std::vector<ExposedTime>> exposed_ms;  ///< by group, if it is measured
+  double tflops_per_rank = 0;                          ///< model FLOPs, full attention, without recomputation
+  std::optional<std::vector<ExposedTime>> exposed_ms;  ///< by group, if measured
 };
 
-/// Measurements of an evaluation on the validation or the test split.
+/// Measurements of an evaluation of the validation or test split.
 struct EvaluationRecord {
   std::int64_t iteration = 0;
   double loss = 0;
   double perplexity = 0;  ///< exp(min(20, loss))
   data::Split split = data::Split::valid;
   std::string set = {};  ///< name of a validation set; empty: the split itself
-  /// BERT with a binary head: mean loss of the segments' order over samples, and fraction whose order was recognised.
+  /// BERT with a binary head: mean loss of the segment order over the samples, and its accuracy.
   std::optional<double> sop_loss = {}, sop_accuracy = {};
   std::int64_t consumed_samples = 0;
 };
 
-/// Receiver of records. Only one rank of a run has one.
+/// Receiver of records, on one rank of a run.
 class MetricsSink {
  public:
   virtual ~MetricsSink() = default;

@@ -295,7 +295,7 @@ TEST_F(GpuTraining, GraphsAreRefusedWhereTheyCannotBe) {
   EXPECT_THAT(refusal(layout, {}), testing::HasSubstr("the backend cpu has no graphs"));
   layout.options.parallel.data_parallel.overlap_reduce = true;
   layout.options.parallel.data_parallel.sharding = parallel::DataSharding::optimizer_and_gradients;
-  EXPECT_THAT(refusal(layout, gpu_device()), testing::HasSubstr("goes without <overlap_grad_reduce> in ZeRO 2"));
+  EXPECT_THAT(refusal(layout, gpu_device()), testing::HasSubstr("does not support <overlap_grad_reduce> with ZeRO 2"));
 }
 
 /// Saves the state of `from` and continues from it in `to`.

@@ -209,7 +209,7 @@ check "a planned stop that saves nothing is done" [ "$code $(grep -c 'nothing is
 exact=("${run[@]}" --dtype fp64)
 on 4 train "${exact[@]}" "${grid[@]}" --save full --save-interval 3 --exit-interval 9
 on 4 train "${exact[@]}" "${grid[@]}" --save weights --save-interval 3 --exit-interval 6 --no-save-optim
-check "--no-save-optim: the log says how to go on" [ "$code $(grep -c 'go on with --no-load-optim' err)" = "75 1" ]
+check "--no-save-optim: the log says how to continue" [ "$code $(grep -c 'continue with --no-load-optim' err)" = "75 1" ]
 check "--no-save-optim saves the same weights, and nothing else" \
   cmp <(tensors full/step-00000006 | grep '"tensor":"model/') <(tensors weights/step-00000006 | grep -v '"tensor":"tokenizer"')
 refused 3 "Try --no-load-optim, to go on with new moments" 2 train "${exact[@]}" --load weights

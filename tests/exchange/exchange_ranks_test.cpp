@@ -1,4 +1,4 @@
-// Checkpoints out and in, on several ranks: the same bytes on any number of them, whole files or none.
+// Export and import on several ranks: the same bytes on any number of ranks; files are complete or absent.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -24,7 +24,7 @@ using test::message_of;
 using test::world;
 using testing::HasSubstr;
 
-/// A folder of rank 0 that all ranks of the machine know, removed at the end.
+/// Folder created by rank 0 and shared with all ranks of the machine, removed at the end.
 class SharedFolder {
  public:
   SharedFolder() {
@@ -40,7 +40,7 @@ class SharedFolder {
   std::string path_;
 };
 
-model::ModelConfig config_of(ModelClass model_class) {
+model::ModelConfig config_of(std::string_view model_class) {
   model::ModelConfig config;
   config.layers = 2;
   config.hidden = 12;
@@ -48,8 +48,8 @@ model::ModelConfig config_of(ModelClass model_class) {
   config.ffn_hidden = 20;
   config.vocabulary = 11;
   config.max_positions = 8;
-  if (model_class == ModelClass::gpt2) return config;
-  if (is_bert(model_class)) {
+  if (model_class == "GPT2LMHeadModel") return config;
+  if (model_class == "BertForPreTraining") {
     config.family = model::ModelFamily::bert;
     config.norm_placement = model::NormPlacement::post;
     return config;
@@ -61,11 +61,11 @@ model::ModelConfig config_of(ModelClass model_class) {
   config.gated = true;
   config.linear_bias = false;
   config.tied_output = false;
-  config.qk_norm = model_class == ModelClass::qwen3;
+  config.qk_norm = model_class == "Qwen3ForCausalLM";
   return config;
 }
 
-/// Tensors whose elements are given by a formula of name and index.
+/// Tensors whose elements are a formula of name and index.
 class FormulaSource final : public TensorSource {
  public:
   FormulaSource(const TensorMap& map, DType dtype) : tensors_(tensors_of(map, dtype)) {}
@@ -96,26 +96,32 @@ std::string bytes_of_file(const std::string& path) {
 constexpr std::int64_t small_slices = 200;
 constexpr ExportSizes small{.slice_bytes = small_slices, .transposed_bytes = 500};
 
-std::unique_ptr<checkpoint::StepReader> imported(TensorSource& source, const TensorMap& map, checkpoint::Store& store,
-                                                 DType master = DType::fp32) {
-  import_weights(source, map, match(map, source, {}), master, store, world(), description_of(), "",
-                 {.slice_bytes = small_slices, .file_bytes = 1000});
-  return checkpoint::open_checkpoint(store, world());
-}
+/// Model of a class, imported from a formula's weights as a step in a folder of this test.
+struct ImportedStep {
+  explicit ImportedStep(const char* model_class, const model::ModelConfig& config, DType dtype = DType::fp32)
+      : map(tensor_map(model_class_from(model_class), config)), source(map, dtype) {
+    import_weights(source, map, match(map, source, {}), DType::fp32, store, world(), description_of(), "",
+                   {.slice_bytes = small_slices, .file_bytes = 1000});
+    step = checkpoint::open_checkpoint(store, world());
+    if (world().rank() == 0) std::filesystem::create_directories(output);
+    world().barrier();
+  }
+  explicit ImportedStep(const char* model_class) : ImportedStep(model_class, config_of(model_class)) {}
+
+  SharedFolder folder;
+  TensorMap map;
+  FormulaSource source;
+  io::CheckpointStore store{folder / "step"};
+  std::unique_ptr<checkpoint::StepReader> step;
+  const std::string output = folder / "out";  ///< folder for an export
+};
 
 TEST(Exchange, ExportOfImportHasTheSameBytesOfEveryClassAndType) {
-  for (const ModelClass model_class :
-       {ModelClass::gpt2, ModelClass::llama, ModelClass::qwen3, ModelClass::bert_pretraining}) {
-    const SharedFolder folder;
-    const TensorMap map = tensor_map(model_class, config_of(model_class));
+  for (const char* model_class : {"GPT2LMHeadModel", "LlamaForCausalLM", "Qwen3ForCausalLM", "BertForPreTraining"}) {
     for (const DType dtype : {DType::fp32, DType::bf16, DType::fp16}) {
-      FormulaSource source(map, dtype);
-      io::CheckpointStore store(folder / std::string(name_of(dtype)));
-      const std::unique_ptr<checkpoint::StepReader> step = imported(source, map, store);
+      ImportedStep imported(model_class, config_of(model_class), dtype);
+      auto& [folder, map, source, store, step, output] = imported;
       EXPECT_EQ(checkpoint::read_description(*step).blobs.at("tokenizer"), "blob");
-      const std::string output = folder / (std::string(name_of(dtype)) + "-out");
-      if (world().rank() == 0) std::filesystem::create_directories(output);
-      world().barrier();
       io::SafetensorsOutput destination(output, tensors_of(map, dtype), 3000, "test");
       const ExportResult result = export_weights(*step, map, dtype, destination, world(), small);
       EXPECT_GT(result.written_files, 1);
@@ -140,11 +146,8 @@ TEST(Exchange, ExportOfImportHasTheSameBytesOfEveryClassAndType) {
 }
 
 TEST(Exchange, TheFilesDoNotDependOnTheNumberOfRanks) {
-  const SharedFolder folder;
-  const TensorMap map = tensor_map(ModelClass::gpt2, config_of(ModelClass::gpt2));
-  FormulaSource source(map, DType::fp32);
-  io::CheckpointStore store(folder / "step");
-  const std::unique_ptr<checkpoint::StepReader> step = imported(source, map, store);
+  ImportedStep imported("GPT2LMHeadModel");
+  auto& [folder, map, source, store, step, output] = imported;
   const std::unique_ptr<Communicator> alone = world().split(world().rank(), 0, "alone");
   for (const auto& [name, ranks] : {std::pair<const char*, Communicator*>{"all", &world()}, {"one", alone.get()}}) {
     if (ranks != &world() && world().rank() != 0) continue;
@@ -160,7 +163,7 @@ TEST(Exchange, TheFilesDoNotDependOnTheNumberOfRanks) {
 }
 
 TEST(Exchange, AnImportThatWasKilledGoesOnWithTheFilesThatAreWhole) {
-  /// Fails at the second file of a rank, and removes as little as a kill does.
+  /// Fails at the second file of a rank without cleaning up, like a kill.
   class Killed final : public io::CheckpointStore {
    public:
     using CheckpointStore::CheckpointStore;
@@ -190,7 +193,7 @@ TEST(Exchange, AnImportThatWasKilledGoesOnWithTheFilesThatAreWhole) {
     TensorSource& source_;
   };
   const SharedFolder folder;
-  const TensorMap map = tensor_map(ModelClass::gpt2, config_of(ModelClass::gpt2));
+  const TensorMap map = tensor_map(model_class_from("GPT2LMHeadModel"), config_of("GPT2LMHeadModel"));
   FormulaSource formula(map, DType::fp32);
   const std::string root = folder / "step";
   const auto import = [&](checkpoint::Store& store, const std::string& source_digest) {
@@ -221,13 +224,9 @@ TEST(Exchange, AnImportThatWasKilledGoesOnWithTheFilesThatAreWhole) {
 }
 
 TEST(Exchange, ADamagedParameterLeavesNoFileOfIt) {
-  const SharedFolder folder;
-  const TensorMap map = tensor_map(ModelClass::llama, config_of(ModelClass::llama));
-  FormulaSource source(map, DType::fp32);
-  io::CheckpointStore store(folder / "step");
-  imported(source, map, store);
-  const std::unique_ptr<checkpoint::StepReader> step =
-      checkpoint::open_checkpoint(store, world(), "", checkpoint::Verification::while_reading);
+  ImportedStep imported("LlamaForCausalLM");
+  auto& [folder, map, source, store, step, output] = imported;
+  step = checkpoint::open_checkpoint(store, world(), "", checkpoint::Verification::while_reading);
   const auto piece =
       std::ranges::find(step->manifest().pieces, "model/h.1.mlp.proj.weight", &checkpoint::Piece::tensor);
   ASSERT_NE(piece, step->manifest().pieces.end());
@@ -236,10 +235,9 @@ TEST(Exchange, ADamagedParameterLeavesNoFileOfIt) {
                       std::ios::binary | std::ios::in | std::ios::out);
     file.seekp(piece->offset_bytes + 3);
     file.put('x');
-    std::filesystem::create_directories(folder / "out");
   }
   world().barrier();
-  io::SafetensorsOutput destination(folder / "out", tensors_of(map, DType::fp32), 3000, "a");
+  io::SafetensorsOutput destination(output, tensors_of(map, DType::fp32), 3000, "a");
   EXPECT_THAT(message_of([&] { export_weights(*step, map, DType::fp32, destination, world(), small); }),
               HasSubstr("model/h.1.mlp.proj.weight"));
   std::size_t damaged_file = 0;
@@ -249,19 +247,13 @@ TEST(Exchange, ADamagedParameterLeavesNoFileOfIt) {
     }
   }
   for (std::size_t file = 0; file < destination.files().size(); ++file) {
-    EXPECT_EQ(std::filesystem::exists(folder / ("out/" + destination.file_name(file))), file < damaged_file);
+    EXPECT_EQ(std::filesystem::exists(output + "/" + destination.file_name(file)), file < damaged_file);
   }
 }
 
 TEST(Exchange, AnInterruptedExportKeepsTheFilesThatAreWholeAndWritesDamagedOnesAgain) {
-  const SharedFolder folder;
-  const TensorMap map = tensor_map(ModelClass::llama, config_of(ModelClass::llama));
-  FormulaSource source(map, DType::fp32);
-  io::CheckpointStore store(folder / "step");
-  const std::unique_ptr<checkpoint::StepReader> step = imported(source, map, store);
-  const std::string output = folder / "out";
-  if (world().rank() == 0) std::filesystem::create_directories(output);
-  world().barrier();
+  ImportedStep imported("LlamaForCausalLM");
+  auto& [folder, map, source, store, step, output] = imported;
   const auto run = [&](const std::string& origin) {
     io::SafetensorsOutput destination(output, tensors_of(map, DType::fp32), 3000, origin);
     return export_weights(*step, map, DType::fp32, destination, world(), small);
@@ -285,7 +277,7 @@ TEST(Exchange, AnInterruptedExportKeepsTheFilesThatAreWholeAndWritesDamagedOnesA
   EXPECT_EQ(second.written_files, 3);
   EXPECT_EQ(second.kept_files, files - 3);
   EXPECT_EQ(bytes_of_file(second_file), whole);
-  // Files of another checkpoint are not taken for these.
+  // Files of another checkpoint are not kept.
   EXPECT_EQ(run("b").kept_files, 0);
   world().barrier();
   if (world().rank() == 0) {
@@ -296,14 +288,8 @@ TEST(Exchange, AnInterruptedExportKeepsTheFilesThatAreWholeAndWritesDamagedOnesA
 }
 
 TEST(Exchange, AFailureOnOneRankLeavesNoFile) {
-  const SharedFolder folder;
-  const TensorMap map = tensor_map(ModelClass::gpt2, config_of(ModelClass::gpt2));
-  FormulaSource source(map, DType::fp32);
-  io::CheckpointStore store(folder / "step");
-  const std::unique_ptr<checkpoint::StepReader> step = imported(source, map, store);
-  const std::string output = folder / "out";
-  if (world().rank() == 0) std::filesystem::create_directories(output);
-  world().barrier();
+  ImportedStep imported("GPT2LMHeadModel");
+  auto& [folder, map, source, store, step, output] = imported;
   /// Fails on the last rank at its second write.
   class Failing final : public TensorDestination {
    public:
@@ -335,19 +321,14 @@ TEST(Exchange, AFailureOnOneRankLeavesNoFile) {
 }
 
 TEST(Exchange, CentredNormsAreExportedAsTheirWeights) {
-  const SharedFolder folder;
-  model::ModelConfig config = config_of(ModelClass::llama);
+  model::ModelConfig config = config_of("LlamaForCausalLM");
   config.norm_1p = true;
-  const TensorMap map = tensor_map(ModelClass::llama, config);
-  FormulaSource source(map, DType::fp32);
-  io::CheckpointStore store(folder / "step");
-  // Imported as they are: then the checkpoint holds the formula's values as differences from 1.
-  const std::unique_ptr<checkpoint::StepReader> step = imported(source, map, store);
-  if (world().rank() == 0) std::filesystem::create_directories(folder / "out");
-  world().barrier();
-  io::SafetensorsOutput destination(folder / "out", tensors_of(map, DType::fp32), 1 << 20, "a");
+  // The import keeps the formula's values, which the checkpoint then has as differences from 1.
+  ImportedStep imported("LlamaForCausalLM", config);
+  auto& [folder, map, source, store, step, output] = imported;
+  io::SafetensorsOutput destination(output, tensors_of(map, DType::fp32), 1 << 20, "a");
   export_weights(*step, map, DType::fp32, destination, world(), small);
-  io::SafetensorsSource written(folder / "out");
+  io::SafetensorsSource written(output);
   for (std::size_t i = 0; i < written.tensors().size(); ++i) {
     if (written.tensors()[i].name != "model.norm.weight") continue;
     float actual = 0, expected = 0;

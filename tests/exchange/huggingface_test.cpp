@@ -1,4 +1,4 @@
-// Models of Hugging Face's transformers: losses, logits and gradients are those that it computes in fp64.
+// Models of Hugging Face's transformers: losses, logits and gradients match those of transformers in fp64.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -19,15 +19,13 @@
 namespace trireme::test {
 namespace {
 
-using exchange::ModelClass;
-
-/// Folder of the models: those of tests/fixtures, or others that tests/fixtures/huggingface/make.py made.
+/// Folder of the models: tests/fixtures, or other output of tests/fixtures/huggingface/make.py.
 std::string fixtures() {
   const char* elsewhere = std::getenv("TRIREME_HUGGINGFACE_MODELS");
   return elsewhere != nullptr ? elsewhere : TRIREME_FIXTURES "/huggingface";
 }
 
-/// A tensor of a file, as numbers; empty where it is not there.
+/// Returns a tensor of a file as numbers; empty if it is absent.
 std::vector<double> numbers(exchange::TensorSource& source, const std::string& name) {
   for (std::size_t i = 0; i < source.tensors().size(); ++i) {
     const exchange::ForeignTensor& tensor = source.tensors()[i];
@@ -46,14 +44,14 @@ std::vector<double> numbers(exchange::TensorSource& source, const std::string& n
   return {};
 }
 
-/// A model on one rank, with the tensors of its files.
+/// Model on one rank, with the tensors of its files.
 class HuggingFaceRun {
  public:
   explicit HuggingFaceRun(const std::string& folder, DType dtype)
       : description_(io::read_config_json(folder + "/config.json")),
         weights_(folder),
         expected_(folder + "/expected.safetensors"),
-        map_(exchange::tensor_map(description_.model_class, description_.config)) {
+        map_(exchange::tensor_map(*description_.model_class, description_.config)) {
     rules_.is_ignored = exchange::is_buffer;
     tokens_ = expected("input.input_ids");
     const std::vector<double> mask = expected("input.attention_mask");
@@ -80,13 +78,13 @@ class HuggingFaceRun {
     std::vector<double> sample_scores;
   };
 
-  /// Runs forward on the inputs, with `labels` [b, s], of which those below 0 do not count; backward too, if asked.
+  /// Runs forward on the inputs, with `labels` [b, s], ignoring negative ones; then backward, if requested.
   Result run(const std::vector<double>& labels, bool backward) {
     dispatch_float(model_->execution().dtype, [&]<class T>() { run_in<Accumulation<T>>(labels, backward); });
     return result_;
   }
 
-  /// The gradients as the tensors of the file; compares them.
+  /// Compares the gradients with the tensors of the file.
   void expect_gradients(Tolerance tolerance) {
     exchange::NameRules rules;
     rules.is_ignored = [](const std::string& name) {
@@ -109,7 +107,7 @@ class HuggingFaceRun {
     for (std::size_t p = 0; p < wanted.size(); ++p) {
       const parallel::Parameter& parameter = parameters[p];
       const exchange::MappedParameter& mapped = mapped_of(parameter.name);
-      // A bias before a softmax over all it is added to has the gradient 0, of which rounding leaves something.
+      // A bias that a softmax cancels has the gradient 0, except for rounding.
       const bool is_zero = largest[p] < 1e-12 * largest_of_all;
       std::vector<double> actual;
       dispatch_float(parameter.gradient.dtype(), [&]<class T>() {
@@ -218,7 +216,7 @@ class HuggingFaceRun {
   Result result_;
 };
 
-/// Log-probabilities of every token at every position [b, s, v], of logits.
+/// Returns the log-probabilities [b, s, v] of logits.
 std::vector<double> log_probabilities(std::vector<double> logits, std::size_t v) {
   for (std::size_t row = 0; row < logits.size(); row += v) {
     double maximum = logits[row], sum = 0;
@@ -239,19 +237,19 @@ TEST_P(HuggingFace, LossLogitsAndGradientsAreThoseOfTransformers) {
 
   std::vector<double> labels = config.predicts_tokens() ? run.expected("input.labels") : std::vector<double>();
   const auto s = labels.size() / static_cast<std::size_t>(run.samples());
-  if (!config.is_bert()) {  // the next token, and of the last one nothing
+  if (!config.is_bert()) {  // labels are the next tokens; the last position has none
     for (std::size_t i = 0; i < labels.size(); ++i) labels[i] = i % s + 1 == s ? -1 : labels[i + 1];
   }
   const double loss = run.run(labels, true).loss;
   expect_close(std::vector{loss}, run.expected("loss"), close, "loss");
   run.expect_gradients(close);
 
-  // The order of segments has a loss, which is part of that above.
+  // The loss of the segment order is part of the loss above.
   std::vector<double> sample_logits = run.expected("sample_logits");
   if (!sample_logits.empty() && !config.predicts_tokens()) {
     std::vector<double> scores = run.run(labels, false).sample_scores;
     ASSERT_EQ(scores.size(), sample_logits.size());
-    // Each sample has its logits of first positions, then those of last ones. No span is in the padding.
+    // Each sample has the logits of first positions, then of last ones. Padding is masked.
     const std::vector<double> mask = run.expected("input.attention_mask");
     const std::size_t positions = mask.size() / static_cast<std::size_t>(run.samples());
     for (std::size_t i = 0; config.output == model::ModelOutput::spans && i < scores.size(); ++i) {
@@ -270,7 +268,7 @@ TEST_P(HuggingFace, LossLogitsAndGradientsAreThoseOfTransformers) {
         run.run(std::vector<double>(labels.size(), static_cast<double>(token)), false);
     for (std::size_t row = 0; row < labels.size(); ++row) actual[row * v + token] = -of_token.token_losses[row];
   }
-  // Nothing is computed of padding.
+  // Ignores padding.
   const std::vector<double> mask = run.expected("input.attention_mask");
   for (std::size_t i = 0; i < actual.size() && !mask.empty(); ++i) {
     if (mask[i / v] == 0) actual[i] = wanted[i] = 0;

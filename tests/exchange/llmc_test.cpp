@@ -1,4 +1,4 @@
-// Model files of llm.c: the parameters in them, and files that are damaged.
+// Model files of llm.c: their parameters, and damaged files.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -21,18 +21,18 @@ namespace {
 using test::message_of;
 using testing::HasSubstr;
 
-/// Parameters of all layers in the order of llm.c's files, between the embeddings and the last norm.
+/// Layer parameters in the order of llm.c's files, between the embeddings and the last norm.
 constexpr const char* order[] = {"ln_1.weight",      "ln_1.bias",      "attn.qkv.weight", "attn.qkv.bias",
                                  "attn.proj.weight", "attn.proj.bias", "ln_2.weight",     "ln_2.bias",
                                  "mlp.fc.weight",    "mlp.fc.bias",    "mlp.proj.weight", "mlp.proj.bias"};
 
-/// A model of transformers, and its parameters.
+/// Model of transformers, and its parameters.
 class Model {
  public:
   Model()
       : config(io::read_config_json(folder + "/config.json").config),
         source_(folder),
-        map_(tensor_map(ModelClass::gpt2, config)),
+        map_(tensor_map(model_class_from("GPT2LMHeadModel"), config)),
         reader_(map_, source_, match(map_, source_, rules())) {}
   std::vector<std::byte> read(const std::string& name) {
     const auto found = std::ranges::find(map_.parameters, name, &MappedParameter::name);
@@ -45,7 +45,7 @@ class Model {
  private:
   static NameRules rules() {
     NameRules rules;
-    rules.other_names = [](const std::string& name) { return other_names(ModelClass::gpt2, name); };
+    rules.other_names = [](const std::string& name) { return other_names(model_class_from("GPT2LMHeadModel"), name); };
     rules.is_ignored = is_buffer;
     return rules;
   }
@@ -60,7 +60,7 @@ class Model {
   ParameterReader reader_;
 };
 
-/// The same model as llm.c writes it, with three further rows of tokens, NaNs.
+/// Returns the same model as llm.c writes it, with three padding rows of tokens, NaNs.
 std::string file_of(Model& model, std::int32_t version) {
   std::int32_t header[256] = {20240326,
                               version,

@@ -1,4 +1,4 @@
-// Checkpoints of Megatron-LM that are damaged, incomplete, or of models that are not here.
+// Checkpoints of Megatron-LM that are damaged, incomplete, or of unsupported models.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -18,7 +18,7 @@ using testing::HasSubstr;
 
 class MegatronFiles : public testing::Test {
  protected:
-  /// A checkpoint in a folder of this test.
+  /// Copies a checkpoint to the folder of this test.
   std::string copy(const char* name) {
     std::filesystem::copy(std::string(TRIREME_FIXTURES "/megatron/") + name, directory_ / name,
                           std::filesystem::copy_options::recursive);
@@ -86,7 +86,7 @@ TEST_F(MegatronFiles, WithDamagedArchivesAreNamed) {
   EXPECT_THAT(with(45, 0x7f), HasSubstr("the header of an entry is missing"));
   EXPECT_THAT(with(0, 'Q'), HasSubstr("an entry of its directory is none"));
   std::string changed = archive;
-  const std::size_t name = archive.rfind("data/1");  // its last place, in the directory
+  const std::size_t name = archive.rfind("data/1");  // in the directory, at the end
   changed[name + 5] = '0';
   std::ofstream(file, std::ios::binary) << changed;
   EXPECT_NE(error_of(chunks), "nothing was thrown");
@@ -96,7 +96,7 @@ TEST_F(MegatronFiles, WithOneBitOfAnEntryFlippedAreNamed) {
   const std::string chunks = copy("chunks"), file = chunks + "/mp_rank_00/model_optim_rng.pt";
   std::ifstream input(file, std::ios::binary);
   const std::string archive{std::istreambuf_iterator<char>(input), {}};
-  // Flips a bit of an entry at its place `at` in the file, and reads all tensors.
+  // Flips a bit at `at` in the file, and reads all tensors.
   const auto with = [&](const std::string& content, std::size_t at) {
     std::string changed = content;
     changed.at(at) ^= 4;
@@ -111,7 +111,7 @@ TEST_F(MegatronFiles, WithOneBitOfAnEntryFlippedAreNamed) {
       }
     });
   };
-  // The text of an entry's header, and behind it the padding to 64 bytes.
+  // Data of an entry: after the name in its header, padded to 64 bytes.
   const auto place_of = [&](const std::string& entry) { return (archive.find(entry) + entry.size()) / 64 * 64 + 64; };
   EXPECT_THAT(with(archive, place_of("/data.pkl") + 20),
               HasSubstr("the entry 'model_optim_rng/data.pkl' has the CRC-32"));
@@ -120,7 +120,7 @@ TEST_F(MegatronFiles, WithOneBitOfAnEntryFlippedAreNamed) {
   EXPECT_EQ(with(test::without_checksums(archive), place_of("/data/1") + 3), "nothing was thrown");
 }
 
-/// Place of an option's value in a pickle: behind its name, which is put into the memo.
+/// Returns the position of an option's value in a pickle: after its name, which is put into the memo.
 std::size_t value_of(const std::string& pickle, const std::string& option) {
   const std::size_t end = pickle.find(option) + option.size();
   return end + (pickle.at(end) == 'q' ? 2 : 5);

@@ -1,5 +1,5 @@
-// Checkpoints of Megatron-LM. Some were made of models of transformers, and have their parameters. The others (run_...)
-// were written by megatron-core itself, whose logits the models have.
+// Checkpoints of Megatron-LM. Some were converted from models of transformers and have their parameters. Others (run_*)
+// were written by megatron-core, whose logits the imported models reproduce.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -37,14 +37,14 @@ NameRules name_rules() {
   return rules;
 }
 
-/// Compares a checkpoint's parameters with a model's. `rounded` tells tensors that were saved in bf16.
+/// Compares a checkpoint's parameters with a model's. `rounded`: the layers were saved in bf16.
 void expect_same(const std::string& checkpoint, const std::string& model, bool rounded) {
   const std::string folder = std::string(TRIREME_FIXTURES) + "/huggingface/" + model;
   const io::HuggingFaceModel original = io::read_config_json(folder + "/config.json");
   io::SafetensorsSource weights(folder);
-  const TensorMap wanted = tensor_map(original.model_class, original.config);
+  const TensorMap wanted = tensor_map(*original.model_class, original.config);
   NameRules rules;
-  rules.other_names = [&](const std::string& name) { return other_names(original.model_class, name); };
+  rules.other_names = [&](const std::string& name) { return other_names(*original.model_class, name); };
   rules.is_ignored = is_buffer;
   ParameterReader expected(wanted, weights, match(wanted, weights, rules));
 
@@ -69,15 +69,14 @@ void expect_same(const std::string& checkpoint, const std::string& model, bool r
   }
 }
 
-TEST(MegatronCheckpoint, OfTensorAndPipelineRanksHasTheParametersOfItsModel) { expect_same("core", "llama3", true); }
+TEST(MegatronCheckpoint, HasTheParametersOfItsModel) {
+  expect_same("core", "llama3", true);  // tensor and pipeline ranks
+  expect_same("first", "gpt2", false);  // first version
+  expect_same("chunks", "gpt2", false);
+  expect_same("dist", "llama3", false);
+}
 
-TEST(MegatronCheckpoint, OfTheFirstVersionHasTheParametersOfItsModel) { expect_same("first", "gpt2", false); }
-
-TEST(MegatronCheckpoint, OfVirtualChunksHasTheParametersOfItsModel) { expect_same("chunks", "gpt2", false); }
-
-TEST(MegatronCheckpoint, DistributedHasTheParametersOfItsModel) { expect_same("dist", "llama3", false); }
-
-/// Elements of a tensor of a file, of 8 bytes each.
+/// Returns the elements of a tensor of a file, of 8 bytes each.
 template <class T>
 std::vector<T> elements(TensorSource& source, const std::string& name) {
   const auto found = std::ranges::find(source.tensors(), name, &ForeignTensor::name);
@@ -87,7 +86,7 @@ std::vector<T> elements(TensorSource& source, const std::string& name) {
   return result;
 }
 
-/// A model of a checkpoint, on one rank.
+/// Model of a checkpoint, on one rank.
 class ImportedModel {
  public:
   ImportedModel(const std::string& folder, DType dtype) : checkpoint_(io::open_megatron_checkpoint(folder)) {
@@ -118,7 +117,7 @@ class ImportedModel {
 
   const io::MegatronModel& description() const { return checkpoint_.model; }
   const model::ModelConfig& config() const { return checkpoint_.model.config; }
-  /// Returns whether a token [b, s] is none of the padding.
+  /// Returns whether a token [b, s] is not padding.
   bool counts(std::size_t token) const {
     const auto s = static_cast<std::size_t>(s_);
     return lengths_.empty() || static_cast<std::int64_t>(token % s) < lengths_[token / s];
@@ -134,11 +133,11 @@ class ImportedModel {
     }
     return result;
   }
-  /// Sum over the samples of the log-probability that their segments are in an order, 0 or 1.
+  /// Sum over the samples of the log-probability of a segment order, 0 or 1.
   double order_log_probability(std::int32_t order) { return -run(0, order).second; }
 
  private:
-  /// Losses of each token [b, s] for a label, and of the order of segments, summed.
+  /// Losses of each token [b, s] for a label, and the summed loss of the segment order.
   std::pair<std::vector<double>, double> run(std::size_t label, std::int32_t order) {
     return dispatch_float(model_->execution().dtype, [&]<class T>() { return run_in<Accumulation<T>>(label, order); });
   }
@@ -204,14 +203,14 @@ TEST_P(MegatronCore, LogitsAreThoseOfItsOwnForward) {
   const auto v = static_cast<std::size_t>(model.config().vocabulary);
   std::vector<double> wanted = elements<double>(expected, "logits");
   take_log_softmax(wanted, v);
-  // The fused GELU of megatron-core has sqrt(2 / pi) with eight digits.
+  // The fused GELU of megatron-core rounds sqrt(2 / pi) to eight digits.
   const double exact = model.config().activation == Activation::gelu_tanh && !model.config().gated ? 1e-8 : 1e-10;
   const test::Tolerance close = dtype == DType::fp64 ? test::Tolerance{exact, exact} : test::Tolerance{1e-5, 1e-5};
   std::vector<double> actual = model.log_probabilities();
   for (std::size_t i = 0; i < actual.size(); ++i) {
     if (!model.counts(i / v)) actual[i] = wanted[i] = 0;
   }
-  // The head of masked tokens is near where a BERT has two kinds of GELU, all else as exact.
+  // If a BERT has two kinds of GELU, its head of masked tokens is only close.
   const bool is_near = model.description().has_two_gelus;
   test::expect_close(actual, wanted, is_near ? test::Tolerance{0, 1e-3} : close, name);
   if (!model.config().has_binary_head()) return;

@@ -6,7 +6,7 @@
 #include <cstring>
 
 #include "src/exchange/elements.hpp"
-#include "src/exchange/families/family.hpp"
+#include "src/exchange/export.hpp"
 #include "src/exchange/import.hpp"
 #include "tests/support/message_of.hpp"
 #include "tests/support/other_value.hpp"
@@ -35,7 +35,7 @@ model::ModelConfig small_llama() {
   return config;
 }
 
-/// Tensors whose elements count from 0, from tensor to tensor.
+/// Tensors whose elements count up from 0 across all tensors.
 class CountingSource final : public TensorSource {
  public:
   explicit CountingSource(std::vector<ForeignTensor> tensors) : tensors_(std::move(tensors)) {}
@@ -52,12 +52,6 @@ class CountingSource final : public TensorSource {
   std::vector<ForeignTensor> tensors_;
 };
 
-std::vector<ForeignTensor> tensors_in(const TensorMap& map) {
-  std::vector<ForeignTensor> tensors;
-  for (const MappedTensor& tensor : map.tensors) tensors.push_back({tensor.name, DType::fp32, tensor.shape});
-  return tensors;
-}
-
 std::vector<float> rows_of(const TensorMap& map, TensorSource& source, const std::string& name, std::int64_t first,
                            std::int64_t count) {
   ParameterReader reader(map, source, match(map, source, {}));
@@ -72,10 +66,9 @@ std::vector<float> rows_of(const TensorMap& map, TensorSource& source, const std
 TEST(TensorMap, MetasOrderOfChannelsBecomesHalves) {
   model::ModelConfig config = small_llama();
   config.hidden = 4;
-  config.heads = 1;  // a head of four channels
-  const TensorMap map = tensor_map(ModelClass::llama, config, {.rotary = RotaryLayout::interleaved});
-  CountingSource source({});
-  for (const MappedTensor& tensor : map.tensors) source.tensors_.push_back({tensor.name, DType::fp32, tensor.shape});
+  config.heads = 1;  // one head of four channels
+  const TensorMap map = tensor_map(model_class_from("LlamaForCausalLM"), config, {.rotary = RotaryLayout::interleaved});
+  CountingSource source(tensors_of(map, DType::fp32));
   // Query rows 0 1 2 3 of the file are the pairs (0, 1) and (2, 3): here rows 0 2 1 3. Values stay as they are.
   const auto query = std::ranges::find(source.tensors_, "model.layers.0.self_attn.q_proj.weight", &ForeignTensor::name);
   float base = 0;
@@ -86,14 +79,14 @@ TEST(TensorMap, MetasOrderOfChannelsBecomesHalves) {
   const std::vector<float> rows = rows_of(map, source, "h.0.attn.qkv.weight", 0, 12);
   for (std::size_t row = 0; row < 12; ++row) firsts.push_back((rows[row * 4] - base) / 4);
   EXPECT_THAT(firsts, ElementsAre(0, 2, 1, 3, 4, 6, 5, 7, 8, 9, 10, 11));
-  // Any part of the rows is the same.
+  // Part of the rows has the same elements.
   EXPECT_EQ(rows_of(map, source, "h.0.attn.qkv.weight", 1, 6), std::vector<float>(rows.begin() + 4, rows.begin() + 28));
 }
 
 TEST(TensorMap, PaddedRowsAreLeftOutAndBertsMissingOnesAreNeverPredicted) {
   model::ModelConfig config = small_llama();
-  const TensorMap padded = tensor_map(ModelClass::llama, config, {.vocabulary_rows = 8});
-  CountingSource source(tensors_in(padded));
+  const TensorMap padded = tensor_map(model_class_from("LlamaForCausalLM"), config, {.vocabulary_rows = 8});
+  CountingSource source(tensors_of(padded, DType::fp32));
   EXPECT_EQ(source.tensors_.front().shape, (Shape{8, 8}));
   EXPECT_THAT(rows_of(padded, source, "wte", 4, 1), ElementsAre(32, 33, 34, 35, 36, 37, 38, 39));
 
@@ -105,49 +98,50 @@ TEST(TensorMap, PaddedRowsAreLeftOutAndBertsMissingOnesAreNeverPredicted) {
   config.heads = 1;
   config.ffn_hidden = 2;
   config.vocabulary = 4;
-  const TensorMap added = tensor_map(ModelClass::bert_pretraining, config, {.vocabulary_rows = 3});
-  CountingSource bert(tensors_in(added));
+  const TensorMap added = tensor_map(model_class_from("BertForPreTraining"), config, {.vocabulary_rows = 3});
+  CountingSource bert(tensors_of(added, DType::fp32));
   EXPECT_THAT(rows_of(added, bert, "emb.word", 2, 2), ElementsAre(4, 5, 0, 0));
   EXPECT_THAT(rows_of(added, bert, "mlm.out.bias", 3, 1), ElementsAre(-10000));
-  EXPECT_THAT(message_of([&] { tensor_map(ModelClass::llama, small_llama(), {.vocabulary_rows = 3}); }),
-              HasSubstr("the tensors have 3 tokens, fewer than the 5"));
+  EXPECT_THAT(
+      message_of([&] { tensor_map(model_class_from("LlamaForCausalLM"), small_llama(), {.vocabulary_rows = 3}); }),
+      HasSubstr("the tensors have 3 tokens, fewer than the 5"));
 }
 
 TEST(TensorMap, OneErrorListsEveryTensorThatDoesNotFit) {
-  const TensorMap map = tensor_map(ModelClass::llama, small_llama());
-  CountingSource source(tensors_in(map));
+  const TensorMap map = tensor_map(model_class_from("LlamaForCausalLM"), small_llama());
+  CountingSource source(tensors_of(map, DType::fp32));
   source.tensors_[0].shape = {6, 8};
   source.tensors_[1].name = "model.layers.7.input_layernorm.weight";
   source.tensors_[2].dtype = DType::int32;
   EXPECT_THAT(message_of<DataError>([&] { match(map, source, {}); }),
-              AllOf(HasSubstr("4 differ"), HasSubstr("model.embed_tokens.weight is [6, 8] instead of [5, 8]"),
+              AllOf(HasSubstr("4 differences"), HasSubstr("model.embed_tokens.weight is [6, 8] instead of [5, 8]"),
                     HasSubstr("model.layers.0.input_layernorm.weight [8] is missing"),
-                    HasSubstr("model.layers.7.input_layernorm.weight [8] is no part of the model"),
+                    HasSubstr("model.layers.7.input_layernorm.weight [8] is not part of the model"),
                     HasSubstr("has the type int32")));
 }
 
 TEST(TensorMap, NamesOfOlderFilesAreFound) {
-  EXPECT_THAT(other_names(ModelClass::bert_pretraining, "bert.embeddings.LayerNorm.weight"),
+  EXPECT_THAT(other_names(model_class_from("BertForPreTraining"), "bert.embeddings.LayerNorm.weight"),
               ElementsAre("embeddings.LayerNorm.weight", "bert.embeddings.LayerNorm.gamma"));
-  EXPECT_THAT(other_names(ModelClass::gpt2, "transformer.wte.weight"), ElementsAre("wte.weight"));
+  EXPECT_THAT(other_names(model_class_from("GPT2LMHeadModel"), "transformer.wte.weight"), ElementsAre("wte.weight"));
   EXPECT_TRUE(is_buffer("h.0.attn.bias"));
   EXPECT_FALSE(is_buffer("transformer.h.0.attn.c_attn.bias"));
 }
 
 TEST(ModelClass, EveryPartThatAClassLacksIsListedWithTheReason) {
   model::ModelConfig config = small_llama();
-  EXPECT_EQ(model_class_of(config), ModelClass::llama);
+  EXPECT_EQ(model_class_of(config).name, "LlamaForCausalLM");
   config.window.left = 2;
-  EXPECT_EQ(model_class_of(config), ModelClass::mistral);
+  EXPECT_EQ(model_class_of(config).name, "MistralForCausalLM");
   config.window.layers = "10";
   EXPECT_THAT(message_of<ConfigError>([&] { model_class_of(config); }),
               AllOf(HasSubstr("cannot be exported as LlamaForCausalLM"), HasSubstr("<window_size> 2")));
   config.window = {};
   config.qkv_bias = true;
-  EXPECT_EQ(model_class_of(config), ModelClass::qwen2);
+  EXPECT_EQ(model_class_of(config).name, "Qwen2ForCausalLM");
   config.qkv_bias = false;
   config.qk_norm = true;
-  EXPECT_EQ(model_class_of(config), ModelClass::qwen3);
+  EXPECT_EQ(model_class_of(config).name, "Qwen3ForCausalLM");
   config.linear_bias = true;
   config.gated = false;
   config.rotary_percent = 0.5;
@@ -157,7 +151,7 @@ TEST(ModelClass, EveryPartThatAClassLacksIsListedWithTheReason) {
                     HasSubstr("without <disable_bias_linear>")));
 
   model::ModelConfig gpt2;
-  EXPECT_EQ(model_class_of(gpt2), ModelClass::gpt2);
+  EXPECT_EQ(model_class_of(gpt2).name, "GPT2LMHeadModel");
   gpt2.query_groups = 4;
   gpt2.kv_channels = 32;
   gpt2.window.left = 4;
@@ -177,30 +171,24 @@ TEST(ModelClass, EveryPartThatAClassLacksIsListedWithTheReason) {
 }
 
 TEST(ModelClass, OfEveryFamilyIsFoundByItsNameAndByItsDefaults) {
-  int classes = 0;
-  for (const Family& family : families()) {
-    for (const ClassFacts& facts : family.classes) {
-      SCOPED_TRACE(facts.name);
-      EXPECT_EQ(model_class_from(facts.name), facts.id);
-      model::ModelConfig config = class_defaults(facts.id);
-      EXPECT_EQ(model_class_of(config), facts.id);
-      config.layers = 1;
-      // A map that misses a parameter or a row of one is refused by its builder.
-      const TensorMap map = tensor_map(facts.id, config);
-      EXPECT_FALSE(map.parameters.empty());
-      for (const MappedTensor& tensor : map.tensors) EXPECT_FALSE(is_buffer(tensor.name)) << tensor.name;
-      ++classes;
-    }
+  EXPECT_EQ(model_classes().size(), 9u);
+  for (const ModelClass& model_class : model_classes()) {
+    SCOPED_TRACE(model_class.name);
+    EXPECT_EQ(&model_class_from(model_class.name), &model_class);
+    model::ModelConfig config = class_defaults(model_class);
+    EXPECT_EQ(&model_class_of(config), &model_class);
+    config.layers = 1;
+    // The builder refuses a map that lacks a parameter or a row.
+    const TensorMap map = tensor_map(model_class, config);
+    EXPECT_FALSE(map.parameters.empty());
+    for (const MappedTensor& tensor : map.tensors) EXPECT_FALSE(is_buffer(tensor.name)) << tensor.name;
   }
-  EXPECT_EQ(classes, 9);
 }
 
 TEST(ModelClass, NoFieldIsLostSilently) {
-  // A field that a class lacks is refused with another value; one that a row of the table forgets would be exported.
-  for (const ModelClass model_class :
-       {ModelClass::gpt2, ModelClass::llama, ModelClass::mistral, ModelClass::bert_pretraining}) {
+  // Other values of a field that a class lacks are refused; without a row in the table they would be exported.
+  for (const ModelClass& model_class : model_classes()) {
     const model::ModelConfig defaults = class_defaults(model_class);
-    EXPECT_EQ(model_class_of(defaults), model_class);
     for (const model::Field& field : model::fields()) {
       const auto value = test::other_value(field, defaults);
       const bool is_stored = !field.attribute.empty() && (field.stored_if == nullptr || field.stored_if(defaults));
@@ -209,7 +197,7 @@ TEST(ModelClass, NoFieldIsLostSilently) {
       field.set(changed, *value);
       if (field.get(canonical(changed)) == field.get(canonical(defaults))) continue;  // no effect in this model
       try {
-        EXPECT_NE(model_class_of(changed), model_class) << field.name();
+        EXPECT_NE(&model_class_of(changed), &model_class) << field.name();
       } catch (const ConfigError& error) {
         EXPECT_THAT(error.what(), HasSubstr("cannot be exported as"));
       }
@@ -218,7 +206,7 @@ TEST(ModelClass, NoFieldIsLostSilently) {
 }
 
 TEST(Elements, ATransposeAndItsInverseAreTheIdentity) {
-  // Sizes beside those of tiles.
+  // Sizes around those of tiles.
   for (const auto& [rows, columns] : {std::pair<std::int64_t, std::int64_t>{37, 70}, {130, 64}, {1, 5}}) {
     const auto size = static_cast<std::size_t>(rows * columns);
     std::vector<float> from(size), back(size);

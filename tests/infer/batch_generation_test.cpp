@@ -1,4 +1,4 @@
-// Generation in batches on ranks: neither the grid nor the batch changes a text or its log-probabilities.
+// Batched generation on several ranks: neither the grid nor the batch affects a text or its log-probabilities.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -16,9 +16,8 @@ namespace trireme::infer {
 namespace {
 
 using test::Layout;
+using test::TrainingRun;
 using test::world;
-using train::ExecutionConfig;
-using train::ParallelModel;
 
 constexpr std::int32_t end_of_document = 7;
 
@@ -32,7 +31,7 @@ model::ModelConfig small_model() {
           .hidden_dropout = 0,
           .attention_dropout = 0};
 }
-/// Rotary positions, norms of queries and keys, fewer heads of keys and values, an output of its own.
+/// Rotary positions, QK norm, grouped queries, windows, untied output.
 model::ModelConfig llama() {
   model::ModelConfig config = small_model();
   config.position_embedding = model::PositionEmbedding::rope;
@@ -45,28 +44,8 @@ model::ModelConfig llama() {
   return config;
 }
 
-/// A model in fp64 on the ranks of `ranks`, with weights that make it fairly sure of its words.
-struct Rig {
-  Rig(Communicator& ranks, const model::ModelConfig& config, const Layout& layout, double std = 0.15)
-      : world(ranks),
-        grid(ranks.size(), layout.tensor, layout.pipeline, layout.context),
-        communicators(parallel::make_grid_communicators(grid, ranks)),
-        gpt(*backend, world, grid, communicators, config, options_of(layout)) {
-    model::initialise(*backend, gpt.parameters().parameters(),
-                      {model::InitMethod::normal, 1234, config.layers, 1, std});
-  }
-  static ExecutionConfig options_of(const Layout& layout) {
-    ExecutionConfig options = layout.options;
-    options.dtype = DType::fp64;
-    options.sequence_length = 32;
-    return options;
-  }
-  Communicator& world;
-  parallel::ProcessGrid grid;
-  std::unique_ptr<Backend> backend = make_backend(BackendChoice::cpu, 1);
-  parallel::GridCommunicators communicators;
-  ParallelModel gpt;
-};
+/// Returns a run in fp64 with weights that make the model's predictions fairly certain.
+test::TrainingRunConfig run_of(const model::ModelConfig& config) { return {.model = config, .init_std = 0.15}; }
 
 /// Prompt `number` of a file of fourteen: of 1 to 32 tokens, with 0 to 44 new ones, some beyond the model's positions.
 Prompt prompt_of(std::int64_t number) {
@@ -86,7 +65,7 @@ GenerationOptions options_of(std::int64_t batch_size) {
   options.end_of_document = end_of_document;
   options.batch_size = batch_size;
   options.log_probabilities = 3;
-  options.stops = [](std::span<const std::int32_t> tokens) {  // two tokens that follow each other
+  options.stops = [](std::span<const std::int32_t> tokens) {  // two consecutive ids
     return tokens.size() > 1 && tokens.back() == tokens[tokens.size() - 2] + 1;
   };
   return options;
@@ -104,10 +83,11 @@ std::string record_of(const Prompt& prompt, const Continuation& continuation) {
   return text.str();
 }
 
-/// The records of the prompts from `first` on, in the order taken; on rank 0 alone.
-std::vector<std::string> records(Rig& rig, const GenerationOptions& options, std::int64_t first = 0) {
+/// Returns the records of the prompts from `first` on, in the order taken; only on rank 0.
+std::vector<std::string> records(TrainingRun& run, Communicator& ranks, const GenerationOptions& options,
+                                 std::int64_t first = 0) {
   std::vector<std::string> taken;
-  generate_all(rig.gpt, rig.world, prompts(), first, options,
+  generate_all(run.gpt, ranks, prompts(), first, options,
                {record_of, [&](const std::string& record) { taken.push_back(record); }});
   return taken;
 }
@@ -142,22 +122,22 @@ TEST(BatchGeneration, NeitherTheGridNorTheBatchChangesATextOrItsLogProbabilities
   for (const model::ModelConfig& config : {small_model(), llama()}) {
     std::vector<std::string> expected;
     if (world().rank() == 0) {
-      Rig one(alone, config, {});
-      expected = records(one, options_of(1));
+      TrainingRun one(alone, run_of(config), {});
+      expected = records(one, alone, options_of(1));
     }
     for (const Layout& layout : layouts(world().size())) {
-      Rig rig(world(), config, layout);
+      TrainingRun run(world(), run_of(config), layout);
       for (const std::int64_t batch_size : {2, 5, 20}) {
         SCOPED_TRACE(testing::Message() << layout << ", batch " << batch_size);
-        expect_same(records(rig, options_of(batch_size)), expected);
+        expect_same(records(run, world(), options_of(batch_size)), expected);
       }
     }
   }
 }
 
 TEST(BatchGeneration, EndsAtTheLimitAtAStopAndAtTheEndOfADocument) {
-  Rig rig(world(), small_model(), layout_of(1, 1));
-  const std::vector<std::string> all = records(rig, options_of(4));
+  TrainingRun run(world(), run_of(small_model()), {});
+  const std::vector<std::string> all = records(run, world(), options_of(4));
   if (world().rank() != 0) return;
   std::set<FinishReason> reasons;
   for (const std::string& record : all) {
@@ -181,33 +161,34 @@ TEST(BatchGeneration, EndsAtTheLimitAtAStopAndAtTheEndOfADocument) {
 }
 
 TEST(BatchGeneration, GoesOnFromAnyPrompt) {
-  Rig rig(world(), small_model(), layout_of(1, 1));
-  const std::vector<std::string> all = records(rig, options_of(3)), rest = records(rig, options_of(3), 5);
+  TrainingRun run(world(), run_of(small_model()), {});
+  const std::vector<std::string> all = records(run, world(), options_of(3)),
+                                 rest = records(run, world(), options_of(3), 5);
   if (world().rank() == 0) expect_same(rest, {all.begin() + 5, all.end()});
-  EXPECT_THAT(records(rig, options_of(3), 14), testing::IsEmpty());
+  EXPECT_THAT(records(run, world(), options_of(3), 14), testing::IsEmpty());
 }
 
 TEST(BatchGeneration, GivesWhatOnePromptGives) {
-  Rig rig(world(), small_model(), layout_of(1, 1));
+  TrainingRun run(world(), run_of(small_model()), {});
   GenerationOptions options;
   options.batch_size = 2;
   const std::vector<std::int32_t> prompt = {5, 4, 3};
   std::vector<std::int32_t> first, second;
   const PromptSource twice{2, 60, [&](std::int64_t number) { return Prompt{number, "", prompt, 50}; }};
-  generate_all(rig.gpt, world(), twice, 0, options,
+  generate_all(run.gpt, world(), twice, 0, options,
                {[&](const Prompt& of, const Continuation& continuation) {
                   (of.number == 0 ? first : second) = continuation.tokens;
                   return "";
                 },
                 [](const std::string&) {}});
-  const std::vector<std::int32_t> expected = generate(rig.gpt, world(), prompt, 50, -1, {});
+  const std::vector<std::int32_t> expected = generate(run.gpt, world(), prompt, 50, -1, {});
   if (world().rank() != 0) return;
   EXPECT_EQ(first, expected);
   EXPECT_NE(second, first) << "another prompt of the file has other random numbers";
 }
 
 TEST(BatchGeneration, CountsItsTokens) {
-  Rig rig(world(), small_model(), layout_of(1, 1));
+  TrainingRun run(world(), run_of(small_model()), {});
   std::int64_t tokens = 0, new_tokens = 0;
   for (std::int64_t i = 0; i < 14; ++i) {
     tokens += std::ssize(prompt_of(i).tokens);
@@ -216,16 +197,16 @@ TEST(BatchGeneration, CountsItsTokens) {
   GenerationOptions options;
   options.batch_size = 4;
   const GenerationCounts counts =
-      generate_all(rig.gpt, world(), prompts(), 0, options, {record_of, [](const std::string&) {}});
+      generate_all(run.gpt, world(), prompts(), 0, options, {record_of, [](const std::string&) {}});
   EXPECT_EQ(counts.prompt_tokens, tokens);
   EXPECT_EQ(counts.new_tokens, new_tokens);
 }
 
 TEST(BatchGeneration, TakesRecordsInOrderOverSeveralExchanges) {
-  Rig rig(world(), small_model(), layout_of(1, 1));
+  TrainingRun run(world(), run_of(small_model()), {});
   std::vector<std::string> taken;
   const PromptSource many{150, 2, [](std::int64_t number) { return Prompt{number, "", {3}, number % 2}; }};
-  generate_all(rig.gpt, world(), many, 0, GenerationOptions(),
+  generate_all(run.gpt, world(), many, 0, GenerationOptions(),
                {[](const Prompt& prompt, const Continuation&) { return std::to_string(prompt.number); },
                 [&](const std::string& record) { taken.push_back(record); }});
   ASSERT_EQ(taken.size(), world().rank() == 0 ? 150u : 0u);
@@ -233,11 +214,11 @@ TEST(BatchGeneration, TakesRecordsInOrderOverSeveralExchanges) {
 }
 
 TEST(BatchGeneration, OutputThatIsNotFiniteIsAnErrorOfTheFirstPromptOnEveryRank) {
-  Rig rig(world(), small_model(), layout_of(1, 1));
-  rig.backend->elementwise().fill(rig.backend->compute_stream(), std::numeric_limits<double>::quiet_NaN(),
-                                  rig.gpt.parameters().values());
+  TrainingRun run(world(), run_of(small_model()), {});
+  run.backend->elementwise().fill(run.backend->compute_stream(), std::numeric_limits<double>::quiet_NaN(),
+                                  run.gpt.parameters().values());
   try {
-    records(rig, options_of(4), 1);
+    records(run, world(), options_of(4), 1);
     FAIL() << "no error";
   } catch (const NumericalError& error) {
     EXPECT_THAT(error.what(), testing::HasSubstr("not finite after 12 tokens of prompt 2;"));
@@ -245,9 +226,9 @@ TEST(BatchGeneration, OutputThatIsNotFiniteIsAnErrorOfTheFirstPromptOnEveryRank)
 }
 
 TEST(BatchGeneration, ACacheBeyondTheMemoryIsRefused) {
-  Rig rig(world(), small_model(), layout_of(1, 1));
+  TrainingRun run(world(), run_of(small_model()), {});
   try {
-    records(rig, options_of(std::int64_t{1} << 31));
+    records(run, world(), options_of(std::int64_t{1} << 31));
     FAIL() << "no error";
   } catch (const Error& error) {
     EXPECT_EQ(error.exit_code(), ExitCode::environment);

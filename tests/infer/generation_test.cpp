@@ -22,7 +22,7 @@ TEST(Generation, WithItsCacheEqualsWholeForwards) {
     const std::vector<std::int32_t> prompt = {3, 14, 15};
     const std::vector<std::int32_t> text = generate(rig.gpt, rig.world, prompt, 10, -1, greedy);
     ASSERT_EQ(text.size(), 10u);
-    // Token by token anew: each continuation of a longer prompt begins with the next token.
+    // Recomputed token by token: the continuation of a longer prompt begins with the next token.
     std::vector<std::int32_t> so_far = prompt;
     for (const std::int32_t token : text) {
       EXPECT_EQ(generate(rig.gpt, rig.world, so_far, 1, -1, greedy).front(), token) << variant.name;
@@ -82,7 +82,7 @@ TEST(ChooseToken, TopKAndTopPLeaveOutTheUnlikely) {
   SamplingOptions two;
   two.top_k = 2;
   SamplingOptions nucleus;
-  nucleus.top_p = 0.6;  // exp(3) of about 28 is 0.72: the first alone
+  nucleus.top_p = 0.6;  // exp(3) of about 28 is 0.72: only the first
   for (std::int64_t position = 0; position < 200; ++position) {
     EXPECT_THAT(choose_token({0, 3, 1.5, 1}, two, position), testing::AnyOf(1, 2));
     EXPECT_EQ(choose_token({0, 3, 1.5, 1}, nucleus, position), 1);

@@ -1,4 +1,4 @@
-// Scores of texts: the grid and the order of reading do not change them.
+// Scores of texts: independent of the grid and the order of reading.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -31,7 +31,7 @@ TrainingRunConfig small_run() {
   return config;
 }
 
-/// Seven texts of 0 to 24 positions, of which the third scores nothing.
+/// Seven texts of 0 to 24 positions; the third and the sixth score nothing.
 ScoredTexts texts() {
   ScoredTexts result(10);
   for (const auto& [ids, scored] : {std::pair{8, 1}, {25, 24}, {13, 0}, {2, 1}, {25, 3}, {1, 0}, {18, 17}}) {
@@ -55,7 +55,7 @@ infer::TextScores scores_of(train::ParallelModel& model) {
 }
 
 std::vector<Layout> layouts(int ranks) {
-  std::vector<Layout> list = {{1, 1, {}}};  // data ranks alone; 5 texts that score, on 2 or 3 of them
+  std::vector<Layout> list = {{1, 1, {}}};  // data ranks only; 5 scored texts on 2 or 3 of them
   list.push_back(list.front());
   list.back().options.micro_batch_size = 2;
   if (ranks != 2) return list;
@@ -102,7 +102,7 @@ TEST(ScoreTexts, TheLossesAreThoseOfTheModelAndTheWrongTokensThoseItFindsLessLik
   for (std::int64_t i = 0; i < texts().size(); ++i) {
     EXPECT_NEAR(scores.scores[static_cast<std::size_t>(i)].loss, loss_of(texts(), i), 1e-10) << i;
   }
-  // The text's last token is wrong where another one in its place has a smaller loss.
+  // The text's last token is wrong if another one instead of it has a smaller loss.
   for (const std::size_t index : {0, 3}) {
     ScoredTexts changed(10);
     const ScoredTexts all = texts();

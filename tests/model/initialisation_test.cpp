@@ -20,7 +20,7 @@ using parallel::ParameterRole;
 constexpr Initialisation normal{InitMethod::normal, 1234, 12, 1, 0.02};
 constexpr Initialisation hashed{InitMethod::hashed_uniform, 1234, 12, 1, 0.02};
 
-/// The values `initialise` gives to one parameter.
+/// Returns the values that `initialise` writes to one parameter.
 std::vector<double> initialised(const Parameter& parameter, DType dtype, const Initialisation& options) {
   const std::unique_ptr<Backend> backend = make_backend(BackendChoice::cpu, 1);
   const ParameterBuffer buffer(*backend, dtype, {parameter});
@@ -86,7 +86,7 @@ TEST(Initialisation, ScaleMultipliesTheMatricesOfTheLayersOnly) {
   }
 }
 
-// Computed apart from this code, from the same definition (Philox in integers, AS 241 of another library).
+// Computed independently from the same definition (Philox in integers, AS 241 of another library).
 TEST(Normal, MakesTheFrozenValues) {
   const auto value = [](const char* name, std::int64_t i) {
     return initial_value(name, ParameterRole::matrix, i, normal);
@@ -130,7 +130,7 @@ TEST(Normal, HasTheMomentsAndTailsOfTheNormalDistribution) {
     }
     if (i > 0) neighbours += value * x[static_cast<std::size_t>(i - 1)] / n;
   }
-  // Five standard errors: of a mean of x^k it is sqrt(var(x^k) / n), of a count sqrt(n p).
+  // Five standard errors: sqrt(var(x^k) / n) for a mean of x^k, sqrt(n p) for a count.
   const double error = 5 / std::sqrt(static_cast<double>(n));
   EXPECT_NEAR(moments[1], 0, error);
   EXPECT_NEAR(moments[2], 1, error * std::sqrt(2.0));

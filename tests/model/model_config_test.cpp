@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 
 #include <cmath>
+#include <numbers>
 #include <set>
 
 #include "src/model/fields.hpp"
@@ -33,7 +34,7 @@ TEST(ModelConfigAttributes, GiveBackEveryModel) {
   }
 }
 
-/// Models in which the conditions of some fields hold.
+/// Models that meet the conditions of some fields.
 std::vector<ModelConfig> models_with_conditions() {
   std::vector<ModelConfig> models(4);
   models[1].position_embedding = models[2].position_embedding = PositionEmbedding::rope;
@@ -198,6 +199,100 @@ TEST(ModelConfigAttributes, OfAnImpossibleModelAreABadCheckpoint) {
   attributes.put("model.kv_heads", 5);
   EXPECT_THAT([&] { config_from(attributes); },
               ThrowsMessage<CheckpointError>(AllOf(HasSubstr("here: "), HasSubstr("5 must divide"))));
+}
+
+// Megatron-LM counts layers from 1 and omits multiples of the frequency.
+TEST(AttentionWindow, OfEveryFewLayersLeavesOutTheLastOfThem) {
+  const AttentionWindow window = AttentionWindow::every(127, 3, 7);
+  for (const int layer : {0, 1, 3, 4, 6}) EXPECT_EQ(window.of(layer), 127) << layer;
+  for (const int layer : {2, 5}) EXPECT_EQ(window.of(layer), -1) << layer;
+  EXPECT_EQ(window.layers, "1101101");
+}
+
+TEST(AttentionWindow, IsTheSameHoweverItsLayersAreGiven) {
+  EXPECT_EQ(AttentionWindow::every(7, 9, 4).layers, "");
+  EXPECT_EQ(AttentionWindow::of_layers(7, "1111").layers, "");
+  EXPECT_EQ(AttentionWindow::of_layers(7, "0101").layers, "0101");
+  EXPECT_FALSE(AttentionWindow::of_layers(7, "0000").any());
+  EXPECT_FALSE(AttentionWindow::every(7, 1, 4).any());
+  EXPECT_TRUE(AttentionWindow::every(0, 2, 4).any());
+}
+
+double frequency(const RotaryEmbedding& rotary, std::int64_t pair) {
+  return rotary.scaled(pair,
+                       std::pow(rotary.base, -2.0 * static_cast<double>(pair) / static_cast<double>(rotary.channels)));
+}
+
+TEST(RotaryScaling, WithoutAKindChangesNothing) {
+  const RotaryEmbedding rotary = RotaryScaling().embedding(64, 10000);
+  for (const std::int64_t pair : {0, 1, 17, 31}) {
+    EXPECT_EQ(frequency(rotary, pair), std::pow(10000.0, -2.0 * static_cast<double>(pair) / 64)) << pair;
+  }
+  EXPECT_EQ(rotary.magnitude, 1);
+}
+
+// Three cases as in Llama 3.1's reference code, by wavelength.
+TEST(RotaryScaling, IsThatOfLlama31ByWavelengths) {
+  const RotaryEmbedding rotary = RotaryScaling::llama3(8).embedding(128, 500000);
+  int kept = 0, divided = 0, between = 0;
+  for (std::int64_t pair = 0; pair < 64; ++pair) {
+    const double f = std::pow(500000.0, -2.0 * static_cast<double>(pair) / 128), length = 2 * std::numbers::pi / f;
+    double expected = f;
+    if (length > 8192.0 / 1) {
+      expected = f / 8;
+      ++divided;
+    } else if (length >= 8192.0 / 4) {
+      const double smooth = (8192 / length - 1) / (4 - 1);
+      expected = (1 - smooth) * f / 8 + smooth * f;
+      ++between;
+    } else {
+      ++kept;
+    }
+    EXPECT_NEAR(frequency(rotary, pair) / expected, 1, 1e-14) << pair;
+  }
+  EXPECT_EQ(kept, 29);
+  EXPECT_EQ(between, 6);
+  EXPECT_EQ(divided, 29);
+  EXPECT_EQ(rotary.magnitude, 1);
+}
+
+TEST(RotaryScaling, IsThatOfYarnByPairs) {
+  const RotaryScaling scaling{RotaryScalingKind::yarn, 4, 32768, 1, 32};
+  const RotaryEmbedding rotary = scaling.embedding(128, 1e6);
+  // 128 ln(32768 / (2 pi 32)) / (2 ln 1e6) = 23.6 and 128 ln(32768 / 2 pi) / (2 ln 1e6) = 39.7.
+  for (std::int64_t pair = 0; pair < 64; ++pair) {
+    const double ramp = std::fmin(std::fmax((static_cast<double>(pair) - 23) / (40 - 23), 0), 1);
+    const double f = std::pow(1e6, -2.0 * static_cast<double>(pair) / 128);
+    EXPECT_NEAR(frequency(rotary, pair) / (f / 4 * ramp + f * (1 - ramp)), 1, 1e-14) << pair;
+  }
+  EXPECT_NEAR(rotary.magnitude, 0.1 * std::log(4.0) + 1, 1e-15);
+}
+
+TEST(RotaryScaling, OfYarnTakesTheMagnitudeOfBothScales) {
+  RotaryScaling scaling{RotaryScalingKind::yarn, 40, 4096, 1, 32, 0.707, 0.707};
+  EXPECT_EQ(scaling.embedding(64, 10000).magnitude, 1);
+  scaling.mscale_all_dim = 0;
+  EXPECT_NEAR(scaling.embedding(64, 10000).magnitude, 0.0707 * std::log(40.0) + 1, 1e-15);
+}
+
+TEST(RotaryScaling, OfYarnOverFewPairsIsAStep) {
+  // Both bounds are at the first pair: the earlier training's sequence made no full turn.
+  const RotaryEmbedding rotary = RotaryScaling{RotaryScalingKind::yarn, 4, 1, 1, 32}.embedding(8, 10000);
+  EXPECT_EQ(frequency(rotary, 0), 1);
+  EXPECT_NEAR(frequency(rotary, 1), 0.1 / 4, 1e-15);
+}
+
+// All frequencies are divided, with every kind of scaling: the angle is that of the position over the factor.
+TEST(RotaryScaling, InterpolationDividesPositions) {
+  for (RotaryScaling scaling : {RotaryScaling(), RotaryScaling::llama3(8)}) {
+    const RotaryEmbedding whole = scaling.embedding(128, 10000);
+    scaling.interpolation = 4;
+    const RotaryEmbedding divided = scaling.embedding(128, 10000);
+    for (std::int64_t pair = 0; pair < 64; ++pair) {
+      EXPECT_EQ(4 * frequency(divided, pair), frequency(whole, pair)) << pair;
+    }
+    EXPECT_EQ(divided.magnitude, 1);
+  }
 }
 
 }  // namespace

@@ -36,7 +36,7 @@ std::map<std::string, std::vector<int>> coverage(const ModelConfig& config, int 
         for (int i = 0; i < p.shape.rank(); ++i) {
           EXPECT_LE(p.box.offset[i] + p.box.extent[i], p.shape[i]) << p.name;
           EXPECT_LE(p.box.extent[i], p.storage[i]) << p.name;
-          EXPECT_TRUE(i == 0 || p.box.extent[i] == p.storage[i]) << p.name;  // padding stands behind dimension 0 only
+          EXPECT_TRUE(i == 0 || p.box.extent[i] == p.storage[i]) << p.name;  // only dimension 0 is padded
         }
         if (!p.counts_here(tensor_rank)) continue;
         std::vector<int>& count = counts[p.name];

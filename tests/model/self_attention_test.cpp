@@ -1,4 +1,4 @@
-// Self-attention of sequences split over the ranks of this test against whole sequences on one.
+// Self-attention of sequences split over the ranks of this test, compared with one rank.
 #include <gtest/gtest.h>
 
 #include "src/comm/self_communicator.hpp"
@@ -33,14 +33,14 @@ struct Values {
   std::vector<double> y, dx, weight_gradients;
 };
 
-/// Forward and backward of the rows of `shard`. Weight gradients are summed over `group`, the context ranks.
-/// Samples of `lengths`, where given, have inputs of `padding` and no gradient behind them.
+/// Runs forward and backward on the rows of `shard`. Sums weight gradients over `group`, the context ranks.
+/// With `lengths`, inputs after the end of a sample are `padding` and their gradients 0.
 Values compute(const ModelConfig& config, const SequenceShard& shard, bool causal, Communicator* group,
                const std::vector<std::int32_t>& lengths = {}, double padding = 0) {
   const auto backend = make_backend(BackendChoice::cpu, 1);
   parallel::ParameterBuffer parameters(
       *backend, DType::fp64, model_parameters(config, {{{0, 1}}}, VocabularyPartition(config.vocabulary, 0, 1)));
-  // Scores of order one, so that every key counts.
+  // Scores of order one, so that every key matters.
   initialise(*backend, parameters.parameters(), {.method = InitMethod::hashed_uniform, .scale = 30});
   SelfCommunicator alone;
   Arena workspace(*backend), saved_memory(*backend);

@@ -1,4 +1,4 @@
-// Batches that are read ahead, against those that are read on demand.
+// Batches that are read ahead, compared with those read on demand.
 #include "src/train/batch_loader.hpp"
 
 #include <gmock/gmock.h>
@@ -25,7 +25,7 @@ class Numbers final : public data::NextTokenSamples {
   }
   void check_unchanged() const override { TRIREME_CHECK(!changed, DataError, "the file was written to"); }
   std::atomic<bool> changed = false;
-  mutable std::atomic<int> elsewhere = 0;  ///< samples read by another thread than the one that made this
+  mutable std::atomic<int> elsewhere = 0;  ///< samples read on a thread other than the creating one
 
  private:
   std::int64_t damaged_;
@@ -39,7 +39,7 @@ class BatchesAhead : public testing::Test {
     for (std::int64_t i = 0; i < 4; ++i) list.push_back({first + i, 100 + first + i});
     return list;
   }
-  /// Loads the samples; expects that they are those.
+  /// Loads the samples and checks their contents.
   void expect_loaded(const data::SampleSource& source, std::int64_t first, LossAverage average = LossAverage::tokens) {
     const std::vector<model::MicroBatch> batches = loader_.load(source, samples(first), {.average = average});
     ASSERT_EQ(batches.size(), 2U);
@@ -123,7 +123,7 @@ TEST_F(BatchesAhead, TellOfErrorsOnceAndToWhoAsksForThem) {
   expect_loaded(source, 1);
 }
 
-/// Padded pairs of segments, as BERT reads them: of sample i the first i + 1 of 8 positions are its own.
+/// Padded pairs of segments, as for BERT: sample i has i + 1 of 8 positions.
 class PaddedSamples final : public data::SampleSource {
  public:
   std::int64_t size() const override { return 8; }
@@ -160,7 +160,7 @@ TEST(BatchLoader, BringsTheFieldsAskedForInTheRowsOfEachContextRank) {
     EXPECT_EQ(loader.counted_tokens(), 3);
     for (std::int64_t i = 0; i < 4; ++i) {
       const model::MicroBatch& batch = batches[static_cast<std::size_t>(i / 2)];
-      const bool counts = i < 3;  // the last one only fills up
+      const bool counts = i < 3;  // the last one is a filler
       const auto expected = [&](std::int32_t base, std::int64_t position) {
         return counts ? PaddedSamples::value(base, 4 + i, position) : 0;
       };
@@ -182,7 +182,7 @@ TEST(BatchLoader, BringsTheFieldsAskedForInTheRowsOfEachContextRank) {
   }
 }
 
-/// Samples without labels of which number i fills the first i + 1 of 32 positions with i + 1 + 100 position.
+/// Samples of which number i has i + 1 of 32 positions, filled with i + 1 + 100 position.
 class ShortSamples final : public data::SampleSource {
  public:
   explicit ShortSamples(bool has_lengths = true) : has_lengths_(has_lengths) {}
@@ -267,7 +267,7 @@ TEST(LongestFirst, SortsSamplesAndKeepsThoseOfOneLabelTogether) {
 }
 
 TEST(BatchLoader, TakesMemoryOnlyForTheFieldsAskedFor) {
-  constexpr std::size_t s = 8, b = 4, m = 4;  // every tensor fills whole lines of 64 bytes
+  constexpr std::size_t s = 8, b = 4, m = 4;  // every tensor fills entire lines of 64 bytes
   const auto bytes = [&](const data::SampleFields& asked) {
     const auto backend = make_backend(BackendChoice::cpu, 1);
     const std::size_t before = backend->allocated_bytes();
@@ -281,7 +281,7 @@ TEST(BatchLoader, TakesMemoryOnlyForTheFieldsAskedFor) {
     EXPECT_EQ(static_cast<bool>(batch.sample_weights), asked.is_random);
     return backend->allocated_bytes() - before;
   };
-  // Two sets. Tokens, labels and weights are 4 bytes a position each, numbers 8 bytes a sample.
+  // Two sets. Tokens, labels and weights take 4 bytes per position each, numbers 8 bytes per sample.
   const std::size_t min_bytes = 2 * m * b * (12 * s + 8);
   EXPECT_EQ(bytes({}), min_bytes);
   EXPECT_EQ(bytes({.token_types = true}), min_bytes + 2 * m * b * 4 * s);

@@ -14,7 +14,7 @@ using testing::ThrowsMessage;
 
 constexpr std::int64_t unlimited = std::numeric_limits<std::int64_t>::max();
 
-/// Iterations one by one.
+/// Returns the batch sizes, iteration by iteration.
 std::vector<std::int64_t> sizes(const BatchSchedule& schedule, std::int64_t consumed, std::int64_t total) {
   std::vector<std::int64_t> list;
   while (consumed + schedule.size(consumed) <= total) {
@@ -86,7 +86,7 @@ TEST(BatchSchedule, StepsAtThresholdsAsMegatronLmDoes) {
   const BatchSchedule schedule(64, BatchSteps{{{0, 16}, {200, 32}, {800, 64}}}, false, 4, 2);
   const std::pair<std::int64_t, std::int64_t> at[] = {{0, 16}, {199, 16}, {200, 32}, {201, 32}, {799, 32}, {800, 64}};
   for (const auto& [consumed, size] : at) EXPECT_EQ(schedule.size(consumed), size) << consumed;
-  // 13 batches of 16 to 208, 19 of 32 to 816, then 64: a last batch is left out where it is not whole.
+  // 13 batches of 16 up to 208, 19 of 32 up to 816, then 64; a partial last batch is omitted.
   EXPECT_EQ(schedule.samples(0, 13), 208);
   EXPECT_EQ(schedule.samples(0, 32), 816);
   EXPECT_EQ(schedule.iterations(0, 100), 6);

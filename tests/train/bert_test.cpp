@@ -1,4 +1,4 @@
-// BERT: against PyTorch, and the same on every grid.
+// BERT: compared with PyTorch, and the same on every grid.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -26,7 +26,7 @@ struct BreakableStore final : checkpoint::MemoryStore {
   std::set<std::int64_t> broken;
 };
 
-/// A training run on this rank alone, and its checkpoints.
+/// Training run on this rank alone, and its checkpoints.
 struct SavedRun {
   explicit SavedRun(const train::CheckpointWriterOptions& options)
       : run(alone, tiny_run(), {}),
@@ -103,7 +103,7 @@ TEST(CheckpointWriter, LeavesTheOptimizersStateOut) {
     kinds.insert(piece.tensor.substr(0, piece.tensor.find('/')));
   }
   EXPECT_THAT(kinds, testing::ElementsAre("model"));
-  // The weights are those of the whole state, which this run's successor takes over with moments of 0.
+  // A run that resumes from these weights starts with moments of 0.
   TrainingRun fresh(saved.alone, tiny_run(), {});
   EXPECT_THAT([&] { checkpoint::load(*step, saved.alone, fresh.trainer.state_tensors()); },
               ThrowsMessage<CheckpointError>(HasSubstr("adamw_m/")));
@@ -116,7 +116,7 @@ TEST(CheckpointWriter, LeavesTheOptimizersStateOut) {
   EXPECT_EQ(anew.iteration, 2);
   EXPECT_EQ(anew.lm_loss, continued.lm_loss);
   EXPECT_EQ(anew.learning_rate, continued.learning_rate);
-  // Adam's first update of new moments divides by their own bias corrections: another step than the run's second.
+  // Adam's first update with new moments has its own bias corrections: it differs from the run's second.
   EXPECT_EQ(anew.grad_norm, continued.grad_norm);
   EXPECT_NE(fresh.step().lm_loss, saved.run.step().lm_loss);
   EXPECT_EQ(train::state_from(fresh.trainer.state_attributes()).updates, 2);

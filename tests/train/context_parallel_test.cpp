@@ -1,4 +1,4 @@
-// Context parallelism: splitting sequences over ranks does not change the run.
+// Context parallelism: splitting sequences over ranks does not affect the run.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -59,14 +59,7 @@ TEST(ContextParallel, GoesWithEveryModel) {
 }
 
 TEST(ContextParallel, TheSameGridTwiceGivesTheSameBits) {
-  Communicator& ranks = world();
-  for (const DType dtype : {DType::fp64, DType::bf16}) {
-    TrainingRunConfig config;
-    config.dtype = dtype;
-    config.steps = 2;
-    const Layout layout = layouts(ranks.size()).front();
-    expect_same_bits_twice(ranks, config, layout);
-  }
+  expect_same_bits_twice(world(), {.steps = 2}, layouts(world().size()).front(), {DType::fp64, DType::bf16});
 }
 
 TEST(ContextParallel, NarrowTypesStayWithinTheirTolerance) {
@@ -106,7 +99,7 @@ TEST(ContextParallel, PerplexityIsThatOfOneRank) {
 TEST(ContextParallel, SequencesThatDoNotDivideAreRefused) {
   Communicator& ranks = world();
   TrainingRunConfig config;
-  config.s = 30;  // not of 4, 8 chunks
+  config.s = 30;  // not divisible into 4 or 8 chunks
   EXPECT_THROW(TrainingRun(ranks, config, layouts(ranks.size()).front()), ConfigError);
 }
 

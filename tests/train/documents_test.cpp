@@ -1,4 +1,4 @@
-// Rows of several documents: a model computes what it computes for each of them alone.
+// Samples of several documents: a model computes the same as for each document alone.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -11,7 +11,7 @@ namespace {
 
 using Texts = std::vector<std::vector<std::int32_t>>;
 
-/// Each row is one sample of documents, of the same length in sum. The last token of each document predicts nothing.
+/// Samples of packed documents, all of the same total length. The last token of each document predicts nothing.
 class PackedRows final : public data::NextTokenSamples {
  public:
   explicit PackedRows(std::vector<Texts> rows)
@@ -46,7 +46,7 @@ struct Result {
   std::vector<double> gradients;
 };
 
-/// Sum of the losses of a micro-batch of the rows, and the gradients of the model's parameters.
+/// Computes the sum of losses of a micro-batch of these rows, and the parameter gradients.
 Result compute(const model::ModelConfig& config, const model::Recomputation& recomputation,
                const std::vector<Texts>& rows, const DocumentOptions& documents) {
   const PackedRows source(rows);
@@ -106,7 +106,7 @@ TEST(Documents, InARowGiveWhatEachGivesAlone) {
         ASSERT_NEAR(packed.gradients[i], alone.gradients[i], 1e-12 * norm) << "gradient " << i;
       }
     }
-    // Neither option alone is enough, but for angles: scores depend on the distance alone.
+    // Neither option suffices alone, except with rotary positions, where scores depend only on the distance.
     const bool rotates = config.position_embedding == model::PositionEmbedding::rope;
     for (const DocumentOptions& half : {DocumentOptions{.reset_position_ids = true}, {.reset_attention_mask = true}}) {
       const double loss = compute(config, {}, rows, half).loss;

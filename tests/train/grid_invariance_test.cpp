@@ -1,5 +1,5 @@
-// Whole training runs on every grid that the ranks of this test allow, against figures from PyTorch and against one
-// rank. The grid does not change the run.
+// Full training runs on every grid that the ranks of this test allow, compared with figures from PyTorch and with one
+// rank. The grid does not affect the run.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -60,19 +60,14 @@ TEST(SyntheticRuns, Fp32StaysWithinItsTolerance) {
   }
 }
 
-// With dropout and the counter-based initial weights: no outside figures, so one rank alone is the reference.
+// With dropout and counter-based initial weights there are no external figures: one rank is the reference.
 
 TEST(Dropout, EveryGridComputesTheLossesOfOneRank) { expect_run_of_one_rank(world(), {}, layouts(world().size(), {})); }
 
 TEST(Dropout, TheSameGridTwiceGivesTheSameBits) {
-  Communicator& ranks = world();
-  for (const DType dtype : {DType::fp64, DType::fp32, DType::bf16}) {
-    TrainingRunConfig config;
-    config.dtype = dtype;
-    config.steps = 4;
-    const Layout layout = layouts(ranks.size(), config).back();
-    expect_same_bits_twice(ranks, config, layout);
-  }
+  const TrainingRunConfig config{.steps = 4};
+  expect_same_bits_twice(world(), config, layouts(world().size(), config).back(),
+                         {DType::fp64, DType::fp32, DType::bf16});
 }
 
 TEST(Dropout, ChangesTheRun) {

@@ -1,4 +1,4 @@
-// The options that make a Llama, alone and together: against PyTorch, and the same on every grid.
+// Options that make a Llama, alone and combined: compared with PyTorch, and the same on every grid.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -64,7 +64,7 @@ TEST(Llama, EachOptionWithDropoutComputesTheRunOfOneRank) {
   }
 }
 
-/// Layouts that put every parallel form to work, together, for a model of four layers.
+/// Layouts that together cover every form of parallelism, for a model of four layers.
 std::vector<Layout> parallel_forms(int ranks) {
   using parallel::DataSharding;
   using parallel::ScheduleKind;
@@ -93,13 +93,8 @@ TEST(Llama, EveryParallelFormComputesTheRunOfOneRank) {
 }
 
 TEST(Llama, TheSameGridTwiceGivesTheSameBitsInEveryType) {
-  Communicator& ranks = world();
-  for (const DType dtype : {DType::fp64, DType::fp32, DType::bf16}) {
-    TrainingRunConfig config = small_config(model_variants().back());
-    config.dtype = dtype;
-    const Layout layout = layouts(ranks.size()).front();
-    expect_same_bits_twice(ranks, config, layout);
-  }
+  expect_same_bits_twice(world(), small_config(model_variants().back()), layouts(world().size()).front(),
+                         {DType::fp64, DType::fp32, DType::bf16});
 }
 
 TEST(Llama, QueryGroupsThatDoNotSplitAreAnError) {

@@ -32,7 +32,7 @@ inline model::ModelConfig small_config(const test::ModelVariant& variant, double
 
 inline const double same_loss = test::tolerance(DType::fp64, test::Comparison::other_average).loss;
 
-/// A model on one rank with its surroundings.
+/// Model on one rank.
 struct Rig {
   explicit Rig(const ExecutionConfig& layout, const model::ModelConfig& config = small_config(), double std = 0.02)
       : gpt(*backend, world, grid, communicators, config, layout) {
@@ -65,7 +65,7 @@ inline data::MemoryTokenStore counting_corpus(std::int64_t tokens) {
   return {info, std::vector<std::vector<std::int32_t>>{ids}};
 }
 
-/// Samples of 16 positions, or of another length, that a formula gives.
+/// Samples given by a formula, by default of 16 positions.
 class FormulaSamples final : public data::NextTokenSamples {
  public:
   explicit FormulaSamples(std::int64_t length = 16) : length_(length) {}
@@ -81,7 +81,7 @@ class FormulaSamples final : public data::NextTokenSamples {
   std::int64_t length_;
 };
 
-/// Samples of 16 positions by a formula, for any model, and a loader of what it reads: `b` samples in a micro-batch.
+/// Returns samples of 16 positions for any model, and a loader of micro-batches of `b` such samples.
 inline std::unique_ptr<data::SampleSource> formula_samples(const model::ModelConfig& config) {
   if (config.is_bert()) return std::make_unique<test::FormulaBertSamples>(config, 16, 64);
   return std::make_unique<FormulaSamples>();

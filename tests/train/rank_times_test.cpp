@@ -11,8 +11,8 @@ namespace {
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-/// An iteration of 10 ms from `start_us` on, with two micro-batches whose forwards take `forward_ms` each, and behind
-/// it the forward of an evaluation.
+/// Iteration of 10 ms from `start_us` on, with two micro-batches whose forwards take `forward_ms` each, followed by the
+/// forward of an evaluation.
 std::vector<TraceSpan> iteration(double start_us, double forward_ms) {
   const auto span = [&](const char* name, const char* category, double begin_ms, double end_ms) {
     return TraceSpan{name, category, -1, -1, start_us + 1000 * begin_ms, start_us + 1000 * end_ms};
@@ -64,7 +64,7 @@ TEST(RankTimes, NameTheRanksWithTheLeastAndTheGreatest) {
   Communicator& world = test::world();
   RankTimes times(2);
   std::vector<TraceSpan> spans = iteration(0, 1 + 0.5 * world.rank());
-  // A part that the first rank does not have is least on the second.
+  // The first rank lacks this part: the second one has the least time.
   if (world.rank() == 0 && world.size() > 1) std::erase_if(spans, [](const TraceSpan& s) { return s.name[0] == 'o'; });
   times.add(spans, 10, 0);
   const RankTimes::Report report = times.take(world);

@@ -1,4 +1,4 @@
-// Recomputation: it changes the memory of a run and nothing else, and the memory is known before the run.
+// Recomputation affects only the memory of a run, and that memory is predicted.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-// When a run stops, and what the run that resumes it makes up.
+// Stops of a run, and the evaluations that the resuming run repeats.
 #include "src/train/run.hpp"
 
 #include <gmock/gmock.h>
@@ -34,13 +34,13 @@ struct Records final : train::MetricsSink {
   std::vector<std::int64_t> evaluated_after;
   std::vector<double> validation;
   std::vector<double> tests;
-  std::vector<std::string> sets;  // names of those measured
+  std::vector<std::string> sets;  // names of the evaluated sets
 };
 
 /// Six iterations, with an evaluation of five batches after every second and a test of five at the end.
 TrainingRunConfig six_iterations() {
   TrainingRunConfig config = tiny_run();
-  config.steps = 15;  // the batches that the evaluations read
+  config.steps = 15;  // batches that the evaluations read
   return config;
 }
 constexpr train::RunSchedule every_second = {.log_interval = 0, .eval_interval = 2, .eval_iterations = 5};
@@ -62,8 +62,8 @@ struct CountingStore final : checkpoint::MemoryStore {
   int commits = 0;
 };
 
-/// One start of the program on this rank alone. Resumes the run in the store. The request to stop shows from the
-/// `looks`th look for it on.
+/// Starts the program on this rank alone, and resumes the run in the store. The request to stop is visible from poll
+/// number `looks` on.
 RunEnd start(checkpoint::MemoryStore& store, Records& records, int looks,
              const data::SampleSplits& data = three_splits()) {
   SelfCommunicator alone;
@@ -118,7 +118,7 @@ TEST(Run, MeasuresEachValidationSetByItself) {
     EXPECT_EQ(expected.validation[i], expected.validation[i + 1]);
     EXPECT_NE(expected.validation[i], expected.validation[i + 2]);
   }
-  // Stopped in any of the first three evaluations, all three are made up.
+  // If it is stopped in any of the first three evaluations, all three are repeated.
   for (int looks = 2; looks <= 13; ++looks) {
     SCOPED_TRACE(looks);
     checkpoint::MemoryStore store;
@@ -128,7 +128,7 @@ TEST(Run, MeasuresEachValidationSetByItself) {
     EXPECT_EQ(resumed.validation, expected.validation);
     EXPECT_EQ(resumed.tests, expected.tests);
   }
-  // Validation sets may be all there is of validation.
+  // Validation may consist of validation sets only.
   data::SampleSplits alone = with_validation_sets();
   alone.valid = nullptr;
   checkpoint::MemoryStore store;
@@ -137,8 +137,8 @@ TEST(Run, MeasuresEachValidationSetByItself) {
   EXPECT_THAT(records.sets, testing::ElementsAre("again", "other", "again", "other", "again", "other"));
 }
 
-// One look follows an iteration, and an evaluation of five batches has four. So the looks of the run are 1, four, 1, 1,
-// four, 1, 1, four, and four of the test; the last iteration has none.
+// An iteration is followed by one poll, and an evaluation of five batches has four. So the run polls 1, four, 1, 1,
+// four, 1, 1, four times, and four times in the test; the last iteration has no poll.
 TEST(Run, StopsAtAnyLookAndResumesToTheSameRecords) {
   Records expected;
   {
@@ -167,13 +167,13 @@ TEST(Run, StopsAtAnyLookAndResumesToTheSameRecords) {
 TEST(Run, TestsOnceHoweverOftenItIsStartedAgain) {
   CountingStore store;
   Records records;
-  EXPECT_EQ(start(store, records, 18), RunEnd::stopped_early);  // the test's first look
+  EXPECT_EQ(start(store, records, 18), RunEnd::stopped_early);  // first poll of the test
   EXPECT_EQ(records.validation.size(), 3u);
   EXPECT_THAT(records.tests, testing::IsEmpty());
   store.commits = 0;
   EXPECT_EQ(start(store, records, never), RunEnd::complete);
   EXPECT_EQ(records.tests.size(), 1u);
-  EXPECT_EQ(store.commits, 1);  // a save of the present state, under the same step
+  EXPECT_EQ(store.commits, 1);  // saves the current state under the same step
   EXPECT_EQ(start(store, records, never), RunEnd::complete);
   EXPECT_EQ(records.tests.size(), 1u);
   EXPECT_EQ(store.commits, 1);

@@ -1,4 +1,4 @@
-// Sequence parallelism and the overlap of tensor-parallel communication: neither changes the run.
+// Sequence parallelism and the overlap of tensor-parallel communication do not affect the run.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -29,14 +29,8 @@ std::vector<Layout> layouts(int ranks) {
 TEST(SequenceParallel, ComputesTheRunOfOneRank) { expect_run_of_one_rank(world(), {}, layouts(world().size())); }
 
 TEST(SequenceParallel, TheSameGridTwiceGivesTheSameBits) {
-  Communicator& ranks = world();
-  for (const DType dtype : {DType::fp64, DType::fp32, DType::bf16}) {
-    TrainingRunConfig config;
-    config.dtype = dtype;
-    config.steps = 3;
-    const Layout layout = layouts(ranks.size()).back();
-    expect_same_bits_twice(ranks, config, layout);
-  }
+  expect_same_bits_twice(world(), {.steps = 3}, layouts(world().size()).back(),
+                         {DType::fp64, DType::fp32, DType::bf16});
 }
 
 TEST(SequenceParallel, NarrowTypesStayWithinTheirTolerance) {
@@ -47,24 +41,18 @@ TEST(SequenceParallel, NarrowTypesStayWithinTheirTolerance) {
 
 TEST(SequenceParallel, IsIdleOnOneTensorRank) {
   SelfCommunicator alone;
-  TrainingRunConfig config;
-  config.steps = 2;
-  EXPECT_EQ(training_curve(alone, config, layout_of(1, 1, 2)).loss, [&] {
-    Layout without = layout_of(1, 1, 2);
-    without.options.parallel.sequence_parallel = false;
-    return training_curve(alone, config, without).loss;
-  }());
+  const Layout with = layout_of(1, 1, 2);
+  Layout without = with;
+  without.options.parallel.sequence_parallel = false;
+  EXPECT_EQ(training_curve(alone, {.steps = 2}, with).loss, training_curve(alone, {.steps = 2}, without).loss);
 }
 
 TEST(SequenceParallel, RefusesASequenceThatDoesNotDivide) {
   TrainingRunConfig config;
   config.s = 31;
-  try {
-    training_curve(world(), config, layout_of(2, 1, 1));
-    FAIL() << "31 positions were split over 2 ranks";
-  } catch (const ConfigError& error) {
-    EXPECT_THAT(error.what(), testing::AllOf(testing::HasSubstr("31"), testing::HasSubstr("2 tensor ranks")));
-  }
+  EXPECT_THAT([&] { training_curve(world(), config, layout_of(2, 1, 1)); },
+              testing::ThrowsMessage<ConfigError>(
+                  testing::AllOf(testing::HasSubstr("31"), testing::HasSubstr("2 tensor ranks"))));
 }
 
 TEST(TensorParallelOverlap, DoesNotChangeTheBits) {

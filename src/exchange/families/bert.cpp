@@ -5,7 +5,7 @@ namespace {
 
 using model::ModelOutput;
 
-/// Logit that makes the probability of a token 0 in every type.
+/// Logit for which the probability of a token is 0 in every type.
 constexpr double never = -10000;
 
 TensorMap map_bert(const model::ModelConfig& config, const MapOptions& options) {
@@ -47,37 +47,35 @@ TensorMap map_bert(const model::ModelConfig& config, const MapOptions& options) 
 }
 
 template <ModelOutput output>
-ClassFacts bert_class(ModelClass id, std::string_view name) {
-  return {.id = id,
-          .name = name,
-          .type = "bert",
-          .defaults =
-              "model-type bert apply-residual-connection-post-layernorm gelu erf layernorm-epsilon 1e-12 "
-              "max-position-embeddings 512 vocab-size 30522",
-          .is_nearest = [](const model::ModelConfig& config) { return config.output == output; },
-          .fixed = {{"type_vocab_size", std::int64_t{2}, "a sample has two segments here", true},
-                    {"position_embedding_type", std::string_view("absolute"), "positions are a learned table here"},
-                    {"is_decoder", false, "a BERT sees the entire sequence here"},
-                    {"tie_word_embeddings", true, "the output of a BERT is tied to its token embedding here"}},
-          .output = output};
-}
-
-}  // namespace
-
-Family bert_family() {
+ModelClass bert_class(std::string_view name) {
   return {
-      .classes = {bert_class<ModelOutput::pretraining>(ModelClass::bert_pretraining, "BertForPreTraining"),
-                  bert_class<ModelOutput::classes>(ModelClass::bert_classes, "BertForSequenceClassification"),
-                  bert_class<ModelOutput::choices>(ModelClass::bert_choices, "BertForMultipleChoice"),
-                  bert_class<ModelOutput::spans>(ModelClass::bert_spans, "BertForQuestionAnswering")},
-      .form = ConfigForm::bert,
-      .is_nearest = [](const model::ModelConfig& config) { return config.is_bert(); },
+      .name = name,
+      .type = "bert",
+      .defaults =
+          "model-type bert apply-residual-connection-post-layernorm gelu erf layernorm-epsilon 1e-12 "
+          "max-position-embeddings 512 vocab-size 30522",
+      .fits = [](const model::ModelConfig& config) { return config.is_bert() && config.output == output; },
+      .keys = &model::ConfigKeys::bert,
+      .fixed = {{"type_vocab_size", std::int64_t{2}, "samples have two segments", true},
+                {"position_embedding_type", std::string_view("absolute"), "only learned positions are supported"},
+                {"is_decoder", false, "a BERT attends to the entire sequence"},
+                {"tie_word_embeddings", true, "the output of a BERT is tied to its token embedding"}},
+      .output = output,
       .map = map_bert,
       .base = "bert.",
       .older = {{".LayerNorm.weight", ".LayerNorm.gamma"}, {".LayerNorm.bias", ".LayerNorm.beta"}},
       .buffers = {"embeddings.position_ids", "embeddings.token_type_ids"},
       .may_lack_tokens = true,
   };
+}
+
+}  // namespace
+
+std::vector<ModelClass> bert_family() {
+  return {bert_class<ModelOutput::pretraining>("BertForPreTraining"),
+          bert_class<ModelOutput::classes>("BertForSequenceClassification"),
+          bert_class<ModelOutput::choices>("BertForMultipleChoice"),
+          bert_class<ModelOutput::spans>("BertForQuestionAnswering")};
 }
 
 }  // namespace trireme::exchange

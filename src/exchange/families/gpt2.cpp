@@ -29,26 +29,24 @@ TensorMap map_gpt2(const model::ModelConfig& config, const MapOptions& options) 
 
 }  // namespace
 
-Family gpt2_family() {
-  return {
-      .classes = {{.id = ModelClass::gpt2,
-                   .name = "GPT2LMHeadModel",
-                   .type = "gpt2",
-                   .defaults = "",
-                   .is_nearest = [](const model::ModelConfig&) { return true; },
-                   .fixed = {{"scale_attn_weights", true, "scores are divided by the root of the head size here"},
-                             {"scale_attn_by_inverse_layer_idx", false,
-                              "scores have the same scale in all layers here"},
-                             {"add_cross_attention", false, "there is no cross-attention here"}}}},
-      .form = ConfigForm::gpt2,
-      .is_nearest =
+std::vector<ModelClass> gpt2_family() {
+  return {{
+      .name = "GPT2LMHeadModel",
+      .type = "gpt2",
+      .defaults = "",
+      .fits =
           [](const model::ModelConfig& config) {
             return !config.is_bert() && config.position_embedding != model::PositionEmbedding::rope;
           },
+      .keys = &model::ConfigKeys::gpt2,
+      .fixed = {{"scale_attn_weights", true, "scores are always divided by the square root of the head size"},
+                {"scale_attn_by_inverse_layer_idx", false, "scores have the same scale in all layers"},
+                {"add_cross_attention", false, "cross-attention is not supported"}},
+      .ffn_follows_hidden = true,
       .map = map_gpt2,
       .base = "transformer.",
       .buffers = {".attn.bias", ".attn.masked_bias"},
-  };
+  }};
 }
 
 }  // namespace trireme::exchange

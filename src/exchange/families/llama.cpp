@@ -2,9 +2,7 @@
 
 namespace trireme::exchange {
 
-const std::string llama_defaults =
-    "num-layers 32 hidden-size 4096 num-attention-heads 32 normalization RMSNorm swiglu position-embedding-type rope "
-    "disable-bias-linear layernorm-epsilon 1e-6 untie-embeddings-and-output-weights ";
+namespace {
 
 TensorMap map_llama(const model::ModelConfig& config, const MapOptions& options) {
   TensorMapBuilder map(config);
@@ -35,21 +33,31 @@ TensorMap map_llama(const model::ModelConfig& config, const MapOptions& options)
   return map.finish();
 }
 
-Family llama_family() {
+}  // namespace
+
+ModelClass llama_like(std::string_view name, std::string_view type, std::string_view defaults,
+                      bool (*fits)(const model::ModelConfig&)) {
   return {
-      .classes = {{.id = ModelClass::llama,
-                   .name = "LlamaForCausalLM",
-                   .type = "llama",
-                   .defaults = llama_defaults + "ffn-hidden-size 11008 vocab-size 32000 "
-                                                "max-position-embeddings 2048",
-                   .is_nearest = [](const model::ModelConfig&) { return true; },
-                   .has_bias_settings = true}},
-      .form = ConfigForm::llama,
-      .is_nearest = [](const model::ModelConfig& config) { return !config.is_bert(); },
+      .name = name,
+      .type = type,
+      .defaults = fmt::format("num-layers 32 hidden-size 4096 num-attention-heads 32 normalization RMSNorm swiglu "
+                              "position-embedding-type rope disable-bias-linear layernorm-epsilon 1e-6 "
+                              "untie-embeddings-and-output-weights {}",
+                              defaults),
+      .fits = fits,
+      .keys = &model::ConfigKeys::llama,
       .map = map_llama,
       .base = "model.",
       .buffers = {".rotary_emb.inv_freq"},
   };
+}
+
+std::vector<ModelClass> llama_family() {
+  ModelClass llama =
+      llama_like("LlamaForCausalLM", "llama", "ffn-hidden-size 11008 vocab-size 32000 max-position-embeddings 2048",
+                 [](const model::ModelConfig& config) { return !config.is_bert(); });
+  llama.has_bias_settings = true;
+  return {llama};
 }
 
 }  // namespace trireme::exchange

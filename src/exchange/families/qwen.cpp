@@ -3,38 +3,27 @@
 namespace trireme::exchange {
 namespace {
 
-bool has_own_biases(const model::ModelConfig& config) { return config.qkv_bias && !config.linear_bias; }
-
-const FixedSetting no_window{"use_sliding_window", false, "a position attends to all before it here", true};
+bool rotates(const model::ModelConfig& config) {
+  return !config.is_bert() && config.position_embedding == model::PositionEmbedding::rope;
+}
 
 }  // namespace
 
-Family qwen_family() {
-  return {
-      .classes = {{.id = ModelClass::qwen3,
-                   .name = "Qwen3ForCausalLM",
-                   .type = "qwen3",
-                   .defaults = llama_defaults +
-                               "ffn-hidden-size 22016 vocab-size 151936 "
-                               "max-position-embeddings 32768 num-query-groups 32 kv-channels 128 qk-layernorm",
-                   .is_nearest = [](const model::ModelConfig& config) { return config.qk_norm; },
-                   .fixed = {no_window}},
-                  {.id = ModelClass::qwen2,
-                   .name = "Qwen2ForCausalLM",
-                   .type = "qwen2",
-                   .defaults = llama_defaults + "ffn-hidden-size 22016 vocab-size 151936 "
-                                                "max-position-embeddings 32768 num-query-groups 32 add-qkv-bias",
-                   .is_nearest = has_own_biases,
-                   .fixed = {no_window}}},
-      .form = ConfigForm::llama,
-      .is_nearest =
-          [](const model::ModelConfig& config) {
-            return !config.is_bert() && config.position_embedding == model::PositionEmbedding::rope &&
-                   (config.qk_norm || has_own_biases(config));
-          },
-      .map = map_llama,
-      .base = "model.",
-  };
+std::vector<ModelClass> qwen_family() {
+  std::vector<ModelClass> classes = {
+      llama_like("Qwen3ForCausalLM", "qwen3",
+                 "ffn-hidden-size 22016 vocab-size 151936 max-position-embeddings 32768 num-query-groups 32 "
+                 "kv-channels 128 qk-layernorm",
+                 [](const model::ModelConfig& config) { return rotates(config) && config.qk_norm; }),
+      llama_like(
+          "Qwen2ForCausalLM", "qwen2",
+          "ffn-hidden-size 22016 vocab-size 151936 max-position-embeddings 32768 num-query-groups 32 "
+          "add-qkv-bias",
+          [](const model::ModelConfig& config) { return rotates(config) && config.qkv_bias && !config.linear_bias; })};
+  for (ModelClass& qwen : classes) {
+    qwen.fixed = {{"use_sliding_window", false, "only attention to all earlier positions is supported", true}};
+  }
+  return classes;
 }
 
 }  // namespace trireme::exchange

@@ -7,14 +7,13 @@
 namespace trireme::model {
 namespace {
 
-/// Heads that stand `offset` elements into `tensor`, in rows of `row` elements for each position and sample.
+/// Heads at `offset` elements into `tensor`, with `row` elements for each position and sample.
 template <class View>
 HeadsOf<View> heads_at(View tensor, const LayerShape& shape, std::int64_t offset, std::int64_t row) {
   const auto skip = static_cast<std::int64_t>(size_of(shape.dtype)) * offset;
   return {View(tensor.data() + skip, tensor.dtype(), tensor.shape()), shape.b * row, row, shape.d};
 }
-/// Q, K or V (`index` 0, 1, 2) in the result of their product: [s, b, 3, a_local, d], or with fewer heads of keys and
-/// values [s, b, a_local, d] followed by [s, b, 2, kv_local, d].
+/// Q, K or V (`index` 0, 1, 2) within SelfAttention::Saved::qkv.
 template <class View>
 HeadsOf<View> qkv_heads(View qkv, const LayerShape& shape, int index) {
   const std::int64_t q = shape.attention_columns(), kv = shape.kv_columns();
@@ -27,27 +26,27 @@ HeadsOf<View> heads_of(View tensor, const LayerShape& shape) {
   return heads_at(tensor, shape, 0, shape.attention_columns());
 }
 
-/// The heads of the samples from `sample` on.
+/// Heads of the samples from `sample` on.
 ConstHeads from_sample(ConstHeads heads, std::int64_t sample) {
   const auto skip = static_cast<std::int64_t>(size_of(heads.data.dtype())) * sample * heads.sample_stride;
   heads.data = ConstTensorView(heads.data.data() + skip, heads.data.dtype(), heads.data.shape());
   return heads;
 }
 
-/// The extents of Q (`index` 0), K and V.
+/// Extents of Q (`index` 0), K or V.
 HeadsShape heads_shape(const LayerShape& shape, int index) {
   return {shape.s, shape.b, index == 0 ? shape.a_local : shape.kv_local, shape.d};
 }
 
-/// The products of queries, keys and values: one, or two where there are fewer heads of keys and values.
-parallel::ColumnParallelLinear product_of_queries(const parallel::TensorContext& context,
-                                                  const parallel::ParameterBuffer& parameters,
-                                                  const std::string& prefix, const ModelConfig& config) {
+/// Linear layer of queries, keys and values: one weight, or with grouped queries two.
+parallel::ColumnParallelLinear make_qkv(const parallel::TensorContext& context,
+                                        const parallel::ParameterBuffer& parameters, const std::string& prefix,
+                                        const ModelConfig& config) {
   const bool grouped = config.kv_heads() != config.heads;
   const std::string first = prefix + (grouped ? ".q" : ".qkv");
-  parallel::ColumnParallelLinear product(context, parameters.at(first + ".weight"), parameters.find(first + ".bias"));
-  if (grouped) product.add(parameters.at(prefix + ".kv.weight"), parameters.find(prefix + ".kv.bias"));
-  return product;
+  parallel::ColumnParallelLinear qkv(context, parameters.at(first + ".weight"), parameters.find(first + ".bias"));
+  if (grouped) qkv.add(parameters.at(prefix + ".kv.weight"), parameters.find(prefix + ".kv.bias"));
+  return qkv;
 }
 
 }  // namespace
@@ -61,8 +60,8 @@ void SelfAttention::declare(ParameterList& list, const ModelConfig& config, cons
     list.column_parallel(prefix + ".kv", config.has_qkv_bias(), {2, config.kv_heads(), d, h}, 1);
   }
   if (config.qk_norm) {
-    HeadNorm::declare(list, config, prefix + ".q_ln");
-    HeadNorm::declare(list, config, prefix + ".k_ln");
+    Norm::declare(list, config, prefix + ".q_ln", d, true);
+    Norm::declare(list, config, prefix + ".k_ln", d, true);
   }
   list.row_parallel(prefix + ".proj", config.linear_bias, h, a * d);
 }
@@ -70,7 +69,7 @@ void SelfAttention::declare(ParameterList& list, const ModelConfig& config, cons
 SelfAttention::SelfAttention(const parallel::TensorContext& context, const parallel::ParameterBuffer& parameters,
                              const std::string& prefix, const ModelConfig& config, int layer, std::int64_t first_head)
     : context_(context),
-      qkv_(product_of_queries(context, parameters, prefix, config)),
+      qkv_(make_qkv(context, parameters, prefix, config)),
       projection_(context, parameters.at(prefix + ".proj.weight")),
       rotary_(config.rotary_scaling.embedding(config.rotary_channels(), config.rotary_base)),
       window_(config.window.of(layer)),
@@ -231,14 +230,14 @@ void SelfAttention::forward_cached(const LayerShape& shape, ConstTensorView x, c
   AttentionKernels& kernels = context_.backend.attention();
   const ConstHeads fresh = qkv_heads(qkv, shape, 1);
   for (std::int64_t i = 0; i < shape.b; ++i) {
-    // A position's values stand behind its keys in both tensors: one copy takes both.
+    // In both tensors a position's values follow its keys: one copy takes both.
     kernels.copy_heads(context_.stream(), {shape.s, 1, 2 * shape.kv_local, shape.d}, from_sample(fresh, i),
                        cache.keys(texts.first + i, texts.lengths[static_cast<std::size_t>(i)]));
   }
   AttentionProblem newest = problem(shape, *std::ranges::max_element(texts.lengths) + shape.s, {});
   if (shape.lengths != nullptr) {
-    // Each text has one query, at a position of its own, which sees the keys of its text, or those in its window: in
-    // layers that have one, first_visible tells where that begins.
+    // Each text has one query, at its own position. It attends to all keys of its text, or to those in the window,
+    // which first_visible delimits.
     newest.causal = false;
     newest.first_query = 0;
     newest.window = -1;

@@ -4,22 +4,21 @@
 #include <span>
 
 #include "src/model/blocks/dropout_plan.hpp"
-#include "src/model/blocks/head_norm.hpp"
 #include "src/model/blocks/layer_shape.hpp"
+#include "src/model/blocks/norm.hpp"
 #include "src/parallel/context/ring_attention.hpp"
 #include "src/parallel/data/parameter_buffer.hpp"
 #include "src/parallel/tensor/linear.hpp"
 
 namespace trireme::model {
 
-/// Keys and values of the earlier positions of several texts, for generation.
+/// Cached keys and values of the earlier positions of several texts, for generation.
 struct KeyValueCache {
   TensorView data;  ///< [texts, capacity, 2, kv_local, d]
 
   std::int64_t kv_heads() const { return data.shape()[3]; }
   std::int64_t head_dim() const { return data.shape()[4]; }
-  /// Keys of the texts from `text` on, from `position` on. Behind the heads of a position's keys are those of its
-  /// values.
+  /// Keys of the texts from `text` on, starting at `position`. Each position's keys are followed by its values.
   Heads keys(std::int64_t text, std::int64_t position = 0) const { return at(text, position, 0); }
   Heads values(std::int64_t text) const { return at(text, 0, kv_heads() * head_dim()); }
 
@@ -31,39 +30,38 @@ struct KeyValueCache {
   }
 };
 
-/// The texts of a cache that a forward continues: as many as its micro-batch has, one after another.
+/// Consecutive texts of a cache that a forward continues, one for each sample of its micro-batch.
 struct CachedTexts {
   std::int64_t first = 0;
-  std::span<const std::int64_t> lengths;  ///< positions that each has in the cache already
+  std::span<const std::int64_t> lengths;  ///< positions that the cache already holds of each
 };
 
-/// Self-attention of one layer, causal where its shape says so. Q, K, V come from a column-parallel product, the output
-/// from a row-parallel product without its bias; heads are split over the tensor group. Norms of Q and K come before
-/// rotary positions, which rotate both. With fewer heads of keys and values, neighbouring heads of queries on the same
-/// rank read each.
+/// Self-attention of one layer, causal if its shape is. A column-parallel layer computes Q, K and V, a row-parallel one
+/// the output, without its bias. Heads are split over the tensor group. QK norm, if any, precedes rotation. In
+/// grouped-query attention, consecutive query heads of one rank share a head of keys and values.
 class SelfAttention {
  public:
-  /// Inputs of backward. Selective recomputation keeps Q, K and V and recomputes the attention: its output and
-  /// log-sum-exp are empty. Where context ranks split the sequence, each tensor is this rank's shard.
+  /// Inputs of backward. Selective recomputation keeps Q, K and V and recomputes the attention, so its output and
+  /// log-sum-exp are empty. With context parallelism, each tensor is this rank's shard of the sequence.
   struct Saved {
     ConstTensorView input;
-    /// [s, b, 3, a_local, d], or with fewer heads of keys and values [s, b, a_local, d] followed by
-    /// [s, b, 2, kv_local, d]; Q and K are normalised and rotated.
+    /// [s, b, 3, a_local, d], or with grouped queries [s, b, a_local, d] followed by [s, b, 2, kv_local, d]; Q and K
+    /// are normalised and rotated.
     TensorView qkv;
     TensorView heads_out;           ///< [s, b, a_local, d]
     TensorView log_sum_exp;         ///< [b, a_local, s]
-    HeadNorm::Saved queries, keys;  ///< norms of Q and K, where the model has them
+    HeadNorm::Saved queries, keys;  ///< state of QK norm, if any
   };
-  /// Gradients within backward, and the recomputed output of the heads. backward_weight needs that of qkv alone.
+  /// Gradients within backward, and the recomputed output of the heads. backward_weight reads only `qkv`.
   struct Gradients {
     TensorView output;  ///< [s_local, b, h]
     TensorView qkv;
     TensorView heads_out;
   };
 
-  /// Adds `prefix`.qkv.weight [3, heads, d, hidden], or with fewer heads of keys and values `prefix`.q.weight [heads,
-  /// d, hidden] and `prefix`.kv.weight [2, kv heads, d, hidden], split along heads; with norms of Q and K
-  /// `prefix`.q_ln.* and `prefix`.k_ln.* [d]; `prefix`.proj.weight [hidden, heads d]; the biases of each.
+  /// Adds `prefix`.qkv.weight [3, heads, d, hidden], or with grouped queries `prefix`.q.weight [heads, d, hidden] and
+  /// `prefix`.kv.weight [2, kv heads, d, hidden], split along heads; with QK norm `prefix`.q_ln.* and `prefix`.k_ln.*
+  /// [d]; `prefix`.proj.weight [hidden, heads d]; and the biases.
   static void declare(ParameterList& list, const ModelConfig& config, const std::string& prefix);
   /// Takes these parameters, except the bias of proj.
   SelfAttention(const parallel::TensorContext& context, const parallel::ParameterBuffer& parameters,
@@ -72,25 +70,25 @@ class SelfAttention {
   Saved make_saved(const LayerShape& shape, bool selective, Arena& arena) const;
   Gradients make_gradients(const LayerShape& shape, bool selective, Arena& arena) const;
 
-  /// y [s_local, b, h] = attention(x), overwritten; x [s_local, b, h] must live as long as `saved`.
+  /// y [s_local, b, h] = attention(x), overwritten; x [s_local, b, h] must outlive `saved`.
   void forward(const LayerShape& shape, ConstTensorView x, const DropoutPlan& dropout, Saved& saved,
                TensorView y) const;
-  /// Computes dx from gradients.output, overwritten, and fills the rest of `gradients`. The projection's weight gets
-  /// its gradient here even where the others are left for later, so that nothing is kept for it.
+  /// Computes dx from gradients.output, overwritten, and fills the rest of `gradients`. Accumulates the gradient of the
+  /// projection's weight even if `weights` is later, so that nothing is kept for it.
   void backward_input(const LayerShape& shape, const DropoutPlan& dropout, const Saved& saved, Gradients& gradients,
                       TensorView dx, parallel::WeightGradient weights) const;
   void backward_weight(const LayerShape& shape, const Saved& saved, const Gradients& gradients) const;
-  /// Moves the gradient that backward_weight needs to a tensor of `saved` that is not read again.
+  /// Moves the gradient that backward_weight reads to a tensor of `saved` that is no longer read.
   void keep_for_weights(const Saved& saved, Gradients& gradients) const;
 
-  /// y = attention of the shape.s newest positions of each text, x [s, b, h], to those that `cache` has of the text and
-  /// to themselves; appends their keys and values to `cache`. Without dropout. Texts of several lengths have one new
-  /// position each, and shape.lengths their lengths with it; else shape.lengths is null.
+  /// y = attention of the shape.s newest positions of each text, x [s, b, h], to the text's cached positions and to
+  /// themselves; appends their keys and values to `cache`. No dropout. Texts of different lengths have one new position
+  /// each, and shape.lengths counts it; otherwise shape.lengths is null.
   void forward_cached(const LayerShape& shape, ConstTensorView x, const CachedTexts& texts, const KeyValueCache& cache,
                       TensorView y) const;
 
  private:
-  /// Normalises Q and K in place, where the model has these norms.
+  /// Applies QK norm in place, if the model has it.
   void normalise(const LayerShape& shape, TensorView qkv, const HeadNorm::Saved& queries,
                  const HeadNorm::Saved& keys) const;
   /// Rotates Q and K, or their gradients, in place.

@@ -7,8 +7,8 @@
 
 namespace trireme::model {
 
-/// Linear layer that is complete on every rank of the tensor group: y = activation(x W^T + b). Each rank works on the
-/// rows of the residual stream that it has.
+/// Linear layer replicated on every rank of the tensor group: y = activation(x W^T + b). Each rank computes its own
+/// rows of the residual stream.
 class Dense {
  public:
   /// Takes the parameters `prefix`.weight [out, in] and `prefix`.bias [out].
@@ -21,12 +21,12 @@ class Dense {
 
   std::int64_t outputs() const { return weight_.shape()[0]; }
 
-  /// x [n, in]; overwrites y and, where there is an activation, pre_activation, both [n, out].
+  /// x [n, in]; overwrites y and, if there is an activation, pre_activation, both [n, out].
   void forward(ConstTensorView x, Activation activation, TensorView pre_activation, TensorView y) const {
     context_.backend.gemm().linear(context_.stream(), x, weight_, bias_, activation, pre_activation, y);
   }
-  /// Accumulates the gradients of W and b from dy [n, out], the gradient before the activation. dx = dy W, overwritten;
-  /// where x is activation(pre_activation) of the layer below, times activation'(pre_activation).
+  /// Accumulates the gradients of W and b from dy [n, out], the gradient before the activation. dx = dy W, overwritten,
+  /// times activation'(pre_activation) if x = activation(pre_activation) comes from the layer below.
   void backward(ConstTensorView dy, ConstTensorView x, Activation activation, ConstTensorView pre_activation,
                 TensorView dx) const {
     GemmKernels& gemm = context_.backend.gemm();

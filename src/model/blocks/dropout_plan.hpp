@@ -4,7 +4,7 @@
 
 namespace trireme::model {
 
-/// Sources of one micro-batch's dropout masks, for every layer and site. In evaluation both probabilities are 0.
+/// Inputs of one micro-batch's dropout masks, for every layer and site. In evaluation both probabilities are 0.
 struct DropoutPlan {
   double hidden = 0;
   double attention = 0;

@@ -9,16 +9,16 @@
 
 namespace trireme::model {
 
-/// The feed-forward block of a layer: y = F(x), both [s_local, b, h]. Its output bias, if any, is added by the residual
-/// form. One file a kind: dense, gated.
+/// Feed-forward block of a layer: y = F(x), both [s_local, b, h]. The residual form adds its output bias, if any.
+/// Kinds derive from it; the dense ones are in feed_forward.cpp.
 class FeedForward {
  public:
-  /// State of one micro-batch between forward and backward. Each kind keeps its own.
+  /// State of one micro-batch between forward and backward. Kinds add their own.
   struct Saved {
     virtual ~Saved() = default;
     ConstTensorView input;
   };
-  /// Gradients that backward_weight needs.
+  /// Gradients that backward_weight reads.
   struct Gradients {
     virtual ~Gradients() = default;
     TensorView output;  ///< [s_local, b, h], of y
@@ -26,7 +26,7 @@ class FeedForward {
 
   /// Adds the parameters of the model's kind: `prefix`.*.
   static void declare(ParameterList& list, const ModelConfig& config, const std::string& prefix);
-  /// Makes the model's kind over these parameters.
+  /// Makes the model's kind with these parameters.
   static std::unique_ptr<FeedForward> make(const parallel::TensorContext& context,
                                            const parallel::ParameterBuffer& parameters, const std::string& prefix,
                                            const ModelConfig& config);
@@ -34,19 +34,20 @@ class FeedForward {
 
   const OutputBias& output_bias() const { return output_bias_; }
 
-  /// With `selective` recomputation less is kept.
+  /// `selective` recomputation keeps less.
   virtual std::unique_ptr<Saved> make_saved(const LayerShape& shape, bool selective, Arena& arena) const = 0;
   virtual std::unique_ptr<Gradients> make_gradients(const LayerShape& shape, Arena& arena) const = 0;
 
-  /// Overwrites y; x must live as long as `saved`. An empty y only makes `saved`.
+  /// Overwrites y; x must outlive `saved`. An empty y only fills `saved`.
   virtual void forward(const LayerShape& shape, ConstTensorView x, Saved& saved, TensorView y) const = 0;
-  /// Computes dx from gradients.output, overwritten, and fills the rest of `gradients`.
+  /// Computes dx from gradients.output, overwritten, and fills the rest of `gradients`. Gradients of weights whose
+  /// input is recomputed are accumulated here even if `weights` is later.
   virtual void backward_input(const LayerShape& shape, const Saved& saved, Gradients& gradients, TensorView dx,
                               parallel::WeightGradient weights) const = 0;
-  /// Accumulates the weights' gradients that backward_input left.
+  /// Accumulates the weight gradients that backward_input left.
   virtual void backward_weight(const LayerShape& shape, const Saved& saved, const Gradients& gradients) const = 0;
-  /// Moves the gradients that backward_weight needs to tensors of `saved` that are not read again, and that of the
-  /// output to `unread`, of the residual stream's shape.
+  /// Moves the gradients that backward_weight reads to tensors of `saved` that are no longer read, and the gradient of
+  /// the output to `unread`, which has the residual stream's shape.
   virtual void keep_for_weights(const Saved& saved, Gradients& gradients, TensorView unread) const = 0;
 
  protected:
@@ -54,8 +55,6 @@ class FeedForward {
   FeedForward(const parallel::TensorContext& context, const parallel::ParameterBuffer& parameters,
               const std::string& prefix)
       : context_(context), output_bias_(parameters, prefix + ".proj.bias") {}
-  /// Copies a gradient to a tensor of its size, and lets it be that.
-  void move(TensorView& gradient, TensorView to) const;
 
   parallel::TensorContext context_;
 

@@ -11,22 +11,22 @@ namespace trireme::model {
 /// Extents of one micro-batch in one transformer layer on one rank of a tensor group.
 struct LayerShape {
   std::int64_t s = 0;        ///< sequence, or this context rank's shard of it
-  std::int64_t s_local = 0;  ///< positions of the residual stream on this rank: s, or s / t with sequence parallelism
+  std::int64_t s_local = 0;  ///< rank's positions of the residual stream: s, or s / t with sequence parallelism
   std::int64_t b = 0;        ///< micro-batch
   std::int64_t h = 0;        ///< hidden
-  std::int64_t a_local = 0;  ///< heads of this rank
+  std::int64_t a_local = 0;  ///< query heads of this rank
   std::int64_t d = 0;        ///< head size
   DType dtype = DType::fp32;
   std::int64_t kv_local = 0;  ///< heads of keys and values of this rank
-  bool causal = true;         ///< a position attends to itself and earlier ones; false: to the full sequence
+  bool causal = true;         ///< positions attend to themselves and earlier ones; false: to the full sequence
   Positions positions;        ///< positions of the s rows
-  /// AttentionProblem::lengths of the micro-batch: positions of each sample before its padding; null: all.
+  /// AttentionProblem::lengths of the micro-batch: unpadded positions of each sample; null: all.
   const std::int32_t* lengths = nullptr;
   const std::int32_t* first_visible = nullptr;  ///< AttentionProblem::first_visible of the micro-batch
   const std::int32_t* position_ids = nullptr;   ///< RotaryHeads::position_ids of the micro-batch
 
-  /// Throws ConfigError if heads, feed-forward columns or, with sequence parallelism, the sequence do not divide by
-  /// `tensor_size`.
+  /// Throws ConfigError if `tensor_size` does not divide the heads, the feed-forward columns or, with sequence
+  /// parallelism, the sequence.
   static LayerShape of(const ModelConfig& config, std::int64_t s, std::int64_t b, int tensor_size,
                        bool sequence_parallel, DType dtype) {
     TRIREME_CHECK(config.heads % tensor_size == 0 && config.ffn_hidden % tensor_size == 0, ConfigError,
@@ -68,28 +68,28 @@ struct LayerShape {
   }
   /// Rows of the residual stream on this rank.
   std::int64_t local_rows() const { return s_local * b; }
-  /// Columns of this rank's shard of the attention's output.
+  /// Columns of this rank's queries, and of its output of the heads.
   std::int64_t attention_columns() const { return a_local * d; }
   /// Returns whether several heads of queries share one head of keys and values.
   bool grouped() const { return kv_local != a_local; }
   /// Columns of this rank's keys, and of its values.
   std::int64_t kv_columns() const { return kv_local * d; }
-  /// Columns of the first product of attention.
+  /// Columns of this rank's queries, keys and values together.
   std::int64_t qkv_columns() const { return attention_columns() + 2 * kv_columns(); }
-  /// Allocates [s, b, columns] of the training type.
+  /// Allocates [s, b, columns] in the training type.
   TensorView allocate(Arena& arena, std::int64_t columns) const { return arena.allocate(dtype, {s, b, columns}); }
-  /// Allocates the same as a matrix: [s b, columns].
+  /// Allocates a matrix [s b, columns] in the training type.
   TensorView allocate_rows(Arena& arena, std::int64_t columns) const {
     return arena.allocate(dtype, {rows(), columns});
   }
-  /// Allocates a tensor of the residual stream's shape: [s_local, b, h].
+  /// Allocates a tensor like the residual stream: [s_local, b, h].
   TensorView allocate_residual(Arena& arena) const { return arena.allocate(dtype, {s_local, b, h}); }
-  /// Views a tensor of the residual stream's shape as a matrix: [local_rows, h].
+  /// Views a tensor like the residual stream as a matrix: [local_rows, h].
   template <class View>
   View as_rows(View residual) const {
     return residual.reshape({local_rows(), h});
   }
-  /// Allocates one number for each head and query: [b, a_local, s].
+  /// Allocates one number for each query of each head: [b, a_local, s].
   TensorView allocate_log_sum_exp(Arena& arena) const {
     return arena.allocate(accumulation_type(dtype), {b, a_local, s});
   }

@@ -46,4 +46,48 @@ void Norm::backward(ConstTensorView dy, ConstTensorView x, const NormStatistics&
                                              weight_gradient_, bias_gradient_);
 }
 
+namespace {
+
+/// Contiguous heads [positions, batch, heads, d].
+Heads packed(TensorView tensor, const HeadsShape& shape) {
+  const std::int64_t row = shape.heads * shape.head_dim;
+  return {tensor, shape.batch * row, row, shape.head_dim};
+}
+bool is_packed(const Heads& x, const HeadsShape& shape) {
+  const std::int64_t row = shape.heads * shape.head_dim;
+  return x.position_stride == shape.batch * row && x.sample_stride == row && x.head_stride == shape.head_dim;
+}
+Shape matrix_shape(const HeadsShape& shape) { return {shape.positions * shape.batch * shape.heads, shape.head_dim}; }
+
+}  // namespace
+
+HeadNorm::Saved HeadNorm::make_saved(const LayerShape& shape, std::int64_t heads, Arena& arena) const {
+  return {shape.allocate(arena, heads * shape.d), norm_.make_statistics(shape.rows() * heads, shape.dtype, arena)};
+}
+
+template <class Compute>
+void HeadNorm::as_matrix(const HeadsShape& shape, const Heads& x, bool reads, const Compute& compute) const {
+  AttentionKernels& kernels = context_.backend.attention();
+  const DType dtype = x.data.dtype();
+  if (is_packed(x, shape)) return compute(TensorView(x.data.data(), dtype, matrix_shape(shape)));
+  const ArenaScope scope(context_.workspace);
+  const TensorView copy = context_.workspace.allocate(dtype, matrix_shape(shape));
+  if (reads) kernels.copy_heads(context_.stream(), shape, x, packed(copy, shape));
+  compute(copy);
+  kernels.copy_heads(context_.stream(), shape, packed(copy, shape), x);
+}
+
+void HeadNorm::forward(const HeadsShape& shape, const Heads& x, const Saved& saved) const {
+  context_.backend.attention().copy_heads(context_.stream(), shape, x, packed(saved.heads, shape));
+  as_matrix(shape, x, false, [&](TensorView normed) {
+    norm_.forward(saved.heads.reshape(matrix_shape(shape)), normed, saved.statistics);
+  });
+}
+
+void HeadNorm::backward(const HeadsShape& shape, const Heads& dx, const Saved& saved) const {
+  as_matrix(shape, dx, true, [&](TensorView gradient) {
+    norm_.backward(gradient, saved.heads.reshape(matrix_shape(shape)), saved.statistics, {}, gradient);
+  });
+}
+
 }  // namespace trireme::model

@@ -2,20 +2,22 @@
 
 #include <string>
 
+#include "src/backend/kernels/attention.hpp"
 #include "src/backend/kernels/norm.hpp"
+#include "src/model/blocks/layer_shape.hpp"
 #include "src/model/parameter_list.hpp"
 #include "src/parallel/data/parameter_buffer.hpp"
 #include "src/parallel/tensor/tensor_context.hpp"
 
 namespace trireme::model {
 
-/// Value of a parameter that the model may lack: then empty.
+/// Value of an optional parameter; empty if the model lacks it.
 inline TensorView value_of(const parallel::Parameter* parameter) { return parameter ? parameter->value : TensorView(); }
 inline TensorView gradient_of(const parallel::Parameter* parameter) {
   return parameter ? parameter->gradient : TensorView();
 }
 
-/// A bias that an operation after its product adds, and its gradient; empty in models without it.
+/// Bias that is added by an operation after the layer's GEMM, and its gradient; empty in models without it.
 struct OutputBias {
   OutputBias(const parallel::ParameterBuffer& parameters, const std::string& name)
       : value(value_of(parameters.find(name))), gradient(gradient_of(parameters.find(name))) {}
@@ -25,22 +27,22 @@ struct OutputBias {
 /// Normalisation of the rows of a tensor: the model's LayerNorm or RMSNorm (NormKernels).
 class Norm {
  public:
-  /// Adds `prefix`.weight [width], and of LayerNorm `prefix`.bias. With `of_heads` the rows are heads, of which each
-  /// tensor rank has some; else those of the residual stream.
+  /// Adds `prefix`.weight [width], and for LayerNorm `prefix`.bias. With `of_heads` the rows are heads, which are split
+  /// over the tensor ranks; otherwise they are rows of the residual stream.
   static void declare(ParameterList& list, const ModelConfig& config, const std::string& prefix, std::int64_t width,
                       bool of_heads = false);
 
   Norm(const parallel::TensorContext& context, const parallel::ParameterBuffer& parameters, const std::string& prefix,
        const ModelConfig& config);
 
-  /// Allocates the statistics of `rows` rows for training in `dtype`.
+  /// Allocates statistics for `rows` rows, for training in `dtype`.
   NormStatistics make_statistics(std::int64_t rows, DType dtype, Arena& arena) const;
   /// y = norm(x); overwrites y and `statistics`.
   void forward(ConstTensorView x, TensorView y, const NormStatistics& statistics) const;
   /// sum = residual + dropout(x + bias), y = norm(sum); overwrites sum, y and `statistics`.
   void forward_sum(ConstTensorView x, ConstTensorView bias, ConstTensorView residual, const Dropout& dropout,
                    TensorView sum, TensorView y, const NormStatistics& statistics) const;
-  /// dx = dresidual, if any, + the gradient of x from dy; dx is overwritten and may be dy or dresidual. Accumulates the
+  /// dx = gradient of x from dy, plus dresidual if given. Overwrites dx, which may be dy or dresidual. Accumulates the
   /// gradients of weight and bias.
   void backward(ConstTensorView dy, ConstTensorView x, const NormStatistics& statistics, ConstTensorView dresidual,
                 TensorView dx) const;
@@ -53,6 +55,36 @@ class Norm {
   TensorView bias_;
   TensorView weight_gradient_;
   TensorView bias_gradient_;
+};
+
+/// Normalisation of the channels of each head of queries or keys, before rotation (QK norm: Dehghani et al. 2023,
+/// arXiv:2302.05442). All heads share one weight [d]; each rank accumulates the weight's gradient over its own heads.
+class HeadNorm {
+ public:
+  /// Inputs of backward.
+  struct Saved {
+    TensorView heads;  ///< [s, b, heads, d] before the norm
+    NormStatistics statistics;
+  };
+
+  HeadNorm(const parallel::TensorContext& context, const parallel::ParameterBuffer& parameters,
+           const std::string& prefix, const ModelConfig& config)
+      : context_(context), norm_(context, parameters, prefix, config) {}
+
+  Saved make_saved(const LayerShape& shape, std::int64_t heads, Arena& arena) const;
+  /// x = norm(x), in place; overwrites `saved`.
+  void forward(const HeadsShape& shape, const Heads& x, const Saved& saved) const;
+  /// Replaces dx, the gradient of the result, by that of the input. Accumulates the gradients of weight and bias.
+  void backward(const HeadsShape& shape, const Heads& dx, const Saved& saved) const;
+
+ private:
+  /// Calls `compute` with the heads x as a matrix [positions batch heads, d]: in place if they are contiguous,
+  /// otherwise in a copy that is written back. `reads` says whether `compute` reads the matrix.
+  template <class Compute>
+  void as_matrix(const HeadsShape& shape, const Heads& x, bool reads, const Compute& compute) const;
+
+  parallel::TensorContext context_;
+  Norm norm_;
 };
 
 }  // namespace trireme::model

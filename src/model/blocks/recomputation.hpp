@@ -7,16 +7,16 @@ namespace trireme::model {
 
 enum class RecomputeGranularity {
   none,
-  selective,  ///< tensors that are large and cheap to recompute: see SelfAttention::Saved and the kinds of FeedForward
+  selective,  ///< tensors that are large but cheap to recompute: see SelfAttention::Saved and the FeedForward kinds
   full        ///< entire layers, from their input
 };
 enum class RecomputeMethod {
-  uniform,  ///< all layers of a chunk, in groups of `layers`: a group keeps its input only
+  uniform,  ///< all layers of a chunk, in groups of `layers`; a group keeps only its input
   block     ///< the first `layers` layers of a chunk, one by one; the others keep everything
 };
 
-/// Values that backward recomputes instead of keeping them in memory (Chen et al. 2016, arXiv:1604.06174; Korthikanti
-/// et al. 2022, arXiv:2205.05198). Dropout masks are functions of indices, so nothing else is needed for it.
+/// Activations that backward recomputes to save memory (Chen et al. 2016, arXiv:1604.06174; Korthikanti et al. 2022,
+/// arXiv:2205.05198). Dropout masks are pure functions of indices, so no random state is kept.
 struct Recomputation {
   RecomputeGranularity granularity = RecomputeGranularity::none;
   RecomputeMethod method = RecomputeMethod::uniform;
@@ -26,7 +26,7 @@ struct Recomputation {
   bool selective() const { return granularity == RecomputeGranularity::selective; }
 };
 
-/// Consecutive layers of one chunk that keep everything, or together only the input of the first.
+/// Consecutive layers of one chunk that keep either everything or only the input of the first.
 struct LayerSpan {
   int first = 0;  ///< within the chunk
   int layers = 0;

@@ -1,6 +1,73 @@
 #include "src/model/blocks/residual_form.hpp"
 
 namespace trireme::model {
+namespace {
+
+/// middle = x + dropout(F_1(norm_1(x)) + b_1),  y = middle + dropout(F_2(norm_2(middle)) + b_2) (Radford et al. 2019).
+class PreNorm final : public ResidualForm {
+ public:
+  using ResidualForm::ResidualForm;
+
+  void forward(const LayerShape& shape, ConstTensorView x, const Branch& attention, const Branch& feed_forward,
+               Saved& saved, TensorView y) const override {
+    const ArenaScope scope(context_.workspace);
+    const TensorView branch = shape.allocate_residual(context_.workspace);
+    saved.input = x;
+    norm_1_.forward(x, saved.normed_1, saved.statistics_1);
+    attention.run(saved.normed_1, branch);
+    norm_2_.forward_sum(branch, attention.bias, x, attention.dropout, saved.middle, saved.second, saved.statistics_2);
+    feed_forward.run(saved.second, y ? branch : TensorView());
+    if (!y) return;
+    context_.backend.elementwise().bias_dropout_add(context_.stream(), branch, feed_forward.bias, saved.middle,
+                                                    feed_forward.dropout, y);
+  }
+
+  void backward(const LayerShape& shape, ConstTensorView dy, const BranchGradient& attention,
+                const BranchGradient& feed_forward, const Saved& saved, TensorView dx) const override {
+    const ArenaScope scope(context_.workspace);
+    const TensorView dmiddle = shape.allocate_residual(context_.workspace);
+    backward_branch(feed_forward, dy, dmiddle);
+    norm_2_.backward(dmiddle, saved.middle, saved.statistics_2, dy, dmiddle);
+    backward_branch(attention, dmiddle, dx);
+    norm_1_.backward(dx, saved.input, saved.statistics_1, dmiddle, dx);
+  }
+};
+
+/// normed_1 = norm_1(x + dropout(F_1(x) + b_1)),  y = norm_2(normed_1 + dropout(F_2(normed_1) + b_2)) (Vaswani et al.
+/// 2017, arXiv:1706.03762).
+class PostNorm final : public ResidualForm {
+ public:
+  using ResidualForm::ResidualForm;
+
+  void forward(const LayerShape& shape, ConstTensorView x, const Branch& attention, const Branch& feed_forward,
+               Saved& saved, TensorView y) const override {
+    const ArenaScope scope(context_.workspace);
+    const TensorView branch = shape.allocate_residual(context_.workspace);
+    saved.input = x;
+    attention.run(x, branch);
+    norm_1_.forward_sum(branch, attention.bias, x, attention.dropout, saved.middle, saved.normed_1, saved.statistics_1);
+    feed_forward.run(saved.normed_1, branch);
+    if (!y) y = shape.allocate_residual(context_.workspace);  // backward needs the second sum, which the norm computes
+    norm_2_.forward_sum(branch, feed_forward.bias, saved.normed_1, feed_forward.dropout, saved.second, y,
+                        saved.statistics_2);
+  }
+
+  void backward(const LayerShape& shape, ConstTensorView dy, const BranchGradient& attention,
+                const BranchGradient& feed_forward, const Saved& saved, TensorView dx) const override {
+    ElementwiseKernels& elementwise = context_.backend.elementwise();
+    const ArenaScope scope(context_.workspace);
+    const TensorView dmiddle = shape.allocate_residual(context_.workspace);
+    const TensorView dsum = shape.allocate_residual(context_.workspace);
+    norm_2_.backward(dy, saved.second, saved.statistics_2, {}, dsum);
+    backward_branch(feed_forward, dsum, dmiddle);
+    elementwise.add(context_.stream(), dsum, dmiddle);
+    norm_1_.backward(dmiddle, saved.middle, saved.statistics_1, {}, dmiddle);
+    backward_branch(attention, dmiddle, dx);
+    elementwise.add(context_.stream(), dmiddle, dx);
+  }
+};
+
+}  // namespace
 
 void ResidualForm::declare(ParameterList& list, const ModelConfig& config, const std::string& prefix, int branch) {
   Norm::declare(list, config, prefix + (branch == 1 ? ".ln_1" : ".ln_2"), config.hidden);
@@ -27,10 +94,6 @@ ResidualForm::Saved ResidualForm::make_saved(const LayerShape& shape, Arena& are
   saved.second = shape.allocate_residual(arena);
   saved.statistics_2 = norm_2_.make_statistics(shape.local_rows(), shape.dtype, arena);
   return saved;
-}
-
-void ResidualForm::add(ConstTensorView x, const Branch& branch, ConstTensorView residual, TensorView y) const {
-  context_.backend.elementwise().bias_dropout_add(context_.stream(), x, branch.bias, residual, branch.dropout, y);
 }
 
 void ResidualForm::backward_branch(const BranchGradient& branch, ConstTensorView dsum, TensorView dx) const {

@@ -10,8 +10,8 @@
 
 namespace trireme::model {
 
-/// Norms of a layer, and sums of the residual stream x and its two branches F_1 (attention) and F_2 (feed-forward),
-/// whose output biases b it adds with dropout. One file a form: pre-norm, post-norm.
+/// Norms of a layer, and sums of the residual stream x with the layer's two branches F_1 (attention) and F_2
+/// (feed-forward). Adds each branch's output bias b with dropout. A model is pre-norm or post-norm.
 class ResidualForm {
  public:
   /// State of one micro-batch between forward and backward, [s_local, b, h].
@@ -25,7 +25,7 @@ class ResidualForm {
   };
   /// A branch in forward.
   struct Branch {
-    std::function<void(ConstTensorView x, TensorView y)> run;  ///< y = F(x); an empty y only keeps for backward
+    std::function<void(ConstTensorView x, TensorView y)> run;  ///< y = F(x); with an empty y only saves for backward
     TensorView bias;
     Dropout dropout;
   };
@@ -39,17 +39,16 @@ class ResidualForm {
 
   /// Adds the norm of branch 1 or 2 of the layer `prefix`: ln_1.* or ln_2.*.
   static void declare(ParameterList& list, const ModelConfig& config, const std::string& prefix, int branch);
-  /// Makes the model's form over these parameters.
+  /// Makes the model's form with the parameters ln_1.* and ln_2.* of the layer `prefix`.
   static std::unique_ptr<ResidualForm> make(const parallel::TensorContext& context,
                                             const parallel::ParameterBuffer& parameters, const std::string& prefix,
                                             const ModelConfig& config);
-  /// Takes ln_1.* and ln_2.* of the layer `prefix`.
   ResidualForm(const parallel::TensorContext& context, const parallel::ParameterBuffer& parameters,
                const std::string& prefix, const ModelConfig& config);
   virtual ~ResidualForm() = default;
 
   Saved make_saved(const LayerShape& shape, Arena& arena) const;
-  /// Overwrites y; x must live as long as `saved`. An empty y only makes `saved`.
+  /// Overwrites y; x must outlive `saved`. An empty y only fills `saved`.
   virtual void forward(const LayerShape& shape, ConstTensorView x, const Branch& attention, const Branch& feed_forward,
                        Saved& saved, TensorView y) const = 0;
   /// Overwrites dx; accumulates the gradients of norms and biases.
@@ -57,34 +56,11 @@ class ResidualForm {
                         const BranchGradient& feed_forward, const Saved& saved, TensorView dx) const = 0;
 
  protected:
-  /// y = residual + dropout(x + bias), overwritten.
-  void add(ConstTensorView x, const Branch& branch, ConstTensorView residual, TensorView y) const;
   /// Runs backward of a branch from the gradient dsum of its sum; overwrites dx.
   void backward_branch(const BranchGradient& branch, ConstTensorView dsum, TensorView dx) const;
 
   parallel::TensorContext context_;
   Norm norm_1_, norm_2_;
-};
-
-/// middle = x + dropout(F_1(norm_1(x)) + b_1),  y = middle + dropout(F_2(norm_2(middle)) + b_2) (Radford et al. 2019).
-class PreNorm final : public ResidualForm {
- public:
-  using ResidualForm::ResidualForm;
-  void forward(const LayerShape& shape, ConstTensorView x, const Branch& attention, const Branch& feed_forward,
-               Saved& saved, TensorView y) const override;
-  void backward(const LayerShape& shape, ConstTensorView dy, const BranchGradient& attention,
-                const BranchGradient& feed_forward, const Saved& saved, TensorView dx) const override;
-};
-
-/// normed_1 = norm_1(x + dropout(F_1(x) + b_1)),  y = norm_2(normed_1 + dropout(F_2(normed_1) + b_2)) (Vaswani et al.
-/// 2017, arXiv:1706.03762).
-class PostNorm final : public ResidualForm {
- public:
-  using ResidualForm::ResidualForm;
-  void forward(const LayerShape& shape, ConstTensorView x, const Branch& attention, const Branch& feed_forward,
-               Saved& saved, TensorView y) const override;
-  void backward(const LayerShape& shape, ConstTensorView dy, const BranchGradient& attention,
-                const BranchGradient& feed_forward, const Saved& saved, TensorView dx) const override;
 };
 
 }  // namespace trireme::model

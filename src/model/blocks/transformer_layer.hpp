@@ -6,7 +6,7 @@
 
 namespace trireme::model {
 
-/// One transformer layer: attention and a feed-forward block as branches of the residual stream, in the model's form.
+/// One transformer layer: attention and a feed-forward block as branches of the residual stream.
 class TransformerLayer {
  public:
   struct Saved {
@@ -28,19 +28,19 @@ class TransformerLayer {
   Saved make_saved(const LayerShape& shape, bool selective, Arena& arena) const;
   Gradients make_gradients(const LayerShape& shape, bool selective, Arena& arena) const;
 
-  /// y [s_local, b, h], overwritten; x must live as long as `saved`. Where y is empty only `saved` is made.
+  /// Overwrites y [s_local, b, h]; x must outlive `saved`. An empty y only fills `saved`.
   void forward(const LayerShape& shape, ConstTensorView x, const DropoutPlan& dropout, Saved& saved,
                TensorView y) const;
   /// Computes dx from dy, overwritten, and the gradients of norms and output biases, accumulated; fills `gradients`.
   void backward_input(const LayerShape& shape, ConstTensorView dy, const DropoutPlan& dropout, const Saved& saved,
                       Gradients& gradients, TensorView dx, parallel::WeightGradient weights) const;
-  /// Moves the `gradients` that backward_weight needs to tensors of `saved` that are not read again. So a micro-batch
-  /// that waits for backward_weight takes no more memory than one that waits for its backward.
+  /// Moves the `gradients` that backward_weight reads to tensors of `saved` that are no longer read. A micro-batch
+  /// waiting for backward_weight then takes no more memory than one waiting for its backward.
   void keep_for_weights(const Saved& saved, Gradients& gradients) const;
-  /// Accumulates the gradients of the matrices, where backward_input left them for later.
+  /// Accumulates the weight gradients that backward_input left.
   void backward_weight(const LayerShape& shape, const Saved& saved, const Gradients& gradients) const;
 
-  /// Runs forward on the newest positions in generation, without dropout: see SelfAttention::forward_cached.
+  /// Runs forward on the newest positions in generation, without dropout (SelfAttention::forward_cached).
   void forward_cached(const LayerShape& shape, ConstTensorView x, const CachedTexts& texts, const KeyValueCache& cache,
                       TensorView y) const;
 

@@ -5,7 +5,7 @@
 
 namespace trireme::model {
 
-/// Sum of losses in the memory of a backend.
+/// Sum of losses in device memory.
 class LossSum {
  public:
   /// `backend` must live longer.
@@ -30,8 +30,8 @@ class LossSum {
   Tensor sum_;  // [1]
 };
 
-/// Gradient of each weighted loss of `weights` [n] A: `given`, or where that is empty `factor` times the weights, from
-/// the work space.
+/// Returns the gradients of the losses with `weights` [n] A: `given`, or if that is empty `factor` times the weights,
+/// in the work space.
 inline ConstTensorView loss_gradient(Backend& backend, ConstTensorView weights, ConstTensorView given, double factor,
                                      Arena& workspace) {
   if (given) return given;

@@ -1,8 +1,12 @@
 #pragma once
 
+#include <map>
 #include <memory>
+#include <optional>
+#include <string>
 #include <vector>
 
+#include "src/model/blocks/dense.hpp"
 #include "src/model/blocks/layer_shape.hpp"
 #include "src/model/heads/loss_sum.hpp"
 #include "src/model/micro_batch.hpp"
@@ -10,7 +14,7 @@
 
 namespace trireme::model {
 
-/// Part of a head: a prediction about each sample. Sums the weighted losses of all micro-batches.
+/// Part of a head: a prediction for each sample. Sums the weighted losses of all micro-batches.
 class SamplePrediction {
  public:
   /// State between forward and backward.
@@ -19,13 +23,13 @@ class SamplePrediction {
   };
 
   virtual ~SamplePrediction() = default;
-  /// Adds the losses of x [s_local, b, h] to the sum, with the micro-batch's sample labels and weights. Without a
-  /// backward it keeps the scores. x must live as long as the result, whose tensors come from `arena`. Collective over
-  /// the ranks of the sequence.
+  /// Adds the losses of x [s_local, b, h] to the sum, with the micro-batch's sample labels and weights. Keeps the
+  /// scores if no backward follows. x must outlive the result, whose tensors come from `arena`. Collective over the
+  /// ranks that share the sequence.
   virtual std::unique_ptr<Saved> forward(const LayerShape& shape, const MicroBatch& batch, const StageMode& mode,
                                          ConstTensorView x, Arena& arena) = 0;
-  /// Adds the losses' gradient to dx [s_local, b, h]; accumulates the parameters' gradients. Consumes the logits.
-  /// Collective as `forward`.
+  /// Adds the losses' gradient to dx [s_local, b, h]; accumulates the parameters' gradients. Overwrites the logits.
+  /// Collective like `forward`.
   virtual void backward(const LayerShape& shape, const MicroBatch& batch, double loss_gradient, const Saved& saved,
                         TensorView dx) const = 0;
   /// Returns the sum of losses since the last call, 0 on ranks without the first position. Waits for the device.
@@ -36,18 +40,99 @@ class SamplePrediction {
  protected:
   explicit SamplePrediction(const parallel::TensorContext& context) : context_(context), loss_sum_(context.backend) {}
 
-  /// Returns whether this rank has the first position, and so counts the losses and keeps the scores.
+  /// Returns whether this rank holds the first position, and thus counts the losses and keeps the scores.
   bool holds_first_position(const LayerShape& shape) const {
     return shape.residual_positions(context_.tensor_group.rank())[0] == 0;
   }
-  /// Returns memory of an evaluated micro-batch's scores: fp64, all scores of a sample before those of the next.
+  /// Returns memory for the scores of an evaluated micro-batch: fp64, sample by sample.
   TensorView make_scores(const Shape& shape) { return scores_.emplace_back(context_.backend, DType::fp64, shape); }
 
   parallel::TensorContext context_;
   LossSum loss_sum_;
 
  private:
-  std::vector<Tensor> scores_;  // one tensor for each micro-batch evaluated
+  std::vector<Tensor> scores_;  // one tensor for each evaluated micro-batch
+};
+
+/// Summary by which a sample is classified: its pooled first position, tanh(x[0] pooler^T + b) (Devlin et al. 2019), or
+/// its last token (Radford et al. 2018).
+enum class SampleSummary { pooled_first, last };
+
+/// Classification of entire samples: logits = summary classifier^T + c, and their cross entropy. With several choices
+/// the classifier has one output, and the logits of that many consecutive samples form one distribution. The parameters
+/// are replicated on every rank. Only ranks with the first position compute; the ranks that hold a last token send it
+/// to them.
+class SampleClassification final : public SamplePrediction {
+ public:
+  /// Empty on ranks without the first position.
+  struct Saved final : SamplePrediction::Saved {
+    ConstTensorView row;        // [b, h]: rows of the first position, or of the last tokens
+    TensorView pre_activation;  // [b, h]
+    TensorView pooled;          // [b, h]
+    TensorView logits;          // [b / choices, classes]
+    TensorView maximum;         // [b / choices] A
+    TensorView sum_exponentials;
+  };
+
+  /// Takes the parameters `classifier`.*, one row for each class, and for a pooled summary pooler.*.
+  SampleClassification(const parallel::TensorContext& context, const parallel::ParameterBuffer& parameters,
+                       const std::string& classifier, SampleSummary summary = SampleSummary::pooled_first,
+                       std::int64_t choices = 1);
+
+  std::unique_ptr<SamplePrediction::Saved> forward(const LayerShape& shape, const MicroBatch& batch,
+                                                   const StageMode& mode, ConstTensorView x, Arena& arena) override;
+  void backward(const LayerShape& shape, const MicroBatch& batch, double loss_gradient,
+                const SamplePrediction::Saved& saved, TensorView dx) const override;
+
+ private:
+  /// Computes the gradient of the summarised rows, overwritten, on ranks with the first position.
+  void backward_row(const LayerShape& shape, const MicroBatch& batch, double loss_gradient, const Saved& saved,
+                    TensorView drow) const;
+  VocabularyShard classes() const { return {0, choices_ > 1 ? choices_ : classifier_.outputs()}; }
+
+  std::optional<Dense> pooler_;  // without it, the summary is the last token
+  Dense classifier_;
+  std::int64_t choices_;
+};
+
+/// Prediction of the first and the last position of an answer: two logits for each position, x W^T + b, and for each of
+/// the two a softmax over the sample's positions before its padding. The loss of a sample is the mean of both cross
+/// entropies (Devlin et al. 2019). Every rank that shares the sequence gathers all logits.
+class SpanPrediction final : public SamplePrediction {
+ public:
+  struct Saved final : SamplePrediction::Saved {
+    ConstTensorView input;  // [s_local, b, h]
+    TensorView logits;      // [2, b, s] for the full sequence: first positions, then last ones
+    TensorView statistics;  // [4, b] A: maximum and sum of exponentials for each of the two
+  };
+
+  /// Takes the parameters spans.*. Samples have at most `sequence` positions on all context ranks together,
+  /// micro-batches `b` samples.
+  SpanPrediction(const parallel::TensorContext& context, const parallel::ParameterBuffer& parameters,
+                 std::int64_t sequence, std::int64_t b);
+
+  /// Scores are the logits of all first positions, then those of all last positions.
+  std::unique_ptr<SamplePrediction::Saved> forward(const LayerShape& shape, const MicroBatch& batch,
+                                                   const StageMode& mode, ConstTensorView x, Arena& arena) override;
+  void backward(const LayerShape& shape, const MicroBatch& batch, double loss_gradient,
+                const SamplePrediction::Saved& saved, TensorView dx) const override;
+
+ private:
+  /// Constants for sequences of s positions.
+  struct Constants {
+    Tensor ids;   // [2 b s]: for each element of [2, b, s], its index in [s, b, 2]
+    Tensor mask;  // [s + 1, s] T: in row n, 0 for the first n positions, masked_logit for the rest
+  };
+  /// Returns the constants for a sequence, which are created at its first use.
+  const Constants& constants_for(std::int64_t sequence);
+  std::int64_t sequence_of(const LayerShape& shape) const {
+    return shape.s * (context_.context_group == nullptr ? 1 : context_.context_group->size());
+  }
+
+  std::int64_t b_;
+  DType dtype_;
+  Dense spans_;
+  std::map<std::int64_t, Constants> constants_;  // by sequence length
 };
 
 }  // namespace trireme::model

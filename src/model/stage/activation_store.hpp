@@ -11,30 +11,30 @@
 
 namespace trireme::model {
 
-/// Memory of the activations of all micro-batches in flight: one arena for each micro-batch of each chunk. A closed
+/// Memory for the activations of all micro-batches in flight: one arena for each micro-batch of each chunk. A closed
 /// arena keeps its memory for a later micro-batch.
 class ActivationStore {
  public:
   /// `allocator` must live longer.
   explicit ActivationStore(Allocator& allocator) : allocator_(allocator) {}
 
-  /// Opens an arena for a micro-batch: the free one of the lowest number. The numbers depend on the schedule alone.
+  /// Opens the lowest-numbered free arena for a micro-batch. The numbers depend only on the schedule.
   Arena& open(int chunk, int micro_batch);
-  /// Number of the arena that `open` takes next.
+  /// Number of the arena that the next `open` uses.
   std::size_t next_number() const { return free_.empty() ? arenas_.size() : *free_.begin(); }
-  /// The open arena of a micro-batch, and its number.
+  /// Number of a micro-batch's open arena.
   std::size_t number(int chunk, int micro_batch) const { return open_.at({chunk, micro_batch}); }
   Arena& arena(int chunk, int micro_batch) { return *arenas_[number(chunk, micro_batch)]; }
-  /// Releases all that a micro-batch's arena holds. Views of it are invalid afterwards.
+  /// Frees a micro-batch's arena and invalidates all views of it.
   void close(int chunk, int micro_batch);
-  /// Closes every arena, also those of micro-batches whose backward did not run.
+  /// Closes every arena, including those of micro-batches whose backward did not run.
   void close_all();
 
   /// Bytes of live activations.
   std::size_t used_bytes() const;
   /// Bytes taken from the allocator.
   std::size_t reserved_bytes() const;
-  /// The maximum of `used_bytes` at all calls of `note_peak`.
+  /// Maximum of `used_bytes` over all calls of `note_peak`.
   std::size_t peak_bytes() const { return peak_bytes_; }
   void note_peak();
 

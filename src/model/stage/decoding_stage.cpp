@@ -17,8 +17,8 @@ DecodingStage::DecodingStage(const TransformerStage& model, std::int64_t texts, 
   TRIREME_CHECK(shape_.causal, ConfigError,
                 "generation failed: a BERT predicts masked tokens, not the next one. Try a checkpoint of a GPT.");
   TRIREME_CHECK(!model.context().sequence_parallel, ConfigError,
-                "generation failed: <sequence_parallel> splits the sequence, which here has one new position. Try it "
-                "without <sequence_parallel>.");
+                "generation failed: <sequence_parallel> splits the sequence, but generation adds one position at a "
+                "time. Try it without <sequence_parallel>.");
   shape_.b = texts;
   caches_ = model.layers().make_caches(shape_, capacity, memory_);
   step_fields_ = memory_.allocate(DType::int32, {4, texts});
@@ -49,7 +49,7 @@ void DecodingStage::begin_text(std::int64_t text, std::span<const std::int32_t> 
   const parallel::TensorContext& context = model_.context();
   const TensorView ids = text_ids_.rows(0, s);
   context.backend.copy_from_host(context.stream(), ConstTensorView(tokens.data(), {s}), ids);
-  context.stream().synchronize();  // the caller's tokens may go
+  context.stream().synchronize();  // the caller may release its tokens
   batch_.tokens = ids.reshape({s, 1});
 }
 
@@ -65,7 +65,7 @@ void DecodingStage::begin_step(std::span<const std::int32_t> tokens) {
   }
   const parallel::TensorContext& context = model_.context();
   context.backend.copy_from_host(context.stream(), ConstTensorView(step_.data(), {4, texts}), step_fields_);
-  context.stream().synchronize();  // the next run writes step_ again
+  context.stream().synchronize();  // the next run overwrites step_
   batch_.tokens = step_fields_.flat(0, b).reshape({1, b});
   batch_.positions = step_fields_.flat(texts, b).reshape({1, b});
   shape_.position_ids = batch_.positions.as<std::int32_t>();

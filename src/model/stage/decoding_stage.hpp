@@ -4,32 +4,31 @@
 #include <span>
 #include <vector>
 
-#include "src/model/heads/language_model_head.hpp"
 #include "src/model/stage/transformer_stage.hpp"
 
 namespace trireme::model {
 
 /// Forward of a GPT stage in generation. One micro-batch holds the newest positions: all of one text, or one of each of
-/// several texts. Keys and values of earlier positions are in caches, to which each forward appends. The texts in use
-/// are those from 0 on; each has its own length, and its results depend on no other text.
+/// several texts. Each forward appends keys and values to caches of the earlier positions. Texts are numbered from 0;
+/// each has its own length, and its results do not depend on other texts.
 class DecodingStage final : public parallel::Stage {
  public:
-  /// `model` must live longer. The caches hold `capacity` positions of each of `texts` texts. `window`:
-  /// AttentionWindow::left of the model. ConfigError with sequence parallelism, and for a model that is not causal.
+  /// `model` must outlive it. The caches hold `capacity` positions of each of `texts` texts. `window` is the model's
+  /// AttentionWindow::left. ConfigError with sequence parallelism or a model that is not causal.
   DecodingStage(const TransformerStage& model, std::int64_t texts, std::int64_t capacity, std::int64_t window);
 
-  /// Sets the tokens of a text that has no positions yet, at least one, for the executor's next run.
+  /// Sets the tokens, at least one, of a text without positions, for the executor's next run.
   void begin_text(std::int64_t text, std::span<const std::int32_t> tokens);
-  /// Sets the tokens that the executor's next run appends to the texts from 0 on, one to each.
+  /// Sets the tokens that the executor's next run appends, one to each text from 0 on.
   void begin_step(std::span<const std::int32_t> tokens);
-  /// Forgets the positions of a text.
+  /// Discards the positions of a text.
   void clear(std::int64_t text) { lengths_[static_cast<std::size_t>(text)] = 0; }
   /// Replaces text `to` by text `from`.
   void copy_text(std::int64_t from, std::int64_t to);
-  /// Positions of a text, those of the run begun included.
+  /// Positions of a text, including those of the current run.
   std::int64_t length(std::int64_t text) const { return lengths_[static_cast<std::size_t>(text)]; }
-  /// This rank's shard of the logits of the newest position of each text of the run, [b, vocabulary rows] in the
-  /// training type; empty unless this rank is of the last stage.
+  /// This rank's shard of the logits of each text's newest position, [b, vocabulary rows] in the training type; empty
+  /// except on the last stage.
   ConstTensorView logits() const { return head_ == nullptr ? ConstTensorView() : logits_.rows(0, shape_.b); }
 
   DType boundary_dtype() const override { return model_.boundary_dtype(); }
@@ -37,27 +36,27 @@ class DecodingStage final : public parallel::Stage {
   bool is_first(int chunk) const override { return model_.is_first(chunk); }
   bool is_last(int chunk) const override { return model_.is_last(chunk); }
   void forward(int chunk, int micro_batch, ConstTensorView input, TensorView output) override;
-  /// ShapeError: a generation's schedule has forwards only.
+  /// Throws ShapeError: a generation's schedule has only forwards.
   void backward_input(int chunk, int micro_batch, ConstTensorView output_gradient, TensorView input_gradient) override;
   void backward_weight(int chunk, int micro_batch) override;
 
  private:
-  /// Sets the extents of a run, and the lengths of its texts before it.
+  /// Sets the extents of a run, and the earlier lengths of its texts.
   void set_run(std::int64_t first_text, std::int64_t texts, std::int64_t positions);
 
   const TransformerStage& model_;
-  const LanguageModelHead* head_;  // null unless this rank is of the last stage
+  const LanguageModelHead* head_;  // null except on the last stage
   LayerShape shape_;               // shape of the current run
   std::int64_t capacity_;
   std::int64_t window_;
   Arena memory_;
   std::vector<KeyValueCache> caches_;  // one for each layer of this rank
-  std::vector<std::int64_t> lengths_;  // positions of every text, those of the current run included
+  std::vector<std::int64_t> lengths_;  // positions of every text, including the current run
   std::vector<std::int64_t> before_;   // positions of the run's texts before it
   std::int64_t first_text_ = 0;        // first text of the run
   std::vector<std::int32_t> step_;     // host copy of step_fields_
   TensorView step_fields_;  // [4, texts]: token, position, length and first position in the window, of a run of steps
-  TensorView text_ids_;     // [capacity]: tokens of a run of one text; empty unless on the first stage
+  TensorView text_ids_;     // [capacity]: tokens of a run of one text; empty except on the first stage
   MicroBatch batch_;        // the run's tokens and positions
   TensorView logits_;
 };

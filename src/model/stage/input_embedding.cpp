@@ -2,19 +2,13 @@
 
 namespace trireme::model {
 
-InputEmbedding::Table::Table(const parallel::ParameterBuffer& parameters, const std::string& name) {
-  const parallel::Parameter* table = parameters.find(name);
-  if (table == nullptr) return;
-  values = table->value;
-  gradient = table->gradient;
-}
-
 InputEmbedding::InputEmbedding(const parallel::TensorContext& context, const parallel::VocabularyPartition& vocabulary,
                                const parallel::ParameterBuffer& parameters, const ModelConfig& config)
     : context_(context),
       tokens_(context, vocabulary, parameters.at(token_table_name(config))),
-      positions_(parameters, position_table_name(config)),
-      types_(parameters, "emb.type") {
+      positions_{value_of(parameters.find(position_table_name(config))),
+                 gradient_of(parameters.find(position_table_name(config)))},
+      types_{value_of(parameters.find("emb.type")), gradient_of(parameters.find("emb.type"))} {
   if (config.post_norm()) norm_.emplace(context, parameters, outer_norm_name(config), config);
 }
 

@@ -12,11 +12,11 @@
 namespace trireme::model {
 
 /// Input of the first layer: x = dropout(wte[id] + wpe[position]). Models without learned positions lack `wpe`. The
-/// position is the batch's, or else that in the sequence. A BERT adds emb.type[type] before the dropout where it has
-/// token types; a post-norm model normalises the result.
+/// position is the batch's, if given, otherwise that in the sequence. A BERT with token types adds emb.type[type]
+/// before dropout; a post-norm model normalises the result.
 class InputEmbedding {
  public:
-  /// State of a post-norm model between forward and backward; empty for others.
+  /// State of a post-norm model between forward and backward; empty otherwise.
   struct Saved {
     TensorView sum;  // [s_local, b, h]
     NormStatistics statistics;
@@ -26,7 +26,7 @@ class InputEmbedding {
   InputEmbedding(const parallel::TensorContext& context, const parallel::VocabularyPartition& vocabulary,
                  const parallel::ParameterBuffer& parameters, const ModelConfig& config);
 
-  /// x [s_local, b, h], overwritten. The result comes from `arena`.
+  /// Overwrites x [s_local, b, h]. The result's tensors come from `arena`.
   Saved forward(const LayerShape& shape, const MicroBatch& batch, const DropoutPlan& dropout, TensorView x,
                 Arena& arena) const;
   /// Accumulates the parameters' gradients from dx [s_local, b, h].
@@ -34,24 +34,22 @@ class InputEmbedding {
                 ConstTensorView dx) const;
 
  private:
-  /// A table whose rows are added, and its gradient; empty in models without it.
+  /// Table whose rows are added, and its gradient; empty in models without it.
   struct Table {
     TensorView values, gradient;
-    Table() = default;
-    Table(const parallel::ParameterBuffer& parameters, const std::string& name);
   };
-  /// Rows of `ids` [s, b] that belong to this rank's rows of the residual stream.
+  /// Part of `ids` [s, b] for this rank's rows of the residual stream.
   ConstTensorView local_rows(const LayerShape& shape, ConstTensorView ids) const {
     const std::int64_t n = shape.local_rows();
     return ids.flat(shape.s_local == shape.s ? 0 : n * context_.tensor_group.rank(), n);
   }
-  /// Calls `visit(table, ids)` for the tables whose rows the batch selects.
+  /// Calls `visit(table, ids)` for each table whose rows the batch selects.
   template <class Visit>
   void for_selected(const LayerShape& shape, const MicroBatch& batch, Visit&& visit) const {
     if (types_.values) visit(types_, local_rows(shape, batch.token_types));
     if (positions_.values && batch.positions) visit(positions_, local_rows(shape, batch.positions));
   }
-  /// The positions in the sequence select the rows of this table; empty if the batch has positions.
+  /// Table whose rows the positions in the sequence select; empty if the batch has positions.
   Table by_sequence(const MicroBatch& batch) const { return batch.positions ? Table() : positions_; }
 
   parallel::TensorContext context_;

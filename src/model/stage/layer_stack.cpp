@@ -39,9 +39,9 @@ TensorView LayerStack::make_input(const Pass& pass) const {
 }
 
 TensorView LayerStack::make_input(const Pass& pass, const std::vector<LayerSpan>& spans, std::size_t span) const {
-  // Backward reads it again, unless a copy of a shard is kept.
-  const bool kept_whole = span == spans.size() || !keeps_shard_of_input(spans[span], pass.keeps);
-  return pass.keeps && kept_whole ? pass.shape.allocate_residual(pass.arena) : pass.streams.next();
+  // Backward reads the full input unless a copy of its shard is kept.
+  const bool keeps_input = span == spans.size() || !keeps_shard_of_input(spans[span], pass.keeps);
+  return pass.keeps && keeps_input ? pass.shape.allocate_residual(pass.arena) : pass.streams.next();
 }
 
 ConstTensorView LayerStack::own_shard(ConstTensorView whole, Arena& arena) const {
@@ -135,7 +135,7 @@ ConstTensorView LayerStack::backward(const Pass& pass, ConstTensorView dy, Tenso
       backward_layer(pass, spans[s], i, dy, target, weights, kept);
       dy = target;
     }
-    // Released memory makes room for recomputation.
+    // Frees memory for the next recomputation.
     if (weights == WeightGradient::now) pass.arena.release(kept.mark);
   }
   return dy;

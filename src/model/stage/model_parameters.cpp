@@ -19,14 +19,14 @@ Parameter& add_split_by_token(ParameterList& list, const std::string& name, Para
   parameter.replicated = list.shard().tensor_size == 1;
   parameter.gradient_is_partial = false;
   parameter.rows_are_tokens = shape.rank() == 2;
-  // A rank whose rows are all padding holds an empty box at the end of the vocabulary.
+  // If all rows of a rank are padding, its box is empty, at the end of the vocabulary.
   parameter.box.offset[0] = std::min(vocabulary.first(), vocabulary.size());
   parameter.box.extent[0] = vocabulary.true_rows();
   parameter.storage[0] = vocabulary.rows();
   return parameter;
 }
 
-/// Adds the token embedding, on the first stage and where it is the output head too.
+/// Adds the token embedding, on the first stage and with a tied output head on the last.
 Parameter& add_token_table(ParameterList& list, const ModelConfig& config, const VocabularyPartition& vocabulary) {
   Parameter& table = add_split_by_token(list, token_table_name(config), ParameterRole::embedding,
                                         {config.vocabulary, config.hidden}, vocabulary);

@@ -7,30 +7,30 @@
 
 namespace trireme::model {
 
-/// The parameters that a rank with `shard` holds, without memory yet, in the order in which they are laid out. The
-/// units are the embeddings on the first stage, each layer, and the final norm and head on the last stage. Layers'
-/// parameters are named in `blocks`. The output head is `lm_head.weight` on the last stage, or where it is tied the
-/// token embedding: a last stage that is not the first then holds a shared copy of `wte`.
+/// Returns the parameters of a rank with `shard`, in layout order, before memory is allocated. The units are the
+/// embeddings on the first stage, each layer, and the final norm and head on the last stage. `blocks` names the layers'
+/// parameters. The output matrix is `lm_head.weight` on the last stage, or the tied token embedding: a last stage that
+/// is not the first then holds a shared copy of `wte`.
 ///
 /// A BERT's embeddings are `emb.word`, `emb.pos` and `emb.type` [2, hidden]; a post-norm model has `emb.ln.*` instead
 /// of `ln_f.*`. Its heads are `mlm.dense.*`, `mlm.ln.*` and `mlm.out.bias` [vocabulary], split like the tied table, and
-/// `pooler.*` and `sop.*`, [hidden, hidden] and [2, hidden]. Models without a binary head lack `emb.type`, `pooler.*`
-/// and `sop.*`. A task's head replaces those of pretraining, and their tie: `pooler.*` of a BERT that classifies, then
+/// `pooler.*` [hidden, hidden] and `sop.*` [2, hidden]. Models without a binary head lack `emb.type`, `pooler.*` and
+/// `sop.*`. A task head replaces the pretraining heads and is not tied: `pooler.*` of a BERT that classifies, then
 /// `classifier.*` [outputs, hidden] or `spans.*` [2, hidden].
 std::vector<parallel::Parameter> model_parameters(const ModelConfig& config, const StageShard& shard,
                                                   const parallel::VocabularyPartition& vocabulary);
 
-/// Parameters of the entire model at the true vocabulary, as on one rank.
+/// Returns the parameters of the entire model with the true vocabulary, as on one rank.
 std::vector<parallel::Parameter> all_parameters(const ModelConfig& config);
-/// Number of these. Of a GPT-2 with f = 4 h: L (12 h^2 + 13 h) + V h + S h + 2 h. Of a Llama with q = d heads and
-/// k = d kv_heads, d the size of a head: 2 V h + L (2 h q + 2 h k + 3 h f + 2 h) + h.
+/// Returns their number of elements. GPT-2 with f = 4 h: L (12 h^2 + 13 h) + V h + S h + 2 h. Llama with q = d heads
+/// and k = d kv_heads, d the head size: 2 V h + L (2 h q + 2 h k + 3 h f + 2 h) + h.
 std::int64_t parameter_count(const ModelConfig& config);
 
-/// Model FLOPs of one update on `batch` samples of `s` tokens, forward and backward, full (not causal) attention, no
-/// recomputation counted: 6 B s (L (m + 2 s q) + V h), m the elements of a layer's matrices, q = d heads. For a GPT-2
-/// with f = 4 h: 72 B s L h^2 (1 + s / 6 h + V / 12 L h) (Narayanan et al. 2021, arXiv:2104.04473). A layer with a
-/// window has min(s, left + 1) keys for each query instead of s. A BERT's head of masked tokens adds h^2 to V h; a
-/// task has neither.
+/// Returns the model FLOPs of one update on `batch` samples of `s` tokens, forward and backward, with full (not causal)
+/// attention and without recomputation: 6 B s (L (m + 2 s q) + V h), m the elements of a layer's matrices, q = d heads.
+/// For GPT-2 with f = 4 h: 72 B s L h^2 (1 + s / 6 h + V / 12 L h) (Narayanan et al. 2021, arXiv:2104.04473). A layer
+/// with a window counts min(s, left + 1) keys for each query instead of s. BERT's masked-token head adds h^2 to V h; a
+/// task head has neither term.
 double model_flops(const ModelConfig& config, std::int64_t batch, std::int64_t s);
 
 }  // namespace trireme::model

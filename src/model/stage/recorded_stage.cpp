@@ -7,14 +7,14 @@ namespace {
 
 constexpr int recording_round = 2;
 
-/// The data of a micro-batch, copied to fixed addresses; all but the gradients of losses, which are made there,
-/// and the three results for each token, which training does not request.
+/// Fields of a micro-batch that are copied to fixed addresses: all except the loss gradients, which are computed there,
+/// and the three per-token results, which training does not request.
 constexpr std::array copied_data = {&MicroBatch::tokens,         &MicroBatch::labels,      &MicroBatch::loss_weights,
                                     &MicroBatch::samples,        &MicroBatch::token_types, &MicroBatch::positions,
                                     &MicroBatch::first_visible,  &MicroBatch::lengths,     &MicroBatch::sample_labels,
                                     &MicroBatch::sample_weights, &MicroBatch::span_ends,   &MicroBatch::last_rows};
 
-/// Gradient of a kind of losses: its weights times the mode's.
+/// Gradient of one kind of loss: its weights times the mode's factor.
 struct LossGradient {
   ConstTensorView MicroBatch::*gradient;
   ConstTensorView MicroBatch::*weights;
@@ -105,7 +105,7 @@ void RecordedStage::run(const parallel::Step& step, ConstTensorView received, Te
   if (is_forward && recordable && round <= recording_round) ++round;
   load(step.micro_batch);
 
-  // A received input is read until the last step of the micro-batch. A result is sent, or copied, before the next one.
+  // A received input is read until the micro-batch's last step. A result is sent, or copied, before the next step.
   Stream& stream = backend_.compute_stream();
   ConstTensorView input;
   TensorView output;

@@ -15,24 +15,23 @@
 namespace trireme::model {
 
 /// Decorator of a stage that runs its training steps as graphs. A step is identified by its chunk and the arena of the
-/// micro-batch's activations. In its first round a step runs normally, so that everything chosen or allocated once is
-/// there. In the second round it is recorded. After that the recorded work is enqueued, for any micro-batch, and the
-/// stage is not called.
+/// micro-batch's activations. Its first round runs normally, so that one-time choices and allocations are made. The
+/// second round records it. Later rounds launch the recorded graph, for any micro-batch, without calling the stage.
 ///
-/// Values that differ between micro-batches and updates have one fixed address: tokens, sample numbers for dropout, the
-/// gradient of the loss. They are copied there before each step. Data from other stages are copied there too, and
-/// results for them are fetched from a fixed address.
+/// Inputs that vary between micro-batches and updates have fixed addresses: tokens, sample numbers for dropout, the
+/// gradient of the loss, and data from other stages. They are copied there before each step. Results for other stages
+/// are copied from a fixed address.
 class RecordedStage final : public ModelStage {
  public:
-  /// Micro-batches of an update that always run normally: those in which the parameters' hooks wait or communicate.
+  /// Micro-batches of an update that always run normally, because their parameter hooks wait or communicate.
   struct Unrecorded {
     bool first = false;
     bool last = false;
   };
-  /// `stage` computes on `backend`; both must live longer. ConfigError if the backend cannot record.
+  /// `stage` computes on `backend`; both must outlive it. ConfigError if the backend cannot record graphs.
   RecordedStage(Backend& backend, ModelStage& stage, const Unrecorded& unrecorded);
 
-  /// Also releases the graphs where `mode` differs from theirs in more than the gradient of the loss.
+  /// Also discards the graphs if `mode` differs from theirs in more than the loss gradients.
   void begin(std::vector<MicroBatch> micro_batches, const StageMode& mode) override;
   ActivationStore& activations() override { return stage_.activations(); }
 
@@ -41,7 +40,7 @@ class RecordedStage final : public ModelStage {
   bool is_first(int chunk) const override { return stage_.is_first(chunk); }
   bool is_last(int chunk) const override { return stage_.is_last(chunk); }
   bool reads_input_in_backward(int chunk) const override {
-    return !mode_.backward && stage_.reads_input_in_backward(chunk);  // a step's graph has its own copy
+    return !mode_.backward && stage_.reads_input_in_backward(chunk);  // in training, `run` keeps a copy
   }
   void forward(int chunk, int micro_batch, ConstTensorView input, TensorView output) override {
     run({parallel::StepKind::forward, chunk, micro_batch}, input, output);
@@ -57,15 +56,15 @@ class RecordedStage final : public ModelStage {
   }
 
  private:
-  /// Runs a step of the stage, records it, or enqueues its graph. `received` is no longer needed afterwards; `sent` is
-  /// overwritten with the result. Either may be empty.
+  /// Runs a step of the stage, records it, or launches its graph. Copies `received`, which may be reused afterwards,
+  /// and overwrites `sent` with the result. Either may be empty.
   void run(const parallel::Step& step, ConstTensorView received, TensorView sent);
   bool is_recordable(int micro_batch) const;
-  /// Copies a micro-batch to the fixed addresses, unless it is there.
+  /// Copies a micro-batch to the fixed addresses, unless it is already there.
   void load(int micro_batch);
   /// Opens or closes the micro-batch's arena as the stage does in the step.
   void move_arena(const parallel::Step& step);
-  /// A tensor like `like` with a fixed address, one for each name and number.
+  /// Returns the tensor of this name and number, which has a fixed address. Creates it like `like` at its first use.
   TensorView fixed(char name, std::size_t number, ConstTensorView like);
 
   Backend& backend_;

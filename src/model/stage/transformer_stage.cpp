@@ -1,20 +1,7 @@
 #include "src/model/stage/transformer_stage.hpp"
 
-#include "src/model/heads/bert_head.hpp"
-#include "src/model/heads/language_model_head.hpp"
-#include "src/model/heads/task_head.hpp"
-
 namespace trireme::model {
 namespace {
-
-std::unique_ptr<OutputHead> make_head(const parallel::TensorContext& context,
-                                      const parallel::VocabularyPartition& vocabulary,
-                                      const parallel::ParameterBuffer& parameters, const ModelConfig& config,
-                                      std::int64_t sequence, std::int64_t b, std::int64_t loss_chunks) {
-  if (!config.predicts_tokens()) return std::make_unique<TaskHead>(context, parameters, config, sequence, b);
-  if (config.is_bert()) return std::make_unique<BertHead>(context, vocabulary, parameters, config, loss_chunks);
-  return std::make_unique<LanguageModelHead>(context, vocabulary, parameters, config, loss_chunks);
-}
 
 LayerShape longest_shape(const parallel::TensorContext& context, const ModelConfig& config, const StageShard& shard,
                          const parallel::SequenceShard& sequence, std::int64_t micro_batch_size, DType dtype) {
@@ -44,7 +31,7 @@ TransformerStage::TransformerStage(const parallel::TensorContext& context, const
       layers_(context, parameters, config, shard, recomputation, hooks, first_layer_unit(), activations_) {
   if (shard.first_stage) embedding_.emplace(context, vocabulary, parameters, config);
   if (shard.last_stage) {
-    head_ = make_head(context, vocabulary, parameters, config, sequence.sequence, micro_batch_size, loss_chunks);
+    head_ = OutputHead::make(context, vocabulary, parameters, config, sequence.sequence, micro_batch_size, loss_chunks);
   }
 }
 
@@ -124,7 +111,7 @@ void TransformerStage::forward(int chunk, int micro_batch, ConstTensorView input
   if (is_first(chunk)) {
     const TensorView x = layers_.layers_of(chunk) == 0 && !last ? output : layers_.make_input(pass);
     hooks_.before_forward(embedding_unit);
-    // Without a backward nothing is kept.
+    // Keeps nothing if no backward follows.
     Arena& kept = mode_.backward ? arena : context_.workspace;
     state.embedding = embedding_->forward(shape, batch(micro_batch), pass.dropout, x, kept);
     if (pass.probe != nullptr) pass.probe->after_layer(-1, x);

@@ -15,10 +15,10 @@
 namespace trireme::model {
 
 /// One rank's shard of a model: the embedding on the first stage, layers, and the head on the last. Calls the hooks for
-/// every unit of parameters it uses.
+/// every parameter unit that it uses.
 class TransformerStage final : public ModelStage {
  public:
-  /// The head computes the losses of tokens in `loss_chunks` chunks (TokenPrediction).
+  /// The head computes token losses in `loss_chunks` chunks (TokenPrediction).
   TransformerStage(const parallel::TensorContext& context, const parallel::ParameterBuffer& parameters,
                    const ModelConfig& config, const StageShard& shard, const parallel::VocabularyPartition& vocabulary,
                    const parallel::SequenceShard& sequence, std::int64_t micro_batch_size, DType dtype,
@@ -28,12 +28,12 @@ class TransformerStage final : public ModelStage {
   void begin(std::vector<MicroBatch> micro_batches, const StageMode& mode) override;
   ActivationStore& activations() override { return activations_; }
   const ActivationStore& activations() const { return activations_; }
-  /// The sums of weighted losses since the last call, on the last stage's ranks; 0 on others. Waits for the device.
+  /// Returns the sums of weighted losses since the last call, on the last stage; 0 elsewhere. Waits for the device.
   LossSums take_loss_sums();
-  /// OutputHead::take_sample_scores on the last stage's ranks; empty on others.
+  /// OutputHead::take_sample_scores on the last stage; empty elsewhere.
   std::vector<double> take_sample_scores();
 
-  /// Sets the observer of the training runs that follow; null for none.
+  /// Sets the observer of the following training runs; null for none.
   void set_probe(StageProbe* probe) { probe_ = probe; }
 
   DType boundary_dtype() const override { return shape_.dtype; }
@@ -67,19 +67,19 @@ class TransformerStage final : public ModelStage {
   };
 
   Saved& saved(int chunk, int micro_batch) { return saved_.at({chunk, micro_batch}); }
-  /// Forgets a micro-batch's state and activations.
+  /// Frees a micro-batch's state and activations.
   void release(int chunk, int micro_batch);
   const MicroBatch& batch(int micro_batch) const { return micro_batches_[static_cast<std::size_t>(micro_batch)]; }
   bool is_last_micro_batch(int micro_batch) const { return micro_batch + 1 == static_cast<int>(micro_batches_.size()); }
-  /// Extents and fields of a micro-batch. Its sequence is that of its tokens. ShapeError if its rows do not divide
-  /// over the tensor ranks.
+  /// Extents and fields of a micro-batch, with the sequence length of its tokens. ShapeError if its rows do not split
+  /// evenly over the tensor ranks.
   LayerShape shape_of(int micro_batch) const;
   DropoutPlan dropout(int micro_batch, const LayerShape& shape) const;
   LayerStack::Pass pass(int chunk, int micro_batch, const LayerShape& shape, ResidualPair& streams);
-  /// Both kinds of backward: layer by layer, from last to first.
+  /// Runs either kind of backward: layer by layer, from last to first.
   void run_backward(int chunk, int micro_batch, ConstTensorView output_gradient, TensorView input_gradient,
                     parallel::WeightGradient weights);
-  // Units of parameters, as model_parameters numbers them.
+  // Parameter units, as model_parameters numbers them.
   static constexpr int embedding_unit = 0;
   int first_layer_unit() const { return shard_.first_stage ? 1 : 0; }
   int head_unit() const { return first_layer_unit() + layers_.size(); }

@@ -1,9 +1,62 @@
 #include "src/train/finetune/epoch_scoring.hpp"
 
+#include <algorithm>
+#include <cmath>
+#include <functional>
+
 #include "src/base/log.hpp"
-#include "src/train/finetune/task_result.hpp"
 
 namespace trireme::train {
+namespace {
+
+constexpr const char* valid_blob = "task/valid_scores";
+constexpr const char* test_blob = "task/test_scores";
+
+/// Identifies the samples of a split by its files and the options that change them.
+std::string key_of(const FinetuneTask& task, const TaskSplit& split) {
+  return fmt::format("{} {} {} {}", split.digest, split.samples->sequence_length(), task.doc_stride,
+                     task.max_query_length);
+}
+
+}  // namespace
+
+void BestScores::put(const FinetuneTask& task, const TaskSplit& valid_split, const TaskSplit& test_split,
+                     std::map<std::string, std::string>& blobs) const {
+  blobs[valid_blob] = to_bytes(valid, key_of(task, valid_split));
+  blobs.erase(test_blob);
+  if (test_split.samples) blobs[test_blob] = to_bytes(test, key_of(task, test_split));
+}
+
+BestScores BestScores::from(const std::map<std::string, std::string>& blobs, const FinetuneTask& task,
+                            const TaskSplit& valid_split, const TaskSplit& test_split) {
+  const auto read = [&](const char* name, const TaskSplit& split) -> TaskScores {
+    const auto found = blobs.find(name);
+    if (!split.samples || found == blobs.end()) return {};
+    return scores_from(found->second, key_of(task, split), split.samples->labels()).value_or(TaskScores{});
+  };
+  return {read(valid_blob, valid_split), read(test_blob, test_split)};
+}
+
+TaskScores mean_of(const std::vector<BestScores>& seeds, TaskScores BestScores::*scores, bool are_spans) {
+  TaskScores sum;
+  for (const BestScores& seed : seeds) {
+    TaskScores probabilities = seed.*scores;
+    to_probabilities(probabilities, are_spans ? 2 : 1);
+    if (sum.scores.empty()) {
+      sum = std::move(probabilities);
+    } else {
+      std::ranges::transform(sum.scores, probabilities.scores, sum.scores.begin(), std::plus<>());
+    }
+  }
+  for (double& value : sum.scores) value = std::log(value / static_cast<double>(seeds.size()));
+  return sum;
+}
+
+double median_of(std::vector<double> values) {
+  std::ranges::sort(values);
+  const std::size_t middle = values.size() / 2;
+  return values.size() % 2 == 1 ? values[middle] : (values[middle - 1] + values[middle]) / 2;
+}
 
 EpochScoring::EpochScoring(const FinetuneTask& task, const TaskData& data, std::int64_t epoch_iterations,
                            const std::map<std::string, std::string>& start, std::map<std::string, std::string>& blobs)

@@ -14,32 +14,32 @@ namespace trireme::train {
 
 enum class TaskKind { race, mnli, qqp, squad };
 
-/// A task to fine-tune a model for, and the settings that change its samples or its score.
+/// Task to fine-tune a model for, and the settings that affect its samples or score.
 struct FinetuneTask {
   TaskKind kind = TaskKind::race;
-  std::int64_t max_query_length = 64;       ///< SQuAD: tokens of a question; the rest is cut off
-  std::int64_t doc_stride = 128;            ///< SQuAD: tokens from a window of a long context to the next
+  std::int64_t max_query_length = 64;       ///< SQuAD: tokens of a question; longer ones are truncated
+  std::int64_t doc_stride = 128;            ///< SQuAD: tokens between the starts of a long context's windows
   data::SquadPredictionOptions prediction;  ///< SQuAD
 
-  /// Returns "RACE".
+  /// Returns the name of the task, such as "RACE".
   const char* name() const;
-  /// Returns GLUE's task, for the kinds MNLI and QQP.
+  /// Returns the GLUE task of the kinds MNLI and QQP.
   data::GlueTask glue_task() const { return kind == TaskKind::mnli ? data::GlueTask::mnli : data::GlueTask::qqp; }
-  /// Sets the output and the classes of a model of the task.
+  /// Sets the output and the classes of a model for the task.
   void set_output(model::ModelConfig& config) const;
 };
 
-/// Examples of one use: training, validation or test.
+/// Examples for one use: training, validation or test.
 struct TaskSplit {
-  std::string digest;  ///< digest of the bytes of the files
+  std::string digest;  ///< digest of the files' bytes
   std::unique_ptr<data::SquadFile> squad_file;
   std::unique_ptr<data::SquadExamples> squad;
-  std::unique_ptr<data::TaskSamples> samples;  ///< null: a test split that was not given
+  std::unique_ptr<data::TaskSamples> samples;  ///< null if no test split was given
   std::vector<std::int64_t> ids;               ///< numbers of GLUE's examples
   bool has_labels = true;
 };
 
-/// Data that a task is trained and measured on.
+/// Data to train and evaluate a task on.
 struct TaskData {
   TaskSplit train, valid, test;
 };

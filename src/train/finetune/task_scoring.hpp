@@ -1,36 +1,55 @@
 #pragma once
 
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "src/data/dataset/sample_source.hpp"
+#include "src/data/tasks/squad_metrics.hpp"
+#include "src/train/finetune/finetune_task.hpp"
 #include "src/train/parallel_model.hpp"
 
 namespace trireme::train {
 
 /// Scores of a task's samples, the same on every rank.
 struct TaskScores {
-  std::int64_t columns = 0;    ///< classes or choices of a label; of spans, positions as first and as last one
-  std::vector<double> scores;  ///< logits [labels, columns], row-major; minus infinity for positions of padding
+  std::int64_t columns = 0;    ///< classes or choices of a label; for spans, first positions, then last ones
+  std::vector<double> scores;  ///< logits [labels, columns], row-major; minus infinity for padding
   double loss = 0;             ///< mean cross entropy
 };
 
-/// Runs a model of a task on all samples of `samples`, each once on any grid, without dropout. The longest are read
-/// first, and micro-batches end with their longest sample. Collective.
+/// Runs a task's model on all of `samples`, each once on any grid, without dropout, longest first. Micro-batches end
+/// with their longest sample. Collective.
 TaskScores score_samples(ParallelModel& model, const data::SampleSource& samples);
 
-/// Returns the scores as bytes, for a checkpoint: `key`, which names their samples, and a line feed; columns int64 and
+/// Serializes the scores for a checkpoint: `key`, which identifies their samples, and a line feed; columns int64 and
 /// loss fp64; the scores fp64; all little-endian.
 std::string to_bytes(const TaskScores& scores, const std::string& key);
-/// Returns the scores of `labels` labels of which to_bytes made `bytes`; none if these have another key or size.
+/// Deserializes the scores of `labels` labels from the result of to_bytes; empty if its key or size differ.
 std::optional<TaskScores> scores_from(std::string_view bytes, const std::string& key, std::int64_t labels);
 
 /// Replaces each row's logits by their softmax, over `groups` equal parts of the row.
 void to_probabilities(TaskScores& scores, int groups = 1);
 
-/// Returns the column of the greatest score in row `row`, the first of equal ones.
+/// Returns the column of the largest score in row `row`, the first of equal ones.
 std::int64_t best_column(const TaskScores& scores, std::int64_t row);
+
+/// Result of a model on the examples of a split.
+struct TaskResult {
+  double score = 0;  ///< accuracy, or SQuAD's F1, from 0 to 1
+  std::int64_t correct = 0, total = 0;
+  std::optional<data::SquadScores> squad;
+  std::map<std::string, data::SquadPrediction> predictions;  ///< by question
+  std::vector<std::int32_t> classes;                         ///< predicted for each label; empty for SQuAD
+  bool has_labels = true;                                    ///< false: predictions only, no score
+
+  /// Returns "accuracy 93.75 % (150 of 160)", SQuAD's figures, or without labels "160 predictions".
+  std::string text() const;
+};
+
+/// Evaluates the `scores` of the split's samples.
+TaskResult measure(const FinetuneTask& task, const TaskSplit& split, const TaskScores& scores);
 
 }  // namespace trireme::train

@@ -14,12 +14,12 @@ namespace trireme::train {
 namespace {
 
 struct Entry {
-  std::string_view name;  // part of the driver's name
+  std::string_view name;  // substring of the driver's name
   double tflops;
 };
 
-// Dense peaks. Data sheets often print the double, which counts the zeros of 2:4 sparsity. V100's is of fp16, as it has
-// no bf16. A name that contains another stands before it.
+// Dense peaks. Data sheets often print twice as much, with 2:4 sparsity. V100's is for fp16, as it has no bf16. A name
+// that contains another precedes it.
 constexpr auto peaks = std::to_array<Entry>({{"GB200", 2500},
                                              {"B200", 2250},
                                              {"GH200", 989.4},

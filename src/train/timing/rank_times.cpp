@@ -8,13 +8,13 @@
 namespace trireme::train {
 namespace {
 
-/// Part of an iteration, and the spans that it is made of.
+/// Part of an iteration, and the spans that it consists of.
 struct Part {
   std::string_view name;
   std::array<std::string_view, 3> spans;
 };
 
-// Level 1, then those that level 2 adds. The first has no spans of its own: it encloses the pipeline's.
+// Level 1, then the parts that level 2 adds. The first part encloses the spans of the pipeline.
 constexpr std::size_t parts_of_level_1 = 4;
 constexpr auto all_parts = std::to_array<Part>({
     {"forward-backward", {}},

@@ -7,10 +7,10 @@
 
 namespace trireme::train {
 
-/// Lets a profiler record some iterations of a run on this rank: those after `start`, up to and with `end`.
+/// Lets a profiler record the iterations after `start`, up to and including `end`, on this rank.
 class StepProfiler {
  public:
-  /// `done` is the number of iterations that are done. `device` must live longer.
+  /// `done` is the number of completed iterations. `device` must outlive it.
   StepProfiler(ProfiledDevice& device, std::int64_t start, std::int64_t end, std::int64_t done)
       : device_(device), start_(start), end_(end) {
     after_step(done);
@@ -19,13 +19,13 @@ class StepProfiler {
     try {
       set(false);
     } catch (const Error&) {
-      // The run ends, and its device has failed: that error is known.
+      // The device has failed, which is reported elsewhere.
     }
   }
   StepProfiler(const StepProfiler&) = delete;
   StepProfiler& operator=(const StepProfiler&) = delete;
 
-  /// Begins or ends the recording after iteration `done`.
+  /// Starts or stops the recording after iteration `done`.
   void after_step(std::int64_t done) { set(start_ <= done && done < end_); }
 
  private:

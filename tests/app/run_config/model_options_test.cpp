@@ -201,7 +201,7 @@ TEST(ModelOptions, RefuseWindowsThatCannotBe) {
     expect_problem_of_layers(layers, fmt::format("--window-attn-skip-freq '{}' must be N or a list", layers));
   }
   expect_problem({"--model-type", "bert", "--window-size", "4,0"},
-                 "--window-size 4: windows are for causal models, and a BERT sees both sides");
+                 "--window-size 4: windows are for causal models, but a BERT attends to both sides");
 }
 
 TEST(ModelOptions, NormaliseQueriesAndKeys) {

@@ -1,10 +1,9 @@
-// Scores of fine-tuning: their bytes in a checkpoint, results, and means over seeds.
+// Scores of fine-tuning: serialization, results, and means over seeds.
 #include <gtest/gtest.h>
 
 #include <cmath>
 
-#include "src/train/finetune/best_scores.hpp"
-#include "src/train/finetune/task_result.hpp"
+#include "src/train/finetune/epoch_scoring.hpp"
 
 namespace trireme::test {
 namespace {

@@ -53,13 +53,13 @@ ExportedModel exported_model(const Attributes& attributes, const data::Tokenizer
   ExportedModel result;
   io::HuggingFaceModel& model = result.description;
   model.config = model::config_from(attributes);
-  model.model_class = exchange::model_class_of(model.config);
+  model.model_class = &exchange::model_class_of(model.config);
   if (tokenizer.end_of_document() < model.config.vocabulary) model.end_of_text = tokenizer.end_of_document();
   exchange::MapOptions map;
-  if (exchange::is_bert(model.model_class) && attributes.contains("import.vocabulary")) {
+  if (model.config.is_bert() && attributes.contains("import.vocabulary")) {
     map.vocabulary_rows = std::min(attributes.get("import.vocabulary", std::int64_t{1}), model.config.vocabulary);
   }
-  result.map = exchange::tensor_map(model.model_class, model.config, map);
+  result.map = exchange::tensor_map(*model.model_class, model.config, map);
   if (map.vocabulary_rows > 0) model.config.vocabulary = map.vocabulary_rows;
   return result;
 }
@@ -97,8 +97,8 @@ ExportedStep export_step(Communicator& world, const ExportOptions& o, const Open
     log::warn("the checkpoint's ids come from elsewhere: no tokenizer is exported");
   }
   ExportedStep result;
-  result.description = fmt::format("{} as {} in {}", source.reader->description(),
-                                   exchange::name_of(model.description.model_class), name_of(dtype));
+  result.description =
+      fmt::format("{} as {} in {}", source.reader->description(), model.description.model_class->name, name_of(dtype));
   result.files = exchange::export_weights(*source.reader, model.map, dtype, *weights, world);
   collectively(world, [&] {
     if (world.rank() != 0) return;
@@ -107,10 +107,10 @@ ExportedStep export_step(Communicator& world, const ExportOptions& o, const Open
       io::write_durably(o.output + "/" + name, text);
     };
     for (const auto& [name, text] : tokenizer_files) write(name, text);
-    if (!exchange::is_bert(model.description.model_class)) {
+    if (!model.description.config.is_bert()) {
       write("generation_config.json", io::generation_config_json(model.description));
     }
-    write("README.md", model_card(source, model.description.model_class, dtype));
+    write("README.md", model_card(source, *model.description.model_class, dtype));
     // Without this file there is no model: it comes last.
     write("config.json", io::config_json(model.description, dtype));
   });

@@ -31,13 +31,13 @@ ImportInput open_huggingface(const ImportOptions& options) {
   if (config.is_bert() && result.tokenizer) {
     config.vocabulary = std::max(config.vocabulary, result.tokenizer->vocabulary_size());
   }
-  result.map = exchange::tensor_map(model.model_class, config, {.rotary = model.rotary, .vocabulary_rows = rows});
+  result.map = exchange::tensor_map(*model.model_class, config, {.rotary = model.rotary, .vocabulary_rows = rows});
   result.rules.other_names = [model_class = model.model_class](const std::string& name) {
-    return exchange::other_names(model_class, name);
+    return exchange::other_names(*model_class, name);
   };
   result.rules.is_ignored = exchange::is_buffer;
   result.attributes.put("import.format", "huggingface");
-  result.attributes.put("import.class", exchange::name_of(model.model_class));
+  result.attributes.put("import.class", model.model_class->name);
   result.attributes.put("import.vocabulary", rows);
   return result;
 }

@@ -6,14 +6,13 @@
 
 namespace trireme::app {
 
-std::string model_card(const OpenCheckpoint& checkpoint, exchange::ModelClass model_class, DType dtype) {
+std::string model_card(const OpenCheckpoint& checkpoint, const exchange::ModelClass& model_class, DType dtype) {
   const Attributes& attributes = checkpoint.description.attributes;
   const checkpoint::Manifest& manifest = checkpoint.reader->manifest();
   const model::ModelConfig config = model::config_from(attributes);
   std::string text =
       fmt::format("---\nlibrary_name: transformers\n{}---\n\n# {}\n\nExported by Trireme {}.\n\n| | |\n| --- | --- |\n",
-                  exchange::is_bert(model_class) ? "" : "pipeline_tag: text-generation\n",
-                  exchange::name_of(model_class), version());
+                  config.is_bert() ? "" : "pipeline_tag: text-generation\n", model_class.name, version());
   const auto row = [&](std::string_view name, const auto& value) { text += fmt::format("| {} | {} |\n", name, value); };
   row("parameters", model::parameter_count(config));
   row("layers, hidden size, heads", fmt::format("{}, {}, {}", config.layers, config.hidden, config.heads));

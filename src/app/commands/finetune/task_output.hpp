@@ -3,7 +3,7 @@
 #include <string>
 
 #include "src/app/commands/finetune/task_options.hpp"
-#include "src/train/finetune/task_result.hpp"
+#include "src/train/finetune/task_scoring.hpp"
 
 namespace trireme::app {
 
