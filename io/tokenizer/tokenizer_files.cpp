@@ -11,7 +11,7 @@
 #include "io/tokenizer/byte_spelling.hpp"
 #include "src/base/check.hpp"
 #include "src/base/shortened.hpp"
-#include "src/data/text/utf8.hpp"
+#include "src/base/utf8.hpp"
 
 namespace trireme::io {
 namespace {
@@ -141,8 +141,7 @@ data::WordPieceVocabulary parse_wordpiece_file(std::string_view text, const std:
     const std::size_t number = vocabulary.tokens.size() + 1;
     TRIREME_CHECK(!line.empty() && line.size() <= max_token_bytes, DataError,
                   "{}:{}: the line has {} bytes; a vocabulary has one token a line", path, number, line.size());
-    TRIREME_CHECK(data::find_invalid_utf8(line) == line.size(), DataError, "{}:{}: the token is not UTF-8", path,
-                  number);
+    TRIREME_CHECK(is_utf8(line), DataError, "{}:{}: the token is not UTF-8", path, number);
     TRIREME_CHECK(number <= max_vocabulary, DataError, "{} has more than {} lines", path, max_vocabulary);
     vocabulary.tokens.emplace_back(line);
   }

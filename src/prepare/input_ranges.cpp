@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "src/base/hash.hpp"
+#include "src/base/utf8.hpp"
 
 namespace trireme::prepare {
 namespace {
@@ -32,11 +33,9 @@ std::int64_t cut_of_text(const InputFiles& files, const std::string& path, std::
     }
     if (end < last) continue;
     if (last == size) return size;
-    std::size_t cut = static_cast<std::size_t>(last - begin);
-    const std::size_t min_cut = cut - std::min<std::size_t>(static_cast<std::size_t>(last - at), 3);
-    while (cut > min_cut && (static_cast<unsigned char>(text[cut]) & 0xC0) == 0x80) --cut;
     forced = true;
-    return begin + static_cast<std::int64_t>(cut);
+    const auto min_cut = static_cast<std::size_t>(at - begin);
+    return begin + static_cast<std::int64_t>(character_begin(text, static_cast<std::size_t>(last - begin), min_cut));
   }
   return size;
 }

@@ -4,8 +4,8 @@
 #include <array>
 
 #include "src/base/check.hpp"
+#include "src/base/utf8.hpp"
 #include "src/data/text/container_format.hpp"
-#include "src/data/text/utf8.hpp"
 
 namespace trireme::prepare {
 namespace {
@@ -70,10 +70,7 @@ CutPoint first_cut(std::string_view text, const TextReaderOptions& options) {
     if (options.can_cut(text, at)) return {at, false};
   }
   if (text.size() <= limit) return {text.size(), false};
-  std::size_t at = limit;
-  while (at > limit - std::min<std::size_t>(limit - 1, 3) && (static_cast<unsigned char>(text[at]) & 0xC0) == 0x80)
-    --at;
-  return {at, true};
+  return {character_begin(text, limit, 1), true};
 }
 
 std::int64_t LinesBefore::count() {
@@ -208,7 +205,7 @@ void TextReader::next_text(TextPiece& piece) {
 std::string text_of(const Files& files, TextPiece piece, const TextReaderOptions& options) {
   const auto line = [&] { return piece.position + (piece.lines_before ? piece.lines_before->count() : 0); };
   if (options.check_utf8) {
-    const std::size_t at = data::find_invalid_utf8(piece.bytes);
+    const std::size_t at = find_invalid_utf8(piece.bytes);
     if (at < piece.bytes.size()) {
       const std::string_view rest = std::string_view(piece.bytes).substr(at);
       const auto offset = static_cast<std::int64_t>(at);

@@ -3,14 +3,12 @@
 #include "io/json/json_text.hpp"
 #include "io/json/prompt_json.hpp"
 #include "src/base/error.hpp"
-#include "src/data/text/utf8.hpp"
+#include "src/base/utf8.hpp"
 #include "tests/fuzz/target.hpp"
 
 namespace {
 
 using namespace trireme;
-
-bool is_utf8(std::string_view text) { return data::find_invalid_utf8(text) == text.size(); }
 
 /// A continuation with these bytes as its tokens and log-probabilities; the latter in every second one.
 infer::Continuation continuation_of(std::string_view text) {

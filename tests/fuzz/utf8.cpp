@@ -1,5 +1,5 @@
 // Text of any bytes through the UTF-8 decoder and a byte-level BPE, there and back.
-#include "src/data/text/utf8.hpp"
+#include "src/base/utf8.hpp"
 #include "src/data/text/unicode_repair.hpp"
 #include "src/data/text/words.hpp"
 #include "src/data/tokenizer/tokenizer.hpp"
@@ -25,11 +25,11 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   using namespace trireme;
   static const auto tokenizer = small_tokenizer();
   const std::string text(fuzz::text_of(data, size));
-  const std::size_t invalid = data::find_invalid_utf8(text);
-  fuzz::require(data::find_invalid_utf8(std::string_view(text).substr(0, invalid)) == invalid,
+  const std::size_t invalid = find_invalid_utf8(text);
+  fuzz::require(find_invalid_utf8(std::string_view(text).substr(0, invalid)) == invalid,
                 "what stands before the first bad byte is UTF-8");
   const std::string mended = data::repaired(text);
-  fuzz::require(invalid < size || data::find_invalid_utf8(mended) == mended.size(), "repaired text is UTF-8");
+  fuzz::require(invalid < size || is_utf8(mended), "repaired text is UTF-8");
   std::vector<std::int32_t> ids;
   tokenizer->encode(text, ids);
   std::string back;

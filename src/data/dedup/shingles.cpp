@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "src/base/hash.hpp"
-#include "src/data/text/utf8.hpp"
+#include "src/base/utf8.hpp"
 #include "src/data/text/words.hpp"
 
 namespace trireme::data {
@@ -18,7 +18,6 @@ std::uint64_t hash_of(const char* begin, const char* end) {
 }
 
 const char* next_character(const char* at, const char* end) {
-  if (static_cast<unsigned char>(*at) < 0x80) return at + 1;
   return at + std::max(1, decode_utf8(at, end).size_bytes);
 }
 

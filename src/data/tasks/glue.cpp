@@ -7,7 +7,7 @@
 
 #include "src/base/check.hpp"
 #include "src/base/shortened.hpp"
-#include "src/data/text/utf8.hpp"
+#include "src/base/utf8.hpp"
 #include "src/data/text/words.hpp"
 
 namespace trireme::data {
@@ -112,8 +112,8 @@ GlueExamples read_glue(GlueTask task, const TaskFile& file, BadLines& bad) {
       continue;
     }
     bad.attempt([&] {
-      TRIREME_CHECK(find_invalid_utf8(lines.line()) == lines.line().size(), DataError,
-                    "{}:{}: the line has bytes that are not UTF-8", file.path, lines.number());
+      TRIREME_CHECK(is_utf8(lines.line()), DataError, "{}:{}: the line has bytes that are not UTF-8", file.path,
+                    lines.number());
       reader.read_line(columns);
     });
   }

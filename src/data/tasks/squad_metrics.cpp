@@ -5,8 +5,8 @@
 #include <unordered_map>
 #include <vector>
 
+#include "src/base/utf8.hpp"
 #include "src/data/text/unicode.hpp"
-#include "src/data/text/utf8.hpp"
 #include "src/data/text/words.hpp"
 
 namespace trireme::data {
@@ -18,31 +18,20 @@ bool is_ascii_punctuation(char c) {
 
 /// Replaces the words "a", "an" and "the" by spaces.
 std::string without_articles(std::string_view text) {
-  std::string result;
-  const char* const end = text.data() + text.size();
-  const char* word = nullptr;  // start of the current word
-  const auto finish_word = [&](const char* at) {
-    if (word == nullptr) return;
-    const std::string_view found(word, at);
-    if (found == "a" || found == "an" || found == "the") {
-      result += ' ';
-    } else {
-      result += found;
-    }
-    word = nullptr;
+  std::string result, word;
+  const auto finish_word = [&] {
+    result += word == "a" || word == "an" || word == "the" ? " " : word;
+    word.clear();
   };
-  for (const char* at = text.data(); at != end;) {
-    const Utf8Character c = decode_utf8(at, end);
-    const int size_bytes = std::max(c.size_bytes, 1);
+  for_each_character(text, [&](Utf8Character c, std::string_view bytes) {
     if (c.size_bytes != 0 && (is_alphanumeric(c.code_point) || c.code_point == '_')) {
-      if (word == nullptr) word = at;
+      word += bytes;
     } else {
-      finish_word(at);
-      result.append(at, static_cast<std::size_t>(size_bytes));
+      finish_word();
+      result += bytes;
     }
-    at += size_bytes;
-  }
-  finish_word(end);
+  });
+  finish_word();
   return result;
 }
 

@@ -7,14 +7,10 @@
 #include <memory>
 
 #include "src/base/check.hpp"
-#include "src/data/text/utf8.hpp"
+#include "src/base/utf8.hpp"
 
 namespace trireme::data {
 namespace {
-
-utf8proc_category_t category_of(char32_t c) { return utf8proc_category(static_cast<utf8proc_int32_t>(c)); }
-
-char32_t lower(char32_t c) { return static_cast<char32_t>(utf8proc_tolower(static_cast<utf8proc_int32_t>(c))); }
 
 bool is_cased(char32_t c) {
   const auto category = category_of(c);
@@ -53,10 +49,9 @@ bool is_final_sigma(const std::u32string& word, std::size_t at) {
 
 }  // namespace
 
-bool is_white_space(char32_t c) {
-  return (c >= 0x09 && c <= 0x0D) || c == 0x20 || c == 0x85 || c == 0xA0 || c == 0x1680 ||
-         (c >= 0x2000 && c <= 0x200A) || c == 0x2028 || c == 0x2029 || c == 0x202F || c == 0x205F || c == 0x3000;
-}
+utf8proc_category_t category_of(char32_t c) { return utf8proc_category(static_cast<utf8proc_int32_t>(c)); }
+
+char32_t lower_case(char32_t c) { return static_cast<char32_t>(utf8proc_tolower(static_cast<utf8proc_int32_t>(c))); }
 
 void append_utf8(char32_t c, std::string& text) {
   utf8proc_uint8_t bytes[4];
@@ -90,16 +85,12 @@ std::string composed(std::string_view text) {
 
 std::string lower_case(std::string_view text) {
   std::u32string characters;
-  const char* const end = text.data() + text.size();
-  for (const char* at = text.data(); at != end;) {
-    const Utf8Character character = decode_utf8(at, end);
-    characters += character.code_point;
-    at += character.size_bytes;
-  }
+  for_each_character(text, [&](Utf8Character c, std::string_view) { characters += c.code_point; });
   std::string lowered;
   for (std::size_t i = 0; i < characters.size(); ++i) {
     const char32_t c = characters[i];
-    append_utf8(c == capital_sigma ? (is_final_sigma(characters, i) ? final_sigma : small_sigma) : lower(c), lowered);
+    append_utf8(c == capital_sigma ? (is_final_sigma(characters, i) ? final_sigma : small_sigma) : lower_case(c),
+                lowered);
     if (c == capital_dotted_i) append_utf8(combining_dot, lowered);
   }
   return lowered;

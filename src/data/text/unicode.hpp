@@ -1,5 +1,7 @@
 #pragma once
 
+#include <utf8proc.h>
+
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -9,8 +11,11 @@ namespace trireme::data {
 
 inline constexpr char32_t unicode_code_points = 0x110000;
 
-/// Unicode's property White_Space.
-bool is_white_space(char32_t c);
+/// Unicode's general category.
+utf8proc_category_t category_of(char32_t c);
+
+/// Unicode's simple lower-case mapping.
+char32_t lower_case(char32_t c);
 
 /// Appends `c` as UTF-8.
 void append_utf8(char32_t c, std::string& text);

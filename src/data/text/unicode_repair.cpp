@@ -5,8 +5,8 @@
 #include <cstdint>
 #include <utility>
 
+#include "src/base/utf8.hpp"
 #include "src/data/text/unicode.hpp"
-#include "src/data/text/utf8.hpp"
 
 namespace trireme::data {
 namespace {
@@ -49,25 +49,13 @@ bool is_plain(std::string_view text) {
       text, [](char c) { return static_cast<unsigned char>(c) < 0x80 && !is_removed(static_cast<unsigned char>(c)); });
 }
 
-/// Calls `take(character, its bytes)` for each, with a character of 0 bytes for a byte that is not UTF-8.
-template <class Take>
-void for_each_character(std::string_view text, const Take& take) {
-  const char* const end = text.data() + text.size();
-  for (const char* at = text.data(); at != end;) {
-    const Utf8Character c = decode_utf8(at, end);
-    const auto size = static_cast<std::size_t>(std::max(1, c.size_bytes));
-    take(c, std::string_view(at, size));
-    at += size;
-  }
-}
-
 /// Successive characters that stand for bytes.
 struct Sequence {
   std::string_view text;
   std::string bytes;
   std::u32string characters;
 
-  bool is_utf8() const { return find_invalid_utf8(bytes) == bytes.size(); }
+  bool is_utf8() const { return trireme::is_utf8(bytes); }
   /// Returns whether ordinary text may also contain the sequence.
   bool is_ordinary() const {
     if (characters[0] == U'\u00C2' || characters[0] == U'\u00C3') return false;

@@ -7,6 +7,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "src/base/utf8.hpp"
 #include "src/data/tokenizer/tokenizer.hpp"
 
 namespace trireme::data {
@@ -46,6 +47,7 @@ class WordPieceTokenizer final : public Tokenizer {
 
  private:
   enum class Class : std::uint8_t { letter, punctuation, ideograph, space, dropped };
+  Class class_of(Utf8Character c) const { return c.size_bytes == 0 ? Class::dropped : classes_[c.code_point]; }
   void encode_words(const std::string& words, bool is_ascii, std::vector<std::int32_t>& ids) const;
   void encode_word(std::string_view word, std::vector<std::int32_t>& ids) const;
   /// Calls `take` with each word of `words`, cleaned characters between white space, cut around punctuation.

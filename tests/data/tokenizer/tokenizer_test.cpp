@@ -12,7 +12,7 @@
 
 #include "src/base/error.hpp"
 #include "src/base/timer.hpp"
-#include "src/data/text/utf8.hpp"
+#include "src/base/utf8.hpp"
 #include "src/data/tokenizer/bpe_tokenizer.hpp"
 #include "src/data/tokenizer/byte_pair_encoder.hpp"
 #include "src/data/tokenizer/special_tokens.hpp"

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "src/base/check.hpp"
+#include "src/base/utf8.hpp"
 
 namespace trireme::data {
 namespace {
@@ -56,8 +57,7 @@ class CuttableText {
   std::size_t begin_of(std::size_t i) const { return i < characters_.size() ? characters_[i].begin : text_.size(); }
   void add(const std::string& text) {
     for (std::size_t i = 0; i < text.size(); ++i) {
-      const bool continues = (static_cast<unsigned char>(text[i]) & 0xC0u) == 0x80u;  // a byte of UTF-8
-      if (i == 0 || !continues) characters_.push_back({text_.size() + i, -1});
+      if (i == 0 || !continues_character(text[i])) characters_.push_back({text_.size() + i, -1});
     }
     text_ += text;
   }
