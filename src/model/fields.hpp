@@ -96,9 +96,6 @@ ModelConfig canonical(const ModelConfig& config);
 /// Returns `config` with the numbers that its defaults of 0 stand for, and with biases as layers have them.
 ModelConfig resolved(const ModelConfig& config);
 
-/// Returns the parts of a list that `separator` separates.
-std::vector<std::string_view> split_names(std::string_view names, char separator = ',');
-
 /// Sets fields by words as of a command line, without dashes: "hidden-size 64 qk-layernorm normalization RMSNorm".
 /// Throws ConfigError for a word that is no field, or no value of it.
 void set_fields(ModelConfig& config, std::string_view words);

@@ -6,10 +6,10 @@
 #include <algorithm>
 #include <numeric>
 #include <optional>
-#include <sstream>
 #include <utility>
 
 #include "src/base/check.hpp"
+#include "src/base/split.hpp"
 #include "src/base/timer.hpp"
 #include "src/comm/all_to_all.hpp"
 #include "src/data/dedup/duplicate_search.hpp"
@@ -214,8 +214,7 @@ class Cleaner {
         all_gather_text(comm_, fmt::format("{}", fmt::join(report_.first_bad_lines, "\n")));
     report_.first_bad_lines.clear();
     for (const std::string& text : texts) {
-      std::istringstream lines(text);
-      for (std::string line; std::getline(lines, line);) report_.first_bad_lines.push_back(line);
+      for (const std::string_view line : split(text, '\n')) report_.first_bad_lines.emplace_back(line);
     }
     report_.first_bad_lines.resize(std::min(report_.first_bad_lines.size(), max_first_bad_lines));
   }

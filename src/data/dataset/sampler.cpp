@@ -1,9 +1,8 @@
 #include "src/data/dataset/sampler.hpp"
 
-#include <sstream>
-
 #include "src/base/check.hpp"
 #include "src/base/parse_number.hpp"
+#include "src/base/split.hpp"
 
 namespace trireme::data {
 namespace {
@@ -11,17 +10,12 @@ namespace {
 constexpr const char* budgets_name = "data_budgets";
 
 /// Returns whether `text` is three integers separated by commas.
-bool parse(const std::string& text, SampleBudget& budget) {
-  std::string_view rest = text;
-  for (std::int64_t* number : {&budget.train, &budget.valid, &budget.test}) {
-    if (number != &budget.train) {
-      if (!rest.starts_with(',')) return false;
-      rest.remove_prefix(1);
-    }
-    *number = take_number<std::int64_t>(rest).value_or(-1);
-    if (*number < 0) return false;
-  }
-  return rest.empty();
+bool parse(std::string_view text, SampleBudget& budget) {
+  const std::vector<std::string_view> numbers = split(text, ',');
+  if (numbers.size() != 3 || text.ends_with(',')) return false;
+  const auto number = [&](std::size_t i) { return parse_number<std::int64_t>(numbers[i]).value_or(-1); };
+  budget = {number(0), number(1), number(2)};
+  return budget.train >= 0 && budget.valid >= 0 && budget.test >= 0;
 }
 
 }  // namespace
@@ -55,8 +49,8 @@ Attributes attributes_of(const std::vector<SampleBudget>& budgets) {
 
 std::vector<SampleBudget> budgets_from(const Attributes& attributes) {
   std::vector<SampleBudget> budgets;
-  std::istringstream list(attributes.get<std::string>(budgets_name));
-  for (std::string entry; std::getline(list, entry, ';');) {
+  const auto text = attributes.get<std::string>(budgets_name);
+  for (const std::string_view entry : split(text, ';')) {
     attributes.require(parse(entry, budgets.emplace_back()), budgets_name,
                        "three whole numbers TRAIN,VALID,TEST a budget, with ; between budgets");
   }

@@ -7,6 +7,7 @@
 
 #include "src/base/check.hpp"
 #include "src/base/shortened.hpp"
+#include "src/base/split.hpp"
 #include "src/base/utf8.hpp"
 #include "src/data/text/words.hpp"
 
@@ -90,23 +91,14 @@ class GlueReader {
   GlueExamples examples_;
 };
 
-Columns columns_of(std::string_view line) {
-  Columns columns;
-  for (;;) {
-    const std::size_t tab = line.find('\t');
-    columns.push_back(line.substr(0, tab));
-    if (tab == line.npos) return columns;
-    line.remove_prefix(tab + 1);
-  }
-}
-
 }  // namespace
 
 GlueExamples read_glue(GlueTask task, const TaskFile& file, BadLines& bad) {
   GlueReader reader(task, file.path);
   for (TextLines lines(file.text); lines.next();) {
     reader.at_line(lines.number());
-    const Columns columns = columns_of(stripped(lines.line()));
+    Columns columns = split(stripped(lines.line()), '\t');
+    if (columns.empty()) columns.emplace_back();  // a blank line
     if (lines.number() == 1) {
       reader.read_header(columns);
       continue;

@@ -34,17 +34,14 @@ class PayloadLines {
   template <std::size_t count>
   std::array<std::int64_t, count> numbers(std::int64_t max_number) {
     const std::string_view text = line();
-    const char* at = text.data();
-    const char* const end = at + text.size();
+    std::string_view rest = text;
     std::array<std::int64_t, count> values{};
-    bool good = true;
-    for (std::size_t i = 0; i < count && good; ++i) {
-      if (i > 0) good = at != end && *at++ == ' ';
-      const auto [next, error] = std::from_chars(at, end, values[i]);
-      good = good && error == std::errc{} && values[i] >= 0 && values[i] <= max_number;
-      at = next;
+    for (std::size_t i = 0; i < count; ++i) {
+      if (i > 0 && rest.starts_with(' ')) rest.remove_prefix(1);
+      values[i] = take_number<std::int64_t>(rest).value_or(-1);
+      const char after = i + 1 < count ? ' ' : '\n';
+      if (values[i] < 0 || values[i] > max_number || !(rest.empty() ? after == '\n' : rest[0] == after)) refuse(text);
     }
-    if (!good || at != end) refuse(text);
     return values;
   }
   /// Reads `count` escaped texts, one per line.
