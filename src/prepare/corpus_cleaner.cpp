@@ -15,7 +15,6 @@
 #include "src/data/dedup/duplicate_search.hpp"
 #include "src/data/text/language.hpp"
 #include "src/data/text/unicode.hpp"
-#include "src/data/text/unicode_repair.hpp"
 #include "src/prepare/document_reader.hpp"
 #include "src/prepare/document_spool.hpp"
 #include "src/prepare/ordered_output.hpp"

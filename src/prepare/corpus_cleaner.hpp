@@ -8,7 +8,6 @@
 #include "src/base/thread_pool.hpp"
 #include "src/comm/communicator.hpp"
 #include "src/data/dedup/minhash.hpp"
-#include "src/data/dedup/shingles.hpp"
 #include "src/data/tokenizer/tokenizer.hpp"
 #include "src/prepare/text_reader.hpp"
 

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "src/data/tokenizer/special_tokens.hpp"
+#include "src/data/tokenizer/tokenizer.hpp"
 
 namespace trireme::prepare {
 

@@ -1,6 +1,6 @@
 // Text of any bytes through the UTF-8 decoder and a byte-level BPE, there and back.
 #include "src/base/utf8.hpp"
-#include "src/data/text/unicode_repair.hpp"
+#include "src/data/text/unicode.hpp"
 #include "src/data/text/words.hpp"
 #include "src/data/tokenizer/tokenizer.hpp"
 #include "tests/fuzz/target.hpp"

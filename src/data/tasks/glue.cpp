@@ -121,4 +121,21 @@ std::string glue_predictions(GlueTask task, std::span<const std::int64_t> ids, s
   return text;
 }
 
+PairSamples::PairSamples(const TaskPacking& packing, const Tokenizer& tokenizer, const std::vector<TextPair>& pairs)
+    : TaskSamples(packing, 1) {
+  std::vector<std::int32_t> ids;
+  for (const TextPair& pair : pairs) {
+    for (const std::string* text : {&pair.a, &pair.b}) {
+      ids.clear();
+      tokenizer.encode(*text, ids);
+      texts_.add(ids);
+    }
+    labels_.push_back(pair.label);
+  }
+}
+
+PackedPair PairSamples::packed(std::int64_t index) const {
+  return pack_pair(texts_[2 * index], texts_[2 * index + 1], packing().sequence_length, packing().tokens);
+}
+
 }  // namespace trireme::data

@@ -72,4 +72,9 @@ void add_race(const TaskFile& file, const RaceParser& parse, const Tokenizer& to
   }
 }
 
+PackedPair RaceSamples::packed(std::int64_t index) const {
+  return examples_.packed(examples_.questions[static_cast<std::size_t>(index / race_choices)],
+                          static_cast<std::size_t>(index % race_choices), packing().sequence_length, packing().tokens);
+}
+
 }  // namespace trireme::data

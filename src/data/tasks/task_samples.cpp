@@ -7,6 +7,29 @@
 
 namespace trireme::data {
 
+PackedPair pack_pair(std::span<const std::int32_t> a, std::optional<std::span<const std::int32_t>> b,
+                     std::int64_t max_length, const PairTokens& tokens) {
+  PackedPair packed;
+  const auto room = static_cast<std::size_t>(std::max<std::int64_t>(max_length, 1));
+  bool is_cut = false;
+  const auto append = [&](std::span<const std::int32_t> list, std::int32_t type) {
+    const std::size_t size = std::min(list.size(), room - packed.tokens.size());
+    packed.tokens.insert(packed.tokens.end(), list.begin(), list.begin() + static_cast<std::ptrdiff_t>(size));
+    packed.token_types.resize(packed.tokens.size(), type);
+  };
+  append({&tokens.cls, 1}, 0);
+  append(a, 0);
+  append({&tokens.sep, 1}, 0);
+  if (b) append(*b, 1);
+  is_cut = packed.tokens.size() >= room;
+  if (is_cut) {
+    packed.tokens.resize(room - 1);
+    packed.token_types.resize(room - 1);
+  }
+  if (b || is_cut) append({&tokens.sep, 1}, b ? 1 : 0);
+  return packed;
+}
+
 void TaskSamples::read(std::int64_t index, const SampleView& sample) const {
   const PackedPair pair = packed(index);
   const std::size_t length = pair.tokens.size();
@@ -22,28 +45,6 @@ void TaskSamples::read(std::int64_t index, const SampleView& sample) const {
   std::ranges::fill(sample.last_token, static_cast<std::int32_t>(length) - 1);
   std::ranges::fill(sample.is_random, label(index / samples_per_label_));
   std::ranges::fill(sample.span_end, span_end(index));
-}
-
-PairSamples::PairSamples(const TaskPacking& packing, const Tokenizer& tokenizer, const std::vector<TextPair>& pairs)
-    : TaskSamples(packing, 1) {
-  std::vector<std::int32_t> ids;
-  for (const TextPair& pair : pairs) {
-    for (const std::string* text : {&pair.a, &pair.b}) {
-      ids.clear();
-      tokenizer.encode(*text, ids);
-      texts_.add(ids);
-    }
-    labels_.push_back(pair.label);
-  }
-}
-
-PackedPair PairSamples::packed(std::int64_t index) const {
-  return pack_pair(texts_[2 * index], texts_[2 * index + 1], packing().sequence_length, packing().tokens);
-}
-
-PackedPair RaceSamples::packed(std::int64_t index) const {
-  return examples_.packed(examples_.questions[static_cast<std::size_t>(index / race_choices)],
-                          static_cast<std::size_t>(index % race_choices), packing().sequence_length, packing().tokens);
 }
 
 EpochSamples::EpochSamples(const TaskSamples& samples, std::uint64_t seed, std::int64_t epochs,

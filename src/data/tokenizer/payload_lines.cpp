@@ -1,5 +1,7 @@
 #include "src/data/tokenizer/payload_lines.hpp"
 
+#include <charconv>
+
 #include "src/base/shortened.hpp"
 
 namespace trireme::data {

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <array>
-#include <charconv>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -9,6 +8,8 @@
 #include <vector>
 
 #include "src/base/check.hpp"
+#include "src/base/parse_number.hpp"
+#include "src/base/split.hpp"
 
 namespace trireme::data {
 
@@ -34,13 +35,12 @@ class PayloadLines {
   template <std::size_t count>
   std::array<std::int64_t, count> numbers(std::int64_t max_number) {
     const std::string_view text = line();
-    std::string_view rest = text;
+    const std::vector<std::string_view> parts = split(text, ' ');
+    if (parts.size() != count || text.ends_with(' ')) refuse(text);
     std::array<std::int64_t, count> values{};
     for (std::size_t i = 0; i < count; ++i) {
-      if (i > 0 && rest.starts_with(' ')) rest.remove_prefix(1);
-      values[i] = take_number<std::int64_t>(rest).value_or(-1);
-      const char after = i + 1 < count ? ' ' : '\n';
-      if (values[i] < 0 || values[i] > max_number || !(rest.empty() ? after == '\n' : rest[0] == after)) refuse(text);
+      values[i] = parse_number<std::int64_t>(parts[i]).value_or(-1);
+      if (values[i] < 0 || values[i] > max_number) refuse(text);
     }
     return values;
   }

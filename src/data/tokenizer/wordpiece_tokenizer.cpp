@@ -6,6 +6,7 @@
 #include "src/base/check.hpp"
 #include "src/base/utf8.hpp"
 #include "src/data/text/unicode.hpp"
+#include "src/data/text/words.hpp"
 #include "src/data/tokenizer/payload_lines.hpp"
 
 namespace trireme::data {
@@ -30,7 +31,8 @@ bool is_punctuation(char32_t c, utf8proc_category_t category) {
 }  // namespace
 
 WordPieceTokenizer::WordPieceTokenizer(WordPieceVocabulary vocabulary)
-    : lower_case_(vocabulary.lower_case),
+    : Tokenizer("wordpiece"),
+      lower_case_(vocabulary.lower_case),
       max_word_characters_(vocabulary.max_word_characters),
       tokens_(std::move(vocabulary.tokens)),
       classes_(unicode_code_points, Class::letter) {
@@ -218,9 +220,8 @@ void WordPieceTokenizer::encode_word(std::string_view word, std::vector<std::int
 }
 
 void WordPieceTokenizer::decode(std::span<const std::int32_t> ids, std::string& bytes) const {
+  check_ids(ids);
   for (const std::int32_t id : ids) {
-    TRIREME_CHECK(id >= 0 && id < vocabulary_size(), DataError, "token {} is not in the vocabulary of {} ids", id,
-                  vocabulary_size());
     if (id == end_of_document_) continue;
     const std::string_view token = tokens_[static_cast<std::size_t>(id)];
     if (token.starts_with("##") && token.size() > 2) {

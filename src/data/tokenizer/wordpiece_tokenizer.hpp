@@ -28,7 +28,6 @@ class WordPieceTokenizer final : public Tokenizer {
   WordPieceTokenizer(const WordPieceTokenizer&) = delete;
   WordPieceTokenizer& operator=(const WordPieceTokenizer&) = delete;
 
-  const std::string& name() const override { return name_; }
   std::int64_t vocabulary_size() const override { return static_cast<std::int64_t>(tokens_.size()); }
   /// [EOS].
   std::int32_t end_of_document() const override { return end_of_document_; }
@@ -55,7 +54,6 @@ class WordPieceTokenizer final : public Tokenizer {
   void cut_at_punctuation(std::string_view words, const Take& take) const;
   class OffsetEncoder;
 
-  std::string name_ = "wordpiece";
   bool lower_case_;
   std::int64_t max_word_characters_;
   std::vector<std::string> tokens_;

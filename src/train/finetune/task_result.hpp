@@ -4,7 +4,7 @@
 #include <optional>
 #include <string>
 
-#include "src/data/tasks/squad_metrics.hpp"
+#include "src/data/tasks/squad_answers.hpp"
 #include "src/train/finetune/finetune_task.hpp"
 #include "src/train/finetune/task_scoring.hpp"
 

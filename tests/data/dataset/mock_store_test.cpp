@@ -1,4 +1,4 @@
-#include "src/data/dataset/mock_store.hpp"
+#include "src/data/dataset/token_store.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,10 +1,9 @@
-#include "src/data/dataset/next_token_labels.hpp"
+#include "src/data/dataset/gpt_samples.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "src/base/error.hpp"
-#include "src/data/dataset/gpt_samples.hpp"
 #include "tests/fakes/memory_token_store.hpp"
 
 namespace trireme::data {

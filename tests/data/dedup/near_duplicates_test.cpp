@@ -1,4 +1,4 @@
-#include "src/data/dedup/near_duplicates.hpp"
+#include "src/data/dedup/duplicate_search.hpp"
 
 #include <gmock/gmock.h>
 
@@ -10,9 +10,7 @@
 
 #include "src/base/hash.hpp"
 #include "src/comm/self_communicator.hpp"
-#include "src/data/dedup/duplicate_search.hpp"
 #include "src/data/dedup/minhash.hpp"
-#include "src/data/dedup/shingles.hpp"
 
 namespace trireme::data {
 namespace {

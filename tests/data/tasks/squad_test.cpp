@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "io/json/task_json.hpp"
-#include "src/data/tasks/squad_metrics.hpp"
+#include "src/data/tasks/squad_answers.hpp"
 #include "tests/support/message_of.hpp"
 
 namespace trireme::data {

@@ -1,9 +1,8 @@
-#include "src/data/text/unicode_repair.hpp"
+#include "src/data/text/unicode.hpp"
 
 #include <gtest/gtest.h>
 
 #include "src/base/utf8.hpp"
-#include "src/data/text/unicode.hpp"
 
 namespace trireme::data {
 namespace {

@@ -1,9 +1,8 @@
-#include "src/data/tokenizer/null_tokenizer.hpp"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "src/base/error.hpp"
+#include "src/data/tokenizer/tokenizer.hpp"
 
 namespace trireme::data {
 namespace {

@@ -15,7 +15,6 @@
 #include "src/base/utf8.hpp"
 #include "src/data/tokenizer/bpe_tokenizer.hpp"
 #include "src/data/tokenizer/byte_pair_encoder.hpp"
-#include "src/data/tokenizer/special_tokens.hpp"
 #include "src/data/tokenizer/word_splitter.hpp"
 
 namespace trireme::data {

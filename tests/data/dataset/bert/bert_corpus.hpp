@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "src/data/dataset/bert/bert_vocabulary.hpp"
+#include "src/data/dataset/bert/bert_sample.hpp"
 #include "tests/fakes/memory_token_store.hpp"
 
 namespace trireme::test {

@@ -1,4 +1,4 @@
-#include "src/data/dataset/bert/bert_samples.hpp"
+#include "src/data/dataset/bert/bert_data.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "src/data/dataset/gpt/cyclic_samples.hpp"
+#include "src/data/dataset/gpt_samples.hpp"
 
 #include <gmock/gmock.h>
 
