@@ -25,7 +25,6 @@ namespace {
 /// A document, and the results of its examination by a thread.
 struct Work {
   TextPiece piece;
-  bool is_json = false;
   std::string record;  // the output line, with newline
   bool is_changed = false;
   bool is_short = false;
@@ -74,7 +73,7 @@ class Cleaner {
     sketches_.emplace(files_, comm_, output_->folder(), "sketches");
   }
 
-  CorpusCleanReport run(const std::function<void(std::int64_t, std::int64_t)>& progress) {
+  CorpusCleanReport run(const ByteProgress& progress) {
     const Timer reading;
     collectively(comm_, [&] { read(progress); });
     gather_bad_lines();
@@ -114,16 +113,14 @@ class Cleaner {
 
  private:
   void check_names() const {
-    const auto same = [&](const std::string& a, const std::string& b) { return files_.inputs->is_same(a, b); };
     for (const std::string& input : options_.inputs) {
-      TRIREME_CHECK(!same(input, options_.output), ConfigError, "{} is both input and output", options_.output);
-      TRIREME_CHECK(!same(input, options_.report), ConfigError, "{} is both input and report", options_.report);
+      files_.inputs->check_different(input, options_.output);
+      files_.inputs->check_different(input, options_.report, "input and report");
     }
-    TRIREME_CHECK(!same(options_.output, options_.report), ConfigError, "{} is both output and report",
-                  options_.output);
+    files_.inputs->check_different(options_.report, options_.output, "output and report");
   }
 
-  void read(const std::function<void(std::int64_t, std::int64_t)>& progress) {
+  void read(const ByteProgress& progress) {
     DocumentReader reader(files_, options_.inputs, options_.reader, options_.text_lines, comm_.rank(), comm_.size());
     read_in_batches<Work>(
         reader, pool_, progress, [&](Work& work) { examine(work); }, [&](const Work& work) { add(work); });
@@ -131,11 +128,11 @@ class Cleaner {
 
   void examine(Work& work) const {
     try {
-      work.is_json = work.piece.is_json;
-      if (work.is_json) work.record = work.piece.bytes;
-      std::string text = text_of(files_, std::move(work.piece), options_.reader);
+      const bool is_json = work.piece.is_json;
+      if (is_json) work.record = work.piece.bytes;
+      std::string text = text_of(files_, work.piece, options_.reader);
       if (options_.unicode != UnicodeForm::as_it_is) change_characters(text, work);
-      if (!work.is_json) work.record = files_.json->line(options_.reader.json_key, text);
+      if (!is_json) work.record = files_.json->line(options_.reader.json_key, text);
       if (work.record.ends_with('\r')) work.record.pop_back();
       work.record += '\n';
       find_reason_to_go(text, work);
@@ -162,7 +159,7 @@ class Cleaner {
     work.is_changed = changed != text;
     if (!work.is_changed) return;
     text = std::move(changed);
-    if (work.is_json) work.record = files_.json->with_text(work.record, options_.reader.json_key, text);
+    if (work.piece.is_json) work.record = files_.json->with_text(work.record, options_.reader.json_key, text);
   }
 
   void find_reason_to_go(std::string_view text, Work& work) const {
@@ -179,7 +176,7 @@ class Cleaner {
 
   void add(const Work& work) {
     if (work.error) {
-      if (!options_.skip_bad_lines || !work.is_json) throw *work.error;
+      if (!options_.skip_bad_lines || !work.piece.is_json) throw *work.error;
       if (report_.first_bad_lines.size() < max_first_bad_lines) {
         report_.first_bad_lines.emplace_back(work.error->what());
       }
@@ -304,8 +301,7 @@ class Cleaner {
 }  // namespace
 
 CorpusCleanReport clean_corpus(const Files& files, const CorpusCleanOptions& options, const data::Tokenizer* tokenizer,
-                               Communicator& comm, ThreadPool& pool,
-                               const std::function<void(std::int64_t, std::int64_t)>& progress) {
+                               Communicator& comm, ThreadPool& pool, const ByteProgress& progress) {
   return Cleaner(files, options, tokenizer, comm, pool).run(progress);
 }
 

@@ -72,7 +72,6 @@ struct CorpusCleanReport {
 /// many bad lines, or nothing is left. ConfigError: an output is an input. EnvironmentError: another job is making the
 /// same output. Also IoError.
 CorpusCleanReport clean_corpus(const Files& files, const CorpusCleanOptions& options, const data::Tokenizer* tokenizer,
-                               Communicator& comm, ThreadPool& pool,
-                               const std::function<void(std::int64_t, std::int64_t)>& progress);
+                               Communicator& comm, ThreadPool& pool, const ByteProgress& progress);
 
 }  // namespace trireme::prepare

@@ -25,7 +25,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     for (prepare::TextPiece piece; reader.next(piece); piece = {}) {
       std::string text;
       try {
-        text = prepare::text_of(files, std::move(piece), options);
+        text = prepare::text_of(files, piece, options);
       } catch (const DataError&) {
         if (!json) throw;
         continue;  // a bad line: --on-bad-line skip

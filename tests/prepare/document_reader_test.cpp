@@ -21,7 +21,7 @@ std::vector<std::string> documents(const std::vector<std::string>& paths, TextRe
     DocumentReader reader(disk, paths, options, text_lines, rank, ranks);
     for (TextPiece piece; reader.next(piece);) {
       EXPECT_TRUE(piece.ends_document);
-      texts.push_back(text_of(disk, std::move(piece), options));
+      texts.push_back(text_of(disk, piece, options));
     }
     EXPECT_EQ(reader.bytes_read(), reader.total_bytes());
   }

@@ -40,9 +40,8 @@ class TextReaderTest : public ::testing::Test {
     pieces_ = 0;
     for (TextPiece piece; reader.next(piece);) {
       ++pieces_;
-      const bool ends_document = piece.ends_document;
-      document += text_of(disk, std::move(piece), options);
-      if (ends_document) found.push_back(std::exchange(document, {}));
+      document += text_of(disk, piece, options);
+      if (piece.ends_document) found.push_back(std::exchange(document, {}));
     }
     EXPECT_EQ(document, "");
     EXPECT_EQ(reader.bytes_read(), reader.total_bytes());
@@ -192,7 +191,7 @@ TEST_F(TextReaderTest, GivesTheDocumentsOfAFileThatIsReadInRanges) {
   const auto middle = static_cast<std::int64_t>(lines.find('\n', lines.size() / 2) + 1);
   std::vector<std::string> found;
   TextReader reader(disk, std::vector<FileRange>{{path, 0, middle}, {path, middle}}, {});
-  for (TextPiece piece; reader.next(piece);) found.push_back(text_of(disk, std::move(piece), {}));
+  for (TextPiece piece; reader.next(piece);) found.push_back(text_of(disk, piece, {}));
   EXPECT_EQ(found, whole);
   EXPECT_EQ(reader.total_bytes(), static_cast<std::int64_t>(lines.size()));
 
