@@ -12,7 +12,6 @@
 #include "src/data/dataset/index_cache.hpp"
 #include "src/data/dataset/sample_source.hpp"
 #include "src/data/dataset/sample_splits.hpp"
-#include "src/data/dataset/sampler.hpp"
 #include "src/data/dataset/split.hpp"
 #include "src/data/dataset/token_store.hpp"
 

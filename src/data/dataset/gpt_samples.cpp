@@ -79,11 +79,7 @@ ShuffledSamples::ShuffledSamples(CheckedTokens tokens, const DocumentRange& rang
   for (const std::int64_t budget : budgets) {
     if (budget <= size()) continue;
     const auto index_seed = static_cast<std::uint32_t>(seed + indices_.size());
-    if (cache == nullptr) {
-      indices_.emplace_back(range, sequence_length, budget - size(), index_seed);
-    } else {
-      indices_.emplace_back(range, sequence_length, budget - size(), index_seed, tokens_.store(), *cache);
-    }
+    indices_.emplace_back(range, sequence_length, budget - size(), index_seed, &tokens_.store(), cache);
     firsts_.push_back(size() + indices_.back().size());
   }
 }
@@ -160,19 +156,9 @@ CyclicSamples::CyclicSamples(std::unique_ptr<NextTokenSamples> epoch, std::int64
   TRIREME_CHECK(epoch_->size() > 0, DataError, "an epoch without samples cannot be repeated");
 }
 
-CyclicSamples::Order CyclicSamples::order(std::int64_t epoch) const {
-  const std::lock_guard lock(mutex_);
-  Order& order = orders_[epoch];
-  if (!order) order = std::make_shared<std::vector<std::uint32_t>>(torch_permutation(epoch_->size(), epoch));
-  const Order found = order;
-  // A batch may begin in one epoch and end in the next.
-  if (orders_.size() > 2) orders_.erase(epoch == orders_.begin()->first ? std::prev(orders_.end()) : orders_.begin());
-  return found;
-}
-
 std::int64_t CyclicSamples::sample_at(std::int64_t index) const {
-  const std::int64_t place = index % epoch_->size();
-  return (*order(index / epoch_->size()))[static_cast<std::size_t>(place)];
+  const std::int64_t size = epoch_->size(), epoch = index / size;
+  return (*orders_.at(epoch, [&] { return torch_permutation(size, epoch); }))[static_cast<std::size_t>(index % size)];
 }
 
 void CyclicSamples::read_text(std::int64_t index, std::span<std::int32_t> text) const {

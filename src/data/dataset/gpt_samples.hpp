@@ -1,9 +1,7 @@
 #pragma once
 
 #include <cstdint>
-#include <map>
 #include <memory>
-#include <mutex>
 #include <span>
 #include <vector>
 
@@ -131,15 +129,12 @@ class CyclicSamples final : public NextTokenSamples {
   void check_unchanged() const override { epoch_->check_unchanged(); }
 
  private:
-  using Order = std::shared_ptr<const std::vector<std::uint32_t>>;
-  Order order(std::int64_t epoch) const;
   /// Returns the sample of the epoch that stands at `index`.
   std::int64_t sample_at(std::int64_t index) const;
 
   std::unique_ptr<NextTokenSamples> epoch_;
   std::int64_t size_;
-  mutable std::mutex mutex_;
-  mutable std::map<std::int64_t, Order> orders_;  // by epoch: the two read last
+  mutable EpochOrders<std::uint32_t> orders_;
 };
 
 }  // namespace trireme::data

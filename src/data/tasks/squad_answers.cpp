@@ -48,39 +48,29 @@ struct Span {
   double sum() const { return start_logit + end_logit; }
 };
 
-class SpanSearch {
- public:
-  SpanSearch(const SquadExamples& examples, std::span<const SquadWindow> windows, const SquadPredictionOptions& options)
-      : examples_(examples), windows_(windows), options_(options) {}
-
-  void add(std::int64_t window, const SpanLogits& logits) {
-    const SquadWindow& tokens = windows_[static_cast<std::size_t>(window)];
-    const std::int64_t position = examples_.context_position(tokens);
-    const std::vector<std::int64_t> ends = best_positions(logits.end, options_.n_best);
-    for (const std::int64_t start : best_positions(logits.start, options_.n_best)) {
+/// Returns the possible answers, the best first.
+std::vector<Span> spans_of(const SquadExamples& examples, std::span<const SquadWindow> windows,
+                           std::span<const SpanLogits> logits, const SquadPredictionOptions& options) {
+  std::vector<Span> spans;
+  for (std::size_t i = 0; i < logits.size(); ++i) {
+    const SquadWindow& window = windows[i];
+    const std::int64_t position = examples.context_position(window);
+    const std::vector<std::int64_t> ends = best_positions(logits[i].end, options.n_best);
+    for (const std::int64_t start : best_positions(logits[i].start, options.n_best)) {
       for (const std::int64_t end : ends) {
-        const std::int64_t first = start - position + tokens.first_token, last = first + end - start;
-        if (start < position || end < start || end >= position + tokens.tokens ||
-            end - start >= options_.max_answer_length || best_window(windows_, first) != window) {
+        const std::int64_t first = start - position + window.first_token, last = first + end - start;
+        if (start < position || end < start || end >= position + window.tokens ||
+            end - start >= options.max_answer_length || best_window(windows, first) != static_cast<std::int64_t>(i)) {
           continue;
         }
-        spans_.push_back(
-            {first, last, logits.start[static_cast<std::size_t>(start)], logits.end[static_cast<std::size_t>(end)]});
+        spans.push_back({first, last, logits[i].start[static_cast<std::size_t>(start)],
+                         logits[i].end[static_cast<std::size_t>(end)]});
       }
     }
   }
-
-  std::vector<Span> finish() {
-    std::ranges::stable_sort(spans_, [](const Span& a, const Span& b) { return a.sum() > b.sum(); });
-    return std::move(spans_);
-  }
-
- private:
-  const SquadExamples& examples_;
-  std::span<const SquadWindow> windows_;
-  const SquadPredictionOptions& options_;
-  std::vector<Span> spans_;
-};
+  std::ranges::stable_sort(spans, std::ranges::greater{}, &Span::sum);
+  return spans;
+}
 
 void set_probabilities(std::vector<SquadCandidate>& candidates) {
   double best = -std::numeric_limits<double>::infinity(), sum = 0;
@@ -126,18 +116,16 @@ SquadPrediction predict_answer(const SquadExamples& examples, std::int64_t quest
   const auto its_windows =
       std::span(examples.windows())
           .subspan(static_cast<std::size_t>(asked.first_window), static_cast<std::size_t>(asked.windows));
-  SpanSearch search(examples, its_windows, options);
   SquadCandidate none;  // [CLS] of the window in which it is least likely
   for (std::size_t i = 0; i < windows.size(); ++i) {
     const double start = windows[i].start[0], end = windows[i].end[0];
     if (i == 0 || start + end < none.start_logit + none.end_logit) none.start_logit = start, none.end_logit = end;
-    search.add(static_cast<std::int64_t>(i), windows[i]);
   }
 
   SquadPrediction prediction;
   const std::string& context = examples.file().paragraphs[static_cast<std::size_t>(asked.context)].context;
   const std::vector<TextToken>& tokens = examples.context(asked.context);
-  for (const Span& span : search.finish()) {
+  for (const Span& span : spans_of(examples, its_windows, windows, options)) {
     if (std::ssize(prediction.n_best) >= options.n_best) break;
     const std::size_t begin = tokens[static_cast<std::size_t>(span.first)].begin;
     std::string text = context.substr(begin, tokens[static_cast<std::size_t>(span.last)].end - begin);

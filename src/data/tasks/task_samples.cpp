@@ -51,25 +51,17 @@ EpochSamples::EpochSamples(const TaskSamples& samples, std::uint64_t seed, std::
                            std::int64_t labels_per_epoch)
     : samples_(samples), seed_(seed), epochs_(epochs), labels_per_epoch_(labels_per_epoch) {}
 
-std::shared_ptr<const EpochSamples::Order> EpochSamples::order(std::int64_t epoch) const {
-  const std::lock_guard lock(mutex_);
-  std::shared_ptr<const Order>& order = orders_[epoch];
-  if (!order) {
-    Order made(static_cast<std::size_t>(samples_.labels()));
-    std::iota(made.begin(), made.end(), 0);
-    NumpyRandom(static_cast<std::uint32_t>(seed_ + static_cast<std::uint64_t>(epoch))).shuffle(std::span(made));
-    order = std::make_shared<const Order>(std::move(made));
-  }
-  const std::shared_ptr<const Order> result = order;
-  while (orders_.size() > 2)
-    orders_.erase(orders_.begin()->first == epoch ? std::prev(orders_.end()) : orders_.begin());
-  return result;
-}
-
 std::int64_t EpochSamples::row_of(std::int64_t index) const {
   const std::int64_t choices = samples_.samples_per_label();
   const std::int64_t number = index / choices;  // counts labels
-  const std::int64_t row = (*order(number / labels_per_epoch_))[static_cast<std::size_t>(number % labels_per_epoch_)];
+  const std::int64_t epoch = number / labels_per_epoch_;
+  const auto order = orders_.at(epoch, [&] {
+    std::vector<std::int64_t> made(static_cast<std::size_t>(samples_.labels()));
+    std::iota(made.begin(), made.end(), 0);
+    NumpyRandom(static_cast<std::uint32_t>(seed_ + static_cast<std::uint64_t>(epoch))).shuffle(std::span(made));
+    return made;
+  });
+  const std::int64_t row = (*order)[static_cast<std::size_t>(number % labels_per_epoch_)];
   return row * choices + index % choices;
 }
 

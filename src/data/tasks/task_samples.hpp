@@ -1,9 +1,6 @@
 #pragma once
 
 #include <cstdint>
-#include <map>
-#include <memory>
-#include <mutex>
 #include <optional>
 #include <span>
 #include <vector>
@@ -104,8 +101,6 @@ class EpochSamples final : public SampleSource {
   void read(std::int64_t index, const SampleView& sample) const override;
 
  private:
-  using Order = std::vector<std::int64_t>;
-  std::shared_ptr<const Order> order(std::int64_t epoch) const;
   /// The sample of the source that is sample `index` of these.
   std::int64_t row_of(std::int64_t index) const;
 
@@ -113,8 +108,7 @@ class EpochSamples final : public SampleSource {
   std::uint64_t seed_;
   std::int64_t epochs_;
   std::int64_t labels_per_epoch_;
-  mutable std::mutex mutex_;
-  mutable std::map<std::int64_t, std::shared_ptr<const Order>> orders_;  // the latest two
+  mutable EpochOrders<std::int64_t> orders_;
 };
 
 }  // namespace trireme::data

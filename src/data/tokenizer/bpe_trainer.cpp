@@ -158,12 +158,9 @@ class Trainer {
 }  // namespace
 
 void WordCounts::add_word(std::string_view word, std::int64_t count) {
-  const auto found = counts_.find(word);
-  if (found == counts_.end()) {
-    counts_.emplace(word, count);
-  } else {
-    found->second += count;
-  }
+  auto found = counts_.find(word);
+  if (found == counts_.end()) found = counts_.emplace(word, 0).first;
+  found->second += count;
 }
 
 void WordCounts::add_text(std::string_view text, const WordSplitter& splitter) {

@@ -1,4 +1,4 @@
-#include "src/data/dataset/sampler.hpp"
+#include "src/data/dataset/sample_splits.hpp"
 
 #include <gmock/gmock.h>
 

@@ -87,33 +87,6 @@ bool truncate(Segment& a, Segment& b, std::int64_t target_length, NumpyRandom& r
   return true;
 }
 
-class SampleWriter {
- public:
-  SampleWriter(const TokenStore& store, const BertVocabulary& vocabulary, BertSample& sample)
-      : store_(store), vocabulary_(vocabulary), sample_(sample) {
-    append(vocabulary.cls, 0);
-  }
-
-  void append(const Segment& segment, std::int32_t type) {
-    std::vector<std::int32_t>& tokens = sample_.tokens;
-    const std::size_t first = tokens.size();
-    tokens.resize(first + static_cast<std::size_t>(segment.size()));
-    read_checked_tokens(store_, vocabulary_.size, segment.begin, std::span(tokens).subspan(first));
-    sample_.token_types.resize(tokens.size(), type);
-    append(vocabulary_.sep, type);
-  }
-
- private:
-  void append(std::int32_t token, std::int32_t type) {
-    sample_.tokens.push_back(token);
-    sample_.token_types.push_back(type);
-  }
-
-  const TokenStore& store_;
-  const BertVocabulary& vocabulary_;
-  BertSample& sample_;
-};
-
 }  // namespace
 
 BertVocabulary bert_vocabulary_of(std::span<const std::string> tokens) {
@@ -181,9 +154,16 @@ BertSample make_bert_sample(const TokenStore& store, const BertSampleRow& row, c
                 row.end_sentence);
   sample.is_truncated = truncate(a, b, row.target_length, random);
 
-  SampleWriter writer(store, options.vocabulary, sample);
-  writer.append(a, 0);
-  if (options.binary_head) writer.append(b, 1);
+  sample.tokens = {options.vocabulary.cls};
+  const auto append = [&](const Segment& segment, std::int32_t type) {
+    const std::size_t first = sample.tokens.size();
+    sample.tokens.resize(first + static_cast<std::size_t>(segment.size()));
+    read_checked_tokens(store, options.vocabulary.size, segment.begin, std::span(sample.tokens).subspan(first));
+    sample.tokens.push_back(options.vocabulary.sep);
+    sample.token_types.resize(sample.tokens.size(), type);
+  };
+  append(a, 0);
+  if (options.binary_head) append(b, 1);
   sample.labels.resize(sample.tokens.size());
   mask_words(sample.tokens, sample.labels, row.target_length, options.mask_probability, options.vocabulary, random);
   return sample;
