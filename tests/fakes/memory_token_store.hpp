@@ -17,6 +17,9 @@ class MemoryTokenStore final : public TokenStore {
   /// that is not in the vocabulary of `info.vocabulary_size` ids. Without `sentence_offsets` there are no sentences.
   MemoryTokenStore(CorpusInfo info, const std::vector<std::vector<std::int32_t>>& documents,
                    std::vector<std::int64_t> sentence_offsets = {});
+  /// Without a tokenizer.
+  MemoryTokenStore(std::int64_t vocabulary_size, const std::vector<std::vector<std::int32_t>>& documents)
+      : MemoryTokenStore(info_of(vocabulary_size), documents) {}
 
   const std::string& name() const override { return name_; }
   const CorpusInfo& info() const override { return info_; }
@@ -25,6 +28,12 @@ class MemoryTokenStore final : public TokenStore {
   TokenSpan tokens(std::int64_t first, std::int64_t count) const override;
 
  private:
+  static CorpusInfo info_of(std::int64_t vocabulary_size) {
+    CorpusInfo info;
+    info.vocabulary_size = vocabulary_size;
+    return info;
+  }
+
   std::string name_ = "memory";
   CorpusInfo info_;
   std::vector<std::int64_t> offsets_{0};

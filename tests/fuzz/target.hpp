@@ -10,6 +10,7 @@
 #include <fstream>
 #include <string>
 #include <string_view>
+#include <vector>
 
 // Shared code of the fuzz targets. Each target is one file with the function that libFuzzer calls; tests/fuzz.sh links
 // it with libFuzzer, the tests with replay_main.cpp. Bad input should give errors of the program's own kinds. Anything
@@ -49,6 +50,17 @@ class InputFile {
 
 inline std::string_view text_of(const std::uint8_t* data, std::size_t size) {
   return {reinterpret_cast<const char*>(data), size};
+}
+
+/// Reads each tensor of a checkpoint to its end: all of them lie in the file.
+template <class Source>
+void read_all(Source& source) {
+  std::vector<std::byte> bytes;
+  for (std::size_t i = 0; i < source.tensors().size(); ++i) {
+    const auto& tensor = source.tensors()[i];
+    bytes.resize(static_cast<std::size_t>(tensor.shape.numel()) * size_of(tensor.dtype));
+    source.read(i, 0, bytes);
+  }
 }
 
 /// Returns the text before the first `separator` of `rest`, and reduces `rest` to the text after it.

@@ -58,12 +58,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     } else {
       const fuzz::InputFile file("model.bin", bytes);
       io::LlmcSource source(file.path());
-      std::vector<std::byte> values;
-      for (std::size_t i = 0; i < source.tensors().size(); ++i) {
-        const exchange::ForeignTensor& tensor = source.tensors()[i];
-        values.resize(static_cast<std::size_t>(tensor.shape.numel()) * size_of(tensor.dtype));
-        source.read(i, 0, values);
-      }
+      fuzz::read_all(source);
     }
   } catch (const DataError&) {
   }

@@ -7,61 +7,30 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "io/corpus/prepare_files.hpp"
 #include "io/json/json_text.hpp"
-#include "src/base/error.hpp"
-#include "tests/support/mpi_world.hpp"
-#include "tests/support/temporary_directory.hpp"
+#include "tests/prepare/cleaning_fixture.hpp"
 
 namespace trireme::prepare {
 namespace {
-
-const Files disk = io::prepare_files();
 
 using nlohmann::json;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-class CorpusOverlap : public testing::Test {
+class CorpusOverlap : public SharedFolder {
  protected:
-  void SetUp() override {
-    if (comm_.rank() == 0) directory_.emplace();
-    folder_ = broadcast_text(comm_, directory_ ? directory_->path() : "", 0);
+  CorpusOverlap() {
     options_.n = 3;
     options_.test_lines = true;
   }
-  void TearDown() override { comm_.barrier(); }
-
-  std::string write(const std::string& name, const std::string& bytes) {
-    if (comm_.rank() == 0) std::ofstream(folder_ + "/" + name, std::ios::binary) << bytes;
-    comm_.barrier();
-    return folder_ + "/" + name;
-  }
 
   CorpusOverlapReport overlap() {
-    return corpus_overlap(disk, options_, comm_, pool_, [](std::int64_t, std::int64_t) {});
+    return corpus_overlap(io::prepare_files(), options_, comm_, pool_, [](std::int64_t, std::int64_t) {});
   }
-
   std::string refusal() {
-    try {
-      overlap();
-    } catch (const Error& error) {
-      return error.what();
-    }
-    return "nothing was thrown";
+    return test::message_of([&] { overlap(); });
   }
 
-  std::vector<std::string> output() const {
-    std::vector<std::string> result;
-    std::ifstream file(options_.output, std::ios::binary);
-    for (std::string line; std::getline(file, line);) result.push_back(line);
-    return result;
-  }
-
-  Communicator& comm_ = test::world();
-  ThreadPool pool_{1};
-  std::optional<test::TemporaryDirectory> directory_;
-  std::string folder_;
   CorpusOverlapOptions options_;
 };
 
@@ -92,7 +61,7 @@ TEST_F(CorpusOverlap, WritesTheCorpusWithoutThePassages) {
   options_.output = folder_ + "/out.jsonl";
   options_.removal = {.margin = 0, .min_piece = 1, .max_cuts = 10};
   const CorpusOverlapReport report = overlap();
-  EXPECT_THAT(output(),
+  EXPECT_THAT(lines(options_.output),
               ElementsAre("{\"id\": 1, \"text\": \"Nothing here.\", \"x\": 1.50}", R"({"id":2,"text":"Before."})",
                           R"({"id":2,"text":"After it."})", R"({"text":"Plain."})"));
   EXPECT_EQ(report.written_documents, 4);

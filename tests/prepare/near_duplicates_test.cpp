@@ -90,7 +90,7 @@ TEST_F(CorpusCleaner, FindsTheClustersThatComparingAllPairsFinds) {
   const std::vector<std::string> texts = planted_texts();
   std::string file;
   for (std::size_t i = 0; i < texts.size(); ++i) file += json{{"id", i}, {"text", texts[i]}}.dump() + "\n";
-  write("a.jsonl", file);
+  input("a.jsonl", file);
   const CorpusCleanReport report = clean();
   if (comm_.rank() != 0) return;
 

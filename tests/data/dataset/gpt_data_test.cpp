@@ -9,6 +9,7 @@
 
 #include "src/base/error.hpp"
 #include "tests/fakes/memory_token_store.hpp"
+#include "tests/support/message_of.hpp"
 #include "tests/support/sample_text.hpp"
 
 namespace trireme::data {
@@ -53,12 +54,7 @@ std::vector<std::vector<std::int32_t>> samples(const SampleSource& source, std::
 
 template <class ErrorType>
 std::string error_of(const std::vector<WeightedStore>& stores, const GptDataOptions& options) {
-  try {
-    make_gpt_data(stores, options);
-  } catch (const ErrorType& error) {
-    return error.what();
-  }
-  return "no error";
+  return test::message_of<ErrorType>([&] { make_gpt_data(stores, options); });
 }
 
 // The order of documents is 4 0 1 2 3, so the stream is 30..36 0..4 5..13 14 15 16..29. The order of samples is 2 1 3
@@ -236,7 +232,7 @@ TEST(SampleSplits, RefusesACorpusTooSmallForASplitThatIsNeeded) {
               AllOf(HasSubstr("the validation split of memory has 0 tokens in 0 documents (of 37 in 5)"),
                     HasSubstr("<seq_length> 8 takes 9"), HasSubstr("<split_by> tokens"), HasSubstr("<split>,")));
   options.budgets = {{4, 0, 0}};
-  EXPECT_EQ(error_of<DataError>({{store}}, options), "no error");
+  EXPECT_EQ(error_of<DataError>({{store}}, options), "nothing was thrown");
   EXPECT_THAT(error_of<DataError>({{counting_store({})}}, options), HasSubstr("0 tokens"));
   // s tokens are one too few, s + 1 are one sample.
   EXPECT_THAT(error_of<DataError>({{counting_store({8})}}, options_of(8, {{1, 0, 0}})), HasSubstr("8 tokens"));
@@ -258,7 +254,7 @@ TEST(SampleSplits, RefusesCorporaThatDoNotFit) {
   EXPECT_THAT(error_of<DataError>({{counting_store({5})}}, small),
               HasSubstr("holds token 4, but the vocabulary has 4 ids"));
   small.vocabulary_size = 5;
-  EXPECT_EQ(error_of<DataError>({{counting_store({5})}}, small), "no error");
+  EXPECT_EQ(error_of<DataError>({{counting_store({5})}}, small), "nothing was thrown");
 }
 
 /// A corpus whose header has a smaller largest id than its tokens.
@@ -281,12 +277,8 @@ class MislabeledStore final : public TokenStore {
 TEST(SampleSplits, ChecksEveryTokenItReads) {
   const auto data =
       make_gpt_data({{std::make_shared<MislabeledStore>(counting_store({5}))}}, options_of(4, {{1, 0, 0}}));
-  try {
-    sample(*data.train, 0);
-    FAIL() << "ids beyond the vocabulary were read";
-  } catch (const DataError& error) {
-    EXPECT_THAT(error.what(), HasSubstr("token 3 is 3, not in the vocabulary of 3 ids"));
-  }
+  EXPECT_THAT(test::message_of<DataError>([&] { sample(*data.train, 0); }),
+              HasSubstr("token 3 is 3, not in the vocabulary of 3 ids"));
 }
 
 TEST(SampleSplits, RefusesOptionsThatCannotWork) {

@@ -1,11 +1,14 @@
 #include "src/data/tokenizer/tokenizer.hpp"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <functional>
+#include <iterator>
 #include <map>
+#include <nlohmann/json.hpp>
 #include <random>
 #include <string>
 #include <vector>
@@ -14,12 +17,16 @@
 #include "src/base/timer.hpp"
 #include "src/base/utf8.hpp"
 #include "src/data/tokenizer/bpe_tokenizer.hpp"
+#include "src/data/tokenizer/bpe_trainer.hpp"
 #include "src/data/tokenizer/byte_pair_encoder.hpp"
 #include "src/data/tokenizer/word_splitter.hpp"
+#include "tests/support/gpt2_files.hpp"
+#include "tests/support/message_of.hpp"
 
 namespace trireme::data {
 namespace {
 
+using test::message_of;
 using testing::ElementsAre;
 using testing::HasSubstr;
 
@@ -46,8 +53,12 @@ std::string decode(const Tokenizer& tokenizer, const std::vector<std::int32_t>& 
   return bytes;
 }
 
-std::vector<std::string> words(const std::string& text, WordPattern pattern = WordPattern::gpt2) {
-  const WordSplitter splitter(pattern);
+const WordSplitter& gpt2_splitter() {
+  static const WordSplitter splitter(WordPattern::gpt2);
+  return splitter;
+}
+
+std::vector<std::string> words_of(const std::string& text, const WordSplitter& splitter = gpt2_splitter()) {
   std::vector<std::string> result;
   const char* const end = text.data() + text.size();
   for (const char* at = text.data(); at != end;) {
@@ -58,17 +69,8 @@ std::vector<std::string> words(const std::string& text, WordPattern pattern = Wo
   return result;
 }
 
-std::string data_error(const std::function<void()>& function) {
-  try {
-    function();
-  } catch (const DataError& error) {
-    return error.what();
-  }
-  return "no DataError";
-}
-
-std::string error_of(BpeVocabulary vocabulary) {
-  return data_error([&] { make_gpt2_tokenizer(std::move(vocabulary)); });
+std::string error_of(const BpeVocabulary& vocabulary) {
+  return message_of<DataError>([&] { make_gpt2_tokenizer(vocabulary); });
 }
 
 /// The textbook algorithm: the best pair of the word, all its occurrences from the left, until there is none.
@@ -96,43 +98,42 @@ std::vector<std::string> merge_naively(const BpeVocabulary& vocabulary, const st
 }
 
 TEST(Utf8, AcceptsExactlyWhatUnicodeDefines) {
-  const auto first_invalid = [](std::string_view text) { return find_invalid_utf8(text); };
-  EXPECT_EQ(first_invalid("a\u00e9\u20ac\U0010FFFF"), 10u);
-  EXPECT_EQ(first_invalid("ab\xC0\x80"), 2u);        // overlong
-  EXPECT_EQ(first_invalid("ab\xE0\x9F\xBF"), 2u);    // overlong
-  EXPECT_EQ(first_invalid("\xF0\x8F\xBF\xBF"), 0u);  // overlong
-  EXPECT_EQ(first_invalid("a\xED\xA0\x80"), 1u);     // surrogate
-  EXPECT_EQ(first_invalid("\xF4\x90\x80\x80"), 0u);  // beyond U+10FFFF
-  EXPECT_EQ(first_invalid("\u20ac\xE2\x82"), 3u);    // cut off
-  EXPECT_EQ(first_invalid("a\x80"), 1u);             // continuation alone
-  EXPECT_EQ(first_invalid("\xFF"), 0u);
+  EXPECT_EQ(find_invalid_utf8("a\u00e9\u20ac\U0010FFFF"), 10u);
+  EXPECT_EQ(find_invalid_utf8("ab\xC0\x80"), 2u);        // overlong
+  EXPECT_EQ(find_invalid_utf8("ab\xE0\x9F\xBF"), 2u);    // overlong
+  EXPECT_EQ(find_invalid_utf8("\xF0\x8F\xBF\xBF"), 0u);  // overlong
+  EXPECT_EQ(find_invalid_utf8("a\xED\xA0\x80"), 1u);     // surrogate
+  EXPECT_EQ(find_invalid_utf8("\xF4\x90\x80\x80"), 0u);  // beyond U+10FFFF
+  EXPECT_EQ(find_invalid_utf8("\u20ac\xE2\x82"), 3u);    // cut off
+  EXPECT_EQ(find_invalid_utf8("a\x80"), 1u);             // continuation alone
+  EXPECT_EQ(find_invalid_utf8("\xFF"), 0u);
 }
 
 TEST(WordSplitter, FollowsGpt2sPattern) {
-  EXPECT_THAT(words("Hello world"), ElementsAre("Hello", " world"));
-  EXPECT_THAT(words("I'll don't we've 'tis CAN'T"),
+  EXPECT_THAT(words_of("Hello world"), ElementsAre("Hello", " world"));
+  EXPECT_THAT(words_of("I'll don't we've 'tis CAN'T"),
               ElementsAre("I", "'ll", " don", "'t", " we", "'ve", " '", "tis", " CAN", "'", "T"));
-  EXPECT_THAT(words("x'st 'r'l"), ElementsAre("x", "'s", "t", " '", "r", "'", "l"));
-  EXPECT_THAT(words("a  b   \n c\n\nd  "), ElementsAre("a", " ", " b", "   \n", " c", "\n", "\n", "d", "  "));
-  EXPECT_THAT(words("a\t\tb"), ElementsAre("a", "\t", "\t", "b"));
-  EXPECT_THAT(words("12ab!? 3.14"), ElementsAre("12", "ab", "!?", " 3", ".", "14"));
-  EXPECT_THAT(words(" "), ElementsAre(" "));
-  EXPECT_THAT(words(""), ElementsAre());
+  EXPECT_THAT(words_of("x'st 'r'l"), ElementsAre("x", "'s", "t", " '", "r", "'", "l"));
+  EXPECT_THAT(words_of("a  b   \n c\n\nd  "), ElementsAre("a", " ", " b", "   \n", " c", "\n", "\n", "d", "  "));
+  EXPECT_THAT(words_of("a\t\tb"), ElementsAre("a", "\t", "\t", "b"));
+  EXPECT_THAT(words_of("12ab!? 3.14"), ElementsAre("12", "ab", "!?", " 3", ".", "14"));
+  EXPECT_THAT(words_of(" "), ElementsAre(" "));
+  EXPECT_THAT(words_of(""), ElementsAre());
 }
 
 TEST(WordSplitter, KnowsLettersNumbersAndSpacesOfUnicode) {
-  EXPECT_THAT(words("na\u00efve \u65e5\u672c\u8a9e\u0663\u00bd"),
+  EXPECT_THAT(words_of("na\u00efve \u65e5\u672c\u8a9e\u0663\u00bd"),
               ElementsAre("na\u00efve", " \u65e5\u672c\u8a9e", "\u0663\u00bd"));
-  EXPECT_THAT(words("a\u00a0\u3000b"), ElementsAre("a", "\u00a0", "\u3000", "b"));
+  EXPECT_THAT(words_of("a\u00a0\u3000b"), ElementsAre("a", "\u00a0", "\u3000", "b"));
   // Combining marks are neither letters nor numbers.
-  EXPECT_THAT(words("e\u0301a"), ElementsAre("e", "\u0301", "a"));
+  EXPECT_THAT(words_of("e\u0301a"), ElementsAre("e", "\u0301", "a"));
 }
 
 TEST(WordSplitter, TakesBytesThatAreNotUtf8ForCharactersOfTheThirdClass) {
-  EXPECT_THAT(words("ab\xFF\xFE"
-                    "cd \x80!"),
+  EXPECT_THAT(words_of("ab\xFF\xFE"
+                       "cd \x80!"),
               ElementsAre("ab", "\xFF\xFE", "cd", " \x80!"));
-  EXPECT_THAT(words("\xE2\x82"), ElementsAre("\xE2\x82"));
+  EXPECT_THAT(words_of("\xE2\x82"), ElementsAre("\xE2\x82"));
 }
 
 TEST(ByteTokenizer, GivesEveryByteItsValue) {
@@ -141,8 +142,8 @@ TEST(ByteTokenizer, GivesEveryByteItsValue) {
   EXPECT_EQ(tokenizer->end_of_document(), 256);
   EXPECT_THAT(encode(*tokenizer, std::string_view("a\0\xFF", 3)), ElementsAre(97, 0, 255));
   EXPECT_EQ(decode(*tokenizer, {104, 105, 256, 255}), "hi\xFF");
-  EXPECT_THAT(data_error([&] { decode(*tokenizer, {257}); }), HasSubstr("257"));
-  EXPECT_THAT(data_error([&] { decode(*tokenizer, {-1}); }), HasSubstr("-1"));
+  EXPECT_THAT(message_of<DataError>([&] { decode(*tokenizer, {257}); }), HasSubstr("257"));
+  EXPECT_THAT(message_of<DataError>([&] { decode(*tokenizer, {-1}); }), HasSubstr("-1"));
 }
 
 TEST(Gpt2Tokenizer, MergesTheBestPairFirst) {
@@ -233,8 +234,9 @@ TEST(Gpt2Tokenizer, TakesTimeInProportionToOneEndlessWord) {
 TEST(Gpt2Tokenizer, DecodesTheEndOfADocumentToNothingAndRefusesUnknownIds) {
   const auto tokenizer = make_gpt2_tokenizer(vocabulary_of({{"h", "i"}}));
   EXPECT_EQ(decode(*tokenizer, {256, tokenizer->end_of_document(), '!'}), "hi!");
-  EXPECT_THAT(data_error([&] { decode(*tokenizer, {258}); }), HasSubstr("258 is not in the vocabulary of 258 ids"));
-  EXPECT_THAT(data_error([&] { decode(*tokenizer, {-1}); }), HasSubstr("-1"));
+  EXPECT_THAT(message_of<DataError>([&] { decode(*tokenizer, {258}); }),
+              HasSubstr("258 is not in the vocabulary of 258 ids"));
+  EXPECT_THAT(message_of<DataError>([&] { decode(*tokenizer, {-1}); }), HasSubstr("-1"));
 }
 
 TEST(Gpt2Tokenizer, NamesWhatIsWrongWithAVocabulary) {
@@ -295,7 +297,7 @@ TEST(TokenizerPayload, ThatIsDamagedIsRefused) {
     ASSERT_THROW(tokenizer_from_payload("gpt2", payload.substr(0, size)), DataError) << size;
   }
   const auto refuse = [](const std::string& name, const std::string& text) {
-    return data_error([&] { tokenizer_from_payload(name, text); });
+    return message_of<DataError>([&] { tokenizer_from_payload(name, text); });
   };
   EXPECT_THAT(refuse("gpt2", payload + "97 98\n"), HasSubstr("continues after its 261 lines"));
   EXPECT_THAT(refuse("gpt2", payload.substr(0, payload.size() - 6) + "97 9999\n"), HasSubstr("line 261 is '97 9999'"));
@@ -324,6 +326,69 @@ TEST(TokenizerPayload, WithAnyByteChangedIsRefusedOrStillATokenizer) {
     }
   }
   EXPECT_GT(refused, 500);
+}
+
+TEST(NullTokenizer, TakesAndGivesNumbers) {
+  const auto tokenizer = make_null_tokenizer(50'257, 50'256);
+  EXPECT_THAT(encode(*tokenizer, " 12\n0  50256\t7"), ElementsAre(12, 0, 50'256, 7));
+  EXPECT_EQ(decode(*tokenizer, {12, 0, 50'256, 7}), "12 0 7 ");
+  for (const char* bad : {"50257", "-1", "1,2", "x", "99999999999999999999"}) {
+    EXPECT_THROW(encode(*tokenizer, bad), DataError) << bad;
+  }
+  EXPECT_THROW(decode(*tokenizer, {50'257}), DataError);
+}
+
+TEST(NullTokenizer, ComesBackFromItsPayloadAndFromNoOther) {
+  const auto tokenizer = tokenizer_from_payload("null", make_null_tokenizer(300'000, 5)->payload());
+  EXPECT_EQ(tokenizer->vocabulary_size(), 300'000);
+  EXPECT_EQ(tokenizer->end_of_document(), 5);
+  for (const char* bad :
+       {"", "trireme ids 1\n", "trireme ids 1\n5 5\n", "trireme ids 1\n5 4\n ", "trireme ids 1\n05 4\n"}) {
+    EXPECT_THROW(tokenizer_from_payload("null", bad), DataError) << bad;
+  }
+  EXPECT_THROW(make_null_tokenizer(0, 0), ConfigError);
+  EXPECT_THROW(make_null_tokenizer(10, 10), ConfigError);
+}
+
+// Ids by Hugging Face's tokenizers 0.23 for the texts of fixtures/hugging_face_bpe.json.
+nlohmann::json fixture() { return nlohmann::json::parse(test::read_file(TRIREME_FIXTURES "/hugging_face_bpe.json")); }
+
+TEST(HuggingFace, EncodesAlikeWithAVocabularyTrainedHere) {
+  WordCounts counts;
+  for (int n = 0; n < 40; ++n) {
+    counts.add_text(fmt::format("The ship's crew of {} rows past {} islands, and the captain's oars rise as one. We'll "
+                                "rest, they said; we've rowed on\n",
+                                n, 7 * n),
+                    gpt2_splitter());
+  }
+  const auto tokenizer =
+      make_gpt2_tokenizer(train_bpe(counts.sorted(), {.vocabulary_size = 330}, [](std::int64_t, std::int64_t) {}));
+  const auto expected = fixture();
+  for (std::size_t i = 0; i < expected["texts"].size(); ++i) {
+    EXPECT_EQ(encode(*tokenizer, expected["texts"][i].get<std::string>()),
+              expected["ids"][i].get<std::vector<std::int32_t>>())
+        << expected["texts"][i];
+  }
+}
+
+TEST(HuggingFace, CutsTheSameWordsByEveryPattern) {
+  const auto expected = fixture();
+  for (const auto& [name, pattern] :
+       {std::pair("gpt2", WordPattern::gpt2), {"llama3", WordPattern::llama3}, {"qwen2", WordPattern::qwen2}}) {
+    const WordSplitter splitter(pattern);
+    for (std::size_t i = 0; i < expected["split_texts"].size(); ++i) {
+      const auto text = expected["split_texts"][i].get<std::string>();
+      const std::vector<std::string> words = words_of(text, splitter);
+      EXPECT_EQ(words, expected["words"][name][i].get<std::vector<std::string>>()) << name << ": " << text;
+      // Wherever a cut is allowed it changes nothing.
+      for (std::size_t cut = 1; cut < text.size(); ++cut) {
+        if (!splitter.can_cut(text, cut)) continue;
+        std::vector<std::string> joined = words_of(text.substr(0, cut), splitter);
+        std::ranges::move(words_of(text.substr(cut), splitter), std::back_inserter(joined));
+        EXPECT_EQ(joined, words) << name << " at " << cut << ": " << text;
+      }
+    }
+  }
 }
 
 }  // namespace

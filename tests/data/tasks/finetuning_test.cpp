@@ -4,7 +4,8 @@
 #include <set>
 
 #include "io/json/task_json.hpp"
-#include "src/data/tasks/task_samples.hpp"
+#include "src/data/tasks/glue.hpp"
+#include "src/data/tasks/race.hpp"
 #include "tests/support/message_of.hpp"
 
 namespace trireme::data {
