@@ -9,16 +9,10 @@
 #include "src/base/check.hpp"
 
 namespace trireme::data {
+namespace {
 
-void make_next_token_labels(std::span<const std::int32_t> text, const SampleView& sample) {
-  TRIREME_CHECK(text.size() == sample.tokens.size() + 1 && text.size() == sample.labels.size() + 1, ShapeError,
-                "{} tokens of text do not make {} inputs and {} labels: one token more is needed", text.size(),
-                sample.tokens.size(), sample.labels.size());
-  std::ranges::transform(text.first(text.size() - 1), sample.tokens.begin(),
-                         [](std::int32_t token) { return std::max(token, 0); });
-  std::ranges::copy(text.subspan(1), sample.labels.begin());
-}
-
+/// Writes the optional fields of running text in which documents begin at `starts`, ascending from 1 to s: positions
+/// and first_visible count from the start of each token's document. Unlabelled ends lose their labels.
 void mark_documents(std::span<const std::int64_t> starts, DocumentEnds ends, const SampleView& sample) {
   auto next = starts.begin();
   std::int64_t begin = 0;
@@ -30,6 +24,17 @@ void mark_documents(std::span<const std::int64_t> starts, DocumentEnds ends, con
   }
   if (ends == DocumentEnds::labelled) return;
   for (const std::int64_t start : starts) sample.labels[static_cast<std::size_t>(start - 1)] = -1;
+}
+
+}  // namespace
+
+void make_next_token_labels(std::span<const std::int32_t> text, const SampleView& sample) {
+  TRIREME_CHECK(text.size() == sample.tokens.size() + 1 && text.size() == sample.labels.size() + 1, ShapeError,
+                "{} tokens of text do not make {} inputs and {} labels: one token more is needed", text.size(),
+                sample.tokens.size(), sample.labels.size());
+  std::ranges::transform(text.first(text.size() - 1), sample.tokens.begin(),
+                         [](std::int32_t token) { return std::max(token, 0); });
+  std::ranges::copy(text.subspan(1), sample.labels.begin());
 }
 
 void NextTokenSamples::read(std::int64_t index, const SampleView& sample) const {

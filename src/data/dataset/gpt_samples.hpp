@@ -19,10 +19,6 @@ void make_next_token_labels(std::span<const std::int32_t> text, const SampleView
 /// Labels of the last tokens of documents, after which another document begins.
 enum class DocumentEnds { labelled, unlabelled };
 
-/// Writes the optional fields of running text in which documents begin at `starts`, ascending from 1 to s: positions
-/// and first_visible count from the start of each token's document. Unlabelled ends lose their labels.
-void mark_documents(std::span<const std::int64_t> starts, DocumentEnds ends, const SampleView& sample);
-
 /// Samples of running text, each position labelled with the next token.
 class NextTokenSamples : public SampleSource {
  public:

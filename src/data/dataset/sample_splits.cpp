@@ -31,6 +31,29 @@ const char* name_of(SplitBy by) {
   return by == SplitBy::automatic ? "auto" : by == SplitBy::documents ? "documents" : "tokens";
 }
 
+/// Samples of several sources in the order of a blend, with the fields of the first source.
+class BlendedSamples final : public SampleSource {
+ public:
+  /// `sources[i]` has at least order.counts(order.size())[i] samples. All have one length and the same fields.
+  BlendedSamples(BlendOrder order, std::vector<std::unique_ptr<SampleSource>> sources)
+      : order_(std::move(order)), sources_(std::move(sources)) {}
+  std::int64_t size() const override { return order_.size(); }
+  std::int64_t sequence_length() const override { return sources_.front()->sequence_length(); }
+  SampleFields fields() const override { return sources_.front()->fields(); }
+  void read(std::int64_t index, const SampleView& sample) const override {
+    TRIREME_CHECK(index >= 0 && index < size(), DataError, "reading sample {} failed: there are {}", index, size());
+    const auto [source, source_index] = order_.at(index);
+    sources_[source]->read(source_index, sample);
+  }
+  void check_unchanged() const override {
+    for (const auto& source : sources_) source->check_unchanged();
+  }
+
+ private:
+  BlendOrder order_;
+  std::vector<std::unique_ptr<SampleSource>> sources_;
+};
+
 }  // namespace
 
 SampleBudget samples_needed(const RunLength& run) {
@@ -124,15 +147,6 @@ std::pair<std::size_t, std::int64_t> BlendOrder::at(std::int64_t k) const {
   const std::vector<std::int64_t> before = counts(k);
   const std::size_t corpus = choose(k, before);
   return {corpus, before[corpus]};
-}
-
-BlendedSamples::BlendedSamples(BlendOrder order, std::vector<std::unique_ptr<SampleSource>> sources)
-    : order_(std::move(order)), sources_(std::move(sources)) {}
-
-void BlendedSamples::read(std::int64_t index, const SampleView& sample) const {
-  TRIREME_CHECK(index >= 0 && index < size(), DataError, "reading sample {} failed: there are {}", index, size());
-  const auto [source, source_index] = order_.at(index);
-  sources_[source]->read(source_index, sample);
 }
 
 SampleSplits make_splits(const std::vector<WeightedStore>& stores, const std::vector<SampleBudget>& run_budgets,

@@ -80,24 +80,6 @@ class BlendOrder {
   std::vector<std::int64_t> block_counts_;  // [blocks, corpora]: before each block of samples
 };
 
-/// Samples of several sources in that order, with the fields of the first source.
-class BlendedSamples final : public SampleSource {
- public:
-  /// `sources[i]` has at least order.counts(order.size())[i] samples. All have one length and the same fields.
-  BlendedSamples(BlendOrder order, std::vector<std::unique_ptr<SampleSource>> sources);
-  std::int64_t size() const override { return order_.size(); }
-  std::int64_t sequence_length() const override { return sources_.front()->sequence_length(); }
-  SampleFields fields() const override { return sources_.front()->fields(); }
-  void read(std::int64_t index, const SampleView& sample) const override;
-  void check_unchanged() const override {
-    for (const auto& source : sources_) source->check_unchanged();
-  }
-
- private:
-  BlendOrder order_;
-  std::vector<std::unique_ptr<SampleSource>> sources_;
-};
-
 /// A corpus and its weight in a blend; ignored for a single corpus.
 struct WeightedStore {
   std::shared_ptr<const TokenStore> store;

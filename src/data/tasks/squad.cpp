@@ -17,6 +17,12 @@ struct TextRange {
   std::size_t begin = 0, end = 0;
 };
 
+/// Bytes of the characters [begin, end) of UTF-8 text; shorter at its end.
+std::string_view characters_of(std::string_view text, std::int64_t begin, std::int64_t end) {
+  const std::size_t first = skip_characters(text, 0, begin);
+  return text.substr(first, skip_characters(text, first, end - begin) - first);
+}
+
 /// Returns the place of an answer in the context.
 TextRange place_of(const SquadAnswer& answer, const std::string& context, const std::string& where) {
   TRIREME_CHECK(!answer.text.empty(), DataError, "{}: an answer is empty", where);
@@ -29,11 +35,6 @@ TextRange place_of(const SquadAnswer& answer, const std::string& context, const 
 }
 
 }  // namespace
-
-std::string_view characters_of(std::string_view text, std::int64_t begin, std::int64_t end) {
-  const std::size_t first = skip_characters(text, 0, begin);
-  return text.substr(first, skip_characters(text, first, end - begin) - first);
-}
 
 SquadExamples::SquadExamples(const SquadFile& file, const WordPieceTokenizer& tokenizer, const SquadOptions& options,
                              bool is_training, BadLines& bad)

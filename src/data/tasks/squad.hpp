@@ -93,9 +93,6 @@ class SquadExamples {
   std::vector<SquadWindow> windows_;
 };
 
-/// Bytes of the characters [begin, end) of UTF-8 text; shorter at its end.
-std::string_view characters_of(std::string_view text, std::int64_t begin, std::int64_t end);
-
 /// Windows of SQuAD's contexts.
 class SquadSamples final : public TaskSamples {
  public:

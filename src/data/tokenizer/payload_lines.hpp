@@ -20,8 +20,6 @@ inline constexpr std::int64_t max_vocabulary_size = std::int64_t{1} << 24;
 std::string escape_bytes(std::string_view bytes);
 /// `escape_bytes` for a message, shortened.
 std::string quotation_of(std::string_view bytes);
-/// The inverse of `escape_bytes`; throws DataError if an escape is broken.
-std::string unescape_bytes(std::string_view text);
 
 /// Sequential reader of an embedded tokenizer's lines. Throws DataError if one is missing or damaged.
 class PayloadLines {

@@ -10,6 +10,8 @@
 namespace trireme::data {
 namespace {
 
+/// Non-text tokens of a sample: [CLS] and two [SEP], even without the binary head, as in Megatron-LM.
+constexpr std::int64_t special_tokens = 3;
 constexpr std::int64_t min_target_length = 2;
 
 /// Copies `values` and pads `field`; no-op for fields not requested.
@@ -36,9 +38,9 @@ void check_options(const std::vector<WeightedStore>& stores, const BertDataOptio
 }  // namespace
 
 void validate(const BertSampleOptions& options) {
-  TRIREME_CHECK(options.sequence_length >= min_target_length + bert_special_tokens, ConfigError,
+  TRIREME_CHECK(options.sequence_length >= min_target_length + special_tokens, ConfigError,
                 "<seq_length> {} must be at least {} for BERT: [CLS], two tokens and two [SEP]",
-                options.sequence_length, min_target_length + bert_special_tokens);
+                options.sequence_length, min_target_length + special_tokens);
   check_seed(options.seed);
   const double mask = options.masking.mask_probability;
   TRIREME_CHECK(mask > 0 && mask <= 1, ConfigError,
@@ -68,6 +70,8 @@ BertSamples::BertSamples(std::shared_ptr<const TokenStore> store, const Document
     firsts_.push_back(size() + maps_.back().size());
   }
 }
+
+std::int64_t BertSamples::max_target_length() const { return options_.sequence_length - special_tokens; }
 
 SampleFields BertSamples::fields() const {
   SampleFields fields;

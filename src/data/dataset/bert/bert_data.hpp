@@ -16,9 +16,6 @@
 
 namespace trireme::data {
 
-/// Non-text tokens of a sample: [CLS] and two [SEP], even without the binary head, as in Megatron-LM.
-inline constexpr std::int64_t bert_special_tokens = 3;
-
 struct BertSampleOptions {
   std::int64_t sequence_length = 0;         ///< at least 5
   std::int64_t seed = 1234;                 ///< 0 to 2^32 - 1, as NumPy takes it
@@ -53,7 +50,7 @@ class BertSamples final : public SampleSource {
   BertSample make(std::int64_t index) const;
 
  private:
-  std::int64_t max_target_length() const { return options_.sequence_length - bert_special_tokens; }
+  std::int64_t max_target_length() const;
 
   std::shared_ptr<const TokenStore> store_;
   BertSampleOptions options_;

@@ -87,22 +87,14 @@ bool truncate(Segment& a, Segment& b, std::int64_t target_length, NumpyRandom& r
   return true;
 }
 
-}  // namespace
-
-BertVocabulary bert_vocabulary_of(std::span<const std::string> tokens) {
-  const auto id_of = [&](const char* token) {
-    const auto found = std::ranges::find(tokens, token);
-    TRIREME_CHECK(found != tokens.end(), DataError,
-                  "the vocabulary of {} tokens has no {}, which BERT's samples need. Try BERT's own vocabulary",
-                  tokens.size(), token);
-    return static_cast<std::int32_t>(found - tokens.begin());
-  };
-  BertVocabulary vocabulary{std::ssize(tokens), id_of("[PAD]"), id_of("[CLS]"), id_of("[SEP]"), id_of("[MASK]"), {}};
-  vocabulary.continues_word.reserve(tokens.size());
-  for (const std::string& token : tokens) vocabulary.continues_word.push_back(token.starts_with("##"));
-  return vocabulary;
-}
-
+/// Whole-word masking as in Megatron-LM: sets `labels` to the token at each masked position and to -1 elsewhere, and
+/// replaces masked `tokens` by [MASK] (80 %), a token drawn from the vocabulary (10 %), or leaves them (10 %).
+///
+/// A word is a piece and the "##" pieces after it, excluding [CLS] and [SEP]; a "##" piece after [SEP] continues the
+/// word before it. Words are tried in shuffled order. Each begins an n-gram of 1, 2 or 3 words, n drawn with p
+/// proportional to 1/n, and reduced while the n-gram exceeds the budget. An n-gram that touches a masked one is
+/// skipped. The budget is min(probability · target_length, max(1, round(probability · tokens))), compared as a
+/// fraction: short targets mask nothing.
 void mask_words(std::span<std::int32_t> tokens, std::span<std::int32_t> labels, std::int64_t target_length,
                 double probability, const BertVocabulary& vocabulary, NumpyRandom& random) {
   std::ranges::fill(labels, -1);
@@ -130,6 +122,22 @@ void mask_words(std::span<std::int32_t> tokens, std::span<std::int32_t> labels, 
     }
     masked += ngram.size();
   }
+}
+
+}  // namespace
+
+BertVocabulary bert_vocabulary_of(std::span<const std::string> tokens) {
+  const auto id_of = [&](const char* token) {
+    const auto found = std::ranges::find(tokens, token);
+    TRIREME_CHECK(found != tokens.end(), DataError,
+                  "the vocabulary of {} tokens has no {}, which BERT's samples need. Try BERT's own vocabulary",
+                  tokens.size(), token);
+    return static_cast<std::int32_t>(found - tokens.begin());
+  };
+  BertVocabulary vocabulary{std::ssize(tokens), id_of("[PAD]"), id_of("[CLS]"), id_of("[SEP]"), id_of("[MASK]"), {}};
+  vocabulary.continues_word.reserve(tokens.size());
+  for (const std::string& token : tokens) vocabulary.continues_word.push_back(token.starts_with("##"));
+  return vocabulary;
 }
 
 BertSample make_bert_sample(const TokenStore& store, const BertSampleRow& row, const BertMaskingOptions& options,
