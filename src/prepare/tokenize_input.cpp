@@ -56,10 +56,8 @@ struct EncodedPiece {
 };
 
 void encode_sentences(std::string_view text, const data::Tokenizer& tokenizer, EncodedPiece& work) {
-  std::vector<std::size_t> ends;
-  data::SentenceSplitter::split(text, ends);
   std::size_t begin = 0;
-  for (const std::size_t end : ends) {
+  for (const std::size_t end : data::sentence_ends(text)) {
     tokenizer.encode(text.substr(begin, end - begin), work.ids);
     work.sentence_ends.push_back(work.ids.size());
     begin = end;

@@ -30,7 +30,7 @@ std::vector<InputRange> cut_input(const Files& files, const std::vector<std::str
 /// Options of tokenization.
 struct CorpusTextOptions {
   TextReaderOptions reader;
-  bool split_sentences = false;         ///< also keep sentences; `reader.can_cut` must then be `SentenceSplitter`'s
+  bool split_sentences = false;         ///< also keep sentences; `reader.can_cut` must then be `data::is_sentence_end`
   bool append_end_of_document = false;  ///< after every non-empty document
   bool skip_bad_lines = false;          ///< skip bad lines of JSON; otherwise the first one is an error
   std::int64_t max_bad_lines = 1000;

@@ -100,7 +100,7 @@ bool is_abbreviation(std::string_view text, std::size_t at) {
 
 }  // namespace
 
-bool SentenceSplitter::ends_before(std::string_view text, std::size_t at) {
+bool is_sentence_end(std::string_view text, std::size_t at) {
   // Text before: a stop, perhaps followed by closing marks.
   const Character last = character_before(text, at);
   if (is_white_space(last.code_point)) return false;
@@ -131,15 +131,17 @@ bool SentenceSplitter::ends_before(std::string_view text, std::size_t at) {
   return stop.code_point != '.' || !single || !is_abbreviation(text, stop.begin);
 }
 
-void SentenceSplitter::split(std::string_view text, std::vector<std::size_t>& ends) {
+std::vector<std::size_t> sentence_ends(std::string_view text) {
+  std::vector<std::size_t> ends;
   for (std::size_t at = 1; at < text.size(); ++at) {
     // Cuts lie before white space, or after a wide stop or its closing marks: never within a character or a word.
     const auto here = static_cast<unsigned char>(text[at]), before = static_cast<unsigned char>(text[at - 1]);
     if (continues_character(text[at])) continue;
     if (here < 0x80 && before < 0x80 && !is_ascii_space(text[at])) continue;
-    if (ends_before(text, at)) ends.push_back(at);
+    if (is_sentence_end(text, at)) ends.push_back(at);
   }
   if (!text.empty()) ends.push_back(text.size());
+  return ends;
 }
 
 }  // namespace trireme::data
