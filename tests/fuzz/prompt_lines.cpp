@@ -1,5 +1,5 @@
-// Lines of `generate --prompts`, and those of its --output, which --resume reads again. The first line of the input is
-// the prompt, the rest the text that continues it.
+// Lines of `generate --prompts` and of its --output, which --resume reads again. The first line of the input is the
+// prompt, the rest its continuation.
 #include "io/json/json_text.hpp"
 #include "io/json/prompt_json.hpp"
 #include "src/base/error.hpp"
@@ -10,7 +10,7 @@ namespace {
 
 using namespace trireme;
 
-/// A continuation with these bytes as its tokens and log-probabilities; the latter in every second one.
+/// Returns a continuation with these bytes as tokens, and log-probabilities if their number is even.
 infer::Continuation continuation_of(std::string_view text) {
   infer::Continuation continuation;
   continuation.reason = static_cast<infer::FinishReason>(text.size() % 3);

@@ -1,4 +1,4 @@
-// Headers of safetensors files, their index, and config.json. The first byte chooses.
+// Headers of safetensors files, their index, and config.json. The first byte selects the kind.
 #include "io/huggingface/config_json.hpp"
 #include "io/safetensors/safetensors_source.hpp"
 #include "src/base/error.hpp"
@@ -14,7 +14,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
       io::SafetensorsSource source(file.path());
       fuzz::read_all(source);
     } else if (data[0] % 3 == 1) {
-      // A header alone, in front of as many bytes as its tensors take.
+      // A header alone, for several sizes of the tensors' data.
       io::SafetensorsHeader header;
       for (const std::int64_t data_bytes : {0, 4, 16}) {
         try {

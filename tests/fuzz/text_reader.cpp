@@ -1,4 +1,4 @@
-// JSON lines and plain text, read in pieces. The first byte chooses the options, the rest is the file.
+// JSON lines and plain text, read in pieces. The first byte selects the options, the rest is the file.
 #include "src/prepare/text_reader.hpp"
 
 #include "io/corpus/prepare_files.hpp"

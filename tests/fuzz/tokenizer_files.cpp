@@ -1,5 +1,5 @@
-// The files of tokenizers, and the definitions that corpora embed: one input is taken for each of them. A byte-level
-// BPE's vocabulary and merges have two zero bytes between.
+// Tokenizer files, and the definitions that corpora embed. Every input is tried as each of them. Two zero bytes
+// separate the vocabulary of a byte-level BPE from its merges.
 #include "io/tokenizer/tokenizer_files.hpp"
 
 #include "io/tokenizer/huggingface_file.hpp"
@@ -10,7 +10,7 @@ namespace {
 
 using namespace trireme;
 
-/// Uses what `make` makes of bytes that are good, and makes it again of its definition.
+/// Uses the tokenizer that `make` returns, unless it throws, and a copy made from its payload.
 template <class Make>
 void check(const Make& make, std::string_view sample) {
   std::unique_ptr<data::Tokenizer> tokenizer;

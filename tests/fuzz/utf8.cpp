@@ -1,4 +1,4 @@
-// Text of any bytes through the UTF-8 decoder and a byte-level BPE, there and back.
+// Arbitrary bytes through the UTF-8 decoder, and a round trip through a byte-level BPE.
 #include "src/base/utf8.hpp"
 #include "src/data/text/unicode.hpp"
 #include "src/data/text/words.hpp"
@@ -41,7 +41,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     tokenizer->encode(std::string_view(text).substr(0, at), joined);
     tokenizer->encode(std::string_view(text).substr(at), joined);
     fuzz::require(joined == ids, "two parts have the tokens of the whole");
-    break;  // one position is enough, and keeps long inputs fast
+    break;  // one position suffices, and keeps long inputs fast
   }
   return 0;
 }

@@ -27,14 +27,14 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::ThrowsMessage;
 
-/// Words, numbers, runs of all kinds of white space, apostrophes, characters of all sizes, in any order.
+/// Random sequence of words, numbers, all kinds of white space, apostrophes and characters of all sizes.
 std::string random_text(std::uint32_t seed, int parts) {
   static const std::vector<std::string_view> alphabet = split(
       "the/an/in/'s/'t/12/7/,/--/ / / /  /   /\n/\n\n/\r\n/\t/\v/\xC2\x85/\xC2\xA0/\xE1\x9A\x80/"
       "\xE2\x80\x83/\xE2\x80\xA8/\xE3\x80\x80/\x1C/\xEF\xBB\xBF/\u00f6/\u6f22\u5b57/\xF0\x9F\x98\x80/"
       "\xE2\x80\x9D/\x7F/<|endoftext|>",
       '/');
-  std::string text = "x";  // a byte-order mark at the front would be refused
+  std::string text = "x";  // a leading byte-order mark is refused
   for (int i = 0; i < parts; ++i) {
     text += alphabet[philox4x32(seed, {static_cast<std::uint32_t>(i)})[0] % alphabet.size()];
   }
@@ -104,7 +104,7 @@ TEST_F(CorpusBuilder, EndsDocumentsWhereAskedAndLeavesOutEmptyOnes) {
   EXPECT_NO_THROW(io::CorpusStore(options_.output).verify());
 }
 
-// Property: the cuts between pieces, the threads and the batches change nothing.
+// Property: the tokens do not depend on cuts, threads or batches.
 TEST_F(CorpusBuilder, GivesTheTokensOfTheWholeTextHoweverItIsCut) {
   use_small_bpe();
   for (std::uint32_t seed = 0; seed < 25; ++seed) {
@@ -136,12 +136,12 @@ TEST_F(CorpusBuilder, WritesTheSameBytesWhateverTheThreadsAndTheTime) {
   options_.text.reader.piece_bytes = 500;
   build(1);
   const std::string first = content(options_.output);
-  std::this_thread::sleep_for(std::chrono::milliseconds(1100));  // a time stamp would show
+  std::this_thread::sleep_for(std::chrono::milliseconds(1100));  // reveals a time stamp
   build(4);
   EXPECT_EQ(content(options_.output), first);
 }
 
-// Parts are the unit of ranks and of restarts: wherever they are cut, the tokens and documents are those of the whole.
+// Ranks and restarts work on parts. Tokens and documents do not depend on where these are cut.
 TEST_F(CorpusBuilder, GivesTheSameCorpusWhereverTheInputIsCutIntoParts) {
   use_small_bpe();
   std::string lines;
@@ -194,7 +194,7 @@ TEST_F(CorpusBuilder, GoesOnWithThePartsThatAreDoneAndMakesThoseThatChanged) {
   const auto parts = std::distance(std::filesystem::directory_iterator(folder), {});
   EXPECT_GT(parts, 5);
 
-  // With the line mended only the parts of that file are made again.
+  // After the line is fixed only that file's parts are rebuilt.
   options_.inputs.pop_back();
   file("b.jsonl", lines + "{\"text\": \"mended\"}\n");
   std::int64_t begun = -1;
@@ -204,7 +204,7 @@ TEST_F(CorpusBuilder, GoesOnWithThePartsThatAreDoneAndMakesThoseThatChanged) {
     if (begun < 0) begun = done;
   });
   EXPECT_EQ(report.documents, 201);
-  EXPECT_GE(begun, 1500);  // the fourth part holds the beginning of the other file
+  EXPECT_GE(begun, 1500);  // the fourth part includes the start of the other file
   EXPECT_FALSE(std::filesystem::exists(folder));
   const std::string continued = content(options_.output);
   build();

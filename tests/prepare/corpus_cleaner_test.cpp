@@ -98,7 +98,7 @@ TEST_F(CorpusCleaner, RepairsCharactersAndDropsOtherLanguagesWhereThatIsWanted) 
                           HasSubstr(R"("document":2,"id":3,"reason":"exact duplicate","kept":0)")));
   EXPECT_EQ(report.changed_documents, 1);
   EXPECT_EQ(report.foreign_documents, 1);
-  comm_.barrier();  // before the files are made again
+  comm_.barrier();  // before the files are replaced
   options_.languages = {"fr", "xx"};
   EXPECT_THAT(refusal(), HasSubstr("'xx' is not the ISO 639 code"));
 }
@@ -164,7 +164,7 @@ TEST_F(CorpusCleaner, ClearsAwayWhatAKilledJobLeftButNothingElse) {
   comm_.barrier();
   EXPECT_THAT(refusal(), HasSubstr("in use by another job, process 1 on host nowhere"));
   comm_.barrier();
-  if (comm_.rank() == 0) {  // as a process of this machine leaves it that is there no more
+  if (comm_.rank() == 0) {  // the lock of a dead process of this machine
     {
       const io::FolderLock own(work + "/lock-of-mine", "out.jsonl");
       std::filesystem::copy(work + "/lock-of-mine", work + "/lock", std::filesystem::copy_options::overwrite_existing);

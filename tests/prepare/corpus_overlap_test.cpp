@@ -34,7 +34,7 @@ class CorpusOverlap : public SharedFolder {
   CorpusOverlapOptions options_;
 };
 
-// The test has five different 3-grams. "a b c" and "c d e" occur in the corpus, "b c d" only across two documents.
+// The test has four distinct 3-grams. "a b c" and "c d e" occur in the corpus, "b c d" only across two documents.
 TEST_F(CorpusOverlap, CountsDifferentNgramsOfTheTestThatOccurInADocument) {
   options_.tests = {write("test.txt", "A b  c d e\nb c d e f\nA B C\nb c\n"), write("none.txt", "x y z\n")};
   options_.inputs = {
@@ -88,7 +88,7 @@ TEST_F(CorpusOverlap, GivesTheReferencesFigures) {
   std::ifstream truth_file(data + "cleaning/ngram8_overlap_truth.json");
   const json truth = json::parse(truth_file);
   options_.n = 8;
-  // Both tests at once against each corpus: lines of JSON are lines, too, in a file of that name.
+  // Both tests are compared with each corpus in one pass.
   options_.tests = {data + "wikitext/wiki.test.raw", data + "lambada/lambada_test.jsonl"};
   std::vector<std::string> prose;
   for (const char* book : {"bleak_house", "don_quixote", "great_expectations", "middlemarch", "war_and_peace"}) {

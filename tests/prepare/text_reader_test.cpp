@@ -32,7 +32,7 @@ class TextReaderTest : public ::testing::Test {
     std::ofstream(directory_ / name, std::ios::binary) << bytes;
     return directory_ / name;
   }
-  /// The documents in files, whose pieces are put together.
+  /// Reads the documents of files, joining their pieces.
   std::vector<std::string> documents(const std::vector<std::string>& paths, const TextReaderOptions& options = {}) {
     TextReader reader(disk, paths, options);
     std::vector<std::string> found;
@@ -176,7 +176,7 @@ TEST_F(TextReaderTest, GoesOnToTheFirstPlaceToCutAndCutsALongRunBetweenCharacter
   std::vector<std::size_t> sizes;
   for (TextPiece piece; reader.next(piece);) sizes.push_back(piece.bytes.size());
   EXPECT_THAT(sizes, ElementsAre(1000, 1000, 1000, 2));
-  EXPECT_EQ(reader.forced_cuts(), 2);  // the third ends where the text may be cut
+  EXPECT_EQ(reader.forced_cuts(), 2);  // the third cut is an allowed one
   EXPECT_THAT(documents({directory_ / "a.txt"},
                         {.check_utf8 = false, .can_cut = [](auto, auto) { return true; }, .piece_bytes = 1000}),
               ElementsAre(text));
@@ -217,7 +217,7 @@ TEST_F(TextReaderTest, EndsATextOnlyInTheRangeThatReachesTheEndOfTheFile) {
 
 class CompressedInput : public TextReaderTest, public ::testing::WithParamInterface<const char*> {
  protected:
-  /// Packs a file with the program of this name; several of them one after another.
+  /// Packs each member with the program under test, and concatenates them in one file.
   std::string packed(const std::string& name, const std::vector<std::string>& members) {
     std::string all;
     for (const std::string& member : members) {

@@ -21,7 +21,7 @@ using testing::HasSubstr;
 
 constexpr auto sample = test::text_of;
 
-/// Documents of the given sizes; the ids count up from `first_id` through the corpus.
+/// Documents of the given sizes, with consecutive ids from `first_id`.
 std::shared_ptr<const MemoryTokenStore> counting_store(const std::vector<std::size_t>& sizes, std::int32_t first_id = 0,
                                                        std::int64_t vocabulary_size = 100'000) {
   std::vector<std::vector<std::int32_t>> documents;
@@ -57,7 +57,7 @@ std::string error_of(const std::vector<WeightedStore>& stores, const GptDataOpti
   return test::message_of<ErrorType>([&] { make_gpt_data(stores, options); });
 }
 
-// The order of documents is 4 0 1 2 3, so the stream is 30..36 0..4 5..13 14 15 16..29. The order of samples is 2 1 3
+// Documents in the order 4 0 1 2 3 give the stream 30..36 0..4 5..13 14 15 16..29, read in the order of samples 2 1 3
 // 0.
 TEST(SampleSplits, ReadsMegatronsSamplesAcrossDocuments) {
   const auto data = make_gpt_data({{counting_store({5, 9, 2, 14, 7})}}, options_of(8, {{4, 0, 0}}));
@@ -71,7 +71,7 @@ TEST(SampleSplits, ReadsMegatronsSamplesAcrossDocuments) {
   EXPECT_EQ(data.test, nullptr);
 }
 
-// The same samples. A document's part that lies in another split is another document.
+// The same samples. Parts of a document in two splits are separate documents.
 TEST(SampleSplits, MarksTheDocumentsOfEverySample) {
   const auto expect_marks = [](const SampleSource& source, std::int64_t index, std::vector<std::int32_t> positions,
                                std::vector<std::int32_t> labels) {
@@ -96,7 +96,7 @@ TEST(SampleSplits, MarksTheDocumentsOfEverySample) {
 
   options.split_by = SplitBy::tokens;
   options.split_fractions = parse_split("1,1");
-  const auto half = make_gpt_data({{counting_store({26})}}, options);  // 0 to 12 again and again
+  const auto half = make_gpt_data({{counting_store({26})}}, options);  // repeats 0 to 12
   for (std::int64_t index = 0; index < 4; ++index) {
     const std::vector<std::int32_t> text = sample(*half.train, index);
     std::vector<std::int32_t> positions, labels;
@@ -163,7 +163,7 @@ TEST(SampleSplits, AGrowingBudgetKeepsTheEpochsThatWereBegun) {
   const auto grown = make_gpt_data({{store}}, options_of(8, {{45, 0, 0}, {100, 0, 0}, {40, 0, 0}}));
   EXPECT_GE(grown.train->size(), 100);
   EXPECT_EQ(samples(*grown.train, 47), samples(*first.train, 47));
-  // A run that asks for 100 from the start reads them in another order.
+  // A new run of 100 samples has a different order.
   const auto anew = make_gpt_data({{store}}, options_of(8, {{100, 0, 0}}));
   EXPECT_NE(samples(*anew.train, 47), samples(*first.train, 47));
   // The following samples are shuffled with the next seed.
@@ -172,7 +172,7 @@ TEST(SampleSplits, AGrowingBudgetKeepsTheEpochsThatWereBegun) {
   const auto rest = make_gpt_data({{store}}, next_seed);
   EXPECT_EQ(sample(*grown.train, 47), sample(*rest.train, 0));
   EXPECT_EQ(sample(*grown.train, 99), sample(*rest.train, 52));
-  // Growing within the last epoch that was begun changes nothing.
+  // A budget within the last started epoch adds nothing.
   EXPECT_EQ(make_gpt_data({{store}}, options_of(8, {{45, 0, 0}, {47, 0, 0}})).train->size(), 47);
 }
 
@@ -234,7 +234,7 @@ TEST(SampleSplits, RefusesACorpusTooSmallForASplitThatIsNeeded) {
   options.budgets = {{4, 0, 0}};
   EXPECT_EQ(error_of<DataError>({{store}}, options), "nothing was thrown");
   EXPECT_THAT(error_of<DataError>({{counting_store({})}}, options), HasSubstr("0 tokens"));
-  // s tokens are one too few, s + 1 are one sample.
+  // One sample takes s + 1 tokens.
   EXPECT_THAT(error_of<DataError>({{counting_store({8})}}, options_of(8, {{1, 0, 0}})), HasSubstr("8 tokens"));
   EXPECT_EQ(make_gpt_data({{counting_store({9})}}, options_of(8, {{1, 0, 0}})).train->size(), 1);
 }
@@ -257,7 +257,7 @@ TEST(SampleSplits, RefusesCorporaThatDoNotFit) {
   EXPECT_EQ(error_of<DataError>({{counting_store({5})}}, small), "nothing was thrown");
 }
 
-/// A corpus whose header has a smaller largest id than its tokens.
+/// A corpus with ids above the maximum in its header.
 class MislabeledStore final : public TokenStore {
  public:
   explicit MislabeledStore(std::shared_ptr<const TokenStore> store) : store_(std::move(store)), info_(store_->info()) {

@@ -105,7 +105,7 @@ TEST(Split, BoundariesAreTheRoundedCumulativeShares) {
   EXPECT_THAT(split_boundaries(parse_split("90,5,5"), 7), ElementsAre(0, 6, 7, 7));
   EXPECT_THAT(split_boundaries(parse_split("969, 30, 1"), 1000), ElementsAre(0, 969, 999, 1000));
   EXPECT_THAT(split_boundaries(parse_split("969,30,1"), 1234), ElementsAre(0, 1196, 1233, 1234));
-  EXPECT_THAT(split_boundaries(parse_split("1/1"), 5), ElementsAre(0, 2, 5, 5));  // 2.5 to the even 2
+  EXPECT_THAT(split_boundaries(parse_split("1/1"), 5), ElementsAre(0, 2, 5, 5));  // 2.5 rounds to even
   EXPECT_THAT(split_boundaries(parse_split("3"), 5), ElementsAre(0, 5, 5, 5));
   EXPECT_THAT(split_boundaries(parse_split("0.9,0,0.1"), 10), ElementsAre(0, 9, 9, 10));
 }

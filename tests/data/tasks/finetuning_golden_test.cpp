@@ -15,7 +15,7 @@ namespace {
 using nlohmann::json;
 using Ids = std::vector<std::int32_t>;
 
-/// Examples that Megatron-LM 23.06 made of the files of tasks.
+/// Examples that Megatron-LM 23.06 made from task files.
 class TaskGolden : public ::testing::Test {
  protected:
   void SetUp() override {

@@ -142,7 +142,7 @@ TEST(EpochSamples, EachEpochHasItsOwnOrderAndKeepsChoicesTogether) {
     EXPECT_EQ(std::set<char>(order.begin(), order.end()).size(), 4u);
   }
   EXPECT_EQ(std::set<std::string>(articles.begin(), articles.end()).size(), 3u);
-  epochs.read(0, buffer.view());  // an order made again is the same
+  epochs.read(0, buffer.view());  // an order that was evicted and made again
   EXPECT_EQ(buffer.view().tokens[9], articles[0][0]);
 }
 

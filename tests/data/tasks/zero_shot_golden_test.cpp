@@ -16,7 +16,7 @@ namespace {
 using nlohmann::json;
 using Ids = std::vector<std::int32_t>;
 
-/// Detokenized texts, windows and examples that Megatron-LM 23.06 made of WikiText and LAMBADA.
+/// Detokenized texts, windows and examples that Megatron-LM 23.06 made from WikiText and LAMBADA.
 class TasksGolden : public testing::Test {
  protected:
   void SetUp() override {
@@ -61,7 +61,7 @@ class TasksGolden : public testing::Test {
     view.labels = labels;
     texts.read(index, view);
     result.text.push_back(texts.length(index) == std::ssize(labels) ? texts.ids(index).back() : texts.padding());
-    // Beside padding stands the text's last token.
+    // The reference puts the text's last token before the padding.
     result.text[static_cast<std::size_t>(texts.length(index))] = texts.ids(index).back();
     for (const std::int32_t label : labels) result.mask.push_back(label >= 0);
     return result;

@@ -11,7 +11,7 @@
 namespace trireme::data {
 namespace {
 
-/// GPT-2's own vocabulary and texts, which are not part of the project.
+/// Tests with GPT-2's published vocabulary and texts, which are not part of the project.
 class Gpt2Golden : public testing::Test {
  protected:
   void SetUp() override {

@@ -73,7 +73,7 @@ std::string error_of(const BpeVocabulary& vocabulary) {
   return message_of<DataError>([&] { make_gpt2_tokenizer(vocabulary); });
 }
 
-/// The textbook algorithm: the best pair of the word, all its occurrences from the left, until there is none.
+/// The textbook algorithm: merges all occurrences of the best pair, from the left, until none is left.
 std::vector<std::string> merge_naively(const BpeVocabulary& vocabulary, const std::string& word) {
   std::vector<std::string> symbols;
   for (const char c : word) symbols.emplace_back(1, c);
@@ -156,7 +156,7 @@ TEST(Gpt2Tokenizer, MergesTheBestPairFirst) {
 TEST(Gpt2Tokenizer, EqualsTheTextbookOnWordsOfEveryLength) {
   std::mt19937 random(1);
   for (int trial = 0; trial < 40; ++trial) {
-    // Merges of random pairs of what there is already, over an alphabet of three letters.
+    // Merges of random existing pieces, over an alphabet of three letters.
     std::vector<std::pair<std::string, std::string>> merges;
     std::vector<std::string> pieces = {"a", "b", "c"};
     while (merges.size() < 30) {
@@ -179,7 +179,7 @@ TEST(Gpt2Tokenizer, EqualsTheTextbookOnWordsOfEveryLength) {
   }
 }
 
-// A token that merging does not give must not be taken because the word happens to spell it.
+// A word must not become a token that no merge makes, even if it spells it.
 TEST(Gpt2Tokenizer, DoesNotTakeATokenThatNoMergeMakes) {
   BpeVocabulary vocabulary = vocabulary_of({{"a", "b"}, {"b", "c"}, {"a", "bc"}});
   const auto tokenizer = make_gpt2_tokenizer(vocabulary);
@@ -228,7 +228,7 @@ TEST(Gpt2Tokenizer, TakesTimeInProportionToOneEndlessWord) {
   const auto tokenizer = make_gpt2_tokenizer(vocabulary_of({{"a", "a"}, {"aa", "aa"}, {"aaaa", "aaaa"}}));
   const Timer timer;
   EXPECT_EQ(encode(*tokenizer, std::string(1 << 20, 'a')).size(), 1u << 17);
-  EXPECT_LT(timer.elapsed_s(), 10);  // a quadratic one takes an hour
+  EXPECT_LT(timer.elapsed_s(), 10);  // quadratic time would take an hour
 }
 
 TEST(Gpt2Tokenizer, DecodesTheEndOfADocumentToNothingAndRefusesUnknownIds) {
@@ -350,7 +350,7 @@ TEST(NullTokenizer, ComesBackFromItsPayloadAndFromNoOther) {
   EXPECT_THROW(make_null_tokenizer(10, 10), ConfigError);
 }
 
-// Ids by Hugging Face's tokenizers 0.23 for the texts of fixtures/hugging_face_bpe.json.
+// The ids in fixtures/hugging_face_bpe.json come from Hugging Face's tokenizers 0.23.
 nlohmann::json fixture() { return nlohmann::json::parse(test::read_file(TRIREME_FIXTURES "/hugging_face_bpe.json")); }
 
 TEST(HuggingFace, EncodesAlikeWithAVocabularyTrainedHere) {
@@ -380,7 +380,7 @@ TEST(HuggingFace, CutsTheSameWordsByEveryPattern) {
       const auto text = expected["split_texts"][i].get<std::string>();
       const std::vector<std::string> words = words_of(text, splitter);
       EXPECT_EQ(words, expected["words"][name][i].get<std::vector<std::string>>()) << name << ": " << text;
-      // Wherever a cut is allowed it changes nothing.
+      // Allowed cuts do not change the words.
       for (std::size_t cut = 1; cut < text.size(); ++cut) {
         if (!splitter.can_cut(text, cut)) continue;
         std::vector<std::string> joined = words_of(text.substr(0, cut), splitter);

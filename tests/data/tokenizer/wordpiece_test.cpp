@@ -22,7 +22,7 @@ std::vector<std::string> tokens_of(std::vector<std::string> words) {
   return tokens;
 }
 
-/// The pieces as text.
+/// Returns the text of each piece.
 std::vector<std::string> pieces(const std::vector<std::string>& vocabulary, std::string_view text,
                                 bool lower_case = true) {
   const auto tokenizer = make_wordpiece_tokenizer({vocabulary, lower_case});
@@ -94,7 +94,7 @@ TEST(WordPiece, TokensHaveTheirBytesInTheText) {
   EXPECT_EQ(parts(" Caf\u00E9. CAFE\u0301x"), "caf=Caf|##e=\u00E9|.=.|caf=CAF|##e=E\u0301|##x=x|");
   EXPECT_EQ(parts("\u0130x\u4E2Da"), "i=\u0130|##x=x|\u4E2D=\u4E2D|a=a|");
   EXPECT_EQ(parts("zoo.a"), "[UNK]=zoo|.=.|a=a|");
-  // A Hangul syllable becomes two pieces of one character; a control character in a word is passed over.
+  // A Hangul syllable becomes two pieces of one character. Control characters in a word are skipped.
   EXPECT_EQ(parts("\uD558"), "\u1112=\uD558|##\u1161=\uD558|");
   EXPECT_EQ(parts("a \x01i\xFFx"), "a=a|i=i|##x=x|");
   EXPECT_EQ(parts("\u0301 "), "");
