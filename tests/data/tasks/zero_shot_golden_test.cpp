@@ -9,6 +9,7 @@
 #include "tests/support/gpt2_files.hpp"
 #include "tests/support/message_of.hpp"
 #include "tests/support/sha256.hpp"
+#include "tests/support/tokens.hpp"
 
 namespace trireme::data {
 namespace {
@@ -41,10 +42,9 @@ class TasksGolden : public testing::Test {
   }
 
   std::string digest_of_ids(std::string_view text) const {
-    Ids ids;
-    tokenizer_->encode(text, ids);
     std::string bytes;
-    for (const std::int32_t id : ids) bytes.append({static_cast<char>(id & 255), static_cast<char>(id >> 8)});
+    for (const std::int32_t id : test::encode(*tokenizer_, text))
+      bytes.append({static_cast<char>(id & 255), static_cast<char>(id >> 8)});
     return digest(bytes);
   }
 
@@ -109,8 +109,7 @@ TEST_F(TasksGolden, WikiTextIsTheReferences) {
 
 TEST_F(TasksGolden, WindowsOfWikiTextAreTheReferences) {
   const json& golden = golden_.at("wikitext");
-  Ids ids;
-  tokenizer_->encode(detokenized(read(golden), Detokenizer::wikitext), ids);
+  const Ids ids = test::encode(*tokenizer_, detokenized(read(golden), Detokenizer::wikitext));
   for (const json& run : golden.at("runs")) {
     const std::int64_t s = run.at("seq_length");
     const std::int64_t overlap = run.at("overlapping_eval").is_null() ? s : run.at("overlapping_eval").get<int>();

@@ -22,36 +22,17 @@
 #include "src/data/tokenizer/word_splitter.hpp"
 #include "tests/support/gpt2_files.hpp"
 #include "tests/support/message_of.hpp"
+#include "tests/support/tokens.hpp"
 
 namespace trireme::data {
 namespace {
 
+using test::decode;
+using test::encode;
 using test::message_of;
+using test::vocabulary_of;
 using testing::ElementsAre;
 using testing::HasSubstr;
-
-/// 256 bytes, the tokens that `merges` make, and <|endoftext|>.
-BpeVocabulary vocabulary_of(std::vector<std::pair<std::string, std::string>> merges) {
-  BpeVocabulary vocabulary;
-  for (int byte = 0; byte < 256; ++byte) vocabulary.tokens.emplace_back(1, static_cast<char>(byte));
-  for (const auto& [left, right] : merges) vocabulary.tokens.push_back(left + right);
-  vocabulary.end_of_document = static_cast<std::int32_t>(vocabulary.tokens.size());
-  vocabulary.tokens.emplace_back("<|endoftext|>");
-  vocabulary.merges = std::move(merges);
-  return vocabulary;
-}
-
-std::vector<std::int32_t> encode(const Tokenizer& tokenizer, std::string_view text) {
-  std::vector<std::int32_t> ids;
-  tokenizer.encode(text, ids);
-  return ids;
-}
-
-std::string decode(const Tokenizer& tokenizer, const std::vector<std::int32_t>& ids) {
-  std::string bytes;
-  tokenizer.decode(ids, bytes);
-  return bytes;
-}
 
 const WordSplitter& gpt2_splitter() {
   static const WordSplitter splitter(WordPattern::gpt2);
@@ -67,10 +48,6 @@ std::vector<std::string> words_of(const std::string& text, const WordSplitter& s
     at = word_end;
   }
   return result;
-}
-
-std::string error_of(const BpeVocabulary& vocabulary) {
-  return message_of<DataError>([&] { make_gpt2_tokenizer(vocabulary); });
 }
 
 /// The textbook algorithm: merges all occurrences of the best pair, from the left, until none is left.
@@ -240,39 +217,37 @@ TEST(Gpt2Tokenizer, DecodesTheEndOfADocumentToNothingAndRefusesUnknownIds) {
 }
 
 TEST(Gpt2Tokenizer, NamesWhatIsWrongWithAVocabulary) {
-  BpeVocabulary vocabulary = vocabulary_of({{"a", "b"}});
-  vocabulary.tokens[7] = "ab";
-  EXPECT_THAT(error_of(vocabulary), HasSubstr("token 'ab' twice, as id 7 and id 256"));
+  const auto error_after = [](const auto& change) {
+    BpeVocabulary vocabulary = vocabulary_of({{"a", "b"}});
+    change(vocabulary);
+    return message_of<DataError>([&] { make_gpt2_tokenizer(vocabulary); });
+  };
+  const auto with_token = [&](std::size_t id, const char* token) {
+    return error_after([&](BpeVocabulary& v) { v.tokens[id] = token; });
+  };
+  EXPECT_THAT(with_token(7, "ab"), HasSubstr("token 'ab' twice, as id 7 and id 256"));
+  EXPECT_THAT(with_token(256, ""), HasSubstr("no token of id 256"));
+  EXPECT_THAT(with_token(10, "longer"), HasSubstr("no token for the single byte 10"));
 
-  vocabulary = vocabulary_of({{"a", "b"}});
-  vocabulary.tokens[256].clear();
-  EXPECT_THAT(error_of(vocabulary), HasSubstr("no token of id 256"));
+  const auto with_end = [&](std::int32_t id) { return error_after([&](BpeVocabulary& v) { v.end_of_document = id; }); };
+  EXPECT_THAT(with_end(-1), HasSubstr("<|endoftext|>"));
+  EXPECT_THAT(with_end(258), HasSubstr("<|endoftext|>"));
+  EXPECT_THAT(with_end(256), HasSubstr("token 256 ('ab') is to end documents"));
 
-  vocabulary = vocabulary_of({{"a", "b"}});
-  vocabulary.tokens[10] = "longer";
-  EXPECT_THAT(error_of(vocabulary), HasSubstr("no token for the single byte 10"));
+  const auto with_merge = [&](const char* left, const char* right) {
+    return error_after([&](BpeVocabulary& v) { v.merges.emplace_back(left, right); });
+  };
+  EXPECT_THAT(with_merge("a", "\n"), HasSubstr("merge 2 ('a' + '\\x0a'): 'a\\x0a' is not in the vocabulary"));
+  EXPECT_THAT(with_merge("ab", "zz"), HasSubstr("'zz' is not in the vocabulary"));
+  EXPECT_THAT(with_merge("a", "b"), HasSubstr("merge 2 ('a' + 'b') repeats merge 1"));
 
-  vocabulary = vocabulary_of({{"a", "b"}});
-  vocabulary.end_of_document = -1;
-  EXPECT_THAT(error_of(vocabulary), HasSubstr("<|endoftext|>"));
-  vocabulary.end_of_document = 258;
-  EXPECT_THAT(error_of(vocabulary), HasSubstr("<|endoftext|>"));
-  vocabulary.end_of_document = 256;
-  EXPECT_THAT(error_of(vocabulary), HasSubstr("token 256 ('ab') is to end documents"));
-
-  vocabulary = vocabulary_of({{"a", "b"}});
-  vocabulary.merges.emplace_back("a", "\n");
-  EXPECT_THAT(error_of(vocabulary), HasSubstr("merge 2 ('a' + '\\x0a'): 'a\\x0a' is not in the vocabulary"));
-  vocabulary.merges[1] = {"ab", "zz"};
-  EXPECT_THAT(error_of(vocabulary), HasSubstr("'zz' is not in the vocabulary"));
-  vocabulary.merges[1] = {"a", "b"};
-  EXPECT_THAT(error_of(vocabulary), HasSubstr("merge 2 ('a' + 'b') repeats merge 1"));
-
-  vocabulary = vocabulary_of({{"ab", "c"}});
-  vocabulary.tokens.emplace_back("ab");
-  EXPECT_THAT(error_of(vocabulary), HasSubstr("merge 1 ('ab' + 'c'): 'ab' is neither a byte nor made"));
-  vocabulary.special = {999};
-  EXPECT_THAT(error_of(vocabulary), HasSubstr("the added token 999 is not in the vocabulary"));
+  EXPECT_THAT(error_after([](BpeVocabulary& v) {
+                v = vocabulary_of({{"ab", "c"}});
+                v.tokens.emplace_back("ab");
+              }),
+              HasSubstr("merge 1 ('ab' + 'c'): 'ab' is neither a byte nor made"));
+  EXPECT_THAT(error_after([](BpeVocabulary& v) { v.special = {999}; }),
+              HasSubstr("the added token 999 is not in the vocabulary"));
 }
 
 TEST(TokenizerPayload, MakesAnEqualTokenizer) {

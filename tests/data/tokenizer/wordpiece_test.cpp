@@ -8,6 +8,7 @@
 #include "src/base/error.hpp"
 #include "src/data/tokenizer/wordpiece_tokenizer.hpp"
 #include "tests/support/gpt2_files.hpp"
+#include "tests/support/tokens.hpp"
 
 namespace trireme::data {
 namespace {
@@ -25,11 +26,9 @@ std::vector<std::string> tokens_of(std::vector<std::string> words) {
 /// Returns the text of each piece.
 std::vector<std::string> pieces(const std::vector<std::string>& vocabulary, std::string_view text,
                                 bool lower_case = true) {
-  const auto tokenizer = make_wordpiece_tokenizer({vocabulary, lower_case});
-  std::vector<std::int32_t> ids;
-  tokenizer->encode(text, ids);
   std::vector<std::string> result;
-  for (const std::int32_t id : ids) result.push_back(vocabulary.at(static_cast<std::size_t>(id)));
+  for (const std::int32_t id : test::encode(*make_wordpiece_tokenizer({vocabulary, lower_case}), text))
+    result.push_back(vocabulary.at(static_cast<std::size_t>(id)));
   return result;
 }
 
@@ -72,8 +71,7 @@ TEST(WordPiece, TakesWordsOfUpToAHundredCharactersOrTheLimitGiven) {
   const auto longer = make_wordpiece_tokenizer({vocabulary, true, 101});
   const auto copy = tokenizer_from_payload("wordpiece", longer->payload());
   EXPECT_EQ(copy->payload(), longer->payload());
-  std::vector<std::int32_t> ids;
-  copy->encode(word + "\u03B1 " + word + "\u03B1\u03B1", ids);
+  const auto ids = test::encode(*copy, word + "\u03B1 " + word + "\u03B1\u03B1");
   EXPECT_EQ(ids.size(), 102u);
   EXPECT_EQ(ids.back(), 1);  // [UNK]
 }
@@ -104,10 +102,8 @@ TEST(WordPiece, DecodesToWordsAndAddsMegatronsSpecialTokens) {
   const auto tokenizer = make_wordpiece_tokenizer({tokens_of({"un", "##able", "."}), true});
   EXPECT_EQ(tokenizer->vocabulary_size(), 10);
   EXPECT_EQ(tokenizer->end_of_document(), 9);
-  std::string text;
-  tokenizer->decode(std::vector<std::int32_t>{5, 6, 7, 9}, text);
-  EXPECT_EQ(text, "unable .");
-  EXPECT_THAT([&] { tokenizer->decode(std::vector<std::int32_t>{10}, text); },
+  EXPECT_EQ(test::decode(*tokenizer, {5, 6, 7, 9}), "unable .");
+  EXPECT_THAT([&] { test::decode(*tokenizer, {10}); },
               ThrowsMessage<DataError>(HasSubstr("token 10 is not in the vocabulary of 10 ids")));
 }
 
@@ -148,8 +144,7 @@ TEST(WordPieceGolden, EveryLineGivesTheReferencesTokens) {
   for (std::string line; std::getline(file, line); ++lines) {
     const auto example = nlohmann::json::parse(line);
     const auto text = example.at("text").get<std::string>();
-    std::vector<std::int32_t> ids;
-    tokenizer->encode(text, ids);
+    const auto ids = test::encode(*tokenizer, text);
     EXPECT_EQ(ids, example.at("ids").get<std::vector<std::int32_t>>()) << example.at("src") << ": " << text;
     std::vector<std::int32_t> with_offsets;
     std::size_t last_begin = 0;
