@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "src/base/check.hpp"
 #include "src/data/tokenizer/bpe_trainer.hpp"
 
 namespace trireme::prepare {

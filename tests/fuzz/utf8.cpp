@@ -1,7 +1,6 @@
 // Arbitrary bytes through the UTF-8 decoder, and a round trip through a byte-level BPE.
 #include "src/base/utf8.hpp"
 #include "src/data/text/unicode.hpp"
-#include "src/data/text/words.hpp"
 #include "src/data/tokenizer/tokenizer.hpp"
 #include "tests/fuzz/target.hpp"
 #include "tests/support/tokens.hpp"

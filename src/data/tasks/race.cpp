@@ -1,7 +1,5 @@
 #include "src/data/tasks/race.hpp"
 
-#include <algorithm>
-
 #include "src/base/check.hpp"
 #include "src/base/shortened.hpp"
 #include "src/data/text/words.hpp"

@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <memory>
 #include <utility>
+#include <vector>
 
 #include "src/base/check.hpp"
 #include "src/base/utf8.hpp"

@@ -2,10 +2,8 @@
 
 #include <utf8proc.h>
 
-#include <cstdint>
 #include <string>
 #include <string_view>
-#include <vector>
 
 namespace trireme::data {
 

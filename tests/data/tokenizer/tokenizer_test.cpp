@@ -5,9 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <functional>
 #include <iterator>
-#include <map>
 #include <nlohmann/json.hpp>
 #include <random>
 #include <string>
