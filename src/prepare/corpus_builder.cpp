@@ -186,7 +186,7 @@ std::vector<std::size_t> missing_of(const WorkFiles& files, const std::vector<st
     if (!files.exists(paths[i])) missing.push_back(i);
   }
   if (missing.size() < paths.size()) {
-    log::info("{} of {} parts are there from an earlier build", paths.size() - missing.size(), paths.size());
+    log::info("reusing {} of {} parts of an earlier build", paths.size() - missing.size(), paths.size());
   }
   return missing;
 }

@@ -157,7 +157,7 @@ SampleSplits make_splits(const std::vector<WeightedStore>& stores, const std::ve
   const auto make = [&](Split split, std::int64_t SampleBudget::*member) -> std::unique_ptr<SampleSource> {
     std::vector<std::int64_t> budgets;
     for (const SampleBudget& budget : run_budgets) {
-      TRIREME_CHECK(budget.*member >= 0, ConfigError, "{} {} samples are asked for; 0 is the minimum", budget.*member,
+      TRIREME_CHECK(budget.*member >= 0, ConfigError, "{} {} samples were requested; the minimum is 0", budget.*member,
                     name_of(split));
       budgets.push_back(budget.*member);
     }

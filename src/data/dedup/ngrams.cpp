@@ -21,7 +21,7 @@ std::size_t cut_before(std::string_view text, std::size_t at, std::int64_t margi
 }
 
 /// Moves `margin` characters past `at`, then on to just after a sentence end.
-std::size_t cut_behind(std::string_view text, std::size_t at, std::int64_t margin) {
+std::size_t cut_after(std::string_view text, std::size_t at, std::int64_t margin) {
   at = skip_characters(text, at, margin);
   while (at < text.size() && !ends_sentence(text[at - 1])) ++at;
   return at;
@@ -86,10 +86,10 @@ std::vector<TextRange> pieces_without(std::string_view text, std::span<const Tex
   std::size_t piece_begin = 0;
   for (std::size_t i = 0; i < passages.size();) {
     const std::size_t begin = cut_before(text, passages[i].begin, options.margin);
-    std::size_t end = cut_behind(text, passages[i].end, options.margin);
+    std::size_t end = cut_after(text, passages[i].end, options.margin);
     // A passage within a cut extends the cut.
     for (++i; i < passages.size() && passages[i].begin <= end; ++i) {
-      end = std::max(end, cut_behind(text, passages[i].end, options.margin));
+      end = std::max(end, cut_after(text, passages[i].end, options.margin));
     }
     if (begin > piece_begin) add_piece(piece_begin, begin);
     piece_begin = end;

@@ -73,7 +73,7 @@ class GlueReader {
 
   std::int64_t number_of(std::string_view column) const {
     const auto number = whole_number(column);
-    check(number.has_value(), "'{}' is no number of an example", shortened(column));
+    check(number.has_value(), "'{}' is not an example number", shortened(column));
     return *number;
   }
 

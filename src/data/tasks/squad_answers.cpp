@@ -33,9 +33,9 @@ std::int64_t best_window(std::span<const SquadWindow> windows, std::int64_t toke
   double best_score = -std::numeric_limits<double>::infinity();
   for (std::size_t i = 0; i < windows.size(); ++i) {
     const std::int64_t before = token - windows[i].first_token;
-    const std::int64_t behind = windows[i].tokens - 1 - before;
-    if (before < 0 || behind < 0) continue;
-    const double score = static_cast<double>(std::min(before, behind)) + 0.01 * static_cast<double>(windows[i].tokens);
+    const std::int64_t after = windows[i].tokens - 1 - before;
+    if (before < 0 || after < 0) continue;
+    const double score = static_cast<double>(std::min(before, after)) + 0.01 * static_cast<double>(windows[i].tokens);
     if (score > best_score) best_score = score, best = static_cast<std::int64_t>(i);
   }
   return best;

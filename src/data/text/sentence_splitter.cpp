@@ -113,18 +113,18 @@ bool is_sentence_end(std::string_view text, std::size_t at) {
   }
 
   // Text after: blank lines, and the first letter.
-  std::size_t behind = at;
+  std::size_t after = at;
   int lines = 0;
-  while (behind < text.size()) {
-    const Character c = character_at(text, behind);
+  while (after < text.size()) {
+    const Character c = character_at(text, after);
     if (!is_white_space(c.code_point)) break;
     lines += c.code_point == 0x2029 ? 2 : c.code_point == '\n' ? 1 : 0;  // a paragraph separator is a blank line
-    behind = c.end;
+    after = c.end;
   }
-  if (behind == text.size()) return false;
+  if (after == text.size()) return false;
   if (lines >= 2) return true;
   if (!is_stop(stop.code_point)) return false;
-  Character first = character_at(text, behind);
+  Character first = character_at(text, after);
   while (is_opening(first.code_point) && first.end < text.size()) first = character_at(text, first.end);
   if (category_of(first.code_point) == UTF8PROC_CATEGORY_LL) return false;
   const bool single = stop.begin == 0 || !is_stop(character_before(text, stop.begin).code_point);

@@ -47,8 +47,8 @@ constexpr char32_t capital_dotted_i = 0x130, combining_dot = 0x307;
 bool is_final_sigma(const std::u32string& word, std::size_t at) {
   const auto ignorable = [](char32_t c) { return is_case_ignorable(c); };
   const auto before = std::find_if_not(word.rend() - static_cast<std::ptrdiff_t>(at), word.rend(), ignorable);
-  const auto behind = std::find_if_not(word.begin() + static_cast<std::ptrdiff_t>(at) + 1, word.end(), ignorable);
-  return before != word.rend() && is_cased(*before) && (behind == word.end() || !is_cased(*behind));
+  const auto after = std::find_if_not(word.begin() + static_cast<std::ptrdiff_t>(at) + 1, word.end(), ignorable);
+  return before != word.rend() && is_cased(*before) && (after == word.end() || !is_cased(*after));
 }
 
 /// Bytes 0x80 to 0x9F of windows-1252; 0 if it has no character.

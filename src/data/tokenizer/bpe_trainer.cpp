@@ -202,7 +202,7 @@ BpeVocabulary train_bpe(const std::vector<std::pair<std::string, std::int64_t>>&
                         const std::function<void(std::int64_t, std::int64_t)>& progress) {
   const std::int64_t min_size = 256 + std::ssize(options.special_tokens);
   TRIREME_CHECK(options.vocabulary_size >= min_size && options.vocabulary_size <= max_vocabulary_size, ConfigError,
-                "a vocabulary of {} tokens was asked for; with all bytes and {} special tokens it has {} to {}",
+                "a vocabulary of {} tokens is not possible; with all bytes and {} special tokens it has {} to {}",
                 options.vocabulary_size, options.special_tokens.size(), min_size, max_vocabulary_size);
   return Trainer(words, options).train(progress);
 }

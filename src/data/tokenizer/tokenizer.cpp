@@ -60,7 +60,7 @@ class NullTokenizer final : public Tokenizer {
       const std::size_t at = text.size() - rest.size();
       const std::int64_t id = take_number<std::int64_t>(rest).value_or(-1);
       TRIREME_CHECK(id >= 0 && id < vocabulary_size_ && (rest.empty() || is_ascii_space(rest[0])), DataError,
-                    "byte {} of the text: no id from 0 to {} stands there", at, vocabulary_size_ - 1);
+                    "byte {} of the text does not begin an id from 0 to {}", at, vocabulary_size_ - 1);
       ids.push_back(static_cast<std::int32_t>(id));
     }
   }

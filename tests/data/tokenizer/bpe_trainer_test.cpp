@@ -76,7 +76,7 @@ TEST(BpeTrainer, RefusesAVocabularyWithoutRoomForTheBytes) {
       [] {
         train({{"a", 1}}, {.vocabulary_size = 256});
       },
-      ThrowsMessage<ConfigError>(HasSubstr("a vocabulary of 256 tokens was asked for")));
+      ThrowsMessage<ConfigError>(HasSubstr("a vocabulary of 256 tokens is not possible")));
 }
 
 /// The textbook algorithm: recounts all pairs for every merge.

@@ -100,7 +100,7 @@ BertSample BertSamples::make(std::int64_t index) const {
           row.end_sentence - row.first_sentence >= min_sentences_of(options_.masking) &&
           row.target_length >= min_target_length && row.target_length <= max_target_length(),
       DataError,
-      "sentences {} to {} of {}, cut to {} tokens, are no sample: the corpus or the map of its samples, in the "
+      "sentences {} to {} of {}, cut to {} tokens, are not a sample: the corpus or the map of its samples, in the "
       "folder index-cache, was changed while it was read. Try to put the corpus back as it was, to delete "
       "that folder and to run again",
       row.first_sentence, row.end_sentence, store_->name(), row.target_length);

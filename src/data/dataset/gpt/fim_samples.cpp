@@ -100,7 +100,7 @@ Tokens document(TokenView tokens, const FimOptions& options, NumpyRandom& random
 
 void validate(const FimOptions& options, std::int64_t vocabulary_size) {
   const auto check_rate = [](const char* field, double rate) {
-    TRIREME_CHECK(rate >= 0 && rate <= 1, ConfigError, "{} {} is no probability: it must be from 0 to 1", field, rate);
+    TRIREME_CHECK(rate >= 0 && rate <= 1, ConfigError, "{} {} must be from 0 to 1: it is a probability", field, rate);
   };
   check_rate("<fim_rate>", options.rate);
   check_rate("<fim_spm_rate>", options.spm_rate);
