@@ -7,8 +7,8 @@
 namespace trireme::data {
 
 /// Splits text into sentences by rules. Returns the end of each: increasing, the last one text.size() unless `text` is
-/// empty. A cut lies before the white space between two sentences, or right after a full
-/// stop of Chinese or Japanese. The sentences thus concatenate to the text, and each begins like a word within a text.
+/// empty. A cut lies before the white space between two sentences, or right after a full stop of Chinese or Japanese.
+/// The sentences thus concatenate to the text, and each begins like a word within a text.
 ///
 /// 1. A blank line always ends a sentence.
 /// 2. So do . ! ? and the ellipsis, and the full stops, exclamation and question marks of other scripts. Closing quotes
