@@ -16,8 +16,7 @@
 #include "src/data/text/language.hpp"
 #include "src/data/text/unicode.hpp"
 #include "src/prepare/document_reader.hpp"
-#include "src/prepare/document_spool.hpp"
-#include "src/prepare/ordered_output.hpp"
+#include "src/prepare/shared_files.hpp"
 
 namespace trireme::prepare {
 namespace {

@@ -8,7 +8,7 @@
 
 #include "src/base/check.hpp"
 #include "src/prepare/document_reader.hpp"
-#include "src/prepare/ordered_output.hpp"
+#include "src/prepare/shared_files.hpp"
 
 namespace trireme::prepare {
 namespace {

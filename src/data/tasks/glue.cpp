@@ -71,14 +71,10 @@ class GlueReader {
     add(columns[0], columns[3], columns[4], static_cast<std::int32_t>(*label));
   }
 
-  std::int64_t number_of(std::string_view column) const {
+  void add(std::string_view column, std::string_view a, std::string_view b, std::int32_t label) {
     const auto number = whole_number(column);
     check(number.has_value(), "'{}' is not an example number", shortened(column));
-    return *number;
-  }
-
-  void add(std::string_view number, std::string_view a, std::string_view b, std::int32_t label) {
-    TextPair pair{number_of(number), clean_text(stripped(a)), clean_text(stripped(b)), label};
+    TextPair pair{*number, clean_text(stripped(a)), clean_text(stripped(b)), label};
     check(pair.id >= 0, "the example's number {} is negative", pair.id);
     check(!pair.a.empty(), "the first text is empty. <on_bad_line> skip leaves such lines out");
     check(!pair.b.empty(), "the second text is empty. <on_bad_line> skip leaves such lines out");
