@@ -8,7 +8,7 @@
 #include "src/base/hash.hpp"
 #include "src/base/thread_pool.hpp"
 #include "src/comm/forwarding_communicator.hpp"
-#include "src/data/dataset/next_token_labels.hpp"
+#include "src/data/dataset/gpt_samples.hpp"
 #include "src/model/initialisation.hpp"
 #include "src/model/presets.hpp"
 

@@ -1,12 +1,12 @@
 #include "cuda/backend/cuda_backend.hpp"
 
 #include <cuda_profiler_api.h>
+#include <fmt/ranges.h>
 #include <nvtx3/nvToolsExt.h>
 
 #include <algorithm>
 #include <cstring>
 #include <deque>
-#include <sstream>
 #include <string_view>
 #include <utility>
 
@@ -22,6 +22,7 @@
 #include "src/backend/profiled_device.hpp"
 #include "src/base/log.hpp"
 #include "src/base/machine.hpp"
+#include "src/base/split.hpp"
 #include "src/comm/device_communicators.hpp"
 
 namespace trireme::cuda {
@@ -51,14 +52,14 @@ void warn_of_one_connection(int world_rank) {
 }
 
 /// Returns whether kernels built for one entry of the list of architectures run on a GPU of this compute capability.
-bool runs_on(const std::string& entry, int capability) {
+bool runs_on(std::string_view entry, int capability) {
   std::size_t digits = 0;
   int built = 0;
   for (; digits < entry.size() && entry[digits] >= '0' && entry[digits] <= '9'; ++digits) {
     built = 10 * built + entry[digits] - '0';
   }
   if (digits == 0) return true;  // "native" or "all": the CUDA runtime decides
-  const std::string rest = entry.substr(digits);
+  const std::string_view rest = entry.substr(digits);
   const bool this_one_alone = rest.starts_with('a');
   const bool has_ptx = !rest.ends_with("-real");
   const bool has_binary = !rest.ends_with("-virtual");
@@ -214,16 +215,12 @@ class CudaBackend final : public Backend, public DeviceCommunicators, public Gra
 }  // namespace
 
 std::string architecture_problem(const std::string& built_for, int capability) {
-  std::istringstream list(built_for);
-  std::string entries;
-  for (std::string entry; std::getline(list, entry, ',');) {
-    if (runs_on(entry, capability)) return "";
-    entries += (entries.empty() ? "" : ", ") + entry;
-  }
+  const std::vector<std::string_view> entries = split(built_for, ',');
+  if (std::ranges::any_of(entries, [&](std::string_view entry) { return runs_on(entry, capability); })) return "";
   return fmt::format(
       "this build has kernels for the architectures {}, and the GPU has compute capability {}.{}: build with "
       "-D TRIREME_CUDA_ARCHITECTURES={}-real",
-      entries, capability / 10, capability % 10, capability);
+      fmt::join(entries, ", "), capability / 10, capability % 10, capability);
 }
 
 std::unique_ptr<Backend> make_backend(const BackendOptions& options, const std::string& built_for) {

@@ -3,7 +3,7 @@
 #include <memory>
 #include <string>
 
-#include "src/prepare/tokenized_part.hpp"
+#include "src/prepare/corpora.hpp"
 
 namespace trireme::io {
 

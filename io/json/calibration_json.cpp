@@ -7,6 +7,7 @@
 #include "io/posix/regular_file.hpp"
 #include "src/base/check.hpp"
 #include "src/base/shortened.hpp"
+#include "src/base/split.hpp"
 
 namespace trireme::io {
 namespace {
@@ -116,10 +117,9 @@ json parse(std::string_view line, const std::string& where) {
 
 void add_calibration(std::string_view text, const std::string& path, plan::Calibration& calibration) {
   bool empty = true;
-  for (int number = 1; !text.empty(); ++number) {
-    const std::size_t end = std::min(text.find('\n'), text.size());
-    const std::string_view line = text.substr(0, end);
-    text.remove_prefix(std::min(end + 1, text.size()));
+  int number = 0;
+  for (const std::string_view line : split(text, '\n')) {
+    ++number;
     if (line.find_first_not_of(" \t\r") == std::string_view::npos) continue;
     empty = false;
     const std::string where = fmt::format("{}:{}", path, number);

@@ -6,7 +6,7 @@
 
 #include "src/data/tasks/race.hpp"
 #include "src/data/tasks/squad.hpp"
-#include "src/data/tasks/squad_predictions.hpp"
+#include "src/data/tasks/squad_answers.hpp"
 
 namespace trireme::io {
 

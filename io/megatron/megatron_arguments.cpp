@@ -8,6 +8,7 @@
 
 #include "src/base/check.hpp"
 #include "src/base/shortened.hpp"
+#include "src/base/split.hpp"
 #include "src/model/fields.hpp"
 
 namespace trireme::io {
@@ -101,11 +102,11 @@ void read_field(const RunOptions& options, const model::Field& field, std::strin
 void read_fields(const RunOptions& options, ModelConfig& config) {
   for (const model::Field& field : model::fields()) {
     if (field.help.empty() || (field.needs.met != nullptr && !field.needs.met(config))) continue;
-    for (const std::string_view name : model::split_names(field.megatron)) {
+    for (const std::string_view name : split(field.megatron, ',')) {
       if (options.has({name})) read_field(options, field, name, true, config);
     }
     // The first name counts, and so is read last.
-    const std::vector<std::string_view> names = model::split_names(field.option);
+    const std::vector<std::string_view> names = split(field.option, ',');
     for (auto option = names.rbegin(); option != names.rend(); ++option) {
       std::string name(*option);
       std::ranges::replace(name, '-', '_');

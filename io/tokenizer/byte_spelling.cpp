@@ -3,8 +3,8 @@
 #include <array>
 #include <unordered_map>
 
+#include "src/base/utf8.hpp"
 #include "src/data/text/unicode.hpp"
-#include "src/data/text/utf8.hpp"
 
 namespace trireme::io {
 namespace {
@@ -35,7 +35,7 @@ std::string bytes_of(std::string_view characters) {
   const char* at = characters.data();
   const char* const end = at + characters.size();
   while (at != end) {
-    const data::Utf8Character character = data::decode_utf8(at, end);
+    const Utf8Character character = decode_utf8(at, end);
     const auto byte = table.find(character.code_point);
     if (character.size_bytes == 0 || byte == table.end()) return {};
     bytes += byte->second;

@@ -11,7 +11,8 @@
 #include "io/tokenizer/byte_spelling.hpp"
 #include "src/base/check.hpp"
 #include "src/base/shortened.hpp"
-#include "src/data/text/utf8.hpp"
+#include "src/base/split.hpp"
+#include "src/base/utf8.hpp"
 
 namespace trireme::io {
 namespace {
@@ -133,16 +134,12 @@ data::BpeVocabulary read_bpe_files(const std::string& vocabulary_path, const std
 
 data::WordPieceVocabulary parse_wordpiece_file(std::string_view text, const std::string& path) {
   data::WordPieceVocabulary vocabulary;
-  while (!text.empty()) {
-    const std::size_t end = std::min(text.find('\n'), text.size());
-    std::string_view line = text.substr(0, end);
-    text.remove_prefix(std::min(end + 1, text.size()));
+  for (std::string_view line : split(text, '\n')) {
     if (line.ends_with('\r')) line.remove_suffix(1);
     const std::size_t number = vocabulary.tokens.size() + 1;
     TRIREME_CHECK(!line.empty() && line.size() <= max_token_bytes, DataError,
                   "{}:{}: the line has {} bytes; a vocabulary has one token a line", path, number, line.size());
-    TRIREME_CHECK(data::find_invalid_utf8(line) == line.size(), DataError, "{}:{}: the token is not UTF-8", path,
-                  number);
+    TRIREME_CHECK(is_utf8(line), DataError, "{}:{}: the token is not UTF-8", path, number);
     TRIREME_CHECK(number <= max_vocabulary, DataError, "{} has more than {} lines", path, max_vocabulary);
     vocabulary.tokens.emplace_back(line);
   }

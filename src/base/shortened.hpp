@@ -3,6 +3,7 @@
 #include <string>
 #include <string_view>
 
+#include "src/base/utf8.hpp"
 #include "src/base/visible.hpp"
 
 namespace trireme {
@@ -12,7 +13,7 @@ namespace trireme {
 inline std::string shortened(std::string_view text) {
   std::size_t size = 200;
   if (text.size() <= size) return visible(text, "");
-  while (size > 0 && (static_cast<unsigned char>(text[size]) & 0xC0) == 0x80) --size;
+  while (size > 0 && continues_character(text[size])) --size;
   return visible(text.substr(0, size), "") + " ...";
 }
 

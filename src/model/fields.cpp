@@ -7,6 +7,7 @@
 #include <type_traits>
 
 #include "src/base/check.hpp"
+#include "src/base/split.hpp"
 
 namespace trireme::model {
 namespace {
@@ -288,18 +289,8 @@ ModelConfig resolved(const ModelConfig& config) {
   return result;
 }
 
-std::vector<std::string_view> split_names(std::string_view names, char separator) {
-  std::vector<std::string_view> result;
-  while (!names.empty()) {
-    const std::size_t end = std::min(names.find(separator), names.size());
-    result.push_back(names.substr(0, end));
-    names.remove_prefix(std::min(end + 1, names.size()));
-  }
-  return result;
-}
-
 void set_fields(ModelConfig& config, std::string_view words) {
-  const std::vector<std::string_view> list = split_names(words, ' ');
+  const std::vector<std::string_view> list = split(words, ' ');
   for (std::size_t i = 0; i < list.size(); ++i) {
     const auto* const field = std::ranges::find(table, list[i], &Field::name);
     TRIREME_CHECK(field != std::end(table), ConfigError, "the model has no field '{}'", list[i]);

@@ -94,9 +94,6 @@ ModelConfig canonical(const ModelConfig& config);
 /// Returns `config` with the actual numbers instead of 0, and `qkv_bias` set if the layers have those biases.
 ModelConfig resolved(const ModelConfig& config);
 
-/// Splits a list at `separator`.
-std::vector<std::string_view> split_names(std::string_view names, char separator = ',');
-
 /// Sets fields from words as on a command line, without dashes: "hidden-size 64 qk-layernorm normalization RMSNorm".
 /// Throws ConfigError for an unknown field or an invalid value.
 void set_fields(ModelConfig& config, std::string_view words);

@@ -19,12 +19,6 @@ constexpr const char* stop_name = "stop";      // created by a failed rank to st
 constexpr const char* corpus_name = "corpus";  // file in progress
 constexpr double look_interval_s = 1;
 
-void check_output(const InputFiles& files, const CorpusBuildOptions& options) {
-  for (const std::string& input : options.inputs) {
-    TRIREME_CHECK(!files.is_same(input, options.output), ConfigError, "{} is both input and output", options.output);
-  }
-}
-
 /// Returns the ranges without a part that rank `rank` tokenizes. Assigns the next largest to each rank in turn, to
 /// balance the bytes.
 std::vector<std::size_t> ranges_of_rank(int rank, int ranks, const std::vector<InputRange>& ranges,
@@ -45,7 +39,7 @@ std::vector<std::size_t> ranges_of_rank(int rank, int ranks, const std::vector<I
 class Progress {
  public:
   Progress(const WorkFiles& files, const std::vector<InputRange>& ranges, const std::vector<std::string>& paths,
-           const CorpusProgress& report)
+           const ByteProgress& report)
       : files_(files), ranges_(ranges), paths_(paths), report_(report), done_(ranges.size(), false) {
     for (const InputRange& range : ranges) total_ += range.bytes;
     look();
@@ -68,7 +62,7 @@ class Progress {
   const WorkFiles& files_;
   const std::vector<InputRange>& ranges_;
   const std::vector<std::string>& paths_;
-  const CorpusProgress& report_;
+  const ByteProgress& report_;
   std::vector<bool> done_;
   std::int64_t whole_bytes_ = 0;
   std::int64_t total_ = 0;
@@ -192,7 +186,7 @@ std::vector<std::size_t> missing_of(const WorkFiles& files, const std::vector<st
     if (!files.exists(paths[i])) missing.push_back(i);
   }
   if (missing.size() < paths.size()) {
-    log::info("{} of {} parts are there from an earlier build", paths.size() - missing.size(), paths.size());
+    log::info("reusing {} of {} parts of an earlier build", paths.size() - missing.size(), paths.size());
   }
   return missing;
 }
@@ -221,7 +215,7 @@ CorpusBuildReport join(const Files& files, const CorpusBuildOptions& options, co
 }  // namespace
 
 CorpusBuildReport build_corpus(const Files& files, const CorpusBuildOptions& options, const data::Tokenizer& tokenizer,
-                               ThreadPool& pool, Communicator& comm, const CorpusProgress& progress) {
+                               ThreadPool& pool, Communicator& comm, const ByteProgress& progress) {
   const bool leads = comm.rank() == 0;
   const std::string folder_path = options.output + parts_suffix;
   std::vector<InputRange> ranges;
@@ -229,7 +223,9 @@ CorpusBuildReport build_corpus(const Files& files, const CorpusBuildOptions& opt
   std::set<std::string> part_names;
   std::int64_t input_bytes = 0;
   collectively(comm, [&] {
-    if (leads) check_output(*files.inputs, options);
+    if (leads) {
+      for (const std::string& input : options.inputs) files.inputs->check_different(input, options.output);
+    }
     const std::string purpose =
         fmt::format("trireme corpus part 2\ntokenizer {}\nappend {}\nskip {}\nsentences {}", tokenizer.digest(),
                     options.text.append_end_of_document, options.text.skip_bad_lines, options.text.split_sentences);

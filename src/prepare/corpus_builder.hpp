@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <string>
 #include <vector>
 
@@ -25,9 +24,6 @@ struct CorpusBuildReport {
   double join_s = 0;  ///< time for one rank to join the parts
 };
 
-/// Receives the input bytes done and their total.
-using CorpusProgress = std::function<void(std::int64_t, std::int64_t)>;
-
 /// Tokenizes text into a corpus, on all ranks of `comm`; rank 0 gets the report. The ranks divide the ranges of the
 /// input (`cut_input`) and make a part of each; rank 0 joins the parts into one file. The corpus is bitwise independent
 /// of ranks and threads, and memory is constant. Empty documents are skipped and counted. `progress` is called on rank
@@ -41,6 +37,6 @@ using CorpusProgress = std::function<void(std::int64_t, std::int64_t)>;
 /// many bad lines, or yields nothing to write. ConfigError: the output is one of the inputs. EnvironmentError: another
 /// build of the same output is running. Also IoError and Hdf5Error.
 CorpusBuildReport build_corpus(const Files& files, const CorpusBuildOptions& options, const data::Tokenizer& tokenizer,
-                               ThreadPool& pool, Communicator& comm, const CorpusProgress& progress);
+                               ThreadPool& pool, Communicator& comm, const ByteProgress& progress);
 
 }  // namespace trireme::prepare

@@ -6,19 +6,17 @@
 #include <algorithm>
 #include <numeric>
 #include <optional>
-#include <sstream>
 #include <utility>
 
 #include "src/base/check.hpp"
+#include "src/base/split.hpp"
 #include "src/base/timer.hpp"
 #include "src/comm/all_to_all.hpp"
 #include "src/data/dedup/duplicate_search.hpp"
 #include "src/data/text/language.hpp"
 #include "src/data/text/unicode.hpp"
-#include "src/data/text/unicode_repair.hpp"
 #include "src/prepare/document_reader.hpp"
-#include "src/prepare/document_spool.hpp"
-#include "src/prepare/ordered_output.hpp"
+#include "src/prepare/shared_files.hpp"
 
 namespace trireme::prepare {
 namespace {
@@ -26,7 +24,6 @@ namespace {
 /// A document, and the results of its examination by a thread.
 struct Work {
   TextPiece piece;
-  bool is_json = false;
   std::string record;  // the output line, with newline
   bool is_changed = false;
   bool is_short = false;
@@ -75,7 +72,7 @@ class Cleaner {
     sketches_.emplace(files_, comm_, output_->folder(), "sketches");
   }
 
-  CorpusCleanReport run(const std::function<void(std::int64_t, std::int64_t)>& progress) {
+  CorpusCleanReport run(const ByteProgress& progress) {
     const Timer reading;
     collectively(comm_, [&] { read(progress); });
     gather_bad_lines();
@@ -115,16 +112,14 @@ class Cleaner {
 
  private:
   void check_names() const {
-    const auto same = [&](const std::string& a, const std::string& b) { return files_.inputs->is_same(a, b); };
     for (const std::string& input : options_.inputs) {
-      TRIREME_CHECK(!same(input, options_.output), ConfigError, "{} is both input and output", options_.output);
-      TRIREME_CHECK(!same(input, options_.report), ConfigError, "{} is both input and report", options_.report);
+      files_.inputs->check_different(input, options_.output);
+      files_.inputs->check_different(input, options_.report, "input and report");
     }
-    TRIREME_CHECK(!same(options_.output, options_.report), ConfigError, "{} is both output and report",
-                  options_.output);
+    files_.inputs->check_different(options_.report, options_.output, "output and report");
   }
 
-  void read(const std::function<void(std::int64_t, std::int64_t)>& progress) {
+  void read(const ByteProgress& progress) {
     DocumentReader reader(files_, options_.inputs, options_.reader, options_.text_lines, comm_.rank(), comm_.size());
     read_in_batches<Work>(
         reader, pool_, progress, [&](Work& work) { examine(work); }, [&](const Work& work) { add(work); });
@@ -132,11 +127,11 @@ class Cleaner {
 
   void examine(Work& work) const {
     try {
-      work.is_json = work.piece.is_json;
-      if (work.is_json) work.record = work.piece.bytes;
-      std::string text = text_of(files_, std::move(work.piece), options_.reader);
+      const bool is_json = work.piece.is_json;
+      if (is_json) work.record = work.piece.bytes;
+      std::string text = text_of(files_, work.piece, options_.reader);
       if (options_.unicode != UnicodeForm::as_it_is) change_characters(text, work);
-      if (!work.is_json) work.record = files_.json->line(options_.reader.json_key, text);
+      if (!is_json) work.record = files_.json->line(options_.reader.json_key, text);
       if (work.record.ends_with('\r')) work.record.pop_back();
       work.record += '\n';
       find_reason_to_go(text, work);
@@ -163,7 +158,7 @@ class Cleaner {
     work.is_changed = changed != text;
     if (!work.is_changed) return;
     text = std::move(changed);
-    if (work.is_json) work.record = files_.json->with_text(work.record, options_.reader.json_key, text);
+    if (work.piece.is_json) work.record = files_.json->with_text(work.record, options_.reader.json_key, text);
   }
 
   void find_reason_to_go(std::string_view text, Work& work) const {
@@ -180,7 +175,7 @@ class Cleaner {
 
   void add(const Work& work) {
     if (work.error) {
-      if (!options_.skip_bad_lines || !work.is_json) throw *work.error;
+      if (!options_.skip_bad_lines || !work.piece.is_json) throw *work.error;
       if (report_.first_bad_lines.size() < max_first_bad_lines) {
         report_.first_bad_lines.emplace_back(work.error->what());
       }
@@ -214,8 +209,7 @@ class Cleaner {
         all_gather_text(comm_, fmt::format("{}", fmt::join(report_.first_bad_lines, "\n")));
     report_.first_bad_lines.clear();
     for (const std::string& text : texts) {
-      std::istringstream lines(text);
-      for (std::string line; std::getline(lines, line);) report_.first_bad_lines.push_back(line);
+      for (const std::string_view line : split(text, '\n')) report_.first_bad_lines.emplace_back(line);
     }
     report_.first_bad_lines.resize(std::min(report_.first_bad_lines.size(), max_first_bad_lines));
   }
@@ -306,8 +300,7 @@ class Cleaner {
 }  // namespace
 
 CorpusCleanReport clean_corpus(const Files& files, const CorpusCleanOptions& options, const data::Tokenizer* tokenizer,
-                               Communicator& comm, ThreadPool& pool,
-                               const std::function<void(std::int64_t, std::int64_t)>& progress) {
+                               Communicator& comm, ThreadPool& pool, const ByteProgress& progress) {
   return Cleaner(files, options, tokenizer, comm, pool).run(progress);
 }
 

@@ -1,14 +1,12 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <string>
 #include <vector>
 
 #include "src/base/thread_pool.hpp"
 #include "src/comm/communicator.hpp"
 #include "src/data/dedup/minhash.hpp"
-#include "src/data/dedup/shingles.hpp"
 #include "src/data/tokenizer/tokenizer.hpp"
 #include "src/prepare/text_reader.hpp"
 
@@ -73,7 +71,6 @@ struct CorpusCleanReport {
 /// many bad lines, or nothing is left. ConfigError: an output is an input. EnvironmentError: another job is making the
 /// same output. Also IoError.
 CorpusCleanReport clean_corpus(const Files& files, const CorpusCleanOptions& options, const data::Tokenizer* tokenizer,
-                               Communicator& comm, ThreadPool& pool,
-                               const std::function<void(std::int64_t, std::int64_t)>& progress);
+                               Communicator& comm, ThreadPool& pool, const ByteProgress& progress);
 
 }  // namespace trireme::prepare

@@ -11,11 +11,8 @@ namespace trireme::prepare {
 namespace {
 
 void check_output(const Files& files, const CorpusSource& source, const std::string& output) {
-  const auto check = [&](const std::string& input) {
-    TRIREME_CHECK(!files.inputs->is_same(input, output), ConfigError, "{} is both input and output", output);
-  };
-  check(source.name());
-  for (const data::TokenStore* owner : source.token_owners()) check(owner->name());
+  files.inputs->check_different(source.name(), output);
+  for (const data::TokenStore* owner : source.token_owners()) files.inputs->check_different(owner->name(), output);
 }
 
 using Selection = std::function<bool(std::int64_t)>;

@@ -8,7 +8,7 @@
 
 #include "src/base/check.hpp"
 #include "src/prepare/document_reader.hpp"
-#include "src/prepare/ordered_output.hpp"
+#include "src/prepare/shared_files.hpp"
 
 namespace trireme::prepare {
 namespace {
@@ -28,7 +28,7 @@ class Overlap {
   Overlap(const Files& files, const CorpusOverlapOptions& options, Communicator& comm, ThreadPool& pool)
       : files_(files), options_(options), comm_(comm), pool_(pool) {}
 
-  CorpusOverlapReport run(const std::function<void(std::int64_t, std::int64_t)>& progress) {
+  CorpusOverlapReport run(const ByteProgress& progress) {
     collectively(comm_, [&] {
       check_names();
       for (const std::string& test : options_.tests) read_test(test);
@@ -53,10 +53,7 @@ class Overlap {
  private:
   void check_names() const {
     for (const auto* names : {&options_.inputs, &options_.tests}) {
-      for (const std::string& name : *names) {
-        TRIREME_CHECK(!files_.inputs->is_same(name, options_.output), ConfigError, "{} is both input and output",
-                      options_.output);
-      }
+      for (const std::string& name : *names) files_.inputs->check_different(name, options_.output);
     }
   }
 
@@ -65,7 +62,7 @@ class Overlap {
     TestOverlap& overlap = report_.tests.emplace_back();
     std::vector<std::uint64_t>& hashes = tests_.emplace_back();
     for (TextPiece piece; reader.next(piece); ++overlap.documents) {
-      const std::string text = text_of(files_, std::move(piece), options_.test_reader);
+      const std::string text = text_of(files_, piece, options_.test_reader);
       for (data::NgramReader ngrams(text, options_.n); ngrams.next();) hashes.push_back(ngrams.hash());
     }
     std::ranges::sort(hashes);
@@ -76,7 +73,7 @@ class Overlap {
                   options_.n);
   }
 
-  void read_corpus(const std::function<void(std::int64_t, std::int64_t)>& progress) {
+  void read_corpus(const ByteProgress& progress) {
     DocumentReader reader(files_, options_.inputs, options_.reader, options_.text_lines, comm_.rank(), comm_.size());
     read_in_batches<Work>(
         reader, pool_, progress, [&](Work& work) { examine(work); }, [&](const Work& work) { add(work); });
@@ -86,7 +83,7 @@ class Overlap {
     try {
       const bool is_json = work.piece.is_json;
       std::string line = is_json && output_ ? work.piece.bytes : "";
-      const std::string text = text_of(files_, std::move(work.piece), options_.reader);
+      const std::string text = text_of(files_, work.piece, options_.reader);
       work.text_bytes = std::ssize(text);
       std::vector<data::TextRange> passages;
       for (data::NgramReader ngrams(text, options_.n); ngrams.next();) {
@@ -154,7 +151,7 @@ class Overlap {
 }  // namespace
 
 CorpusOverlapReport corpus_overlap(const Files& files, const CorpusOverlapOptions& options, Communicator& comm,
-                                   ThreadPool& pool, const std::function<void(std::int64_t, std::int64_t)>& progress) {
+                                   ThreadPool& pool, const ByteProgress& progress) {
   return Overlap(files, options, comm, pool).run(progress);
 }
 

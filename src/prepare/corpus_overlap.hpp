@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <string>
 #include <vector>
 
@@ -50,6 +49,6 @@ struct CorpusOverlapReport {
 /// not with the corpus. On failure the output is unchanged. Throws DataError (unreadable input, a test without an
 /// n-gram), ConfigError, IoError.
 CorpusOverlapReport corpus_overlap(const Files& files, const CorpusOverlapOptions& options, Communicator& comm,
-                                   ThreadPool& pool, const std::function<void(std::int64_t, std::int64_t)>& progress);
+                                   ThreadPool& pool, const ByteProgress& progress);
 
 }  // namespace trireme::prepare

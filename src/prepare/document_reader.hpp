@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <optional>
 #include <string>
 #include <utility>
@@ -49,17 +48,12 @@ class DocumentReader {
 /// Reads all documents of `reader` into the `piece` of a Work each, in batches: `examine(Work&)` runs on the threads of
 /// `pool`, then `add(const Work&)` in order. `progress` is called with the bytes read and the total.
 template <class Work, class Examine, class Add>
-void read_in_batches(DocumentReader& reader, ThreadPool& pool,
-                     const std::function<void(std::int64_t, std::int64_t)>& progress, Examine&& examine, Add&& add) {
+void read_in_batches(DocumentReader& reader, ThreadPool& pool, const ByteProgress& progress, Examine&& examine,
+                     Add&& add) {
   const std::int64_t batch_bytes = (std::int64_t{2} << 20) * pool.threads();
   for (;;) {
     std::vector<Work> batch;
-    Work work;
-    for (std::int64_t bytes = 0; bytes < batch_bytes && reader.next(work.piece);) {
-      bytes += static_cast<std::int64_t>(work.piece.bytes.size());
-      batch.push_back(std::move(work));
-      work = {};
-    }
+    for (TextPiece& piece : read_batch(reader, batch_bytes)) batch.emplace_back().piece = std::move(piece);
     progress(reader.bytes_read(), reader.total_bytes());
     if (batch.empty()) return;
     pool.parallel_for(static_cast<std::int64_t>(batch.size()),

@@ -2,18 +2,23 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <set>
 #include <span>
 #include <string>
 #include <string_view>
 
+#include "src/base/check.hpp"
 #include "src/prepare/corpora.hpp"
 
 namespace trireme::prepare {
 
 // Interfaces to the files that this folder reads and writes; `io::prepare_files` implements them. All throw IoError if
 // a system call fails, and EnvironmentError if a process limit is reached.
+
+/// Receives the bytes of the input that are done, and their total.
+using ByteProgress = std::function<void(std::int64_t, std::int64_t)>;
 
 /// Bytes [begin, end) of a file, or up to its end.
 struct FileRange {
@@ -48,6 +53,10 @@ class InputFiles {
   virtual std::unique_ptr<ByteSource> open(const FileRange& range) const = 0;
   /// Returns whether two paths name the same file, existing or not.
   virtual bool is_same(const std::string& a, const std::string& b) const = 0;
+  /// Throws ConfigError if two paths name the same file.
+  void check_different(const std::string& a, const std::string& b, const char* roles = "input and output") const {
+    TRIREME_CHECK(!is_same(a, b), ConfigError, "{} is both {}", b, roles);
+  }
 };
 
 /// File read and written at any position.

@@ -4,11 +4,62 @@
 #include <array>
 
 #include "src/base/check.hpp"
-#include "src/data/text/container_format.hpp"
-#include "src/data/text/utf8.hpp"
+#include "src/base/utf8.hpp"
 
 namespace trireme::prepare {
 namespace {
+
+using namespace std::string_view_literals;
+
+constexpr const char* to_lines = "convert it to JSON lines";
+constexpr const char* repack = "unpack it, or pack it again with gzip or zstd";
+constexpr const char* unpack = "unpack it and name the files in it";
+constexpr const char* unpack_first = "unpack it first, once more where it was packed twice";
+constexpr const char* to_text = "convert it to text";
+
+struct Container {
+  std::string_view magic;
+  const char* name;
+  const char* remedy;
+  std::size_t at = 0;  ///< first byte of the magic
+};
+
+constexpr Container containers[] = {
+    {"PAR1"sv, "Parquet", to_lines},
+    {"PARE"sv, "encrypted Parquet", to_lines},
+    {"ARROW1"sv, "Arrow or Feather", to_lines},
+    {"\xFF\xFF\xFF\xFF"sv, "an Arrow stream", to_lines},
+    {"FEA1"sv, "Feather", to_lines},
+    {"ORC"sv, "ORC", to_lines},
+    {"Obj\x01"sv, "Avro", to_lines},
+    {"SQLite format 3\0"sv, "an SQLite database", to_lines},
+    {"\x89HDF\r\n\x1A\n"sv, "HDF5", "convert it to text, or, where it is a corpus, give it to trireme corpus merge"},
+    {"\x93NUMPY"sv, "a NumPy array", to_text},
+    {"%PDF-"sv, "PDF", to_text},
+    {"BZh"sv, "bzip2", repack},
+    {"\xFD"
+     "7zXZ\0"sv,
+     "xz", repack},
+    {"LZIP"sv, "lzip", repack},
+    {"\x04\x22\x4D\x18"sv, "lz4", repack},
+    {"\xFF\x06\0\0sNaPpY"sv, "snappy", repack},
+    {"\x1F\x9D"sv, "compress", repack},
+    {"\x1F\x8B"sv, "gzip", unpack_first},
+    {"\x28\xB5\x2F\xFD"sv, "Zstandard", unpack_first},
+    {"PK\x03\x04"sv, "zip", unpack},
+    {"PK\x05\x06"sv, "zip", unpack},
+    {"PK\x07\x08"sv, "zip", unpack},
+    {"7z\xBC\xAF\x27\x1C"sv, "7z", unpack},
+    {"Rar!\x1A\x07"sv, "RAR", unpack},
+    {"ustar"sv, "tar", unpack, 257},
+};
+
+/// Bytes that occur in no text, but near the beginning of every container. Without them a text may begin with any
+/// signature.
+bool is_control(char byte) {
+  const auto value = static_cast<unsigned char>(byte);
+  return value < 0x08 || (value > 0x0D && value < 0x20 && value != 0x1B);
+}
 
 constexpr std::size_t read_bytes = std::size_t{1} << 20;
 
@@ -55,6 +106,14 @@ std::vector<FileRange> whole_files(const std::vector<std::string>& paths) {
 
 }  // namespace
 
+void check_is_text(const std::string& path, std::string_view head) {
+  if (std::ranges::none_of(head, is_control)) return;
+  for (const Container& container : containers) {
+    if (head.size() < container.at || !head.substr(container.at).starts_with(container.magic)) continue;
+    throw DataError("{} is not text, its first bytes are those of {}: {}", path, container.name, container.remedy);
+  }
+}
+
 bool holds_json(const std::string& path, TextFormat format) {
   return format == TextFormat::json_lines || (format == TextFormat::by_name && is_json_name(path));
 }
@@ -70,10 +129,7 @@ CutPoint first_cut(std::string_view text, const TextReaderOptions& options) {
     if (options.can_cut(text, at)) return {at, false};
   }
   if (text.size() <= limit) return {text.size(), false};
-  std::size_t at = limit;
-  while (at > limit - std::min<std::size_t>(limit - 1, 3) && (static_cast<unsigned char>(text[at]) & 0xC0) == 0x80)
-    --at;
-  return {at, true};
+  return {character_begin(text, limit, 1), true};
 }
 
 std::int64_t LinesBefore::count() {
@@ -112,9 +168,9 @@ TextReader::TextReader(Files files, std::vector<FileRange> ranges, TextReaderOpt
     ends_file_.push_back(range.end == size_bytes);
     total_bytes_ += range.end - range.begin;
     if (range.begin > 0) continue;
-    std::array<char, data::container_head_bytes> buffer{};
+    std::array<char, container_head_bytes> buffer{};
     const std::string_view head(buffer.data(), files_.inputs->open({range.path})->read(buffer.data(), buffer.size()));
-    data::check_is_text(range.path, head);
+    check_is_text(range.path, head);
     if (options_.check_utf8) check_no_byte_order_mark(range.path, head);
   }
 }
@@ -205,10 +261,10 @@ void TextReader::next_text(TextPiece& piece) {
   piece.ends_document = at_end_ && pending().empty() && ends_file_[range_number_ - 1];
 }
 
-std::string text_of(const Files& files, TextPiece piece, const TextReaderOptions& options) {
+std::string text_of(const Files& files, TextPiece& piece, const TextReaderOptions& options) {
   const auto line = [&] { return piece.position + (piece.lines_before ? piece.lines_before->count() : 0); };
   if (options.check_utf8) {
-    const std::size_t at = data::find_invalid_utf8(piece.bytes);
+    const std::size_t at = find_invalid_utf8(piece.bytes);
     if (at < piece.bytes.size()) {
       const std::string_view rest = std::string_view(piece.bytes).substr(at);
       const auto offset = static_cast<std::int64_t>(at);

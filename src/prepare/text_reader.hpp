@@ -31,6 +31,13 @@ struct TextReaderOptions {
   std::int64_t max_bytes = std::int64_t{256} << 20;  ///< limit of a line of JSON, which is held in memory
 };
 
+/// Leading bytes of a file needed by `check_is_text`; fewer for a shorter file.
+inline constexpr std::size_t container_head_bytes = 4096;
+
+/// Throws DataError, naming format and remedy, if `head` begins a container such as Parquet, a database or an archive.
+/// As text it would become a document of binary bytes. `head` is the first bytes of the file at `path`, unpacked.
+void check_is_text(const std::string& path, std::string_view head);
+
 /// Returns whether the file holds JSON lines, by the format or by its name.
 bool holds_json(const std::string& path, TextFormat format);
 
@@ -118,8 +125,20 @@ class TextReader {
   std::int64_t forced_cuts_ = 0;
 };
 
-/// Returns the text in a piece. Throws DataError with the position in the file where it is not UTF-8, unless
-/// `check_utf8` is off. Throws likewise if a line is not a JSON object with a string under the key.
-std::string text_of(const Files& files, TextPiece piece, const TextReaderOptions& options);
+/// Reads the next pieces of a `TextReader` or `DocumentReader`, of at least `batch_bytes` in total; none at the end.
+template <class Reader>
+std::vector<TextPiece> read_batch(Reader& reader, std::int64_t batch_bytes) {
+  std::vector<TextPiece> batch;
+  TextPiece piece;
+  for (std::int64_t bytes = 0; bytes < batch_bytes && reader.next(piece); piece = {}) {
+    bytes += std::ssize(piece.bytes);
+    batch.push_back(std::move(piece));
+  }
+  return batch;
+}
+
+/// Returns the text in a piece, whose bytes it takes. Throws DataError with the position in the file where it is not
+/// UTF-8, unless `check_utf8` is off. Throws likewise if a line is not a JSON object with a string under the key.
+std::string text_of(const Files& files, TextPiece& piece, const TextReaderOptions& options);
 
 }  // namespace trireme::prepare

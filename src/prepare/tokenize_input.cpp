@@ -1,20 +1,52 @@
 #include "src/prepare/tokenize_input.hpp"
 
+#include <fmt/format.h>
+
+#include <algorithm>
 #include <optional>
 
 #include "src/base/check.hpp"
+#include "src/base/hash.hpp"
+#include "src/base/utf8.hpp"
 #include "src/data/text/sentence_splitter.hpp"
 
 namespace trireme::prepare {
 namespace {
 
+constexpr std::int64_t read_bytes = std::int64_t{1} << 16;
+constexpr std::int64_t context_bytes = 4096;  // around a cut, for `can_cut`
+
+std::string read_range(const InputFiles& files, const FileRange& range) {
+  std::string bytes(static_cast<std::size_t>(range.end - range.begin), '\0');
+  bytes.resize(files.open(range)->read(bytes.data(), bytes.size()));
+  return bytes;
+}
+
+/// Returns the first byte from `at` on, 0 < at < size, where the text may be cut, or the forced cut; `size` if the text
+/// ends first.
+std::int64_t cut_of_text(const InputFiles& files, const std::string& path, std::int64_t at, std::int64_t size,
+                         const TextReaderOptions& options, bool& forced) {
+  const std::int64_t begin = std::max<std::int64_t>(0, at - context_bytes);
+  const std::int64_t last = std::min(size, at + options.max_uncut_bytes);
+  for (std::int64_t seen = at; seen < last;) {  // usually the first few bytes suffice
+    const std::int64_t end = seen == at ? std::min(at + read_bytes, last) : last;
+    const std::string text = read_range(files, {path, begin, std::min(end + context_bytes, size)});
+    for (; seen < end; ++seen) {
+      if (options.can_cut(text, static_cast<std::size_t>(seen - begin))) return seen;
+    }
+    if (end < last) continue;
+    if (last == size) return size;
+    forced = true;
+    const auto min_cut = static_cast<std::size_t>(at - begin);
+    return begin + static_cast<std::int64_t>(character_begin(text, static_cast<std::size_t>(last - begin), min_cut));
+  }
+  return size;
+}
+
 constexpr std::size_t max_first_bad_lines = 5;
 
-/// A piece of text and its tokens.
-struct Work {
-  TextPiece piece;
-  bool is_json = false;
-  bool ends_document = false;
+/// Tokens of a piece of text.
+struct EncodedPiece {
   std::vector<std::int32_t> ids;
   std::vector<std::size_t> sentence_ends;  // among the ids
   std::int64_t text_bytes = 0;
@@ -23,36 +55,21 @@ struct Work {
   std::optional<DataError> error;
 };
 
-/// Returns enough pieces to keep all threads busy: pieces of text are a MiB, lines of JSON may be short.
-std::vector<Work> read_batch(TextReader& reader, std::int64_t batch_bytes) {
-  std::vector<Work> batch;
-  Work work;
-  for (std::int64_t bytes = 0; bytes < batch_bytes && reader.next(work.piece);) {
-    bytes += static_cast<std::int64_t>(work.piece.bytes.size());
-    work.is_json = work.piece.is_json;
-    work.ends_document = work.piece.ends_document;
-    batch.push_back(std::move(work));
-    work = {};
-  }
-  return batch;
-}
-
-void encode_sentences(std::string_view text, const data::Tokenizer& tokenizer, Work& work) {
-  std::vector<std::size_t> ends;
-  data::SentenceSplitter::split(text, ends);
+void encode_sentences(std::string_view text, const data::Tokenizer& tokenizer, EncodedPiece& work) {
   std::size_t begin = 0;
-  for (const std::size_t end : ends) {
+  for (const std::size_t end : data::sentence_ends(text)) {
     tokenizer.encode(text.substr(begin, end - begin), work.ids);
     work.sentence_ends.push_back(work.ids.size());
     begin = end;
   }
 }
 
-void encode(const Files& files, Work& work, const CorpusTextOptions& text_options, const data::Tokenizer& tokenizer,
-            const data::SpecialTokenFinder& special_tokens) {
+EncodedPiece encode(const Files& files, TextPiece& piece, const CorpusTextOptions& text_options,
+                    const data::Tokenizer& tokenizer, const data::SpecialTokenFinder& special_tokens) {
   const TextReaderOptions& options = text_options.reader;
+  EncodedPiece work;
   try {
-    const std::string text = text_of(files, std::move(work.piece), options);
+    const std::string text = text_of(files, piece, options);
     work.text_bytes = static_cast<std::int64_t>(text.size());
     special_tokens.count(text, work.special_tokens);
     for (std::string_view rest = text; !rest.empty();) {
@@ -68,9 +85,57 @@ void encode(const Files& files, Work& work, const CorpusTextOptions& text_option
   } catch (const DataError& error) {
     work.error = error;
   }
+  return work;
 }
 
 }  // namespace
+
+std::vector<InputRange> cut_input(const Files& files, const std::vector<std::string>& paths,
+                                  const TextReaderOptions& options, std::int64_t range_bytes,
+                                  const std::string& purpose) {
+  const TextReader checked(files, paths, options);  // finds unreadable input before any work is done
+  const std::string head = fmt::format("{}\nkey {}\nUTF-8 {}\nrun {}\nline {}\n", purpose, options.json_key,
+                                       options.check_utf8, options.max_uncut_bytes, options.max_bytes);
+  std::vector<InputRange> ranges;
+  std::string description;  // input of the digest
+  InputRange range;
+  const auto close = [&](InputRange next) {
+    if (!range.files.empty()) {
+      range.digest = digest(description.data(), description.size());
+      ranges.push_back(std::move(range));
+    }
+    range = std::move(next);
+    description = head;
+  };
+  close({});
+  for (const std::string& path : paths) {
+    const InputFileInfo file = files.inputs->inspect(path);
+    const std::int64_t size = file.size_bytes;
+    const bool is_json = holds_json(path, options.format);
+    for (std::int64_t begin = 0, end = 0; begin == 0 || begin < size; begin = end) {
+      end = size;
+      InputRange next{.begins_inside_document = !is_json};
+      const std::int64_t wanted = begin + range_bytes - range.bytes;
+      if (!file.is_compressed && wanted < size) {
+        bool forced = false;
+        end = is_json ? line_begin(files, path, size, wanted)
+                      : cut_of_text(*files.inputs, path, wanted, size, options, forced);
+        next.forced_cuts = forced ? 1 : 0;
+      }
+      range.files.push_back({path, begin, end});
+      range.bytes += end - begin;
+      description += fmt::format("{} {} {} {}\n", file.identity, is_json ? "lines" : "text", begin, end);
+      if (end < size) {
+        close(next);
+      } else if (range.bytes >= range_bytes) {
+        close({});
+      }
+      if (size == 0) break;
+    }
+  }
+  close({});
+  return ranges;
+}
 
 CorpusTextCounts& CorpusTextCounts::operator+=(const CorpusTextCounts& other) {
   text_bytes += other.text_bytes;
@@ -92,16 +157,20 @@ void tokenize_range(const Files& files, const InputRange& range, const CorpusTex
   CorpusTextCounts counts{.forced_cuts = range.forced_cuts};
   const std::int32_t end_of_document = tokenizer.end_of_document();
   const data::SpecialTokenFinder special_tokens(tokenizer);
+  // Enough to keep all threads busy: pieces of text are a MiB, lines of JSON may be short.
   const auto batch_bytes = options.reader.piece_bytes * 2 * pool.threads();
   for (;;) {
-    std::vector<Work> batch = read_batch(reader, batch_bytes);
+    std::vector<TextPiece> batch = read_batch(reader, batch_bytes);
     if (batch.empty()) break;
-    pool.parallel_for(static_cast<std::int64_t>(batch.size()), [&](std::int64_t i) {
-      encode(files, batch[static_cast<std::size_t>(i)], options, tokenizer, special_tokens);
+    std::vector<EncodedPiece> encoded(batch.size());
+    pool.parallel_for(std::ssize(batch), [&](std::int64_t i) {
+      const auto at = static_cast<std::size_t>(i);
+      encoded[at] = encode(files, batch[at], options, tokenizer, special_tokens);
     });
-    for (Work& work : batch) {
+    for (std::size_t piece = 0; piece < batch.size(); ++piece) {
+      const EncodedPiece& work = encoded[piece];
       if (work.error) {
-        if (!work.is_json || !options.skip_bad_lines) throw *work.error;
+        if (!batch[piece].is_json || !options.skip_bad_lines) throw *work.error;
         counts += {.bad_lines = 1, .first_bad_lines = {work.error->what()}};
         TRIREME_CHECK(counts.bad_lines <= options.max_bad_lines, DataError,
                       "more than {} bad lines, the last: {}; <max_bad_lines> allows more", options.max_bad_lines,
@@ -116,7 +185,7 @@ void tokenize_range(const Files& files, const InputRange& range, const CorpusTex
       }
       if (!options.split_sentences) writer->append(ids);
       counts += {.text_bytes = work.text_bytes, .forced_cuts = work.forced_cuts, .special_tokens = work.special_tokens};
-      if (!work.ends_document) continue;
+      if (!batch[piece].ends_document) continue;
       if (writer->document_tokens() == 0 && !writer->inside_first()) {
         ++counts.empty_documents;
         continue;

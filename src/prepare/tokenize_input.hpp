@@ -3,17 +3,34 @@
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <vector>
 
 #include "src/base/thread_pool.hpp"
 #include "src/data/tokenizer/tokenizer.hpp"
-#include "src/prepare/input_ranges.hpp"
+#include "src/prepare/text_reader.hpp"
 
 namespace trireme::prepare {
+
+/// Part of the input that is tokenized separately: consecutive ranges of files.
+struct InputRange {
+  std::vector<FileRange> files = {};
+  std::int64_t bytes = 0;  ///< on the disk
+  bool begins_inside_document = false;
+  std::int64_t forced_cuts = 0;  ///< 1 if it begins at a forced cut (`CutPoint`)
+  std::string digest = {};       ///< digest of the options, and of names, sizes, times and ranges of its files
+};
+
+/// Cuts files into ranges of about `range_bytes` each: JSON after the end of a line, texts as `first_cut` does,
+/// compressed files not at all. The cuts depend on nothing else, so every rank computes the same, now or later.
+/// `purpose` lists everything else that a range's tokens depend on, for its digest. Throws as TextReader does.
+std::vector<InputRange> cut_input(const Files& files, const std::vector<std::string>& paths,
+                                  const TextReaderOptions& options, std::int64_t range_bytes,
+                                  const std::string& purpose);
 
 /// Options of tokenization.
 struct CorpusTextOptions {
   TextReaderOptions reader;
-  bool split_sentences = false;         ///< also keep sentences; `reader.can_cut` must then be `SentenceSplitter`'s
+  bool split_sentences = false;         ///< also keep sentences; `reader.can_cut` must then be `data::is_sentence_end`
   bool append_end_of_document = false;  ///< after every non-empty document
   bool skip_bad_lines = false;          ///< skip bad lines of JSON; otherwise the first one is an error
   std::int64_t max_bad_lines = 1000;

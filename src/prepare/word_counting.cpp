@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "src/base/check.hpp"
 #include "src/data/tokenizer/bpe_trainer.hpp"
 
 namespace trireme::prepare {
@@ -10,17 +9,6 @@ namespace {
 
 // Bytes after which the counts of all threads are merged, for any number of threads.
 constexpr std::int64_t batch_bytes = std::int64_t{32} << 20;
-
-std::vector<TextPiece> read_batch(TextReader& reader) {
-  std::vector<TextPiece> batch;
-  TextPiece piece;
-  for (std::int64_t bytes = 0; bytes < batch_bytes && reader.next(piece);) {
-    bytes += std::ssize(piece.bytes);
-    batch.push_back(std::move(piece));
-    piece = {};
-  }
-  return batch;
-}
 
 std::int64_t size_of(const std::vector<data::WordCounts>& partitions) {
   std::int64_t size = 0;
@@ -31,7 +19,7 @@ std::int64_t size_of(const std::vector<data::WordCounts>& partitions) {
 }  // namespace
 
 CountedWords count_words(const Files& files, WordCountingOptions options, ThreadPool& pool,
-                         const std::function<void(std::int64_t, std::int64_t)>& progress) {
+                         const ByteProgress& progress) {
   const data::WordSplitter splitter(data::WordPattern::gpt2);
   TextReader reader(files, options.inputs, options.reader);
   const auto threads = static_cast<std::size_t>(pool.threads());
@@ -40,13 +28,13 @@ CountedWords count_words(const Files& files, WordCountingOptions options, Thread
   std::vector<std::int64_t> local_bytes(threads);
   CountedWords result;
   for (;;) {
-    std::vector<TextPiece> batch = read_batch(reader);
+    std::vector<TextPiece> batch = read_batch(reader, batch_bytes);
     if (batch.empty()) break;
     pool.parallel_for(pool.threads(), [&](std::int64_t thread) {
       const auto t = static_cast<std::size_t>(thread);
       local[t].clear();
       for (std::size_t i = t; i < batch.size(); i += threads) {
-        const std::string text = text_of(files, std::move(batch[i]), options.reader);
+        const std::string text = text_of(files, batch[i], options.reader);
         local_bytes[t] += std::ssize(text);
         local[t].add_text(text, splitter);
       }

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -29,6 +28,6 @@ struct CountedWords {
 /// threads. `progress` is called periodically with the bytes read and the total. Throws like `TextReader` and
 /// `text_of`.
 CountedWords count_words(const Files& files, WordCountingOptions options, ThreadPool& pool,
-                         const std::function<void(std::int64_t, std::int64_t)>& progress);
+                         const ByteProgress& progress);
 
 }  // namespace trireme::prepare

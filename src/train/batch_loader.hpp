@@ -9,7 +9,7 @@
 
 #include "src/backend/host_copies.hpp"
 #include "src/data/dataset/sample_source.hpp"
-#include "src/data/dataset/sampler.hpp"
+#include "src/data/dataset/sample_splits.hpp"
 #include "src/model/micro_batch.hpp"
 #include "src/parallel/context/sequence_shard.hpp"
 #include "src/train/train_options.hpp"

@@ -116,7 +116,7 @@ while [ $whole -eq 0 ] && [ $calls -lt 400 ]; do
   [ $code -eq 0 ] && whole=1
   if [ -e killed.h5 ]; then cmp -s one.h5 killed.h5 || wrong=$((wrong + 1)); fi
   on 1 "${build[@]}" --output killed.h5
-  grep -q 'parts are there from an earlier build' err && kept=$((kept + 1))
+  grep -q 'parts of an earlier build' err && kept=$((kept + 1))
   { [ $code -eq 0 ] && cmp -s one.h5 killed.h5 && [ ! -e killed.h5.parts ]; } || wrong=$((wrong + 1))
 done
 check "killed at any of up to $calls calls, then run again: always the whole corpus" [ "$whole $wrong" = "1 0" ]
@@ -158,5 +158,5 @@ wait $job 2>/dev/null
 while pgrep -f "output again.h5" >/dev/null; do sleep 0.05; done  # mpirun may leave before all its ranks have
 check "a build of which the ranks are killed leaves no corpus" [ ! -e again.h5 ]
 done_by 4 "${more[@]}" --output again.h5
-check "the next one goes on" grep -q 'parts are there from an earlier build' err
+check "the next one goes on" grep -q 'parts of an earlier build' err
 check "and makes the same corpus" cmp more.h5 again.h5

@@ -42,6 +42,9 @@ class MemoryTokenStore final : public TokenStore {
     digest.update(sentence_offsets_.data(), sentence_offsets_.size() * sizeof(sentence_offsets_[0]));
     info_.content_digest = digest.hex();
   }
+  /// Without a tokenizer.
+  MemoryTokenStore(std::int64_t vocabulary_size, const std::vector<std::vector<std::int32_t>>& documents)
+      : MemoryTokenStore(info_of(vocabulary_size), documents) {}
 
   const std::string& name() const override { return name_; }
   const CorpusInfo& info() const override { return info_; }
@@ -52,6 +55,12 @@ class MemoryTokenStore final : public TokenStore {
   }
 
  private:
+  static CorpusInfo info_of(std::int64_t vocabulary_size) {
+    CorpusInfo info;
+    info.vocabulary_size = vocabulary_size;
+    return info;
+  }
+
   std::string name_ = "memory";
   CorpusInfo info_;
   std::vector<std::int64_t> offsets_{0};

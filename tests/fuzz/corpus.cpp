@@ -1,6 +1,6 @@
-// A corpus of arbitrary attributes and tables in a valid HDF5 file: text of the attributes, then numbers, offsets,
-// tokens. HDF5's own reading of damaged files is not fuzzed here: the library (1.10.8 in Debian 12) has known faults;
-// flipped bits and files cut short are in tests/io/corpus/corpus_test.cpp.
+// Arbitrary attributes and tables of a corpus in a valid HDF5 file: text of the attributes, then numbers, offsets,
+// tokens. HDF5's reader is not fuzzed here: the library (1.10.8 in Debian 12) has known faults with damaged files.
+// tests/io/corpus/corpus_test.cpp covers flipped bits and truncated files.
 #include <algorithm>
 #include <cstring>
 #include <vector>
@@ -23,8 +23,8 @@ std::vector<T> numbers(std::string_view bytes) {
 
 }  // namespace
 
-// Input: a byte of choices; five lines: tokenizer, format, digests of blocks, payload (| ends a line of it), and four
-// numbers; one byte: how many offsets; those, 8 bytes each; the tokens.
+// Input: a byte of choices; five lines: tokenizer, format, block digests, payload (| for its line ends), and four
+// numbers; one byte, the number of offsets; the offsets, 8 bytes each; the tokens.
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace trireme;
   if (size == 0) return 0;

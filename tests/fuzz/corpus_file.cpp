@@ -1,6 +1,6 @@
-// Any bytes as a corpus' or a view's HDF5 file, through the library: its metadata have checksums, so most changes end
-// there, and those of values that have none (tokens, offsets, texts) reach our own checks. A finding whose innermost
-// frames are in libhdf5 is that library's, not ours (1.10.8 of Debian 12 has known ones).
+// Arbitrary bytes as the HDF5 file of a corpus or a view. HDF5's metadata have checksums, which reject most changes.
+// Changes of tokens, offsets and texts reach our own checks. A finding whose innermost frames are in libhdf5 is a fault
+// of that library (1.10.8 in Debian 12 has known ones).
 #include "io/corpus/corpus_store.hpp"
 #include "io/corpus/corpus_writer.hpp"
 #include "src/base/error.hpp"
@@ -10,7 +10,7 @@ namespace {
 
 using namespace trireme;
 
-/// A folder of this process with the corpus that the seeds' views are of.
+/// A folder of this process with the source corpus of the seeds' views.
 class Folder {
  public:
   Folder() {
@@ -43,7 +43,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     store.verify();
     fuzz::require(store.info().max_id < store.info().vocabulary_size, "every token is an id");
   } catch (const DataError&) {
-  } catch (const IoError&) {  // a view of a file that is not there
+  } catch (const IoError&) {  // a view of a missing file
   }
   return 0;
 }

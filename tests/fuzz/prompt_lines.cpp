@@ -1,18 +1,16 @@
-// Lines of `generate --prompts`, and those of its --output, which --resume reads again. The first line of the input is
-// the prompt, the rest the text that continues it.
+// Lines of `generate --prompts` and of its --output, which --resume reads again. The first line of the input is the
+// prompt, the rest its continuation.
 #include "io/json/json_text.hpp"
 #include "io/json/prompt_json.hpp"
 #include "src/base/error.hpp"
-#include "src/data/text/utf8.hpp"
+#include "src/base/utf8.hpp"
 #include "tests/fuzz/target.hpp"
 
 namespace {
 
 using namespace trireme;
 
-bool is_utf8(std::string_view text) { return data::find_invalid_utf8(text) == text.size(); }
-
-/// A continuation with these bytes as its tokens and log-probabilities; the latter in every second one.
+/// Returns a continuation with these bytes as tokens, and log-probabilities if their number is even.
 infer::Continuation continuation_of(std::string_view text) {
   infer::Continuation continuation;
   continuation.reason = static_cast<infer::FinishReason>(text.size() % 3);

@@ -1,11 +1,10 @@
-// Runs a fuzz target without libFuzzer: every file of a folder, then such files with random changes until the time is
-// over. The changes are the same in every run, so a failure repeats; the input that fails is left in a file.
+// Runs a fuzz target without libFuzzer: on every file of a folder, then on such files with random changes until the
+// time is up. The changes are reproducible. A failing input is left in a file.
 // usage: NAME_replay FOLDER SECONDS, or NAME_replay FILE to run one input
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <filesystem>
-#include <iterator>
 #include <vector>
 
 #include "src/base/hash.hpp"
@@ -23,7 +22,7 @@ void run(const std::string& input) {
   LLVMFuzzerTestOneInput(data, input.size());
 }
 
-/// One input made of two by a few changes that draw number `draw` chooses.
+/// Combines two inputs by a few changes, chosen by `draw`.
 std::string changed(std::string input, const std::string& other, std::uint64_t draw) {
   std::uint64_t drawn = 0;
   const auto next = [&](std::size_t bound) {

@@ -1,35 +1,20 @@
-// Headers of safetensors files, their index, and config.json. The first byte chooses.
+// Headers of safetensors files, their index, and config.json. The first byte selects the kind.
 #include "io/huggingface/config_json.hpp"
 #include "io/safetensors/safetensors_source.hpp"
 #include "src/base/error.hpp"
 #include "tests/fuzz/target.hpp"
 
-namespace {
-
-using namespace trireme;
-
-/// Reads each tensor to its end: all of them lie in the file.
-void read_all(exchange::TensorSource& source) {
-  std::vector<std::byte> bytes;
-  for (std::size_t i = 0; i < source.tensors().size(); ++i) {
-    const exchange::ForeignTensor& tensor = source.tensors()[i];
-    bytes.resize(static_cast<std::size_t>(tensor.shape.numel()) * size_of(tensor.dtype));
-    source.read(i, 0, bytes);
-  }
-}
-
-}  // namespace
-
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  using namespace trireme;
   if (size < 1) return 0;
   const std::string_view bytes = fuzz::text_of(data + 1, size - 1);
   try {
     if (data[0] % 3 == 0) {
       const fuzz::InputFile file("m.safetensors", bytes);
       io::SafetensorsSource source(file.path());
-      read_all(source);
+      fuzz::read_all(source);
     } else if (data[0] % 3 == 1) {
-      // A header alone, in front of as many bytes as its tensors take.
+      // A header alone, for several sizes of the tensors' data.
       io::SafetensorsHeader header;
       for (const std::int64_t data_bytes : {0, 4, 16}) {
         try {

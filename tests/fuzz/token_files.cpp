@@ -1,5 +1,5 @@
-// Token files of other programs. The first byte chooses: llm.c's file; or Megatron-LM's, PREFIX.idx of as many bytes as
-// the second byte says, then PREFIX.bin.
+// Token files of other programs. The first byte selects llm.c's file, or Megatron-LM's: PREFIX.idx, whose size is the
+// second byte, then PREFIX.bin.
 #include "io/corpus/llmc_corpus.hpp"
 #include "io/corpus/megatron_corpus.hpp"
 #include "src/base/error.hpp"

@@ -1,4 +1,4 @@
-// Pickles, files of torch.save in both formats, and model files of llm.c. The first byte chooses.
+// Pickles, files of torch.save in both formats, and model files of llm.c. The first byte selects the kind.
 #include "io/llmc/llmc_source.hpp"
 #include "io/torch/torch_archive.hpp"
 #include "src/base/error.hpp"
@@ -9,10 +9,10 @@ namespace {
 
 using namespace trireme;
 
-/// Every item is a node, and every value has a description.
+/// Checks that every item is a node and every value has a description.
 void walk(const io::PickleDocument& document, std::size_t size_bytes) {
   fuzz::require(document.size_bytes() <= size_bytes, "a pickle lies in its file");
-  // A byte makes at most three values: a call has a place each for its state and its contents.
+  // A byte makes at most three values: a call has slots for its state and its contents.
   fuzz::require(document.nodes().size() <= 3 * size_bytes, "values are bounded by the bytes");
   for (std::uint32_t i = 0; i < document.nodes().size(); ++i) {
     const io::PickleValue value(document, i);
@@ -24,7 +24,7 @@ void walk(const io::PickleDocument& document, std::size_t size_bytes) {
   }
 }
 
-/// Reads each byte of the tensors that a file has.
+/// Reads every byte of the file's tensors.
 void read_tensors(const io::TorchArchive& archive, const io::PickleDocument& document) {
   unsigned sum = 0;
   for (std::uint32_t i = 0; i < document.nodes().size(); ++i) {
@@ -51,19 +51,14 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
       const io::PickleDocument document(bytes, "pickle");
       walk(document, bytes.size());
     } else if (data[0] % 3 == 1) {
-      const std::string content = test::without_checksums(std::string(bytes));  // they would end nearly every run
+      const std::string content = test::without_checksums(std::string(bytes));  // checksums would end nearly every run
       const io::TorchArchive archive(std::as_bytes(std::span(content)), "file.pt");
       walk(archive.document(), bytes.size());
       read_tensors(archive, archive.document());
     } else {
       const fuzz::InputFile file("model.bin", bytes);
       io::LlmcSource source(file.path());
-      std::vector<std::byte> values;
-      for (std::size_t i = 0; i < source.tensors().size(); ++i) {
-        const exchange::ForeignTensor& tensor = source.tensors()[i];
-        values.resize(static_cast<std::size_t>(tensor.shape.numel()) * size_of(tensor.dtype));
-        source.read(i, 0, values);
-      }
+      fuzz::read_all(source);
     }
   } catch (const DataError&) {
   }

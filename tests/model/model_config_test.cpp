@@ -1,4 +1,5 @@
 #include "src/model/model_config.hpp"
+#include "src/base/split.hpp"
 
 #include <gmock/gmock.h>
 
@@ -68,7 +69,7 @@ TEST(Fields, EachSurvivesACheckpointWithAnotherValue) {
 TEST(Fields, HaveOneNameEach) {
   std::set<std::string_view> options;
   for (const Field& field : fields()) {
-    for (const std::string_view name : split_names(field.option)) EXPECT_TRUE(options.insert(name).second) << name;
+    for (const std::string_view name : split(field.option, ',')) EXPECT_TRUE(options.insert(name).second) << name;
     EXPECT_TRUE(field.help.empty() || !field.option.empty()) << field.help;
     for (const ModelConfig& config : models_with_conditions()) {
       ModelConfig copy;

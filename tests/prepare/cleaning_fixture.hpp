@@ -9,42 +9,27 @@
 #include <vector>
 
 #include "io/corpus/prepare_files.hpp"
-#include "src/base/error.hpp"
 #include "src/prepare/corpus_cleaner.hpp"
+#include "tests/support/message_of.hpp"
 #include "tests/support/mpi_world.hpp"
 #include "tests/support/temporary_directory.hpp"
 
 namespace trireme::prepare {
 
-/// A folder that all ranks see, and the cleaning of files in it by all ranks.
-class CorpusCleaner : public testing::Test {
+/// A folder that all ranks share.
+class SharedFolder : public testing::Test {
  protected:
-  void SetUp() override {
+  SharedFolder() {
     if (comm_.rank() == 0) directory_.emplace();
     folder_ = broadcast_text(comm_, directory_ ? directory_->path() : "", 0);
-    options_.output = folder_ + "/out.jsonl";
-    options_.report = folder_ + "/report.jsonl";
-    options_.min_tokens = 0;
   }
   void TearDown() override { comm_.barrier(); }
 
-  void write(const std::string& name, const std::string& bytes) {
+  /// Writes a file, and returns its path.
+  std::string write(const std::string& name, const std::string& bytes) {
     if (comm_.rank() == 0) std::ofstream(folder_ + "/" + name, std::ios::binary) << bytes;
     comm_.barrier();
-    options_.inputs.push_back(folder_ + "/" + name);
-  }
-
-  CorpusCleanReport clean(const data::Tokenizer* tokenizer = nullptr) {
-    return clean_corpus(io::prepare_files(), options_, tokenizer, comm_, pool_, [](std::int64_t, std::int64_t) {});
-  }
-
-  std::string refusal(const data::Tokenizer* tokenizer = nullptr) {
-    try {
-      clean(tokenizer);
-    } catch (const Error& error) {
-      return error.what();
-    }
-    return "nothing was thrown";
+    return folder_ + "/" + name;
   }
 
   static std::vector<std::string> lines(const std::string& path) {
@@ -64,6 +49,26 @@ class CorpusCleaner : public testing::Test {
   ThreadPool pool_{1};
   std::optional<test::TemporaryDirectory> directory_;
   std::string folder_;
+};
+
+/// Cleans files in the folder, on all ranks.
+class CorpusCleaner : public SharedFolder {
+ protected:
+  CorpusCleaner() {
+    options_.output = folder_ + "/out.jsonl";
+    options_.report = folder_ + "/report.jsonl";
+    options_.min_tokens = 0;
+  }
+
+  void input(const std::string& name, const std::string& bytes) { options_.inputs.push_back(write(name, bytes)); }
+
+  CorpusCleanReport clean(const data::Tokenizer* tokenizer = nullptr) {
+    return clean_corpus(io::prepare_files(), options_, tokenizer, comm_, pool_, [](std::int64_t, std::int64_t) {});
+  }
+  std::string refusal(const data::Tokenizer* tokenizer = nullptr) {
+    return test::message_of([&] { clean(tokenizer); });
+  }
+
   CorpusCleanOptions options_;
 };
 

@@ -114,7 +114,7 @@ TEST_F(CorpusFiles, SampleTakesTheShareAndAGreaterOneMore) {
   EXPECT_THROW(sample_corpus(disk, whole, 0, 7, directory_ / "d.h5"), DataError);
 }
 
-/// Two corpora that say the same of the same documents.
+/// Expects the same documents, sentences and tokenizer in both corpora.
 void expect_same(const io::CorpusStore& a, const io::CorpusStore& b) {
   EXPECT_EQ(ids_of(a), ids_of(b));
   EXPECT_TRUE(std::ranges::equal(a.document_offsets(), b.document_offsets()));

@@ -7,65 +7,34 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "io/corpus/prepare_files.hpp"
 #include "io/json/json_text.hpp"
-#include "src/base/error.hpp"
-#include "tests/support/mpi_world.hpp"
-#include "tests/support/temporary_directory.hpp"
+#include "tests/prepare/cleaning_fixture.hpp"
 
 namespace trireme::prepare {
 namespace {
-
-const Files disk = io::prepare_files();
 
 using nlohmann::json;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-class CorpusOverlap : public testing::Test {
+class CorpusOverlap : public SharedFolder {
  protected:
-  void SetUp() override {
-    if (comm_.rank() == 0) directory_.emplace();
-    folder_ = broadcast_text(comm_, directory_ ? directory_->path() : "", 0);
+  CorpusOverlap() {
     options_.n = 3;
     options_.test_lines = true;
   }
-  void TearDown() override { comm_.barrier(); }
-
-  std::string write(const std::string& name, const std::string& bytes) {
-    if (comm_.rank() == 0) std::ofstream(folder_ + "/" + name, std::ios::binary) << bytes;
-    comm_.barrier();
-    return folder_ + "/" + name;
-  }
 
   CorpusOverlapReport overlap() {
-    return corpus_overlap(disk, options_, comm_, pool_, [](std::int64_t, std::int64_t) {});
+    return corpus_overlap(io::prepare_files(), options_, comm_, pool_, [](std::int64_t, std::int64_t) {});
   }
-
   std::string refusal() {
-    try {
-      overlap();
-    } catch (const Error& error) {
-      return error.what();
-    }
-    return "nothing was thrown";
+    return test::message_of([&] { overlap(); });
   }
 
-  std::vector<std::string> output() const {
-    std::vector<std::string> result;
-    std::ifstream file(options_.output, std::ios::binary);
-    for (std::string line; std::getline(file, line);) result.push_back(line);
-    return result;
-  }
-
-  Communicator& comm_ = test::world();
-  ThreadPool pool_{1};
-  std::optional<test::TemporaryDirectory> directory_;
-  std::string folder_;
   CorpusOverlapOptions options_;
 };
 
-// The test has five different 3-grams. "a b c" and "c d e" occur in the corpus, "b c d" only across two documents.
+// The test has four distinct 3-grams. "a b c" and "c d e" occur in the corpus, "b c d" only across two documents.
 TEST_F(CorpusOverlap, CountsDifferentNgramsOfTheTestThatOccurInADocument) {
   options_.tests = {write("test.txt", "A b  c d e\nb c d e f\nA B C\nb c\n"), write("none.txt", "x y z\n")};
   options_.inputs = {
@@ -92,7 +61,7 @@ TEST_F(CorpusOverlap, WritesTheCorpusWithoutThePassages) {
   options_.output = folder_ + "/out.jsonl";
   options_.removal = {.margin = 0, .min_piece = 1, .max_cuts = 10};
   const CorpusOverlapReport report = overlap();
-  EXPECT_THAT(output(),
+  EXPECT_THAT(lines(options_.output),
               ElementsAre("{\"id\": 1, \"text\": \"Nothing here.\", \"x\": 1.50}", R"({"id":2,"text":"Before."})",
                           R"({"id":2,"text":"After it."})", R"({"text":"Plain."})"));
   EXPECT_EQ(report.written_documents, 4);
@@ -119,7 +88,7 @@ TEST_F(CorpusOverlap, GivesTheReferencesFigures) {
   std::ifstream truth_file(data + "cleaning/ngram8_overlap_truth.json");
   const json truth = json::parse(truth_file);
   options_.n = 8;
-  // Both tests at once against each corpus: lines of JSON are lines, too, in a file of that name.
+  // Both tests are compared with each corpus in one pass.
   options_.tests = {data + "wikitext/wiki.test.raw", data + "lambada/lambada_test.jsonl"};
   std::vector<std::string> prose;
   for (const char* book : {"bleak_house", "don_quixote", "great_expectations", "middlemarch", "war_and_peace"}) {

@@ -2,7 +2,6 @@
 
 #include <gmock/gmock.h>
 
-#include <filesystem>
 #include <fstream>
 
 #include "io/corpus/prepare_files.hpp"
@@ -13,7 +12,7 @@ namespace {
 
 const Files disk = io::prepare_files();
 
-/// The texts of all documents, those of rank 0 first.
+/// The texts of all documents, in the order of ranks.
 std::vector<std::string> documents(const std::vector<std::string>& paths, TextReaderOptions options, bool text_lines,
                                    int ranks) {
   std::vector<std::string> texts;
@@ -21,15 +20,15 @@ std::vector<std::string> documents(const std::vector<std::string>& paths, TextRe
     DocumentReader reader(disk, paths, options, text_lines, rank, ranks);
     for (TextPiece piece; reader.next(piece);) {
       EXPECT_TRUE(piece.ends_document);
-      texts.push_back(text_of(disk, std::move(piece), options));
+      texts.push_back(text_of(disk, piece, options));
     }
     EXPECT_EQ(reader.bytes_read(), reader.total_bytes());
   }
   return texts;
 }
 
-// Lines of all lengths, blank ones, several files, an empty one, no end of line at the end: every number of ranks up to
-// more than there are bytes for reads each document once, in order, whatever the size of the pieces.
+// Lines of all lengths, blank lines, an empty file, and a file without a final line end. For any number of ranks, even
+// more than there are bytes, and any size of pieces, each document is read once and in order.
 TEST(DocumentReader, GivesEveryDocumentToOneRankInOrder) {
   const test::TemporaryDirectory directory;
   const std::vector<std::string> paths = {directory / "a.jsonl", directory / "empty.txt", directory / "b.txt",

@@ -14,7 +14,7 @@ namespace {
 using nlohmann::json;
 using ::testing::IsEmpty;
 
-/// 80 texts of 40 to 100 random words, and after each up to three more with a part of the words changed.
+/// 80 texts of 40 to 100 random words, and up to three variants of each with some words changed, shuffled.
 std::vector<std::string> planted_texts() {
   std::mt19937 random(11);
   const auto below = [&](unsigned n) { return random() % n; };
@@ -62,7 +62,7 @@ double true_similarity(const Shingles& a, const Shingles& b) {
   return static_cast<double>(common) / static_cast<double>(a.size() + b.size() - common);
 }
 
-/// (document, first of its cluster) of all that are not the first, by comparing all pairs.
+/// Returns (document, first of its cluster) for every non-first document, from comparisons of all pairs.
 std::map<std::size_t, std::size_t> true_clusters(const std::vector<Shingles>& shingles) {
   std::vector<std::size_t> first(shingles.size());
   std::iota(first.begin(), first.end(), std::size_t{0});
@@ -85,12 +85,12 @@ std::map<std::size_t, std::size_t> true_clusters(const std::vector<Shingles>& sh
   return clusters;
 }
 
-// One answer for any number of ranks: that of all pairs compared one by one.
+// For any number of ranks the result equals that of comparing all pairs.
 TEST_F(CorpusCleaner, FindsTheClustersThatComparingAllPairsFinds) {
   const std::vector<std::string> texts = planted_texts();
   std::string file;
   for (std::size_t i = 0; i < texts.size(); ++i) file += json{{"id", i}, {"text", texts[i]}}.dump() + "\n";
-  write("a.jsonl", file);
+  input("a.jsonl", file);
   const CorpusCleanReport report = clean();
   if (comm_.rank() != 0) return;
 

@@ -32,7 +32,7 @@ class TextReaderTest : public ::testing::Test {
     std::ofstream(directory_ / name, std::ios::binary) << bytes;
     return directory_ / name;
   }
-  /// The documents in files, whose pieces are put together.
+  /// Reads the documents of files, joining their pieces.
   std::vector<std::string> documents(const std::vector<std::string>& paths, const TextReaderOptions& options = {}) {
     TextReader reader(disk, paths, options);
     std::vector<std::string> found;
@@ -40,9 +40,8 @@ class TextReaderTest : public ::testing::Test {
     pieces_ = 0;
     for (TextPiece piece; reader.next(piece);) {
       ++pieces_;
-      const bool ends_document = piece.ends_document;
-      document += text_of(disk, std::move(piece), options);
-      if (ends_document) found.push_back(std::exchange(document, {}));
+      document += text_of(disk, piece, options);
+      if (piece.ends_document) found.push_back(std::exchange(document, {}));
     }
     EXPECT_EQ(document, "");
     EXPECT_EQ(reader.bytes_read(), reader.total_bytes());
@@ -177,7 +176,7 @@ TEST_F(TextReaderTest, GoesOnToTheFirstPlaceToCutAndCutsALongRunBetweenCharacter
   std::vector<std::size_t> sizes;
   for (TextPiece piece; reader.next(piece);) sizes.push_back(piece.bytes.size());
   EXPECT_THAT(sizes, ElementsAre(1000, 1000, 1000, 2));
-  EXPECT_EQ(reader.forced_cuts(), 2);  // the third ends where the text may be cut
+  EXPECT_EQ(reader.forced_cuts(), 2);  // the third cut is an allowed one
   EXPECT_THAT(documents({directory_ / "a.txt"},
                         {.check_utf8 = false, .can_cut = [](auto, auto) { return true; }, .piece_bytes = 1000}),
               ElementsAre(text));
@@ -192,7 +191,7 @@ TEST_F(TextReaderTest, GivesTheDocumentsOfAFileThatIsReadInRanges) {
   const auto middle = static_cast<std::int64_t>(lines.find('\n', lines.size() / 2) + 1);
   std::vector<std::string> found;
   TextReader reader(disk, std::vector<FileRange>{{path, 0, middle}, {path, middle}}, {});
-  for (TextPiece piece; reader.next(piece);) found.push_back(text_of(disk, std::move(piece), {}));
+  for (TextPiece piece; reader.next(piece);) found.push_back(text_of(disk, piece, {}));
   EXPECT_EQ(found, whole);
   EXPECT_EQ(reader.total_bytes(), static_cast<std::int64_t>(lines.size()));
 
@@ -218,7 +217,7 @@ TEST_F(TextReaderTest, EndsATextOnlyInTheRangeThatReachesTheEndOfTheFile) {
 
 class CompressedInput : public TextReaderTest, public ::testing::WithParamInterface<const char*> {
  protected:
-  /// Packs a file with the program of this name; several of them one after another.
+  /// Packs each member with the program under test, and concatenates them in one file.
   std::string packed(const std::string& name, const std::vector<std::string>& members) {
     std::string all;
     for (const std::string& member : members) {

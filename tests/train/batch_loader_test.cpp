@@ -7,7 +7,7 @@
 #include <atomic>
 #include <thread>
 
-#include "src/data/dataset/next_token_labels.hpp"
+#include "src/data/dataset/gpt_samples.hpp"
 
 namespace trireme::train {
 namespace {

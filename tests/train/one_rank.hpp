@@ -1,7 +1,7 @@
 #pragma once
 
 #include "src/comm/self_communicator.hpp"
-#include "src/data/dataset/next_token_labels.hpp"
+#include "src/data/dataset/gpt_samples.hpp"
 #include "src/model/initialisation.hpp"
 #include "src/train/trainer.hpp"
 #include "tests/fakes/memory_token_store.hpp"

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "src/data/dataset/bert/bert_vocabulary.hpp"
+#include "src/data/dataset/bert/bert_sample.hpp"
 #include "src/data/dataset/token_store.hpp"
 
 namespace trireme::app {

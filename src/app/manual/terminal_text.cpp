@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "src/data/text/utf8.hpp"
+#include "src/base/utf8.hpp"
 
 namespace trireme::app {
 namespace {
@@ -16,24 +16,18 @@ constexpr std::size_t help_width = 110;
 
 std::string printable(std::string_view bytes) {
   std::string text;
-  const char* const end = bytes.data() + bytes.size();
-  for (const char* at = bytes.data(); at != end;) {
-    const data::Utf8Character character = data::decode_utf8(at, end);
-    const bool is_control =
-        character.code_point < 0x20 || (character.code_point >= 0x7F && character.code_point < 0xA0);
-    if (*at == '\n') {
+  for_each_character(bytes, [&](Utf8Character c, std::string_view spelling) {
+    const bool is_control = c.code_point < 0x20 || (c.code_point >= 0x7F && c.code_point < 0xA0);
+    if (spelling == "\n") {
       text += "\\n";
-    } else if (*at == '\\') {
+    } else if (spelling == "\\") {
       text += "\\\\";
-    } else if (character.size_bytes == 0 || is_control) {
-      text += fmt::format("\\x{:02x}", static_cast<unsigned char>(*at));
-      at += 1;
-      continue;
+    } else if (c.size_bytes == 0 || is_control) {
+      for (const char byte : spelling) text += fmt::format("\\x{:02x}", static_cast<unsigned char>(byte));
     } else {
-      text.append(at, static_cast<std::size_t>(character.size_bytes));
+      text += spelling;
     }
-    at += character.size_bytes;
-  }
+  });
   return text;
 }
 

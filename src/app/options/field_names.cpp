@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "src/base/split.hpp"
 #include "src/model/fields.hpp"
 
 namespace trireme::app {
@@ -31,7 +32,7 @@ constexpr std::string_view field_names =
 /// Returns whether messages name the field `name`.
 bool is_field(std::string_view name) {
   const auto same = [](char a, char b) { return a == (b == '-' ? '_' : b); };
-  const std::vector<std::string_view> names = model::split_names(field_names, ' ');
+  const std::vector<std::string_view> names = split(field_names, ' ');
   return std::ranges::find(names, name) != names.end() ||
          std::ranges::any_of(model::fields(), [&](const model::Field& field) {
            return !field.option.empty() && std::ranges::equal(name, field.name(), same);

@@ -6,7 +6,7 @@
 
 #include "src/app/manual/terminal_text.hpp"
 #include "src/base/parse_number.hpp"
-#include "src/data/dataset/blend.hpp"
+#include "src/data/dataset/sample_splits.hpp"
 
 namespace trireme::app {
 

@@ -8,11 +8,10 @@
 
 #include "src/base/attributes.hpp"
 #include "src/data/dataset/gpt/fim_samples.hpp"
+#include "src/data/dataset/gpt_samples.hpp"
 #include "src/data/dataset/index_cache.hpp"
-#include "src/data/dataset/next_token_labels.hpp"
 #include "src/data/dataset/sample_source.hpp"
 #include "src/data/dataset/sample_splits.hpp"
-#include "src/data/dataset/sampler.hpp"
 #include "src/data/dataset/split.hpp"
 #include "src/data/dataset/token_store.hpp"
 

@@ -31,44 +31,44 @@ std::vector<T> shuffled_in_two(std::int64_t size, std::int64_t first, NumpyRando
 
 }  // namespace
 
-GptIndex::GptIndex(const DocumentRange& range, std::int64_t sequence_length, std::int64_t samples)
-    : sequence_length_(sequence_length) {
+GptIndex::Plan GptIndex::plan_of(const DocumentRange& range, std::int64_t sequence_length, std::int64_t samples) {
   const std::int64_t tokens = range.tokens();
   std::int64_t tokens_needed = 0;
   TRIREME_CHECK(!__builtin_mul_overflow(samples, sequence_length, &tokens_needed) && tokens_needed < INT64_MAX - tokens,
                 ConfigError, "{} samples of {} tokens are more tokens than can be counted", samples, sequence_length);
   TRIREME_CHECK(range.documents <= UINT32_MAX, DataError, "{} documents are more than an index can number",
                 range.documents);
-  plan_.epochs = (tokens_needed + tokens) / tokens;  // least e with (e·tokens - 1) / s >= samples
+  Plan plan;
+  plan.epochs = (tokens_needed + tokens) / tokens;  // least e with (e·tokens - 1) / s >= samples
   const auto samples_in = [&](std::int64_t epochs) { return (epochs * tokens - 1) / sequence_length; };
-  const std::int64_t before_last = plan_.epochs > 1 ? samples_in(plan_.epochs - 1) : 0;
+  const std::int64_t before_last = plan.epochs > 1 ? samples_in(plan.epochs - 1) : 0;
   const bool last_apart =
-      plan_.epochs > 1 && samples - before_last < static_cast<std::int64_t>(0.80 * static_cast<double>(samples_in(1)));
-  plan_.size = samples_in(plan_.epochs);
-  plan_.apart = last_apart ? before_last : plan_.size;
-  plan_.entries = plan_.epochs * range.documents;
-  plan_.entries_apart = last_apart ? plan_.entries - range.documents : plan_.entries;
-}
-
-GptIndex::GptIndex(const DocumentRange& range, std::int64_t sequence_length, std::int64_t samples, std::uint32_t seed)
-    : GptIndex(range, sequence_length, samples) {
-  build(range, seed);
+      plan.epochs > 1 && samples - before_last < static_cast<std::int64_t>(0.80 * static_cast<double>(samples_in(1)));
+  plan.size = samples_in(plan.epochs);
+  plan.apart = last_apart ? before_last : plan.size;
+  plan.entries = plan.epochs * range.documents;
+  plan.entries_apart = last_apart ? plan.entries - range.documents : plan.entries;
+  return plan;
 }
 
 GptIndex::GptIndex(const DocumentRange& range, std::int64_t sequence_length, std::int64_t samples, std::uint32_t seed,
-                   const TokenStore& store, IndexCache& cache)
-    : GptIndex(range, sequence_length, samples) {
+                   const TokenStore* store, IndexCache* cache)
+    : sequence_length_(sequence_length), plan_(plan_of(range, sequence_length, samples)) {
+  if (cache == nullptr) {
+    build(range, seed);
+    return;
+  }
   // The number of samples matters only through the plan.
   const std::string description = fmt::format(
       "GPT sample order, version 1\ncorpus {}\ndocuments {} from {}\ntokens {} to {}\nsequence length {}\nepochs {}\n"
       "shuffled together: {} samples, {} documents\nseed {}\n",
-      store.info().content_digest, range.documents, range.first_document, range.begin_token, range.end_token,
+      store->info().content_digest, range.documents, range.first_document, range.begin_token, range.end_token,
       sequence_length, plan_.epochs, plan_.apart, plan_.entries_apart, seed);
-  const SampleOrder order{store, range.name, description};
-  if (take(cache.find(order))) return;
+  const SampleOrder order{*store, range.name, description};
+  if (take(cache->find(order))) return;
   build(range, seed);
   const auto shuffle = std::visit([](const auto& order) { return std::as_bytes(order); }, shuffle_);
-  cache.keep(order, {std::as_bytes(document_order_), std::as_bytes(starts_), shuffle});
+  cache->keep(order, {std::as_bytes(document_order_), std::as_bytes(starts_), shuffle});
 }
 
 bool GptIndex::take(const IndexCache::Kept& kept) {

@@ -20,11 +20,10 @@ namespace trireme::data {
 /// number of samples requested.
 class GptIndex {
  public:
-  /// Requires at least sequence_length + 1 tokens in `range` and `samples` >= 1.
-  GptIndex(const DocumentRange& range, std::int64_t sequence_length, std::int64_t samples, std::uint32_t seed);
-  /// The same, stored in or loaded from `cache`; `range` must be of `store`.
+  /// Requires at least sequence_length + 1 tokens in `range` and `samples` >= 1. With a cache the order is stored in or
+  /// loaded from it; `range` must then be of `store`.
   GptIndex(const DocumentRange& range, std::int64_t sequence_length, std::int64_t samples, std::uint32_t seed,
-           const TokenStore& store, IndexCache& cache);
+           const TokenStore* store = nullptr, IndexCache* cache = nullptr);
 
   /// Samples of all epochs: usually more than requested.
   std::int64_t size() const { return plan_.size; }
@@ -50,7 +49,7 @@ class GptIndex {
     std::int64_t entries = 0;        ///< documents of all epochs
     std::int64_t entries_apart = 0;  ///< first document of a last epoch that is kept apart; entries if none
   };
-  GptIndex(const DocumentRange& range, std::int64_t sequence_length, std::int64_t samples);
+  static Plan plan_of(const DocumentRange& range, std::int64_t sequence_length, std::int64_t samples);
   void build(const DocumentRange& range, std::uint32_t seed);
   void compute(const DocumentRange& range, std::uint32_t seed);
   bool take(const IndexCache::Kept& kept);

@@ -1,11 +1,52 @@
 #include "src/data/dataset/gpt_samples.hpp"
 
 #include <algorithm>
+#include <numeric>
+#include <random>
 #include <utility>
+#include <vector>
 
 #include "src/base/check.hpp"
 
 namespace trireme::data {
+namespace {
+
+/// Writes the optional fields of running text in which documents begin at `starts`, ascending from 1 to s: positions
+/// and first_visible count from the start of each token's document. Unlabelled ends lose their labels.
+void mark_documents(std::span<const std::int64_t> starts, DocumentEnds ends, const SampleView& sample) {
+  auto next = starts.begin();
+  std::int64_t begin = 0;
+  for (std::int64_t i = 0; i < std::ssize(sample.tokens); ++i) {
+    for (; next != starts.end() && *next <= i; ++next) begin = *next;
+    const auto position = static_cast<std::size_t>(i);
+    if (!sample.positions.empty()) sample.positions[position] = static_cast<std::int32_t>(i - begin);
+    if (!sample.first_visible.empty()) sample.first_visible[position] = static_cast<std::int32_t>(begin);
+  }
+  if (ends == DocumentEnds::labelled) return;
+  for (const std::int64_t start : starts) sample.labels[static_cast<std::size_t>(start - 1)] = -1;
+}
+
+}  // namespace
+
+void make_next_token_labels(std::span<const std::int32_t> text, const SampleView& sample) {
+  TRIREME_CHECK(text.size() == sample.tokens.size() + 1 && text.size() == sample.labels.size() + 1, ShapeError,
+                "{} tokens of text do not make {} inputs and {} labels: one token more is needed", text.size(),
+                sample.tokens.size(), sample.labels.size());
+  std::ranges::transform(text.first(text.size() - 1), sample.tokens.begin(),
+                         [](std::int32_t token) { return std::max(token, 0); });
+  std::ranges::copy(text.subspan(1), sample.labels.begin());
+}
+
+void NextTokenSamples::read(std::int64_t index, const SampleView& sample) const {
+  TRIREME_CHECK(index >= 0 && index < size(), DataError, "reading sample {} failed: there are {}", index, size());
+  std::vector<std::int32_t> text(static_cast<std::size_t>(sequence_length()) + 1);
+  read_text(index, text);
+  make_next_token_labels(text, sample);
+  const auto end = std::ranges::find_if(text.begin(), text.end() - 1, [](std::int32_t token) { return token < 0; });
+  std::ranges::fill(sample.length, static_cast<std::int32_t>(end - text.begin()));
+  const bool has_fields = !sample.positions.empty() || !sample.first_visible.empty();
+  if (has_fields || ends_ == DocumentEnds::unlabelled) mark_documents(document_starts(index), ends_, sample);
+}
 
 CheckedTokens::CheckedTokens(std::shared_ptr<const TokenStore> store, std::int64_t vocabulary_size)
     : store_(std::move(store)), vocabulary_size_(vocabulary_size) {}
@@ -43,11 +84,7 @@ ShuffledSamples::ShuffledSamples(CheckedTokens tokens, const DocumentRange& rang
   for (const std::int64_t budget : budgets) {
     if (budget <= size()) continue;
     const auto index_seed = static_cast<std::uint32_t>(seed + indices_.size());
-    if (cache == nullptr) {
-      indices_.emplace_back(range, sequence_length, budget - size(), index_seed);
-    } else {
-      indices_.emplace_back(range, sequence_length, budget - size(), index_seed, tokens_.store(), *cache);
-    }
+    indices_.emplace_back(range, sequence_length, budget - size(), index_seed, &tokens_.store(), cache);
     firsts_.push_back(size() + indices_.back().size());
   }
 }
@@ -94,6 +131,47 @@ std::vector<std::int64_t> ShuffledSamples::document_starts(std::int64_t index) c
     if (place > 0) starts.push_back(place);
   });
   return starts;
+}
+
+std::vector<std::uint32_t> torch_permutation(std::int64_t count, std::int64_t seed) {
+  TRIREME_CHECK(count >= 0 && count <= UINT32_MAX, ConfigError,
+                "an epoch of {} samples has no permutation of 32 bits. Try <dataloader_type> single", count);
+  std::mt19937 generator(static_cast<std::uint32_t>(seed));
+  std::vector<std::uint32_t> order(static_cast<std::size_t>(count));
+  // Both forms are at::native::randperm_cpu's; the second one draws 64 bits, high half first.
+  if (count < UINT32_MAX / 20) {
+    std::iota(order.begin(), order.end(), 0u);
+    for (std::size_t i = 0; i + 1 < order.size(); ++i) {
+      std::swap(order[i], order[i + generator() % (order.size() - i)]);
+    }
+    return order;
+  }
+  for (std::size_t i = 0; i < order.size(); ++i) {
+    const std::uint64_t high = generator();
+    const std::uint64_t draw = high << 32 | generator();
+    const std::size_t place = draw % (i + 1);
+    order[i] = order[place];
+    order[place] = static_cast<std::uint32_t>(i);
+  }
+  return order;
+}
+
+CyclicSamples::CyclicSamples(std::unique_ptr<NextTokenSamples> epoch, std::int64_t size, DocumentEnds ends)
+    : NextTokenSamples(ends), epoch_(std::move(epoch)), size_(size) {
+  TRIREME_CHECK(epoch_->size() > 0, DataError, "an epoch without samples cannot be repeated");
+}
+
+std::int64_t CyclicSamples::sample_at(std::int64_t index) const {
+  const std::int64_t size = epoch_->size(), epoch = index / size;
+  return (*orders_.at(epoch, [&] { return torch_permutation(size, epoch); }))[static_cast<std::size_t>(index % size)];
+}
+
+void CyclicSamples::read_text(std::int64_t index, std::span<std::int32_t> text) const {
+  epoch_->read_text(sample_at(index), text);
+}
+
+std::vector<std::int64_t> CyclicSamples::document_starts(std::int64_t index) const {
+  return epoch_->document_starts(sample_at(index));
 }
 
 }  // namespace trireme::data

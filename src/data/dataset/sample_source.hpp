@@ -1,6 +1,10 @@
 #pragma once
 
 #include <cstdint>
+#include <iterator>
+#include <map>
+#include <memory>
+#include <mutex>
 #include <span>
 #include <vector>
 
@@ -64,6 +68,28 @@ class SampleBuffer {
  private:
   std::vector<std::int32_t> memory_;
   SampleView view_;
+};
+
+/// Orders of epochs' samples, made when they are first read; the latest two are kept. Thread-safe.
+template <class Number>
+class EpochOrders {
+ public:
+  using Order = std::shared_ptr<const std::vector<Number>>;
+  /// Returns the order of an epoch, which `make()` returns.
+  template <class Make>
+  Order at(std::int64_t epoch, const Make& make) {
+    const std::scoped_lock lock(mutex_);
+    Order& order = orders_[epoch];
+    if (!order) order = std::make_shared<const std::vector<Number>>(make());
+    const Order found = order;
+    // A batch may begin in one epoch and end in the next.
+    if (orders_.size() > 2) orders_.erase(epoch == orders_.begin()->first ? std::prev(orders_.end()) : orders_.begin());
+    return found;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::map<std::int64_t, Order> orders_;
 };
 
 /// Training samples by number, independent of the underlying corpora, splits and blends.

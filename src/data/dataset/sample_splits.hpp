@@ -4,16 +4,81 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "src/base/attributes.hpp"
 #include "src/data/dataset/sample_source.hpp"
-#include "src/data/dataset/sampler.hpp"
 #include "src/data/dataset/split.hpp"
 #include "src/data/dataset/token_store.hpp"
 
 namespace trireme::data {
+
+/// Number of samples that a run reads from each split.
+struct SampleBudget {
+  std::int64_t train = 0, valid = 0, test = 0;
+  bool operator==(const SampleBudget&) const = default;
+};
+
+/// Length of a run and its evaluation interval.
+struct RunLength {
+  std::int64_t train_iters = 0;
+  std::int64_t train_samples = 0;  ///< samples of a training by samples; 0: train_iters global batches
+  std::int64_t global_batch_size = 1;
+  std::int64_t eval_interval = 1;
+  std::int64_t eval_iters = 0;
+};
+
+/// Samples of an entire run, as counted by Megatron-LM. Training has train_samples, or train_iters global batches. Each
+/// evaluation has eval_iters global batches; one follows every eval_interval iterations, and one the end. The test has
+/// eval_iters. Throws ConfigError for a negative number, a global batch or an eval_interval of 0, or too many samples
+/// to count.
+SampleBudget samples_needed(const RunLength& run);
+
+/// Position of a rank among those that divide the global batch.
+struct SamplerGrid {
+  std::int64_t micro_batch_size = 1;
+  std::int64_t data_parallel_size = 1;
+};
+
+/// First of the micro_batch_size consecutive samples that data rank `data_rank` reads as its micro-batch `micro_batch`
+/// of an iteration that starts after `consumed_samples`:
+///   consumed_samples + (micro_batch · data_parallel_size + data_rank) · micro_batch_size.
+/// Micro-batches 0 .. m-1 of all data ranks cover the m · data_parallel_size · micro_batch_size samples of the global
+/// batch exactly once, on any grid (Megatron-LM's "single" data loader).
+constexpr std::int64_t first_sample(std::int64_t consumed_samples, std::int64_t micro_batch, std::int64_t data_rank,
+                                    const SamplerGrid& grid) {
+  return consumed_samples + (micro_batch * grid.data_parallel_size + data_rank) * grid.micro_batch_size;
+}
+
+/// Converts the budgets of a run and its predecessors, oldest first, to the attribute "data_budgets" of a checkpoint
+/// and back. CheckpointError if it is missing or malformed.
+Attributes attributes_of(const std::vector<SampleBudget>& budgets);
+std::vector<SampleBudget> budgets_from(const Attributes& attributes);
+
+/// Returns weights that sum to 1. Throws ConfigError for a weight that is not a positive number.
+std::vector<double> normalized_weights(std::span<const double> weights);
+
+/// Corpus of each sample of a blend, as in Megatron-LM. Sample k comes from the corpus with the greatest w_i · max(k,
+/// 1) - (samples taken from i so far), the first on ties. It is independent of the number of samples.
+class BlendOrder {
+ public:
+  BlendOrder(std::vector<double> weights, std::int64_t samples);
+  std::int64_t size() const { return size_; }
+  /// Corpus of sample k, and its number among that corpus' samples.
+  std::pair<std::size_t, std::int64_t> at(std::int64_t k) const;
+  /// Number of samples from each corpus among the first k <= size().
+  std::vector<std::int64_t> counts(std::int64_t k) const;
+
+ private:
+  std::size_t choose(std::int64_t k, std::span<const std::int64_t> counts) const;
+
+  std::vector<double> weights_;
+  std::int64_t size_;
+  std::vector<std::int64_t> block_counts_;  // [blocks, corpora]: before each block of samples
+};
 
 /// A corpus and its weight in a blend; ignored for a single corpus.
 struct WeightedStore {

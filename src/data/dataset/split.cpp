@@ -2,10 +2,10 @@
 
 #include <fmt/format.h>
 
-#include <charconv>
 #include <cmath>
 
 #include "src/base/check.hpp"
+#include "src/base/parse_number.hpp"
 
 namespace trireme::data {
 namespace {
@@ -22,23 +22,19 @@ const char* name_of(Split split) {
 std::array<double, 3> parse_split(std::string_view text) {
   std::array<double, 3> fractions{};
   double sum = 0;
-  const char* at = text.data();
-  const char* const end = at + text.size();
+  std::string_view rest = text;
+  const auto skip_spaces = [&] { rest.remove_prefix(std::min(rest.find_first_not_of(' '), rest.size())); };
   bool good = true;
-  for (std::size_t i = 0;; ++i) {
-    while (at != end && *at == ' ') ++at;
-    double value = 0;
-    const auto [next, error] = std::from_chars(at, end, value);
-    good = i < fractions.size() && error == std::errc{} && std::isfinite(value) && value >= 0;
+  for (std::size_t i = 0; good; ++i) {
+    skip_spaces();
+    const double value = take_number<double>(rest).value_or(-1);
+    good = i < fractions.size() && std::isfinite(value) && value >= 0;
     if (!good) break;
-    fractions[i] = value;
-    sum += value;
-    at = next;
-    while (at != end && *at == ' ') ++at;
-    if (at == end) break;
-    good = *at == ',' || *at == '/';
-    if (!good) break;
-    ++at;
+    sum += fractions[i] = value;
+    skip_spaces();
+    if (rest.empty()) break;
+    good = rest[0] == ',' || rest[0] == '/';
+    rest.remove_prefix(1);
   }
   TRIREME_CHECK(good && sum > 0 && std::isfinite(sum), ConfigError,
                 "<split> '{}' is not up to three numbers, none negative and not all 0. Try 969,30,1", text);

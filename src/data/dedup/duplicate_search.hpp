@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "src/base/hash.hpp"
@@ -10,6 +11,37 @@
 #include "src/comm/communicator.hpp"
 
 namespace trireme::data {
+
+/// A document in a bucket of locality-sensitive hashing.
+struct BucketEntry {
+  std::uint64_t key;
+  std::int64_t document;
+};
+
+/// Two documents; the first comes before the second in the input.
+struct DocumentPair {
+  std::int64_t first;
+  std::int64_t second;
+  auto operator<=>(const DocumentPair&) const = default;
+};
+
+/// Pairs each document with the nearest `neighbours` before it in its bucket (entries with the same key). Sorts the
+/// entries: the result does not depend on their order.
+std::vector<DocumentPair> candidate_pairs(std::vector<BucketEntry>& entries, std::int64_t neighbours);
+
+/// Disjoint-set forest of documents. The first document identifies a cluster, independent of the order of pairs. Holds
+/// only documents that occur in a pair.
+class Clusters {
+ public:
+  void unite(DocumentPair pair);
+  /// Returns the first document of the cluster; a document in no pair is its own.
+  std::int64_t first_of(std::int64_t document);
+  /// Returns (first of its cluster, document) for every non-first document, sorted by document.
+  std::vector<DocumentPair> others();
+
+ private:
+  std::unordered_map<std::int64_t, std::int64_t> parent_;
+};
 
 /// Fingerprints of a rank's documents, by which duplicates are found: 24 + 8 x bands bytes per document of any length.
 struct Fingerprints {

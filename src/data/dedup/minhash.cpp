@@ -1,16 +1,78 @@
 #include "src/data/dedup/minhash.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstring>
 #include <functional>
 #include <numeric>
+#include <string>
+#include <utility>
 
 #include "src/base/check.hpp"
 #include "src/base/hash.hpp"
+#include "src/base/utf8.hpp"
+#include "src/data/text/words.hpp"
 
 namespace trireme::data {
 namespace {
+
+std::uint64_t hash_of(const char* begin, const char* end) {
+  return hash64(begin, static_cast<std::size_t>(end - begin), 0);
+}
+
+const char* next_character(const char* at, const char* end) {
+  return at + std::max(1, decode_utf8(at, end).size_bytes);
+}
+
+void add_characters(std::string_view text, int size, std::vector<std::uint64_t>& hashes) {
+  const char* const text_end = text.data() + text.size();
+  const char* begin = text.data();
+  const char* end = begin;
+  for (int i = 0; i < size && end != text_end; ++i) end = next_character(end, text_end);
+  hashes.push_back(hash_of(begin, end));
+  while (end != text_end) {
+    begin = next_character(begin, text_end);
+    end = next_character(end, text_end);
+    hashes.push_back(hash_of(begin, end));
+  }
+}
+
+void add_words(std::string_view text, int size, std::vector<std::uint64_t>& hashes) {
+  std::vector<std::size_t> begins;  // first bytes of the last `size` words, by their number modulo `size`
+  const auto period = static_cast<std::size_t>(size);
+  std::size_t count = 0;
+  std::size_t last_end = 0;
+  for (WordReader words(text); words.next(); ++count) {
+    if (count < period) begins.push_back(words.begin());
+    begins[count % period] = words.begin();
+    last_end = words.end();
+    if (count + 1 < period) continue;
+    hashes.push_back(hash_of(text.data() + begins[(count + 1) % period], text.data() + words.end()));
+  }
+  if (hashes.empty() && count > 0) hashes.push_back(hash_of(text.data() + begins[0], text.data() + last_end));
+}
+
+/// Sorts hashes in about linear time: they are uniformly distributed, so their highest bits give the approximate
+/// position.
+void sort_hashes(std::vector<std::uint64_t>& hashes) {
+  const int bits = std::bit_width(hashes.size());  // as many buckets as hashes, or twice as many
+  if (bits < 2 || hashes.size() > UINT32_MAX) {
+    std::ranges::sort(hashes);
+    return;
+  }
+  const auto bucket_of = [&](std::uint64_t hash) { return static_cast<std::size_t>(hash >> (64 - bits)); };
+  std::vector<std::uint32_t> ends(std::size_t{1} << bits);  // end of each bucket; at first its begin
+  for (const std::uint64_t hash : hashes) ++ends[bucket_of(hash)];
+  std::exclusive_scan(ends.begin(), ends.end(), ends.begin(), 0U);
+  std::vector<std::uint64_t> sorted(hashes.size());
+  for (const std::uint64_t hash : hashes) sorted[ends[bucket_of(hash)]++] = hash;
+  for (std::uint32_t begin = 0; const std::uint32_t end : ends) {
+    if (end - begin > 1) std::sort(sorted.begin() + begin, sorted.begin() + end);
+    begin = end;
+  }
+  hashes = std::move(sorted);
+}
 
 // Two vectors per step hide the latency of the product; all fit in registers.
 using Lanes = std::uint32_t __attribute__((vector_size(64)));
@@ -21,6 +83,41 @@ constexpr std::size_t block = 2 * lanes;
 void load(Lanes& to, const std::uint32_t* from) { std::memcpy(&to, from, sizeof to); }
 
 }  // namespace
+
+void shingle_hashes(std::string_view text, const ShingleOptions& options, std::vector<std::uint64_t>& hashes) {
+  hashes.clear();
+  std::string folded_text;
+  if (options.folding == ShingleFolding::case_and_white_space) {
+    folded_text = folded(text);
+    text = folded_text;
+  }
+  if (text.empty()) return;
+  if (options.unit == ShingleUnit::characters) {
+    add_characters(text, options.size, hashes);
+  } else {
+    add_words(text, options.size, hashes);
+  }
+}
+
+void make_set(std::vector<std::uint64_t>& hashes) {
+  sort_hashes(hashes);
+  hashes.erase(std::unique(hashes.begin(), hashes.end()), hashes.end());
+}
+
+double jaccard(std::span<const std::uint64_t> a, std::span<const std::uint64_t> b) {
+  if (a.empty() && b.empty()) return 1;
+  std::size_t common = 0;
+  std::size_t i = 0;
+  std::size_t j = 0;
+  while (i < a.size() && j < b.size()) {
+    common += a[i] == b[j] ? 1 : 0;
+    const bool step_a = a[i] <= b[j];
+    const bool step_b = b[j] <= a[i];
+    i += step_a ? 1 : 0;
+    j += step_b ? 1 : 0;
+  }
+  return static_cast<double>(common) / static_cast<double>(a.size() + b.size() - common);
+}
 
 MinHash::MinHash(const MinHashOptions& options) : options_(options) {
   TRIREME_CHECK(options.bands > 0 && options.rows > 0, ConfigError, "{} bands of {} rows", options.bands, options.rows);

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "src/base/check.hpp"
+#include "src/base/utf8.hpp"
 #include "src/data/text/words.hpp"
 
 namespace trireme::data {
@@ -10,23 +11,18 @@ namespace {
 
 constexpr std::uint64_t factor = 0x9E3779B97F4A7C15u;
 
-bool is_character_start(char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; }
 bool ends_sentence(char c) { return c == '.' || c == '!' || c == '?'; }
 
 /// Moves back `margin` characters from `at`, then on to just after a sentence end.
 std::size_t cut_before(std::string_view text, std::size_t at, std::int64_t margin) {
-  for (; at > 0 && margin > 0; margin -= is_character_start(text[at]) ? 1 : 0) --at;
+  for (; at > 0 && margin > 0; margin -= continues_character(text[at]) ? 0 : 1) --at;
   while (at > 0 && !ends_sentence(text[at - 1])) --at;
   return at;
 }
 
 /// Moves `margin` characters past `at`, then on to just after a sentence end.
-std::size_t cut_behind(std::string_view text, std::size_t at, std::int64_t margin) {
-  for (; at < text.size() && margin > 0; --margin) {
-    do {
-      ++at;
-    } while (at < text.size() && !is_character_start(text[at]));
-  }
+std::size_t cut_after(std::string_view text, std::size_t at, std::int64_t margin) {
+  at = skip_characters(text, at, margin);
   while (at < text.size() && !ends_sentence(text[at - 1])) ++at;
   return at;
 }
@@ -82,7 +78,7 @@ std::vector<TextRange> pieces_without(std::string_view text, std::span<const Tex
     while (begin < end && is_ascii_space(text[begin])) ++begin;
     while (begin < end && is_ascii_space(text[end - 1])) --end;
     const std::string_view piece = text.substr(begin, end - begin);
-    if (begin < end && std::ranges::count_if(piece, is_character_start) >= options.min_piece) {
+    if (begin < end && count_characters(piece) >= options.min_piece) {
       pieces.push_back({begin, end});
     }
   };
@@ -90,10 +86,10 @@ std::vector<TextRange> pieces_without(std::string_view text, std::span<const Tex
   std::size_t piece_begin = 0;
   for (std::size_t i = 0; i < passages.size();) {
     const std::size_t begin = cut_before(text, passages[i].begin, options.margin);
-    std::size_t end = cut_behind(text, passages[i].end, options.margin);
+    std::size_t end = cut_after(text, passages[i].end, options.margin);
     // A passage within a cut extends the cut.
     for (++i; i < passages.size() && passages[i].begin <= end; ++i) {
-      end = std::max(end, cut_behind(text, passages[i].end, options.margin));
+      end = std::max(end, cut_after(text, passages[i].end, options.margin));
     }
     if (begin > piece_begin) add_piece(piece_begin, begin);
     piece_begin = end;

@@ -7,7 +7,8 @@
 
 #include "src/base/check.hpp"
 #include "src/base/shortened.hpp"
-#include "src/data/text/utf8.hpp"
+#include "src/base/split.hpp"
+#include "src/base/utf8.hpp"
 #include "src/data/text/words.hpp"
 
 namespace trireme::data {
@@ -70,14 +71,10 @@ class GlueReader {
     add(columns[0], columns[3], columns[4], static_cast<std::int32_t>(*label));
   }
 
-  std::int64_t number_of(std::string_view column) const {
+  void add(std::string_view column, std::string_view a, std::string_view b, std::int32_t label) {
     const auto number = whole_number(column);
-    check(number.has_value(), "'{}' is no number of an example", shortened(column));
-    return *number;
-  }
-
-  void add(std::string_view number, std::string_view a, std::string_view b, std::int32_t label) {
-    TextPair pair{number_of(number), clean_text(stripped(a)), clean_text(stripped(b)), label};
+    check(number.has_value(), "'{}' is not an example number", shortened(column));
+    TextPair pair{*number, clean_text(stripped(a)), clean_text(stripped(b)), label};
     check(pair.id >= 0, "the example's number {} is negative", pair.id);
     check(!pair.a.empty(), "the first text is empty. <on_bad_line> skip leaves such lines out");
     check(!pair.b.empty(), "the second text is empty. <on_bad_line> skip leaves such lines out");
@@ -90,30 +87,21 @@ class GlueReader {
   GlueExamples examples_;
 };
 
-Columns columns_of(std::string_view line) {
-  Columns columns;
-  for (;;) {
-    const std::size_t tab = line.find('\t');
-    columns.push_back(line.substr(0, tab));
-    if (tab == line.npos) return columns;
-    line.remove_prefix(tab + 1);
-  }
-}
-
 }  // namespace
 
 GlueExamples read_glue(GlueTask task, const TaskFile& file, BadLines& bad) {
   GlueReader reader(task, file.path);
   for (TextLines lines(file.text); lines.next();) {
     reader.at_line(lines.number());
-    const Columns columns = columns_of(stripped(lines.line()));
+    Columns columns = split(stripped(lines.line()), '\t');
+    if (columns.empty()) columns.emplace_back();  // a blank line
     if (lines.number() == 1) {
       reader.read_header(columns);
       continue;
     }
     bad.attempt([&] {
-      TRIREME_CHECK(find_invalid_utf8(lines.line()) == lines.line().size(), DataError,
-                    "{}:{}: the line has bytes that are not UTF-8", file.path, lines.number());
+      TRIREME_CHECK(is_utf8(lines.line()), DataError, "{}:{}: the line has bytes that are not UTF-8", file.path,
+                    lines.number());
       reader.read_line(columns);
     });
   }
@@ -127,6 +115,23 @@ std::string glue_predictions(GlueTask task, std::span<const std::int64_t> ids, s
     text += fmt::format("{}\t{}\n", ids[i], task == GlueTask::mnli ? mnli_labels.at(number) : std::to_string(number));
   }
   return text;
+}
+
+PairSamples::PairSamples(const TaskPacking& packing, const Tokenizer& tokenizer, const std::vector<TextPair>& pairs)
+    : TaskSamples(packing, 1) {
+  std::vector<std::int32_t> ids;
+  for (const TextPair& pair : pairs) {
+    for (const std::string* text : {&pair.a, &pair.b}) {
+      ids.clear();
+      tokenizer.encode(*text, ids);
+      texts_.add(ids);
+    }
+    labels_.push_back(pair.label);
+  }
+}
+
+PackedPair PairSamples::packed(std::int64_t index) const {
+  return pack_pair(texts_[2 * index], texts_[2 * index + 1], packing().sequence_length, packing().tokens);
 }
 
 }  // namespace trireme::data

@@ -5,8 +5,9 @@
 #include <string>
 #include <vector>
 
-#include "src/data/tasks/bad_lines.hpp"
+#include "src/data/tasks/task_samples.hpp"
 #include "src/data/tasks/task_text.hpp"
+#include "src/data/tokenizer/tokenizer.hpp"
 
 namespace trireme::data {
 
@@ -39,5 +40,18 @@ GlueExamples read_glue(GlueTask task, const TaskFile& file, BadLines& bad);
 /// Returns predicted classes in GLUE's form of submissions: a header, then the number and the class of each example, by
 /// its name (MNLI) or number (QQP). `ids` and `classes` have one element for each example.
 std::string glue_predictions(GlueTask task, std::span<const std::int64_t> ids, std::span<const std::int32_t> classes);
+
+/// Pairs of texts with a class.
+class PairSamples final : public TaskSamples {
+ public:
+  PairSamples(const TaskPacking& packing, const Tokenizer& tokenizer, const std::vector<TextPair>& pairs);
+  std::int64_t size() const override { return std::ssize(labels_); }
+  std::int32_t label(std::int64_t index) const override { return labels_[static_cast<std::size_t>(index)]; }
+
+ private:
+  PackedPair packed(std::int64_t index) const override;
+  TokenLists texts_;  // two for each pair
+  std::vector<std::int32_t> labels_;
+};
 
 }  // namespace trireme::data

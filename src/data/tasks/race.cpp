@@ -1,7 +1,5 @@
 #include "src/data/tasks/race.hpp"
 
-#include <algorithm>
-
 #include "src/base/check.hpp"
 #include "src/base/shortened.hpp"
 #include "src/data/text/words.hpp"
@@ -70,6 +68,11 @@ void add_race(const TaskFile& file, const RaceParser& parse, const Tokenizer& to
       }
     });
   }
+}
+
+PackedPair RaceSamples::packed(std::int64_t index) const {
+  return examples_.packed(examples_.questions[static_cast<std::size_t>(index / race_choices)],
+                          static_cast<std::size_t>(index % race_choices), packing().sequence_length, packing().tokens);
 }
 
 }  // namespace trireme::data

@@ -7,8 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "src/data/tasks/bad_lines.hpp"
-#include "src/data/tasks/pair_packing.hpp"
+#include "src/data/tasks/task_samples.hpp"
 #include "src/data/tasks/task_text.hpp"
 #include "src/data/tokenizer/tokenizer.hpp"
 
@@ -51,5 +50,20 @@ struct RaceExamples {
 /// article, a question without its answer or its four choices.
 void add_race(const TaskFile& file, const RaceParser& parse, const Tokenizer& tokenizer, std::int64_t max_qa_tokens,
               BadLines& bad, RaceExamples& examples);
+
+/// Questions of RACE, of which each choice is a sample.
+class RaceSamples final : public TaskSamples {
+ public:
+  RaceSamples(const TaskPacking& packing, RaceExamples examples)
+      : TaskSamples(packing, race_choices), examples_(std::move(examples)) {}
+  std::int64_t size() const override { return std::ssize(examples_.questions) * race_choices; }
+  std::int32_t label(std::int64_t index) const override {
+    return examples_.questions[static_cast<std::size_t>(index)].label;
+  }
+
+ private:
+  PackedPair packed(std::int64_t index) const override;
+  RaceExamples examples_;
+};
 
 }  // namespace trireme::data

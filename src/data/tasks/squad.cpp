@@ -6,19 +6,21 @@
 
 #include "src/base/check.hpp"
 #include "src/base/shortened.hpp"
-#include "src/data/text/words.hpp"
+#include "src/base/utf8.hpp"
 
 namespace trireme::data {
 namespace {
-
-std::int64_t count_characters(std::string_view text) {
-  return std::ranges::count_if(text, [](char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; });
-}
 
 /// Bytes [begin, end) of a text.
 struct TextRange {
   std::size_t begin = 0, end = 0;
 };
+
+/// Bytes of the characters [begin, end) of UTF-8 text; shorter at its end.
+std::string_view characters_of(std::string_view text, std::int64_t begin, std::int64_t end) {
+  const std::size_t first = skip_characters(text, 0, begin);
+  return text.substr(first, skip_characters(text, first, end - begin) - first);
+}
 
 /// Returns the place of an answer in the context.
 TextRange place_of(const SquadAnswer& answer, const std::string& context, const std::string& where) {
@@ -32,19 +34,6 @@ TextRange place_of(const SquadAnswer& answer, const std::string& context, const 
 }
 
 }  // namespace
-
-std::string_view characters_of(std::string_view text, std::int64_t begin, std::int64_t end) {
-  const auto byte_of = [&](std::size_t from, std::int64_t characters) {
-    for (; characters > 0 && from < text.size(); --characters) {
-      do {
-        ++from;
-      } while (from < text.size() && (static_cast<unsigned char>(text[from]) & 0xC0) == 0x80);
-    }
-    return from;
-  };
-  const std::size_t first = byte_of(0, begin);
-  return text.substr(first, byte_of(first, end - begin) - first);
-}
 
 SquadExamples::SquadExamples(const SquadFile& file, const WordPieceTokenizer& tokenizer, const SquadOptions& options,
                              bool is_training, BadLines& bad)

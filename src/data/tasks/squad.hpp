@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "src/data/tasks/bad_lines.hpp"
-#include "src/data/tasks/pair_packing.hpp"
+#include "src/data/tasks/task_samples.hpp"
+#include "src/data/tasks/task_text.hpp"
 #include "src/data/tokenizer/wordpiece_tokenizer.hpp"
 
 namespace trireme::data {
@@ -93,7 +93,20 @@ class SquadExamples {
   std::vector<SquadWindow> windows_;
 };
 
-/// Bytes of the characters [begin, end) of UTF-8 text; shorter at its end.
-std::string_view characters_of(std::string_view text, std::int64_t begin, std::int64_t end);
+/// Windows of SQuAD's contexts.
+class SquadSamples final : public TaskSamples {
+ public:
+  /// Keeps a reference to `examples`.
+  SquadSamples(const TaskPacking& packing, const SquadExamples& examples)
+      : TaskSamples(packing, 1), examples_(examples) {}
+  std::int64_t size() const override { return std::ssize(examples_.windows()); }
+  std::int32_t label(std::int64_t index) const override { return window(index).start; }
+
+ private:
+  const SquadWindow& window(std::int64_t index) const { return examples_.windows()[static_cast<std::size_t>(index)]; }
+  PackedPair packed(std::int64_t index) const override { return examples_.packed(window(index)); }
+  std::int32_t span_end(std::int64_t index) const override { return window(index).end; }
+  const SquadExamples& examples_;
+};
 
 }  // namespace trireme::data

@@ -7,6 +7,29 @@
 
 namespace trireme::data {
 
+PackedPair pack_pair(std::span<const std::int32_t> a, std::optional<std::span<const std::int32_t>> b,
+                     std::int64_t max_length, const PairTokens& tokens) {
+  PackedPair packed;
+  const auto room = static_cast<std::size_t>(std::max<std::int64_t>(max_length, 1));
+  bool is_cut = false;
+  const auto append = [&](std::span<const std::int32_t> list, std::int32_t type) {
+    const std::size_t size = std::min(list.size(), room - packed.tokens.size());
+    packed.tokens.insert(packed.tokens.end(), list.begin(), list.begin() + static_cast<std::ptrdiff_t>(size));
+    packed.token_types.resize(packed.tokens.size(), type);
+  };
+  append({&tokens.cls, 1}, 0);
+  append(a, 0);
+  append({&tokens.sep, 1}, 0);
+  if (b) append(*b, 1);
+  is_cut = packed.tokens.size() >= room;
+  if (is_cut) {
+    packed.tokens.resize(room - 1);
+    packed.token_types.resize(room - 1);
+  }
+  if (b || is_cut) append({&tokens.sep, 1}, b ? 1 : 0);
+  return packed;
+}
+
 void TaskSamples::read(std::int64_t index, const SampleView& sample) const {
   const PackedPair pair = packed(index);
   const std::size_t length = pair.tokens.size();
@@ -24,51 +47,21 @@ void TaskSamples::read(std::int64_t index, const SampleView& sample) const {
   std::ranges::fill(sample.span_end, span_end(index));
 }
 
-PairSamples::PairSamples(const TaskPacking& packing, const Tokenizer& tokenizer, const std::vector<TextPair>& pairs)
-    : TaskSamples(packing, 1) {
-  std::vector<std::int32_t> ids;
-  for (const TextPair& pair : pairs) {
-    for (const std::string* text : {&pair.a, &pair.b}) {
-      ids.clear();
-      tokenizer.encode(*text, ids);
-      texts_.add(ids);
-    }
-    labels_.push_back(pair.label);
-  }
-}
-
-PackedPair PairSamples::packed(std::int64_t index) const {
-  return pack_pair(texts_[2 * index], texts_[2 * index + 1], packing().sequence_length, packing().tokens);
-}
-
-PackedPair RaceSamples::packed(std::int64_t index) const {
-  return examples_.packed(examples_.questions[static_cast<std::size_t>(index / race_choices)],
-                          static_cast<std::size_t>(index % race_choices), packing().sequence_length, packing().tokens);
-}
-
 EpochSamples::EpochSamples(const TaskSamples& samples, std::uint64_t seed, std::int64_t epochs,
                            std::int64_t labels_per_epoch)
     : samples_(samples), seed_(seed), epochs_(epochs), labels_per_epoch_(labels_per_epoch) {}
 
-std::shared_ptr<const EpochSamples::Order> EpochSamples::order(std::int64_t epoch) const {
-  const std::lock_guard lock(mutex_);
-  std::shared_ptr<const Order>& order = orders_[epoch];
-  if (!order) {
-    Order made(static_cast<std::size_t>(samples_.labels()));
-    std::iota(made.begin(), made.end(), 0);
-    NumpyRandom(static_cast<std::uint32_t>(seed_ + static_cast<std::uint64_t>(epoch))).shuffle(std::span(made));
-    order = std::make_shared<const Order>(std::move(made));
-  }
-  const std::shared_ptr<const Order> result = order;
-  while (orders_.size() > 2)
-    orders_.erase(orders_.begin()->first == epoch ? std::prev(orders_.end()) : orders_.begin());
-  return result;
-}
-
 std::int64_t EpochSamples::row_of(std::int64_t index) const {
   const std::int64_t choices = samples_.samples_per_label();
   const std::int64_t number = index / choices;  // counts labels
-  const std::int64_t row = (*order(number / labels_per_epoch_))[static_cast<std::size_t>(number % labels_per_epoch_)];
+  const std::int64_t epoch = number / labels_per_epoch_;
+  const auto order = orders_.at(epoch, [&] {
+    std::vector<std::int64_t> made(static_cast<std::size_t>(samples_.labels()));
+    std::iota(made.begin(), made.end(), 0);
+    NumpyRandom(static_cast<std::uint32_t>(seed_ + static_cast<std::uint64_t>(epoch))).shuffle(std::span(made));
+    return made;
+  });
+  const std::int64_t row = (*order)[static_cast<std::size_t>(number % labels_per_epoch_)];
   return row * choices + index % choices;
 }
 

@@ -1,17 +1,51 @@
 #pragma once
 
 #include <cstdint>
-#include <map>
-#include <memory>
-#include <mutex>
+#include <optional>
+#include <span>
 #include <vector>
 
 #include "src/data/dataset/sample_source.hpp"
-#include "src/data/tasks/glue.hpp"
-#include "src/data/tasks/race.hpp"
-#include "src/data/tasks/squad.hpp"
 
 namespace trireme::data {
+
+/// Ids of the tokens around two texts.
+struct PairTokens {
+  std::int32_t cls = -1, sep = -1, pad = -1;
+};
+
+/// Tokens of one sample and their segments: 0 to the first [SEP], 1 after it.
+struct PackedPair {
+  std::vector<std::int32_t> tokens;
+  std::vector<std::int32_t> token_types;
+};
+
+/// Returns [CLS] A [SEP] B [SEP], or [CLS] A [SEP] without a B, unpadded. If the part before the last [SEP] has at
+/// least `max_length` tokens, it is truncated to max_length - 1 and followed by [SEP], of segment 1 if there is a B.
+/// This matches Megatron-LM, even if the cut is inside A.
+PackedPair pack_pair(std::span<const std::int32_t> a, std::optional<std::span<const std::int32_t>> b,
+                     std::int64_t max_length, const PairTokens& tokens);
+
+/// Lists of tokens in one block of memory.
+class TokenLists {
+ public:
+  /// Adds a list. Returns its number.
+  std::int64_t add(std::span<const std::int32_t> tokens) {
+    tokens_.insert(tokens_.end(), tokens.begin(), tokens.end());
+    ends_.push_back(tokens_.size());
+    return std::ssize(ends_) - 1;
+  }
+  std::span<const std::int32_t> operator[](std::int64_t list) const {
+    const auto at = static_cast<std::size_t>(list);
+    const std::size_t begin = at == 0 ? 0 : ends_[at - 1];
+    return std::span(tokens_).subspan(begin, ends_[at] - begin);
+  }
+  std::int64_t size() const { return std::ssize(ends_); }
+
+ private:
+  std::vector<std::int32_t> tokens_;
+  std::vector<std::size_t> ends_;
+};
 
 /// Positions of a task's samples and the tokens around their texts.
 struct TaskPacking {
@@ -52,50 +86,6 @@ class TaskSamples : public SampleSource {
   std::int64_t samples_per_label_;
 };
 
-/// Pairs of texts with a class.
-class PairSamples final : public TaskSamples {
- public:
-  PairSamples(const TaskPacking& packing, const Tokenizer& tokenizer, const std::vector<TextPair>& pairs);
-  std::int64_t size() const override { return std::ssize(labels_); }
-  std::int32_t label(std::int64_t index) const override { return labels_[static_cast<std::size_t>(index)]; }
-
- private:
-  PackedPair packed(std::int64_t index) const override;
-  TokenLists texts_;  // two for each pair
-  std::vector<std::int32_t> labels_;
-};
-
-/// Questions of RACE, of which each choice is a sample.
-class RaceSamples final : public TaskSamples {
- public:
-  RaceSamples(const TaskPacking& packing, RaceExamples examples)
-      : TaskSamples(packing, race_choices), examples_(std::move(examples)) {}
-  std::int64_t size() const override { return std::ssize(examples_.questions) * race_choices; }
-  std::int32_t label(std::int64_t index) const override {
-    return examples_.questions[static_cast<std::size_t>(index)].label;
-  }
-
- private:
-  PackedPair packed(std::int64_t index) const override;
-  RaceExamples examples_;
-};
-
-/// Windows of SQuAD's contexts.
-class SquadSamples final : public TaskSamples {
- public:
-  /// Keeps a reference to `examples`.
-  SquadSamples(const TaskPacking& packing, const SquadExamples& examples)
-      : TaskSamples(packing, 1), examples_(examples) {}
-  std::int64_t size() const override { return std::ssize(examples_.windows()); }
-  std::int32_t label(std::int64_t index) const override { return window(index).start; }
-
- private:
-  const SquadWindow& window(std::int64_t index) const { return examples_.windows()[static_cast<std::size_t>(index)]; }
-  PackedPair packed(std::int64_t index) const override { return examples_.packed(window(index)); }
-  std::int32_t span_end(std::int64_t index) const override { return window(index).end; }
-  const SquadExamples& examples_;
-};
-
 /// Samples of several epochs, each shuffled differently: by NumPy's RandomState(seed + epoch).shuffle(arange(n)), n the
 /// labels of the source. Samples that share a label stay together. The first `labels_per_epoch` of an order are read.
 /// The orders are independent of the grid.
@@ -111,8 +101,6 @@ class EpochSamples final : public SampleSource {
   void read(std::int64_t index, const SampleView& sample) const override;
 
  private:
-  using Order = std::vector<std::int64_t>;
-  std::shared_ptr<const Order> order(std::int64_t epoch) const;
   /// The sample of the source that is sample `index` of these.
   std::int64_t row_of(std::int64_t index) const;
 
@@ -120,8 +108,7 @@ class EpochSamples final : public SampleSource {
   std::uint64_t seed_;
   std::int64_t epochs_;
   std::int64_t labels_per_epoch_;
-  mutable std::mutex mutex_;
-  mutable std::map<std::int64_t, std::shared_ptr<const Order>> orders_;  // the latest two
+  mutable EpochOrders<std::int64_t> orders_;
 };
 
 }  // namespace trireme::data

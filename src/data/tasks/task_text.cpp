@@ -1,7 +1,7 @@
 #include "src/data/tasks/task_text.hpp"
 
 #include "src/base/parse_number.hpp"
-#include "src/data/text/utf8.hpp"
+#include "src/base/utf8.hpp"
 #include "src/data/text/words.hpp"
 
 namespace trireme::data {
@@ -18,20 +18,12 @@ bool TextLines::next() {
 
 std::string clean_text(std::string_view text) {
   std::string cleaned;
-  const char* const end = text.data() + text.size();
   bool after_space = false;
-  for (const char* at = text.data(); at != end;) {
-    const Utf8Character c = decode_utf8(at, end);
-    const int size_bytes = c.size_bytes == 0 ? 1 : c.size_bytes;
-    const bool is_space = c.size_bytes != 0 && is_python_space(c.code_point);
-    if (!is_space) {
-      cleaned.append(at, static_cast<std::size_t>(size_bytes));
-    } else if (!after_space) {
-      cleaned += ' ';
-    }
+  for_each_character(text, [&](Utf8Character c, std::string_view bytes) {
+    const bool is_space = is_python_space(c.code_point);
+    if (!is_space || !after_space) cleaned += is_space ? " " : bytes;
     after_space = is_space;
-    at += size_bytes;
-  }
+  });
   for (int pass = 0; pass < 3; ++pass) {
     std::size_t written = 0;
     for (std::size_t read = 0; read < cleaned.size(); ++read) {

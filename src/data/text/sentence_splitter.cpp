@@ -1,13 +1,11 @@
 #include "src/data/text/sentence_splitter.hpp"
 
-#include <utf8proc.h>
-
 #include <algorithm>
 #include <array>
 #include <string>
 
+#include "src/base/utf8.hpp"
 #include "src/data/text/unicode.hpp"
-#include "src/data/text/utf8.hpp"
 #include "src/data/text/words.hpp"
 
 namespace trireme::data {
@@ -35,16 +33,9 @@ Character character_at(std::string_view text, std::size_t at) {
 
 /// The character that ends before byte `at`, which is not 0.
 Character character_before(std::string_view text, std::size_t at) {
-  for (std::size_t size = 1; size <= std::min<std::size_t>(4, at); ++size) {
-    if ((static_cast<unsigned char>(text[at - size]) & 0xC0) == 0x80) continue;
-    const Character found = character_at(text, at - size);
-    if (found.end == at) return found;
-    break;
-  }
-  return {0xFFFD, at - 1, at};
+  const Character found = character_at(text, character_begin(text, at - 1));
+  return found.end == at ? found : Character{0xFFFD, at - 1, at};
 }
-
-utf8proc_category_t category_of(char32_t c) { return utf8proc_category(static_cast<utf8proc_int32_t>(c)); }
 
 bool is_wide_stop(char32_t c) { return c == 0x3002 || c == 0xFF01 || c == 0xFF0E || c == 0xFF1F || c == 0xFF61; }
 
@@ -109,7 +100,7 @@ bool is_abbreviation(std::string_view text, std::size_t at) {
 
 }  // namespace
 
-bool SentenceSplitter::ends_before(std::string_view text, std::size_t at) {
+bool is_sentence_end(std::string_view text, std::size_t at) {
   // Text before: a stop, perhaps followed by closing marks.
   const Character last = character_before(text, at);
   if (is_white_space(last.code_point)) return false;
@@ -122,33 +113,35 @@ bool SentenceSplitter::ends_before(std::string_view text, std::size_t at) {
   }
 
   // Text after: blank lines, and the first letter.
-  std::size_t behind = at;
+  std::size_t after = at;
   int lines = 0;
-  while (behind < text.size()) {
-    const Character c = character_at(text, behind);
+  while (after < text.size()) {
+    const Character c = character_at(text, after);
     if (!is_white_space(c.code_point)) break;
     lines += c.code_point == 0x2029 ? 2 : c.code_point == '\n' ? 1 : 0;  // a paragraph separator is a blank line
-    behind = c.end;
+    after = c.end;
   }
-  if (behind == text.size()) return false;
+  if (after == text.size()) return false;
   if (lines >= 2) return true;
   if (!is_stop(stop.code_point)) return false;
-  Character first = character_at(text, behind);
+  Character first = character_at(text, after);
   while (is_opening(first.code_point) && first.end < text.size()) first = character_at(text, first.end);
   if (category_of(first.code_point) == UTF8PROC_CATEGORY_LL) return false;
   const bool single = stop.begin == 0 || !is_stop(character_before(text, stop.begin).code_point);
   return stop.code_point != '.' || !single || !is_abbreviation(text, stop.begin);
 }
 
-void SentenceSplitter::split(std::string_view text, std::vector<std::size_t>& ends) {
+std::vector<std::size_t> sentence_ends(std::string_view text) {
+  std::vector<std::size_t> ends;
   for (std::size_t at = 1; at < text.size(); ++at) {
     // Cuts lie before white space, or after a wide stop or its closing marks: never within a character or a word.
     const auto here = static_cast<unsigned char>(text[at]), before = static_cast<unsigned char>(text[at - 1]);
-    if ((here & 0xC0) == 0x80) continue;
+    if (continues_character(text[at])) continue;
     if (here < 0x80 && before < 0x80 && !is_ascii_space(text[at])) continue;
-    if (ends_before(text, at)) ends.push_back(at);
+    if (is_sentence_end(text, at)) ends.push_back(at);
   }
   if (!text.empty()) ends.push_back(text.size());
+  return ends;
 }
 
 }  // namespace trireme::data

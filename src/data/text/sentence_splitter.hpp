@@ -6,8 +6,9 @@
 
 namespace trireme::data {
 
-/// Splits text into sentences by rules. A cut lies before the white space between two sentences, or right after a full
-/// stop of Chinese or Japanese. The sentences thus concatenate to the text, and each begins like a word within a text.
+/// Splits text into sentences by rules. Returns the end of each: increasing, the last one text.size() unless `text` is
+/// empty. A cut lies before the white space between two sentences, or right after a full stop of Chinese or Japanese.
+/// The sentences thus concatenate to the text, and each begins like a word within a text.
 ///
 /// 1. A blank line always ends a sentence.
 /// 2. So do . ! ? and the ellipsis, and the full stops, exclamation and question marks of other scripts. Closing quotes
@@ -19,14 +20,11 @@ namespace trireme::data {
 ///    number that begins a line (1. First).
 ///
 /// `text` is UTF-8; other bytes count as ordinary characters.
-class SentenceSplitter {
- public:
-  /// Returns whether a sentence of `text` ends before byte `at`, 0 < at < text.size(). The result depends on the line
-  /// before `at` and on the text after it. That text ends with the first character other than white space, quotes and
-  /// brackets. False where only white space follows.
-  static bool ends_before(std::string_view text, std::size_t at);
-  /// Appends the end of every sentence: increasing, the last one text.size() unless `text` is empty.
-  static void split(std::string_view text, std::vector<std::size_t>& ends);
-};
+std::vector<std::size_t> sentence_ends(std::string_view text);
+
+/// Returns whether a sentence of `text` ends before byte `at`, 0 < at < text.size(). The result depends on the line
+/// before `at` and on the text after it. That text ends with the first character other than white space, quotes and
+/// brackets. False where only white space follows.
+bool is_sentence_end(std::string_view text, std::size_t at);
 
 }  // namespace trireme::data

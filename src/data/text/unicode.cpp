@@ -3,18 +3,18 @@
 #include <utf8proc.h>
 
 #include <algorithm>
+#include <array>
+#include <cstdint>
 #include <cstdlib>
 #include <memory>
+#include <utility>
+#include <vector>
 
 #include "src/base/check.hpp"
-#include "src/data/text/utf8.hpp"
+#include "src/base/utf8.hpp"
 
 namespace trireme::data {
 namespace {
-
-utf8proc_category_t category_of(char32_t c) { return utf8proc_category(static_cast<utf8proc_int32_t>(c)); }
-
-char32_t lower(char32_t c) { return static_cast<char32_t>(utf8proc_tolower(static_cast<utf8proc_int32_t>(c))); }
 
 bool is_cased(char32_t c) {
   const auto category = category_of(c);
@@ -47,16 +47,122 @@ constexpr char32_t capital_dotted_i = 0x130, combining_dot = 0x307;
 bool is_final_sigma(const std::u32string& word, std::size_t at) {
   const auto ignorable = [](char32_t c) { return is_case_ignorable(c); };
   const auto before = std::find_if_not(word.rend() - static_cast<std::ptrdiff_t>(at), word.rend(), ignorable);
-  const auto behind = std::find_if_not(word.begin() + static_cast<std::ptrdiff_t>(at) + 1, word.end(), ignorable);
-  return before != word.rend() && is_cased(*before) && (behind == word.end() || !is_cased(*behind));
+  const auto after = std::find_if_not(word.begin() + static_cast<std::ptrdiff_t>(at) + 1, word.end(), ignorable);
+  return before != word.rend() && is_cased(*before) && (after == word.end() || !is_cased(*after));
+}
+
+/// Bytes 0x80 to 0x9F of windows-1252; 0 if it has no character.
+constexpr std::array<char32_t, 32> windows_1252 = {0x20AC, 0,      0x201A, 0x0192, 0x201E, 0x2026, 0x2020, 0x2021,
+                                                   0x02C6, 0x2030, 0x0160, 0x2039, 0x0152, 0,      0x017D, 0,
+                                                   0,      0x2018, 0x2019, 0x201C, 0x201D, 0x2022, 0x2013, 0x2014,
+                                                   0x02DC, 0x2122, 0x0161, 0x203A, 0x0153, 0,      0x017E, 0x0178};
+
+/// The byte from 0x80 on that `c` stands for in windows-1252 or Latin-1, or 0.
+unsigned char byte_of(char32_t c) {
+  if (c >= 0x80 && c <= 0xFF) return static_cast<unsigned char>(c);
+  if (c < 0x152 || c > 0x2122) return 0;
+  const auto* const found = std::ranges::find(windows_1252, c);
+  return found == windows_1252.end() ? 0 : static_cast<unsigned char>(0x80 + (found - windows_1252.begin()));
+}
+
+/// Returns whether the character follows words in ordinary text.
+bool follows_words(char32_t c) {
+  constexpr std::u32string_view signs =
+      U"\u00A0\u00A9\u00AA\u00AB\u00AE\u00B0\u00B2\u00B3\u00B4\u00B7\u00B9\u00BA\u00BB"
+      U"\u2013\u2014\u2018\u2019\u201A\u201C\u201D\u201E\u2020\u2021\u2022\u2026"
+      U"\u2039\u203A\u2122";
+  return signs.find(c) != signs.npos;
+}
+
+/// Returns whether a character that stands for a byte is a lower-case letter.
+bool is_lower_case_letter(char32_t c) {
+  return (c >= 0xDF && c <= 0xFF && c != 0xF7) || c == 0x153 || c == 0x161 || c == 0x17E || c == 0x192;
+}
+
+bool is_removed(char32_t c) {
+  if (c < 0x20) return c != '\t' && c != '\n' && c != '\f' && c != '\r';
+  return (c >= 0x7F && c <= 0x9F) || (c >= 0x206A && c <= 0x206F) || c == 0xFEFF || (c >= 0xFFF9 && c <= 0xFFFC);
+}
+
+bool is_plain(std::string_view text) {
+  return std::ranges::all_of(
+      text, [](char c) { return static_cast<unsigned char>(c) < 0x80 && !is_removed(static_cast<unsigned char>(c)); });
+}
+
+/// Successive characters that stand for bytes.
+struct Sequence {
+  std::string_view text;
+  std::string bytes;
+  std::u32string characters;
+
+  bool is_utf8() const { return trireme::is_utf8(bytes); }
+  /// Returns whether ordinary text may also contain the sequence.
+  bool is_ordinary() const {
+    if (characters[0] == U'\u00C2' || characters[0] == U'\u00C3') return false;
+    const bool is_end_of_word = characters.size() == 2 && follows_words(characters[1]);
+    return is_end_of_word || std::ranges::all_of(characters, is_lower_case_letter);
+  }
+};
+
+/// Calls `take(sequence)` for every longest sequence of characters that stand for bytes, `pass(bytes)` for the text
+/// between.
+template <class TakeSequence, class Pass>
+void for_each_sequence(std::string_view text, const TakeSequence& take, const Pass& pass) {
+  Sequence sequence;
+  for_each_character(text, [&](Utf8Character c, std::string_view spelling) {
+    const unsigned char byte = c.size_bytes > 1 ? byte_of(c.code_point) : 0;
+    if (byte != 0) {
+      sequence.text = sequence.bytes.empty()
+                          ? spelling
+                          : std::string_view(sequence.text.data(), sequence.text.size() + spelling.size());
+      sequence.bytes += static_cast<char>(byte);
+      sequence.characters += c.code_point;
+      return;
+    }
+    if (!sequence.bytes.empty()) {
+      take(sequence);
+      sequence = {};
+    }
+    pass(spelling);
+  });
+  if (!sequence.bytes.empty()) take(sequence);
+}
+
+/// One pass of the first step.
+std::string read_again(std::string_view text) {
+  std::int64_t misread = 0, ordinary = 0, other = 0;
+  const auto count = [&](const Sequence& sequence) {
+    ++(!sequence.is_utf8() ? other : sequence.is_ordinary() ? ordinary : misread);
+  };
+  for_each_sequence(text, count, [](std::string_view) {});
+  std::string result;
+  if (misread + ordinary == 0) return result = text;
+  const auto take = [&](const Sequence& sequence) {
+    const bool is_misread = sequence.is_utf8() && (!sequence.is_ordinary() || misread > other);
+    result += is_misread ? std::string_view(sequence.bytes) : sequence.text;
+  };
+  for_each_sequence(text, take, [&](std::string_view bytes) { result += bytes; });
+  return result;
+}
+
+std::string without_controls(std::string_view text) {
+  std::string result;
+  for_each_character(text, [&](Utf8Character c, std::string_view spelling) {
+    const bool is_c1 = c.code_point >= 0x80 && c.code_point <= 0x9F;
+    if (c.size_bytes > 0 && is_c1 && windows_1252[c.code_point - 0x80] != 0) {
+      append_utf8(windows_1252[c.code_point - 0x80], result);
+    } else if (c.size_bytes == 0 || !is_removed(c.code_point)) {
+      result += spelling;
+    }
+  });
+  return result;
 }
 
 }  // namespace
 
-bool is_white_space(char32_t c) {
-  return (c >= 0x09 && c <= 0x0D) || c == 0x20 || c == 0x85 || c == 0xA0 || c == 0x1680 ||
-         (c >= 0x2000 && c <= 0x200A) || c == 0x2028 || c == 0x2029 || c == 0x202F || c == 0x205F || c == 0x3000;
-}
+utf8proc_category_t category_of(char32_t c) { return utf8proc_category(static_cast<utf8proc_int32_t>(c)); }
+
+char32_t lower_case(char32_t c) { return static_cast<char32_t>(utf8proc_tolower(static_cast<utf8proc_int32_t>(c))); }
 
 void append_utf8(char32_t c, std::string& text) {
   utf8proc_uint8_t bytes[4];
@@ -90,16 +196,12 @@ std::string composed(std::string_view text) {
 
 std::string lower_case(std::string_view text) {
   std::u32string characters;
-  const char* const end = text.data() + text.size();
-  for (const char* at = text.data(); at != end;) {
-    const Utf8Character character = decode_utf8(at, end);
-    characters += character.code_point;
-    at += character.size_bytes;
-  }
+  for_each_character(text, [&](Utf8Character c, std::string_view) { characters += c.code_point; });
   std::string lowered;
   for (std::size_t i = 0; i < characters.size(); ++i) {
     const char32_t c = characters[i];
-    append_utf8(c == capital_sigma ? (is_final_sigma(characters, i) ? final_sigma : small_sigma) : lower(c), lowered);
+    append_utf8(c == capital_sigma ? (is_final_sigma(characters, i) ? final_sigma : small_sigma) : lower_case(c),
+                lowered);
     if (c == capital_dotted_i) append_utf8(combining_dot, lowered);
   }
   return lowered;
@@ -137,6 +239,16 @@ std::string lower_case_without_accents(std::string_view word) {
     if (category_of(c) != UTF8PROC_CATEGORY_MN) append_utf8(c, result);
   }
   return result;
+}
+
+std::string repaired(std::string_view text) {
+  std::string result(text);
+  if (is_plain(text)) return result;
+  for (std::string before; before.size() != result.size();) {  // every repair shortens the text
+    before = std::exchange(result, read_again(result));
+  }
+  result = without_controls(result);
+  return is_surely_composed(result) ? result : composed(result);
 }
 
 }  // namespace trireme::data

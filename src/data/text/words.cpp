@@ -1,33 +1,25 @@
 #include "src/data/text/words.hpp"
 
-#include <utf8proc.h>
-
 #include <algorithm>
-#include <array>
 
-#include "src/data/text/utf8.hpp"
+#include "src/base/utf8.hpp"
+#include "src/data/text/unicode.hpp"
 
 namespace trireme::data {
-
-bool is_python_space(char32_t c) {
-  return (c >= 0x09 && c <= 0x0D) || (c >= 0x1C && c <= 0x20) || c == 0x85 || c == 0xA0 || c == 0x1680 ||
-         (c >= 0x2000 && c <= 0x200A) || c == 0x2028 || c == 0x2029 || c == 0x202F || c == 0x205F || c == 0x3000;
-}
 
 WordExtent word_extent(std::string_view text) {
   WordExtent extent;
   bool in_word = false;
-  for (std::size_t at = 0; at < text.size();) {
-    const Utf8Character c = decode_utf8(text.data() + at, text.data() + text.size());
-    const bool is_space = c.size_bytes != 0 && is_python_space(c.code_point);
+  for_each_character(text, [&](Utf8Character c, std::string_view bytes) {
+    const bool is_space = is_python_space(c.code_point);
+    const auto at = static_cast<std::size_t>(bytes.data() - text.data());
     if (!is_space && !in_word) {
       if (extent.end == 0) extent.first_word = at;
       extent.last_word = at;
     }
     in_word = !is_space;
-    at += static_cast<std::size_t>(std::max(c.size_bytes, 1));
-    if (in_word) extent.end = at;
-  }
+    if (in_word) extent.end = at + bytes.size();
+  });
   return extent;
 }
 
@@ -66,10 +58,7 @@ bool WordReader::next() {
       } else if (c.size_bytes == 0) {
         word_ += *at;
       } else {
-        std::array<utf8proc_uint8_t, 4> lower{};
-        const auto size =
-            utf8proc_encode_char(utf8proc_tolower(static_cast<utf8proc_int32_t>(c.code_point)), lower.data());
-        word_.append(reinterpret_cast<const char*>(lower.data()), static_cast<std::size_t>(size));
+        append_utf8(lower_case(c.code_point), word_);
       }
     }
     at += size_bytes;

@@ -9,9 +9,15 @@ namespace trireme::data {
 /// Returns whether byte `c` is ASCII white space.
 constexpr bool is_ascii_space(char c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
 
+/// Unicode's property White_Space.
+constexpr bool is_white_space(char32_t c) {
+  return (c >= 0x09 && c <= 0x0D) || c == 0x20 || c == 0x85 || c == 0xA0 || c == 0x1680 ||
+         (c >= 0x2000 && c <= 0x200A) || c == 0x2028 || c == 0x2029 || c == 0x202F || c == 0x205F || c == 0x3000;
+}
+
 /// Returns whether `c` is white space to Python's str.split, str.strip and re's \s: Unicode's property White_Space and
 /// the separators U+001C to U+001F.
-bool is_python_space(char32_t c);
+constexpr bool is_python_space(char32_t c) { return is_white_space(c) || (c >= 0x1C && c <= 0x1F); }
 
 /// Bytes at which the first and the last word of a text begin, and the last one ends; words are those of Python's
 /// str.split. All are 0 in a text without words.

@@ -19,7 +19,7 @@ constexpr std::size_t max_merge_bytes = std::size_t{1} << 28;
 }  // namespace
 
 BpeTokenizer::BpeTokenizer(std::string name, BpeVocabulary vocabulary)
-    : name_(std::move(name)),
+    : Tokenizer(std::move(name)),
       encoder_(vocabulary),
       tokens_(std::move(vocabulary.tokens)),
       end_of_document_(vocabulary.end_of_document),
@@ -77,9 +77,8 @@ void BpeTokenizer::encode_words(std::string_view text, std::vector<std::int32_t>
 }
 
 void BpeTokenizer::decode(std::span<const std::int32_t> ids, std::string& bytes) const {
+  check_ids(ids);
   for (const std::int32_t id : ids) {
-    TRIREME_CHECK(id >= 0 && id < vocabulary_size(), DataError, "token {} is not in the vocabulary of {} ids", id,
-                  vocabulary_size());
     if (id != end_of_document_) bytes += tokens_[static_cast<std::size_t>(id)];
   }
 }

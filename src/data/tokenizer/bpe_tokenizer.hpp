@@ -17,7 +17,6 @@ namespace trireme::data {
 class BpeTokenizer final : public Tokenizer {
  public:
   BpeTokenizer(std::string name, BpeVocabulary vocabulary);
-  const std::string& name() const override { return name_; }
   std::int64_t vocabulary_size() const override { return static_cast<std::int64_t>(tokens_.size()); }
   std::int32_t end_of_document() const override { return end_of_document_; }
   void encode(std::string_view text, std::vector<std::int32_t>& ids) const override;
@@ -34,7 +33,6 @@ class BpeTokenizer final : public Tokenizer {
   void encode_words(std::string_view text, std::vector<std::int32_t>& ids) const;
   void encode_normalised(std::string_view text, std::vector<std::int32_t>& ids) const;
 
-  std::string name_;
   BytePairEncoder encoder_;
   std::vector<std::string> tokens_;
   std::int32_t end_of_document_;

@@ -158,12 +158,9 @@ class Trainer {
 }  // namespace
 
 void WordCounts::add_word(std::string_view word, std::int64_t count) {
-  const auto found = counts_.find(word);
-  if (found == counts_.end()) {
-    counts_.emplace(word, count);
-  } else {
-    found->second += count;
-  }
+  auto found = counts_.find(word);
+  if (found == counts_.end()) found = counts_.emplace(word, 0).first;
+  found->second += count;
 }
 
 void WordCounts::add_text(std::string_view text, const WordSplitter& splitter) {
@@ -205,7 +202,7 @@ BpeVocabulary train_bpe(const std::vector<std::pair<std::string, std::int64_t>>&
                         const std::function<void(std::int64_t, std::int64_t)>& progress) {
   const std::int64_t min_size = 256 + std::ssize(options.special_tokens);
   TRIREME_CHECK(options.vocabulary_size >= min_size && options.vocabulary_size <= max_vocabulary_size, ConfigError,
-                "a vocabulary of {} tokens was asked for; with all bytes and {} special tokens it has {} to {}",
+                "a vocabulary of {} tokens is not possible; with all bytes and {} special tokens it has {} to {}",
                 options.vocabulary_size, options.special_tokens.size(), min_size, max_vocabulary_size);
   return Trainer(words, options).train(progress);
 }

@@ -1,23 +1,13 @@
 #include "src/data/tokenizer/payload_lines.hpp"
 
+#include <charconv>
+
 #include "src/base/shortened.hpp"
 
 namespace trireme::data {
+namespace {
 
-std::string escape_bytes(std::string_view bytes) {
-  std::string text;
-  for (const char c : bytes) {
-    if (c >= ' ' && c <= '~' && c != '\\') {
-      text += c;
-    } else {
-      text += fmt::format("\\x{:02x}", static_cast<unsigned char>(c));
-    }
-  }
-  return text;
-}
-
-std::string quotation_of(std::string_view bytes) { return shortened(escape_bytes(bytes)); }
-
+/// The inverse of `escape_bytes`; throws DataError if an escape is broken.
 std::string unescape_bytes(std::string_view text) {
   std::string bytes;
   for (std::size_t i = 0; i < text.size(); ++i) {
@@ -35,6 +25,22 @@ std::string unescape_bytes(std::string_view text) {
   }
   return bytes;
 }
+
+}  // namespace
+
+std::string escape_bytes(std::string_view bytes) {
+  std::string text;
+  for (const char c : bytes) {
+    if (c >= ' ' && c <= '~' && c != '\\') {
+      text += c;
+    } else {
+      text += fmt::format("\\x{:02x}", static_cast<unsigned char>(c));
+    }
+  }
+  return text;
+}
+
+std::string quotation_of(std::string_view bytes) { return shortened(escape_bytes(bytes)); }
 
 std::string_view PayloadLines::line() {
   ++number_;

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <array>
-#include <charconv>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -9,6 +8,8 @@
 #include <vector>
 
 #include "src/base/check.hpp"
+#include "src/base/parse_number.hpp"
+#include "src/base/split.hpp"
 
 namespace trireme::data {
 
@@ -19,8 +20,6 @@ inline constexpr std::int64_t max_vocabulary_size = std::int64_t{1} << 24;
 std::string escape_bytes(std::string_view bytes);
 /// `escape_bytes` for a message, shortened.
 std::string quotation_of(std::string_view bytes);
-/// The inverse of `escape_bytes`; throws DataError if an escape is broken.
-std::string unescape_bytes(std::string_view text);
 
 /// Sequential reader of an embedded tokenizer's lines. Throws DataError if one is missing or damaged.
 class PayloadLines {
@@ -34,17 +33,13 @@ class PayloadLines {
   template <std::size_t count>
   std::array<std::int64_t, count> numbers(std::int64_t max_number) {
     const std::string_view text = line();
-    const char* at = text.data();
-    const char* const end = at + text.size();
+    const std::vector<std::string_view> parts = split(text, ' ');
+    if (parts.size() != count || text.ends_with(' ')) refuse(text);
     std::array<std::int64_t, count> values{};
-    bool good = true;
-    for (std::size_t i = 0; i < count && good; ++i) {
-      if (i > 0) good = at != end && *at++ == ' ';
-      const auto [next, error] = std::from_chars(at, end, values[i]);
-      good = good && error == std::errc{} && values[i] >= 0 && values[i] <= max_number;
-      at = next;
+    for (std::size_t i = 0; i < count; ++i) {
+      values[i] = parse_number<std::int64_t>(parts[i]).value_or(-1);
+      if (values[i] < 0 || values[i] > max_number) refuse(text);
     }
-    if (!good || at != end) refuse(text);
     return values;
   }
   /// Reads `count` escaped texts, one per line.

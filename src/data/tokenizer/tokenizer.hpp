@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <span>
 #include <string>
@@ -13,9 +14,10 @@ namespace trireme::data {
 /// Converts text to token ids and back. Thread-safe.
 class Tokenizer {
  public:
+  explicit Tokenizer(std::string name) : name_(std::move(name)) {}
   virtual ~Tokenizer() = default;
-  /// "bytes", "gpt2", "huggingface" or "wordpiece".
-  virtual const std::string& name() const = 0;
+  /// "bytes", "gpt2", "huggingface", "null" or "wordpiece".
+  const std::string& name() const { return name_; }
   /// Number of ids, special tokens included.
   virtual std::int64_t vocabulary_size() const = 0;
   /// Id of the token that ends a document. It never comes from text.
@@ -34,6 +36,13 @@ class Tokenizer {
   virtual std::string payload() const = 0;
   /// Digest of the payload: equal digests give equal ids.
   std::string digest() const;
+
+ protected:
+  /// Throws DataError for an id outside the vocabulary.
+  void check_ids(std::span<const std::int32_t> ids) const;
+
+ private:
+  std::string name_;
 };
 
 /// Pattern by which a byte-level BPE cuts text into words; WordSplitter lists the patterns.
@@ -68,9 +77,27 @@ std::unique_ptr<Tokenizer> make_huggingface_tokenizer(BpeVocabulary vocabulary);
 /// BERT's WordPiece. [BOS] and [EOS] are added if missing, as in Megatron-LM; the latter ends documents. Throws
 /// DataError naming the token where one occurs twice, is not UTF-8, or a special one is missing.
 std::unique_ptr<Tokenizer> make_wordpiece_tokenizer(WordPieceVocabulary vocabulary);
-/// Ids made elsewhere, 0 to vocabulary_size - 1; see NullTokenizer. Throws ConfigError.
+/// Ids 0 to vocabulary_size - 1 that were made elsewhere: the text is the ids in decimal, separated by white space.
+/// Throws ConfigError unless `end_of_document` is one of them.
 std::unique_ptr<Tokenizer> make_null_tokenizer(std::int64_t vocabulary_size, std::int64_t end_of_document);
 /// The tokenizer that a corpus or checkpoint embeds.
 std::unique_ptr<Tokenizer> tokenizer_from_payload(const std::string& name, const std::string& payload);
+
+/// Frequency of each spelling.
+using SpellingCounts = std::map<std::string, std::int64_t>;
+
+/// Finds the spellings of a tokenizer's special tokens in text, where encoding treats them as ordinary text.
+class SpecialTokenFinder {
+ public:
+  explicit SpecialTokenFinder(const Tokenizer& tokenizer);
+  /// Adds the spellings in `text` to `counts`. The longest of several at the same byte counts.
+  void count(std::string_view text, SpellingCounts& counts) const;
+
+ private:
+  std::string_view spelling_at(std::string_view text) const;
+
+  std::vector<std::string> spellings_;  // sorted
+  std::string first_bytes_;             // first bytes of the tokens, each once
+};
 
 }  // namespace trireme::data

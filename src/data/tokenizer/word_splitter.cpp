@@ -1,11 +1,9 @@
 #include "src/data/tokenizer/word_splitter.hpp"
 
-#include <utf8proc.h>
-
 #include <algorithm>
 
+#include "src/base/utf8.hpp"
 #include "src/data/text/unicode.hpp"
-#include "src/data/text/utf8.hpp"
 #include "src/data/text/words.hpp"
 
 namespace trireme::data {
@@ -31,7 +29,7 @@ int contraction_size(const char* text, const char* end, bool ignore_case) {
 
 WordSplitter::WordSplitter(WordPattern pattern) : pattern_(pattern), classes_(unicode_code_points, Class::other) {
   for (char32_t c = 0; c < unicode_code_points; ++c) {
-    const utf8proc_category_t category = utf8proc_category(static_cast<utf8proc_int32_t>(c));
+    const utf8proc_category_t category = category_of(c);
     if (is_white_space(c)) {
       classes_[c] = Class::space;
     } else if (category >= UTF8PROC_CATEGORY_LU && category <= UTF8PROC_CATEGORY_LO) {
@@ -129,9 +127,8 @@ bool WordSplitter::can_cut(std::string_view text, std::size_t at) const {
   if (!is_word_cut(text, at)) return false;
   if (pattern_ == WordPattern::gpt2 || !is_line_end(text[at])) return true;
   // In the other patterns the end of a line belongs to signs before it.
-  std::size_t start = at - 1;
-  while (start > 0 && at - start < 4 && (static_cast<unsigned char>(text[start]) & 0xC0) == 0x80) --start;
-  const Class before = character(text.data() + start, text.data() + at).character_class;
+  const char* const last = text.data() + character_begin(text, at - 1);
+  const Class before = character(last, text.data() + at).character_class;
   return before == Class::letter || before == Class::number;
 }
 

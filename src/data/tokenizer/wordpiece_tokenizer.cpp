@@ -1,13 +1,12 @@
 #include "src/data/tokenizer/wordpiece_tokenizer.hpp"
 
-#include <utf8proc.h>
-
 #include <algorithm>
 #include <utility>
 
 #include "src/base/check.hpp"
+#include "src/base/utf8.hpp"
 #include "src/data/text/unicode.hpp"
-#include "src/data/text/utf8.hpp"
+#include "src/data/text/words.hpp"
 #include "src/data/tokenizer/payload_lines.hpp"
 
 namespace trireme::data {
@@ -29,12 +28,11 @@ bool is_punctuation(char32_t c, utf8proc_category_t category) {
   return ascii || (category >= UTF8PROC_CATEGORY_PC && category <= UTF8PROC_CATEGORY_PO);
 }
 
-bool continues_character(char byte) { return (static_cast<unsigned char>(byte) & 0xC0) == 0x80; }
-
 }  // namespace
 
 WordPieceTokenizer::WordPieceTokenizer(WordPieceVocabulary vocabulary)
-    : lower_case_(vocabulary.lower_case),
+    : Tokenizer("wordpiece"),
+      lower_case_(vocabulary.lower_case),
       max_word_characters_(vocabulary.max_word_characters),
       tokens_(std::move(vocabulary.tokens)),
       classes_(unicode_code_points, Class::letter) {
@@ -48,8 +46,7 @@ WordPieceTokenizer::WordPieceTokenizer(WordPieceVocabulary vocabulary)
     const std::string_view token = tokens_[i];
     const auto id = static_cast<std::int32_t>(i);
     TRIREME_CHECK(!token.empty(), DataError, "the token of id {} is empty", id);
-    TRIREME_CHECK(find_invalid_utf8(token) == token.size(), DataError, "token {} ('{}') is not UTF-8", id,
-                  quotation_of(token));
+    TRIREME_CHECK(is_utf8(token), DataError, "token {} ('{}') is not UTF-8", id, quotation_of(token));
     const bool continues = token.starts_with("##") && token.size() > 2;
     const auto [found, is_new] = continues ? continuations_.emplace(token.substr(2), id) : starts_.emplace(token, id);
     TRIREME_CHECK(is_new, DataError, "the vocabulary has token '{}' twice, as id {} and id {}", quotation_of(token),
@@ -66,7 +63,7 @@ WordPieceTokenizer::WordPieceTokenizer(WordPieceVocabulary vocabulary)
   end_of_document_ = id_of("[EOS]");
 
   for (char32_t c = 0; c < unicode_code_points; ++c) {
-    const utf8proc_category_t category = utf8proc_category(static_cast<utf8proc_int32_t>(c));
+    const utf8proc_category_t category = category_of(c);
     const bool is_line = c == '\t' || c == '\n' || c == '\r';
     if (c == 0 || c == 0xFFFD ||
         (!is_line && (category == UTF8PROC_CATEGORY_CC || category == UTF8PROC_CATEGORY_CF ||
@@ -90,48 +87,38 @@ void WordPieceTokenizer::encode(std::string_view text, std::vector<std::int32_t>
     words.clear();
     is_ascii = true;
   };
-  const char* const end = text.data() + text.size();
-  for (const char* at = text.data(); at != end;) {
-    const Utf8Character character = decode_utf8(at, end);
-    if (character.size_bytes == 0) {
-      ++at;
-      continue;
-    }
-    const Class kind = classes_[character.code_point];
+  for_each_character(text, [&](Utf8Character character, std::string_view bytes) {
+    const Class kind = class_of(character);
     if (kind == Class::letter || kind == Class::punctuation) {
-      if (character.size_bytes == 1) {
-        words += lower_case_ && *at >= 'A' && *at <= 'Z' ? static_cast<char>(*at + ('a' - 'A')) : *at;
+      const char first = bytes[0];
+      if (bytes.size() == 1) {
+        words += lower_case_ && first >= 'A' && first <= 'Z' ? static_cast<char>(first + ('a' - 'A')) : first;
       } else {
-        words.append(at, static_cast<std::size_t>(character.size_bytes));
+        words += bytes;
         is_ascii = false;
       }
     } else if (kind != Class::dropped) {
       finish_run();
       if (kind == Class::ideograph) {
-        words.assign(at, static_cast<std::size_t>(character.size_bytes));
+        words = bytes;
         is_ascii = false;
         finish_run();
       }
     }
-    at += character.size_bytes;
-  }
+  });
   finish_run();
 }
 
 template <class Take>
 void WordPieceTokenizer::cut_at_punctuation(std::string_view words, const Take& take) const {
-  const char* const end = words.data() + words.size();
   const char* word = words.data();
-  for (const char* at = word; at != end;) {
-    const Utf8Character character = decode_utf8(at, end);
-    const char* const next = at + character.size_bytes;
-    if (classes_[character.code_point] == Class::punctuation) {
-      if (word != at) take(std::string_view(word, at));
-      take(std::string_view(at, next));
-      word = next;
-    }
-    at = next;
-  }
+  for_each_character(words, [&](Utf8Character character, std::string_view bytes) {
+    if (classes_[character.code_point] != Class::punctuation) return;
+    if (word != bytes.data()) take(std::string_view(word, bytes.data()));
+    take(bytes);
+    word = bytes.data() + bytes.size();
+  });
+  const char* const end = words.data() + words.size();
   if (word != end) take(std::string_view(word, end));
 }
 
@@ -146,9 +133,9 @@ class WordPieceTokenizer::OffsetEncoder {
   OffsetEncoder(const WordPieceTokenizer& tokenizer, std::vector<TextToken>& tokens)
       : tokenizer_(tokenizer), tokens_(tokens) {}
 
-  /// Adds the character at bytes [begin, end) of `text` to the run.
-  void add(std::string_view text, std::size_t begin, std::size_t end) {
-    const std::string_view character = text.substr(begin, end - begin);
+  /// Adds a character, at byte `begin` of the text, to the run.
+  void add(std::string_view character, std::size_t begin) {
+    const std::size_t end = begin + character.size();
     run_ += character;
     const std::string cleaned = tokenizer_.lower_case_ ? lower_case_without_accents(character) : std::string(character);
     origins_.resize(origins_.size() + cleaned.size(), {begin, end});
@@ -196,23 +183,20 @@ class WordPieceTokenizer::OffsetEncoder {
 std::vector<TextToken> WordPieceTokenizer::encode_with_offsets(std::string_view text) const {
   std::vector<TextToken> tokens;
   OffsetEncoder encoder(*this, tokens);
-  const char* const end = text.data() + text.size();
-  for (std::size_t at = 0; at < text.size();) {
-    const Utf8Character character = decode_utf8(text.data() + at, end);
-    const auto size = static_cast<std::size_t>(std::max(character.size_bytes, 1));
-    const Class kind = character.size_bytes == 0 ? Class::dropped : classes_[character.code_point];
+  for_each_character(text, [&](Utf8Character character, std::string_view bytes) {
+    const Class kind = class_of(character);
     if (kind == Class::space || kind == Class::ideograph) encoder.finish_run();
-    if (kind != Class::space && kind != Class::dropped) encoder.add(text, at, at + size);
+    if (kind != Class::space && kind != Class::dropped) {
+      encoder.add(bytes, static_cast<std::size_t>(bytes.data() - text.data()));
+    }
     if (kind == Class::ideograph) encoder.finish_run();
-    at += size;
-  }
+  });
   encoder.finish_run();
   return tokens;
 }
 
 void WordPieceTokenizer::encode_word(std::string_view word, std::vector<std::int32_t>& ids) const {
-  if (std::ssize(word) > max_word_characters_ &&
-      std::ranges::count_if(word, [](char c) { return !continues_character(c); }) > max_word_characters_) {
+  if (std::ssize(word) > max_word_characters_ && count_characters(word) > max_word_characters_) {
     ids.push_back(unknown_);
     return;
   }
@@ -236,9 +220,8 @@ void WordPieceTokenizer::encode_word(std::string_view word, std::vector<std::int
 }
 
 void WordPieceTokenizer::decode(std::span<const std::int32_t> ids, std::string& bytes) const {
+  check_ids(ids);
   for (const std::int32_t id : ids) {
-    TRIREME_CHECK(id >= 0 && id < vocabulary_size(), DataError, "token {} is not in the vocabulary of {} ids", id,
-                  vocabulary_size());
     if (id == end_of_document_) continue;
     const std::string_view token = tokens_[static_cast<std::size_t>(id)];
     if (token.starts_with("##") && token.size() > 2) {

@@ -7,6 +7,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "src/base/utf8.hpp"
 #include "src/data/tokenizer/tokenizer.hpp"
 
 namespace trireme::data {
@@ -27,7 +28,6 @@ class WordPieceTokenizer final : public Tokenizer {
   WordPieceTokenizer(const WordPieceTokenizer&) = delete;
   WordPieceTokenizer& operator=(const WordPieceTokenizer&) = delete;
 
-  const std::string& name() const override { return name_; }
   std::int64_t vocabulary_size() const override { return static_cast<std::int64_t>(tokens_.size()); }
   /// [EOS].
   std::int32_t end_of_document() const override { return end_of_document_; }
@@ -46,6 +46,7 @@ class WordPieceTokenizer final : public Tokenizer {
 
  private:
   enum class Class : std::uint8_t { letter, punctuation, ideograph, space, dropped };
+  Class class_of(Utf8Character c) const { return c.size_bytes == 0 ? Class::dropped : classes_[c.code_point]; }
   void encode_words(const std::string& words, bool is_ascii, std::vector<std::int32_t>& ids) const;
   void encode_word(std::string_view word, std::vector<std::int32_t>& ids) const;
   /// Calls `take` with each word of `words`, cleaned characters between white space, cut around punctuation.
@@ -53,7 +54,6 @@ class WordPieceTokenizer final : public Tokenizer {
   void cut_at_punctuation(std::string_view words, const Take& take) const;
   class OffsetEncoder;
 
-  std::string name_ = "wordpiece";
   bool lower_case_;
   std::int64_t max_word_characters_;
   std::vector<std::string> tokens_;

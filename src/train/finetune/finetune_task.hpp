@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "src/data/tasks/glue.hpp"
-#include "src/data/tasks/squad_predictions.hpp"
+#include "src/data/tasks/squad_answers.hpp"
 #include "src/data/tasks/task_samples.hpp"
 #include "src/model/model_config.hpp"
 

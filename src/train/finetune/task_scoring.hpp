@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "src/data/dataset/sample_source.hpp"
-#include "src/data/tasks/squad_metrics.hpp"
+#include "src/data/tasks/squad_answers.hpp"
 #include "src/train/finetune/finetune_task.hpp"
 #include "src/train/parallel_model.hpp"
 

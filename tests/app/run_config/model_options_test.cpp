@@ -4,6 +4,7 @@
 
 #include "src/app/run_config/model_options.hpp"
 #include "src/base/error.hpp"
+#include "src/base/split.hpp"
 #include "src/model/presets.hpp"
 #include "src/model/stage/model_parameters.hpp"
 
@@ -236,7 +237,7 @@ TEST(ModelOptions, EachFieldsOptionSetsIt) {
     }
     if (field.name() == "num-query-groups") base.emplace_back("--group-query-attention");
     if (field.name() == "hidden-size") base.insert(base.end(), {"--kv-channels", "64"});
-    for (const std::string_view name : model::split_names(field.option)) {
+    for (const std::string_view name : split(field.option, ',')) {
       std::vector<std::string> arguments = base;
       arguments.push_back("--" + std::string(name));
       const bool is_fraction = field.range.max <= 1;

@@ -3,12 +3,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <functional>
 #include <numeric>
 #include <set>
 
 #include "src/base/error.hpp"
 #include "tests/fakes/memory_token_store.hpp"
+#include "tests/support/message_of.hpp"
 #include "tests/support/sample_text.hpp"
 
 namespace trireme::data {
@@ -20,7 +20,7 @@ using testing::HasSubstr;
 
 constexpr auto sample = test::text_of;
 
-/// Documents of the given sizes; the ids count up from `first_id` through the corpus.
+/// Documents of the given sizes, with consecutive ids from `first_id`.
 std::shared_ptr<const MemoryTokenStore> counting_store(const std::vector<std::size_t>& sizes, std::int32_t first_id = 0,
                                                        std::int64_t vocabulary_size = 100'000) {
   std::vector<std::vector<std::int32_t>> documents;
@@ -53,15 +53,10 @@ std::vector<std::vector<std::int32_t>> samples(const SampleSource& source, std::
 
 template <class ErrorType>
 std::string error_of(const std::vector<WeightedStore>& stores, const GptDataOptions& options) {
-  try {
-    make_gpt_data(stores, options);
-  } catch (const ErrorType& error) {
-    return error.what();
-  }
-  return "no error";
+  return test::message_of<ErrorType>([&] { make_gpt_data(stores, options); });
 }
 
-// The order of documents is 4 0 1 2 3, so the stream is 30..36 0..4 5..13 14 15 16..29. The order of samples is 2 1 3
+// Documents in the order 4 0 1 2 3 give the stream 30..36 0..4 5..13 14 15 16..29, read in the order of samples 2 1 3
 // 0.
 TEST(SampleSplits, ReadsMegatronsSamplesAcrossDocuments) {
   const auto data = make_gpt_data({{counting_store({5, 9, 2, 14, 7})}}, options_of(8, {{4, 0, 0}}));
@@ -75,7 +70,7 @@ TEST(SampleSplits, ReadsMegatronsSamplesAcrossDocuments) {
   EXPECT_EQ(data.test, nullptr);
 }
 
-// The same samples. A document's part that lies in another split is another document.
+// The same samples. Parts of a document in two splits are separate documents.
 TEST(SampleSplits, MarksTheDocumentsOfEverySample) {
   const auto expect_marks = [](const SampleSource& source, std::int64_t index, std::vector<std::int32_t> positions,
                                std::vector<std::int32_t> labels) {
@@ -100,7 +95,7 @@ TEST(SampleSplits, MarksTheDocumentsOfEverySample) {
 
   options.split_by = SplitBy::tokens;
   options.split_fractions = parse_split("1,1");
-  const auto half = make_gpt_data({{counting_store({26})}}, options);  // 0 to 12 again and again
+  const auto half = make_gpt_data({{counting_store({26})}}, options);  // repeats 0 to 12
   for (std::int64_t index = 0; index < 4; ++index) {
     const std::vector<std::int32_t> text = sample(*half.train, index);
     std::vector<std::int32_t> positions, labels;
@@ -167,7 +162,7 @@ TEST(SampleSplits, AGrowingBudgetKeepsTheEpochsThatWereBegun) {
   const auto grown = make_gpt_data({{store}}, options_of(8, {{45, 0, 0}, {100, 0, 0}, {40, 0, 0}}));
   EXPECT_GE(grown.train->size(), 100);
   EXPECT_EQ(samples(*grown.train, 47), samples(*first.train, 47));
-  // A run that asks for 100 from the start reads them in another order.
+  // A new run of 100 samples has a different order.
   const auto anew = make_gpt_data({{store}}, options_of(8, {{100, 0, 0}}));
   EXPECT_NE(samples(*anew.train, 47), samples(*first.train, 47));
   // The following samples are shuffled with the next seed.
@@ -176,7 +171,7 @@ TEST(SampleSplits, AGrowingBudgetKeepsTheEpochsThatWereBegun) {
   const auto rest = make_gpt_data({{store}}, next_seed);
   EXPECT_EQ(sample(*grown.train, 47), sample(*rest.train, 0));
   EXPECT_EQ(sample(*grown.train, 99), sample(*rest.train, 52));
-  // Growing within the last epoch that was begun changes nothing.
+  // A budget within the last started epoch adds nothing.
   EXPECT_EQ(make_gpt_data({{store}}, options_of(8, {{45, 0, 0}, {47, 0, 0}})).train->size(), 47);
 }
 
@@ -236,9 +231,9 @@ TEST(SampleSplits, RefusesACorpusTooSmallForASplitThatIsNeeded) {
               AllOf(HasSubstr("the validation split of memory has 0 tokens in 0 documents (of 37 in 5)"),
                     HasSubstr("<seq_length> 8 takes 9"), HasSubstr("<split_by> tokens"), HasSubstr("<split>,")));
   options.budgets = {{4, 0, 0}};
-  EXPECT_EQ(error_of<DataError>({{store}}, options), "no error");
+  EXPECT_EQ(error_of<DataError>({{store}}, options), "nothing was thrown");
   EXPECT_THAT(error_of<DataError>({{counting_store({})}}, options), HasSubstr("0 tokens"));
-  // s tokens are one too few, s + 1 are one sample.
+  // One sample takes s + 1 tokens.
   EXPECT_THAT(error_of<DataError>({{counting_store({8})}}, options_of(8, {{1, 0, 0}})), HasSubstr("8 tokens"));
   EXPECT_EQ(make_gpt_data({{counting_store({9})}}, options_of(8, {{1, 0, 0}})).train->size(), 1);
 }
@@ -258,10 +253,10 @@ TEST(SampleSplits, RefusesCorporaThatDoNotFit) {
   EXPECT_THAT(error_of<DataError>({{counting_store({5})}}, small),
               HasSubstr("holds token 4, but the vocabulary has 4 ids"));
   small.vocabulary_size = 5;
-  EXPECT_EQ(error_of<DataError>({{counting_store({5})}}, small), "no error");
+  EXPECT_EQ(error_of<DataError>({{counting_store({5})}}, small), "nothing was thrown");
 }
 
-/// A corpus whose header has a smaller largest id than its tokens.
+/// A corpus with ids above the maximum in its header.
 class MislabeledStore final : public TokenStore {
  public:
   explicit MislabeledStore(std::shared_ptr<const TokenStore> store) : store_(std::move(store)), info_(store_->info()) {
@@ -281,12 +276,8 @@ class MislabeledStore final : public TokenStore {
 TEST(SampleSplits, ChecksEveryTokenItReads) {
   const auto data =
       make_gpt_data({{std::make_shared<MislabeledStore>(counting_store({5}))}}, options_of(4, {{1, 0, 0}}));
-  try {
-    sample(*data.train, 0);
-    FAIL() << "ids beyond the vocabulary were read";
-  } catch (const DataError& error) {
-    EXPECT_THAT(error.what(), HasSubstr("token 3 is 3, not in the vocabulary of 3 ids"));
-  }
+  EXPECT_THAT(test::message_of<DataError>([&] { sample(*data.train, 0); }),
+              HasSubstr("token 3 is 3, not in the vocabulary of 3 ids"));
 }
 
 TEST(SampleSplits, RefusesOptionsThatCannotWork) {

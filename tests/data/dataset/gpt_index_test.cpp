@@ -16,7 +16,7 @@ namespace {
 using testing::ElementsAre;
 using Pairs = std::vector<std::pair<std::int64_t, std::int64_t>>;
 
-/// An index over documents of the given sizes, with what it refers to.
+/// An index over documents of the given sizes, and the arrays it refers to.
 struct Indexed {
   Indexed(const std::vector<std::int64_t>& document_sizes, std::int64_t sequence_length, std::int64_t samples,
           std::uint32_t seed)
@@ -49,7 +49,7 @@ struct Indexed {
   GptIndex index;
 };
 
-/// Megatron-LM's own way to the starts of samples: walk the documents, s + 1 tokens a sample, back by one between two.
+/// Finds the starts of samples as Megatron-LM does: walks the documents, s + 1 tokens a sample, one of them shared.
 Pairs walk(const Indexed& indexed, std::int64_t sequence_length) {
   Pairs result = {{0, 0}};
   std::size_t entry = 0;
@@ -120,7 +120,7 @@ TEST(GptIndex, HoldsEverySampleOnceAndAtLeastThoseAskedFor) {
     const Indexed indexed({5, 9, 2, 14, 7}, 8, samples, 1);
     const auto order = indexed.order();
     EXPECT_GE(indexed.index.size(), samples);
-    EXPECT_LT((indexed.index.epochs() - 1) * 37 - 1, samples * 8);  // one epoch fewer would not do
+    EXPECT_LT((indexed.index.epochs() - 1) * 37 - 1, samples * 8);  // one epoch fewer is not enough
     EXPECT_EQ(std::set(order.begin(), order.end()).size(), order.size());
     EXPECT_EQ(*std::max_element(order.begin(), order.end()), indexed.index.size() - 1);
   }

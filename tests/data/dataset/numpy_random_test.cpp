@@ -18,7 +18,7 @@ std::vector<int> shuffled(std::uint32_t seed, std::size_t size) {
   return items;
 }
 
-// All expected values are what numpy.random.RandomState gives.
+// The expected values come from numpy.random.RandomState.
 TEST(NumpyRandom, DrawsNumpysDoubles) {
   NumpyRandom random(1234);
   EXPECT_EQ(random.random(), 0.1915194503788923);

@@ -48,7 +48,7 @@ TEST(Ngrams, HaveHashesOfTheirWordsAlone) {
 TEST(HashSet, FindsWhatWasInsertedWhateverItsNumber) {
   HashSet set;
   for (std::uint64_t i = 0; i < 5000; ++i) set.insert(i % 4000);
-  EXPECT_EQ(set.size(), 3999);  // 0 and 1 are one
+  EXPECT_EQ(set.size(), 3999);  // 0 and 1 are the same element
   for (std::uint64_t i = 0; i < 4000; ++i) EXPECT_GE(set.find(i), 0);
   EXPECT_EQ(set.find(4000), -1);
 }

@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "io/json/task_json.hpp"
-#include "src/data/tasks/squad_metrics.hpp"
+#include "src/data/tasks/squad_answers.hpp"
 #include "tests/support/message_of.hpp"
 
 namespace trireme::data {
@@ -32,7 +32,7 @@ SquadFile file_of(std::string context, std::vector<SquadQuestion> questions, boo
 }
 
 TEST(SquadWindows, TokensOfTheAnswerAreThoseThatItTouches) {
-  // Tokens: e, cd as "c" "##d", ".", e, with an accent and a character beyond the basic plane on the way.
+  // Tokens: e, [UNK], "c" "##d", ".", e. An accent and a character beyond the BMP precede the answers.
   const SquadFile file = file_of("\u00E9 \U0001F600 cd. e", {question("x", {{"d", 5}}), question("y", {{"cd. e", 4}})});
   BadLines bad;
   const SquadExamples examples(file, tokenizer(), {16, 128, 2, special}, true, bad);
@@ -110,7 +110,7 @@ TEST_F(SquadPredictions, TheBestSpanInTheContextIsCutOutOfIt) {
   // [CLS] a [SEP] A. cd [SEP]: the context is at positions 3 to 6.
   const SquadFile file = file_of("A. cd", {question("x", {{"A", 0}})});
   const SquadExamples examples(file, tokenizer(), {16, 128, 1, special}, false, bad_);
-  // The best start and end are in the question, the next best pair is in the wrong order.
+  // The best start and end lie in the question; the next best pair is reversed.
   const SquadPrediction best = predict(examples, {{0, 9, 0, 1, 0, 5, 0, 0}}, {{0, 9, 0, 0, 6, 0, 4, 0}});
   EXPECT_EQ(best.text, "cd");  // 5 + 4 exceeds 1 + 6
   ASSERT_GE(best.n_best.size(), 2u);
@@ -121,7 +121,7 @@ TEST_F(SquadPredictions, TheBestSpanInTheContextIsCutOutOfIt) {
   EXPECT_NEAR(sum, 1, 1e-12);
   options_.max_answer_length = 1;
   EXPECT_EQ(predict(examples, {{0, 0, 0, 1, 0, 5, 0, 0}}, {{0, 0, 0, 0, 6, 0, 4, 0}}).text, ".");  // 0 + 6 > 5 + 0
-  options_.n_best = 1;  // the only pair is in the wrong order
+  options_.n_best = 1;  // the only pair is reversed
   EXPECT_EQ(predict(examples, {{0, 0, 0, 1, 0, 5, 0, 0}}, {{0, 0, 0, 0, 6, 0, 4, 0}}).text, "");
 }
 
@@ -143,13 +143,13 @@ TEST_F(SquadPredictions, APositionCountsInTheWindowWithMostContext) {
   const SquadFile file = file_of("a b c d e a b", {question("x", {})}, true);
   const SquadExamples examples(file, tokenizer(), {8, 2, 1, special}, false, bad_);
   ASSERT_EQ(examples.windows().size(), 3u);
-  // Token 3 has 0 tokens behind it in window 0, and one before it in window 1: only there it may be the start.
+  // Token 3 has no token after it in window 0 and one before it in window 1, so it can start only there.
   std::vector<std::vector<float>> starts(3, std::vector<float>(8, 0)), ends = starts;
   starts[0][6] = 50;
   EXPECT_NE(predict(examples, starts, ends).n_best[0].text, "d");
   starts[1][4] = 20, ends[1][4] = 20;
   EXPECT_EQ(predict(examples, starts, ends).text, "d");
-  // The null score is the least over the windows: 30 - 40 < 0.
+  // The null score is the minimum over the windows: 30 - 40 < 0.
   starts[0][0] = starts[1][0] = 30, starts[2][0] = 15;
   ends[0][0] = ends[1][0] = 30, ends[2][0] = 15;
   EXPECT_EQ(predict(examples, starts, ends).null_odds, -10);
@@ -159,10 +159,10 @@ TEST(SquadNormaliser, RemovesCasePunctuationArticlesAndWhiteSpaceInThisOrder) {
   EXPECT_EQ(normalized_answer("The  Quick\tBrown\n Fox"), "quick brown fox");
   EXPECT_EQ(normalized_answer("  A U.S.-led, (an) attack! "), "usled attack");
   EXPECT_EQ(normalized_answer("theatre another a1 a_b"), "theatre another a1 ab");  // the underscore is punctuation
-  EXPECT_EQ(normalized_answer("a.b a. b"), "ab b");  // punctuation goes before articles are looked for
+  EXPECT_EQ(normalized_answer("a.b a. b"), "ab b");  // punctuation is removed before articles
   EXPECT_EQ(normalized_answer("t-h-e end"), "end");
   EXPECT_EQ(normalized_answer("the the"), "");
-  EXPECT_EQ(normalized_answer("\u00C9A the\u00A0end an\u2013a"), "\u00E9a end \u2013");  // a dash beyond ASCII stays
+  EXPECT_EQ(normalized_answer("\u00C9A the\u00A0end an\u2013a"), "\u00E9a end \u2013");  // non-ASCII dashes stay
   EXPECT_EQ(normalized_answer("\u0391\u03A3 th\u00E9 \u0130"), "\u03B1\u03C2 th\u00E9 i\u0307");
 }
 
@@ -177,11 +177,11 @@ TEST(SquadMetrics, FollowTheOfficialDefinitions) {
     expect("The Denver Broncos!", "denver broncos", version_2, 1, 1);
     expect("Broncos", "Denver Broncos", version_2, 0, 2.0 / 3);  // p = 1, r = 1/2
     expect("x y", "z", version_2, 0, 0);
-    // Words as often as both have them: "b" twice of three, p = 2/3, r = 2/4, f1 = 2 (1/3) / (7/6) = 4/7.
+    // Words count with multiplicity: "b" twice of three, p = 2/3, r = 2/4, f1 = 2 (1/3) / (7/6) = 4/7.
     expect("b b b", "b b c d", version_2, 0, 4.0 / 7);
     expect("", "x", version_2, 0, 0);
   }
-  expect("the", "an", false, 1, 0);  // equal, but without words in common
+  expect("the", "an", false, 1, 0);  // equal, but no common words
   expect("the", "an", true, 1, 1);
   expect("", "", true, 1, 1);
   expect("x", "", true, 0, 0);

@@ -12,11 +12,9 @@ namespace {
 using testing::ElementsAre;
 
 std::vector<std::string> sentences(const std::string& text) {
-  std::vector<std::size_t> ends;
-  SentenceSplitter::split(text, ends);
   std::vector<std::string> result;
   std::size_t begin = 0;
-  for (const std::size_t end : ends) {
+  for (const std::size_t end : sentence_ends(text)) {
     result.push_back(text.substr(begin, end - begin));
     begin = end;
   }
@@ -79,10 +77,8 @@ TEST(SentenceSplitter, NeverCutsWithinACharacterAndTakesAnyBytes) {
     std::string text;
     const std::size_t size = random() % 80;
     while (text.size() < size) text += likely[random() % likely.size()];
-    std::vector<std::size_t> ends;
-    SentenceSplitter::split(text, ends);
     std::size_t begin = 0;
-    for (const std::size_t end : ends) {
+    for (const std::size_t end : sentence_ends(text)) {
       ASSERT_LT(begin, end);
       begin = end;
     }

@@ -76,10 +76,10 @@ TEST(BpeTrainer, RefusesAVocabularyWithoutRoomForTheBytes) {
       [] {
         train({{"a", 1}}, {.vocabulary_size = 256});
       },
-      ThrowsMessage<ConfigError>(HasSubstr("a vocabulary of 256 tokens was asked for")));
+      ThrowsMessage<ConfigError>(HasSubstr("a vocabulary of 256 tokens is not possible")));
 }
 
-/// The textbook: count all pairs anew for every merge.
+/// The textbook algorithm: recounts all pairs for every merge.
 std::vector<std::pair<std::string, std::string>> train_naively(const Words& words, const BpeVocabulary& like,
                                                                std::size_t merges) {
   std::map<std::string, std::size_t> id_of;

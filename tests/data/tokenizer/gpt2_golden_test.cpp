@@ -7,11 +7,12 @@
 
 #include "src/data/tokenizer/tokenizer.hpp"
 #include "tests/support/gpt2_files.hpp"
+#include "tests/support/tokens.hpp"
 
 namespace trireme::data {
 namespace {
 
-/// GPT-2's own vocabulary and texts, which are not part of the project.
+/// Tests with GPT-2's published vocabulary and texts, which are not part of the project.
 class Gpt2Golden : public testing::Test {
  protected:
   void SetUp() override {
@@ -22,17 +23,7 @@ class Gpt2Golden : public testing::Test {
         make_gpt2_tokenizer(test::read_gpt2_files(folder_ + "/gpt2_bpe/encoder.json", folder_ + "/gpt2_bpe/vocab.bpe"));
   }
 
-  std::vector<std::int32_t> encode(const std::string& text) const {
-    std::vector<std::int32_t> ids;
-    tokenizer_->encode(text, ids);
-    return ids;
-  }
-
-  std::string decode(const std::vector<std::int32_t>& ids) const {
-    std::string bytes;
-    tokenizer_->decode(ids, bytes);
-    return bytes;
-  }
+  std::vector<std::int32_t> encode(const std::string& text) const { return test::encode(*tokenizer_, text); }
 
   std::string folder_;
   std::unique_ptr<Tokenizer> tokenizer_;
@@ -46,7 +37,7 @@ TEST_F(Gpt2Golden, EveryLineGivesTheReferencesTokens) {
     const auto text = example.at("text").get<std::string>();
     const auto ids = encode(text);
     EXPECT_EQ(ids, example.at("ids").get<std::vector<std::int32_t>>()) << text;
-    EXPECT_EQ(decode(ids), text);
+    EXPECT_EQ(test::decode(*tokenizer_, ids), text);
   }
   EXPECT_EQ(lines, 1000);
 }
@@ -64,7 +55,7 @@ TEST_F(Gpt2Golden, TinyShakespeareGives338025TokensAndComesBack) {
   const std::string text = test::read_file(folder_ + "/text/tinyshakespeare.txt");
   const auto ids = encode(text);
   EXPECT_EQ(ids.size(), 338'025u);
-  EXPECT_EQ(decode(ids), text);
+  EXPECT_EQ(test::decode(*tokenizer_, ids), text);
 }
 
 TEST_F(Gpt2Golden, PayloadMakesAnEqualTokenizer) {
@@ -73,9 +64,7 @@ TEST_F(Gpt2Golden, PayloadMakesAnEqualTokenizer) {
   EXPECT_EQ(copy->vocabulary_size(), 50257);
   EXPECT_EQ(copy->end_of_document(), 50256);
   const std::string text = test::read_file(folder_ + "/text/blns.txt");
-  std::vector<std::int32_t> ids;
-  copy->encode(text, ids);
-  EXPECT_EQ(ids, encode(text));
+  EXPECT_EQ(test::encode(*copy, text), encode(text));
 }
 
 TEST_F(Gpt2Golden, ThreadsShareATokenizer) {

@@ -1,54 +1,43 @@
 #include "src/data/tokenizer/tokenizer.hpp"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <functional>
-#include <map>
+#include <iterator>
+#include <nlohmann/json.hpp>
 #include <random>
 #include <string>
 #include <vector>
 
 #include "src/base/error.hpp"
 #include "src/base/timer.hpp"
-#include "src/data/text/utf8.hpp"
+#include "src/base/utf8.hpp"
 #include "src/data/tokenizer/bpe_tokenizer.hpp"
+#include "src/data/tokenizer/bpe_trainer.hpp"
 #include "src/data/tokenizer/byte_pair_encoder.hpp"
-#include "src/data/tokenizer/special_tokens.hpp"
 #include "src/data/tokenizer/word_splitter.hpp"
+#include "tests/support/gpt2_files.hpp"
+#include "tests/support/message_of.hpp"
+#include "tests/support/tokens.hpp"
 
 namespace trireme::data {
 namespace {
 
+using test::decode;
+using test::encode;
+using test::message_of;
+using test::vocabulary_of;
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-/// 256 bytes, the tokens that `merges` make, and <|endoftext|>.
-BpeVocabulary vocabulary_of(std::vector<std::pair<std::string, std::string>> merges) {
-  BpeVocabulary vocabulary;
-  for (int byte = 0; byte < 256; ++byte) vocabulary.tokens.emplace_back(1, static_cast<char>(byte));
-  for (const auto& [left, right] : merges) vocabulary.tokens.push_back(left + right);
-  vocabulary.end_of_document = static_cast<std::int32_t>(vocabulary.tokens.size());
-  vocabulary.tokens.emplace_back("<|endoftext|>");
-  vocabulary.merges = std::move(merges);
-  return vocabulary;
+const WordSplitter& gpt2_splitter() {
+  static const WordSplitter splitter(WordPattern::gpt2);
+  return splitter;
 }
 
-std::vector<std::int32_t> encode(const Tokenizer& tokenizer, std::string_view text) {
-  std::vector<std::int32_t> ids;
-  tokenizer.encode(text, ids);
-  return ids;
-}
-
-std::string decode(const Tokenizer& tokenizer, const std::vector<std::int32_t>& ids) {
-  std::string bytes;
-  tokenizer.decode(ids, bytes);
-  return bytes;
-}
-
-std::vector<std::string> words(const std::string& text, WordPattern pattern = WordPattern::gpt2) {
-  const WordSplitter splitter(pattern);
+std::vector<std::string> words_of(const std::string& text, const WordSplitter& splitter = gpt2_splitter()) {
   std::vector<std::string> result;
   const char* const end = text.data() + text.size();
   for (const char* at = text.data(); at != end;) {
@@ -59,20 +48,7 @@ std::vector<std::string> words(const std::string& text, WordPattern pattern = Wo
   return result;
 }
 
-std::string data_error(const std::function<void()>& function) {
-  try {
-    function();
-  } catch (const DataError& error) {
-    return error.what();
-  }
-  return "no DataError";
-}
-
-std::string error_of(BpeVocabulary vocabulary) {
-  return data_error([&] { make_gpt2_tokenizer(std::move(vocabulary)); });
-}
-
-/// The textbook algorithm: the best pair of the word, all its occurrences from the left, until there is none.
+/// The textbook algorithm: merges all occurrences of the best pair, from the left, until none is left.
 std::vector<std::string> merge_naively(const BpeVocabulary& vocabulary, const std::string& word) {
   std::vector<std::string> symbols;
   for (const char c : word) symbols.emplace_back(1, c);
@@ -97,43 +73,42 @@ std::vector<std::string> merge_naively(const BpeVocabulary& vocabulary, const st
 }
 
 TEST(Utf8, AcceptsExactlyWhatUnicodeDefines) {
-  const auto first_invalid = [](std::string_view text) { return find_invalid_utf8(text); };
-  EXPECT_EQ(first_invalid("a\u00e9\u20ac\U0010FFFF"), 10u);
-  EXPECT_EQ(first_invalid("ab\xC0\x80"), 2u);        // overlong
-  EXPECT_EQ(first_invalid("ab\xE0\x9F\xBF"), 2u);    // overlong
-  EXPECT_EQ(first_invalid("\xF0\x8F\xBF\xBF"), 0u);  // overlong
-  EXPECT_EQ(first_invalid("a\xED\xA0\x80"), 1u);     // surrogate
-  EXPECT_EQ(first_invalid("\xF4\x90\x80\x80"), 0u);  // beyond U+10FFFF
-  EXPECT_EQ(first_invalid("\u20ac\xE2\x82"), 3u);    // cut off
-  EXPECT_EQ(first_invalid("a\x80"), 1u);             // continuation alone
-  EXPECT_EQ(first_invalid("\xFF"), 0u);
+  EXPECT_EQ(find_invalid_utf8("a\u00e9\u20ac\U0010FFFF"), 10u);
+  EXPECT_EQ(find_invalid_utf8("ab\xC0\x80"), 2u);        // overlong
+  EXPECT_EQ(find_invalid_utf8("ab\xE0\x9F\xBF"), 2u);    // overlong
+  EXPECT_EQ(find_invalid_utf8("\xF0\x8F\xBF\xBF"), 0u);  // overlong
+  EXPECT_EQ(find_invalid_utf8("a\xED\xA0\x80"), 1u);     // surrogate
+  EXPECT_EQ(find_invalid_utf8("\xF4\x90\x80\x80"), 0u);  // beyond U+10FFFF
+  EXPECT_EQ(find_invalid_utf8("\u20ac\xE2\x82"), 3u);    // cut off
+  EXPECT_EQ(find_invalid_utf8("a\x80"), 1u);             // continuation alone
+  EXPECT_EQ(find_invalid_utf8("\xFF"), 0u);
 }
 
 TEST(WordSplitter, FollowsGpt2sPattern) {
-  EXPECT_THAT(words("Hello world"), ElementsAre("Hello", " world"));
-  EXPECT_THAT(words("I'll don't we've 'tis CAN'T"),
+  EXPECT_THAT(words_of("Hello world"), ElementsAre("Hello", " world"));
+  EXPECT_THAT(words_of("I'll don't we've 'tis CAN'T"),
               ElementsAre("I", "'ll", " don", "'t", " we", "'ve", " '", "tis", " CAN", "'", "T"));
-  EXPECT_THAT(words("x'st 'r'l"), ElementsAre("x", "'s", "t", " '", "r", "'", "l"));
-  EXPECT_THAT(words("a  b   \n c\n\nd  "), ElementsAre("a", " ", " b", "   \n", " c", "\n", "\n", "d", "  "));
-  EXPECT_THAT(words("a\t\tb"), ElementsAre("a", "\t", "\t", "b"));
-  EXPECT_THAT(words("12ab!? 3.14"), ElementsAre("12", "ab", "!?", " 3", ".", "14"));
-  EXPECT_THAT(words(" "), ElementsAre(" "));
-  EXPECT_THAT(words(""), ElementsAre());
+  EXPECT_THAT(words_of("x'st 'r'l"), ElementsAre("x", "'s", "t", " '", "r", "'", "l"));
+  EXPECT_THAT(words_of("a  b   \n c\n\nd  "), ElementsAre("a", " ", " b", "   \n", " c", "\n", "\n", "d", "  "));
+  EXPECT_THAT(words_of("a\t\tb"), ElementsAre("a", "\t", "\t", "b"));
+  EXPECT_THAT(words_of("12ab!? 3.14"), ElementsAre("12", "ab", "!?", " 3", ".", "14"));
+  EXPECT_THAT(words_of(" "), ElementsAre(" "));
+  EXPECT_THAT(words_of(""), ElementsAre());
 }
 
 TEST(WordSplitter, KnowsLettersNumbersAndSpacesOfUnicode) {
-  EXPECT_THAT(words("na\u00efve \u65e5\u672c\u8a9e\u0663\u00bd"),
+  EXPECT_THAT(words_of("na\u00efve \u65e5\u672c\u8a9e\u0663\u00bd"),
               ElementsAre("na\u00efve", " \u65e5\u672c\u8a9e", "\u0663\u00bd"));
-  EXPECT_THAT(words("a\u00a0\u3000b"), ElementsAre("a", "\u00a0", "\u3000", "b"));
+  EXPECT_THAT(words_of("a\u00a0\u3000b"), ElementsAre("a", "\u00a0", "\u3000", "b"));
   // Combining marks are neither letters nor numbers.
-  EXPECT_THAT(words("e\u0301a"), ElementsAre("e", "\u0301", "a"));
+  EXPECT_THAT(words_of("e\u0301a"), ElementsAre("e", "\u0301", "a"));
 }
 
 TEST(WordSplitter, TakesBytesThatAreNotUtf8ForCharactersOfTheThirdClass) {
-  EXPECT_THAT(words("ab\xFF\xFE"
-                    "cd \x80!"),
+  EXPECT_THAT(words_of("ab\xFF\xFE"
+                       "cd \x80!"),
               ElementsAre("ab", "\xFF\xFE", "cd", " \x80!"));
-  EXPECT_THAT(words("\xE2\x82"), ElementsAre("\xE2\x82"));
+  EXPECT_THAT(words_of("\xE2\x82"), ElementsAre("\xE2\x82"));
 }
 
 TEST(ByteTokenizer, GivesEveryByteItsValue) {
@@ -142,8 +117,8 @@ TEST(ByteTokenizer, GivesEveryByteItsValue) {
   EXPECT_EQ(tokenizer->end_of_document(), 256);
   EXPECT_THAT(encode(*tokenizer, std::string_view("a\0\xFF", 3)), ElementsAre(97, 0, 255));
   EXPECT_EQ(decode(*tokenizer, {104, 105, 256, 255}), "hi\xFF");
-  EXPECT_THAT(data_error([&] { decode(*tokenizer, {257}); }), HasSubstr("257"));
-  EXPECT_THAT(data_error([&] { decode(*tokenizer, {-1}); }), HasSubstr("-1"));
+  EXPECT_THAT(message_of<DataError>([&] { decode(*tokenizer, {257}); }), HasSubstr("257"));
+  EXPECT_THAT(message_of<DataError>([&] { decode(*tokenizer, {-1}); }), HasSubstr("-1"));
 }
 
 TEST(Gpt2Tokenizer, MergesTheBestPairFirst) {
@@ -156,7 +131,7 @@ TEST(Gpt2Tokenizer, MergesTheBestPairFirst) {
 TEST(Gpt2Tokenizer, EqualsTheTextbookOnWordsOfEveryLength) {
   std::mt19937 random(1);
   for (int trial = 0; trial < 40; ++trial) {
-    // Merges of random pairs of what there is already, over an alphabet of three letters.
+    // Merges of random existing pieces, over an alphabet of three letters.
     std::vector<std::pair<std::string, std::string>> merges;
     std::vector<std::string> pieces = {"a", "b", "c"};
     while (merges.size() < 30) {
@@ -179,7 +154,7 @@ TEST(Gpt2Tokenizer, EqualsTheTextbookOnWordsOfEveryLength) {
   }
 }
 
-// A token that merging does not give must not be taken because the word happens to spell it.
+// A word must not become a token that no merge makes, even if it spells it.
 TEST(Gpt2Tokenizer, DoesNotTakeATokenThatNoMergeMakes) {
   BpeVocabulary vocabulary = vocabulary_of({{"a", "b"}, {"b", "c"}, {"a", "bc"}});
   const auto tokenizer = make_gpt2_tokenizer(vocabulary);
@@ -228,50 +203,49 @@ TEST(Gpt2Tokenizer, TakesTimeInProportionToOneEndlessWord) {
   const auto tokenizer = make_gpt2_tokenizer(vocabulary_of({{"a", "a"}, {"aa", "aa"}, {"aaaa", "aaaa"}}));
   const Timer timer;
   EXPECT_EQ(encode(*tokenizer, std::string(1 << 20, 'a')).size(), 1u << 17);
-  EXPECT_LT(timer.elapsed_s(), 10);  // a quadratic one takes an hour
+  EXPECT_LT(timer.elapsed_s(), 10);  // quadratic time would take an hour
 }
 
 TEST(Gpt2Tokenizer, DecodesTheEndOfADocumentToNothingAndRefusesUnknownIds) {
   const auto tokenizer = make_gpt2_tokenizer(vocabulary_of({{"h", "i"}}));
   EXPECT_EQ(decode(*tokenizer, {256, tokenizer->end_of_document(), '!'}), "hi!");
-  EXPECT_THAT(data_error([&] { decode(*tokenizer, {258}); }), HasSubstr("258 is not in the vocabulary of 258 ids"));
-  EXPECT_THAT(data_error([&] { decode(*tokenizer, {-1}); }), HasSubstr("-1"));
+  EXPECT_THAT(message_of<DataError>([&] { decode(*tokenizer, {258}); }),
+              HasSubstr("258 is not in the vocabulary of 258 ids"));
+  EXPECT_THAT(message_of<DataError>([&] { decode(*tokenizer, {-1}); }), HasSubstr("-1"));
 }
 
 TEST(Gpt2Tokenizer, NamesWhatIsWrongWithAVocabulary) {
-  BpeVocabulary vocabulary = vocabulary_of({{"a", "b"}});
-  vocabulary.tokens[7] = "ab";
-  EXPECT_THAT(error_of(vocabulary), HasSubstr("token 'ab' twice, as id 7 and id 256"));
+  const auto error_after = [](const auto& change) {
+    BpeVocabulary vocabulary = vocabulary_of({{"a", "b"}});
+    change(vocabulary);
+    return message_of<DataError>([&] { make_gpt2_tokenizer(vocabulary); });
+  };
+  const auto with_token = [&](std::size_t id, const char* token) {
+    return error_after([&](BpeVocabulary& v) { v.tokens[id] = token; });
+  };
+  EXPECT_THAT(with_token(7, "ab"), HasSubstr("token 'ab' twice, as id 7 and id 256"));
+  EXPECT_THAT(with_token(256, ""), HasSubstr("no token of id 256"));
+  EXPECT_THAT(with_token(10, "longer"), HasSubstr("no token for the single byte 10"));
 
-  vocabulary = vocabulary_of({{"a", "b"}});
-  vocabulary.tokens[256].clear();
-  EXPECT_THAT(error_of(vocabulary), HasSubstr("no token of id 256"));
+  const auto with_end = [&](std::int32_t id) { return error_after([&](BpeVocabulary& v) { v.end_of_document = id; }); };
+  EXPECT_THAT(with_end(-1), HasSubstr("<|endoftext|>"));
+  EXPECT_THAT(with_end(258), HasSubstr("<|endoftext|>"));
+  EXPECT_THAT(with_end(256), HasSubstr("token 256 ('ab') is to end documents"));
 
-  vocabulary = vocabulary_of({{"a", "b"}});
-  vocabulary.tokens[10] = "longer";
-  EXPECT_THAT(error_of(vocabulary), HasSubstr("no token for the single byte 10"));
+  const auto with_merge = [&](const char* left, const char* right) {
+    return error_after([&](BpeVocabulary& v) { v.merges.emplace_back(left, right); });
+  };
+  EXPECT_THAT(with_merge("a", "\n"), HasSubstr("merge 2 ('a' + '\\x0a'): 'a\\x0a' is not in the vocabulary"));
+  EXPECT_THAT(with_merge("ab", "zz"), HasSubstr("'zz' is not in the vocabulary"));
+  EXPECT_THAT(with_merge("a", "b"), HasSubstr("merge 2 ('a' + 'b') repeats merge 1"));
 
-  vocabulary = vocabulary_of({{"a", "b"}});
-  vocabulary.end_of_document = -1;
-  EXPECT_THAT(error_of(vocabulary), HasSubstr("<|endoftext|>"));
-  vocabulary.end_of_document = 258;
-  EXPECT_THAT(error_of(vocabulary), HasSubstr("<|endoftext|>"));
-  vocabulary.end_of_document = 256;
-  EXPECT_THAT(error_of(vocabulary), HasSubstr("token 256 ('ab') is to end documents"));
-
-  vocabulary = vocabulary_of({{"a", "b"}});
-  vocabulary.merges.emplace_back("a", "\n");
-  EXPECT_THAT(error_of(vocabulary), HasSubstr("merge 2 ('a' + '\\x0a'): 'a\\x0a' is not in the vocabulary"));
-  vocabulary.merges[1] = {"ab", "zz"};
-  EXPECT_THAT(error_of(vocabulary), HasSubstr("'zz' is not in the vocabulary"));
-  vocabulary.merges[1] = {"a", "b"};
-  EXPECT_THAT(error_of(vocabulary), HasSubstr("merge 2 ('a' + 'b') repeats merge 1"));
-
-  vocabulary = vocabulary_of({{"ab", "c"}});
-  vocabulary.tokens.emplace_back("ab");
-  EXPECT_THAT(error_of(vocabulary), HasSubstr("merge 1 ('ab' + 'c'): 'ab' is neither a byte nor made"));
-  vocabulary.special = {999};
-  EXPECT_THAT(error_of(vocabulary), HasSubstr("the added token 999 is not in the vocabulary"));
+  EXPECT_THAT(error_after([](BpeVocabulary& v) {
+                v = vocabulary_of({{"ab", "c"}});
+                v.tokens.emplace_back("ab");
+              }),
+              HasSubstr("merge 1 ('ab' + 'c'): 'ab' is neither a byte nor made"));
+  EXPECT_THAT(error_after([](BpeVocabulary& v) { v.special = {999}; }),
+              HasSubstr("the added token 999 is not in the vocabulary"));
 }
 
 TEST(TokenizerPayload, MakesAnEqualTokenizer) {
@@ -296,7 +270,7 @@ TEST(TokenizerPayload, ThatIsDamagedIsRefused) {
     ASSERT_THROW(tokenizer_from_payload("gpt2", payload.substr(0, size)), DataError) << size;
   }
   const auto refuse = [](const std::string& name, const std::string& text) {
-    return data_error([&] { tokenizer_from_payload(name, text); });
+    return message_of<DataError>([&] { tokenizer_from_payload(name, text); });
   };
   EXPECT_THAT(refuse("gpt2", payload + "97 98\n"), HasSubstr("continues after its 261 lines"));
   EXPECT_THAT(refuse("gpt2", payload.substr(0, payload.size() - 6) + "97 9999\n"), HasSubstr("line 261 is '97 9999'"));
@@ -325,6 +299,69 @@ TEST(TokenizerPayload, WithAnyByteChangedIsRefusedOrStillATokenizer) {
     }
   }
   EXPECT_GT(refused, 500);
+}
+
+TEST(NullTokenizer, TakesAndGivesNumbers) {
+  const auto tokenizer = make_null_tokenizer(50'257, 50'256);
+  EXPECT_THAT(encode(*tokenizer, " 12\n0  50256\t7"), ElementsAre(12, 0, 50'256, 7));
+  EXPECT_EQ(decode(*tokenizer, {12, 0, 50'256, 7}), "12 0 7 ");
+  for (const char* bad : {"50257", "-1", "1,2", "x", "99999999999999999999"}) {
+    EXPECT_THROW(encode(*tokenizer, bad), DataError) << bad;
+  }
+  EXPECT_THROW(decode(*tokenizer, {50'257}), DataError);
+}
+
+TEST(NullTokenizer, ComesBackFromItsPayloadAndFromNoOther) {
+  const auto tokenizer = tokenizer_from_payload("null", make_null_tokenizer(300'000, 5)->payload());
+  EXPECT_EQ(tokenizer->vocabulary_size(), 300'000);
+  EXPECT_EQ(tokenizer->end_of_document(), 5);
+  for (const char* bad :
+       {"", "trireme ids 1\n", "trireme ids 1\n5 5\n", "trireme ids 1\n5 4\n ", "trireme ids 1\n05 4\n"}) {
+    EXPECT_THROW(tokenizer_from_payload("null", bad), DataError) << bad;
+  }
+  EXPECT_THROW(make_null_tokenizer(0, 0), ConfigError);
+  EXPECT_THROW(make_null_tokenizer(10, 10), ConfigError);
+}
+
+// The ids in fixtures/hugging_face_bpe.json come from Hugging Face's tokenizers 0.23.
+nlohmann::json fixture() { return nlohmann::json::parse(test::read_file(TRIREME_FIXTURES "/hugging_face_bpe.json")); }
+
+TEST(HuggingFace, EncodesAlikeWithAVocabularyTrainedHere) {
+  WordCounts counts;
+  for (int n = 0; n < 40; ++n) {
+    counts.add_text(fmt::format("The ship's crew of {} rows past {} islands, and the captain's oars rise as one. We'll "
+                                "rest, they said; we've rowed on\n",
+                                n, 7 * n),
+                    gpt2_splitter());
+  }
+  const auto tokenizer =
+      make_gpt2_tokenizer(train_bpe(counts.sorted(), {.vocabulary_size = 330}, [](std::int64_t, std::int64_t) {}));
+  const auto expected = fixture();
+  for (std::size_t i = 0; i < expected["texts"].size(); ++i) {
+    EXPECT_EQ(encode(*tokenizer, expected["texts"][i].get<std::string>()),
+              expected["ids"][i].get<std::vector<std::int32_t>>())
+        << expected["texts"][i];
+  }
+}
+
+TEST(HuggingFace, CutsTheSameWordsByEveryPattern) {
+  const auto expected = fixture();
+  for (const auto& [name, pattern] :
+       {std::pair("gpt2", WordPattern::gpt2), {"llama3", WordPattern::llama3}, {"qwen2", WordPattern::qwen2}}) {
+    const WordSplitter splitter(pattern);
+    for (std::size_t i = 0; i < expected["split_texts"].size(); ++i) {
+      const auto text = expected["split_texts"][i].get<std::string>();
+      const std::vector<std::string> words = words_of(text, splitter);
+      EXPECT_EQ(words, expected["words"][name][i].get<std::vector<std::string>>()) << name << ": " << text;
+      // Allowed cuts do not change the words.
+      for (std::size_t cut = 1; cut < text.size(); ++cut) {
+        if (!splitter.can_cut(text, cut)) continue;
+        std::vector<std::string> joined = words_of(text.substr(0, cut), splitter);
+        std::ranges::move(words_of(text.substr(cut), splitter), std::back_inserter(joined));
+        EXPECT_EQ(joined, words) << name << " at " << cut << ": " << text;
+      }
+    }
+  }
 }
 
 }  // namespace

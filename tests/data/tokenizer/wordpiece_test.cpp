@@ -8,6 +8,7 @@
 #include "src/base/error.hpp"
 #include "src/data/tokenizer/wordpiece_tokenizer.hpp"
 #include "tests/support/gpt2_files.hpp"
+#include "tests/support/tokens.hpp"
 
 namespace trireme::data {
 namespace {
@@ -22,14 +23,12 @@ std::vector<std::string> tokens_of(std::vector<std::string> words) {
   return tokens;
 }
 
-/// The pieces as text.
+/// Returns the text of each piece.
 std::vector<std::string> pieces(const std::vector<std::string>& vocabulary, std::string_view text,
                                 bool lower_case = true) {
-  const auto tokenizer = make_wordpiece_tokenizer({vocabulary, lower_case});
-  std::vector<std::int32_t> ids;
-  tokenizer->encode(text, ids);
   std::vector<std::string> result;
-  for (const std::int32_t id : ids) result.push_back(vocabulary.at(static_cast<std::size_t>(id)));
+  for (const std::int32_t id : test::encode(*make_wordpiece_tokenizer({vocabulary, lower_case}), text))
+    result.push_back(vocabulary.at(static_cast<std::size_t>(id)));
   return result;
 }
 
@@ -72,8 +71,7 @@ TEST(WordPiece, TakesWordsOfUpToAHundredCharactersOrTheLimitGiven) {
   const auto longer = make_wordpiece_tokenizer({vocabulary, true, 101});
   const auto copy = tokenizer_from_payload("wordpiece", longer->payload());
   EXPECT_EQ(copy->payload(), longer->payload());
-  std::vector<std::int32_t> ids;
-  copy->encode(word + "\u03B1 " + word + "\u03B1\u03B1", ids);
+  const auto ids = test::encode(*copy, word + "\u03B1 " + word + "\u03B1\u03B1");
   EXPECT_EQ(ids.size(), 102u);
   EXPECT_EQ(ids.back(), 1);  // [UNK]
 }
@@ -94,7 +92,7 @@ TEST(WordPiece, TokensHaveTheirBytesInTheText) {
   EXPECT_EQ(parts(" Caf\u00E9. CAFE\u0301x"), "caf=Caf|##e=\u00E9|.=.|caf=CAF|##e=E\u0301|##x=x|");
   EXPECT_EQ(parts("\u0130x\u4E2Da"), "i=\u0130|##x=x|\u4E2D=\u4E2D|a=a|");
   EXPECT_EQ(parts("zoo.a"), "[UNK]=zoo|.=.|a=a|");
-  // A Hangul syllable becomes two pieces of one character; a control character in a word is passed over.
+  // A Hangul syllable becomes two pieces of one character. Control characters in a word are skipped.
   EXPECT_EQ(parts("\uD558"), "\u1112=\uD558|##\u1161=\uD558|");
   EXPECT_EQ(parts("a \x01i\xFFx"), "a=a|i=i|##x=x|");
   EXPECT_EQ(parts("\u0301 "), "");
@@ -104,10 +102,8 @@ TEST(WordPiece, DecodesToWordsAndAddsMegatronsSpecialTokens) {
   const auto tokenizer = make_wordpiece_tokenizer({tokens_of({"un", "##able", "."}), true});
   EXPECT_EQ(tokenizer->vocabulary_size(), 10);
   EXPECT_EQ(tokenizer->end_of_document(), 9);
-  std::string text;
-  tokenizer->decode(std::vector<std::int32_t>{5, 6, 7, 9}, text);
-  EXPECT_EQ(text, "unable .");
-  EXPECT_THAT([&] { tokenizer->decode(std::vector<std::int32_t>{10}, text); },
+  EXPECT_EQ(test::decode(*tokenizer, {5, 6, 7, 9}), "unable .");
+  EXPECT_THAT([&] { test::decode(*tokenizer, {10}); },
               ThrowsMessage<DataError>(HasSubstr("token 10 is not in the vocabulary of 10 ids")));
 }
 
@@ -148,8 +144,7 @@ TEST(WordPieceGolden, EveryLineGivesTheReferencesTokens) {
   for (std::string line; std::getline(file, line); ++lines) {
     const auto example = nlohmann::json::parse(line);
     const auto text = example.at("text").get<std::string>();
-    std::vector<std::int32_t> ids;
-    tokenizer->encode(text, ids);
+    const auto ids = test::encode(*tokenizer, text);
     EXPECT_EQ(ids, example.at("ids").get<std::vector<std::int32_t>>()) << example.at("src") << ": " << text;
     std::vector<std::int32_t> with_offsets;
     std::size_t last_begin = 0;

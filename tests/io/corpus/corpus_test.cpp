@@ -27,8 +27,7 @@ using ::testing::ThrowsMessage;
 /// Numbers as text, for any vocabulary size.
 class FakeTokenizer : public data::Tokenizer {
  public:
-  explicit FakeTokenizer(std::int64_t vocabulary_size) : vocabulary_size_(vocabulary_size) {}
-  const std::string& name() const override { return name_; }
+  explicit FakeTokenizer(std::int64_t vocabulary_size) : Tokenizer("fake"), vocabulary_size_(vocabulary_size) {}
   std::int64_t vocabulary_size() const override { return vocabulary_size_; }
   std::int32_t end_of_document() const override { return 0; }
   void encode(std::string_view, std::vector<std::int32_t>&) const override {}
@@ -36,7 +35,6 @@ class FakeTokenizer : public data::Tokenizer {
   std::string payload() const override { return std::string("a payload with a NUL \0 inside", 30); }
 
  private:
-  std::string name_ = "fake";
   std::int64_t vocabulary_size_;
 };
 

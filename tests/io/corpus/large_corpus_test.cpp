@@ -112,8 +112,8 @@ TEST(LargeCorpus, OfAHundredThousandMillionTokensIsOpenedInASecondAndReadRight) 
   std::printf("open: %.3f s; order of samples computed and kept: %.1f s; found again: %.2f s\n", open_s, index_s,
               timer.elapsed_s());
 
-  const data::GptIndex index({store->document_offsets(), 0, document_count, 0, token_count}, 1024, 1000, 1234, *store,
-                             cache);
+  const data::GptIndex index({store->document_offsets(), 0, document_count, 0, token_count}, 1024, 1000, 1234,
+                             store.get(), &cache);
   for (const std::int64_t sample : {std::int64_t{0}, std::int64_t{4'194'304}, index.size() / 2, index.size()}) {
     const auto position = index.position(sample);
     EXPECT_EQ(position.entry * document_tokens + position.offset, sample * 1024);

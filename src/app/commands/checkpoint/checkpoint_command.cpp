@@ -6,7 +6,6 @@
 #include <cstdio>
 #include <map>
 #include <memory>
-#include <sstream>
 #include <string>
 
 #include "io/checkpoint/checkpoint_shard.hpp"
@@ -16,6 +15,7 @@
 #include "src/app/run_config/run_attributes.hpp"
 #include "src/base/check.hpp"
 #include "src/base/counted.hpp"
+#include "src/base/split.hpp"
 #include "src/checkpoint/load.hpp"
 
 namespace trireme::app {
@@ -62,8 +62,8 @@ void print_step(const StepReader& step) {
   }
   if (manifest.attributes.contains("options")) {
     fmt::print("\noptions (# not given)\n");
-    std::istringstream lines(manifest.attributes.get<std::string>("options"));
-    for (std::string line; std::getline(lines, line);) fmt::print("  {}\n", printable(line));
+    const auto options = manifest.attributes.get<std::string>("options");
+    for (const std::string_view line : split(options, '\n')) fmt::print("  {}\n", printable(line));
   }
   fmt::print("\nblobs\n");
   for (const Piece& blob : manifest.blobs) fmt::print("  {:32} {} bytes\n", printable(blob.tensor), blob.size_bytes());

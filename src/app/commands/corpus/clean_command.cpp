@@ -5,7 +5,6 @@
 #include <cmath>
 #include <memory>
 #include <optional>
-#include <sstream>
 
 #include "io/corpus/prepare_files.hpp"
 #include "src/app/job/job.hpp"
@@ -14,6 +13,7 @@
 #include "src/app/options/tokenizer_options.hpp"
 #include "src/base/check.hpp"
 #include "src/base/log.hpp"
+#include "src/base/split.hpp"
 #include "src/prepare/corpus_cleaner.hpp"
 
 namespace trireme::app {
@@ -91,8 +91,7 @@ struct CleanCommandOptions {
   void check(const Options& options) {
     TRIREME_CHECK(!options.given("language-confidence") || options.given("language"), ConfigError,
                   "--language-confidence {} needs --language", clean.min_language_fraction);
-    std::istringstream codes(languages);
-    for (std::string code; std::getline(codes, code, ',');) clean.languages.push_back(code);
+    for (const std::string_view code : split(languages, ',')) clean.languages.emplace_back(code);
     TRIREME_CHECK(!options.given("language") || !clean.languages.empty(), ConfigError,
                   "--language names no language. Try --language en, or leave it out to keep all");
     clean.reader.format = format.format;

@@ -14,7 +14,7 @@
 #include "src/app/options/options.hpp"
 #include "src/base/check.hpp"
 #include "src/base/log.hpp"
-#include "src/data/dataset/bert/bert_samples.hpp"
+#include "src/data/dataset/bert/bert_data.hpp"
 #include "src/data/dataset/gpt_data.hpp"
 #include "src/model/model_config.hpp"
 

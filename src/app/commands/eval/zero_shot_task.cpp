@@ -5,10 +5,10 @@
 #include "io/corpus/prepare_files.hpp"
 #include "io/json/json_question.hpp"
 #include "io/json/json_text.hpp"
+#include "src/base/utf8.hpp"
 #include "src/data/tasks/zero_shot/lambada.hpp"
 #include "src/data/tasks/zero_shot/multiple_choice.hpp"
 #include "src/data/tasks/zero_shot/wikitext.hpp"
-#include "src/data/text/utf8.hpp"
 #include "src/prepare/text_reader.hpp"
 
 namespace trireme::app {
@@ -38,7 +38,7 @@ std::string read_text(const std::string& path) {
   prepare::TextReader reader = reader_of(path, prepare::TextFormat::text);
   std::string text;
   for (prepare::TextPiece piece; reader.next(piece);) text += piece.bytes;
-  const std::size_t invalid = data::find_invalid_utf8(text);
+  const std::size_t invalid = find_invalid_utf8(text);
   TRIREME_CHECK(invalid == text.size(), DataError,
                 "{}:{}: byte {} of the file is not UTF-8: convert the file (iconv -f latin1 -t utf-8)", path,
                 1 + std::count(text.begin(), text.begin() + static_cast<std::ptrdiff_t>(invalid), '\n'), invalid);

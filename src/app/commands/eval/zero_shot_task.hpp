@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "src/app/options/options.hpp"
-#include "src/data/tasks/bad_lines.hpp"
-#include "src/data/tasks/zero_shot/detokenizer.hpp"
+#include "src/data/tasks/task_text.hpp"
 #include "src/data/tasks/zero_shot/scored_texts.hpp"
+#include "src/data/tasks/zero_shot/wikitext.hpp"
 #include "src/data/tokenizer/tokenizer.hpp"
 
 namespace trireme::app {

@@ -5,7 +5,7 @@
 #include "io/posix/regular_file.hpp"
 #include "src/base/hash.hpp"
 #include "src/base/log.hpp"
-#include "src/data/dataset/bert/bert_vocabulary.hpp"
+#include "src/data/dataset/bert/bert_sample.hpp"
 
 namespace trireme::app {
 namespace {

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <initializer_list>
 #include <optional>
-#include <sstream>
 
 #include "src/app/commands/eval/eval_options.hpp"
 #include "src/app/commands/finetune/task_options.hpp"
@@ -16,6 +15,7 @@
 #include "src/app/run_config/run_config.hpp"
 #include "src/base/counted.hpp"
 #include "src/base/parse_number.hpp"
+#include "src/base/split.hpp"
 
 namespace trireme::app::megatron {
 namespace {
@@ -207,9 +207,8 @@ class Reporter {
       }
       if (refused_ == 0) command_options_.check(ranks.value_or(model_ranks));
     } catch (const Error& error) {
-      std::istringstream lines(error.what());
-      for (std::string line; std::getline(lines, line);) {
-        if (!line.starts_with("see ")) problems_.push_back(with_flags(line));
+      for (const std::string_view line : split(error.what(), '\n')) {
+        if (!line.starts_with("see ")) problems_.push_back(with_flags(std::string(line)));
       }
     }
   }

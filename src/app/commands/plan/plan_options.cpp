@@ -6,6 +6,7 @@
 
 #include "io/json/calibration_json.hpp"
 #include "io/posix/regular_file.hpp"
+#include "src/base/split.hpp"
 #include "src/model/presets.hpp"
 #include "src/train/batch_schedule.hpp"
 
@@ -205,7 +206,7 @@ std::vector<std::string> train_options(const Options& options, const plan::Job& 
   const auto add_flag = [&](bool given, const char* name) {
     if (given) words.push_back(std::string("--") + name);
   };
-  const std::vector<std::string_view> own = model::split_names(own_options, ' ');
+  const std::vector<std::string_view> own = split(own_options, ' ');
   for (const auto& [name, value] : options.values()) {
     if (!options.given(name) || std::ranges::find(own, name) != own.end()) continue;
     if (value == "false") continue;

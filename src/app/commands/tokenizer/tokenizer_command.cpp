@@ -18,8 +18,8 @@
 #include "src/base/check.hpp"
 #include "src/base/log.hpp"
 #include "src/base/timer.hpp"
-#include "src/data/text/container_format.hpp"
 #include "src/data/tokenizer/bpe_trainer.hpp"
+#include "src/prepare/text_reader.hpp"
 #include "src/prepare/word_counting.hpp"
 
 namespace trireme::app {
@@ -172,7 +172,7 @@ int tokenizer_encode_command(const CommandLine& line) {
   const auto tokenizer = look.tokenizer(options);
   std::vector<std::int32_t> ids;
   const std::string text = look.text();
-  data::check_is_text(look.input == "-" ? "standard input" : look.input, text);
+  prepare::check_is_text(look.input == "-" ? "standard input" : look.input, text);
   tokenizer->encode(text, ids);
   for (std::size_t i = 0; i < ids.size(); ++i) {
     if (pieces) {

@@ -2,16 +2,61 @@
 
 #include <array>
 #include <cstdint>
+#include <memory>
+#include <span>
 #include <vector>
 
 #include "src/base/attributes.hpp"
-#include "src/data/dataset/bert/bert_samples.hpp"
+#include "src/data/dataset/bert/bert_sample.hpp"
+#include "src/data/dataset/bert/bert_sample_map.hpp"
 #include "src/data/dataset/index_cache.hpp"
+#include "src/data/dataset/sample_source.hpp"
 #include "src/data/dataset/sample_splits.hpp"
-#include "src/data/dataset/sampler.hpp"
 #include "src/data/dataset/split.hpp"
 
 namespace trireme::data {
+
+struct BertSampleOptions {
+  std::int64_t sequence_length = 0;         ///< at least 5
+  std::int64_t seed = 1234;                 ///< 0 to 2^32 - 1, as NumPy takes it
+  double short_sequence_probability = 0.1;  ///< 0 to 1
+  BertMaskingOptions masking;
+  std::int64_t max_epochs = BertSampleMapOptions::no_limit;  ///< limit of a map, regardless of the budget
+};
+
+/// Throws ConfigError for an option out of its range.
+void validate(const BertSampleOptions& options);
+
+/// BERT's pretraining samples of a range of documents, in Megatron-LM's order. Sample `i` is drawn by NumPy's generator
+/// of seed + i.
+///
+/// `budgets` are the samples needed so far, oldest first: as with ShuffledSamples, a later budget that the map does not
+/// cover adds another map, of seed + 1, seed + 2 ..., and does not change the samples before it.
+class BertSamples final : public SampleSource {
+ public:
+  /// Throws ConfigError for options out of range. Throws DataError if the corpus has no sentences, or no document of
+  /// the range yields a sample.
+  BertSamples(std::shared_ptr<const TokenStore> store, const DocumentRange& range, BertSampleOptions options,
+              std::span<const std::int64_t> budgets, IndexCache* cache = nullptr);
+
+  std::int64_t size() const override { return firsts_.back(); }
+  std::int64_t sequence_length() const override { return options_.sequence_length; }
+  SampleFields fields() const override;
+  /// Fills tokens after the sample with [PAD], their types with 0 and their labels with -1.
+  void read(std::int64_t index, const SampleView& sample) const override;
+  void check_unchanged() const override { store_->check_unchanged(); }
+
+  /// Sample `index` before its padding. Throws DataError for an index out of range.
+  BertSample make(std::int64_t index) const;
+
+ private:
+  std::int64_t max_target_length() const;
+
+  std::shared_ptr<const TokenStore> store_;
+  BertSampleOptions options_;
+  std::vector<BertSampleMap> maps_;
+  std::vector<std::int64_t> firsts_{0};  // sample of each map, and one past the last
+};
 
 struct BertDataOptions {
   BertSampleOptions samples;                                   ///< its vocabulary is that of the corpora

@@ -5,7 +5,6 @@
 #include <memory>
 #include <span>
 #include <variant>
-#include <vector>
 
 #include "src/data/dataset/index_cache.hpp"
 #include "src/data/dataset/split.hpp"

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "src/base/check.hpp"
+#include "src/base/utf8.hpp"
 
 namespace trireme::data {
 namespace {
@@ -56,8 +57,7 @@ class CuttableText {
   std::size_t begin_of(std::size_t i) const { return i < characters_.size() ? characters_[i].begin : text_.size(); }
   void add(const std::string& text) {
     for (std::size_t i = 0; i < text.size(); ++i) {
-      const bool continues = (static_cast<unsigned char>(text[i]) & 0xC0u) == 0x80u;  // a byte of UTF-8
-      if (i == 0 || !continues) characters_.push_back({text_.size() + i, -1});
+      if (i == 0 || !continues_character(text[i])) characters_.push_back({text_.size() + i, -1});
     }
     text_ += text;
   }
@@ -100,7 +100,7 @@ Tokens document(TokenView tokens, const FimOptions& options, NumpyRandom& random
 
 void validate(const FimOptions& options, std::int64_t vocabulary_size) {
   const auto check_rate = [](const char* field, double rate) {
-    TRIREME_CHECK(rate >= 0 && rate <= 1, ConfigError, "{} {} is no probability: it must be from 0 to 1", field, rate);
+    TRIREME_CHECK(rate >= 0 && rate <= 1, ConfigError, "{} {} must be from 0 to 1: it is a probability", field, rate);
   };
   check_rate("<fim_rate>", options.rate);
   check_rate("<fim_spm_rate>", options.spm_rate);

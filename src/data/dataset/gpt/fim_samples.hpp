@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "src/base/attributes.hpp"
-#include "src/data/dataset/next_token_labels.hpp"
+#include "src/data/dataset/gpt_samples.hpp"
 #include "src/data/dataset/numpy_random.hpp"
 
 namespace trireme::data {

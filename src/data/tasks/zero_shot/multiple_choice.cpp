@@ -5,15 +5,12 @@
 #include <utility>
 
 #include "src/base/check.hpp"
+#include "src/base/utf8.hpp"
 #include "src/data/text/unicode.hpp"
 #include "src/data/text/words.hpp"
 
 namespace trireme::data {
 namespace {
-
-std::int64_t characters_of(std::string_view text) {
-  return std::ranges::count_if(text, [](char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; });
-}
 
 void replace_all(std::string_view old, std::string_view by, std::string& text) {
   for (std::size_t at = 0; (at = text.find(old, at)) != text.npos; at += by.size()) text.replace(at, old.size(), by);
@@ -82,7 +79,7 @@ void MultipleChoice::add(const ChoiceQuestion& question, const LengthLimit& limi
   std::vector<std::pair<std::vector<std::int32_t>, std::int64_t>> texts;  // ids and the number of scored ones
   for (const std::string& choice : question.choices) {
     TRIREME_CHECK(!choice.empty(), DataError, "choice {} is empty", texts.size());
-    added.characters.push_back(characters_of(choice));
+    added.characters.push_back(count_characters(choice));
     std::vector<std::int32_t> ids;
     if (bare) ids = context_ids;
     tokenizer_.encode(question.context + " " + choice, ids);

@@ -28,16 +28,16 @@ std::span<const std::int32_t> ScoredTexts::ids(std::int64_t index) const {
 }
 
 void ScoredTexts::read(std::int64_t index, const SampleView& sample) const {
-  const std::span<const std::int32_t> whole = ids(index);
+  const std::span<const std::int32_t> text = ids(index);
   const auto length = static_cast<std::size_t>(this->length(index));
   const std::size_t first_scored = length - static_cast<std::size_t>(scored(index));
   TRIREME_CHECK(length <= sample.tokens.size(), ShapeError, "a text of {} tokens in a sample of {}", length,
                 sample.tokens.size());
-  std::ranges::copy(whole.first(length), sample.tokens.begin());
+  std::ranges::copy(text.first(length), sample.tokens.begin());
   std::ranges::fill(sample.tokens.subspan(length), padding_);
   std::ranges::fill(sample.length, static_cast<std::int32_t>(length));
   std::ranges::fill(sample.labels, -1);
-  std::ranges::copy(whole.subspan(first_scored + 1), sample.labels.begin() + static_cast<std::ptrdiff_t>(first_scored));
+  std::ranges::copy(text.subspan(first_scored + 1), sample.labels.begin() + static_cast<std::ptrdiff_t>(first_scored));
 }
 
 void fit(const LengthLimit& limit, std::int64_t scored, std::vector<std::int32_t>& ids) {

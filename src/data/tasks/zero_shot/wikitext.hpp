@@ -2,13 +2,27 @@
 
 #include <cstdint>
 #include <span>
+#include <string>
 #include <string_view>
 
-#include "src/data/tasks/zero_shot/detokenizer.hpp"
 #include "src/data/tasks/zero_shot/scored_texts.hpp"
 #include "src/data/tokenizer/tokenizer.hpp"
 
 namespace trireme::data {
+
+/// Rule that undoes the spaces which a data set's authors put around punctuation.
+enum class Detokenizer { none, ptb, wikitext, lambada };
+
+/// Returns the rule that Megatron-LM applies to the file at `path`: the first of "ptb", "wiki" and "lambada" that
+/// `path` contains selects it. None of them: Detokenizer::none.
+Detokenizer detokenizer_of(std::string_view path);
+
+/// Returns the name of a rule as options spell it.
+const char* name_of(Detokenizer detokenizer);
+
+/// Returns `text`, which is UTF-8, by a rule of Megatron-LM 23.06, exactly: with white space as in Python's re, and
+/// with brackets and quotes paired over the entire text, also across lines. LAMBADA's rule changes nothing.
+std::string detokenized(std::string text, Detokenizer detokenizer);
 
 /// Cuts a stream of tokens into windows of `sequence_length` targets that begin `overlap` apart. The first window
 /// scores all of its targets, each later one its last `overlap`: every token except the first is scored exactly once.

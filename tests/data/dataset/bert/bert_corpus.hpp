@@ -2,18 +2,17 @@
 
 #include <cstdint>
 #include <memory>
-#include <string>
 #include <utility>
 #include <vector>
 
-#include "src/data/dataset/bert/bert_vocabulary.hpp"
+#include "src/data/dataset/bert/bert_sample.hpp"
 #include "tests/fakes/memory_token_store.hpp"
 
 namespace trireme::test {
 
 using Sentences = std::vector<std::vector<std::int32_t>>;
 
-/// A corpus of documents of sentences.
+/// A corpus of documents, each a list of sentences.
 inline std::shared_ptr<const data::MemoryTokenStore> sentence_store(const std::vector<Sentences>& documents,
                                                                     std::int64_t vocabulary_size = 30524) {
   Sentences texts;
@@ -32,7 +31,7 @@ inline std::shared_ptr<const data::MemoryTokenStore> sentence_store(const std::v
   return std::make_shared<const data::MemoryTokenStore>(info, texts, std::move(offsets));
 }
 
-/// A corpus of documents of sentences of the given sizes; the ids count up from 104 and start again.
+/// A corpus with sentences of the given sizes, by document; the ids cycle upwards from 104.
 inline std::shared_ptr<const data::MemoryTokenStore> sentence_store_of_sizes(
     const std::vector<std::vector<std::size_t>>& sizes) {
   std::vector<Sentences> documents;
@@ -47,7 +46,7 @@ inline std::shared_ptr<const data::MemoryTokenStore> sentence_store_of_sizes(
   return sentence_store(documents);
 }
 
-/// The ids of BERT's published vocabulary, in which only `continuations` continue a word.
+/// The ids of BERT's published vocabulary; only `continuations` continue a word.
 inline data::BertVocabulary bert_vocabulary(const std::vector<std::int32_t>& continuations = {}) {
   data::BertVocabulary vocabulary{30524, 0, 101, 102, 103, std::vector<bool>(30524)};
   for (const std::int32_t id : continuations) vocabulary.continues_word[static_cast<std::size_t>(id)] = true;

@@ -16,7 +16,7 @@ using test::message_of;
 using test::sentence_store_of_sizes;
 using testing::HasSubstr;
 
-/// Ten documents of 3 sentences, 30 tokens each; no id occurs twice.
+/// Ten documents of 3 sentences and 30 tokens each, with distinct ids.
 std::shared_ptr<const MemoryTokenStore> ten_documents() {
   return sentence_store_of_sizes(std::vector<std::vector<std::size_t>>(10, {10, 9, 11}));
 }

@@ -5,7 +5,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "src/data/dataset/bert/bert_samples.hpp"
+#include "src/data/dataset/bert/bert_data.hpp"
 #include "tests/data/dataset/bert/bert_corpus.hpp"
 
 namespace trireme::data {

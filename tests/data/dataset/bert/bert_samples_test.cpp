@@ -1,4 +1,4 @@
-#include "src/data/dataset/bert/bert_samples.hpp"
+#include "src/data/dataset/bert/bert_data.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -66,7 +66,7 @@ std::vector<std::int32_t> text_of(const BertSample& sample) {
   return text;
 }
 
-// The three samples and the map of the next test are Megatron-LM's own.
+// The samples here and the map of the next test come from Megatron-LM.
 TEST(BertSample, IsMegatrons) {
   const auto make = [](const test::Sentences& sentences, std::int64_t target, std::uint32_t seed, bool binary_head) {
     NumpyRandom random(seed);
@@ -115,7 +115,7 @@ TEST(BertSampleMap, IsMegatrons) {
 
 TEST(BertSampleMap, LeavesOutDocumentsOfOneSentenceAndLongSentences) {
   const auto store = sentence_store_of_sizes({{4}, {}, {4, 4}, {4, 513, 4}, {4, 512, 4}, {700}});
-  // A sample takes two sentences where one would be left.
+  // A sample takes a second sentence rather than leave a single one.
   log::initialise(0, 1);
   testing::internal::CaptureStderr();
   EXPECT_THAT(rows_of(*store, 8, 2), ElementsAre(BertSampleRow{1, 3, 8}, BertSampleRow{6, 9, 8}));
@@ -136,7 +136,7 @@ TEST(BertSampleMap, RefusesMoreSamplesThanMemoryHoldsBeforeItCountsThem) {
               HasSubstr("the map of 1152921504606846976 BERT samples takes 12884901888.0 GiB of memory"));
   std::swap(options.max_epochs, options.max_samples);
   EXPECT_THAT(message_of([&] { BertSampleMap(*store, all_of(*store), options); }), HasSubstr("GiB of memory"));
-  // The system would reserve this much, but the machine has other uses for its memory, too.
+  // Linux would reserve this much, but the limit leaves a quarter of the memory to others.
   options.max_epochs = static_cast<std::int64_t>(machine_memory_bytes() / (3 * sizeof(std::uint32_t)) / 8 * 7);
   EXPECT_THAT(message_of([&] { BertSampleMap(*store, all_of(*store), options); }),
               HasSubstr("too much for this machine"));
@@ -316,7 +316,7 @@ TEST(BertVocabulary, IsThatOfAListOfTokens) {
   EXPECT_THAT(message_of<DataError>([&] { bert_vocabulary_of(tokens); }), HasSubstr("has no [MASK]"));
 }
 
-/// Keeps arrays in memory, under their descriptions.
+/// Caches arrays in memory, by description.
 class MemoryCache final : public IndexCache {
  public:
   Kept find(const SampleOrder& order) override {
@@ -346,7 +346,7 @@ TEST(BertSamples, TakeTheirMapFromTheCache) {
   std::vector<std::uint32_t>& rows = *cache.kept.begin()->second;
   EXPECT_EQ(rows.size(), 3 * static_cast<std::size_t>(plain.size()));
   for (std::int64_t i = 0; i < plain.size(); ++i) EXPECT_EQ(made.make(i).tokens, plain.make(i).tokens);
-  // The map is the cache's own: a row that is changed there shows, and one that is no sample is detected.
+  // The samples read the cache's memory: they see a changed row, and detect one that is not a sample.
   const std::vector<std::uint32_t> before = rows;
   std::ranges::copy(std::vector<std::uint32_t>{0, 2, 21}, rows.begin());
   EXPECT_EQ(made.make(0).row, (BertSampleRow{0, 2, 21}));
@@ -356,7 +356,7 @@ TEST(BertSamples, TakeTheirMapFromTheCache) {
     std::ranges::copy(bad, rows.begin());
     EXPECT_THAT(message_of<DataError>([&] { made.make(0); }), HasSubstr("folder index-cache"));
   }
-  // One of another size is made again.
+  // A map of the wrong size is rebuilt.
   rows.resize(rows.size() - 1);
   EXPECT_EQ(samples_of(store, options_of(24), {20}, &cache).size(), plain.size());
   EXPECT_EQ(*cache.kept.begin()->second, before);
@@ -380,7 +380,7 @@ TEST(BertSamples, HaveAMapInTheCacheForAllThatItDependsOn) {
   options = options_of(24);
   options.seed = 1235;
   expect_another(options, 20);
-  // Masks do not change the map.
+  // Masking does not affect the map.
   options = options_of(24);
   options.masking.mask_probability = 0.3;
   samples_of(store, options, {20}, &cache);

@@ -51,7 +51,7 @@ FimOptions fim_of(double rate, double spm_rate) {
                     .is_special = [](std::int32_t token) { return token == special; }}};
 }
 
-/// One sample that is given as text, with the starts of its documents.
+/// One sample of a given text, with given document starts.
 class GivenSample final : public NextTokenSamples {
  public:
   explicit GivenSample(Tokens text, std::vector<std::int64_t> starts = {})
@@ -73,13 +73,13 @@ Tokens read(const Tokens& text, const FimOptions& options, std::int64_t seed = 1
   return result;
 }
 
-/// The parts of what `rearranged` returned, in the order of the text.
+/// Undoes `rearranged`: returns the parts in the order of the text.
 Tokens in_order(const Tokens& tokens) {
   const auto at = [&](std::int32_t mark) { return std::ranges::find(tokens, mark); };
   EXPECT_EQ(tokens.front(), prefix);
   Tokens p, m, s(at(suffix) + 1, at(middle));
   if (at(suffix) == tokens.begin() + 1 && at(suffix) != tokens.end()) {
-    // SPM, or PSM with an empty prefix: either way what follows the middle's mark precedes the suffix.
+    // SPM, or PSM with an empty prefix: in both, the text after the middle's mark precedes the suffix.
     m.assign(at(middle) + 1, tokens.end());
   } else {
     p.assign(tokens.begin() + 1, at(suffix));
@@ -120,7 +120,7 @@ TEST(FillInMiddle, CutsTextBeforeTheCharactersThatTheGeneratorDraws) {
   }
 }
 
-/// Two documents of three characters, with or without the token that ends documents, and characters of a third one.
+/// Tests two documents of three characters, with or without an end-of-document token, and the start of a third.
 void expect_documents_after_rearrangement(bool has_ends) {
   const std::int64_t size = has_ends ? 4 : 3, s = 23;
   Tokens text(static_cast<std::size_t>(s) + 1, 'z');
@@ -132,7 +132,7 @@ void expect_documents_after_rearrangement(bool has_ends) {
   Tokens arranged(text.size());
   samples.read_text(0, arranged);
   const std::vector<std::int64_t> starts = samples.document_starts(0);
-  ASSERT_THAT(starts, ElementsAre(size + 3, 2 * (size + 3)));  // three marks more each
+  ASSERT_THAT(starts, ElementsAre(size + 3, 2 * (size + 3)));  // plus three marks each
   for (const std::int64_t start : {std::int64_t{0}, starts[0], starts[1]}) {
     EXPECT_EQ(arranged[static_cast<std::size_t>(start)], prefix);
   }
@@ -161,7 +161,7 @@ TEST(FillInMiddle, DocumentsBeginWhereTheyDoAfterTheRearrangement) {
 }
 
 TEST(FillInMiddle, WorkedByHand) {
-  // RandomState(1).randint(0, 5, size=2) is 3, 4: "wxy", "z" and nothing behind it.
+  // RandomState(1).randint(0, 5, size=2) is 3, 4: "wxy", "z" and an empty suffix.
   NumpyRandom random(1);
   EXPECT_THAT(rearranged(encoded("wxyz"), fim_of(1, 0), random),
               ElementsAre(prefix, 'w', 'x', 'y', suffix, middle, 'z'));
@@ -180,7 +180,7 @@ TEST(FillInMiddle, KeepsTheTextItsCharactersAndItsSpecialTokens) {
     const Tokens result = rearranged(text, fim_of(1, 0.5), random);
     Tokens whole = in_order(result);
     EXPECT_EQ(std::ranges::count(whole, special), 1);
-    // A byte that continues a character stands behind another byte of it.
+    // A continuation byte follows another byte of its character.
     for (std::size_t i = 0; i < result.size(); ++i) {
       if (result[i] < 256 && (result[i] & 0xC0) == 0x80) {
         EXPECT_GT(i, 0u);
@@ -213,7 +213,7 @@ TEST(FimSamples, AreRearrangedDocumentByDocumentAndKeepTheirLength) {
     EXPECT_EQ(*(second + 1), end_of_document);  // the empty document
     EXPECT_EQ(*(second + 2), prefix);
   }
-  // Another sample, and another seed, have other draws; a part of the documents stays as it is.
+  // The draws depend on the seed, and some documents are left unchanged.
   EXPECT_NE(read(text, fim_of(1, 0.5), 1), read(text, fim_of(1, 0.5), 2));
   int changed = 0;
   for (std::int64_t seed = 0; seed < 400; ++seed) {
@@ -241,7 +241,7 @@ TEST(FimSamples, RearrangeFragmentsByThemselves) {
 }
 
 TEST(FimSamples, EndEarlyWhereTheEncodingIsShorter) {
-  // "a", "b" as two tokens become one; without a cut between them nothing else changes.
+  // The tokens "a" and "b" become one token unless a cut separates them.
   FimOptions options = fim_of(1, 0);
   Tokens text(16);
   for (std::size_t i = 0; i < text.size(); ++i) text[i] = i % 2 == 0 ? 'a' : 'b';

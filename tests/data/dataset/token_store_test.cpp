@@ -1,4 +1,4 @@
-#include "src/data/dataset/mock_store.hpp"
+#include "src/data/dataset/token_store.hpp"
 
 #include <gtest/gtest.h>
 
@@ -28,7 +28,7 @@ TEST(MockStore, IsAFunctionOfSeedAndPlace) {
   EXPECT_GT(store.token_count(), 19'000'000);
   const auto offsets = store.document_offsets();
   EXPECT_EQ(read(store, 0, 1)[0], static_cast<std::int32_t>(splitmix64(mix64(7), 0) % 999));
-  // Each document ends with the id that ends documents, in later blocks, too; a read across blocks has all tokens.
+  // Every document ends with the end-of-document id, in later blocks too. Reads may cross blocks.
   for (const std::int64_t document : {0, 1, 511, 512, 513, 10'239}) {
     const auto d = static_cast<std::size_t>(document);
     const auto length = static_cast<std::size_t>(offsets[d + 1] - offsets[d]);

@@ -1,4 +1,4 @@
-#include "src/data/dedup/near_duplicates.hpp"
+#include "src/data/dedup/duplicate_search.hpp"
 
 #include <gmock/gmock.h>
 
@@ -10,9 +10,7 @@
 
 #include "src/base/hash.hpp"
 #include "src/comm/self_communicator.hpp"
-#include "src/data/dedup/duplicate_search.hpp"
 #include "src/data/dedup/minhash.hpp"
-#include "src/data/dedup/shingles.hpp"
 
 namespace trireme::data {
 namespace {
@@ -39,7 +37,7 @@ TEST(Shingles, AreAllStretchesOfFiveCharactersWhateverTheirBytes) {
   EXPECT_EQ(shingles("xabcde", {}).back(), shingles("abcde", {}).front());
   EXPECT_EQ(shingles("abc", {}).size(), 1u);
   EXPECT_THAT(shingles("", {}), IsEmpty());
-  EXPECT_EQ(shingles("\xFF\xFE\xFD\xFC\xFB\xFA", {}).size(), 2u);  // not UTF-8: a byte is a character
+  EXPECT_EQ(shingles("\xFF\xFE\xFD\xFC\xFB\xFA", {}).size(), 2u);  // invalid bytes count as characters
 }
 
 TEST(Shingles, OfWordsAreStretchesOfSuccessiveWords) {
@@ -56,7 +54,7 @@ TEST(Shingles, AreFoldedWhereThatIsWanted) {
   EXPECT_NE(shingles("Oars and", {}), shingles("oars and", {}));
 }
 
-// {abcde bcdef} and {bcdef cdefg}: one in common of three.
+// {abcde bcdef} and {bcdef cdefg} share one of three.
 TEST(Jaccard, IsTheShareOfShinglesInCommon) {
   EXPECT_DOUBLE_EQ(jaccard(set_of("abcdef"), set_of("bcdefg")), 1.0 / 3);
   EXPECT_DOUBLE_EQ(jaccard(set_of("aaaaaaaaaa"), set_of("aaaaa")), 1);
@@ -78,7 +76,7 @@ TEST(Shingles, BecomeASortedSetHoweverManyAreEqual) {
   }
 }
 
-// Documents of two kinds alternate. Two of a kind have 0.6 in common, and the last repeats most of the first.
+// Documents of two templates alternate. Those of one template have J = 0.6; the last nearly repeats document 1.
 TEST(DuplicateSearch, ReadsEachDocumentOfATemplateOnceForAllItsNeighbours) {
   constexpr std::int64_t documents = 400;
   const MinHash minhash({});
@@ -133,8 +131,8 @@ TEST(MinHash, DependsOnTheSeed) {
   EXPECT_NE(a, c);
 }
 
-// Two random sets of 300 with 200 in common have J = 0.5. Of 20,000 functions (bands of one row) that share agrees,
-// with a deviation of 0.0035; bands of two rows agree with J^2.
+// Two random sets of 300 with 200 in common have J = 0.5. That fraction of 20,000 functions (bands of one row) agrees,
+// with a standard deviation of 0.0035. Bands of two rows agree with probability J^2.
 TEST(MinHash, AgreesInABandWithTheProbabilityOfTheTheory) {
   std::mt19937_64 random(5);
   std::vector<std::uint64_t> a, b;
@@ -175,7 +173,7 @@ TEST(MinHash, SketchesTellSimilarSetsFromOthers) {
   }
   const MinHash small({.bands = 2, .rows = 3, .seed = 1});
   EXPECT_EQ(small.sketch_bytes(), 6);
-  EXPECT_TRUE(may_be_similar("abcdef", "uvwxyz", 0.7));  // six bytes are too few
+  EXPECT_TRUE(may_be_similar("abcdef", "uvwxyz", 0.7));  // six bytes are too few to reject
 }
 
 TEST(CandidatePairs, JoinDocumentsOfABucketToTheNearestBeforeThem) {

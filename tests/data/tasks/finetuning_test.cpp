@@ -4,7 +4,8 @@
 #include <set>
 
 #include "io/json/task_json.hpp"
-#include "src/data/tasks/task_samples.hpp"
+#include "src/data/tasks/glue.hpp"
+#include "src/data/tasks/race.hpp"
 #include "tests/support/message_of.hpp"
 
 namespace trireme::data {
@@ -141,7 +142,7 @@ TEST(EpochSamples, EachEpochHasItsOwnOrderAndKeepsChoicesTogether) {
     EXPECT_EQ(std::set<char>(order.begin(), order.end()).size(), 4u);
   }
   EXPECT_EQ(std::set<std::string>(articles.begin(), articles.end()).size(), 3u);
-  epochs.read(0, buffer.view());  // an order made again is the same
+  epochs.read(0, buffer.view());  // an order that was evicted and made again
   EXPECT_EQ(buffer.view().tokens[9], articles[0][0]);
 }
 

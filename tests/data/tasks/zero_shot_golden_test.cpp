@@ -9,6 +9,7 @@
 #include "tests/support/gpt2_files.hpp"
 #include "tests/support/message_of.hpp"
 #include "tests/support/sha256.hpp"
+#include "tests/support/tokens.hpp"
 
 namespace trireme::data {
 namespace {
@@ -16,7 +17,7 @@ namespace {
 using nlohmann::json;
 using Ids = std::vector<std::int32_t>;
 
-/// Detokenized texts, windows and examples that Megatron-LM 23.06 made of WikiText and LAMBADA.
+/// Detokenized texts, windows and examples that Megatron-LM 23.06 made from WikiText and LAMBADA.
 class TasksGolden : public testing::Test {
  protected:
   void SetUp() override {
@@ -41,10 +42,9 @@ class TasksGolden : public testing::Test {
   }
 
   std::string digest_of_ids(std::string_view text) const {
-    Ids ids;
-    tokenizer_->encode(text, ids);
     std::string bytes;
-    for (const std::int32_t id : ids) bytes.append({static_cast<char>(id & 255), static_cast<char>(id >> 8)});
+    for (const std::int32_t id : test::encode(*tokenizer_, text))
+      bytes.append({static_cast<char>(id & 255), static_cast<char>(id >> 8)});
     return digest(bytes);
   }
 
@@ -61,7 +61,7 @@ class TasksGolden : public testing::Test {
     view.labels = labels;
     texts.read(index, view);
     result.text.push_back(texts.length(index) == std::ssize(labels) ? texts.ids(index).back() : texts.padding());
-    // Beside padding stands the text's last token.
+    // The reference puts the text's last token before the padding.
     result.text[static_cast<std::size_t>(texts.length(index))] = texts.ids(index).back();
     for (const std::int32_t label : labels) result.mask.push_back(label >= 0);
     return result;
@@ -109,8 +109,7 @@ TEST_F(TasksGolden, WikiTextIsTheReferences) {
 
 TEST_F(TasksGolden, WindowsOfWikiTextAreTheReferences) {
   const json& golden = golden_.at("wikitext");
-  Ids ids;
-  tokenizer_->encode(detokenized(read(golden), Detokenizer::wikitext), ids);
+  const Ids ids = test::encode(*tokenizer_, detokenized(read(golden), Detokenizer::wikitext));
   for (const json& run : golden.at("runs")) {
     const std::int64_t s = run.at("seq_length");
     const std::int64_t overlap = run.at("overlapping_eval").is_null() ? s : run.at("overlapping_eval").get<int>();

@@ -1,10 +1,11 @@
-#include "src/prepare/ordered_output.hpp"
+#include "src/prepare/shared_files.hpp"
 
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <numeric>
-#include <vector>
+#include <utility>
 
 #include "src/comm/all_to_all.hpp"
 
@@ -13,6 +14,10 @@ namespace {
 
 constexpr std::size_t block_bytes = std::size_t{1} << 20;  // written, or compressed, at a time
 
+std::span<char> bytes_of(std::span<std::int64_t> numbers) {
+  return {reinterpret_cast<char*>(numbers.data()), numbers.size_bytes()};
+}
+
 /// Returns the sum of the numbers of the ranks before this one.
 std::int64_t sum_before(Communicator& comm, std::int64_t number) {
   const std::vector<std::int64_t> numbers = all_gather_number(comm, number);
@@ -20,6 +25,63 @@ std::int64_t sum_before(Communicator& comm, std::int64_t number) {
 }
 
 }  // namespace
+
+DocumentSpool::DocumentSpool(const Files& files, Communicator& comm, std::string folder, std::string name)
+    : work_(files.work), comm_(comm), folder_(std::move(folder)), name_(std::move(name)) {
+  collectively(comm, [&] { file_ = work_->open(path_of(comm.rank()), Access::create); });
+}
+
+std::string DocumentSpool::path_of(int rank) const { return fmt::format("{}/{}-{}", folder_, name_, rank); }
+
+void DocumentSpool::append(std::string_view record) {
+  buffer_ += record;
+  offsets_.push_back(offsets_.back() + static_cast<std::int64_t>(record.size()));
+  if (buffer_.size() >= block_bytes) flush();
+}
+
+void DocumentSpool::flush() {
+  file_->write(written_bytes_, buffer_);
+  written_bytes_ += static_cast<std::int64_t>(buffer_.size());
+  buffer_.clear();
+}
+
+void DocumentSpool::finish() {
+  collectively(comm_, [&] {
+    flush();
+    const std::span<char> bytes = bytes_of(offsets_);
+    file_->write(written_bytes_, {bytes.data(), bytes.size()});
+  });
+  sizes_bytes_ = all_gather_number(comm_, written_bytes_);
+  firsts_ = {0};
+  for (const std::int64_t count : all_gather_number(comm_, static_cast<std::int64_t>(offsets_.size()) - 1)) {
+    firsts_.push_back(firsts_.back() + count);
+  }
+  others_.resize(static_cast<std::size_t>(comm_.size()));
+}
+
+const RandomAccessFile& DocumentSpool::file_of(int rank) const {
+  if (rank == comm_.rank()) return *file_;
+  const std::scoped_lock lock(mutex_);
+  std::unique_ptr<RandomAccessFile>& file = others_[static_cast<std::size_t>(rank)];
+  if (!file) file = work_->open(path_of(rank), Access::read);
+  return *file;
+}
+
+std::string DocumentSpool::read(std::int64_t document) const {
+  const auto rank = static_cast<int>(std::ranges::upper_bound(firsts_, document) - firsts_.begin()) - 1;
+  const std::int64_t local = document - firsts_[static_cast<std::size_t>(rank)];
+  const RandomAccessFile& file = file_of(rank);
+  std::array<std::int64_t, 2> range{};
+  if (rank == comm_.rank()) {
+    range = {offsets_[static_cast<std::size_t>(local)], offsets_[static_cast<std::size_t>(local) + 1]};
+  } else {
+    const std::int64_t at = sizes_bytes_[static_cast<std::size_t>(rank)] + local * std::int64_t{sizeof(std::int64_t)};
+    file.read(at, bytes_of(range));
+  }
+  std::string record(static_cast<std::size_t>(range[1] - range[0]), '\0');
+  file.read(range[0], record);
+  return record;
+}
 
 OrderedOutput::OrderedOutput(const Files& files, Communicator& comm, ThreadPool& pool, const std::string& target)
     : work_(files.work),

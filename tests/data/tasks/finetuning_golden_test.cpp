@@ -8,6 +8,7 @@
 #include "io/json/task_json.hpp"
 #include "src/data/tasks/glue.hpp"
 #include "tests/support/gpt2_files.hpp"
+#include "tests/support/tokens.hpp"
 
 namespace trireme::data {
 namespace {
@@ -15,7 +16,7 @@ namespace {
 using nlohmann::json;
 using Ids = std::vector<std::int32_t>;
 
-/// Examples that Megatron-LM 23.06 made of the files of tasks.
+/// Examples that Megatron-LM 23.06 made from task files.
 class TaskGolden : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -32,11 +33,7 @@ class TaskGolden : public ::testing::Test {
     tokenizer_ = make_wordpiece_tokenizer(std::move(vocabulary));
   }
 
-  Ids encode(const std::string& text) const {
-    Ids ids;
-    tokenizer_->encode(text, ids);
-    return ids;
-  }
+  Ids encode(const std::string& text) const { return test::encode(*tokenizer_, text); }
 
   static Ids padded(Ids values, std::size_t size) {
     values.resize(size);  // [PAD] is 0
