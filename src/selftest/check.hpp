@@ -1,6 +1,6 @@
 #pragma once
 
-#include <memory>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -64,16 +64,46 @@ enum class Scope {
 };
 
 /// One check of the self-test.
-class Check {
- public:
-  virtual ~Check() = default;
-  /// Name for progress messages, and for its failure if it throws.
-  virtual std::string name() const = 0;
-  /// Measured quantity, for the log.
-  virtual std::string measures() const = 0;
-  virtual Scope scope() const { return Scope::rank; }
+struct Check {
+  std::string name;      ///< for progress messages, and for its failure if it throws
+  std::string measures;  ///< measured quantity, for the log
+  Scope scope = Scope::rank;
   /// Runs it on this rank. `rank` and `host` of the results are set by the caller.
-  virtual std::vector<Result> run(Context& context) = 0;
+  std::function<std::vector<Result>(Context&)> run;
 };
+
+/// Equipment and versions of the nodes: CPU model, cores, memory and kernel, and the context's properties. A node with
+/// fewer cores or less memory than the others fails; other differences are shown.
+Check machine_check();
+
+/// State of each rank's GPU by NVML: driver, largest clocks, limit of power and ECC errors. Run it after the burn.
+/// Uncorrectable ECC errors fail, as do clocks and power limits below those of the other GPUs. Skipped, with the
+/// reason, if NVML is unavailable; no result on the CPU.
+Check gpu_check();
+
+/// Rates of this rank's device with all others equally loaded: a copy between tensors larger than the caches, and a
+/// product of large matrices. Operations of a product of [n, n] matrices: 2 n^3. Bytes of a copy: those read and those
+/// written. The rates are compared with the median of all ranks and with the ceilings of the device, if known: this
+/// also detects a single slow GPU, or uniformly slow ones.
+Check speed_check();
+
+/// Repeats one product for `burn_seconds` and compares every result with the first one, element by element. Detects
+/// silent corruption, and devices that throttle when hot. GPUs also report their clocks, temperature, power and
+/// throttle reasons under load. A GPU fails if its temperature, hardware or a power brake throttles it in at least half
+/// of the samples: single ones occur while clocks change.
+Check burn_check();
+
+/// Time in which 8 bytes pass between two ranks in both directions: neighbours in rank, and ranks half the job apart.
+Check latency_check();
+
+/// Every collective operation in every group of the grid: its result, which is exact, at a small and a large size, and
+/// its bus bandwidth at the large one. All groups of a name communicate at the same time, as in training. Groups inside
+/// one node and groups across nodes are compared among themselves.
+Check collectives_check();
+
+/// The file system of the run's folder. Every rank writes a file, syncs it to disk, reads it back and compares digests.
+/// Then it reads the file of a rank on the next node: the folder must be shared. The files are always removed; those of
+/// a killed self-test by one at least an hour later.
+Check file_check();
 
 }  // namespace trireme::selftest

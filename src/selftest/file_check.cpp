@@ -1,11 +1,8 @@
-#include "src/selftest/file_check.hpp"
-
 #include <unistd.h>
-
-#include <functional>
 
 #include "src/base/hash.hpp"
 #include "src/base/timer.hpp"
+#include "src/selftest/check.hpp"
 
 namespace trireme::selftest {
 namespace {
@@ -94,9 +91,7 @@ void try_other_file(const Context& context, const std::string& path, int rank, s
   results.push_back(fault(fmt::format("{}, which rank {} has written: {}", path, rank, found)));
 }
 
-}  // namespace
-
-std::vector<Result> FileCheck::run(Context& context) {
+std::vector<Result> check_files(Context& context) {
   if (context.folder.empty() || context.files == nullptr) {
     return {{.check = "file system", .kind = Kind::skipped, .detail = "<save> names no folder to write to"}};
   }
@@ -134,6 +129,12 @@ std::vector<Result> FileCheck::run(Context& context) {
                      .unit = "wrong",
                      .detail = fmt::format("{}: own file and that of rank {} read back", context.folder, other)});
   return results;
+}
+
+}  // namespace
+
+Check file_check() {
+  return {"file system", "digests and rates of files that are written, synced and read", Scope::ranks, check_files};
 }
 
 }  // namespace trireme::selftest

@@ -1,11 +1,10 @@
-#include "src/selftest/network_checks.hpp"
-
 #include <algorithm>
 #include <array>
 #include <vector>
 
 #include "src/base/timer.hpp"
 #include "src/comm/bus_bandwidth.hpp"
+#include "src/selftest/check.hpp"
 
 namespace trireme::selftest {
 namespace {
@@ -34,9 +33,9 @@ constexpr Operation operations[] = {
     {"grouped_exchange", Collective::all_to_all}};
 
 /// One operation of one group on n shards of k elements.
-class Trial {
+class CollectiveTrial {
  public:
-  Trial(Backend& backend, Communicator& group, const Operation& operation, std::int64_t shard)
+  CollectiveTrial(Backend& backend, Communicator& group, const Operation& operation, std::int64_t shard)
       : b_(backend),
         group_(group),
         operation_(operation),
@@ -188,7 +187,7 @@ void test_operation(Context& context, const Group& group, const Operation& opera
       fmt::format("group of {} ranks {}", n, group.spans_nodes ? "across nodes" : "inside one node");
   std::string fault;
   for (const std::int64_t elements : {std::int64_t{1000}, large}) {
-    Trial trial(context.backend, *group.members, operation, std::max<std::int64_t>(1, elements / n) + 1);
+    CollectiveTrial trial(context.backend, *group.members, operation, std::max<std::int64_t>(1, elements / n) + 1);
     if (elements == large && operation.op == ReduceOp::sum) {
       results.push_back({.check = fmt::format("{} {} bandwidth", group.name, operation.name),
                          .item = fmt::format("{}, {:.0f} MiB", place, trial.size_bytes() / (1 << 20)),
@@ -225,9 +224,7 @@ double latency_us(Communicator& world, int peer) {
   return times[runs / 2];
 }
 
-}  // namespace
-
-std::vector<Result> CollectivesCheck::run(Context& context) {
+std::vector<Result> check_collectives(Context& context) {
   std::vector<Result> results;
   for (const Group& group : context.groups) {
     context.world.barrier();
@@ -237,7 +234,7 @@ std::vector<Result> CollectivesCheck::run(Context& context) {
   return results;
 }
 
-std::vector<Result> LatencyCheck::run(Context& context) {
+std::vector<Result> check_latencies(Context& context) {
   const int size = context.world.size(), rank = context.place.rank, half = size / 2;
   std::vector<int> nodes(static_cast<std::size_t>(size));
   ImmediateStream host;
@@ -258,6 +255,14 @@ std::vector<Result> LatencyCheck::run(Context& context) {
                        .detail = fmt::format("rank {}", peer)});
   }
   return results;
+}
+
+}  // namespace
+
+Check latency_check() { return {"MPI latency", "time of small messages between ranks", Scope::ranks, check_latencies}; }
+
+Check collectives_check() {
+  return {"collectives", "results and bandwidths in the groups of the grid", Scope::devices, check_collectives};
 }
 
 }  // namespace trireme::selftest

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <memory>
 #include <vector>
 
 #include "src/selftest/check.hpp"
@@ -8,7 +7,7 @@
 
 namespace trireme::selftest {
 
-using Checks = std::vector<std::unique_ptr<Check>>;
+using Checks = std::vector<Check>;
 
 /// Returns all checks in execution order: first those of one rank, then those of several. `quick` omits kernels at
 /// model sizes, and device rates.
