@@ -103,12 +103,12 @@ TEST(PublishedRuns, NameLineAndColumnOfAFault) {
     EXPECT_FALSE(row.run.has_value());
     EXPECT_THAT(row.error, HasSubstr(message));
   };
-  expect({{"hardware", "TPU v4"}}, "runs.csv, line 2, column hardware: 'TPU v4' names none of V100");
-  expect({{"gpus", "9"}}, "line 2, column gpus: 9 are no multiple of tp 2 x pp 2");
+  expect({{"hardware", "TPU v4"}}, "runs.csv, line 2, column hardware: 'TPU v4' does not name one of V100");
+  expect({{"gpus", "9"}}, "line 2, column gpus: 9 are not a multiple of tp 2 x pp 2");
   expect({{"dp", "4"}}, "column dp: tp 2 x pp 2 x dp 4 are 16 GPUs, not 8");
   expect({{"gbs", "1"}}, "column gbs: 1 are less than dp 2 x mbs 1");
   expect({{"mbs", ""}}, "column mbs: is empty");
-  expect({{"mbs", "1.5"}}, "column mbs: '1.5' is no whole number");
+  expect({{"mbs", "1.5"}}, "column mbs: '1.5' is not a whole number");
   expect({{"hidden", "wide"}}, "column hidden: 'wide' is not a number");
   expect({{"layers", "-8"}}, "column layers: '-8' is not above 0");
   expect({{"layers", "1"}}, "column pp: 2 stages for 1 layers");
@@ -116,11 +116,11 @@ TEST(PublishedRuns, NameLineAndColumnOfAFault) {
   expect({{"schedule", "zigzag"}}, "column schedule: 'zigzag' is not one of 1F1B");
   expect({{"schedule", "FSDP"}}, "column schedule: 'FSDP' is not predicted together with tp 2");
   expect({{"schedule", "interleaved"}}, "column layers_per_virtual_stage: is empty");
-  expect({{"program", "word2vec"}}, "column program: 'word2vec' is not one of megatron, megatron-2019");
+  expect({{"program", "word2vec"}}, "column program: 'word2vec' is not one of deepspeed, fsdp, megatron, megatron-2019");
   expect({{"recompute", "sometimes"}}, "column recompute: 'sometimes' is not one of");
   expect({{"precision", "int4"}}, "column precision: 'int4' is not one of");
   expect({{"precision", "fp8"}}, "column precision: fp8 needs an H100");
-  expect({{"tflops_def", "guess"}}, "column tflops_def: 'guess' is no known count");
+  expect({{"tflops_def", "guess"}}, "column tflops_def: 'guess' is not a known convention");
   expect({{"iter_s", "nan"}}, "column iter_s");
   expect({{"gbs", "1000000000"}}, "column gbs: 500000000 micro-batches on 2 stages are too many");
 }

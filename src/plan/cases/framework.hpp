@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <string_view>
 
 namespace trireme::plan {
@@ -27,9 +28,14 @@ struct Framework {
   bool overlaps_tensor = false;         ///< in backward beside the gradients of weights
   double sharding_interference = 0.75;  ///< fraction of hidden gathers and scatters that slows down concurrent work
   bool one_adapter = false;             ///< gathers of parameters use one network adapter of a node at a time
+  bool selective_is_sequence_parallel = false;  ///< even if a row does not say so
+  /// Lower-case words of schedules that imply the program.
+  std::array<std::string_view, 4> schedules{};
 };
 
 /// Returns the program of this name. Throws ConfigError with all names if there is none.
 const Framework& find_framework(std::string_view name);
+/// Returns the first program implied by a schedule, in lower case: Megatron-Core if none.
+const Framework& framework_of_schedule(std::string_view schedule);
 
 }  // namespace trireme::plan
