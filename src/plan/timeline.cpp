@@ -6,7 +6,6 @@
 #include <set>
 
 #include "src/base/check.hpp"
-#include "src/plan/search/candidates.hpp"
 
 namespace trireme::plan {
 namespace {

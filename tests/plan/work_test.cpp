@@ -5,8 +5,7 @@
 #include <map>
 
 #include "src/model/presets.hpp"
-#include "src/plan/work/stage_work.hpp"
-#include "src/plan/work/update_work.hpp"
+#include "src/plan/work/recorded_work.hpp"
 
 namespace trireme::plan {
 namespace {

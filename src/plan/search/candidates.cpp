@@ -221,26 +221,4 @@ std::vector<Job> variants(const SearchSpace& space, const Job& job) {
   return result;
 }
 
-int micro_batches_of(const Job& job) {
-  return static_cast<int>(
-      train::micro_batches_of(job.options.global_batch_size, job.execution.micro_batch_size, job.grid.data_size()));
-}
-
-namespace {
-parallel::PipelineLayout layout_of(const Job& job) {
-  return parallel::PipelineLayout::of(job.model.layers, job.grid.pipeline_size(), job.execution.parallel.pipeline);
-}
-}  // namespace
-
-int chunks_of(const Job& job) { return layout_of(job).chunks; }
-
-bool has_equal_chunks(const Job& job) {
-  const std::vector<int> layers = layout_of(job).layers;
-  return std::ranges::count(layers, layers.front()) == static_cast<std::ptrdiff_t>(layers.size());
-}
-
-ScheduleKind schedule_of(const Job& job) {
-  return parallel::schedule_for(job.execution.parallel.schedule, chunks_of(job));
-}
-
 }  // namespace trireme::plan

@@ -4,8 +4,6 @@
 
 #include <algorithm>
 
-#include "src/plan/search/candidates.hpp"
-
 namespace trireme::plan {
 
 namespace {
@@ -43,8 +41,7 @@ std::size_t ClusterCosts::layer_bytes(const Job& job) {
 }
 
 double ClusterCosts::min_bytes(const Job& job) {
-  const auto layout =
-      parallel::PipelineLayout::of(job.model.layers, job.grid.pipeline_size(), job.execution.parallel.pipeline);
+  const parallel::PipelineLayout layout = layout_of(job);
   const train::MinMemory minimum = train::min_memory(job.model, job.execution, job.grid, job.options.optimizer);
   const double parameters = minimum.parameters / job.grid.world_size();
   if (!has_equal_chunks(job)) return parameters;
