@@ -1,7 +1,7 @@
 #pragma once
 
 #include "src/backend/kernels/kernel_call.hpp"
-#include "src/plan/cluster/device.hpp"
+#include "src/plan/cluster/cluster.hpp"
 
 namespace trireme::plan {
 
