@@ -2,52 +2,36 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstddef>
 
+#include "src/data/text/utf8.hpp"
+
 namespace trireme::report {
-namespace {
-
-/// Returns the length of the UTF-8 character at the head of `text`, 0 if none.
-std::size_t character_length(std::string_view text) {
-  const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
-  const unsigned first = byte(0);
-  const std::size_t length = first < 0x80 ? 1 : first < 0xc2 ? 0 : first < 0xe0 ? 2 : first < 0xf0 ? 3 : 4;
-  if (length == 0 || first > 0xf4 || text.size() < length) return 0;
-  for (std::size_t i = 1; i < length; ++i) {
-    if ((byte(i) & 0xc0) != 0x80) return 0;
-  }
-  // Forms that are too long, surrogates, and numbers beyond Unicode.
-  if ((first == 0xe0 && byte(1) < 0xa0) || (first == 0xed && byte(1) > 0x9f)) return 0;
-  if ((first == 0xf0 && byte(1) < 0x90) || (first == 0xf4 && byte(1) > 0x8f)) return 0;
-  return length;
-}
-
-}  // namespace
 
 std::string escaped(std::string_view text) {
   constexpr std::string_view replacement = "\xef\xbf\xbd";
   std::string result;
-  for (std::size_t i = 0; i < text.size();) {
-    const std::size_t length = character_length(text.substr(i));
-    const char c = text[i];
-    const bool is_control =
-        length == 1 && ((static_cast<unsigned char>(c) < 0x20 && c != '\n' && c != '\t') || c == 0x7f);
-    if (length == 0 || is_control) {
+  while (!text.empty()) {
+    const auto [code_point, size_bytes] = data::decode_utf8(text.data(), text.data() + text.size());
+    const std::string_view character = text.substr(0, static_cast<std::size_t>(std::max(size_bytes, 1)));
+    text.remove_prefix(character.size());
+    const bool is_control = (code_point < 0x20 && code_point != '\n' && code_point != '\t') || code_point == 0x7f;
+    if (size_bytes == 0 || is_control) {
       result += replacement;
-    } else if (c == '&') {
+    } else if (code_point == '&') {
       result += "&amp;";
-    } else if (c == '<') {
+    } else if (code_point == '<') {
       result += "&lt;";
-    } else if (c == '>') {
+    } else if (code_point == '>') {
       result += "&gt;";
-    } else if (c == '"') {
+    } else if (code_point == '"') {
       result += "&quot;";
-    } else if (c == '\'') {
+    } else if (code_point == '\'') {
       result += "&#39;";
     } else {
-      result += text.substr(i, length);
+      result += character;
     }
-    i += length == 0 ? 1 : length;
   }
   return result;
 }
