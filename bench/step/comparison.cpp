@@ -5,7 +5,6 @@
 #include <nlohmann/json.hpp>
 
 #include "bench/step/prediction.hpp"
-#include "bench/step/rehearsal.hpp"
 #include "src/base/check.hpp"
 
 namespace trireme::bench {

@@ -6,7 +6,6 @@
 #include <sstream>
 
 #include "bench/step/prediction.hpp"
-#include "bench/step/rehearsal.hpp"
 #include "src/base/check.hpp"
 #include "src/model/stage/model_parameters.hpp"
 #include "src/plan/constants.hpp"
