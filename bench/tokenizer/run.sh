@@ -1,7 +1,7 @@
 #!/bin/bash
 # GPT-2's tokenizer on real texts, by processor time of one thread: this program, tiktoken and Hugging Face tokenizers in turn, in one run.
 # usage: bench/tokenizer/run.sh ENCODER_JSON VOCAB_BPE TEXT...    prints a table for bench/results
-# Environment: BUILD (default build/release, with tokenizer_bench), PYTHON (default python3, with the two libraries),
+# Environment: BUILD (default build/release, with data_bench), PYTHON (default python3, with the two libraries),
 # REPETITIONS (default 9)
 set -euo pipefail
 cd "$(dirname "$0")/../.."
@@ -11,7 +11,7 @@ repetitions=${REPETITIONS:-9}
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 
-"$build/tokenizer_bench" --benchmark_filter='encode/' --benchmark_repetitions="$repetitions" --benchmark_format=json \
+"$build/data_bench" --benchmark_filter='encode/' --benchmark_repetitions="$repetitions" --benchmark_format=json \
   "$@" 2>/dev/null >"$scratch/own.json"
 python=${PYTHON:-python3}
 "$python" bench/peers/gpt2_tokenizers.py "$1" "$2" "$repetitions" "${@:3}" >"$scratch/peers"

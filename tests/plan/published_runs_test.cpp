@@ -221,7 +221,7 @@ void expect_within(const std::vector<RunError>& errors, bool fsdp, Limits limits
 }
 
 TEST_F(PublishedRunsFile, ErrorsOfTheHalfThatWasNotFitted) {
-  // bench/planner/fit.cpp prints the constants: those of the first half are checked against the second, and so on.
+  // planner_bench prints the constants: those of the first half are checked against the second, and so on.
   const std::map<std::string, FittedShares> first = {
       {"V100", {.product = 0.972, .memory = 0.861, .node = 0.629, .network = 0.7, .unfused = 0.571}},
       {"A100", {.product = 0.875, .memory = 0.880, .node = 0.704, .network = 0.687}},
