@@ -12,100 +12,20 @@
 //                       step) and dropout, without the times of kinds of kernel
 //   --gemm-cache FILE   file with the fastest algorithm of each product, read and extended
 //   --dry-run           a tiny model on the CPU backend, to test this program
-#include <cuda_runtime_api.h>
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <iostream>
 
+#include "bench/step/line_timer.hpp"
 #include "bench/step/step_rig.hpp"
 #include "cuda/backend/cuda_backend.hpp"
-#include "cuda/runtime/stream.hpp"
 #include "src/backend/cpu/cpu_backend.hpp"
 #include "src/base/check.hpp"
-#include "src/base/timer.hpp"
 #include "src/comm/device_communicators.hpp"
 
 namespace trireme::bench {
 namespace {
-
-/// Times the calls of a step, each between two events of its stream; on the CPU backend by the host's clock. The time
-/// of a call includes the gap before its work, and concurrent work of other streams.
-class LineTimer final : public CallObserver {
- public:
-  struct Sum {
-    int calls = 0;
-    double ms = 0;
-  };
-
-  explicit LineTimer(bool on_host) : on_host_(on_host) {}
-  ~LineTimer() override {
-    for (const Timed& call : calls_) {
-      cudaEventDestroy(call.begin);
-      cudaEventDestroy(call.end);
-    }
-    for (cudaEvent_t event : free_) cudaEventDestroy(event);
-  }
-  LineTimer(const LineTimer&) = delete;
-  LineTimer& operator=(const LineTimer&) = delete;
-
-  void begin(Stream& stream, const KernelCall& call) override {
-    calls_.push_back({call.kind});
-    if (on_host_) {
-      timer_.restart();
-    } else {
-      mark(stream, calls_.back().begin);
-    }
-  }
-  void end(Stream& stream, const KernelCall&) override {
-    if (on_host_) {
-      calls_.back().ms = timer_.elapsed_ms();
-    } else {
-      mark(stream, calls_.back().end);
-    }
-  }
-
-  /// Returns calls and milliseconds of each line since the last call; all work must be done.
-  std::vector<Sum> take() {
-    std::vector<Sum> sums(kernel_kind_count);
-    for (const Timed& call : calls_) {
-      float ms = static_cast<float>(call.ms);
-      if (!on_host_) {
-        const cudaError_t status = cudaEventElapsedTime(&ms, call.begin, call.end);
-        TRIREME_CHECK(status == cudaSuccess, cuda::CudaError, "cudaEventElapsedTime failed: {}",
-                      cudaGetErrorString(status));
-        free_.insert(free_.end(), {call.begin, call.end});
-      }
-      Sum& sum = sums[static_cast<std::size_t>(call.kind)];
-      ++sum.calls;
-      sum.ms += ms;
-    }
-    calls_.clear();
-    return sums;
-  }
-
- private:
-  struct Timed {
-    KernelKind kind;
-    cudaEvent_t begin = nullptr, end = nullptr;
-    double ms = 0;  ///< on the host
-  };
-  void mark(Stream& stream, cudaEvent_t& event) {
-    cuda::CudaStream& on = cuda::cuda_stream(stream);
-    if (free_.empty()) {
-      on.device().check(cudaEventCreate(&event), "cudaEventCreate");
-    } else {
-      event = free_.back();
-      free_.pop_back();
-    }
-    on.device().check(cudaEventRecord(event, on.handle()), "cudaEventRecord");
-  }
-
-  bool on_host_;
-  Timer timer_;
-  std::vector<Timed> calls_;
-  std::vector<cudaEvent_t> free_;  ///< reusable events
-};
 
 double median_of(std::vector<double> values) {
   std::ranges::sort(values);
