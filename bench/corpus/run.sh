@@ -12,20 +12,12 @@
 set -euo pipefail
 export LC_ALL=C
 
-root=$(cd "$(dirname "$0")/../.." && pwd)
+source "$(dirname "$0")/../common.sh"
 megabytes=${1:-4000}
-build=$(realpath "${BUILD:-$root/build/release}")
-trireme=$build/trireme
 [[ $megabytes =~ ^[1-9][0-9]*$ ]] || { sed -n '2,12s/^# \{0,1\}//p' "$0"; exit 2; }
-for program in trireme make_documents; do
-  [ -x "$build/$program" ] || { echo "$build/$program is missing: cmake --build --preset release" >&2; exit 2; }
-done
-if [ "$(id -u)" = 0 ]; then  # as in containers; Open MPI requires both variables
-  export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
-fi
+use_build "${BUILD:-}" trireme make_documents
+trireme=$build/trireme
 export OMPI_MCA_rmaps_base_oversubscribe=1
-work=$(mktemp -d "${TMPDIR:-/tmp}/trireme-corpus-XXXXXX")
-trap 'rm -rf "$work"' EXIT
 cd "$work"
 cores=$(nproc)
 half=$((cores > 1 ? cores / 2 : 1))

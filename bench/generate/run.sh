@@ -19,19 +19,12 @@
 #   PROMPTS (32), TOKENS (32)
 set -euo pipefail
 
-root=$(cd "$(dirname "$0")/../.." && pwd)
-build=$(realpath "${1:-$root/build/release}") threads=${THREADS:-2} tokens=${TOKENS:-32} prompts=${PROMPTS:-32}
+source "$(dirname "$0")/../common.sh"
+use_build "${1:-}" trireme kernels_bench
+threads=${THREADS:-2} tokens=${TOKENS:-32} prompts=${PROMPTS:-32}
 lengths=${LENGTHS:-32 256} types=${DTYPES:-fp32 bf16} batches=${BATCHES:-1 2 4 8 16 32} model=${MODEL:-gpt2-124m}
-for program in trireme kernels_bench; do
-  [ -x "$build/$program" ] || { echo "$build/$program is missing: cmake --build --preset release" >&2; exit 2; }
-done
 python=${TRIREME_INTERCHANGE_VENV:-/nowhere}/bin/python
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
 cd "$work"
-if [ "$(id -u)" = 0 ]; then  # as in containers; Open MPI requires both variables
-  export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
-fi
 export TRIREME_THREADS=$threads HF_HUB_OFFLINE=1 CUDA_VISIBLE_DEVICES=
 quietly() { "$@" >log 2>&1 || { cat log >&2; return 1; }; }
 
