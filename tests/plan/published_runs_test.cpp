@@ -116,7 +116,8 @@ TEST(PublishedRuns, NameLineAndColumnOfAFault) {
   expect({{"schedule", "zigzag"}}, "column schedule: 'zigzag' is not one of 1F1B");
   expect({{"schedule", "FSDP"}}, "column schedule: 'FSDP' is not predicted together with tp 2");
   expect({{"schedule", "interleaved"}}, "column layers_per_virtual_stage: is empty");
-  expect({{"program", "word2vec"}}, "column program: 'word2vec' is not one of deepspeed, fsdp, megatron, megatron-2019");
+  expect({{"program", "word2vec"}},
+         "column program: 'word2vec' is not one of deepspeed, fsdp, megatron, megatron-2019");
   expect({{"recompute", "sometimes"}}, "column recompute: 'sometimes' is not one of");
   expect({{"precision", "int4"}}, "column precision: 'int4' is not one of");
   expect({{"precision", "fp8"}}, "column precision: fp8 needs an H100");
