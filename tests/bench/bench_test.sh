@@ -1,6 +1,6 @@
 #!/bin/bash
 # usage: bench_test.sh calibration|collectives|kernels|steps BUILD_FOLDER MPIRUN
-# A benchmark at sizes that take no time: its exit status, and the columns of every line that it prints.
+# Runs a benchmark at tiny sizes, and checks its exit status and the columns of every line it prints.
 set -uo pipefail
 build=$2 mpirun=$3
 source_folder=$(cd "$(dirname "$0")/../.." && pwd)

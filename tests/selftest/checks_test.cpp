@@ -11,7 +11,7 @@
 #include "tests/fakes/faulty_backend.hpp"
 #include "tests/support/mpi_world.hpp"
 
-// Faults are planted on rank 1 of two, each of which stands for a node; every rank must name the second node.
+// Faults are injected on rank 1 of two. Each rank stands for a node, and every rank must report the second one.
 
 namespace trireme::selftest {
 namespace {
@@ -43,7 +43,7 @@ class Selftest : public testing::Test {
   Report run_check(const Check& check) { return run({check}, context_); }
   static bool is_second() { return test::world().rank() == 1; }
 
-  /// Expects that one result of the second node failed, and nothing else.
+  /// Expects exactly one failed result, on the second node.
   static void expect_fault(const Report& report, const std::string& check, const std::string& detail) {
     EXPECT_THAT(report.bad_nodes, ElementsAre("node1"));
     int faults = 0;
@@ -78,7 +78,7 @@ class Selftest : public testing::Test {
       .folder = {}};
 };
 
-TEST_F(Selftest, AllKernelsOfTheCpuAgreeWithFp64) {
+TEST_F(Selftest, CpuKernelsAgreeWithFp64) {
   Checks checks;
   for (const Family& family : families) {
     checks.push_back(kernel_check(family, CaseSizes::small_and_model, {DType::fp32, DType::bf16, DType::fp16}));
@@ -96,7 +96,7 @@ TEST_F(Selftest, FindsOneWrongElementOfOneFusedProduct) {
                "result 1: element 70 of 2808");
 }
 
-TEST_F(Selftest, FindsOneOtherBitInARepetitionOfAKernel) {
+TEST_F(Selftest, FindsADifferentBitInARepetitionOfAKernel) {
   backend_.after_product = [](int call, TensorView result) {
     if (is_second() && call == 2) result.as<bf16>()[5].bits ^= 1;
   };
@@ -104,7 +104,7 @@ TEST_F(Selftest, FindsOneOtherBitInARepetitionOfAKernel) {
                "other bits in repetition 2");
 }
 
-TEST_F(Selftest, FailureOfOneRanksKernelIsAResultAndNotTheEnd) {
+TEST_F(Selftest, ReportsAKernelFailureOnOneRankAsAResult) {
   backend_.after_product = [](int call, TensorView) {
     if (is_second() && call == 1) throw EnvironmentError("no kernel image is available");
   };
@@ -112,7 +112,7 @@ TEST_F(Selftest, FailureOfOneRanksKernelIsAResultAndNotTheEnd) {
                "no kernel image is available");
 }
 
-TEST_F(Selftest, FindsOneFlippedBitInTheBurnAndSaysInWhichRepetition) {
+TEST_F(Selftest, FindsTheRepetitionOfAFlippedBitInTheBurn) {
   context_.burn_seconds = 0.2;
   backend_.after_product = [](int call, TensorView result) {
     if (!is_second() || call != 3) return;
@@ -139,7 +139,7 @@ TEST_F(Selftest, FindsASlowRank) {
   EXPECT_EQ(slow, 1) << table_of(report);
 }
 
-TEST_F(Selftest, FindsDevicesThatAreFarBelowTheirCeilings) {
+TEST_F(Selftest, FindsDevicesFarBelowTheirCeilings) {
   const std::string free = table_of(run_check(speed_check()));
   EXPECT_THAT(free, HasSubstr("skipped  copy rate of the ceiling"));
   EXPECT_THAT(free, HasSubstr("no ceiling is known of "));
@@ -151,7 +151,7 @@ TEST_F(Selftest, FindsDevicesThatAreFarBelowTheirCeilings) {
   EXPECT_THAT(table_of(report), HasSubstr("ok       copy rate of the ceiling"));
 }
 
-/// Sums of which one element is wrong on the second rank.
+/// Returns a wrong element of sums on the second rank.
 class WrongSums final : public ForwardingCommunicator {
  public:
   using ForwardingCommunicator::ForwardingCommunicator;
@@ -162,7 +162,7 @@ class WrongSums final : public ForwardingCommunicator {
   }
 };
 
-/// Grouped exchanges in which the second rank receives nothing from the last one.
+/// Loses the last message of a grouped exchange on the second rank.
 class LostMessage final : public ForwardingCommunicator {
  public:
   using ForwardingCommunicator::ForwardingCommunicator;
@@ -185,7 +185,7 @@ TEST_F(Selftest, FindsAWrongCollective) {
   expect_fault(run_check(collectives_check()), "data collectives", "1000 elements: element 0 of 1002 is -1000");
 }
 
-TEST_F(Selftest, CollectivesAreLeftOutWhereADeviceHasFailed) {
+TEST_F(Selftest, SkipsCollectivesAfterADeviceFailure) {
   const auto fail = [](Context& context) -> std::vector<Result> {
     if (context.place.rank == 1) throw EnvironmentError("the device is lost");
     return {};
@@ -197,7 +197,7 @@ TEST_F(Selftest, CollectivesAreLeftOutWhereADeviceHasFailed) {
   EXPECT_THAT(table_of(report), HasSubstr("MPI latency across nodes"));
 }
 
-/// A file system that drops the last byte of what the second rank writes.
+/// A file system that drops the last byte of every file.
 class LossyFiles final : public MemoryFiles {
  public:
   void write_and_sync(const std::string& path, std::span<const std::byte> bytes) override {
@@ -205,7 +205,7 @@ class LossyFiles final : public MemoryFiles {
   }
 };
 
-TEST_F(Selftest, LeavesOutTheFileSystemWithoutAFolder) {
+TEST_F(Selftest, SkipsTheFileSystemWithoutAFolder) {
   const Report report = run_check(file_check());
   EXPECT_TRUE(report.passed());
   EXPECT_THAT(table_of(report), HasSubstr("skipped  file system"));
@@ -221,15 +221,15 @@ TEST_F(Selftest, FindsAFileSystemThatLosesBytes) {
   EXPECT_EQ(files_.count() + lossy.count(), 0);
 }
 
-TEST_F(Selftest, FindsAFolderThatIsAnotherOnEachNode) {
+TEST_F(Selftest, FindsAFolderThatIsNotShared) {
   context_.folder = "run";
-  const Report report = run_check(file_check());  // each rank's files are its own
+  const Report report = run_check(file_check());  // each rank has separate files
   EXPECT_THAT(report.bad_nodes, ElementsAre("node0", "node1"));
   EXPECT_THAT(table_of(report), HasSubstr("there is no such file"));
   EXPECT_EQ(files_.count(), 0);
 }
 
-TEST_F(Selftest, FindsAGpuWithErrorsThatEccDidNotCorrect) {
+TEST_F(Selftest, FindsAGpuWithUncorrectedEccErrors) {
   EXPECT_TRUE(run_check(gpu_check()).results.empty());  // no GPU
   context_.pci_address = "0000:17:00.0";
   setenv("NVML_STUB_UNCORRECTED", is_second() ? "2" : "0", 1);
@@ -240,7 +240,7 @@ TEST_F(Selftest, FindsAGpuWithErrorsThatEccDidNotCorrect) {
   }
 }
 
-TEST_F(Selftest, FindsAGpuThatSlowsDownUnderLoadAndSaysWhy) {
+TEST_F(Selftest, FindsTheReasonOfAGpuSlowdownUnderLoad) {
   EXPECT_EQ(run_check(burn_check()).results.size(), 4u) << "two results of each rank on the CPU";
   context_.pci_address = "0000:17:00.0";
   setenv("NVML_STUB_SLOWDOWNS", is_second() ? "132" : "4", 1);  // the limit of power, and the power brake
@@ -260,7 +260,7 @@ TEST_F(Selftest, FindsAGpuThatSlowsDownUnderLoadAndSaysWhy) {
   EXPECT_EQ(slow, 1) << table_of(report);
 }
 
-TEST_F(Selftest, SaysWhyNothingIsKnownOfAGpu) {
+TEST_F(Selftest, ReportsWhyAGpuStateIsUnknown) {
   context_.pci_address = "0000:99:00.0";
   EXPECT_THAT(table_of(run_check(gpu_check())), HasSubstr("NVML finds no GPU at PCI 0000:99:00.0"));
   context_.nvml = "no_such_library.so";
