@@ -18,7 +18,7 @@
 #include "src/checkpoint/step_writer.hpp"
 #include "src/model/presets.hpp"
 #include "src/model/stage/model_parameters.hpp"
-#include "src/plan/search/job_costs.hpp"
+#include "src/plan/search/search.hpp"
 #include "src/train/state_tensors.hpp"
 
 namespace trireme {

@@ -8,7 +8,7 @@
 #include "src/backend/cuda_library.hpp"
 #include "src/comm/communicator.hpp"
 #include "src/selftest/files.hpp"
-#include "src/selftest/result.hpp"
+#include "src/selftest/report.hpp"
 
 namespace trireme::selftest {
 
@@ -51,6 +51,9 @@ struct Context {
   Files* files = nullptr;
   std::string folder;  ///< folder of the run, whose file system is checked; empty: none
 };
+
+/// Returns the node of every rank (Place::node). Collective.
+std::vector<int> nodes_of_ranks(Context& context);
 
 /// Share of the median cores, memory or clocks that a node must have: kernels reserve some memory, and a defective part
 /// costs more.

@@ -236,10 +236,7 @@ std::vector<Result> check_collectives(Context& context) {
 
 std::vector<Result> check_latencies(Context& context) {
   const int size = context.world.size(), rank = context.place.rank, half = size / 2;
-  std::vector<int> nodes(static_cast<std::size_t>(size));
-  ImmediateStream host;
-  context.world.all_gather(host, ConstTensorView(&context.place.node, {1}), TensorView(nodes.data(), {size}))
-      .wait(host);
+  const std::vector<int> nodes = nodes_of_ranks(context);
   const int neighbour = rank ^ 1, far = rank < half ? rank + half : rank - half;
   std::vector<Result> results;
   for (const auto& [peer, is_there] : {std::pair{neighbour, neighbour < size}, std::pair{far, rank < 2 * half}}) {

@@ -28,6 +28,15 @@ std::vector<Result> run_alone(const Check& check, Context& context, bool& has_fa
 
 }  // namespace
 
+std::vector<int> nodes_of_ranks(Context& context) {
+  const int size = context.world.size();
+  std::vector<int> nodes(static_cast<std::size_t>(size));
+  ImmediateStream host;
+  context.world.all_gather(host, ConstTensorView(&context.place.node, {1}), TensorView(nodes.data(), {size}))
+      .wait(host);
+  return nodes;
+}
+
 Checks all_checks(bool quick) {
   Checks checks = {machine_check()};
   for (const Family& family : families) {

@@ -93,33 +93,31 @@ void set_field(const std::string& name, int line, const std::string& key, const 
 }  // namespace
 
 std::span<const Device> gpus() {
-  static const std::array<Device, 3> all = {{{.name = "H200",
-                                              .memory_gb = 141,
-                                              .peak_tflops = 989,
-                                              .product_tflops = 790,
-                                              .copy_gbs = 4300,
-                                              .multiprocessors = 132,
-                                              .clock_ghz = 1.83,
-                                              .mma_clocks = 6.6,
-                                              .fuses_gelu = true},
-                                             {.name = "H100",
-                                              .memory_gb = 80,
-                                              .peak_tflops = 989,
-                                              .product_tflops = 790,
-                                              .copy_gbs = 3000,
-                                              .multiprocessors = 132,
-                                              .clock_ghz = 1.83,
-                                              .mma_clocks = 6.6,
-                                              .fuses_gelu = true},
-                                             {.name = "A100",
-                                              .memory_gb = 80,
-                                              .peak_tflops = 312,
-                                              .product_tflops = 265,
-                                              .copy_gbs = 1800,
-                                              .multiprocessors = 108,
-                                              .clock_ghz = 1.41,
-                                              .mma_clocks = 8,
-                                              .fuses_gelu = false}}};
+  static const std::vector<Device> all = [] {
+    const Device h200{.name = "H200",
+                      .memory_gb = 141,
+                      .peak_tflops = 989,
+                      .product_tflops = 790,
+                      .copy_gbs = 4300,
+                      .multiprocessors = 132,
+                      .clock_ghz = 1.83,
+                      .mma_clocks = 6.6,
+                      .fuses_gelu = true};
+    Device h100 = h200;
+    h100.name = "H100";
+    h100.memory_gb = 80;
+    h100.copy_gbs = 3000;
+    const Device a100{.name = "A100",
+                      .memory_gb = 80,
+                      .peak_tflops = 312,
+                      .product_tflops = 265,
+                      .copy_gbs = 1800,
+                      .multiprocessors = 108,
+                      .clock_ghz = 1.41,
+                      .mma_clocks = 8,
+                      .fuses_gelu = false};
+    return std::vector{h200, h100, a100};
+  }();
   return all;
 }
 
