@@ -31,7 +31,7 @@ quietly() { "$@" >log 2>&1 || { cat log >&2; return 1; }; }
 quietly "$build/trireme" train --model "$model" --mock-data --vocab-size 50257 --seq-length 128 --lr 1e-4 \
   --max-position-embeddings 1024 --micro-batch-size 1 --train-iters 0 --eval-iters 0 --no-save-optim --backend cpu \
   --save model
-# Weights that a step reads: all but the positions and, where the output has a table of its own, the tokens.
+# Weights that a step reads: all except the positions and, if the output has a separate table, the tokens.
 weights=$("$build/trireme" checkpoint inspect model 2>log | awk '
   $1 ~ /^model\// && $2 ~ /^fp/ {
     gsub(/[][,]/, " ")

@@ -1,6 +1,6 @@
 // The CUDA kernels at the shapes of GPT-2 1.2B, of 124M at micro-batch 64 and of a TP-8 rank of 8.3B. Attention also
-// has the shapes that others publish. Prints time, rate, and the share of the rate of a copy of as many bytes or a
-// large product in the same run.
+// at published shapes. Prints time, rate, and the share of the rate of a copy of as many bytes or a large product in
+// the same run.
 //
 // usage: kernels_gpu_bench [--attention | --profile] [--gemm-cache FILE] [--json FILE] [--dry-run]
 //
@@ -148,11 +148,11 @@ void run_feed_forward(GpuMeasure& bench, const Model& m) {
     // Epilogues that cuBLASLt does not fuse, or fuses more slowly.
     const Tensor bias = bench.filled({m.f}), sums = bench.filled({m.f}, DType::fp32);
     const Tensor scratch(b, DType::fp32, {static_cast<std::int64_t>(cuda::column_sums_bytes(n, m.f)) / 4});
-    bench.memory("bias + GELU behind a product", name, 3 * bytes, [&](int call) {
+    bench.memory("bias + GELU after a product", name, 3 * bytes, [&](int call) {
       cuda::bias_activation(stream, DType::bf16, n, m.f, bias.view().data(), Activation::gelu_tanh,
                             of(call).x.view().data(), true, of(call).y.view().data());
     });
-    bench.memory("GELU, backward behind a product", name, 3 * bytes, [&](int call) {
+    bench.memory("GELU, backward after a product", name, 3 * bytes, [&](int call) {
       cuda::activation_backward(stream, DType::bf16, n * m.f, Activation::gelu_tanh, of(call).x.view().data(),
                                 of(call).y.view().data());
     });

@@ -17,7 +17,7 @@ mkdir -p "$results"
 cores=$(nproc)
 namespaces=${NAMESPACES:-$root/bench/scaling/namespaces.sh}
 
-# on RANKS COMMAND...: quietly, unless it fails; with `link` set, each rank on a node of its own behind a link of that rate
+# on RANKS COMMAND...: quietly, unless it fails; with `link` set, each rank on a separate node with a link of that rate
 link=
 on() {
   local launch=(mpirun --bind-to none --oversubscribe -np "$1")

@@ -1,8 +1,8 @@
 #!/bin/bash
-# Times whole training steps on this machine's CPU: GPT-2 of 4 layers x 256 (batch 8) and 124M (batch 4), sequences of 256
+# Times entire training steps on this machine's CPU: GPT-2 of 4 layers x 256 (batch 8) and 124M (batch 4), sequences of 256
 # tokens, vocabulary 50257, no dropout, in fp32 and bf16; as one rank with THREADS threads and, where THREADS is even, as
 # two tensor ranks with half of them each. Prints one line a run, separated by tabs:
-#   model, type, layout, median tokens/s, least, greatest (the first step left out),
+#   model, type, layout, median tokens/s, least, greatest (without the first step),
 #   share: the step's model FLOPs a second (attention counted in full) over the speed of large products, both measured here;
 #   where PYTHON has PyTorch, its median for the same model and type, and the ratio of this program's median to it.
 # Runs of this program and of PyTorch alternate, so that both meet the same load.

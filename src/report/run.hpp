@@ -169,7 +169,7 @@ struct Run {
 struct Measure {
   std::string_view key;   ///< in the lines of metrics, after "valid_"
   std::string_view name;  ///< after "Validation" and "test"
-  QuantityIndex beside;   ///< quantity whose figure its own follows
+  QuantityIndex beside;   ///< quantity after whose figure it is shown
   Axis axis = Axis::decades;
   bool is_fraction = false;  ///< shown in percent; the greatest is the best, otherwise the least
   ValidationCurves Run::*validation = nullptr;

@@ -62,7 +62,7 @@ inline constexpr double equipment_share = 0.95;
 /// Ranks and devices needed by a check besides its own.
 enum class Scope {
   rank,    ///< none: what it throws becomes a failed result
-  ranks,   ///< all ranks make the same calls on host memory; throws nothing on one rank alone
+  ranks,   ///< all ranks make the same calls on host memory; never throws on only some ranks
   devices  ///< all ranks make the same calls on their devices; skipped after a device failure
 };
 

@@ -24,7 +24,7 @@ done_by() {
     exit 1
   fi
 }
-# lines COUNT PATTERN [FILE]: the file has as many lines, and all match.
+# lines COUNT PATTERN [FILE]: the file has this number of lines, and all match.
 lines() {
   local file=${3:-$scratch/out}
   [ "$(wc -l <"$file")" -eq "$1" ] && ! grep -vE "$2" "$file"

@@ -34,7 +34,7 @@ struct Device {
 
 /// Those of H200, H100, A100 of 80 GB, all SXM, for which step times are published.
 std::span<const Device> gpus();
-/// Returns the GPU whose name the driver's name contains; null if there are no constants for it.
+/// Returns the GPU whose name is part of the driver's name for the device; null without constants for it.
 const Device* find_gpu(const std::string& device);
 
 /// A connection of one rank, in terms of its collectives.

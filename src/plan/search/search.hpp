@@ -74,7 +74,7 @@ struct SearchResult {
 /// of `candidates`, so results are deterministic.
 SearchResult search(const SearchSpace& space, JobCosts& costs, int wanted);
 
-/// The prediction of one job alone, with the memory of every stage.
+/// Predicts a single job, with the memory of every stage.
 RankedGrid predict_one(const Job& job, JobCosts& costs);
 
 }  // namespace trireme::plan

@@ -94,7 +94,7 @@ class WorkTimer {
   int in_flight_ = 0;                          // collectives of the tensor group
 };
 
-/// Time of `events` alone.
+/// Time of only these events.
 WorkTime time_of(const Cluster& cluster, std::span<const WorkEvent> events, const GroupPlacements& groups, bool graphs);
 
 /// Times of one unit of parameters with a micro-batch: its forward, and the step that completes its gradients.
