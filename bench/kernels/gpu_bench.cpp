@@ -5,8 +5,7 @@
 // usage: kernels_gpu_bench [--attention | --profile] [--gemm-cache FILE] [--json FILE] [--dry-run]
 //
 //   --attention         attention alone
-//   --profile           only the kernels of GPT-2 1.2B, each called once, for a profiler: the printed times are not
-//   valid
+//   --profile           only the kernels of GPT-2 1.2B, each called once for a profiler; printed times are invalid
 //   --gemm-cache FILE   file with the fastest algorithm of each product, read and extended
 //   --json FILE         also one JSON object a line
 //   --dry-run           tiny shapes on the CPU backend, to test this program

@@ -70,13 +70,12 @@ class CollectiveTrial {
     for (std::size_t i = 0; i < host.size(); ++i) host[i] = element(group_.rank(), static_cast<std::int64_t>(i));
     b_.copy_from_host(stream(), ConstTensorView(host.data(), from_.view().shape()), from_);
     b_.elementwise().fill(stream(), untouched, to_);
-    communicate();
-    b_.copy_to_host(stream(), result(), TensorView(host.data(), result().shape()));
+    const TensorView result = communicate();
+    b_.copy_to_host(stream(), result, TensorView(host.data(), result.shape()));
     stream().synchronize();
-    for (std::int64_t i = 0; i < result().numel(); ++i) {
+    for (std::int64_t i = 0; i < result.numel(); ++i) {
       const float right = expected(i), actual = host[static_cast<std::size_t>(i)];
-      if (actual != right)
-        return fmt::format("element {} of {} is {} instead of {}", i, result().numel(), actual, right);
+      if (actual != right) return fmt::format("element {} of {} is {} instead of {}", i, result.numel(), actual, right);
     }
     return "";
   }
@@ -94,49 +93,40 @@ class CollectiveTrial {
     return seconds;
   }
 
-  void communicate() {
+  /// Runs the operation once, and returns its result.
+  TensorView communicate() {
     Stream& s = stream();
-    const TensorView from = from_.view(), to = to_.view();
+    const TensorView from = from_.view(), to = to_.view(), shard = to.flat(0, k_);
     switch (operation_.collective) {
       case Collective::all_reduce:
-        return group_.all_reduce(s, from, operation_.op).wait(s);
+        group_.all_reduce(s, from, operation_.op).wait(s);
+        return from;
       case Collective::reduce_scatter:
-        return group_.reduce_scatter(s, from, to.flat(0, k_), operation_.op).wait(s);
+        group_.reduce_scatter(s, from, shard, operation_.op).wait(s);
+        return shard;
       case Collective::all_gather:
-        return group_.all_gather(s, from.flat(0, k_), to).wait(s);
+        group_.all_gather(s, from.flat(0, k_), to).wait(s);
+        return to;
       case Collective::broadcast:
-        return group_.broadcast(s, from, n_ - 1).wait(s);
+        group_.broadcast(s, from, n_ - 1).wait(s);
+        return from;
       case Collective::send_receive: {
         const Transfer transfers[] = {{Transfer::Direction::send, (rank() + 1) % n_, from},
                                       {Transfer::Direction::receive, (rank() + n_ - 1) % n_, to}};
         for (Work& work : group_.exchange(s, transfers)) work.wait(s);
-        return;
+        return to;
       }
-      case Collective::all_to_all: {
-        std::vector<Transfer> transfers;
-        for (int peer = 0; peer < n_; ++peer) {
-          if (peer == rank()) continue;
-          transfers.push_back({Transfer::Direction::send, peer, from.flat(peer * k_, k_)});
-          transfers.push_back({Transfer::Direction::receive, peer, to.flat(peer * k_, k_)});
-        }
-        return group_.grouped_exchange(s, transfers).wait(s);
-      }
-    }
-  }
-
-  TensorView result() const {
-    switch (operation_.collective) {
-      case Collective::all_reduce:
-      case Collective::broadcast:
-        return from_;
-      case Collective::reduce_scatter:
-        return to_.view().flat(0, k_);
-      case Collective::all_gather:
-      case Collective::send_receive:
       case Collective::all_to_all:
         break;
     }
-    return to_;
+    std::vector<Transfer> transfers;
+    for (int peer = 0; peer < n_; ++peer) {
+      if (peer == rank()) continue;
+      transfers.push_back({Transfer::Direction::send, peer, from.flat(peer * k_, k_)});
+      transfers.push_back({Transfer::Direction::receive, peer, to.flat(peer * k_, k_)});
+    }
+    group_.grouped_exchange(s, transfers).wait(s);
+    return to;
   }
 
   float expected(std::int64_t i) const {
