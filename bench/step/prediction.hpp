@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "bench/step/step_rig.hpp"
-#include "src/plan/cost/kernel_cost.hpp"
+#include "src/plan/cost/costs.hpp"
 
 namespace trireme::bench {
 

@@ -6,7 +6,7 @@
 #include <iterator>
 
 #include "src/plan/cases/published_costs.hpp"
-#include "src/plan/cost/collective_cost.hpp"
+#include "src/plan/cost/costs.hpp"
 
 namespace trireme::plan {
 

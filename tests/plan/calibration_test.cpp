@@ -6,8 +6,7 @@
 
 #include "io/json/calibration_json.hpp"
 #include "src/base/error.hpp"
-#include "src/plan/cost/collective_cost.hpp"
-#include "src/plan/cost/kernel_cost.hpp"
+#include "src/plan/cost/costs.hpp"
 #include "tests/support/message_of.hpp"
 
 namespace trireme::plan {

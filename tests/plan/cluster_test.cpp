@@ -6,7 +6,7 @@
 #include <map>
 
 #include "src/base/error.hpp"
-#include "src/plan/cost/collective_cost.hpp"
+#include "src/plan/cost/costs.hpp"
 #include "tests/support/message_of.hpp"
 
 namespace trireme::plan {

@@ -6,8 +6,8 @@
 #include <thread>
 
 #include "src/comm/forwarding_communicator.hpp"
+#include "src/selftest/check.hpp"
 #include "src/selftest/kernels/kernel_check.hpp"
-#include "src/selftest/run.hpp"
 #include "tests/fakes/faulty_backend.hpp"
 #include "tests/support/mpi_world.hpp"
 

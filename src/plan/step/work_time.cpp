@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "src/plan/cost/kernel_cost.hpp"
+#include "src/plan/cost/costs.hpp"
 
 namespace trireme::plan {
 

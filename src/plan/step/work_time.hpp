@@ -8,7 +8,7 @@
 
 #include "src/parallel/grid/process_grid.hpp"
 #include "src/plan/cluster/cluster.hpp"
-#include "src/plan/cost/collective_cost.hpp"
+#include "src/plan/cost/costs.hpp"
 #include "src/plan/overlap.hpp"
 #include "src/plan/simulation.hpp"
 #include "src/plan/work/recorded_work.hpp"

@@ -1,4 +1,4 @@
-#include "src/selftest/run.hpp"
+#include "src/selftest/check.hpp"
 
 #include "src/base/log.hpp"
 #include "src/selftest/kernels/kernel_check.hpp"
