@@ -11,7 +11,7 @@ fi
 # use_build FOLDER PROGRAM...: sets `build`, by default build/release; exits with 2 if it lacks one of the programs.
 use_build() {
   local program
-  build=$(realpath "${1:-$root/build/release}")
+  build=$(realpath -m "${1:-$root/build/release}")
   for program in "${@:2}"; do
     [ -x "$build/$program" ] || { echo "$build/$program is missing: cmake --build --preset release" >&2; exit 2; }
   done
