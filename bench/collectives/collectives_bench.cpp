@@ -7,8 +7,8 @@
 // The definitions are those of nccl-tests. The size is that of the data reduced, gathered or sent by one rank;
 // all-gather and reduce-scatter count all ranks' shards. Algorithm bandwidth = size / time; bus bandwidth = algorithm
 // bandwidth times the factor in bus_bandwidth.hpp. All groups of a kind work at the same time, as in training. The time
-// of a run is that of the slowest rank. On GPUs a run is as many operations, one after another, as take at least 2 ms:
-// the host sees their end some microseconds late. background_us, on the CPU, is the time of operations while the
+// of a run is that of the slowest rank. On GPUs a run is a sequence of operations that takes at least 2 ms: the host
+// sees their end some microseconds late. background_us, on the CPU, is the time of operations while the
 // callers compute and do not wait. Printed are the median of all runs, and the first and third quartile. fp32, sums.
 #include <fmt/format.h>
 #include <mpi.h>
@@ -173,9 +173,9 @@ int count_nodes(const BenchOptions& o, const app::Job& job) {
   return static_cast<int>(of_group.size());
 }
 
-/// Prints one line of JSON; `beside` is more of it.
+/// Prints one line of JSON, ending with the members `more`.
 void print(const BenchOptions& o, const app::Job& job, const Case& test, int group_size, int nodes, std::int64_t bytes,
-           const Quartiles& time, const std::string& beside) {
+           const Quartiles& time, const std::string& more) {
   const double algorithm_gbs = static_cast<double>(bytes) / time.median / 1e3;
   const bool is_cpu = job.backend->memory_is_host();
   const char* kind = is_cpu ? "mpi" : o.device.communicator == DeviceTransport::staged ? "staged" : "nccl";
@@ -186,7 +186,7 @@ void print(const BenchOptions& o, const app::Job& job, const Case& test, int gro
       "\"algorithm_gbs\": {:.3f}, \"bus_gbs\": {:.3f}{}}}\n",
       test.name, kind, o.group ? to_string(*o.group) : "world", group_size, nodes,
       o.group ? job.grid.groups(*o.group).size() : 1, job.node.ranks_sharing_cores, bytes, time.median, time.first,
-      time.third, algorithm_gbs, algorithm_gbs * bus_factor(test.collective, group_size), beside);
+      time.third, algorithm_gbs, algorithm_gbs * bus_factor(test.collective, group_size), more);
   std::fflush(stdout);
 }
 
@@ -226,7 +226,7 @@ int run(mpi::MpiEnvironment& environment, const std::vector<std::string>& argume
       }
       Quartiles time = measure(*job.world, effort, run_repeats);
       for (double* value : {&time.first, &time.median, &time.third}) *value /= repeats;
-      std::string beside;
+      std::string more;
       if (is_cpu) {
         const Quartiles background = measure(*job.world, effort, [&] {
           if (group == nullptr) return;
@@ -236,11 +236,11 @@ int run(mpi::MpiEnvironment& environment, const std::vector<std::string>& argume
         const Quartiles peer = measure(*job.world, effort, [&] {
           if (on_host != nullptr) test.mpi(on_host->handle());
         });
-        beside = fmt::format(", \"mpi_time_us\": {:.1f}, \"speed_to_mpi\": {:.2f}, \"background_us\": {:.1f}",
-                             peer.median, peer.median / time.median, background.median);
+        more = fmt::format(", \"mpi_time_us\": {:.1f}, \"speed_to_mpi\": {:.2f}, \"background_us\": {:.1f}",
+                           peer.median, peer.median / time.median, background.median);
       }
       if (job.world->rank() != 0) continue;
-      print(o, job, test, group->size(), nodes, bytes, time, beside);
+      print(o, job, test, group->size(), nodes, bytes, time, more);
     }
   }
   return 0;

@@ -3,7 +3,7 @@
 # tokenizer on the first 50 MB of them or less. Then cleans, builds, verifies, inspects, splits, merges and counts overlaps,
 # on one rank and on two, and compares their results. Prints a table for bench/results: each stage's rate, alone and as a
 # multiple of the disk's, and the memory of its largest rank; then the time of 174 GB on a cluster.
-# The stages whose memory must not grow with the text first process a quarter of it: exit code 1 where the whole takes
+# The stages whose memory must not grow with the text first process a quarter of it: exit code 1 if the full text takes
 # more anonymous memory (the system can reclaim pages of files at any time; they are printed separately).
 #
 # usage: bench/corpus/run.sh [MEGABYTES]         default 4000; needs five times as much of the disk
@@ -12,24 +12,16 @@
 set -euo pipefail
 export LC_ALL=C
 
-root=$(cd "$(dirname "$0")/../.." && pwd)
+source "$(dirname "$0")/../common.sh"
 megabytes=${1:-4000}
-build=$(realpath "${BUILD:-$root/build/release}")
-trireme=$build/trireme
 [[ $megabytes =~ ^[1-9][0-9]*$ ]] || { sed -n '2,12s/^# \{0,1\}//p' "$0"; exit 2; }
-for program in trireme make_documents; do
-  [ -x "$build/$program" ] || { echo "$build/$program is missing: cmake --build --preset release" >&2; exit 2; }
-done
-if [ "$(id -u)" = 0 ]; then  # as in containers; Open MPI requires both variables
-  export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
-fi
+use_build "${BUILD:-}" trireme make_documents
+trireme=$build/trireme
 export OMPI_MCA_rmaps_base_oversubscribe=1
-work=$(mktemp -d "${TMPDIR:-/tmp}/trireme-corpus-XXXXXX")
-trap 'rm -rf "$work"' EXIT
 cd "$work"
 cores=$(nproc)
 half=$((cores > 1 ? cores / 2 : 1))
-sample_bytes=$((megabytes < 200 ? megabytes * 250000 : 50000000))  # the same for a quarter as for the whole
+sample_bytes=$((megabytes < 200 ? megabytes * 250000 : 50000000))  # the same for both sizes
 declare -A seconds anonymous
 
 size_of() { cat "$@" | wc -c; }
@@ -141,13 +133,13 @@ for key in "${!quarter[@]}"; do
   before=${quarter[$key]} after=${anonymous[$key]}
   if [[ $key == clean,* ]]; then
     more=$(((after - before) * 1048576 / (documents - quarter_documents)))
-    echo "clean on ${key#*,} (ranks, threads): $more bytes of anonymous memory a document and rank more for the whole than for a quarter"
+    echo "clean on ${key#*,} (ranks, threads): $more more bytes of anonymous memory per document and rank for the full text than for a quarter"
   elif ((after > before + before / 10 + 16)); then
-    echo "GROWN: ${key%%,*} on ${key#*,} (ranks, threads) took $before MiB of anonymous memory for a quarter of the text, $after for the whole"
+    echo "GROWN: ${key%%,*} on ${key#*,} (ranks, threads) took $before MiB of anonymous memory for a quarter of the text, $after for all of it"
     grown=1
   fi
 done
-[ $grown = 1 ] || echo "no other stage takes more anonymous memory for the whole than for a quarter (by more than a tenth and 16 MiB)"
+[ $grown = 1 ] || echo "no other stage takes more anonymous memory for the full text than for a quarter (by more than a tenth and 16 MiB)"
 
 # The projection.
 nodes=${NODES:-8} node_cores=${CORES:-64}

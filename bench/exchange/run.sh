@@ -8,18 +8,12 @@
 # 67 GB there. Needs the Debian package time. Caches are dropped by name, so root is not needed.
 set -euo pipefail
 
-root=$(cd "$(dirname "$0")/../.." && pwd)
-build=$(realpath "${1:-$root/build/release}") preset=${PRESET:-gpt2-8.3b} dtype=${DTYPE:-bf16}
-for program in trireme formula_checkpoint; do
-  [ -x "$build/$program" ] || { echo "$build/$program is missing: cmake --build --preset release" >&2; exit 2; }
-done
-work=$(mktemp -d -p "${FOLDER:-${TMPDIR:-/tmp}}")
+TMPDIR=${FOLDER:-${TMPDIR:-/tmp}} source "$(dirname "$0")/../common.sh"
+use_build "${1:-}" trireme formula_checkpoint
+preset=${PRESET:-gpt2-8.3b} dtype=${DTYPE:-bf16}
 block=$(mktemp -p /dev/shm)
 trap 'rm -rf "$work" "$block"' EXIT
 cd "$work"
-if [ "$(id -u)" = 0 ]; then  # as in containers; Open MPI requires both variables
-  export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
-fi
 block_bytes=$((30 << 25))
 head -c $block_bytes /dev/urandom >"$block"  # random, so that no disk compresses it
 

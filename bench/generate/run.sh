@@ -19,26 +19,19 @@
 #   PROMPTS (32), TOKENS (32)
 set -euo pipefail
 
-root=$(cd "$(dirname "$0")/../.." && pwd)
-build=$(realpath "${1:-$root/build/release}") threads=${THREADS:-2} tokens=${TOKENS:-32} prompts=${PROMPTS:-32}
+source "$(dirname "$0")/../common.sh"
+use_build "${1:-}" trireme kernels_bench
+threads=${THREADS:-2} tokens=${TOKENS:-32} prompts=${PROMPTS:-32}
 lengths=${LENGTHS:-32 256} types=${DTYPES:-fp32 bf16} batches=${BATCHES:-1 2 4 8 16 32} model=${MODEL:-gpt2-124m}
-for program in trireme kernels_bench; do
-  [ -x "$build/$program" ] || { echo "$build/$program is missing: cmake --build --preset release" >&2; exit 2; }
-done
 python=${TRIREME_INTERCHANGE_VENV:-/nowhere}/bin/python
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
 cd "$work"
-if [ "$(id -u)" = 0 ]; then  # as in containers; Open MPI requires both variables
-  export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
-fi
 export TRIREME_THREADS=$threads HF_HUB_OFFLINE=1 CUDA_VISIBLE_DEVICES=
 quietly() { "$@" >log 2>&1 || { cat log >&2; return 1; }; }
 
 quietly "$build/trireme" train --model "$model" --mock-data --vocab-size 50257 --seq-length 128 --lr 1e-4 \
   --max-position-embeddings 1024 --micro-batch-size 1 --train-iters 0 --eval-iters 0 --no-save-optim --backend cpu \
   --save model
-# Weights that a step reads: all but the positions and, where the output has a table of its own, the tokens.
+# Weights that a step reads: all except the positions and, if the output has a separate table, the tokens.
 weights=$("$build/trireme" checkpoint inspect model 2>log | awk '
   $1 ~ /^model\// && $2 ~ /^fp/ {
     gsub(/[][,]/, " ")

@@ -67,11 +67,9 @@ class AttentionCall {
                                              log_sum_exp_, row_dot_, heads_of<TensorView>(dqkv_, 0),
                                              heads_of<TensorView>(dqkv_, 1), heads_of<TensorView>(dqkv_, 2));
   }
-  /// Time of a call with these lengths of all samples, `s` or less, or first visible keys, null: all; or in a window.
-  double seconds(const std::int32_t* lengths, const std::int32_t* first_visible = nullptr, std::int64_t window = -1) {
-    problem.lengths = lengths;
-    problem.first_visible = first_visible;
-    problem.window = window;
+  /// Time of a call of `one`.
+  double seconds(const AttentionProblem& one) {
+    problem = one;
     if (backward_) forward();  // queries that attend to fewer keys have other statistics
     const auto begin = std::chrono::steady_clock::now();
     run();
@@ -104,79 +102,65 @@ void attention(benchmark::State& state, DType dtype, const Heads4& shape, double
   report_products(state, operations, dtype);
 }
 
-/// BERT's attention of samples that fill a quarter of their sequence, alternating with full samples. `gain` is the time
-/// of the full ones relative to the short ones.
-void padding(benchmark::State& state, DType dtype, const Heads4& shape, double probability, bool backward) {
+/// Masks that leave fewer pairs of a query and a key.
+enum class Mask {
+  padding,    ///< BERT's: samples fill a quarter of their sequence
+  documents,  ///< eight documents in each sample, mutually masked: an eighth of an eighth of the pairs each
+  window      ///< over an eighth of the sequence
+};
+
+/// Attention with a mask, alternating with attention of full samples, undivided samples or the entire past. `gain` is
+/// the time of the latter relative to that with the mask.
+void masked_attention(benchmark::State& state, DType dtype, const Heads4& shape, double probability, bool backward,
+                      Mask mask) {
   AttentionCall call(dtype, shape, probability, backward);
-  call.problem.causal = false;
   const auto lengths_of = [&](std::int64_t length) {
     return std::vector(static_cast<std::size_t>(shape.batch), static_cast<std::int32_t>(length));
   };
-  const std::vector<std::int32_t> whole = lengths_of(shape.s), quarter = lengths_of(shape.s / 4);
-  call.seconds(whole.data());
-  double of_whole = 0, of_quarter = 0;
-  for (auto _ : state) {
-    const double padded = call.seconds(quarter.data());
-    state.SetIterationTime(padded);
-    of_quarter += padded;
-    of_whole += call.seconds(whole.data());
-  }
-  state.counters["gain"] = of_whole / of_quarter;
-}
-
-/// Attention of samples of eight mutually masked documents, alternating with undivided samples. `gain` is the time of
-/// the latter relative to that of the documents; a document's share of the pairs is an eighth of an eighth.
-void documents(benchmark::State& state, DType dtype, const Heads4& shape, double probability, bool backward) {
-  AttentionCall call(dtype, shape, probability, backward);
+  const std::vector<std::int32_t> full = lengths_of(shape.s), quarter = lengths_of(shape.s / 4);
   std::vector<std::int32_t> first_visible;
-  const std::int64_t length = shape.s / 8 + 1;  // ends within tiles
+  const std::int64_t document = shape.s / 8 + 1;  // ends within tiles
   for (std::int64_t i = 0; i < shape.s * shape.batch; ++i) {
-    first_visible.push_back(static_cast<std::int32_t>(i / shape.batch / length * length));
+    first_visible.push_back(static_cast<std::int32_t>(i / shape.batch / document * document));
   }
-  call.seconds(nullptr);
-  double of_whole = 0, of_documents = 0;
+  AttentionProblem whole = call.problem;
+  if (mask == Mask::padding) {
+    whole.causal = false;
+    whole.lengths = full.data();
+  }
+  AttentionProblem masked = whole;
+  if (mask == Mask::padding) masked.lengths = quarter.data();
+  if (mask == Mask::documents) masked.first_visible = first_visible.data();
+  if (mask == Mask::window) masked.window = shape.s / 8 - 1;
+  call.seconds(whole);
+  double of_whole = 0, of_masked = 0;
   for (auto _ : state) {
-    const double packed = call.seconds(nullptr, first_visible.data());
-    state.SetIterationTime(packed);
-    of_documents += packed;
-    of_whole += call.seconds(nullptr);
+    const double seconds = call.seconds(masked);
+    state.SetIterationTime(seconds);
+    of_masked += seconds;
+    of_whole += call.seconds(whole);
   }
-  state.counters["gain"] = of_whole / of_documents;
-}
-
-/// Attention in a window of an eighth of the sequence, alternating with that over the entire past. `gain` is the time
-/// of the latter relative to that in the window.
-void windows(benchmark::State& state, DType dtype, const Heads4& shape, double probability, bool backward) {
-  AttentionCall call(dtype, shape, probability, backward);
-  call.seconds(nullptr);
-  double of_whole = 0, of_window = 0;
-  for (auto _ : state) {
-    const double windowed = call.seconds(nullptr, nullptr, shape.s / 8 - 1);
-    state.SetIterationTime(windowed);
-    of_window += windowed;
-    of_whole += call.seconds(nullptr);
-  }
-  state.counters["gain"] = of_whole / of_window;
+  state.counters["gain"] = of_whole / of_masked;
 }
 
 const bool registered = [] {
-  const auto add = [](DType dtype, const char* kind, const Heads4& shape, double probability, bool backward,
-                      auto function) {
-    return benchmark::RegisterBenchmark(
-               fmt::format("{}/{}{}/b{}_s{}_{}x{}/p{}", name_of(dtype), kind, backward ? "_backward" : "", shape.batch,
-                           shape.s, shape.heads, shape.d, probability)
-                   .c_str(),
-               [=](benchmark::State& state) { function(state, dtype, shape, probability, backward); })
-        ->Unit(benchmark::kMicrosecond);
-  };
   for (const DType dtype : {DType::fp32, DType::bf16, DType::fp16, DType::fp64}) {
     for (const double probability : {0.0, 0.1}) {
       for (const bool backward : {false, true}) {
-        for (const Heads4& shape : shapes)
-          add(dtype, "attention", shape, probability, backward, attention)->UseRealTime();
-        add(dtype, "padded_attention", {4, 512, 16, 64}, probability, backward, padding)->UseManualTime();
-        add(dtype, "packed_attention", {1, 2048, 8, 64}, probability, backward, documents)->UseManualTime();
-        add(dtype, "windowed_attention", {1, 2048, 8, 64}, probability, backward, windows)->UseManualTime();
+        const auto add = [&](const char* kind, const Heads4& shape, auto function) {
+          const std::string name =
+              fmt::format("{}/{}{}/b{}_s{}_{}x{}/p{}", name_of(dtype), kind, backward ? "_backward" : "", shape.batch,
+                          shape.s, shape.heads, shape.d, probability);
+          const auto run = [=](benchmark::State& state) { function(state, dtype, shape, probability, backward); };
+          return benchmark::RegisterBenchmark(name.c_str(), run)->Unit(benchmark::kMicrosecond);
+        };
+        const auto add_masked = [&](const char* kind, const Heads4& shape, Mask mask) {
+          add(kind, shape, [mask](auto&&... arguments) { masked_attention(arguments..., mask); })->UseManualTime();
+        };
+        for (const Heads4& shape : shapes) add("attention", shape, attention)->UseRealTime();
+        add_masked("padded_attention", {4, 512, 16, 64}, Mask::padding);
+        add_masked("packed_attention", {1, 2048, 8, 64}, Mask::documents);
+        add_masked("windowed_attention", {1, 2048, 8, 64}, Mask::window);
       }
     }
   }

@@ -1,5 +1,5 @@
 // Kernels of training steps at the shapes of small layers, for `trireme plan --calibrate`: the time of every different
-// call, by its shape. All ranks work at the same time, each on a step of its own, and share cores and memory as the
+// call, by its shape. All ranks work at the same time, each on a separate step, and share cores and memory as the
 // ranks of a job do.
 //
 //   mpirun -np 2 kernels_calibration --dtype fp32 > kernels.jsonl
@@ -7,7 +7,7 @@
 // One object a line: "kernel" is the line of a step's table; "shape" is [m, n, k] of a product (rows, columns, terms of
 // a sum), [queries, keys, head size] of attention, [bytes] of other kernels; "work" is in FLOP of products and
 // attention, else in bytes; "us" is the mean over the calls of the first rank but the slowest tenth. "step" has the
-// time of a call beside the kernels.
+// time per call outside kernels.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 

@@ -1,12 +1,11 @@
 // The CUDA kernels at the shapes of GPT-2 1.2B, of 124M at micro-batch 64 and of a TP-8 rank of 8.3B. Attention also
-// has the shapes that others publish. Prints time, rate, and the share of the rate of a copy of as many bytes or a
-// large product in the same run.
+// at published shapes. Prints time, rate, and the share of the rate of a copy of as many bytes or a large product in
+// the same run.
 //
 // usage: kernels_gpu_bench [--attention | --profile] [--gemm-cache FILE] [--json FILE] [--dry-run]
 //
 //   --attention         attention alone
-//   --profile           only the kernels of GPT-2 1.2B, each called once, for a profiler: the printed times are not
-//   valid
+//   --profile           only the kernels of GPT-2 1.2B, each called once for a profiler; printed times are invalid
 //   --gemm-cache FILE   file with the fastest algorithm of each product, read and extended
 //   --json FILE         also one JSON object a line
 //   --dry-run           tiny shapes on the CPU backend, to test this program
@@ -32,24 +31,25 @@ struct Model {
   std::int64_t s, b, h, heads, d, f, v;
 };
 
-Tensor sample_numbers(Backend& b, std::int64_t count) {
-  Tensor samples(b, DType::int64, {count});
-  const std::vector<std::int64_t> numbers(static_cast<std::size_t>(count), 7);
-  b.copy_from_host(b.compute_stream(), ConstTensorView(numbers.data(), {count}), samples);
+template <class T>
+Tensor uploaded(Backend& b, const std::vector<T>& values) {
+  const Shape shape{std::ssize(values)};
+  Tensor tensor(b, dtype_of<T>(), shape);
+  b.copy_from_host(b.compute_stream(), ConstTensorView(values.data(), shape), tensor);
   b.compute_stream().synchronize();
-  return samples;
+  return tensor;
+}
+Tensor sample_numbers(Backend& b, std::int64_t count) {
+  return uploaded(b, std::vector<std::int64_t>(static_cast<std::size_t>(count), 7));
 }
 Tensor tokens(Backend& b, std::int64_t count, std::int64_t below) {
-  Tensor tensor(b, DType::int32, {count});
   std::vector<std::int32_t> ids(static_cast<std::size_t>(count));
   for (std::size_t i = 0; i < ids.size(); ++i) {
     // Larger ids are rarer, as in text.
     const double u = static_cast<double>(splitmix64(2, i) >> 11) * 0x1p-53;
     ids[i] = static_cast<std::int32_t>(std::pow(static_cast<double>(below), u)) - 1;
   }
-  b.copy_from_host(b.compute_stream(), ConstTensorView(ids.data(), {count}), tensor);
-  b.compute_stream().synchronize();
-  return tensor;
+  return uploaded(b, ids);
 }
 
 /// Layer norms, dropout, residuals and embeddings.
@@ -67,12 +67,11 @@ void run_hidden(GpuMeasure& bench, const Model& m) {
   };
   std::vector<Tensors> sets;
   for (int i = 0; i < bench.copies_beyond_caches(4 * bytes); ++i) {
-    sets.emplace_back(bench.filled(DType::bf16, shape), bench.filled(DType::bf16, shape),
-                      bench.filled(DType::bf16, shape), bench.filled(DType::bf16, shape));
+    sets.emplace_back(bench.filled(shape), bench.filled(shape), bench.filled(shape), bench.filled(shape));
   }
   const auto of = [&](int call) -> Tensors& { return sets[static_cast<std::size_t>(call) % sets.size()]; };
-  const Tensor weight = bench.filled(DType::bf16, {m.h}), dweight = bench.filled(DType::fp32, {m.h});
-  const Tensor mean = bench.filled(DType::fp32, {n}), rstd = bench.filled(DType::fp32, {n});
+  const Tensor weight = bench.filled({m.h}), dweight = bench.filled({m.h}, DType::fp32);
+  const Tensor mean = bench.filled({n}, DType::fp32), rstd = bench.filled({n}, DType::fp32);
   bench.memory("layer norm", name, 2 * bytes, [&](int call) {
     b.norm().normalise(stream, of(call).x, weight, weight, 1e-5, of(call).y, {mean, rstd});
   });
@@ -94,15 +93,15 @@ void run_hidden(GpuMeasure& bench, const Model& m) {
   bench.memory("bias + dropout, backward", name, 2 * bytes, [&](int call) {
     b.elementwise().bias_dropout_add_backward(stream, of(call).x, dropout, of(call).y, dweight);
   });
-  const Tensor ids = tokens(b, n, m.v), table = bench.filled(DType::bf16, {m.v, m.h});
-  const Tensor dtable = bench.filled(DType::fp32, {m.v, m.h}), positions = bench.filled(DType::bf16, {m.s, m.h});
+  const Tensor ids = tokens(b, n, m.v), table = bench.filled({m.v, m.h});
+  const Tensor dtable = bench.filled({m.v, m.h}, DType::fp32), positions = bench.filled({m.s, m.h});
   bench.memory("embedding", name, 2 * bytes,
                [&](int call) { b.embedding().lookup(stream, ids, table, 0, of(call).y); });
   bench.memory("embedding, backward", name, bytes,
                [&](int call) { b.embedding().lookup_backward(stream, ids, of(call).y, 0, dtable); });
   bench.memory("positions + dropout", name, 2 * bytes,
                [&](int call) { b.embedding().add_positions(stream, positions, {}, dropout, of(call).x); });
-  const Tensor dpositions = bench.filled(DType::fp32, {m.s, m.h});
+  const Tensor dpositions = bench.filled({m.s, m.h}, DType::fp32);
   bench.memory("positions + dropout, backward", name, 2 * bytes, [&](int call) {
     b.embedding().add_positions_backward(stream, of(call).x, {}, dropout, of(call).y, dpositions);
   });
@@ -114,7 +113,7 @@ void run_rotary(GpuMeasure& bench, const Model& m) {
   const double bytes = 2.0 * static_cast<double>(m.s * m.b * 2 * row);
   std::vector<Tensor> sets;
   for (int i = 0; i < bench.copies_beyond_caches(1.5 * bytes); ++i) {
-    sets.push_back(bench.filled(DType::bf16, {m.s, m.b, 3, m.heads, m.d}));
+    sets.push_back(bench.filled({m.s, m.b, 3, m.heads, m.d}));
   }
   bench.memory("rotary embedding", fmt::format("{}: {} x {}", m.name, m.s * m.b, 2 * row), 2 * bytes, [&](int call) {
     const Heads heads{sets[static_cast<std::size_t>(call) % sets.size()], 3 * m.b * row, 3 * row, m.d};
@@ -134,8 +133,8 @@ void run_feed_forward(GpuMeasure& bench, const Model& m) {
   };
   std::vector<Tensors> sets;
   for (int i = 0; i < bench.copies_beyond_caches(6 * bytes); ++i) {
-    sets.emplace_back(bench.filled(DType::bf16, {n, m.f}), bench.filled(DType::bf16, {n, m.f}),
-                      bench.filled(DType::bf16, {n, 2 * m.f}), bench.filled(DType::bf16, {n, 2 * m.f}));
+    sets.emplace_back(bench.filled({n, m.f}), bench.filled({n, m.f}), bench.filled({n, 2 * m.f}),
+                      bench.filled({n, 2 * m.f}));
   }
   const auto of = [&](int call) -> Tensors& { return sets[static_cast<std::size_t>(call) % sets.size()]; };
   bench.memory("GELU", name, 2 * bytes,
@@ -146,13 +145,13 @@ void run_feed_forward(GpuMeasure& bench, const Model& m) {
   });
   if (!b.memory_is_host()) {
     // Epilogues that cuBLASLt does not fuse, or fuses more slowly.
-    const Tensor bias = bench.filled(DType::bf16, {m.f}), sums = bench.filled(DType::fp32, {m.f});
+    const Tensor bias = bench.filled({m.f}), sums = bench.filled({m.f}, DType::fp32);
     const Tensor scratch(b, DType::fp32, {static_cast<std::int64_t>(cuda::column_sums_bytes(n, m.f)) / 4});
-    bench.memory("bias + GELU behind a product", name, 3 * bytes, [&](int call) {
+    bench.memory("bias + GELU after a product", name, 3 * bytes, [&](int call) {
       cuda::bias_activation(stream, DType::bf16, n, m.f, bias.view().data(), Activation::gelu_tanh,
                             of(call).x.view().data(), true, of(call).y.view().data());
     });
-    bench.memory("GELU, backward behind a product", name, 3 * bytes, [&](int call) {
+    bench.memory("GELU, backward after a product", name, 3 * bytes, [&](int call) {
       cuda::activation_backward(stream, DType::bf16, n * m.f, Activation::gelu_tanh, of(call).x.view().data(),
                                 of(call).y.view().data());
     });
@@ -168,8 +167,8 @@ void run_cross_entropy(GpuMeasure& bench, const Model& m) {
   const std::int64_t rows = std::min<std::int64_t>(m.s * m.b, 8192);
   const double bytes = 2.0 * static_cast<double>(rows * m.v);
   const std::string name = fmt::format("{}: {} x {}", m.name, rows, m.v);
-  const Tensor logits = bench.filled(DType::bf16, {rows, m.v}), maximum = bench.filled(DType::fp32, {rows});
-  const Tensor sum = bench.filled(DType::fp32, {rows}), target = bench.filled(DType::fp32, {rows});
+  const Tensor logits = bench.filled({rows, m.v}), maximum = bench.filled({rows}, DType::fp32);
+  const Tensor sum = bench.filled({rows}, DType::fp32), target = bench.filled({rows}, DType::fp32);
   const Tensor targets = tokens(bench.b, rows, m.v);
   const VocabularyShard shard{0, m.v};
   CrossEntropyKernels& kernels = bench.b.cross_entropy();
@@ -186,9 +185,9 @@ void run_parameters(GpuMeasure& bench, std::int64_t parameters) {
   const Shape shape{parameters};
   const double count = static_cast<double>(parameters);
   const std::string name = fmt::format("{} parameters", parameters);
-  const Tensor g = bench.filled(DType::fp32, shape), w = bench.filled(DType::fp32, shape);
-  const Tensor mean = bench.filled(DType::fp32, shape), square = bench.filled(DType::fp32, shape);
-  const Tensor rounded = bench.filled(DType::bf16, shape), sum = bench.filled(DType::fp64, {1});
+  const Tensor g = bench.filled(shape, DType::fp32), w = bench.filled(shape, DType::fp32);
+  const Tensor mean = bench.filled(shape, DType::fp32), square = bench.filled(shape, DType::fp32);
+  const Tensor rounded = bench.filled(shape), sum = bench.filled({1}, DType::fp64);
   b.elementwise().fill(stream, 1e-4, square);  // no root of it is NaN
   bench.memory("AdamW", name, 30 * count,
                [&](int) { b.optimizer().adamw(stream, {.learning_rate = 1e-4}, g, w, mean, square, rounded); });
@@ -211,10 +210,10 @@ void run_linear(GpuMeasure& bench, const Model& m, const Linear& l) {
   Stream& stream = bench.stream;
   const std::string name = fmt::format("{}: {} x {} x {}", m.name, l.rows, l.out, l.in);
   const double operations = 2.0 * static_cast<double>(l.rows * l.in) * static_cast<double>(l.out);
-  const Tensor x = bench.filled(DType::bf16, {l.rows, l.in}), w = bench.filled(DType::bf16, {l.out, l.in});
-  const Tensor y = bench.filled(DType::bf16, {l.rows, l.out}), dw = bench.filled(DType::fp32, {l.out, l.in});
+  const Tensor x = bench.filled({l.rows, l.in}), w = bench.filled({l.out, l.in});
+  const Tensor y = bench.filled({l.rows, l.out}), dw = bench.filled({l.out, l.in}, DType::fp32);
   const auto where = [&](bool there, DType dtype, const Shape& shape) {
-    return there ? bench.filled(dtype, shape) : Tensor();
+    return there ? bench.filled(shape, dtype) : Tensor();
   };
   const Tensor bias = where(l.has_bias, DType::bf16, {l.out}), dbias = where(l.has_bias, DType::fp32, {l.out});
   const Tensor z = where(l.activation != Activation::none, DType::bf16, {l.rows, l.out});
@@ -248,10 +247,8 @@ void run_attention(GpuMeasure& bench, const AttentionShape& a) {
   Backend& b = bench.b;
   const Tensor samples = sample_numbers(b, a.b);
   const std::int64_t row = a.heads * a.d;
-  const Tensor qkv = bench.filled(DType::bf16, {a.s, a.b, 3, a.heads, a.d}),
-               dqkv = bench.filled(DType::bf16, {a.s, a.b, 3, a.heads, a.d});
-  const Tensor out = bench.filled(DType::bf16, {a.s, a.b, a.heads, a.d}),
-               dout = bench.filled(DType::bf16, {a.s, a.b, a.heads, a.d});
+  const Tensor qkv = bench.filled({a.s, a.b, 3, a.heads, a.d}), dqkv = bench.filled({a.s, a.b, 3, a.heads, a.d});
+  const Tensor out = bench.filled({a.s, a.b, a.heads, a.d}), dout = bench.filled({a.s, a.b, a.heads, a.d});
   const Tensor lse(b, DType::fp32, {a.b, a.heads, a.s}), row_dot(b, DType::fp32, {a.b, a.heads, a.s});
   const auto heads_of = [&](const Tensor& x, std::int64_t index) {
     return Heads{x.view().flat(index * row, x.view().numel() - index * row), 3 * a.b * row, 3 * row, a.d};
@@ -259,16 +256,13 @@ void run_attention(GpuMeasure& bench, const AttentionShape& a) {
   const auto whole = [&](const Tensor& x) { return Heads{x, a.b * row, row, a.d}; };
   std::vector<std::int32_t> lengths;
   for (std::int64_t i = 1; i <= a.b; ++i) lengths.push_back(static_cast<std::int32_t>(a.padded ? a.s * i / a.b : a.s));
-  const Tensor of_samples(b, DType::int32, {a.b});
-  b.copy_from_host(bench.stream, ConstTensorView(lengths.data(), {a.b}), of_samples);
+  const Tensor of_samples = uploaded(b, lengths);
   std::vector<std::int32_t> starts;
   const std::int64_t document = a.s / a.documents;
   for (std::int64_t i = 0; i < a.s * a.b; ++i) {
     starts.push_back(static_cast<std::int32_t>(i / a.b / document * document));
   }
-  const Tensor first_visible(b, DType::int32, {a.s, a.b});
-  b.copy_from_host(bench.stream, ConstTensorView(starts.data(), {a.s, a.b}), first_visible);
-  bench.stream.synchronize();
+  const Tensor first_visible = uploaded(b, starts);
   double pairs = 0;  // pairs of a query and a key without padding; a causal mask leaves half
   for (const double length : lengths) pairs += length * (a.causal ? (length + 1) / 2 : length);
   if (a.documents > 1) pairs = static_cast<double>(a.b * a.s) * static_cast<double>(document + 1) / 2;

@@ -28,12 +28,12 @@ GpuMeasure::GpuMeasure(Backend& backend, bool dry_run, bool once, std::ostream& 
              "share");
   large_copy_ = copy_rate(2.0 * (dry_run ? 1 << 17 : 1 << 30));
   const std::int64_t n = dry_run ? 64 : 8192;
-  const Tensor x = filled(DType::bf16, {n, n}), w = filled(DType::bf16, {n, n}), y = filled(DType::bf16, {n, n});
+  const Tensor x = filled({n, n}), w = filled({n, n}), y = filled({n, n});
   products("product", fmt::format("{0} x {0} x {0}", n), 2.0 * static_cast<double>(n * n * n),
            [&](int) { b.gemm().linear(stream, x, w, {}, Activation::none, {}, y); });
 }
 
-Tensor GpuMeasure::filled(DType dtype, const Shape& shape) {
+Tensor GpuMeasure::filled(const Shape& shape, DType dtype) {
   Tensor tensor(b, dtype, shape);
   const std::int64_t numel = tensor.view().numel(), max_count = random_.view().numel();
   for (std::int64_t begin = 0; begin < numel; begin += max_count) {
@@ -52,7 +52,7 @@ double GpuMeasure::copy_rate(double bytes) {
   };
   std::vector<Tensors> sets;
   for (int i = 0; i < copies_beyond_caches(bytes); ++i) {
-    sets.emplace_back(filled(DType::bf16, elements), filled(DType::bf16, elements));
+    sets.emplace_back(filled(elements), filled(elements));
   }
   const auto copy = [&](int call) {
     const Tensors& set = sets[static_cast<std::size_t>(call) % sets.size()];

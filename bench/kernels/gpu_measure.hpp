@@ -21,7 +21,7 @@ class GpuMeasure {
   GpuMeasure(Backend& backend, bool dry_run, bool once, std::ostream& json);
 
   /// Random numbers in [-1, 1): constants would draw less power, and let the clock rise.
-  Tensor filled(DType dtype, const Shape& shape);
+  Tensor filled(const Shape& shape, DType dtype = DType::bf16);
 
   using Work = std::function<void(int call)>;  // calls are numbered, so that they can take turns with memory
   /// A kernel that moves `bytes` from and to memory, as its definition has it: each input once, each output once. The

@@ -7,15 +7,10 @@
 # environment: RUNS (5 of each kind), RANKS (1), GRID (options such as "--pp 2")
 set -euo pipefail
 
-root=$(cd "$(dirname "$0")/../.." && pwd)
-build=$(realpath "${1:-$root/build/release}") runs=${RUNS:-5} ranks=${RANKS:-1}
-[ -x "$build/trireme" ] || { echo "$build/trireme is missing: cmake --build --preset release" >&2; exit 2; }
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
+source "$(dirname "$0")/../common.sh"
+use_build "${1:-}" trireme
+runs=${RUNS:-5} ranks=${RANKS:-1}
 cd "$work"
-if [ "$(id -u)" = 0 ]; then  # as in containers; Open MPI requires both variables
-  export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
-fi
 
 # on RANKS ARGUMENT...: quietly, unless it fails
 on() { mpirun --bind-to none --oversubscribe -np "$1" "$build/trireme" "${@:2}" > out 2> log || { cat log >&2; return 1; }; }

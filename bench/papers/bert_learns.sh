@@ -1,6 +1,6 @@
 #!/bin/bash
 # Trains a small BERT on books, and measures both of its tasks on the text it has not seen: the order of segments, and
-# masked tokens beside the entropy of their frequencies. Took nine minutes of processor time.
+# masked tokens relative to the entropy of their frequencies. Took nine minutes of processor time.
 # usage: bench/papers/bert_learns.sh FOLDER TEXT...    UTF-8 texts of 10 MB together, empty lines between paragraphs
 # Environment: TRIREME (the program). Exit status 1: the order is found less than 15 points more often than by chance, or the
 # loss of masked tokens is less than 1.5 nats below the entropy.

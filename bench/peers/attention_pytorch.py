@@ -2,7 +2,7 @@
 
 Prints a line for each: microseconds of both programs' forward and backward, and PyTorch's time by this program's (above 1:
 this program is faster). PyTorch's is the implementation whose forward and backward together take the least time. Times are
-medians of seven runs of about 2 ms each, as in kernels_gpu_bench. Shapes with padding, documents or windows are left out:
+medians of seven runs of about 2 ms each, as in kernels_gpu_bench. Shapes with padding, documents or windows are skipped:
 SDPA has no such fused kernels. Only shapes of the file are timed, in bf16.
 """
 

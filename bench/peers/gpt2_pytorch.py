@@ -70,7 +70,7 @@ def fastest_attention(args):
     try:
         from torch.nn.attention import SDPBackend, sdpa_kernel
     except ImportError:
-        return "fused, of its own choice" if FUSED_ATTENTION else "composed", contextlib.nullcontext()
+        return "fused, chosen by PyTorch" if FUSED_ATTENTION else "composed", contextlib.nullcontext()
     dtype = torch.bfloat16 if args.dtype == "bf16" else torch.float32
     shape = (args.batch, args.heads, args.sequence, args.hidden // args.heads)
     q, k, v = (torch.randn(shape, device=args.device, dtype=dtype, requires_grad=True) for _ in range(3))

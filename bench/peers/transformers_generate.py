@@ -4,7 +4,7 @@ Usage: transformers_generate.py MODEL TYPE THREADS NEW_TOKENS
 
 MODEL is a folder of `trireme checkpoint export`, TYPE fp32 or bf16. Each line of stdin is a batch size and a file of
 prompts, JSON lines with "tokens". For each line, prints the tokens per second of all prompts, each continued by
-NEW_TOKENS tokens, and writes them to the file of the prompts with ".peer" behind its name. Batches are cut from the file
+NEW_TOKENS tokens, and writes them to the file of the prompts with ".peer" appended to its name. Batches are cut from the file
 in its order; shorter prompts are padded on the left. Nothing is downloaded; versions go to stderr.
 """
 

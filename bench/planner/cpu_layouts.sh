@@ -9,22 +9,15 @@
 # environment: STEPS (12, of which the first two do not count), LAYOUTS (a regular expression of names)
 set -euo pipefail
 
-root=$(cd "$(dirname "$0")/../.." && pwd)
-build=${1:-$root/build/release} steps=${STEPS:-12} layouts=${LAYOUTS:-.}
-for program in trireme kernels_calibration collectives_bench layout_bench; do
-  [ -x "$build/$program" ] || { echo "$build/$program is missing: cmake --build --preset release" >&2; exit 2; }
-done
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
+source "$(dirname "$0")/../common.sh"
+use_build "${1:-}" trireme kernels_calibration collectives_bench layout_bench
+steps=${STEPS:-12} layouts=${LAYOUTS:-.}
 results=${2:-$work}
 mkdir -p "$results"
-if [ "$(id -u)" = 0 ]; then  # as in containers; Open MPI requires both variables
-  export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
-fi
 cores=$(nproc)
 namespaces=${NAMESPACES:-$root/bench/scaling/namespaces.sh}
 
-# on RANKS COMMAND...: quietly, unless it fails; with `link` set, each rank on a node of its own behind a link of that rate
+# on RANKS COMMAND...: quietly, unless it fails; with `link` set, each rank on a separate node with a link of that rate
 link=
 on() {
   local launch=(mpirun --bind-to none --oversubscribe -np "$1")

@@ -1,5 +1,5 @@
-// A layout of `trireme train` on this machine's CPU: the time of a step and the memory of every rank, measured beside
-// what the planner predicts. Takes the options of `trireme train`, and runs the same steps.
+// A layout of `trireme train` on this machine's CPU: the time of a step and the memory of every rank, measured and
+// predicted by the planner. Takes the options of `trireme train`, and runs the same steps.
 //
 //   mpirun -np 2 layout_bench --calibrate kernels.jsonl --calibrate collectives.jsonl --tp 2 ... > line.json
 //

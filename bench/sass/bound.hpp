@@ -1,6 +1,9 @@
 #pragma once
 
-#include "bench/sass/paths.hpp"
+#include <string>
+#include <vector>
+
+#include "bench/sass/table.hpp"
 
 namespace trireme::sass {
 
@@ -46,5 +49,9 @@ Cycles cycles_of(const Counts& counts, int warps);
 /// Bound as a share of the roofline. With tensor cores: of their peak, where `useful` of the products count. Else: of
 /// the rate of a copy.
 double predicted_share(const Counts& counts, const Cycles& cycles, double useful = 1);
+
+/// Tables in Markdown: registers, spills, occupancy and bound of each kernel in the table, except fp16 ones, which
+/// match those of bf16.
+std::string report(const std::vector<Expectation>& table, const std::vector<Kernel>& kernels);
 
 }  // namespace trireme::sass

@@ -16,7 +16,7 @@
 #include <iostream>
 #include <sstream>
 
-#include "bench/sass/report.hpp"
+#include "bench/sass/bound.hpp"
 
 namespace trireme::sass {
 namespace {

@@ -35,7 +35,7 @@ void set_field(Expectation& to, const std::string& field) {
   int value = 0;
   const auto [rest, error] = std::from_chars(field.data() + equals + 1, end, value);
   if (at == fields.end() || error != std::errc() || rest != end) {
-    throw DisassemblyError(fmt::format("{}: '{}' is no field of the table", to.line, field));
+    throw DisassemblyError(fmt::format("{}: '{}' is not a field of the table", to.line, field));
   }
   to.*at->second = value;
 }

@@ -7,7 +7,7 @@ set_keys=" title measure "
 
 # read_set FILE: prints a line CASE<tab>KEY<tab>VALUE<tab>LINE for every value of every case, in the order of the file; the
 # case is - for keys of the set. Keys above the first section hold for all cases, which may set them anew. Exits with 2,
-# naming file and line, where that is no set.
+# naming file and line, if it is not a set.
 read_set() {
   [ -r "$1" ] || { echo "$1: no such set, or not readable. Try one of $(sets_here)." >&2; exit 2; }
   awk -v file="$1" -v case_keys="$case_keys" -v set_keys="$set_keys" '
@@ -21,7 +21,7 @@ read_set() {
     /^[ \t]*\[/ {
       name = trimmed($0)
       if (name !~ /^\[[A-Za-z0-9][A-Za-z0-9._-]*\]$/)
-        refuse(NR, name " is no section: write [NAME], of letters, digits, dots, hyphens and underscores")
+        refuse(NR, name " is not a section: write [NAME], of letters, digits, dots, hyphens and underscores")
       name = substr(name, 2, length(name) - 2)
       if (name in number_of) refuse(NR, "case " name " is there already, in line " line_of[name])
       number_of[name] = ++cases; name_of[cases] = name; line_of[name] = NR

@@ -1,10 +1,10 @@
 #!/bin/bash
-# Runs a program by mpirun on "nodes" of one machine: network namespaces with a host name of their own, joined by a bridge.
+# Runs a program by mpirun on "nodes" of one machine: network namespaces with separate host names, joined by a bridge.
 # Ranks of a node share memory; ranks of different nodes communicate by TCP over links of this rate and delay.
 # usage: bench/scaling/namespaces.sh --nodes N --ranks-per-node M [--rate 100mbit] [--delay 1ms] PROGRAM [ARGUMENT...]
 # Needs root, iproute2 and Open MPI. The rate is that of each direction of each node's link; the delay is that of a message on
 # its way from one node to another. tc's netem sets both. In a kernel without netem tc's tbf sets the rate, and the program
-# delayed_link makes the delay: DELAYED_LINK names it, or it is beside the program that TRIREME names, or in build/release.
+# delayed_link makes the delay: DELAYED_LINK names it, or it is next to the program that TRIREME names, or in build/release.
 # Exit status 2: usage, 4: the machine cannot do it, else mpirun's. Every namespace is removed at the end, also after ^C.
 set -uo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
@@ -78,7 +78,7 @@ connect() {
   if [ -z "$delayed_link" ]; then
     ip -n "$name" link add eth0 type veth peer name "port$1" netns "$switch" || return 1
   else
-    # The devices are made beside the bridge, and the node's end moves to the node.
+    # The devices are created next to the bridge, and the node's end moves to the node.
     exec 3< <(exec ip netns exec "$switch" "$delayed_link" "node$1" "port$1" "$delay_us")
     read -r -t 10 ready <&3 && [ "$ready" = ready ] && ip -n "$switch" link set "node$1" netns "$name" name eth0 || return 1
   fi
@@ -95,7 +95,7 @@ limit() {
     return 0
   fi
   tc -n "$1" qdisc add dev "$2" root tbf rate "$rate" burst 128kb latency 1s 2>/dev/null ||
-    refuse 4 "Setting the rate $rate failed: this kernel has neither netem nor tbf, or $rate is no rate. Try 100mbit."
+    refuse 4 "Setting the rate $rate failed: this kernel has neither netem nor tbf, or $rate is not a rate. Try 100mbit."
 }
 hosts=
 for ((node = 1; node <= nodes; ++node)); do

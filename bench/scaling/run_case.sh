@@ -53,7 +53,7 @@ awk -v set="$(cat "$folder/../name")" -v name="$(basename "$folder")" -v ranks="
     return match(line, "\"" key "\": *[-+.0-9e]+") ? substr(line, RSTART + length(key) + 3, RLENGTH - length(key) - 3) + 0 : 0
   }
   function quoted(text) { gsub(/[\\"]/, "\\\\&", text); gsub(/[\001-\037]/, " ", text); return "\"" text "\"" }
-  # Text behind a pattern.
+  # Text after a pattern.
   function after(text, pattern) { return match(text, pattern) ? substr(text, RSTART + RLENGTH) : "" }
   # An iteration without an update takes less time than others: it does not count.
   /"elapsed_ms"/ && ++iterations > warm_up && /"skipped": true/ { skipped++; next }

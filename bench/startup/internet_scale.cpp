@@ -1,7 +1,7 @@
 // Prints tables of jobs with 1,024 to 16,384 ranks, computed in one process without their machines:
 //
-//   internet_scale start    descriptions of tensors that ranks send, and the manifest of a checkpoint; with processor
-//   time internet_scale steps    steps on DGX H100, predicted, with the global batch held and grown with the ranks
+//   internet_scale start   descriptions of tensors that ranks send, and a checkpoint's manifest, with processor time
+//   internet_scale steps   predicted steps on DGX H100, with the global batch constant or growing with the ranks
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -18,7 +18,7 @@
 #include "src/checkpoint/step_writer.hpp"
 #include "src/model/presets.hpp"
 #include "src/model/stage/model_parameters.hpp"
-#include "src/plan/search/job_costs.hpp"
+#include "src/plan/search/search.hpp"
 #include "src/train/state_tensors.hpp"
 
 namespace trireme {

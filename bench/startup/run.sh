@@ -7,16 +7,13 @@
 # environment: BUILD (default build/release)
 set -euo pipefail
 
-root=$(cd "$(dirname "$0")/../.." && pwd)
-trireme=$(realpath "${BUILD:-$root/build/release}")/trireme
-[ -x "$trireme" ] || { echo "$trireme is missing: cmake --build --preset release" >&2; exit 2; }
+source "$(dirname "$0")/../common.sh"
+use_build "${BUILD:-}" trireme
+trireme=$build/trireme
 ranks=("$@")
 [ $# -gt 0 ] || ranks=(1 2 4 8 16 32)
-if [ "$(id -u)" = 0 ]; then export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1; fi
 export OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_MCA_hwloc_base_binding_policy=none OMPI_MCA_mpi_yield_when_idle=1
 export TRIREME_THREADS=1 OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1
-work=$(mktemp -d "${TMPDIR:-/tmp}/trireme-startup-XXXXXX")
-trap 'rm -rf "$work"' EXIT
 mpicc -O1 -shared -fPIC -o "$work/count.so" "$root/bench/startup/mpi_count.c"
 cd "$work"
 for i in $(seq 2000); do echo "{\"text\": \"the quick brown fox number $i jumps over the lazy dog\"}"; done >text.jsonl

@@ -1,18 +1,18 @@
 #!/bin/bash
-# Times whole training steps on one GPU, this program's and PyTorch's (compiled, its fastest attention and fused optimizer)
+# Times entire training steps on one GPU, this program's and PyTorch's (compiled, its fastest attention and fused optimizer)
 # in the same run and on the same tokens: GPT-2 1.2B at micro-batch 8, an update after one micro-batch and after 16, 355M at micro-batch 32
 # and 124M at micro-batch 64; s 1024, bf16, dropout 0.1. Prints one line a run:
 #   median tokens/s (least to greatest, the first steps left out);
 #   model TFLOP/s and MFU against PEAK with attention counted in full, and MFU with its causal half alone, both without
 #   recomputation;
-#   beside PyTorch's, the ratio of this program's median to PyTorch's.
+#   with PyTorch's, the ratio of this program's median to PyTorch's.
 #
 # usage: bench/step/gpu.sh [FOLDER]      the programs of FOLDER: a build folder, or what tests/gpu.sh --pack made; by default
 #                                        the folder that this script was packed into, or build/release
 #        bench/step/gpu.sh --dry-run [FOLDER]     a tiny model on the CPU: whether this script works
 #        bench/step/gpu.sh --tokens COUNT VOCABULARY     the tokens alone, in llm.c's format, to standard output
 #        bench/step/gpu.sh --predict [ARGUMENTS]     steps as predicted from counts, without a GPU: step_predict of the
-#                                        default folder or of BUILD, with its arguments; --compare FILE sets measured ones beside
+#                                        default folder or of BUILD, with its arguments; --compare FILE adds measured ones
 # environment: MODELS ("gpt2-1.2b gpt2-1.2b:16 gpt2-355m gpt2-124m", each NAME or NAME:MICRO_BATCHES), STEPS (20), PEAK (989
 #   TFLOP/s, what H100 and H200 have in dense bf16), PYTHON (python3; without PyTorch its lines are left out), GEMM_CACHE
 #   (file for --gemm-cache)
@@ -63,9 +63,9 @@ peers_python() { LD_LIBRARY_PATH=$TRIREME_OUTSIDE_LIBRARIES "$python" "$@"; }
 peer=yes
 if ! reason=$(peers_python -c 'import torch' 2>&1); then
   peer=no
-  echo "no PyTorch beside ours: $python: ${reason##*$'\n'}"
+  echo "PyTorch is not measured: $python: ${reason##*$'\n'}"
 fi
-# failed WHAT: reports the failure and goes on.
+# failed WHAT: reports the failure and continues.
 failed() {
   echo "$1 FAILED:"
   tail -n 15 "$work/log"

@@ -8,8 +8,8 @@
 #include <iostream>
 
 #include "bench/step/prediction.hpp"
-#include "bench/step/rehearsal.hpp"
 #include "src/base/check.hpp"
+#include "src/plan/constants.hpp"
 
 namespace trireme::bench {
 namespace {
@@ -41,7 +41,10 @@ bool parse(const std::vector<std::string>& given, Arguments& arguments) {
 }
 
 void run(const Arguments& arguments) {
-  if (arguments.constants) return print_constants(std::cout);
+  if (arguments.constants) {
+    std::cout << text_of(device_constants(gpus())) << "\n";
+    return;
+  }
   if (!arguments.compared.empty()) return compare(std::cout, arguments.compared, arguments.gpu);
   for (const StepCase& c : predicted_cases()) {
     const std::vector<KernelCall> calls = rehearse(c);

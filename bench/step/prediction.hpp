@@ -4,13 +4,18 @@
 #include <iosfwd>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "bench/step/step_rig.hpp"
-#include "src/plan/cost/kernel_cost.hpp"
+#include "src/plan/cost/costs.hpp"
 
 namespace trireme::bench {
 
 using namespace plan;
+
+/// Returns all kernel calls in a step of the program, in order. The step runs without computing, on a stand-in GPU.
+/// Excludes copies of samples to the device, which overlap with the kernels.
+std::vector<KernelCall> rehearse(const StepCase& c);
 
 /// Sums over the calls of a kind in a step.
 struct LineCost {
@@ -41,8 +46,6 @@ Prediction predict(const StepCase& c, const Device& gpu, std::span<const KernelC
 void print(std::ostream& out, const Prediction& prediction);
 /// One object per line, with the fields of step_gpu_bench.
 void print_json(std::ostream& out, const Prediction& prediction);
-/// The constants and their sources.
-void print_constants(std::ostream& out);
 
 /// Compares the steps that step_gpu_bench wrote to a file with their predictions: line by line if it timed the lines,
 /// else by their totals. `gpu` has the constants; null: those of the device named in the file. Throws DataError, with

@@ -1,8 +1,8 @@
 #!/bin/bash
-# Times whole training steps on this machine's CPU: GPT-2 of 4 layers x 256 (batch 8) and 124M (batch 4), sequences of 256
+# Times entire training steps on this machine's CPU: GPT-2 of 4 layers x 256 (batch 8) and 124M (batch 4), sequences of 256
 # tokens, vocabulary 50257, no dropout, in fp32 and bf16; as one rank with THREADS threads and, where THREADS is even, as
 # two tensor ranks with half of them each. Prints one line a run, separated by tabs:
-#   model, type, layout, median tokens/s, least, greatest (the first step left out),
+#   model, type, layout, median tokens/s, least, greatest (without the first step),
 #   share: the step's model FLOPs a second (attention counted in full) over the speed of large products, both measured here;
 #   where PYTHON has PyTorch, its median for the same model and type, and the ratio of this program's median to it.
 # Runs of this program and of PyTorch alternate, so that both meet the same load.
@@ -11,17 +11,9 @@
 # environment: THREADS (default 2), STEPS (6), MODELS ("4x256 124m"), DTYPES ("fp32 bf16"), PYTHON (python3)
 set -euo pipefail
 
-root=$(cd "$(dirname "$0")/../.." && pwd)
-build=${1:-$root/build/release}
+source "$(dirname "$0")/../common.sh"
+use_build "${1:-}" trireme kernels_bench
 threads=${THREADS:-2} steps=${STEPS:-6} python=${PYTHON:-python3}
-for program in trireme kernels_bench; do
-  [ -x "$build/$program" ] || { echo "$build/$program is missing: cmake --build --preset release" >&2; exit 2; }
-done
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-if [ "$(id -u)" = 0 ]; then  # as in containers; Open MPI requires both variables
-  export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
-fi
 have_torch=no
 "$python" -c 'import torch' 2>/dev/null && have_torch=yes
 
@@ -29,8 +21,7 @@ have_torch=no
 bash "$root/bench/step/gpu.sh" --tokens $((8 * 256 * steps + 1)) 50257 > "$work/tokens.bin"
 "$build/trireme" corpus import "$work/tokens.bin" --tokenizer null --vocab-size 50257 --output "$work/corpus.h5" 2> "$work/log"
 
-# median, least and greatest of a column of numbers
-summary() { sort -g | awk '{ x[NR] = $1 } END { printf "%.0f %.0f %.0f", (x[int((NR + 1) / 2)] + x[int((NR + 2) / 2)]) / 2, x[1], x[NR] }'; }
+rounded_summary() { summary | awk '{ printf "%.0f %.0f %.0f", $1, $2, $3 }'; }
 
 # GFLOP/s of large products in a type, on all threads at once
 ceiling() {
@@ -51,7 +42,7 @@ train() {
     --lr 1e-4 --train-iters "$steps" --eval-iters 0 --backend cpu --sampling sequential --data-path "$work/corpus.h5" \
     --metrics-file "$work/metrics.json" > "$work/log" 2>&1 || { cat "$work/log" >&2; exit 1; }
   field() { sed -n "2,\$s/.*\"$1\": *\([0-9.e+-]*\).*/\1/p" "$work/metrics.json"; }
-  echo "$(field tokens_per_second | summary) $(field tflops_per_rank | awk -v r="$ranks" '{ print 1e6 * r * $1 }' | summary)"
+  echo "$(field tokens_per_second | rounded_summary) $(field tflops_per_rank | awk -v r="$ranks" '{ print 1e6 * r * $1 }' | rounded_summary)"
 }
 
 printf 'model\ttype\tlayout\ttokens/s\tleast\tgreatest\tshare\tPyTorch\tratio\n'
@@ -66,7 +57,7 @@ for model in ${MODELS:-4x256 124m}; do
     peer_median=-
     if [ $have_torch = yes ]; then
       read -r peer_median _ < <("$python" "$root/bench/peers/gpt2_pytorch.py" "${peer[@]}" --sequence 256 --dtype "$type" \
-        --threads "$threads" --steps "$steps" --tokens "$work/tokens.bin" | summary; echo)
+        --threads "$threads" --steps "$steps" --tokens "$work/tokens.bin" | rounded_summary; echo)
     fi
     layouts=threads
     [ $((threads % 2)) = 0 ] && layouts='threads tp2'

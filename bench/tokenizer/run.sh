@@ -1,28 +1,26 @@
 #!/bin/bash
 # GPT-2's tokenizer on real texts, by processor time of one thread: this program, tiktoken and Hugging Face tokenizers in turn, in one run.
 # usage: bench/tokenizer/run.sh ENCODER_JSON VOCAB_BPE TEXT...    prints a table for bench/results
-# Environment: BUILD (default build/release, with tokenizer_bench), PYTHON (default python3, with the two libraries),
+# Environment: BUILD (default build/release, with data_bench), PYTHON (default python3, with the two libraries),
 # REPETITIONS (default 9)
 set -euo pipefail
-cd "$(dirname "$0")/../.."
 [ $# -ge 3 ] || { sed -n '2,5s/^# //p' "$0"; exit 2; }
-build=${BUILD:-build/release}
+source "$(dirname "$0")/../common.sh"
+use_build "${BUILD:-}" data_bench
 repetitions=${REPETITIONS:-9}
-scratch=$(mktemp -d)
-trap 'rm -rf "$scratch"' EXIT
 
-"$build/tokenizer_bench" --benchmark_filter='encode/' --benchmark_repetitions="$repetitions" --benchmark_format=json \
-  "$@" 2>/dev/null >"$scratch/own.json"
+"$build/data_bench" --benchmark_filter='encode/' --benchmark_repetitions="$repetitions" --benchmark_format=json \
+  "$@" 2>/dev/null >"$work/own.json"
 python=${PYTHON:-python3}
-"$python" bench/peers/gpt2_tokenizers.py "$1" "$2" "$repetitions" "${@:3}" >"$scratch/peers"
+"$python" "$root/bench/peers/gpt2_tokenizers.py" "$1" "$2" "$repetitions" "${@:3}" >"$work/peers"
 # A line a measurement: library, text, MB/s, tokens.
 {
   "$python" -c '
 import json, sys
 for run in json.load(sys.stdin)["benchmarks"]:
     if run["run_type"] == "iteration":
-        print("trireme", run["name"].split("/")[2], run["bytes_per_second"] / 1e6, int(run["tokens"]))' <"$scratch/own.json"
-  awk '{ print $1, $2, $3 / $5 / 1e6, $4 }' "$scratch/peers"
+        print("trireme", run["name"].split("/")[2], run["bytes_per_second"] / 1e6, int(run["tokens"]))' <"$work/own.json"
+  awk '{ print $1, $2, $3 / $5 / 1e6, $4 }' "$work/peers"
 } | sort -k2,2 -k1,1 -k3,3g | awk '
   function flush() {
     if (n == 0) return

@@ -6,7 +6,7 @@
 #include <iterator>
 
 #include "src/plan/cases/published_costs.hpp"
-#include "src/plan/cost/collective_cost.hpp"
+#include "src/plan/cost/costs.hpp"
 
 namespace trireme::plan {
 
@@ -35,7 +35,7 @@ ConstantTable device_constants(std::span<const Device> devices) {
       "assumed: 256x128, 128x128, 256x64, 128x64 and their mirrors, k split up to 8 times, all at full rate");
   add("k lost to a tile's pipeline", same("256"), "assumed");
   add("GELU inside products", fuses_gelu,
-      "llm.c: fused on Hopper (pull request 591), slower than a kernel of its own before it (338)");
+      "llm.c: fused on Hopper (pull request 591), slower than a separate kernel before it (338)");
   add("sums of bias gradients inside products", same("no"),
       "assumed, autotuning decides: NVIDIA/CUDALibrarySamples issue 90 has the epilogue slower on an A100");
   add("clocks of an mma.sync on a quarter", number(&Device::mma_clocks),
@@ -100,14 +100,14 @@ std::string text_of(const ConstantTable& table) {
   std::size_t name_width = 0, width = 0;
   for (const std::string& column : table.columns) width = std::max(width, column.size());
   for (const ConstantRow& row : table.rows) name_width = std::max(name_width, row.name.size());
-  std::string text = fmt::format("{:<{}}", "constant", name_width);
-  for (const std::string& column : table.columns) text += fmt::format("  {:>{}}", column, width);
-  text += "  source\n";
-  for (const ConstantRow& row : table.rows) {
+  std::string text;
+  const auto add_line = [&](const ConstantRow& row) {
     text += fmt::format("{:<{}}", row.name, name_width);
     for (const std::string& value : row.values) text += fmt::format("  {:>{}}", value, width);
     text += "  " + row.source + "\n";
-  }
+  };
+  add_line({"constant", table.columns, "source"});
+  std::ranges::for_each(table.rows, add_line);
   return text;
 }
 

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "src/plan/cluster/device.hpp"
+#include "src/plan/cluster/cluster.hpp"
 
 namespace trireme::plan {
 

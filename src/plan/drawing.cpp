@@ -56,11 +56,8 @@ std::string text_of(const Simulation& simulation, const Schedule& schedule) {
 }
 
 std::string svg_of(const Simulation& simulation, const Schedule& schedule, const DrawingScale& scale) {
-  constexpr double letter_width = 6.5;
+  constexpr double letter_width = 6.5, row = 34, left = 70, top = 16;
   const double unit = scale.pixels;
-  constexpr double row = 34;
-  constexpr double left = 70;
-  constexpr double top = 16;
   const double width = left + unit * simulation.makespan + 16;
   const double axis = top + row * static_cast<double>(simulation.ranks.size());
   std::string svg = fmt::format(

@@ -3,10 +3,9 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
-#include <set>
+#include <tuple>
 
 #include "src/base/check.hpp"
-#include "src/plan/search/candidates.hpp"
 
 namespace trireme::plan {
 namespace {
@@ -73,12 +72,6 @@ std::vector<EventDifference> compare(const Job& job, const StepPrediction& step,
                     iterations.begin()->first == 0,
                 ConfigError, "the trace has {} ranks, the job {}", iterations.size(), ranks);
   std::map<std::pair<std::string, int>, EventDifference> rows;
-  const auto row_of = [&](const std::string& name, int rank) -> EventDifference& {
-    EventDifference& row = rows[{name, rank}];
-    row.name = name;
-    row.rank = rank;
-    return row;
-  };
   for (const TraceEvent& event : trace) {
     const auto of_rank = iterations.find(event.rank);
     if (of_rank == iterations.end()) continue;
@@ -87,7 +80,7 @@ std::vector<EventDifference> compare(const Job& job, const StepPrediction& step,
       return event.start_us >= iteration.start_us && event.end_us <= iteration.end_us;
     });
     if (!counts) continue;
-    EventDifference& row = row_of(event.name, event.rank);
+    EventDifference& row = rows[{event.name, event.rank}];
     row.measured_ms += (event.end_us - event.start_us) / us_per_ms / count;
     row.measured_count += 1 / count;
   }
@@ -95,13 +88,16 @@ std::vector<EventDifference> compare(const Job& job, const StepPrediction& step,
   for (int stage = 0; stage < job.grid.pipeline_size(); ++stage) spans.push_back(spans_of(job, step, stage));
   for (int rank = 0; rank < ranks; ++rank) {
     for (const TraceSpan& span : spans[static_cast<std::size_t>(job.grid.position(rank).pipeline)]) {
-      EventDifference& row = row_of(span.name, rank);
+      EventDifference& row = rows[{span.name, rank}];
       row.predicted_ms += (span.end_us - span.start_us) / us_per_ms;
       row.predicted_count += 1;
     }
   }
   std::vector<EventDifference> result;
-  for (auto& [key, row] : rows) result.push_back(std::move(row));
+  for (auto& [key, row] : rows) {
+    std::tie(row.name, row.rank) = key;
+    result.push_back(std::move(row));
+  }
   std::ranges::stable_sort(result, std::greater{},
                            [](const EventDifference& row) { return std::abs(row.difference_ms()); });
   return result;

@@ -5,9 +5,10 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <ranges>
+#include <span>
 
 #include "src/report/markup.hpp"
-#include "src/report/scale.hpp"
 
 namespace trireme::report {
 namespace {
@@ -46,18 +47,14 @@ struct Plane {
 struct Values {
   double least = std::numeric_limits<double>::infinity(), greatest = -std::numeric_limits<double>::infinity();
   bool empty() const { return least > greatest; }
-};
-Values values_of(const Chart& chart) {
-  Values values;
-  for (const Series& series : chart.series) {
+  void add(const Series& series) {
     for (const Column& column : series.columns) {
       if (column.count == 0) continue;
-      values.least = std::min(values.least, column.min);
-      values.greatest = std::max(values.greatest, column.max);
+      least = std::min(least, column.min);
+      greatest = std::max(greatest, column.max);
     }
   }
-  return values;
-}
+};
 
 std::string axes_of(const Plane& plane) {
   const std::string& unit = plane.unit.name;
@@ -75,35 +72,31 @@ std::string axes_of(const Plane& plane) {
   }
   text += fmt::format(R"(<path class="axis" d="M{} {}H{}"/><text class="label" x="{}" y="{}">iteration</text>)", left,
                       height - bottom, width - right, width - right, height - 4);
-  if (!unit.empty()) {
-    text += fmt::format(R"(<text class="label unit" x="{}" y="{}">{}{}</text>)", left, height - 4, escaped(unit),
-                        plane.y.is_log ? ", logarithmic" : "");
-  } else if (plane.y.is_log) {
-    text += fmt::format(R"(<text class="label unit" x="{}" y="{}">logarithmic</text>)", left, height - 4);
+  if (!unit.empty() || plane.y.is_log) {
+    const char* const kind = !plane.y.is_log ? "" : unit.empty() ? "logarithmic" : ", logarithmic";
+    text += fmt::format(R"(<text class="label unit" x="{}" y="{}">{}{}</text>)", left, height - 4, escaped(unit), kind);
   }
   return text;
 }
 
-/// Returns the area between the least and the greatest values of the columns `begin` to `end`.
-std::string band_of(const std::vector<Column>& columns, std::size_t begin, std::size_t end, const Plane& plane) {
+/// Returns the path through a value of each column, continuing one that has begun.
+template <class Columns>
+std::string path_of(const Columns& columns, double (*value)(const Column&), const Plane& plane, bool begins = true) {
   std::string path;
-  for (std::size_t i = begin; i < end; ++i) {
-    path += fmt::format("{}{:.1f} {:.1f}", i == begin ? "M" : "L", plane.at_x(columns[i].middle_x()),
-                        plane.at_y(columns[i].max));
-  }
-  for (std::size_t i = end; i-- > begin;) {
-    path += fmt::format("L{:.1f} {:.1f}", plane.at_x(columns[i].middle_x()), plane.at_y(columns[i].min));
-  }
-  return path + "Z";
-}
-
-std::string line_of(const std::vector<Column>& columns, std::size_t begin, std::size_t end, const Plane& plane) {
-  std::string path;
-  for (std::size_t i = begin; i < end; ++i) {
-    path += fmt::format("{}{:.1f} {:.1f}", i == begin ? "M" : "L", plane.at_x(columns[i].middle_x()),
-                        plane.at_y(columns[i].mean()));
+  for (const Column& column : columns) {
+    path += fmt::format("{}{:.1f} {:.1f}", begins && path.empty() ? "M" : "L", plane.at_x(column.middle_x()),
+                        plane.at_y(value(column)));
   }
   return path;
+}
+
+/// Returns the area between the least and the greatest values.
+std::string band_of(std::span<const Column> columns, const Plane& plane) {
+  return path_of(
+             columns, [](const Column& column) { return column.max; }, plane) +
+         path_of(
+             columns | std::views::reverse, [](const Column& column) { return column.min; }, plane, false) +
+         "Z";
 }
 
 /// Returns "iteration 7" or "iterations 7 to 9".
@@ -138,14 +131,14 @@ std::string curve_of(const Series& series, const Plane& plane) {
     }
     std::size_t end = begin + 1;
     while (end < columns.size() && columns[end].count > 0 && columns[end].not_finite == 0) ++end;
-    const bool has_band = std::any_of(columns.begin() + static_cast<std::ptrdiff_t>(begin),
-                                      columns.begin() + static_cast<std::ptrdiff_t>(end),
-                                      [](const Column& column) { return column.min < column.max; });
-    if (has_band) bands += band_of(columns, begin, end, plane);
-    lines += line_of(columns, begin, end, plane);
-    const bool is_alone = end - begin == 1;  // a line of one point is invisible
-    for (std::size_t i = begin; i < end && (series.has_markers || is_alone); ++i) {
-      markers += marker_of(series, columns[i], plane);
+    const std::span piece(columns.data() + begin, end - begin);
+    if (std::ranges::any_of(piece, [](const Column& column) { return column.min < column.max; })) {
+      bands += band_of(piece, plane);
+    }
+    lines += path_of(
+        piece, [](const Column& column) { return column.mean(); }, plane);
+    if (series.has_markers || piece.size() == 1) {  // a line of one point is invisible
+      for (const Column& column : piece) markers += marker_of(series, column, plane);
     }
     begin = end;
   }
@@ -172,17 +165,13 @@ std::string marks_of(const Chart& chart, const Plane& plane) {
 std::string description_of(const Chart& chart, const Plane& plane) {
   std::string text;
   for (const Series& series : chart.series) {
-    const Column* last = nullptr;
-    double least = std::numeric_limits<double>::infinity(), greatest = -least;
-    for (const Column& column : series.columns) {
-      if (column.count == 0) continue;
-      last = &column;
-      least = std::min(least, column.min);
-      greatest = std::max(greatest, column.max);
-    }
-    if (last == nullptr) continue;
-    text += fmt::format("{}: {} to {}, last {}{}. ", series.label, plane.number(least), plane.number(greatest),
-                        plane.number(last->last), plane.unit_text());
+    Values values;
+    values.add(series);
+    if (values.empty()) continue;
+    const auto has_values = [](const Column& column) { return column.count > 0; };
+    const Column& last = *std::ranges::find_if(series.columns | std::views::reverse, has_values);
+    text += fmt::format("{}: {} to {}, last {}{}. ", series.label, plane.number(values.least),
+                        plane.number(values.greatest), plane.number(last.last), plane.unit_text());
   }
   return text;
 }
@@ -192,7 +181,8 @@ std::string description_of(const Chart& chart, const Plane& plane) {
 std::string svg_of(const Chart& chart) {
   Plane plane;
   plane.x = horizontal_scale(chart.first_x, chart.last_x, 6);
-  const Values values = values_of(chart);
+  Values values;
+  for (const Series& series : chart.series) values.add(series);
   plane.unit = value_unit(chart.unit, values.greatest);
   plane.y = values.empty()
                 ? vertical_scale(0, 1, Axis::fitted, 5)

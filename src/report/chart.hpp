@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "src/report/curve.hpp"
-#include "src/report/quantity.hpp"
+#include "src/report/scale.hpp"
 
 namespace trireme::report {
 

@@ -79,13 +79,6 @@ bool varies(const std::vector<Run>& runs, std::size_t quantity) {
                              [&](const Run& run) { return run.curves[quantity] && run.curves[quantity]->varies(); });
 }
 
-std::string missing_text(std::size_t quantity) {
-  if (quantity == memory) {
-    return "Not recorded. A run of this version records it with <metrics_file>.";
-  }
-  return "Not recorded. <metrics_file> of a run records it.";
-}
-
 /// Returns the figure of a measure on validation data; empty for one that no run has, unless it is the first.
 std::string validation_figure(const Page& page, const Measure& measure) {
   const auto curves_of = [&](const Run& run) -> const ValidationCurves& { return run.*measure.validation; };
@@ -145,7 +138,7 @@ std::string figures_of(const Page& page) {
     const Quantity& kind = quantities[quantity];
     Chart chart = quantity_chart(page.runs, quantity);
     if (kind.always_shown || varies(page.runs, quantity)) {
-      figures += figure_of(chart, page.spell(missing_text(quantity)));
+      figures += figure_of(chart, page.spell("Not recorded. <metrics_file> of a run records it."));
     }
     for (const Measure& measure : measures) {
       if (measure.beside == quantity) figures += validation_figure(page, measure);

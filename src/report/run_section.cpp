@@ -55,6 +55,22 @@ std::string badge(const State& state) {
   return element("span", fmt::format("class=\"state {}\"", state.css_class), escaped(state.text));
 }
 
+/// Returns the meaning of an exit code of the program or of a launcher.
+std::string exit_text(int code) {
+  static const std::map<int, const char*> texts = {{0, "done"},
+                                                   {2, "options that cannot work"},
+                                                   {3, "bad data or checkpoint"},
+                                                   {4, "the machine lacks something"},
+                                                   {5, "reading or writing failed"},
+                                                   {6, "a rank died"},
+                                                   {7, "a rank hung"},
+                                                   {8, "numbers not finite"},
+                                                   {9, "a machine computed wrong"},
+                                                   {75, "stopped early, saved"}};
+  if (const auto found = texts.find(code); found != texts.end()) return found->second;
+  return code > 128 && code < 160 ? fmt::format("ended by signal {}", code - 128) : "unknown exit code";
+}
+
 /// Returns the state at the end of an attempt. `is_last`: no attempt follows.
 State state_of(const Attempt& attempt, bool is_last) {
   const std::optional<int> code = attempt.end ? std::optional(attempt.end->exit_code) : attempt.job_status;
@@ -281,33 +297,6 @@ std::string table_of(const Row& head, const std::vector<Row>& rows, std::size_t 
 State state_of(const Run& run) {
   if (run.attempts.empty()) return {"unknown", "not recorded"};
   return state_of(run.attempts.back(), true);
-}
-
-std::string exit_text(int code) {
-  switch (code) {
-    case 0:
-      return "done";
-    case 2:
-      return "options that cannot work";
-    case 3:
-      return "bad data or checkpoint";
-    case 4:
-      return "the machine lacks something";
-    case 5:
-      return "reading or writing failed";
-    case 6:
-      return "a rank died";
-    case 7:
-      return "a rank hung";
-    case 8:
-      return "numbers not finite";
-    case 9:
-      return "a machine computed wrong";
-    case 75:
-      return "stopped early, saved";
-    default:
-      return code > 128 && code < 160 ? fmt::format("ended by signal {}", code - 128) : "unknown exit code";
-  }
 }
 
 std::vector<std::pair<std::string, std::string>> summary_of(const Run& run) {

@@ -23,9 +23,6 @@ struct State {
 };
 State state_of(const Run& run);
 
-/// Returns the meaning of an exit code of the program or of a launcher; `with_cause` adds the remedy's place.
-std::string exit_text(int code);
-
 /// Returns the rows that sum up a run: (heading, markup).
 std::vector<std::pair<std::string, std::string>> summary_of(const Run& run);
 

@@ -31,8 +31,8 @@ Unit unit_of(double greatest) {
   return {std::pow(10, power), fmt::format("e{}", power)};
 }
 
-/// Adds the multiples of `step` from `min` to `max`, all with as many decimals. Integers that would need more than two
-/// decimals in a unit are shown without one: "1000020", not "1.00002M".
+/// Adds the multiples of `step` from `min` to `max`, all with the same number of decimals. Integers that would need
+/// more than two decimals in a unit are shown without one: "1000020", not "1.00002M".
 void add_ticks(Scale& scale, double step) {
   const auto decimals_in = [&](const Unit& unit) {
     return std::clamp(-static_cast<int>(std::floor(std::log10(step / unit.size) + 1e-9)), 0, 15);

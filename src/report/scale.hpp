@@ -3,9 +3,14 @@
 #include <string>
 #include <vector>
 
-#include "src/report/quantity.hpp"
-
 namespace trireme::report {
+
+/// Range of a vertical axis.
+enum class Axis {
+  fitted,    ///< from the least to the greatest value
+  decades,   ///< likewise, logarithmic if positive values span a factor of ten
+  from_zero  ///< from zero
+};
 
 /// Mark of an axis.
 struct Tick {

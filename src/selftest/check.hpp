@@ -1,6 +1,6 @@
 #pragma once
 
-#include <memory>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -8,7 +8,7 @@
 #include "src/backend/cuda_library.hpp"
 #include "src/comm/communicator.hpp"
 #include "src/selftest/files.hpp"
-#include "src/selftest/result.hpp"
+#include "src/selftest/report.hpp"
 
 namespace trireme::selftest {
 
@@ -52,6 +52,9 @@ struct Context {
   std::string folder;  ///< folder of the run, whose file system is checked; empty: none
 };
 
+/// Returns the node of every rank (Place::node). Collective.
+std::vector<int> nodes_of_ranks(Context& context);
+
 /// Share of the median cores, memory or clocks that a node must have: kernels reserve some memory, and a defective part
 /// costs more.
 inline constexpr double equipment_share = 0.95;
@@ -59,21 +62,62 @@ inline constexpr double equipment_share = 0.95;
 /// Ranks and devices needed by a check besides its own.
 enum class Scope {
   rank,    ///< none: what it throws becomes a failed result
-  ranks,   ///< all ranks make the same calls on host memory; throws nothing on one rank alone
+  ranks,   ///< all ranks make the same calls on host memory; never throws on only some ranks
   devices  ///< all ranks make the same calls on their devices; skipped after a device failure
 };
 
 /// One check of the self-test.
-class Check {
- public:
-  virtual ~Check() = default;
-  /// Name for progress messages, and for its failure if it throws.
-  virtual std::string name() const = 0;
-  /// Measured quantity, for the log.
-  virtual std::string measures() const = 0;
-  virtual Scope scope() const { return Scope::rank; }
+struct Check {
+  std::string name;      ///< for progress messages, and for its failure if it throws
+  std::string measures;  ///< measured quantity, for the log
+  Scope scope = Scope::rank;
   /// Runs it on this rank. `rank` and `host` of the results are set by the caller.
-  virtual std::vector<Result> run(Context& context) = 0;
+  std::function<std::vector<Result>(Context&)> run;
 };
+
+/// Equipment and versions of the nodes: CPU model, cores, memory and kernel, and the context's properties. A node with
+/// fewer cores or less memory than the others fails; other differences are shown.
+Check machine_check();
+
+/// State of each rank's GPU by NVML: driver, largest clocks, limit of power and ECC errors. Run it after the burn.
+/// Uncorrectable ECC errors fail, as do clocks and power limits below those of the other GPUs. Skipped, with the
+/// reason, if NVML is unavailable; no result on the CPU.
+Check gpu_check();
+
+/// Rates of this rank's device with all others equally loaded: a copy between tensors larger than the caches, and a
+/// product of large matrices. Operations of a product of [n, n] matrices: 2 n^3. Bytes of a copy: those read and those
+/// written. The rates are compared with the median of all ranks and with the ceilings of the device, if known: this
+/// also detects a single slow GPU, or uniformly slow ones.
+Check speed_check();
+
+/// Repeats one product for `burn_seconds` and compares every result with the first one, element by element. Detects
+/// silent corruption, and devices that throttle when hot. GPUs also report their clocks, temperature, power and
+/// throttle reasons under load. A GPU fails if its temperature, hardware or a power brake throttles it in at least half
+/// of the samples: single ones occur while clocks change.
+Check burn_check();
+
+/// Time in which 8 bytes pass between two ranks in both directions: neighbours in rank, and ranks half the job apart.
+Check latency_check();
+
+/// Every collective operation in every group of the grid: its result, which is exact, at a small and a large size, and
+/// its bus bandwidth at the large one. All groups of a name communicate at the same time, as in training. Groups inside
+/// one node and groups across nodes are compared among themselves.
+Check collectives_check();
+
+/// The file system of the run's folder. Every rank writes a file, syncs it to disk, reads it back and compares digests.
+/// Then it reads the file of a rank on the next node: the folder must be shared. The files are always removed; those of
+/// a killed self-test by one at least an hour later.
+Check file_check();
+
+using Checks = std::vector<Check>;
+
+/// Returns all checks in execution order: first those of one rank, then those of several. `quick` omits kernels at
+/// model sizes, and device rates.
+Checks all_checks(bool quick);
+
+/// Runs the checks one by one on all ranks simultaneously, and returns the same report on every rank. Collective over
+/// `context.world`. A fault of one rank becomes a result. Communication errors are thrown: afterwards ranks cannot
+/// agree on anything.
+Report run(const Checks& checks, Context& context);
 
 }  // namespace trireme::selftest

@@ -1,11 +1,10 @@
-#include "src/selftest/file_check.hpp"
-
 #include <unistd.h>
 
-#include <functional>
+#include <algorithm>
 
 #include "src/base/hash.hpp"
 #include "src/base/timer.hpp"
+#include "src/selftest/check.hpp"
 
 namespace trireme::selftest {
 namespace {
@@ -61,12 +60,8 @@ Result rate(const Context& context, const char* check, double seconds) {
 }
 
 /// Rank whose file this one reads: on another node if possible.
-int other_rank(const Context& context) {
-  std::vector<int> nodes(static_cast<std::size_t>(context.world.size()));
-  ImmediateStream host;
-  context.world
-      .all_gather(host, ConstTensorView(&context.place.node, {1}), TensorView(nodes.data(), {context.world.size()}))
-      .wait(host);
+int other_rank(Context& context) {
+  const std::vector<int> nodes = nodes_of_ranks(context);
   const int size = context.world.size();
   for (int distance = 1; distance < size; ++distance) {
     const int rank = (context.place.rank + distance) % size;
@@ -94,9 +89,7 @@ void try_other_file(const Context& context, const std::string& path, int rank, s
   results.push_back(fault(fmt::format("{}, which rank {} has written: {}", path, rank, found)));
 }
 
-}  // namespace
-
-std::vector<Result> FileCheck::run(Context& context) {
+std::vector<Result> check_files(Context& context) {
   if (context.folder.empty() || context.files == nullptr) {
     return {{.check = "file system", .kind = Kind::skipped, .detail = "<save> names no folder to write to"}};
   }
@@ -111,7 +104,6 @@ std::vector<Result> FileCheck::run(Context& context) {
   const int other = other_rank(context);
   const TrialFile file(*context.files, path_of(context.place.rank));
   std::vector<Result> results;
-  std::size_t faults = 0;
   const auto attempt = [&](const std::function<void()>& step) {
     try {
       step();
@@ -120,20 +112,24 @@ std::vector<Result> FileCheck::run(Context& context) {
     }
   };
   attempt([&] { try_own_file(context, file.path(), results); });
-  for (const Result& result : results) faults += result.passed ? 0 : 1;
+  const auto is_faulty = [&] { return !std::ranges::all_of(results, &Result::passed); };
   // A rank that could not write leaves no file to read: its own result says so.
-  const std::vector<std::string> faulty = all_gather_text(context.world, faults > 0 ? "faulty" : "");
+  const std::vector<std::string> faulty = all_gather_text(context.world, is_faulty() ? "faulty" : "");
   if (faulty[static_cast<std::size_t>(other)].empty() && other != context.place.rank) {
     attempt([&] { try_other_file(context, path_of(other), other, results); });
   }
   context.world.barrier();  // the files stay until all have been read
-  for (const Result& result : results) {
-    if (!result.passed) return results;
-  }
+  if (is_faulty()) return results;
   results.push_back({.check = "file system",
                      .unit = "wrong",
                      .detail = fmt::format("{}: own file and that of rank {} read back", context.folder, other)});
   return results;
+}
+
+}  // namespace
+
+Check file_check() {
+  return {"file system", "digests and rates of files that are written, synced and read", Scope::ranks, check_files};
 }
 
 }  // namespace trireme::selftest

@@ -1,11 +1,10 @@
-#include "src/selftest/network_checks.hpp"
-
 #include <algorithm>
 #include <array>
 #include <vector>
 
 #include "src/base/timer.hpp"
 #include "src/comm/bus_bandwidth.hpp"
+#include "src/selftest/check.hpp"
 
 namespace trireme::selftest {
 namespace {
@@ -34,9 +33,9 @@ constexpr Operation operations[] = {
     {"grouped_exchange", Collective::all_to_all}};
 
 /// One operation of one group on n shards of k elements.
-class Trial {
+class CollectiveTrial {
  public:
-  Trial(Backend& backend, Communicator& group, const Operation& operation, std::int64_t shard)
+  CollectiveTrial(Backend& backend, Communicator& group, const Operation& operation, std::int64_t shard)
       : b_(backend),
         group_(group),
         operation_(operation),
@@ -71,13 +70,12 @@ class Trial {
     for (std::size_t i = 0; i < host.size(); ++i) host[i] = element(group_.rank(), static_cast<std::int64_t>(i));
     b_.copy_from_host(stream(), ConstTensorView(host.data(), from_.view().shape()), from_);
     b_.elementwise().fill(stream(), untouched, to_);
-    communicate();
-    b_.copy_to_host(stream(), result(), TensorView(host.data(), result().shape()));
+    const TensorView result = communicate();
+    b_.copy_to_host(stream(), result, TensorView(host.data(), result.shape()));
     stream().synchronize();
-    for (std::int64_t i = 0; i < result().numel(); ++i) {
+    for (std::int64_t i = 0; i < result.numel(); ++i) {
       const float right = expected(i), actual = host[static_cast<std::size_t>(i)];
-      if (actual != right)
-        return fmt::format("element {} of {} is {} instead of {}", i, result().numel(), actual, right);
+      if (actual != right) return fmt::format("element {} of {} is {} instead of {}", i, result.numel(), actual, right);
     }
     return "";
   }
@@ -95,49 +93,40 @@ class Trial {
     return seconds;
   }
 
-  void communicate() {
+  /// Runs the operation once, and returns its result.
+  TensorView communicate() {
     Stream& s = stream();
-    const TensorView from = from_.view(), to = to_.view();
+    const TensorView from = from_.view(), to = to_.view(), shard = to.flat(0, k_);
     switch (operation_.collective) {
       case Collective::all_reduce:
-        return group_.all_reduce(s, from, operation_.op).wait(s);
+        group_.all_reduce(s, from, operation_.op).wait(s);
+        return from;
       case Collective::reduce_scatter:
-        return group_.reduce_scatter(s, from, to.flat(0, k_), operation_.op).wait(s);
+        group_.reduce_scatter(s, from, shard, operation_.op).wait(s);
+        return shard;
       case Collective::all_gather:
-        return group_.all_gather(s, from.flat(0, k_), to).wait(s);
+        group_.all_gather(s, from.flat(0, k_), to).wait(s);
+        return to;
       case Collective::broadcast:
-        return group_.broadcast(s, from, n_ - 1).wait(s);
+        group_.broadcast(s, from, n_ - 1).wait(s);
+        return from;
       case Collective::send_receive: {
         const Transfer transfers[] = {{Transfer::Direction::send, (rank() + 1) % n_, from},
                                       {Transfer::Direction::receive, (rank() + n_ - 1) % n_, to}};
         for (Work& work : group_.exchange(s, transfers)) work.wait(s);
-        return;
+        return to;
       }
-      case Collective::all_to_all: {
-        std::vector<Transfer> transfers;
-        for (int peer = 0; peer < n_; ++peer) {
-          if (peer == rank()) continue;
-          transfers.push_back({Transfer::Direction::send, peer, from.flat(peer * k_, k_)});
-          transfers.push_back({Transfer::Direction::receive, peer, to.flat(peer * k_, k_)});
-        }
-        return group_.grouped_exchange(s, transfers).wait(s);
-      }
-    }
-  }
-
-  TensorView result() const {
-    switch (operation_.collective) {
-      case Collective::all_reduce:
-      case Collective::broadcast:
-        return from_;
-      case Collective::reduce_scatter:
-        return to_.view().flat(0, k_);
-      case Collective::all_gather:
-      case Collective::send_receive:
       case Collective::all_to_all:
         break;
     }
-    return to_;
+    std::vector<Transfer> transfers;
+    for (int peer = 0; peer < n_; ++peer) {
+      if (peer == rank()) continue;
+      transfers.push_back({Transfer::Direction::send, peer, from.flat(peer * k_, k_)});
+      transfers.push_back({Transfer::Direction::receive, peer, to.flat(peer * k_, k_)});
+    }
+    group_.grouped_exchange(s, transfers).wait(s);
+    return to;
   }
 
   float expected(std::int64_t i) const {
@@ -188,7 +177,7 @@ void test_operation(Context& context, const Group& group, const Operation& opera
       fmt::format("group of {} ranks {}", n, group.spans_nodes ? "across nodes" : "inside one node");
   std::string fault;
   for (const std::int64_t elements : {std::int64_t{1000}, large}) {
-    Trial trial(context.backend, *group.members, operation, std::max<std::int64_t>(1, elements / n) + 1);
+    CollectiveTrial trial(context.backend, *group.members, operation, std::max<std::int64_t>(1, elements / n) + 1);
     if (elements == large && operation.op == ReduceOp::sum) {
       results.push_back({.check = fmt::format("{} {} bandwidth", group.name, operation.name),
                          .item = fmt::format("{}, {:.0f} MiB", place, trial.size_bytes() / (1 << 20)),
@@ -225,9 +214,7 @@ double latency_us(Communicator& world, int peer) {
   return times[runs / 2];
 }
 
-}  // namespace
-
-std::vector<Result> CollectivesCheck::run(Context& context) {
+std::vector<Result> check_collectives(Context& context) {
   std::vector<Result> results;
   for (const Group& group : context.groups) {
     context.world.barrier();
@@ -237,12 +224,9 @@ std::vector<Result> CollectivesCheck::run(Context& context) {
   return results;
 }
 
-std::vector<Result> LatencyCheck::run(Context& context) {
+std::vector<Result> check_latencies(Context& context) {
   const int size = context.world.size(), rank = context.place.rank, half = size / 2;
-  std::vector<int> nodes(static_cast<std::size_t>(size));
-  ImmediateStream host;
-  context.world.all_gather(host, ConstTensorView(&context.place.node, {1}), TensorView(nodes.data(), {size}))
-      .wait(host);
+  const std::vector<int> nodes = nodes_of_ranks(context);
   const int neighbour = rank ^ 1, far = rank < half ? rank + half : rank - half;
   std::vector<Result> results;
   for (const auto& [peer, is_there] : {std::pair{neighbour, neighbour < size}, std::pair{far, rank < 2 * half}}) {
@@ -258,6 +242,14 @@ std::vector<Result> LatencyCheck::run(Context& context) {
                        .detail = fmt::format("rank {}", peer)});
   }
   return results;
+}
+
+}  // namespace
+
+Check latency_check() { return {"MPI latency", "time of small messages between ranks", Scope::ranks, check_latencies}; }
+
+Check collectives_check() {
+  return {"collectives", "results and bandwidths in the groups of the grid", Scope::devices, check_collectives};
 }
 
 }  // namespace trireme::selftest

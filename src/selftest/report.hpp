@@ -1,11 +1,44 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <vector>
 
-#include "src/selftest/result.hpp"
-
 namespace trireme::selftest {
+
+/// Judgement rule of a result.
+enum class Kind {
+  correctness,  ///< `value` is an error in units of the allowed one, or 0; the check itself decides
+  rate,         ///< larger is better; compared with the median of all ranks
+  time,         ///< smaller is better; compared with the median of all ranks
+  share,        ///< larger is better; compared with `expected`, set by the check: the device's ceiling
+  property,     ///< `detail` is a text that should be the same everywhere
+  skipped       ///< not measured; `detail` says why
+};
+
+/// Judgement of a result, the worst first.
+enum class Verdict { failed, slow, differs, skipped, passed };
+std::string_view name_of(Verdict verdict);
+
+/// Result of a check on one rank.
+struct Result {
+  std::string check = {};  ///< one line of the table: "gemm bf16"
+  std::string item = {};   ///< part of the check: "linear bias gelu_tanh [1024, 1024] x 4096"; may be empty
+  Kind kind = Kind::correctness;
+  bool passed = true;  ///< false: the check itself found a fault
+  double value = 0;
+  std::string unit = {};
+  double expected = 0;   ///< median of all ranks (judge), limit or ceiling; 0: none
+  double min_share = 0;  ///< share of the expected speed below which the rank is slow; 0: not judged
+  std::string detail = {};
+  int rank = 0;
+  std::string host = {};  ///< name of the node, as spelled by the scheduler
+  Verdict verdict = Verdict::passed;
+};
+
+/// Returns results as text, one line each, that `results_of` reads. Control characters in them become spaces.
+std::string text_of(const std::vector<Result>& results);
+std::vector<Result> results_of(const std::string& text);
 
 /// Judged results of all ranks, in rank order.
 struct Report {

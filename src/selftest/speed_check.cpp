@@ -1,11 +1,11 @@
-#include "src/selftest/speed_check.hpp"
-
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <optional>
 
+#include "src/backend/gpu_health.hpp"
 #include "src/base/timer.hpp"
-#include "src/selftest/gpu_load.hpp"
+#include "src/selftest/check.hpp"
 #include "src/selftest/kernels/trial.hpp"
 
 namespace trireme::selftest {
@@ -66,11 +66,82 @@ double copy_seconds(Backend& backend, std::int64_t numel) {
                     [&] { backend.elementwise().convert(backend.compute_stream(), from, to); });
 }
 
+/// Returns the median of one value of the samples; none if the GPU does not report it.
+std::optional<double> median_of(const std::vector<GpuLoad>& samples, std::optional<double> GpuLoad::*value) {
+  std::vector<double> values;
+  for (const GpuLoad& sample : samples) {
+    if (sample.*value) values.push_back(*(sample.*value));
+  }
+  if (values.empty()) return {};
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::ranges::nth_element(values, middle);
+  return *middle;
+}
+
+/// States of this rank's GPU under load, by NVML. Empty on the CPU, or without NVML.
+class LoadWatch {
+ public:
+  explicit LoadWatch(const Context& context) : min_share_(context.min_share) {
+    if (!context.pci_address.empty()) monitor_.emplace(context.pci_address, context.nvml);
+  }
+
+  /// Samples the state, at most ten times a second. Call it while the GPU is busy.
+  void look() {
+    constexpr double interval_s = 0.1;
+    if (!monitor_ || (since_latest_ && since_latest_->elapsed_s() < interval_s)) return;
+    since_latest_.emplace();
+    if (const std::optional<GpuLoad> sample = monitor_->read()) samples_.push_back(*sample);
+  }
+
+  /// Returns the medians of clocks, which are compared with those of all ranks, and slowdowns.
+  std::vector<Result> results() const {
+    if (samples_.empty()) return {};
+    std::string detail;
+    const auto add_text = [&](const std::string& text) { detail += (detail.empty() ? "" : ", ") + text; };
+    if (const auto celsius = median_of(samples_, &GpuLoad::temperature_c)) add_text(fmt::format("{:.0f} C", *celsius));
+    if (const auto watts = median_of(samples_, &GpuLoad::power_w)) add_text(fmt::format("{:.0f} W", *watts));
+    double worst = 0;  // share of the samples with one of the faults
+    for (const SlowdownReason& reason : slowdown_reasons) {
+      const auto count = std::ranges::count_if(
+          samples_, [&](const GpuLoad& sample) { return (sample.slowdowns.value_or(0) & reason.bit) != 0; });
+      if (count == 0) continue;
+      add_text(fmt::format("{} in {} of {} samples", reason.name, count, samples_.size()));
+      if (reason.is_fault) worst = std::max(worst, static_cast<double>(count) / static_cast<double>(samples_.size()));
+    }
+    const bool is_known =
+        std::ranges::any_of(samples_, [](const GpuLoad& sample) { return sample.slowdowns.has_value(); });
+    std::vector<Result> results = {{.check = "GPU slowdown",
+                                    .kind = is_known ? Kind::correctness : Kind::skipped,
+                                    .passed = worst < 0.5,
+                                    .value = 100 * worst,
+                                    .unit = "% of time",
+                                    .detail = is_known ? detail : "NVML reports no reasons for low clocks"}};
+    for (const auto& [check, clock] :
+         {std::pair{"GPU clock under load", median_of(samples_, &GpuLoad::clock_mhz)},
+          {"GPU memory clock under load", median_of(samples_, &GpuLoad::memory_clock_mhz)}}) {
+      if (!clock) continue;
+      results.push_back({.check = check,
+                         .kind = Kind::rate,
+                         .value = *clock,
+                         .unit = "MHz",
+                         .min_share = min_share_,
+                         .detail = detail});
+    }
+    return results;
+  }
+
+ private:
+  std::optional<GpuMonitor> monitor_;
+  double min_share_;
+  std::optional<Timer> since_latest_;
+  std::vector<GpuLoad> samples_;
+};
+
 /// Differences of products from the first one. Adds the negated first to each. The sum of squares is then 0 only if all
 /// elements are equal: differences of unequal numbers of one type do not round to 0.
-class Comparison {
+class Burn {
  public:
-  Comparison(Backend& backend, Product& product)
+  Burn(Backend& backend, Product& product)
       : b_(backend),
         product_(product),
         minus_first_(product.result()),
@@ -106,9 +177,7 @@ class Comparison {
   Tensor minus_first_, y_, squares_;
 };
 
-}  // namespace
-
-std::vector<Result> SpeedCheck::run(Context& context) {
+std::vector<Result> check_speed(Context& context) {
   Backend& backend = context.backend;
   Product product(backend);
   const Tensor y = product.result();
@@ -140,9 +209,9 @@ std::vector<Result> SpeedCheck::run(Context& context) {
   return results;
 }
 
-std::vector<Result> BurnCheck::run(Context& context) {
+std::vector<Result> check_burn(Context& context) {
   Product product(context.backend, context.quick);
-  Comparison comparison(context.backend, product);
+  Burn burn(context.backend, product);
   LoadWatch watch(context);
   std::int64_t done = 0, first_wrong = -1, wrong = 0;
   double min_rate = std::numeric_limits<double>::max();
@@ -150,13 +219,13 @@ std::vector<Result> BurnCheck::run(Context& context) {
   int products = 1;
   do {
     const Timer since_begin;
-    const int different = comparison.run(products, watch);
+    const int different = burn.run(products, watch);
     if (different >= 0) {
       if (wrong++ == 0) first_wrong = done + different + 1;
     }
     done += products;
     if (done > 1) min_rate = std::min(min_rate, products * product.operations() / since_begin.elapsed_s());
-    products = since_begin.elapsed_s() / products < 0.2 / Comparison::batch ? Comparison::batch : 4;
+    products = since_begin.elapsed_s() / products < 0.2 / Burn::batch ? Burn::batch : 4;
   } while (timer.elapsed_s() < context.burn_seconds);
   const double rate = static_cast<double>(done) * product.operations() / timer.elapsed_s();
   const std::string count = fmt::format("{} products {}", done, product.text());
@@ -176,6 +245,14 @@ std::vector<Result> BurnCheck::run(Context& context) {
                      .min_share = context.min_share,
                      .detail = done <= 1 ? "" : fmt::format("slowest part {:.0f} % of it", 100 * min_rate / rate)});
   return results;
+}
+
+}  // namespace
+
+Check speed_check() { return {"speed", "rates of a copy and of a product", Scope::rank, check_speed}; }
+
+Check burn_check() {
+  return {"burn", "products of which every result must have the first one's bits", Scope::rank, check_burn};
 }
 
 }  // namespace trireme::selftest

@@ -1,6 +1,6 @@
 #!/bin/bash
 # usage: bench_test.sh calibration|collectives|kernels|steps BUILD_FOLDER MPIRUN
-# A benchmark at sizes that take no time: its exit status, and the columns of every line that it prints.
+# Runs a benchmark at tiny sizes, and checks its exit status and the columns of every line it prints.
 set -uo pipefail
 build=$2 mpirun=$3
 source_folder=$(cd "$(dirname "$0")/../.." && pwd)
@@ -24,7 +24,7 @@ done_by() {
     exit 1
   fi
 }
-# lines COUNT PATTERN [FILE]: the file has as many lines, and all match.
+# lines COUNT PATTERN [FILE]: the file has this number of lines, and all match.
 lines() {
   local file=${3:-$scratch/out}
   [ "$(wc -l <"$file")" -eq "$1" ] && ! grep -vE "$2" "$file"

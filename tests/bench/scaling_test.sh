@@ -46,11 +46,11 @@ jobs_of() {  # SET NODES...: one number for each job
 }
 check "weak scaling is eight jobs, with 64 data ranks on up to 64 nodes" jobs_of weak 1 1 1 1 8 16 32 64
 awk '/^-- train.ini/ { on = 1; next } /^==/ && on { exit } on && !/^data-path/' out >paper.ini
-check "ranks of a node are as many as its GPUs" [ "$(sed -n 's/^#SBATCH --ntasks-per-node=//p' out | xargs)" = \
+check "a node has as many ranks as GPUs" [ "$(sed -n 's/^#SBATCH --ntasks-per-node=//p' out | xargs)" = \
   "$(sed -n 's/^#SBATCH --gpus-per-node=//p' out | xargs)" ]
 check "strong scaling is four jobs of one node" jobs_of strong 1 1 1 1
 check "the head study is four jobs of one node" jobs_of heads 1 1 1 1
-check "nothing is left behind by a dry run" [ "$(ls)" = "$(printf '%s\n' err help options out paper.ini)" ]
+check "a dry run leaves no files" [ "$(ls)" = "$(printf '%s\n' err help options out paper.ini)" ]
 for model in $(sed -n 's/^model = //p' "$scaling"/sets/*.ini | sort -u); do
   check "$model is a preset" grep -q "\"$model\"" "$scaling/../../src/model/presets.cpp"
 done
@@ -125,18 +125,18 @@ check "where a value stands makes no difference" cmp before runs/heads3/result.j
 rm runs/heads3/result.json
 "$scaling/report.sh" runs >out 2>err
 check "a report with a failed case has exit status 1" [ $? -eq 1 ]
-check "a table row has the speed-up beside the published one" grep -qE '^\| tensor2 \| 2 \| 1 \| 2 x 1 x 1 x 1 \| 1 of 8 \| [0-9.]+ \([0-9.]+ to [0-9.]+\) .* 1\.00 \| 1\.25 \|$' out
+check "a table row has the speed-up and the published one" grep -qE '^\| tensor2 \| 2 \| 1 \| 2 x 1 x 1 x 1 \| 1 of 8 \| [0-9.]+ \([0-9.]+ to [0-9.]+\) .* 1\.00 \| 1\.25 \|$' out
 check "a failed row says why" grep -q "^| heads3 | 1 | failed: .*--num-attention-heads 3" out
 check "results are lines of JSON" [ "$(grep -cE '^\{"set": "mine", .*\}$' runs/results.jsonl)" -eq 2 ]
 for plot in scaling exposed; do
   check "$plot.svg is a drawing with both cases" awk '/>tensor2</ { a = 1 } />heads3</ { b = 1 } /^<\/svg>$/ { c = 1 } END { exit !(a && b && c) }' runs/$plot.svg
 done
 
-# Predictions beside measurements, by a stand-in for the planner.
+# Predictions next to measurements, by a stand-in for the planner.
 TRIREME=$scratch/options "$scaling/report.sh" runs --cluster some >out 2>err
-check "a prediction stands beside the result" grep -qE '^\| tensor2 \|.*\| 2\.5 \| [0-9.]+ \| 1\.00 \| 1\.25 \|$' out
+check "a prediction is next to the result" grep -qE '^\| tensor2 \|.*\| 2\.5 \| [0-9.]+ \| 1\.00 \| 1\.25 \|$' out
 check "a failed case has a prediction, too" grep -qE '^\| heads3 \|.*\| 2\.5 \| - \| 1\.00 \| - \|$' out
-check "all rows have as many columns" [ "$(grep '^|' out | awk -F'|' '{ print NF }' | sort -u | wc -l)" -eq 1 ]
+check "all rows have the same number of columns" [ "$(grep '^|' out | awk -F'|' '{ print NF }' | sort -u | wc -l)" -eq 1 ]
 TRIREME=$scratch/options "$scaling/report.sh" strong --cluster some >out 2>err
 check "a set can be predicted before it runs" [ "$? $(grep -c '| not run yet |.*| 2.5 |' out)" = "0 4" ]
 TRIREME=$scratch/options "$scaling/report.sh" strong --cluster refused >out 2>err
@@ -188,5 +188,5 @@ else
   check "no namespace stays" [ -z "$(ip netns list | grep "^$(grep -oE -m 1 'trireme-[0-9]+' out)-")" ]
 fi
 "$scaling/namespaces.sh" --nodes 2 --ranks-per-node 1 --delay 3h true >out 2>err
-check "a delay that is no time is refused" [ "$? $(grep -c -- '--delay 3h is no time' err)" = "2 1" ]
+check "an invalid delay is refused" [ "$? $(grep -c -- '--delay 3h is no time' err)" = "2 1" ]
 [ $failures -eq 0 ]

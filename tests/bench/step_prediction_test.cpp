@@ -6,7 +6,6 @@
 #include <sstream>
 
 #include "bench/step/prediction.hpp"
-#include "bench/step/rehearsal.hpp"
 #include "src/base/check.hpp"
 #include "src/model/stage/model_parameters.hpp"
 #include "src/plan/constants.hpp"
@@ -24,11 +23,10 @@ using testing::Not;
 
 const Device& gpu(const std::string& name) { return *find_gpu(name); }
 
-/// Kinds of kernels that every step has: their calls.
 int calls_of(const Prediction& p, KernelKind line) { return p.line(line).calls; }
 
 // Narayanan et al. 2021 with attention in full: 72 B s L h^2 (1 + s / 6 h + V / 12 L h), V with its padding.
-TEST(StepPrediction, ProductsAndAttentionAreThoseOfTheFormula) {
+TEST(StepPrediction, ProductsAndAttentionMatchTheFormula) {
   for (StepCase c : predicted_cases()) {
     SCOPED_TRACE(to_string(c));
     const Prediction p = predict(c, gpu("H200"), rehearse(c));
@@ -50,7 +48,7 @@ TEST(StepPrediction, ProductsAndAttentionAreThoseOfTheFormula) {
   }
 }
 
-TEST(StepPrediction, TheOptimizerMovesThirtyBytesAParameter) {
+TEST(StepPrediction, OptimizerMovesThirtyBytesPerParameter) {
   const StepCase c{.model = "gpt2-124m", .b = 1};
   const Prediction p = predict(c, gpu("H200"), rehearse(c));
   const double parameters = static_cast<double>(model::parameter_count(config_of(c)));
@@ -59,8 +57,8 @@ TEST(StepPrediction, TheOptimizerMovesThirtyBytesAParameter) {
   EXPECT_THAT(p.line(KernelKind::gradients).bytes, AllOf(Ge(8 * parameters), Le(8.1 * parameters)));
 }
 
-// The planner adds layers up, and records updates apart from them.
-TEST(StepPrediction, IsThatOfThePlannerOnOneRank) {
+// The planner sums layers, and records updates separately.
+TEST(StepPrediction, AgreesWithThePlannerOnOneRank) {
   for (const auto& [model, b, micro_batches] :
        std::vector<std::tuple<std::string, int, int>>{{"gpt2-1.2b", 8, 1}, {"gpt2-124m", 64, 1}, {"gpt2-124m", 8, 4}}) {
     const StepCase c{.model = model, .b = b, .micro_batches = micro_batches};
@@ -72,8 +70,8 @@ TEST(StepPrediction, IsThatOfThePlannerOnOneRank) {
     job.options.global_batch_size = b * micro_batches;
     const plan::StepPrediction planned = plan::predict_step(plan::cluster_preset("dgx-h200"), job);
     EXPECT_NEAR(planned.step_ms, p.ms(), 0.002 * p.ms());
-    // The guard of a step also reads each micro-batch's result and the gradient of its input, in bf16. The plan leaves
-    // these two out.
+    // The guard of a step also reads each micro-batch's result and the gradient of its input, in bf16. The plan omits
+    // these two.
     const double guard_bytes = 2.0 * 2 * b * micro_batches * static_cast<double>(c.s * job.model.hidden);
     EXPECT_NEAR(planned.work.optimizer, p.line(KernelKind::optimizer).ms + p.line(KernelKind::gradients).ms,
                 0.01 + guard_bytes / 3.5e9);
@@ -93,7 +91,7 @@ TEST(StepPrediction, MicroBatchesShareTheOptimizer) {
 // The sum of the parts at the rates of large products (790 TFLOP/s) and copies (4.3 TB/s) is 103 ms: no step is
 // shorter. Attention at the published rates of FlashAttention-2, products at 650 TFLOP/s and memory at 3.4 TB/s make
 // 133 ms.
-TEST(StepPrediction, AStepOf1200MillionParametersLiesBetweenTheFloorAndCommonKernels) {
+TEST(StepPrediction, StepOf1200MillionParametersLiesBetweenTheFloorAndCommonKernels) {
   const StepCase c = predicted_cases()[0];
   const Prediction p = predict(c, gpu("H200"), rehearse(c));
   EXPECT_THAT(p.ms(), AllOf(Ge(103), Le(133)));
@@ -106,7 +104,7 @@ TEST(CostModel, LargeProductsRunAtTheRateReachedThere) {
   }
 }
 
-TEST(CostModel, AWaveThatIsHardlyFilledCostsAWhole) {
+TEST(CostModel, PartialWaveCostsAFullWave) {
   const Device& h100 = gpu("H100");
   const std::int64_t tile = 256, k = 8192;
   const double full = product_ms(h100, {.m = 132 * tile, .n = 128, .k = k});
@@ -114,13 +112,13 @@ TEST(CostModel, AWaveThatIsHardlyFilledCostsAWhole) {
   EXPECT_GT(product_ms(h100, {.m = 133 * tile, .n = 128, .k = k}), 1.2 * full);
 }
 
-TEST(CostModel, ThinProductsTakeTheTimeOfTheirBytes) {
+TEST(CostModel, ThinProductsAreMemoryBound) {
   const double bytes = 1e9;
   EXPECT_NEAR(product_ms(gpu("H200"), {.m = 8, .n = 8, .k = 8, .bytes = bytes}), 1e3 * bytes / 4.3e12, 1e-9);
 }
 
-/// TFLOP/s of attention as FlashAttention's authors publish it: 16k tokens, 2048 channels, no dropout; a causal mask
-/// halves the FLOPs.
+/// TFLOP/s of attention by the convention of FlashAttention's authors: 16k tokens, 2048 channels, no dropout; a causal
+/// mask halves the FLOPs.
 double attention_tflops(std::int64_t d, std::int64_t s, bool causal) {
   KernelCall call{.kind = KernelKind::attention};
   call.attention = AttentionProblem{.queries = s,
@@ -134,8 +132,8 @@ double attention_tflops(std::int64_t d, std::int64_t s, bool causal) {
   return call.flops(true) / attention_ms(gpu("H100"), call) * 1e-9;
 }
 
-// Rates of FlashAttention-2 on an H100, whose kernels use mma.sync, too. Two constants are fit to them.
-TEST(CostModel, AttentionIsThatOfFlashAttention2) {
+// Rates of FlashAttention-2 on an H100, whose kernels also use mma.sync. Two constants are fitted to them.
+TEST(CostModel, AttentionMatchesFlashAttention2) {
   struct Published {
     std::int64_t d;
     bool causal;
@@ -197,7 +195,7 @@ std::string compared(const std::string& text, const Device* with = nullptr) {
   return out.str();
 }
 
-TEST(Comparison, OfAPredictionWithItselfFindsNoDifference) {
+TEST(Comparison, OfAPredictionWithItselfShowsNoDifference) {
   const StepCase c{.model = "gpt2-124m", .b = 2, .moments = DType::bf16, .dropout = 0};
   std::ostringstream measured;
   print_json(measured, predict(c, gpu("H100"), rehearse(c)));
@@ -209,7 +207,7 @@ TEST(Comparison, OfAPredictionWithItselfFindsNoDifference) {
   EXPECT_THAT(table, testing::ContainsRegex("step, ms .* 1\\.00\n"));
 }
 
-TEST(Comparison, TotalsAreComparedWhereLinesAreMissing) {
+TEST(Comparison, UsesTotalsIfLinesAreMissing) {
   const std::string step =
       R"({"model": "gpt2-124m", "s": 128, "micro_batch": 1, "micro_batches": 1, "cuda_graphs": true, )"
       R"("tensor_ranks": 1, "sequence_parallel": false, "ms": 2.0, "launches": 3})";
@@ -217,7 +215,7 @@ TEST(Comparison, TotalsAreComparedWhereLinesAreMissing) {
   EXPECT_THAT(compared(step, &gpu("H100")), AllOf(HasSubstr("step, ms"), Not(HasSubstr("optimizer"))));
 }
 
-TEST(Comparison, OtherFilesAreRefusedWithTheirLine) {
+TEST(Comparison, RefusesOtherFilesWithTheirLine) {
   EXPECT_THAT([] { compared("a warning\n{no step\n"); },
               testing::ThrowsMessage<DataError>(HasSubstr("steps.jsonl:2: not a line")));
   EXPECT_THAT([] { compared("a warning\n"); }, testing::ThrowsMessage<DataError>(HasSubstr("has no step")));

@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "bench/step/line_timer.hpp"
-#include "bench/step/rehearsal.hpp"
+#include "bench/step/prediction.hpp"
 #include "tests/cuda/gpu_backend.hpp"
 #include "tests/fakes/fake_cuda.hpp"
 

@@ -141,7 +141,7 @@ refused 2 "options.ini" 1 train --config options.ini
 
 # Published runs: a bad row is an error that names line and column, and the others are predicted.
 printf 'hidden,layers,seq,hardware,gpus,mbs,gbs\n1024,8,1024,A100,8,1,64\n1024,8,1024,TPU,8,1,64\n' >runs.csv
-refused 3 "runs.csv, line 3, column hardware: 'TPU' names none of V100" 1 plan --cases runs.csv
+refused 3 "runs.csv, line 3, column hardware: 'TPU' does not name one of V100" 1 plan --cases runs.csv
 on 1 plan --cases runs.csv --json
 check "plan predicts the other rows" [ "$(grep -c '"iter_s":0' out) $(grep -c '"error":"' out)" = "1 1" ]
 echo "gpus,mbs" >header.csv

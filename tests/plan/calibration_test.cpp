@@ -1,11 +1,13 @@
 #include "src/plan/cluster/calibration.hpp"
 
-#include <gtest/gtest.h>
+#include <gmock/gmock.h>
+
+#include <map>
 
 #include "io/json/calibration_json.hpp"
 #include "src/base/error.hpp"
-#include "src/plan/cost/collective_cost.hpp"
-#include "src/plan/cost/kernel_cost.hpp"
+#include "src/plan/cost/costs.hpp"
+#include "tests/support/message_of.hpp"
 
 namespace trireme::plan {
 namespace {
@@ -29,7 +31,7 @@ Calibration read(const std::string& text) {
   return calibration;
 }
 
-/// A cluster whose own costs must not appear.
+/// A cluster whose costs must all be replaced.
 Cluster unmeasured(int ranks_per_node) {
   Cluster cluster{};
   cluster.ranks_per_node = ranks_per_node;
@@ -37,7 +39,7 @@ Cluster unmeasured(int ranks_per_node) {
   return cluster;
 }
 
-TEST(Calibration, KernelsTakeTheTimeOfTheirShape) {
+TEST(Calibration, TimesKernelsByTheirShape) {
   const Device device = calibrated(unmeasured(2), read(measurements), DType::fp32).device;
   const auto ms = [&](const KernelCall& call) { return cost_of(device, call).main; };
   EXPECT_DOUBLE_EQ(ms({.kind = KernelKind::forward, .product = ProductCall{.m = 64, .n = 32, .k = 16}}), 0.016);
@@ -48,7 +50,7 @@ TEST(Calibration, KernelsTakeTheTimeOfTheirShape) {
   EXPECT_EQ(ms({.kind = KernelKind::optimizer, .bytes = 0}), 0);
 }
 
-TEST(Calibration, KernelsAreThoseOfAsManyRanks) {
+TEST(Calibration, TakesKernelsOfTheNearestNumberOfRanks) {
   const auto us_of = [&](int ranks) {
     const Device device = calibrated(unmeasured(ranks), read(measurements), DType::fp32).device;
     return 1e3 * cost_of(device, {.kind = KernelKind::optimizer, .bytes = 1024}).main;
@@ -59,18 +61,18 @@ TEST(Calibration, KernelsAreThoseOfAsManyRanks) {
   EXPECT_DOUBLE_EQ(us_of(16), 8);
 }
 
-TEST(Calibration, LinksHaveLatencyAndBusBandwidth) {
+TEST(Calibration, GivesLinksLatencyAndBusBandwidth) {
   const Cluster cluster = calibrated(unmeasured(2), read(measurements), DType::fp32);
   EXPECT_DOUBLE_EQ(cluster.node.latency_us, 1.5);
   EXPECT_DOUBLE_EQ(cluster.node.bus_gbs(), 2);
   EXPECT_DOUBLE_EQ(cluster.network.bus_gbs(), 0.5);
-  // By size among as many ranks; by latency and bandwidth where none were measured.
+  // By size for a measured number of ranks; otherwise by latency and bandwidth.
   EXPECT_DOUBLE_EQ(collective_ms(cluster, Collective::all_reduce, 1024, {2, 2}), 0.003);
   EXPECT_NEAR(collective_ms(cluster, Collective::all_gather, 1 << 20, {2, 1}), 1.048576, 1e-12);
   EXPECT_DOUBLE_EQ(collective_ms(cluster, Collective::all_gather, 4e6, {2, 2}), 1.0 + 0.0015);
 }
 
-TEST(Calibration, OfGpusHasCeilingsAndShares) {
+TEST(Calibration, ReadsCeilingsAndSharesOfGpus) {
   const std::string text =
       R"({"kernel": "product", "shape": "8192^3", "dtype": "bf16", "us": 1.5, "rate": 700, "unit": "TFLOP/s", "ceiling": 700, "share": 1.0}
 {"kernel": "copy", "shape": "64 MiB", "dtype": "bf16", "us": 1.5, "rate": 3000, "unit": "GB/s", "ceiling": 3000, "share": 1.0}
@@ -86,41 +88,32 @@ TEST(Calibration, OfGpusHasCeilingsAndShares) {
 }
 
 TEST(Calibration, NamesTheTypesThatWereNotMeasured) {
-  try {
-    calibrated(unmeasured(2), read(measurements), DType::bf16);
-    FAIL() << "no error";
-  } catch (const ConfigError& error) {
-    EXPECT_NE(std::string(error.what()).find("kernels in fp32 and none in bf16"), std::string::npos);
-  }
+  EXPECT_THAT(test::message_of<ConfigError>([] { calibrated(unmeasured(2), read(measurements), DType::bf16); }),
+              testing::HasSubstr("kernels in fp32 and none in bf16"));
 }
 
 TEST(Calibration, ErrorsNameFileLineAndField) {
-  const auto message = [](const std::string& line) -> std::string {
-    try {
-      read(std::string("{\"operation\": \"all_reduce\", \"ranks\": 2, \"bytes\": 8, \"time_us\": 1}\n") + line);
-    } catch (const DataError& error) {
-      return error.what();
-    }
-    return "no error";
-  };
-  const auto expect = [&](const std::string& line, const std::string& said) {
-    EXPECT_NE(message(line).find("cal.jsonl:2: " + said), std::string::npos) << line << "\n" << message(line);
-  };
-  expect("{\"kernel\"", "not JSON");
-  expect("[1]", "neither a \"kernel\" nor an \"operation\"");
-  expect("{\"benchmarks\": []}", "neither a \"kernel\" nor an \"operation\"");
-  expect(R"({"operation": "all_reduce", "ranks": 2, "bytes": 8})", "there is no \"time_us\"");
-  expect(R"({"operation": "alltoall", "ranks": 2, "bytes": 8, "time_us": 1})", "\"operation\" is \"alltoall\"");
-  expect(R"({"operation": "all_reduce", "ranks": 0, "bytes": 8, "time_us": 1})", "\"ranks\" is 0");
-  expect(R"({"operation": "all_reduce", "ranks": 2.5, "bytes": 8, "time_us": 1})", "\"ranks\" is 2.5");
-  expect(R"({"operation": "all_reduce", "ranks": 2, "nodes": 4, "bytes": 8, "time_us": 1})", "\"nodes\" is 4");
-  expect(R"({"operation": "all_reduce", "ranks": 2, "bytes": 8, "time_us": -1})", "\"time_us\" is -1");
-  expect(R"({"operation": "all_reduce", "ranks": 2, "bytes": 8, "time_us": "fast"})", "\"time_us\" is \"fast\"");
-  expect(R"({"kernel": "optimizer", "work": 1, "us": 1, "dtype": "fp32", "ranks": 1})", "there is no \"shape\"");
-  expect(R"({"kernel": "optimizer", "shape": [0], "work": 1, "us": 1, "dtype": "fp32", "ranks": 1})", "\"shape\" is 0");
-  expect(R"({"kernel": "optimizer", "shape": [1], "work": 1, "us": 1, "dtype": "int4", "ranks": 1})",
-         "\"dtype\" is \"int4\"");
-  expect(R"({"kernel": "copy", "unit": "MB/s", "ceiling": 1, "share": 1})", "\"unit\" is \"MB/s\"");
+  const std::string first = R"({"operation": "all_reduce", "ranks": 2, "bytes": 8, "time_us": 1})";
+  for (const auto& [line, message] : std::map<std::string, std::string>{
+           {R"({"kernel")", "not JSON"},
+           {"[1]", R"(neither a "kernel" nor an "operation")"},
+           {R"({"benchmarks": []})", R"(neither a "kernel" nor an "operation")"},
+           {R"({"operation": "all_reduce", "ranks": 2, "bytes": 8})", R"(there is no "time_us")"},
+           {R"({"operation": "alltoall", "ranks": 2, "bytes": 8, "time_us": 1})", R"("operation" is "alltoall")"},
+           {R"({"operation": "all_reduce", "ranks": 0, "bytes": 8, "time_us": 1})", R"("ranks" is 0)"},
+           {R"({"operation": "all_reduce", "ranks": 2.5, "bytes": 8, "time_us": 1})", R"("ranks" is 2.5)"},
+           {R"({"operation": "all_reduce", "ranks": 2, "nodes": 4, "bytes": 8, "time_us": 1})", R"("nodes" is 4)"},
+           {R"({"operation": "all_reduce", "ranks": 2, "bytes": 8, "time_us": -1})", R"("time_us" is -1)"},
+           {R"({"operation": "all_reduce", "ranks": 2, "bytes": 8, "time_us": "fast"})", R"("time_us" is "fast")"},
+           {R"({"kernel": "optimizer", "work": 1, "us": 1, "dtype": "fp32", "ranks": 1})", R"(there is no "shape")"},
+           {R"({"kernel": "optimizer", "shape": [0], "work": 1, "us": 1, "dtype": "fp32", "ranks": 1})",
+            R"("shape" is 0)"},
+           {R"({"kernel": "optimizer", "shape": [1], "work": 1, "us": 1, "dtype": "int4", "ranks": 1})",
+            R"("dtype" is "int4")"},
+           {R"({"kernel": "copy", "unit": "MB/s", "ceiling": 1, "share": 1})", R"("unit" is "MB/s")"}}) {
+    EXPECT_THAT(test::message_of<DataError>([&, &line = line] { read(first + "\n" + line); }),
+                testing::HasSubstr("cal.jsonl:2: " + message));
+  }
   EXPECT_THROW(read(" \n\n"), DataError);
 }
 

@@ -3,13 +3,16 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <map>
+
 #include "src/base/error.hpp"
-#include "src/plan/cost/collective_cost.hpp"
+#include "src/plan/cost/costs.hpp"
+#include "tests/support/message_of.hpp"
 
 namespace trireme::plan {
 namespace {
 
-/// Two ranks a node; links of 100 and 10 GB/s without loss.
+/// Two ranks a node; lossless links of 100 and 10 GB/s.
 Cluster pairs(double node_us, double network_us) {
   Cluster cluster = cluster_preset("dgx-h100");
   cluster.ranks_per_node = 2;
@@ -20,7 +23,7 @@ Cluster pairs(double node_us, double network_us) {
 
 constexpr double gigabyte = 1e9;
 
-TEST(CollectiveTime, OfMuchDataIsThatOfTheBusiestLink) {
+TEST(CollectiveTime, OfLargeDataIsThatOfTheBusiestLink) {
   const Cluster cluster = pairs(0, 0);
   // A ring of n ranks carries 2 (n - 1) / n of an all-reduce's bytes over each link.
   EXPECT_DOUBLE_EQ(collective_ms(cluster, Collective::all_reduce, gigabyte, {2, 2}), 10);
@@ -28,12 +31,12 @@ TEST(CollectiveTime, OfMuchDataIsThatOfTheBusiestLink) {
   EXPECT_DOUBLE_EQ(collective_ms(cluster, Collective::reduce_scatter, gigabyte, {4, 1}), 75);
   EXPECT_DOUBLE_EQ(collective_ms(cluster, Collective::all_gather, gigabyte, {4, 1}), 75);
   EXPECT_DOUBLE_EQ(collective_ms(cluster, Collective::send_receive, gigabyte, {2, 1}), 100);
-  // Both ranks of a node bring their share of the network.
+  // Both ranks of a node contribute their network bandwidth.
   EXPECT_DOUBLE_EQ(collective_ms(cluster, Collective::all_reduce, gigabyte, {4, 2}), 75);
   EXPECT_EQ(collective_ms(cluster, Collective::all_reduce, gigabyte, {1, 1}), 0);
 }
 
-TEST(CollectiveTime, OfLittleDataIsItsLatencyAndGrowsWithTheRanks) {
+TEST(CollectiveTime, OfSmallDataIsItsLatencyAndGrowsWithRanks) {
   const Cluster cluster = pairs(5, 20);
   double last = 0;
   for (int ranks = 2; ranks <= 4096; ranks *= 2) {
@@ -48,21 +51,12 @@ TEST(CollectiveTime, OfLittleDataIsItsLatencyAndGrowsWithTheRanks) {
   }
 }
 
-TEST(Placement, FillsNodesInTheOrderOfRanks) {
+TEST(Placement, FillsNodesInRankOrder) {
   const Cluster cluster = cluster_preset("dgx-h100");
   EXPECT_EQ(placement(cluster, 4, 1).ranks_per_node, 4);
   EXPECT_EQ(placement(cluster, 16, 1).nodes(), 2);
   EXPECT_EQ(placement(cluster, 16, 4).ranks_per_node, 2);
   EXPECT_EQ(placement(cluster, 16, 64).ranks_per_node, 1);
-}
-
-std::string error_of(const std::string& text) {
-  try {
-    parse_cluster("my.ini", text);
-  } catch (const ConfigError& error) {
-    return error.what();
-  }
-  return "";
 }
 
 TEST(ClusterFile, TakesTheRestFromItsBase) {
@@ -80,25 +74,23 @@ TEST(ClusterFile, TakesTheRestFromItsBase) {
 
 TEST(ClusterFile, NamesLineAndFieldOfAnError) {
   const std::string begin = "[cluster]\nbase = dgx-h100\n";
-  EXPECT_THAT(error_of(begin + "[network]\ngbs = fast\n"), testing::StartsWith("my.ini:4: network.gbs = fast: "));
-  EXPECT_THAT(error_of(begin + "[network]\ngbs = -1\n"), testing::StartsWith("my.ini:4: network.gbs = -1: "));
-  EXPECT_THAT(error_of(begin + "[network]\ngbs = nan\n"), testing::StartsWith("my.ini:4: network.gbs = nan: "));
-  EXPECT_THAT(error_of(begin + "ranks-per-node = 2.5\n"), testing::StartsWith("my.ini:3: cluster.ranks-per-node"));
-  EXPECT_THAT(error_of(begin + "[node]\nspeed = 1\n"), testing::StartsWith("my.ini:4: there is no field node.speed"));
-  EXPECT_THAT(error_of(begin + "[node]\ngbs = 1\ngbs = 2\n"), testing::StartsWith("my.ini:5: node.gbs is given twice"));
-  EXPECT_THAT(error_of(begin + "gbs\n"), testing::StartsWith("my.ini:3: `gbs`"));
-  EXPECT_THAT(error_of("[cluster]\nbase = dgx-b100\n"),
-              testing::AllOf(testing::StartsWith("my.ini:2: cluster.base"), testing::HasSubstr("dgx-h100")));
-  EXPECT_THAT(error_of("[cluster]\nranks-per-node = 2\n"), testing::HasSubstr("is missing"));
+  for (const auto& [text, message] : std::map<std::string, std::string>{
+           {begin + "[network]\ngbs = fast\n", "my.ini:4: network.gbs = fast: "},
+           {begin + "[network]\ngbs = -1\n", "my.ini:4: network.gbs = -1: "},
+           {begin + "[network]\ngbs = nan\n", "my.ini:4: network.gbs = nan: "},
+           {begin + "ranks-per-node = 2.5\n", "my.ini:3: cluster.ranks-per-node"},
+           {begin + "[node]\nspeed = 1\n", "my.ini:4: there is no field node.speed"},
+           {begin + "[node]\ngbs = 1\ngbs = 2\n", "my.ini:5: node.gbs is given twice"},
+           {begin + "gbs\n", "my.ini:3: `gbs`"},
+           {"[cluster]\nbase = dgx-b100\n", "my.ini:2: cluster.base: there is no cluster dgx-b100: give one of dgx-2h"},
+           {"[cluster]\nranks-per-node = 2\n", "my.ini: device.clock-ghz is missing"}}) {
+    EXPECT_THAT(test::message_of<ConfigError>([&, &text = text] { parse_cluster("my.ini", text); }),
+                testing::StartsWith(message));
+  }
 }
 
-TEST(ClusterPreset, IsKnownByEveryNameThatAnErrorLists) {
-  try {
-    cluster_preset("dgx");
-    FAIL();
-  } catch (const ConfigError& error) {
-    EXPECT_THAT(error.what(), testing::HasSubstr(cluster_preset_names()));
-  }
+TEST(ClusterPreset, IsKnownByEveryNameInTheErrorMessage) {
+  EXPECT_THAT(test::message_of<ConfigError>([] { cluster_preset("dgx"); }), testing::HasSubstr(cluster_preset_names()));
   for (const char* name : {"dgx-2h", "dgx-a100-40gb", "dgx-a100", "dgx-h100", "dgx-h200"}) {
     EXPECT_EQ(cluster_preset(name).name, name);
     EXPECT_GT(cluster_preset(name).device.memory_gb, 0);

@@ -14,7 +14,7 @@ std::string text(const Schedule& schedule) {
   return text_of(simulate(schedule, ScheduleTimes::uniform(schedule, {})), schedule);
 }
 
-TEST(Drawing, PutsTimeAcrossAndRanksBelowOneAnother) {
+TEST(Drawing, DrawsOneRowPerRankWithTimeAcross) {
   EXPECT_EQ(text(make_schedule(ScheduleKind::one_forward_one_backward, 2, 3)),
             "rank 0 | F0 F1 .  .  B0--- F2 B1--- .  B2---\n"
             "rank 1 | .  F0 B0--- F1 B1--- F2 B2--- .  .\n");
@@ -23,11 +23,11 @@ TEST(Drawing, PutsTimeAcrossAndRanksBelowOneAnother) {
             "rank 1 | .  F0 I0 F1 I1 W0 W1\n");
 }
 
-TEST(Drawing, NamesChunks) {
+TEST(Drawing, LabelsChunks) {
   EXPECT_EQ(text(make_schedule(ScheduleKind::interleaved, 1, 1, 2)), "rank 0 | F0.0 F1.0 B1.0----- B0.0-----\n");
 }
 
-TEST(Drawing, PutsEveryStepIntoThePicture) {
+TEST(Drawing, DrawsEveryStep) {
   const Schedule schedule = make_schedule(ScheduleKind::interleaved, 2, 4, 2);
   const std::string svg = svg_of(simulate(schedule, ScheduleTimes::uniform(schedule, {})), schedule);
   EXPECT_THAT(svg, testing::StartsWith("<svg xmlns="));

@@ -21,21 +21,21 @@ std::vector<OverlapStep> backward(int buckets, double compute, double communicat
   return steps;
 }
 
-TEST(CriticalPath, OfComputingAloneIsItsSum) {
+TEST(CriticalPath, OfComputeOnlyIsItsSum) {
   EXPECT_EQ(critical_path({}).time, 0);
   EXPECT_DOUBLE_EQ(critical_path(backward(4, 12, 0)).time, 12);
 }
 
-TEST(CriticalPath, LeavesTheLastBucketBehindComputingThatIsLonger) {
+TEST(CriticalPath, ExposesTheLastBucketIfComputeIsLonger) {
   EXPECT_DOUBLE_EQ(critical_path(backward(8, 16, 8)).time, 16 + 1);
   EXPECT_DOUBLE_EQ(critical_path(backward(1, 16, 8)).time, 24);
 }
 
-TEST(CriticalPath, LeavesTheFirstPartBeforeCommunicationThatIsLonger) {
+TEST(CriticalPath, StartsWithTheFirstStepIfCommunicationIsLonger) {
   EXPECT_DOUBLE_EQ(critical_path(backward(8, 8, 32)).time, 1 + 32);
 }
 
-TEST(CriticalPath, IsAtMostATenthLongerThanComputingFromEightBucketsOn) {
+TEST(CriticalPath, IsAtMostTenPercentAboveComputeFromEightBuckets) {
   for (const int buckets : {8, 12, 64}) {
     for (const double communication : {0.1, 1.0, 5.0}) {
       EXPECT_LE(critical_path(backward(buckets, 10, communication)).time, 1.1 * 10);
@@ -43,19 +43,19 @@ TEST(CriticalPath, IsAtMostATenthLongerThanComputingFromEightBucketsOn) {
   }
 }
 
-TEST(CriticalPath, WaitsForWhatIsNeededOnly) {
-  // Three gathers one behind another, 2 each; the forward needs them in turn and computes 1 after each.
+TEST(CriticalPath, WaitsOnlyForRequiredCommunication) {
+  // Three gathers of 2 in sequence; the forward waits for each in turn and computes 1 after it.
   std::vector<OverlapStep> forward = {{0, Kind::start, 0, 2}, {0, Kind::start, 1, 2}, {0, Kind::start, 2, 2}};
   for (int b = 0; b < 3; ++b) forward.push_back({b == 0 ? 0.0 : 1.0, Kind::wait, b, 0});
   forward.push_back({1, Kind::start, 3, 0});
   EXPECT_DOUBLE_EQ(critical_path(forward).time, 7);
-  // Without overlap it waits for all at once.
+  // Without overlap it first waits for all.
   for (int b = 0; b < 3; ++b) forward[3 + static_cast<std::size_t>(b)].compute = 0;
   forward.back().compute = 3;
   EXPECT_DOUBLE_EQ(critical_path(forward).time, 9);
 }
 
-TEST(CriticalPath, RefusesAWaitForNothing) {
+TEST(CriticalPath, RefusesAWaitWithoutAStart) {
   const std::vector<OverlapStep> steps = {{1, Kind::wait, 0, 0}};
   EXPECT_THROW(critical_path(steps), ConfigError);
 }

@@ -20,14 +20,14 @@ Job job_of(const parallel::ProcessGrid& grid, std::int64_t global_batch, std::in
   return job;
 }
 
-/// Links that take no time.
+/// A cluster whose links take no time.
 Cluster without_links() {
   Cluster cluster = cluster_preset("dgx-h200");
   cluster.node = cluster.network = {1e12, 1, 0};
   return cluster;
 }
 
-TEST(StepPrediction, OfSeveralMicroBatchesRepeatsTheWorkAndNotTheUpdate) {
+TEST(StepPrediction, RepeatsTheWorkButNotTheUpdatePerMicroBatch) {
   const parallel::ProcessGrid one(1, 1, 1);
   StepPredictor predictor(cluster_preset("dgx-h200"));
   const double of_1 = predictor.predict(job_of(one, 8)).step_ms, of_2 = predictor.predict(job_of(one, 16)).step_ms,
@@ -36,7 +36,7 @@ TEST(StepPrediction, OfSeveralMicroBatchesRepeatsTheWorkAndNotTheUpdate) {
   EXPECT_LT(of_2, 2 * of_1);
 }
 
-TEST(StepPrediction, AddsUpWithoutABubbleOnOneStage) {
+TEST(StepPrediction, AddsUpWithoutBubbleOnOneStage) {
   for (const bool sequence_parallel : {false, true}) {
     for (const auto sharding : {parallel::DataSharding::none, parallel::DataSharding::optimizer,
                                 parallel::DataSharding::optimizer_and_gradients}) {
@@ -54,7 +54,7 @@ TEST(StepPrediction, AddsUpWithoutABubbleOnOneStage) {
   }
 }
 
-TEST(StepPrediction, OfTwoTensorRanksExposesFourAllReducesALayer) {
+TEST(StepPrediction, ExposesFourAllReducesPerLayerOnTwoTensorRanks) {
   const Cluster cluster = cluster_preset("dgx-h200");
   Job job = job_of({2, 2, 1}, 8);
   job.execution.parallel.async_tensor_all_reduce = false;
@@ -66,14 +66,14 @@ TEST(StepPrediction, OfTwoTensorRanksExposesFourAllReducesALayer) {
   EXPECT_LT(p.work.of(Traffic::tensor).exposed_ms, 1.05 * 4 * job.model.layers * one);
   const StepPrediction alone = predict_step(cluster, job_of({1, 1, 1}, 8));
   EXPECT_NEAR(p.work.products, alone.work.products / 2, 0.1 * alone.work.products / 2);
-  // Behind backward's products half of them hide.
+  // Half of them overlap with backward's products.
   job.execution.parallel.async_tensor_all_reduce = true;
-  const StepPrediction behind = predict_step(cluster, job);
-  EXPECT_LT(behind.work.of(Traffic::tensor).exposed_ms, 0.7 * p.work.of(Traffic::tensor).exposed_ms);
-  EXPECT_LT(behind.step_ms, p.step_ms);
+  const StepPrediction overlapped = predict_step(cluster, job);
+  EXPECT_LT(overlapped.work.of(Traffic::tensor).exposed_ms, 0.7 * p.work.of(Traffic::tensor).exposed_ms);
+  EXPECT_LT(overlapped.step_ms, p.step_ms);
 }
 
-TEST(StepPrediction, OfDataRanksOnFreeLinksIsThatOfOneRank) {
+TEST(StepPrediction, OfDataRanksOnInstantLinksIsThatOfOneRank) {
   const StepPrediction alone = predict_step(without_links(), job_of({1, 1, 1}, 16));
   const StepPrediction many = predict_step(without_links(), job_of({64, 1, 1}, 64 * 16));
   // Data ranks read their gradients once more, for the guard of the step.
@@ -82,7 +82,7 @@ TEST(StepPrediction, OfDataRanksOnFreeLinksIsThatOfOneRank) {
   EXPECT_NEAR(many.model_flops, 64 * alone.model_flops, 1);
 }
 
-TEST(StepPrediction, HidesReductionsAndGathersBehindWork) {
+TEST(StepPrediction, HidesReductionsAndGathersWithOverlap) {
   for (const auto sharding : {parallel::DataSharding::none, parallel::DataSharding::optimizer,
                               parallel::DataSharding::optimizer_and_gradients}) {
     Job job = job_of({64, 8, 1}, 64);
@@ -100,7 +100,7 @@ TEST(StepPrediction, HidesReductionsAndGathersBehindWork) {
 }
 
 TEST(StepPrediction, OfAPipelineOfEqualStagesHasTheBubbleOfItsSchedule) {
-  // With few tokens in the vocabulary the ends of the pipeline are like its other stages.
+  // With a small vocabulary, the first and last stages take as long as the others.
   Job job = job_of({4, 1, 4}, 64);
   job.model.vocabulary = 100;
   job.model.layers = 48;
@@ -117,7 +117,7 @@ TEST(StepPrediction, OfAPipelineOfEqualStagesHasTheBubbleOfItsSchedule) {
   EXPECT_NEAR(bubble(), 3.0 / 24, 0.02);
 }
 
-TEST(StepPrediction, PutsMessagesInTheWayWithoutOverlap) {
+TEST(StepPrediction, ExposesMessagesWithoutOverlap) {
   Job job = job_of({8, 2, 4}, 32, 2);
   const Cluster cluster = cluster_preset("dgx-a100-40gb");
   const StepPrediction without = predict_step(cluster, job);
@@ -128,7 +128,7 @@ TEST(StepPrediction, PutsMessagesInTheWayWithoutOverlap) {
   EXPECT_GE(with.bubble_ms, 0);
 }
 
-TEST(StepPrediction, SendsMessagesOverTheNetworkWhereTheStagesAreOnSeveralNodes) {
+TEST(StepPrediction, SendsMessagesBetweenNodesOverTheNetwork) {
   Cluster cluster = cluster_preset("dgx-h100");
   cluster.network.gbs = 1;
   Job job = job_of({8, 1, 8}, 64, 1);
@@ -141,7 +141,7 @@ TEST(StepPrediction, SendsMessagesOverTheNetworkWhereTheStagesAreOnSeveralNodes)
   EXPECT_LT(two_nodes, eight_nodes);
 }
 
-TEST(StepPrediction, OfALongScheduleGrowsAsThatOfAShortOne) {
+TEST(StepPrediction, ExtrapolatesLongSchedules) {
   Job job = job_of({8, 1, 8}, 0, 1);
   StepPredictor predictor(cluster_preset("dgx-h100"));
   const auto step_ms = [&](int micro_batches) {
@@ -154,7 +154,7 @@ TEST(StepPrediction, OfALongScheduleGrowsAsThatOfAShortOne) {
   EXPECT_NEAR(step_ms(8 * 1024) - step_ms(840), (1024 - 105) * round, 0.01 * round);
 }
 
-TEST(StepPrediction, CountsRecomputation) {
+TEST(StepPrediction, IncludesRecomputation) {
   Job job = job_of({1, 1, 1}, 8);
   StepPredictor predictor(cluster_preset("dgx-h200"));
   const StepPrediction kept = predictor.predict(job);
@@ -167,7 +167,7 @@ TEST(StepPrediction, CountsRecomputation) {
   EXPECT_NEAR(predictor.predict(job).recompute_ms, full.recompute_ms / 2, 1e-6);
 }
 
-TEST(StepPrediction, OfLayersWithAWindowAndWithoutIsBetweenThem) {
+TEST(StepPrediction, AveragesLayersWithAndWithoutAWindow) {
   Job job = job_of({1, 1, 1}, 8);
   StepPredictor predictor(cluster_preset("dgx-h200"));
   const double whole = predictor.predict(job).step_ms;
@@ -178,14 +178,14 @@ TEST(StepPrediction, OfLayersWithAWindowAndWithoutIsBetweenThem) {
   EXPECT_NEAR(predictor.predict(job).step_ms, (whole + all) / 2, 1e-3 * whole);
 }
 
-TEST(StepPrediction, RefusesWhatTheProgramCannotRun) {
+TEST(StepPrediction, RefusesJobsTheProgramCannotRun) {
   StepPredictor predictor(cluster_preset("dgx-h100"));
   EXPECT_THROW(predictor.predict(job_of({8, 1, 8}, 12, 8)), ConfigError);
   EXPECT_THROW(predictor.predict(job_of({7, 1, 7}, 8)), ConfigError);
   EXPECT_THROW(predictor.predict(job_of({32, 32, 1}, 8)), Error);
 }
 
-TEST(StepPrediction, TakesLittleTimeOnceItsLayersAreKnown) {
+TEST(StepPrediction, IsFastOnceLayersAreCached) {
   Job job = job_of({512, 8, 4}, 512, 1);
   job.model = model::preset("gpt2-8.3b");
   StepPredictor predictor(cluster_preset("dgx-h100"));

@@ -20,7 +20,7 @@ using testing::HasSubstr;
 using testing::Pair;
 using testing::ThrowsMessage;
 
-TEST(Csv, ReadsQuotesEndsOfLinesAndLineNumbers) {
+TEST(Csv, ReadsQuotesLineEndsAndLineNumbers) {
   const std::vector<CsvRecord> records = parse_csv("a.csv",
                                                    "\xef\xbb\xbf"
                                                    "a,b\r\n\"1,5\",\"say \"\"x\"\"\"\n\n\"two\nlines\",\nlast,\"\"");
@@ -34,14 +34,14 @@ TEST(Csv, ReadsQuotesEndsOfLinesAndLineNumbers) {
   EXPECT_TRUE(parse_csv("a.csv", "").empty());
 }
 
-TEST(Csv, NamesTheLineOfABadQuote) {
+TEST(Csv, NamesTheLineOfAnInvalidQuote) {
   EXPECT_THAT([] { parse_csv("a.csv", "a\n\"b\n"); }, ThrowsMessage<DataError>(HasSubstr("a.csv, line 2: a quoted")));
   EXPECT_THAT([] { parse_csv("a.csv", "\"b\"c\n"); }, ThrowsMessage<DataError>(HasSubstr("a.csv, line 1: text")));
 }
 
 using Fields = std::map<std::string, std::string>;
 
-/// A row that is predicted, with some fields replaced.
+/// A valid row with some fields replaced.
 PublishedRow row_with(const Fields& changes) {
   Fields fields = {{"model", "m"},       {"hidden", "1024"},    {"layers", "8"},
                    {"heads", "16"},      {"vocab", "51200"},    {"seq", "1024"},
@@ -59,7 +59,7 @@ PublishedRow row_with(const Fields& changes) {
   return parse_published_runs("runs.csv", header + "\n" + line + "\n").at(0);
 }
 
-TEST(PublishedRuns, UnderstandWordings) {
+TEST(PublishedRuns, AcceptSeveralWordings) {
   EXPECT_EQ(row_with({{"hardware", "V100-SXM3-32GB DGX-2H"}}).run->cluster, "dgx-2h");
   EXPECT_EQ(row_with({{"hardware", "V100 DGX-2"}}).run->cluster, "dgx-2");
   EXPECT_EQ(row_with({{"hardware", "A100-40GB DGX-A100 cluster"}}).run->cluster, "dgx-a100-40gb");
@@ -97,18 +97,18 @@ TEST(PublishedRuns, UnderstandWordings) {
   EXPECT_EQ(row_with({{"tflops_def", "model FLOPs 6N+attn"}}).run->convention, FlopConvention::six_n_attention);
 }
 
-TEST(PublishedRuns, NameLineAndColumnOfAFault) {
+TEST(PublishedRuns, NameLineAndColumnOfAnError) {
   const auto expect = [](const Fields& changes, const char* message) {
     const PublishedRow row = row_with(changes);
     EXPECT_FALSE(row.run.has_value());
     EXPECT_THAT(row.error, HasSubstr(message));
   };
-  expect({{"hardware", "TPU v4"}}, "runs.csv, line 2, column hardware: 'TPU v4' names none of V100");
-  expect({{"gpus", "9"}}, "line 2, column gpus: 9 are no multiple of tp 2 x pp 2");
+  expect({{"hardware", "TPU v4"}}, "runs.csv, line 2, column hardware: 'TPU v4' does not name one of V100");
+  expect({{"gpus", "9"}}, "line 2, column gpus: 9 are not a multiple of tp 2 x pp 2");
   expect({{"dp", "4"}}, "column dp: tp 2 x pp 2 x dp 4 are 16 GPUs, not 8");
   expect({{"gbs", "1"}}, "column gbs: 1 are less than dp 2 x mbs 1");
   expect({{"mbs", ""}}, "column mbs: is empty");
-  expect({{"mbs", "1.5"}}, "column mbs: '1.5' is no whole number");
+  expect({{"mbs", "1.5"}}, "column mbs: '1.5' is not a whole number");
   expect({{"hidden", "wide"}}, "column hidden: 'wide' is not a number");
   expect({{"layers", "-8"}}, "column layers: '-8' is not above 0");
   expect({{"layers", "1"}}, "column pp: 2 stages for 1 layers");
@@ -116,16 +116,17 @@ TEST(PublishedRuns, NameLineAndColumnOfAFault) {
   expect({{"schedule", "zigzag"}}, "column schedule: 'zigzag' is not one of 1F1B");
   expect({{"schedule", "FSDP"}}, "column schedule: 'FSDP' is not predicted together with tp 2");
   expect({{"schedule", "interleaved"}}, "column layers_per_virtual_stage: is empty");
-  expect({{"program", "word2vec"}}, "column program: 'word2vec' is not one of megatron, megatron-2019");
+  expect({{"program", "word2vec"}},
+         "column program: 'word2vec' is not one of deepspeed, fsdp, megatron, megatron-2019");
   expect({{"recompute", "sometimes"}}, "column recompute: 'sometimes' is not one of");
   expect({{"precision", "int4"}}, "column precision: 'int4' is not one of");
   expect({{"precision", "fp8"}}, "column precision: fp8 needs an H100");
-  expect({{"tflops_def", "guess"}}, "column tflops_def: 'guess' is no known count");
+  expect({{"tflops_def", "guess"}}, "column tflops_def: 'guess' is not a known convention");
   expect({{"iter_s", "nan"}}, "column iter_s");
   expect({{"gbs", "1000000000"}}, "column gbs: 500000000 micro-batches on 2 stages are too many");
 }
 
-TEST(PublishedRuns, AFileNeedsItsColumnsAndRowsTheirFields) {
+TEST(PublishedRuns, RequireTheirColumnsAndFields) {
   EXPECT_THAT([] { parse_published_runs("runs.csv", "hidden,layers,seq\n"); },
               ThrowsMessage<DataError>(HasSubstr("runs.csv, line 1: the header lacks the columns hardware, gpus")));
   EXPECT_THAT([] { parse_published_runs("runs.csv", ""); }, ThrowsMessage<DataError>(HasSubstr("the file is empty")));
@@ -144,7 +145,7 @@ TEST(PublishedRuns, CountFlopsInTheRowsConvention) {
                    16.0 * 1024 * (6 * parameters + 12.0 * 8 * 1024 * 1024));
 }
 
-TEST(ZeroBubbleSchedule, LeavesNoBubbleInsideTheRanksWithTwiceTheMemory) {
+TEST(ZeroBubbleSchedule, HasNoBubbleWithinRanksGivenTwiceTheMemory) {
   constexpr int p = 8, m = 32;
   ScheduleTimes times{std::vector<ChunkTimes>(p, {1.0, 1.0, 1.0}), 0};
   for (const auto& steps : simulate(zero_bubble_schedule(p, m, 2 * p, 1, times), times).ranks) {
@@ -153,13 +154,13 @@ TEST(ZeroBubbleSchedule, LeavesNoBubbleInsideTheRanksWithTwiceTheMemory) {
   }
 }
 
-/// Relative errors of the file's runs, in its order.
+/// Relative error of a run.
 struct RunError {
   const PublishedRun* run;
   double percent;
 };
 
-/// Returns the program that made the runs of a source.
+/// Returns the program of the runs of a source.
 std::string program_of(const std::string& source) {
   const std::pair<const char*, const char*> programs[] = {{"Megatron-LM README", "megatron-2020"},
                                                           {"arXiv:1909.08053", "megatron-2019"},
@@ -169,14 +170,14 @@ std::string program_of(const std::string& source) {
   for (const auto& [start, program] : programs) {
     if (source.starts_with(start)) return program;
   }
-  throw DataError("no program is known of the source {}", source);
+  throw DataError("the program of the source {} is unknown", source);
 }
 
 class PublishedRunsFile : public testing::Test {
  protected:
   void SetUp() override {
     const char* folder = std::getenv("TRIREME_TEST_DATA");
-    if (folder == nullptr) GTEST_SKIP() << "TRIREME_TEST_DATA does not name the folder of outside test data";
+    if (folder == nullptr) GTEST_SKIP() << "TRIREME_TEST_DATA does not name the folder of external test data";
     std::ifstream file(std::string(folder) + "/planner/published_runs.csv", std::ios::binary);
     if (!file) GTEST_SKIP() << "there is no planner/published_runs.csv in TRIREME_TEST_DATA";
     rows_ = parse_published_runs("published_runs.csv", std::string(std::istreambuf_iterator<char>(file), {}));
@@ -220,8 +221,8 @@ void expect_within(const std::vector<RunError>& errors, bool fsdp, Limits limits
   EXPECT_LE(worst, limits.worst);
 }
 
-TEST_F(PublishedRunsFile, ErrorsOfTheHalfThatWasNotFitted) {
-  // bench/planner/fit.cpp prints the constants: those of the first half are checked against the second, and so on.
+TEST_F(PublishedRunsFile, ErrorsOfTheHalfNotFitted) {
+  // planner_bench prints the constants: those of the first half are checked against the second, and so on.
   const std::map<std::string, FittedShares> first = {
       {"V100", {.product = 0.972, .memory = 0.861, .node = 0.629, .network = 0.7, .unfused = 0.571}},
       {"A100", {.product = 0.875, .memory = 0.880, .node = 0.704, .network = 0.687}},
@@ -230,16 +231,16 @@ TEST_F(PublishedRunsFile, ErrorsOfTheHalfThatWasNotFitted) {
       {"V100", {.product = 0.960, .memory = 0.830, .node = 0.725, .network = 0.7, .unfused = 0.580}},
       {"A100", {.product = 0.889, .memory = 0.861, .node = 0.686, .network = 0.613}},
       {"H100", {.product = 0.812, .memory = 0.730, .node = 0.778, .network = 0.669}}};
-  // One run of 2.5B with 64 data ranks is 8.1 % off: 12 points of efficiency were lost there, 3 or 4 by its neighbours.
+  // One run of 2.5B with 64 data ranks is 8.1 % off: it lost 12 points of efficiency, similar runs 3 or 4.
   expect_within(errors(1, first), false, {.mean = 3, .worst = 8.2});
   expect_within(errors(0, second), false, {.mean = 2.5, .worst = 5.5});
-  // A run of 760M on 8 H100 is slower than the same on 32.
+  // One run of 760M on 8 H100s is slower than the same on 32.
   expect_within(errors(1, first), true, {.mean = 3, .worst = 8.5});
   expect_within(errors(0, second), true, {.mean = 2, .worst = 5.5});
 }
 
 TEST_F(PublishedRunsFile, BubblesOfTheZeroBubblePaper) {
-  // Time that each schedule saves of 1F1B's, all of it bubble, within 3 points.
+  // Each schedule's time relative to 1F1B's, within 3 points. The difference is all bubble.
   std::map<std::string, const PublishedRun*> baseline;
   const auto key = [](const PublishedRun& run) { return run.text.at("model") + run.text.at("gbs"); };
   for (const PublishedRow& row : rows_) {

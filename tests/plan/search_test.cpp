@@ -7,6 +7,7 @@
 
 #include "src/base/check.hpp"
 #include "src/model/presets.hpp"
+#include "tests/support/message_of.hpp"
 
 namespace trireme::plan {
 namespace {
@@ -26,7 +27,7 @@ SearchSpace space_of(int world_size, std::int64_t batch = 64, const char* model 
   return space;
 }
 
-/// Times and memory by simple formulas. Tensor ranks make a step slower, and all ranks divide memory.
+/// Time and memory by simple formulas: tensor ranks slow down a step, and all ranks divide memory.
 class SimpleCosts final : public JobCosts {
  public:
   StepPrediction predict(const Job& job) override {
@@ -62,7 +63,7 @@ int rejected(const std::vector<Rejection>& rejections, const std::string& reason
       rejections, [&](const Rejection& r) { return r.reason.find(reason) != std::string::npos; }));
 }
 
-TEST(Candidates, FillTheClusterAndKeepTensorGroupsInANode) {
+TEST(Candidates, UseAllRanksAndKeepTensorGroupsInANode) {
   std::vector<Rejection> rejections;
   for (const GridCandidates& found : candidates(space_of(32), rejections)) {
     EXPECT_EQ(found.grid.world_size(), 32);
@@ -74,7 +75,7 @@ TEST(Candidates, FillTheClusterAndKeepTensorGroupsInANode) {
       EXPECT_EQ(job.execution.parallel.sequence_parallel, job.grid.tensor_size() > 1);
     }
   }
-  EXPECT_EQ(rejected(rejections, "several nodes"), 4);  // 16 with 2 ranks left for three axes, and 32
+  EXPECT_EQ(rejected(rejections, "several nodes"), 4);  // tensor sizes 16, with 2 ranks left for three axes, and 32
   EXPECT_GT(rejected(rejections, "layers do not divide"), 0);
   EXPECT_GT(rejected(rejections, "fewer than 2048 positions"), 0);
 }
@@ -89,7 +90,7 @@ TEST(Candidates, NameTheRuleThatExcludesAGrid) {
   EXPECT_EQ(rejected(rejections, "25 attention heads"), 6 + 3 + 1);
 }
 
-TEST(Candidates, TakeAxesThatAreGiven) {
+TEST(Candidates, KeepGivenAxes) {
   SearchSpace space = space_of(32);
   space.tensor = 2;
   space.pipeline = 4;
@@ -106,13 +107,10 @@ TEST(Candidates, TakeAxesThatAreGiven) {
 }
 
 std::string error_of(const SearchSpace& space) {
-  std::vector<Rejection> rejections;
-  try {
+  return test::message_of<ConfigError>([&] {
+    std::vector<Rejection> rejections;
     candidates(space, rejections);
-  } catch (const ConfigError& error) {
-    return error.what();
-  }
-  return "";
+  });
 }
 
 TEST(Candidates, RefuseAxesThatContradictTheCluster) {
@@ -130,7 +128,7 @@ TEST(Candidates, RefuseAxesThatContradictTheCluster) {
 
 TEST(Search, RanksGridsByTheFastestLayoutThatFits) {
   SimpleCosts costs;
-  costs.limit = 0.6e6;  // a whole model needs recomputation, two parts of it none
+  costs.limit = 0.6e6;  // one stage needs recomputation, two do not
   const SearchSpace space = space_of(32);
   const SearchResult result = search(space, costs, 3);
   ASSERT_EQ(result.grids.size(), 3u);
@@ -143,7 +141,7 @@ TEST(Search, RanksGridsByTheFastestLayoutThatFits) {
   EXPECT_LT(costs.rehearsals, 40);
 }
 
-TEST(Search, SaysHowMuchMemoryIsMissing) {
+TEST(Search, ReportsTheMemoryNeeded) {
   SimpleCosts costs;
   costs.limit = 1e4;
   const SearchResult result = search(space_of(8), costs, 10);
@@ -151,23 +149,23 @@ TEST(Search, SaysHowMuchMemoryIsMissing) {
   const auto least = std::ranges::min_element(
       result.rejections, {}, [](const Rejection& r) { return r.kind == Rejection::Kind::memory ? r.amount : 1e300; });
   EXPECT_EQ(least->kind, Rejection::Kind::memory);
-  EXPECT_DOUBLE_EQ(least->amount, 0.5 * 1e6 / 8 / 3);  // by min_bytes: a full recomputation on 8 parts of the model
+  EXPECT_DOUBLE_EQ(least->amount, 0.5 * 1e6 / 8 / 3);  // by min_bytes: full recomputation on 8 ranks
   EXPECT_EQ(costs.rehearsals, 0);
 }
 
-TEST(Search, ImprovesALayoutByItsOtherAxes) {
+TEST(Search, ImprovesALayoutAlongOtherAxes) {
   SimpleCosts costs;
   SearchSpace space = space_of(8);
   space.pipeline = 2;
   space.tensor = 1;
   EXPECT_TRUE(search(space, costs, 1).grids[0].job.execution.parallel.overlap_p2p);
-  costs.p2p_gain = -10;  // messages beside work are slower
+  costs.p2p_gain = -10;  // overlapped messages are slower
   EXPECT_FALSE(search(space, costs, 1).grids[0].job.execution.parallel.overlap_p2p);
   space.overlap_p2p = true;
   EXPECT_TRUE(search(space, costs, 1).grids[0].job.execution.parallel.overlap_p2p);
 }
 
-TEST(Search, GivesTheSameAnswerTwice) {
+TEST(Search, IsDeterministic) {
   const auto answer = [] {
     ClusterCosts costs(cluster_preset("dgx-h100"));
     std::string text;
@@ -181,7 +179,7 @@ TEST(Search, GivesTheSameAnswerTwice) {
   EXPECT_EQ(first, answer());
 }
 
-TEST(JobCosts, CountsChunksInFlightAsTheScheduleHasThem) {
+TEST(JobCosts, CountsChunksInFlightLikeTheSchedule) {
   for (const ScheduleKind kind : {ScheduleKind::gpipe, ScheduleKind::one_forward_one_backward,
                                   ScheduleKind::interleaved, ScheduleKind::zero_bubble}) {
     for (const int stages : {1, 2, 4}) {
@@ -194,7 +192,7 @@ TEST(JobCosts, CountsChunksInFlightAsTheScheduleHasThem) {
   }
 }
 
-TEST(JobCosts, BoundsTheMemoryOfTheFullestRankFromBelow) {
+TEST(JobCosts, GivesALowerBoundOfTheFullestRanksMemory) {
   ClusterCosts costs(cluster_preset("dgx-h100"));
   std::vector<Rejection> rejections;
   int checked = 0;

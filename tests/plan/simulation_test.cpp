@@ -24,10 +24,10 @@ double bubble(ScheduleKind kind, int p, int m, int v, const ChunkTimes& times) {
   return simulate(schedule, ScheduleTimes::uniform(schedule, times)).bubble;
 }
 
-TEST(Simulation, GivesTheTimesOfASmallCaseWorkedByHand) {
+TEST(Simulation, MatchesASmallCaseWorkedByHand) {
   const Schedule schedule = make_schedule(ScheduleKind::one_forward_one_backward, 2, 2);
   const Simulation result = simulate(schedule, ScheduleTimes::uniform(schedule, {2, 3, 1}, 0.5));
-  // Rank 0: F0 0-2, F1 2-4, B0 when its gradient is there; rank 1: F0 2.5-4.5, B0 4.5-8.5, F1 8.5-10.5, B1 10.5-14.5.
+  // Rank 0: F0 0-2, F1 2-4, B0 once its gradient arrives; rank 1: F0 2.5-4.5, B0 4.5-8.5, F1 8.5-10.5, B1 10.5-14.5.
   ASSERT_EQ(result.ranks[0].size(), 4u);
   EXPECT_EQ(result.ranks[0][1].end, 4);
   EXPECT_EQ(result.ranks[0][2].start, 9);
@@ -39,7 +39,7 @@ TEST(Simulation, GivesTheTimesOfASmallCaseWorkedByHand) {
   EXPECT_THAT(result.peak_in_flight, testing::ElementsAre(2, 1));
 }
 
-TEST(Simulation, PutsMessagesInTheReceiversWay) {
+TEST(Simulation, BlocksTheReceiverDuringMessages) {
   const Schedule schedule = make_schedule(ScheduleKind::one_forward_one_backward, 2, 2);
   ScheduleTimes times = ScheduleTimes::uniform(schedule, {2, 3, 1}, 0.5);
   times.receive = 0.25;
@@ -58,7 +58,7 @@ TEST(Simulation, PutsMessagesInTheReceiversWay) {
   EXPECT_EQ(simulate(alone, times).makespan, 24);
 }
 
-TEST(Simulation, TakesTheTimesOfEachChunk) {
+TEST(Simulation, UsesTheTimesOfEachChunk) {
   const Schedule schedule = make_schedule(ScheduleKind::interleaved, 2, 1, 2);
   ScheduleTimes times = ScheduleTimes::uniform(schedule, {1, 1, 1});
   for (std::size_t position = 0; position < 4; ++position) times.chunks[position].forward = double(position + 1);
@@ -68,7 +68,7 @@ TEST(Simulation, TakesTheTimesOfEachChunk) {
   EXPECT_EQ(result.ranks[0][1].end, 6);
 }
 
-TEST(Bubble, OfGPipeAndOneForwardOneBackwardIsTheLeastWithoutChunks) {
+TEST(Bubble, OfGPipeAndOneForwardOneBackwardIsMinimalWithoutChunks) {
   for (const int p : depths) {
     for (int m = 1; m <= 64; ++m) {
       const double expected = static_cast<double>(p - 1) / m;
@@ -79,7 +79,7 @@ TEST(Bubble, OfGPipeAndOneForwardOneBackwardIsTheLeastWithoutChunks) {
   }
 }
 
-TEST(Bubble, OfInterleavedShrinksByTheChunks) {
+TEST(Bubble, OfInterleavedShrinksWithTheChunks) {
   for (const int p : depths) {
     for (const int v : {1, 2, 4, 8}) {
       for (int m = 2 * p; m <= 64; m += p) {
@@ -91,7 +91,7 @@ TEST(Bubble, OfInterleavedShrinksByTheChunks) {
   }
 }
 
-TEST(Bubble, OfInterleavedIsNeverMoreThanThatOfAFullLastGroup) {
+TEST(Bubble, OfInterleavedIsAtMostThatOfAFullLastGroup) {
   for (const int p : depths) {
     for (const int v : {2, 4}) {
       for (int m = 2 * p; m <= 64; ++m) {
@@ -103,7 +103,7 @@ TEST(Bubble, OfInterleavedIsNeverMoreThanThatOfAFullLastGroup) {
   }
 }
 
-TEST(Bubble, OfZeroBubbleIsAThirdOfOneForwardOneBackwards) {
+TEST(Bubble, OfZeroBubbleIsAThirdOfThatOfOneForwardOneBackward) {
   for (const int p : depths) {
     for (int m = p; m <= 64; ++m) {
       EXPECT_NEAR(bubble(ScheduleKind::zero_bubble, p, m, 1, {1, 1, 1}),
@@ -113,7 +113,7 @@ TEST(Bubble, OfZeroBubbleIsAThirdOfOneForwardOneBackwards) {
   }
 }
 
-TEST(Simulation, CountsNoMoreInFlightInZeroBubbleThanInOneForwardOneBackward) {
+TEST(Simulation, HasEqualMicroBatchesInFlightInZeroBubbleAndOneForwardOneBackward) {
   for (const int p : depths) {
     for (const int m : {1, 3, 8, 40}) {
       const auto peak = [&](ScheduleKind kind) {
@@ -125,7 +125,7 @@ TEST(Simulation, CountsNoMoreInFlightInZeroBubbleThanInOneForwardOneBackward) {
   }
 }
 
-TEST(Simulation, RefusesASchedulesDeadlock) {
+TEST(Simulation, RefusesADeadlock) {
   Schedule schedule = make_schedule(ScheduleKind::one_forward_one_backward, 2, 2);
   std::swap(schedule.steps[0][0], schedule.steps[0][2]);
   EXPECT_THROW(simulate(schedule, ScheduleTimes::uniform(schedule, {})), ConfigError);

@@ -4,12 +4,11 @@
 #include <gtest/gtest.h>
 
 #include "src/base/check.hpp"
-#include "src/plan/search/candidates.hpp"
 
 namespace trireme::plan {
 namespace {
 
-/// Two stages, two micro-batches, and an update of 3 ms after a norm of 1.
+/// Two stages, two micro-batches, and an update of 3 ms after a norm of 1 ms.
 struct Predicted {
   Job job{{}, {}, {}, parallel::ProcessGrid(4, 1, 2)};
   StepPrediction step;
@@ -29,7 +28,7 @@ double total(const std::vector<TraceSpan>& spans, const std::string& name) {
   return sum;
 }
 
-TEST(Timeline, HasTheEventsOfARun) {
+TEST(Timeline, HasTheEventsOfATrainingRun) {
   const Predicted predicted;
   const std::vector<TraceSpan> first = spans_of(predicted.job, predicted.step, 0);
   EXPECT_EQ(total(first, "forward"), 2000);

@@ -5,8 +5,7 @@
 #include <map>
 
 #include "src/model/presets.hpp"
-#include "src/plan/work/stage_work.hpp"
-#include "src/plan/work/update_work.hpp"
+#include "src/plan/work/recorded_work.hpp"
 
 namespace trireme::plan {
 namespace {
@@ -20,7 +19,7 @@ constexpr double value_bytes = 2;
 model::ModelConfig small() {
   return {.layers = 8, .hidden = 256, .heads = 4, .ffn_hidden = 1024, .max_positions = s, .vocabulary = 1024};
 }
-/// Bytes of a whole activation of the residual stream.
+/// Bytes of an activation of the residual stream.
 double stream_bytes() { return static_cast<double>(s * b * small().hidden) * value_bytes; }
 
 train::ExecutionConfig execution() {
@@ -31,7 +30,7 @@ train::ExecutionConfig execution() {
   return execution;
 }
 
-/// Bytes of the collectives of a kind that start, and their number.
+/// Bytes and number of the collectives of a kind.
 struct Volume {
   double bytes = 0;
   int count = 0;
@@ -52,9 +51,9 @@ std::size_t count_of(const std::vector<WorkEvent>& events, WorkEvent::Kind kind)
   return static_cast<std::size_t>(std::ranges::count(events, kind, &WorkEvent::kind));
 }
 
-TEST(StageWork, OfALayerHasThePublishedCollectivesOfTensorParallelism) {
+TEST(StageWork, HasThePublishedCollectivesOfTensorParallelism) {
   // Shoeybi et al. 2019: two all-reduces of the stream forward and two backward; Narayanan et al. 2021: with full
-  // recomputation two more, of which this program leaves out that of the layer's result.
+  // recomputation two more, of which this program omits that of the layer's result.
   train::ExecutionConfig e = execution();
   StageWork layer = record_stage(small(), e, {.tensor = 4}, {.layers = 1});
   EXPECT_EQ(volume(layer.steps[StepKind::forward], GroupKind::tensor, Collective::all_reduce), streams(2));
@@ -65,7 +64,7 @@ TEST(StageWork, OfALayerHasThePublishedCollectivesOfTensorParallelism) {
   EXPECT_EQ(volume(layer.steps[StepKind::backward], GroupKind::tensor, Collective::all_reduce), streams(3));
 }
 
-TEST(StageWork, OfALayerHasThePublishedCollectivesOfSequenceParallelism) {
+TEST(StageWork, HasThePublishedCollectivesOfSequenceParallelism) {
   // Korthikanti et al. 2022: each all-reduce becomes a reduce-scatter and an all-gather. Backward gathers the inputs of
   // the two column-parallel products again for their weights.
   train::ExecutionConfig e = execution();
@@ -78,7 +77,7 @@ TEST(StageWork, OfALayerHasThePublishedCollectivesOfSequenceParallelism) {
   }
 }
 
-TEST(StageWork, OfLayersIsThatOfOneTimesTheirNumber) {
+TEST(StageWork, GrowsLinearlyWithLayers) {
   for (const auto granularity :
        {model::RecomputeGranularity::none, model::RecomputeGranularity::selective, model::RecomputeGranularity::full}) {
     train::ExecutionConfig e = execution();
@@ -103,7 +102,7 @@ TEST(StageWork, OfLayersIsThatOfOneTimesTheirNumber) {
   }
 }
 
-TEST(StageWork, OfBothHalvesIsThatOfTheBackward) {
+TEST(StageWork, OfBothHalvesEqualsTheBackward) {
   StageWork layer = record_stage(small(), execution(), {.tensor = 2}, {.layers = 1});
   const auto flops = [&](StepKind kind) {
     double sum = 0;
@@ -152,7 +151,7 @@ TEST(UpdateWork, ReducesEveryGradientAndGathersEveryParameterOnce) {
   }
 }
 
-TEST(UpdateWork, SumsATiedTableOverFirstAndLastStageAlone) {
+TEST(UpdateWork, SumsATiedTableOnlyOverFirstAndLastStage) {
   const parallel::ProcessGrid grid(4, 1, 4);
   const double table = static_cast<double>(small().vocabulary * small().hidden) * 4;
   for (const int stage : {0, 1, 2, 3}) {

@@ -38,7 +38,7 @@ TEST(TimeText, ReadsIso8601WithOffsets) {
   EXPECT_EQ(report::utc_stamp(*report::parse_time("2026-02-28T23:59:59-01:00")), "2026-03-01T00:59:59Z");
 }
 
-TEST(JoinLives, GivesALifeTheStatusThatItsJobReturned) {
+TEST(JoinAttempts, GivesAnAttemptTheExitCodeOfItsJob) {
   const std::vector<Attempt> attempts = report::join_attempts(
       {attempt_at(105, "7"), attempt_at(205, "7")},
       {JobNote{100, "7", 0, {}}, JobNote{190, "7", 50, 137}, JobNote{200, "7", 50, {}}, JobNote{290, "7", 90, 75}});
@@ -48,7 +48,7 @@ TEST(JoinLives, GivesALifeTheStatusThatItsJobReturned) {
   EXPECT_EQ(attempts[0].job_end, 190);
 }
 
-TEST(JoinLives, ShowsAJobThatEndedBeforeItTrained) {
+TEST(JoinAttempts, KeepsAJobThatEndedBeforeTraining) {
   const std::vector<Attempt> attempts = report::join_attempts(
       {attempt_at(205, "7")}, {JobNote{100, "7", 0, {}}, JobNote{110, "7", 0, 2}, JobNote{200, "7", 0, {}}});
   ASSERT_EQ(attempts.size(), 2u);
@@ -58,7 +58,7 @@ TEST(JoinLives, ShowsAJobThatEndedBeforeItTrained) {
   EXPECT_EQ(attempts[1].job_status, std::nullopt);
 }
 
-TEST(AttemptFile, IsReadAsItWasWritten) {
+TEST(AttemptFile, ReadsBackWhatItWrote) {
   const TemporaryDirectory directory;
   const std::string metrics = directory / "metrics.jsonl", path = io::AttemptFile::beside(metrics);
   AttemptStart start{.time = 1000,
@@ -103,7 +103,7 @@ TEST(AttemptFile, IsReadAsItWasWritten) {
   EXPECT_EQ(io::read_attempts(path).size(), 1u);
 }
 
-TEST(AttemptFile, WithDamagedLinesIsReadAsFarAsItGoes) {
+TEST(AttemptFile, SkipsDamagedLines) {
   const TemporaryDirectory directory;
   write(directory / "lives",
         "\xff\n[]\n{\"event\": \"end\"}\n{\"event\": \"start\", \"time\": \"2026-11-23T21:10:00Z\", "
@@ -114,7 +114,7 @@ TEST(AttemptFile, WithDamagedLinesIsReadAsFarAsItGoes) {
   EXPECT_TRUE(io::read_attempts(directory / "absent").empty());
 }
 
-TEST(JobNotes, AreTheLinesOfTheBatchFiles) {
+TEST(JobNotes, AreReadFromTheLinesOfBatchFiles) {
   const TemporaryDirectory directory;
   write(directory / "lives",
         "2026-11-23T22:10:00+01:00 job 7 step 0\nthen job 7 step 0\n2026-11-23T22:20:00+01:00 job 7 step 12 returned "
@@ -135,7 +135,7 @@ std::string update_line(std::int64_t iteration, double loss) {
       iteration, 8 * iteration, loss, iteration == 2 ? "true" : "false");
 }
 
-TEST(ReadMetrics, CountsTheNewestRecordsAndTheRepeatedWork) {
+TEST(ReadMetrics, CountsTheNewestRecordsAndRepeatedWork) {
   const TemporaryDirectory directory;
   std::string text;
   for (const int iteration : {1, 2, 3, 4}) text += update_line(iteration, 5);
@@ -167,7 +167,7 @@ TEST(ReadMetrics, CountsTheNewestRecordsAndTheRepeatedWork) {
   EXPECT_FALSE(run.curves[report::memory]);
 }
 
-TEST(ReadMetrics, HasTheOrderOfSegmentsInEvaluations) {
+TEST(ReadMetrics, ReadsSegmentOrderFromEvaluations) {
   const TemporaryDirectory directory;
   write(directory / "metrics",
         update_line(1, 5) + update_line(2, 5) +
@@ -189,7 +189,7 @@ TEST(ReadMetrics, HasTheOrderOfSegmentsInEvaluations) {
   EXPECT_EQ(run.test->sop_accuracy, 1);
 }
 
-TEST(ReadMetrics, LeavesOutDamagedLines) {
+TEST(ReadMetrics, SkipsDamagedLines) {
   const TemporaryDirectory directory;
   const std::string path = directory / "metrics";
   write(path,

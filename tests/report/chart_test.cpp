@@ -3,6 +3,9 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
+#include <limits>
+#include <optional>
 #include <string_view>
 
 namespace trireme::test {
@@ -11,10 +14,15 @@ namespace {
 using report::Chart;
 using report::Curve;
 
+constexpr double not_finite = std::numeric_limits<double>::quiet_NaN();
+
 /// A chart of one curve from iteration 1 on.
 Chart chart_of(const std::vector<double>& values, int columns) {
   Curve curve(1, static_cast<std::int64_t>(values.size()), columns);
-  for (std::size_t i = 0; i < values.size(); ++i) curve.add(static_cast<std::int64_t>(i + 1), values[i]);
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    const bool is_finite = std::isfinite(values[i]);
+    curve.add(static_cast<std::int64_t>(i + 1), is_finite ? std::optional(values[i]) : std::nullopt);
+  }
   Chart chart;
   chart.id = "loss";
   chart.title = "Loss";
@@ -23,31 +31,25 @@ Chart chart_of(const std::vector<double>& values, int columns) {
   return chart;
 }
 
-TEST(Chart, DescribesItsCurvesInWords) {
+TEST(Chart, DescribesItsCurvesAsText) {
   const std::string svg = svg_of(chart_of({3, 1, 2}, 10));
   EXPECT_NE(svg.find("aria-labelledby=\"loss-t loss-d\""), std::string::npos);
   EXPECT_NE(svg.find("<desc id=\"loss-d\">run: 1 to 3, last 2. </desc>"), std::string::npos);
 }
 
-TEST(Chart, OfFewPointsIsALineAndOfManyAlsoABand) {
+TEST(Chart, DrawsABandOnlyForReducedCurves) {
   EXPECT_EQ(svg_of(chart_of({3, 1, 2}, 10)).find("class=\"band"), std::string::npos);
   EXPECT_NE(svg_of(chart_of({3, 1, 2, 5, 4, 3}, 3)).find("class=\"band"), std::string::npos);
 }
 
-TEST(Chart, PutsTheGreatestValueOfAScaleAtTheTop) {
+TEST(Chart, PutsTheMaximumAtTheTop) {
   // The axes of 0 to 2 and of 1 to 3 end at the last values: y 10 is the top of the plot, 214 its bottom.
   Chart chart = chart_of({0, 2}, 10);
   EXPECT_NE(svg_of(chart).find("d=\"M66.0 214.0L536.0 10.0\""), std::string::npos) << svg_of(chart);
 }
 
-TEST(Chart, BreaksItsLineWhereValuesAreNotFinite) {
-  Curve curve(1, 5, 10);
-  for (const int x : {1, 2, 4, 5}) curve.add(x, 1.0 * x);
-  curve.add(3, std::nullopt);
-  Chart chart;
-  chart.last_x = 5;
-  chart.series.push_back({"run", 0, curve.columns()});
-  const std::string svg = svg_of(chart);
+TEST(Chart, BreaksItsLineAtNonFiniteValues) {
+  const std::string svg = svg_of(chart_of({1, 2, not_finite, 4, 5}, 10));
   const std::size_t line = svg.find("class=\"line");
   const std::string path = svg.substr(line, svg.find("/>", line) - line);
   EXPECT_EQ(std::count(path.begin(), path.end(), 'M'), 2);
@@ -60,15 +62,10 @@ std::ptrdiff_t occurrences(std::string_view text, std::string_view part) {
   return count;
 }
 
-TEST(Chart, ShowsAPointAloneAsAMarker) {
+TEST(Chart, ShowsAnIsolatedPointAsAMarker) {
   EXPECT_EQ(occurrences(svg_of(chart_of({5}, 10)), "<circle"), 1);
   EXPECT_EQ(occurrences(svg_of(chart_of({5, 4, 3}, 10)), "<circle"), 0);
-  Curve curve(1, 6, 10);  // 1 and 6 are alone, 3 and 4 are a line
-  for (const int x : {1, 3, 4, 6}) curve.add(x, 1.0 * x);
-  for (const int x : {2, 5}) curve.add(x, std::nullopt);
-  Chart chart;
-  chart.last_x = 6;
-  chart.series.push_back({"run", 0, curve.columns()});
+  Chart chart = chart_of({1, not_finite, 3, 4, not_finite, 6}, 10);  // 1 and 6 are isolated, 3 and 4 form a line
   EXPECT_EQ(occurrences(svg_of(chart), "<circle"), 2);
   EXPECT_NE(svg_of(chart).find("<title>run: 6 at iteration 6</title></circle>"), std::string::npos);
   chart.series.front().has_markers = true;
@@ -76,13 +73,10 @@ TEST(Chart, ShowsAPointAloneAsAMarker) {
 }
 
 TEST(Chart, WithoutFiniteValuesHasNoNumbersOnItsVerticalAxis) {
-  Chart chart = chart_of({1, 2}, 10);
-  EXPECT_NE(svg_of(chart).find("class=\"y\""), std::string::npos);
-  Curve curve(1, 2, 10);
-  for (const int x : {1, 2}) curve.add(x, std::nullopt);
-  chart.series = {{"run", 0, curve.columns()}};
-  EXPECT_EQ(svg_of(chart).find("class=\"y\""), std::string::npos);
-  EXPECT_EQ(occurrences(svg_of(chart), "run: not finite"), 2);
+  EXPECT_NE(svg_of(chart_of({1, 2}, 10)).find("class=\"y\""), std::string::npos);
+  const std::string svg = svg_of(chart_of({not_finite, not_finite}, 10));
+  EXPECT_EQ(svg.find("class=\"y\""), std::string::npos);
+  EXPECT_EQ(occurrences(svg, "run: not finite"), 2);
 }
 
 TEST(Chart, KeepsTheLastIterationInsideThePicture) {
@@ -93,19 +87,14 @@ TEST(Chart, KeepsTheLastIterationInsideThePicture) {
   EXPECT_NE(svg_of(chart).find("x=\"525.0\" y=\"234\">1000100<"), std::string::npos) << svg_of(chart);
 }
 
-TEST(Chart, OfBytesHasAUnitOfThem) {
-  Chart chart = chart_of({1e9, 3e9}, 10);
-  chart.unit = "bytes";
+TEST(Chart, ScalesTheUnitOfBytes) {
+  Chart chart = chart_of({1e9, 3e9}, 10), point = chart_of({3e9}, 10);
+  chart.unit = point.unit = "bytes";
   EXPECT_NE(svg_of(chart).find("last 2.794 GiB"), std::string::npos);
+  EXPECT_NE(svg_of(point).find("<title>run: 2.794 GiB at iteration 1</title>"), std::string::npos);
 }
 
-TEST(Chart, NamesTheUnitOfAPointAlone) {
-  Chart chart = chart_of({3e9}, 10);
-  chart.unit = "bytes";
-  EXPECT_NE(svg_of(chart).find("<title>run: 2.794 GiB at iteration 1</title>"), std::string::npos);
-}
-
-TEST(Chart, OfFractionsIsInPercent) {
+TEST(Chart, ShowsFractionsInPercent) {
   Chart chart = chart_of({0.5, 0.625}, 10);
   chart.unit = "%";
   const std::string svg = svg_of(chart);
@@ -116,18 +105,12 @@ TEST(Chart, OfFractionsIsInPercent) {
 }
 
 TEST(Chart, NamesAllIterationsOfAColumn) {
-  Curve curve(1, 4, 2);
-  for (const int x : {1, 2, 4}) curve.add(x, 1.0 * x);
-  curve.add(3, std::nullopt);
-  Chart chart;
-  chart.last_x = 4;
-  chart.series.push_back({"run", 0, curve.columns()});
-  const std::string svg = svg_of(chart);
+  const std::string svg = svg_of(chart_of({1, 2, not_finite, 4}, 2));
   EXPECT_NE(svg.find("<title>run: 1.5 at iterations 1 to 2</title>"), std::string::npos) << svg;
   EXPECT_NE(svg.find("<title>run: 1 not finite at iterations 3 to 4</title>"), std::string::npos) << svg;
 }
 
-TEST(Chart, OfStylesBeyondThePaletteDiffersInDashes) {
+TEST(Chart, DistinguishesStylesBeyondThePaletteByDashes) {
   EXPECT_NE(report::swatch(0), report::swatch(8));
   EXPECT_NE(report::swatch(0), report::swatch(5));
 }

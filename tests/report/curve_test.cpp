@@ -9,7 +9,7 @@ using report::Column;
 using report::Curve;
 using report::NewestRecords;
 
-TEST(Curve, OfFewPointsKeepsEach) {
+TEST(Curve, KeepsEachOfFewPoints) {
   Curve curve(11, 15, 100);
   for (int x = 11; x <= 15; ++x) curve.add(x, 2.0 * x);
   const std::vector<Column> columns = curve.columns();
@@ -22,7 +22,7 @@ TEST(Curve, OfFewPointsKeepsEach) {
   EXPECT_FALSE(curve.is_reduced());
 }
 
-TEST(Curve, OfAMillionPointsKeepsLeastGreatestAndMeanOfEachColumn) {
+TEST(Curve, ReducesAMillionPointsToTheRangeAndMeanOfEachColumn) {
   constexpr std::int64_t size = 1000000, columns = 100, spike = 123456;
   Curve curve(1, size, columns);
   for (std::int64_t x = 1; x <= size; ++x) curve.add(x, x == spike ? 1e6 : static_cast<double>(x % 10));
@@ -41,7 +41,7 @@ TEST(Curve, OfAMillionPointsKeepsLeastGreatestAndMeanOfEachColumn) {
   }
 }
 
-TEST(Curve, KeepsValuesThatAreNotFiniteApart) {
+TEST(Curve, CountsNonFiniteValuesSeparately) {
   Curve curve(1, 3, 10);
   curve.add(1, 1.0);
   curve.add(2, std::nullopt);
@@ -54,7 +54,7 @@ TEST(Curve, KeepsValuesThatAreNotFiniteApart) {
   EXPECT_EQ(curve.last()->value, 0.5);
 }
 
-TEST(Curve, CountsValuesThatWouldOverflowAsNotFinite) {
+TEST(Curve, TreatsValuesThatWouldOverflowAsNotFinite) {
   Curve curve(1, 4, 10);
   for (const double value : {1.7e308, -1.7e308, 2.0, 5e-324}) curve.add(1, value);
   EXPECT_EQ(curve.not_finite(), 2);
@@ -62,7 +62,7 @@ TEST(Curve, CountsValuesThatWouldOverflowAsNotFinite) {
   EXPECT_EQ(curve.least()->value, 0);
 }
 
-TEST(Curve, VariesWhereTwoValuesDiffer) {
+TEST(Curve, VariesIfTwoValuesDiffer) {
   Curve falling(1, 3, 10), constant(1, 3, 10);
   for (const int x : {1, 2, 3}) {
     falling.add(x, 4.0 - x);
@@ -75,7 +75,7 @@ TEST(Curve, VariesWhereTwoValuesDiffer) {
   EXPECT_FALSE(Curve(1, 3, 10).varies());
 }
 
-TEST(Curve, OfAnyRangeHasNoMoreColumnsThanAsked) {
+TEST(Curve, HasAtMostTheRequestedColumnsForAnyRange) {
   Curve curve(-9000000000000000000, 9000000000000000000, 10);
   for (const std::int64_t x : {-9000000000000000000, std::int64_t{0}, 9000000000000000000}) curve.add(x, 1.0);
   EXPECT_EQ(curve.columns().size(), 3u);
@@ -92,14 +92,14 @@ std::vector<std::int64_t> newest_of(NewestRecords& records, const std::vector<st
   return newest;
 }
 
-TEST(NewestRecords, OfOneLifeAreAll) {
+TEST(NewestRecords, OfOneAttemptAreAll) {
   NewestRecords records;
   EXPECT_THAT(newest_of(records, {1, 2, 3, 5}), testing::ElementsAre(0, 1, 2, 3));
   EXPECT_EQ(records.first(), 1);
   EXPECT_EQ(records.last(), 5);
 }
 
-TEST(NewestRecords, ReplaceThoseOfTheLifeBefore) {
+TEST(NewestRecords, ReplaceThoseOfThePreviousAttempt) {
   NewestRecords records;
   // Attempts 1 to 5, 4 to 6, and 3 to 4: the last replaces everything from 3 on.
   EXPECT_THAT(newest_of(records, {1, 2, 3, 4, 5, 4, 5, 6, 3, 4}), testing::ElementsAre(0, 1, 8, 9));
@@ -107,13 +107,13 @@ TEST(NewestRecords, ReplaceThoseOfTheLifeBefore) {
   EXPECT_EQ(records.last(), 4);
 }
 
-TEST(NewestRecords, OfARunBegunAnewAreThoseOfTheNewRun) {
+TEST(NewestRecords, OfARestartedRunAreThoseOfTheRestart) {
   NewestRecords records;
   EXPECT_THAT(newest_of(records, {10, 11, 1, 2}), testing::ElementsAre(2, 3));
   EXPECT_EQ(records.first(), 1);
 }
 
-TEST(NewestRecords, BetweenThemKeepTheEvaluationsOfNewestRecords) {
+TEST(NewestRecords, KeepEvaluationsBetweenThem) {
   NewestRecords records;
   for (const std::int64_t iteration : {1, 2, 3, 2, 3}) records.survey(iteration);
   records.begin_reading();

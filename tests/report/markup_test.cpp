@@ -12,21 +12,21 @@ namespace {
 
 using report::escaped;
 
-TEST(Escaped, LeavesNoMarkup) {
+TEST(Escaped, RemovesMarkup) {
   EXPECT_EQ(escaped("a < b & \"c\" > 'd'"), "a &lt; b &amp; &quot;c&quot; &gt; &#39;d&#39;");
   EXPECT_EQ(escaped("Grüße, 船 🚢\n"), "Grüße, 船 🚢\n");
 }
 
-TEST(Escaped, ReplacesWhatIsNotUtf8AndControlCharacters) {
+TEST(Escaped, ReplacesInvalidUtf8AndControlCharacters) {
   const std::string replacement = "\xef\xbf\xbd";
   for (const char* text : {"\x80", "\xc0", "\xff", "\x1b", "\x7f"}) EXPECT_EQ(escaped(text), replacement);
-  EXPECT_EQ(escaped("\xc3"), replacement);                       // cut short
-  EXPECT_EQ(escaped("\xc0\xaf"), replacement + replacement);     // too long a form of "/"
+  EXPECT_EQ(escaped("\xc3"), replacement);                       // truncated
+  EXPECT_EQ(escaped("\xc0\xaf"), replacement + replacement);     // overlong form of "/"
   EXPECT_EQ(escaped("\xed\xa0\x80").substr(0, 3), replacement);  // a surrogate
   EXPECT_EQ(escaped(std::string("\0", 1)), replacement);
 }
 
-/// Returns the first fault in the nesting of the elements of `html`, all of which have end tags or end in "/>".
+/// Returns the first error in the nesting of HTML whose elements all have end tags or end in "/>"; empty if none.
 std::string fault_of(const std::string& html) {
   std::vector<std::string> open;
   for (std::size_t begin = html.find('<'); begin != std::string::npos; begin = html.find('<', begin + 1)) {
@@ -76,7 +76,7 @@ TEST(Page, EscapesEveryTextOfARun) {
   EXPECT_EQ(fault_of(html), "");
 }
 
-/// Returns a page on runs of one iteration, whose losses are these.
+/// Returns a page of runs of one iteration with the given losses.
 report::Page page_of(const std::vector<double>& losses) {
   report::Page page;
   page.spell = [](std::string_view text) { return std::string(text); };
@@ -91,7 +91,7 @@ report::Page page_of(const std::vector<double>& losses) {
   return page;
 }
 
-TEST(Page, OfManyRunsComparesAtMostSixInATable) {
+TEST(Page, ComparesAtMostSixRunsInATable) {
   for (const std::size_t runs : {2, 6, 7, 12, 13}) {
     std::vector<double> losses;
     for (std::size_t i = 0; i < runs; ++i) losses.push_back(1.5 + static_cast<double>(i));
@@ -115,7 +115,7 @@ TEST(Page, OfManyRunsComparesAtMostSixInATable) {
   }
 }
 
-TEST(Page, ShowsTheValidationOfTheOrderOfSegments) {
+TEST(Page, ShowsTheValidationOfSegmentOrder) {
   report::Page page = page_of({1, 2});
   report::Run& run = page.runs.front();
   run.last_iteration = run.iterations = 3;
@@ -140,7 +140,7 @@ TEST(Page, ShowsTheValidationOfTheOrderOfSegments) {
   EXPECT_EQ(html_of(page_of({1})).find("segments"), std::string::npos);
 }
 
-TEST(Page, ShowsAQuantityThatEndsAtItsLeast) {
+TEST(Page, ShowsAQuantityThatEndsAtItsMinimum) {
   report::Page page = page_of({1});
   page.runs.front().last_iteration = 2;
   report::Curve& scale = page.runs.front().curves[report::loss_scale].emplace(1, 2, 10);
@@ -157,7 +157,7 @@ TEST(Page, ExplainsTheTrianglesOfEachFigure) {
   EXPECT_EQ(html_of(page_of({1})).find("A triangle"), std::string::npos);
 }
 
-TEST(Page, ChargesLostWorkToTheLifeThatDidIt) {
+TEST(Page, ChargesLostWorkToTheAttemptThatDidIt) {
   report::Page page = page_of({1});
   report::Attempt attempt;
   attempt.start = report::AttemptStart{};
@@ -165,12 +165,12 @@ TEST(Page, ChargesLostWorkToTheLifeThatDidIt) {
   resumed.start->iteration = 100;
   resumed.start->lost_iterations = 37;
   resumed.start->lost_ms = 5000;
-  page.runs.front().attempts = {attempt, report::Attempt{}, resumed};  // the job between ended before it trained
+  page.runs.front().attempts = {attempt, report::Attempt{}, resumed};  // the job between them ended before training
   const std::string html = html_of(page);
   EXPECT_NE(html.find(">0 \u2192 137</span></td><td><span class=\"time\">37, 5.0 s<"), std::string::npos) << html;
 }
 
-TEST(Page, ShowsHowFarALifeCameWhereTheLastJobDidNotTrain) {
+TEST(Page, ShowsTheProgressOfAnAttemptBeforeAJobThatDidNotTrain) {
   report::Page page = page_of({1});
   page.runs.front().last_iteration = 137;
   report::Attempt attempt;
@@ -180,7 +180,7 @@ TEST(Page, ShowsHowFarALifeCameWhereTheLastJobDidNotTrain) {
   EXPECT_NE(html_of(page).find(">0 \u2192 137</span>"), std::string::npos);
 }
 
-TEST(Page, ComparesOptionsOfTheRunsThatRecordedThem) {
+TEST(Page, ComparesTheRecordedOptionsOfRuns) {
   report::Page page = page_of({1, 2, 3});
   const auto record = [&](std::size_t run, const std::string& rate) {
     page.runs[run].attempts.emplace_back().start.emplace().options = {{"lr", rate, true}, {"seed", "1", false}};
@@ -207,7 +207,7 @@ TEST(Page, KeepsTheDigitsOfANumberOnOneLine) {
   EXPECT_NE(html_of(page).find(">1\u202f234\u202f567<"), std::string::npos);
 }
 
-TEST(Page, CountsOneThingInTheSingular) {
+TEST(Page, UsesTheSingularForOne) {
   report::Page page = page_of({1});
   page.runs.front().damaged_lines = page.runs.front().first_damaged_line = 1;
   page.runs.front().repeated_iterations = 1;
@@ -226,7 +226,7 @@ TEST(Page, CountsOneThingInTheSingular) {
   EXPECT_NE(html_of(page).find(">2 iterations are in the metrics"), std::string::npos);
 }
 
-TEST(Page, IsLightOnPaper) {
+TEST(Page, PrintsInLightColours) {
   const std::string html = html_of(page_of({1}));
   const std::string dark = "(prefers-color-scheme: dark)", only_screens = "@media screen and " + dark;
   std::size_t found = 0;
@@ -237,7 +237,7 @@ TEST(Page, IsLightOnPaper) {
   EXPECT_EQ(found, 1u);
 }
 
-TEST(Page, OfARunWithoutRecordsNamesTheFieldsThatRecordThem) {
+TEST(Page, NamesTheFieldsThatRecordMissingData) {
   report::Run run;
   run.name = "old";
   report::Page page;

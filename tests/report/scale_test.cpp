@@ -18,7 +18,7 @@ std::vector<std::string> labels_of(const Scale& scale) {
   return labels;
 }
 
-TEST(VerticalScale, BeginsAndEndsWithARoundNumber) {
+TEST(VerticalScale, BeginsAndEndsAtARoundNumber) {
   const Scale scale = report::vertical_scale(2.63, 11.2, Axis::fitted, 5);
   EXPECT_THAT(labels_of(scale), ElementsAre("2", "4", "6", "8", "10", "12"));
   EXPECT_EQ(scale.min, 2);
@@ -36,7 +36,7 @@ TEST(VerticalScale, HasAsManyDecimalsAsItsStep) {
               ElementsAre("0", "0.5M", "1.0M", "1.5M"));
 }
 
-TEST(VerticalScale, IsLogarithmicWherePositiveValuesSpanAFactorOfTen) {
+TEST(VerticalScale, IsLogarithmicIfPositiveValuesSpanAFactorOfTen) {
   const Scale scale = report::vertical_scale(0.5, 500, Axis::decades, 5);
   EXPECT_TRUE(scale.is_log);
   EXPECT_THAT(labels_of(scale), ElementsAre("1", "10", "100"));
@@ -48,7 +48,7 @@ TEST(VerticalScale, IsLogarithmicWherePositiveValuesSpanAFactorOfTen) {
   EXPECT_LE(report::vertical_scale(1e-8, 1e30, Axis::decades, 5).ticks.size(), 7u);
 }
 
-TEST(VerticalScale, OfOneValueHasItInside) {
+TEST(VerticalScale, SurroundsASingleValue) {
   for (const double value : {0.0, 4.0, -3.0, 1e-12, 1e12}) {
     const Scale scale = report::vertical_scale(value, value, Axis::fitted, 5);
     EXPECT_LT(scale.min, value);
@@ -57,7 +57,7 @@ TEST(VerticalScale, OfOneValueHasItInside) {
   }
 }
 
-TEST(HorizontalScale, CountsInWholeNumbers) {
+TEST(HorizontalScale, HasIntegerTicks) {
   EXPECT_THAT(labels_of(report::horizontal_scale(1, 6000, 6)),
               ElementsAre("1000", "2000", "3000", "4000", "5000", "6000"));
   EXPECT_THAT(labels_of(report::horizontal_scale(1, 3, 6)), ElementsAre("1", "2", "3"));

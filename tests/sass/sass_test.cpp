@@ -5,7 +5,6 @@
 #include <sstream>
 
 #include "bench/sass/bound.hpp"
-#include "bench/sass/report.hpp"
 #include "bench/sass/table.hpp"
 #include "tests/support/message_of.hpp"
 

@@ -6,17 +6,12 @@
 #include <thread>
 
 #include "src/comm/forwarding_communicator.hpp"
-#include "src/selftest/file_check.hpp"
-#include "src/selftest/gpu_check.hpp"
+#include "src/selftest/check.hpp"
 #include "src/selftest/kernels/kernel_check.hpp"
-#include "src/selftest/machine_check.hpp"
-#include "src/selftest/network_checks.hpp"
-#include "src/selftest/run.hpp"
-#include "src/selftest/speed_check.hpp"
 #include "tests/fakes/faulty_backend.hpp"
 #include "tests/support/mpi_world.hpp"
 
-// Faults are planted on rank 1 of two, each of which stands for a node; every rank must name the second node.
+// Faults are injected on rank 1 of two. Each rank stands for a node, and every rank must report the second one.
 
 namespace trireme::selftest {
 namespace {
@@ -45,15 +40,10 @@ class MemoryFiles : public Files {
 
 class Selftest : public testing::Test {
  protected:
-  template <class OneCheck, class... Arguments>
-  Report run_check(Arguments&&... arguments) {
-    Checks checks;
-    checks.push_back(std::make_unique<OneCheck>(std::forward<Arguments>(arguments)...));
-    return run(checks, context_);
-  }
+  Report run_check(const Check& check) { return run({check}, context_); }
   static bool is_second() { return test::world().rank() == 1; }
 
-  /// Expects that one result of the second node failed, and nothing else.
+  /// Expects exactly one failed result, on the second node.
   static void expect_fault(const Report& report, const std::string& check, const std::string& detail) {
     EXPECT_THAT(report.bad_nodes, ElementsAre("node1"));
     int faults = 0;
@@ -88,8 +78,11 @@ class Selftest : public testing::Test {
       .folder = {}};
 };
 
-TEST_F(Selftest, AllKernelsOfTheCpuAgreeWithFp64) {
-  Checks checks = kernel_checks(CaseSizes::small_and_model, {DType::fp32, DType::bf16, DType::fp16});
+TEST_F(Selftest, CpuKernelsAgreeWithFp64) {
+  Checks checks;
+  for (const Family& family : families) {
+    checks.push_back(kernel_check(family, CaseSizes::small_and_model, {DType::fp32, DType::bf16, DType::fp16}));
+  }
   const Report report = run(checks, context_);
   EXPECT_THAT(report.bad_nodes, IsEmpty()) << table_of(report);
 }
@@ -99,27 +92,27 @@ TEST_F(Selftest, FindsOneWrongElementOfOneFusedProduct) {
   backend_.after_product = [](int call, TensorView result) {
     if (is_second() && call == 3 * 3 + 1) result.as<float>()[70] += 0.01F;
   };
-  expect_fault(run_check<KernelCheck>(families[0], CaseSizes::small, std::vector{DType::fp32}), "gemm fp32",
+  expect_fault(run_check(kernel_check(families[0], CaseSizes::small, {DType::fp32})), "gemm fp32",
                "result 1: element 70 of 2808");
 }
 
-TEST_F(Selftest, FindsOneOtherBitInARepetitionOfAKernel) {
+TEST_F(Selftest, FindsADifferentBitInARepetitionOfAKernel) {
   backend_.after_product = [](int call, TensorView result) {
     if (is_second() && call == 2) result.as<bf16>()[5].bits ^= 1;
   };
-  expect_fault(run_check<KernelCheck>(families[0], CaseSizes::small, std::vector{DType::bf16}), "gemm bf16",
+  expect_fault(run_check(kernel_check(families[0], CaseSizes::small, {DType::bf16})), "gemm bf16",
                "other bits in repetition 2");
 }
 
-TEST_F(Selftest, FailureOfOneRanksKernelIsAResultAndNotTheEnd) {
+TEST_F(Selftest, ReportsAKernelFailureOnOneRankAsAResult) {
   backend_.after_product = [](int call, TensorView) {
     if (is_second() && call == 1) throw EnvironmentError("no kernel image is available");
   };
-  expect_fault(run_check<KernelCheck>(families[0], CaseSizes::small, std::vector{DType::fp32}), "gemm fp32",
+  expect_fault(run_check(kernel_check(families[0], CaseSizes::small, {DType::fp32})), "gemm fp32",
                "no kernel image is available");
 }
 
-TEST_F(Selftest, FindsOneFlippedBitInTheBurnAndSaysInWhichRepetition) {
+TEST_F(Selftest, FindsTheRepetitionOfAFlippedBitInTheBurn) {
   context_.burn_seconds = 0.2;
   backend_.after_product = [](int call, TensorView result) {
     if (!is_second() || call != 3) return;
@@ -128,7 +121,7 @@ TEST_F(Selftest, FindsOneFlippedBitInTheBurnAndSaysInWhichRepetition) {
     word ^= 1;  // the last bit of the mantissa
     std::memcpy(result.data() + 400, &word, sizeof word);
   };
-  expect_fault(run_check<BurnCheck>(), "burn results", "repetition 2 of ");
+  expect_fault(run_check(burn_check()), "burn results", "repetition 2 of ");
 }
 
 TEST_F(Selftest, FindsASlowRank) {
@@ -136,7 +129,7 @@ TEST_F(Selftest, FindsASlowRank) {
   backend_.after_product = [](int, TensorView) {
     if (is_second()) std::this_thread::sleep_for(std::chrono::milliseconds(100));
   };
-  const Report report = run_check<SpeedCheck>();
+  const Report report = run_check(speed_check());
   int slow = 0;
   for (const Result& result : report.results) {
     if (result.check != "product rate" || result.verdict != Verdict::slow) continue;
@@ -146,19 +139,19 @@ TEST_F(Selftest, FindsASlowRank) {
   EXPECT_EQ(slow, 1) << table_of(report);
 }
 
-TEST_F(Selftest, FindsDevicesThatAreFarBelowTheirCeilings) {
-  const std::string free = table_of(run_check<SpeedCheck>());
+TEST_F(Selftest, FindsDevicesFarBelowTheirCeilings) {
+  const std::string free = table_of(run_check(speed_check()));
   EXPECT_THAT(free, HasSubstr("skipped  copy rate of the ceiling"));
   EXPECT_THAT(free, HasSubstr("no ceiling is known of "));
   context_.ceilings = {.bytes_per_s = 1, .operations_per_s = 1e18};
-  const Report report = run_check<SpeedCheck>();  // both ranks are equally slow
+  const Report report = run_check(speed_check());  // both ranks are equally slow
   EXPECT_THAT(report.bad_nodes, ElementsAre("node0", "node1"));
   EXPECT_THAT(table_of(report), HasSubstr("SLOW     product rate of the ceiling"));
   EXPECT_THAT(table_of(report), HasSubstr("0 % of the device's ceiling"));
   EXPECT_THAT(table_of(report), HasSubstr("ok       copy rate of the ceiling"));
 }
 
-/// Sums of which one element is wrong on the second rank.
+/// Returns a wrong element of sums on the second rank.
 class WrongSums final : public ForwardingCommunicator {
  public:
   using ForwardingCommunicator::ForwardingCommunicator;
@@ -169,7 +162,7 @@ class WrongSums final : public ForwardingCommunicator {
   }
 };
 
-/// Grouped exchanges in which the second rank receives nothing from the last one.
+/// Loses the last message of a grouped exchange on the second rank.
 class LostMessage final : public ForwardingCommunicator {
  public:
   using ForwardingCommunicator::ForwardingCommunicator;
@@ -183,36 +176,28 @@ class LostMessage final : public ForwardingCommunicator {
 };
 
 TEST_F(Selftest, FindsAWrongCollective) {
-  EXPECT_THAT(run_check<CollectivesCheck>().bad_nodes, IsEmpty());
+  EXPECT_THAT(run_check(collectives_check()).bad_nodes, IsEmpty());
   WrongSums wrong(test::world());
   context_.groups = {{"world", &test::world(), true}, {"tensor", &wrong, true}, {"embedding", nullptr, false}};
-  expect_fault(run_check<CollectivesCheck>(), "tensor collectives", "1000 elements: element 500 of 501");
+  expect_fault(run_check(collectives_check()), "tensor collectives", "1000 elements: element 500 of 501");
   LostMessage lost(test::world());
   context_.groups = {{"data", &lost, true}};
-  expect_fault(run_check<CollectivesCheck>(), "data collectives", "1000 elements: element 0 of 1002 is -1000");
+  expect_fault(run_check(collectives_check()), "data collectives", "1000 elements: element 0 of 1002 is -1000");
 }
 
-TEST_F(Selftest, CollectivesAreLeftOutWhereADeviceHasFailed) {
-  class Failing final : public Check {
-   public:
-    std::string name() const override { return "failing"; }
-    std::string measures() const override { return "nothing"; }
-    std::vector<Result> run(Context& context) override {
-      if (context.place.rank == 1) throw EnvironmentError("the device is lost");
-      return {};
-    }
+TEST_F(Selftest, SkipsCollectivesAfterADeviceFailure) {
+  const auto fail = [](Context& context) -> std::vector<Result> {
+    if (context.place.rank == 1) throw EnvironmentError("the device is lost");
+    return {};
   };
-  Checks checks;
-  checks.push_back(std::make_unique<Failing>());
-  checks.push_back(std::make_unique<CollectivesCheck>());
-  checks.push_back(std::make_unique<LatencyCheck>());
+  const Checks checks = {{"failing", "nothing", Scope::rank, fail}, collectives_check(), latency_check()};
   const Report report = run(checks, context_);
   expect_fault(report, "failing", "the device is lost");
   EXPECT_THAT(table_of(report), HasSubstr("the device of rank 1 failed before"));
   EXPECT_THAT(table_of(report), HasSubstr("MPI latency across nodes"));
 }
 
-/// A file system that drops the last byte of what the second rank writes.
+/// A file system that drops the last byte of every file.
 class LossyFiles final : public MemoryFiles {
  public:
   void write_and_sync(const std::string& path, std::span<const std::byte> bytes) override {
@@ -220,8 +205,8 @@ class LossyFiles final : public MemoryFiles {
   }
 };
 
-TEST_F(Selftest, LeavesOutTheFileSystemWithoutAFolder) {
-  const Report report = run_check<FileCheck>();
+TEST_F(Selftest, SkipsTheFileSystemWithoutAFolder) {
+  const Report report = run_check(file_check());
   EXPECT_TRUE(report.passed());
   EXPECT_THAT(table_of(report), HasSubstr("skipped  file system"));
 }
@@ -230,41 +215,41 @@ TEST_F(Selftest, FindsAFileSystemThatLosesBytes) {
   context_.folder = "run";
   LossyFiles lossy;
   if (is_second()) context_.files = &lossy;
-  const Report report = run_check<FileCheck>();
+  const Report report = run_check(file_check());
   EXPECT_FALSE(report.passed());
   EXPECT_THAT(table_of(report), HasSubstr("-rank1, read after writing: 16777215 bytes instead of 16777216"));
   EXPECT_EQ(files_.count() + lossy.count(), 0);
 }
 
-TEST_F(Selftest, FindsAFolderThatIsAnotherOnEachNode) {
+TEST_F(Selftest, FindsAFolderThatIsNotShared) {
   context_.folder = "run";
-  const Report report = run_check<FileCheck>();  // each rank's files are its own
+  const Report report = run_check(file_check());  // each rank has separate files
   EXPECT_THAT(report.bad_nodes, ElementsAre("node0", "node1"));
   EXPECT_THAT(table_of(report), HasSubstr("there is no such file"));
   EXPECT_EQ(files_.count(), 0);
 }
 
-TEST_F(Selftest, FindsAGpuWithErrorsThatEccDidNotCorrect) {
-  EXPECT_TRUE(run_check<GpuCheck>().results.empty());  // no GPU
+TEST_F(Selftest, FindsAGpuWithUncorrectedEccErrors) {
+  EXPECT_TRUE(run_check(gpu_check()).results.empty());  // no GPU
   context_.pci_address = "0000:17:00.0";
   setenv("NVML_STUB_UNCORRECTED", is_second() ? "2" : "0", 1);
-  const Report report = run_check<GpuCheck>();
+  const Report report = run_check(gpu_check());
   expect_fault(report, "GPU ECC errors", "2 uncorrected and 7 corrected");
   for (const char* row : {"GPU driver", "580.1", "GPU largest clock", "1980", "GPU power limit", "700"}) {
     EXPECT_THAT(table_of(report), HasSubstr(row));
   }
 }
 
-TEST_F(Selftest, FindsAGpuThatSlowsDownUnderLoadAndSaysWhy) {
-  EXPECT_EQ(run_check<BurnCheck>().results.size(), 4u) << "two results of each rank on the CPU";
+TEST_F(Selftest, FindsTheReasonOfAGpuSlowdownUnderLoad) {
+  EXPECT_EQ(run_check(burn_check()).results.size(), 4u) << "two results of each rank on the CPU";
   context_.pci_address = "0000:17:00.0";
   setenv("NVML_STUB_SLOWDOWNS", is_second() ? "132" : "4", 1);  // the limit of power, and the power brake
-  expect_fault(run_check<BurnCheck>(), "GPU slowdown", "64 C, 690 W, limit of power in ");
-  EXPECT_THAT(table_of(run_check<BurnCheck>()), HasSubstr(", power brake in "));
+  expect_fault(run_check(burn_check()), "GPU slowdown", "64 C, 690 W, limit of power in ");
+  EXPECT_THAT(table_of(run_check(burn_check())), HasSubstr(", power brake in "));
   setenv("NVML_STUB_SLOWDOWNS", "4", 1);
   setenv("NVML_STUB_CLOCK", is_second() ? "855" : "1710", 1);
   context_.min_share = 0.8;
-  const Report report = run_check<BurnCheck>();
+  const Report report = run_check(burn_check());
   int slow = 0;
   for (const Result& result : report.results) {
     if (result.check != "GPU clock under load" || result.verdict != Verdict::slow) continue;
@@ -275,11 +260,11 @@ TEST_F(Selftest, FindsAGpuThatSlowsDownUnderLoadAndSaysWhy) {
   EXPECT_EQ(slow, 1) << table_of(report);
 }
 
-TEST_F(Selftest, SaysWhyNothingIsKnownOfAGpu) {
+TEST_F(Selftest, ReportsWhyAGpuStateIsUnknown) {
   context_.pci_address = "0000:99:00.0";
-  EXPECT_THAT(table_of(run_check<GpuCheck>()), HasSubstr("NVML finds no GPU at PCI 0000:99:00.0"));
+  EXPECT_THAT(table_of(run_check(gpu_check())), HasSubstr("NVML finds no GPU at PCI 0000:99:00.0"));
   context_.nvml = "no_such_library.so";
-  const Report report = run_check<GpuCheck>();
+  const Report report = run_check(gpu_check());
   EXPECT_TRUE(report.passed());
   EXPECT_THAT(table_of(report), HasSubstr("skipped  GPU state"));
   EXPECT_THAT(table_of(report), HasSubstr("no_such_library.so"));
@@ -287,7 +272,7 @@ TEST_F(Selftest, SaysWhyNothingIsKnownOfAGpu) {
 
 TEST_F(Selftest, FindsANodeWithLessMemoryOrOtherVersions) {
   context_.properties = {{"driver", is_second() ? "550" : "580"}};
-  const Report report = run_check<MachineCheck>();
+  const Report report = run_check(machine_check());
   EXPECT_TRUE(report.passed());
   EXPECT_THAT(table_of(report), HasSubstr("differs  driver"));
   EXPECT_THAT(table_of(report), HasSubstr("memory"));

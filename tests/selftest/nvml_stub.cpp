@@ -1,6 +1,6 @@
-// Stand-in for NVIDIA's management library with a GPU at each PCI address of domain 0, buses 00 and 17. Environment
-// variables give its numbers: NVML_STUB_UNCORRECTED of ECC errors that were not corrected, NVML_STUB_SLOWDOWNS with the
-// bits of the reasons for low clocks, NVML_STUB_CLOCK in MHz, NVML_STUB_DRIVER its version.
+// Stand-in for NVML with GPUs at the PCI addresses of domain 0, buses 00 and 17. Environment variables set its values:
+// NVML_STUB_UNCORRECTED (uncorrected ECC errors), NVML_STUB_SLOWDOWNS (bits of throttle reasons), NVML_STUB_CLOCK (MHz)
+// and NVML_STUB_DRIVER (version).
 #include <cstdlib>
 #include <cstring>
 

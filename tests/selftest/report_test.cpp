@@ -41,12 +41,12 @@ TEST(SelftestReport, RankBelowItsShareOfTheMedianIsSlowAndItsNodeNamed) {
   EXPECT_TRUE(table.ends_with("\nnode1\n")) << table;
 }
 
-TEST(SelftestReport, TimesAreSlowWhereTheyAreLong) {
+TEST(SelftestReport, LongTimesAreSlow) {
   EXPECT_THAT(judge(series(Kind::time, {10, 10, 10, 10, 13, 10})).bad_nodes, ElementsAre("node2"));
   EXPECT_THAT(judge(series(Kind::time, {10, 10, 10, 10, 1, 10})).bad_nodes, IsEmpty());
 }
 
-TEST(SelftestReport, NotANumberAndZeroAreSlow) {
+TEST(SelftestReport, NaNAndZeroAreSlow) {
   EXPECT_THAT(judge(series(Kind::rate, {1, 1, std::nan(""), 1, 0, 1})).bad_nodes, ElementsAre("node1", "node2"));
 }
 
@@ -56,7 +56,7 @@ TEST(SelftestReport, OneRankIsItsOwnMedian) {
   EXPECT_TRUE(table_of(report).ends_with("\nok\n"));
 }
 
-TEST(SelftestReport, OneRankIsHeldAgainstTheCeilingOfItsDevice) {
+TEST(SelftestReport, OneRankIsComparedWithTheCeilingOfItsDevice) {
   for (const auto& [value, is_slow] : {std::pair{599.0, true}, {601.0, false}}) {
     std::vector<Result> results = series(Kind::share, {value}, 0.6);
     results.front().expected = 1000;
@@ -66,7 +66,7 @@ TEST(SelftestReport, OneRankIsHeldAgainstTheCeilingOfItsDevice) {
   }
 }
 
-TEST(SelftestReport, DifferentVersionsAreShownAndExcludeNothing) {
+TEST(SelftestReport, DifferentVersionsAreShownButExcludeNoNode) {
   std::vector<Result> results = series(Kind::property, {0, 0, 0, 0, 0, 0});
   for (Result& result : results) result.detail = result.rank == 4 ? "driver 2" : "driver 1";
   const Report report = judge(std::move(results));
@@ -99,7 +99,7 @@ TEST(SelftestReport, TableBeginsWithTheWorstAndListsEachNodeOnce) {
 }
 
 TEST(SelftestReport, TableOfManyNodesFitsAScreen) {
-  // 64 nodes of 8 ranks: one has a wrong device, all share a slow file system but for the first 40, and one a bad link.
+  // 64 nodes of 8 ranks: one has a faulty device, all but the first 40 a slow file system, and one a bad link.
   std::vector<Result> results;
   for (int rank = 0; rank < 512; ++rank) {
     const std::string host = "node" + std::to_string(100 + rank / 8);
@@ -130,7 +130,7 @@ TEST(SelftestReport, TableOfManyNodesFitsAScreen) {
   EXPECT_TRUE(table.ends_with(",node163\n")) << table;
 }
 
-TEST(SelftestReport, ResultsPassAsText) {
+TEST(SelftestReport, ResultsSurviveSerialisation) {
   std::vector<Result> results = series(Kind::rate, {0.1, std::numeric_limits<double>::infinity(), std::nan("")});
   results[0].detail = std::string("two\nlines\tand a zero\0", 22);
   results[1].passed = false;

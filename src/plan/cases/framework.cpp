@@ -19,6 +19,22 @@ constexpr Framework::Tensors fused_forward{.hidden = 11, .divided = 16, .scores 
 constexpr Framework::Tensors fused_backward{.hidden = 19, .divided = 19, .scores = 5.5};
 
 constexpr auto frameworks = std::to_array<Framework>({
+    // ZeRO-3 (Rajbhandari et al. 2020, arXiv:1910.02054) gathers parameter by parameter.
+    {.name = "deepspeed",
+     .forward = fused_forward,
+     .backward = fused_backward,
+     .fp32_gradients = false,
+     .sharding_interference = 0.5,
+     .one_adapter = true,
+     .schedules = {"zero-3", "zero3", "zero 3", "deepspeed"}},
+    // llm-foundry: no dropout, no biases, GELU unfused; three passes over the logits for the metrics besides the loss.
+    {.name = "fsdp",
+     .forward = {.hidden = 10, .divided = 10},
+     .backward = {.hidden = 16, .divided = 12},
+     .flash_attention = 1,
+     .loss_bytes = 40,
+     .fp32_gradients = false,
+     .schedules = {"fsdp", "shard"}},
     // Megatron-Core.
     {.name = "megatron",
      .forward = {.hidden = fused_forward.hidden, .divided = fused_forward.divided},
@@ -35,22 +51,16 @@ constexpr auto frameworks = std::to_array<Framework>({
      .optimizer_bytes = 66,
      .overlaps_gradients = true},
     {.name = "megatron-2020", .forward = fused_forward, .backward = fused_backward, .overlaps_gradients = true},
-    {.name = "megatron-2021", .forward = fused_forward, .backward = fused_backward},
-    {.name = "megatron-2022", .forward = fused_forward, .backward = fused_backward, .overlaps_tensor = true},
-    // ZeRO-3 (Rajbhandari et al. 2020, arXiv:1910.02054) gathers parameter by parameter.
-    {.name = "deepspeed",
+    {.name = "megatron-2021",
      .forward = fused_forward,
      .backward = fused_backward,
-     .fp32_gradients = false,
-     .sharding_interference = 0.5,
-     .one_adapter = true},
-    // llm-foundry: no dropout, no biases, GELU unfused; three passes over the logits for the metrics besides the loss.
-    {.name = "fsdp",
-     .forward = {.hidden = 10, .divided = 10},
-     .backward = {.hidden = 16, .divided = 12},
-     .flash_attention = 1,
-     .loss_bytes = 40,
-     .fp32_gradients = false},
+     .schedules = {"zb", "zero bubble", "zero-bubble"}},
+    // Selective recomputation came with sequence parallelism (Korthikanti et al. 2022, arXiv:2205.05198).
+    {.name = "megatron-2022",
+     .forward = fused_forward,
+     .backward = fused_backward,
+     .overlaps_tensor = true,
+     .selective_is_sequence_parallel = true},
     // llm.c and compiled nanoGPT: no dropout; sums of residuals inside norms or other kernels.
     {.name = "llm.c",
      .forward = {.hidden = 7, .divided = 10},
@@ -68,6 +78,13 @@ const Framework& find_framework(std::string_view name) {
   TRIREME_CHECK(found != frameworks.end(), ConfigError, "'{}' is not one of {}", name,
                 fmt::join(frameworks | std::views::transform(&Framework::name), ", "));
   return *found;
+}
+
+const Framework& framework_of_schedule(std::string_view schedule) {
+  const auto implies = [&](std::string_view word) { return !word.empty() && schedule.find(word) != schedule.npos; };
+  const auto* found = std::ranges::find_if(
+      frameworks, [&](const Framework& framework) { return std::ranges::any_of(framework.schedules, implies); });
+  return found == frameworks.end() ? find_framework("megatron") : *found;
 }
 
 }  // namespace trireme::plan

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <string_view>
 
 namespace trireme::plan {
@@ -24,12 +25,17 @@ struct Framework {
   double optimizer_bytes = 50;          ///< moved per parameter: unscaling, norm, Adam with fp32 state, 16-bit copy
   bool fp32_gradients = true;           ///< data ranks reduce the gradients of bf16 in fp32
   bool overlaps_gradients = false;      ///< reduction over data ranks overlaps with backward (PyTorch's DDP)
-  bool overlaps_tensor = false;         ///< in backward beside the gradients of weights
+  bool overlaps_tensor = false;         ///< in backward, with the gradients of weights
   double sharding_interference = 0.75;  ///< fraction of hidden gathers and scatters that slows down concurrent work
   bool one_adapter = false;             ///< gathers of parameters use one network adapter of a node at a time
+  bool selective_is_sequence_parallel = false;  ///< even if a row does not say so
+  /// Lower-case words of schedules that imply the program.
+  std::array<std::string_view, 4> schedules{};
 };
 
 /// Returns the program of this name. Throws ConfigError with all names if there is none.
 const Framework& find_framework(std::string_view name);
+/// Returns the first program implied by a schedule, in lower case: Megatron-Core if none.
+const Framework& framework_of_schedule(std::string_view schedule);
 
 }  // namespace trireme::plan

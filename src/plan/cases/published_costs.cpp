@@ -5,7 +5,7 @@
 #include <iterator>
 
 #include "src/base/check.hpp"
-#include "src/plan/cost/kernel_cost.hpp"
+#include "src/plan/cost/costs.hpp"
 
 namespace trireme::plan {
 namespace {

@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <string>
 
-#include "src/plan/cost/collective_cost.hpp"
+#include "src/plan/cost/costs.hpp"
 
 namespace trireme::plan {
 

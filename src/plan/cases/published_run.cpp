@@ -15,6 +15,37 @@
 namespace trireme::plan {
 namespace {
 
+bool take(std::string_view& text, std::string_view head) {
+  if (!text.starts_with(head)) return false;
+  text.remove_prefix(head.size());
+  return true;
+}
+
+bool ends_field(std::string_view text) {
+  return text.empty() || text.front() == ',' || text.front() == '\n' || text == "\r" || text.starts_with("\r\n");
+}
+
+std::string take_plain(std::string_view& text) {
+  std::string field;
+  for (; !ends_field(text); text.remove_prefix(1)) field += text.front();
+  return field;
+}
+
+std::string take_quoted(const std::string& name, std::string_view& text, int& line) {
+  const int first_line = line;
+  std::string field;
+  for (text.remove_prefix(1); !text.empty(); text.remove_prefix(1)) {
+    if (text.front() == '\n') ++line;
+    if (take(text, "\"") && !text.starts_with('"')) {
+      TRIREME_CHECK(ends_field(text), DataError,
+                    "{}, line {}: text follows a quoted field; quotes inside a field are doubled", name, line);
+      return field;
+    }
+    field += text.front();
+  }
+  throw DataError("{}, line {}: a quoted field is not closed", name, first_line);
+}
+
 std::string lower(std::string text) {
   std::ranges::transform(text, text.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
   return text;
@@ -30,56 +61,53 @@ struct FieldError {
   std::string reason;
 };
 
+template <class... Values>
+void require(bool holds, const std::string& column, fmt::format_string<Values...> reason, Values&&... values) {
+  if (!holds) throw FieldError{column, fmt::format(reason, std::forward<Values>(values)...)};
+}
+
 /// Fields of one row, read as values.
 class Row {
  public:
-  explicit Row(std::map<std::string, std::string> fields) : fields_(std::move(fields)) {}
+  explicit Row(const std::map<std::string, std::string>& fields) : fields_(fields) {}
 
-  const std::string& text(const std::string& column) const {
-    static const std::string none;
+  std::string text(const std::string& column) const {
     const auto found = fields_.find(column);
-    return found == fields_.end() ? none : found->second;
+    return found == fields_.end() ? "" : found->second;
   }
   std::string lower_text(const std::string& column) const { return lower(text(column)); }
 
   /// A number: "51200", "51,200", "~50k (not stated)", "0.557 s". Empty if the field has none.
   std::optional<double> number(const std::string& column) const {
     std::string digits;
-    for (const char c : text(column)) {
+    for (const char c : lower_text(column)) {
       if (c == '~' || c == ',' || c == '_' || (c == ' ' && digits.empty())) continue;
       digits += c;
     }
-    const std::string word = lower(digits);
-    if (word.empty() || word == "-" || has(word, {"none", "n/a", "not stated", "unknown"})) {
-      if (word.empty() || std::isdigit(static_cast<unsigned char>(word.front())) == 0) return std::nullopt;
+    const bool has_digit = !digits.empty() && std::isdigit(static_cast<unsigned char>(digits.front())) != 0;
+    if (digits.empty() || digits == "-" || (!has_digit && has(digits, {"none", "n/a", "not stated", "unknown"}))) {
+      return std::nullopt;
     }
-    std::string_view behind = digits;
-    const auto number = take_number<double>(behind);
-    if (!number) throw FieldError{column, fmt::format("'{}' is not a number", text(column))};
-    double value = *number;
-    std::string rest = lower(std::string(behind));
-    if (rest.starts_with("k")) {
-      value *= 1000;
-      rest.erase(0, 1);
-    }
-    if (!rest.empty() && rest.front() != ' ' && rest.front() != '(' && rest.front() != 's' && rest.front() != '%') {
-      throw FieldError{column, fmt::format("'{}' is no number", text(column))};
-    }
-    if (!std::isfinite(value) || value <= 0) throw FieldError{column, fmt::format("'{}' is not above 0", text(column))};
+    std::string_view rest = digits;
+    const auto number = take_number<double>(rest);
+    require(number.has_value(), column, "'{}' is not a number", text(column));
+    const double value = *number * (take(rest, "k") ? 1000 : 1);
+    require(rest.empty() || std::string_view(" (s%").find(rest.front()) != std::string_view::npos, column,
+            "'{}' is not a number", text(column));
+    require(std::isfinite(value) && value > 0, column, "'{}' is not above 0", text(column));
     return value;
   }
 
   std::optional<std::int64_t> count(const std::string& column) const {
     const std::optional<double> value = number(column);
     if (!value) return std::nullopt;
-    if (*value != std::floor(*value) || *value > 1e9) {
-      throw FieldError{column, fmt::format("'{}' is no whole number up to 1e9", text(column))};
-    }
+    require(*value == std::floor(*value) && *value <= 1e9, column, "'{}' is not a whole number up to 1e9",
+            text(column));
     return static_cast<std::int64_t>(*value);
   }
   std::int64_t needed(const std::string& column) const {
     const std::optional<std::int64_t> value = count(column);
-    if (!value) throw FieldError{column, "is empty; a whole number is needed"};
+    require(value.has_value(), column, "is empty; a whole number is needed");
     return *value;
   }
   int rank_count(const std::string& column, int missing) const {
@@ -87,7 +115,7 @@ class Row {
   }
 
  private:
-  std::map<std::string, std::string> fields_;
+  const std::map<std::string, std::string>& fields_;
 };
 
 std::string cluster_of(const Row& row) {
@@ -96,7 +124,7 @@ std::string cluster_of(const Row& row) {
   if (has(text, {"a100"})) return has(text, {"40g", "40 g", "40-g", "40_g"}) ? "dgx-a100-40gb" : "dgx-a100";
   if (has(text, {"h200"})) return "dgx-h200";
   if (has(text, {"h100"})) return "dgx-h100";
-  throw FieldError{"hardware", fmt::format("'{}' names none of V100, A100, H100, H200", row.text("hardware"))};
+  throw FieldError{"hardware", fmt::format("'{}' does not name one of V100, A100, H100, H200", row.text("hardware"))};
 }
 
 Sharding sharding_of(const std::string& schedule) {
@@ -106,7 +134,8 @@ Sharding sharding_of(const std::string& schedule) {
   return Sharding::none;
 }
 
-PublishedSchedule schedule_of(const std::string& text, const std::string& original) {
+PublishedSchedule schedule_of(const Row& row) {
+  const std::string text = row.lower_text("schedule");
   if (has(text, {"zb-2p", "zb2p", "zb 2p", "zb-h2", "zbh2"})) return PublishedSchedule::zero_bubble_2p;
   if (has(text, {"zb-1p", "zb1p", "zb 1p", "zb-h1", "zbh1", "zero-bubble", "zero bubble"})) {
     return PublishedSchedule::zero_bubble_1p;
@@ -121,8 +150,8 @@ PublishedSchedule schedule_of(const std::string& text, const std::string& origin
       text == "-" || sharding_of(text) != Sharding::none) {
     return PublishedSchedule::one_forward_one_backward;
   }
-  throw FieldError{"schedule",
-                   fmt::format("'{}' is not one of 1F1B, interleaved, GPipe, ZB-1p, ZB-2p, FSDP", original)};
+  throw FieldError{
+      "schedule", fmt::format("'{}' is not one of 1F1B, interleaved, GPipe, ZB-1p, ZB-2p, FSDP", row.text("schedule"))};
 }
 
 Recomputation recomputation_of(const Row& row) {
@@ -136,7 +165,7 @@ Recomputation recomputation_of(const Row& row) {
 bool uses_fp8(const Row& row, const std::string& cluster) {
   const std::string text = row.lower_text("precision");
   if (has(text, {"fp8"})) {
-    if (!has(cluster, {"h100", "h200"})) throw FieldError{"precision", "fp8 needs an H100 or H200"};
+    require(has(cluster, {"h100", "h200"}), "precision", "fp8 needs an H100 or H200");
     return true;
   }
   if (text.empty() || has(text, {"fp16", "bf16", "half", "bfloat", "float16", "mixed", "not stated"})) return false;
@@ -153,30 +182,24 @@ FlopConvention convention_of(const Row& row) {
     return FlopConvention::with_recompute;
   }
   if (text.empty() || text == "-" || has(text, {"model", "mfu", "none", "n/a", "palm"})) return FlopConvention::model;
-  throw FieldError{"tflops_def", fmt::format("'{}' is no known count: eq3, hardware FLOPs, model FLOPs, 6N + attention",
-                                             row.text("tflops_def"))};
+  throw FieldError{"tflops_def",
+                   fmt::format("'{}' is not a known convention: eq3, hardware FLOPs, model FLOPs, 6N + attention",
+                               row.text("tflops_def"))};
 }
 
-bool says_sequence_parallel(const Row& row) {
+bool is_sequence_parallel(const Row& row, const PublishedRun& run) {
   for (const char* column : {"schedule", "recompute", "model", "note", "hardware"}) {
     const std::string text = fmt::format(" {} ", row.lower_text(column));
     if (has(text, {"no sequence par", "without sequence par", "no sp"})) return false;
     if (has(text, {"sequence par", "sequence-par", "seq par", "seq-par", "+sp", "+ sp", " sp ", "sp+"})) return true;
   }
-  // Selective recomputation came with sequence parallelism (Korthikanti et al. 2022, arXiv:2205.05198).
-  return row.lower_text("program") == "megatron-2022" && has(row.lower_text("recompute"), {"selective"});
+  return run.framework.selective_is_sequence_parallel && run.recomputation == Recomputation::selective;
 }
 
 /// Returns the program of the column `program`, or of the schedule if it is empty.
 const Framework& framework_of(const Row& row) {
-  std::string name = row.lower_text("program");
-  const std::string schedule = row.lower_text("schedule");
-  if (name.empty()) {
-    name = has(schedule, {"zero-3", "zero3", "zero 3", "deepspeed"}) ? "deepspeed"
-           : has(schedule, {"fsdp", "shard"})                        ? "fsdp"
-           : has(schedule, {"zb", "zero bubble", "zero-bubble"})     ? "megatron-2021"
-                                                                     : "megatron";
-  }
+  const std::string name = row.lower_text("program");
+  if (name.empty()) return framework_of_schedule(row.lower_text("schedule"));
   try {
     return find_framework(name);
   } catch (const ConfigError& error) {
@@ -189,19 +212,14 @@ void read_grid(const Row& row, PublishedRun& run) {
   run.tp = row.rank_count("tp", 1);
   run.pp = row.rank_count("pp", 1);
   const std::int64_t model_ranks = static_cast<std::int64_t>(run.tp) * run.pp;
-  if (run.gpus % model_ranks != 0) {
-    throw FieldError{"gpus", fmt::format("{} are no multiple of tp {} x pp {}", run.gpus, run.tp, run.pp)};
-  }
+  require(run.gpus % model_ranks == 0, "gpus", "{} are not a multiple of tp {} x pp {}", run.gpus, run.tp, run.pp);
   run.dp = row.rank_count("dp", static_cast<int>(run.gpus / model_ranks));
-  if (run.gpus != model_ranks * run.dp) {
-    throw FieldError{"dp", fmt::format("tp {} x pp {} x dp {} are {} GPUs, not {}", run.tp, run.pp, run.dp,
-                                       model_ranks * run.dp, run.gpus)};
-  }
+  require(run.gpus == model_ranks * run.dp, "dp", "tp {} x pp {} x dp {} are {} GPUs, not {}", run.tp, run.pp, run.dp,
+          model_ranks * run.dp, run.gpus);
   run.global_batch = row.needed("gbs");
   run.micro_batch = row.needed("mbs");
-  if (run.global_batch < run.dp * run.micro_batch) {
-    throw FieldError{"gbs", fmt::format("{} are less than dp {} x mbs {}", run.global_batch, run.dp, run.micro_batch)};
-  }
+  require(run.global_batch >= run.dp * run.micro_batch, "gbs", "{} are less than dp {} x mbs {}", run.global_batch,
+          run.dp, run.micro_batch);
 }
 
 void read_model(const Row& row, PublishedRun& run) {
@@ -210,47 +228,37 @@ void read_model(const Row& row, PublishedRun& run) {
   run.sequence = row.needed("seq");
   run.heads = row.count("heads").value_or(std::max<std::int64_t>(1, run.hidden / 128));
   run.vocabulary = row.count("vocab").value_or(51200);
-  if (run.layers > 2000) throw FieldError{"layers", fmt::format("{} are more than 2000", run.layers)};
-  if (run.layers < run.pp) throw FieldError{"pp", fmt::format("{} stages for {} layers", run.pp, run.layers)};
-  if (run.hidden % run.heads != 0) {
-    throw FieldError{"heads", fmt::format("{} do not divide hidden {}", run.heads, run.hidden)};
-  }
-  if (run.heads % run.tp != 0) {
-    throw FieldError{"tp", fmt::format("{} ranks do not divide {} heads", run.tp, run.heads)};
-  }
-}
-
-int chunks_of(const Row& row, const PublishedRun& run) {
-  const std::optional<std::int64_t> layers = row.count("layers_per_virtual_stage");
-  if (!layers) throw FieldError{"layers_per_virtual_stage", "is empty; an interleaved schedule needs it"};
-  // Rounded up: the first or last chunk may have fewer layers, next to the embedding and the output head.
-  const std::int64_t chunk_layers = run.pp * *layers;
-  return static_cast<int>((run.layers + chunk_layers - 1) / chunk_layers);
+  require(run.layers <= 2000, "layers", "{} are more than 2000", run.layers);
+  require(run.layers >= run.pp, "pp", "{} stages for {} layers", run.pp, run.layers);
+  require(run.hidden % run.heads == 0, "heads", "{} do not divide hidden {}", run.heads, run.hidden);
+  require(run.heads % run.tp == 0, "tp", "{} ranks do not divide {} heads", run.tp, run.heads);
 }
 
 void read_schedule(const Row& row, PublishedRun& run) {
-  const std::string text = row.lower_text("schedule");
-  run.sharding = sharding_of(text);
-  run.schedule = schedule_of(text, row.text("schedule"));
-  if (run.is_fsdp() && run.tp * run.pp > 1) {
-    throw FieldError{"schedule", fmt::format("'{}' is not predicted together with tp {} or pp {}", row.text("schedule"),
-                                             run.tp, run.pp)};
+  run.sharding = sharding_of(row.lower_text("schedule"));
+  run.schedule = schedule_of(row);
+  require(!run.is_fsdp() || run.tp * run.pp == 1, "schedule", "'{}' is not predicted together with tp {} or pp {}",
+          row.text("schedule"), run.tp, run.pp);
+  if (run.schedule == PublishedSchedule::interleaved && run.pp > 1) {
+    constexpr const char* column = "layers_per_virtual_stage";
+    const std::optional<std::int64_t> layers = row.count(column);
+    require(layers.has_value(), column, "is empty; an interleaved schedule needs it");
+    // Rounded up: the first or last chunk may have fewer layers, next to the embedding and the output head.
+    const std::int64_t chunk_layers = run.pp * *layers;
+    run.chunks = static_cast<int>((run.layers + chunk_layers - 1) / chunk_layers);
   }
-  if (run.schedule == PublishedSchedule::interleaved && run.pp > 1) run.chunks = chunks_of(row, run);
   constexpr std::int64_t max_steps = 2'000'000, max_scheduled = 100'000'000;
   const std::int64_t steps = static_cast<std::int64_t>(run.micro_batches()) * run.pp * run.chunks;
   const bool automatic = run.schedule == PublishedSchedule::zero_bubble_2p;
-  if (run.pp > 1 && (steps > max_steps || (automatic && steps * run.pp > max_scheduled))) {
-    throw FieldError{
-        "gbs", fmt::format("{} micro-batches on {} stages are too many to simulate", run.micro_batches(), run.pp)};
-  }
+  require(run.pp == 1 || (steps <= max_steps && (!automatic || steps * run.pp <= max_scheduled)), "gbs",
+          "{} micro-batches on {} stages are too many to simulate", run.micro_batches(), run.pp);
 }
 
-PublishedRun run_of(const CsvRecord& record, std::map<std::string, std::string> fields) {
+PublishedRun run_of(const CsvRecord& record, const std::vector<std::string>& columns) {
   PublishedRun run;
   run.line = record.line;
-  run.text = fields;
-  const Row row(std::move(fields));
+  for (std::size_t c = 0; c < columns.size(); ++c) run.text[columns[c]] = record.fields[c];
+  const Row row(run.text);
   run.cluster = cluster_of(row);
   read_grid(row, run);
   read_model(row, run);
@@ -259,7 +267,7 @@ PublishedRun run_of(const CsvRecord& record, std::map<std::string, std::string> 
   read_schedule(row, run);
   run.framework = framework_of(row);
   run.bf16 = has(row.lower_text("precision"), {"bf16"}) && !has(row.lower_text("precision"), {"fp16"});
-  run.sequence_parallel = run.tp > 1 && says_sequence_parallel(row);
+  run.sequence_parallel = run.tp > 1 && is_sequence_parallel(row, run);
   run.convention = convention_of(row);
   run.iter_s = row.number("iter_s");
   run.tflops_gpu = row.number("tflops_gpu");
@@ -281,19 +289,10 @@ std::vector<std::string> header_of(const std::string& name, const CsvRecord& rec
 }  // namespace
 
 const char* name_of(FlopConvention convention) {
-  switch (convention) {
-    case FlopConvention::model:
-      return "72 B s l h^2 (1 + s / 6h + V / 12lh)";
-    case FlopConvention::with_recompute:
-      return "96 B s l h^2 (1 + s / 6h + V / 16lh)";
-    case FlopConvention::hardware:
-      return "72 B s l h^2 (1 + s / 6h + V / 12lh) and recomputation";
-    case FlopConvention::six_n:
-      return "6 B s N";
-    case FlopConvention::six_n_attention:
-      return "B s (6 N + 12 l h s)";
-  }
-  return "";
+  constexpr const char* names[] = {"72 B s l h^2 (1 + s / 6h + V / 12lh)", "96 B s l h^2 (1 + s / 6h + V / 16lh)",
+                                   "72 B s l h^2 (1 + s / 6h + V / 12lh) and recomputation", "6 B s N",
+                                   "B s (6 N + 12 l h s)"};
+  return names[static_cast<int>(convention)];
 }
 
 int PublishedRun::micro_batches() const {
@@ -327,6 +326,22 @@ std::optional<double> PublishedRun::published_seconds() const {
   return std::nullopt;
 }
 
+std::vector<CsvRecord> parse_csv(const std::string& name, const std::string& text) {
+  std::vector<CsvRecord> records;
+  std::string_view left = text;
+  take(left, "\xef\xbb\xbf");
+  for (int line = 1; !left.empty(); ++line) {
+    CsvRecord record{line, {}};
+    do {
+      record.fields.push_back(left.starts_with('"') ? take_quoted(name, left, line) : take_plain(left));
+    } while (take(left, ","));
+    take(left, "\r");
+    take(left, "\n");
+    if (record.fields.size() > 1 || !record.fields.front().empty()) records.push_back(std::move(record));
+  }
+  return records;
+}
+
 std::vector<PublishedRow> parse_published_runs(const std::string& name, const std::string& text) {
   const std::vector<CsvRecord> records = parse_csv(name, text);
   TRIREME_CHECK(!records.empty(), DataError, "{}: the file is empty; its first line names the columns", name);
@@ -339,10 +354,8 @@ std::vector<PublishedRow> parse_published_runs(const std::string& name, const st
       row.error = fmt::format("{}, line {}: {} fields, the header has {} columns", name, record.line,
                               record.fields.size(), columns.size());
     } else {
-      std::map<std::string, std::string> fields;
-      for (std::size_t c = 0; c < columns.size(); ++c) fields[columns[c]] = record.fields[c];
       try {
-        row.run = run_of(record, std::move(fields));
+        row.run = run_of(record, columns);
       } catch (const FieldError& error) {
         row.error = fmt::format("{}, line {}, column {}: {}", name, record.line, error.column, error.reason);
       }

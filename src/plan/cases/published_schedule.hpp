@@ -8,7 +8,7 @@ namespace trireme::plan {
 /// A schedule with late backwards of weights, for steps of the given times (one chunk per rank), as produced by an
 /// automatic scheduler (Qi et al. 2023, arXiv:2401.10241, ZB-2p). Each rank runs a backward of inputs if one is ready,
 /// else a forward if memory allows it, else a backward of weights. The memory holds `in_flight` micro-batches, a
-/// multiple of the stages; one whose backward of weights is left takes `kept_share` of its place.
+/// multiple of the stages; one that only lacks its backward of weights takes `kept_share` of that.
 parallel::Schedule zero_bubble_schedule(int stages, int micro_batches, int in_flight, double kept_share,
                                         const ScheduleTimes& times);
 

@@ -1,6 +1,7 @@
 #include "src/plan/cases/run_prediction.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <numeric>
 #include <vector>
@@ -10,6 +11,123 @@
 
 namespace trireme::plan {
 namespace {
+
+/// A part of the model, on one micro-batch.
+struct PartTime {
+  WorkTime forward;
+  WorkTime backward_input;  ///< including the recomputed forward
+  WorkTime backward_weight;
+
+  WorkTime total() const { return forward + backward_input + backward_weight; }
+  PartTime& operator+=(const PartTime& other) {
+    forward += other.forward;
+    backward_input += other.backward_input;
+    backward_weight += other.backward_weight;
+    return *this;
+  }
+  friend PartTime operator*(double factor, const PartTime& part) {
+    return {factor * part.forward, factor * part.backward_input, factor * part.backward_weight};
+  }
+};
+
+/// Kernels of a layer in PyTorch.
+constexpr int forward_kernels = 20, backward_input_kernels = 30, backward_weight_kernels = 8;
+
+/// Sizes of a micro-batch on a tensor rank.
+struct Sizes {
+  explicit Sizes(const PublishedRun& run)
+      : t(run.tp),
+        tokens(static_cast<double>(run.micro_batch * run.sequence)),
+        s(static_cast<double>(run.sequence)),
+        h(static_cast<double>(run.hidden)),
+        heads(static_cast<double>(run.micro_batch * run.heads) / t),
+        d(h / static_cast<double>(run.heads)),
+        hidden_bytes(2 * tokens * h),
+        score_bytes(2 * heads * s * s) {}
+  double t;
+  double tokens, s, h;
+  double heads;  ///< heads of all sequences
+  double d;
+  double hidden_bytes, score_bytes;
+};
+
+double attention_time(const Sizes& z, const Framework& framework, const PublishedCosts& costs, bool backward) {
+  if (framework.flash_attention == 0) {
+    return (backward ? 2 : 1) *
+           (costs.head_products(z.heads, z.s, z.s, z.d) + costs.head_products(z.heads, z.s, z.d, z.s));
+  }
+  // Half of the pairs; backward computes the scores again, five products.
+  const double flops = 2 * z.heads * z.s * z.s * z.d;
+  return costs.flash_attention(backward ? 2.5 * flops : flops, z.s, backward) / framework.flash_attention;
+}
+
+double kernel_time(const PublishedCosts& costs, const Framework& framework, double bytes) {
+  return framework.fused_kernels ? costs.memory(bytes) : costs.unfused_memory(bytes);
+}
+
+/// Memory-bound kernels. Sequence parallelism also divides the hidden tensors.
+double kernels_time(const Sizes& z, const PublishedRun& run, const PublishedCosts& costs,
+                    const Framework::Tensors& tensors) {
+  const double hidden = tensors.hidden / (run.sequence_parallel ? z.t : 1) + tensors.divided / z.t;
+  return kernel_time(costs, run.framework, hidden * z.hidden_bytes + tensors.scores * z.score_bytes);
+}
+
+/// A transformer layer of the run.
+PartTime layer_time(const PublishedRun& run, const PublishedCosts& costs) {
+  const Sizes z(run);
+  struct Weight {
+    double outputs, inputs;
+  };
+  const std::array<Weight, 4> weights = {
+      {{3 * z.h / z.t, z.h}, {z.h, z.h / z.t}, {4 * z.h / z.t, z.h}, {z.h, 4 * z.h / z.t}}};
+  PartTime layer;
+  for (const Weight& w : weights) {
+    layer.forward.products += costs.layer_product(z.tokens, w.outputs, w.inputs);
+    layer.backward_input.products += costs.layer_product(z.tokens, w.inputs, w.outputs);
+    layer.backward_weight.products += costs.layer_product(w.outputs, w.inputs, z.tokens);
+  }
+  const Framework& framework = run.framework;
+  layer.forward.attention = attention_time(z, framework, costs, false);
+  layer.backward_input.attention = attention_time(z, framework, costs, true);
+  layer.forward.memory_bound = kernels_time(z, run, costs, framework.forward) + costs.launches(forward_kernels);
+  layer.backward_input.memory_bound =
+      kernels_time(z, run, costs, framework.backward) + costs.launches(backward_input_kernels);
+  layer.backward_weight.memory_bound = costs.launches(backward_weight_kernels);
+  // Two sums in each direction; sequence parallelism makes each a scatter and a gather of the same bytes.
+  const double sum = costs.collective(Collective::all_reduce, z.hidden_bytes, run.tp, 1);
+  layer.forward.of(Traffic::tensor).exposed_ms = 2 * sum;
+  layer.backward_input.of(Traffic::tensor).exposed_ms =
+      framework.overlaps_tensor ? std::max(0.0, 2 * sum - layer.backward_weight.products) : 2 * sum;
+  if (run.recomputation == Recomputation::full) layer.backward_input += layer.forward;
+  if (run.recomputation == Recomputation::selective) {
+    layer.backward_input.attention += layer.forward.attention;
+    layer.backward_input.memory_bound += kernel_time(costs, framework, framework.forward.scores * z.score_bytes);
+  }
+  return layer;
+}
+
+/// The embedding, which only takes memory-bound time.
+PartTime embedding_time(const PublishedRun& run, const PublishedCosts& costs) {
+  const Sizes z(run);
+  PartTime part;
+  part.forward.memory_bound = part.backward_input.memory_bound = costs.memory(3 * z.hidden_bytes);
+  return part;
+}
+
+/// The output layer with its loss. It is never recomputed.
+PartTime head_time(const PublishedRun& run, const PublishedCosts& costs) {
+  const Sizes z(run);
+  const double words = static_cast<double>(run.vocabulary) / z.t;
+  PartTime part;
+  part.forward.products = costs.product(z.tokens, words, z.h);
+  part.backward_input.products = costs.product(z.tokens, z.h, words);
+  part.backward_weight.products = costs.product(words, z.h, z.tokens);
+  part.forward.memory_bound = part.backward_input.memory_bound =
+      costs.memory(run.framework.loss_bytes / 2 * z.tokens * words + 3 * z.hidden_bytes);
+  part.backward_input.of(Traffic::tensor).exposed_ms =
+      costs.collective(Collective::all_reduce, z.hidden_bytes, run.tp, 1);
+  return part;
+}
 
 /// Slowdown of an update whose gradient reduction overlaps with backward: it takes multiprocessors and memory
 /// bandwidth.
@@ -73,9 +191,8 @@ ScheduleTimes schedule_times(const PublishedRun& run, const PublishedCosts& cost
   return times;
 }
 
-/// Time of the steps, work of the busiest rank, and the bubble.
-void predict_pipeline(const PublishedRun& run, const PublishedCosts& costs, RunPrediction& prediction,
-                      double& pipeline_ms) {
+/// Returns the time of the steps; sets the work of the busiest rank, and the bubble.
+double predict_pipeline(const PublishedRun& run, const PublishedCosts& costs, RunPrediction& prediction) {
   const std::vector<PartTime> chunks = chunk_times(run, costs);
   const double m = run.micro_batches();
   for (int rank = 0; rank < run.pp; ++rank) {
@@ -85,10 +202,11 @@ void predict_pipeline(const PublishedRun& run, const PublishedCosts& costs, RunP
     }
     if (work.total() > prediction.work.total()) prediction.work = work;
   }
-  pipeline_ms = prediction.work.total();
-  if (run.pp > 1) pipeline_ms = schedule_time(run, schedule_times(run, costs, chunks));
-  prediction.pipeline_ms = pipeline_ms - prediction.work.total();
+  const double work_ms = prediction.work.total();
+  const double pipeline_ms = run.pp > 1 ? schedule_time(run, schedule_times(run, costs, chunks)) : work_ms;
+  prediction.pipeline_ms = pipeline_ms - work_ms;
   prediction.bubble = prediction.pipeline_ms / pipeline_ms;
+  return pipeline_ms;
 }
 
 double parameters_of_rank(const PublishedRun& run) {
@@ -159,9 +277,7 @@ RunPrediction predict_run(const PublishedRun& run, const PublishedCosts& costs) 
   if (run.is_fsdp()) {
     predict_fsdp(run, costs, prediction);
   } else {
-    double pipeline_ms = 0;
-    predict_pipeline(run, costs, prediction, pipeline_ms);
-    predict_update(run, costs, prediction, pipeline_ms);
+    predict_update(run, costs, prediction, predict_pipeline(run, costs, prediction));
   }
   const double ms = prediction.work.total() + prediction.pipeline_ms + prediction.data_ms + prediction.optimizer_ms;
   prediction.seconds = 1e-3 * ms;

@@ -2,7 +2,7 @@
 
 #include "src/plan/cases/published_costs.hpp"
 #include "src/plan/cases/published_run.hpp"
-#include "src/plan/cases/run_work.hpp"
+#include "src/plan/step/work_time.hpp"
 
 namespace trireme::plan {
 

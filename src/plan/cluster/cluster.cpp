@@ -1,15 +1,17 @@
 #include "src/plan/cluster/cluster.hpp"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <array>
-#include <functional>
 #include <map>
+#include <ranges>
 #include <set>
 #include <sstream>
+#include <variant>
 
 #include "src/base/check.hpp"
 #include "src/base/parse_number.hpp"
-#include "src/plan/cluster/cpu_cluster.hpp"
 
 namespace trireme::plan {
 namespace {
@@ -34,43 +36,24 @@ Device a100_40gb() {
   return device;
 }
 
-/// A value of a file, and its setter.
-struct Field {
-  std::function<double&(Cluster&)> value;
-  double least = 0;  ///< excluded, except for latencies and zero shares
-  double most = 1e12;
-  bool whole = false;
-};
-
-Field number(double Device::*member) {
-  return {[member](Cluster& cluster) -> double& { return cluster.device.*member; }};
-}
-Field number(Link Cluster::*link, double Link::*member, double most = 1e12) {
-  return {[link, member](Cluster& cluster) -> double& { return cluster.*link.*member; }, 0, most};
-}
-
-const std::map<std::string, Field>& number_fields() {
-  static const std::map<std::string, Field> fields = {
-      {"device.memory-gb", number(&Device::memory_gb)},
-      {"device.peak-tflops", number(&Device::peak_tflops)},
-      {"device.product-tflops", number(&Device::product_tflops)},
-      {"device.copy-gbs", number(&Device::copy_gbs)},
-      {"device.clock-ghz", number(&Device::clock_ghz)},
-      {"device.mma-clocks", number(&Device::mma_clocks)},
-      {"node.gbs", number(&Cluster::node, &Link::gbs)},
-      {"node.share", number(&Cluster::node, &Link::share, 2)},
-      {"node.latency-us", number(&Cluster::node, &Link::latency_us)},
-      {"network.gbs", number(&Cluster::network, &Link::gbs)},
-      {"network.share", number(&Cluster::network, &Link::share, 2)},
-      {"network.latency-us", number(&Cluster::network, &Link::latency_us)}};
-  return fields;
-}
-
-const std::map<std::string, std::function<int&(Cluster&)>>& count_fields() {
-  static const std::map<std::string, std::function<int&(Cluster&)>> fields = {
-      {"cluster.ranks-per-node", [](Cluster& cluster) -> int& { return cluster.ranks_per_node; }},
-      {"device.multiprocessors", [](Cluster& cluster) -> int& { return cluster.device.multiprocessors; }}};
-  return fields;
+/// Numbers of a cluster by their fields in a file.
+std::map<std::string, std::variant<int*, double*>> numbers_of(Cluster& cluster) {
+  Device& device = cluster.device;
+  Link &node = cluster.node, &network = cluster.network;
+  return {{"cluster.ranks-per-node", &cluster.ranks_per_node},
+          {"device.multiprocessors", &device.multiprocessors},
+          {"device.memory-gb", &device.memory_gb},
+          {"device.peak-tflops", &device.peak_tflops},
+          {"device.product-tflops", &device.product_tflops},
+          {"device.copy-gbs", &device.copy_gbs},
+          {"device.clock-ghz", &device.clock_ghz},
+          {"device.mma-clocks", &device.mma_clocks},
+          {"node.gbs", &node.gbs},
+          {"node.share", &node.share},
+          {"node.latency-us", &node.latency_us},
+          {"network.gbs", &network.gbs},
+          {"network.share", &network.share},
+          {"network.latency-us", &network.latency_us}};
 }
 
 std::string trimmed(const std::string& text) {
@@ -79,46 +62,70 @@ std::string trimmed(const std::string& text) {
   return begin == std::string::npos ? "" : text.substr(begin, text.find_last_not_of(blanks) - begin + 1);
 }
 
-template <class T>
-bool read_number(const std::string& text, T& value) {
-  const auto number = parse_number<T>(text);
-  value = number.value_or(value);
-  return number.has_value();
-}
-
-std::string known_fields() {
-  std::string text = "cluster.base, cluster.name, device.name";
-  for (const auto& [key, field] : count_fields()) text += ", " + key;
-  for (const auto& [key, field] : number_fields()) text += ", " + key;
-  return text;
-}
-
 /// Sets the field `key`, of line `line` of the file `name`.
 void set_field(const std::string& name, int line, const std::string& key, const std::string& value, Cluster& cluster) {
-  if (key == "cluster.name") {
-    cluster.name = value;
-  } else if (key == "device.name") {
-    cluster.device.name = value;
-  } else if (const auto count = count_fields().find(key); count != count_fields().end()) {
+  if (key == "cluster.name" || key == "device.name") {
+    (key == "cluster.name" ? cluster.name : cluster.device.name) = value;
+    return;
+  }
+  const auto numbers = numbers_of(cluster);
+  const auto found = numbers.find(key);
+  TRIREME_CHECK(found != numbers.end(), ConfigError,
+                "{}:{}: there is no field {}; fields are cluster.base, cluster.name, device.name, {}", name, line, key,
+                fmt::join(numbers | std::views::keys, ", "));
+  if (int* const* count = std::get_if<int*>(&found->second)) {
     constexpr int most = 100'000;
-    int number = 0;
-    TRIREME_CHECK(read_number(value, number) && number >= 1 && number <= most, ConfigError,
+    const auto number = parse_number<int>(value);
+    TRIREME_CHECK(number && *number >= 1 && *number <= most, ConfigError,
                   "{}:{}: {} = {}: a whole number from 1 to {} is expected", name, line, key, value, most);
-    count->second(cluster) = number;
-  } else if (const auto field = number_fields().find(key); field != number_fields().end()) {
-    double number = 0;
-    const bool may_be_zero = key.ends_with("latency-us");
-    TRIREME_CHECK(
-        read_number(value, number) && (may_be_zero ? number >= 0 : number > 0) && number <= field->second.most,
-        ConfigError, "{}:{}: {} = {}: a number {} 0 and at most {:g} is expected", name, line, key, value,
-        may_be_zero ? "from" : "above", field->second.most);
-    field->second.value(cluster) = number;
+    **count = *number;
   } else {
-    throw ConfigError("{}:{}: there is no field {}; fields are {}", name, line, key, known_fields());
+    const double most = key.ends_with("share") ? 2 : 1e12;
+    const bool may_be_zero = key.ends_with("latency-us");
+    const auto number = parse_number<double>(value);
+    TRIREME_CHECK(number && (may_be_zero ? *number >= 0 : *number > 0) && *number <= most, ConfigError,
+                  "{}:{}: {} = {}: a number {} 0 and at most {:g} is expected", name, line, key, value,
+                  may_be_zero ? "from" : "above", most);
+    *std::get<double*>(found->second) = *number;
   }
 }
 
 }  // namespace
+
+std::span<const Device> gpus() {
+  static const std::vector<Device> all = [] {
+    const Device h200{.name = "H200",
+                      .memory_gb = 141,
+                      .peak_tflops = 989,
+                      .product_tflops = 790,
+                      .copy_gbs = 4300,
+                      .multiprocessors = 132,
+                      .clock_ghz = 1.83,
+                      .mma_clocks = 6.6,
+                      .fuses_gelu = true};
+    Device h100 = h200;
+    h100.name = "H100";
+    h100.memory_gb = 80;
+    h100.copy_gbs = 3000;
+    const Device a100{.name = "A100",
+                      .memory_gb = 80,
+                      .peak_tflops = 312,
+                      .product_tflops = 265,
+                      .copy_gbs = 1800,
+                      .multiprocessors = 108,
+                      .clock_ghz = 1.41,
+                      .mma_clocks = 8,
+                      .fuses_gelu = false};
+    return std::vector{h200, h100, a100};
+  }();
+  return all;
+}
+
+const Device* find_gpu(const std::string& device) {
+  const auto found =
+      std::ranges::find_if(gpus(), [&](const Device& gpu) { return device.find(gpu.name) != std::string::npos; });
+  return found == gpus().end() ? nullptr : &*found;
+}
 
 std::string collective_name(Collective collective, int ranks) {
   constexpr std::array names = {"all-reduce", "reduce-scatter", "all-gather", "broadcast", "send and receive"};
@@ -141,9 +148,7 @@ const std::vector<Cluster>& cluster_presets() {
 }
 
 std::string cluster_preset_names() {
-  std::string text;
-  for (const Cluster& cluster : cluster_presets()) text += (text.empty() ? "" : ", ") + cluster.name;
-  return text;
+  return fmt::format("{}", fmt::join(cluster_presets() | std::views::transform(&Cluster::name), ", "));
 }
 
 Cluster cluster_preset(const std::string& name) {
@@ -180,31 +185,23 @@ Cluster parse_cluster(const std::string& name, const std::string& text) {
     values.push_back({number, key, trimmed(line.substr(equals + 1))});
   }
   Cluster cluster;
-  cluster.name = name;
-  bool has_base = false;
-  for (const Value& value : values) {
-    if (value.key != "cluster.base") continue;
-    has_base = true;
+  const auto base = std::ranges::find(values, "cluster.base", &Value::key);
+  const bool has_base = base != values.end();
+  if (has_base) {
     try {
-      cluster = cluster_preset(value.value);
+      cluster = cluster_preset(base->value);
     } catch (const ConfigError& error) {
-      throw ConfigError("{}:{}: cluster.base: {}", name, value.line, error.what());
+      throw ConfigError("{}:{}: cluster.base: {}", name, base->line, error.what());
     }
-    cluster.name = name;
   }
+  cluster.name = name;
   for (const Value& value : values) {
     if (value.key != "cluster.base") set_field(name, value.line, value.key, value.value, cluster);
   }
-  if (!has_base) {
-    const auto require = [&](const std::string& key) {
-      TRIREME_CHECK(keys.contains(key), ConfigError,
-                    "{}: {} is missing: give it, or name in [cluster] a base that has it ({})", name, key,
-                    cluster_preset_names());
-    };
-    for (const auto& [key, field] : count_fields()) require(key);
-    for (const auto& [key, field] : number_fields()) {
-      if (!key.ends_with("share")) require(key);
-    }
+  for (const auto& [key, number] : numbers_of(cluster)) {
+    TRIREME_CHECK(has_base || keys.contains(key) || key.ends_with("share"), ConfigError,
+                  "{}: {} is missing: give it, or name in [cluster] a base that has it ({})", name, key,
+                  cluster_preset_names());
   }
   return cluster;
 }

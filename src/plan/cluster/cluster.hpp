@@ -1,12 +1,41 @@
 #pragma once
 
+#include <span>
 #include <string>
 #include <vector>
 
 #include "src/comm/bus_bandwidth.hpp"
-#include "src/plan/cluster/device.hpp"
+#include "src/plan/cluster/measured_kernels.hpp"
 
 namespace trireme::plan {
+
+/// Overhead of a flash attention block, in forward steps of 128 queries and 64 keys.
+constexpr double block_overhead_steps = 1.8;
+
+/// Constants of a rank's device that convert work to time.
+struct Device {
+  std::string name;       ///< part of the driver's name of the device
+  double memory_gb;       ///< 10^9 bytes
+  double peak_tflops;     ///< dense bf16
+  double product_tflops;  ///< reached at 8192^3
+  double copy_gbs;        ///< bytes read and written per second by a large copy
+  int multiprocessors;
+  double clock_ghz;
+  double mma_clocks;                 ///< mma.sync m16n8k16 on a quarter of a multiprocessor
+  bool fuses_gelu;                   ///< GELU and its derivative run inside products
+  double memory_share = 0.9;         ///< rate of memory-bound kernels, as a share of the copy's
+  double norm_backward_share = 0.7;  ///< that of the backward of norms
+  double launch_gap_us = 2;          ///< between two kernels of a stream
+  double graph_gap_us = 0.5;         ///< between two kernels of a graph
+  double host_wait_us = 20;          ///< for a result that the host reads before it enqueues more
+  bool has_bf16 = true;              ///< products of bf16 on its matrix units; else fp16 alone
+  MeasuredKernels measured = {};     ///< instead of the rates above, if any
+};
+
+/// Those of H200, H100, A100 of 80 GB, all SXM, for which step times are published.
+std::span<const Device> gpus();
+/// Returns the GPU whose name is part of the driver's name for the device; null without constants for it.
+const Device* find_gpu(const std::string& device);
 
 /// A connection of one rank, in terms of its collectives.
 struct Link {
@@ -34,6 +63,9 @@ struct Cluster {
 
 /// The cluster called `name`; ConfigError, with the known names, for another name.
 Cluster cluster_preset(const std::string& name);
+/// The cluster "cpu": this machine, with one rank per core available to the process. Kernels have the fp32 rates of one
+/// core of an AMD EPYC with AVX-512, measured with its neighbour equally loaded. Calibrate for other processors.
+Cluster cpu_cluster();
 /// All presets.
 const std::vector<Cluster>& cluster_presets();
 /// Names of the presets: "dgx-2h, dgx-a100-40gb, ...".

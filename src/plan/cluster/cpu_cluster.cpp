@@ -1,7 +1,6 @@
-#include "src/plan/cluster/cpu_cluster.hpp"
-
 #include "src/base/machine.hpp"
 #include "src/base/thread_pool.hpp"
+#include "src/plan/cluster/cluster.hpp"
 
 namespace trireme::plan {
 namespace {

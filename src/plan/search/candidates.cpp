@@ -26,18 +26,14 @@ std::vector<int> divisors(int n) {
   return result;
 }
 
-/// Throws ConfigError if a given `value` does not divide the ranks.
-void check_divides(const std::optional<int>& value, int ranks, const char* field) {
-  TRIREME_CHECK(!value || ranks % *value == 0, ConfigError, "{} {}: {} ranks do not divide by it", field,
-                value.value_or(0), ranks);
-}
-
 void check_given(const SearchSpace& space) {
-  const int ranks = space.world_size;
-  check_divides(space.tensor, ranks, "<tensor_model_parallel_size>");
-  check_divides(space.pipeline, ranks, "<pipeline_model_parallel_size>");
-  check_divides(space.context, ranks, "<context_parallel_size>");
-  check_divides(space.data, ranks, "<data_parallel_size>");
+  for (const auto& [size, field] : {std::pair{space.tensor, "<tensor_model_parallel_size>"},
+                                    {space.pipeline, "<pipeline_model_parallel_size>"},
+                                    {space.context, "<context_parallel_size>"},
+                                    {space.data, "<data_parallel_size>"}}) {
+    TRIREME_CHECK(!size || space.world_size % *size == 0, ConfigError, "{} {}: {} ranks do not divide by it", field,
+                  size.value_or(0), space.world_size);
+  }
   const int tensor = space.tensor.value_or(1), node = space.ranks_per_node;
   TRIREME_CHECK(node % tensor == 0 || tensor % node == 0, ConfigError,
                 "<tensor_model_parallel_size> {}: tensor groups would lie askew on nodes of {} ranks; choose a divisor "
@@ -219,28 +215,6 @@ std::vector<Job> variants(const SearchSpace& space, const Job& job) {
     add([](train::ParallelConfig& p) { p.data_parallel.overlap_gather = !p.data_parallel.overlap_gather; });
   }
   return result;
-}
-
-int micro_batches_of(const Job& job) {
-  return static_cast<int>(
-      train::micro_batches_of(job.options.global_batch_size, job.execution.micro_batch_size, job.grid.data_size()));
-}
-
-namespace {
-parallel::PipelineLayout layout_of(const Job& job) {
-  return parallel::PipelineLayout::of(job.model.layers, job.grid.pipeline_size(), job.execution.parallel.pipeline);
-}
-}  // namespace
-
-int chunks_of(const Job& job) { return layout_of(job).chunks; }
-
-bool has_equal_chunks(const Job& job) {
-  const std::vector<int> layers = layout_of(job).layers;
-  return std::ranges::count(layers, layers.front()) == static_cast<std::ptrdiff_t>(layers.size());
-}
-
-ScheduleKind schedule_of(const Job& job) {
-  return parallel::schedule_for(job.execution.parallel.schedule, chunks_of(job));
 }
 
 }  // namespace trireme::plan

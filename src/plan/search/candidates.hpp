@@ -45,12 +45,4 @@ std::vector<GridCandidates> candidates(const SearchSpace& space, std::vector<Rej
 /// Layouts that differ from `job` in one axis that is not given: sequence parallelism, state in shards or overlaps.
 std::vector<Job> variants(const SearchSpace& space, const Job& job);
 
-/// Micro-batches of an update on each data rank.
-int micro_batches_of(const Job& job);
-/// Chunks of layers of a rank.
-int chunks_of(const Job& job);
-parallel::ScheduleKind schedule_of(const Job& job);
-/// Returns whether all chunks have the same number of layers.
-bool has_equal_chunks(const Job& job);
-
 }  // namespace trireme::plan

@@ -1,9 +1,55 @@
 #pragma once
 
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
 #include "src/plan/search/candidates.hpp"
-#include "src/plan/search/job_costs.hpp"
+#include "src/plan/work/device_stand_in.hpp"
+#include "src/train/memory_estimate.hpp"
 
 namespace trireme::plan {
+
+/// Time and memory of jobs, queried by a search.
+class JobCosts {
+ public:
+  virtual ~JobCosts() = default;
+  /// ConfigError if the program could not run the job.
+  virtual StepPrediction predict(const Job& job) = 0;
+  /// Cheap lower bound of the fullest rank's bytes.
+  virtual double min_bytes(const Job& job) = 0;
+  /// Memory of a rank of pipeline stage `stage`, by a rehearsal.
+  virtual train::MemoryEstimate memory(const Job& job, int stage) = 0;
+  /// Bytes of a rank's device that a run may take.
+  virtual double limit_bytes() const = 0;
+};
+
+/// Costs of a cluster. Reserves a twentieth of device memory for the driver, NCCL and recorded graphs. Ranks on a CPU
+/// share the memory of their node.
+class ClusterCosts final : public JobCosts {
+ public:
+  explicit ClusterCosts(const Cluster& cluster);
+  ~ClusterCosts() override;
+
+  StepPrediction predict(const Job& job) override { return predictor_.predict(job); }
+  /// With P parameters on average over the ranks, and a bytes that a layer keeps of a micro-batch: the bytes of P, and
+  /// a x layers of the first stage in flight. The first stage has as many parameters as the others, and the embedding;
+  /// only P counts where chunks differ.
+  double min_bytes(const Job& job) override;
+  train::MemoryEstimate memory(const Job& job, int stage) override;
+  double limit_bytes() const override;
+
+ private:
+  std::size_t layer_bytes(const Job& job);
+
+  StepPredictor predictor_;
+  std::unique_ptr<Backend> device_;
+  std::map<std::string, std::size_t> layer_bytes_;
+};
+
+/// Maximum of the micro-batches of all chunks that are in flight on the first rank (parallel::make_schedule).
+int in_flight(parallel::ScheduleKind kind, int stages, int chunks, int micro_batches);
 
 /// The fastest layout of a grid that fits into memory.
 struct RankedGrid {
@@ -28,7 +74,7 @@ struct SearchResult {
 /// of `candidates`, so results are deterministic.
 SearchResult search(const SearchSpace& space, JobCosts& costs, int wanted);
 
-/// The prediction of one job alone, with the memory of every stage.
+/// Predicts a single job, with the memory of every stage.
 RankedGrid predict_one(const Job& job, JobCosts& costs);
 
 }  // namespace trireme::plan

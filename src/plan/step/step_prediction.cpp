@@ -5,8 +5,6 @@
 #include <algorithm>
 
 #include "src/model/stage/model_parameters.hpp"
-#include "src/plan/step/update_time.hpp"
-#include "src/plan/work/stage_work.hpp"
 #include "src/train/batch_schedule.hpp"
 
 namespace trireme::plan {
@@ -99,7 +97,28 @@ Simulation simulate_pipeline(ScheduleKind kind, const parallel::PipelineLayout& 
   return simulation;
 }
 
+/// Returns whether backwards of inputs and of weights are separate steps.
+bool has_halves(const Job& job) { return schedule_of(job) == ScheduleKind::zero_bubble; }
+
 }  // namespace
+
+parallel::PipelineLayout layout_of(const Job& job) {
+  return parallel::PipelineLayout::of(job.model.layers, job.grid.pipeline_size(), job.execution.parallel.pipeline);
+}
+
+bool has_equal_chunks(const Job& job) {
+  const std::vector<int> layers = layout_of(job).layers;
+  return std::ranges::count(layers, layers.front()) == std::ssize(layers);
+}
+
+ScheduleKind schedule_of(const Job& job) {
+  return parallel::schedule_for(job.execution.parallel.schedule, chunks_of(job));
+}
+
+int micro_batches_of(const Job& job) {
+  return static_cast<int>(
+      train::micro_batches_of(job.options.global_batch_size, job.execution.micro_batch_size, job.grid.data_size()));
+}
 
 /// Parts of which chunks consist.
 struct StepPredictor::Parts {
@@ -187,14 +206,12 @@ const StepPredictor::Parts& StepPredictor::parts_of(const Job& job, const std::s
   return *parts;
 }
 
-const UpdateWork& StepPredictor::update_of(const Job& job, const std::string& key,
-                                           const parallel::PipelineLayout& layout, int rank) {
+const UpdateWork& StepPredictor::update_of(const Job& job, const std::string& key, int rank) {
   const parallel::DataParallelOptions& data = job.execution.parallel.data_parallel;
-  const bool halves =
-      parallel::schedule_for(job.execution.parallel.schedule, layout.chunks) == ScheduleKind::zero_bubble;
+  const parallel::PipelineLayout layout = layout_of(job);
   std::string name = fmt::format(
       "{} {} {} {} {} {} {} {} {} {} {} {} :", key, static_cast<int>(data.sharding), data.low_precision_gradients,
-      data.overlap_reduce, data.overlap_gather, data.bucket_elements, halves,
+      data.overlap_reduce, data.overlap_gather, data.bucket_elements, has_halves(job),
       static_cast<int>(job.options.optimizer.kind), static_cast<int>(job.options.optimizer.adamw.exp_avg_dtype),
       static_cast<int>(job.options.optimizer.adamw.exp_avg_sq_dtype), rank == 0, rank + 1 == layout.stages);
   for (int chunk = 0; chunk < layout.chunks; ++chunk) {
@@ -208,14 +225,13 @@ const UpdateWork& StepPredictor::update_of(const Job& job, const std::string& ke
 }
 
 StepPredictor::Stage StepPredictor::stage_of(const Job& job, const std::string& key, const GroupPlacements& groups,
-                                             const parallel::PipelineLayout& layout, int rank) {
+                                             int rank) {
   using Part = UpdateWork::Unit::Part;
   const Parts& parts = parts_of(job, key, groups);
-  const bool halves =
-      parallel::schedule_for(job.execution.parallel.schedule, layout.chunks) == ScheduleKind::zero_bubble;
+  const parallel::PipelineLayout layout = layout_of(job);
   const int positions = layout.stages * layout.chunks;
   Stage stage;
-  stage.update = &update_of(job, key, layout, rank);
+  stage.update = &update_of(job, key, rank);
   for (int chunk = 0; chunk < layout.chunks; ++chunk) {
     const int position = chunk * layout.stages + rank;
     const int layers = layout.layers[static_cast<std::size_t>(position)];
@@ -225,7 +241,7 @@ StepPredictor::Stage StepPredictor::stage_of(const Job& job, const std::string& 
     stage.messages += (first ? 0 : 1) + (last ? 0 : 1);
   }
   const auto unit_time = [&](const ChunkTime& time) {
-    return UnitTime{time.forward.total(), (halves ? time.backward_weight : time.backward).total()};
+    return UnitTime{time.forward.total(), (has_halves(job) ? time.backward_weight : time.backward).total()};
   };
   for (const UpdateWork::Unit& unit : stage.update->units) {
     const int layers = layout.layers[static_cast<std::size_t>(unit.chunk * layout.stages + rank)];
@@ -266,39 +282,31 @@ ScheduleTimes StepPredictor::message_times(const Job& job, const GroupPlacements
   return {{}, hides ? message : 0, gather + (hides ? 0 : message)};
 }
 
-std::vector<ChunkTimes> StepPredictor::chunk_times(const std::vector<Stage>& stages, bool halves) {
-  std::vector<ChunkTimes> times;
-  for (std::size_t chunk = 0; chunk < stages.front().chunks.size(); ++chunk) {
-    for (const Stage& stage : stages) {
-      const ChunkTime& time = stage.chunks[chunk];
-      times.push_back(halves
-                          ? ChunkTimes{time.forward.total(), time.backward_input.total(), time.backward_weight.total()}
-                          : ChunkTimes{time.forward.total(), time.backward.total(), 0});
-    }
-  }
-  return times;
-}
-
 StepPrediction StepPredictor::predict(const Job& job) {
   const train::ExecutionConfig& execution = job.execution;
   train::validate(execution);
   const parallel::ProcessGrid& grid = job.grid;
-  const auto layout = parallel::PipelineLayout::of(job.model.layers, grid.pipeline_size(), execution.parallel.pipeline);
-  const ScheduleKind kind = parallel::schedule_for(execution.parallel.schedule, layout.chunks);
-  const bool halves = kind == ScheduleKind::zero_bubble;
-  const auto micro_batches = static_cast<int>(
-      train::micro_batches_of(job.options.global_batch_size, execution.micro_batch_size, grid.data_size()));
+  const parallel::PipelineLayout layout = layout_of(job);
+  const bool halves = has_halves(job);
+  const int micro_batches = micro_batches_of(job);
   const GroupPlacements groups(cluster_, grid);
   const std::string key = stage_key(job);
   const Parts& parts = parts_of(job, key, groups);
 
   std::vector<Stage> stages;
-  for (int rank = 0; rank < layout.stages; ++rank) stages.push_back(stage_of(job, key, groups, layout, rank));
+  for (int rank = 0; rank < layout.stages; ++rank) stages.push_back(stage_of(job, key, groups, rank));
   ScheduleTimes times = message_times(job, groups, parts.boundary_bytes);
-  times.chunks = chunk_times(stages, halves);
+  for (std::size_t chunk = 0; chunk < stages.front().chunks.size(); ++chunk) {
+    for (const Stage& stage : stages) {
+      const ChunkTime& time = stage.chunks[chunk];
+      times.chunks.push_back(
+          halves ? ChunkTimes{time.forward.total(), time.backward_input.total(), time.backward_weight.total()}
+                 : ChunkTimes{time.forward.total(), time.backward.total(), 0});
+    }
+  }
 
   StepPrediction prediction;
-  prediction.schedule = simulate_pipeline(kind, layout, micro_batches, times);
+  prediction.schedule = simulate_pipeline(schedule_of(job), layout, micro_batches, times);
   prediction.model_flops = model::model_flops(job.model, job.options.global_batch_size, execution.sequence_length);
   // The host sums label counts and losses over all ranks.
   const double host_sums =

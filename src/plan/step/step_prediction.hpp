@@ -7,9 +7,8 @@
 
 #include "src/model/model_config.hpp"
 #include "src/parallel/grid/process_grid.hpp"
-#include "src/plan/simulation.hpp"
 #include "src/plan/step/work_time.hpp"
-#include "src/plan/work/update_work.hpp"
+#include "src/plan/work/recorded_work.hpp"
 #include "src/train/train_options.hpp"
 
 namespace trireme::plan {
@@ -21,6 +20,16 @@ struct Job {
   train::TrainOptions options;  ///< global batch, clipping and optimizer; the rest is not read
   parallel::ProcessGrid grid;
 };
+
+/// Distribution of the job's layers among chunks.
+parallel::PipelineLayout layout_of(const Job& job);
+/// Chunks of layers of a rank.
+inline int chunks_of(const Job& job) { return layout_of(job).chunks; }
+/// Returns whether all chunks have the same number of layers.
+bool has_equal_chunks(const Job& job);
+parallel::ScheduleKind schedule_of(const Job& job);
+/// Micro-batches of an update on each data rank.
+int micro_batches_of(const Job& job);
 
 /// Prediction of a training step. The work is that of the busiest pipeline rank. Work, with its exposed communication,
 /// and the bubble add up to the step. If ranks share cores (Cluster::cores_per_node), a node takes at least the time of
@@ -50,11 +59,8 @@ class StepPredictor {
   struct Parts;
   struct Stage;
   const Parts& parts_of(const Job& job, const std::string& key, const GroupPlacements& groups);
-  const UpdateWork& update_of(const Job& job, const std::string& key, const parallel::PipelineLayout& layout, int rank);
-  Stage stage_of(const Job& job, const std::string& key, const GroupPlacements& groups,
-                 const parallel::PipelineLayout& layout, int rank);
-  /// Times of all chunks, in the order in which data passes them.
-  static std::vector<ChunkTimes> chunk_times(const std::vector<Stage>& stages, bool halves);
+  const UpdateWork& update_of(const Job& job, const std::string& key, int rank);
+  Stage stage_of(const Job& job, const std::string& key, const GroupPlacements& groups, int rank);
   /// Times of messages between stages, without those of chunks.
   ScheduleTimes message_times(const Job& job, const GroupPlacements& groups, double boundary_bytes) const;
 

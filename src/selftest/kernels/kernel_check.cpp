@@ -110,33 +110,30 @@ std::vector<Result> Comparison::run(const Case& test) const {
   return results;
 }
 
-std::vector<Result> KernelCheck::run(Context& context) {
-  std::vector<Result> results;
-  std::vector<Case> cases = family_.cases(small_extents);
-  if (sizes_ == CaseSizes::small_and_model) {
-    for (Case& test : family_.cases(model_extents(context.backend))) cases.push_back(std::move(test));
-  }
-  for (const DType dtype : types_) {
-    Comparison comparison{context.backend, context.reference, dtype, context.allow_tf32 && family_.is_product()};
-    if (family_.is_product()) comparison.forms = {EpilogueForm::chosen, EpilogueForm::fused, EpilogueForm::separate};
-    for (const Case& test : cases) {
-      std::vector<Result> forms = comparison.run(test);
-      for (Result& result : forms) {
-        if (!result.passed && comparison.is_right_in_parts(forms)) {
-          result.detail += "; right where the epilogue is not fused";
+Check kernel_check(const Family& family, CaseSizes sizes, const std::vector<DType>& types) {
+  const auto run = [=](Context& context) {
+    std::vector<Result> results;
+    std::vector<Case> cases = family.cases(small_extents);
+    if (sizes == CaseSizes::small_and_model) {
+      for (Case& test : family.cases(model_extents(context.backend))) cases.push_back(std::move(test));
+    }
+    for (const DType dtype : types) {
+      Comparison comparison{context.backend, context.reference, dtype, context.allow_tf32 && family.is_product()};
+      if (family.is_product()) comparison.forms = {EpilogueForm::chosen, EpilogueForm::fused, EpilogueForm::separate};
+      for (const Case& test : cases) {
+        const std::vector<Result> forms = comparison.run(test);
+        for (Result result : forms) {
+          if (!result.passed && comparison.is_right_in_parts(forms)) {
+            result.detail += "; right where the epilogue is not fused";
+          }
+          result.check = fmt::format("{} {}", family.name, name_of(dtype));
+          results.push_back(std::move(result));
         }
-        result.check = fmt::format("{} {}", family_.name, name_of(dtype));
-        results.push_back(result);
       }
     }
-  }
-  return results;
-}
-
-std::vector<std::unique_ptr<Check>> kernel_checks(CaseSizes sizes, const std::vector<DType>& types) {
-  std::vector<std::unique_ptr<Check>> checks;
-  for (const Family& family : families) checks.push_back(std::make_unique<KernelCheck>(family, sizes, types));
-  return checks;
+    return results;
+  };
+  return {family.name, "errors against the CPU in fp64, and bits of repeated runs", Scope::rank, run};
 }
 
 }  // namespace trireme::selftest

@@ -52,23 +52,7 @@ struct Comparison {
   }
 };
 
-/// Comparisons of all cases of a family.
-class KernelCheck final : public Check {
- public:
-  KernelCheck(const Family& family, CaseSizes sizes, std::vector<DType> types)
-      : family_(family), sizes_(sizes), types_(std::move(types)) {}
-
-  std::string name() const override { return family_.name; }
-  std::string measures() const override { return "errors against the CPU in fp64, and bits of repeated runs"; }
-  std::vector<Result> run(Context& context) override;
-
- private:
-  Family family_;
-  CaseSizes sizes_;
-  std::vector<DType> types_;
-};
-
-/// Checks of all families.
-std::vector<std::unique_ptr<Check>> kernel_checks(CaseSizes sizes, const std::vector<DType>& types);
+/// Compares all cases of a family in each of the types.
+Check kernel_check(const Family& family, CaseSizes sizes, const std::vector<DType>& types);
 
 }  // namespace trireme::selftest

@@ -1,5 +1,6 @@
 #include "src/selftest/kernels/trial.hpp"
 
+#include <algorithm>
 #include <cmath>
 
 #include "src/base/hash.hpp"
@@ -16,13 +17,16 @@ T number_as(double value) {
     return T(static_cast<float>(value));
 }
 
+template <class T>
+double double_of(T number) {
+  if constexpr (std::is_same_v<T, double>)
+    return number;
+  else
+    return static_cast<float>(number);
+}
+
 double rounded_to(DType dtype, double value) {
-  return dispatch_float(dtype, [&]<class T>() -> double {
-    if constexpr (std::is_same_v<T, double>)
-      return value;
-    else
-      return static_cast<float>(number_as<T>(value));
-  });
+  return dispatch_float(dtype, [&]<class T>() { return double_of(number_as<T>(value)); });
 }
 
 }  // namespace
@@ -114,12 +118,7 @@ void Trial::take(ConstTensorView tensor, Precision precision) {
     b.copy_to_host(stream(), tensor, TensorView(host.data(), tensor.shape()));
     stream().synchronize();
     outcome.digest = digest(host.data(), host.size() * sizeof(T));
-    for (std::size_t i = 0; i < host.size(); ++i) {
-      if constexpr (std::is_same_v<T, double>)
-        outcome.values[i] = host[i];
-      else
-        outcome.values[i] = static_cast<float>(host[i]);
-    }
+    std::ranges::transform(host, outcome.values.begin(), double_of<T>);
   });
 }
 

@@ -16,7 +16,7 @@
 #include "src/base/log.hpp"
 #include "src/base/machine.hpp"
 #include "src/base/thread_pool.hpp"
-#include "src/selftest/run.hpp"
+#include "src/selftest/check.hpp"
 
 namespace trireme::app {
 namespace {

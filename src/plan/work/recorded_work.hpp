@@ -1,13 +1,45 @@
 #pragma once
 
+#include <map>
 #include <vector>
 
+#include "src/backend/kernels/kernel_call.hpp"
+#include "src/comm/bus_bandwidth.hpp"
 #include "src/model/model_config.hpp"
 #include "src/parallel/grid/process_grid.hpp"
-#include "src/plan/work/work_event.hpp"
+#include "src/train/stage_rehearsal.hpp"
 #include "src/train/train_options.hpp"
 
 namespace trireme::plan {
+
+/// Event of a rank: a kernel, the start of a communication, or the wait for one.
+struct WorkEvent {
+  enum class Kind { kernel, start, wait };
+  Kind kind = Kind::kernel;
+  KernelCall call{};                                        ///< kernel's call
+  int operation = 0;                                        ///< number of the communication, from 0
+  parallel::GroupKind group = parallel::GroupKind::tensor;  ///< in which it starts
+  Collective collective = Collective::all_reduce;
+  double bytes = 0;  ///< as bus_bandwidth.hpp counts them
+};
+
+/// Events of one chunk with one micro-batch, in program order.
+struct StageWork {
+  std::map<parallel::StepKind, std::vector<WorkEvent>> steps;  ///< `backward` in one piece, and its halves
+  std::int64_t parameters = 0;                                 ///< elements on this rank, with padding
+  double boundary_bytes = 0;                                   ///< size of a message to another chunk
+};
+
+/// Ranks that divide a layer.
+struct LayerGrid {
+  int tensor = 1;
+  int context = 1;
+};
+
+/// Records the program's work in a chunk of `layers` layers, by a rehearsal of its own code on a stand-in GPU.
+/// ConfigError if the program could not run it.
+StageWork record_stage(const model::ModelConfig& config, const train::ExecutionConfig& execution, const LayerGrid& grid,
+                       const train::StageRehearsal::Layers& layers);
 
 /// Work of a rank between the backwards of its chunks and the next forwards, besides the layers themselves. Operations
 /// are numbered across all parts, in step order.

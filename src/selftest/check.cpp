@@ -1,6 +1,7 @@
-#include "src/selftest/run.hpp"
+#include "src/selftest/check.hpp"
 
 #include "src/base/log.hpp"
+#include "src/selftest/kernels/kernel_check.hpp"
 
 namespace trireme::selftest {
 namespace {
@@ -13,36 +14,56 @@ int first_failed_rank(Context& context, bool has_failed) {
   return -first == context.world.size() ? -1 : static_cast<int>(-first);
 }
 
-std::vector<Result> run_alone(Check& check, Context& context, bool& has_failed) {
+std::vector<Result> run_alone(const Check& check, Context& context, bool& has_failed) {
   std::vector<Result> results;
   try {
     results = check.run(context);
     context.backend.compute_stream().synchronize();  // throws if a kernel has left the device unusable
   } catch (const std::exception& error) {
     has_failed = true;
-    results.push_back({.check = check.name(), .passed = false, .detail = error.what()});
+    results.push_back({.check = check.name, .passed = false, .detail = error.what()});
   }
   return results;
 }
 
 }  // namespace
 
+std::vector<int> nodes_of_ranks(Context& context) {
+  const int size = context.world.size();
+  std::vector<int> nodes(static_cast<std::size_t>(size));
+  ImmediateStream host;
+  context.world.all_gather(host, ConstTensorView(&context.place.node, {1}), TensorView(nodes.data(), {size}))
+      .wait(host);
+  return nodes;
+}
+
+Checks all_checks(bool quick) {
+  Checks checks = {machine_check()};
+  for (const Family& family : families) {
+    checks.push_back(kernel_check(family, quick ? CaseSizes::small : CaseSizes::small_and_model,
+                                  {DType::fp32, DType::bf16, DType::fp16}));
+  }
+  if (!quick) checks.push_back(speed_check());
+  checks.insert(checks.end(), {burn_check(), gpu_check(), latency_check(), collectives_check(), file_check()});
+  return checks;
+}
+
 Report run(const Checks& checks, Context& context) {
   std::vector<Result> own;
   bool has_failed = false;
-  for (const std::unique_ptr<Check>& check : checks) {
-    log::info("{}: {}", check->name(), check->measures());
+  for (const Check& check : checks) {
+    log::info("{}: {}", check.name, check.measures);
     context.world.barrier();
     std::vector<Result> results;
-    if (check->scope() == Scope::rank) {
-      results = run_alone(*check, context, has_failed);
-    } else if (const int failed = check->scope() == Scope::devices ? first_failed_rank(context, has_failed) : -1;
+    if (check.scope == Scope::rank) {
+      results = run_alone(check, context, has_failed);
+    } else if (const int failed = check.scope == Scope::devices ? first_failed_rank(context, has_failed) : -1;
                failed >= 0) {
-      results = {{.check = check->name(),
+      results = {{.check = check.name,
                   .kind = Kind::skipped,
                   .detail = fmt::format("the device of rank {} failed before", failed)}};
     } else {
-      results = check->run(context);
+      results = check.run(context);
     }
     for (Result& result : results) {
       result.rank = context.place.rank;
