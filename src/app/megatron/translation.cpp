@@ -183,9 +183,9 @@ class Translator {
   /// Returns the row of `name` beside another flag of this line; null if none has its condition met.
   const Flag* flag_beside(const std::string& name) const {
     const Flag* found = nullptr;
-    for_each_flag([&](const Flag& flag) {
+    for (const Flag& flag : all_flags()) {
       if (flag.name.starts_with(name + " --") && holds(std::string(flag.name.substr(name.size() + 1)))) found = &flag;
-    });
+    }
     return found;
   }
 

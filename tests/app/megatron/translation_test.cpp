@@ -48,7 +48,7 @@ std::vector<std::string> options_in(std::string_view text) {
 
 TEST_F(FlagTable, HasEveryFlagOnceWithItsReleaseAndMeaning) {
   std::set<std::string_view> names;
-  for_each_flag([&](const Flag& flag) {
+  for (const Flag& flag : all_flags()) {
     const std::string_view name = flag.name.substr(0, flag.name.find(' '));
     const bool is_of_value = name != flag.name;
     const bool has_reason = flag.kind == Kind::satisfied || flag.kind == Kind::absent;
@@ -61,28 +61,28 @@ TEST_F(FlagTable, HasEveryFlagOnceWithItsReleaseAndMeaning) {
     EXPECT_TRUE(flag.kind != Kind::absent || flag.text.find("nearest: ") != flag.text.npos) << flag.name;
     EXPECT_TRUE(!is_of_value || find_flag(name) != nullptr) << flag.name;
     EXPECT_FALSE(loses_values) << flag.name;
-  });
+  }
   EXPECT_GT(names.size(), 700U);
 }
 
 TEST_F(FlagTable, LeadsToOptionsOfTrain) {
   std::set<std::string> missing;
-  for_each_flag([&](const Flag& flag) {
-    if (flag.kind != Kind::works && flag.kind != Kind::writes) return;
+  for (const Flag& flag : all_flags()) {
+    if (flag.kind != Kind::works && flag.kind != Kind::writes) continue;
     const std::string name(flag.name.substr(0, flag.name.find(' ')));
     for (const std::string& option : flag.text.empty() ? std::vector{name} : options_in(flag.text)) {
       if (options_.spelling(option).empty()) missing.insert(option);
     }
-  });
+  }
   EXPECT_THAT(missing, testing::IsEmpty());
 }
 
 TEST_F(FlagTable, RefusesNoOptionOfTrain) {
-  for_each_flag([&](const Flag& flag) {
+  for (const Flag& flag : all_flags()) {
     if (flag.kind == Kind::absent || flag.kind == Kind::satisfied) {
       EXPECT_EQ(options_.spelling(std::string(flag.name)), "") << flag.name;
     }
-  });
+  }
   for (const OptionManual& option : options_.manual().options) {
     const Flag* row = find_flag(option.names.front());
     EXPECT_TRUE(row == nullptr || !row->name.ends_with('*')) << option.names.front();

@@ -165,7 +165,7 @@ class Reporter {
     if (verdict.row == nullptr && command_options_.options().spelling(name).empty()) {
       kind = "unknown";
       Words names;
-      for_each_flag([&](const Flag& flag) { names.emplace_back(flag.name); });
+      for (const Flag& flag : all_flags()) names.emplace_back(flag.name);
       const std::string nearest = nearest_name(name, names);
       text = "in no release" + (nearest.empty() ? "" : fmt::format("; did you mean --{}?", nearest));
     }
