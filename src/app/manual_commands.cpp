@@ -3,7 +3,6 @@
 
 #include "src/app/command_table.hpp"
 #include "src/app/commands/commands.hpp"
-#include "src/app/options/text_file.hpp"
 
 namespace trireme::app {
 
@@ -14,7 +13,7 @@ int completion_command(const CommandLine& line) {
                   "<(trireme completion bash). In zsh: write it to a file _trireme in a folder of fpath.");
   options.add_argument("SHELL", &shell, "bash or zsh.");
   if (!line.read(options)) return 0;
-  TRIREME_CHECK(shell == "bash" || shell == "zsh", ConfigError, "SHELL {} is none of bash, zsh", shell);
+  TRIREME_CHECK(shell == "bash" || shell == "zsh", ConfigError, "SHELL {} is not one of bash, zsh", shell);
   const ProgramManual manual = program_manual();
   const std::string script = shell == "bash" ? bash_completion(manual) : zsh_completion(manual);
   std::fwrite(script.data(), 1, script.size(), stdout);

@@ -36,7 +36,7 @@ TEST(CommandTable, AGroupListsItsCommandsAndSuggestsTheNearest) {
   EXPECT_EQ(run_command(find_command({"checkpoint", "--help"})), 0);
   const std::string help = testing::internal::GetCapturedStdout();
   EXPECT_THAT(help, HasSubstr("Usage: trireme checkpoint inspect|verify|reshard|export|import [OPTION]... [DIR]\n"));
-  EXPECT_THAT(help, HasSubstr("\n  verify   read whole checkpoints"));
+  EXPECT_THAT(help, HasSubstr("\n  verify   read entire checkpoints"));
   EXPECT_THAT(
       [] {
         run_command(find_command({"checkpoint", "verfy"}));
@@ -47,7 +47,7 @@ TEST(CommandTable, AGroupListsItsCommandsAndSuggestsTheNearest) {
 TEST(CommandTable, TheHelpOfTheProgramListsGroupsAndWhatRunsOnRanks) {
   const std::string help = program_help();
   EXPECT_THAT(help, HasSubstr("\n  corpus build       turn text into"));
-  EXPECT_THAT(help, HasSubstr("\n  tokenizer          make a tokenizer"));
+  EXPECT_THAT(help, HasSubstr("\n  tokenizer          train a tokenizer"));
   EXPECT_THAT(help, Not(HasSubstr("corpus merge ")));
   EXPECT_EQ(unknown_command_text("trian"), "there is no command 'trian'; did you mean train?");
 }

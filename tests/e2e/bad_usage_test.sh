@@ -62,9 +62,9 @@ refused 2 "--hidden-dropout 1 must be between 0 and 0.99" 1 train "${run[@]}" --
 refused 2 "--adam-beta2 1.5 must be between" 1 train "${run[@]}" --adam-beta2 1.5
 refused 2 "--dtype fp8" 1 train "${run[@]}" --dtype fp8
 refused 2 "--async-save needs --save" 1 train "${run[@]}" --async-save
-refused 2 "--allow-tf32: for GPUs alone, and this job runs on the backend cpu (it was asked for); leave out the option" \
+refused 2 "--allow-tf32: for GPUs only, but this job runs on the backend cpu (it was asked for); leave out the option" \
   2 train "${run[@]}" --backend cpu --allow-tf32
-refused 2 "--communicator, --gemm-cache, --check-launches: for GPUs alone" \
+refused 2 "--communicator, --gemm-cache, --check-launches: for GPUs only" \
   1 train "${run[@]}" --communicator staged --gemm-cache none --check-launches
 refused 4 "--backend cuda: " 2 train "${run[@]}" --backend cuda
 refused 2 "--bf16 and --fp16 exclude each other" 2 train "${run[@]}" --bf16 --fp16
@@ -81,7 +81,7 @@ refused 2 "ZeRO 2 keeps its shard of the gradients in fp32" \
   2 train "${run[@]}" --bf16 --main-grads-dtype bf16 --data-parallel-sharding-strategy optim_grads
 refused 2 "--recompute-num-layers needs --recompute-granularity full" 1 train "${run[@]}" --recompute-num-layers 2
 refused 2 "--recompute-activations means" 1 train "${run[@]}" --recompute-activations --recompute-granularity full
-refused 2 "--hysteresis needs --fp16: fp32 is trained without a loss scale that changes" 2 train "${run[@]}" --hysteresis 3
+refused 2 "--hysteresis needs --fp16: fp32 is trained without a dynamic loss scale" 2 train "${run[@]}" --hysteresis 3
 refused 2 "--min-loss-scale and --loss-scale exclude each other" 1 train "${run[@]}" --fp16 --loss-scale 8 --min-loss-scale 2
 refused 2 "--init-method-std needs --init-method normal" \
   1 train "${run[@]}" --init-method hashed-uniform --init-method-std 0.1
@@ -114,10 +114,10 @@ refused 2 "the model's shape is missing" 1 train --seq-length 16 --lr 1 --train-
 refused 2 "--seq-length 16 is longer than the model's 8 positions" 1 train "${run[@]}" --max-position-embeddings 8
 refused 2 "--load-or-init needs --load" 1 train "${run[@]}" --load-or-init
 refused 2 "--save-interval needs --save" 1 train "${run[@]}" --save-interval 2
-refused 2 "unexpected '1' after 'corpus.h5'; give corpora alone, or a weight before each" \
+refused 2 "unexpected '1' after 'corpus.h5'; give only corpora, or a weight before each" \
   2 train "${model[@]}" --lr 1 --train-iters 1 --data-path corpus.h5 1 corpus.h5
 refused 2 "--loss-scale 0, a dynamic loss scale, needs --fp16, not fp32" 1 train "${run[@]}" --loss-scale 0
-refused 2 "--skip-train evaluates alone, and needs --eval-iters of at least 1" 2 train "${run[@]}" --skip-train
+refused 2 "--skip-train only evaluates, and needs --eval-iters of at least 1" 2 train "${run[@]}" --skip-train
 refused 2 "the weights of --data-path add up to more than 1.8e+308" \
   1 train "${model[@]}" --lr 1 --train-iters 1 --data-path 1e308 corpus.h5 1e308 corpus.h5
 refused 2 "--load must be given" 2 eval --data-path corpus.h5
@@ -130,8 +130,8 @@ refused 2 "--output must be given" 1 corpus build --input corpus.jsonl
 refused 2 "--tokenizer gpt2 needs --vocab-file" 1 corpus build --input corpus.jsonl --output other.h5
 
 # Files of options.
-refused 5 "cannot read the options in absent.ini" 2 train --config absent.ini
-refused 2 "cannot read the options in /dev/zero: a regular file is needed" 1 train --config /dev/zero
+refused 5 "--config: cannot open absent.ini" 2 train --config absent.ini
+refused 2 "--config: /dev/zero is a device, not a regular file" 1 train --config /dev/zero
 printf 'lr = 0.1\nlearning-rate = 0.1\n' >options.ini
 refused 2 "there is no option --learning-rate in options.ini" 1 train --config options.ini
 printf 'lr = 0.1\nlr = 0.2\n' >options.ini

@@ -85,6 +85,6 @@ refused 5 "--output absent/x.jsonl" 2 "${prompts[@]}" --output absent/x.jsonl
 check "what is refused leaves no file" [ ! -e none.jsonl ]
 refused 2 "--prompts needs --output" 1 "${prompts[@]}"
 refused 2 "--prompt or --prompts must be given, not both" 1 "${prompts[@]}" --output x.jsonl --prompt a
-refused 2 "--stop goes with --prompts alone" 1 generate --load saved --prompt a --stop b
+refused 2 "--stop needs --prompts" 1 generate --load saved --prompt a --stop b
 refused 2 "--batch-size" 1 "${prompts[@]}" --output x.jsonl --batch-size 0
 refused 4 "Try a smaller --batch-size" 1 "${prompts[@]}" --output x.jsonl --batch-size 2000000000

@@ -50,7 +50,7 @@ done_by 1 train "${run[@]}" --timing-log-level 2 --profile --profile-step-start 
 check "and the iterations that a profiler records" grep -q 'a profiler records iterations 2 to 3 on rank 0' err
 check "the trace has every micro-batch" \
   [ "$(grep -c '"name": "forward"' trace.json)" = "$(grep -c '"name": "backward"' trace.json)" ]
-refused 2 "--profile: for GPUs alone, and this job runs on the backend cpu" 1 train "${cpu_run[@]}" --profile
+refused 2 "--profile: for GPUs only, but this job runs on the backend cpu" 1 train "${cpu_run[@]}" --profile
 
 # The same bits, whatever the products' times.
 for attempt in 1 2; do

@@ -80,9 +80,9 @@ on 1 train "${llama[@]}" "${short[@]}" --save begun --exit-interval 3
 done_by 1 train --use_checkpoint_args --gelu erf --hidden-dropout 0.5 "${short[@]}" --load begun --metrics-file rest.jsonl
 check "it goes on as with the options" cmp <(field lm_loss whole.jsonl | tail -3) <(field lm_loss rest.jsonl)
 check "the step that is loaded is named once" [ "$(grep -c 'loading .*/begun/step-00000003' err)" -eq 1 ]
-check "an option of another model is set aside with a line" grep -q "the model's swiglu is the checkpoint's true, in place of false" err
-check "so is a dropout" grep -q -- "--hidden-dropout is the checkpoint's 0.25, in place of 0.5" err
-refused 3 "the checkpoint holds another model" 1 train --use-checkpoint-args --num-layers 3 "${short[@]}" --load begun
+check "an option of another model is set aside with a line" grep -q "the model's swiglu is the checkpoint's true, instead of false" err
+check "so is a dropout" grep -q -- "--hidden-dropout is the checkpoint's 0.25, instead of 0.5" err
+refused 3 "the checkpoint holds a different model" 1 train --use-checkpoint-args --num-layers 3 "${short[@]}" --load begun
 refused 2 "--use-checkpoint-args needs --load" 1 train --use-checkpoint-args "${short[@]}"
 
 # Flags of tasks and of generation: a model is checked against the checkpoint's, what trains has no use.

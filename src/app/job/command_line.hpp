@@ -35,7 +35,4 @@ class CommandLine {
   std::function<void(const Options&)> observer_;
 };
 
-/// Returns whether `arguments` ask for help.
-bool asks_for_help(const std::vector<std::string>& arguments);
-
 }  // namespace trireme::app

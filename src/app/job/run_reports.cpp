@@ -30,7 +30,7 @@ RunReports::RunReports(Job& job, const RunConfig& config, train::ParallelModel& 
                       has_times ? TraceRecorder::Times::recorded : TraceRecorder::Times::none);
     if (!config.run.trace_file.empty()) trace_file_.emplace(config.run.trace_file, *job.world, *recorder_);
   }
-  const std::vector<int>& ranks = options.profile_ranks;
+  const std::vector<std::int64_t>& ranks = options.profile_ranks;
   if (profiled != nullptr && std::ranges::find(ranks, job.world->rank()) != ranks.end()) {
     profiler_.emplace(*profiled, options.profile_start, options.profile_end, trainer.progress().iteration);
   }

@@ -53,7 +53,7 @@ OpenCheckpoint open_checkpoint(Communicator& world, const std::string& path, con
 void SavedModelOptions::declare(Options& options) {
   options.section("Model");
   options.add("load", &load, "DIR", "Folder of checkpoints, or one step's folder.");
-  options.add("ckpt-step", &step, "N", "The checkpoint of this iteration in place of the newest.", at_least(0));
+  options.add("ckpt-step", &step, "N", "The checkpoint of this iteration instead of the newest.", at_least(0));
   options.add_choice<std::optional<DType>>(
       "dtype", &dtype, {{"fp64", DType::fp64}, {"fp32", DType::fp32}, {"bf16", DType::bf16}, {"fp16", DType::fp16}},
       "Type of weights and activations; default the one trained in.");

@@ -20,10 +20,10 @@
 namespace trireme::app {
 namespace {
 
-/// A type of Megatron-LM, or of its offspring, and the tokenizers here that may be meant by it.
+/// A tokenizer type of Megatron-LM or of its forks, and the tokenizers that it may denote.
 struct TokenizerType {
   std::string_view type;
-  std::string_view tokenizers;  ///< "any": ids alone; empty: none that is here
+  std::string_view tokenizers;  ///< "any": only ids; empty: not supported
   std::optional<bool> lower_case = {};
 };
 
@@ -52,7 +52,7 @@ std::string described(const std::string& name, const std::string& payload) {
   return data::wordpiece_from_payload(payload).lower_case ? "wordpiece in lower case" : "wordpiece that keeps case";
 }
 
-/// Returns a file, or tokenizer.json in a folder.
+/// Returns the file, or tokenizer.json in a folder.
 std::string file_of(const std::string& path) {
   std::error_code error;
   return std::filesystem::is_directory(path, error) ? path + "/tokenizer.json" : path;
@@ -67,9 +67,9 @@ bool is_file(const std::string& path) {
 
 void NamedTokenizer::declare(Options& options) {
   options.add("tokenizer-type", &type, "NAME",
-              "Type of the tokenizer in Megatron-LM: an error where corpus or checkpoint hold another one.");
+              "Type of the tokenizer in Megatron-LM: an error if corpus or checkpoint hold another.");
   options.add("vocab-file", &vocabulary_file, "FILE",
-              "Vocabulary, compared with that of corpus or checkpoint, which hold their tokenizer.");
+              "Vocabulary, checked against the tokenizer in the corpus or checkpoint.");
   options.add("merge-file", &merge_file, "FILE", "Merges of GPT-2's vocabulary, likewise.");
   options.add("tokenizer-model", &model, "FILE", "Hugging Face's tokenizer.json or its folder, likewise.");
 }

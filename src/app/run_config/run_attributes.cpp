@@ -10,11 +10,8 @@
 namespace trireme::app {
 namespace {
 
-constexpr Choice<DType> dtype_names[] = {
-    {"fp64", DType::fp64}, {"fp32", DType::fp32}, {"bf16", DType::bf16}, {"fp16", DType::fp16}};
-
-/// Throws CheckpointError with a table of the values of `run` under `prefix` that `stored` has otherwise. `what` names
-/// the difference, `remedy` the way out.
+/// Throws CheckpointError with a table of the values under `prefix` that differ between `stored` and `run`. `what`
+/// names the difference, `remedy` the way out.
 void require_equal(const Attributes& stored, const Attributes& run, std::string_view prefix, const char* what,
                    const char* remedy) {
   std::string table;
@@ -54,9 +51,9 @@ Attributes run_attributes(const model::ModelConfig& config, const std::vector<da
   return attributes;
 }
 
-void put_dtype(Attributes& attributes, DType dtype) { attributes.put("dtype", dtype, dtype_names); }
+void put_dtype(Attributes& attributes, DType dtype) { attributes.put("dtype", dtype, training_types); }
 
-DType trained_dtype(const Attributes& attributes) { return attributes.get("dtype", dtype_names); }
+DType trained_dtype(const Attributes& attributes) { return attributes.get("dtype", training_types); }
 
 void check_attributes(const Attributes& attributes, std::int64_t step) {
   if (attributes.contains_prefix("model.")) model::config_from(attributes);
@@ -70,8 +67,8 @@ void check_attributes(const Attributes& attributes, std::int64_t step) {
 }
 
 void require_same_model(const Attributes& stored, const Attributes& run) {
-  // Read and put again: older checkpoints lack values, or name the architecture otherwise.
-  require_equal(attributes_of(model::config_from(stored)), run, "model.", "the checkpoint holds another model",
+  // Normalises the attributes: older checkpoints lack values or name the architecture differently.
+  require_equal(attributes_of(model::config_from(stored)), run, "model.", "the checkpoint holds a different model",
                 "Give its options, or another --load.");
 }
 
@@ -81,13 +78,13 @@ void require_same_run(const Attributes& stored, const Attributes& run, bool allo
   if (!allow_new_data) {
     require_equal(
         stored, run, "data.", "the checkpoint's run read other data, or in another order",
-        "Give its options and corpora, or --allow-new-data to go on with these from the sample it has reached.");
+        "Give its options and corpora, or --allow-new-data to continue with these from the sample it has reached.");
   }
   if (optimizer == train::OptimizerState::left_out) return;
   TRIREME_CHECK(
       train::optimizer_state_of(stored) == train::OptimizerState::kept, CheckpointError,
-      "the checkpoint has weights without the optimizer's state (--no-save-optim), so its run cannot go on as "
-      "it was. Try --no-load-optim, to go on with new moments, or --finetune, to begin a new run");
+      "the checkpoint has weights without the optimizer's state (--no-save-optim), so its run cannot resume as it "
+      "was. Try --no-load-optim to resume with new moments, or --finetune to start a new run");
   const std::string_view there = optim::name_of(optim::optimizer_from(stored));
   const std::string_view here = optim::name_of(optim::optimizer_from(run));
   TRIREME_CHECK(there == here, CheckpointError,
@@ -101,9 +98,10 @@ std::vector<std::string> settle_schedule(const Attributes& stored, ScheduleSourc
   if (source == ScheduleSource::command_line || train::progress_from(stored).iteration == 0) return {};
   const bool are_stored = stored.contains_prefix("training.lr");
   if (source == ScheduleSource::must_agree && !are_stored) return {};  // a checkpoint from before they were stored
-  TRIREME_CHECK(are_stored, CheckpointError,
-                "--use-checkpoint-opt-param-scheduler: the checkpoint is older than its settings of the learning rate. "
-                "Give them, without this option.");
+  TRIREME_CHECK(
+      are_stored, CheckpointError,
+      "--use-checkpoint-opt-param-scheduler: the checkpoint is from before the settings of the learning rate were "
+      "stored. Give them instead of this option.");
   std::map<std::string, std::pair<std::string, std::string>> settings;  // by name: in the checkpoint, now
   Attributes::Texts texts;
   for (const auto& [name, value] : run.texts()) {
@@ -124,12 +122,12 @@ std::vector<std::string> settle_schedule(const Attributes& stored, ScheduleSourc
     const std::string flag = "--" + name.substr(std::string_view("training.").size());
     table += fmt::format("\n  {:<26} checkpoint {:<24} this run {}", flag, named(values.first), named(values.second));
     lines.push_back(
-        fmt::format("{} {} is the checkpoint's, in place of {}", flag, named(values.first), named(values.second)));
+        fmt::format("{} {} is the checkpoint's, instead of {}", flag, named(values.first), named(values.second)));
   }
   TRIREME_CHECK(source == ScheduleSource::checkpoint || settings.empty(), CheckpointError,
                 "the checkpoint's run has other settings of learning rate or weight decay:{}\nGive these, or "
-                "--override-opt-param-scheduler to go on with the command line's, or "
-                "--use-checkpoint-opt-param-scheduler to go on with the checkpoint's.",
+                "--override-opt-param-scheduler to use the command line's, or "
+                "--use-checkpoint-opt-param-scheduler to use the checkpoint's.",
                 table);
   if (source == ScheduleSource::must_agree) return {};
   options.lr_schedule = optim::lr_schedule_from(stored);

@@ -118,7 +118,7 @@ TEST_F(OptionsTest, RefusesValuesOfAnotherTypeNamingOptionAndValue) {
   expect_problem({"--lr", "nan"}, "--lr nan is not a number");
   expect_problem({"--lr", "inf"}, "--lr inf is not a number");
   expect_problem({"--lr", "0,5"}, "--lr 0,5 is not a number");
-  expect_problem({"--schedule", "zigzag"}, "--schedule zigzag is none of gpipe, 1f1b");
+  expect_problem({"--schedule", "zigzag"}, "--schedule zigzag is not one of gpipe, 1f1b");
 }
 
 TEST_F(OptionsTest, RefusesMissingAndUnexpectedValues) {
@@ -195,19 +195,19 @@ TEST_F(OptionsTest, RefusesFilesThatAreWrong) {
   expect_problem({"--config", file_with("sequence-parallel = yes\n")}, "neither true nor false");
   expect_problem({"--config", file_with("lr =\n")}, "is not a number");
   EXPECT_THROW(parse({"--config", directory_ / "absent.ini"}), IoError);
-  expect_problem({"--config", file_with("config = other.ini\n")}, "a file of options names no other");
+  expect_problem({"--config", file_with("config = other.ini\n")}, "a file of options cannot include another");
 }
 
 TEST_F(OptionsTest, ReadsFilesOfOptionsThatAreTextInUtf8Only) {
   EXPECT_TRUE(parse({"--config", file_with("\xEF\xBB\xBFtp = 3\n")}));
   EXPECT_EQ(tp_, 3);
   expect_problem({"--config", file_with("\xFF\xFEt")}, "is text in UTF-16: save it as UTF-8");
-  expect_problem({"--config", file_with(std::string("\x89HDF\0\0", 6))}, "holds zero bytes, so it is not text");
-  expect_problem({"--config", file_with(std::string(2 << 20, '#'))}, "a file of options at most 1048576");
-  expect_problem({"--config", directory_ / "."}, "a regular file is needed");
+  expect_problem({"--config", file_with(std::string("\x89HDF\0\0", 6))}, "contains zero bytes, so it is not text");
+  expect_problem({"--config", file_with(std::string(2 << 20, '#'))}, "the limit is 1048576");
+  expect_problem({"--config", directory_ / "."}, "is a directory, not a regular file");
   const std::string pipe = directory_ / "pipe";
   ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
-  expect_problem({"--config", pipe}, "a regular file is needed");
+  expect_problem({"--config", pipe}, "is a pipe, not a regular file");
 }
 
 TEST_F(OptionsTest, WantsWhatIsRequired) {

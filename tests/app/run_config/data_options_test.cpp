@@ -47,8 +47,8 @@ TEST(RunConfig, TakesCorporaOfEachSplitAndValidationSets) {
   refused({"--split", "1"}, "--split divides the corpora of --data-path");
   refused({"--split-by", "tokens"}, "--split-by divides the corpora of --data-path");
   refused({"--valid-data-path", "0.5", "a.h5", "b.h5"}, "--valid-data-path: unexpected 'b.h5' after 'a.h5'");
-  refused({"--valid-set", "a.h5"}, "--valid-set: 'a.h5' is no NAME=FILE");
-  refused({"--valid-set", "a=a.h5", "a=b.h5"}, "--valid-set: the name a is there twice");
+  refused({"--valid-set", "a.h5"}, "--valid-set: 'a.h5' is not NAME=FILE");
+  refused({"--valid-set", "a=a.h5", "a=b.h5"}, "--valid-set: the name a occurs twice");
   refused({"--valid-set", "a=-1", "a.h5"}, "has weight -1");
   expect_refused(with({"--data-path", "a.h5", "--test-data-path", "b.h5"}), "--test-data-path needs --train-data-path");
 }
@@ -78,8 +78,9 @@ TEST(RunConfig, TakesEachCorpusOfValidationAsASet) {
           "--validation-set-names has 1 names, --valid-data-path 2 corpora");
   refused({"--multiple-validation-sets", "--valid-data-path", "1", "v.h5", "2", "w.h5"}, "have no weights");
   refused({"--multiple-validation-sets", "--valid-data-path", "v.h5", "w.h5", "--validation-set-names", "a", "a"},
-          "the name a is there twice");
-  refused({"--multiple-validation-sets", "--valid-data-path", "v.h5", "--validation-set-names", "a b"}, "is no name");
+          "the name a occurs twice");
+  refused({"--multiple-validation-sets", "--valid-data-path", "v.h5", "--validation-set-names", "a b"},
+          "is not a name");
 }
 
 TEST(RunConfig, TakesMockDataAndTheCyclicLoader) {
@@ -135,7 +136,7 @@ TEST(RunConfig, TakesFillInTheMiddle) {
       ThrowsMessage<ConfigError>(HasSubstr("--fim-eod-token ~ is not the token that ends the corpus' documents")));
   expect_refused(with({"--fim-spm-rate", "1"}), "--fim-spm-rate needs a --fim-rate above 0");
   expect_refused(with({"--fim-rate", "1", "--fim-split-sample", "|"}),
-                 "--fim-split-sample and --fim-fragment-rate need each other");
+                 "--fim-split-sample and --fim-fragment-rate must be given together");
   expect_refused({"--model", "bert-base", "--data-path", "a.h5", "--fim-rate", "1"}, "which a BERT does not read");
 }
 
@@ -187,7 +188,7 @@ TEST(RunConfig, TakesCorporaAloneOrAWeightForEach) {
     EXPECT_EQ(corpora(paths).back().path, paths.back());
     EXPECT_FALSE(corpora(paths).back().weight);
   }
-  expect_refused({"--data-path", "a.h5", "1", "b.h5"}, "unexpected '1' after 'a.h5'; give corpora alone, or a weight");
+  expect_refused({"--data-path", "a.h5", "1", "b.h5"}, "unexpected '1' after 'a.h5'; give only corpora, or a weight");
   expect_refused({"--data-path", "1", "2", "b.h5"}, "unexpected '2' after '1'");
   expect_refused({"--data-path", "1", "a.h5", "b.h5"}, "unexpected 'b.h5' after 'a.h5'");
   expect_refused({"--data-path", "1", "a.h5", "1"}, "no corpus follows the weight 1");

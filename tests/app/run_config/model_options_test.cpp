@@ -186,8 +186,7 @@ TEST(ModelOptions, RefuseWindowsThatCannotBe) {
   for (const char* size : {"many", "4,", "4,0,0", "(4,0", "-2,0", ""}) {
     expect_problem({"--window-size", size}, fmt::format("--window-size '{}' must be LEFT,0", size));
   }
-  expect_problem({"--window-size", "4,4"},
-                 "'4,4' would show 4 positions after a token's own to a causal model: give 4,0");
+  expect_problem({"--window-size", "4,4"}, "'4,4' would let a causal model attend to 4 later positions: give 4,0");
   expect_problem({"--window-size", "5000000000,0"}, "--window-size 5000000000 must be between -1 and 2147483647");
   expect_problem({"--window-attn-skip-freq", "2"}, "--window-attn-skip-freq needs --window-size");
   const auto expect_problem_of_layers = [&](const char* layers, const std::string& problem) {
@@ -282,7 +281,7 @@ TEST(ModelOptions, TakeTheModelOfACheckpoint) {
   EXPECT_TRUE(lines.empty());
   EXPECT_EQ(attributes_of(taken({"--rotary-base", "10000", "--num-layers", "2"}, lines)).texts(),
             attributes_of(stored).texts());
-  EXPECT_THAT(lines, testing::ElementsAre("the model's rotary_base is the checkpoint's 500000, in place of 10000"));
+  EXPECT_THAT(lines, testing::ElementsAre("the model's rotary_base is the checkpoint's 500000, instead of 10000"));
   // A form of the activation contradicts the checkpoint's SwiGLU, and is set aside, too.
   EXPECT_TRUE(taken({"--gelu", "erf"}, lines).gated);
   EXPECT_THAT(lines, testing::Contains(HasSubstr("the model's swiglu is the checkpoint's true")));

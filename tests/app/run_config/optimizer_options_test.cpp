@@ -104,7 +104,7 @@ TEST(RunConfig, TakesStepsOfTheBatchInTokens) {
   };
   refused({"--step-batch-size-schedule", "0:16 1000:32 1023:64"}, "begin at sample 0");
   refused({"--step-batch-size-schedule", "0:16 100"}, "'100' is not TOKENS:BATCH");
-  refused({"--step-batch-size-schedule", "0:16 abc:32"}, "'abc' is no number from 0 to 1e18");
+  refused({"--step-batch-size-schedule", "0:16 abc:32"}, "'abc' is not a number from 0 to 1e18");
   refused({"--step-batch-size-schedule", " "}, "must begin at 0");
   refused({"--step-batch-size-schedule", "0:16", "--global-batch-size", "16"}, "exclude each other");
   refused({"--step-batch-size-schedule", "0:16", "--rampup-batch-size", "8", "8", "100"}, "exclude each other");

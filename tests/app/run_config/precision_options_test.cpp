@@ -33,7 +33,8 @@ TEST(PrecisionOptions, RefusesGuardsThatWouldDoNothing) {
   expect_unsettled({"--skip-spiky-loss"}, "--skip-spiky-loss needs --check-for-spiky-loss");
   expect_unsettled({"--spiky-loss-factor", "5"}, "--spiky-loss-factor needs --check-for-spiky-loss");
   EXPECT_EQ(options_of({"--check-for-spiky-loss"}).guards.spiky_loss_factor, 10);
-  expect_unsettled({"--iterations-to-skip", "3", "0"}, "--iterations-to-skip '0' is not a whole number of at least 1");
+  expect_unsettled({"--iterations-to-skip", "3", "0"},
+                   "--iterations-to-skip 3 0 has the element '0', which must be at least 1");
   EXPECT_EQ(options_of({"--iterations-to-skip", "7", "3"}).guards.iterations_to_skip, (std::set<std::int64_t>{3, 7}));
   const Attributes attributes = attributes_of(options_of({"--iterations-to-skip", "7", "3"}));
   EXPECT_EQ(attributes.texts().at("training.iterations-to-skip"), "3 7");

@@ -22,7 +22,7 @@ TEST(RunConfig, NamesReportsThatNothingReads) {
   EXPECT_EQ(idle({"--profile-ranks", "3"}), "--profile-ranks: without --profile nothing is recorded");
   EXPECT_EQ(idle({"--log-progress", "--log-straggler", "--timing-log-option", "all"}),
             "--log-progress: without --save there is no folder for progress.txt; --timing-log-option: without "
-            "--timing-log-level there are no times to log; --log-straggler: one rank has nothing to wait for");
+            "--timing-log-level there are no times to log; --log-straggler: a single rank waits for no others");
 }
 
 TEST(RunConfig, ReadsReportsOfTimes) {

@@ -136,7 +136,7 @@ TEST(RunConfig, SkipsTrainingAndSavesNothing) {
   EXPECT_EQ(read(run).checkpoint.save, "");
   std::vector<std::string> nothing = run;
   nothing.insert(nothing.end(), {"--eval-iters", "0"});
-  expect_refused(nothing, "--skip-train evaluates alone, and needs --eval-iters of at least 1");
+  expect_refused(nothing, "--skip-train only evaluates, and needs --eval-iters of at least 1");
 }
 
 TEST(RunConfig, RefusesOptionsThatAnotherMakesUseless) {

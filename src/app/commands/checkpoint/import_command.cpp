@@ -110,7 +110,7 @@ int checkpoint_import_command(const CommandLine& line) {
     if (world->rank() == 0) store->reserve();
     for (const checkpoint::StepEntry& entry : store->steps()) {
       TRIREME_CHECK(entry.step == 0, ConfigError,
-                    "{} holds {}, which would be loaded in place of step 0: name another --output", output, entry.name);
+                    "{} holds {}, which would be loaded instead of step 0: name another --output", output, entry.name);
     }
   });
   std::string source_digest;

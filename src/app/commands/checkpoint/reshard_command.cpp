@@ -26,7 +26,7 @@ struct ReshardOptions {
 
   void declare(Options& options) {
     options.add("load", &load, "DIR", "Folder of checkpoints, of which the newest is taken, or one step's folder.");
-    options.add("ckpt-step", &step, "N", "The checkpoint of this iteration in place of the newest.", at_least(0));
+    options.add("ckpt-step", &step, "N", "The checkpoint of this iteration instead of the newest.", at_least(0));
     options.add("save", &save, "DIR", "Folder for the new one; a step of the same number there is replaced.");
     options.require("load");
     options.require("save");

@@ -18,17 +18,17 @@ struct EvalOptions {
   std::int64_t micro_batch_size = 1;
   std::optional<std::int64_t> sequence_length;
   std::string logits_file;
-  std::vector<std::string> logits_samples;
+  std::vector<std::int64_t> logits_samples = {0};
   std::int64_t cross_entropy_chunks = 1;
   ZeroShotOptions zero_shot;
   SavedModelOptions model;
 
   void declare(Options& options);
-  /// Returns the numbers of the samples whose logits are written. Throws ConfigError.
-  std::vector<std::int64_t> checked_logits_samples() const;
+  /// Throws ConfigError for options that the task does not use.
+  void check(const Options& options) const;
 };
 
 /// Returns "LAMBADA".
-std::string name_of(EvalTask task);
+std::string_view name_of(EvalTask task);
 
 }  // namespace trireme::app

@@ -109,7 +109,7 @@ class CommandOptions {
 
   /// Checks values that were parsed as far as it needs no file; those of `train` on `ranks` ranks.
   void check(int ranks) {
-    if (eval_) eval_->zero_shot.check(options_, eval_->task);
+    if (eval_) eval_->check(options_);
     if (task_) task_->check(options_);
     if (!reader_ || task_ || options_.given("use-checkpoint-args")) return;
     reader_->settle(std::max(ranks / model_ranks(), 1));
@@ -166,8 +166,7 @@ class Reporter {
       kind = "unknown";
       Words names;
       for (const Flag& flag : all_flags()) names.emplace_back(flag.name);
-      const std::string nearest = nearest_name(name, names);
-      text = "in no release" + (nearest.empty() ? "" : fmt::format("; did you mean --{}?", nearest));
+      text = "in no release" + suggestion(name, names, "--");
     }
     if (kind == "unknown" || kind == "absent") ++refused_;
     const std::string releases = verdict.row == nullptr ? "" : std::string(verdict.row->releases);

@@ -4,7 +4,6 @@
 #include "src/app/commands/plan/plan_report.hpp"
 #include "src/app/commands/plan/schedule_command.hpp"
 #include "src/app/commands/plan/timeline_command.hpp"
-#include "src/app/options/text_file.hpp"
 
 namespace trireme::app {
 namespace {

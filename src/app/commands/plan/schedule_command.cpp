@@ -2,7 +2,6 @@
 
 #include <fmt/ranges.h>
 
-#include "src/app/options/text_file.hpp"
 #include "src/plan/drawing.hpp"
 #include "src/train/batch_schedule.hpp"
 

@@ -8,7 +8,6 @@
 #include "io/posix/regular_file.hpp"
 #include "src/app/commands/plan/schedule_command.hpp"
 #include "src/app/manual/terminal_text.hpp"
-#include "src/app/options/text_file.hpp"
 #include "src/plan/drawing.hpp"
 #include "src/plan/timeline.hpp"
 

@@ -10,7 +10,6 @@
 #include "src/app/job/job.hpp"
 #include "src/app/manual/terminal_text.hpp"
 #include "src/app/options/field_names.hpp"
-#include "src/app/options/text_file.hpp"
 #include "src/report/chart.hpp"
 #include "src/report/page.hpp"
 
