@@ -88,9 +88,9 @@ refused 2 "--init-method-std needs --init-method normal" \
 refused 2 "--sampling sequential has no splits" 1 train "${run[@]}" --sampling sequential --split 9,1
 refused 2 "--micro-batches and --micro-batch-size exclude each other" \
   1 plan --show-schedule --pp 2 --micro-batches 4 --micro-batch-size 2
-refused 2 "--micro-batches counts those of a schedule that is shown" \
+refused 2 "--micro-batches needs --show-schedule: otherwise give batch sizes" \
   1 plan --model gpt2-124m --cluster cpu --global-batch-size 4 --micro-batches 4
-refused 2 "--show-schedule has no use for --cluster, --num-layers: leave out one or the other" \
+refused 2 "--show-schedule does not use --cluster, --num-layers: leave out one or the other" \
   1 plan --show-schedule --pp 2 --micro-batches 4 --cluster cpu --num-layers 2
 refused 2 "--top and --no-search exclude each other" 1 plan --model gpt2-124m --cluster cpu --no-search --top 3
 refused 2 "--temperature 0 always takes the likeliest token and excludes --top-k, --top-p, --seed" \
@@ -168,4 +168,4 @@ if [ -z "${ASAN_OPTIONS:-}" ]; then
     1 train "${run[@]/16/128}" --dtype fp64
 fi
 limited -f 2000 "ulimit -f lets files grow to 2.0 MiB, MPI's shared memory needs" 1 train "${run[@]}"
-limited -f 9000 "ulimit -f lets files grow to 8.8 MiB, this rank's file of a checkpoint needs" 1 "${large[@]}"
+limited -f 9000 "ulimit -f lets files grow to 8.8 MiB, this rank's checkpoint file needs" 1 "${large[@]}"

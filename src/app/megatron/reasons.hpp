@@ -93,7 +93,7 @@ inline constexpr std::string_view tokens =
 inline constexpr std::string_view unused = "has no use in this command";
 inline constexpr std::string_view vision = "models of images are absent; nearest: --model-type gpt or bert, on text";
 inline constexpr std::string_view whole_batches =
-    "an epoch has whole batches alone; nearest: a --global-batch-size that divides the examples";
+    "an epoch has only full batches; nearest: a --global-batch-size that divides the examples";
 inline constexpr std::string_view zero_shot = "training has no zero-shot tasks; nearest: trireme eval --task";
 
 }  // namespace trireme::app::megatron::why

@@ -76,7 +76,8 @@ TEST_F(CheckpointCommand, InspectPrintsWhatThereIs) {
 }
 
 TEST_F(CheckpointCommand, VerifyReadsEveryStep) {
-  EXPECT_THAT(run({"verify", root}), AllOf(HasSubstr("step-00000010 is whole"), HasSubstr("step-00000020 is whole")));
+  EXPECT_THAT(run({"verify", root}),
+              AllOf(HasSubstr("step-00000010 is complete"), HasSubstr("step-00000020 is complete")));
   EXPECT_THAT(run({"verify", latest}), Not(HasSubstr("step-00000010")));
 }
 
@@ -90,7 +91,7 @@ TEST_F(CheckpointCommand, VerifyNamesFileAndTensorThatAreDamaged) {
     file.put(static_cast<char>(byte ^ 1));
   }
   EXPECT_THAT(run_to_error({"verify", root}, AllOf(HasSubstr("rank-00000.h5"), HasSubstr(piece.tensor))),
-              AllOf(HasSubstr("step-00000010 is whole"), Not(HasSubstr("step-00000020 is whole"))));
+              AllOf(HasSubstr("step-00000010 is complete"), Not(HasSubstr("step-00000020 is complete"))));
   std::filesystem::remove(latest + "/manifest.json");
   run_to_error({"verify", latest}, HasSubstr("manifest.json is missing"));
 }

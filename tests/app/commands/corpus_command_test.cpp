@@ -49,7 +49,7 @@ TEST_F(CorpusCommand, BuildsInspectsAndVerifies) {
   EXPECT_THAT(output_, HasSubstr("tokens: Tab ...\n"));
   EXPECT_EQ(run({"inspect", corpus_, "--documents", "1", "--tokens", "9223372036854775807"}), 2);
   EXPECT_EQ(run({"verify", corpus_}), 0);
-  EXPECT_THAT(output_, HasSubstr("is whole: 2 documents"));
+  EXPECT_THAT(output_, HasSubstr("is complete: 2 documents"));
 }
 
 TEST_F(CorpusCommand, BuildsWithGpt2sTokenizerAndEmbedsIt) {

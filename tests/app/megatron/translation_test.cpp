@@ -9,7 +9,7 @@
 
 #include "src/app/commands/eval/eval_options.hpp"
 #include "src/app/commands/finetune/task_options.hpp"
-#include "src/app/commands/generate/generate_options.hpp"
+#include "src/app/commands/generate/prompt_batch.hpp"
 #include "src/app/run_config/run_config.hpp"
 
 namespace trireme::app::megatron {
@@ -231,7 +231,7 @@ TEST(TranslateFinetune, TellsKeepLastOfTasksFromThatOfCheckpoints) {
   EXPECT_THAT(translate({"--keep-last", "2", "--eval-iters", "5"}, options, "finetune").arguments,
               ElementsAre("--keep-last", "2"));
   EXPECT_THAT(translate({"--keep-last", "--fp16"}, options, "finetune").refusal(),
-              HasSubstr("--keep-last: an epoch has whole batches alone"));
+              HasSubstr("--keep-last: an epoch has only full batches"));
 }
 
 TEST(TranslateGenerate, TakesTheWordsOfMegatronsPrograms) {

@@ -9,8 +9,7 @@
 
 #include "io/corpus/corpus_store.hpp"
 #include "src/app/commands/commands.hpp"
-#include "src/app/job/bert_vocabulary.hpp"
-#include "src/app/options/masking_options.hpp"
+#include "src/app/job/job.hpp"
 #include "src/app/options/options.hpp"
 #include "src/base/check.hpp"
 #include "src/base/log.hpp"

@@ -5,7 +5,6 @@
 #include "src/app/commands/train/configuration_log.hpp"
 #include "src/app/commands/train/train_plan.hpp"
 #include "src/app/commands/train/train_session.hpp"
-#include "src/app/job/kernel_test.hpp"
 #include "src/app/job/memory_report.hpp"
 #include "src/app/job/saved_model.hpp"
 #include "src/app/megatron/translation.hpp"

@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "io/corpus/index_files.hpp"
-#include "src/app/job/bert_vocabulary.hpp"
 #include "src/base/log.hpp"
 #include "src/data/dataset/mock_store.hpp"
 #include "src/data/tokenizer/tokenizer.hpp"
