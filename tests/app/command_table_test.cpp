@@ -37,11 +37,12 @@ TEST(CommandTable, AGroupListsItsCommandsAndSuggestsTheNearest) {
   const std::string help = testing::internal::GetCapturedStdout();
   EXPECT_THAT(help, HasSubstr("Usage: trireme checkpoint inspect|verify|reshard|export|import [OPTION]... [DIR]\n"));
   EXPECT_THAT(help, HasSubstr("\n  verify   read entire checkpoints"));
-  EXPECT_THAT(
-      [] {
-        run_command(find_command({"checkpoint", "verfy"}));
-      },
-      ThrowsMessage<ConfigError>(HasSubstr("did you mean trireme checkpoint verify?")));
+  const auto expect_refused = [](const std::vector<std::string>& words, const char* message) {
+    EXPECT_THAT([&] { run_command(find_command(words)); }, ThrowsMessage<ConfigError>(HasSubstr(message)));
+  };
+  expect_refused({"checkpoint", "verfy"},
+                 "no command trireme checkpoint verfy; did you mean trireme checkpoint verify?");
+  expect_refused({"checkpoint"}, "one of inspect, verify, reshard, export, import must follow");
 }
 
 TEST(CommandTable, TheHelpOfTheProgramListsGroupsAndWhatRunsOnRanks) {

@@ -103,7 +103,7 @@ check "a run begins at them" grep -q "continuing after iteration 0, 0 samples" e
 on 2 train "${run[@]}" --pp 2 --save watched --save-interval 3 --exit-interval 6 --log-progress --log-throughput --mfu-peak 0.001 \
   --timing-log-level 2 --log-straggler --trace-file trace.json
 check "the log has the MFU, and says of which peak" \
-  [ "$(grep -c '| MFU [0-9.]* %' err) $(grep -c 'MFU: the share of 0.001 TFLOP/s' err)" = "6 1" ]
+  [ "$(grep -c '| MFU [0-9.]* %' err) $(grep -c 'MFU: the fraction of 0.001 TFLOP/s' err)" = "6 1" ]
 check "each line of the log is followed by the times of the ranks and their hosts" \
   [ "$(grep -c "forward-compute \.*: ([0-9.]*, [0-9.]*) rank [01] on $(hostname), rank [01] on $(hostname)" err)" = 6 ]
 check "waits are those of the stages that wait" grep -q 'forward-recv .*, rank 1 on' err

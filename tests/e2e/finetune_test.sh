@@ -163,7 +163,7 @@ refused 3 "mnli.tsv:2: unknown label 'maybe'" 2 "${pairs[@]}" --pretrained-check
 (race 4; echo '{"article": 1}'; race 1) >mixed.jsonl
 refused 3 'mixed.jsonl:5: "article" is 1 instead of a text' 2 "${base[@]}" --train-data mixed.jsonl --pretrained-checkpoint bert
 done_by 1 "${base[@]}" --train-data mixed.jsonl --pretrained-checkpoint bert --on-bad-line skip
-check "bad lines are counted where they are skipped" grep -q "1 lines or questions were left out" err
+check "bad lines are counted where they are skipped" grep -q "skipped 1 lines or questions" err
 refused 5 "nowhere/p.json: " 2 "${answer[@]/#p.json/nowhere\/p.json}" --valid-data squad.json --pretrained-checkpoint bert
 check "predictions that cannot be written are refused before the training" [ "$(grep -c ' loss ' err)" -eq 0 ]
 refused 5 "absent" 1 "${answer[@]}" --valid-data absent --pretrained-checkpoint bert

@@ -122,7 +122,7 @@ class Finetuning {
     const auto payload = base.description.blobs.find("tokenizer");
     TRIREME_CHECK(payload != base.description.blobs.end(), CheckpointError, "the checkpoint has no tokenizer");
     tokenizer_payload_ = payload->second;
-    hold_tokenizer(*job_.world, task_.tokenizer, base.reader->description(), tokenizer_name_, tokenizer_payload_);
+    check_tokenizer(*job_.world, task_.tokenizer, base.reader->description(), tokenizer_name_, tokenizer_payload_);
     collectively(*job_.world, [&] { tokenizer_ = make_task_tokenizer(tokenizer_name_, tokenizer_payload_, is_bert); });
     if (is_pretrained) pretrained_ = std::make_shared<OpenCheckpoint>(std::move(base));
     continues_ = !is_pretrained;

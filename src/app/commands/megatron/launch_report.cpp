@@ -53,7 +53,7 @@ Launch split_launch(const Words& words) {
   return {{words.begin(), program}, file_name(*program), {program + 1, words.end()}};
 }
 
-/// Returns the ranks that torchrun and its like start; nothing if the words do not say.
+/// Returns the number of ranks that torchrun or a similar launcher starts; nothing if it is not given.
 std::optional<int> ranks_of(const Words& launcher) {
   int ranks = 1;
   bool found = false;
@@ -73,7 +73,7 @@ std::optional<int> ranks_of(const Words& launcher) {
   return found ? std::optional(ranks) : std::nullopt;
 }
 
-/// Returns the value of `flag` on a command line; empty if it is not there.
+/// Returns the value of `flag` on a command line; empty if it is absent.
 std::string value_of(const Words& words, const std::string& flag) {
   for (std::size_t i = 0; i < words.size(); ++i) {
     if (words[i] == flag && i + 1 < words.size()) return words[i + 1];
@@ -82,7 +82,7 @@ std::string value_of(const Words& words, const std::string& flag) {
   return "";
 }
 
-/// Returns the command of this program for the program of a launch.
+/// Returns this program's command for the program of a launch.
 std::string command_of(const Launch& launch) {
   if (generates(launch.program)) return "generate";
   const std::string task = value_of(launch.arguments, "--task");
@@ -90,7 +90,7 @@ std::string command_of(const Launch& launch) {
   return task.empty() ? "train" : "finetune";
 }
 
-/// Options of a command, as it declares them.
+/// Options of a command.
 class CommandOptions {
  public:
   explicit CommandOptions(const std::string& command) : options_("trireme " + command, "") {
@@ -107,7 +107,7 @@ class CommandOptions {
   }
   Options& options() { return options_; }
 
-  /// Checks values that were parsed as far as it needs no file; those of `train` on `ranks` ranks.
+  /// Checks the parsed values without reading files, as on `ranks` ranks.
   void check(int ranks) {
     if (eval_) eval_->check(options_);
     if (task_) task_->check(options_);
@@ -189,7 +189,7 @@ class Reporter {
     }
   }
 
-  /// Checks the options as the command does, except for files. Leaves out unknown flags with their values.
+  /// Checks the options as the command does, except for files. Skips unknown flags and their values.
   void check_values(const Words& command, std::optional<int> ranks) {
     Options& options = command_options_.options();
     Words known;
@@ -217,7 +217,7 @@ class Reporter {
   std::string command_;
   CommandOptions command_options_;
   Words problems_;
-  Words notes_;  // advice about a command that runs
+  Words notes_;  // advice on a valid command
   int refused_ = 0;
 };
 

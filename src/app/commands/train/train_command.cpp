@@ -18,7 +18,7 @@ namespace {
 void take_checkpoint_model(const Job& job, RunConfigReader& reader) {
   const CheckpointOptions& options = reader.parsed().checkpoint;
   TRIREME_CHECK(!options.load.empty(), ConfigError, "--use-checkpoint-args needs --load");
-  // The run may begin from a later step, which another job saves before it releases its lock.
+  // The run may start from a later step, saved by another job before it releases its lock.
   OpenOptions source = options.source();
   source.logs = false;
   const OpenCheckpoint checkpoint = open_checkpoint(*job.world, options.load, source);
@@ -33,7 +33,7 @@ void take_checkpoint_model(const Job& job, RunConfigReader& reader) {
 
 int train_command(const CommandLine& line) {
   Options options(line.command(),
-                  "Trains a GPT-2, a Llama or a BERT on tokenized corpora, from initial weights or a checkpoint.");
+                  "Trains a GPT-2, Llama or BERT on tokenized corpora, from initial weights or a checkpoint.");
   RunConfigReader reader(options);
   const std::optional<megatron::Translation> translation = megatron::read(line, options);
   if (!translation) return 0;
