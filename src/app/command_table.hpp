@@ -16,8 +16,7 @@ enum class Ranks { one, many };
 /// A command, or a group of commands.
 struct Command {
   std::string_view path = {};         ///< "train", "corpus build"; a parent command has only the first word
-  std::string_view summary = {};      ///< in the help of its parent command
-  std::string_view overview = {};     ///< in the help of the program; empty: not listed there
+  std::string_view summary = {};      ///< a few words, for lists of commands
   std::string_view description = {};  ///< parent commands: the paragraph above the list of subcommands
   std::string_view arguments = {};    ///< parent commands: " [DIR]", after the options
   Ranks ranks = Ranks::one;

@@ -47,7 +47,7 @@ TEST(CommandTable, AGroupListsItsCommandsAndSuggestsTheNearest) {
 
 TEST(CommandTable, TheHelpOfTheProgramListsGroupsAndWhatRunsOnRanks) {
   const std::string help = program_help();
-  EXPECT_THAT(help, HasSubstr("\n  corpus build       turn text into"));
+  EXPECT_THAT(help, HasSubstr("\n  corpus build       tokenize text"));
   EXPECT_THAT(help, HasSubstr("\n  tokenizer          train a tokenizer"));
   EXPECT_THAT(help, Not(HasSubstr("corpus merge ")));
   EXPECT_EQ(unknown_command_text("trian"), "there is no command 'trian'; did you mean train?");

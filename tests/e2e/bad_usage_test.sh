@@ -99,13 +99,13 @@ refused 2 "--temperature 0 always takes the likeliest token and excludes --top-k
 # A script for many ranks runs on one, which names the options that have no use there, once.
 done_by 1 train "${run[@]}" --bf16 --use-distributed-optimizer --overlap-grad-reduce --schedule 1f1b --sequence-parallel \
   --hysteresis 3 --dry-run
-check "options that one rank ignores are named" [ "$(grep -o 'ignored on this grid: .*' err)" = "ignored on \
-this grid: --schedule (one pipeline stage), --sequence-parallel (one tensor rank), --use-distributed-optimizer (one data \
+check "options that one rank ignores are named" [ "$(grep -o 'ignored in this run: .*' err)" = "ignored in \
+this run: --schedule (one pipeline stage), --sequence-parallel (one tensor rank), --use-distributed-optimizer (one data \
 rank), --overlap-grad-reduce (one data rank), --hysteresis (bf16 has no dynamic loss scale)" ]
 done_by 2 train "${run[@]}" --overlap-grad-reduce --dry-run
-check "and none where all have theirs" [ "$(grep -c 'ignored on' err)" -eq 0 ]
+check "and none where all have theirs" [ "$(grep -c 'ignored in' err)" -eq 0 ]
 done_by 1 train "${run[@]}" --tp 1 --recompute-granularity full --distribute-saved-activations --dry-run
-check "one tensor rank distributes no activations" grep -q 'ignored on .*--distribute-saved-activations (one tensor rank)' err
+check "one tensor rank distributes no activations" grep -q 'ignored in .*--distribute-saved-activations (one tensor rank)' err
 refused 2 "--distribute-saved-activations and --sequence-parallel exclude each other" \
   2 train "${run[@]}" --tp 2 --recompute-granularity full --distribute-saved-activations --sequence-parallel
 refused 2 "--split" 1 train "${run[@]}" --split 90,ten,1

@@ -52,4 +52,20 @@ void ExecutionOptions::settle(const Options& options, const ParallelOptions& par
                    "with the second the host waits for every kernel");
 }
 
+train::ExecutionConfig ExecutionOptions::config(DType dtype, const BatchOptions& batch,
+                                                const ParallelOptions& parallel) const {
+  model::Recomputation settled = recomputation;
+  settled.distribute = settled.distribute && parallel.grid.tensor > 1;
+  return {.dtype = dtype,
+          .sequence_length = batch.sequence_length.value_or(0),
+          .micro_batch_size = batch.micro_batch_size,
+          .vocabulary_multiple = parallel.grid.vocabulary_multiple,
+          .padded_vocabulary_size = parallel.grid.padded_vocabulary,
+          .recomputation = settled,
+          .cross_entropy_chunks = cross_entropy_chunks,
+          .cuda_graphs = cuda_graphs,
+          .variable_lengths = batch.variable_lengths,
+          .parallel = parallel.config(dtype)};
+}
+
 }  // namespace trireme::app

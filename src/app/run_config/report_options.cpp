@@ -1,10 +1,5 @@
 #include "src/app/run_config/report_options.hpp"
 
-#include <fmt/ranges.h>
-
-#include <initializer_list>
-#include <vector>
-
 namespace trireme::app {
 
 void ReportOptions::declare(Options& options) {
@@ -66,27 +61,6 @@ void ReportOptions::settle(int ranks, bool cuda_graphs, Problems& problems) {
                     fmt::format("--profile-ranks {}: the ranks of this job are 0 to {}", rank, ranks - 1));
   }
   problems.exclude(!straggler || !cuda_graphs, "log-straggler", "cuda-graphs", "recorded waits cannot be timed");
-}
-
-std::string ReportOptions::idle(const Options& options, int ranks, bool saves) const {
-  std::vector<std::string> lines;
-  const auto check = [&](bool reads, std::initializer_list<const char*> names, const char* reason) {
-    std::vector<std::string> given;
-    for (const char* name : names) {
-      if (!reads && options.given(name)) given.push_back(fmt::format("--{}", name));
-    }
-    if (!given.empty()) lines.push_back(fmt::format("{}: {}", fmt::join(given, ", "), reason));
-  };
-  check(!tensorboard.folder.empty(),
-        {"tensorboard-log-interval", "log-timers-to-tensorboard", "log-memory-to-tensorboard",
-         "log-validation-ppl-to-tensorboard", "log-world-size-to-tensorboard", "no-log-loss-scale-to-tensorboard",
-         "no-log-learning-rate-to-tensorboard"},
-        "without --tensorboard-dir there is nothing to write");
-  check(saves, {"log-progress"}, "without --save there is no folder for progress.txt");
-  check(timing_level > 0, {"timing-log-option"}, "without --timing-log-level there are no times to log");
-  check(profile, {"profile-step-start", "profile-step-end", "profile-ranks"}, "without --profile nothing is recorded");
-  check(ranks > 1, {"log-straggler"}, "a single rank waits for no others");
-  return fmt::format("{}", fmt::join(lines, "; "));
 }
 
 }  // namespace trireme::app

@@ -28,9 +28,6 @@ struct ReportOptions {
 
   void declare(Options& options);
   void settle(int ranks, bool cuda_graphs, Problems& problems);
-  /// Returns the given options that have no effect in a run on `ranks` ranks, which saves checkpoints or not, with the
-  /// reasons, for a line of the log; empty if there are none.
-  std::string idle(const Options& options, int ranks, bool saves) const;
 
  private:
   std::string peak_text_;

@@ -143,18 +143,7 @@ std::string RunConfig::options_text() const {
 }
 
 train::ExecutionConfig RunConfig::execution_config() const {
-  model::Recomputation recomputation = execution.recomputation;
-  recomputation.distribute = recomputation.distribute && parallel.grid.tensor > 1;
-  return {.dtype = precision.dtype,
-          .sequence_length = batch.sequence_length.value_or(0),
-          .micro_batch_size = batch.micro_batch_size,
-          .vocabulary_multiple = parallel.grid.vocabulary_multiple,
-          .padded_vocabulary_size = parallel.grid.padded_vocabulary,
-          .recomputation = recomputation,
-          .cross_entropy_chunks = execution.cross_entropy_chunks,
-          .cuda_graphs = execution.cuda_graphs,
-          .variable_lengths = batch.variable_lengths,
-          .parallel = parallel.config(precision.dtype)};
+  return execution.config(precision.dtype, batch, parallel);
 }
 
 train::TrainOptions RunConfig::train_options() const {

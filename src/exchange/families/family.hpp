@@ -60,8 +60,10 @@ Family mistral_family();
 Family qwen_family();
 Family bert_family();
 
-/// Defaults that Llamas and their kin have alike.
-extern const std::string llama_defaults;
+/// Defaults common to Llama and its relatives.
+inline constexpr std::string_view llama_defaults =
+    "num-layers 32 hidden-size 4096 num-attention-heads 32 normalization RMSNorm swiglu position-embedding-type rope "
+    "disable-bias-linear layernorm-epsilon 1e-6 untie-embeddings-and-output-weights ";
 /// Map of a Llama, and of the families that name their tensors alike.
 TensorMap map_llama(const model::ModelConfig& config, const MapOptions& options);
 

@@ -2,10 +2,6 @@
 
 namespace trireme::exchange {
 
-const std::string llama_defaults =
-    "num-layers 32 hidden-size 4096 num-attention-heads 32 normalization RMSNorm swiglu position-embedding-type rope "
-    "disable-bias-linear layernorm-epsilon 1e-6 untie-embeddings-and-output-weights ";
-
 TensorMap map_llama(const model::ModelConfig& config, const MapOptions& options) {
   TensorMapBuilder map(config);
   map.tokens("wte", "model.embed_tokens.weight", options.vocabulary_rows,
@@ -40,8 +36,8 @@ Family llama_family() {
       .classes = {{.id = ModelClass::llama,
                    .name = "LlamaForCausalLM",
                    .type = "llama",
-                   .defaults = llama_defaults + "ffn-hidden-size 11008 vocab-size 32000 "
-                                                "max-position-embeddings 2048",
+                   .defaults = std::string(llama_defaults) + "ffn-hidden-size 11008 vocab-size 32000 "
+                                                             "max-position-embeddings 2048",
                    .is_nearest = [](const model::ModelConfig&) { return true; },
                    .has_bias_settings = true}},
       .form = ConfigForm::llama,

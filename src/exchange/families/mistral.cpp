@@ -16,8 +16,9 @@ Family mistral_family() {
       .classes = {{.id = ModelClass::mistral,
                    .name = "MistralForCausalLM",
                    .type = "mistral",
-                   .defaults = llama_defaults + "ffn-hidden-size 14336 vocab-size 32000 "
-                                                "max-position-embeddings 131072 num-query-groups 8 window-size 4095",
+                   .defaults = std::string(llama_defaults) +
+                               "ffn-hidden-size 14336 vocab-size 32000 "
+                               "max-position-embeddings 131072 num-query-groups 8 window-size 4095",
                    .is_nearest = has_one_window,
                    .has_window = true}},
       .form = ConfigForm::llama,

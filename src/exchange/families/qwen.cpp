@@ -14,7 +14,7 @@ Family qwen_family() {
       .classes = {{.id = ModelClass::qwen3,
                    .name = "Qwen3ForCausalLM",
                    .type = "qwen3",
-                   .defaults = llama_defaults +
+                   .defaults = std::string(llama_defaults) +
                                "ffn-hidden-size 22016 vocab-size 151936 "
                                "max-position-embeddings 32768 num-query-groups 32 kv-channels 128 qk-layernorm",
                    .is_nearest = [](const model::ModelConfig& config) { return config.qk_norm; },
@@ -22,8 +22,9 @@ Family qwen_family() {
                   {.id = ModelClass::qwen2,
                    .name = "Qwen2ForCausalLM",
                    .type = "qwen2",
-                   .defaults = llama_defaults + "ffn-hidden-size 22016 vocab-size 151936 "
-                                                "max-position-embeddings 32768 num-query-groups 32 add-qkv-bias",
+                   .defaults = std::string(llama_defaults) +
+                               "ffn-hidden-size 22016 vocab-size 151936 "
+                               "max-position-embeddings 32768 num-query-groups 32 add-qkv-bias",
                    .is_nearest = has_own_biases,
                    .fixed = {no_window}}},
       .form = ConfigForm::llama,

@@ -241,7 +241,7 @@ TEST(TranslateGenerate, TakesTheWordsOfMegatronsPrograms) {
           .arguments,
       ElementsAre("--max-new-tokens", "9", "--top-p", "0.9", "--temperature", "0"));
   EXPECT_THAT(translate(Words("--num-samples 2 --chat-template x"), options, "generate").refusal(),
-              AllOf(HasSubstr("--num-samples 2: prompts stand in lines of JSON; nearest: --prompts FILE --output FILE"),
+              AllOf(HasSubstr("--num-samples 2: prompts are lines of JSON; nearest: --prompts FILE --output FILE"),
                     HasSubstr("--chat-template x: this kind of generation is absent")));
 }
 

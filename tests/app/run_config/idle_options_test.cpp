@@ -82,5 +82,16 @@ TEST(IdleOptions, DistributedInputsAreWholeOnOneTensorRank) {
               ElementsAre("--distribute-saved-activations (one tensor rank)"));
 }
 
+TEST(IdleOptions, OfReportsNeedTheirFileOrTimes) {
+  const parallel::ProcessGrid one(1, 1, 1);
+  EXPECT_THAT(idle("--log-memory-to-tensorboard --tensorboard-log-interval 2 --profile-ranks 0", one),
+              ElementsAre("--tensorboard-log-interval (no --tensorboard-dir)",
+                          "--log-memory-to-tensorboard (no --tensorboard-dir)", "--profile-ranks (no --profile)"));
+  EXPECT_THAT(idle("--tensorboard-dir x --log-memory-to-tensorboard --log-throughput", one), IsEmpty());
+  EXPECT_THAT(idle("--log-progress --log-straggler --timing-log-option all", one),
+              ElementsAre("--log-progress (no --save)", "--timing-log-option (no --timing-log-level)",
+                          "--log-straggler (one rank)"));
+}
+
 }  // namespace
 }  // namespace trireme::app

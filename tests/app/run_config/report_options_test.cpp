@@ -6,23 +6,6 @@
 namespace trireme::app {
 namespace {
 
-TEST(RunConfig, NamesReportsThatNothingReads) {
-  const auto idle = [](const Words& words) {
-    Options options("trireme train", "");
-    RunConfigReader reader(options);
-    options.parse(words + "--lr 1");
-    return reader.parsed().report.idle(options, /*ranks=*/1, /*saves=*/false);
-  };
-  EXPECT_EQ(idle("--log-memory-to-tensorboard --tensorboard-log-interval 2"),
-            "--tensorboard-log-interval, --log-memory-to-tensorboard: without --tensorboard-dir there is nothing to "
-            "write");
-  EXPECT_EQ(idle("--tensorboard-dir x --log-memory-to-tensorboard --log-throughput"), "");
-  EXPECT_EQ(idle("--profile-ranks 3"), "--profile-ranks: without --profile nothing is recorded");
-  EXPECT_EQ(idle("--log-progress --log-straggler --timing-log-option all"),
-            "--log-progress: without --save there is no folder for progress.txt; --timing-log-option: without "
-            "--timing-log-level there are no times to log; --log-straggler: a single rank waits for no others");
-}
-
 TEST(RunConfig, ReadsReportsOfTimes) {
   const ReportOptions report = read(gpt + "--mfu-peak H100 --timing-log-level 2 --timing-log-option max").report;
   EXPECT_EQ(report.peak.value().tflops, 989.4);

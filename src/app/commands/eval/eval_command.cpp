@@ -3,6 +3,7 @@
 #include "src/app/commands/commands.hpp"
 #include "src/app/commands/eval/eval_options.hpp"
 #include "src/app/commands/eval/logits_file.hpp"
+#include "src/app/commands/eval/zero_shot_task.hpp"
 #include "src/app/job/job.hpp"
 #include "src/app/job/progress_bar.hpp"
 #include "src/app/megatron/translation.hpp"
@@ -81,8 +82,8 @@ void log_reading(const EvalOptions& o, const ZeroShotTask& task, const data::Bad
   for (const std::string& message : bad_lines.messages()) log::warn("skipped {}", message);
   if (bad_lines.count() > 0) log::warn("skipped {} bad lines in total", bad_lines.count());
   if (o.task == EvalTask::wikitext103) {
-    const bool by_path = !o.zero_shot.detokenizer.has_value();
-    log::info("detokenizer {}{}", name_of(o.zero_shot.detokenizer.value_or(data::detokenizer_of(o.data_path))),
+    const bool by_path = !o.detokenizer.has_value();
+    log::info("detokenizer {}{}", name_of(o.detokenizer.value_or(data::detokenizer_of(o.data_path))),
               by_path ? ", chosen by the file's path; --detokenizer overrides it" : "");
   }
   std::int64_t unscored = 0;
@@ -94,13 +95,12 @@ void log_reading(const EvalOptions& o, const ZeroShotTask& task, const data::Bad
 }
 
 Evaluation measure_task(const EvalOptions& o, Job& job, const SavedModel& saved) {
-  data::BadLines bad_lines(o.zero_shot.skip_bad_lines);
+  data::BadLines bad_lines(o.skip_bad_lines);
   std::unique_ptr<data::Tokenizer> tokenizer;
   ZeroShotTask task;
   collectively(*job.world, [&] {
     tokenizer = tokenizer_of(saved.description);
-    task = read_zero_shot_task(o.task, o.data_path, o.zero_shot, *tokenizer, saved.model->execution().sequence_length,
-                               bad_lines);
+    task = read_zero_shot_task(o, *tokenizer, saved.model->execution().sequence_length, bad_lines);
   });
   if (job.is_root()) log_reading(o, task, bad_lines);
   TokenProgress progress(job.is_root());

@@ -40,13 +40,41 @@ void EvalOptions::declare(Options& options) {
   options.add("logits-samples", &logits_samples, "N...",
               "Numbers of the windows whose logits are written, counted from 0.", at_least(0));
   declare_cross_entropy_chunks(options, &cross_entropy_chunks);
-  zero_shot.declare(options);
+  options.section("Zero-shot tasks");
+  options.add("overlapping-eval", &overlapping_eval, "N",
+              "WIKITEXT103: stride of the windows in tokens. Each window after the first scores its last N tokens. A "
+              "stride of the sequence length makes windows that do not overlap. Default 32.",
+              at_least(0));
+  options.add_choice<std::optional<data::Detokenizer>>(
+      "detokenizer", &detokenizer,
+      {{"auto", std::nullopt},
+       {"none", data::Detokenizer::none},
+       {"wikitext", data::Detokenizer::wikitext},
+       {"ptb", data::Detokenizer::ptb},
+       {"lambada", data::Detokenizer::lambada}},
+      "WIKITEXT103: how to undo the spaces around punctuation; auto: by the "
+      "first of 'ptb', 'wiki' and 'lambada' in the "
+      "file's path, else none.");
+  options.add_flag("strict-lambada", &strict_lambada,
+                   "LAMBADA: predict all tokens of the last word instead of the text's last token.");
+  options.add_choice("long-examples", &cut_long_examples, {{"stop", false}, {"cut", true}},
+                     "Examples longer than the sequence length: an error, or cut on the left.");
+  options.add_choice("on-bad-line", &skip_bad_lines, {{"stop", false}, {"skip", true}},
+                     "Lines without a usable example: an error, or skipped and counted.");
   model.declare(options);
   options.require("data-path");
 }
 
 void EvalOptions::check(const Options& options) const {
-  zero_shot.check(options, task);
+  const bool has_examples = task != EvalTask::perplexity && task != EvalTask::wikitext103;
+  const auto check_use = [&](const char* name, bool is_used, const char* tasks) {
+    TRIREME_CHECK(is_used || !options.given(name), ConfigError, "--{} needs --task {}", name, tasks);
+  };
+  check_use("overlapping-eval", task == EvalTask::wikitext103, "WIKITEXT103");
+  check_use("detokenizer", task == EvalTask::wikitext103, "WIKITEXT103");
+  check_use("strict-lambada", task == EvalTask::lambada, "LAMBADA");
+  check_use("long-examples", has_examples, "LAMBADA or a task of multiple choice");
+  check_use("on-bad-line", has_examples, "LAMBADA or a task of multiple choice");
   TRIREME_CHECK(logits_file.empty() || task == EvalTask::perplexity, ConfigError,
                 "--logits-file needs --task perplexity: only its windows have numbers");
   TRIREME_CHECK(!logits_file.empty() || !options.given("logits-samples"), ConfigError,

@@ -117,8 +117,8 @@ data::ChoiceQuestion asked(EvalTask task, const data::ChoiceQuestion& question) 
   return question.parts.empty() ? question : joined_parts(question);
 }
 
-ZeroShotTask read_wikitext(const std::string& path, const ZeroShotOptions& options, const data::Tokenizer& tokenizer,
-                           std::int64_t sequence_length) {
+ZeroShotTask read_wikitext(const EvalOptions& options, const data::Tokenizer& tokenizer, std::int64_t sequence_length) {
+  const std::string& path = options.data_path;
   constexpr std::int64_t default_overlap = 32;
   const std::int64_t overlap = options.overlapping_eval.value_or(std::min(default_overlap, sequence_length));
   const data::Detokenizer detokenizer = options.detokenizer.value_or(data::detokenizer_of(path));
@@ -129,49 +129,13 @@ ZeroShotTask read_wikitext(const std::string& path, const ZeroShotOptions& optio
 
 }  // namespace
 
-void ZeroShotOptions::declare(Options& options) {
-  using data::Detokenizer;
-  options.section("Zero-shot tasks");
-  options.add("overlapping-eval", &overlapping_eval, "N",
-              "WIKITEXT103: stride of the windows in tokens. Each window after the first scores its last N tokens. A "
-              "stride of the sequence length makes windows that do not overlap. Default 32.",
-              at_least(0));
-  options.add_choice<std::optional<Detokenizer>>("detokenizer", &detokenizer,
-                                                 {{"auto", std::nullopt},
-                                                  {"none", Detokenizer::none},
-                                                  {"wikitext", Detokenizer::wikitext},
-                                                  {"ptb", Detokenizer::ptb},
-                                                  {"lambada", Detokenizer::lambada}},
-                                                 "WIKITEXT103: how to undo the spaces around punctuation; auto: by the "
-                                                 "first of 'ptb', 'wiki' and 'lambada' in the "
-                                                 "file's path, else none.");
-  options.add_flag("strict-lambada", &strict_lambada,
-                   "LAMBADA: predict all tokens of the last word instead of the text's last token.");
-  options.add_choice("long-examples", &cut_long_examples, {{"stop", false}, {"cut", true}},
-                     "Examples longer than the sequence length: an error, or cut on the left.");
-  options.add_choice("on-bad-line", &skip_bad_lines, {{"stop", false}, {"skip", true}},
-                     "Lines without a usable example: an error, or skipped and counted.");
-}
-
-void ZeroShotOptions::check(const Options& options, EvalTask task) const {
-  const bool has_examples = task != EvalTask::perplexity && task != EvalTask::wikitext103;
-  const auto check = [&](const char* name, bool is_used, const char* tasks) {
-    TRIREME_CHECK(is_used || !options.given(name), ConfigError, "--{} needs --task {}", name, tasks);
-  };
-  check("overlapping-eval", task == EvalTask::wikitext103, "WIKITEXT103");
-  check("detokenizer", task == EvalTask::wikitext103, "WIKITEXT103");
-  check("strict-lambada", task == EvalTask::lambada, "LAMBADA");
-  check("long-examples", has_examples, "LAMBADA or a task of multiple choice");
-  check("on-bad-line", has_examples, "LAMBADA or a task of multiple choice");
-}
-
-ZeroShotTask read_zero_shot_task(EvalTask task, const std::string& path, const ZeroShotOptions& options,
-                                 const data::Tokenizer& tokenizer, std::int64_t sequence_length,
-                                 data::BadLines& bad_lines) {
-  if (task == EvalTask::wikitext103) return read_wikitext(path, options, tokenizer, sequence_length);
+ZeroShotTask read_zero_shot_task(const EvalOptions& options, const data::Tokenizer& tokenizer,
+                                 std::int64_t sequence_length, data::BadLines& bad_lines) {
+  if (options.task == EvalTask::wikitext103) return read_wikitext(options, tokenizer, sequence_length);
+  const std::string& path = options.data_path;
   const data::LengthLimit limit{sequence_length, options.cut_long_examples};
   ZeroShotTask result;
-  if (task == EvalTask::lambada) {
+  if (options.task == EvalTask::lambada) {
     using data::LambadaTarget;
     const LambadaTarget target = options.strict_lambada ? LambadaTarget::last_word : LambadaTarget::last_token;
     ScoredTexts examples(tokenizer.end_of_document());
@@ -183,8 +147,8 @@ ZeroShotTask read_zero_shot_task(EvalTask task, const std::string& path, const Z
   } else {
     data::MultipleChoice set(tokenizer);
     for_each_line(path, bad_lines, [&](const std::string& line, std::int64_t, const std::string& where) {
-      const data::ChoiceQuestion question = io::json_question(line, keys_of(task), where);
-      located(where, [&] { set.add(asked(task, question), limit); });
+      const data::ChoiceQuestion question = io::json_question(line, keys_of(options.task), where);
+      located(where, [&] { set.add(asked(options.task, question), limit); });
     });
     result = task_of(std::move(set));
   }

@@ -18,76 +18,59 @@
 namespace trireme::app {
 namespace {
 
-/// Reads JSON lines one by one.
-class LineReader {
- public:
-  explicit LineReader(const std::string& path)
-      : path_(path), reader_(io::prepare_files(), std::vector<std::string>{path}, reader_options()) {}
-
-  /// Moves on to the next line that is not blank; returns false after the last.
-  bool next() { return reader_.next(piece_); }
-  const std::string& line() const { return piece_.bytes; }
-  std::int64_t number() const { return piece_.position; }
-  /// Returns "FILE:LINE".
-  std::string where() const { return fmt::format("{}:{}", path_, number()); }
-
- private:
-  static prepare::TextReaderOptions reader_options() {
-    prepare::TextReaderOptions options;
-    options.format = prepare::TextFormat::json_lines;
-    options.check_utf8 = false;  // the JSON reader does this
-    return options;
-  }
-
-  std::string path_;
-  prepare::TextReader reader_;
-  prepare::TextPiece piece_;
-};
-
 /// Reads the prompts of a file one by one, in memory that does not grow with the file.
 class PromptReader {
  public:
   PromptReader(const std::string& path, const data::Tokenizer& tokenizer, const model::ModelConfig& model,
                std::int64_t max_new_tokens)
-      : lines_(path), tokenizer_(tokenizer), model_(model), max_new_tokens_(max_new_tokens) {}
+      : path_(path),
+        // The JSON reader checks UTF-8.
+        reader_(io::prepare_files(), std::vector<std::string>{path},
+                {.format = prepare::TextFormat::json_lines, .check_utf8 = false}),
+        tokenizer_(tokenizer),
+        model_(model),
+        max_new_tokens_(max_new_tokens) {}
 
   /// Moves on to the next prompt; returns false after the last.
   bool next() {
     ++number_;
-    return lines_.next();
+    return reader_.next(line_);
   }
   /// Returns the current prompt. Throws DataError if the model cannot continue it.
   infer::Prompt prompt() const {
-    io::PromptLine line = io::parse_prompt(lines_.line(), lines_.where());
+    io::PromptLine line = io::parse_prompt(line_.bytes, where());
     infer::Prompt prompt;
     prompt.number = number_;
-    prompt.id = line.id.empty() ? std::to_string(lines_.number()) : line.id;
+    prompt.id = line.id.empty() ? std::to_string(line_.position) : line.id;
     prompt.tokens = std::move(line.tokens);
     prompt.max_new_tokens = line.max_new_tokens.value_or(max_new_tokens_);
     if (line.text) encode(*line.text, prompt.tokens);
-    TRIREME_CHECK(!prompt.tokens.empty(), DataError, "{}: the prompt is empty: give it at least one token",
-                  lines_.where());
+    TRIREME_CHECK(!prompt.tokens.empty(), DataError, "{}: the prompt is empty: give it at least one token", where());
     TRIREME_CHECK(std::ssize(prompt.tokens) <= model_.max_positions, DataError,
-                  "{}: the prompt has {} tokens, but the model has {} positions: shorten it", lines_.where(),
+                  "{}: the prompt has {} tokens, but the model has {} positions: shorten it", where(),
                   prompt.tokens.size(), model_.max_positions);
     const std::int32_t greatest = *std::ranges::max_element(prompt.tokens);
     TRIREME_CHECK(greatest < model_.vocabulary, DataError, "{}: token {} is not in the model's vocabulary of {}",
-                  lines_.where(), greatest, model_.vocabulary);
+                  where(), greatest, model_.vocabulary);
     return prompt;
   }
   /// Number of the current prompt, from 0.
   std::int64_t number() const { return number_; }
 
  private:
+  /// Returns "FILE:LINE".
+  std::string where() const { return fmt::format("{}:{}", path_, line_.position); }
   void encode(const std::string& text, std::vector<std::int32_t>& tokens) const {
     try {
       tokenizer_.encode(text, tokens);
     } catch (const DataError& error) {
-      throw DataError("{}: {}", lines_.where(), error.what());
+      throw DataError("{}: {}", where(), error.what());
     }
   }
 
-  LineReader lines_;
+  std::string path_;
+  prepare::TextReader reader_;
+  prepare::TextPiece line_;
   const data::Tokenizer& tokenizer_;
   const model::ModelConfig& model_;
   std::int64_t max_new_tokens_;

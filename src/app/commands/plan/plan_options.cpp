@@ -163,17 +163,8 @@ plan::SearchSpace PlanOptions::space(const Options& options, const plan::Cluster
       no_search ? parallel::ProcessGrid(ranks, g.tensor, g.pipeline, g.context, data_ranks.value_or(0))
                 : parallel::ProcessGrid(ranks, 1, 1);
   plan::SearchSpace space{.world_size = ranks, .ranks_per_node = on.ranks_per_node, .base = {*config, {}, {}, grid}};
-  train::ExecutionConfig& e = space.base.execution;
-  e.dtype = precision.dtype;
-  e.sequence_length = *batch.sequence_length;
-  e.micro_batch_size = batch.micro_batch_size;
-  e.vocabulary_multiple = g.vocabulary_multiple;
-  e.padded_vocabulary_size = g.padded_vocabulary;
-  e.recomputation = execution.recomputation;
-  e.recomputation.distribute = e.recomputation.distribute && parallel.grid.tensor > 1;
-  e.cross_entropy_chunks = execution.cross_entropy_chunks;
-  e.cuda_graphs = execution.cuda_graphs;
-  e.parallel = parallel.config(precision.dtype);
+  space.base.execution = execution.config(precision.dtype, batch, parallel);
+  space.base.execution.variable_lengths = false;  // unknown before there are samples
   space.base.options.optimizer.adamw = adamw;
   space.base.options.global_batch_size = batch.global_batch_size.value_or(batch.micro_batch_size * grid.data_size());
 

@@ -71,13 +71,6 @@ void log_model(const Job& job, const RunConfig& config, const model::ModelConfig
   if (!slow.empty() && job.is_root()) log::warn("{}", slow);
 }
 
-/// Logs at most `max_lines` of `lines`, and the number of the others.
-void log_first(const std::vector<std::string>& lines, std::size_t max_lines, const char* rest) {
-  const std::size_t logged = lines.size() > max_lines ? max_lines - 1 : lines.size();
-  for (std::size_t i = 0; i < logged; ++i) log::info("{}", lines[i]);
-  if (logged < lines.size()) log::info("... {} more {}; --log-options lists them", lines.size() - logged, rest);
-}
-
 /// Logs the sizes of the batches, including future ones.
 void log_batches(const Job& job, const BatchOptions& batch, const train::Progress& done) {
   const train::BatchSchedule batches = batch.batches(job.grid.data_size());
@@ -142,9 +135,7 @@ void log_schedule(const RunConfig& config, const TrainPlan& plan) {
 void log_grid(const Options& options, const Job& job, const RunConfig& config, const model::ModelConfig& model) {
   const bool has_padding = model.is_bert() || !model.predicts_tokens();
   const std::vector<std::string> idle = idle_options(options, job.grid, config.precision.dtype, has_padding);
-  if (!idle.empty()) log::info("ignored on this grid: {}", fmt::join(idle, ", "));
-  const std::string unread = config.report.idle(options, job.world->size(), !config.checkpoint.save.empty());
-  if (!unread.empty()) log::info("{}", unread);
+  if (!idle.empty()) log::info("ignored in this run: {}", fmt::join(idle, ", "));
   const ParallelOptions& parallel = config.parallel;
   if (job.grid.pipeline_size() > 1) {
     const auto layout =
@@ -175,7 +166,10 @@ void log_corpora(const RunConfig& config, const TrainPlan& plan) {
     add_corpora(set + " ", other.stores, lines);
   }
   constexpr std::size_t max_lines = 4;
-  log_first(lines, config.run.log_options ? lines.size() : max_lines, "corpora");
+  const bool logs_all = config.run.log_options || lines.size() <= max_lines;
+  const std::size_t logged = logs_all ? lines.size() : max_lines - 1;
+  for (std::size_t i = 0; i < logged; ++i) log::info("{}", lines[i]);
+  if (!logs_all) log::info("... {} more corpora; --log-options lists them", lines.size() - logged);
 }
 
 }  // namespace

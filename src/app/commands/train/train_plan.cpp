@@ -63,14 +63,10 @@ std::int64_t test_samples(std::int64_t wanted, const RunConfig& config, const Tr
   return 0;
 }
 
-data::SampleSplits make_samples(const std::vector<data::WeightedStore>& stores, const data::GptDataOptions& options) {
-  return data::make_gpt_data(stores, options);
-}
-data::SampleSplits make_samples(const std::vector<data::WeightedStore>& stores, const data::BertDataOptions& options) {
-  return data::make_bert_data(stores, options);
-}
 data::SampleSplits make_samples(const std::vector<data::WeightedStore>& stores, const SampleOptions& options) {
-  return std::visit([&](const auto& of_family) { return make_samples(stores, of_family); }, options);
+  const auto* gpt = std::get_if<data::GptDataOptions>(&options);
+  return gpt != nullptr ? data::make_gpt_data(stores, *gpt)
+                        : data::make_bert_data(stores, std::get<data::BertDataOptions>(options));
 }
 
 /// Makes the samples of all corpora of `plan`. A split with separate corpora uses all of their documents.

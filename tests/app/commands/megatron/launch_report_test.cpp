@@ -104,7 +104,7 @@ TEST(LaunchReport, GivesEachProgramItsCommand) {
   EXPECT_TRUE(lambada.runs) << lambada.text;
   EXPECT_THAT(race.text, AllOf(HasSubstr("mpirun -np 8 trireme finetune"),
                                ContainsRegex("--num-layers 24 .*checked against the checkpoint"),
-                               ContainsRegex("--eval-iters 50 .*no use in this command"),
+                               ContainsRegex("--eval-iters 50 .*ignored by this command"),
                                HasSubstr("--valid-data RACE/dev/middle RACE/dev/high")));
   EXPECT_THAT(lambada.text, AllOf(HasSubstr("mpirun -np 8 trireme eval"), HasSubstr("--data-path test.jsonl"),
                                   HasSubstr("--strict-lambada"), HasSubstr("--micro-batch-size 8")));
