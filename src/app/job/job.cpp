@@ -35,7 +35,7 @@ void Job::make_backend(const DeviceOptions& device) {
     backend = trireme::make_backend(device.backend, default_thread_count(node.ranks_sharing_cores), &backend_reason,
                                     device.backend_options(world->rank(), node.local_rank));
   });
-  move_handlers_to_alternate_stacks();  // of libraries that the backend loaded
+  move_handlers_to_alternate_stacks();  // those of libraries loaded by the backend
   const std::vector<std::string> devices =
       all_gather_text(*world, fmt::format("{}\n{}\n{}", backend->name(), node.first_rank, backend->description()));
   const std::vector<std::string> reasons = all_gather_text(*world, backend_reason);

@@ -22,7 +22,7 @@ struct BatchOptions {
   std::optional<std::int64_t> sequence_length;  ///< the model's positions, unless given
   std::int64_t micro_batch_size = 1;
   std::optional<std::int64_t> global_batch_size;  ///< one micro-batch per data rank, unless given
-  std::optional<std::int64_t> micro_batches;      ///< of an update on each data rank, instead of its size
+  std::optional<std::int64_t> micro_batches;      ///< per update and data rank, instead of its size
   std::vector<std::int64_t> ramp_up_numbers;
   std::string steps_text;
   std::optional<train::BatchGrowth> ramp_up;

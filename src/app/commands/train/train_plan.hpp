@@ -33,7 +33,7 @@ struct TrainPlan {
   std::shared_ptr<const OpenCheckpoint> pretrained;
   train::Progress done;
   train::TrainOptions options;               ///< those of the configuration, or of the checkpoint
-  std::int64_t iterations = 0;               ///< of the entire run, earlier attempts included
+  std::int64_t iterations = 0;               ///< total, earlier attempts included
   Attributes attributes;                     ///< saved with every checkpoint
   std::map<std::string, std::string> blobs;  ///< likewise: the tokenizer's definition, and scores of a task
 };
