@@ -15,14 +15,14 @@ enum class Values { none, optional, one, list };
 enum class Kind {
   works,      ///< an option of this program, under its own or another name
   writes,     ///< likewise; the option writes files beside the checkpoints
-  satisfied,  ///< asks for something that always holds
-  absent      ///< asks for something that this program does not have
+  satisfied,  ///< requests something that always holds
+  absent      ///< requests something that this program does not have
 };
 
 /// A flag of Megatron-LM.
 struct Flag {
   /// With hyphens. "name value" is the flag with one value, "name --flag" the flag beside another one; both come first.
-  /// "prefix*" refuses every flag that begins so and has no row of its own.
+  /// "prefix*" refuses every flag with this prefix that has no row.
   std::string_view name;
   Values values;
   /// First and last release with the flag. "-" at the end: still there. Elsewhere a year or a project; empty for a

@@ -6,7 +6,7 @@
 namespace trireme::app {
 
 /// Replaces each `<field>` of a message by its flag, the field's name with hyphens: "<seq_length> 7" becomes
-/// "--seq-length 7". Words in angle brackets that are no option of any command stay as they are.
+/// "--seq-length 7". Other words in angle brackets stay unchanged.
 ///
 /// Code below app reports problems by field. The test `lint.flags` checks that each field is an option. Implemented in
 /// src/app, which has the table of commands.

@@ -88,11 +88,10 @@ void NamedTokenizer::compare_type(const std::string& holder, const std::string& 
   const auto known = std::ranges::find(types, type, &TokenizerType::type);
   if (known != types.end() && known->tokenizers == "any") return;
   if (name == "null" || known == types.end()) {
-    lines.push_back(name == "null"
-                        ? fmt::format("--tokenizer-type {} was not compared: {} holds ids alone", type, holder)
-                        : fmt::format("--tokenizer-type {} was not compared with the tokenizer {} of {}: the "
-                                      "type is not known here",
-                                      shortened(type), name, holder));
+    lines.push_back(name == "null" ? fmt::format("--tokenizer-type {} was not checked: {} has only ids", type, holder)
+                                   : fmt::format("--tokenizer-type {} was not checked against the tokenizer {} of {}: "
+                                                 "unknown type",
+                                                 shortened(type), name, holder));
     return;
   }
   const bool is_kind = known->tokenizers.find(name) != known->tokenizers.npos;
@@ -137,13 +136,13 @@ void NamedTokenizer::compare_files(const std::string& holder, const std::string&
                     fmt::join(found, ", "), name, holder, error.what());
   }
   if (tokenizer == nullptr) {
-    lines.push_back(fmt::format("{} not compared with the tokenizer {} of {}: another kind of file",
+    lines.push_back(fmt::format("{} not checked against the tokenizer {} of {}: another kind of file",
                                 fmt::join(found, ", "), name, holder));
     return;
   }
   TRIREME_CHECK(
       tokenizer->digest() == data::tokenizer_from_payload(name, payload)->digest(), DataError,
-      "{}: not the tokenizer {} that {} holds: {} tokens there, {} here, or other ones. Leave the option out, or "
+      "{}: not the tokenizer {} that {} holds: {} tokens there, {} here, or different ones. Leave the option out, or "
       "give its file",
       fmt::join(found, ", "), name, holder, tokenizer->vocabulary_size(),
       data::tokenizer_from_payload(name, payload)->vocabulary_size());

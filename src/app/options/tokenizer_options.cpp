@@ -44,8 +44,8 @@ void TokenizerOptions::declare(Options& options, Ids ids) {
   if (ids == Ids::from_elsewhere) {
     options.add("vocab-size", &vocabulary_size, "N", "With --tokenizer null: ids are 0 to N - 1.",
                 between(1, 2147483648.0));
-    options.add("eod-id", &end_of_document_id, "N", "With --tokenizer null: id that ends documents; default N - 1 of --vocab-size.",
-                at_least(0));
+    options.add("eod-id", &end_of_document_id, "N",
+                "With --tokenizer null: id that ends documents; default N - 1 of --vocab-size.", at_least(0));
   }
 }
 

@@ -28,7 +28,7 @@ DType trained_dtype(const Attributes& attributes);
 /// model's shape, the run's state, budgets, optimizer and type. Ignores absent attributes.
 void check_attributes(const Attributes& attributes, std::int64_t step);
 
-/// Throws CheckpointError with a table of differences if a checkpoint holds another model than `run` trains.
+/// Throws CheckpointError with a table of differences if the model of a checkpoint differs from that of `run`.
 void require_same_model(const Attributes& stored, const Attributes& run);
 
 /// Throws CheckpointError with a table of differences if a run with the attributes `run` cannot resume from a

@@ -24,7 +24,7 @@ int plan_command(const CommandLine& line) {
     return 0;
   }
   TRIREME_CHECK(!o.cluster.empty(), ConfigError,
-                "--cluster must be given: one of {}, or an INI file. For a schedule alone give --show-schedule; see "
+                "--cluster must be given: one of {}, or an INI file. For only a schedule give --show-schedule; see "
                 "trireme plan --help",
                 plan::cluster_preset_names());
   plan::Cluster cluster = o.read_cluster();
