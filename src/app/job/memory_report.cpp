@@ -180,8 +180,8 @@ void check_min_memory(const Job& job, const model::ModelConfig& config, const tr
       ExitCode::environment,
       fmt::format(
           "{} parameters (--num-layers {} --hidden-size {} --ffn-hidden-size {} --vocab-size {}, padded to {}, "
-          "--max-position-embeddings {}) take at least {}, and micro-batches (--micro-batch-size {} --seq-length "
-          "{}) at least {}; the {} of this job {} {}: use a smaller model, {}",
+          "--max-position-embeddings {}) take at least {}, and micro-batches (--micro-batch-size {} --seq-length {}) "
+          "at least {}; the {} of this job {} {}: use a smaller model, {}",
           model::parameter_count(config), config.layers, config.hidden, config.ffn_hidden, config.vocabulary,
           minimum.padded_vocabulary, config.max_positions, bytes_text(minimum.parameters), execution.micro_batch_size,
           execution.sequence_length, bytes_text(minimum.activations),

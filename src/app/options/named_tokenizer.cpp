@@ -99,8 +99,8 @@ void NamedTokenizer::compare_type(const std::string& holder, const std::string& 
       !is_kind || !known->lower_case || data::wordpiece_from_payload(payload).lower_case == *known->lower_case;
   TRIREME_CHECK(
       is_kind && is_case, DataError,
-      "--tokenizer-type {} is not the tokenizer that {} holds: {}. Leave the option out, or give what was built "
-      "with that tokenizer",
+      "--tokenizer-type {} is not the tokenizer that {} holds: {}. Leave the option out, or give what was built with "
+      "that tokenizer",
       type, holder, described(name, payload));
 }
 

@@ -256,8 +256,8 @@ void Options::apply(const Source& source, std::vector<std::string>& problems) {
     }
     if (option.name == "config" && !source.description.empty()) {
       problems.push_back(
-          fmt::format("--config{}: a file of options cannot include another; give --config for each, on the "
-                      "command line",
+          fmt::format("--config{}: a file of options cannot include another; give --config for each, on the command "
+                      "line",
                       source.description));
       continue;
     }

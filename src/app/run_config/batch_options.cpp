@@ -53,8 +53,7 @@ void BatchOptions::declare(Options& options, RunKind kind) {
               "Samples of an update; default one micro-batch per data rank.", countable());
   options.add_flag("variable-seq-lengths", &variable_lengths,
                    "For samples with padding, those of tasks and of a BERT: cut a micro-batch to its longest sample, "
-                   "rounded up to a "
-                   "multiple of 8 that the grid can divide. The results stay the same.");
+                   "rounded up to a multiple of 8 that the grid can divide. The results stay the same.");
   if (kind == RunKind::task) return;
   options.add("micro-batches", &micro_batches, "N",
               "Instead of --global-batch-size: micro-batches of an update on each data rank.", countable());
@@ -64,15 +63,15 @@ void BatchOptions::declare(Options& options, RunKind kind) {
       "batch is reached after SAMPLES samples.");
   options.add(
       "step-batch-size-schedule", &steps_text, "'TOKENS:BATCH ...'",
-      "With --train-samples, instead of --global-batch-size: batches of BATCH samples from TOKENS consumed "
-      "tokens on, the first from 0, as in '0:768 250B:1536 500B:3072'. K, M, B and T are thousands to trillions.");
+      "With --train-samples, instead of --global-batch-size: batches of BATCH samples from TOKENS consumed tokens on, "
+      "the first from 0, as in '0:768 250B:1536 500B:3072'. K, M, B and T are thousands to trillions.");
   options.add_flag("decrease-batch-size-if-needed", &decrease,
                    "Round batches down to a multiple of micro-batch size x data ranks instead of failing.");
   options.add_choice(
       "loss-average", &loss_average,
       {{"tokens", train::LossAverage::tokens}, {"micro-batch", train::LossAverage::micro_batch}},
-      "The loss is the mean over all unmasked tokens of the global batch, or, as in Megatron-LM, the mean of "
-      "the micro-batches' means.");
+      "The loss is the mean over all unmasked tokens of the global batch, or, as in Megatron-LM, the mean of the "
+      "micro-batches' means.");
   options.add(
       "train-iters", &train_iterations, "N",
       "Iterations of the entire run, earlier attempts included; 0 with --save writes the initial weights as step 0.",
@@ -91,8 +90,7 @@ void BatchOptions::settle(const Options& options, int data_ranks, Problems& prob
     const auto most = static_cast<std::int64_t>(countable().max);
     problems.expect(
         samples <= most / data_ranks,
-        fmt::format("--micro-batches {} of --micro-batch-size {} on {} data ranks are more than {} samples; "
-                    "give fewer",
+        fmt::format("--micro-batches {} of --micro-batch-size {} on {} data ranks are more than {} samples; give fewer",
                     micro_batches.value_or(1), micro_batch_size, data_ranks, most));
     global_batch_size = std::min(samples, most / data_ranks) * data_ranks;
   }

@@ -49,8 +49,8 @@ void CheckpointOptions::declare(Options& options, RunKind kind) {
                    "reported at the next save, or at the end of the run.");
   options.add_choice(
       "on-save-error", &on_save_error, {{"stop", train::OnSaveError::stop}, {"continue", train::OnSaveError::warn}},
-      "If a checkpoint cannot be written: end the run with exit code 5, or warn, keep training and retry "
-      "at the next save. Failing to save the last state is always exit code 5.");
+      "If a checkpoint cannot be written: end the run with exit code 5, or warn, keep training and retry at the next "
+      "save. Failing to save the last state is always exit code 5.");
 }
 
 void CheckpointOptions::check(const Options& options, Problems& problems) const {
@@ -70,8 +70,8 @@ void CheckpointOptions::check(const Options& options, Problems& problems) const 
                    "--keep-last 0 keeps all checkpoints");
   problems.expect(
       retain_interval == 0 || save_interval == 0 || retain_interval % save_interval == 0,
-      fmt::format("--save-retain-interval {} is not a multiple of --save-interval {}: its checkpoints would "
-                  "never be saved",
+      fmt::format("--save-retain-interval {} is not a multiple of --save-interval {}: its checkpoints would never be "
+                  "saved",
                   retain_interval, save_interval));
 }
 

@@ -50,12 +50,11 @@ void DataOptions::declare(Options& options) {
   options.add_choice("sampling", &sampling,
                      {{"shuffled", data::Sampling::shuffled}, {"sequential", data::Sampling::sequential}},
                      "sequential reads the corpus from its start, without --split, evaluates only if --eval-iters is "
-                     "given, and has no "
-                     "test.");
+                     "given, and has no test.");
   options.add_choice(
       "dataloader-type", &loader, {{"single", data::Sampling::shuffled}, {"cyclic", data::Sampling::cyclic}},
-      "single: one pass over the samples in the order of --sampling. cyclic: each epoch of the corpus in "
-      "its own random order, whatever the length of the run.");
+      "single: one pass over the samples in the order of --sampling. cyclic: each epoch of the corpus in its own "
+      "random order, whatever the length of the run.");
   options.add_flag("reset-position-ids", &documents.reset_position_ids,
                    "Count positions from the start of each document in a sample.");
   options.add_flag("reset-attention-mask", &documents.reset_attention_mask,

@@ -13,9 +13,9 @@ void declare_cross_entropy_chunks(Options& options, std::int64_t* chunks) {
 void ExecutionOptions::declare(Options& options) {
   options.add_flag(
       "cuda-graphs", &cuda_graphs,
-      "GPU: record the work of a micro-batch once as a CUDA graph and replay it, which saves host time. Not "
-      "replayed are the first micro-batch of an update with --overlap-param-gather, and the last with "
-      "--overlap-grad-reduce. Not yet validated on a GPU.");
+      "GPU: record the work of a micro-batch once as a CUDA graph and replay it, which saves host time. Not replayed "
+      "are the first micro-batch of an update with --overlap-param-gather, and the last with --overlap-grad-reduce. "
+      "Not yet validated on a GPU.");
   options.add_choice("recompute-granularity", &recomputation.granularity,
                      {{"none", model::RecomputeGranularity::none},
                       {"selective", model::RecomputeGranularity::selective},

@@ -11,8 +11,8 @@ void ModelOptions::declare(Options& options) {
   options.add(
       "model", &preset, "NAME",
       "Preset: " + model::preset_names() +
-          ". gpt2-8.3b has the 24 heads of 128 that were trained, gpt2-8.3b-scaling the 32 of 96 of the "
-          "scaling study. A preset also sets positions, dropout and a GPT's vocabulary; single options override it.");
+          ". gpt2-8.3b has the 24 heads of 128 that were trained, gpt2-8.3b-scaling the 32 of 96 of the scaling study. "
+          "A preset also sets positions, dropout and a GPT's vocabulary; single options override it.");
   options.add_choice<std::optional<model::ModelFamily>>(
       "model-type", &family, {{"gpt", model::ModelFamily::gpt}, {"bert", model::ModelFamily::bert}},
       "Kind of model without a preset: gpt predicts the next token (default), bert masked tokens.");
@@ -172,8 +172,8 @@ void ModelOptions::apply_vocabulary(model::ModelConfig& config, std::int64_t cor
       is_given ? fmt::format("--vocab-size {} is smaller than the corpus' vocabulary of {} tokens", config.vocabulary,
                              corpus_vocabulary)
       : checkpoint
-          ? fmt::format("the vocabulary of the checkpoint has {} tokens, the corpus' {}: build the corpus with "
-                        "the model's tokenizer",
+          ? fmt::format("the vocabulary of the checkpoint has {} tokens, the corpus' {}: build the corpus with the "
+                        "model's tokenizer",
                         config.vocabulary, corpus_vocabulary)
           : fmt::format("the vocabulary of --model {} has {} tokens, the corpus' {}: build the corpus with the "
                         "model's tokenizer, or give --vocab-size {}",

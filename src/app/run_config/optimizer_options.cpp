@@ -9,9 +9,9 @@ namespace trireme::app {
 void OptimizerOptions::declare(Options& options) {
   options.add_choice(
       "optimizer", &optimizer.kind, optim::optimizer_kinds,
-      "adam: AdamW, with decoupled weight decay. sgd: SGD with momentum, with weight decay added to the "
-      "gradient. muon: orthogonalised momentum for the matrices of the layers, in a BERT also those of the pooler and "
-      "of the transform before the masked tokens' output; AdamW for embeddings, output layers, norms and biases.");
+      "adam: AdamW, with decoupled weight decay. sgd: SGD with momentum, with weight decay added to the gradient. "
+      "muon: orthogonalised momentum for the matrices of the layers, in a BERT also those of the pooler and of the "
+      "transform before the masked tokens' output; AdamW for embeddings, output layers, norms and biases.");
   options.add("lr", &lr.maximum, "X", "Peak learning rate.", at_least(0));
   options.add("min-lr", &lr.minimum, "X", "Learning rate at the end of the decay.", at_least(0));
   options.add_choice("lr-decay-style", &lr.style, optim::lr_decay_styles,

@@ -32,9 +32,9 @@ void GridOptions::declare(Options& options, const std::string& title) {
               layer_count());
   options.add(
       "pipeline-model-parallel-layout", &pipeline_layout, "LAYOUT",
-      "Layers of every chunk in the order of the data flow (chunk 0 of each rank, then chunk 1 ...): 0,3,3,2 or, "
-      "as in Megatron-LM, E|t*3|(t|)*2tL with the embedding E, layers t and the loss L. The first and the last "
-      "chunk may have no layers.");
+      "Layers of every chunk in the order of the data flow (chunk 0 of each rank, then chunk 1 ...): 0,3,3,2 or, as in "
+      "Megatron-LM, E|t*3|(t|)*2tL with the embedding E, layers t and the loss L. The first and the last chunk may "
+      "have no layers.");
   options.add("decoder-first-pipeline-num-layers", &split.first_stage, "N",
               "Layers of the first pipeline rank; the others share the rest equally.", layer_count());
   options.add("decoder-last-pipeline-num-layers", &split.last_stage, "N", "Layers of the last pipeline rank.",

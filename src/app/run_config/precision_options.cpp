@@ -29,9 +29,9 @@ void PrecisionOptions::declare_loss_scale(Options& options) {
   options.add("hysteresis", &loss_scale.hysteresis, "N", "Overflows before the scale is halved.", at_least(1));
   options.add_flag(
       "no-check-for-nan-in-loss-and-grad", &no_check_for_nan,
-      "Skip updates whose loss or gradients are not finite. Otherwise such a step is repeated: the same "
-      "result ends the run with exit code 8 and names the first bad tensor; a different result is a machine "
-      "fault. With a dynamic loss scale they are always skipped.");
+      "Skip updates whose loss or gradients are not finite. Otherwise such a step is repeated: the same result ends "
+      "the run with exit code 8 and names the first bad tensor; a different result is a machine fault. With a dynamic "
+      "loss scale they are always skipped.");
   options.add_flag(
       "check-for-spiky-loss", &check_for_spiky_loss,
       "Repeat a step whose loss is at least --spiky-loss-factor times the largest of the first 100 losses. A different "

@@ -12,8 +12,8 @@ void ReportOptions::declare(Options& options) {
       "GPU's name in bf16 and fp16, else none.");
   options.add_flag(
       "log-progress", &progress,
-      "Add a line to progress.txt in the folder of --save at every start and checkpoint: date, SLURM's job, "
-      "ranks, iteration, throughput of this job and of all, FLOPs, tokens.");
+      "Add a line to progress.txt in the folder of --save at every start and checkpoint: date, SLURM's job, ranks, "
+      "iteration, throughput of this job and of all, FLOPs, tokens.");
   options.add("timing-log-level", &timing_level, "0|1|2",
               "Log the time of each part of an iteration over the ranks, on GPUs by stream events. 1: pipeline, "
               "gradient reduction, norms, optimizer; 2: also forward, backward, samples and waits for stages.",

@@ -21,9 +21,8 @@ void RunOptions::declare(Options& options) {
   options.add(
       "check-weight-hash-across-dp-replicas-interval", &schedule.replica_check_interval, "N",
       "After iterations divisible by N compare hashes of the weights across all ranks that hold replicas, and without "
-      "a "
-      "distributed optimizer also of master weights and moments. A difference ends the run with exit code 9 and names "
-      "tensor, ranks and hosts.",
+      "a distributed optimizer also of master weights and moments. A difference ends the run with exit code 9 and "
+      "names tensor, ranks and hosts.",
       at_least(1));
   options.add(
       "metrics-file", &metrics_file, "FILE",
@@ -37,8 +36,8 @@ void RunOptions::declare(Options& options) {
   options.add_flag("log-num-zeros-in-grad", &observations.num_zeros, "Likewise the number of zero gradients.");
   options.add_flag(
       "log-options", &log_options,
-      "Start the log with every option and its value, not only the given ones. Checkpoints record them all: "
-      "see trireme checkpoint inspect.");
+      "Start the log with every option and its value, not only the given ones. Checkpoints record them all: see "
+      "trireme checkpoint inspect.");
   options.add(
       "trace-file", &trace_file, "FILE",
       "At the end write the timeline of every rank, for Perfetto or chrome://tracing. For short runs: the timeline "

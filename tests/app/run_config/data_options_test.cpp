@@ -14,8 +14,8 @@ TEST(RunConfig, TakesCorporaOfEachSplitAndValidationSets) {
   const Words model = "--model gpt2-124m";
   const RunConfig config =
       read(model +
-           "--train-data-path 3 a.h5 1 b.h5 --test-data-path t.h5 --valid-set code=c.h5 mix=2 ./x=c.h5 1 "
-           "dir/d=e.h5 --valid-data-path v.h5");
+           "--train-data-path 3 a.h5 1 b.h5 --test-data-path t.h5 --valid-set code=c.h5 mix=2 ./x=c.h5 1 dir/d=e.h5 "
+           "--valid-data-path v.h5");
   EXPECT_EQ(config.data.fractions(), (std::array<double, 3>{1, 0, 0}));
   ASSERT_EQ(config.data.corpora().size(), 2u);
   EXPECT_EQ(config.data.corpora()[0].path, "a.h5");
@@ -120,8 +120,8 @@ TEST(RunConfig, TakesFillInTheMiddle) {
 
 TEST(RunConfig, GivesABertItsSamples) {
   const RunConfig config = read(
-      "--model bert-336m --data-path a.h5 --mask-prob 0.2 --short-seq-prob 0 --seed 7 --split 8,1,1 "
-      "--split-by documents --bert-no-binary-head");
+      "--model bert-336m --data-path a.h5 --mask-prob 0.2 --short-seq-prob 0 --seed 7 --split 8,1,1 --split-by "
+      "documents --bert-no-binary-head");
   data::BertVocabulary vocabulary;
   vocabulary.size = 30524;
   const data::BertDataOptions options = config.bert_data_options(config.model.config(16, 30524), vocabulary);

@@ -104,8 +104,8 @@ TEST(ModelOptions, ScaleRotaryFrequencies) {
   EXPECT_EQ(scaling_of("--model llama3.1-8b --position-embedding-type learned_absolute").kind, RotaryScalingKind::none);
   const RotaryScaling yarn = scaling_of(
       "--model qwen3-0.6b --position-embedding-type yarn --yarn-rotary-scaling-factor 4 "
-      "--yarn-original-max-position-embeddings 32768 --yarn-beta-fast 16 --yarn-beta-slow 2 "
-      "--yarn-mscale 0.7 --yarn-mscale-all-dim 0.3");
+      "--yarn-original-max-position-embeddings 32768 --yarn-beta-fast 16 --yarn-beta-slow 2 --yarn-mscale 0.7 "
+      "--yarn-mscale-all-dim 0.3");
   EXPECT_EQ(yarn.kind, RotaryScalingKind::yarn);
   EXPECT_EQ(yarn.factor, 4);
   EXPECT_EQ(yarn.positions, 32768);

@@ -22,8 +22,8 @@ TEST(RunConfig, RefusesOptionsOfAnotherOptimizer) {
   }
   expect_refused("--data-path a.h5 --muon-nesterov", "--muon-nesterov needs --optimizer muon");
   const RunConfig muon = read(
-      "--model gpt2-124m --data-path a.h5 --optimizer muon --adam-beta2 0.9 --muon-no-split-qkv "
-      "--muon-scale-mode unit_rms_norm");
+      "--model gpt2-124m --data-path a.h5 --optimizer muon --adam-beta2 0.9 --muon-no-split-qkv --muon-scale-mode "
+      "unit_rms_norm");
   EXPECT_EQ(muon.train_options().optimizer.kind, optim::OptimizerKind::muon);
   EXPECT_EQ(muon.train_options().optimizer.adamw.beta2, 0.9);
   EXPECT_FALSE(muon.train_options().optimizer.muon.split_qkv);
@@ -41,9 +41,9 @@ RunConfig read_by_samples(const Words& words) {
 
 TEST(RunConfig, HoldsTheSchedulesOfMegatronLm) {
   const RunConfig wsd = read(
-      "--model gpt2-124m --data-path a.h5 --lr-decay-style WSD --lr-decay-iters 55 "
-      "--lr-wsd-decay-iters 12 --lr-warmup-iters 5 --lr-warmup-init 0.25 --weight-decay-incr-style "
-      "cosine --start-weight-decay 0.1 --end-weight-decay 0.3");
+      "--model gpt2-124m --data-path a.h5 --lr-decay-style WSD --lr-decay-iters 55 --lr-wsd-decay-iters 12 "
+      "--lr-warmup-iters 5 --lr-warmup-init 0.25 --weight-decay-incr-style cosine --start-weight-decay 0.1 "
+      "--end-weight-decay 0.3");
   EXPECT_EQ(wsd.optimizer.lr.style, optim::LrDecayStyle::wsd);
   EXPECT_EQ(wsd.optimizer.lr.wsd_style, optim::WsdDecayStyle::exponential);
   EXPECT_EQ(wsd.optimizer.lr.wsd_decay, 12);
@@ -56,8 +56,8 @@ TEST(RunConfig, HoldsTheSchedulesOfMegatronLm) {
   EXPECT_FALSE(
       read("--model gpt2-124m --data-path a.h5 --weight-decay-incr-style constant").train_options().weight_decay_ramp);
   const RunConfig samples = read_by_samples(
-      "--lr-decay-style WSD --lr-wsd-decay-samples 640 --lr-warmup-fraction 0.05 "
-      "--weight-decay-incr-style linear --start-weight-decay 0 --end-weight-decay 0.1");
+      "--lr-decay-style WSD --lr-wsd-decay-samples 640 --lr-warmup-fraction 0.05 --weight-decay-incr-style linear "
+      "--start-weight-decay 0 --end-weight-decay 0.1");
   EXPECT_EQ(samples.optimizer.lr.wsd_decay, 640);
   EXPECT_EQ(samples.optimizer.lr.warmup, 100);
   EXPECT_EQ(samples.train_options().weight_decay_ramp->length, 2000);
@@ -100,10 +100,8 @@ TEST(RunConfig, RefusesSchedulesThatContradict) {
   expect_refused("--data-path a.h5 --start-weight-decay 0.1", "needs --weight-decay-incr-style linear");
   expect_refused("--data-path a.h5 --weight-decay-incr-style linear --start-weight-decay 0.1",
                  "needs --start-weight-decay and --end-weight-decay");
-  expect_refused(
-      "--data-path a.h5 --weight-decay-incr-style linear --start-weight-decay 0.3 --end-weight-decay "
-      "0.2",
-      "--start-weight-decay 0.3 must be at least 0 and at most --end-weight-decay 0.2");
+  expect_refused("--data-path a.h5 --weight-decay-incr-style linear --start-weight-decay 0.3 --end-weight-decay 0.2",
+                 "--start-weight-decay 0.3 must be at least 0 and at most --end-weight-decay 0.2");
 }
 
 TEST(RunConfig, HoldsNormsAndDecoupledRates) {

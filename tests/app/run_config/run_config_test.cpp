@@ -60,8 +60,8 @@ TEST(RunConfig, RefusesGraphsOfVariableLengths) {
 
 TEST(RunConfig, HoldsTheSettledValues) {
   const RunConfig config = read(
-      "--model gpt2-124m --data-path a.h5 --fp16 --sequence-parallel --use-distributed-optimizer "
-      "--micro-batch-size 3 --sampling sequential --save run --save-interval 7 --reset-attention-mask");
+      "--model gpt2-124m --data-path a.h5 --fp16 --sequence-parallel --use-distributed-optimizer --micro-batch-size 3 "
+      "--sampling sequential --save run --save-interval 7 --reset-attention-mask");
   const train::ExecutionConfig execution = config.execution_config();
   EXPECT_EQ(execution.dtype, DType::fp16);
   EXPECT_EQ(execution.micro_batch_size, 3);

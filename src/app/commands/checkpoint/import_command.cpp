@@ -64,9 +64,9 @@ int checkpoint_import_command(const CommandLine& line) {
   DType dtype = DType::fp32;
   Options options(
       line.command(),
-      "Imports the weights of another program's checkpoint. train --finetune, eval, finetune and generate load "
-      "the result on any grid. Under mpirun the ranks share the work; each holds part of a tensor at a "
-      "time. Run again, the same command resumes a killed one.");
+      "Imports the weights of another program's checkpoint. train --finetune, eval, finetune and generate load the "
+      "result on any grid. Under mpirun the ranks share the work; each holds part of a tensor at a time. Run again, "
+      "the same command resumes a killed one.");
   options.add("input", &o.input, "DIR|FILE",
               "huggingface: a folder with config.json and model.safetensors or its parts with their index, or such a "
               "file beside config.json. llm.c: a model file of version 3 or 5. Tokenizer files of transformers are "

@@ -92,8 +92,8 @@ int corpus_sample_command(const CommandLine& line) {
   std::uint64_t seed = 1234;
   Options options(
       line.command(),
-      "Draws each document of a corpus with the same probability. The same seed draws the same documents, and "
-      "with a larger probability additional ones.");
+      "Draws each document of a corpus with the same probability. The same seed draws the same documents, and with a "
+      "larger probability additional ones.");
   options.add_argument("FILE.h5", &input, "A corpus.");
   add_output(options, &output);
   options.add("share", &probability, "X", "Probability of each document.", between(0, 1));

@@ -76,8 +76,7 @@ int corpus_overlap_command(const CommandLine& line) {
       line.command(),
       "Counts the distinct n-grams of test sets that occur in a corpus of text, and optionally writes the corpus "
       "without them. Prints a line of JSON per test set. Under mpirun the ranks share the work; the result is the "
-      "same. "
-      "Memory grows with the test sets.");
+      "same. Memory grows with the test sets.");
   o.declare(options);
   if (!line.read(options)) return 0;
   o.check(options);

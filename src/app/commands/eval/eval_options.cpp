@@ -52,9 +52,8 @@ void EvalOptions::declare(Options& options) {
        {"wikitext", data::Detokenizer::wikitext},
        {"ptb", data::Detokenizer::ptb},
        {"lambada", data::Detokenizer::lambada}},
-      "WIKITEXT103: how to undo the spaces around punctuation; auto: by the "
-      "first of 'ptb', 'wiki' and 'lambada' in the "
-      "file's path, else none.");
+      "WIKITEXT103: how to undo the spaces around punctuation; auto: by the first of 'ptb', 'wiki' and 'lambada' in "
+      "the file's path, else none.");
   options.add_flag("strict-lambada", &strict_lambada,
                    "LAMBADA: predict all tokens of the last word instead of the text's last token.");
   options.add_choice("long-examples", &cut_long_examples, {{"stop", false}, {"cut", true}},

@@ -297,8 +297,8 @@ class Finetuning {
 int finetune_command(const CommandLine& line) {
   Options options(
       line.command(),
-      "Trains a pretrained BERT or GPT on a task, measures each epoch on validation data and prints the best "
-      "as a line of JSON.");
+      "Trains a pretrained BERT or GPT on a task, measures each epoch on validation data and prints the best as a line "
+      "of JSON.");
   TaskOptions task;
   task.declare(options);
   RunConfigReader reader(options, RunKind::task);

@@ -110,8 +110,8 @@ infer::PromptSource check_prompts(PromptReader reader, const model::ModelConfig&
         std::max(source.positions, std::ssize(prompt.tokens) + std::min(prompt.max_new_tokens, model.max_positions));
     TRIREME_CHECK(
         at >= earlier.ids.size() || earlier.ids[at] == prompt.id, DataError,
-        "--resume: line {} of {} has the id {}, but prompt {} of {} has {}: resume with the prompts that it was "
-        "made from",
+        "--resume: line {} of {} has the id {}, but prompt {} of {} has {}: resume with the prompts that it was made "
+        "from",
         at + 1, batch.output, shortened(earlier.ids[at]), at + 1, batch.prompts, shortened(prompt.id));
   }
   TRIREME_CHECK(source.count > 0, DataError, "{} has no prompt", batch.prompts);

@@ -16,10 +16,9 @@ namespace {
 constexpr std::string_view own_options =
     "cluster nodes ranks-per-node calibrate no-search top json constants cases batch-file svg trace-file compare "
     "show-schedule micro-batches data-parallel-size tensor-model-parallel-size pipeline-model-parallel-size "
-    "context-parallel-size num-virtual-stages-per-pipeline-rank schedule overlap-p2p-communication "
-    "sequence-parallel micro-batch-size global-batch-size seq-length dtype bf16 fp16 recompute-granularity "
-    "recompute-activations use-distributed-optimizer data-parallel-sharding-strategy overlap-grad-reduce "
-    "overlap-param-gather";
+    "context-parallel-size num-virtual-stages-per-pipeline-rank schedule overlap-p2p-communication sequence-parallel "
+    "micro-batch-size global-batch-size seq-length dtype bf16 fp16 recompute-granularity recompute-activations "
+    "use-distributed-optimizer data-parallel-sharding-strategy overlap-grad-reduce overlap-param-gather";
 
 /// Returns the tokens of the corpus: the given vocabulary, or the preset's.
 std::int64_t corpus_vocabulary(const ModelOptions& model) {

@@ -141,13 +141,13 @@ int report_command(const CommandLine& line) {
   std::string output;
   Options options(
       line.command(),
-      "Writes a report on one or several runs, as one HTML file without scripts or network access: plots of "
-      "loss, validation, learning rate, gradient norm, speed and memory; the grid, the options, the attempts "
-      "of the job, checkpoints and exit codes.");
+      "Writes a report on one or several runs, as one HTML file without scripts or network access: plots of loss, "
+      "validation, learning rate, gradient norm, speed and memory; the grid, the options, the attempts of the job, "
+      "checkpoints and exit codes.");
   options.add_arguments(
       "RUN", &paths,
-      "A file of --metrics-file, its folder (such as the run folder of a batch file), or a folder of --save. "
-      "Several runs are compared in the same plots.");
+      "A file of --metrics-file, its folder (such as the run folder of a batch file), or a folder of --save. Several "
+      "runs are compared in the same plots.");
   options.add("output", &output, "FILE.html", "File of the page; replaces an existing one. Required.");
   options.require("output");
   if (!line.read(options)) return 0;

@@ -139,8 +139,7 @@ int selftest_command(const CommandLine& line) {
   SelftestOptions o;
   Options options(line.command(),
                   "Tests every rank's kernels, device, network and file system. Prints a table, the worst first, and "
-                  "finally the bad "
-                  "nodes, separated by commas, or 'ok'. Exit code 4 if there are bad nodes.");
+                  "finally the bad nodes, separated by commas, or 'ok'. Exit code 4 if there are bad nodes.");
   o.declare(options);
   if (!line.read(options)) return 0;
   line.environment().engine()->set_max_wait(60 * o.device.timeout_minutes);

@@ -57,8 +57,7 @@ std::string variants_text(const model::ModelConfig& model) {
 void log_model(const Job& job, const RunConfig& config, const model::ModelConfig& model) {
   log::info(
       "model: {} layers, hidden {}, {} heads of {}, feed-forward {}, {} positions, vocabulary {} (padded to {}){}, "
-      "dropout {} "
-      "({} in attention): {} parameters",
+      "dropout {} ({} in attention): {} parameters",
       model.layers, model.hidden, model.heads, model.head_dim(), model.ffn_hidden, model.max_positions,
       model.vocabulary,
       parallel::VocabularyPartition(model.vocabulary, 0, job.grid.tensor_size(),
