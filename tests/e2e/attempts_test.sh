@@ -121,7 +121,7 @@ check "progress.txt has both jobs and their checkpoints" diff <(cut -f 3-5 watch
 # GPUs: 2	Saving async checkpoint	Iteration: 12
 # GPUs: 2	Saved async checkpoint	Iteration: 12
 END
-check "an option that does nothing is named" grep -q -- '--timing-log-option: without --timing-log-level' err
+check "an option that does nothing is named" grep -q -- '--timing-log-option (no --timing-log-level)' err
 
 # Past its end a run has nothing to do.
 cp two.fp32.jsonl before.jsonl

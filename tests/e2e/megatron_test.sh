@@ -37,7 +37,7 @@ check "a Llama's flags start a dry run of 750 iterations" grep -q "750 iteration
 # All absent flags in one error, beside mistakes.
 refused 2 "--num-experts 8: layers of experts are absent; nearest: a dense model" \
   2 train "${run[@]}" --num-experts 8 --fp8-format hybrid --deepspeed
-check "the same error has the second" grep -q -- "--fp8-format hybrid: numbers of 8 and 4 bits are absent; nearest: --bf16" err
+check "the same error has the second" grep -q -- "--fp8-format hybrid: 8-bit and 4-bit types are absent; nearest: --bf16" err
 check "the same error has the third" grep -q -- "--deepspeed: DeepSpeed is absent; nearest: " err
 refused 2 "there is no option --lr-warmup-iter; did you mean --lr-warmup-iters?" 1 train "${run[@]}" --lr-warmup-iter 5 --num-experts 8
 check "the absent flag is in this error, too" grep -q -- "--num-experts 8: layers" err
