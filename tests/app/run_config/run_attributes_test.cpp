@@ -137,7 +137,7 @@ TEST(RunAttributes, OfAnotherRunAreRefusedByDifference) {
   Attributes deeper = adam;
   deeper.put("model.layers", 13);
   EXPECT_THAT([&] { require_same_run(deeper, adam, true); },
-              ThrowsMessage<CheckpointError>(AllOf(HasSubstr("another model"), HasSubstr("model.layers"))));
+              ThrowsMessage<CheckpointError>(AllOf(HasSubstr("a different model"), HasSubstr("model.layers"))));
 }
 
 /// A run of 100 updates at 1e-3 by a cosine, with a weight decay from 0 to 0.1: Megatron-LM's example of a resume.
