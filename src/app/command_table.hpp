@@ -15,9 +15,8 @@ enum class Ranks { one, many };
 
 /// A command, or a group of commands.
 struct Command {
-  std::string_view path = {};         ///< "train", "corpus build"; a parent command has the first word alone
-  std::string_view summary = {};      ///< in the help of its parent command
-  std::string_view overview = {};     ///< in the help of the program; empty if it is not listed there
+  std::string_view path = {};         ///< "train", "corpus build"; a parent command has only the first word
+  std::string_view summary = {};      ///< a few words, for lists of commands
   std::string_view description = {};  ///< parent commands: the paragraph above the list of subcommands
   std::string_view arguments = {};    ///< parent commands: " [DIR]", after the options
   Ranks ranks = Ranks::one;
@@ -31,11 +30,11 @@ struct Call {
   std::vector<std::string> arguments;
 };
 
-/// Finds the command that `words`, those after `trireme`, begin with.
+/// Finds the command at the start of `words`, those after `trireme`.
 Call find_command(const std::vector<std::string>& words);
 
-/// Runs a command and returns its exit code. A group prints its help, or throws ConfigError with the nearest of its
-/// commands. `environment` is null on one process.
+/// Runs a command and returns its exit code. A group prints its help, or throws ConfigError with its nearest command.
+/// `environment` is null on one process.
 int run_command(const Call& call, mpi::MpiEnvironment* environment = nullptr);
 
 /// Returns all commands with their options.

@@ -1,8 +1,8 @@
 // The executable: blocks the signals that ask for a stop, and only then loads the program, which is a library.
 //
-// Loading took 5 ms on a quiet machine and more than 12 ms on a busy one, and libraries start threads while they are
-// loaded. A signal would end the process in that time; blocked in every thread, it waits until the program takes it.
-// This file needs the C library alone and no search path: its main began 1 to 2 ms after exec there.
+// Loading took 5 ms on an idle machine and more than 12 ms on a busy one, and libraries start threads while loading. A
+// signal would end the process in that time; blocked in every thread, it stays pending until the program takes it. This
+// file needs only the C library and no search path: its main started 1 to 2 ms after exec there.
 #include <dlfcn.h>
 
 #include <cstdio>
@@ -22,11 +22,11 @@ int main(int argc, char** argv) {
     return 4;  // ExitCode::environment
   }
 #endif
-  // The program's threads call OpenBLAS themselves. Its own would take 128 MiB of addresses each while it is loaded,
-  // and try indefinitely where `ulimit -v` does not leave them.
+  // The program's threads call OpenBLAS themselves. Its own would reserve 128 MiB of addresses each at loading, and
+  // retry indefinitely if `ulimit -v` is too low.
   setenv("OPENBLAS_NUM_THREADS", "1", 1);
 
-  // Beside the executable where it was built, in the folder of libraries where it was installed.
+  // Beside the executable in a build, in the folder of libraries in an installation.
   const char* const built = "$ORIGIN/libtrireme_program.so";
   const char* const installed = "$ORIGIN/../" TRIREME_LIBDIR "/libtrireme_program.so";
   char problems[2][1024] = {"", ""};

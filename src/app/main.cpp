@@ -25,7 +25,7 @@ namespace {
 
 using namespace trireme;
 
-/// Returns `exit_code`, or throws IoError if the results that a command has printed are lost.
+/// Returns `exit_code`. Throws IoError if the printed results of a command are lost.
 int after_output(int exit_code) {
   TRIREME_CHECK(exit_code != 0 || (std::fflush(stdout) == 0 && std::ferror(stdout) == 0), IoError,
                 "cannot write to standard output: {}", std::strerror(errno));
@@ -51,12 +51,12 @@ int run_alone(const app::Call& call) {
 
 }  // namespace
 
-/// Runs the program: `main` of the launcher (launcher.cpp) ends with it.
+/// Runs the program, called by `main` of the launcher (launcher.cpp).
 extern "C" int trireme_main(int argc, char** argv) {
   use_alternate_signal_stack();
   log::set_message_filter(app::with_flags);
   move_handlers_to_alternate_stacks();
-  // A file that outgrows the limit of the process fails a write, which reports it and cleans up.
+  // Beyond the file size limit a write fails, which reports the error and cleans up.
   std::signal(SIGXFSZ, SIG_IGN);
   const std::vector<std::string> words(argv + std::min(argc, 1), argv + argc);
   const std::string name = words.empty() ? "" : words.front();

@@ -3,18 +3,17 @@
 
 #include "src/app/command_table.hpp"
 #include "src/app/commands/commands.hpp"
-#include "src/app/options/text_file.hpp"
 
 namespace trireme::app {
 
 int completion_command(const CommandLine& line) {
   std::string shell;
   Options options(line.command(),
-                  "Prints a script by which a shell completes commands, options and their values. In bash: source "
-                  "<(trireme completion bash). In zsh: write it to a file _trireme in a folder of fpath.");
+                  "Prints a shell script that completes commands, options and their values. In bash: source <(trireme "
+                  "completion bash). In zsh: write it to a file _trireme in a folder of fpath.");
   options.add_argument("SHELL", &shell, "bash or zsh.");
   if (!line.read(options)) return 0;
-  TRIREME_CHECK(shell == "bash" || shell == "zsh", ConfigError, "SHELL {} is none of bash, zsh", shell);
+  TRIREME_CHECK(shell == "bash" || shell == "zsh", ConfigError, "SHELL {} is not one of bash, zsh", shell);
   const ProgramManual manual = program_manual();
   const std::string script = shell == "bash" ? bash_completion(manual) : zsh_completion(manual);
   std::fwrite(script.data(), 1, script.size(), stdout);
@@ -23,15 +22,16 @@ int completion_command(const CommandLine& line) {
 
 int man_command(const CommandLine& line) {
   std::string folder;
-  Options options(line.command(),
-                  "Writes a manual page of the program and of each command, made of their help, for man: trireme.1, "
-                  "trireme-train.1 and others. An installed program has them.");
-  options.add("output", &folder, "DIR", "Write the pages into this folder, which is made.");
+  Options options(
+      line.command(),
+      "Writes manual pages of the program and of each command, from their help: trireme.1, trireme-train.1 and "
+      "others. Installed programs include them.");
+  options.add("output", &folder, "DIR", "Folder for the pages; created if missing.");
   options.require("output");
   if (!line.read(options)) return 0;
   std::error_code error;
   std::filesystem::create_directories(folder, error);
-  TRIREME_CHECK(!error, IoError, "--output {}: cannot be made: {}", folder, error.message());
+  TRIREME_CHECK(!error, IoError, "--output {}: cannot be created: {}", folder, error.message());
   const ProgramManual manual = program_manual();
   write_text_file("output", folder + "/trireme.1", man_page(manual, ""));
   for (const CommandManual& command : manual.commands) {

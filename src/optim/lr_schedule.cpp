@@ -9,16 +9,6 @@
 namespace trireme::optim {
 namespace {
 
-constexpr Choice<LrDecayStyle> style_names[] = {{"constant", LrDecayStyle::constant},
-                                                {"linear", LrDecayStyle::linear},
-                                                {"cosine", LrDecayStyle::cosine},
-                                                {"inverse-square-root", LrDecayStyle::inverse_square_root},
-                                                {"WSD", LrDecayStyle::wsd}};
-constexpr Choice<WsdDecayStyle> wsd_style_names[] = {{"linear", WsdDecayStyle::linear},
-                                                     {"cosine", WsdDecayStyle::cosine},
-                                                     {"exponential", WsdDecayStyle::exponential},
-                                                     {"minus_sqrt", WsdDecayStyle::minus_sqrt}};
-
 double wsd_factor(WsdDecayStyle style, double ratio) {
   switch (style) {
     case WsdDecayStyle::linear:
@@ -83,12 +73,12 @@ Attributes attributes_of(const LrSchedule& schedule) {
   Attributes attributes;
   attributes.put_shortest("training.lr", schedule.maximum);
   attributes.put_shortest("training.min-lr", schedule.minimum);
-  attributes.put("training.lr-decay-style", schedule.style, style_names);
+  attributes.put("training.lr-decay-style", schedule.style, lr_decay_styles);
   attributes.put_shortest("training.lr-warmup-" + unit, schedule.warmup);
   if (schedule.initial != 0) attributes.put_shortest("training.lr-warmup-init", schedule.initial);
   attributes.put("training.lr-decay-" + unit, schedule.decay);
   if (schedule.style == LrDecayStyle::wsd) {
-    attributes.put("training.lr-wsd-decay-style", schedule.wsd_style, wsd_style_names);
+    attributes.put("training.lr-wsd-decay-style", schedule.wsd_style, wsd_decay_styles);
     attributes.put("training.lr-wsd-decay-" + unit, schedule.wsd_decay);
   }
   return attributes;
@@ -98,7 +88,7 @@ LrSchedule lr_schedule_from(const Attributes& attributes) {
   LrSchedule schedule;
   schedule.by_samples = attributes.contains("training.lr-decay-samples");
   const std::string unit = schedule.by_samples ? "samples" : "iters";
-  schedule.style = attributes.get("training.lr-decay-style", style_names);
+  schedule.style = attributes.get("training.lr-decay-style", lr_decay_styles);
   schedule.maximum = attributes.get<double>("training.lr");
   schedule.minimum = attributes.get<double>("training.min-lr");
   schedule.warmup = attributes.get<double>("training.lr-warmup-" + unit);
@@ -107,7 +97,7 @@ LrSchedule lr_schedule_from(const Attributes& attributes) {
     schedule.initial = attributes.get<double>("training.lr-warmup-init");
   }
   if (schedule.style == LrDecayStyle::wsd) {
-    schedule.wsd_style = attributes.get("training.lr-wsd-decay-style", wsd_style_names);
+    schedule.wsd_style = attributes.get("training.lr-wsd-decay-style", wsd_decay_styles);
     schedule.wsd_decay = attributes.get<std::int64_t>("training.lr-wsd-decay-" + unit);
   }
   try {

@@ -7,8 +7,17 @@
 namespace trireme::optim {
 
 enum class LrDecayStyle { constant, linear, cosine, inverse_square_root, wsd };
-/// Course of the last part of WSD.
+inline constexpr Choice<LrDecayStyle> lr_decay_styles[] = {{"linear", LrDecayStyle::linear},
+                                                           {"cosine", LrDecayStyle::cosine},
+                                                           {"constant", LrDecayStyle::constant},
+                                                           {"inverse-square-root", LrDecayStyle::inverse_square_root},
+                                                           {"WSD", LrDecayStyle::wsd}};
+/// Shape of the final part of WSD.
 enum class WsdDecayStyle { linear, cosine, exponential, minus_sqrt };
+inline constexpr Choice<WsdDecayStyle> wsd_decay_styles[] = {{"exponential", WsdDecayStyle::exponential},
+                                                             {"linear", WsdDecayStyle::linear},
+                                                             {"cosine", WsdDecayStyle::cosine},
+                                                             {"minus_sqrt", WsdDecayStyle::minus_sqrt}};
 
 /// Learning rate of an update as a function of its progress k: its number, counted from 1, or with `by_samples` the
 /// samples of all updates up to and including it. Both are the same for batches of one size. With a warm-up of W and

@@ -5,24 +5,16 @@
 namespace trireme::optim {
 namespace {
 
-constexpr Choice<OptimizerKind> kind_names[] = {
-    {"adam", OptimizerKind::adam}, {"sgd", OptimizerKind::sgd}, {"muon", OptimizerKind::muon}};
-constexpr Choice<MuonScale> scale_names[] = {{"spectral", MuonScale::spectral},
-                                             {"unit_rms_norm", MuonScale::unit_rms_norm},
-                                             {"shape_scaling", MuonScale::shape_scaling}};
-constexpr Choice<NewtonSchulzCoefficients> coefficient_names[] = {{"quintic", NewtonSchulzCoefficients::quintic},
-                                                                  {"simple", NewtonSchulzCoefficients::simple}};
-
 Attributes attributes_of(const MuonOptions& options) {
   Attributes attributes;
   attributes.put_shortest("training.muon-momentum", options.momentum);
   attributes.put("training.muon-nesterov", options.nesterov);
   attributes.put("training.muon-num-ns-steps", options.newton_schulz.steps);
-  attributes.put("training.muon-coefficient-type", options.newton_schulz.coefficients, coefficient_names);
+  attributes.put("training.muon-coefficient-type", options.newton_schulz.coefficients, newton_schulz_coefficients);
   if (options.newton_schulz.products == NewtonSchulzProducts::full) {
     attributes.put("training.muon-fp32-matmul-prec", std::string("high"));  // older checkpoints have none
   }
-  attributes.put("training.muon-scale-mode", options.scale, scale_names);
+  attributes.put("training.muon-scale-mode", options.scale, muon_scales);
   attributes.put_shortest("training.muon-extra-scale-factor", options.extra_scale);
   attributes.put("training.muon-no-split-qkv", !options.split_qkv);
   return attributes;
@@ -31,7 +23,7 @@ Attributes attributes_of(const MuonOptions& options) {
 }  // namespace
 
 std::string_view name_of(OptimizerKind kind) {
-  return std::ranges::find(kind_names, kind, &Choice<OptimizerKind>::value)->name;
+  return std::ranges::find(optimizer_kinds, kind, &Choice<OptimizerKind>::value)->name;
 }
 
 std::size_t moment_bytes(const OptimizerOptions& options, DType dtype) {
@@ -58,7 +50,7 @@ std::unique_ptr<Optimizer> make_optimizer(Backend& backend, parallel::ParameterB
 
 Attributes attributes_of(const OptimizerOptions& options) {
   Attributes attributes;
-  attributes.put("optimizer", options.kind, kind_names);
+  attributes.put("optimizer", options.kind, optimizer_kinds);
   attributes.put_shortest("training.weight-decay", options.weight_decay);
   if (options.kind == OptimizerKind::sgd) {
     attributes.put_shortest("training.sgd-momentum", options.sgd.momentum);
@@ -77,7 +69,7 @@ Attributes attributes_of(const OptimizerOptions& options) {
 
 OptimizerKind optimizer_from(const Attributes& attributes) {
   // Checkpoints from before the optimizer was stored hold adam's state.
-  return attributes.contains("optimizer") ? attributes.get("optimizer", kind_names) : OptimizerKind::adam;
+  return attributes.contains("optimizer") ? attributes.get("optimizer", optimizer_kinds) : OptimizerKind::adam;
 }
 
 }  // namespace trireme::optim

@@ -11,8 +11,16 @@
 namespace trireme::optim {
 
 enum class OptimizerKind { adam, sgd, muon };
+inline constexpr Choice<OptimizerKind> optimizer_kinds[] = {
+    {"adam", OptimizerKind::adam}, {"sgd", OptimizerKind::sgd}, {"muon", OptimizerKind::muon}};
 /// "adam", "sgd" or "muon".
 std::string_view name_of(OptimizerKind kind);
+inline constexpr Choice<MuonScale> muon_scales[] = {{"spectral", MuonScale::spectral},
+                                                    {"unit_rms_norm", MuonScale::unit_rms_norm},
+                                                    {"shape_scaling", MuonScale::shape_scaling}};
+inline constexpr Choice<NewtonSchulzCoefficients> newton_schulz_coefficients[] = {
+    {"quintic", NewtonSchulzCoefficients::quintic}, {"simple", NewtonSchulzCoefficients::simple}};
+
 /// Settings of an optimizer. Those of another kind are not used.
 struct OptimizerOptions {
   OptimizerKind kind = OptimizerKind::adam;

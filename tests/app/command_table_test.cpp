@@ -36,18 +36,19 @@ TEST(CommandTable, AGroupListsItsCommandsAndSuggestsTheNearest) {
   EXPECT_EQ(run_command(find_command({"checkpoint", "--help"})), 0);
   const std::string help = testing::internal::GetCapturedStdout();
   EXPECT_THAT(help, HasSubstr("Usage: trireme checkpoint inspect|verify|reshard|export|import [OPTION]... [DIR]\n"));
-  EXPECT_THAT(help, HasSubstr("\n  verify   read whole checkpoints"));
-  EXPECT_THAT(
-      [] {
-        run_command(find_command({"checkpoint", "verfy"}));
-      },
-      ThrowsMessage<ConfigError>(HasSubstr("did you mean trireme checkpoint verify?")));
+  EXPECT_THAT(help, HasSubstr("\n  verify   read entire checkpoints"));
+  const auto expect_refused = [](const std::vector<std::string>& words, const char* message) {
+    EXPECT_THAT([&] { run_command(find_command(words)); }, ThrowsMessage<ConfigError>(HasSubstr(message)));
+  };
+  expect_refused({"checkpoint", "verfy"},
+                 "no command trireme checkpoint verfy; did you mean trireme checkpoint verify?");
+  expect_refused({"checkpoint"}, "one of inspect, verify, reshard, export, import must follow");
 }
 
 TEST(CommandTable, TheHelpOfTheProgramListsGroupsAndWhatRunsOnRanks) {
   const std::string help = program_help();
-  EXPECT_THAT(help, HasSubstr("\n  corpus build       turn text into"));
-  EXPECT_THAT(help, HasSubstr("\n  tokenizer          make a tokenizer"));
+  EXPECT_THAT(help, HasSubstr("\n  corpus build       tokenize text"));
+  EXPECT_THAT(help, HasSubstr("\n  tokenizer          train a tokenizer"));
   EXPECT_THAT(help, Not(HasSubstr("corpus merge ")));
   EXPECT_EQ(unknown_command_text("trian"), "there is no command 'trian'; did you mean train?");
 }

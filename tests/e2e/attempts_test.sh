@@ -103,7 +103,7 @@ check "a run begins at them" grep -q "continuing after iteration 0, 0 samples" e
 on 2 train "${run[@]}" --pp 2 --save watched --save-interval 3 --exit-interval 6 --log-progress --log-throughput --mfu-peak 0.001 \
   --timing-log-level 2 --log-straggler --trace-file trace.json
 check "the log has the MFU, and says of which peak" \
-  [ "$(grep -c '| MFU [0-9.]* %' err) $(grep -c 'MFU: the share of 0.001 TFLOP/s' err)" = "6 1" ]
+  [ "$(grep -c '| MFU [0-9.]* %' err) $(grep -c 'MFU: the fraction of 0.001 TFLOP/s' err)" = "6 1" ]
 check "each line of the log is followed by the times of the ranks and their hosts" \
   [ "$(grep -c "forward-compute \.*: ([0-9.]*, [0-9.]*) rank [01] on $(hostname), rank [01] on $(hostname)" err)" = 6 ]
 check "waits are those of the stages that wait" grep -q 'forward-recv .*, rank 1 on' err
@@ -121,7 +121,7 @@ check "progress.txt has both jobs and their checkpoints" diff <(cut -f 3-5 watch
 # GPUs: 2	Saving async checkpoint	Iteration: 12
 # GPUs: 2	Saved async checkpoint	Iteration: 12
 END
-check "an option that does nothing is named" grep -q -- '--timing-log-option: without --timing-log-level' err
+check "an option that does nothing is named" grep -q -- '--timing-log-option (no --timing-log-level)' err
 
 # Past its end a run has nothing to do.
 cp two.fp32.jsonl before.jsonl
@@ -133,7 +133,7 @@ check "neither does one that is beyond its end" [ "$code $(grep -c 'nothing to d
 
 # Other settings of the learning rate: refused, unless it is said whose count.
 faster=("${run[@]/#0.01/0.02}" --dtype fp32 --metrics-file decided.jsonl --load two.fp32 --ckpt-step 7)
-refused 3 "or --use-checkpoint-opt-param-scheduler to go on with the checkpoint's" 2 train "${faster[@]}"
+refused 3 "or --use-checkpoint-opt-param-scheduler to use the checkpoint's" 2 train "${faster[@]}"
 done_by 2 train "${faster[@]}" --override-opt_param-scheduler
 check "the command line's learning rate counts" [ "$(field learning_rate decided.jsonl | head -1)" = \
   "$(awk 'BEGIN { printf "%.17g", 0.02 * (1 - 5 / 9) }')" ]
@@ -141,7 +141,7 @@ check "and is logged" grep -q -- "--lr was 0.01 in the checkpoint, now 0.02" err
 done_by 2 train "${faster[@]}" --use-checkpoint-opt_param-scheduler
 check "the checkpoint's learning rate counts" \
   cmp <(field learning_rate decided.jsonl) <(field learning_rate one.fp32.jsonl | tail -5)
-check "and is logged, too" grep -q -- "--lr 0.01 is the checkpoint's, in place of 0.02" err
+check "and is logged, too" grep -q -- "--lr 0.01 is the checkpoint's, instead of 0.02" err
 
 # Evaluation alone: of a checkpoint as its training measured it, and of initial weights.
 done_by 2 train "${run[@]}" --dtype fp32 --load two.fp32 --save elsewhere --skip-train --metrics-file skipped.jsonl --tp 2
@@ -212,7 +212,7 @@ on 4 train "${exact[@]}" "${grid[@]}" --save weights --save-interval 3 --exit-in
 check "--no-save-optim: the log says how to continue" [ "$code $(grep -c 'continue with --no-load-optim' err)" = "75 1" ]
 check "--no-save-optim saves the same weights, and nothing else" \
   cmp <(tensors full/step-00000006 | grep '"tensor":"model/') <(tensors weights/step-00000006 | grep -v '"tensor":"tokenizer"')
-refused 3 "Try --no-load-optim, to go on with new moments" 2 train "${exact[@]}" --load weights
+refused 3 "Try --no-load-optim to resume with new moments" 2 train "${exact[@]}" --load weights
 done_by 1 checkpoint verify weights
 done_by 1 checkpoint inspect weights
 check "inspect says that weights are alone" grep -q 'optimizer_state *left-out' out
@@ -240,7 +240,7 @@ check "--finetune: the weights are trained ones" \
   awk "BEGIN { exit !($(field lm_loss one.jsonl | head -1) < 0.97 * $(field lm_loss one.fp64.jsonl | head -1)) }"
 check "--finetune does the same on another grid" close_to <(field lm_loss one.jsonl) <(field lm_loss many.jsonl) 1e-10
 done_by 1 train "${anew[@]}" --optimizer sgd --dry-run
-refused 3 "the checkpoint holds another model" 1 train "${anew[@]}" --max-position-embeddings 32
+refused 3 "the checkpoint holds a different model" 1 train "${anew[@]}" --max-position-embeddings 32
 done_by 1 train "${run[@]}" --save retained --save-interval 2 --save-retain-interval 6
 check "--save-retain-interval keeps those steps and the last" [ "$(ls -d retained/step-* | paste -sd' ')" = "retained/step-00000006 retained/step-00000012" ]
 on 1 train "${run[@]}" --exit-duration-in-mins 1e-9 --save timed

@@ -27,7 +27,7 @@ refused 3 "there is no checkpoint folder absent" 2 train "${run[@]}" --load abse
 check "a refused run makes no folder" [ ! -e absent ]
 on 2 train "${run[@]}" --load anew --save anew
 check "--load and --save of one folder begin anew, with a warning" \
-  [ "$code $(grep -c 'there is no checkpoint in anew: the run begins anew' err)" = "0 1" ]
+  [ "$code $(grep -c 'there is no checkpoint in anew: the run starts from scratch' err)" = "0 1" ]
 refused 3 "there is no checkpoint folder absent" 1 eval --load absent --data-path corpus.h5
 refused 3 "there is no checkpoint folder absent" 1 generate --load absent --prompt a
 refused 3 "there is no checkpoint folder absent" 1 checkpoint verify absent

@@ -62,9 +62,9 @@ refused 2 "--hidden-dropout 1 must be between 0 and 0.99" 1 train "${run[@]}" --
 refused 2 "--adam-beta2 1.5 must be between" 1 train "${run[@]}" --adam-beta2 1.5
 refused 2 "--dtype fp8" 1 train "${run[@]}" --dtype fp8
 refused 2 "--async-save needs --save" 1 train "${run[@]}" --async-save
-refused 2 "--allow-tf32: for GPUs alone, and this job runs on the backend cpu (it was asked for); leave out the option" \
+refused 2 "--allow-tf32: for GPUs only, but this job runs on the backend cpu (it was asked for); leave out the option" \
   2 train "${run[@]}" --backend cpu --allow-tf32
-refused 2 "--communicator, --gemm-cache, --check-launches: for GPUs alone" \
+refused 2 "--communicator, --gemm-cache, --check-launches: for GPUs only" \
   1 train "${run[@]}" --communicator staged --gemm-cache none --check-launches
 refused 4 "--backend cuda: " 2 train "${run[@]}" --backend cuda
 refused 2 "--bf16 and --fp16 exclude each other" 2 train "${run[@]}" --bf16 --fp16
@@ -81,16 +81,16 @@ refused 2 "ZeRO 2 keeps its shard of the gradients in fp32" \
   2 train "${run[@]}" --bf16 --main-grads-dtype bf16 --data-parallel-sharding-strategy optim_grads
 refused 2 "--recompute-num-layers needs --recompute-granularity full" 1 train "${run[@]}" --recompute-num-layers 2
 refused 2 "--recompute-activations means" 1 train "${run[@]}" --recompute-activations --recompute-granularity full
-refused 2 "--hysteresis needs --fp16: fp32 is trained without a loss scale that changes" 2 train "${run[@]}" --hysteresis 3
+refused 2 "--hysteresis needs --fp16: fp32 is trained without a dynamic loss scale" 2 train "${run[@]}" --hysteresis 3
 refused 2 "--min-loss-scale and --loss-scale exclude each other" 1 train "${run[@]}" --fp16 --loss-scale 8 --min-loss-scale 2
 refused 2 "--init-method-std needs --init-method normal" \
   1 train "${run[@]}" --init-method hashed-uniform --init-method-std 0.1
 refused 2 "--sampling sequential has no splits" 1 train "${run[@]}" --sampling sequential --split 9,1
 refused 2 "--micro-batches and --micro-batch-size exclude each other" \
   1 plan --show-schedule --pp 2 --micro-batches 4 --micro-batch-size 2
-refused 2 "--micro-batches counts those of a schedule that is shown" \
+refused 2 "--micro-batches needs --show-schedule: otherwise give batch sizes" \
   1 plan --model gpt2-124m --cluster cpu --global-batch-size 4 --micro-batches 4
-refused 2 "--show-schedule has no use for --cluster, --num-layers: leave out one or the other" \
+refused 2 "--show-schedule does not use --cluster, --num-layers: leave out one or the other" \
   1 plan --show-schedule --pp 2 --micro-batches 4 --cluster cpu --num-layers 2
 refused 2 "--top and --no-search exclude each other" 1 plan --model gpt2-124m --cluster cpu --no-search --top 3
 refused 2 "--temperature 0 always takes the likeliest token and excludes --top-k, --top-p, --seed" \
@@ -99,13 +99,13 @@ refused 2 "--temperature 0 always takes the likeliest token and excludes --top-k
 # A script for many ranks runs on one, which names the options that have no use there, once.
 done_by 1 train "${run[@]}" --bf16 --use-distributed-optimizer --overlap-grad-reduce --schedule 1f1b --sequence-parallel \
   --hysteresis 3 --dry-run
-check "options that one rank ignores are named" [ "$(grep -o 'ignored on this grid: .*' err)" = "ignored on \
-this grid: --schedule (one pipeline stage), --sequence-parallel (one tensor rank), --use-distributed-optimizer (one data \
+check "options that one rank ignores are named" [ "$(grep -o 'ignored in this run: .*' err)" = "ignored in \
+this run: --schedule (one pipeline stage), --sequence-parallel (one tensor rank), --use-distributed-optimizer (one data \
 rank), --overlap-grad-reduce (one data rank), --hysteresis (bf16 has no dynamic loss scale)" ]
 done_by 2 train "${run[@]}" --overlap-grad-reduce --dry-run
-check "and none where all have theirs" [ "$(grep -c 'ignored on' err)" -eq 0 ]
+check "and none where all have theirs" [ "$(grep -c 'ignored in' err)" -eq 0 ]
 done_by 1 train "${run[@]}" --tp 1 --recompute-granularity full --distribute-saved-activations --dry-run
-check "one tensor rank distributes no activations" grep -q 'ignored on .*--distribute-saved-activations (one tensor rank)' err
+check "one tensor rank distributes no activations" grep -q 'ignored in .*--distribute-saved-activations (one tensor rank)' err
 refused 2 "--distribute-saved-activations and --sequence-parallel exclude each other" \
   2 train "${run[@]}" --tp 2 --recompute-granularity full --distribute-saved-activations --sequence-parallel
 refused 2 "--split" 1 train "${run[@]}" --split 90,ten,1
@@ -114,10 +114,10 @@ refused 2 "the model's shape is missing" 1 train --seq-length 16 --lr 1 --train-
 refused 2 "--seq-length 16 is longer than the model's 8 positions" 1 train "${run[@]}" --max-position-embeddings 8
 refused 2 "--load-or-init needs --load" 1 train "${run[@]}" --load-or-init
 refused 2 "--save-interval needs --save" 1 train "${run[@]}" --save-interval 2
-refused 2 "unexpected '1' after 'corpus.h5'; give corpora alone, or a weight before each" \
+refused 2 "unexpected '1' after 'corpus.h5'; give only corpora, or a weight before each" \
   2 train "${model[@]}" --lr 1 --train-iters 1 --data-path corpus.h5 1 corpus.h5
 refused 2 "--loss-scale 0, a dynamic loss scale, needs --fp16, not fp32" 1 train "${run[@]}" --loss-scale 0
-refused 2 "--skip-train evaluates alone, and needs --eval-iters of at least 1" 2 train "${run[@]}" --skip-train
+refused 2 "--skip-train only evaluates, and needs --eval-iters of at least 1" 2 train "${run[@]}" --skip-train
 refused 2 "the weights of --data-path add up to more than 1.8e+308" \
   1 train "${model[@]}" --lr 1 --train-iters 1 --data-path 1e308 corpus.h5 1e308 corpus.h5
 refused 2 "--load must be given" 2 eval --data-path corpus.h5
@@ -130,8 +130,8 @@ refused 2 "--output must be given" 1 corpus build --input corpus.jsonl
 refused 2 "--tokenizer gpt2 needs --vocab-file" 1 corpus build --input corpus.jsonl --output other.h5
 
 # Files of options.
-refused 5 "cannot read the options in absent.ini" 2 train --config absent.ini
-refused 2 "cannot read the options in /dev/zero: a regular file is needed" 1 train --config /dev/zero
+refused 5 "--config: cannot open absent.ini" 2 train --config absent.ini
+refused 2 "--config: /dev/zero is a device, not a regular file" 1 train --config /dev/zero
 printf 'lr = 0.1\nlearning-rate = 0.1\n' >options.ini
 refused 2 "there is no option --learning-rate in options.ini" 1 train --config options.ini
 printf 'lr = 0.1\nlr = 0.2\n' >options.ini
@@ -168,4 +168,4 @@ if [ -z "${ASAN_OPTIONS:-}" ]; then
     1 train "${run[@]/16/128}" --dtype fp64
 fi
 limited -f 2000 "ulimit -f lets files grow to 2.0 MiB, MPI's shared memory needs" 1 train "${run[@]}"
-limited -f 9000 "ulimit -f lets files grow to 8.8 MiB, this rank's file of a checkpoint needs" 1 "${large[@]}"
+limited -f 9000 "ulimit -f lets files grow to 8.8 MiB, this rank's checkpoint file needs" 1 "${large[@]}"

@@ -108,7 +108,7 @@ for model in bytes bytes-in; do
   cp out "$model.text"
 done
 check "an imported model continues as the one that was exported" cmp bytes.text bytes-in.text
-refused 2 "would be loaded in place of step 0" 1 checkpoint import --input bytes-out --output bytes
+refused 2 "would be loaded instead of step 0" 1 checkpoint import --input bytes-out --output bytes
 
 done_by 1 eval --load bytes-in --data-path corpus.h5
 check "a corpus of the original tokenizer fits" grep -q '"perplexity"' out

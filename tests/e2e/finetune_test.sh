@@ -146,9 +146,9 @@ done_by 2 "${duplicates[@]}" --test-data qqp_test.tsv --seeds 2 --tp 2
 printf 'index\tprediction\n5\t1\n' >expected
 for file in qqp.txt qqp.txt.seed-1234 qqp.txt.seed-1235; do check "predictions for QQP: $file" cmp $file expected; done
 refused 3 "qqp_test.tsv:1: the header is that of a test" 1 "${duplicates[@]}" --train-data qqp_test.tsv
-refused 2 "qqp_test.tsv:1: the header is that of a test without labels, which gives predictions alone" 2 \
+refused 2 "qqp_test.tsv:1: the header is that of a test set without labels, which only yields predictions" 2 \
   "${duplicates[@]:0:${#duplicates[@]}-2}" --test-data qqp_test.tsv
-refused 2 "--predictions-file takes the examples of one file, not those of qqp.tsv and qqp_test.tsv" 1 \
+refused 2 "--predictions-file needs the examples in one file, not in qqp.tsv and qqp_test.tsv" 1 \
   "${duplicates[@]}" --test-data qqp.tsv qqp_test.tsv
 refused 2 "--predictions-file is for --task MNLI, QQP and SQUAD" 1 "${tune[@]}" --pretrained-checkpoint bert --predictions-file p
 
@@ -163,7 +163,7 @@ refused 3 "mnli.tsv:2: unknown label 'maybe'" 2 "${pairs[@]}" --pretrained-check
 (race 4; echo '{"article": 1}'; race 1) >mixed.jsonl
 refused 3 'mixed.jsonl:5: "article" is 1 instead of a text' 2 "${base[@]}" --train-data mixed.jsonl --pretrained-checkpoint bert
 done_by 1 "${base[@]}" --train-data mixed.jsonl --pretrained-checkpoint bert --on-bad-line skip
-check "bad lines are counted where they are skipped" grep -q "1 lines or questions were left out" err
+check "bad lines are counted where they are skipped" grep -q "skipped 1 lines or questions" err
 refused 5 "nowhere/p.json: " 2 "${answer[@]/#p.json/nowhere\/p.json}" --valid-data squad.json --pretrained-checkpoint bert
 check "predictions that cannot be written are refused before the training" [ "$(grep -c ' loss ' err)" -eq 0 ]
 refused 5 "absent" 1 "${answer[@]}" --valid-data absent --pretrained-checkpoint bert

@@ -64,7 +64,7 @@ done_by 1 "${prompts[@]}" --output two_lives.jsonl --resume
 check "a third has nothing to do" cmp before two_lives.jsonl
 
 # Files and options that cannot be used.
-refused 2 "--output one.jsonl is there: remove it, or add --resume to go on with it" 2 "${prompts[@]}" --output one.jsonl
+refused 2 "--output one.jsonl exists: remove it, or add --resume to continue it" 2 "${prompts[@]}" --output one.jsonl
 head -3 one.jsonl | sed 2d >mixed.jsonl
 refused 3 "--resume: line 2 of mixed.jsonl has the id \"p3\", but prompt 2 of prompts.jsonl has \"p2\"" \
   1 "${prompts[@]}" --output mixed.jsonl --resume
@@ -85,6 +85,6 @@ refused 5 "--output absent/x.jsonl" 2 "${prompts[@]}" --output absent/x.jsonl
 check "what is refused leaves no file" [ ! -e none.jsonl ]
 refused 2 "--prompts needs --output" 1 "${prompts[@]}"
 refused 2 "--prompt or --prompts must be given, not both" 1 "${prompts[@]}" --output x.jsonl --prompt a
-refused 2 "--stop goes with --prompts alone" 1 generate --load saved --prompt a --stop b
+refused 2 "--stop needs --prompts" 1 generate --load saved --prompt a --stop b
 refused 2 "--batch-size" 1 "${prompts[@]}" --output x.jsonl --batch-size 0
 refused 4 "Try a smaller --batch-size" 1 "${prompts[@]}" --output x.jsonl --batch-size 2000000000

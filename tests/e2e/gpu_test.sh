@@ -30,7 +30,7 @@ check "fp32: the losses are the CPU's" same_losses one.jsonl cpu.jsonl 2e-4
 check "the algorithms of products are kept" [ -s algorithms ]
 core=$(taskset --cpu-list --pid $$ | sed 's/.*: //; s/[-,].*//')
 CUDA_DEVICE_MAX_CONNECTIONS=1 timeout -k 5 60 taskset --cpu-list "$core" "$trireme" train "${run[@]}" --dtype bf16 --metrics-file bf16.jsonl >out 2>err
-check "a rank that has one core is warned of" grep -qF "a rank has one core on $(hostname)" err
+check "a rank that has one core is warned of" grep -qF "each rank has a single core on $(hostname)" err
 check "so are streams that share one queue" grep -q "CUDA_DEVICE_MAX_CONNECTIONS=1: all streams share one queue" err
 check "bf16: the losses are the CPU's" same_losses bf16.jsonl cpu.jsonl 1e-2
 check "and a warning says that small heads are slow" grep -q 'attention runs without tensor cores.* in bf16 ' err
@@ -50,7 +50,7 @@ done_by 1 train "${run[@]}" --timing-log-level 2 --profile --profile-step-start 
 check "and the iterations that a profiler records" grep -q 'a profiler records iterations 2 to 3 on rank 0' err
 check "the trace has every micro-batch" \
   [ "$(grep -c '"name": "forward"' trace.json)" = "$(grep -c '"name": "backward"' trace.json)" ]
-refused 2 "--profile: for GPUs alone, and this job runs on the backend cpu" 1 train "${cpu_run[@]}" --profile
+refused 2 "--profile: for GPUs only, but this job runs on the backend cpu" 1 train "${cpu_run[@]}" --profile
 
 # The same bits, whatever the products' times.
 for attempt in 1 2; do

@@ -37,7 +37,7 @@ check "a Llama's flags start a dry run of 750 iterations" grep -q "750 iteration
 # All absent flags in one error, beside mistakes.
 refused 2 "--num-experts 8: layers of experts are absent; nearest: a dense model" \
   2 train "${run[@]}" --num-experts 8 --fp8-format hybrid --deepspeed
-check "the same error has the second" grep -q -- "--fp8-format hybrid: numbers of 8 and 4 bits are absent; nearest: --bf16" err
+check "the same error has the second" grep -q -- "--fp8-format hybrid: 8-bit and 4-bit types are absent; nearest: --bf16" err
 check "the same error has the third" grep -q -- "--deepspeed: DeepSpeed is absent; nearest: " err
 refused 2 "there is no option --lr-warmup-iter; did you mean --lr-warmup-iters?" 1 train "${run[@]}" --lr-warmup-iter 5 --num-experts 8
 check "the absent flag is in this error, too" grep -q -- "--num-experts 8: layers" err
@@ -80,9 +80,9 @@ on 1 train "${llama[@]}" "${short[@]}" --save begun --exit-interval 3
 done_by 1 train --use_checkpoint_args --gelu erf --hidden-dropout 0.5 "${short[@]}" --load begun --metrics-file rest.jsonl
 check "it goes on as with the options" cmp <(field lm_loss whole.jsonl | tail -3) <(field lm_loss rest.jsonl)
 check "the step that is loaded is named once" [ "$(grep -c 'loading .*/begun/step-00000003' err)" -eq 1 ]
-check "an option of another model is set aside with a line" grep -q "the model's swiglu is the checkpoint's true, in place of false" err
-check "so is a dropout" grep -q -- "--hidden-dropout is the checkpoint's 0.25, in place of 0.5" err
-refused 3 "the checkpoint holds another model" 1 train --use-checkpoint-args --num-layers 3 "${short[@]}" --load begun
+check "an option of another model is set aside with a line" grep -q "the model's swiglu is the checkpoint's true, instead of false" err
+check "so is a dropout" grep -q -- "--hidden-dropout is the checkpoint's 0.25, instead of 0.5" err
+refused 3 "the checkpoint holds a different model" 1 train --use-checkpoint-args --num-layers 3 "${short[@]}" --load begun
 refused 2 "--use-checkpoint-args needs --load" 1 train --use-checkpoint-args "${short[@]}"
 
 # Flags of tasks and of generation: a model is checked against the checkpoint's, what trains has no use.

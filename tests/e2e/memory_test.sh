@@ -57,7 +57,7 @@ done_by 1 train "${zero[@]:0:${#zero[@]}-10}" --use-distributed-optimizer --adam
 check "the change of type is in the log" grep -q -- "--exp-avg-sq-dtype was bf16 in the checkpoint, now not set" err
 
 done_by 1 train "${run[@]}" --use-precision-aware-optimizer --dry-run
-check "without a type the flag has no use" grep -q "ignored on .*--use-precision-aware-optimizer (both moments are in fp32)" err
+check "without a type the flag has no use" grep -q "ignored in .*--use-precision-aware-optimizer (both moments are in fp32)" err
 
 # A dry run prints its tables also where the memory of no machine suffices.
 refused 4 "take at least" 2 train --num-layers 500 --hidden-size 16384 --num-attention-heads 128 --seq-length 16 --pp 2 \

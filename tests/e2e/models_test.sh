@@ -32,7 +32,7 @@ for option in "--normalization RMSNorm" "--rotary-base 500" "--rotary-percent 0.
   --disable-bias-linear "--num-query-groups 2" "--kv-channels 8" --add-qkv-bias --apply-layernorm-1p --qk-layernorm \
   --use-rope-scaling "--rotary-seq-len-interpolation-factor 2" "--window-attn-skip-freq 2"; do
   # shellcheck disable=SC2046,SC2086  # options are words
-  refused 3 "the checkpoint holds another model" 1 train "${run[@]}" $(without $option) --load one
+  refused 3 "the checkpoint holds a different model" 1 train "${run[@]}" $(without $option) --load one
 done
 # shellcheck disable=SC2046
 refused 3 "model.swiglu" 1 train "${run[@]}" $(without --swiglu) --load one
@@ -78,7 +78,7 @@ refused 2 "--yarn-beta-slow 0 must be above 0 and below --yarn-beta-fast 32" \
 # shellcheck disable=SC2046  # options are words
 refused 2 "--hidden-size 16 must be a multiple of --num-attention-heads 3, or --kv-channels be given" \
   1 train $(sed 's/--num-attention-heads 4/--num-attention-heads 3/' <<<"${run[*]}")
-refused 2 "would show 2 positions after a token's own to a causal model: give 4,0" 1 train "${run[@]}" --window-size 4,2
+refused 2 "would let a causal model attend to 2 later positions: give 4,0" 1 train "${run[@]}" --window-size 4,2
 refused 2 "--swiglu at --hidden-size 16" 1 train "${run[@]}" --swiglu
 refused 2 "--normalization" 1 train "${run[@]}" --normalization rms
 

@@ -87,7 +87,7 @@ faulty() { # faulty ERROR AT TIMES ARGUMENT...: calls that change files in full/
     TRIREME_FAULT=$1 TRIREME_FAULT_AT=$2 TRIREME_FAULT_TIMES=$3 timeout 60 "$trireme" train "${run[@]}" "${@:4}" >out 2>err
   code=$?
 }
-warnings() { grep -c -e "$1.*No space left on device; the run goes on without" err; }
+warnings() { grep -c -e "$1.*No space left on device; the run continues without" err; }
 full=(--metrics-file full/m.jsonl --tensorboard-dir full/curves --trace-file full/t.json)
 echo "an earlier one" >full/t.json
 faulty 28 12 1000000 --save saved --save-interval 4 "${full[@]}"

@@ -124,9 +124,9 @@ ln two.jsonl.lives hard.html
 cp -r one before
 for output in one/metrics.jsonl ./one/../one/metrics.jsonl soft.html one/metrics.jsonl.lives \
   one/checkpoints/step-00000012/manifest.json; do
-  refused 2 "which the page is made of: name another file" 1 report two.jsonl one --output "$output"
+  refused 2 "an input of the page: name another file" 1 report two.jsonl one --output "$output"
 done
-refused 2 "--output hard.html is two.jsonl.lives, which the page is made of" 1 report two.jsonl --output hard.html
+refused 2 "--output hard.html is two.jsonl.lives, an input of the page" 1 report two.jsonl --output hard.html
 check "its files are unchanged" diff -r one before
 
 # Pipes and devices.

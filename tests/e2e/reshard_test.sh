@@ -14,7 +14,7 @@ check "a run stops half way" [ $code -eq 75 ]
 
 done_by 1 checkpoint reshard --load a --save b "${grid_b[@]}" --data-parallel-size 2
 check "one process writes the files of eight ranks" [ "$(ls b/$step | grep -c '^rank-')" -eq 8 ]
-check "and says that they were read again" grep -q "step 4 in 8 files, read again and whole" err
+check "and says that they were read again" grep -q "step 4 in 8 files, read back and complete" err
 done_by 1 checkpoint verify b
 done_by 3 checkpoint reshard --load a --save by_three "${grid_b[@]}" --data-parallel-size 2
 check "three processes write the same files" diff -rq --exclude LATEST --exclude .lock b by_three
@@ -47,7 +47,7 @@ refused 2 "4 attention heads and 64 feed-forward columns do not split over 3 ten
   2 checkpoint reshard --load a --save c --tp 3
 refused 2 "4 layers do not divide into 3 pipeline stages" 1 checkpoint reshard --load a --save c --pp 3
 refused 2 "--ddp-bucket-size needs --use-distributed-optimizer" 1 checkpoint reshard --load a --save c --ddp-bucket-size 9
-refused 2 "there can be 99999" 1 checkpoint reshard --load a --save c --data-parallel-size 99999 --tp 2
+refused 2 "the limit is 99999" 1 checkpoint reshard --load a --save c --data-parallel-size 99999 --tp 2
 refused 3 "there is no checkpoint folder absent" 2 checkpoint reshard --load absent --save c
 check "a refused one writes nothing" [ ! -e c ]
 flip b/$step/rank-00003.h5 4000

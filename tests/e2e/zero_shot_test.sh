@@ -27,7 +27,7 @@ refused 2 "--logits-samples 100000 is not one of the" 2 eval --load saved --data
 check "no file is left then" [ ! -e no.h5 ]
 refused 2 "--logits-samples names a sample twice" 1 eval --load saved --data-path text.h5 --logits-file no.h5 --logits-samples 1 1
 refused 2 "--logits-samples needs --logits-file" 1 eval --load saved --data-path text.h5 --logits-samples 1
-refused 2 "--logits-file goes with --task perplexity alone" 1 eval --load saved --data-path text.txt --logits-file no.h5 \
+refused 2 "--logits-file needs --task perplexity" 1 eval --load saved --data-path text.txt --logits-file no.h5 \
   --task WIKITEXT103
 
 # WikiText-103: without overlap and detokenizer it is the perplexity of a corpus of this text.
@@ -118,4 +118,4 @@ printf 'two lines\nof caf\xe9' >latin1.txt
 refused 3 "latin1.txt:2: byte 16 of the file is not UTF-8" 1 eval --load saved --task WIKITEXT103 --data-path latin1.txt
 refused 2 "--overlapping-eval 33 exceeds the windows of --seq-length 32" \
   1 eval --load saved --task WIKITEXT103 --data-path text.txt --overlapping-eval 33
-refused 2 "--strict-lambada goes with --task LAMBADA alone" 1 eval --load saved --data-path text.h5 --strict-lambada
+refused 2 "--strict-lambada needs --task LAMBADA" 1 eval --load saved --data-path text.h5 --strict-lambada

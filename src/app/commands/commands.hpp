@@ -2,7 +2,7 @@
 
 #include "src/app/job/command_line.hpp"
 
-/// Functions of the commands. Each returns the exit code and throws Error.
+/// Functions of the commands. Each returns the exit code. Throws Error.
 namespace trireme::app {
 
 // Collective, on every rank of a job.

@@ -14,7 +14,7 @@ namespace trireme::app {
 
 int info_command(const CommandLine& line) {
   Options options(line.command(),
-                  "Prints the version, features and libraries of this program, and the devices and ranks here.");
+                  "Prints the version, features and libraries of this program, and the devices and ranks of this job.");
   if (!line.read(options)) return 0;
   const std::unique_ptr<mpi::MpiCommunicator> world = line.environment().make_world();
   const mpi::NodeLocation node = mpi::find_node_location(*world);

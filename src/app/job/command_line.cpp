@@ -1,7 +1,5 @@
 #include "src/app/job/command_line.hpp"
 
-#include <algorithm>
-
 namespace trireme::app {
 
 bool CommandLine::read(Options& options, const std::vector<std::string>& arguments,
@@ -13,10 +11,6 @@ bool CommandLine::read(Options& options, const std::vector<std::string>& argumen
   const int rank = environment_ != nullptr ? environment_->rank() : mpi::launched_rank();
   if (rank != 0 && asks_for_help(arguments)) return false;
   return options.parse(arguments, std::move(problems));
-}
-
-bool asks_for_help(const std::vector<std::string>& arguments) {
-  return std::ranges::any_of(arguments, [](const std::string& a) { return a == "--help" || a == "-h"; });
 }
 
 }  // namespace trireme::app

@@ -10,7 +10,7 @@
 
 namespace trireme::app {
 
-/// The words after `trireme` of one call: the command, its arguments, and MPI where it runs on ranks.
+/// One call of the program: the command, its arguments, and MPI if it runs on ranks.
 class CommandLine {
  public:
   CommandLine(const std::string& path, std::vector<std::string> arguments, mpi::MpiEnvironment* environment)
@@ -19,11 +19,11 @@ class CommandLine {
   /// Returns "trireme corpus build".
   const std::string& command() const { return command_; }
   const std::vector<std::string>& arguments() const { return arguments_; }
-  /// Reads the options from the arguments. Returns false if these ask for help, which rank 0 alone prints.
+  /// Reads the options from the arguments. Returns false if these ask for help, which only rank 0 prints.
   bool read(Options& options) const { return read(options, arguments_, {}); }
   /// Likewise from `arguments` instead; an error lists `problems` first.
   bool read(Options& options, const std::vector<std::string>& arguments, std::vector<std::string> problems) const;
-  /// Makes `read` pass the declared options to `observer` and return false, as for a help: the command ends.
+  /// Makes `read` pass the declared options to `observer` and return false, as for --help, so that the command ends.
   void observe(std::function<void(const Options&)> observer) { observer_ = std::move(observer); }
   /// Returns MPI, for a command that runs on ranks.
   mpi::MpiEnvironment& environment() const { return *environment_; }
@@ -34,8 +34,5 @@ class CommandLine {
   mpi::MpiEnvironment* environment_;
   std::function<void(const Options&)> observer_;
 };
-
-/// Returns whether `arguments` ask for help.
-bool asks_for_help(const std::vector<std::string>& arguments);
 
 }  // namespace trireme::app

@@ -10,6 +10,7 @@
 #include "src/base/signals.hpp"
 #include "src/base/thread_pool.hpp"
 #include "src/comm/device_communicators.hpp"
+#include "src/data/tokenizer/wordpiece_tokenizer.hpp"
 
 namespace trireme::app {
 
@@ -34,7 +35,7 @@ void Job::make_backend(const DeviceOptions& device) {
     backend = trireme::make_backend(device.backend, default_thread_count(node.ranks_sharing_cores), &backend_reason,
                                     device.backend_options(world->rank(), node.local_rank));
   });
-  move_handlers_to_alternate_stacks();  // those of libraries that the backend loaded
+  move_handlers_to_alternate_stacks();  // those of libraries loaded by the backend
   const std::vector<std::string> devices =
       all_gather_text(*world, fmt::format("{}\n{}\n{}", backend->name(), node.first_rank, backend->description()));
   const std::vector<std::string> reasons = all_gather_text(*world, backend_reason);
@@ -61,7 +62,7 @@ void Job::warn_of_single_cores() const {
   }
   if (hosts.empty() || !is_root()) return;
   log::warn(
-      "a rank has one core on {}: launching kernels, NCCL's threads, reading and saving share it, and the GPU "
+      "each rank has a single core on {}: kernel launches, NCCL's threads, reading and saving share it, and the GPU "
       "waits; give each rank several (srun --cpus-per-task, mpirun --map-by slot:PE=4)",
       hosts);
 }
@@ -105,6 +106,14 @@ std::shared_ptr<data::TokenStore> open_corpus(Communicator& world, const std::st
     }
   });
   return store;
+}
+
+data::BertVocabulary bert_vocabulary(const data::TokenStore& corpus) {
+  TRIREME_CHECK(corpus.info().tokenizer == "wordpiece", DataError,
+                "{} was made by tokenizer {}, but BERT reads WordPiece. Try to build it again with --tokenizer "
+                "wordpiece --split-sentences",
+                corpus.name(), corpus.info().tokenizer);
+  return data::bert_vocabulary_of(data::wordpiece_from_payload(corpus.info().tokenizer_payload).tokens);
 }
 
 std::string bytes_text(double bytes) {

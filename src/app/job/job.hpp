@@ -9,17 +9,17 @@
 #include "src/app/run_config/device_options.hpp"
 #include "src/app/run_config/parallel_options.hpp"
 #include "src/backend/backend.hpp"
+#include "src/data/dataset/bert/bert_sample.hpp"
 #include "src/data/dataset/token_store.hpp"
 #include "src/parallel/grid/grid_communicators.hpp"
 
 namespace trireme::app {
 
-/// Ranks, grid and device of a command that runs a model. The order of the members is that of their collective
-/// destruction, reversed.
+/// Ranks, grid and device of a command that runs a model. Members are destroyed collectively, in reverse order.
 struct Job {
-  /// Collective. Throws ConfigError if the ranks do not make the grid, differ in `options` or program, or have
-  /// options that the backend does not use; BackendUnavailable; EnvironmentError if only some ranks can use a GPU,
-  /// or share one without being asked to.
+  /// Collective. Throws ConfigError if the ranks do not form the grid, differ in `options` or program, or have options
+  /// that the backend does not use. Throws BackendUnavailable, or EnvironmentError if only some ranks can use a GPU or
+  /// several share one unasked.
   Job(const mpi::MpiEnvironment& environment, const Options& options, const GridOptions& grid_options,
       const DeviceOptions& device);
 
@@ -27,7 +27,7 @@ struct Job {
   mpi::NodeLocation node;
   parallel::ProcessGrid grid;
   std::unique_ptr<Backend> backend;
-  std::string backend_reason;                  ///< reason for this backend
+  std::string backend_reason;                  ///< why this backend was chosen
   int ranks_on_device = 1;                     ///< ranks that share this rank's GPU or, on the CPU, its machine
   std::unique_ptr<Communicator> device_world;  ///< all ranks, for the memory of GPUs; null on the CPU
   parallel::GridCommunicators communicators;
@@ -51,6 +51,10 @@ void check_same_options(Communicator& world, const Options& options);
 /// Opens a corpus, on every rank of `world` or on none.
 std::shared_ptr<data::TokenStore> open_corpus(Communicator& world, const std::string& path,
                                               CorpusCheck check = CorpusCheck::none, std::uint64_t seed = 0);
+
+/// Returns the properties of a corpus' vocabulary that BERT's samples depend on. Throws DataError if its tokenizer is
+/// not WordPiece, or lacks one of BERT's special tokens.
+data::BertVocabulary bert_vocabulary(const data::TokenStore& corpus);
 
 /// Returns "12.3 MiB".
 std::string bytes_text(double bytes);

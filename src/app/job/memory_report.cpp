@@ -33,7 +33,7 @@ std::string sum_text(const train::MemoryEstimate& memory) {
 
 bool shards(const RunConfig& config) { return config.parallel.sharding.strategy != parallel::DataSharding::none; }
 
-/// Lists the options that lower a rank's memory and are not in use yet.
+/// Lists the unused options that would lower a rank's memory.
 std::string remedies(const Job& job, const RunConfig& config) {
   std::vector<std::string> list{job.backend->memory_is_host() ? "more tensor or pipeline ranks on more machines"
                                                               : "more tensor or pipeline ranks"};
@@ -64,7 +64,7 @@ std::vector<std::int64_t> gather_values(const Job& job, std::int64_t value) {
   return all;
 }
 
-/// Sums over the ranks of this rank's machine. Collective.
+/// Returns the sum over the ranks on this rank's machine. Collective.
 std::size_t sum_on_machine(const Job& job, std::size_t bytes) {
   const std::vector<std::int64_t> machines = gather_values(job, job.node.first_rank);
   const std::vector<std::int64_t> all = gather_values(job, static_cast<std::int64_t>(bytes));
@@ -73,13 +73,13 @@ std::size_t sum_on_machine(const Job& job, std::size_t bytes) {
   return static_cast<std::size_t>(sum);
 }
 
-/// Logs the memory of a rank of every stage, or of the fullest stage alone. Collective.
+/// Logs the memory of a rank of every stage, or only of the fullest stage. Collective.
 void log_stages(const Job& job, const train::MemoryEstimate& memory, bool all_stages) {
   const std::vector<std::string> texts = gather_text(*job.world, sum_text(memory), 0);
   const std::vector<std::int64_t> totals = gather_values(job, static_cast<std::int64_t>(memory.total()));
   if (!job.is_root()) return;
   const int stages = job.grid.pipeline_size();
-  // The ranks of a stage take the same.
+  // The ranks of a stage use the same amount.
   const auto rank_of = [&](int stage) { return static_cast<std::size_t>(job.grid.rank({.pipeline = stage})); };
   const auto log_stage = [&](const std::string& name, int stage) {
     log::info("memory of a rank{}: {}", name, texts[rank_of(stage)]);
@@ -95,7 +95,7 @@ void log_stages(const Job& job, const train::MemoryEstimate& memory, bool all_st
   log_stage(fmt::format(" of stage {}, the fullest", fullest), fullest);
 }
 
-/// Logs what a layer keeps for backward, beside the figures of the literature.
+/// Logs the activations that a layer keeps for backward, next to the figures of the literature.
 void log_layer_activations(const Job& job, const RunConfig& config, const model::ModelConfig& model) {
   const train::LayerActivations activations = train::layer_activations(*job.backend, model, config.execution_config(),
                                                                        job.grid.tensor_size(), job.grid.context_size());
@@ -113,10 +113,11 @@ void log_device(const Job& job, const RunConfig& config, std::size_t wanted) {
   const bool is_host = job.backend->memory_is_host();
   const std::size_t all = job.backend->device_memory_bytes(), free = job.backend->free_memory_bytes();
   if (!is_host) {
-    log::info("memory of this GPU: {} of {} free; the driver, NCCL and recorded graphs take more than is counted above",
-              text_of(free), text_of(all));
+    log::info(
+        "memory of this GPU: {} of {} free; the driver, NCCL and recorded graphs need memory beyond the sum above",
+        text_of(free), text_of(all));
   }
-  const char* others = !is_host && wanted < all ? "end what else runs there (nvidia-smi shows it), or " : "";
+  const char* others = !is_host && wanted < all ? "end other processes there (see nvidia-smi), or " : "";
   collectively(*job.world, [&] {
     TRIREME_CHECK(wanted < free, EnvironmentError, "{} {}, {}: {}use {}",
                   ranks_text(job.ranks_on_device, is_host ? "machine" : "GPU"), text_of(wanted),
@@ -126,13 +127,13 @@ void log_device(const Job& job, const RunConfig& config, std::size_t wanted) {
   });
 }
 
-/// Returns whether the state has a copy in host memory. On the CPU only asynchronous saving has one.
+/// Returns whether the state has a copy in host memory. On the CPU only asynchronous saving makes one.
 bool copies_state(const Job& job, const RunConfig& config) {
   return config.checkpoint.async_save ||
          (!job.backend->memory_is_host() && (!config.checkpoint.save.empty() || !config.checkpoint.load.empty()));
 }
 
-/// Returns the bytes of that copy, which lacks moments that are neither loaded nor saved.
+/// Returns the bytes of that copy, without moments that are neither loaded nor saved.
 std::size_t copied_bytes(const Job& job, const RunConfig& config, const train::MemoryEstimate& memory) {
   if (!copies_state(job, config)) return 0;
   const CheckpointOptions& checkpoint = config.checkpoint;
@@ -161,7 +162,7 @@ void log_host_copies(const Job& job, const RunConfig& config, std::size_t copy, 
   });
   constexpr double much = 0.8;
   if (job.node.local_rank == 0 && static_cast<double>(on_machine) > much * static_cast<double>(machine)) {
-    log::warn("{}: that leaves {} for all else", needed, text_of(machine - on_machine));
+    log::warn("{}: that leaves {} for everything else", needed, text_of(machine - on_machine));
   }
 }
 
@@ -179,8 +180,8 @@ void check_min_memory(const Job& job, const model::ModelConfig& config, const tr
       ExitCode::environment,
       fmt::format(
           "{} parameters (--num-layers {} --hidden-size {} --ffn-hidden-size {} --vocab-size {}, padded to {}, "
-          "--max-position-embeddings {}) take at least {}, and micro-batches (--micro-batch-size {} --seq-length "
-          "{}) at least {}; the {} of this job {} {}: use a smaller model, {}",
+          "--max-position-embeddings {}) take at least {}, and micro-batches (--micro-batch-size {} --seq-length {}) "
+          "at least {}; the {} of this job {} {}: use a smaller model, {}",
           model::parameter_count(config), config.layers, config.hidden, config.ffn_hidden, config.vocabulary,
           minimum.padded_vocabulary, config.max_positions, bytes_text(minimum.parameters), execution.micro_batch_size,
           execution.sequence_length, bytes_text(minimum.activations),
@@ -191,7 +192,7 @@ void check_min_memory(const Job& job, const model::ModelConfig& config, const tr
 void log_memory(const Job& job, const RunConfig& config, const model::ModelConfig& model) {
   const train::ExecutionConfig execution = config.execution_config();
   const train::TrainOptions options = config.train_options();
-  // A rehearsal counts bytes in 64 bits, which suffice up to here and some orders of magnitude beyond.
+  // A rehearsal counts bytes in 64 bits, which suffice well beyond this limit.
   constexpr double max_rehearsed = 0x1p50;
   const bool is_printed_first =
       config.run.dry_run && train::min_memory(model, execution, job.grid, options.optimizer).total() < max_rehearsed;

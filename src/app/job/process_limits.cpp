@@ -28,7 +28,7 @@ rlim_t limit_of(decltype(RLIMIT_FSIZE) resource) {
 
 std::string bytes_of(rlim_t bytes) { return bytes_text(static_cast<double>(bytes)); }
 
-/// Returns the first limit that is too small, with the remedy.
+/// Returns the first limit that is too low, with the remedy; empty if there is none.
 std::string problem(bool with_mpi) {
   const auto cores = static_cast<rlim_t>(sysconf(_SC_NPROCESSORS_ONLN));
   const rlim_t files = files_of_a_process + cores;  // each thread may read a file
@@ -51,7 +51,7 @@ std::string problem(bool with_mpi) {
   return "";
 }
 
-/// Returns whether this is the first of the ranks that a launcher started on this machine.
+/// Returns whether this is the first rank that a launcher started on this machine.
 bool is_first_here() {
   for (const char* name : {"OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "SLURM_LOCALID"}) {
     if (const char* rank = std::getenv(name); rank != nullptr) return std::atoi(rank) == 0;
@@ -65,7 +65,7 @@ bool limits_suffice(const std::string& command, bool with_mpi) {
   const std::string found = problem(with_mpi);
   if (found.empty()) return true;
   if (!is_first_here()) {
-    sleep(1);  // a launcher that sees this rank end may kill the first one before it prints
+    sleep(1);  // on the end of this rank a launcher may kill the first one before it prints
     return false;
   }
   fmt::print(stderr, "trireme {}: {} or more, in the shell or the batch file that starts the program on {}\n", command,
@@ -77,7 +77,7 @@ void check_file_limit(std::int64_t bytes, const std::string& what) {
   const rlim_t limit = limit_of(RLIMIT_FSIZE);
   TRIREME_CHECK(static_cast<rlim_t>(bytes) <= limit, EnvironmentError,
                 "ulimit -f lets files grow to {}, {} needs {}: raise the limit in the shell or the batch file that "
-                "starts the program, or divide the model among more ranks",
+                "starts the program, or distribute the model over more ranks",
                 bytes_of(limit), what, bytes_text(static_cast<double>(bytes)));
 }
 

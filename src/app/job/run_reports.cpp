@@ -30,7 +30,7 @@ RunReports::RunReports(Job& job, const RunConfig& config, train::ParallelModel& 
                       has_times ? TraceRecorder::Times::recorded : TraceRecorder::Times::none);
     if (!config.run.trace_file.empty()) trace_file_.emplace(config.run.trace_file, *job.world, *recorder_);
   }
-  const std::vector<int>& ranks = options.profile_ranks;
+  const std::vector<std::int64_t>& ranks = options.profile_ranks;
   if (profiled != nullptr && std::ranges::find(ranks, job.world->rank()) != ranks.end()) {
     profiler_.emplace(*profiled, options.profile_start, options.profile_end, trainer.progress().iteration);
   }
@@ -59,7 +59,7 @@ void RunReports::open_records() {
     progress_ = std::make_unique<io::ProgressFile>(config_.checkpoint.save, job_.world->size(), work());
   }
   if (path.empty()) return;
-  const bool goes_on = !config_.checkpoint.load.empty();  // otherwise the file is of an older run
+  const bool goes_on = !config_.checkpoint.load.empty();  // otherwise the file is from an older run
   const io::LostIterations lost = metrics_->begin(done);
   attempt("<metrics_file>", [&] {
     attempts_->note_start(goes_on ? io::AttemptFile::Opening::append : io::AttemptFile::Opening::replace,
@@ -92,7 +92,7 @@ void RunReports::attempt(const char* option, const std::function<void()>& write)
   } catch (const Error& error) {
     if (error.exit_code() != ExitCode::io) throw;
     if (!failed_.insert(option).second || !job_.is_root()) return;
-    log::warn("{}; the run goes on without what cannot be written there", error.what());
+    log::warn("{}; the run continues without these records", error.what());
   }
 }
 
@@ -115,7 +115,7 @@ void RunReports::log_times(std::int64_t iteration) {
   for (const std::string& line : train::lines_of(report, config_.report.timing_option, places_)) log::info("{}", line);
   if (config_.report.straggler && job_.world->size() > 1) {
     const train::Straggler& straggler = report.straggler;
-    log::info("straggler: {} ({}): the others wait for it {:.1f} % of their time, {:.1f} of {:.1f} ms an iteration",
+    log::info("straggler: {} ({}): the others wait for it {:.1f} % of their time, {:.1f} of {:.1f} ms per iteration",
               places_[static_cast<std::size_t>(straggler.rank)], job_.grid.describe(straggler.rank),
               100 * straggler.share(), straggler.delay_ms, straggler.iteration_ms);
   }
@@ -155,11 +155,11 @@ double RunReports::peak_tflops() const {
   if (!config_.report.peak && !config_.report.throughput) return 0;
   const std::optional<train::DevicePeak> peak = device_peak();
   if (!peak) {
-    log::info("no MFU in the log: no peak is known for {} in {}; --mfu-peak gives one", job_.backend->description(),
+    log::info("no MFU in the log: the peak of {} in {} is unknown; set it with --mfu-peak", job_.backend->description(),
               name_of(config_.precision.dtype));
     return 0;
   }
-  log::info("MFU: the share of {:g} TFLOP/s, the dense 16-bit peak of {}; recomputation is no useful work",
+  log::info("MFU: the fraction of {:g} TFLOP/s, the dense 16-bit peak of {}; recomputation is not counted",
             peak->tflops, peak->name);
   return peak->tflops;
 }
@@ -198,7 +198,7 @@ void RunReports::note_failure(const std::exception& error) noexcept {
     const auto* known = dynamic_cast<const Error*>(&error);
     note_end(static_cast<int>(known != nullptr ? known->exit_code() : ExitCode::environment), with_flags(error.what()));
   } catch (const std::exception&) {
-    // The error itself is reported by the program.
+    // The program reports the error itself.
   }
 }
 
@@ -207,7 +207,7 @@ void RunReports::finish(train::RunEnd end) {
   if (!trace_file_) return;
   attempt("<trace_file>", [&] {
     const double error_us = trace_file_->write(job_.grid.describe(job_.world->rank()));
-    log::info("{}: times of different ranks compare within {:.0f} us", config_.run.trace_file, error_us);
+    log::info("{}: clocks of the ranks agree within {:.0f} us", config_.run.trace_file, error_us);
   });
 }
 

@@ -21,13 +21,13 @@
 
 namespace trireme::app {
 
-/// Reports of a run beside its log and checkpoints: the files of rank 0 (metrics, attempts, curves, progress), the
+/// Reports of a run besides its log and checkpoints: the files of rank 0 (metrics, attempts, curves, progress), the
 /// timeline of all ranks, and the comparison of their times.
 class RunReports final : public train::MetricsSink {
  public:
-  /// Opens the files for a run that continues from `trainer`'s progress, and begins to record the model. Changes those
-  /// that are there after all could be opened, and are no other job's. `communication` measures waits, null if that
-  /// is not wanted. All arguments must live longer. Collective.
+  /// Opens the files for a run that continues from `trainer`'s progress, and starts recording the model. Changes
+  /// existing files only once all are open and locked against other jobs. `communication` measures waits, or is null.
+  /// All arguments must live longer. Collective.
   RunReports(Job& job, const RunConfig& config, train::ParallelModel& model, const train::Trainer& trainer,
              const train::ExposedCommunication* communication);
   ~RunReports() override;
@@ -37,13 +37,13 @@ class RunReports final : public train::MetricsSink {
   void write(const train::TrainRecord& record) override;
   void write(const train::EvaluationRecord& record) override;
 
-  /// Adds what the loop calls, and observes its checkpoints.
+  /// Adds the hooks of the training loop, and observes its checkpoints.
   void set_hooks(train::RunHooks& hooks);
-  /// Peak for the MFU, 0 if there is none. Logs it and its source.
+  /// Returns the peak for the MFU, 0 if there is none. Logs it and its source.
   double peak_tflops() const;
-  /// Notes the end of this attempt, and writes the timeline. Collective.
+  /// Records the end of this attempt, and writes the timeline. Collective.
   void finish(train::RunEnd end);
-  /// Notes the end of this attempt by an error, as far as that is possible.
+  /// Records the end of this attempt by an error, if possible.
   void note_failure(const std::exception& error) noexcept;
 
  private:
@@ -55,11 +55,11 @@ class RunReports final : public train::MetricsSink {
   void log_times(std::int64_t iteration);
   void note_checkpoint(train::SaveEvent event, std::int64_t step);
   void note_end(int exit_code, const std::string& reason);
-  /// Runs `write`, which adds to the files of an option. Training does not depend on them: a failure is a warning, the
-  /// first one of each option.
+  /// Runs `write`, which adds to the files of an option. Training does not depend on them: warns of the first failure
+  /// of each option.
   void attempt(const char* option, const std::function<void()>& write);
   io::RunWork work() const;
-  /// Peak of a rank's device: the user's, or that of a known GPU in 16 bits.
+  /// Returns the peak of a rank's device: the user's, or that of a known GPU in 16 bits.
   std::optional<train::DevicePeak> device_peak() const;
   report::AttemptStart attempt_start(const io::LostIterations& lost) const;
 
@@ -77,7 +77,7 @@ class RunReports final : public train::MetricsSink {
   std::optional<io::TraceFile> trace_file_;
   std::optional<train::RankTimes> times_;
   std::optional<train::StepProfiler> profiler_;
-  std::size_t counted_spans_ = 0;    // those that `times_` has
+  std::size_t counted_spans_ = 0;    // those already in `times_`
   std::vector<std::string> places_;  // names of ranks with their hosts; on rank 0
 };
 

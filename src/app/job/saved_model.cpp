@@ -11,7 +11,8 @@ namespace trireme::app {
 
 namespace {
 
-/// Returns the name of step `step` in `store`. CheckpointError if it is not there, or `path` is another's folder.
+/// Returns the name of step `step` in `store`. Throws CheckpointError if it does not exist, or `path` is the folder of
+/// another step.
 std::string find_step(checkpoint::Store& store, const std::string& path, const std::string& folder, std::int64_t step) {
   std::string name = store.step_name(step);
   TRIREME_CHECK(folder.empty() || folder == name, CheckpointError,
@@ -31,13 +32,14 @@ OpenCheckpoint open_checkpoint(Communicator& world, const std::string& path, con
   OpenCheckpoint result;
   io::CheckpointLocation location;
   collectively(world, [&] {
-    const bool to_come = options.optional && !io::is_there(path);
-    location = to_come ? io::CheckpointLocation{path, {}} : io::find_checkpoint(path);
+    const bool is_absent = options.optional && !io::is_there(path);
+    location = is_absent ? io::CheckpointLocation{path, {}} : io::find_checkpoint(path);
     result.store = std::make_unique<io::CheckpointStore>(location.root);
     if (options.step) location.step = find_step(*result.store, path, location.step, *options.step);
   });
   if (options.optional && location.step.empty() && !checkpoint::has_checkpoint(*result.store, world)) {
-    if (options.warns && world.rank() == 0) log::warn("there is no checkpoint in {}: the run begins anew", path);
+    if (options.warns && world.rank() == 0)
+      log::warn("there is no checkpoint in {}: the run starts from scratch", path);
     return {};
   }
   result.reader = checkpoint::open_checkpoint(*result.store, world, location.step, options.verification);
@@ -53,10 +55,8 @@ OpenCheckpoint open_checkpoint(Communicator& world, const std::string& path, con
 void SavedModelOptions::declare(Options& options) {
   options.section("Model");
   options.add("load", &load, "DIR", "Folder of checkpoints, or one step's folder.");
-  options.add("ckpt-step", &step, "N", "The checkpoint of this iteration in place of the newest.", at_least(0));
-  options.add_choice<std::optional<DType>>(
-      "dtype", &dtype, {{"fp64", DType::fp64}, {"fp32", DType::fp32}, {"bf16", DType::bf16}, {"fp16", DType::fp16}},
-      "Type of weights and activations; default the one trained in.");
+  options.add("ckpt-step", &step, "N", "The checkpoint of this iteration instead of the newest.", at_least(0));
+  options.add_choice("dtype", &dtype, training_types, "Type of weights and activations; default the training type.");
   options.add_flag("bf16", &bf16, "The same as --dtype bf16.");
   options.add_flag("fp16", &fp16, "The same as --dtype fp16.");
   tokenizer.declare(options);
@@ -72,8 +72,8 @@ void SavedModelOptions::settle() {
   dtype = named;
 }
 
-void hold_tokenizer(Communicator& world, const NamedTokenizer& named, const std::string& holder,
-                    const std::string& name, const std::string& payload) {
+void check_tokenizer(Communicator& world, const NamedTokenizer& named, const std::string& holder,
+                     const std::string& name, const std::string& payload) {
   collectively(world, [&] {
     if (world.rank() != 0) return;
     for (const std::string& line : named.compare(holder, name, payload)) log::info("{}", line);
@@ -92,8 +92,8 @@ std::unique_ptr<SavedModel> load_model(
                 "{} holds {}, which does not predict the next token. Try a checkpoint of a pretrained GPT.",
                 checkpoint.reader->description(), config.is_bert() ? "a BERT" : "a model fine-tuned for a task");
   if (const auto payload = saved->description.blobs.find("tokenizer"); payload != saved->description.blobs.end()) {
-    hold_tokenizer(*job.world, options.tokenizer, checkpoint.reader->description(),
-                   attributes.get<std::string>("tokenizer"), payload->second);
+    check_tokenizer(*job.world, options.tokenizer, checkpoint.reader->description(),
+                    attributes.get<std::string>("tokenizer"), payload->second);
   }
   config.hidden_dropout = 0;
   config.attention_dropout = 0;

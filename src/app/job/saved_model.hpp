@@ -21,13 +21,13 @@ struct OpenCheckpoint {
   checkpoint::RunDescription description;
 };
 
-/// Opens a step of a folder, or one step's folder. CheckpointError if it is not there. Collective.
+/// Opens a step of a folder, or one step's folder. Throws CheckpointError if it does not exist. Collective.
 OpenCheckpoint open_checkpoint(Communicator& world, const std::string& path, const OpenOptions& options = {});
 
-/// Holds the options that name a tokenizer against the one that `holder` holds; see NamedTokenizer::compare. Rank 0
-/// reads the files and logs what could not be compared. Collective.
-void hold_tokenizer(Communicator& world, const NamedTokenizer& named, const std::string& holder,
-                    const std::string& name, const std::string& payload);
+/// Checks the options that name a tokenizer against that of `holder`; see NamedTokenizer::compare. Rank 0 reads the
+/// files and logs what could not be checked. Collective.
+void check_tokenizer(Communicator& world, const NamedTokenizer& named, const std::string& holder,
+                     const std::string& name, const std::string& payload);
 
 /// Options of a command that uses a trained model.
 struct SavedModelOptions {
@@ -39,7 +39,7 @@ struct SavedModelOptions {
   bool bf16 = false, fp16 = false;  ///< the same as a dtype
   NamedTokenizer tokenizer;
   void declare(Options& options);
-  /// Settles the type. Throws ConfigError if several were given.
+  /// Settles the type. Throws ConfigError if several are given.
   void settle();
 };
 
@@ -49,14 +49,13 @@ struct SavedModel {
   std::unique_ptr<train::ParallelModel> model;
 };
 
-/// Loads the weights of `options.load` on any grid. The sequence length is that of the training, and so is the type,
-/// unless `--dtype` says another; `settle` may change them. CheckpointError if the model does not predict the next
-/// token. Collective.
+/// Loads the weights of `options.load` on any grid. The sequence length and, without `--dtype`, the type are those of
+/// training; `settle` may change them. Throws CheckpointError if the model does not predict the next token. Collective.
 std::unique_ptr<SavedModel> load_model(
     Job& job, const SavedModelOptions& options,
     const std::function<void(const model::ModelConfig&, train::ExecutionConfig&)>& settle);
 
-/// Returns the tokenizer that a checkpoint carries.
+/// Returns the tokenizer stored in a checkpoint.
 std::unique_ptr<data::Tokenizer> tokenizer_of(const checkpoint::RunDescription& description);
 
 }  // namespace trireme::app

@@ -17,7 +17,7 @@ namespace {
 
 std::atomic<bool> received{false};
 
-/// Ends the process by the signal's own default action.
+/// Ends the process by the signal's default action.
 void end_by(int signal) {
   std::signal(signal, SIG_DFL);
   sigset_t one;
@@ -27,8 +27,8 @@ void end_by(int signal) {
   std::raise(signal);
 }
 
-/// Prints one line on the first rank, outside the log, which may not be there yet. None for SIGTERM, which mpirun sends
-/// to the ranks of a job that has failed.
+/// Prints one line on the first rank, bypassing the log, which may not exist yet. Prints nothing for SIGTERM, which
+/// mpirun sends to the ranks of a failed job.
 void acknowledge(int signal, bool is_first_rank) {
   if (!is_first_rank || signal == SIGTERM) return;
   const std::string line = std::string("trireme: SIG") + sigabbrev_np(signal) +
@@ -45,7 +45,7 @@ void acknowledge(int signal, bool is_first_rank) {
     if (action == OnStopSignal::end) {
       struct sigaction present {};
       sigaction(signal, nullptr, &present);
-      if (present.sa_handler != SIG_IGN) end_by(signal);  // shells start commands in the background with SIGINT ignored
+      if (present.sa_handler != SIG_IGN) end_by(signal);  // shells start background commands with SIGINT ignored
       continue;
     }
     if (signal == SIGINT && std::exchange(interrupted, true)) end_by(signal);
@@ -58,7 +58,7 @@ void acknowledge(int signal, bool is_first_rank) {
 void take_stop_signals(OnStopSignal action) {
   sigset_t blocked = stop_signals();
   pthread_sigmask(SIG_BLOCK, &blocked, nullptr);
-  // Read here: MPI changes the environment while it starts, which no other thread may read then.
+  // Read before MPI starts, which changes the environment while no other thread may read it.
   const bool is_first_rank = mpi::launched_rank() == 0;
   std::thread([action, is_first_rank] {
     sigset_t pipe;  // the reader of stderr may be gone

@@ -28,7 +28,7 @@ std::string flags_of(const CommandManual& command) {
   return flags + "--help";
 }
 
-/// Returns a text for the description in a specification of zsh's _arguments, where brackets and colons mean something.
+/// Escapes a description for zsh's _arguments, where brackets and colons are special.
 std::string zsh_text(std::string_view text) {
   std::string result;
   for (const char c : text) {
@@ -38,7 +38,7 @@ std::string zsh_text(std::string_view text) {
   return single_quoted(result);
 }
 
-/// Returns what zsh completes the values of an option by: ":NAME:ACTION".
+/// Returns zsh's completion of the values of an option: ":NAME:ACTION".
 std::string zsh_value(const OptionManual& option) {
   if (option.placeholder.empty()) return "";
   const std::vector<std::string> words = option.words();

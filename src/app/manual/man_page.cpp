@@ -5,11 +5,12 @@
 #include <cctype>
 
 #include "src/app/manual/manual.hpp"
+#include "src/base/split.hpp"
 
 namespace trireme::app {
 namespace {
 
-/// Returns a text for roff: no line of it begins a request, and hyphens are those of the command line.
+/// Escapes a text for roff: no line starts a request, and hyphens are those of the command line.
 std::string roff(std::string_view text) {
   std::string result;
   for (const char c : text) {
@@ -77,6 +78,19 @@ std::string page_of(const ProgramManual& manual, const CommandManual& command) {
 }
 
 }  // namespace
+
+std::vector<std::string> OptionManual::words() const {
+  const bool lists_words = placeholder.find('|') != std::string::npos &&
+                           std::ranges::none_of(placeholder, [](unsigned char c) { return std::isupper(c) != 0; });
+  if (!lists_words) return {};
+  const std::vector<std::string_view> words = split(placeholder, '|');
+  return {words.begin(), words.end()};
+}
+
+const CommandManual* ProgramManual::find(std::string_view path) const {
+  const auto found = std::ranges::find(commands, path, &CommandManual::path);
+  return found == commands.end() ? nullptr : &*found;
+}
 
 std::string man_page_name(std::string_view path) {
   std::string name = path.empty() ? "trireme" : fmt::format("trireme-{}", path);

@@ -6,26 +6,26 @@
 
 namespace trireme::app {
 
-/// Option of a command, as its help describes it.
+/// Option of a command in the help.
 struct OptionManual {
-  std::vector<std::string> names;  ///< without hyphens; the first is the one that messages use
+  std::vector<std::string> names;  ///< without hyphens; messages use the first
   std::string placeholder;         ///< empty for a flag
   std::string help;                ///< with the default
   std::string section;
   bool is_list = false;
   bool takes_path = false;
 
-  /// Returns the words that the option takes, where its placeholder lists them ("fp32|bf16"); else nothing.
+  /// Returns the words that the option takes if its placeholder lists them ("fp32|bf16"), else nothing.
   std::vector<std::string> words() const;
 };
 
-/// Argument of a command without a name.
+/// Positional argument of a command.
 struct ArgumentManual {
   std::string placeholder;
   std::string help;
 };
 
-/// A command as its help describes it. A parent command has subcommands and nothing else.
+/// A command in the help. A parent command has only subcommands.
 struct CommandManual {
   std::string path;     ///< "train", "corpus build"
   std::string summary;  ///< a few words, for lists
@@ -40,21 +40,20 @@ struct ProgramManual {
   std::string version;
   std::vector<CommandManual> commands;
 
-  /// Returns the command of a path, null if there is none.
+  /// Returns the command of a path, or null.
   const CommandManual* find(std::string_view path) const;
 };
 
-/// Returns a script that lets bash complete commands, options and their values. Sourced, it asks nothing of the
-/// program.
+/// Returns a script that completes commands, options and their values in bash, without calling the program.
 std::string bash_completion(const ProgramManual& manual);
 
 /// Returns the same for zsh: a function `_trireme`, for a folder of its `fpath`.
 std::string zsh_completion(const ProgramManual& manual);
 
-/// Returns "trireme-corpus-build" of "corpus build", "trireme" of no command.
+/// Returns "trireme-corpus-build" for "corpus build", "trireme" for an empty path.
 std::string man_page_name(std::string_view path);
 
-/// Returns the page of a command for `man`, in section 1; of the program where `path` is empty.
+/// Returns the page of a command for `man`, in section 1; of the program if `path` is empty.
 std::string man_page(const ProgramManual& manual, std::string_view path);
 
 }  // namespace trireme::app

@@ -2,98 +2,64 @@
 
 #include <string_view>
 
-/// Reasons that many flags of Megatron-LM share. Those of absent flags end with the nearest alternative.
+/// Reasons shared by several flags of Megatron-LM. Those of absent flags end with the nearest alternative.
 namespace trireme::app::megatron::why {
 
 inline constexpr std::string_view activation =
     "this variant of the model is absent; nearest: leave it out, or another option of the model in trireme train "
     "--help";
-inline constexpr std::string_view attention = "there is one implementation; its attention works in tiles";
-inline constexpr std::string_view bits = "numbers of 8 and 4 bits are absent; nearest: --bf16";
+inline constexpr std::string_view attention = "there is only one implementation; its attention is tiled";
+inline constexpr std::string_view bits = "8-bit and 4-bit types are absent; nearest: --bf16";
 inline constexpr std::string_view checkpoints = "nearest: --load, --save";
 inline constexpr std::string_view clusters = "nearest: leave it out";
-inline constexpr std::string_view decay = "nearest: --lr-decay-style cosine or inverse-square-root";
 inline constexpr std::string_view deepspeed =
     "DeepSpeed is absent; nearest: --data-parallel-sharding-strategy, --recompute-granularity";
-inline constexpr std::string_view elastic = "elastic models are absent; nearest: one run for each --model";
 inline constexpr std::string_view encoders = "this kind of model is absent; nearest: --model-type gpt or bert";
 inline constexpr std::string_view every_example = "every example counts";
 inline constexpr std::string_view experts =
     "layers of experts are absent; nearest: a dense model, with a larger --ffn-hidden-size";
 inline constexpr std::string_view faults =
     "nearest: --distributed-timeout-minutes, --save-interval and exit codes that a batch file reads";
-inline constexpr std::string_view fim = "--fim-rate above 0 rearranges documents";
 inline constexpr std::string_view format = "one format: any grid loads any checkpoint, and corpora are read in place";
 inline constexpr std::string_view fsdp =
     "parameters are not sharded over data ranks; nearest: --data-parallel-sharding-strategy optim_grads";
 inline constexpr std::string_view fusion = "chooses among Megatron-LM's kernels; results agree to rounding";
 inline constexpr std::string_view generation = "this kind of generation is absent; nearest: leave it out";
 inline constexpr std::string_view graphs = "nearest: --cuda-graphs";
-inline constexpr std::string_view has_bias = "linear layers have biases, unless --disable-bias-linear is given";
 inline constexpr std::string_view held = "is checked against the checkpoint";
 inline constexpr std::string_view hybrid =
     "layers other than attention and feed-forward are absent; nearest: a GPT of --num-layers layers";
 inline constexpr std::string_view inference = "training generates no text; nearest: trireme generate";
 inline constexpr std::string_view initial = "this initialisation is absent; nearest: --init-method-std, --init-scale";
 inline constexpr std::string_view latent = "this form of attention is absent; nearest: --group-query-attention";
-inline constexpr std::string_view linear_bias =
-    "ALiBi, which biases attention by distance, is absent; nearest: --position-embedding-type rope";
-inline constexpr std::string_view loaded = "a checkpoint is saved and loaded whole";
-inline constexpr std::string_view loader = "nearest: --data-path";
+inline constexpr std::string_view loaded = "checkpoints are saved and loaded completely";
 inline constexpr std::string_view loggers = "this log is absent; nearest: --metrics-file";
-inline constexpr std::string_view masters = "master weights are fp32";
-inline constexpr std::string_view named_ranges = "--profile names the ranges";
 inline constexpr std::string_view network = "tunes Megatron-LM's communication; results do not depend on it";
-inline constexpr std::string_view no_padding = "a sample that ends early has no loss behind its end";
-inline constexpr std::string_view no_server = "there is no server; nearest: --prompt";
-inline constexpr std::string_view no_training = "nothing is trained";
-inline constexpr std::string_view no_table = "rotary positions have no table";
 inline constexpr std::string_view not_yet = "not in this release of Trireme";
-inline constexpr std::string_view nothing = "asks for nothing";
+inline constexpr std::string_view nothing = "is the default";
 inline constexpr std::string_view offload =
-    "nothing moves to host memory; nearest: --recompute-granularity full, --use-distributed-optimizer";
+    "nothing is offloaded to host memory; nearest: --recompute-granularity full, --use-distributed-optimizer";
 inline constexpr std::string_view one_expert = "one expert is a dense layer";
-inline constexpr std::string_view one_pass = "every attempt of a run goes on at the sample where the last one ended";
 inline constexpr std::string_view optimizers = "nearest: --optimizer adam or sgd";
-inline constexpr std::string_view overlapped = "on, unless its --no-... option is given";
-inline constexpr std::string_view pipelined = "stages work on micro-batches at the same time";
-inline constexpr std::string_view plain_heads = "every head has keys and values of its own";
 inline constexpr std::string_view positions =
     "this form of positions is absent; nearest: --position-embedding-type rope";
 inline constexpr std::string_view curves = "is how TensorBoard's files are written";
-inline constexpr std::string_view pretrained = "begins with the weights of --pretrained-checkpoint";
-inline constexpr std::string_view process = "tunes Python, PyTorch or their loaders, which are not here";
+inline constexpr std::string_view process = "tunes Python, PyTorch or their loaders, which are not used";
 inline constexpr std::string_view profilers = "this profiler is absent; nearest: --trace-file";
-inline constexpr std::string_view reinforcement = "reinforcement learning is absent; nearest: trireme finetune";
-inline constexpr std::string_view rerun =
-    "only a step whose result is bad runs again, and that costs nothing until then";
-inline constexpr std::string_view retrieval = "retrieval is absent; nearest: --model-type bert";
-inline constexpr std::string_view ring = "keys and values pass from rank to rank";
-inline constexpr std::string_view rng = "random numbers follow from --seed and the sample, so nothing is saved";
-inline constexpr std::string_view same_text = "the text is the same";
+inline constexpr std::string_view rng = "random numbers depend only on --seed and the sample, so no state is saved";
 inline constexpr std::string_view samples =
     "this choice of samples is absent; nearest: --data-path with weights, --split";
 inline constexpr std::string_view server = "tunes the memory of a server";
-inline constexpr std::string_view shuffled = "samples are shuffled, unless --sampling is sequential";
 inline constexpr std::string_view signals = "SIGUSR1 and SIGTERM always save and stop";
 inline constexpr std::string_view softmax = "softmax, normalisation and attention scores are computed in fp32";
 inline constexpr std::string_view prompt_lines =
-    "prompts stand in lines of JSON; nearest: --prompts FILE --output FILE, with {\"prompt\": TEXT} for each text";
+    "prompts are lines of JSON; nearest: --prompts FILE --output FILE, with {\"prompt\": TEXT} for each text";
 inline constexpr std::string_view standard_output =
-    "the text goes to the standard output; nearest: > FILE, or --output FILE beside --prompts";
-inline constexpr std::string_view steps =
-    "Megatron-LM computes it itself; nearest: --lr-decay-iters, --lr-warmup-iters";
-inline constexpr std::string_view teacher =
-    "distillation and quantisation are absent; nearest: a run without the option";
-inline constexpr std::string_view text =
-    "training reads corpora, not text; nearest: trireme corpus build, then --data-path";
+    "the text goes to standard output; nearest: > FILE, or --output FILE beside --prompts";
 inline constexpr std::string_view tokenizer = "the corpus holds its tokenizer";
 inline constexpr std::string_view tokens =
     "lengths in tokens are absent; nearest: --train-samples, --lr-decay-samples, --lr-warmup-samples";
-inline constexpr std::string_view unused = "has no use in this command";
-inline constexpr std::string_view vision = "models of images are absent; nearest: --model-type gpt or bert, on text";
-inline constexpr std::string_view whole_batches =
-    "an epoch has whole batches alone; nearest: a --global-batch-size that divides the examples";
+inline constexpr std::string_view unused = "is ignored by this command";
 inline constexpr std::string_view zero_shot = "training has no zero-shot tasks; nearest: trireme eval --task";
 
 }  // namespace trireme::app::megatron::why

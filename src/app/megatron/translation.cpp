@@ -39,7 +39,7 @@ std::string cleaned(std::string value, bool is_path) {
   return value;
 }
 
-/// Number of words behind the flag at `i` that are its values.
+/// Returns the number of words after the flag at `i` that are its values.
 std::size_t count_values(const std::vector<std::string>& arguments, std::size_t i, Values values) {
   const std::size_t most = values == Values::none ? 0 : values == Values::list ? arguments.size() : 1;
   std::size_t count = 0;
@@ -94,7 +94,7 @@ class Translator {
     result_.arguments.insert(result_.arguments.end(), words.begin(), words.end());
   }
 
-  /// Translates the flag at `i`, and returns the number of values behind it.
+  /// Translates the flag at `i`, and returns the number of its values.
   std::size_t take(std::size_t i) {
     const std::string& word = arguments_[i];
     const std::size_t equals = std::min(word.find('='), word.size());
@@ -134,7 +134,7 @@ class Translator {
     return count;
   }
 
-  /// Sets the kind of a flag with its words or reason.
+  /// Sets the kind of a flag, and its words or reason.
   void judge(const std::string& name, const std::string& own, std::vector<std::string> values, Verdict& verdict) {
     const bool is_of_value = verdict.row->name != name;
     verdict.kind = verdict.row->kind;
@@ -151,8 +151,8 @@ class Translator {
     }
   }
 
-  /// Gives a flag its words, where they are options of this command. Those of `train` alone have no use here, or are
-  /// checked against the checkpoint.
+  /// Sets the words of a flag if they are options of this command. Those of `train` only are ignored, or checked
+  /// against the checkpoint.
   void take_words(std::vector<std::string> words, Verdict& verdict) {
     if (brought_into(options_, words)) {
       verdict.words = std::move(words);
@@ -169,7 +169,7 @@ class Translator {
     }
   }
 
-  /// Spells the options among `words` as `options` do. Returns false if one of them is not there.
+  /// Spells the options among `words` as in `options`. Returns false if one of them is unknown.
   static bool brought_into(const Options& options, std::vector<std::string>& words) {
     for (std::string& word : words) {
       if (!is_flag(word)) continue;
@@ -183,13 +183,13 @@ class Translator {
   /// Returns the row of `name` beside another flag of this line; null if none has its condition met.
   const Flag* flag_beside(const std::string& name) const {
     const Flag* found = nullptr;
-    for_each_flag([&](const Flag& flag) {
+    for (const Flag& flag : all_flags()) {
       if (flag.name.starts_with(name + " --") && holds(std::string(flag.name.substr(name.size() + 1)))) found = &flag;
-    });
+    }
     return found;
   }
 
-  /// Returns whether the line has these words one after another.
+  /// Returns whether the line contains these words in sequence.
   bool holds(const std::string& condition) const {
     std::istringstream stream(condition);
     const std::vector<std::string> words{std::istream_iterator<std::string>(stream), {}};
@@ -210,7 +210,7 @@ class Translator {
 
 using Lines = std::vector<std::pair<std::string, std::string>>;
 
-/// Translates the lines "name = value" of a file of options. Adds its verdicts to `all`, its refusal to `problems`.
+/// Translates the lines "name = value" of a file of options. Adds verdicts to `all`, and refusals to `problems`.
 Lines translated_lines(const Lines& lines, const Options& options, const std::string& command, Translation& all,
                        std::vector<std::string>& problems) {
   std::vector<std::string> words;
@@ -260,8 +260,8 @@ void Translation::log() const {
     const std::string words = fmt::format("{}", fmt::join(verdict.words, " "));
     std::string flag = hyphenated(verdict.flag);
     std::ranges::replace(flag, '=', ' ');
-    const bool is_other = verdict.row != nullptr && !verdict.words.empty() && flag != hyphenated(words);
-    if (is_other) renamed.push_back(fmt::format("{} is {}", verdict.flag, words));
+    const bool is_renamed = verdict.row != nullptr && !verdict.words.empty() && flag != hyphenated(words);
+    if (is_renamed) renamed.push_back(fmt::format("{} is {}", verdict.flag, words));
     if (verdict.kind != Kind::satisfied) continue;
     (verdict.reason == why::held ? held : verdict.reason == why::unused ? unused : satisfied).push_back(verdict.flag);
   }

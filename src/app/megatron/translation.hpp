@@ -11,39 +11,39 @@
 
 namespace trireme::app::megatron {
 
-/// A flag of a command line, and the words or the reason that it becomes.
+/// A flag of a command line, and its translation or the reason why there is none.
 struct Verdict {
   std::string flag;           ///< as written, with its values
-  const Flag* row = nullptr;  ///< null: no release has it
+  const Flag* row = nullptr;  ///< null: in no release
   Kind kind = Kind::works;
-  std::vector<std::string> words;  ///< as this program spells them
-  std::string reason;              ///< says why a flag is satisfied or absent
+  std::vector<std::string> words;  ///< in this program's spelling
+  std::string reason;              ///< why a flag is satisfied or absent
 };
 
-/// A command line in Megatron-LM's words, brought into this program's.
+/// A command line of Megatron-LM, translated into this program's options.
 struct Translation {
   std::vector<std::string> arguments;
-  std::vector<Verdict> verdicts;         ///< one for each flag, in their order
-  std::vector<std::string> model_words;  ///< options of a model that the command lacks: it has a checkpoint's
+  std::vector<Verdict> verdicts;         ///< one for each flag, in order
+  std::vector<std::string> model_words;  ///< options of a model for a command that reads it from a checkpoint
 
-  /// Throws CheckpointError with a table of differences where `model_words` ask for another model than `stored`,
-  /// ConfigError if they make no sense.
+  /// Throws CheckpointError with a table of differences if `model_words` describe another model than `stored`,
+  /// ConfigError if they are invalid.
   void check_model(const model::ModelConfig& stored) const;
-  /// Returns the error about all flags that are absent; empty if there is none.
+  /// Returns the error message about all absent flags; empty if there are none.
   std::string refusal() const;
-  /// Logs the flags that have another name here in one line, and those that are satisfied in another.
+  /// Logs a line of the flags with another name here, and a line of those that are satisfied.
   void log() const;
 };
 
 /// Translates `arguments` of `command`: old names, underscores for hyphens, 300_000_000, values in quotes,
-/// `--flag=value`. A flag that is one of `options` stays. A flag that leads to options of `train` alone has no use in
-/// another command; those of a model are its `model_words`. A flag whose options are in neither is absent. Words in no
-/// release stay as they are.
+/// `--flag=value`. A flag that is one of `options` stays. Flags for options of `train` only are ignored by other
+/// commands, except that those of a model become `model_words`. A flag whose options are in neither is absent. Unknown
+/// words stay unchanged.
 Translation translate(const std::vector<std::string>& arguments, const Options& options,
                       const std::string& command = "train");
 
-/// Reads `options` from a translated command line, and from files of options, which are translated, too. Flags that are
-/// absent and other problems are one error. Returns nothing where help was asked for.
+/// Reads `options` from a translated command line and translated files of options. Throws one error for absent flags
+/// and other problems. Returns nothing if help was requested.
 std::optional<Translation> read(const CommandLine& line, Options& options);
 
 }  // namespace trireme::app::megatron

@@ -5,10 +5,14 @@
 
 namespace trireme::app {
 
-/// Replaces each `<field>` of `text` by the flag that sets the field: "<seq_length> 7" becomes "--seq-length 7".
+/// Replaces each `<field>` of a message by its flag, the field's name with hyphens: "<seq_length> 7" becomes
+/// "--seq-length 7". Other words in angle brackets stay unchanged.
 ///
-/// Code below app reports problems by field. The table of flags is in field_names.cpp; the test
-/// `lint.flags` checks that it is complete. Other words in angle brackets stay as they are.
+/// Code below app reports problems by field. The test `lint.flags` checks that each field is an option. Implemented in
+/// src/app, which has the table of commands.
 std::string with_flags(std::string_view text);
+
+/// Replaces every `<field>` of a literal text, such as a help text that is part of the declaration of an option.
+std::string with_own_flags(std::string_view text);
 
 }  // namespace trireme::app

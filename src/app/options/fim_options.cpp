@@ -14,14 +14,14 @@
 namespace trireme::app {
 namespace {
 
-/// Tokens of a corpus by id, as fill in the middle uses them.
+/// Tokens of a corpus by id, for fill in the middle.
 class Tokens {
  public:
   explicit Tokens(const data::CorpusInfo& corpus)
       : tokenizer_(data::tokenizer_from_payload(corpus.tokenizer, corpus.tokenizer_payload)) {
     const std::vector<std::string> special = tokenizer_->special_spellings();
     const std::set<std::string> special_spellings(special.begin(), special.end());
-    // Ids that were made elsewhere have no text to cut: each of them is whole.
+    // Ids of an unknown tokenizer have no text to cut: each is indivisible.
     const bool are_ids = corpus.tokenizer == "null";
     for (std::int32_t id = 0; id < tokenizer_->vocabulary_size(); ++id) {
       std::string& spelling = spellings_.emplace_back();
@@ -52,14 +52,14 @@ class Tokens {
                 }};
   }
 
-  /// Returns the id of a token given by its text or, where no token has it, by its number.
+  /// Returns the id of a token given by its text or, if no token has it, by its number.
   std::int32_t find(const char* flag, const std::string& text, std::int64_t vocabulary_size) const {
     const auto found = std::ranges::find(spellings_, text);
     if (found != spellings_.end()) return static_cast<std::int32_t>(found - spellings_.begin());
     const auto id = parse_number<std::int32_t>(text);
     TRIREME_CHECK(id && *id >= 0 && *id < vocabulary_size, ConfigError,
-                  "--{}: the tokenizer {} has no token '{}'. Try another, or the number of an id below {} that stands "
-                  "for nothing else; --vocab-size can add some",
+                  "--{}: the tokenizer {} has no token '{}'. Try another, or the number of an unused id below {}; "
+                  "--vocab-size can add some",
                   flag, tokenizer_->name(), shortened(text), vocabulary_size);
     return *id;
   }
@@ -74,34 +74,32 @@ class Tokens {
 
 void FillInMiddleOptions::declare(Options& options) {
   options.add("fim-rate", &rate, "P",
-              "Fill in the middle: share of the documents whose text is cut into prefix, middle and suffix and read in "
-              "another order.",
+              "Fill in the middle: fraction of the documents whose text is cut into prefix, middle and suffix and "
+              "reordered.",
               between(0, 1));
   options.add("fim-spm-rate", &spm_rate, "P",
-              "Share of them in the order suffix, prefix, middle; the others are prefix, suffix, middle.",
+              "Fraction of these in the order suffix, prefix, middle; the others are prefix, suffix, middle.",
               between(0, 1));
   options.add("fim-split-sample", &split_token, "TOKEN",
-              "Token that cuts documents into fragments, such as the files of a repository; each is rearranged by "
-              "itself.");
+              "Token that splits documents into fragments, such as the files of a repository; each is rearranged on "
+              "its own.");
   options.add("fim-fragment-rate", &fragment_rate, "P",
-              "Share of the fragments that are rearranged, in the documents of --fim-rate.", between(0, 1));
-  options.add("fim-no-prefix", &no_prefix, "TEXT", "Documents and fragments that begin with this stay as they are.");
-  for (const auto& [part, token] :
-       {std::pair("prefix", &prefix_token), std::pair("middle", &middle_token), std::pair("suffix", &suffix_token)}) {
-    options.add(fmt::format("fim-{}-token", part), token, "TOKEN",
-                fmt::format("Token before the {}: its text, or its number.", part));
-  }
+              "Fraction of the fragments that are rearranged, in the documents of --fim-rate.", between(0, 1));
+  options.add("fim-no-prefix", &no_prefix, "TEXT", "Leave documents and fragments that begin with this unchanged.");
+  options.add("fim-prefix-token", &prefix_token, "TOKEN", "Token before the prefix: its text, or its number.");
+  options.add("fim-middle-token", &middle_token, "TOKEN", "Token before the middle: its text, or its number.");
+  options.add("fim-suffix-token", &suffix_token, "TOKEN", "Token before the suffix: its text, or its number.");
   options.add("fim-eod-token", &end_token, "TOKEN",
-              "Token that ends documents: an error where it is another one than the corpus'.");
+              "Token that ends documents: an error if it is not that of the corpus.");
 }
 
 void FillInMiddleOptions::check(const Options& options, Problems& problems) const {
-  for (const char* name : {"fim-spm-rate", "fim-split-sample", "fim-fragment-rate", "fim-no-prefix", "fim-prefix-token",
-                           "fim-middle-token", "fim-suffix-token", "fim-eod-token"}) {
-    problems.expect(rate > 0 || !options.given(name), fmt::format("--{} needs a --fim-rate above 0", name));
-  }
+  problems.need(options,
+                {"fim-spm-rate", "fim-split-sample", "fim-fragment-rate", "fim-no-prefix", "fim-prefix-token",
+                 "fim-middle-token", "fim-suffix-token", "fim-eod-token"},
+                rate > 0, "a --fim-rate above 0");
   problems.expect(fragment_rate.has_value() == !split_token.empty(),
-                  "--fim-split-sample and --fim-fragment-rate need each other");
+                  "--fim-split-sample and --fim-fragment-rate must be given together");
 }
 
 std::optional<data::FimOptions> FillInMiddleOptions::settled(const data::CorpusInfo& corpus,

@@ -20,10 +20,10 @@
 namespace trireme::app {
 namespace {
 
-/// A type of Megatron-LM, or of its offspring, and the tokenizers here that may be meant by it.
+/// A tokenizer type of Megatron-LM or of its forks, and the tokenizers that it may denote.
 struct TokenizerType {
   std::string_view type;
-  std::string_view tokenizers;  ///< "any": ids alone; empty: none that is here
+  std::string_view tokenizers;  ///< "any": only ids; empty: not supported
   std::optional<bool> lower_case = {};
 };
 
@@ -52,7 +52,7 @@ std::string described(const std::string& name, const std::string& payload) {
   return data::wordpiece_from_payload(payload).lower_case ? "wordpiece in lower case" : "wordpiece that keeps case";
 }
 
-/// Returns a file, or tokenizer.json in a folder.
+/// Returns the file, or tokenizer.json in a folder.
 std::string file_of(const std::string& path) {
   std::error_code error;
   return std::filesystem::is_directory(path, error) ? path + "/tokenizer.json" : path;
@@ -67,9 +67,9 @@ bool is_file(const std::string& path) {
 
 void NamedTokenizer::declare(Options& options) {
   options.add("tokenizer-type", &type, "NAME",
-              "Type of the tokenizer in Megatron-LM: an error where corpus or checkpoint hold another one.");
+              "Type of the tokenizer in Megatron-LM: an error if corpus or checkpoint hold another.");
   options.add("vocab-file", &vocabulary_file, "FILE",
-              "Vocabulary, compared with that of corpus or checkpoint, which hold their tokenizer.");
+              "Vocabulary, checked against the tokenizer in the corpus or checkpoint.");
   options.add("merge-file", &merge_file, "FILE", "Merges of GPT-2's vocabulary, likewise.");
   options.add("tokenizer-model", &model, "FILE", "Hugging Face's tokenizer.json or its folder, likewise.");
 }
@@ -88,11 +88,10 @@ void NamedTokenizer::compare_type(const std::string& holder, const std::string& 
   const auto known = std::ranges::find(types, type, &TokenizerType::type);
   if (known != types.end() && known->tokenizers == "any") return;
   if (name == "null" || known == types.end()) {
-    lines.push_back(name == "null"
-                        ? fmt::format("--tokenizer-type {} was not compared: {} holds ids alone", type, holder)
-                        : fmt::format("--tokenizer-type {} was not compared with the tokenizer {} of {}: the "
-                                      "type is not known here",
-                                      shortened(type), name, holder));
+    lines.push_back(name == "null" ? fmt::format("--tokenizer-type {} was not checked: {} has only ids", type, holder)
+                                   : fmt::format("--tokenizer-type {} was not checked against the tokenizer {} of {}: "
+                                                 "unknown type",
+                                                 shortened(type), name, holder));
     return;
   }
   const bool is_kind = known->tokenizers.find(name) != known->tokenizers.npos;
@@ -100,8 +99,8 @@ void NamedTokenizer::compare_type(const std::string& holder, const std::string& 
       !is_kind || !known->lower_case || data::wordpiece_from_payload(payload).lower_case == *known->lower_case;
   TRIREME_CHECK(
       is_kind && is_case, DataError,
-      "--tokenizer-type {} is not the tokenizer that {} holds: {}. Leave the option out, or give what was built "
-      "with that tokenizer",
+      "--tokenizer-type {} is not the tokenizer that {} holds: {}. Leave the option out, or give what was built with "
+      "that tokenizer",
       type, holder, described(name, payload));
 }
 
@@ -137,13 +136,13 @@ void NamedTokenizer::compare_files(const std::string& holder, const std::string&
                     fmt::join(found, ", "), name, holder, error.what());
   }
   if (tokenizer == nullptr) {
-    lines.push_back(fmt::format("{} not compared with the tokenizer {} of {}: another kind of file",
+    lines.push_back(fmt::format("{} not checked against the tokenizer {} of {}: another kind of file",
                                 fmt::join(found, ", "), name, holder));
     return;
   }
   TRIREME_CHECK(
       tokenizer->digest() == data::tokenizer_from_payload(name, payload)->digest(), DataError,
-      "{}: not the tokenizer {} that {} holds: {} tokens there, {} here, or other ones. Leave the option out, or "
+      "{}: not the tokenizer {} that {} holds: {} tokens there, {} here, or different ones. Leave the option out, or "
       "give its file",
       fmt::join(found, ", "), name, holder, tokenizer->vocabulary_size(),
       data::tokenizer_from_payload(name, payload)->vocabulary_size());

@@ -7,15 +7,15 @@
 
 namespace trireme::app {
 
-/// Options that name a tokenizer in Megatron-LM's words. Corpora and checkpoints hold theirs, so that the names and
-/// files are only compared with it.
+/// Options that name a tokenizer in Megatron-LM's terms. Corpora and checkpoints contain theirs, so the names and files
+/// are only checked against it.
 struct NamedTokenizer {
   std::string type = {}, vocabulary_file = {}, merge_file = {}, model = {};
 
   void declare(Options& options);
-  /// Compares the options with the tokenizer `name`, of this payload, that `holder` holds: "corpus a.h5". Throws
-  /// DataError that names both where they differ. Returns a line for options that could not be compared: a file that is
-  /// not there, a type that is not known here, or a holder that has ids alone.
+  /// Checks the options against the tokenizer `name` with `payload` in `holder`: "corpus a.h5". Throws DataError that
+  /// names both if they differ. Returns a line for each option that could not be checked: a missing file, an unknown
+  /// type, or a holder that has only ids.
   std::vector<std::string> compare(const std::string& holder, const std::string& name,
                                    const std::string& payload) const;
 

@@ -1,22 +1,18 @@
 #include "src/app/options/nearest_name.hpp"
 
-#include <fmt/ranges.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <cctype>
 #include <numeric>
-#include <string_view>
 #include <utility>
 #include <vector>
-
-#include "src/app/manual/terminal_text.hpp"
-#include "src/base/check.hpp"
 
 namespace trireme::app {
 namespace {
 
-/// Damerau's distance: insertions, deletions, substitutions and swaps of neighbours, each letter touched once. Case
-/// does not count.
+/// Damerau-Levenshtein distance, ignoring case: insertions, deletions, substitutions and swaps of neighbours, each
+/// letter edited once.
 std::size_t distance(std::string_view a, std::string_view b) {
   const auto same = [](unsigned char x, unsigned char y) { return std::tolower(x) == std::tolower(y); };
   std::vector<std::size_t> before(b.size() + 1), row(b.size() + 1), next(b.size() + 1);
@@ -36,7 +32,7 @@ std::size_t distance(std::string_view a, std::string_view b) {
 
 }  // namespace
 
-std::string nearest_name(const std::string& name, std::span<const std::string> candidates) {
+std::string suggestion(const std::string& name, std::span<const std::string> candidates, std::string_view prefix) {
   constexpr std::size_t max_length = 100;  // longer than any option; the cost is the product of the lengths
   if (name.size() > max_length) return "";
   std::string best;
@@ -49,24 +45,7 @@ std::string nearest_name(const std::string& name, std::span<const std::string> c
       best = candidate;
     }
   }
-  return best;
-}
-
-std::string suggestion(const std::string& name, std::span<const std::string> candidates) {
-  const std::string nearest = nearest_name(name, candidates);
-  return nearest.empty() ? "" : fmt::format("; did you mean {}?", nearest);
-}
-
-void refuse_subcommand(const std::string& parent, const std::string& word, std::span<const std::string> words) {
-  const std::string command = "trireme " + parent;
-  if (word.empty()) {
-    throw ConfigError("{} does nothing by itself: one of {} must follow\nsee {} --help", command,
-                      fmt::join(words, ", "), command);
-  }
-  std::string nearest = nearest_name(word, words);
-  if (!nearest.empty()) nearest = fmt::format("; did you mean {} {}?", command, nearest);
-  throw ConfigError("there is no command {} {}{}\nthere are {}; see {} --help", command, shortened(word), nearest,
-                    fmt::join(words, ", "), command);
+  return best.empty() ? "" : fmt::format("; did you mean {}{}?", prefix, best);
 }
 
 }  // namespace trireme::app

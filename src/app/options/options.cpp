@@ -3,19 +3,19 @@
 #include <algorithm>
 #include <boost/program_options.hpp>
 #include <cctype>
-#include <cerrno>
 #include <charconv>
 #include <cmath>
 #include <cstdio>
-#include <cstring>
 #include <filesystem>
-#include <fstream>
 #include <map>
 #include <sstream>
-#include <string_view>
 
+#include "io/posix/durable_file.hpp"
+#include "io/posix/file_output.hpp"
+#include "io/posix/regular_file.hpp"
 #include "src/app/manual/terminal_text.hpp"
 #include "src/app/options/nearest_name.hpp"
+#include "src/base/split.hpp"
 
 namespace trireme::app {
 namespace {
@@ -34,16 +34,14 @@ void assign_number(const std::string& text, Range range, const char* kind, T& va
   value = parsed;
 }
 
-/// Throws ConfigError if a path is empty, mostly by an unset variable of a batch file; IoError if it is too long
-/// for any file system.
+/// Throws ConfigError if a path is empty, often due to an unset variable in a batch file. Throws IoError if it is too
+/// long for any file system.
 void check_path(const std::string& path, const std::string& option) {
   constexpr std::size_t max_path_bytes = 4095, max_name_bytes = 255;  // on Linux
   TRIREME_CHECK(!path.empty(), ConfigError, "{} has an empty name: give one, or leave the option out", option);
   std::size_t max_component_bytes = 0;
-  for (std::size_t begin = 0; begin <= path.size();) {
-    const std::size_t end = std::min(path.find('/', begin), path.size());
-    max_component_bytes = std::max(max_component_bytes, end - begin);
-    begin = end + 1;
+  for (const auto& part : std::filesystem::path(path)) {
+    max_component_bytes = std::max(max_component_bytes, part.native().size());
   }
   TRIREME_CHECK(path.size() <= max_path_bytes && max_component_bytes <= max_name_bytes, IoError,
                 "{} {}: the name is too long; a path has at most {} bytes, each name in it {}", option, shortened(path),
@@ -52,26 +50,19 @@ void check_path(const std::string& path, const std::string& option) {
 
 /// Reads a file of options: UTF-8, with or without a byte order mark.
 std::string text_of_file(const std::string& path) {
-  constexpr std::uintmax_t max_bytes = 1 << 20;
-  std::error_code error;
-  const std::filesystem::file_status status = std::filesystem::status(path, error);
-  TRIREME_CHECK(std::filesystem::exists(status), IoError, "cannot read the options in {}: {}", path, error.message());
-  TRIREME_CHECK(std::filesystem::is_regular_file(status), ConfigError,
-                "cannot read the options in {}: a regular file is needed, not a folder, a pipe or a device", path);
-  std::ifstream file(path, std::ios::binary);
-  TRIREME_CHECK(file.is_open(), IoError, "cannot read the options in {}: {}", path, std::strerror(errno));
-  const std::uintmax_t size = std::filesystem::file_size(path, error);
-  TRIREME_CHECK(error || size <= max_bytes, ConfigError,
-                "{} has {} bytes, a file of options at most {}: name the file with lines 'name = value'", path, size,
-                max_bytes);
-  std::ostringstream bytes;
-  TRIREME_CHECK((size == 0 || bytes << file.rdbuf()) && !file.bad(), IoError, "cannot read the options in {}: {}", path,
-                std::strerror(errno));
-  std::string text = std::move(bytes).str();
+  constexpr std::int64_t max_bytes = 1 << 20;
+  std::string text;
+  try {
+    text = io::read_whole_file(path, max_bytes, io::Symlinks::follow);
+  } catch (const IoError& error) {
+    throw IoError("--config: {}", error.what());
+  } catch (const DataError& error) {
+    throw ConfigError("--config: {}; give a file of lines 'name = value'", error.what());
+  }
   TRIREME_CHECK(!text.starts_with("\xFF\xFE") && !text.starts_with("\xFE\xFF"), ConfigError,
                 "{} is text in UTF-16: save it as UTF-8", path);
   TRIREME_CHECK(text.find('\0') == std::string::npos, ConfigError,
-                "{} holds zero bytes, so it is not text: name the file with lines 'name = value'", path);
+                "{} contains zero bytes, so it is not text: give the file of lines 'name = value'", path);
   constexpr std::string_view mark = "\xEF\xBB\xBF";
   if (text.starts_with(mark)) text.erase(0, mark.size());
   return text;
@@ -93,20 +84,16 @@ void Options::section(std::string title) { section_ = std::move(title); }
 
 void Options::add_entry(const std::string& names, const std::string& placeholder, const std::string& help, Arity arity,
                         std::string default_text, Setter set, std::function<std::string()> text) {
-  Entry entry;
-  entry.placeholder = placeholder;
-  entry.help = help;
-  entry.section = section_;
-  entry.arity = arity;
-  entry.default_text = std::move(default_text);
-  entry.set = std::move(set);
-  entry.text = std::move(text);
-  for (std::size_t begin = 0; begin <= names.size();) {
-    const std::size_t end = std::min(names.find(',', begin), names.size());
-    entry.names.push_back(names.substr(begin, end - begin));
-    TRIREME_CHECK(find(entry.names.back()) == nullptr, ConfigError, "option --{} is declared twice",
-                  entry.names.back());
-    begin = end + 1;
+  Entry entry{.names = {},
+              .placeholder = placeholder,
+              .help = help,
+              .section = section_,
+              .arity = arity,
+              .default_text = std::move(default_text),
+              .set = std::move(set),
+              .text = std::move(text)};
+  for (const std::string_view name : split(names, ',')) {
+    TRIREME_CHECK(find(entry.names.emplace_back(name)) == nullptr, ConfigError, "option --{} is declared twice", name);
   }
   entries_.push_back(std::move(entry));
 }
@@ -133,7 +120,7 @@ void Options::add_arguments(const std::string& placeholder, std::vector<std::str
 void Options::require(const std::string& name) { find(name)->required = true; }
 
 bool Options::parse(const std::vector<std::string>& arguments, std::vector<std::string> problems) {
-  if (std::ranges::any_of(arguments, [](const std::string& a) { return a == "--help" || a == "-h"; })) {
+  if (asks_for_help(arguments)) {
     const std::string text = help();
     std::fwrite(text.data(), 1, text.size(), stdout);
     return false;
@@ -142,7 +129,7 @@ bool Options::parse(const std::vector<std::string>& arguments, std::vector<std::
   for (const Entry& entry : entries_) {
     if (entry.required && !entry.given) problems.push_back(fmt::format("--{} must be given", entry.names.front()));
   }
-  TRIREME_CHECK(problems.empty(), ConfigError, "{}\nsee {} --help", joined(problems, "\n"), command_);
+  TRIREME_CHECK(problems.empty(), ConfigError, "{}\nsee {} --help", fmt::join(problems, "\n"), command_);
   return true;
 }
 
@@ -217,9 +204,9 @@ Options::Source Options::read_command_line(const std::vector<std::string>& argum
   return source;
 }
 
-/// Replaces "-lr" in `arguments` by "---lr": an unknown option, and no value of the option before.
+/// Replaces "-lr" in `arguments` by "---lr": an unknown option, not a value of the option before.
 std::vector<std::string> Options::with_hyphens(std::vector<std::string> arguments) const {
-  const std::string* last = nullptr;  // the word before, where it is an option that takes a value
+  const std::string* last = nullptr;  // the word before, if it is an option that takes a value
   for (std::string& word : arguments) {
     if (word == "--") break;
     const bool is_option = word.starts_with("--") && find(word.substr(2, word.find('=') - 2)) != nullptr;
@@ -269,8 +256,8 @@ void Options::apply(const Source& source, std::vector<std::string>& problems) {
     }
     if (option.name == "config" && !source.description.empty()) {
       problems.push_back(
-          fmt::format("--config{}: a file of options names no other; give --config for each, on the "
-                      "command line",
+          fmt::format("--config{}: a file of options cannot include another; give --config for each, on the command "
+                      "line",
                       source.description));
       continue;
     }
@@ -280,8 +267,8 @@ void Options::apply(const Source& source, std::vector<std::string>& problems) {
       last.values.insert(last.values.end(), option.values.begin(), option.values.end());
     } else if (last.values != option.values) {
       problems.push_back(fmt::format("--{} {} and --{} {}{} contradict each other", last.option->name,
-                                     shortened(joined(last.values, " ")), option.name,
-                                     shortened(joined(option.values, " ")), source.description));
+                                     shortened(text_of(last.values)), option.name, shortened(text_of(option.values)),
+                                     source.description));
     }
   }
   for (const auto& [entry, last] : seen) {
@@ -292,7 +279,7 @@ void Options::apply(const Source& source, std::vector<std::string>& problems) {
       entry->given = true;
       entry->set(last.values);
     } catch (const ConfigError& error) {
-      problems.push_back(fmt::format("--{} {}{} {}", last.option->name, shortened(joined(last.values, " ")),
+      problems.push_back(fmt::format("--{} {}{} {}", last.option->name, shortened(text_of(last.values)),
                                      source.description, error.what()));
     }
   }
@@ -302,9 +289,8 @@ std::string Options::unknown_text(const std::string& name, const std::string& wh
   const std::string word = name.substr(std::min(name.find_first_not_of('-'), name.size()));
   std::vector<std::string> names;
   for (const Entry& entry : entries_) names.insert(names.end(), entry.names.begin(), entry.names.end());
-  const std::string nearest = nearest_name(word, names);
   return fmt::format("there is no option {}{}{}{}", name.starts_with('-') ? "" : "--", shortened(name), where,
-                     nearest.empty() ? "" : fmt::format("; did you mean --{}?", nearest));
+                     suggestion(word, names, "--"));
 }
 
 const Options::Entry* Options::find(const std::string& name) const {
@@ -317,6 +303,10 @@ const Options::Entry* Options::find(const std::string& name) const {
 bool Options::given(const std::string& name) const {
   const Entry* entry = find(name);
   return entry != nullptr && entry->given;
+}
+
+bool Options::requested(const std::string& name) const {
+  return given(name) && (takes_value(name) || find(name)->text() == "true");
 }
 
 std::string Options::spelling(const std::string& name) const {
@@ -383,12 +373,6 @@ std::string Options::help() const {
   return text + help_line("--help", "Print this and exit.");
 }
 
-std::string Options::joined(const std::vector<std::string>& words, const std::string& separator) {
-  std::string text;
-  for (const std::string& word : words) text += (text.empty() ? "" : separator) + word;
-  return text;
-}
-
 void Options::assign(const std::vector<std::string>& texts, Range range, int& value) {
   assign_number(texts.front(), range, "a whole number of 32 bits", value);
 }
@@ -403,5 +387,32 @@ void Options::assign(const std::vector<std::string>& texts, Range range, double&
 }
 void Options::assign(const std::vector<std::string>& texts, Range, std::string& value) { value = texts.front(); }
 void Options::assign(const std::vector<std::string>& texts, Range, std::vector<std::string>& value) { value = texts; }
+void Options::assign(const std::vector<std::string>& texts, Range range, std::vector<std::int64_t>& value) {
+  std::vector<std::int64_t> parsed(texts.size());
+  for (std::size_t i = 0; i < texts.size(); ++i) {
+    try {
+      assign({texts[i]}, range, parsed[i]);
+    } catch (const ConfigError& error) {
+      throw ConfigError("has the element '{}', which {}", texts[i], error.what());
+    }
+  }
+  value = std::move(parsed);
+}
+
+bool asks_for_help(const std::vector<std::string>& arguments) {
+  return std::ranges::any_of(arguments, [](const std::string& word) { return word == "--help" || word == "-h"; });
+}
+
+void write_text_file(const std::string& option, const std::string& path, const std::string& text) {
+  try {
+    io::TemporaryFile file(path);
+    io::FileOutput output(file.path());
+    output.write_bytes(std::as_bytes(std::span(text)));
+    output.close();
+    file.commit();
+  } catch (const IoError& error) {
+    throw IoError("--{} {}: cannot be written: {}", option, path, error.what());
+  }
+}
 
 }  // namespace trireme::app

@@ -1,20 +1,26 @@
 #pragma once
 
+#include <fmt/ranges.h>
+
 #include <cstdint>
 #include <deque>
 #include <functional>
 #include <optional>
+#include <span>
 #include <string>
+#include <string_view>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
 #include "src/app/manual/manual.hpp"
+#include "src/base/attributes.hpp"
 #include "src/base/check.hpp"
 #include "src/base/range.hpp"
 
 namespace trireme::app {
 
-/// Options of one command. Each is bound to a variable, whose value at that time is the default:
+/// Options of one command. Each is bound to a variable, whose value when it is declared is the default:
 ///
 ///   Options options("trireme train", "Trains a model.");
 ///   options.section("Parallelism");
@@ -24,12 +30,12 @@ namespace trireme::app {
 ///   if (!options.parse(arguments)) return 0;  // --help
 ///
 /// Messages use the first name; the others are aliases. Values come from INI files (`--config FILE`, lines "name =
-/// value", a list's name once for every element) and from the command line, which wins.
+/// value", a list's name once per element) and from the command line, which takes precedence.
 ///
-/// `parse` throws one ConfigError that lists every problem. Problems are unknown names, printed with the nearest one
-/// that exists, and missing options. So are values of the wrong type or out of range, and different values of one
-/// option in one source. Abbreviations and "-lr" are unknown names. Values of options whose placeholder begins with
-/// FILE, DIR or PREFIX are paths. None may be empty, and one that is too long for any file system is an IoError.
+/// `parse` throws one ConfigError that lists every problem: unknown names, with the nearest known one; missing options;
+/// values of the wrong type or out of range; different values of one option in one source. Abbreviations and "-lr" are
+/// unknown names. Values of options whose placeholder begins with FILE, DIR or PREFIX are paths. An empty path is a
+/// problem; one too long for any file system is an IoError.
 class Options {
  public:
   Options(std::string command, std::string summary);
@@ -37,8 +43,9 @@ class Options {
   /// Sets the title under which the help lists the options that follow.
   void section(std::string title);
 
-  /// Adds a number, a text or a list of texts. T is int, std::int64_t, std::uint64_t, double, std::string or
-  /// std::vector<std::string>. All but the last may be in std::optional, which is empty while the option is not given.
+  /// Adds a number, a text or a list. T is int, std::int64_t, std::uint64_t, double, std::string, or a std::vector of
+  /// std::string or std::int64_t. All but the lists may be in std::optional, which is empty unless the option is given.
+  /// `range` holds for each element of a list.
   template <class T>
   void add(const std::string& names, T* value, const std::string& placeholder, const std::string& help,
            Range range = {}) {
@@ -48,61 +55,74 @@ class Options {
         [value] { return text_of(*value); });
   }
 
-  /// Adds an option that takes one of several words.
+  /// Adds an option that takes one of several names, which are literals.
   template <class T>
-  void add_choice(const std::string& names, T* value, std::vector<std::pair<std::string, T>> choices,
-                  const std::string& help) {
-    std::vector<std::string> words;
-    for (const auto& [word, meaning] : choices) words.push_back(word);
+  void add_choice(const std::string& names, T* value, std::vector<Choice<T>> choices, const std::string& help) {
+    std::vector<std::string_view> words;
+    for (const Choice<T>& choice : choices) words.push_back(choice.name);
     const auto text = [value, choices]() -> std::string {
-      for (const auto& [word, meaning] : choices) {
-        if (meaning == *value) return word;
+      for (const Choice<T>& choice : choices) {
+        if (choice.value == *value) return std::string(choice.name);
       }
       return "";
     };
     const auto set = [value, choices, words](const std::vector<std::string>& texts) {
-      for (const auto& [word, meaning] : choices) {
-        if (word == texts.front()) {
-          *value = meaning;
+      for (const Choice<T>& choice : choices) {
+        if (choice.name == texts.front()) {
+          *value = choice.value;
           return;
         }
       }
-      throw ConfigError("is none of {}", joined(words, ", "));
+      throw ConfigError("is not one of {}", fmt::join(words, ", "));
     };
-    add_entry(names, joined(words, "|"), help, Arity::one, text(), set, text);
+    add_entry(names, fmt::format("{}", fmt::join(words, "|")), help, Arity::one, text(), set, text);
+  }
+  template <class T>
+  void add_choice(const std::string& names, T* value, std::span<const std::type_identity_t<Choice<T>>> choices,
+                  const std::string& help) {
+    add_choice(names, value, std::vector<Choice<T>>(choices.begin(), choices.end()), help);
+  }
+  template <class T>
+  void add_choice(const std::string& names, std::optional<T>* value,
+                  std::span<const std::type_identity_t<Choice<T>>> choices, const std::string& help) {
+    std::vector<Choice<std::optional<T>>> list;
+    for (const Choice<T>& choice : choices) list.push_back({choice.name, choice.value});
+    add_choice(names, value, std::move(list), help);
   }
 
   /// Adds an option without a value, true if given. In an INI file: "name = true" or "name = false".
   void add_flag(const std::string& names, bool* value, const std::string& help);
 
-  /// Adds an argument without a name. Arguments are filled in this order, and all must be given.
+  /// Adds a positional argument. Arguments are filled in this order; all are mandatory.
   void add_argument(const std::string& placeholder, std::string* value, const std::string& help);
 
-  /// Adds a list that takes all arguments that are left, at least one. Help and messages show dots after `placeholder`,
+  /// Adds a list that takes all remaining arguments, at least one. Help and messages show dots after `placeholder`,
   /// which may end with them.
   void add_arguments(const std::string& placeholder, std::vector<std::string>* values, const std::string& help);
 
   /// Makes `parse` refuse a command line without the option `name`.
   void require(const std::string& name);
 
-  /// Sets the variables. Returns false if `--help` was asked for: it was printed on stdout, and nothing is set.
-  /// `problems` of the command line that are known already are reported with the others.
+  /// Sets the variables. Returns false for `--help`: the help was printed on stdout, and nothing is set. Reports
+  /// `problems`, those of the command line found so far, with the others.
   bool parse(const std::vector<std::string>& arguments, std::vector<std::string> problems = {});
 
-  /// Sets the variables of the options that are declared here and skips all else, mistakes included. For values that
-  /// count before the command reads its options.
+  /// Sets the variables of the options declared here and skips all else, mistakes included. For values that are
+  /// needed before the command reads its options.
   void parse_known(const std::vector<std::string>& arguments);
 
   /// Returns whether the option was given, under any of its names, on the command line or in a file. False for an
   /// option that this command does not have.
   bool given(const std::string& name) const;
+  /// Returns whether the option was given and is not a flag that a file turns off.
+  bool requested(const std::string& name) const;
 
-  /// Returns the declared name that is `name` except for underscores and hyphens; empty if there is none.
+  /// Returns the declared name that equals `name` except for underscores and hyphens; empty if there is none.
   std::string spelling(const std::string& name) const;
 
   /// Returns whether the values of the option `name` are paths.
   bool takes_path(const std::string& name) const;
-  /// Returns whether the option `name` takes a value, or several.
+  /// Returns whether the option `name` takes values.
   bool takes_value(const std::string& name) const { return find(name) != nullptr && find(name)->arity != Arity::flag; }
   bool takes_list(const std::string& name) const { return find(name) != nullptr && find(name)->arity == Arity::list; }
 
@@ -113,12 +133,13 @@ class Options {
     translate_ = std::move(translate);
   }
 
-  /// Returns the first name and the present value of every option that has a value, in order of declaration.
+  /// Returns the first name and the current value of every option that has a value, in order of declaration.
   std::vector<std::pair<std::string, std::string>> values() const;
 
   std::string help() const;
 
-  /// Returns the content of the help: sections and options in its order, defaults in the texts. No summary for lists.
+  /// Returns the content of the help: sections and options in its order, defaults in the texts. Leaves the summary
+  /// empty.
   CommandManual manual() const;
 
  private:
@@ -140,7 +161,7 @@ class Options {
     std::string placeholder;
     std::string* value;
     std::string help;
-    std::vector<std::string>* list = nullptr;  ///< instead of `value`, for the last
+    std::vector<std::string>* list = nullptr;  ///< instead of `value`, for the last argument
   };
   struct Given {  ///< an option as it stands in a source
     std::string name;
@@ -169,14 +190,13 @@ class Options {
   Source read_file(const std::string& path, std::vector<std::string>& problems) const;
   void apply(const Source& source, std::vector<std::string>& problems);
 
-  static std::string joined(const std::vector<std::string>& words, const std::string& separator);
-
   static void assign(const std::vector<std::string>& texts, Range range, int& value);
   static void assign(const std::vector<std::string>& texts, Range range, std::int64_t& value);
   static void assign(const std::vector<std::string>& texts, Range range, std::uint64_t& value);
   static void assign(const std::vector<std::string>& texts, Range range, double& value);
   static void assign(const std::vector<std::string>& texts, Range range, std::string& value);
   static void assign(const std::vector<std::string>& texts, Range range, std::vector<std::string>& value);
+  static void assign(const std::vector<std::string>& texts, Range range, std::vector<std::int64_t>& value);
   template <class T>
   static void assign(const std::vector<std::string>& texts, Range range, std::optional<T>& value) {
     T parsed{};
@@ -185,7 +205,10 @@ class Options {
   }
 
   static std::string text_of(const std::string& value) { return value; }
-  static std::string text_of(const std::vector<std::string>& value) { return joined(value, " "); }
+  template <class T>
+  static std::string text_of(const std::vector<T>& value) {
+    return fmt::format("{}", fmt::join(value, " "));
+  }
   template <class T>
   static std::string text_of(const std::optional<T>& value) {
     return value ? text_of(*value) : "";
@@ -204,7 +227,13 @@ class Options {
   std::function<Lines(const Lines&, std::vector<std::string>&)> translate_;
 };
 
-template <>
-inline constexpr bool Options::is_list<std::vector<std::string>> = true;
+template <class T>
+inline constexpr bool Options::is_list<std::vector<T>> = true;
+
+/// Returns whether `arguments` ask for help.
+bool asks_for_help(const std::vector<std::string>& arguments);
+
+/// Writes the file that `option` names, completely or not at all. Throws IoError, which names the option.
+void write_text_file(const std::string& option, const std::string& path, const std::string& text);
 
 }  // namespace trireme::app

@@ -6,7 +6,7 @@
 namespace trireme::app {
 namespace {
 
-/// Returns the result of `make`, or rethrows its DataError with the names of the files in front.
+/// Returns the result of `make`; prefixes its DataError with the names of the files.
 template <class Make>
 std::unique_ptr<data::Tokenizer> made_from(const std::string& files, const Make& make) {
   try {
@@ -20,53 +20,52 @@ std::unique_ptr<data::Tokenizer> made_from(const std::string& files, const Make&
 
 void TokenizerOptions::declare(Options& options, Ids ids) {
   options.section("Tokens");
-  std::vector<std::pair<std::string, std::string>> choices;
-  for (const char* name : {"bytes", "gpt2", "wordpiece", "huggingface"}) choices.emplace_back(name, name);
+  std::vector<Choice<std::string>> choices;
+  for (const char* name : {"bytes", "gpt2", "wordpiece", "huggingface"}) choices.push_back({name, name});
   std::string help =
       "The 256 byte values, GPT-2's byte-level BPE, BERT's WordPiece, or the byte-level BPE of a tokenizer.json";
   if (ids == Ids::from_elsewhere) {
-    choices.emplace_back("null", "null");
-    help += "; null: none that is known here, the corpus then cannot be shown as text";
+    choices.push_back({"null", "null"});
+    help += "; null: an unknown tokenizer, the corpus then cannot be shown as text";
   }
-  options.add_choice<std::string>("tokenizer", &tokenizer, choices, help + ".");
+  options.add_choice("tokenizer", &tokenizer, std::move(choices), help + ".");
   options.add("vocab-file", &vocabulary_file, "FILE",
               "GPT-2's vocabulary, encoder.json or vocab.json, or BERT's, vocab.txt.");
   options.add("merge-file", &merge_file, "FILE", "GPT-2's merges: vocab.bpe or merges.txt.");
   options.add("tokenizer-model", &model_file, "FILE", "Hugging Face's tokenizer.json.");
   options.add("eod-token", &end_of_document, "TOKEN",
-              "The token of tokenizer.json that ends documents; by default <|endoftext|>, <|end_of_text|> or </s>.");
+              "Token of tokenizer.json that ends documents; default <|endoftext|>, <|end_of_text|> or </s>.");
   options.add_flag("cased", &cased,
-                   "WordPiece keeps case and accents (Megatron-LM's BertWordPieceCase) instead of bringing text to "
-                   "lower case (BertWordPieceLowerCase).");
+                   "WordPiece: keep case and accents (Megatron-LM's BertWordPieceCase) instead of lower-casing "
+                   "(BertWordPieceLowerCase).");
   options.add("max-word-characters", &max_word_characters, "N",
-              "WordPiece makes longer words [UNK]. Default 100, as Hugging Face; Megatron-LM has 200.",
+              "WordPiece: longer words become [UNK]. Default 100, as in Hugging Face; Megatron-LM has 200.",
               between(1, 65536));
   if (ids == Ids::from_elsewhere) {
     options.add("vocab-size", &vocabulary_size, "N", "With --tokenizer null: ids are 0 to N - 1.",
                 between(1, 2147483648.0));
-    options.add("eod-id", &end_of_document_id, "N", "With --tokenizer null: id that ends documents; default the last.",
-                at_least(0));
+    options.add("eod-id", &end_of_document_id, "N",
+                "With --tokenizer null: id that ends documents; default N - 1 of --vocab-size.", at_least(0));
   }
 }
 
 std::unique_ptr<data::Tokenizer> TokenizerOptions::make() const {
   const bool is_gpt2 = tokenizer == "gpt2", is_wordpiece = tokenizer == "wordpiece";
-  const std::string wanted_vocabulary = is_wordpiece ? "vocab.txt" : "encoder.json or vocab.json";
+  const bool is_huggingface = tokenizer == "huggingface", is_null = tokenizer == "null";
   const auto check = [&](bool takes, bool needs, const char* option, const std::string& value,
                          const std::string& what) {
     TRIREME_CHECK(takes || value.empty(), ConfigError, "--tokenizer {} takes no --{}", tokenizer, option);
     TRIREME_CHECK(!needs || !value.empty(), ConfigError, "--tokenizer {} needs --{} ({})", tokenizer, option, what);
   };
-  check(is_gpt2 || is_wordpiece, is_gpt2 || is_wordpiece, "vocab-file", vocabulary_file, wanted_vocabulary);
+  check(is_gpt2 || is_wordpiece, is_gpt2 || is_wordpiece, "vocab-file", vocabulary_file,
+        is_wordpiece ? "vocab.txt" : "encoder.json or vocab.json");
   check(is_gpt2, is_gpt2, "merge-file", merge_file, "vocab.bpe or merges.txt");
-  const bool is_huggingface = tokenizer == "huggingface";
   check(is_huggingface, is_huggingface, "tokenizer-model", model_file, "tokenizer.json");
   check(is_huggingface, false, "eod-token", end_of_document, "");
   TRIREME_CHECK(!cased || is_wordpiece, ConfigError, "--tokenizer {} always keeps case: --cased is for wordpiece",
                 tokenizer);
   TRIREME_CHECK(!max_word_characters || is_wordpiece, ConfigError,
-                "--tokenizer {} has no limit of a word: --max-word-characters is for wordpiece", tokenizer);
-  const bool is_null = tokenizer == "null";
+                "--tokenizer {} has no limit on words: --max-word-characters is for wordpiece", tokenizer);
   TRIREME_CHECK(is_null ? vocabulary_size.has_value() : !vocabulary_size && !end_of_document_id, ConfigError,
                 "--tokenizer null needs --vocab-size, and may have --eod-id; other tokenizers have neither");
 

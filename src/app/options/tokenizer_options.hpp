@@ -19,10 +19,10 @@ struct TokenizerOptions {
   std::optional<std::int64_t> vocabulary_size, end_of_document_id;
 
   enum class Ids { from_text, from_elsewhere };
-  /// Ids that come from elsewhere may be those of a tokenizer that is not known here.
+  /// Ids from elsewhere may be those of an unknown tokenizer.
   void declare(Options& options, Ids ids = Ids::from_text);
-  /// Returns the tokenizer asked for. Throws ConfigError if they contradict one another, DataError or IoError if
-  /// the files are not what they should be.
+  /// Returns the requested tokenizer. Throws ConfigError if the options contradict each other, DataError or IoError if
+  /// the files are wrong.
   std::unique_ptr<data::Tokenizer> make() const;
 };
 

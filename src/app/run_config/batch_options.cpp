@@ -11,20 +11,7 @@
 namespace trireme::app {
 namespace {
 
-train::BatchRampUp ramp_up_of(const std::vector<std::string>& texts) {
-  std::int64_t values[3] = {};
-  bool valid = texts.size() == 3;
-  for (std::size_t i = 0; valid && i < 3; ++i) {
-    const auto value = parse_number<std::int64_t>(texts[i]);
-    valid = value.has_value();
-    values[i] = value.value_or(0);
-  }
-  TRIREME_CHECK(valid, ConfigError, "--rampup-batch-size {}: three numbers are needed: first batch, increment, samples",
-                fmt::join(texts, " "));
-  return {.start = values[0], .increment = values[1], .samples = values[2]};
-}
-
-/// A number of tokens or samples, or a fraction of thousands, millions, billions (1e9) or trillions: "2.5K".
+/// Reads a number of tokens or samples, with or without a unit of thousands to trillions (1e12): "2.5K".
 std::int64_t scaled_number(std::string text) {
   constexpr std::pair<char, double> units[] = {{'K', 1e3}, {'M', 1e6}, {'B', 1e9}, {'T', 1e12}};
   double scale = 1;
@@ -37,11 +24,11 @@ std::int64_t scaled_number(std::string text) {
   const auto number = parse_number<double>(text);
   constexpr double limit = 1e18;
   TRIREME_CHECK(number && *number >= 0 && *number * scale <= limit, ConfigError,
-                "'{}' is no number from 0 to 1e18, with or without K, M, B or T", text);
+                "'{}' is not a number from 0 to 1e18, with or without K, M, B or T", text);
   return static_cast<std::int64_t>(*number * scale);
 }
 
-/// Levels of "THRESHOLD:BATCH ...", whose thresholds are in tokens, in the order of these.
+/// Reads the levels of "THRESHOLD:BATCH ...", with thresholds in tokens, and sorts them by threshold.
 train::BatchSteps steps_of(std::string text, std::int64_t sequence_length) {
   std::ranges::replace(text, ',', ' ');
   train::BatchSteps steps;
@@ -61,62 +48,63 @@ train::BatchSteps steps_of(std::string text, std::int64_t sequence_length) {
 
 void BatchOptions::declare(Options& options, RunKind kind) {
   options.add("seq-length", &sequence_length, "N", "Tokens of a sample; default the model's positions.", countable());
-  options.add("micro-batch-size", &micro_batch_size, "N", "Samples that one rank works on at a time.", countable());
+  options.add("micro-batch-size", &micro_batch_size, "N", "Samples that one rank processes at a time.", countable());
   options.add("global-batch-size", &global_batch_size, "N",
-              "Samples of an update; default one micro-batch a data rank.", countable());
-  options.add_flag(
-      "variable-seq-lengths", &variable_lengths,
-      "For samples with padding, those of tasks and of a BERT: a micro-batch ends with its longest sample, "
-      "rounded up to a multiple of 8 that the grid can divide. The run stays the same.");
+              "Samples of an update; default one micro-batch per data rank.", countable());
+  options.add_flag("variable-seq-lengths", &variable_lengths,
+                   "For samples with padding, those of tasks and of a BERT: cut a micro-batch to its longest sample, "
+                   "rounded up to a multiple of 8 that the grid can divide. The results stay the same.");
   if (kind == RunKind::task) return;
   options.add("micro-batches", &micro_batches, "N",
               "Instead of --global-batch-size: micro-batches of an update on each data rank.", countable());
-  options.add("rampup-batch-size", &ramp_up_text, "START INCREMENT SAMPLES",
-              "With --train-samples: begin with batches of START and add INCREMENT at equal distances until the global "
-              "batch is reached at sample number SAMPLES.");
-  options.add("step-batch-size-schedule", &steps_text, "'TOKENS:BATCH ...'",
-              "With --train-samples, instead of --global-batch-size: batches of BATCH samples once TOKENS tokens are "
-              "consumed, first 0, as '0:768 250B:1536 500B:3072'. K, M, B and T are thousands to trillions.");
+  options.add(
+      "rampup-batch-size", &ramp_up_numbers, "START INCREMENT SAMPLES",
+      "With --train-samples: begin with batches of START samples and add INCREMENT in equal steps until the global "
+      "batch is reached after SAMPLES samples.");
+  options.add(
+      "step-batch-size-schedule", &steps_text, "'TOKENS:BATCH ...'",
+      "With --train-samples, instead of --global-batch-size: batches of BATCH samples from TOKENS consumed tokens on, "
+      "the first from 0, as in '0:768 250B:1536 500B:3072'. K, M, B and T are thousands to trillions.");
   options.add_flag("decrease-batch-size-if-needed", &decrease,
-                   "Round batches down to a multiple of micro-batch size x data ranks, instead of an error.");
-  options.add_choice("loss-average", &loss_average,
-                     {{"tokens", train::LossAverage::tokens}, {"micro-batch", train::LossAverage::micro_batch}},
-                     "The loss is the mean over all tokens of the global batch that count, or, as in Megatron-LM, the "
-                     "mean of the micro-batches' means.");
+                   "Round batches down to a multiple of micro-batch size x data ranks instead of failing.");
+  options.add_choice(
+      "loss-average", &loss_average,
+      {{"tokens", train::LossAverage::tokens}, {"micro-batch", train::LossAverage::micro_batch}},
+      "The loss is the mean over all unmasked tokens of the global batch, or, as in Megatron-LM, the mean of the "
+      "micro-batches' means.");
   options.add(
       "train-iters", &train_iterations, "N",
-      "Iterations of the whole run, earlier attempts included; 0 with --save writes the initial weights as step 0.",
+      "Iterations of the entire run, earlier attempts included; 0 with --save writes the initial weights as step 0.",
       update_count(0));
   options.add("train-samples", &train_samples, "N",
-              "Samples of the whole run, instead of --train-iters; an incomplete last batch is left out.",
-              update_count(1));
+              "Samples of the entire run, instead of --train-iters; drops an incomplete last batch.", update_count(1));
 }
 
-void BatchOptions::settle(int data_ranks, Problems& problems) {
+void BatchOptions::settle(const Options& options, int data_ranks, Problems& problems) {
   const bool in_steps = !steps_text.empty();
-  problems.expect(!in_steps || !global_batch_size,
-                  "--step-batch-size-schedule and --global-batch-size exclude each other");
-  problems.expect(!in_steps || !micro_batches, "--step-batch-size-schedule and --micro-batches exclude each other");
-  problems.expect(!micro_batches || !global_batch_size, "--micro-batches and --global-batch-size exclude each other");
+  problems.exclude(!in_steps || !global_batch_size, "step-batch-size-schedule", "global-batch-size");
+  problems.exclude(!in_steps || !micro_batches, "step-batch-size-schedule", "micro-batches");
+  problems.exclude(!micro_batches || !global_batch_size, "micro-batches", "global-batch-size");
   if (!global_batch_size) {
     const std::int64_t samples = micro_batch_size * micro_batches.value_or(1);  // both are countable
     const auto most = static_cast<std::int64_t>(countable().max);
     problems.expect(
         samples <= most / data_ranks,
-        fmt::format("--micro-batches {} of --micro-batch-size {} on {} data ranks are more than {} samples; "
-                    "give fewer",
+        fmt::format("--micro-batches {} of --micro-batch-size {} on {} data ranks are more than {} samples; give fewer",
                     micro_batches.value_or(1), micro_batch_size, data_ranks, most));
     global_batch_size = std::min(samples, most / data_ranks) * data_ranks;
   }
   problems.expect(has_length(), "either --train-iters or --train-samples must be given");
-  problems.expect(ramp_up_text.empty() || train_samples,
-                  "--rampup-batch-size needs --train-samples instead of --train-iters");
-  problems.expect(!in_steps || train_samples,
-                  "--step-batch-size-schedule needs --train-samples instead of --train-iters");
-  problems.expect(!in_steps || ramp_up_text.empty(),
-                  "--step-batch-size-schedule and --rampup-batch-size exclude each other");
+  problems.need(options, {"rampup-batch-size", "step-batch-size-schedule"}, train_samples.has_value(),
+                "--train-samples instead of --train-iters");
+  problems.exclude(!in_steps || ramp_up_numbers.empty(), "step-batch-size-schedule", "rampup-batch-size");
   problems.attempt([&] {
-    if (!ramp_up_text.empty()) ramp_up = ramp_up_of(ramp_up_text);
+    if (!ramp_up_numbers.empty()) {
+      TRIREME_CHECK(ramp_up_numbers.size() == 3, ConfigError,
+                    "--rampup-batch-size {}: three numbers are needed: first batch, increment, samples",
+                    fmt::join(ramp_up_numbers, " "));
+      ramp_up = train::BatchRampUp{ramp_up_numbers[0], ramp_up_numbers[1], ramp_up_numbers[2]};
+    }
     if (in_steps && sequence_length) {
       train::BatchSteps steps = steps_of(steps_text, *sequence_length);
       for (const train::BatchLevel& level : steps.levels) {

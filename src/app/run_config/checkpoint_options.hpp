@@ -13,17 +13,17 @@
 
 namespace trireme::app {
 
-/// Choice of the step of a folder that is opened.
+/// Choice of the step to open in a folder of checkpoints.
 struct OpenOptions {
   std::optional<std::int64_t> step;  ///< iteration; the newest, unless given
-  bool optional = false;             ///< a folder without checkpoints gives an empty result, no error
-  bool warns = false;                ///< and then a warning
+  bool optional = false;             ///< a folder without checkpoints gives an empty result, not an error
+  bool warns = false;                ///< and logs a warning
   checkpoint::Verification verification = checkpoint::Verification::at_opening;
-  bool logs = true;  ///< a line of the log says which step is loaded
+  bool logs = true;  ///< logs the step that is loaded
 };
 
-/// Options of the checkpoints of a run. Those to begin anew with a checkpoint's weights are of pretraining alone: a
-/// task has its pretrained model.
+/// Options of the checkpoints of a run. Only pretraining can start a new run from a checkpoint's weights: a task has
+/// its pretrained model.
 struct CheckpointOptions {
   std::string save;
   std::string load;
@@ -31,12 +31,12 @@ struct CheckpointOptions {
   bool load_or_init = false;
   bool exit_on_missing = false;
   bool finetune = false;
-  bool use_model = false;  ///< the model's options are the checkpoint's
+  bool use_model = false;  ///< takes the model's options from the checkpoint
   bool no_load_optimizer = false;
   bool no_save_optimizer = false;
   bool allow_new_data = false;
-  bool override_schedule = false;        ///< learning rate and weight decay are the command line's
-  bool use_checkpoint_schedule = false;  ///< they are the checkpoint's
+  bool override_schedule = false;        ///< learning rate and weight decay of the command line
+  bool use_checkpoint_schedule = false;  ///< those of the checkpoint
   std::int64_t save_interval = 0;
   std::optional<int> keep_last;
   std::int64_t retain_interval = 0;
@@ -45,11 +45,11 @@ struct CheckpointOptions {
 
   void declare(Options& options, RunKind kind = RunKind::pretraining);
   void check(const Options& options, Problems& problems) const;
-  /// Use of the optimizer's state in what is loaded to continue from, and in what is saved.
+  /// Use of the optimizer's state when resuming, and when saving.
   train::OptimizerState loaded_optimizer() const { return state_of(no_load_optimizer); }
   train::OptimizerState saved_optimizer() const { return state_of(no_save_optimizer); }
-  /// Checkpoint to continue from. Where it is missing, a run begins anew on request, or if it saves to the same folder,
-  /// as Megatron-LM's runs do.
+  /// Checkpoint to resume from. If it is missing, a run starts from scratch on request, or if it saves to the same
+  /// folder, as in Megatron-LM.
   OpenOptions source() const {
     const bool same_folder = load == save && !exit_on_missing && !step && !finetune && !no_load_optimizer;
     return {.step = step, .optional = load_or_init || same_folder, .warns = !load_or_init};
@@ -60,7 +60,7 @@ struct CheckpointOptions {
                                      : ScheduleSource::must_agree;
   }
   train::CheckpointWriterOptions writer() const {
-    // Retaining some implies that the others go, as in Megatron-LM.
+    // Retaining some implies deleting the others, as in Megatron-LM.
     const int kept = keep_last.value_or(retain_interval > 0 ? 1 : 0);
     return {.asynchronous = async_save,
             .on_error = on_save_error,

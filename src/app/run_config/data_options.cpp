@@ -10,55 +10,67 @@
 
 namespace trireme::app {
 
+void MaskingOptions::declare(Options& options) {
+  options.add("mask-prob", &mask_probability, "P", "BERT: fraction of a sample's tokens that are masked.",
+              between(0, 1));
+  options.add("short-seq-prob", &short_sequence_probability, "P",
+              "BERT: probability of a sample that is shorter than the sequence, rounded to 1/N.", between(0, 1));
+}
+
+void add_split_by(Options& options, data::SplitBy* by) {
+  using data::SplitBy;
+  options.add_choice("split-by", by,
+                     {{"auto", SplitBy::automatic}, {"documents", SplitBy::documents}, {"tokens", SplitBy::tokens}},
+                     "Unit of --split; auto: tokens if there are fewer than 100 documents.");
+}
+
 void DataOptions::declare(Options& options) {
   options.section("Data");
   options.add("data-path", &path, "FILE...",
-              "Corpora, or weight, corpus, weight, corpus ...; without weights each counts by its tokens.");
+              "Corpora, or weight, corpus, weight, corpus ...; without weights each is weighted by its tokens.");
   options.add("train-data-path", &train_path, "FILE...",
-              "In the place of --data-path and --split: corpora of training alone, given as there.");
-  options.add("valid-data-path", &valid_path, "FILE...", "With --train-data-path: corpora of validation.");
-  options.add("test-data-path", &test_path, "FILE...", "With --train-data-path: corpora of the test.");
+              "Instead of --data-path and --split: corpora for training only, in the form of --data-path.");
+  options.add("valid-data-path", &valid_path, "FILE...", "With --train-data-path: corpora for validation.");
+  options.add("test-data-path", &test_path, "FILE...", "With --train-data-path: corpora for the test.");
   options.add("valid-set", &valid_set_words, "FILE...",
-              "Validation sets with a loss each, beside the validation split: NAME=FILE NAME=FILE ... After NAME=, as "
-              "for --data-path, may stand a weight, a corpus, a weight, a corpus ...");
+              "Validation sets, each with its own loss, in addition to the validation split: NAME=FILE NAME=FILE ... "
+              "NAME= may be followed by weight, corpus, weight, corpus ..., as in --data-path.");
   options.add_flag("multiple-validation-sets", &valid_apart,
-                   "Each corpus of --valid-data-path is a validation set with a loss of its own, named 0, 1, 2 ...");
+                   "Make each corpus of --valid-data-path a validation set with its own loss, named 0, 1, 2 ...");
   options.add("validation-set-names", &valid_names, "NAME...", "Names of these sets.");
-  options.add_flag("mock-data", &mock,
-                   "In the place of corpora: 21 million synthetic tokens, given by --seed, for trials and "
-                   "measurements. Needs --vocab-size.");
+  options.add_flag(
+      "mock-data", &mock,
+      "Instead of corpora: 21 million synthetic tokens, drawn from --seed, for trials and benchmarks. Needs "
+      "--vocab-size.");
   options.add(
       "split", &split, "A,B,C",
-      "Proportions of training, validation and test. The test split is evaluated once, at the end of the run; the "
-      "default's only where it has a sample.");
+      "Proportions of training, validation and test. The test split is evaluated once, at the end of the run; that of "
+      "the default only if it has a sample.");
+  add_split_by(options, &split_by);
+  options.add_choice("sampling", &sampling,
+                     {{"shuffled", data::Sampling::shuffled}, {"sequential", data::Sampling::sequential}},
+                     "sequential reads the corpus from its start, without --split, evaluates only if --eval-iters is "
+                     "given, and has no test.");
   options.add_choice(
-      "split-by", &split_by,
-      {{"auto", data::SplitBy::automatic}, {"documents", data::SplitBy::documents}, {"tokens", data::SplitBy::tokens}},
-      "Unit of --split; auto: tokens where there are fewer documents than 100.");
-  options.add_choice(
-      "sampling", &sampling, {{"shuffled", data::Sampling::shuffled}, {"sequential", data::Sampling::sequential}},
-      "sequential reads the corpus from its start, without --split, evaluates only where --eval-iters is given, and "
-      "has no test.");
-  options.add_choice("dataloader-type", &loader,
-                     {{"single", data::Sampling::shuffled}, {"cyclic", data::Sampling::cyclic}},
-                     "single: samples one after another in the order of --sampling. cyclic: each epoch of the corpus "
-                     "in a random order "
-                     "of its own, whatever the length of the run.");
+      "dataloader-type", &loader, {{"single", data::Sampling::shuffled}, {"cyclic", data::Sampling::cyclic}},
+      "single: one pass over the samples in the order of --sampling. cyclic: each epoch of the corpus in its own "
+      "random order, whatever the length of the run.");
   options.add_flag("reset-position-ids", &documents.reset_position_ids,
                    "Count positions from the start of each document in a sample.");
   options.add_flag("reset-attention-mask", &documents.reset_attention_mask,
-                   "Let no token attend to other documents in its sample.");
-  options.add_flag("eod-mask-loss", &documents.eod_mask_loss,
-                   "Leave out the loss of the last token of each document, whose next token is another's first.");
+                   "Mask attention across the documents of a sample.");
+  options.add_flag(
+      "eod-mask-loss", &documents.eod_mask_loss,
+      "Mask the loss of the last token of each document, which would predict the first token of the next.");
   masking.declare(options);
   fim.declare(options);
   tokenizer.declare(options);
   options.add("data-cache-path", &cache_path, "DIR",
-              "Folder that keeps the order of samples of large corpora for later runs; default index-cache beside each "
-              "corpus.");
+              "Folder that caches the order of samples of large corpora for later runs; default index-cache beside "
+              "each corpus.");
   options.add_choice("data-check", &check_level,
                      {{"none", CorpusCheck::none}, {"sample", CorpusCheck::sample}, {"full", CorpusCheck::full}},
-                     "Tokens compared with their digests before training: none, 32 blocks of a million, or all.");
+                     "Tokens verified against their digests before training: none, 32 blocks of a million, or all.");
 }
 
 void DataOptions::settle(const Options& options, const std::optional<model::ModelConfig>& model, Problems& problems) {
@@ -68,8 +80,7 @@ void DataOptions::settle(const Options& options, const std::optional<model::Mode
   problems.expect(sampling == data::Sampling::shuffled || (!options.given("split") && !options.given("split-by")),
                   "--sampling sequential has no splits: leave out --split and --split-by");
   if (loader == data::Sampling::cyclic) {
-    problems.expect(sampling != data::Sampling::sequential,
-                    "--sampling sequential and --dataloader-type cyclic exclude each other");
+    problems.exclude(sampling != data::Sampling::sequential, "sampling sequential", "dataloader-type cyclic");
     sampling = loader;
   }
   fim.check(options, problems);
@@ -99,16 +110,14 @@ void DataOptions::check_paths(const Options& options, Problems& problems) const 
   problems.expect(path.empty() || !has_own_splits(),
                   "--data-path and --train-data-path exclude each other: --split divides the corpora of --data-path, "
                   "--train-data-path has no other split");
-  for (const char* flag : {"valid-data-path", "test-data-path"}) {
-    problems.expect(!options.given(flag) || has_own_splits(),
-                    fmt::format("--{} needs --train-data-path: --data-path is divided by --split", flag));
-  }
+  problems.need(options, {"valid-data-path", "test-data-path"}, has_own_splits(),
+                "--train-data-path: --data-path is divided by --split");
   for (const char* flag : {"split", "split-by"}) {
     problems.expect(!options.given(flag) || !has_own_splits(),
                     fmt::format("--{} divides the corpora of --data-path: with --train-data-path leave it out", flag));
   }
-  problems.expect(!valid_apart || !valid_path.empty(), "--multiple-validation-sets needs --valid-data-path");
-  problems.expect(valid_names.empty() || valid_apart, "--validation-set-names needs --multiple-validation-sets");
+  problems.need(options, {"multiple-validation-sets"}, !valid_path.empty(), "--valid-data-path");
+  problems.need(options, {"validation-set-names"}, valid_apart, "--multiple-validation-sets");
   const auto check_weights = [](const std::vector<WeightedPath>& corpora) {
     std::vector<double> weights;
     for (const WeightedPath& corpus : corpora) weights.push_back(corpus.weight.value_or(1));
@@ -124,9 +133,9 @@ namespace {
 
 using WeightedPath = DataOptions::WeightedPath;
 
-/// Reads the words of an option: corpora alone, or weight, corpus, weight, corpus ...
+/// Reads the words of an option: only corpora, or weight, corpus, weight, corpus ...
 std::vector<WeightedPath> weighted_paths(const std::string& flag, const std::vector<std::string>& path) {
-  constexpr const char* remedy = "give corpora alone, or a weight before each: 0.7 a.h5 0.3 b.h5";
+  constexpr const char* remedy = "give only corpora, or a weight before each: 0.7 a.h5 0.3 b.h5";
   const bool has_weights = path.size() > 1 && parse_number<double>(path[0]);
   std::vector<WeightedPath> list;
   for (std::size_t i = 0; i < path.size(); ++i) {
@@ -147,7 +156,8 @@ std::vector<WeightedPath> weighted_paths(const std::string& flag, const std::vec
   return list;
 }
 
-/// Returns the length of the name in "NAME=...": of letters, digits and - _ . alone, so that paths with = are none.
+/// Returns the length of the name in "NAME=...", 0 if there is none. A name has only letters, digits and - _ . so that
+/// paths with = are not mistaken for one.
 std::size_t name_length(const std::string& word) {
   const auto end = std::ranges::find_if_not(word, [](unsigned char character) {
     return std::isalnum(character) != 0 || character == '-' || character == '_' || character == '.';
@@ -173,7 +183,7 @@ std::vector<DataOptions::SplitPaths> DataOptions::named_corpora() const {
                   *paths[i].weight);
     const std::string name = valid_names.empty() ? std::to_string(i) : valid_names[i];
     TRIREME_CHECK(!name.empty() && name_length(name + "=") == name.size(), ConfigError,
-                  "--validation-set-names: '{}' is no name: names have letters, digits and - _ . alone",
+                  "--validation-set-names: '{}' is not a name: names have only letters, digits and - _ .",
                   shortened(name));
     list.push_back({data::Split::valid, name, {paths[i]}});
   }
@@ -190,7 +200,7 @@ std::vector<DataOptions::SplitPaths> DataOptions::other_corpora() const {
     const std::string& first = valid_set_words[i];
     const std::size_t length = name_length(first);
     TRIREME_CHECK(length > 0 && length + 1 < first.size(), ConfigError,
-                  "--valid-set: '{}' is no NAME=FILE: names have letters, digits and - _ . alone", shortened(first));
+                  "--valid-set: '{}' is not NAME=FILE: names have only letters, digits and - _ .", shortened(first));
     SplitPaths set{data::Split::valid, first.substr(0, length), {}};
     std::vector<std::string> words = {first.substr(length + 1)};
     for (++i; i < valid_set_words.size() && name_length(valid_set_words[i]) == 0; ++i) {
@@ -201,7 +211,7 @@ std::vector<DataOptions::SplitPaths> DataOptions::other_corpora() const {
   }
   for (auto set = list.begin(); set != list.end(); ++set) {
     const bool is_known = !set->set.empty() && std::ranges::find(list.begin(), set, set->set, &SplitPaths::set) != set;
-    TRIREME_CHECK(!is_known, ConfigError, "--{}: the name {} is there twice",
+    TRIREME_CHECK(!is_known, ConfigError, "--{}: the name {} occurs twice",
                   valid_set_words.empty() ? "validation-set-names" : "valid-set", set->set);
   }
   return list;

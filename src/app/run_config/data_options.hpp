@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "src/app/options/fim_options.hpp"
-#include "src/app/options/masking_options.hpp"
 #include "src/app/options/named_tokenizer.hpp"
 #include "src/app/options/problems.hpp"
 #include "src/data/dataset/bert/bert_data.hpp"
@@ -20,14 +19,25 @@ namespace trireme::app {
 /// Options of the samples of a model, by its family.
 using SampleOptions = std::variant<data::GptDataOptions, data::BertDataOptions>;
 
-/// Part of a corpus that is compared with its digests before it is used. The ranks share the work. `sample` is 32
-/// blocks of a million tokens, which the seed chooses.
+/// Part of a corpus that is verified against its digests before use. The ranks share the work. `sample` is 32 blocks of
+/// a million tokens, chosen by the seed.
 enum class CorpusCheck { none, sample, full };
+
+/// Options of BERT's samples.
+struct MaskingOptions {
+  double mask_probability = 0.15;
+  double short_sequence_probability = 0.1;
+
+  void declare(Options& options);
+};
+
+/// Declares --split-by.
+void add_split_by(Options& options, data::SplitBy* by);
 
 /// Options of the corpora and their samples.
 struct DataOptions {
   std::vector<std::string> path;
-  std::vector<std::string> train_path, valid_path, test_path;  ///< instead of `path`, one a split
+  std::vector<std::string> train_path, valid_path, test_path;  ///< instead of `path`, one per split
   std::vector<std::string> valid_set_words;                    ///< as given: NAME=FILE ...
   bool valid_apart = false;                                    ///< each corpus of `valid_path` is a validation set
   std::vector<std::string> valid_names;                        ///< names of these
@@ -53,18 +63,18 @@ struct DataOptions {
     std::string path;
     std::optional<double> weight = {};
   };
-  /// Corpora of a split, or of a validation set, instead of a share of those that train.
+  /// Corpora of a split, or of a validation set, instead of a share of the training corpora.
   struct SplitPaths {
     data::Split split = data::Split::valid;
     std::string set;  ///< name of a validation set
     std::vector<WeightedPath> corpora;
   };
-  /// Returns whether each split has corpora of its own, or none.
+  /// Returns whether each split has its own corpora, or none.
   bool has_own_splits() const { return !train_path.empty(); }
-  /// Shares of the splits in the corpora to train on.
+  /// Returns the shares of the splits in the training corpora.
   std::array<double, 3> fractions() const { return data::parse_split(has_own_splits() ? "1" : split); }
-  /// Reads the corpora to train on: `path` or `train_path`. ConfigError if it is neither corpora alone nor
-  /// pairs of weight and corpus.
+  /// Reads the training corpora: `path` or `train_path`. Throws ConfigError if it is neither only corpora nor pairs of
+  /// weight and corpus.
   std::vector<WeightedPath> corpora() const;
   /// Likewise `valid_path`, `test_path`, and `valid_set_words`.
   std::vector<SplitPaths> other_corpora() const;

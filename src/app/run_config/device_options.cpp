@@ -8,12 +8,12 @@ namespace {
 
 void declare_startup_timeout(Options& options, double* minutes) {
   options.add("startup-timeout-minutes", minutes, "X",
-              "A job whose ranks have not all reached MPI_Init after this time ends with exit code 7; 0: they wait for "
-              "ever.",
+              "End the job with exit code 7 if not all ranks have reached MPI_Init after this time; 0: wait "
+              "indefinitely.",
               at_least(0));
 }
 
-/// Returns the file by the XDG base directories; empty if the user has no home.
+/// Returns the file in the XDG cache folder; empty if the user has no home.
 std::string default_gemm_cache() {
   const char* caches = std::getenv("XDG_CACHE_HOME");
   const char* home = std::getenv("HOME");
@@ -36,25 +36,25 @@ void DeviceOptions::declare(Options& options) {
   options.section("Device");
   options.add_choice("backend", &backend,
                      {{"auto", BackendChoice::automatic}, {"cpu", BackendChoice::cpu}, {"cuda", BackendChoice::cuda}},
-                     "auto takes the GPU where every rank can use one, else the CPU where none can.");
+                     "auto: the GPU if every rank can use one, the CPU if none can.");
   options.add_choice<std::optional<DeviceTransport>>(
       "communicator", &communicator, {{"nccl", DeviceTransport::nccl}, {"staged", DeviceTransport::staged}},
-      "How GPUs communicate: nccl (the default), or staged through host memory by MPI, which is slow and lets several "
-      "ranks share a GPU.");
+      "Communication between GPUs: nccl (the default), or staged through host memory by MPI, which is slow and lets "
+      "several ranks share a GPU.");
   options.add("distributed-timeout-minutes", &timeout_minutes, "X",
-              "A rank that has waited this long for others ends the job with exit code 7 and names those that do not "
-              "answer; 0: ranks wait for ever.",
+              "End the job with exit code 7 after a rank has waited this long for others, and name those that do not "
+              "respond; 0: wait indefinitely.",
               at_least(0));
   declare_startup_timeout(options, &startup_timeout_minutes);
   options.add_flag("deterministic-mode", &deterministic,
-                   "Compute the same bits in every run on one grid, on GPUs too: products use cuBLASLt's first "
-                   "suggestion that runs, not the fastest. The CPU always does.");
-  options.add_flag("allow-tf32", &allow_tf32, "GPU: products of fp32 may round their inputs to TF32 (10 bits).");
+                   "Compute bitwise the same results in every run on one grid, on GPUs too: GEMMs use cuBLASLt's first "
+                   "working algorithm instead of the fastest. The CPU is always deterministic.");
+  options.add_flag("allow-tf32", &allow_tf32, "GPU: let fp32 GEMMs round their inputs to TF32 (10 bits).");
   options.add("gemm-cache", &gemm_cache, "FILE",
-              "GPU: file with the fastest algorithm of each product, or 'none'; default trireme/gemm_algorithms in the "
-              "user's cache folder.");
+              "GPU: file that caches the fastest algorithm of each GEMM, or 'none'; default trireme/gemm_algorithms in "
+              "the user's cache folder.");
   options.add_flag("check-launches", &check_launches,
-                   "GPU: wait for every kernel, so that an error names the one that caused it; slow.");
+                   "GPU: wait for every kernel, so that an error names the kernel that caused it; slow.");
 }
 
 BackendOptions DeviceOptions::backend_options(int world_rank, int local_rank) const {
@@ -72,7 +72,7 @@ BackendOptions DeviceOptions::backend_options(int world_rank, int local_rank) co
 void DeviceOptions::check(const Options& options, const Backend& backend, const std::string& reason) const {
   if (backend.supports(Capability::algorithm_cache)) {
     TRIREME_CHECK(!deterministic || gemm_cache.empty() || gemm_cache == "none", ConfigError,
-                  "--gemm-cache {} and --deterministic-mode exclude each other: the second measures no algorithms",
+                  "--gemm-cache {} and --deterministic-mode exclude each other: the second benchmarks no algorithms",
                   gemm_cache);
   }
   std::string idle;
@@ -85,7 +85,7 @@ void DeviceOptions::check(const Options& options, const Backend& backend, const 
     if (options.given(name) && !backend.supports(capability))
       idle += (idle.empty() ? "--" : ", --") + std::string(name);
   }
-  TRIREME_CHECK(idle.empty(), ConfigError, "{}: for GPUs alone, and this job runs on the backend {} ({}); leave out {}",
+  TRIREME_CHECK(idle.empty(), ConfigError, "{}: for GPUs only, but this job runs on the backend {} ({}); leave out {}",
                 idle, backend.name(), reason, idle.find(',') == std::string::npos ? "the option" : "these options");
 }
 

@@ -11,8 +11,8 @@
 
 namespace trireme::app {
 
-/// Options of the device and of communication between devices, for every command that runs a model. Options that only
-/// a GPU has are refused where the backend is the CPU.
+/// Options of the device and of communication between devices, for every command that runs a model. Options for GPUs
+/// only are refused on the CPU.
 struct DeviceOptions {
   BackendChoice backend = BackendChoice::automatic;
   std::optional<DeviceTransport> communicator;
@@ -31,7 +31,7 @@ struct DeviceOptions {
   void check(const Options& options, const Backend& backend, const std::string& reason) const;
 };
 
-/// Returns `--startup-timeout-minutes`, which counts before MPI and the command's own options are there.
+/// Returns `--startup-timeout-minutes`, which is needed before MPI starts and the command reads its options.
 double startup_timeout_minutes(const std::vector<std::string>& arguments);
 
 /// Throws ConfigError if `backend` cannot train in `dtype`.

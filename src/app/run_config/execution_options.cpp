@@ -5,26 +5,27 @@ namespace trireme::app {
 void declare_cross_entropy_chunks(Options& options, std::int64_t* chunks) {
   options.add(
       "cross-entropy-chunks", chunks, "N",
-      "Compute the output layer and the loss of a micro-batch in N chunks of its tokens. The logits of one chunk "
-      "exist at a time, instead of all. Nothing is computed twice.",
+      "Compute the output layer and the loss of a micro-batch in N chunks of its tokens. Memory holds the logits of "
+      "one chunk at a time. Nothing is recomputed.",
       at_least(1));
 }
 
 void ExecutionOptions::declare(Options& options) {
-  options.add_flag("cuda-graphs", &cuda_graphs,
-                   "GPU: record the work of a micro-batch once and replay it, which saves host time. The first "
-                   "micro-batch of an update is not replayed with --overlap-param-gather, the last one not with "
-                   "--overlap-grad-reduce. Not yet proved on a GPU.");
+  options.add_flag(
+      "cuda-graphs", &cuda_graphs,
+      "GPU: record the work of a micro-batch once as a CUDA graph and replay it, which saves host time. Not replayed "
+      "are the first micro-batch of an update with --overlap-param-gather, and the last with --overlap-grad-reduce. "
+      "Not yet validated on a GPU.");
   options.add_choice("recompute-granularity", &recomputation.granularity,
                      {{"none", model::RecomputeGranularity::none},
                       {"selective", model::RecomputeGranularity::selective},
                       {"full", model::RecomputeGranularity::full}},
-                     "Work that backward repeats to save memory: selective, the attention itself (not Q, K, V) and the "
-                     "activation in the feed-forward block; full, whole layers.");
+                     "Work that backward repeats to save memory: selective, the core attention (not Q, K, V) and the "
+                     "activation in the feed-forward block; full, entire layers.");
   options.add_choice("recompute-method", &recomputation.method,
                      {{"uniform", model::RecomputeMethod::uniform}, {"block", model::RecomputeMethod::block}},
                      "Form of full recomputation: spans of --recompute-num-layers layers that keep only their input, "
-                     "or that many layers at the start of each chunk, one by one. Default: uniform.");
+                     "or that many single layers at the start of each chunk. Default: uniform.");
   options.add("recompute-num-layers", &recomputation.layers, "N", "Layers of a span, or of a chunk.", layer_count());
   options.add_flag("recompute-activations", &recompute_activations, "The same as --recompute-granularity selective.");
   options.add_flag("distribute-saved-activations", &recomputation.distribute,
@@ -37,23 +38,34 @@ void ExecutionOptions::settle(const Options& options, const ParallelOptions& par
   using model::RecomputeGranularity;
   if (recompute_activations) {
     problems.expect(!options.given("recompute-granularity") || recomputation.selective(),
-                    "--recompute-activations means --recompute-granularity selective and contradicts another one");
+                    "--recompute-activations means --recompute-granularity selective and contradicts any other");
     recomputation.granularity = RecomputeGranularity::selective;
   }
   const bool full = recomputation.granularity == RecomputeGranularity::full;
-  for (const char* name : {"recompute-method", "recompute-num-layers", "distribute-saved-activations"}) {
-    problems.expect(full || !options.given(name), fmt::format("--{} needs --recompute-granularity full", name));
-  }
-  problems.expect(
-      !recomputation.distribute || !parallel.sequence_parallel,
-      "--distribute-saved-activations and --sequence-parallel exclude each other: with the second, activations are "
-      "distributed already");
-  problems.expect(
-      !cuda_graphs || device.communicator != DeviceTransport::staged,
-      "--cuda-graphs and --communicator staged exclude each other: the second sends every message by the host");
-  problems.expect(
-      !cuda_graphs || !device.check_launches,
-      "--cuda-graphs and --check-launches exclude each other: with the second the host waits for every kernel");
+  problems.need(options, {"recompute-method", "recompute-num-layers", "distribute-saved-activations"}, full,
+                "--recompute-granularity full");
+  problems.exclude(!recomputation.distribute || !parallel.sequence_parallel, "distribute-saved-activations",
+                   "sequence-parallel", "with the second, activations are distributed already");
+  problems.exclude(!cuda_graphs || device.communicator != DeviceTransport::staged, "cuda-graphs", "communicator staged",
+                   "the second sends every message through the host");
+  problems.exclude(!cuda_graphs || !device.check_launches, "cuda-graphs", "check-launches",
+                   "with the second the host waits for every kernel");
+}
+
+train::ExecutionConfig ExecutionOptions::config(DType dtype, const BatchOptions& batch,
+                                                const ParallelOptions& parallel) const {
+  model::Recomputation settled = recomputation;
+  settled.distribute = settled.distribute && parallel.grid.tensor > 1;
+  return {.dtype = dtype,
+          .sequence_length = batch.sequence_length.value_or(0),
+          .micro_batch_size = batch.micro_batch_size,
+          .vocabulary_multiple = parallel.grid.vocabulary_multiple,
+          .padded_vocabulary_size = parallel.grid.padded_vocabulary,
+          .recomputation = settled,
+          .cross_entropy_chunks = cross_entropy_chunks,
+          .cuda_graphs = cuda_graphs,
+          .variable_lengths = batch.variable_lengths,
+          .parallel = parallel.config(dtype)};
 }
 
 }  // namespace trireme::app

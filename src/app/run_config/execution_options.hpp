@@ -2,6 +2,7 @@
 
 #include "src/app/options/options.hpp"
 #include "src/app/options/problems.hpp"
+#include "src/app/run_config/batch_options.hpp"
 #include "src/app/run_config/device_options.hpp"
 #include "src/app/run_config/parallel_options.hpp"
 #include "src/model/blocks/recomputation.hpp"
@@ -21,6 +22,8 @@ struct ExecutionOptions {
   void declare(Options& options);
   /// Sets `recomputation` from the flag.
   void settle(const Options& options, const ParallelOptions& parallel, const DeviceOptions& device, Problems& problems);
+  /// Returns the configuration with these options, of training in `dtype`.
+  train::ExecutionConfig config(DType dtype, const BatchOptions& batch, const ParallelOptions& parallel) const;
 };
 
 }  // namespace trireme::app

@@ -21,14 +21,14 @@ void FieldOptions::declare(Options& options, std::optional<model::FieldRole> rol
     if (field.help.empty() || (role && field.role != *role)) continue;
     Slot& slot = slots_[row];
     const bool is_real = std::holds_alternative<double>(field.get({}));
-    const std::string names(field.option), help = with_flags(field.help);
+    const std::string names(field.option), help = with_own_flags(field.help);
     const std::string placeholder(!field.placeholder.empty() ? field.placeholder : is_real ? "X" : "N");
     if (field.is_flag()) {
       options.add_flag(names, &slot.flag, help);
     } else if (!field.names.empty()) {
-      std::vector<std::pair<std::string, std::optional<std::int64_t>>> choices;
+      std::vector<Choice<std::optional<std::int64_t>>> choices;
       for (const std::string_view name : field.names) {
-        if (!name.empty()) choices.emplace_back(name, field.index_of(name));
+        if (!name.empty()) choices.push_back({name, field.index_of(name)});
       }
       options.add_choice(names, &slot.integer, std::move(choices), help);
     } else if (is_real) {

@@ -11,21 +11,21 @@
 
 namespace trireme::app {
 
-/// Options of the rows of model::fields() that have a help.
+/// Options of the rows of model::fields() that have a help text.
 class FieldOptions {
  public:
   /// Declares the options, of one role or of all.
   void declare(Options& options, std::optional<model::FieldRole> role = std::nullopt);
-  /// Returns the value given, if any, by the option with the first name `option`.
+  /// Returns the given value, if any, of the option with the first name `option`.
   std::optional<model::FieldValue> value(std::string_view option) const;
   std::optional<std::int64_t> integer(std::string_view option) const;
   bool given(std::string_view option) const { return value(option).has_value(); }
   void set(std::string_view option, double value);
-  /// Sets the values given in `config`.
+  /// Sets the given values in `config`.
   void apply(model::ModelConfig& config) const;
-  /// Reports options given that `config` has no use for.
+  /// Reports given options that do not apply to `config`.
   void check(const model::ModelConfig& config, Problems& problems) const;
-  /// Forgets the values given, except for sizes and settings of training.
+  /// Drops the given values, except for sizes and settings of training.
   void forget_form();
 
  private:

@@ -9,10 +9,10 @@ std::vector<std::string> idle_options(const Options& options, const parallel::Pr
                                       bool has_padding) {
   const auto values = options.values();
   const auto value_of = [&](std::string_view name) -> std::string_view {
-    const auto found =
-        std::ranges::find(values, name, [](const auto& option) -> std::string_view { return option.first; });
+    const auto found = std::ranges::find_if(values, [&](const auto& option) { return option.first == name; });
     return found == values.end() ? std::string_view() : found->second;
   };
+  const std::string_view growth = value_of("weight-decay-incr-style");
   struct Rule {
     bool holds;
     const char* reason;
@@ -20,8 +20,7 @@ std::vector<std::string> idle_options(const Options& options, const parallel::Pr
   };
   const Rule rules[] = {
       {value_of("lr-decay-style") == "constant" && value_of("min-lr") != "0", "the rate stays at --lr", {"min-lr"}},
-      {(value_of("weight-decay-incr-style") == "linear" || value_of("weight-decay-incr-style") == "cosine") &&
-           value_of("weight-decay") != "0.01",
+      {(growth == "linear" || growth == "cosine") && value_of("weight-decay") != "0.01",
        "it grows from --start-weight-decay to --end-weight-decay",
        {"weight-decay"}},
       {grid.gradient_size() == 1,
@@ -37,7 +36,17 @@ std::vector<std::string> idle_options(const Options& options, const parallel::Pr
        {"sequence-parallel", "no-async-tensor-model-parallel-allreduce", "distribute-saved-activations",
         "no-scatter-gather-tensors-in-pipeline"}},
       {!has_padding, "running text has no padding", {"variable-seq-lengths"}},
-      {grid.world_size() == 1, "one rank", {"communicator", "distributed-timeout-minutes", "startup-timeout-minutes"}},
+      {grid.world_size() == 1,
+       "one rank",
+       {"communicator", "distributed-timeout-minutes", "startup-timeout-minutes", "log-straggler"}},
+      {value_of("tensorboard-dir").empty(),
+       "no --tensorboard-dir",
+       {"tensorboard-log-interval", "log-timers-to-tensorboard", "log-memory-to-tensorboard",
+        "log-validation-ppl-to-tensorboard", "log-world-size-to-tensorboard", "no-log-loss-scale-to-tensorboard",
+        "no-log-learning-rate-to-tensorboard"}},
+      {value_of("save").empty(), "no --save", {"log-progress"}},
+      {value_of("timing-log-level") == "0", "no --timing-log-level", {"timing-log-option"}},
+      {value_of("profile") == "false", "no --profile", {"profile-step-start", "profile-step-end", "profile-ranks"}},
       {!options.given("exp-avg-dtype") && !options.given("exp-avg-sq-dtype"),
        "both moments are in fp32",
        {"use-precision-aware-optimizer"}},
@@ -46,7 +55,7 @@ std::vector<std::string> idle_options(const Options& options, const parallel::Pr
        {"loss-scale", "initial-loss-scale", "min-loss-scale", "loss-scale-window", "hysteresis"}}};
   std::vector<std::string> idle;
   for (const auto& [name, value] : values) {
-    if (!options.given(name) || value == "false") continue;  // a flag that a file of options turns off
+    if (!options.requested(name)) continue;
     const auto* rule = std::ranges::find_if(
         rules, [&](const Rule& r) { return r.holds && std::ranges::find(r.names, name) != r.names.end(); });
     if (name == "loss-scale" && value != "0") continue;

@@ -9,9 +9,10 @@
 
 namespace trireme::app {
 
-/// Lists the options given that have no use on `grid`, in training in `dtype` or for samples of running text (without
-/// `has_padding`), each with the reason: "--overlap-grad-reduce (one data rank)". They are no mistakes, because a
-/// script for many ranks also runs on one. Options that contradict each other on every grid are Problems instead.
+/// Lists the given options that have no effect on `grid`, in training in `dtype`, for samples of running text (without
+/// `has_padding`) or without another option, each with the reason: "--overlap-grad-reduce (one data rank)". They are
+/// not mistakes, because a script for many ranks also runs on one. Options that contradict each other on every grid are
+/// Problems instead.
 std::vector<std::string> idle_options(const Options& options, const parallel::ProcessGrid& grid, DType dtype,
                                       bool has_padding);
 

@@ -11,18 +11,18 @@ void ModelOptions::declare(Options& options) {
   options.add(
       "model", &preset, "NAME",
       "Preset: " + model::preset_names() +
-          ". gpt2-8.3b has the 24 heads of 128 that were trained, gpt2-8.3b-scaling the 32 of 96 of the "
-          "scaling study. A preset sets positions, dropout and a GPT's vocabulary, too; single options override it.");
+          ". gpt2-8.3b has the 24 heads of 128 that were trained, gpt2-8.3b-scaling the 32 of 96 of the scaling study. "
+          "A preset also sets positions, dropout and a GPT's vocabulary; single options override it.");
   options.add_choice<std::optional<model::ModelFamily>>(
       "model-type", &family, {{"gpt", model::ModelFamily::gpt}, {"bert", model::ModelFamily::bert}},
       "Kind of model without a preset: gpt predicts the next token (default), bert masked tokens.");
   fields.declare(options);
   options.add_flag("group-query-attention", &group_query_attention,
-                   "Let several heads of queries share a head of keys and values.");
+                   "Grouped-query attention: several query heads share a head of keys and values.");
   options.add_choice<std::optional<Positions>>(
       "position-embedding-type", &positions,
       {{"learned_absolute", Positions::learned_absolute}, {"rope", Positions::rope}, {"yarn", Positions::yarn}},
-      "Positions: a learned table (default), rotation of queries and keys, or that with YaRN's frequencies.");
+      "Positions: a learned table (default), rotation of queries and keys, or rotation with YaRN's frequencies.");
   options.add_flag("use-rope-scaling", &llama3_scaling,
                    "Scale the rotary frequencies as Llama 3.1 does, for more than 8192 positions.");
   window.declare(options);
@@ -86,7 +86,7 @@ std::vector<std::string> ModelOptions::take(const model::ModelConfig& stored) {
   for (const auto& [name, value] : given.texts()) {
     const std::string there = taken.contains(name) ? taken.get<std::string>(name) : "none";
     if (name != "model.kind" && there != value) {
-      lines.push_back(fmt::format("the model's {} is the checkpoint's {}, in place of {}",
+      lines.push_back(fmt::format("the model's {} is the checkpoint's {}, instead of {}",
                                   name.substr(std::string_view("model.").size()), there, value));
     }
   }
@@ -96,7 +96,8 @@ std::vector<std::string> ModelOptions::take(const model::ModelConfig& stored) {
 
 model::ModelConfig ModelOptions::known_config(Problems& problems) const {
   if (checkpoint) {
-    problems.expect(preset.empty(), "--use-checkpoint-args and --model exclude each other: both say the whole model");
+    problems.expect(preset.empty(),
+                    "--use-checkpoint-args and --model exclude each other: both define the entire model");
     problems.expect(!family || *family == checkpoint->family,
                     fmt::format("--model-type: the checkpoint holds a {}: leave the option out, or give another --load",
                                 checkpoint->is_bert() ? "BERT" : "GPT"));
@@ -122,15 +123,15 @@ model::ModelConfig ModelOptions::known_config(Problems& problems) const {
 void ModelOptions::apply_form(model::ModelConfig& config, Problems& problems) const {
   using model::RotaryScalingKind;
   const bool is_yarn = positions == Positions::yarn;
-  problems.expect(!fields.given("use-rotary-position-embeddings") || positions != Positions::learned_absolute,
-                  "--use-rotary-position-embeddings and --position-embedding-type learned_absolute exclude each other");
+  problems.exclude(!fields.given("use-rotary-position-embeddings") || positions != Positions::learned_absolute,
+                   "use-rotary-position-embeddings", "position-embedding-type learned_absolute");
   if (positions) {
     config.position_embedding = positions == Positions::learned_absolute ? model::PositionEmbedding::learned_absolute
                                                                          : model::PositionEmbedding::rope;
   }
   problems.expect(!is_yarn || fields.given("yarn-rotary-scaling-factor"),
-                  "--position-embedding-type yarn needs --yarn-rotary-scaling-factor: how many times as many positions "
-                  "as in the earlier training");
+                  "--position-embedding-type yarn needs --yarn-rotary-scaling-factor: the number of positions over "
+                  "that of the earlier training");
   if (is_yarn) {
     config.rotary_scaling = {RotaryScalingKind::yarn, 1, 4096};
   } else if (llama3_scaling && config.rotary_scaling.kind != RotaryScalingKind::llama3) {
@@ -171,8 +172,8 @@ void ModelOptions::apply_vocabulary(model::ModelConfig& config, std::int64_t cor
       is_given ? fmt::format("--vocab-size {} is smaller than the corpus' vocabulary of {} tokens", config.vocabulary,
                              corpus_vocabulary)
       : checkpoint
-          ? fmt::format("the vocabulary of the checkpoint has {} tokens, the corpus' {}: build the corpus with "
-                        "the model's tokenizer",
+          ? fmt::format("the vocabulary of the checkpoint has {} tokens, the corpus' {}: build the corpus with the "
+                        "model's tokenizer",
                         config.vocabulary, corpus_vocabulary)
           : fmt::format("the vocabulary of --model {} has {} tokens, the corpus' {}: build the corpus with the "
                         "model's tokenizer, or give --vocab-size {}",
@@ -195,14 +196,14 @@ std::string ModelOptions::preset_values(const model::ModelConfig& config) const 
 void InitialisationOptions::declare(Options& options) {
   options.add_choice("init-method", &method,
                      {{"normal", model::InitMethod::normal}, {"hashed-uniform", model::InitMethod::hashed_uniform}},
-                     "Initial weights: normal deviates of the seed, or a formula of name and index alone.");
+                     "Initial weights: normal deviates of the seed, or a formula of name and index only.");
   options.add("init-method-std", &std, "X", "Standard deviation of normal initial weights.", at_least(0));
   options.add("init-scale", &scale, "X", "Multiplies the initial matrices of the layers.", at_least(0));
 }
 
 void InitialisationOptions::check(const Options& options, Problems& problems) const {
-  problems.expect(method == model::InitMethod::normal || !options.given("init-method-std"),
-                  "--init-method-std needs --init-method normal: hashed-uniform weights have ranges of their own");
+  problems.need(options, {"init-method-std"}, method == model::InitMethod::normal,
+                "--init-method normal: hashed-uniform weights have fixed ranges");
 }
 
 }  // namespace trireme::app

@@ -30,19 +30,19 @@ struct ModelOptions {
   std::optional<model::ModelConfig> checkpoint;  ///< model of a checkpoint, instead of a preset
 
   void declare(Options& options);
-  /// Takes the model of a checkpoint, as Megatron-LM's --use-checkpoint-args does. A shape that was given stays; all
-  /// else is the checkpoint's. Returns a line for each value that was given otherwise.
+  /// Takes the model of a checkpoint, as Megatron-LM's --use-checkpoint-args does. A given shape stays; everything else
+  /// comes from the checkpoint. Returns a line for each given value that it overrides.
   std::vector<std::string> take(const model::ModelConfig& stored);
-  /// Declares the options of training alone.
+  /// Declares only the options of training.
   void declare_training(Options& options) { fields.declare(options, model::FieldRole::training); }
-  /// Returns the sequence length of a run that gives none: the positions given, or else the preset's. Throws
-  /// ConfigError if there are neither.
+  /// Returns the default sequence length: the given positions, or else the preset's. Throws ConfigError if there are
+  /// neither.
   std::int64_t default_sequence_length() const;
-  /// Returns the configuration asked for. The values of a checkpoint or preset hold where no option overrides them;
-  /// without one, positions default to the sequence length and the vocabulary to the corpus'. A BERT's vocabulary is
-  /// always the corpus'. Throws one ConfigError that lists what is missing or does not fit.
+  /// Returns the requested configuration: the values of the checkpoint or preset, unless an option overrides them.
+  /// Without either, positions default to the sequence length and the vocabulary to the corpus'. A BERT's vocabulary
+  /// always defaults to the corpus'. Throws one ConfigError that lists all problems.
   model::ModelConfig config(std::int64_t sequence_length, std::int64_t corpus_vocabulary) const;
-  /// Lists the values of `config` beside the shape that the preset has set, as "name value, ..."; empty without a
+  /// Lists the values of `config` that the preset has set besides the shape, as "name value, ..."; empty without a
   /// preset.
   std::string preset_values(const model::ModelConfig& config) const;
 
@@ -50,7 +50,7 @@ struct ModelOptions {
   bool has_base() const { return checkpoint.has_value() || !preset.empty(); }
   /// Returns the checkpoint's or the preset's configuration, or one of the model type without a shape.
   model::ModelConfig known_config(Problems& problems) const;
-  /// Applies the options to `config`, which has the values of `known_config`, except for those that depend on the data.
+  /// Applies the options that do not depend on the data to `config`, which has the values of `known_config`.
   void apply_form(model::ModelConfig& config, Problems& problems) const;
   void apply_positions(model::ModelConfig& config, std::int64_t sequence_length, Problems& problems) const;
   void apply_vocabulary(model::ModelConfig& config, std::int64_t corpus_vocabulary, Problems& problems) const;

@@ -8,32 +8,20 @@ namespace trireme::app {
 
 void OptimizerOptions::declare(Options& options) {
   options.add_choice(
-      "optimizer", &optimizer.kind,
-      {{"adam", optim::OptimizerKind::adam}, {"sgd", optim::OptimizerKind::sgd}, {"muon", optim::OptimizerKind::muon}},
-      "adam: AdamW, with decoupled weight decay. sgd: SGD with momentum, with weight decay added to the "
-      "gradient. muon: momentum that is orthogonalised, for the matrices of the layers, of a BERT also those of the "
-      "pooler and of the transform before the masked tokens' output; AdamW for embeddings, output layers, norms and "
-      "biases.");
+      "optimizer", &optimizer.kind, optim::optimizer_kinds,
+      "adam: AdamW, with decoupled weight decay. sgd: SGD with momentum, with weight decay added to the gradient. "
+      "muon: orthogonalised momentum for the matrices of the layers, in a BERT also those of the pooler and of the "
+      "transform before the masked tokens' output; AdamW for embeddings, output layers, norms and biases.");
   options.add("lr", &lr.maximum, "X", "Peak learning rate.", at_least(0));
   options.add("min-lr", &lr.minimum, "X", "Learning rate at the end of the decay.", at_least(0));
-  options.add_choice("lr-decay-style", &lr.style,
-                     {{"linear", optim::LrDecayStyle::linear},
-                      {"cosine", optim::LrDecayStyle::cosine},
-                      {"constant", optim::LrDecayStyle::constant},
-                      {"inverse-square-root", optim::LrDecayStyle::inverse_square_root},
-                      {"WSD", optim::LrDecayStyle::wsd}},
-                     "Decay of the learning rate after the warm-up. WSD: none until the last part of the decay.");
-  options.add_choice("lr-wsd-decay-style", &lr.wsd_style,
-                     {{"exponential", optim::WsdDecayStyle::exponential},
-                      {"linear", optim::WsdDecayStyle::linear},
-                      {"cosine", optim::WsdDecayStyle::cosine},
-                      {"minus_sqrt", optim::WsdDecayStyle::minus_sqrt}},
-                     "Course of WSD's last part.");
-  options.add("lr-wsd-decay-iters", &lr_wsd_decay_iterations, "N", "Updates of WSD's last part.", update_count(1));
-  options.add("lr-wsd-decay-samples", &lr_wsd_decay_samples, "N", "With --train-samples: samples of WSD's last part.",
+  options.add_choice("lr-decay-style", &lr.style, optim::lr_decay_styles,
+                     "Decay of the learning rate after the warm-up. WSD: none until the final part of the decay.");
+  options.add_choice("lr-wsd-decay-style", &lr.wsd_style, optim::wsd_decay_styles, "Shape of WSD's final part.");
+  options.add("lr-wsd-decay-iters", &lr_wsd_decay_iterations, "N", "Updates of WSD's final part.", update_count(1));
+  options.add("lr-wsd-decay-samples", &lr_wsd_decay_samples, "N", "With --train-samples: samples of WSD's final part.",
               update_count(1));
   options.add("lr-warmup-iters", &lr_warmup_iterations, "N", "Updates of linear warm-up.", update_count(0));
-  options.add("lr-warmup-init", &lr.initial, "X", "Learning rate at which the warm-up begins.", at_least(0));
+  options.add("lr-warmup-init", &lr.initial, "X", "Learning rate at the start of the warm-up.", at_least(0));
   options.add("lr-warmup-samples", &lr_warmup_samples, "N", "With --train-samples: samples of linear warm-up.",
               update_count(0));
   options.add("lr-warmup-fraction", &lr_warmup_fraction, "X", "Warm-up as a fraction of the decay.", between(0, 1));
@@ -55,58 +43,47 @@ void OptimizerOptions::declare(Options& options) {
   options.add("adam-eps", &optimizer.adamw.epsilon, "X", "Added to the root of the second moment.", at_least(0));
   options.add("sgd-momentum", &optimizer.sgd.momentum, "X", "Momentum of SGD.", between(0, 1));
   options.add("muon-momentum", &optimizer.muon.momentum, "X", "Momentum of Muon.", between(0, 1));
-  options.add_flag("muon-nesterov", &optimizer.muon.nesterov, "Muon: Nesterov's momentum.");
+  options.add_flag("muon-nesterov", &optimizer.muon.nesterov, "Muon: Nesterov momentum.");
   options.add("muon-num-ns-steps", &optimizer.muon.newton_schulz.steps, "N",
-              "Muon: steps of Newton-Schulz, by which a matrix is orthogonalised.", between(1, 100));
-  options.add_choice(
-      "muon-coefficient-type", &optimizer.muon.newton_schulz.coefficients,
-      {{"quintic", optim::NewtonSchulzCoefficients::quintic}, {"simple", optim::NewtonSchulzCoefficients::simple}},
-      "Muon: coefficients of Newton-Schulz, five in turn, or one for every step.");
+              "Muon: Newton-Schulz steps that orthogonalise a matrix.", between(1, 100));
+  options.add_choice("muon-coefficient-type", &optimizer.muon.newton_schulz.coefficients,
+                     optim::newton_schulz_coefficients,
+                     "Muon: Newton-Schulz coefficients, five sets in turn, or one for every step.");
   options.add_choice("muon-fp32-matmul-prec", &optimizer.muon.newton_schulz.products,
                      {{"medium", optim::NewtonSchulzProducts::device}, {"high", optim::NewtonSchulzProducts::full}},
-                     "Muon: precision of Newton-Schulz's products. medium: bf16 on GPUs, fp32 on the CPU; high: fp32.");
+                     "Muon: precision of the Newton-Schulz GEMMs. medium: bf16 on GPUs, fp32 on the CPU; high: fp32.");
   options.add_choice(
-      "muon-scale-mode", &optimizer.muon.scale,
-      {{"spectral", optim::MuonScale::spectral},
-       {"unit_rms_norm", optim::MuonScale::unit_rms_norm},
-       {"shape_scaling", optim::MuonScale::shape_scaling}},
+      "muon-scale-mode", &optimizer.muon.scale, optim::muon_scales,
       "Muon: factor of an update of r rows and c columns: the root of max(r, c), r / c or max(1, r / c).");
-  options.add("muon-extra-scale-factor", &optimizer.muon.extra_scale, "X", "Muon: one more factor.", at_least(0));
+  options.add("muon-extra-scale-factor", &optimizer.muon.extra_scale, "X", "Muon: additional factor.", at_least(0));
   options.add_flag("muon-no-split-qkv", &no_split_qkv,
-                   "Muon: orthogonalise queries, keys and values as one matrix, not each by itself.");
+                   "Muon: orthogonalise queries, keys and values as one matrix, not separately.");
   options.add("decoupled-lr", &decoupled_lr, "X",
-              "Peak learning rate of the token embedding and the output layer, in place of --lr.", at_least(0));
+              "Peak learning rate of the token embedding and the output layer, instead of --lr.", at_least(0));
   options.add("decoupled-min-lr", &decoupled_min_lr, "X",
               "Their learning rate at the end of the decay; default --min-lr.", at_least(0));
-  options.add("clip-grad", &clip_grad, "X", "Largest gradient norm; 0: no clipping.", at_least(0));
-  options.add(
-      "grad-norm-type", &grad_norm_type, "P|inf",
-      "Norm of the gradients: the P-th root of the sum of the P-th powers, P from 1 to 16; or inf, the largest.");
+  options.add("clip-grad", &clip_grad, "X", "Maximum gradient norm; 0: no clipping.", at_least(0));
+  options.add("grad-norm-type", &grad_norm_type, "P|inf",
+              "Norm of the gradients: the P-th root of the sum of P-th powers, P from 1 to 16; or inf, the maximum.");
   options.require("lr");
 }
 
 void OptimizerOptions::settle(const Options& options, const BatchOptions& batch, Problems& problems) {
-  for (const char* name : {"adam-beta1", "adam-beta2", "adam-eps"}) {
-    problems.expect(optimizer.kind != optim::OptimizerKind::sgd || !options.given(name),
-                    fmt::format("--{} needs --optimizer adam or muon", name));
-  }
-  for (const char* name :
-       {"muon-momentum", "muon-nesterov", "muon-num-ns-steps", "muon-coefficient-type", "muon-fp32-matmul-prec",
-        "muon-scale-mode", "muon-extra-scale-factor", "muon-no-split-qkv"}) {
-    problems.expect(optimizer.kind == optim::OptimizerKind::muon || !options.given(name),
-                    fmt::format("--{} needs --optimizer muon", name));
-  }
-  for (const char* name : {"use-precision-aware-optimizer", "exp-avg-dtype", "exp-avg-sq-dtype"}) {
-    problems.expect(optimizer.kind == optim::OptimizerKind::adam || !options.given(name),
-                    fmt::format("--{} needs --optimizer adam", name));
-  }
+  using enum optim::OptimizerKind;
+  const optim::OptimizerKind kind = optimizer.kind;
+  problems.need(options, {"adam-beta1", "adam-beta2", "adam-eps"}, kind != sgd, "--optimizer adam or muon");
+  problems.need(options,
+                {"muon-momentum", "muon-nesterov", "muon-num-ns-steps", "muon-coefficient-type",
+                 "muon-fp32-matmul-prec", "muon-scale-mode", "muon-extra-scale-factor", "muon-no-split-qkv"},
+                kind == muon, "--optimizer muon");
+  problems.need(options, {"use-precision-aware-optimizer", "exp-avg-dtype", "exp-avg-sq-dtype"}, kind == adam,
+                "--optimizer adam");
+  problems.need(options, {"sgd-momentum"}, kind == sgd, "--optimizer sgd");
   optimizer.muon.split_qkv = !no_split_qkv;
-  problems.expect(optimizer.kind == optim::OptimizerKind::sgd || !options.given("sgd-momentum"),
-                  "--sgd-momentum needs --optimizer sgd");
   settle_clipping(problems);
   if (!batch.has_length()) return;
   settle_learning_rate(options, batch, problems);
-  settle_decoupled_rate(problems);
+  settle_decoupled_rate(options, problems);
   settle_weight_decay(options, batch, problems);
 }
 
@@ -121,8 +98,8 @@ void OptimizerOptions::settle_clipping(Problems& problems) {
       fmt::format("--grad-norm-type {} is neither a whole number from 1 to 16 nor inf", shortened(grad_norm_type)));
 }
 
-void OptimizerOptions::settle_decoupled_rate(Problems& problems) {
-  problems.expect(!decoupled_min_lr || decoupled_lr, "--decoupled-min-lr needs --decoupled-lr");
+void OptimizerOptions::settle_decoupled_rate(const Options& options, Problems& problems) {
+  problems.need(options, {"decoupled-min-lr"}, decoupled_lr.has_value(), "--decoupled-lr");
   if (!decoupled_lr) return;
   decoupled_rate = {*decoupled_lr, decoupled_min_lr.value_or(lr.minimum)};
   problems.expect(decoupled_rate->minimum <= decoupled_rate->maximum,
@@ -144,13 +121,12 @@ void OptimizerOptions::settle_learning_rate(const Options& options, const BatchO
   lr.decay = lr.by_samples ? lr_decay_samples.value_or(*batch.train_samples)
                            : lr_decay_iterations.value_or(*batch.train_iterations);
   const std::optional<std::int64_t>& warmup = lr.by_samples ? lr_warmup_samples : lr_warmup_iterations;
-  problems.expect(!lr_warmup_fraction || !warmup,
-                  fmt::format("--lr-warmup-fraction and --lr-warmup-{} exclude each other", unit));
+  problems.exclude(!lr_warmup_fraction || !warmup, "lr-warmup-fraction", fmt::format("lr-warmup-{}", unit));
   lr.warmup = static_cast<double>(warmup.value_or(0));
   if (lr_warmup_fraction) lr.warmup = *lr_warmup_fraction * static_cast<double>(lr.decay);
   problems.expect(lr.initial == 0 || lr.warmup > 0, "--lr-warmup-init above 0 needs a warm-up");
   settle_wsd(options, unit, problems);
-  // A run of no iterations writes initial weights, and has no learning rate.
+  // A run of zero iterations writes initial weights and has no learning rate.
   const bool has_wsd_decay = lr.style != optim::LrDecayStyle::wsd || lr.wsd_decay > 0;
   if (has_wsd_decay && (batch.train_samples || *batch.train_iterations > 0)) problems.attempt([&] { lr.validate(); });
 }
@@ -162,17 +138,14 @@ void OptimizerOptions::settle_wsd(const Options& options, const char* unit, Prob
     problems.expect(length.has_value(), fmt::format("--lr-decay-style WSD needs --lr-wsd-decay-{}", unit));
     return;
   }
-  for (const std::string& name : {std::string("lr-wsd-decay-style"), fmt::format("lr-wsd-decay-{}", unit)}) {
-    problems.expect(!options.given(name), fmt::format("--{} needs --lr-decay-style WSD", name));
-  }
+  problems.need(options, {"lr-wsd-decay-style", lr.by_samples ? "lr-wsd-decay-samples" : "lr-wsd-decay-iters"}, false,
+                "--lr-decay-style WSD");
 }
 
 void OptimizerOptions::settle_weight_decay(const Options& options, const BatchOptions& batch, Problems& problems) {
   if (!weight_decay_style) {
-    for (const char* name : {"start-weight-decay", "end-weight-decay"}) {
-      problems.expect(!options.given(name), fmt::format("--{} needs --weight-decay-incr-style linear or cosine", name));
-    }
-    return;
+    return problems.need(options, {"start-weight-decay", "end-weight-decay"}, false,
+                         "--weight-decay-incr-style linear or cosine");
   }
   problems.expect(start_weight_decay && end_weight_decay,
                   "--weight-decay-incr-style linear or cosine needs --start-weight-decay and --end-weight-decay");

@@ -25,7 +25,7 @@ struct OptimizerOptions {
   std::optional<std::int64_t> lr_wsd_decay_samples;
   std::optional<double> start_weight_decay;
   std::optional<double> end_weight_decay;
-  /// Course of the weight decay; none: constant.
+  /// Growth of the weight decay; none: constant.
   std::optional<optim::WeightDecayStyle> weight_decay_style;
   std::optional<optim::WeightDecayRamp> weight_decay_ramp;
   bool no_split_qkv = false;
@@ -37,13 +37,13 @@ struct OptimizerOptions {
   int grad_norm_power = 2;
 
   void declare(Options& options);
-  /// Sets the learning rate's schedule for a run as long as `batch` says.
+  /// Sets the learning rate schedule for a run of the length in `batch`.
   void settle(const Options& options, const BatchOptions& batch, Problems& problems);
 
  private:
   void settle_learning_rate(const Options& options, const BatchOptions& batch, Problems& problems);
   void settle_wsd(const Options& options, const char* unit, Problems& problems);
-  void settle_decoupled_rate(Problems& problems);
+  void settle_decoupled_rate(const Options& options, Problems& problems);
   void settle_clipping(Problems& problems);
   void settle_weight_decay(const Options& options, const BatchOptions& batch, Problems& problems);
 };

@@ -5,23 +5,22 @@
 namespace trireme::app {
 
 void declare_schedule(Options& options, std::optional<parallel::ScheduleKind>* schedule) {
-  std::vector<std::pair<std::string, std::optional<parallel::ScheduleKind>>> choices;
+  std::vector<Choice<std::optional<parallel::ScheduleKind>>> choices;
   for (const auto kind : {parallel::ScheduleKind::one_forward_one_backward, parallel::ScheduleKind::gpipe,
                           parallel::ScheduleKind::interleaved, parallel::ScheduleKind::zero_bubble}) {
-    choices.emplace_back(parallel::to_string(kind), kind);
+    choices.push_back({parallel::to_string(kind), kind});
   }
-  options.add_choice("schedule", schedule, choices,
-                     "Order of forwards and backwards in a pipeline; default 1f1b, or interleaved where --vpp > 1.");
+  options.add_choice("schedule", schedule, std::move(choices),
+                     "Order of forwards and backwards in a pipeline; default 1f1b, or interleaved if --vpp > 1.");
 }
 
 void GridOptions::declare_sizes(Options& options) {
-  options.add("tensor-model-parallel-size,tp", &tensor, "N", "Ranks that divide every layer.", rank_count());
-  options.add("pipeline-model-parallel-size,pp", &pipeline, "N", "Ranks that divide the layers among them.",
+  options.add("tensor-model-parallel-size,tp", &tensor, "N", "Ranks that split every layer.", rank_count());
+  options.add("pipeline-model-parallel-size,pp", &pipeline, "N", "Ranks that the layers are distributed over.",
               rank_count());
-  options.add(
-      "context-parallel-size,cp", &context, "N",
-      "Ranks that divide each sequence: each holds two chunks of it, and attention passes keys and values round.",
-      rank_count());
+  options.add("context-parallel-size,cp", &context, "N",
+              "Ranks that split each sequence: each holds two chunks, and attention passes keys and values in a ring.",
+              rank_count());
 }
 
 void GridOptions::declare(Options& options, const std::string& title) {
@@ -31,20 +30,20 @@ void GridOptions::declare(Options& options, const std::string& title) {
               "Chunks of layers on each pipeline rank; default 1.", layer_count());
   options.add("num-layers-per-virtual-pipeline-stage", &split.layers_per_chunk, "N", "The same, as layers per chunk.",
               layer_count());
-  options.add("pipeline-model-parallel-layout", &pipeline_layout, "LAYOUT",
-              "Layers of every chunk in the order in which data passes them (chunk 0 of each rank, then chunk 1 ...): "
-              "0,3,3,2 or, as in Megatron-LM, E|t*3|(t|)*2tL with the embedding E, layers t and the loss L. The first "
-              "and the last may have no layers.");
+  options.add(
+      "pipeline-model-parallel-layout", &pipeline_layout, "LAYOUT",
+      "Layers of every chunk in the order of the data flow (chunk 0 of each rank, then chunk 1 ...): 0,3,3,2 or, as in "
+      "Megatron-LM, E|t*3|(t|)*2tL with the embedding E, layers t and the loss L. The first and the last chunk may "
+      "have no layers.");
   options.add("decoder-first-pipeline-num-layers", &split.first_stage, "N",
-              "Layers of the first pipeline rank; the others divide the rest equally.", layer_count());
+              "Layers of the first pipeline rank; the others share the rest equally.", layer_count());
   options.add("decoder-last-pipeline-num-layers", &split.last_stage, "N", "Layers of the last pipeline rank.",
               layer_count());
   options.add_flag("standalone-embedding-stage", &split.standalone_embedding,
-                   "The first pipeline rank holds the embedding and no layers.");
-  options.add(
-      "make-vocab-size-divisible-by", &vocabulary_multiple, "N",
-      "The vocabulary is padded to a multiple of this times the tensor ranks; padding does not count in the loss.",
-      countable());
+                   "Give the first pipeline rank only the embedding, no layers.");
+  options.add("make-vocab-size-divisible-by", &vocabulary_multiple, "N",
+              "Pad the vocabulary to a multiple of this times the tensor ranks; padding does not enter the loss.",
+              countable());
   options.add("padded-vocab-size", &padded_vocabulary, "N",
               "Pad the vocabulary to this size instead; 0: by the multiple.", between(0, countable().max));
 }
@@ -58,23 +57,22 @@ parallel::PipelineSplit GridOptions::pipeline_split() const {
 void ShardingOptions::declare(Options& options) {
   options.section("Data parallelism");
   options.add_flag("use-distributed-optimizer", &distributed_optimizer,
-                   "Each data rank keeps and updates its shard of master weights and moments (ZeRO 1).");
+                   "Shard master weights and moments over the data ranks (ZeRO 1).");
   options.add_choice<std::optional<parallel::DataSharding>>(
       "data-parallel-sharding-strategy", &strategy,
       {{"no_shard", parallel::DataSharding::none},
        {"optim", parallel::DataSharding::optimizer},
        {"optim_grads", parallel::DataSharding::optimizer_and_gradients}},
-      "State that the data ranks keep in shards; optim is --use-distributed-optimizer, optim_grads shards the "
-      "gradients too (ZeRO 2) and reduces them after every micro-batch.");
-  options.add_choice<std::optional<DType>>(
-      "main-grads-dtype", &gradient_type, {{"fp32", DType::fp32}, {"bf16", DType::bf16}, {"fp16", DType::fp16}},
-      "Type in which gradients are kept and reduced: fp32 (the default) or a 16-bit --dtype itself.");
+      "State sharded over the data ranks; optim is --use-distributed-optimizer, optim_grads also shards the "
+      "gradients (ZeRO 2) and reduces them after every micro-batch.");
+  options.add_choice("main-grads-dtype", &gradient_type, types_without_fp64,
+                     "Type in which gradients are stored and reduced: fp32 (the default) or a 16-bit --dtype itself.");
   options.add_flag("accumulate-allreduce-grads-in-fp32", &fp32_gradients, "The same as --main-grads-dtype fp32.");
-  options.add_flag("overlap-grad-reduce", &overlap_reduce, "Reduce gradients, in buckets, while backward goes on.");
+  options.add_flag("overlap-grad-reduce", &overlap_reduce, "Reduce gradients in buckets, overlapped with backward.");
   options.add_flag("overlap-param-gather", &overlap_gather,
-                   "With shards: gather the updated parameters while the next forward goes on.");
+                   "With shards: gather the updated parameters, overlapped with the next forward.");
   options.add("ddp-bucket-size", &bucket_elements, "N",
-              "Parameters of a bucket; default max(40 M, 1 M x data ranks) with an overlap, all without.", at_least(1));
+              "Parameters of a bucket; default max(40 M, 1 M x data ranks) with an overlap, else all.", at_least(1));
 }
 
 void ShardingOptions::settle(DType dtype, Problems& problems) {
@@ -110,16 +108,16 @@ void ParallelOptions::declare(Options& options) {
   declare_schedule(options, &schedule);
   options.add_flag(
       "overlap-p2p-communication", &overlap_p2p,
-      "Post receives between pipeline stages two steps ahead, so that messages travel during computation.");
+      "Post receives between pipeline stages two steps ahead, so that communication overlaps computation.");
   options.add_flag(
       "no-scatter-gather-tensors-in-pipeline", &no_scatter_gather,
-      "Each tensor rank sends whole activations to the next stage, not its shard of them to be gathered there.");
-  options.add_flag("sequence-parallel", &sequence_parallel,
-                   "Divide the residual stream along the sequence over the tensor ranks: norms, dropouts and their "
-                   "saved activations take 1/t of the memory.");
+      "Each tensor rank sends full activations to the next stage, instead of its shard to be gathered there.");
   options.add_flag(
-      "no-async-tensor-model-parallel-allreduce", &no_async_tensor_all_reduce,
-      "Do not hide the tensor-parallel communication of backward behind the products of weight gradients.");
+      "sequence-parallel", &sequence_parallel,
+      "Split the residual stream along the sequence over the tensor ranks: norms, dropouts and their saved "
+      "activations take 1/t of the memory.");
+  options.add_flag("no-async-tensor-model-parallel-allreduce", &no_async_tensor_all_reduce,
+                   "Do not overlap the tensor-parallel communication of backward with the GEMMs of weight gradients.");
 }
 
 void ParallelOptions::settle(DType dtype, const std::optional<model::ModelConfig>& model, Problems& problems) {

@@ -10,11 +10,16 @@
 
 namespace trireme::app {
 
-/// Names of checkpoints' files have five digits for the rank.
+/// Names of checkpoint files have five digits for the rank.
 constexpr int max_ranks = 99999;
 
 /// Range of a number of ranks along one axis of the grid.
 constexpr Range rank_count() { return between(1, max_ranks); }
+
+/// Types to train in, and those without fp64.
+inline constexpr Choice<DType> training_types[] = {
+    {"fp64", DType::fp64}, {"fp32", DType::fp32}, {"bf16", DType::bf16}, {"fp16", DType::fp16}};
+inline constexpr std::span types_without_fp64 = std::span(training_types).subspan<1>();
 
 /// Declares the option `--schedule`.
 void declare_schedule(Options& options, std::optional<parallel::ScheduleKind>* schedule);
@@ -32,11 +37,11 @@ struct GridOptions {
   /// Declares the sizes of the grid's axes.
   void declare_sizes(Options& options);
   void declare(Options& options, const std::string& title = "Grid (data ranks: ranks / (tensor x pipeline x context))");
-  /// Returns how the layers are to be divided. ConfigError if the list of layers is none.
+  /// Returns how the layers are split. Throws ConfigError if the list of layers is malformed.
   parallel::PipelineSplit pipeline_split() const;
 };
 
-/// Options of state that the data ranks keep in shards, and of how they reduce and gather it.
+/// Options of the state that is sharded over the data ranks, and of its reduction and gathering.
 struct ShardingOptions {
   bool distributed_optimizer = false;
   std::optional<parallel::DataSharding> strategy;
@@ -52,7 +57,7 @@ struct ShardingOptions {
   parallel::DataParallelOptions config(DType dtype) const;
 };
 
-/// Options of how the ranks of a run divide the work and communicate.
+/// Options of the division of work among ranks and of their communication.
 struct ParallelOptions {
   GridOptions grid;
   std::optional<parallel::ScheduleKind> schedule;
@@ -62,10 +67,9 @@ struct ParallelOptions {
   bool no_async_tensor_all_reduce = false;
   ShardingOptions sharding;
 
-  /// Declares all but the grid and the shards, which have sections of their own.
+  /// Declares all options except those of the grid and the shards, which have separate sections.
   void declare(Options& options);
-  /// Settles the shards for training in `dtype`, and checks that the layers of `model`, if any, divide by
-  /// the pipeline.
+  /// Settles the shards for training in `dtype`. Checks that the pipeline can split the layers of `model`, if any.
   void settle(DType dtype, const std::optional<model::ModelConfig>& model, Problems& problems);
   train::ParallelConfig config(DType dtype) const;
 };

@@ -6,14 +6,14 @@
 
 #include "src/app/options/options.hpp"
 #include "src/app/options/problems.hpp"
+#include "src/app/run_config/parallel_options.hpp"
 #include "src/optim/adamw.hpp"
 #include "src/optim/loss_scaler.hpp"
-#include "src/tensor/dtype.hpp"
 #include "src/train/guards/guard_options.hpp"
 
 namespace trireme::app {
 
-/// Options of the training type, the loss scale that goes with it, and numbers that are not finite.
+/// Options of the training type, its loss scale, and guards against bad numbers.
 struct PrecisionOptions {
   DType dtype = DType::fp32;
   bool bf16 = false;
@@ -23,7 +23,7 @@ struct PrecisionOptions {
   bool no_check_for_nan = false;
   bool check_for_spiky_loss = false;
   std::optional<double> spiky_loss_factor;
-  std::vector<std::string> iterations_to_skip;
+  std::vector<std::int64_t> iterations_to_skip;
   train::GuardOptions guards;
   int max_skipped = 10;
   bool precision_aware = false;
@@ -34,7 +34,7 @@ struct PrecisionOptions {
   void declare_loss_scale(Options& options);
   /// Sets `dtype`, `loss_scale` and `guards` from the flags.
   void settle(const Options& options, Problems& problems);
-  /// `adamw` with the types of the moments.
+  /// Returns `adamw` with the types of the moments.
   optim::AdamWOptions with_types(optim::AdamWOptions adamw) const {
     adamw.exp_avg_dtype = exp_avg_dtype;
     adamw.exp_avg_sq_dtype = exp_avg_sq_dtype;

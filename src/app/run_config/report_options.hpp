@@ -13,7 +13,7 @@
 
 namespace trireme::app {
 
-/// Options of what a run reports to its operators beside the log and `--metrics-file`.
+/// Options of the reports of a run besides the log and `--metrics-file`.
 struct ReportOptions {
   bool throughput = false;
   std::optional<train::DevicePeak> peak;  ///< given by the user
@@ -24,17 +24,13 @@ struct ReportOptions {
   io::TensorboardOptions tensorboard;
   bool profile = false;
   std::int64_t profile_start = 10, profile_end = 12;  ///< iterations done before the recording, and after it
-  std::vector<int> profile_ranks;
+  std::vector<std::int64_t> profile_ranks = {0};
 
   void declare(Options& options);
   void settle(int ranks, bool cuda_graphs, Problems& problems);
-  /// Returns the options that do nothing in a run on `ranks` ranks, which saves checkpoints or not, with the reasons,
-  /// for a line of the log; empty if all do something.
-  std::string idle(const Options& options, int ranks, bool saves) const;
 
  private:
   std::string peak_text_;
-  std::vector<std::string> rank_texts_ = {"0"};
   bool no_learning_rate_ = false, no_loss_scale_ = false;
 };
 

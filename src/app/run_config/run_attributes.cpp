@@ -10,22 +10,34 @@
 namespace trireme::app {
 namespace {
 
-constexpr Choice<DType> dtype_names[] = {
-    {"fp64", DType::fp64}, {"fp32", DType::fp32}, {"bf16", DType::bf16}, {"fp16", DType::fp16}};
+/// Values of an attribute; empty: not set.
+struct Values {
+  std::string stored, run;
+};
 
-/// Throws CheckpointError with a table of the values of `run` under `prefix` that `stored` has otherwise. `what` names
-/// the difference, `remedy` the way out.
+/// Returns the attributes that differ and whose names satisfy `is_compared`.
+template <class Predicate>
+std::map<std::string, Values> differences(const Attributes& stored, const Attributes& run,
+                                          const Predicate& is_compared) {
+  std::map<std::string, Values> values;
+  for (const auto& [name, value] : stored.texts()) values[name].stored = value;
+  for (const auto& [name, value] : run.texts()) values[name].run = value;
+  std::erase_if(
+      values, [&](const auto& entry) { return !is_compared(entry.first) || entry.second.stored == entry.second.run; });
+  return values;
+}
+
+std::string text_of(const std::string& value, const char* absent = "not set") { return value.empty() ? absent : value; }
+
+/// Throws CheckpointError with a table of the attributes under `prefix` that differ. `what` names the difference,
+/// `remedy` the way out.
 void require_equal(const Attributes& stored, const Attributes& run, std::string_view prefix, const char* what,
                    const char* remedy) {
   std::string table;
-  for (const auto& [name, value] : run.texts()) {
-    if (!name.starts_with(prefix)) continue;
-    const std::string there = stored.contains(name) ? stored.get<std::string>(name) : "(missing)";
-    if (there != value) table += fmt::format("\n  {:<24} checkpoint {:<36} this run {}", name, there, value);
-  }
-  for (const auto& [name, value] : stored.texts()) {
-    if (!name.starts_with(prefix) || run.contains(name)) continue;
-    table += fmt::format("\n  {:<24} checkpoint {:<36} this run (missing)", name, value);
+  const auto has_prefix = [&](const std::string& name) { return name.starts_with(prefix); };
+  for (const auto& [name, values] : differences(stored, run, has_prefix)) {
+    table += fmt::format("\n  {:<24} checkpoint {:<36} this run {}", name, text_of(values.stored, "(missing)"),
+                         text_of(values.run, "(missing)"));
   }
   TRIREME_CHECK(table.empty(), CheckpointError, "{}:{}\n{}", what, table, remedy);
 }
@@ -54,9 +66,9 @@ Attributes run_attributes(const model::ModelConfig& config, const std::vector<da
   return attributes;
 }
 
-void put_dtype(Attributes& attributes, DType dtype) { attributes.put("dtype", dtype, dtype_names); }
+void put_dtype(Attributes& attributes, DType dtype) { attributes.put("dtype", dtype, training_types); }
 
-DType trained_dtype(const Attributes& attributes) { return attributes.get("dtype", dtype_names); }
+DType trained_dtype(const Attributes& attributes) { return attributes.get("dtype", training_types); }
 
 void check_attributes(const Attributes& attributes, std::int64_t step) {
   if (attributes.contains_prefix("model.")) model::config_from(attributes);
@@ -70,8 +82,8 @@ void check_attributes(const Attributes& attributes, std::int64_t step) {
 }
 
 void require_same_model(const Attributes& stored, const Attributes& run) {
-  // Read and put again: older checkpoints lack values, or name the architecture otherwise.
-  require_equal(attributes_of(model::config_from(stored)), run, "model.", "the checkpoint holds another model",
+  // Normalises the attributes: older checkpoints lack values or name the architecture differently.
+  require_equal(attributes_of(model::config_from(stored)), run, "model.", "the checkpoint holds a different model",
                 "Give its options, or another --load.");
 }
 
@@ -81,13 +93,13 @@ void require_same_run(const Attributes& stored, const Attributes& run, bool allo
   if (!allow_new_data) {
     require_equal(
         stored, run, "data.", "the checkpoint's run read other data, or in another order",
-        "Give its options and corpora, or --allow-new-data to go on with these from the sample it has reached.");
+        "Give its options and corpora, or --allow-new-data to continue with these from the sample it has reached.");
   }
   if (optimizer == train::OptimizerState::left_out) return;
   TRIREME_CHECK(
       train::optimizer_state_of(stored) == train::OptimizerState::kept, CheckpointError,
-      "the checkpoint has weights without the optimizer's state (--no-save-optim), so its run cannot go on as "
-      "it was. Try --no-load-optim, to go on with new moments, or --finetune, to begin a new run");
+      "the checkpoint has weights without the optimizer's state (--no-save-optim), so its run cannot resume as it "
+      "was. Try --no-load-optim to resume with new moments, or --finetune to start a new run");
   const std::string_view there = optim::name_of(optim::optimizer_from(stored));
   const std::string_view here = optim::name_of(optim::optimizer_from(run));
   TRIREME_CHECK(there == here, CheckpointError,
@@ -101,41 +113,34 @@ std::vector<std::string> settle_schedule(const Attributes& stored, ScheduleSourc
   if (source == ScheduleSource::command_line || train::progress_from(stored).iteration == 0) return {};
   const bool are_stored = stored.contains_prefix("training.lr");
   if (source == ScheduleSource::must_agree && !are_stored) return {};  // a checkpoint from before they were stored
-  TRIREME_CHECK(are_stored, CheckpointError,
-                "--use-checkpoint-opt-param-scheduler: the checkpoint is older than its settings of the learning rate. "
-                "Give them, without this option.");
-  std::map<std::string, std::pair<std::string, std::string>> settings;  // by name: in the checkpoint, now
-  Attributes::Texts texts;
-  for (const auto& [name, value] : run.texts()) {
-    if (is_schedule(name)) {
-      settings[name].second = value;
-    } else {
-      texts[name] = value;
-    }
-  }
-  for (const auto& [name, value] : stored.texts()) {
-    if (is_schedule(name)) texts[name] = settings[name].first = value;
-  }
-  std::erase_if(settings, [](const auto& setting) { return setting.second.first == setting.second.second; });
-  const auto named = [](const std::string& value) { return value.empty() ? "not set" : value; };
+  TRIREME_CHECK(
+      are_stored, CheckpointError,
+      "--use-checkpoint-opt-param-scheduler: the checkpoint is from before the settings of the learning rate were "
+      "stored. Give them instead of this option.");
+  const std::map<std::string, Values> settings = differences(stored, run, is_schedule);
   std::vector<std::string> lines;
   std::string table;
   for (const auto& [name, values] : settings) {
     const std::string flag = "--" + name.substr(std::string_view("training.").size());
-    table += fmt::format("\n  {:<26} checkpoint {:<24} this run {}", flag, named(values.first), named(values.second));
-    lines.push_back(
-        fmt::format("{} {} is the checkpoint's, in place of {}", flag, named(values.first), named(values.second)));
+    const std::string there = text_of(values.stored), here = text_of(values.run);
+    table += fmt::format("\n  {:<26} checkpoint {:<24} this run {}", flag, there, here);
+    lines.push_back(fmt::format("{} {} is the checkpoint's, instead of {}", flag, there, here));
   }
   TRIREME_CHECK(source == ScheduleSource::checkpoint || settings.empty(), CheckpointError,
                 "the checkpoint's run has other settings of learning rate or weight decay:{}\nGive these, or "
-                "--override-opt-param-scheduler to go on with the command line's, or "
-                "--use-checkpoint-opt-param-scheduler to go on with the checkpoint's.",
+                "--override-opt-param-scheduler to use the command line's, or "
+                "--use-checkpoint-opt-param-scheduler to use the checkpoint's.",
                 table);
   if (source == ScheduleSource::must_agree) return {};
   options.lr_schedule = optim::lr_schedule_from(stored);
   options.decoupled_rate = train::decoupled_rate_from(stored);
   options.weight_decay_ramp = optim::weight_decay_ramp_from(stored);
   options.optimizer.weight_decay = stored.get<double>("training.weight-decay");
+  Attributes::Texts texts = run.texts();
+  std::erase_if(texts, [](const auto& text) { return is_schedule(text.first); });
+  for (const auto& [name, value] : stored.texts()) {
+    if (is_schedule(name)) texts[name] = value;
+  }
   run = Attributes(std::move(texts));
   return lines;
 }
@@ -143,23 +148,16 @@ std::vector<std::string> settle_schedule(const Attributes& stored, ScheduleSourc
 std::vector<std::string> changed_options(const Attributes& stored, const Attributes& run) {
   constexpr std::string_view prefix = "training.";
   const bool are_stored = stored.contains_prefix(prefix);
-  std::map<std::string, std::pair<std::string, std::string>> options;  // by name: in the checkpoint, now
-  const auto collect = [&](const Attributes& attributes, auto member) {
-    for (const auto& [name, value] : attributes.texts()) {
-      if (name == "dtype") options[name].*member = value;
-      if (are_stored && name.starts_with(prefix)) options[name.substr(prefix.size())].*member = value;
-    }
-  };
-  using Values = std::pair<std::string, std::string>;
-  collect(stored, &Values::first);
-  collect(run, &Values::second);
   std::vector<std::string> lines;
-  const auto named = [](const std::string& value) { return value.empty() ? "not set" : value; };
-  for (const auto& [name, values] : options) {
-    const bool is_older = values.first.empty() && name.ends_with("-dropout");  // from before it was stored
-    if (values.first == values.second || is_older) continue;
-    lines.push_back(
-        fmt::format("--{} was {} in the checkpoint, now {}", name, named(values.first), named(values.second)));
+  const auto is_compared = [&](const std::string& name) {
+    return name == "dtype" || (are_stored && name.starts_with(prefix));
+  };
+  for (const auto& [name, values] : differences(stored, run, is_compared)) {
+    const bool is_older = values.stored.empty() && name.ends_with("-dropout");  // from before it was stored
+    if (is_older) continue;
+    lines.push_back(fmt::format("--{} was {} in the checkpoint, now {}",
+                                name.starts_with(prefix) ? name.substr(prefix.size()) : name, text_of(values.stored),
+                                text_of(values.run)));
   }
   return lines;
 }

@@ -6,7 +6,7 @@ namespace trireme::app {
 
 RunConfigReader::RunConfigReader(Options& options, RunKind kind) : options_(options) {
   const bool is_task = kind == RunKind::task;
-  // The order is that of the help.
+  // In the order of the help.
   if (!is_task) config_.model.declare(options);
   config_.parallel.grid.declare(options);
   config_.device.declare(options);
@@ -34,18 +34,18 @@ RunConfigReader::RunConfigReader(Options& options, RunKind kind) : options_(opti
 std::vector<std::string> RunConfigReader::take_model(const Attributes& stored) {
   model::ModelConfig model = model::config_from(stored);
   TRIREME_CHECK(model.predicts_tokens(), CheckpointError,
-                "--use-checkpoint-args: the checkpoint holds a model fine-tuned for a task, not one to pretrain");
+                "--use-checkpoint-args: the checkpoint holds a model fine-tuned for a task, not a pretrained one");
   std::vector<std::string> lines = config_.model.take(model);
   FieldOptions& fields = config_.model.fields;
   for (const model::Field& field : model::fields()) {
     const std::string attribute = fmt::format("training.{}", field.name());
-    // An older checkpoint has no dropout.
+    // Older checkpoints have no dropout.
     if (field.role != model::FieldRole::training || !stored.contains(attribute)) continue;
     const auto there = stored.get<double>(attribute);
     const auto given = fields.value(field.name());
     if (given && *given != model::FieldValue(there)) {
       lines.push_back(
-          fmt::format("--{} is the checkpoint's {}, in place of {}", field.name(), there, std::get<double>(*given)));
+          fmt::format("--{} is the checkpoint's {}, instead of {}", field.name(), there, std::get<double>(*given)));
     }
     fields.set(field.name(), there);
   }
@@ -95,7 +95,7 @@ const RunConfig& RunConfigReader::settle(int data_ranks, const TaskRun& task) {
   problems.report();
   settle_training(data_ranks, task.model, problems);
   finish(problems);
-  // From here on in samples; the record of the options has examples.
+  // In samples from here on; the record of the options counts examples.
   batch.micro_batch_size *= samples;
   *batch.global_batch_size *= samples;
   return config_;
@@ -104,7 +104,7 @@ const RunConfig& RunConfigReader::settle(int data_ranks, const TaskRun& task) {
 void RunConfigReader::settle_training(int data_ranks, const std::optional<model::ModelConfig>& model,
                                       Problems& problems) {
   config_.precision.settle(options_, problems);
-  config_.batch.settle(data_ranks, problems);
+  config_.batch.settle(options_, data_ranks, problems);
   config_.parallel.settle(config_.precision.dtype, model, problems);
   config_.execution.settle(options_, config_.parallel, config_.device, problems);
   problems.expect(!model || model->predicts_tokens() || config_.execution.cross_entropy_chunks == 1,
@@ -122,9 +122,9 @@ void RunConfigReader::settle_training(int data_ranks, const std::optional<model:
 
 void RunConfigReader::finish(Problems& problems) {
   const bool times = config_.run.time_communication;
-  problems.expect(!times || !config_.run.metrics_file.empty(), "--time-communication needs --metrics-file");
-  problems.expect(!times || !config_.execution.cuda_graphs,
-                  "--time-communication and --cuda-graphs exclude each other: recorded waits cannot be timed");
+  problems.need(options_, {"time-communication"}, !config_.run.metrics_file.empty(), "--metrics-file");
+  problems.exclude(!times || !config_.execution.cuda_graphs, "time-communication", "cuda-graphs",
+                   "recorded waits cannot be timed");
   config_.checkpoint.check(options_, problems);
   if (config_.run.schedule.skip_training) config_.checkpoint.save.clear();
   for (const auto& [name, value] : options_.values()) {
@@ -143,18 +143,7 @@ std::string RunConfig::options_text() const {
 }
 
 train::ExecutionConfig RunConfig::execution_config() const {
-  model::Recomputation recomputation = execution.recomputation;
-  recomputation.distribute = recomputation.distribute && parallel.grid.tensor > 1;
-  return {.dtype = precision.dtype,
-          .sequence_length = batch.sequence_length.value_or(0),
-          .micro_batch_size = batch.micro_batch_size,
-          .vocabulary_multiple = parallel.grid.vocabulary_multiple,
-          .padded_vocabulary_size = parallel.grid.padded_vocabulary,
-          .recomputation = recomputation,
-          .cross_entropy_chunks = execution.cross_entropy_chunks,
-          .cuda_graphs = execution.cuda_graphs,
-          .variable_lengths = batch.variable_lengths,
-          .parallel = parallel.config(precision.dtype)};
+  return execution.config(precision.dtype, batch, parallel);
 }
 
 train::TrainOptions RunConfig::train_options() const {

@@ -18,7 +18,7 @@
 
 namespace trireme::app {
 
-/// Configuration of a training run. A RunConfigReader makes it; all else reads it.
+/// Configuration of a training run, made by a RunConfigReader.
 struct RunConfig {
   ModelOptions model;
   InitialisationOptions initialisation;
@@ -35,19 +35,19 @@ struct RunConfig {
   CheckpointOptions checkpoint;
   std::vector<report::OptionValue> option_values;  ///< all options of the command, for the record of the run
 
-  /// Returns a line `name = value` for each option, behind "# " unless it was given: for the record of a checkpoint.
+  /// Returns a line `name = value` for each option, after "# " unless it was given: for the record of a checkpoint.
   std::string options_text() const;
   train::ExecutionConfig execution_config() const;
   train::TrainOptions train_options() const;
   train::RunSchedule schedule() const;
-  /// Returns what the number of samples that a run of `iterations` iterations reads depends on.
+  /// Returns the settings that determine how many samples a run of `iterations` iterations reads.
   data::RunLength run_length(std::int64_t iterations) const;
   data::GptDataOptions gpt_data_options(const model::ModelConfig& config) const;
   /// `vocabulary` is that of the corpora.
   data::BertDataOptions bert_data_options(const model::ModelConfig& config, data::BertVocabulary vocabulary) const;
 };
 
-/// Run of a task, whose model and data are known before its other options are settled.
+/// Run of a task, with its model and data, which precede its other options.
 struct TaskRun {
   model::ModelConfig model;
   std::int64_t sequence_length = 0;
@@ -55,10 +55,10 @@ struct TaskRun {
   std::int64_t epochs = 0;
 };
 
-/// Makes a RunConfig of a command's options: declares them, and settles them after they were parsed.
+/// Makes a RunConfig from a command's options: declares them, and settles them once they are parsed.
 class RunConfigReader {
  public:
-  /// Declares the options of every group. Those of a task lack the model's shape, corpora and the length of the run.
+  /// Declares the options of every group; for a task without the model's shape, corpora and the length of the run.
   /// `options` must live longer.
   explicit RunConfigReader(Options& options, RunKind kind = RunKind::pretraining);
   RunConfigReader(const RunConfigReader&) = delete;
@@ -66,14 +66,14 @@ class RunConfigReader {
 
   /// Returns the options as parsed. Those of the grid and the device are final.
   const RunConfig& parsed() const { return config_; }
-  /// Takes the model, its dropout and the sequence length of a checkpoint, where they were not given; see
-  /// ModelOptions::take. Comes before `settle`. Throws CheckpointError for a model of a task.
+  /// Takes the model, its dropout and the sequence length from a checkpoint, as ModelOptions::take does. Call it before
+  /// `settle`. Throws CheckpointError for a model of a task.
   std::vector<std::string> take_model(const Attributes& stored);
-  /// Settles what depends on several options or on the number of data ranks. Throws one ConfigError that lists the
-  /// problems of all groups.
+  /// Settles values that depend on several options or on the number of data ranks. Throws one ConfigError that lists
+  /// the problems of all groups.
   const RunConfig& settle(int data_ranks);
-  /// Likewise for a task. Batches are given in examples; those of the RunConfig are in samples. An epoch has the whole
-  /// global batches of its examples. The model is evaluated and saved after each.
+  /// Likewise for a task. Batches are given in examples; those of the RunConfig are in samples. An epoch has the full
+  /// global batches of its examples; the model is evaluated and saved after each epoch.
   const RunConfig& settle(int data_ranks, const TaskRun& task);
 
  private:

@@ -6,43 +6,45 @@ void RunOptions::declare_intervals(Options& options, RunKind kind) {
   options.add("log-interval", &schedule.log_interval, "N", "Iterations between lines of the log.", at_least(1));
   if (kind == RunKind::task) return;
   options.add("eval-interval", &schedule.eval_interval, "N", "Iterations between evaluations.", at_least(1));
-  options.add("eval-iters", &schedule.eval_iterations, "N", "Global batches of an evaluation; 0: none.", at_least(0));
+  options.add("eval-iters", &schedule.eval_iterations, "N", "Global batches per evaluation; 0: no evaluation.",
+              at_least(0));
   options.add_flag("skip-train", &schedule.skip_training,
-                   "Evaluate the checkpoint of --load, or else the initial weights, on validation and test. Nothing is "
-                   "trained or saved.");
+                   "Only evaluate the checkpoint of --load, or else the initial weights, on validation and test; train "
+                   "and save nothing.");
 }
 
 void RunOptions::declare(Options& options) {
   options.add("exit-interval", &schedule.exit_interval, "N",
-              "Save and stop after an iteration divisible by N: exit code 75, without --save 0.", at_least(1));
+              "Save and stop after an iteration divisible by N, with exit code 75, or 0 without --save.", at_least(1));
   options.add("exit-duration-in-mins", &schedule.exit_duration_minutes, "X",
-              "Save and stop after this time: exit code 75, without --save 0.", at_least(0));
+              "Save and stop after this time, with exit code 75, or 0 without --save.", at_least(0));
   options.add(
       "check-weight-hash-across-dp-replicas-interval", &schedule.replica_check_interval, "N",
-      "After iterations divisible by N compare hashes of the weights on all ranks that hold the same, and without "
-      "a distributed optimizer those of master weights and moments. A difference ends the run with exit code 9 and "
+      "After iterations divisible by N compare hashes of the weights across all ranks that hold replicas, and without "
+      "a distributed optimizer also of master weights and moments. A difference ends the run with exit code 9 and "
       "names tensor, ranks and hosts.",
       at_least(1));
   options.add(
       "metrics-file", &metrics_file, "FILE",
-      "Append one JSON object an iteration, and note the run's attempts in FILE.lives: see trireme report. FLOPs, "
-      "there and in the log, are the model's: attention in full, "
-      "causal or not, without recomputation.");
+      "Append one JSON object per iteration, and record the run's attempts in FILE.lives: see trireme report. FLOPs, "
+      "there and in the log, are the model's: full attention, causal or not, without recomputation.");
   options.add_flag("time-communication", &time_communication,
-                   "Add to the objects of --metrics-file for how long communication delayed the ranks: milliseconds of "
-                   "an iteration, means over the ranks, in all and by group. A wait for a late rank counts, too.");
+                   "Add the exposed communication time to the objects of --metrics-file: milliseconds per iteration, "
+                   "averaged over the ranks, in total and by group. Includes waits for late ranks.");
   options.add_flag("log-params-norm", &observations.params_norm,
                    "Add the L2 norm of all parameters to the log and the objects of --metrics-file.");
-  options.add_flag("log-num-zeros-in-grad", &observations.num_zeros, "Likewise the number of gradients that are zero.");
-  options.add_flag("log-options", &log_options,
-                   "Begin the log with every option and its value, instead of those given. Checkpoints keep them all: "
-                   "see trireme checkpoint inspect.");
-  options.add("trace-file", &trace_file, "FILE",
-              "At the end write the timeline of every rank, for Perfetto or chrome://tracing. For runs of few "
-              "iterations: everything is kept in memory until then.");
-  options.add_flag("dry-run", &dry_run, "Check everything, print the run's configuration and memory, and exit.");
+  options.add_flag("log-num-zeros-in-grad", &observations.num_zeros, "Likewise the number of zero gradients.");
+  options.add_flag(
+      "log-options", &log_options,
+      "Start the log with every option and its value, not only the given ones. Checkpoints record them all: see "
+      "trireme checkpoint inspect.");
+  options.add(
+      "trace-file", &trace_file, "FILE",
+      "At the end write the timeline of every rank, for Perfetto or chrome://tracing. For short runs: the timeline "
+      "is kept in memory.");
+  options.add_flag("dry-run", &dry_run, "Check everything, log the run's configuration and memory, and exit.");
   options.add_flag("no-selftest", &no_selftest,
-                   "GPU: do not compare the kernels with the CPU's at the start, which takes about two seconds.");
+                   "GPU: skip the comparison of the kernels with the CPU's at startup, which takes about two seconds.");
 }
 
 void RunOptions::settle(const Options& options, const DataOptions& data, Problems& problems) {
@@ -51,7 +53,7 @@ void RunOptions::settle(const Options& options, const DataOptions& data, Problem
     schedule.eval_iterations = 0;
   }
   problems.expect(!schedule.skip_training || schedule.eval_iterations > 0,
-                  "--skip-train evaluates alone, and needs --eval-iters of at least 1");
+                  "--skip-train only evaluates, and needs --eval-iters of at least 1");
 }
 
 }  // namespace trireme::app

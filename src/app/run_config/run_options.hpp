@@ -10,7 +10,7 @@
 
 namespace trireme::app {
 
-/// Options of when a run reports, evaluates and ends, and of the files it writes beside checkpoints.
+/// Options of when a run reports, evaluates and ends, and of its files besides checkpoints.
 struct RunOptions {
   train::RunSchedule schedule;  ///< without the interval of checkpoints (CheckpointOptions)
   std::string metrics_file;
@@ -23,7 +23,7 @@ struct RunOptions {
 
   void declare_intervals(Options& options, RunKind kind = RunKind::pretraining);
   void declare(Options& options);
-  /// Sets the iterations of an evaluation, of which sequential sampling has none by default.
+  /// Sets the iterations of an evaluation; 0 by default with sequential sampling.
   void settle(const Options& options, const DataOptions& data, Problems& problems);
 };
 

@@ -10,13 +10,13 @@
 namespace trireme::app {
 namespace {
 
-/// Digits of 0 and 1 of a list as Python writes it, with sums and multiples of lists: [1,1,0], [1]*3+[0], ([1,0])*2.
-/// By recursive descent.
+/// Recursive-descent parser for a Python list of 0 and 1, with sums and multiples of lists: [1,1,0], [1]*3+[0],
+/// ([1,0])*2.
 class LayerList {
  public:
   explicit LayerList(std::string_view text) : text_(text) {}
 
-  /// Throws ConfigError if the text is no such list, or longer than any model.
+  /// Returns the digits. Throws ConfigError if the text is not such a list, or is longer than any model.
   std::string digits() {
     std::string result = sum(0);
     check(at_end());
@@ -84,7 +84,7 @@ std::string without_blanks(std::string text) {
   return text;
 }
 
-/// LEFT of "LEFT,0", "(LEFT,0)" or "LEFT".
+/// Returns LEFT of "LEFT,0", "(LEFT,0)" or "LEFT".
 std::int64_t left_of(const std::string& given) {
   std::string text = without_blanks(given);
   if (text.starts_with('(') && text.ends_with(')')) text = text.substr(1, text.size() - 2);
@@ -92,12 +92,12 @@ std::int64_t left_of(const std::string& given) {
   const auto left = parse_number<std::int64_t>(text.substr(0, comma));
   const auto right = comma == std::string::npos ? 0 : parse_number<std::int64_t>(text.substr(comma + 1));
   TRIREME_CHECK(left && right && *left >= -1, ConfigError,
-                "--window-size '{}' must be LEFT,0: the number of positions before its own that a token sees, or -1 "
+                "--window-size '{}' must be LEFT,0: the number of earlier positions that a token attends to, or -1 "
                 "for all",
                 given);
   TRIREME_CHECK(*right == 0, ConfigError,
-                "--window-size '{}' would show {} positions after a token's own to a causal model: give {},0", given,
-                *right, *left);
+                "--window-size '{}' would let a causal model attend to {} later positions: give {},0", given, *right,
+                *left);
   return *left;
 }
 
@@ -118,10 +118,11 @@ model::AttentionWindow window_of(std::int64_t left, const std::string& layers, i
 
 void WindowOptions::declare(Options& options) {
   options.add("window-size", &size, "LEFT,0",
-              "Sliding-window attention: each token sees itself and the LEFT tokens before it; -1: all of them.");
-  options.add("window-attn-skip-freq", &skip_frequency, "N",
-              "Every Nth layer sees the whole past in spite of --window-size; or a list of 1 (window) and 0 for the "
-              "layers, as in [1,1,0]*4.");
+              "Sliding-window attention: each token attends to itself and the LEFT tokens before it; -1: all of them.");
+  options.add(
+      "window-attn-skip-freq", &skip_frequency, "N",
+      "Every Nth layer attends to all earlier tokens despite --window-size; or a list of 1 (window) and 0 for the "
+      "layers, as in [1,1,0]*4.");
 }
 
 void WindowOptions::apply(model::ModelConfig& config, Problems& problems) const {

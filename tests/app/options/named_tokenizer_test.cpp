@@ -60,10 +60,10 @@ TEST_F(NamedTokenizerTest, SaysInALineWhatCouldNotBeCompared) {
   EXPECT_THAT(
       compared({.type = "GPT2BPETokenizer", .vocabulary_file = directory_ / "none", .merge_file = directory_ / "no"},
                *data::make_null_tokenizer(100, 99)),
-      ElementsAre(HasSubstr("--tokenizer-type GPT2BPETokenizer was not compared: corpus a.h5 holds ids alone"),
+      ElementsAre(HasSubstr("--tokenizer-type GPT2BPETokenizer was not checked: corpus a.h5 has only ids"),
                   AllOf(HasSubstr("--vocab-file "), HasSubstr("/none, --merge-file "),
                         HasSubstr("not there, and not needed: corpus a.h5 holds its tokenizer"))));
-  EXPECT_THAT(compared({.type = "MyTokenizer"}, *bytes_), ElementsAre(HasSubstr("the type is not known here")));
+  EXPECT_THAT(compared({.type = "MyTokenizer"}, *bytes_), ElementsAre(HasSubstr("unknown type")));
   EXPECT_THAT(compared({.model = words_}, *bytes_), ElementsAre(HasSubstr("another kind of file")));
 }
 

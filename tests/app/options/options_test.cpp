@@ -6,6 +6,7 @@
 
 #include <fstream>
 
+#include "tests/app/words.hpp"
 #include "tests/support/temporary_directory.hpp"
 
 namespace trireme::app {
@@ -36,9 +37,9 @@ class OptionsTest : public ::testing::Test {
     options_.add("data-path", &data_, "FILE", "Corpora.");
   }
 
-  bool parse(std::vector<std::string> arguments) { return options_.parse(arguments); }
-  void expect_problem(std::vector<std::string> arguments, const std::string& expected) {
-    EXPECT_THAT([&] { parse(arguments); }, ThrowsMessage<ConfigError>(HasSubstr(expected)));
+  bool parse(const Words& words) { return options_.parse(words); }
+  void expect_problem(const Words& words, const std::string& expected) {
+    EXPECT_THAT([&] { parse(words); }, ThrowsMessage<ConfigError>(HasSubstr(expected)));
   }
   std::string file_with(const std::string& text) {
     std::ofstream(directory_ / "options.ini") << text;
@@ -84,7 +85,7 @@ TEST_F(OptionsTest, LeavesDefaultsAlone) {
 TEST_F(OptionsTest, TakesTextsThatLookUnusual) {
   EXPECT_TRUE(parse({"--prompt", ""}));
   EXPECT_EQ(prompt_, "");
-  EXPECT_TRUE(parse({"--prompt=--seed", "--data-path", "-"}));
+  EXPECT_TRUE(parse("--prompt=--seed --data-path -"));
   EXPECT_EQ(prompt_, "--seed");
   EXPECT_THAT(data_, ElementsAre("-"));
   EXPECT_TRUE(parse({"--prompt", "größe = x # no comment"}));
@@ -92,56 +93,53 @@ TEST_F(OptionsTest, TakesTextsThatLookUnusual) {
 }
 
 TEST_F(OptionsTest, NamesTheNearestOptionWhereOneIsUnknown) {
-  expect_problem({"--tensor-model-paralel-size", "2"}, "did you mean --tensor-model-parallel-size?");
-  expect_problem({"--sequence_parallel"}, "did you mean --sequence-parallel?");
-  expect_problem({"--tps", "2"}, "did you mean --tp?");
-  EXPECT_THAT(
-      [&] {
-        parse({"--something-else", "2"});
-      },
-      ThrowsMessage<ConfigError>(AllOf(HasSubstr("no option --something-else"), Not(HasSubstr("mean")))));
+  expect_problem("--tensor-model-paralel-size 2", "did you mean --tensor-model-parallel-size?");
+  expect_problem("--sequence_parallel", "did you mean --sequence-parallel?");
+  expect_problem("--tps 2", "did you mean --tp?");
+  EXPECT_THAT([&] { parse("--something-else 2"); },
+              ThrowsMessage<ConfigError>(AllOf(HasSubstr("no option --something-else"), Not(HasSubstr("mean")))));
 }
 
 TEST_F(OptionsTest, RefusesAbbreviations) {
-  expect_problem({"--tensor-model", "2"}, "no option --tensor-model; did you mean --tensor-model-parallel-size?");
-  expect_problem({"--see", "2"}, "did you mean --seed?");
+  expect_problem("--tensor-model 2", "no option --tensor-model; did you mean --tensor-model-parallel-size?");
+  expect_problem("--see 2", "did you mean --seed?");
 }
 
 TEST_F(OptionsTest, RefusesValuesOfAnotherTypeNamingOptionAndValue) {
-  expect_problem({"--tp", "two"}, "--tp two is not a whole number");
-  expect_problem({"--tp", "1e9x"}, "--tp 1e9x is not");
-  expect_problem({"--tp", "3000000000"}, "--tp 3000000000 does not fit");
-  expect_problem({"--seed", "9223372036854775808"}, "--seed 9223372036854775808 does not fit");
-  expect_problem({"--consumed", "-1"}, "--consumed -1 is not");
-  expect_problem({"--tp", "0"}, "--tp 0 must be at least 1");
-  expect_problem({"--lr", "11"}, "--lr 11 must be between 0 and 10");
-  expect_problem({"--lr", "nan"}, "--lr nan is not a number");
-  expect_problem({"--lr", "inf"}, "--lr inf is not a number");
-  expect_problem({"--lr", "0,5"}, "--lr 0,5 is not a number");
-  expect_problem({"--schedule", "zigzag"}, "--schedule zigzag is none of gpipe, 1f1b");
+  expect_problem("--tp two", "--tp two is not a whole number");
+  expect_problem("--tp 1e9x", "--tp 1e9x is not");
+  expect_problem("--tp 3000000000", "--tp 3000000000 does not fit");
+  expect_problem("--seed 9223372036854775808", "--seed 9223372036854775808 does not fit");
+  expect_problem("--consumed -1", "--consumed -1 is not");
+  expect_problem("--tp 0", "--tp 0 must be at least 1");
+  expect_problem("--lr 11", "--lr 11 must be between 0 and 10");
+  expect_problem("--lr nan", "--lr nan is not a number");
+  expect_problem("--lr inf", "--lr inf is not a number");
+  expect_problem("--lr 0,5", "--lr 0,5 is not a number");
+  expect_problem("--schedule zigzag", "--schedule zigzag is not one of gpipe, 1f1b");
 }
 
 TEST_F(OptionsTest, RefusesMissingAndUnexpectedValues) {
-  expect_problem({"--tp"}, "tp");
-  expect_problem({"--tp", "--seed", "1"}, "has no value: --seed follows it");
-  expect_problem({"--prompt", "--seed=1"}, "--prompt has no value: --seed=1 follows it");
+  expect_problem("--tp", "tp");
+  expect_problem("--tp --seed 1", "has no value: --seed follows it");
+  expect_problem("--prompt --seed=1", "--prompt has no value: --seed=1 follows it");
   expect_problem({"--data-path", ""}, "--data-path has an empty name");
   expect_problem({"--config", ""}, "--config has an empty name");
-  expect_problem({"--sequence-parallel=yes"}, "sequence-parallel");
+  expect_problem("--sequence-parallel=yes", "sequence-parallel");
   expect_problem({"stray"}, "unexpected argument 'stray'");
   expect_problem({"-x"}, "there is no option -x");
 }
 
 TEST_F(OptionsTest, AnswersOneHyphenTooFewWithTheOption) {
   expect_problem({"-lr", "1"}, "there is no option -lr; did you mean --lr?\nsee");
-  expect_problem({"--data-path", "a.h5", "-lr", "1"}, "there is no option -lr; did you mean --lr?\nsee");
-  EXPECT_TRUE(parse({"--prompt", "-lr", "--seed", "-1"}));
+  expect_problem("--data-path a.h5 -lr 1", "there is no option -lr; did you mean --lr?\nsee");
+  EXPECT_TRUE(parse("--prompt -lr --seed -1"));
   EXPECT_EQ(prompt_, "-lr");
 }
 
 TEST_F(OptionsTest, NamesAnUnknownOptionBeforeWhatFollowsIt) {
-  expect_problem({"--lrr", "1", "--seed", "2"}, "there is no option --lrr; did you mean --lr?\nsee");
-  expect_problem({"--sede", "1", "stray", "--lr", "1", "word"}, "did you mean --seed?\nunexpected argument 'word'");
+  expect_problem("--lrr 1 --seed 2", "there is no option --lrr; did you mean --lr?\nsee");
+  expect_problem("--sede 1 stray --lr 1 word", "did you mean --seed?\nunexpected argument 'word'");
 }
 
 TEST_F(OptionsTest, RefusesNamesOfFilesThatAreTooLongInOneLine) {
@@ -161,20 +159,17 @@ TEST_F(OptionsTest, RefusesNamesOfFilesThatAreTooLongInOneLine) {
 }
 
 TEST_F(OptionsTest, RefusesContradictionsBetweenTheNamesOfAnOption) {
-  expect_problem({"--tp", "2", "--tensor-model-parallel-size", "4"},
+  expect_problem("--tp 2 --tensor-model-parallel-size 4",
                  "--tp 2 and --tensor-model-parallel-size 4 contradict each other");
-  expect_problem({"--seed", "1", "--seed", "2"}, "contradict");
-  EXPECT_TRUE(parse({"--tp", "2", "--tensor-model-parallel-size", "2", "--seed", "1", "--seed", "1"}));
-  EXPECT_TRUE(parse({"--data-path", "a", "--data-path", "b"}));
+  expect_problem("--seed 1 --seed 2", "contradict");
+  EXPECT_TRUE(parse("--tp 2 --tensor-model-parallel-size 2 --seed 1 --seed 1"));
+  EXPECT_TRUE(parse("--data-path a --data-path b"));
   EXPECT_THAT(data_, ElementsAre("a", "b"));
 }
 
 TEST_F(OptionsTest, ListsAllProblemsAtOnce) {
-  EXPECT_THAT(
-      [&] {
-        parse({"--tp", "x", "--sead", "1", "--lr", "-1"});
-      },
-      ThrowsMessage<ConfigError>(AllOf(HasSubstr("--tp x"), HasSubstr("--sead"), HasSubstr("--lr -1"))));
+  EXPECT_THAT([&] { parse("--tp x --sead 1 --lr -1"); },
+              ThrowsMessage<ConfigError>(AllOf(HasSubstr("--tp x"), HasSubstr("--sead"), HasSubstr("--lr -1"))));
 }
 
 TEST_F(OptionsTest, ReadsAFileOverWhichTheCommandLineWins) {
@@ -195,34 +190,34 @@ TEST_F(OptionsTest, RefusesFilesThatAreWrong) {
   expect_problem({"--config", file_with("sequence-parallel = yes\n")}, "neither true nor false");
   expect_problem({"--config", file_with("lr =\n")}, "is not a number");
   EXPECT_THROW(parse({"--config", directory_ / "absent.ini"}), IoError);
-  expect_problem({"--config", file_with("config = other.ini\n")}, "a file of options names no other");
+  expect_problem({"--config", file_with("config = other.ini\n")}, "a file of options cannot include another");
 }
 
 TEST_F(OptionsTest, ReadsFilesOfOptionsThatAreTextInUtf8Only) {
   EXPECT_TRUE(parse({"--config", file_with("\xEF\xBB\xBFtp = 3\n")}));
   EXPECT_EQ(tp_, 3);
   expect_problem({"--config", file_with("\xFF\xFEt")}, "is text in UTF-16: save it as UTF-8");
-  expect_problem({"--config", file_with(std::string("\x89HDF\0\0", 6))}, "holds zero bytes, so it is not text");
-  expect_problem({"--config", file_with(std::string(2 << 20, '#'))}, "a file of options at most 1048576");
-  expect_problem({"--config", directory_ / "."}, "a regular file is needed");
+  expect_problem({"--config", file_with(std::string("\x89HDF\0\0", 6))}, "contains zero bytes, so it is not text");
+  expect_problem({"--config", file_with(std::string(2 << 20, '#'))}, "the limit is 1048576");
+  expect_problem({"--config", directory_ / "."}, "is a directory, not a regular file");
   const std::string pipe = directory_ / "pipe";
   ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
-  expect_problem({"--config", pipe}, "a regular file is needed");
+  expect_problem({"--config", pipe}, "is a pipe, not a regular file");
 }
 
 TEST_F(OptionsTest, WantsWhatIsRequired) {
   options_.require("data-path");
   std::string file;
   options_.add_argument("FILE", &file, "The file.");
-  expect_problem({"--tp", "1"}, "--data-path must be given");
-  expect_problem({"--data-path", "x"}, "FILE is missing");
+  expect_problem("--tp 1", "--data-path must be given");
+  expect_problem("--data-path x", "FILE is missing");
   EXPECT_TRUE(parse({"f.h5", "--data-path", "x"}));
   EXPECT_EQ(file, "f.h5");
 }
 
 TEST_F(OptionsTest, PrintsHelpWithAliasesPlaceholdersAndDefaults) {
   ::testing::internal::CaptureStdout();
-  EXPECT_FALSE(parse({"--tp", "nonsense", "--help"}));
+  EXPECT_FALSE(parse("--tp nonsense --help"));
   const std::string text = ::testing::internal::GetCapturedStdout();
   for (const char* expected : {"Usage: trireme train", "Parallelism:", "--tensor-model-parallel-size, --tp N",
                                "gpipe|1f1b", "[1f1b]", "[1234]", "--data-path FILE...", "--config FILE", "--help"}) {
@@ -244,7 +239,7 @@ TEST_F(OptionsTest, ShowsDotsAfterAListOfArguments) {
 }
 
 TEST_F(OptionsTest, ListsTheValuesOfARun) {
-  EXPECT_TRUE(parse({"--tp", "2", "--data-path", "a", "b"}));
+  EXPECT_TRUE(parse("--tp 2 --data-path a b"));
   EXPECT_THAT(options_.values(),
               ElementsAre(std::pair("tensor-model-parallel-size", "2"), std::pair("schedule", "1f1b"),
                           std::pair("sequence-parallel", "false"), std::pair("lr", "0.1"), std::pair("seed", "1234"),

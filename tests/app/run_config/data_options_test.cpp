@@ -11,13 +11,11 @@ using ::testing::HasSubstr;
 using ::testing::ThrowsMessage;
 
 TEST(RunConfig, TakesCorporaOfEachSplitAndValidationSets) {
-  const auto with = [](std::vector<std::string> arguments) {
-    arguments.insert(arguments.end(), {"--model", "gpt2-124m"});
-    return arguments;
-  };
+  const Words model = "--model gpt2-124m";
   const RunConfig config =
-      read(with({"--train-data-path", "3", "a.h5", "1", "b.h5", "--test-data-path", "t.h5", "--valid-set", "code=c.h5",
-                 "mix=2", "./x=c.h5", "1", "dir/d=e.h5", "--valid-data-path", "v.h5"}));
+      read(model +
+           "--train-data-path 3 a.h5 1 b.h5 --test-data-path t.h5 --valid-set code=c.h5 mix=2 ./x=c.h5 1 dir/d=e.h5 "
+           "--valid-data-path v.h5");
   EXPECT_EQ(config.data.fractions(), (std::array<double, 3>{1, 0, 0}));
   ASSERT_EQ(config.data.corpora().size(), 2u);
   EXPECT_EQ(config.data.corpora()[0].path, "a.h5");
@@ -32,89 +30,70 @@ TEST(RunConfig, TakesCorporaOfEachSplitAndValidationSets) {
   ASSERT_EQ(others[3].corpora.size(), 2u);
   EXPECT_EQ(others[3].corpora[0].path, "./x=c.h5");
   EXPECT_EQ(others[3].corpora[1].path, "dir/d=e.h5");
-  EXPECT_EQ(read(with({"--data-path", "a.h5", "--sampling", "sequential"})).schedule().eval_iterations, 0);
-  EXPECT_EQ(read(with({"--data-path", "a.h5", "--sampling", "sequential", "--valid-set", "v=v.h5"}))
-                .schedule()
-                .eval_iterations,
-            100);
+  EXPECT_EQ(read(model + "--data-path a.h5 --sampling sequential").schedule().eval_iterations, 0);
+  EXPECT_EQ(read(model + "--data-path a.h5 --sampling sequential --valid-set v=v.h5").schedule().eval_iterations, 100);
 
-  expect_refused(with({}), "--data-path must be given, or --train-data-path, or --mock-data");
-  const auto refused = [&](std::vector<std::string> arguments, const std::string& message) {
-    arguments.insert(arguments.end(), {"--train-data-path", "a.h5"});
-    expect_refused(with(arguments), message);
+  expect_refused(model, "--data-path must be given, or --train-data-path, or --mock-data");
+  const auto refused = [&](const Words& words, const std::string& message) {
+    expect_refused(model + "--train-data-path a.h5" + words, message);
   };
-  refused({"--data-path", "a.h5"}, "--data-path and --train-data-path exclude each other");
-  refused({"--split", "1"}, "--split divides the corpora of --data-path");
-  refused({"--split-by", "tokens"}, "--split-by divides the corpora of --data-path");
-  refused({"--valid-data-path", "0.5", "a.h5", "b.h5"}, "--valid-data-path: unexpected 'b.h5' after 'a.h5'");
-  refused({"--valid-set", "a.h5"}, "--valid-set: 'a.h5' is no NAME=FILE");
-  refused({"--valid-set", "a=a.h5", "a=b.h5"}, "--valid-set: the name a is there twice");
-  refused({"--valid-set", "a=-1", "a.h5"}, "has weight -1");
-  expect_refused(with({"--data-path", "a.h5", "--test-data-path", "b.h5"}), "--test-data-path needs --train-data-path");
+  refused("--data-path a.h5", "--data-path and --train-data-path exclude each other");
+  refused("--split 1", "--split divides the corpora of --data-path");
+  refused("--split-by tokens", "--split-by divides the corpora of --data-path");
+  refused("--valid-data-path 0.5 a.h5 b.h5", "--valid-data-path: unexpected 'b.h5' after 'a.h5'");
+  refused("--valid-set a.h5", "--valid-set: 'a.h5' is not NAME=FILE");
+  refused("--valid-set a=a.h5 a=b.h5", "--valid-set: the name a occurs twice");
+  refused("--valid-set a=-1 a.h5", "has weight -1");
+  expect_refused(model + "--data-path a.h5 --test-data-path b.h5", "--test-data-path needs --train-data-path");
 }
 
 TEST(RunConfig, TakesEachCorpusOfValidationAsASet) {
-  const auto with = [](std::vector<std::string> arguments) {
-    const std::vector<std::string> run = {"--model", "gpt2-124m", "--train-data-path", "a.h5"};
-    arguments.insert(arguments.end(), run.begin(), run.end());
-    return arguments;
-  };
-  const auto names = [&](const std::vector<std::string>& arguments) {
+  const Words run = "--model gpt2-124m --train-data-path a.h5";
+  const auto names = [&](const Words& arguments) {
     std::vector<std::string> names;
-    for (const DataOptions::SplitPaths& other : read(with(arguments)).data.other_corpora()) names.push_back(other.set);
+    for (const DataOptions::SplitPaths& other : read(run + arguments).data.other_corpora()) names.push_back(other.set);
     return names;
   };
-  EXPECT_EQ(names({"--multiple-validation-sets", "--valid-data-path", "v.h5", "w.h5"}),
-            (std::vector<std::string>{"0", "1"}));
-  EXPECT_EQ(names({"--multiple-validation-sets", "--valid-data-path", "v.h5", "w.h5", "--validation-set-names", "wiki",
-                   "code", "--valid-set", "c=c.h5"}),
+  EXPECT_EQ(names("--multiple-validation-sets --valid-data-path v.h5 w.h5"), (std::vector<std::string>{"0", "1"}));
+  EXPECT_EQ(names("--multiple-validation-sets --valid-data-path v.h5 w.h5 --validation-set-names wiki code "
+                  "--valid-set c=c.h5"),
             (std::vector<std::string>{"wiki", "code", "c"}));
-  const auto refused = [&](const std::vector<std::string>& arguments, const std::string& message) {
-    expect_refused(with(arguments), message);
-  };
-  refused({"--multiple-validation-sets"}, "--multiple-validation-sets needs --valid-data-path");
-  refused({"--valid-data-path", "v.h5", "--validation-set-names", "a"}, "needs --multiple-validation-sets");
-  refused({"--multiple-validation-sets", "--valid-data-path", "v.h5", "w.h5", "--validation-set-names", "a"},
+  const auto refused = [&](const Words& words, const std::string& message) { expect_refused(run + words, message); };
+  refused("--multiple-validation-sets", "--multiple-validation-sets needs --valid-data-path");
+  refused("--valid-data-path v.h5 --validation-set-names a", "needs --multiple-validation-sets");
+  refused("--multiple-validation-sets --valid-data-path v.h5 w.h5 --validation-set-names a",
           "--validation-set-names has 1 names, --valid-data-path 2 corpora");
-  refused({"--multiple-validation-sets", "--valid-data-path", "1", "v.h5", "2", "w.h5"}, "have no weights");
-  refused({"--multiple-validation-sets", "--valid-data-path", "v.h5", "w.h5", "--validation-set-names", "a", "a"},
-          "the name a is there twice");
-  refused({"--multiple-validation-sets", "--valid-data-path", "v.h5", "--validation-set-names", "a b"}, "is no name");
+  refused("--multiple-validation-sets --valid-data-path 1 v.h5 2 w.h5", "have no weights");
+  refused("--multiple-validation-sets --valid-data-path v.h5 w.h5 --validation-set-names a a",
+          "the name a occurs twice");
+  refused({"--multiple-validation-sets", "--valid-data-path", "v.h5", "--validation-set-names", "a b"},
+          "is not a name");
 }
 
 TEST(RunConfig, TakesMockDataAndTheCyclicLoader) {
-  const std::vector<std::string> shape = {"--num-layers", "2", "--hidden-size", "16", "--num-attention-heads", "2"};
-  const auto with = [&](std::vector<std::string> arguments) {
-    arguments.insert(arguments.end(), shape.begin(), shape.end());
-    return arguments;
-  };
-  EXPECT_TRUE(read(with({"--mock-data", "--vocab-size", "100"})).data.mock);
-  EXPECT_NO_THROW(read({"--model", "gpt2-124m", "--mock-data"}));
-  expect_refused(with({"--mock-data"}), "--mock-data has no tokenizer: give --vocab-size");
-  expect_refused(with({"--mock-data", "--data-path", "a.h5"}), "--mock-data replaces --data-path");
-  expect_refused({"--model", "bert-base", "--mock-data"}, "--mock-data is running text");
+  const Words shape = "--num-layers 2 --hidden-size 16 --num-attention-heads 2";
+  EXPECT_TRUE(read(shape + "--mock-data --vocab-size 100").data.mock);
+  EXPECT_NO_THROW(read("--model gpt2-124m --mock-data"));
+  expect_refused(shape + "--mock-data", "--mock-data has no tokenizer: give --vocab-size");
+  expect_refused(shape + "--mock-data --data-path a.h5", "--mock-data replaces --data-path");
+  expect_refused("--model bert-base --mock-data", "--mock-data is running text");
 
-  const RunConfig config = read(with({"--data-path", "a.h5", "--dataloader-type", "cyclic"}));
+  const RunConfig config = read(shape + "--data-path a.h5 --dataloader-type cyclic");
   EXPECT_EQ(config.gpt_data_options({}).sampling, data::Sampling::cyclic);
-  EXPECT_EQ(read(with({"--data-path", "a.h5", "--dataloader-type", "single"})).data.sampling, data::Sampling::shuffled);
-  expect_refused(with({"--data-path", "a.h5", "--dataloader-type", "cyclic", "--sampling", "sequential"}),
+  EXPECT_EQ(read(shape + "--data-path a.h5 --dataloader-type single").data.sampling, data::Sampling::shuffled);
+  expect_refused(shape + "--data-path a.h5 --dataloader-type cyclic --sampling sequential",
                  "--sampling sequential and --dataloader-type cyclic exclude each other");
-  expect_refused({"--model", "bert-base", "--data-path", "a.h5", "--dataloader-type", "cyclic"},
-                 "would mask a BERT's samples alike");
+  expect_refused("--model bert-base --data-path a.h5 --dataloader-type cyclic", "would mask a BERT's samples alike");
 }
 
 TEST(RunConfig, TakesFillInTheMiddle) {
-  const auto with = [](std::vector<std::string> arguments) {
-    arguments.insert(arguments.end(), {"--model", "gpt2-124m", "--data-path", "a.h5"});
-    return arguments;
-  };
   data::CorpusInfo bytes;
   bytes.tokenizer = "bytes";
   bytes.tokenizer_payload = data::make_byte_tokenizer()->payload();
   bytes.end_of_document = 256;
-  const RunConfig config =
-      read(with({"--fim-rate", "0.5", "--fim-prefix-token", "257", "--fim-middle-token", "258", "--fim-suffix-token",
-                 "~", "--fim-split-sample", "|", "--fim-fragment-rate", "1"}));
+  const RunConfig config = read(gpt +
+                                "--fim-rate 0.5 --fim-prefix-token 257 --fim-middle-token 258 --fim-suffix-token ~ "
+                                "--fim-split-sample | --fim-fragment-rate 1");
   const std::optional<data::FimOptions> fim = config.data.fim.settled(bytes, 259);
   ASSERT_TRUE(fim);
   EXPECT_EQ(fim->prefix, 257);
@@ -123,7 +102,7 @@ TEST(RunConfig, TakesFillInTheMiddle) {
   EXPECT_EQ(fim->codec.decode(std::vector<std::int32_t>{'a', 'b'}), "ab");
   EXPECT_TRUE(fim->codec.is_special(256));
   EXPECT_FALSE(fim->codec.is_special('~'));
-  EXPECT_FALSE(read(with({})).data.fim.settled(bytes, 259));
+  EXPECT_FALSE(read(gpt).data.fim.settled(bytes, 259));
   EXPECT_THAT([&] { config.data.fim.settled(bytes, 258); },
               ThrowsMessage<ConfigError>(HasSubstr("--fim-middle-token: the tokenizer bytes has no token '258'")));
   FillInMiddleOptions named = config.data.fim;
@@ -133,16 +112,16 @@ TEST(RunConfig, TakesFillInTheMiddle) {
   EXPECT_THAT(
       [&] { named.settled(bytes, 259); },
       ThrowsMessage<ConfigError>(HasSubstr("--fim-eod-token ~ is not the token that ends the corpus' documents")));
-  expect_refused(with({"--fim-spm-rate", "1"}), "--fim-spm-rate needs a --fim-rate above 0");
-  expect_refused(with({"--fim-rate", "1", "--fim-split-sample", "|"}),
-                 "--fim-split-sample and --fim-fragment-rate need each other");
-  expect_refused({"--model", "bert-base", "--data-path", "a.h5", "--fim-rate", "1"}, "which a BERT does not read");
+  expect_refused(gpt + "--fim-spm-rate 1", "--fim-spm-rate needs a --fim-rate above 0");
+  expect_refused(gpt + "--fim-rate 1 --fim-split-sample |",
+                 "--fim-split-sample and --fim-fragment-rate must be given together");
+  expect_refused("--model bert-base --data-path a.h5 --fim-rate 1", "which a BERT does not read");
 }
 
 TEST(RunConfig, GivesABertItsSamples) {
-  const RunConfig config =
-      read({"--model", "bert-336m", "--data-path", "a.h5", "--mask-prob", "0.2", "--short-seq-prob", "0", "--seed", "7",
-            "--split", "8,1,1", "--split-by", "documents", "--bert-no-binary-head"});
+  const RunConfig config = read(
+      "--model bert-336m --data-path a.h5 --mask-prob 0.2 --short-seq-prob 0 --seed 7 --split 8,1,1 --split-by "
+      "documents --bert-no-binary-head");
   data::BertVocabulary vocabulary;
   vocabulary.size = 30524;
   const data::BertDataOptions options = config.bert_data_options(config.model.config(16, 30524), vocabulary);
@@ -158,19 +137,15 @@ TEST(RunConfig, GivesABertItsSamples) {
 }
 
 TEST(RunConfig, RefusesSamplesThatAModelDoesNotRead) {
-  const std::vector<std::string> bert = {"--model", "bert-336m", "--data-path", "a.h5"};
-  const auto with = [](std::vector<std::string> arguments, const std::vector<std::string>& more) {
-    arguments.insert(arguments.end(), more.begin(), more.end());
-    return arguments;
-  };
-  expect_refused(with(bert, {"--sampling", "sequential"}), "a BERT's samples are always shuffled");
+  const Words bert = "--model bert-336m --data-path a.h5";
+  expect_refused(bert + "--sampling sequential", "a BERT's samples are always shuffled");
   for (const std::string name : {"--reset-position-ids", "--reset-attention-mask", "--eod-mask-loss"}) {
-    expect_refused(with(bert, {name}), "each sample of a BERT is of one document");
+    expect_refused(bert + name, "each sample of a BERT is of one document");
   }
-  expect_refused(with(bert, {"--mask-prob", "0"}), "--mask-prob 0 must be above 0 and at most 1");
-  expect_refused(with(bert, {"--short-seq-prob", "1.5"}), "--short-seq-prob 1.5");
+  expect_refused(bert + "--mask-prob 0", "--mask-prob 0 must be above 0 and at most 1");
+  expect_refused(bert + "--short-seq-prob 1.5", "--short-seq-prob 1.5");
   for (const std::string name : {"--mask-prob", "--short-seq-prob"}) {
-    expect_refused({"--model", "gpt2-124m", "--data-path", "a.h5", name, "0.1"}, "are options of a BERT");
+    expect_refused(gpt + Words{name, "0.1"}, "are options of a BERT");
   }
 }
 
@@ -187,10 +162,10 @@ TEST(RunConfig, TakesCorporaAloneOrAWeightForEach) {
     EXPECT_EQ(corpora(paths).back().path, paths.back());
     EXPECT_FALSE(corpora(paths).back().weight);
   }
-  expect_refused({"--data-path", "a.h5", "1", "b.h5"}, "unexpected '1' after 'a.h5'; give corpora alone, or a weight");
-  expect_refused({"--data-path", "1", "2", "b.h5"}, "unexpected '2' after '1'");
-  expect_refused({"--data-path", "1", "a.h5", "b.h5"}, "unexpected 'b.h5' after 'a.h5'");
-  expect_refused({"--data-path", "1", "a.h5", "1"}, "no corpus follows the weight 1");
+  expect_refused("--data-path a.h5 1 b.h5", "unexpected '1' after 'a.h5'; give only corpora, or a weight");
+  expect_refused("--data-path 1 2 b.h5", "unexpected '2' after '1'");
+  expect_refused("--data-path 1 a.h5 b.h5", "unexpected 'b.h5' after 'a.h5'");
+  expect_refused("--data-path 1 a.h5 1", "no corpus follows the weight 1");
   for (const std::string weight : {"0", "-1", "nan", "inf"}) {
     expect_refused({"--data-path", weight, "a.h5"}, "has weight " + weight + "; weights must be positive");
   }

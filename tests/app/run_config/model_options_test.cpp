@@ -7,6 +7,7 @@
 #include "src/base/split.hpp"
 #include "src/model/presets.hpp"
 #include "src/model/stage/model_parameters.hpp"
+#include "tests/app/words.hpp"
 
 namespace trireme::app {
 namespace {
@@ -19,17 +20,17 @@ struct Asked {
   std::string preset_values;
 };
 
-Asked ask(const std::vector<std::string>& arguments, std::int64_t sequence_length, std::int64_t corpus_vocabulary) {
+Asked ask(const Words& words, std::int64_t sequence_length, std::int64_t corpus_vocabulary) {
   ModelOptions model;
   Options options("test", "");
   model.declare(options);
-  options.parse(arguments);
+  options.parse(words);
   const model::ModelConfig config = model.config(sequence_length, corpus_vocabulary);
   return {config, model.preset_values(config)};
 }
 
 TEST(ModelOptions, APresetSetsVocabularyPositionsAndDropout) {
-  const Asked llama = ask({"--model", "llama2-7b"}, 512, 257);
+  const Asked llama = ask("--model llama2-7b", 512, 257);
   EXPECT_EQ(llama.config.vocabulary, 32000);
   EXPECT_EQ(llama.config.max_positions, 4096);
   EXPECT_EQ(llama.config.hidden_dropout, 0);
@@ -37,9 +38,9 @@ TEST(ModelOptions, APresetSetsVocabularyPositionsAndDropout) {
   EXPECT_EQ(model::parameter_count(llama.config), 6'738'415'616);
   EXPECT_EQ(llama.preset_values,
             "vocab-size 32000, max-position-embeddings 4096, hidden-dropout 0, attention-dropout 0");
-  EXPECT_EQ(ask({"--model", "llama3-8b"}, 512, 257).config.attention_dropout, 0);
+  EXPECT_EQ(ask("--model llama3-8b", 512, 257).config.attention_dropout, 0);
 
-  const Asked gpt2 = ask({"--model", "gpt2-124m"}, 512, 257);
+  const Asked gpt2 = ask("--model gpt2-124m", 512, 257);
   EXPECT_EQ(gpt2.config.max_positions, 1024);
   EXPECT_EQ(gpt2.config.hidden_dropout, 0.1);
   EXPECT_EQ(gpt2.config.attention_dropout, 0.1);
@@ -47,16 +48,16 @@ TEST(ModelOptions, APresetSetsVocabularyPositionsAndDropout) {
 }
 
 TEST(ModelOptions, OverrideAPreset) {
-  const Asked asked = ask({"--model", "llama3-8b", "--attention-dropout", "0.5", "--vocab-size", "300"}, 512, 257);
+  const Asked asked = ask("--model llama3-8b --attention-dropout 0.5 --vocab-size 300", 512, 257);
   EXPECT_EQ(asked.config.vocabulary, 300);
   EXPECT_EQ(asked.config.hidden_dropout, 0);
   EXPECT_EQ(asked.config.attention_dropout, 0.5);
   EXPECT_EQ(asked.preset_values, "max-position-embeddings 8192, hidden-dropout 0");
-  EXPECT_EQ(ask({"--model", "124m", "--max-position-embeddings", "2048"}, 2000, 257).config.max_positions, 2048);
+  EXPECT_EQ(ask("--model 124m --max-position-embeddings 2048", 2000, 257).config.max_positions, 2048);
 }
 
 TEST(ModelOptions, WithoutAPresetFollowSequenceLengthAndCorpus) {
-  const Asked asked = ask({"--num-layers", "2", "--hidden-size", "16", "--num-attention-heads", "4"}, 512, 257);
+  const Asked asked = ask("--num-layers 2 --hidden-size 16 --num-attention-heads 4", 512, 257);
   EXPECT_EQ(asked.config.vocabulary, 257);
   EXPECT_EQ(asked.config.max_positions, 512);
   EXPECT_EQ(asked.config.hidden_dropout, 0.1);
@@ -65,56 +66,47 @@ TEST(ModelOptions, WithoutAPresetFollowSequenceLengthAndCorpus) {
 
 TEST(ModelOptions, OnlyLearnedPositionsOfAPresetHaveAnEnd) {
   EXPECT_THAT(
-      [] {
-        ask({"--model", "gpt2-124m"}, 1025, 257);
-      },
+      [] { ask("--model gpt2-124m", 1025, 257); },
       ThrowsMessage<ConfigError>(HasSubstr("--seq-length 1025 is longer than the model's 1024 positions: choose a "
                                            "shorter --seq-length, or train with --max-position-embeddings 1025")));
-  EXPECT_EQ(ask({"--model", "llama2-7b"}, 8000, 257).config.max_positions, 8000);
-  EXPECT_EQ(ask({"--model", "gpt2-124m", "--position-embedding-type", "rope"}, 1025, 257).config.max_positions, 1025);
+  EXPECT_EQ(ask("--model llama2-7b", 8000, 257).config.max_positions, 8000);
+  EXPECT_EQ(ask("--model gpt2-124m --position-embedding-type rope", 1025, 257).config.max_positions, 1025);
 }
 
 TEST(ModelOptions, RefuseACorpusOfALargerVocabularyThanThePresets) {
-  EXPECT_THAT(
-      [] {
-        ask({"--model", "llama2-7b"}, 512, 50257);
-      },
-      ThrowsMessage<ConfigError>(HasSubstr("--model llama2-7b has 32000 tokens, the corpus' 50257: build the "
-                                           "corpus with the model's tokenizer, or give --vocab-size 50257")));
-  EXPECT_EQ(ask({"--model", "llama2-7b", "--vocab-size", "50257"}, 512, 50257).config.vocabulary, 50257);
+  EXPECT_THAT([] { ask("--model llama2-7b", 512, 50257); },
+              ThrowsMessage<ConfigError>(HasSubstr("--model llama2-7b has 32000 tokens, the corpus' 50257: build the "
+                                                   "corpus with the model's tokenizer, or give --vocab-size 50257")));
+  EXPECT_EQ(ask("--model llama2-7b --vocab-size 50257", 512, 50257).config.vocabulary, 50257);
 }
 
 TEST(ModelOptions, ChangeALlamasLayers) {
   const model::ModelConfig asked =
-      ask({"--model", "llama3-8b", "--kv-channels", "96", "--add-qkv-bias", "--apply-layernorm-1p"}, 512, 257).config;
+      ask("--model llama3-8b --kv-channels 96 --add-qkv-bias --apply-layernorm-1p", 512, 257).config;
   EXPECT_EQ(asked.head_dim(), 96);
   EXPECT_TRUE(asked.norm_1p);
   EXPECT_TRUE(asked.has_qkv_bias());
   EXPECT_FALSE(asked.linear_bias);
-  EXPECT_EQ(ask({"--model", "124m", "--squared-relu"}, 512, 257).config.activation, Activation::squared_relu);
-  for (const std::vector<std::string>& arguments : {std::vector<std::string>{"--model", "llama3-8b", "--squared-relu"},
-                                                    {"--model", "124m", "--squared-relu", "--gelu", "erf"}}) {
-    EXPECT_THAT([&] { ask(arguments, 512, 257); },
+  EXPECT_EQ(ask("--model 124m --squared-relu", 512, 257).config.activation, Activation::squared_relu);
+  for (const char* words : {"--model llama3-8b --squared-relu", "--model 124m --squared-relu --gelu erf"}) {
+    EXPECT_THAT([&] { ask(words, 512, 257); },
                 ThrowsMessage<ConfigError>(HasSubstr("--gelu, --squared-relu and --swiglu exclude each other")));
   }
 }
 
 TEST(ModelOptions, ScaleRotaryFrequencies) {
   using model::RotaryScaling, model::RotaryScalingKind;
-  const auto scaling_of = [](std::vector<std::string> arguments) {
-    return ask(arguments, 512, 257).config.rotary_scaling;
-  };
-  const RotaryScaling llama = scaling_of({"--model", "llama3-8b", "--use-rope-scaling"});
+  const auto scaling_of = [](const Words& words) { return ask(words, 512, 257).config.rotary_scaling; };
+  const RotaryScaling llama = scaling_of("--model llama3-8b --use-rope-scaling");
   EXPECT_EQ(llama.kind, RotaryScalingKind::llama3);
   EXPECT_EQ(llama.factor, 8);
   EXPECT_EQ(llama.positions, 8192);
-  EXPECT_EQ(scaling_of({"--model", "llama3.1-8b", "--rope-scaling-factor", "4"}).factor, 4);
-  EXPECT_EQ(scaling_of({"--model", "llama3.1-8b", "--position-embedding-type", "learned_absolute"}).kind,
-            RotaryScalingKind::none);
-  const RotaryScaling yarn =
-      scaling_of({"--model", "qwen3-0.6b", "--position-embedding-type", "yarn", "--yarn-rotary-scaling-factor", "4",
-                  "--yarn-original-max-position-embeddings", "32768", "--yarn-beta-fast", "16", "--yarn-beta-slow", "2",
-                  "--yarn-mscale", "0.7", "--yarn-mscale-all-dim", "0.3"});
+  EXPECT_EQ(scaling_of("--model llama3.1-8b --rope-scaling-factor 4").factor, 4);
+  EXPECT_EQ(scaling_of("--model llama3.1-8b --position-embedding-type learned_absolute").kind, RotaryScalingKind::none);
+  const RotaryScaling yarn = scaling_of(
+      "--model qwen3-0.6b --position-embedding-type yarn --yarn-rotary-scaling-factor 4 "
+      "--yarn-original-max-position-embeddings 32768 --yarn-beta-fast 16 --yarn-beta-slow 2 --yarn-mscale 0.7 "
+      "--yarn-mscale-all-dim 0.3");
   EXPECT_EQ(yarn.kind, RotaryScalingKind::yarn);
   EXPECT_EQ(yarn.factor, 4);
   EXPECT_EQ(yarn.positions, 32768);
@@ -122,33 +114,24 @@ TEST(ModelOptions, ScaleRotaryFrequencies) {
   EXPECT_EQ(yarn.slow_turns, 2);
   EXPECT_EQ(yarn.mscale, 0.7);
   EXPECT_EQ(yarn.mscale_all_dim, 0.3);
-  const auto expect_problem = [&](const std::vector<std::string>& arguments, const char* problem) {
-    EXPECT_THAT([&] { scaling_of(arguments); }, ThrowsMessage<ConfigError>(HasSubstr(problem)));
+  const auto expect_problem = [&](const Words& words, const char* problem) {
+    EXPECT_THAT([&] { scaling_of(words); }, ThrowsMessage<ConfigError>(HasSubstr(problem)));
   };
-  expect_problem({"--model", "124m", "--use-rope-scaling"}, "--use-rope-scaling needs --position-embedding-type rope");
-  expect_problem({"--model", "llama3-8b", "--rope-scaling-factor", "8"}, "--rope-scaling-factor needs");
-  expect_problem({"--model", "llama3-8b", "--yarn-mscale", "1"}, "needs --position-embedding-type yarn");
-  expect_problem({"--model", "llama3-8b", "--position-embedding-type", "yarn"},
-                 "yarn needs --yarn-rotary-scaling-factor");
+  expect_problem("--model 124m --use-rope-scaling", "--use-rope-scaling needs --position-embedding-type rope");
+  expect_problem("--model llama3-8b --rope-scaling-factor 8", "--rope-scaling-factor needs");
+  expect_problem("--model llama3-8b --yarn-mscale 1", "needs --position-embedding-type yarn");
+  expect_problem("--model llama3-8b --position-embedding-type yarn", "yarn needs --yarn-rotary-scaling-factor");
 }
 
 TEST(ModelOptions, InterpolateRotaryPositions) {
   const std::string flag = "--rotary-seq-len-interpolation-factor";
-  const auto factor_of = [](std::vector<std::string> arguments) {
-    return ask(arguments, 512, 257).config.rotary_scaling.interpolation;
-  };
-  EXPECT_EQ(factor_of({"--model", "llama3-8b"}), 1);
+  const auto factor_of = [](const Words& words) { return ask(words, 512, 257).config.rotary_scaling.interpolation; };
+  EXPECT_EQ(factor_of("--model llama3-8b"), 1);
   EXPECT_EQ(factor_of({"--model", "llama3-8b", flag, "4"}), 4);
   EXPECT_EQ(factor_of({"--model", "llama3.1-8b", flag, "2"}), 2);
-  const std::vector<std::string> yarn = {
-      "--model", "llama3-8b", "--position-embedding-type", "yarn", "--yarn-rotary-scaling-factor", "4", flag};
-  const auto with = [&](const char* value) {
-    std::vector<std::string> arguments = yarn;
-    arguments.emplace_back(value);
-    return arguments;
-  };
-  EXPECT_EQ(factor_of(with("1")), 1);
-  EXPECT_THAT([&] { factor_of(with("2")); },
+  const Words yarn = "--model llama3-8b --position-embedding-type yarn --yarn-rotary-scaling-factor 4 " + flag;
+  EXPECT_EQ(factor_of(yarn + "1"), 1);
+  EXPECT_THAT([&] { factor_of(yarn + "2"); },
               ThrowsMessage<ConfigError>(HasSubstr(flag + " 2 needs rotary positions that YaRN does not scale")));
   EXPECT_THAT(
       [&] {
@@ -159,13 +142,13 @@ TEST(ModelOptions, InterpolateRotaryPositions) {
 }
 
 TEST(ModelOptions, GiveWindowsToSomeLayersOrAll) {
-  const auto window_of = [](std::vector<std::string> arguments) {
-    arguments.insert(arguments.begin(), {"--model", "llama3-8b", "--num-layers", "6"});
-    const model::AttentionWindow window = ask(arguments, 512, 257).config.window;
+  const auto window_of = [](const Words& words) {
+    const Words model = "--model llama3-8b --num-layers 6";
+    const model::AttentionWindow window = ask(model + words, 512, 257).config.window;
     return fmt::format("{} {}", window.left, window.layers);
   };
   EXPECT_EQ(window_of({}), "-1 ");
-  EXPECT_EQ(window_of({"--window-size", "-1,0"}), "-1 ");
+  EXPECT_EQ(window_of("--window-size -1,0"), "-1 ");
   for (const char* size : {"127,0", "(127,0)", "( 127, 0 )", "127"})
     EXPECT_EQ(window_of({"--window-size", size}), "127 ");
   const auto with_layers = [&](const char* layers) {
@@ -180,17 +163,16 @@ TEST(ModelOptions, GiveWindowsToSomeLayersOrAll) {
 }
 
 TEST(ModelOptions, RefuseWindowsThatCannotBe) {
-  const auto expect_problem = [](std::vector<std::string> arguments, const std::string& problem) {
-    arguments.insert(arguments.begin(), {"--num-layers", "4", "--hidden-size", "64", "--num-attention-heads", "4"});
-    EXPECT_THAT([&] { ask(arguments, 16, 257); }, ThrowsMessage<ConfigError>(HasSubstr(problem)));
+  const auto expect_problem = [](const Words& words, const std::string& problem) {
+    const Words model = "--num-layers 4 --hidden-size 64 --num-attention-heads 4";
+    EXPECT_THAT([&] { ask(model + words, 16, 257); }, ThrowsMessage<ConfigError>(HasSubstr(problem)));
   };
   for (const char* size : {"many", "4,", "4,0,0", "(4,0", "-2,0", ""}) {
     expect_problem({"--window-size", size}, fmt::format("--window-size '{}' must be LEFT,0", size));
   }
-  expect_problem({"--window-size", "4,4"},
-                 "'4,4' would show 4 positions after a token's own to a causal model: give 4,0");
-  expect_problem({"--window-size", "5000000000,0"}, "--window-size 5000000000 must be between -1 and 2147483647");
-  expect_problem({"--window-attn-skip-freq", "2"}, "--window-attn-skip-freq needs --window-size");
+  expect_problem("--window-size 4,4", "'4,4' would let a causal model attend to 4 later positions: give 4,0");
+  expect_problem("--window-size 5000000000,0", "--window-size 5000000000 must be between -1 and 2147483647");
+  expect_problem("--window-attn-skip-freq 2", "--window-attn-skip-freq needs --window-size");
   const auto expect_problem_of_layers = [&](const char* layers, const std::string& problem) {
     expect_problem({"--window-size", "4,0", "--window-attn-skip-freq", layers}, problem);
   };
@@ -201,28 +183,28 @@ TEST(ModelOptions, RefuseWindowsThatCannotBe) {
   for (const char* layers : {"[1,2]", "[1", "[1]*", "[1,0]*x", "1,0", "[1]-[0]", "[1]*99999", "[10]", "x"}) {
     expect_problem_of_layers(layers, fmt::format("--window-attn-skip-freq '{}' must be N or a list", layers));
   }
-  expect_problem({"--model-type", "bert", "--window-size", "4,0"},
+  expect_problem("--model-type bert --window-size 4,0",
                  "--window-size 4: windows are for causal models, but a BERT attends to both sides");
 }
 
 TEST(ModelOptions, NormaliseQueriesAndKeys) {
-  EXPECT_TRUE(ask({"--model", "llama3-8b", "--qk-layernorm"}, 512, 257).config.qk_norm);
-  EXPECT_TRUE(ask({"--model", "qwen3-0.6b"}, 512, 257).config.qk_norm);
-  EXPECT_FALSE(ask({"--model", "llama3-8b"}, 512, 257).config.qk_norm);
+  EXPECT_TRUE(ask("--model llama3-8b --qk-layernorm", 512, 257).config.qk_norm);
+  EXPECT_TRUE(ask("--model qwen3-0.6b", 512, 257).config.qk_norm);
+  EXPECT_FALSE(ask("--model llama3-8b", 512, 257).config.qk_norm);
 }
 
 TEST(ModelOptions, ABertHasTheVocabularyOfItsCorpus) {
-  const Asked bert = ask({"--model", "bert-336m"}, 512, 30524);
+  const Asked bert = ask("--model bert-336m", 512, 30524);
   EXPECT_EQ(bert.config.vocabulary, 30524);
   EXPECT_THAT(bert.preset_values, testing::Not(HasSubstr("vocab-size")));
-  EXPECT_EQ(ask({"--model", "bert-base", "--vocab-size", "30592"}, 512, 30524).config.vocabulary, 30592);
+  EXPECT_EQ(ask("--model bert-base --vocab-size 30592", 512, 30524).config.vocabulary, 30592);
 }
 
 TEST(ModelOptions, EachFieldsOptionSetsIt) {
   std::size_t options = 0;
   for (const model::Field& field : model::fields()) {
     if (field.help.empty()) continue;
-    std::vector<std::string> base{"--model", "124m"};
+    Words base = "--model 124m";
     if (field.needs.met != nullptr) base[1] = "llama3-8b";
     const model::ModelConfig llama = model::preset("llama3.1-8b");
     if (field.needs.met != nullptr && !field.needs.met(model::preset("llama3-8b"))) {
@@ -238,7 +220,7 @@ TEST(ModelOptions, EachFieldsOptionSetsIt) {
     if (field.name() == "num-query-groups") base.emplace_back("--group-query-attention");
     if (field.name() == "hidden-size") base.insert(base.end(), {"--kv-channels", "64"});
     for (const std::string_view name : split(field.option, ',')) {
-      std::vector<std::string> arguments = base;
+      Words arguments = base;
       arguments.push_back("--" + std::string(name));
       const bool is_fraction = field.range.max <= 1;
       const bool is_vocabulary = field.name() == "vocab-size", is_turn = field.name() == "yarn-beta-fast";
@@ -266,11 +248,11 @@ TEST(ModelOptions, EachFieldsOptionSetsIt) {
 
 TEST(ModelOptions, TakeTheModelOfACheckpoint) {
   const model::ModelConfig stored =
-      ask({"--num-layers", "2", "--hidden-size", "64", "--num-attention-heads", "4", "--swiglu", "--normalization",
-           "RMSNorm", "--use-rotary-position-embeddings", "--rotary-base", "500000", "--max-position-embeddings", "32"},
+      ask("--num-layers 2 --hidden-size 64 --num-attention-heads 4 --swiglu --normalization RMSNorm "
+          "--use-rotary-position-embeddings --rotary-base 500000 --max-position-embeddings 32",
           16, 100)
           .config;
-  const auto taken = [&](const std::vector<std::string>& arguments, std::vector<std::string>& lines) {
+  const auto taken = [&](const Words& arguments, std::vector<std::string>& lines) {
     ModelOptions model;
     Options options("test", "");
     model.declare(options);
@@ -281,18 +263,14 @@ TEST(ModelOptions, TakeTheModelOfACheckpoint) {
   std::vector<std::string> lines;
   EXPECT_EQ(attributes_of(taken({}, lines)).texts(), attributes_of(stored).texts());
   EXPECT_TRUE(lines.empty());
-  EXPECT_EQ(attributes_of(taken({"--rotary-base", "10000", "--num-layers", "2"}, lines)).texts(),
-            attributes_of(stored).texts());
-  EXPECT_THAT(lines, testing::ElementsAre("the model's rotary_base is the checkpoint's 500000, in place of 10000"));
+  EXPECT_EQ(attributes_of(taken("--rotary-base 10000 --num-layers 2", lines)).texts(), attributes_of(stored).texts());
+  EXPECT_THAT(lines, testing::ElementsAre("the model's rotary_base is the checkpoint's 500000, instead of 10000"));
   // A form of the activation contradicts the checkpoint's SwiGLU, and is set aside, too.
-  EXPECT_TRUE(taken({"--gelu", "erf"}, lines).gated);
+  EXPECT_TRUE(taken("--gelu erf", lines).gated);
   EXPECT_THAT(lines, testing::Contains(HasSubstr("the model's swiglu is the checkpoint's true")));
-  EXPECT_EQ(taken({"--num-layers", "3"}, lines).layers, 3) << "a shape stays, for the checkpoint to refuse";
-  EXPECT_THAT(
-      [&] {
-        taken({"--model", "gpt2-124m"}, lines);
-      },
-      ThrowsMessage<ConfigError>(HasSubstr("--use-checkpoint-args and --model exclude each other")));
+  EXPECT_EQ(taken("--num-layers 3", lines).layers, 3) << "a shape stays, for the checkpoint to refuse";
+  EXPECT_THAT([&] { taken("--model gpt2-124m", lines); },
+              ThrowsMessage<ConfigError>(HasSubstr("--use-checkpoint-args and --model exclude each other")));
 }
 
 }  // namespace

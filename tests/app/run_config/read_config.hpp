@@ -4,26 +4,27 @@
 #include <gtest/gtest.h>
 
 #include <string>
-#include <utility>
-#include <vector>
 
 #include "src/app/run_config/run_config.hpp"
+#include "tests/app/words.hpp"
 
 namespace trireme::app {
 
-/// Reads a command line on one rank. It needs options beside the few that every run has.
-inline RunConfig read(std::vector<std::string> arguments, const std::string& sequence_length = "16") {
-  for (const char* given : {"--lr", "1", "--train-iters", "1"}) arguments.emplace_back(given);
-  if (!sequence_length.empty()) arguments.insert(arguments.end(), {"--seq-length", sequence_length});
+/// A model and its corpus.
+inline const Words gpt = "--model gpt2-124m --data-path a.h5";
+
+/// Reads a command line on one rank, with the options that every run needs.
+inline RunConfig read(const Words& words, const std::string& sequence_length = "16") {
   Options options("trireme train", "");
   RunConfigReader reader(options);
-  options.parse(arguments);
+  options.parse(words + "--lr 1 --train-iters 1" +
+                (sequence_length.empty() ? Words() : Words{"--seq-length", sequence_length}));
   return reader.settle(1);
 }
 
 /// Expects a command line to be refused with this message.
-inline void expect_refused(const std::vector<std::string>& arguments, const std::string& message) {
-  EXPECT_THAT([&] { read(arguments); }, ::testing::ThrowsMessage<ConfigError>(::testing::HasSubstr(message)));
+inline void expect_refused(const Words& words, const std::string& message) {
+  EXPECT_THAT([&] { read(words); }, ::testing::ThrowsMessage<ConfigError>(::testing::HasSubstr(message)));
 }
 
 }  // namespace trireme::app

@@ -6,61 +6,34 @@
 namespace trireme::app {
 namespace {
 
-TEST(RunConfig, NamesReportsThatNothingReads) {
-  const auto idle = [](std::vector<std::string> arguments) {
-    arguments.insert(arguments.end(), {"--lr", "1"});
-    Options options("trireme train", "");
-    RunConfigReader reader(options);
-    options.parse(arguments);
-    return reader.parsed().report.idle(options, /*ranks=*/1, /*saves=*/false);
-  };
-  const std::vector<std::string> given = {"--log-memory-to-tensorboard", "--tensorboard-log-interval", "2"};
-  EXPECT_EQ(idle(given),
-            "--tensorboard-log-interval, --log-memory-to-tensorboard: without --tensorboard-dir there is nothing to "
-            "write");
-  EXPECT_EQ(idle({"--tensorboard-dir", "x", "--log-memory-to-tensorboard", "--log-throughput"}), "");
-  EXPECT_EQ(idle({"--profile-ranks", "3"}), "--profile-ranks: without --profile nothing is recorded");
-  EXPECT_EQ(idle({"--log-progress", "--log-straggler", "--timing-log-option", "all"}),
-            "--log-progress: without --save there is no folder for progress.txt; --timing-log-option: without "
-            "--timing-log-level there are no times to log; --log-straggler: one rank has nothing to wait for");
-}
-
 TEST(RunConfig, ReadsReportsOfTimes) {
-  const std::vector<std::string> run = {"--model", "gpt2-124m", "--data-path", "a.h5"};
-  const auto with = [&](std::vector<std::string> arguments) {
-    arguments.insert(arguments.end(), run.begin(), run.end());
-    return arguments;
-  };
-  const ReportOptions report =
-      read(with({"--mfu-peak", "H100", "--timing-log-level", "2", "--timing-log-option", "max"})).report;
+  const ReportOptions report = read(gpt + "--mfu-peak H100 --timing-log-level 2 --timing-log-option max").report;
   EXPECT_EQ(report.peak.value().tflops, 989.4);
   EXPECT_EQ(report.timing_level, 2);
   EXPECT_EQ(report.timing_option, train::TimingOption::max);
-  expect_refused(with({"--mfu-peak", "H1000"}), "--mfu-peak H1000: is neither a number of TFLOP/s nor one of GB200");
-  expect_refused(with({"--log-straggler", "--cuda-graphs"}), "--log-straggler and --cuda-graphs exclude each other");
+  expect_refused(gpt + "--mfu-peak H1000", "--mfu-peak H1000: is neither a number of TFLOP/s nor one of GB200");
+  expect_refused(gpt + "--log-straggler --cuda-graphs", "--log-straggler and --cuda-graphs exclude each other");
 }
 
 TEST(RunConfig, ReadsWhatAProfilerRecords) {
-  const auto with = [](std::vector<std::string> arguments) {
-    for (const char* given : {"--model", "gpt2-124m", "--data-path", "a.h5", "--profile"})
-      arguments.emplace_back(given);
-    return arguments;
-  };
-  const ReportOptions report = read(with({})).report;
+  const Words profiled = gpt + "--profile";
+  const ReportOptions report = read(profiled).report;
   EXPECT_TRUE(report.profile);
   EXPECT_EQ(report.profile_start, 10);
   EXPECT_EQ(report.profile_end, 12);
   EXPECT_THAT(report.profile_ranks, ::testing::ElementsAre(0));
-  expect_refused(with({"--profile-ranks", "0", "1"}), "--profile-ranks 1: the ranks of this job are 0 to 0");
-  expect_refused(with({"--profile-ranks", "all"}), "--profile-ranks all: the ranks of this job are 0 to 0");
-  expect_refused(with({"--profile-step-end", "10"}), "--profile-step-start 10 must be less than --profile-step-end 10");
+  expect_refused(profiled + "--profile-ranks 0 1", "--profile-ranks 1: the ranks of this job are 0 to 0");
+  expect_refused(profiled + "--profile-ranks all",
+                 "--profile-ranks all has the element 'all', which is not a whole number");
+  expect_refused(profiled + "--profile-step-end 10", "--profile-step-start 10 must be less than --profile-step-end 10");
 }
 
 TEST(RunConfig, ReadsTheCurvesOfTensorboard) {
-  const RunConfig all = read({"--model", "gpt2-124m", "--data-path", "a.h5", "--tensorboard-dir", "x"});
+  const RunConfig all = read(gpt + "--tensorboard-dir x");
   EXPECT_TRUE(all.report.tensorboard.learning_rate && all.report.tensorboard.loss_scale);
-  const RunConfig few = read({"--model", "gpt2-124m", "--data-path", "a.h5", "--tensorboard-dir", "x",
-                              "--no-log-learnig-rate-to-tensorboard", "--no-log-loss-scale-to-tensorboard"});
+  const RunConfig few = read(
+      "--model gpt2-124m --data-path a.h5 --tensorboard-dir x --no-log-learnig-rate-to-tensorboard "
+      "--no-log-loss-scale-to-tensorboard");
   EXPECT_FALSE(few.report.tensorboard.learning_rate || few.report.tensorboard.loss_scale);
 }
 

@@ -137,7 +137,7 @@ TEST(RunAttributes, OfAnotherRunAreRefusedByDifference) {
   Attributes deeper = adam;
   deeper.put("model.layers", 13);
   EXPECT_THAT([&] { require_same_run(deeper, adam, true); },
-              ThrowsMessage<CheckpointError>(AllOf(HasSubstr("another model"), HasSubstr("model.layers"))));
+              ThrowsMessage<CheckpointError>(AllOf(HasSubstr("a different model"), HasSubstr("model.layers"))));
 }
 
 /// A run of 100 updates at 1e-3 by a cosine, with a weight decay from 0 to 0.1: Megatron-LM's example of a resume.
@@ -187,7 +187,7 @@ TEST(SettledSchedule, FollowsMegatronLm) {
   EXPECT_THAT(changed_options(stored, run), testing::Contains("--lr was 0.001 in the checkpoint, now 0.0005"));
 
   EXPECT_THAT(settle_schedule(stored, ScheduleSource::checkpoint, options, run),
-              testing::Contains("--lr 0.001 is the checkpoint's, in place of 0.0005"));
+              testing::Contains("--lr 0.001 is the checkpoint's, instead of 0.0005"));
   EXPECT_NEAR(options.lr_schedule.at(42), 0.0007191855733945387, 1e-17);
   EXPECT_NEAR(options.lr_schedule.at(50), 0.0005868240888334653, 1e-17);
   EXPECT_NEAR(options.weight_decay_ramp->at(50), 0.05, 1e-15);
@@ -232,7 +232,7 @@ TEST(SettledSchedule, CountsOnceThereAreUpdates) {
   const Attributes older(texts);
   EXPECT_THAT(settle_schedule(older, ScheduleSource::must_agree, options, run), testing::IsEmpty());
   EXPECT_THAT([&] { settle_schedule(older, ScheduleSource::checkpoint, options, run); },
-              ThrowsMessage<CheckpointError>(HasSubstr("older than its settings of the learning rate")));
+              ThrowsMessage<CheckpointError>(HasSubstr("from before the settings of the learning rate were stored")));
 }
 
 }  // namespace

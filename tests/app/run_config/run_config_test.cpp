@@ -12,27 +12,27 @@ using ::testing::HasSubstr;
 using ::testing::ThrowsMessage;
 
 TEST(RunConfig, ReportsTheProblemsOfAllGroupsAtOnce) {
-  const std::vector<std::pair<std::vector<std::string>, std::string>> problems = {
-      {{"--model", "gpt2-124m", "--num-query-groups", "5"}, "--num-query-groups 5 needs --group-query-attention"},
-      {{"--pipeline-model-parallel-layout", "6,x"}, "'x' is not a number of layers"},
-      {{"--overlap-param-gather"}, "--overlap-param-gather needs --use-distributed-optimizer"},
-      {{"--bf16", "--fp16"}, "--bf16 and --fp16 exclude each other"},
-      {{"--train-samples", "5"}, "either --train-iters or --train-samples must be given"},
-      {{"--recompute-num-layers", "2"}, "--recompute-num-layers needs --recompute-granularity full"},
-      {{"--sgd-momentum", "0.5"}, "--sgd-momentum needs --optimizer sgd"},
-      {{"--data-path", "1", "a.h5", "0", "b.h5"}, "has weight 0; weights must be positive numbers"},
-      {{"--split", "none"}, "'none' is not up to three numbers"},
-      {{"--time-communication"}, "--time-communication needs --metrics-file"},
-      {{"--cuda-graphs"}, "--time-communication and --cuda-graphs exclude each other"},
-      {{"--load-or-init"}, "--load-or-init needs --load"},
-      {{"--finetune"}, "--finetune needs --load"},
-      {{"--no-load-optim"}, "--no-load-optim needs --load"},
-      {{"--no-save-optim"}, "--no-save-optim needs --save"},
-      {{"--ckpt-step", "3"}, "--ckpt-step needs --load"},
+  const std::vector<std::pair<Words, std::string>> problems = {
+      {"--model gpt2-124m --num-query-groups 5", "--num-query-groups 5 needs --group-query-attention"},
+      {"--pipeline-model-parallel-layout 6,x", "'x' is not a number of layers"},
+      {"--overlap-param-gather", "--overlap-param-gather needs --use-distributed-optimizer"},
+      {"--bf16 --fp16", "--bf16 and --fp16 exclude each other"},
+      {"--train-samples 5", "either --train-iters or --train-samples must be given"},
+      {"--recompute-num-layers 2", "--recompute-num-layers needs --recompute-granularity full"},
+      {"--sgd-momentum 0.5", "--sgd-momentum needs --optimizer sgd"},
+      {"--data-path 1 a.h5 0 b.h5", "has weight 0; weights must be positive numbers"},
+      {"--split none", "'none' is not up to three numbers"},
+      {"--time-communication", "--time-communication needs --metrics-file"},
+      {"--cuda-graphs", "--time-communication and --cuda-graphs exclude each other"},
+      {"--load-or-init", "--load-or-init needs --load"},
+      {"--finetune", "--finetune needs --load"},
+      {"--no-load-optim", "--no-load-optim needs --load"},
+      {"--no-save-optim", "--no-save-optim needs --save"},
+      {"--ckpt-step 3", "--ckpt-step needs --load"},
       {{}, "--ckpt-step and --load-or-init exclude each other"},
-      {{"--save-retain-interval", "4"}, "--save-retain-interval needs --save-interval"}};
-  std::vector<std::string> arguments;
-  for (const auto& [words, problem] : problems) arguments.insert(arguments.end(), words.begin(), words.end());
+      {"--save-retain-interval 4", "--save-retain-interval needs --save-interval"}};
+  Words arguments;
+  for (const auto& [words, problem] : problems) arguments = arguments + words;
   std::string message;
   try {
     read(arguments);
@@ -44,31 +44,24 @@ TEST(RunConfig, ReportsTheProblemsOfAllGroupsAtOnce) {
 }
 
 TEST(RunConfig, RefusesWhatDoesNotGoWithZero2) {
-  const auto with = [](std::vector<std::string> arguments) {
-    for (const char* given :
-         {"--model", "gpt2-124m", "--data-path", "a.h5", "--data-parallel-sharding-strategy", "optim_grads"}) {
-      arguments.emplace_back(given);
-    }
-    return arguments;
-  };
-  EXPECT_NO_THROW(read(with({"--cuda-graphs", "--bf16"})));
-  expect_refused(with({"--cuda-graphs", "--overlap-grad-reduce"}),
+  const Words zero2 = gpt + "--data-parallel-sharding-strategy optim_grads";
+  EXPECT_NO_THROW(read(zero2 + "--cuda-graphs --bf16"));
+  expect_refused(zero2 + "--cuda-graphs --overlap-grad-reduce",
                  "in ZeRO 2, which reduces gradients after every micro-batch");
-  expect_refused(with({"--bf16", "--main-grads-dtype", "bf16"}), "ZeRO 2 keeps its shard of the gradients in fp32");
+  expect_refused(zero2 + "--bf16 --main-grads-dtype bf16", "ZeRO 2 keeps its shard of the gradients in fp32");
 }
 
 TEST(RunConfig, RefusesGraphsOfVariableLengths) {
-  const std::vector<std::string> run = {"--model", "bert-base", "--data-path", "a.h5", "--variable-seq-lengths"};
+  const Words run = "--model bert-base --data-path a.h5 --variable-seq-lengths";
   EXPECT_TRUE(read(run).execution_config().variable_lengths);
-  std::vector<std::string> recorded = run;
-  recorded.emplace_back("--cuda-graphs");
-  expect_refused(recorded, "--cuda-graphs and --variable-seq-lengths exclude each other: recorded work has one length");
+  expect_refused(run + "--cuda-graphs",
+                 "--cuda-graphs and --variable-seq-lengths exclude each other: recorded work has one length");
 }
 
 TEST(RunConfig, HoldsTheSettledValues) {
-  const RunConfig config = read({"--model", "gpt2-124m", "--data-path", "a.h5", "--fp16", "--sequence-parallel",
-                                 "--use-distributed-optimizer", "--micro-batch-size", "3", "--sampling", "sequential",
-                                 "--save", "run", "--save-interval", "7", "--reset-attention-mask"});
+  const RunConfig config = read(
+      "--model gpt2-124m --data-path a.h5 --fp16 --sequence-parallel --use-distributed-optimizer --micro-batch-size 3 "
+      "--sampling sequential --save run --save-interval 7 --reset-attention-mask");
   const train::ExecutionConfig execution = config.execution_config();
   EXPECT_EQ(execution.dtype, DType::fp16);
   EXPECT_EQ(execution.micro_batch_size, 3);
@@ -82,74 +75,58 @@ TEST(RunConfig, HoldsTheSettledValues) {
   EXPECT_EQ(config.gpt_data_options({}).document_ends, data::DocumentEnds::labelled);
   EXPECT_TRUE(config.train_options().documents.reset_attention_mask);
   EXPECT_FALSE(config.train_options().documents.reset_position_ids);
-  const RunConfig other =
-      read({"--model", "gpt2-124m", "--data-path", "a.h5", "--eod-mask-loss", "--reset-position-ids"});
+  const RunConfig other = read("--model gpt2-124m --data-path a.h5 --eod-mask-loss --reset-position-ids");
   EXPECT_EQ(other.gpt_data_options({}).document_ends, data::DocumentEnds::unlabelled);
   EXPECT_TRUE(other.train_options().documents.reset_position_ids);
   EXPECT_FALSE(other.train_options().documents.reset_attention_mask);
 }
 
 TEST(RunConfig, TakesTheSequenceLengthOfItsModel) {
-  const auto length = [](std::vector<std::string> arguments, const std::string& given = "") {
-    arguments.insert(arguments.end(), {"--data-path", "a.h5"});
-    const RunConfig config = read(std::move(arguments), given);
+  const auto length = [](const Words& words, const std::string& given = "") {
+    const RunConfig config = read(words + "--data-path a.h5", given);
     EXPECT_EQ(config.execution_config().sequence_length, *config.batch.sequence_length);
     return *config.batch.sequence_length;
   };
   for (const std::string name : {"bert-336m", "bert-1.3b", "bert-3.9b", "bert-base", "bert-large"}) {
     EXPECT_EQ(length({"--model", name}), 512);
   }
-  EXPECT_EQ(length({"--model", "gpt2-124m"}), 1024);
-  EXPECT_EQ(length({"--model", "llama2-7b"}), 4096);
-  EXPECT_EQ(length({"--model", "bert-336m", "--max-position-embeddings", "128"}), 128);
-  EXPECT_EQ(length({"--model", "bert-336m"}, "64"), 64);
-  const std::vector<std::string> shape = {"--num-layers", "2", "--hidden-size", "16", "--num-attention-heads", "4"};
+  EXPECT_EQ(length("--model gpt2-124m"), 1024);
+  EXPECT_EQ(length("--model llama2-7b"), 4096);
+  EXPECT_EQ(length("--model bert-336m --max-position-embeddings 128"), 128);
+  EXPECT_EQ(length("--model bert-336m", "64"), 64);
+  const Words shape = "--num-layers 2 --hidden-size 16 --num-attention-heads 4";
   EXPECT_EQ(length(shape, "64"), 64);
   EXPECT_THAT([&] { length(shape); }, ThrowsMessage<ConfigError>(HasSubstr("--seq-length must be given")));
   EXPECT_THAT([&] { length({}); }, ThrowsMessage<ConfigError>(HasSubstr("the model's shape is missing")));
-  EXPECT_THAT([&] { length({"--model", "bert"}); }, ThrowsMessage<ConfigError>(HasSubstr("unknown --model 'bert'")));
+  EXPECT_THAT([&] { length("--model bert"); }, ThrowsMessage<ConfigError>(HasSubstr("unknown --model 'bert'")));
 }
 
 TEST(RunConfig, RefusesOptionsOfACheckpointWithoutOne) {
-  expect_refused({"--data-path", "a.h5", "--allow-new-data"}, "--allow-new-data needs --load");
-  expect_refused({"--data-path", "a.h5", "--load-or-init"}, "--load-or-init needs --load");
-  expect_refused({"--data-path", "a.h5", "--override-opt_param-scheduler"},
-                 "--override-opt-param-scheduler needs --load");
-  expect_refused(
-      {"--data-path", "a.h5", "--load", "b", "--override-opt-param-scheduler", "--use-checkpoint-opt_param-scheduler"},
-      "exclude each other");
-  const std::vector<std::string> load = {"--model", "gpt2-124m", "--data-path", "a.h5", "--load", "b"};
-  const auto source = [&](const char* flag) {
-    std::vector<std::string> arguments = load;
-    arguments.emplace_back(flag);
-    return read(arguments).checkpoint.schedule_source();
-  };
+  expect_refused("--data-path a.h5 --allow-new-data", "--allow-new-data needs --load");
+  expect_refused("--data-path a.h5 --load-or-init", "--load-or-init needs --load");
+  expect_refused("--data-path a.h5 --override-opt_param-scheduler", "--override-opt-param-scheduler needs --load");
+  expect_refused("--data-path a.h5 --load b --override-opt-param-scheduler --use-checkpoint-opt_param-scheduler",
+                 "exclude each other");
+  const Words load = gpt + "--load b";
+  const auto source = [&](const char* flag) { return read(load + flag).checkpoint.schedule_source(); };
   EXPECT_EQ(read(load).checkpoint.schedule_source(), ScheduleSource::must_agree);
   EXPECT_EQ(source("--override-opt_param-scheduler"), ScheduleSource::command_line);
   EXPECT_EQ(source("--use-checkpoint-opt-param-scheduler"), ScheduleSource::checkpoint);
 }
 
 TEST(RunConfig, SkipsTrainingAndSavesNothing) {
-  const std::vector<std::string> run = {"--model",      "gpt2-124m", "--data-path", "a.h5",
-                                        "--skip-train", "--save",    "runs"};
+  const Words run = gpt + "--skip-train --save runs";
   EXPECT_TRUE(read(run).schedule().skip_training);
   EXPECT_EQ(read(run).checkpoint.save, "");
-  std::vector<std::string> nothing = run;
-  nothing.insert(nothing.end(), {"--eval-iters", "0"});
-  expect_refused(nothing, "--skip-train evaluates alone, and needs --eval-iters of at least 1");
+  expect_refused(run + "--eval-iters 0", "--skip-train only evaluates, and needs --eval-iters of at least 1");
 }
 
 TEST(RunConfig, RefusesOptionsThatAnotherMakesUseless) {
-  const std::vector<std::string> run = {"--model", "gpt2-124m", "--data-path", "a.h5"};
-  const auto with = [&](std::vector<std::string> arguments) {
-    arguments.insert(arguments.end(), run.begin(), run.end());
-    return arguments;
-  };
-  expect_refused(with({"--init-method", "hashed-uniform", "--init-method-std", "0.1"}),
+  expect_refused(gpt + "--init-method hashed-uniform --init-method-std 0.1",
                  "--init-method-std needs --init-method normal");
-  EXPECT_EQ(read(with({"--init-method-std", "0.1"})).initialisation.std, 0.1);
+  EXPECT_EQ(read(gpt + "--init-method-std 0.1").initialisation.std, 0.1);
   for (const std::string name : {"split", "split-by"}) {
-    expect_refused(with({"--sampling", "sequential", "--" + name, name == "split" ? "9,1" : "tokens"}),
+    expect_refused(gpt + Words{"--sampling", "sequential", "--" + name, name == "split" ? "9,1" : "tokens"},
                    "--sampling sequential has no splits");
   }
 }
@@ -158,27 +135,26 @@ TEST(RunConfig, BoundsSizes) {
   const std::string max_int = "2147483647";
   for (const std::string name : {"num-layers", "vpp", "num-layers-per-virtual-pipeline-stage", "recompute-num-layers",
                                  "decoder-first-pipeline-num-layers", "decoder-last-pipeline-num-layers"}) {
-    expect_refused({"--data-path", "a.h5", "--" + name, max_int}, " 2147483647 must be between 1 and 2000");
+    expect_refused(Words{"--data-path", "a.h5", "--" + name, max_int}, " 2147483647 must be between 1 and 2000");
   }
   for (const std::string name : {"tp", "pp", "cp"}) {
-    expect_refused({"--data-path", "a.h5", "--" + name, max_int}, " 2147483647 must be between 1 and 99999");
+    expect_refused(Words{"--data-path", "a.h5", "--" + name, max_int}, " 2147483647 must be between 1 and 99999");
   }
-  expect_refused({"--data-path", "a.h5", "--lr-decay-iters", "9223372036854775807"}, "must be between 1 and 1e+18");
+  expect_refused("--data-path a.h5 --lr-decay-iters 9223372036854775807", "must be between 1 and 1e+18");
   expect_refused({"--data-path", "a.h5", "--global-batch-size", max_int}, "more than the 100000 that can be planned");
 }
 
 TEST(RunConfig, TasksCountExamplesAndRunWholeEpochs) {
-  const auto read_task = [](std::vector<std::string> arguments, int data_ranks) {
-    arguments.insert(arguments.end(), {"--lr", "1", "--save", "a", "--micro-batch-size", "2"});
+  const auto read_task = [](const Words& words, int data_ranks) {
     Options options("trireme finetune", "");
     RunConfigReader reader(options, RunKind::task);
-    options.parse(arguments);
+    options.parse(words + "--lr 1 --save a --micro-batch-size 2");
     model::ModelConfig model;
     model.output = model::ModelOutput::choices;
     model.classes = 4;
     return RunConfig(reader.settle(data_ranks, {model, 128, 103, 5}));
   };
-  const RunConfig config = read_task({"--global-batch-size", "10"}, 1);
+  const RunConfig config = read_task("--global-batch-size 10", 1);
   EXPECT_EQ(config.batch.micro_batch_size, 8);  // 2 questions of 4 choices
   EXPECT_EQ(config.batch.global_batch_size, 40);
   EXPECT_EQ(config.batch.train_iterations, 50);  // 5 epochs of 10 whole batches; 3 questions of each are left out
@@ -186,18 +162,12 @@ TEST(RunConfig, TasksCountExamplesAndRunWholeEpochs) {
   EXPECT_EQ(config.schedule().save_interval, 10);
   EXPECT_EQ(config.optimizer.lr.decay, 50);
   EXPECT_DOUBLE_EQ(config.optimizer.lr.warmup, 3.25);  // 0.065 of 50
-  EXPECT_EQ(read_task({"--lr-warmup-iters", "7", "--save-interval", "4"}, 3).optimizer.lr.warmup, 7);
+  EXPECT_EQ(read_task("--lr-warmup-iters 7 --save-interval 4", 3).optimizer.lr.warmup, 7);
   EXPECT_EQ(*read_task({}, 3).batch.global_batch_size, 24);  // a micro-batch for each data rank
-  EXPECT_THAT(
-      [&] {
-        read_task({"--global-batch-size", "104"}, 1);
-      },
-      ThrowsMessage<ConfigError>(HasSubstr("have 103 examples, fewer than one batch")));
-  EXPECT_THAT(
-      [&] {
-        read_task({"--cross-entropy-chunks", "2"}, 1);
-      },
-      ThrowsMessage<ConfigError>(HasSubstr("an output layer over the vocabulary, which a task's head is not")));
+  EXPECT_THAT([&] { read_task("--global-batch-size 104", 1); },
+              ThrowsMessage<ConfigError>(HasSubstr("have 103 examples, fewer than one batch")));
+  EXPECT_THAT([&] { read_task("--cross-entropy-chunks 2", 1); },
+              ThrowsMessage<ConfigError>(HasSubstr("an output layer over the vocabulary, which a task's head is not")));
 }
 
 }  // namespace

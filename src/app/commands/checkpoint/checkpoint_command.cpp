@@ -27,7 +27,7 @@ using checkpoint::Piece;
 using checkpoint::StepEntry;
 using checkpoint::StepReader;
 
-/// Returns the steps that `path` means: one by its folder, or all under their root, newest first.
+/// Returns the step of a step's folder, or all steps under their root, newest first.
 std::vector<StepEntry> steps_at(const io::CheckpointLocation& location, io::CheckpointStore& store) {
   if (!location.step.empty()) return {{.name = location.step, .step = {}, .problem = {}}};
   std::vector<StepEntry> entries = store.steps();
@@ -35,7 +35,7 @@ std::vector<StepEntry> steps_at(const io::CheckpointLocation& location, io::Chec
   return entries;
 }
 
-/// Opens a step of a format that this program knows.
+/// Opens a step; throws CheckpointError if this program does not support its format.
 std::unique_ptr<StepReader> open_step(io::CheckpointStore& store, const std::string& name) {
   std::unique_ptr<StepReader> step = store.open(name);
   checkpoint::check_format(*step);
@@ -89,7 +89,7 @@ void print_step(const StepReader& step) {
 int checkpoint_inspect_command(const CommandLine& line) {
   std::string path;
   Options options(line.command(),
-                  "Prints the steps of a folder, and the content of the newest or the given one. Tensors are not "
+                  "Prints the steps of a folder, and the contents of the newest or the given one. Tensors are not "
                   "read: verify does that.");
   options.add_argument("DIR", &path, "The folder given to --save, or the folder of one step in it.");
   if (!line.read(options)) return 0;
@@ -110,10 +110,10 @@ int checkpoint_inspect_command(const CommandLine& line) {
 
 namespace {
 
-/// Faults of steps, one entry a file.
+/// Faults of steps, one entry per file.
 struct Faults {
   std::string damaged;
-  std::string unreadable;  ///< at present: no damage
+  std::string unreadable;  ///< cannot be read now; may be undamaged
 
   template <class Check>
   void attempt(const Check& check) {
@@ -141,7 +141,7 @@ void verify_step(io::CheckpointStore& store, const std::string& name, Faults& fa
     });
   }
   if (faults.size() > before) return;
-  fmt::print("{} is whole: step {}, {} files, {} bytes\n", step->description(), manifest.step, manifest.files.size(),
+  fmt::print("{} is complete: step {}, {} files, {} bytes\n", step->description(), manifest.step, manifest.files.size(),
              total_bytes(manifest));
 }
 
@@ -150,8 +150,8 @@ void verify_step(io::CheckpointStore& store, const std::string& name, Faults& fa
 int checkpoint_verify_command(const CommandLine& line) {
   std::string path;
   Options options(line.command(),
-                  "Reads all steps of a folder, or the one given, and checks every file against its digest, that each "
-                  "element of each tensor is stored once, and that the HDF5 library finds the tensors where they are.");
+                  "Reads all steps of a folder, or the given one. Checks every file against its digest, that each "
+                  "element of each tensor is stored once, and that the HDF5 library finds the tensors in place.");
   options.add_argument("DIR", &path, "The folder given to --save, or the folder of one step in it.");
   if (!line.read(options)) return 0;
   const io::CheckpointLocation location = io::find_checkpoint(path);
@@ -160,7 +160,7 @@ int checkpoint_verify_command(const CommandLine& line) {
   for (const StepEntry& entry : steps_at(location, store)) verify_step(store, entry.name, faults);
   if (!faults.unreadable.empty()) faults.unreadable.insert(0, "cannot be read:");
   TRIREME_CHECK(faults.damaged.empty(), CheckpointError,
-                "damaged:{}\n{}{}Steps printed as whole can be loaded instead.", faults.damaged, faults.unreadable,
+                "damaged:{}\n{}{}Steps printed as complete can be loaded instead.", faults.damaged, faults.unreadable,
                 faults.unreadable.empty() ? "" : "\n");
   TRIREME_CHECK(faults.unreadable.empty(), IoError, "{}", faults.unreadable);
   return 0;

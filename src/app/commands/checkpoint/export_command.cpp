@@ -3,7 +3,6 @@
 #include "io/posix/folder.hpp"
 #include "io/posix/folder_lock.hpp"
 #include "io/safetensors/safetensors_output.hpp"
-#include "src/app/commands/checkpoint/model_card.hpp"
 #include "src/app/commands/commands.hpp"
 #include "src/app/job/job.hpp"
 #include "src/app/job/saved_model.hpp"
@@ -13,6 +12,8 @@
 #include "src/base/timer.hpp"
 #include "src/exchange/export.hpp"
 #include "src/exchange/model_class.hpp"
+#include "src/model/stage/model_parameters.hpp"
+#include "src/train/progress.hpp"
 
 namespace trireme::app {
 namespace {
@@ -26,15 +27,14 @@ struct ExportOptions {
   double max_shard_gb = 5;
 
   void declare(Options& options) {
-    options.add("load", &load, "DIR", "Folder of checkpoints, of which the newest is taken, or one step's folder.");
-    options.add("ckpt-step", &step, "N", "The checkpoint of this iteration in place of the newest.", at_least(0));
-    options.add("output", &output, "DIR",
-                "Folder of the model. Files of the same export that are there and whole are kept.");
+    options.add("load", &load, "DIR", "Folder of checkpoints, of which the newest is read, or one step's folder.");
+    options.add("ckpt-step", &step, "N", "The checkpoint of this iteration instead of the newest.", at_least(0));
+    options.add("output", &output, "DIR", "Folder of the model. Complete files of the same export are kept.");
     options.add_choice<std::string>("format", &format, {{"huggingface", "huggingface"}},
                                     "Format: that of Hugging Face's transformers.");
-    options.add_choice<std::optional<DType>>(
-        "dtype", &dtype, {{"fp32", DType::fp32}, {"bf16", DType::bf16}, {"fp16", DType::fp16}},
-        "Type of the weights, rounded from the master weights; default the one trained in, of fp64 fp32.");
+    options.add_choice(
+        "dtype", &dtype, types_without_fp64,
+        "Type of the weights, rounded from the master weights; default the training type, or fp32 for fp64.");
     options.add("max-shard-size", &max_shard_gb, "GB",
                 "Divide the weights into files of at most this many gigabytes (1e9 bytes), with an index.",
                 between(1e-9, 1e6));
@@ -43,7 +43,7 @@ struct ExportOptions {
   }
 };
 
-/// The model as its class has it: a BERT that was imported with a smaller vocabulary gets its size back.
+/// The model in the form of its class: a BERT that was imported with a smaller vocabulary regains its size.
 struct ExportedModel {
   io::HuggingFaceModel description;
   exchange::TensorMap map;
@@ -62,6 +62,36 @@ ExportedModel exported_model(const Attributes& attributes, const data::Tokenizer
   result.map = exchange::tensor_map(*model.model_class, model.config, map);
   if (map.vocabulary_rows > 0) model.config.vocabulary = map.vocabulary_rows;
   return result;
+}
+
+/// Returns the README.md of an exported model: its shape, training, data, checkpoint and the program's commit.
+std::string model_card(const OpenCheckpoint& checkpoint, const exchange::ModelClass& model_class, DType dtype) {
+  const Attributes& attributes = checkpoint.description.attributes;
+  const checkpoint::Manifest& manifest = checkpoint.reader->manifest();
+  const model::ModelConfig config = model::config_from(attributes);
+  std::string text =
+      fmt::format("---\nlibrary_name: transformers\n{}---\n\n# {}\n\nExported by Trireme {}.\n\n| | |\n| --- | --- |\n",
+                  config.is_bert() ? "" : "pipeline_tag: text-generation\n",
+                  model_class.name, version());
+  const auto row = [&](std::string_view name, const auto& value) { text += fmt::format("| {} | {} |\n", name, value); };
+  row("parameters", model::parameter_count(config));
+  row("layers, hidden size, heads", fmt::format("{}, {}, {}", config.layers, config.hidden, config.heads));
+  row("type of the weights", fmt::format("{}, from {} master weights", name_of(dtype),
+                                         manifest.pieces.empty() ? "no" : name_of(manifest.pieces.front().dtype)));
+  row("checkpoint", fmt::format("step {}, digest {}", manifest.step, manifest.digest));
+  row("files saved by the ranks of its grid", manifest.files.size());
+  if (attributes.contains_prefix("state.")) {
+    const train::Progress progress = train::progress_from(attributes);
+    row("iterations, samples", fmt::format("{}, {}", progress.iteration, progress.consumed_samples));
+  }
+  // All records of the run on its data and training.
+  for (const auto& [name, value] : attributes.texts()) {
+    const bool is_listed = name.starts_with("data.") || name.starts_with("training.") || name.starts_with("import.") ||
+                           name == "dtype" || name == "tokenizer" || name == "optimizer";
+    if (!is_listed || value.find_first_of("|\n`") != value.npos) continue;
+    row("`" + name + "`", value);
+  }
+  return text;
 }
 
 struct ExportedStep {
@@ -94,7 +124,7 @@ ExportedStep export_step(Communicator& world, const ExportOptions& o, const Open
                   "the weights need {} bytes in {}, where {} are free", weights->total_bytes(), o.output, free);
   });
   if (tokenizer_files.empty() && world.rank() == 0) {
-    log::warn("the checkpoint's ids come from elsewhere: no tokenizer is exported");
+    log::warn("the checkpoint has ids of an unknown tokenizer: no tokenizer is exported");
   }
   ExportedStep result;
   result.description =
@@ -111,7 +141,7 @@ ExportedStep export_step(Communicator& world, const ExportOptions& o, const Open
       write("generation_config.json", io::generation_config_json(model.description));
     }
     write("README.md", model_card(source, *model.description.model_class, dtype));
-    // Without this file there is no model: it comes last.
+    // Written last: without this file there is no model.
     write("config.json", io::config_json(model.description, dtype));
   });
   return result;
@@ -140,7 +170,7 @@ int checkpoint_export_command(const CommandLine& line) {
     step = export_step(*world, o, source);
   } catch (const Error& error) {
     if (error.exit_code() != ExitCode::data) throw;
-    // Names all damage, and where no step was named, opens an earlier one.
+    // Reports all damage, or opens an earlier step if none was named.
     source = open(checkpoint::Verification::at_opening);
     step = export_step(*world, o, source);
   }

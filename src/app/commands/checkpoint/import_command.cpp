@@ -20,22 +20,18 @@ namespace {
 
 using OpenInput = ImportInput (*)(const ImportOptions&);
 
-struct ImportFormat {
-  const char* name;
-  OpenInput open;
-};
 /// Formats of other programs.
-constexpr ImportFormat formats[] = {
+constexpr Choice<OpenInput> formats[] = {
     {"huggingface", open_huggingface}, {"llm.c", open_llmc}, {"megatron", open_megatron}};
 
-/// Replaces a tokenizer that is missing, and checks one that is there.
+/// Replaces a missing tokenizer, and checks an existing one.
 void settle_tokenizer(const ImportOptions& options, ImportInput& input, bool is_root) {
   const std::int64_t vocabulary = input.config.vocabulary;
   if (!input.tokenizer) {
     const std::int64_t end = std::min(input.end_of_text.value_or(vocabulary - 1), vocabulary - 1);
     input.tokenizer = data::make_null_tokenizer(vocabulary, end);
     if (is_root && !options.without_tokenizer) {
-      log::warn("there is no tokenizer beside {}: ids 0 to {} are taken as they are, and {} ends documents",
+      log::warn("there is no tokenizer beside {}: ids 0 to {} are used as they are, and {} ends documents",
                 options.input, vocabulary - 1, end);
     }
   }
@@ -66,30 +62,28 @@ int checkpoint_import_command(const CommandLine& line) {
   std::string output;
   OpenInput open = open_huggingface;
   DType dtype = DType::fp32;
-  Options options(line.command(),
-                  "Makes a checkpoint of weights alone from another program's. train --finetune, eval, finetune and "
-                  "generate load it on any grid. Under mpirun the ranks share the work; each holds part of a "
-                  "tensor at a time. The same command goes on where a killed one was.");
-  options.add(
-      "input", &o.input, "DIR|FILE",
-      "huggingface: a folder with config.json and model.safetensors or its parts with their index, or such a "
-      "file beside config.json. llm.c: a model file of version 3 or 5. Files of a tokenizer of transformers are "
-      "read where they are there.");
+  Options options(
+      line.command(),
+      "Imports the weights of another program's checkpoint. train --finetune, eval, finetune and generate load the "
+      "result on any grid. Under mpirun the ranks share the work; each holds part of a tensor at a time. Run again, "
+      "the same command resumes a killed one.");
+  options.add("input", &o.input, "DIR|FILE",
+              "huggingface: a folder with config.json and model.safetensors or its parts with their index, or such a "
+              "file beside config.json. llm.c: a model file of version 3 or 5. Tokenizer files of transformers are "
+              "read if present.");
   options.add("output", &output, "DIR", "Folder of checkpoints, in which this one is step 0.");
-  std::vector<std::pair<std::string, OpenInput>> choices;
-  for (const ImportFormat& format : formats) choices.emplace_back(format.name, format.open);
-  options.add_choice("format", &open, choices, "Format of the input.");
-  options.add_choice<DType>(
-      "dtype", &dtype, {{"fp64", DType::fp64}, {"fp32", DType::fp32}, {"bf16", DType::bf16}, {"fp16", DType::fp16}},
-      "Type that eval and generate compute in by default. The weights are kept in fp32, with fp64 in fp64.");
+  options.add_choice("format", &open, formats, "Format of the input.");
+  options.add_choice("dtype", &dtype, training_types,
+                     "Type that eval and generate compute in by default. The weights are stored in fp32, or in fp64 "
+                     "for fp64.");
   options.add("vocab-size", &o.vocabulary, "N",
-              "True number of tokens, where the tensors have further rows as padding; default all rows.",
+              "True number of tokens, if the tensors have further rows as padding; default all rows.",
               between(1, 2147483648.0));
   options.add("eod-token", &o.end_of_document, "TOKEN",
-              "The token of tokenizer.json that ends documents; by default <|endoftext|>, <|end_of_text|> or </s>.");
+              "Token of tokenizer.json that ends documents; default <|endoftext|>, <|end_of_text|> or </s>.");
   options.add_flag("no-tokenizer", &o.without_tokenizer,
-                   "Leave the tokenizer's files alone, for those of a kind that is not known here; ids come from "
-                   "elsewhere.");
+                   "Ignore the tokenizer's files, if they are of an unsupported kind: the ids are those of an unknown "
+                   "tokenizer.");
   options.require("input");
   options.require("output");
   if (!line.read(options)) return 0;
@@ -110,7 +104,7 @@ int checkpoint_import_command(const CommandLine& line) {
     if (world->rank() == 0) store->reserve();
     for (const checkpoint::StepEntry& entry : store->steps()) {
       TRIREME_CHECK(entry.step == 0, ConfigError,
-                    "{} holds {}, which would be loaded in place of step 0: name another --output", output, entry.name);
+                    "{} holds {}, which would be loaded instead of step 0: name another --output", output, entry.name);
     }
   });
   std::string source_digest;

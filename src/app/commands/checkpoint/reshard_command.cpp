@@ -25,19 +25,19 @@ struct ReshardOptions {
   std::optional<std::int64_t> bucket_elements;
 
   void declare(Options& options) {
-    options.add("load", &load, "DIR", "Folder of checkpoints, of which the newest is taken, or one step's folder.");
-    options.add("ckpt-step", &step, "N", "The checkpoint of this iteration in place of the newest.", at_least(0));
-    options.add("save", &save, "DIR", "Folder for the new one; a step of the same number there is replaced.");
+    options.add("load", &load, "DIR", "Folder of checkpoints, of which the newest is read, or one step's folder.");
+    options.add("ckpt-step", &step, "N", "The checkpoint of this iteration instead of the newest.", at_least(0));
+    options.add("save", &save, "DIR", "Folder for the new checkpoint; replaces a step of the same number.");
     options.require("load");
     options.require("save");
-    grid.declare(options, "Grid whose files are written, one a rank; by default one rank's");
+    grid.declare(options, "Grid whose files are written, one per rank; default one rank");
     options.add("data-parallel-size", &data_ranks, "N", "Data ranks.", rank_count());
     options.add_flag("use-distributed-optimizer", &distributed_optimizer,
-                     "Divide the state of a data group into equal shards, as ZeRO 1 does; otherwise the data ranks "
-                     "divide whole tensors among them.");
+                     "Split the state of a data group into equal shards, as ZeRO 1 does; otherwise distribute entire "
+                     "tensors over the data ranks.");
     options.add(
         "ddp-bucket-size", &bucket_elements, "N",
-        "With --use-distributed-optimizer: parameters of a bucket; each bucket is divided by itself; default all.",
+        "With --use-distributed-optimizer: parameters of a bucket; each bucket is sharded separately; default all.",
         at_least(1));
   }
 
@@ -45,7 +45,7 @@ struct ReshardOptions {
     std::int64_t ranks = std::int64_t{grid.tensor} * grid.pipeline;
     for (const int size : {grid.context, data_ranks}) ranks = std::min<std::int64_t>(ranks, max_ranks + 1) * size;
     TRIREME_CHECK(ranks <= max_ranks, ConfigError,
-                  "--tp {} x --pp {} x --cp {} x --data-parallel-size {} are {} files; there can be {}", grid.tensor,
+                  "--tp {} x --pp {} x --cp {} x --data-parallel-size {} are {} files; the limit is {}", grid.tensor,
                   grid.pipeline, grid.context, data_ranks, ranks, max_ranks);
     return {static_cast<int>(ranks), grid.tensor, grid.pipeline, grid.context, data_ranks};
   }
@@ -65,7 +65,7 @@ std::vector<checkpoint::TargetFile> target_files(const checkpoint::StepReader& s
   for (int rank = 0; rank < grid.world_size(); ++rank) {
     checkpoint::TargetFile& file = files.emplace_back();
     for (const checkpoint::StateTensor& piece : train::state_pieces(config, execution, grid, rank)) {
-      // Most shards of many data ranks hold nothing of most tensors.
+      // Among many data ranks most shards hold nothing of most tensors.
       if (!piece.written_here || piece.data.numel() == 0) continue;
       for (const std::string& kind : kinds) {
         file.push_back({.tensor = kind + "/" + piece.name,
@@ -82,13 +82,13 @@ std::vector<checkpoint::TargetFile> target_files(const checkpoint::StepReader& s
 int checkpoint_reshard_command(const CommandLine& line) {
   ReshardOptions o;
   Options options(line.command(),
-                  "Writes a checkpoint again, optimizer state included, in the files that a job on another grid would "
-                  "have written. No grid needs this to load it: it is for other numbers or sizes of files. Under "
-                  "mpirun the ranks share the files out; each holds one tensor's piece at a time.");
+                  "Rewrites a checkpoint, optimizer state included, as the files that a job on another grid would have "
+                  "written. Loading on another grid does not need this: it changes the number and size of the files. "
+                  "Under mpirun the ranks share the files; each holds one tensor's piece at a time.");
   o.declare(options);
   if (!line.read(options)) return 0;
   TRIREME_CHECK(!o.bucket_elements || o.distributed_optimizer, ConfigError,
-                "--ddp-bucket-size needs --use-distributed-optimizer: without shards nothing is cut by buckets");
+                "--ddp-bucket-size needs --use-distributed-optimizer: without shards there are no buckets");
   const parallel::ProcessGrid grid = o.target();
 
   const auto world = line.environment().make_world();
@@ -110,10 +110,10 @@ int checkpoint_reshard_command(const CommandLine& line) {
   std::unique_ptr<checkpoint::Store> store;
   collectively(*world, [&] { store = std::make_unique<io::CheckpointStore>(o.save); });
   checkpoint::reshard(*source.reader, *store, *world, files);
-  // The result is checked by reading it back.
+  // Reads the result back to check it.
   const std::unique_ptr<checkpoint::StepReader> written =
       checkpoint::open_checkpoint(*store, *world, store->step_name(source.description.step));
-  log::info("{}: step {} in {} files, read again and whole", written->description(), written->manifest().step,
+  log::info("{}: step {} in {} files, read back and complete", written->description(), written->manifest().step,
             written->manifest().files.size());
   return 0;
 }

@@ -28,36 +28,31 @@ struct BuildCommandOptions {
     prepare::TextReaderOptions& reader = build.text.reader;
     options.section("Input and output");
     options.add("input", &build.inputs, "FILE",
-                "Text files, a document each, and files of JSON lines (.json, .jsonl, .ndjson), an object a line; "
+                "Text files, one document each, and files of JSON lines (.json, .jsonl, .ndjson), one object per line; "
                 "plain or compressed (gzip, Zstandard).");
-    options.add("output", &build.output, "FILE.h5",
-                "The corpus. It gets this name when it is whole; until then FILE.h5.parts holds the finished parts.");
-    options.add_choice("input-format", &reader.format,
-                       {{"auto", prepare::TextFormat::by_name},
-                        {"text", prepare::TextFormat::text},
-                        {"json", prepare::TextFormat::json_lines}},
-                       "Format of the input files; auto chooses by their names.");
-    options.add("json-key,json-keys", &reader.json_key, "KEY", "Key of the text in each JSON object.");
+    options.add(
+        "output", &build.output, "FILE.h5",
+        "The corpus. It gets this name once it is complete; until then FILE.h5.parts holds the finished parts.");
+    add_text_format(options, &reader);
     tokens.declare(options);
     options.add_flag("append-eod", &build.text.append_end_of_document,
                      "End every document with the end-of-document token.");
     options.add_flag(
         "split-sentences", &build.text.split_sentences,
-        "Store where sentences begin, for BERT. With bytes, gpt2 and wordpiece the tokens stay those of the text.");
+        "Store sentence boundaries, for BERT. With bytes, gpt2 and wordpiece the tokens stay those of the text.");
     options.section("Bad input");
     options.add_choice("invalid-utf8", &keep_invalid_utf8, {{"refuse", false}, {"keep", true}},
-                       "Bytes of text that are not UTF-8; the byte tokenizer always keeps them. JSON is always UTF-8.");
+                       "Bytes of text that are not UTF-8; the byte tokenizer always keeps them. JSON must be UTF-8.");
     add_bad_lines(options, &build.text.skip_bad_lines, &build.text.max_bad_lines);
     options.add("max-line", &reader.max_bytes, "BYTES",
-                "Longest line of JSON, which is held in memory; a longer one is refused. Lines of text may have any "
+                "Longest line of JSON, which is held in memory; longer ones are refused. Lines of text may have any "
                 "length.",
                 at_least(1));
     options.section("Speed");
-    options.add("workers", &workers, "N", "Threads of each rank; by default the ranks of a machine share its cores.",
-                between(1, 4096));
+    add_workers(options, &workers);
     options.add(
         "part-size", &build.part_bytes, "BYTES",
-        "Size of the parts into which input is divided. Ranks process them one by one, and a stopped build keeps "
+        "Size of the parts into which the input is split. Ranks process them one by one, and a stopped build keeps "
         "the finished ones.",
         at_least(1));
     options.require("input");
@@ -68,18 +63,18 @@ struct BuildCommandOptions {
 void log_report(const prepare::CorpusBuildOptions& build, const prepare::CorpusBuildReport& report, double elapsed_s) {
   const prepare::CorpusTextCounts& counts = report.counts;
   for (const std::string& line : counts.first_bad_lines) log::warn("skipped {}", line);
-  if (counts.bad_lines > 0) log::warn("skipped {} bad lines in all", counts.bad_lines);
+  if (counts.bad_lines > 0) log::warn("skipped {} bad lines in total", counts.bad_lines);
   if (counts.forced_cuts > 0) {
-    log::warn("cut {} texts of more than {} bytes without a boundary between words; their tokens may differ there",
+    log::warn("cut {} texts of more than {} bytes without a word boundary; their tokens may differ there",
               counts.forced_cuts, build.text.reader.max_uncut_bytes);
   }
   if (!counts.special_tokens.empty()) {
     std::vector<std::string> found;
     for (const auto& [spelling, count] : counts.special_tokens) found.push_back(fmt::format("{} {}", count, spelling));
-    log::warn("the text holds names of special tokens, which became ordinary text: {}", fmt::join(found, ", "));
+    log::warn("the text contains names of special tokens, which became ordinary text: {}", fmt::join(found, ", "));
   }
-  if (report.sentences > 0) log::info("stored where {} sentences begin", report.sentences);
-  if (counts.empty_documents > 0) log::info("left out {} empty documents", counts.empty_documents);
+  if (report.sentences > 0) log::info("stored the boundaries of {} sentences", report.sentences);
+  if (counts.empty_documents > 0) log::info("dropped {} empty documents", counts.empty_documents);
   log::info(
       "{}: {} documents, {} tokens from {} bytes of text, {:.3f} bytes/token, {:.1f} s (joining {:.2f} s), {:.1f} MB/s",
       build.output, report.documents, report.tokens, counts.text_bytes,
@@ -93,10 +88,10 @@ int corpus_build_command(const CommandLine& line) {
   BuildCommandOptions o;
   Options options(
       line.command(),
-      "Tokenizes text into one HDF5 corpus, with as many threads as there are cores, in memory that does not "
-      "grow with the text. Under mpirun the ranks share the work, whatever the number of files; the corpus is the same "
-      "on any number of ranks. A build that was stopped goes on when it is run again. Names of special tokens in the "
-      "text (<|endoftext|>, [SEP]) become ordinary text, and the log counts them.");
+      "Tokenizes text into one HDF5 corpus, with a thread per core, in memory that does not grow with the text. Under "
+      "mpirun the ranks share the work, whatever the number of files; the corpus is the same on any number of ranks. "
+      "Run again, a stopped build resumes. Names of special tokens in the text (<|endoftext|>, [SEP]) become ordinary "
+      "text, and the log counts them.");
   o.declare(options);
   if (!line.read(options)) return 0;
 

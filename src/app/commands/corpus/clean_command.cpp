@@ -28,16 +28,16 @@ struct CleanCommandOptions {
 
   void declare(Options& options) {
     options.section("Input and output");
-    options.add("input", &clean.inputs, "FILE",
-                "Files of JSON lines (.json, .jsonl, .ndjson), an object a line, and text files, a document each.");
+    options.add(
+        "input", &clean.inputs, "FILE",
+        "Files of JSON lines (.json, .jsonl, .ndjson), one object per line, and text files, one document each.");
     options.add("output", &clean.output, "FILE.jsonl",
-                "Remaining documents, in order, as lines of JSON as they were; compressed as FILE.jsonl.gz or "
-                "FILE.jsonl.zst. It gets this name when it is whole.");
+                "Remaining documents, in order, as their original lines of JSON; compressed as FILE.jsonl.gz or "
+                "FILE.jsonl.zst. The file gets this name once it is complete.");
     options.add("report", &clean.report, "FILE.jsonl",
                 "Removed documents and the reasons, one object per document; compressed likewise.");
-    add_document_format(
-        options, "input-format", &format,
-        "Format of the input files; auto chooses by their names; in lines each line of text is a document.");
+    add_document_format(options, "input-format", &format,
+                        "Format of the input files; auto: by their names; lines: each line of text is a document.");
     options.add("json-key,json-keys", &clean.reader.json_key, "KEY", "Key of the text in each JSON object.");
     options.add("id-key", &clean.id_key, "KEY", "Key of the documents' names, for the report.");
     options.add("max-line", &clean.reader.max_bytes, "N", "Longest line or document.", at_least(1));
@@ -48,21 +48,21 @@ struct CleanCommandOptions {
         {{"keep", prepare::UnicodeForm::as_it_is},
          {"nfc", prepare::UnicodeForm::nfc},
          {"repair", prepare::UnicodeForm::repaired}},
-        "Characters as they are; or letters and their marks joined where Unicode has one character for them (NFC); or "
-        "that, and UTF-8 that was read as windows-1252 or Latin-1 decoded again, and control characters removed.");
+        "keep: unchanged characters. nfc: compose letters and their marks (NFC). repair: also restore UTF-8 that was "
+        "decoded as windows-1252 or Latin-1, and remove control characters.");
     options.add("language", &languages, "LANG,...",
-                "Keep only documents that CLD2 finds to be in one of these languages (ISO 639 codes: en,de,zh); by "
-                "default all.");
+                "Keep only documents that CLD2 identifies as one of these languages (ISO 639 codes: en,de,zh); default "
+                "all.");
     options.add("language-confidence", &clean.min_language_fraction, "X",
-                "Least fraction of a document's letters that CLD2 finds to be in these languages.", between(0, 1));
+                "Minimum fraction of a document's letters that CLD2 attributes to these languages.", between(0, 1));
     options.section("Short documents");
     options.add("min-tokens", &clean.min_tokens, "N",
-                "Remove documents of fewer tokens; 0: remove none, and need no tokenizer.", at_least(0));
+                "Remove documents of fewer tokens; 0: remove none, without a tokenizer.", at_least(0));
     tokenizer.declare(options);
     options.section("Duplicates");
     options.add("jaccard", &clean.jaccard, "J",
-                "Similarity of shingle sets above which documents are duplicates; of each cluster the first stays. 1: "
-                "only documents of equal text are duplicates.",
+                "Jaccard similarity of shingle sets above which documents are duplicates; the first of each cluster "
+                "stays. 1: only documents of equal text are duplicates.",
                 between(0, 1));
     options.add_choice("shingle-unit", &clean.shingles.unit,
                        {{"char", data::ShingleUnit::characters}, {"word", data::ShingleUnit::words}},
@@ -72,18 +72,17 @@ struct CleanCommandOptions {
     options.add_choice(
         "normalize", &clean.shingles.folding,
         {{"none", data::ShingleFolding::none}, {"case-and-space", data::ShingleFolding::case_and_white_space}},
-        "For the comparison alone: the text as it is, or in lower case with one space for any white space.");
+        "For the comparison only: the unchanged text, or lower case with white space collapsed to one space.");
     options.add("bands", &clean.minhash.bands, "B",
-                "Bands of the MinHash signature: documents are compared if one agrees.", between(1, 10000));
+                "Bands of the MinHash signature: documents are compared if one band agrees.", between(1, 10000));
     options.add("rows", &clean.minhash.rows, "R",
-                "Hash functions of a band. A pair of similarity J is found with probability 1 - (1 - J^R)^B.",
+                "Hash functions per band. A pair of similarity J is found with probability 1 - (1 - J^R)^B.",
                 between(1, 1000));
     options.add("bucket-neighbours", &clean.neighbours, "N",
                 "Earlier documents with an equal band that each document is compared with.", at_least(1));
     options.add("seed", &clean.minhash.seed, "N", "Seed of the hash functions.");
     options.section("Speed");
-    options.add("workers", &workers, "N", "Threads of a rank; by default its share of the machine's cores.",
-                between(1, 4096));
+    add_workers(options, &workers);
     options.require("input");
     options.require("output");
   }
@@ -93,7 +92,7 @@ struct CleanCommandOptions {
                   "--language-confidence {} needs --language", clean.min_language_fraction);
     for (const std::string_view code : split(languages, ',')) clean.languages.emplace_back(code);
     TRIREME_CHECK(!options.given("language") || !clean.languages.empty(), ConfigError,
-                  "--language names no language. Try --language en, or leave it out to keep all");
+                  "--language is empty. Try --language en, or leave it out to keep all");
     clean.reader.format = format.format;
     clean.text_lines = format.text_lines;
   }
@@ -107,7 +106,7 @@ void print_summary(const prepare::CorpusCleanOptions& options, const prepare::Co
   log::info("{} documents, {:.1f} MB: {} kept in {}", report.documents, input_mb, report.kept_documents,
             options.output);
   for (const std::string& line : report.first_bad_lines) log::warn("skipped {}", line);
-  if (report.bad_lines > 0) log::warn("skipped {} bad lines in all", report.bad_lines);
+  if (report.bad_lines > 0) log::warn("skipped {} bad lines in total", report.bad_lines);
   if (options.unicode != prepare::UnicodeForm::as_it_is) {
     log::info("changed characters of {} documents ({:.2f}%)", report.changed_documents,
               percent(report.changed_documents));
@@ -134,11 +133,10 @@ int corpus_clean_command(const CommandLine& line) {
   CleanCommandOptions o;
   Options options(
       line.command(),
-      "Copies text to one file of JSON lines without short documents, without documents of equal text and "
-      "without near duplicates, which MinHash and locality-sensitive hashing find and exact Jaccard "
-      "similarities confirm. Under mpirun the ranks share the work; the result is the same. Memory grows with "
-      "the number of documents, not by their length; the text is kept once more on the disk meanwhile, in "
-      "OUTPUT.partial.");
+      "Copies text to one file of JSON lines without short documents, documents of equal text and near duplicates. "
+      "These are found by MinHash and locality-sensitive hashing, and confirmed by exact Jaccard similarity. Under "
+      "mpirun the ranks share the work; the result is the same. Memory grows with the number of documents, not with "
+      "their length. Meanwhile a second copy of the text is on disk, in OUTPUT.partial.");
   o.declare(options);
   if (!line.read(options)) return 0;
   o.check(options);

@@ -10,6 +10,7 @@
 #include "io/posix/folder_lock.hpp"
 #include "src/app/options/options.hpp"
 #include "src/app/options/tokenizer_options.hpp"
+#include "src/app/run_config/data_options.hpp"
 #include "src/base/check.hpp"
 #include "src/base/log.hpp"
 #include "src/prepare/corpus_copy.hpp"
@@ -25,7 +26,12 @@ prepare::CorpusKind kind_of(bool view) { return view ? prepare::CorpusKind::view
 
 void add_view(Options& options, bool* view) {
   options.add_flag("view", view,
-                   "Copy no tokens: the new file refers to the documents in the others, and needs them unchanged.");
+                   "Copy no tokens: the new file refers to the documents in the others, which must stay unchanged.");
+}
+
+void add_output(Options& options, std::string* output) {
+  options.add("output", output, "FILE.h5", "The corpus. It gets this name once it is complete.");
+  options.require("output");
 }
 
 /// Returns PREFIX for `path`, which is PREFIX, PREFIX.bin or PREFIX.idx; empty if there is no PREFIX.idx.
@@ -40,13 +46,11 @@ std::string megatron_prefix(const std::string& path) {
 int corpus_merge_command(const CommandLine& line) {
   std::vector<std::string> inputs;
   std::string output;
-  Options options(line.command(),
-                  "Puts corpora of one tokenizer into one file, their documents one corpus after another.");
+  Options options(line.command(), "Concatenates corpora of the same tokenizer into one file.");
   options.add_arguments("FILE.h5...", &inputs, "Corpora, in this order.");
-  options.add("output", &output, "FILE.h5", "The corpus. It gets this name when it is whole.");
+  add_output(options, &output);
   bool view = false;
   add_view(options, &view);
-  options.require("output");
   if (!line.read(options)) return 0;
   log_written(output, prepare::merge_corpora(io::prepare_files(), inputs, output, kind_of(view)));
   return 0;
@@ -58,15 +62,12 @@ int corpus_split_command(const CommandLine& line) {
   std::string split = "969,30,1";
   auto by = data::SplitBy::automatic;
   Options options(line.command(),
-                  "Splits a corpus into PREFIX_train.h5, PREFIX_valid.h5 and PREFIX_test.h5, of the documents that a "
-                  "training run with the same --split takes.");
+                  "Splits a corpus into PREFIX_train.h5, PREFIX_valid.h5 and PREFIX_test.h5, with the documents that a "
+                  "training run with the same --split would use.");
   options.add_argument("FILE.h5", &input, "A corpus.");
-  options.add("output-prefix", &prefix, "PREFIX", "Beginning of the files' names.");
-  options.add("split", &split, "A,B,C", "Proportions of training, validation and test; 0 makes no file.");
-  options.add_choice(
-      "split-by", &by,
-      {{"auto", data::SplitBy::automatic}, {"documents", data::SplitBy::documents}, {"tokens", data::SplitBy::tokens}},
-      "Unit of --split; auto: tokens where there are fewer documents than 100.");
+  options.add("output-prefix", &prefix, "PREFIX", "Prefix of the files' names.");
+  options.add("split", &split, "A,B,C", "Proportions of training, validation and test; 0: no file.");
+  add_split_by(options, &by);
   bool view = false;
   add_view(options, &view);
   options.require("output-prefix");
@@ -89,16 +90,16 @@ int corpus_sample_command(const CommandLine& line) {
   std::string output;
   double probability = 0;
   std::uint64_t seed = 1234;
-  Options options(line.command(),
-                  "Takes each document of a corpus with the same probability. The same seed takes the same documents, "
-                  "and with a greater probability the same and others.");
+  Options options(
+      line.command(),
+      "Draws each document of a corpus with the same probability. The same seed draws the same documents, and with a "
+      "larger probability additional ones.");
   options.add_argument("FILE.h5", &input, "A corpus.");
-  options.add("output", &output, "FILE.h5", "The corpus. It gets this name when it is whole.");
+  add_output(options, &output);
   options.add("share", &probability, "X", "Probability of each document.", between(0, 1));
-  options.add("seed", &seed, "N", "Seed of the choice of documents.");
+  options.add("seed", &seed, "N", "Seed of the selection.");
   bool view = false;
   add_view(options, &view);
-  options.require("output");
   options.require("share");
   if (!line.read(options)) return 0;
   log_written(output, prepare::sample_corpus(io::prepare_files(), input, probability, seed, output, kind_of(view)));
@@ -110,14 +111,13 @@ int corpus_import_command(const CommandLine& line) {
   std::string output;
   TokenizerOptions tokens;
   Options options(line.command(),
-                  "Makes a corpus of token files: of Megatron-LM (PREFIX.bin with PREFIX.idx) or of llm.c (FILE.bin, "
-                  "cut into documents before every end-of-document token). Ids are taken as they are. The sequences of "
-                  "Megatron-LM's documents become sentences, as BERT needs them, where a document has several or the "
-                  "tokenizer is wordpiece.");
-  options.add_arguments("FILE...", &inputs, "PREFIX, PREFIX.bin or FILE.bin; several are put one after another.");
-  options.add("output", &output, "FILE.h5", "The corpus. It gets this name when it is whole.");
+                  "Makes a corpus from token files of Megatron-LM (PREFIX.bin with PREFIX.idx) or llm.c (FILE.bin, cut "
+                  "into documents before every end-of-document token). Ids stay unchanged. The sequences of "
+                  "Megatron-LM's documents become sentences, for BERT, if a document has several or the tokenizer is "
+                  "wordpiece.");
+  options.add_arguments("FILE...", &inputs, "PREFIX, PREFIX.bin or FILE.bin; several are concatenated.");
+  add_output(options, &output);
   tokens.declare(options, TokenizerOptions::Ids::from_elsewhere);
-  options.require("output");
   if (!line.read(options)) return 0;
   const auto tokenizer = tokens.make();
 
@@ -130,10 +130,10 @@ int corpus_import_command(const CommandLine& line) {
     } else if (io::is_llmc(input)) {
       io::import_llmc(input, tokenizer->end_of_document(), writer);
     } else {
-      throw DataError("{} has no .idx of Megatron-LM beside it and does not begin as a token file of llm.c", input);
+      throw DataError("{} has no .idx of Megatron-LM beside it and does not start like a token file of llm.c", input);
     }
   }
-  TRIREME_CHECK(writer.token_count() > 0, DataError, "the {} files hold no token", inputs.size());
+  TRIREME_CHECK(writer.token_count() > 0, DataError, "the {} files contain no tokens", inputs.size());
   writer.finish();
   log_written(output, {writer.documents(), writer.token_count()});
   return 0;
@@ -143,9 +143,9 @@ int corpus_export_command(const CommandLine& line) {
   std::string input;
   std::string prefix;
   Options options(line.command(),
-                  "Writes a corpus as PREFIX.bin and PREFIX.idx, the bytes that Megatron-LM's own builder writes.");
+                  "Writes a corpus as PREFIX.bin and PREFIX.idx, byte by byte as Megatron-LM's own tools do.");
   options.add_argument("FILE.h5", &input, "A corpus.");
-  options.add("output-prefix", &prefix, "PREFIX", "The names of the two files without .bin and .idx.");
+  options.add("output-prefix", &prefix, "PREFIX", "Name of the two files without .bin and .idx.");
   options.require("output-prefix");
   if (!line.read(options)) return 0;
   const io::CorpusStore store(input);

@@ -31,8 +31,8 @@ int corpus_inspect_command(const CommandLine& line) {
   std::string path;
   std::int64_t documents_shown = 3;
   std::int64_t tokens_shown = 48;
-  Options options(line.command(), "Prints what a corpus holds and how its first documents begin.");
-  options.add_argument("FILE.h5", &path, "A corpus that trireme corpus build made.");
+  Options options(line.command(), "Prints the properties of a corpus and the beginnings of its first documents.");
+  options.add_argument("FILE.h5", &path, "A corpus made by trireme corpus build.");
   options.add("documents", &documents_shown, "N", "Documents to show.", between(0, 1e15));
   options.add("tokens", &tokens_shown, "N", "Tokens of each to show.", between(0, 1e15));
   if (!line.read(options)) return 0;
@@ -42,8 +42,7 @@ int corpus_inspect_command(const CommandLine& line) {
   const auto offsets = store.document_offsets();
   std::int64_t min_length = store.documents() > 0 ? store.token_count() : 0;
   std::int64_t max_length = 0;
-  for (std::int64_t d = 0; d < store.documents(); ++d) {
-    const auto i = static_cast<std::size_t>(d);
+  for (std::size_t i = 0; i + 1 < offsets.size(); ++i) {
     min_length = std::min(min_length, offsets[i + 1] - offsets[i]);
     max_length = std::max(max_length, offsets[i + 1] - offsets[i]);
   }

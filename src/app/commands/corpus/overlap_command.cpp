@@ -30,12 +30,12 @@ struct OverlapCommandOptions {
     options.section("Input");
     options.add(
         "corpus,input", &overlap.inputs, "FILE",
-        "The corpus: files of JSON lines (.json, .jsonl, .ndjson), an object a line, and text files, a document "
+        "The corpus: files of JSON lines (.json, .jsonl, .ndjson), one object per line, and text files, one document "
         "each.");
-    options.add("test", &overlap.tests, "FILE", "Test sets, in the same formats; each gets figures of its own.");
-    options.add("ngram", &overlap.n, "N", "Words of an n-gram, in lower case, cut at white space, with punctuation.",
+    options.add("test", &overlap.tests, "FILE", "Test sets, in the same formats, each with its own figures.");
+    options.add("ngram", &overlap.n, "N", "Words of an n-gram, in lower case, split at white space, with punctuation.",
                 between(1, 1000));
-    const std::string help = "; auto chooses by their names; in lines each line of text is a document.";
+    const std::string help = "; auto: by their names; lines: each line of text is a document.";
     add_document_format(options, "input-format", &format, "Format of the corpus' files" + help);
     add_document_format(options, "test-format", &test_format, "Format of the test sets" + help);
     options.add("json-key,json-keys", &json_key, "KEY", "Key of the text in each JSON object of the corpus.");
@@ -44,16 +44,14 @@ struct OverlapCommandOptions {
     options.section("Removal");
     options.add("output", &overlap.output, "FILE.jsonl",
                 "The corpus without the passages that occur in a test set, in order, one document per remaining piece; "
-                "compressed as FILE.jsonl.gz or FILE.jsonl.zst. It gets this name when it is whole.");
+                "compressed as FILE.jsonl.gz or FILE.jsonl.zst. The file gets this name once it is complete.");
     options.add("margin", &overlap.removal.margin, "N",
-                "Characters removed on either side of a passage, extended to the end of a sentence.", at_least(0));
-    options.add("min-piece", &overlap.removal.min_piece, "N", "Characters of the shortest piece that is kept.",
-                at_least(1));
-    options.add("max-cuts", &overlap.removal.max_cuts, "N", "Remove whole documents with more passages than this.",
+                "Characters removed on either side of a passage, extended to the end of the sentence.", at_least(0));
+    options.add("min-piece", &overlap.removal.min_piece, "N", "Minimum characters of a piece to keep.", at_least(1));
+    options.add("max-cuts", &overlap.removal.max_cuts, "N", "Remove entire documents with more passages than this.",
                 at_least(0));
     options.section("Speed");
-    options.add("workers", &workers, "N", "Threads of a rank; by default its share of the machine's cores.",
-                between(1, 4096));
+    add_workers(options, &workers);
     options.require("corpus");
     options.require("test");
   }
@@ -76,9 +74,9 @@ int corpus_overlap_command(const CommandLine& line) {
   OverlapCommandOptions o;
   Options options(
       line.command(),
-      "Counts how many of the different n-grams of test sets occur in a corpus of text, and writes the corpus "
-      "without them if that is wanted. Prints a line of JSON a test set. Under mpirun the ranks share the "
-      "work; the result is the same. Memory grows with the test sets.");
+      "Counts the distinct n-grams of test sets that occur in a corpus of text, and optionally writes the corpus "
+      "without them. Prints a line of JSON per test set. Under mpirun the ranks share the work; the result is the "
+      "same. Memory grows with the test sets.");
   o.declare(options);
   if (!line.read(options)) return 0;
   o.check(options);

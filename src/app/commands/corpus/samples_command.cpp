@@ -9,8 +9,7 @@
 
 #include "io/corpus/corpus_store.hpp"
 #include "src/app/commands/commands.hpp"
-#include "src/app/job/bert_vocabulary.hpp"
-#include "src/app/options/masking_options.hpp"
+#include "src/app/job/job.hpp"
 #include "src/app/options/options.hpp"
 #include "src/base/check.hpp"
 #include "src/base/log.hpp"
@@ -46,27 +45,23 @@ struct SamplesOptions {
     options.add("seq-length", &sequence_length, "S", "Tokens of a sample.", countable());
     options.add("seed", &seed, "N", "Seed of the order of samples and of masking.", between(0, 4294967295.0));
     options.section("Samples");
-    options.add("epochs", &epochs, "E", "Whole epochs; default 1 without --max-samples.", countable());
+    options.add("epochs", &epochs, "E", "Number of epochs; default 1 without --max-samples.", countable());
     options.add("max-samples", &max_samples, "M",
-                "Samples that training needs. The epochs that give at least as many are shuffled and numbered to "
-                "their end.",
+                "Samples that training needs. The epochs that yield at least as many are shuffled and numbered "
+                "completely.",
                 at_least(1));
     options.add("first", &first, "I", "Number of the first sample to print.", at_least(0));
     options.add("count", &count, "K", "Samples to print; default all.", at_least(1));
     options.section("Split");
     options.add("split", &split_text, "A,B,C",
-                "Proportions of training, validation and test; by default all documents are training's.");
-    options.add_choice("split-by", &split_by,
-                       {{"auto", data::SplitBy::automatic},
-                        {"documents", data::SplitBy::documents},
-                        {"tokens", data::SplitBy::tokens}},
-                       "Unit of --split; auto: tokens where there are fewer documents than 100.");
+                "Proportions of training, validation and test; default all documents for training.");
+    add_split_by(options, &split_by);
     options.add_choice("from-split", &split,
                        {{"train", data::Split::train}, {"valid", data::Split::valid}, {"test", data::Split::test}},
-                       "The split whose samples are printed.");
+                       "Split whose samples are printed.");
     options.section("BERT");
     masking.declare(options);
-    options.add_flag("bert-no-binary-head", &no_binary_head, "Samples of one segment.");
+    options.add_flag("bert-no-binary-head", &no_binary_head, "Samples of a single segment.");
     options.require("model-type");
     options.require("seq-length");
   }
@@ -88,12 +83,12 @@ void print_line(const std::string& line) {
                 "cannot write to standard output: {}", std::strerror(errno));
 }
 
-/// Prints the samples asked for, each as `text_of(index)` returns it.
+/// Prints the requested samples, each as returned by `text_of(index)`.
 template <class TextOf>
 void print_samples(const SamplesOptions& asked, const data::SampleSource& samples, const TextOf& text_of) {
   const std::int64_t size = samples.size();
   TRIREME_CHECK(asked.first < size && asked.count.value_or(1) <= size - asked.first, ConfigError,
-                "--first {} --count {} ask for samples beyond the last: there are {}", asked.first,
+                "--first {} --count {} request samples beyond the last: there are {}", asked.first,
                 asked.count.value_or(1), size);
   const std::int64_t end = asked.first + asked.count.value_or(size - asked.first);
   log::info("{}: {} samples, printing {} to {}", asked.path, size, asked.first, end - 1);
@@ -101,7 +96,8 @@ void print_samples(const SamplesOptions& asked, const data::SampleSource& sample
   samples.check_unchanged();
 }
 
-/// One JSON object with Megatron-LM's names. `map` is the sample's row: first sentence, one past the last, tokens.
+/// Returns one JSON object with Megatron-LM's names. `map` is the sample's row: first sentence, one past the last,
+/// tokens.
 std::string text_of(const data::BertSample& sample, std::int64_t sequence_length, std::int32_t pad) {
   const auto padded = [&](Numbers numbers, std::int32_t rest) {
     numbers.resize(static_cast<std::size_t>(sequence_length), rest);
@@ -138,13 +134,12 @@ void print_bert(const SamplesOptions& asked, const std::shared_ptr<const data::T
   });
 }
 
-/// Returns the samples that training is to need: those of the epochs or --max-samples, the fewer.
+/// Returns the samples that training needs: those of the epochs or --max-samples, whichever is less.
 std::int64_t gpt_budget(const SamplesOptions& asked, std::int64_t tokens_in_epoch) {
   if (asked.max_samples && !asked.epochs) return *asked.max_samples;
   std::int64_t tokens = 0;
   TRIREME_CHECK(!__builtin_mul_overflow(asked.epochs.value_or(1), tokens_in_epoch, &tokens), ConfigError,
-                "--epochs {} of {} tokens are more tokens than can be counted", asked.epochs.value_or(1),
-                tokens_in_epoch);
+                "--epochs {} of {} tokens exceed 64 bits", asked.epochs.value_or(1), tokens_in_epoch);
   const std::int64_t samples = std::max<std::int64_t>((tokens - 1) / *asked.sequence_length, 1);
   return std::min(samples, asked.max_samples.value_or(samples));
 }
@@ -174,10 +169,10 @@ int corpus_samples_command(const CommandLine& line) {
   SamplesOptions asked;
   Options options(
       line.command(),
-      "Prints the samples that training reads of a corpus, one JSON object a line with Megatron-LM's names. "
-      "bert: text, types, labels (-1: none), is_random, loss_mask, padding_mask, truncated, and map, the "
-      "sample's first sentence, the one after its last, and its target length. gpt: text, the tokens of a "
-      "sample and the one after them.");
+      "Prints the samples that training reads from a corpus, one JSON object per line, with Megatron-LM's names. bert: "
+      "text, types, labels (-1: none), is_random, loss_mask, padding_mask, truncated, and map: the sample's first "
+      "sentence, the one after its last, and its target length. gpt: text, the tokens of a sample and the one after "
+      "them.");
   asked.declare(options);
   if (!line.read(options)) return 0;
   asked.check(options);

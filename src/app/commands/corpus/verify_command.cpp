@@ -16,10 +16,9 @@ int corpus_verify_command(const CommandLine& line) {
   std::string path;
   std::optional<int> workers;
   Options options(line.command(),
-                  "Reads a whole corpus and checks it against its digests. Under mpirun the ranks share the work.");
-  options.add_argument("FILE.h5", &path, "A corpus that trireme corpus build made.");
-  options.add("workers", &workers, "N", "Threads of each rank; by default the ranks of a machine share its cores.",
-              between(1, 4096));
+                  "Reads an entire corpus and checks it against its digests. Under mpirun the ranks share the work.");
+  options.add_argument("FILE.h5", &path, "A corpus made by trireme corpus build.");
+  add_workers(options, &workers);
   if (!line.read(options)) return 0;
 
   const auto world = line.environment().make_world();
@@ -29,7 +28,7 @@ int corpus_verify_command(const CommandLine& line) {
   ThreadPool pool(thread_count(*world, workers));
   store->verify(*world, pool);
   if (world->rank() == 0) {
-    fmt::print("{} is whole: {} documents, {} tokens, digest {}\n", path, store->documents(), store->token_count(),
+    fmt::print("{} is complete: {} documents, {} tokens, digest {}\n", path, store->documents(), store->token_count(),
                store->info().content_digest);
   }
   return 0;

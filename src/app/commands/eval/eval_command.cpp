@@ -3,6 +3,7 @@
 #include "src/app/commands/commands.hpp"
 #include "src/app/commands/eval/eval_options.hpp"
 #include "src/app/commands/eval/logits_file.hpp"
+#include "src/app/commands/eval/zero_shot_task.hpp"
 #include "src/app/job/job.hpp"
 #include "src/app/job/progress_bar.hpp"
 #include "src/app/megatron/translation.hpp"
@@ -14,7 +15,7 @@
 namespace trireme::app {
 namespace {
 
-/// Prints an object of JSON, in which numbers that are not finite are null.
+/// Prints a JSON object in which non-finite numbers are null.
 void print_figures(const Figures& figures) {
   std::string line;
   for (const auto& [name, value] : figures) {
@@ -32,7 +33,7 @@ void print_figures(const Figures& figures) {
   std::fflush(stdout);
 }
 
-/// Shows the progress in tokens on one rank, and at the end their rate.
+/// Shows the progress in tokens on rank 0, and the rate at the end.
 class TokenProgress {
  public:
   explicit TokenProgress(bool is_root) : is_root_(is_root) {}
@@ -40,7 +41,7 @@ class TokenProgress {
   void update(std::int64_t done, std::int64_t total) {
     if (is_root_) bar_.update(done, total);
   }
-  /// `positions` counts the tokens and the padding.
+  /// `positions` counts tokens and padding.
   void end(std::int64_t tokens, std::int64_t positions) {
     bar_.end();
     if (!is_root_) return;
@@ -54,7 +55,7 @@ class TokenProgress {
   LoggedProgress bar_{"scoring", "scored", "tokens"};
 };
 
-/// A result, and a loss that is finite if all losses of the model are.
+/// Figures of an evaluation, and a loss that is finite if all losses of the model are.
 struct Evaluation {
   Figures figures;
   double loss = 0;
@@ -79,35 +80,34 @@ Evaluation measure_corpus(const Job& job, const SavedModel& saved, const data::T
 
 void log_reading(const EvalOptions& o, const ZeroShotTask& task, const data::BadLines& bad_lines) {
   for (const std::string& message : bad_lines.messages()) log::warn("skipped {}", message);
-  if (bad_lines.count() > 0) log::warn("skipped {} bad lines in all", bad_lines.count());
+  if (bad_lines.count() > 0) log::warn("skipped {} bad lines in total", bad_lines.count());
   if (o.task == EvalTask::wikitext103) {
-    const bool by_path = !o.zero_shot.detokenizer.has_value();
-    log::info("detokenizer {}{}", name_of(o.zero_shot.detokenizer.value_or(data::detokenizer_of(o.data_path))),
-              by_path ? ", by the file's path; --detokenizer chooses another" : "");
+    const bool by_path = !o.detokenizer.has_value();
+    log::info("detokenizer {}{}", name_of(o.detokenizer.value_or(data::detokenizer_of(o.data_path))),
+              by_path ? ", chosen by the file's path; --detokenizer overrides it" : "");
   }
   std::int64_t unscored = 0;
-  for (std::int64_t i = 0; i < task.texts().size(); ++i) unscored += task.texts().scored(i) == 0 ? 1 : 0;
+  for (std::int64_t i = 0; i < task.texts->size(); ++i) unscored += task.texts->scored(i) == 0 ? 1 : 0;
   if (o.task == EvalTask::lambada && unscored > 0) {
-    log::warn("{} examples of one token predict nothing, and count as correct", unscored);
+    log::warn("{} examples of one token have nothing to predict, and count as correct", unscored);
   }
-  log::info("{} texts to score, {} tokens of them", task.texts().size(), task.texts().scored());
+  log::info("{} texts to score, {} tokens of them", task.texts->size(), task.texts->scored());
 }
 
 Evaluation measure_task(const EvalOptions& o, Job& job, const SavedModel& saved) {
-  data::BadLines bad_lines(o.zero_shot.skip_bad_lines);
+  data::BadLines bad_lines(o.skip_bad_lines);
   std::unique_ptr<data::Tokenizer> tokenizer;
-  std::unique_ptr<ZeroShotTask> task;
+  ZeroShotTask task;
   collectively(*job.world, [&] {
     tokenizer = tokenizer_of(saved.description);
-    task = read_zero_shot_task(o.task, o.data_path, o.zero_shot, *tokenizer, saved.model->execution().sequence_length,
-                               bad_lines);
+    task = read_zero_shot_task(o, *tokenizer, saved.model->execution().sequence_length, bad_lines);
   });
-  if (job.is_root()) log_reading(o, *task, bad_lines);
+  if (job.is_root()) log_reading(o, task, bad_lines);
   TokenProgress progress(job.is_root());
   const infer::TextScores scores = infer::score_texts(
-      *saved.model, task->texts(), [&](std::int64_t done, std::int64_t total) { progress.update(done, total); });
+      *saved.model, *task.texts, [&](std::int64_t done, std::int64_t total) { progress.update(done, total); });
   progress.end(scores.tokens, scores.positions);
-  Figures figures = task->figures(scores.scores);
+  Figures figures = task.figures(scores.scores);
   if (bad_lines.count() > 0) figures.emplace_back("skipped_lines", bad_lines.count());
   return {std::move(figures), data::total(scores.scores).loss};
 }
@@ -116,13 +116,12 @@ Evaluation measure_task(const EvalOptions& o, Job& job, const SavedModel& saved)
 
 int eval_command(const CommandLine& line) {
   EvalOptions o;
-  Options options(line.command(), "Measures a trained model.");
+  Options options(line.command(), "Evaluates a trained model.");
   o.declare(options);
   const std::optional<megatron::Translation> translation = megatron::read(line, options);
   if (!translation) return 0;
-  o.zero_shot.check(options, o.task);
+  o.check(options);
   o.model.settle();
-  const std::vector<std::int64_t> logits_samples = o.checked_logits_samples();
 
   Job job(line.environment(), options, o.model.grid, o.model.device);
   translation->log();
@@ -138,10 +137,10 @@ int eval_command(const CommandLine& line) {
       });
   Evaluation result = corpus ? measure_corpus(job, *saved, *corpus) : measure_task(o, job, *saved);
   if (!o.logits_file.empty()) {
-    write_logits(*saved->model, infer::perplexity_windows(*saved->model, *corpus), logits_samples, o.logits_file);
+    write_logits(*saved->model, infer::perplexity_windows(*saved->model, *corpus), o.logits_samples, o.logits_file);
   }
   if (job.is_root()) {
-    result.figures.insert(result.figures.begin(), {"task", name_of(o.task)});
+    result.figures.insert(result.figures.begin(), {"task", std::string(name_of(o.task))});
     print_figures(result.figures);
   }
   TRIREME_CHECK(

@@ -5,11 +5,13 @@
 #include <string>
 #include <vector>
 
-#include "src/app/commands/eval/zero_shot_task.hpp"
 #include "src/app/job/saved_model.hpp"
 #include "src/app/options/options.hpp"
+#include "src/data/tasks/zero_shot/detokenizer.hpp"
 
 namespace trireme::app {
+
+enum class EvalTask { perplexity, wikitext103, lambada, multiple_choice, hellaswag, mmlu };
 
 /// Options of `trireme eval`.
 struct EvalOptions {
@@ -18,17 +20,21 @@ struct EvalOptions {
   std::int64_t micro_batch_size = 1;
   std::optional<std::int64_t> sequence_length;
   std::string logits_file;
-  std::vector<std::string> logits_samples;
+  std::vector<std::int64_t> logits_samples = {0};
   std::int64_t cross_entropy_chunks = 1;
-  ZeroShotOptions zero_shot;
+  std::optional<std::int64_t> overlapping_eval;
+  std::optional<data::Detokenizer> detokenizer;  ///< empty: by the file's path
+  bool strict_lambada = false;
+  bool cut_long_examples = false;
+  bool skip_bad_lines = false;
   SavedModelOptions model;
 
   void declare(Options& options);
-  /// Returns the numbers of the samples whose logits are written. Throws ConfigError.
-  std::vector<std::int64_t> checked_logits_samples() const;
+  /// Throws ConfigError for options that the task does not use.
+  void check(const Options& options) const;
 };
 
 /// Returns "LAMBADA".
-std::string name_of(EvalTask task);
+std::string_view name_of(EvalTask task);
 
 }  // namespace trireme::app

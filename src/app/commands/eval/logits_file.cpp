@@ -13,7 +13,7 @@ namespace {
 
 std::string dataset(std::int64_t sample, const char* name) { return fmt::format("sample-{}/{}", sample, name); }
 
-/// The file, on the rank that writes it.
+/// The file, on rank 0.
 class LogitsFile {
  public:
   LogitsFile(const std::string& path, DType dtype)

@@ -9,7 +9,7 @@
 
 namespace trireme::app {
 
-/// Writes the logits of these samples of `source` to the HDF5 file `path`. Group `sample-N` has `logits` [positions,
+/// Writes the logits of `samples` of `source` to the HDF5 file `path`. Group `sample-N` has `logits` [positions,
 /// vocabulary], fp64 for a model in fp64, else fp32; `tokens` [positions] int32; and `labels` [positions] int32, the
 /// next tokens, -1 if there is none. Collective. Throws ConfigError for a sample that does not exist or is named
 /// twice, and IoError, on every rank.

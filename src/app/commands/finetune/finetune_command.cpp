@@ -2,18 +2,18 @@
 #include <csignal>
 #include <cstdio>
 
+#include "io/json/task_json.hpp"
 #include "io/posix/folder.hpp"
 #include "io/posix/folder_lock.hpp"
 #include "src/app/commands/commands.hpp"
 #include "src/app/commands/finetune/task_data.hpp"
-#include "src/app/commands/finetune/task_output.hpp"
 #include "src/app/commands/train/configuration_log.hpp"
 #include "src/app/commands/train/train_session.hpp"
-#include "src/app/job/kernel_test.hpp"
 #include "src/app/megatron/translation.hpp"
 #include "src/base/log.hpp"
 #include "src/base/shortened.hpp"
 #include "src/train/finetune/epoch_scoring.hpp"
+#include "src/train/finetune/task_scoring.hpp"
 
 namespace trireme::app {
 namespace {
@@ -24,13 +24,49 @@ void print_line(const Job& job, const std::string& line) {
   std::fflush(stdout);
 }
 
-/// Returns the folder of checkpoints of one seed among several.
+/// Returns the checkpoint folder of a seed: `folder` unless there are several seeds.
 std::string folder_of_seed(const std::string& folder, const TaskOptions& task, std::uint64_t seed) {
   return folder.empty() || task.seeds == 1 ? folder : fmt::format("{}/seed-{}", folder, seed);
 }
 
-/// Runs a fine-tuning from its options: opens the model, reads the data, trains once for each seed and prints the
-/// results.
+/// Returns the figures as members of a JSON object, without braces.
+std::string json_of(const train::TaskResult& result) {
+  if (!result.has_labels) return fmt::format("\"total\": {}", result.total);
+  const std::optional<data::SquadScores>& squad = result.squad;
+  if (!squad)
+    return fmt::format("\"correct\": {}, \"total\": {}, \"accuracy\": {:.17g}", result.correct, result.total,
+                       result.score);
+  std::string json =
+      fmt::format("\"total\": {}, \"exact\": {:.17g}, \"f1\": {:.17g}", result.total, squad->all.exact, squad->all.f1);
+  const auto append = [&](const char* name, const data::SquadScores::Group& group) {
+    if (group.questions == 0) return;
+    json += fmt::format(", \"{0}_total\": {1}, \"{0}_exact\": {2:.17g}, \"{0}_f1\": {3:.17g}", name, group.questions,
+                        group.exact, group.f1);
+  };
+  append("HasAns", squad->with_answer);
+  append("NoAns", squad->without_answer);
+  return json;
+}
+
+/// Writes the prediction files named by the options, with `suffix` after their names. Throws IoError.
+void write_predictions(const TaskOptions& options, const train::TaskSplit& split, const train::TaskResult& result,
+                       const std::string& suffix) {
+  if (!options.n_best_file.empty()) {
+    io::write_durably(options.n_best_file + suffix, io::squad_n_best_json(result.predictions));
+  }
+  if (options.predictions_file.empty()) return;
+  std::string predictions;
+  if (split.squad) {
+    std::map<std::string, std::string> texts;
+    for (const auto& [id, prediction] : result.predictions) texts[id] = prediction.text;
+    predictions = io::squad_predictions_json(texts);
+  } else {
+    predictions = data::glue_predictions(options.task.glue_task(), split.ids, result.classes);
+  }
+  io::write_durably(options.predictions_file + suffix, predictions);
+}
+
+/// Fine-tunes a model: opens it, reads the data, trains once per seed and prints the results.
 class Finetuning {
  public:
   Finetuning(const Options& options, const megatron::Translation& translation, const TaskOptions& task, Job& job,
@@ -38,7 +74,7 @@ class Finetuning {
       : options_(options), translation_(translation), task_(task), job_(job), reader_(reader) {
     collectively(*job_.world, [&] {
       for (const std::string& file : {task_.predictions_file, task_.n_best_file}) {
-        if (job_.is_root() && !file.empty()) io::check_writable(file);  // before hours of training
+        if (job_.is_root() && !file.empty()) io::check_writable(file);  // fails before hours of training
       }
     });
     open_model(task_.pretrained);
@@ -63,25 +99,20 @@ class Finetuning {
   }
 
  private:
-  /// Opens the checkpoint of the pretrained model, or of the run to continue, and reads its configuration and
-  /// tokenizer.
+  /// Opens the checkpoint of the pretrained model, or of the run to resume. Reads its configuration and tokenizer.
   void open_model(const std::string& pretrained) {
     const CheckpointOptions& checkpoint = reader_.parsed().checkpoint;
     const std::string load = folder_of_seed(checkpoint.load, task_, reader_.parsed().seed);
     TRIREME_CHECK(!pretrained.empty() || !load.empty(), ConfigError,
-                  "fine-tuning begins with a model: give --pretrained-checkpoint, or --load to go on");
-    OpenCheckpoint base;
-    if (pretrained.empty()) {
-      base = open_checkpoint(*job_.world, load, {.step = checkpoint.step});
-    } else {
-      base = open_checkpoint(*job_.world, pretrained);
-    }
+                  "fine-tuning starts from a model: give --pretrained-checkpoint, or --load to resume");
+    OpenCheckpoint base = pretrained.empty() ? open_checkpoint(*job_.world, load, {.step = checkpoint.step})
+                                             : open_checkpoint(*job_.world, pretrained);
     const Attributes& attributes = base.description.attributes;
     model_ = model::config_from(attributes);
     const bool is_pretrained = model_.predicts_tokens();
     TRIREME_CHECK(
         is_pretrained || pretrained.empty(), CheckpointError,
-        "--pretrained-checkpoint {} holds a model of the task {}. Try its pretrained model, or --load to go on",
+        "--pretrained-checkpoint {} holds a model of the task {}. Try its pretrained model, or --load to resume",
         pretrained, attributes.contains("data.task") ? attributes.get<std::string>("data.task") : "?");
     translation_.check_model(model_);
     const bool is_bert = model_.is_bert();
@@ -91,7 +122,7 @@ class Finetuning {
     const auto payload = base.description.blobs.find("tokenizer");
     TRIREME_CHECK(payload != base.description.blobs.end(), CheckpointError, "the checkpoint has no tokenizer");
     tokenizer_payload_ = payload->second;
-    hold_tokenizer(*job_.world, task_.tokenizer, base.reader->description(), tokenizer_name_, tokenizer_payload_);
+    check_tokenizer(*job_.world, task_.tokenizer, base.reader->description(), tokenizer_name_, tokenizer_payload_);
     collectively(*job_.world, [&] { tokenizer_ = make_task_tokenizer(tokenizer_name_, tokenizer_payload_, is_bert); });
     if (is_pretrained) pretrained_ = std::make_shared<OpenCheckpoint>(std::move(base));
     continues_ = !is_pretrained;
@@ -132,12 +163,12 @@ class Finetuning {
     if (plan.start.reader) {
       settle_start(plan.start.description.attributes, config.checkpoint, plan);
     } else {
-      TRIREME_CHECK(pretrained_, CheckpointError, "{} has no checkpoint to go on with", config.checkpoint.load);
+      TRIREME_CHECK(pretrained_, CheckpointError, "{} has no checkpoint to resume from", config.checkpoint.load);
       plan.pretrained = pretrained_;
     }
     return plan;
   }
-  /// Returns the folder of --load if it holds the pretrained model.
+  /// Returns the folder of --load if it has the pretrained model.
   std::string pretrained_load() const {
     return options_.given("pretrained-checkpoint") ? "" : reader_.parsed().checkpoint.load;
   }
@@ -186,7 +217,7 @@ class Finetuning {
     return progress.best_score;
   }
 
-  /// Locks the folder of all seeds, so that no other job begins with a seed that is done here.
+  /// Locks the folder of all seeds, so that no other job trains a seed of this one.
   void lock_seeds() {
     if (task_.seeds == 1 || config_.checkpoint.save.empty()) return;
     collectively(*job_.world, [&] {
@@ -196,7 +227,7 @@ class Finetuning {
     });
   }
 
-  /// Returns the figures of the best epoch. If an earlier run measured it on other data, only its score is known.
+  /// Returns the figures of the best epoch; only its score if an earlier run measured it on other data.
   std::string best_json(const train::Progress& progress, const train::TaskScores& scores, const train::TaskSplit& split,
                         const std::string& prefix) const {
     if (scores.scores.empty()) {
@@ -221,7 +252,8 @@ class Finetuning {
     });
   }
 
-  /// Prints the median over the seeds, and the result of their averaged probabilities; writes the predictions of these.
+  /// Prints the median over the seeds and the result of their averaged probabilities. Writes the predictions of the
+  /// latter.
   void report_seeds(const std::vector<double>& results, const std::vector<train::BestScores>& all) const {
     const double median = train::median_of(results);
     std::string line =
@@ -251,7 +283,7 @@ class Finetuning {
   RunConfigReader& reader_;
   RunConfig config_;
   model::ModelConfig model_;
-  std::shared_ptr<const OpenCheckpoint> pretrained_;  // null if a run is continued
+  std::shared_ptr<const OpenCheckpoint> pretrained_;  // null if a run is resumed
   bool continues_ = false;                            // --load holds a run of the task
   std::string tokenizer_name_, tokenizer_payload_;
   TaskTokenizer tokenizer_;
@@ -265,8 +297,8 @@ class Finetuning {
 int finetune_command(const CommandLine& line) {
   Options options(
       line.command(),
-      "Trains a pretrained BERT or GPT on a task, measures each epoch on validation data and prints the best "
-      "as a line of JSON.");
+      "Trains a pretrained BERT or GPT on a task, measures each epoch on validation data and prints the best as a line "
+      "of JSON.");
   TaskOptions task;
   task.declare(options);
   RunConfigReader reader(options, RunKind::task);

@@ -37,14 +37,14 @@ std::vector<std::string> files_of(const std::vector<std::string>& paths, bool ta
         if (io::is_folder(inner)) found = append_texts(inner, files) || found;
       }
     }
-    TRIREME_CHECK(found, DataError, "{}: neither the folder nor those in it have files *.txt", path);
+    TRIREME_CHECK(found, DataError, "{}: there are no files *.txt in the folder or its subfolders", path);
   }
   return files;
 }
 
 void log_skipped(const data::BadLines& bad) {
   if (bad.count() == 0) return;
-  log::warn("{} lines or questions were left out:", bad.count());
+  log::warn("skipped {} lines or questions:", bad.count());
   for (const std::string& message : bad.messages()) log::warn("  {}", message);
 }
 
@@ -65,13 +65,14 @@ train::TaskSplit read_files(const TaskOptions& options, const std::vector<std::s
       case train::TaskKind::mnli:
       case train::TaskKind::qqp: {
         data::GlueExamples examples = read_glue(options.task.glue_task(), file, bad);
-        TRIREME_CHECK(!examples.is_test || use == SplitUse::test, DataError,
-                      "{}:1: the header is that of a test, whose examples have no labels to train on or to measure by. "
-                      "Try it as --test-data",
-                      path);
+        TRIREME_CHECK(
+            !examples.is_test || use == SplitUse::test, DataError,
+            "{}:1: the header is that of a test set, which has no labels to train on or to evaluate with. Try it as "
+            "--test-data",
+            path);
         TRIREME_CHECK(!examples.is_test || !options.predictions_file.empty(), ConfigError,
-                      "{}:1: the header is that of a test without labels, which gives predictions alone: name a "
-                      "--predictions-file for them",
+                      "{}:1: the header is that of a test set without labels, which only yields predictions: give a "
+                      "--predictions-file",
                       path);
         split.has_labels = !examples.is_test;
         for (const data::TextPair& pair : examples.pairs) split.ids.push_back(pair.id);

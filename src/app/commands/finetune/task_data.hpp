@@ -9,11 +9,11 @@
 
 namespace trireme::app {
 
-/// Use of some examples. Those of a GLUE test need no labels.
+/// Use of a set of examples. A GLUE test set needs no labels.
 enum class SplitUse { training, validation, test };
 
-/// Tokenizer of a model and the tokens that it puts around texts: [CLS], [SEP] and [PAD] of a BERT; the end of a
-/// document of a GPT.
+/// Tokenizer of a model and its delimiters of texts: [CLS], [SEP] and [PAD] of a BERT; the end-of-document token of a
+/// GPT.
 struct TaskTokenizer {
   std::unique_ptr<data::Tokenizer> tokenizer;
   data::PairTokens tokens;
@@ -21,9 +21,8 @@ struct TaskTokenizer {
 /// Throws DataError if a BERT's vocabulary lacks one of them.
 TaskTokenizer make_task_tokenizer(const std::string& name, const std::string& payload, bool is_bert);
 
-/// Reads the files at `paths`. For RACE these may be folders: their files *.txt are read, or if there are none, those
-/// of the folders in them. Logs what was left out. Throws DataError for bad files, and if no example is left.
-/// Collective.
+/// Reads the files at `paths`. For RACE these may be folders: reads their files *.txt or, if there are none, those of
+/// their subfolders. Logs what it skips. Throws DataError for bad files, and if no example remains. Collective.
 train::TaskSplit read_task(Communicator& world, const TaskOptions& options, const std::vector<std::string>& paths,
                            const TaskTokenizer& tokenizer, std::int64_t sequence_length, SplitUse use);
 

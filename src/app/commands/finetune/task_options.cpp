@@ -9,36 +9,38 @@ void TaskOptions::declare(Options& options) {
                       {"MNLI", train::TaskKind::mnli},
                       {"QQP", train::TaskKind::qqp},
                       {"SQUAD", train::TaskKind::squad}},
-                     "RACE: the right one of four choices. MNLI and QQP: the relation of two texts. SQUAD: answers as "
-                     "spans of a context, versions 1.1 and 2.0.");
+                     "RACE: choose one of four answers. MNLI and QQP: classify the relation of two texts. SQUAD: find "
+                     "answers as spans of a context, versions 1.1 and 2.0.");
   options.add("train-data", &train, "FILE...",
               "Training examples: RACE's folders or files of JSON lines, GLUE's TSV files, SQuAD's JSON file.");
-  options.add("valid-data", &valid, "FILE...", "Examples that measure each epoch.");
+  options.add("valid-data", &valid, "FILE...", "Examples that each epoch is evaluated on.");
   options.add("test-data", &test, "FILE...",
-              "Examples that measure the best epochs, too; those of MNLI and QQP may lack labels.");
+              "Examples that the best epoch is also evaluated on; those of MNLI and QQP may lack labels.");
   options.add("epochs", &epochs, "N", "Passes over the training examples.", countable());
   options.add("seeds", &seeds, "N",
-              "Fine-tune with N seeds, --seed and those after it; print their median, and the result of averaged "
-              "probabilities. Checkpoints are in folders seed-S of --save, metrics in files with the suffix .seed-S.",
+              "Fine-tune with N seeds, --seed and those after it; print their median and the result of averaged "
+              "probabilities. Checkpoints go to folders seed-S of --save, metrics to files with the suffix .seed-S.",
               between(1, 1000));
   options.add_choice("on-bad-line", &skip_bad_lines, {{"stop", false}, {"skip", true}},
-                     "Lines or questions that cannot be used: an error, or left out and counted.");
-  options.add("max-query-length", &task.max_query_length, "N", "SQUAD: tokens of a question; the rest is cut off.",
+                     "Unusable lines or questions: an error, or skipped and counted.");
+  options.add("max-query-length", &task.max_query_length, "N",
+              "SQUAD: maximum tokens of a question; the rest is cut off.", countable());
+  options.add("doc-stride", &task.doc_stride, "N", "SQUAD: stride in tokens of the windows of a long context.",
               countable());
-  options.add("doc-stride", &task.doc_stride, "N", "SQUAD: tokens from a window of a long context to the next.",
+  options.add("n-best-size", &task.prediction.n_best, "N", "SQUAD: candidate answers that are ranked and written.",
               countable());
-  options.add("n-best-size", &task.prediction.n_best, "N", "SQUAD: answers that are tried and kept.", countable());
-  options.add("max-answer-length", &task.prediction.max_answer_length, "N", "SQUAD: tokens of an answer.", countable());
+  options.add("max-answer-length", &task.prediction.max_answer_length, "N", "SQUAD: maximum tokens of an answer.",
+              countable());
   options.add("null-score-diff-threshold", &task.prediction.null_threshold, "X",
-              "SQUAD 2.0: no answer if its logits exceed those of the best one by more than X.");
+              "SQUAD 2.0: predict no answer if its logits exceed those of the best answer by more than X.");
   options.add(
       "predictions-file", &predictions_file, "FILE",
       "Predictions of the best epoch for the test data, or else the validation data. SQUAD: {\"id\": \"text\"}. "
-      "MNLI, QQP: GLUE's lines of number and class. Several seeds: theirs are in files with the suffix .seed-S, and "
+      "MNLI, QQP: GLUE's lines of number and class. With several seeds, each has a file with the suffix .seed-S, and "
       "FILE has those of averaged probabilities.");
   options.add("n-best-file", &n_best_file, "FILE", "SQUAD: the best answers with their probabilities, likewise.");
   options.add("pretrained-checkpoint", &pretrained, "DIR",
-              "Weights to begin with: a folder of checkpoints, or one step's folder. --load may name them, too.");
+              "Weights to start from: a folder of checkpoints, or one step's folder. --load can name them, too.");
   tokenizer.declare(options);
   options.require("task");
   options.require("train-data");
@@ -55,18 +57,18 @@ void TaskOptions::check(const Options& options) const {
                 "--predictions-file is for --task MNLI, QQP and SQUAD");
   const std::vector<std::string>& predicted = test.empty() ? valid : test;
   TRIREME_CHECK(predictions_file.empty() || predicted.size() <= 1, ConfigError,
-                "--predictions-file takes the examples of one file, not those of {} and {}", predicted.at(0),
+                "--predictions-file needs the examples in one file, not in {} and {}", predicted.at(0),
                 predicted.at(1));
   for (const auto* paths : {&train, &valid, &test}) {
     TRIREME_CHECK(task.kind != train::TaskKind::squad || paths->size() <= 1, ConfigError,
-                  "--task SQUAD: the data of each kind are one file, not {} and {}", paths->at(0), paths->at(1));
+                  "--task SQUAD: each of the data sets is one file, not {} and {}", paths->at(0), paths->at(1));
   }
 }
 
 void TaskOptions::set_output(model::ModelConfig& config) const {
   TRIREME_CHECK(config.is_bert() || task.kind != train::TaskKind::squad, CheckpointError,
-                "--task SQUAD needs a BERT, but the checkpoint holds a GPT: its positions do not see the text behind "
-                "them. Give the checkpoint of a BERT.");
+                "--task SQUAD needs a BERT, but the checkpoint holds a GPT, which does not attend to later text. Give "
+                "the checkpoint of a BERT.");
   task.set_output(config);
 }
 

@@ -17,7 +17,7 @@ struct TaskOptions {
   int seeds = 1;
   bool skip_bad_lines = false;
   std::string predictions_file, n_best_file;
-  std::string pretrained;  ///< checkpoint to begin with
+  std::string pretrained;  ///< checkpoint to start from
   NamedTokenizer tokenizer;
 
   void declare(Options& options);

@@ -1,39 +1,20 @@
 #include "src/app/commands/commands.hpp"
 
-#include <fmt/ranges.h>
-
 #include <cstdio>
 
-#include "src/app/commands/generate/generate_options.hpp"
+#include "src/app/commands/generate/prompt_batch.hpp"
 #include "src/app/job/job.hpp"
 #include "src/app/megatron/translation.hpp"
 
 namespace trireme::app {
-namespace {
-
-/// Throws ConfigError if an option chooses among tokens, but --temperature 0 always takes the likeliest.
-void check_sampling(const Options& options, const infer::SamplingOptions& sampling) {
-  if (sampling.temperature > 0) return;
-  std::vector<std::string> idle;
-  if (sampling.top_k > 0) idle.emplace_back("--top-k");
-  if (sampling.top_p > 0) idle.emplace_back("--top-p");
-  if (options.given("seed")) idle.emplace_back("--seed");
-  TRIREME_CHECK(idle.empty(), ConfigError,
-                "--temperature 0 always takes the likeliest token and excludes {}: leave out one or the other",
-                fmt::join(idle, ", "));
-}
-
-}  // namespace
-
 int generate_command(const CommandLine& line) {
   GenerateOptions o;
-  Options options(line.command(), "Continues a text, or those of a file, with a trained model.");
+  Options options(line.command(), "Continues a text, or the texts of a file, with a trained model.");
   o.declare(options);
   const std::optional<megatron::Translation> translation = megatron::read(line, options);
   if (!translation) return 0;
   o.model.settle();
-  o.batch.check(options);
-  check_sampling(options, o.sampling);
+  o.check(options);
 
   Job job(line.environment(), options, o.model.grid, o.model.device);
   translation->log();
@@ -44,7 +25,7 @@ int generate_command(const CommandLine& line) {
       });
   const std::unique_ptr<data::Tokenizer> tokenizer = tokenizer_of(saved->description);
   if (options.given("prompts")) {
-    continue_prompts(job, *saved, *tokenizer, o.batch, o.sampling, o.max_new_tokens);
+    continue_prompts(job, *saved, *tokenizer, o);
     return 0;
   }
   std::vector<std::int32_t> ids;

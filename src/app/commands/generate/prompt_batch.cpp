@@ -1,5 +1,7 @@
 #include "src/app/commands/generate/prompt_batch.hpp"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 
 #include "io/corpus/prepare_files.hpp"
@@ -16,85 +18,68 @@
 namespace trireme::app {
 namespace {
 
-/// Reads JSON lines one after another.
-class LineReader {
- public:
-  explicit LineReader(const std::string& path)
-      : path_(path), reader_(io::prepare_files(), std::vector<std::string>{path}, reader_options()) {}
-
-  /// Moves on to the next line that is not blank; returns false after the last.
-  bool next() { return reader_.next(piece_); }
-  const std::string& line() const { return piece_.bytes; }
-  std::int64_t number() const { return piece_.position; }
-  /// Returns "FILE:LINE".
-  std::string where() const { return fmt::format("{}:{}", path_, number()); }
-
- private:
-  static prepare::TextReaderOptions reader_options() {
-    prepare::TextReaderOptions options;
-    options.format = prepare::TextFormat::json_lines;
-    options.check_utf8 = false;  // the JSON reader does
-    return options;
-  }
-
-  std::string path_;
-  prepare::TextReader reader_;
-  prepare::TextPiece piece_;
-};
-
-/// The prompts of a file, one after another, so that memory does not grow with the file.
+/// Reads the prompts of a file one by one, in memory that does not grow with the file.
 class PromptReader {
  public:
   PromptReader(const std::string& path, const data::Tokenizer& tokenizer, const model::ModelConfig& model,
                std::int64_t max_new_tokens)
-      : lines_(path), tokenizer_(tokenizer), model_(model), max_new_tokens_(max_new_tokens) {}
+      : path_(path),
+        // The JSON reader checks UTF-8.
+        reader_(io::prepare_files(), std::vector<std::string>{path},
+                {.format = prepare::TextFormat::json_lines, .check_utf8 = false}),
+        tokenizer_(tokenizer),
+        model_(model),
+        max_new_tokens_(max_new_tokens) {}
 
   /// Moves on to the next prompt; returns false after the last.
   bool next() {
     ++number_;
-    return lines_.next();
+    return reader_.next(line_);
   }
   /// Returns the current prompt. Throws DataError if the model cannot continue it.
   infer::Prompt prompt() const {
-    io::PromptLine line = io::parse_prompt(lines_.line(), lines_.where());
+    io::PromptLine line = io::parse_prompt(line_.bytes, where());
     infer::Prompt prompt;
     prompt.number = number_;
-    prompt.id = line.id.empty() ? std::to_string(lines_.number()) : line.id;
+    prompt.id = line.id.empty() ? std::to_string(line_.position) : line.id;
     prompt.tokens = std::move(line.tokens);
     prompt.max_new_tokens = line.max_new_tokens.value_or(max_new_tokens_);
     if (line.text) encode(*line.text, prompt.tokens);
-    TRIREME_CHECK(!prompt.tokens.empty(), DataError, "{}: the prompt is empty: give it at least one token",
-                  lines_.where());
+    TRIREME_CHECK(!prompt.tokens.empty(), DataError, "{}: the prompt is empty: give it at least one token", where());
     TRIREME_CHECK(std::ssize(prompt.tokens) <= model_.max_positions, DataError,
-                  "{}: the prompt has {} tokens, but the model has {} positions: shorten it", lines_.where(),
+                  "{}: the prompt has {} tokens, but the model has {} positions: shorten it", where(),
                   prompt.tokens.size(), model_.max_positions);
     const std::int32_t greatest = *std::ranges::max_element(prompt.tokens);
     TRIREME_CHECK(greatest < model_.vocabulary, DataError, "{}: token {} is not in the model's vocabulary of {}",
-                  lines_.where(), greatest, model_.vocabulary);
+                  where(), greatest, model_.vocabulary);
     return prompt;
   }
   /// Number of the current prompt, from 0.
   std::int64_t number() const { return number_; }
 
  private:
+  /// Returns "FILE:LINE".
+  std::string where() const { return fmt::format("{}:{}", path_, line_.position); }
   void encode(const std::string& text, std::vector<std::int32_t>& tokens) const {
     try {
       tokenizer_.encode(text, tokens);
     } catch (const DataError& error) {
-      throw DataError("{}: {}", lines_.where(), error.what());
+      throw DataError("{}: {}", where(), error.what());
     }
   }
 
-  LineReader lines_;
+  std::string path_;
+  prepare::TextReader reader_;
+  prepare::TextPiece line_;
   const data::Tokenizer& tokenizer_;
   const model::ModelConfig& model_;
   std::int64_t max_new_tokens_;
   std::int64_t number_ = -1;
 };
 
-/// Results that an earlier run wrote.
+/// Results written by an earlier run.
 struct EarlierResults {
-  std::vector<std::string> ids;  ///< as JSON, in their order
+  std::vector<std::string> ids;  ///< as JSON, in order
   std::int64_t bytes = 0;        ///< size of its complete lines
 };
 
@@ -113,9 +98,9 @@ EarlierResults read_results(const std::string& path) {
   return results;
 }
 
-/// Checks every prompt. Returns their number and the most tokens that one and its continuation have, with `read` empty.
-/// The prompts must begin with those of the earlier results.
-infer::PromptSource check_prompts(PromptReader reader, const model::ModelConfig& model, const PromptBatchOptions& batch,
+/// Checks every prompt. Returns their number and the maximum length of one with its continuation; `read` stays empty.
+/// The prompts must start with those of the earlier results.
+infer::PromptSource check_prompts(PromptReader reader, const model::ModelConfig& model, const GenerateOptions& batch,
                                   const EarlierResults& earlier) {
   infer::PromptSource source;
   while (reader.next()) {
@@ -125,8 +110,8 @@ infer::PromptSource check_prompts(PromptReader reader, const model::ModelConfig&
         std::max(source.positions, std::ssize(prompt.tokens) + std::min(prompt.max_new_tokens, model.max_positions));
     TRIREME_CHECK(
         at >= earlier.ids.size() || earlier.ids[at] == prompt.id, DataError,
-        "--resume: line {} of {} has the id {}, but prompt {} of {} has {}: go on with the prompts that it was "
-        "made from",
+        "--resume: line {} of {} has the id {}, but prompt {} of {} has {}: resume with the prompts that it was made "
+        "from",
         at + 1, batch.output, shortened(earlier.ids[at]), at + 1, batch.prompts, shortened(prompt.id));
   }
   TRIREME_CHECK(source.count > 0, DataError, "{} has no prompt", batch.prompts);
@@ -144,29 +129,45 @@ std::size_t first_stop(const std::string& text, const std::vector<std::string>& 
 
 }  // namespace
 
-void PromptBatchOptions::declare(Options& options) {
+void GenerateOptions::declare(Options& options) {
+  options.section("Text");
+  options.add("prompt", &prompt, "TEXT", "Text to continue.");
+  options.add("max-new-tokens", &max_new_tokens, "N", "Maximum number of tokens to add to a text.", at_least(0));
+  options.add("temperature", &sampling.temperature, "X", "Divides the logits; 0: always the likeliest token.",
+              at_least(0));
+  options.add("top-k", &sampling.top_k, "K", "Sample from the K likeliest tokens; 0: all.", at_least(0));
+  options.add("top-p", &sampling.top_p, "P", "Sample from the likeliest tokens of this total probability; 0: all.",
+              between(0, 1));
+  options.add("seed", &sampling.seed, "N", "Seed of the sampling; the same seed gives the same text.", at_least(0));
   options.section("Many prompts");
   options.add("prompts", &prompts, "FILE",
-              "In the place of --prompt: JSON lines with \"prompt\", a text, or \"tokens\", ids; optional with \"id\" "
-              "and \"max_new_tokens\".");
-  options.add(
-      "output", &output, "FILE",
-      "Results, a line of JSON for each prompt in their order: \"id\", \"text\", \"tokens\", \"finish_reason\".");
-  options.add_flag("resume", &resume, "Go on with the file of --output, behind its last whole line.");
-  options.add("batch-size", &batch_size, "N", "Prompts that each data rank continues at a time.", countable());
-  options.add("stop", &stop, "TEXT", "Texts that end a continuation, which ends before the first of them.");
+              "Instead of --prompt: JSON lines with \"prompt\", a text, or \"tokens\", ids; optionally \"id\" and "
+              "\"max_new_tokens\".");
+  options.add("output", &output, "FILE",
+              "Results, a line of JSON per prompt, in order: \"id\", \"text\", \"tokens\", \"finish_reason\".");
+  options.add_flag("resume", &resume, "Resume the file of --output after its last complete line.");
+  options.add("batch-size", &batch_size, "N", "Prompts that each data rank processes at a time.", countable());
+  options.add("stop", &stop, "TEXT", "Texts that end a continuation, just before the first of them.");
   options.add("logprobs", &log_probabilities, "K",
               "Add \"logprobs\", the log-probability of each token, and if K is above 0 \"top_logprobs\", those of "
               "the K likeliest.",
               at_least(0));
+  model.declare(options);
 }
 
-void PromptBatchOptions::check(const Options& options) const {
+void GenerateOptions::check(const Options& options) const {
   TRIREME_CHECK(options.given("prompt") != options.given("prompts"), ConfigError,
                 "--prompt or --prompts must be given, {}", options.given("prompt") ? "not both" : "one of the two");
+  std::vector<std::string> idle;
+  if (sampling.top_k > 0) idle.emplace_back("--top-k");
+  if (sampling.top_p > 0) idle.emplace_back("--top-p");
+  if (options.given("seed")) idle.emplace_back("--seed");
+  TRIREME_CHECK(sampling.temperature > 0 || idle.empty(), ConfigError,
+                "--temperature 0 always takes the likeliest token and excludes {}: leave out one or the other",
+                fmt::join(idle, ", "));
   if (options.given("prompt")) {
     for (const char* name : {"output", "resume", "batch-size", "stop", "logprobs"}) {
-      TRIREME_CHECK(!options.given(name), ConfigError, "--{} goes with --prompts alone", name);
+      TRIREME_CHECK(!options.given(name), ConfigError, "--{} needs --prompts", name);
     }
     return;
   }
@@ -174,19 +175,18 @@ void PromptBatchOptions::check(const Options& options) const {
   TRIREME_CHECK(std::ranges::find(stop, "") == stop.end(), ConfigError, "--stop: a text is empty");
 }
 
-void continue_prompts(Job& job, SavedModel& saved, const data::Tokenizer& tokenizer, const PromptBatchOptions& batch,
-                      const infer::SamplingOptions& sampling, std::int64_t max_new_tokens) {
+void continue_prompts(Job& job, SavedModel& saved, const data::Tokenizer& tokenizer, const GenerateOptions& batch) {
   const model::ModelConfig& model = saved.model->config();
-  const auto reader = [&] { return PromptReader(batch.prompts, tokenizer, model, max_new_tokens); };
+  const auto reader = [&] { return PromptReader(batch.prompts, tokenizer, model, batch.max_new_tokens); };
   infer::PromptSource source;
   EarlierResults earlier;
   std::optional<PromptReader> prompts;
   std::optional<io::AppendFile> output;
   collectively(*job.world, [&] {
     TRIREME_CHECK(batch.resume || !io::is_there(batch.output), ConfigError,
-                  "--output {} is there: remove it, or add --resume to go on with it", batch.output);
+                  "--output {} exists: remove it, or add --resume to continue it", batch.output);
   });
-  // Locks earlier results before they are read. A new file is created once all prompts are valid.
+  // Locks earlier results before reading them. A new file is created only once all prompts are valid.
   collectively(*job.world, [&] {
     if (job.is_root() && batch.resume) output.emplace("--output", batch.output);
   });
@@ -208,7 +208,7 @@ void continue_prompts(Job& job, SavedModel& saved, const data::Tokenizer& tokeni
   };
 
   infer::GenerationOptions options;
-  options.sampling = sampling;
+  options.sampling = batch.sampling;
   options.end_of_document = tokenizer.end_of_document();
   options.batch_size = batch.batch_size;
   options.log_probabilities = batch.log_probabilities;

@@ -10,24 +10,27 @@
 
 namespace trireme::app {
 
-/// Options of `generate` that continue the prompts of a file.
-struct PromptBatchOptions {
-  std::string prompts;
+/// Options of `trireme generate`.
+struct GenerateOptions {
+  std::string prompt;
+  std::int64_t max_new_tokens = 100;
+  infer::SamplingOptions sampling;
+  std::string prompts;  ///< file of prompts, and the options that need it
   std::string output;
   bool resume = false;
   std::int64_t batch_size = 8;
   std::vector<std::string> stop;
   std::optional<std::int64_t> log_probabilities;
+  SavedModelOptions model;
 
   void declare(Options& options);
-  /// Throws ConfigError if the options contradict each other, or need --prompts and it is not given.
+  /// Throws ConfigError if the options contradict each other.
   void check(const Options& options) const;
 };
 
-/// Continues the prompts of a file, each by `max_new_tokens` at most unless its line sets another number, and writes
-/// the results in their order. Collective. Throws DataError that names the file and line of a prompt that cannot be
-/// used, before anything is generated.
-void continue_prompts(Job& job, SavedModel& saved, const data::Tokenizer& tokenizer, const PromptBatchOptions& batch,
-                      const infer::SamplingOptions& sampling, std::int64_t max_new_tokens);
+/// Continues the prompts of a file and writes the results in their order. A prompt's line can override
+/// `max_new_tokens`. Throws DataError with file and line for an unusable prompt, before generating anything.
+/// Collective.
+void continue_prompts(Job& job, SavedModel& saved, const data::Tokenizer& tokenizer, const GenerateOptions& batch);
 
 }  // namespace trireme::app

@@ -8,7 +8,7 @@
 
 #include "src/app/commands/eval/eval_options.hpp"
 #include "src/app/commands/finetune/task_options.hpp"
-#include "src/app/commands/generate/generate_options.hpp"
+#include "src/app/commands/generate/prompt_batch.hpp"
 #include "src/app/manual/terminal_text.hpp"
 #include "src/app/megatron/translation.hpp"
 #include "src/app/options/nearest_name.hpp"
@@ -53,7 +53,7 @@ Launch split_launch(const Words& words) {
   return {{words.begin(), program}, file_name(*program), {program + 1, words.end()}};
 }
 
-/// Returns the ranks that torchrun and its like start; nothing if the words do not say.
+/// Returns the number of ranks that torchrun or a similar launcher starts; nothing if it is not given.
 std::optional<int> ranks_of(const Words& launcher) {
   int ranks = 1;
   bool found = false;
@@ -73,7 +73,7 @@ std::optional<int> ranks_of(const Words& launcher) {
   return found ? std::optional(ranks) : std::nullopt;
 }
 
-/// Returns the value of `flag` on a command line; empty if it is not there.
+/// Returns the value of `flag` on a command line; empty if it is absent.
 std::string value_of(const Words& words, const std::string& flag) {
   for (std::size_t i = 0; i < words.size(); ++i) {
     if (words[i] == flag && i + 1 < words.size()) return words[i + 1];
@@ -82,7 +82,7 @@ std::string value_of(const Words& words, const std::string& flag) {
   return "";
 }
 
-/// Returns the command of this program for the program of a launch.
+/// Returns this program's command for the program of a launch.
 std::string command_of(const Launch& launch) {
   if (generates(launch.program)) return "generate";
   const std::string task = value_of(launch.arguments, "--task");
@@ -90,7 +90,7 @@ std::string command_of(const Launch& launch) {
   return task.empty() ? "train" : "finetune";
 }
 
-/// Options of a command, as it declares them.
+/// Options of a command.
 class CommandOptions {
  public:
   explicit CommandOptions(const std::string& command) : options_("trireme " + command, "") {
@@ -107,9 +107,9 @@ class CommandOptions {
   }
   Options& options() { return options_; }
 
-  /// Checks values that were parsed as far as it needs no file; those of `train` on `ranks` ranks.
+  /// Checks the parsed values without reading files, as on `ranks` ranks.
   void check(int ranks) {
-    if (eval_) eval_->zero_shot.check(options_, eval_->task);
+    if (eval_) eval_->check(options_);
     if (task_) task_->check(options_);
     if (!reader_ || task_ || options_.given("use-checkpoint-args")) return;
     reader_->settle(std::max(ranks / model_ranks(), 1));
@@ -165,9 +165,8 @@ class Reporter {
     if (verdict.row == nullptr && command_options_.options().spelling(name).empty()) {
       kind = "unknown";
       Words names;
-      for_each_flag([&](const Flag& flag) { names.emplace_back(flag.name); });
-      const std::string nearest = nearest_name(name, names);
-      text = "in no release" + (nearest.empty() ? "" : fmt::format("; did you mean --{}?", nearest));
+      for (const Flag& flag : all_flags()) names.emplace_back(flag.name);
+      text = "in no release" + suggestion(name, names, "--");
     }
     if (kind == "unknown" || kind == "absent") ++refused_;
     const std::string releases = verdict.row == nullptr ? "" : std::string(verdict.row->releases);
@@ -190,7 +189,7 @@ class Reporter {
     }
   }
 
-  /// Checks the options as the command does, except for files. Leaves out unknown flags with their values.
+  /// Checks the options as the command does, except for files. Skips unknown flags and their values.
   void check_values(const Words& command, std::optional<int> ranks) {
     Options& options = command_options_.options();
     Words known;
@@ -217,7 +216,7 @@ class Reporter {
   std::string command_;
   CommandOptions command_options_;
   Words problems_;
-  Words notes_;  // advice about a command that runs
+  Words notes_;  // advice on a valid command
   int refused_ = 0;
 };
 

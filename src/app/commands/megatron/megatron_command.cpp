@@ -7,10 +7,9 @@ namespace trireme::app {
 
 int megatron_command(const CommandLine& line) {
   std::vector<std::string> words = line.arguments();
-  Options options(
-      line.command(),
-      "Prints what each flag of a launch of Megatron-LM becomes, and the same command for this program. Starts "
-      "nothing. The exit code is 2 if a flag is refused.");
+  Options options(line.command(),
+                  "Translates a launch command of Megatron-LM, flag by flag, and prints the equivalent command of this "
+                  "program. Runs nothing. The exit code is 2 if a flag is refused.");
   options.add_arguments("WORD", &words,
                         "Words of the launch: torchrun --nproc_per_node 8 pretrain_gpt.py --lr 1e-4 ...");
   if ((words.empty() || asks_for_help({words.front()})) && !line.read(options)) return 0;

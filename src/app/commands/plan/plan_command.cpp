@@ -2,32 +2,20 @@
 #include "src/app/commands/plan/cases_command.hpp"
 #include "src/app/commands/plan/plan_options.hpp"
 #include "src/app/commands/plan/plan_report.hpp"
-#include "src/app/commands/plan/schedule_command.hpp"
-#include "src/app/commands/plan/timeline_command.hpp"
-#include "src/app/options/text_file.hpp"
+#include "src/app/commands/plan/plan_timeline.hpp"
+#include "src/plan/constants.hpp"
 
 namespace trireme::app {
-namespace {
-
-/// Writes or compares the schedule of a job, as `o` asks for it.
-void use_timeline(const PlanOptions& o, const plan::RankedGrid& best) {
-  if (!o.svg.empty()) write_schedule_svg(o.svg, best);
-  if (!o.trace_file.empty()) write_predicted_trace(o.trace_file, best);
-  if (!o.compare.empty()) print_comparison(o.compare, best);
-}
-
-}  // namespace
-
 int plan_command(const CommandLine& line) {
   PlanOptions o;
   Options options(line.command(),
-                  "Predicts the step of a training job and the memory of its ranks before a cluster is booked, and "
-                  "finds the fastest layout that fits. Nothing is run.");
+                  "Predicts the step time and memory of a training job before any cluster is booked, and finds the "
+                  "fastest layout that fits. Runs nothing.");
   o.declare(options);
   if (!line.read(options)) return 0;
   o.check_form(options);
   if (o.constants) {
-    print_constants();
+    fmt::print("{}", plan::text_of(plan::cluster_constants()));
     return 0;
   }
   if (!o.cases.empty()) return run_cases(o.cases, o.json);
@@ -36,7 +24,7 @@ int plan_command(const CommandLine& line) {
     return 0;
   }
   TRIREME_CHECK(!o.cluster.empty(), ConfigError,
-                "--cluster must be given: one of {}, or an INI file. For a schedule alone give --show-schedule; see "
+                "--cluster must be given: one of {}, or an INI file. For only a schedule give --show-schedule; see "
                 "trireme plan --help",
                 plan::cluster_preset_names());
   plan::Cluster cluster = o.read_cluster();
@@ -53,12 +41,15 @@ int plan_command(const CommandLine& line) {
   }
   const PlanReport report{cluster, o.nodes, result, train_options(options, result.grids.front().job)};
   if (o.json) {
-    print_json(report);
+    fmt::print("{}", io::plan_json(report));
   } else {
     print_text(report);
   }
   if (!o.batch_file.empty()) write_text_file("batch-file", o.batch_file, batch_file_of(report));
-  use_timeline(o, result.grids.front());
+  const plan::RankedGrid& best = result.grids.front();
+  if (!o.svg.empty()) write_schedule_svg(o.svg, best);
+  if (!o.trace_file.empty()) write_predicted_trace(o.trace_file, best);
+  if (!o.compare.empty()) print_comparison(o.compare, best);
   return 0;
 }
 

@@ -13,16 +13,15 @@
 namespace trireme::app {
 namespace {
 
-/// Options of this command alone, and of the layout, which `train_options` writes by itself.
+/// Options of this command only, and those of the layout, which `train_options` writes separately.
 constexpr std::string_view own_options =
     "cluster nodes ranks-per-node calibrate no-search top json constants cases batch-file svg trace-file compare "
     "show-schedule micro-batches data-parallel-size tensor-model-parallel-size pipeline-model-parallel-size "
-    "context-parallel-size num-virtual-stages-per-pipeline-rank schedule overlap-p2p-communication "
-    "sequence-parallel micro-batch-size global-batch-size seq-length dtype bf16 fp16 recompute-granularity "
-    "recompute-activations use-distributed-optimizer data-parallel-sharding-strategy overlap-grad-reduce "
-    "overlap-param-gather";
+    "context-parallel-size num-virtual-stages-per-pipeline-rank schedule overlap-p2p-communication sequence-parallel "
+    "micro-batch-size global-batch-size seq-length dtype bf16 fp16 recompute-granularity recompute-activations "
+    "use-distributed-optimizer data-parallel-sharding-strategy overlap-grad-reduce overlap-param-gather";
 
-/// Tokens of the corpus: the vocabulary given, or the preset's.
+/// Returns the tokens of the corpus: the given vocabulary, or the preset's.
 std::int64_t corpus_vocabulary(const ModelOptions& model) {
   if (const auto given = model.fields.integer("vocab-size")) return *given;
   if (!model.preset.empty()) return model::preset(model.preset).vocabulary;
@@ -42,32 +41,33 @@ void PlanOptions::declare(Options& options) {
   options.add("cluster", &cluster, "NAME",
               "Preset: " + plan::cluster_preset_names() + "; or an INI file that describes a cluster.");
   options.add("nodes", &nodes, "N", "Nodes of the job.", rank_count());
-  options.add("ranks-per-node", &ranks_per_node, "N", "Ranks of a node; default the cluster's.", rank_count());
+  options.add("ranks-per-node", &ranks_per_node, "N", "Ranks per node; default the cluster's.", rank_count());
   options.add("calibrate", &calibrate, "FILE",
               "Costs measured on the cluster, instead of its own: lines of kernels_calibration, kernels_gpu_bench "
               "and collectives_bench. Several files may follow.");
   options.section("Prediction");
   options.add_flag("no-search", &no_search,
-                   "Predict the one layout that train would run with these options. Without it every axis that is not "
+                   "Predict only the layout that train would run with these options. Otherwise every axis that is not "
                    "given is searched: ranks, chunks, micro-batch, schedule, recomputation, shards and overlaps.");
-  options.add("top", &top, "N", "Grids to find and to print.", between(1, 1000));
+  options.add("top", &top, "N", "Grids to find and print.", between(1, 1000));
   options.add_flag("json", &json, "Print JSON instead of tables; with --cases a line for each run.");
   options.add("batch-file", &batch_file, "FILE", "Write a SLURM batch file that trains with the best layout.");
   options.add("svg", &svg, "FILE", "Draw the schedule, of the best layout in predicted time.");
   options.add("trace-file", &trace_file, "FILE", "Write it for Perfetto, with the events of train --trace-file.");
   options.add("compare", &compare, "FILE",
-              "Compare the best layout with a trace that train has written. With --no-search, that of the same run.");
-  options.add("cases", &cases, "FILE",
-              "Instead predict the training runs of a CSV file, a row each, and print the errors where it has their "
-              "times.");
+              "Compare the best layout with a trace written by train; with --no-search, that of the same run.");
+  options.add(
+      "cases", &cases, "FILE",
+      "Instead predict the training runs in the rows of a CSV file, and print the errors for those with measured "
+      "times.");
   options.add_flag("constants", &constants, "Print the constants of the cost model, with their sources.");
   options.add_flag("show-schedule", &show_schedule,
-                   "Print the timeline of each pipeline rank, without a model and a cluster. A forward takes 1, a "
-                   "backward 2 (its halves 1 each), messages no time.");
+                   "Print the timeline of each pipeline rank, without a model or cluster. A forward takes time 1, a "
+                   "backward 2 (its halves 1 each), messages 0.");
   options.add("micro-batches", &micro_batches, "N",
               "With --show-schedule, instead of batch sizes: micro-batches of an update on one data rank.",
               at_least(1));
-  options.add("data-parallel-size", &data_ranks, "N", "Data ranks; default those that the grid leaves.", rank_count());
+  options.add("data-parallel-size", &data_ranks, "N", "Data ranks; default the ranks left by the grid.", rank_count());
   model.declare(options);
   parallel.grid.declare(options);
   options.section("Training");
@@ -86,7 +86,7 @@ void PlanOptions::check_form(const Options& options) const {
       const bool is_read = name == form || name == "config" || std::ranges::find(read, name) != read.end();
       if (options.given(name) && !is_read) others += (others.empty() ? "--" : ", --") + name;
     }
-    TRIREME_CHECK(others.empty(), ConfigError, "--{} has no use for {}: leave out one or the other", form, others);
+    TRIREME_CHECK(others.empty(), ConfigError, "--{} does not use {}: leave out one or the other", form, others);
   };
   if (constants) return allow("constants", {});
   if (!cases.empty()) return allow("cases", {"json"});
@@ -100,8 +100,7 @@ void PlanOptions::check_form(const Options& options) const {
     }
     return;
   }
-  TRIREME_CHECK(!micro_batches, ConfigError,
-                "--micro-batches counts those of a schedule that is shown: give --show-schedule, or batch sizes");
+  TRIREME_CHECK(!micro_batches, ConfigError, "--micro-batches needs --show-schedule: otherwise give batch sizes");
   TRIREME_CHECK(!no_search || !options.given("top"), ConfigError,
                 "--top and --no-search exclude each other: without a search there is one layout");
 }
@@ -147,7 +146,7 @@ plan::SearchSpace PlanOptions::space(const Options& options, const plan::Cluster
     config = model.config(*batch.sequence_length, corpus_vocabulary(model));
   });
   precision.settle(options, problems);
-  // Memory and time do not depend on the decays.
+  // Memory and time do not depend on the decay rates.
   const optim::AdamWOptions adamw = precision.with_types({.beta2 = 0.95});
   problems.attempt([&] { optim::validate(adamw); });
   problems.expect(precision.dtype != DType::bf16 || on.device.has_bf16,
@@ -164,17 +163,8 @@ plan::SearchSpace PlanOptions::space(const Options& options, const plan::Cluster
       no_search ? parallel::ProcessGrid(ranks, g.tensor, g.pipeline, g.context, data_ranks.value_or(0))
                 : parallel::ProcessGrid(ranks, 1, 1);
   plan::SearchSpace space{.world_size = ranks, .ranks_per_node = on.ranks_per_node, .base = {*config, {}, {}, grid}};
-  train::ExecutionConfig& e = space.base.execution;
-  e.dtype = precision.dtype;
-  e.sequence_length = *batch.sequence_length;
-  e.micro_batch_size = batch.micro_batch_size;
-  e.vocabulary_multiple = g.vocabulary_multiple;
-  e.padded_vocabulary_size = g.padded_vocabulary;
-  e.recomputation = execution.recomputation;
-  e.recomputation.distribute = e.recomputation.distribute && parallel.grid.tensor > 1;
-  e.cross_entropy_chunks = execution.cross_entropy_chunks;
-  e.cuda_graphs = execution.cuda_graphs;
-  e.parallel = parallel.config(precision.dtype);
+  space.base.execution = execution.config(precision.dtype, batch, parallel);
+  space.base.execution.variable_lengths = false;  // unknown before there are samples
   space.base.options.optimizer.adamw = adamw;
   space.base.options.global_batch_size = batch.global_batch_size.value_or(batch.micro_batch_size * grid.data_size());
 

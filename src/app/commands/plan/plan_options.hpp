@@ -14,7 +14,7 @@
 
 namespace trireme::app {
 
-/// Options of `trireme plan`. Those of a run have the names and the meaning that `train` gives them.
+/// Options of `trireme plan`. Those of a run have the same names and meanings as in `train`.
 struct PlanOptions {
   std::string cluster;
   int nodes = 1;
@@ -36,20 +36,20 @@ struct PlanOptions {
   ExecutionOptions execution;
 
   void declare(Options& options);
-  /// Throws ConfigError that names the options given which this form of the command does not read.
+  /// Throws ConfigError that names the given options which this form of the command does not use.
   void check_form(const Options& options) const;
-  /// Returns the cluster, whose file it reads. ConfigError, with file and line, for what is none.
+  /// Returns the cluster, a preset or read from its file. Throws ConfigError with file and line.
   plan::Cluster read_cluster() const;
-  /// Returns `cluster` with what the calibration files, if any, measured for training in `dtype`. DataError, with file
-  /// and line, for what is no measurement.
+  /// Returns `cluster` with the costs measured by the calibration files, if any, for training in `dtype`. Throws
+  /// DataError with file and line.
   plan::Cluster calibrated(plan::Cluster cluster, DType dtype) const;
-  /// Returns the layouts to search on `cluster`: axes that are given have one value. Without a search its base is the
+  /// Returns the layouts to search on `cluster`, with one value for each given axis. Without a search its base is the
   /// job as `train` would run it. Throws one ConfigError that lists all problems.
   plan::SearchSpace space(const Options& options, const plan::Cluster& cluster);
 };
 
-/// Returns `names` and values of options of `train` that run `job`: those of the model and of the run as `options` has
-/// them, and the layout.
+/// Returns the options of `train` that run `job`, names and values: those of the model and the run in `options`, and
+/// the layout.
 std::vector<std::string> train_options(const Options& options, const plan::Job& job);
 
 }  // namespace trireme::app

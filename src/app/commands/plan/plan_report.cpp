@@ -11,7 +11,6 @@
 #include "src/app/options/field_names.hpp"
 #include "src/base/counted.hpp"
 #include "src/model/stage/model_parameters.hpp"
-#include "src/plan/constants.hpp"
 
 namespace trireme::app {
 namespace {
@@ -34,7 +33,7 @@ std::string overlaps_of(const plan::Job& job) {
   return list.empty() ? "-" : fmt::format("{}", fmt::join(list, " "));
 }
 
-/// Speed of a step, as the table and the batch file have it.
+/// Speed of a step.
 struct Speed {
   double tokens_per_second, tflops_per_rank;
 };
@@ -50,7 +49,7 @@ void print_head(const PlanReport& report) {
   fmt::print("model: {:.4g} billion parameters, sequences of {}, global batch {}, {}\n",
              static_cast<double>(model::parameter_count(job.model)) / 1e9, job.execution.sequence_length,
              job.options.global_batch_size, name_of(job.execution.dtype));
-  fmt::print("cluster {}: {} of {} x {}; {} of a rank's memory are counted on\n", printable(cluster.name),
+  fmt::print("cluster {}: {} of {} x {}; {} of a rank's memory are usable\n", printable(cluster.name),
              counted(report.nodes, "node"), cluster.ranks_per_node, printable(cluster.device.name),
              bytes_text(report.result.limit_bytes));
   if (report.result.layouts > 0) {
@@ -90,18 +89,18 @@ void print_table(const PlanReport& report) {
 void print_part(const char* name, double ms, double step_ms, double hidden_ms = 0) {
   if (ms < 0.005 && hidden_ms < 0.005) return;
   fmt::print("  {:<34}{:>11.2f} ms {:>5.1f} %{}\n", name, ms, 100 * ms / step_ms,
-             hidden_ms >= 0.005 ? fmt::format(", and {:.2f} ms beside work", hidden_ms) : "");
+             hidden_ms >= 0.005 ? fmt::format(", and {:.2f} ms overlapped", hidden_ms) : "");
 }
 
 void print_parts(const RankedGrid& best) {
   const plan::StepPrediction& step = best.step;
   const plan::WorkTime& work = step.work;
-  fmt::print("\nstep of the best: {:.2f} ms, by its rank with the most work\n", step.step_ms);
-  print_part("products", work.products, step.step_ms);
+  fmt::print("\nstep of the best: {:.2f} ms, on its rank with the most work\n", step.step_ms);
+  print_part("GEMMs", work.products, step.step_ms);
   print_part("attention", work.attention, step.step_ms);
   print_part("memory-bound kernels", work.memory_bound, step.step_ms);
   print_part("optimizer", work.optimizer, step.step_ms);
-  print_part("gaps of launches and the host", work.gaps, step.step_ms);
+  print_part("launch gaps and host", work.gaps, step.step_ms);
   for (int kind = 0; kind < plan::traffic_count; ++kind) {
     const auto traffic = static_cast<plan::Traffic>(kind);
     const plan::TrafficTime& time = work.of(traffic);
@@ -109,8 +108,7 @@ void print_parts(const RankedGrid& best) {
                time.hidden_ms);
   }
   print_part("bubble: waits for other stages", step.bubble_ms, step.step_ms);
-  if (step.recompute_ms >= 0.005)
-    fmt::print("  of this {:.2f} ms of work are repeated by recomputation\n", step.recompute_ms);
+  if (step.recompute_ms >= 0.005) fmt::print("  of this {:.2f} ms of work are recomputation\n", step.recompute_ms);
   for (std::size_t stage = 0; stage < best.memory.size(); ++stage) {
     const train::MemoryEstimate& m = best.memory[stage];
     fmt::print("memory of a rank{}: {}: parameters {}, gradients {}, optimizer {}, activations {}, others {}\n",
@@ -127,7 +125,7 @@ std::string axes_text(const parallel::ProcessGrid& grid) {
                      grid.data_size());
 }
 
-/// Returns a line for each reason: how many grids it excludes, and the one that it excludes by least.
+/// Returns a line for each reason: the number of grids it excludes, and the one closest to acceptance.
 std::vector<std::string> reasons_of(const plan::SearchResult& result) {
   std::map<std::string, std::vector<const Rejection*>> groups;
   for (const Rejection& rejection : result.rejections) groups[rejection.reason].push_back(&rejection);
@@ -164,8 +162,6 @@ void print_text(const PlanReport& report) {
   fmt::print("\ntrireme train --data-path CORPUS.h5 --train-iters N --lr X {}\n", fmt::join(report.train_options, " "));
 }
 
-void print_json(const PlanReport& report) { fmt::print("{}", io::plan_json(report)); }
-
 std::string batch_file_of(const PlanReport& report) {
   const RankedGrid& best = report.result.grids.front();
   const plan::Cluster& cluster = report.cluster;
@@ -174,7 +170,8 @@ std::string batch_file_of(const PlanReport& report) {
   return fmt::format(
       "#!/bin/bash\n"
       "# Predicted on {}: a step of {:.1f} ms, {:.0f} tokens/s, {:.1f} model TFLOP/s a rank, {} of memory.\n"
-      "# Lies beside environment.sh and lives.sh, in the folder jobs of Trireme, or TRIREME_JOBS names that folder.\n"
+      "# Place it beside environment.sh and lives.sh, in the folder jobs of Trireme, or set TRIREME_JOBS to that "
+      "folder.\n"
       "# usage: sbatch FILE FOLDER --data-path CORPUS.h5 --train-iters N --lr X [OPTION_OF_TRAIN...]\n"
       "#SBATCH --job-name=trireme\n"
       "#SBATCH --nodes={}\n"
@@ -199,7 +196,5 @@ std::string batch_file_of(const PlanReport& report) {
           : fmt::format("#SBATCH --cpus-per-task={}\n", std::max(1, cluster.cores_per_node / cluster.ranks_per_node)),
       fmt::join(report.train_options, " "), has_gpus ? "cuda" : "cpu");
 }
-
-void print_constants() { fmt::print("{}", plan::text_of(plan::cluster_constants())); }
 
 }  // namespace trireme::app

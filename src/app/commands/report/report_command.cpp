@@ -10,7 +10,6 @@
 #include "src/app/job/job.hpp"
 #include "src/app/manual/terminal_text.hpp"
 #include "src/app/options/field_names.hpp"
-#include "src/app/options/text_file.hpp"
 #include "src/report/chart.hpp"
 #include "src/report/page.hpp"
 
@@ -19,14 +18,14 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Throws ConfigError if the page would replace `input`, a file that it is made of, by any of its names.
+/// Throws ConfigError if the page would overwrite `input`, one of its source files, under any name.
 void check_is_no_input(const std::string& output, const std::string& input) {
   std::error_code error;  // not equal, then
   TRIREME_CHECK(!fs::equivalent(output, input, error), ConfigError,
-                "--output {} is {}, which the page is made of: name another file", output, input);
+                "--output {} is {}, an input of the page: name another file", output, input);
 }
 
-/// Returns the file of metrics in a run folder, empty if there is none: metrics.jsonl, or the only one.
+/// Returns the metrics file in a run folder: metrics.jsonl, or the only one; empty if there is none.
 std::string metrics_in(const std::string& folder) {
   if (fs::exists(folder + "/metrics.jsonl")) return folder + "/metrics.jsonl";
   std::vector<std::string> found;
@@ -37,8 +36,8 @@ std::string metrics_in(const std::string& folder) {
   }
   TRIREME_CHECK(!error, IoError, "reading the folder {} failed: {}", folder, error.message());
   std::ranges::sort(found);
-  TRIREME_CHECK(found.size() <= 1, ConfigError, "{} has several files of metrics: give those you mean, {} for one",
-                folder, found.front());
+  TRIREME_CHECK(found.size() <= 1, ConfigError, "{} has several files of metrics: name one, such as {}", folder,
+                found.front());
   return found.empty() ? "" : found.front();
 }
 
@@ -66,7 +65,8 @@ void read_steps(const std::string& folder, const std::string& output, report::Ru
   }
 }
 
-/// Returns the folder of a run's checkpoints, empty if none is found: the run folder's, itself, or that of --save.
+/// Returns the folder of a run's checkpoints: in the run folder, the folder itself, or that of --save; empty if none is
+/// found.
 std::string steps_folder(const std::string& folder, const report::Run& run) {
   std::vector<std::string> candidates;
   if (!folder.empty()) candidates = {folder + "/checkpoints", folder};
@@ -81,14 +81,15 @@ std::string steps_folder(const std::string& folder, const report::Run& run) {
   return "";
 }
 
-/// Reads a run for the page `output`, which must be none of its files.
+/// Reads a run for the page `output`, which must not be one of its files.
 report::Run read_run(const std::string& path, const std::string& output) {
   TRIREME_CHECK(fs::exists(path), IoError, "there is no {}: give a run folder, or a file of --metrics-file", path);
   const bool is_folder = fs::is_directory(path);
   report::Run run;
   fs::path named = fs::absolute(path).lexically_normal();
   if (!named.has_filename()) named = named.parent_path();
-  if (named.filename() == "metrics.jsonl") named = named.parent_path();  // all runs of the batch files have that name
+  if (named.filename() == "metrics.jsonl")
+    named = named.parent_path();  // the name is common to all runs of the batch files
   run.name = named.has_filename() ? named.filename().string() : path;
   const std::string metrics = is_folder ? metrics_in(path) : path;
   for (const std::string& file : {metrics, io::AttemptFile::beside(metrics), path + "/lives"}) {
@@ -112,7 +113,7 @@ report::Run read_run(const std::string& path, const std::string& output) {
   return run;
 }
 
-/// Throws ConfigError if the last run was given before, by any spelling of its path or by its file of metrics.
+/// Throws ConfigError if the last run was already given, under any path or by its metrics file.
 void check_is_new(const std::vector<report::Run>& runs, const std::vector<std::string>& paths) {
   const auto file_of = [&](std::size_t i) { return runs[i].metrics_path.empty() ? paths[i] : runs[i].metrics_path; };
   const std::size_t last = runs.size() - 1;
@@ -124,7 +125,7 @@ void check_is_new(const std::vector<report::Run>& runs, const std::vector<std::s
   }
 }
 
-/// Makes the names of runs distinct: by their paths where their last parts are equal.
+/// Makes the names of runs distinct, by full paths where their last parts are equal.
 void name_apart(std::vector<report::Run>& runs, const std::vector<std::string>& paths) {
   std::vector<std::string> names;
   for (const report::Run& run : runs) names.push_back(run.name);
@@ -138,16 +139,16 @@ void name_apart(std::vector<report::Run>& runs, const std::vector<std::string>& 
 int report_command(const CommandLine& line) {
   std::vector<std::string> paths;
   std::string output;
-  Options options(line.command(),
-                  "Writes a page on one run or several, in one HTML file that needs no network and no script: loss, "
-                  "validation, learning rate, gradient norm, speed and memory as pictures, the grid, the options, the "
-                  "attempts of the job, checkpoints and exit codes.");
+  Options options(
+      line.command(),
+      "Writes a report on one or several runs, as one HTML file without scripts or network access: plots of loss, "
+      "validation, learning rate, gradient norm, speed and memory; the grid, the options, the attempts of the job, "
+      "checkpoints and exit codes.");
   options.add_arguments(
       "RUN", &paths,
-      "A file of --metrics-file, its folder (such as the run folder of a batch file), or a folder of --save. "
-      "Several runs share the pictures and are compared.");
-  options.add("output", &output, "FILE.html",
-              "Write the page into this file, replacing one that exists. Must be given.");
+      "A file of --metrics-file, its folder (such as the run folder of a batch file), or a folder of --save. Several "
+      "runs are compared in the same plots.");
+  options.add("output", &output, "FILE.html", "File of the page; replaces an existing one. Required.");
   options.require("output");
   if (!line.read(options)) return 0;
   report::Page page;

@@ -32,16 +32,17 @@ struct SelftestOptions {
 
   void declare(Options& options) {
     options.section("Test");
-    options.add("seconds", &seconds, "X", "Time for which every rank repeats one product and compares its results.",
+    options.add("seconds", &seconds, "X", "Time for which every rank repeats one GEMM and compares its results.",
                 at_least(0));
-    options.add("min-share", &min_share, "X",
-                "A rank is slow below this share of the median rate of all ranks. Bandwidths, latencies and files may "
-                "differ more. A GPU must copy at 0.75 X of its memory's bandwidth, and reach 0.5 X of its peak in "
-                "products.",
-                between(0, 1));
+    options.add(
+        "min-share", &min_share, "X",
+        "A rank is slow below this fraction of the median rate of all ranks. Tolerances are wider for bandwidths, "
+        "latencies and files. A GPU must copy at 0.75 X of its memory bandwidth, and reach 0.5 X of its peak in "
+        "GEMMs.",
+        between(0, 1));
     options.add_flag("quick", &quick,
-                     "Test small sizes alone, within seconds: finds wrong results, and compares no rates.");
-    options.add("save", &save, "DIR", "Folder of the run, whose file system is tested with 16 MiB a rank.");
+                     "Test only small sizes, within seconds: finds wrong results, but compares no rates.");
+    options.add("save", &save, "DIR", "Folder of the run; tests its file system with 16 MiB per rank.");
     options.add("json", &json, "FILE", "Also write all results of all ranks.");
     options.section("Grid (data ranks: ranks / (tensor x pipeline x context))");
     grid.declare_sizes(options);
@@ -49,7 +50,7 @@ struct SelftestOptions {
   }
 };
 
-/// Returns the name of this node as the scheduler spells it.
+/// Returns the scheduler's name of this node.
 std::string node_name() {
   const char* name = std::getenv("SLURMD_NODENAME");
   return name != nullptr && *name != '\0' ? name : host_name();
@@ -75,8 +76,8 @@ std::vector<selftest::Group> groups_of(Job& job) {
   return groups;
 }
 
-/// Looks for a GPU on every rank of a job that is to run on GPUs. Returns a report of the nodes without one: their
-/// backend cannot be made, and the other checks need all ranks. Collective.
+/// Looks for a GPU on every rank of a job on GPUs. Returns a report of the nodes without one: these have no backend,
+/// and the other checks need all ranks. Collective.
 selftest::Report find_missing_gpus(const mpi::MpiEnvironment& environment, BackendChoice backend) {
   const std::unique_ptr<mpi::MpiCommunicator> world = environment.make_world();
   const mpi::NodeLocation node = mpi::find_node_location(*world);
@@ -96,7 +97,7 @@ selftest::Report find_missing_gpus(const mpi::MpiEnvironment& environment, Backe
   return selftest::judge(std::move(all));
 }
 
-/// Adds the versions of libraries, and the place and the ceilings of the GPU where the job runs on GPUs.
+/// Adds the versions of libraries and, on GPUs, the place and the ceilings of the GPU.
 void describe_libraries(const Job& job, selftest::Context& context) {
   context.properties.push_back({"MPI", mpi::library_version()});
   if (job.backend->memory_is_host()) {
@@ -117,13 +118,13 @@ void print(const selftest::Report& report) {
   std::fflush(stdout);
 }
 
-/// Returns the exit code of a rank. The rank that prints returns that of the job: mpirun may end the full job, and its
-/// output, once a rank has failed.
+/// Returns the exit code of a rank. Only the printing rank returns that of the job: mpirun may end the job and its
+/// output once a rank has failed.
 int exit_code_of(const selftest::Report& report, int rank) {
   return static_cast<int>(report.passed() || rank != 0 ? ExitCode::success : ExitCode::environment);
 }
 
-/// Writes the report beside its file and gives it its name.
+/// Writes the report to a temporary file and renames it.
 void write_report(io::TemporaryFile& file, const selftest::Report& report) {
   io::FileOutput output(file.path());
   const std::string text = io::selftest_json(report);
@@ -136,10 +137,9 @@ void write_report(io::TemporaryFile& file, const selftest::Report& report) {
 
 int selftest_command(const CommandLine& line) {
   SelftestOptions o;
-  Options options(
-      line.command(),
-      "Tests every rank's kernels, device, network and file system. Prints a table, the worst first, and at "
-      "last the bad nodes, separated by commas, or 'ok'. Exit code 4 where there are bad nodes.");
+  Options options(line.command(),
+                  "Tests every rank's kernels, device, network and file system. Prints a table, the worst first, and "
+                  "finally the bad nodes, separated by commas, or 'ok'. Exit code 4 if there are bad nodes.");
   o.declare(options);
   if (!line.read(options)) return 0;
   line.environment().engine()->set_max_wait(60 * o.device.timeout_minutes);

@@ -13,7 +13,7 @@
 #include "io/tokenizer/tokenizer_files.hpp"
 #include "src/app/job/progress_bar.hpp"
 #include "src/app/manual/terminal_text.hpp"
-#include "src/app/options/options.hpp"
+#include "src/app/options/document_options.hpp"
 #include "src/app/options/tokenizer_options.hpp"
 #include "src/base/check.hpp"
 #include "src/base/log.hpp"
@@ -35,21 +35,17 @@ struct TokenizerTrainOptions {
   void declare(Options& options) {
     options.section("Input and output");
     options.add("input", &counting.inputs, "FILE",
-                "Text files, and files of JSON lines (.json, .jsonl, .ndjson), an object a line.");
-    options.add("output", &output, "DIR", "Folder for vocab.json and merges.txt; made where it is missing.");
-    options.add_choice("input-format", &counting.reader.format,
-                       {{"auto", prepare::TextFormat::by_name},
-                        {"text", prepare::TextFormat::text},
-                        {"json", prepare::TextFormat::json_lines}},
-                       "Format of the input files; auto chooses by their names.");
-    options.add("json-key,json-keys", &counting.reader.json_key, "KEY", "Key of the text in each JSON object.");
+                "Text files, and files of JSON lines (.json, .jsonl, .ndjson), one object per line.");
+    options.add("output", &output, "DIR", "Folder for vocab.json and merges.txt; created if missing.");
+    add_text_format(options, &counting.reader);
     options.section("Tokens");
     options.add("vocab-size", &training.vocabulary_size, "N", "Tokens: 256 bytes, merges and special tokens.",
                 at_least(257));
-    options.add("min-frequency", &training.min_frequency, "N",
-                "Least number of occurrences of a pair that becomes a token.", at_least(1));
-    options.add("special-tokens", &training.special_tokens, "TOKEN",
-                "Tokens that never come from text; the last ids. <|endoftext|>, which ends documents, must be first.");
+    options.add("min-frequency", &training.min_frequency, "N", "Minimum occurrences of a pair that becomes a token.",
+                at_least(1));
+    options.add(
+        "special-tokens", &training.special_tokens, "TOKEN",
+        "Tokens that never result from text, with the last ids. <|endoftext|>, which ends documents, must be first.");
     options.section("Bad input");
     options.add_choice("invalid-utf8", &keep_invalid_utf8, {{"refuse", false}, {"keep", true}},
                        "Bytes of text that are not UTF-8.");
@@ -57,8 +53,8 @@ struct TokenizerTrainOptions {
                 at_least(1));
     options.section("Speed and memory");
     options.add("max-words", &counting.max_words, "N",
-                "Different words kept while counting; where there are more, the rarest are removed.", at_least(1000));
-    options.add("workers", &workers, "N", "Threads; by default as many as there are cores.", between(1, 4096));
+                "Distinct words kept while counting; beyond that, the rarest are dropped.", at_least(1000));
+    add_workers(options, &workers);
     options.require("input");
     options.require("output");
   }
@@ -66,7 +62,7 @@ struct TokenizerTrainOptions {
   void check() const {
     const auto& special = training.special_tokens;
     TRIREME_CHECK(special.front() == "<|endoftext|>", ConfigError,
-                  "--special-tokens begins with '{}'; the first must be <|endoftext|>, which ends documents",
+                  "--special-tokens starts with '{}'; the first must be <|endoftext|>, which ends documents",
                   special.front());
     for (const std::string& token : special) {
       TRIREME_CHECK(std::ranges::all_of(token, [](char c) { return c > ' ' && c <= '~'; }) && token.size() > 1,
@@ -77,11 +73,11 @@ struct TokenizerTrainOptions {
 };
 
 void log_counts(const prepare::CountedWords& counted, const prepare::WordCountingOptions& counting, double elapsed_s) {
-  log::info("counted {} words, {} different ones, in {} bytes of text: {:.1f} s, {:.1f} MB/s", counted.occurrences,
+  log::info("counted {} words, {} distinct ones, in {} bytes of text: {:.1f} s, {:.1f} MB/s", counted.occurrences,
             counted.words.size(), counted.text_bytes, elapsed_s,
             static_cast<double>(counted.text_bytes) / 1e6 / elapsed_s);
   if (counted.forgotten > 0) {
-    log::warn("removed rare words that occurred {} times in all: --max-words {} allows no more different ones",
+    log::warn("dropped rare words that occurred {} times in total: --max-words {} limits the distinct ones",
               counted.forgotten, counting.max_words);
   }
 }
@@ -92,15 +88,15 @@ int tokenizer_train_command(const CommandLine& line) {
   TokenizerTrainOptions o;
   Options options(
       line.command(),
-      "Makes a byte-level BPE with GPT-2's pattern from texts, for --tokenizer gpt2 of trireme corpus build "
-      "and for Hugging Face's GPT2Tokenizer. The same texts give the same files.");
+      "Trains a byte-level BPE with GPT-2's pattern on texts, for --tokenizer gpt2 of trireme corpus build and for "
+      "Hugging Face's GPT2Tokenizer. The same texts give the same files.");
   o.declare(options);
   if (!line.read(options)) return 0;
   o.check();
 
   std::error_code error;
   std::filesystem::create_directories(o.output, error);
-  TRIREME_CHECK(!error, IoError, "cannot make the folder {}: {}", o.output, error.message());
+  TRIREME_CHECK(!error, IoError, "cannot create the folder {}: {}", o.output, error.message());
   o.counting.reader.check_utf8 = !o.keep_invalid_utf8;
   ThreadPool pool(o.workers ? *o.workers : default_thread_count(1));
   const Timer timer;
@@ -108,7 +104,7 @@ int tokenizer_train_command(const CommandLine& line) {
   const auto show = [&](std::int64_t done, std::int64_t total) { bar->update(done, total); };
   const prepare::CountedWords counted = prepare::count_words(io::prepare_files(), o.counting, pool, show);
   bar.reset();
-  TRIREME_CHECK(!counted.words.empty(), DataError, "the input holds no text");
+  TRIREME_CHECK(!counted.words.empty(), DataError, "the input contains no text");
   log_counts(counted, o.counting, timer.elapsed_s());
   bar.emplace("merging", "merges", 1);
   const data::BpeVocabulary vocabulary = data::train_bpe(counted.words, o.training, show);
@@ -126,7 +122,7 @@ int tokenizer_train_command(const CommandLine& line) {
 
 namespace {
 
-/// Shared part of encode and decode: a tokenizer, by options or from a corpus, and an input.
+/// Common part of encode and decode: a tokenizer, by options or from a corpus, and an input.
 struct Look {
   TokenizerOptions tokens;
   std::string input = "-";
@@ -136,13 +132,13 @@ struct Look {
     options.section("Input");
     options.add("input", &input, "FILE", what);
     tokens.declare(options);
-    options.add("data-path", &corpus, "FILE.h5", "Take the tokenizer of this corpus instead.");
+    options.add("data-path", &corpus, "FILE.h5", "Use the tokenizer of this corpus instead.");
   }
 
   std::unique_ptr<data::Tokenizer> tokenizer(const Options& options) const {
     if (corpus.empty()) return tokens.make();
     TRIREME_CHECK(!options.given("tokenizer"), ConfigError,
-                  "--data-path has a tokenizer already: leave out --tokenizer");
+                  "--data-path already has a tokenizer: leave out --tokenizer");
     const io::CorpusStore store(corpus);
     return data::tokenizer_from_payload(store.info().tokenizer, store.info().tokenizer_payload);
   }
@@ -167,7 +163,7 @@ int tokenizer_encode_command(const CommandLine& line) {
   bool pieces = false;
   Options options(line.command(), "Prints the token ids of a text.");
   look.declare(options, "The text; - for standard input.");
-  options.add_flag("pieces", &pieces, "Print a line a token: its id and what it stands for.");
+  options.add_flag("pieces", &pieces, "Print a line per token: its id and its bytes.");
   if (!line.read(options)) return 0;
   const auto tokenizer = look.tokenizer(options);
   std::vector<std::int32_t> ids;
@@ -189,8 +185,8 @@ int tokenizer_encode_command(const CommandLine& line) {
 
 int tokenizer_decode_command(const CommandLine& line) {
   Look look;
-  Options options(line.command(), "Prints the bytes that token ids stand for, and nothing else.");
-  look.declare(options, "Token ids with white space between them; - for standard input.");
+  Options options(line.command(), "Prints the bytes of token ids, and nothing else.");
+  look.declare(options, "Token ids, separated by white space; - for standard input.");
   if (!line.read(options)) return 0;
   const auto tokenizer = look.tokenizer(options);
   const std::string text = look.text();

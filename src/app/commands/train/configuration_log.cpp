@@ -15,14 +15,14 @@
 namespace trireme::app {
 namespace {
 
-/// Logs every option and its value, a line each.
+/// Logs every option and its value, one per line.
 void log_all_options(const std::vector<report::OptionValue>& options) {
   for (const report::OptionValue& option : options) {
     log::info("  {:.<34} {}", option.name + " ", printable(option.value));
   }
 }
 
-/// Logs the options that were given, as on a command line. Many options make longer lines, not more of them.
+/// Logs the given options, as on a command line. Many options make the lines longer, not more numerous.
 void log_given_options(const std::vector<report::OptionValue>& options) {
   constexpr std::size_t max_lines = 8, min_width = 100;
   std::vector<std::string> words;
@@ -57,8 +57,7 @@ std::string variants_text(const model::ModelConfig& model) {
 void log_model(const Job& job, const RunConfig& config, const model::ModelConfig& model) {
   log::info(
       "model: {} layers, hidden {}, {} heads of {}, feed-forward {}, {} positions, vocabulary {} (padded to {}){}, "
-      "dropout {} "
-      "({} in attention): {} parameters",
+      "dropout {} ({} in attention): {} parameters",
       model.layers, model.hidden, model.heads, model.head_dim(), model.ffn_hidden, model.max_positions,
       model.vocabulary,
       parallel::VocabularyPartition(model.vocabulary, 0, job.grid.tensor_size(),
@@ -71,14 +70,7 @@ void log_model(const Job& job, const RunConfig& config, const model::ModelConfig
   if (!slow.empty() && job.is_root()) log::warn("{}", slow);
 }
 
-/// Logs at most `max_lines` of `lines`, and how many more there are.
-void log_first(const std::vector<std::string>& lines, std::size_t max_lines, const char* rest) {
-  const std::size_t logged = lines.size() > max_lines ? max_lines - 1 : lines.size();
-  for (std::size_t i = 0; i < logged; ++i) log::info("{}", lines[i]);
-  if (logged < lines.size()) log::info("... {} more {}; --log-options lists them", lines.size() - logged, rest);
-}
-
-/// Logs the sizes of the batches, those to come included.
+/// Logs the sizes of the batches, including future ones.
 void log_batches(const Job& job, const BatchOptions& batch, const train::Progress& done) {
   const train::BatchSchedule batches = batch.batches(job.grid.data_size());
   log::info("batch: {} samples of {} tokens = {} x {} x {}", batches.max_size(), *batch.sequence_length,
@@ -101,7 +93,7 @@ void log_batches(const Job& job, const BatchOptions& batch, const train::Progres
       text += fmt::format(", ... {} more sizes", phases.size() - max_phases + 1);
     }
   }
-  log::info("{} of {} samples are consumed; to come: {}", done.consumed_samples, *batch.train_samples,
+  log::info("{} of {} samples are consumed; remaining: {}", done.consumed_samples, *batch.train_samples,
             text.empty() ? "none" : text);
 }
 
@@ -118,7 +110,7 @@ std::string rate_text(const optim::LrSchedule& rate) {
 /// Logs the run's length, its learning rate, and when it evaluates and saves.
 void log_schedule(const RunConfig& config, const TrainPlan& plan) {
   if (config.run.schedule.skip_training) {
-    log::info("--skip-train: evaluation alone, nothing is trained or saved");
+    log::info("--skip-train: evaluation only; nothing is trained or saved");
     return;
   }
   const train::RunSchedule schedule = config.schedule();
@@ -142,9 +134,7 @@ void log_schedule(const RunConfig& config, const TrainPlan& plan) {
 void log_grid(const Options& options, const Job& job, const RunConfig& config, const model::ModelConfig& model) {
   const bool has_padding = model.is_bert() || !model.predicts_tokens();
   const std::vector<std::string> idle = idle_options(options, job.grid, config.precision.dtype, has_padding);
-  if (!idle.empty()) log::info("ignored on this grid: {}", fmt::join(idle, ", "));
-  const std::string unread = config.report.idle(options, job.world->size(), !config.checkpoint.save.empty());
-  if (!unread.empty()) log::info("{}", unread);
+  if (!idle.empty()) log::info("ignored in this run: {}", fmt::join(idle, ", "));
   const ParallelOptions& parallel = config.parallel;
   if (job.grid.pipeline_size() > 1) {
     const auto layout =
@@ -154,7 +144,7 @@ void log_grid(const Options& options, const Job& job, const RunConfig& config, c
   }
 }
 
-/// Adds a line for each corpus of `stores`, which has the use `use`.
+/// Adds a line for each corpus of `stores`, starting with its use.
 void add_corpora(const std::string& use, const std::vector<data::WeightedStore>& stores,
                  std::vector<std::string>& lines) {
   for (const data::WeightedStore& weighted : stores) {
@@ -167,7 +157,7 @@ void add_corpora(const std::string& use, const std::vector<data::WeightedStore>&
 
 void log_corpora(const RunConfig& config, const TrainPlan& plan) {
   const bool by_tokens = plan.stores.size() > 1 && !config.data.mock && !config.data.corpora().front().weight;
-  if (by_tokens) log::info("corpora without weights: each counts by its tokens");
+  if (by_tokens) log::info("corpora without weights: each is weighted by its tokens");
   std::vector<std::string> lines;
   add_corpora("", plan.stores, lines);
   for (const OtherCorpora& other : plan.other_stores) {
@@ -175,7 +165,10 @@ void log_corpora(const RunConfig& config, const TrainPlan& plan) {
     add_corpora(set + " ", other.stores, lines);
   }
   constexpr std::size_t max_lines = 4;
-  log_first(lines, config.run.log_options ? lines.size() : max_lines, "corpora");
+  const bool logs_all = config.run.log_options || lines.size() <= max_lines;
+  const std::size_t logged = logs_all ? lines.size() : max_lines - 1;
+  for (std::size_t i = 0; i < logged; ++i) log::info("{}", lines[i]);
+  if (!logs_all) log::info("... {} more corpora; --log-options lists them", lines.size() - logged);
 }
 
 }  // namespace

@@ -5,7 +5,6 @@
 #include "src/app/commands/train/configuration_log.hpp"
 #include "src/app/commands/train/train_plan.hpp"
 #include "src/app/commands/train/train_session.hpp"
-#include "src/app/job/kernel_test.hpp"
 #include "src/app/job/memory_report.hpp"
 #include "src/app/job/saved_model.hpp"
 #include "src/app/megatron/translation.hpp"
@@ -19,7 +18,7 @@ namespace {
 void take_checkpoint_model(const Job& job, RunConfigReader& reader) {
   const CheckpointOptions& options = reader.parsed().checkpoint;
   TRIREME_CHECK(!options.load.empty(), ConfigError, "--use-checkpoint-args needs --load");
-  // The run may begin from a later step, which another job saves before it releases its lock.
+  // The run may start from a later step, saved by another job before it releases its lock.
   OpenOptions source = options.source();
   source.logs = false;
   const OpenCheckpoint checkpoint = open_checkpoint(*job.world, options.load, source);
@@ -34,7 +33,7 @@ void take_checkpoint_model(const Job& job, RunConfigReader& reader) {
 
 int train_command(const CommandLine& line) {
   Options options(line.command(),
-                  "Trains a GPT-2, a Llama or a BERT on tokenized corpora, from initial weights or a checkpoint.");
+                  "Trains a GPT-2, Llama or BERT on tokenized corpora, from initial weights or a checkpoint.");
   RunConfigReader reader(options);
   const std::optional<megatron::Translation> translation = megatron::read(line, options);
   if (!translation) return 0;

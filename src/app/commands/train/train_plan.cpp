@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "io/corpus/index_files.hpp"
-#include "src/app/job/bert_vocabulary.hpp"
 #include "src/base/log.hpp"
 #include "src/data/dataset/token_store.hpp"
 #include "src/data/tokenizer/tokenizer.hpp"
@@ -12,7 +11,7 @@
 namespace trireme::app {
 namespace {
 
-/// Opens corpora, on every rank or on none.
+/// Opens corpora, on all ranks or none.
 std::vector<data::WeightedStore> open_corpora(const Job& job, const RunConfig& config,
                                               const std::vector<DataOptions::WeightedPath>& corpora) {
   std::vector<data::WeightedStore> stores;
@@ -43,18 +42,18 @@ std::shared_ptr<const data::TokenStore> mock_corpus(std::int64_t vocabulary_size
   return std::make_shared<data::MockStore>(info, seed);
 }
 
-/// Returns whether `plan` has corpora of their own for `split`.
+/// Returns whether `plan` has separate corpora for `split`.
 bool has_others(const TrainPlan& plan, data::Split split) {
   return std::ranges::any_of(plan.other_stores, [&](const OtherCorpora& other) { return other.split == split; });
 }
 
-/// Returns the samples that the run reads of the test split: none of `wanted` where there is no such split.
+/// Returns the samples that the run reads from the test split: `wanted`, or 0 if there is no such split.
 std::int64_t test_samples(std::int64_t wanted, const RunConfig& config, const TrainPlan& plan) {
   if (plan.own_splits) return has_others(plan, data::Split::test) ? wanted : 0;
   const bool is_split =
       config.data.sampling != data::Sampling::sequential && data::parse_split(config.data.split)[2] > 0 && wanted > 0;
   if (!is_split) return 0;
-  // A split that was asked for must have its samples, as for validation; the default's 0.1 % need not.
+  // An explicit split must have enough samples, as for validation; the default 0.1 % need not.
   const auto has_samples = [&](const auto& options) {
     return data::has_samples(plan.stores, options, data::Split::test);
   };
@@ -64,22 +63,18 @@ std::int64_t test_samples(std::int64_t wanted, const RunConfig& config, const Tr
   return 0;
 }
 
-data::SampleSplits make_samples(const std::vector<data::WeightedStore>& stores, const data::GptDataOptions& options) {
-  return data::make_gpt_data(stores, options);
-}
-data::SampleSplits make_samples(const std::vector<data::WeightedStore>& stores, const data::BertDataOptions& options) {
-  return data::make_bert_data(stores, options);
-}
 data::SampleSplits make_samples(const std::vector<data::WeightedStore>& stores, const SampleOptions& options) {
-  return std::visit([&](const auto& of_family) { return make_samples(stores, of_family); }, options);
+  const auto* gpt = std::get_if<data::GptDataOptions>(&options);
+  return gpt != nullptr ? data::make_gpt_data(stores, *gpt)
+                        : data::make_bert_data(stores, std::get<data::BertDataOptions>(options));
 }
 
-/// Makes the samples of all corpora of `plan`. A split with corpora of its own takes all of their documents.
+/// Makes the samples of all corpora of `plan`. A split with separate corpora uses all of their documents.
 data::SampleSplits make_all_samples(const TrainPlan& plan, const SampleOptions& samples) {
   SampleOptions shares = samples;
   std::visit(
       [&](auto& options) {
-        // Validation sets may be all there is of validation.
+        // Validation may consist only of validation sets.
         bool has_share = options.split_fractions[1] > 0;
         if constexpr (requires { options.sampling; }) {
           has_share = has_share && options.sampling != data::Sampling::sequential;
@@ -114,7 +109,7 @@ data::SampleSplits make_all_samples(const TrainPlan& plan, const SampleOptions& 
   return data;
 }
 
-/// The corpora beside those of the training, for the log of a run that continues with others.
+/// Returns the attributes of the corpora besides the training corpora, for the log of a run that resumes with others.
 Attributes attributes_of(const std::vector<OtherCorpora>& others) {
   Attributes attributes;
   std::string sets;
@@ -170,8 +165,8 @@ TrainPlan make_plan(const Job& job, const RunConfig& config) {
   plan.model = config.model.config(*config.batch.sequence_length, plan.stores.front().store->info().vocabulary_size);
   collectively(*job.world, [&] { data::check_vocabularies(all, plan.model.vocabulary); });
   const data::TokenStore& corpus = *plan.stores.front().store;
-  hold_tokenizer(*job.world, config.data.tokenizer, "corpus " + corpus.name(), corpus.info().tokenizer,
-                 corpus.info().tokenizer_payload);
+  check_tokenizer(*job.world, config.data.tokenizer, "corpus " + corpus.name(), corpus.info().tokenizer,
+                  corpus.info().tokenizer_payload);
   plan.samples = sample_options(config, plan);
   plan.attributes = run_attributes(plan.model, plan.stores, plan.samples, plan.options, config.precision.dtype);
   plan.attributes.merge(attributes_of(plan.other_stores));
@@ -191,7 +186,7 @@ TrainPlan make_plan(const Job& job, const RunConfig& config) {
     if (!config.checkpoint.allow_new_data) earlier_budgets = data::budgets_from(stored);
   }
   plan.iterations = config.batch.iterations(plan.done, job.grid.data_size());
-  // Validation reads the samples of the iteration reached, also where that is beyond the run's end.
+  // Validation reads the samples of the iteration reached, even beyond the run's end.
   if (config.run.schedule.skip_training) plan.iterations = std::max(plan.iterations, plan.done.iteration);
   data::SampleBudget needed = data::samples_needed(config.run_length(plan.iterations));
   needed.test = test_samples(needed.test, config, plan);
@@ -205,16 +200,14 @@ TrainPlan make_plan(const Job& job, const RunConfig& config) {
 data::SampleSplits make_data(Communicator& world, const TrainPlan& plan, const std::string& cache_path) {
   io::IndexFiles cache(cache_path);
   SampleOptions samples = plan.samples;
-  // Without a folder of its own the cache is beside the corpora, which are no files then.
+  // Without its own folder the cache is beside the corpora, but synthetic corpora are not files.
   const bool keeps =
       !cache_path.empty() || dynamic_cast<const data::MockStore*>(plan.stores.front().store.get()) == nullptr;
   std::visit([&](auto& options) { options.cache = keeps ? &cache : nullptr; }, samples);
   data::SampleSplits data;
   const auto make_where = [&](bool here) {
     collectively(world, [&] {
-      if (here) {
-        data = make_all_samples(plan, samples);
-      }
+      if (here) data = make_all_samples(plan, samples);
     });
   };
   make_where(world.rank() == 0);

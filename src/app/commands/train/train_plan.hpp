@@ -13,42 +13,42 @@
 
 namespace trireme::app {
 
-/// Corpora of a split, or of a validation set, that are not a share of those of the training.
+/// Corpora of a split, or of a validation set, that are not a share of the training corpora.
 struct OtherCorpora {
   data::Split split = data::Split::valid;
   std::string set;  ///< name of a validation set; empty: the split itself
   std::vector<data::WeightedStore> stores;
 };
 
-/// Data, model and starting point of a run: decided, and checked against a checkpoint, before anything is built.
+/// Data, model and starting point of a run, checked against a checkpoint before anything is built.
 struct TrainPlan {
-  std::vector<data::WeightedStore> stores;  ///< corpora of the training and, by --split, of the rest
+  std::vector<data::WeightedStore> stores;  ///< corpora of training and, by --split, of the other splits
   std::vector<OtherCorpora> other_stores;
-  bool own_splits = false;  ///< validation and test are in `other_stores`, or there are none
+  bool own_splits = false;  ///< validation and test, if any, are in `other_stores`
   model::ModelConfig model;
   SampleOptions samples;
-  std::unique_ptr<io::CheckpointStore> store;  ///< folder of --save; null without
+  std::unique_ptr<io::CheckpointStore> store;  ///< folder of --save, or null
   OpenCheckpoint start;                        ///< empty for a run from initial weights
-  /// Weights to begin with, except for heads that it lacks; null: initial ones.
+  /// Weights to start from, except for missing heads; null: initial weights.
   std::shared_ptr<const OpenCheckpoint> pretrained;
   train::Progress done;
   train::TrainOptions options;               ///< those of the configuration, or of the checkpoint
-  std::int64_t iterations = 0;               ///< whole run, earlier attempts included
+  std::int64_t iterations = 0;               ///< total, earlier attempts included
   Attributes attributes;                     ///< saved with every checkpoint
   std::map<std::string, std::string> blobs;  ///< likewise: the tokenizer's definition, and scores of a task
 };
 
-/// Opens the folder of --save, if any, and locks it where it exists: a job that ends at this moment saves its last step
-/// before this one looks for the newest. A dry run locks nothing. Collective.
+/// Opens the folder of --save, if any, and locks it if it exists: a job that is ending then saves its last step before
+/// this one looks for the newest. A dry run locks nothing. Collective.
 std::unique_ptr<io::CheckpointStore> open_store(Communicator& world, const RunConfig& config);
 
-/// Holds the options of `plan` against its starting point, the checkpoint `stored`, and logs what changes.
+/// Checks the options of `plan` against its starting point, the checkpoint `stored`, and logs the changes.
 void settle_start(const Attributes& stored, const CheckpointOptions& options, TrainPlan& plan);
 
-/// Plans the run that `config` asks for. Collective.
+/// Plans the run of `config`. Collective.
 TrainPlan make_plan(const Job& job, const RunConfig& config);
 
-/// Makes the samples of `plan`. Rank 0 computes their order, or finds it in the folder `cache_path`, where the other
+/// Makes the samples of `plan`. Rank 0 computes their order or reads it from the folder `cache_path`, where the other
 /// ranks then find it. Collective.
 data::SampleSplits make_data(Communicator& world, const TrainPlan& plan, const std::string& cache_path);
 

@@ -1,18 +1,21 @@
 #include "src/app/commands/train/train_session.hpp"
 
+#include "mpi/error.hpp"
 #include "src/app/job/process_limits.hpp"
 #include "src/app/job/progress_bar.hpp"
 #include "src/app/job/run_reports.hpp"
 #include "src/app/job/stop_signal.hpp"
 #include "src/base/log.hpp"
 #include "src/base/thread_pool.hpp"
+#include "src/base/timer.hpp"
 #include "src/checkpoint/step_writer.hpp"
 #include "src/model/stage/model_parameters.hpp"
+#include "src/selftest/startup.hpp"
 
 namespace trireme::app {
 namespace {
 
-/// Returns the approximate size of this rank's file of a checkpoint.
+/// Returns the approximate size of this rank's checkpoint file.
 std::int64_t shard_bytes(const std::vector<checkpoint::StateTensor>& tensors) {
   std::int64_t sum = checkpoint::shard_overhead_bytes;
   for (const checkpoint::StateTensor& tensor : tensors) {
@@ -22,6 +25,21 @@ std::int64_t shard_bytes(const std::vector<checkpoint::StateTensor>& tensors) {
 }
 
 }  // namespace
+
+void test_kernels(Job& job, const RunConfig& config) {
+  if (config.run.no_selftest || job.backend->memory_is_host()) return;
+  const Timer timer;
+  std::vector<std::string> warnings;
+  collectively(*job.world, [&] {
+    const std::unique_ptr<Backend> reference =
+        make_backend(BackendChoice::cpu, default_thread_count(job.node.ranks_sharing_cores));
+    warnings = selftest::test_at_start(*job.backend, *reference,
+                                       {config.precision.dtype, config.device.allow_tf32, mpi::this_rank_and_host()});
+  });
+  for (const std::string& warning : warnings) log::warn("{}", warning);
+  log::info("the kernels agree with the CPU's in {}, tested in {:.1f} s", name_of(config.precision.dtype),
+            timer.elapsed_s());
+}
 
 TrainSession::TrainSession(Job& job, const RunConfig& config, TrainPlan& plan)
     : job_(job),
@@ -83,7 +101,7 @@ void TrainSession::initialise() {
   trainer_.start();
   if (!plan_.pretrained) return;
   load_pretrained();
-  log::info("beginning with the weights of iteration {}", plan_.pretrained->description.step);
+  log::info("starting from the weights of iteration {}", plan_.pretrained->description.step);
   plan_.pretrained.reset();
   job_.backend->release_host_memory();
 }
@@ -101,7 +119,7 @@ void TrainSession::load_pretrained() {
   train::HostState state(*job_.backend, std::move(shared));
   checkpoint::load(*plan_.pretrained->reader, *job_.world, state.tensors(), checkpoint::ExtraTensors::leave);
   state.store();
-  trainer_.restore(trainer_.state_attributes());  // gives the weights to the model
+  trainer_.restore(trainer_.state_attributes());  // passes the weights to the model
 }
 
 bool TrainSession::has_work(const data::SampleSplits& data) const {
@@ -116,14 +134,13 @@ train::RunEnd TrainSession::run(const data::SampleSplits& data, const std::funct
   hooks.evaluate = evaluate;
   std::optional<train::CheckpointWriter> checkpoints;
   if (plan_.store) {
-    collectively(*job_.world,
-                 [&] { check_file_limit(shard_bytes(state_->tensors()), "this rank's file of a checkpoint"); });
+    collectively(*job_.world, [&] { check_file_limit(shard_bytes(state_->tensors()), "this rank's checkpoint file"); });
     Attributes attributes = plan_.attributes;
     attributes.put("options", config_.options_text());
     hooks.checkpoints = &checkpoints.emplace(*plan_.store, *job_.world, trainer_, *state_, std::move(attributes),
                                              plan_.blobs, config_.checkpoint.writer());
   }
-  // The records belong to the job that has the folder: they are changed after it was locked and written to.
+  // Opened after the checkpoint folder is locked and known to be writable: only its job may change the records.
   RunReports reports(job_, config_, model_, trainer_, communication_.get());
   reports.set_hooks(hooks);
   hooks.stop_requested = stop_signal_received;

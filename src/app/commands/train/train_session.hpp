@@ -9,16 +9,21 @@
 
 namespace trireme::app {
 
+/// Compares small cases of the GPU's kernels with the CPU's on every rank, unless `config` disables it; does nothing on
+/// the CPU. Replaces wrong fused products by their parts, with a warning of the rank. Throws EnvironmentError if a
+/// kernel is wrong. Collective.
+void test_kernels(Job& job, const RunConfig& config);
+
 /// The model of a run, its trainer and the tensors of its checkpoints.
 class TrainSession {
  public:
   /// Builds them. All arguments must live longer. Collective.
   TrainSession(Job& job, const RunConfig& config, TrainPlan& plan);
 
-  /// Brings the session to where the run begins: loads the plan's checkpoint and closes it, or sets the initial
-  /// weights. Collective.
+  /// Restores the starting point of the run: loads and closes the plan's checkpoint, or sets the initial weights.
+  /// Collective.
   void restore();
-  /// Returns whether the run has anything to train, to evaluate or to save.
+  /// Returns whether the run has anything left to train, evaluate or save.
   bool has_work(const data::SampleSplits& data) const;
   /// Trains, evaluates and saves. `evaluate` is RunHooks::evaluate. Collective.
   train::RunEnd run(const data::SampleSplits& data, const std::function<void()>& evaluate = {});
@@ -28,11 +33,11 @@ class TrainSession {
   train::Trainer& trainer() { return trainer_; }
 
  private:
-  /// Takes host memory for the tensors that are loaded or saved. Collective.
+  /// Allocates host memory for the tensors that are loaded or saved. Collective.
   void make_state(train::OptimizerState optimizer);
   /// Sets the initial weights.
   void initialise();
-  /// Replaces initial weights by those of the plan's pretrained model; heads that it lacks keep theirs.
+  /// Replaces the initial weights by those of the plan's pretrained model, except for heads that it lacks.
   void load_pretrained();
 
   Job& job_;

@@ -1,21 +1,38 @@
-#include "src/app/commands/plan/timeline_command.hpp"
+#include "src/app/commands/plan/plan_timeline.hpp"
 
-#include <fmt/format.h>
-
-#include <cmath>
+#include <fmt/ranges.h>
 
 #include "io/json/trace_json.hpp"
 #include "io/posix/regular_file.hpp"
-#include "src/app/commands/plan/schedule_command.hpp"
 #include "src/app/manual/terminal_text.hpp"
-#include "src/app/options/text_file.hpp"
 #include "src/plan/drawing.hpp"
 #include "src/plan/timeline.hpp"
+#include "src/train/batch_schedule.hpp"
 
 namespace trireme::app {
 namespace {
 
-/// Returns the schedule of a job. ConfigError if it is too large to be written.
+/// Returns the micro-batches of an update on one data rank, given by their number or by batch sizes.
+int micro_batches_of(const PlanOptions& options) {
+  const std::optional<std::int64_t>& batch = options.batch.global_batch_size;
+  TRIREME_CHECK(options.micro_batches.has_value() != batch.has_value(), ConfigError,
+                "give either --micro-batches, or --global-batch-size with --micro-batch-size and --data-parallel-size");
+  if (options.micro_batches) return *options.micro_batches;
+  return static_cast<int>(
+      train::micro_batches_of(*batch, options.batch.micro_batch_size, options.data_ranks.value_or(1)));
+}
+
+/// Throws ConfigError if a schedule is too large for memory and the screen.
+void check_schedule_size(int stages, int chunks, int micro_batches) {
+  constexpr double max_cells = 5e6;
+  const double cells = 3.0 * stages * chunks * (micro_batches + 2.0 * stages);
+  TRIREME_CHECK(cells <= max_cells, ConfigError,
+                "--pp {} x --vpp {} x {} micro-batches: the schedule has about {:.1e} cells, more than the limit of "
+                "{:.0e}; choose fewer of them",
+                stages, chunks, micro_batches, cells, max_cells);
+}
+
+/// Returns the schedule of a job. Throws ConfigError if it is too large to write.
 parallel::Schedule shown_schedule(const plan::Job& job) {
   const int stages = job.grid.pipeline_size(), chunks = plan::chunks_of(job), count = plan::micro_batches_of(job);
   check_schedule_size(stages, chunks, count);
@@ -23,6 +40,25 @@ parallel::Schedule shown_schedule(const plan::Job& job) {
 }
 
 }  // namespace
+
+void show_schedule(const PlanOptions& options) {
+  const int stages = options.parallel.grid.pipeline, chunks = options.parallel.grid.split.chunks.value_or(1);
+  const int micro_batches = micro_batches_of(options);
+  const parallel::ScheduleKind kind = parallel::schedule_for(options.parallel.schedule, chunks);
+  check_schedule_size(stages, chunks, micro_batches);
+  const parallel::Schedule schedule = parallel::make_schedule(kind, stages, micro_batches, chunks);
+  const plan::Simulation simulation = plan::simulate(schedule, plan::ScheduleTimes::uniform(schedule, {}));
+  fmt::print("{}: {} stages{}, {} micro-batches\n", parallel::to_string(kind), stages,
+             chunks > 1 ? fmt::format(" of {} chunks", chunks) : "", micro_batches);
+  fmt::print("{}", plan::text_of(simulation, schedule));
+  fmt::print(
+      "F forward (time 1), B backward (2), I its input half (1), W its weights half (1); {}\n"
+      "time {:g}, of which work {:g}: bubble {:.1f} % of the work; peak chunks in flight, by rank: {}\n",
+      chunks > 1 ? "F1.3: micro-batch 3 of chunk 1" : "F3: micro-batch 3", simulation.makespan,
+      simulation.makespan / (1 + simulation.bubble), 100 * simulation.bubble,
+      fmt::join(simulation.peak_in_flight, ", "));
+  if (!options.svg.empty()) write_text_file("svg", options.svg, plan::svg_of(simulation, schedule));
+}
 
 void write_schedule_svg(const std::string& path, const plan::RankedGrid& grid) {
   constexpr double width = 1800;  // pixels
@@ -52,7 +88,7 @@ void print_comparison(const std::string& path, const plan::RankedGrid& grid) {
     throw ConfigError("--compare {}: {}", path, error.what());
   }
   constexpr std::size_t max_rows = 40;
-  fmt::print("\nan iteration of {}, measured beside predicted, the largest difference first\n", printable(path));
+  fmt::print("\nan iteration of {}, measured against predicted, the largest difference first\n", printable(path));
   fmt::print("{:<24} {:>6} {:>12} {:>12} {:>12} {:>8} {:>10} {:>10} {:>8}\n", "event", "rank", "measured ms",
              "predicted ms", "difference", "ratio", "mean", "predicted", "count");
   for (std::size_t i = 0; i < rows.size() && i < max_rows; ++i) {

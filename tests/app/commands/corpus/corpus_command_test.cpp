@@ -5,7 +5,6 @@
 #include <fstream>
 
 #include "io/corpus/corpus_store.hpp"
-#include "src/app/job/progress_bar.hpp"
 #include "src/data/tokenizer/tokenizer.hpp"
 #include "tests/app/commands/command_test.hpp"
 #include "tests/support/small_bpe.hpp"
@@ -49,7 +48,7 @@ TEST_F(CorpusCommand, BuildsInspectsAndVerifies) {
   EXPECT_THAT(output_, HasSubstr("tokens: Tab ...\n"));
   EXPECT_EQ(run({"inspect", corpus_, "--documents", "1", "--tokens", "9223372036854775807"}), 2);
   EXPECT_EQ(run({"verify", corpus_}), 0);
-  EXPECT_THAT(output_, HasSubstr("is whole: 2 documents"));
+  EXPECT_THAT(output_, HasSubstr("is complete: 2 documents"));
 }
 
 TEST_F(CorpusCommand, BuildsWithGpt2sTokenizerAndEmbedsIt) {
@@ -220,14 +219,6 @@ TEST_F(CorpusCommand, PrintsHelp) {
   EXPECT_THAT(output_, HasSubstr("build|inspect|verify|merge"));
   EXPECT_EQ(run({"build", "--help"}), 0);
   EXPECT_THAT(output_, AllOf(HasSubstr("--append-eod"), HasSubstr("[gpt2]")));
-}
-
-TEST(ProgressLine, ShowsShareRateAndTimeLeft) {
-  EXPECT_EQ(progress_line("reading", "MB", 12, 24, 2),
-            "reading [############            ]  50%  12 of 24 MB  6.0 MB/s  2 s left");
-  EXPECT_EQ(progress_line("reading", "MB", 0, 0, 0), "reading [########################] 100%  0 of 0 MB");
-  EXPECT_EQ(progress_line("training", "iterations", 75, 100, 5, 50),
-            "training [##################      ]  75%  75 of 100 iterations  5.0 iterations/s  5 s left");
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include <sstream>
 
 #include "tests/app/commands/command_test.hpp"
+#include "tests/app/words.hpp"
 
 namespace trireme::app {
 namespace {
@@ -16,16 +17,13 @@ using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using Numbers = std::vector<int>;
-using Words = std::vector<std::string>;
 
 class SamplesCommand : public CommandTest {
  protected:
   SamplesCommand() : CommandTest("corpus") {}
 
   int samples(const std::string& model, const Words& arguments) {
-    Words words{"samples", corpus_, "--model-type", model};
-    words.insert(words.end(), arguments.begin(), arguments.end());
-    return run(words);
+    return run(Words{"samples", corpus_, "--model-type", model} + arguments);
   }
   Words lines() const {
     std::istringstream stream(output_);
@@ -36,23 +34,20 @@ class SamplesCommand : public CommandTest {
   /// Builds a corpus of sentences with a vocabulary of ten words.
   void build(const std::string& text, const Words& arguments) {
     const std::string vocabulary = file("vocab.txt", "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\n.\nthe\nship\nrow\n##s\n");
-    Words words{"build", "--input", file("a.txt", text), "--output", corpus_};
-    words.insert(words.end(), arguments.begin(), arguments.end());
-    if (arguments.back() != "bytes") words.insert(words.end(), {"--vocab-file", vocabulary});
-    ASSERT_EQ(run(words), 0) << message_;
+    const Words tokenizer = arguments.back() == "bytes" ? Words() : Words{"--vocab-file", vocabulary};
+    const Words words{"build", "--input", file("a.txt", text), "--output", corpus_};
+    ASSERT_EQ(run(words + arguments + tokenizer), 0) << message_;
   }
 
   std::string corpus_ = directory_ / "corpus.h5";
 };
 
 TEST_F(SamplesCommand, PrintsWhatBertReads) {
-  build("The ship rows. The ship. Rows the ship.", {"--split-sentences", "--tokenizer", "wordpiece"});
-  const Words options{"--seq-length", "20", "--short-seq-prob", "0", "--epochs", "2"};
+  build("The ship rows. The ship. Rows the ship.", "--split-sentences --tokenizer wordpiece");
+  const Words options = "--seq-length 20 --short-seq-prob 0 --epochs 2";
   ASSERT_EQ(samples("bert", options), 0) << message_;
   EXPECT_EQ(lines().size(), 2u);
-  Words one_segment = options;
-  one_segment.insert(one_segment.end(), {"--bert-no-binary-head", "--first", "1", "--count", "1", "--mask-prob", "1"});
-  ASSERT_EQ(samples("bert", one_segment), 0) << message_;
+  ASSERT_EQ(samples("bert", options + "--bert-no-binary-head --first 1 --count 1 --mask-prob 1"), 0) << message_;
   ASSERT_EQ(lines().size(), 1u);
   const json sample = json::parse(output_);
   EXPECT_EQ(sample.size(), 8u);
@@ -74,29 +69,29 @@ TEST_F(SamplesCommand, PrintsWhatBertReads) {
 }
 
 TEST_F(SamplesCommand, PrintsWhatAGptReads) {
-  build("abcdefghij", {"--tokenizer", "bytes"});
-  ASSERT_EQ(samples("gpt", {"--seq-length", "3"}), 0) << message_;
+  build("abcdefghij", "--tokenizer bytes");
+  ASSERT_EQ(samples("gpt", "--seq-length 3"), 0) << message_;
   Words texts = lines();
   std::ranges::sort(texts);
   EXPECT_THAT(texts, ElementsAre(R"({"text": [100, 101, 102, 103]})", R"({"text": [103, 104, 105, 106]})",
                                  R"({"text": [97, 98, 99, 100]})"));
-  ASSERT_EQ(samples("gpt", {"--seq-length", "3", "--max-samples", "4"}), 0) << message_;
+  ASSERT_EQ(samples("gpt", "--seq-length 3 --max-samples 4"), 0) << message_;
   EXPECT_EQ(lines().size(), 6u);  // two epochs
-  ASSERT_EQ(samples("gpt", {"--seq-length", "3", "--split", "5,5", "--from-split", "valid"}), 0) << message_;
+  ASSERT_EQ(samples("gpt", "--seq-length 3 --split 5,5 --from-split valid"), 0) << message_;
   EXPECT_THAT(lines(), ElementsAre(R"({"text": [102, 103, 104, 105]})"));
 }
 
 TEST_F(SamplesCommand, RefusesCorporaThatBertCannotRead) {
-  build("The ship rows.", {"--tokenizer", "bytes"});
-  EXPECT_EQ(samples("bert", {"--seq-length", "20"}), 3);
+  build("The ship rows.", "--tokenizer bytes");
+  EXPECT_EQ(samples("bert", "--seq-length 20"), 3);
   EXPECT_THAT(message_, HasSubstr("was made by tokenizer bytes, but BERT reads WordPiece. Try to build it again with "
                                   "--tokenizer wordpiece --split-sentences"));
-  build("The ship rows.", {"--tokenizer", "wordpiece"});
-  EXPECT_EQ(samples("bert", {"--seq-length", "20"}), 3);
+  build("The ship rows.", "--tokenizer wordpiece");
+  EXPECT_EQ(samples("bert", "--seq-length 20"), 3);
   EXPECT_THAT(message_, HasSubstr("has no sentences, which BERT's samples consist of. Try to build it again with "
                                   "--split-sentences"));
-  build("The ship rows.", {"--split-sentences", "--tokenizer", "wordpiece"});
-  EXPECT_EQ(samples("bert", {"--seq-length", "20"}), 3);
+  build("The ship rows.", "--split-sentences --tokenizer wordpiece");
+  EXPECT_EQ(samples("bert", "--seq-length 20"), 3);
   EXPECT_THAT(message_, HasSubstr("gives a BERT sample"));
   for (const std::string special : {"[PAD]", "[CLS]", "[SEP]", "[MASK]"}) {
     std::string vocabulary = "[UNK]\n[PAD]\n[CLS]\n[SEP]\n[MASK]\nthe\n";
@@ -109,19 +104,19 @@ TEST_F(SamplesCommand, RefusesCorporaThatBertCannotRead) {
 }
 
 TEST_F(SamplesCommand, RefusesOptionsThatCannotWork) {
-  build("The ship rows. The ship.", {"--split-sentences", "--tokenizer", "wordpiece"});
+  build("The ship rows. The ship.", "--split-sentences --tokenizer wordpiece");
   const auto expect_refused = [&](const std::string& model, const Words& arguments, const std::string& words) {
     EXPECT_EQ(samples(model, arguments), 2);
     EXPECT_THAT(message_, HasSubstr(words));
     EXPECT_EQ(output_, "");
   };
   expect_refused("bert", {}, "--seq-length must be given");
-  expect_refused("bert", {"--seq-length", "4"}, "--seq-length 4 must be at least 5 for BERT");
-  expect_refused("bert", {"--seq-length", "20", "--mask-prob", "0"}, "--mask-prob 0 must be above 0 and at most 1");
-  expect_refused("bert", {"--seq-length", "20", "--short-seq-prob", "2"}, "--short-seq-prob 2");
-  expect_refused("bert", {"--seq-length", "20", "--first", "1"}, "beyond the last: there are 1");
-  expect_refused("bert", {"--seq-length", "20", "--count", "2"}, "beyond the last: there are 1");
-  expect_refused("gpt", {"--seq-length", "3", "--mask-prob", "0.2"}, "--mask-prob needs --model-type bert");
+  expect_refused("bert", "--seq-length 4", "--seq-length 4 must be at least 5 for BERT");
+  expect_refused("bert", "--seq-length 20 --mask-prob 0", "--mask-prob 0 must be above 0 and at most 1");
+  expect_refused("bert", "--seq-length 20 --short-seq-prob 2", "--short-seq-prob 2");
+  expect_refused("bert", "--seq-length 20 --first 1", "beyond the last: there are 1");
+  expect_refused("bert", "--seq-length 20 --count 2", "beyond the last: there are 1");
+  expect_refused("gpt", "--seq-length 3 --mask-prob 0.2", "--mask-prob needs --model-type bert");
 }
 
 /// Samples and maps that Megatron-LM 23.06 made of 49 documents of WordPiece ids.

@@ -4,13 +4,13 @@
 #include <gmock/gmock.h>
 
 #include "tests/app/commands/command_test.hpp"
+#include "tests/app/words.hpp"
 
 namespace trireme::app {
 namespace {
 
 using ::testing::HasSubstr;
 using ::testing::ThrowsMessage;
-using Words = std::vector<std::string>;
 
 class TrainPlanOfABert : public CommandTest {
  protected:
@@ -24,15 +24,13 @@ class TrainPlanOfABert : public CommandTest {
       for (int i = 0; i < 2 + d % 4; ++i) text += i % 2 == 0 ? "The ship rows. " : "The the ships row. ";
       text += "\"}\n";
     }
-    Words words{"build", "--input", file("a.jsonl", text), "--output", directory_ / (name + ".h5")};
-    words.insert(words.end(), arguments.begin(), arguments.end());
-    ASSERT_EQ(run(words), 0) << message_;
+    const Words words{"build", "--input", file("a.jsonl", text), "--output", directory_ / (name + ".h5")};
+    ASSERT_EQ(run(words + arguments), 0) << message_;
   }
   void build_wordpiece(const std::string& name, const Words& more) {
-    Words arguments{"--tokenizer", "wordpiece", "--vocab-file",
-                    file("vocab.txt", "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\n.\nthe\nship\nrow\n##s\n")};
-    arguments.insert(arguments.end(), more.begin(), more.end());
-    build(name, arguments);
+    const Words tokenizer{"--tokenizer", "wordpiece", "--vocab-file",
+                          file("vocab.txt", "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\n.\nthe\nship\nrow\n##s\n")};
+    build(name, tokenizer + more);
   }
 
   struct Planned {
@@ -41,14 +39,12 @@ class TrainPlanOfABert : public CommandTest {
   };
   /// Plans a run of 20 samples with these options more, and makes its samples.
   Planned planned(const Words& more) const {
-    Words arguments{
-        "--model-type", "bert", "--num-layers", "2",   "--hidden-size", "16",       "--num-attention-heads", "2",
-        "--seq-length", "32",   "--lr",         "1",   "--train-iters", "5",        "--global-batch-size",   "4",
-        "--eval-iters", "1",    "--backend",    "cpu", "--split-by",    "documents"};
-    arguments.insert(arguments.end(), more.begin(), more.end());
+    const Words bert =
+        "--model-type bert --num-layers 2 --hidden-size 16 --num-attention-heads 2 --seq-length 32 --lr 1 "
+        "--train-iters 5 --global-batch-size 4 --eval-iters 1 --backend cpu --split-by documents";
     Options options("trireme train", "");
     RunConfigReader reader(options);
-    options.parse(arguments);
+    options.parse(bert + more);
     const Job job(test::mpi_environment(), options, reader.parsed().parallel.grid, reader.parsed().device);
     Planned planned;
     planned.plan = make_plan(job, reader.settle(1));
@@ -61,7 +57,7 @@ class TrainPlanOfABert : public CommandTest {
 };
 
 TEST_F(TrainPlanOfABert, MakesItsSamples) {
-  build_wordpiece("a", {"--split-sentences"});
+  build_wordpiece("a", "--split-sentences");
   const Planned run = planned({"--data-path", directory_ / "a.h5", "--split", "4,1,1", "--mask-prob", "0.25"});
   EXPECT_EQ(run.plan.model.vocabulary, 12);  // with [BOS] and [EOS]
   EXPECT_EQ(run.plan.attributes.get<std::string>("data.mask_probability"), "0.25");
@@ -78,8 +74,8 @@ TEST_F(TrainPlanOfABert, MakesItsSamples) {
 }
 
 TEST_F(TrainPlanOfABert, ReadsABlendAndSamplesOfOneSegment) {
-  build_wordpiece("a", {"--split-sentences"});
-  build_wordpiece("b", {"--split-sentences"});
+  build_wordpiece("a", "--split-sentences");
+  build_wordpiece("b", "--split-sentences");
   const Planned run =
       planned({"--data-path", "1", directory_ / "a.h5", "3", directory_ / "b.h5", "--bert-no-binary-head"});
   EXPECT_EQ(run.samples.train->size(), 20);
@@ -88,7 +84,7 @@ TEST_F(TrainPlanOfABert, ReadsABlendAndSamplesOfOneSegment) {
 }
 
 TEST_F(TrainPlanOfABert, RefusesOtherCorpora) {
-  build("bytes", {"--tokenizer", "bytes", "--split-sentences"});
+  build("bytes", "--tokenizer bytes --split-sentences");
   build_wordpiece("flat", {});
   expect_refused({"--data-path", directory_ / "bytes.h5"}, "bytes.h5 was made by tokenizer bytes, but BERT reads");
   for (const std::string split : {"1", "4,1,1", "969,30,1"}) {

@@ -1,0 +1,104 @@
+#include "src/app/commands/checkpoint/import_input.hpp"
+
+#include <algorithm>
+
+#include "io/huggingface/config_json.hpp"
+#include "io/huggingface/tokenizer_json.hpp"
+#include "io/llmc/llmc_source.hpp"
+#include "io/megatron/megatron_checkpoint.hpp"
+#include "io/posix/folder.hpp"
+#include "io/safetensors/safetensors_source.hpp"
+#include "src/base/check.hpp"
+#include "src/base/log.hpp"
+#include "src/exchange/llmc.hpp"
+#include "src/exchange/model_class.hpp"
+
+namespace trireme::app {
+namespace {
+
+/// Returns the folder of a file.
+std::string folder_of(const std::string& file) {
+  const std::size_t slash = file.rfind('/');
+  return slash == file.npos ? "." : file.substr(0, slash);
+}
+
+/// Sets the number of tokens, of which the tensors have `rows`.
+void set_vocabulary(ImportInput& result, std::int64_t vocabulary, std::int64_t rows, const ImportOptions& options) {
+  TRIREME_CHECK(vocabulary <= rows, ConfigError, "--vocab-size {} is more than the {} tokens of {}", vocabulary, rows,
+                options.input);
+  result.config.vocabulary = vocabulary;
+  result.attributes.put("import.vocabulary", rows);
+}
+
+void set_origin(ImportInput& result, const char* format, std::string_view model_class) {
+  result.attributes.put("import.format", format);
+  result.attributes.put("import.class", model_class);
+}
+
+}  // namespace
+
+ImportInput open_huggingface(const ImportOptions& options) {
+  ImportInput result;
+  const std::string& input = options.input;
+  TRIREME_CHECK(io::is_there(input), DataError, "there is no {}", input);
+  const std::string folder = io::is_folder(input + "/.") ? input : folder_of(input);
+  const io::HuggingFaceModel model = io::read_config_json(folder + "/config.json");
+  result.source = std::make_unique<io::SafetensorsSource>(input);
+  result.config = model.config;
+  result.end_of_text = model.end_of_text;
+  if (!options.without_tokenizer) result.tokenizer = io::read_tokenizer_of(folder, options.end_of_document);
+
+  model::ModelConfig& config = result.config;
+  const std::int64_t rows = config.vocabulary;
+  set_vocabulary(result, options.vocabulary.value_or(rows), rows, options);
+  // BERT's tokenizer adds [BOS] and [EOS] to the vocabulary.
+  if (config.is_bert() && result.tokenizer) {
+    config.vocabulary = std::max(config.vocabulary, result.tokenizer->vocabulary_size());
+  }
+  result.map = exchange::tensor_map(*model.model_class, config, {.rotary = model.rotary, .vocabulary_rows = rows});
+  result.rules.other_names = [model_class = model.model_class](const std::string& name) {
+    return exchange::other_names(*model_class, name);
+  };
+  result.rules.is_ignored = exchange::is_buffer;
+  set_origin(result, "huggingface", model.model_class->name);
+  return result;
+}
+
+ImportInput open_llmc(const ImportOptions& options) {
+  ImportInput result;
+  auto source = std::make_unique<io::LlmcSource>(options.input);
+  const std::int64_t rows = source->padded_vocabulary();
+  result.config = source->config();
+  set_vocabulary(result, options.vocabulary.value_or(result.config.vocabulary), rows, options);
+  if (!options.without_tokenizer) {
+    result.tokenizer = io::read_tokenizer_of(folder_of(options.input), options.end_of_document);
+  }
+  result.map = exchange::llmc_tensor_map(result.config, rows);
+  result.source = std::move(source);
+  set_origin(result, "llm.c", "gpt2");
+  return result;
+}
+
+ImportInput open_megatron(const ImportOptions& options) {
+  ImportInput result;
+  io::MegatronCheckpoint checkpoint = io::open_megatron_checkpoint(options.input);
+  result.config = checkpoint.model.config;
+  if (!options.without_tokenizer) result.tokenizer = io::read_tokenizer_of(options.input, options.end_of_document);
+  // Only newer versions record the true number of tokens. Otherwise it is the tokenizer's, or the option's.
+  const bool is_of_tokenizer = checkpoint.model.vocabulary_is_padded && result.tokenizer;
+  const std::int64_t known = is_of_tokenizer ? result.tokenizer->vocabulary_size() : result.config.vocabulary;
+  set_vocabulary(result, options.vocabulary.value_or(known), checkpoint.layout.vocabulary_rows, options);
+  if (checkpoint.model.has_two_gelus) {
+    log::info(
+        "the head of masked tokens had the exact GELU, the layers its tanh approximation; here both have the latter, "
+        "which differs by at most 0.0005");
+  }
+  result.map = exchange::megatron_tensor_map(result.config, checkpoint.layout);
+  result.rules.other_names = exchange::megatron_other_names;
+  result.rules.is_ignored = [](const std::string& name) { return exchange::is_megatron_buffer(name); };
+  result.source = std::move(checkpoint.source);
+  set_origin(result, "megatron", result.config.is_bert() ? "bert" : "gpt");
+  return result;
+}
+
+}  // namespace trireme::app
