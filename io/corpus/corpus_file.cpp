@@ -23,7 +23,7 @@ void copy(h5::File& file, const std::string& path, DType dtype, std::int64_t cou
     bytes.resize(static_cast<std::size_t>(chunk) * size_of(dtype));
     next(bytes);
     see(bytes);
-    dataset.write_flat(begin, ConstTensorView(bytes.data(), dtype, {chunk}));
+    dataset.write_rows(begin, ConstTensorView(bytes.data(), dtype, {chunk}));
   }
 }
 

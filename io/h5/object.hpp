@@ -9,6 +9,7 @@
 
 #include "io/h5/hdf5_error.hpp"
 #include "src/base/unique_handle.hpp"
+#include "src/tensor/tensor_view.hpp"
 
 namespace trireme::io::h5 {
 
@@ -77,6 +78,41 @@ class Object {
   std::shared_ptr<FileState> file_;
   std::string path_;
   ObjectHandle handle_;
+};
+
+/// The type of an element in the file and, there being no conversion, in memory.
+hid_t file_type(DType dtype);
+
+/// A dense array, contiguous in the file in row-major order. 16-bit floats are stored as unsigned integers, so the
+/// library never converts an element; the attribute "dtype" distinguishes them.
+class Dataset : public Object {
+ public:
+  /// A dataset that was just created.
+  Dataset(std::shared_ptr<FileState> file, std::string path, hid_t handle, DType dtype, const Shape& shape)
+      : Object(std::move(file), std::move(path), handle), dtype_(dtype), shape_(shape) {}
+  /// A dataset found in a file. Throws DataError unless its type, shape, layout and offset are as `File` requires.
+  Dataset(std::shared_ptr<FileState> file, std::string path, hid_t handle);
+
+  DType dtype() const { return dtype_; }
+  const Shape& shape() const { return shape_; }
+  std::int64_t numel() const { return shape_.numel(); }
+
+  /// Writes all elements; dtype and shape must be the dataset's.
+  void write(ConstTensorView values);
+  void read(TensorView values) const;
+  /// Writes consecutive rows, slices of the first dimension, from row `begin` on. The elements of `values`, of any
+  /// shape, fill whole rows.
+  void write_rows(std::int64_t begin, ConstTensorView values);
+  /// File offset of the elements in bytes, for mapping them; -1 in an empty dataset.
+  std::int64_t file_offset() const;
+
+ private:
+  void check_view(const ConstTensorView& values, bool fits) const;
+  void read_dtype();
+  void read_shape();
+  void check_layout() const;
+  DType dtype_ = DType::fp32;
+  Shape shape_;
 };
 
 }  // namespace trireme::io::h5

@@ -34,7 +34,7 @@ void write_sparse(const std::string& path) {
   h5::Dataset tokens = file.create_dataset("/tokens", DType::uint16, {token_count});
   for (std::int64_t k = 0; k < mark_count; ++k) {
     const auto value = static_cast<std::uint16_t>(k + 1);
-    tokens.write_flat(mark(k), ConstTensorView(&value, {1}));
+    tokens.write_rows(mark(k), ConstTensorView(&value, {1}));
   }
   Digest table;
   h5::Dataset offsets = file.create_dataset("/document_offsets", DType::int64, {document_count + 1});
@@ -45,7 +45,7 @@ void write_sparse(const std::string& path) {
       chunk[i] = (begin + static_cast<std::int64_t>(i)) * document_tokens;
     }
     table.update(chunk.data(), chunk.size() * sizeof(chunk[0]));
-    offsets.write_flat(begin, ConstTensorView(chunk.data(), {static_cast<std::int64_t>(chunk.size())}));
+    offsets.write_rows(begin, ConstTensorView(chunk.data(), {static_cast<std::int64_t>(chunk.size())}));
   }
   const auto add_bytes = [&](const char* name, const std::string& bytes) {
     const Shape shape{static_cast<std::int64_t>(bytes.size())};
