@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "io/posix/file_handle.hpp"
+#include "io/posix/file.hpp"
 #include "io/posix/prefetcher.hpp"
 #include "src/checkpoint/store.hpp"
 

@@ -7,11 +7,17 @@
 #include <vector>
 
 #include "io/posix/durable_file.hpp"
-#include "io/posix/spool.hpp"
+#include "io/posix/file.hpp"
 #include "src/data/tokenizer/tokenizer.hpp"
+#include "src/prepare/corpora.hpp"
 #include "src/tensor/dtype.hpp"
 
 namespace trireme::io {
+
+using prepare::CorpusContents;
+
+/// Writes a complete corpus (format: io/README.md) to `path`, in constant memory. Throws IoError or Hdf5Error.
+void write_corpus_file(const std::string& path, const data::Tokenizer& tokenizer, const CorpusContents& contents);
 
 /// Writes a corpus (format: io/README.md) document by document, in constant memory. A contiguous dataset cannot grow,
 /// so tokens and offsets are spooled first. This doubles the disk space until `finish` has copied them. The file

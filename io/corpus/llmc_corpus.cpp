@@ -3,9 +3,8 @@
 #include <algorithm>
 #include <vector>
 
-#include "io/posix/byte_reader.hpp"
+#include "io/posix/file.hpp"
 #include "io/posix/mapped_file.hpp"
-#include "io/posix/regular_file.hpp"
 #include "src/base/check.hpp"
 
 namespace trireme::io {

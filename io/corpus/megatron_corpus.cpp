@@ -7,11 +7,9 @@
 #include <vector>
 
 #include "io/corpus/corpus_format.hpp"
-#include "io/posix/byte_reader.hpp"
 #include "io/posix/durable_file.hpp"
-#include "io/posix/file_output.hpp"
+#include "io/posix/file.hpp"
 #include "io/posix/mapped_file.hpp"
-#include "io/posix/regular_file.hpp"
 #include "src/base/check.hpp"
 
 namespace trireme::io {

@@ -11,9 +11,7 @@
 
 #include "io/corpus/corpus_format.hpp"
 #include "io/posix/durable_file.hpp"
-#include "io/posix/file_handle.hpp"
-#include "io/posix/file_output.hpp"
-#include "io/posix/spool.hpp"
+#include "io/posix/file.hpp"
 #include "src/base/check.hpp"
 #include "src/base/hash.hpp"
 

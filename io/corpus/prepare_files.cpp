@@ -9,17 +9,15 @@
 #include <filesystem>
 #include <utility>
 
-#include "io/compression/input_file.hpp"
-#include "io/compression/packing.hpp"
+#include "io/compression/compression.hpp"
 #include "io/corpus/corpus_copy.hpp"
-#include "io/corpus/corpus_file.hpp"
 #include "io/corpus/corpus_view.hpp"
+#include "io/corpus/corpus_writer.hpp"
 #include "io/corpus/part_file.hpp"
 #include "io/json/json_text.hpp"
 #include "io/posix/durable_file.hpp"
-#include "io/posix/file_handle.hpp"
+#include "io/posix/file.hpp"
 #include "io/posix/folder.hpp"
-#include "io/posix/regular_file.hpp"
 #include "io/posix/system_call.hpp"
 #include "io/posix/work_folder.hpp"
 #include "src/base/check.hpp"

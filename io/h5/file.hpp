@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "io/h5/object.hpp"
-#include "io/posix/regular_file.hpp"
+#include "io/posix/file.hpp"
 
 namespace trireme::io::h5 {
 

@@ -1,13 +1,23 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <utility>
 
+#include "src/backend/kernels/gemm.hpp"
 #include "src/exchange/model_class.hpp"
 #include "src/exchange/tensor_map.hpp"
 
 namespace trireme::io {
+
+/// Names that transformers has for activations; the first one of each is written.
+inline constexpr std::array<std::pair<const char*, Activation>, 4> huggingface_activations{
+    {{"gelu_new", Activation::gelu_tanh},
+     {"gelu_pytorch_tanh", Activation::gelu_tanh},
+     {"gelu", Activation::gelu_erf},
+     {"relu2", Activation::squared_relu}}};
 
 /// A model as Hugging Face's config.json describes it.
 struct HuggingFaceModel {

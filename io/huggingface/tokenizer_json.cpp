@@ -5,9 +5,8 @@
 #include <set>
 
 #include "io/json/json_text.hpp"
+#include "io/posix/file.hpp"
 #include "io/posix/folder.hpp"
-#include "io/posix/regular_file.hpp"
-#include "io/tokenizer/byte_spelling.hpp"
 #include "io/tokenizer/huggingface_file.hpp"
 #include "io/tokenizer/tokenizer_files.hpp"
 #include "src/base/check.hpp"

@@ -6,7 +6,7 @@
 #include <cerrno>
 #include <cstring>
 
-#include "io/posix/regular_file.hpp"
+#include "io/posix/file.hpp"
 #include "src/base/check.hpp"
 #include "src/exchange/llmc.hpp"
 

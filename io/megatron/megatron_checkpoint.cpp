@@ -3,8 +3,8 @@
 #include <algorithm>
 
 #include "io/megatron/megatron_files.hpp"
+#include "io/posix/file.hpp"
 #include "io/posix/folder.hpp"
-#include "io/posix/regular_file.hpp"
 #include "src/base/check.hpp"
 #include "src/base/shortened.hpp"
 

@@ -8,7 +8,7 @@
 #include <cstring>
 
 #include "io/posix/durable_file.hpp"
-#include "io/posix/lock_wait.hpp"
+#include "io/posix/folder_lock.hpp"
 #include "io/posix/system_call.hpp"
 #include "src/base/check.hpp"
 

@@ -4,7 +4,7 @@
 #include <string>
 #include <string_view>
 
-#include "io/posix/file_handle.hpp"
+#include "io/posix/file.hpp"
 
 namespace trireme::io {
 

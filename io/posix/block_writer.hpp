@@ -12,7 +12,7 @@
 #include <thread>
 
 #include "io/posix/aligned_memory.hpp"
-#include "io/posix/file_handle.hpp"
+#include "io/posix/file.hpp"
 
 namespace trireme::io {
 

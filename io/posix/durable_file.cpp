@@ -9,7 +9,7 @@
 #include <cstring>
 #include <filesystem>
 
-#include "io/posix/file_handle.hpp"
+#include "io/posix/file.hpp"
 #include "src/base/check.hpp"
 #include "src/base/hash.hpp"
 

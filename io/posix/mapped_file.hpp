@@ -3,13 +3,30 @@
 #include <sys/stat.h>
 
 #include <cstddef>
+#include <cstring>
 #include <optional>
 #include <span>
 #include <string>
 
-#include "io/posix/mapping_guard.hpp"
+#include "src/base/check.hpp"
 
 namespace trireme::io {
+
+/// Names the file backing mapped memory. Its pages become unreadable after truncation or a disk failure. The process
+/// then exits with code 3 and one line naming the file, not by SIGBUS. Any other SIGBUS goes to the handler installed
+/// before the first guard.
+class MappingGuard {
+ public:
+  MappingGuard(const std::string& path, std::span<const std::byte> bytes);
+  ~MappingGuard();
+  MappingGuard(const MappingGuard&) = delete;
+  MappingGuard& operator=(const MappingGuard&) = delete;
+
+  struct Range;
+
+ private:
+  Range* range_;
+};
 
 /// Entire file mapped into memory for reading; a `MappingGuard` reports truncation.
 class MappedFile {
@@ -34,6 +51,29 @@ class MappedFile {
   struct stat status_ {};  // at the time of the mapping
   std::span<const std::byte> bytes_;
   std::optional<MappingGuard> guard_;
+};
+
+/// Reads little-endian numbers at any byte of a file in memory.
+class ByteReader {
+ public:
+  ByteReader(const std::string& path, std::span<const std::byte> bytes) : path_(path), bytes_(bytes) {}
+
+  std::size_t size_bytes() const { return bytes_.size(); }
+
+  /// Returns the number of type T at byte `offset`. Throws DataError, which names `what`, where the file ends before.
+  template <class T>
+  T at(std::size_t offset, const char* what) const {
+    TRIREME_CHECK(offset <= bytes_.size() && bytes_.size() - offset >= sizeof(T), DataError,
+                  "{} ends at byte {}, but {} should stand at byte {}: it is cut short", path_, bytes_.size(), what,
+                  offset);
+    T value;
+    std::memcpy(&value, bytes_.data() + offset, sizeof(T));
+    return value;
+  }
+
+ private:
+  const std::string& path_;
+  std::span<const std::byte> bytes_;
 };
 
 }  // namespace trireme::io

@@ -8,8 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "io/posix/file_handle.hpp"
-#include "io/posix/regular_file.hpp"
+#include "io/posix/file.hpp"
 
 namespace trireme::io {
 

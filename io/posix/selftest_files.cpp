@@ -7,8 +7,7 @@
 #include <chrono>
 #include <filesystem>
 
-#include "io/posix/file_handle.hpp"
-#include "io/posix/regular_file.hpp"
+#include "io/posix/file.hpp"
 #include "io/posix/system_call.hpp"
 
 namespace trireme::io {

@@ -8,8 +8,8 @@
 #include <set>
 
 #include "io/json/json_text.hpp"
+#include "io/posix/file.hpp"
 #include "io/posix/folder.hpp"
-#include "io/posix/regular_file.hpp"
 #include "src/base/check.hpp"
 #include "src/base/shortened.hpp"
 

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "io/posix/file_handle.hpp"
+#include "io/posix/file.hpp"
 #include "io/posix/prefetcher.hpp"
 #include "io/safetensors/safetensors_header.hpp"
 

@@ -9,8 +9,8 @@
 #include <unordered_map>
 
 #include "io/json/json_text.hpp"
-#include "io/posix/regular_file.hpp"
-#include "io/tokenizer/byte_spelling.hpp"
+#include "io/posix/file.hpp"
+#include "io/tokenizer/tokenizer_files.hpp"
 #include "src/base/check.hpp"
 #include "src/base/log.hpp"
 #include "src/base/shortened.hpp"

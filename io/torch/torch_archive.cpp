@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "io/posix/byte_reader.hpp"
+#include "io/posix/mapped_file.hpp"
 #include "src/base/check.hpp"
 #include "src/base/shortened.hpp"
 

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "io/json/calibration_json.hpp"
+#include "io/json/plan_json.hpp"
 #include "src/base/error.hpp"
 #include "src/plan/cost/collective_cost.hpp"
 #include "src/plan/cost/kernel_cost.hpp"

@@ -4,7 +4,7 @@
 #include <span>
 
 #include "io/posix/durable_file.hpp"
-#include "io/posix/file_output.hpp"
+#include "io/posix/file.hpp"
 #include "src/base/error.hpp"
 
 namespace trireme::app {

@@ -15,7 +15,7 @@
 #include <thread>
 
 #include "io/checkpoint/checkpoint_store.hpp"
-#include "io/posix/file_handle.hpp"
+#include "io/posix/file.hpp"
 #include "io/posix/folder.hpp"
 #include "src/comm/self_communicator.hpp"
 #include "tests/support/checkpoint_model.hpp"

@@ -10,10 +10,10 @@
 #include <fstream>
 
 #include "io/checkpoint/checkpoint_reader.hpp"
-#include "io/checkpoint/shard_record.hpp"
+#include "io/checkpoint/checkpoint_shard.hpp"
 #include "io/h5/file.hpp"
+#include "io/posix/file.hpp"
 #include "io/posix/folder.hpp"
-#include "io/posix/regular_file.hpp"
 #include "src/base/error.hpp"
 #include "src/comm/self_communicator.hpp"
 #include "tests/support/checkpoint_model.hpp"

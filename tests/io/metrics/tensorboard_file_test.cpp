@@ -9,7 +9,7 @@
 #include <map>
 #include <set>
 
-#include "io/metrics/tfrecord.hpp"
+#include "io/metrics/tensorboard_event.hpp"
 #include "src/backend/backend.hpp"
 #include "tests/support/message_of.hpp"
 #include "tests/support/temporary_directory.hpp"

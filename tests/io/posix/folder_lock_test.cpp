@@ -12,8 +12,8 @@
 #include <thread>
 #include <vector>
 
+#include "io/posix/file.hpp"
 #include "io/posix/folder.hpp"
-#include "io/posix/regular_file.hpp"
 #include "src/base/error.hpp"
 #include "src/base/hash.hpp"
 #include "tests/support/temporary_directory.hpp"

@@ -6,7 +6,7 @@
 #include <fstream>
 #include <random>
 
-#include "io/posix/file_handle.hpp"
+#include "io/posix/file.hpp"
 #include "tests/support/temporary_directory.hpp"
 
 namespace trireme::io {

@@ -5,7 +5,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "io/tokenizer/byte_spelling.hpp"
+#include "io/tokenizer/tokenizer_files.hpp"
 #include "src/base/error.hpp"
 #include "src/base/log.hpp"
 

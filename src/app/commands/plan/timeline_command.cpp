@@ -5,7 +5,7 @@
 #include <cmath>
 
 #include "io/json/trace_json.hpp"
-#include "io/posix/regular_file.hpp"
+#include "io/posix/file.hpp"
 #include "src/app/commands/plan/schedule_command.hpp"
 #include "src/app/manual/terminal_text.hpp"
 #include "src/app/options/text_file.hpp"
