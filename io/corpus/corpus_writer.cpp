@@ -13,7 +13,7 @@ namespace trireme::io {
 
 namespace {
 
-constexpr std::int64_t offsets_at_once = 1 << 16;
+constexpr std::size_t offsets_at_once = 1 << 16;  // read, written and spooled
 
 /// Creates dataset `path` of `count` elements that `next` fills in, `chunk` at a time; passes the bytes to `see`.
 template <class See>
@@ -30,12 +30,32 @@ void copy(h5::File& file, const std::string& path, DType dtype, std::int64_t cou
   }
 }
 
+/// Returns a function that reads the spool in order.
+auto reader_of(const Spool& spool) {
+  return [&spool, position = std::int64_t{0}](std::span<std::byte> out) mutable {
+    spool.read(position, out.data(), out.size());
+    position += static_cast<std::int64_t>(out.size());
+  };
+}
+
+}  // namespace
+
 void write_bytes(h5::File& file, const std::string& path, const std::string& bytes, const Shape& shape) {
   file.create_dataset(path, DType::uint8, shape)
       .write(ConstTensorView(reinterpret_cast<const std::uint8_t*>(bytes.data()), shape));
 }
 
-}  // namespace
+void write_corpus_header(h5::File& file, const char* format, const data::CorpusInfo& info) {
+  h5::Object root = file.root();
+  root.write_attribute("format", format);
+  root.write_attribute("format_version", corpus_format_version);
+  root.write_attribute("tokenizer", info.tokenizer);
+  root.write_attribute("tokenizer_digest", info.tokenizer_digest);
+  root.write_attribute("vocabulary_size", info.vocabulary_size);
+  root.write_attribute("end_of_document", info.end_of_document);
+  root.write_attribute("greatest_id", info.max_id);
+  root.write_attribute("table_digest", info.content_digest);
+}
 
 void write_corpus_file(const std::string& path, const data::Tokenizer& tokenizer, const CorpusContents& contents) {
   h5::File file = h5::File::create(path);
@@ -48,7 +68,7 @@ void write_corpus_file(const std::string& path, const data::Tokenizer& tokenizer
        [&](const std::vector<std::byte>& block) { block_digests += digest(block.data(), block.size()); });
   Digest table;
   const auto copy_offsets = [&](const std::string& name, std::int64_t count, const CorpusContents::Next& next) {
-    copy(file, name, DType::int64, count, offsets_at_once, next,
+    copy(file, name, DType::int64, count, std::int64_t{offsets_at_once}, next,
          [&](const std::vector<std::byte>& chunk) { table.update(chunk.data(), chunk.size()); });
   };
   copy_offsets("/document_offsets", contents.documents + 1, contents.next_document_offsets);
@@ -59,31 +79,16 @@ void write_corpus_file(const std::string& path, const data::Tokenizer& tokenizer
   write_bytes(file, "/block_digests", block_digests, {blocks, static_cast<std::int64_t>(digest_digits)});
   table.update(block_digests.data(), block_digests.size());
 
-  h5::Object root = file.root();
-  root.write_attribute("format", corpus_format_name);
-  root.write_attribute("format_version", corpus_format_version);
-  root.write_attribute("tokenizer", tokenizer.name());
-  root.write_attribute("tokenizer_digest", tokenizer.digest());
-  root.write_attribute("vocabulary_size", tokenizer.vocabulary_size());
-  root.write_attribute("end_of_document", std::int64_t{tokenizer.end_of_document()});
-  root.write_attribute("greatest_id", contents.max_id);
-  root.write_attribute("table_digest", table.hex());
+  write_corpus_header(file, corpus_format_name,
+                      {.tokenizer = tokenizer.name(),
+                       .tokenizer_digest = tokenizer.digest(),
+                       .tokenizer_payload = payload,
+                       .content_digest = table.hex(),
+                       .vocabulary_size = tokenizer.vocabulary_size(),
+                       .end_of_document = tokenizer.end_of_document(),
+                       .max_id = contents.max_id});
   file.close();
 }
-
-namespace {
-
-constexpr std::size_t offsets_per_flush = 1 << 16;
-
-/// Returns a function that reads the spool in order.
-auto reader_of(const Spool& spool) {
-  return [&spool, position = std::int64_t{0}](std::span<std::byte> out) mutable {
-    spool.read(position, out.data(), out.size());
-    position += static_cast<std::int64_t>(out.size());
-  };
-}
-
-}  // namespace
 
 CorpusWriter::CorpusWriter(const std::string& path, const data::Tokenizer& tokenizer)
     : tokenizer_(tokenizer),
@@ -126,7 +131,7 @@ void CorpusWriter::end_sentence() {
   recent_sentences_.push_back(token_count_);
   sentence_begin_ = token_count_;
   ++sentence_count_;
-  if (recent_sentences_.size() >= offsets_per_flush) flush_sentences();
+  if (recent_sentences_.size() >= offsets_at_once) flush_sentences();
 }
 
 void CorpusWriter::end_document() {
@@ -136,7 +141,7 @@ void CorpusWriter::end_document() {
   recent_offsets_.push_back(token_count_);
   document_begin_ = token_count_;
   ++documents_;
-  if (recent_offsets_.size() >= offsets_per_flush) flush_offsets();
+  if (recent_offsets_.size() >= offsets_at_once) flush_offsets();
 }
 
 void CorpusWriter::flush_block() {

@@ -11,10 +11,18 @@
 #include "src/data/tokenizer/tokenizer.hpp"
 #include "src/prepare/corpora.hpp"
 #include "src/tensor/dtype.hpp"
+#include "src/tensor/shape.hpp"
 
 namespace trireme::io {
 
+namespace h5 {
+class File;
+}
 using prepare::CorpusContents;
+
+void write_bytes(h5::File& file, const std::string& path, const std::string& bytes, const Shape& shape);
+/// Writes the attributes of a corpus or view; `info.content_digest` is that of its tables.
+void write_corpus_header(h5::File& file, const char* format, const data::CorpusInfo& info);
 
 /// Writes a complete corpus (format: io/README.md) to `path`, in constant memory. Throws IoError or Hdf5Error.
 void write_corpus_file(const std::string& path, const data::Tokenizer& tokenizer, const CorpusContents& contents);

@@ -20,7 +20,6 @@
 #include "src/base/machine.hpp"
 
 namespace trireme::io {
-
 namespace {
 
 using Clock = std::chrono::steady_clock;
@@ -34,23 +33,6 @@ std::chrono::duration<double> bound() {
                 "TRIREME_LOCK_WAIT={} is not a number of seconds: give one from 0 to 86400 or unset it", text);
   return std::chrono::duration<double>(seconds);
 }
-
-}  // namespace
-
-bool LockWait::pause(const std::string& locked, const std::string& owner) {
-  if (!end_) {
-    const std::chrono::duration<double> wait = bound();
-    end_ = Clock::now() + std::chrono::duration_cast<Clock::duration>(wait);
-    if (wait.count() > 0) {
-      log::info("{} is in use by {}: waiting at most {:g} s for its end", locked, owner, wait.count());
-    }
-  }
-  if (Clock::now() >= *end_) return false;
-  std::this_thread::sleep_for(std::chrono::milliseconds(100));
-  return true;
-}
-
-namespace {
 
 /// Returns a process's start time in kernel ticks; empty if it does not exist or is a zombie, which may linger in
 /// containers.
@@ -126,6 +108,19 @@ std::string content_of(const std::string& path) {
 }
 
 }  // namespace
+
+bool LockWait::pause(const std::string& locked, const std::string& owner) {
+  if (!end_) {
+    const std::chrono::duration<double> wait = bound();
+    end_ = Clock::now() + std::chrono::duration_cast<Clock::duration>(wait);
+    if (wait.count() > 0) {
+      log::info("{} is in use by {}: waiting at most {:g} s for its end", locked, owner, wait.count());
+    }
+  }
+  if (Clock::now() >= *end_) return false;
+  std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  return true;
+}
 
 FolderLock::FolderLock(std::string path, const std::string& locked) : path_(std::move(path)), content_(own_content()) {
   LockWait wait;

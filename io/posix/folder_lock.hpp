@@ -18,8 +18,6 @@ class LockWait {
   std::optional<std::chrono::steady_clock::time_point> end_;  // empty before the first call
 };
 
-class LockWait;
-
 /// Reserves a folder, or a file in progress, for one job during the object's lifetime. The lock is a file that names
 /// the owner. It is created by a hard link, complete, and so needs no lock support from the shared file system.
 ///

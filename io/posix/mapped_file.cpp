@@ -16,27 +16,28 @@
 
 namespace trireme::io {
 
-struct MappingGuard::Range {
-  std::atomic<const std::byte*> begin = nullptr;  // null if the range is free
+/// Mapped range and the message for its failure.
+struct MappedFile::Guard {
+  std::atomic<const std::byte*> begin = nullptr;  // null if the guard is free
   std::atomic<std::size_t> size_bytes = 0;
   std::string message;
-  Range* next = nullptr;
+  Guard* next = nullptr;
 };
 
 namespace {
 
-using Range = MappingGuard::Range;
+using Guard = MappedFile::Guard;
 
-// Global, because a signal handler gets only the address. Ranges are reused and never freed: the handler may read them
+// Global, because a signal handler gets only the address. Guards are reused and never freed: the handler may read them
 // at any time.
-std::atomic<Range*> ranges = nullptr;
-std::mutex changing;  // held while taking a range
+std::atomic<Guard*> guards = nullptr;
+std::mutex changing;  // held while taking a guard
 struct sigaction earlier {};
 
-const Range* range_of(const std::byte* address) {
-  for (const Range* range = ranges.load(); range != nullptr; range = range->next) {
-    const std::byte* const begin = range->begin.load();
-    if (begin != nullptr && address >= begin && address < begin + range->size_bytes.load()) return range;
+const Guard* guard_of(const std::byte* address) {
+  for (const Guard* guard = guards.load(); guard != nullptr; guard = guard->next) {
+    const std::byte* const begin = guard->begin.load();
+    if (begin != nullptr && address >= begin && address < begin + guard->size_bytes.load()) return guard;
   }
   return nullptr;
 }
@@ -44,9 +45,9 @@ const Range* range_of(const std::byte* address) {
 /// Async-signal-safe.
 void on_bus_error(int signal, siginfo_t* fault, void*) {
   const bool is_sent = fault->si_code <= 0;  // another process sent it
-  const Range* const range = is_sent ? nullptr : range_of(static_cast<const std::byte*>(fault->si_addr));
-  if (range != nullptr) {
-    [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, range->message.data(), range->message.size());
+  const Guard* const guard = is_sent ? nullptr : guard_of(static_cast<const std::byte*>(fault->si_addr));
+  if (guard != nullptr) {
+    [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, guard->message.data(), guard->message.size());
     _exit(static_cast<int>(ExitCode::data));
   }
   sigaction(signal, &earlier, nullptr);
@@ -61,29 +62,18 @@ void install_handler() {
   sigaction(SIGBUS, &action, &earlier);
 }
 
-Range* free_range() {
-  for (Range* range = ranges.load(); range != nullptr; range = range->next) {
-    if (range->begin.load() == nullptr) return range;
+Guard* free_guard() {
+  for (Guard* guard = guards.load(); guard != nullptr; guard = guard->next) {
+    if (guard->begin.load() == nullptr) return guard;
   }
-  auto* const range = new Range;
-  range->next = ranges.load();
-  if (range->next == nullptr) install_handler();
-  ranges.store(range);
-  return range;
+  auto* const guard = new Guard;
+  guard->next = guards.load();
+  if (guard->next == nullptr) install_handler();
+  guards.store(guard);
+  return guard;
 }
 
 }  // namespace
-
-MappingGuard::MappingGuard(const std::string& path, std::span<const std::byte> bytes) {
-  const std::lock_guard lock(changing);
-  range_ = free_range();
-  range_->message = "trireme: " + path +
-                    " was truncated, or its disk failed, while it was read: put it back as it was and run again\n";
-  range_->size_bytes.store(bytes.size());
-  range_->begin.store(bytes.data());
-}
-
-MappingGuard::~MappingGuard() { range_->begin.store(nullptr); }
 
 MappedFile::MappedFile(const std::string& path) : path_(path) {
   const Descriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC));
@@ -94,12 +84,18 @@ MappedFile::MappedFile(const std::string& path) : path_(path) {
   TRIREME_CHECK(address != MAP_FAILED, IoError, "cannot map the {} bytes of {} into memory: {}", size_bytes, path,
                 std::strerror(errno));
   bytes_ = {static_cast<const std::byte*>(address), size_bytes};
-  guard_.emplace(path, bytes_);
+  const std::lock_guard lock(changing);
+  guard_ = free_guard();
+  guard_->message = "trireme: " + path +
+                    " was truncated, or its disk failed, while it was read: put it back as it was and run again\n";
+  guard_->size_bytes.store(bytes_.size());
+  guard_->begin.store(bytes_.data());
 }
 
 MappedFile::~MappedFile() {
-  guard_.reset();
-  if (!bytes_.empty()) munmap(const_cast<std::byte*>(bytes_.data()), bytes_.size());
+  if (guard_ == nullptr) return;
+  guard_->begin.store(nullptr);
+  munmap(const_cast<std::byte*>(bytes_.data()), bytes_.size());
 }
 
 void MappedFile::check_unchanged() const {

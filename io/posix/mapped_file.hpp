@@ -4,7 +4,6 @@
 
 #include <cstddef>
 #include <cstring>
-#include <optional>
 #include <span>
 #include <string>
 
@@ -12,23 +11,9 @@
 
 namespace trireme::io {
 
-/// Names the file backing mapped memory. Its pages become unreadable after truncation or a disk failure. The process
-/// then exits with code 3 and one line naming the file, not by SIGBUS. Any other SIGBUS goes to the handler installed
-/// before the first guard.
-class MappingGuard {
- public:
-  MappingGuard(const std::string& path, std::span<const std::byte> bytes);
-  ~MappingGuard();
-  MappingGuard(const MappingGuard&) = delete;
-  MappingGuard& operator=(const MappingGuard&) = delete;
-
-  struct Range;
-
- private:
-  Range* range_;
-};
-
-/// Entire file mapped into memory for reading; a `MappingGuard` reports truncation.
+/// Entire file mapped into memory for reading. Pages become unreadable when the file is truncated or its disk fails:
+/// the process then exits with code 3 and one line naming the file, not by SIGBUS. Any other SIGBUS goes to the handler
+/// installed before the first mapping.
 class MappedFile {
  public:
   /// Throws IoError if the file cannot be opened or mapped.
@@ -46,11 +31,13 @@ class MappedFile {
   /// Releases the memory of some of the bytes. Their next use reads them from the page cache or from the file.
   void release(std::span<const std::byte> range) const;
 
+  struct Guard;
+
  private:
   std::string path_;
   struct stat status_ {};  // at the time of the mapping
   std::span<const std::byte> bytes_;
-  std::optional<MappingGuard> guard_;
+  Guard* guard_ = nullptr;  // for the signal handler
 };
 
 /// Reads little-endian numbers at any byte of a file in memory.
@@ -60,7 +47,7 @@ class ByteReader {
 
   std::size_t size_bytes() const { return bytes_.size(); }
 
-  /// Returns the number of type T at byte `offset`. Throws DataError, which names `what`, where the file ends before.
+  /// Returns the number of type T at byte `offset`. Throws DataError naming `what` if the file ends before it.
   template <class T>
   T at(std::size_t offset, const char* what) const {
     TRIREME_CHECK(offset <= bytes_.size() && bytes_.size() - offset >= sizeof(T), DataError,

@@ -58,7 +58,7 @@ TEST_P(LyingCorpus, IsRefused) {
 
 INSTANTIATE_TEST_SUITE_P(
     Corpora, LyingCorpus,
-    ::testing::Values(Lie{.words = "a vocabulary of 70000 ids needs a list of uint32", .vocabulary_size = 70000},
+    ::testing::Values(Lie{.words = "is uint16 [4], but must be uint32 in 1 column", .vocabulary_size = 70000},
                       Lie{.words = "in a vocabulary of 100 ids", .vocabulary_size = 100, .max_id = 100},
                       Lie{.words = "the tokenizer in", .vocabulary_size = 300},
                       Lie{.words = "largest id 3", .vocabulary_size = 257, .max_id = 2},
