@@ -10,7 +10,6 @@
 #include "src/base/hash.hpp"
 
 namespace trireme::io {
-
 namespace {
 
 constexpr std::size_t offsets_at_once = 1 << 16;  // read, written and spooled
@@ -39,6 +38,20 @@ auto reader_of(const Spool& spool) {
 }
 
 }  // namespace
+
+std::int64_t pack_tokens(std::span<const std::int32_t> ids, std::int64_t vocabulary_size,
+                         std::vector<std::byte>& packed) {
+  const std::size_t element_bytes = size_of(token_type(vocabulary_size)), old_size = packed.size();
+  packed.resize(old_size + ids.size() * element_bytes);
+  std::byte* out = packed.data() + old_size;
+  for (const std::int32_t id : ids) {
+    TRIREME_CHECK(id >= 0 && id < vocabulary_size, DataError, "token {} is not in the vocabulary of {} ids", id,
+                  vocabulary_size);
+    std::memcpy(out, &id, element_bytes);  // little-endian: the lower bytes come first
+    out += element_bytes;
+  }
+  return ids.empty() ? -1 : *std::ranges::max_element(ids);
+}
 
 void write_bytes(h5::File& file, const std::string& path, const std::string& bytes, const Shape& shape) {
   file.create_dataset(path, DType::uint8, shape)
@@ -104,16 +117,7 @@ void CorpusWriter::append(std::span<const std::int32_t> ids) {
   while (!ids.empty()) {
     const std::size_t room = static_cast<std::size_t>(corpus_block_tokens) - block_.size() / element_bytes;
     const auto chunk = ids.first(std::min(room, ids.size()));
-    const std::size_t old_size = block_.size();
-    block_.resize(old_size + chunk.size() * element_bytes);
-    std::byte* out = block_.data() + old_size;
-    for (const std::int32_t id : chunk) {
-      TRIREME_CHECK(id >= 0 && id < tokenizer_.vocabulary_size(), DataError,
-                    "token {} is not in the vocabulary of {} ids", id, tokenizer_.vocabulary_size());
-      max_id_ = std::max<std::int64_t>(max_id_, id);
-      std::memcpy(out, &id, element_bytes);  // little-endian: the lower bytes come first
-      out += element_bytes;
-    }
+    max_id_ = std::max(max_id_, pack_tokens(chunk, tokenizer_.vocabulary_size(), block_));
     token_count_ += static_cast<std::int64_t>(chunk.size());
     ids = ids.subspan(chunk.size());
     if (block_.size() == static_cast<std::size_t>(corpus_block_tokens) * element_bytes) flush_block();

@@ -20,6 +20,12 @@ class File;
 }
 using prepare::CorpusContents;
 
+/// Appends ids to `packed` in the type of the vocabulary, and returns the largest; -1 if none. Throws DataError for an
+/// id outside the vocabulary.
+std::int64_t pack_tokens(std::span<const std::int32_t> ids, std::int64_t vocabulary_size,
+                         std::vector<std::byte>& packed);
+
+/// Creates an array of bytes.
 void write_bytes(h5::File& file, const std::string& path, const std::string& bytes, const Shape& shape);
 /// Writes the attributes of a corpus or view; `info.content_digest` is that of its tables.
 void write_corpus_header(h5::File& file, const char* format, const data::CorpusInfo& info);

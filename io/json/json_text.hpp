@@ -13,6 +13,13 @@ namespace trireme::io {
 /// has no string.
 std::string json_text(std::string_view line, const std::string& key, const std::string& path, std::int64_t line_number);
 
+/// Returns a value of the JSON library as text: on one line, or with each level indented by `indent`. Bytes that are not
+/// UTF-8 become U+FFFD.
+template <class Json>
+std::string json_dump(const Json& value, int indent = -1) {
+  return value.dump(indent, ' ', false, Json::error_handler_t::replace);
+}
+
 /// Returns a message of the JSON library without its name: "parse error at line 1, column 3: REASON".
 std::string json_message(std::string_view message);
 /// Returns only the reason: the library's line number is not that of the JSON lines file.
