@@ -26,7 +26,7 @@ constexpr std::int64_t max_file_bytes = std::int64_t{16} << 20;
 constexpr int max_depth = 16;
 constexpr std::int64_t max_size = std::int64_t{1} << 40;  // a model's shape is checked later
 
-std::string text_of(const json& value) { return shortened(value.dump(-1, ' ', true, json::error_handler_t::replace)); }
+std::string text_of(const json& value) { return shortened(json_dump(value)); }
 
 /// Settings of an object, with defaults. Collects what does not fit.
 class Settings {
@@ -34,11 +34,7 @@ class Settings {
   Settings(const json& object, std::vector<std::string>& problems) : object_(object), problems_(problems) {}
 
   bool has(const char* name) const { return !value(name).is_null(); }
-  const json& value(const char* name) const {
-    static const json null;
-    const auto found = object_.find(name);
-    return found == object_.end() ? null : *found;
-  }
+  const json& value(const char* name) const { return json_member(object_, name); }
   std::int64_t integer(const char* name, std::int64_t otherwise) const {
     const json& found = value(name);
     if (found.is_null()) return otherwise;
@@ -211,9 +207,8 @@ void read_bert(const Settings& settings, ModelConfig& config) {
 }
 
 std::optional<std::int64_t> end_of_text_of(const json& file) {
-  const auto found = file.find("eos_token_id");
-  if (found == file.end()) return std::nullopt;
-  const json& value = found->is_array() && !found->empty() ? (*found)[0] : *found;
+  const json& found = json_member(file, "eos_token_id");
+  const json& value = found.is_array() && !found.empty() ? found[0] : found;
   if (!value.is_number_unsigned() || value.get<std::uint64_t>() > 0x7fffffffu) return std::nullopt;
   return value.get<std::int64_t>();
 }
@@ -221,23 +216,14 @@ std::optional<std::int64_t> end_of_text_of(const json& file) {
 }  // namespace
 
 HuggingFaceModel parse_config_json(const std::string& text, const std::string& path) {
-  json file;
-  try {
-    file = json::parse(text, [&](int depth, json::parse_event_t, json&) {
-      TRIREME_CHECK(depth <= max_depth, DataError, "{} nests deeper than {} levels", path, max_depth);
-      return true;
-    });
-  } catch (const json::exception& error) {
-    throw DataError("{} is not JSON: {}", path, json_fault(error.what()));
-  }
-  const auto classes = file.is_object() ? file.find("architectures") : file.end();
-  TRIREME_CHECK(file.is_object() && classes != file.end() && classes->is_array() && classes->size() == 1 &&
-                    (*classes)[0].is_string(),
-                DataError, "{} does not name the one class of its model under 'architectures'; there are: {}", path,
+  const json file = parse_json(text, path, max_depth);
+  const json& classes = json_member(file, "architectures");
+  TRIREME_CHECK(classes.is_array() && classes.size() == 1 && classes[0].is_string(), DataError,
+                "{} does not name the one class of its model under 'architectures'; there are: {}", path,
                 exchange::model_class_names());
   HuggingFaceModel model;
   try {
-    model.model_class = exchange::model_class_from((*classes)[0].get<std::string>());
+    model.model_class = exchange::model_class_from(classes[0].get<std::string>());
   } catch (const DataError& error) {
     throw DataError("{}: {}", path, error.what());
   }

@@ -26,30 +26,11 @@ constexpr const char* tokenizer_name = "tokenizer.json";
 constexpr const char* settings_name = "tokenizer_config.json";
 constexpr const char* end_of_text = "<|endoftext|>";  // GPT-2's, and that of the bytes
 
-json parse_file(const std::string& text, const std::string& path) {
-  try {
-    return json::parse(text, [&](int depth, json::parse_event_t, json&) {
-      TRIREME_CHECK(depth <= max_depth, DataError, "{} nests deeper than {} levels", path, max_depth);
-      return true;
-    });
-  } catch (const json::exception& error) {
-    throw DataError("{} is not JSON: {}", path, json_fault(error.what()));
-  }
-}
-
-/// The member of an object; null if there is none.
-const json& member(const json& object, const char* name) {
-  static const json null;
-  if (!object.is_object()) return null;
-  const auto found = object.find(name);
-  return found == object.end() ? null : *found;
-}
-
 data::WordPieceVocabulary wordpiece_from_json(const json& file, const std::string& path) {
-  const json& model = member(file, "model");
-  const json& vocabulary = member(model, "vocab");
-  TRIREME_CHECK(vocabulary.is_object() && member(model, "unk_token") == "[UNK]" &&
-                    member(model, "continuing_subword_prefix") == "##",
+  const json& model = json_member(file, "model");
+  const json& vocabulary = json_member(model, "vocab");
+  TRIREME_CHECK(vocabulary.is_object() && json_member(model, "unk_token") == "[UNK]" &&
+                    json_member(model, "continuing_subword_prefix") == "##",
                 DataError, "{}: the WordPiece model has no 'vocab', or other names than BERT's [UNK] and ##", path);
   data::WordPieceVocabulary result;
   const auto set = [&](const std::string& token, const json& id) {
@@ -62,21 +43,21 @@ data::WordPieceVocabulary wordpiece_from_json(const json& file, const std::strin
     slot = token;
   };
   for (const auto& [token, id] : vocabulary.items()) set(token, id);
-  for (const json& added : member(file, "added_tokens")) {
-    TRIREME_CHECK(member(added, "content").is_string(), DataError, "{}: an added token has no 'content'", path);
-    set(added["content"].get<std::string>(), member(added, "id"));
+  for (const json& added : json_member(file, "added_tokens")) {
+    TRIREME_CHECK(json_member(added, "content").is_string(), DataError, "{}: an added token has no 'content'", path);
+    set(added["content"].get<std::string>(), json_member(added, "id"));
   }
   TRIREME_CHECK(std::ranges::find(result.tokens, "") == result.tokens.end(), DataError,
                 "{}: ids are missing between those of its tokens", path);
-  const json& normalizer = member(file, "normalizer");
-  const json& lower = member(normalizer, "lowercase");
-  const json& accents = member(normalizer, "strip_accents");
-  TRIREME_CHECK(member(normalizer, "type") == "BertNormalizer" && lower.is_boolean() &&
+  const json& normalizer = json_member(file, "normalizer");
+  const json& lower = json_member(normalizer, "lowercase");
+  const json& accents = json_member(normalizer, "strip_accents");
+  TRIREME_CHECK(json_member(normalizer, "type") == "BertNormalizer" && lower.is_boolean() &&
                     (accents.is_null() || accents == lower) &&
-                    member(member(file, "pre_tokenizer"), "type") == "BertPreTokenizer",
+                    json_member(json_member(file, "pre_tokenizer"), "type") == "BertPreTokenizer",
                 DataError, "{}: words are made otherwise than BERT's, whose accents go with the case", path);
   result.lower_case = lower.get<bool>();
-  const json& longest = member(model, "max_input_chars_per_word");
+  const json& longest = json_member(model, "max_input_chars_per_word");
   if (longest.is_number_unsigned()) {
     result.max_word_characters =
         static_cast<std::int64_t>(std::min<std::uint64_t>(longest.get<std::uint64_t>(), 65536));
@@ -249,8 +230,8 @@ std::unique_ptr<data::Tokenizer> read_tokenizer_of(const std::string& folder, co
   const auto path_of = [&](const char* name) { return folder + "/" + name; };
   if (const std::string path = path_of(tokenizer_name); is_there(path)) {
     const std::string text = read_whole_file(path, max_file_bytes, Symlinks::follow);
-    const json file = parse_file(text, path);
-    if (member(member(file, "model"), "type") == "WordPiece") {
+    const json file = parse_json(text, path, max_depth);
+    if (json_member(json_member(file, "model"), "type") == "WordPiece") {
       return data::make_wordpiece_tokenizer(wordpiece_from_json(file, path));
     }
     return tokenizer_of(parse_huggingface_file(text, path, end_of_document));
@@ -262,7 +243,8 @@ std::unique_ptr<data::Tokenizer> read_tokenizer_of(const std::string& folder, co
     data::WordPieceVocabulary vocabulary = read_wordpiece_file(path);
     if (const std::string settings = path_of(settings_name); is_there(settings)) {
       const json lower =
-          member(parse_file(read_whole_file(settings, max_file_bytes, Symlinks::follow), settings), "do_lower_case");
+          json_member(parse_json(read_whole_file(settings, max_file_bytes, Symlinks::follow), settings, max_depth),
+                      "do_lower_case");
       if (lower.is_boolean()) vocabulary.lower_case = lower.get<bool>();
     }
     return data::make_wordpiece_tokenizer(std::move(vocabulary));

@@ -22,7 +22,7 @@ const json& member(const json& object, const char* name, const std::string& wher
 }
 
 [[noreturn]] void refuse(const json& value, const char* name, const std::string& wanted, const std::string& where) {
-  throw DataError("{}: \"{}\" is {}: it must be {}", where, name, shortened(value.dump()), wanted);
+  throw DataError("{}: \"{}\" is {}: it must be {}", where, name, json_quotation(value), wanted);
 }
 
 std::string text_of(const json& object, const char* name, const std::string& where) {
@@ -103,16 +103,6 @@ Calibration::Transfer transfer_of(const json& object, const std::string& where) 
   return transfer;
 }
 
-json parse(std::string_view line, const std::string& where) {
-  try {
-    return json::parse(line);
-  } catch (const json::exception& error) {
-    throw DataError(
-        "{}: not JSON: {}. The lines of kernels_calibration, kernels_gpu_bench and collectives_bench are read", where,
-        json_fault(error.what()));
-  }
-}
-
 }  // namespace
 
 void add_calibration(std::string_view text, const std::string& path, plan::Calibration& calibration) {
@@ -124,7 +114,7 @@ void add_calibration(std::string_view text, const std::string& path, plan::Calib
     if (line.find_first_not_of(" \t\r") == std::string_view::npos) continue;
     empty = false;
     const std::string where = fmt::format("{}:{}", path, number);
-    const json object = parse(line, where);
+    const json object = parse_json(line, where);
     TRIREME_CHECK(object.is_object() && (object.contains("kernel") || object.contains("operation")), DataError,
                   "{}: neither a \"kernel\" nor an \"operation\": the lines of kernels_calibration, kernels_gpu_bench "
                   "and collectives_bench are read",
@@ -230,7 +220,7 @@ std::string plan_json(const PlanReport& report) {
                       {"train_options", report.train_options},
                       {"grids", std::move(grids)},
                       {"rejected", std::move(rejected)}};
-  return whole.dump(1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
+  return json_dump(whole, 1) + "\n";
 }
 
 namespace {
@@ -243,11 +233,6 @@ ordered_json number_or_null(const std::optional<double>& value) {
 
 ordered_json error_percent(double predicted, const std::optional<double>& published) {
   return published ? ordered_json(100 * (predicted / *published - 1)) : ordered_json();
-}
-
-std::string line_of(const ordered_json& json) {
-  // Bytes in the file's texts that are not UTF-8 become U+FFFD.
-  return json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
 }
 
 }  // namespace
@@ -283,9 +268,11 @@ std::string run_prediction_json(const plan::PublishedRun& run, const plan::RunPr
       {"pipeline", p.pipeline_ms},           {"data", p.data_ms},
       {"optimizer", p.optimizer_ms}};
   json["bubble_pct"] = 100 * p.bubble;
-  return line_of(json);
+  return json_dump(json) + "\n";
 }
 
-std::string bad_row_json(const plan::PublishedRow& row) { return line_of({{"line", row.line}, {"error", row.error}}); }
+std::string bad_row_json(const plan::PublishedRow& row) {
+  return json_dump(ordered_json{{"line", row.line}, {"error", row.error}}) + "\n";
+}
 
 }  // namespace trireme::io

@@ -16,19 +16,6 @@ namespace {
 
 using nlohmann::json;
 
-json parse(std::string_view text, const std::string& where) {
-  try {
-    return json::parse(text);
-  } catch (const json::exception& error) {
-    throw DataError("{}: not JSON: {}", where, json_message(error.what()));
-  }
-}
-
-/// Formats a value for a message. Lists and objects are only named: they may nest deeper than the stack allows.
-std::string quoted_value(const json& value) {
-  return value.is_structured() && !value.empty() ? fmt::format("an {}", value.type_name()) : shortened(value.dump());
-}
-
 /// Returns the value as a T, the C++ equivalent of `type`. Throws DataError if it has another type.
 template <class T>
 T value_of(const json& value, const char* type, const std::string& where) {
@@ -43,12 +30,12 @@ T value_of(const json& value, const char* type, const std::string& where) {
   } else {
     good = value.is_array();
   }
-  TRIREME_CHECK(good, DataError, "{} is {} instead of {}", where, quoted_value(value), type);
+  TRIREME_CHECK(good, DataError, "{} is {} instead of {}", where, json_quotation(value), type);
   return value.get<T>();
 }
 
 const json& member(const json& object, const char* name, const std::string& where) {
-  TRIREME_CHECK(object.is_object(), DataError, "{}: {} instead of an object", where, quoted_value(object));
+  TRIREME_CHECK(object.is_object(), DataError, "{}: {} instead of an object", where, json_quotation(object));
   const auto found = object.find(name);
   TRIREME_CHECK(found != object.end(), DataError, "{}: there is no \"{}\"", where, name);
   return *found;
@@ -61,7 +48,7 @@ std::string text_member(const json& object, const char* name, const std::string&
 /// Calls `take` with each array element and its path.
 template <class Take>
 void for_each(const json& array, const std::string& where, const Take& take) {
-  TRIREME_CHECK(array.is_array(), DataError, "{} is {} instead of an array", where, quoted_value(array));
+  TRIREME_CHECK(array.is_array(), DataError, "{} is {} instead of an array", where, json_quotation(array));
   for (std::size_t i = 0; i < array.size(); ++i) take(array[i], fmt::format("{}[{}]", where, i));
 }
 
@@ -100,7 +87,7 @@ data::SquadQuestion parse_question(const json& object, const std::string& place,
 }  // namespace
 
 data::RaceArticle parse_race_article(std::string_view line, const std::string& where) {
-  const json object = parse(line, where);
+  const json object = parse_json(line, where);
   data::RaceArticle article;
   article.article = text_member(object, "article", where);
   article.questions = texts_of(member(object, "questions", where), where + ": \"questions\"");
@@ -112,10 +99,10 @@ data::RaceArticle parse_race_article(std::string_view line, const std::string& w
 }
 
 data::SquadFile parse_squad(std::string_view text, const std::string& path, data::BadLines& bad) {
-  const json root = parse(text, path);
+  const json root = parse_json(text, path);
   data::SquadFile file;
   file.path = path;
-  TRIREME_CHECK(root.is_object(), DataError, "{}: {} instead of an object", path, quoted_value(root));
+  TRIREME_CHECK(root.is_object(), DataError, "{}: {} instead of an object", path, json_quotation(root));
   if (const auto version = root.find("version"); version != root.end() && version->is_string()) {
     file.has_impossible = version->get_ref<const std::string&>().starts_with("v2");
   }
@@ -153,13 +140,6 @@ std::string squad_n_best_json(const std::map<std::string, data::SquadPrediction>
 
 namespace {
 
-using nlohmann::json;
-
-/// Formats a value for a message. Lists and objects are only named: they may nest deeper than the stack allows.
-std::string shown(const json& value) {
-  return value.is_structured() ? fmt::format("an {}", value.type_name()) : shortened(value.dump());
-}
-
 /// Returns the value under the first of `keys` in the object, and this key.
 std::pair<std::string, const json*> value_of(const json& object, const std::vector<std::string>& keys) {
   for (const std::string& key : keys) {
@@ -169,7 +149,7 @@ std::pair<std::string, const json*> value_of(const json& object, const std::vect
 }
 
 std::string text_of(const std::string& key, const json& value) {
-  TRIREME_CHECK(value.is_string(), DataError, "the value of '{}' is {}, not a string", key, shown(value));
+  TRIREME_CHECK(value.is_string(), DataError, "the value of '{}' is {}, not a string", key, json_quotation(value));
   return value.get<std::string>();
 }
 
@@ -179,7 +159,7 @@ std::int64_t answer_of(const std::string& key, const json& value) {
   if (text.size() == 1 && text[0] >= 'A' && text[0] <= 'Z') return text[0] - 'A';
   const auto number = parse_number<std::int64_t>(text);
   TRIREME_CHECK(number, DataError, "the value of '{}' is {}: neither the number of a choice nor its letter", key,
-                shown(value));
+                json_quotation(value));
   return *number;
 }
 
@@ -192,7 +172,8 @@ data::ChoiceQuestion question_of(const json& object, const QuestionKeys& keys) {
     question.context = text_of(context_key, *context);
   }
   const auto [choices_key, choices] = value_of(object, keys.choices);
-  TRIREME_CHECK(choices->is_array(), DataError, "the value of '{}' is {}, not a list", choices_key, shown(*choices));
+  TRIREME_CHECK(choices->is_array(), DataError, "the value of '{}' is {}, not a list", choices_key,
+                json_quotation(*choices));
   for (const json& choice : *choices) question.choices.push_back(text_of(choices_key, choice));
   const auto [answer_key, answer] = value_of(object, keys.answer);
   question.answer = answer_of(answer_key, *answer);
@@ -205,12 +186,10 @@ data::ChoiceQuestion question_of(const json& object, const QuestionKeys& keys) {
 }  // namespace
 
 data::ChoiceQuestion json_question(std::string_view line, const QuestionKeys& keys, const std::string& where) {
+  const json object = parse_json_line(line, where);
   try {
-    const json object = json::parse(line);
-    TRIREME_CHECK(object.is_object(), DataError, "the line is {}, not an object", shown(object));
+    TRIREME_CHECK(object.is_object(), DataError, "the line is {}, not an object", json_quotation(object));
     return question_of(object, keys);
-  } catch (const json::parse_error& error) {
-    throw DataError("{}:{}: not JSON: {}", where, error.byte, json_fault(error.what()));
   } catch (const DataError& error) {
     throw DataError("{}: {}", where, error.what());
   }

@@ -6,6 +6,8 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "io/json/json_text.hpp"
+
 namespace trireme::io {
 namespace {
 
@@ -88,7 +90,7 @@ void MetricsFile::write(const train::TrainRecord& r) {
 void MetricsFile::write(const train::EvaluationRecord& r) {
   const char* split = r.split == data::Split::test ? "test" : "valid";
   std::string line = fmt::format(R"({{"iteration": {}, )", r.iteration);
-  if (!r.set.empty()) line += fmt::format(R"("valid_set": "{}", )", r.set);
+  if (!r.set.empty()) line += fmt::format(R"("valid_set": {}, )", json_dump(Json(r.set)));
   line += fmt::format(R"("{}_loss": {}, "{}_ppl": {})", split, number(r.loss), split, number(r.perplexity));
   if (r.sop_loss) {
     line += fmt::format(R"(, "{}_sop_loss": {}, "{}_sop_accuracy": {})", split, number(*r.sop_loss), split,
