@@ -43,7 +43,7 @@ class ShardStream {
     std::vector<std::byte> block;
     while (position_ < end_bytes) {
       block.resize(static_cast<std::size_t>(std::min(end_bytes - position_, std::int64_t{1} << 20)));
-      read_at(file_.get(), path_, reinterpret_cast<char*>(block.data()), block.size(), position_);
+      read_at(file_.get(), path_, block.data(), block.size(), position_);
       append(block);
     }
   }

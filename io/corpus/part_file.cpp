@@ -157,7 +157,7 @@ class PartFileReader final : public prepare::PartReader {
     const std::int64_t before_tail = status.st_size - static_cast<std::int64_t>(sizeof(tail));
     const std::string damaged = damage(path_);
     TRIREME_CHECK(before_tail >= 0, DataError, "{}", damaged);
-    read_at(file_.get(), path_, reinterpret_cast<char*>(&tail), sizeof(tail), before_tail);
+    read_at(file_.get(), path_, &tail, sizeof(tail), before_tail);
     TRIREME_CHECK(tail.magic == magic && tail.summary_bytes <= static_cast<std::uint64_t>(before_tail), DataError, "{}",
                   damaged);
     std::string text(static_cast<std::size_t>(tail.summary_bytes), '\0');
@@ -189,7 +189,7 @@ class PartFileReader final : public prepare::PartReader {
   std::size_t read(std::span<std::byte> out) override {
     const std::size_t size_bytes = std::min(out.size(), static_cast<std::size_t>(end_ - position_));
     if (size_bytes == 0) return 0;
-    read_at(file_.get(), path_, reinterpret_cast<char*>(out.data()), size_bytes, position_);
+    read_at(file_.get(), path_, out.data(), size_bytes, position_);
     position_ += static_cast<std::int64_t>(size_bytes);
     digest_.update(out.data(), size_bytes);
     TRIREME_CHECK(position_ < end_ || digest_.hex() == expected_digest_, DataError, "{}", damage(path_));
@@ -198,8 +198,7 @@ class PartFileReader final : public prepare::PartReader {
 
   std::int64_t sentence_end(std::int64_t i) const override {
     std::int64_t end = 0;
-    read_at(file_.get(), path_, reinterpret_cast<char*>(&end), sizeof(end),
-            sentences_begin_ + i * static_cast<std::int64_t>(sizeof(end)));
+    read_at(file_.get(), path_, &end, sizeof(end), sentences_begin_ + i * static_cast<std::int64_t>(sizeof(end)));
     return end;
   }
 

@@ -1,11 +1,11 @@
 #include "io/h5/hdf5_error.hpp"
 
-#include <charconv>
 #include <cstring>
 #include <string_view>
 #include <vector>
 
 #include "io/posix/system_call.hpp"
+#include "src/base/parse_number.hpp"
 
 namespace trireme::io::h5 {
 
@@ -29,12 +29,12 @@ Silence::~Silence() { H5Eset_auto2(H5E_DEFAULT, function_, data_); }
 namespace {
 
 /// The errno in a driver's message ("..., errno = 28, error message = ..."), or 0.
-int errno_in(const std::string& text) {
+int errno_in(std::string_view text) {
   constexpr std::string_view mark = "errno = ";
   const std::size_t begin = text.find(mark);
-  int value = 0;
-  if (begin != std::string::npos) std::from_chars(text.data() + begin + mark.size(), text.data() + text.size(), value);
-  return value;
+  if (begin == text.npos) return 0;
+  text.remove_prefix(begin + mark.size());
+  return take_number<int>(text).value_or(0);
 }
 
 }  // namespace

@@ -108,8 +108,7 @@ void BlockWriter::write_block(const Block& block) {
 }
 
 void BlockWriter::write_plain(const Block& block, std::int64_t begin, std::int64_t end) {
-  write_at(plain_.get(), path_, reinterpret_cast<const char*>(block.at(begin)), static_cast<std::size_t>(end - begin),
-           begin);
+  write_at(plain_.get(), path_, block.at(begin), static_cast<std::size_t>(end - begin), begin);
 }
 
 /// Advances `begin` as far as direct I/O is possible.

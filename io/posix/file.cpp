@@ -13,7 +13,8 @@
 
 namespace trireme::io {
 
-void write_at(int descriptor, const std::string& path, const char* bytes, std::size_t size_bytes, std::int64_t offset) {
+void write_at(int descriptor, const std::string& path, const void* data, std::size_t size_bytes, std::int64_t offset) {
+  const auto* bytes = static_cast<const char*>(data);
   while (size_bytes > 0) {
     const ssize_t written = uninterrupted([&] { return pwrite(descriptor, bytes, size_bytes, offset); });
     if (written <= 0) {
@@ -25,7 +26,8 @@ void write_at(int descriptor, const std::string& path, const char* bytes, std::s
   }
 }
 
-void read_at(int descriptor, const std::string& path, char* bytes, std::size_t size_bytes, std::int64_t offset) {
+void read_at(int descriptor, const std::string& path, void* data, std::size_t size_bytes, std::int64_t offset) {
+  auto* bytes = static_cast<char*>(data);
   while (size_bytes > 0) {
     const ssize_t got = uninterrupted([&] { return pread(descriptor, bytes, size_bytes, offset); });
     TRIREME_CHECK(got > 0, IoError, "cannot read {} bytes at byte {} of {}: {}", size_bytes, offset, path,
@@ -117,12 +119,12 @@ Spool::Spool(std::string path)
 }
 
 void Spool::append(const void* data, std::size_t size_bytes) {
-  write_at(file_.get(), "the temporary file " + path_, static_cast<const char*>(data), size_bytes, size_bytes_);
+  write_at(file_.get(), "the temporary file " + path_, data, size_bytes, size_bytes_);
   size_bytes_ += static_cast<std::int64_t>(size_bytes);
 }
 
 void Spool::read(std::int64_t offset, void* data, std::size_t size_bytes) const {
-  read_at(file_.get(), "the temporary file " + path_, static_cast<char*>(data), size_bytes, offset);
+  read_at(file_.get(), "the temporary file " + path_, data, size_bytes, offset);
 }
 
 }  // namespace trireme::io

@@ -21,10 +21,10 @@ struct DescriptorTraits {
 using Descriptor = UniqueHandle<DescriptorTraits>;
 
 /// Writes all bytes to a position in an open file. Throws IoError that names `path`.
-void write_at(int descriptor, const std::string& path, const char* bytes, std::size_t size_bytes, std::int64_t offset);
+void write_at(int descriptor, const std::string& path, const void* data, std::size_t size_bytes, std::int64_t offset);
 
 /// Reads that many bytes at a position in an open file. Throws IoError naming `path`, also at a premature end of file.
-void read_at(int descriptor, const std::string& path, char* bytes, std::size_t size_bytes, std::int64_t offset);
+void read_at(int descriptor, const std::string& path, void* data, std::size_t size_bytes, std::int64_t offset);
 
 enum class Symlinks { follow, refuse };
 

@@ -91,20 +91,21 @@ SafetensorsFile::SafetensorsFile(std::string path) : path_(std::move(path)) {
   TRIREME_CHECK(size_bytes >= safetensors_length_bytes, DataError,
                 "{} has {} bytes: it was cut off, or is no safetensors file", path_, size_bytes);
   std::uint64_t length = 0;
-  read_at(file_.get(), path_, reinterpret_cast<char*>(&length), sizeof length, 0);
+  read_at(file_.get(), path_, &length, sizeof length, 0);
   TRIREME_CHECK(length <= static_cast<std::uint64_t>(max_safetensors_header_bytes), DataError,
                 "{} states a header of {} bytes, but the limit is {}: it is damaged, or no safetensors file", path_,
                 length, max_safetensors_header_bytes);
   const auto header_bytes = static_cast<std::int64_t>(length);
   TRIREME_CHECK(header_bytes <= size_bytes - safetensors_length_bytes, DataError,
                 "{} states a header of {} bytes, but has only {}: it was cut off", path_, length, size_bytes);
-  text_.resize(static_cast<std::size_t>(header_bytes));
-  read_at(file_.get(), path_, text_.data(), text_.size(), safetensors_length_bytes);
-  header_ = parse_safetensors_header(text_, size_bytes - safetensors_length_bytes - header_bytes, path_);
+  std::string text(length, '\0');
+  read_at(file_.get(), path_, text.data(), text.size(), safetensors_length_bytes);
+  data_offset_ = safetensors_length_bytes + header_bytes;
+  header_ = parse_safetensors_header(text, size_bytes - data_offset_, path_);
 }
 
 void SafetensorsFile::read(std::int64_t begin, std::span<std::byte> out) const {
-  read_at(file_.get(), path_, reinterpret_cast<char*>(out.data()), out.size(), data_offset() + begin);
+  read_at(file_.get(), path_, out.data(), out.size(), data_offset() + begin);
 }
 
 SafetensorsSource::SafetensorsSource(const std::string& path) : description_(path) {

@@ -18,17 +18,15 @@ class SafetensorsFile {
 
   const std::string& path() const { return path_; }
   const SafetensorsHeader& header() const { return header_; }
-  /// The JSON as stored in the file.
-  const std::string& header_text() const { return text_; }
   /// Reads bytes from offset `begin` after the header.
   void read(std::int64_t begin, std::span<std::byte> out) const;
   /// Offset of the first byte after the header.
-  std::int64_t data_offset() const { return safetensors_length_bytes + static_cast<std::int64_t>(text_.size()); }
+  std::int64_t data_offset() const { return data_offset_; }
 
  private:
   std::string path_;
   Descriptor file_;
-  std::string text_;
+  std::int64_t data_offset_ = 0;
   SafetensorsHeader header_;
 };
 
