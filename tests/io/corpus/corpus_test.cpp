@@ -1,6 +1,5 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -15,6 +14,7 @@
 #include "io/corpus/corpus_writer.hpp"
 #include "io/h5/file.hpp"
 #include "src/base/philox.hpp"
+#include "tests/support/file_size_limit.hpp"
 #include "tests/support/temporary_directory.hpp"
 
 namespace trireme::io {
@@ -23,22 +23,6 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::ThrowsMessage;
-
-/// Numbers as text, for any vocabulary size.
-class FakeTokenizer : public data::Tokenizer {
- public:
-  explicit FakeTokenizer(std::int64_t vocabulary_size) : vocabulary_size_(vocabulary_size) {}
-  const std::string& name() const override { return name_; }
-  std::int64_t vocabulary_size() const override { return vocabulary_size_; }
-  std::int32_t end_of_document() const override { return 0; }
-  void encode(std::string_view, std::vector<std::int32_t>&) const override {}
-  void decode(std::span<const std::int32_t>, std::string&) const override {}
-  std::string payload() const override { return std::string("a payload with a NUL \0 inside", 30); }
-
- private:
-  std::string name_ = "fake";
-  std::int64_t vocabulary_size_;
-};
 
 std::vector<std::int32_t> as_ids(const data::TokenSpan& tokens) {
   return std::visit([](const auto& span) { return std::vector<std::int32_t>(span.begin(), span.end()); }, tokens);
@@ -66,10 +50,7 @@ class Corpus : public ::testing::Test {
   void expect_damaged(const std::string& reason) const {
     EXPECT_THAT([&] { CorpusStore(path_).verify(); }, ThrowsMessage<DataError>(HasSubstr(reason)));
   }
-  std::string whole() const {
-    std::ifstream file(path_, std::ios::binary);
-    return {std::istreambuf_iterator<char>(file), {}};
-  }
+  std::string whole() const { return test::content_of(path_); }
   void replace(const std::string& bytes) const { std::ofstream(path_, std::ios::binary) << bytes; }
 
   test::TemporaryDirectory directory_;
@@ -99,7 +80,7 @@ TEST_F(Corpus, GivesBackWhatWasWritten) {
 TEST_F(Corpus, HoldsSixteenBitsUpTo65536IdsAndThirtyTwoBeyond) {
   for (const std::int32_t size : {65536, 65537, 200000}) {
     const auto ids = random_ids(5000, size);
-    write(FakeTokenizer(size), {ids, {size - 1}});
+    write(*data::make_null_tokenizer(size, 0), {ids, {size - 1}});
     const CorpusStore store(path_);
     EXPECT_EQ(store.tokens(0, store.token_count()).index(), size == 65536 ? 0u : 1u);
     std::vector<std::int32_t> expected = ids;
@@ -173,16 +154,13 @@ TEST_F(Corpus, AbandonedOrFailedLeavesTheOldFileAndNothingElse) {
     CorpusWriter writer(path_, *bytes_);
     writer.append(std::vector<std::int32_t>{2, 3});
   }
-  rlimit limit{};
-  getrlimit(RLIMIT_FSIZE, &limit);
-  std::signal(SIGXFSZ, SIG_IGN);
-  const rlimit small{1 << 20, limit.rlim_max};
-  setrlimit(RLIMIT_FSIZE, &small);
-  EXPECT_THAT([&] { write(*bytes_, {random_ids(600000, 257)}); },
-              ThrowsMessage<EnvironmentError>(HasSubstr("File too large: ulimit -f")));  // the spool
-  EXPECT_THAT([&] { write(*bytes_, {random_ids((1 << 19) - 50, 257)}); },
-              ThrowsMessage<EnvironmentError>(HasSubstr("File too large: ulimit -f")));  // the HDF5 file
-  setrlimit(RLIMIT_FSIZE, &limit);
+  {
+    const test::FileSizeLimit limit(1 << 20);
+    for (const std::int64_t tokens : {600'000, (1 << 19) - 50}) {  // too many for the spool, or for the HDF5 file
+      EXPECT_THAT([&] { write(*bytes_, {random_ids(tokens, 257)}); },
+                  ThrowsMessage<EnvironmentError>(HasSubstr("File too large: ulimit -f")));
+    }
+  }
   EXPECT_EQ(whole(), before);
   EXPECT_EQ(std::distance(std::filesystem::directory_iterator(directory_.path()), {}), 1);
 }

@@ -41,8 +41,7 @@ T number(const std::string& bytes, std::size_t at) {
 
 /// Data of a file's records. Expects whole records with right checksums.
 std::vector<std::string> records(const std::string& path) {
-  std::ifstream in(path, std::ios::binary);
-  const std::string content(std::istreambuf_iterator<char>(in), {});
+  const std::string content = test::content_of(path);
   std::vector<std::string> all;
   for (std::size_t at = 0; at < content.size();) {
     const auto size = number<std::uint64_t>(content, at);

@@ -2,14 +2,13 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <sys/resource.h>
 
-#include <csignal>
 #include <filesystem>
 #include <fstream>
 #include <random>
 
 #include "src/base/error.hpp"
+#include "tests/support/file_size_limit.hpp"
 #include "tests/support/message_of.hpp"
 #include "tests/support/temporary_directory.hpp"
 
@@ -28,10 +27,7 @@ class BlockWriterTest : public testing::Test {
   void write(BlockWriter& writer, std::size_t begin, std::size_t size) const {
     writer.write(static_cast<std::int64_t>(begin), std::span(bytes_).subspan(begin, size));
   }
-  std::string content() const {
-    std::ifstream file(path_, std::ios::binary);
-    return {std::istreambuf_iterator<char>(file), {}};
-  }
+  std::string content() const { return test::content_of(path_); }
   std::string expected(std::size_t begin, std::size_t size) const {
     return {reinterpret_cast<const char*>(bytes_.data()) + begin, size};
   }
@@ -72,20 +68,14 @@ TEST_F(BlockWriterTest, PlacesMayLieAnywhereAndNothingBesideThemChanges) {
 }
 
 TEST_F(BlockWriterTest, AFailureOfAnEarlierWriteIsThrown) {
-  std::signal(SIGXFSZ, SIG_IGN);
-  rlimit before{};
-  getrlimit(RLIMIT_FSIZE, &before);
   std::filesystem::resize_file(path_, 0);
-  const rlimit small{rlim_t{5} << 20, before.rlim_max};
   BlockWriter writer(path_);
-  setrlimit(RLIMIT_FSIZE, &small);
+  const test::FileSizeLimit limit(5 << 20);
   const auto write_all = [&] {
     write(writer, 0, bytes_.size());
     writer.finish();
   };
-  const std::string message = test::message_of(write_all);
-  setrlimit(RLIMIT_FSIZE, &before);
-  EXPECT_THAT(message, testing::AllOf(testing::HasSubstr(path_), testing::HasSubstr("ulimit -f")));
+  EXPECT_THAT(test::message_of(write_all), testing::AllOf(testing::HasSubstr(path_), testing::HasSubstr("ulimit -f")));
   EXPECT_THAT(test::message_of([&] { writer.finish(); }), testing::HasSubstr(path_)) << "it stays failed";
   EXPECT_THAT(test::message_of([&] { BlockWriter(folder_ / "absent"); }), testing::HasSubstr("cannot write"));
 }
