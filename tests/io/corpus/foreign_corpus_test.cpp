@@ -34,6 +34,19 @@ class Bytes {
   std::string text_;
 };
 
+/// An index of Megatron-LM's.
+Bytes index_of(std::int64_t type, std::initializer_list<std::int64_t> sizes, std::initializer_list<std::int64_t> begins,
+               std::initializer_list<std::int64_t> documents) {
+  return Bytes()
+      .add_text({"MMIDIDX\0\0", 9})
+      .add<std::uint64_t>({1})
+      .add<std::uint8_t>({type})
+      .add<std::uint64_t>({std::ssize(sizes), std::ssize(documents)})
+      .add<std::int32_t>(sizes)
+      .add<std::int64_t>(begins)
+      .add<std::int64_t>(documents);
+}
+
 /// Corpora in the files of other programs.
 class ForeignCorpora : public CorpusFiles {
  protected:
@@ -64,14 +77,7 @@ class ForeignCorpora : public CorpusFiles {
 };
 
 // The files that Megatron-LM's builder writes of documents (5, 6, 256), () and (7).
-const Bytes index_bytes = Bytes()
-                              .add_text({"MMIDIDX\0\0", 9})
-                              .add<std::uint64_t>({1})
-                              .add<std::uint8_t>({8})
-                              .add<std::uint64_t>({3, 4})
-                              .add<std::int32_t>({3, 0, 1})
-                              .add<std::int64_t>({0, 6, 6})
-                              .add<std::int64_t>({0, 1, 2, 3});
+const Bytes index_bytes = index_of(8, {3, 0, 1}, {0, 6, 6}, {0, 1, 2, 3});
 const Bytes token_bytes = Bytes().add<std::uint16_t>({5, 6, 256, 7});
 
 TEST_F(ForeignCorpora, AreExportedAsMegatronsBuilderWritesThem) {
@@ -80,15 +86,7 @@ TEST_F(ForeignCorpora, AreExportedAsMegatronsBuilderWritesThem) {
   EXPECT_EQ(content("a.bin"), token_bytes.text());
 
   export_megatron(CorpusStore(corpus("b.h5", {{70'000, 6}, {99'999}}, *wide_)), directory_ / "b");
-  EXPECT_EQ(content("b.idx"), Bytes()
-                                  .add_text({"MMIDIDX\0\0", 9})
-                                  .add<std::uint64_t>({1})
-                                  .add<std::uint8_t>({4})
-                                  .add<std::uint64_t>({2, 3})
-                                  .add<std::int32_t>({2, 1})
-                                  .add<std::int64_t>({0, 8})
-                                  .add<std::int64_t>({0, 1, 2})
-                                  .text());
+  EXPECT_EQ(content("b.idx"), index_of(4, {2, 1}, {0, 8}, {0, 1, 2}).text());
   EXPECT_EQ(content("b.bin"), Bytes().add<std::int32_t>({70'000, 6, 99'999}).text());
 }
 
@@ -111,14 +109,8 @@ TEST_F(ForeignCorpora, OfMegatronAreImported) {
 
 TEST_F(ForeignCorpora, OfMegatronWithEveryTypeOfWholeNumbersAreImported) {
   const auto import = [&](int code, const Bytes& tokens, std::int64_t size_of_token) {
-    file("m.idx", Bytes()
-                      .add_text({"MMIDIDX\0\0", 9})
-                      .add<std::uint64_t>({1})
-                      .add<std::uint8_t>({code})
-                      .add<std::uint64_t>({2, 3})
-                      .add<std::int32_t>({1, 2})
-                      .add<std::int64_t>({2 * size_of_token, 0})  // the sequences need not lie in order
-                      .add<std::int64_t>({0, 1, 2}));
+    // The sequences need not lie in order.
+    file("m.idx", index_of(code, {1, 2}, {2 * size_of_token, 0}, {0, 1, 2}));
     file("m.bin", tokens);
     return ids_of(imported(*narrow_, [&](auto& writer) { import_megatron(directory_ / "m", writer); }));
   };
@@ -132,14 +124,7 @@ TEST_F(ForeignCorpora, OfMegatronWithEveryTypeOfWholeNumbersAreImported) {
 TEST_F(ForeignCorpora, OfMegatronHaveSentencesWhereADocumentIsSeveralSequences) {
   const auto sentences = [&](std::initializer_list<std::int64_t> documents,
                              Sequences sequences = Sequences::automatic) {
-    file("m.idx", Bytes()
-                      .add_text({"MMIDIDX\0\0", 9})
-                      .add<std::uint64_t>({1})
-                      .add<std::uint8_t>({8})
-                      .add<std::uint64_t>({2, static_cast<std::int64_t>(documents.size())})
-                      .add<std::int32_t>({1, 1})
-                      .add<std::int64_t>({0, 2})
-                      .add<std::int64_t>(documents));
+    file("m.idx", index_of(8, {1, 1}, {0, 2}, documents));
     file("m.bin", Bytes().add<std::uint16_t>({5, 6}));
     return imported(*narrow_, [&](auto& writer) { import_megatron(directory_ / "m", writer, sequences); })
         .sentence_offsets()
@@ -152,14 +137,7 @@ TEST_F(ForeignCorpora, OfMegatronHaveSentencesWhereADocumentIsSeveralSequences) 
 }
 
 TEST_F(ForeignCorpora, OfMegatronKeepSentencesBothWays) {
-  const Bytes index = Bytes()
-                          .add_text({"MMIDIDX\0\0", 9})
-                          .add<std::uint64_t>({1})
-                          .add<std::uint8_t>({8})
-                          .add<std::uint64_t>({3, 3})
-                          .add<std::int32_t>({1, 2, 1})
-                          .add<std::int64_t>({0, 2, 6})
-                          .add<std::int64_t>({0, 2, 3});
+  const Bytes index = index_of(8, {1, 2, 1}, {0, 2, 6}, {0, 2, 3});
   file("m.idx", index);
   file("m.bin", token_bytes);
   const CorpusStore store = imported(*narrow_, [&](auto& writer) { import_megatron(directory_ / "m", writer); });

@@ -30,26 +30,24 @@ TEST_P(LyingCorpus, IsRefused) {
     table.update(lie.sentences.data(), lie.sentences.size() * 8);
     table.update(digests.data(), digests.size());
     h5::File file = h5::File::create(path);
-    const auto add = [&](const char* name, const auto* data, std::size_t size) {
-      const Shape shape{static_cast<std::int64_t>(size)};
-      const ConstTensorView view(data, shape);
-      file.create_dataset(name, view.dtype(), shape).write(view);
+    const auto add = [&](const char* name, const auto& values) {
+      const ConstTensorView view(values.data(), {std::ssize(values)});
+      file.create_dataset(name, view.dtype(), view.shape()).write(view);
     };
-    add("/tokens", lie.tokens.data(), lie.tokens.size());
-    add("/document_offsets", lie.offsets.data(), lie.offsets.size());
-    if (!lie.sentences.empty()) add("/sentence_offsets", lie.sentences.data(), lie.sentences.size());
-    add("/block_digests", reinterpret_cast<const std::uint8_t*>(digests.data()), digests.size());
+    add("/tokens", lie.tokens);
+    add("/document_offsets", lie.offsets);
+    if (!lie.sentences.empty()) add("/sentence_offsets", lie.sentences);
+    write_bytes(file, "/block_digests", digests, {std::ssize(digests)});
     const std::string payload = narrow_->payload();
-    add("/tokenizer_payload", reinterpret_cast<const std::uint8_t*>(payload.data()), payload.size());
-    h5::Object root = file.root();
-    root.write_attribute("format", corpus_format_name);
-    root.write_attribute("format_version", corpus_format_version);
-    root.write_attribute("tokenizer", "bytes");
-    root.write_attribute("tokenizer_digest", narrow_->digest());
-    root.write_attribute("vocabulary_size", lie.vocabulary_size);
-    root.write_attribute("end_of_document", 256);
-    root.write_attribute("greatest_id", lie.max_id);
-    root.write_attribute("table_digest", table.hex());
+    write_bytes(file, "/tokenizer_payload", payload, {std::ssize(payload)});
+    write_corpus_header(file, corpus_format_name,
+                        {.tokenizer = "bytes",
+                         .tokenizer_digest = narrow_->digest(),
+                         .tokenizer_payload = payload,
+                         .content_digest = table.hex(),
+                         .vocabulary_size = lie.vocabulary_size,
+                         .end_of_document = 256,
+                         .max_id = lie.max_id});
     file.close();
   }
   EXPECT_THAT([&] { CorpusStore(path).verify(); },
