@@ -125,7 +125,7 @@ ShardFile CheckpointStore::write_shard(const std::string& staging, const std::st
     const bool has_origin = staging.find(origin_infix) != staging.npos;
     if (has_origin) {
       if (std::optional<ShardFile> kept = recorded_shard(path(staging), file_name, datasets)) {
-        log::info("{} is there and whole: kept", file_name);
+        log::info("{} already exists and is intact: kept", file_name);
         return *kept;
       }
     }

@@ -35,7 +35,7 @@ class PlainFile final : public ByteSource {
     while (got < size_bytes) {
       const ssize_t result = uninterrupted([&] { return pread(file_.get(), data + got, size_bytes - got, position_); });
       TRIREME_CHECK(result >= 0, IoError, "cannot read {}: {}", path_, std::strerror(errno));
-      TRIREME_CHECK(result > 0 || end_ == INT64_MAX, IoError, "cannot read {}: it has become shorter meanwhile", path_);
+      TRIREME_CHECK(result > 0 || end_ == INT64_MAX, IoError, "cannot read {}: it was truncated meanwhile", path_);
       if (result == 0) break;
       got += static_cast<std::size_t>(result);
       position_ += result;

@@ -36,7 +36,7 @@ std::size_t token_bytes(std::uint8_t code, const std::string& path) {
     case 5:
       return 8;
     default:
-      throw DataError("{}, byte 17: type {} of the tokens is not one of whole numbers (1 to 5, or 8)", path, code);
+      throw DataError("{}, byte 17: token type {} is not an integer type (1 to 5, or 8)", path, code);
   }
 }
 
@@ -124,9 +124,8 @@ class Index {
     std::ranges::sort(ranges, {}, &ByteRange::begin);
     std::size_t filled = 0;
     for (const ByteRange& range : ranges) {
-      TRIREME_CHECK(range.begin >= filled, DataError,
-                    "{}: sequences overlap, two of them begin or go on at byte {} of {}: the index is damaged", path_,
-                    range.begin, bin_path);
+      TRIREME_CHECK(range.begin >= filled, DataError, "{}: sequences overlap at byte {} of {}: the index is damaged",
+                    path_, range.begin, bin_path);
       if (range.begin > filled) break;
       filled = range.end;
     }

@@ -28,7 +28,7 @@ constexpr std::int64_t max_size = std::int64_t{1} << 40;  // a model's shape is 
 
 std::string text_of(const json& value) { return shortened(json_dump(value)); }
 
-/// Settings of an object, with defaults. Collects what does not fit.
+/// Settings of an object, with defaults. Collects unsupported values in `problems`.
 class Settings {
  public:
   Settings(const json& object, std::vector<std::string>& problems) : object_(object), problems_(problems) {}
@@ -49,7 +49,7 @@ class Settings {
   std::string text(const char* name, std::string otherwise) const {
     return get(name, std::move(otherwise), &json::is_string, "a text");
   }
-  /// Notes a setting that has another value than all models of the class here.
+  /// Records a problem unless the setting has the only supported value.
   void require(const exchange::FixedSetting& setting) const {
     const json& found = value(std::string(setting.key).c_str());
     const bool fits = found.is_null() || std::visit([&](const auto& wanted) { return found == wanted; }, setting.value);
@@ -60,10 +60,10 @@ class Settings {
     for (const auto& [known, activation] : huggingface_activations) {
       if (wanted == known) return activation;
     }
-    add(fmt::format("{} is '{}': there are gelu_new, gelu_pytorch_tanh, gelu and relu2", name, shortened(wanted)));
+    add(fmt::format("{} is '{}': supported are gelu_new, gelu_pytorch_tanh, gelu and relu2", name, shortened(wanted)));
     return Activation::gelu_tanh;
   }
-  /// The value of a field under `name`, which is there.
+  /// Returns the value of a field under `name`, which must be present.
   model::FieldValue value_of(const model::Field& field, const char* name, const ModelConfig& config) const {
     if (field.attribute == "gelu") return static_cast<std::int64_t>(activation(name));
     return std::visit(
@@ -97,7 +97,7 @@ class Settings {
   std::vector<std::string>& problems_;
 };
 
-/// Reads the fields that the table has keys for.
+/// Reads the fields whose keys are in the table.
 void read_fields(const Settings& settings, ModelClass model_class, ModelConfig& config) {
   for (const model::Field& field : model::fields()) {
     const std::string key(exchange::config_key(field, model_class));
@@ -111,14 +111,15 @@ void read_gpt2(const Settings& settings, ModelConfig& config) {
   if (!settings.has("n_inner")) config.ffn_hidden = 4 * config.hidden;
 }
 
-/// The frequencies of rotary positions: of older files rope_theta and rope_scaling, of newer ones rope_parameters.
+/// Reads the frequencies of rotary positions: rope_theta and rope_scaling in older files, rope_parameters in newer
+/// ones.
 void read_rotary(const Settings& settings, const json& file, ModelConfig& config, std::vector<std::string>& problems) {
   config.rotary_base = settings.number("rope_theta", 10000);
   static const json none = json::object();
   const json* object = &none;
   for (const char* name : {"rope_scaling", "rope_parameters"}) {
     if (!settings.has(name)) continue;
-    if (!file.at(name).is_object()) return settings.add(fmt::format("{} is no object", name));
+    if (!file.at(name).is_object()) return settings.add(fmt::format("{} is not an object", name));
     object = &file.at(name);
   }
   const Settings rotary(*object, problems);
@@ -142,16 +143,15 @@ void read_rotary(const Settings& settings, const json& file, ModelConfig& config
     return;
   }
   if (kind != "yarn") {
-    return settings.add(
-        fmt::format("rope_type is '{}': positions are scaled as linear, llama3 or yarn does here", kind));
+    return settings.add(fmt::format("rope_type is '{}': supported are default, linear, llama3 and yarn", kind));
   }
   scaling.kind = RotaryScalingKind::yarn;
   scaling.slow_turns = rotary.number("beta_slow", 1);
   scaling.fast_turns = rotary.number("beta_fast", 32);
-  rotary.require({"truncate", true, "the pairs of channels are rounded here"});
+  rotary.require({"truncate", true, "only rounded ranges of channels are supported"});
   const double mscale = rotary.number("mscale", 0), all = rotary.number("mscale_all_dim", 0);
   if (rotary.has("attention_factor")) {
-    // Any factor m is (0.1 x ln factor + 1) of x = (m - 1) / (0.1 ln factor).
+    // Any factor m equals 0.1 x ln(factor) + 1 for x = (m - 1) / (0.1 ln(factor)).
     const double logarithm = 0.1 * std::log(scaling.factor);
     const double magnitude = rotary.number("attention_factor", 1);
     scaling.mscale = logarithm > 0 ? (magnitude - 1) / logarithm : 1;
@@ -165,7 +165,7 @@ void read_rotary(const Settings& settings, const json& file, ModelConfig& config
 void read_llama(const Settings& settings, const json& file, HuggingFaceModel& model,
                 std::vector<std::string>& problems) {
   ModelConfig& config = model.config;
-  if (settings.text("hidden_act", "silu") != "silu") settings.add("hidden_act is not silu, which gates SwiGLU");
+  if (settings.text("hidden_act", "silu") != "silu") settings.add("hidden_act is not silu: only SwiGLU is supported");
   read_rotary(settings, file, config, problems);
   if (settings.flag("rope_interleave", settings.flag("rope_interleaved", false))) {
     model.rotary = exchange::RotaryLayout::interleaved;
@@ -184,12 +184,12 @@ void read_llama(const Settings& settings, const json& file, HuggingFaceModel& mo
   }
   if (facts.has_bias_settings) {
     if (settings.flag("mlp_bias", false) != config.linear_bias) {
-      settings.add("attention_bias and mlp_bias differ: all linear layers have biases here, or none of these");
+      settings.add("attention_bias and mlp_bias differ: either all linear layers have biases, or none");
     }
     return;
   }
   if (config.qk_norm && config.linear_bias) {
-    settings.add("attention_bias is true: biases of attention are not supported with its norms here");
+    settings.add("attention_bias is true: not supported with QK norm");
   }
   config.linear_bias = false;
 }
@@ -200,7 +200,8 @@ void read_bert(const Settings& settings, ModelConfig& config) {
     config.classes = labels.is_object() ? static_cast<std::int64_t>(labels.size()) : settings.integer("num_labels", 2);
     const std::string problem = settings.text("problem_type", "single_label_classification");
     if (problem != "single_label_classification") {
-      settings.add(fmt::format("problem_type is '{}': one class of a sample is right here", shortened(problem)));
+      settings.add(
+          fmt::format("problem_type is '{}': only one correct class per sample is supported", shortened(problem)));
     }
   }
   if (config.output == model::ModelOutput::choices) config.classes = settings.integer("num_choices", 4);
@@ -231,7 +232,7 @@ HuggingFaceModel parse_config_json(const std::string& text, const std::string& p
   const Settings settings(file, problems);
   for (const char* name : {"quantization_config", "compression_config"}) {
     if (settings.has(name))
-      settings.add(fmt::format("{}: quantized weights are not read; take the original model", name));
+      settings.add(fmt::format("{}: quantized weights are not supported; use the original model", name));
   }
   model.config = exchange::class_defaults(model.model_class);
   read_fields(settings, model.model_class, model.config);
@@ -279,7 +280,7 @@ const char* activation_name(Activation activation) {
   return "gelu";
 }
 
-/// Both forms of the frequencies: rope_theta and rope_scaling of transformers 4, rope_parameters of 5.
+/// Writes both forms of the frequencies: rope_theta and rope_scaling of transformers 4, rope_parameters of 5.
 void put_rotary(ordered_json& file, const ModelConfig& config) {
   ordered_json scaling{{"rope_type", "default"}};
   const RotaryScaling& ours = config.rotary_scaling;
@@ -305,7 +306,7 @@ void put_rotary(ordered_json& file, const ModelConfig& config) {
   file["rope_parameters"] = scaling;
 }
 
-/// Writes the fields that the table has keys for.
+/// Writes the fields whose keys are in the table.
 void put_fields(ordered_json& file, const ModelConfig& config, ModelClass model_class) {
   const ModelConfig resolved = model::resolved(config);
   for (const model::Field& field : model::fields()) {
@@ -326,7 +327,7 @@ void put_llama(ordered_json& file, const ModelConfig& config, const exchange::Cl
   put_rotary(file, config);
   if (facts.has_bias_settings) file["mlp_bias"] = config.linear_bias;
   if (facts.has_window) file["sliding_window"] = config.window.left + 1;
-  if (config.qkv_bias && !config.linear_bias) file.erase("attention_bias");  // all models of the class have these
+  if (config.qkv_bias && !config.linear_bias) file.erase("attention_bias");  // implied by the class
 }
 
 void put_labels(ordered_json& file, const ModelConfig& config) {

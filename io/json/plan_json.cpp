@@ -116,8 +116,8 @@ void add_calibration(std::string_view text, const std::string& path, plan::Calib
     const std::string where = fmt::format("{}:{}", path, number);
     const json object = parse_json(line, where);
     TRIREME_CHECK(object.is_object() && (object.contains("kernel") || object.contains("operation")), DataError,
-                  "{}: neither a \"kernel\" nor an \"operation\": the lines of kernels_calibration, kernels_gpu_bench "
-                  "and collectives_bench are read",
+                  "{}: neither a \"kernel\" nor an \"operation\": expected a line of kernels_calibration, "
+                  "kernels_gpu_bench or collectives_bench",
                   where);
     if (object.contains("operation"))
       calibration.transfers.push_back(transfer_of(object, where));

@@ -50,9 +50,10 @@ LlmcSource::LlmcSource(std::string path) : path_(std::move(path)) {
   file_ = Descriptor(open(path_.c_str(), O_RDONLY | O_CLOEXEC));
   TRIREME_CHECK(file_, IoError, "cannot open {}: {}", path_, std::strerror(errno));
   std::array<std::int32_t, header_numbers> header;
-  TRIREME_CHECK(size_bytes >= static_cast<std::int64_t>(sizeof header), DataError,
-                "{} has {} bytes, fewer than the header of a model file of llm.c: it was cut off, or is none", path_,
-                size_bytes);
+  TRIREME_CHECK(
+      size_bytes >= static_cast<std::int64_t>(sizeof header), DataError,
+      "{} has {} bytes, fewer than the header of a model file of llm.c: it was cut off, or is another kind of file",
+      path_, size_bytes);
   read_at(file_.get(), path_, header.data(), sizeof header, 0);
   TRIREME_CHECK(header[0] != llama_magic, DataError,
                 "{} has the magic number of llm.c's Llama 3, of which GPT-2s alone are read. Import the model of "

@@ -47,7 +47,7 @@ MetricsFile::MetricsFile(const std::string& path, const Backend* backend)
 LostIterations MetricsFile::begin(const train::Progress& done) {
   std::ifstream in(path_, std::ios::binary);
   std::int64_t kept_bytes = 0;
-  std::string kept_behind;  // lines after the first removed one
+  std::string kept_after;  // lines after the first removed one
   LostIterations lost;
   bool removes = false;
   for (std::string line; std::getline(in, line) && !in.eof();) {
@@ -59,13 +59,13 @@ LostIterations MetricsFile::begin(const train::Progress& done) {
       if (const auto ms = record.find("elapsed_ms"); ms != record.end() && ms->is_number())
         lost.ms += ms->get<double>();
     } else if (removes) {
-      kept_behind += line + "\n";
+      kept_after += line + "\n";
     } else {
       kept_bytes += static_cast<std::int64_t>(line.size()) + 1;
     }
   }
   file_.cut(kept_bytes);
-  file_.append(kept_behind);
+  file_.append(kept_after);
   return lost;
 }
 

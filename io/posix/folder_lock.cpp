@@ -90,8 +90,8 @@ std::string proof_of_death(Fields owner, Fields own) {
     return "it was an earlier attempt of this SLURM job";
   }
   if (owner["host"] != own["host"]) return {};
-  if (owner["boot"] != own["boot"]) return "the host was started again since";
-  if (start_time(owner["pid"]) != owner["started"]) return "there is no such process any more";
+  if (owner["boot"] != own["boot"]) return "the host has rebooted since";
+  if (start_time(owner["pid"]) != owner["started"]) return "its process no longer exists";
   return {};
 }
 

@@ -51,7 +51,7 @@ class ByteReader {
   template <class T>
   T at(std::size_t offset, const char* what) const {
     TRIREME_CHECK(offset <= bytes_.size() && bytes_.size() - offset >= sizeof(T), DataError,
-                  "{} ends at byte {}, but {} should stand at byte {}: it is cut short", path_, bytes_.size(), what,
+                  "{} ends at byte {}, but {} should be at byte {}: it is cut short", path_, bytes_.size(), what,
                   offset);
     T value;
     std::memcpy(&value, bytes_.data() + offset, sizeof(T));

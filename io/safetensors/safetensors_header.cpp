@@ -133,7 +133,7 @@ class HeaderHandler : public nlohmann::json_sax<json> {
   }
   bool refuse(const char* what) const {
     if (!name_) throw DataError("{}: the header is {}, not an object of tensors", path_, what);
-    throw DataError("{}: the header has {} in '{}', where none belongs or a field is there twice", path_, what,
+    throw DataError("{}: the header has {} in '{}', where none belongs, or a field occurs twice", path_, what,
                     tensor());
   }
 
@@ -167,8 +167,8 @@ class HeaderHandler : public nlohmann::json_sax<json> {
 }  // namespace
 
 SafetensorsHeader parse_safetensors_header(std::string_view text, std::int64_t data_bytes, const std::string& path) {
-  TRIREME_CHECK(text.starts_with('{'), DataError, "{}: its header does not begin with '{{': it is no safetensors file",
-                path);
+  TRIREME_CHECK(text.starts_with('{'), DataError,
+                "{}: its header does not begin with '{{': it is not a safetensors file", path);
   HeaderHandler handler(path);
   json::sax_parse(text, &handler);
   SafetensorsHeader header = handler.finish();

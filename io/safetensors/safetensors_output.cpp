@@ -100,7 +100,7 @@ void SafetensorsOutput::open(std::size_t file, const std::string& begun) {
   present_ = file;
   path_ = begun;
   TRIREME_CHECK(is_there(begun), EnvironmentError,
-                "there is no {}, which rank 0 made: an export needs a folder that all share", begun);
+                "{} is missing, though rank 0 created it: an export needs a folder that all ranks share", begun);
   writer_ = std::make_unique<BlockWriter>(begun);
 }
 

@@ -89,11 +89,11 @@ SafetensorsFile::SafetensorsFile(std::string path) : path_(std::move(path)) {
   file_ = Descriptor(open(path_.c_str(), O_RDONLY | O_CLOEXEC));
   TRIREME_CHECK(file_, IoError, "cannot open {}: {}", path_, std::strerror(errno));
   TRIREME_CHECK(size_bytes >= safetensors_length_bytes, DataError,
-                "{} has {} bytes: it was cut off, or is no safetensors file", path_, size_bytes);
+                "{} has {} bytes: it was cut off, or is not a safetensors file", path_, size_bytes);
   std::uint64_t length = 0;
   read_at(file_.get(), path_, &length, sizeof length, 0);
   TRIREME_CHECK(length <= static_cast<std::uint64_t>(max_safetensors_header_bytes), DataError,
-                "{} states a header of {} bytes, but the limit is {}: it is damaged, or no safetensors file", path_,
+                "{} states a header of {} bytes, but the limit is {}: it is damaged, or not a safetensors file", path_,
                 length, max_safetensors_header_bytes);
   const auto header_bytes = static_cast<std::int64_t>(length);
   TRIREME_CHECK(header_bytes <= size_bytes - safetensors_length_bytes, DataError,

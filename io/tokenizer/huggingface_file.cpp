@@ -151,7 +151,7 @@ class Parser {
   }
 
   void set(std::int32_t id, const std::string& name, std::string bytes) {
-    require(!bytes.empty(), "token '{}' is empty or has a character that stands for no byte", shortened(name));
+    require(!bytes.empty(), "token '{}' is empty or has a character outside the byte-level alphabet", shortened(name));
     auto& tokens = vocabulary_.tokens;
     if (static_cast<std::size_t>(id) >= tokens.size()) tokens.resize(static_cast<std::size_t>(id) + 1);
     std::string& slot = tokens[static_cast<std::size_t>(id)];
@@ -190,8 +190,7 @@ class Parser {
         left = bytes_of(merge[0].get_ref<const std::string&>());
         right = bytes_of(merge[1].get_ref<const std::string&>());
       }
-      require(!left.empty() && !right.empty(),
-              "merge {} is {}, not two tokens spelt with the characters that stand for bytes",
+      require(!left.empty() && !right.empty(), "merge {} is {}, not two tokens of the byte-level alphabet",
               vocabulary_.merges.size() + 1, text_of(merge));
       vocabulary_.merges.emplace_back(std::move(left), std::move(right));
     }

@@ -88,8 +88,9 @@ class VocabularyHandler : public nlohmann::json_sax<json> {
   bool number_unsigned(std::uint64_t id) override {
     if (!inside_) refuse("a number");
     std::string bytes = bytes_of(name_);
-    TRIREME_CHECK(!bytes.empty(), DataError, "{}: entry '{}' is empty or has a character that stands for no byte",
-                  path_, shortened(name_));
+    TRIREME_CHECK(!bytes.empty(), DataError,
+                  "{}: entry '{}' is empty or has a character outside the byte-level alphabet", path_,
+                  shortened(name_));
     TRIREME_CHECK(id < max_vocabulary, DataError, "{}: entry '{}' has the id {}", path_, shortened(name_), id);
     if (id >= tokens_.size()) tokens_.resize(id + 1);
     TRIREME_CHECK(tokens_[id].empty(), DataError, "{}: entries '{}' and '{}' both have the id {}", path_,
@@ -153,8 +154,7 @@ std::vector<std::pair<std::string, std::string>> parse_merges(const std::string&
     std::string left = bytes_of(line.substr(0, space));
     std::string right = bytes_of(line.substr(space + 1));
     TRIREME_CHECK(!left.empty() && !right.empty() && line.size() <= max_token_bytes, DataError,
-                  "{}:{}: '{}' is not two tokens spelt with the characters that stand for bytes", path, line_number,
-                  line.substr(0, 80));
+                  "{}:{}: '{}' is not two tokens of the byte-level alphabet", path, line_number, line.substr(0, 80));
     TRIREME_CHECK(merges.size() < max_vocabulary, DataError, "{} has more than {} merges", path, max_vocabulary);
     merges.emplace_back(std::move(left), std::move(right));
   }

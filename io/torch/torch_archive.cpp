@@ -43,7 +43,7 @@ struct StorageReference {
 
 StorageReference reference_of(const PickleValue& value, const std::string& file, const std::string& what) {
   const auto require = [&](bool holds) {
-    TRIREME_CHECK(holds, DataError, "{}: {} is no tensor that has a storage in this file, but {}", file, what,
+    TRIREME_CHECK(holds, DataError, "{}: {} is not a tensor with a storage in this file, but {}", file, what,
                   value.description());
   };
   require(value.is(PickleKind::persistent));

@@ -67,7 +67,7 @@ class ZipReader {
 
   /// Reads the directory entry at `entry`. Returns the position of the next one.
   std::size_t read_entry(std::size_t entry) {
-    require(at<std::uint32_t>(entry) == entry_mark, "an entry of its directory is none");
+    require(at<std::uint32_t>(entry) == entry_mark, "a directory entry is malformed");
     const auto flags = at<std::uint16_t>(entry + 8), method = at<std::uint16_t>(entry + 10);
     const auto crc = at<std::uint32_t>(entry + 16);
     std::uint64_t stored = at<std::uint32_t>(entry + 20), size = at<std::uint32_t>(entry + 24),
@@ -84,7 +84,7 @@ class ZipReader {
     const std::uint64_t begin = local + local_bytes + at<std::uint16_t>(local + 26) + at<std::uint16_t>(local + 28);
     require(begin <= bytes_.size() && size <= bytes_.size() - begin, "an entry ends beyond its end");
     std::string full_name = fmt::format("{}: the entry '{}'", name_, shortened(name));
-    TRIREME_CHECK(!entries_.contains(name), DataError, "{} is there twice", full_name);
+    TRIREME_CHECK(!entries_.contains(name), DataError, "{} occurs twice", full_name);
     entries_.emplace(name, std::make_shared<StoredBytes>(bytes_.subspan(begin, size), crc, std::move(full_name)));
     return next;
   }

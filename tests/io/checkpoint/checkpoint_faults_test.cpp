@@ -71,7 +71,7 @@ class Driver {
   }
 
   const std::string& text() const { return text_; }
-  /// The number behind the last `word`; `otherwise` where there is none.
+  /// Returns the number after the last `word`; `otherwise` if none.
   std::uint64_t last(const std::string& word, std::uint64_t otherwise) const {
     const std::size_t begin = text_.rfind(word + " ");
     return begin == std::string::npos ? otherwise : std::stoull(text_.substr(begin + word.size() + 1));
@@ -112,7 +112,8 @@ class CheckpointFaults : public testing::Test {
     save(1);
     EXPECT_THAT(names_in(root), Not(Contains(StartsWith("."))));
   }
-  /// Every how many calls a fault is tried: TRIREME_FAULT_STRIDE, or few enough for every day.
+  /// Returns the stride of calls at which a fault is tried: TRIREME_FAULT_STRIDE, by default large enough for daily
+  /// runs.
   static long stride() {
     const char* setting = std::getenv("TRIREME_FAULT_STRIDE");
     return setting == nullptr ? 9 : std::atol(setting);
@@ -190,7 +191,7 @@ TEST_F(CheckpointFaults, StepThatCannotBeReadIsReadAgainOrAnErrorButNoOlderOneIs
   ASSERT_EQ(counting->finish(), 0) << counting->text();
   const auto calls = static_cast<long>(counting->last("calls", 0));
   ASSERT_GT(calls, 20);
-  constexpr int for_ever = 1000000;
+  constexpr int always = 1000000;
   int refused = 0;
   const auto expect_newest_or_refused = [&](long at, int error, int times) {
     const auto driver = load_with(at, error, times);
@@ -209,8 +210,8 @@ TEST_F(CheckpointFaults, StepThatCannotBeReadIsReadAgainOrAnErrorButNoOlderOneIs
   const int transient[] = {EIO, ESTALE, EINTR, ETIMEDOUT};
   for (long at = 1; at <= calls; at += step) expect_newest_or_refused(at, transient[at / step % 4], 1);
   EXPECT_EQ(refused, 0) << "transient errors are waited for";
-  expect_newest_or_refused(calls / 2, EIO, for_ever);
-  EXPECT_EQ(refused, 1) << "but not for ever";
+  expect_newest_or_refused(calls / 2, EIO, always);
+  EXPECT_EQ(refused, 1) << "but not indefinitely";
   std::printf("%ld calls that read\n", calls);
 }
 

@@ -116,7 +116,7 @@ TEST_F(Corpus, KeepsSentencesWhereThereAreAny) {
   CorpusWriter writer(path_, *bytes_);
   writer.append(std::vector<std::int32_t>{1, 2, 3});
   writer.end_sentence();
-  writer.end_sentence();  // an empty one is none
+  writer.end_sentence();  // an empty one is ignored
   writer.append(std::vector<std::int32_t>{4});
   writer.end_sentence();
   writer.end_document();

@@ -24,7 +24,7 @@ namespace {
 constexpr std::int64_t token_count = 100'000'000'000;
 constexpr std::int64_t document_count = 100'000'000;
 constexpr std::int64_t document_tokens = token_count / document_count;
-// Tokens that are not 0, all of them beyond what 32 bits count: number k stands at (k + 5) · 10^9 + 7.
+// Tokens that are not 0, all of them beyond what 32 bits count: number k is at (k + 5) · 10^9 + 7.
 constexpr std::int64_t mark_count = 90;
 constexpr std::int64_t mark(std::int64_t k) { return (k + 5) * 1'000'000'000 + 7; }
 

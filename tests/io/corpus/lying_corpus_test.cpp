@@ -1,4 +1,4 @@
-// Corpora that contradict themselves: whole as files, refused by their content.
+// Corpora that contradict themselves: intact files, refused by their content.
 #include <gmock/gmock.h>
 
 #include "io/corpus/corpus_format.hpp"
@@ -9,7 +9,7 @@
 namespace trireme::io {
 namespace {
 
-/// Content of a corpus that is a whole file, and the words of the error that refuses it.
+/// Content of a corpus in an intact file, and the words of the error that refuses it.
 struct Lie {
   std::string words;
   std::int64_t vocabulary_size = 300;

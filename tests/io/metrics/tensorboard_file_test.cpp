@@ -20,7 +20,7 @@ namespace {
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-// A reader of its own, by the formats' definitions.
+// An independent reader, written from the formats' definitions.
 
 std::uint32_t crc32c(const std::string& bytes) {
   std::uint32_t crc = 0xffffffff;

@@ -17,7 +17,7 @@ namespace {
 
 class BlockWriterTest : public testing::Test {
  protected:
-  /// Writes the file whole, with bytes that no test writes.
+  /// Fills the file with bytes that no test writes.
   void SetUp() override {
     std::mt19937_64 random(3);
     bytes_.resize(std::size_t{9} << 20 | 777);
@@ -62,7 +62,7 @@ TEST_F(BlockWriterTest, PlacesMayLieAnywhereAndNothingBesideThemChanges) {
   }
   writer.finish();
   EXPECT_TRUE(content() == wanted);
-  write(writer, 3000, 1000);  // goes on after `finish`
+  write(writer, 3000, 1000);  // resumes after `finish`
   writer.finish();
   EXPECT_TRUE(content() == wanted.replace(3000, 1000, expected(3000, 1000)));
 }

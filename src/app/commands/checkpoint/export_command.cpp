@@ -29,7 +29,7 @@ struct ExportOptions {
     options.add("load", &load, "DIR", "Folder of checkpoints, of which the newest is taken, or one step's folder.");
     options.add("ckpt-step", &step, "N", "The checkpoint of this iteration in place of the newest.", at_least(0));
     options.add("output", &output, "DIR",
-                "Folder of the model. Files of the same export that are there and whole are kept.");
+                "Folder of the model. Files of the same export that exist and are intact are kept.");
     options.add_choice<std::string>("format", &format, {{"huggingface", "huggingface"}},
                                     "Format: that of Hugging Face's transformers.");
     options.add_choice<std::optional<DType>>(
