@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "io/h5/file.hpp"
-#include "io/posix/block_writer.hpp"
+#include "io/posix/direct_io.hpp"
 #include "io/posix/durable_file.hpp"
 #include "io/posix/file.hpp"
 #include "io/posix/folder.hpp"

@@ -5,7 +5,6 @@
 #include <optional>
 #include <vector>
 
-#include "io/corpus/corpus_format.hpp"
 #include "io/corpus/corpus_store.hpp"
 #include "io/corpus/corpus_writer.hpp"
 #include "io/h5/file.hpp"

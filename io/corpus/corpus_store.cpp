@@ -7,7 +7,6 @@
 #include <variant>
 #include <vector>
 
-#include "io/corpus/corpus_format.hpp"
 #include "io/h5/file.hpp"
 #include "src/base/check.hpp"
 #include "src/base/hash.hpp"
@@ -15,6 +14,7 @@
 #include "src/data/tokenizer/tokenizer.hpp"
 
 namespace trireme::io {
+
 namespace {
 
 std::string read_bytes(const h5::File& file, const std::string& path) {

@@ -4,7 +4,7 @@
 #include <cstring>
 #include <vector>
 
-#include "io/corpus/corpus_format.hpp"
+#include "io/corpus/corpus_store.hpp"
 #include "io/h5/file.hpp"
 #include "src/base/check.hpp"
 #include "src/base/hash.hpp"

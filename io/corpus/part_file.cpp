@@ -9,7 +9,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
-#include "io/corpus/corpus_format.hpp"
+#include "io/corpus/corpus_store.hpp"
 #include "io/corpus/corpus_writer.hpp"
 #include "io/json/json_text.hpp"
 #include "io/posix/durable_file.hpp"

@@ -12,7 +12,6 @@
 #include <utility>
 
 #include "io/compression/compression.hpp"
-#include "io/corpus/corpus_format.hpp"
 #include "io/corpus/corpus_sink.hpp"
 #include "io/corpus/corpus_store.hpp"
 #include "io/corpus/corpus_writer.hpp"

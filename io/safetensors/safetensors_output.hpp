@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "io/posix/block_writer.hpp"
+#include "io/posix/direct_io.hpp"
 #include "io/posix/durable_file.hpp"
 #include "io/posix/file.hpp"
 #include "io/safetensors/safetensors_source.hpp"

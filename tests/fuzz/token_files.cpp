@@ -1,7 +1,6 @@
 // Token files of other programs. The first byte chooses: llm.c's file; or Megatron-LM's, PREFIX.idx of as many bytes as
 // the second byte says, then PREFIX.bin.
-#include "io/corpus/llmc_corpus.hpp"
-#include "io/corpus/megatron_corpus.hpp"
+#include "io/corpus/foreign_corpus.hpp"
 #include "src/base/error.hpp"
 #include "tests/fuzz/target.hpp"
 

@@ -9,7 +9,6 @@
 #include <fstream>
 #include <thread>
 
-#include "io/corpus/corpus_format.hpp"
 #include "io/corpus/corpus_store.hpp"
 #include "io/corpus/corpus_writer.hpp"
 #include "io/h5/file.hpp"

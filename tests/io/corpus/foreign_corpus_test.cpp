@@ -3,8 +3,7 @@
 
 #include <fstream>
 
-#include "io/corpus/llmc_corpus.hpp"
-#include "io/corpus/megatron_corpus.hpp"
+#include "io/corpus/foreign_corpus.hpp"
 #include "tests/io/corpus/corpus_files.hpp"
 
 namespace trireme::io {

@@ -4,7 +4,6 @@
 #include <cstdio>
 #include <numeric>
 
-#include "io/corpus/corpus_format.hpp"
 #include "io/corpus/corpus_store.hpp"
 #include "io/corpus/corpus_writer.hpp"
 #include "io/corpus/index_files.hpp"

@@ -1,7 +1,7 @@
 // Corpora that contradict themselves: intact files, refused by their content.
 #include <gmock/gmock.h>
 
-#include "io/corpus/corpus_format.hpp"
+#include "io/corpus/corpus_store.hpp"
 #include "io/h5/file.hpp"
 #include "src/base/hash.hpp"
 #include "tests/io/corpus/corpus_files.hpp"
