@@ -141,25 +141,9 @@ std::int64_t Object::integer_attribute(const std::string& name) const {
 }
 
 hid_t file_type(DType dtype) {
-  switch (dtype) {
-    case DType::fp64:
-      return H5T_IEEE_F64LE;
-    case DType::fp32:
-      return H5T_IEEE_F32LE;
-    case DType::int64:
-      return H5T_STD_I64LE;
-    case DType::int32:
-      return H5T_STD_I32LE;
-    case DType::uint32:
-      return H5T_STD_U32LE;
-    case DType::bf16:
-    case DType::fp16:
-    case DType::uint16:
-      return H5T_STD_U16LE;
-    case DType::uint8:
-      return H5T_STD_U8LE;
-  }
-  return H5I_INVALID_HID;
+  const hid_t types[] = {H5T_IEEE_F64LE, H5T_IEEE_F32LE, H5T_STD_U16LE, H5T_STD_U16LE, H5T_STD_I64LE,
+                         H5T_STD_I32LE,  H5T_STD_U32LE,  H5T_STD_U16LE, H5T_STD_U8LE};  // in the order of DType
+  return types[static_cast<int>(dtype)];
 }
 
 Dataset::Dataset(std::shared_ptr<FileState> file, std::string path, hid_t handle)

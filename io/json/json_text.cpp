@@ -178,6 +178,13 @@ const json& json_member(const json& object, const char* name) {
   return found == object.end() ? null : *found;
 }
 
+const json& required_member(const json& object, const char* name, const std::string& where) {
+  TRIREME_CHECK(object.is_object(), DataError, "{}: {} instead of an object", where, json_quotation(object));
+  const auto found = object.find(name);
+  TRIREME_CHECK(found != object.end(), DataError, "{}: there is no \"{}\"", where, name);
+  return *found;
+}
+
 std::string json_quotation(const json& value) {
   return value.is_structured() ? fmt::format("an {}", value.type_name()) : shortened(json_dump(value));
 }

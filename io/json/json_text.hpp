@@ -31,6 +31,9 @@ nlohmann::json parse_json_line(std::string_view line, const std::string& where);
 /// Returns a member of an object; null if there is none.
 const nlohmann::json& json_member(const nlohmann::json& object, const char* name);
 
+/// Returns a member of an object. Throws DataError that begins with `where` if there is none.
+const nlohmann::json& required_member(const nlohmann::json& object, const char* name, const std::string& where);
+
 /// Formats a value for a message. Names only the kind of arrays and objects: `dump` recurses as deep as they nest.
 std::string json_quotation(const nlohmann::json& value);
 

@@ -15,18 +15,12 @@ namespace {
 using nlohmann::json;
 using plan::Calibration;
 
-const json& member(const json& object, const char* name, const std::string& where) {
-  const auto found = object.find(name);
-  TRIREME_CHECK(found != object.end(), DataError, "{}: there is no \"{}\"", where, name);
-  return *found;
-}
-
 [[noreturn]] void refuse(const json& value, const char* name, const std::string& wanted, const std::string& where) {
   throw DataError("{}: \"{}\" is {}: it must be {}", where, name, json_quotation(value), wanted);
 }
 
 std::string text_of(const json& object, const char* name, const std::string& where) {
-  const json& value = member(object, name, where);
+  const json& value = required_member(object, name, where);
   if (!value.is_string()) refuse(value, name, "a text", where);
   return value.get<std::string>();
 }
@@ -37,12 +31,12 @@ double positive(const json& value, const char* name, const std::string& where) {
   return value.get<double>();
 }
 double positive_of(const json& object, const char* name, const std::string& where) {
-  return positive(member(object, name, where), name, where);
+  return positive(required_member(object, name, where), name, where);
 }
 
 int count_of(const json& object, const char* name, const std::string& where) {
   constexpr std::int64_t max_ranks = 1 << 20;
-  const json& value = member(object, name, where);
+  const json& value = required_member(object, name, where);
   const bool good =
       value.is_number_integer() && value.get<std::int64_t>() > 0 && value.get<std::int64_t>() <= max_ranks;
   if (!good) refuse(value, name, fmt::format("a whole number from 1 to {}", max_ranks), where);
@@ -72,7 +66,7 @@ Calibration::Kernel kernel_of(const json& object, const std::string& where) {
   Calibration::Kernel kernel;
   kernel.call = {
       text_of(object, "kernel", where), {}, positive_of(object, "work", where), positive_of(object, "us", where)};
-  const json& shape = member(object, "shape", where);
+  const json& shape = required_member(object, "shape", where);
   if (!shape.is_array()) refuse(shape, "shape", "a list of numbers", where);
   for (const json& extent : shape) kernel.call.shape.push_back(positive(extent, "shape", where));
   kernel.dtype = dtype_of(object, where);

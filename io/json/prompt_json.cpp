@@ -49,18 +49,6 @@ PromptLine prompt_of(const json& object) {
   return line;
 }
 
-const char* reason_text(infer::FinishReason reason) {
-  switch (reason) {
-    case infer::FinishReason::length:
-      return "length";
-    case infer::FinishReason::stop:
-      return "stop";
-    case infer::FinishReason::end_of_document:
-      return "end_of_document";
-  }
-  return "";
-}
-
 }  // namespace
 
 PromptLine parse_prompt(std::string_view line, const std::string& where) {
@@ -73,11 +61,12 @@ PromptLine parse_prompt(std::string_view line, const std::string& where) {
 }
 
 std::string continuation_json(const std::string& id, const std::string& text, const infer::Continuation& continuation) {
+  constexpr const char* reasons[] = {"length", "stop", "end_of_document"};  // as in FinishReason
   nlohmann::ordered_json object;
   object["id"] = nlohmann::ordered_json::parse(id);
   object["text"] = text;
   object["tokens"] = continuation.tokens;
-  object["finish_reason"] = reason_text(continuation.reason);
+  object["finish_reason"] = reasons[static_cast<int>(continuation.reason)];
   if (!continuation.log_probabilities.empty()) {
     auto own = nlohmann::ordered_json::array(), likeliest = nlohmann::ordered_json::array();
     for (const std::vector<infer::TokenProbability>& of_token : continuation.log_probabilities) {

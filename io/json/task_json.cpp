@@ -16,53 +16,36 @@ namespace {
 
 using nlohmann::json;
 
-/// Returns the value as a T, the C++ equivalent of `type`. Throws DataError if it has another type.
-template <class T>
-T value_of(const json& value, const char* type, const std::string& where) {
-  bool good = false;
-  if constexpr (std::is_same_v<T, std::string>) {
-    good = value.is_string();
-  } else if constexpr (std::is_same_v<T, bool>) {
-    good = value.is_boolean();
-  } else if constexpr (std::is_same_v<T, std::int64_t>) {
-    good = value.is_number_integer() &&
-           (!value.is_number_unsigned() || value.get<std::uint64_t>() <= static_cast<std::uint64_t>(INT64_MAX));
-  } else {
-    good = value.is_array();
-  }
+/// Throws DataError unless a value is of this type.
+void require(bool good, const json& value, const char* type, const std::string& where) {
   TRIREME_CHECK(good, DataError, "{} is {} instead of {}", where, json_quotation(value), type);
-  return value.get<T>();
 }
 
-const json& member(const json& object, const char* name, const std::string& where) {
-  TRIREME_CHECK(object.is_object(), DataError, "{}: {} instead of an object", where, json_quotation(object));
-  const auto found = object.find(name);
-  TRIREME_CHECK(found != object.end(), DataError, "{}: there is no \"{}\"", where, name);
-  return *found;
+std::string text_of(const json& value, const std::string& where) {
+  require(value.is_string(), value, "a text", where);
+  return value.get<std::string>();
 }
 
 std::string text_member(const json& object, const char* name, const std::string& where) {
-  return value_of<std::string>(member(object, name, where), "a text", fmt::format("{}: \"{}\"", where, name));
+  return text_of(required_member(object, name, where), fmt::format("{}: \"{}\"", where, name));
 }
 
 /// Calls `take` with each array element and its path.
 template <class Take>
 void for_each(const json& array, const std::string& where, const Take& take) {
-  TRIREME_CHECK(array.is_array(), DataError, "{} is {} instead of an array", where, json_quotation(array));
+  require(array.is_array(), array, "an array", where);
   for (std::size_t i = 0; i < array.size(); ++i) take(array[i], fmt::format("{}[{}]", where, i));
 }
 
 template <class Take>
 void for_each_member(const json& object, const char* name, const std::string& where, const Take& take) {
-  const json& array = member(object, name, where);
+  const json& array = required_member(object, name, where);
   for_each(array, fmt::format("{}: \"{}\"", where, name), take);
 }
 
 std::vector<std::string> texts_of(const json& array, const std::string& where) {
   std::vector<std::string> texts;
-  for_each(array, where, [&](const json& item, const std::string& place) {
-    texts.push_back(value_of<std::string>(item, "a text", place));
-  });
+  for_each(array, where, [&](const json& item, const std::string& place) { texts.push_back(text_of(item, place)); });
   return texts;
 }
 
@@ -72,12 +55,18 @@ data::SquadQuestion parse_question(const json& object, const std::string& place,
   const std::string where = fmt::format("{}: question '{}'", path, shortened(question.id));
   question.question = text_member(object, "question", where);
   if (object.contains("is_impossible")) {
-    question.is_impossible = value_of<bool>(object["is_impossible"], "true or false", where + ": \"is_impossible\"");
+    const json& value = object["is_impossible"];
+    require(value.is_boolean(), value, "true or false", where + ": \"is_impossible\"");
+    question.is_impossible = value.get<bool>();
   }
   for_each_member(object, "answers", where, [&](const json& answer, const std::string& at) {
     const std::string start_place = at + ": \"answer_start\"";
-    data::SquadAnswer made{text_member(answer, "text", at),
-                           value_of<std::int64_t>(member(answer, "answer_start", at), "a whole number", start_place)};
+    data::SquadAnswer made{text_member(answer, "text", at), 0};
+    const json& start = required_member(answer, "answer_start", at);
+    const bool fits =
+        start.is_number_integer() && (!start.is_number_unsigned() || start.get<std::uint64_t>() <= INT64_MAX);
+    require(fits, start, "a whole number", start_place);
+    made.start = start.get<std::int64_t>();
     TRIREME_CHECK(made.start >= 0, DataError, "{} is {}, but must be at least 0", start_place, made.start);
     question.answers.push_back(std::move(made));
   });
@@ -90,8 +79,8 @@ data::RaceArticle parse_race_article(std::string_view line, const std::string& w
   const json object = parse_json(line, where);
   data::RaceArticle article;
   article.article = text_member(object, "article", where);
-  article.questions = texts_of(member(object, "questions", where), where + ": \"questions\"");
-  article.answers = texts_of(member(object, "answers", where), where + ": \"answers\"");
+  article.questions = texts_of(required_member(object, "questions", where), where + ": \"questions\"");
+  article.answers = texts_of(required_member(object, "answers", where), where + ": \"answers\"");
   for_each_member(object, "options", where, [&](const json& options, const std::string& place) {
     article.options.push_back(texts_of(options, place));
   });

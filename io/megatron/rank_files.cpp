@@ -5,6 +5,7 @@
 #include "io/megatron/megatron_files.hpp"
 #include "io/posix/folder.hpp"
 #include "src/base/check.hpp"
+#include "src/base/parse_number.hpp"
 #include "src/base/shortened.hpp"
 
 namespace trireme::io {
@@ -20,13 +21,12 @@ struct Rank {
 
 /// Removes up to 5 digits from the front of `text`; empty if fewer than `digits`.
 std::optional<int> take_number(std::string_view& text, std::size_t digits) {
-  int value = 0;
-  std::size_t count = 0;
-  while (count < text.size() && text[count] >= '0' && text[count] <= '9' && count < 5)
-    value = 10 * value + (text[count++] - '0');
-  if (count < digits) return std::nullopt;
-  text.remove_prefix(count);
-  return value;
+  std::string_view number = text.substr(0, 5);
+  const std::size_t size = number.size();
+  const auto value = trireme::take_number<std::uint32_t>(number);
+  if (!value || size - number.size() < digits) return std::nullopt;
+  text.remove_prefix(size - number.size());
+  return static_cast<int>(*value);
 }
 
 /// Returns the rank of mp_rank_TT or mp_rank_TT_PPP.

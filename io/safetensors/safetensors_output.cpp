@@ -18,11 +18,8 @@ namespace {
 constexpr std::string_view digest_member = "\"trireme_digest\":\"";
 constexpr std::size_t stated_digest_size = 32;
 
-/// Returns the position of the digest in a header; npos if it has none.
-std::size_t digest_position(std::string_view header) {
-  const std::size_t found = header.find(digest_member);
-  return found == header.npos ? found : found + digest_member.size();
-}
+/// Returns the position of the digest in one of this program's headers.
+std::size_t digest_position(std::string_view header) { return header.find(digest_member) + digest_member.size(); }
 
 bool is_model_file(std::string_view name) {
   return name == safetensors_name || (name.starts_with("model-") && name.ends_with(".safetensors"));
