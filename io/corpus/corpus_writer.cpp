@@ -12,7 +12,7 @@
 namespace trireme::io {
 namespace {
 
-constexpr std::size_t offsets_at_once = 1 << 16;  // read, written and spooled
+constexpr std::int64_t offsets_at_once = 1 << 16;
 
 /// Creates dataset `path` of `count` elements that `next` fills in, `chunk` at a time; passes the bytes to `see`.
 template <class See>
@@ -81,7 +81,7 @@ void write_corpus_file(const std::string& path, const data::Tokenizer& tokenizer
        [&](const std::vector<std::byte>& block) { block_digests += digest(block.data(), block.size()); });
   Digest table;
   const auto copy_offsets = [&](const std::string& name, std::int64_t count, const CorpusContents::Next& next) {
-    copy(file, name, DType::int64, count, std::int64_t{offsets_at_once}, next,
+    copy(file, name, DType::int64, count, offsets_at_once, next,
          [&](const std::vector<std::byte>& chunk) { table.update(chunk.data(), chunk.size()); });
   };
   copy_offsets("/document_offsets", contents.documents + 1, contents.next_document_offsets);
@@ -110,6 +110,7 @@ CorpusWriter::CorpusWriter(const std::string& path, const data::Tokenizer& token
       tokens_(file_.path() + ".tokens"),
       offsets_(file_.path() + ".offsets") {
   block_.reserve(static_cast<std::size_t>(corpus_block_tokens) * size_of(dtype_));
+  offsets_.push(0);
 }
 
 void CorpusWriter::append(std::span<const std::int32_t> ids) {
@@ -130,22 +131,20 @@ void CorpusWriter::end_sentence() {
     TRIREME_CHECK(document_begin_ == 0, DataError,
                   "document {} has sentences, but the documents before it have none. Try a corpus for each kind",
                   documents_ + 1);
-    sentences_.emplace(file_.path() + ".sentences");
+    sentences_.emplace(file_.path() + ".sentences").push(0);
   }
-  recent_sentences_.push_back(token_count_);
+  sentences_->push(token_count_);
   sentence_begin_ = token_count_;
   ++sentence_count_;
-  if (recent_sentences_.size() >= offsets_at_once) flush_sentences();
 }
 
 void CorpusWriter::end_document() {
   TRIREME_CHECK(!sentences_ || sentence_begin_ == token_count_, DataError,
                 "document {} does not end with a sentence, but the documents before it do. Try a corpus for each kind",
                 documents_ + 1);
-  recent_offsets_.push_back(token_count_);
+  offsets_.push(token_count_);
   document_begin_ = token_count_;
   ++documents_;
-  if (recent_offsets_.size() >= offsets_at_once) flush_offsets();
 }
 
 void CorpusWriter::flush_block() {
@@ -155,30 +154,18 @@ void CorpusWriter::flush_block() {
   block_.clear();
 }
 
-void CorpusWriter::flush_offsets() {
-  offsets_.append(recent_offsets_.data(), recent_offsets_.size() * sizeof(recent_offsets_[0]));
-  recent_offsets_.clear();
-}
-
-void CorpusWriter::flush_sentences() {
-  sentences_->append(recent_sentences_.data(), recent_sentences_.size() * sizeof(recent_sentences_[0]));
-  recent_sentences_.clear();
-}
-
 void CorpusWriter::finish() {
   flush_block();
-  flush_offsets();
-  if (sentences_) flush_sentences();
   std::size_t block = 0;
   const auto next_tokens = [&, next = reader_of(tokens_)](std::span<std::byte> out) mutable {
     next(out);
     TRIREME_CHECK(block_digests_.compare(block++ * digest_digits, digest_digits, digest(out.data(), out.size())) == 0,
                   IoError, "the temporary file beside {} does not hold the bytes that were written", file_.target());
   };
-  CorpusContents contents{token_count_, max_id_, next_tokens, documents_, reader_of(offsets_)};
+  CorpusContents contents{token_count_, max_id_, next_tokens, documents_, reader_of(offsets_.finish())};
   if (sentences_) {
     contents.sentences = sentence_count_;
-    contents.next_sentence_offsets = reader_of(*sentences_);
+    contents.next_sentence_offsets = reader_of(sentences_->finish());
   }
   write_corpus_file(file_.path(), tokenizer_, contents);
   file_.commit();

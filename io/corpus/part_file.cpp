@@ -23,7 +23,6 @@ namespace {
 using nlohmann::json;
 using prepare::PartSection;
 
-constexpr std::size_t ends_at_once = 1 << 16;
 constexpr std::uint64_t magic = 0x74726150656D6572;  // "remePart"
 const std::map<PartSection, const char*> digest_names = {{PartSection::tokens, "tokens_digest"},
                                                          {PartSection::ends, "ends_digest"},
@@ -31,36 +30,19 @@ const std::map<PartSection, const char*> digest_names = {{PartSection::tokens, "
 
 std::string damage(const std::string& path) { return path + " is damaged; delete it and build again"; }
 
-/// Numbers spooled to disk until all are known.
-class SpooledNumbers {
- public:
-  explicit SpooledNumbers(const std::string& path) : spool_(path) {}
-  void push(std::int64_t number) {
-    recent_.push_back(number);
-    if (recent_.size() == ends_at_once) flush();
+/// Copies all numbers and returns the digest of their bytes.
+std::string copy_numbers(SpooledNumbers& numbers, FileOutput& output) {
+  const Spool& spool = numbers.finish();
+  Digest digest;
+  std::vector<std::byte> block;
+  for (std::int64_t begin = 0; begin < spool.size_bytes(); begin += std::ssize(block)) {
+    block.resize(std::min(std::size_t{1} << 19, static_cast<std::size_t>(spool.size_bytes() - begin)));
+    spool.read(begin, block.data(), block.size());
+    digest.update(block.data(), block.size());
+    output.write_bytes(block);
   }
-  void copy_to(FileOutput& output) {
-    flush();
-    std::vector<std::byte> block;
-    for (std::int64_t begin = 0; begin < spool_.size_bytes(); begin += static_cast<std::int64_t>(block.size())) {
-      block.resize(
-          std::min(ends_at_once * sizeof(std::int64_t), static_cast<std::size_t>(spool_.size_bytes() - begin)));
-      spool_.read(begin, block.data(), block.size());
-      output.write_bytes(block);
-    }
-  }
-  std::string digest() const { return digest_.hex(); }
-
- private:
-  void flush() {
-    spool_.append(recent_.data(), recent_.size() * sizeof(recent_[0]));
-    digest_.update(recent_.data(), recent_.size() * sizeof(recent_[0]));
-    recent_.clear();
-  }
-  Spool spool_;
-  std::vector<std::int64_t> recent_;
-  Digest digest_;
-};
+  return digest.hex();
+}
 
 /// Calls `visit` with the name of each number in the summary, and the number.
 template <class Summary, class Visit>
@@ -115,13 +97,10 @@ class PartFileWriter final : public prepare::PartWriter {
   const prepare::PartSummary& summary() const override { return summary_; }
 
   void finish(const prepare::CorpusTextCounts& counts) override {
-    ends_.copy_to(output_);
-    sentence_ends_.copy_to(output_);
     summary_.counts = counts;
-    json summary{{"token_bytes", size_of(token_type(vocabulary_size_))},
-                 {"tokens_digest", tokens_digest_.hex()},
-                 {"ends_digest", ends_.digest()},
-                 {"sentences_digest", sentence_ends_.digest()}};
+    json summary{{"token_bytes", size_of(token_type(vocabulary_size_))}, {"tokens_digest", tokens_digest_.hex()}};
+    summary["ends_digest"] = copy_numbers(ends_, output_);
+    summary["sentences_digest"] = copy_numbers(sentence_ends_, output_);
     for_each_member(summary_, [&](const char* name, const auto& value) { summary[name] = value; });
     const std::string text = json_dump(summary);  // quotes faulty text, which need not be UTF-8
     output_.write_bytes(std::as_bytes(std::span(text)));

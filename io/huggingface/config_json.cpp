@@ -107,10 +107,6 @@ void read_fields(const Settings& settings, ModelClass model_class, ModelConfig& 
   if (config.query_groups == config.heads) config.query_groups = 0;
 }
 
-void read_gpt2(const Settings& settings, ModelConfig& config) {
-  if (!settings.has("n_inner")) config.ffn_hidden = 4 * config.hidden;
-}
-
 /// Reads the frequencies of rotary positions: rope_theta and rope_scaling in older files, rope_parameters in newer
 /// ones.
 void read_rotary(const Settings& settings, const json& file, ModelConfig& config, std::vector<std::string>& problems) {
@@ -239,7 +235,7 @@ HuggingFaceModel parse_config_json(const std::string& text, const std::string& p
   for (const exchange::FixedSetting& setting : exchange::facts_of(model.model_class).fixed) settings.require(setting);
   switch (exchange::config_form(model.model_class)) {
     case ConfigForm::gpt2:
-      read_gpt2(settings, model.config);
+      if (!settings.has("n_inner")) model.config.ffn_hidden = 4 * model.config.hidden;
       break;
     case ConfigForm::llama:
       read_llama(settings, file, model, problems);
@@ -266,11 +262,6 @@ HuggingFaceModel read_config_json(const std::string& path) {
 
 namespace {
 
-using exchange::ConfigForm;
-using exchange::ModelClass;
-using model::ModelConfig;
-using model::RotaryScaling;
-using model::RotaryScalingKind;
 using nlohmann::ordered_json;
 
 const char* activation_name(Activation activation) {
