@@ -22,7 +22,6 @@ class AppendFile {
   void append(std::string_view bytes);
 
  private:
-  void lock();
   [[noreturn]] void fail(const char* what) const;
   std::string name_;
   Descriptor file_;

@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "src/base/error.hpp"
+#include "tests/support/message_of.hpp"
 
 namespace trireme::io {
 namespace {
@@ -25,12 +25,9 @@ TEST(PromptLine, HasATextOrTokens) {
 }
 
 void expect_refused(std::string_view line, const std::string& message) {
-  try {
-    parse_prompt(line, "f:12");
-    ADD_FAILURE() << "no error: " << line;
-  } catch (const DataError& error) {
-    EXPECT_THAT(error.what(), testing::AllOf(testing::StartsWith("f:12:"), HasSubstr(message))) << line;
-  }
+  EXPECT_THAT(test::message_of<DataError>([&] { parse_prompt(line, "f:12"); }),
+              testing::AllOf(testing::StartsWith("f:12:"), HasSubstr(message)))
+      << line;
 }
 
 TEST(PromptLine, HostileLinesAreRefusedWithTheirPlace) {
