@@ -93,7 +93,7 @@ TEST_F(StoreTest, StepsThatAreNotWholeDoNotCountAsKept) {
   EXPECT_EQ(load("step-00000002"), 2u);
 }
 
-/// A disk that loses a bit after the step was written.
+/// Loses a bit of the disk after the step was written.
 class ForgetfulStore final : public CheckpointStore {
  public:
   using CheckpointStore::CheckpointStore;
@@ -321,7 +321,7 @@ TEST_F(StoreTest, StepBeingReplacedCountsUntilTheOtherHasItsName) {
   std::filesystem::create_directory(root + "/.tmp-00000020-12345678");
   write_file(root + "/.tmp-00000020-12345678/rank-00000.h5", "half");
   EXPECT_EQ(load(), 2u);
-  save(30, 3);  // gives it its name back and removes the rest
+  save(30, 3);  // restores its name and removes the rest
   EXPECT_THAT(names_in(root), ElementsAre("LATEST", "step-00000010", "step-00000020", "step-00000030"));
   EXPECT_EQ(load("step-00000020"), 2u);
   EXPECT_EQ(load(), 3u);

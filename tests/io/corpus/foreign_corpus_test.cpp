@@ -33,7 +33,7 @@ class Bytes {
   std::string text_;
 };
 
-/// An index of Megatron-LM's.
+/// Returns an index file of Megatron-LM.
 Bytes index_of(std::int64_t type, std::initializer_list<std::int64_t> sizes, std::initializer_list<std::int64_t> begins,
                std::initializer_list<std::int64_t> documents) {
   return Bytes()

@@ -39,7 +39,7 @@ T number(const std::string& bytes, std::size_t at) {
   return value;
 }
 
-/// Data of a file's records. Expects whole records with right checksums.
+/// Data of a file's records. Expects complete records with correct checksums.
 std::vector<std::string> records(const std::string& path) {
   const std::string content = test::content_of(path);
   std::vector<std::string> all;

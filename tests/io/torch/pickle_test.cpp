@@ -58,7 +58,7 @@ TEST(Pickle, CallsAreRecordsWithTheirNames) {
   EXPECT_TRUE(document.root().calls("os system"));
   EXPECT_EQ(document.root().arguments().item(0).text(), "touch called");
   EXPECT_EQ(document.root().description(), "a call of os system");
-  // In the place of a tensor it is refused by its name.
+  // Refused by name where a tensor is expected.
   EXPECT_FALSE(TorchArchive::is_tensor(document.root()));
 }
 
