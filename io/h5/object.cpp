@@ -221,7 +221,7 @@ void Dataset::read(TensorView values) const {
 }
 
 void Dataset::write_rows(std::int64_t begin, ConstTensorView values) {
-  const std::int64_t row = numel() == 0 ? 1 : numel() / shape_[0];
+  const std::int64_t row = numel() == 0 || shape_.rank() == 0 ? 1 : numel() / shape_[0];
   const std::int64_t rows = values.numel() / row;
   check_view(values, shape_.rank() > 0 && values.numel() % row == 0 && begin >= 0 && begin <= shape_[0] - rows);
   if (rows == 0) return;

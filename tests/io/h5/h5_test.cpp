@@ -9,6 +9,7 @@
 #include <fstream>
 #include <functional>
 #include <numeric>
+#include <optional>
 #include <thread>
 #include <vector>
 
@@ -225,10 +226,11 @@ TEST_F(H5File, LimitOfFilesIsNamedAtTheWriteAndFailsTheClose) {
 TEST_F(H5File, ProcessLeavesInOrderAfterAFailedClose) {
   ::testing::FLAGS_gtest_death_test_style = "threadsafe";
   const auto fail_and_leave = [&] {
+    std::optional<test::FileSizeLimit> limit;  // outlives the file
     try {
       File file = File::create(path_);
       h5::Dataset dataset = file.create_dataset("/x", DType::int64, {1 << 16});
-      const test::FileSizeLimit limit(0);
+      limit.emplace(0);
       file.close();
     } catch (const EnvironmentError&) {
       std::exit(42);
