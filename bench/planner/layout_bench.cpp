@@ -13,7 +13,7 @@
 #include <string>
 #include <vector>
 
-#include "io/json/calibration_json.hpp"
+#include "io/json/plan_json.hpp"
 #include "mpi/run_main.hpp"
 #include "src/app/commands/train/train_session.hpp"
 #include "src/app/job/command_line.hpp"

@@ -9,8 +9,8 @@
 #include <cstring>
 
 #include "io/checkpoint/manifest_json.hpp"
+#include "io/posix/file.hpp"
 #include "io/posix/folder.hpp"
-#include "io/posix/regular_file.hpp"
 #include "io/posix/system_call.hpp"
 #include "src/base/check.hpp"
 #include "src/base/parse_number.hpp"

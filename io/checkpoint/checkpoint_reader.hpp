@@ -7,8 +7,8 @@
 #include <string_view>
 #include <vector>
 
-#include "io/posix/file_handle.hpp"
-#include "io/posix/prefetcher.hpp"
+#include "io/posix/direct_io.hpp"
+#include "io/posix/file.hpp"
 #include "src/checkpoint/store.hpp"
 
 namespace trireme::io {

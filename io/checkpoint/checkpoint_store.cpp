@@ -16,10 +16,9 @@
 #include "io/checkpoint/checkpoint_reader.hpp"
 #include "io/checkpoint/checkpoint_shard.hpp"
 #include "io/checkpoint/manifest_json.hpp"
-#include "io/checkpoint/shard_record.hpp"
 #include "io/posix/durable_file.hpp"
+#include "io/posix/file.hpp"
 #include "io/posix/folder.hpp"
-#include "io/posix/regular_file.hpp"
 #include "io/posix/system_call.hpp"
 #include "src/base/check.hpp"
 #include "src/base/log.hpp"
@@ -126,7 +125,7 @@ ShardFile CheckpointStore::write_shard(const std::string& staging, const std::st
     const bool has_origin = staging.find(origin_infix) != staging.npos;
     if (has_origin) {
       if (std::optional<ShardFile> kept = recorded_shard(path(staging), file_name, datasets)) {
-        log::info("{} is there and whole: kept", file_name);
+        log::info("{} already exists and is intact: kept", file_name);
         return *kept;
       }
     }

@@ -7,7 +7,6 @@
 #include <variant>
 #include <vector>
 
-#include "io/corpus/corpus_format.hpp"
 #include "io/h5/file.hpp"
 #include "src/base/check.hpp"
 #include "src/base/hash.hpp"
@@ -15,6 +14,7 @@
 #include "src/data/tokenizer/tokenizer.hpp"
 
 namespace trireme::io {
+
 namespace {
 
 std::string read_bytes(const h5::File& file, const std::string& path) {
@@ -30,35 +30,24 @@ struct FileExtent {
   std::size_t begin, count;
 };
 
-FileExtent extent_of(const h5::Dataset& dataset) {
+/// Checks that a dataset has this type and number of columns; `count` is that of its rows.
+FileExtent extent_of(const h5::File& file, const std::string& path, DType dtype, std::int64_t columns = 1) {
+  const h5::Dataset dataset = file.dataset(path);
+  const Shape& shape = dataset.shape();
+  const bool fits = columns == 1 ? shape.rank() == 1 : shape.rank() == 2 && shape[1] == columns;
+  TRIREME_CHECK(dataset.dtype() == dtype && fits, DataError, "{} is {} {}, but must be {} in {} column{}",
+                dataset.description(), name_of(dataset.dtype()), to_string(shape), name_of(dtype), columns,
+                columns == 1 ? "" : "s");
   const std::int64_t begin = dataset.numel() == 0 ? 0 : dataset.file_offset();
-  TRIREME_CHECK(begin % static_cast<std::int64_t>(size_of(dataset.dtype())) == 0, DataError,
+  TRIREME_CHECK(begin % static_cast<std::int64_t>(size_of(dtype)) == 0, DataError,
                 "{} begins at byte {}, which is not aligned", dataset.description(), begin);
-  return {static_cast<std::size_t>(begin), static_cast<std::size_t>(dataset.numel())};
-}
-
-FileExtent extent_of_tokens(const h5::File& file, DType dtype, std::int64_t vocabulary_size) {
-  const h5::Dataset tokens = file.dataset("/tokens");
-  TRIREME_CHECK(tokens.dtype() == dtype && tokens.shape().rank() == 1, DataError,
-                "{} is {} {}, but a vocabulary of {} ids needs a list of {}", tokens.description(),
-                name_of(tokens.dtype()), to_string(tokens.shape()), vocabulary_size, name_of(dtype));
-  return extent_of(tokens);
-}
-
-FileExtent extent_of_runs(const h5::File& file) {
-  const h5::Dataset runs = file.dataset("/runs");
-  TRIREME_CHECK(runs.dtype() == DType::int64 && runs.shape().rank() == 2 && runs.shape()[1] == 3, DataError,
-                "{} is not a table of three 64-bit numbers a line", runs.description());
-  FileExtent extent = extent_of(runs);
-  extent.count /= 3;
-  return extent;
+  return {static_cast<std::size_t>(begin), static_cast<std::size_t>(dataset.numel() / columns)};
 }
 
 FileExtent extent_of_offsets(const h5::File& file, const std::string& path) {
-  const h5::Dataset offsets = file.dataset(path);
-  TRIREME_CHECK(offsets.dtype() == DType::int64 && offsets.shape().rank() == 1 && offsets.numel() >= 1, DataError,
-                "{} is not a list of 64-bit offsets", offsets.description());
-  return extent_of(offsets);
+  const FileExtent extent = extent_of(file, path, DType::int64);
+  TRIREME_CHECK(extent.count >= 1, DataError, "'{}' of {} is empty", path, file.path());
+  return extent;
 }
 
 /// A block of tokens; the last block may be shorter.
@@ -119,7 +108,8 @@ void CorpusStore::read(Kind kind) {
     }
   }
   if (!is_view) block_digests_ = read_bytes(file, "/block_digests");
-  const FileExtent token_extent = is_view ? extent_of_runs(file) : extent_of_tokens(file, dtype, info_.vocabulary_size);
+  const FileExtent token_extent =
+      is_view ? extent_of(file, "/runs", DType::int64, 3) : extent_of(file, "/tokens", dtype);
   const FileExtent offset_extent = extent_of_offsets(file, "/document_offsets");
   const bool has_sentences = std::ranges::binary_search(file.dataset_paths(), "/sentence_offsets");
   const FileExtent sentence_extent = has_sentences ? extent_of_offsets(file, "/sentence_offsets") : FileExtent{};
@@ -127,20 +117,20 @@ void CorpusStore::read(Kind kind) {
   file.close();
 
   mapping_ = std::make_unique<MappedFile>(path_);
-  const auto mapped = [&]<class T>(const T*, FileExtent extent) {
+  const auto map = [&]<class T>(std::span<const T>& elements, FileExtent extent) {
     const std::span<const std::byte> bytes = mapping_->bytes();
     TRIREME_CHECK(extent.begin <= bytes.size() && extent.count <= (bytes.size() - extent.begin) / sizeof(T), DataError,
                   "{} has changed while it was opened", path_);
-    return std::span(reinterpret_cast<const T*>(bytes.data() + extent.begin), extent.count);
+    elements = {reinterpret_cast<const T*>(bytes.data() + extent.begin), extent.count};
   };
-  offsets_ = mapped(static_cast<const std::int64_t*>(nullptr), offset_extent);
-  sentences_ = mapped(static_cast<const std::int64_t*>(nullptr), sentence_extent);
+  map(offsets_, offset_extent);
+  map(sentences_, sentence_extent);
   if (is_view) {
-    runs_ = mapped(static_cast<const CorpusRun*>(nullptr), token_extent);
+    map(runs_, token_extent);
   } else if (dtype == DType::uint32) {
-    tokens_ = mapped(static_cast<const std::uint32_t*>(nullptr), token_extent);
+    map(tokens_.emplace<std::span<const std::uint32_t>>(), token_extent);
   } else {
-    tokens_ = mapped(static_cast<const std::uint16_t*>(nullptr), token_extent);
+    map(tokens_.emplace<std::span<const std::uint16_t>>(), token_extent);
   }
 
   check_tables(is_view, sources, is_view ? offsets_.back() : static_cast<std::int64_t>(token_extent.count));

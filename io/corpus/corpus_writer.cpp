@@ -2,16 +2,32 @@
 
 #include <algorithm>
 #include <cstring>
+#include <vector>
 
-#include "io/corpus/corpus_file.hpp"
-#include "io/corpus/corpus_format.hpp"
+#include "io/corpus/corpus_store.hpp"
+#include "io/h5/file.hpp"
 #include "src/base/check.hpp"
 #include "src/base/hash.hpp"
 
 namespace trireme::io {
 namespace {
 
-constexpr std::size_t offsets_per_flush = 1 << 16;
+constexpr std::int64_t offsets_at_once = 1 << 16;
+
+/// Creates dataset `path` of `count` elements that `next` fills in, `chunk` at a time; passes the bytes to `see`.
+template <class See>
+void copy(h5::File& file, const std::string& path, DType dtype, std::int64_t count, std::int64_t chunk,
+          const CorpusContents::Next& next, const See& see) {
+  h5::Dataset dataset = file.create_dataset(path, dtype, {count});
+  std::vector<std::byte> bytes;
+  for (std::int64_t begin = 0; begin < count; begin += chunk) {
+    chunk = std::min(chunk, count - begin);
+    bytes.resize(static_cast<std::size_t>(chunk) * size_of(dtype));
+    next(bytes);
+    see(bytes);
+    dataset.write_rows(begin, ConstTensorView(bytes.data(), dtype, {chunk}));
+  }
+}
 
 /// Returns a function that reads the spool in order.
 auto reader_of(const Spool& spool) {
@@ -23,6 +39,70 @@ auto reader_of(const Spool& spool) {
 
 }  // namespace
 
+std::int64_t pack_tokens(std::span<const std::int32_t> ids, std::int64_t vocabulary_size,
+                         std::vector<std::byte>& packed) {
+  const std::size_t element_bytes = size_of(token_type(vocabulary_size)), old_size = packed.size();
+  packed.resize(old_size + ids.size() * element_bytes);
+  std::byte* out = packed.data() + old_size;
+  for (const std::int32_t id : ids) {
+    TRIREME_CHECK(id >= 0 && id < vocabulary_size, DataError, "token {} is not in the vocabulary of {} ids", id,
+                  vocabulary_size);
+    std::memcpy(out, &id, element_bytes);  // little-endian: the lower bytes come first
+    out += element_bytes;
+  }
+  return ids.empty() ? -1 : *std::ranges::max_element(ids);
+}
+
+void write_bytes(h5::File& file, const std::string& path, const std::string& bytes, const Shape& shape) {
+  file.create_dataset(path, DType::uint8, shape)
+      .write(ConstTensorView(reinterpret_cast<const std::uint8_t*>(bytes.data()), shape));
+}
+
+void write_corpus_header(h5::File& file, const char* format, const data::CorpusInfo& info) {
+  h5::Object root = file.root();
+  root.write_attribute("format", format);
+  root.write_attribute("format_version", corpus_format_version);
+  root.write_attribute("tokenizer", info.tokenizer);
+  root.write_attribute("tokenizer_digest", info.tokenizer_digest);
+  root.write_attribute("vocabulary_size", info.vocabulary_size);
+  root.write_attribute("end_of_document", info.end_of_document);
+  root.write_attribute("greatest_id", info.max_id);
+  root.write_attribute("table_digest", info.content_digest);
+}
+
+void write_corpus_file(const std::string& path, const data::Tokenizer& tokenizer, const CorpusContents& contents) {
+  h5::File file = h5::File::create(path);
+  const std::string payload = tokenizer.payload();
+  write_bytes(file, "/tokenizer_payload", payload, {static_cast<std::int64_t>(payload.size())});
+
+  std::string block_digests;
+  copy(file, "/tokens", token_type(tokenizer.vocabulary_size()), contents.tokens, corpus_block_tokens,
+       contents.next_tokens,
+       [&](const std::vector<std::byte>& block) { block_digests += digest(block.data(), block.size()); });
+  Digest table;
+  const auto copy_offsets = [&](const std::string& name, std::int64_t count, const CorpusContents::Next& next) {
+    copy(file, name, DType::int64, count, offsets_at_once, next,
+         [&](const std::vector<std::byte>& chunk) { table.update(chunk.data(), chunk.size()); });
+  };
+  copy_offsets("/document_offsets", contents.documents + 1, contents.next_document_offsets);
+  if (contents.sentences > 0) {
+    copy_offsets("/sentence_offsets", contents.sentences + 1, contents.next_sentence_offsets);
+  }
+  const auto blocks = static_cast<std::int64_t>(block_digests.size() / digest_digits);
+  write_bytes(file, "/block_digests", block_digests, {blocks, static_cast<std::int64_t>(digest_digits)});
+  table.update(block_digests.data(), block_digests.size());
+
+  write_corpus_header(file, corpus_format_name,
+                      {.tokenizer = tokenizer.name(),
+                       .tokenizer_digest = tokenizer.digest(),
+                       .tokenizer_payload = payload,
+                       .content_digest = table.hex(),
+                       .vocabulary_size = tokenizer.vocabulary_size(),
+                       .end_of_document = tokenizer.end_of_document(),
+                       .max_id = contents.max_id});
+  file.close();
+}
+
 CorpusWriter::CorpusWriter(const std::string& path, const data::Tokenizer& tokenizer)
     : tokenizer_(tokenizer),
       dtype_(token_type(tokenizer.vocabulary_size())),
@@ -30,6 +110,7 @@ CorpusWriter::CorpusWriter(const std::string& path, const data::Tokenizer& token
       tokens_(file_.path() + ".tokens"),
       offsets_(file_.path() + ".offsets") {
   block_.reserve(static_cast<std::size_t>(corpus_block_tokens) * size_of(dtype_));
+  offsets_.push(0);
 }
 
 void CorpusWriter::append(std::span<const std::int32_t> ids) {
@@ -37,16 +118,7 @@ void CorpusWriter::append(std::span<const std::int32_t> ids) {
   while (!ids.empty()) {
     const std::size_t room = static_cast<std::size_t>(corpus_block_tokens) - block_.size() / element_bytes;
     const auto chunk = ids.first(std::min(room, ids.size()));
-    const std::size_t old_size = block_.size();
-    block_.resize(old_size + chunk.size() * element_bytes);
-    std::byte* out = block_.data() + old_size;
-    for (const std::int32_t id : chunk) {
-      TRIREME_CHECK(id >= 0 && id < tokenizer_.vocabulary_size(), DataError,
-                    "token {} is not in the vocabulary of {} ids", id, tokenizer_.vocabulary_size());
-      max_id_ = std::max<std::int64_t>(max_id_, id);
-      std::memcpy(out, &id, element_bytes);  // little-endian: the lower bytes come first
-      out += element_bytes;
-    }
+    max_id_ = std::max(max_id_, pack_tokens(chunk, tokenizer_.vocabulary_size(), block_));
     token_count_ += static_cast<std::int64_t>(chunk.size());
     ids = ids.subspan(chunk.size());
     if (block_.size() == static_cast<std::size_t>(corpus_block_tokens) * element_bytes) flush_block();
@@ -59,22 +131,20 @@ void CorpusWriter::end_sentence() {
     TRIREME_CHECK(document_begin_ == 0, DataError,
                   "document {} has sentences, but the documents before it have none. Try a corpus for each kind",
                   documents_ + 1);
-    sentences_.emplace(file_.path() + ".sentences");
+    sentences_.emplace(file_.path() + ".sentences").push(0);
   }
-  recent_sentences_.push_back(token_count_);
+  sentences_->push(token_count_);
   sentence_begin_ = token_count_;
   ++sentence_count_;
-  if (recent_sentences_.size() >= offsets_per_flush) flush_sentences();
 }
 
 void CorpusWriter::end_document() {
   TRIREME_CHECK(!sentences_ || sentence_begin_ == token_count_, DataError,
                 "document {} does not end with a sentence, but the documents before it do. Try a corpus for each kind",
                 documents_ + 1);
-  recent_offsets_.push_back(token_count_);
+  offsets_.push(token_count_);
   document_begin_ = token_count_;
   ++documents_;
-  if (recent_offsets_.size() >= offsets_per_flush) flush_offsets();
 }
 
 void CorpusWriter::flush_block() {
@@ -84,30 +154,18 @@ void CorpusWriter::flush_block() {
   block_.clear();
 }
 
-void CorpusWriter::flush_offsets() {
-  offsets_.append(recent_offsets_.data(), recent_offsets_.size() * sizeof(recent_offsets_[0]));
-  recent_offsets_.clear();
-}
-
-void CorpusWriter::flush_sentences() {
-  sentences_->append(recent_sentences_.data(), recent_sentences_.size() * sizeof(recent_sentences_[0]));
-  recent_sentences_.clear();
-}
-
 void CorpusWriter::finish() {
   flush_block();
-  flush_offsets();
-  if (sentences_) flush_sentences();
   std::size_t block = 0;
   const auto next_tokens = [&, next = reader_of(tokens_)](std::span<std::byte> out) mutable {
     next(out);
     TRIREME_CHECK(block_digests_.compare(block++ * digest_digits, digest_digits, digest(out.data(), out.size())) == 0,
                   IoError, "the temporary file beside {} does not hold the bytes that were written", file_.target());
   };
-  CorpusContents contents{token_count_, max_id_, next_tokens, documents_, reader_of(offsets_)};
+  CorpusContents contents{token_count_, max_id_, next_tokens, documents_, reader_of(offsets_.finish())};
   if (sentences_) {
     contents.sentences = sentence_count_;
-    contents.next_sentence_offsets = reader_of(*sentences_);
+    contents.next_sentence_offsets = reader_of(sentences_->finish());
   }
   write_corpus_file(file_.path(), tokenizer_, contents);
   file_.commit();

@@ -7,11 +7,51 @@
 #include <vector>
 
 #include "io/posix/durable_file.hpp"
-#include "io/posix/spool.hpp"
+#include "io/posix/file.hpp"
 #include "src/data/tokenizer/tokenizer.hpp"
+#include "src/prepare/corpora.hpp"
 #include "src/tensor/dtype.hpp"
+#include "src/tensor/shape.hpp"
 
 namespace trireme::io {
+
+namespace h5 {
+class File;
+}
+using prepare::CorpusContents;
+
+/// Appends ids to `packed` in the type of the vocabulary, and returns the largest; -1 if none. Throws DataError for an
+/// id outside the vocabulary.
+std::int64_t pack_tokens(std::span<const std::int32_t> ids, std::int64_t vocabulary_size,
+                         std::vector<std::byte>& packed);
+
+/// Creates an array of bytes.
+void write_bytes(h5::File& file, const std::string& path, const std::string& bytes, const Shape& shape);
+/// Writes the attributes of a corpus or view; `info.content_digest` is that of its tables.
+void write_corpus_header(h5::File& file, const char* format, const data::CorpusInfo& info);
+
+/// Writes a complete corpus (format: io/README.md) to `path`, in constant memory. Throws IoError or Hdf5Error.
+void write_corpus_file(const std::string& path, const data::Tokenizer& tokenizer, const CorpusContents& contents);
+
+/// int64 numbers spooled to disk until their count is known.
+class SpooledNumbers {
+ public:
+  explicit SpooledNumbers(const std::string& path) : spool_(path) {}
+  void push(std::int64_t number) {
+    recent_.push_back(number);
+    if (recent_.size() == 1 << 16) finish();
+  }
+  /// Returns the file with all numbers so far.
+  const Spool& finish() {
+    spool_.append(recent_.data(), recent_.size() * sizeof(recent_[0]));
+    recent_.clear();
+    return spool_;
+  }
+
+ private:
+  Spool spool_;
+  std::vector<std::int64_t> recent_;
+};
 
 /// Writes a corpus (format: io/README.md) document by document, in constant memory. A contiguous dataset cannot grow,
 /// so tokens and offsets are spooled first. This doubles the disk space until `finish` has copied them. The file
@@ -40,18 +80,14 @@ class CorpusWriter {
 
  private:
   void flush_block();
-  void flush_offsets();
-  void flush_sentences();
 
   const data::Tokenizer& tokenizer_;
   DType dtype_;
   TemporaryFile file_;
   Spool tokens_;
-  Spool offsets_;
-  std::optional<Spool> sentences_;
+  SpooledNumbers offsets_;
+  std::optional<SpooledNumbers> sentences_;
   std::vector<std::byte> block_;  // tokens not yet spooled, at most corpus_block_tokens
-  std::vector<std::int64_t> recent_offsets_{0};
-  std::vector<std::int64_t> recent_sentences_{0};
   std::string block_digests_;
   std::int64_t token_count_ = 0;
   std::int64_t documents_ = 0;

@@ -7,9 +7,8 @@
 #include <filesystem>
 #include <string_view>
 
-#include "io/posix/byte_reader.hpp"
 #include "io/posix/durable_file.hpp"
-#include "io/posix/file_output.hpp"
+#include "io/posix/file.hpp"
 #include "io/posix/folder.hpp"
 #include "io/posix/mapped_file.hpp"
 #include "src/base/hash.hpp"

@@ -9,11 +9,11 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
-#include "io/corpus/corpus_format.hpp"
+#include "io/corpus/corpus_store.hpp"
+#include "io/corpus/corpus_writer.hpp"
+#include "io/json/json_text.hpp"
 #include "io/posix/durable_file.hpp"
-#include "io/posix/file_handle.hpp"
-#include "io/posix/file_output.hpp"
-#include "io/posix/spool.hpp"
+#include "io/posix/file.hpp"
 #include "src/base/check.hpp"
 #include "src/base/hash.hpp"
 
@@ -23,7 +23,6 @@ namespace {
 using nlohmann::json;
 using prepare::PartSection;
 
-constexpr std::size_t ends_at_once = 1 << 16;
 constexpr std::uint64_t magic = 0x74726150656D6572;  // "remePart"
 const std::map<PartSection, const char*> digest_names = {{PartSection::tokens, "tokens_digest"},
                                                          {PartSection::ends, "ends_digest"},
@@ -31,36 +30,37 @@ const std::map<PartSection, const char*> digest_names = {{PartSection::tokens, "
 
 std::string damage(const std::string& path) { return path + " is damaged; delete it and build again"; }
 
-/// Numbers spooled to disk until all are known.
-class SpooledNumbers {
- public:
-  explicit SpooledNumbers(const std::string& path) : spool_(path) {}
-  void push(std::int64_t number) {
-    recent_.push_back(number);
-    if (recent_.size() == ends_at_once) flush();
+/// Copies all numbers and returns the digest of their bytes.
+std::string copy_numbers(SpooledNumbers& numbers, FileOutput& output) {
+  const Spool& spool = numbers.finish();
+  Digest digest;
+  std::vector<std::byte> block;
+  for (std::int64_t begin = 0; begin < spool.size_bytes(); begin += std::ssize(block)) {
+    block.resize(std::min(std::size_t{1} << 19, static_cast<std::size_t>(spool.size_bytes() - begin)));
+    spool.read(begin, block.data(), block.size());
+    digest.update(block.data(), block.size());
+    output.write_bytes(block);
   }
-  void copy_to(FileOutput& output) {
-    flush();
-    std::vector<std::byte> block;
-    for (std::int64_t begin = 0; begin < spool_.size_bytes(); begin += static_cast<std::int64_t>(block.size())) {
-      block.resize(
-          std::min(ends_at_once * sizeof(std::int64_t), static_cast<std::size_t>(spool_.size_bytes() - begin)));
-      spool_.read(begin, block.data(), block.size());
-      output.write_bytes(block);
-    }
-  }
-  std::string digest() const { return digest_.hex(); }
+  return digest.hex();
+}
 
- private:
-  void flush() {
-    spool_.append(recent_.data(), recent_.size() * sizeof(recent_[0]));
-    digest_.update(recent_.data(), recent_.size() * sizeof(recent_[0]));
-    recent_.clear();
-  }
-  Spool spool_;
-  std::vector<std::int64_t> recent_;
-  Digest digest_;
-};
+/// Calls `visit` with the name of each number in the summary, and the number.
+template <class Summary, class Visit>
+void for_each_member(Summary& summary, const Visit& visit) {
+  visit("tokens", summary.tokens);
+  visit("ends", summary.ends);
+  visit("first_end", summary.first_end);
+  visit("last_end", summary.last_end);
+  visit("sentence_ends", summary.sentence_ends);
+  visit("greatest_id", summary.max_id);
+  visit("begins_inside_document", summary.begins_inside_document);
+  visit("text_bytes", summary.counts.text_bytes);
+  visit("empty_documents", summary.counts.empty_documents);
+  visit("cut_runs", summary.counts.forced_cuts);
+  visit("bad_lines", summary.counts.bad_lines);
+  visit("first_bad_lines", summary.counts.first_bad_lines);
+  visit("special_tokens", summary.counts.special_tokens);
+}
 
 class PartFileWriter final : public prepare::PartWriter {
  public:
@@ -74,16 +74,8 @@ class PartFileWriter final : public prepare::PartWriter {
   }
 
   void append(std::span<const std::int32_t> ids) override {
-    const std::size_t element_bytes = size_of(token_type(vocabulary_size_));
-    packed_.resize(ids.size() * element_bytes);
-    std::byte* out = packed_.data();
-    for (const std::int32_t id : ids) {
-      TRIREME_CHECK(id >= 0 && id < vocabulary_size_, DataError, "token {} is not in the vocabulary of {} ids", id,
-                    vocabulary_size_);
-      summary_.max_id = std::max<std::int64_t>(summary_.max_id, id);
-      std::memcpy(out, &id, element_bytes);  // little-endian: the lower bytes come first
-      out += element_bytes;
-    }
+    packed_.clear();
+    summary_.max_id = std::max(summary_.max_id, pack_tokens(ids, vocabulary_size_, packed_));
     output_.write_bytes(packed_);
     tokens_digest_.update(packed_.data(), packed_.size());
     summary_.tokens += static_cast<std::int64_t>(ids.size());
@@ -105,27 +97,12 @@ class PartFileWriter final : public prepare::PartWriter {
   const prepare::PartSummary& summary() const override { return summary_; }
 
   void finish(const prepare::CorpusTextCounts& counts) override {
-    ends_.copy_to(output_);
-    sentence_ends_.copy_to(output_);
-    const json summary{{"tokens", summary_.tokens},
-                       {"token_bytes", size_of(token_type(vocabulary_size_))},
-                       {"ends", summary_.ends},
-                       {"first_end", summary_.first_end},
-                       {"last_end", summary_.last_end},
-                       {"sentence_ends", summary_.sentence_ends},
-                       {"greatest_id", summary_.max_id},
-                       {"begins_inside_document", summary_.begins_inside_document},
-                       {"text_bytes", counts.text_bytes},
-                       {"empty_documents", counts.empty_documents},
-                       {"cut_runs", counts.forced_cuts},
-                       {"bad_lines", counts.bad_lines},
-                       {"first_bad_lines", counts.first_bad_lines},
-                       {"special_tokens", counts.special_tokens},
-                       {"tokens_digest", tokens_digest_.hex()},
-                       {"ends_digest", ends_.digest()},
-                       {"sentences_digest", sentence_ends_.digest()}};
-    // Messages quote faulty text, which need not be UTF-8.
-    const std::string text = summary.dump(-1, ' ', false, json::error_handler_t::replace);
+    summary_.counts = counts;
+    json summary{{"token_bytes", size_of(token_type(vocabulary_size_))}, {"tokens_digest", tokens_digest_.hex()}};
+    summary["ends_digest"] = copy_numbers(ends_, output_);
+    summary["sentences_digest"] = copy_numbers(sentence_ends_, output_);
+    for_each_member(summary_, [&](const char* name, const auto& value) { summary[name] = value; });
+    const std::string text = json_dump(summary);  // quotes faulty text, which need not be UTF-8
     output_.write_bytes(std::as_bytes(std::span(text)));
     output_.write(static_cast<std::uint64_t>(text.size()));
     output_.write(magic);
@@ -147,11 +124,62 @@ class PartFileWriter final : public prepare::PartWriter {
 
 class PartFileReader final : public prepare::PartReader {
  public:
-  PartFileReader(std::string path, PartSection section, std::int64_t first);
+  PartFileReader(std::string path, PartSection section, std::int64_t first)
+      : path_(std::move(path)), file_(open(path_.c_str(), O_RDONLY | O_CLOEXEC)) {
+    struct stat status {};
+    TRIREME_CHECK(file_ && fstat(file_.get(), &status) == 0, IoError, "cannot open {}: {}", path_,
+                  std::strerror(errno));
+    struct {
+      std::uint64_t summary_bytes;
+      std::uint64_t magic;
+    } tail{};
+    const std::int64_t before_tail = status.st_size - static_cast<std::int64_t>(sizeof(tail));
+    const std::string damaged = damage(path_);
+    TRIREME_CHECK(before_tail >= 0, DataError, "{}", damaged);
+    read_at(file_.get(), path_, &tail, sizeof(tail), before_tail);
+    TRIREME_CHECK(tail.magic == magic && tail.summary_bytes <= static_cast<std::uint64_t>(before_tail), DataError, "{}",
+                  damaged);
+    std::string text(static_cast<std::size_t>(tail.summary_bytes), '\0');
+    const std::int64_t payload_bytes = before_tail - static_cast<std::int64_t>(tail.summary_bytes);
+    read_at(file_.get(), path_, text.data(), text.size(), payload_bytes);
+    std::int64_t token_bytes = 0;
+    try {
+      const json value = json::parse(text);
+      for_each_member(summary_, [&](const char* name, auto& number) { value.at(name).get_to(number); });
+      value.at("token_bytes").get_to(token_bytes);
+      value.at(digest_names.at(section)).get_to(expected_digest_);
+    } catch (const json::exception&) {
+      throw DataError("{}", damaged);
+    }
+    constexpr std::int64_t end_bytes = sizeof(std::int64_t);
+    const std::int64_t tokens_bytes = summary_.tokens * token_bytes;
+    sentences_begin_ = tokens_bytes + summary_.ends * end_bytes;
+    TRIREME_CHECK(payload_bytes == sentences_begin_ + summary_.sentence_ends * end_bytes, DataError, "{}", damaged);
+    position_ = section == PartSection::tokens ? 0 : section == PartSection::ends ? tokens_bytes : sentences_begin_;
+    end_ = section == PartSection::tokens ? tokens_bytes
+           : section == PartSection::ends ? sentences_begin_
+                                          : payload_bytes;
+    std::vector<std::byte> skipped(
+        static_cast<std::size_t>(first * (section == PartSection::tokens ? token_bytes : end_bytes)));
+    PartFileReader::read(skipped);
+  }
 
   const prepare::PartSummary& summary() const override { return summary_; }
-  std::size_t read(std::span<std::byte> out) override;
-  std::int64_t sentence_end(std::int64_t i) const override;
+  std::size_t read(std::span<std::byte> out) override {
+    const std::size_t size_bytes = std::min(out.size(), static_cast<std::size_t>(end_ - position_));
+    if (size_bytes == 0) return 0;
+    read_at(file_.get(), path_, out.data(), size_bytes, position_);
+    position_ += static_cast<std::int64_t>(size_bytes);
+    digest_.update(out.data(), size_bytes);
+    TRIREME_CHECK(position_ < end_ || digest_.hex() == expected_digest_, DataError, "{}", damage(path_));
+    return size_bytes;
+  }
+
+  std::int64_t sentence_end(std::int64_t i) const override {
+    std::int64_t end = 0;
+    read_at(file_.get(), path_, &end, sizeof(end), sentences_begin_ + i * static_cast<std::int64_t>(sizeof(end)));
+    return end;
+  }
 
  private:
   std::string path_;
@@ -163,74 +191,6 @@ class PartFileReader final : public prepare::PartReader {
   Digest digest_;              // digest of the bytes read so far
   std::string expected_digest_;
 };
-
-PartFileReader::PartFileReader(std::string path, PartSection section, std::int64_t first)
-    : path_(std::move(path)), file_(open(path_.c_str(), O_RDONLY | O_CLOEXEC)) {
-  struct stat status {};
-  TRIREME_CHECK(file_ && fstat(file_.get(), &status) == 0, IoError, "cannot open {}: {}", path_, std::strerror(errno));
-  struct {
-    std::uint64_t summary_bytes;
-    std::uint64_t magic;
-  } tail{};
-  const std::int64_t before_tail = status.st_size - static_cast<std::int64_t>(sizeof(tail));
-  const std::string damaged = damage(path_);
-  TRIREME_CHECK(before_tail >= 0, DataError, "{}", damaged);
-  read_at(file_.get(), path_, reinterpret_cast<char*>(&tail), sizeof(tail), before_tail);
-  TRIREME_CHECK(tail.magic == magic && tail.summary_bytes <= static_cast<std::uint64_t>(before_tail), DataError, "{}",
-                damaged);
-  std::string text(static_cast<std::size_t>(tail.summary_bytes), '\0');
-  const std::int64_t payload_bytes = before_tail - static_cast<std::int64_t>(tail.summary_bytes);
-  read_at(file_.get(), path_, text.data(), text.size(), payload_bytes);
-  std::int64_t token_bytes = 0;
-  try {
-    const json value = json::parse(text);
-    value.at("tokens").get_to(summary_.tokens);
-    value.at("ends").get_to(summary_.ends);
-    value.at("first_end").get_to(summary_.first_end);
-    value.at("last_end").get_to(summary_.last_end);
-    value.at("sentence_ends").get_to(summary_.sentence_ends);
-    value.at("greatest_id").get_to(summary_.max_id);
-    value.at("begins_inside_document").get_to(summary_.begins_inside_document);
-    value.at("text_bytes").get_to(summary_.counts.text_bytes);
-    value.at("empty_documents").get_to(summary_.counts.empty_documents);
-    value.at("cut_runs").get_to(summary_.counts.forced_cuts);
-    value.at("bad_lines").get_to(summary_.counts.bad_lines);
-    value.at("first_bad_lines").get_to(summary_.counts.first_bad_lines);
-    value.at("special_tokens").get_to(summary_.counts.special_tokens);
-    value.at("token_bytes").get_to(token_bytes);
-    value.at(digest_names.at(section)).get_to(expected_digest_);
-  } catch (const json::exception&) {
-    throw DataError("{}", damaged);
-  }
-  constexpr std::int64_t end_bytes = sizeof(std::int64_t);
-  const std::int64_t tokens_bytes = summary_.tokens * token_bytes;
-  sentences_begin_ = tokens_bytes + summary_.ends * end_bytes;
-  TRIREME_CHECK(payload_bytes == sentences_begin_ + summary_.sentence_ends * end_bytes, DataError, "{}", damaged);
-  position_ = section == PartSection::tokens ? 0 : section == PartSection::ends ? tokens_bytes : sentences_begin_;
-  end_ = section == PartSection::tokens ? tokens_bytes
-         : section == PartSection::ends ? sentences_begin_
-                                        : payload_bytes;
-  std::vector<std::byte> skipped(
-      static_cast<std::size_t>(first * (section == PartSection::tokens ? token_bytes : end_bytes)));
-  PartFileReader::read(skipped);
-}
-
-std::size_t PartFileReader::read(std::span<std::byte> out) {
-  const std::size_t size_bytes = std::min(out.size(), static_cast<std::size_t>(end_ - position_));
-  if (size_bytes == 0) return 0;
-  read_at(file_.get(), path_, reinterpret_cast<char*>(out.data()), size_bytes, position_);
-  position_ += static_cast<std::int64_t>(size_bytes);
-  digest_.update(out.data(), size_bytes);
-  TRIREME_CHECK(position_ < end_ || digest_.hex() == expected_digest_, DataError, "{}", damage(path_));
-  return size_bytes;
-}
-
-std::int64_t PartFileReader::sentence_end(std::int64_t i) const {
-  std::int64_t end = 0;
-  read_at(file_.get(), path_, reinterpret_cast<char*>(&end), sizeof(end),
-          sentences_begin_ + i * static_cast<std::int64_t>(sizeof(end)));
-  return end;
-}
 
 }  // namespace
 

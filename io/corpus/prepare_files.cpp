@@ -4,25 +4,26 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
+#include <set>
 #include <utility>
 
-#include "io/compression/input_file.hpp"
-#include "io/compression/packing.hpp"
-#include "io/corpus/corpus_copy.hpp"
-#include "io/corpus/corpus_file.hpp"
-#include "io/corpus/corpus_view.hpp"
+#include "io/compression/compression.hpp"
+#include "io/corpus/corpus_sink.hpp"
+#include "io/corpus/corpus_store.hpp"
+#include "io/corpus/corpus_writer.hpp"
 #include "io/corpus/part_file.hpp"
 #include "io/json/json_text.hpp"
 #include "io/posix/durable_file.hpp"
-#include "io/posix/file_handle.hpp"
+#include "io/posix/file.hpp"
 #include "io/posix/folder.hpp"
-#include "io/posix/regular_file.hpp"
+#include "io/posix/folder_lock.hpp"
 #include "io/posix/system_call.hpp"
-#include "io/posix/work_folder.hpp"
 #include "src/base/check.hpp"
+#include "src/base/log.hpp"
 
 namespace trireme::io {
 namespace {
@@ -86,6 +87,65 @@ class WorkFile final : public prepare::RandomAccessFile {
   Descriptor file_;
 };
 
+constexpr const char* work_lock_name = "lock";
+
+/// Returns whether a file is a lock or a finished part, which is named by its digest: a job leaves at least one.
+bool is_own_name(std::string_view name) {
+  return name.starts_with(work_lock_name) ||
+         (name.size() == digest_digits && name.find_first_not_of("0123456789abcdef") == name.npos);
+}
+
+/// Refuses a folder without a lock or a part: it is another program's.
+class WorkFolder final : public prepare::WorkFolder {
+ public:
+  WorkFolder(std::string path, const std::string& target, std::set<std::string> kept)
+      : path_(std::move(path)), kept_(std::move(kept)) {
+    check_replaceable(target);
+    TRIREME_CHECK(mkdir(path_.c_str(), 0777) == 0 || errno == EEXIST, IoError,
+                  "cannot write {}: its work folder {} cannot be created: {}", target, path_, std::strerror(errno));
+    const std::vector<std::string> names = names_in(path_);
+    const bool is_ours = names.empty() || std::ranges::any_of(names, is_own_name);
+    TRIREME_CHECK(is_ours, IoError,
+                  "{} is needed for work, but holds files that this program did not leave there, {} first", path_,
+                  names.front());
+    lock_ = std::make_unique<FolderLock>(path_ + "/" + work_lock_name, target);
+    clear();
+  }
+
+  ~WorkFolder() override {
+    try {
+      if (clear()) log::info("{} keeps the parts that are done for the next build of this corpus", path_);
+    } catch (const Error& error) {
+      log::warn("{} can be deleted: {}", path_, error.what());
+    }
+    lock_.reset();
+    rmdir(path_.c_str());  // fails if files are kept or another job has just taken it
+  }
+
+  WorkFolder(const WorkFolder&) = delete;
+  WorkFolder& operator=(const WorkFolder&) = delete;
+
+  void keep_none() override { kept_.clear(); }
+
+ private:
+  /// Removes all files except those kept; returns whether any are kept.
+  bool clear() const {
+    bool keeps = false;
+    for (const std::string& name : names_in(path_)) {
+      if (name == work_lock_name) continue;
+      keeps |= kept_.contains(name);
+      const std::string file = path_ + "/" + name;
+      TRIREME_CHECK(kept_.contains(name) || unlink(file.c_str()) == 0 || errno == ENOENT, IoError,
+                    "cannot delete {}: {}", file, std::strerror(errno));
+    }
+    return keeps;
+  }
+
+  std::string path_;
+  std::set<std::string> kept_;
+  std::unique_ptr<FolderLock> lock_;
+};
+
 class WorkFiles final : public prepare::WorkFiles {
  public:
   std::unique_ptr<prepare::WorkFolder> lock_folder(const std::string& path, const std::string& target,
@@ -121,30 +181,6 @@ class JsonLines final : public prepare::JsonLines {
   std::string value(std::string_view line, const std::string& key) const override { return json_value(line, key); }
 };
 
-/// A corpus in progress, and the lock that keeps other jobs from writing it.
-class LockedSink final : public prepare::CorpusSink {
- public:
-  LockedSink(prepare::CorpusKind kind, const std::string& path, const data::CorpusInfo& info)
-      : lock_(path + ".lock", path) {
-    if (kind == prepare::CorpusKind::view) {
-      sink_ = std::make_unique<CorpusViewWriter>(path);
-    } else {
-      sink_ = std::make_unique<CorpusCopy>(path, info);
-    }
-  }
-
-  void take_from(const prepare::CorpusSource& source) override { sink_->take_from(source); }
-  void append(std::int64_t begin, std::int64_t end) override { sink_->append(begin, end); }
-  void end_sentence() override { sink_->end_sentence(); }
-  void end_document() override { sink_->end_document(); }
-  std::int64_t documents() const override { return sink_->documents(); }
-  prepare::CorpusSize finish() override { return sink_->finish(); }
-
- private:
-  FolderLock lock_;
-  std::unique_ptr<prepare::CorpusSink> sink_;
-};
-
 class Corpora final : public prepare::Corpora {
  public:
   std::unique_ptr<prepare::CorpusSource> open(const std::string& path) const override {
@@ -152,7 +188,7 @@ class Corpora final : public prepare::Corpora {
   }
   std::unique_ptr<prepare::CorpusSink> create(prepare::CorpusKind kind, const std::string& path,
                                               const data::CorpusInfo& info) const override {
-    return std::make_unique<LockedSink>(kind, path, info);
+    return create_sink(kind, path, info);
   }
   void write(const std::string& path, const data::Tokenizer& tokenizer,
              const prepare::CorpusContents& contents) const override {

@@ -111,26 +111,25 @@ void File::survey() {
   std::ranges::sort(dataset_paths_);
 }
 
-Object File::root() { return group("/"); }
-
-Object File::create_group(const std::string& path) {
-  create_parents(path);
-  const auto action = [&] {
-    state_->write_failed = true;
-    return fmt::format("create group '{}' in {}", path, state_->path);
-  };
-  const PropertyHandle creation = creation_properties(H5P_GROUP_CREATE);
-  return Object(state_, path, checked(action, [&] {
-                  return H5Gcreate2(handle_.get(), path.c_str(), H5P_DEFAULT, creation.get(), H5P_DEFAULT);
-                }));
+Object File::root() {
+  return Object(
+      state_, "/",
+      checked([&] { return "open the root of " + path(); }, [&] { return H5Gopen2(handle_.get(), "/", H5P_DEFAULT); }));
 }
 
-// The library could create them itself, but with time stamps.
+/// Creates the missing groups above an object. The library could create them itself, but with time stamps.
 void File::create_parents(const std::string& path) {
-  const std::size_t end = path.rfind('/');
-  if (end == std::string::npos || end == 0) return;
-  const std::string parent = path.substr(0, end);
-  if (!has(parent)) create_group(parent);
+  for (std::size_t end = path.find('/', 1); end != path.npos; end = path.find('/', end + 1)) {
+    const std::string group = path.substr(0, end);
+    if (has(group)) continue;
+    const PropertyHandle creation = creation_properties(H5P_GROUP_CREATE);
+    const auto action = [&] {
+      state_->write_failed = true;
+      return fmt::format("create group '{}' in {}", group, state_->path);
+    };
+    const ObjectHandle created(checked(
+        action, [&] { return H5Gcreate2(handle_.get(), group.c_str(), H5P_DEFAULT, creation.get(), H5P_DEFAULT); }));
+  }
 }
 
 Dataset File::create_dataset(const std::string& path, DType dtype, const Shape& shape) {
@@ -170,13 +169,6 @@ bool File::has(const std::string& path) const {
     }
     if (end == std::string::npos) return true;
   }
-}
-
-Object File::group(const std::string& path) const {
-  TRIREME_CHECK(has(path), DataError, "{} has no group '{}'", state_->path, path);
-  return Object(state_, path,
-                checked([&] { return fmt::format("open group '{}' of {}", path, state_->path); },
-                        [&] { return H5Gopen2(handle_.get(), path.c_str(), H5P_DEFAULT); }));
 }
 
 Dataset File::dataset(const std::string& path) const {

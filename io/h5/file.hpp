@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "io/h5/dataset.hpp"
-#include "io/posix/regular_file.hpp"
+#include "io/h5/object.hpp"
+#include "io/posix/file.hpp"
 
 namespace trireme::io::h5 {
 
@@ -31,14 +31,11 @@ class File {
   std::int64_t size_bytes() const { return state_->size_bytes; }
 
   Object root();
-  /// Creates a group and its missing parents.
-  Object create_group(const std::string& path);
   /// Creates a dataset and its missing parent groups. Space is allocated immediately; elements never written are
   /// undefined.
   Dataset create_dataset(const std::string& path, DType dtype, const Shape& shape);
 
   bool has(const std::string& path) const;
-  Object group(const std::string& path) const;
   /// Throws DataError if there is none or its type, layout or offset is not as above.
   Dataset dataset(const std::string& path) const;
   /// Paths of all datasets, sorted.

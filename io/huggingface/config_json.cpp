@@ -6,13 +6,13 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
-#include "io/huggingface/activations.hpp"
 #include "io/json/json_text.hpp"
-#include "io/posix/regular_file.hpp"
+#include "io/posix/file.hpp"
 #include "src/base/check.hpp"
 #include "src/base/shortened.hpp"
 
 namespace trireme::io {
+
 namespace {
 
 using exchange::ModelClass;
@@ -25,19 +25,15 @@ constexpr std::int64_t max_file_bytes = std::int64_t{16} << 20;
 constexpr int max_depth = 16;
 constexpr std::int64_t max_size = std::int64_t{1} << 40;  // a model's shape is checked later
 
-std::string text_of(const json& value) { return shortened(value.dump(-1, ' ', true, json::error_handler_t::replace)); }
+std::string text_of(const json& value) { return shortened(json_dump(value)); }
 
-/// Settings of an object, with defaults. Collects what does not fit.
+/// Settings of an object, with defaults. Collects unsupported values in `problems`.
 class Settings {
  public:
   Settings(const json& object, std::vector<std::string>& problems) : object_(object), problems_(problems) {}
 
   bool has(const char* name) const { return !value(name).is_null(); }
-  const json& value(const char* name) const {
-    static const json null;
-    const auto found = object_.find(name);
-    return found == object_.end() ? null : *found;
-  }
+  const json& value(const char* name) const { return json_member(object_, name); }
   std::int64_t integer(const char* name, std::int64_t otherwise) const {
     const json& found = value(name);
     if (found.is_null()) return otherwise;
@@ -52,7 +48,7 @@ class Settings {
   std::string text(const char* name, std::string otherwise) const {
     return get(name, std::move(otherwise), &json::is_string, "a text");
   }
-  /// Notes a setting that has another value than all models of the class here.
+  /// Records a problem unless the setting has the only supported value.
   void require(const exchange::FixedSetting& setting) const {
     const json& found = value(std::string(setting.key).c_str());
     const bool fits = found.is_null() || std::visit([&](const auto& wanted) { return found == wanted; }, setting.value);
@@ -63,10 +59,10 @@ class Settings {
     for (const auto& [known, activation] : huggingface_activations) {
       if (wanted == known) return activation;
     }
-    add(fmt::format("{} is '{}': there are gelu_new, gelu_pytorch_tanh, gelu and relu2", name, shortened(wanted)));
+    add(fmt::format("{} is '{}': supported are gelu_new, gelu_pytorch_tanh, gelu and relu2", name, shortened(wanted)));
     return Activation::gelu_tanh;
   }
-  /// The value of a field under `name`, which is there.
+  /// Returns the value of a field under `name`, which must be present.
   model::FieldValue value_of(const model::Field& field, const char* name, const ModelConfig& config) const {
     if (field.attribute == "gelu") return static_cast<std::int64_t>(activation(name));
     return std::visit(
@@ -100,7 +96,7 @@ class Settings {
   std::vector<std::string>& problems_;
 };
 
-/// Reads the fields that the table has keys for.
+/// Reads the fields whose keys are in the table.
 void read_fields(const Settings& settings, const ModelClass& model_class, ModelConfig& config) {
   for (const model::Field& field : model::fields()) {
     const std::string key(exchange::config_key(field, model_class));
@@ -114,14 +110,15 @@ void read_fields(const Settings& settings, const ModelClass& model_class, ModelC
   if (config.query_groups == config.heads) config.query_groups = 0;
 }
 
-/// The frequencies of rotary positions: of older files rope_theta and rope_scaling, of newer ones rope_parameters.
+/// Reads the frequencies of rotary positions: rope_theta and rope_scaling in older files, rope_parameters in newer
+/// ones.
 void read_rotary(const Settings& settings, const json& file, ModelConfig& config, std::vector<std::string>& problems) {
   config.rotary_base = settings.number("rope_theta", 10000);
   static const json none = json::object();
   const json* object = &none;
   for (const char* name : {"rope_scaling", "rope_parameters"}) {
     if (!settings.has(name)) continue;
-    if (!file.at(name).is_object()) return settings.add(fmt::format("{} is no object", name));
+    if (!file.at(name).is_object()) return settings.add(fmt::format("{} is not an object", name));
     object = &file.at(name);
   }
   const Settings rotary(*object, problems);
@@ -145,16 +142,15 @@ void read_rotary(const Settings& settings, const json& file, ModelConfig& config
     return;
   }
   if (kind != "yarn") {
-    return settings.add(
-        fmt::format("rope_type is '{}': positions are scaled as linear, llama3 or yarn does here", kind));
+    return settings.add(fmt::format("rope_type is '{}': supported are default, linear, llama3 and yarn", kind));
   }
   scaling.kind = RotaryScalingKind::yarn;
   scaling.slow_turns = rotary.number("beta_slow", 1);
   scaling.fast_turns = rotary.number("beta_fast", 32);
-  rotary.require({"truncate", true, "the pairs of channels are rounded here"});
+  rotary.require({"truncate", true, "only rounded ranges of channels are supported"});
   const double mscale = rotary.number("mscale", 0), all = rotary.number("mscale_all_dim", 0);
   if (rotary.has("attention_factor")) {
-    // Any factor m is (0.1 x ln factor + 1) of x = (m - 1) / (0.1 ln factor).
+    // Any factor m equals 0.1 x ln(factor) + 1 for x = (m - 1) / (0.1 ln(factor)).
     const double logarithm = 0.1 * std::log(scaling.factor);
     const double magnitude = rotary.number("attention_factor", 1);
     scaling.mscale = logarithm > 0 ? (magnitude - 1) / logarithm : 1;
@@ -187,12 +183,12 @@ void read_attention(const Settings& settings, const json& file, HuggingFaceModel
   }
   if (model.model_class->has_bias_settings) {
     if (settings.flag("mlp_bias", false) != config.linear_bias) {
-      settings.add("attention_bias and mlp_bias differ: all linear layers have biases here, or none of these");
+      settings.add("attention_bias and mlp_bias differ: either all linear layers have biases, or none");
     }
     return;
   }
   if (config.qk_norm && config.linear_bias) {
-    settings.add("attention_bias is true: attention biases are not supported with QK norm");
+    settings.add("attention_bias is true: not supported with QK norm");
   }
   config.linear_bias = class_defaults(*model.model_class).linear_bias;
 }
@@ -204,16 +200,16 @@ void read_task(const Settings& settings, ModelConfig& config) {
     config.classes = labels.is_object() ? static_cast<std::int64_t>(labels.size()) : settings.integer("num_labels", 2);
     const std::string problem = settings.text("problem_type", "single_label_classification");
     if (problem != "single_label_classification") {
-      settings.add(fmt::format("problem_type is '{}': one class of a sample is right here", shortened(problem)));
+      settings.add(
+          fmt::format("problem_type is '{}': only one correct class per sample is supported", shortened(problem)));
     }
   }
   if (config.output == model::ModelOutput::choices) config.classes = settings.integer("num_choices", 4);
 }
 
 std::optional<std::int64_t> end_of_text_of(const json& file) {
-  const auto found = file.find("eos_token_id");
-  if (found == file.end()) return std::nullopt;
-  const json& value = found->is_array() && !found->empty() ? (*found)[0] : *found;
+  const json& found = json_member(file, "eos_token_id");
+  const json& value = found.is_array() && !found.empty() ? found[0] : found;
   if (!value.is_number_unsigned() || value.get<std::uint64_t>() > 0x7fffffffu) return std::nullopt;
   return value.get<std::int64_t>();
 }
@@ -221,23 +217,14 @@ std::optional<std::int64_t> end_of_text_of(const json& file) {
 }  // namespace
 
 HuggingFaceModel parse_config_json(const std::string& text, const std::string& path) {
-  json file;
-  try {
-    file = json::parse(text, [&](int depth, json::parse_event_t, json&) {
-      TRIREME_CHECK(depth <= max_depth, DataError, "{} nests deeper than {} levels", path, max_depth);
-      return true;
-    });
-  } catch (const json::exception& error) {
-    throw DataError("{} is not JSON: {}", path, json_fault(error.what()));
-  }
-  const auto classes = file.is_object() ? file.find("architectures") : file.end();
-  TRIREME_CHECK(file.is_object() && classes != file.end() && classes->is_array() && classes->size() == 1 &&
-                    (*classes)[0].is_string(),
-                DataError, "{} does not name the one class of its model under 'architectures'; there are: {}", path,
+  const json file = parse_json(text, path, max_depth);
+  const json& classes = json_member(file, "architectures");
+  TRIREME_CHECK(classes.is_array() && classes.size() == 1 && classes[0].is_string(), DataError,
+                "{} does not name the one class of its model under 'architectures'; there are: {}", path,
                 exchange::model_class_names());
   HuggingFaceModel model;
   try {
-    model.model_class = &exchange::model_class_from((*classes)[0].get<std::string>());
+    model.model_class = &exchange::model_class_from(classes[0].get<std::string>());
   } catch (const DataError& error) {
     throw DataError("{}: {}", path, error.what());
   }
@@ -245,13 +232,13 @@ HuggingFaceModel parse_config_json(const std::string& text, const std::string& p
   const Settings settings(file, problems);
   for (const char* name : {"quantization_config", "compression_config"}) {
     if (settings.has(name))
-      settings.add(fmt::format("{}: quantized weights are not read; take the original model", name));
+      settings.add(fmt::format("{}: quantized weights are not supported; use the original model", name));
   }
   model.config = exchange::class_defaults(*model.model_class);
   read_fields(settings, *model.model_class, model.config);
   for (const exchange::FixedSetting& setting : model.model_class->fixed) settings.require(setting);
   if (model.config.gated && settings.text("hidden_act", "silu") != "silu") {
-    settings.add("hidden_act is not silu, which gates SwiGLU");
+    settings.add("hidden_act is not silu: only SwiGLU is supported");
   }
   read_attention(settings, file, model, problems);
   read_task(settings, model.config);
@@ -270,6 +257,117 @@ HuggingFaceModel parse_config_json(const std::string& text, const std::string& p
 
 HuggingFaceModel read_config_json(const std::string& path) {
   return parse_config_json(read_whole_file(path, max_file_bytes, Symlinks::follow), path);
+}
+
+namespace {
+
+using nlohmann::ordered_json;
+
+const char* activation_name(Activation activation) {
+  for (const auto& [name, value] : huggingface_activations) {
+    if (value == activation) return name;
+  }
+  return "gelu";
+}
+
+/// Writes both forms of the frequencies: rope_theta and rope_scaling of transformers 4, rope_parameters of 5.
+void put_rotary(ordered_json& file, const ModelConfig& config) {
+  ordered_json scaling{{"rope_type", "default"}};
+  const RotaryScaling& ours = config.rotary_scaling;
+  if (ours.kind != RotaryScalingKind::none) {
+    const bool yarn = ours.kind == RotaryScalingKind::yarn;
+    scaling = {{"rope_type", yarn ? "yarn" : "llama3"},
+               {"factor", ours.factor},
+               {yarn ? "beta_slow" : "low_freq_factor", ours.slow_turns},
+               {yarn ? "beta_fast" : "high_freq_factor", ours.fast_turns},
+               {"original_max_position_embeddings", ours.positions}};
+    if (yarn && ours.mscale != 0 && ours.mscale_all_dim != 0) {
+      scaling["mscale"] = ours.mscale;
+      scaling["mscale_all_dim"] = ours.mscale_all_dim;
+    } else if (yarn && (ours.mscale != 1 || ours.mscale_all_dim != 0)) {
+      const auto magnitude = [&](double mscale) { return 0.1 * mscale * std::log(ours.factor) + 1; };
+      scaling["attention_factor"] = magnitude(ours.mscale) / magnitude(ours.mscale_all_dim);
+    }
+  }
+  if (ours.interpolation != 1) scaling = {{"rope_type", "linear"}, {"factor", ours.interpolation}};
+  file["rope_theta"] = config.rotary_base;
+  file["rope_scaling"] = scaling.size() == 1 ? ordered_json() : scaling;
+  scaling["rope_theta"] = config.rotary_base;
+  file["rope_parameters"] = scaling;
+}
+
+/// Writes the fields whose keys are in the table.
+void put_fields(ordered_json& file, const ModelConfig& config, const ModelClass& model_class) {
+  const ModelConfig resolved = model::resolved(config);
+  for (const model::Field& field : model::fields()) {
+    const std::string key(exchange::config_key(field, model_class));
+    if (key.empty() || key.find('.') != key.npos) continue;
+    if (field.attribute == "gelu") {
+      file[key] = activation_name(config.activation);
+    } else if (!field.names.empty()) {
+      file[key] = field.text(resolved);
+    } else {
+      std::visit([&](const auto& value) { file[key] = value; }, field.get(resolved));
+    }
+  }
+}
+
+/// Writes the settings of activation, attention and biases that are not fields of the table.
+void put_blocks(ordered_json& file, const ModelConfig& config, const ModelClass& model_class) {
+  if (config.gated) file["hidden_act"] = "silu";
+  if (config.position_embedding == model::PositionEmbedding::rope) put_rotary(file, config);
+  if (model_class.has_bias_settings) file["mlp_bias"] = config.linear_bias;
+  if (model_class.has_window) file["sliding_window"] = config.window.left + 1;
+  if (config.qkv_bias && !config.linear_bias) file.erase("attention_bias");  // implied by the class
+}
+
+void put_labels(ordered_json& file, const ModelConfig& config) {
+  if (config.output == model::ModelOutput::classes) {
+    for (std::int64_t i = 0; i < config.classes; ++i) {
+      const std::string label = fmt::format("LABEL_{}", i);
+      file["id2label"][std::to_string(i)] = label;
+      file["label2id"][label] = i;
+    }
+  }
+  if (config.output == model::ModelOutput::choices) file["num_choices"] = config.classes;
+}
+
+const char* torch_name(DType dtype) {
+  return dtype == DType::fp64   ? "float64"
+         : dtype == DType::fp32 ? "float32"
+         : dtype == DType::bf16 ? "bfloat16"
+                                : "float16";
+}
+
+void put_end(ordered_json& file, const HuggingFaceModel& model) {
+  if (!model.end_of_text || model.config.is_bert()) return;
+  file["bos_token_id"] = *model.end_of_text;
+  file["eos_token_id"] = *model.end_of_text;
+}
+
+}  // namespace
+
+std::string config_json(const HuggingFaceModel& model, DType dtype) {
+  ordered_json file;
+  const ModelClass& model_class = *model.model_class;
+  file["architectures"] = {model_class.name};
+  file["model_type"] = model_class.type;
+  put_fields(file, model.config, model_class);
+  put_blocks(file, model.config, model_class);
+  for (const exchange::FixedSetting& setting : model_class.fixed) {
+    if (!setting.is_written) continue;
+    std::visit([&](const auto& value) { file[std::string(setting.key)] = value; }, setting.value);
+  }
+  put_labels(file, model.config);
+  put_end(file, model);
+  file["dtype"] = torch_name(dtype);
+  return file.dump(2) + "\n";
+}
+
+std::string generation_config_json(const HuggingFaceModel& model) {
+  ordered_json file = ordered_json::object();
+  put_end(file, model);
+  return file.dump(2) + "\n";
 }
 
 }  // namespace trireme::io

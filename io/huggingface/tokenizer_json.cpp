@@ -5,9 +5,8 @@
 #include <set>
 
 #include "io/json/json_text.hpp"
+#include "io/posix/file.hpp"
 #include "io/posix/folder.hpp"
-#include "io/posix/regular_file.hpp"
-#include "io/tokenizer/byte_spelling.hpp"
 #include "io/tokenizer/huggingface_file.hpp"
 #include "io/tokenizer/tokenizer_files.hpp"
 #include "src/base/check.hpp"
@@ -25,37 +24,19 @@ constexpr std::int64_t max_file_bytes = std::int64_t{128} << 20;
 constexpr int max_depth = 16;
 constexpr const char* tokenizer_name = "tokenizer.json";
 constexpr const char* settings_name = "tokenizer_config.json";
-constexpr const char* end_of_text = "<|endoftext|>";  // GPT-2's, and that of the bytes
-
-json parse_file(const std::string& text, const std::string& path) {
-  try {
-    return json::parse(text, [&](int depth, json::parse_event_t, json&) {
-      TRIREME_CHECK(depth <= max_depth, DataError, "{} nests deeper than {} levels", path, max_depth);
-      return true;
-    });
-  } catch (const json::exception& error) {
-    throw DataError("{} is not JSON: {}", path, json_fault(error.what()));
-  }
-}
-
-/// The member of an object; null if there is none.
-const json& member(const json& object, const char* name) {
-  static const json null;
-  if (!object.is_object()) return null;
-  const auto found = object.find(name);
-  return found == object.end() ? null : *found;
-}
+constexpr const char* end_of_text = "<|endoftext|>";  // token of GPT-2 and the byte tokenizer
 
 data::WordPieceVocabulary wordpiece_from_json(const json& file, const std::string& path) {
-  const json& model = member(file, "model");
-  const json& vocabulary = member(model, "vocab");
-  TRIREME_CHECK(vocabulary.is_object() && member(model, "unk_token") == "[UNK]" &&
-                    member(model, "continuing_subword_prefix") == "##",
-                DataError, "{}: the WordPiece model has no 'vocab', or other names than BERT's [UNK] and ##", path);
+  const json& model = json_member(file, "model");
+  const json& vocabulary = json_member(model, "vocab");
+  TRIREME_CHECK(vocabulary.is_object() && json_member(model, "unk_token") == "[UNK]" &&
+                    json_member(model, "continuing_subword_prefix") == "##",
+                DataError,
+                "{}: the WordPiece model has no 'vocab', or its unknown token and prefix are not [UNK] and ##", path);
   data::WordPieceVocabulary result;
   const auto set = [&](const std::string& token, const json& id) {
     TRIREME_CHECK(id.is_number_unsigned() && id.get<std::uint64_t>() < std::uint64_t{1} << 24, DataError,
-                  "{}: the token '{}' has no proper id", path, shortened(token));
+                  "{}: the token '{}' has no valid id", path, shortened(token));
     const auto index = id.get<std::size_t>();
     if (index >= result.tokens.size()) result.tokens.resize(index + 1);
     std::string& slot = result.tokens[index];
@@ -63,21 +44,21 @@ data::WordPieceVocabulary wordpiece_from_json(const json& file, const std::strin
     slot = token;
   };
   for (const auto& [token, id] : vocabulary.items()) set(token, id);
-  for (const json& added : member(file, "added_tokens")) {
-    TRIREME_CHECK(member(added, "content").is_string(), DataError, "{}: an added token has no 'content'", path);
-    set(added["content"].get<std::string>(), member(added, "id"));
+  for (const json& added : json_member(file, "added_tokens")) {
+    TRIREME_CHECK(json_member(added, "content").is_string(), DataError, "{}: an added token has no 'content'", path);
+    set(added["content"].get<std::string>(), json_member(added, "id"));
   }
   TRIREME_CHECK(std::ranges::find(result.tokens, "") == result.tokens.end(), DataError,
-                "{}: ids are missing between those of its tokens", path);
-  const json& normalizer = member(file, "normalizer");
-  const json& lower = member(normalizer, "lowercase");
-  const json& accents = member(normalizer, "strip_accents");
-  TRIREME_CHECK(member(normalizer, "type") == "BertNormalizer" && lower.is_boolean() &&
+                "{}: ids are missing: they must be consecutive", path);
+  const json& normalizer = json_member(file, "normalizer");
+  const json& lower = json_member(normalizer, "lowercase");
+  const json& accents = json_member(normalizer, "strip_accents");
+  TRIREME_CHECK(json_member(normalizer, "type") == "BertNormalizer" && lower.is_boolean() &&
                     (accents.is_null() || accents == lower) &&
-                    member(member(file, "pre_tokenizer"), "type") == "BertPreTokenizer",
-                DataError, "{}: words are made otherwise than BERT's, whose accents go with the case", path);
+                    json_member(json_member(file, "pre_tokenizer"), "type") == "BertPreTokenizer",
+                DataError, "{}: its words are not those of BERT, or strip_accents differs from lowercase", path);
   result.lower_case = lower.get<bool>();
-  const json& longest = member(model, "max_input_chars_per_word");
+  const json& longest = json_member(model, "max_input_chars_per_word");
   if (longest.is_number_unsigned()) {
     result.max_word_characters =
         static_cast<std::int64_t>(std::min<std::uint64_t>(longest.get<std::uint64_t>(), 65536));
@@ -85,8 +66,8 @@ data::WordPieceVocabulary wordpiece_from_json(const json& file, const std::strin
   return result;
 }
 
-/// Makes the tokenizer of a tokenizer.json. Those that this program has under other names, the bytes and GPT-2's, get
-/// these: corpora know them by their digests.
+/// Makes the tokenizer of a tokenizer.json. Recognises the byte tokenizer and GPT-2's, so that they match the digests
+/// in corpora.
 std::unique_ptr<data::Tokenizer> tokenizer_of(data::BpeVocabulary bpe) {
   const bool is_plain = bpe.pattern == data::WordPattern::gpt2 && !bpe.compose && !bpe.whole_words &&
                         bpe.added.empty() && bpe.special == std::vector{bpe.end_of_document} &&
@@ -99,7 +80,7 @@ std::unique_ptr<data::Tokenizer> tokenizer_of(data::BpeVocabulary bpe) {
   return data::make_gpt2_tokenizer(std::move(bpe));
 }
 
-/// The names of tokenizer_config.json for special tokens.
+/// Sets the special tokens of tokenizer_config.json.
 void put_end(ordered_json& settings, const std::string& end) {
   settings["bos_token"] = end;
   settings["eos_token"] = end;
@@ -115,7 +96,7 @@ ordered_json byte_level(bool regex) {
   return {{"type", "ByteLevel"}, {"add_prefix_space", false}, {"trim_offsets", true}, {"use_regex", regex}};
 }
 
-/// The definition of a tokenizer that is a byte-level BPE; the byte tokenizer is one without merges.
+/// Returns the definition of a byte-level BPE; the byte tokenizer is one without merges.
 data::BpeVocabulary bpe_of(const data::Tokenizer& tokenizer) {
   if (tokenizer.name() != "bytes") return data::bpe_from_payload(tokenizer.payload());
   data::BpeVocabulary bytes;
@@ -134,7 +115,7 @@ std::map<std::string, std::string> bpe_files(const data::Tokenizer& tokenizer, s
     const auto id = static_cast<std::int32_t>(i);
     const bool is_added = special.contains(id) || added.contains(id);
     const std::string name = is_added ? bpe.tokens[i] : spelling_of(bpe.tokens[i]);
-    TRIREME_CHECK(!vocabulary.contains(name), DataError, "two tokens are spelt '{}' in a tokenizer.json",
+    TRIREME_CHECK(!vocabulary.contains(name), DataError, "two tokens have the name '{}' in a tokenizer.json",
                   shortened(name));
     vocabulary[name] = i;
     if (is_added) added_tokens.push_back(added_token(i, name, special.contains(id)));
@@ -250,8 +231,8 @@ std::unique_ptr<data::Tokenizer> read_tokenizer_of(const std::string& folder, co
   const auto path_of = [&](const char* name) { return folder + "/" + name; };
   if (const std::string path = path_of(tokenizer_name); is_there(path)) {
     const std::string text = read_whole_file(path, max_file_bytes, Symlinks::follow);
-    const json file = parse_file(text, path);
-    if (member(member(file, "model"), "type") == "WordPiece") {
+    const json file = parse_json(text, path, max_depth);
+    if (json_member(json_member(file, "model"), "type") == "WordPiece") {
       return data::make_wordpiece_tokenizer(wordpiece_from_json(file, path));
     }
     return tokenizer_of(parse_huggingface_file(text, path, end_of_document));
@@ -263,7 +244,8 @@ std::unique_ptr<data::Tokenizer> read_tokenizer_of(const std::string& folder, co
     data::WordPieceVocabulary vocabulary = read_wordpiece_file(path);
     if (const std::string settings = path_of(settings_name); is_there(settings)) {
       const json lower =
-          member(parse_file(read_whole_file(settings, max_file_bytes, Symlinks::follow), settings), "do_lower_case");
+          json_member(parse_json(read_whole_file(settings, max_file_bytes, Symlinks::follow), settings, max_depth),
+                      "do_lower_case");
       if (lower.is_boolean()) vocabulary.lower_case = lower.get<bool>();
     }
     return data::make_wordpiece_tokenizer(std::move(vocabulary));

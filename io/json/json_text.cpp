@@ -149,6 +149,46 @@ std::string json_text(std::string_view line, const std::string& key, const std::
   return handler.finish();
 }
 
+json parse_json(std::string_view text, const std::string& where, int max_depth) {
+  try {
+    if (max_depth == INT_MAX) return json::parse(text);  // a callback makes parsing slower
+    return json::parse(text, [&](int depth, json::parse_event_t, json&) {
+      TRIREME_CHECK(depth <= max_depth, DataError, "{} nests deeper than {} levels", where, max_depth);
+      return true;
+    });
+  } catch (const json::exception& error) {
+    throw DataError("{}: not JSON: {}", where, json_message(error.what()));
+  }
+}
+
+json parse_json_line(std::string_view line, const std::string& where) {
+  try {
+    return json::parse(line);
+  } catch (const json::parse_error& error) {
+    throw DataError("{}:{}: not JSON: {}", where, error.byte, json_fault(error.what()));
+  } catch (const json::exception& error) {
+    throw DataError("{}: not JSON: {}", where, json_fault(error.what()));
+  }
+}
+
+const json& json_member(const json& object, const char* name) {
+  static const json null;
+  if (!object.is_object()) return null;
+  const auto found = object.find(name);
+  return found == object.end() ? null : *found;
+}
+
+const json& required_member(const json& object, const char* name, const std::string& where) {
+  TRIREME_CHECK(object.is_object(), DataError, "{}: {} instead of an object", where, json_quotation(object));
+  const auto found = object.find(name);
+  TRIREME_CHECK(found != object.end(), DataError, "{}: there is no \"{}\"", where, name);
+  return *found;
+}
+
+std::string json_quotation(const json& value) {
+  return value.is_structured() ? fmt::format("an {}", value.type_name()) : shortened(json_dump(value));
+}
+
 std::string json_message(std::string_view message) {
   if (message.starts_with("[json.exception"))
     message.remove_prefix(std::min(message.find("] "), message.size() - 2) + 2);
@@ -176,13 +216,12 @@ std::string json_value(std::string_view line, const std::string& key) {
 
 std::string overlap_line(const std::string& test, int n, const prepare::TestOverlap& overlap) {
   const double percent = 100 * static_cast<double>(overlap.overlapping) / static_cast<double>(overlap.ngrams);
-  return nlohmann::ordered_json{{"test", test},
-                                {"ngram", n},
-                                {"documents", overlap.documents},
-                                {"unique_ngrams", overlap.ngrams},
-                                {"overlapping", overlap.overlapping},
-                                {"percent", percent}}
-      .dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  return json_dump(nlohmann::ordered_json{{"test", test},
+                                          {"ngram", n},
+                                          {"documents", overlap.documents},
+                                          {"unique_ngrams", overlap.ngrams},
+                                          {"overlapping", overlap.overlapping},
+                                          {"percent", percent}});
 }
 
 }  // namespace trireme::io

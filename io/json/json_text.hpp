@@ -1,6 +1,8 @@
 #pragma once
 
+#include <climits>
 #include <cstdint>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <string_view>
 
@@ -12,6 +14,28 @@ namespace trireme::io {
 /// "path:line_number:column: ..." where the line is not JSON or not an object, or the key is missing, occurs twice, or
 /// has no string.
 std::string json_text(std::string_view line, const std::string& key, const std::string& path, std::int64_t line_number);
+
+/// Returns a value of the JSON library as text: on one line, or with each level indented by `indent`. Bytes that are
+/// not UTF-8 become U+FFFD.
+template <class Json>
+std::string json_dump(const Json& value, int indent = -1) {
+  return value.dump(indent, ' ', false, Json::error_handler_t::replace);
+}
+
+/// Parses a text. DataError "`where`: not JSON: ..." with line and column, also if it nests deeper than `max_depth`.
+nlohmann::json parse_json(std::string_view text, const std::string& where, int max_depth = INT_MAX);
+
+/// Parses one line of a file. DataError "`where`:column: not JSON: ...".
+nlohmann::json parse_json_line(std::string_view line, const std::string& where);
+
+/// Returns a member of an object; null if there is none.
+const nlohmann::json& json_member(const nlohmann::json& object, const char* name);
+
+/// Returns a member of an object. Throws DataError that begins with `where` if there is none.
+const nlohmann::json& required_member(const nlohmann::json& object, const char* name, const std::string& where);
+
+/// Formats a value for a message. Names only the kind of arrays and objects: `dump` recurses as deep as they nest.
+std::string json_quotation(const nlohmann::json& value);
 
 /// Returns a message of the JSON library without its name: "parse error at line 1, column 3: REASON".
 std::string json_message(std::string_view message);

@@ -1,8 +1,137 @@
 #include "io/json/plan_json.hpp"
 
+#include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "io/json/json_text.hpp"
+#include "io/posix/file.hpp"
+#include "src/base/check.hpp"
+#include "src/base/shortened.hpp"
+#include "src/base/split.hpp"
+
 namespace trireme::io {
+
+namespace {
+
+using nlohmann::json;
+using plan::Calibration;
+
+[[noreturn]] void refuse(const json& value, const char* name, const std::string& wanted, const std::string& where) {
+  throw DataError("{}: \"{}\" is {}: it must be {}", where, name, json_quotation(value), wanted);
+}
+
+std::string text_of(const json& object, const char* name, const std::string& where) {
+  const json& value = required_member(object, name, where);
+  if (!value.is_string()) refuse(value, name, "a text", where);
+  return value.get<std::string>();
+}
+
+double positive(const json& value, const char* name, const std::string& where) {
+  const bool good = value.is_number() && value.get<double>() > 0 && std::isfinite(value.get<double>());
+  if (!good) refuse(value, name, "a number above 0", where);
+  return value.get<double>();
+}
+double positive_of(const json& object, const char* name, const std::string& where) {
+  return positive(required_member(object, name, where), name, where);
+}
+
+int count_of(const json& object, const char* name, const std::string& where) {
+  constexpr std::int64_t max_ranks = 1 << 20;
+  const json& value = required_member(object, name, where);
+  const bool good =
+      value.is_number_integer() && value.get<std::int64_t>() > 0 && value.get<std::int64_t>() <= max_ranks;
+  if (!good) refuse(value, name, fmt::format("a whole number from 1 to {}", max_ranks), where);
+  return value.get<int>();
+}
+
+/// Value of a field that is one of several words.
+template <class T, std::size_t n>
+T choice_of(const json& object, const char* name, const std::pair<const char*, T> (&choices)[n],
+            const std::string& where) {
+  const std::string word = text_of(object, name, where);
+  std::string words;
+  for (const auto& [known, value] : choices) {
+    if (word == known) return value;
+    words += fmt::format("{}{}", words.empty() ? "" : ", ", known);
+  }
+  refuse(word, name, "one of " + words, where);
+}
+
+DType dtype_of(const json& object, const std::string& where) {
+  constexpr std::pair<const char*, DType> types[] = {
+      {"fp32", DType::fp32}, {"bf16", DType::bf16}, {"fp16", DType::fp16}, {"fp64", DType::fp64}};
+  return choice_of(object, "dtype", types, where);
+}
+
+Calibration::Kernel kernel_of(const json& object, const std::string& where) {
+  Calibration::Kernel kernel;
+  kernel.call = {
+      text_of(object, "kernel", where), {}, positive_of(object, "work", where), positive_of(object, "us", where)};
+  const json& shape = required_member(object, "shape", where);
+  if (!shape.is_array()) refuse(shape, "shape", "a list of numbers", where);
+  for (const json& extent : shape) kernel.call.shape.push_back(positive(extent, "shape", where));
+  kernel.dtype = dtype_of(object, where);
+  kernel.ranks = count_of(object, "ranks", where);
+  return kernel;
+}
+
+Calibration::Share share_of(const json& object, const std::string& where) {
+  constexpr std::pair<const char*, bool> units[] = {{"GB/s", true}, {"TFLOP/s", false}};
+  return {text_of(object, "kernel", where), choice_of(object, "unit", units, where),
+          positive_of(object, "ceiling", where), positive_of(object, "share", where)};
+}
+
+Calibration::Transfer transfer_of(const json& object, const std::string& where) {
+  using enum Collective;
+  constexpr std::pair<const char*, Collective> operations[] = {{"all_reduce", all_reduce},
+                                                               {"reduce_scatter", reduce_scatter},
+                                                               {"all_gather", all_gather},
+                                                               {"broadcast", broadcast},
+                                                               {"send_receive", send_receive}};
+  Calibration::Transfer transfer{.collective = choice_of(object, "operation", operations, where),
+                                 .ranks = count_of(object, "ranks", where),
+                                 .bytes = positive_of(object, "bytes", where),
+                                 .us = positive_of(object, "time_us", where)};
+  if (object.contains("nodes")) transfer.nodes = count_of(object, "nodes", where);
+  TRIREME_CHECK(transfer.nodes <= transfer.ranks, DataError, "{}: \"nodes\" is {}, more than \"ranks\", {}", where,
+                transfer.nodes, transfer.ranks);
+  return transfer;
+}
+
+}  // namespace
+
+void add_calibration(std::string_view text, const std::string& path, plan::Calibration& calibration) {
+  bool empty = true;
+  int number = 0;
+  for (const std::string_view line : split(text, '\n')) {
+    ++number;
+    if (line.find_first_not_of(" \t\r") == std::string_view::npos) continue;
+    empty = false;
+    const std::string where = fmt::format("{}:{}", path, number);
+    const json object = parse_json(line, where);
+    TRIREME_CHECK(object.is_object() && (object.contains("kernel") || object.contains("operation")), DataError,
+                  "{}: neither a \"kernel\" nor an \"operation\": expected a line of kernels_calibration, "
+                  "kernels_gpu_bench or collectives_bench",
+                  where);
+    if (object.contains("operation"))
+      calibration.transfers.push_back(transfer_of(object, where));
+    else if (object.contains("work"))
+      calibration.kernels.push_back(kernel_of(object, where));
+    else
+      calibration.shares.push_back(share_of(object, where));
+  }
+  TRIREME_CHECK(!empty, DataError, "{}: there are no measurements", path);
+}
+
+plan::Calibration read_calibration(const std::vector<std::string>& paths) {
+  constexpr std::int64_t max_bytes = 64 << 20;
+  plan::Calibration calibration;
+  for (const std::string& path : paths) {
+    add_calibration(read_whole_file(path, max_bytes, Symlinks::follow), path, calibration);
+  }
+  return calibration;
+}
+
 namespace {
 
 using Json = nlohmann::ordered_json;
@@ -85,7 +214,59 @@ std::string plan_json(const PlanReport& report) {
                       {"train_options", report.train_options},
                       {"grids", std::move(grids)},
                       {"rejected", std::move(rejected)}};
-  return whole.dump(1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
+  return json_dump(whole, 1) + "\n";
+}
+
+namespace {
+
+using nlohmann::ordered_json;
+
+ordered_json number_or_null(const std::optional<double>& value) {
+  return value ? ordered_json(*value) : ordered_json();
+}
+
+ordered_json error_percent(double predicted, const std::optional<double>& published) {
+  return published ? ordered_json(100 * (predicted / *published - 1)) : ordered_json();
+}
+
+}  // namespace
+
+std::string run_prediction_json(const plan::PublishedRun& run, const plan::RunPrediction& p) {
+  const auto field = [&](const char* column) {
+    const auto found = run.text.find(column);
+    return found == run.text.end() ? std::string() : found->second;
+  };
+  ordered_json json = {{"line", run.line},
+                       {"source", field("source")},
+                       {"model", field("model")},
+                       {"hardware", field("hardware")},
+                       {"gpus", run.gpus},
+                       {"tp", run.tp},
+                       {"pp", run.pp},
+                       {"dp", run.dp},
+                       {"mbs", run.micro_batch},
+                       {"gbs", run.global_batch},
+                       {"recompute", field("recompute")},
+                       {"schedule", field("schedule")},
+                       {"zero3", run.is_fsdp()},
+                       {"framework", run.framework.name},
+                       {"iter_s", p.seconds},
+                       {"tflops_gpu", p.tflops_gpu},
+                       {"tflops_convention", plan::name_of(run.convention)}};
+  json["published"] = {{"iter_s", number_or_null(run.iter_s)}, {"tflops_gpu", number_or_null(run.tflops_gpu)}};
+  json["error_pct"] = {{"iter_s", error_percent(p.seconds, run.iter_s)},
+                       {"tflops_gpu", error_percent(p.tflops_gpu, run.tflops_gpu)}};
+  json["breakdown_ms"] = {
+      {"products", p.work.products},         {"attention", p.work.attention},
+      {"memory_bound", p.work.memory_bound}, {"tensor", p.work.of(plan::Traffic::tensor).exposed_ms},
+      {"pipeline", p.pipeline_ms},           {"data", p.data_ms},
+      {"optimizer", p.optimizer_ms}};
+  json["bubble_pct"] = 100 * p.bubble;
+  return json_dump(json) + "\n";
+}
+
+std::string bad_row_json(const plan::PublishedRow& row) {
+  return json_dump(ordered_json{{"line", row.line}, {"error", row.error}}) + "\n";
 }
 
 }  // namespace trireme::io

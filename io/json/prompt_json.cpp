@@ -12,23 +12,16 @@ namespace {
 
 using nlohmann::json;
 
-/// Quotes a value for a message. Lists and objects are only named: `dump` recurses as deep as they nest.
-std::string shown_value(const json& value) {
-  if (value.is_array()) return "a list";
-  if (value.is_object()) return "an object";
-  return shortened(value.dump(-1, ' ', false, json::error_handler_t::replace));
-}
-
 /// Returns a non-negative integer that fits into 32 bits.
 std::int32_t count_of(const json& value, const std::string& what) {
   constexpr auto most = static_cast<std::uint64_t>(std::numeric_limits<std::int32_t>::max());
   TRIREME_CHECK(value.is_number_unsigned() && value.get<std::uint64_t>() <= most, DataError,
-                "{} is {}: it must be a whole number from 0 to {}", what, shown_value(value), most);
+                "{} is {}: it must be a whole number from 0 to {}", what, json_quotation(value), most);
   return static_cast<std::int32_t>(value.get<std::uint64_t>());
 }
 
 PromptLine prompt_of(const json& object) {
-  TRIREME_CHECK(object.is_object(), DataError, "the line is {}, not an object", shown_value(object));
+  TRIREME_CHECK(object.is_object(), DataError, "the line is {}, not an object", json_quotation(object));
   const auto find = [&](const char* key) -> const json* {
     const auto found = object.find(key);
     return found == object.end() ? nullptr : &*found;
@@ -39,55 +32,41 @@ PromptLine prompt_of(const json& object) {
                 "the line needs \"prompt\", a text, or \"tokens\", a list of ids; it has {}",
                 text == nullptr ? "neither" : "both");
   if (text != nullptr) {
-    TRIREME_CHECK(text->is_string(), DataError, "\"prompt\" is {}, not a text", shown_value(*text));
+    TRIREME_CHECK(text->is_string(), DataError, "\"prompt\" is {}, not a text", json_quotation(*text));
     line.text = text->get<std::string>();
   } else {
-    TRIREME_CHECK(tokens->is_array(), DataError, "\"tokens\" is {}, not a list", shown_value(*tokens));
+    TRIREME_CHECK(tokens->is_array(), DataError, "\"tokens\" is {}, not a list", json_quotation(*tokens));
     for (const json& token : *tokens) {
       line.tokens.push_back(count_of(token, fmt::format("\"tokens\"[{}]", line.tokens.size())));
     }
   }
   if (const json* id = find("id")) {
     TRIREME_CHECK(id->is_string() || id->is_number_integer(), DataError,
-                  "\"id\" is {}, neither a text nor a whole number", shown_value(*id));
+                  "\"id\" is {}, neither a text nor a whole number", json_quotation(*id));
     line.id = id->dump();
   }
   if (const json* count = find("max_new_tokens")) line.max_new_tokens = count_of(*count, "\"max_new_tokens\"");
   return line;
 }
 
-const char* reason_text(infer::FinishReason reason) {
-  switch (reason) {
-    case infer::FinishReason::length:
-      return "length";
-    case infer::FinishReason::stop:
-      return "stop";
-    case infer::FinishReason::end_of_document:
-      return "end_of_document";
-  }
-  return "";
-}
-
 }  // namespace
 
 PromptLine parse_prompt(std::string_view line, const std::string& where) {
+  const json object = parse_json_line(line, where);
   try {
-    return prompt_of(json::parse(line));
-  } catch (const json::parse_error& error) {
-    throw DataError("{}:{}: not JSON: {}", where, error.byte, json_fault(error.what()));
-  } catch (const json::exception& error) {
-    throw DataError("{}: not JSON: {}", where, json_fault(error.what()));
+    return prompt_of(object);
   } catch (const DataError& error) {
     throw DataError("{}: {}", where, error.what());
   }
 }
 
 std::string continuation_json(const std::string& id, const std::string& text, const infer::Continuation& continuation) {
+  constexpr const char* reasons[] = {"length", "stop", "end_of_document"};  // as in FinishReason
   nlohmann::ordered_json object;
   object["id"] = nlohmann::ordered_json::parse(id);
   object["text"] = text;
   object["tokens"] = continuation.tokens;
-  object["finish_reason"] = reason_text(continuation.reason);
+  object["finish_reason"] = reasons[static_cast<int>(continuation.reason)];
   if (!continuation.log_probabilities.empty()) {
     auto own = nlohmann::ordered_json::array(), likeliest = nlohmann::ordered_json::array();
     for (const std::vector<infer::TokenProbability>& of_token : continuation.log_probabilities) {
@@ -100,7 +79,7 @@ std::string continuation_json(const std::string& id, const std::string& text, co
     object["logprobs"] = own;
     if (continuation.log_probabilities.front().size() > 1) object["top_logprobs"] = likeliest;
   }
-  return object.dump(-1, ' ', false, json::error_handler_t::replace);
+  return json_dump(object);
 }
 
 }  // namespace trireme::io

@@ -2,6 +2,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include "io/json/json_text.hpp"
+
 namespace trireme::io {
 
 std::string selftest_json(const selftest::Report& report) {
@@ -22,8 +24,7 @@ std::string selftest_json(const selftest::Report& report) {
                               {"nodes", report.nodes},
                               {"bad_nodes", report.bad_nodes},
                               {"results", std::move(results)}};
-  // Bytes in system texts that are not UTF-8 become U+FFFD.
-  return whole.dump(1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
+  return json_dump(whole, 1) + "\n";
 }
 
 }  // namespace trireme::io

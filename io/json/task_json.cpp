@@ -1,76 +1,51 @@
 #include "io/json/task_json.hpp"
 
+#include <fmt/ranges.h>
+
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "io/json/json_text.hpp"
 #include "src/base/check.hpp"
+#include "src/base/parse_number.hpp"
 #include "src/base/shortened.hpp"
 
 namespace trireme::io {
+
 namespace {
 
 using nlohmann::json;
 
-json parse(std::string_view text, const std::string& where) {
-  try {
-    return json::parse(text);
-  } catch (const json::exception& error) {
-    throw DataError("{}: not JSON: {}", where, json_message(error.what()));
-  }
+/// Throws DataError unless a value is of this type.
+void require(bool good, const json& value, const char* type, const std::string& where) {
+  TRIREME_CHECK(good, DataError, "{} is {} instead of {}", where, json_quotation(value), type);
 }
 
-/// Formats a value for a message. Lists and objects are only named: they may nest deeper than the stack allows.
-std::string quoted_value(const json& value) {
-  return value.is_structured() && !value.empty() ? fmt::format("an {}", value.type_name()) : shortened(value.dump());
-}
-
-/// Returns the value as a T, the C++ equivalent of `type`. Throws DataError if it has another type.
-template <class T>
-T value_of(const json& value, const char* type, const std::string& where) {
-  bool good = false;
-  if constexpr (std::is_same_v<T, std::string>) {
-    good = value.is_string();
-  } else if constexpr (std::is_same_v<T, bool>) {
-    good = value.is_boolean();
-  } else if constexpr (std::is_same_v<T, std::int64_t>) {
-    good = value.is_number_integer() &&
-           (!value.is_number_unsigned() || value.get<std::uint64_t>() <= static_cast<std::uint64_t>(INT64_MAX));
-  } else {
-    good = value.is_array();
-  }
-  TRIREME_CHECK(good, DataError, "{} is {} instead of {}", where, quoted_value(value), type);
-  return value.get<T>();
-}
-
-const json& member(const json& object, const char* name, const std::string& where) {
-  TRIREME_CHECK(object.is_object(), DataError, "{}: {} instead of an object", where, quoted_value(object));
-  const auto found = object.find(name);
-  TRIREME_CHECK(found != object.end(), DataError, "{}: there is no \"{}\"", where, name);
-  return *found;
+std::string text_of(const json& value, const std::string& where) {
+  require(value.is_string(), value, "a text", where);
+  return value.get<std::string>();
 }
 
 std::string text_member(const json& object, const char* name, const std::string& where) {
-  return value_of<std::string>(member(object, name, where), "a text", fmt::format("{}: \"{}\"", where, name));
+  return text_of(required_member(object, name, where), fmt::format("{}: \"{}\"", where, name));
 }
 
 /// Calls `take` with each array element and its path.
 template <class Take>
 void for_each(const json& array, const std::string& where, const Take& take) {
-  TRIREME_CHECK(array.is_array(), DataError, "{} is {} instead of an array", where, quoted_value(array));
+  require(array.is_array(), array, "an array", where);
   for (std::size_t i = 0; i < array.size(); ++i) take(array[i], fmt::format("{}[{}]", where, i));
 }
 
 template <class Take>
 void for_each_member(const json& object, const char* name, const std::string& where, const Take& take) {
-  const json& array = member(object, name, where);
+  const json& array = required_member(object, name, where);
   for_each(array, fmt::format("{}: \"{}\"", where, name), take);
 }
 
 std::vector<std::string> texts_of(const json& array, const std::string& where) {
   std::vector<std::string> texts;
-  for_each(array, where, [&](const json& item, const std::string& place) {
-    texts.push_back(value_of<std::string>(item, "a text", place));
-  });
+  for_each(array, where, [&](const json& item, const std::string& place) { texts.push_back(text_of(item, place)); });
   return texts;
 }
 
@@ -80,12 +55,18 @@ data::SquadQuestion parse_question(const json& object, const std::string& place,
   const std::string where = fmt::format("{}: question '{}'", path, shortened(question.id));
   question.question = text_member(object, "question", where);
   if (object.contains("is_impossible")) {
-    question.is_impossible = value_of<bool>(object["is_impossible"], "true or false", where + ": \"is_impossible\"");
+    const json& value = object["is_impossible"];
+    require(value.is_boolean(), value, "true or false", where + ": \"is_impossible\"");
+    question.is_impossible = value.get<bool>();
   }
   for_each_member(object, "answers", where, [&](const json& answer, const std::string& at) {
     const std::string start_place = at + ": \"answer_start\"";
-    data::SquadAnswer made{text_member(answer, "text", at),
-                           value_of<std::int64_t>(member(answer, "answer_start", at), "a whole number", start_place)};
+    data::SquadAnswer made{text_member(answer, "text", at), 0};
+    const json& start = required_member(answer, "answer_start", at);
+    const bool fits =
+        start.is_number_integer() && (!start.is_number_unsigned() || start.get<std::uint64_t>() <= INT64_MAX);
+    require(fits, start, "a whole number", start_place);
+    made.start = start.get<std::int64_t>();
     TRIREME_CHECK(made.start >= 0, DataError, "{} is {}, but must be at least 0", start_place, made.start);
     question.answers.push_back(std::move(made));
   });
@@ -95,11 +76,11 @@ data::SquadQuestion parse_question(const json& object, const std::string& place,
 }  // namespace
 
 data::RaceArticle parse_race_article(std::string_view line, const std::string& where) {
-  const json object = parse(line, where);
+  const json object = parse_json(line, where);
   data::RaceArticle article;
   article.article = text_member(object, "article", where);
-  article.questions = texts_of(member(object, "questions", where), where + ": \"questions\"");
-  article.answers = texts_of(member(object, "answers", where), where + ": \"answers\"");
+  article.questions = texts_of(required_member(object, "questions", where), where + ": \"questions\"");
+  article.answers = texts_of(required_member(object, "answers", where), where + ": \"answers\"");
   for_each_member(object, "options", where, [&](const json& options, const std::string& place) {
     article.options.push_back(texts_of(options, place));
   });
@@ -107,10 +88,10 @@ data::RaceArticle parse_race_article(std::string_view line, const std::string& w
 }
 
 data::SquadFile parse_squad(std::string_view text, const std::string& path, data::BadLines& bad) {
-  const json root = parse(text, path);
+  const json root = parse_json(text, path);
   data::SquadFile file;
   file.path = path;
-  TRIREME_CHECK(root.is_object(), DataError, "{}: {} instead of an object", path, quoted_value(root));
+  TRIREME_CHECK(root.is_object(), DataError, "{}: {} instead of an object", path, json_quotation(root));
   if (const auto version = root.find("version"); version != root.end() && version->is_string()) {
     file.has_impossible = version->get_ref<const std::string&>().starts_with("v2");
   }
@@ -144,6 +125,63 @@ std::string squad_n_best_json(const std::map<std::string, data::SquadPrediction>
     }
   }
   return object.dump(4) + "\n";
+}
+
+namespace {
+
+/// Returns the value under the first of `keys` in the object, and this key.
+std::pair<std::string, const json*> value_of(const json& object, const std::vector<std::string>& keys) {
+  for (const std::string& key : keys) {
+    if (const auto found = object.find(key); found != object.end()) return {key, &*found};
+  }
+  throw DataError("the object has no key '{}'", fmt::join(keys, "' or '"));
+}
+
+std::string text_of(const std::string& key, const json& value) {
+  TRIREME_CHECK(value.is_string(), DataError, "the value of '{}' is {}, not a string", key, json_quotation(value));
+  return value.get<std::string>();
+}
+
+std::int64_t answer_of(const std::string& key, const json& value) {
+  if (value.is_number_integer()) return value.get<std::int64_t>();
+  const std::string text = value.is_string() ? value.get<std::string>() : "";
+  if (text.size() == 1 && text[0] >= 'A' && text[0] <= 'Z') return text[0] - 'A';
+  const auto number = parse_number<std::int64_t>(text);
+  TRIREME_CHECK(number, DataError, "the value of '{}' is {}: neither the number of a choice nor its letter", key,
+                json_quotation(value));
+  return *number;
+}
+
+data::ChoiceQuestion question_of(const json& object, const QuestionKeys& keys) {
+  data::ChoiceQuestion question;
+  if (!keys.parts.empty() && object.contains(keys.parts.front())) {
+    for (const std::string& key : keys.parts) question.parts.push_back(text_of(key, *value_of(object, {key}).second));
+  } else {
+    const auto [context_key, context] = value_of(object, keys.context);
+    question.context = text_of(context_key, *context);
+  }
+  const auto [choices_key, choices] = value_of(object, keys.choices);
+  TRIREME_CHECK(choices->is_array(), DataError, "the value of '{}' is {}, not a list", choices_key,
+                json_quotation(*choices));
+  for (const json& choice : *choices) question.choices.push_back(text_of(choices_key, choice));
+  const auto [answer_key, answer] = value_of(object, keys.answer);
+  question.answer = answer_of(answer_key, *answer);
+  if (const auto subject = object.find("subject"); subject != object.end()) {
+    question.subject = text_of("subject", *subject);
+  }
+  return question;
+}
+
+}  // namespace
+
+data::ChoiceQuestion json_question(std::string_view line, const QuestionKeys& keys, const std::string& where) {
+  const json object = parse_json_line(line, where);
+  try {
+    TRIREME_CHECK(object.is_object(), DataError, "the line is {}, not an object", json_quotation(object));
+    return question_of(object, keys);
+  } catch (const DataError& error) {
+    throw DataError("{}: {}", where, error.what());
+  }
 }
 
 }  // namespace trireme::io

@@ -11,11 +11,11 @@ namespace trireme::io {
 
 std::string trace_events(std::span<const TraceSpan> spans, const std::string& process, int rank) {
   using Json = nlohmann::ordered_json;
+  const auto metadata = [&](const char* name, const Json& arguments) {
+    return json_dump(Json{{"ph", "M"}, {"pid", rank}, {"tid", 0}, {"name", name}, {"args", arguments}});
+  };
   std::string text =
-      Json{{"ph", "M"}, {"pid", rank}, {"tid", 0}, {"name", "process_name"}, {"args", {{"name", process}}}}.dump();
-  text += ",\n" +
-          Json{{"ph", "M"}, {"pid", rank}, {"tid", 0}, {"name", "process_sort_index"}, {"args", {{"sort_index", rank}}}}
-              .dump();
+      metadata("process_name", {{"name", process}}) + ",\n" + metadata("process_sort_index", {{"sort_index", rank}});
   for (const TraceSpan& span : spans) {
     std::string arguments;
     if (span.micro_batch >= 0) {
@@ -39,7 +39,7 @@ std::vector<plan::TraceEvent> read_trace(const std::string& text, const std::str
       events.push_back({event.at("pid"), event.at("name"), start, start + event.at("dur").get<double>()});
     }
   } catch (const nlohmann::json::exception& error) {
-    throw DataError("{}: is no trace of a training run: {}", path, json_fault(error.what()));
+    throw DataError("{} is not a trace of a training run: {}", path, json_fault(error.what()));
   }
   return events;
 }

@@ -6,7 +6,7 @@
 #include <cerrno>
 #include <cstring>
 
-#include "io/posix/regular_file.hpp"
+#include "io/posix/file.hpp"
 #include "src/base/check.hpp"
 #include "src/exchange/llmc.hpp"
 
@@ -50,10 +50,11 @@ LlmcSource::LlmcSource(std::string path) : path_(std::move(path)) {
   file_ = Descriptor(open(path_.c_str(), O_RDONLY | O_CLOEXEC));
   TRIREME_CHECK(file_, IoError, "cannot open {}: {}", path_, std::strerror(errno));
   std::array<std::int32_t, header_numbers> header;
-  TRIREME_CHECK(size_bytes >= static_cast<std::int64_t>(sizeof header), DataError,
-                "{} has {} bytes, fewer than the header of a model file of llm.c: it was cut off, or is none", path_,
-                size_bytes);
-  read_at(file_.get(), path_, reinterpret_cast<char*>(header.data()), sizeof header, 0);
+  TRIREME_CHECK(
+      size_bytes >= static_cast<std::int64_t>(sizeof header), DataError,
+      "{} has {} bytes, fewer than the header of a model file of llm.c: it was cut off, or is another kind of file",
+      path_, size_bytes);
+  read_at(file_.get(), path_, header.data(), sizeof header, 0);
   TRIREME_CHECK(header[0] != llama_magic, DataError,
                 "{} has the magic number of llm.c's Llama 3, of which GPT-2s alone are read. Import the model of "
                 "transformers that it was made from",
@@ -78,7 +79,7 @@ LlmcSource::LlmcSource(std::string path) : path_(std::move(path)) {
 
 void LlmcSource::read(std::size_t tensor, std::int64_t first, std::span<std::byte> out) {
   const auto element = static_cast<std::int64_t>(size_of(tensors_[tensor].dtype));
-  read_at(file_.get(), path_, reinterpret_cast<char*>(out.data()), out.size(), begins_[tensor] + first * element);
+  read_at(file_.get(), path_, out.data(), out.size(), begins_[tensor] + first * element);
 }
 
 }  // namespace trireme::io

@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "io/posix/file_handle.hpp"
+#include "io/posix/file.hpp"
 #include "src/exchange/tensor_source.hpp"
 #include "src/model/model_config.hpp"
 

@@ -23,11 +23,11 @@ bool is_state(std::string_view name) {
          std::ranges::any_of(prefixes, [&](std::string_view prefix) { return name.starts_with(prefix); });
 }
 
-/// A tensor of the checkpoint and the parts that were read.
+/// Tensor of the checkpoint, and its parts found so far.
 struct DistributedTensor {
   Shape shape;
   std::optional<DType> dtype;
-  std::vector<TensorChunk> chunks;  // without bytes until they are found
+  std::vector<TensorChunk> chunks;  // stated by the metadata, without bytes
   std::vector<TensorChunk> found = {};
 };
 
@@ -52,8 +52,8 @@ class DistributedFiles {
 
  private:
   void require(bool holds, const char* problem) const {
-    TRIREME_CHECK(holds, DataError, "{}{}: {}: it is damaged, or of a version that is not known", folder_,
-                  metadata_name, problem);
+    TRIREME_CHECK(holds, DataError, "{}{}: {}: it is damaged, or of an unknown version", folder_, metadata_name,
+                  problem);
   }
   std::string class_name(const char* name) const { return std::string(metadata_module) + name; }
   PickleValue member(const PickleValue& object, std::string_view name) const {
@@ -62,7 +62,7 @@ class DistributedFiles {
     return *found;
   }
 
-  /// Reads the options of the run: in common.pt, or from version 0.19 of the core on among the tensors.
+  /// Reads the options of the run: from common.pt, or since core 0.19 from an entry among the tensors.
   MegatronModel read_options() const {
     const std::string path = folder_ + common_name;
     if (is_there(path)) {
@@ -78,7 +78,7 @@ class DistributedFiles {
   }
   MegatronModel model_of(const PickleValue& common, const std::string& path) const {
     const auto arguments = common.find("args");
-    TRIREME_CHECK(arguments, DataError, "{} has no 'args', the options of its run: the shape of its model is not known",
+    TRIREME_CHECK(arguments, DataError, "{} has no 'args', the options of its run: the shape of its model is unknown",
                   path);
     const bool bert = std::ranges::any_of(tensors_, exchange::is_megatron_bert_tensor,
                                           [](const auto& tensor) -> std::string_view { return tensor.first; });
@@ -89,9 +89,9 @@ class DistributedFiles {
     const std::string path = folder_ + metadata_name;
     const std::shared_ptr<const MappedFile> file = map_file(path);
     const PickleDocument document({reinterpret_cast<const char*>(file->bytes().data()), file->bytes().size()}, path);
-    require(document.root().calls(class_name("Metadata")), "it does not describe a checkpoint of torch");
+    require(document.root().calls(class_name("Metadata")), "it does not describe a torch checkpoint");
     const PickleValue tensors = member(document.root(), "state_dict_metadata");
-    require(tensors.is(PickleKind::dict), "its tensors are no dictionary");
+    require(tensors.is(PickleKind::dict), "its tensors are not a dictionary");
     for (std::size_t i = 0; i < tensors.size(); i += 2) {
       const PickleValue key = tensors.item(i), value = tensors.item(i + 1);
       require(key.is(PickleKind::text) && key.text().size() < max_name_bytes, "a name is none");
@@ -99,7 +99,7 @@ class DistributedFiles {
       read_tensor(std::string(key.text()), value);
     }
     const PickleValue places = member(document.root(), "storage_data");
-    require(places.is(PickleKind::dict), "its places are no dictionary");
+    require(places.is(PickleKind::dict), "its storage locations are not a dictionary");
     for (std::size_t i = 0; i < places.size(); i += 2) read_place(places.item(i), places.item(i + 1));
   }
 
@@ -110,16 +110,16 @@ class DistributedFiles {
     DistributedTensor tensor{shape_of(member(value, "size"), path, what), {}, {}};
     size_bytes_of(tensor.shape, DType::fp64, path, what);
     const PickleValue chunks = member(value, "chunks");
-    require(chunks.is(PickleKind::list), "the parts of a tensor are no list");
+    require(chunks.is(PickleKind::list), "the parts of a tensor are not a list");
     for (std::size_t i = 0; i < chunks.size(); ++i) {
       const PickleValue chunk = chunks.item(i);
       tensor.chunks.push_back(
           {{shape_of(member(chunk, "offsets"), path, what), shape_of(member(chunk, "sizes"), path, what)}, {}});
     }
-    require(tensors_.emplace(name, std::move(tensor)).second, "a tensor is there twice");
+    require(tensors_.emplace(name, std::move(tensor)).second, "a tensor is listed twice");
   }
 
-  /// Finds the bytes of a part, a file of torch.save within a file.
+  /// Finds the bytes of a part: a torch.save archive inside a file.
   void read_place(const PickleValue& index, const PickleValue& place) {
     const std::string path = folder_ + metadata_name;
     const PickleValue name = member(index, "fqn");
@@ -138,13 +138,13 @@ class DistributedFiles {
                   to_string(offset));
     if (const auto transforms = place.find("transform_descriptors")) {
       TRIREME_CHECK(transforms->is_none() || transforms->size() == 0, DataError,
-                    "{}: the parts of {} are compressed. Save the checkpoint without", path, what);
+                    "{}: the parts of {} are compressed. Save the checkpoint uncompressed", path, what);
     }
     const std::span<const std::byte> bytes = bytes_of(place);
     const TorchArchive archive(bytes, fmt::format("{}/{}", folder_, member(place, "relative_path").text()));
     const StoredTensor stored = archive.tensor(archive.root(), what);
     TRIREME_CHECK(stored.shape == chunk->box.extent && stored.dtype == tensor->second.dtype.value_or(stored.dtype),
-                  DataError, "{}: a part of {} is {} {}, which is not what .metadata states", archive.name(), what,
+                  DataError, "{}: a part of {} is {} {}, which contradicts .metadata", archive.name(), what,
                   name_of(stored.dtype), to_string(stored.shape));
     tensor->second.dtype = stored.dtype;
     tensor->second.found.push_back({chunk->box, stored.bytes, stored.storage});
@@ -154,7 +154,7 @@ class DistributedFiles {
     const PickleValue file = member(place, "relative_path"), first = member(place, "offset"),
                       length = member(place, "length");
     require(file.is(PickleKind::text) && first.is(PickleKind::integer) && length.is(PickleKind::integer),
-            "a place in a file is none");
+            "a location in a file is malformed");
     const std::string name(file.text());
     TRIREME_CHECK(!name.empty() && name.size() <= 255 && name.find('/') == name.npos && name != "." && name != ".." &&
                       name.find('\0') == name.npos,
@@ -175,7 +175,7 @@ class DistributedFiles {
     return bytes.subspan(static_cast<std::size_t>(first.integer()), static_cast<std::size_t>(length.integer()));
   }
 
-  /// Joins gate and up of SwiGLU where they were saved as two tensors, "..._w" and "..._v".
+  /// Joins gate and up projections of SwiGLU that were saved as two tensors, "..._w" and "..._v".
   void join_gates() {
     std::vector<std::string> gates;
     for (const auto& [name, tensor] : tensors_) {
@@ -187,9 +187,9 @@ class DistributedFiles {
       DistributedTensor joined = tensors_.at(name);
       const bool fits = up != tensors_.end() && up->second.shape == joined.shape && up->second.dtype == joined.dtype &&
                         joined.shape.rank() > 0 && !tensors_.contains(stem);
-      TRIREME_CHECK(fits, DataError, "{} has the gate '{}', but no tensor of its kind with '_v'", folder_,
+      TRIREME_CHECK(fits, DataError, "{} has the gate '{}', but no matching tensor with '_v'", folder_,
                     shortened(name));
-      // Behind the layers, where these are one tensor.
+      // A leading dimension, if any, is that of the layers.
       const int dimension = joined.shape.rank() - (stem.ends_with("bias") ? 1 : 2);
       TRIREME_CHECK(dimension >= 0, DataError, "{}: '{}' has too few dimensions", folder_, shortened(name));
       for (TensorChunk chunk : up->second.found) {
@@ -203,9 +203,9 @@ class DistributedFiles {
     }
   }
 
-  /// Adds a tensor, or where it holds all layers one after another the tensor of each.
+  /// Adds a tensor, or one tensor per layer if it stacks all layers.
   void add(ChunkedSource& source, const std::string& name, const DistributedTensor& tensor) const {
-    TRIREME_CHECK(tensor.dtype, DataError, "{} has no bytes of the tensor '{}'", folder_, shortened(name));
+    TRIREME_CHECK(tensor.dtype, DataError, "{} has no data of the tensor '{}'", folder_, shortened(name));
     constexpr std::string_view stacks[] = {"decoder.layers.", "encoder.layers."};
     const auto* const stack =
         std::ranges::find_if(stacks, [&](std::string_view prefix) { return name.starts_with(prefix); });

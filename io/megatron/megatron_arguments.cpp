@@ -16,15 +16,15 @@ namespace {
 
 using model::ModelConfig;
 
-/// Options of a run, by name. Versions call some by other names; an option that a version lacks has its default.
-/// Collects what does not fit.
+/// Options of a run, by name. Names differ between versions; absent options have their defaults. Collects unsupported
+/// values in `problems`.
 class RunOptions {
  public:
   using Names = std::initializer_list<std::string_view>;
   RunOptions(const PickleValue& arguments, std::vector<std::string>& problems)
       : arguments_(arguments), problems_(problems) {}
 
-  /// Returns the first of `names` that is there and not None.
+  /// Returns the value of the first of `names` that is present and not None.
   std::optional<PickleValue> value(Names names) const {
     for (const std::string_view name : names) {
       const auto found = arguments_.find(name);
@@ -60,9 +60,9 @@ class RunOptions {
     if (found->is(PickleKind::text)) return std::string(found->text());
     return refuse(names, "a text", *found), otherwise;
   }
-  /// Returns whether this version has the option, be it None.
-  bool knows(const char* name) const { return arguments_.find(name).has_value(); }
-  /// Refuses an option that is given: anything but None, false and 0.
+  /// Returns whether this version has the option, possibly None.
+  bool contains(const char* name) const { return arguments_.find(name).has_value(); }
+  /// Records a problem if an option is set to anything except None, false and 0.
   void absent(const char* name, const char* reason) const {
     const auto found = value({name});
     const bool off = !found || (found->is(PickleKind::real) && found->real() == 0) ||
@@ -72,7 +72,7 @@ class RunOptions {
   void add(std::string problem) const { problems_.push_back(std::move(problem)); }
 
  private:
-  static constexpr std::int64_t max_size = std::int64_t{1} << 40;  // the shape is checked as a whole later
+  static constexpr std::int64_t max_size = std::int64_t{1} << 40;  // `validate` checks the full shape later
   void refuse(Names names, const char* expected, const PickleValue& found) const {
     add(fmt::format("{} is {}, not {}", *names.begin(), found.description(), expected));
   }
@@ -80,7 +80,7 @@ class RunOptions {
   std::vector<std::string>& problems_;
 };
 
-/// Reads a field from an option that is there. A flag has the sense of the option, or of the member.
+/// Reads a field from a present option. A flag has the sense of the option or, with `is_member`, of the member.
 void read_field(const RunOptions& options, const model::Field& field, std::string_view name, bool is_member,
                 ModelConfig& config) {
   if (!is_member && field.is_flag()) {
@@ -98,14 +98,14 @@ void read_field(const RunOptions& options, const model::Field& field, std::strin
   }
 }
 
-/// Reads the fields of the table that the model has a use for, by the names of their options.
+/// Reads the fields of the table that apply to the model, by the names of their options.
 void read_fields(const RunOptions& options, ModelConfig& config) {
   for (const model::Field& field : model::fields()) {
     if (field.help.empty() || (field.needs.met != nullptr && !field.needs.met(config))) continue;
     for (const std::string_view name : split(field.megatron, ',')) {
       if (options.has({name})) read_field(options, field, name, true, config);
     }
-    // The first name counts, and so is read last.
+    // The first name takes precedence, so it is read last.
     const std::vector<std::string_view> names = split(field.option, ',');
     for (auto option = names.rbegin(); option != names.rend(); ++option) {
       std::string name(*option);
@@ -123,15 +123,15 @@ void read_positions(const RunOptions& options, ModelConfig& config, MegatronMode
     config.position_embedding = model::PositionEmbedding::rope;
   } else if (kind != "learned_absolute") {
     return options.add(
-        fmt::format("position_embedding_type is '{}': there are learned_absolute, rope and yarn", shortened(kind)));
+        fmt::format("position_embedding_type is '{}': supported are learned_absolute, rope and yarn", shortened(kind)));
   }
   if (config.position_embedding != model::PositionEmbedding::rope) return;
-  options.absent("no_rope_freq", "queries and keys rotate in all layers here");
+  options.absent("no_rope_freq", "rotary positions apply to all layers");
   if (options.flag({"rotary_interleaved"}, false)) model.rotary = exchange::RotaryLayout::interleaved;
   if (yarn) {
     config.rotary_scaling = {model::RotaryScalingKind::yarn, 1, 4096};
     if (!options.flag({"yarn_correction_range_round_to_int"}, true)) {
-      options.add("yarn_correction_range_round_to_int is False: the pairs of channels are rounded here");
+      options.add("yarn_correction_range_round_to_int is False: only rounded ranges of channels are supported");
     }
   } else if (options.flag({"use_rope_scaling"}, false)) {
     config.rotary_scaling = model::RotaryScaling::llama3(8);
@@ -147,7 +147,7 @@ void read_window(const RunOptions& options, ModelConfig& config) {
   if (!is_pair) return options.add(fmt::format("window_size is {}, not two numbers", window->description()));
   const std::int64_t left = window->item(0).integer(), right = window->item(1).integer();
   if (left < -1 || right < -1 || right > 0) {
-    return options.add(fmt::format("window_size is ({}, {}): a token sees earlier ones alone here", left, right));
+    return options.add(fmt::format("window_size is ({}, {}): attention must be causal", left, right));
   }
   config.window.left = left;
   const auto skipped = options.value({"window_attn_skip_freq"});
@@ -171,46 +171,46 @@ void read_window(const RunOptions& options, ModelConfig& config) {
   config.window = model::AttentionWindow::of_layers(left, std::move(layers));
 }
 
-/// Returns whether Megatron-LM's models before its core compute the layers. Versions before the core lack all three
-/// options, and those with both have the core as an option first.
-bool is_before_core(const RunOptions& options) {
-  if (options.knows("use_legacy_models")) return options.flag({"use_legacy_models"}, false);
-  return !options.knows("deprecated_use_mcore_models") && !options.flag({"use_mcore_models"}, false);
+/// Returns whether the legacy models, not Megatron Core, compute the layers. Versions before the core lack all three
+/// options; in the first versions with both, the core is opt-in.
+bool uses_legacy_models(const RunOptions& options) {
+  if (options.contains("use_legacy_models")) return options.flag({"use_legacy_models"}, false);
+  return !options.contains("deprecated_use_mcore_models") && !options.flag({"use_mcore_models"}, false);
 }
 
 void read_activation(const RunOptions& options, ModelConfig& config) {
   if (const std::string glu = options.text({"glu_activation"}, "swiglu"); glu != "swiglu") {
-    options.add(fmt::format("glu_activation is '{}': gates are those of SwiGLU here", shortened(glu)));
+    options.add(fmt::format("glu_activation is '{}': only SwiGLU gates are supported", shortened(glu)));
   } else if (options.has({"glu_activation"})) {
     config.gated = true;
   }
-  options.absent("quick_geglu", "gates are those of SwiGLU here");
-  options.absent("glu_linear_offset", "gates are those of SwiGLU here");
-  options.absent("activation_func_clamp_value", "activations have no bounds here");
-  // The fused kernel of bias and GELU and Transformer Engine's GELU are the approximation by tanh, torch's is exact.
+  options.absent("quick_geglu", "only SwiGLU gates are supported");
+  options.absent("glu_linear_offset", "only SwiGLU gates are supported");
+  options.absent("activation_func_clamp_value", "clamped activations are not supported");
+  // The fused bias-GELU kernel and Transformer Engine's GELU use the tanh approximation; torch's GELU is exact.
   const bool tanh = options.flag({"bias_gelu_fusion"}, true) || options.flag({"use_te_activation_func"}, false) ||
                     options.flag({"use_transformer_engine_op_fuser"}, false) ||
-                    (options.flag({"openai_gelu"}, false) && is_before_core(options));
+                    (options.flag({"openai_gelu"}, false) && uses_legacy_models(options));
   config.activation = tanh ? Activation::gelu_tanh : Activation::gelu_erf;
 }
 
 void refuse_other_models(const RunOptions& options) {
-  options.absent("num_experts", "there are no experts here");
-  options.absent("multi_latent_attention", "attention keeps whole keys and values here");
-  options.absent("mtp_num_layers", "one token is predicted at a time here");
-  options.absent("heterogeneous_layers_config_path", "all layers have one shape here");
-  options.absent("is_hybrid_model", "all layers are transformer layers here");
-  options.absent("hybrid_layer_pattern", "all layers are transformer layers here");
-  options.absent("hybrid_override_pattern", "all layers are transformer layers here");
-  options.absent("apply_residual_connection_post_layernorm", "residuals bypass the norms here");
-  options.absent("attention_output_gate", "attention has no gate here");
-  options.absent("qk_l2_norm", "the norms of queries and keys have weights here");
-  options.absent("experimental_attention_variant", "attention is that of softmax here");
-  options.absent("linear_attention_freq", "attention is that of softmax here");
-  options.absent("enable_mhc_connections", "there is one residual stream here");
-  options.absent("use_mup", "products have no factors of width here");
+  options.absent("num_experts", "experts are not supported");
+  options.absent("multi_latent_attention", "latent attention is not supported");
+  options.absent("mtp_num_layers", "multi-token prediction is not supported");
+  options.absent("heterogeneous_layers_config_path", "layers of different shapes are not supported");
+  options.absent("is_hybrid_model", "hybrid models are not supported");
+  options.absent("hybrid_layer_pattern", "hybrid models are not supported");
+  options.absent("hybrid_override_pattern", "hybrid models are not supported");
+  options.absent("apply_residual_connection_post_layernorm", "post-norm residuals are not supported");
+  options.absent("attention_output_gate", "gated attention is not supported");
+  options.absent("qk_l2_norm", "QK norm without weights is not supported");
+  options.absent("experimental_attention_variant", "only softmax attention is supported");
+  options.absent("linear_attention_freq", "only softmax attention is supported");
+  options.absent("enable_mhc_connections", "hyper-connections are not supported");
+  options.absent("use_mup", "muP is not supported");
   if (const std::string softmax = options.text({"softmax_type"}, "vanilla"); softmax != "vanilla") {
-    options.add(fmt::format("softmax_type is '{}': softmax has no offset here", shortened(softmax)));
+    options.add(fmt::format("softmax_type is '{}': only vanilla softmax is supported", shortened(softmax)));
   }
 }
 
@@ -233,7 +233,7 @@ MegatronModel megatron_model(const PickleValue& arguments, model::ModelFamily fa
   read_positions(options, config, model);
   read_activation(options, config);
   read_fields(options, config);
-  // YaRN's frequencies change all channels of a head.
+  // YaRN rotates all channels of a head.
   if (config.rotary_scaling.kind == model::RotaryScalingKind::yarn) {
     config.rotary_percent = 1;
     config.rotary_scaling.interpolation = 1;
@@ -244,7 +244,7 @@ MegatronModel megatron_model(const PickleValue& arguments, model::ModelFamily fa
   if (config.heads > 0 && config.kv_channels * config.heads == config.hidden) config.kv_channels = 0;
   read_window(options, config);
   if (config.is_bert()) {
-    // The fused GELU is the layers' alone.
+    // Only the layers use the fused GELU.
     model.has_two_gelus = config.activation == Activation::gelu_tanh && !options.flag({"openai_gelu"}, false);
   }
   refuse_other_models(options);

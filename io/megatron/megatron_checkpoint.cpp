@@ -3,8 +3,8 @@
 #include <algorithm>
 
 #include "io/megatron/megatron_files.hpp"
+#include "io/posix/file.hpp"
 #include "io/posix/folder.hpp"
-#include "io/posix/regular_file.hpp"
 #include "src/base/check.hpp"
 #include "src/base/shortened.hpp"
 
@@ -24,14 +24,14 @@ std::string step_folder(const std::string& path) {
   return fmt::format("{}/iter_{:07d}", path, std::stoll(step));
 }
 
-/// Sets the rows of the token embedding, and compares them with the number that the run's options state.
+/// Sets the number of rows of the token embedding, and checks it against the run's options.
 void read_vocabulary_rows(MegatronCheckpoint& checkpoint) {
   constexpr std::string_view table = "embedding.word_embeddings.weight";
   const auto found = std::ranges::find_if(checkpoint.source->tensors(), [&](const exchange::ForeignTensor& tensor) {
     return tensor.name.ends_with(table) && tensor.shape.rank() == 2;
   });
   TRIREME_CHECK(found != checkpoint.source->tensors().end(), DataError,
-                "{} has no tensor {}: it is no GPT or BERT of Megatron-LM's", checkpoint.source->description(), table);
+                "{} has no tensor {}: it is not a GPT or BERT of Megatron-LM", checkpoint.source->description(), table);
   const std::int64_t rows = found->shape[0], stated = checkpoint.model.padded_vocabulary;
   TRIREME_CHECK(stated == 0 || stated == rows, DataError,
                 "{}: padded_vocab_size is {}, but {} has {} rows: files of several checkpoints may be mixed",
@@ -64,7 +64,8 @@ exchange::MegatronHeads heads_of_version(const PickleValue& saved, const std::st
 MegatronCheckpoint open_megatron_checkpoint(const std::string& path) {
   TRIREME_CHECK(is_there(path), DataError, "there is no {}", path);
   const std::string folder = step_folder(path);
-  TRIREME_CHECK(is_there(folder), DataError, "{} names {} as its latest checkpoint, which is not there", path, folder);
+  TRIREME_CHECK(is_there(folder), DataError, "{} names {} as its latest checkpoint, which does not exist", path,
+                folder);
   const bool is_distributed = has_distributed_files(folder);
   TRIREME_CHECK(is_distributed || has_rank_files(folder), DataError,
                 "{} holds neither mp_rank_00 nor .metadata of a checkpoint of Megatron-LM in the formats torch and "

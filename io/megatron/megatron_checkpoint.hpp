@@ -15,11 +15,10 @@ struct MegatronCheckpoint {
   exchange::MegatronLayout layout;
 };
 
-/// Opens a checkpoint of Megatron-LM: the folder of --save, whose latest one is read, or one of its folders (iter_N,
-/// release). Reads the formats `torch` (mp_rank_TT_PPP, of any version since 2019) and `torch_dist`. Shards of tensor
-/// ranks and layers of pipeline ranks are joined; optimizers and random states are left alone. No Python runs, and
-/// nothing in the files is executed. IoError if files cannot be read, DataError if they are damaged or of a model
-/// that is not known here.
+/// Opens a checkpoint of Megatron-LM: the latest one in the folder of --save, or one of its folders (iter_N, release).
+/// Reads the formats `torch` (mp_rank_TT_PPP, of any version since 2019) and `torch_dist`. Joins shards of tensor ranks
+/// and layers of pipeline ranks; ignores optimizers and random states. Executes nothing in the files. IoError if files
+/// cannot be read, DataError if they are damaged or of an unsupported model.
 MegatronCheckpoint open_megatron_checkpoint(const std::string& path);
 
 }  // namespace trireme::io

@@ -7,13 +7,13 @@
 #include "io/posix/mapped_file.hpp"
 #include "io/torch/torch_archive.hpp"
 
-/// The two formats of Megatron-LM's checkpoints.
+/// Readers of Megatron-LM's two checkpoint formats.
 namespace trireme::io {
 
 /// Maps a regular file. IoError if it cannot be read, DataError if it is another kind of file.
 std::shared_ptr<const MappedFile> map_file(const std::string& path);
 
-/// A file of torch.save and what its tensors lie in.
+/// A torch.save archive and the mapping that holds its tensors.
 struct MappedArchive {
   explicit MappedArchive(const std::string& path);
   std::shared_ptr<const MappedFile> file;
@@ -28,7 +28,7 @@ MegatronCheckpoint open_rank_files(const std::string& folder);
 bool has_distributed_files(const std::string& folder);
 MegatronCheckpoint open_distributed_files(const std::string& folder);
 
-/// Order of queries, keys and values by `checkpoint_version` of a saved dictionary; without one, version 0.
+/// Returns the order of queries, keys and values for the `checkpoint_version` of a saved dictionary; 0 if absent.
 exchange::MegatronHeads heads_of_version(const PickleValue& saved, const std::string& path);
 
 }  // namespace trireme::io

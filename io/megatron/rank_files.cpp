@@ -5,6 +5,7 @@
 #include "io/megatron/megatron_files.hpp"
 #include "io/posix/folder.hpp"
 #include "src/base/check.hpp"
+#include "src/base/parse_number.hpp"
 #include "src/base/shortened.hpp"
 
 namespace trireme::io {
@@ -18,18 +19,17 @@ struct Rank {
   friend auto operator<=>(const Rank&, const Rank&) = default;
 };
 
-/// Reads digits at the start of `text`, and takes them away.
+/// Removes up to 5 digits from the front of `text`; empty if fewer than `digits`.
 std::optional<int> take_number(std::string_view& text, std::size_t digits) {
-  int value = 0;
-  std::size_t count = 0;
-  while (count < text.size() && text[count] >= '0' && text[count] <= '9' && count < 5)
-    value = 10 * value + (text[count++] - '0');
-  if (count < digits) return std::nullopt;
-  text.remove_prefix(count);
-  return value;
+  std::string_view number = text.substr(0, 5);
+  const std::size_t size = number.size();
+  const auto value = trireme::take_number<std::uint32_t>(number);
+  if (!value || size - number.size() < digits) return std::nullopt;
+  text.remove_prefix(size - number.size());
+  return static_cast<int>(*value);
 }
 
-/// The rank of mp_rank_TT or mp_rank_TT_PPP.
+/// Returns the rank of mp_rank_TT or mp_rank_TT_PPP.
 std::optional<Rank> rank_of(std::string_view name) {
   constexpr std::string_view prefix = "mp_rank_";
   if (!name.starts_with(prefix)) return std::nullopt;
@@ -41,7 +41,7 @@ std::optional<Rank> rank_of(std::string_view name) {
   name.remove_prefix(1);
   const auto pipeline = take_number(name, 3);
   if (!pipeline) return std::nullopt;
-  TRIREME_CHECK(name.empty(), DataError, "mp_rank_{:02d}_{:03d}{} is of a model with experts, which are not read",
+  TRIREME_CHECK(name.empty(), DataError, "mp_rank_{:02d}_{:03d}{} is of a model with experts, which are not supported",
                 *tensor, *pipeline, shortened(name));
   return Rank{*tensor, *pipeline};
 }
@@ -55,8 +55,8 @@ std::string file_in(const std::string& folder) {
 
 using Tensors = std::map<std::string, StoredTensor>;
 
-/// Adds the tensors of nested dictionaries, whose names are joined by dots. `entries_left` bounds the work: one
-/// dictionary may stand in many places.
+/// Adds the tensors of nested dictionaries under names joined by dots. `entries_left` bounds the work: a dictionary may
+/// occur in many places.
 void flatten(const TorchArchive& archive, const PickleValue& dictionary, const std::string& prefix, int depth,
              std::size_t& entries_left, Tensors& tensors) {
   TRIREME_CHECK(depth < max_depth, DataError, "{}: the dictionaries under '{}' nest deeper than {} levels",
@@ -70,7 +70,7 @@ void flatten(const TorchArchive& archive, const PickleValue& dictionary, const s
                   "{}: it has more than {} tensors, or names of more than 1000 bytes", archive.name(), max_tensors);
     --entries_left;
     const std::string name = prefix.empty() ? std::string(key.text()) : prefix + "." + std::string(key.text());
-    // They stand among the weights, and may be any bytes.
+    // Stored among the weights, with arbitrary bytes.
     if (exchange::is_megatron_buffer(name)) continue;
     if (!TorchArchive::is_tensor(value) && value.entries()) {
       flatten(archive, value, name, depth + 1, entries_left, tensors);
@@ -80,7 +80,7 @@ void flatten(const TorchArchive& archive, const PickleValue& dictionary, const s
   }
 }
 
-/// Place of the number in "...layers.N.": the digits' begin and end.
+/// Returns the begin and end of the digits in "...layers.N.".
 std::optional<std::pair<std::size_t, std::size_t>> layer_number(const std::string& name) {
   constexpr std::string_view layers = "layers.";
   const std::size_t at = name.find(layers);
@@ -116,7 +116,7 @@ class RankFiles {
     MegatronCheckpoint result;
     const TorchArchive& first = files_.begin()->second.archive;
     const auto arguments = first.root().find("args");
-    TRIREME_CHECK(arguments, DataError, "{} has no 'args', the options of its run: the shape of its model is not known",
+    TRIREME_CHECK(arguments, DataError, "{} has no 'args', the options of its run: the shape of its model is unknown",
                   first.name());
     read_chunks();
     const bool bert = std::ranges::any_of(joined_, exchange::is_megatron_bert_tensor,
@@ -137,7 +137,7 @@ class RankFiles {
   }
 
  private:
-  /// Reads the models of all ranks, and numbers the layers over the full model: chunk by chunk, each over the stages.
+  /// Reads the models of all ranks. Numbers the layers globally: by chunk, then by stage.
   void read_chunks() {
     int first_layer = 0;
     for (int chunk = 0; chunk == 0 || chunk < chunks_; ++chunk) {
@@ -150,7 +150,7 @@ class RankFiles {
     }
   }
 
-  /// Returns the number of layers.
+  /// Returns the number of layers of the chunk.
   int read_chunk(Rank rank, int chunk, int first_layer) {
     const TorchArchive& archive = files_.at(rank).archive;
     std::optional<PickleValue> model = archive.root().find("model");
@@ -173,10 +173,10 @@ class RankFiles {
         global.replace(place->first, place->second - place->first, std::to_string(first_layer + layer));
       }
       std::vector<StoredTensor>& shards = joined_[global];
-      // The last stage of a tied model may have the embedding again, with the same content.
+      // The last stage of a tied model may repeat the embedding.
       if (std::ssize(shards) == tensor_size_) continue;
       TRIREME_CHECK(std::ssize(shards) == rank.tensor, DataError,
-                    "{} has the tensor '{}', which other tensor ranks lack", archive.name(), shortened(name));
+                    "{} has the tensor '{}', which is missing on other tensor ranks", archive.name(), shortened(name));
       shards.push_back(tensor);
     }
     return layers;

@@ -8,7 +8,7 @@
 #include <cstring>
 
 #include "io/posix/durable_file.hpp"
-#include "io/posix/lock_wait.hpp"
+#include "io/posix/folder_lock.hpp"
 #include "io/posix/system_call.hpp"
 #include "src/base/check.hpp"
 
@@ -18,10 +18,6 @@ AppendFile::AppendFile(const std::string& option, const std::string& path) : nam
   check_replaceable(path);  // opening a pipe would wait for its reader
   file_.reset(::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666));
   if (!file_) fail("cannot be opened");
-  lock();
-}
-
-void AppendFile::lock() {
   // Any other error means that the file system lacks such locks.
   for (LockWait wait; ::flock(file_.get(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;) {
     TRIREME_CHECK(wait.pause(name_, "another job"), EnvironmentError,

@@ -4,7 +4,7 @@
 #include <string>
 #include <string_view>
 
-#include "io/posix/file_handle.hpp"
+#include "io/posix/file.hpp"
 
 namespace trireme::io {
 
@@ -22,7 +22,6 @@ class AppendFile {
   void append(std::string_view bytes);
 
  private:
-  void lock();
   [[noreturn]] void fail(const char* what) const;
   std::string name_;
   Descriptor file_;

@@ -4,6 +4,7 @@
 #include <optional>
 #include <sstream>
 
+#include "io/json/json_text.hpp"
 #include "io/metrics/bounded_lines.hpp"
 #include "src/report/time_text.hpp"
 
@@ -16,9 +17,7 @@ using report::AttemptEnd;
 using report::AttemptStart;
 using report::SaveNote;
 
-std::string line_of(const Json& object) {
-  return object.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
-}
+std::string line_of(const Json& object) { return json_dump(object) + "\n"; }
 
 /// Returns the member `key` if it has the type of `fallback`, else `fallback`.
 template <class T>

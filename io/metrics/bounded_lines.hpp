@@ -6,8 +6,8 @@
 #include <string>
 #include <string_view>
 
+#include "io/posix/file.hpp"
 #include "io/posix/folder.hpp"
-#include "io/posix/regular_file.hpp"
 
 namespace trireme::io {
 

@@ -6,6 +6,8 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "io/json/json_text.hpp"
+
 namespace trireme::io {
 namespace {
 
@@ -45,7 +47,7 @@ MetricsFile::MetricsFile(const std::string& path, const Backend* backend)
 LostIterations MetricsFile::begin(const train::Progress& done) {
   std::ifstream in(path_, std::ios::binary);
   std::int64_t kept_bytes = 0;
-  std::string kept_behind;  // lines after the first removed one
+  std::string kept_after;  // lines after the first removed one
   LostIterations lost;
   bool removes = false;
   for (std::string line; std::getline(in, line) && !in.eof();) {
@@ -57,13 +59,13 @@ LostIterations MetricsFile::begin(const train::Progress& done) {
       if (const auto ms = record.find("elapsed_ms"); ms != record.end() && ms->is_number())
         lost.ms += ms->get<double>();
     } else if (removes) {
-      kept_behind += line + "\n";
+      kept_after += line + "\n";
     } else {
       kept_bytes += static_cast<std::int64_t>(line.size()) + 1;
     }
   }
   file_.cut(kept_bytes);
-  file_.append(kept_behind);
+  file_.append(kept_after);
   return lost;
 }
 
@@ -88,7 +90,7 @@ void MetricsFile::write(const train::TrainRecord& r) {
 void MetricsFile::write(const train::EvaluationRecord& r) {
   const char* split = r.split == data::Split::test ? "test" : "valid";
   std::string line = fmt::format(R"({{"iteration": {}, )", r.iteration);
-  if (!r.set.empty()) line += fmt::format(R"("valid_set": "{}", )", r.set);
+  if (!r.set.empty()) line += fmt::format(R"("valid_set": {}, )", json_dump(Json(r.set)));
   line += fmt::format(R"("{}_loss": {}, "{}_ppl": {})", split, number(r.loss), split, number(r.perplexity));
   if (r.sop_loss) {
     line += fmt::format(R"(, "{}_sop_loss": {}, "{}_sop_accuracy": {})", split, number(*r.sop_loss), split,

@@ -10,9 +10,9 @@
 #include <limits>
 #include <ranges>
 
-#include "io/metrics/tfrecord.hpp"
+#include "io/metrics/tensorboard_event.hpp"
+#include "io/posix/file.hpp"
 #include "io/posix/folder.hpp"
-#include "io/posix/regular_file.hpp"
 #include "io/posix/system_call.hpp"
 #include "src/base/machine.hpp"
 

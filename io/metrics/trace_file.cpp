@@ -9,7 +9,7 @@
 
 #include "io/json/trace_json.hpp"
 #include "io/posix/durable_file.hpp"
-#include "io/posix/file_output.hpp"
+#include "io/posix/file.hpp"
 #include "io/posix/folder.hpp"
 #include "src/base/check.hpp"
 

@@ -95,7 +95,7 @@ class PickleDocument {
   const std::deque<PickleNode>& nodes() const { return nodes_; }
 
  private:
-  friend class PickleMachine;
+  friend struct PickleMachine;
   std::deque<PickleNode> nodes_;
   std::uint32_t root_ = 0;
   std::size_t size_bytes_ = 0;

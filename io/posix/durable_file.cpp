@@ -4,14 +4,13 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <chrono>
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
 
-#include "io/posix/file_handle.hpp"
+#include "io/posix/file.hpp"
+#include "io/posix/folder.hpp"
 #include "src/base/check.hpp"
-#include "src/base/hash.hpp"
 
 namespace trireme::io {
 
@@ -37,11 +36,8 @@ void rename_durably(const std::string& from, const std::string& to) {
 
 TemporaryFile::TemporaryFile(std::string target) : target_(std::move(target)) {
   check_replaceable(target_);
-  for (std::uint64_t attempt = 0;; ++attempt) {
-    const auto now = std::chrono::system_clock::now().time_since_epoch().count();
-    const std::uint64_t unique =
-        splitmix64(static_cast<std::uint64_t>(now) ^ static_cast<std::uint64_t>(getpid()) << 32, attempt);
-    path_ = fmt::format("{}.partial-{:08x}", target_, unique >> 32);
+  for (int attempt = 0;; ++attempt) {
+    path_ = target_ + ".partial-" + unique_suffix();
     const Descriptor file(open(path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
     if (file) return;
     TRIREME_CHECK(errno == EEXIST && attempt < 100, IoError, "cannot write {}: {}", target_, std::strerror(errno));

@@ -14,7 +14,7 @@
 #include <filesystem>
 
 #include "io/posix/durable_file.hpp"
-#include "io/posix/file_handle.hpp"
+#include "io/posix/file.hpp"
 #include "io/posix/system_call.hpp"
 #include "src/base/check.hpp"
 #include "src/base/hash.hpp"

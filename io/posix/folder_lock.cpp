@@ -10,10 +10,10 @@
 #include <fstream>
 #include <map>
 #include <sstream>
+#include <thread>
 
+#include "io/posix/file.hpp"
 #include "io/posix/folder.hpp"
-#include "io/posix/lock_wait.hpp"
-#include "io/posix/regular_file.hpp"
 #include "src/base/check.hpp"
 #include "src/base/hash.hpp"
 #include "src/base/log.hpp"
@@ -21,6 +21,18 @@
 
 namespace trireme::io {
 namespace {
+
+using Clock = std::chrono::steady_clock;
+
+std::chrono::duration<double> bound() {
+  const char* text = std::getenv("TRIREME_LOCK_WAIT");
+  if (text == nullptr || *text == '\0') return std::chrono::seconds(30);
+  char* end = nullptr;
+  const double seconds = std::strtod(text, &end);
+  TRIREME_CHECK(*end == '\0' && seconds >= 0 && seconds <= 86400, ConfigError,
+                "TRIREME_LOCK_WAIT={} is not a number of seconds: give one from 0 to 86400 or unset it", text);
+  return std::chrono::duration<double>(seconds);
+}
 
 /// Returns a process's start time in kernel ticks; empty if it does not exist or is a zombie, which may linger in
 /// containers.
@@ -78,8 +90,8 @@ std::string proof_of_death(Fields owner, Fields own) {
     return "it was an earlier attempt of this SLURM job";
   }
   if (owner["host"] != own["host"]) return {};
-  if (owner["boot"] != own["boot"]) return "the host was started again since";
-  if (start_time(owner["pid"]) != owner["started"]) return "there is no such process any more";
+  if (owner["boot"] != own["boot"]) return "the host has rebooted since";
+  if (start_time(owner["pid"]) != owner["started"]) return "its process no longer exists";
   return {};
 }
 
@@ -96,6 +108,19 @@ std::string content_of(const std::string& path) {
 }
 
 }  // namespace
+
+bool LockWait::pause(const std::string& locked, const std::string& owner) {
+  if (!end_) {
+    const std::chrono::duration<double> wait = bound();
+    end_ = Clock::now() + std::chrono::duration_cast<Clock::duration>(wait);
+    if (wait.count() > 0) {
+      log::info("{} is in use by {}: waiting at most {:g} s for its end", locked, owner, wait.count());
+    }
+  }
+  if (Clock::now() >= *end_) return false;
+  std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  return true;
+}
 
 FolderLock::FolderLock(std::string path, const std::string& locked) : path_(std::move(path)), content_(own_content()) {
   LockWait wait;

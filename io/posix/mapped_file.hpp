@@ -3,15 +3,17 @@
 #include <sys/stat.h>
 
 #include <cstddef>
-#include <optional>
+#include <cstring>
 #include <span>
 #include <string>
 
-#include "io/posix/mapping_guard.hpp"
+#include "src/base/check.hpp"
 
 namespace trireme::io {
 
-/// Entire file mapped into memory for reading; a `MappingGuard` reports truncation.
+/// Entire file mapped into memory for reading. Pages become unreadable when the file is truncated or its disk fails:
+/// the process then exits with code 3 and one line naming the file, not by SIGBUS. Any other SIGBUS goes to the handler
+/// installed before the first mapping.
 class MappedFile {
  public:
   /// Throws IoError if the file cannot be opened or mapped.
@@ -29,11 +31,36 @@ class MappedFile {
   /// Releases the memory of some of the bytes. Their next use reads them from the page cache or from the file.
   void release(std::span<const std::byte> range) const;
 
+  struct Guard;
+
  private:
   std::string path_;
   struct stat status_ {};  // at the time of the mapping
   std::span<const std::byte> bytes_;
-  std::optional<MappingGuard> guard_;
+  Guard* guard_ = nullptr;  // for the signal handler
+};
+
+/// Reads little-endian numbers at any byte of a file in memory.
+class ByteReader {
+ public:
+  ByteReader(const std::string& path, std::span<const std::byte> bytes) : path_(path), bytes_(bytes) {}
+
+  std::size_t size_bytes() const { return bytes_.size(); }
+
+  /// Returns the number of type T at byte `offset`. Throws DataError naming `what` if the file ends before it.
+  template <class T>
+  T at(std::size_t offset, const char* what) const {
+    TRIREME_CHECK(offset <= bytes_.size() && bytes_.size() - offset >= sizeof(T), DataError,
+                  "{} ends at byte {}, but {} should be at byte {}: it is cut short", path_, bytes_.size(), what,
+                  offset);
+    T value;
+    std::memcpy(&value, bytes_.data() + offset, sizeof(T));
+    return value;
+  }
+
+ private:
+  const std::string& path_;
+  std::span<const std::byte> bytes_;
 };
 
 }  // namespace trireme::io

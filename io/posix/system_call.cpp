@@ -11,11 +11,23 @@
 
 namespace trireme::io {
 
+namespace {
+
+/// Returns whether a call that failed with this errno may succeed on retry: it was interrupted, or a device or network
+/// file system did not respond.
 bool is_transient(int error) {
   constexpr int transient[] = {EINTR,       EAGAIN,    EIO,          ESTALE,     ETIMEDOUT, ENETDOWN,
                                ENETUNREACH, EHOSTDOWN, EHOSTUNREACH, ECONNRESET, EREMOTEIO};
   return std::ranges::find(transient, error) != std::end(transient);
 }
+
+/// Returns the soft limit; RLIM_INFINITY if none.
+rlim_t limit_of(decltype(RLIMIT_FSIZE) resource) {
+  rlimit limit{};
+  return getrlimit(resource, &limit) == 0 ? limit.rlim_cur : RLIM_INFINITY;
+}
+
+}  // namespace
 
 bool is_absent(int error) { return error == ENOENT || error == ENOTDIR || error == ELOOP; }
 
@@ -28,16 +40,6 @@ bool pause_before_retry(int attempt) {
   errno = error;
   return true;
 }
-
-namespace {
-
-/// Returns the soft limit; RLIM_INFINITY if none.
-rlim_t limit_of(decltype(RLIMIT_FSIZE) resource) {
-  rlimit limit{};
-  return getrlimit(resource, &limit) == 0 ? limit.rlim_cur : RLIM_INFINITY;
-}
-
-}  // namespace
 
 bool meets_limit(int error) { return error == EMFILE || (error == EFBIG && limit_of(RLIMIT_FSIZE) != RLIM_INFINITY); }
 

@@ -6,10 +6,6 @@
 
 namespace trireme::io {
 
-/// Returns whether a call that failed with this errno may succeed on retry: it was interrupted, or a device or network
-/// file system did not respond.
-bool is_transient(int error);
-
 /// Returns whether this errno means that the name does not exist.
 bool is_absent(int error);
 

@@ -18,11 +18,8 @@ namespace {
 constexpr std::string_view digest_member = "\"trireme_digest\":\"";
 constexpr std::size_t stated_digest_size = 32;
 
-/// Returns the position of the digest in a header; npos if it has none.
-std::size_t digest_position(std::string_view header) {
-  const std::size_t found = header.find(digest_member);
-  return found == header.npos ? found : found + digest_member.size();
-}
+/// Returns the position of the digest in one of this program's headers.
+std::size_t digest_position(std::string_view header) { return header.find(digest_member) + digest_member.size(); }
 
 bool is_model_file(std::string_view name) {
   return name == safetensors_name || (name.starts_with("model-") && name.ends_with(".safetensors"));
@@ -71,7 +68,7 @@ std::string SafetensorsOutput::open_existing(std::size_t file) {
   if (fstat(file_.get(), &status) != 0 || !S_ISREG(status.st_mode) || status.st_size != sizes_[file]) return {};
   std::uint64_t length = 0;
   std::string header(wanted.size(), '\0');
-  read_at(file_.get(), path, reinterpret_cast<char*>(&length), sizeof length, 0);
+  read_at(file_.get(), path, &length, sizeof length, 0);
   if (length != wanted.size()) return {};
   read_at(file_.get(), path, header.data(), header.size(), safetensors_length_bytes);
   const std::size_t position = digest_position(wanted);
@@ -91,7 +88,7 @@ std::string SafetensorsOutput::begin(std::size_t file) {
   const Descriptor output(::open(begun_->path().c_str(), O_WRONLY | O_CLOEXEC));
   if (!output) throw_system_error("cannot write " + begun_->path(), errno);
   const std::uint64_t length = headers_[file].size();
-  write_at(output.get(), begun_->path(), reinterpret_cast<const char*>(&length), sizeof length, 0);
+  write_at(output.get(), begun_->path(), &length, sizeof length, 0);
   write_at(output.get(), begun_->path(), headers_[file].data(), headers_[file].size(), safetensors_length_bytes);
   return begun_->path();
 }
@@ -100,7 +97,7 @@ void SafetensorsOutput::open(std::size_t file, const std::string& begun) {
   present_ = file;
   path_ = begun;
   TRIREME_CHECK(is_there(begun), EnvironmentError,
-                "there is no {}, which rank 0 made: an export needs a folder that all share", begun);
+                "{} is missing, though rank 0 created it: an export needs a folder that all ranks share", begun);
   writer_ = std::make_unique<BlockWriter>(begun);
 }
 
@@ -122,7 +119,7 @@ void SafetensorsOutput::write(const exchange::Ranges& ranges, std::span<const st
 
 void SafetensorsOutput::read(const exchange::Ranges& ranges, std::span<std::byte> out) {
   for_each_range(ranges, [&](std::int64_t place, std::size_t begin, std::size_t size_bytes) {
-    read_at(file_.get(), path_, reinterpret_cast<char*>(out.data() + begin), size_bytes, place);
+    read_at(file_.get(), path_, out.data() + begin, size_bytes, place);
   });
 }
 

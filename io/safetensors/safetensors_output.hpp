@@ -5,9 +5,9 @@
 #include <string>
 #include <vector>
 
-#include "io/posix/block_writer.hpp"
+#include "io/posix/direct_io.hpp"
 #include "io/posix/durable_file.hpp"
-#include "io/posix/file_handle.hpp"
+#include "io/posix/file.hpp"
 #include "io/safetensors/safetensors_source.hpp"
 
 namespace trireme::io {

@@ -9,8 +9,8 @@
 #include <unordered_map>
 
 #include "io/json/json_text.hpp"
-#include "io/posix/regular_file.hpp"
-#include "io/tokenizer/byte_spelling.hpp"
+#include "io/posix/file.hpp"
+#include "io/tokenizer/tokenizer_files.hpp"
 #include "src/base/check.hpp"
 #include "src/base/log.hpp"
 #include "src/base/shortened.hpp"
@@ -35,41 +35,34 @@ constexpr std::array<std::pair<std::string_view, data::WordPattern>, 3> patterns
 /// Turns the file into a vocabulary, section by section; errors name file and section.
 class Parser {
  public:
-  Parser(const std::string& text, const std::string& path) : path_(path) {
-    const auto shallow = [&](int depth, json::parse_event_t, json&) {
-      TRIREME_CHECK(depth <= max_depth, DataError, "{} nests deeper than {} levels", path_, max_depth);
-      return true;
-    };
-    try {
-      file_ = json::parse(text, shallow);
-    } catch (const json::exception& error) {
-      throw DataError("{} is not JSON: {}", path_, json_message(error.what()));
-    }
-    require(file_.is_object() && member(file_, "model").is_object(), "it is not a tokenizer.json: it has no 'model'");
+  Parser(const std::string& text, const std::string& path) : path_(path), file_(parse_json(text, path, max_depth)) {
+    require(file_.is_object() && json_member(file_, "model").is_object(),
+            "it is not a tokenizer.json: it has no 'model'");
   }
 
   data::BpeVocabulary parse(const std::string& end_of_document) {
     const json& model = file_["model"];
-    require(member(model, "type") == "BPE", "the model is {}; this program takes BPE", text_of(member(model, "type")));
+    require(json_member(model, "type") == "BPE", "the model is {}; this program takes BPE",
+            text_of(json_member(model, "type")));
     require(empty(model, "continuing_subword_prefix") && empty(model, "end_of_word_suffix"),
             "the model marks parts of words by a prefix or suffix, as no byte-level BPE does");
     require(!flag(model, "byte_fallback"), "'byte_fallback' is on: this is not a byte-level BPE");
-    const json& dropout = member(model, "dropout");
+    const json& dropout = json_member(model, "dropout");
     require(dropout.is_null() || dropout == 0, "'dropout' is {}; merges cannot be left out at random",
             text_of(dropout));
     for (const char* name : {"truncation", "padding"}) {
-      require(member(file_, name).is_null(), "'{}' is not null, but corpora are neither cut nor padded: set it to null",
-              name);
+      require(json_member(file_, name).is_null(),
+              "'{}' is not null, but corpora are neither cut nor padded: set it to null", name);
     }
     vocabulary_.whole_words = flag(model, "ignore_merges");
     read_normalizer();
-    read_pre_tokenizer(member(file_, "pre_tokenizer"));
-    read_added_tokens(member(file_, "added_tokens"));
-    read_tokens(member(model, "vocab"));
-    read_merges(member(model, "merges"));
+    read_pre_tokenizer(json_member(file_, "pre_tokenizer"));
+    read_added_tokens(json_member(file_, "added_tokens"));
+    read_tokens(json_member(model, "vocab"));
+    read_merges(json_member(model, "merges"));
     find_end(end_of_document);
     std::vector<std::string> round_texts;
-    collect_added(member(file_, "post_processor"), round_texts);
+    collect_added(json_member(file_, "post_processor"), round_texts);
     if (!round_texts.empty()) {
       log::info("{}: its post-processor puts {} round each text, which this program does not", path_,
                 shortened(fmt::format("{}", fmt::join(round_texts, ", "))));
@@ -83,49 +76,43 @@ class Parser {
     if (!good) throw DataError("{}: {}", path_, fmt::format(what, std::forward<Values>(values)...));
   }
 
-  static const json& member(const json& object, const char* name) {
-    static const json null;
-    if (!object.is_object()) return null;
-    const auto found = object.find(name);
-    return found == object.end() ? null : *found;
-  }
   static bool empty(const json& object, const char* name) {
-    return member(object, name).is_null() || member(object, name) == "";
+    return json_member(object, name).is_null() || json_member(object, name) == "";
   }
   bool flag(const json& object, const char* name) const {
-    const json& value = member(object, name);
+    const json& value = json_member(object, name);
     require(value.is_null() || value.is_boolean(), "'{}' is {}, neither true nor false", name, text_of(value));
     return value.is_boolean() && value.get<bool>();
   }
 
   void read_normalizer() {
-    const json& normalizer = member(file_, "normalizer");
+    const json& normalizer = json_member(file_, "normalizer");
     if (normalizer.is_null()) return;
-    require(member(normalizer, "type") == "NFC", "the normalizer is {}; this program supports none and NFC",
+    require(json_member(normalizer, "type") == "NFC", "the normalizer is {}; this program supports none and NFC",
             text_of(normalizer));
     vocabulary_.compose = true;
   }
 
   void read_pre_tokenizer(const json& pre_tokenizer) {
-    const json& steps = member(pre_tokenizer, "pretokenizers");
-    const bool is_sequence = member(pre_tokenizer, "type") == "Sequence" && steps.is_array();
-    const bool is_split = is_sequence && steps.size() == 2 && member(steps[0], "type") == "Split";
+    const json& steps = json_member(pre_tokenizer, "pretokenizers");
+    const bool is_sequence = json_member(pre_tokenizer, "type") == "Sequence" && steps.is_array();
+    const bool is_split = is_sequence && steps.size() == 2 && json_member(steps[0], "type") == "Split";
     const json& byte_level = is_split ? steps[1] : is_sequence && steps.size() == 1 ? steps[0] : pre_tokenizer;
-    require(member(byte_level, "type") == "ByteLevel",
+    require(json_member(byte_level, "type") == "ByteLevel",
             "the pre-tokenizer is {}; this program supports ByteLevel, alone or after one Split",
             text_of(pre_tokenizer));
     require(!flag(byte_level, "add_prefix_space"),
             "'add_prefix_space' is on: the space before a text's first word cannot be told from one of the text");
-    const bool own_pattern = member(byte_level, "use_regex").is_null() || flag(byte_level, "use_regex");
+    const bool own_pattern = json_member(byte_level, "use_regex").is_null() || flag(byte_level, "use_regex");
     if (!is_split) {
       require(own_pattern, "the pre-tokenizer cuts text into no words ('use_regex' is off)");
       return;
     }
     require(!own_pattern, "the pre-tokenizer cuts words twice: by a Split and by ByteLevel's 'use_regex'");
-    const json& regex = member(member(steps[0], "pattern"), "Regex");
+    const json& regex = json_member(json_member(steps[0], "pattern"), "Regex");
     const auto known =
         std::ranges::find_if(patterns, [&](const auto& pattern) { return regex == std::string(pattern.first); });
-    require(known != patterns.end() && member(steps[0], "behavior") == "Isolated" && !flag(steps[0], "invert"),
+    require(known != patterns.end() && json_member(steps[0], "behavior") == "Isolated" && !flag(steps[0], "invert"),
             "words are cut by {}; this program supports the patterns of GPT-2, Llama 3 and Qwen 2, 'Isolated'",
             text_of(steps[0]));
     vocabulary_.pattern = known->second;
@@ -140,9 +127,9 @@ class Parser {
   void read_added_tokens(const json& tokens) {
     require(tokens.is_null() || tokens.is_array(), "'added_tokens' is {}, not a list", text_of(tokens));
     for (const json& token : tokens) {
-      require(member(token, "content").is_string(), "an added token has no 'content'");
+      require(json_member(token, "content").is_string(), "an added token has no 'content'");
       const auto content = token["content"].get<std::string>();
-      const auto id = static_cast<std::int32_t>(id_of(member(token, "id"), content));
+      const auto id = static_cast<std::int32_t>(id_of(json_member(token, "id"), content));
       set(id, content, content);
       added_.emplace(content, id);
       if (flag(token, "special")) {
@@ -164,7 +151,7 @@ class Parser {
   }
 
   void set(std::int32_t id, const std::string& name, std::string bytes) {
-    require(!bytes.empty(), "token '{}' is empty or has a character that stands for no byte", shortened(name));
+    require(!bytes.empty(), "token '{}' is empty or has a character outside the byte-level alphabet", shortened(name));
     auto& tokens = vocabulary_.tokens;
     if (static_cast<std::size_t>(id) >= tokens.size()) tokens.resize(static_cast<std::size_t>(id) + 1);
     std::string& slot = tokens[static_cast<std::size_t>(id)];
@@ -203,8 +190,7 @@ class Parser {
         left = bytes_of(merge[0].get_ref<const std::string&>());
         right = bytes_of(merge[1].get_ref<const std::string&>());
       }
-      require(!left.empty() && !right.empty(),
-              "merge {} is {}, not two tokens spelt with the characters that stand for bytes",
+      require(!left.empty() && !right.empty(), "merge {} is {}, not two tokens of the byte-level alphabet",
               vocabulary_.merges.size() + 1, text_of(merge));
       vocabulary_.merges.emplace_back(std::move(left), std::move(right));
     }
@@ -235,17 +221,16 @@ class Parser {
     const auto add = [&](const json& name) {
       if (name.is_string()) names.push_back(name.get<std::string>());
     };
-    for (const json& step : member(processor, "processors")) collect_added(step, names);
-    for (const json& piece : member(processor, "single")) add(member(member(piece, "SpecialToken"), "id"));
+    for (const json& step : json_member(processor, "processors")) collect_added(step, names);
+    for (const json& piece : json_member(processor, "single"))
+      add(json_member(json_member(piece, "SpecialToken"), "id"));
     for (const char* end : {"cls", "sep"}) {  // keys of BERT's and RoBERTa's: the name and its id
-      const json& token = member(processor, end);
+      const json& token = json_member(processor, end);
       if (token.is_array() && !token.empty()) add(token[0]);
     }
   }
 
-  static std::string text_of(const json& value) {
-    return shortened(value.dump(-1, ' ', true, json::error_handler_t::replace));
-  }
+  static std::string text_of(const json& value) { return shortened(json_dump(value)); }
 
   const std::string& path_;
   json file_;

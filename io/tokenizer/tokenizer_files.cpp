@@ -1,20 +1,66 @@
 #include "io/tokenizer/tokenizer_files.hpp"
 
 #include <algorithm>
+#include <array>
 #include <nlohmann/json.hpp>
 #include <string_view>
 #include <unordered_map>
 
 #include "io/json/json_text.hpp"
+#include "io/posix/file.hpp"
 #include "io/posix/folder.hpp"
-#include "io/posix/regular_file.hpp"
-#include "io/tokenizer/byte_spelling.hpp"
 #include "src/base/check.hpp"
 #include "src/base/shortened.hpp"
 #include "src/base/split.hpp"
 #include "src/base/utf8.hpp"
+#include "src/data/text/unicode.hpp"
 
 namespace trireme::io {
+
+namespace {
+
+/// Printable bytes map to themselves, the other 68, in order, to the characters from U+0100 on.
+std::array<char32_t, 256> character_table() {
+  std::array<char32_t, 256> table{};
+  char32_t next = 0x100;
+  for (std::size_t byte = 0; byte < 256; ++byte) {
+    const bool printable = (byte >= '!' && byte <= '~') || (byte >= 0xA1 && byte <= 0xAC) || byte >= 0xAE;
+    table[byte] = printable ? static_cast<char32_t>(byte) : next++;
+  }
+  return table;
+}
+
+std::unordered_map<char32_t, char> byte_table() {
+  std::unordered_map<char32_t, char> table;
+  const auto characters = character_table();
+  for (std::size_t byte = 0; byte < 256; ++byte) table.emplace(characters[byte], static_cast<char>(byte));
+  return table;
+}
+
+}  // namespace
+
+std::string bytes_of(std::string_view characters) {
+  static const std::unordered_map<char32_t, char> table = byte_table();
+  std::string bytes;
+  const char* at = characters.data();
+  const char* const end = at + characters.size();
+  while (at != end) {
+    const Utf8Character character = decode_utf8(at, end);
+    const auto byte = table.find(character.code_point);
+    if (character.size_bytes == 0 || byte == table.end()) return {};
+    bytes += byte->second;
+    at += character.size_bytes;
+  }
+  return bytes;
+}
+
+std::string spelling_of(std::string_view bytes) {
+  static const std::array<char32_t, 256> table = character_table();
+  std::string characters;
+  for (const char byte : bytes) data::append_utf8(table[static_cast<unsigned char>(byte)], characters);
+  return characters;
+}
+
 namespace {
 
 using nlohmann::json;
@@ -43,8 +89,9 @@ class VocabularyHandler : public nlohmann::json_sax<json> {
   bool number_unsigned(std::uint64_t id) override {
     if (!inside_) refuse("a number");
     std::string bytes = bytes_of(name_);
-    TRIREME_CHECK(!bytes.empty(), DataError, "{}: entry '{}' is empty or has a character that stands for no byte",
-                  path_, shortened(name_));
+    TRIREME_CHECK(!bytes.empty(), DataError,
+                  "{}: entry '{}' is empty or has a character outside the byte-level alphabet", path_,
+                  shortened(name_));
     TRIREME_CHECK(id < max_vocabulary, DataError, "{}: entry '{}' has the id {}", path_, shortened(name_), id);
     if (id >= tokens_.size()) tokens_.resize(id + 1);
     TRIREME_CHECK(tokens_[id].empty(), DataError, "{}: entries '{}' and '{}' both have the id {}", path_,
@@ -108,8 +155,7 @@ std::vector<std::pair<std::string, std::string>> parse_merges(const std::string&
     std::string left = bytes_of(line.substr(0, space));
     std::string right = bytes_of(line.substr(space + 1));
     TRIREME_CHECK(!left.empty() && !right.empty() && line.size() <= max_token_bytes, DataError,
-                  "{}:{}: '{}' is not two tokens spelt with the characters that stand for bytes", path, line_number,
-                  line.substr(0, 80));
+                  "{}:{}: '{}' is not two tokens of the byte-level alphabet", path, line_number, line.substr(0, 80));
     TRIREME_CHECK(merges.size() < max_vocabulary, DataError, "{} has more than {} merges", path, max_vocabulary);
     merges.emplace_back(std::move(left), std::move(right));
   }

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "io/torch/zip_directory.hpp"
+#include "io/torch/torch_archive.hpp"
 #include "src/exchange/tensor_source.hpp"
 
 namespace trireme::io {

@@ -126,7 +126,7 @@ class Exporter {
     for (std::size_t file = 0; file < destination_.files().size(); ++file) {
       find_blocks(destination_.files()[file]);
       if (is_whole(file)) {
-        log::info("{} is already complete: kept", destination_.file_name(file));
+        log::info("{} already exists and is intact: kept", destination_.file_name(file));
         ++result.kept_files;
         continue;
       }

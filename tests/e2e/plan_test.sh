@@ -57,7 +57,7 @@ done_by 1 plan $command --cluster two.ini --no-search --compare trace.json
 check "a trace is compared event by event" grep -qE "^forward +1 +[0-9.]+ +[0-9.]+ +[+-]" out
 refused 2 "--compare trace.json: the trace has 2 ranks, the job 4" \
   1 plan "${model[@]:0:8}" --cluster two.ini --nodes 2 --global-batch-size 4 --tp 1 --no-search --compare trace.json
-refused 3 "corpus.h5: is no trace of a training run" \
+refused 3 "corpus.h5 is not a trace of a training run" \
   1 plan "${model[@]:0:8}" --cluster two.ini --global-batch-size 4 --no-search --compare corpus.h5
 
 # Measured costs take the place of a cluster's: reductions over a link of 1 MB/s take longer than all else.

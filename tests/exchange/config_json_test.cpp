@@ -129,7 +129,7 @@ TEST(ConfigJson, HostileFilesGiveErrors) {
   const std::string deep = "{\"a\": " + std::string(100, '[') + std::string(100, ']') + "}";
   EXPECT_THAT(message_of<DataError>([&] { parse_config_json(deep, "config.json"); }), HasSubstr("nests deeper"));
   EXPECT_THAT(error_of(R"(LlamaForCausalLM"], "hidden_size": 18446744073709551615, "rope_scaling": [1])"),
-              AllOf(HasSubstr("hidden_size is 18446744073709551615"), HasSubstr("rope_scaling is no object")));
+              AllOf(HasSubstr("hidden_size is 18446744073709551615"), HasSubstr("rope_scaling is not an object")));
 }
 
 }  // namespace

@@ -89,8 +89,7 @@ TEST(TokenizerJson, AWordPieceOfAnotherKindIsAnError) {
       R"("model": {"type": "WordPiece", "unk_token": "[UNK]", "continuing_subword_prefix": "##",)";
   expect_error("{" + model + R"("vocab": {"a": 0, "b": 2}}})", "ids are missing");
   expect_error("{" + model + R"("vocab": {"a": 0, "b": 0}}})", "two tokens have the id 0");
-  expect_error("{" + model + R"("vocab": {"a": 0}}, "normalizer": {"type": "Lowercase"}})",
-               "made otherwise than BERT's");
+  expect_error("{" + model + R"("vocab": {"a": 0}}, "normalizer": {"type": "Lowercase"}})", "not those of BERT");
 }
 
 }  // namespace

@@ -5,7 +5,6 @@
 #include <cstring>
 #include <vector>
 
-#include "io/corpus/corpus_format.hpp"
 #include "io/corpus/corpus_store.hpp"
 #include "io/h5/file.hpp"
 #include "src/base/error.hpp"

@@ -1,7 +1,6 @@
 // Token files of other programs. The first byte selects llm.c's file, or Megatron-LM's: PREFIX.idx, whose size is the
 // second byte, then PREFIX.bin.
-#include "io/corpus/llmc_corpus.hpp"
-#include "io/corpus/megatron_corpus.hpp"
+#include "io/corpus/foreign_corpus.hpp"
 #include "src/base/error.hpp"
 #include "tests/fuzz/target.hpp"
 

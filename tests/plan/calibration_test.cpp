@@ -4,7 +4,7 @@
 
 #include <map>
 
-#include "io/json/calibration_json.hpp"
+#include "io/json/plan_json.hpp"
 #include "src/base/error.hpp"
 #include "src/plan/cost/costs.hpp"
 #include "tests/support/message_of.hpp"

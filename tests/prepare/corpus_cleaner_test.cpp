@@ -2,7 +2,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "io/compression/input_file.hpp"
+#include "io/compression/compression.hpp"
 #include "io/posix/folder_lock.hpp"
 #include "src/data/text/language.hpp"
 #include "tests/prepare/cleaning_fixture.hpp"

@@ -5,8 +5,8 @@
 #include <filesystem>
 #include <fstream>
 
-#include "io/corpus/corpus_format.hpp"
-#include "io/corpus/megatron_corpus.hpp"
+#include "io/corpus/corpus_store.hpp"
+#include "io/corpus/foreign_corpus.hpp"
 #include "io/corpus/prepare_files.hpp"
 #include "io/posix/folder_lock.hpp"
 #include "src/data/dataset/gpt_data.hpp"

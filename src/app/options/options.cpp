@@ -11,8 +11,7 @@
 #include <sstream>
 
 #include "io/posix/durable_file.hpp"
-#include "io/posix/file_output.hpp"
-#include "io/posix/regular_file.hpp"
+#include "io/posix/file.hpp"
 #include "src/app/manual/terminal_text.hpp"
 #include "src/app/options/nearest_name.hpp"
 #include "src/base/split.hpp"

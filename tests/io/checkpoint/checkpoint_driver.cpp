@@ -1,5 +1,5 @@
 // Saves one version of a small model after another, for checkpoint_faults_test, which kills it or lets its calls fail.
-// usage: checkpoint_driver ROOT SAVES [again] Goes on from the state in ROOT. Exits with code 5 after the first save
+// usage: checkpoint_driver ROOT SAVES [again] Resumes from the state in ROOT. Exits with code 5 after the first save
 // that fails; with `again` repeats each such save once.
 #include <fmt/format.h>
 #include <unistd.h>

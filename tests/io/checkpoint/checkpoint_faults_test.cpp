@@ -15,7 +15,7 @@
 #include <thread>
 
 #include "io/checkpoint/checkpoint_store.hpp"
-#include "io/posix/file_handle.hpp"
+#include "io/posix/file.hpp"
 #include "io/posix/folder.hpp"
 #include "src/comm/self_communicator.hpp"
 #include "tests/support/checkpoint_model.hpp"
@@ -29,7 +29,7 @@ using testing::HasSubstr;
 using testing::Not;
 using testing::StartsWith;
 
-/// The driver at work; its standard output is read by this process.
+/// A running driver, whose standard output this process reads.
 class Driver {
  public:
   Driver(const std::string& root, int saves, std::vector<std::string> environment = {}, const char* again = nullptr) {
@@ -62,7 +62,7 @@ class Driver {
     kill(child_, SIGKILL);
     finish();
   }
-  /// Reads to the end and waits; the exit code, or -signal.
+  /// Reads to the end and waits. Returns the exit code, or -signal.
   int finish() {
     while (read_some()) continue;
     int status = 0;
@@ -71,12 +71,12 @@ class Driver {
   }
 
   const std::string& text() const { return text_; }
-  /// The number behind the last `word`; `otherwise` where there is none.
+  /// Returns the number after the last `word`; `otherwise` if none.
   std::uint64_t last(const std::string& word, std::uint64_t otherwise) const {
     const std::size_t begin = text_.rfind(word + " ");
     return begin == std::string::npos ? otherwise : std::stoull(text_.substr(begin + word.size() + 1));
   }
-  /// The version that was surely committed last.
+  /// Returns the last version known to be committed.
   std::uint64_t committed() const { return last("saved", last("ready", 0)); }
 
  private:
@@ -102,22 +102,23 @@ class CheckpointFaults : public testing::Test {
     CheckpointStore store(root);
     return test::load_version(store, world);
   }
-  /// Runs the driver for this many saves, which succeed.
+  /// Runs the driver for this many saves and expects success.
   void save(int saves) {
     Driver driver(root, saves);
     ASSERT_EQ(driver.finish(), 0) << driver.text();
   }
-  /// Nothing is left of faults after a save that succeeds.
+  /// Expects a successful save to remove all traces of faults.
   void expect_clean_after_save() {
     save(1);
     EXPECT_THAT(names_in(root), Not(Contains(StartsWith("."))));
   }
-  /// Every how many calls a fault is tried: TRIREME_FAULT_STRIDE, or few enough for every day.
+  /// Returns the stride of calls at which a fault is tried: TRIREME_FAULT_STRIDE, by default large enough for daily
+  /// runs.
   static long stride() {
     const char* setting = std::getenv("TRIREME_FAULT_STRIDE");
     return setting == nullptr ? 9 : std::atol(setting);
   }
-  /// Calls that change files in the scenario: two saves, which replace, add and remove steps.
+  /// Returns the number of calls that change files in the scenario: two saves, which replace, add and remove steps.
   long calls_in_scenario() {
     prepare();
     Driver driver(root, scenario_saves, fault(root, 0, "0"));
@@ -190,7 +191,7 @@ TEST_F(CheckpointFaults, StepThatCannotBeReadIsReadAgainOrAnErrorButNoOlderOneIs
   ASSERT_EQ(counting->finish(), 0) << counting->text();
   const auto calls = static_cast<long>(counting->last("calls", 0));
   ASSERT_GT(calls, 20);
-  constexpr int for_ever = 1000000;
+  constexpr int always = 1000000;
   int refused = 0;
   const auto expect_newest_or_refused = [&](long at, int error, int times) {
     const auto driver = load_with(at, error, times);
@@ -209,8 +210,8 @@ TEST_F(CheckpointFaults, StepThatCannotBeReadIsReadAgainOrAnErrorButNoOlderOneIs
   const int transient[] = {EIO, ESTALE, EINTR, ETIMEDOUT};
   for (long at = 1; at <= calls; at += step) expect_newest_or_refused(at, transient[at / step % 4], 1);
   EXPECT_EQ(refused, 0) << "transient errors are waited for";
-  expect_newest_or_refused(calls / 2, EIO, for_ever);
-  EXPECT_EQ(refused, 1) << "but not for ever";
+  expect_newest_or_refused(calls / 2, EIO, always);
+  EXPECT_EQ(refused, 1) << "but not indefinitely";
   std::printf("%ld calls that read\n", calls);
 }
 
@@ -268,7 +269,7 @@ TEST_F(CheckpointFaults, FullDiskIsAnErrorAndTheOldStepIsIntact) {
   {
     CheckpointStore store(disk);
     test::save_version(store, world, 1, 1);
-    // A tensor that fits by the numbers until another program takes the room.
+    // Fits by the free bytes until another program uses them.
     std::vector<float> big(std::size_t{400} << 10);
     const checkpoint::StateTensor tensor{
         "model/big", {400 << 10}, Box::whole({400 << 10}), 0, TensorView(big.data(), {400 << 10}), true};

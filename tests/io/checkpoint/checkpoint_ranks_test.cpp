@@ -139,7 +139,7 @@ TEST_F(RankStore, FailureOfOneRankIsThatOfAllAndLeavesTheOldStep) {
   save_version(store, world(), 10, 1);
   test::CutModel model(2);
   std::vector<checkpoint::StateTensor> states = model.states(world().rank(), world().size());
-  for (checkpoint::StateTensor& state : states) {  // one part is written by nobody
+  for (checkpoint::StateTensor& state : states) {  // no rank writes one part
     if (state.data.numel() < state.shape.numel()) state.written_here = false;
   }
   EXPECT_THAT(

@@ -32,7 +32,7 @@ Manifest small_manifest() {
   return manifest;
 }
 
-/// A body under a head that fits it.
+/// Returns a body under a matching head.
 std::string sealed(const std::string& body) {
   return "{\"digest\": \"" + digest(body.data(), body.size()) + "\", \"manifest\":\n" + body;
 }

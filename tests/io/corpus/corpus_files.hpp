@@ -2,8 +2,6 @@
 
 #include <gtest/gtest.h>
 
-#include <fstream>
-#include <iterator>
 #include <memory>
 #include <string>
 #include <vector>
@@ -22,7 +20,7 @@ inline std::vector<std::int32_t> ids_of(const CorpusStore& store) {
   return ids;
 }
 
-/// Small corpora in a folder of their own.
+/// Small corpora in a temporary folder.
 class CorpusFiles : public ::testing::Test {
  protected:
   using Documents = std::vector<std::vector<std::int32_t>>;
@@ -36,10 +34,7 @@ class CorpusFiles : public ::testing::Test {
     writer.finish();
     return directory_ / name;
   }
-  std::string content(const std::string& name) const {
-    std::ifstream stream(directory_ / name, std::ios::binary);
-    return {std::istreambuf_iterator<char>(stream), {}};
-  }
+  std::string content(const std::string& name) const { return test::content_of(directory_ / name); }
 
   test::TemporaryDirectory directory_;
   std::unique_ptr<data::Tokenizer> narrow_ = data::make_byte_tokenizer();

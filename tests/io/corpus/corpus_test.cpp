@@ -1,6 +1,5 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -10,12 +9,10 @@
 #include <fstream>
 #include <thread>
 
-#include "io/corpus/corpus_format.hpp"
-#include "io/corpus/corpus_store.hpp"
-#include "io/corpus/corpus_writer.hpp"
 #include "io/h5/file.hpp"
 #include "src/base/philox.hpp"
-#include "tests/support/temporary_directory.hpp"
+#include "tests/io/corpus/corpus_files.hpp"
+#include "tests/support/file_size_limit.hpp"
 
 namespace trireme::io {
 namespace {
@@ -23,24 +20,6 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::ThrowsMessage;
-
-/// Numbers as text, for any vocabulary size.
-class FakeTokenizer : public data::Tokenizer {
- public:
-  explicit FakeTokenizer(std::int64_t vocabulary_size) : Tokenizer("fake"), vocabulary_size_(vocabulary_size) {}
-  std::int64_t vocabulary_size() const override { return vocabulary_size_; }
-  std::int32_t end_of_document() const override { return 0; }
-  void encode(std::string_view, std::vector<std::int32_t>&) const override {}
-  void decode(std::span<const std::int32_t>, std::string&) const override {}
-  std::string payload() const override { return std::string("a payload with a NUL \0 inside", 30); }
-
- private:
-  std::int64_t vocabulary_size_;
-};
-
-std::vector<std::int32_t> as_ids(const data::TokenSpan& tokens) {
-  return std::visit([](const auto& span) { return std::vector<std::int32_t>(span.begin(), span.end()); }, tokens);
-}
 
 std::vector<std::int32_t> random_ids(std::int64_t count, std::int32_t vocabulary_size) {
   std::vector<std::int32_t> ids(static_cast<std::size_t>(count));
@@ -51,44 +30,32 @@ std::vector<std::int32_t> random_ids(std::int64_t count, std::int32_t vocabulary
   return ids;
 }
 
-class Corpus : public ::testing::Test {
+class Corpus : public CorpusFiles {
  protected:
-  void write(const data::Tokenizer& tokenizer, const std::vector<std::vector<std::int32_t>>& documents) {
-    CorpusWriter writer(path_, tokenizer);
-    for (const auto& document : documents) {
-      writer.append(document);
-      writer.end_document();
-    }
-    writer.finish();
-  }
+  void write(const data::Tokenizer& tokenizer, const Documents& documents) { corpus(name_, documents, tokenizer); }
   void expect_damaged(const std::string& reason) const {
     EXPECT_THAT([&] { CorpusStore(path_).verify(); }, ThrowsMessage<DataError>(HasSubstr(reason)));
   }
-  std::string whole() const {
-    std::ifstream file(path_, std::ios::binary);
-    return {std::istreambuf_iterator<char>(file), {}};
-  }
+  std::string bytes() const { return content(name_); }
   void replace(const std::string& bytes) const { std::ofstream(path_, std::ios::binary) << bytes; }
 
-  test::TemporaryDirectory directory_;
-  std::string path_ = directory_ / "corpus größe.h5";
-  std::unique_ptr<data::Tokenizer> bytes_ = data::make_byte_tokenizer();
+  const std::string name_ = "corpus größe.h5", path_ = directory_ / name_;
 };
 
 TEST_F(Corpus, GivesBackWhatWasWritten) {
   const std::vector<std::vector<std::int32_t>> documents{{1, 2, 3}, {}, {256}, {7, 8}};
-  write(*bytes_, documents);
+  write(*narrow_, documents);
   const CorpusStore store(path_);
   EXPECT_NO_THROW(store.verify());
   EXPECT_EQ(store.name(), path_);
   EXPECT_EQ(store.documents(), 4);
   EXPECT_EQ(store.token_count(), 6);
   EXPECT_THAT(store.document_offsets(), ElementsAre(0, 3, 3, 4, 6));
-  EXPECT_THAT(as_ids(store.tokens(0, store.token_count())), ElementsAre(1, 2, 3, 256, 7, 8));
+  EXPECT_THAT(ids_of(store), ElementsAre(1, 2, 3, 256, 7, 8));
   const data::CorpusInfo& info = store.info();
   EXPECT_EQ(info.tokenizer, "bytes");
-  EXPECT_EQ(info.tokenizer_digest, bytes_->digest());
-  EXPECT_EQ(info.tokenizer_payload, bytes_->payload());
+  EXPECT_EQ(info.tokenizer_digest, narrow_->digest());
+  EXPECT_EQ(info.tokenizer_payload, narrow_->payload());
   EXPECT_EQ(info.vocabulary_size, 257);
   EXPECT_EQ(info.end_of_document, 256);
   EXPECT_EQ(info.max_id, 256);
@@ -97,19 +64,19 @@ TEST_F(Corpus, GivesBackWhatWasWritten) {
 TEST_F(Corpus, HoldsSixteenBitsUpTo65536IdsAndThirtyTwoBeyond) {
   for (const std::int32_t size : {65536, 65537, 200000}) {
     const auto ids = random_ids(5000, size);
-    write(FakeTokenizer(size), {ids, {size - 1}});
+    write(*data::make_null_tokenizer(size, 0), {ids, {size - 1}});
     const CorpusStore store(path_);
     EXPECT_EQ(store.tokens(0, store.token_count()).index(), size == 65536 ? 0u : 1u);
     std::vector<std::int32_t> expected = ids;
     expected.push_back(size - 1);
-    EXPECT_EQ(as_ids(store.tokens(0, store.token_count())), expected);
+    EXPECT_EQ(ids_of(store), expected);
     EXPECT_EQ(store.info().max_id, size - 1);
   }
 }
 
 TEST_F(Corpus, SpansBlocksAndManyDocuments) {
   const auto ids = random_ids(2 * corpus_block_tokens + 12345, 257);
-  CorpusWriter writer(path_, *bytes_);
+  CorpusWriter writer(path_, *narrow_);
   std::vector<std::int64_t> offsets{0};
   for (std::size_t begin = 0; begin < ids.size();) {  // documents of 0, 1, 2 ... 22 tokens
     const std::size_t size = std::min<std::size_t>(offsets.size() % 23, ids.size() - begin);
@@ -121,19 +88,19 @@ TEST_F(Corpus, SpansBlocksAndManyDocuments) {
   writer.finish();
   const CorpusStore store(path_);
   EXPECT_NO_THROW(store.verify());
-  EXPECT_EQ(as_ids(store.tokens(0, store.token_count())), ids);
+  EXPECT_EQ(ids_of(store), ids);
   EXPECT_TRUE(std::ranges::equal(store.document_offsets(), offsets));
 }
 
 TEST_F(Corpus, KeepsSentencesWhereThereAreAny) {
-  write(*bytes_, {{1, 2, 3, 4}, {5}});
+  write(*narrow_, {{1, 2, 3, 4}, {5}});
   const std::string without = CorpusStore(path_).info().content_digest;
   EXPECT_TRUE(CorpusStore(path_).sentence_offsets().empty());
 
-  CorpusWriter writer(path_, *bytes_);
+  CorpusWriter writer(path_, *narrow_);
   writer.append(std::vector<std::int32_t>{1, 2, 3});
   writer.end_sentence();
-  writer.end_sentence();  // an empty one is none
+  writer.end_sentence();  // an empty one is ignored
   writer.append(std::vector<std::int32_t>{4});
   writer.end_sentence();
   writer.end_document();
@@ -151,7 +118,7 @@ TEST_F(Corpus, KeepsSentencesWhereThereAreAny) {
 }
 
 TEST_F(Corpus, RefusesSentencesAfterDocumentsWithout) {
-  CorpusWriter writer(path_, *bytes_);
+  CorpusWriter writer(path_, *narrow_);
   writer.append(std::vector<std::int32_t>{1, 2, 3, 4});
   writer.end_document();
   writer.append(std::vector<std::int32_t>{5, 6});
@@ -159,34 +126,31 @@ TEST_F(Corpus, RefusesSentencesAfterDocumentsWithout) {
 }
 
 TEST_F(Corpus, RefusesIdsOutsideTheVocabulary) {
-  CorpusWriter writer(path_, *bytes_);
+  CorpusWriter writer(path_, *narrow_);
   EXPECT_THROW(writer.append(std::vector<std::int32_t>{257}), DataError);
   EXPECT_THROW(writer.append(std::vector<std::int32_t>{-1}), DataError);
 }
 
 TEST_F(Corpus, AbandonedOrFailedLeavesTheOldFileAndNothingElse) {
-  write(*bytes_, {{1}});
-  const std::string before = whole();
+  write(*narrow_, {{1}});
+  const std::string before = bytes();
   {
-    CorpusWriter writer(path_, *bytes_);
+    CorpusWriter writer(path_, *narrow_);
     writer.append(std::vector<std::int32_t>{2, 3});
   }
-  rlimit limit{};
-  getrlimit(RLIMIT_FSIZE, &limit);
-  std::signal(SIGXFSZ, SIG_IGN);
-  const rlimit small{1 << 20, limit.rlim_max};
-  setrlimit(RLIMIT_FSIZE, &small);
-  EXPECT_THAT([&] { write(*bytes_, {random_ids(600000, 257)}); },
-              ThrowsMessage<EnvironmentError>(HasSubstr("File too large: ulimit -f")));  // the spool
-  EXPECT_THAT([&] { write(*bytes_, {random_ids((1 << 19) - 50, 257)}); },
-              ThrowsMessage<EnvironmentError>(HasSubstr("File too large: ulimit -f")));  // the HDF5 file
-  setrlimit(RLIMIT_FSIZE, &limit);
-  EXPECT_EQ(whole(), before);
+  {
+    const test::FileSizeLimit limit(1 << 20);
+    for (const std::int64_t tokens : {600'000, (1 << 19) - 50}) {  // too many for the spool, or for the HDF5 file
+      EXPECT_THAT([&] { write(*narrow_, {random_ids(tokens, 257)}); },
+                  ThrowsMessage<EnvironmentError>(HasSubstr("File too large: ulimit -f")));
+    }
+  }
+  EXPECT_EQ(bytes(), before);
   EXPECT_EQ(std::distance(std::filesystem::directory_iterator(directory_.path()), {}), 1);
 }
 
 TEST_F(Corpus, CannotBeWrittenWhereItsFolderIsMissing) {
-  EXPECT_THROW(CorpusWriter(directory_ / "absent/corpus.h5", *bytes_), IoError);
+  EXPECT_THROW(CorpusWriter(directory_ / "absent/corpus.h5", *narrow_), IoError);
 }
 
 TEST_F(Corpus, KilledAtAnyMomentLeavesNoFileOfThatName) {
@@ -197,7 +161,7 @@ TEST_F(Corpus, KilledAtAnyMomentLeavesNoFileOfThatName) {
     ASSERT_GE(child, 0);
     if (child == 0) {
       for (;;) {  // always at work when the signal comes
-        CorpusWriter writer(path_, *bytes_);
+        CorpusWriter writer(path_, *narrow_);
         writer.append(ids);
         writer.end_document();
         writer.finish();
@@ -223,10 +187,10 @@ TEST_F(Corpus, KilledAtAnyMomentLeavesNoFileOfThatName) {
 }
 
 TEST_F(Corpus, FlippedBitsAreFoundOrHarmless) {
-  write(*bytes_, {random_ids(3000, 256), random_ids(2000, 257)});
-  const std::string good = whole();
+  write(*narrow_, {random_ids(3000, 256), random_ids(2000, 257)});
+  const std::string good = bytes();
   const CorpusStore store(path_);
-  const auto ids = as_ids(store.tokens(0, store.token_count()));
+  const auto ids = ids_of(store);
   const std::vector<std::int64_t> offsets(store.document_offsets().begin(), store.document_offsets().end());
   const data::CorpusInfo info = store.info();
   int found = 0;
@@ -239,7 +203,7 @@ TEST_F(Corpus, FlippedBitsAreFoundOrHarmless) {
     try {
       const CorpusStore damaged(path_);
       damaged.verify();
-      EXPECT_EQ(as_ids(damaged.tokens(0, damaged.token_count())), ids);
+      EXPECT_EQ(ids_of(damaged), ids);
       EXPECT_TRUE(std::ranges::equal(damaged.document_offsets(), offsets));
       EXPECT_EQ(damaged.info().content_digest, info.content_digest);
       EXPECT_EQ(damaged.info().tokenizer_payload, info.tokenizer_payload);
@@ -253,17 +217,17 @@ TEST_F(Corpus, FlippedBitsAreFoundOrHarmless) {
 }
 
 TEST_F(Corpus, DamagedTokensAreNamedByTheirBlock) {
-  write(*bytes_, {random_ids(corpus_block_tokens + 10, 257)});
-  std::string bytes = whole();
+  write(*narrow_, {random_ids(corpus_block_tokens + 10, 257)});
+  std::string bad = bytes();
   const std::int64_t begin = h5::File::open(path_, Symlinks::follow).dataset("/tokens").file_offset();
-  bytes[static_cast<std::size_t>(begin + 2 * (corpus_block_tokens + 5))] ^= 1;
-  replace(bytes);
+  bad[static_cast<std::size_t>(begin + 2 * (corpus_block_tokens + 5))] ^= 1;
+  replace(bad);
   EXPECT_NO_THROW(CorpusStore{path_});  // opening does not read the tokens
   expect_damaged("tokens 1048576 to 1048585");
 }
 
 TEST_F(Corpus, TruncatedIsRefused) {
-  write(*bytes_, {random_ids(5000, 257)});
+  write(*narrow_, {random_ids(5000, 257)});
   const auto size = std::filesystem::file_size(path_);
   for (auto kept = size - 1; kept > 0; kept = kept * 3 / 4) {
     std::filesystem::resize_file(path_, kept);
@@ -272,11 +236,11 @@ TEST_F(Corpus, TruncatedIsRefused) {
 }
 
 TEST_F(Corpus, ChangedWhileItIsReadIsNamed) {
-  write(*bytes_, {random_ids(5000, 257)});
+  write(*narrow_, {random_ids(5000, 257)});
   const auto expect_changed = [&](const CorpusStore& store, const std::string& change) {
     EXPECT_THAT([&] { store.check_unchanged(); }, ThrowsMessage<DataError>(HasSubstr(path_ + " " + change)));
   };
-  const std::string bytes = whole();
+  const std::string good = bytes();
   {
     const CorpusStore store(path_);
     EXPECT_NO_THROW(store.check_unchanged());
@@ -286,18 +250,18 @@ TEST_F(Corpus, ChangedWhileItIsReadIsNamed) {
   }
   {
     const CorpusStore store(path_);
-    replace(bytes + "more");
+    replace(good + "more");
     expect_changed(store, "became longer or shorter");
   }
   const CorpusStore store(path_);
   std::filesystem::rename(path_, path_ + ".old");
   expect_changed(store, "was removed or renamed");
-  replace(bytes);
+  replace(good);
   expect_changed(store, "was replaced by another file");
 }
 
 TEST_F(Corpus, OverwrittenOffsetsAskForNoTokensThatAreNotThere) {
-  write(*bytes_, {{1, 2, 3}});
+  write(*narrow_, {{1, 2, 3}});
   const CorpusStore store(path_);
   for (const auto& [first, count] : {std::pair{-1, 1}, {0, 4}, {3, 1}, {1, -1}}) {
     EXPECT_THAT([&] { store.tokens(first, count); }, ThrowsMessage<DataError>(HasSubstr("but 3 in all")));
@@ -307,14 +271,14 @@ TEST_F(Corpus, OverwrittenOffsetsAskForNoTokensThatAreNotThere) {
 
 TEST_F(Corpus, TruncatedWhileItIsMappedEndsTheProcessWithTheNameOfTheFile) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
-  write(*bytes_, {random_ids(50'000, 257)});
+  write(*narrow_, {random_ids(50'000, 257)});
   const auto read_after_truncation = [&] {
     const CorpusStore store(path_);
     std::filesystem::resize_file(path_, 100);
     store.verify();
   };
   EXPECT_EXIT(read_after_truncation(), ::testing::ExitedWithCode(3), "größe.h5 was truncated, or its disk failed");
-  write(*bytes_, {{1}});
+  write(*narrow_, {{1}});
   const auto another_cause = [&] {
     { const CorpusStore unmapped(path_); }
     const CorpusStore store(path_);

@@ -3,8 +3,7 @@
 
 #include <fstream>
 
-#include "io/corpus/llmc_corpus.hpp"
-#include "io/corpus/megatron_corpus.hpp"
+#include "io/corpus/foreign_corpus.hpp"
 #include "tests/io/corpus/corpus_files.hpp"
 
 namespace trireme::io {
@@ -33,6 +32,19 @@ class Bytes {
  private:
   std::string text_;
 };
+
+/// Returns an index file of Megatron-LM.
+Bytes index_of(std::int64_t type, std::initializer_list<std::int64_t> sizes, std::initializer_list<std::int64_t> begins,
+               std::initializer_list<std::int64_t> documents) {
+  return Bytes()
+      .add_text({"MMIDIDX\0\0", 9})
+      .add<std::uint64_t>({1})
+      .add<std::uint8_t>({type})
+      .add<std::uint64_t>({std::ssize(sizes), std::ssize(documents)})
+      .add<std::int32_t>(sizes)
+      .add<std::int64_t>(begins)
+      .add<std::int64_t>(documents);
+}
 
 /// Corpora in the files of other programs.
 class ForeignCorpora : public CorpusFiles {
@@ -64,14 +76,7 @@ class ForeignCorpora : public CorpusFiles {
 };
 
 // The files that Megatron-LM's builder writes of documents (5, 6, 256), () and (7).
-const Bytes index_bytes = Bytes()
-                              .add_text({"MMIDIDX\0\0", 9})
-                              .add<std::uint64_t>({1})
-                              .add<std::uint8_t>({8})
-                              .add<std::uint64_t>({3, 4})
-                              .add<std::int32_t>({3, 0, 1})
-                              .add<std::int64_t>({0, 6, 6})
-                              .add<std::int64_t>({0, 1, 2, 3});
+const Bytes index_bytes = index_of(8, {3, 0, 1}, {0, 6, 6}, {0, 1, 2, 3});
 const Bytes token_bytes = Bytes().add<std::uint16_t>({5, 6, 256, 7});
 
 TEST_F(ForeignCorpora, AreExportedAsMegatronsBuilderWritesThem) {
@@ -80,15 +85,7 @@ TEST_F(ForeignCorpora, AreExportedAsMegatronsBuilderWritesThem) {
   EXPECT_EQ(content("a.bin"), token_bytes.text());
 
   export_megatron(CorpusStore(corpus("b.h5", {{70'000, 6}, {99'999}}, *wide_)), directory_ / "b");
-  EXPECT_EQ(content("b.idx"), Bytes()
-                                  .add_text({"MMIDIDX\0\0", 9})
-                                  .add<std::uint64_t>({1})
-                                  .add<std::uint8_t>({4})
-                                  .add<std::uint64_t>({2, 3})
-                                  .add<std::int32_t>({2, 1})
-                                  .add<std::int64_t>({0, 8})
-                                  .add<std::int64_t>({0, 1, 2})
-                                  .text());
+  EXPECT_EQ(content("b.idx"), index_of(4, {2, 1}, {0, 8}, {0, 1, 2}).text());
   EXPECT_EQ(content("b.bin"), Bytes().add<std::int32_t>({70'000, 6, 99'999}).text());
 }
 
@@ -111,14 +108,8 @@ TEST_F(ForeignCorpora, OfMegatronAreImported) {
 
 TEST_F(ForeignCorpora, OfMegatronWithEveryTypeOfWholeNumbersAreImported) {
   const auto import = [&](int code, const Bytes& tokens, std::int64_t size_of_token) {
-    file("m.idx", Bytes()
-                      .add_text({"MMIDIDX\0\0", 9})
-                      .add<std::uint64_t>({1})
-                      .add<std::uint8_t>({code})
-                      .add<std::uint64_t>({2, 3})
-                      .add<std::int32_t>({1, 2})
-                      .add<std::int64_t>({2 * size_of_token, 0})  // the sequences need not lie in order
-                      .add<std::int64_t>({0, 1, 2}));
+    // The sequences need not lie in order.
+    file("m.idx", index_of(code, {1, 2}, {2 * size_of_token, 0}, {0, 1, 2}));
     file("m.bin", tokens);
     return ids_of(imported(*narrow_, [&](auto& writer) { import_megatron(directory_ / "m", writer); }));
   };
@@ -132,14 +123,7 @@ TEST_F(ForeignCorpora, OfMegatronWithEveryTypeOfWholeNumbersAreImported) {
 TEST_F(ForeignCorpora, OfMegatronHaveSentencesWhereADocumentIsSeveralSequences) {
   const auto sentences = [&](std::initializer_list<std::int64_t> documents,
                              Sequences sequences = Sequences::automatic) {
-    file("m.idx", Bytes()
-                      .add_text({"MMIDIDX\0\0", 9})
-                      .add<std::uint64_t>({1})
-                      .add<std::uint8_t>({8})
-                      .add<std::uint64_t>({2, static_cast<std::int64_t>(documents.size())})
-                      .add<std::int32_t>({1, 1})
-                      .add<std::int64_t>({0, 2})
-                      .add<std::int64_t>(documents));
+    file("m.idx", index_of(8, {1, 1}, {0, 2}, documents));
     file("m.bin", Bytes().add<std::uint16_t>({5, 6}));
     return imported(*narrow_, [&](auto& writer) { import_megatron(directory_ / "m", writer, sequences); })
         .sentence_offsets()
@@ -152,14 +136,7 @@ TEST_F(ForeignCorpora, OfMegatronHaveSentencesWhereADocumentIsSeveralSequences) 
 }
 
 TEST_F(ForeignCorpora, OfMegatronKeepSentencesBothWays) {
-  const Bytes index = Bytes()
-                          .add_text({"MMIDIDX\0\0", 9})
-                          .add<std::uint64_t>({1})
-                          .add<std::uint8_t>({8})
-                          .add<std::uint64_t>({3, 3})
-                          .add<std::int32_t>({1, 2, 1})
-                          .add<std::int64_t>({0, 2, 6})
-                          .add<std::int64_t>({0, 2, 3});
+  const Bytes index = index_of(8, {1, 2, 1}, {0, 2, 6}, {0, 2, 3});
   file("m.idx", index);
   file("m.bin", token_bytes);
   const CorpusStore store = imported(*narrow_, [&](auto& writer) { import_megatron(directory_ / "m", writer); });
@@ -188,7 +165,7 @@ TEST_F(ForeignCorpora, OfMegatronThatAreDamagedAreRefusedByName) {
   expect_bad_megatron(Bytes().add_text({"TNTIDX\0\0", 8}), token_bytes, "old one, TNTIDX");
   expect_bad_megatron(Bytes().add_text("xx"), token_bytes, "does not begin with MMIDIDX");
   expect_bad_megatron(changed(index_bytes, 9, 2), token_bytes, "bad.idx, byte 9: version 2");
-  expect_bad_megatron(changed(index_bytes, 17, 7), token_bytes, "bad.idx, byte 17: type 7");
+  expect_bad_megatron(changed(index_bytes, 17, 7), token_bytes, "bad.idx, byte 17: token type 7");
   expect_bad_megatron(changed(index_bytes, 18, 2), token_bytes, "bytes 18 and 26");
   expect_bad_megatron(changed(index_bytes, 25, '\x80'), token_bytes, "bytes 18 and 26");
   expect_bad_megatron(changed(index_bytes, 33, '\x7f'), token_bytes, "bytes 18 and 26");
@@ -204,8 +181,7 @@ TEST_F(ForeignCorpora, OfMegatronThatAreDamagedAreRefusedByName) {
   expect_bad_megatron(index_bytes, changed(token_bytes, 3, 2), "bad.bin, byte 2: token 518");
   expect_bad_megatron(index_bytes, Bytes(token_bytes).pad_to(9), "bad.bin has 9 bytes, but no sequence of ");
   expect_bad_megatron(changed(index_bytes, 34, 2), token_bytes, "takes those from 4 on");
-  expect_bad_megatron(changed(index_bytes, 62, 4), token_bytes,
-                      "bad.idx: sequences overlap, two of them begin or go on at byte 4");
+  expect_bad_megatron(changed(index_bytes, 62, 4), token_bytes, "bad.idx: sequences overlap at byte 4");
   for (std::size_t size = 0; size < index_bytes.text().size(); ++size) {
     expect_bad_megatron(Bytes(index_bytes).pad_to(size), token_bytes, "");
   }

@@ -2,12 +2,10 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <csignal>
 #include <filesystem>
 #include <fstream>
 #include <numeric>
@@ -16,6 +14,7 @@
 #include "src/base/log.hpp"
 #include "src/data/dataset/gpt_data.hpp"
 #include "tests/fakes/memory_token_store.hpp"
+#include "tests/support/file_size_limit.hpp"
 #include "tests/support/sample_text.hpp"
 #include "tests/support/temporary_directory.hpp"
 
@@ -60,22 +59,14 @@ class IndexCacheFiles : public ::testing::Test {
   IndexFiles cache_{folder_, 0};
 };
 
-TEST_F(IndexCacheFiles, DoNotChangeTheOrder) {
+TEST_F(IndexCacheFiles, AreReadAndDoNotChangeTheOrder) {
   const auto corpus = store(0);
   const auto expected = samples(corpus, nullptr);
   EXPECT_EQ(samples(corpus, &cache_), expected);
-  EXPECT_EQ(files_in(folder_).size(), 1u);
-  EXPECT_EQ(samples(corpus, &cache_), expected);
-  EXPECT_EQ(files_in(folder_).size(), 1u);
-}
-
-TEST_F(IndexCacheFiles, AreReallyRead) {
-  const auto corpus = store(0);
-  samples(corpus, &cache_);
+  ASSERT_EQ(files_in(folder_).size(), 1u);
   const auto written = std::filesystem::last_write_time(files_in(folder_)[0]);
-  std::filesystem::permissions(folder_, std::filesystem::perms::owner_read | std::filesystem::perms::owner_exec);
-  samples(corpus, &cache_);
-  std::filesystem::permissions(folder_, std::filesystem::perms::owner_all);
+  EXPECT_EQ(samples(corpus, &cache_), expected);
+  ASSERT_EQ(files_in(folder_).size(), 1u);
   EXPECT_EQ(std::filesystem::last_write_time(files_in(folder_)[0]), written);
 }
 
@@ -106,11 +97,7 @@ TEST_F(IndexCacheFiles, ThatAreDamagedOrOfSomethingElseAreMadeAgain) {
   const auto corpus = store(0);
   const auto expected = samples(corpus, &cache_);
   const std::string path = files_in(folder_)[0];
-  std::string good;
-  {
-    std::ifstream file(path, std::ios::binary);
-    good.assign(std::istreambuf_iterator<char>(file), {});
-  }
+  const std::string good = test::content_of(path);
   const auto replace = [&](const std::string& bytes) {
     std::filesystem::remove(path);  // the old one may still be mapped
     std::ofstream(path, std::ios::binary) << bytes;
@@ -118,8 +105,7 @@ TEST_F(IndexCacheFiles, ThatAreDamagedOrOfSomethingElseAreMadeAgain) {
   const auto expect_made_again = [&](const std::string& bytes) {
     replace(bytes);
     EXPECT_EQ(samples(corpus, &cache_), expected);
-    std::ifstream file(path, std::ios::binary);
-    EXPECT_TRUE(std::string(std::istreambuf_iterator<char>(file), {}) == good);
+    EXPECT_TRUE(test::content_of(path) == good);
   };
   for (std::size_t size = 0; size < good.size(); size = size * 3 / 2 + 5) expect_made_again(good.substr(0, size));
   for (std::size_t at = 0; at < good.size(); at = at * 3 / 2 + 1) {
@@ -148,13 +134,8 @@ TEST_F(IndexCacheFiles, ThatCannotBeWrittenAreDoneWithout) {
   EXPECT_EQ(samples(corpus, &cache), samples(corpus, nullptr));
   IndexFiles nowhere("/proc/cache", 0);
   EXPECT_EQ(samples(corpus, &nowhere), samples(corpus, nullptr));
-  rlimit before{};
-  getrlimit(RLIMIT_FSIZE, &before);
-  std::signal(SIGXFSZ, SIG_IGN);
-  const rlimit small{16, before.rlim_max};
-  setrlimit(RLIMIT_FSIZE, &small);
+  const test::FileSizeLimit limit(16);
   EXPECT_EQ(samples(corpus, &cache_), samples(corpus, nullptr));
-  setrlimit(RLIMIT_FSIZE, &before);
   EXPECT_THAT(files_in(folder_), ::testing::IsEmpty());
 }
 

@@ -4,8 +4,8 @@
 #include <cstdio>
 #include <numeric>
 
-#include "io/corpus/corpus_format.hpp"
 #include "io/corpus/corpus_store.hpp"
+#include "io/corpus/corpus_writer.hpp"
 #include "io/corpus/index_files.hpp"
 #include "io/h5/file.hpp"
 #include "io/posix/folder.hpp"
@@ -23,7 +23,7 @@ namespace {
 constexpr std::int64_t token_count = 100'000'000'000;
 constexpr std::int64_t document_count = 100'000'000;
 constexpr std::int64_t document_tokens = token_count / document_count;
-// Tokens that are not 0, all of them beyond what 32 bits count: number k stands at (k + 5) · 10^9 + 7.
+// Tokens that are not 0, all of them beyond what 32 bits count: number k is at (k + 5) · 10^9 + 7.
 constexpr std::int64_t mark_count = 90;
 constexpr std::int64_t mark(std::int64_t k) { return (k + 5) * 1'000'000'000 + 7; }
 
@@ -34,7 +34,7 @@ void write_sparse(const std::string& path) {
   h5::Dataset tokens = file.create_dataset("/tokens", DType::uint16, {token_count});
   for (std::int64_t k = 0; k < mark_count; ++k) {
     const auto value = static_cast<std::uint16_t>(k + 1);
-    tokens.write_flat(mark(k), ConstTensorView(&value, {1}));
+    tokens.write_rows(mark(k), ConstTensorView(&value, {1}));
   }
   Digest table;
   h5::Dataset offsets = file.create_dataset("/document_offsets", DType::int64, {document_count + 1});
@@ -45,29 +45,24 @@ void write_sparse(const std::string& path) {
       chunk[i] = (begin + static_cast<std::int64_t>(i)) * document_tokens;
     }
     table.update(chunk.data(), chunk.size() * sizeof(chunk[0]));
-    offsets.write_flat(begin, ConstTensorView(chunk.data(), {static_cast<std::int64_t>(chunk.size())}));
+    offsets.write_rows(begin, ConstTensorView(chunk.data(), {static_cast<std::int64_t>(chunk.size())}));
   }
-  const auto add_bytes = [&](const char* name, const std::string& bytes) {
-    const Shape shape{static_cast<std::int64_t>(bytes.size())};
-    file.create_dataset(name, DType::uint8, shape)
-        .write(ConstTensorView(reinterpret_cast<const std::uint8_t*>(bytes.data()), shape));
-  };
   const std::vector<std::uint16_t> zeros(corpus_block_tokens);
   const std::string zero_digest = digest(zeros.data(), zeros.size() * 2);
   std::string digests;
   for (std::int64_t block = 0; block * corpus_block_tokens < token_count; ++block) digests += zero_digest;
   table.update(digests.data(), digests.size());
-  add_bytes("/block_digests", digests);
-  add_bytes("/tokenizer_payload", tokenizer->payload());
-  h5::Object root = file.root();
-  root.write_attribute("format", corpus_format_name);
-  root.write_attribute("format_version", corpus_format_version);
-  root.write_attribute("tokenizer", tokenizer->name());
-  root.write_attribute("tokenizer_digest", tokenizer->digest());
-  root.write_attribute("vocabulary_size", tokenizer->vocabulary_size());
-  root.write_attribute("end_of_document", std::int64_t{tokenizer->end_of_document()});
-  root.write_attribute("greatest_id", mark_count);
-  root.write_attribute("table_digest", table.hex());
+  write_bytes(file, "/block_digests", digests, {std::ssize(digests)});
+  const std::string payload = tokenizer->payload();
+  write_bytes(file, "/tokenizer_payload", payload, {std::ssize(payload)});
+  write_corpus_header(file, corpus_format_name,
+                      {.tokenizer = tokenizer->name(),
+                       .tokenizer_digest = tokenizer->digest(),
+                       .tokenizer_payload = payload,
+                       .content_digest = table.hex(),
+                       .vocabulary_size = tokenizer->vocabulary_size(),
+                       .end_of_document = tokenizer->end_of_document(),
+                       .max_id = mark_count});
   file.close();
 }
 

@@ -1,7 +1,7 @@
-// Corpora that contradict themselves: whole as files, refused by their content.
+// Corpora that contradict themselves: intact files, refused by their content.
 #include <gmock/gmock.h>
 
-#include "io/corpus/corpus_format.hpp"
+#include "io/corpus/corpus_store.hpp"
 #include "io/h5/file.hpp"
 #include "src/base/hash.hpp"
 #include "tests/io/corpus/corpus_files.hpp"
@@ -9,7 +9,7 @@
 namespace trireme::io {
 namespace {
 
-/// Content of a corpus that is a whole file, and the words of the error that refuses it.
+/// Content of a corpus in an intact file, and the words of the error that refuses it.
 struct Lie {
   std::string words;
   std::int64_t vocabulary_size = 300;
@@ -30,26 +30,24 @@ TEST_P(LyingCorpus, IsRefused) {
     table.update(lie.sentences.data(), lie.sentences.size() * 8);
     table.update(digests.data(), digests.size());
     h5::File file = h5::File::create(path);
-    const auto add = [&](const char* name, const auto* data, std::size_t size) {
-      const Shape shape{static_cast<std::int64_t>(size)};
-      const ConstTensorView view(data, shape);
-      file.create_dataset(name, view.dtype(), shape).write(view);
+    const auto add = [&](const char* name, const auto& values) {
+      const ConstTensorView view(values.data(), {std::ssize(values)});
+      file.create_dataset(name, view.dtype(), view.shape()).write(view);
     };
-    add("/tokens", lie.tokens.data(), lie.tokens.size());
-    add("/document_offsets", lie.offsets.data(), lie.offsets.size());
-    if (!lie.sentences.empty()) add("/sentence_offsets", lie.sentences.data(), lie.sentences.size());
-    add("/block_digests", reinterpret_cast<const std::uint8_t*>(digests.data()), digests.size());
+    add("/tokens", lie.tokens);
+    add("/document_offsets", lie.offsets);
+    if (!lie.sentences.empty()) add("/sentence_offsets", lie.sentences);
+    write_bytes(file, "/block_digests", digests, {std::ssize(digests)});
     const std::string payload = narrow_->payload();
-    add("/tokenizer_payload", reinterpret_cast<const std::uint8_t*>(payload.data()), payload.size());
-    h5::Object root = file.root();
-    root.write_attribute("format", corpus_format_name);
-    root.write_attribute("format_version", corpus_format_version);
-    root.write_attribute("tokenizer", "bytes");
-    root.write_attribute("tokenizer_digest", narrow_->digest());
-    root.write_attribute("vocabulary_size", lie.vocabulary_size);
-    root.write_attribute("end_of_document", 256);
-    root.write_attribute("greatest_id", lie.max_id);
-    root.write_attribute("table_digest", table.hex());
+    write_bytes(file, "/tokenizer_payload", payload, {std::ssize(payload)});
+    write_corpus_header(file, corpus_format_name,
+                        {.tokenizer = "bytes",
+                         .tokenizer_digest = narrow_->digest(),
+                         .tokenizer_payload = payload,
+                         .content_digest = table.hex(),
+                         .vocabulary_size = lie.vocabulary_size,
+                         .end_of_document = 256,
+                         .max_id = lie.max_id});
     file.close();
   }
   EXPECT_THAT([&] { CorpusStore(path).verify(); },
@@ -58,7 +56,7 @@ TEST_P(LyingCorpus, IsRefused) {
 
 INSTANTIATE_TEST_SUITE_P(
     Corpora, LyingCorpus,
-    ::testing::Values(Lie{.words = "a vocabulary of 70000 ids needs a list of uint32", .vocabulary_size = 70000},
+    ::testing::Values(Lie{.words = "is uint16 [4], but must be uint32 in 1 column", .vocabulary_size = 70000},
                       Lie{.words = "in a vocabulary of 100 ids", .vocabulary_size = 100, .max_id = 100},
                       Lie{.words = "the tokenizer in", .vocabulary_size = 300},
                       Lie{.words = "largest id 3", .vocabulary_size = 257, .max_id = 2},

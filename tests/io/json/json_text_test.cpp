@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "io/json/task_json.hpp"
-#include "src/base/error.hpp"
+#include "tests/support/message_of.hpp"
 
 namespace trireme::io {
 namespace {
@@ -46,12 +46,9 @@ TEST(JsonText, LinesMayNestDeeperThanTheStack) {
 
 TEST(JsonText, MessagesAboutTasksDoNotRepeatDeepLists) {
   data::BadLines bad(false);
-  try {
-    parse_squad("{\"data\": {\"a\": " + nested_lists() + "}}", "s.json", bad);
-    ADD_FAILURE() << "no error";
-  } catch (const DataError& error) {
-    EXPECT_STREQ(error.what(), "s.json: \"data\" is an object instead of an array");
-  }
+  EXPECT_EQ(
+      test::message_of<DataError>([&] { parse_squad("{\"data\": {\"a\": " + nested_lists() + "}}", "s.json", bad); }),
+      "s.json: \"data\" is an object instead of an array");
 }
 
 }  // namespace

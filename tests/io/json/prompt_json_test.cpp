@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "src/base/error.hpp"
+#include "tests/support/message_of.hpp"
 
 namespace trireme::io {
 namespace {
@@ -25,19 +25,16 @@ TEST(PromptLine, HasATextOrTokens) {
 }
 
 void expect_refused(std::string_view line, const std::string& message) {
-  try {
-    parse_prompt(line, "f:12");
-    ADD_FAILURE() << "no error: " << line;
-  } catch (const DataError& error) {
-    EXPECT_THAT(error.what(), testing::AllOf(testing::StartsWith("f:12:"), HasSubstr(message))) << line;
-  }
+  EXPECT_THAT(test::message_of<DataError>([&] { parse_prompt(line, "f:12"); }),
+              testing::AllOf(testing::StartsWith("f:12:"), HasSubstr(message)))
+      << line;
 }
 
 TEST(PromptLine, HostileLinesAreRefusedWithTheirPlace) {
   expect_refused("{", "f:12:2: not JSON");
   expect_refused("{\"prompt\": \"\xff\"}", "not JSON: syntax error while parsing value");
   expect_refused("{\"prompt\": \"\\ud800\"}", "not JSON");
-  expect_refused("[1]", "the line is a list, not an object");
+  expect_refused("[1]", "the line is an array, not an object");
   expect_refused("{}", "it has neither");
   expect_refused(R"({"prompt": "a", "tokens": [1]})", "it has both");
   expect_refused(R"({"prompt": 5})", "\"prompt\" is 5, not a text");
@@ -51,7 +48,7 @@ TEST(PromptLine, HostileLinesAreRefusedWithTheirPlace) {
   expect_refused(R"({"prompt": "a", "max_new_tokens": "9"})", "\"max_new_tokens\" is \"9\"");
   expect_refused(std::string(100000, '['), "not JSON");
   expect_refused("{\"tokens\": " + std::string(100000, '[') + std::string(100000, ']') + "}",
-                 "\"tokens\"[0] is a list");
+                 "\"tokens\"[0] is an array");
 }
 
 TEST(ContinuationLine, HasTheLogProbabilitiesThatTheContinuationHas) {

@@ -1,15 +1,12 @@
 #include "io/metrics/append_file.hpp"
 
 #include <gmock/gmock.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
 
-#include <csignal>
 #include <cstdlib>
-#include <fstream>
-#include <iterator>
 
 #include "src/base/error.hpp"
+#include "tests/support/file_size_limit.hpp"
 #include "tests/support/temporary_directory.hpp"
 
 namespace trireme::io {
@@ -20,10 +17,7 @@ using testing::ThrowsMessage;
 
 class AppendFileTest : public testing::Test {
  protected:
-  std::string content() const {
-    std::ifstream in(path_);
-    return {std::istreambuf_iterator<char>(in), {}};
-  }
+  std::string content() const { return test::content_of(path_); }
   const test::TemporaryDirectory directory_;
   const std::string path_ = directory_ / "records";
 };
@@ -44,14 +38,11 @@ TEST_F(AppendFileTest, HasOneWriterAtATime) {
 TEST_F(AppendFileTest, HoldsNoPartOfARecordThatCouldNotBeWritten) {
   AppendFile file("<records>", path_);
   file.append("one\n");
-  std::signal(SIGXFSZ, SIG_IGN);
-  rlimit limit{};
-  getrlimit(RLIMIT_FSIZE, &limit);
-  const rlimit small{10, limit.rlim_max};
-  setrlimit(RLIMIT_FSIZE, &small);
-  EXPECT_THAT([&] { file.append("a record that begins and then meets the limit\n"); },
-              ThrowsMessage<IoError>(HasSubstr("cannot be written: File too large")));
-  setrlimit(RLIMIT_FSIZE, &limit);
+  {
+    const test::FileSizeLimit limit(10);
+    EXPECT_THAT([&] { file.append("a record that begins and then meets the limit\n"); },
+                ThrowsMessage<IoError>(HasSubstr("cannot be written: File too large")));
+  }
   EXPECT_EQ(content(), "one\n");
   file.append("two\n");
   EXPECT_EQ(content(), "one\ntwo\n");

@@ -9,7 +9,7 @@
 #include <map>
 #include <set>
 
-#include "io/metrics/tfrecord.hpp"
+#include "io/metrics/tensorboard_event.hpp"
 #include "src/backend/backend.hpp"
 #include "tests/support/message_of.hpp"
 #include "tests/support/temporary_directory.hpp"
@@ -20,7 +20,7 @@ namespace {
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-// A reader of its own, by the formats' definitions.
+// An independent reader, written from the formats' definitions.
 
 std::uint32_t crc32c(const std::string& bytes) {
   std::uint32_t crc = 0xffffffff;
@@ -39,10 +39,9 @@ T number(const std::string& bytes, std::size_t at) {
   return value;
 }
 
-/// Data of a file's records. Expects whole records with right checksums.
+/// Data of a file's records. Expects complete records with correct checksums.
 std::vector<std::string> records(const std::string& path) {
-  std::ifstream in(path, std::ios::binary);
-  const std::string content(std::istreambuf_iterator<char>(in), {});
+  const std::string content = test::content_of(path);
   std::vector<std::string> all;
   for (std::size_t at = 0; at < content.size();) {
     const auto size = number<std::uint64_t>(content, at);

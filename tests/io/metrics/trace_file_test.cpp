@@ -32,14 +32,23 @@ class DeviceStream final : public Stream {
   };
 };
 
-TEST(TraceFile, HoldsTheSpansOfEveryRank) {
-  Communicator& world = test::world();
-  const test::TemporaryDirectory directory;
-  const std::string path = broadcast_text(world, directory.path() + "/trace.json", 0);
+class TraceFileTest : public testing::Test {
+ protected:
+  std::string content() const { return test::content_of(path_); }
+  nlohmann::json trace() const { return nlohmann::json::parse(content()); }
+
+  Communicator& world_ = test::world();
+  const test::TemporaryDirectory directory_;
+  const std::string path_ = broadcast_text(world_, directory_.path() + "/trace.json", 0);
+  ImmediateStream stream_;
+  TraceRecorder recorder_{stream_};
+};
+
+TEST_F(TraceFileTest, HoldsTheSpansOfEveryRank) {
   DeviceStream stream;
   TraceRecorder recorder(stream);
-  TraceFile file(path, world, recorder);
-  for (int i = 0; i <= world.rank(); ++i) {
+  TraceFile file(path_, world_, recorder);
+  for (int i = 0; i <= world_.rank(); ++i) {
     const TraceScope scope(&recorder, "forward", "pipeline", 1, i);
     stream.now_ms += 4.5;
   }
@@ -47,11 +56,10 @@ TEST(TraceFile, HoldsTheSpansOfEveryRank) {
     const TraceScope scope(&recorder, "optimizer", "update");
     stream.now_ms += 1;
   }
-  file.write("rank " + std::to_string(world.rank()));
-  if (world.rank() != 0) return;
+  file.write("rank " + std::to_string(world_.rank()));
+  if (world_.rank() != 0) return;
 
-  std::ifstream in(path);
-  const nlohmann::json trace = nlohmann::json::parse(in);
+  const nlohmann::json trace = this->trace();
   std::map<int, int> spans;
   std::set<std::string> names;
   for (const nlohmann::json& event : trace["traceEvents"]) {
@@ -68,7 +76,7 @@ TEST(TraceFile, HoldsTheSpansOfEveryRank) {
       EXPECT_FALSE(event.contains("args"));
     }
   }
-  for (int rank = 0; rank < world.size(); ++rank) {
+  for (int rank = 0; rank < world_.size(); ++rank) {
     EXPECT_EQ(spans[rank], rank + 2);
     EXPECT_TRUE(names.contains("rank " + std::to_string(rank)));
   }
@@ -76,25 +84,19 @@ TEST(TraceFile, HoldsTheSpansOfEveryRank) {
 
 // Each span begins after the end of the one before, which was another rank's. The clocks differ by more than the time
 // of a barrier.
-TEST(TraceFile, PutsAllRanksOnOneClock) {
-  Communicator& world = test::world();
-  const test::TemporaryDirectory directory;
-  const std::string path = broadcast_text(world, directory.path() + "/trace.json", 0);
-  std::this_thread::sleep_for(std::chrono::milliseconds(60 * world.rank()));
-  ImmediateStream stream;
-  TraceRecorder recorder(stream);
-  TraceFile file(path, world, recorder);
-  const int turns = 2 * world.size();
+TEST_F(TraceFileTest, PutsAllRanksOnOneClock) {
+  std::this_thread::sleep_for(std::chrono::milliseconds(60 * world_.rank()));
+  TraceFile file(path_, world_, recorder_);
+  const int turns = 2 * world_.size();
   for (int turn = 0; turn < turns; ++turn) {
-    world.barrier();
-    if (turn % world.size() == world.rank()) {
-      const TraceScope scope(&recorder, "turn", "test", 0, turn);
+    world_.barrier();
+    if (turn % world_.size() == world_.rank()) {
+      const TraceScope scope(&recorder_, "turn", "test", 0, turn);
     }
   }
   const double error_us = file.write("process");
-  if (world.rank() != 0) return;
-  std::ifstream in(path);
-  const nlohmann::json trace = nlohmann::json::parse(in);
+  if (world_.rank() != 0) return;
+  const nlohmann::json trace = this->trace();
   EXPECT_NEAR(trace["otherData"]["clock_error_us"].get<double>(), error_us, 0.1);
   std::map<int, std::pair<double, double>> times;
   for (const nlohmann::json& event : trace["traceEvents"]) {
@@ -105,31 +107,20 @@ TEST(TraceFile, PutsAllRanksOnOneClock) {
   for (int turn = 1; turn < turns; ++turn) EXPECT_LE(times[turn - 1].second, times[turn].first + 2 * error_us) << turn;
 }
 
-TEST(TraceFile, ReplacesAnEarlierOneWhenItIsComplete) {
-  Communicator& world = test::world();
-  const test::TemporaryDirectory directory;
-  const std::string path = broadcast_text(world, directory.path() + "/trace.json", 0);
-  const auto text = [&] {
-    std::ifstream in(path);
-    return std::string(std::istreambuf_iterator<char>(in), {});
-  };
-  if (world.rank() == 0) std::ofstream(path) << "an earlier one";
-  ImmediateStream stream;
-  TraceRecorder recorder(stream);
-  TraceFile file(path, world, recorder);
-  if (world.rank() == 0) {
-    EXPECT_EQ(text(), "an earlier one");
+TEST_F(TraceFileTest, ReplacesAnEarlierOneWhenItIsComplete) {
+  if (world_.rank() == 0) std::ofstream(path_) << "an earlier one";
+  TraceFile file(path_, world_, recorder_);
+  if (world_.rank() == 0) {
+    EXPECT_EQ(content(), "an earlier one");
   }
   file.write("process");
-  if (world.rank() == 0) {
-    EXPECT_TRUE(nlohmann::json::accept(text()));
+  if (world_.rank() == 0) {
+    EXPECT_TRUE(nlohmann::json::accept(content()));
   }
 }
 
-TEST(TraceFile, ThatCannotBeCreatedIsAnErrorOnEveryRank) {
-  ImmediateStream stream;
-  TraceRecorder recorder(stream);
-  EXPECT_THROW(TraceFile("/nowhere/at/all.json", test::world(), recorder), Error);
+TEST_F(TraceFileTest, ThatCannotBeCreatedIsAnErrorOnEveryRank) {
+  EXPECT_THROW(TraceFile("/nowhere/at/all.json", world_, recorder_), Error);
 }
 
 TEST(TraceScope, RecordsNestedSpansInTheOrderOfTheirEnds) {

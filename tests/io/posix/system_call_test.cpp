@@ -5,7 +5,7 @@
 namespace trireme::io {
 namespace {
 
-TEST(SystemCall, IsRepeatedAfterSignalsButNotForEver) {
+TEST(SystemCall, IsRepeatedAfterSignalsButNotIndefinitely) {
   int calls = 0, interruptions = 3;
   const auto call = [&] {
     errno = EINTR;

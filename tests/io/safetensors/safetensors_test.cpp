@@ -67,8 +67,8 @@ TEST(SafetensorsHeader, EveryFaultIsNamed) {
       {one(R"("dtype":{"x":1})"), "has an object in 'a'"},
       {one(R"("shape":[[1]])"), "has a list in 'a'"},
       {one(good + R"(,"more":1)"), "has a field 'more'"},
-      {one(good + R"(,"dtype":"F32")"), "a field is there twice"},
-      {one(good + R"(,"shape":[1])"), "a field is there twice"},
+      {one(good + R"(,"dtype":"F32")"), "a field occurs twice"},
+      {one(good + R"(,"shape":[1])"), "a field occurs twice"},
       {"{\"a\": {" + good + "}, \"a\": {" + good + "}}", "names 'a' twice"},
       {R"({"__metadata__": {"x": "1", "x": "2"}})", "'x' twice"},
       {R"({"__metadata__": {"x": 1}})", "a number in '__metadata__'"},
@@ -173,7 +173,7 @@ TEST(SafetensorsOutput, TheConfigurationOfAnEarlierExportGoesBeforeAFileIsWritte
   const test::TemporaryDirectory folder;
   const std::string config = folder / "config.json";
   SafetensorsOutput output(folder.path(), {{"a", DType::fp32, {4}}}, 30, "x");
-  for (int times = 0; times < 2; ++times) {  // with it, and where it is not there
+  for (int times = 0; times < 2; ++times) {  // with config.json, then without
     if (times == 0) std::ofstream(config) << "{}";
     output.prepare_folder();
     EXPECT_EQ(std::filesystem::exists(config), times == 0);

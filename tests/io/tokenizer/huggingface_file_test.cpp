@@ -5,7 +5,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "io/tokenizer/byte_spelling.hpp"
+#include "io/tokenizer/tokenizer_files.hpp"
 #include "src/base/error.hpp"
 #include "src/base/log.hpp"
 
@@ -182,7 +182,7 @@ TEST(HuggingFaceFile, ThatAsksForWhatIsNotKnownIsRefusedByName) {
   EXPECT_THAT([&] { tokenizer_of(small_file(), "</s>"); },
               ThrowsMessage<DataError>(HasSubstr("no added token '</s>'")));
   EXPECT_THAT([] { parse_huggingface_file("{", "t.json", ""); },
-              ThrowsMessage<DataError>(HasSubstr("t.json is not JSON: parse error at line 1, column 2: ")));
+              ThrowsMessage<DataError>(HasSubstr("t.json: not JSON: parse error at line 1, column 2: ")));
   EXPECT_THAT([] { parse_huggingface_file(std::string(100000, '['), "t.json", ""); },
               ThrowsMessage<DataError>(HasSubstr("nests deeper than 16 levels")));
 }

@@ -3,7 +3,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <cstdlib>
 #include <fstream>
 
 #include "src/base/error.hpp"
@@ -102,18 +101,6 @@ TEST(WordPieceFile, HasATokenALine) {
               ThrowsMessage<DataError>(HasSubstr("vocab.txt:2: the line has 0 bytes")));
   EXPECT_THAT([] { parse_wordpiece_file("a\n\xFF\n", "vocab.txt"); },
               ThrowsMessage<DataError>(HasSubstr("vocab.txt:2: the token is not UTF-8")));
-}
-
-TEST(Gpt2Files, GiveTheTokensOfGpt2) {
-  const char* folder = std::getenv("TRIREME_TEST_DATA");
-  if (folder == nullptr) GTEST_SKIP() << "TRIREME_TEST_DATA does not name a folder with gpt2_bpe/";
-  const std::string base = std::string(folder) + "/gpt2_bpe/";
-  const auto tokenizer = data::make_gpt2_tokenizer(read_bpe_files(base + "encoder.json", base + "vocab.bpe"));
-  EXPECT_EQ(tokenizer->vocabulary_size(), 50257);
-  EXPECT_EQ(tokenizer->end_of_document(), 50256);
-  std::vector<std::int32_t> ids;
-  tokenizer->encode("Hello, world!", ids);
-  EXPECT_THAT(ids, ElementsAre(15496, 11, 995, 0));
 }
 
 }  // namespace

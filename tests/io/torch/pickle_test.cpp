@@ -58,7 +58,7 @@ TEST(Pickle, CallsAreRecordsWithTheirNames) {
   EXPECT_TRUE(document.root().calls("os system"));
   EXPECT_EQ(document.root().arguments().item(0).text(), "touch called");
   EXPECT_EQ(document.root().description(), "a call of os system");
-  // In the place of a tensor it is refused by its name.
+  // Refused by name where a tensor is expected.
   EXPECT_FALSE(TorchArchive::is_tensor(document.root()));
 }
 
@@ -72,33 +72,33 @@ TEST(Pickle, DeepAndCyclicValuesTakeNoRecursion) {
 
 TEST(Pickle, EveryFaultIsNamedWithItsByte) {
   const std::pair<std::string, const char*> faults[] = {
-      {"", "1 bytes are wanted, 0 are there"},
-      {"N", "1 bytes are wanted, 0 are there"},
-      {".", "other than one value"},
-      {"NN.", "other than one value"},
-      {"(N.", "other than one value"},
+      {"", "1 bytes expected, 0 left"},
+      {"N", "1 bytes expected, 0 left"},
+      {".", "not hold exactly one value"},
+      {"NN.", "not hold exactly one value"},
+      {"(N.", "not hold exactly one value"},
       {"0.", "the stack is empty"},
       {"(e.", "the stack is empty"},
       {"t.", "a mark is missing"},
       {"(0(tR.", "the stack is empty"},
-      {"N(tR.", "something is called that is no function"},
-      {"cos\nsystem\nNR.", "the arguments of a call are no tuple"},
+      {"N(tR.", "the callee of a call is not a function"},
+      {"cos\nsystem\nNR.", "the arguments of a call are not a tuple"},
       {"cos\nsystem", "a line does not end"},
       {"(Nd.", "a key has no value"},
       {"}(Nu.", "a key has no value"},
-      {"NNa.", "contents are added to a value that has none"},
-      {"N}b.", "a state is given to a value that has none"},
+      {"NNa.", "items are added to a value that cannot hold any"},
+      {"N}b.", "a state is set on a value that cannot have one"},
       {"cos\nx\n(tR}b}b.", "an object has two states"},
-      {"g1\n.", "a value is named that is not there"},
+      {"g1\n.", "a reference to a value that does not exist"},
       {"gx\n.", "is not a number"},
-      {"I1x\n.", "other characters than digits"},
+      {"I1x\n.", "characters other than digits"},
       {"Fx\n.", "malformed"},
       {"Sx\n.", "has no quotes"},
       {bytes("\x80\x06N."), "protocol 6 is newer"},
-      {bytes("X\xff\xff\xff\xffN."), "4294967295 bytes are wanted"},
-      {bytes("\x95\xff\xff\xff\xff\xff\xff\xff\xffN."), "a frame is longer than the rest"},
-      {bytes("\x82\x01."), "opcode 0x82 is none that describes data"},
-      {"Pkey\n.", "opcode 0x50 is none that describes data"},
+      {bytes("X\xff\xff\xff\xffN."), "4294967295 bytes expected"},
+      {bytes("\x95\xff\xff\xff\xff\xff\xff\xff\xffN."), "a frame is longer than the remaining data"},
+      {bytes("\x82\x01."), "opcode 0x82 does not describe data"},
+      {"Pkey\n.", "opcode 0x50 does not describe data"},
       {std::string("c") + std::string(2000, 'x') + "\ny\n.", "more than 1000 bytes"}};
   for (const auto& [pickle, problem] : faults) EXPECT_THAT(error_of(pickle), HasSubstr(problem)) << pickle;
   EXPECT_THAT(error_of("N0\xff"), HasSubstr("byte 2 of the pickled data"));

@@ -29,7 +29,8 @@ struct ExportOptions {
   void declare(Options& options) {
     options.add("load", &load, "DIR", "Folder of checkpoints, of which the newest is read, or one step's folder.");
     options.add("ckpt-step", &step, "N", "The checkpoint of this iteration instead of the newest.", at_least(0));
-    options.add("output", &output, "DIR", "Folder of the model. Complete files of the same export are kept.");
+    options.add("output", &output, "DIR",
+                "Folder of the model. Files of the same export that exist and are intact are kept.");
     options.add_choice<std::string>("format", &format, {{"huggingface", "huggingface"}},
                                     "Format: that of Hugging Face's transformers.");
     options.add_choice(

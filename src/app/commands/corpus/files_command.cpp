@@ -4,8 +4,7 @@
 #include <optional>
 
 #include "io/corpus/corpus_writer.hpp"
-#include "io/corpus/llmc_corpus.hpp"
-#include "io/corpus/megatron_corpus.hpp"
+#include "io/corpus/foreign_corpus.hpp"
 #include "io/corpus/prepare_files.hpp"
 #include "io/posix/folder_lock.hpp"
 #include "src/app/options/options.hpp"

@@ -27,16 +27,14 @@ class LogitsFile {
     file_.create_dataset(dataset(sample, "tokens"), DType::int32, {s}).write(TensorView(view.tokens.data(), {s}));
     file_.create_dataset(dataset(sample, "labels"), DType::int32, {s}).write(TensorView(view.labels.data(), {s}));
     logits_.emplace(file_.create_dataset(dataset(sample, "logits"), dtype_, {s, vocabulary}));
-    written_ = 0;
   }
 
-  void add(std::span<const double> logits) {
+  void add(std::int64_t first, std::span<const double> logits) {
     dispatch_float(dtype_, [&]<class T>() {
       std::vector<T> values;
       for (const double logit : logits) values.push_back(T(static_cast<Accumulation<T>>(logit)));
-      logits_->write_flat(written_, ConstTensorView(values.data(), {std::ssize(values)}));
+      logits_->write_rows(first, ConstTensorView(values.data(), {std::ssize(values)}));
     });
-    written_ += std::ssize(logits);
   }
 
   void commit() {
@@ -50,7 +48,6 @@ class LogitsFile {
   DType dtype_;
   io::h5::File file_;
   std::optional<io::h5::Dataset> logits_;
-  std::int64_t written_ = 0;
 };
 
 }  // namespace
@@ -72,7 +69,7 @@ void write_logits(train::ParallelModel& model, const data::SampleSource& source,
                         [&](std::int64_t sample, std::int64_t first, std::span<const double> logits) {
                           write([&] {
                             if (first == 0) file->begin(source, sample, model.config().vocabulary);
-                            file->add(logits);
+                            file->add(first, logits);
                           });
                         });
   write([&] { file->commit(); });

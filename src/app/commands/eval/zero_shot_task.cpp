@@ -3,8 +3,8 @@
 #include <algorithm>
 
 #include "io/corpus/prepare_files.hpp"
-#include "io/json/json_question.hpp"
 #include "io/json/json_text.hpp"
+#include "io/json/task_json.hpp"
 #include "src/base/utf8.hpp"
 #include "src/data/tasks/zero_shot/lambada.hpp"
 #include "src/data/tasks/zero_shot/multiple_choice.hpp"

@@ -1,8 +1,8 @@
 #include "src/app/commands/finetune/task_data.hpp"
 
 #include "io/json/task_json.hpp"
+#include "io/posix/file.hpp"
 #include "io/posix/folder.hpp"
-#include "io/posix/regular_file.hpp"
 #include "src/base/hash.hpp"
 #include "src/base/log.hpp"
 #include "src/data/dataset/bert/bert_sample.hpp"

@@ -9,8 +9,8 @@
 #include <numeric>
 #include <vector>
 
-#include "io/json/run_prediction_json.hpp"
-#include "io/posix/regular_file.hpp"
+#include "io/json/plan_json.hpp"
+#include "io/posix/file.hpp"
 #include "src/app/manual/terminal_text.hpp"
 #include "src/base/error.hpp"
 #include "src/plan/cases/run_prediction.hpp"

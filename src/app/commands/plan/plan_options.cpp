@@ -4,8 +4,8 @@
 #include <filesystem>
 #include <string_view>
 
-#include "io/json/calibration_json.hpp"
-#include "io/posix/regular_file.hpp"
+#include "io/json/plan_json.hpp"
+#include "io/posix/file.hpp"
 #include "src/base/split.hpp"
 #include "src/model/presets.hpp"
 #include "src/train/batch_schedule.hpp"

@@ -3,7 +3,7 @@
 #include <fmt/ranges.h>
 
 #include "io/json/trace_json.hpp"
-#include "io/posix/regular_file.hpp"
+#include "io/posix/file.hpp"
 #include "src/app/manual/terminal_text.hpp"
 #include "src/plan/drawing.hpp"
 #include "src/plan/timeline.hpp"

@@ -5,7 +5,7 @@
 
 #include "io/json/selftest_json.hpp"
 #include "io/posix/durable_file.hpp"
-#include "io/posix/file_output.hpp"
+#include "io/posix/file.hpp"
 #include "io/posix/folder.hpp"
 #include "io/posix/selftest_files.hpp"
 #include "src/app/commands/commands.hpp"

@@ -1,4 +1,4 @@
-#include "io/corpus/megatron_corpus.hpp"
+#include "io/corpus/foreign_corpus.hpp"
 
 #include <algorithm>
 #include <cstring>
@@ -6,15 +6,14 @@
 #include <utility>
 #include <vector>
 
-#include "io/corpus/corpus_format.hpp"
-#include "io/posix/byte_reader.hpp"
+#include "io/corpus/corpus_store.hpp"
 #include "io/posix/durable_file.hpp"
-#include "io/posix/file_output.hpp"
+#include "io/posix/file.hpp"
 #include "io/posix/mapped_file.hpp"
-#include "io/posix/regular_file.hpp"
 #include "src/base/check.hpp"
 
 namespace trireme::io {
+
 namespace {
 
 constexpr std::string_view magic("MMIDIDX\0\0", 9);
@@ -25,22 +24,43 @@ constexpr std::int64_t min_vocabulary_of_32_bits = 65500;
 constexpr std::size_t header_bytes = 34;
 constexpr std::size_t ids_at_a_time = 1 << 16;
 
-std::size_t token_bytes(std::uint8_t code, const std::string& path) {
-  switch (code) {
-    case 1:
-    case 2:
-      return 1;
-    case 3:
-    case code_uint16:
-      return 2;
-    case code_int32:
-      return 4;
-    case 5:
-      return 8;
-    default:
-      throw DataError("{}, byte 17: type {} of the tokens is not one of whole numbers (1 to 5, or 8)", path, code);
+/// Position of a sequence in PREFIX.bin.
+struct BinExtent {
+  std::size_t begin, tokens;
+};
+
+/// Appends tokens of type T in PREFIX.bin, which need not be aligned.
+template <class T>
+void append(const std::string& path, std::span<const std::byte> bin, BinExtent extent, CorpusWriter& writer) {
+  std::vector<T> values;
+  std::vector<std::int32_t> ids;
+  for (std::size_t done = 0; done < extent.tokens; done += values.size()) {
+    const std::size_t begin = extent.begin + done * sizeof(T);
+    values.resize(std::min(ids_at_a_time, extent.tokens - done));
+    std::memcpy(values.data(), bin.data() + begin, values.size() * sizeof(T));
+    ids.clear();
+    for (const T value : values) {
+      TRIREME_CHECK(std::in_range<std::int32_t>(value) && value >= 0 && value < writer.vocabulary_size(), DataError,
+                    "{}, byte {}: token {} is not in the vocabulary of {} ids", path, begin + ids.size() * sizeof(T),
+                    static_cast<std::int64_t>(value), writer.vocabulary_size());
+      ids.push_back(static_cast<std::int32_t>(value));
+    }
+    writer.append(ids);
   }
 }
+
+/// Type of the tokens, by its code in PREFIX.idx.
+struct TokenType {
+  std::uint8_t code;
+  std::size_t size_bytes;
+  void (*append)(const std::string& path, std::span<const std::byte> bin, BinExtent extent, CorpusWriter& writer);
+};
+constexpr TokenType token_types[] = {{1, 1, append<std::uint8_t>},
+                                     {2, 1, append<std::int8_t>},
+                                     {3, 2, append<std::int16_t>},
+                                     {code_int32, 4, append<std::int32_t>},
+                                     {code_uint16, 2, append<std::uint16_t>},
+                                     {5, 8, append<std::int64_t>}};
 
 /// PREFIX.idx, checked as it is read.
 class Index {
@@ -54,8 +74,10 @@ class Index {
                       : "");
     const auto found_version = bytes_.at<std::uint64_t>(9, "the version");
     TRIREME_CHECK(found_version == version, DataError, "{}, byte 9: version {} is not 1", path_, found_version);
-    code_ = bytes_.at<std::uint8_t>(17, "the type of the tokens");
-    token_bytes_ = token_bytes(code_, path_);
+    const auto code = bytes_.at<std::uint8_t>(17, "the type of the tokens");
+    type_ = std::ranges::find(token_types, code, &TokenType::code);
+    TRIREME_CHECK(type_ != std::end(token_types), DataError,
+                  "{}, byte 17: token type {} is not an integer type (1 to 5, or 8)", path_, code);
     sequences_ = bytes_.at<std::uint64_t>(18, "the number of sequences");
     const auto boundaries = bytes_.at<std::uint64_t>(26, "the number of documents");
     // Each sequence takes 12 bytes, each boundary 8: neither product overflows if the counts are below the size.
@@ -80,7 +102,7 @@ class Index {
   }
 
   void check_unchanged() const { mapping_.check_unchanged(); }
-  std::uint8_t code() const { return code_; }
+  const TokenType& type() const { return *type_; }
   std::uint64_t documents() const { return documents_; }
   /// Returns whether any document has more than one sequence.
   bool has_sentences() const { return has_sentences_; }
@@ -88,17 +110,14 @@ class Index {
   std::uint64_t boundary(std::uint64_t d) const { return bytes_.at<std::uint64_t>(boundary_offset(d), "a document"); }
   std::size_t boundary_offset(std::uint64_t d) const { return header_bytes + sequences_ * 12 + d * 8; }
 
-  struct FileExtent {
-    std::size_t begin, tokens;
-  };
   /// Position of sequence i in a PREFIX.bin of `bin_bytes`.
-  FileExtent extent(std::uint64_t i, std::size_t bin_bytes) const {
+  BinExtent extent(std::uint64_t i, std::size_t bin_bytes) const {
     const std::size_t size_offset = header_bytes + i * 4;
     const std::size_t pointer_offset = header_bytes + sequences_ * 4 + i * 8;
     const auto tokens = bytes_.at<std::int32_t>(size_offset, "a size");
     const auto begin = bytes_.at<std::int64_t>(pointer_offset, "a place");
     TRIREME_CHECK(tokens >= 0, DataError, "{}, byte {}: sequence {} has {} tokens", path_, size_offset, i, tokens);
-    const std::size_t bytes = static_cast<std::size_t>(tokens) * token_bytes_;
+    const std::size_t bytes = static_cast<std::size_t>(tokens) * type_->size_bytes;
     TRIREME_CHECK(
         begin >= 0 && bytes <= bin_bytes && static_cast<std::size_t>(begin) <= bin_bytes - bytes, DataError,
         "{}, byte {}: sequence {} of {} tokens should begin at byte {} of the .bin, which has {} bytes: one of "
@@ -114,8 +133,8 @@ class Index {
     };
     std::vector<ByteRange> ranges;  // bytes of successive sequences: a single range if all are in order
     for (std::uint64_t i = 0; i < sequences_; ++i) {
-      const FileExtent at = extent(i, bin_bytes);
-      const std::size_t end = at.begin + at.tokens * token_bytes_;
+      const BinExtent at = extent(i, bin_bytes);
+      const std::size_t end = at.begin + at.tokens * type_->size_bytes;
       if (at.tokens == 0) continue;
       if (!ranges.empty() && ranges.back().end == at.begin) {
         ranges.back().end = end;
@@ -126,9 +145,8 @@ class Index {
     std::ranges::sort(ranges, {}, &ByteRange::begin);
     std::size_t filled = 0;
     for (const ByteRange& range : ranges) {
-      TRIREME_CHECK(range.begin >= filled, DataError,
-                    "{}: sequences overlap, two of them begin or go on at byte {} of {}: the index is damaged", path_,
-                    range.begin, bin_path);
+      TRIREME_CHECK(range.begin >= filled, DataError, "{}: sequences overlap at byte {} of {}: the index is damaged",
+                    path_, range.begin, bin_path);
       if (range.begin > filled) break;
       filled = range.end;
     }
@@ -142,32 +160,11 @@ class Index {
   std::string path_;
   MappedFile mapping_;
   ByteReader bytes_;
-  std::uint8_t code_ = 0;
-  std::size_t token_bytes_ = 0;
+  const TokenType* type_ = nullptr;
   std::uint64_t sequences_ = 0;
   std::uint64_t documents_ = 0;
   bool has_sentences_ = false;
 };
-
-/// Tokens of type T from byte `begin` of PREFIX.bin on, which need not be aligned.
-template <class T>
-void append(const std::string& path, std::span<const std::byte> bin, Index::FileExtent extent, CorpusWriter& writer) {
-  std::vector<T> values;
-  std::vector<std::int32_t> ids;
-  for (std::size_t done = 0; done < extent.tokens; done += values.size()) {
-    const std::size_t begin = extent.begin + done * sizeof(T);
-    values.resize(std::min(ids_at_a_time, extent.tokens - done));
-    std::memcpy(values.data(), bin.data() + begin, values.size() * sizeof(T));
-    ids.clear();
-    for (const T value : values) {
-      TRIREME_CHECK(std::in_range<std::int32_t>(value) && value >= 0 && value < writer.vocabulary_size(), DataError,
-                    "{}, byte {}: token {} is not in the vocabulary of {} ids", path, begin + ids.size() * sizeof(T),
-                    static_cast<std::int64_t>(value), writer.vocabulary_size());
-      ids.push_back(static_cast<std::int32_t>(value));
-    }
-    writer.append(ids);
-  }
-}
 
 }  // namespace
 
@@ -178,28 +175,12 @@ void import_megatron(const std::string& prefix, CorpusWriter& writer, Sequences 
   const Index index(prefix + ".idx");
   const MappedFile bin(bin_path);
   index.check_filled(bin_path, bin.bytes().size());
-  const auto append_sequence = [&](Index::FileExtent extent) {
-    switch (index.code()) {
-      case 1:
-        return append<std::uint8_t>(bin_path, bin.bytes(), extent, writer);
-      case 2:
-        return append<std::int8_t>(bin_path, bin.bytes(), extent, writer);
-      case 3:
-        return append<std::int16_t>(bin_path, bin.bytes(), extent, writer);
-      case code_int32:
-        return append<std::int32_t>(bin_path, bin.bytes(), extent, writer);
-      case code_uint16:
-        return append<std::uint16_t>(bin_path, bin.bytes(), extent, writer);
-      default:
-        return append<std::int64_t>(bin_path, bin.bytes(), extent, writer);
-    }
-  };
   const bool are_sentences = sequences == Sequences::sentences || index.has_sentences();
   for (std::uint64_t d = 0; d < index.documents(); ++d) {
     const std::uint64_t begin = index.boundary(d);
     const std::uint64_t end = index.boundary(d + 1);
     for (std::uint64_t i = begin; i < end; ++i) {
-      append_sequence(index.extent(i, bin.bytes().size()));
+      index.type().append(bin_path, bin.bytes(), index.extent(i, bin.bytes().size()), writer);
       if (are_sentences) writer.end_sentence();
     }
     writer.end_document();
@@ -257,6 +238,77 @@ void export_megatron(const CorpusStore& store, const std::string& prefix) {
   store.check_unchanged();
   bin.commit();
   idx.commit();
+}
+
+namespace {
+
+constexpr std::size_t llmc_header_bytes = 256 * 4;
+struct Kind {
+  std::int32_t magic, version;
+  std::size_t token_bytes;
+};
+constexpr Kind kinds[] = {{20240520, 1, 2}, {20240801, 7, 4}};
+
+template <class T>
+void append(const std::string& path, const ByteReader& bytes, std::size_t count, std::int32_t end_of_document,
+            CorpusWriter& writer) {
+  constexpr std::size_t ids_at_a_time = 1 << 16;
+  std::vector<std::int32_t> ids;
+  const auto add = [&] {
+    writer.append(ids);
+    ids.clear();
+  };
+  for (std::size_t i = 0; i < count; ++i) {
+    const std::size_t offset = llmc_header_bytes + i * sizeof(T);
+    const T token = bytes.at<T>(offset, "a token");
+    TRIREME_CHECK(token < writer.vocabulary_size(), DataError,
+                  "{}, byte {}: token {} is not in the vocabulary of {} ids", path, offset, token,
+                  writer.vocabulary_size());
+    const auto id = static_cast<std::int32_t>(token);
+    if (id == end_of_document && i > 0) {
+      add();
+      writer.end_document();
+    }
+    ids.push_back(id);
+    if (ids.size() == ids_at_a_time) add();
+  }
+  add();
+  if (writer.document_tokens() > 0) writer.end_document();
+}
+
+}  // namespace
+
+void import_llmc(const std::string& path, std::int32_t end_of_document, CorpusWriter& writer) {
+  regular_file_size(path);
+  const MappedFile mapping(path);
+  const ByteReader bytes(path, mapping.bytes());
+  const auto magic = bytes.at<std::int32_t>(0, "the magic number");
+  const auto kind = std::ranges::find(kinds, magic, &Kind::magic);
+  TRIREME_CHECK(kind != std::end(kinds), DataError,
+                "{}, byte 0: {} is not the magic number of a token file of llm.c ({} or {})", path, magic,
+                kinds[0].magic, kinds[1].magic);
+  const auto version = bytes.at<std::int32_t>(4, "the version");
+  TRIREME_CHECK(version == kind->version, DataError, "{}, byte 4: version {} is not {}", path, version, kind->version);
+  const auto count = bytes.at<std::int32_t>(8, "the number of tokens");
+  TRIREME_CHECK(
+      count >= 0 && bytes.size_bytes() == llmc_header_bytes + static_cast<std::size_t>(count) * kind->token_bytes,
+      DataError,
+      "{} has {} bytes, but {} tokens (byte 8) of {} bytes and the header take another number: it is "
+      "cut short or damaged",
+      path, bytes.size_bytes(), count, kind->token_bytes);
+  if (kind->token_bytes == 2) {
+    append<std::uint16_t>(path, bytes, static_cast<std::size_t>(count), end_of_document, writer);
+  } else {
+    append<std::uint32_t>(path, bytes, static_cast<std::size_t>(count), end_of_document, writer);
+  }
+  mapping.check_unchanged();
+}
+
+bool is_llmc(const std::string& path) {
+  if (regular_file_size(path) < 4) return false;
+  const MappedFile mapping(path);
+  const auto magic = ByteReader(path, mapping.bytes()).at<std::int32_t>(0, "the magic number");
+  return std::ranges::find(kinds, magic, &Kind::magic) != std::end(kinds);
 }
 
 }  // namespace trireme::io

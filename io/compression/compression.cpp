@@ -1,4 +1,4 @@
-#include "io/compression/input_file.hpp"
+#include "io/compression/compression.hpp"
 
 #include <fcntl.h>
 #include <zlib.h>
@@ -8,14 +8,16 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
+#include <memory>
 #include <string_view>
 #include <vector>
 
-#include "io/posix/file_handle.hpp"
+#include "io/posix/file.hpp"
 #include "io/posix/system_call.hpp"
 #include "src/base/check.hpp"
 
 namespace trireme::io {
+
 namespace {
 
 constexpr std::size_t packed_bytes = std::size_t{1} << 18;  // read at a time
@@ -33,7 +35,7 @@ class PlainFile final : public ByteSource {
     while (got < size_bytes) {
       const ssize_t result = uninterrupted([&] { return pread(file_.get(), data + got, size_bytes - got, position_); });
       TRIREME_CHECK(result >= 0, IoError, "cannot read {}: {}", path_, std::strerror(errno));
-      TRIREME_CHECK(result > 0 || end_ == INT64_MAX, IoError, "cannot read {}: it has become shorter meanwhile", path_);
+      TRIREME_CHECK(result > 0 || end_ == INT64_MAX, IoError, "cannot read {}: it was truncated meanwhile", path_);
       if (result == 0) break;
       got += static_cast<std::size_t>(result);
       position_ += result;
@@ -178,6 +180,45 @@ std::unique_ptr<ByteSource> open_input(const std::string& path, std::int64_t beg
       break;
   }
   return std::make_unique<PlainFile>(path, begin, end);
+}
+
+namespace {
+
+std::string gzip_member(std::string_view bytes) {
+  constexpr int window_bits = 15 + 16;  // 15 is the largest window, 16 selects gzip's header
+  constexpr int memory_level = 8;
+  z_stream stream{};
+  TRIREME_CHECK(
+      deflateInit2(&stream, Z_DEFAULT_COMPRESSION, Z_DEFLATED, window_bits, memory_level, Z_DEFAULT_STRATEGY) == Z_OK,
+      EnvironmentError, "compression by zlib failed: no memory");
+  const std::unique_ptr<z_stream, int (*)(z_stream*)> owner(&stream, deflateEnd);
+  std::string result(deflateBound(&stream, bytes.size()), '\0');
+  stream.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(bytes.data()));
+  stream.avail_in = static_cast<uInt>(bytes.size());
+  stream.next_out = reinterpret_cast<Bytef*>(result.data());
+  stream.avail_out = static_cast<uInt>(result.size());
+  const int code = deflate(&stream, Z_FINISH);
+  TRIREME_CHECK(code == Z_STREAM_END, EnvironmentError, "zlib cannot compress {} bytes: error {}", bytes.size(), code);
+  result.resize(stream.total_out);
+  return result;
+}
+
+std::string zstd_frame(std::string_view bytes) {
+  const std::unique_ptr<ZSTD_CCtx, std::size_t (*)(ZSTD_CCtx*)> context(ZSTD_createCCtx(), ZSTD_freeCCtx);
+  TRIREME_CHECK(context, EnvironmentError, "compression by Zstandard failed: no memory");
+  ZSTD_CCtx_setParameter(context.get(), ZSTD_c_checksumFlag, 1);
+  std::string result(ZSTD_compressBound(bytes.size()), '\0');
+  const std::size_t size = ZSTD_compress2(context.get(), result.data(), result.size(), bytes.data(), bytes.size());
+  TRIREME_CHECK(ZSTD_isError(size) == 0, EnvironmentError, "Zstandard cannot compress {} bytes: {}", bytes.size(),
+                ZSTD_getErrorName(size));
+  result.resize(size);
+  return result;
+}
+
+}  // namespace
+
+std::string packed(std::string_view bytes, Compression compression) {
+  return compression == Compression::gzip ? gzip_member(bytes) : zstd_frame(bytes);
 }
 
 }  // namespace trireme::io

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <string_view>
 
 #include "src/prepare/files.hpp"
 
@@ -21,5 +22,9 @@ Compression compression_of(const std::string& path);
 /// independent of the file size. Throws IoError if the file cannot be read. `read` throws DataError with the file
 /// offset if compressed data are damaged or truncated.
 std::unique_ptr<ByteSource> open_input(const std::string& path, std::int64_t begin = 0, std::int64_t end = INT64_MAX);
+
+/// Returns `bytes` as a separate gzip member or Zstandard frame, with a checksum; concatenated ones unpack to the
+/// concatenated bytes. `compression` is one of the two.
+std::string packed(std::string_view bytes, Compression compression);
 
 }  // namespace trireme::io
