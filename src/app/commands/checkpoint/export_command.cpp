@@ -72,8 +72,7 @@ std::string model_card(const OpenCheckpoint& checkpoint, const exchange::ModelCl
   const model::ModelConfig config = model::config_from(attributes);
   std::string text =
       fmt::format("---\nlibrary_name: transformers\n{}---\n\n# {}\n\nExported by Trireme {}.\n\n| | |\n| --- | --- |\n",
-                  config.is_bert() ? "" : "pipeline_tag: text-generation\n",
-                  model_class.name, version());
+                  config.is_bert() ? "" : "pipeline_tag: text-generation\n", model_class.name, version());
   const auto row = [&](std::string_view name, const auto& value) { text += fmt::format("| {} | {} |\n", name, value); };
   row("parameters", model::parameter_count(config));
   row("layers, hidden size, heads", fmt::format("{}, {}, {}", config.layers, config.hidden, config.heads));
