@@ -8,6 +8,7 @@
 
 #include "io/posix/durable_file.hpp"
 #include "io/posix/file.hpp"
+#include "src/base/hash.hpp"
 #include "src/data/tokenizer/tokenizer.hpp"
 #include "src/prepare/corpora.hpp"
 #include "src/tensor/dtype.hpp"
@@ -39,17 +40,21 @@ class SpooledNumbers {
   explicit SpooledNumbers(const std::string& path) : spool_(path) {}
   void push(std::int64_t number) {
     recent_.push_back(number);
-    if (recent_.size() == 1 << 16) finish();
+    if (recent_.size() == (1 << 16)) finish();
   }
   /// Returns the file with all numbers so far.
   const Spool& finish() {
     spool_.append(recent_.data(), recent_.size() * sizeof(recent_[0]));
+    digest_.update(recent_.data(), recent_.size() * sizeof(recent_[0]));
     recent_.clear();
     return spool_;
   }
+  /// Digest of the numbers that `finish` spooled.
+  std::string digest() const { return digest_.hex(); }
 
  private:
   Spool spool_;
+  Digest digest_;
   std::vector<std::int64_t> recent_;
 };
 

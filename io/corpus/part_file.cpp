@@ -30,18 +30,16 @@ const std::map<PartSection, const char*> digest_names = {{PartSection::tokens, "
 
 std::string damage(const std::string& path) { return path + " is damaged; delete it and build again"; }
 
-/// Copies all numbers and returns the digest of their bytes.
+/// Copies all numbers and returns their digest.
 std::string copy_numbers(SpooledNumbers& numbers, FileOutput& output) {
   const Spool& spool = numbers.finish();
-  Digest digest;
   std::vector<std::byte> block;
   for (std::int64_t begin = 0; begin < spool.size_bytes(); begin += std::ssize(block)) {
     block.resize(std::min(std::size_t{1} << 19, static_cast<std::size_t>(spool.size_bytes() - begin)));
     spool.read(begin, block.data(), block.size());
-    digest.update(block.data(), block.size());
     output.write_bytes(block);
   }
-  return digest.hex();
+  return numbers.digest();
 }
 
 /// Calls `visit` with the name of each number in the summary, and the number.
