@@ -27,8 +27,8 @@ libraries="$(pkg-config --libs hdf5-serial 2>/dev/null || pkg-config --libs hdf5
 newest_header=$(find src io tests/fuzz -name '*.hpp' -printf '%T@ %p\n' | sort -n | tail -1 | cut -d' ' -f2)
 objects=()
 for source in src/base/*.cpp src/tensor/*.cpp src/comm/*.cpp src/data/*/*.cpp io/*/*.cpp src/prepare/*.cpp \
-  src/model/{model_config,model_parameters,rotary_scaling}.cpp src/parallel/tensor/vocabulary.cpp src/parallel/pipeline/*.cpp \
-  src/exchange/{llmc,model_class,tensor_map}.cpp; do
+  src/backend/*.cpp src/parallel/*/*.cpp src/model/*.cpp src/model/*/*.cpp \
+  src/exchange/*.cpp src/exchange/families/*.cpp; do
   object=$build/${source//\//_}.o
   objects+=("$object")
   [ "$object" -nt "$source" ] && [ "$object" -nt "$newest_header" ] && continue

@@ -92,7 +92,7 @@ refused 3 "it was cut off" 1 checkpoint import --input hostile --output none
 cp "$fixtures/qwen2/model.safetensors" hostile/
 refused 3 "model.layers.0.self_attn.q_proj.bias [8] is not part of the model" 1 checkpoint import --input hostile --output none
 sed -i 's/LlamaForCausalLM/MambaForCausalLM/' hostile/config.json
-refused 3 "'MambaForCausalLM' is not one of those" 1 checkpoint import --input hostile --output none
+refused 3 "'MambaForCausalLM' is not supported" 1 checkpoint import --input hostile --output none
 refused 2 "--vocab-size 20 is more than the 19 tokens" 1 checkpoint import --input "$fixtures/gpt2" --output none --vocab-size 20
 make_corpus corpus 1
 done_by 1 train "${run[@]}" --save other --group-query-attention --num-query-groups 2 --disable-bias-linear
