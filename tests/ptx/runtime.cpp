@@ -123,7 +123,7 @@ cudaError_t launch(Registered& registered, const Configuration& configuration, v
   Module& module = module_of(*registered.object);
   const Kernel& kernel = module.kernel(registered.name);
   if (kernel.shared_bytes + shared_bytes > registered.max_shared_bytes) return cudaErrorInvalidValue;
-  // CUDA loads a kernel at its first launch, for which it may wait until the GPU has nothing to do.
+  // CUDA loads a kernel at its first launch, for which it may wait until the GPU is idle.
   if (registered.launches++ == 0) fake_cuda::run_all();
   Launch launch{grid.x, static_cast<int>(block.x), shared_bytes,
                 pack_parameters(kernel, {arguments, kernel.parameters.size()})};
