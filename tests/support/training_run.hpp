@@ -19,12 +19,12 @@
 #include "tests/support/bert_samples.hpp"
 #include "tests/support/tolerance.hpp"
 
-// Whole training runs of a small model on tokens given by a formula, on any layout. They test that the layout does not
+// Full training runs of a small model on tokens given by a formula, on any layout. They test that the layout does not
 // change the run.
 
 namespace trireme::test {
 
-/// How a run is laid out over the ranks; what it computes does not depend on it. Data ranks are what the world leaves.
+/// Layout of a run over the ranks; results do not depend on it. Data ranks are the remaining factor of the world size.
 struct Layout {
   int tensor = 1;
   int pipeline = 1;
@@ -143,7 +143,7 @@ inline train::TrainOptions train_options(const TrainingRunConfig& config) {
   return options;
 }
 
-/// Device of a run: a backend and, where its memory is not the host's, communicators for it.
+/// Device of a run: a backend and, if its memory is not the host's, communicators for it.
 struct DeviceChoice {
   std::function<std::unique_ptr<Backend>()> make = [] { return make_backend(BackendChoice::cpu, 1); };
   DeviceTransport transport = DeviceTransport::nccl;
@@ -151,7 +151,7 @@ struct DeviceChoice {
 
 /// A run on the ranks of `world`, with initial weights, before its first step. Collective.
 struct TrainingRun {
-  /// `change` may put other communicators instead of the grid's.
+  /// `change` may replace communicators of the grid.
   TrainingRun(Communicator& world, const TrainingRunConfig& config, const Layout& layout,
               const std::function<void(parallel::GridCommunicators&)>& change = {}, const DeviceChoice& device = {})
       : data(make_data(config)),
