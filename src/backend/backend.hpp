@@ -32,7 +32,7 @@ struct KernelFamilies {
 };
 
 class Backend;
-/// Families that show every call to `observer`, and run it on `inner` if that is not null. Both must live longer.
+/// Families that report every call to `observer`, and run it on `inner` if not null. Both must live longer.
 KernelFamilies observed_kernels(CallObserver& observer, Backend* inner);
 
 /// Abilities that some backends have and others lack.
@@ -64,7 +64,7 @@ class Backend : public Allocator {
   /// Returns whether its memory is host memory. Tensors may then be read and written there whenever the stream is
   /// synchronized.
   virtual bool memory_is_host() const = 0;
-  /// Host memory for the fastest copies, which run beside the host's own work: pinned where the backend has it.
+  /// Host memory for the fastest copies, which overlap with host work: pinned if the backend supports it.
   virtual Allocator& host_memory() = 0;
   /// Returns cached free blocks of host memory to the system.
   virtual void release_host_memory() {}
@@ -102,7 +102,7 @@ enum class BackendChoice { automatic, cpu, cuda };
 
 /// Makes the requested backend. `automatic` takes the GPU if there is one, else the CPU; `reason`, if not
 /// null, receives the reason why it is not the GPU. `threads` is the size of the CPU backend's pool. Throws
-/// BackendUnavailable, with the reason and the remedy, where `choice` names a backend that cannot run here.
+/// BackendUnavailable, with the reason and the remedy, if `choice` names a backend that cannot run here.
 std::unique_ptr<Backend> make_backend(BackendChoice choice, int threads, std::string* reason = nullptr,
                                       const BackendOptions& options = {});
 

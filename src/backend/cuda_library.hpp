@@ -36,13 +36,13 @@ struct CudaExports {
   const char* architectures;  ///< architectures of its kernels: "80-real,90"
 };
 
-/// Opens the CUDA backend's library, only on demand: the program starts where there is no driver and no CUDA library.
+/// Opens the CUDA backend's library, only on demand: the program starts without a driver and CUDA libraries.
 /// `folder` holds libtrireme_cuda.so; `driver` is the file name of the driver's library, without which none of the
-/// large libraries is loaded. Returns null and the reason where the library cannot be used. Opened libraries stay open.
+/// large libraries is loaded. Returns null and the reason if the library cannot be used. Opened libraries stay open.
 const CudaExports* open_cuda_library(const std::filesystem::path& folder, const std::string& driver,
                                      std::string& reason);
 
-/// Opens the library beside this program's own. Returns null and the reason where it cannot be used.
+/// Opens the library next to this program's own. Returns null and the reason if it cannot be used.
 const CudaExports* open_cuda_library(std::string& reason);
 
 }  // namespace trireme

@@ -4,8 +4,8 @@
 
 namespace trireme {
 
-/// Backend that passes everything on to another, which must live longer; the base of those that watch or change one.
-/// It shows every call of a kernel to itself: a derived class overrides `begin` and `end`.
+/// Backend that forwards everything to another, which must live longer; the base of those that observe or modify one.
+/// It observes its own kernel calls: a derived class overrides `begin` and `end`.
 class ForwardingBackend : public Backend, protected CallObserver {
  public:
   explicit ForwardingBackend(Backend& inner) : inner_(inner), kernels_(observed_kernels(*this, &inner)) {}

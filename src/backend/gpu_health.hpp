@@ -12,14 +12,14 @@ struct GpuHealth {
   std::string driver;                               ///< version of the driver: "580.65.06"
   std::optional<double> max_clock_mhz;              ///< largest clock of the multiprocessors
   std::optional<double> max_memory_clock_mhz;       ///< largest clock of the memory
-  std::optional<double> power_limit_w;              ///< limit of power that is set
-  std::optional<std::uint64_t> corrected_errors;    ///< ECC errors that were corrected since the driver was loaded
-  std::optional<std::uint64_t> uncorrected_errors;  ///< ECC errors that were not
-  std::string problem;                              ///< reason why nothing is known; empty: something is
+  std::optional<double> power_limit_w;              ///< configured power limit
+  std::optional<std::uint64_t> corrected_errors;    ///< ECC errors corrected since the driver was loaded
+  std::optional<std::uint64_t> uncorrected_errors;  ///< ECC errors that could not be corrected
+  std::string problem;                              ///< reason why nothing is known; else empty
 };
 
-/// Asks NVML for the GPU at a PCI address, "0000:17:00.0". The library is opened at run time. Never throws: the report
-/// contains the faults.
+/// Queries NVML about the GPU at a PCI address, "0000:17:00.0". The library is opened at run time. Never throws: the
+/// report contains the faults.
 GpuHealth read_gpu_health(const std::string& pci_address, const std::string& library);
 
 /// State of a GPU at one moment, while it works. Values that the GPU does not report are empty.
@@ -51,7 +51,7 @@ class GpuMonitor {
   ~GpuMonitor();
   GpuMonitor(const GpuMonitor&) = delete;
   GpuMonitor& operator=(const GpuMonitor&) = delete;
-  /// Returns the state now; nothing where NVML cannot be asked.
+  /// Returns the current state; nothing if NVML cannot be queried.
   std::optional<GpuLoad> read() const;
 
  private:

@@ -9,7 +9,7 @@
 
 namespace trireme {
 
-/// Recorded work, which is enqueued again as a whole in a fraction of the host's time.
+/// Recorded work, enqueued again at once in a fraction of the host's time.
 class Graph {
  public:
   virtual ~Graph() = default;
@@ -22,8 +22,8 @@ class GraphRecorder {
  public:
   virtual ~GraphRecorder() = default;
   /// Calls `enqueue` once and records its work on the compute stream, and on streams that wait for that one and that it
-  /// waits for again. None of the work runs. CudaError where `enqueue` makes the host wait, waits for earlier work, or
-  /// allocates memory other than scratch memory that it frees.
+  /// waits for again. None of the work runs. Throws CudaError if `enqueue` makes the host wait, waits for earlier work,
+  /// or allocates memory other than scratch memory that it frees.
   virtual std::unique_ptr<Graph> record(const std::function<void()>& enqueue) = 0;
   /// to = from, within the device's memory; sizes and types must agree.
   virtual void copy_within(Stream& stream, ConstTensorView from, TensorView to) = 0;

@@ -6,12 +6,12 @@
 
 namespace trireme {
 
-/// Host memory beside tensors of a backend: data written there is uploaded, data to be read is downloaded. Where the
+/// Host counterparts of a backend's tensors: data written there is uploaded, data to be read is downloaded. If the
 /// backend's memory is host memory, both are the same and nothing is copied, unless Allocation::always.
 class HostCopies {
  public:
   enum class Allocation {
-    where_needed,  ///< the tensors themselves where they are in host memory
+    where_needed,  ///< the tensors themselves if they are in host memory
     always         ///< separate memory: downloaded data stays while the tensors change
   };
   /// `device` are tensors of `backend`, which must live longer.

@@ -8,7 +8,7 @@ namespace {
 
 /// Pairs of a query and a key, of one head, in which the key is at least `distance` positions before the query.
 double pairs_beyond(const AttentionProblem& a, std::int64_t distance) {
-  // A query at i sees clamp(i + first, 0, keys) of them; `below` is their sum over all i + first up to `end`.
+  // A query at i has clamp(i + first, 0, keys) of them; `below` is their sum over all i + first up to `end`.
   const std::int64_t first = a.first_query - a.first_key - distance + 1;
   const auto below = [&](std::int64_t end) {
     const auto within = static_cast<double>(std::clamp<std::int64_t>(end, 0, a.keys));

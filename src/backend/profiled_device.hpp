@@ -8,7 +8,7 @@ namespace trireme {
 /// RangeMarker.
 class ProfiledDevice : public RangeMarker {
  public:
-  /// Begins and ends the part of the program that a profiler records, where it was told to wait for that
+  /// Begins and ends the part of the program that a profiler records, if it was told to wait for it
   /// (capture range cudaProfilerApi of `nsys profile`).
   virtual void start_profiler() = 0;
   virtual void stop_profiler() = 0;

@@ -76,7 +76,7 @@ class ScatteredHeads {
     for (std::size_t i = 0; i < dense.size(); ++i) values[i / d * (d + gap) + i % d] = dense[i];
     tensor_ = make_tensor(backend, dtype, {rows, d + gap}, values);
   }
-  /// Values of the heads as a dense array. Fails where an element of other heads was written.
+  /// Values of the heads as a dense array. Fails if an element of other heads was written.
   std::vector<double> dense() const {
     std::vector<double> result;
     const std::vector<double> values = values_of(backend_, tensor_);

@@ -95,7 +95,7 @@ struct Rows {
   }
 };
 
-/// Computes `rows` of the inputs `given` alone, and expects their part of the results `all`.
+/// Computes only `rows` of the inputs `given`, and expects their part of the results `all`.
 AttentionTensors expect_rows_alone(const AttentionProblem& alone, const AttentionTensors& given,
                                    const AttentionTensors& all, const Rows& rows) {
   const auto of_queries = [&](const std::vector<double>& x) { return rows.of(x, alone.heads * alone.head_dim); };

@@ -15,7 +15,7 @@ namespace {
 
 using namespace test;
 
-/// A cross entropy of n rows over a vocabulary, of which the columns lie on one rank or are split over several.
+/// A cross entropy of n rows over a vocabulary, whose columns are on one rank or split over several.
 struct CrossEntropy {
   std::vector<double> logits;  // [n, classes]
   std::vector<std::int32_t> targets;
@@ -237,7 +237,7 @@ std::vector<double> rivals_of(DType dtype, const CrossEntropy& c, std::vector<st
 
 TEST_P(CrossEntropyTypes, RivalsAreTheClassesThatComeBeforeTheTarget) {
   for (const std::int64_t classes : {1, 9, 1030, 3000}) {
-    // Few different logits, which every type holds exactly: many are equal.
+    // Few different logits, exact in every type: many are equal.
     CrossEntropy c = random_case(20, classes);
     for (double& logit : c.logits) logit = std::round(logit / 2);
     c.targets[0] = 0;

@@ -1,4 +1,4 @@
-// Opening the CUDA backend's library, and every way in which it may be missing.
+// Opening the CUDA backend's library, and every reason for failure.
 #include "src/backend/cuda_library.hpp"
 
 #include <gmock/gmock.h>

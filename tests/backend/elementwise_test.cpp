@@ -58,7 +58,7 @@ TEST_P(Elementwise, FillWritesEveryElementRounded) {
 TEST_P(Elementwise, ConvertRoundsToNearest) {
   for (const DType to : dtypes) {
     for (const std::int64_t n : sizes) {
-      // Through fp32, from which the test's own conversion rounds once.
+      // Via fp32, from which the test's own conversion rounds once.
       const Tensor x = converted(b(), random_tensor(b(), DType::fp32, {n}, 1, -100, 100), dtype());
       const Tensor y = poisoned_tensor(b(), to, {n});
       kernels().convert(stream(), x, y);
@@ -84,7 +84,7 @@ TEST(Convert, RoundsOnceFromFp64AndTiesToEven) {
     b.elementwise().convert(b.compute_stream(), make_tensor(b, DType::fp64, {1}, {value}), y);
     return values_of(b, y)[0];
   };
-  // Half an ulp above 1 ties to 1; a hair more, which fp32 cannot hold, decides for the next number.
+  // Half an ulp above 1 ties to 1; slightly more, which fp32 cannot represent, rounds to the next number.
   const double half_bf16 = std::ldexp(1.0, -8), half_fp16 = std::ldexp(1.0, -11), hair = std::ldexp(1.0, -40);
   EXPECT_EQ(convert(1 + half_bf16, DType::bf16), 1);
   EXPECT_EQ(convert(1 + half_bf16 + hair, DType::bf16), 1 + 2 * half_bf16);
@@ -131,7 +131,7 @@ TEST_P(Elementwise, DivideByNormReadsTheSumOfSquaresOnTheDevice) {
 TEST_P(Elementwise, ActivateMatchesTheDefinition) {
   for (const Activation activation : all_activations) {
     for (const std::int64_t n : sizes) {
-      // Far to the left results vanish among others; one that is alone must not.
+      // Far to the left one of many results may vanish, a single one must not.
       const Tensor x = random_tensor(b(), dtype(), {n}, 1, n == 1 ? 0.5 : -6, 6);
       const Tensor y = poisoned_tensor(b(), dtype(), {n});
       std::vector<double> expected = values_of(b(), x);

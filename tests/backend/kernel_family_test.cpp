@@ -8,7 +8,7 @@ namespace {
 
 using testing::ElementsAre;
 
-/// A family with one kernel, declared and nowhere else named.
+/// A family with one kernel, named only in its declaration.
 class DoublingKernels : public KernelFamily<DoublingKernels> {
  public:
   using KernelFamily::KernelFamily;

@@ -73,7 +73,7 @@ void reference(NormTensors& t) {
   }
 }
 
-/// Forward and backward in `dtype`; rounds the inputs in t to it and fills in what is computed.
+/// Forward and backward in `dtype`; rounds the inputs in t to it and fills in the results.
 void compute(DType dtype, NormTensors& t, int threads = 2, bool in_place = false) {
   const auto backend = test::make_backend(threads);
   Backend& b = *backend;
@@ -168,7 +168,7 @@ TEST_P(LayerNormTypes, MatchesTheDefinition) {
         expect_close(actual.reciprocal_deviation, expected.reciprocal_deviation, wide, "reciprocal deviation" + size);
         expect_close(actual.dweight, expected.dweight, wide, "dweight" + size);
         expect_close(actual.dbias, expected.dbias, wide, "dbias" + size);
-        // The gradient of one channel alone is the rounding error of a difference that should be 0.
+        // The gradient of a single channel is the rounding error of a difference that should be 0.
         if (h > 1) expect_close(actual.dx, expected.dx, close, "dx" + size);
       }
     }

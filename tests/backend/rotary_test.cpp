@@ -138,7 +138,7 @@ TEST_P(RotaryTypes, AnyCutOfASequenceAndAnyNumberOfThreadsGiveTheSameBits) {
 }
 
 TEST_P(RotaryTypes, RowsMayStandInTwoPieces) {
-  // Whatever the order of the pieces, and where one of them is empty.
+  // In any order of the pieces, also if one of them is empty.
   for (const Positions at : {Positions{3, 20, 170}, Positions{170, 20, 3}, Positions{5, 33, 0}, Positions{0, 1, 200}}) {
     const Case c{33, 2, 2, 6, 1, 0, at, {6, 10000}};
     std::vector<double> x = random_values(c.numel(), 7);

@@ -1,4 +1,4 @@
-// The CUDA backend itself, on the fakes of the CUDA libraries: where its memory is, how copies go, what it refuses.
+// The CUDA backend itself, on the fakes of the CUDA libraries: its memory, its copies and its refusals.
 #include <gmock/gmock.h>
 
 #include "cuda/backend/cuda_backend.hpp"

@@ -1,4 +1,4 @@
-// A canary: the fake cuBLASLt refuses what the library's documents refuse.
+// A canary: the fake cuBLASLt refuses what the documentation forbids.
 #include "tests/fakes/cublaslt/rules.hpp"
 
 #include <gmock/gmock.h>

@@ -46,7 +46,7 @@ class GpuTest : public testing::Test {
     return tensor;
   }
   Tensor random(DType dtype, const Shape& shape, std::uint64_t seed) {
-    // Among others a result may vanish; one that is alone must not.
+    // One of many results may vanish, a single one must not.
     return upload(random_tensor(*cpu_, dtype, shape, seed, shape.numel() == 1 ? 0.1 : -0.5, 0.5));
   }
   Tensor poisoned(DType dtype, const Shape& shape) { return upload(poisoned_tensor(*cpu_, dtype, shape)); }

@@ -20,7 +20,7 @@ bool ranks_share_gpus();
 /// Returns whether NCCL has a GPU for each of `count` ranks; fakes are always enough.
 bool have_gpus(int count);
 std::unique_ptr<Backend> make_gpu_backend(const BackendOptions& options);
-/// Makes new streams on fakes slow from now on: they run only where no other can. Work that does not wait for them runs
+/// Makes new streams on fakes slow from now on: they run only if no other can. Work that does not wait for them runs
 /// too early.
 void slow_new_streams(bool slow);
 /// Maps new streams on fakes to this many hardware queues. On a GPU CUDA_DEVICE_MAX_CONNECTIONS does so.

@@ -30,7 +30,7 @@ Layout sharded_data() {
   return layout;
 }
 
-/// All grids of this many ranks that are tested, with what changes how they communicate.
+/// All tested grids of this many ranks, with options that change their communication.
 std::vector<Layout> layouts(int ranks) {
   Layout tensor{ranks, 1, {}}, pipeline{1, 2, {}}, block{2, 2, {}};
   tensor.options.parallel.sequence_parallel = true;

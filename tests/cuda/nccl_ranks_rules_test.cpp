@@ -32,7 +32,7 @@ class NcclRanksRules : public testing::Test {
   }
   int rank() const { return world().rank(); }
   TensorView x(std::int64_t size) { return {x_.data(), {size}}; }
-  /// Error of a collective, where some ranks make a call and the others another.
+  /// Error of a collective in which ranks make different calls.
   std::string error_of(const std::function<Work()>& begin) {
     return test::message_of<NcclError>([&] {
       begin().wait(stream_);

@@ -19,7 +19,7 @@ namespace {
 struct Model {
   std::int64_t s = 0, b = 0, h = 0, heads = 0, d = 0, f = 0, v = 0;
 };
-/// Also for the tools that watch every access of a GPU, which take their time.
+/// Also true for slow tools that watch every access of a GPU.
 bool shapes_are_small() { return !is_real_gpu() || std::getenv("TRIREME_TEST_SMALL") != nullptr; }
 std::vector<Model> models() {
   // Each head size has its own kernels.
@@ -62,7 +62,7 @@ class Inputs {
   std::map<std::uint64_t, Tensor> drawn_;
 };
 
-/// Both sides of a comparison: `run` is called with each, and leaves what it computed in `results`.
+/// Both sides of a comparison: `run` is called with each, and stores what it computed in `results`.
 struct Side {
   Backend& b;
   Inputs& inputs;
@@ -252,7 +252,7 @@ void run_attention(Side& t, const Model& m, const std::vector<std::int32_t>& len
   kernels.attention_backward(t.stream(), problem, heads(dout), heads(q), heads(k), heads(v), heads(given), lse, row_dot,
                              heads(dq), heads(dk), heads(dv));
   for (const Tensor* tensor : {&out, &dq, &dk, &dv}) t.result(*tensor);
-  // That of padding is minus infinity, which has no norm.
+  // Padding has minus infinity, which has no norm.
   t.result(lse.view().flat(0, (lengths.empty() ? m.b : 1) * m.heads * m.s));
 }
 

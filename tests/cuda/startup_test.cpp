@@ -28,7 +28,7 @@ class StartupTestOnFakes : public testing::Test {
     fake_cublaslt::reset();
     fake_cuda::spoil_kernel("");
   }
-  /// Names of the forms of a small product with bias and GELU that are wrong.
+  /// Names of the wrong forms of a small product with bias and GELU.
   std::vector<std::string> wrong_forms() {
     const Comparison comparison{.backend = *backend_,
                                 .reference = *cpu_,

@@ -143,7 +143,7 @@ TEST_F(GpuTraining, DocumentsApartComputeWhatTheCpuComputes) {
   }
 }
 
-// Documents begin elsewhere in the next micro-batch.
+// The next micro-batch has other document boundaries.
 TEST_F(GpuTraining, GraphsOfDocumentsApartComputeTheSameBits) {
   TrainingRunConfig config = small_run();
   config.documents = {true, true, true};

@@ -281,7 +281,7 @@ cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned, int pri
   return cudaSuccess;
 }
 cudaError_t cudaStreamDestroy(cudaStream_t stream) {
-  // As the real one does: what is enqueued still runs.
+  // As with the real one, enqueued work still runs.
   while (!stream->queue.empty() && step()) {
   }
   std::erase(state().streams, stream);

@@ -32,7 +32,7 @@ inline constexpr float event_distance_ms = 200;
 std::size_t pending();
 /// Runs one piece of work that can run, if any.
 void run_next();
-/// Makes streams created from now on slow: they run only where no other stream can. This provokes orders that are
+/// Makes streams created from now on slow: they run only if no other stream can. This provokes orders that are
 /// otherwise rare.
 void make_slow_streams(bool slow);
 /// Maps streams created from now on to this many hardware queues in turn, as CUDA_DEVICE_MAX_CONNECTIONS does; at first
@@ -40,7 +40,7 @@ void make_slow_streams(bool slow);
 /// those of other streams after it.
 void set_connections(int count);
 /// Waits until all that is enqueued has run, at the first call with this name: CUDA loads a kernel at its first launch,
-/// for which it may wait until the GPU has nothing to do.
+/// for which it may wait until the GPU is idle.
 void load_kernel(const std::string& name);
 /// Forgets which kernels are loaded.
 void unload_kernels();

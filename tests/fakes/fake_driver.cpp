@@ -1,1 +1,1 @@
-// Stands in for the driver, of which nothing is called.
+// Replaces the driver, none of whose functions is called.

@@ -76,7 +76,7 @@ std::int64_t trace(const Item& item, int stream, int priority, std::int64_t befo
 void push_captured(cudaStream_t stream, Item item, std::vector<std::size_t> others = {});
 /// The streams that are run; they include those of graphs under way.
 std::vector<cudaStream_t>& streams();
-/// An error where a capture is active and forbids the call, which invalidates the capture.
+/// Returns an error if an active capture forbids the call, which invalidates the capture.
 cudaError_t refuse_in_capture();
 /// Returns the error that a test set, or that of a broken device.
 cudaError_t outcome(const char* function);

@@ -11,7 +11,7 @@
 
 namespace trireme::test {
 
-/// First of two ranks, for host memory. The other gives what this one gives, from another machine or the same.
+/// First of two ranks, for host memory. The other contributes the same data, from another machine or the same.
 class HostOfTwo final : public ForwardingCommunicator {
  public:
   explicit HostOfTwo(std::string name, bool other_machine = true)
@@ -27,7 +27,7 @@ class HostOfTwo final : public ForwardingCommunicator {
     if (changed < end) *changed = std::byte{'X'};
     return {};
   }
-  /// The colour `alone` is this rank's only.
+  /// Colour of a group of only this rank.
   static constexpr int alone = 9;
   std::unique_ptr<Communicator> split(int colour, int, const std::string& name, GroupUse) override {
     if (colour < 0) return nullptr;

@@ -74,7 +74,7 @@ class Simulation {
  private:
   Work& at(const Work& like, int step) { return works_[first_[like.rank] + static_cast<std::size_t>(step)]; }
 
-  /// Time at which a step is ready, where all before it have ended.
+  /// Time at which a step is ready, if all before it have ended.
   double ready_time(const Work& work) {
     double ready_us = work.step->before < 0                   ? 0
                       : at(work, work.step->before).has_ended ? at(work, work.step->before).end_us

@@ -10,8 +10,8 @@
 /// Rules of the model:
 ///  * A block takes a multiprocessor until it ends. Nothing is preempted.
 ///  * Free multiprocessors go to the waiting work of highest priority, among equals to the work that is ready first.
-///  * Work is ready when the work before it on its stream has ended, and later by `event_us` where an event orders it
-///    after another stream's. So of two pieces that follow the same work, that on the same stream is first.
+///  * Work is ready when the work before it on its stream has ended, and later by `event_us` if an event orders it
+///  after another stream's. So of two pieces that follow the same work, that on the same stream is first.
 ///  * A product has at most as many blocks as multiprocessors, or as its target. Each computes its tiles one after
 ///    another, as those of persistent kernels do.
 ///  * The blocks of a collective keep their multiprocessors until all blocks of all ranks have theirs, and then for the
@@ -69,13 +69,13 @@ struct Span {
   double begin_us = 0;  ///< the first block has a multiprocessor; of a collective: all blocks have
   double end_us = 0;
   double waited_us() const { return begin_us - ready_us; }
-  /// Time in which both run.
+  /// Time during which both run.
   double overlap_us(const Span& other) const;
 };
 using Timeline = std::vector<Span>;
 
-/// Times of the steps with blocks, by rank, where the ranks' GPUs begin their traces together. Throws std::logic_error
-/// where work never ends, with its names.
+/// Times of the steps with blocks, by rank, if the ranks' GPUs begin their traces together. Throws std::logic_error,
+/// with the names, if work never ends.
 std::vector<Timeline> simulate(const std::vector<Trace>& ranks);
 
 /// End of each step of one GPU's trace, those without blocks among them.

@@ -17,7 +17,7 @@ using namespace test;
 class Epilogue : public testing::TestWithParam<DType> {
  protected:
   Tensor random(const Shape& shape, std::uint64_t offset, DType dtype) {
-    // Among others a result may vanish; one that is alone must not.
+    // One of many results may vanish, a single one must not.
     return random_tensor(b_, dtype, shape, offset, shape.numel() == 1 ? 0.5 : -2, 2);
   }
   Tensor random(const Shape& shape, std::uint64_t offset) { return random(shape, offset, GetParam()); }

@@ -33,7 +33,7 @@ void block_sum(const int* x, int* y) {
 class Fibers : public testing::Test {
  protected:
   void TearDown() override { host::set_order(0); }
-  /// Returns the message of what running the kernel throws.
+  /// Returns the message of the exception that the kernel throws.
   template <class... P>
   std::string fault(int threads, void (*kernel)(P...), std::type_identity_t<P>... arguments) {
     return message_of<std::logic_error>([&] { launch(stream_, {"faulty", 2, threads}, kernel, arguments...); });

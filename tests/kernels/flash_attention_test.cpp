@@ -31,7 +31,7 @@ TEST_P(FlashAttention, MatchesTheDefinition) {
     given.reference_backward(expected);
     expect_padding_is_zero(given.on_host(), actual);
     expect_close(actual.dv, expected.dv, close, "dv");
-    // Those of one key alone are the rounding error of a difference that should be 0.
+    // With a single key they are the rounding error of a difference that should be 0.
     if (shape.keys == 1) continue;
     expect_close(actual.dq, expected.dq, close, "dq");
     expect_close(actual.dk, expected.dk, close, "dk");
@@ -226,7 +226,7 @@ TEST_P(FlashAttentionTypes, ANotANumberOfOnePartIsNotHidden) {
   expect_nan_of_one_part_is_not_hidden(*backend, GetParam(), {80, 80, 1, 1, 1, 64});
 }
 
-// NaN does not spread to other documents where documents end with tiles.
+// NaN does not spread to other documents if documents end with tiles.
 TEST_P(FlashAttentionTypes, TilesOfOtherDocumentsAreSkipped) {
   const auto backend = test::make_backend(1);
   const std::int64_t s = 384, third = s / 3;

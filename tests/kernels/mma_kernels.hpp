@@ -9,7 +9,7 @@
 
 namespace trireme::test {
 
-/// Computes c += a b, with a [16, 16] T, c [16, 8] fp32, and b [16, 8] T, or its transpose [8, 16] where `transposed`.
+/// Computes c += a b, with a [16, 16] T, c [16, 8] fp32, and b [16, 8] T, or its transpose [8, 16] if `transposed`.
 /// All are in shared memory, copied there without a wait in between.
 void multiply_tile(Stream& stream, DType dtype, const void* a, const void* b, bool transposed, float* c);
 

@@ -12,21 +12,21 @@ namespace {
 
 std::size_t round_up(std::size_t size, std::size_t multiple) { return (size + multiple - 1) / multiple * multiple; }
 
-/// Places variables one after the other: offset of the next.
+/// Places variables one after another. Returns the offset of the next.
 std::size_t place(std::size_t& end, const Variable& variable) {
   const std::size_t offset = round_up(end, variable.alignment);
   end = offset + variable.size;
   return offset;
 }
 
-/// A place in memory that has a name.
+/// A named place in memory.
 struct Symbol {
   Space space;
   std::uint64_t address;
   bool is_dynamic = false;
 };
 
-/// Names that are valid between two braces.
+/// Names valid between two braces.
 struct Scope {
   struct Registers {
     int first, count;
@@ -51,7 +51,7 @@ class Decoder {
     }
     decode_body(function);
     kernel_.shared_bytes = round_up(kernel_.shared_bytes, 16);
-    // The dynamic shared memory comes after the static, the size of which is known now.
+    // Dynamic shared memory follows static shared memory, whose size is known now.
     for (const int row : dynamic_rows_) kernel_.constants.push_back({row, kernel_.shared_bytes});
     for (const auto& [value, row] : constants_) kernel_.constants.push_back({row, value});
     return std::move(kernel_);
@@ -59,7 +59,7 @@ class Decoder {
 
  private:
   using Labels = std::map<std::string_view, int>;
-  /// Branches of a body whose targets are not yet known.
+  /// Branches of a body with targets still unknown.
   using Branches = std::vector<std::pair<std::size_t, std::string_view>>;
 
   void decode_body(const Function& function) {

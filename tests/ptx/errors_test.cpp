@@ -1,4 +1,4 @@
-// Mistakes in PTX and of kernels: each must be found, and named.
+// Mistakes in PTX and in kernels: each must be found and named.
 #include <gmock/gmock.h>
 
 #include "tests/ptx/small_kernel.hpp"
@@ -9,7 +9,7 @@ namespace {
 
 using testing::HasSubstr;
 
-/// Returns the message of the error that running the kernel ends with.
+/// Returns the error message with which the kernel ends.
 std::string error_of(const std::string& body, int threads = warp_size, const std::string& head = "") {
   return test::message_of<PtxError>([&] { run_small(small_kernel(body, head), {1, 2}, 64, threads, 1024); });
 }

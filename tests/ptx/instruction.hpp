@@ -10,11 +10,11 @@
 #include <string_view>
 #include <vector>
 
-// PTX, the assembly language that nvcc makes of kernels, decoded for execution on the host.
+// PTX, the assembly language to which nvcc compiles kernels, decoded for execution on the host.
 
 namespace trireme::ptx {
 
-/// PTX that is not understood, or an error of a kernel that runs.
+/// Invalid PTX, or an error of a running kernel.
 struct PtxError : std::logic_error {
   using std::logic_error::logic_error;
 };
@@ -35,7 +35,7 @@ void for_lanes(Lanes lanes, Function&& function) {
   }
 }
 
-/// Address spaces. Addresses of `generic` say themselves which space they belong to (see cvta in
+/// Address spaces. Addresses of `generic` encode their space (see cvta in
 /// operations/memory.cpp).
 enum class Space { generic, global, shared, local, parameter };
 
@@ -52,7 +52,7 @@ enum class Kind {
   collective,  ///< executed by lanes of a warp at the same time
 };
 
-/// Largest number of registers and constants that an instruction names: those of mma.
+/// Largest number of registers and constants in an instruction: that of mma.
 constexpr int max_operands = 14;
 
 /// Operands are rows of the warp's register file: one slot of 64 bits for each lane. Constants are rows, too.
@@ -77,7 +77,7 @@ struct Instruction {
 /// Rows with a fixed meaning.
 enum ReservedRow { carry_row, ignored_row, tid_row, ntid_row, ctaid_row, nctaid_row, lane_row, reserved_rows };
 
-/// A kernel that can be run.
+/// A decoded kernel.
 struct Kernel {
   struct Parameter {
     std::size_t offset, size;

@@ -1,4 +1,4 @@
-// Single instructions, on values worked by hand.
+// Single instructions, on hand-computed values.
 #include <gtest/gtest.h>
 
 #include "tests/ptx/small_kernel.hpp"
@@ -94,7 +94,7 @@ constexpr std::uint64_t one = 0x3f800000, nan = 0x7fc00000, minus_zero = 0x80000
 
 TEST(PtxFloats, AreRoundedOnce) {
   expect({
-      // (1 + 2^-12)^2 - (1 + 2^-11) is 2^-24 where it is rounded once, and 0 where it is rounded twice.
+      // (1 + 2^-12)^2 - (1 + 2^-11) is 2^-24 if rounded once, and 0 if rounded twice.
       {"fma.rn.f32 %f20, %f10, %f11, %f12;", 0x3f800800, 0x3f800800, 0xbf801000, 0x33800000},
       {"mul.f32 %f1, %f10, %f11; add.f32 %f20, %f1, %f12;", 0x3f800800, 0x3f800800, 0xbf801000, 0},
       {"fma.rm.f32 %f20, %f10, %f11, %f12;", one, 0xb0800000, one, 0x3f7fffff},  // 1 - 2^-30

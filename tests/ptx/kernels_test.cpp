@@ -1,4 +1,4 @@
-// The PTX of all kernels, and mistakes planted in it: what nvcc made is really executed, and mistakes are found.
+// The PTX of all kernels, and mistakes planted in it: nvcc's output is really executed, and mistakes are found.
 #include <gmock/gmock.h>
 
 #include <cstdlib>
@@ -13,7 +13,7 @@ namespace {
 
 using testing::HasSubstr;
 
-/// Fails where a kernel was never launched, unless a filter on the command line leaves tests out.
+/// Fails if a kernel was never launched, unless a filter on the command line skips tests.
 class EveryKernelWasLaunched : public testing::Environment {
   void TearDown() override {
     const char* required = std::getenv("TRIREME_EVERY_KERNEL");

@@ -21,8 +21,8 @@ struct Function {
   int max_threads = 1024;
 };
 
-/// Output of nvcc for one source file. Kernels are decoded on demand. Throws PtxError, which names line
-/// and text of PTX that is not understood.
+/// Output of nvcc for one source file. Kernels are decoded on demand. Throws PtxError, which names line and text of
+/// invalid PTX.
 class Module {
  public:
   explicit Module(std::string text);

@@ -1,4 +1,4 @@
-// Launches of the fake CUDA runtime. The code that nvcc puts beside kernels calls these functions.
+// Launches of the fake CUDA runtime. The host code that nvcc generates for kernels calls these functions.
 #include "tests/ptx/runtime.hpp"
 
 #include <cuda_runtime_api.h>
@@ -75,7 +75,7 @@ struct Object {
   const void* fat_binary;
   std::unique_ptr<Module> module;  // null: not yet read
 };
-/// A kernel of the program; its address is the handle that launches give.
+/// A kernel of the program; its address is the handle passed by launches.
 struct Registered {
   Object* object;
   std::string name;
@@ -123,7 +123,7 @@ cudaError_t launch(Registered& registered, const Configuration& configuration, v
   Module& module = module_of(*registered.object);
   const Kernel& kernel = module.kernel(registered.name);
   if (kernel.shared_bytes + shared_bytes > registered.max_shared_bytes) return cudaErrorInvalidValue;
-  // CUDA loads a kernel at its first launch, for which it may wait until the GPU has nothing to do.
+  // CUDA loads a kernel at its first launch, for which it may wait until the GPU is idle.
   if (registered.launches++ == 0) fake_cuda::run_all();
   Launch launch{grid.x, static_cast<int>(block.x), shared_bytes,
                 pack_parameters(kernel, {arguments, kernel.parameters.size()})};
@@ -148,14 +148,14 @@ void edit_ptx(std::function<std::string(const std::string&)> edit) {
 std::set<std::string> kernels_not_launched() {
   std::set<std::string> names, launched;
   for (const auto& [function, kernel] : state().kernels) (kernel.launches == 0 ? names : launched).insert(kernel.name);
-  // A template that several objects have is one kernel.
+  // A template instantiated in several objects is one kernel.
   for (const std::string& name : launched) names.erase(name);
   return names;
 }
 
 }  // namespace trireme::ptx
 
-// Kernels are enqueued by their launches, without more.
+// Launches alone enqueue kernels.
 void fake_cuda::start_kernels_on_streams() {}
 
 using namespace trireme::ptx;
@@ -196,7 +196,7 @@ cudaError_t cudaLaunchKernel(const void* function, dim3 grid, dim3 block, void**
                              cudaStream_t stream) {
   return launch(state().kernels.at(function), {grid, block, shared_bytes, stream}, arguments);
 }
-// CUDA 13 looks a kernel up once.
+// CUDA 13 looks up a kernel once.
 cudaError_t __cudaGetKernel(void** kernel, const void* function) {
   *kernel = &state().kernels.at(function);
   return cudaSuccess;

@@ -9,10 +9,11 @@
 
 namespace trireme::ptx {
 
-/// The PTX of every object of the program. Throws PtxError for an object without it.
+/// The PTX of every object of the program. Throws PtxError for an object without PTX.
 std::vector<std::string> embedded_ptx();
 
-/// Changes the PTX of every object by `edit` from now on; without it, as it was made. Nothing may be enqueued.
+/// Applies `edit` to the PTX of every object from now on; an empty function restores the original. Nothing may be
+/// enqueued.
 void edit_ptx(std::function<std::string(const std::string& text)> edit);
 
 /// Names of the kernels that were never launched.

@@ -48,7 +48,7 @@ bool SharedMemory::read(int thread, std::size_t offset, std::size_t size_bytes) 
   for (std::size_t i = offset / word_bytes; i * word_bytes < offset + size_bytes; ++i) {
     Word& word = words_[i];
     if (!is_free(word, word.write, now)) return refuse(word, word.write, "wrote");
-    // Most reads are those of a word that all threads read.
+    // Most reads are of a word that all threads read.
     if (word.read.thread == several_warps && word.read.block_epoch == now.block_epoch) continue;
     const Access before = std::exchange(word.read, now);
     if (before.thread != nobody && before.thread != thread && before.block_epoch == now.block_epoch) {

@@ -7,9 +7,9 @@
 
 namespace trireme::ptx {
 
-/// Shared memory of a block, which finds races: accesses of two threads to one word of which one writes, without a
-/// barrier between them. That of the block orders all threads; that of a warp (bar.warp.sync) the lanes of the warp. A
-/// word that an asynchronous copy writes may not be touched until the copy was waited for.
+/// Shared memory of a block, which finds races: accesses of two threads to one word, one of them a write, without a
+/// barrier in between. A block barrier orders all threads, a warp barrier (bar.warp.sync) the lanes of the warp. A word
+/// written by an asynchronous copy must not be accessed until the copy was waited for.
 class SharedMemory {
  public:
   SharedMemory(std::size_t size_bytes, int threads);
@@ -43,7 +43,7 @@ class SharedMemory {
     int copying = nobody;  // thread whose copy is under way
   };
   Access access_of(int thread) const;
-  /// Returns whether a barrier orders the access before what `now` does.
+  /// Returns whether a barrier orders the access before that of `now`.
   static bool comes_before(const Access& access, const Access& now);
   /// Returns whether the word is not being copied to and its earlier access comes before `now`.
   static bool is_free(const Word& word, const Access& earlier, const Access& now);

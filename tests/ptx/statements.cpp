@@ -12,7 +12,7 @@ bool belongs_to_word(char c) {
   return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_' || c == '$' || c == '.' || c == '%';
 }
 
-/// Reads a text from its beginning.
+/// Reads a text sequentially.
 class Reader {
  public:
   Reader(std::string_view text, int line) : text_(text), line_(line) {}

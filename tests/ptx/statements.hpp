@@ -23,10 +23,10 @@ struct Statement {
   std::vector<Address> addresses;
 };
 
-/// Splits a body. Throws PtxError for what has none of the known forms.
+/// Splits a body. Throws PtxError for unknown forms.
 std::vector<Statement> statements_of(std::string_view body, int line);
 
-/// Words of a text: names and numbers, and single other characters. Comments are left out.
+/// Words of a text: names and numbers, and single other characters. Comments are skipped.
 std::vector<std::string_view> words_of(std::string_view text);
 
 /// Reads a declaration of a variable, as words. Throws PtxError.

@@ -9,7 +9,7 @@
 
 namespace trireme::ptx {
 
-/// Bytes [begin, end); none where begin == end.
+/// Bytes [begin, end); empty if begin == end.
 struct Region {
   std::uintptr_t begin = 0, end = 0;
   bool contains(std::uintptr_t address, std::size_t size_bytes) const {
@@ -69,7 +69,7 @@ class Warp {
   };
   void begin_copy(int lane, const Copy& copy) { groups_[lane_index(lane)].back().push_back(copy); }
   void commit_copies(int lane) { groups_[lane_index(lane)].emplace_back(); }
-  /// Makes the copies of all committed groups of the lane but the latest.
+  /// Makes the copies of all committed groups of the lane except the latest.
   void wait_for_copies(int lane, std::size_t latest);
 
  private:

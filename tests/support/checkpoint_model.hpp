@@ -22,7 +22,7 @@ class CutModel {
     for (const auto& [name, shape] : tensors) tensors_.emplace_back(name, shape, random_partition(random, shape));
   }
 
-  /// Slices are dealt out to the ranks in turn.
+  /// Distributes the slices to the ranks round-robin.
   std::vector<checkpoint::StateTensor> states(int rank = 0, int size = 1) {
     std::vector<checkpoint::StateTensor> states;
     int slice = 0;
@@ -66,7 +66,8 @@ inline void save_version(checkpoint::Store& store, Communicator& world, std::int
                    model.states(world.rank(), world.size()), {keep_last});
 }
 
-/// The version that is loaded, by name or the latest one, into another division. Throws where it is not exactly that.
+/// Loads a version, by name or the latest one, into another division, and returns it. Throws if the tensors differ from
+/// it.
 inline std::uint64_t load_version(checkpoint::Store& store, Communicator& world, const std::string& name = {}) {
   const auto step = checkpoint::open_checkpoint(store, world, name);
   const checkpoint::RunDescription description = checkpoint::read_description(*step);
@@ -79,7 +80,7 @@ inline std::uint64_t load_version(checkpoint::Store& store, Communicator& world,
   return version;
 }
 
-/// The step that a version is saved as: 1, 1, 2, 3, 3, 4, 5, 5 ... so that steps are added, replaced and removed.
+/// The step number of a version: 1, 1, 2, 3, 3, 4, 5, 5 ... so that steps are added, replaced and removed.
 inline std::int64_t step_of(std::uint64_t version) { return static_cast<std::int64_t>((2 * version + 1) / 3); }
 
 }  // namespace trireme::test

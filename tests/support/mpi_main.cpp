@@ -1,6 +1,5 @@
-// main of the tests that run on MPI ranks. Every rank runs every test; rank 0 prints as usual, the others print what
-// fails on them, with their rank. All ranks exit with an error where one of them failed. A deadlock is ended by ctest's
-// time limit.
+// main of the tests that run on MPI ranks. Every rank runs every test; rank 0 prints as usual, the others print their
+// failures, with their rank. All ranks exit with an error if one of them failed. ctest's time limit ends a deadlock.
 #include <gtest/gtest.h>
 
 #include <cstdio>

@@ -77,7 +77,7 @@ struct SlicedTensor {
     for (const checkpoint::TensorSlice& slice : slices) data.emplace_back(static_cast<std::size_t>(slice.count), -1.f);
   }
 
-  /// A number for each element of each tensor that no other has, and that differs from version to version.
+  /// A unique number for each element of each tensor, different in every version.
   float value(std::int64_t index, std::uint64_t version) const {
     return static_cast<float>(splitmix64(fnv1a(name) + version, static_cast<std::uint64_t>(index)) >> 40);
   }

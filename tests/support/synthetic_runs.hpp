@@ -6,7 +6,7 @@
 
 #include "tests/support/training_run.hpp"
 
-// Runs of small models that PyTorch computed in fp64. Compile with TRIREME_FIXTURES, the folder they are in.
+// Runs of small models that PyTorch computed in fp64. Compile with TRIREME_FIXTURES, their folder.
 
 namespace trireme::test {
 
@@ -15,7 +15,7 @@ struct SyntheticRun {
   std::int64_t parameters = 0;
   Curve curve;
 
-  /// Only so many steps of it.
+  /// Keeps only the first steps.
   void shorten(std::int64_t steps) {
     config.steps = steps;
     curve.loss.resize(static_cast<std::size_t>(steps));

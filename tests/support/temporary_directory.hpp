@@ -10,7 +10,7 @@
 
 namespace trireme::test {
 
-/// An empty directory that is removed, with all it holds, at the end of a scope.
+/// An empty directory that is removed, with its contents, at the end of a scope.
 class TemporaryDirectory {
  public:
   TemporaryDirectory() : path_(std::filesystem::temp_directory_path() / "trireme-test-XXXXXX") {

@@ -7,7 +7,7 @@
 
 #include "src/backend/backend.hpp"
 
-/// Skips the test where the backend under test has no fp64 kernels: finite differences need that precision.
+/// Skips the test if the backend under test has no fp64 kernels: finite differences need that precision.
 #define TRIREME_NEEDS_FP64_KERNELS() \
   if (!::trireme::test::has_fp64_kernels()) GTEST_SKIP() << "CUDA kernels of fp64 are compiled for the host alone"
 
@@ -28,7 +28,7 @@ inline std::vector<DType> kernel_types() {
   return types;
 }
 
-/// Its most exact type, for cases worked by hand.
+/// Its most precise type, for hand-computed cases.
 inline DType exact_type() { return kernel_types().front(); }
 
 /// Tests of kernels in each type, on two threads.

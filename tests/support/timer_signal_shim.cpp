@@ -1,6 +1,6 @@
 // Library for LD_PRELOAD. Interrupts the program 1,000 times a second. Like those of some profilers, its handler does
-// not ask for an alternate stack, and writes to the stack that it gets. Code that uses the stack pointer as a general
-// register does not survive that without one. Says at the end how often it ran: TRIREME_TIMER_COUNT names the file.
+// not request an alternate stack, and writes to the current one. Without one, code that uses the stack pointer as a
+// general register crashes. Writes the number of interrupts at the end to the file TRIREME_TIMER_COUNT.
 #include <sys/time.h>
 
 #include <atomic>

@@ -23,8 +23,8 @@ enum class Operation {
   model_difference    ///< the same for the loss of an entire model
 };
 
-/// |actual - expected| <= relative |expected| + absolute max |expected|. The second term is there because sums cancel:
-/// their error is proportional to the terms, not to the result.
+/// |actual - expected| <= relative |expected| + absolute max |expected|. The second term accounts for cancellation: the
+/// error of a sum is proportional to its terms, not to the result.
 struct Tolerance {
   double relative = 0;
   double absolute = 0;
@@ -34,8 +34,8 @@ struct Tolerance {
 /// is the unit roundoff of the stored type (half the distance from 1 to the next number), U that of the accumulation
 /// type. Storing costs u relative (and in fp16 the spacing of subnormals, far below the absolute term). Elementwise
 /// kernels make up to about ten roundings of intermediate results, each U of the largest of them. In a sum of n terms
-/// the errors grow at worst with n, in fact with about its root: 300 U of the largest result covers n = 50,000 with
-/// inputs of order one. Where factors were rounded before, the error of each term is up to u of the term. In a sum of n
+/// the errors grow at worst with n, in practice with about its root: 300 U of the largest result covers n = 50,000 with
+/// inputs of order one. If factors were rounded before, the error of each term is up to u of the term. In a sum of n
 /// terms that makes u of about root n times a term, which is the size of the largest results. A central difference with
 /// step d has an error of d^2 of the third derivative and U / d of the value. The loss of a model is a sum of larger
 /// values, through more layers.
@@ -61,7 +61,7 @@ inline Tolerance tolerance(DType dtype, Operation operation) {
   return tolerance(dtype, operation, accumulation_type(dtype));
 }
 
-/// Two training runs that should have the same losses, by the reason for which they differ.
+/// Two training runs that should have the same losses, by the cause of their difference.
 enum class Comparison {
   other_average,            ///< the losses of given weights, averaged in another order
   other_order,              ///< the same run on another grid, or with activations that are computed again

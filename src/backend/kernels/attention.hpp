@@ -42,7 +42,7 @@ class AttentionKernels : public KernelFamily<AttentionKernels> {
   using KernelFamily::KernelFamily;
 
   /// Checks heads of `head_dim` channels before training. Returns the reason why they are slow here, for the log; empty
-  /// where they are not. Throws ConfigError if the device cannot run them.
+  /// if they are not. Throws ConfigError if the device cannot run them.
   virtual std::string check_head_dim(DType dtype, std::int64_t head_dim) const {
     return inner() == nullptr ? std::string() : inner()->check_head_dim(dtype, head_dim);
   }
@@ -59,11 +59,11 @@ class AttentionKernels : public KernelFamily<AttentionKernels> {
 
   /// Gradients of q, k, v from that of out, overwritten, T; with `merge` added to, A; 0 for a query without visible
   /// keys and a key that is not visible. out, T, and log_sum_exp are those over all keys. `row_dot` [b, heads, queries]
-  /// A is work space (sum over channels of dout out).
+  /// A is workspace (sum over channels of dout out).
   virtual void attention_backward(Stream& stream, const AttentionProblem& problem, ConstHeads dout, ConstHeads q,
                                   ConstHeads k, ConstHeads v, ConstHeads out, ConstTensorView log_sum_exp,
                                   TensorView row_dot, Heads dq, Heads dk, Heads dv) {
-    // `bytes` are those of the sums over dout times out alone.
+    // `bytes` covers only the sums over dout times out.
     const double rows = static_cast<double>(problem.queries * problem.batch * problem.heads);
     const double bytes = 2 * rows * static_cast<double>(problem.head_dim * std::int64_t(size_of(out.data.dtype())));
     pass_on(&AttentionKernels::attention_backward, stream,

@@ -6,8 +6,8 @@ namespace trireme {
 
 /// Treatment of an attention's results.
 enum class AttentionResults {
-  overwrite,  ///< these are all keys
-  merge,      ///< these are some of the keys: results, of type A, are joined with those over the keys before
+  overwrite,  ///< the given keys are all keys
+  merge,      ///< results, of type A, are merged with those over earlier keys
 };
 
 /// Softmax attention of one micro-batch: out = dropout(softmax(scale q k^T + mask)) v, head by head.
@@ -23,17 +23,17 @@ struct AttentionProblem {
   double scale = 1;
   bool causal = true;  ///< a query attends to the keys up to its own position in the sequence
   /// Lengths of padded samples, [batch] in the backend's memory; null: no padding. Positions from the length of their
-  /// sample on are padding: no query attends to keys there, and queries there attend to nothing. So their out and dq
-  /// are 0, and they add nothing to any gradient, whatever q, k, v and dout hold there. Tiles that are all padding are
+  /// sample on are padding: no query attends to keys there, and queries there attend to nothing. Their out and dq are
+  /// thus 0, and they add nothing to any gradient, regardless of q, k, v and dout there. Tiles of padding only are
   /// skipped. The lengths are read when the kernels run, so a graph may be replayed with others.
   const std::int32_t* lengths = nullptr;
   /// First visible key of each query, as a position in the sequence, [queries, batch] in the backend's memory; null: 0.
-  /// It does not decrease from query to query, and is at most the query's own position. In packed documents it is the
-  /// start of the query's document. Tiles that lie before it for all their queries are skipped. Read when the kernels
+  /// Does not decrease from query to query, and is at most the query's own position. In packed documents it is the
+  /// start of the query's document. Tiles entirely before it are skipped. Read when the kernels
   /// run, as lengths are.
   const std::int32_t* first_visible = nullptr;
-  /// Positions before its own that a query attends to (sliding window; Child et al. 2019, arXiv:1904.10509); negative:
-  /// all. It holds beside first_visible, and tiles outside of the windows of all their queries are skipped.
+  /// Number of earlier positions that a query attends to (sliding window; Child et al. 2019, arXiv:1904.10509);
+  /// negative: all. Applies in addition to first_visible. Tiles outside all their queries' windows are skipped.
   std::int64_t window = -1;
   Dropout dropout;  ///< mask at row = the query's position, column = the key's, key = head_key(first_head + head)
   std::int64_t first_head = 0;  ///< this rank's head 0 among the full model's
@@ -45,8 +45,8 @@ struct AttentionProblem {
   constexpr std::int64_t queries_of(std::int64_t sample) const { return before_padding(sample, first_query, queries); }
   /// Returns whether the first visible key depends on the query.
   constexpr bool hides_earlier_keys() const { return first_visible != nullptr || window >= 0; }
-  /// First visible key of a query of one sample, counted from key 0; `keys` or more where all keys are before it. It
-  /// does not decrease from query to query.
+  /// First visible key of a query of one sample, counted from key 0; `keys` or more if none is visible. Does not
+  /// decrease from query to query.
   constexpr std::int64_t first_key_of(std::int64_t sample, std::int64_t query) const {
     const std::int64_t document = first_visible == nullptr ? 0 : first_visible[query * batch + sample];
     const std::int64_t begin = window < 0 ? 0 : first_query + query - window;

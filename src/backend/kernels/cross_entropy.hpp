@@ -5,22 +5,22 @@
 namespace trireme {
 
 /// The columns of the logits on this rank: column c is class first_class + c of the vocabulary; columns from `classes`
-/// on are padding and take no part.
+/// on are padding and ignored.
 struct VocabularyShard {
   std::int64_t first_class = 0;
   std::int64_t classes = 0;
 };
 
-/// Steps of a softmax cross entropy whose classes are split over ranks: between them stand a maximum and a sum over the
-/// tensor group. logits [n, columns] T; targets [n] int32 (class numbers of the full vocabulary); statistics [n] A.
-/// loss = log(sum_exp) + maximum - target_logit. Stream-ordered, deterministic.
+/// Steps of a softmax cross entropy whose classes are split over ranks, with a maximum and a sum over the tensor group
+/// in between. logits [n, columns] T; targets [n] int32 (class numbers of the full vocabulary); statistics [n] A. loss
+/// = log(sum_exp) + maximum - target_logit. Stream-ordered, deterministic.
 class CrossEntropyKernels : public KernelFamily<CrossEntropyKernels> {
  public:
   using KernelFamily::KernelFamily;
 
-  /// In one pass over the logits: maximum[i] = largest logit of row i among this rank's classes (minus infinity where
-  /// it has none); sum_exp[i] = sum of exp(logit - maximum[i]) over them; target_logit[i] = the target's logit, or 0
-  /// where another rank holds it. Overwrites.
+  /// In one pass over the logits: maximum[i] = largest logit of row i among this rank's classes (minus infinity if it
+  /// has none); sum_exp[i] = sum of exp(logit - maximum[i]) over them; target_logit[i] = the target's logit, or 0 if
+  /// another rank holds it. Overwrites.
   virtual void statistics(Stream& stream, ConstTensorView logits, VocabularyShard shard, ConstTensorView targets,
                           TensorView maximum, TensorView sum_exp, TensorView target_logit) {
     pass_on(&CrossEntropyKernels::statistics, stream, {KernelKind::cross_entropy, bytes_of({logits})}, logits, shard,
@@ -45,8 +45,8 @@ class CrossEntropyKernels : public KernelFamily<CrossEntropyKernels> {
   }
 
   /// rivals[i] = number of this rank's classes, other than the target of row i, that a prediction prefers to it or that
-  /// are NaN: their logit is larger than target_logit[i], or equal while their class is lower. So the target is the
-  /// most likely class, the lowest of several, where the sum over ranks is 0. Exact in every type: target_logit [n] A
+  /// are NaN: their logit is larger than target_logit[i], or equal while their class is lower. The target is thus the
+  /// most likely class, the lowest of equal ones, if the sum over ranks is 0. Exact in every type: target_logit [n] A
   /// is the sum over ranks of that of `statistics`. rivals [n] A. Overwrites.
   virtual void rivals(Stream& stream, ConstTensorView logits, VocabularyShard shard, ConstTensorView targets,
                       ConstTensorView target_logit, TensorView rivals) {

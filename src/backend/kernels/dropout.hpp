@@ -15,8 +15,8 @@ enum class DropoutSite : std::uint64_t { embedding = 0, attention_scores = 1, at
 
 /// One dropout mask, as a pure function of global indices, so that it is the same on every grid and needs no storage.
 ///
-/// Element (sample, row, column) is kept where its 16 random bits are below `keep_threshold`. It is then multiplied by
-/// `scale` = 65536 / keep_threshold, the inverse of the exact probability to be kept. One Philox call gives the bits of
+/// Element (sample, row, column) is kept if its 16 random bits are below `keep_threshold`. It is then multiplied by
+/// `scale` = 65536 / keep_threshold, the inverse of the exact keep probability. One Philox call yields the bits of
 /// eight neighbouring columns: key = `key` (for attention: `head_key`), counter = (sample low, sample high, row, column
 /// / 8), bits of column c = 16-bit half c % 2 of word c % 8 / 2. In hidden states row is the position and column the
 /// channel; in attention row is the query's position and column the key's. `sample` is the number of the sample since

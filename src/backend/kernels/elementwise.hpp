@@ -26,8 +26,8 @@ class ElementwiseKernels : public KernelFamily<ElementwiseKernels> {
   virtual void scale(Stream& stream, double factor, TensorView y) {
     pass_on(&ElementwiseKernels::scale, stream, {KernelKind::copies, bytes_of({y, y})}, factor, y);
   }
-  /// y /= max(sqrt(squares), least): the norm is read where the device has it, and the host does not wait. squares [1]
-  /// fp64, as ReduceKernels::sum_squares leaves it.
+  /// y /= max(sqrt(squares), least): the norm is read on the device, and the host does not wait. squares [1] fp64 is a
+  /// result of ReduceKernels::sum_squares.
   virtual void divide_by_norm(Stream& stream, ConstTensorView squares, double least, TensorView y) {
     pass_on(&ElementwiseKernels::divide_by_norm, stream, {KernelKind::copies, bytes_of({y, y})}, squares, least, y);
   }
@@ -65,8 +65,8 @@ class ElementwiseKernels : public KernelFamily<ElementwiseKernels> {
             dy, x, dx);
   }
 
-  /// SwiGLU (Shazeer 2020, arXiv:2002.05202): y = silu(gate) up, silu(x) = x / (1 + exp(-x)). gate_up [n, 2 f] T: the
-  /// gate's f columns and then those of up; y [n, f] T. Overwrites.
+  /// SwiGLU (Shazeer 2020, arXiv:2002.05202): y = silu(gate) up, silu(x) = x / (1 + exp(-x)). gate_up [n, 2 f] T: the f
+  /// columns of gate, then those of up; y [n, f] T. Overwrites.
   virtual void glu(Stream& stream, ConstTensorView gate_up, TensorView y) {
     pass_on(&ElementwiseKernels::glu, stream, {KernelKind::activation, bytes_of({gate_up, y})}, gate_up, y);
   }

@@ -12,7 +12,7 @@ class EmbeddingKernels : public KernelFamily<EmbeddingKernels> {
   using KernelFamily::KernelFamily;
 
   /// y[i] = table[ids[i] - first_row], or 0 if another rank holds the row.
-  /// ids [n] int32; table [rows, h] T: rows first_row .. first_row + rows of the whole; y [n, h] T. Overwrites.
+  /// ids [n] int32; table [rows, h] T: rows first_row .. first_row + rows of the full table; y [n, h] T. Overwrites.
   virtual void lookup(Stream& stream, ConstTensorView ids, ConstTensorView table, std::int64_t first_row,
                       TensorView y) {
     pass_on(&EmbeddingKernels::lookup, stream, {KernelKind::embedding, bytes_of({ids, y, y})}, ids, table, first_row,

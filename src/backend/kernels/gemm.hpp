@@ -8,11 +8,11 @@ namespace trireme {
 /// 2)); tanh(x); and squared_relu: max(x, 0)^2 (So et al. 2021, arXiv:2109.08668).
 enum class Activation { none, gelu_tanh, gelu_erf, tanh, squared_relu };
 
-/// Form in which the epilogue of a product is computed: its bias, its activation or the gradient of its bias.
+/// How the epilogue of a product is computed: its bias, activation or bias gradient.
 enum class EpilogueForm {
   chosen,   ///< the one that the backend chooses
-  fused,    ///< in the product's kernel, where the library offers that
-  separate  ///< in a kernel of its own
+  fused,    ///< in the product's kernel, if the library supports it
+  separate  ///< in a separate kernel
 };
 
 /// Products of linear layers. Weights are [out, in], row-major. T is the training type, A its accumulation type
@@ -23,8 +23,8 @@ class GemmKernels : public KernelFamily<GemmKernels> {
   using KernelFamily::KernelFamily;
 
   /// z = x w^T + bias;  y = activation(z).
-  /// x [n, in] T; w [out, in] T; bias [out] T or empty; pre_activation [n, out] T receives z where there is an
-  /// activation (may be empty: z is not kept); y [n, out] T. Overwrites.
+  /// x [n, in] T; w [out, in] T; bias [out] T or empty; pre_activation [n, out] T receives z if there is an activation
+  /// (empty: z is not kept); y [n, out] T. Overwrites.
   virtual void linear(Stream& stream, ConstTensorView x, ConstTensorView w, ConstTensorView bias, Activation activation,
                       TensorView pre_activation, TensorView y) {
     const bool activates = activation != Activation::none, keeps = activates && pre_activation;
@@ -42,9 +42,9 @@ class GemmKernels : public KernelFamily<GemmKernels> {
             pre_activation, y);
   }
 
-  /// dx = dy w, times activation'(pre_activation) element by element where there is an activation: with it dx is the
-  /// gradient before the activation of the layer below.
-  /// dy [n, out] T; w [out, in] T; pre_activation [n, in] T or empty; dx [n, in] T. Overwrites.
+  /// dx = dy w, times activation'(pre_activation) element by element if there is an activation: dx is then the gradient
+  /// before the activation of the layer below. dy [n, out] T; w [out, in] T; pre_activation [n, in] T or empty; dx [n,
+  /// in] T. Overwrites.
   virtual void linear_backward_input(Stream& stream, ConstTensorView dy, ConstTensorView w, Activation activation,
                                      ConstTensorView pre_activation, TensorView dx) {
     const bool ends = activation != Activation::none;
@@ -78,14 +78,13 @@ class GemmKernels : public KernelFamily<GemmKernels> {
   }
 
   /// Sets the form of the epilogues of later products, for tests of each. In forms other than `chosen` the library's
-  /// first suggestion is taken. Returns false, and changes nothing, on a backend of one form.
+  /// first suggestion is taken. Returns false, and changes nothing, on a backend with only one form.
   virtual bool set_epilogue_form(EpilogueForm form) {
     return inner() == nullptr ? form == EpilogueForm::chosen : inner()->set_epilogue_form(form);
   }
-  /// Returns whether the latest product had an epilogue that was fused into it.
+  /// Returns whether the epilogue of the latest product was fused into it.
   virtual bool latest_epilogue_is_fused() const { return inner() != nullptr && inner()->latest_epilogue_is_fused(); }
-  /// Never fuses epilogues such as that of the latest product again, in products of all shapes: for forms that were
-  /// found to be wrong.
+  /// Stops fusing the latest product's kind of epilogue, in products of all shapes: for forms found to be wrong.
   virtual void separate_latest_epilogue() {
     if (inner() != nullptr) inner()->separate_latest_epilogue();
   }

@@ -35,7 +35,7 @@ constexpr int kernel_kind_count = static_cast<int>(KernelKind::results) + 1;
 /// Name in tables and JSON.
 std::string_view name_of(KernelKind kind);
 
-/// Work at the end of a product, which the library fuses or other kernels do.
+/// Work at the end of a product, fused by the library or done by other kernels.
 enum class ProductEnd {
   none,
   bias,                 ///< in forward
@@ -44,13 +44,13 @@ enum class ProductEnd {
   bias_gradient,        ///< sums over rows, beside a weight's gradient
 };
 
-/// d [m, n] = a b, or d += a b, over k. Row-major, as the model has it: m rows, or the outputs of a weight's gradient.
+/// d [m, n] = a b, or d += a b, over k. Row-major, as in the model: m rows, or the outputs of a weight's gradient.
 struct ProductCall {
   std::int64_t m = 0, n = 0, k = 0;
-  double bytes = 0;  ///< operands and results, each read and written once, with what a fused end moves
+  double bytes = 0;  ///< operands and results, each read and written once, including what a fused end moves
   ProductEnd end = ProductEnd::none;
   bool can_fuse = true;    ///< cuBLASLt has the end as an epilogue: its GELU is the tanh form
-  double end_bytes = 0;    ///< moved by the kernel that does the end where it is not fused
+  double end_bytes = 0;    ///< moved by the separate kernel, if the end is not fused
   TensorView result = {};  ///< d, for observers during the call; empty if a call is only priced
 };
 
@@ -70,8 +70,8 @@ struct KernelCall {
   std::optional<AttentionProblem> attention = {};
   KernelExtents extents = {};
 
-  /// Multiply-adds, two FLOPs each. A causal mask counts where `causal_halved`: half of the pairs. A window counts
-  /// always, by the share of the past that it shows.
+  /// Multiply-adds, two FLOPs each. If `causal_halved`, a causal mask halves the pairs. A window always counts, by its
+  /// share of the past.
   double flops(bool causal_halved = false) const;
   /// Launches on the CUDA backend.
   int launch_count(bool fused) const;
@@ -84,7 +84,7 @@ inline std::int64_t rows_of(const Shape& shape) {
   return rows;
 }
 
-/// Sum of the sizes; empty tensors count nothing. A tensor that is read and written is given twice.
+/// Sum of the sizes; empty tensors count as 0. Pass a tensor that is read and written twice.
 inline double bytes_of(std::initializer_list<ConstTensorView> tensors) {
   double sum = 0;
   for (const ConstTensorView& tensor : tensors) sum += static_cast<double>(tensor.size_bytes());

@@ -18,14 +18,14 @@ class CallObserver {
 };
 
 /// Base of the interfaces of kernels. A family declares each kernel once, with its costs: the body of the virtual
-/// function passes the call on. So an object of a family itself shows calls to an observer and computes nothing. A
+/// function forwards the call. An object of the family itself thus reports calls to an observer and computes nothing. A
 /// backend that computes overrides every kernel.
 template <class Family>
 class KernelFamily {
  public:
   /// For backends that override every kernel.
   KernelFamily() = default;
-  /// Shows each call to `observer`, and runs it on `inner`, which may be null. Both must live longer.
+  /// Reports each call to `observer`, and runs it on `inner`, which may be null. Both must outlive this.
   KernelFamily(CallObserver& observer, Family* inner) : observer_(&observer), inner_(inner) {}
   virtual ~KernelFamily() = default;
 

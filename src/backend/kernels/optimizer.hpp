@@ -23,7 +23,7 @@ struct SgdStep {
   double gradient_scale = 1;  ///< the gradient is multiplied by this first (clipping, inverse loss scale)
 };
 
-/// Calls `function.template operator()<M>()` with the type of a moment of AdamW: A, or bf16 where A is fp32.
+/// Calls `function.template operator()<M>()` with the type of a moment of AdamW: A, or bf16 if A is fp32.
 template <class A, class Function>
 void dispatch_moment(DType dtype, Function&& function) {
   if constexpr (std::is_same_v<A, float>) {
@@ -39,9 +39,8 @@ class OptimizerKernels : public KernelFamily<OptimizerKernels> {
   /// g = gradient_scale gradient;  m = beta1 m + (1 - beta1) g;  v = beta2 v + (1 - beta2) g^2;
   /// w = w (1 - learning_rate weight_decay) - learning_rate (m / c1) / (sqrt(v / c2) + epsilon), c = 1 - beta^update.
   /// gradient, w (the master weights), m, v: flat, same size, type A, w, m and v updated in place; `rounded` receives w
-  /// in the training type, or is empty if w is the model's own. Each of m and v may also be bf16 where A is fp32: it
-  /// is widened to fp32, and the result, which w has already got, is rounded to nearest even. Stream-ordered,
-  /// deterministic.
+  /// in the training type, or is empty if w is the model's own. m and v may each be bf16 if A is fp32: widened to fp32,
+  /// and rounded to nearest even after w is updated. Stream-ordered, deterministic.
   virtual void adamw(Stream& stream, const AdamWStep& step, ConstTensorView gradient, TensorView w, TensorView m,
                      TensorView v, TensorView rounded) {
     pass_on(&OptimizerKernels::adamw, stream, {KernelKind::optimizer, bytes_of({gradient, w, w, m, m, v, v, rounded})},

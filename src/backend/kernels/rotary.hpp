@@ -54,8 +54,8 @@ class RotaryKernels : public KernelFamily<RotaryKernels> {
   /// In place, for i < channels / 2 with the angle a of channel i at the row's position, m the magnitude:
   ///   x[i] = m (x[i] cos a - x[i + channels / 2] sin a),   x[i + channels / 2] = m (x[i + channels / 2] cos a + x[i]
   ///   sin a).
-  /// `backward` turns by -a instead: a gradient of the rotated heads becomes that of the heads before. T the training
-  /// type; angles, sines and cosines are computed in fp64, products in A. Stream-ordered, deterministic.
+  /// `backward` turns by -a instead: a gradient of the rotated heads becomes that of the heads before rotation. T the
+  /// training type; angles, sines and cosines are computed in fp64, products in A. Stream-ordered, deterministic.
   virtual void rotate(Stream& stream, const RotaryEmbedding& rotary, const RotaryHeads& x, Rotation rotation) {
     const double numel = static_cast<double>(x.rows * x.batch * x.heads * rotary.channels);
     pass_on(&RotaryKernels::rotate, stream,

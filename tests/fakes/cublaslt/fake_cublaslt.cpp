@@ -304,7 +304,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
   const Description what = *operation.description;
   const float scale = *static_cast<const float*>(alpha), keep = *static_cast<const float*>(beta);
   state().last = {algorithm.number, what.epilogue, what.compute, a, b, d, what.multiprocessors, operation.d->columns};
-  // The library determines which kernels an algorithm takes: here others for every size.
+  // The library chooses the kernels of an algorithm: here others for every size.
   fake_cuda::load_kernel(fmt::format("cublasLtMatmul {} {} {} of {}x{}, {}x{}", algorithm.number,
                                      static_cast<int>(what.epilogue), what.multiprocessors, operation.a->rows,
                                      operation.a->columns, operation.d->rows, operation.d->columns));

@@ -60,7 +60,7 @@ using Verdict = std::optional<Broken>;
 
 bool uses_bias(cublasLtEpilogue_t epilogue);
 bool uses_aux(cublasLtEpilogue_t epilogue);
-/// An algorithm for the operation, which may need what the preference allows.
+/// An algorithm for the operation, within the limits of the preference.
 Algorithm make_algorithm(std::uint64_t number, const Operation& operation, const Preference& preference);
 
 /// The first rule that the operation breaks, regardless of its memory.

@@ -7,9 +7,8 @@
 #include <memory>
 
 /// NCCL for tests without a GPU. What is enqueued runs late, on its stream of the fake CUDA runtime. Calls block, as
-/// those of communicators that do. A broken rule (nccl_rules.hpp) is an error that names it: of the call, or, where it
-/// shows later, of all communicators. A program is linked with one kind of ranks: fake_nccl_alone.cpp or
-/// fake_nccl_mpi.cpp.
+/// those of blocking communicators. A broken rule (nccl_rules.hpp) is an error that names it: of the call, or, if found
+/// later, of all communicators. A program is linked with one kind of ranks: fake_nccl_alone.cpp or fake_nccl_mpi.cpp.
 namespace fake_nccl {
 
 /// Forgets failures and held calls.
@@ -29,7 +28,7 @@ int callers();
 /// Number of communicators that were aborted so far.
 int aborted();
 
-/// Ranks of a group, and what joins them. A transfer reads and writes host memory until its `Done` returns true.
+/// Ranks of a group and their connections. A transfer reads and writes host memory until its `Done` returns true.
 class Ranks {
  public:
   using Done = std::function<bool()>;
@@ -40,7 +39,7 @@ class Ranks {
   virtual int size() const = 0;
   /// Returns null for a rank without a colour. Collective.
   virtual std::unique_ptr<Ranks> split(int colour, int key) = 0;
-  /// Releases what the group holds. Collective.
+  /// Releases the group's resources. Collective.
   virtual void close() = 0;
   /// all = the inputs of all ranks, of `bytes` each, in rank order.
   virtual Done all_gather(const std::byte* mine, std::byte* all, std::size_t bytes) = 0;

@@ -1,5 +1,5 @@
-// Ranks of the fake NCCL in tests of one process. The other ranks of a group do not exist: they give what this one
-// gives, take every message, and send zeros.
+// Ranks of the fake NCCL in tests of one process. The other ranks of a group do not exist: they contribute the same
+// data, accept every message, and send zeros.
 #include <cstring>
 
 #include "tests/fakes/nccl/fake_nccl.hpp"

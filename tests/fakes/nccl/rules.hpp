@@ -28,7 +28,7 @@ std::string problem_of(const Buffers& buffers, int rank);
 /// Returns the rule that a configuration breaks; empty: none.
 std::string problem_of(const ncclConfig_t& config);
 
-/// A call, in the terms in which all ranks must agree: "ncclAllReduce of 4 float32, sum, captured".
+/// The part of a call in which all ranks must agree: "ncclAllReduce of 4 float32, sum, captured".
 using CallText = std::array<char, 120>;
 CallText call_text(const char* function, std::size_t count, ncclDataType_t type, const std::string& operand,
                    bool captured);
@@ -41,7 +41,7 @@ std::string problem_of(const std::vector<CallText>& calls);
 using Call = std::array<int, 2>;
 /// Returns the rule that the orders of calls on the ranks break together; empty: none.
 std::string problem_of(const std::vector<std::vector<Call>>& ranks);
-/// Ends the process where the calls of all ranks of `world` break it. Collective.
+/// Ends the process if the calls of all ranks of `world` break it. Collective.
 void abort_unless_ordered(Ranks& world, std::vector<Call> mine);
 
 /// A thread within a call. "Thread Safety": one calls at a time, on all communicators of a device.

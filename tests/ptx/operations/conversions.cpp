@@ -12,12 +12,12 @@ void add_integers(OperationTable& table, const std::string& to, const std::strin
   table["cvt." + to + "." + from] = mapped([](From a) { return static_cast<To>(a); });
 }
 
-/// Beyond the range its nearest end; 0 for NaN.
+/// Clamps to the range; 0 for NaN.
 template <class To, class From>
 To saturated(From a) {
   if (std::isnan(a)) return 0;
   if (a < static_cast<From>(std::numeric_limits<To>::min())) return std::numeric_limits<To>::min();
-  // The maximum is one less than a power of two, to which it is rounded where From has fewer bits.
+  // The maximum is one less than a power of two, to which it is rounded if From has fewer bits.
   if (a >= std::ldexp(From{1}, std::numeric_limits<To>::digits)) return std::numeric_limits<To>::max();
   return static_cast<To>(a);
 }

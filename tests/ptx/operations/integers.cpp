@@ -10,7 +10,7 @@ namespace {
 template <class T>
 using Wrapping = std::conditional_t<sizeof(T) == 8, std::uint64_t, std::uint32_t>;
 
-/// All bits set where b is 0, as GPUs do; PTX leaves it open.
+/// All bits set if b is 0, as on GPUs; PTX leaves it undefined.
 template <class T>
 T quotient(T a, T b) {
   if (b == 0) return static_cast<T>(-1);
