@@ -43,9 +43,9 @@ struct BenchOptions {
 
   void declare(app::Options& options) {
     options.section("Benchmark");
-    std::vector<std::pair<std::string, std::optional<parallel::GroupKind>>> groups = {{"world", std::nullopt}};
-    for (const auto kind : parallel::all_group_kinds) groups.emplace_back(to_string(kind), kind);
-    options.add_choice("group", &group, groups, "Groups of the grid that communicate.");
+    std::vector<Choice<std::optional<parallel::GroupKind>>> groups = {{"world", std::nullopt}};
+    for (const auto kind : parallel::all_group_kinds) groups.push_back({name_of(kind), kind});
+    options.add_choice("group", &group, std::move(groups), "Groups of the grid that communicate.");
     options.add("largest-mb", &max_mb, "N", "Largest size, in MiB.", at_least(1));
     options.add("runs", &runs, "N", "Largest number for each measurement; it ends earlier after 0.3 s, on GPUs 0.1 s.",
                 at_least(1));

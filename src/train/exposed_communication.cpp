@@ -64,10 +64,10 @@ ExposedCommunication::ExposedCommunication(Communicator& world, parallel::GridCo
     std::unique_ptr<Communicator>& group = groups.of(kind);
     // Every rank lists the same names, so that the sums over ranks match by group.
     if (group == nullptr || group->size() == 1) {
-      names_.push_back(to_string(kind));
+      names_.push_back(name_of(kind));
     } else {
       Communicator& inner = *group;
-      group = timed(inner, to_string(kind), std::move(group));
+      group = timed(inner, name_of(kind), std::move(group));
     }
   }
 }

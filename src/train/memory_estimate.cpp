@@ -20,7 +20,7 @@ parallel::GridCommunicators rehearsal_communicators(const parallel::ProcessGrid&
     if (ranks.empty()) continue;
     const auto group_rank = std::ranges::find(ranks, rank) - ranks.begin();
     groups.of(kind) = std::make_unique<RehearsalCommunicator>(
-        static_cast<int>(group_rank), static_cast<int>(ranks.size()), parallel::to_string(kind));
+        static_cast<int>(group_rank), static_cast<int>(ranks.size()), parallel::name_of(kind));
   }
   return groups;
 }

@@ -76,7 +76,7 @@ TEST_F(CudaBackendOnFakes, AnUpdateOfMuonWaitsForNoMatrix) {
   parallel::ParameterBuffer buffer(*backend_, DType::bf16,
                                    {test::whole_parameter("a", parallel::ParameterRole::matrix, {24, 16}),
                                     test::whole_parameter("b", parallel::ParameterRole::matrix, {16, 24})});
-  optim::Muon muon(*backend_, buffer, {alone, alone}, 0.1, {}, {});
+  optim::Muon muon(*backend_, buffer, {{alone, alone, alone}}, 0.1, {}, {});
   for (const parallel::Parameter& p : buffer.parameters()) backend_->elementwise().fill(stream(), 1, p.gradient);
   muon.step(0.01, 1);  // loads kernels and chooses algorithms, which waits
   const int waits = fake_cuda::waits();

@@ -80,6 +80,7 @@ struct TrainingRunConfig {
   train::DocumentOptions documents{};
   model::InitMethod init_method = model::InitMethod::normal;
   double init_scale = 1;
+  double init_std = 0.02;
   DType dtype = DType::fp64;
   std::int64_t bert_rows = 64;  ///< samples of a BERT before they repeat
   std::int64_t steps = 5;
@@ -162,7 +163,7 @@ struct TrainingRun {
         gpt(*backend, world, grid, communicators, config.model, layout_options(config, layout)),
         trainer(gpt, train_options(config)) {
     model::initialise(*backend, gpt.parameters().parameters(),
-                      {config.init_method, 1234, config.model.layers, config.init_scale, 0.02});
+                      {config.init_method, 1234, config.model.layers, config.init_scale, config.init_std});
     trainer.start();
   }
   train::TrainRecord step() { return trainer.step(*data.train); }
@@ -253,10 +254,14 @@ inline void expect_same_bits(const Curve& actual, const Curve& expected) {
   EXPECT_EQ(actual.grad_norm, expected.grad_norm);
 }
 
-/// Expects a run that is made twice to have the same bits. Collective.
-inline void expect_same_bits_twice(Communicator& world, const TrainingRunConfig& config, const Layout& layout) {
-  SCOPED_TRACE(testing::Message() << name_of(config.dtype) << ", " << layout);
-  expect_same_bits(training_curve(world, config, layout), training_curve(world, config, layout));
+/// Expects two runs to have the same bits, in each of these types. Collective.
+inline void expect_same_bits_twice(Communicator& world, TrainingRunConfig config, const Layout& layout,
+                                   const std::vector<DType>& dtypes) {
+  for (const DType dtype : dtypes) {
+    config.dtype = dtype;
+    SCOPED_TRACE(testing::Message() << name_of(dtype) << ", " << layout);
+    expect_same_bits(training_curve(world, config, layout), training_curve(world, config, layout));
+  }
 }
 
 /// Predicted memory of this rank.

@@ -30,7 +30,7 @@ GridCommunicators make_grid_communicators(const ProcessGrid& grid, Communicator&
   const auto make = [&](GroupKind kind) {
     // The first member identifies a group; its order is that of the world.
     const std::vector<int> ranks = grid.group(kind, world.rank());
-    return world.split(ranks.empty() ? -1 : ranks.front(), world.rank(), to_string(kind),
+    return world.split(ranks.empty() ? -1 : ranks.front(), world.rank(), name_of(kind),
                        kind == GroupKind::tensor ? GroupUse::beside_products : GroupUse::general);
   };
   GridCommunicators groups;

@@ -50,7 +50,7 @@ std::string nearest_grids(int world_size, int tensor_size, int pipeline_size, in
 
 }  // namespace
 
-std::string to_string(GroupKind kind) {
+const char* name_of(GroupKind kind) {
   switch (kind) {
     case GroupKind::tensor:
       return "tensor";

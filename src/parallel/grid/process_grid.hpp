@@ -15,7 +15,7 @@ enum class GroupKind {
   model,      ///< holds all parameters together: the tensor groups of all stages
   embedding,  ///< first and last stage, which share the tied embedding; no group for the ranks between
 };
-std::string to_string(GroupKind kind);
+const char* name_of(GroupKind kind);
 inline constexpr GroupKind all_group_kinds[] = {GroupKind::tensor,   GroupKind::pipeline, GroupKind::context,
                                                 GroupKind::data,     GroupKind::gradient, GroupKind::model,
                                                 GroupKind::embedding};

@@ -63,7 +63,7 @@ class Recorder final : public CallObserver {
 class RecordingCommunicator final : public Communicator {
  public:
   RecordingCommunicator(parallel::GroupKind kind, int size, Recorder& recorder)
-      : kind_(kind), size_(size), name_(parallel::to_string(kind)), recorder_(recorder) {}
+      : kind_(kind), size_(size), name_(parallel::name_of(kind)), recorder_(recorder) {}
   int rank() const override { return 0; }
   int size() const override { return size_; }
   const std::string& name() const override { return name_; }

@@ -3,6 +3,7 @@
 
 #include <cmath>
 
+#include "src/data/tasks/race.hpp"
 #include "src/train/finetune/epoch_scoring.hpp"
 
 namespace trireme::test {

@@ -7,7 +7,7 @@
 
 #include "src/app/job/saved_model.hpp"
 #include "src/app/options/options.hpp"
-#include "src/data/tasks/zero_shot/detokenizer.hpp"
+#include "src/data/tasks/zero_shot/wikitext.hpp"
 
 namespace trireme::app {
 

@@ -71,7 +71,7 @@ std::vector<selftest::Group> groups_of(Job& job) {
   std::vector<selftest::Group> groups = {{"world", world, spans_nodes(all)}};
   for (const parallel::GroupKind kind : parallel::all_group_kinds) {
     groups.push_back(
-        {to_string(kind), job.communicators.of(kind).get(), spans_nodes(job.grid.group(kind, job.world->rank()))});
+        {name_of(kind), job.communicators.of(kind).get(), spans_nodes(job.grid.group(kind, job.world->rank()))});
   }
   return groups;
 }
