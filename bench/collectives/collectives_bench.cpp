@@ -184,7 +184,7 @@ void print(const BenchOptions& o, const app::Job& job, const Case& test, int gro
       "{}, "
       "\"ranks_sharing_cores\": {}, \"bytes\": {}, \"time_us\": {:.1f}, \"quartiles_us\": [{:.1f}, {:.1f}], "
       "\"algorithm_gbs\": {:.3f}, \"bus_gbs\": {:.3f}{}}}\n",
-      test.name, kind, o.group ? to_string(*o.group) : "world", group_size, nodes,
+      test.name, kind, o.group ? name_of(*o.group) : "world", group_size, nodes,
       o.group ? job.grid.groups(*o.group).size() : 1, job.node.ranks_sharing_cores, bytes, time.median, time.first,
       time.third, algorithm_gbs, algorithm_gbs * bus_factor(test.collective, group_size), more);
   std::fflush(stdout);

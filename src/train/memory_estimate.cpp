@@ -19,8 +19,8 @@ parallel::GridCommunicators rehearsal_communicators(const parallel::ProcessGrid&
     const std::vector<int> ranks = grid.group(kind, rank);
     if (ranks.empty()) continue;
     const auto group_rank = std::ranges::find(ranks, rank) - ranks.begin();
-    groups.of(kind) = std::make_unique<RehearsalCommunicator>(
-        static_cast<int>(group_rank), static_cast<int>(ranks.size()), parallel::name_of(kind));
+    groups.of(kind) = std::make_unique<RehearsalCommunicator>(static_cast<int>(group_rank),
+                                                              static_cast<int>(ranks.size()), parallel::name_of(kind));
   }
   return groups;
 }
