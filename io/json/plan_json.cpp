@@ -176,7 +176,7 @@ Json json_of(const plan::RankedGrid& grid, const plan::Cluster& cluster) {
                      {"global_batch_size", job.options.global_batch_size},
                      {"sequence_length", job.execution.sequence_length},
                      {"dtype", name_of(job.execution.dtype)},
-                     {"schedule", parallel::to_string(plan::schedule_of(job))},
+                     {"schedule", parallel::name_of(plan::schedule_of(job))},
                      {"recomputation", recomputation_of(job)},
                      {"zero", static_cast<int>(parallel.data_parallel.sharding)},
                      {"sequence_parallel", parallel.sequence_parallel},

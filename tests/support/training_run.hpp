@@ -35,7 +35,7 @@ struct Layout {
 inline std::ostream& operator<<(std::ostream& out, const Layout& layout) {
   out << "TP " << layout.tensor << " x PP " << layout.pipeline << " x CP " << layout.context << ", micro-batch "
       << layout.options.micro_batch_size;
-  if (layout.options.parallel.schedule) out << ", " << parallel::to_string(*layout.options.parallel.schedule);
+  if (layout.options.parallel.schedule) out << ", " << parallel::name_of(*layout.options.parallel.schedule);
   const parallel::PipelineSplit& split = layout.options.parallel.pipeline;
   if (split.chunks) out << ", " << *split.chunks << " chunks";
   if (split.layers_per_chunk) out << ", chunks of " << *split.layers_per_chunk;

@@ -8,7 +8,7 @@ void declare_schedule(Options& options, std::optional<parallel::ScheduleKind>* s
   std::vector<Choice<std::optional<parallel::ScheduleKind>>> choices;
   for (const auto kind : {parallel::ScheduleKind::one_forward_one_backward, parallel::ScheduleKind::gpipe,
                           parallel::ScheduleKind::interleaved, parallel::ScheduleKind::zero_bubble}) {
-    choices.push_back({parallel::to_string(kind), kind});
+    choices.push_back({parallel::name_of(kind), kind});
   }
   options.add_choice("schedule", schedule, std::move(choices),
                      "Order of forwards and backwards in a pipeline; default 1f1b, or interleaved if --vpp > 1.");

@@ -132,7 +132,7 @@ ScheduleKind schedule_for(std::optional<ScheduleKind> requested, int chunks) {
   const ScheduleKind kind =
       requested.value_or(chunks > 1 ? ScheduleKind::interleaved : ScheduleKind::one_forward_one_backward);
   TRIREME_CHECK((kind == ScheduleKind::interleaved) == (chunks > 1), ConfigError, "<schedule> {} {}: choose {}",
-                to_string(kind),
+                name_of(kind),
                 chunks > 1 ? fmt::format("has one chunk of layers a rank, not {}", chunks)
                            : "needs several chunks of layers a rank",
                 chunks > 1 ? "<schedule> interleaved, or <vpp> 1" : "<vpp> of at least 2, or <schedule> 1f1b");

@@ -95,7 +95,7 @@ const char* name_of(StepKind kind) {
   return "";
 }
 
-std::string to_string(ScheduleKind kind) {
+const char* name_of(ScheduleKind kind) {
   switch (kind) {
     case ScheduleKind::gpipe:
       return "gpipe";
@@ -112,7 +112,7 @@ std::string to_string(ScheduleKind kind) {
 Schedule make_schedule(ScheduleKind kind, int stages, int micro_batches, int chunks) {
   Schedule schedule = empty_schedule(stages, micro_batches, chunks);
   TRIREME_CHECK(chunks == 1 || kind == ScheduleKind::interleaved, ConfigError,
-                "a {} schedule of {} chunks a stage: only interleaved has several", to_string(kind), chunks);
+                "a {} schedule of {} chunks a stage: only interleaved has several", name_of(kind), chunks);
   for (int rank = 0; rank < stages; ++rank) {
     schedule.steps.push_back(steps_of(kind, stages, rank, micro_batches, chunks));
   }

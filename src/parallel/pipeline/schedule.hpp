@@ -32,7 +32,7 @@ enum class ScheduleKind {
 };
 
 /// Name of a kind, as users give it.
-std::string to_string(ScheduleKind kind);
+const char* name_of(ScheduleKind kind);
 
 /// Steps of every rank of a pipeline, in order. Data flows from chunk c of rank r to chunk c of rank r + 1, and from
 /// the last rank to chunk c + 1 of the first; gradients flow back. The schedule is pure data: senders and receivers

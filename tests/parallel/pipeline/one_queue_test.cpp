@@ -181,7 +181,7 @@ TEST_F(OneQueue, NoScheduleDeadlocks) {
       for (const int m : {1, 2, 3, 4, 7, 16}) {
         for (const ScheduleKind kind :
              {ScheduleKind::gpipe, ScheduleKind::one_forward_one_backward, ScheduleKind::zero_bubble}) {
-          SCOPED_TRACE(to_string(kind));
+          SCOPED_TRACE(name_of(kind));
           expect_to_end(make_schedule(kind, p, m), overlap, Sharing::all);
         }
         for (const int chunks : {1, 2, 3}) expect_to_end(make_forward_schedule(p, m, chunks), overlap, Sharing::all);

@@ -125,7 +125,7 @@ void for_each_schedule(Check&& check) {
         for (int micro_batches = 1; micro_batches <= 64; ++micro_batches) {
           check(make_schedule(kind, stages, micro_batches, chunks), kind);
           if (!testing::Test::HasFailure()) continue;
-          ADD_FAILURE() << to_string(kind) << " of " << stages << " stages, " << chunks << " chunks, " << micro_batches
+          ADD_FAILURE() << name_of(kind) << " of " << stages << " stages, " << chunks << " chunks, " << micro_batches
                         << " micro-batches";
           return;
         }

@@ -143,7 +143,7 @@ TEST(Schedule, RefusesAnEmptyPipeline) {
 
 TEST(Schedule, OnlyInterleavedTakesSeveralChunks) {
   for (const ScheduleKind kind : {ScheduleKind::gpipe, one_f_one_b, ScheduleKind::zero_bubble}) {
-    EXPECT_THROW(make_schedule(kind, 2, 2, 2), ConfigError) << to_string(kind);
+    EXPECT_THROW(make_schedule(kind, 2, 2, 2), ConfigError) << name_of(kind);
   }
 }
 

@@ -217,7 +217,7 @@ std::vector<std::string> train_options(const Options& options, const plan::Job& 
   if (job.grid.context_size() > 1) add("context-parallel-size", fmt::format("{}", job.grid.context_size()));
   const int chunks = plan::chunks_of(job);
   if (chunks > 1 && p.pipeline.chunks) add("num-virtual-stages-per-pipeline-rank", fmt::format("{}", chunks));
-  if (job.grid.pipeline_size() > 1) add("schedule", parallel::to_string(plan::schedule_of(job)));
+  if (job.grid.pipeline_size() > 1) add("schedule", parallel::name_of(plan::schedule_of(job)));
   add_flag(p.overlap_p2p, "overlap-p2p-communication");
   add_flag(p.sequence_parallel, "sequence-parallel");
   if (e.recomputation.granularity != RecomputeGranularity::none) {

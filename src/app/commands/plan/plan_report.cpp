@@ -72,7 +72,7 @@ void print_table(const PlanReport& report) {
         "{:>5.1f}%\n",
         job.grid.tensor_size(), job.grid.pipeline_size(), job.grid.context_size(), job.grid.data_size(),
         plan::chunks_of(job), job.execution.micro_batch_size, plan::micro_batches_of(job),
-        job.grid.pipeline_size() > 1 ? parallel::to_string(plan::schedule_of(job)) : "-", recomputation_of(job),
+        job.grid.pipeline_size() > 1 ? parallel::name_of(plan::schedule_of(job)) : "-", recomputation_of(job),
         static_cast<int>(job.execution.parallel.data_parallel.sharding),
         job.execution.parallel.sequence_parallel ? "y" : "-", overlaps_of(job),
         bytes_text(static_cast<double>(grid.max_bytes())), grid.step.step_ms, speed.tokens_per_second,

@@ -48,7 +48,7 @@ void show_schedule(const PlanOptions& options) {
   check_schedule_size(stages, chunks, micro_batches);
   const parallel::Schedule schedule = parallel::make_schedule(kind, stages, micro_batches, chunks);
   const plan::Simulation simulation = plan::simulate(schedule, plan::ScheduleTimes::uniform(schedule, {}));
-  fmt::print("{}: {} stages{}, {} micro-batches\n", parallel::to_string(kind), stages,
+  fmt::print("{}: {} stages{}, {} micro-batches\n", parallel::name_of(kind), stages,
              chunks > 1 ? fmt::format(" of {} chunks", chunks) : "", micro_batches);
   fmt::print("{}", plan::text_of(simulation, schedule));
   fmt::print(

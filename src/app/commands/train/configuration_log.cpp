@@ -140,7 +140,7 @@ void log_grid(const Options& options, const Job& job, const RunConfig& config, c
     const auto layout =
         parallel::PipelineLayout::of(model.layers, job.grid.pipeline_size(), parallel.grid.pipeline_split());
     log::info("pipeline: chunks of {} layers, schedule {}", fmt::join(layout.layers, ", "),
-              parallel::to_string(parallel::schedule_for(parallel.schedule, layout.chunks)));
+              parallel::name_of(parallel::schedule_for(parallel.schedule, layout.chunks)));
   }
 }
 
