@@ -232,9 +232,9 @@ TEST(SquadFiles, MissingAndWrongMembersAreNamed) {
     return in_paragraph(R"("context": "a b", "qas": [{)" + members + "}]");
   };
   EXPECT_THAT(message("{\n\"data\": [}"), HasSubstr("s.json: not JSON: parse error at line 2, column 10: "));
-  EXPECT_EQ(message("[]"), "s.json: [] instead of an object");
+  EXPECT_EQ(message("[]"), "s.json: an array instead of an object");
   EXPECT_EQ(message("{}"), "s.json: there is no \"data\"");
-  EXPECT_EQ(message(R"({"data": {}})"), "s.json: \"data\" is {} instead of an array");
+  EXPECT_EQ(message(R"({"data": {}})"), "s.json: \"data\" is an object instead of an array");
   EXPECT_EQ(message(R"({"data": [{}]})"), "s.json: \"data\"[0]: there is no \"paragraphs\"");
   EXPECT_EQ(message(in_paragraph(R"("qas": [])")), "s.json: \"data\"[0]: \"paragraphs\"[0]: there is no \"context\"");
   EXPECT_THAT(message(in_question("")), HasSubstr("\"qas\"[0]: there is no \"id\""));
