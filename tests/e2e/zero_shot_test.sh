@@ -36,7 +36,7 @@ field loss out >corpus.loss
 eval_task 1 WIKITEXT103 text.txt --overlapping-eval 32
 field loss out >text.loss
 check "windows without overlap have the perplexity of a corpus" close_to text.loss corpus.loss 1e-12
-check "the log names the detokenizer" grep -q "detokenizer none, by the file's path" err
+check "the log names the detokenizer" grep -q "detokenizer none, chosen by the file's path" err
 bytes=$(wc -c <text.txt)
 eval_task 1 WIKITEXT103 text.txt --overlapping-eval 8
 field loss out >text.loss

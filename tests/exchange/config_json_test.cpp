@@ -119,7 +119,7 @@ TEST(ConfigJson, OneErrorListsEverySettingThatIsNotHere) {
               AllOf(HasSubstr("position_embedding_type"), HasSubstr("type_vocab_size"), HasSubstr("is_decoder")));
   EXPECT_THAT(error_of(R"(GPT2LMHeadModel"], "n_head": 7)"), HasSubstr("must be a multiple"));
   EXPECT_THAT(error_of(R"(LlamaForCausalLM"], "quantization_config": {"quant_method": "gptq", "bits": 4})"),
-              HasSubstr("quantization_config: quantized weights are not read"));
+              HasSubstr("quantization_config: quantized weights are not supported"));
 }
 
 TEST(ConfigJson, HostileFilesGiveErrors) {

@@ -47,7 +47,7 @@ TEST(RunConfig, RefusesWhatDoesNotGoWithZero2) {
   const Words zero2 = gpt + "--data-parallel-sharding-strategy optim_grads";
   EXPECT_NO_THROW(read(zero2 + "--cuda-graphs --bf16"));
   expect_refused(zero2 + "--cuda-graphs --overlap-grad-reduce",
-                 "in ZeRO 2, which reduces gradients after every micro-batch");
+                 "with ZeRO 2, which reduces gradients after every micro-batch");
   expect_refused(zero2 + "--bf16 --main-grads-dtype bf16", "ZeRO 2 keeps its shard of the gradients in fp32");
 }
 

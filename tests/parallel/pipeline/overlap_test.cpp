@@ -114,8 +114,8 @@ TEST(OverlappedMessages, HideBehindTheComputingAsSimulated) {
     }
     const double without = measure(world, schedule, false);
     if (world.rank() == 0) {
-      std::printf("%s, %d stages: simulated %.1f, overlapped %.2f, not overlapped %.2f units\n",
-                  name_of(kind), p, simulated, with, without);
+      std::printf("%s, %d stages: simulated %.1f, overlapped %.2f, not overlapped %.2f units\n", name_of(kind), p,
+                  simulated, with, without);
     }
     EXPECT_LE(with, 1.05 * simulated);
     EXPECT_GT(without, simulated + 0.5);  // at least one message shows
