@@ -15,7 +15,7 @@ namespace {
 /// Elements that are summed to one number; those numbers are then added in order.
 constexpr std::int64_t block = 16384;
 /// Elements converted at a time within a block.
-constexpr std::int64_t chunk = 1024;
+constexpr std::int64_t buffer_elements = 1024;
 
 class CpuReduce final : public ReduceKernels {
  public:
@@ -80,10 +80,10 @@ class CpuReduce final : public ReduceKernels {
       ScratchPool::Lease lease(scratch_, static_cast<std::size_t>(blocks) * sizeof(double));
       double* partials = lease.take<double>(blocks);
       pool_.parallel_ranges(size, block, [&](std::int64_t begin, std::int64_t end) {
-        A buffer[chunk];
+        A buffer[buffer_elements];
         double total = 0;
-        for (std::int64_t i = begin; i < end; i += chunk) {
-          const std::int64_t n = end - i < chunk ? end - i : chunk;
+        for (std::int64_t i = begin; i < end; i += buffer_elements) {
+          const std::int64_t n = end - i < buffer_elements ? end - i : buffer_elements;
           total = fold(row_in(in + i, n, buffer), n, total);
         }
         partials[begin / block] = total;
