@@ -103,7 +103,7 @@ LrSchedule lr_schedule_from(const Attributes& attributes) {
   try {
     schedule.validate();
   } catch (const ConfigError& error) {
-    attributes.fail(fmt::format("the learning rate among its attributes makes no sense: {}", error.what()));
+    attributes.fail(fmt::format("the learning rate among its attributes is invalid: {}", error.what()));
   }
   return schedule;
 }

@@ -18,7 +18,7 @@ struct WeightDecayRamp {
   WeightDecayStyle style = WeightDecayStyle::linear;
   double start = 0;
   double end = 0;
-  std::int64_t length = 0;  ///< in updates, or where the learning rate goes by samples in these
+  std::int64_t length = 0;  ///< in updates, or in samples with LrSchedule::by_samples
 
   /// Throws ConfigError if the settings contradict each other.
   void validate() const;

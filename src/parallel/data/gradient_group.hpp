@@ -8,9 +8,9 @@ namespace trireme::parallel {
 /// groups in the same order (Parameter::gradient_group), even if it has no parameter of one. The communicators must
 /// outlive the list's users.
 struct GradientGroup {
-  Communicator& gradient;  ///< holds the same parameters: reduces their gradients, and shards their state
-  Communicator& tensor;    ///< splits them
-  Communicator& model;     ///< one replica of all parameters of the group
+  Communicator& gradient;  ///< ranks with the same parameters: reduces gradients, shards state
+  Communicator& tensor;    ///< ranks that split the parameters
+  Communicator& model;     ///< ranks of one replica of all parameters of the group
 };
 
 /// A rank's place among those that hold the same parameters.
