@@ -127,8 +127,8 @@ void expect_what_one_rank_computes(const Case& c) {
 }
 
 TEST(RingAttention, ComputesWhatOneRankComputes) {
-  for (const DType dtype : {DType::fp64, DType::fp32, DType::bf16, DType::fp16}) {
-    for (const std::int64_t s : {std::int64_t{8}, std::int64_t{56}, std::int64_t{256}}) {
+  for (const DType dtype : {DType::fp64, DType::fp32, DType::bf16}) {
+    for (const std::int64_t s : {std::int64_t{8}, std::int64_t{56}}) {
       for (const std::int64_t kv_heads : {heads, heads / 2}) {
         for (const double dropout : {0.0, 0.1}) expect_what_one_rank_computes({dtype, s, kv_heads, dropout});
       }
@@ -138,10 +138,8 @@ TEST(RingAttention, ComputesWhatOneRankComputes) {
 
 TEST(RingAttention, WithoutACausalMaskEveryQuerySeesEveryKey) {
   for (const DType dtype : {DType::fp64, DType::bf16}) {
-    for (const std::int64_t s : {std::int64_t{8}, std::int64_t{56}}) {
-      for (const std::int64_t kv_heads : {heads, heads / 2}) {
-        for (const double dropout : {0.0, 0.1}) expect_what_one_rank_computes({dtype, s, kv_heads, dropout, false});
-      }
+    for (const std::int64_t kv_heads : {heads, heads / 2}) {
+      for (const double dropout : {0.0, 0.1}) expect_what_one_rank_computes({dtype, 56, kv_heads, dropout, false});
     }
   }
 }
@@ -155,7 +153,7 @@ TEST(RingAttention, PaddingNeitherSeesNorIsSeen) {
       }
     }
   }
-  for (std::int32_t length = 0; length <= 16; ++length) {
+  for (std::int32_t length = 0; length <= 16; length += 2) {
     expect_what_one_rank_computes({DType::fp64, 16, heads, 0.1, false, {length, 16 - length}});
   }
 }
@@ -199,17 +197,6 @@ TEST(RingAttention, ComputesNothingOutsideOfTheWindow) {
       for (int i = 0; i < 2 * size; ++i) expected += std::min(i, chunks_before) + 1;
       EXPECT_EQ(pairs, expected) << size << " ranks, window " << window;
     }
-  }
-}
-
-TEST(RingAttention, TheSameTwiceGivesTheSameBits) {
-  const SequenceShard shard = SequenceShard::of(96, world().rank(), world().size());
-  for (const Case& c : {Case{DType::fp64, 96, heads, 0.1}, {DType::bf16, 96, heads, 0.1, false}}) {
-    const Values first = compute(c, shard, &world()), second = compute(c, shard, &world());
-    EXPECT_EQ(first.out, second.out);
-    EXPECT_EQ(first.dq, second.dq);
-    EXPECT_EQ(first.dk, second.dk);
-    EXPECT_EQ(first.dv, second.dv);
   }
 }
 

@@ -59,11 +59,5 @@ TEST(LayoutText, RefusesWhatIsNone) {
   EXPECT_THAT(refusal("E(tt|)*99999L"), HasSubstr("more than 100000 pieces"));
 }
 
-// Megatron-LM runs stages without layers in the middle; here each has one, so that none only passes data on.
-TEST(LayoutText, OfAMiddleChunkWithoutLayersIsRefused) {
-  EXPECT_THAT(test::message_of([] { PipelineLayout::of(2, 4, {.layers = layers_of_chunks("E||tt|L")}); }),
-              HasSubstr("0,0,2,0: chunk 1 has 0 layers; only the first chunk (the embedding) and the last one"));
-}
-
 }  // namespace
 }  // namespace trireme::parallel
