@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "src/base/error.hpp"
-#include "src/optim/weight_decay_ramp.hpp"
 
 namespace trireme::optim {
 namespace {

@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "src/backend/backend.hpp"
+#include "src/comm/communicator.hpp"
 #include "src/parallel/data/buffer_layout.hpp"
-#include "src/parallel/data/gradient_group.hpp"
 
 namespace trireme::parallel {
 
@@ -24,6 +24,21 @@ struct DataParallelOptions {
   bool overlap_reduce = false;           ///< buckets are reduced while backward runs
   bool overlap_gather = false;           ///< parameters are gathered while the next forward runs
   std::int64_t bucket_elements = 0;      ///< 0: max(40 M, 1 M x data ranks) with an overlap, all in one without
+};
+
+/// A rank's communicators for parameters whose gradients are reduced over the same ranks. Every rank lists the same
+/// groups in the same order (Parameter::gradient_group), even if it has no parameter of one. The communicators must
+/// outlive the list's users.
+struct GradientGroup {
+  Communicator& gradient;  ///< ranks with the same parameters: reduces gradients, shards state
+  Communicator& tensor;    ///< ranks that split the parameters
+  Communicator& model;     ///< ranks of one replica of all parameters of the group
+};
+
+/// A rank's place among those that hold the same parameters.
+struct GradientGroupMember {
+  int ranks = 1;
+  int rank = 0;
 };
 
 /// Throws ConfigError if `options` are not supported with training in `dtype`.
