@@ -101,31 +101,6 @@ TEST(TransformerStage, ChunksOfTheCrossEntropyComputeTheSameToRounding) {
   }
 }
 
-TEST(TransformerStage, AttendsToThePositionsWithinTheLengthsOfItsMicroBatch) {
-  model::ModelConfig config = small_config();
-  config.family = model::ModelFamily::bert;
-  config.binary_head = false;
-  Rig rig(layout_of(DType::fp64, 16, 1), config, 0.5);
-  std::vector<std::int32_t> ids(16, 3), lengths = {8};
-  const std::vector<std::int32_t> targets(16, 7);
-  const std::vector<std::int64_t> numbers = {0};
-  std::vector<double> weights(16);
-  weights.front() = 1;  // the loss of the first position alone
-  const auto loss_with = [&](std::size_t changed, bool is_padded) {
-    ids.assign(16, 3);
-    ids[changed] = 4;
-    model::MicroBatch batch{
-        {ids.data(), {16, 1}}, {targets.data(), {16, 1}}, {weights.data(), {16}}, {numbers.data(), {1}}};
-    if (is_padded) batch.lengths = {lengths.data(), {1}};
-    rig.gpt.stage().begin({batch}, {});
-    rig.gpt.stage().forward(0, 0, {}, {});
-    return rig.gpt.stage().take_loss_sums().tokens;
-  };
-  EXPECT_EQ(loss_with(8, true), loss_with(14, true));
-  EXPECT_NE(loss_with(7, true), loss_with(14, true));
-  EXPECT_NE(loss_with(8, false), loss_with(14, false));
-}
-
 TEST(TransformerStage, GradientsMatchFiniteDifferences) {
   for (const test::ModelVariant& variant : test::model_variants()) {
     Rig rig(layout_of(DType::fp64, 16, 2), small_config(variant, 0.2), 0.2);

@@ -86,18 +86,5 @@ TEST(Schedule, ChunksPassFromTheLastRankToTheNextChunkOfTheFirst) {
   EXPECT_FALSE(message_needed(schedule, 0, {StepKind::backward_weight, 1, 7}));
 }
 
-TEST(Schedule, RefusesAnEmptyPipeline) {
-  EXPECT_THROW(make_schedule(one_f_one_b, 0, 1), ConfigError);
-  EXPECT_THROW(make_schedule(one_f_one_b, 1, 0), ConfigError);
-  EXPECT_THROW(make_schedule(ScheduleKind::interleaved, 2, 2, 0), ConfigError);
-  EXPECT_THROW(make_forward_schedule(2, 0), ConfigError);
-}
-
-TEST(Schedule, OnlyInterleavedTakesSeveralChunks) {
-  for (const ScheduleKind kind : {ScheduleKind::gpipe, one_f_one_b, ScheduleKind::zero_bubble}) {
-    EXPECT_THROW(make_schedule(kind, 2, 2, 2), ConfigError) << to_string(kind);
-  }
-}
-
 }  // namespace
 }  // namespace trireme::parallel
