@@ -71,7 +71,7 @@ class Optimizer {
   };
   /// Returns whether a parameter is updated as a full matrix.
   using MatrixFilter = bool (*)(const parallel::Parameter&);
-  /// An array of state beside the masters.
+  /// An array of state in addition to the masters.
   struct MomentSpec {
     const char* name;
     bool of_matrices = false;   ///< state of full matrices; otherwise of all other parameters

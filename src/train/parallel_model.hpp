@@ -21,7 +21,7 @@ data::SampleFields sample_fields(const model::ModelConfig& config, const Documen
 /// it communicates: every rank of the grid makes the same calls.
 class ParallelModel {
  public:
-  /// `world` (host memory) is the grid's ranks in the grid's order. All but the options must live longer.
+  /// `world` (host memory) is the grid's ranks in the grid's order. All except the options must live longer.
   ParallelModel(Backend& backend, Communicator& world, const parallel::ProcessGrid& grid,
                 parallel::GridCommunicators& communicators, const model::ModelConfig& config,
                 const ExecutionConfig& execution);

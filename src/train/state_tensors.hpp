@@ -48,8 +48,8 @@ class HostState {
   const std::vector<checkpoint::StateTensor>& tensors() const { return tensors_; }
   /// Copies the tensors at this point of the compute stream, and waits.
   void fetch();
-  /// Begins the copy beside the work enqueued next; only with memory of its own. Until `fetched`, call `keep_order`
-  /// before you change the tensors.
+  /// Begins the copy, concurrent with the work enqueued next; only with memory of its own. Until `fetched`, call
+  /// `keep_order` before you change the tensors.
   void begin_fetch();
   /// Orders later work on the compute stream after the copies begun so far.
   void keep_order() { copies_.order_before(backend_.compute_stream()); }
@@ -63,7 +63,7 @@ class HostState {
   Backend& backend_;
   std::vector<checkpoint::StateTensor> tensors_;
   HostCopies copies_;
-  std::unique_ptr<Stream> copying_;  // copies beside the compute stream
+  std::unique_ptr<Stream> copying_;  // copies concurrently with the compute stream
 };
 
 }  // namespace trireme::train

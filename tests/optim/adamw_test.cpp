@@ -67,7 +67,7 @@ TEST(AdamWByHand, TwoUpdatesOfOneWeight) {
   AdamW adamw(b, buffer, 0.01, {});
   const auto weight = [&](std::size_t i) { return buffer.parameters()[i].value.as<double>()[0]; };
 
-  // m / c1 = g and v / c2 = g^2 in the first update, so the step is the learning rate but for epsilon.
+  // m / c1 = g and v / c2 = g^2 in the first update, so the step is the learning rate except for epsilon.
   for (const Parameter& p : buffer.parameters()) p.gradient.as<double>()[0] = 0.5;
   adamw.step(0.1, 1);
   EXPECT_DOUBLE_EQ(weight(0), 1 - 0.001 - 0.1 * 0.5 / (0.5 + 1e-8));

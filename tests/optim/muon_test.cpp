@@ -93,7 +93,7 @@ std::vector<Parameter> layer(int tensor_rank, int tensor_size) {
   return list;
 }
 
-/// Elements of a whole parameter that lie in the box of a shard, in its order.
+/// Elements of a full parameter that lie in the box of a shard, in its order.
 std::vector<double> in_box(const Parameter& p, const std::vector<double>& whole) {
   std::vector<double> result;
   for (std::int64_t i = 0; i < p.shape.numel(); ++i) {

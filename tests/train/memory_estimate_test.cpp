@@ -85,7 +85,7 @@ TEST(MemoryEstimate, CountsTensorsThatHaveBlocksOfTheirOwn) {
   EXPECT_LT(estimate.activations, rig.gpt.stage().activations().peak_bytes() + (std::size_t{4} << 20));
 }
 
-/// Memory of training with a vocabulary whose logits are larger than all else, as the allocator counts it. Also expects
+/// Memory of training with a vocabulary whose logits are the largest tensor, as the allocator counts it. Also expects
 /// the estimate to be that.
 std::size_t peak_with_chunks(DType dtype, std::int64_t chunks, bool is_bert) {
   model::ModelConfig config = small_config();

@@ -101,7 +101,7 @@ std::uint32_t value(const std::string& tensor, std::int64_t index) {
   return static_cast<std::uint32_t>(splitmix64(fnv1a(tensor), static_cast<std::uint64_t>(index)));
 }
 
-/// Place in the whole tensor, flattened, of element `i` of a piece.
+/// Index in the full tensor, flattened, of element `i` of a piece.
 std::int64_t logical_index(const StateTensor& piece, std::int64_t i) {
   std::int64_t rest = piece.flat_begin + i;
   std::int64_t index = 0;

@@ -105,7 +105,7 @@ TEST(Sharding, NothingIsUsedBeforeItIsWaitedFor) {
       });
       for (int i = 0; i < 2; ++i) {
         EXPECT_EQ(lazy.step().grad_norm, prompt.step().grad_norm);
-        // An evaluation, too, needs the parameters that are under way.
+        // An evaluation also needs the parameters in flight.
         EXPECT_EQ(lazy.trainer.evaluate(*lazy.data.train, 8 * i, 1)->loss,
                   prompt.trainer.evaluate(*prompt.data.train, 8 * i, 1)->loss);
       }
@@ -171,7 +171,7 @@ std::int64_t parameter_elements(const train::ParallelModel& gpt) {
   return sum;
 }
 
-/// Expects that a run allocates before its first step the predicted bytes, but for those of the first micro-batch.
+/// Expects that a run allocates the predicted bytes before its first step, except those of the first micro-batch.
 void expect_allocated(const TrainingRun& run, const train::MemoryEstimate& estimate) {
   EXPECT_EQ(run.backend->allocated_bytes(),
             estimate.total() - estimate.activations - estimate.work - estimate.messages);

@@ -105,7 +105,7 @@ class PipelineExecutor {
   std::map<std::pair<bool, std::size_t>, int> runs_;  // runs of schedules, by has_backward_ and steps of this rank
   bool is_repeated_ = false;                          // true after the first runs of the schedule
   std::set<StepShape> shapes_run_;                    // shapes of the steps run so far
-  // During a run: receives posted or arrived; sends under way; the messages that each peer will send, in order.
+  // During a run: receives posted or arrived; sends in flight; the messages that each peer will send, in order.
   std::map<Message, Arrival> arrivals_;
   std::map<Message, Departure> departures_;
   std::vector<std::vector<Message>> incoming_;

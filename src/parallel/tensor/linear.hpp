@@ -27,7 +27,7 @@ class ColumnParallelLinear {
   /// Adds a weight of the same input.
   void add(const Parameter& weight, const Parameter* bias);
 
-  /// Overwrites y and, where there is an activation, pre_activation, both [n, out / t].
+  /// Overwrites y and, with an activation, pre_activation, both [n, out / t].
   void forward(ConstTensorView x, Activation activation, TensorView pre_activation, TensorView y) const;
   /// dx = sum over the tensor group of dy W, [N, in], overwritten. x is forward's input, unread with
   /// WeightGradient::later.

@@ -59,8 +59,8 @@ std::ostream& operator<<(std::ostream& to, const Case& c) {
                            fmt::join(c.lengths, " "), c.documents, c.window);
 }
 
-/// Forward and backward of the rows of `shard`: in the ring, or by the kernel where there is no group. Inputs of
-/// padding are not numbers.
+/// Forward and backward of the rows of `shard`: in the ring, or by the kernel without a group. Inputs of padding are
+/// NaN.
 Values compute(const Case& c, const SequenceShard& shard, Communicator* group) {
   const DType dtype = c.dtype;
   const std::int64_t kv_heads = c.kv_heads;
@@ -144,7 +144,7 @@ TEST(RingAttention, WithoutACausalMaskEveryQuerySeesEveryKey) {
   }
 }
 
-// Samples that end within a chunk and at the end of one, in any chunk; empty ones, and whole ones.
+// Samples that end within a chunk and at the end of one, in any chunk; empty and unpadded ones.
 TEST(RingAttention, PaddingNeitherSeesNorIsSeen) {
   for (const DType dtype : {DType::fp64, DType::bf16}) {
     for (const bool causal : {true, false}) {
@@ -158,7 +158,7 @@ TEST(RingAttention, PaddingNeitherSeesNorIsSeen) {
   }
 }
 
-// Documents that end within a chunk and at the end of one, of one position and of the whole sequence.
+// Documents that end within a chunk and at the end of one, of one position and of the full sequence.
 TEST(RingAttention, DocumentsSeeThemselvesAlone) {
   for (const DType dtype : {DType::fp64, DType::bf16}) {
     for (const auto& documents : {std::vector<std::vector<std::int32_t>>{{1, 20, 33}, {55}}, {{14, 28, 42}, {}}}) {
