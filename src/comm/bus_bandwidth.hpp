@@ -10,18 +10,8 @@ enum class Collective { all_reduce, reduce_scatter, all_gather, broadcast, send_
 /// all-gather and all-to-all, whose size covers all ranks' parts, (n-1)/n; others 1.
 constexpr double bus_factor(Collective collective, int ranks) {
   const double others = static_cast<double>(ranks - 1) / ranks;
-  switch (collective) {
-    case Collective::all_reduce:
-      return 2 * others;
-    case Collective::reduce_scatter:
-    case Collective::all_gather:
-    case Collective::all_to_all:
-      return others;
-    case Collective::broadcast:
-    case Collective::send_receive:
-      return 1;
-  }
-  return 1;
+  const double factors[] = {2 * others, others, others, 1, 1, others};  // by Collective
+  return factors[static_cast<int>(collective)];
 }
 
 }  // namespace trireme

@@ -7,7 +7,7 @@ namespace trireme::optim {
 namespace {
 
 void validate_moment(const char* field, DType dtype, const char* decay_field, double decay) {
-  // The least number above 0 of fp16 is 6e-8, and squares of gradients are smaller.
+  // The smallest positive number of fp16 is 6e-8, and squares of gradients are smaller.
   TRIREME_CHECK(dtype == DType::fp32 || dtype == DType::bf16, ConfigError,
                 "<{}> {}: moments in {} would need a scale for every tensor. Try bf16, which has the range of fp32.",
                 field, name_of(dtype), name_of(dtype));
@@ -25,20 +25,10 @@ void validate_moment(const char* field, DType dtype, const char* decay_field, do
 void validate(const AdamWOptions& options) {
   TRIREME_CHECK(options.beta1 >= 0 && options.beta1 < 1 && options.beta2 >= 0 && options.beta2 < 1, ConfigError,
                 "<adam_beta1> {} and <adam_beta2> {} must be from 0 to less than 1", options.beta1, options.beta2);
-  // With 0 an element that never had a gradient, padding for one, would become 0 / 0.
+  // With 0, an element without gradients, such as padding, would become 0 / 0.
   TRIREME_CHECK(options.epsilon > 0, ConfigError, "<adam_eps> {} must be above 0", options.epsilon);
   validate_moment("exp_avg_dtype", options.exp_avg_dtype, "adam_beta1", options.beta1);
   validate_moment("exp_avg_sq_dtype", options.exp_avg_sq_dtype, "adam_beta2", options.beta2);
-}
-
-AdamWStep adamw_step(const AdamWOptions& options, std::int64_t number, double gradient_scale) {
-  AdamWStep step;
-  step.beta1 = options.beta1;
-  step.beta2 = options.beta2;
-  step.epsilon = options.epsilon;
-  step.update = number;
-  step.gradient_scale = gradient_scale;
-  return step;
 }
 
 AdamW::AdamW(Backend& backend, parallel::ParameterBuffer& parameters, double weight_decay, const AdamWOptions& options)
@@ -49,12 +39,17 @@ AdamW::AdamW(Backend& backend, parallel::ParameterBuffer& parameters, double wei
   validate(options);
 }
 
-void AdamW::update_stretch(const Update& update, const Stretch& stretch) {
-  AdamWStep step = adamw_step(options_, update.number, update.gradient_scale);
+void AdamW::update(Backend& backend, const AdamWOptions& options, const Update& update, const Stretch& stretch) {
+  AdamWStep step;
   step.learning_rate = stretch.learning_rate;
+  step.beta1 = options.beta1;
+  step.beta2 = options.beta2;
+  step.epsilon = options.epsilon;
   step.weight_decay = stretch.weight_decay;
-  backend().optimizer().adamw(backend().compute_stream(), step, stretch.gradients, stretch.masters, stretch.moments[0],
-                              stretch.moments[1], stretch.rounded);
+  step.update = update.number;
+  step.gradient_scale = update.gradient_scale;
+  backend.optimizer().adamw(backend.compute_stream(), step, stretch.gradients, stretch.masters, stretch.moments[0],
+                            stretch.moments[1], stretch.rounded);
 }
 
 }  // namespace trireme::optim

@@ -16,8 +16,6 @@ struct AdamWOptions {
 
 /// Throws ConfigError for options out of range.
 void validate(const AdamWOptions& options);
-/// Numbers of update `number`, from 1, without its rates.
-AdamWStep adamw_step(const AdamWOptions& options, std::int64_t number, double gradient_scale);
 
 /// AdamW, which keeps both moments. Weight decay is decoupled: it does not enter the moments.
 class AdamW final : public Optimizer {
@@ -25,8 +23,13 @@ class AdamW final : public Optimizer {
   /// Throws ConfigError for options out of range, and for moments of 16 bits in fp64. `parameters` must live longer.
   AdamW(Backend& backend, parallel::ParameterBuffer& parameters, double weight_decay, const AdamWOptions& options);
 
+  /// Enqueues the update of a stretch of any optimizer, whose moments are AdamW's.
+  static void update(Backend& backend, const AdamWOptions& options, const Update& update, const Stretch& stretch);
+
  private:
-  void update_stretch(const Update& update, const Stretch& stretch) override;
+  void update_stretch(const Update& update, const Stretch& stretch) override {
+    AdamW::update(backend(), options_, update, stretch);
+  }
 
   AdamWOptions options_;
 };

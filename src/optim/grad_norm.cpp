@@ -24,8 +24,9 @@ void for_each_counted(const parallel::ParameterBuffer& parameters, NormGroups gr
   }
 }
 
-/// Calls measure(bucket, begin, count) for the ranges of this rank's shard that count here, and combines what it adds
-/// to `result`, [1] fp64, over the ranks and the gradient groups. `subtracted` from this rank's sums: by group, if any.
+/// Calls measure(bucket, begin, count) for the ranges of this rank's shard that count here. Combines `result`, [1]
+/// fp64, to which it adds, over the ranks and the gradient groups. Subtracts `subtracted`, by group, if any, from this
+/// rank's sums.
 template <class Measure>
 double measure_model(Backend& backend, const parallel::ParameterBuffer& parameters, NormGroups groups,
                      TensorView result, ReduceOp op, const Measure& measure,
@@ -82,7 +83,7 @@ double parameter_norm(Backend& backend, const parallel::ParameterBuffer& paramet
 
 std::int64_t count_zero_gradients(Backend& backend, const parallel::ParameterBuffer& parameters, NormGroups groups,
                                   TensorView sum) {
-  // Padding inside of the ranges is zero: it is taken off beforehand.
+  // Padding inside the ranges is zero and must not count.
   std::vector<std::int64_t> padding(groups.size());
   for (std::size_t number = 0; number < groups.size(); ++number) {
     for_each_counted(parameters, groups, number,

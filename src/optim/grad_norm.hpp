@@ -18,7 +18,7 @@ using NormGroups = std::span<const parallel::GradientGroup>;
 inline constexpr int infinity_norm = 0;
 
 /// Norm (sum of |g|^power)^(1/power) of the full model's reduced gradients, in fp64; with `infinity_norm` the largest
-/// |g|. Infinite or NaN where an element is. `sum`, [1] fp64, is work space. Waits for the device.
+/// |g|. Infinite or NaN if an element is. `sum`, [1] fp64, is work space. Waits for the device.
 double gradient_norm(Backend& backend, const parallel::ParameterBuffer& parameters, NormGroups groups, TensorView sum,
                      int power = 2);
 

@@ -8,15 +8,15 @@ namespace trireme::optim {
 
 struct LossScalerOptions {
   bool dynamic = false;
-  double initial_scale = 1;  ///< first scale; the constant one where not dynamic
+  double initial_scale = 1;  ///< first scale; the constant one if not dynamic
   double minimum_scale = 1;
   int growth_window = 1000;  ///< good updates in a row before the scale doubles
   int hysteresis = 2;        ///< overflows it takes before the scale is halved
 };
 
-/// The factor that keeps fp16 gradients from vanishing: Megatron-LM's algorithm. An overflow resets the window and
-/// decrements the hysteresis; where that is used up, it also halves the scale. After a full window the scale doubles
-/// and the hysteresis is restored. A constant scale never changes.
+/// Factor that keeps fp16 gradients from underflow, by Megatron-LM's algorithm. An overflow resets the window and
+/// decrements the hysteresis; at 0 it also halves the scale. After a full window the scale doubles and the hysteresis
+/// is restored. A constant scale never changes.
 class LossScaler {
  public:
   struct State {
@@ -26,7 +26,7 @@ class LossScaler {
     friend bool operator==(const State&, const State&) = default;
   };
 
-  /// Throws ConfigError for settings that cannot work.
+  /// Throws ConfigError for settings out of range.
   explicit LossScaler(const LossScalerOptions& options);
 
   bool dynamic() const { return options_.dynamic; }

@@ -9,6 +9,9 @@
 namespace trireme::optim {
 namespace {
 
+constexpr Choice<WeightDecayStyle> weight_decay_styles[] = {{"linear", WeightDecayStyle::linear},
+                                                            {"cosine", WeightDecayStyle::cosine}};
+
 double wsd_factor(WsdDecayStyle style, double ratio) {
   switch (style) {
     case WsdDecayStyle::linear:
@@ -103,9 +106,40 @@ LrSchedule lr_schedule_from(const Attributes& attributes) {
   try {
     schedule.validate();
   } catch (const ConfigError& error) {
-    attributes.fail(fmt::format("the learning rate among its attributes makes no sense: {}", error.what()));
+    attributes.fail(fmt::format("the learning rate among its attributes is invalid: {}", error.what()));
   }
   return schedule;
+}
+
+void WeightDecayRamp::validate() const {
+  TRIREME_CHECK(start >= 0 && end >= start && std::isfinite(end), ConfigError,
+                "<start_weight_decay> {} must be at least 0 and at most <end_weight_decay> {}", start, end);
+}
+
+double WeightDecayRamp::at(std::int64_t progress) const {
+  if (progress > length) return end;
+  const double ratio = static_cast<double>(progress) / static_cast<double>(length);
+  const double factor =
+      style == WeightDecayStyle::linear ? ratio : 0.5 * (1 + std::cos(std::numbers::pi * (1 - ratio)));
+  return start + (end - start) * factor;
+}
+
+Attributes attributes_of(const WeightDecayRamp& ramp, bool by_samples) {
+  Attributes attributes;
+  attributes.put("training.weight-decay-incr-style", ramp.style, weight_decay_styles);
+  attributes.put_shortest("training.start-weight-decay", ramp.start);
+  attributes.put_shortest("training.end-weight-decay", ramp.end);
+  attributes.put(by_samples ? "training.train-samples" : "training.train-iters", ramp.length);
+  return attributes;
+}
+
+std::optional<WeightDecayRamp> weight_decay_ramp_from(const Attributes& attributes) {
+  if (!attributes.contains("training.weight-decay-incr-style")) return std::nullopt;
+  const char* const length =
+      attributes.contains("training.train-samples") ? "training.train-samples" : "training.train-iters";
+  return WeightDecayRamp{attributes.get("training.weight-decay-incr-style", weight_decay_styles),
+                         attributes.get<double>("training.start-weight-decay"),
+                         attributes.get<double>("training.end-weight-decay"), attributes.get(length, std::int64_t{1})};
 }
 
 }  // namespace trireme::optim

@@ -30,7 +30,7 @@ struct OptimizerOptions {
   MuonOptions muon = {};  ///< settings of matrices; `adamw` has those of the rest
 };
 
-/// Bytes that the optimizer keeps of every parameter beside the masters, at least, in training of type `dtype`.
+/// Minimum of the bytes that the optimizer keeps per parameter in addition to the masters, in training of type `dtype`.
 std::size_t moment_bytes(const OptimizerOptions& options, DType dtype);
 
 /// Throws ConfigError for options out of range. `parameters` and `groups` must live longer.

@@ -64,11 +64,7 @@ Muon::Muon(Backend& backend, parallel::ParameterBuffer& parameters, std::vector<
 }
 
 void Muon::update_stretch(const Update& update, const Stretch& stretch) {
-  AdamWStep step = adamw_step(adamw_, update.number, update.gradient_scale);
-  step.learning_rate = stretch.learning_rate;
-  step.weight_decay = stretch.weight_decay;
-  backend().optimizer().adamw(backend().compute_stream(), step, stretch.gradients, stretch.masters, stretch.moments[0],
-                              stretch.moments[1], stretch.rounded);
+  AdamW::update(backend(), adamw_, update, stretch);
 }
 
 void Muon::update_matrices(const Update& update, std::size_t bucket) {

@@ -21,17 +21,17 @@ struct MuonOptions {
   NewtonSchulzOptions newton_schulz = {};
   MuonScale scale = MuonScale::spectral;
   double extra_scale = 1;
-  bool split_qkv = true;  ///< queries, keys and values are matrices of their own
+  bool split_qkv = true;  ///< queries, keys and values are separate matrices
 };
 
-/// Muon (Jordan et al. 2024, kellerjordan.github.io/posts/muon) in Megatron-LM's form, for the matrices inside of the
+/// Muon (Jordan et al. 2024, kellerjordan.github.io/posts/muon) in Megatron-LM's form, for the matrices inside the
 /// model; AdamW for embeddings, output layers, norms and biases. With the gradient g and the momentum beta:
 ///
 ///   m = beta m + (1 - beta) g;  u = m, or with Nesterov's momentum (1 - beta) g + beta m
 ///   w = w (1 - rate decay) - rate scale NewtonSchulz(u)
 ///
-/// NewtonSchulz sees full matrices, whatever ranks they are divided over. Of `attn.qkv` and `attn.kv` each of queries,
-/// keys and values is one, [heads head size, hidden]; SwiGLU's gate and up are one together.
+/// NewtonSchulz runs on full matrices, however they are divided over ranks. The queries, keys and values of `attn.qkv`
+/// and `attn.kv` are one matrix each, [heads head size, hidden]; SwiGLU's gate and up are one together.
 class Muon final : public Optimizer {
  public:
   static constexpr std::array moment_names = {MomentSpec{"muon_m", true}, MomentSpec{"adamw_m"}, MomentSpec{"adamw_v"}};

@@ -15,11 +15,6 @@ constexpr Coefficients quintic[] = {{4.0848, -6.8946, 2.9270},
                                     {2.8366, -3.0525, 1.2012}};
 constexpr Coefficients simple[] = {{3.4445, -4.7750, 2.0315}};
 
-std::span<const Coefficients> coefficients_of(NewtonSchulzCoefficients set) {
-  if (set == NewtonSchulzCoefficients::simple) return simple;
-  return quintic;
-}
-
 }  // namespace
 
 NewtonSchulz::NewtonSchulz(Backend& backend, DType dtype, std::int64_t max_elements, std::int64_t max_side,
@@ -60,7 +55,8 @@ void NewtonSchulz::iterate(TensorView x) {
   const TensorView gram = square_in(gram_), square = square_in(square_);
   const TensorView gradient = products_ == accumulation_type(products_) ? gram : square_in(gradient_);
   const TensorView product = product_.view().flat(0, x.numel()).reshape(x.shape());
-  const std::span<const Coefficients> sets = coefficients_of(options_.coefficients);
+  const bool is_simple = options_.coefficients == NewtonSchulzCoefficients::simple;
+  const auto sets = is_simple ? std::span<const Coefficients>(simple) : quintic;
   for (int step = 0; step < options_.steps; ++step) {
     const auto& [a, b, c] = sets[static_cast<std::size_t>(step) % sets.size()];
     if (rows <= columns) {

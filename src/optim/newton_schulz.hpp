@@ -6,14 +6,14 @@
 
 namespace trireme::optim {
 
-/// Coefficients (a, b, c) of the steps of Newton-Schulz, which are taken in turn.
+/// Coefficients (a, b, c) of the Newton-Schulz steps, used in turn.
 enum class NewtonSchulzCoefficients {
   quintic,  ///< five steps with growing accuracy
   simple    ///< (3.4445, -4.7750, 2.0315) in each (Jordan et al. 2024, kellerjordan.github.io/posts/muon)
 };
 
-/// Type of the products. device: bf16 on GPUs, as Jordan et al. have it, since the result needs no more; the matrix's
-/// own type on the CPU, where bf16 is slower. full: the matrix's own type.
+/// Type of the products. device: bf16 on GPUs, as in Jordan et al., because the result needs no more precision; the
+/// matrix's own type on the CPU, where bf16 is slower. full: the matrix's own type.
 enum class NewtonSchulzProducts { device, full };
 
 struct NewtonSchulzOptions {
@@ -41,8 +41,8 @@ class NewtonSchulz {
   NewtonSchulzOptions options_;
   DType products_;
   Tensor squares_, product_, gram_, square_;
-  Tensor rounded_;   // X, where products have another type
-  Tensor gradient_;  // X^T X in the type of gradients, where that is another one
+  Tensor rounded_;   // X, if products have another type
+  Tensor gradient_;  // X^T X in the type of gradients, if that differs
 };
 
 }  // namespace trireme::optim

@@ -70,12 +70,16 @@ Optimizer::Stretch Optimizer::stretch_at(std::size_t bucket, bool matrices, std:
   return stretch;
 }
 
+std::pair<double, double> Optimizer::rates_of(const parallel::Parameter& p, const Rates& rates) const {
+  return {p.rows_are_tokens ? rates.of_tokens.value_or(rates.learning_rate) : rates.learning_rate,
+          parallel::decays(p.role) ? rates.weight_decay.value_or(weight_decay_) : 0};
+}
+
 Optimizer::Stretch Optimizer::stretch_of(std::size_t i, const Rates& rates) const {
   const parallel::Parameter& p = parameters_.parameters()[i];
   const parallel::ShardRange own = parameters_.shard_range(i);
   Stretch stretch = stretch_at(parameters_.layout().bucket_of(i), is_matrix(p), own.at, own.count);
-  stretch.learning_rate = p.rows_are_tokens ? rates.of_tokens.value_or(rates.learning_rate) : rates.learning_rate;
-  stretch.weight_decay = parallel::decays(p.role) ? weight_decay(rates) : 0;
+  std::tie(stretch.learning_rate, stretch.weight_decay) = rates_of(p, rates);
   return stretch;
 }
 
@@ -114,17 +118,12 @@ void Optimizer::step(const Rates& rates, double gradient_scale, const std::funct
 }
 
 void Optimizer::update_bucket(std::size_t bucket, const Update& update) {
-  const Rates& rates = update.rates;
-  const auto rates_of = [&](const parallel::Parameter& p) {
-    return std::tuple(p.rows_are_tokens ? rates.of_tokens.value_or(rates.learning_rate) : rates.learning_rate,
-                      parallel::decays(p.role) ? weight_decay(rates) : 0, is_matrix(p));
-  };
-  parameters_.for_each_stretch(bucket, rates_of, [&](const auto& own, std::int64_t begin, std::int64_t count) {
-    const auto& [learning_rate, weight_decay, matrix] = own;
+  const auto kind = [&](const parallel::Parameter& p) { return std::pair(rates_of(p, update.rates), is_matrix(p)); };
+  parameters_.for_each_stretch(bucket, kind, [&](const auto& own, std::int64_t begin, std::int64_t count) {
+    const auto& [rates, matrix] = own;
     if (matrix) return;
     Stretch stretch = stretch_at(bucket, false, begin, count);
-    stretch.learning_rate = learning_rate;
-    stretch.weight_decay = weight_decay;
+    std::tie(stretch.learning_rate, stretch.weight_decay) = rates;
     update_stretch(update, stretch);
   });
 }

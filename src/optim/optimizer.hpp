@@ -3,6 +3,7 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "src/backend/backend.hpp"
@@ -68,31 +69,29 @@ class Optimizer {
     std::vector<TensorView> moments;  ///< those of these parameters, in the order of their names
     TensorView rounded;               ///< the parameters; empty if they are their own masters
   };
-  /// Returns whether a parameter is updated whole, as a matrix.
+  /// Returns whether a parameter is updated as a full matrix.
   using MatrixFilter = bool (*)(const parallel::Parameter&);
-  /// An array of state beside the masters.
+  /// An array of state in addition to the masters.
   struct MomentSpec {
     const char* name;
-    bool of_matrices = false;   ///< parameters that are updated whole have it; else all others
+    bool of_matrices = false;   ///< state of full matrices; otherwise of all other parameters
     DType dtype = DType::fp32;  ///< bf16, or fp32 for the accumulation type
   };
 
-  /// Keeps one array, 0 at first, for each of `moments`. Without `is_matrix` no parameter is updated whole.
+  /// Keeps one array, 0 at first, for each of `moments`. Without `is_matrix` no parameter is updated as a full matrix.
   /// `parameters` must live longer. Throws ConfigError for a negative `weight_decay`, and for moments of 16 bits in
   /// fp64.
   Optimizer(Backend& backend, parallel::ParameterBuffer& parameters, double weight_decay,
             std::span<const MomentSpec> moments, MatrixFilter is_matrix = nullptr);
   Backend& backend() const { return backend_; }
   const parallel::ParameterBuffer& parameters() const { return parameters_; }
-  /// Weight decay of an update, of a parameter that decays.
-  double weight_decay(const Rates& rates) const { return rates.weight_decay.value_or(weight_decay_); }
   /// This rank's range of parameter i, by itself.
   Stretch stretch_of(std::size_t i, const Rates& rates) const;
 
  private:
   /// Enqueues the update of one stretch. Its zeros between parameters must stay 0.
   virtual void update_stretch(const Update& update, const Stretch& stretch) = 0;
-  /// Enqueues the updates of the parameters of a bucket that are updated whole.
+  /// Enqueues the updates of a bucket's full matrices.
   virtual void update_matrices(const Update&, std::size_t) {}
 
   /// Elements [begin, begin + count) of this rank's shard of a bucket, which have state from `offset` on.
@@ -108,6 +107,8 @@ class Optimizer {
     Tensor array;
     std::vector<std::vector<Range>> ranges;  // by bucket
   };
+  /// Learning rate and weight decay of a parameter.
+  std::pair<double, double> rates_of(const parallel::Parameter& p, const Rates& rates) const;
   bool rounds() const { return static_cast<bool>(masters_.view()); }
   bool is_matrix(const parallel::Parameter& p) const { return is_matrix_ != nullptr && is_matrix_(p); }
   TensorView of_bucket(const Tensor& array, std::size_t bucket) const {

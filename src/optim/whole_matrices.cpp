@@ -9,7 +9,7 @@ namespace {
 
 using parallel::Parameter;
 
-/// Dimension along which a box is a part of the tensor; -1 if it is all of it.
+/// Dimension along which tensor ranks split a parameter; -1 if they do not.
 int split_dimension(const Parameter& p) {
   for (int d = 0; d < p.shape.rank(); ++d) {
     if (p.box.extent[d] != p.shape[d]) return d;
@@ -83,7 +83,7 @@ void WholeMatrices::exchange_shards(const Round& round, Communicator& holders, b
   for (const Matrix& matrix : round) {
     const TensorView piece = piece_of(matrix);
     if (matrix.holder != rank) {
-      // Without shards every rank has what the holder brings together.
+      // Without shards the holder has the complete box already.
       if (piece.numel() > 0 && (is_sharded(matrix) || !gathers)) {
         transfers.push_back({gathers ? send : receive, matrix.holder, piece});
       }
@@ -131,7 +131,7 @@ void WholeMatrices::exchange_boxes(const Round& round, const parallel::GradientG
 
 void WholeMatrices::copy_boxes(const Matrix& matrix, bool gathers) {
   const Parameter& p = parameters_.parameters()[matrix.i];
-  // The whole is [before, ranks, extent, after], the boxes are [ranks, before, extent, after].
+  // The full matrix is [before, ranks, extent, after], the boxes are [ranks, before, extent, after].
   std::int64_t before = 1, after = 1;
   for (int d = 0; d < matrix.dimension; ++d) before *= p.shape[d];
   for (int d = matrix.dimension + 1; d < p.shape.rank(); ++d) after *= p.shape[d];

@@ -10,13 +10,13 @@
 
 namespace trireme::optim {
 
-/// Brings the pieces of matrices, which lie in shards of their gradient group and boxes of its tensor ranks, to one
-/// rank each, where they are complete, and takes the results back. The matrices of a bucket are taken in rounds of one
-/// for each rank of both groups, so that all ranks work at once. A matrix that tensor ranks do not split is complete on
-/// each of them. Collective over both groups, which make the same calls.
+/// Gathers each matrix, divided into shards of its gradient group and boxes of its tensor ranks, on one rank, and
+/// scatters the result. A bucket's matrices are taken in rounds of one for each rank of both groups, so that all ranks
+/// work at once. A matrix that tensor ranks do not split is complete on each of them. Collective over both groups,
+/// which make the same calls.
 class WholeMatrices {
  public:
-  /// Work on a piece of parameter i, flat, or on the whole of it, in the parameter's shape; in the accumulation type.
+  /// Work on a piece of parameter i, flat, or on all of it, in the parameter's shape; in the accumulation type.
   using Action = std::function<void(std::size_t i, TensorView values)>;
 
   /// `parameters`, whose matrices are those for which `is_matrix` holds, must live longer.
@@ -26,16 +26,16 @@ class WholeMatrices {
   /// Elements of the largest matrix on any rank; 0 if there is none.
   std::int64_t max_elements() const { return max_elements_; }
 
-  /// For each matrix of a bucket: `fill` sets this rank's piece, `transform` changes the whole on one rank, `use` reads
-  /// this rank's piece of the result, which it may overwrite.
+  /// For each matrix of a bucket: `fill` sets this rank's piece, `transform` changes the full matrix on one rank, `use`
+  /// reads this rank's piece of the result, which it may overwrite.
   void transform(std::size_t bucket, const Action& fill, const Action& transform, const Action& use);
 
  private:
   /// A matrix in its round.
   struct Matrix {
     std::size_t i = 0;
-    int holder = 0;                     ///< rank of the gradient group that brings the shards together
-    int owner = 0;                      ///< rank of the tensor group that brings the boxes together
+    int holder = 0;                     ///< rank of the gradient group that gathers the shards
+    int owner = 0;                      ///< rank of the tensor group that gathers the boxes
     int dimension = -1;                 ///< along which tensor ranks split it; -1: they do not
     std::int64_t piece = 0, local = 0;  ///< places in the arrays of pieces and boxes
   };
@@ -53,7 +53,7 @@ class WholeMatrices {
   TensorView local_of(const Matrix& matrix) const;
   void exchange_shards(const Round& round, Communicator& holders, bool gathers);
   void exchange_boxes(const Round& round, const parallel::GradientGroup& group, bool gathers);
-  /// Copies the boxes of all tensor ranks, one after another, into the whole, or back.
+  /// Copies the boxes of all tensor ranks, one after another, into the full matrix, or back.
   void copy_boxes(const Matrix& matrix, bool gathers);
 
   Backend& backend_;

@@ -31,7 +31,7 @@ constexpr bool decays(ParameterRole role) {
 struct Parameter {
   std::string name;  ///< "h.0.attn.qkv.weight"
   ParameterRole role = ParameterRole::matrix;
-  Shape shape;    ///< shape of the whole, unsharded tensor
+  Shape shape;    ///< shape of the unsharded tensor
   Box box;        ///< box of the shard
   Shape storage;  ///< shape of `value` and `gradient`: the box's extents, with padding rows at the end of dimension 0
   bool replicated = false;  ///< every rank of the tensor group holds the same box: counted on tensor rank 0 alone

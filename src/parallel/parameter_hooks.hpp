@@ -14,7 +14,7 @@ class ParameterHooks {
   /// One micro-batch's gradients of a part of the unit have been added; the rest follows after another before_backward.
   /// Calls for other units may come in between.
   virtual void pause_backward(int unit) = 0;
-  /// One micro-batch's gradients of the whole unit have been added. `last`: it was the update's last micro-batch, so
+  /// One micro-batch's gradients of the complete unit have been added. `last`: it was the update's last micro-batch, so
   /// the unit's gradients are complete.
   virtual void after_backward(int unit, bool last) = 0;
 };

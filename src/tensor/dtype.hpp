@@ -34,22 +34,8 @@ struct fp16 {
 enum class DType : std::uint8_t { fp64, fp32, bf16, fp16, int64, int32, uint32, uint16, uint8 };
 
 constexpr std::size_t size_of(DType dtype) {
-  switch (dtype) {
-    case DType::fp64:
-    case DType::int64:
-      return 8;
-    case DType::fp32:
-    case DType::int32:
-    case DType::uint32:
-      return 4;
-    case DType::bf16:
-    case DType::fp16:
-    case DType::uint16:
-      return 2;
-    case DType::uint8:
-      return 1;
-  }
-  return 0;
+  constexpr std::size_t sizes[] = {8, 4, 2, 2, 8, 4, 4, 2, 1};
+  return sizes[static_cast<int>(dtype)];
 }
 
 constexpr std::string_view name_of(DType dtype) {
@@ -90,6 +76,21 @@ constexpr DType dtype_of() {
 constexpr DType accumulation_type(DType dtype) { return dtype == DType::fp64 ? DType::fp64 : DType::fp32; }
 template <class T>
 using Accumulation = std::conditional_t<std::is_same_v<T, double>, double, float>;
+
+/// Unit roundoff of a floating-point type: half the distance from 1 to the next number. A rounding to nearest changes a
+/// number by at most this times its magnitude.
+constexpr double unit_roundoff(DType dtype) {
+  switch (dtype) {
+    case DType::fp64:
+      return 0x1p-53;
+    case DType::fp32:
+      return 0x1p-24;
+    case DType::fp16:
+      return 0x1p-11;
+    default:
+      return 0x1p-8;  // bf16
+  }
+}
 
 /// Calls `function.template operator()<T>()` with the C++ type of a floating-point `dtype`; ShapeError for others.
 template <class Function>

@@ -16,15 +16,15 @@ namespace trireme::train {
 struct MemoryEstimate {
   std::size_t parameters = 0;     ///< values in the training type
   std::size_t gradients = 0;      ///< main gradients
-  std::size_t gradient_work = 0;  ///< where layers add gradients up before they go to the main ones
+  std::size_t gradient_work = 0;  ///< memory in which layers add up gradients
   std::size_t optimizer = 0;      ///< moments and, for 16-bit types, master weights
   std::size_t activations = 0;    ///< maximum over all micro-batches in flight, with what backward recomputes
   std::size_t work = 0;           ///< memory that layers need only while they run
   std::size_t messages = 0;       ///< between stages
-  std::size_t batches = 0;        ///< this update's and the next one's samples, and what is left
+  std::size_t batches = 0;        ///< samples of this update and the next, and the remainder
   std::size_t kernels = 0;        ///< memory of kernels beside tensors (Backend::kernel_memory_bytes)
   std::size_t total() const { return allocated() + kernels; }
-  /// All but the last: what tensors take of the allocator.
+  /// All except the last: memory of tensors, from the allocator.
   std::size_t allocated() const {
     return parameters + gradients + gradient_work + optimizer + activations + work + messages + batches;
   }
@@ -38,8 +38,8 @@ MemoryEstimate estimate_memory(const Backend& backend, const model::ModelConfig&
                                const ExecutionConfig& execution, const TrainOptions& options,
                                const parallel::ProcessGrid& grid, int rank);
 
-/// Bytes that all ranks together need at the least, by arithmetic alone: for sizes at which a list of the parameters or
-/// of a run's steps would itself not fit. Never more than the sum of what `estimate_memory` finds. Without an
+/// Lower bound of the bytes of all ranks together, by arithmetic alone: for sizes at which even a list of the
+/// parameters or of a run's steps would not fit. At most the sum of all ranks' `estimate_memory`. Without an
 /// `optimizer` the model is not trained.
 struct MinMemory {
   double parameters = 0;   ///< with their gradients, moments and masters

@@ -21,7 +21,7 @@ data::SampleFields sample_fields(const model::ModelConfig& config, const Documen
 /// it communicates: every rank of the grid makes the same calls.
 class ParallelModel {
  public:
-  /// `world` (host memory) is the grid's ranks in the grid's order. All but the options must live longer.
+  /// `world` (host memory) is the grid's ranks in the grid's order. All except the options must live longer.
   ParallelModel(Backend& backend, Communicator& world, const parallel::ProcessGrid& grid,
                 parallel::GridCommunicators& communicators, const model::ModelConfig& config,
                 const ExecutionConfig& execution);
@@ -56,9 +56,9 @@ class ParallelModel {
   /// Split of the layers over the stages.
   const parallel::PipelineLayout& pipeline_layout() const { return pipeline_layout_; }
 
-  /// Runs forward and, where `mode` has it, backward on this data rank's micro-batches of one update: clears the
-  /// gradients and adds them up; `reduce_gradients` completes them. Without `as_graphs` nothing is recorded or
-  /// replayed: the same bits, and probes see every layer.
+  /// Runs forward and, if `mode` has it, backward on this data rank's micro-batches of one update: clears the gradients
+  /// and adds them up; `reduce_gradients` completes them. Without `as_graphs` nothing is recorded or replayed: the same
+  /// bits, and probes see every layer.
   void run(std::vector<model::MicroBatch> micro_batches, const model::StageMode& mode, bool as_graphs = true);
   /// Completes the sums of all gradients over the ranks that hold the same parameters. Then it sums partial gradients
   /// over the tensor group, and that of a tied embedding over first and last stage.
@@ -82,7 +82,7 @@ class ParallelModel {
     return {stage_.activations().reserved_bytes(), workspace_.reserved_bytes(), executor_.buffer_bytes()};
   }
 
-  /// Sets the recorder of everything that takes time; null for none.
+  /// Sets the recorder of timed work; null for none.
   void set_trace(TraceRecorder* trace);
   TraceRecorder* trace() const { return trace_; }
 

@@ -76,6 +76,4 @@ void StageRehearsal::run(parallel::StepKind kind) {
   parallel::run_step(stage_, {kind, 0, 0}, reads ? boundary : none, writes ? boundary : none);
 }
 
-std::int64_t StageRehearsal::parameter_elements() const { return parameters_.values().numel(); }
-
 }  // namespace trireme::train

@@ -36,7 +36,7 @@ class StageRehearsal {
     return static_cast<std::size_t>(stage_.boundary_shape(0).numel()) * size_of(stage_.boundary_dtype());
   }
   /// Number of parameters, including padding.
-  std::int64_t parameter_elements() const;
+  std::int64_t parameter_elements() const { return parameters_.values().numel(); }
   /// Columns of the logits on this rank.
   std::int64_t logits_columns() const { return vocabulary_.rows(); }
 

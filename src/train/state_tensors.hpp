@@ -17,8 +17,8 @@ std::vector<checkpoint::StateTensor> state_pieces(const model::ModelConfig& conf
                                                   const parallel::ProcessGrid& grid, int rank);
 
 /// One rank's piece of the tensor `kind`/NAME of a checkpoint: the part of parameter `i` of `model` in this rank's
-/// shard, which `stored` holds, without the padding behind the parameter's box. Data ranks that all hold the same share
-/// the writing out.
+/// shard, which `stored` holds, without the padding behind the parameter's box. Data ranks that hold the same tensors
+/// divide the writing among themselves.
 checkpoint::StateTensor state_tensor(ParallelModel& model, std::size_t i, const std::string& kind, TensorView stored);
 
 /// The weights alone, for a model that is not trained: in the accumulation type, as checkpoints hold them.
@@ -35,8 +35,8 @@ class ModelState {
   Tensor masters_;
 };
 
-/// One rank's tensors of a checkpoint where files are read and written: in host memory. On the CPU that is where they
-/// are; for a GPU it is pinned memory for all of them.
+/// One rank's tensors of a checkpoint in host memory, where files are read and written. On the CPU these are the
+/// tensors themselves; for a GPU, copies in pinned memory.
 class HostState {
  public:
   /// `tensors` have their data in memory of `backend`; both must live longer. For a state that is written while
@@ -46,9 +46,9 @@ class HostState {
 
   /// The same tensors with data in host memory.
   const std::vector<checkpoint::StateTensor>& tensors() const { return tensors_; }
-  /// Takes what the device has at this point of its compute stream. Waits for it.
+  /// Copies the tensors at this point of the compute stream, and waits.
   void fetch();
-  /// Begins to take it, beside the work that is enqueued next; only with memory of its own. Until `fetched`, call
+  /// Begins the copy, concurrent with the work enqueued next; only with memory of its own. Until `fetched`, call
   /// `keep_order` before you change the tensors.
   void begin_fetch();
   /// Orders later work on the compute stream after the copies begun so far.
@@ -56,14 +56,14 @@ class HostState {
   /// Returns whether the copies begun are complete; `wait` blocks the host until they are.
   bool fetched() const { return copies_.done(); }
   void wait() { copies_.wait(); }
-  /// Brings to the device what was loaded. Waits until it is there.
+  /// Copies loaded tensors to the device, and waits.
   void store();
 
  private:
   Backend& backend_;
   std::vector<checkpoint::StateTensor> tensors_;
   HostCopies copies_;
-  std::unique_ptr<Stream> copying_;  // copies beside the compute stream
+  std::unique_ptr<Stream> copying_;  // copies concurrently with the compute stream
 };
 
 }  // namespace trireme::train

@@ -10,7 +10,6 @@
 #include "src/optim/loss_scaler.hpp"
 #include "src/optim/lr_schedule.hpp"
 #include "src/optim/make_optimizer.hpp"
-#include "src/optim/weight_decay_ramp.hpp"
 #include "src/parallel/data/parameter_buffer.hpp"
 #include "src/parallel/pipeline/pipeline_layout.hpp"
 #include "src/train/batch_schedule.hpp"

@@ -221,11 +221,11 @@ void Trainer::update_parameters(TrainRecord& record) {
 }
 
 void Trainer::check_skipped(const TrainRecord& record) {
-  // A dynamic scale is made to skip until it is low enough: only iterations that it cannot help count.
+  // A dynamic scale skips updates until it is low enough: only skips at its minimum count.
   const bool dynamic = loss_scaler_.dynamic();
   const int in_row = dynamic ? progress_.skipped_at_minimum_scale : progress_.skipped_in_row;
   const bool ends = in_row >= options_.max_skipped;
-  // A dynamic scale overflows as a matter of course.
+  // Overflows of a dynamic scale are expected.
   if (!record.skipped || record.skip_reason != Skip::not_finite || (dynamic && !ends)) return;
   const std::string tensor = describe_bad_tensor(model_, nullptr, {});
   TRIREME_CHECK(!ends, NumericalError,

@@ -27,16 +27,16 @@ class Trainer {
  public:
   Trainer(ParallelModel& model, const TrainOptions& options);
 
-  /// One iteration on the next global batch of `samples`: gradients, clipping, update. Where a gradient or the loss is
-  /// not finite, StepGuard::check runs the step again and throws. With a dynamic loss scale, or without
-  /// GuardOptions::check_for_nan, there is then no update. Throws NumericalError after too many of those in a row;
-  /// while a dynamic loss scale can still be lowered they do not count.
+  /// One iteration on the next global batch of `samples`: gradients, clipping, update. If a gradient or the loss is not
+  /// finite, StepGuard::check runs the step again and throws. With a dynamic loss scale, or without
+  /// GuardOptions::check_for_nan, the update is skipped instead. Throws NumericalError after too many skipped updates
+  /// in a row; those at a dynamic loss scale that can be lowered do not count.
   TrainRecord step(const data::SampleSource& samples);
-  /// Compares the state of ranks that hold the same (ReplicaCheck). Collective.
+  /// Compares the ranks with the same parameters (ReplicaCheck). Collective.
   void check_replicas();
   /// Mean loss over all labels of the samples [begin, begin + iterations x batches().max_size()) of `samples`, without
-  /// dropout. Calls `stop`, collective, after every batch but the last, where given; where that returns true there is
-  /// no record. Notes the outcome for `split` in progress(): evaluation_left or tested.
+  /// dropout. Calls `stop`, if given, collectively after every batch except the last; if it returns true there is no
+  /// record. Notes the outcome for `split` in progress(): evaluation_left or tested.
   std::optional<EvaluationRecord> evaluate(const data::SampleSource& samples, std::int64_t begin,
                                            std::int64_t iterations, const std::function<bool()>& stop = {},
                                            data::Split split = data::Split::valid);
@@ -61,14 +61,14 @@ class Trainer {
   };
   void observe(const Observations& observations) { observations_ = observations; }
 
-  /// Takes the parameters over as they are now, after they were initialised.
+  /// Sets the masters to the parameters, after their initialisation.
   void start() { optimizer_->reset_masters(); }
 
   /// This rank's tensors of a checkpoint, those of its shard: master weights ("model/NAME") and the optimizer's moments
-  /// ("adamw_m/NAME" ...), in the backend's memory (HostState brings them to files). Valid as long as the trainer.
+  /// ("adamw_m/NAME" ...), in the backend's memory (for files: HostState). Valid as long as the trainer.
   std::vector<checkpoint::StateTensor> state_tensors(OptimizerState optimizer = OptimizerState::kept);
   /// The run's state as attributes of a checkpoint; and back, after the tensors have been loaded. With
-  /// OptimizerState::left_out progress alone comes back: the optimizer and the loss scale begin anew.
+  /// OptimizerState::left_out only the progress is restored: the optimizer and the loss scale start afresh.
   Attributes state_attributes() const;
   void restore(const Attributes& attributes, OptimizerState optimizer = OptimizerState::kept);
 

@@ -82,101 +82,6 @@ TEST(Attention, BackwardUnderMasksMatchesFiniteDifference) {
   }
 }
 
-/// Positions [begin, end) of one sample of a tensor, or of all its inputs.
-struct Rows {
-  std::int64_t batch, sample, begin, end;
-  std::vector<double> of(const std::vector<double>& dense, std::int64_t row) const {
-    std::vector<double> own;
-    for (std::int64_t i = begin; i < end; ++i) {
-      const auto from = dense.begin() + (i * batch + sample) * row;
-      own.insert(own.end(), from, from + row);
-    }
-    return own;
-  }
-};
-
-/// Computes only `rows` of the inputs `given`, and expects their part of the results `all`.
-AttentionTensors expect_rows_alone(const AttentionProblem& alone, const AttentionTensors& given,
-                                   const AttentionTensors& all, const Rows& rows) {
-  const auto of_queries = [&](const std::vector<double>& x) { return rows.of(x, alone.heads * alone.head_dim); };
-  const auto of_keys = [&](const std::vector<double>& x) { return rows.of(x, alone.kv_heads * alone.head_dim); };
-  AttentionTensors own;
-  own.q = of_queries(given.q);
-  own.dout = of_queries(given.dout);
-  own.k = of_keys(given.k);
-  own.v = of_keys(given.v);
-  compute(test::exact_type(), alone, own);
-  const Tolerance close = tolerance(test::exact_type(), Operation::sum);
-  expect_close(own.out, of_queries(all.out), close, "out");
-  expect_close(own.dq, of_queries(all.dq), close, "dq");
-  expect_close(own.dk, of_keys(all.dk), close, "dk");
-  expect_close(own.dv, of_keys(all.dv), close, "dv");
-  return own;
-}
-
-TEST(Attention, APaddedSampleGivesWhatItsOwnKeysAloneGive) {
-  for (const bool causal : {true, false}) {
-    const std::int64_t s = 70, d = 16, heads = 4, kv_heads = 2;
-    const Case padded{s, s, 4, heads, kv_heads, d, causal, 0.2, {33, 70, 64, 1}};
-    const AttentionProblem batch = problem_of(padded);
-    AttentionTensors all = random_tensors(batch);
-    poison_padding(batch, all);
-    const AttentionTensors given = all;
-    compute(test::exact_type(), batch, all);
-    for (std::int64_t sample = 0; sample < batch.batch; ++sample) {
-      SCOPED_TRACE(fmt::format("sample {}, causal {}", sample, causal));
-      const std::int64_t length = padded.lengths[sample];
-      AttentionProblem alone = batch;
-      alone.batch = 1;
-      alone.queries = alone.keys = length;
-      alone.lengths = nullptr;
-      alone.dropout.samples = sample_numbers.data() + sample;
-      const Rows rows{4, sample, 0, length};
-      const AttentionTensors own = expect_rows_alone(alone, given, all, rows);
-      EXPECT_EQ(own.out, rows.of(all.out, heads * d));
-      std::vector<double> log_sum_exp;
-      for (std::int64_t head = 0; head < heads; ++head) {
-        const auto row = all.log_sum_exp.begin() + (sample * heads + head) * s;
-        log_sum_exp.insert(log_sum_exp.end(), row, row + length);
-      }
-      EXPECT_EQ(own.log_sum_exp, log_sum_exp);
-    }
-  }
-}
-
-TEST(Attention, EachDocumentGivesWhatItGivesAlone) {
-  const std::int64_t s = 150, d = 16, heads = 4, kv_heads = 2;
-  const Packed packed({s, s, 2, heads, kv_heads, d, true, 0, {}, {{0, 1, 70, 134, s}, {0, 64, s}}});
-  AttentionTensors all = random_tensors(packed.p);
-  const AttentionTensors given = all;
-  compute(test::exact_type(), packed.p, all);
-  for (std::int64_t sample = 0; sample < 2; ++sample) {
-    const std::vector<std::int32_t>& bounds = packed.shape.documents[sample];
-    for (std::size_t document = 0; document + 1 < bounds.size(); ++document) {
-      SCOPED_TRACE(fmt::format("sample {}, document {}", sample, document));
-      const std::int64_t begin = bounds[document], end = bounds[document + 1];
-      expect_rows_alone(problem_of({end - begin, end - begin, 1, heads, kv_heads, d}), given, all,
-                        {2, sample, begin, end});
-    }
-  }
-}
-
-TEST(Attention, ASampleOfPaddingAloneIsZero) {
-  for (const bool causal : {true, false}) {
-    const Case shape{70, 70, 1, 2, 1, 8, causal, 0.1, {0}};
-    const AttentionProblem p = problem_of(shape);
-    for (const DType dtype : {test::exact_type(), DType::bf16}) {
-      AttentionTensors t = random_tensors(p);
-      poison_padding(p, t);
-      compute(dtype, p, t);
-      for (const double x : t.log_sum_exp) ASSERT_EQ(x, -std::numeric_limits<double>::infinity());
-      for (const std::vector<double>* x : {&t.out, &t.dq, &t.dk, &t.dv}) {
-        for (const double value : *x) ASSERT_EQ(value, 0);
-      }
-    }
-  }
-}
-
 // With q = 0 all visible keys have the same probability, and with v their positions out is the mean of these.
 TEST(Attention, EachPlaceBehindTheLengthIsHidden) {
   const std::int64_t s = 67;
@@ -201,14 +106,6 @@ TEST(Attention, AWindowOfItselfAloneGivesTheValues) {
   compute(test::exact_type(), packed.p, t);
   EXPECT_EQ(t.out, t.v);
   EXPECT_EQ(t.dv, t.dout);
-}
-
-TEST(Attention, AWindowOfTheWholeSequenceGivesTheBitsOfNone) {
-  const Packed none({150, 150, 1, 2, 1, 16, true, 0.1}), whole({150, 150, 1, 2, 1, 16, true, 0.1, {}, {}, 149});
-  AttentionTensors a = random_tensors(none.p), b = a;
-  compute(test::exact_type(), none.p, a);
-  compute(test::exact_type(), whole.p, b);
-  expect_equal(a, b);
 }
 
 // Tiles of another document are not read, so NaN there does not spread.

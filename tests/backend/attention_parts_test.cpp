@@ -59,21 +59,5 @@ TEST_P(AttentionParts, HeadsAreCopiedAndRounded) {
 
 INSTANTIATE_TEST_SUITE_P(Attention, AttentionParts, testing::ValuesIn(test::kernel_types()), name_of_type);
 
-TEST(Attention, RefusesResultsOfAnotherType) {
-  const auto backend = test::make_backend(1);
-  const Tensor x = poisoned_tensor(*backend, DType::bf16, {1, batch, heads, d});
-  const Tensor lse = poisoned_tensor(*backend, DType::fp32, {batch, heads, 1});
-  AttentionProblem problem = problem_of({1, 1, batch, heads, kv_heads, d});
-  problem.results = AttentionResults::merge;
-  EXPECT_THROW(backend->attention().attention(backend->compute_stream(), problem, heads_of(x, heads),
-                                              heads_of(x, kv_heads), heads_of(x, kv_heads), heads_of(x, heads), lse),
-               ShapeError)
-      << "sums in bf16";
-  EXPECT_THROW(
-      backend->attention().copy_heads(backend->compute_stream(), {1, batch, heads, d}, heads_of(x, heads),
-                                      heads_of(poisoned_tensor(*backend, DType::fp16, {1, batch, heads, d}), heads)),
-      ShapeError);
-}
-
 }  // namespace
 }  // namespace trireme

@@ -2,8 +2,6 @@
 
 #include <gtest/gtest.h>
 
-#include <functional>
-
 #include "tests/backend/attention_cases.hpp"
 
 namespace trireme {
@@ -86,70 +84,6 @@ TEST(Attention, AnyNumberOfThreadsGivesTheSameBits) {
   }
 }
 
-/// Heads [first, first + count) of every position and sample of a dense tensor.
-std::vector<double> heads_of(const std::vector<double>& dense, std::int64_t heads, std::int64_t d, std::int64_t first,
-                             std::int64_t count) {
-  std::vector<double> selected;
-  for (std::size_t i = 0; i < dense.size(); ++i) {
-    const std::int64_t head = static_cast<std::int64_t>(i) / d % heads;
-    if (head >= first && head < first + count) selected.push_back(dense[i]);
-  }
-  return selected;
-}
-
-/// Expects the problem `small` on `selected` of the inputs to give the same bits as that part of `whole`.
-void expect_same_alone(const AttentionProblem& whole, AttentionTensors all, const AttentionProblem& small,
-                       const std::function<std::vector<double>(const std::vector<double>&)>& selected) {
-  AttentionTensors given;
-  given.q = selected(all.q);
-  given.k = selected(all.k);
-  given.v = selected(all.v);
-  given.dout = selected(all.dout);
-  compute(test::exact_type(), whole, all);
-  compute(test::exact_type(), small, given);
-  EXPECT_EQ(given.out, selected(all.out));
-  EXPECT_EQ(given.dq, selected(all.dq));
-  EXPECT_EQ(given.dk, selected(all.dk));
-  EXPECT_EQ(given.dv, selected(all.dv));
-}
-
-TEST(Attention, SplitHeadsComputeWhatWholeOnesDo) {
-  const AttentionProblem whole = problem_of({64, 64, 2, 4, 4, 16, true, 0.2});
-  const AttentionTensors all = random_tensors(whole);
-  AttentionProblem half = whole;
-  half.heads = half.kv_heads = 2;
-  half.first_head += 2;
-  const auto second = [&](const std::vector<double>& dense) { return heads_of(dense, 4, 16, 2, 2); };
-  expect_same_alone(whole, all, half, second);
-}
-
-TEST(Attention, ASampleAloneGivesWhatItGivesInABatch) {
-  const AttentionProblem batch = problem_of({64, 64, 3, 2, 2, 16, true, 0.2});
-  const AttentionTensors all = random_tensors(batch);
-  AttentionProblem alone = batch;
-  alone.batch = 1;
-  alone.dropout.samples = sample_numbers.data() + 1;
-  const auto second = [&](const std::vector<double>& dense) { return heads_of(dense, 3, 2 * 16, 1, 1); };
-  expect_same_alone(batch, all, alone, second);
-}
-
-TEST(Attention, AFewQueriesAtTheEndGiveTheRowsOfTheWhole) {
-  const AttentionProblem whole = problem_of({90, 90, 2, 2, 2, 16, true, 0.2});
-  AttentionTensors all = random_tensors(whole);
-  AttentionProblem last = whole;
-  last.queries = 7;
-  last.first_query = 83;
-  AttentionTensors selected = all;
-  const std::int64_t row = 2 * 2 * 16;
-  selected.q.erase(selected.q.begin(), selected.q.end() - 7 * row);
-  selected.dout.erase(selected.dout.begin(), selected.dout.end() - 7 * row);
-  compute(test::exact_type(), whole, all);
-  compute(test::exact_type(), last, selected);
-  const Tolerance close = tolerance(test::exact_type(), Operation::sum);
-  expect_close(selected.out, std::span(all.out).last(7 * row), close, "out");
-  expect_close(selected.dq, std::span(all.dq).last(7 * row), close, "dq");
-}
-
 /// With q = 0 all probabilities of a row are equal, and with v the unit matrix out shows which of them are kept.
 TEST(Attention, DropoutIsTheElementRule) {
   const double probability = 0.1;
@@ -195,12 +129,6 @@ TEST(Attention, ANotANumberIsNotHidden) {
   t.k[20 * 8] = std::numeric_limits<double>::quiet_NaN();
   compute(DType::fp32, p, t);
   for (std::int64_t i = 0; i < 40; ++i) EXPECT_EQ(std::isnan(t.out[i * 8]), i >= 20) << "query " << i;
-}
-
-TEST(Attention, RefusesHeadsThatDoNotFit) {
-  AttentionTensors t = random_tensors(problem_of({4, 4, 1, 4, 2, 8}));
-  AttentionProblem p = problem_of({4, 4, 1, 4, 3, 8});
-  EXPECT_THROW(compute(DType::fp32, p, t), ShapeError) << "4 heads of queries on 3 of keys";
 }
 
 }  // namespace

@@ -266,21 +266,5 @@ TEST(CrossEntropy, NaNIsARivalOfEveryTarget) {
   EXPECT_EQ(rivals_of(DType::fp32, c), (std::vector<double>{1, 2, 0}));
 }
 
-TEST(CrossEntropy, RefusesTensorsThatDoNotFit) {
-  const auto backend = test::make_backend(1);
-  Backend& b = *backend;
-  const Tensor logits = random_tensor(b, DType::fp32, {2, 8}, 1), two = poisoned_tensor(b, DType::fp32, {2});
-  const Tensor three = poisoned_tensor(b, DType::fp32, {3});
-  Stream& stream = b.compute_stream();
-  const Tensor targets = make_tensor(b, {2}, std::vector<std::int32_t>{0, 1});
-  CrossEntropyKernels& kernels = b.cross_entropy();
-  EXPECT_THROW(kernels.statistics(stream, logits, {0, 9}, targets, two, two, two), ShapeError);
-  EXPECT_THROW(kernels.statistics(stream, logits, {0, 8}, targets, three, two, two), ShapeError);
-  EXPECT_THROW(kernels.statistics(stream, logits, {0, 8}, two, two, two, two), ShapeError)
-      << "targets are whole numbers";
-  EXPECT_THROW(kernels.rescale(stream, three, two, two), ShapeError);
-  EXPECT_THROW(kernels.rivals(stream, logits, {0, 8}, targets, two, three), ShapeError);
-}
-
 }  // namespace
 }  // namespace trireme

@@ -211,49 +211,6 @@ TEST_P(Elementwise, BiasDropoutAddBackwardMatchesTheDefinition) {
   }
 }
 
-TEST(BiasDropoutAdd, BackwardMatchesFiniteDifference) {
-  TRIREME_NEEDS_FP64_KERNELS();
-  const auto backend = test::make_backend(1);
-  Backend& b = *backend;
-  const Tensor samples = samples_tensor(b, {4, 2});
-  const Dropout dropout(0.3, 5, 1, DropoutSite::attention_output, samples.view().as<std::int64_t>());
-  const Shape shape{3, 2, 10};
-  std::vector<double> x = random_values(60, 1), bias = random_values(10, 2);
-  const std::vector<double> g = random_values(60, 3);
-  const auto loss = [&] {
-    const Tensor sum = poisoned_tensor(b, DType::fp64, shape);
-    b.elementwise().bias_dropout_add(b.compute_stream(), make_tensor(b, DType::fp64, shape, x),
-                                     make_tensor(b, DType::fp64, {10}, bias), random_tensor(b, DType::fp64, shape, 4),
-                                     dropout, sum);
-    const std::vector<double> values = values_of(b, sum);
-    return std::inner_product(values.begin(), values.end(), g.begin(), 0.0);
-  };
-  const Tensor dx = poisoned_tensor(b, DType::fp64, shape);
-  const Tensor dbias = make_tensor(b, DType::fp64, {10}, std::vector<double>(10));
-  b.elementwise().bias_dropout_add_backward(b.compute_stream(), make_tensor(b, DType::fp64, shape, g), dropout, dx,
-                                            dbias);
-  expect_derivative(x, values_of(b, dx), loss, "dx");
-  expect_derivative(bias, values_of(b, dbias), loss, "dbias");
-}
-
-TEST(BiasDropoutAdd, KeepsTheShareOfElementsItShould) {
-  const auto backend = test::make_backend(1);
-  Backend& b = *backend;
-  const Tensor samples = samples_tensor(b, {0, 1, 2, 3});
-  const Dropout dropout(0.1, 1234, 0, DropoutSite::embedding, samples.view().as<std::int64_t>());
-  const std::int64_t n = 256 * 4 * 512;
-  const Tensor ones = make_tensor(b, DType::fp32, {256, 4, 512}, std::vector<double>(n, 1.0));
-  b.elementwise().bias_dropout_add_backward(b.compute_stream(), ones, dropout, ones, {});
-  double kept = 0, sum = 0;
-  for (const double value : values_of(b, ones)) {
-    kept += value != 0;
-    sum += value;
-  }
-  const double deviation = std::sqrt(0.1 * 0.9 / static_cast<double>(n));
-  EXPECT_NEAR(kept / n, 0.9, 5 * deviation);
-  EXPECT_NEAR(sum / n, 1.0, 6 * deviation);
-}
-
 TEST_P(Elementwise, BitsDoNotDependOnThreads) {
   const Shape shape{300, 3, 257};
   std::vector<std::vector<std::byte>> first;
@@ -273,25 +230,6 @@ TEST_P(Elementwise, BitsDoNotDependOnThreads) {
     if (first.empty()) first = bits;
     EXPECT_TRUE(bits == first) << threads << " threads";
   }
-}
-
-TEST(ElementwiseChecks, RefuseShapesAndTypesThatDoNotFit) {
-  const auto backend = test::make_backend(1);
-  Backend& b = *backend;
-  ElementwiseKernels& kernels = b.elementwise();
-  Stream& stream = b.compute_stream();
-  const auto tensor = [&](const Shape& shape, DType dtype = DType::bf16) { return random_tensor(b, dtype, shape, 1); };
-  const Tensor samples = samples_tensor(b, {0, 1});
-  const Dropout dropout(0.1, 1, 1, DropoutSite::embedding, samples.view().as<std::int64_t>());
-  EXPECT_THROW(kernels.fill(stream, 1, make_tensor(b, {1}, {1})), ShapeError);
-  EXPECT_THROW(kernels.convert(stream, tensor({3}), tensor({4})), ShapeError);
-  EXPECT_THROW(kernels.add(stream, tensor({3}), tensor({3}, DType::fp32)), ShapeError);
-  EXPECT_THROW(
-      kernels.bias_dropout_add(stream, tensor({2, 2, 3}), tensor({2}), tensor({2, 2, 3}), {}, tensor({2, 2, 3})),
-      ShapeError);
-  EXPECT_THROW(kernels.bias_dropout_add(stream, tensor({4, 3}), {}, tensor({4, 3}), dropout, tensor({4, 3})),
-               ShapeError);
-  EXPECT_THROW(kernels.bias_dropout_add_backward(stream, tensor({4, 3}), {}, tensor({4, 3}), tensor({3})), ShapeError);
 }
 
 }  // namespace

@@ -148,15 +148,5 @@ TEST_P(Embedding, PositionsAndTheirGradientsMatchTheDefinition) {
   }
 }
 
-TEST_P(Embedding, RefusesTensorsThatDoNotFit) {
-  const Tensor ids = make_tensor(b(), {2}, std::vector<std::int32_t>{0, 1});
-  const Tensor table = random_tensor(b(), dtype(), {3, 4}, 1), y = poisoned_tensor(b(), dtype(), {3, 4});
-  EXPECT_THROW(b().embedding().lookup(stream(), ids, table, 0, y), ShapeError);
-  EXPECT_THROW(b().embedding().lookup(stream(), table, table, 0, y), ShapeError);
-  const Tensor x = random_tensor(b(), dtype(), {2, 1, 4}, 1);
-  EXPECT_THROW(b().embedding().add_positions(stream(), table, {2}, {}, x), ShapeError) << "beyond the last position";
-  EXPECT_THROW(b().embedding().add_positions(stream(), table, {0, 1, 3}, {}, x), ShapeError) << "the second piece";
-}
-
 }  // namespace
 }  // namespace trireme

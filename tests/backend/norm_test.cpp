@@ -281,19 +281,5 @@ TEST_P(LayerNormTypes, BiasDropoutAddNormIsItsParts) {
   }
 }
 
-TEST(LayerNorm, RefusesTensorsThatDoNotFit) {
-  const auto backend = test::make_backend(1);
-  Backend& b = *backend;
-  const Tensor x = random_tensor(b, DType::bf16, {4, 6}, 1), y = poisoned_tensor(b, DType::bf16, {4, 6});
-  const Tensor weight = random_tensor(b, DType::bf16, {6}, 2), narrow = random_tensor(b, DType::bf16, {5}, 2);
-  const Tensor mean = poisoned_tensor(b, DType::fp32, {4}), rounded = poisoned_tensor(b, DType::bf16, {4});
-  Stream& stream = b.compute_stream();
-  EXPECT_THROW(b.norm().normalise(stream, x, narrow, weight, epsilon, y, {mean, mean}), ShapeError);
-  EXPECT_THROW(b.norm().normalise(stream, x, weight, weight, epsilon, y, {mean, rounded}), ShapeError);
-  EXPECT_THROW(b.norm().normalise_backward(stream, x, x, weight, {mean, mean}, {}, y, weight, weight), ShapeError);
-  EXPECT_THROW(b.norm().normalise(stream, x, weight, weight, epsilon, y, {{}, mean}), ShapeError);
-  EXPECT_THROW(b.norm().normalise(stream, x, weight, {}, epsilon, y, {mean, mean}), ShapeError);
-}
-
 }  // namespace
 }  // namespace trireme

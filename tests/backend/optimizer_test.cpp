@@ -148,35 +148,5 @@ TEST(SgdByHand, TwoStepsOfThreeWeights) {
   EXPECT_EQ(values_of(b, w), (std::vector<double>{0.109375, 1.703125, 0}));
 }
 
-TEST(OptimizerChecks, RefuseShapesAndTypesThatDoNotFit) {
-  const auto backend = test::make_backend(1);
-  Backend& b = *backend;
-  const auto tensor = [&](std::int64_t n, DType dtype) { return random_tensor(b, dtype, {n}, 1); };
-  const auto adamw = [&](DType gradient, DType w, std::int64_t m, DType rounded) {
-    b.optimizer().adamw(b.compute_stream(), adamw_step, tensor(4, gradient), tensor(4, w), tensor(m, w), tensor(4, w),
-                        tensor(4, rounded));
-  };
-  const auto sgd = [&](DType gradient, DType w, std::int64_t m, DType rounded) {
-    b.optimizer().sgd(b.compute_stream(), sgd_step, tensor(4, gradient), tensor(4, w), tensor(m, w),
-                      tensor(4, rounded));
-  };
-  const auto expect_refusals = [](const auto& run) {
-    EXPECT_NO_THROW(run(DType::fp32, DType::fp32, 4, DType::bf16));
-    EXPECT_THROW(run(DType::bf16, DType::fp32, 4, DType::bf16), ShapeError);
-    EXPECT_THROW(run(DType::bf16, DType::bf16, 4, DType::bf16), ShapeError);
-    EXPECT_THROW(run(DType::fp32, DType::fp32, 5, DType::bf16), ShapeError);
-    EXPECT_THROW(run(DType::fp64, DType::fp64, 4, DType::bf16), ShapeError);
-  };
-  expect_refusals(adamw);
-  expect_refusals(sgd);
-  const auto moments = [&](DType w, DType m, DType v) {
-    b.optimizer().adamw(b.compute_stream(), adamw_step, tensor(4, w), tensor(4, w), tensor(4, m), tensor(4, v), {});
-  };
-  EXPECT_NO_THROW(moments(DType::fp32, DType::bf16, DType::fp32));
-  EXPECT_THROW(moments(DType::fp32, DType::fp16, DType::fp32), ShapeError);
-  EXPECT_THROW(moments(DType::fp32, DType::fp32, DType::fp64), ShapeError);
-  EXPECT_THROW(moments(DType::fp64, DType::bf16, DType::fp64), ShapeError);
-}
-
 }  // namespace
 }  // namespace trireme

@@ -94,15 +94,6 @@ TEST(Rotary, HandWorkedHeadWithScaledFrequencies) {
   }
 }
 
-TEST(Rotary, BackwardIsTheTransposeOfForward) {
-  TRIREME_NEEDS_FP64_KERNELS();
-  const Case c{.positions = 5, .d = 6, .at = {7}, .rotary = {6, 100, 4, {1, -0.4, 0}, 1.5}};
-  std::vector<double> x = random_values(c.numel(), 1), dy = random_values(c.numel(), 2);
-  const std::vector<double> y = rotated(DType::fp64, c, x), dx = rotated(DType::fp64, c, dy, Rotation::backward);
-  expect_close(std::vector<double>{dot(x, dx)}, std::vector<double>{dot(y, dy)}, tolerance(DType::fp64, Operation::sum),
-               "product");
-}
-
 class RotaryTypes : public testing::TestWithParam<DType> {};
 INSTANTIATE_TEST_SUITE_P(Rotary, RotaryTypes, testing::ValuesIn(test::kernel_types()), name_of_type);
 
@@ -167,26 +158,6 @@ TEST(Rotary, BackwardUndoesForwardAndIsItsTransposeFarIntoLongContexts) {
   expect_close(rotated(DType::fp64, c, turned, Rotation::backward), x, tolerance(DType::fp64, Operation::sum), "x");
   const std::vector<double> back = rotated(DType::fp64, c, y, Rotation::backward);
   EXPECT_NEAR(dot(turned, y), dot(x, back), 1e-11);
-}
-
-TEST(Rotary, ScoresDependOnTheDistanceAlone) {
-  TRIREME_NEEDS_FP64_KERNELS();
-  const auto score = [](std::int64_t query, std::int64_t key) {
-    std::vector<double> q = random_values(64, 5), k = random_values(64, 6);
-    const auto at = [&](std::vector<double>& x, std::int64_t position) {
-      return rotated(DType::fp64, {.d = 64, .at = {position}, .rotary = {64, 10000}}, x);
-    };
-    return dot(at(q, query), at(k, key));
-  };
-  EXPECT_NEAR(score(17, 5), score(4017, 4005), 1e-10);
-  EXPECT_GT(std::abs(score(17, 5) - score(17, 6)), 1e-3);
-}
-
-TEST(Rotary, RefusesWhatCannotBeRotated) {
-  std::vector<double> x(6);
-  EXPECT_THROW(rotated(DType::fp32, {.d = 6, .at = {}, .rotary = {5, 10000}}, x), ShapeError);
-  EXPECT_THROW(rotated(DType::fp32, {.d = 6, .at = {}, .rotary = {8, 10000}}, x), ShapeError);
-  EXPECT_THROW(rotated(DType::fp32, {.d = 6, .at = {}, .rotary = {4, 0}}, x), ShapeError);
 }
 
 }  // namespace

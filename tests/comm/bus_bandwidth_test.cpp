@@ -19,10 +19,5 @@ TEST(BusFactor, IsThatOfNcclTests) {
   }
 }
 
-TEST(BusFactor, OfOneRankIsZeroWhereNothingIsSent) {
-  EXPECT_DOUBLE_EQ(bus_factor(Collective::all_reduce, 1), 0);
-  EXPECT_DOUBLE_EQ(bus_factor(Collective::all_gather, 1), 0);
-}
-
 }  // namespace
 }  // namespace trireme

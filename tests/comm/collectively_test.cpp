@@ -25,10 +25,6 @@ TEST(AllGatherText, GivesEveryText) {
   }
 }
 
-TEST(AllGatherText, EmptyTextsAreTexts) {
-  EXPECT_EQ(all_gather_text(world(), ""), std::vector<std::string>(static_cast<std::size_t>(world().size())));
-}
-
 TEST(GatherText, GivesEveryTextToTheRootAlone) {
   const std::string mine(static_cast<std::size_t>(world().rank() * 1000), static_cast<char>('a' + world().rank()));
   const std::vector<std::string> all = all_gather_text(world(), mine);
@@ -96,15 +92,6 @@ TEST(Collectively, ForeignExceptionsCountAsTheEnvironments) {
   if (world().size() == 1) GTEST_SKIP() << "needs two ranks";
   expect_collective_error([] { collectively(world(), [] { throw std::runtime_error("no memory left"); }); },
                           ExitCode::environment, "no memory left");
-}
-
-TEST(Collectively, AGroupOfOnePassesTheErrorOn) {
-  const auto alone = world().split(world().rank(), 0, "alone");
-  EXPECT_THROW(collectively(*alone, [] { throw DataError("bad"); }), DataError);
-}
-
-TEST(CheckSameEverywhere, IsSilentWhereAllAgree) {
-  EXPECT_NO_THROW(check_same_everywhere(world(), "the configuration", "seed 1\nlr 2\n"));
 }
 
 TEST(CheckSameEverywhere, NamesRanksAndTheFirstDifferentLine) {

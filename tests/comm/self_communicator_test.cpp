@@ -28,14 +28,6 @@ TEST(SelfCommunicator, CollectivesKeepOrCopyTheData) {
   comm.barrier();
 }
 
-TEST(SelfCommunicator, SizesThatDoNotFitAreRefused) {
-  SelfCommunicator comm;
-  std::vector<float> data(3);
-  const TensorView x(data.data(), {3});
-  EXPECT_THROW((void)comm.all_gather(host, x, x.flat(0, 2)), ShapeError);
-  EXPECT_THROW((void)comm.reduce_scatter(host, x, x.flat(0, 2), ReduceOp::sum), ShapeError);
-}
-
 TEST(SelfCommunicator, MessagesToItselfArriveInTheOrderSent) {
   SelfCommunicator comm;
   std::vector<float> data = {1, 2, 0, 0};
@@ -48,15 +40,6 @@ TEST(SelfCommunicator, MessagesToItselfArriveInTheOrderSent) {
   for (Work& work : comm.exchange(host, transfers)) work.wait(host);
   EXPECT_EQ(data, (std::vector<float>{1, 2, 1, 2}));
   EXPECT_THROW((void)comm.exchange(host, std::span(transfers).first(1)), ShapeError);
-}
-
-TEST(SelfCommunicator, SplitsIntoItselfOrNothing) {
-  SelfCommunicator comm;
-  const auto group = comm.split(3, 0, "tensor");
-  ASSERT_NE(group, nullptr);
-  EXPECT_EQ(group->name(), "tensor");
-  EXPECT_EQ(group->size(), 1);
-  EXPECT_EQ(comm.split(-1, 0, "none"), nullptr);
 }
 
 }  // namespace

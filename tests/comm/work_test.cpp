@@ -27,12 +27,6 @@ class CountingState final : public Work::State {
 Work counting(Calls& calls) { return Work(std::make_unique<CountingState>(calls)); }
 ImmediateStream host;
 
-TEST(Work, EmptyWorkIsDone) {
-  Work work;
-  EXPECT_TRUE(work.done());
-  work.wait(host);
-}
-
 TEST(Work, IsWaitedForOnceAndDoneAfterwards) {
   Calls calls;
   {
@@ -44,12 +38,6 @@ TEST(Work, IsWaitedForOnceAndDoneAfterwards) {
   }
   EXPECT_EQ(calls.waits, 1);
   EXPECT_EQ(calls.ends, 1);
-}
-
-TEST(Work, DestructionWaits) {
-  Calls calls;
-  { const Work work = counting(calls); }
-  EXPECT_EQ(calls.waits, 1);
 }
 
 TEST(Work, MovingHandsOverTheWait) {

@@ -5,7 +5,7 @@
 
 #include "src/base/hash.hpp"
 #include "src/comm/forwarding_communicator.hpp"
-#include "src/tensor/unit_roundoff.hpp"
+#include "src/tensor/dtype.hpp"
 
 namespace trireme::test {
 

@@ -287,14 +287,6 @@ TEST(Split, GivesNothingForANegativeColour) {
   EXPECT_EQ(shard_size == nullptr, world().rank() == 0);
 }
 
-TEST(Errors, ShapesThatDoNotFitAreRefusedAtOnce) {
-  std::vector<float> data(static_cast<std::size_t>(4 * world().size()));
-  const TensorView whole(data.data(), {4 * world().size()});
-  EXPECT_THROW((void)world().reduce_scatter(host, whole, whole.flat(0, 3), ReduceOp::sum), ShapeError);
-  EXPECT_THROW((void)world().all_gather(host, whole.flat(0, 3), whole), ShapeError);
-  EXPECT_THROW((void)world().broadcast(host, whole, world().size()), ShapeError);
-}
-
 TEST(Errors, CallsThatDoNotMatchAreFound) {
   if (world().size() < 2) GTEST_SKIP() << "needs two ranks";
   if (world().size() > 8) GTEST_SKIP() << "of many ranks only some find it, whose end then ends the job";

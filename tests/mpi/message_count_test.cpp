@@ -12,7 +12,7 @@
 
 namespace {
 std::atomic<int> sent{0};
-std::set<int> peers;  // written while an operation of the test below is under way
+std::set<int> peers;  // written during an operation of the test below
 }  // namespace
 
 // Replaces MPI's own in this program; PMPI_ is the standard's name for tools.

@@ -23,7 +23,7 @@ TEST(NodeLocation, RanksOnDifferentCoresDoNotShare) {
   cpu_set_t before;
   ASSERT_EQ(sched_getaffinity(0, sizeof before, &before), 0);
   if (CPU_COUNT(&before) < 2) GTEST_SKIP() << "needs two cores";
-  // Even ranks on the first core, odd ones on the second, but the last rank on all.
+  // Even ranks on the first core, odd ones on the second, the last rank on all.
   int cores[2] = {-1, -1};
   for (int core = 0; core < CPU_SETSIZE && cores[1] < 0; ++core) {
     if (CPU_ISSET(core, &before)) cores[cores[0] < 0 ? 0 : 1] = core;

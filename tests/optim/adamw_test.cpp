@@ -67,7 +67,7 @@ TEST(AdamWByHand, TwoUpdatesOfOneWeight) {
   AdamW adamw(b, buffer, 0.01, {});
   const auto weight = [&](std::size_t i) { return buffer.parameters()[i].value.as<double>()[0]; };
 
-  // m / c1 = g and v / c2 = g^2 in the first update, so the step is the learning rate but for epsilon.
+  // m / c1 = g and v / c2 = g^2 in the first update, so the step is the learning rate except for epsilon.
   for (const Parameter& p : buffer.parameters()) p.gradient.as<double>()[0] = 0.5;
   adamw.step(0.1, 1);
   EXPECT_DOUBLE_EQ(weight(0), 1 - 0.001 - 0.1 * 0.5 / (0.5 + 1e-8));
@@ -80,20 +80,6 @@ TEST(AdamWByHand, TwoUpdatesOfOneWeight) {
   EXPECT_DOUBLE_EQ(weight(1), before - 0.1 * (0.02 / 0.19) / (std::sqrt(0.00031225 / 0.001999) + 1e-8));
 }
 
-TEST(AdamWByHand, AnUpdateMayHaveAWeightDecayOfItsOwn) {
-  const std::unique_ptr<Backend> backend = make_backend(BackendChoice::cpu, 1);
-  ParameterBuffer buffer(
-      *backend, DType::fp64,
-      {whole_parameter("w", ParameterRole::matrix, {1}), whole_parameter("b", ParameterRole::bias, {1})});
-  for (const Parameter& p : buffer.parameters()) p.value.as<double>()[0] = 1;
-  AdamW adamw(*backend, buffer, 0.01, {});
-  Optimizer::Rates rates = 0.1;
-  rates.weight_decay = 0.5;
-  adamw.step(rates, 1);
-  EXPECT_DOUBLE_EQ(buffer.parameters()[0].value.as<double>()[0], 1 - 0.1 * 0.5);
-  EXPECT_EQ(buffer.parameters()[1].value.as<double>()[0], 1);  // a bias does not decay
-}
-
 TEST(AdamWByHand, TokensMayHaveALearningRateOfTheirOwn) {
   const std::unique_ptr<Backend> backend = make_backend(BackendChoice::cpu, 1);
   std::vector<Parameter> list = {whole_parameter("wte", ParameterRole::embedding, {1}),
@@ -104,9 +90,10 @@ TEST(AdamWByHand, TokensMayHaveALearningRateOfTheirOwn) {
   AdamW adamw(*backend, buffer, 0.5, {});
   Optimizer::Rates rates = 0.1;
   rates.of_tokens = 0.01;
+  rates.weight_decay = 0.25;  // instead of the optimizer's
   adamw.step(rates, 1);
-  EXPECT_DOUBLE_EQ(buffer.parameters()[0].value.as<double>()[0], 1 - 0.01 * 0.5 - 0.01 / (1 + 1e-8));
-  EXPECT_DOUBLE_EQ(buffer.parameters()[1].value.as<double>()[0], 1 - 0.1 * 0.5 - 0.1 / (1 + 1e-8));
+  EXPECT_DOUBLE_EQ(buffer.parameters()[0].value.as<double>()[0], 1 - 0.01 * 0.25 - 0.01 / (1 + 1e-8));
+  EXPECT_DOUBLE_EQ(buffer.parameters()[1].value.as<double>()[0], 1 - 0.1 * 0.25 - 0.1 / (1 + 1e-8));
 }
 
 TEST(AdamWSettings, MomentsThatWouldVanishOrNeverDecayAreRefused) {
@@ -130,17 +117,6 @@ TEST(AdamWSettings, MomentsThatWouldVanishOrNeverDecayAreRefused) {
     EXPECT_EQ(static_cast<float>(bf16(x * 0.999f)), x);
     EXPECT_LT(static_cast<float>(bf16(x * 0.996f)), x);
   }
-}
-
-TEST(AdamWSettings, OutOfRangeAreRefused) {
-  const std::unique_ptr<Backend> backend = make_backend(BackendChoice::cpu, 1);
-  ParameterBuffer buffer(*backend, DType::fp32, parameters());
-  for (const AdamWOptions& options :
-       {AdamWOptions{1, 0.999, 1e-8}, AdamWOptions{0.9, 1, 1e-8}, AdamWOptions{-0.1, 0.9, 1e-8},
-        AdamWOptions{0.9, 0.999, 0}, AdamWOptions{0.9, 0.999, -1}}) {
-    EXPECT_THROW(AdamW(*backend, buffer, 0, options), ConfigError);
-  }
-  EXPECT_THROW(AdamW(*backend, buffer, -0.1, {}), ConfigError);
 }
 
 }  // namespace

@@ -21,13 +21,6 @@ double after(LossScaler& scaler, bool overflow) {
   return scaler.scale();
 }
 
-TEST(LossScaler, IsConstantAndOneByDefault) {
-  LossScaler scaler{LossScalerOptions()};
-  EXPECT_FALSE(scaler.dynamic());
-  scaler.update(true);
-  EXPECT_EQ(scaler.scale(), 1);
-}
-
 TEST(LossScaler, HalvesOnceTheHysteresisIsUsedUpAndThenAtEachOverflow) {
   LossScaler scaler(dynamic(64, 3, 2));
   EXPECT_EQ(after(scaler, true), 64);  // the first overflow is forgiven

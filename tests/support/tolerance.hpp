@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "src/tensor/dtype.hpp"
-#include "src/tensor/unit_roundoff.hpp"
 
 namespace trireme::test {
 

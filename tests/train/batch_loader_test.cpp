@@ -266,31 +266,6 @@ TEST(LongestFirst, SortsSamplesAndKeepsThoseOfOneLabelTogether) {
   EXPECT_THAT(longest_first(Numbers(), 4, 3), testing::ElementsAre(4, 5, 6));
 }
 
-TEST(BatchLoader, TakesMemoryOnlyForTheFieldsAskedFor) {
-  constexpr std::size_t s = 8, b = 4, m = 4;  // every tensor fills entire lines of 64 bytes
-  const auto bytes = [&](const data::SampleFields& asked) {
-    const auto backend = make_backend(BackendChoice::cpu, 1);
-    const std::size_t before = backend->allocated_bytes();
-    BatchLoader loader(*backend, parallel::SequenceShard::of(s), b, m, DType::fp32, asked);
-    const model::MicroBatch batch = loader.load(PaddedSamples(), {{0, 0}, {1, 1}, {2, 2}, {3, 3}}).front();
-    EXPECT_EQ(static_cast<bool>(batch.token_types), asked.token_types);
-    EXPECT_EQ(static_cast<bool>(batch.positions), asked.positions);
-    EXPECT_EQ(static_cast<bool>(batch.first_visible), asked.first_visible);
-    EXPECT_EQ(static_cast<bool>(batch.lengths), asked.length);
-    EXPECT_EQ(static_cast<bool>(batch.sample_labels), asked.is_random);
-    EXPECT_EQ(static_cast<bool>(batch.sample_weights), asked.is_random);
-    return backend->allocated_bytes() - before;
-  };
-  // Two sets. Tokens, labels and weights take 4 bytes per position each, numbers 8 bytes per sample.
-  const std::size_t min_bytes = 2 * m * b * (12 * s + 8);
-  EXPECT_EQ(bytes({}), min_bytes);
-  EXPECT_EQ(bytes({.token_types = true}), min_bytes + 2 * m * b * 4 * s);
-  EXPECT_EQ(bytes({.positions = true}), min_bytes + 2 * m * b * 4 * s);
-  EXPECT_EQ(bytes({.first_visible = true}), min_bytes + 2 * m * b * 4 * s);
-  EXPECT_EQ(bytes({.length = true}), min_bytes + 2 * m * b * 4);
-  EXPECT_EQ(bytes({.is_random = true}), min_bytes + 2 * m * b * (4 + 4));  // a weight beside each label
-}
-
 TEST(BatchLoader, RefusesSamplesWithoutAFieldAskedFor) {
   const auto backend = make_backend(BackendChoice::cpu, 1);
   BatchLoader loader(*backend, parallel::SequenceShard::of(4), 1, 1, DType::fp32, {.length = true});

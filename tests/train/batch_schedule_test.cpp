@@ -8,7 +8,6 @@
 namespace trireme::train {
 namespace {
 
-using testing::AllOf;
 using testing::HasSubstr;
 using testing::ThrowsMessage;
 
@@ -28,17 +27,6 @@ std::vector<std::int64_t> sizes(const std::vector<BatchPhase>& plan) {
   std::vector<std::int64_t> list;
   for (const BatchPhase& phase : plan) list.insert(list.end(), static_cast<std::size_t>(phase.iterations), phase.size);
   return list;
-}
-
-TEST(BatchSchedule, WithoutARampIsTheGlobalBatch) {
-  const BatchSchedule schedule(12, {}, false, 2, 3);
-  EXPECT_EQ(schedule.size(0), 12);
-  EXPECT_EQ(schedule.size(1000000), 12);
-  EXPECT_FALSE(schedule.ramps_up());
-  EXPECT_EQ(schedule.iterations(0, 100), 8);  // the last 4 samples make no batch
-  EXPECT_EQ(schedule.iterations(96, 100), 0);
-  EXPECT_EQ(schedule.iterations(120, 100), 0);
-  EXPECT_EQ(schedule.samples(24, 5), 60);
 }
 
 TEST(BatchSchedule, RampsUpAtEqualDistances) {
@@ -126,29 +114,6 @@ TEST(BatchSchedule, RoundsDownWhereItMay) {
   EXPECT_EQ(schedule.size(0), 24);
   EXPECT_EQ(schedule.max_size(), 24);
   EXPECT_EQ(schedule.iterations(0, 100), 4);
-}
-
-TEST(BatchSchedule, RefusesSizesThatDoNotDivide) {
-  EXPECT_THAT(
-      [] { BatchSchedule(32, {}, false, 8, 3); },
-      ThrowsMessage<ConfigError>(
-          AllOf(HasSubstr("<global_batch_size> 32 is not a multiple of <micro_batch_size> 8 times 3 data ranks (= 24)"),
-                HasSubstr("choose 24 or 48"), HasSubstr("<decrease_batch_size_if_needed>"))));
-  EXPECT_THAT([] { BatchSchedule(8, {}, true, 4, 3); },
-              ThrowsMessage<ConfigError>(AllOf(HasSubstr("(= 12)"), HasSubstr("choose 12"))));
-  EXPECT_THAT(
-      [] {
-        BatchSchedule(12, BatchRampUp{3, 3, 10}, false, 2, 1);
-      },
-      ThrowsMessage<ConfigError>(HasSubstr("a global batch of 9 is not a multiple of <micro_batch_size> 2")));
-  EXPECT_THAT(
-      [] {
-        BatchSchedule(12, BatchRampUp{4, 3, 10}, false, 1, 1);
-      },
-      ThrowsMessage<ConfigError>(AllOf(HasSubstr("<global_batch_size> 12"), HasSubstr("such as 10"))));
-  EXPECT_THROW(BatchSchedule(12, (BatchRampUp{12, 3, 10}), false, 1, 1), ConfigError);
-  EXPECT_THROW(BatchSchedule(12, (BatchRampUp{0, 3, 10}), false, 1, 1), ConfigError);
-  EXPECT_THROW(BatchSchedule(12, (BatchRampUp{3, 3, 0}), false, 1, 1), ConfigError);
 }
 
 }  // namespace

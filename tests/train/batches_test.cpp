@@ -2,10 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "src/checkpoint/load.hpp"
-#include "src/checkpoint/save.hpp"
 #include "src/comm/self_communicator.hpp"
-#include "tests/fakes/memory_store.hpp"
 #include "tests/support/mpi_world.hpp"
 #include "tests/support/training_run.hpp"
 
@@ -100,57 +97,6 @@ TEST(WeightDecay, OfEachUpdateIsThatOfItsRamp) {
   EXPECT_NE(growing[2].lm_loss, expected[2].lm_loss);
 }
 
-TEST(RampUp, GoesOnBitForBitFromTheMiddle) {
-  SelfCommunicator alone;
-  const TrainingRunConfig config = ramp();
-  const std::vector<train::TrainRecord> expected = records(alone, config, {});
-  TrainingRun run(alone, config, {});
-  for (int i = 0; i < 6; ++i) run.step();
-  checkpoint::MemoryStore store;
-  checkpoint::save(store, alone, {6, run.trainer.state_attributes(), {}}, run.trainer.state_tensors());
-  TrainingRun resumed(alone, config, {});
-  const auto step = checkpoint::open_checkpoint(store, alone);
-  checkpoint::load(*step, alone, resumed.trainer.state_tensors());
-  resumed.trainer.restore(checkpoint::read_description(*step).attributes);
-  for (std::size_t i = 6; i < expected.size(); ++i) {
-    const train::TrainRecord record = resumed.step();
-    EXPECT_EQ(record.consumed_samples, expected[i].consumed_samples);
-    EXPECT_EQ(record.learning_rate, expected[i].learning_rate);
-    EXPECT_EQ(record.lm_loss, expected[i].lm_loss);
-    EXPECT_EQ(record.grad_norm, expected[i].grad_norm);
-  }
-}
-
-TEST(LearningRate, BySamplesIsThatOfUpdatesForBatchesOfOneSize) {
-  SelfCommunicator alone;
-  TrainingRunConfig config = ramp();
-  config.ramp_up = {};
-  const std::vector<train::TrainRecord> updates = records(alone, config, {});
-  config.by_samples = true;
-  const std::vector<train::TrainRecord> samples = records(alone, config, {});
-  for (std::size_t i = 0; i < updates.size(); ++i) EXPECT_EQ(samples[i].learning_rate, updates[i].learning_rate);
-}
-
-TEST(DecreasedBatch, IsTheLargestThatDivides) {
-  // On three ranks 16 becomes 15, in the ramp 4, 8, 12 become 3, 6, 12.
-  if (world().size() != 3) GTEST_SKIP() << "needs three ranks";
-  SelfCommunicator alone;
-  for (const bool ramps : {false, true}) {
-    TrainingRunConfig config = ramp();
-    config.decrease_batch = true;
-    if (!ramps) config.ramp_up = {};
-    const std::vector<train::TrainRecord> actual = records(world(), config, {});
-    EXPECT_EQ(actual.front().consumed_samples, ramps ? 3 : 15);
-    if (ramps) {
-      EXPECT_EQ(actual[4].consumed_samples, 15);  // 3, 6, 9, 12, 15, then 6 more
-      EXPECT_EQ(actual[6].consumed_samples, 24);
-    } else {
-      config.batch = 15;
-      expect_same_run(actual, records(alone, config, {}));
-    }
-  }
-}
-
 /// Samples of the corpus that end early: in sample i the first 3 + 5 i mod 14 tokens are predicted.
 class CutSamples final : public data::SampleSource {
  public:
@@ -177,7 +123,6 @@ TrainingRunConfig two_steps(train::LossAverage average) {
 }
 
 TEST(LossAverage, IsOverTokensOrOverMicroBatches) {
-  if (world().size() != 2) GTEST_SKIP() << "shown on two ranks";
   SelfCommunicator alone;
   TrainingRunConfig config = two_steps(train::LossAverage::tokens);
   config.model.hidden_dropout = 0;
@@ -218,23 +163,6 @@ TEST(LossAverage, IsOverTokensOrOverMicroBatches) {
     EXPECT_NEAR(by_batches.trainer.step(CutSamples(*by_batches.data.train)).lm_loss / of_micro_batches, 1, close);
     config.loss_average = train::LossAverage::tokens;
   }
-}
-
-TEST(LossAverage, OfOneMicroBatchIsThatOfItsTokens) {
-  SelfCommunicator alone;
-  std::vector<Curve> curves;
-  for (const auto average : {train::LossAverage::tokens, train::LossAverage::micro_batch}) {
-    Layout layout;
-    layout.options.micro_batch_size = 12;
-    TrainingRun run(alone, two_steps(average), layout);
-    Curve& curve = curves.emplace_back();
-    for (int i = 0; i < 2; ++i) {
-      const train::TrainRecord record = run.trainer.step(CutSamples(*run.data.train));
-      curve.loss.push_back(record.lm_loss);
-      curve.grad_norm.push_back(record.grad_norm);
-    }
-  }
-  expect_close(curves[1], curves[0], tolerance(DType::fp64, Comparison::other_average));
 }
 
 TEST(LossAverage, DoesNotDependOnTheGrid) {

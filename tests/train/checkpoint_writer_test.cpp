@@ -71,15 +71,6 @@ TEST(CheckpointWriter, WritesTheSameStepsBehindTheTraining) {
   EXPECT_EQ(description.blobs.at("tokenizer"), "tokenizer");
 }
 
-TEST(CheckpointWriter, KeepsTheNewestSteps) {
-  SavedRun saved({.keep = {.keep_last = 1}});
-  for (int i = 0; i < 2; ++i) {
-    saved.run.step();
-    saved.writer.save();
-  }
-  EXPECT_THAT(saved.steps(), testing::ElementsAre(saved.store.step_name(2)));
-}
-
 TEST(CheckpointWriter, RetainsTheStepsOfAnIntervalBesideTheNewest) {
   SavedRun saved({.keep = {.keep_last = 1, .retain_interval = 2}});
   for (int i = 0; i < 5; ++i) {

@@ -96,8 +96,10 @@ TEST(Documents, InARowGiveWhatEachGivesAlone) {
     double norm = 0;
     for (const double gradient : alone.gradients) norm += gradient * gradient;
     norm = std::sqrt(norm);
+    const bool is_plain = variant.name == "GPT-2" || variant.name == "rope";
     for (const auto granularity : {model::RecomputeGranularity::none, model::RecomputeGranularity::selective,
                                    model::RecomputeGranularity::full}) {
+      if (!is_plain && granularity != model::RecomputeGranularity::none) continue;
       SCOPED_TRACE(testing::Message() << variant.name << ", recomputation " << static_cast<int>(granularity));
       const Result packed = compute(config, {.granularity = granularity}, rows, apart);
       EXPECT_NEAR(packed.loss / alone.loss, 1, 1e-12);
@@ -106,6 +108,7 @@ TEST(Documents, InARowGiveWhatEachGivesAlone) {
         ASSERT_NEAR(packed.gradients[i], alone.gradients[i], 1e-12 * norm) << "gradient " << i;
       }
     }
+    if (!is_plain) continue;
     // Neither option suffices alone, except with rotary positions, where scores depend only on the distance.
     const bool rotates = config.position_embedding == model::PositionEmbedding::rope;
     for (const DocumentOptions& half : {DocumentOptions{.reset_position_ids = true}, {.reset_attention_mask = true}}) {

@@ -116,12 +116,5 @@ TEST_F(ExposedCommunicationTest, TheWorldIsAGroupToo) {
   EXPECT_EQ(number_, 1);
 }
 
-TEST(ImmediateStream, TimesPassBetweenTwoMoments) {
-  ImmediateStream stream;
-  const std::unique_ptr<TimedEvent> begin = stream.record_time();
-  std::this_thread::sleep_for(std::chrono::milliseconds(2));
-  EXPECT_GE(stream.record_time()->ms_since(*begin), 2);
-}
-
 }  // namespace
 }  // namespace trireme::train

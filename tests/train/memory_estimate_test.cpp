@@ -11,7 +11,6 @@ TEST(MemoryEstimate, IsWhatTheAllocatorCounts) {
   for (const test::ModelVariant& variant : test::model_variants()) {
     for (const auto& [dtype, granularity] : std::vector<std::pair<DType, model::RecomputeGranularity>>{
              {DType::fp64, model::RecomputeGranularity::none},
-             {DType::fp32, model::RecomputeGranularity::none},
              {DType::bf16, model::RecomputeGranularity::none},
              {DType::fp16, model::RecomputeGranularity::full},
              {DType::bf16, model::RecomputeGranularity::selective}}) {
@@ -86,7 +85,7 @@ TEST(MemoryEstimate, CountsTensorsThatHaveBlocksOfTheirOwn) {
   EXPECT_LT(estimate.activations, rig.gpt.stage().activations().peak_bytes() + (std::size_t{4} << 20));
 }
 
-/// Memory of training with a vocabulary whose logits are larger than all else, as the allocator counts it. Also expects
+/// Memory of training with a vocabulary whose logits are the largest tensor, as the allocator counts it. Also expects
 /// the estimate to be that.
 std::size_t peak_with_chunks(DType dtype, std::int64_t chunks, bool is_bert) {
   model::ModelConfig config = small_config();
@@ -111,20 +110,16 @@ std::size_t peak_with_chunks(DType dtype, std::int64_t chunks, bool is_bert) {
 }
 
 TEST(MemoryEstimate, ChunksOfTheCrossEntropyTakeTheLogitsAway) {
-  for (const DType dtype : {DType::fp32, DType::bf16}) {
-    for (const bool is_bert : {false, true}) {
-      const std::size_t whole = peak_with_chunks(dtype, 1, is_bert);
-      const std::size_t logits = 16 * 8 * 20'096 * size_of(dtype);  // the vocabulary is padded to a multiple of 128
-      for (const std::int64_t chunks : {2, 3}) {
-        SCOPED_TRACE(testing::Message() << chunks << " chunks, " << name_of(dtype) << (is_bert ? ", BERT" : ""));
-        const std::size_t rows = (16 * 8 + chunks - 1) / chunks;
-        const std::size_t of_chunk = rows * 20'096 * size_of(dtype);
-        EXPECT_NEAR(static_cast<double>(whole - peak_with_chunks(dtype, chunks, is_bert)),
-                    static_cast<double>(logits - of_chunk), 0.02 * static_cast<double>(logits));
-      }
-      // A chunk of one row fits into the memory that other work has left.
-      EXPECT_GT(whole - peak_with_chunks(dtype, 128, is_bert), logits * 95 / 100);
-    }
+  for (const bool is_bert : {false, true}) {
+    SCOPED_TRACE(is_bert);
+    const DType dtype = is_bert ? DType::fp32 : DType::bf16;
+    const std::size_t whole = peak_with_chunks(dtype, 1, is_bert);
+    const std::size_t row = 20'096 * size_of(dtype);  // the vocabulary is padded to a multiple of 128
+    const std::size_t logits = 16 * 8 * row, of_chunk = 43 * row;
+    EXPECT_NEAR(static_cast<double>(whole - peak_with_chunks(dtype, 3, is_bert)),
+                static_cast<double>(logits - of_chunk), 0.02 * static_cast<double>(logits));
+    // A chunk of one row fits into the memory that other work has left.
+    EXPECT_GT(whole - peak_with_chunks(dtype, 128, is_bert), logits * 95 / 100);
   }
 }
 

@@ -77,23 +77,6 @@ TEST(PipelineTraining, EveryFormComputesTheLossesOfOneRank) {
   expect_run_of_one_rank(world(), six_layers(), layouts(world().size()));
 }
 
-TEST(PipelineTraining, ZeroBubbleSplitsTheBackwardOfEveryKindOfLayer) {
-  SelfCommunicator alone;
-  for (const bool swiglu : {false, true}) {
-    TrainingRunConfig config = six_layers();
-    config.model.gated = swiglu;
-    const Curve reference = training_curve(alone, config, {});
-    for (const auto granularity : {model::RecomputeGranularity::none, model::RecomputeGranularity::selective,
-                                   model::RecomputeGranularity::full}) {
-      Layout layout = layout_of(1, world().size() == 4 ? 2 : world().size(), 1, ScheduleKind::zero_bubble);
-      layout.options.recomputation.granularity = granularity;
-      SCOPED_TRACE(testing::Message() << layout << (swiglu ? ", SwiGLU" : ""));
-      expect_close(training_curve(world(), config, layout), reference,
-                   tolerance(config.dtype, Comparison::other_order));
-    }
-  }
-}
-
 TEST(PipelineTraining, TheSameFormTwiceGivesTheSameBits) {
   TrainingRunConfig config = six_layers();
   config.steps = 2;

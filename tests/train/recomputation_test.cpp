@@ -87,15 +87,6 @@ TEST(Recomputation, OfWholeLayersDoesNotChangeTheBits) {
   }
 }
 
-TEST(Recomputation, OfActivationsRoundsAnewInNarrowTypes) {
-  SelfCommunicator alone;
-  TrainingRunConfig config;
-  config.dtype = DType::bf16;
-  const Curve without = training_curve(alone, config, layout_of(1, 1, 4, none));
-  const Curve with = training_curve(alone, config, layout_of(1, 1, 4, selective));
-  expect_close(with, without, tolerance(config.dtype, Comparison::other_order));
-}
-
 std::size_t bf16_activation_bytes(Communicator& ranks, const Layout& layout) {
   TrainingRunConfig config;
   config.dtype = DType::bf16;

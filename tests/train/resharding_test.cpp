@@ -72,15 +72,11 @@ const std::vector<TestLayout>& layouts() {
       {.name = "TP 4, the last rank has padding alone", .tensor = 4},
       {.name = "TP 4, a row of padding", .tensor = 4, .vocabulary_multiple = 1},
       {.name = "PP 2", .pipeline = 2},
-      {.name = "PP 4", .pipeline = 4},
-      {.name = "PP 2, VPP 2", .pipeline = 2, .split = {.chunks = 2}},
       {.name = "PP 4, VPP 2", .pipeline = 4, .split = {.chunks = 2}},
       {.name = "PP 4, uneven", .pipeline = 4, .split = {.layers = {1, 3, 3, 1}}},
       {.name = "PP 2, uneven chunks", .pipeline = 2, .split = {.layers = {0, 3, 5, 0}}},
       {.name = "PP 3, embedding alone", .pipeline = 3, .split = {.standalone_embedding = true}},
       {.name = "DP 2, tensors shared out", .data = 2},
-      {.name = "DP 2, ZeRO 1", .data = 2, .sharding = optimizer},
-      {.name = "DP 3, ZeRO 1", .data = 3, .sharding = optimizer},
       {.name = "DP 3, ZeRO 1, bf16, buckets", .data = 3, .sharding = optimizer, .bucket = 2000, .dtype = DType::bf16},
       {.name = "DP 2, ZeRO 2", .data = 2, .sharding = DataSharding::optimizer_and_gradients},
       {.name = "CP 2 x DP 2, ZeRO 1", .context = 2, .data = 2, .sharding = optimizer},
@@ -97,7 +93,7 @@ const std::vector<TestLayout>& layouts() {
        .data = 3,
        .split = {.first_stage = 2},
        .sharding = optimizer},
-      {.name = "TP 4 x PP 4 x DP 2", .tensor = 4, .pipeline = 4, .data = 2}};
+  };
   return list;
 }
 
@@ -105,7 +101,7 @@ std::uint32_t value(const std::string& tensor, std::int64_t index) {
   return static_cast<std::uint32_t>(splitmix64(fnv1a(tensor), static_cast<std::uint64_t>(index)));
 }
 
-/// Place in the whole tensor, flattened, of element `i` of a piece.
+/// Index in the full tensor, flattened, of element `i` of a piece.
 std::int64_t logical_index(const StateTensor& piece, std::int64_t i) {
   std::int64_t rest = piece.flat_begin + i;
   std::int64_t index = 0;
@@ -190,7 +186,7 @@ class Resharding : public testing::TestWithParam<const char*> {
   SelfCommunicator alone_;
 };
 
-TEST_P(Resharding, AnyLayoutGivesAnyOtherThereAndBackByteForByte) {
+TEST_P(Resharding, AnyLayoutGivesAnyOtherByteForByte) {
   std::vector<std::vector<checkpoint::TargetFile>> files;
   for (const TestLayout& layout : layouts()) files.push_back(files_of(config(), layout));
   MemoryStore whole;
@@ -200,13 +196,10 @@ TEST_P(Resharding, AnyLayoutGivesAnyOtherThereAndBackByteForByte) {
   expect_same(stores[0], whole);
   for (std::size_t a = 0; a < stores.size(); ++a) {
     for (std::size_t b = 0; b < stores.size(); ++b) {
-      SCOPED_TRACE(testing::Message() << layouts()[a].name << " -> " << layouts()[b].name << " and back");
+      SCOPED_TRACE(testing::Message() << layouts()[a].name << " -> " << layouts()[b].name);
       MemoryStore there;
       reshard(stores[a], there, files[b]);
       expect_same(there, stores[b]);
-      MemoryStore back;
-      reshard(there, back, files[a]);
-      expect_same(back, stores[a]);
     }
   }
 }

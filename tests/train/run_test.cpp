@@ -201,18 +201,6 @@ TEST(Run, WithoutTrainingEvaluatesAlone) {
   EXPECT_EQ(run.trainer.progress().iteration, 6);
 }
 
-TEST(Run, WithoutATestSplitHasNoTest) {
-  SelfCommunicator alone;
-  TrainingRun run(alone, six_iterations(), {});
-  data::SampleSplits data = three_splits();
-  data.test.reset();
-  Records records;
-  train::RunHooks hooks;
-  hooks.metrics = &records;
-  EXPECT_EQ(train::run(run.trainer, alone, 6, data, every_second, hooks), RunEnd::complete);
-  EXPECT_THAT(records.tests, testing::IsEmpty());
-}
-
 TEST(Run, ThatSavesNothingIsDoneAfterAPlannedStopAndOnlyThen) {
   train::RunSchedule schedule;
   schedule.exit_interval = 2;

@@ -38,16 +38,6 @@ DataParallelOptions overlapped(DataSharding sharding) {
   return options;
 }
 
-/// Without and with overlap, the whole in one bucket and in many that divide layers.
-std::vector<DataParallelOptions> forms(DataSharding sharding) {
-  DataParallelOptions plain{sharding};
-  DataParallelOptions small = plain;
-  small.bucket_elements = 3000;
-  DataParallelOptions reduce = plain;
-  reduce.overlap_reduce = true;
-  return {plain, small, reduce, overlapped(sharding)};
-}
-
 /// Grids of `ranks` ranks with two data ranks or more.
 std::vector<std::pair<int, int>> grids(int ranks) {
   if (ranks == 2) return {{1, 1}};
@@ -60,7 +50,8 @@ TEST(Sharding, ComputesTheRunOfOneRank) {
   config.steps = 3;
   std::vector<Layout> layouts;
   for (const DataSharding sharding : all_shardings) {
-    for (const DataParallelOptions& form : forms(sharding)) {
+    // One bucket without overlap, and many that divide layers with it.
+    for (const DataParallelOptions& form : {DataParallelOptions{sharding}, overlapped(sharding)}) {
       for (const auto& [tensor, pipeline] : grids(world().size())) {
         layouts.push_back(layout_of(tensor, pipeline, 1, form));
       }
@@ -70,19 +61,10 @@ TEST(Sharding, ComputesTheRunOfOneRank) {
   EXPECT_THAT(reference.grad_norm, testing::Each(testing::Gt(config.clip_grad)));
 }
 
-TEST(Sharding, ComputesTheRunOfOneRankWithSgd) {
-  TrainingRunConfig config;
-  config.optimizer.kind = optim::OptimizerKind::sgd;
-  config.steps = 3;
-  std::vector<Layout> layouts;
-  for (const DataSharding sharding : all_shardings) layouts.push_back(layout_of(1, 1, 1, overlapped(sharding)));
-  expect_run_of_one_rank(world(), config, layouts);
-}
-
 TEST(Sharding, GoesWithEverySchedule) {
   if (world().size() < 4) GTEST_SKIP() << "needs two stages of two data ranks";
   TrainingRunConfig config;
-  config.steps = 3;
+  config.steps = 2;
   std::vector<Layout> layouts;
   for (const DataSharding sharding : all_shardings) {
     for (const ScheduleKind schedule : {ScheduleKind::gpipe, ScheduleKind::interleaved, ScheduleKind::zero_bubble}) {
@@ -96,21 +78,16 @@ TEST(Sharding, GoesWithEverySchedule) {
 
 TEST(Sharding, OverlapDoesNotChangeABit) {
   Communicator& ranks = world();
-  for (const DType dtype : {DType::fp64, DType::bf16}) {
-    for (const DataSharding sharding : all_shardings) {
-      for (const auto& [tensor, pipeline] : grids(ranks.size())) {
-        TrainingRunConfig config;
-        config.dtype = dtype;
-        config.steps = 2;
-        DataParallelOptions options{sharding};
-        options.bucket_elements = 3000;
-        const Layout plain = layout_of(tensor, pipeline, 2, options);
-        const Layout with_overlap = layout_of(tensor, pipeline, 2, overlapped(sharding));
-        SCOPED_TRACE(testing::Message() << name_of(dtype) << ", " << with_overlap);
-        const Curve first = training_curve(ranks, config, plain);
-        const Curve second = training_curve(ranks, config, with_overlap);
-        expect_same_bits(first, second);
-      }
+  const TrainingRunConfig config{.dtype = DType::bf16, .steps = 2};
+  for (const DataSharding sharding : all_shardings) {
+    for (const auto& [tensor, pipeline] : grids(ranks.size())) {
+      DataParallelOptions options{sharding};
+      options.bucket_elements = 3000;
+      const Layout with_overlap = layout_of(tensor, pipeline, 2, overlapped(sharding));
+      SCOPED_TRACE(testing::Message() << with_overlap);
+      const Curve first = training_curve(ranks, config, layout_of(tensor, pipeline, 2, options));
+      const Curve second = training_curve(ranks, config, with_overlap);
+      expect_same_bits(first, second);
     }
   }
 }
@@ -128,7 +105,7 @@ TEST(Sharding, NothingIsUsedBeforeItIsWaitedFor) {
       });
       for (int i = 0; i < 2; ++i) {
         EXPECT_EQ(lazy.step().grad_norm, prompt.step().grad_norm);
-        // An evaluation, too, needs the parameters that are under way.
+        // An evaluation also needs the parameters in flight.
         EXPECT_EQ(lazy.trainer.evaluate(*lazy.data.train, 8 * i, 1)->loss,
                   prompt.trainer.evaluate(*prompt.data.train, 8 * i, 1)->loss);
       }
@@ -138,22 +115,18 @@ TEST(Sharding, NothingIsUsedBeforeItIsWaitedFor) {
 
 TEST(Sharding, GradientsOfSixteenBitsStayWithinTheirTolerance) {
   Communicator& ranks = world();
+  const TrainingRunConfig config{.dtype = DType::bf16, .steps = 3};
+  const auto [tensor, pipeline] = grids(ranks.size()).back();
   for (const DataSharding sharding : {DataSharding::none, DataSharding::optimizer}) {
-    for (const auto& [tensor, pipeline] : grids(ranks.size())) {
-      TrainingRunConfig config;
-      config.dtype = DType::bf16;
-      config.steps = 3;
-      DataParallelOptions options = overlapped(sharding);
-      const Curve reference = training_curve(ranks, config, layout_of(tensor, pipeline, 1, options));
-      options.low_precision_gradients = true;
-      const Layout layout = layout_of(tensor, pipeline, 1, options);
-      SCOPED_TRACE(testing::Message() << layout);
-      const Curve curve = training_curve(ranks, config, layout);
-      EXPECT_NE(curve.grad_norm, reference.grad_norm);
-      expect_close(curve, reference, tolerance(config.dtype, Comparison::low_precision_gradients));
-      const Curve again = training_curve(ranks, config, layout);
-      expect_same_bits(curve, again);
-    }
+    DataParallelOptions options = overlapped(sharding);
+    const Curve reference = training_curve(ranks, config, layout_of(tensor, pipeline, 1, options));
+    options.low_precision_gradients = true;
+    const Layout layout = layout_of(tensor, pipeline, 1, options);
+    SCOPED_TRACE(testing::Message() << layout);
+    const Curve curve = training_curve(ranks, config, layout);
+    EXPECT_NE(curve.grad_norm, reference.grad_norm);
+    expect_close(curve, reference, tolerance(config.dtype, Comparison::low_precision_gradients));
+    expect_same_bits(curve, training_curve(ranks, config, layout));
   }
 }
 
@@ -163,9 +136,9 @@ TEST(Sharding, AnOverflowOfFp16SkipsTheUpdateOnEveryRank) {
   TrainingRunConfig config;
   config.dtype = DType::fp16;
   config.loss_scale.dynamic = true;
-  config.loss_scale.initial_scale = 4294967296.0;
+  config.loss_scale.initial_scale = 67108864.0;
   config.loss_scale.hysteresis = 1;
-  config.steps = 20;
+  config.steps = 14;
   std::vector<train::TrainRecord> expected;
   TrainingRun reference(alone, config, {});
   for (std::int64_t i = 0; i < config.steps; ++i) expected.push_back(reference.step());
@@ -198,7 +171,7 @@ std::int64_t parameter_elements(const train::ParallelModel& gpt) {
   return sum;
 }
 
-/// Expects that a run allocates before its first step the predicted bytes, but for those of the first micro-batch.
+/// Expects that a run allocates the predicted bytes before its first step, except those of the first micro-batch.
 void expect_allocated(const TrainingRun& run, const train::MemoryEstimate& estimate) {
   EXPECT_EQ(run.backend->allocated_bytes(),
             estimate.total() - estimate.activations - estimate.work - estimate.messages);
@@ -299,11 +272,8 @@ TEST_F(ShardedCheckpoint, TheSameGridGoesOnBitForBit) {
   };
   const optim::AdamWOptions sixteen_bits{0.9, 0.95, 1e-8, DType::bf16, DType::bf16};
   for (const Case& one : {Case{DType::fp32, DataSharding::optimizer},
-                          {DType::fp32, DataSharding::optimizer_and_gradients},
-                          {DType::bf16, DataSharding::optimizer},
                           {DType::bf16, DataSharding::optimizer_and_gradients},
                           {DType::bf16, DataSharding::optimizer, {.adamw = sixteen_bits}},
-                          {DType::fp32, DataSharding::optimizer_and_gradients, {.adamw = sixteen_bits}},
                           {DType::bf16, DataSharding::optimizer, {.kind = optim::OptimizerKind::sgd}}}) {
     TrainingRunConfig config;
     config.dtype = one.dtype;
@@ -316,7 +286,7 @@ TEST_F(ShardedCheckpoint, TheSameGridGoesOnBitForBit) {
     save(ranks, run);
     TrainingRun resumed(ranks, config, layout);
     load(ranks, resumed);
-    for (int i = 0; i < 3; ++i) {
+    for (int i = 0; i < 2; ++i) {
       const train::TrainRecord expected = run.step();
       const train::TrainRecord actual = resumed.step();
       EXPECT_EQ(actual.iteration, expected.iteration);
@@ -330,6 +300,7 @@ TEST_F(ShardedCheckpoint, AnyOtherLayoutGoesOn) {
   Communicator& ranks = world();
   TrainingRunConfig config;
   config.batch = 12;
+  config.steps = 4;
   SelfCommunicator alone;
   const Curve reference = training_curve(alone, config, {});
   // Two data ranks begin.
@@ -344,7 +315,7 @@ TEST_F(ShardedCheckpoint, AnyOtherLayoutGoesOn) {
     SCOPED_TRACE(testing::Message() << some.size() << " ranks, " << layout);
     TrainingRun run(some, config, layout);
     load(some, run);
-    for (std::size_t i = 2; i < 5; ++i) {
+    for (std::size_t i = 2; i < 4; ++i) {
       const train::TrainRecord record = run.step();
       EXPECT_NEAR(record.lm_loss / reference.loss[i], 1, close.loss);
       EXPECT_NEAR(record.grad_norm / reference.grad_norm[i], 1, close.grad_norm);

@@ -83,13 +83,6 @@ TEST(VariableLengths, EveryGridAndScheduleComputesTheRunOfPaddedMicroBatches) {
   });
 }
 
-TEST(VariableLengths, TheSameGridTwiceGivesTheSameBits) {
-  Layout layout = layouts(world().size()).back();
-  layout.options.variable_lengths = true;
-  layout.options.micro_batch_size = 2;
-  expect_same_bits_twice(world(), small_run(true, ModelOutput::choices), layout, {DType::fp64});
-}
-
 TEST(VariableLengths, CountTheTokensOfTheSamples) {
   for (const bool variable : {false, true}) {
     for (Layout layout : layouts(world().size())) {

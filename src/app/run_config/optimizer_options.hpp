@@ -8,7 +8,6 @@
 #include "src/app/run_config/batch_options.hpp"
 #include "src/optim/lr_schedule.hpp"
 #include "src/optim/make_optimizer.hpp"
-#include "src/optim/weight_decay_ramp.hpp"
 
 namespace trireme::app {
 

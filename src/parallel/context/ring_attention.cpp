@@ -32,7 +32,7 @@ HeadsShape query_shape(const AttentionProblem& problem) {
 HeadsShape key_shape(const AttentionProblem& problem) {
   return {problem.keys, problem.batch, problem.kv_heads, problem.head_dim};
 }
-/// Shapes of a dense tensor: of results, and of keys and values side by side.
+/// Shapes of dense tensors: results; keys and values side by side.
 Shape results_shape(const AttentionProblem& problem) {
   return {problem.queries, problem.batch, 1, problem.heads, problem.head_dim};
 }
@@ -49,7 +49,7 @@ std::vector<RingAttention::Pair> RingAttention::pairs(const AttentionProblem& pr
   for (int i = 0; i < 2; ++i) {
     for (int j = 0; j < 2; ++j) {
       if (problem.causal && keys[j] > queries[i]) continue;  // hidden by the mask
-      // All keys are before the window of the first query, and so of the others.
+      // All keys are before the first query's window, so no query sees them.
       if (problem.window >= 0 && (keys[j] + 1) * chunk <= queries[i] * chunk - problem.window) continue;
       Pair pair{i, j, problem};
       pair.problem.queries = pair.problem.keys = chunk;
@@ -136,7 +136,7 @@ void RingAttention::backward(const AttentionProblem& problem, const ConstHeads& 
                                  chunk_of(row_dot, pair.query_chunk), heads_of(dq_sum, 0).from(query),
                                  heads_of(gradient, 0).from(key), heads_of(gradient, 1).from(key));
     }
-    // The sums of the previous ranks for these keys have arrived in the meantime.
+    // Adds the sums of the previous ranks for these keys, which arrive during the products above.
     wait_for(gradients_in_flight, stream);
     if (step > 0) backend_.elementwise().add(stream, received, gradient);
     std::swap(gradient, sent);

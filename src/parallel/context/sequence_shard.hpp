@@ -16,7 +16,7 @@ struct SequenceShard {
 
   /// ConfigError if a sequence of `sequence` does not divide into 2 C chunks.
   static SequenceShard of(std::int64_t sequence, int context_rank = 0, int context_size = 1);
-  /// The same rank's shard of another sequence. ConfigError as above.
+  /// This rank's shard of a sequence of `length` positions. ConfigError as above.
   SequenceShard of_length(std::int64_t length) const;
 };
 

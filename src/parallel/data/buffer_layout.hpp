@@ -14,12 +14,12 @@ struct BufferSplit {
   bool unit_buckets = false;         ///< a bucket ends with its unit of parameters
 };
 
-/// A stretch of a buffer that is reduced and gathered at once.
+/// Range of a buffer that is reduced and gathered in one message.
 struct Bucket {
   std::int64_t begin = 0;
   std::int64_t size = 0;                ///< padding included: divides by the shards
-  int gradient_group = 0;               ///< the one of all its parameters
-  int shards = 1;                       ///< those of its group
+  int gradient_group = 0;               ///< group of all its parameters
+  int shards = 1;                       ///< shards of its gradient group
   std::int64_t shard_begin = 0;         ///< first element of its shard in an array of the shards of all buckets
   std::vector<std::size_t> parameters;  ///< positions in the list in descending order: the first one lies at `begin`
 

@@ -12,9 +12,8 @@ namespace trireme::parallel {
 /// after each, finish_gather. Overlap changes only the times of waits, not the messages nor the order of additions. All
 /// ranks of a group make the same calls; the order of units in the backward must be the same for all of them.
 ///
-/// Work that hooks enqueue can be recorded and replayed, with two exceptions. Where the gathering of parameters
-/// overlaps a forward, the first micro-batch of a step is not. Where the reduction of gradients overlaps a backward,
-/// the last one is not; in ZeRO 2 no micro-batch is.
+/// Work that hooks enqueue can be recorded and replayed, with two exceptions. With `overlap_gather` the first
+/// micro-batch of a step is not recorded. With `overlap_reduce` the last one is not; in ZeRO 2 none is.
 class DataParallel final : public ParameterHooks {
  public:
   /// `groups` are the gradient groups for whose sizes and ranks the buffer was made. `buffer` must live longer.
@@ -23,23 +22,23 @@ class DataParallel final : public ParameterHooks {
   /// Clears the gradients. With `overlap_reduce` the reduction of a bucket starts after the last backward of all its
   /// units.
   void begin_step();
-  /// Completes the reduction: shard_gradients of the buffer are the sums over group and micro-batches from now on.
+  /// Completes the reduction: afterwards shard_gradients of the buffer are the sums over group and micro-batches.
   void finish_reduction();
   /// Gathers all shards of a bucket on every rank, after the update of its shard here. Buckets are gathered in the
   /// order of these calls.
   void start_gather(std::size_t bucket);
-  /// Waits for the gathers that are under way, unless they overlap with the next forward: then it waits for each bucket
-  /// before its use.
+  /// Waits for the gathers in flight. With `overlap_gather` the next forward waits for each bucket before its use
+  /// instead.
   void finish_gather();
-  /// Gathers all shards of all parameters on every rank, after they were loaded, and waits.
+  /// Gathers all shards of all parameters on every rank, after a load, and waits.
   void gather_parameters();
 
-  /// Waits for the gathers that are under way.
+  /// Waits for the gathers in flight.
   void wait_for_parameters();
 
-  /// Adds, to element b of `squares` [buckets] fp64, the sum of squares of the gradients of bucket b before each
-  /// reduction that follows; empty: nothing. A rank alone in the group of b has no other gradients than the reduced
-  /// ones, so nothing is added there.
+  /// Before each later reduction of bucket b, adds the sum of squares of its gradients to element b of `squares`
+  /// [buckets] fp64. Adds nothing if `squares` is empty or the group of b is one rank, whose gradients are the reduced
+  /// ones.
   void observe(TensorView squares) { squares_ = squares; }
 
   void before_forward(int unit) override;

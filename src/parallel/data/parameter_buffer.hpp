@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "src/backend/backend.hpp"
+#include "src/comm/communicator.hpp"
 #include "src/parallel/data/buffer_layout.hpp"
-#include "src/parallel/data/gradient_group.hpp"
 
 namespace trireme::parallel {
 
@@ -26,6 +26,21 @@ struct DataParallelOptions {
   std::int64_t bucket_elements = 0;      ///< 0: max(40 M, 1 M x data ranks) with an overlap, all in one without
 };
 
+/// A rank's communicators for parameters whose gradients are reduced over the same ranks. Every rank lists the same
+/// groups in the same order (Parameter::gradient_group), even if it has no parameter of one. The communicators must
+/// outlive the list's users.
+struct GradientGroup {
+  Communicator& gradient;  ///< ranks with the same parameters: reduces gradients, shards state
+  Communicator& tensor;    ///< ranks that split the parameters
+  Communicator& model;     ///< ranks of one replica of all parameters of the group
+};
+
+/// A rank's place among those that hold the same parameters.
+struct GradientGroupMember {
+  int ranks = 1;
+  int rank = 0;
+};
+
 /// Throws ConfigError if `options` are not supported with training in `dtype`.
 void validate(const DataParallelOptions& options, DType dtype);
 
@@ -35,14 +50,14 @@ void validate(const DataParallelOptions& options, DType dtype);
 ///   values            N, training type.
 ///   main gradients    N in A; with low_precision_gradients N in the training type, and N / d in A for their sum;
 ///                     in ZeRO 2 N / d in A.
-///   work              with low-precision gradients or ZeRO 2: fp32 memory (A) in which layers add up gradients. Units
-///                     use it in turn, those of each gradient group a separate part. A unit with an embedding has its
-///                     own, since a tied table gets gradients at both ends of the backward.
+/// work with low-precision gradients or ZeRO 2: fp32 memory (A) in which layers add up gradients. Units /// use it in
+/// turn, in a separate part for each gradient group. A unit with an embedding has its /// own, because a tied table
+/// gets gradients at both ends of the backward.
 ///
 /// Padding between parameters is zero and stays zero.
 class ParameterBuffer {
  public:
-  /// Lays out `parameters`: their `storage` is read, their `value` and `gradient` are set. All is zero at first.
+  /// Lays out `parameters`: their `storage` is read, their `value` and `gradient` are set. All elements start at zero.
   /// `members` are by gradient group.
   ParameterBuffer(Backend& backend, DType dtype, std::vector<Parameter> parameters,
                   const DataParallelOptions& options = {},
@@ -62,7 +77,7 @@ class ParameterBuffer {
   }
 
   const std::vector<Parameter>& parameters() const { return parameters_; }
-  /// The parameter called `name`, which must be there.
+  /// The parameter called `name`; ShapeError if this rank has none.
   const Parameter& at(const std::string& name) const;
   /// The parameter called `name`, or null if this rank has none.
   const Parameter* find(const std::string& name) const;
@@ -107,7 +122,7 @@ class ParameterBuffer {
   int shard_of(const Bucket& bucket) const { return shards_[static_cast<std::size_t>(bucket.gradient_group)]; }
   std::size_t group_of(std::size_t i) const { return static_cast<std::size_t>(parameters_[i].gradient_group); }
   std::size_t unit_of(std::size_t i) const { return static_cast<std::size_t>(parameters_[i].unit); }
-  /// Sets the first element of each unit's work memory. Returns the elements of it all.
+  /// Sets the first element of each unit's work memory. Returns the total of elements.
   std::int64_t place_work();
 
   std::vector<Parameter> parameters_;

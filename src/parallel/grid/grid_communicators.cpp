@@ -5,23 +5,12 @@
 namespace trireme::parallel {
 
 std::unique_ptr<Communicator>& GridCommunicators::of(GroupKind kind) {
-  switch (kind) {
-    case GroupKind::tensor:
-      return tensor;
-    case GroupKind::pipeline:
-      return pipeline;
-    case GroupKind::context:
-      return context;
-    case GroupKind::data:
-      return data;
-    case GroupKind::gradient:
-      return gradient;
-    case GroupKind::model:
-      return model;
-    case GroupKind::embedding:
-      break;
-  }
-  return embedding;
+  constexpr std::unique_ptr<Communicator> GridCommunicators::*members[] = {
+      // by GroupKind
+      &GridCommunicators::tensor,   &GridCommunicators::pipeline, &GridCommunicators::context,
+      &GridCommunicators::data,     &GridCommunicators::gradient, &GridCommunicators::model,
+      &GridCommunicators::embedding};
+  return this->*members[static_cast<std::size_t>(kind)];
 }
 
 GridCommunicators make_grid_communicators(const ProcessGrid& grid, Communicator& world) {

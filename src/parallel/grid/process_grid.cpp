@@ -13,8 +13,19 @@
 namespace trireme::parallel {
 namespace {
 
-/// "--tp 2 --pp 2 (data 3), --tp 2 --pp 1 (data 6)", with "--cp 2" in between where it is not 1: grids that use exactly
-/// this world, nearest to the requested one first.
+/// Name of a group, and the coordinates in which its ranks may differ.
+struct GroupRow {
+  const char* name;
+  bool tensor, context, data, pipeline;
+};
+constexpr GroupRow group_rows[] = {  // by GroupKind
+    {"tensor", true, false, false, false},   {"pipeline", false, false, false, true},
+    {"context", false, true, false, false},  {"data", false, false, true, false},
+    {"gradient", false, true, true, false},  {"model", true, false, false, true},
+    {"embedding", false, false, false, true}};
+
+/// Grids of exactly `world_size` ranks, nearest to the requested one first: "<tp> 2 <pp> 2 (data 3), <tp> 2 <pp> 1
+/// (data 6)". With a `context_size` above 1 each also names <cp>.
 std::string nearest_grids(int world_size, int tensor_size, int pipeline_size, int context_size) {
   struct Candidate {
     double distance;
@@ -50,25 +61,7 @@ std::string nearest_grids(int world_size, int tensor_size, int pipeline_size, in
 
 }  // namespace
 
-const char* name_of(GroupKind kind) {
-  switch (kind) {
-    case GroupKind::tensor:
-      return "tensor";
-    case GroupKind::pipeline:
-      return "pipeline";
-    case GroupKind::context:
-      return "context";
-    case GroupKind::data:
-      return "data";
-    case GroupKind::gradient:
-      return "gradient";
-    case GroupKind::model:
-      return "model";
-    case GroupKind::embedding:
-      return "embedding";
-  }
-  return "unknown";
-}
+const char* name_of(GroupKind kind) { return group_rows[static_cast<std::size_t>(kind)].name; }
 
 ProcessGrid::ProcessGrid(int world_size, int tensor_size, int pipeline_size, int context_size, int data_size)
     : tensor_size_(tensor_size), context_size_(context_size), data_size_(data_size), pipeline_size_(pipeline_size) {
@@ -109,41 +102,16 @@ int ProcessGrid::rank(const GridPosition& position) const {
 
 std::vector<int> ProcessGrid::group(GroupKind kind, int rank) const {
   const GridPosition own = position(rank);
-  const int last_stage = pipeline_size_ - 1;
-  if (kind == GroupKind::embedding && own.pipeline != 0 && own.pipeline != last_stage) return {};
-  // A group holds the ranks that differ from this one in the group's own coordinates only.
+  const GroupRow& row = group_rows[static_cast<std::size_t>(kind)];
+  const auto fits = [&](const GridPosition& at) {
+    return kind != GroupKind::embedding || at.pipeline == 0 || at.pipeline == pipeline_size_ - 1;
+  };
+  if (!fits(own)) return {};
   std::vector<int> ranks;
   for (int other = 0; other < world_size(); ++other) {
     const GridPosition at = position(other);
-    const bool same_tensor = at.tensor == own.tensor;
-    const bool same_context = at.context == own.context;
-    const bool same_data = at.data == own.data;
-    const bool same_stage = at.pipeline == own.pipeline;
-    const bool at_an_end = at.pipeline == 0 || at.pipeline == last_stage;
-    bool member = false;
-    switch (kind) {
-      case GroupKind::tensor:
-        member = same_context && same_data && same_stage;
-        break;
-      case GroupKind::pipeline:
-        member = same_tensor && same_context && same_data;
-        break;
-      case GroupKind::context:
-        member = same_tensor && same_data && same_stage;
-        break;
-      case GroupKind::data:
-        member = same_tensor && same_context && same_stage;
-        break;
-      case GroupKind::gradient:
-        member = same_tensor && same_stage;
-        break;
-      case GroupKind::model:
-        member = same_context && same_data;
-        break;
-      case GroupKind::embedding:
-        member = same_tensor && same_context && same_data && at_an_end;
-        break;
-    }
+    const bool member = (row.tensor || at.tensor == own.tensor) && (row.context || at.context == own.context) &&
+                        (row.data || at.data == own.data) && (row.pipeline || at.pipeline == own.pipeline) && fits(at);
     if (member) ranks.push_back(other);
   }
   return ranks;
@@ -168,7 +136,7 @@ std::string ProcessGrid::describe(int rank) const {
 std::string ProcessGrid::diagram() const {
   constexpr int max_columns = 8;
   constexpr int max_rows = 16;
-  // The last replica and stage are always drawn; where there are more than fit, "..." stands before them.
+  // The last replica and stage are always drawn, after "..." if others are left out.
   const auto drawn = [](int size, int limit) {
     std::vector<int> indices;  // -1 for "..."
     for (int i = 0; i < std::min(size, limit); ++i) indices.push_back(i);

@@ -33,7 +33,7 @@ struct GridPosition {
 class ProcessGrid {
  public:
   /// `data_size` 0 means world_size / (tensor_size pipeline_size context_size). Throws ConfigError, with the factors
-  /// and the nearest grids that fit, where the sizes do not multiply to the world.
+  /// and the nearest grids that fit, unless the sizes multiply to `world_size`.
   ProcessGrid(int world_size, int tensor_size, int pipeline_size, int context_size = 1, int data_size = 0);
 
   int world_size() const { return tensor_size_ * context_size_ * data_size_ * pipeline_size_; }
@@ -52,7 +52,7 @@ class ProcessGrid {
   /// All groups of a kind, ordered by their first member.
   std::vector<std::vector<int>> groups(GroupKind kind) const;
 
-  /// "rank 5: tensor 1 of 2, data 0 of 2, pipeline 1 of 2", with "context 0 of 2, " before the data where there are
+  /// "rank 5: tensor 1 of 2, data 0 of 2, pipeline 1 of 2", with "context 0 of 2, " before the data if there are
   /// several context ranks.
   std::string describe(int rank) const;
   /// Drawing of the grid for the log: a row for each pipeline stage, a column for each replica. A cell has the ranks of

@@ -8,9 +8,9 @@ namespace {
 // Steps for which receives are posted ahead: a forward and a backward in steady state.
 constexpr std::size_t steps_ahead = 2;
 
-// The first runs of a schedule on a GPU take memory and record graphs, and the first step of a shape loads kernels. For
-// any of this CUDA may wait until the GPU is idle. It never is while a receive waits for a message that depends on work
-// the host enqueues later. So none is posted ahead of such steps.
+// The first runs of a schedule on a GPU take memory and record graphs, and the first step of a shape loads kernels.
+// Each of these may make CUDA wait for an idle GPU. A GPU is never idle while a receive waits for a message that
+// depends on later work of this host. So no receive is posted ahead of such steps.
 constexpr int runs_without_receives_ahead = 3;
 
 }  // namespace
@@ -98,8 +98,8 @@ void PipelineExecutor::finish_received(const Schedule& schedule, const Message& 
 
 Tensor* PipelineExecutor::output_of(const Schedule& schedule, const Step& step) {
   if (!message_made(schedule, group_.rank(), step)) return nullptr;
-  // Without backwards few messages return that prove receipts. Then the sender may wait: the next rank gets its
-  // messages from this one alone, in this order.
+  // Without backwards, few messages return that prove receipts, so the sender waits. This cannot deadlock: the next
+  // rank gets all its messages from this one, in this order.
   while (!has_backward_ && departures_.size() > 1) {
     finish(std::ranges::min_element(departures_, {}, [](const auto& sent) { return sent.second.number; }));
   }
@@ -129,8 +129,8 @@ void PipelineExecutor::add_receives(const Schedule& schedule, const Step& step, 
     const auto first = sent.begin() + static_cast<std::ptrdiff_t>(posted_[peer]);
     const auto awaited = std::find(first, sent.end(), *message);
     if (awaited == sent.end()) continue;
-    // A GPU's streams may share a queue, where a receive that waits for the one before it keeps back all later work. So
-    // one that is posted ahead follows only messages that no later step needs.
+    // Streams of a GPU may share a queue, where a receive that waits for its predecessor blocks all later work. So a
+    // receive posted ahead follows only messages that no later step needs.
     if (ahead && (awaited != first || posted_[peer] != taken_[peer])) continue;
     while (posted_[peer] <= static_cast<std::size_t>(awaited - sent.begin())) {
       const int number = sent[posted_[peer]].micro_batch;

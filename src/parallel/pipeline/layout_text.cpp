@@ -12,7 +12,7 @@
 namespace trireme::parallel {
 namespace {
 
-/// Limit of layers and of pieces, so that a slip of the keyboard does not fill the memory.
+/// Limit of layers and of pieces, so that a typing error does not exhaust memory.
 constexpr int max_pieces = 100000;
 
 std::vector<int> numbers_of(std::string_view text) {
@@ -38,7 +38,7 @@ std::size_t unit_end(std::string_view text, std::size_t begin, Unit unit) {
   return close == std::string_view::npos || close == begin + 1 ? begin : close + 1;
 }
 
-/// Replaces each group or piece before "*N" by N of them. All else stays.
+/// Replaces each group or piece before "*N" by N of them.
 std::string unrolled(std::string_view text, Unit unit) {
   std::string result;
   for (std::size_t i = 0; i < text.size();) {
@@ -57,7 +57,7 @@ std::string unrolled(std::string_view text, Unit unit) {
     TRIREME_CHECK(
         !repeats || (times <= max_pieces && result.size() + repeated.size() * static_cast<std::size_t>(times) <=
                                                 static_cast<std::size_t>(max_pieces)),
-        ConfigError, "<pipeline_model_parallel_layout> {}: these are more than {} pieces", shortened(text), max_pieces);
+        ConfigError, "<pipeline_model_parallel_layout> {}: there are more than {} pieces", shortened(text), max_pieces);
     for (int n = repeats ? times : 1; n > 0; --n) result += repeated;
     i = repeats ? static_cast<std::size_t>(end - text.data()) : i + 1;
   }
@@ -69,22 +69,19 @@ std::vector<int> pieces_of(std::string_view text) {
   std::string pieces(text);
   std::erase(pieces, ',');
   pieces = unrolled(unrolled(pieces, Unit::group), Unit::piece);
-  TRIREME_CHECK(
-      pieces.find('m') == std::string::npos, ConfigError,
-      "<pipeline_model_parallel_layout> {}: m, a multi-token prediction, is not in this program's models; leave "
-      "it out",
-      shortened(text));
+  TRIREME_CHECK(pieces.find('m') == std::string::npos, ConfigError,
+                "<pipeline_model_parallel_layout> {}: m, a multi-token prediction, is not supported; leave it out",
+                shortened(text));
   const std::size_t unknown = pieces.find_first_not_of("EtL|");
-  TRIREME_CHECK(
-      unknown == std::string::npos, ConfigError,
-      "<pipeline_model_parallel_layout> {}: '{}' is none of E (embedding), t (layer), L (loss) and | (end of a "
-      "chunk), and repeats none by *N or (...)*N",
-      shortened(text), shortened(std::string_view(pieces).substr(std::min(unknown, pieces.size()), 1)));
+  TRIREME_CHECK(unknown == std::string::npos, ConfigError,
+                "<pipeline_model_parallel_layout> {}: '{}' is not one of E (embedding), t (layer), L (loss) and | (end "
+                "of a chunk), nor a repetition by *N or (...)*N",
+                shortened(text), shortened(std::string_view(pieces).substr(std::min(unknown, pieces.size()), 1)));
   TRIREME_CHECK(
       std::ranges::count(pieces, 'E') == 1 && pieces.front() == 'E' && std::ranges::count(pieces, 'L') == 1 &&
           pieces.back() == 'L',
       ConfigError,
-      "<pipeline_model_parallel_layout> {}: E, the embedding, must stand once, at the beginning, and L, the loss, "
+      "<pipeline_model_parallel_layout> {}: E, the embedding, must appear once, at the beginning, and L, the loss, "
       "once, at the end",
       shortened(text));
   std::vector<int> layers = {0};

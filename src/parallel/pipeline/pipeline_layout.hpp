@@ -29,8 +29,8 @@ struct PipelineLayout {
   /// Number of the first layer of the chunk at `position`.
   int first_layer(int position) const;
 
-  /// Distributes `layers` layers over `stages` ranks. A first or last stage of its own size leaves equal numbers of the
-  /// rest to the other ranks; each rank's layers are divided equally between its chunks. The first chunk may hold the
+  /// Distributes `layers` layers over `stages` ranks. The other ranks share the layers that a first or last stage of a
+  /// given size leaves equally. Each rank's layers are divided equally between its chunks. The first chunk may hold the
   /// embedding alone and the last one the output head alone; every other chunk has at least one layer. Throws one
   /// ConfigError that names the values, and values that work.
   static PipelineLayout of(int layers, int stages, const PipelineSplit& split = {});

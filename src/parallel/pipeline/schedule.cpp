@@ -7,7 +7,7 @@
 namespace trireme::parallel {
 namespace {
 
-/// `forwards` and `backwards` in turn, after the first `warm_up` forwards alone.
+/// Alternates `forwards` and `backwards` after the first `warm_up` forwards.
 std::vector<Step> in_turn(const std::vector<Step>& forwards, const std::vector<Step>& backwards, int warm_up) {
   std::vector<Step> steps;
   const int count = static_cast<int>(forwards.size());
@@ -82,31 +82,13 @@ Schedule empty_schedule(int stages, int micro_batches, int chunks) {
 }  // namespace
 
 const char* name_of(StepKind kind) {
-  switch (kind) {
-    case StepKind::forward:
-      return "forward";
-    case StepKind::backward:
-      return "backward";
-    case StepKind::backward_input:
-      return "backward input";
-    case StepKind::backward_weight:
-      return "backward weight";
-  }
-  return "";
+  constexpr const char* names[] = {"forward", "backward", "backward input", "backward weight"};
+  return names[static_cast<std::size_t>(kind)];
 }
 
 const char* name_of(ScheduleKind kind) {
-  switch (kind) {
-    case ScheduleKind::gpipe:
-      return "gpipe";
-    case ScheduleKind::one_forward_one_backward:
-      return "1f1b";
-    case ScheduleKind::interleaved:
-      return "interleaved";
-    case ScheduleKind::zero_bubble:
-      return "zero-bubble";
-  }
-  return "unknown";
+  constexpr const char* names[] = {"gpipe", "1f1b", "interleaved", "zero-bubble"};
+  return names[static_cast<std::size_t>(kind)];
 }
 
 Schedule make_schedule(ScheduleKind kind, int stages, int micro_batches, int chunks) {

@@ -14,8 +14,8 @@ class Stage {
 
   /// Type of the activations that pass from chunk to chunk, and of their gradients.
   virtual DType boundary_dtype() const = 0;
-  /// Shape of the activation of a micro-batch of the run. Each rank finds it in its own micro-batch, of which all
-  /// stages hold the same fields, so that messages need no exchange of shapes.
+  /// Shape of the activation of a micro-batch of the run. Each rank derives it from its own micro-batch. All stages
+  /// hold the same fields, so messages need no exchange of shapes.
   virtual Shape boundary_shape(int micro_batch) const = 0;
 
   /// Returns whether this rank's chunk is the first one (reads tokens, has no input), or the last one (computes the
@@ -25,8 +25,8 @@ class Stage {
   /// Returns whether backward reads the input of forward again. Otherwise the input is released after forward.
   virtual bool reads_input_in_backward(int /*chunk*/) const { return true; }
 
-  /// Runs `chunk` on `micro_batch`. `input` is empty for the first chunk, `output` for the last. `input` stays valid
-  /// until the chunk's backward_weight of this micro-batch is done, where backward reads it; `output` is overwritten.
+  /// Runs `chunk` on `micro_batch`. `input` is empty for the first chunk, `output` for the last. If backward reads
+  /// `input`, it stays valid until the chunk's backward_weight of this micro-batch is done. `output` is overwritten.
   virtual void forward(int chunk, int micro_batch, ConstTensorView input, TensorView output) = 0;
   /// Gradient of the input from that of the output. `output_gradient` is empty for the last chunk (the loss starts it),
   /// `input_gradient`, overwritten, for the first. `output_gradient` stays valid until backward_weight is done.

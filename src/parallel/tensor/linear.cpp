@@ -4,7 +4,7 @@
 
 namespace trireme::parallel {
 namespace {
-/// All dimensions but the last taken together.
+/// Merges all dimensions except the last.
 TensorView as_matrix(TensorView tensor) {
   const std::int64_t columns = tensor.shape().back();
   return tensor.reshape({columns == 0 ? 0 : tensor.numel() / columns, columns});

@@ -27,22 +27,22 @@ class ColumnParallelLinear {
   /// Adds a weight of the same input.
   void add(const Parameter& weight, const Parameter* bias);
 
-  /// Overwrites y and, where there is an activation, pre_activation, both [n, out / t].
+  /// Overwrites y and, with an activation, pre_activation, both [n, out / t].
   void forward(ConstTensorView x, Activation activation, TensorView pre_activation, TensorView y) const;
-  /// dx = sum over the tensor group of dy W, [N, in], overwritten. x is what forward read; unread where the weight's
-  /// gradient is left for later.
+  /// dx = sum over the tensor group of dy W, [N, in], overwritten. x is forward's input, unread with
+  /// WeightGradient::later.
   void backward_input(ConstTensorView dy, ConstTensorView x, TensorView dx, WeightGradient weights) const;
   /// Accumulates the gradients of weights and biases.
   void backward_weight(ConstTensorView dy, ConstTensorView x) const;
 
-  // The same in chunks of rows, for results so wide that they never exist whole. The layer has one weight.
+  // The same in chunks of rows, for results too wide to exist all at once. The layer has one weight.
 
   /// y = x W^T + b of some rows of the gathered input, [rows, in] and [rows, out / t], overwritten. No communication.
   void multiply(ConstTensorView x, TensorView y) const;
   /// Returns dy [rows, out / t] of the rows of the gathered input from `begin` on, `x` [rows, in].
   using ChunkGradient = std::function<ConstTensorView(std::int64_t begin, ConstTensorView x)>;
-  /// `backward_input` and `backward_weight`, for a dy of which each chunk of `chunk_rows` rows, the last of what is
-  /// left, exists until `gradient_of` is called for the next one. The weight's gradient is added up chunk by chunk.
+  /// `backward_input` and `backward_weight` for a dy in chunks of `chunk_rows` rows, the last of the remaining ones.
+  /// Each chunk exists until `gradient_of` is called for the next. The weight's gradient is added up chunk by chunk.
   void backward_in_chunks(std::int64_t chunk_rows, ConstTensorView x, TensorView dx,
                           const ChunkGradient& gradient_of) const;
 
@@ -66,16 +66,15 @@ class ColumnParallelLinear {
 };
 
 /// y = x W^T, W split by columns (inputs): x [n, in / t] is this rank's shard, y [N, out] is summed over the tensor
-/// group. The bias is left to the operation that follows (bias + dropout + residual), which
-/// adds it once, after the sum.
+/// group. The operation that follows (bias + dropout + residual) adds the bias once, after the sum.
 class RowParallelLinear {
  public:
   RowParallelLinear(const TensorContext& context, const Parameter& weight);
 
   /// Overwrites y.
   void forward(ConstTensorView x, TensorView y) const;
-  /// dx = dy W times activation'(pre_activation), [n, in / t], overwritten. x is what forward read; unread where the
-  /// weight's gradient is left for later.
+  /// dx = dy W times activation'(pre_activation), [n, in / t], overwritten. x is forward's input, unread with
+  /// WeightGradient::later.
   void backward_input(ConstTensorView dy, ConstTensorView x, Activation activation, ConstTensorView pre_activation,
                       TensorView dx, WeightGradient weights) const;
   /// Accumulates the weight's gradient.

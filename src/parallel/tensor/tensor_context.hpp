@@ -15,7 +15,7 @@ struct TensorContext {
   bool sequence_parallel = false;
   /// Backward's collectives run behind its products; the bits are the same.
   bool overlap = true;
-  Communicator* context_group = nullptr;  ///< the ranks that share each sequence; null: it is whole here
+  Communicator* context_group = nullptr;  ///< ranks that share each sequence; null: it is complete here
 
   Stream& stream() const { return backend.compute_stream(); }
   /// data = sum over the tensor group; the compute stream waits for it.

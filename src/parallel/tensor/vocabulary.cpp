@@ -51,7 +51,7 @@ void VocabularyParallelCrossEntropy::forward(ConstTensorView logits, ConstTensor
   if (context_.tensor_group.size() == 1) {
     kernels.statistics(stream, logits, shard_, targets, saved.maximum, sums.flat(0, n), target_logit);
   } else {
-    // This rank's own maxima stand where the losses will.
+    // `losses` temporarily holds this rank's own maxima.
     kernels.statistics(stream, logits, shard_, targets, losses, sums.flat(0, n), target_logit);
     context_.backend.elementwise().convert(stream, losses, saved.maximum);
     context_.tensor_group.all_reduce(stream, saved.maximum, ReduceOp::max).wait(stream);

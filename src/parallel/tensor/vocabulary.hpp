@@ -34,8 +34,7 @@ class VocabularyPartition {
   std::int64_t true_rows_;
 };
 
-/// Token embedding whose table is split by rows: y = table[ids], summed over the tensor group from the one rank that
-/// holds each row.
+/// Token embedding whose table is split by rows: y = table[ids], summed over the tensor group. One rank holds each row.
 class VocabularyParallelEmbedding {
  public:
   VocabularyParallelEmbedding(const TensorContext& context, const VocabularyPartition& partition,
@@ -65,9 +64,9 @@ class VocabularyParallelCrossEntropy {
   VocabularyParallelCrossEntropy(const TensorContext& context, const VocabularyPartition& partition)
       : context_(context), shard_{partition.first(), partition.true_rows()} {}
 
-  /// losses[i] = weights[i] (log sum exp(logits[i]) - logits[i][targets[i]]), the same on every rank.
-  /// logits [n, rows] T; targets [n] int32; weights, losses [n] A. Overwrites losses and saved, and `rivals` [n] A
-  /// where it is there: the number of classes preferred to the target (CrossEntropyKernels::rivals), on every rank.
+  /// losses[i] = weights[i] (log sum exp(logits[i]) - logits[i][targets[i]]), the same on every rank. logits [n, rows]
+  /// T; targets [n] int32; weights, losses [n] A. Overwrites losses and saved, and `rivals` [n] A, if given: the number
+  /// of classes preferred to the target (CrossEntropyKernels::rivals), on every rank.
   void forward(ConstTensorView logits, ConstTensorView targets, ConstTensorView weights, const Saved& saved,
                TensorView losses, TensorView rivals = {}) const;
   /// logits = gradient of the sum of loss_gradient[i] times row i's loss, in place.

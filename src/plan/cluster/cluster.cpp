@@ -128,7 +128,8 @@ const Device* find_gpu(const std::string& device) {
 }
 
 std::string collective_name(Collective collective, int ranks) {
-  constexpr std::array names = {"all-reduce", "reduce-scatter", "all-gather", "broadcast", "send and receive"};
+  constexpr std::array names = {"all-reduce", "reduce-scatter",   "all-gather",
+                                "broadcast",  "send and receive", "all-to-all"};
   return fmt::format("{} of {}", names[static_cast<std::size_t>(collective)], ranks);
 }
 

@@ -2,7 +2,7 @@
 
 #include <cmath>
 
-#include "src/tensor/unit_roundoff.hpp"
+#include "src/tensor/dtype.hpp"
 
 namespace trireme::selftest {
 namespace {

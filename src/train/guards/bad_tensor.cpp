@@ -112,8 +112,8 @@ class Search {
   }
   std::string ranks(bool here) { return rank_list(world_, ranks_with(world_, here)); }
 
-  /// The ranks whose own gradients were not finite before the reduction, or where no probe saw that, those that hold
-  /// some of the `held` elements.
+  /// The ranks whose own gradients were not finite before the reduction. If no probe saw any, those that hold some of
+  /// the `held` elements.
   std::string ranks_of_gradient(std::size_t index, std::int64_t held) {
     const parallel::ParameterBuffer& buffer = model_.parameters();
     bool here = false;

@@ -7,15 +7,15 @@ namespace trireme::train {
 
 /// Options of the checks of a run's numbers.
 struct GuardOptions {
-  /// A loss or gradient that is not finite ends the run. Without it, and with a dynamic loss scale, which makes such
+  /// A loss or gradient that is not finite ends the run. If false, or with a dynamic loss scale, which makes such
   /// gradients on purpose, the update is skipped.
   bool check_for_nan = true;
-  int max_machine_faults = 3;  ///< wrong results of machines that the run continues after
+  int max_machine_faults = 3;  ///< machine faults after which the run continues
   /// A loss of at least this factor times the largest of the first losses is spiky (Progress::is_spiky): the step runs
   /// again, to find a machine's fault; 0: no check.
   double spiky_loss_factor = 0;
-  bool skip_spiky_loss = false;                 ///< makes no update where the spiky loss repeats
-  std::set<std::int64_t> iterations_to_skip{};  ///< iterations that consume their samples, and no more
+  bool skip_spiky_loss = false;                 ///< skips the update if the spiky loss repeats
+  std::set<std::int64_t> iterations_to_skip{};  ///< iterations that only consume their samples
 };
 
 }  // namespace trireme::train

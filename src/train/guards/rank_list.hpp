@@ -8,10 +8,10 @@
 
 namespace trireme::train {
 
-/// The least of the ranks' numbers, on every rank. Collective; `world` works on host memory.
+/// Minimum of the ranks' numbers, on every rank. Collective; `world` works on host memory.
 std::int64_t least_of_ranks(Communicator& world, std::int64_t mine);
 
-/// The ranks that call this with `here`, on every rank. Collective; `world` works on host memory.
+/// Ranks with `here` true, on every rank. Collective; `world` works on host memory.
 std::vector<int> ranks_with(Communicator& world, bool here);
 
 /// "rank 3 on host n1, rank 5 on host n2": at most eight of `ranks`, the same list everywhere. Collective; `world`

@@ -8,17 +8,16 @@
 
 namespace trireme::train {
 
-/// Compares what the ranks with the same parameters (ProcessGrid's gradient group) hold: their weights, and where the
-/// optimizer's state is not sharded, master weights and moments too. Shards of the state exist once, so that nothing
-/// can be compared with them.
+/// Compares the ranks with the same parameters (ProcessGrid's gradient group): their weights and, if the optimizer's
+/// state is not sharded, master weights and moments. Shards of the state exist only once.
 class ReplicaCheck {
  public:
   /// Collective. Both must live longer.
   ReplicaCheck(ParallelModel& model, const optim::Optimizer& optimizer);
 
-  /// Hashes the tensors and exchanges the hashes, eight bytes a tensor. Where ranks differ, throws MachineError on all
-  /// ranks with the first such tensor, the ranks and hosts that have it otherwise, and those they differ from. Waits
-  /// for the device. Collective.
+  /// Hashes the tensors and exchanges the hashes, eight bytes a tensor. If ranks differ, throws MachineError on all
+  /// ranks with the first such tensor, the ranks and hosts with deviating values, and the others. Waits for the device.
+  /// Collective.
   void check(std::int64_t iteration) const;
 
  private:

@@ -5,7 +5,7 @@
 #include <limits>
 
 #include "src/base/log.hpp"
-#include "src/tensor/unit_roundoff.hpp"
+#include "src/tensor/dtype.hpp"
 #include "src/train/guards/bad_tensor.hpp"
 #include "src/train/guards/rank_list.hpp"
 #include "src/train/train_record.hpp"

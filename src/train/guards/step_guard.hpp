@@ -20,9 +20,9 @@ struct TrainRecord;
 /// them, and the other factor of 2 is a margin.
 double rounding_bound(DType dtype, int layers, int tensor_ranks, int data_ranks);
 
-/// Runs a training step again where its result is suspect, and compares the two. A step is a pure function of weights
-/// and samples: if the results differ, a machine computed wrong; otherwise the numbers themselves are bad. On a
-/// repeatable backend (Capability) the results are compared bit by bit, elsewhere within `rounding_bound`.
+/// Runs a suspect training step again and compares the results. A step is a pure function of weights and samples: if
+/// the results differ, a machine is faulty; otherwise the numbers themselves are bad. On a repeatable backend
+/// (Capability) the results are compared bit by bit, elsewhere within `rounding_bound`.
 class StepGuard {
  public:
   /// `model` must live longer.
@@ -35,11 +35,11 @@ class StepGuard {
   /// Notes this rank's sums of losses.
   void note(const model::LossSums& losses) { losses_ = losses; }
 
-  /// Checks the step that `record` describes, the next one after `progress`. Where it is not finite, or its loss is
-  /// spiky, `run_again` computes it again, with a record of its own instead of `record`. Where the result repeats,
-  /// throws NumericalError with the first bad tensor; a spiky loss is a warning, and skips the update where the options
-  /// say so. Otherwise warns with the rank and host that differ first, and leaves the second result. Throws
-  /// MachineError if that is bad, too, or after too many such faults. Collective.
+  /// Checks the step that `record` describes, the next one after `progress`. If it is not finite, or its loss is spiky,
+  /// `run_again` computes it again and overwrites `record`. If the result repeats, throws NumericalError with the first
+  /// bad tensor; a spiky loss is a warning, and skips the update if the options say so. Otherwise warns with the rank
+  /// and host that differ first, and keeps the second result. Throws MachineError if that is bad too, or after too many
+  /// such faults. Collective.
   void check(TrainRecord& record, const Progress& progress, const std::function<void()>& run_again);
 
  private:

@@ -12,7 +12,7 @@ namespace trireme::train {
 
 /// Sums of squares over what this rank computes in a training step, by which two runs of the step are compared, bit by
 /// bit. There is one for each chunk's results, one for each chunk's gradients of its input, and one for each bucket's
-/// gradients before data ranks reduce them. They cost one more reading of these tensors, and no communication.
+/// gradients before data ranks reduce them. They cost one more read of these tensors, and no communication.
 class StepProbe final : public model::StageProbe {
  public:
   /// Observes the runs of `model`, which must live longer.
@@ -20,7 +20,7 @@ class StepProbe final : public model::StageProbe {
   ~StepProbe() override;
   StepProbe(const StepProbe&) = delete;
 
-  /// Begins a step. `search`: also looks for a layer whose result is not finite, at the price of waits after each
+  /// Begins a step. `search`: also looks for a layer whose result is not finite, and waits for the device after each
   /// layer.
   void begin(bool search);
 
@@ -41,7 +41,7 @@ class StepProbe final : public model::StageProbe {
     std::int64_t bad = 0;
     std::int64_t elements = 0;
   };
-  /// The one of the first layer, where a search found any.
+  /// Bad output of the first layer that has one, if a search found any.
   const std::optional<BadOutput>& bad_output() const { return bad_output_; }
 
   void after_layer(int layer, ConstTensorView y) override;

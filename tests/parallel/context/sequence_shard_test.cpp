@@ -5,14 +5,12 @@
 
 #include <set>
 
-#include "src/base/error.hpp"
 #include "src/parallel/context/ring_attention.hpp"
 
 namespace trireme::parallel {
 namespace {
 
 using testing::ElementsAre;
-using testing::HasSubstr;
 
 std::vector<std::int64_t> positions_of(const SequenceShard& shard) {
   std::vector<std::int64_t> positions;
@@ -20,25 +18,9 @@ std::vector<std::int64_t> positions_of(const SequenceShard& shard) {
   return positions;
 }
 
-TEST(SequenceShard, OneRankHoldsAll) {
-  const SequenceShard shard = SequenceShard::of(5);
-  EXPECT_EQ(shard.sequence, 5);
-  EXPECT_THAT(positions_of(shard), ElementsAre(0, 1, 2, 3, 4));
-}
-
 TEST(SequenceShard, ARankHoldsAChunkFromEachEnd) {
   EXPECT_THAT(positions_of(SequenceShard::of(12, 0, 2)), ElementsAre(0, 1, 2, 9, 10, 11));
   EXPECT_THAT(positions_of(SequenceShard::of(12, 1, 2)), ElementsAre(3, 4, 5, 6, 7, 8));
-}
-
-TEST(SequenceShard, ASequenceThatDoesNotDivideIsRefused) {
-  try {
-    SequenceShard::of(18, 0, 4);
-    FAIL();
-  } catch (const ConfigError& error) {
-    EXPECT_THAT(error.what(), HasSubstr("<seq_length> 18 does not divide into 8 equal chunks"));
-    EXPECT_THAT(error.what(), HasSubstr("<context_parallel_size> 4 it must be a multiple of 8"));
-  }
 }
 
 TEST(Positions, PartsStandWhereTheirRowsStand) {

@@ -112,20 +112,6 @@ TEST(BufferLayout, ShardsCoverEveryElementOnce) {
   }
 }
 
-TEST(BufferLayout, ShardsIgnoreTheBoundsOfParameters) {
-  const BufferLayout layout(DType::fp32, six(), {{2}, 0, false});
-  EXPECT_EQ(layout.elements(), 256);  // 240, padded to two shards of 128
-  // d lies at [64, 164): 64 of its elements in the first shard, 36 in the second.
-  const ShardRange first = layout.shard_range(3, 100, 0);
-  EXPECT_EQ(first.at, 64);
-  EXPECT_EQ(first.begin, 0);
-  EXPECT_EQ(first.count, 64);
-  const ShardRange second = layout.shard_range(3, 100, 1);
-  EXPECT_EQ(second.at, 0);
-  EXPECT_EQ(second.begin, 64);
-  EXPECT_EQ(second.count, 36);
-}
-
 TEST(ParameterBuffer, NeighboursOfAKindAreOneStretch) {
   std::vector<Parameter> list = six();
   for (const std::size_t i : {1, 2, 5}) list[i].role = ParameterRole::bias;

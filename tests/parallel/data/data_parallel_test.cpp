@@ -198,14 +198,5 @@ TEST(DataParallel, CommunicationRunsBesideComputingWhereItOverlaps) {
   EXPECT_LT(best_ms, 2 * 80 + 40);
 }
 
-TEST(DataParallel, RefusesSixteenBitGradientsThatCannotBe) {
-  const std::unique_ptr<Backend> backend = make_backend(BackendChoice::cpu, 1);
-  DataParallelOptions options;
-  options.low_precision_gradients = true;
-  EXPECT_THROW(ParameterBuffer(*backend, DType::fp32, three_units(), options), ConfigError);
-  options.sharding = DataSharding::optimizer_and_gradients;
-  EXPECT_THROW(ParameterBuffer(*backend, DType::bf16, three_units(), options), ConfigError);
-}
-
 }  // namespace
 }  // namespace trireme::parallel

@@ -25,14 +25,10 @@ TEST(GridCommunicators, AreTheGroupsOfTheArithmeticOnEveryGrid) {
       for (int pipeline = 1; pipeline <= world.size(); ++pipeline) {
         if (world.size() % (tensor * pipeline * context) != 0) continue;
         const ProcessGrid grid(world.size(), tensor, pipeline, context);
-        const GridCommunicators groups = make_grid_communicators(grid, world);
-        EXPECT_EQ(members(groups.tensor.get()), grid.group(GroupKind::tensor, rank));
-        EXPECT_EQ(members(groups.pipeline.get()), grid.group(GroupKind::pipeline, rank));
-        EXPECT_EQ(members(groups.context.get()), grid.group(GroupKind::context, rank));
-        EXPECT_EQ(members(groups.data.get()), grid.group(GroupKind::data, rank));
-        EXPECT_EQ(members(groups.gradient.get()), grid.group(GroupKind::gradient, rank));
-        EXPECT_EQ(members(groups.model.get()), grid.group(GroupKind::model, rank));
-        EXPECT_EQ(members(groups.embedding.get()), grid.group(GroupKind::embedding, rank));
+        GridCommunicators groups = make_grid_communicators(grid, world);
+        for (const GroupKind kind : all_group_kinds) {
+          EXPECT_EQ(members(groups.of(kind).get()), grid.group(kind, rank)) << name_of(kind);
+        }
         EXPECT_EQ(groups.tensor->rank(), grid.position(rank).tensor);
         EXPECT_EQ(groups.pipeline->rank(), grid.position(rank).pipeline);
         EXPECT_EQ(groups.context->rank(), grid.position(rank).context);

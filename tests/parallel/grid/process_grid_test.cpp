@@ -7,8 +7,6 @@
 #include <numeric>
 
 #include "src/base/error.hpp"
-#include "src/comm/self_communicator.hpp"
-#include "src/parallel/grid/grid_communicators.hpp"
 
 namespace trireme::parallel {
 namespace {
@@ -107,12 +105,6 @@ TEST(ProcessGrid, AWorldThatDoesNotDivideIsRefusedWithTheNearestGrids) {
   EXPECT_THAT(message, HasSubstr("<tp> 6 <pp> 1 (data 2), <tp> 12 <pp> 1 (data 1)"));
 }
 
-TEST(ProcessGrid, AGridLargerThanTheWorldIsRefused) {
-  const std::string message = message_of(2, 2, 4);
-  EXPECT_THAT(message, HasSubstr("Start 8 ranks"));
-  EXPECT_THAT(message, HasSubstr("<tp> 2 <pp> 1 (data 1)"));
-}
-
 TEST(ProcessGrid, AnExplicitDataSizeMustFit) {
   EXPECT_THAT(message_of(8, 2, 2, 3), HasSubstr("x data size 3 = 12 ranks. Start 12 ranks"));
   EXPECT_EQ(message_of(8, 2, 2, 2), "");
@@ -158,22 +150,6 @@ TEST(ProcessGrid, DrawsLargeGridsShortened) {
   EXPECT_THAT(text, HasSubstr("replica 5         ...  replica 63"));
   EXPECT_THAT(text, HasSubstr("504-511"));
   EXPECT_THAT(ProcessGrid(64, 1, 64).diagram(), HasSubstr("\n...               ...\nstage 63           63\n"));
-}
-
-TEST(GridCommunicators, OneRankIsAGroupOfOneEverywhere) {
-  SelfCommunicator world;
-  const GridCommunicators groups = make_grid_communicators(ProcessGrid(1, 1, 1), world);
-  for (const auto* comm : {&groups.tensor, &groups.pipeline, &groups.context, &groups.data, &groups.gradient,
-                           &groups.model, &groups.embedding}) {
-    ASSERT_NE(*comm, nullptr);
-    EXPECT_EQ((*comm)->size(), 1);
-  }
-  EXPECT_EQ(groups.data->name(), "data");
-}
-
-TEST(GridCommunicators, AWorldOfAnotherSizeIsRefused) {
-  SelfCommunicator world;
-  EXPECT_THROW(make_grid_communicators(ProcessGrid(2, 2, 1), world), ShapeError);
 }
 
 }  // namespace

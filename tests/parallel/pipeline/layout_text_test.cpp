@@ -47,22 +47,16 @@ TEST(LayoutText, TakesMegatronsPieces) {
 
 TEST(LayoutText, RefusesWhatIsNone) {
   for (const char* text : {"(Et|tt)|ttL", "E(t|)*|L", "E((t)*2|)*2L", "Et*|tL", "Et*-1|tL"}) {
-    EXPECT_THAT(refusal(text), HasSubstr("is none of E (embedding), t (layer), L (loss)")) << text;
+    EXPECT_THAT(refusal(text), HasSubstr("is not one of E (embedding), t (layer), L (loss)")) << text;
   }
-  EXPECT_THAT(refusal("Ett|tXL"), HasSubstr("Ett|tXL: 'X' is none of E"));
-  EXPECT_THAT(refusal("Ett |ttL"), HasSubstr("' ' is none of E"));
-  EXPECT_THAT(refusal("Ett|ttmL"), HasSubstr("m, a multi-token prediction, is not in this program's models"));
+  EXPECT_THAT(refusal("Ett|tXL"), HasSubstr("Ett|tXL: 'X' is not one of E"));
+  EXPECT_THAT(refusal("Ett |ttL"), HasSubstr("' ' is not one of E"));
+  EXPECT_THAT(refusal("Ett|ttmL"), HasSubstr("m, a multi-token prediction, is not supported"));
   for (const char* text : {"tt|ttL", "Ett|tt", "EEtt|ttL", "Ett|ttLL", "Ett|Ltt", "tE|tL", "Ett|ttL|", "|"}) {
-    EXPECT_THAT(refusal(text), HasSubstr("E, the embedding, must stand once, at the beginning")) << text;
+    EXPECT_THAT(refusal(text), HasSubstr("E, the embedding, must appear once, at the beginning")) << text;
   }
   EXPECT_THAT(refusal("Et*99999999999|L"), HasSubstr("more than 100000 pieces"));
   EXPECT_THAT(refusal("E(tt|)*99999L"), HasSubstr("more than 100000 pieces"));
-}
-
-// Megatron-LM runs stages without layers in the middle; here each has one, so that none only passes data on.
-TEST(LayoutText, OfAMiddleChunkWithoutLayersIsRefused) {
-  EXPECT_THAT(test::message_of([] { PipelineLayout::of(2, 4, {.layers = layers_of_chunks("E||tt|L")}); }),
-              HasSubstr("0,0,2,0: chunk 1 has 0 layers; only the first chunk (the embedding) and the last one"));
 }
 
 }  // namespace

@@ -1,6 +1,5 @@
 // Streams of a GPU may share a queue, from which work begins in the order in which the host enqueued it: work that
-// cannot begin yet keeps back all behind it. Here all streams of a rank share one queue. More queues only keep less
-// back.
+// cannot begin yet blocks all later work. Here all streams of a rank share one queue. More queues only block less.
 #include <gtest/gtest.h>
 
 #include <algorithm>

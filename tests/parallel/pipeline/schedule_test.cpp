@@ -28,36 +28,12 @@ std::string text(const std::vector<Step>& steps, bool chunks = false) {
   return line;
 }
 
-/// Forwards before the first backward, less the one that every steady state begins with.
-int warm_up(const std::vector<Step>& steps) {
-  const auto is_forward = [](const Step& step) { return step.kind == StepKind::forward; };
-  const auto first = std::ranges::find_if_not(steps, is_forward);
-  return static_cast<int>(first - steps.begin()) - 1;
-}
-
 TEST(Schedule, OneForwardOneBackwardOfFourStagesIsThePublishedOne) {
   const Schedule schedule = make_schedule(one_f_one_b, 4, 6);
   EXPECT_EQ(text(schedule.steps[0]), "F0 F1 F2 F3 B0 F4 B1 F5 B2 B3 B4 B5");
   EXPECT_EQ(text(schedule.steps[1]), "F0 F1 F2 B0 F3 B1 F4 B2 F5 B3 B4 B5");
   EXPECT_EQ(text(schedule.steps[2]), "F0 F1 B0 F2 B1 F3 B2 F4 B3 F5 B4 B5");
   EXPECT_EQ(text(schedule.steps[3]), "F0 B0 F1 B1 F2 B2 F3 B3 F4 B4 F5 B5");
-}
-
-TEST(Schedule, FewerMicroBatchesThanStagesOnlyWarmUp) {
-  const Schedule schedule = make_schedule(one_f_one_b, 4, 2);
-  EXPECT_EQ(text(schedule.steps[0]), "F0 F1 B0 B1");
-  EXPECT_EQ(text(schedule.steps[1]), "F0 F1 B0 B1");
-  EXPECT_EQ(text(schedule.steps[2]), "F0 F1 B0 B1");
-  EXPECT_EQ(text(schedule.steps[3]), "F0 B0 F1 B1");
-}
-
-TEST(Schedule, OneStageAlternatesAndSendsNothing) {
-  const Schedule schedule = make_schedule(one_f_one_b, 1, 3);
-  EXPECT_EQ(text(schedule.steps[0]), "F0 B0 F1 B1 F2 B2");
-  for (const Step& step : schedule.steps[0]) {
-    EXPECT_FALSE(message_made(schedule, 0, step));
-    EXPECT_FALSE(message_needed(schedule, 0, step));
-  }
 }
 
 TEST(Schedule, GPipeDoesAllForwardsFirst) {
@@ -71,30 +47,6 @@ TEST(Schedule, InterleavedOfTwoStagesIsTheKnownOne) {
             "F0.0 F0.1 F1.0 F1.1 F0.2 B1.0 F0.3 B1.1 F1.2 B0.0 F1.3 B0.1 B1.2 B1.3 B0.2 B0.3");
   EXPECT_EQ(text(schedule.steps[1], true),
             "F0.0 F0.1 F1.0 B1.0 F1.1 B1.1 F0.2 B0.0 F0.3 B0.1 F1.2 B1.2 F1.3 B1.3 B0.2 B0.3");
-}
-
-TEST(Schedule, InterleavedWarmsUpLongerThanOneForwardOneBackward) {
-  const Schedule schedule = make_schedule(ScheduleKind::interleaved, 4, 8, 2);
-  const int expected[] = {10, 8, 6, 4};
-  for (int rank = 0; rank < 4; ++rank) EXPECT_EQ(warm_up(steps_of(schedule, rank)), expected[rank]);
-  // With as many micro-batches as stages it is the same rule, not a warm-up of everything.
-  const Schedule few = make_schedule(ScheduleKind::interleaved, 4, 4, 2);
-  EXPECT_EQ(warm_up(few.steps[3]), 4);
-  EXPECT_EQ(warm_up(few.steps[0]), 7);  // all 8 forwards
-}
-
-TEST(Schedule, InterleavedWarmUpFollowsItsRuleWhereTheStagesDivideTheMicroBatches) {
-  for (const int p : {1, 2, 3, 4, 8, 16}) {
-    for (const int v : {1, 2, 4, 8}) {
-      for (int m = p; m <= 64; m += p) {
-        const Schedule schedule = make_schedule(ScheduleKind::interleaved, p, m, v);
-        for (int rank = 0; rank < p; ++rank) {
-          EXPECT_EQ(warm_up(steps_of(schedule, rank)), std::min(2 * (p - rank - 1) + (v - 1) * p, m * v - 1))
-              << p << " stages, " << v << " chunks, " << m << " micro-batches, rank " << rank;
-        }
-      }
-    }
-  }
 }
 
 TEST(Schedule, InterleavedLeavesGapsInALastGroupThatIsNotFull) {
@@ -132,19 +84,6 @@ TEST(Schedule, ChunksPassFromTheLastRankToTheNextChunkOfTheFirst) {
   EXPECT_FALSE(message_made(schedule, 0, {StepKind::backward, 0, 7}));
   EXPECT_FALSE(message_made(schedule, 0, {StepKind::backward_weight, 1, 7}));
   EXPECT_FALSE(message_needed(schedule, 0, {StepKind::backward_weight, 1, 7}));
-}
-
-TEST(Schedule, RefusesAnEmptyPipeline) {
-  EXPECT_THROW(make_schedule(one_f_one_b, 0, 1), ConfigError);
-  EXPECT_THROW(make_schedule(one_f_one_b, 1, 0), ConfigError);
-  EXPECT_THROW(make_schedule(ScheduleKind::interleaved, 2, 2, 0), ConfigError);
-  EXPECT_THROW(make_forward_schedule(2, 0), ConfigError);
-}
-
-TEST(Schedule, OnlyInterleavedTakesSeveralChunks) {
-  for (const ScheduleKind kind : {ScheduleKind::gpipe, one_f_one_b, ScheduleKind::zero_bubble}) {
-    EXPECT_THROW(make_schedule(kind, 2, 2, 2), ConfigError) << name_of(kind);
-  }
 }
 
 }  // namespace
