@@ -45,9 +45,9 @@ if [ -z "$local" ] && ! command -v sbatch >/dev/null; then
 fi
 
 # A misspelt option is found before it costs an allocation.
-known=$("$TRIREME" train --help | grep -oE -- '--[a-z0-9-]+')
+known=" $("$TRIREME" train --help | grep -oE -- '--[a-z0-9-]+' | xargs) "
 while IFS=$'\t' read -r case key _ line; do
-  [[ $case = - || $case_keys == *" $key "* ]] || grep -qx -- "--$key" <<<"$known" ||
+  [[ $case = - || $case_keys == *" $key "* || $known == *" --$key "* ]] ||
     refuse "$file:$line: $key is neither a key of a case ($(echo $case_keys)) nor an option of trireme train."
   [[ $key != rate && $key != delay ]] || [ -n "$local" ] ||
     refuse "$file:$line: $key is set in network namespaces, which --local uses; the network of a cluster is as it is."
