@@ -78,16 +78,6 @@ TEST(StepPrediction, AgreesWithThePlannerOnOneRank) {
   }
 }
 
-TEST(StepPrediction, MicroBatchesShareTheOptimizer) {
-  const StepCase one{.model = "tiny", .s = 64, .b = 2}, four{.model = "tiny", .s = 64, .b = 2, .micro_batches = 4};
-  const std::vector<KernelCall> few = rehearse(one), many = rehearse(four);
-  const auto count = [](const std::vector<KernelCall>& calls, KernelKind line) {
-    return std::ranges::count(calls, line, &KernelCall::kind);
-  };
-  EXPECT_EQ(count(many, KernelKind::forward), 4 * count(few, KernelKind::forward));
-  EXPECT_EQ(count(many, KernelKind::optimizer), count(few, KernelKind::optimizer));
-}
-
 // The sum of the parts at the rates of large products (790 TFLOP/s) and copies (4.3 TB/s) is 103 ms: no step is
 // shorter. Attention at the published rates of FlashAttention-2, products at 650 TFLOP/s and memory at 3.4 TB/s make
 // 133 ms.

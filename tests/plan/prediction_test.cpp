@@ -1,9 +1,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <chrono>
-#include <cstdio>
-
 #include "src/base/error.hpp"
 #include "src/model/presets.hpp"
 #include "src/plan/step/step_prediction.hpp"
@@ -183,21 +180,6 @@ TEST(StepPrediction, RefusesJobsTheProgramCannotRun) {
   EXPECT_THROW(predictor.predict(job_of({8, 1, 8}, 12, 8)), ConfigError);
   EXPECT_THROW(predictor.predict(job_of({7, 1, 7}, 8)), ConfigError);
   EXPECT_THROW(predictor.predict(job_of({32, 32, 1}, 8)), Error);
-}
-
-TEST(StepPrediction, IsFastOnceLayersAreCached) {
-  Job job = job_of({512, 8, 4}, 512, 1);
-  job.model = model::preset("gpt2-8.3b");
-  StepPredictor predictor(cluster_preset("dgx-h100"));
-  using Clock = std::chrono::steady_clock;
-  const auto ms = [](Clock::duration d) { return std::chrono::duration<double, std::milli>(d).count(); };
-  const auto begin = Clock::now();
-  predictor.predict(job);
-  const auto middle = Clock::now();
-  constexpr int times = 20;
-  for (int i = 0; i < times; ++i) predictor.predict(job);
-  std::printf("first %.2f ms, later %.3f ms\n", ms(middle - begin), ms(Clock::now() - middle) / times);
-  EXPECT_LT(ms(Clock::now() - middle) / times, 50);
 }
 
 }  // namespace

@@ -113,18 +113,6 @@ TEST(Bubble, OfZeroBubbleIsAThirdOfThatOfOneForwardOneBackward) {
   }
 }
 
-TEST(Simulation, HasEqualMicroBatchesInFlightInZeroBubbleAndOneForwardOneBackward) {
-  for (const int p : depths) {
-    for (const int m : {1, 3, 8, 40}) {
-      const auto peak = [&](ScheduleKind kind) {
-        const Schedule schedule = make_schedule(kind, p, m);
-        return std::ranges::max(simulate(schedule, ScheduleTimes::uniform(schedule, {})).peak_in_flight);
-      };
-      EXPECT_EQ(peak(ScheduleKind::zero_bubble), peak(ScheduleKind::one_forward_one_backward));
-    }
-  }
-}
-
 TEST(Simulation, RefusesADeadlock) {
   Schedule schedule = make_schedule(ScheduleKind::one_forward_one_backward, 2, 2);
   std::swap(schedule.steps[0][0], schedule.steps[0][2]);

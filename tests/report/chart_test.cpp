@@ -110,10 +110,5 @@ TEST(Chart, NamesAllIterationsOfAColumn) {
   EXPECT_NE(svg.find("<title>run: 1 not finite at iterations 3 to 4</title>"), std::string::npos) << svg;
 }
 
-TEST(Chart, DistinguishesStylesBeyondThePaletteByDashes) {
-  EXPECT_NE(report::swatch(0), report::swatch(8));
-  EXPECT_NE(report::swatch(0), report::swatch(5));
-}
-
 }  // namespace
 }  // namespace trireme::test
