@@ -6,7 +6,6 @@
 #include <fstream>
 #include <iterator>
 #include <map>
-#include <numeric>
 
 #include "src/base/error.hpp"
 #include "src/plan/cases/published_schedule.hpp"
@@ -17,7 +16,6 @@ namespace {
 
 using testing::ElementsAre;
 using testing::HasSubstr;
-using testing::Pair;
 using testing::ThrowsMessage;
 
 TEST(Csv, ReadsQuotesLineEndsAndLineNumbers) {
