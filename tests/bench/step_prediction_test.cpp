@@ -8,7 +8,6 @@
 #include "bench/step/prediction.hpp"
 #include "src/base/check.hpp"
 #include "src/model/stage/model_parameters.hpp"
-#include "src/plan/constants.hpp"
 #include "src/plan/step/step_prediction.hpp"
 #include "tests/support/temporary_directory.hpp"
 
@@ -163,15 +162,6 @@ TEST(CostModel, AttentionInAWindowTakesTheTimeOfItsTiles) {
     call.attention->window = s - 1;
     EXPECT_EQ(attention_ms(gpu("H200"), call), attention_ms(gpu("H200"), whole));
     EXPECT_EQ(call.flops(true), whole.flops(true));
-  }
-}
-
-TEST(CostModel, EveryConstantHasASource) {
-  for (const plan::ConstantTable& table : {plan::device_constants(gpus()), plan::cluster_constants()}) {
-    for (const plan::ConstantRow& row : table.rows) {
-      EXPECT_EQ(row.values.size(), table.columns.size()) << row.name;
-      EXPECT_FALSE(row.source.empty()) << row.name;
-    }
   }
 }
 
