@@ -1,10 +1,9 @@
-#include "src/plan/overlap.hpp"
-
 #include <gtest/gtest.h>
 
 #include <vector>
 
 #include "src/base/error.hpp"
+#include "src/plan/step/work_time.hpp"
 
 namespace trireme::plan {
 namespace {
