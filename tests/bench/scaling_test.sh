@@ -1,26 +1,11 @@
 #!/bin/bash
-# usage: scaling_test.sh TRIREME MPIRUN DELAYED_LINK
+# usage: scaling_test.sh TRIREME MPIEXEC DELAYED_LINK
 # bench/scaling from end to end on small models: sets, jobs, results, failures, an interrupted set, and nodes in namespaces.
-set -uo pipefail
-TRIREME=$(realpath "$1")
-DELAYED_LINK=$(realpath -m "$3")
-mpirun=$2
-export TRIREME DELAYED_LINK CUDA_VISIBLE_DEVICES='' LC_ALL=C
 scaling=$(cd "$(dirname "$0")/../../bench/scaling" && pwd)
-scratch=$(mktemp -d)
-trap 'rm -rf "$scratch"' EXIT
-cd "$scratch" || exit 1
-failures=0
-# check WHAT COMMAND...
-check() {
-  if "${@:2}"; then
-    echo "passed: $1"
-  else
-    echo "FAILED: $1"
-    tail -n 30 out err
-    failures=$((failures + 1))
-  fi
-}
+DELAYED_LINK=$(realpath -m "$3")
+source "$(dirname "$0")/../e2e/functions.sh"
+TRIREME=$trireme
+export TRIREME DELAYED_LINK
 submit() { "$scaling/submit.sh" "$@" >out 2>err; }
 # number FILE KEY: a number of a line of JSON.
 number() { sed -n 's/.*"'"$2"'": *\([-+.0-9e]*\).*/\1/p' "$1"; }
@@ -51,8 +36,9 @@ check "a node has as many ranks as GPUs" [ "$(sed -n 's/^#SBATCH --ntasks-per-no
 check "strong scaling is four jobs of one node" jobs_of strong 1 1 1 1
 check "the head study is four jobs of one node" jobs_of heads 1 1 1 1
 check "a dry run leaves no files" [ "$(ls)" = "$(printf '%s\n' err help options out paper.ini)" ]
+
 # mpirun takes two seconds to end after a failure: one rank does without.
-printf '#!/bin/sh\n[ "$2" = 1 ] && shift 2 && exec "$@"\nexec %q "$@"\n' "$mpirun" >mpirun && chmod +x mpirun
+printf '#!/bin/sh\n[ "$2" = 1 ] && shift 2 && exec "$@"\nexec %q "$@"\n' "$mpiexec" >mpirun && chmod +x mpirun
 export MPIRUN=$scratch/mpirun
 
 # One set of a user: a case that fails, ranks of three kinds of groups, and lines of Windows.
@@ -154,7 +140,7 @@ dry_run absent.ini
 check "a set that is not there" [ "$? $(grep -c 'absent.ini: no such set.*tiny' err)" = "2 1" ]
 
 # Two nodes. A connection that is refused has made one round trip.
-export MPIRUN=$mpirun
+export MPIRUN=$mpiexec
 cat >node.sh <<'N'
 echo "$(hostname)-$OMPI_COMM_WORLD_RANK"
 [ "$OMPI_COMM_WORLD_RANK" -eq 2 ] || exit 0
@@ -175,4 +161,3 @@ else
 fi
 "$scaling/namespaces.sh" --nodes 2 --ranks-per-node 1 --delay 3h true >out 2>err
 check "an invalid delay is refused" [ "$? $(grep -c -- '--delay 3h is no time' err)" = "2 1" ]
-[ $failures -eq 0 ]
