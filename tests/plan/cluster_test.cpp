@@ -74,13 +74,15 @@ TEST(ClusterFile, TakesTheRestFromItsBase) {
 
 TEST(ClusterFile, NamesLineAndFieldOfAnError) {
   const std::string begin = "[cluster]\nbase = dgx-h100\n";
-  for (const auto& [text, message] :
-       std::map<std::string, std::string>{{begin + "[network]\ngbs = -1\n", "my.ini:4: network.gbs = -1: "},
-                                          {begin + "[network]\ngbs = nan\n", "my.ini:4: network.gbs = nan: "},
-                                          {begin + "ranks-per-node = 2.5\n", "my.ini:3: cluster.ranks-per-node"},
-                                          {begin + "[node]\nspeed = 1\n", "my.ini:4: there is no field node.speed"},
-                                          {begin + "[node]\ngbs = 1\ngbs = 2\n", "my.ini:5: node.gbs is given twice"},
-                                          {begin + "gbs\n", "my.ini:3: `gbs`"}}) {
+  for (const auto& [text, message] : std::map<std::string, std::string>{
+           {begin + "[network]\ngbs = -1\n", "my.ini:4: network.gbs = -1: "},
+           {begin + "[network]\ngbs = nan\n", "my.ini:4: network.gbs = nan: "},
+           {begin + "ranks-per-node = 2.5\n", "my.ini:3: cluster.ranks-per-node"},
+           {begin + "[node]\nspeed = 1\n", "my.ini:4: there is no field node.speed"},
+           {begin + "[node]\ngbs = 1\ngbs = 2\n", "my.ini:5: node.gbs is given twice"},
+           {begin + "gbs\n", "my.ini:3: `gbs`"},
+           {"[cluster]\nbase = dgx-b100\n", "my.ini:2: cluster.base: there is no cluster dgx-b100: give one of dgx-2h"},
+           {"[cluster]\nranks-per-node = 2\n", "my.ini: device.clock-ghz is missing"}}) {
     EXPECT_THAT(test::message_of<ConfigError>([&, &text = text] { parse_cluster("my.ini", text); }),
                 testing::StartsWith(message));
   }

@@ -7,6 +7,7 @@
 
 #include "src/base/check.hpp"
 #include "src/model/presets.hpp"
+#include "tests/support/message_of.hpp"
 
 namespace trireme::plan {
 namespace {
@@ -14,6 +15,7 @@ namespace {
 using model::RecomputeGranularity;
 using parallel::DataSharding;
 using parallel::ScheduleKind;
+using testing::HasSubstr;
 
 SearchSpace space_of(int world_size, std::int64_t batch = 64, const char* model = "gpt2-355m") {
   SearchSpace space{.world_size = world_size,
@@ -104,6 +106,26 @@ TEST(Candidates, KeepGivenAxes) {
   EXPECT_EQ(micro_batches_of(found[0].jobs[0]), 8);
 }
 
+std::string error_of(const SearchSpace& space) {
+  return test::message_of<ConfigError>([&] {
+    std::vector<Rejection> rejections;
+    candidates(space, rejections);
+  });
+}
+
+TEST(Candidates, RefuseAxesThatContradictTheCluster) {
+  SearchSpace space = space_of(48);
+  space.tensor = 3;
+  EXPECT_THAT(error_of(space),
+              HasSubstr("<tensor_model_parallel_size> 3: tensor groups would lie askew on nodes of 8"));
+  space.tensor = 5;
+  EXPECT_THAT(error_of(space), HasSubstr("<tensor_model_parallel_size> 5: 48 ranks do not divide by it"));
+  space.tensor = 8;
+  space.pipeline = 2;
+  space.data = 4;
+  EXPECT_THAT(error_of(space), HasSubstr("48 ranks do not make a grid of the sizes given"));
+}
+
 TEST(Search, RanksGridsByTheFastestLayoutThatFits) {
   SimpleCosts costs;
   costs.limit = 0.6e6;  // one stage needs recomputation, two do not
@@ -141,6 +163,20 @@ TEST(Search, ImprovesALayoutAlongOtherAxes) {
   EXPECT_FALSE(search(space, costs, 1).grids[0].job.execution.parallel.overlap_p2p);
   space.overlap_p2p = true;
   EXPECT_TRUE(search(space, costs, 1).grids[0].job.execution.parallel.overlap_p2p);
+}
+
+TEST(Search, IsDeterministic) {
+  const auto answer = [] {
+    ClusterCosts costs(cluster_preset("dgx-h100"));
+    std::string text;
+    for (const RankedGrid& grid : search(space_of(16), costs, 5).grids) {
+      text += grid.job.grid.describe(0) + fmt::format(" {} {}\n", grid.step.step_ms, grid.max_bytes());
+    }
+    return text;
+  };
+  const std::string first = answer();
+  EXPECT_THAT(first, HasSubstr("rank 0"));
+  EXPECT_EQ(first, answer());
 }
 
 TEST(JobCosts, CountsChunksInFlightLikeTheSchedule) {
