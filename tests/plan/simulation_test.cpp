@@ -17,7 +17,7 @@ using parallel::Step;
 using parallel::StepKind;
 
 constexpr double exactly = 1e-12;
-constexpr int depths[] = {1, 2, 3, 4, 8, 16};
+constexpr int depths[] = {1, 2, 3, 8};
 
 double bubble(ScheduleKind kind, int p, int m, int v, const ChunkTimes& times) {
   const Schedule schedule = make_schedule(kind, p, m, v);
