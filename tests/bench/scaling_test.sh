@@ -11,7 +11,7 @@ submit() { "$scaling/submit.sh" "$@" >out 2>err; }
 number() { sed -n 's/.*"'"$2"'": *\([-+.0-9e]*\).*/\1/p' "$1"; }
 says() { [ "$(grep -cF -- "$2" "$1")" -eq 1 ]; }
 
-# A dry run asks the program for its options alone: a stand-in answers in no time.
+# A dry run only reads the program's options: a stand-in prints them at once.
 "$TRIREME" train --help >help
 cat >options <<'S'
 #!/bin/sh
@@ -41,7 +41,7 @@ check "a dry run leaves no files" [ "$(ls)" = "$(printf '%s\n' err help options 
 printf '#!/bin/sh\n[ "$2" = 1 ] && shift 2 && exec "$@"\nexec %q "$@"\n' "$mpiexec" >mpirun && chmod +x mpirun
 export MPIRUN=$scratch/mpirun
 
-# One set of a user: a case that fails, ranks of three kinds of groups, and lines of Windows.
+# A set with a case that fails, and with line ends of Windows.
 cat >mine.ini <<'I'
 title = Mine
 measure = speed-up
@@ -74,7 +74,7 @@ check "the median lies between the least and the greatest" awk -v least="$(numbe
   -v median="$(number $result median_ms)" -v most="$(number $result greatest_ms)" 'BEGIN { exit !(0 < least && least <= median && median <= most) }'
 check "communication was exposed for a part of the step" awk -v share="$(number $result exposed_communication_share)" \
   'BEGIN { exit !(0 < share && share < 1) }'
-check "the tensor group's part is known" [ -n "$(number $result tensor)" ]
+check "the tensor group's part is in the result" [ -n "$(number $result tensor)" ]
 check "the log's peak of memory is in the result" [ "$(number $result peak_memory_bytes)" -eq \
   "$(sed -n 's/.*peak memory of the fullest rank: .*(\([0-9]*\) bytes).*/\1/p' runs/tensor2/log)" ]
 "$TRIREME" train --config paper.ini --model gpt2-124m --backend cpu --data-path runs/corpus.h5 --metrics-file none \
@@ -121,7 +121,7 @@ check "a set can be predicted before it runs" [ "$? $(grep -c '| not run yet |.*
 TRIREME=$scratch/options "$scaling/report.sh" strong --cluster refused >out 2>err
 check "a refused prediction says why" [ "$? $(grep -c 'no prediction: no such cluster' err)" = "1 4" ]
 
-# Sets that are none: file and line.
+# Invalid sets: file and line.
 refused() {  # MESSAGE TEXT
   printf '%b' "$2" >bad.ini
   dry_run bad.ini
@@ -129,7 +129,7 @@ refused() {  # MESSAGE TEXT
 }
 refused '2: ranks = 0: it is a whole number from 1 on' '[a]\nranks = 0\n'
 refused '1: case a has no ranks' '[a]\nnum-layers = 2\n'
-refused '3: case a is there already, in line 1' '[a]\nranks = 1\n[a]\n'
+refused '3: case a is already in line 1' '[a]\nranks = 1\n[a]\n'
 refused '2: "ranks 1" is neither KEY = VALUE nor [CASE]' '[a]\nranks 1\n'
 refused '3: ranks = 12 does not fill nodes of 8 ranks' '# 12\n[a]\nranks = 12\n'
 refused '3: num-layer is neither a key of a case' '[a]\nranks = 1\nnum-layer = 2\n'
@@ -137,9 +137,9 @@ refused '3: ranks is set twice, the first time in line 2' '[a]\nranks = 1\nranks
 refused '3: against = b: there is no such case' '[a]\nranks = 1\nagainst = b\n'
 refused '1: there is no case' 'steps = 2\n'
 dry_run absent.ini
-check "a set that is not there" [ "$? $(grep -c 'absent.ini: no such set.*tiny' err)" = "2 1" ]
+check "a missing set is refused, with the names of sets" [ "$? $(grep -c 'absent.ini: no such set.*tiny' err)" = "2 1" ]
 
-# Two nodes. A connection that is refused has made one round trip.
+# Two nodes. A refused connection takes one round trip.
 export MPIRUN=$mpiexec
 cat >node.sh <<'N'
 echo "$(hostname)-$OMPI_COMM_WORLD_RANK"
@@ -160,4 +160,4 @@ else
   check "no namespace stays" [ -z "$(ip netns list | grep "^$(grep -oE -m 1 'trireme-[0-9]+' out)-")" ]
 fi
 "$scaling/namespaces.sh" --nodes 2 --ranks-per-node 1 --delay 3h true >out 2>err
-check "an invalid delay is refused" [ "$? $(grep -c -- '--delay 3h is no time' err)" = "2 1" ]
+check "an invalid delay is refused" [ "$? $(grep -c -- '--delay 3h is not a time' err)" = "2 1" ]
