@@ -36,6 +36,9 @@ check "a node has as many ranks as GPUs" [ "$(sed -n 's/^#SBATCH --ntasks-per-no
 check "strong scaling is four jobs of one node" jobs_of strong 1 1 1 1
 check "the head study is four jobs of one node" jobs_of heads 1 1 1 1
 check "a dry run leaves no files" [ "$(ls)" = "$(printf '%s\n' err help options out paper.ini)" ]
+for preset in $(sed -n 's/^model = //p' "$scaling"/sets/*.ini | sort -u); do
+  check "$preset is a preset" grep -q "\"$preset\"" "$scaling/../../src/model/presets.cpp"
+done
 
 # mpirun takes two seconds to end after a failure: one rank does without.
 printf '#!/bin/sh\n[ "$2" = 1 ] && shift 2 && exec "$@"\nexec %q "$@"\n' "$mpiexec" >mpirun && chmod +x mpirun
