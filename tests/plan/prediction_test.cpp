@@ -34,13 +34,14 @@ TEST(StepPrediction, RepeatsTheWorkButNotTheUpdatePerMicroBatch) {
 }
 
 TEST(StepPrediction, AddsUpWithoutBubbleOnOneStage) {
+  StepPredictor predictor(cluster_preset("dgx-h100"));
   for (const bool sequence_parallel : {false, true}) {
     for (const auto sharding : {parallel::DataSharding::none, parallel::DataSharding::optimizer,
                                 parallel::DataSharding::optimizer_and_gradients}) {
       Job job = job_of({16, 2, 1}, 128);
       job.execution.parallel.sequence_parallel = sequence_parallel;
       job.execution.parallel.data_parallel.sharding = sharding;
-      const StepPrediction p = predict_step(cluster_preset("dgx-h100"), job);
+      const StepPrediction p = predictor.predict(job);
       EXPECT_NEAR(p.bubble_ms, 0, 1e-6 * p.step_ms);
       EXPECT_NEAR(p.work.total(), p.step_ms, 1e-6 * p.step_ms);
       EXPECT_GT(p.work.of(Traffic::tensor).exposed_ms, 0);
@@ -80,15 +81,16 @@ TEST(StepPrediction, OfDataRanksOnInstantLinksIsThatOfOneRank) {
 }
 
 TEST(StepPrediction, HidesReductionsAndGathersWithOverlap) {
+  StepPredictor predictor(cluster_preset("dgx-a100-40gb"));
   for (const auto sharding : {parallel::DataSharding::none, parallel::DataSharding::optimizer,
                               parallel::DataSharding::optimizer_and_gradients}) {
     Job job = job_of({64, 8, 1}, 64);
     job.execution.parallel.data_parallel.sharding = sharding;
-    const StepPrediction without = predict_step(cluster_preset("dgx-a100-40gb"), job);
+    const StepPrediction without = predictor.predict(job);
     job.execution.parallel.data_parallel.overlap_reduce = true;
     job.execution.parallel.data_parallel.overlap_gather = sharding != parallel::DataSharding::none;
     job.execution.parallel.data_parallel.bucket_elements = 20'000'000;
-    const StepPrediction with = predict_step(cluster_preset("dgx-a100-40gb"), job);
+    const StepPrediction with = predictor.predict(job);
     EXPECT_LT(with.work.of(Traffic::gradients).exposed_ms, 0.7 * without.work.of(Traffic::gradients).exposed_ms);
     EXPECT_GT(with.work.of(Traffic::gradients).hidden_ms, 0);
     EXPECT_LE(with.work.of(Traffic::parameters).exposed_ms, without.work.of(Traffic::parameters).exposed_ms);
