@@ -1,7 +1,7 @@
 #!/bin/bash
 # Times `trireme generate --prompts` by batch size on this machine's CPU: PROMPTS prompts of random tokens, each continued
 # by TOKENS tokens, greedy, by a model with random weights. One rank with THREADS threads. The batch sizes alternate, and
-# with them transformers' generate on the same model, prompts and threads where TRIREME_INTERCHANGE_VENV has it: all meet
+# with them transformers' generate on the same model, prompts and threads where TRIREME_INTERCHANGE_VENV has it: all see
 # the same load. Prints a table, each rate the median of the rounds:
 #   tokens/s: new tokens by the time of prompts and continuations, without the start and the load of the model; least and
 #     greatest; its ratio to batch 1's;

@@ -1,11 +1,10 @@
 #!/bin/bash
-# Measures twenty layouts of a small GPT-2 on this machine's CPU, and predicts each from calibration measurements that
-# are made before. Prints a table: the median step, what the planner predicts, the error; and whether memory is as
-# predicted on every rank.
+# Measures twenty layouts of a small GPT-2 on this machine's CPU, and predicts each from earlier calibration
+# measurements. Prints a table: the median step, the prediction, the error; and whether the memory of every rank matches.
 #
 # usage: bench/planner/cpu_layouts.sh [BUILD_FOLDER] [RESULT_FOLDER]     default build/release, a temporary folder
-# RESULT_FOLDER keeps the calibrations, and in layouts.jsonl what was measured and predicted in full.
-# Links of 1 Gbit/s need root and bench/scaling/namespaces.sh, or another of its kind in NAMESPACES.
+# RESULT_FOLDER keeps the calibrations, and all measurements and predictions in layouts.jsonl.
+# Links of 1 Gbit/s need root and bench/scaling/namespaces.sh, or a similar script named by NAMESPACES.
 # environment: STEPS (12, of which the first two do not count), LAYOUTS (a regular expression of names)
 set -euo pipefail
 

@@ -1,13 +1,13 @@
 # shellcheck shell=bash disable=SC2034  # its readers use the variables
 # Sourced by submit.sh, run_case.sh and report.sh: sets of cases, and the files of a case.
 
-# Keys that say how a case is run and shown. All other keys are options of trireme train.
+# Keys for running and showing a case. All other keys are options of trireme train.
 case_keys=" series ranks ranks-per-node cpus-per-rank time-limit warm-up steps rate delay published against "
 set_keys=" title measure "
 
 # read_set FILE: prints a line CASE<tab>KEY<tab>VALUE<tab>LINE for every value of every case, in the order of the file; the
-# case is - for keys of the set. Keys above the first section hold for all cases, which may set them anew. Exits with 2,
-# naming file and line, if it is not a set.
+# case is - for keys of the set. Keys above the first section apply to all cases, which may override them. Exits with 2,
+# naming file and line, if the set is invalid.
 read_set() {
   [ -r "$1" ] || { echo "$1: no such set, or not readable. Try one of $(sets_here)." >&2; exit 2; }
   awk -v file="$1" -v case_keys="$case_keys" -v set_keys="$set_keys" '
@@ -23,7 +23,7 @@ read_set() {
       if (name !~ /^\[[A-Za-z0-9][A-Za-z0-9._-]*\]$/)
         refuse(NR, name " is not a section: write [NAME], of letters, digits, dots, hyphens and underscores")
       name = substr(name, 2, length(name) - 2)
-      if (name in number_of) refuse(NR, "case " name " is there already, in line " line_of[name])
+      if (name in number_of) refuse(NR, "case " name " is already in line " line_of[name])
       number_of[name] = ++cases; name_of[cases] = name; line_of[name] = NR
       for (k = 1; k <= keys[""]; ++k) {
         key = key_of["", k]
@@ -36,7 +36,7 @@ read_set() {
       equals = index($0, "=")
       key = trimmed(substr($0, 1, equals - 1)); text = trimmed(substr($0, equals + 1))
       if (!equals || key !~ /^[a-z0-9][a-z0-9-]*$/ || text == "") refuse(NR, "\"" trimmed($0) "\" is neither KEY = VALUE nor [CASE]")
-      if (name != "" && index(set_keys, " " key " ")) refuse(NR, key " holds for the whole set: write it above the first section")
+      if (name != "" && index(set_keys, " " key " ")) refuse(NR, key " applies to the entire set: write it above the first section")
       if ((name, key) in value && place[name, key] > line_of[name] + 0)
         refuse(NR, key " is set twice, the first time in line " place[name, key])
       if (!((name, key) in value)) key_of[name, ++keys[name]] = key
@@ -100,7 +100,7 @@ nodes_of() {
   nodes=$((ranks / per_node))
 }
 
-# reason_of LOG: why a run failed, as one line: the last message of the program, else the first line of an error, else the first line.
+# reason_of LOG: the reason of a failed run, as one line: the last message of the program, else the first line of an error, else the first line.
 reason_of() {
   awk '
     { gsub(/[\r\t]/, " ") }

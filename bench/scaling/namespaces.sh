@@ -9,7 +9,7 @@
 set -uo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 
-# As the agent by which mpirun starts its daemon on a node: agent NODE COMMAND...
+# Called by mpirun as the agent that starts its daemon on a node: --agent NODE COMMAND...
 if [ "${1:-}" = --agent ]; then
   node=${TRIREME_NODES:?}-${2##*.}
   shift 2
@@ -41,7 +41,7 @@ delay_us=
   unit["us"] = 1; unit["ms"] = 1000; unit["s"] = 1000000
   if (match(delay, /^[0-9.]+/)) amount = substr(delay, 1, RLENGTH)
   if (!(substr(delay, RLENGTH + 1) in unit) || amount !~ /[0-9]/) exit 1
-  printf "%d", amount * unit[substr(delay, RLENGTH + 1)] }') || refuse 2 "--delay $delay is no time: try 1ms or 50us."
+  printf "%d", amount * unit[substr(delay, RLENGTH + 1)] }') || refuse 2 "--delay $delay is not a time: try 1ms or 50us."
 
 export TRIREME_NODES=trireme-$$
 # Removing a namespace removes its links; the processes inside end first.
@@ -61,7 +61,7 @@ message=$({ ip netns add "$TRIREME_NODES-switch"; } 2>&1) ||
 ip -n "$TRIREME_NODES-switch" link add bridge type bridge && ip -n "$TRIREME_NODES-switch" link set bridge up ||
   refuse 4 "Making a bridge failed: this kernel has none, or it is not permitted."
 
-# The program that makes the delay where the kernel cannot.
+# Program that delays messages if the kernel cannot.
 delayed_link=
 if [ -n "$delay" ] && ! tc -n "$TRIREME_NODES-switch" qdisc add dev lo root netem delay 1us 2>/dev/null; then
   for delayed_link in "${DELAYED_LINK:-}" "$(dirname "${TRIREME:-.}")/delayed_link" \
@@ -86,7 +86,7 @@ connect() {
     ip -n "$name" address add "10.77.0.$1/24" dev eth0 && ip -n "$name" link set lo up && ip -n "$name" link set eth0 up
 }
 
-# limit NAMESPACE LINK [DELAY]: sets the rate, and where the kernel does it the delay, of what leaves by the link.
+# limit NAMESPACE LINK [DELAY]: sets the rate of messages that leave by the link, and their delay if the kernel can.
 limit() {
   local by_kernel=${3:-}
   [ -z "$delayed_link" ] || by_kernel=

@@ -4,7 +4,7 @@
 # usage: bench/scaling/submit.sh SET [--folder FOLDER] [--dry-run] [--local] [--again | --again-failed] [-- OPTION_OF_TRAIN...]
 #   SET: weak, strong, heads, tiny, or an INI file of cases (README.md)
 # FOLDER, ./scaling-SET by default, must be visible on all nodes. --dry-run prints the jobs and runs nothing. Options of train
-# after -- hold for all cases, before their own. Account and partition: SBATCH_ACCOUNT, SBATCH_PARTITION ... (man sbatch).
+# after -- apply to all cases, before their own. Account and partition: SBATCH_ACCOUNT, SBATCH_PARTITION ... (man sbatch).
 # Environment: TRIREME (the program), SCALING_CORPUS (a corpus to train on; by default one of random words is made).
 # Exit status: 0, where all jobs were submitted or all cases ran; 1: a case failed; 2: the set or the usage is wrong; 130:
 # interrupted.
@@ -44,13 +44,13 @@ if [ -z "$local" ] && ! command -v sbatch >/dev/null; then
   local=1
 fi
 
-# A misspelt option is found before it costs an allocation.
-known=$("$TRIREME" train --help | grep -oE -- '--[a-z0-9-]+')
+# Finds a misspelt option before it wastes an allocation.
+known=" $("$TRIREME" train --help | grep -oE -- '--[a-z0-9-]+' | xargs) "
 while IFS=$'\t' read -r case key _ line; do
-  [[ $case = - || $case_keys == *" $key "* ]] || grep -qx -- "--$key" <<<"$known" ||
+  [[ $case = - || $case_keys == *" $key "* || $known == *" --$key "* ]] ||
     refuse "$file:$line: $key is neither a key of a case ($(echo $case_keys)) nor an option of trireme train."
   [[ $key != rate && $key != delay ]] || [ -n "$local" ] ||
-    refuse "$file:$line: $key is set in network namespaces, which --local uses; the network of a cluster is as it is."
+    refuse "$file:$line: $key is set in network namespaces, which --local uses; the network of a cluster cannot be slowed."
 done <<<"$values"
 
 work=$folder
@@ -72,7 +72,7 @@ if [ -z "$dry_run" ] && [ ! -e "$corpus" ]; then
   rm "$work/corpus.jsonl"
 fi
 
-# values_of CASE: lines KEY<tab>VALUE of what its result depends on, with the options of train that hold for all cases.
+# values_of CASE: lines KEY<tab>VALUE that determine its result, with the options of train for all cases.
 options=
 [ $# -eq 0 ] || options=$(printf ' %q' "$@")
 values_of() {
@@ -115,7 +115,7 @@ J
   sed -i '/^$/d' "$at/job.sbatch"
 }
 
-# is_due FOLDER: whether the case is to be run; says why not.
+# is_due FOLDER: returns whether the case must run; prints why not.
 is_due() {
   local id job
   id=$(basename "$1")

@@ -1,4 +1,4 @@
-/* Counts what each rank of a job asks of MPI, as a preloaded library (PMPI), and appends a line to the file MPI_COUNT:
+/* Counts the MPI calls of each rank of a job, as a preloaded library (PMPI). Appends a line to the file MPI_COUNT:
  * LABEL RANKS, then messages and bytes sent (maximum of a rank, sum of all), ranks that a rank sends to (maximum),
  * groups made, mean processor time in ms, and mean and maximum resident memory in KiB. */
 #include <mpi.h>

@@ -1,6 +1,6 @@
 #!/bin/bash
-# Counts what starting, saving and loading cost by the number of ranks: messages, bytes, connections, processor time and
-# memory, which do not depend on the machine's load. A model of 24 narrow layers on data ranks alone, no iteration.
+# Counts messages, bytes, connections, processor time and memory of starting, saving and loading, by the number of ranks.
+# They do not depend on the machine's load. A model of 24 narrow layers on data ranks alone, no iteration.
 # Prints a table for bench/results.
 #
 # usage: bench/startup/run.sh [RANKS...]         default 1 2 4 8 16 32

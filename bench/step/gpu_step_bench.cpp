@@ -1,7 +1,7 @@
-// Whole training steps on a GPU, in bf16 with dropout: those that step_predict predicts, and GPT-2 124M without and
+// Training steps on a GPU, in bf16 with dropout: those that step_predict predicts, and GPT-2 124M without and
 // with CUDA graphs, at a micro-batch that fills the GPU and at one whose kernels are shorter than their launches. 8.3B
-// runs as the first of eight tensor ranks: its communication takes no time and brings nothing, so that only a rank's
-// computing counts. Each case is a line of JSON:
+// runs as the first of eight tensor ranks: its communication takes no time and moves no data, so only the rank's own
+// work counts. Each case is a line of JSON:
 // * Median, minimum and maximum of the time of a step by the host's clock. The first steps, in which algorithms are
 //   chosen and graphs recorded, are left out.
 // * Launches of kernels, products and graphs in a step.

@@ -1,21 +1,19 @@
 // Predicts training steps on GPUs, from counts: the program runs a step without computing, and a cost model turns every
 // call of a kernel into time. Needs no GPU.
-// usage: step_predict [--json] [--gpu NAME] [--constants] [--compare FILE]
+// usage: step_predict [--json] [--gpu NAME] [--compare FILE]
 //   --json          one object a line instead of tables
 //   --gpu NAME      one of H200, H100 and A100; without it all of them, and of --compare the one that FILE names
-//   --constants     the cost model's constants, with their sources
 //   --compare FILE  predicted and measured times of the steps in FILE, which step_gpu_bench printed
 #include <iostream>
 
 #include "bench/step/prediction.hpp"
 #include "src/base/check.hpp"
-#include "src/plan/constants.hpp"
 
 namespace trireme::bench {
 namespace {
 
 struct Arguments {
-  bool json = false, constants = false;
+  bool json = false;
   const Device* gpu = nullptr;
   std::string compared;
 };
@@ -26,8 +24,6 @@ bool parse(const std::vector<std::string>& given, Arguments& arguments) {
     const bool has_value = i + 1 < given.size();
     if (given[i] == "--json") {
       arguments.json = true;
-    } else if (given[i] == "--constants") {
-      arguments.constants = true;
     } else if (given[i] == "--gpu" && has_value) {
       arguments.gpu = find_gpu(given[++i]);
       if (arguments.gpu == nullptr) return false;
@@ -41,10 +37,6 @@ bool parse(const std::vector<std::string>& given, Arguments& arguments) {
 }
 
 void run(const Arguments& arguments) {
-  if (arguments.constants) {
-    std::cout << text_of(device_constants(gpus())) << "\n";
-    return;
-  }
   if (!arguments.compared.empty()) return compare(std::cout, arguments.compared, arguments.gpu);
   for (const StepCase& c : predicted_cases()) {
     const std::vector<KernelCall> calls = rehearse(c);
@@ -62,7 +54,7 @@ int main(int argc, char** argv) {
   using namespace trireme;
   bench::Arguments arguments;
   if (!bench::parse({argv + 1, argv + argc}, arguments)) {
-    std::cerr << "usage: step_predict [--json] [--gpu H200|H100|A100] [--constants] [--compare FILE]\n";
+    std::cerr << "usage: step_predict [--json] [--gpu H200|H100|A100] [--compare FILE]\n";
     return 2;
   }
   try {

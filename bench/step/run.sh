@@ -5,7 +5,7 @@
 #   model, type, layout, median tokens/s, least, greatest (without the first step),
 #   share: the step's model FLOPs a second (attention counted in full) over the speed of large products, both measured here;
 #   where PYTHON has PyTorch, its median for the same model and type, and the ratio of this program's median to it.
-# Runs of this program and of PyTorch alternate, so that both meet the same load.
+# Runs of this program and of PyTorch alternate, so that both see the same load.
 #
 # usage: bench/step/run.sh [BUILD_FOLDER]        default build/release
 # environment: THREADS (default 2), STEPS (6), MODELS ("4x256 124m"), DTYPES ("fp32 bf16"), PYTHON (python3)

@@ -179,11 +179,14 @@ std::string reading_of(const std::vector<Run>& runs) {
   return text.empty() ? "" : text_element("p", "reading", text);
 }
 
-/// Returns tables that compare runs. Each has the first column, and those of at most six runs, which fit on paper.
-std::string comparison_of(std::string_view css_class, const Row& head, const std::vector<Row>& rows,
-                          std::size_t text_columns) {
+/// Returns tables that compare runs. Each has the first column, headed `name`, and those of at most six runs, which fit
+/// on paper.
+std::string comparison_of(std::string_view css_class, const std::string& name, const std::vector<Run>& all_runs,
+                          const std::vector<Row>& rows, std::size_t text_columns) {
   constexpr std::size_t most = 6;
-  const std::size_t runs = head.size() - 1, tables = (runs + most - 1) / most;
+  const std::size_t runs = all_runs.size(), tables = (runs + most - 1) / most;
+  Row head{name};
+  for (const Run& run : all_runs) head.push_back(run.name);
   std::string text;
   for (std::size_t i = 0; i < tables; ++i) {
     const auto part = [&](const Row& row) {
@@ -218,8 +221,6 @@ std::string summary_table(const std::vector<Run>& runs) {
       if (std::ranges::find(names, name) == names.end()) names.push_back(name);
     }
   }
-  Row head{""};
-  for (const Run& run : runs) head.push_back(run.name);
   std::vector<Row> rows;
   for (const std::string& name : names) {
     Row row{escaped(name)};
@@ -229,7 +230,7 @@ std::string summary_table(const std::vector<Run>& runs) {
     }
     rows.push_back(std::move(row));
   }
-  return comparison_of("summary", head, rows, 1);
+  return comparison_of("summary", "", runs, rows, 1);
 }
 
 /// Returns the options that differ between runs; empty if fewer than two runs recorded theirs.
@@ -254,10 +255,9 @@ std::string differences_of(const std::vector<Run>& runs) {
     rows.back().insert(rows.back().end(), row.begin(), row.end());
   }
   if (rows.empty()) return "";
-  Row head{"option"};
-  for (const Run& run : runs) head.push_back(run.name);
-  return element("section", "",
-                 text_element("h2", "", "Options that differ") + comparison_of("options", head, rows, head.size()));
+  return element(
+      "section", "",
+      text_element("h2", "", "Options that differ") + comparison_of("options", "option", runs, rows, runs.size() + 1));
 }
 
 }  // namespace

@@ -51,6 +51,12 @@ std::string details_of(const std::string& summary, const std::string& content) {
   return element("details", "", text_element("summary", "", summary) + content);
 }
 
+/// State of an attempt or of a checkpoint.
+struct State {
+  std::string_view css_class;  ///< "good", "paused", "bad" or "unknown"
+  std::string text;
+};
+
 std::string badge(const State& state) {
   return element("span", fmt::format("class=\"state {}\"", state.css_class), escaped(state.text));
 }
@@ -294,11 +300,6 @@ std::string table_of(const Row& head, const std::vector<Row>& rows, std::size_t 
   return element("div", R"(class="wide")", element("table", "", body));
 }
 
-State state_of(const Run& run) {
-  if (run.attempts.empty()) return {"unknown", "not recorded"};
-  return state_of(run.attempts.back(), true);
-}
-
 std::vector<std::pair<std::string, std::string>> summary_of(const Run& run) {
   std::vector<std::pair<std::string, std::string>> rows;
   const auto add = [&](const char* name, const std::string& markup) { rows.emplace_back(name, markup); };
@@ -312,7 +313,7 @@ std::vector<std::pair<std::string, std::string>> summary_of(const Run& run) {
     return fmt::format("{}, perplexity {}", text, short_number(std::exp(std::min(20.0, point->value))));
   };
   const std::optional<Curve>& training = run.curves[lm_loss];
-  add("state", badge(state_of(run)));
+  add("state", badge(run.attempts.empty() ? State{"unknown", "not recorded"} : state_of(run.attempts.back(), true)));
   add("last written, UTC", time_cell(run.last_written));
   add("iterations", run.iterations > 0 ? grouped(run.last_iteration) : dash);
   add("samples", run.iterations > 0 ? grouped(run.consumed_samples) : dash);

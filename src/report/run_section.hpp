@@ -16,13 +16,6 @@ using Row = std::vector<std::string>;
 /// empty. Columns after the first `text_columns` hold numbers, at the right.
 std::string table_of(const Row& head, const std::vector<Row>& rows, std::size_t text_columns);
 
-/// State of a run at the end of its records.
-struct State {
-  std::string_view css_class;  ///< "good", "paused", "bad" or "unknown"
-  std::string text;
-};
-State state_of(const Run& run);
-
 /// Returns the rows that sum up a run: (heading, markup).
 std::vector<std::pair<std::string, std::string>> summary_of(const Run& run);
 

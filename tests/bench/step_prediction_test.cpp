@@ -8,7 +8,6 @@
 #include "bench/step/prediction.hpp"
 #include "src/base/check.hpp"
 #include "src/model/stage/model_parameters.hpp"
-#include "src/plan/constants.hpp"
 #include "src/plan/step/step_prediction.hpp"
 #include "tests/support/temporary_directory.hpp"
 
@@ -76,16 +75,6 @@ TEST(StepPrediction, AgreesWithThePlannerOnOneRank) {
     EXPECT_NEAR(planned.work.optimizer, p.line(KernelKind::optimizer).ms + p.line(KernelKind::gradients).ms,
                 0.01 + guard_bytes / 3.5e9);
   }
-}
-
-TEST(StepPrediction, MicroBatchesShareTheOptimizer) {
-  const StepCase one{.model = "tiny", .s = 64, .b = 2}, four{.model = "tiny", .s = 64, .b = 2, .micro_batches = 4};
-  const std::vector<KernelCall> few = rehearse(one), many = rehearse(four);
-  const auto count = [](const std::vector<KernelCall>& calls, KernelKind line) {
-    return std::ranges::count(calls, line, &KernelCall::kind);
-  };
-  EXPECT_EQ(count(many, KernelKind::forward), 4 * count(few, KernelKind::forward));
-  EXPECT_EQ(count(many, KernelKind::optimizer), count(few, KernelKind::optimizer));
 }
 
 // The sum of the parts at the rates of large products (790 TFLOP/s) and copies (4.3 TB/s) is 103 ms: no step is
@@ -173,15 +162,6 @@ TEST(CostModel, AttentionInAWindowTakesTheTimeOfItsTiles) {
     call.attention->window = s - 1;
     EXPECT_EQ(attention_ms(gpu("H200"), call), attention_ms(gpu("H200"), whole));
     EXPECT_EQ(call.flops(true), whole.flops(true));
-  }
-}
-
-TEST(CostModel, EveryConstantHasASource) {
-  for (const plan::ConstantTable& table : {plan::device_constants(gpus()), plan::cluster_constants()}) {
-    for (const plan::ConstantRow& row : table.rows) {
-      EXPECT_EQ(row.values.size(), table.columns.size()) << row.name;
-      EXPECT_FALSE(row.source.empty()) << row.name;
-    }
   }
 }
 

@@ -6,12 +6,11 @@
 #include <memory>
 #include <thread>
 #include <utility>
-#include <vector>
 
 #include "src/comm/forwarding_communicator.hpp"
 #include "src/comm/self_communicator.hpp"
 
-// Communication that ends late, for tests and benchmarks of overlapped work.
+// Communication that ends late, for tests of overlapped work.
 
 namespace trireme::test {
 
@@ -46,27 +45,11 @@ enum class OperationStart {
 };
 
 /// Communicator whose collectives end at the time that a model gives: they pass one link, one after another. The time
-/// passes without work. Records when operations are called and waited for.
+/// passes without work.
 class SlowCommunicator final : public ForwardingCommunicator {
  public:
-  using Clock = std::chrono::steady_clock;
-  /// Call of an operation, or a wait for it.
-  struct Call {
-    bool is_wait = false;
-    int operation = 0;
-    Clock::time_point begin;
-    Clock::time_point end;
-    double sent_bytes = 0;  ///< bytes that a rank sends; 0 in a wait
-  };
-
   SlowCommunicator(std::unique_ptr<Communicator> inner, Link link, OperationStart start = OperationStart::at_call)
       : ForwardingCommunicator(*inner), inner_(std::move(inner)), link_(link), start_(start) {}
-
-  /// Sets the link of the following operations.
-  void set_link(const Link& link) { link_ = link; }
-  double duration_s(double sent_bytes) const { return link_.latency_s + sent_bytes * link_.seconds_per_byte; }
-  /// Returns the calls made since the last call of this function.
-  std::vector<Call> take_calls() { return std::exchange(calls_, {}); }
 
   Work all_reduce(Stream& stream, TensorView data, ReduceOp op) override {
     return slow(2 * sent(data.size_bytes()), [=, this, &stream] { return inner_->all_reduce(stream, data, op); });
@@ -79,48 +62,41 @@ class SlowCommunicator final : public ForwardingCommunicator {
   }
 
  private:
+  using Clock = std::chrono::steady_clock;
+
   class State final : public Work::State {
    public:
-    State(SlowCommunicator& owner, std::function<Work()> start, int operation, Clock::time_point end)
-        : owner_(owner), start_(std::move(start)), operation_(operation), end_(end) {
-      if (owner_.start_ == OperationStart::at_call) begin();
+    State(std::function<Work()> start, OperationStart moment, Clock::time_point end)
+        : start_(std::move(start)), end_(end) {
+      if (moment == OperationStart::at_call) begin();
     }
     bool done() override { return start_ == nullptr && inner_.done() && Clock::now() >= end_; }
     void wait(Stream& stream) override {
-      const Clock::time_point begun = Clock::now();
       if (start_ != nullptr) begin();
       inner_.wait(stream);
       if (Clock::now() < end_) std::this_thread::sleep_until(end_);
-      owner_.calls_.push_back({true, operation_, begun, Clock::now(), 0});
     }
 
    private:
     void begin() { inner_ = std::exchange(start_, nullptr)(); }
 
-    SlowCommunicator& owner_;
     std::function<Work()> start_;  // null after the start
     Work inner_;
-    int operation_;
     Clock::time_point end_;
   };
 
   /// Bytes of `size_bytes` that a rank sends in a reduce-scatter or an all-gather.
   double sent(std::size_t size_bytes) const { return static_cast<double>(size_bytes) * (size() - 1) / size(); }
   Work slow(double bytes, std::function<Work()> start) {
-    const Clock::time_point begin = Clock::now();
-    const std::chrono::duration<double> duration(duration_s(bytes));
-    free_ = std::max(free_, begin) + std::chrono::duration_cast<Clock::duration>(duration);
-    auto state = std::make_unique<State>(*this, std::move(start), operations_, free_);
-    calls_.push_back({false, operations_++, begin, Clock::now(), bytes});
-    return Work(std::move(state));
+    const std::chrono::duration<double> duration(link_.latency_s + bytes * link_.seconds_per_byte);
+    free_ = std::max(free_, Clock::now()) + std::chrono::duration_cast<Clock::duration>(duration);
+    return Work(std::make_unique<State>(std::move(start), start_, free_));
   }
 
   std::unique_ptr<Communicator> inner_;
   Link link_;
   OperationStart start_;
   Clock::time_point free_{};
-  int operations_ = 0;
-  std::vector<Call> calls_;
 };
 
 }  // namespace trireme::test

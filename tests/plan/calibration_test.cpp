@@ -87,23 +87,15 @@ TEST(Calibration, ReadsCeilingsAndSharesOfGpus) {
   EXPECT_TRUE(device.measured.empty());
 }
 
-TEST(Calibration, NamesTheTypesThatWereNotMeasured) {
-  EXPECT_THAT(test::message_of<ConfigError>([] { calibrated(unmeasured(2), read(measurements), DType::bf16); }),
-              testing::HasSubstr("kernels in fp32 and none in bf16"));
-}
-
 TEST(Calibration, ErrorsNameFileLineAndField) {
   const std::string first = R"({"operation": "all_reduce", "ranks": 2, "bytes": 8, "time_us": 1})";
   for (const auto& [line, message] : std::map<std::string, std::string>{
            {R"({"kernel")", "not JSON"},
            {"[1]", R"(neither a "kernel" nor an "operation")"},
-           {R"({"benchmarks": []})", R"(neither a "kernel" nor an "operation")"},
            {R"({"operation": "all_reduce", "ranks": 2, "bytes": 8})", R"(there is no "time_us")"},
            {R"({"operation": "alltoall", "ranks": 2, "bytes": 8, "time_us": 1})", R"("operation" is "alltoall")"},
-           {R"({"operation": "all_reduce", "ranks": 0, "bytes": 8, "time_us": 1})", R"("ranks" is 0)"},
            {R"({"operation": "all_reduce", "ranks": 2.5, "bytes": 8, "time_us": 1})", R"("ranks" is 2.5)"},
            {R"({"operation": "all_reduce", "ranks": 2, "nodes": 4, "bytes": 8, "time_us": 1})", R"("nodes" is 4)"},
-           {R"({"operation": "all_reduce", "ranks": 2, "bytes": 8, "time_us": -1})", R"("time_us" is -1)"},
            {R"({"operation": "all_reduce", "ranks": 2, "bytes": 8, "time_us": "fast"})", R"("time_us" is "fast")"},
            {R"({"kernel": "optimizer", "work": 1, "us": 1, "dtype": "fp32", "ranks": 1})", R"(there is no "shape")"},
            {R"({"kernel": "optimizer", "shape": [0], "work": 1, "us": 1, "dtype": "fp32", "ranks": 1})",

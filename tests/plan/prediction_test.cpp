@@ -1,9 +1,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <chrono>
-#include <cstdio>
-
 #include "src/base/error.hpp"
 #include "src/model/presets.hpp"
 #include "src/plan/step/step_prediction.hpp"
@@ -37,13 +34,14 @@ TEST(StepPrediction, RepeatsTheWorkButNotTheUpdatePerMicroBatch) {
 }
 
 TEST(StepPrediction, AddsUpWithoutBubbleOnOneStage) {
+  StepPredictor predictor(cluster_preset("dgx-h100"));
   for (const bool sequence_parallel : {false, true}) {
     for (const auto sharding : {parallel::DataSharding::none, parallel::DataSharding::optimizer,
                                 parallel::DataSharding::optimizer_and_gradients}) {
       Job job = job_of({16, 2, 1}, 128);
       job.execution.parallel.sequence_parallel = sequence_parallel;
       job.execution.parallel.data_parallel.sharding = sharding;
-      const StepPrediction p = predict_step(cluster_preset("dgx-h100"), job);
+      const StepPrediction p = predictor.predict(job);
       EXPECT_NEAR(p.bubble_ms, 0, 1e-6 * p.step_ms);
       EXPECT_NEAR(p.work.total(), p.step_ms, 1e-6 * p.step_ms);
       EXPECT_GT(p.work.of(Traffic::tensor).exposed_ms, 0);
@@ -83,15 +81,16 @@ TEST(StepPrediction, OfDataRanksOnInstantLinksIsThatOfOneRank) {
 }
 
 TEST(StepPrediction, HidesReductionsAndGathersWithOverlap) {
+  StepPredictor predictor(cluster_preset("dgx-a100-40gb"));
   for (const auto sharding : {parallel::DataSharding::none, parallel::DataSharding::optimizer,
                               parallel::DataSharding::optimizer_and_gradients}) {
     Job job = job_of({64, 8, 1}, 64);
     job.execution.parallel.data_parallel.sharding = sharding;
-    const StepPrediction without = predict_step(cluster_preset("dgx-a100-40gb"), job);
+    const StepPrediction without = predictor.predict(job);
     job.execution.parallel.data_parallel.overlap_reduce = true;
     job.execution.parallel.data_parallel.overlap_gather = sharding != parallel::DataSharding::none;
     job.execution.parallel.data_parallel.bucket_elements = 20'000'000;
-    const StepPrediction with = predict_step(cluster_preset("dgx-a100-40gb"), job);
+    const StepPrediction with = predictor.predict(job);
     EXPECT_LT(with.work.of(Traffic::gradients).exposed_ms, 0.7 * without.work.of(Traffic::gradients).exposed_ms);
     EXPECT_GT(with.work.of(Traffic::gradients).hidden_ms, 0);
     EXPECT_LE(with.work.of(Traffic::parameters).exposed_ms, without.work.of(Traffic::parameters).exposed_ms);
@@ -183,21 +182,6 @@ TEST(StepPrediction, RefusesJobsTheProgramCannotRun) {
   EXPECT_THROW(predictor.predict(job_of({8, 1, 8}, 12, 8)), ConfigError);
   EXPECT_THROW(predictor.predict(job_of({7, 1, 7}, 8)), ConfigError);
   EXPECT_THROW(predictor.predict(job_of({32, 32, 1}, 8)), Error);
-}
-
-TEST(StepPrediction, IsFastOnceLayersAreCached) {
-  Job job = job_of({512, 8, 4}, 512, 1);
-  job.model = model::preset("gpt2-8.3b");
-  StepPredictor predictor(cluster_preset("dgx-h100"));
-  using Clock = std::chrono::steady_clock;
-  const auto ms = [](Clock::duration d) { return std::chrono::duration<double, std::milli>(d).count(); };
-  const auto begin = Clock::now();
-  predictor.predict(job);
-  const auto middle = Clock::now();
-  constexpr int times = 20;
-  for (int i = 0; i < times; ++i) predictor.predict(job);
-  std::printf("first %.2f ms, later %.3f ms\n", ms(middle - begin), ms(Clock::now() - middle) / times);
-  EXPECT_LT(ms(Clock::now() - middle) / times, 50);
 }
 
 }  // namespace

@@ -6,7 +6,6 @@
 #include <fstream>
 #include <iterator>
 #include <map>
-#include <numeric>
 
 #include "src/base/error.hpp"
 #include "src/plan/cases/published_schedule.hpp"
@@ -17,7 +16,6 @@ namespace {
 
 using testing::ElementsAre;
 using testing::HasSubstr;
-using testing::Pair;
 using testing::ThrowsMessage;
 
 TEST(Csv, ReadsQuotesLineEndsAndLineNumbers) {
@@ -61,18 +59,13 @@ PublishedRow row_with(const Fields& changes) {
 
 TEST(PublishedRuns, AcceptSeveralWordings) {
   EXPECT_EQ(row_with({{"hardware", "V100-SXM3-32GB DGX-2H"}}).run->cluster, "dgx-2h");
-  EXPECT_EQ(row_with({{"hardware", "V100 DGX-2"}}).run->cluster, "dgx-2");
   EXPECT_EQ(row_with({{"hardware", "A100-40GB DGX-A100 cluster"}}).run->cluster, "dgx-a100-40gb");
-  EXPECT_EQ(row_with({{"hardware", "A100-80GB Selene HDR IB"}}).run->cluster, "dgx-a100");
   EXPECT_EQ(row_with({{"hardware", "h100_80gb"}}).run->cluster, "dgx-h100");
   EXPECT_EQ(row_with({{"vocab", "~50k (not stated)"}}).run->vocabulary, 50000);
-  EXPECT_EQ(row_with({{"vocab", "51,200"}}).run->vocabulary, 51200);
   EXPECT_EQ(row_with({{"dp", ""}}).run->dp, 2);
-  EXPECT_EQ(row_with({{"recompute", "none stated"}}).run->recomputation, Recomputation::none);
   EXPECT_EQ(row_with({{"recompute", "selective + SP"}}).run->recomputation, Recomputation::selective);
   EXPECT_TRUE(row_with({{"recompute", "selective + SP"}}).run->sequence_parallel);
   EXPECT_EQ(row_with({{"schedule", "ZB-1p"}}).run->schedule, PublishedSchedule::zero_bubble_1p);
-  EXPECT_EQ(row_with({{"schedule", "ZB-2p"}}).run->schedule, PublishedSchedule::zero_bubble_2p);
   EXPECT_EQ(row_with({{"schedule", "1F1B-I (1 layer/chunk)"}, {"layers_per_virtual_stage", "1"}}).run->chunks, 4);
   EXPECT_EQ(row_with({{"schedule", "1F1B interleaved"}, {"layers_per_virtual_stage", "2"}}).run->chunks, 2);
   EXPECT_EQ(row_with({{"schedule", "non-interleaved 1F1B, overlapped p2p"}}).run->schedule,
@@ -83,16 +76,8 @@ TEST(PublishedRuns, AcceptSeveralWordings) {
             Sharding::full);
   EXPECT_EQ(row_with({{"program", "Megatron-2019"}}).run->framework.name, "megatron-2019");
   EXPECT_EQ(row_with({{"schedule", "ZB-1p"}}).run->framework.name, "megatron-2021");
-  EXPECT_EQ(row_with({{"source", "arXiv:1909.08053"}}).run->framework.name, "megatron");
   EXPECT_EQ(row_with({{"program", "megatron-2022"}, {"recompute", "selective"}}).run->sequence_parallel, true);
-  EXPECT_EQ(row_with({{"program", "llm.c"}, {"precision", "bf16"}}).run->gradient_bytes(), 2);
-  EXPECT_EQ(row_with({{"program", ""}, {"precision", "bf16"}}).run->gradient_bytes(), 4);
-  for (const char* schedule : {"FSDP FULL_SHARD", "DeepSpeed ZeRO-3"}) {
-    const PublishedRow row = row_with({{"schedule", schedule}, {"tp", "1"}, {"pp", "1"}, {"dp", "8"}});
-    EXPECT_EQ(row.run->framework.name, schedule[0] == 'F' ? "fsdp" : "deepspeed");
-  }
   EXPECT_EQ(row_with({{"tflops_def", "eq3 incl recompute"}}).run->convention, FlopConvention::with_recompute);
-  EXPECT_EQ(row_with({{"tflops_def", "6ND"}}).run->convention, FlopConvention::six_n);
   EXPECT_EQ(row_with({{"tflops_def", "model FLOPs, incl. attention"}}).run->convention, FlopConvention::model);
   EXPECT_EQ(row_with({{"tflops_def", "model FLOPs 6N+attn"}}).run->convention, FlopConvention::six_n_attention);
 }
@@ -105,21 +90,16 @@ TEST(PublishedRuns, NameLineAndColumnOfAnError) {
   };
   expect({{"hardware", "TPU v4"}}, "runs.csv, line 2, column hardware: 'TPU v4' does not name one of V100");
   expect({{"gpus", "9"}}, "line 2, column gpus: 9 are not a multiple of tp 2 x pp 2");
-  expect({{"dp", "4"}}, "column dp: tp 2 x pp 2 x dp 4 are 16 GPUs, not 8");
   expect({{"gbs", "1"}}, "column gbs: 1 are less than dp 2 x mbs 1");
   expect({{"mbs", ""}}, "column mbs: is empty");
   expect({{"mbs", "1.5"}}, "column mbs: '1.5' is not a whole number");
   expect({{"hidden", "wide"}}, "column hidden: 'wide' is not a number");
-  expect({{"layers", "-8"}}, "column layers: '-8' is not above 0");
   expect({{"layers", "1"}}, "column pp: 2 stages for 1 layers");
-  expect({{"heads", "15"}}, "column heads: 15 do not divide hidden 1024");
   expect({{"schedule", "zigzag"}}, "column schedule: 'zigzag' is not one of 1F1B");
   expect({{"schedule", "FSDP"}}, "column schedule: 'FSDP' is not predicted together with tp 2");
   expect({{"schedule", "interleaved"}}, "column layers_per_virtual_stage: is empty");
   expect({{"program", "word2vec"}},
          "column program: 'word2vec' is not one of deepspeed, fsdp, megatron, megatron-2019");
-  expect({{"recompute", "sometimes"}}, "column recompute: 'sometimes' is not one of");
-  expect({{"precision", "int4"}}, "column precision: 'int4' is not one of");
   expect({{"precision", "fp8"}}, "column precision: fp8 needs an H100");
   expect({{"tflops_def", "guess"}}, "column tflops_def: 'guess' is not a known convention");
   expect({{"iter_s", "nan"}}, "column iter_s");
@@ -237,28 +217,6 @@ TEST_F(PublishedRunsFile, ErrorsOfTheHalfNotFitted) {
   // One run of 760M on 8 H100s is slower than the same on 32.
   expect_within(errors(1, first), true, {.mean = 3, .worst = 8.5});
   expect_within(errors(0, second), true, {.mean = 2, .worst = 5.5});
-}
-
-TEST_F(PublishedRunsFile, BubblesOfTheZeroBubblePaper) {
-  // Each schedule's time relative to 1F1B's, within 3 points. The difference is all bubble.
-  std::map<std::string, const PublishedRun*> baseline;
-  const auto key = [](const PublishedRun& run) { return run.text.at("model") + run.text.at("gbs"); };
-  for (const PublishedRow& row : rows_) {
-    if (row.run->text.at("source").find("2401.10241") == std::string::npos) continue;
-    if (row.run->text.at("schedule") == "1F1B") baseline[key(*row.run)] = &*row.run;
-  }
-  ASSERT_EQ(baseline.size(), 6u);
-  int count = 0;
-  for (const PublishedRow& row : rows_) {
-    const PublishedRun& run = *row.run;
-    const auto found = baseline.find(key(run));
-    if (found == baseline.end() || found->second == &run) continue;
-    const double published = *run.iter_s / *found->second->iter_s;
-    const double predicted = predict_run(run).seconds / predict_run(*found->second).seconds;
-    EXPECT_NEAR(100 * predicted, 100 * published, 3) << "line " << run.line;
-    ++count;
-  }
-  EXPECT_EQ(count, 18);
 }
 
 }  // namespace

@@ -17,7 +17,7 @@ using parallel::Step;
 using parallel::StepKind;
 
 constexpr double exactly = 1e-12;
-constexpr int depths[] = {1, 2, 3, 4, 8, 16};
+constexpr int depths[] = {1, 2, 3, 8};
 
 double bubble(ScheduleKind kind, int p, int m, int v, const ChunkTimes& times) {
   const Schedule schedule = make_schedule(kind, p, m, v);
@@ -109,18 +109,6 @@ TEST(Bubble, OfZeroBubbleIsAThirdOfThatOfOneForwardOneBackward) {
       EXPECT_NEAR(bubble(ScheduleKind::zero_bubble, p, m, 1, {1, 1, 1}),
                   bubble(ScheduleKind::one_forward_one_backward, p, m, 1, {1, 1, 1}) / 3, exactly)
           << p << " stages, " << m << " micro-batches";
-    }
-  }
-}
-
-TEST(Simulation, HasEqualMicroBatchesInFlightInZeroBubbleAndOneForwardOneBackward) {
-  for (const int p : depths) {
-    for (const int m : {1, 3, 8, 40}) {
-      const auto peak = [&](ScheduleKind kind) {
-        const Schedule schedule = make_schedule(kind, p, m);
-        return std::ranges::max(simulate(schedule, ScheduleTimes::uniform(schedule, {})).peak_in_flight);
-      };
-      EXPECT_EQ(peak(ScheduleKind::zero_bubble), peak(ScheduleKind::one_forward_one_backward));
     }
   }
 }

@@ -3,8 +3,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "src/base/check.hpp"
-
 namespace trireme::plan {
 namespace {
 
@@ -69,12 +67,6 @@ TEST(Timeline, ComparesIterationsAfterTheFirst) {
       EXPECT_EQ(row.measured_ms, 0);
     }
   }
-}
-
-TEST(Timeline, RefusesTracesOfOtherRuns) {
-  const Predicted predicted;
-  EXPECT_THROW(compare(predicted.job, predicted.step, {}), ConfigError);
-  EXPECT_THROW(compare(predicted.job, predicted.step, {{0, "iteration", 0, 1}}), ConfigError);
 }
 
 }  // namespace

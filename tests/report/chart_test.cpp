@@ -94,25 +94,10 @@ TEST(Chart, ScalesTheUnitOfBytes) {
   EXPECT_NE(svg_of(point).find("<title>run: 2.794 GiB at iteration 1</title>"), std::string::npos);
 }
 
-TEST(Chart, ShowsFractionsInPercent) {
-  Chart chart = chart_of({0.5, 0.625}, 10);
-  chart.unit = "%";
-  const std::string svg = svg_of(chart);
-  EXPECT_NE(svg.find("run: 50 to 62.5, last 62.5 %. "), std::string::npos) << svg;
-  // The axis of 50 to 65: y 10 is the top of the plot, 214 its bottom.
-  EXPECT_NE(svg.find(">65</text>"), std::string::npos) << svg;
-  EXPECT_NE(svg.find("d=\"M66.0 214.0L536.0 44.0\""), std::string::npos) << svg;
-}
-
 TEST(Chart, NamesAllIterationsOfAColumn) {
   const std::string svg = svg_of(chart_of({1, 2, not_finite, 4}, 2));
   EXPECT_NE(svg.find("<title>run: 1.5 at iterations 1 to 2</title>"), std::string::npos) << svg;
   EXPECT_NE(svg.find("<title>run: 1 not finite at iterations 3 to 4</title>"), std::string::npos) << svg;
-}
-
-TEST(Chart, DistinguishesStylesBeyondThePaletteByDashes) {
-  EXPECT_NE(report::swatch(0), report::swatch(8));
-  EXPECT_NE(report::swatch(0), report::swatch(5));
 }
 
 }  // namespace

@@ -92,13 +92,6 @@ std::vector<std::int64_t> newest_of(NewestRecords& records, const std::vector<st
   return newest;
 }
 
-TEST(NewestRecords, OfOneAttemptAreAll) {
-  NewestRecords records;
-  EXPECT_THAT(newest_of(records, {1, 2, 3, 5}), testing::ElementsAre(0, 1, 2, 3));
-  EXPECT_EQ(records.first(), 1);
-  EXPECT_EQ(records.last(), 5);
-}
-
 TEST(NewestRecords, ReplaceThoseOfThePreviousAttempt) {
   NewestRecords records;
   // Attempts 1 to 5, 4 to 6, and 3 to 4: the last replaces everything from 3 on.
@@ -111,19 +104,6 @@ TEST(NewestRecords, OfARestartedRunAreThoseOfTheRestart) {
   NewestRecords records;
   EXPECT_THAT(newest_of(records, {10, 11, 1, 2}), testing::ElementsAre(2, 3));
   EXPECT_EQ(records.first(), 1);
-}
-
-TEST(NewestRecords, KeepEvaluationsBetweenThem) {
-  NewestRecords records;
-  for (const std::int64_t iteration : {1, 2, 3, 2, 3}) records.survey(iteration);
-  records.begin_reading();
-  EXPECT_TRUE(records.is_newest(1));
-  EXPECT_TRUE(records.is_kept(1));
-  EXPECT_FALSE(records.is_newest(2));
-  EXPECT_FALSE(records.is_kept(2));
-  EXPECT_FALSE(records.is_newest(3));
-  EXPECT_TRUE(records.is_newest(2));
-  EXPECT_TRUE(records.is_kept(2));
 }
 
 }  // namespace

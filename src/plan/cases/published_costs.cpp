@@ -13,51 +13,44 @@ namespace {
 struct Generation {
   const char* name;
   double product, memory, unfused;
-  double flash_share;  ///< rate of FlashAttention's first version forward on long sequences, of products
+  double flash_share;
 };
 /// Fitted with bench/planner to 91 published runs (bench/results/planner-2026-11-23.md), the links' shares in
-/// cluster.cpp with them. The rates of flash attention are assumed.
+/// cluster.cpp with them.
 constexpr Generation generations[] = {
     {"V100", 0.981, 0.843, 0.578, 0.54}, {"A100", 0.883, 0.872, 0.6, 0.54}, {"H100", 0.800, 0.767, 0.6, 0.3}};
-
-const Generation& generation_of(const std::string& gpu) {
-  // An H200 is an H100 with different memory.
-  const std::string name = gpu == "H200" ? "H100" : gpu;
-  const auto* found = std::ranges::find_if(generations, [&](const Generation& g) { return g.name == name; });
-  TRIREME_CHECK(found != std::end(generations), ConfigError, "no published runs are known of {}: V100, A100, H100",
-                gpu);
-  return *found;
-}
 
 }  // namespace
 
 PublishedCluster published_cluster(const std::string& name) {
   constexpr double product_of_350_watt = 110;
-  PublishedCluster result{name, "", cluster_preset(name == "dgx-2" ? "dgx-2h" : name), {}};
-  if (name == "dgx-2") result.cluster.device.product_tflops = product_of_350_watt;
-  const Generation& generation = generation_of(result.cluster.device.name);
-  result.generation = generation.name;
-  result.shares = {.product = generation.product,
-                   .memory = generation.memory,
-                   .node = result.cluster.node.share,
-                   .network = result.cluster.network.share,
-                   .unfused = generation.unfused};
-  return result;
+  Cluster cluster = cluster_preset(name == "dgx-2" ? "dgx-2h" : name);
+  if (name == "dgx-2") cluster.device.product_tflops = product_of_350_watt;
+  // An H200 is an H100 with different memory.
+  const std::string gpu = cluster.device.name == "H200" ? "H100" : cluster.device.name;
+  const auto* found = std::ranges::find_if(generations, [&](const Generation& g) { return g.name == gpu; });
+  TRIREME_CHECK(found != std::end(generations), ConfigError, "no published runs are known of {}: V100, A100, H100",
+                gpu);
+  return {found->name,
+          cluster,
+          {.product = found->product,
+           .memory = found->memory,
+           .node = cluster.node.share,
+           .network = cluster.network.share,
+           .unfused = found->unfused},
+          found->flash_share};
 }
 
 PublishedCosts::PublishedCosts(const PublishedCluster& cluster, bool fp8)
-    : cluster_(cluster.cluster),
-      shares_(cluster.shares),
-      flash_share_(generation_of(cluster.cluster.device.name).flash_share),
-      fp8_(fp8) {
-  cluster_.node.share = shares_.node;
-  cluster_.network.share = shares_.network;
+    : published_(cluster), cluster_(cluster.cluster), fp8_(fp8) {
+  cluster_.node.share = cluster.shares.node;
+  cluster_.network.share = cluster.shares.network;
 }
 
 double PublishedCosts::product(double m, double n, double k) const {
   const ProductCall call{
       .m = std::llround(m), .n = std::llround(n), .k = std::llround(k), .bytes = 2 * (m * k + k * n + m * n)};
-  return product_ms(cluster_.device, call) / shares_.product;
+  return product_ms(cluster_.device, call) / published_.shares.product;
 }
 
 double PublishedCosts::layer_product(double m, double n, double k) const {
@@ -70,17 +63,19 @@ double PublishedCosts::head_products(double count, double m, double n, double k)
   const auto padded = [](double extent) { return std::ceil(extent / tile) * tile; };
   const double flops = 2 * count * m * padded(n) * padded(k);
   const double bytes = 2 * count * (m * k + n * k + m * n);
-  return std::max(flops / (cluster_.device.product_tflops * 1e9) / shares_.product, memory(bytes));
+  return std::max(flops / (cluster_.device.product_tflops * 1e9) / published_.shares.product, memory(bytes));
 }
 
 double PublishedCosts::flash_attention(double flops, double s, bool backward) const {
   // Half of the rate is reached at this length: blocks have startup costs, and those on the diagonal are half empty.
   constexpr double half_length = 700, backward_share = 0.85;
-  const double share = flash_share_ * s / (s + half_length) * (backward ? backward_share : 1);
-  return flops / (cluster_.device.product_tflops * 1e9 * shares_.product * share);
+  const double share = published_.flash_share * s / (s + half_length) * (backward ? backward_share : 1);
+  return flops / (cluster_.device.product_tflops * 1e9 * published_.shares.product * share);
 }
 
-double PublishedCosts::memory(double bytes) const { return bytes / (cluster_.device.copy_gbs * 1e6) / shares_.memory; }
+double PublishedCosts::memory(double bytes) const {
+  return bytes / (cluster_.device.copy_gbs * 1e6) / published_.shares.memory;
+}
 
 double PublishedCosts::launches(int kernels) const {
   constexpr double launch_ms = 6e-3;

@@ -19,10 +19,10 @@ struct FittedShares {
 
 /// Cluster of published runs: a preset, or one that differs only in its GPU's rates.
 struct PublishedCluster {
-  std::string name;
   std::string generation;  ///< owner of the fitted constants: "V100"
   Cluster cluster;
   FittedShares shares;
+  double flash_share;  ///< rate of FlashAttention's first version forward on long sequences, of products; assumed
 };
 
 /// The cluster called `name`: a preset (cluster_preset_names) or dgx-2, of V100 of 350 W. ConfigError for others.
@@ -44,7 +44,7 @@ class PublishedCosts {
   double flash_attention(double flops, double s, bool backward) const;
   double memory(double bytes) const;
   /// The same for unfused kernels.
-  double unfused_memory(double bytes) const { return memory(bytes) / shares_.unfused; }
+  double unfused_memory(double bytes) const { return memory(bytes) / published_.shares.unfused; }
   /// Launch overhead of kernels.
   double launches(int kernels) const;
   /// A collective of ranks at a distance of `stride`; `bytes` of the full tensor.
@@ -55,9 +55,8 @@ class PublishedCosts {
   double message(double bytes, bool to_another_node) const;
 
  private:
-  Cluster cluster_;
-  FittedShares shares_;
-  double flash_share_;
+  PublishedCluster published_;
+  Cluster cluster_;  ///< with the fitted shares of its links
   bool fp8_;
 };
 

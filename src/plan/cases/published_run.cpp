@@ -118,13 +118,17 @@ class Row {
   const std::map<std::string, std::string>& fields_;
 };
 
+[[noreturn]] void refuse(const Row& row, const std::string& column, std::string_view reason) {
+  throw FieldError{column, fmt::format("'{}' {}", row.text(column), reason)};
+}
+
 std::string cluster_of(const Row& row) {
   const std::string text = row.lower_text("hardware");
   if (has(text, {"v100"})) return has(text, {"2h"}) ? "dgx-2h" : "dgx-2";
   if (has(text, {"a100"})) return has(text, {"40g", "40 g", "40-g", "40_g"}) ? "dgx-a100-40gb" : "dgx-a100";
   if (has(text, {"h200"})) return "dgx-h200";
   if (has(text, {"h100"})) return "dgx-h100";
-  throw FieldError{"hardware", fmt::format("'{}' does not name one of V100, A100, H100, H200", row.text("hardware"))};
+  refuse(row, "hardware", "does not name one of V100, A100, H100, H200");
 }
 
 Sharding sharding_of(const std::string& schedule) {
@@ -150,8 +154,7 @@ PublishedSchedule schedule_of(const Row& row) {
       text == "-" || sharding_of(text) != Sharding::none) {
     return PublishedSchedule::one_forward_one_backward;
   }
-  throw FieldError{
-      "schedule", fmt::format("'{}' is not one of 1F1B, interleaved, GPipe, ZB-1p, ZB-2p, FSDP", row.text("schedule"))};
+  refuse(row, "schedule", "is not one of 1F1B, interleaved, GPipe, ZB-1p, ZB-2p, FSDP");
 }
 
 Recomputation recomputation_of(const Row& row) {
@@ -159,7 +162,7 @@ Recomputation recomputation_of(const Row& row) {
   if (has(text, {"selective", "core att"})) return Recomputation::selective;
   if (has(text, {"full", "true", "yes", "uniform", "block", "all layers", "every layer"})) return Recomputation::full;
   if (text.empty() || text == "-" || has(text, {"no", "false", "off", "n/a"})) return Recomputation::none;
-  throw FieldError{"recompute", fmt::format("'{}' is not one of none, selective, full", row.text("recompute"))};
+  refuse(row, "recompute", "is not one of none, selective, full");
 }
 
 bool uses_fp8(const Row& row, const std::string& cluster) {
@@ -169,7 +172,7 @@ bool uses_fp8(const Row& row, const std::string& cluster) {
     return true;
   }
   if (text.empty() || has(text, {"fp16", "bf16", "half", "bfloat", "float16", "mixed", "not stated"})) return false;
-  throw FieldError{"precision", fmt::format("'{}' is not one of fp16, bf16, fp8", row.text("precision"))};
+  refuse(row, "precision", "is not one of fp16, bf16, fp8");
 }
 
 FlopConvention convention_of(const Row& row) {
@@ -182,9 +185,7 @@ FlopConvention convention_of(const Row& row) {
     return FlopConvention::with_recompute;
   }
   if (text.empty() || text == "-" || has(text, {"model", "mfu", "none", "n/a", "palm"})) return FlopConvention::model;
-  throw FieldError{"tflops_def",
-                   fmt::format("'{}' is not a known convention: eq3, hardware FLOPs, model FLOPs, 6N + attention",
-                               row.text("tflops_def"))};
+  refuse(row, "tflops_def", "is not a known convention: eq3, hardware FLOPs, model FLOPs, 6N + attention");
 }
 
 bool is_sequence_parallel(const Row& row, const PublishedRun& run) {

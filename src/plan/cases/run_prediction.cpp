@@ -12,23 +12,8 @@
 namespace trireme::plan {
 namespace {
 
-/// A part of the model, on one micro-batch.
-struct PartTime {
-  WorkTime forward;
-  WorkTime backward_input;  ///< including the recomputed forward
-  WorkTime backward_weight;
-
-  WorkTime total() const { return forward + backward_input + backward_weight; }
-  PartTime& operator+=(const PartTime& other) {
-    forward += other.forward;
-    backward_input += other.backward_input;
-    backward_weight += other.backward_weight;
-    return *this;
-  }
-  friend PartTime operator*(double factor, const PartTime& part) {
-    return {factor * part.forward, factor * part.backward_input, factor * part.backward_weight};
-  }
-};
+/// Time of a part of the model on one micro-batch. Backwards of inputs include the recomputed forward.
+WorkTime total_of(const ChunkTime& part) { return part.forward + part.backward_input + part.backward_weight; }
 
 /// Kernels of a layer in PyTorch.
 constexpr int forward_kernels = 20, backward_input_kernels = 30, backward_weight_kernels = 8;
@@ -73,14 +58,14 @@ double kernels_time(const Sizes& z, const PublishedRun& run, const PublishedCost
 }
 
 /// A transformer layer of the run.
-PartTime layer_time(const PublishedRun& run, const PublishedCosts& costs) {
+ChunkTime layer_time(const PublishedRun& run, const PublishedCosts& costs) {
   const Sizes z(run);
   struct Weight {
     double outputs, inputs;
   };
   const std::array<Weight, 4> weights = {
       {{3 * z.h / z.t, z.h}, {z.h, z.h / z.t}, {4 * z.h / z.t, z.h}, {z.h, 4 * z.h / z.t}}};
-  PartTime layer;
+  ChunkTime layer;
   for (const Weight& w : weights) {
     layer.forward.products += costs.layer_product(z.tokens, w.outputs, w.inputs);
     layer.backward_input.products += costs.layer_product(z.tokens, w.inputs, w.outputs);
@@ -107,18 +92,18 @@ PartTime layer_time(const PublishedRun& run, const PublishedCosts& costs) {
 }
 
 /// The embedding, which only takes memory-bound time.
-PartTime embedding_time(const PublishedRun& run, const PublishedCosts& costs) {
+ChunkTime embedding_time(const PublishedRun& run, const PublishedCosts& costs) {
   const Sizes z(run);
-  PartTime part;
+  ChunkTime part;
   part.forward.memory_bound = part.backward_input.memory_bound = costs.memory(3 * z.hidden_bytes);
   return part;
 }
 
 /// The output layer with its loss. It is never recomputed.
-PartTime head_time(const PublishedRun& run, const PublishedCosts& costs) {
+ChunkTime head_time(const PublishedRun& run, const PublishedCosts& costs) {
   const Sizes z(run);
   const double words = static_cast<double>(run.vocabulary) / z.t;
-  PartTime part;
+  ChunkTime part;
   part.forward.products = costs.product(z.tokens, words, z.h);
   part.backward_input.products = costs.product(z.tokens, z.h, words);
   part.backward_weight.products = costs.product(words, z.h, z.tokens);
@@ -151,9 +136,9 @@ std::vector<int> layers_of_chunks(const PublishedRun& run) {
   return result;
 }
 
-std::vector<PartTime> chunk_times(const PublishedRun& run, const PublishedCosts& costs) {
-  const PartTime layer = layer_time(run, costs);
-  std::vector<PartTime> parts;
+std::vector<ChunkTime> chunk_times(const PublishedRun& run, const PublishedCosts& costs) {
+  const ChunkTime layer = layer_time(run, costs);
+  std::vector<ChunkTime> parts;
   for (const int layers : layers_of_chunks(run)) parts.push_back(layers * layer);
   parts.front() += embedding_time(run, costs);
   parts.back() += head_time(run, costs);
@@ -173,13 +158,13 @@ double message_time(const PublishedRun& run, const PublishedCosts& costs, int po
 
 /// Adds the messages to the steps that wait for them: the longer of a step's receive and send.
 ScheduleTimes schedule_times(const PublishedRun& run, const PublishedCosts& costs,
-                             const std::vector<PartTime>& chunks) {
+                             const std::vector<ChunkTime>& chunks) {
   const bool halves =
       run.schedule == PublishedSchedule::zero_bubble_1p || run.schedule == PublishedSchedule::zero_bubble_2p;
   ScheduleTimes times;
   const int last = static_cast<int>(chunks.size()) - 1;
   for (int position = 0; position <= last; ++position) {
-    const PartTime& part = chunks[static_cast<std::size_t>(position)];
+    const ChunkTime& part = chunks[static_cast<std::size_t>(position)];
     const double before = position > 0 ? message_time(run, costs, position - 1) : 0;
     const double after = position < last ? message_time(run, costs, position) : 0;
     const double wait = halves ? 0 : std::max(before, after);
@@ -193,12 +178,12 @@ ScheduleTimes schedule_times(const PublishedRun& run, const PublishedCosts& cost
 
 /// Returns the time of the steps; sets the work of the busiest rank, and the bubble.
 double predict_pipeline(const PublishedRun& run, const PublishedCosts& costs, RunPrediction& prediction) {
-  const std::vector<PartTime> chunks = chunk_times(run, costs);
+  const std::vector<ChunkTime> chunks = chunk_times(run, costs);
   const double m = run.micro_batches();
   for (int rank = 0; rank < run.pp; ++rank) {
     WorkTime work;
     for (std::size_t i = static_cast<std::size_t>(rank); i < chunks.size(); i += static_cast<std::size_t>(run.pp)) {
-      work += m * chunks[i].total();
+      work += m * total_of(chunks[i]);
     }
     if (work.total() > prediction.work.total()) prediction.work = work;
   }
@@ -254,17 +239,17 @@ void predict_fsdp(const PublishedRun& run, const PublishedCosts& costs, RunPredi
     return costs.collective(Collective::all_gather, 2 * parameters, run.dp,
                             run.framework.one_adapter ? costs.node_stride() : 1);
   };
-  const PartTime layer = layer_time(run, costs);
+  const ChunkTime layer = layer_time(run, costs);
   const double pass = ring(12 * h * h);
   const double share = run.framework.sharding_interference;
   const double forward = exposed_beside(layer.forward.total(), pass, share);
   const double backward = exposed_beside(layer.backward_input.total() + layer.backward_weight.total(),
                                          (run.sharding == Sharding::full ? 2 : 1) * pass, share);
   const double m = static_cast<double>(run.global_batch) / static_cast<double>(run.dp * run.micro_batch);
-  PartTime all = run.layers * layer;
+  ChunkTime all = run.layers * layer;
   all += embedding_time(run, costs);
   all += head_time(run, costs);
-  prediction.work = m * all.total();
+  prediction.work = m * total_of(all);
   prediction.data_ms = m * (run.layers * (forward + backward) + 3 * ring(words * h));
   prediction.optimizer_ms =
       costs.memory((12.0 * run.layers * h * h + words * h) / run.dp * run.framework.optimizer_bytes);

@@ -15,28 +15,6 @@ using parallel::Schedule;
 using parallel::ScheduleKind;
 using parallel::StepKind;
 
-/// Times of a chunk with a micro-batch.
-struct ChunkTime {
-  WorkTime forward, backward, backward_input, backward_weight;
-
-  ChunkTime& operator+=(const ChunkTime& other) {
-    forward += other.forward;
-    backward += other.backward;
-    backward_input += other.backward_input;
-    backward_weight += other.backward_weight;
-    return *this;
-  }
-  friend ChunkTime operator*(double factor, ChunkTime chunk) {
-    chunk.forward = factor * chunk.forward;
-    chunk.backward = factor * chunk.backward;
-    chunk.backward_input = factor * chunk.backward_input;
-    chunk.backward_weight = factor * chunk.backward_weight;
-    return chunk;
-  }
-  friend ChunkTime operator+(ChunkTime a, const ChunkTime& b) { return a += b; }
-  friend ChunkTime operator-(ChunkTime a, const ChunkTime& b) { return a += -1 * b; }
-};
-
 ChunkTime time_of(const Cluster& cluster, const StageWork& work, const GroupPlacements& groups, bool graphs) {
   const auto step = [&](StepKind kind) { return plan::time_of(cluster, work.steps.at(kind), groups, graphs); };
   return {step(StepKind::forward), step(StepKind::backward), step(StepKind::backward_input),

@@ -9,11 +9,30 @@
 #include "src/parallel/grid/process_grid.hpp"
 #include "src/plan/cluster/cluster.hpp"
 #include "src/plan/cost/costs.hpp"
-#include "src/plan/overlap.hpp"
 #include "src/plan/simulation.hpp"
 #include "src/plan/work/recorded_work.hpp"
 
 namespace trireme::plan {
+
+/// Communication step of a rank: starts an operation, or waits for one it has started.
+struct OverlapStep {
+  enum class Kind { start, wait };
+  double compute = 0;  ///< compute time since the previous step, in any unit
+  Kind kind = Kind::start;
+  int operation = 0;    ///< number of the communication, from 0
+  double duration = 0;  ///< duration of the communication that starts; unused in a wait
+  int link = 0;         ///< link used, from 0; unused in a wait
+};
+
+/// Time of a rank's steps, and the part of it in which the rank waited for each operation.
+struct CriticalPath {
+  double time = 0;            ///< until the last step
+  std::vector<double> waits;  ///< by operation
+};
+
+/// Serialises the communications of a link in the order of their starts, while the rank computes; a wait lasts until
+/// its communication completes. ConfigError for a wait without a start.
+CriticalPath critical_path(std::span<const OverlapStep> steps);
 
 /// Communication by its purpose.
 enum class Traffic {
@@ -50,6 +69,28 @@ struct WorkTime {
   friend WorkTime operator+(WorkTime a, const WorkTime& b) { return a += b; }
   friend WorkTime operator*(double factor, WorkTime work);
   friend WorkTime operator-(WorkTime a, const WorkTime& b) { return a += -1 * b; }
+};
+
+/// Times of a chunk of the model, or of a part of it, with a micro-batch. A backward in halves may be all that is set.
+struct ChunkTime {
+  WorkTime forward, backward, backward_input, backward_weight;
+
+  ChunkTime& operator+=(const ChunkTime& other) {
+    forward += other.forward;
+    backward += other.backward;
+    backward_input += other.backward_input;
+    backward_weight += other.backward_weight;
+    return *this;
+  }
+  friend ChunkTime operator*(double factor, ChunkTime chunk) {
+    chunk.forward = factor * chunk.forward;
+    chunk.backward = factor * chunk.backward;
+    chunk.backward_input = factor * chunk.backward_input;
+    chunk.backward_weight = factor * chunk.backward_weight;
+    return chunk;
+  }
+  friend ChunkTime operator+(ChunkTime a, const ChunkTime& b) { return a += b; }
+  friend ChunkTime operator-(ChunkTime a, const ChunkTime& b) { return a += -1 * b; }
 };
 
 /// Placements of a rank's groups.

@@ -15,7 +15,7 @@ int plan_command(const CommandLine& line) {
   if (!line.read(options)) return 0;
   o.check_form(options);
   if (o.constants) {
-    fmt::print("{}", plan::text_of(plan::cluster_constants()));
+    fmt::print("{}", plan::constants_text());
     return 0;
   }
   if (!o.cases.empty()) return run_cases(o.cases, o.json);
