@@ -2,17 +2,14 @@
 #include <gmock/gmock.h>
 
 #include "cuda/backend/cuda_backend.hpp"
-#include "src/backend/graphs.hpp"
 #include "src/backend/host_copies.hpp"
 #include "src/backend/profiled_device.hpp"
-#include "src/comm/device_communicators.hpp"
 #include "src/comm/self_communicator.hpp"
 #include "src/optim/muon.hpp"
 #include "src/train/state_tensors.hpp"
 #include "tests/cuda/gpu_backend.hpp"
 #include "tests/fakes/fake_cuda.hpp"
 #include "tests/support/message_of.hpp"
-#include "tests/support/random_tensor.hpp"
 #include "tests/support/whole_parameter.hpp"
 
 namespace trireme::cuda {
@@ -45,31 +42,6 @@ TEST_F(CudaBackendOnFakes, CopiesOfAnySizeArriveAndLeaveTheHostItsMemory) {
   }
 }
 
-TEST_F(CudaBackendOnFakes, NewtonSchulzRunsInBf16WithoutWaiting) {
-  using namespace optim;
-  const std::unique_ptr<Backend> cpu = make_backend(BackendChoice::cpu, 1);
-  for (const Shape shape : {Shape{8, 24}, Shape{24, 8}}) {
-    const Tensor reference = test::random_tensor(*cpu, DType::fp32, shape, 1);
-    NewtonSchulz(*cpu, DType::fp32, 192, 8, {})(reference);
-    const std::vector<double> expected = test::values_of(*cpu, reference);
-    for (const auto products : {NewtonSchulzProducts::device, NewtonSchulzProducts::full}) {
-      NewtonSchulz orthogonalise(*backend_, DType::fp32, 192, 8, {.products = products});
-      const Tensor warm = test::random_tensor(*backend_, DType::fp32, shape, 2);
-      orthogonalise(warm);  // chooses algorithms, which waits
-      const Tensor x = test::random_tensor(*backend_, DType::fp32, shape, 1);
-      const int waits = fake_cuda::waits();
-      orthogonalise(x);
-      EXPECT_EQ(fake_cuda::waits(), waits);
-      const std::vector<double> values = test::values_of(*backend_, x);
-      double largest = 0;
-      for (std::size_t i = 0; i < values.size(); ++i) largest = std::max(largest, std::abs(values[i] - expected[i]));
-      // Elements are below 1. In bf16 five steps round some ten times.
-      EXPECT_LT(largest, products == NewtonSchulzProducts::full ? 1e-5 : 0.1);
-      EXPECT_GT(largest, products == NewtonSchulzProducts::full ? -1 : 1e-4) << "the products are not in bf16";
-    }
-  }
-}
-
 TEST_F(CudaBackendOnFakes, AnUpdateOfMuonWaitsForNoMatrix) {
   SelfCommunicator alone("world");
   // Two matrices: after 256 launches the host waits for those before them.
@@ -94,21 +66,6 @@ TEST_F(CudaBackendOnFakes, PinnedMemoryIsCopiedBesideTheHost) {
   EXPECT_EQ(fake_cuda::pending(), 2U) << "nothing has waited";
   EXPECT_THAT(fake_cuda::log(), testing::Each(HasSubstr("cudaMemcpyAsync")));
   stream().synchronize();
-}
-
-TEST_F(CudaBackendOnFakes, HostCopiesGoThereAndBack) {
-  const Tensor a(*backend_, DType::fp32, {10}), b(*backend_, DType::int64, {3});
-  HostCopies copies(*backend_, {a, b});
-  std::fill_n(copies.host(0).as<float>(), 10, 2.0f);
-  std::fill_n(copies.host(1).as<std::int64_t>(), 3, 5);
-  copies.upload(stream());
-  copies.wait();
-  std::fill_n(copies.host(0).as<float>(), 10, 0.0f);
-  std::fill_n(copies.host(1).as<std::int64_t>(), 3, 0);
-  copies.download(stream());
-  copies.wait();
-  EXPECT_THAT(Floats(copies.host(0).as<float>(), copies.host(0).as<float>() + 10), testing::Each(2.0f));
-  EXPECT_EQ(copies.host(1).as<std::int64_t>()[2], 5);
 }
 
 /// The state after a first step, from a copy that was begun then and is slower than the second step.
@@ -156,18 +113,6 @@ TEST_F(CudaBackendOnFakes, TheHostMayNotTouchTheGpusMemory) {
   EXPECT_DEATH(*device.view().as<float>() = 1, "the host touched memory of the GPU");
 }
 
-TEST_F(CudaBackendOnFakes, CountsItsMemory) {
-  const std::size_t before = backend_->allocated_bytes();
-  {
-    const Tensor device(*backend_, DType::fp32, {1000});
-    EXPECT_EQ(backend_->allocated_bytes() - before, 4000U);
-  }
-  EXPECT_EQ(backend_->allocated_bytes(), before);
-  EXPECT_GE(backend_->peak_allocated_bytes(), before + 4000);
-  EXPECT_EQ(backend_->device_memory_bytes(), std::size_t{139} << 30);
-  EXPECT_EQ(backend_->free_memory_bytes(), std::size_t{1} << 30);
-}
-
 TEST_F(CudaBackendOnFakes, SaysWhatItsKernelsTake) {
   // The workspace of products, an L2 cache of operands and a gradient to try them on, and partial sums of at most 256
   // parts of the rows.
@@ -194,23 +139,6 @@ TEST_F(CudaBackendOnFakes, TellsAProfilerWhatToRecordAndTheNamesOfTheParts) {
   EXPECT_THAT(ranges.spans(), testing::IsEmpty()) << "without times there are only ranges";
   fake_cuda::fail_next("cudaProfilerStart", cudaErrorMemoryAllocation);
   EXPECT_THAT(message_of([&] { device->start_profiler(); }), HasSubstr("cudaProfilerStart"));
-}
-
-TEST_F(CudaBackendOnFakes, SupportsWhatItsInterfacesSay) {
-  EXPECT_TRUE(backend_->supports(Capability::profiler));
-  EXPECT_FALSE(backend_->supports(Capability::fp64_training));
-  EXPECT_TRUE(backend_->supports(Capability::reduced_precision));
-  EXPECT_TRUE(backend_->supports(Capability::algorithm_cache));
-  EXPECT_TRUE(backend_->supports(Capability::launch_checks));
-  EXPECT_TRUE(backend_->supports(Capability::graphs));
-  EXPECT_NE(dynamic_cast<GraphRecorder*>(backend_.get()), nullptr);
-  EXPECT_TRUE(backend_->supports(Capability::device_communicators));
-  EXPECT_NE(dynamic_cast<DeviceCommunicators*>(backend_.get()), nullptr);
-}
-
-TEST_F(CudaBackendOnFakes, SaysWhichGpuItIs) {
-  EXPECT_EQ(backend_->name(), "cuda");
-  EXPECT_THAT(backend_->description(), HasSubstr("GPU 0 (Fake H200, 139 GiB, compute capability 9.0, PCI "));
 }
 
 TEST_F(CudaBackendOnFakes, RefusesHeadsThatDoNotFitAndNamesSlowOnes) {
