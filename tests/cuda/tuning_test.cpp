@@ -348,5 +348,20 @@ TEST_F(CudaGemm, RecordedProductsTakeTheFirstSuggestionUnlessOneIsKnown) {
   EXPECT_EQ(fake_cublaslt::last().epilogue, CUBLASLT_EPILOGUE_BIAS);
 }
 
+TEST_F(CudaGemm, Fp32UsesTf32OnlyWhereItMay) {
+  const Tensor x = random_tensor(*cpu_, DType::fp32, {8, 16}, 1), w = random_tensor(*cpu_, DType::fp32, {24, 16}, 2);
+  const Tensor y = poisoned_tensor(*cpu_, DType::fp32, {8, 24});
+  make(prefer_fused)->linear(stream_, x, w, {}, Activation::none, {}, y);
+  EXPECT_EQ(fake_cublaslt::last().compute, CUBLAS_COMPUTE_32F);
+  make(prefer_fused, {.allow_tf32 = true, .cache_file = ""})->linear(stream_, x, w, {}, Activation::none, {}, y);
+  EXPECT_EQ(fake_cublaslt::last().compute, CUBLAS_COMPUTE_32F_FAST_TF32);
+  stream_.synchronize();
+}
+
+TEST_F(CudaGemm, Fp64IsRefusedWithTheRemedy) {
+  const Tensor x = random_tensor(*cpu_, DType::fp64, {2, 2}, 1), y = poisoned_tensor(*cpu_, DType::fp64, {2, 2});
+  EXPECT_THROW(make(prefer_fused)->linear(stream_, x, x, {}, Activation::none, {}, y), ConfigError);
+}
+
 }  // namespace
 }  // namespace trireme::cuda
