@@ -174,15 +174,6 @@ TEST_F(CudaRuntime, ImmediateChecksHaveTheLongestWaitAndAskWatchedCommunications
   EXPECT_THROW(behind_an_all_reduce(), NcclError);
 }
 
-TEST_F(CudaRuntime, ImmediateChecksNameACopyThatFailed) {
-  const auto checking = make_device(LaunchChecks::immediate);
-  CudaStream stream(checking);
-  float from = 1, to = 0;
-  fake_cuda::enqueue(stream.handle(), "bad", [] { fake_cuda::break_device(cudaErrorIllegalAddress); });
-  EXPECT_THAT(message_of<CudaError>([&] { copy(stream, ConstTensorView(&from, {1}), TensorView(&to, {1})); }),
-              HasSubstr("cudaMemcpyAsync failed: an illegal memory access"));
-}
-
 TEST_F(CudaRuntime, MemoryIsCountedAndOutlivesItsAllocator) {
   const int before = fake_cuda::live_allocations();
   Buffer kept;

@@ -10,7 +10,6 @@
 #include "cuda/runtime/graph.hpp"
 #include "tests/cuda/scripted_gemm.hpp"
 #include "tests/support/message_of.hpp"
-#include "tests/support/tolerance.hpp"
 
 namespace trireme::cuda {
 namespace {
@@ -45,34 +44,6 @@ TEST_F(CudaGemm, OfEqualTimesTheFusedFormAndTheFirstSuggestionStand) {
   multiply(*make([](const fake_cublaslt::Last&) { return 2e5; }));
   EXPECT_EQ(fake_cublaslt::last().algorithm, 0u);
   EXPECT_EQ(fake_cublaslt::last().epilogue, CUBLASLT_EPILOGUE_BIAS);
-}
-
-TEST_F(CudaGemm, AnEpilogueThatCannotBeFusedRunsInItsOwnKernel) {
-  const std::vector<double> fused = multiply(*make(prefer_fused));
-  fake_cublaslt::behaviour().cannot_fuse = {CUBLASLT_EPILOGUE_BIAS};
-  const std::vector<double> separate = multiply(*make(prefer_fused));
-  EXPECT_EQ(fake_cublaslt::last().epilogue, CUBLASLT_EPILOGUE_DEFAULT);
-  const Tolerance once = tolerance(DType::bf16, Operation::sum);
-  expect_close(separate, fused, {3 * once.relative, once.absolute + 2 * once.relative}, "separate against fused");
-}
-
-TEST_F(CudaGemm, TestsReachTheFormThatTimesDoNotChoose) {
-  for (const bool fused_is_faster : {true, false}) {
-    const auto gemm = make(fused_is_faster ? prefer_fused : prefer_separate);
-    for (const auto& [form, is_fused] : {std::pair{EpilogueForm::chosen, fused_is_faster},
-                                         {EpilogueForm::fused, true},
-                                         {EpilogueForm::separate, false},
-                                         {EpilogueForm::chosen, fused_is_faster}}) {
-      EXPECT_TRUE(gemm->set_epilogue_form(form));
-      multiply(*gemm);
-      EXPECT_EQ(gemm->latest_epilogue_is_fused(), is_fused);
-      EXPECT_EQ(fake_cublaslt::last().epilogue, is_fused ? CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_DEFAULT);
-    }
-    gemm->separate_latest_epilogue();
-    EXPECT_TRUE(gemm->set_epilogue_form(EpilogueForm::fused));
-    multiply(*gemm);
-    EXPECT_FALSE(gemm->latest_epilogue_is_fused());
-  }
 }
 
 TEST_F(CudaGemm, DeterministicTakesTheFirstSuggestionAndMeasuresNothing) {
