@@ -54,7 +54,7 @@ const char* broken_by_types(const Operation& o) {
     return "bias type: it is unset or that of d (manual, cublasLtMatmul(), column Bias Type)";
   }
   if (uses_aux(what.epilogue) && what.aux_type != -1) {
-    return "type of kept values: it is unset but for 8-bit floats (manual, cublasLtMatmulDescAttributes_t, "
+    return "type of kept values: it is unset except for 8-bit floats (manual, cublasLtMatmulDescAttributes_t, "
            "EPILOGUE_AUX_DATA_TYPE)";
   }
   return nullptr;
