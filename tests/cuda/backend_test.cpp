@@ -10,6 +10,7 @@
 #include "tests/cuda/gpu_backend.hpp"
 #include "tests/fakes/fake_cuda.hpp"
 #include "tests/support/message_of.hpp"
+#include "tests/support/random_tensor.hpp"
 #include "tests/support/whole_parameter.hpp"
 
 namespace trireme::cuda {
@@ -39,6 +40,31 @@ TEST_F(CudaBackendOnFakes, CopiesOfAnySizeArriveAndLeaveTheHostItsMemory) {
     std::ranges::fill(out, -1.0f);
     backend_->copy_to_host(stream(), device, TensorView(in.data(), {size}));
     EXPECT_EQ(in, expected);
+  }
+}
+
+TEST_F(CudaBackendOnFakes, NewtonSchulzRunsInBf16WithoutWaiting) {
+  using namespace optim;
+  const std::unique_ptr<Backend> cpu = make_backend(BackendChoice::cpu, 1);
+  for (const Shape shape : {Shape{8, 24}, Shape{24, 8}}) {
+    const Tensor reference = test::random_tensor(*cpu, DType::fp32, shape, 1);
+    NewtonSchulz(*cpu, DType::fp32, 192, 8, {})(reference);
+    const std::vector<double> expected = test::values_of(*cpu, reference);
+    for (const auto products : {NewtonSchulzProducts::device, NewtonSchulzProducts::full}) {
+      NewtonSchulz orthogonalise(*backend_, DType::fp32, 192, 8, {.products = products});
+      const Tensor warm = test::random_tensor(*backend_, DType::fp32, shape, 2);
+      orthogonalise(warm);  // chooses algorithms, which waits
+      const Tensor x = test::random_tensor(*backend_, DType::fp32, shape, 1);
+      const int waits = fake_cuda::waits();
+      orthogonalise(x);
+      EXPECT_EQ(fake_cuda::waits(), waits);
+      const std::vector<double> values = test::values_of(*backend_, x);
+      double largest = 0;
+      for (std::size_t i = 0; i < values.size(); ++i) largest = std::max(largest, std::abs(values[i] - expected[i]));
+      // Elements are below 1. In bf16 five steps round some ten times.
+      EXPECT_LT(largest, products == NewtonSchulzProducts::full ? 1e-5 : 0.1);
+      EXPECT_GT(largest, products == NewtonSchulzProducts::full ? -1 : 1e-4) << "the products are not in bf16";
+    }
   }
 }
 
