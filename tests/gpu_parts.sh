@@ -115,7 +115,7 @@ run_part() {
         NCCL_MNNVL_ENABLE=0 bash -c 'NCCL_HOSTID=rank-$OMPI_COMM_WORLD_RANK exec "$0" "$@"')
       experiment 20 "${two_machines[@]}" "$folder/cuda_gpu_ranks_test" --gtest_color=no "--gtest_filter=GpuNccl.*"
       experiment 32 "${two_machines[@]}" "$folder/cuda_gpu_grid_test" --gtest_color=no \
-        "--gtest_filter=*RanksWithAGpuEach*:*MessagesOf*"
+        "--gtest_filter=GpuGrid.ComputesTheLosses*:*MessagesOf*"
       ;;
     ncu)
       local ncu

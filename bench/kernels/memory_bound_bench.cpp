@@ -6,9 +6,8 @@
 
 #include "bench/kernels/ceilings.hpp"
 #include "src/backend/cpu/cpu_backend.hpp"
-#include "src/base/hash.hpp"
 
-// Kernels that the rate of memory bounds.
+// Kernels that the rate of memory bounds, one of each kind. kernels_calibration times all those of a step.
 
 namespace trireme::bench {
 namespace {
@@ -53,29 +52,6 @@ void bias_dropout_add(const Measurement& m, DType dtype, double probability, boo
   });
 }
 
-void glu(const Measurement& m, DType dtype, bool backward) {
-  Backend& b = m.b;
-  const Tensor gate_up = filled(b, dtype, {s, batch, 2 * h}), y = filled(b, dtype, {s, batch, h});
-  const Tensor dgate_up = filled(b, dtype, {s, batch, 2 * h});
-  const double bytes = static_cast<double>(y.view().size_bytes());
-  m.run((backward ? 5 : 3) * bytes, [&] {
-    if (backward)
-      b.elementwise().glu_backward(b.compute_stream(), y, gate_up, dgate_up);
-    else
-      b.elementwise().glu(b.compute_stream(), gate_up, y);
-  });
-}
-
-/// All heads of 64 or 128 channels of one projection.
-void rotate(const Measurement& m, DType dtype, std::int64_t d) {
-  Backend& b = m.b;
-  const Tensor x = filled(b, dtype, {s, batch, h});
-  const RotaryHeads heads{{x, batch * h, h, d}, s, batch, h / d, {}};
-  m.run(static_cast<double>(2 * x.view().size_bytes()), [&] {
-    b.rotary().rotate(b.compute_stream(), {d, 10000}, heads, Rotation::forward);
-  });
-}
-
 void adamw(const Measurement& m, DType dtype) {
   Backend& b = m.b;
   constexpr std::int64_t n = 32 << 20;
@@ -88,29 +64,11 @@ void adamw(const Measurement& m, DType dtype) {
         [&] { b.optimizer().adamw(b.compute_stream(), step, g, w, mean, square, rounded); });
 }
 
-void sgd(const Measurement& m, DType dtype) {
-  Backend& b = m.b;
-  constexpr std::int64_t n = 32 << 20;
-  const DType wide = accumulation_type(dtype);
-  const Tensor g = filled(b, wide, {n}), w = filled(b, wide, {n}), mean = filled(b, wide, {n});
-  const Tensor rounded = dtype == wide ? Tensor() : filled(b, dtype, {n});
-  const SgdStep step{.learning_rate = 1e-3, .weight_decay = 0.1};
-  m.run(static_cast<double>(n * (5 * size_of(wide) + (dtype == wide ? 0 : size_of(dtype)))),
-        [&] { b.optimizer().sgd(b.compute_stream(), step, g, w, mean, rounded); });
-}
-
 void sum_squares(const Measurement& m, DType dtype) {
   Backend& b = m.b;
   constexpr std::int64_t n = 64 << 20;
   const Tensor x = filled(b, dtype, {n}), result = filled(b, DType::fp64, {1});
   m.run(static_cast<double>(n * size_of(dtype)), [&] { b.reduce().sum_squares(b.compute_stream(), x, result); });
-}
-
-void add(const Measurement& m, DType dtype) {
-  Backend& b = m.b;
-  constexpr std::int64_t n = 32 << 20;
-  const Tensor x = filled(b, dtype, {n}), y = filled(b, dtype, {n});
-  m.run(static_cast<double>(3 * n * size_of(dtype)), [&] { b.elementwise().add(b.compute_stream(), x, y); });
 }
 
 /// Operands of the kernels below: hidden states, and statistics of their rows.
@@ -143,48 +101,6 @@ void normalise_backward(const Measurement& m, DType dtype, bool rms) {
   m.run(static_cast<double>(4 * t.x.view().size_bytes()), [&] {
     b.norm().normalise_backward(b.compute_stream(), t.y, t.x, t.weight, statistics, residual, residual, t.dweight,
                                 dbias);
-  });
-}
-
-void bias_dropout_add_norm(const Measurement& m, DType dtype, double probability) {
-  Backend& b = m.b;
-  const Hidden t(b, dtype);
-  const Tensor residual = filled(b, dtype, {rows, h});
-  const Dropout dropout(probability, 1, 1, DropoutSite::mlp_output, samples.data());
-  m.run(static_cast<double>(4 * t.x.view().size_bytes()), [&] {
-    b.norm().bias_dropout_add_norm(b.compute_stream(), t.x, t.weight, residual, dropout, t.weight, t.weight, 1e-5,
-                                   residual, t.y, {t.mean, t.rstd});
-  });
-}
-
-void embedding(const Measurement& m, DType dtype, bool backward) {
-  Backend& b = m.b;
-  std::vector<std::int32_t> id(rows);
-  for (std::size_t i = 0; i < id.size(); ++i) id[i] = static_cast<std::int32_t>(splitmix64(1, i) % vocabulary);
-  const ConstTensorView ids(id.data(), {rows});
-  const Tensor y = filled(b, dtype, {rows, h});
-  const DType accumulation = accumulation_type(dtype);
-  const Tensor table = filled(b, backward ? accumulation : dtype, {vocabulary, h});
-  const double bytes = static_cast<double>(y.view().size_bytes());
-  const double sums = static_cast<double>(rows * h * size_of(accumulation));
-  m.run(backward ? bytes + 2 * sums : 2 * bytes, [&] {
-    if (backward)
-      b.embedding().lookup_backward(b.compute_stream(), ids, y, 0, table);
-    else
-      b.embedding().lookup(b.compute_stream(), ids, table, 0, y);
-  });
-}
-
-void add_positions(const Measurement& m, DType dtype, double probability, bool backward) {
-  Backend& b = m.b;
-  const Hidden t(b, dtype);
-  const Tensor table = filled(b, backward ? accumulation_type(dtype) : dtype, {s, h});
-  const Dropout dropout(probability, 1, 0, DropoutSite::embedding, samples.data());
-  m.run(static_cast<double>(2 * t.x.view().size_bytes()), [&] {
-    if (backward)
-      b.embedding().add_positions_backward(b.compute_stream(), t.x, {}, dropout, t.y, table);
-    else
-      b.embedding().add_positions(b.compute_stream(), table, {}, dropout, t.x);
   });
 }
 
@@ -225,21 +141,14 @@ const bool registered = [] {
       for (const double p : {0.0, 0.1}) {
         const std::string probability = fmt::format("/p{}", p);
         add_benchmark("bias_dropout_add" + pass + probability, bias_dropout_add, dtype, p, backward);
-        add_benchmark("add_positions" + pass + probability, add_positions, dtype, p, backward);
-        if (!backward) add_benchmark("bias_dropout_add_norm" + probability, bias_dropout_add_norm, dtype, p);
       }
-      add_benchmark("glu" + pass, glu, dtype, backward);
-      add_benchmark("lookup" + pass, embedding, dtype, backward);
       add_benchmark(backward ? "cross_entropy_backward" : "cross_entropy_statistics", cross_entropy, dtype, backward);
       for (const bool rms : {false, true}) {
         add_benchmark((rms ? "rms_norm" : "layer_norm") + pass, backward ? normalise_backward : normalise, dtype, rms);
       }
     }
-    for (const std::int64_t d : {64, 128}) add_benchmark(fmt::format("rotate/d{}", d), rotate, dtype, d);
     add_benchmark("adamw", adamw, dtype);
-    add_benchmark("sgd", sgd, dtype);
     add_benchmark("sum_squares", sum_squares, dtype);
-    add_benchmark("add", add, dtype);
   }
   return true;
 }();

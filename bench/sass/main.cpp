@@ -1,13 +1,10 @@
-// The machine code of the CUDA kernels in a library or an object, as the compiler made it; no GPU is needed. Prints for
-// each kernel its registers, spills and occupancy, and a static bound: the resource that it keeps busiest, and the
-// share of the roofline that it reaches at most. bench/sass/bound.hpp has the model and its assumptions.
+// Compares the machine code of the CUDA kernels in a library or an object, as the compiler made it, with a table of
+// expectations, and prints what differs. No GPU is needed.
 //
-// usage: kernel_sass LIBRARY [--check] [--table FILE] [--cuobjdump PROGRAM]
+// usage: kernel_sass LIBRARY [--table FILE] [--cuobjdump PROGRAM]      default table: bench/sass/kernels.txt
 //
-// --check   prints what differs from the table of expectations (default: bench/sass/kernels.txt) instead
-//
-// Exit status: 1 if --check finds a difference, 2 usage, 4 no cuobjdump or nothing that can be read, 77 no code for
-// compute capability 9.0.
+// Exit status: 1 if it finds a difference, 2 usage, 4 no cuobjdump or nothing that can be read, 77 no code for compute
+// capability 9.0.
 #include <fmt/format.h>
 
 #include <array>
@@ -16,7 +13,7 @@
 #include <iostream>
 #include <sstream>
 
-#include "bench/sass/bound.hpp"
+#include "bench/sass/table.hpp"
 
 namespace trireme::sass {
 namespace {
@@ -41,7 +38,7 @@ std::istringstream output_of(const std::string& command) {
 
 std::string quoted(const std::string& text) { return "'" + text + "'"; }
 
-int run(const std::string& library, const std::string& table_file, const std::string& cuobjdump, bool only_check) {
+int run(const std::string& library, const std::string& table_file, const std::string& cuobjdump) {
   std::ifstream table_stream(table_file);
   if (!table_stream) throw DisassemblyError("cannot read the table " + table_file);
   const std::vector<Expectation> table = read_table(table_stream, table_file);
@@ -58,10 +55,6 @@ int run(const std::string& library, const std::string& table_file, const std::st
   std::vector<Kernel> kernels = read_kernels(resources, code, architecture);
   std::istringstream ptx = output_of(quoted(cuobjdump) + " -ptx " + quoted(library) + " 2>&1");
   read_launch_bounds(ptx, kernels);
-  if (!only_check) {
-    std::cout << report(table, kernels);
-    return 0;
-  }
   const std::vector<std::string> faults = check(table, kernels);
   for (const std::string& fault : faults) std::cout << fault << "\n";
   std::cout << fmt::format("{} kernels of {}, {} faults\n", kernels.size(), architecture, faults.size());
@@ -74,12 +67,9 @@ int run(const std::string& library, const std::string& table_file, const std::st
 int main(int argc, char** argv) {
   using namespace trireme::sass;
   std::string library, table = TRIREME_SASS_TABLE, cuobjdump = "cuobjdump";
-  bool only_check = false;
   const std::vector<std::string> arguments(argv + 1, argv + argc);
   for (std::size_t i = 0; i < arguments.size(); ++i) {
-    if (arguments[i] == "--check") {
-      only_check = true;
-    } else if (arguments[i] == "--table" && i + 1 < arguments.size()) {
+    if (arguments[i] == "--table" && i + 1 < arguments.size()) {
       table = arguments[++i];
     } else if (arguments[i] == "--cuobjdump" && i + 1 < arguments.size()) {
       cuobjdump = arguments[++i];
@@ -91,11 +81,11 @@ int main(int argc, char** argv) {
     }
   }
   if (library.empty()) {
-    std::cerr << "usage: kernel_sass LIBRARY [--check] [--table FILE] [--cuobjdump PROGRAM]\n";
+    std::cerr << "usage: kernel_sass LIBRARY [--table FILE] [--cuobjdump PROGRAM]\n";
     return usage;
   }
   try {
-    return run(library, table, cuobjdump, only_check);
+    return run(library, table, cuobjdump);
   } catch (const std::runtime_error& error) {
     std::cerr << error.what() << "\n";
     return unreadable;

@@ -23,13 +23,6 @@ std::optional<std::int64_t> target_of(const Instruction& i) {
 /// Returns whether threads may fall through a branch.
 bool is_conditional(const Instruction& branch) { return branch.predicated || !begins(branch.operands, "0x"); }
 
-/// Bytes of a thread's access: the opcode's width, 4 without one.
-double access_bytes(const std::string& opcode) {
-  if (has(opcode, ".128")) return 16;
-  if (has(opcode, ".64")) return 8;
-  if (has(opcode, ".U16") || has(opcode, ".S16")) return 2;
-  return has(opcode, ".U8") || has(opcode, ".S8") ? 1 : 4;
-}
 /// Returns whether it multiplies by a constant of Philox.
 bool is_draw(const Instruction& i) { return has(i.operands, "-0x2daee0ad") || has(i.operands, "-0x326172a9"); }
 
@@ -38,19 +31,8 @@ void add(const Instruction& i, double times, Counts& to) {
   to.instructions += times;
   to.hmma += begins(op, "HMMA") ? times : 0;
   to.copies += begins(op, "LDGSTS.") ? times : 0;
-  to.special += begins(op, "MUFU") ? times : 0;
-  // Four matrices of 8 rows of 16 bytes are four times 128 bytes.
-  if (begins(op, "LDSM")) {
-    to.ldsm += times;
-    to.shared_wavefronts += times * (has(op, ".4") ? 4 : has(op, ".2") ? 2 : 1);
-  } else if (begins(op, "LDS") || begins(op, "STS") || begins(op, "LDGSTS.")) {
-    to.shared_wavefronts += times * std::max(1.0, access_bytes(op) / 4);
-  }
-  if (begins(op, "LDG.") || begins(op, "STG.")) {
-    to.wide += has(op, ".128") ? times : 0;
-    to.lane_bytes += times * access_bytes(op);
-    to.loaded_bytes += begins(op, "LDG.") ? times * access_bytes(op) : 0;
-  }
+  to.ldsm += begins(op, "LDSM") ? times : 0;
+  to.wide += (begins(op, "LDG.") || begins(op, "STG.")) && has(op, ".128") ? times : 0;
 }
 
 struct Block {
@@ -229,10 +211,8 @@ Counts hot_path(const Kernel& kernel, const PathOptions& options) {
   }
   const Loop& loop = *hot[options.inner_turns > 0 ? 1 : 0];
   const auto inside = [&](std::size_t b) { return loop.blocks.contains(b); };
-  Counts counts = finder.best(loop.head, inside, loop.latches, options.inner_turns > 0 ? hot[0] : nullptr,
-                              std::max(1, options.inner_turns));
-  counts.loops = true;
-  return counts;
+  return finder.best(loop.head, inside, loop.latches, options.inner_turns > 0 ? hot[0] : nullptr,
+                     std::max(1, options.inner_turns));
 }
 
 }  // namespace trireme::sass

@@ -6,15 +6,10 @@ namespace trireme::sass {
 
 /// Instruction counts of a warp's path through a kernel, or of one loop iteration.
 struct Counts {
-  double instructions = 0;  ///< all of them: one issue slot each
+  double instructions = 0;  ///< all of them
   double hmma = 0, ldsm = 0;
-  double copies = 0;             ///< asynchronous ones into shared memory
-  double shared_wavefronts = 0;  ///< passes of 128 bytes through shared memory, without bank conflicts
-  double special = 0;            ///< special functions: MUFU
-  double wide = 0;               ///< 128-bit loads and stores in global memory, excluding asynchronous copies
-  double lane_bytes = 0;         ///< bytes loaded and stored by a thread in global memory
-  double loaded_bytes = 0;       ///< bytes that it loads
-  bool loops = false;            ///< the path is a loop iteration
+  double copies = 0;  ///< asynchronous ones into shared memory
+  double wide = 0;    ///< 128-bit loads and stores in global memory, excluding asynchronous copies
 };
 
 /// Choice of a path.

@@ -7,26 +7,16 @@
 #include <map>
 #include <set>
 
-#include "bench/sass/bound.hpp"
-
 namespace trireme::sass {
 namespace {
 
-const std::map<std::string, int Expectation::*> fields{{"threads", &Expectation::threads},
-                                                       {"blocks", &Expectation::blocks},
-                                                       {"stack", &Expectation::stack_bytes},
-                                                       {"loads", &Expectation::wide_loads},
-                                                       {"stores", &Expectation::wide_stores},
-                                                       {"copies", &Expectation::copies},
-                                                       {"shared", &Expectation::shared_bytes},
-                                                       {"inner", &Expectation::inner_turns},
-                                                       {"hmma", &Expectation::hmma},
-                                                       {"ldsm", &Expectation::ldsm},
-                                                       {"tile", &Expectation::tile},
-                                                       {"dropout", &Expectation::dropout_tile},
-                                                       {"arithmetic", &Expectation::arithmetic},
-                                                       {"products", &Expectation::products},
-                                                       {"useful", &Expectation::useful}};
+const std::map<std::string, int Expectation::*> fields{
+    {"threads", &Expectation::threads},     {"blocks", &Expectation::blocks},
+    {"stack", &Expectation::stack_bytes},   {"loads", &Expectation::wide_loads},
+    {"stores", &Expectation::wide_stores},  {"copies", &Expectation::copies},
+    {"shared", &Expectation::shared_bytes}, {"inner", &Expectation::inner_turns},
+    {"hmma", &Expectation::hmma},           {"ldsm", &Expectation::ldsm},
+    {"tile", &Expectation::tile},           {"dropout", &Expectation::dropout_tile}};
 
 void set_field(Expectation& to, const std::string& field) {
   const std::size_t equals = std::min(field.find('='), field.size() - 1);
@@ -54,6 +44,22 @@ std::vector<std::string> words_of(const std::string& line) {
   }
   if (words.back().empty()) words.pop_back();
   return words;
+}
+
+/// Resident blocks of `threads` threads per multiprocessor of compute capability 9.0. Registers are allocated in units
+/// of 256 per warp. `shared_bytes` includes 1 KiB for the system.
+int blocks_at_once(int registers, int threads, int shared_bytes) {
+  constexpr int max_threads = 2048, max_blocks = 32, register_file = 65536, max_shared_bytes = 228 << 10;
+  const int of_warp = (registers * 32 + 255) / 256 * 256, warps = (threads + 31) / 32;
+  const int by_registers = register_file / std::max(1, of_warp) / warps;
+  return std::min({max_blocks, max_threads / threads, by_registers, max_shared_bytes / std::max(1024, shared_bytes)});
+}
+
+/// Maximum registers per thread for `blocks` resident blocks of `threads` threads.
+int most_registers(int blocks, int threads) {
+  int registers = 255;
+  while (registers > 0 && blocks_at_once(registers, threads, 0) < blocks) --registers;
+  return registers;
 }
 
 /// Collects the faults of one kernel.
@@ -156,21 +162,16 @@ bool matches(const std::string& pattern, const std::string& name) {
   return false;
 }
 
-const Expectation* find_expectation(const std::vector<Expectation>& table, const Kernel& kernel) {
-  const auto found = std::ranges::find_if(table, [&](const auto& line) { return matches(line.pattern, kernel.name); });
-  return found == table.end() ? nullptr : &*found;
-}
-
 std::vector<std::string> check(const std::vector<Expectation>& table, const std::vector<Kernel>& kernels) {
   std::vector<std::string> faults;
   std::set<const Expectation*> used;
   for (const Kernel& kernel : kernels) {
-    const Expectation* line = find_expectation(table, kernel);
-    if (line == nullptr) {
+    const auto line = std::ranges::find_if(table, [&](const auto& one) { return matches(one.pattern, kernel.name); });
+    if (line == table.end()) {
       faults.push_back(fmt::format("{} has no line in the table. Add one: the table says how.", kernel.name));
       continue;
     }
-    used.insert(line);
+    used.insert(&*line);
     KernelCheck of_kernel(*line, kernel, faults);
     of_kernel.launch_bounds();
     of_kernel.occupancy();

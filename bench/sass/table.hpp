@@ -23,9 +23,6 @@ struct Expectation {
   int ldsm = 0;          ///< at most in a tile
   int tile = 0;          ///< instructions of a tile without dropout: at most
   int dropout_tile = 0;  ///< with it
-  int products = 1;      ///< matrix products of a tile, scores and their gradients included
-  int useful = 1;        ///< useful products; another kernel also computes the others
-  int arithmetic = 0;    ///< 1: compute-bound, no share of a copy is printed
   std::string line;      ///< "FILE:LINE"
 };
 
@@ -35,10 +32,8 @@ std::vector<Expectation> read_table(std::istream& from, const std::string& name)
 
 bool matches(const std::string& pattern, const std::string& name);
 
-/// Returns the line of a kernel, the first that matches; null if none.
-const Expectation* find_expectation(const std::vector<Expectation>& table, const Kernel& kernel);
-
-/// Returns a message per unmet expectation: kernel, figure, limit, remedy. Kernels without a line and lines without a
+/// Returns a message per unmet expectation: kernel, figure, limit, remedy. The first line that matches a kernel holds.
+/// Kernels without a line and lines without a
 /// kernel are also faults.
 std::vector<std::string> check(const std::vector<Expectation>& table, const std::vector<Kernel>& kernels);
 

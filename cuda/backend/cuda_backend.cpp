@@ -143,8 +143,8 @@ class CudaBackend final : public Backend, public DeviceCommunicators, public Gra
   Buffer allocate(std::size_t size_bytes) override { return memory_->allocate(size_bytes); }
   std::size_t allocated_bytes() const override { return memory_->allocated_bytes(); }
   std::size_t peak_allocated_bytes() const override { return memory_->peak_allocated_bytes(); }
-  std::size_t device_memory_bytes() const override { return memory_->device_bytes(); }
-  std::size_t free_memory_bytes() const override { return memory_->free_bytes(); }
+  std::size_t device_memory_bytes() const override { return memory_->info().total; }
+  std::size_t free_memory_bytes() const override { return memory_->info().free; }
   std::size_t kernel_memory_bytes(const KernelExtents& extents) const override {
     // The pool caches the memory of trial products (TrialOperands) and partial sums.
     const std::size_t gradient = static_cast<std::size_t>(extents.weight_gradient) * sizeof(float);

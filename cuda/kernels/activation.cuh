@@ -1,7 +1,6 @@
 #pragma once
 
-#include <gpu/device.cuh>
-
+#include "cuda/kernels/vec8.cuh"
 #include "src/backend/kernels/gemm.hpp"
 
 namespace trireme::cuda {
@@ -50,6 +49,19 @@ __device__ A activation_slope(Activation activation, A x) {
       break;
   }
   return 1;
+}
+
+/// dx = dy activation'(x); dx may be dy.
+template <class T>
+__global__ void __launch_bounds__(block_threads)
+    activate_backward_kernel(std::int64_t n, Activation activation, const T* dy, const T* x, T* dx) {
+  const Vec8 range = vec8_at(global_thread(), n);
+  const PackedVec8 own(dy + range.begin, range.size), other(x + range.begin, range.size);
+  Accumulation<T> gradient[8], value[8];
+  own.unpack(gradient);
+  other.unpack(value);
+  for (int c = 0; c < 8; ++c) gradient[c] *= activation_slope(activation, value[c]);
+  store(gradient, range.size, dx + range.begin);
 }
 
 }  // namespace trireme::cuda

@@ -140,17 +140,6 @@ __global__ void __launch_bounds__(block_threads)
 }
 
 template <class T>
-__global__ void __launch_bounds__(block_threads)
-    activate_backward_kernel(std::int64_t n, Activation activation, const T* dy, const T* x, T* dx) {
-  const Vec8 range = vec8_at(global_thread(), n);
-  Accumulation<T> gradient[8], value[8];
-  load(dy + range.begin, range.size, gradient);
-  load(x + range.begin, range.size, value);
-  for (int c = 0; c < 8; ++c) gradient[c] *= activation_slope(activation, value[c]);
-  store(gradient, range.size, dx + range.begin);
-}
-
-template <class T>
 __global__ void __launch_bounds__(block_threads) glu_kernel(std::int64_t rows, std::int64_t f, const T* gate_up, T* y) {
   const std::int64_t row = global_thread() / vec8s_of(f);
   if (row >= rows) return;

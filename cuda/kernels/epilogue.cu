@@ -29,18 +29,6 @@ __global__ void __launch_bounds__(block_threads)
 
 template <class T>
 __global__ void __launch_bounds__(block_threads)
-    activation_backward_kernel(std::int64_t n, Activation activation, const T* z, T* dx) {
-  const Vec8 range = vec8_at(global_thread(), n);
-  const PackedVec8 own(dx + range.begin, range.size), other(z + range.begin, range.size);
-  float gradient[8], value[8];
-  own.unpack(gradient);
-  other.unpack(value);
-  for (int c = 0; c < 8; ++c) gradient[c] *= activation_slope(activation, value[c]);
-  store(gradient, range.size, dx + range.begin);
-}
-
-template <class T>
-__global__ void __launch_bounds__(block_threads)
     column_sums_kernel(RowChunks chunks, std::int64_t columns, const T* x, float* partials) {
   const auto fetch = [&](std::int64_t row, std::int64_t vec8) { return load_vec8(x, columns, row, vec8); };
   sum_rows<1>(chunks, columns, partials, fetch,
@@ -66,7 +54,8 @@ void activation_backward(Stream& stream, DType dtype, std::int64_t numel, Activa
                          void* dx) {
   dispatch_gpu<false>(dtype, [&]<class T>() {
     gpu::launch(stream, {"activation_backward", blocks_for(vec8s_of(numel)), block_threads},
-                activation_backward_kernel<T>, numel, activation, static_cast<const T*>(z), static_cast<T*>(dx));
+                activate_backward_kernel<T>, numel, activation, static_cast<const T*>(dx), static_cast<const T*>(z),
+                static_cast<T*>(dx));
   });
 }
 

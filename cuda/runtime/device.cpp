@@ -44,15 +44,9 @@ Device::Device(DeviceLocation location, LaunchChecks checks) : location_(std::mo
   mark_ = make_event();
 }
 
-EventHandle Device::make_event() const {
+EventHandle Device::make_event(unsigned flags) const {
   cudaEvent_t event = nullptr;
-  check(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "cudaEventCreateWithFlags");
-  return EventHandle(event);
-}
-
-EventHandle Device::make_timed_event() const {
-  cudaEvent_t event = nullptr;
-  check(cudaEventCreate(&event), "cudaEventCreate");
+  check(cudaEventCreateWithFlags(&event, flags), "cudaEventCreateWithFlags");
   return EventHandle(event);
 }
 

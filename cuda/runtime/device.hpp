@@ -56,9 +56,8 @@ class Device {
   void check(cudaError_t status, const char* call,
              const std::source_location& location = std::source_location::current()) const;
 
-  /// An event without a time.
-  EventHandle make_event() const;
-  EventHandle make_timed_event() const;
+  /// An event, by default without a time.
+  EventHandle make_event(unsigned flags = cudaEventDisableTiming) const;
 
   /// Must be called after every launch of a kernel, copy or similar. Throws CudaError with the kernel's name if the
   /// launch failed. With LaunchChecks::immediate it waits for the kernel, as `wait_until` does; else only if the host

@@ -12,6 +12,8 @@
 
 namespace trireme::cuda {
 
+constexpr std::size_t min_block_bytes = 256;  // empty tensors need an address, too
+
 void DeviceMemory::Count::add(std::size_t size_bytes) {
   const std::size_t total = now += size_bytes;
   std::size_t seen = peak;
@@ -44,8 +46,7 @@ void DeviceMemory::check_allocation(cudaError_t status, const char* call, std::s
 }
 
 Buffer DeviceMemory::allocate(std::size_t size_bytes) {
-  constexpr std::size_t min_bytes = 256;  // empty tensors need an address, too
-  const std::size_t taken = std::max(size_bytes, min_bytes);
+  const std::size_t taken = std::max(size_bytes, min_block_bytes);
   void* data = nullptr;
   cudaError_t status = cudaMalloc(&data, taken);
   if (status == cudaErrorMemoryAllocation) {
@@ -64,8 +65,7 @@ Buffer DeviceMemory::allocate(std::size_t size_bytes) {
 }
 
 Buffer DeviceMemory::allocate_on(CudaStream& stream, std::size_t size_bytes) {
-  constexpr std::size_t min_bytes = 256;
-  const std::size_t taken = std::max(size_bytes, min_bytes);
+  const std::size_t taken = std::max(size_bytes, min_block_bytes);
   void* data = nullptr;
   check_allocation(cudaMallocFromPoolAsync(&data, taken, pool_->get(), stream.handle()), "cudaMallocFromPoolAsync",
                    taken);

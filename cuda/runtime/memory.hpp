@@ -22,9 +22,12 @@ class DeviceMemory final : public Allocator {
 
   std::size_t allocated_bytes() const { return count_->now; }
   std::size_t peak_allocated_bytes() const { return count_->peak; }
-  /// Total and free memory of the GPU.
-  std::size_t device_bytes() const { return info().total; }
-  std::size_t free_bytes() const { return info().free; }
+  /// Memory of the GPU, in bytes.
+  struct Info {
+    std::size_t free = 0;
+    std::size_t total = 0;
+  };
+  Info info() const;
 
  private:
   struct Count {
@@ -34,11 +37,6 @@ class DeviceMemory final : public Allocator {
   };
   using Pool = UniqueHandle<ObjectTraits<cudaMemPool_t, cudaMemPoolDestroy>>;
 
-  struct Info {
-    std::size_t free = 0;
-    std::size_t total = 0;
-  };
-  Info info() const;
   /// Throws unless `status` is success.
   void check_allocation(cudaError_t status, const char* call, std::size_t size_bytes) const;
 

@@ -21,14 +21,14 @@ void CudaEvent::synchronize() const {
 }
 
 CudaTimedEvent::CudaTimedEvent(std::shared_ptr<Device> device, cudaStream_t stream)
-    : device_(std::move(device)), event_(device_->make_timed_event()) {
+    : device_(std::move(device)), event_(device_->make_event(cudaEventDefault)) {
   device_->check(cudaEventRecord(event_.get(), stream), "cudaEventRecord");
 }
 
 double CudaTimedEvent::ms_since(const TimedEvent& earlier) const {
   float ms = 0;
-  device_->check(cudaEventElapsedTime(&ms, dynamic_cast<const CudaTimedEvent&>(earlier).handle(), event_.get()),
-                 "cudaEventElapsedTime");
+  const EventHandle& begin = dynamic_cast<const CudaTimedEvent&>(earlier).event_;
+  device_->check(cudaEventElapsedTime(&ms, begin.get(), event_.get()), "cudaEventElapsedTime");
   return ms;
 }
 

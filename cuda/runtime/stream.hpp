@@ -30,7 +30,6 @@ class CudaTimedEvent final : public TimedEvent {
   CudaTimedEvent(std::shared_ptr<Device> device, cudaStream_t stream);
   /// Throws CudaError if one of the events is not done.
   double ms_since(const TimedEvent& earlier) const override;
-  cudaEvent_t handle() const { return event_.get(); }
 
  private:
   std::shared_ptr<Device> device_;

@@ -1,15 +1,12 @@
 #pragma once
 
 #include <filesystem>
-#include <memory>
 #include <string>
 #include <vector>
 
-#include "src/backend/backend_options.hpp"
+#include "src/backend/backend.hpp"
 
 namespace trireme {
-
-class Backend;
 
 /// Largest rates of a device by its own attributes; 0: not known.
 struct Ceilings {

@@ -21,16 +21,11 @@ HostCopies::HostCopies(Backend& backend, std::vector<TensorView> device, Allocat
   }
 }
 
-void HostCopies::upload(Stream& stream) {
-  std::vector<std::int64_t> count;
-  for (const TensorView& tensor : device_) count.push_back(tensor.numel());
-  upload(stream, count);
-}
-
 void HostCopies::upload(Stream& stream, const std::vector<std::int64_t>& count) {
   if (are_the_tensors_) return;
   for (std::size_t i = 0; i < device_.size(); ++i) {
-    backend_.copy_from_host(stream, host_[i].flat(0, count[i]), device_[i].flat(0, count[i]));
+    const std::int64_t n = count.empty() ? device_[i].numel() : count[i];
+    backend_.copy_from_host(stream, host_[i].flat(0, n), device_[i].flat(0, n));
   }
   copied_ = stream.record();
 }

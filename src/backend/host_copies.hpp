@@ -22,8 +22,7 @@ class HostCopies {
 
   /// Enqueues the copies of all tensors to the device; with `count`, of the first count[i] elements of tensor i in
   /// memory order. The host may write again after `wait`.
-  void upload(Stream& stream);
-  void upload(Stream& stream, const std::vector<std::int64_t>& count);
+  void upload(Stream& stream, const std::vector<std::int64_t>& count = {});
   /// Enqueues the copies of all tensors to the host, which may read them after `wait`.
   void download(Stream& stream);
   /// Blocks the host until the latest copies are done.

@@ -2,10 +2,8 @@
 #include <gmock/gmock.h>
 
 #include "cuda/backend/cuda_backend.hpp"
-#include "src/backend/graphs.hpp"
 #include "src/backend/host_copies.hpp"
 #include "src/backend/profiled_device.hpp"
-#include "src/comm/device_communicators.hpp"
 #include "src/comm/self_communicator.hpp"
 #include "src/optim/muon.hpp"
 #include "src/train/state_tensors.hpp"
@@ -96,21 +94,6 @@ TEST_F(CudaBackendOnFakes, PinnedMemoryIsCopiedBesideTheHost) {
   stream().synchronize();
 }
 
-TEST_F(CudaBackendOnFakes, HostCopiesGoThereAndBack) {
-  const Tensor a(*backend_, DType::fp32, {10}), b(*backend_, DType::int64, {3});
-  HostCopies copies(*backend_, {a, b});
-  std::fill_n(copies.host(0).as<float>(), 10, 2.0f);
-  std::fill_n(copies.host(1).as<std::int64_t>(), 3, 5);
-  copies.upload(stream());
-  copies.wait();
-  std::fill_n(copies.host(0).as<float>(), 10, 0.0f);
-  std::fill_n(copies.host(1).as<std::int64_t>(), 3, 0);
-  copies.download(stream());
-  copies.wait();
-  EXPECT_THAT(Floats(copies.host(0).as<float>(), copies.host(0).as<float>() + 10), testing::Each(2.0f));
-  EXPECT_EQ(copies.host(1).as<std::int64_t>()[2], 5);
-}
-
 /// The state after a first step, from a copy that was begun then and is slower than the second step.
 std::vector<std::vector<std::byte>> state_copied_beside_a_step(bool keeps_order) {
   SelfCommunicator world("world");
@@ -156,18 +139,6 @@ TEST_F(CudaBackendOnFakes, TheHostMayNotTouchTheGpusMemory) {
   EXPECT_DEATH(*device.view().as<float>() = 1, "the host touched memory of the GPU");
 }
 
-TEST_F(CudaBackendOnFakes, CountsItsMemory) {
-  const std::size_t before = backend_->allocated_bytes();
-  {
-    const Tensor device(*backend_, DType::fp32, {1000});
-    EXPECT_EQ(backend_->allocated_bytes() - before, 4000U);
-  }
-  EXPECT_EQ(backend_->allocated_bytes(), before);
-  EXPECT_GE(backend_->peak_allocated_bytes(), before + 4000);
-  EXPECT_EQ(backend_->device_memory_bytes(), std::size_t{139} << 30);
-  EXPECT_EQ(backend_->free_memory_bytes(), std::size_t{1} << 30);
-}
-
 TEST_F(CudaBackendOnFakes, SaysWhatItsKernelsTake) {
   // The workspace of products, an L2 cache of operands and a gradient to try them on, and partial sums of at most 256
   // parts of the rows.
@@ -194,23 +165,6 @@ TEST_F(CudaBackendOnFakes, TellsAProfilerWhatToRecordAndTheNamesOfTheParts) {
   EXPECT_THAT(ranges.spans(), testing::IsEmpty()) << "without times there are only ranges";
   fake_cuda::fail_next("cudaProfilerStart", cudaErrorMemoryAllocation);
   EXPECT_THAT(message_of([&] { device->start_profiler(); }), HasSubstr("cudaProfilerStart"));
-}
-
-TEST_F(CudaBackendOnFakes, SupportsWhatItsInterfacesSay) {
-  EXPECT_TRUE(backend_->supports(Capability::profiler));
-  EXPECT_FALSE(backend_->supports(Capability::fp64_training));
-  EXPECT_TRUE(backend_->supports(Capability::reduced_precision));
-  EXPECT_TRUE(backend_->supports(Capability::algorithm_cache));
-  EXPECT_TRUE(backend_->supports(Capability::launch_checks));
-  EXPECT_TRUE(backend_->supports(Capability::graphs));
-  EXPECT_NE(dynamic_cast<GraphRecorder*>(backend_.get()), nullptr);
-  EXPECT_TRUE(backend_->supports(Capability::device_communicators));
-  EXPECT_NE(dynamic_cast<DeviceCommunicators*>(backend_.get()), nullptr);
-}
-
-TEST_F(CudaBackendOnFakes, SaysWhichGpuItIs) {
-  EXPECT_EQ(backend_->name(), "cuda");
-  EXPECT_THAT(backend_->description(), HasSubstr("GPU 0 (Fake H200, 139 GiB, compute capability 9.0, PCI "));
 }
 
 TEST_F(CudaBackendOnFakes, RefusesHeadsThatDoNotFitAndNamesSlowOnes) {

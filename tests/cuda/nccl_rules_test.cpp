@@ -89,22 +89,6 @@ TEST_F(NcclRules, ArgumentsAreWithinTheirBounds) {
   EXPECT_EQ(shard, nullptr);
 }
 
-TEST_F(NcclRules, MessagesOfAGroupBeginAtItsEnd) {
-  const auto send = [&](int peer) { return ncclSend(x_.data(), 4, ncclFloat32, peer, comm_, stream_.handle()); };
-  const auto receive = [&] { return ncclRecv(x_.data() + 8, 4, ncclFloat32, 0, comm_, stream_.handle()); };
-  for (const bool is_wrong : {false, true}) {
-    fake_cuda::clear_log();
-    ncclGroupStart();
-    EXPECT_EQ(receive(), ncclSuccess);
-    EXPECT_EQ(send(is_wrong ? 2 : 0), is_wrong ? ncclInvalidArgument : ncclSuccess);
-    EXPECT_TRUE(fake_cuda::log().empty());
-    EXPECT_EQ(ncclGroupEnd(), is_wrong ? ncclInvalidArgument : ncclSuccess);
-    EXPECT_EQ(fake_cuda::log().size(), is_wrong ? 0U : 1U);
-  }
-  EXPECT_EQ(ncclGroupEnd(), ncclInvalidUsage);
-  EXPECT_EQ(error(), "ncclGroupEnd: no group has begun");
-}
-
 TEST_F(NcclRules, ACommunicatorIsNotSplitBesideItsOperations) {
   ncclComm_t shard = nullptr;
   ncclConfig_t own = config();

@@ -24,7 +24,6 @@ using test::message_of;
 using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
-using testing::Not;
 
 class Nccl : public testing::Test {
  protected:
@@ -88,18 +87,6 @@ TEST_F(Nccl, TheHostWaitsForAWorkThatIsDropped) {
   EXPECT_EQ(y_[0], 14);
 }
 
-TEST_F(Nccl, OperationsRunOnTheGroupsOwnStream) {
-  fake_cuda::clear_log();
-  sum(*comm_).wait(compute_);
-  const std::string compute = fake_cuda::name_of(compute_.handle());
-  ASSERT_EQ(fake_cuda::log().size(), 5u);
-  EXPECT_EQ(fake_cuda::log()[0], "cudaEventRecord " + compute);
-  EXPECT_THAT(fake_cuda::log()[1], AllOf(HasSubstr("cudaStreamWaitEvent"), Not(HasSubstr(compute))));
-  EXPECT_THAT(fake_cuda::log()[2], AllOf(HasSubstr("ncclAllReduce 16 bytes"), Not(HasSubstr(compute))));
-  EXPECT_THAT(fake_cuda::log()[3], AllOf(HasSubstr("cudaEventRecord"), Not(HasSubstr(compute))));
-  EXPECT_EQ(fake_cuda::log()[4], "cudaStreamWaitEvent " + compute);
-}
-
 TEST_F(Nccl, AnAsynchronousErrorEndsTheWaitAndNamesTheCollective) {
   const auto tensor = comm_->split(0, 0, "tensor");
   Work work = sum(*tensor);
@@ -125,12 +112,6 @@ TEST_F(Nccl, AnErrorNamesTheOldestOperationUnderWayAndEndsTheGroup) {
               HasSubstr("broadcast of 4 fp32 (operation 1 of the group)"));
   EXPECT_THAT(message_of<NcclError>([&] { second.wait(host); }), HasSubstr("was aborted after an earlier error"));
   EXPECT_THAT(message_of<NcclError>([&] { comm_->barrier(); }), HasSubstr("world was aborted"));
-}
-
-TEST_F(Nccl, ACallThatFailsNamesItself) {
-  fake_nccl::fail_next("ncclAllReduce", ncclSystemError);
-  EXPECT_THAT(message_of<NcclError>([&] { (void)sum(*comm_); }),
-              HasSubstr("NCCL: ncclAllReduce failed on rank 0 of 2 of the group world: unhandled system error"));
 }
 
 TEST_F(Nccl, AGroupThatCannotBeMadeNamesTheCallAndTheRank) {
@@ -172,13 +153,6 @@ TEST_F(Nccl, TheProcessEndsWhereTheOtherRanksNeverJoinTheWorld) {
       },
       testing::ExitedWithCode(7),
       "held in a call of NCCL: ncclCommInitRankConfig; rank 0 on node7.*not done after 0.05 s");
-}
-
-TEST_F(Nccl, SplitGivesNoGroupWithoutAColour) {
-  EXPECT_EQ(comm_->split(-1, 0, "embedding"), nullptr);
-  const auto group = comm_->split(3, 5, "pipeline");
-  EXPECT_EQ(group->name(), "pipeline");
-  group->barrier();
 }
 
 TEST_F(Nccl, AllGroupsAreGivenUpWhileAnErrorUnwinds) {
@@ -259,12 +233,6 @@ TEST_F(Nccl, AGroupOfOneRankCopiesOnTheCallersStreamWithoutNccl) {
       });
     }
   }
-}
-
-TEST_F(Nccl, ReductionsRefuseTypesWithoutSums) {
-  std::vector<std::uint8_t> bytes(4);
-  EXPECT_THROW((void)comm_->all_reduce(compute_, TensorView(bytes.data(), {4}), ReduceOp::sum), ShapeError);
-  EXPECT_THROW((void)comm_->all_gather(compute_, x(), TensorView(y_.data(), {3})), ShapeError);
 }
 
 TEST_F(Nccl, EachDirectionOfAnExchangeHasAStreamOfItsOwn) {

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <numeric>
 #include <thread>
 
 #include "cuda/runtime/inventory.hpp"
@@ -41,37 +40,6 @@ TEST_F(CudaRuntime, ErrorNamesCallReasonRankHostAndGpu) {
                              HasSubstr("rank 3 on node7, GPU 0 (Fake H200)"), HasSubstr("; cuda/runtime/stream.cpp:")));
 }
 
-TEST_F(CudaRuntime, RanksTakeGpusInOrderAndBeginAnew) {
-  std::vector<int> taken;
-  for (int local_rank = 0; local_rank < 5; ++local_rank) taken.push_back(choose_device(local_rank, 2));
-  EXPECT_THAT(taken, ElementsAre(0, 1, 0, 1, 0));
-}
-
-TEST_F(CudaRuntime, WorkOfOneStreamIsSeenByAnotherThatWaitsForIt) {
-  for (unsigned seed = 0; seed < 50; ++seed) {
-    fake_cuda::reset(seed);
-    CudaStream first(device_), second(device_);
-    std::vector<int> order;
-    fake_cuda::enqueue(first.handle(), "a", [&] { order.push_back(1); });
-    second.wait(*first.record());
-    fake_cuda::enqueue(second.handle(), "b", [&] { order.push_back(2); });
-    first.wait(*second.record());
-    fake_cuda::enqueue(first.handle(), "c", [&] { order.push_back(3); });
-    first.synchronize();
-    EXPECT_THAT(order, ElementsAre(1, 2, 3));
-  }
-}
-
-TEST_F(CudaRuntime, TimedEventsMeasureTheWorkBetweenThem) {
-  CudaStream stream(device_);
-  const std::unique_ptr<TimedEvent> begin = stream.record_time();
-  const std::unique_ptr<TimedEvent> end = stream.record_time();
-  stream.synchronize();
-  EXPECT_EQ(end->ms_since(*begin), fake_cuda::event_distance_ms);
-  fake_cuda::fail_next("cudaEventCreateWithFlags", cudaErrorMemoryAllocation);
-  EXPECT_THROW(stream.record_time(), CudaError);
-}
-
 TEST_F(CudaRuntime, TheFakeRunsStreamsThatDoNotWaitInAnyOrder) {
   int second_first = 0;
   for (unsigned seed = 0; seed < 50; ++seed) {
@@ -86,16 +54,6 @@ TEST_F(CudaRuntime, TheFakeRunsStreamsThatDoNotWaitInAnyOrder) {
   }
   EXPECT_GT(second_first, 5);
   EXPECT_LT(second_first, 45);
-}
-
-TEST_F(CudaRuntime, EventsAreDoneWhenTheWorkBeforeThemIs) {
-  CudaStream stream(device_);
-  bool ran = false;
-  fake_cuda::enqueue(stream.handle(), "work", [&] { ran = true; });
-  const auto event = stream.record();
-  event->synchronize();
-  EXPECT_TRUE(ran);
-  EXPECT_TRUE(event->done());
 }
 
 TEST_F(CudaRuntime, AStreamWaitsOnTheHostForAnotherBackendsEvent) {
@@ -216,15 +174,6 @@ TEST_F(CudaRuntime, ImmediateChecksHaveTheLongestWaitAndAskWatchedCommunications
   EXPECT_THROW(behind_an_all_reduce(), NcclError);
 }
 
-TEST_F(CudaRuntime, ImmediateChecksNameACopyThatFailed) {
-  const auto checking = make_device(LaunchChecks::immediate);
-  CudaStream stream(checking);
-  float from = 1, to = 0;
-  fake_cuda::enqueue(stream.handle(), "bad", [] { fake_cuda::break_device(cudaErrorIllegalAddress); });
-  EXPECT_THAT(message_of<CudaError>([&] { copy(stream, ConstTensorView(&from, {1}), TensorView(&to, {1})); }),
-              HasSubstr("cudaMemcpyAsync failed: an illegal memory access"));
-}
-
 TEST_F(CudaRuntime, MemoryIsCountedAndOutlivesItsAllocator) {
   const int before = fake_cuda::live_allocations();
   Buffer kept;
@@ -243,20 +192,6 @@ TEST_F(CudaRuntime, MemoryIsCountedAndOutlivesItsAllocator) {
   }
   kept = {};
   EXPECT_EQ(fake_cuda::live_allocations(), before);
-}
-
-TEST_F(CudaRuntime, ScratchMemoryIsFreedInTheOrderOfItsStream) {
-  CudaStream stream(device_);
-  DeviceMemory memory(device_);
-  std::vector<float> result(100);
-  {
-    const Buffer scratch = memory.allocate_on(stream, 400);
-    auto* values = reinterpret_cast<float*>(scratch.data());
-    fake_cuda::enqueue(stream.handle(), "kernel", [values] { std::iota(values, values + 100, 0.0F); });
-    copy(stream, ConstTensorView(values, {100}), TensorView(result.data(), {100}));
-  }
-  stream.synchronize();
-  EXPECT_EQ(result[99], 99);
 }
 
 TEST_F(CudaRuntime, MemoryThatIsNotThereIsAnErrorThatSaysHowMuch) {
@@ -318,16 +253,6 @@ TEST_F(CudaRuntime, TheInventoryKnowsTheCeilingsOfAGpu) {
   EXPECT_EQ(take_inventory(0).ceilings.operations_per_s, 0) << "no figure is at hand";
   fake_cuda::properties().attributes.erase(cudaDevAttrMemoryClockRate);
   EXPECT_EQ(take_inventory(0).ceilings.bytes_per_s, 0);
-}
-
-TEST_F(CudaRuntime, CopiesAreOrderedOnTheirStreamAndCheckSizes) {
-  CudaStream stream(device_);
-  std::vector<float> from{1, 2, 3}, to(3);
-  copy(stream, ConstTensorView(from.data(), {3}), TensorView(to.data(), {3}));
-  EXPECT_EQ(to[0], 0) << "enqueued, not done";
-  stream.synchronize();
-  EXPECT_EQ(to, from);
-  EXPECT_THROW(copy(stream, ConstTensorView(from.data(), {3}), TensorView(to.data(), {2})), ShapeError);
 }
 
 }  // namespace

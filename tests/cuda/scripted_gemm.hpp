@@ -56,6 +56,7 @@ class CudaGemm : public testing::Test {
     fake_cuda::start_kernels_on_streams();
     fake_cublaslt::reset();
   }
+  void TearDown() override { fake_cublaslt::reset(); }
   std::unique_ptr<GemmKernels> make(const ScriptedTimer::Cost& cost, const GemmOptions& options = {}) {
     return make_gemm(device_, memory_, std::make_unique<ScriptedTimer>(cost, measured_), options);
   }

@@ -8,7 +8,6 @@
 #include <thread>
 
 #include "src/backend/cpu/cpu_backend.hpp"
-#include "src/backend/graphs.hpp"
 #include "tests/cuda/gpu_backend.hpp"
 #include "tests/support/random_tensor.hpp"
 #include "tests/support/tolerance.hpp"
@@ -269,36 +268,6 @@ TEST_F(GpuKernels, AttentionOfPaddedSamples) {
   lengths.push_back(0);
   const Model bert{.s = s, .b = static_cast<std::int64_t>(lengths.size()), .heads = heads, .d = 64};
   compare(Operation::rounded_sum, [&](Side& t, const Model& m) { run_attention(t, m, lengths); }, {bert});
-}
-
-TEST_F(GpuKernels, RecordedAttentionIsReplayedWithOtherLengths) {
-  Inputs inputs(*cpu_, run_seed());
-  const Side t{*gpu_, inputs, DType::bf16, DType::bf16, DType::fp32};
-  const std::int64_t s = 70, b = 2, d = 64;
-  const Tensor q = t.input({s, b, 1, d}, 1), k = t.input({s, b, 1, d}, 2), v = t.input({s, b, 1, d}, 3);
-  const Tensor out = t.output({s, b, 1, d}), lse = t.wide_output({b, 1, s}), lengths(*gpu_, DType::int32, {b});
-  const AttentionProblem problem{.queries = s,
-                                 .keys = s,
-                                 .batch = b,
-                                 .heads = 1,
-                                 .kv_heads = 1,
-                                 .head_dim = d,
-                                 .causal = false,
-                                 .lengths = lengths.view().as<std::int32_t>(),
-                                 .dropout = {}};
-  const auto heads = [&](TensorView x) { return Heads{x, b * d, d, d}; };
-  const auto attend = [&] {
-    gpu_->attention().attention(t.stream(), problem, heads(q), heads(k), heads(v), heads(out), lse);
-  };
-  const auto graph = dynamic_cast<GraphRecorder&>(*gpu_).record(attend);
-  for (const std::vector<std::int32_t>& values : {std::vector<std::int32_t>{70, 33}, {1, 64}}) {
-    gpu_->copy_from_host(t.stream(), ConstTensorView(values.data(), {b}), lengths);
-    attend();
-    const std::vector<std::byte> expected = bytes_of(*gpu_, out);
-    gpu_->elementwise().fill(t.stream(), 0, out);
-    graph->launch(t.stream());
-    EXPECT_EQ(bytes_of(*gpu_, out), expected) << "lengths from " << values[0];
-  }
 }
 
 TEST_F(GpuKernels, OptimizersAndSums) {

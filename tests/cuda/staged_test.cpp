@@ -1,9 +1,8 @@
-// StagedCommunicator on MPI ranks, with host memory instead of the GPU's (tests/fakes/fake_cuda.hpp), against what
-// the operations are defined to do. Sums of small integers are exact.
+// StagedCommunicator on MPI ranks, with host memory instead of the GPU's (tests/fakes/fake_cuda.hpp). Its collectives
+// and messages are those of gpu_ranks_test.cpp.
 #include <gmock/gmock.h>
 
 #include <cstdlib>
-#include <numeric>
 
 #include "cuda/nccl/gpu_table.hpp"
 #include "cuda/nccl/staged_communicator.hpp"
@@ -38,18 +37,6 @@ class Staged : public testing::Test {
   std::unique_ptr<Communicator> comm_;
 };
 
-TEST_F(Staged, AllReduceTakesWhatTheStreamMadeAndTheStreamUsesTheResult) {
-  for (int round = 0; round < 20; ++round) {
-    std::vector<float> x(5), seen;
-    enqueue_fill(x, static_cast<float>(rank() + round));
-    Work work = comm_->all_reduce(compute_, view(x), ReduceOp::sum);
-    work.wait(compute_);
-    fake_cuda::enqueue(compute_.handle(), "use", [&] { seen = x; });
-    compute_.synchronize();
-    EXPECT_THAT(seen, Each(static_cast<float>(size() * (size() - 1) / 2 + size() * round)));
-  }
-}
-
 TEST_F(Staged, SeveralOperationsAreUnderWayAtOnce) {
   std::vector<float> x(300), y(300);
   enqueue_fill(x, static_cast<float>(rank()));
@@ -63,16 +50,6 @@ TEST_F(Staged, SeveralOperationsAreUnderWayAtOnce) {
   EXPECT_THAT(y, Each(static_cast<float>(5 * size() * (size() - 1))));
 }
 
-TEST_F(Staged, ReduceScatterAndAllGatherMoveParts) {
-  const auto n = static_cast<std::size_t>(size());
-  std::vector<float> whole(3 * n), shard(3), gathered(3 * n);
-  fake_cuda::enqueue(compute_.handle(), "iota", [&] { std::iota(whole.begin(), whole.end(), 0.0F); });
-  comm_->reduce_scatter(compute_, view(whole), view(shard), ReduceOp::sum).wait(compute_);
-  comm_->all_gather(compute_, view(shard), view(gathered)).wait(compute_);
-  compute_.synchronize();
-  for (std::size_t i = 0; i < gathered.size(); ++i) EXPECT_EQ(gathered[i], static_cast<float>(n * i));
-}
-
 TEST_F(Staged, AllGatherTakesItsInputFromTheOutput) {
   std::vector<float> whole(static_cast<std::size_t>(2 * size()), -1);
   const TensorView own = view(whole).flat(2 * rank(), 2);
@@ -80,34 +57,6 @@ TEST_F(Staged, AllGatherTakesItsInputFromTheOutput) {
   comm_->all_gather(compute_, own, view(whole)).wait(compute_);
   compute_.synchronize();
   for (std::size_t i = 0; i < whole.size(); ++i) EXPECT_EQ(whole[i], static_cast<float>(i / 2));
-}
-
-TEST_F(Staged, BroadcastOverwritesOnlyAfterEarlierUses) {
-  std::vector<float> x(4, 1), before;
-  if (rank() == size() - 1) enqueue_fill(x, 9);
-  fake_cuda::enqueue(compute_.handle(), "use", [&] { before = x; });
-  Work work = comm_->broadcast(compute_, view(x), size() - 1);
-  work.wait(compute_);
-  compute_.synchronize();
-  EXPECT_THAT(before, Each(rank() == size() - 1 ? 9 : 1));
-  EXPECT_THAT(x, Each(9));
-}
-
-TEST_F(Staged, ExchangePassesMessagesRoundTheRing) {
-  const int next = (rank() + 1) % size(), previous = (rank() + size() - 1) % size();
-  std::vector<float> out(7), in(7), out_back(2), in_back(2);
-  enqueue_fill(out, static_cast<float>(rank()));
-  enqueue_fill(out_back, static_cast<float>(100 + rank()));
-  const Transfer transfers[] = {{Transfer::Direction::receive, previous, view(in)},
-                                {Transfer::Direction::send, next, view(out)}};
-  std::vector<Work> works = comm_->exchange(compute_, transfers);
-  const Transfer back[] = {{Transfer::Direction::send, previous, view(out_back)},
-                           {Transfer::Direction::receive, next, view(in_back)}};
-  for (Work& work : comm_->exchange(compute_, back)) work.wait(compute_);
-  for (Work& work : works) work.wait(compute_);
-  compute_.synchronize();
-  EXPECT_THAT(in, Each(static_cast<float>(previous)));
-  EXPECT_THAT(in_back, Each(static_cast<float>(100 + next)));
 }
 
 TEST_F(Staged, SplitMakesGroupsThatStageToo) {
@@ -125,11 +74,7 @@ TEST_F(Staged, TheTableOfGpusIsTheSameOnEveryRankAndShowsSharing) {
   const std::vector<RankGpu> table = gather_gpu_table(test::world(), *device_);
   ASSERT_EQ(static_cast<int>(table.size()), size());
   EXPECT_EQ(table[0].name, "GPU 0 (Fake H200)");
-  if (size() == 1) {
-    EXPECT_NO_THROW(check_one_rank_a_gpu(table));
-  } else {
-    EXPECT_THROW(check_one_rank_a_gpu(table), EnvironmentError);
-  }
+  EXPECT_THROW(check_one_rank_a_gpu(table), EnvironmentError);
 }
 
 TEST_F(Staged, RanksOfOneGpuThatGiveNcclMachinesOfTheirOwnMayShareIt) {
@@ -140,7 +85,6 @@ TEST_F(Staged, RanksOfOneGpuThatGiveNcclMachinesOfTheirOwnMayShareIt) {
   unsetenv("NCCL_HOSTID");
   EXPECT_EQ(apart.back().host, std::to_string(size() - 1));
   EXPECT_NO_THROW(check_one_rank_a_gpu(apart));
-  if (size() == 1) return;
   EXPECT_THROW(check_one_rank_a_gpu(together), EnvironmentError);
 }
 

@@ -7,7 +7,6 @@
 #include "tests/cuda/gpu_backend.hpp"
 #include "tests/fakes/cublaslt/fake_cublaslt.hpp"
 #include "tests/fakes/fake_cuda.hpp"
-#include "tests/support/message_of.hpp"
 
 namespace trireme::selftest {
 namespace {
@@ -41,8 +40,8 @@ class StartupTestOnFakes : public testing::Test {
     }
     return wrong;
   }
-  std::vector<std::string> test_kernels(DType dtype = DType::bf16) {
-    return test_at_start(*backend_, *cpu_, {dtype, false, "rank 3 on host node7"});
+  std::vector<std::string> test_kernels() {
+    return test_at_start(*backend_, *cpu_, {DType::bf16, false, "rank 3 on host node7"});
   }
   std::unique_ptr<Backend> cpu_ = make_backend(BackendChoice::cpu, 1);
   std::unique_ptr<Backend> backend_;
@@ -66,24 +65,10 @@ TEST_F(StartupTestOnFakes, BothFormsOfAnEpilogueAreCompared) {
   EXPECT_THAT(wrong_forms(), ElementsAre(name, name + ", fused", name + ", not fused"));
 }
 
-TEST_F(StartupTestOnFakes, WrongKernelOfAnEpilogueIsAnErrorThoughTheFusedFormIsRight) {
-  fake_cuda::spoil_kernel("bias_activation");
-  EXPECT_THAT(test::message_of<EnvironmentError>([&] { test_kernels(); }),
-              HasSubstr("gemm bf16 linear bias [64, 128] x 128, not fused: result 1: element"));
-}
-
 TEST_F(StartupTestOnFakes, AnEpilogueThatCublasLtRefusesNeedsNoWarning) {
   fake_cublaslt::behaviour().cannot_fuse = {CUBLASLT_EPILOGUE_DGELU, CUBLASLT_EPILOGUE_BGRADB,
                                             CUBLASLT_EPILOGUE_GELU_AUX_BIAS};
   EXPECT_THAT(test_kernels(), IsEmpty());
-  for (const DType dtype : {DType::fp32, DType::fp16}) EXPECT_THAT(test_kernels(dtype), IsEmpty());
-}
-
-TEST_F(StartupTestOnFakes, WrongKernelThatNothingReplacesIsAnErrorOfTheEnvironment) {
-  fake_cublaslt::behaviour().wrong = {CUBLASLT_EPILOGUE_DEFAULT};
-  const std::string message = test::message_of<EnvironmentError>([&] { test_kernels(); });
-  EXPECT_THAT(message, AllOf(HasSubstr("rank 3 on host node7: kernels give wrong results: gemm bf16 linear [64, 128]"),
-                             HasSubstr("leave this node out")));
 }
 
 }  // namespace

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "cuda/runtime/graph.hpp"
+#include "cuda/runtime/stream.hpp"
 #include "src/backend/graphs.hpp"
 #include "src/comm/device_communicators.hpp"
 #include "src/parallel/grid/grid_communicators.hpp"
@@ -13,7 +13,6 @@
 #include "tests/cuda/gpu_backend.hpp"
 #include "tests/fakes/fake_cuda.hpp"
 #include "tests/fakes/host_of_two.hpp"
-#include "tests/support/message_of.hpp"
 
 namespace trireme::cuda {
 namespace {
@@ -40,13 +39,13 @@ class TimelineModel : public testing::Test {
         stream.handle(), name, [] {}, demand);
   }
   /// A collective concurrent with a product of 100 us. Both follow the same work.
-  fake_cuda::Trace overlap(int blocks_of_product, double us_before = 10) {
+  Timeline overlap(int blocks_of_product) {
     fake_cuda::start_trace();
-    enqueue(compute_, "before", {all, us_before});
+    enqueue(compute_, "before", {all, 10});
     urgent_.wait(*compute_.record());
-    enqueue(urgent_, "collective", {16, 50, 1});
+    enqueue(urgent_, "collective", {16, 50, true});
     enqueue(compute_, "product", {blocks_of_product, 100});
-    return fake_cuda::take_trace();
+    return fake_cuda::simulate(fake_cuda::take_trace());
   }
 
   std::shared_ptr<Device> device_ = std::make_shared<Device>(DeviceLocation{0, "node7", 0, ""}, LaunchChecks::deferred);
@@ -54,18 +53,12 @@ class TimelineModel : public testing::Test {
 };
 
 TEST_F(TimelineModel, ACollectiveWaitsForAProductThatHasThemAll) {
-  const Timeline full = fake_cuda::simulate({overlap(all)})[0];
+  const Timeline full = overlap(all);
   EXPECT_EQ(find(full, "collective").waited_us(), 99);
   EXPECT_EQ(find(full, "collective").overlap_us(find(full, "product")), 0);
-  const Timeline budget = fake_cuda::simulate({overlap(all - 16)})[0];
+  const Timeline budget = overlap(all - 16);
   EXPECT_EQ(find(budget, "collective").waited_us(), 0);
   EXPECT_EQ(find(budget, "collective").overlap_us(find(budget, "product")), 50);
-}
-
-TEST_F(TimelineModel, ACollectiveEndsAfterItsPeersHaveBegun) {
-  const auto ranks = fake_cuda::simulate({overlap(all - 16), overlap(all - 16, 30)});
-  EXPECT_EQ(find(ranks[0], "collective").begin_us, 11);
-  for (const Timeline& rank : ranks) EXPECT_EQ(find(rank, "collective").end_us, 81);
 }
 
 TEST_F(TimelineModel, PriorityDecidesAmongWorkThatWaits) {
@@ -74,29 +67,10 @@ TEST_F(TimelineModel, PriorityDecidesAmongWorkThatWaits) {
   enqueue(compute_, "first", {all, 10});
   enqueue(other, "second", {all, 10});
   enqueue(urgent_, "urgent", {all, 10});
-  const Timeline timeline = fake_cuda::simulate({fake_cuda::take_trace()})[0];
+  const Timeline timeline = fake_cuda::simulate(fake_cuda::take_trace());
   EXPECT_EQ(find(timeline, "urgent").begin_us, 0);
   EXPECT_EQ(find(timeline, "first").begin_us, 10);
   EXPECT_EQ(find(timeline, "second").begin_us, 20);
-}
-
-TEST_F(TimelineModel, BlocksBeyondTheFreeOnesRunLater) {
-  fake_cuda::start_trace();
-  enqueue(urgent_, "collective", {16, 150, 1});
-  enqueue(compute_, "product", {all, 100});
-  const Timeline timeline = fake_cuda::simulate({fake_cuda::take_trace()})[0];
-  EXPECT_EQ(find(timeline, "product").end_us, 200) << "16 of its blocks begin when the others end";
-}
-
-TEST_F(TimelineModel, AReductionBesideABackwardWaitsForOneProductAtMost) {
-  fake_cuda::start_trace();
-  enqueue(compute_, "layer 1", {all, 100});
-  urgent_.wait(*compute_.record());
-  enqueue(urgent_, "reduction", {16, 50, 1});
-  for (const int layer : {2, 3}) enqueue(compute_, "layer " + std::to_string(layer), {all, 100});
-  const Timeline timeline = fake_cuda::simulate({fake_cuda::take_trace()})[0];
-  EXPECT_EQ(find(timeline, "reduction").waited_us(), 99);
-  EXPECT_EQ(find(timeline, "layer 3").begin_us, 200);
 }
 
 TEST_F(TimelineModel, ASpanIsTheTimeInWhichItsWorkRuns) {
@@ -124,38 +98,6 @@ TEST_F(TimelineModel, ASpanIsTheTimeInWhichItsWorkRuns) {
   EXPECT_NEAR(spans[1].start_us, spans[0].end_us, 0.01);
   EXPECT_NEAR(length(1), 10, 0.01) << "the kernel runs when the message has come";
   EXPECT_NEAR(length(2), 111, 0.01);
-}
-
-TEST_F(TimelineModel, CollectivesThatHoldWhatTheOthersNeedAreNamed) {
-  std::vector<fake_cuda::Trace> ranks;
-  for (const int rank : {0, 1}) {
-    fake_cuda::start_trace();
-    for (const int group : {1 + rank, 2 - rank}) {
-      CudaStream stream(device_);
-      enqueue(stream, "collective " + std::to_string(group), {100, 10, group});
-    }
-    ranks.push_back(fake_cuda::take_trace());
-  }
-  EXPECT_THAT(test::message_of<std::logic_error>([&] { fake_cuda::simulate(ranks); }),
-              testing::AllOf(HasSubstr("the GPUs hang"), HasSubstr("rank 0: collective 1"), HasSubstr("has 100 of 100"),
-                             HasSubstr("rank 1: collective 1"), HasSubstr("has 32 of 100")));
-}
-
-TEST_F(TimelineModel, AGraphTakesTheTimesOfItsWork) {
-  const Timeline plain = fake_cuda::simulate({overlap(all - 16)})[0];
-  const auto graph = CudaGraph::record(device_, compute_, [&] {
-    overlap(all - 16);
-    compute_.wait(*urgent_.record());
-  });
-  fake_cuda::start_trace();
-  graph->launch(compute_);
-  const Timeline replayed = fake_cuda::simulate({fake_cuda::take_trace()})[0];
-  ASSERT_EQ(replayed.size(), plain.size());
-  for (std::size_t i = 0; i < plain.size(); ++i) {
-    EXPECT_EQ(replayed[i].name, plain[i].name);
-    EXPECT_EQ(replayed[i].begin_us, plain[i].begin_us);
-    EXPECT_EQ(replayed[i].end_us, plain[i].end_us);
-  }
 }
 
 /// Backward of a column-parallel layer on the CUDA backend: products of 264 tiles, and a sum of 128 rows and 132
@@ -204,7 +146,7 @@ class TensorOverlap : public testing::Test {
         enqueue();
       }
     }
-    Timeline timeline = fake_cuda::simulate({fake_cuda::take_trace()})[0];
+    Timeline timeline = fake_cuda::simulate(fake_cuda::take_trace());
     backend_->compute_stream().synchronize();
     return timeline;
   }

@@ -10,7 +10,6 @@
 #include "cuda/runtime/graph.hpp"
 #include "tests/cuda/scripted_gemm.hpp"
 #include "tests/support/message_of.hpp"
-#include "tests/support/tolerance.hpp"
 
 namespace trireme::cuda {
 namespace {
@@ -45,34 +44,6 @@ TEST_F(CudaGemm, OfEqualTimesTheFusedFormAndTheFirstSuggestionStand) {
   multiply(*make([](const fake_cublaslt::Last&) { return 2e5; }));
   EXPECT_EQ(fake_cublaslt::last().algorithm, 0u);
   EXPECT_EQ(fake_cublaslt::last().epilogue, CUBLASLT_EPILOGUE_BIAS);
-}
-
-TEST_F(CudaGemm, AnEpilogueThatCannotBeFusedRunsInItsOwnKernel) {
-  const std::vector<double> fused = multiply(*make(prefer_fused));
-  fake_cublaslt::behaviour().cannot_fuse = {CUBLASLT_EPILOGUE_BIAS};
-  const std::vector<double> separate = multiply(*make(prefer_fused));
-  EXPECT_EQ(fake_cublaslt::last().epilogue, CUBLASLT_EPILOGUE_DEFAULT);
-  const Tolerance once = tolerance(DType::bf16, Operation::sum);
-  expect_close(separate, fused, {3 * once.relative, once.absolute + 2 * once.relative}, "separate against fused");
-}
-
-TEST_F(CudaGemm, TestsReachTheFormThatTimesDoNotChoose) {
-  for (const bool fused_is_faster : {true, false}) {
-    const auto gemm = make(fused_is_faster ? prefer_fused : prefer_separate);
-    for (const auto& [form, is_fused] : {std::pair{EpilogueForm::chosen, fused_is_faster},
-                                         {EpilogueForm::fused, true},
-                                         {EpilogueForm::separate, false},
-                                         {EpilogueForm::chosen, fused_is_faster}}) {
-      EXPECT_TRUE(gemm->set_epilogue_form(form));
-      multiply(*gemm);
-      EXPECT_EQ(gemm->latest_epilogue_is_fused(), is_fused);
-      EXPECT_EQ(fake_cublaslt::last().epilogue, is_fused ? CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_DEFAULT);
-    }
-    gemm->separate_latest_epilogue();
-    EXPECT_TRUE(gemm->set_epilogue_form(EpilogueForm::fused));
-    multiply(*gemm);
-    EXPECT_FALSE(gemm->latest_epilogue_is_fused());
-  }
 }
 
 TEST_F(CudaGemm, DeterministicTakesTheFirstSuggestionAndMeasuresNothing) {
@@ -346,6 +317,21 @@ TEST_F(CudaGemm, RecordedProductsTakeTheFirstSuggestionUnlessOneIsKnown) {
   stream_.synchronize();
   EXPECT_THAT(measured_.products, IsEmpty());
   EXPECT_EQ(fake_cublaslt::last().epilogue, CUBLASLT_EPILOGUE_BIAS);
+}
+
+TEST_F(CudaGemm, Fp32UsesTf32OnlyWhereItMay) {
+  const Tensor x = random_tensor(*cpu_, DType::fp32, {8, 16}, 1), w = random_tensor(*cpu_, DType::fp32, {24, 16}, 2);
+  const Tensor y = poisoned_tensor(*cpu_, DType::fp32, {8, 24});
+  make(prefer_fused)->linear(stream_, x, w, {}, Activation::none, {}, y);
+  EXPECT_EQ(fake_cublaslt::last().compute, CUBLAS_COMPUTE_32F);
+  make(prefer_fused, {.allow_tf32 = true, .cache_file = ""})->linear(stream_, x, w, {}, Activation::none, {}, y);
+  EXPECT_EQ(fake_cublaslt::last().compute, CUBLAS_COMPUTE_32F_FAST_TF32);
+  stream_.synchronize();
+}
+
+TEST_F(CudaGemm, Fp64IsRefusedWithTheRemedy) {
+  const Tensor x = random_tensor(*cpu_, DType::fp64, {2, 2}, 1), y = poisoned_tensor(*cpu_, DType::fp64, {2, 2});
+  EXPECT_THROW(make(prefer_fused)->linear(stream_, x, x, {}, Activation::none, {}, y), ConfigError);
 }
 
 }  // namespace

@@ -1,13 +1,8 @@
 #include "tests/fakes/timeline.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <limits>
-#include <map>
-#include <stdexcept>
 #include <tuple>
-#include <utility>
 
 namespace fake_cuda {
 namespace {
@@ -17,17 +12,16 @@ constexpr double never = std::numeric_limits<double>::infinity();
 /// Progress of a step.
 struct Work {
   const Step* step;
-  std::size_t rank;
   double ready_us = never;
   double begin_us = never;
-  double end_us = never;  // known when it has ended, of a collective when its transfer begins
+  double end_us = never;  // known when it has ended
   int waiting;            // blocks without a multiprocessor so far
   int running = 0;
   bool is_ready = false;
   bool has_ended = false;
 };
 
-/// Blocks that began together.
+/// Blocks that end together.
 struct Running {
   double end_us;
   std::size_t work;
@@ -36,53 +30,32 @@ struct Running {
 
 class Simulation {
  public:
-  explicit Simulation(const std::vector<Trace>& ranks) : free_(ranks.size(), multiprocessors) {
-    for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
-      first_.push_back(works_.size());
-      std::map<int, int> operations;  // so far, by communicator
-      for (const Step& step : ranks[rank]) {
-        if (step.demand.group != 0) {
-          collectives_[{step.demand.group, operations[step.demand.group]++}].push_back(works_.size());
-        }
-        works_.push_back({.step = &step, .rank = rank, .waiting = step.demand.blocks});
-      }
-    }
+  explicit Simulation(const Trace& trace) {
+    for (const Step& step : trace) works_.push_back({.step = &step, .waiting = step.demand.blocks});
   }
 
-  std::vector<double> ends_us() {
-    run();
-    std::vector<double> ends;
-    for (const Work& work : works_) ends.push_back(work.end_us);
-    return ends;
-  }
-
-  std::vector<Timeline> run() {
+  std::vector<Work> run() {
     for (;;) {
       while (advance()) {
       }
       dispatch();
-      start_transfers();
       const double next_us = next_time();
-      if (next_us == never) break;
+      if (next_us == never) return works_;
       now_us_ = next_us;
       end_blocks();
     }
-    check_all_ended();
-    return timelines();
   }
 
  private:
-  Work& at(const Work& like, int step) { return works_[first_[like.rank] + static_cast<std::size_t>(step)]; }
-
   /// Time at which a step is ready, if all before it have ended.
   double ready_time(const Work& work) {
-    double ready_us = work.step->before < 0                   ? 0
-                      : at(work, work.step->before).has_ended ? at(work, work.step->before).end_us
-                                                              : never;
-    for (const int event : work.step->events) {
-      const Work& other = at(work, event);
-      ready_us = std::max(ready_us, other.has_ended ? other.end_us + costs.event_us : never);
-    }
+    double ready_us = 0;
+    const auto wait_for = [&](int step, double delay_us) {
+      const Work& other = works_[static_cast<std::size_t>(step)];
+      ready_us = std::max(ready_us, other.has_ended ? other.end_us + delay_us : never);
+    };
+    if (work.step->before >= 0) wait_for(work.step->before, 0);
+    for (const int event : work.step->events) wait_for(event, costs.event_us);
     return ready_us;
   }
 
@@ -111,31 +84,20 @@ class Simulation {
         order, {}, [this](std::size_t i) { return std::tuple(works_[i].step->priority, works_[i].ready_us); });
     for (const std::size_t i : order) {
       Work& work = works_[i];
-      const int blocks = std::min(work.waiting, free_[work.rank]);
+      const int blocks = std::min(work.waiting, free_);
       if (blocks == 0) continue;
-      free_[work.rank] -= blocks;
+      free_ -= blocks;
       work.waiting -= blocks;
       work.running += blocks;
-      if (work.step->demand.group == 0) {
+      const double end_us = now_us_ + work.step->demand.block_us;
+      if (!work.step->demand.is_collective) {
         work.begin_us = std::min(work.begin_us, now_us_);
-        running_.push_back({now_us_ + work.step->demand.block_us, i, blocks});
+        running_.push_back({end_us, i, blocks});
       } else if (work.waiting == 0) {
         work.begin_us = now_us_;
+        running_.push_back({end_us, i, work.running});
       }
     }
-  }
-
-  /// Starts the transfers of collectives whose blocks all run, on all ranks.
-  void start_transfers() {
-    std::erase_if(collectives_, [this](const auto& collective) {
-      const std::vector<std::size_t>& ranks = collective.second;
-      const auto runs = [this](std::size_t i) { return works_[i].is_ready && works_[i].waiting == 0; };
-      if (!std::ranges::all_of(ranks, runs)) return false;
-      for (const std::size_t i : ranks) {
-        running_.push_back({now_us_ + works_[i].step->demand.block_us, i, works_[i].running});
-      }
-      return true;
-    });
   }
 
   double next_time() const {
@@ -151,7 +113,7 @@ class Simulation {
     std::erase_if(running_, [this](const Running& blocks) {
       if (blocks.end_us > now_us_) return false;
       Work& work = works_[blocks.work];
-      free_[work.rank] += blocks.blocks;
+      free_ += blocks.blocks;
       work.running -= blocks.blocks;
       if (work.running == 0 && work.waiting == 0) {
         work.end_us = now_us_;
@@ -161,30 +123,8 @@ class Simulation {
     });
   }
 
-  void check_all_ended() const {
-    std::string text;
-    for (const Work& work : works_) {
-      if (work.has_ended || !work.is_ready) continue;
-      text += fmt::format("; rank {}: {} on stream {} has {} of {} blocks", work.rank, work.step->name,
-                          work.step->stream, work.running, work.step->demand.blocks);
-    }
-    if (!text.empty()) throw std::logic_error(fmt::format("the GPUs hang after {:g} us{}", now_us_, text));
-  }
-
-  std::vector<Timeline> timelines() const {
-    std::vector<Timeline> timelines(free_.size());
-    for (const Work& work : works_) {
-      if (work.step->demand.blocks == 0) continue;
-      timelines[work.rank].push_back(
-          {work.step->name, work.step->stream, work.step->demand.blocks, work.ready_us, work.begin_us, work.end_us});
-    }
-    return timelines;
-  }
-
-  std::vector<int> free_;  // multiprocessors, by rank
-  std::vector<std::size_t> first_;
+  int free_ = multiprocessors;
   std::vector<Work> works_;
-  std::map<std::pair<int, int>, std::vector<std::size_t>> collectives_;  // by communicator and number: those to start
   std::vector<Running> running_;
   double now_us_ = 0;
 };
@@ -199,16 +139,28 @@ Demand product_demand(std::uint64_t m, std::uint64_t n, std::uint64_t k, int tar
           static_cast<double>(parts(tiles, std::max<std::uint64_t>(blocks, 1)) * k) * costs.us_per_tile_k};
 }
 
-Demand collective_demand(int group, int blocks, std::size_t bytes) {
-  return {blocks, static_cast<double>(bytes) / costs.bytes_per_us, group};
+Demand collective_demand(int blocks, std::size_t bytes) {
+  return {blocks, static_cast<double>(bytes) / costs.bytes_per_us, true};
 }
 
 double Span::overlap_us(const Span& other) const {
   return std::max(0.0, std::min(end_us, other.end_us) - std::max(begin_us, other.begin_us));
 }
 
-std::vector<double> ends_us(const Trace& trace) { return Simulation({trace}).ends_us(); }
+std::vector<double> ends_us(const Trace& trace) {
+  std::vector<double> ends;
+  for (const Work& work : Simulation(trace).run()) ends.push_back(work.end_us);
+  return ends;
+}
 
-std::vector<Timeline> simulate(const std::vector<Trace>& ranks) { return Simulation(ranks).run(); }
+Timeline simulate(const Trace& trace) {
+  Timeline timeline;
+  for (const Work& work : Simulation(trace).run()) {
+    const auto& [name, stream, priority, demand, before, events] = *work.step;
+    if (demand.blocks == 0) continue;
+    timeline.push_back({name, stream, demand.blocks, work.ready_us, work.begin_us, work.end_us});
+  }
+  return timeline;
+}
 
 }  // namespace fake_cuda

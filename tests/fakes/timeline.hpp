@@ -14,8 +14,9 @@
 ///  after another stream's. So of two pieces that follow the same work, that on the same stream is first.
 ///  * A product has at most as many blocks as multiprocessors, or as its target. Each computes its tiles one after
 ///    another, as those of persistent kernels do.
-///  * The blocks of a collective keep their multiprocessors until all blocks of all ranks have theirs, and then for the
-///    time of the transfer.
+///  * The blocks of a collective keep their multiprocessors until all have theirs, and then for the time of the
+///  transfer.
+///    Peers are never late.
 ///  * The host is never late. Copies take no multiprocessors and no time.
 namespace fake_cuda {
 
@@ -26,7 +27,7 @@ inline constexpr int multiprocessors = 132;
 struct Demand {
   int blocks = 0;       ///< 0: none, and no time
   double block_us = 0;  ///< time of a block, or of a collective's transfer
-  int group = 0;        ///< number of the communicator; 0: no collective
+  bool is_collective = false;
 };
 
 /// Rates, for the small operands of tests.
@@ -41,8 +42,7 @@ inline constexpr Costs costs;
 
 /// Demand of the product d[m, n] += a[m, k] b[k, n] on at most `target` multiprocessors; 0: all.
 Demand product_demand(std::uint64_t m, std::uint64_t n, std::uint64_t k, int target);
-/// Demand of an operation of communicator `group`.
-Demand collective_demand(int group, int blocks, std::size_t bytes);
+Demand collective_demand(int blocks, std::size_t bytes);
 
 /// Piece of work of a trace.
 struct Step {
@@ -74,11 +74,10 @@ struct Span {
 };
 using Timeline = std::vector<Span>;
 
-/// Times of the steps with blocks, by rank, if the ranks' GPUs begin their traces together. Throws std::logic_error,
-/// with the names, if work never ends.
-std::vector<Timeline> simulate(const std::vector<Trace>& ranks);
+/// Times of the steps with blocks.
+Timeline simulate(const Trace& trace);
 
-/// End of each step of one GPU's trace, those without blocks among them.
+/// End of each step, those without blocks among them.
 std::vector<double> ends_us(const Trace& trace);
 
 }  // namespace fake_cuda

@@ -19,7 +19,6 @@ TEST_P(FlashAttention, MatchesTheDefinition) {
   const auto& [dtype, shape] = GetParam();
   // Threads run as numbered and in another order: with late and early copies.
   for (const int variant : {1, 2}) {
-    if (variant == 2 && shape.queries > 1000) break;  // saves time
     const auto backend = test::make_backend(variant);
     const GivenAttention given(*backend, dtype, shape, 0);
     const AttentionTensors actual = compute(given);
@@ -71,7 +70,6 @@ INSTANTIATE_TEST_SUITE_P(
     testing::Combine(
         testing::Values(DType::bf16),
         testing::Values(Case{300, 300, 3, 2, 1, 64, true, 0.1, {}, {{1, 64, 65, 127, 200}, {16, 128, 256}, {299}}},
-                        Case{300, 300, 2, 1, 1, 96, true, 0, {}, {{31, 32, 33, 190}, {150}}},
                         Case{200, 200, 2, 1, 1, 128, true, 0.1, {}, {{70, 129, 192}, {48, 64, 112}}},
                         Case{90, 250, 2, 1, 1, 64, true, 0, {}, {{70, 192, 230}, {100, 249}}},  // queries at the end
                         Case{140, 140, 2, 1, 1, 64, true, 0, {130, 70}, {{60, 100}, {64}}},     // and padding
@@ -94,17 +92,16 @@ INSTANTIATE_TEST_SUITE_P(
     name_of_case);
 INSTANTIATE_TEST_SUITE_P(Sizes, FlashAttention,
                          testing::Combine(testing::Values(DType::bf16),
-                                          testing::Values(Case{0, 0, 2, 2, 1, 64},                     //
-                                                          Case{31, 31, 0, 1, 1, 64},                   // no samples
-                                                          Case{0, 40, 1, 1, 1, 64, false},             // no queries
-                                                          Case{1, 1, 2, 2, 2, 96},                     //
-                                                          Case{1, 3, 1, 1, 1, 64},                     //
-                                                          Case{31, 31, 2, 2, 2, 96},                   //
-                                                          Case{1, 200, 2, 2, 2, 64},                   // generation
-                                                          Case{5, 77, 1, 4, 2, 128, true, 0.1},        // at the end
-                                                          Case{70, 200, 1, 1, 1, 128, false},          //
-                                                          Case{300, 129, 1, 1, 1, 96, false, 0.5},     //
-                                                          Case{1025, 1025, 1, 1, 1, 64, true, 0.1})),  //
+                                          testing::Values(Case{0, 0, 2, 2, 1, 64},                    //
+                                                          Case{31, 31, 0, 1, 1, 64},                  // no samples
+                                                          Case{0, 40, 1, 1, 1, 64, false},            // no queries
+                                                          Case{1, 1, 2, 2, 2, 96},                    //
+                                                          Case{1, 3, 1, 1, 1, 64},                    //
+                                                          Case{31, 31, 2, 2, 2, 96},                  //
+                                                          Case{1, 200, 2, 2, 2, 64},                  // generation
+                                                          Case{5, 77, 1, 4, 2, 128, true, 0.1},       // at the end
+                                                          Case{70, 200, 1, 1, 1, 128, false},         //
+                                                          Case{300, 129, 1, 1, 1, 96, false, 0.5})),  //
                          name_of_case);
 
 TEST(FlashAttentionLimits, OtherProblemsAreLeftToTheOtherKernels) {
@@ -130,23 +127,21 @@ TEST(FlashAttentionLimits, OtherProblemsAreLeftToTheOtherKernels) {
 
 class FlashAttentionTypes : public testing::TestWithParam<DType> {};
 
-// Ranges in any order. All keys of one come after the first queries.
+// The last keys come first, and after the first queries.
 TEST_P(FlashAttentionTypes, KeysInPartsJoinToTheWhole) {
-  const KeyRanges splits[] = {{{0, 64}, {64, 128}, {128, 170}}, {{128, 170}, {0, 8}, {8, 80}, {80, 128}}};
+  const KeyRanges ranges = {{128, 170}, {0, 8}, {8, 80}, {80, 128}};
   const auto backend = test::make_backend(2);
   for (const Case& shape :
        {Case{150, 170, 1, 4, 2, 64}, Case{150, 170, 1, 4, 2, 96, true, 0.2},
         Case{90, 170, 2, 1, 1, 64, false, 0.2, {70, 0}}, Case{150, 170, 1, 1, 1, 64, true, 0.2, {}, {{30, 64, 129}}},
         Case{150, 170, 1, 1, 1, 64, true, 0.2, {}, {}, 70}}) {
     const GivenAttention given(*backend, GetParam(), shape, 0);
-    for (const KeyRanges& ranges : splits) {
-      SCOPED_TRACE(fmt::format("{} parts, heads of {}, {} samples", ranges.size(), shape.head_dim, shape.batch));
-      for_blocks(given, ranges, [&](const AttentionProblem& block, std::int64_t begin) {
-        EXPECT_TRUE(cuda::takes_flash_attention(
-            block, {given.queries(given.q), given.keys(given.k).from(begin), given.keys(given.v).from(begin)}));
-      });
-      expect_parts_join(given, ranges, tolerance(GetParam(), Operation::rounded_sum));
-    }
+    SCOPED_TRACE(fmt::format("heads of {}, {} samples", shape.head_dim, shape.batch));
+    for_blocks(given, ranges, [&](const AttentionProblem& block, std::int64_t begin) {
+      EXPECT_TRUE(cuda::takes_flash_attention(
+          block, {given.queries(given.q), given.keys(given.k).from(begin), given.keys(given.v).from(begin)}));
+    });
+    expect_parts_join(given, ranges, tolerance(GetParam(), Operation::rounded_sum));
   }
 }
 
@@ -224,28 +219,6 @@ TEST_P(FlashAttentionTypes, ANotANumberIsNotHidden) {
 TEST_P(FlashAttentionTypes, ANotANumberOfOnePartIsNotHidden) {
   const auto backend = test::make_backend(1);
   expect_nan_of_one_part_is_not_hidden(*backend, GetParam(), {80, 80, 1, 1, 1, 64});
-}
-
-// NaN does not spread to other documents if documents end with tiles.
-TEST_P(FlashAttentionTypes, TilesOfOtherDocumentsAreSkipped) {
-  const auto backend = test::make_backend(1);
-  const std::int64_t s = 384, third = s / 3;
-  for (const std::int64_t d : {64, 96}) {
-    for (std::int64_t damaged = 0; damaged < 3; ++damaged) {
-      GivenAttention given(*backend, GetParam(), {s, s, 1, 1, 1, d, true, 0, {}, {{128, 256}}}, 1);
-      for (Tensor* tensor : {&given.q, &given.k, &given.v, &given.dout}) {
-        std::vector<double> values = values_of(*backend, *tensor);
-        std::fill_n(values.begin() + damaged * third * d, third * d, std::nan(""));
-        *tensor = make_tensor(*backend, GetParam(), {s, 1, 1, d}, values);
-      }
-      const AttentionTensors t = compute(given);
-      for (const std::vector<double>* x : {&t.out, &t.dq, &t.dk, &t.dv}) {
-        for (std::int64_t i = 0; i < s * d; ++i) {
-          ASSERT_EQ(std::isnan((*x)[i]), i / d / third == damaged) << "document " << damaged << ", row " << i / d;
-        }
-      }
-    }
-  }
 }
 
 TEST_P(FlashAttentionTypes, RunsGiveTheSameBits) {

@@ -45,7 +45,7 @@ TEST(FlashTiles, OfOtherDocumentsAreNotVisited) {
 
 TEST(FlashTiles, OutsideOfTheWindowAreNotVisited) {
   const auto backend = make_backend(1);
-  for (const std::int64_t window : {0, 31, 64, 100, 511}) {
+  for (const std::int64_t window : {31, 64, 100}) {
     SCOPED_TRACE(window);
     const GivenAttention given(*backend, DType::bf16, {s, s, 1, 1, 1, 64, true, 0, {}, {}, window}, 1);
     std::vector<std::int32_t> first;

@@ -4,7 +4,6 @@
 
 #include <sstream>
 
-#include "bench/sass/bound.hpp"
 #include "bench/sass/table.hpp"
 #include "tests/support/message_of.hpp"
 
@@ -199,35 +198,7 @@ TEST(Paths, CountInnerLoopsAsOftenAsTheyTurn) {
   EXPECT_EQ(inner.instructions, 3);
   EXPECT_EQ(outer.instructions, 3 + 2 * 3);
   EXPECT_EQ(outer.hmma, 2);
-  EXPECT_EQ(outer.special, 1);
-  EXPECT_EQ(outer.shared_wavefronts, 8);
   EXPECT_THROW(hot_path(kernels_of(tile_kernel)[0], {.inner_turns = 2}), DisassemblyError);
-}
-
-TEST(Bound, IsTheBusiestResource) {
-  EXPECT_EQ(most_registers(2, 256), 128);
-  EXPECT_EQ(blocks_at_once(168, 128, 0), 3);
-  const Counts tile = hot_path(kernels_of(tile_kernel)[0]);
-  const Cycles of_tile = cycles_of(tile, 8);
-  EXPECT_EQ(of_tile.issue, 7);
-  EXPECT_EQ(of_tile.shared_memory, 4 * (4 + 4));  // LDSM and the copy, for the warps of four schedulers
-  EXPECT_NEAR(of_tile.tensor, 2 * 4 / 0.62, 1e-9);
-  EXPECT_STREQ(of_tile.resource(), "shared memory");
-  EXPECT_NEAR(predicted_share(tile, of_tile, 0.5), 0.5 * 2 * 4 / 32, 1e-9);
-  const Counts copy = hot_path(kernels_of(copy_kernel)[0]);
-  EXPECT_EQ(copy.instructions, 5);
-  EXPECT_EQ(copy.lane_bytes, 32);
-  EXPECT_STREQ(cycles_of(copy, 64).resource(), "memory");
-  EXPECT_NEAR(predicted_share(copy, cycles_of(copy, 64)), 1, 1e-9);
-  EXPECT_STREQ(cycles_of(copy, 4).resource(), "latency");
-}
-
-TEST(Report, HasAllKernelsOfTheTable) {
-  std::istringstream from(tile_line);
-  const std::string text = report(read_table(from, "table"), kernels_of(tile_kernel));
-  EXPECT_THAT(
-      text, HasSubstr("| `f_kernel<bf16>` | 32 | 0 | 0 | 64 | no | 2 | 1 | 7 | 32 | 13 | 8 | shared memory | 25 % |"));
-  EXPECT_THAT(text, HasSubstr("| `f_kernel<bf16>` | 32 | 0 | 0 | 64 | yes | 2 | 1 | 9 |"));
 }
 
 }  // namespace

@@ -57,24 +57,21 @@ void store(void* data, cudaDataType_t type, std::int64_t i, double value) {
   }
 }
 
-/// Refuses a call, or ends the program.
-cublasStatus_t refuse(const Broken& broken) {
-  fake_cuda::note(std::string("cuBLASLt refuses by the rule of ") + broken.rule);
-  if (!state().behaviour.ends_at_broken_rule) return broken.status;
-  std::fprintf(stderr, "the program breaks cuBLASLt's rule of %s\n", broken.rule);
+[[noreturn]] void refuse(const char* rule) {
+  std::fprintf(stderr, "the program breaks cuBLASLt's rule of %s\n", rule);
   std::abort();
 }
-cublasStatus_t refuse_null() {
-  return refuse({CUBLAS_STATUS_INVALID_VALUE, "parameters: none is unexpectedly null (manual, cublasLtMatmul())"});
+void refuse_null_if(bool is_null) {
+  if (is_null) refuse("parameters: none is unexpectedly null (manual, cublasLtMatmul())");
 }
 
 /// Copies the value of an attribute.
 template <class Member>
 cublasStatus_t take(Member& member, const void* value, size_t size) {
   if (value == nullptr || size != sizeof member) {
-    return refuse({CUBLAS_STATUS_INVALID_VALUE,
-                   "attributes: the value is not null and has the size of its type (header, "
-                   "cublasLtMatmulDescSetAttribute() and cublasLtMatmulPreferenceSetAttribute())"});
+    refuse(
+        "attributes: the value is not null and has the size of its type (header, cublasLtMatmulDescSetAttribute() and "
+        "cublasLtMatmulPreferenceSetAttribute())");
   }
   std::memcpy(&member, value, size);
   return CUBLAS_STATUS_SUCCESS;
@@ -166,12 +163,13 @@ const char* cublasLtGetStatusName(cublasStatus_t status) {
 }
 const char* cublasLtGetStatusString(cublasStatus_t) { return "a text of the fake cuBLASLt"; }
 cublasStatus_t cublasLtCreate(cublasLtHandle_t* handle) {
-  if (handle == nullptr) return refuse_null();
+  refuse_null_if(handle == nullptr);
   *handle = reinterpret_cast<cublasLtHandle_t>(&state());
   return CUBLAS_STATUS_SUCCESS;
 }
 cublasStatus_t cublasLtDestroy(cublasLtHandle_t handle) {
-  return handle == nullptr ? refuse_null() : CUBLAS_STATUS_SUCCESS;
+  refuse_null_if(handle == nullptr);
+  return CUBLAS_STATUS_SUCCESS;
 }
 cublasStatus_t cublasLtMatmulDescCreate(cublasLtMatmulDesc_t* description, cublasComputeType_t compute,
                                         cudaDataType_t scale) {
@@ -252,17 +250,13 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDe
                                               cublasLtMatmulPreference_t opaque, int wanted,
                                               cublasLtMatmulHeuristicResult_t results[], int* found) {
   const Operation operation = operation_of(description, a, b, c, d);
-  if (has_null(operation) || opaque == nullptr || results == nullptr || found == nullptr) return refuse_null();
-  if (wanted <= 0) {
-    return refuse({CUBLAS_STATUS_INVALID_VALUE,
-                   "searches: at least one algorithm is wanted (header, cublasLtMatmulAlgoGetHeuristic())"});
-  }
+  refuse_null_if(has_null(operation) || opaque == nullptr || results == nullptr || found == nullptr);
+  if (wanted <= 0) refuse("searches: at least one algorithm is wanted (header, cublasLtMatmulAlgoGetHeuristic())");
   const auto& preference = *reinterpret_cast<const Preference*>(opaque);
   ++state().searches;
   state().last_search = {wanted, preference.alignment, preference.reduction_schemes};
   *found = 0;
-  // "CUBLAS_STATUS_NOT_SUPPORTED if no heuristic function available for current configuration" (header).
-  if (const Verdict broken = broken_by(operation)) return refuse({CUBLAS_STATUS_NOT_SUPPORTED, broken->rule});
+  if (const char* rule = broken_by(operation)) refuse(rule);
   if (state().behaviour.cannot_fuse.contains(operation.description->epilogue)) return CUBLAS_STATUS_NOT_SUPPORTED;
   for (; *found < std::min(wanted, state().behaviour.algorithms); ++*found) {
     const Algorithm algorithm = make_algorithm(static_cast<std::uint64_t>(*found), operation, preference);
@@ -277,9 +271,9 @@ cublasStatus_t cublasLtMatmulAlgoCheck(cublasLtHandle_t, cublasLtMatmulDesc_t de
                                        cublasLtMatrixLayout_t b, cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t d,
                                        const cublasLtMatmulAlgo_t* opaque, cublasLtMatmulHeuristicResult_t* result) {
   const Operation operation = operation_of(description, a, b, c, d);
-  if (has_null(operation) || opaque == nullptr || result == nullptr) return refuse_null();
+  refuse_null_if(has_null(operation) || opaque == nullptr || result == nullptr);
   const Algorithm algorithm = algorithm_of(*opaque);
-  if (const Verdict broken = broken_by(operation, algorithm)) return refuse(*broken);
+  if (const char* rule = broken_by(operation, algorithm)) refuse(rule);
   result->workspaceSize = algorithm.workspace_bytes;
   return algorithm.number < state().behaviour.usable_algorithms ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_NOT_SUPPORTED;
 }
@@ -289,17 +283,13 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
                               cublasLtMatrixLayout_t layout_c, void* d, cublasLtMatrixLayout_t layout_d,
                               const cublasLtMatmulAlgo_t* algorithm_words, void* workspace, size_t workspace_bytes,
                               cudaStream_t stream) {
-  if (handle == nullptr) {
-    return refuse({CUBLAS_STATUS_NOT_INITIALIZED, "handles: they are initialized (header, cublasLtMatmul())"});
-  }
+  if (handle == nullptr) refuse("handles: they are initialized (header, cublasLtMatmul())");
   const Operation operation = operation_of(description, layout_a, layout_b, layout_c, layout_d);
-  if (has_null(operation) || alpha == nullptr || beta == nullptr) return refuse_null();
+  refuse_null_if(has_null(operation) || alpha == nullptr || beta == nullptr);
   // Allowed, but of no use to the program: a search of cublasLtMatmul's own, and another matrix c.
   if (algorithm_words == nullptr || c != d) return CUBLAS_STATUS_NOT_SUPPORTED;
   const Algorithm algorithm = algorithm_of(*algorithm_words);
-  if (const auto broken = broken_by(operation, algorithm, {a, b, c, d, workspace}, workspace_bytes)) {
-    return refuse(*broken);
-  }
+  if (const char* rule = broken_by(operation, algorithm, {a, b, c, d, workspace}, workspace_bytes)) refuse(rule);
   if (state().behaviour.refused.contains(algorithm.number)) return CUBLAS_STATUS_NOT_SUPPORTED;
   const Description what = *operation.description;
   const float scale = *static_cast<const float*>(alpha), keep = *static_cast<const float*>(beta);

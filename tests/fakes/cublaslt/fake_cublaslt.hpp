@@ -17,7 +17,6 @@ struct Behaviour {
   std::uint64_t flipped_rows = 0;                ///< one bit is wrong in every third product of so many rows
   std::uint64_t usable_algorithms = UINT64_MAX;  ///< numbers from here on are refused by cublasLtMatmulAlgoCheck
   std::set<std::uint64_t> refused;               ///< refused by cublasLtMatmul itself
-  bool ends_at_broken_rule = true;  ///< ends the program at a call that breaks a rule; else refuses it, with a note
 };
 Behaviour& behaviour();
 

@@ -6,8 +6,6 @@
 namespace fake_cublaslt {
 namespace {
 
-constexpr cublasStatus_t invalid = CUBLAS_STATUS_INVALID_VALUE, unsupported = CUBLAS_STATUS_NOT_SUPPORTED;
-
 struct Types {
   cublasComputeType_t compute;
   cudaDataType_t scale, a_and_b, c_and_d;
@@ -42,54 +40,52 @@ std::array<std::uint8_t, 8> types_of(const Operation& o) {
           word(o.d->type)};
 }
 
-Verdict broken_by_types(const Operation& o) {
+const char* broken_by_types(const Operation& o) {
   const Description& what = *o.description;
   const bool listed = std::ranges::any_of(supported_types, [&](const Types& types) {
     return types.compute == what.compute && types.scale == what.scale && types.a_and_b == o.a->type &&
            types.a_and_b == o.b->type && types.c_and_d == o.c->type && types.c_and_d == o.d->type;
   });
-  if (!listed) return Broken{unsupported, "types: the combination is in the table (manual, cublasLtMatmul())"};
+  if (!listed) return "types: the combination is in the table (manual, cublasLtMatmul())";
   if (std::ranges::find(epilogues, what.epilogue) == std::end(epilogues)) {
-    return Broken{unsupported, "epilogue: it is one that the fake computes"};
+    return "epilogue: it is one that the fake computes";
   }
   if (uses_bias(what.epilogue) && what.bias_type != -1 && what.bias_type != o.d->type) {
-    return Broken{unsupported, "bias type: it is unset or that of d (manual, cublasLtMatmul(), column Bias Type)"};
+    return "bias type: it is unset or that of d (manual, cublasLtMatmul(), column Bias Type)";
   }
   if (uses_aux(what.epilogue) && what.aux_type != -1) {
-    return Broken{invalid,
-                  "type of kept values: it is unset but for 8-bit floats (manual, cublasLtMatmulDescAttributes_t, "
-                  "EPILOGUE_AUX_DATA_TYPE)"};
+    return "type of kept values: it is unset except for 8-bit floats (manual, cublasLtMatmulDescAttributes_t, "
+           "EPILOGUE_AUX_DATA_TYPE)";
   }
-  return {};
+  return nullptr;
 }
 
-Verdict broken_by_layouts(const Operation& o) {
+const char* broken_by_layouts(const Operation& o) {
   const auto is_turned = [](cublasOperation_t op) { return op != CUBLAS_OP_N; };
   const bool a_turned = is_turned(o.description->op_a), b_turned = is_turned(o.description->op_b);
   const std::uint64_t m = a_turned ? o.a->columns : o.a->rows, k = a_turned ? o.a->rows : o.a->columns;
   const std::uint64_t n = b_turned ? o.b->rows : o.b->columns;
   if (o.d->rows != m || o.d->columns != n || (b_turned ? o.b->columns : o.b->rows) != k) {
-    return Broken{invalid, "dimensions: op(a) is m x k, op(b) k x n, d m x n (manual, cublasLtMatmul())"};
+    return "dimensions: op(a) is m x k, op(b) k x n, d m x n (manual, cublasLtMatmul())";
   }
   if (o.c->rows != o.d->rows || o.c->columns != o.d->columns) {
-    return Broken{invalid, "c: it has the rows and columns of d (manual, cublasLtMatmul())"};
+    return "c: it has the rows and columns of d (manual, cublasLtMatmul())";
   }
   for (const Layout* layout : {o.a, o.b, o.c, o.d}) {
     if (layout->rows > INT32_MAX || layout->columns > INT32_MAX) {
-      return Broken{unsupported, "size: rows and columns are of 31 bits (header, MATRIX_LAYOUT_ROWS and COLS)"};
+      return "size: rows and columns are of 31 bits (header, MATRIX_LAYOUT_ROWS and COLS)";
     }
     // "The leading dimension of C can be 0" out of place (manual, cublasLtMatmul()); the program has no use for it.
     if (layout->stride < static_cast<std::int64_t>(layout->rows)) {
-      return Broken{invalid, "leading dimension: it is at least the number of rows (header, MATRIX_LAYOUT_LD)"};
+      return "leading dimension: it is at least the number of rows (header, MATRIX_LAYOUT_LD)";
     }
   }
   if (uses_aux(o.description->epilogue) &&
       (o.description->aux_stride % 8 != 0 || o.description->aux_stride < static_cast<std::int64_t>(o.d->rows))) {
-    return Broken{invalid,
-                  "leading dimension of kept values: 8 divides it, and it is at least the rows of d (header, "
-                  "MATMUL_DESC_EPILOGUE_AUX_LD)"};
+    return "leading dimension of kept values: 8 divides it, and it is at least the rows of d (header, "
+           "MATMUL_DESC_EPILOGUE_AUX_LD)";
   }
-  return {};
+  return nullptr;
 }
 
 }  // namespace
@@ -114,58 +110,55 @@ Algorithm make_algorithm(std::uint64_t number, const Operation& operation, const
   return algorithm;
 }
 
-Verdict broken_by(const Operation& o) {
+const char* broken_by(const Operation& o) {
   const Description& what = *o.description;
-  if (const Verdict broken = broken_by_types(o)) return broken;
-  if (const Verdict broken = broken_by_layouts(o)) return broken;
+  if (const char* broken = broken_by_types(o)) return broken;
+  if (const char* broken = broken_by_layouts(o)) return broken;
   // Manual, cublasLtMatmul(): CUBLAS_STATUS_INVALID_VALUE "if the parameters are unexpectedly NULL".
   if (uses_bias(what.epilogue) && what.bias == nullptr) {
-    return Broken{invalid, "bias: the epilogue has its vector (manual, cublasLtMatmulDescAttributes_t, BIAS_POINTER)"};
+    return "bias: the epilogue has its vector (manual, cublasLtMatmulDescAttributes_t, BIAS_POINTER)";
   }
   if (uses_aux(what.epilogue) && what.aux == nullptr) {
-    return Broken{invalid,
-                  "kept values: the epilogue has its buffer (manual, cublasLtMatmulDescAttributes_t, "
-                  "EPILOGUE_AUX_POINTER)"};
+    return "kept values: the epilogue has its buffer (manual, cublasLtMatmulDescAttributes_t, "
+           "EPILOGUE_AUX_POINTER)";
   }
-  return {};
+  return nullptr;
 }
 
-Verdict broken_by(const Operation& o, const Algorithm& algorithm) {
-  if (const Verdict broken = broken_by(o)) return broken;
+const char* broken_by(const Operation& o, const Algorithm& algorithm) {
+  if (const char* broken = broken_by(o)) return broken;
   if (algorithm.types != types_of(o)) {
-    return Broken{invalid, "algorithm: it was made for these types (header, cublasLtMatmulAlgoCheck())"};
+    return "algorithm: it was made for these types (header, cublasLtMatmulAlgoCheck())";
   }
-  return {};
+  return nullptr;
 }
 
-Verdict broken_by(const Operation& o, const Algorithm& algorithm, const Addresses& addresses,
-                  std::size_t workspace_bytes) {
-  if (const Verdict broken = broken_by(o, algorithm)) return broken;
+const char* broken_by(const Operation& o, const Algorithm& algorithm, const Addresses& addresses,
+                      std::size_t workspace_bytes) {
+  if (const char* broken = broken_by(o, algorithm)) return broken;
   const void* const matrices[] = {addresses.a, addresses.b, addresses.c, addresses.d};
   for (std::size_t i = 0; i < 4; ++i) {
-    if (matrices[i] == nullptr) return Broken{invalid, "matrices: none is null (manual, cublasLtMatmul())"};
+    if (matrices[i] == nullptr) return "matrices: none is null (manual, cublasLtMatmul())";
     if (alignment_of(matrices[i]) < algorithm.alignment[i]) {
-      return Broken{invalid,
-                    "addresses: they are aligned as the search was told (header, MATMUL_PREF_MIN_ALIGNMENT_A_BYTES "
-                    "and cublasLtMatmulAlgoCheck())"};
+      return "addresses: they are aligned as the search was told (header, MATMUL_PREF_MIN_ALIGNMENT_A_BYTES "
+             "and cublasLtMatmulAlgoCheck())";
     }
   }
   if (alignment_of(o.description->bias) < algorithm.bias_alignment ||
       alignment_of(o.description->aux) < algorithm.aux_alignment) {
-    return Broken{invalid,
-                  "bias and kept values: they are aligned as those of the search (header, MATMUL_DESC_BIAS_POINTER and "
-                  "EPILOGUE_AUX_POINTER)"};
+    return "bias and kept values: they are aligned as those of the search (header, MATMUL_DESC_BIAS_POINTER and "
+           "EPILOGUE_AUX_POINTER)";
   }
   if (addresses.c == addresses.d && *o.c != *o.d) {
-    return Broken{invalid, "in place: the layouts of c and d are equal (manual, cublasLtMatmul())"};
+    return "in place: the layouts of c and d are equal (manual, cublasLtMatmul())";
   }
   if (alignment_of(addresses.workspace) < 256) {
-    return Broken{invalid, "workspace: 256 divides its address (manual, cublasLtMatmul())"};
+    return "workspace: 256 divides its address (manual, cublasLtMatmul())";
   }
   if (workspace_bytes < algorithm.workspace_bytes) {
-    return Broken{invalid, "workspace: it has the bytes that the algorithm needs (header, cublasLtMatmul())"};
+    return "workspace: it has the bytes that the algorithm needs (header, cublasLtMatmul())";
   }
-  return {};
+  return nullptr;
 }
 
 }  // namespace fake_cublaslt

@@ -4,7 +4,6 @@
 
 #include <array>
 #include <cstdint>
-#include <optional>
 
 /// Documented rules of cuBLASLt. Sources: cublasLt.h of version 13.1 ("header"), and the cuBLAS manual for CUDA 13 with
 /// the name of a section. Only types and epilogues that the fake computes are supported.
@@ -52,23 +51,17 @@ struct Addresses {
   const void *a, *b, *c, *d, *workspace;
 };
 
-struct Broken {
-  cublasStatus_t status;
-  const char* rule;
-};
-using Verdict = std::optional<Broken>;
-
 bool uses_bias(cublasLtEpilogue_t epilogue);
 bool uses_aux(cublasLtEpilogue_t epilogue);
 /// An algorithm for the operation, within the limits of the preference.
 Algorithm make_algorithm(std::uint64_t number, const Operation& operation, const Preference& preference);
 
-/// The first rule that the operation breaks, regardless of its memory.
-Verdict broken_by(const Operation& operation);
+/// Returns the first rule that the operation breaks, regardless of its memory; null if none.
+const char* broken_by(const Operation& operation);
 /// The first that the operation breaks with this algorithm.
-Verdict broken_by(const Operation& operation, const Algorithm& algorithm);
+const char* broken_by(const Operation& operation, const Algorithm& algorithm);
 /// The first that the addresses and the workspace break.
-Verdict broken_by(const Operation& operation, const Algorithm& algorithm, const Addresses& addresses,
-                  std::size_t workspace_bytes);
+const char* broken_by(const Operation& operation, const Algorithm& algorithm, const Addresses& addresses,
+                      std::size_t workspace_bytes);
 
 }  // namespace fake_cublaslt

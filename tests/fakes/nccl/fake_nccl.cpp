@@ -131,7 +131,7 @@ std::function<void()> enqueuing(const char* function, Parts parts, ncclComm_t co
   std::size_t bytes = 0;
   for (const Part& part : parts) bytes += part.bytes;
   const std::string name = fmt::format("{} {} bytes", function, bytes);
-  const fake_cuda::Demand demand = fake_cuda::collective_demand(comm->number, comm->blocks, bytes);
+  const fake_cuda::Demand demand = fake_cuda::collective_demand(comm->blocks, bytes);
   const bool captured = stream->capture != nullptr;
   const auto running = std::make_shared<Running>(Running{std::move(parts)});
   return [=, ranks = comm->ranks, ended = comm->ended, outstanding = comm->outstanding] {
