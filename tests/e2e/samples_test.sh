@@ -127,17 +127,3 @@ check "which change the losses" eval '! cmp -s <(field lm_loss fim.jsonl) <(fiel
 refused 3 "data.fim" 1 train "${fim[@]}" --fim-spm-rate 1 --load fim
 refused 3 "data.fim" 1 train "${fim[@]:0:22}" --dtype fp64 --load fim
 refused 2 "the tokenizer bytes has no token '<fim_prefix>'" 2 train "${job[@]}" --fim-rate 0.5
-
-# Options that contradict each other.
-refused 2 "either --train-iters or --train-samples must be given" 2 train "${job[@]}" --train-iters 5
-refused 2 "--lr-warmup-iters needs --train-iters; with --train-samples give --lr-warmup-samples" \
-  1 train "${job[@]}" --lr-warmup-iters 2
-refused 2 "--lr-warmup-fraction and --lr-warmup-samples exclude each other" 1 train "${job[@]}" --lr-warmup-fraction 0.1
-refused 2 "--lr-warmup-samples 10 must be below --lr-decay-samples 10" 1 train "${job[@]}" --lr-decay-samples 10
-refused 2 "--rampup-batch-size 2 4 24 does not lead to --global-batch-size 8" 1 train "${job[@]}" --rampup-batch-size 2 4 24
-refused 2 "three numbers are needed" 1 train "${job[@]}" --rampup-batch-size 2 4
-refused 2 "a global batch of 6 is not a multiple of --micro-batch-size 1 times 4 data ranks" 4 train "${ramp[@]}"
-refused 2 "--rampup-batch-size needs --train-samples" 1 train "${run[@]}" --rampup-batch-size 2 2 24
-refused 2 "--lr-decay-samples needs --train-samples; with --train-iters" 1 train "${run[@]}" --lr-decay-samples 24
-refused 2 "give --lr-warmup-samples of at least 1" 1 train "${model[@]}" --data-path corpus.h5 --train-samples 8 --lr 1 \
-  --lr-decay-style inverse-square-root

@@ -43,6 +43,27 @@ TEST(RunConfig, ReportsTheProblemsOfAllGroupsAtOnce) {
   EXPECT_EQ(std::ranges::count(message, '\n') + 1, std::ssize(problems)) << message;
 }
 
+TEST(RunConfig, RefusesOptionsThatContradictEachOther) {
+  const std::pair<const char*, const char*> cases[] = {
+      {"--fp16 --main-grads-dtype bf16",
+       "--main-grads-dtype bf16 is not supported with --dtype fp16, whose gradients are fp32 or fp16"},
+      {"--dtype fp64 --main-grads-dtype fp32", "--main-grads-dtype fp32 is not supported with --dtype fp64"},
+      {"--recompute-granularity full --distribute-saved-activations --sequence-parallel",
+       "--distribute-saved-activations and --sequence-parallel exclude each other"},
+      {"--schedule interleaved", "--schedule interleaved needs several chunks"},
+      {"--pp 2 --vpp 2 --schedule zero-bubble", "--schedule zero-bubble has one chunk of layers a rank, not 2"},
+      {"--cross-entropy-chunks 17", "--cross-entropy-chunks 17 must be from 1 to the 16 tokens of a micro-batch"},
+      {"--exp-avg-dtype bf16", "--exp-avg-dtype needs --use-precision-aware-optimizer"},
+      {"--use-precision-aware-optimizer --exp-avg-sq-dtype fp16",
+       "--exp-avg-sq-dtype fp16: moments in fp16 would need a scale for every tensor. Try bf16"},
+      {"--use-precision-aware-optimizer --exp-avg-sq-dtype bf16",
+       "--exp-avg-sq-dtype bf16 and --adam-beta2 0.999 exclude each other"},
+      {"--use-precision-aware-optimizer --exp-avg-dtype bf16 --dtype fp64",
+       "--exp-avg-dtype bf16 is not supported with --dtype fp64, whose moments are fp64"},
+      {"--use-precision-aware-optimizer --optimizer muon", "--use-precision-aware-optimizer needs --optimizer adam"}};
+  for (const auto& [words, problem] : cases) expect_refused(gpt + words, problem);
+}
+
 TEST(RunConfig, RefusesWhatDoesNotGoWithZero2) {
   const Words zero2 = gpt + "--data-parallel-sharding-strategy optim_grads";
   EXPECT_NO_THROW(read(zero2 + "--cuda-graphs --bf16"));
