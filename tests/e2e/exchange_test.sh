@@ -21,9 +21,7 @@ done_by 1 checkpoint import --input exported --output again
 done_by 1 checkpoint export --load again --output rounded --dtype bf16
 check "bf16 takes half the bytes" [ "$(stat -c %s rounded/model.safetensors)" -lt "$(stat -c %s exported/model.safetensors)" ]
 check "config.json names the type" grep -q '"dtype": "bfloat16"' rounded/config.json
-done_by 1 checkpoint export --load again --output rounded --dtype bf16
-check "files that are whole are kept" grep -q "0 files of weights written, 1 kept" err
-for grid in "1" "2 --tp 2" "2 --pp 2"; do
+for grid in "1" "2 --tp 2"; do
   # shellcheck disable=SC2086  # words
   set -- $grid
   # shellcheck disable=SC2086
@@ -31,9 +29,8 @@ for grid in "1" "2 --tp 2" "2 --pp 2"; do
     --global-batch-size 4 --train-iters 2 --lr 0.001 --log-interval 1 --metrics-file "metrics${grid// /}" "${@:2}"
 done
 loss() { sed -n 's/.*"lm_loss": \([0-9.]*\).*/\1/p' "$1" | head -1 >"$1.loss"; }
-for metrics in metrics1 metrics2--tp2 metrics2--pp2; do loss "$metrics"; done
+for metrics in metrics1 metrics2--tp2; do loss "$metrics"; done
 check "training begins with the same loss on two tensor ranks" close_to metrics2--tp2.loss metrics1.loss 1e-10
-check "training begins with the same loss on two stages" close_to metrics2--pp2.loss metrics1.loss 1e-10
 check "random weights have a loss" [ -s metrics1.loss ]
 
 # Checkpoints of Megatron-LM with the same weights become the same model.
@@ -63,7 +60,6 @@ refused 2 "--vocab-size 21 is more than the 20 tokens" 1 checkpoint import --for
 # Files are divided by size, and those of another export are not mixed with these.
 done_by 2 checkpoint export --load in --output parts --max-shard-size 0.000002
 check "several files have an index" [ -s parts/model.safetensors.index.json ]
-rm parts/model-00002-of-*
 refused 2 "belongs to another export" 1 checkpoint export --load in --output exported --max-shard-size 0.000002
 rm parts/model-00002-of-*
 refused 3 "which is not there" 1 checkpoint import --input parts --output none
