@@ -152,5 +152,3 @@ sed -n '/^trireme train/,/^$/p' out >command
 )
 for file in pasted.2 pasted.4 pasted.14; do check "the words survive in sh, bash and bash -i: $file" cmp expected $file; done
 check "nothing in them was executed" [ ! -e was_run ]
-refused 2 'a word has a control character, \x1b' 1 megatron python pretrain_gpt.py --save $'\033]0;x'
-refused 2 'no word is a program of Megatron-LM' 1 megatron python prepare.py

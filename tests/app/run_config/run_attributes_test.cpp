@@ -66,11 +66,6 @@ TEST(RunAttributes, OfABertNameItsMasking) {
   EXPECT_NO_THROW(require_same_run(stored, attributes(), true));
 }
 
-TEST(RunAttributes, KeepTheTypeOfTheTraining) {
-  EXPECT_EQ(trained_dtype(small_run()), DType::fp32);
-  EXPECT_THROW(trained_dtype({}), CheckpointError);
-}
-
 TEST(RunAttributes, TellWhichOptionsOfTrainingChanged) {
   train::TrainOptions options;
   options.lr_schedule.maximum = 0.1;

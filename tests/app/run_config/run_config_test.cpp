@@ -50,6 +50,13 @@ TEST(RunConfig, RefusesOptionsThatContradictEachOther) {
       {"--dtype fp64 --main-grads-dtype fp32", "--main-grads-dtype fp32 is not supported with --dtype fp64"},
       {"--recompute-granularity full --distribute-saved-activations --sequence-parallel",
        "--distribute-saved-activations and --sequence-parallel exclude each other"},
+      {"--data-parallel-sharding-strategy optim_grads --bf16 --main-grads-dtype bf16",
+       "ZeRO 2 keeps its shard of the gradients in fp32"},
+      {"--data-parallel-sharding-strategy optim_grads --cuda-graphs --overlap-grad-reduce",
+       "in ZeRO 2, which reduces gradients after every micro-batch"},
+      {"--init-method hashed-uniform --init-method-std 0.1", "--init-method-std needs --init-method normal"},
+      {"--sampling sequential --split 9,1", "--sampling sequential has no splits"},
+      {"--sampling sequential --split-by tokens", "--sampling sequential has no splits"},
       {"--schedule interleaved", "--schedule interleaved needs several chunks"},
       {"--pp 2 --vpp 2 --schedule zero-bubble", "--schedule zero-bubble has one chunk of layers a rank, not 2"},
       {"--cross-entropy-chunks 17", "--cross-entropy-chunks 17 must be from 1 to the 16 tokens of a micro-batch"},
@@ -62,14 +69,6 @@ TEST(RunConfig, RefusesOptionsThatContradictEachOther) {
        "--exp-avg-dtype bf16 is not supported with --dtype fp64, whose moments are fp64"},
       {"--use-precision-aware-optimizer --optimizer muon", "--use-precision-aware-optimizer needs --optimizer adam"}};
   for (const auto& [words, problem] : cases) expect_refused(gpt + words, problem);
-}
-
-TEST(RunConfig, RefusesWhatDoesNotGoWithZero2) {
-  const Words zero2 = gpt + "--data-parallel-sharding-strategy optim_grads";
-  EXPECT_NO_THROW(read(zero2 + "--cuda-graphs --bf16"));
-  expect_refused(zero2 + "--cuda-graphs --overlap-grad-reduce",
-                 "in ZeRO 2, which reduces gradients after every micro-batch");
-  expect_refused(zero2 + "--bf16 --main-grads-dtype bf16", "ZeRO 2 keeps its shard of the gradients in fp32");
 }
 
 TEST(RunConfig, RefusesGraphsOfVariableLengths) {
@@ -124,7 +123,6 @@ TEST(RunConfig, TakesTheSequenceLengthOfItsModel) {
 
 TEST(RunConfig, RefusesOptionsOfACheckpointWithoutOne) {
   expect_refused("--data-path a.h5 --allow-new-data", "--allow-new-data needs --load");
-  expect_refused("--data-path a.h5 --load-or-init", "--load-or-init needs --load");
   expect_refused("--data-path a.h5 --override-opt_param-scheduler", "--override-opt-param-scheduler needs --load");
   expect_refused("--data-path a.h5 --load b --override-opt-param-scheduler --use-checkpoint-opt_param-scheduler",
                  "exclude each other");
@@ -140,16 +138,6 @@ TEST(RunConfig, SkipsTrainingAndSavesNothing) {
   EXPECT_TRUE(read(run).schedule().skip_training);
   EXPECT_EQ(read(run).checkpoint.save, "");
   expect_refused(run + "--eval-iters 0", "--skip-train only evaluates, and needs --eval-iters of at least 1");
-}
-
-TEST(RunConfig, RefusesOptionsThatAnotherMakesUseless) {
-  expect_refused(gpt + "--init-method hashed-uniform --init-method-std 0.1",
-                 "--init-method-std needs --init-method normal");
-  EXPECT_EQ(read(gpt + "--init-method-std 0.1").initialisation.std, 0.1);
-  for (const std::string name : {"split", "split-by"}) {
-    expect_refused(gpt + Words{"--sampling", "sequential", "--" + name, name == "split" ? "9,1" : "tokens"},
-                   "--sampling sequential has no splits");
-  }
 }
 
 TEST(RunConfig, BoundsSizes) {
