@@ -48,29 +48,6 @@ refused 2 "--micro-batches and --global-batch-size exclude each other" 1 train "
 refused 3 "--tokenizer-type GPT2BPETokenizer is not the tokenizer that corpus corpus.h5 holds: bytes" \
   1 train "${run[@]}" --tokenizer-type GPT2BPETokenizer
 
-# The same line in a file of options, under the command line.
-cat >pasted.ini <<'END'
-num_layers = 4
-hidden-size = 16
-num-attention-heads = 4
-seq-length = 16
-train-data = corpus.h5
-batch-size = 2
-num-microbatches-in-minibatch = 2
-train_iters = 8
-warmup = .25
-intermediate-size = 32
-bf16 = true
-checkpoint-activations = true
-use-flash-attn = true
-eval-iters = -1
-END
-done_by 1 train --config pasted.ini --lr 0.01 --log-interval 1 --metrics-file file.jsonl
-field lm_loss file.jsonl >file
-check "a file of options trains the same run" cmp own file
-echo "num-experts = 8" >>pasted.ini
-refused 2 "pasted.ini: flags of Megatron-LM that are absent here; leave them out:" 1 train --config pasted.ini --lr 0.01
-
 # The model of a checkpoint, instead of options.
 llama=(--num-layers 2 --hidden-size 16 --num-attention-heads 2 --seq-length 16 --ffn-hidden-size 32 --swiglu
   --normalization RMSNorm --use-rotary-position-embeddings --hidden-dropout 0.25)
