@@ -190,7 +190,7 @@ TEST_F(OptionsTest, ReadsFilesOfOptionsThatAreTextInUtf8Only) {
 }
 
 TEST_F(OptionsTest, WantsWhatIsRequired) {
-  options_.require("data-path");
+  options_.require({"data-path"});
   std::string file;
   options_.add_argument("FILE", &file, "The file.");
   expect_problem("--tp 1", "--data-path must be given");
