@@ -51,13 +51,6 @@ check "the script of zsh has the options" grep -qF "'*--dtype[" out
 if command -v zsh >/dev/null; then
   cp out _trireme
   check "zsh reads its script" zsh -n _trireme
-  # Stand-ins for zsh's own functions take what it would complete.
-  zsh -fc '_describe() { print -l -- ${(P)2} }; _arguments() { print -l -- "$@" }
-    words=(trireme corpus ""); CURRENT=3; source ./_trireme' >subcommands 2>err
-  check "zsh completes subcommands" grep -q "^build:" subcommands
-  zsh -fc '_arguments() { print -l -- "$@" }; words=(trireme corpus verify ""); CURRENT=4; source ./_trireme' >options 2>err
-  check "zsh completes options of subcommands" grep -q -- "--check\|--help" options
-  check "and no options of others" [ "$(grep -c -- --micro-batch-size options)" = 0 ]
 fi
 
 done_by 1 man --output pages

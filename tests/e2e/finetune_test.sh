@@ -125,6 +125,11 @@ field lm_loss one.jsonl >losses
 field lm_loss two.jsonl >losses2
 check "a GPT computes the same on two context ranks" close_to losses losses2 1e-10
 
+# The GPT is measured and continued alike on two context ranks.
+used_on_two_ranks gpt --cp --cp
+refused 4 "(--micro-batch-size 2147483647 --seq-length 32) at least" \
+  1 eval --load gpt --data-path corpus.h5 --micro-batch-size 2147483647
+
 # GLUE's tests have no labels: only predictions can be written.
 printf 'id\tqid1\tqid2\tquestion1\tquestion2\tis_duplicate\n0\t1\t2\ta\tb\t1\n1\t1\t2\tc\td\t1\n' >qqp.tsv
 printf 'id\tquestion1\tquestion2\n5\ta\tb\n' >qqp_test.tsv

@@ -146,23 +146,6 @@ TEST(Exchange, ExportOfImportHasTheSameBytesOfEveryClassAndType) {
   }
 }
 
-TEST(Exchange, TheFilesDoNotDependOnTheNumberOfRanks) {
-  ImportedStep imported("GPT2LMHeadModel");
-  auto& [folder, map, source, store, step, output] = imported;
-  const std::unique_ptr<Communicator> alone = world().split(world().rank(), 0, "alone");
-  for (const auto& [name, ranks] : {std::pair<const char*, Communicator*>{"all", &world()}, {"one", alone.get()}}) {
-    if (ranks != &world() && world().rank() != 0) continue;
-    if (world().rank() == 0) std::filesystem::create_directories(folder / name);
-    ranks->barrier();
-    io::SafetensorsOutput destination(folder / name, tensors_of(map, DType::bf16), 1 << 20, "test");
-    export_weights(*step, map, DType::bf16, destination, *ranks, small);
-  }
-  world().barrier();
-  const std::string all = bytes_of_file(folder / "all/model.safetensors");
-  EXPECT_GT(all.size(), 1000);
-  EXPECT_EQ(all, bytes_of_file(folder / "one/model.safetensors"));
-}
-
 TEST(Exchange, AnImportThatWasKilledGoesOnWithTheFilesThatAreWhole) {
   /// Fails at the second file of a rank without cleaning up, like a kill.
   class Killed final : public io::CheckpointStore {

@@ -209,18 +209,5 @@ TEST_F(OptionsTest, PrintsHelpWithAliasesPlaceholdersAndDefaults) {
   }
 }
 
-TEST_F(OptionsTest, ShowsDotsAfterAListOfArguments) {
-  std::vector<std::string> runs;
-  for (const char* placeholder : {"RUN", "RUN..."}) {
-    Options options("trireme report", "Writes a page.");
-    options.add_arguments(placeholder, &runs, "Runs.");
-    EXPECT_THAT(options.help(), HasSubstr("Usage: trireme report RUN... [OPTION]...\n"));
-    EXPECT_THAT(options.help(), HasSubstr("\n  RUN... "));
-    const ProgramManual program{.version = "1", .commands = {options.manual()}};
-    EXPECT_THAT(man_page(program, "report"), HasSubstr(" \\fIRUN...\\fR [\\fIOPTION\\fR]..."));
-    EXPECT_THAT([&] { options.parse({}); }, ThrowsMessage<ConfigError>(HasSubstr("RUN... is missing: Runs.")));
-  }
-}
-
 }  // namespace
 }  // namespace trireme::app
