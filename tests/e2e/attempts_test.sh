@@ -183,15 +183,10 @@ done_by 4 "${sampled[@]}" "${grid[@]}"
 check "generate gives the same text on four ranks" cmp text out
 check "the text begins with its prompt and goes on" grep -qa "^the ship." text
 
-# A split without a test has none; one that leaves too little for it is refused, but for the default.
-done_by 1 train "${run[@]/#90,6,4/90,10}" --metrics-file no_test.jsonl
-check "without a share there is no test" [ "$(grep -c test_loss no_test.jsonl) $(grep -c 'no test' err)" = "0 0" ]
+# A split that leaves too little for the test is refused, except the default.
 refused 3 "the test split of corpus.h5 has 0 tokens" 1 train "${run[@]/#90,6,4/969,30,1}"
 done_by 1 train "${run[@]:0:${#run[@]}-2}" --dry-run
 check "the default split's may be too small" grep -q "no test at the end: the default --split leaves too little text" err
-
-on 1 train "${run[@]}" --exit-interval 3
-check "a planned stop that saves nothing is done" [ "$code $(grep -c 'nothing is saved without --save' err)" = "0 1" ]
 
 # Weights alone, steps by their number, and runs that begin anew with the weights, on any grid.
 exact=("${run[@]}" --dtype fp64)
@@ -229,8 +224,6 @@ check "--finetune: the weights are trained ones" \
 check "--finetune does the same on another grid" close_to <(field lm_loss one.jsonl) <(field lm_loss many.jsonl) 1e-10
 done_by 1 train "${anew[@]}" --optimizer sgd --dry-run
 refused 3 "the checkpoint holds a different model" 1 train "${anew[@]}" --max-position-embeddings 32
-done_by 1 train "${run[@]}" --save retained --save-interval 2 --save-retain-interval 6
-check "--save-retain-interval keeps those steps and the last" [ "$(ls -d retained/step-* | paste -sd' ')" = "retained/step-00000006 retained/step-00000012" ]
 on 1 train "${run[@]}" --exit-duration-in-mins 1e-9 --save timed
 check "--exit-duration-in-mins saves and leaves with 75" [ "$code $(cat timed/LATEST)" = "75 step-00000001" ]
 

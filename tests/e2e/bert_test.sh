@@ -65,25 +65,13 @@ done_by 1 checkpoint inspect one
 check "a checkpoint names its model and its data" \
   [ "$(grep -cE '^ *(model.kind +bert|model.norm_placement +pre|data.mask_probability +0.1)' out)" -eq 3 ]
 
-# Types of 16 bits, samples of one segment, a rehearsal.
+# Types of 16 bits, samples of one segment.
 field lm_loss pre.jsonl >expected
 done_by 1 train "${pre[@]/#fp64/fp16}" --initial-loss-scale 4096 --metrics-file half.jsonl
 field lm_loss half.jsonl >found
 check "fp16 trains as fp64 does" close_to expected found 0.02
 done_by 1 train "${pre[@]}" --bert-no-binary-head --metrics-file single.jsonl
 check "without a binary head there is one loss" [ "$(grep -c sop single.jsonl) $(grep -c lm_loss single.jsonl)" = "0 6" ]
-done_by 1 train "${pre[@]}" --save dry --dry-run
-check "--dry-run trains and writes nothing" [ "$(grep -c '| lm loss' err) $(ls -d dry 2>/dev/null)" = "0 " ]
-
-# A large order of samples is kept: each rank reads it, and each event is logged once.
-long=("${pre[@]/#6/20000}" --dry-run)
-events() { grep -oE 'order of .*: (stored in|read from)' err | paste -sd,; }
-done_by 2 train "${long[@]}"
-check "each split's order is stored once" \
-  [ "$(events)" = "order of training samples of corpus.h5: stored in,order of validation samples of corpus.h5: stored in" ]
-done_by 1 train "${long[@]}"
-check "and read once by a later start" \
-  [ "$(events)" = "order of training samples of corpus.h5: read from,order of validation samples of corpus.h5: read from" ]
 
 # Refused: once, and on all ranks.
 refused 3 "flat.h5 has no sentences, which BERT's samples consist of. Try to build it again with --split-sentences" \

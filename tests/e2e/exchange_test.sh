@@ -108,25 +108,3 @@ refused 2 "would be loaded instead of step 0" 1 checkpoint import --input bytes-
 
 done_by 1 eval --load bytes-in --data-path corpus.h5
 check "a corpus of the original tokenizer fits" grep -q '"perplexity"' out
-
-# A BERT is fine-tuned as if it had never left.
-printf '%s\n' '[PAD]' '[UNK]' '[CLS]' '[SEP]' '[MASK]' the ship crew rows oars who what . '?' {a..z} {0..9} '##s' >vocab.txt
-make_text 1 | sed 's/\. the/. The/g' >text.jsonl  # sentences begin with capitals
-done_by 1 corpus build --input text.jsonl --output bert.h5 --tokenizer wordpiece --vocab-file vocab.txt --split-sentences
-done_by 1 train --model-type bert --apply-residual-connection-post-layernorm --num-layers 2 --hidden-size 16 \
-  --num-attention-heads 4 --seq-length 32 --lr 0.01 --train-iters 0 --data-path bert.h5 --save bert
-done_by 1 checkpoint export --load bert --output bert-out
-done_by 1 checkpoint import --input bert-out --output bert-in
-for i in 0 1 2 3; do
-  echo "{\"article\": \"the $i rows .\", \"questions\": [\"who rows ?\"], \"options\": [[\"0\", \"1\", \"2\", \"3\"]], \"answers\": [\"$(printf "\\x4$((i + 1))")\"], \"id\": \"$i\"}"
-done >race.jsonl
-for model in bert bert-in; do
-  done_by 1 finetune --task RACE --train-data race.jsonl --valid-data race.jsonl --lr 0.01 --seq-length 24 --epochs 1 \
-    --global-batch-size 2 --log-interval 1 --pretrained-checkpoint "$model" --metrics-file "$model.jsonl" --save "$model-race"
-  field lm_loss "$model.jsonl" >"$model.losses"
-done
-check "a BERT that came back is fine-tuned with the same losses" cmp bert.losses bert-in.losses
-check "there are losses" [ -s bert.losses ]
-done_by 1 checkpoint export --load bert-race --output race-out
-check "a fine-tuned BERT is exported with its head" grep -q BertForMultipleChoice race-out/config.json
-refused 3 "does not predict the next token" 1 generate --load bert-in --prompt x

@@ -54,20 +54,6 @@ check "it goes on on another grid" close_to last_losses rest_losses 1e-10
 check "to the same result" cmp out one.json
 refused 3 "the checkpoint's run read other data" 1 "${tune[@]}" --load stopped --seed 7
 
-# One that is refused leaves the records of the one that runs, which stands still meanwhile.
-many=("${tune[@]/#3/100000}" --pretrained-checkpoint bert --save many --metrics-file many.jsonl --tensorboard-dir many.curves)
-"$trireme" "${many[@]}" >/dev/null 2>&1 &
-job=$!
-for _ in $(seq 300); do [ -s many.jsonl ] && break; sleep 0.1; done
-kill -STOP $job
-cat many.jsonl* many.curves/* many/* 2>/dev/null >before
-refused 4 "many is in use by another job, process $job" 2 "${many[@]}"
-check "it changes nothing" cmp before <(cat many.jsonl* many.curves/* many/* 2>/dev/null)
-kill -CONT $job
-kill -TERM $job
-wait $job
-check "the first one goes on to its end" [ "$? $(wc -l <many.jsonl)" = "75 $(field iteration many.jsonl | tail -1)" ]
-
 race 3 >test.jsonl
 seeds=("${base[@]}" --train-data race --pretrained-checkpoint bert --seeds 3 --test-data test.jsonl --epochs 1)
 done_by 1 "${seeds[@]}" --save seeds

@@ -51,18 +51,6 @@ TEST_F(CorpusCommand, BuildsInspectsAndVerifies) {
   EXPECT_THAT(output_, HasSubstr("is complete: 2 documents"));
 }
 
-TEST_F(CorpusCommand, BuildsWithGpt2sTokenizerAndEmbedsIt) {
-  const test::SmallBpe files(directory_.path());
-  const std::string text = "in the end\n\nthe  start's 12\n";
-  EXPECT_EQ(build({"--input", file("a.txt", text), "--tokenizer", "gpt2", "--vocab-file", files.vocabulary_path,
-                   "--merge-file", files.merges_path, "--workers", "3"}),
-            0)
-      << message_;
-  std::filesystem::remove(files.vocabulary_path);
-  EXPECT_EQ(decoded(), text);
-  EXPECT_EQ(run({"verify", corpus_}), 0) << message_;
-}
-
 TEST_F(CorpusCommand, KeepsSentencesWithTheTokensOfTheText) {
   const std::string text = file("a.txt", "Mr. Hu rows. \"No!\" He rests.\n\nThe end");
   const std::string lines = file("b.jsonl", "{\"text\": \"One. Two.\"}\n{\"text\": \"\"}\n");
