@@ -75,12 +75,6 @@ refused 2 "--num-experts 8: layers of experts are absent" \
   1 eval --task LAMBADA --valid-data lines.jsonl --load llama --num-experts 8
 done_by 1 generate --load llama --prompt the --out-seq-length 3 --greedy --seq-length 16 --recompute "${task[@]}"
 
-# Each corpus of validation is a set.
-make_corpus other 2
-done_by 1 train "${model[@]}" --train-data-path corpus.h5 --valid-data-path corpus.h5 other.h5 --multiple-validation-sets \
-  --validation-set-names one two --global-batch-size 4 --train-iters 2 --lr 0.01 --eval-interval 2 --eval-iters 2 --metrics-file sets.jsonl
-check "each set has its loss" [ "$(grep -c '"valid_set": "\(one\|two\)"' sets.jsonl)" = 2 ]
-
 # The shell expands a launch script; functions in place of its launchers pass the words on.
 source <(sed -n '/^```bash/,/^```/p' "$repository/src/app/megatron/README.md" | grep -v '^```' | grep -v '^bash launch.sh')
 trireme() { "$TRIREME" "$@"; }

@@ -208,17 +208,6 @@ class HuggingFaceRun {
   std::optional<train::ParallelModel> model_;
 };
 
-/// Returns the log-probabilities [b, s, v] of logits.
-std::vector<double> log_probabilities(std::vector<double> logits, std::size_t v) {
-  for (std::size_t row = 0; row < logits.size(); row += v) {
-    double maximum = logits[row], sum = 0;
-    for (std::size_t i = 0; i < v; ++i) maximum = std::max(maximum, logits[row + i]);
-    for (std::size_t i = 0; i < v; ++i) sum += std::exp(logits[row + i] - maximum);
-    for (std::size_t i = 0; i < v; ++i) logits[row + i] -= maximum + std::log(sum);
-  }
-  return logits;
-}
-
 class HuggingFace : public testing::TestWithParam<const char*> {};
 
 TEST_P(HuggingFace, LossLogitsAndGradientsAreThoseOfTransformers) {
@@ -252,7 +241,7 @@ TEST_P(HuggingFace, LossLogitsAndGradientsAreThoseOfTransformers) {
   const std::vector<double> logits = run.expected("logits");
   if (logits.empty()) return;
   const auto v = static_cast<std::size_t>(config.vocabulary);
-  std::vector<double> wanted = log_probabilities(logits, v), actual(wanted.size());
+  std::vector<double> wanted = log_softmax(logits, v), actual(wanted.size());
   for (std::size_t token = 0; token < v; ++token) {
     const HuggingFaceRun::Result of_token =
         run.run(std::vector<double>(labels.size(), static_cast<double>(token)), false);

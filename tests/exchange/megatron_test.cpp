@@ -181,14 +181,6 @@ class ImportedModel {
   std::optional<train::ParallelModel> model_;
 };
 
-void take_log_softmax(std::vector<double>& logits, std::size_t v) {
-  for (std::size_t row = 0; row < logits.size(); row += v) {
-    double sum = 0;
-    for (std::size_t i = 0; i < v; ++i) sum += std::exp(logits[row + i]);
-    for (std::size_t i = 0; i < v; ++i) logits[row + i] -= std::log(sum);
-  }
-}
-
 class MegatronCore : public testing::TestWithParam<const char*> {};
 
 TEST_P(MegatronCore, LogitsAreThoseOfItsOwnForward) {
@@ -196,8 +188,7 @@ TEST_P(MegatronCore, LogitsAreThoseOfItsOwnForward) {
   io::SafetensorsSource expected(folder + "/expected.safetensors");
   ImportedModel model(folder);
   const auto v = static_cast<std::size_t>(model.config().vocabulary);
-  std::vector<double> wanted = elements<double>(expected, "logits");
-  take_log_softmax(wanted, v);
+  std::vector<double> wanted = test::log_softmax(elements<double>(expected, "logits"), v);
   // The fused GELU of megatron-core rounds sqrt(2 / pi) to eight digits.
   const double exact = model.config().activation == Activation::gelu_tanh && !model.config().gated ? 1e-8 : 1e-10;
   const test::Tolerance close = {exact, exact};
@@ -209,8 +200,7 @@ TEST_P(MegatronCore, LogitsAreThoseOfItsOwnForward) {
   const bool is_near = model.description().has_two_gelus;
   test::expect_close(actual, wanted, is_near ? test::Tolerance{0, 1e-3} : close, name);
   if (!model.config().has_binary_head()) return;
-  std::vector<double> orders = elements<double>(expected, "order_logits");  // [b, 2]
-  take_log_softmax(orders, 2);
+  const std::vector<double> orders = test::log_softmax(elements<double>(expected, "order_logits"), 2);  // [b, 2]
   for (std::size_t order = 0; order < 2; ++order) {
     double sum = 0;
     for (std::size_t i = order; i < orders.size(); i += 2) sum += orders[i];

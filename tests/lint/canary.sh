@@ -89,7 +89,6 @@ must_fail "such a comment after a sentence" "begin the comment with" src/base/x.
 must_fail "such a comment of a member" "begin the comment with" src/base/x.hpp 'int x;  ///< Of the block'
 for word in of what who whether; do
   must_fail "a comment after code that begins with $word" "begin the comment with" src/base/x.hpp "int x;  ///< $word the block"
-  must_fail "such a comment inside a function" "begin the comment with" src/base/x.hpp "  f();  // $word the block"
   must_fail "such a comment after a command" "begin the comment with" tests/x.sh "f # $word the block"
 done
 must_fail "such a comment of a script" "begin the comment with" tests/x.sh '# Of it'

@@ -83,13 +83,7 @@ TEST(ModelOptions, RefuseACorpusOfALargerVocabularyThanThePresets) {
       ThrowsMessage<ConfigError>(HasSubstr("--vocab-size 100 is smaller than the corpus' vocabulary of 257 tokens")));
 }
 
-TEST(ModelOptions, ChangeALlamasLayers) {
-  const model::ModelConfig asked =
-      ask("--model llama3-8b --kv-channels 96 --add-qkv-bias --apply-layernorm-1p", 512, 257).config;
-  EXPECT_EQ(asked.head_dim(), 96);
-  EXPECT_TRUE(asked.norm_1p);
-  EXPECT_TRUE(asked.has_qkv_bias());
-  EXPECT_FALSE(asked.linear_bias);
+TEST(ModelOptions, TakeOneFormOfTheActivation) {
   EXPECT_EQ(ask("--model 124m --squared-relu", 512, 257).config.activation, Activation::squared_relu);
   for (const char* words : {"--model llama3-8b --squared-relu", "--model 124m --squared-relu --gelu erf"}) {
     EXPECT_THAT([&] { ask(words, 512, 257); },
@@ -196,12 +190,6 @@ TEST(ModelOptions, RefuseWindowsThatCannotBe) {
   }
   expect_problem("--model-type bert --window-size 4,0",
                  "--window-size 4: windows are for causal models, but a BERT attends to both sides");
-}
-
-TEST(ModelOptions, NormaliseQueriesAndKeys) {
-  EXPECT_TRUE(ask("--model llama3-8b --qk-layernorm", 512, 257).config.qk_norm);
-  EXPECT_TRUE(ask("--model qwen3-0.6b", 512, 257).config.qk_norm);
-  EXPECT_FALSE(ask("--model llama3-8b", 512, 257).config.qk_norm);
 }
 
 TEST(ModelOptions, ABertHasTheVocabularyOfItsCorpus) {

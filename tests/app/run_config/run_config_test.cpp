@@ -78,29 +78,6 @@ TEST(RunConfig, RefusesGraphsOfVariableLengths) {
                  "--cuda-graphs and --variable-seq-lengths exclude each other: recorded work has one length");
 }
 
-TEST(RunConfig, HoldsTheSettledValues) {
-  const RunConfig config = read(
-      "--model gpt2-124m --data-path a.h5 --fp16 --sequence-parallel --use-distributed-optimizer --micro-batch-size 3 "
-      "--sampling sequential --save run --save-interval 7 --reset-attention-mask");
-  const train::ExecutionConfig execution = config.execution_config();
-  EXPECT_EQ(execution.dtype, DType::fp16);
-  EXPECT_EQ(execution.micro_batch_size, 3);
-  EXPECT_TRUE(execution.parallel.sequence_parallel);
-  EXPECT_EQ(execution.parallel.data_parallel.sharding, parallel::DataSharding::optimizer);
-  EXPECT_EQ(config.train_options().global_batch_size, 3);
-  EXPECT_TRUE(config.train_options().loss_scale.dynamic);
-  EXPECT_EQ(config.schedule().eval_iterations, 0);
-  EXPECT_EQ(config.schedule().save_interval, 7);
-  EXPECT_EQ(config.gpt_data_options({}).sampling, data::Sampling::sequential);
-  EXPECT_EQ(config.gpt_data_options({}).document_ends, data::DocumentEnds::labelled);
-  EXPECT_TRUE(config.train_options().documents.reset_attention_mask);
-  EXPECT_FALSE(config.train_options().documents.reset_position_ids);
-  const RunConfig other = read("--model gpt2-124m --data-path a.h5 --eod-mask-loss --reset-position-ids");
-  EXPECT_EQ(other.gpt_data_options({}).document_ends, data::DocumentEnds::unlabelled);
-  EXPECT_TRUE(other.train_options().documents.reset_position_ids);
-  EXPECT_FALSE(other.train_options().documents.reset_attention_mask);
-}
-
 TEST(RunConfig, TakesTheSequenceLengthOfItsModel) {
   const auto length = [](const Words& words, const std::string& given = "") {
     const RunConfig config = read(words + "--data-path a.h5", given);
