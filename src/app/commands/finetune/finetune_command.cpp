@@ -7,7 +7,7 @@
 #include "io/posix/folder_lock.hpp"
 #include "src/app/commands/commands.hpp"
 #include "src/app/commands/finetune/task_data.hpp"
-#include "src/app/commands/train/configuration_log.hpp"
+#include "src/app/commands/train/train_plan.hpp"
 #include "src/app/commands/train/train_session.hpp"
 #include "src/app/megatron/translation.hpp"
 #include "src/base/log.hpp"
