@@ -65,6 +65,5 @@ if command -v groff >/dev/null; then
   check "groff has no complaint" [ ! -s err ]
 fi
 refused 2 "SHELL fish is not one of bash, zsh" 1 completion fish
-refused 2 "--output must be given" 1 man
 touch file
 refused 5 "--output file/pages: cannot be created" 1 man --output file/pages

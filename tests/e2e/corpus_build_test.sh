@@ -1,6 +1,6 @@
 #!/bin/bash
-# Corpora built by several ranks, from compressed text, in several attempts: always the same corpus, or a reason and nothing
-# that looks whole.
+# Corpora built by several ranks, from compressed text, in several attempts: always the same corpus, or an error and no file
+# that looks complete.
 shim=$(realpath "${3:?usage: corpus_build_test.sh TRIREME MPIEXEC IO_FAULT_SHIM}")
 measure=$(realpath "$(dirname "$0")/../../bench/corpus/measure.sh")
 source "$(dirname "$0")/functions.sh"

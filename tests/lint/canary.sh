@@ -1,5 +1,5 @@
 #!/bin/bash
-# Does the lint fire? A small tree that is in order must pass; one fault at a time is then planted and must be found.
+# Checks that the lints fire: a small correct tree passes, and each fault that is planted in it is found.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 tree=$(mktemp -d)
