@@ -27,7 +27,7 @@ int man_command(const CommandLine& line) {
       "Writes manual pages of the program and of each command, from their help: trireme.1, trireme-train.1 and "
       "others. Installed programs include them.");
   options.add("output", &folder, "DIR", "Folder for the pages; created if missing.");
-  options.require("output");
+  options.require({"output"});
   if (!line.read(options)) return 0;
   std::error_code error;
   std::filesystem::create_directories(folder, error);

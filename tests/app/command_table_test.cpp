@@ -7,24 +7,8 @@
 namespace trireme::app {
 namespace {
 
-using testing::ElementsAre;
 using testing::HasSubstr;
-using testing::Not;
 using testing::ThrowsMessage;
-
-TEST(CommandTable, FindsTheLongestPath) {
-  const Call build = find_command({"corpus", "build", "--help"});
-  ASSERT_NE(build.command, nullptr);
-  EXPECT_EQ(build.command->path, "corpus build");
-  EXPECT_EQ(build.command->ranks, Ranks::many);
-  EXPECT_THAT(build.arguments, ElementsAre("--help"));
-  const Call parent = find_command({"corpus", "bild"});
-  ASSERT_NE(parent.command, nullptr);
-  EXPECT_EQ(parent.command->path, "corpus");
-  EXPECT_THAT(parent.arguments, ElementsAre("bild"));
-  EXPECT_EQ(find_command({}).command, nullptr);
-  EXPECT_EQ(find_command({"trian"}).command, nullptr);
-}
 
 TEST(CommandTable, OnlyTrainingIsAskedToStop) {
   EXPECT_EQ(find_command({"train"}).command->on_stop_signal, OnStopSignal::ask);
@@ -43,14 +27,6 @@ TEST(CommandTable, AGroupListsItsCommandsAndSuggestsTheNearest) {
   expect_refused({"checkpoint", "verfy"},
                  "no command trireme checkpoint verfy; did you mean trireme checkpoint verify?");
   expect_refused({"checkpoint"}, "one of inspect, verify, reshard, export, import must follow");
-}
-
-TEST(CommandTable, TheHelpOfTheProgramListsGroupsAndWhatRunsOnRanks) {
-  const std::string help = program_help();
-  EXPECT_THAT(help, HasSubstr("\n  corpus build       tokenize text"));
-  EXPECT_THAT(help, HasSubstr("\n  tokenizer          train a tokenizer"));
-  EXPECT_THAT(help, Not(HasSubstr("corpus merge ")));
-  EXPECT_EQ(unknown_command_text("trian"), "there is no command 'trian'; did you mean train?");
 }
 
 }  // namespace

@@ -14,56 +14,48 @@ last=step-00000012
 what_happened() { sed 's/, "elapsed_ms.*/}/' "$1"; }
 
 # Two attempts are one, bit by bit.
-for dtype in fp32 bf16; do
-  done_by 4 train "${run[@]}" "${grid[@]}" --dtype $dtype --save one.$dtype --metrics-file one.$dtype.jsonl
-  on 4 train "${run[@]}" "${grid[@]}" --dtype $dtype --save two.$dtype --metrics-file two.$dtype.jsonl --exit-interval 7 \
-    --tensorboard-dir curves.$dtype
-  check "$dtype: --exit-interval saves and leaves with 75" [ "$code $(cat two.$dtype/LATEST)" = "75 step-00000007" ]
-  # As after an attempt that was killed later than its last checkpoint: the next one cuts the file.
-  printf '{"iteration": 8, "lm_loss": 0}\n{"iteration": 9, "lm_' >>two.$dtype.jsonl
-  done_by 4 train "${run[@]}" "${grid[@]}" --dtype $dtype --save two.$dtype --load two.$dtype --metrics-file two.$dtype.jsonl \
-    --tensorboard-dir curves.$dtype
-  check "$dtype: the metrics of two attempts are those of one" \
-    cmp <(what_happened one.$dtype.jsonl) <(what_happened two.$dtype.jsonl)
-  check "$dtype: TensorBoard's files of two attempts have a point an iteration" \
-    [ "$(cat curves.$dtype/events.out.tfevents.* | grep -ao 'lm loss vs samples' | wc -l)" = 12 ]
-  check "$dtype: so are weights and optimizer" cmp <(tensors one.$dtype/$last) <(tensors two.$dtype/$last)
-  check "$dtype: there are tensors to compare" [ "$(tensors one.$dtype/$last | wc -l)" -gt 100 ]
-done
+done_by 4 train "${run[@]}" "${grid[@]}" --save whole --save-interval 3 --metrics-file whole.jsonl
+on 4 train "${run[@]}" "${grid[@]}" --save two --metrics-file two.jsonl --exit-interval 7 --tensorboard-dir curves
+check "--exit-interval saves and leaves with 75" [ "$code $(cat two/LATEST)" = "75 step-00000007" ]
+# As after an attempt that was killed later than its last checkpoint: the next one cuts the file.
+printf '{"iteration": 8, "lm_loss": 0}\n{"iteration": 9, "lm_' >>two.jsonl
+done_by 4 train "${run[@]}" "${grid[@]}" --save two --load two --metrics-file two.jsonl --tensorboard-dir curves
+check "the metrics of two attempts are those of one" cmp <(what_happened whole.jsonl) <(what_happened two.jsonl)
+check "TensorBoard's files of two attempts have a point an iteration" \
+  [ "$(cat curves/events.out.tfevents.* | grep -ao 'lm loss vs samples' | wc -l)" = 12 ]
+check "so are weights and optimizer" cmp <(tensors whole/$last) <(tensors two/$last)
+check "there are tensors to compare" [ "$(tensors whole/$last | wc -l)" -gt 100 ]
 head_is_short "a run that goes on"
 check "the log has the options that were given" grep -q -- " --lr-warmup-iters 3 " err
 check "and no others" [ "$(grep -c adam-beta2 err)" = 0 ]
 check "the log has the schedule" grep -qF "schedule: iterations 8 to 12; adam, learning rate 0.01 after 3 iterations of \
-warm-up, linear to 0 at iteration 12; evaluation of 2 batches every 5 iterations; a checkpoint at the end in two.bf16" err
-done_by 1 checkpoint inspect two.bf16
+warm-up, linear to 0 at iteration 12; evaluation of 2 batches every 5 iterations; a checkpoint at the end in two" err
+done_by 1 checkpoint inspect two
 check "a checkpoint has the options that were given" grep -qx "  lr = 0.01" out
 check "and the others" grep -qx "  # adam-beta2 = 0.999" out
 check "the test split is evaluated once, at the end" \
-  [ "$(tail -1 two.bf16.jsonl | field iteration /dev/stdin) $(field test_loss two.bf16.jsonl | wc -l)" = "12 1" ]
+  [ "$(tail -1 two.jsonl | field iteration /dev/stdin) $(field test_loss two.jsonl | wc -l)" = "12 1" ]
 # Written behind the training, too.
-done_by 4 train "${run[@]}" "${grid[@]}" --dtype bf16 --save behind --save-interval 3 --async-save
-done_by 4 train "${run[@]}" "${grid[@]}" --dtype bf16 --save at_once --save-interval 3
+done_by 4 train "${run[@]}" "${grid[@]}" --save behind --save-interval 3 --async-save
 for step in 03 06 09 12; do
-  check "--async-save: step $step is what it was then" cmp <(tensors behind/step-000000$step) <(tensors at_once/step-000000$step)
+  check "--async-save: step $step is what it was then" cmp <(tensors behind/step-000000$step) <(tensors whole/step-000000$step)
 done
-first=$(field lm_loss one.bf16.jsonl | head -1)
-check "bf16: the loss falls" awk "BEGIN { exit !($(field lm_loss one.bf16.jsonl | tail -1) < 0.9 * $first) }"
+# falls FILE: the last loss is below 0.9 of the first.
+falls() {
+  check "the loss falls in $1" awk "BEGIN { exit !($(field lm_loss "$1" | tail -1) < 0.9 * $(field lm_loss "$1" | head -1)) }"
+}
+falls whole.jsonl
 done_by 2 train "${run[@]}" --fp16 --initial-loss-scale 4096 --metrics-file fp16.jsonl
-check "fp16: the loss falls" awk "BEGIN { exit !($(field lm_loss fp16.jsonl | tail -1) < 0.9 * $first) }"
+falls fp16.jsonl
 
-# The other optimizer: alone, in shards, and in two attempts.
-sgd=("${run[@]/#0.01/0.3}" --optimizer sgd --sgd-momentum 0.8)
-done_by 1 train "${sgd[@]}" --save sgd_alone --metrics-file sgd_alone.jsonl
-first=$(field lm_loss sgd_alone.jsonl | head -1)
-check "sgd: the loss falls" awk "BEGIN { exit !($(field lm_loss sgd_alone.jsonl | tail -1) < 0.9 * $first) }"
-done_by 2 train "${sgd[@]}" --use-distributed-optimizer --save sgd_one --metrics-file sgd_one.jsonl
-field lm_loss sgd_alone.jsonl >alone
-field lm_loss sgd_one.jsonl >sharded
-check "sgd: shards train as one rank does" close_to alone sharded 1e-5
-on 2 train "${sgd[@]}" --use-distributed-optimizer --save sgd_two --exit-interval 7
+# The other optimizer, in shards and in two attempts.
+sgd=("${run[@]/#0.01/0.3}" --optimizer sgd --sgd-momentum 0.8 --use-distributed-optimizer)
+done_by 2 train "${sgd[@]}" --save sgd_one --metrics-file sgd_one.jsonl
+falls sgd_one.jsonl
+on 2 train "${sgd[@]}" --save sgd_two --exit-interval 7
 refused 3 "the state of --optimizer sgd, which cannot continue with --optimizer adam" 1 train "${run[@]}" --load sgd_two
-refused 3 "the state of --optimizer adam, which cannot continue with --optimizer sgd" 1 train "${sgd[@]}" --load one.fp32
-done_by 2 train "${sgd[@]}" --use-distributed-optimizer --save sgd_two --load sgd_two
+refused 3 "the state of --optimizer adam, which cannot continue with --optimizer sgd" 1 train "${sgd[@]}" --load whole
+done_by 2 train "${sgd[@]}" --save sgd_two --load sgd_two
 check "sgd: two attempts are one" cmp <(tensors sgd_one/$last) <(tensors sgd_two/$last)
 check "sgd: there is one moment" [ "$(tensors sgd_one/$last | grep -c sgd_m/)" = "$(tensors sgd_one/$last | grep -c model/)" ]
 
@@ -95,7 +87,6 @@ refused 8 "$last_words" 1 train "${overflow[@]}" --load overflow
 # The initial weights alone.
 done_by 2 train "${run[@]/#12/0}" --save initial
 check "--train-iters 0 saves the initial weights" [ "$(cat initial/LATEST)" = step-00000000 ]
-done_by 1 eval --load initial --data-path held_out.h5
 done_by 1 train "${run[@]}" --load initial
 check "a run begins at them" grep -q "continuing after iteration 0, 0 samples" err
 
@@ -124,15 +115,15 @@ END
 check "an option that does nothing is named" grep -q -- '--timing-log-option (no --timing-log-level)' err
 
 # Past its end a run has nothing to do.
-cp two.fp32.jsonl before.jsonl
-done_by 2 train "${run[@]}" --dtype fp32 --load two.fp32 --save two.fp32 --metrics-file two.fp32.jsonl
+cp two.jsonl before.jsonl
+done_by 2 train "${run[@]}" --load two --save two --metrics-file two.jsonl
 check "a finished run does nothing, and says so" grep -q "nothing to do: 12 of 12 iterations" err
-check "its metrics stay" cmp before.jsonl two.fp32.jsonl
-on 2 train "${run[@]/#12/8}" --dtype fp32 --load two.fp32 --override-opt-param-scheduler
+check "its metrics stay" cmp before.jsonl two.jsonl
+on 2 train "${run[@]/#12/8}" --load two --override-opt-param-scheduler
 check "neither does one that is beyond its end" [ "$code $(grep -c 'nothing to do' err)" = "0 1" ]
 
 # Other settings of the learning rate: refused, unless it is said whose count.
-faster=("${run[@]/#0.01/0.02}" --dtype fp32 --metrics-file decided.jsonl --load two.fp32 --ckpt-step 7)
+faster=("${run[@]/#0.01/0.02}" --metrics-file decided.jsonl --load two --ckpt-step 7)
 refused 3 "or --use-checkpoint-opt-param-scheduler to use the checkpoint's" 2 train "${faster[@]}"
 done_by 2 train "${faster[@]}" --override-opt_param-scheduler
 check "the command line's learning rate counts" [ "$(field learning_rate decided.jsonl | head -1)" = \
@@ -140,13 +131,13 @@ check "the command line's learning rate counts" [ "$(field learning_rate decided
 check "and is logged" grep -q -- "--lr was 0.01 in the checkpoint, now 0.02" err
 done_by 2 train "${faster[@]}" --use-checkpoint-opt_param-scheduler
 check "the checkpoint's learning rate counts" \
-  cmp <(field learning_rate decided.jsonl) <(field learning_rate one.fp32.jsonl | tail -5)
+  cmp <(field learning_rate decided.jsonl) <(field learning_rate whole.jsonl | tail -5)
 check "and is logged, too" grep -q -- "--lr 0.01 is the checkpoint's, instead of 0.02" err
 
 # Evaluation alone: of a checkpoint as its training measured it, and of initial weights.
-done_by 2 train "${run[@]}" --dtype fp32 --load two.fp32 --save elsewhere --skip-train --metrics-file skipped.jsonl --tp 2
+done_by 2 train "${run[@]}" --load two --save elsewhere --skip-train --metrics-file skipped.jsonl --tp 2
 for name in valid_loss test_loss; do
-  field $name two.fp32.jsonl | tail -1 >trained
+  field $name two.jsonl | tail -1 >trained
   field $name skipped.jsonl >skipped
   check "--skip-train: $name of a checkpoint is that of its training" close_to skipped trained 1e-5
 done
@@ -185,25 +176,17 @@ done_by 4 eval --load one.fp64 --data-path held_out.h5 "${grid[@]}"
 field loss out >many
 check "eval prints one result" [ "$(wc -l <many)" -eq 1 ]
 check "eval measures the same on two grids" close_to one many 1e-10
-for sampling in "--temperature 0" "--temperature 1 --top-k 20 --top-p 0.9 --seed 7"; do
-  # shellcheck disable=SC2086  # options are words
-  done_by 1 generate --load one.fp64 --prompt "the ship" --max-new-tokens 40 $sampling
-  cp out text
-  # shellcheck disable=SC2086
-  done_by 4 generate --load one.fp64 --prompt "the ship" --max-new-tokens 40 $sampling "${grid[@]}"
-  check "generate $sampling gives the same text on four ranks" cmp text out
-  check "the text begins with its prompt and goes on" grep -qa "^the ship." text
-done
+sampled=(generate --load one.fp64 --prompt "the ship" --max-new-tokens 40 --temperature 1 --top-k 20 --top-p 0.9 --seed 7)
+done_by 1 "${sampled[@]}"
+cp out text
+done_by 4 "${sampled[@]}" "${grid[@]}"
+check "generate gives the same text on four ranks" cmp text out
+check "the text begins with its prompt and goes on" grep -qa "^the ship." text
 
-# A split without a test has none; one that leaves too little for it is refused, but for the default.
-done_by 1 train "${run[@]/#90,6,4/90,10}" --metrics-file no_test.jsonl
-check "without a share there is no test" [ "$(grep -c test_loss no_test.jsonl) $(grep -c 'no test' err)" = "0 0" ]
+# A split that leaves too little for the test is refused, except the default.
 refused 3 "the test split of corpus.h5 has 0 tokens" 1 train "${run[@]/#90,6,4/969,30,1}"
 done_by 1 train "${run[@]:0:${#run[@]}-2}" --dry-run
 check "the default split's may be too small" grep -q "no test at the end: the default --split leaves too little text" err
-
-on 1 train "${run[@]}" --exit-interval 3
-check "a planned stop that saves nothing is done" [ "$code $(grep -c 'nothing is saved without --save' err)" = "0 1" ]
 
 # Weights alone, steps by their number, and runs that begin anew with the weights, on any grid.
 exact=("${run[@]}" --dtype fp64)
@@ -241,8 +224,6 @@ check "--finetune: the weights are trained ones" \
 check "--finetune does the same on another grid" close_to <(field lm_loss one.jsonl) <(field lm_loss many.jsonl) 1e-10
 done_by 1 train "${anew[@]}" --optimizer sgd --dry-run
 refused 3 "the checkpoint holds a different model" 1 train "${anew[@]}" --max-position-embeddings 32
-done_by 1 train "${run[@]}" --save retained --save-interval 2 --save-retain-interval 6
-check "--save-retain-interval keeps those steps and the last" [ "$(ls -d retained/step-* | paste -sd' ')" = "retained/step-00000006 retained/step-00000012" ]
 on 1 train "${run[@]}" --exit-duration-in-mins 1e-9 --save timed
 check "--exit-duration-in-mins saves and leaves with 75" [ "$code $(cat timed/LATEST)" = "75 step-00000001" ]
 

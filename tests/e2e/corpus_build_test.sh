@@ -1,6 +1,6 @@
 #!/bin/bash
-# Corpora built by several ranks, from compressed text, in several attempts: always the same corpus, or a reason and nothing
-# that looks whole.
+# Corpora built by several ranks, from compressed text, in several attempts: always the same corpus, or an error and no file
+# that looks complete.
 shim=$(realpath "${3:?usage: corpus_build_test.sh TRIREME MPIEXEC IO_FAULT_SHIM}")
 measure=$(realpath "$(dirname "$0")/../../bench/corpus/measure.sh")
 source "$(dirname "$0")/functions.sh"
@@ -101,7 +101,7 @@ check "without the limit the build goes on" grep -q 'reusing 4 of 4 parts' err
 done_by 1 corpus verify line.h5
 rm -rf line.* short_line.txt
 
-# Killed before calls that change a file, every seventh of them, and run again; the parts that were done are kept.
+# Killed before calls that change a file, every eleventh of them, and run again; the parts that were done are kept.
 shimmed() { # shimmed FAULT AT ARGUMENT...
   ASAN_OPTIONS=${ASAN_OPTIONS:+$ASAN_OPTIONS:verify_asan_link_order=0} LD_PRELOAD=$shim \
     TRIREME_FAULT_FOLDER=killed.h5 TRIREME_FAULT=$1 TRIREME_FAULT_AT=$2 timeout 60 "$trireme" "${@:3}" >out 2>err
@@ -111,7 +111,7 @@ build=(corpus build --input text.jsonl text.txt --tokenizer bytes --append-eod -
 whole=0 wrong=0 calls=0 kept=0
 while [ $whole -eq 0 ] && [ $calls -lt 400 ]; do
   rm -rf killed.h5 killed.h5.*
-  calls=$((calls + 7))
+  calls=$((calls + 11))
   { shimmed kill $calls "${build[@]}" --output killed.h5; } 2>/dev/null
   [ $code -eq 0 ] && whole=1
   if [ -e killed.h5 ]; then cmp -s one.h5 killed.h5 || wrong=$((wrong + 1)); fi
@@ -124,7 +124,7 @@ check "finished parts are kept" [ $kept -gt 2 ]
 
 # Such a call fails; a disk that is full.
 failures_seen=0 wrong=0
-for ((at = 3; at < calls; at += 11)); do
+for ((at = 3; at < calls; at += 17)); do
   rm -rf killed.h5 killed.h5.*
   shimmed 28 $at "${build[@]}" --output killed.h5
   [ $code -eq 0 ] || failures_seen=$((failures_seen + 1))

@@ -21,9 +21,7 @@ done_by 1 checkpoint import --input exported --output again
 done_by 1 checkpoint export --load again --output rounded --dtype bf16
 check "bf16 takes half the bytes" [ "$(stat -c %s rounded/model.safetensors)" -lt "$(stat -c %s exported/model.safetensors)" ]
 check "config.json names the type" grep -q '"dtype": "bfloat16"' rounded/config.json
-done_by 1 checkpoint export --load again --output rounded --dtype bf16
-check "files that are whole are kept" grep -q "0 files of weights written, 1 kept" err
-for grid in "1" "2 --tp 2" "2 --pp 2"; do
+for grid in "1" "2 --tp 2"; do
   # shellcheck disable=SC2086  # words
   set -- $grid
   # shellcheck disable=SC2086
@@ -31,9 +29,8 @@ for grid in "1" "2 --tp 2" "2 --pp 2"; do
     --global-batch-size 4 --train-iters 2 --lr 0.001 --log-interval 1 --metrics-file "metrics${grid// /}" "${@:2}"
 done
 loss() { sed -n 's/.*"lm_loss": \([0-9.]*\).*/\1/p' "$1" | head -1 >"$1.loss"; }
-for metrics in metrics1 metrics2--tp2 metrics2--pp2; do loss "$metrics"; done
+for metrics in metrics1 metrics2--tp2; do loss "$metrics"; done
 check "training begins with the same loss on two tensor ranks" close_to metrics2--tp2.loss metrics1.loss 1e-10
-check "training begins with the same loss on two stages" close_to metrics2--pp2.loss metrics1.loss 1e-10
 check "random weights have a loss" [ -s metrics1.loss ]
 
 # Checkpoints of Megatron-LM with the same weights become the same model.
@@ -63,7 +60,6 @@ refused 2 "--vocab-size 21 is more than the 20 tokens" 1 checkpoint import --for
 # Files are divided by size, and those of another export are not mixed with these.
 done_by 2 checkpoint export --load in --output parts --max-shard-size 0.000002
 check "several files have an index" [ -s parts/model.safetensors.index.json ]
-rm parts/model-00002-of-*
 refused 2 "belongs to another export" 1 checkpoint export --load in --output exported --max-shard-size 0.000002
 rm parts/model-00002-of-*
 refused 3 "which is not there" 1 checkpoint import --input parts --output none
@@ -112,25 +108,3 @@ refused 2 "would be loaded instead of step 0" 1 checkpoint import --input bytes-
 
 done_by 1 eval --load bytes-in --data-path corpus.h5
 check "a corpus of the original tokenizer fits" grep -q '"perplexity"' out
-
-# A BERT is fine-tuned as if it had never left.
-printf '%s\n' '[PAD]' '[UNK]' '[CLS]' '[SEP]' '[MASK]' the ship crew rows oars who what . '?' {a..z} {0..9} '##s' >vocab.txt
-make_text 1 | sed 's/\. the/. The/g' >text.jsonl  # sentences begin with capitals
-done_by 1 corpus build --input text.jsonl --output bert.h5 --tokenizer wordpiece --vocab-file vocab.txt --split-sentences
-done_by 1 train --model-type bert --apply-residual-connection-post-layernorm --num-layers 2 --hidden-size 16 \
-  --num-attention-heads 4 --seq-length 32 --lr 0.01 --train-iters 0 --data-path bert.h5 --save bert
-done_by 1 checkpoint export --load bert --output bert-out
-done_by 1 checkpoint import --input bert-out --output bert-in
-for i in 0 1 2 3; do
-  echo "{\"article\": \"the $i rows .\", \"questions\": [\"who rows ?\"], \"options\": [[\"0\", \"1\", \"2\", \"3\"]], \"answers\": [\"$(printf "\\x4$((i + 1))")\"], \"id\": \"$i\"}"
-done >race.jsonl
-for model in bert bert-in; do
-  done_by 1 finetune --task RACE --train-data race.jsonl --valid-data race.jsonl --lr 0.01 --seq-length 24 --epochs 1 \
-    --global-batch-size 2 --log-interval 1 --pretrained-checkpoint "$model" --metrics-file "$model.jsonl" --save "$model-race"
-  field lm_loss "$model.jsonl" >"$model.losses"
-done
-check "a BERT that came back is fine-tuned with the same losses" cmp bert.losses bert-in.losses
-check "there are losses" [ -s bert.losses ]
-done_by 1 checkpoint export --load bert-race --output race-out
-check "a fine-tuned BERT is exported with its head" grep -q BertForMultipleChoice race-out/config.json
-refused 3 "does not predict the next token" 1 generate --load bert-in --prompt x

@@ -95,18 +95,20 @@ kill_job() {
   done
 }
 
-# refused CODE MESSAGE RANKS ARGUMENT...: trireme ends with this exit code, and one line of what it prints, to stderr,
-# holds this text: the ranks do not repeat it. Nothing of the trace of a crash is there.
+# refused CODE MESSAGES RANKS ARGUMENT...: trireme ends with this exit code. Each line of MESSAGES is in one line that it prints
+# to stderr (the ranks do not repeat it) and not in stdout. There is no trace of a crash.
 refused() {
-  local expected=$1 message=$2 found
+  local expected=$1 messages=$2 message wrong=
   shift 2
   on "$@"
-  found=$(grep -cF -- "$message" err)
-  if [ $code -eq "$expected" ] && [ "$found" -eq 1 ] && ! grep -qF -- "$message" out &&
+  while IFS= read -r message; do
+    if [ "$(grep -cF -- "$message" err)" -ne 1 ] || grep -qF -- "$message" out; then wrong+=" \"$message\""; fi
+  done <<<"$messages"
+  if [ $code -eq "$expected" ] && [ -z "$wrong" ] &&
     ! grep -qE 'terminate called|Signal:|Backtrace|MPI_ABORT|Segmentation' out err; then
-    passed "exit code $expected, \"$message\": $*"
+    passed "exit code $expected, \"$messages\": $*"
   else
-    failed "exit code $code instead of $expected, \"$message\" in $found lines of stderr instead of one: $*"
+    failed "exit code $code instead of $expected, not once in stderr alone:${wrong:- nothing}: $*"
   fi
 }
 

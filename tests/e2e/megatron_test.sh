@@ -48,29 +48,6 @@ refused 2 "--micro-batches and --global-batch-size exclude each other" 1 train "
 refused 3 "--tokenizer-type GPT2BPETokenizer is not the tokenizer that corpus corpus.h5 holds: bytes" \
   1 train "${run[@]}" --tokenizer-type GPT2BPETokenizer
 
-# The same line in a file of options, under the command line.
-cat >pasted.ini <<'END'
-num_layers = 4
-hidden-size = 16
-num-attention-heads = 4
-seq-length = 16
-train-data = corpus.h5
-batch-size = 2
-num-microbatches-in-minibatch = 2
-train_iters = 8
-warmup = .25
-intermediate-size = 32
-bf16 = true
-checkpoint-activations = true
-use-flash-attn = true
-eval-iters = -1
-END
-done_by 1 train --config pasted.ini --lr 0.01 --log-interval 1 --metrics-file file.jsonl
-field lm_loss file.jsonl >file
-check "a file of options trains the same run" cmp own file
-echo "num-experts = 8" >>pasted.ini
-refused 2 "pasted.ini: flags of Megatron-LM that are absent here; leave them out:" 1 train --config pasted.ini --lr 0.01
-
 # The model of a checkpoint, instead of options.
 llama=(--num-layers 2 --hidden-size 16 --num-attention-heads 2 --seq-length 16 --ffn-hidden-size 32 --swiglu
   --normalization RMSNorm --use-rotary-position-embeddings --hidden-dropout 0.25)
@@ -97,12 +74,6 @@ refused 3 "model.layers " 1 eval --task LAMBADA --valid-data lines.jsonl --load 
 refused 2 "--num-experts 8: layers of experts are absent" \
   1 eval --task LAMBADA --valid-data lines.jsonl --load llama --num-experts 8
 done_by 1 generate --load llama --prompt the --out-seq-length 3 --greedy --seq-length 16 --recompute "${task[@]}"
-
-# Each corpus of validation is a set.
-make_corpus other 2
-done_by 1 train "${model[@]}" --train-data-path corpus.h5 --valid-data-path corpus.h5 other.h5 --multiple-validation-sets \
-  --validation-set-names one two --global-batch-size 4 --train-iters 2 --lr 0.01 --eval-interval 2 --eval-iters 2 --metrics-file sets.jsonl
-check "each set has its loss" [ "$(grep -c '"valid_set": "\(one\|two\)"' sets.jsonl)" = 2 ]
 
 # The shell expands a launch script; functions in place of its launchers pass the words on.
 source <(sed -n '/^```bash/,/^```/p' "$repository/src/app/megatron/README.md" | grep -v '^```' | grep -v '^bash launch.sh')
@@ -152,5 +123,3 @@ sed -n '/^trireme train/,/^$/p' out >command
 )
 for file in pasted.2 pasted.4 pasted.14; do check "the words survive in sh, bash and bash -i: $file" cmp expected $file; done
 check "nothing in them was executed" [ ! -e was_run ]
-refused 2 'a word has a control character, \x1b' 1 megatron python pretrain_gpt.py --save $'\033]0;x'
-refused 2 'no word is a program of Megatron-LM' 1 megatron python prepare.py

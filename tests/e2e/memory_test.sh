@@ -66,14 +66,3 @@ check "the memory of each stage is printed first" \
   [ "$(grep -oE 'memory of a rank of stage [01]: [0-9.]+ TiB|take at least' err | cut -d: -f1 | paste -sd,)" = \
   "memory of a rank of stage 0,memory of a rank of stage 1,take at least" ]
 check "and the activations of a layer" grep -q "<- this layout" err
-
-# Refused.
-refused 2 "--exp-avg-dtype needs --use-precision-aware-optimizer" 1 train "${run[@]}" --exp-avg-dtype bf16
-refused 2 "--exp-avg-sq-dtype fp16: moments in fp16 would need a scale for every tensor. Try bf16" \
-  1 train "${run[@]}" --use-precision-aware-optimizer --exp-avg-sq-dtype fp16
-refused 2 "--exp-avg-sq-dtype bf16 and --adam-beta2 0.999 exclude each other" \
-  1 train "${run[@]}" --use-precision-aware-optimizer --exp-avg-sq-dtype bf16
-refused 2 "--exp-avg-dtype bf16 is not supported with --dtype fp64, whose moments are fp64" \
-  1 train "${run[@]}" --dtype fp64 --use-precision-aware-optimizer --exp-avg-dtype bf16
-refused 2 "--use-precision-aware-optimizer needs --optimizer adam" 1 train "${run[@]}" --optimizer muon --use-precision-aware-optimizer
-refused 2 "--cross-entropy-chunks 17 must be from 1 to the 16 tokens of a micro-batch" 1 train "${run[@]}" --cross-entropy-chunks 17

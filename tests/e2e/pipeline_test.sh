@@ -44,14 +44,6 @@ cp out alone
 done_by 2 generate --load saved --prompt "the ship" --max-new-tokens 20 --temperature 0 --pp 2 --vpp 2
 check "generate in a pipeline of several chunks" cmp out alone
 
-refused 2 "--schedule interleaved needs several chunks" 2 train "${shape[@]}" --pp 2 --schedule interleaved
-refused 2 "--schedule zero-bubble has one chunk of layers a rank, not 2" \
-  2 train "${shape[@]}" --pp 2 --vpp 2 --schedule zero-bubble
-refused 2 "4 layers do not divide into 2 pipeline stages of 3 chunks" 2 train "${shape[@]}" --pp 2 --vpp 3
-refused 2 "1,2 holds 3 layers, the model has 4" 2 train "${shape[@]}" --pp 2 --pipeline-model-parallel-layout 1,2
-refused 2 "'x' is not a number of layers" 2 train "${shape[@]}" --pp 2 --pipeline-model-parallel-layout 1,x
-refused 2 "m, a multi-token prediction, is not supported" 2 train "${shape[@]}" --pp 2 --pipeline-model-parallel-layout 'Ett|ttmL'
-refused 2 "--trace-file" 2 train "${shape[@]}" --trace-file
 refused 5 "cannot write /absent/trace.json" 2 train "${shape[@]}" --trace-file /absent/trace.json
 
 # Plans.

@@ -54,5 +54,4 @@ arguments+=(--backend cuda)
 test_nodes 1
 check "nodes without a GPU are named, with the reason" \
   [ "$code $(tail -n 1 out) $(grep -c '^FAILED   GPU .* node0[12] ' out)" = "4 node01,node02 2" ]
-refused 2 "--min-share" 1 selftest --min-share 1.5
 refused 5 "no/such/report.json" 1 selftest --seconds 0 --json no/such/report.json

@@ -42,7 +42,7 @@ eval_task 1 WIKITEXT103 text.txt --overlapping-eval 8
 field loss out >text.loss
 check "each token but the first is scored once" [ "$(number tokens)" -eq $((bytes - 1)) ]
 check "windows begin 8 tokens apart" [ "$(number windows)" -eq $(((bytes - 2) / 8 + 1)) ]
-for grid in "2 --tp 2" "2 --pp 2 --vpp 2" "2 --cp 2 --micro-batch-size 3" 3; do
+for grid in "2 --pp 2 --vpp 2" "3 --micro-batch-size 3"; do
   # shellcheck disable=SC2086  # words
   set -- $grid
   eval_task "$1" WIKITEXT103 text.txt --overlapping-eval 8 "${@:2}"
@@ -86,30 +86,34 @@ head -1 choices.jsonl >mmlu.jsonl
 eval_task 1 MMLU mmlu.jsonl --long-examples cut
 check "MMLU scores one letter a choice" [ "$(number tokens)" -eq 4 ] # a space and a letter
 
-# Bad input: one error with file and line, or skipped and counted.
-bad() { # bad TASK LINE MESSAGE OPTION...
-  printf '%s\n\n%s\n' "$(head -1 lines.jsonl)" "$2" >bad.jsonl
-  [ "$1" = LAMBADA ] || { head -1 choices.jsonl; echo; echo "$2"; } >bad.jsonl
-  refused 3 "$3" 1 eval --load saved --task "$1" --data-path bad.jsonl "${@:4}"
+# Bad lines: an error with file and line, or all skipped, shown and counted.
+skips() { # skips TASK PATTERN...: of bad.jsonl, where the first line alone is good
+  eval_task 2 "$1" bad.jsonl --on-bad-line skip
+  for pattern in "${@:2}"; do
+    check "$1 shows the skipped line $pattern" [ "$(grep -c "skipped bad.jsonl:$pattern" err)" = 1 ]
+  done
+  check "$1 counts the skipped lines" [ "$(number total) $(number skipped_lines)" = "1 $(($# - 1))" ]
 }
-bad LAMBADA '{"words": "a b"}' "bad.jsonl:3: the object has no key 'text'"
-bad LAMBADA '{"text": "a b"' "bad.jsonl:3:15: not JSON"
-bad LAMBADA '{"text": ""}' "bad.jsonl:3: the text is empty"
-bad LAMBADA '{"text": " \u2003"}' "bad.jsonl:3: the text has no word" --strict-lambada
-bad LAMBADA $'{"text": "a \xff"}' "bad.jsonl:3:13: not JSON"
-bad LAMBADA '{"text": "a text of more than 32 characters and oars"}' "Try --long-examples cut"
-bad MULTIPLE_CHOICE '{"question": "a", "choices": ["b", "c"]}' "bad.jsonl:3: the object has no key 'label' or 'answer' or 'gold'"
-bad MULTIPLE_CHOICE '{"question": "a", "choices": ["b", "c"], "answer": 2}' "bad.jsonl:3: the answer 2 is not one of the 2 choices"
-bad MULTIPLE_CHOICE '{"question": "a", "choices": ["b", "c"], "answer": ""}' "neither the number of a choice nor its letter"
-bad MULTIPLE_CHOICE '{"question": "a", "choices": "b", "answer": 0}' "bad.jsonl:3: the value of 'choices' is \"b\", not a list"
-bad MULTIPLE_CHOICE '{"question": "a", "choices": ["b", ""], "answer": 0}' "bad.jsonl:3: choice 1 is empty"
-bad HELLASWAG '[]' "bad.jsonl:1: the object has no key 'ctx'"
+{ head -1 lines.jsonl && printf '%s\n' '' '{"words": "a b"}' '{"text": "a b"' '{"text": ""}' \
+  '{"text": "a text of more than 32 characters and oars"}' $'{"text": "a \xff"}'; } >bad.jsonl
+skips LAMBADA "3: the object has no key 'text'" "4:15: not JSON" "5: the text is empty" "6: .*Try --long-examples cut" "7:13: not JSON"
+{ head -1 choices.jsonl; cat <<'J'; } >bad.jsonl
+
+{"question": "a", "choices": ["b", "c"]}
+{"question": "a", "choices": ["b", "c"], "answer": 2}
+{"question": "a", "choices": ["b", "c"], "answer": ""}
+{"question": "a", "choices": "b", "answer": 0}
+{"question": "a", "choices": ["b", ""], "answer": 0}
+[]
+J
+skips MULTIPLE_CHOICE "3: the object has no key 'label' or 'answer' or 'gold'" "4: the answer 2 is not one of the 2 choices" \
+  "5: .*neither the number of a choice nor its letter" "6: the value of 'choices' is \"b\", not a list" "7: choice 1 is empty" \
+  "8: the line is an array, not an object"
+refused 3 "bad.jsonl:3: the object has no key 'label' or 'answer' or 'gold'" 2 eval --load saved --task MULTIPLE_CHOICE --data-path bad.jsonl
+echo '{"text": " \u2003"}' >blank.jsonl
+refused 3 "blank.jsonl:1: the text has no word" 1 eval --load saved --task LAMBADA --data-path blank.jsonl --strict-lambada
 echo '{"activity_label": "a", "ctx_a": "b", "ctx": "c", "endings": ["d", "e"], "label": 0}' >half.jsonl
 refused 3 "half.jsonl:1: the object has no key 'ctx_b'" 1 eval --load saved --task HELLASWAG --data-path half.jsonl
-refused 3 "bad.jsonl:3: the line is an array, not an object" 2 eval --load saved --task MULTIPLE_CHOICE --data-path bad.jsonl
-eval_task 2 MULTIPLE_CHOICE bad.jsonl --on-bad-line skip
-check "bad lines are counted" [ "$(number total) $(number skipped_lines)" = "1 1" ]
-check "and shown" grep -q "skipped bad.jsonl:3: the line is an array, not an object" err
 : >empty.jsonl
 refused 3 "empty.jsonl has no example" 2 eval --load saved --task LAMBADA --data-path empty.jsonl
 refused 3 "empty.jsonl: the text has 0 tokens: perplexity needs at least 2" 1 eval --load saved --task WIKITEXT103 --data-path empty.jsonl

@@ -179,17 +179,5 @@ TEST_F(MegatronFiles, WithWindowsOfOtherKindsAreNamed) {
   EXPECT_THAT(with(skip + "K\2", skip + std::string{"K\0", 2}), HasSubstr("window_attn_skip_freq is"));
 }
 
-TEST_F(MegatronFiles, ThatWereCutOffAreAnErrorAtEveryLength) {
-  for (const char* name : {"first/release/mp_rank_01/model_optim_rng.pt", "chunks/mp_rank_01/model_optim_rng.pt"}) {
-    const std::string folder = copy(std::string(name).starts_with("first") ? "first" : "chunks");
-    const std::string file = directory_ / name;
-    const auto size = static_cast<std::int64_t>(std::filesystem::file_size(file));
-    for (std::int64_t length = size - 1; length > 0; length -= size / 50) {
-      std::filesystem::resize_file(file, static_cast<std::uintmax_t>(length));
-      EXPECT_NE(error_of(folder), "nothing was thrown") << name << " " << length;
-    }
-  }
-}
-
 }  // namespace
 }  // namespace trireme::exchange

@@ -89,7 +89,7 @@ std::vector<T> elements(TensorSource& source, const std::string& name) {
 /// Model of a checkpoint, on one rank.
 class ImportedModel {
  public:
-  ImportedModel(const std::string& folder, DType dtype) : checkpoint_(io::open_megatron_checkpoint(folder)) {
+  explicit ImportedModel(const std::string& folder) : checkpoint_(io::open_megatron_checkpoint(folder)) {
     io::SafetensorsSource inputs(folder + "/expected.safetensors");
     tokens_ = elements<std::int64_t>(inputs, "tokens");
     s_ = checkpoint_.model.config.max_positions;
@@ -99,7 +99,7 @@ class ImportedModel {
     const TensorMap map = megatron_tensor_map(config, checkpoint_.layout);
     ParameterReader reader(map, *checkpoint_.source, match(map, *checkpoint_.source, name_rules()));
     train::ExecutionConfig execution;
-    execution.dtype = dtype;
+    execution.dtype = DType::fp64;
     execution.sequence_length = s_;
     execution.micro_batch_size = b_;
     model_.emplace(*backend_, world_, grid_, communicators_, config, execution);
@@ -139,10 +139,6 @@ class ImportedModel {
  private:
   /// Losses of each token [b, s] for a label, and the summed loss of the segment order.
   std::pair<std::vector<double>, double> run(std::size_t label, std::int32_t order) {
-    return dispatch_float(model_->execution().dtype, [&]<class T>() { return run_in<Accumulation<T>>(label, order); });
-  }
-  template <class A>
-  std::pair<std::vector<double>, double> run_in(std::size_t label, std::int32_t order) {
     const auto s = static_cast<std::size_t>(s_), b = static_cast<std::size_t>(b_);
     const auto transposed = [&](const std::vector<std::int64_t>& values) {
       std::vector<std::int32_t> result(s * b);
@@ -152,9 +148,9 @@ class ImportedModel {
     const std::vector<std::int32_t> ids = transposed(tokens_), types = transposed(types_), orders(b, order),
                                     labels(s * b, static_cast<std::int32_t>(label)),
                                     lengths(lengths_.begin(), lengths_.end());
-    const std::vector<A> weights(s * b, 1), sample_weights(b, 1);
+    const std::vector<double> weights(s * b, 1), sample_weights(b, 1);
     const std::vector<std::int64_t> numbers(b);
-    std::vector<A> losses(s * b);
+    std::vector<double> losses(s * b);
     model::MicroBatch batch;
     batch.tokens = ConstTensorView(ids.data(), {s_, b_});
     batch.labels = ConstTensorView(labels.data(), {s_, b_});
@@ -171,7 +167,7 @@ class ImportedModel {
     mode.backward = false;
     model_->run({batch}, mode);
     std::pair<std::vector<double>, double> result{std::vector<double>(s * b), model_->take_global_loss_sums().samples};
-    for (std::size_t i = 0; i < s * b; ++i) result.first[i] = static_cast<double>(losses[i % s * b + i / s]);
+    for (std::size_t i = 0; i < s * b; ++i) result.first[i] = losses[i % s * b + i / s];
     return result;
   }
 
@@ -185,27 +181,17 @@ class ImportedModel {
   std::optional<train::ParallelModel> model_;
 };
 
-void take_log_softmax(std::vector<double>& logits, std::size_t v) {
-  for (std::size_t row = 0; row < logits.size(); row += v) {
-    double sum = 0;
-    for (std::size_t i = 0; i < v; ++i) sum += std::exp(logits[row + i]);
-    for (std::size_t i = 0; i < v; ++i) logits[row + i] -= std::log(sum);
-  }
-}
-
-class MegatronCore : public testing::TestWithParam<std::tuple<const char*, DType>> {};
+class MegatronCore : public testing::TestWithParam<const char*> {};
 
 TEST_P(MegatronCore, LogitsAreThoseOfItsOwnForward) {
-  const auto& [name, dtype] = GetParam();
-  const std::string folder = std::string(checkpoints) + name;
+  const std::string name = GetParam(), folder = checkpoints + name;
   io::SafetensorsSource expected(folder + "/expected.safetensors");
-  ImportedModel model(folder, dtype);
+  ImportedModel model(folder);
   const auto v = static_cast<std::size_t>(model.config().vocabulary);
-  std::vector<double> wanted = elements<double>(expected, "logits");
-  take_log_softmax(wanted, v);
+  std::vector<double> wanted = test::log_softmax(elements<double>(expected, "logits"), v);
   // The fused GELU of megatron-core rounds sqrt(2 / pi) to eight digits.
   const double exact = model.config().activation == Activation::gelu_tanh && !model.config().gated ? 1e-8 : 1e-10;
-  const test::Tolerance close = dtype == DType::fp64 ? test::Tolerance{exact, exact} : test::Tolerance{1e-5, 1e-5};
+  const test::Tolerance close = {exact, exact};
   std::vector<double> actual = model.log_probabilities();
   for (std::size_t i = 0; i < actual.size(); ++i) {
     if (!model.counts(i / v)) actual[i] = wanted[i] = 0;
@@ -214,8 +200,7 @@ TEST_P(MegatronCore, LogitsAreThoseOfItsOwnForward) {
   const bool is_near = model.description().has_two_gelus;
   test::expect_close(actual, wanted, is_near ? test::Tolerance{0, 1e-3} : close, name);
   if (!model.config().has_binary_head()) return;
-  std::vector<double> orders = elements<double>(expected, "order_logits");  // [b, 2]
-  take_log_softmax(orders, 2);
+  const std::vector<double> orders = test::log_softmax(elements<double>(expected, "order_logits"), 2);  // [b, 2]
   for (std::size_t order = 0; order < 2; ++order) {
     double sum = 0;
     for (std::size_t i = order; i < orders.size(); i += 2) sum += orders[i];
@@ -225,13 +210,8 @@ TEST_P(MegatronCore, LogitsAreThoseOfItsOwnForward) {
 }
 
 INSTANTIATE_TEST_SUITE_P(EveryRun, MegatronCore,
-                         testing::Combine(testing::Values("run_bert", "run_bert_fused", "run_bert_plain", "run_common",
-                                                          "run_gpt2", "run_window", "run_yarn"),
-                                          testing::Values(DType::fp64, DType::fp32)),
-                         [](const auto& present) {
-                           return std::string(std::get<0>(present.param)) + "_" +
-                                  std::string(name_of(std::get<1>(present.param)));
-                         });
+                         testing::Values("run_bert", "run_bert_fused", "run_bert_plain", "run_common", "run_gpt2",
+                                         "run_window", "run_yarn"));
 
 TEST(MegatronNames, AreThoseOfEveryVersion) {
   using testing::Contains;

@@ -1,5 +1,5 @@
 #!/bin/bash
-# Is what cmake --install writes a whole, and does it still work after it has been moved to another folder?
+# Checks that an installation is complete, and that it works after it was moved to another folder.
 # usage: install_test.sh CMAKE BUILD_FOLDER VERSION
 set -euo pipefail
 cmake=$1 build=$2 version=$3

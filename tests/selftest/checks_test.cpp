@@ -205,12 +205,6 @@ class LossyFiles final : public MemoryFiles {
   }
 };
 
-TEST_F(Selftest, SkipsTheFileSystemWithoutAFolder) {
-  const Report report = run_check(file_check());
-  EXPECT_TRUE(report.passed());
-  EXPECT_THAT(table_of(report), HasSubstr("skipped  file system"));
-}
-
 TEST_F(Selftest, FindsAFileSystemThatLosesBytes) {
   context_.folder = "run";
   LossyFiles lossy;
@@ -268,14 +262,6 @@ TEST_F(Selftest, ReportsWhyAGpuStateIsUnknown) {
   EXPECT_TRUE(report.passed());
   EXPECT_THAT(table_of(report), HasSubstr("skipped  GPU state"));
   EXPECT_THAT(table_of(report), HasSubstr("no_such_library.so"));
-}
-
-TEST_F(Selftest, FindsANodeWithLessMemoryOrOtherVersions) {
-  context_.properties = {{"driver", is_second() ? "550" : "580"}};
-  const Report report = run_check(machine_check());
-  EXPECT_TRUE(report.passed());
-  EXPECT_THAT(table_of(report), HasSubstr("differs  driver"));
-  EXPECT_THAT(table_of(report), HasSubstr("memory"));
 }
 
 }  // namespace

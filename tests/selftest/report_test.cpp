@@ -50,12 +50,6 @@ TEST(SelftestReport, NaNAndZeroAreSlow) {
   EXPECT_THAT(judge(series(Kind::rate, {1, 1, std::nan(""), 1, 0, 1})).bad_nodes, ElementsAre("node1", "node2"));
 }
 
-TEST(SelftestReport, OneRankIsItsOwnMedian) {
-  const Report report = judge(series(Kind::rate, {3}));
-  EXPECT_TRUE(report.passed());
-  EXPECT_TRUE(table_of(report).ends_with("\nok\n"));
-}
-
 TEST(SelftestReport, OneRankIsComparedWithTheCeilingOfItsDevice) {
   for (const auto& [value, is_slow] : {std::pair{599.0, true}, {601.0, false}}) {
     std::vector<Result> results = series(Kind::share, {value}, 0.6);
@@ -73,29 +67,6 @@ TEST(SelftestReport, DifferentVersionsAreShownButExcludeNoNode) {
   EXPECT_TRUE(report.passed());
   EXPECT_EQ(report.results[4].verdict, Verdict::differs);
   EXPECT_THAT(table_of(report), HasSubstr("driver 2; most ranks: driver 1"));
-}
-
-TEST(SelftestReport, TableBeginsWithTheWorstAndListsEachNodeOnce) {
-  std::vector<Result> results = series(Kind::rate, {5, 5, 5, 5});
-  for (Result& result : series(Kind::rate, {5, 5, 5, 1})) {
-    result.check = "a slow one";
-    results.push_back(result);
-  }
-  for (const int rank : {0, 1}) {
-    results.push_back({.check = "z", .passed = false, .detail = "wrong", .rank = rank, .host = node_of(rank)});
-  }
-  const std::string table = table_of(judge(std::move(results)));
-  const auto row = [&](int number) {
-    std::size_t begin = 0;
-    for (int i = 0; i < number; ++i) begin = table.find('\n', begin) + 1;
-    return table.substr(begin, table.find('\n', begin) - begin);
-  };
-  EXPECT_THAT(row(1), HasSubstr("FAILED   z"));
-  EXPECT_THAT(row(1), testing::EndsWith("wrong (and 1 more on this node)"));
-  EXPECT_THAT(row(2), HasSubstr("SLOW     a slow one"));
-  EXPECT_THAT(row(3), HasSubstr("ok       check"));
-  EXPECT_TRUE(table.ends_with("\nnode0,node1\n")) << table;
-  EXPECT_THAT(table, HasSubstr("all nodes fail")) << table;
 }
 
 TEST(SelftestReport, TableOfManyNodesFitsAScreen) {

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <vector>
 
@@ -27,6 +29,17 @@ inline std::vector<std::byte> read_in_halves(exchange::ParameterReader& reader,
     }
   }
   return whole;
+}
+
+/// Returns the log-probabilities of rows of `v` logits.
+inline std::vector<double> log_softmax(std::vector<double> logits, std::size_t v) {
+  for (std::size_t row = 0; row < logits.size(); row += v) {
+    double maximum = logits[row], sum = 0;
+    for (std::size_t i = 0; i < v; ++i) maximum = std::max(maximum, logits[row + i]);
+    for (std::size_t i = 0; i < v; ++i) sum += std::exp(logits[row + i] - maximum);
+    for (std::size_t i = 0; i < v; ++i) logits[row + i] -= maximum + std::log(sum);
+  }
+  return logits;
 }
 
 }  // namespace trireme::test

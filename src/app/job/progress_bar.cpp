@@ -14,8 +14,9 @@ namespace {
 constexpr double interval_s = 0.25;
 constexpr double log_interval_s = 10;
 constexpr int bar_width = 24;
-}  // namespace
 
+/// Returns the bar's line after `elapsed_s` seconds: "reading [#####     ]  50%  12.0 of 24.5 MB  6.0 MB/s  2 s left".
+/// `begun` of `done` was done earlier.
 std::string progress_line(const std::string& label, const std::string& unit, double done, double total,
                           double elapsed_s, double begun) {
   const double fraction = total > 0 ? std::clamp(done / total, 0.0, 1.0) : 1.0;
@@ -29,6 +30,8 @@ std::string progress_line(const std::string& label, const std::string& unit, dou
   if (rate > 0) line += fmt::format("  {:.1f} {}/s  {} left", rate, unit, duration_text((total - done) / rate));
   return line;
 }
+
+}  // namespace
 
 ProgressBar::ProgressBar(std::string label, std::string unit, double unit_size, std::int64_t begun)
     : label_(std::move(label)),

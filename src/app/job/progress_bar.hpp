@@ -53,9 +53,4 @@ class LoggedProgress {
   Timer since_logged_;
 };
 
-/// Returns the bar's line after `elapsed_s` seconds: "reading [#####     ]  50%  12.0 of 24.5 MB  6.0 MB/s  2 s left".
-/// `begun` of `done` was done earlier.
-std::string progress_line(const std::string& label, const std::string& unit, double done, double total,
-                          double elapsed_s, double begun = 0);
-
 }  // namespace trireme::app

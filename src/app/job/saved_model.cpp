@@ -60,7 +60,7 @@ void SavedModelOptions::declare(Options& options) {
   options.add_flag("bf16", &bf16, "The same as --dtype bf16.");
   options.add_flag("fp16", &fp16, "The same as --dtype fp16.");
   tokenizer.declare(options);
-  options.require("load");
+  options.require({"load"});
   grid.declare(options);
   device.declare(options);
 }

@@ -116,7 +116,9 @@ void Options::add_arguments(const std::string& placeholder, std::vector<std::str
   arguments_.push_back({shown, nullptr, help, values});
 }
 
-void Options::require(const std::string& name) { find(name)->required = true; }
+void Options::require(std::initializer_list<const char*> names) {
+  for (const char* name : names) find(name)->required = true;
+}
 
 bool Options::parse(const std::vector<std::string>& arguments, std::vector<std::string> problems) {
   if (asks_for_help(arguments)) {

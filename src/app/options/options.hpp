@@ -100,8 +100,8 @@ class Options {
   /// which may end with them.
   void add_arguments(const std::string& placeholder, std::vector<std::string>* values, const std::string& help);
 
-  /// Makes `parse` refuse a command line without the option `name`.
-  void require(const std::string& name);
+  /// Makes `parse` refuse a command line without these options.
+  void require(std::initializer_list<const char*> names);
 
   /// Sets the variables. Returns false for `--help`: the help was printed on stdout, and nothing is set. Reports
   /// `problems`, those of the command line found so far, with the others.

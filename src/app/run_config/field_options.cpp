@@ -1,4 +1,4 @@
-#include "src/app/run_config/field_options.hpp"
+#include "src/app/run_config/model_options.hpp"
 
 #include "src/app/options/field_names.hpp"
 

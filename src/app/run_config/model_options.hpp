@@ -1,13 +1,14 @@
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "src/app/options/options.hpp"
 #include "src/app/options/problems.hpp"
-#include "src/app/run_config/field_options.hpp"
-#include "src/app/run_config/window_options.hpp"
+#include "src/model/fields.hpp"
 #include "src/model/initialisation.hpp"
 #include "src/model/model_config.hpp"
 
@@ -15,6 +16,44 @@ namespace trireme::app {
 
 /// Range of a number of layers.
 constexpr Range layer_count() { return between(1, model::max_layers); }
+
+/// Options of the rows of model::fields() that have a help text.
+class FieldOptions {
+ public:
+  /// Declares the options, of one role or of all.
+  void declare(Options& options, std::optional<model::FieldRole> role = std::nullopt);
+  /// Returns the given value, if any, of the option with the first name `option`.
+  std::optional<model::FieldValue> value(std::string_view option) const;
+  std::optional<std::int64_t> integer(std::string_view option) const;
+  bool given(std::string_view option) const { return value(option).has_value(); }
+  void set(std::string_view option, double value);
+  /// Sets the given values in `config`.
+  void apply(model::ModelConfig& config) const;
+  /// Reports given options that do not apply to `config`.
+  void check(const model::ModelConfig& config, Problems& problems) const;
+  /// Drops the given values, except for sizes and settings of training.
+  void forget_form();
+
+ private:
+  struct Slot {
+    std::optional<std::int64_t> integer;
+    std::optional<double> number;
+    bool flag = false;
+  };
+  std::optional<model::FieldValue> value_of(std::size_t row) const;
+
+  std::vector<Slot> slots_ = std::vector<Slot>(model::fields().size());
+};
+
+/// Options of sliding-window attention.
+struct WindowOptions {
+  std::optional<std::string> size;
+  std::optional<std::string> skip_frequency;
+
+  void declare(Options& options);
+  /// Applies the options to `config`, whose number of layers is known.
+  void apply(model::ModelConfig& config, Problems& problems) const;
+};
 
 /// Options of a model's shape.
 struct ModelOptions {

@@ -65,7 +65,7 @@ void OptimizerOptions::declare(Options& options) {
   options.add("clip-grad", &clip_grad, "X", "Maximum gradient norm; 0: no clipping.", at_least(0));
   options.add("grad-norm-type", &grad_norm_type, "P|inf",
               "Norm of the gradients: the P-th root of the sum of P-th powers, P from 1 to 16; or inf, the maximum.");
-  options.require("lr");
+  options.require({"lr"});
 }
 
 void OptimizerOptions::settle(const Options& options, const BatchOptions& batch, Problems& problems) {

@@ -1,4 +1,4 @@
-#include "src/app/run_config/window_options.hpp"
+#include "src/app/run_config/model_options.hpp"
 
 #include <cctype>
 #include <iterator>

@@ -11,18 +11,12 @@ namespace {
 /// Returns a number as a T, via fp32 for 16-bit types.
 template <class T>
 T number_as(double value) {
-  if constexpr (std::is_same_v<T, double>)
-    return value;
-  else
-    return T(static_cast<float>(value));
+  return T(static_cast<Accumulation<T>>(value));
 }
 
 template <class T>
 double double_of(T number) {
-  if constexpr (std::is_same_v<T, double>)
-    return number;
-  else
-    return static_cast<float>(number);
+  return static_cast<Accumulation<T>>(number);
 }
 
 double rounded_to(DType dtype, double value) {

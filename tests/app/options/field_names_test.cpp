@@ -2,7 +2,6 @@
 
 #include <gtest/gtest.h>
 
-#include "src/app/options/problems.hpp"
 #include "src/base/log.hpp"
 
 namespace trireme::app {
@@ -20,17 +19,6 @@ TEST(FieldNames, OtherAngleBracketsStay) {
     EXPECT_EQ(with_flags(text), text);
   }
   EXPECT_EQ(with_flags("<<lr>> < <lr"), "<--lr> < <lr");
-}
-
-TEST(FieldNames, ProblemsNameFlags) {
-  Problems problems;
-  problems.attempt([] { throw ConfigError("<lr> {} is negative", -1); });
-  try {
-    problems.report();
-    FAIL() << "no error";
-  } catch (const ConfigError& error) {
-    EXPECT_STREQ(error.what(), "--lr -1 is negative");
-  }
 }
 
 TEST(FieldNames, LogLinesNameFlags) {

@@ -75,13 +75,6 @@ TEST_F(OptionsTest, SetsVariablesOfEveryType) {
   EXPECT_FALSE(options_.given("consumed"));
 }
 
-TEST_F(OptionsTest, LeavesDefaultsAlone) {
-  EXPECT_TRUE(parse({}));
-  EXPECT_EQ(tp_, 1);
-  EXPECT_EQ(samples_, std::nullopt);
-  EXPECT_FALSE(options_.given("tp"));
-}
-
 TEST_F(OptionsTest, TakesTextsThatLookUnusual) {
   EXPECT_TRUE(parse({"--prompt", ""}));
   EXPECT_EQ(prompt_, "");
@@ -96,13 +89,9 @@ TEST_F(OptionsTest, NamesTheNearestOptionWhereOneIsUnknown) {
   expect_problem("--tensor-model-paralel-size 2", "did you mean --tensor-model-parallel-size?");
   expect_problem("--sequence_parallel", "did you mean --sequence-parallel?");
   expect_problem("--tps 2", "did you mean --tp?");
+  expect_problem("--tensor-model 2", "no option --tensor-model; did you mean --tensor-model-parallel-size?");
   EXPECT_THAT([&] { parse("--something-else 2"); },
               ThrowsMessage<ConfigError>(AllOf(HasSubstr("no option --something-else"), Not(HasSubstr("mean")))));
-}
-
-TEST_F(OptionsTest, RefusesAbbreviations) {
-  expect_problem("--tensor-model 2", "no option --tensor-model; did you mean --tensor-model-parallel-size?");
-  expect_problem("--see 2", "did you mean --seed?");
 }
 
 TEST_F(OptionsTest, RefusesValuesOfAnotherTypeNamingOptionAndValue) {
@@ -167,11 +156,6 @@ TEST_F(OptionsTest, RefusesContradictionsBetweenTheNamesOfAnOption) {
   EXPECT_THAT(data_, ElementsAre("a", "b"));
 }
 
-TEST_F(OptionsTest, ListsAllProblemsAtOnce) {
-  EXPECT_THAT([&] { parse("--tp x --sead 1 --lr -1"); },
-              ThrowsMessage<ConfigError>(AllOf(HasSubstr("--tp x"), HasSubstr("--sead"), HasSubstr("--lr -1"))));
-}
-
 TEST_F(OptionsTest, ReadsAFileOverWhichTheCommandLineWins) {
   const std::string path = file_with(
       "# a run\n\ntp = 2\nlr = 0.5  # a comment\nsequence-parallel = true\ndata-path = a b.h5\ndata-path = c.h5\n");
@@ -206,7 +190,7 @@ TEST_F(OptionsTest, ReadsFilesOfOptionsThatAreTextInUtf8Only) {
 }
 
 TEST_F(OptionsTest, WantsWhatIsRequired) {
-  options_.require("data-path");
+  options_.require({"data-path"});
   std::string file;
   options_.add_argument("FILE", &file, "The file.");
   expect_problem("--tp 1", "--data-path must be given");
@@ -223,27 +207,6 @@ TEST_F(OptionsTest, PrintsHelpWithAliasesPlaceholdersAndDefaults) {
                                "gpipe|1f1b", "[1f1b]", "[1234]", "--data-path FILE...", "--config FILE", "--help"}) {
     EXPECT_THAT(text, HasSubstr(expected));
   }
-}
-
-TEST_F(OptionsTest, ShowsDotsAfterAListOfArguments) {
-  std::vector<std::string> runs;
-  for (const char* placeholder : {"RUN", "RUN..."}) {
-    Options options("trireme report", "Writes a page.");
-    options.add_arguments(placeholder, &runs, "Runs.");
-    EXPECT_THAT(options.help(), HasSubstr("Usage: trireme report RUN... [OPTION]...\n"));
-    EXPECT_THAT(options.help(), HasSubstr("\n  RUN... "));
-    const ProgramManual program{.version = "1", .commands = {options.manual()}};
-    EXPECT_THAT(man_page(program, "report"), HasSubstr(" \\fIRUN...\\fR [\\fIOPTION\\fR]..."));
-    EXPECT_THAT([&] { options.parse({}); }, ThrowsMessage<ConfigError>(HasSubstr("RUN... is missing: Runs.")));
-  }
-}
-
-TEST_F(OptionsTest, ListsTheValuesOfARun) {
-  EXPECT_TRUE(parse("--tp 2 --data-path a b"));
-  EXPECT_THAT(options_.values(),
-              ElementsAre(std::pair("tensor-model-parallel-size", "2"), std::pair("schedule", "1f1b"),
-                          std::pair("sequence-parallel", "false"), std::pair("lr", "0.1"), std::pair("seed", "1234"),
-                          std::pair("consumed", "0"), std::pair("data-path", "a b")));
 }
 
 }  // namespace

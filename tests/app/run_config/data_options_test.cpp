@@ -166,6 +166,7 @@ TEST(RunConfig, TakesCorporaAloneOrAWeightForEach) {
   expect_refused("--data-path 1 2 b.h5", "unexpected '2' after '1'");
   expect_refused("--data-path 1 a.h5 b.h5", "unexpected 'b.h5' after 'a.h5'");
   expect_refused("--data-path 1 a.h5 1", "no corpus follows the weight 1");
+  expect_refused("--data-path 1e308 a.h5 1e308 b.h5", "the weights of --data-path add up to more than 1.8e+308");
   for (const std::string weight : {"0", "-1", "nan", "inf"}) {
     expect_refused({"--data-path", weight, "a.h5"}, "has weight " + weight + "; weights must be positive");
   }

@@ -45,6 +45,8 @@ TEST(IdleOptions, HaveTheirUseOnALargerGrid) {
               ElementsAre("--no-scatter-gather-tensors-in-pipeline (one tensor rank)",
                           "--sequence-parallel (one tensor rank)"));
   EXPECT_THAT(idle({}, parallel::ProcessGrid(1, 1, 1)), IsEmpty());
+  EXPECT_THAT(idle("--recompute-granularity full --distribute-saved-activations", parallel::ProcessGrid(1, 1, 1)),
+              ElementsAre("--distribute-saved-activations (one tensor rank)"));
 }
 
 TEST(IdleOptions, OfTheDynamicLossScaleAreNamedInBf16) {
@@ -74,12 +76,6 @@ TEST(IdleOptions, VariableLengthsAreThoseOfSamplesWithPadding) {
   EXPECT_THAT(idle("--variable-seq-lengths", parallel::ProcessGrid(1, 1, 1)),
               ElementsAre("--variable-seq-lengths (running text has no padding)"));
   EXPECT_THAT(idle("--variable-seq-lengths", parallel::ProcessGrid(1, 1, 1), "bert-base"), IsEmpty());
-}
-
-TEST(IdleOptions, DistributedInputsAreWholeOnOneTensorRank) {
-  const Words script = "--recompute-granularity full --distribute-saved-activations";
-  EXPECT_THAT(idle(script, parallel::ProcessGrid(1, 1, 1)),
-              ElementsAre("--distribute-saved-activations (one tensor rank)"));
 }
 
 TEST(IdleOptions, OfReportsNeedTheirFileOrTimes) {

@@ -78,15 +78,12 @@ TEST(ModelOptions, RefuseACorpusOfALargerVocabularyThanThePresets) {
               ThrowsMessage<ConfigError>(HasSubstr("--model llama2-7b has 32000 tokens, the corpus' 50257: build the "
                                                    "corpus with the model's tokenizer, or give --vocab-size 50257")));
   EXPECT_EQ(ask("--model llama2-7b --vocab-size 50257", 512, 50257).config.vocabulary, 50257);
+  EXPECT_THAT(
+      [] { ask("--model 124m --vocab-size 100", 512, 257); },
+      ThrowsMessage<ConfigError>(HasSubstr("--vocab-size 100 is smaller than the corpus' vocabulary of 257 tokens")));
 }
 
-TEST(ModelOptions, ChangeALlamasLayers) {
-  const model::ModelConfig asked =
-      ask("--model llama3-8b --kv-channels 96 --add-qkv-bias --apply-layernorm-1p", 512, 257).config;
-  EXPECT_EQ(asked.head_dim(), 96);
-  EXPECT_TRUE(asked.norm_1p);
-  EXPECT_TRUE(asked.has_qkv_bias());
-  EXPECT_FALSE(asked.linear_bias);
+TEST(ModelOptions, TakeOneFormOfTheActivation) {
   EXPECT_EQ(ask("--model 124m --squared-relu", 512, 257).config.activation, Activation::squared_relu);
   for (const char* words : {"--model llama3-8b --squared-relu", "--model 124m --squared-relu --gelu erf"}) {
     EXPECT_THAT([&] { ask(words, 512, 257); },
@@ -121,6 +118,14 @@ TEST(ModelOptions, ScaleRotaryFrequencies) {
   expect_problem("--model llama3-8b --rope-scaling-factor 8", "--rope-scaling-factor needs");
   expect_problem("--model llama3-8b --yarn-mscale 1", "needs --position-embedding-type yarn");
   expect_problem("--model llama3-8b --position-embedding-type yarn", "yarn needs --yarn-rotary-scaling-factor");
+  expect_problem("--model 124m --rotary-base 500", "--rotary-base needs --position-embedding-type rope");
+  expect_problem("--model 124m --use-rotary-position-embeddings --position-embedding-type learned_absolute",
+                 "--use-rotary-position-embeddings and --position-embedding-type learned_absolute exclude each other");
+}
+
+TEST(ModelOptions, SwigluOfANarrowModelNeedsItsColumns) {
+  EXPECT_THAT([] { ask("--num-layers 2 --hidden-size 16 --num-attention-heads 4 --swiglu", 16, 257); },
+              ThrowsMessage<ConfigError>(HasSubstr("--swiglu at --hidden-size 16")));
 }
 
 TEST(ModelOptions, InterpolateRotaryPositions) {
@@ -185,12 +190,6 @@ TEST(ModelOptions, RefuseWindowsThatCannotBe) {
   }
   expect_problem("--model-type bert --window-size 4,0",
                  "--window-size 4: windows are for causal models, but a BERT attends to both sides");
-}
-
-TEST(ModelOptions, NormaliseQueriesAndKeys) {
-  EXPECT_TRUE(ask("--model llama3-8b --qk-layernorm", 512, 257).config.qk_norm);
-  EXPECT_TRUE(ask("--model qwen3-0.6b", 512, 257).config.qk_norm);
-  EXPECT_FALSE(ask("--model llama3-8b", 512, 257).config.qk_norm);
 }
 
 TEST(ModelOptions, ABertHasTheVocabularyOfItsCorpus) {

@@ -102,6 +102,20 @@ TEST(RunConfig, RefusesSchedulesThatContradict) {
                  "needs --start-weight-decay and --end-weight-decay");
   expect_refused("--data-path a.h5 --weight-decay-incr-style linear --start-weight-decay 0.3 --end-weight-decay 0.2",
                  "--start-weight-decay 0.3 must be at least 0 and at most --end-weight-decay 0.2");
+  expect_refused("--data-path a.h5 --rampup-batch-size 2 2 24", "--rampup-batch-size needs --train-samples");
+  expect_refused("--data-path a.h5 --lr-decay-samples 24", "--lr-decay-samples needs --train-samples; with");
+  const std::pair<const char*, const char*> by_samples[] = {
+      {"--lr-warmup-iters 2", "--lr-warmup-iters needs --train-iters; with --train-samples give --lr-warmup-samples"},
+      {"--lr-warmup-samples 10 --lr-warmup-fraction 0.1",
+       "--lr-warmup-fraction and --lr-warmup-samples exclude each other"},
+      {"--lr-warmup-samples 10 --lr-decay-samples 10", "--lr-warmup-samples 10 must be below --lr-decay-samples 10"},
+      {"--lr-decay-style inverse-square-root", "give --lr-warmup-samples of at least 1"},
+      {"--global-batch-size 24 --rampup-batch-size 8 12 24",
+       "--rampup-batch-size 8 12 24 does not lead to --global-batch-size 24"},
+      {"--rampup-batch-size 8 8", "three numbers are needed"}};
+  for (const auto& [words, problem] : by_samples) {
+    EXPECT_THAT([&] { read_by_samples(words); }, ThrowsMessage<ConfigError>(HasSubstr(problem)));
+  }
 }
 
 TEST(RunConfig, HoldsNormsAndDecoupledRates) {

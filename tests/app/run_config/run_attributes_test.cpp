@@ -46,31 +46,6 @@ TEST(RunAttributes, AreCheckedPartByPart) {
   }
 }
 
-TEST(RunAttributes, OfABertNameItsMasking) {
-  data::CorpusInfo info;
-  info.tokenizer = "wordpiece";
-  info.vocabulary_size = 5;
-  const std::vector<data::WeightedStore> stores = {
-      {std::make_shared<data::MemoryTokenStore>(info, std::vector<std::vector<std::int32_t>>{{1, 2}})}};
-  model::ModelConfig model;
-  model.family = model::ModelFamily::bert;
-  data::BertDataOptions options;
-  const auto attributes = [&] { return run_attributes(model, stores, options, {}, DType::fp32); };
-  const Attributes stored = attributes();
-  EXPECT_TRUE(stored.contains("data.short_sequence_probability"));
-  EXPECT_EQ(stored.get<std::string>("tokenizer"), "wordpiece");
-  EXPECT_NO_THROW(require_same_run(stored, attributes(), false));
-  options.samples.masking.mask_probability = 0.2;
-  EXPECT_THAT([&] { require_same_run(stored, attributes(), false); },
-              ThrowsMessage<CheckpointError>(HasSubstr("data.mask_probability")));
-  EXPECT_NO_THROW(require_same_run(stored, attributes(), true));
-}
-
-TEST(RunAttributes, KeepTheTypeOfTheTraining) {
-  EXPECT_EQ(trained_dtype(small_run()), DType::fp32);
-  EXPECT_THROW(trained_dtype({}), CheckpointError);
-}
-
 TEST(RunAttributes, TellWhichOptionsOfTrainingChanged) {
   train::TrainOptions options;
   options.lr_schedule.maximum = 0.1;

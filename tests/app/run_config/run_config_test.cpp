@@ -43,12 +43,32 @@ TEST(RunConfig, ReportsTheProblemsOfAllGroupsAtOnce) {
   EXPECT_EQ(std::ranges::count(message, '\n') + 1, std::ssize(problems)) << message;
 }
 
-TEST(RunConfig, RefusesWhatDoesNotGoWithZero2) {
-  const Words zero2 = gpt + "--data-parallel-sharding-strategy optim_grads";
-  EXPECT_NO_THROW(read(zero2 + "--cuda-graphs --bf16"));
-  expect_refused(zero2 + "--cuda-graphs --overlap-grad-reduce",
-                 "with ZeRO 2, which reduces gradients after every micro-batch");
-  expect_refused(zero2 + "--bf16 --main-grads-dtype bf16", "ZeRO 2 keeps its shard of the gradients in fp32");
+TEST(RunConfig, RefusesOptionsThatContradictEachOther) {
+  const std::pair<const char*, const char*> cases[] = {
+      {"--fp16 --main-grads-dtype bf16",
+       "--main-grads-dtype bf16 is not supported with --dtype fp16, whose gradients are fp32 or fp16"},
+      {"--dtype fp64 --main-grads-dtype fp32", "--main-grads-dtype fp32 is not supported with --dtype fp64"},
+      {"--recompute-granularity full --distribute-saved-activations --sequence-parallel",
+       "--distribute-saved-activations and --sequence-parallel exclude each other"},
+      {"--data-parallel-sharding-strategy optim_grads --bf16 --main-grads-dtype bf16",
+       "ZeRO 2 keeps its shard of the gradients in fp32"},
+      {"--data-parallel-sharding-strategy optim_grads --cuda-graphs --overlap-grad-reduce",
+       "with ZeRO 2, which reduces gradients after every micro-batch"},
+      {"--init-method hashed-uniform --init-method-std 0.1", "--init-method-std needs --init-method normal"},
+      {"--sampling sequential --split 9,1", "--sampling sequential has no splits"},
+      {"--sampling sequential --split-by tokens", "--sampling sequential has no splits"},
+      {"--schedule interleaved", "--schedule interleaved needs several chunks"},
+      {"--pp 2 --vpp 2 --schedule zero-bubble", "--schedule zero-bubble has one chunk of layers a rank, not 2"},
+      {"--cross-entropy-chunks 17", "--cross-entropy-chunks 17 must be from 1 to the 16 tokens of a micro-batch"},
+      {"--exp-avg-dtype bf16", "--exp-avg-dtype needs --use-precision-aware-optimizer"},
+      {"--use-precision-aware-optimizer --exp-avg-sq-dtype fp16",
+       "--exp-avg-sq-dtype fp16: moments in fp16 would need a scale for every tensor. Try bf16"},
+      {"--use-precision-aware-optimizer --exp-avg-sq-dtype bf16",
+       "--exp-avg-sq-dtype bf16 and --adam-beta2 0.999 exclude each other"},
+      {"--use-precision-aware-optimizer --exp-avg-dtype bf16 --dtype fp64",
+       "--exp-avg-dtype bf16 is not supported with --dtype fp64, whose moments are fp64"},
+      {"--use-precision-aware-optimizer --optimizer muon", "--use-precision-aware-optimizer needs --optimizer adam"}};
+  for (const auto& [words, problem] : cases) expect_refused(gpt + words, problem);
 }
 
 TEST(RunConfig, RefusesGraphsOfVariableLengths) {
@@ -56,29 +76,6 @@ TEST(RunConfig, RefusesGraphsOfVariableLengths) {
   EXPECT_TRUE(read(run).execution_config().variable_lengths);
   expect_refused(run + "--cuda-graphs",
                  "--cuda-graphs and --variable-seq-lengths exclude each other: recorded work has one length");
-}
-
-TEST(RunConfig, HoldsTheSettledValues) {
-  const RunConfig config = read(
-      "--model gpt2-124m --data-path a.h5 --fp16 --sequence-parallel --use-distributed-optimizer --micro-batch-size 3 "
-      "--sampling sequential --save run --save-interval 7 --reset-attention-mask");
-  const train::ExecutionConfig execution = config.execution_config();
-  EXPECT_EQ(execution.dtype, DType::fp16);
-  EXPECT_EQ(execution.micro_batch_size, 3);
-  EXPECT_TRUE(execution.parallel.sequence_parallel);
-  EXPECT_EQ(execution.parallel.data_parallel.sharding, parallel::DataSharding::optimizer);
-  EXPECT_EQ(config.train_options().global_batch_size, 3);
-  EXPECT_TRUE(config.train_options().loss_scale.dynamic);
-  EXPECT_EQ(config.schedule().eval_iterations, 0);
-  EXPECT_EQ(config.schedule().save_interval, 7);
-  EXPECT_EQ(config.gpt_data_options({}).sampling, data::Sampling::sequential);
-  EXPECT_EQ(config.gpt_data_options({}).document_ends, data::DocumentEnds::labelled);
-  EXPECT_TRUE(config.train_options().documents.reset_attention_mask);
-  EXPECT_FALSE(config.train_options().documents.reset_position_ids);
-  const RunConfig other = read("--model gpt2-124m --data-path a.h5 --eod-mask-loss --reset-position-ids");
-  EXPECT_EQ(other.gpt_data_options({}).document_ends, data::DocumentEnds::unlabelled);
-  EXPECT_TRUE(other.train_options().documents.reset_position_ids);
-  EXPECT_FALSE(other.train_options().documents.reset_attention_mask);
 }
 
 TEST(RunConfig, TakesTheSequenceLengthOfItsModel) {
@@ -103,7 +100,6 @@ TEST(RunConfig, TakesTheSequenceLengthOfItsModel) {
 
 TEST(RunConfig, RefusesOptionsOfACheckpointWithoutOne) {
   expect_refused("--data-path a.h5 --allow-new-data", "--allow-new-data needs --load");
-  expect_refused("--data-path a.h5 --load-or-init", "--load-or-init needs --load");
   expect_refused("--data-path a.h5 --override-opt_param-scheduler", "--override-opt-param-scheduler needs --load");
   expect_refused("--data-path a.h5 --load b --override-opt-param-scheduler --use-checkpoint-opt_param-scheduler",
                  "exclude each other");
@@ -119,16 +115,6 @@ TEST(RunConfig, SkipsTrainingAndSavesNothing) {
   EXPECT_TRUE(read(run).schedule().skip_training);
   EXPECT_EQ(read(run).checkpoint.save, "");
   expect_refused(run + "--eval-iters 0", "--skip-train only evaluates, and needs --eval-iters of at least 1");
-}
-
-TEST(RunConfig, RefusesOptionsThatAnotherMakesUseless) {
-  expect_refused(gpt + "--init-method hashed-uniform --init-method-std 0.1",
-                 "--init-method-std needs --init-method normal");
-  EXPECT_EQ(read(gpt + "--init-method-std 0.1").initialisation.std, 0.1);
-  for (const std::string name : {"split", "split-by"}) {
-    expect_refused(gpt + Words{"--sampling", "sequential", "--" + name, name == "split" ? "9,1" : "tokens"},
-                   "--sampling sequential has no splits");
-  }
 }
 
 TEST(RunConfig, BoundsSizes) {

@@ -39,8 +39,7 @@ struct ExportOptions {
     options.add("max-shard-size", &max_shard_gb, "GB",
                 "Divide the weights into files of at most this many gigabytes (1e9 bytes), with an index.",
                 between(1e-9, 1e6));
-    options.require("load");
-    options.require("output");
+    options.require({"load", "output"});
   }
 };
 

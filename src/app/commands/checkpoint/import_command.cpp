@@ -84,8 +84,7 @@ int checkpoint_import_command(const CommandLine& line) {
   options.add_flag("no-tokenizer", &o.without_tokenizer,
                    "Ignore the tokenizer's files, if they are of an unsupported kind: the ids are those of an unknown "
                    "tokenizer.");
-  options.require("input");
-  options.require("output");
+  options.require({"input", "output"});
   if (!line.read(options)) return 0;
 
   const auto world = line.environment().make_world();

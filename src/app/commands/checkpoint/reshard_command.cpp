@@ -28,8 +28,7 @@ struct ReshardOptions {
     options.add("load", &load, "DIR", "Folder of checkpoints, of which the newest is read, or one step's folder.");
     options.add("ckpt-step", &step, "N", "The checkpoint of this iteration instead of the newest.", at_least(0));
     options.add("save", &save, "DIR", "Folder for the new checkpoint; replaces a step of the same number.");
-    options.require("load");
-    options.require("save");
+    options.require({"load", "save"});
     grid.declare(options, "Grid whose files are written, one per rank; default one rank");
     options.add("data-parallel-size", &data_ranks, "N", "Data ranks.", rank_count());
     options.add_flag("use-distributed-optimizer", &distributed_optimizer,

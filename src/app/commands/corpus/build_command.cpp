@@ -7,9 +7,7 @@
 #include "io/corpus/prepare_files.hpp"
 #include "src/app/job/job.hpp"
 #include "src/app/job/progress_bar.hpp"
-#include "src/app/options/document_options.hpp"
-#include "src/app/options/options.hpp"
-#include "src/app/options/tokenizer_options.hpp"
+#include "src/app/options/text_options.hpp"
 #include "src/base/log.hpp"
 #include "src/base/timer.hpp"
 #include "src/data/text/sentence_splitter.hpp"
@@ -55,8 +53,7 @@ struct BuildCommandOptions {
         "Size of the parts into which the input is split. Ranks process them one by one, and a stopped build keeps "
         "the finished ones.",
         at_least(1));
-    options.require("input");
-    options.require("output");
+    options.require({"input", "output"});
   }
 };
 

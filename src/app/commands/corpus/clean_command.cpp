@@ -9,8 +9,7 @@
 #include "io/corpus/prepare_files.hpp"
 #include "src/app/job/job.hpp"
 #include "src/app/job/progress_bar.hpp"
-#include "src/app/options/document_options.hpp"
-#include "src/app/options/tokenizer_options.hpp"
+#include "src/app/options/text_options.hpp"
 #include "src/base/check.hpp"
 #include "src/base/log.hpp"
 #include "src/base/split.hpp"
@@ -83,8 +82,7 @@ struct CleanCommandOptions {
     options.add("seed", &clean.minhash.seed, "N", "Seed of the hash functions.");
     options.section("Speed");
     add_workers(options, &workers);
-    options.require("input");
-    options.require("output");
+    options.require({"input", "output"});
   }
 
   void check(const Options& options) {

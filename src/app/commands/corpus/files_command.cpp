@@ -7,8 +7,7 @@
 #include "io/corpus/foreign_corpus.hpp"
 #include "io/corpus/prepare_files.hpp"
 #include "io/posix/folder_lock.hpp"
-#include "src/app/options/options.hpp"
-#include "src/app/options/tokenizer_options.hpp"
+#include "src/app/options/text_options.hpp"
 #include "src/app/run_config/data_options.hpp"
 #include "src/base/check.hpp"
 #include "src/base/log.hpp"
@@ -30,7 +29,7 @@ void add_view(Options& options, bool* view) {
 
 void add_output(Options& options, std::string* output) {
   options.add("output", output, "FILE.h5", "The corpus. It gets this name once it is complete.");
-  options.require("output");
+  options.require({"output"});
 }
 
 /// Returns PREFIX for `path`, which is PREFIX, PREFIX.bin or PREFIX.idx; empty if there is no PREFIX.idx.
@@ -69,7 +68,7 @@ int corpus_split_command(const CommandLine& line) {
   add_split_by(options, &by);
   bool view = false;
   add_view(options, &view);
-  options.require("output-prefix");
+  options.require({"output-prefix"});
   if (!line.read(options)) return 0;
   const std::array<std::string, 3> outputs{prefix + "_train.h5", prefix + "_valid.h5", prefix + "_test.h5"};
   const auto sizes =
@@ -99,7 +98,7 @@ int corpus_sample_command(const CommandLine& line) {
   options.add("seed", &seed, "N", "Seed of the selection.");
   bool view = false;
   add_view(options, &view);
-  options.require("share");
+  options.require({"share"});
   if (!line.read(options)) return 0;
   log_written(output, prepare::sample_corpus(io::prepare_files(), input, probability, seed, output, kind_of(view)));
   return 0;
@@ -145,7 +144,7 @@ int corpus_export_command(const CommandLine& line) {
                   "Writes a corpus as PREFIX.bin and PREFIX.idx, byte by byte as Megatron-LM's own tools do.");
   options.add_argument("FILE.h5", &input, "A corpus.");
   options.add("output-prefix", &prefix, "PREFIX", "Name of the two files without .bin and .idx.");
-  options.require("output-prefix");
+  options.require({"output-prefix"});
   if (!line.read(options)) return 0;
   const io::CorpusStore store(input);
   const io::FolderLock lock(prefix + ".lock", prefix);

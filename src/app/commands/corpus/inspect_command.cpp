@@ -10,8 +10,9 @@
 #include <variant>
 
 #include "io/corpus/corpus_store.hpp"
+#include "src/app/job/job.hpp"
 #include "src/app/manual/terminal_text.hpp"
-#include "src/app/options/options.hpp"
+#include "src/app/options/text_options.hpp"
 #include "src/base/check.hpp"
 #include "src/data/tokenizer/tokenizer.hpp"
 
@@ -71,6 +72,28 @@ int corpus_inspect_command(const CommandLine& line) {
     tokenizer->decode(ids_in(store, begin, std::min(end, begin + tokens_shown)), text);
     fmt::print("\ndocument {}, {} tokens: {}{}\n", d, end - begin, printable(text),
                end - begin > tokens_shown ? " ..." : "");
+  }
+  return 0;
+}
+
+int corpus_verify_command(const CommandLine& line) {
+  std::string path;
+  std::optional<int> workers;
+  Options options(line.command(),
+                  "Reads an entire corpus and checks it against its digests. Under mpirun the ranks share the work.");
+  options.add_argument("FILE.h5", &path, "A corpus made by trireme corpus build.");
+  add_workers(options, &workers);
+  if (!line.read(options)) return 0;
+
+  const auto world = line.environment().make_world();
+  check_same_options(*world, options);
+  std::unique_ptr<io::CorpusStore> store;
+  collectively(*world, [&] { store = std::make_unique<io::CorpusStore>(path); });
+  ThreadPool pool(thread_count(*world, workers));
+  store->verify(*world, pool);
+  if (world->rank() == 0) {
+    fmt::print("{} is complete: {} documents, {} tokens, digest {}\n", path, store->documents(), store->token_count(),
+               store->info().content_digest);
   }
   return 0;
 }

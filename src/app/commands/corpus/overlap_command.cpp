@@ -8,7 +8,7 @@
 #include "io/json/json_text.hpp"
 #include "src/app/job/job.hpp"
 #include "src/app/job/progress_bar.hpp"
-#include "src/app/options/document_options.hpp"
+#include "src/app/options/text_options.hpp"
 #include "src/base/check.hpp"
 #include "src/base/log.hpp"
 #include "src/base/timer.hpp"
@@ -52,8 +52,7 @@ struct OverlapCommandOptions {
                 at_least(0));
     options.section("Speed");
     add_workers(options, &workers);
-    options.require("corpus");
-    options.require("test");
+    options.require({"corpus", "test"});
   }
 
   void check(const Options& options) {

@@ -62,8 +62,7 @@ struct SamplesOptions {
     options.section("BERT");
     masking.declare(options);
     options.add_flag("bert-no-binary-head", &no_binary_head, "Samples of a single segment.");
-    options.require("model-type");
-    options.require("seq-length");
+    options.require({"model-type", "seq-length"});
   }
 
   void check(const Options& options) const {

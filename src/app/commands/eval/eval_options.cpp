@@ -61,7 +61,7 @@ void EvalOptions::declare(Options& options) {
   options.add_choice("on-bad-line", &skip_bad_lines, {{"stop", false}, {"skip", true}},
                      "Lines without a usable example: an error, or skipped and counted.");
   model.declare(options);
-  options.require("data-path");
+  options.require({"data-path"});
 }
 
 void EvalOptions::check(const Options& options) const {

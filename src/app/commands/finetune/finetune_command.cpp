@@ -7,7 +7,7 @@
 #include "io/posix/folder_lock.hpp"
 #include "src/app/commands/commands.hpp"
 #include "src/app/commands/finetune/task_data.hpp"
-#include "src/app/commands/train/configuration_log.hpp"
+#include "src/app/commands/train/train_plan.hpp"
 #include "src/app/commands/train/train_session.hpp"
 #include "src/app/megatron/translation.hpp"
 #include "src/base/log.hpp"
@@ -210,9 +210,9 @@ class Finetuning {
     const train::Progress& progress = session.progress();
     print_line(job_, fmt::format("{{\"task\": \"{}\", \"seed\": {}, \"epoch\": {}, \"iteration\": {}, {}{}}}",
                                  task_.task.name(), seed, progress.best_iteration / per_epoch, progress.best_iteration,
-                                 best_json(progress, best.valid, data_.valid, ""),
+                                 best_json(progress, best.valid, data_.valid),
                                  data_.test.samples && !best.test.scores.empty()
-                                     ? ", " + best_json(progress, best.test, data_.test, "test_")
+                                     ? fmt::format(", \"test\": {{{}}}", best_json(progress, best.test, data_.test))
                                      : ""));
     return progress.best_score;
   }
@@ -228,15 +228,13 @@ class Finetuning {
   }
 
   /// Returns the figures of the best epoch; only its score if an earlier run measured it on other data.
-  std::string best_json(const train::Progress& progress, const train::TaskScores& scores, const train::TaskSplit& split,
-                        const std::string& prefix) const {
+  std::string best_json(const train::Progress& progress, const train::TaskScores& scores,
+                        const train::TaskSplit& split) const {
     if (scores.scores.empty()) {
       return fmt::format("\"{}\": {:.17g}", split.squad ? "f1" : "accuracy",
                          split.squad ? 100 * progress.best_score : progress.best_score);
     }
-    const std::string json = json_of(measure(task_.task, split, scores));
-    if (prefix.empty()) return json;
-    return fmt::format("\"test\": {{{}}}", json);
+    return json_of(measure(task_.task, split, scores));
   }
 
   /// Returns the suffix of a seed's file names.

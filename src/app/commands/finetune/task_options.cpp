@@ -42,9 +42,7 @@ void TaskOptions::declare(Options& options) {
   options.add("pretrained-checkpoint", &pretrained, "DIR",
               "Weights to start from: a folder of checkpoints, or one step's folder. --load can name them, too.");
   tokenizer.declare(options);
-  options.require("task");
-  options.require("train-data");
-  options.require("valid-data");
+  options.require({"task", "train-data", "valid-data"});
 }
 
 void TaskOptions::check(const Options& options) const {

@@ -1,4 +1,4 @@
-#include "src/app/commands/plan/cases_command.hpp"
+#include "src/app/commands/plan/plan_report.hpp"
 
 #include <fmt/format.h>
 

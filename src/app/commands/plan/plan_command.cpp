@@ -1,8 +1,5 @@
 #include "src/app/commands/commands.hpp"
-#include "src/app/commands/plan/cases_command.hpp"
-#include "src/app/commands/plan/plan_options.hpp"
 #include "src/app/commands/plan/plan_report.hpp"
-#include "src/app/commands/plan/plan_timeline.hpp"
 #include "src/plan/constants.hpp"
 
 namespace trireme::app {

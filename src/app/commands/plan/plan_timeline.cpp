@@ -1,4 +1,4 @@
-#include "src/app/commands/plan/plan_timeline.hpp"
+#include "src/app/commands/plan/plan_report.hpp"
 
 #include <fmt/ranges.h>
 

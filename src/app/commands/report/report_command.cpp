@@ -149,7 +149,7 @@ int report_command(const CommandLine& line) {
       "A file of --metrics-file, its folder (such as the run folder of a batch file), or a folder of --save. Several "
       "runs are compared in the same plots.");
   options.add("output", &output, "FILE.html", "File of the page; replaces an existing one. Required.");
-  options.require("output");
+  options.require({"output"});
   if (!line.read(options)) return 0;
   report::Page page;
   page.version = version();

@@ -13,8 +13,7 @@
 #include "io/tokenizer/tokenizer_files.hpp"
 #include "src/app/job/progress_bar.hpp"
 #include "src/app/manual/terminal_text.hpp"
-#include "src/app/options/document_options.hpp"
-#include "src/app/options/tokenizer_options.hpp"
+#include "src/app/options/text_options.hpp"
 #include "src/base/check.hpp"
 #include "src/base/log.hpp"
 #include "src/base/timer.hpp"
@@ -55,8 +54,7 @@ struct TokenizerTrainOptions {
     options.add("max-words", &counting.max_words, "N",
                 "Distinct words kept while counting; beyond that, the rarest are dropped.", at_least(1000));
     add_workers(options, &workers);
-    options.require("input");
-    options.require("output");
+    options.require({"input", "output"});
   }
 
   void check() const {

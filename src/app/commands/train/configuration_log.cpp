@@ -1,4 +1,4 @@
-#include "src/app/commands/train/configuration_log.hpp"
+#include "src/app/commands/train/train_plan.hpp"
 
 #include <fmt/ranges.h>
 

@@ -2,7 +2,6 @@
 #include <csignal>
 
 #include "src/app/commands/commands.hpp"
-#include "src/app/commands/train/configuration_log.hpp"
 #include "src/app/commands/train/train_plan.hpp"
 #include "src/app/commands/train/train_session.hpp"
 #include "src/app/job/memory_report.hpp"

@@ -52,4 +52,9 @@ TrainPlan make_plan(const Job& job, const RunConfig& config);
 /// ranks then find it. Collective.
 data::SampleSplits make_data(Communicator& world, const TrainPlan& plan, const std::string& cache_path);
 
+/// Logs the configuration of the run in at most 25 lines: the given options, grid, model, corpora, batches, schedule
+/// and memory. With --log-options it lists all options and corpora; a dry run adds the ranks of the grid and the memory
+/// of every stage. Throws EnvironmentError if the memory does not suffice. Collective.
+void log_configuration(const Options& options, const Job& job, const RunConfig& config, const TrainPlan& plan);
+
 }  // namespace trireme::app

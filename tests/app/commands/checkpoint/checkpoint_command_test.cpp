@@ -59,12 +59,6 @@ TEST_F(CheckpointCommand, InspectPrintsWhatThereIs) {
               AllOf(HasSubstr("step        10"), Not(HasSubstr("step-00000020"))));
 }
 
-TEST_F(CheckpointCommand, VerifyReadsEveryStep) {
-  EXPECT_THAT(output_of({"verify", root}),
-              AllOf(HasSubstr("step-00000010 is complete"), HasSubstr("step-00000020 is complete")));
-  EXPECT_THAT(output_of({"verify", latest}), Not(HasSubstr("step-00000010")));
-}
-
 TEST_F(CheckpointCommand, VerifyNamesFileAndTensorThatAreDamaged) {
   const checkpoint::Piece piece = io::CheckpointReader(latest).manifest().pieces[1];
   {
@@ -102,15 +96,6 @@ TEST_F(CheckpointCommand, VerifyNamesFilesAndStepsThatDoNotBelongThere) {
   std::filesystem::rename(root + "/step-00000010", root + "/step-00000011");
   run_to_error({"verify", root}, AllOf(HasSubstr("does not list the file rank-00007.h5"),
                                        HasSubstr("step-00000011/manifest.json is of step 10")));
-}
-
-TEST_F(CheckpointCommand, WrongUseIsExplained) {
-  EXPECT_EQ(run({}), 2);
-  EXPECT_EQ(run({"destroy"}), 2);
-  EXPECT_THAT(message_, HasSubstr("destroy"));
-  EXPECT_EQ(run({"verify"}), 2);
-  run_to_error({"verify", directory_ / "absent"}, HasSubstr("absent"));
-  run_to_error({"verify", directory_.path()}, HasSubstr("there is no checkpoint"));
 }
 
 }  // namespace

@@ -51,18 +51,6 @@ TEST_F(CorpusCommand, BuildsInspectsAndVerifies) {
   EXPECT_THAT(output_, HasSubstr("is complete: 2 documents"));
 }
 
-TEST_F(CorpusCommand, BuildsWithGpt2sTokenizerAndEmbedsIt) {
-  const test::SmallBpe files(directory_.path());
-  const std::string text = "in the end\n\nthe  start's 12\n";
-  EXPECT_EQ(build({"--input", file("a.txt", text), "--tokenizer", "gpt2", "--vocab-file", files.vocabulary_path,
-                   "--merge-file", files.merges_path, "--workers", "3"}),
-            0)
-      << message_;
-  std::filesystem::remove(files.vocabulary_path);
-  EXPECT_EQ(decoded(), text);
-  EXPECT_EQ(run({"verify", corpus_}), 0) << message_;
-}
-
 TEST_F(CorpusCommand, KeepsSentencesWithTheTokensOfTheText) {
   const std::string text = file("a.txt", "Mr. Hu rows. \"No!\" He rests.\n\nThe end");
   const std::string lines = file("b.jsonl", "{\"text\": \"One. Two.\"}\n{\"text\": \"\"}\n");
@@ -138,6 +126,7 @@ TEST_F(CorpusCommand, LeavesWithTheExitCodeOfWhatIsWrong) {
   EXPECT_EQ(build({"--input", directory_ / "absent.txt", "--tokenizer", "bytes"}), 5);
   EXPECT_EQ(build({"--input", directory_.path(), "--tokenizer", "bytes"}), 3);
   EXPECT_EQ(build({"--input", file("empty.txt", ""), "--tokenizer", "bytes"}), 3);
+  EXPECT_THAT(message_, HasSubstr("holds no text"));
   EXPECT_EQ(build({"--input", file("a.jsonl", "{\"text\": 1}"), "--tokenizer", "bytes"}), 3);
   EXPECT_THAT(message_, HasSubstr("a.jsonl:1"));
   EXPECT_EQ(run({"build", "--input", text, "--tokenizer", "bytes", "--output", directory_ / "absent/c.h5"}), 5);
@@ -212,13 +201,6 @@ TEST_F(CorpusCommand, RefusesToImportWhatItCannotTell) {
   EXPECT_EQ(run({"merge", directory_ / "absent.h5", "--output", back}), 5);
   EXPECT_EQ(run({"split", text, "--split", "1,x", "--output-prefix", back}), 2);
   EXPECT_FALSE(std::filesystem::exists(back));
-}
-
-TEST_F(CorpusCommand, PrintsHelp) {
-  EXPECT_EQ(run({"--help"}), 0);
-  EXPECT_THAT(output_, HasSubstr("build|inspect|verify|merge"));
-  EXPECT_EQ(run({"build", "--help"}), 0);
-  EXPECT_THAT(output_, AllOf(HasSubstr("--append-eod"), HasSubstr("[gpt2]")));
 }
 
 }  // namespace

@@ -44,14 +44,6 @@ const std::string bloom_like =
     "--train-samples 220_000_000 --lr 6e-5 --bf16 --embed-layernorm --position-embedding-type alibi "
     "--pad-vocab-size-to 250880 --data-path corpus.h5 --deepspeed --deepspeed_config ds.json --zero-stage 1";
 
-const std::string llama_of_2025 =
-    "torchrun --nproc_per_node 8 --nnodes 2 pretrain_gpt.py --use-mcore-models --num-layers 32 --hidden-size 4096 "
-    "--ffn-hidden-size 14336 --num-attention-heads 32 --group-query-attention --num-query-groups 8 --seq-length 8192 "
-    "--max-position-embeddings 8192 --position-embedding-type rope --rotary-base 1000000 --swiglu --normalization "
-    "RMSNorm --untie-embeddings-and-output-weights --disable-bias-linear --attention-dropout 0.0 --hidden-dropout 0.0 "
-    "--micro-batch-size 1 --global-batch-size 128 --train-iters 1000 --lr 3e-4 --bf16 --use-distributed-optimizer "
-    "--overlap-grad-reduce --save checkpoints/llama --tensor-model-parallel-size 2 --data-path corpus.h5";
-
 const std::string lambada_of_2020 =
     "python -m torch.distributed.launch --nproc_per_node 8 --nnodes 1 ./tasks/main.py --task LAMBADA --valid-data "
     "test.jsonl --strict-lambada --load checkpoints/gpt2_345m --model-parallel-size 1 --num-layers 24 --hidden-size "
@@ -75,9 +67,6 @@ TEST(LaunchReport, TakesRunsOfEveryYear) {
   EXPECT_TRUE(bert.runs) << bert.text;
   EXPECT_THAT(bert.text, AllOf(HasSubstr("\ntrireme train \\\n    --model-type bert"),
                                ContainsRegex("--train-samples 5000000"), Not(HasSubstr("mpirun"))));
-  const LaunchReport llama = report_on(llama_of_2025);
-  EXPECT_TRUE(llama.runs) << llama.text;
-  EXPECT_THAT(llama.text, AllOf(HasSubstr("mpirun -np 16 trireme train"), HasSubstr("--save checkpoints/llama")));
 }
 
 TEST(LaunchReport, RefusesFlagsByName) {
