@@ -178,35 +178,6 @@ TEST_F(CorpusBuilder, CutsRunsWithoutAPlaceToCutAndCountsThem) {
   EXPECT_EQ(test::decode(*tokenizer_, ids()), std::string(350, 'x') + " y" + std::string(250, 'z'));
 }
 
-TEST_F(CorpusBuilder, GoesOnWithThePartsThatAreDoneAndMakesThoseThatChanged) {
-  std::string lines;
-  for (int i = 0; i < 100; ++i) lines += fmt::format("{{\"text\": \"line {}\"}}\n", i);
-  file("a.jsonl", lines);
-  file("b.jsonl", lines + "nonsense\n");
-  options_.part_bytes = 500;
-  EXPECT_THAT([&] { build(); }, ThrowsMessage<DataError>(HasSubstr("b.jsonl:101:2: not JSON")));
-  EXPECT_FALSE(std::filesystem::exists(options_.output));
-  const std::string folder = options_.output + ".parts";
-  const auto parts = std::distance(std::filesystem::directory_iterator(folder), {});
-  EXPECT_GT(parts, 5);
-
-  // After the line is fixed only that file's parts are rebuilt.
-  options_.inputs.pop_back();
-  file("b.jsonl", lines + "{\"text\": \"mended\"}\n");
-  std::int64_t begun = -1;
-  ThreadPool pool(1);
-  SelfCommunicator self;
-  const auto report = build_corpus(disk, options_, *tokenizer_, pool, self, [&](std::int64_t done, std::int64_t) {
-    if (begun < 0) begun = done;
-  });
-  EXPECT_EQ(report.documents, 201);
-  EXPECT_GE(begun, 1500);  // the fourth part includes the start of the other file
-  EXPECT_FALSE(std::filesystem::exists(folder));
-  const std::string continued = content(options_.output);
-  build();
-  EXPECT_EQ(content(options_.output), continued);
-}
-
 TEST_F(CorpusBuilder, ClearsAwayPartsOfAnotherInputButNotFilesOfOthers) {
   file("a.jsonl", "nonsense");
   file("b.txt", "text");
@@ -258,19 +229,6 @@ TEST_F(CorpusBuilder, FindsAPartThatWasDamagedMeanwhile) {
   file("b.jsonl", "{\"text\": \"good\"}");
   EXPECT_THAT([&] { build(); }, ThrowsMessage<DataError>(HasSubstr("is damaged; delete it")));
   EXPECT_FALSE(std::filesystem::exists(options_.output));
-}
-
-TEST_F(CorpusBuilder, StopsAtTheFirstBadLineOrSkipsAndCountsThem) {
-  file("a.jsonl", "{\"text\": \"a\"}\nnonsense\n{\"text\": 1}\n{\"text\": \"\xFF\"}\n{\"text\": \"b\"}\n");
-  EXPECT_THAT([&] { build(); }, ThrowsMessage<DataError>(HasSubstr("a.jsonl:2:2: not JSON")));
-  EXPECT_FALSE(std::filesystem::exists(options_.output));
-  options_.text.skip_bad_lines = true;
-  const CorpusBuildReport report = build();
-  EXPECT_EQ(report.counts.bad_lines, 3);
-  EXPECT_EQ(report.counts.first_bad_lines.size(), 3u);
-  EXPECT_THAT(ids(), ElementsAre('a', 'b'));
-  options_.text.max_bad_lines = 2;
-  EXPECT_THAT([&] { build(); }, ThrowsMessage<DataError>(HasSubstr("more than 2 bad lines")));
 }
 
 TEST_F(CorpusBuilder, NeverSkipsPartsOfATextThatAreNotUtf8) {

@@ -103,26 +103,6 @@ TEST_F(CorpusCleaner, RepairsCharactersAndDropsOtherLanguagesWhereThatIsWanted) 
   EXPECT_THAT(refusal(), HasSubstr("'xx' is not the ISO 639 code"));
 }
 
-TEST_F(CorpusCleaner, SkipsAndCountsBadLinesWhereThatIsWanted) {
-  std::string file;
-  for (int i = 0; i < 40; ++i) {
-    file += i % 5 == 2 ? "{\"text\": cut" + std::to_string(i) + "\n" : "{\"text\": \"" + std::to_string(i) + "\"}\n";
-  }
-  input("a.jsonl", file);
-  options_.jaccard = 1;
-  EXPECT_THAT(refusal(), HasSubstr("a.jsonl:3:"));
-  options_.skip_bad_lines = true;
-  const CorpusCleanReport report = clean();
-  EXPECT_EQ(report.documents, 32);
-  EXPECT_EQ(report.kept_documents, 32);
-  EXPECT_EQ(report.bad_lines, 8);
-  EXPECT_THAT(report.first_bad_lines,
-              ElementsAre(HasSubstr("a.jsonl:3:"), HasSubstr("a.jsonl:8:"), HasSubstr("a.jsonl:13:"),
-                          HasSubstr("a.jsonl:18:"), HasSubstr("a.jsonl:23:")));
-  options_.max_bad_lines = 7;
-  EXPECT_THAT(refusal(), HasSubstr("more than the 7 bad lines that <max_bad_lines> allows"));
-}
-
 TEST_F(CorpusCleaner, WritesCompressedFilesThatUnpackToTheSame) {
   std::string file;
   for (int i = 0; i < 3000; ++i)

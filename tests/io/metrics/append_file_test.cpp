@@ -1,9 +1,6 @@
 #include "io/metrics/append_file.hpp"
 
 #include <gmock/gmock.h>
-#include <sys/stat.h>
-
-#include <cstdlib>
 
 #include "src/base/error.hpp"
 #include "tests/support/file_size_limit.hpp"
@@ -22,19 +19,6 @@ class AppendFileTest : public testing::Test {
   const std::string path_ = directory_ / "records";
 };
 
-TEST_F(AppendFileTest, HasOneWriterAtATime) {
-  setenv("TRIREME_LOCK_WAIT", "0", 1);
-  {
-    AppendFile file("<records>", path_);
-    file.append("one\n");
-    EXPECT_THAT([&] { AppendFile("<records>", path_); },
-                ThrowsMessage<EnvironmentError>(HasSubstr("<records> " + path_ + " is in use by another job")));
-    file.append("two\n");
-  }
-  AppendFile("<records>", path_).append("three\n");
-  EXPECT_EQ(content(), "one\ntwo\nthree\n");
-}
-
 TEST_F(AppendFileTest, HoldsNoPartOfARecordThatCouldNotBeWritten) {
   AppendFile file("<records>", path_);
   file.append("one\n");
@@ -46,13 +30,6 @@ TEST_F(AppendFileTest, HoldsNoPartOfARecordThatCouldNotBeWritten) {
   EXPECT_EQ(content(), "one\n");
   file.append("two\n");
   EXPECT_EQ(content(), "one\ntwo\n");
-}
-
-TEST_F(AppendFileTest, IsARegularFile) {
-  ASSERT_EQ(mkfifo(path_.c_str(), 0600), 0);
-  for (const std::string& path : {path_, directory_.path(), std::string("/dev/zero")}) {
-    EXPECT_THAT([&] { AppendFile("<records>", path); }, ThrowsMessage<ConfigError>(HasSubstr("is not a file"))) << path;
-  }
 }
 
 }  // namespace

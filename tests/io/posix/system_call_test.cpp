@@ -20,16 +20,5 @@ TEST(SystemCall, IsRepeatedAfterSignalsButNotIndefinitely) {
   EXPECT_EQ(errno, EINTR);
 }
 
-TEST(SystemCall, ThatFailsOtherwiseIsNotRepeated) {
-  int calls = 0;
-  EXPECT_EQ(uninterrupted([&] {
-              ++calls;
-              errno = ENOSPC;
-              return -1;
-            }),
-            -1);
-  EXPECT_EQ(calls, 1);
-}
-
 }  // namespace
 }  // namespace trireme::io

@@ -40,18 +40,6 @@ TEST_F(BpeFiles, SpellBytesAsPrintableCharacters) {
   EXPECT_THAT(vocabulary.merges, ElementsAre(Pair(" ", "a"), Pair("#", "#"), Pair("\xC3", "\xA9")));
 }
 
-TEST_F(BpeFiles, CoverEveryByteOnce) {
-  const test::SmallBpe files(directory_.path());
-  const auto vocabulary = read_bpe_files(files.vocabulary_path, files.merges_path);
-  std::vector<bool> seen(256);
-  for (int id = 0; id < 256; ++id) {
-    ASSERT_EQ(vocabulary.tokens[id].size(), 1u);
-    seen[static_cast<unsigned char>(vocabulary.tokens[id][0])] = true;
-  }
-  EXPECT_EQ(std::ranges::count(seen, true), 256);
-  EXPECT_EQ(data::make_gpt2_tokenizer(vocabulary)->vocabulary_size(), std::ssize(vocabulary.tokens));
-}
-
 TEST_F(BpeFiles, AreRefusedNamingTheEntry) {
   expect_error("not json", "", "not JSON: parse error at line 1, column 2: ");
   expect_error("{\"a\": " + std::string(10000, '1') + "e}", "", "not JSON");
