@@ -103,28 +103,20 @@ TEST_F(CorpusCleaner, RepairsCharactersAndDropsOtherLanguagesWhereThatIsWanted) 
   EXPECT_THAT(refusal(), HasSubstr("'xx' is not the ISO 639 code"));
 }
 
+// e2e/clean_test.sh packs with Zstandard.
 TEST_F(CorpusCleaner, WritesCompressedFilesThatUnpackToTheSame) {
   std::string file;
   for (int i = 0; i < 3000; ++i)
     file += json{{"id", i}, {"text", std::string(1000, 'a') + std::to_string(i)}}.dump() + "\n";
   input("a.jsonl", file);
   options_.jaccard = 1;
-  for (const std::string suffix : {".gz", ".zst"}) {
-    options_.output = folder_ + "/out.jsonl" + suffix;
-    options_.report = folder_ + "/report.jsonl" + suffix;
-    EXPECT_EQ(clean().kept_documents, 3000);
-    comm_.barrier();
-    const auto unpacked = [](const std::string& path) {
-      std::string bytes(8 << 20, '\0');
-      bytes.resize(io::open_input(path)->read(bytes.data(), bytes.size()));
-      return bytes;
-    };
-    EXPECT_EQ(unpacked(options_.output), file);
-    EXPECT_LT(std::filesystem::file_size(options_.output), file.size() / 10);
-    EXPECT_NE(io::compression_of(options_.report), Compression::none);
-    EXPECT_EQ(unpacked(options_.report), "");
-    comm_.barrier();
-  }
+  options_.output += ".gz";
+  EXPECT_EQ(clean().kept_documents, 3000);
+  comm_.barrier();
+  std::string unpacked(8 << 20, '\0');
+  unpacked.resize(io::open_input(options_.output)->read(unpacked.data(), unpacked.size()));
+  EXPECT_EQ(unpacked, file);
+  EXPECT_LT(std::filesystem::file_size(options_.output), file.size() / 10);
 }
 
 TEST_F(CorpusCleaner, ClearsAwayWhatAKilledJobLeftButNothingElse) {

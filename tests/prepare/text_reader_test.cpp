@@ -56,9 +56,6 @@ class TextReaderTest : public ::testing::Test {
 TEST_F(TextReaderTest, TakesATextFileAsOneDocument) {
   EXPECT_THAT(documents({file("a.txt", "one\r\ntwo\n"), file("b", "no end"), file("c.txt", "")}),
               ElementsAre("one\r\ntwo\n", "no end", ""));
-}
-
-TEST_F(TextReaderTest, KeepsNulAndControlBytes) {
   const std::string bytes = "a\0b\x01\x7f\x1b c"s;
   EXPECT_THAT(documents({file("a.txt", bytes), file("b.jsonl", R"({"text": "a\u0000b\u001b"})")}),
               ElementsAre(bytes, "a\0b\x1b"s));

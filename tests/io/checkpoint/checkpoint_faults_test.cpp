@@ -268,8 +268,8 @@ TEST_F(CheckpointFaults, FullDiskIsAnErrorAndTheOldStepIsIntact) {
     CheckpointStore store(disk);
     test::save_version(store, world, 1, 1);
     std::vector<float> big(std::size_t{600} << 10);
-    const TensorView half(big.data(), {600 << 10});  // of the disk
-    const checkpoint::ShardDataset datasets[] = {{"tensor/big/0", half}, {"tensor/big/1", half}};
+    const TensorView view(big.data(), {600 << 10});  // the disk has room for one
+    const checkpoint::ShardDataset datasets[] = {{"tensor/big/0", view}, {"tensor/big/1", view}};
     const std::string staging = store.begin(2, 0, "");
     EXPECT_THAT([&] { store.write_shard(staging, "rank-00000.h5", datasets); },
                 testing::ThrowsMessage<IoError>(testing::AllOf(HasSubstr("No space left"), HasSubstr("are free"))));

@@ -12,24 +12,19 @@ namespace {
 using testing::HasSubstr;
 using testing::ThrowsMessage;
 
-class AppendFileTest : public testing::Test {
- protected:
-  std::string content() const { return test::content_of(path_); }
-  const test::TemporaryDirectory directory_;
-  const std::string path_ = directory_ / "records";
-};
-
-TEST_F(AppendFileTest, HoldsNoPartOfARecordThatCouldNotBeWritten) {
-  AppendFile file("<records>", path_);
+TEST(AppendFile, HoldsNoPartOfARecordThatCouldNotBeWritten) {
+  const test::TemporaryDirectory directory;
+  const std::string path = directory / "records";
+  AppendFile file("<records>", path);
   file.append("one\n");
   {
     const test::FileSizeLimit limit(10);
     EXPECT_THAT([&] { file.append("a record that begins and then meets the limit\n"); },
                 ThrowsMessage<IoError>(HasSubstr("cannot be written: File too large")));
   }
-  EXPECT_EQ(content(), "one\n");
+  EXPECT_EQ(test::content_of(path), "one\n");
   file.append("two\n");
-  EXPECT_EQ(content(), "one\ntwo\n");
+  EXPECT_EQ(test::content_of(path), "one\ntwo\n");
 }
 
 }  // namespace
