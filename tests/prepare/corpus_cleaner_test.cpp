@@ -141,8 +141,7 @@ TEST_F(CorpusCleaner, ClearsAwayWhatAKilledJobLeftButNothingElse) {
       const io::FolderLock own(work + "/lock-of-mine", "out.jsonl");
       std::filesystem::copy(work + "/lock-of-mine", work + "/lock", std::filesystem::copy_options::overwrite_existing);
     }
-    std::ifstream lock(work + "/lock");
-    std::string content{std::istreambuf_iterator<char>(lock), {}};
+    std::string content = test::content_of(work + "/lock");
     content.replace(content.find("started "), 8, "started 1");
     std::ofstream(work + "/lock") << content;
     std::ofstream(work + "/documents-0") << "half";

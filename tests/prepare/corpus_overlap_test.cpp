@@ -25,9 +25,6 @@ class CorpusOverlap : public SharedFolder {
   CorpusOverlapReport overlap() {
     return corpus_overlap(io::prepare_files(), options_, comm_, pool_, [](std::int64_t, std::int64_t) {});
   }
-  std::string refusal() {
-    return test::message_of([&] { overlap(); });
-  }
 
   CorpusOverlapOptions options_;
 };

@@ -173,8 +173,7 @@ class CompressedInput : public TextReaderTest, public ::testing::WithParamInterf
     for (const std::string& member : members) {
       const std::string plain = file("plain", member);
       EXPECT_EQ(std::system(fmt::format("{} -c {} > {}.packed", GetParam(), plain, plain).c_str()), 0);
-      std::ifstream stream(plain + ".packed", std::ios::binary);
-      all.append(std::istreambuf_iterator<char>(stream), {});
+      all += test::content_of(plain + ".packed");
     }
     return file(name, all);
   }
@@ -194,8 +193,7 @@ TEST_P(CompressedInput, IsKnownByItsContentAndReadToItsEndThroughAllMembers) {
 
 TEST_P(CompressedInput, NamesTheByteWhereItIsDamagedOrEndsTooEarly) {
   const std::string path = packed("a.txt", {long_text()});
-  std::ifstream stream(path, std::ios::binary);
-  const std::string bytes{std::istreambuf_iterator<char>(stream), {}};
+  const std::string bytes = test::content_of(path);
   for (const std::size_t size : {std::size_t{5}, bytes.size() / 2, bytes.size() - 1}) {
     expect_error(file("a.txt", bytes.substr(0, size)), fmt::format("a.txt, byte {}: the ", size));
     expect_error(path, "not complete: the file was cut off");
