@@ -21,11 +21,11 @@
 #include "src/base/hash.hpp"
 
 namespace trireme::io {
-
 namespace {
 
 using checkpoint::FileEntry;
 using checkpoint::Piece;
+using nlohmann::json;
 
 /// Fills in a file whose structure already exists, rewriting the bytes between the datasets unchanged. The digest of
 /// the entire file is thus known with its last byte.
@@ -81,6 +81,24 @@ void check_dataset(const h5::File& file, const Piece& piece) {
                 piece.slice.count, name_of(piece.dtype), piece.offset_bytes);
 }
 
+constexpr std::int64_t max_record_bytes = std::int64_t{1} << 28;
+
+/// Returns the digest of the entire file; empty if it cannot be read or has another size.
+std::string digest_of_file(const std::string& path, std::int64_t size_bytes) {
+  if (!is_there(path) || regular_file_size(path, Symlinks::refuse) != size_bytes) return {};
+  const Descriptor file(open(path.c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC));
+  if (!file) return {};
+  Digest digest;
+  std::vector<char> block(std::size_t{4} << 20);
+  for (std::int64_t done = 0; done < size_bytes;) {
+    const auto count = static_cast<std::size_t>(std::min(size_bytes - done, static_cast<std::int64_t>(block.size())));
+    read_at(file.get(), path, block.data(), count, done);
+    digest.update(block.data(), count);
+    done += static_cast<std::int64_t>(count);
+  }
+  return digest.hex();
+}
+
 }  // namespace
 
 checkpoint::ShardFile write_shard_file(const std::string& folder, const std::string& file_name,
@@ -130,30 +148,6 @@ void check_shard_file(const std::string& folder, const checkpoint::Manifest& man
   TRIREME_CHECK(pieces == shard.dataset_paths().size(), CheckpointError,
                 "{} holds {} datasets, but the manifest lists {}", path, shard.dataset_paths().size(), pieces);
 }
-
-namespace {
-
-using nlohmann::json;
-
-constexpr std::int64_t max_record_bytes = std::int64_t{1} << 28;
-
-/// Returns the digest of the entire file; empty if it cannot be read or has another size.
-std::string digest_of_file(const std::string& path, std::int64_t size_bytes) {
-  if (!is_there(path) || regular_file_size(path, Symlinks::refuse) != size_bytes) return {};
-  const Descriptor file(open(path.c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC));
-  if (!file) return {};
-  Digest digest;
-  std::vector<char> block(std::size_t{4} << 20);
-  for (std::int64_t done = 0; done < size_bytes;) {
-    const auto count = static_cast<std::size_t>(std::min(size_bytes - done, static_cast<std::int64_t>(block.size())));
-    read_at(file.get(), path, block.data(), count, done);
-    digest.update(block.data(), count);
-    done += static_cast<std::int64_t>(count);
-  }
-  return digest.hex();
-}
-
-}  // namespace
 
 std::string shard_record_name(const std::string& file_name) { return "." + file_name + ".json"; }
 

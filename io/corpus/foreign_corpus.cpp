@@ -29,6 +29,15 @@ struct BinExtent {
   std::size_t begin, tokens;
 };
 
+/// Returns the id of a token at this byte of a file. Throws DataError if it is not in the vocabulary.
+template <class T>
+std::int32_t id_of(T token, const std::string& path, std::size_t offset, const CorpusWriter& writer) {
+  TRIREME_CHECK(std::in_range<std::int32_t>(token) && token >= 0 && token < writer.vocabulary_size(), DataError,
+                "{}, byte {}: token {} is not in the vocabulary of {} ids", path, offset,
+                static_cast<std::int64_t>(token), writer.vocabulary_size());
+  return static_cast<std::int32_t>(token);
+}
+
 /// Appends tokens of type T in PREFIX.bin, which need not be aligned.
 template <class T>
 void append(const std::string& path, std::span<const std::byte> bin, BinExtent extent, CorpusWriter& writer) {
@@ -39,12 +48,7 @@ void append(const std::string& path, std::span<const std::byte> bin, BinExtent e
     values.resize(std::min(ids_at_a_time, extent.tokens - done));
     std::memcpy(values.data(), bin.data() + begin, values.size() * sizeof(T));
     ids.clear();
-    for (const T value : values) {
-      TRIREME_CHECK(std::in_range<std::int32_t>(value) && value >= 0 && value < writer.vocabulary_size(), DataError,
-                    "{}, byte {}: token {} is not in the vocabulary of {} ids", path, begin + ids.size() * sizeof(T),
-                    static_cast<std::int64_t>(value), writer.vocabulary_size());
-      ids.push_back(static_cast<std::int32_t>(value));
-    }
+    for (const T value : values) ids.push_back(id_of(value, path, begin + ids.size() * sizeof(T), writer));
     writer.append(ids);
   }
 }
@@ -252,7 +256,6 @@ constexpr Kind kinds[] = {{20240520, 1, 2}, {20240801, 7, 4}};
 template <class T>
 void append(const std::string& path, const ByteReader& bytes, std::size_t count, std::int32_t end_of_document,
             CorpusWriter& writer) {
-  constexpr std::size_t ids_at_a_time = 1 << 16;
   std::vector<std::int32_t> ids;
   const auto add = [&] {
     writer.append(ids);
@@ -260,11 +263,7 @@ void append(const std::string& path, const ByteReader& bytes, std::size_t count,
   };
   for (std::size_t i = 0; i < count; ++i) {
     const std::size_t offset = llmc_header_bytes + i * sizeof(T);
-    const T token = bytes.at<T>(offset, "a token");
-    TRIREME_CHECK(token < writer.vocabulary_size(), DataError,
-                  "{}, byte {}: token {} is not in the vocabulary of {} ids", path, offset, token,
-                  writer.vocabulary_size());
-    const auto id = static_cast<std::int32_t>(token);
+    const std::int32_t id = id_of(bytes.at<T>(offset, "a token"), path, offset, writer);
     if (id == end_of_document && i > 0) {
       add();
       writer.end_document();

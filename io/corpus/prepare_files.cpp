@@ -51,24 +51,17 @@ class TextFiles final : public prepare::InputFiles {
 class WorkFile final : public prepare::RandomAccessFile {
  public:
   WorkFile(std::string path, prepare::Access access) : path_(std::move(path)) {
-    switch (access) {
-      case prepare::Access::create:
-      case prepare::Access::create_unnamed:
-        file_ = Descriptor(::open(path_.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
-        if (!file_) throw_system_error("cannot write " + path_, errno);
-        if (access == prepare::Access::create_unnamed && unlink(path_.c_str()) != 0) {
-          throw_system_error("cannot write " + path_, errno);
-        }
-        break;
-      case prepare::Access::write:
-        file_ = Descriptor(::open(path_.c_str(), O_WRONLY | O_CLOEXEC));
-        TRIREME_CHECK(file_, IoError, "cannot write {}: {}; all ranks must see its folder", path_,
-                      std::strerror(errno));
-        break;
-      case prepare::Access::read:
-        file_ = Descriptor(::open(path_.c_str(), O_RDONLY | O_CLOEXEC));
-        TRIREME_CHECK(file_, IoError, "cannot open {}: {}", path_, std::strerror(errno));
-        break;
+    using prepare::Access;
+    if (access == Access::read || access == Access::write) {
+      const bool writes = access == Access::write;
+      file_.reset(::open(path_.c_str(), (writes ? O_WRONLY : O_RDONLY) | O_CLOEXEC));
+      TRIREME_CHECK(file_, IoError, "cannot {} {}: {}{}", writes ? "write" : "open", path_, std::strerror(errno),
+                    writes ? "; all ranks must see its folder" : "");
+      return;
+    }
+    file_.reset(::open(path_.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
+    if (!file_ || (access == Access::create_unnamed && unlink(path_.c_str()) != 0)) {
+      throw_system_error("cannot write " + path_, errno);
     }
   }
 

@@ -28,7 +28,6 @@ class File {
   static File open(const std::string& path, Symlinks symlinks);
 
   const std::string& path() const { return state_->path; }
-  std::int64_t size_bytes() const { return state_->size_bytes; }
 
   Object root();
   /// Creates a dataset and its missing parent groups. Space is allocated immediately; elements never written are

@@ -33,6 +33,10 @@ Silence::~Silence() { H5Eset_auto2(H5E_DEFAULT, function_, data_); }
 
 namespace {
 
+static_assert(std::endian::native == std::endian::little, "files are little-endian and elements are never converted");
+
+constexpr std::size_t max_text_bytes = 65000;  // an object header holds less than 64 KiB
+
 /// The errno in a driver's message ("..., errno = 28, error message = ..."), or 0.
 int errno_in(std::string_view text) {
   constexpr std::string_view mark = "errno = ";
@@ -63,14 +67,6 @@ void fail(const std::string& action) {
   if (stack.size() == 1) throw Hdf5Error("cannot {}: HDF5 reports {}", action, stack.front());
   throw Hdf5Error("cannot {}: HDF5 reports {} ({})", action, stack.back(), stack.front());
 }
-
-namespace {
-
-static_assert(std::endian::native == std::endian::little, "files are little-endian and elements are never converted");
-
-constexpr std::size_t max_text_bytes = 65000;  // an object header holds less than 64 KiB
-
-}  // namespace
 
 std::string Object::description() const { return fmt::format("'{}' of {}", path_, file_->path); }
 

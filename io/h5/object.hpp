@@ -86,8 +86,6 @@ class Object {
   Object(std::shared_ptr<FileState> file, std::string path, hid_t handle)
       : file_(std::move(file)), path_(std::move(path)), handle_(handle) {}
 
-  /// Path within the file, "/tokens".
-  const std::string& path() const { return path_; }
   /// "'/tokens' of corpus.h5", for messages.
   std::string description() const;
 

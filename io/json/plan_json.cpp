@@ -219,14 +219,10 @@ std::string plan_json(const PlanReport& report) {
 
 namespace {
 
-using nlohmann::ordered_json;
+Json number_or_null(const std::optional<double>& value) { return value ? Json(*value) : Json(); }
 
-ordered_json number_or_null(const std::optional<double>& value) {
-  return value ? ordered_json(*value) : ordered_json();
-}
-
-ordered_json error_percent(double predicted, const std::optional<double>& published) {
-  return published ? ordered_json(100 * (predicted / *published - 1)) : ordered_json();
+Json error_percent(double predicted, const std::optional<double>& published) {
+  return published ? Json(100 * (predicted / *published - 1)) : Json();
 }
 
 }  // namespace
@@ -236,23 +232,23 @@ std::string run_prediction_json(const plan::PublishedRun& run, const plan::RunPr
     const auto found = run.text.find(column);
     return found == run.text.end() ? std::string() : found->second;
   };
-  ordered_json json = {{"line", run.line},
-                       {"source", field("source")},
-                       {"model", field("model")},
-                       {"hardware", field("hardware")},
-                       {"gpus", run.gpus},
-                       {"tp", run.tp},
-                       {"pp", run.pp},
-                       {"dp", run.dp},
-                       {"mbs", run.micro_batch},
-                       {"gbs", run.global_batch},
-                       {"recompute", field("recompute")},
-                       {"schedule", field("schedule")},
-                       {"zero3", run.is_fsdp()},
-                       {"framework", run.framework.name},
-                       {"iter_s", p.seconds},
-                       {"tflops_gpu", p.tflops_gpu},
-                       {"tflops_convention", plan::name_of(run.convention)}};
+  Json json = {{"line", run.line},
+               {"source", field("source")},
+               {"model", field("model")},
+               {"hardware", field("hardware")},
+               {"gpus", run.gpus},
+               {"tp", run.tp},
+               {"pp", run.pp},
+               {"dp", run.dp},
+               {"mbs", run.micro_batch},
+               {"gbs", run.global_batch},
+               {"recompute", field("recompute")},
+               {"schedule", field("schedule")},
+               {"zero3", run.is_fsdp()},
+               {"framework", run.framework.name},
+               {"iter_s", p.seconds},
+               {"tflops_gpu", p.tflops_gpu},
+               {"tflops_convention", plan::name_of(run.convention)}};
   json["published"] = {{"iter_s", number_or_null(run.iter_s)}, {"tflops_gpu", number_or_null(run.tflops_gpu)}};
   json["error_pct"] = {{"iter_s", error_percent(p.seconds, run.iter_s)},
                        {"tflops_gpu", error_percent(p.tflops_gpu, run.tflops_gpu)}};
@@ -266,7 +262,7 @@ std::string run_prediction_json(const plan::PublishedRun& run, const plan::RunPr
 }
 
 std::string bad_row_json(const plan::PublishedRow& row) {
-  return json_dump(ordered_json{{"line", row.line}, {"error", row.error}}) + "\n";
+  return json_dump(Json{{"line", row.line}, {"error", row.error}}) + "\n";
 }
 
 }  // namespace trireme::io

@@ -12,6 +12,7 @@
 #include "io/posix/file.hpp"
 #include "io/posix/folder.hpp"
 #include "src/base/check.hpp"
+#include "src/comm/all_to_all.hpp"
 
 namespace trireme::io {
 
@@ -48,9 +49,7 @@ double TraceFile::write(const std::string& process) {
   world_.all_reduce(host, TensorView(&error_us, {1}), ReduceOp::max).wait(host);
 
   std::string text = trace_events(spans, process, world_.rank());
-  std::int64_t size = static_cast<std::int64_t>(text.size());
-  std::vector<std::int64_t> sizes(static_cast<std::size_t>(world_.size()));
-  world_.all_gather(host, TensorView(&size, {1}), TensorView(sizes.data(), {world_.size()})).wait(host);
+  const std::vector<std::int64_t> sizes = all_gather_number(world_, std::ssize(text));
   const auto move = [&](Transfer::Direction direction, int peer) {
     const Transfer transfer{
         direction, peer,

@@ -31,8 +31,15 @@ AlignedMemory aligned_memory(std::int64_t size_bytes) {
   return memory;
 }
 
+// BlockWriter
 constexpr std::int64_t block_bytes = std::int64_t{8} << 20;
 constexpr int block_count = 3;  // one being filled, one being written, one queued
+
+// Prefetcher
+constexpr std::int64_t request_bytes = std::int64_t{4} << 20;  // size of a request
+constexpr std::int64_t large_bytes = std::int64_t{1} << 20;    // uses the memory of a full block
+constexpr std::size_t max_requests = 512;
+constexpr std::size_t max_idle = 16;
 
 }  // namespace
 
@@ -144,15 +151,6 @@ void BlockWriter::write_direct(const Block& block, std::int64_t& begin, std::int
     direct_.reset();  // the device has larger blocks, or the rest of a short write is not aligned
   }
 }
-
-namespace {
-
-constexpr std::int64_t request_bytes = std::int64_t{4} << 20;  // size of a request
-constexpr std::int64_t large_bytes = std::int64_t{1} << 20;    // uses the memory of a full block
-constexpr std::size_t max_requests = 512;
-constexpr std::size_t max_idle = 16;
-
-}  // namespace
 
 /// A range and its destination memory. Must not move while the kernel writes to it.
 class Prefetcher::Request {

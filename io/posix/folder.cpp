@@ -28,6 +28,28 @@ struct DirectoryTraits {
   static void close(Handle directory) noexcept { closedir(directory); }
 };
 
+void list_files(const std::string& path, int levels, std::string& text) {
+  struct stat status {};
+  if (retried([&] { return stat(path.c_str(), &status); }) != 0) throw_system_error("cannot look at " + path, errno);
+  if (!S_ISDIR(status.st_mode)) {
+    text += fmt::format("{} {} {} {}\n", path, status.st_size, status.st_mtim.tv_sec, status.st_mtim.tv_nsec);
+  } else if (levels > 0) {
+    for (const std::string& name : names_in(path)) list_files(path + "/" + name, levels - 1, text);
+  }
+}
+
+void write_and_sync(const std::string& path, std::string_view bytes) {
+  Descriptor file(open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0666));
+  TRIREME_CHECK(file, IoError, "cannot create {}: {}", path, std::strerror(errno));
+  while (!bytes.empty()) {
+    const ssize_t written = uninterrupted([&] { return write(file.get(), bytes.data(), bytes.size()); });
+    TRIREME_CHECK(written > 0, IoError, "cannot write {}: {}", path, std::strerror(errno));
+    bytes.remove_prefix(static_cast<std::size_t>(written));
+  }
+  TRIREME_CHECK(fsync(file.get()) == 0, IoError, "cannot bring {} to the disk: {}", path, std::strerror(errno));
+  TRIREME_CHECK(close(file.release()) == 0, IoError, "cannot close {}: {}", path, std::strerror(errno));
+}
+
 }  // namespace
 
 std::vector<std::string> names_in(const std::string& folder) {
@@ -59,20 +81,6 @@ bool is_there(const std::string& path) {
   TRIREME_CHECK(result == 0 || is_absent(errno), IoError, "cannot look for {}: {}", path, std::strerror(errno));
   return result == 0;
 }
-
-namespace {
-
-void list_files(const std::string& path, int levels, std::string& text) {
-  struct stat status {};
-  if (retried([&] { return stat(path.c_str(), &status); }) != 0) throw_system_error("cannot look at " + path, errno);
-  if (!S_ISDIR(status.st_mode)) {
-    text += fmt::format("{} {} {} {}\n", path, status.st_size, status.st_mtim.tv_sec, status.st_mtim.tv_nsec);
-  } else if (levels > 0) {
-    for (const std::string& name : names_in(path)) list_files(path + "/" + name, levels - 1, text);
-  }
-}
-
-}  // namespace
 
 std::string files_digest(const std::string& path) {
   std::string text;
@@ -114,20 +122,6 @@ std::int64_t free_bytes(const std::string& path) {
                 std::strerror(errno));
   return static_cast<std::int64_t>(status.f_bavail) * static_cast<std::int64_t>(status.f_frsize);
 }
-
-namespace {
-void write_and_sync(const std::string& path, std::string_view bytes) {
-  Descriptor file(open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0666));
-  TRIREME_CHECK(file, IoError, "cannot create {}: {}", path, std::strerror(errno));
-  while (!bytes.empty()) {
-    const ssize_t written = uninterrupted([&] { return write(file.get(), bytes.data(), bytes.size()); });
-    TRIREME_CHECK(written > 0, IoError, "cannot write {}: {}", path, std::strerror(errno));
-    bytes.remove_prefix(static_cast<std::size_t>(written));
-  }
-  TRIREME_CHECK(fsync(file.get()) == 0, IoError, "cannot bring {} to the disk: {}", path, std::strerror(errno));
-  TRIREME_CHECK(close(file.release()) == 0, IoError, "cannot close {}: {}", path, std::strerror(errno));
-}
-}  // namespace
 
 void write_durably(const std::string& path, std::string_view bytes) {
   const std::string new_path = path + ".new";

@@ -1,6 +1,5 @@
 #include "io/tokenizer/tokenizer_files.hpp"
 
-#include <algorithm>
 #include <array>
 #include <nlohmann/json.hpp>
 #include <string_view>
@@ -142,10 +141,7 @@ class VocabularyHandler : public nlohmann::json_sax<json> {
 std::vector<std::pair<std::string, std::string>> parse_merges(const std::string& text, const std::string& path) {
   std::vector<std::pair<std::string, std::string>> merges;
   std::int64_t line_number = 0;
-  for (std::size_t begin = 0; begin < text.size();) {
-    const std::size_t end = std::min(text.find('\n', begin), text.size());
-    std::string_view line(text.data() + begin, end - begin);
-    begin = end + 1;
+  for (std::string_view line : split(text, '\n')) {
     ++line_number;
     if (line.ends_with('\r')) line.remove_suffix(1);
     if (line.empty() || (line_number == 1 && line.starts_with("#version"))) continue;

@@ -4,27 +4,21 @@
 #include <map>
 #include <optional>
 #include <set>
-#include <sstream>
+#include <string_view>
 
 #include "src/base/check.hpp"
 #include "src/base/hash.hpp"
 #include "src/base/log.hpp"
+#include "src/base/split.hpp"
 
 namespace trireme::checkpoint {
 namespace {
-
-std::vector<std::string> lines_of(const std::string& text) {
-  std::vector<std::string> lines;
-  std::istringstream stream(text);
-  for (std::string line; std::getline(stream, line);) lines.push_back(line);
-  return lines;
-}
 
 /// Returns the distinct lines of all ranks, sorted, on rank 0; empty on the others.
 std::set<std::string> lines_of_all_ranks(Communicator& world, const std::set<std::string>& lines) {
   std::set<std::string> all;
   for (const std::string& text : gather_distinct_text(world, fmt::format("{}", fmt::join(lines, "\n")), 0)) {
-    for (std::string& line : lines_of(text)) all.insert(std::move(line));
+    for (const std::string_view line : split(text, '\n')) all.emplace(line);
   }
   return all;
 }
@@ -74,8 +68,8 @@ std::set<std::string> differences(Communicator& world, const PiecesByTensor& sto
     }
   }
   // Only rank 0 has the lines of all.
-  const std::vector<std::string> lines =
-      lines_of(broadcast_text(world, fmt::format("{}", fmt::join(problems, "\n")), 0));
+  const std::string text = broadcast_text(world, fmt::format("{}", fmt::join(problems, "\n")), 0);
+  const std::vector<std::string_view> lines = split(text, '\n');
   return {lines.begin(), lines.end()};
 }
 
@@ -159,7 +153,9 @@ std::unique_ptr<StepReader> open_checkpoint(Store& store, Communicator& world, c
     if (world.rank() == 0) log::warn("{}", text);
   };
   std::string problems;
-  for (const std::string& candidate : lines_of(broadcast_text(world, names, 0))) {
+  names = broadcast_text(world, names, 0);
+  for (const std::string_view line : split(names, '\n')) {
+    const std::string candidate(line);
     try {
       std::unique_ptr<StepReader> step = open_step(store, world, candidate, verification);
       if (!problems.empty()) {

@@ -5,6 +5,7 @@
 #include <sstream>
 
 #include "src/base/check.hpp"
+#include "src/base/shortened.hpp"
 
 namespace trireme::checkpoint {
 namespace {
@@ -21,21 +22,12 @@ bool is_digest(std::string_view text) {
          });
 }
 
-/// For messages: escapes possibly hostile text.
-std::string printable(std::string_view text) {
-  std::string result;
-  for (const char character : text.substr(0, 80)) {
-    result += static_cast<unsigned char>(character) < 0x20 || character == 0x7f ? '?' : character;
-  }
-  return result;
-}
-
 void validate_files(const Manifest& manifest) {
   std::set<std::string_view> names;
   for (const FileEntry& file : manifest.files) {
     TRIREME_CHECK(is_file_name(file.name), CheckpointError,
                   "the manifest names a file '{}', which is not the name of a file in its own folder: refused",
-                  printable(file.name));
+                  shortened(file.name));
     TRIREME_CHECK(names.insert(file.name).second, CheckpointError, "the manifest names the file {} twice", file.name);
     TRIREME_CHECK(file.size_bytes >= 0 && is_digest(file.digest), CheckpointError,
                   "the manifest gives no proper size and digest for the file {}", file.name);
@@ -45,7 +37,7 @@ void validate_files(const Manifest& manifest) {
 void validate_piece(const Manifest& manifest, const Piece& piece) {
   TRIREME_CHECK(is_plain_name(piece.tensor) && is_plain_name(piece.dataset, 240), CheckpointError,
                 "the manifest names a tensor '{}' (dataset '{}'): names are 1 to 200 letters, digits and . _ - /",
-                printable(piece.tensor), printable(piece.dataset));
+                shortened(piece.tensor), shortened(piece.dataset));
   const std::string problem = slice_problem(piece.shape, piece.slice);
   TRIREME_CHECK(problem.empty(), CheckpointError, "the tensor {} in the manifest: {}", piece.tensor, problem);
   TRIREME_CHECK(piece.file < manifest.files.size() && is_digest(piece.digest), CheckpointError,

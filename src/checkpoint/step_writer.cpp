@@ -11,15 +11,9 @@
 namespace trireme::checkpoint {
 namespace {
 
-/// Files of one rank as it wrote them, for the manifest.
-struct WrittenFiles {
-  std::vector<FileEntry> files;
-  std::vector<Piece> pieces;  // `file` counts the rank's own
-  std::vector<Piece> blobs;
-};
-
-WrittenFiles write_shards(Store& store, const std::string& staging, std::vector<ShardContent>& shards) {
-  WrittenFiles result;
+/// Writes one rank's files and returns their manifest, in which `file` counts the rank's own.
+Manifest write_shards(Store& store, const std::string& staging, std::vector<ShardContent>& shards) {
+  Manifest result;
   for (ShardContent& shard : shards) {
     const ShardFile written = store.write_shard(staging, shard.file_name, shard.datasets);
     for (std::size_t i = 0; i < shard.datasets.size(); ++i) {
@@ -36,7 +30,7 @@ WrittenFiles write_shards(Store& store, const std::string& staging, std::vector<
 }
 
 /// The manifest of what all ranks wrote, on rank 0. Files are in the order of their names.
-Manifest gather_manifest(Communicator& world, const RunDescription& description, const WrittenFiles& written) {
+Manifest gather_manifest(Communicator& world, const RunDescription& description, const Manifest& written) {
   std::string mine;
   for (const FileEntry& file : written.files)
     mine += fmt::format("{} {} {}\n", file.name, file.size_bytes, file.digest);
@@ -126,7 +120,7 @@ void write_step(Store& store, Communicator& world, const RunDescription& descrip
   });
   staging = broadcast_text(world, staging, 0);
   try {
-    WrittenFiles written;
+    Manifest written;
     collectively(world, [&] { written = write_shards(store, staging, shards); });
     const Manifest manifest = gather_manifest(world, description, written);
     collectively(world, [&] {

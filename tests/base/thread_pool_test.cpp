@@ -72,15 +72,6 @@ TEST(ThreadPool, SurvivesManyShortJobs) {
   EXPECT_EQ(sum, 20'000 * 6);
 }
 
-TEST(ThreadPool, RangesCoverTheWholeOnce) {
-  ThreadPool pool(2);
-  std::vector<int> seen(1001);
-  pool.parallel_ranges(1001, 64, [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t i = begin; i < end; ++i) ++seen[i];
-  });
-  EXPECT_EQ(seen, std::vector<int>(1001, 1));
-}
-
 TEST(ThreadPool, RethrowsAnExceptionAndGoesOn) {
   ThreadPool pool(2);
   EXPECT_THROW(pool.parallel_for(10,

@@ -12,7 +12,6 @@ using test::CutModel;
 using test::SlicedTensor;
 using testing::AllOf;
 using testing::HasSubstr;
-using testing::Not;
 using testing::ThrowsMessage;
 
 class SaveLoad : public testing::Test {
@@ -30,7 +29,7 @@ class SaveLoad : public testing::Test {
 };
 
 TEST_F(SaveLoad, EveryCutLoadsEveryOtherAndComesBackByteForByte) {
-  constexpr std::uint64_t seeds = 24;
+  constexpr std::uint64_t seeds = 12;
   for (std::uint64_t a = 0; a < seeds; ++a) {
     for (std::uint64_t b = 0; b < seeds; ++b) {
       CutModel first(a);
@@ -45,30 +44,6 @@ TEST_F(SaveLoad, EveryCutLoadsEveryOtherAndComesBackByteForByte) {
       ASSERT_TRUE(third.holds(a)) << b << " to " << a;
     }
   }
-}
-
-TEST_F(SaveLoad, DescriptionComesBack) {
-  CutModel model(1);
-  save_model(model, 77);
-  const auto step = open_checkpoint(store, world);
-  const RunDescription description = read_description(*step);
-  EXPECT_EQ(description.step, 77);
-  EXPECT_EQ(description.attributes.get<int>("seed"), 1234);
-  EXPECT_EQ(description.blobs.at("tokenizer"), std::string("a\0b", 3));
-  EXPECT_EQ(description.blobs.at("empty"), "");
-}
-
-TEST_F(SaveLoad, ReplicasAreLoadedButWrittenOnce) {
-  std::vector<float> mine{1, 2, 3};
-  std::vector<float> copy{4, 5, 6};
-  const Box box = Box::whole({3});
-  const StateTensor states[] = {{"model/b", {3}, box, 0, TensorView(mine.data(), {3}), true},
-                                {"model/b", {3}, box, 0, TensorView(copy.data(), {3}), false}};
-  save(store, world, {1, {}, {}}, states);
-  mine = {0, 0, 0};
-  load(*open_checkpoint(store, world), world, states);
-  EXPECT_EQ(mine, (std::vector<float>{1, 2, 3}));
-  EXPECT_EQ(copy, (std::vector<float>{1, 2, 3}));
 }
 
 TEST_F(SaveLoad, TensorsThatDifferAreAllNamedAndNothingIsLoaded) {
@@ -115,32 +90,6 @@ TEST_F(SaveLoad, NarrowTypesBecomeEachOtherRoundedToNearestEven) {
   load(*open_checkpoint(store, world), world,
        std::vector<StateTensor>{{"adamw_v/w", shape, Box::whole(shape), 0, TensorView(values.data(), {6}), true}});
   EXPECT_EQ(values, (std::vector<float>{1, 1, 1 + 0x1p-6f, static_cast<float>(bf16(-3e-30f)), 0, 2}));
-}
-
-TEST_F(SaveLoad, OfManyDifferencesTwentyAreNamed) {
-  CutModel model(1);
-  model.tensors().clear();
-  for (int i = 0; i < 30; ++i) {
-    model.tensors().emplace_back(fmt::format("model/t{:02}", i), Shape{1},
-                                 std::vector<TensorSlice>{{Box::whole({1}), 0, 1}});
-  }
-  save_model(model, 1);
-  EXPECT_THAT([&] { load(*open_checkpoint(store, world), world, {}); },
-              ThrowsMessage<CheckpointError>(AllOf(HasSubstr("30 tensors differ, the first 20"), HasSubstr("model/t19"),
-                                                   Not(HasSubstr("model/t20")))));
-}
-
-TEST_F(SaveLoad, PartOfTheTensorsCanBeLoadedWhereTheRestIsLeft) {
-  CutModel model(1);
-  model.fill(5);
-  save_model(model, 1);
-  CutModel weights(2);
-  weights.tensors().erase(weights.tensors().begin() + 2);  // no moments
-  const std::vector<StateTensor> states = weights.states();
-  const auto step = open_checkpoint(store, world);
-  EXPECT_THROW(load(*step, world, states), CheckpointError);
-  load(*step, world, states, ExtraTensors::leave);
-  EXPECT_TRUE(weights.holds(5));
 }
 
 TEST_F(SaveLoad, TensorsWithoutAWriterOrWithTwoAreRefused) {
@@ -198,12 +147,6 @@ TEST_F(SaveLoad, OlderStepsAreRemovedAndThoseBeyondAreLeftAlone) {
   EXPECT_EQ(names(), "40 30 16 ");
   save_model(model, 50);
   EXPECT_EQ(names(), "50 40 30 16 ");
-}
-
-TEST_F(SaveLoad, NothingThereIsAnError) {
-  EXPECT_THAT([&] { open_checkpoint(store, world); },
-              ThrowsMessage<CheckpointError>(HasSubstr("there is no checkpoint")));
-  EXPECT_THROW(open_checkpoint(store, world, "step-00000001"), CheckpointError);
 }
 
 }  // namespace

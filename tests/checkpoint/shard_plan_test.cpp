@@ -52,15 +52,6 @@ TEST(ShardPlan, RunsOfRandomPartsAreThoseOfTheNaiveOracle) {
   }
 }
 
-TEST(ShardPlan, RowsAreOneRunAndColumnsOneRunARow) {
-  const TensorSlice whole{Box::whole({6, 8}), 0, 48};
-  const TensorSlice rows{{{2, 0}, {3, 8}}, 0, 24};
-  const TensorSlice columns{{{0, 4}, {6, 4}}, 0, 24};
-  EXPECT_EQ(common_ranges(whole, rows).size(), 1u);
-  EXPECT_EQ(common_ranges(whole, columns).size(), 6u);
-  EXPECT_EQ(common_ranges(columns, columns).size(), 1u);
-}
-
 TEST(ShardPlan, RandomPartitionsCoverExactlyOnce) {
   test::Random random(2);
   for (int round = 0; round < 200; ++round) {

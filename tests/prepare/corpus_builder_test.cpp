@@ -75,10 +75,6 @@ class CorpusBuilder : public ::testing::Test {
     return std::visit([](const auto& span) { return std::vector<std::int32_t>(span.begin(), span.end()); },
                       store.tokens(0, store.token_count()));
   }
-  std::string content(const std::string& path) const {
-    std::ifstream stream(path, std::ios::binary);
-    return {std::istreambuf_iterator<char>(stream), {}};
-  }
 
   test::TemporaryDirectory directory_;
   CorpusBuildOptions options_{.inputs = {}, .output = directory_ / "corpus.h5", .text = {}};
@@ -135,10 +131,10 @@ TEST_F(CorpusBuilder, WritesTheSameBytesWhateverTheThreadsAndTheTime) {
   file("b.txt", random_text(3, 5000));
   options_.text.reader.piece_bytes = 500;
   build(1);
-  const std::string first = content(options_.output);
+  const std::string first = test::content_of(options_.output);
   std::this_thread::sleep_for(std::chrono::milliseconds(1100));  // reveals a time stamp
   build(4);
-  EXPECT_EQ(content(options_.output), first);
+  EXPECT_EQ(test::content_of(options_.output), first);
 }
 
 // Ranks and restarts work on parts. Tokens and documents do not depend on where these are cut.
@@ -153,14 +149,14 @@ TEST_F(CorpusBuilder, GivesTheSameCorpusWhereverTheInputIsCutIntoParts) {
   file("e.txt", random_text(7, 300));
   options_.text.append_end_of_document = true;
   const CorpusBuildReport whole_report = build();
-  const std::string first = content(options_.output);
+  const std::string first = test::content_of(options_.output);
   for (const std::int64_t part_bytes : {1, 5, 33, 250, 1000}) {
     options_.part_bytes = part_bytes;
     const CorpusBuildReport report = build();
     EXPECT_EQ(report.documents, whole_report.documents);
     EXPECT_EQ(report.counts.empty_documents, 1);
     EXPECT_EQ(report.counts.text_bytes, whole_report.counts.text_bytes);
-    ASSERT_EQ(content(options_.output), first) << "parts of " << part_bytes;
+    ASSERT_EQ(test::content_of(options_.output), first) << "parts of " << part_bytes;
     EXPECT_FALSE(std::filesystem::exists(options_.output + ".parts"));
   }
 }
@@ -178,35 +174,6 @@ TEST_F(CorpusBuilder, CutsRunsWithoutAPlaceToCutAndCountsThem) {
   EXPECT_EQ(test::decode(*tokenizer_, ids()), std::string(350, 'x') + " y" + std::string(250, 'z'));
 }
 
-TEST_F(CorpusBuilder, GoesOnWithThePartsThatAreDoneAndMakesThoseThatChanged) {
-  std::string lines;
-  for (int i = 0; i < 100; ++i) lines += fmt::format("{{\"text\": \"line {}\"}}\n", i);
-  file("a.jsonl", lines);
-  file("b.jsonl", lines + "nonsense\n");
-  options_.part_bytes = 500;
-  EXPECT_THAT([&] { build(); }, ThrowsMessage<DataError>(HasSubstr("b.jsonl:101:2: not JSON")));
-  EXPECT_FALSE(std::filesystem::exists(options_.output));
-  const std::string folder = options_.output + ".parts";
-  const auto parts = std::distance(std::filesystem::directory_iterator(folder), {});
-  EXPECT_GT(parts, 5);
-
-  // After the line is fixed only that file's parts are rebuilt.
-  options_.inputs.pop_back();
-  file("b.jsonl", lines + "{\"text\": \"mended\"}\n");
-  std::int64_t begun = -1;
-  ThreadPool pool(1);
-  SelfCommunicator self;
-  const auto report = build_corpus(disk, options_, *tokenizer_, pool, self, [&](std::int64_t done, std::int64_t) {
-    if (begun < 0) begun = done;
-  });
-  EXPECT_EQ(report.documents, 201);
-  EXPECT_GE(begun, 1500);  // the fourth part includes the start of the other file
-  EXPECT_FALSE(std::filesystem::exists(folder));
-  const std::string continued = content(options_.output);
-  build();
-  EXPECT_EQ(content(options_.output), continued);
-}
-
 TEST_F(CorpusBuilder, ClearsAwayPartsOfAnotherInputButNotFilesOfOthers) {
   file("a.jsonl", "nonsense");
   file("b.txt", "text");
@@ -216,7 +183,7 @@ TEST_F(CorpusBuilder, ClearsAwayPartsOfAnotherInputButNotFilesOfOthers) {
   std::ofstream(folder + "/notes") << "of somebody";
   EXPECT_THAT([&] { build(); },
               ThrowsMessage<IoError>(HasSubstr("files that this program did not leave there, notes")));
-  EXPECT_EQ(content(folder + "/notes"), "of somebody");
+  EXPECT_EQ(test::content_of(folder + "/notes"), "of somebody");
   std::filesystem::remove_all(folder);
 
   const std::string old_part = folder + "/" + std::string(32, 'a');
@@ -258,19 +225,6 @@ TEST_F(CorpusBuilder, FindsAPartThatWasDamagedMeanwhile) {
   file("b.jsonl", "{\"text\": \"good\"}");
   EXPECT_THAT([&] { build(); }, ThrowsMessage<DataError>(HasSubstr("is damaged; delete it")));
   EXPECT_FALSE(std::filesystem::exists(options_.output));
-}
-
-TEST_F(CorpusBuilder, StopsAtTheFirstBadLineOrSkipsAndCountsThem) {
-  file("a.jsonl", "{\"text\": \"a\"}\nnonsense\n{\"text\": 1}\n{\"text\": \"\xFF\"}\n{\"text\": \"b\"}\n");
-  EXPECT_THAT([&] { build(); }, ThrowsMessage<DataError>(HasSubstr("a.jsonl:2:2: not JSON")));
-  EXPECT_FALSE(std::filesystem::exists(options_.output));
-  options_.text.skip_bad_lines = true;
-  const CorpusBuildReport report = build();
-  EXPECT_EQ(report.counts.bad_lines, 3);
-  EXPECT_EQ(report.counts.first_bad_lines.size(), 3u);
-  EXPECT_THAT(ids(), ElementsAre('a', 'b'));
-  options_.text.max_bad_lines = 2;
-  EXPECT_THAT([&] { build(); }, ThrowsMessage<DataError>(HasSubstr("more than 2 bad lines")));
 }
 
 TEST_F(CorpusBuilder, NeverSkipsPartsOfATextThatAreNotUtf8) {

@@ -3,7 +3,6 @@
 #include <gmock/gmock.h>
 
 #include <cstdlib>
-#include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
@@ -15,7 +14,6 @@ namespace {
 
 using nlohmann::json;
 using ::testing::ElementsAre;
-using ::testing::HasSubstr;
 
 class CorpusOverlap : public SharedFolder {
  protected:
@@ -26,9 +24,6 @@ class CorpusOverlap : public SharedFolder {
 
   CorpusOverlapReport overlap() {
     return corpus_overlap(io::prepare_files(), options_, comm_, pool_, [](std::int64_t, std::int64_t) {});
-  }
-  std::string refusal() {
-    return test::message_of([&] { overlap(); });
   }
 
   CorpusOverlapOptions options_;
@@ -67,18 +62,6 @@ TEST_F(CorpusOverlap, WritesTheCorpusWithoutThePassages) {
   EXPECT_EQ(report.written_documents, 4);
   EXPECT_EQ(report.removed_documents, 1);
   EXPECT_EQ(report.affected_documents, 3);
-}
-
-TEST_F(CorpusOverlap, RefusesTestsWithoutNgramsAndOutputsThatAreInputs) {
-  options_.inputs = {write("a.txt", "one two three")};
-  options_.tests = {write("test.txt", "one two\n")};
-  EXPECT_THAT(refusal(), HasSubstr("none of the 1 documents of"));
-  options_.tests = {write("test2.txt", "one two three\n")};
-  options_.output = options_.tests[0];
-  EXPECT_THAT(refusal(), HasSubstr("is both input and output"));
-  options_.output = folder_ + "/out.jsonl";
-  EXPECT_THAT(refusal(), HasSubstr("nothing is left of 1 documents"));
-  EXPECT_FALSE(std::filesystem::exists(options_.output));
 }
 
 TEST_F(CorpusOverlap, GivesTheReferencesFigures) {

@@ -2,11 +2,9 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <sys/stat.h>
 
 #include <cstdlib>
 #include <fstream>
-#include <tuple>
 
 #include "io/corpus/prepare_files.hpp"
 #include "src/base/error.hpp"
@@ -58,9 +56,6 @@ class TextReaderTest : public ::testing::Test {
 TEST_F(TextReaderTest, TakesATextFileAsOneDocument) {
   EXPECT_THAT(documents({file("a.txt", "one\r\ntwo\n"), file("b", "no end"), file("c.txt", "")}),
               ElementsAre("one\r\ntwo\n", "no end", ""));
-}
-
-TEST_F(TextReaderTest, KeepsNulAndControlBytes) {
   const std::string bytes = "a\0b\x01\x7f\x1b c"s;
   EXPECT_THAT(documents({file("a.txt", bytes), file("b.jsonl", R"({"text": "a\u0000b\u001b"})")}),
               ElementsAre(bytes, "a\0b\x1b"s));
@@ -128,23 +123,10 @@ TEST_F(TextReaderTest, CountsBytesBeyondTheFirstPiece) {
   expect_error(file("bad.txt", text), "byte 3333:", {.piece_bytes = 100});
 }
 
-TEST_F(TextReaderTest, KeepsAnyBytesWhereAskedTo) {
-  const std::string bytes = "\xFF\xFE \x80\xC0\n\xE2\x82 end";
-  EXPECT_THAT(documents({file("a.txt", bytes)}, {.check_utf8 = false}), ElementsAre(bytes));
-}
-
 TEST_F(TextReaderTest, NamesByteOrderMarks) {
   expect_error(file("a.txt", "\xFF\xFE"s + "a\0"s), "byte-order mark of UTF-16");
   expect_error(file("a.txt", "\xFE\xFF\0a"s), "byte-order mark of UTF-16");
   expect_error(file("a.txt", "\xEF\xBB\xBFtext"), "UTF-8 byte-order mark");
-}
-
-TEST_F(TextReaderTest, RefusesWhatIsNoRegularFile) {
-  EXPECT_THROW(documents({directory_ / "absent.txt"}), IoError);
-  expect_error(directory_.path(), "is a directory");
-  expect_error("/dev/zero", "is a device");
-  ASSERT_EQ(mkfifo((directory_ / "pipe").c_str(), 0600), 0);
-  expect_error(directory_ / "pipe", "is a pipe");
 }
 
 TEST_F(TextReaderTest, CutsTextsIntoPiecesOnlyBeforeWhiteSpace) {
@@ -183,38 +165,6 @@ TEST_F(TextReaderTest, GoesOnToTheFirstPlaceToCutAndCutsALongRunBetweenCharacter
   EXPECT_EQ(pieces_, 4);
 }
 
-TEST_F(TextReaderTest, GivesTheDocumentsOfAFileThatIsReadInRanges) {
-  std::string lines;
-  for (int i = 0; i < 200; ++i) lines += fmt::format("{{\"text\": \"document {}\"}}\n{}", i, i % 7 == 0 ? "\n" : "");
-  const std::string path = file("a.jsonl", lines);
-  const std::vector<std::string> whole = documents({path});
-  const auto middle = static_cast<std::int64_t>(lines.find('\n', lines.size() / 2) + 1);
-  std::vector<std::string> found;
-  TextReader reader(disk, std::vector<FileRange>{{path, 0, middle}, {path, middle}}, {});
-  for (TextPiece piece; reader.next(piece);) found.push_back(text_of(disk, piece, {}));
-  EXPECT_EQ(found, whole);
-  EXPECT_EQ(reader.total_bytes(), static_cast<std::int64_t>(lines.size()));
-
-  // Messages count the lines of the file.
-  const auto line = std::count(lines.begin(), lines.begin() + middle, '\n') + 1;
-  lines[static_cast<std::size_t>(middle)] = '!';
-  file("a.jsonl", lines);
-  TextReader second(disk, std::vector<FileRange>{{path, middle}}, {});
-  TextPiece piece;
-  ASSERT_TRUE(second.next(piece));
-  EXPECT_THAT([&] { text_of(disk, piece, {}); },
-              ThrowsMessage<DataError>(HasSubstr(fmt::format("a.jsonl:{}:1:", line))));
-}
-
-TEST_F(TextReaderTest, EndsATextOnlyInTheRangeThatReachesTheEndOfTheFile) {
-  const std::string path = file("a.txt", "one two three");
-  TextReader reader(disk, std::vector<FileRange>{{path, 0, 3}, {path, 3, 7}, {path, 7, 13}}, {});
-  std::vector<std::tuple<std::string, std::int64_t, bool>> found;
-  for (TextPiece piece; reader.next(piece);) found.emplace_back(piece.bytes, piece.position, piece.ends_document);
-  EXPECT_THAT(found,
-              ElementsAre(std::tuple("one", 0, false), std::tuple(" two", 3, false), std::tuple(" three", 7, true)));
-}
-
 class CompressedInput : public TextReaderTest, public ::testing::WithParamInterface<const char*> {
  protected:
   /// Packs each member with the program under test, and concatenates them in one file.
@@ -223,8 +173,7 @@ class CompressedInput : public TextReaderTest, public ::testing::WithParamInterf
     for (const std::string& member : members) {
       const std::string plain = file("plain", member);
       EXPECT_EQ(std::system(fmt::format("{} -c {} > {}.packed", GetParam(), plain, plain).c_str()), 0);
-      std::ifstream stream(plain + ".packed", std::ios::binary);
-      all.append(std::istreambuf_iterator<char>(stream), {});
+      all += test::content_of(plain + ".packed");
     }
     return file(name, all);
   }
@@ -244,8 +193,7 @@ TEST_P(CompressedInput, IsKnownByItsContentAndReadToItsEndThroughAllMembers) {
 
 TEST_P(CompressedInput, NamesTheByteWhereItIsDamagedOrEndsTooEarly) {
   const std::string path = packed("a.txt", {long_text()});
-  std::ifstream stream(path, std::ios::binary);
-  const std::string bytes{std::istreambuf_iterator<char>(stream), {}};
+  const std::string bytes = test::content_of(path);
   for (const std::size_t size : {std::size_t{5}, bytes.size() / 2, bytes.size() - 1}) {
     expect_error(file("a.txt", bytes.substr(0, size)), fmt::format("a.txt, byte {}: the ", size));
     expect_error(path, "not complete: the file was cut off");
@@ -308,20 +256,6 @@ TEST_F(TextReaderTest, RefusesLinesThatAreTooLong) {
   const std::string path = file("a.jsonl", "{\"text\": \"\"}\n{\"text\": \"" + std::string(3000000, 'x') + "\"}\n");
   expect_error(path, "a.jsonl:2: the line has more than 2000000 bytes", {.max_bytes = 2000000});
   expect_error(file("b.jsonl", "{\"text\": \"0123456789\"}"), "b.jsonl:1: the line has more", {.max_bytes = 10});
-}
-
-TEST(SafeCut, IsNeverInsideOrBehindWhiteSpace) {
-  EXPECT_TRUE(data::is_word_cut("a b", 1));
-  EXPECT_TRUE(data::is_word_cut("a\nb", 1));
-  EXPECT_TRUE(data::is_word_cut("ö b", 2));
-  EXPECT_FALSE(data::is_word_cut("a b", 0));
-  EXPECT_FALSE(data::is_word_cut("a b", 2));
-  EXPECT_FALSE(data::is_word_cut("a b", 3));
-  EXPECT_FALSE(data::is_word_cut("a  b", 2));
-  for (const char* space : {"\xC2\x85", "\xC2\xA0", "\xE1\x9A\x80", "\xE2\x80\x83", "\xE2\x81\x9F", "\xE3\x80\x80"}) {
-    const std::string text = "a" + std::string(space) + " b";
-    EXPECT_FALSE(data::is_word_cut(text, text.size() - 2));
-  }
 }
 
 }  // namespace

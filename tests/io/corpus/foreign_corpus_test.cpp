@@ -97,15 +97,6 @@ TEST_F(ForeignCorpora, TakeThirtyTwoBitsFromMegatronsLimitOn) {
   }
 }
 
-TEST_F(ForeignCorpora, OfMegatronAreImported) {
-  file("m.idx", index_bytes);
-  file("m.bin", token_bytes);
-  const CorpusStore store = imported(*narrow_, [&](auto& writer) { import_megatron(directory_ / "m", writer); });
-  EXPECT_THAT(store.document_offsets(), ElementsAre(0, 3, 3, 4));
-  EXPECT_THAT(ids_of(store), ElementsAre(5, 6, 256, 7));
-  EXPECT_TRUE(store.sentence_offsets().empty());
-}
-
 TEST_F(ForeignCorpora, OfMegatronWithEveryTypeOfWholeNumbersAreImported) {
   const auto import = [&](int code, const Bytes& tokens, std::int64_t size_of_token) {
     // The sequences need not lie in order.

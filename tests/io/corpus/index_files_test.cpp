@@ -8,7 +8,6 @@
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
-#include <numeric>
 #include <sstream>
 
 #include "src/base/log.hpp"
@@ -62,24 +61,19 @@ class IndexCacheFiles : public ::testing::Test {
 TEST_F(IndexCacheFiles, AreReadAndDoNotChangeTheOrder) {
   const auto corpus = store(0);
   const auto expected = samples(corpus, nullptr);
-  EXPECT_EQ(samples(corpus, &cache_), expected);
+  log::initialise(0, 1);
+  const auto expect_logged = [&](const std::string& source) {
+    testing::internal::CaptureStderr();
+    EXPECT_EQ(samples(corpus, &cache_), expected);
+    EXPECT_THAT(testing::internal::GetCapturedStderr(),
+                ::testing::MatchesRegex(".* order of training samples of memory: " + source + " .*/cache/[^ ]*\n"));
+  };
+  expect_logged("stored in");
   ASSERT_EQ(files_in(folder_).size(), 1u);
   const auto written = std::filesystem::last_write_time(files_in(folder_)[0]);
-  EXPECT_EQ(samples(corpus, &cache_), expected);
+  expect_logged("read from");
   ASSERT_EQ(files_in(folder_).size(), 1u);
   EXPECT_EQ(std::filesystem::last_write_time(files_in(folder_)[0]), written);
-}
-
-TEST_F(IndexCacheFiles, AreLoggedWithTheirSplit) {
-  const auto corpus = store(0);
-  log::initialise(0, 1);
-  const auto lines = [&] {
-    testing::internal::CaptureStderr();
-    samples(corpus, &cache_);
-    return testing::internal::GetCapturedStderr();
-  };
-  EXPECT_THAT(lines(), ::testing::MatchesRegex(".* order of training samples of memory: stored in .*/cache/[^ ]*\n"));
-  EXPECT_THAT(lines(), ::testing::MatchesRegex(".* order of training samples of memory: read from .*/cache/[^ ]*\n"));
 }
 
 TEST_F(IndexCacheFiles, ThereIsOneForEachThingTheOrderDependsOn) {

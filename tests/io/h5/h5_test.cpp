@@ -3,18 +3,15 @@
 #include <hdf5.h>
 #include <sys/stat.h>
 
-#include <chrono>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <functional>
 #include <numeric>
 #include <optional>
-#include <thread>
 #include <vector>
 
 #include "io/h5/file.hpp"
-#include "io/posix/durable_file.hpp"
 #include "tests/support/file_size_limit.hpp"
 #include "tests/support/temporary_directory.hpp"
 
@@ -138,30 +135,6 @@ TEST_F(H5File, KeepsScalarsEmptyArraysAndAttributes) {
   EXPECT_THROW(read.dataset("/absent"), DataError);
 }
 
-TEST_F(H5File, HasTheSameBytesWheneverItIsWritten) {
-  const auto written = [&] {
-    File file = File::create(path_);
-    const std::int64_t value = 5;
-    file.create_dataset("/group/deep/x", DType::int64, {1}).write(ConstTensorView(&value, {1}));
-    file.close();
-    return test::content_of(path_);
-  };
-  const std::string first = written();
-  std::this_thread::sleep_for(std::chrono::milliseconds(1100));  // a time stamp would show
-  EXPECT_EQ(written(), first);
-}
-
-TEST_F(H5File, SaysWhereItsElementsLie) {
-  File file = File::create(path_);
-  const std::vector<std::uint16_t> values{0x3231, 0x3433};
-  h5::Dataset dataset = file.create_dataset("/x", DType::uint16, {2});
-  dataset.write(ConstTensorView(values.data(), {2}));
-  const std::int64_t offset = dataset.file_offset();
-  file.close();
-  EXPECT_EQ(offset % 64, 0);
-  EXPECT_EQ(test::content_of(path_).substr(static_cast<std::size_t>(offset), 4), "1234");
-}
-
 TEST_F(H5File, IsRefusedWhereItIsNoRegularHdf5File) {
   EXPECT_THROW(File::open(directory_ / "absent.h5", Symlinks::follow), IoError);
   expect_refused(directory_.path(), "not a regular file");
@@ -212,16 +185,6 @@ TEST_F(H5File, FullDiskIsSaidWithTheSystemsReasonAlone) {
               ThrowsMessage<Hdf5Error>("cannot create /dev/full: No space left on device"));
 }
 
-TEST_F(H5File, LimitOfFilesIsNamedAtTheWriteAndFailsTheClose) {
-  File file = File::create(path_);
-  h5::Dataset dataset = file.create_dataset("/x", DType::int64, {1 << 16});
-  const test::FileSizeLimit limit(100000);
-  const std::vector<std::int64_t> values = counting(1 << 16);
-  EXPECT_THAT([&] { dataset.write(ConstTensorView(values.data(), {1 << 16})); },
-              ThrowsMessage<EnvironmentError>(HasSubstr(path_ + ": File too large: ulimit -f (in bytes) of this")));
-  EXPECT_THROW(file.close(), Error);
-}
-
 // In a separate process: the library's own handler at exit crashes after a close that failed.
 TEST_F(H5File, ProcessLeavesInOrderAfterAFailedClose) {
   ::testing::FLAGS_gtest_death_test_style = "threadsafe";
@@ -237,24 +200,6 @@ TEST_F(H5File, ProcessLeavesInOrderAfterAFailedClose) {
     }
   };
   EXPECT_EXIT(fail_and_leave(), ::testing::ExitedWithCode(42), "");
-}
-
-TEST(TemporaryFile, LeavesNothingUnlessCommitted) {
-  const test::TemporaryDirectory directory;
-  const std::string target = directory / "target";
-  {
-    const TemporaryFile file(target);
-    EXPECT_TRUE(std::filesystem::exists(file.path()));
-    EXPECT_FALSE(std::filesystem::exists(target));
-  }
-  EXPECT_TRUE(std::filesystem::is_empty(directory.path()));
-  {
-    TemporaryFile file(target);
-    std::ofstream(file.path()) << "whole";
-    file.commit();
-  }
-  EXPECT_EQ(test::content_of(target), "whole");
-  EXPECT_THROW(TemporaryFile(directory / "absent/target"), IoError);
 }
 
 }  // namespace

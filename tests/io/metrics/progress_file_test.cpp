@@ -69,14 +69,6 @@ TEST_F(ProgressFileTest, AnotherNumberOfRanksBeginsANewRow) {
   EXPECT_THAT(lines().back(), testing::HasSubstr("\tJob throughput: 20.0 TFLOP/s/GPU\tCumulative throughput: 20.0 "));
 }
 
-TEST_F(ProgressFileTest, ACheckpointOnItsWayHasTwoLines) {
-  ProgressFile file = start(1, 0);
-  file.add_checkpoint(work(5, 1), true);
-  file.add_arrival(5);
-  EXPECT_THAT(lines()[1], testing::HasSubstr("\tSaving async checkpoint\tIteration: 5\tJob throughput: "));
-  EXPECT_TRUE(lines()[2].ends_with("\tSaved async checkpoint\tIteration: 5"));
-}
-
 TEST_F(ProgressFileTest, LinesOfOthersAreNotMissed) {
   std::ofstream(directory_ / "progress.txt") << "no fields\n\t\t\t\n2026-03-14\tx\t# GPUs: 1\tStarting job\n";
   ProgressFile file = start(1, 0);

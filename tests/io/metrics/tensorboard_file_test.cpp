@@ -2,7 +2,6 @@
 
 #include <gmock/gmock.h>
 
-#include <bit>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -11,14 +10,12 @@
 
 #include "io/metrics/tensorboard_event.hpp"
 #include "src/backend/backend.hpp"
-#include "tests/support/message_of.hpp"
 #include "tests/support/temporary_directory.hpp"
 
 namespace trireme::io {
 namespace {
 
 using testing::ElementsAre;
-using testing::HasSubstr;
 
 // An independent reader, written from the formats' definitions.
 
@@ -252,18 +249,6 @@ TEST_F(TensorboardFileTest, ARunFromTheStartReplacesItsOwnFilesAlone) {
   EXPECT_TRUE(std::filesystem::exists(foreign));
 }
 
-TEST_F(TensorboardFileTest, AFolderOfARunningJobIsRefusedAndUnchanged) {
-  setenv("TRIREME_LOCK_WAIT", "0", 1);
-  write({}, 1, 5);
-  TensorboardFile running = open({.iteration = 3});
-  running.write(record(4));
-  const Curves before = read(options_.folder);
-  EXPECT_THAT(test::message_of<EnvironmentError>([&] { open(); }), HasSubstr("is in use by another job"));
-  EXPECT_THROW(open({.iteration = 1}), EnvironmentError);
-  EXPECT_EQ(read(options_.folder), before);
-  EXPECT_THAT(steps(before, "lm loss"), ElementsAre(1, 2, 3, 4));
-}
-
 TEST_F(TensorboardFileTest, KeepsTheEventsBeforeADamagedOne) {
   write({}, 1, 5);
   const std::vector<std::string> all = records(only_file());
@@ -274,25 +259,6 @@ TEST_F(TensorboardFileTest, KeepsTheEventsBeforeADamagedOne) {
       .put(0);
   write({.iteration = 5}, 6, 6);
   EXPECT_THAT(steps(read(options_.folder), "lm loss"), ElementsAre(1, 2, 6));
-}
-
-TEST_F(TensorboardFileTest, AFolderThatCannotBeMadeIsNamed) {
-  std::ofstream(directory_ / "file") << "no folder";
-  options_.folder = directory_ / "file/below";
-  EXPECT_THAT(test::message_of<IoError>([&] { open(); }), HasSubstr("cannot create the folder " + directory_ / "file"));
-}
-
-TEST(Tfrecord, RefusesWhatIsNotWhole) {
-  const std::string record = tfrecord("data");
-  for (std::size_t size = 0; size < record.size(); ++size) {
-    std::size_t offset = 0;
-    EXPECT_FALSE(next_tfrecord(std::string_view(record).substr(0, size), offset));
-    EXPECT_EQ(offset, 0u);
-  }
-  std::size_t offset = 0;
-  EXPECT_EQ(next_tfrecord(record, offset), "data");
-  EXPECT_EQ(offset, record.size());
-  EXPECT_FALSE(next_tfrecord(record, offset));
 }
 
 }  // namespace

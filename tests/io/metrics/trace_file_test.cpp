@@ -119,29 +119,5 @@ TEST_F(TraceFileTest, ReplacesAnEarlierOneWhenItIsComplete) {
   }
 }
 
-TEST_F(TraceFileTest, ThatCannotBeCreatedIsAnErrorOnEveryRank) {
-  EXPECT_THROW(TraceFile("/nowhere/at/all.json", world_, recorder_), Error);
-}
-
-TEST(TraceScope, RecordsNestedSpansInTheOrderOfTheirEnds) {
-  ImmediateStream stream;
-  TraceRecorder recorder(stream);
-  {
-    const TraceScope outer(&recorder, "outer", "test");
-    const TraceScope inner(&recorder, "inner", "test", 0, 3);
-  }
-  { const TraceScope nowhere(nullptr, "nothing", "test"); }
-  EXPECT_EQ(recorder.spans().size(), 0u);
-  recorder.resolve();
-  ASSERT_EQ(recorder.spans().size(), 2u);
-  const TraceSpan& inner = recorder.spans()[0];
-  const TraceSpan& outer = recorder.spans()[1];
-  EXPECT_STREQ(inner.name, "inner");
-  EXPECT_EQ(inner.micro_batch, 3);
-  EXPECT_LE(outer.start_us, inner.start_us);
-  EXPECT_LE(inner.start_us, inner.end_us);
-  EXPECT_LE(inner.end_us, outer.end_us);
-}
-
 }  // namespace
 }  // namespace trireme::io

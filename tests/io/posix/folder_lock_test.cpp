@@ -116,12 +116,6 @@ TEST_F(FolderLockTest, ProcessOfTheSameNumberIsNotTheSameProcess) {
   EXPECT_NO_THROW(FolderLock lock(path, "runs"));
 }
 
-TEST_F(FolderLockTest, AnotherHostMayBeAlive) {
-  write(content_with("host", "elsewhere"));
-  expect_refused("elsewhere");
-  unlink(path.c_str());
-}
-
 TEST_F(FolderLockTest, AnEarlierLifeOfThisJobIsDead) {
   setenv("SLURM_JOB_ID", "77", 1);
   std::string content = content_with("host", "elsewhere");

@@ -6,7 +6,6 @@
 #include <fstream>
 
 #include "src/base/error.hpp"
-#include "tests/support/small_bpe.hpp"
 #include "tests/support/temporary_directory.hpp"
 
 namespace trireme::io {
@@ -40,18 +39,6 @@ TEST_F(BpeFiles, SpellBytesAsPrintableCharacters) {
   EXPECT_THAT(vocabulary.merges, ElementsAre(Pair(" ", "a"), Pair("#", "#"), Pair("\xC3", "\xA9")));
 }
 
-TEST_F(BpeFiles, CoverEveryByteOnce) {
-  const test::SmallBpe files(directory_.path());
-  const auto vocabulary = read_bpe_files(files.vocabulary_path, files.merges_path);
-  std::vector<bool> seen(256);
-  for (int id = 0; id < 256; ++id) {
-    ASSERT_EQ(vocabulary.tokens[id].size(), 1u);
-    seen[static_cast<unsigned char>(vocabulary.tokens[id][0])] = true;
-  }
-  EXPECT_EQ(std::ranges::count(seen, true), 256);
-  EXPECT_EQ(data::make_gpt2_tokenizer(vocabulary)->vocabulary_size(), std::ssize(vocabulary.tokens));
-}
-
 TEST_F(BpeFiles, AreRefusedNamingTheEntry) {
   expect_error("not json", "", "not JSON: parse error at line 1, column 2: ");
   expect_error("{\"a\": " + std::string(10000, '1') + "e}", "", "not JSON");
@@ -83,16 +70,6 @@ TEST_F(BpeFiles, AreRefusedNamingTheLine) {
   expect_error(vocabulary, "a \xFF\n", "merges.txt:1:");
   EXPECT_THROW(read_bpe_files(directory_ / "absent", directory_ / "merges.txt"), IoError);
   EXPECT_THROW(read_bpe_files(directory_.path(), directory_ / "merges.txt"), DataError);
-}
-
-TEST_F(BpeFiles, ComeBackAsTheyWereWritten) {
-  const test::SmallBpe files(directory_.path());
-  const auto vocabulary = read_bpe_files(files.vocabulary_path, files.merges_path);
-  write_bpe_files(vocabulary, directory_ / "vocab.json", directory_ / "merges.txt");
-  const auto copy = read_bpe_files(directory_ / "vocab.json", directory_ / "merges.txt");
-  EXPECT_EQ(copy.tokens, vocabulary.tokens);
-  EXPECT_EQ(copy.merges, vocabulary.merges);
-  EXPECT_EQ(copy.end_of_document, vocabulary.end_of_document);
 }
 
 TEST(WordPieceFile, HasATokenALine) {
