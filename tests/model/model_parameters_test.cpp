@@ -112,14 +112,6 @@ TEST(GptParameters, FirstAndLastStageHoldTheTiedTableButOnlyTheFirstCounts) {
   }
 }
 
-TEST(StageShard, ChunksGoRoundTheStages) {
-  const StageShard shard = StageShard::of(layout_of(2, 2), 0, 1, 1);
-  ASSERT_EQ(shard.chunks.size(), 2u);
-  EXPECT_EQ(shard.chunks[0].first_layer, 2);
-  EXPECT_EQ(shard.chunks[1].first_layer, 6);
-  EXPECT_EQ(shard.chunks[1].layers, 2);
-}
-
 TEST(StageShard, StagesMayHoldNoLayers) {
   const auto layout = parallel::PipelineLayout::of(small().layers, 3, {.layers = {0, 8, 0}});
   EXPECT_EQ(StageShard::of(layout, 0, 1, 0).chunks[0].layers, 0);
