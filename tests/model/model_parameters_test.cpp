@@ -5,7 +5,6 @@
 #include <map>
 #include <string>
 
-#include "src/base/error.hpp"
 #include "tests/support/model_variants.hpp"
 
 namespace trireme::model {

@@ -121,16 +121,6 @@ TEST(MinHash, IgnoresOrderAndRepetition) {
   EXPECT_NE(a, c);
 }
 
-TEST(MinHash, DependsOnTheSeed) {
-  std::vector<std::uint64_t> a(4), b(4), c(4);
-  const std::vector<std::uint64_t> shingles{1, 2, 3};
-  MinHash({.bands = 4, .rows = 2, .seed = 1}).band_keys(shingles, a);
-  MinHash({.bands = 4, .rows = 2, .seed = 1}).band_keys(shingles, b);
-  MinHash({.bands = 4, .rows = 2, .seed = 2}).band_keys(shingles, c);
-  EXPECT_EQ(a, b);
-  EXPECT_NE(a, c);
-}
-
 // Two random sets of 300 with 200 in common have J = 0.5. That fraction of 20,000 functions (bands of one row) agrees,
 // with a standard deviation of 0.0035. Bands of two rows agree with probability J^2.
 TEST(MinHash, AgreesInABandWithTheProbabilityOfTheTheory) {

@@ -7,7 +7,6 @@
 #include "src/data/tasks/zero_shot/lambada.hpp"
 #include "src/data/tasks/zero_shot/wikitext.hpp"
 #include "tests/support/gpt2_files.hpp"
-#include "tests/support/message_of.hpp"
 #include "tests/support/sha256.hpp"
 #include "tests/support/tokens.hpp"
 
