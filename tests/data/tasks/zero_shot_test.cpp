@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "src/base/error.hpp"
 #include "src/data/tasks/zero_shot/lambada.hpp"
 #include "src/data/tasks/zero_shot/multiple_choice.hpp"
 #include "src/data/tasks/zero_shot/wikitext.hpp"
