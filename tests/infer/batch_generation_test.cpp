@@ -112,7 +112,6 @@ Layout layout_of(int tensor, int pipeline, int context = 1, int chunks = 1) {
 }
 
 std::vector<Layout> layouts(int ranks) {
-  if (ranks == 1) return {layout_of(1, 1)};
   if (ranks == 2) return {layout_of(2, 1), layout_of(1, 2, 1, 2), layout_of(1, 1), layout_of(1, 1, 2)};
   return {layout_of(2, 2), layout_of(2, 1), layout_of(1, 2), layout_of(1, 1)};
 }
