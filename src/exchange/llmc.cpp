@@ -30,9 +30,8 @@ TensorMap llmc_tensor_map(const model::ModelConfig& config, std::int64_t padded_
   map.same("wpe", "wpe");
   for (const auto& [name, parameter] : layer_tensors) {
     const MappedParameter& first = map.parameter(layer_prefix(0) + "." + parameter);
-    const std::int64_t rows = first.rows(), all = config.layers * rows;
-    const std::size_t tensor =
-        map.tensor({.name = name, .shape = first.columns == 1 ? Shape{all} : Shape{all, first.columns}});
+    const std::int64_t rows = first.rows();
+    const std::size_t tensor = map.tensor({.name = name, .shape = first.shape_of(config.layers * rows)});
     for (int layer = 0; layer < config.layers; ++layer) {
       map.run(layer_prefix(layer) + "." + parameter, {.count = rows, .tensor = tensor, .foreign_first = layer * rows});
     }

@@ -33,6 +33,8 @@ struct MappedParameter {
   double added_value = 0;
 
   std::int64_t rows() const { return shape.numel() / columns; }
+  /// Shape of a tensor of `count` of its rows.
+  Shape shape_of(std::int64_t count) const { return columns == 1 ? Shape{count} : Shape{count, columns}; }
 };
 
 struct MappedTensor {
@@ -67,6 +69,8 @@ class TensorMapBuilder {
   std::size_t tensor(MappedTensor tensor);
   /// Maps rows [run.first, run.first + run.count) of `parameter`.
   void run(const std::string& parameter, const RowRun& run);
+  /// Maps rows of `parameter` that are the channels of a head.
+  void head(const std::string& parameter, RowRun rows, RotaryLayout layout);
   /// Maps all of `parameter` to one new tensor, [rows, columns] or [rows].
   void same(const std::string& parameter, const std::string& tensor);
   /// Maps all of the matrix `parameter` to one new tensor, transposed.
