@@ -2,8 +2,6 @@
 
 #include <string>
 
-#include "src/base/check.hpp"
-
 namespace trireme::exchange {
 namespace {
 
@@ -22,9 +20,6 @@ constexpr LayerTensor layer_tensors[] = {{"ln1w", "ln_1.weight"},          {"ln1
 }  // namespace
 
 TensorMap llmc_tensor_map(const model::ModelConfig& config, std::int64_t padded_vocabulary) {
-  TRIREME_CHECK(padded_vocabulary >= config.vocabulary, ConfigError,
-                "the tensors have {} tokens, fewer than the {} of the vocabulary", padded_vocabulary,
-                config.vocabulary);
   TensorMapBuilder map(config);
   map.tokens("wte", "wte", padded_vocabulary, {});
   map.same("wpe", "wpe");

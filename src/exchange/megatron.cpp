@@ -76,9 +76,6 @@ void replace(std::string& text, std::string_view from, std::string_view to) {
 }  // namespace
 
 TensorMap megatron_tensor_map(const ModelConfig& config, const MegatronLayout& layout) {
-  TRIREME_CHECK(layout.vocabulary_rows == 0 || layout.vocabulary_rows >= config.vocabulary, ConfigError,
-                "the tensors have {} tokens, fewer than the {} of the vocabulary", layout.vocabulary_rows,
-                config.vocabulary);
   TRIREME_CHECK(layout.shards >= 1 && config.heads % layout.shards == 0 && config.ffn_hidden % layout.shards == 0,
                 ConfigError, "{} heads and {} channels of the feed-forward block do not split evenly over {} ranks",
                 config.heads, config.ffn_hidden, layout.shards);

@@ -53,13 +53,15 @@ void TensorMapBuilder::transposed(const std::string& name, const std::string& fo
 }
 
 void TensorMapBuilder::tokens(const std::string& name, const std::string& foreign, std::int64_t rows,
-                              std::vector<std::string> copies, double added_value) {
+                              std::vector<std::string> copies, std::optional<double> added_value) {
   MappedParameter& mapped = parameter(name);
   const std::int64_t vocabulary = config_.vocabulary;
   if (rows == 0) rows = vocabulary;
+  TRIREME_CHECK(rows >= vocabulary || added_value, ConfigError,
+                "the tensors have {} tokens, fewer than the {} of the vocabulary", rows, vocabulary);
   const std::int64_t common = std::min(rows, vocabulary);
   mapped.added_rows = vocabulary - common;
-  mapped.added_value = added_value;
+  mapped.added_value = added_value.value_or(0);
   run(name,
       {.count = common,
        .tensor = tensor(

@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -78,9 +79,10 @@ class TensorMapBuilder {
   /// Maps rows [first, first + count) of `parameter` to one new tensor.
   void rows(const std::string& parameter, std::int64_t first, std::int64_t count, const std::string& tensor);
   /// Maps a parameter with one row for each token to the first rows of a new tensor of `rows` rows; 0: the vocabulary.
-  /// If the tensor has fewer, the parameter's last rows are `added_value`. `copies` as in MappedTensor.
+  /// If the tensor has fewer, the parameter's last rows are `added_value`; ConfigError without one. `copies` as in
+  /// MappedTensor.
   void tokens(const std::string& parameter, const std::string& tensor, std::int64_t rows,
-              std::vector<std::string> copies, double added_value = 0);
+              std::vector<std::string> copies, std::optional<double> added_value = {});
   /// Maps the queries, keys and values of the layer part `prefix` ("h.0.attn"), weights or biases (`suffix`), to one
   /// new tensor each.
   void split_heads(const std::string& prefix, const std::string& suffix, const std::string& queries,
