@@ -173,14 +173,5 @@ TEST(CollectLogits, GivesTheSameOnEveryGridAndTheLossOfTheEvaluation) {
   }
 }
 
-TEST(CollectLogits, OfASampleThatIsNotThereIsRefused) {
-  SelfCommunicator alone;
-  TrainingRun one(alone, small_run(), {});
-  EXPECT_NE(message_of<ConfigError>([&] {
-              infer::collect_logits(one.gpt, *one.data.train, {0, 12}, [](auto, auto, auto) {});
-            }).find("<logits_samples> 12 is not one of the 12 samples"),
-            std::string::npos);
-}
-
 }  // namespace
 }  // namespace trireme::test

@@ -101,16 +101,6 @@ TEST(GptParameters, OfALlamaHaveTheirNamesAndShapes) {
             "lm_head.weight [130, 16] [128, 16]\n");
 }
 
-TEST(GptParameters, FirstAndLastStageHoldTheTiedTableButOnlyTheFirstCounts) {
-  const parallel::VocabularyPartition vocabulary(small().vocabulary, 0, 1);
-  for (int rank = 0; rank < 4; ++rank) {
-    const auto list = model_parameters(small(), StageShard::of(layout_of(4), 0, 1, rank), vocabulary);
-    const auto table = std::ranges::find(list, "wte", &Parameter::name);
-    ASSERT_EQ(table != list.end(), rank == 0 || rank == 3) << "stage " << rank;
-    EXPECT_TRUE(table == list.end() || table->shared_copy == (rank == 3));
-  }
-}
-
 TEST(StageShard, StagesMayHoldNoLayers) {
   const auto layout = parallel::PipelineLayout::of(small().layers, 3, {.layers = {0, 8, 0}});
   EXPECT_EQ(StageShard::of(layout, 0, 1, 0).chunks[0].layers, 0);

@@ -24,15 +24,10 @@ TEST(Sampler, DealsMicroBatchesToTheRanksInTurn) {
 }
 
 TEST(SamplesNeeded, CountsTrainingEvaluationsAndTest) {
-  const SampleBudget budget =
-      samples_needed({.train_iters = 1000, .global_batch_size = 8, .eval_interval = 300, .eval_iters = 10});
-  EXPECT_EQ(budget, (SampleBudget{8000, 4 * 10 * 8, 10 * 8}));
-}
-
-TEST(SamplesNeeded, AreThoseGivenInTrainingBySamples) {
-  const SampleBudget budget = samples_needed(
-      {.train_iters = 1000, .train_samples = 7001, .global_batch_size = 8, .eval_interval = 300, .eval_iters = 10});
-  EXPECT_EQ(budget, (SampleBudget{7001, 4 * 10 * 8, 10 * 8}));
+  RunLength run{.train_iters = 1000, .global_batch_size = 8, .eval_interval = 300, .eval_iters = 10};
+  EXPECT_EQ(samples_needed(run), (SampleBudget{8000, 4 * 10 * 8, 10 * 8}));
+  run.train_samples = 7001;
+  EXPECT_EQ(samples_needed(run), (SampleBudget{7001, 4 * 10 * 8, 10 * 8}));
 }
 
 TEST(SamplesNeeded, RefusesWhatCannotBeCounted) {
