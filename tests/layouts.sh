@@ -2,11 +2,12 @@
 # Trains a small model in every layout of tests/layouts/layouts.txt, twice, on 1 to 16 ranks, and compares losses and
 # gradient norms with one rank's (fp64: to 1e-10) and the two runs bit by bit. Prints the table, writes it as Markdown,
 # and fails where a row does. The ranks may be more than the cores.
-# usage: tests/layouts.sh [--quick] [LAYOUT_TABLE [MPIEXEC [OUTPUT.md]]]    --quick: the rows with the tag "quick"
+# usage: tests/layouts.sh [--quick] [LAYOUT_TABLE [MPIEXEC [OUTPUT.md]]]
+# --quick: the rows with the tag "quick", for four updates: the second reads updated weights, the third the moments too.
 set -uo pipefail
 tag=()
 if [ "${1-}" = --quick ]; then
-  tag=(quick)
+  tag=(quick 4)
   shift
 fi
 here=$(dirname "$(realpath "$0")")

@@ -2,8 +2,6 @@
 
 #include <string>
 
-#include "src/base/check.hpp"
-
 namespace trireme::exchange {
 namespace {
 
@@ -22,17 +20,13 @@ constexpr LayerTensor layer_tensors[] = {{"ln1w", "ln_1.weight"},          {"ln1
 }  // namespace
 
 TensorMap llmc_tensor_map(const model::ModelConfig& config, std::int64_t padded_vocabulary) {
-  TRIREME_CHECK(padded_vocabulary >= config.vocabulary, ConfigError,
-                "the tensors have {} tokens, fewer than the {} of the vocabulary", padded_vocabulary,
-                config.vocabulary);
   TensorMapBuilder map(config);
   map.tokens("wte", "wte", padded_vocabulary, {});
   map.same("wpe", "wpe");
   for (const auto& [name, parameter] : layer_tensors) {
     const MappedParameter& first = map.parameter(layer_prefix(0) + "." + parameter);
-    const std::int64_t rows = first.rows(), all = config.layers * rows;
-    const std::size_t tensor =
-        map.tensor({.name = name, .shape = first.columns == 1 ? Shape{all} : Shape{all, first.columns}});
+    const std::int64_t rows = first.rows();
+    const std::size_t tensor = map.tensor({.name = name, .shape = first.shape_of(config.layers * rows)});
     for (int layer = 0; layer < config.layers; ++layer) {
       map.run(layer_prefix(layer) + "." + parameter, {.count = rows, .tensor = tensor, .foreign_first = layer * rows});
     }

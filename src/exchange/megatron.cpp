@@ -10,18 +10,6 @@ namespace {
 
 using model::ModelConfig;
 
-/// Maps the channels of a head, rows of a parameter, to rows of a tensor.
-void map_head(TensorMapBuilder& map, const std::string& parameter, RowRun run, RotaryLayout rotary) {
-  if (rotary == RotaryLayout::halves) return map.run(parameter, run);
-  run.count /= 2;
-  RowRun second = run;
-  second.first += run.count;
-  second.foreign_first += run.foreign_step;
-  run.foreign_step = second.foreign_step = 2 * run.foreign_step;
-  map.run(parameter, run);
-  map.run(parameter, second);
-}
-
 /// Maps queries, keys and values of a layer to one tensor, weights or biases.
 void map_qkv(TensorMapBuilder& map, const MegatronLayout& layout, const std::string& ours, const std::string& suffix,
              const std::string& name) {
@@ -51,7 +39,7 @@ void map_qkv(TensorMapBuilder& map, const MegatronLayout& layout, const std::str
           run.foreign_first = (group * (queries + 2) + place) * d;
         }
       }
-      map_head(map, parameter, run, part == 2 ? RotaryLayout::halves : layout.rotary);
+      map.head(parameter, run, part == 2 ? RotaryLayout::halves : layout.rotary);
     }
   }
 }
@@ -61,8 +49,7 @@ void map_expansion(TensorMapBuilder& map, const MegatronLayout& layout, const st
                    const std::string& name) {
   if (!map.config().gated) return map.same(parameter, name);
   const std::int64_t f = map.config().ffn_hidden, local = f / layout.shards;
-  const std::int64_t columns = map.parameter(parameter).columns;
-  const std::size_t tensor = map.tensor({.name = name, .shape = columns == 1 ? Shape{2 * f} : Shape{2 * f, columns}});
+  const std::size_t tensor = map.tensor({.name = name, .shape = map.parameter(parameter).shape_of(2 * f)});
   for (std::int64_t half = 0; half < 2; ++half) {
     for (std::int64_t shard = 0; shard < layout.shards; ++shard) {
       map.run(parameter, {.first = half * f + shard * local,
@@ -89,9 +76,6 @@ void replace(std::string& text, std::string_view from, std::string_view to) {
 }  // namespace
 
 TensorMap megatron_tensor_map(const ModelConfig& config, const MegatronLayout& layout) {
-  TRIREME_CHECK(layout.vocabulary_rows == 0 || layout.vocabulary_rows >= config.vocabulary, ConfigError,
-                "the tensors have {} tokens, fewer than the {} of the vocabulary", layout.vocabulary_rows,
-                config.vocabulary);
   TRIREME_CHECK(layout.shards >= 1 && config.heads % layout.shards == 0 && config.ffn_hidden % layout.shards == 0,
                 ConfigError, "{} heads and {} channels of the feed-forward block do not split evenly over {} ranks",
                 config.heads, config.ffn_hidden, layout.shards);

@@ -92,10 +92,6 @@ void map_layer(TensorMapBuilder& map, const std::string& parameter, const std::s
 }
 
 TensorMap tensor_map(const ModelClass& model_class, const ModelConfig& config, const MapOptions& options) {
-  TRIREME_CHECK(
-      model_class.may_lack_tokens || options.vocabulary_rows == 0 || options.vocabulary_rows >= config.vocabulary,
-      ConfigError, "the tensors have {} tokens, fewer than the {} of the vocabulary", options.vocabulary_rows,
-      config.vocabulary);
   return model_class.map(config, options);
 }
 

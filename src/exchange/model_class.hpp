@@ -53,7 +53,6 @@ struct ModelClass {
   /// Suffixes of tensor names, and what they were in older files.
   std::vector<std::pair<std::string_view, std::string_view>> older = {};
   std::vector<std::string_view> buffers = {};  ///< suffixes of tensors that are not weights
-  bool may_lack_tokens = false;                ///< files may have fewer token rows than the model: see MapOptions
 };
 
 /// Returns all classes, in the order of the families.

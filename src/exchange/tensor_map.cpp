@@ -37,8 +37,7 @@ void TensorMapBuilder::run(const std::string& name, const RowRun& run) { paramet
 
 void TensorMapBuilder::rows(const std::string& name, std::int64_t first, std::int64_t count,
                             const std::string& foreign) {
-  const MappedParameter& mapped = parameter(name);
-  const Shape shape = mapped.columns == 1 ? Shape{count} : Shape{count, mapped.columns};
+  const Shape shape = parameter(name).shape_of(count);
   run(name, {.first = first, .count = count, .tensor = tensor({.name = foreign, .shape = shape})});
 }
 
@@ -54,36 +53,40 @@ void TensorMapBuilder::transposed(const std::string& name, const std::string& fo
 }
 
 void TensorMapBuilder::tokens(const std::string& name, const std::string& foreign, std::int64_t rows,
-                              std::vector<std::string> copies, double added_value) {
+                              std::vector<std::string> copies, std::optional<double> added_value) {
   MappedParameter& mapped = parameter(name);
   const std::int64_t vocabulary = config_.vocabulary;
   if (rows == 0) rows = vocabulary;
+  TRIREME_CHECK(rows >= vocabulary || added_value, ConfigError,
+                "the tensors have {} tokens, fewer than the {} of the vocabulary", rows, vocabulary);
   const std::int64_t common = std::min(rows, vocabulary);
   mapped.added_rows = vocabulary - common;
-  mapped.added_value = added_value;
-  run(name, {.count = common,
-             .tensor = tensor({.name = foreign,
-                               .shape = mapped.columns == 1 ? Shape{rows} : Shape{rows, mapped.columns},
-                               .padded = rows > common,
-                               .copies = std::move(copies)})});
+  mapped.added_value = added_value.value_or(0);
+  run(name,
+      {.count = common,
+       .tensor = tensor(
+           {.name = foreign, .shape = mapped.shape_of(rows), .padded = rows > common, .copies = std::move(copies)})});
 }
 
 void TensorMapBuilder::heads(const std::string& name, std::int64_t first_head, std::int64_t count,
                              const std::string& foreign, RotaryLayout layout) {
   const std::int64_t d = config_.head_dim();
   if (layout == RotaryLayout::halves) return rows(name, first_head * d, count * d, foreign);
-  const std::int64_t columns = parameter(name).columns;
-  const std::size_t index =
-      tensor({.name = foreign, .shape = columns == 1 ? Shape{count * d} : Shape{count * d, columns}});
-  for (std::int64_t head = 0; head < count; ++head) {
-    for (std::int64_t half = 0; half < 2; ++half) {
-      run(name, {.first = (first_head + head) * d + half * (d / 2),
-                 .count = d / 2,
-                 .tensor = index,
-                 .foreign_first = head * d + half,
-                 .foreign_step = 2});
-    }
+  const std::size_t index = tensor({.name = foreign, .shape = parameter(name).shape_of(count * d)});
+  for (std::int64_t i = 0; i < count; ++i) {
+    head(name, {.first = (first_head + i) * d, .count = d, .tensor = index, .foreign_first = i * d}, layout);
   }
+}
+
+void TensorMapBuilder::head(const std::string& name, RowRun rows, RotaryLayout layout) {
+  if (layout == RotaryLayout::halves) return run(name, rows);
+  rows.count /= 2;
+  RowRun second = rows;
+  second.first += rows.count;
+  second.foreign_first += rows.foreign_step;
+  rows.foreign_step = second.foreign_step = 2 * rows.foreign_step;
+  run(name, rows);
+  run(name, second);
 }
 
 void TensorMapBuilder::split_heads(const std::string& prefix, const std::string& suffix, const std::string& queries,

@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -33,6 +34,8 @@ struct MappedParameter {
   double added_value = 0;
 
   std::int64_t rows() const { return shape.numel() / columns; }
+  /// Shape of a tensor of `count` of its rows.
+  Shape shape_of(std::int64_t count) const { return columns == 1 ? Shape{count} : Shape{count, columns}; }
 };
 
 struct MappedTensor {
@@ -67,6 +70,8 @@ class TensorMapBuilder {
   std::size_t tensor(MappedTensor tensor);
   /// Maps rows [run.first, run.first + run.count) of `parameter`.
   void run(const std::string& parameter, const RowRun& run);
+  /// Maps rows of `parameter` that are the channels of a head.
+  void head(const std::string& parameter, RowRun rows, RotaryLayout layout);
   /// Maps all of `parameter` to one new tensor, [rows, columns] or [rows].
   void same(const std::string& parameter, const std::string& tensor);
   /// Maps all of the matrix `parameter` to one new tensor, transposed.
@@ -74,9 +79,10 @@ class TensorMapBuilder {
   /// Maps rows [first, first + count) of `parameter` to one new tensor.
   void rows(const std::string& parameter, std::int64_t first, std::int64_t count, const std::string& tensor);
   /// Maps a parameter with one row for each token to the first rows of a new tensor of `rows` rows; 0: the vocabulary.
-  /// If the tensor has fewer, the parameter's last rows are `added_value`. `copies` as in MappedTensor.
+  /// If the tensor has fewer, the parameter's last rows are `added_value`; ConfigError without one. `copies` as in
+  /// MappedTensor.
   void tokens(const std::string& parameter, const std::string& tensor, std::int64_t rows,
-              std::vector<std::string> copies, double added_value = 0);
+              std::vector<std::string> copies, std::optional<double> added_value = {});
   /// Maps the queries, keys and values of the layer part `prefix` ("h.0.attn"), weights or biases (`suffix`), to one
   /// new tensor each.
   void split_heads(const std::string& prefix, const std::string& suffix, const std::string& queries,

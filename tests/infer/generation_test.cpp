@@ -2,7 +2,6 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <set>
 
 #include "src/infer/generation.hpp"
 #include "src/model/stage/decoding_stage.hpp"
@@ -58,20 +57,6 @@ TEST(Generation, GivesTheProbabilitiesOfTraining) {
   }
 }
 
-TEST(Generation, OfABertIsRefused) {
-  model::ModelConfig config = small_config();
-  config.family = model::ModelFamily::bert;
-  Rig rig(layout_of(DType::fp64, 16, 1), config);
-  EXPECT_THROW(generate(rig.gpt, rig.world, {1}, 1, -1, {}), ConfigError);
-}
-
-TEST(Generation, GoesOnBeyondTheModelsPositions) {
-  Rig rig(layout_of(DType::fp32, 16, 1), small_config(), 0.5);
-  const std::vector<std::int32_t> text = generate(rig.gpt, rig.world, {1}, 50, -1, {});
-  EXPECT_EQ(text.size(), 50u);
-  EXPECT_THAT(text, testing::Each(testing::AllOf(testing::Ge(0), testing::Lt(50))));
-}
-
 TEST(ChooseToken, GreedyTakesTheLikeliestAndTheFirstOfEquals) {
   SamplingOptions greedy;
   greedy.temperature = 0;
@@ -87,14 +72,6 @@ TEST(ChooseToken, TopKAndTopPLeaveOutTheUnlikely) {
     EXPECT_THAT(choose_token({0, 3, 1.5, 1}, two, position), testing::AnyOf(1, 2));
     EXPECT_EQ(choose_token({0, 3, 1.5, 1}, nucleus, position), 1);
   }
-}
-
-TEST(ChooseToken, EachTextHasRandomNumbersOfItsOwn) {
-  const std::vector<double> logits(1000);
-  std::set<std::int32_t> tokens;
-  for (std::int64_t text = 0; text < 20; ++text) tokens.insert(choose_token(logits, {}, 5, text));
-  EXPECT_GT(tokens.size(), 15u);
-  EXPECT_EQ(choose_token(logits, {}, 5, 3), choose_token(logits, {}, 5, 3));
 }
 
 TEST(ChooseToken, ReachesTheUnlikelyTokensOfALargeVocabulary) {

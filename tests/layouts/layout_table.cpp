@@ -4,6 +4,7 @@
 
 #include <cstdio>
 #include <fstream>
+#include <limits>
 #include <map>
 #include <set>
 #include <sstream>
@@ -77,7 +78,9 @@ const std::map<std::string, model::ModelOutput> task_outputs = {{"classes", mode
 
 class Table {
  public:
-  Table(Communicator& world, const std::string& folder) : world_(world), base_(folder + "/base.ini") {}
+  /// `most_steps` bounds the updates of a row.
+  Table(Communicator& world, const std::string& folder, std::int64_t most_steps)
+      : world_(world), base_(folder + "/base.ini"), most_steps_(most_steps) {}
 
   /// Trains a row; a line of Markdown, and whether the row holds.
   std::pair<std::string, bool> run(const Row& row) {
@@ -99,7 +102,8 @@ class Table {
                           .options = row_config.execution_config(),
                           .context = grid.context_size()};
       const bool oracle = row.tags.contains("oracle");
-      const TrainingRunConfig config = oracle ? synthetic_run("synthetic_hot").config : config_of(row, row_config);
+      TrainingRunConfig config = oracle ? synthetic_run("synthetic_hot").config : config_of(row, row_config);
+      if (!oracle) config.steps = std::min(config.steps, most_steps_);
       const Tolerance tolerance = oracle ? Tolerance{1e-9, 1e-9} : tolerance_of(config.dtype);
       const Curve expected = oracle ? synthetic_run("synthetic_hot").curve : reference(config);
       const Curve curve = training_curve(world_, config, layout);
@@ -164,18 +168,21 @@ class Table {
 
   Communicator& world_;
   std::string base_;
+  std::int64_t most_steps_;
   std::map<std::string, Curve> references_;
 };
 
-/// usage: layout_table FOLDER OUTPUT [TAG]. Runs the rows of FOLDER/layouts.txt for as many ranks as there are, or only
-/// those with the TAG. Appends them to the file OUTPUT and prints them; 1 where one of them fails.
+/// usage: layout_table FOLDER OUTPUT [TAG STEPS]. Runs the rows of FOLDER/layouts.txt for as many ranks as there are,
+/// or only those with the TAG, for at most STEPS updates. Appends them to the file OUTPUT and prints them; 1 if one
+/// fails.
 int run_table(mpi::MpiEnvironment& environment, const std::vector<std::string>& arguments) {
-  TRIREME_CHECK(arguments.size() >= 2, ConfigError, "usage: layout_table FOLDER OUTPUT [TAG]");
+  const bool tagged = arguments.size() == 4;
+  TRIREME_CHECK(tagged || arguments.size() == 2, ConfigError, "usage: layout_table FOLDER OUTPUT [TAG STEPS]");
   const std::unique_ptr<mpi::MpiCommunicator> world = environment.make_world();
-  Table table(*world, arguments[0]);
+  Table table(*world, arguments[0], tagged ? std::stoll(arguments[3]) : std::numeric_limits<std::int64_t>::max());
   int failed = 0;
   for (const Row& row : read_table(arguments[0] + "/layouts.txt")) {
-    if (row.ranks != world->size() || (arguments.size() > 2 && !row.tags.contains(arguments[2]))) continue;
+    if (row.ranks != world->size() || (tagged && !row.tags.contains(arguments[2]))) continue;
     const auto& [line, pass] = table.run(row);
     failed += pass ? 0 : 1;
     if (world->rank() != 0) continue;

@@ -2,7 +2,6 @@
 
 #include <gtest/gtest.h>
 
-#include <bit>
 #include <cmath>
 #include <vector>
 
@@ -26,38 +25,6 @@ std::vector<double> initialised(const Parameter& parameter, DType dtype, const I
   const ParameterBuffer buffer(*backend, dtype, {parameter});
   initialise(*backend, buffer.parameters(), options);
   return test::values_of(*backend, buffer.parameters()[0].value);
-}
-
-TEST(HashedUniform, MakesThePublishedBits) {
-  const auto bits = [](const char* name, std::int64_t i) {
-    return std::bit_cast<std::uint32_t>(static_cast<float>(initial_value(name, ParameterRole::matrix, i, hashed)));
-  };
-  EXPECT_EQ(bits("wte", 0), 0xbcde0876u);
-  EXPECT_EQ(bits("wte", 1), 0xbccad725u);
-  EXPECT_EQ(bits("wte", 2), 0x3cf29cfdu);
-  EXPECT_EQ(bits("wte", 3), 0x3b6cec55u);
-  EXPECT_EQ(bits("h.0.attn.qkv.weight", 0), 0x3c844f52u);
-  EXPECT_EQ(bits("h.0.attn.qkv.weight", 1), 0x3c93625fu);
-  EXPECT_EQ(bits("h.0.attn.qkv.weight", 2), 0xbd08ac5bu);
-  EXPECT_EQ(bits("h.0.attn.qkv.weight", 3), 0xbccb2fdeu);
-}
-
-TEST(HashedUniform, ScalesByRoleAndRoundsInFp32) {
-  const auto value = [](ParameterRole role, const Initialisation& options) {
-    return initial_value("h.3.x", role, 5, options);
-  };
-  const float a = static_cast<float>(0.02 * std::sqrt(3.0));
-  const float b = static_cast<float>(0.02 * std::sqrt(3.0) / std::sqrt(24.0));
-  const float r = static_cast<float>(value(ParameterRole::bias, hashed) / 0.02);  // distinguishes the factors
-  EXPECT_FLOAT_EQ(static_cast<float>(value(ParameterRole::matrix, hashed)), a * r);
-  EXPECT_FLOAT_EQ(static_cast<float>(value(ParameterRole::residual_matrix, hashed)), b * r);
-  EXPECT_FLOAT_EQ(static_cast<float>(value(ParameterRole::norm_weight, hashed)), 1 + 0.1f * r);
-  EXPECT_FLOAT_EQ(static_cast<float>(value(ParameterRole::centred_norm_weight, hashed)), 0.1f * r);
-  EXPECT_FLOAT_EQ(static_cast<float>(value(ParameterRole::norm_bias, hashed)), 0.05f * r);
-  for (const ParameterRole role : {ParameterRole::embedding, ParameterRole::matrix, ParameterRole::residual_matrix,
-                                   ParameterRole::bias, ParameterRole::norm_weight}) {
-    EXPECT_EQ(value(role, hashed), static_cast<float>(value(role, hashed))) << "not an fp32";
-  }
 }
 
 TEST(Initialisation, DoesNotDependOnTheThreads) {
@@ -172,18 +139,11 @@ TEST(NormalQuantile, MatchesThePublishedCheckValuesAndIsOdd) {
 TEST(Initialisation, AnyCutIntoBoxesGivesTheSameElements) {
   const Shape shape{3, 4, 5, 6};
   for (const Initialisation& options : {normal, hashed}) {
-    for (const DType dtype : {DType::fp64, DType::fp32, DType::bf16, DType::fp16}) {
+    for (const DType dtype : {DType::fp64, DType::bf16}) {
       const std::vector<double> reference =
           initialised(test::whole_parameter("t", ParameterRole::matrix, shape), dtype, options);
-      for (std::int64_t i = 0; i < shape.numel(); ++i) {
-        const double value = initial_value("t", ParameterRole::matrix, i, options);
-        const double element = reference[static_cast<std::size_t>(i)];
-        if (dtype == DType::fp64) {
-          EXPECT_EQ(element, value);
-        }
-        if (dtype == DType::fp32) {
-          EXPECT_EQ(element, static_cast<float>(value));
-        }
+      for (std::int64_t i = 0; dtype == DType::fp64 && i < shape.numel(); ++i) {
+        EXPECT_EQ(reference[static_cast<std::size_t>(i)], initial_value("t", ParameterRole::matrix, i, options));
       }
       for (int dimension = 0; dimension < 4; ++dimension) {
         for (std::int64_t begin = 0; begin < shape[dimension]; ++begin) {

@@ -5,7 +5,6 @@
 #include <map>
 #include <string>
 
-#include "src/base/error.hpp"
 #include "tests/support/model_variants.hpp"
 
 namespace trireme::model {
@@ -100,24 +99,6 @@ TEST(GptParameters, OfALlamaHaveTheirNamesAndShapes) {
             "h.0.mlp.proj.weight [16, 64] [16, 32]\n"
             "ln_f.weight [16] [16] no decay\n"
             "lm_head.weight [130, 16] [128, 16]\n");
-}
-
-TEST(GptParameters, FirstAndLastStageHoldTheTiedTableButOnlyTheFirstCounts) {
-  const parallel::VocabularyPartition vocabulary(small().vocabulary, 0, 1);
-  for (int rank = 0; rank < 4; ++rank) {
-    const auto list = model_parameters(small(), StageShard::of(layout_of(4), 0, 1, rank), vocabulary);
-    const auto table = std::ranges::find(list, "wte", &Parameter::name);
-    ASSERT_EQ(table != list.end(), rank == 0 || rank == 3) << "stage " << rank;
-    EXPECT_TRUE(table == list.end() || table->shared_copy == (rank == 3));
-  }
-}
-
-TEST(StageShard, ChunksGoRoundTheStages) {
-  const StageShard shard = StageShard::of(layout_of(2, 2), 0, 1, 1);
-  ASSERT_EQ(shard.chunks.size(), 2u);
-  EXPECT_EQ(shard.chunks[0].first_layer, 2);
-  EXPECT_EQ(shard.chunks[1].first_layer, 6);
-  EXPECT_EQ(shard.chunks[1].layers, 2);
 }
 
 TEST(StageShard, StagesMayHoldNoLayers) {

@@ -30,13 +30,7 @@ std::vector<std::int32_t> checked_labels(const RaceArticle& article, const std::
 std::string question_with_choice(const std::string& question, const std::string& choice) {
   if (question.find('_') == question.npos) return clean_text(question + ' ' + choice);
   std::string merged;
-  for (const char c : question) {
-    if (c == '_') {
-      merged += choice;
-    } else {
-      merged += c;
-    }
-  }
+  for (const char c : question) merged += c == '_' ? choice : std::string(1, c);
   return clean_text(merged);
 }
 

@@ -40,7 +40,6 @@ class TokenLists {
     const std::size_t begin = at == 0 ? 0 : ends_[at - 1];
     return std::span(tokens_).subspan(begin, ends_[at] - begin);
   }
-  std::int64_t size() const { return std::ssize(ends_); }
 
  private:
   std::vector<std::int32_t> tokens_;

@@ -13,7 +13,8 @@ TensorMap map_bert(const model::ModelConfig& config, const MapOptions& options) 
   const std::string embeddings = "bert.embeddings.";
   map.tokens("emb.word", embeddings + "word_embeddings.weight", options.vocabulary_rows,
              config.predicts_tokens() ? std::vector<std::string>{"cls.predictions.decoder.weight"}
-                                      : std::vector<std::string>{});
+                                      : std::vector<std::string>{},
+             0);
   map.same("emb.pos", embeddings + "position_embeddings.weight");
   map.same("emb.type", embeddings + "token_type_embeddings.weight");
   map_layer(map, "emb.ln", embeddings + "LayerNorm");
@@ -65,7 +66,6 @@ ModelClass bert_class(std::string_view name) {
       .base = "bert.",
       .older = {{".LayerNorm.weight", ".LayerNorm.gamma"}, {".LayerNorm.bias", ".LayerNorm.beta"}},
       .buffers = {"embeddings.position_ids", "embeddings.token_type_ids"},
-      .may_lack_tokens = true,
   };
 }
 

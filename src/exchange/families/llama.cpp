@@ -1,7 +1,6 @@
 #include "src/exchange/families/family.hpp"
 
 namespace trireme::exchange {
-
 namespace {
 
 TensorMap map_llama(const model::ModelConfig& config, const MapOptions& options) {
@@ -33,8 +32,7 @@ TensorMap map_llama(const model::ModelConfig& config, const MapOptions& options)
   return map.finish();
 }
 
-}  // namespace
-
+/// Returns a class with Llama's tensors and settings. `defaults` follow those that all such classes share.
 ModelClass llama_like(std::string_view name, std::string_view type, std::string_view defaults,
                       bool (*fits)(const model::ModelConfig&)) {
   return {
@@ -52,12 +50,35 @@ ModelClass llama_like(std::string_view name, std::string_view type, std::string_
   };
 }
 
+bool rotates(const model::ModelConfig& config) {
+  return !config.is_bert() && config.position_embedding == model::PositionEmbedding::rope;
+}
+
+}  // namespace
+
 std::vector<ModelClass> llama_family() {
+  ModelClass qwen3 = llama_like("Qwen3ForCausalLM", "qwen3",
+                                "ffn-hidden-size 22016 vocab-size 151936 max-position-embeddings 32768 "
+                                "num-query-groups 32 kv-channels 128 qk-layernorm",
+                                [](const model::ModelConfig& config) { return rotates(config) && config.qk_norm; });
+  ModelClass qwen2 = llama_like(
+      "Qwen2ForCausalLM", "qwen2",
+      "ffn-hidden-size 22016 vocab-size 151936 max-position-embeddings 32768 num-query-groups 32 add-qkv-bias",
+      [](const model::ModelConfig& config) { return rotates(config) && config.qkv_bias && !config.linear_bias; });
+  qwen3.fixed =
+      qwen2.fixed = {{"use_sliding_window", false, "only attention to all earlier positions is supported", true}};
+  ModelClass mistral = llama_like(
+      "MistralForCausalLM", "mistral",
+      "ffn-hidden-size 14336 vocab-size 32000 max-position-embeddings 131072 num-query-groups 8 window-size 4095",
+      [](const model::ModelConfig& config) {  // a window in all layers: without one the model is a Llama
+        return rotates(config) && config.window.any() && config.window.layers.empty();
+      });
+  mistral.has_window = true;
   ModelClass llama =
       llama_like("LlamaForCausalLM", "llama", "ffn-hidden-size 11008 vocab-size 32000 max-position-embeddings 2048",
                  [](const model::ModelConfig& config) { return !config.is_bert(); });
   llama.has_bias_settings = true;
-  return {llama};
+  return {qwen3, qwen2, mistral, llama};
 }
 
 }  // namespace trireme::exchange

@@ -3,7 +3,6 @@
 #include <optional>
 #include <span>
 
-#include "src/model/blocks/dropout_plan.hpp"
 #include "src/model/blocks/layer_shape.hpp"
 #include "src/model/blocks/norm.hpp"
 #include "src/parallel/context/ring_attention.hpp"

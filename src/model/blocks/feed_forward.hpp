@@ -1,6 +1,5 @@
 #pragma once
 
-#include <memory>
 #include <string>
 
 #include "src/model/blocks/layer_shape.hpp"
@@ -9,57 +8,62 @@
 
 namespace trireme::model {
 
-/// Feed-forward block of a layer: y = F(x), both [s_local, b, h]. The residual form adds its output bias, if any.
-/// Kinds derive from it; the dense ones are in feed_forward.cpp.
+/// Feed-forward block of a layer: y = F(x) = act(x W_fc^T + b_fc) W_proj^T, both [s_local, b, h]; W_fc is
+/// column-parallel, W_proj row-parallel. The residual form adds its output bias, if any. Either `act` is an elementwise
+/// activation, or the columns are halves, gate and up, and act = silu(gate) up (SwiGLU: Shazeer 2020,
+/// arXiv:2002.05202). silu(gate) up is cheap: backward always recomputes it.
 class FeedForward {
  public:
-  /// State of one micro-batch between forward and backward. Kinds add their own.
+  /// State of one micro-batch between forward and backward.
   struct Saved {
-    virtual ~Saved() = default;
     ConstTensorView input;
+    TensorView expanded;   ///< x W_fc^T + b_fc: [s b, f_local], gated [s b, 2 f_local]
+    TensorView activated;  ///< [s b, f_local]; empty where backward recomputes it
   };
   /// Gradients that backward_weight reads.
   struct Gradients {
-    virtual ~Gradients() = default;
     TensorView output;  ///< [s_local, b, h], of y
+    TensorView expanded;
   };
 
-  /// Adds the parameters of the model's kind: `prefix`.*.
+  /// Adds the parameters `prefix`.*.
   static void declare(ParameterList& list, const ModelConfig& config, const std::string& prefix);
-  /// Makes the model's kind with these parameters.
-  static std::unique_ptr<FeedForward> make(const parallel::TensorContext& context,
-                                           const parallel::ParameterBuffer& parameters, const std::string& prefix,
-                                           const ModelConfig& config);
-  virtual ~FeedForward() = default;
+  /// Takes these parameters.
+  FeedForward(const parallel::TensorContext& context, const parallel::ParameterBuffer& parameters,
+              const std::string& prefix, const ModelConfig& config);
 
   const OutputBias& output_bias() const { return output_bias_; }
 
   /// `selective` recomputation keeps less.
-  virtual std::unique_ptr<Saved> make_saved(const LayerShape& shape, bool selective, Arena& arena) const = 0;
-  virtual std::unique_ptr<Gradients> make_gradients(const LayerShape& shape, Arena& arena) const = 0;
+  Saved make_saved(const LayerShape& shape, bool selective, Arena& arena) const;
+  Gradients make_gradients(const LayerShape& shape, Arena& arena) const;
 
   /// Overwrites y; x must outlive `saved`. An empty y only fills `saved`.
-  virtual void forward(const LayerShape& shape, ConstTensorView x, Saved& saved, TensorView y) const = 0;
+  void forward(const LayerShape& shape, ConstTensorView x, Saved& saved, TensorView y) const;
   /// Computes dx from gradients.output, overwritten, and fills the rest of `gradients`. Gradients of weights whose
   /// input is recomputed are accumulated here even if `weights` is later.
-  virtual void backward_input(const LayerShape& shape, const Saved& saved, Gradients& gradients, TensorView dx,
-                              parallel::WeightGradient weights) const = 0;
+  void backward_input(const LayerShape& shape, const Saved& saved, const Gradients& gradients, TensorView dx,
+                      parallel::WeightGradient weights) const;
   /// Accumulates the weight gradients that backward_input left.
-  virtual void backward_weight(const LayerShape& shape, const Saved& saved, const Gradients& gradients) const = 0;
+  void backward_weight(const LayerShape& shape, const Saved& saved, const Gradients& gradients) const;
   /// Moves the gradients that backward_weight reads to tensors of `saved` that are no longer read, and the gradient of
   /// the output to `unread`, which has the residual stream's shape.
-  virtual void keep_for_weights(const Saved& saved, Gradients& gradients, TensorView unread) const = 0;
-
- protected:
-  /// Takes the bias `prefix`.proj.bias.
-  FeedForward(const parallel::TensorContext& context, const parallel::ParameterBuffer& parameters,
-              const std::string& prefix)
-      : context_(context), output_bias_(parameters, prefix + ".proj.bias") {}
-
-  parallel::TensorContext context_;
+  void keep_for_weights(const Saved& saved, Gradients& gradients, TensorView unread) const;
 
  private:
+  std::int64_t expanded_columns() const { return gated_ ? 2 * columns_ : columns_; }
+  /// Computes act(expanded), [s b, f_local] in the work space.
+  TensorView activate(const LayerShape& shape, const Saved& saved) const;
+  /// Copies `gradient` to the tensor `to` of its size and redirects it there.
+  void move(TensorView& gradient, TensorView to) const;
+
+  parallel::TensorContext context_;
+  std::int64_t columns_;  // f_local
+  parallel::ColumnParallelLinear expansion_;
+  parallel::RowParallelLinear projection_;
   OutputBias output_bias_;
+  bool gated_;
+  Activation activation_;
 };
 
 }  // namespace trireme::model

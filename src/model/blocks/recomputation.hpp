@@ -7,7 +7,7 @@ namespace trireme::model {
 
 enum class RecomputeGranularity {
   none,
-  selective,  ///< tensors that are large but cheap to recompute: see SelfAttention::Saved and the FeedForward kinds
+  selective,  ///< tensors that are large but cheap to recompute: see SelfAttention::Saved and FeedForward::Saved
   full        ///< entire layers, from their input
 };
 enum class RecomputeMethod {

@@ -4,7 +4,6 @@
 #include <memory>
 #include <string>
 
-#include "src/model/blocks/dropout_plan.hpp"
 #include "src/model/blocks/layer_shape.hpp"
 #include "src/model/blocks/norm.hpp"
 

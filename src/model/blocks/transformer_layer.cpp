@@ -19,17 +19,17 @@ TransformerLayer::TransformerLayer(const parallel::TensorContext& context, const
       layer_(layer),
       attention_(context, parameters, prefix_of(layer) + ".attn", config, layer, first_head),
       attention_bias_(parameters, prefix_of(layer) + ".attn.proj.bias"),
-      feed_forward_(FeedForward::make(context, parameters, prefix_of(layer) + ".mlp", config)),
+      feed_forward_(context, parameters, prefix_of(layer) + ".mlp", config),
       residual_(ResidualForm::make(context, parameters, prefix_of(layer), config)) {}
 
 TransformerLayer::Saved TransformerLayer::make_saved(const LayerShape& shape, bool selective, Arena& arena) const {
   return {residual_->make_saved(shape, arena), attention_.make_saved(shape, selective, arena),
-          feed_forward_->make_saved(shape, selective, arena)};
+          feed_forward_.make_saved(shape, selective, arena)};
 }
 
 TransformerLayer::Gradients TransformerLayer::make_gradients(const LayerShape& shape, bool selective,
                                                              Arena& arena) const {
-  return {attention_.make_gradients(shape, selective, arena), feed_forward_->make_gradients(shape, arena)};
+  return {attention_.make_gradients(shape, selective, arena), feed_forward_.make_gradients(shape, arena)};
 }
 
 void TransformerLayer::forward(const LayerShape& shape, ConstTensorView x, const DropoutPlan& dropout, Saved& saved,
@@ -38,8 +38,8 @@ void TransformerLayer::forward(const LayerShape& shape, ConstTensorView x, const
       shape, x,
       {[&](ConstTensorView in, TensorView out) { attention_.forward(shape, in, dropout, saved.attention, out); },
        attention_bias_.value, dropout.at(layer_, DropoutSite::attention_output)},
-      {[&](ConstTensorView in, TensorView out) { feed_forward_->forward(shape, in, *saved.feed_forward, out); },
-       feed_forward_->output_bias().value, dropout.at(layer_, DropoutSite::mlp_output)},
+      {[&](ConstTensorView in, TensorView out) { feed_forward_.forward(shape, in, saved.feed_forward, out); },
+       feed_forward_.output_bias().value, dropout.at(layer_, DropoutSite::mlp_output)},
       saved.residual, y);
 }
 
@@ -52,22 +52,21 @@ void TransformerLayer::backward_input(const LayerShape& shape, ConstTensorView d
                          attention_.backward_input(shape, dropout, saved.attention, gradients.attention, din, weights);
                        },
                        attention_bias_.gradient, dropout.at(layer_, DropoutSite::attention_output)},
-                      {gradients.feed_forward->output,
+                      {gradients.feed_forward.output,
                        [&](TensorView din) {
-                         feed_forward_->backward_input(shape, *saved.feed_forward, *gradients.feed_forward, din,
-                                                       weights);
+                         feed_forward_.backward_input(shape, saved.feed_forward, gradients.feed_forward, din, weights);
                        },
-                       feed_forward_->output_bias().gradient, dropout.at(layer_, DropoutSite::mlp_output)},
+                       feed_forward_.output_bias().gradient, dropout.at(layer_, DropoutSite::mlp_output)},
                       saved.residual, dx);
 }
 
 void TransformerLayer::keep_for_weights(const Saved& saved, Gradients& gradients) const {
-  feed_forward_->keep_for_weights(*saved.feed_forward, *gradients.feed_forward, saved.residual.middle);
+  feed_forward_.keep_for_weights(saved.feed_forward, gradients.feed_forward, saved.residual.middle);
   attention_.keep_for_weights(saved.attention, gradients.attention);
 }
 
 void TransformerLayer::backward_weight(const LayerShape& shape, const Saved& saved, const Gradients& gradients) const {
-  feed_forward_->backward_weight(shape, *saved.feed_forward, *gradients.feed_forward);
+  feed_forward_.backward_weight(shape, saved.feed_forward, gradients.feed_forward);
   attention_.backward_weight(shape, saved.attention, gradients.attention);
 }
 
@@ -75,14 +74,14 @@ void TransformerLayer::forward_cached(const LayerShape& shape, ConstTensorView x
                                       const KeyValueCache& cache, TensorView y) const {
   const ArenaScope scope(context_.workspace);
   ResidualForm::Saved saved = residual_->make_saved(shape, context_.workspace);
-  const auto kept = feed_forward_->make_saved(shape, false, context_.workspace);
+  FeedForward::Saved kept = feed_forward_.make_saved(shape, false, context_.workspace);
   residual_->forward(
       shape, x,
       {[&](ConstTensorView in, TensorView out) { attention_.forward_cached(shape, in, texts, cache, out); },
        attention_bias_.value,
        {}},
-      {[&](ConstTensorView in, TensorView out) { feed_forward_->forward(shape, in, *kept, out); },
-       feed_forward_->output_bias().value,
+      {[&](ConstTensorView in, TensorView out) { feed_forward_.forward(shape, in, kept, out); },
+       feed_forward_.output_bias().value,
        {}},
       saved, y);
 }

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <memory>
+
 #include "src/model/blocks/attention.hpp"
 #include "src/model/blocks/feed_forward.hpp"
 #include "src/model/blocks/residual_form.hpp"
@@ -12,11 +14,11 @@ class TransformerLayer {
   struct Saved {
     ResidualForm::Saved residual;
     SelfAttention::Saved attention;
-    std::unique_ptr<FeedForward::Saved> feed_forward;
+    FeedForward::Saved feed_forward;
   };
   struct Gradients {
     SelfAttention::Gradients attention;
-    std::unique_ptr<FeedForward::Gradients> feed_forward;
+    FeedForward::Gradients feed_forward;
   };
 
   /// Adds the parameters h.`layer`.*; `layer` counts over the full model.
@@ -49,7 +51,7 @@ class TransformerLayer {
   int layer_;
   SelfAttention attention_;
   OutputBias attention_bias_;
-  std::unique_ptr<FeedForward> feed_forward_;
+  FeedForward feed_forward_;
   std::unique_ptr<ResidualForm> residual_;
 };
 

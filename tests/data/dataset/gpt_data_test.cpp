@@ -126,14 +126,6 @@ TEST(SampleSplits, KeepsTheSplitsApart) {
   }
 }
 
-TEST(SampleSplits, ReadsSixteenAndThirtyTwoBitsAlike) {
-  const std::vector<std::size_t> sizes = {5, 9, 2, 14, 7};
-  const auto options = options_of(8, {{9, 0, 0}});
-  const auto narrow = make_gpt_data({{counting_store(sizes, 0, 37)}}, options);
-  const auto wide = make_gpt_data({{counting_store(sizes, 0, 100'000)}}, options);
-  EXPECT_EQ(samples(*narrow.train, 9), samples(*wide.train, 9));
-}
-
 TEST(SampleSplits, SequentialReadsTheCorpusFromItsStartInEverySplit) {
   GptDataOptions options = options_of(4, {{3, 2, 0}});
   options.sampling = Sampling::sequential;
@@ -144,15 +136,6 @@ TEST(SampleSplits, SequentialReadsTheCorpusFromItsStartInEverySplit) {
   EXPECT_EQ(samples(*data.valid, 2), samples(*data.train, 2));
   EXPECT_THROW(sample(*data.train, 3), DataError);
   EXPECT_THROW(sample(*data.train, -1), DataError);
-}
-
-TEST(SampleSplits, SequentialPastTheEndIsAnErrorBeforeTheRun) {
-  GptDataOptions options = options_of(4, {{4, 0, 0}});
-  options.sampling = Sampling::sequential;
-  EXPECT_THAT(error_of<DataError>({{counting_store({6, 7})}}, options),
-              AllOf(HasSubstr("4 training samples"), HasSubstr("13 tokens, enough for 3")));
-  EXPECT_THAT(error_of<ConfigError>({{counting_store({20})}, {counting_store({20})}}, options),
-              HasSubstr("reads one corpus"));
 }
 
 TEST(SampleSplits, AGrowingBudgetKeepsTheEpochsThatWereBegun) {
@@ -236,75 +219,6 @@ TEST(SampleSplits, RefusesACorpusTooSmallForASplitThatIsNeeded) {
   // One sample takes s + 1 tokens.
   EXPECT_THAT(error_of<DataError>({{counting_store({8})}}, options_of(8, {{1, 0, 0}})), HasSubstr("8 tokens"));
   EXPECT_EQ(make_gpt_data({{counting_store({9})}}, options_of(8, {{1, 0, 0}})).train->size(), 1);
-}
-
-TEST(SampleSplits, RefusesCorporaThatDoNotFit) {
-  CorpusInfo info;
-  info.tokenizer = "other";
-  info.tokenizer_digest = "d1";
-  info.vocabulary_size = 10;
-  const auto other = std::make_shared<MemoryTokenStore>(info, std::vector<std::vector<std::int32_t>>{{1, 2, 3}});
-  const auto options = options_of(1, {{1, 0, 0}});
-  EXPECT_THAT(error_of<DataError>({{counting_store({5})}, {other}}, options),
-              AllOf(HasSubstr("counting (c0)"), HasSubstr("other (d1)")));
-
-  GptDataOptions small = options;
-  small.vocabulary_size = 4;
-  EXPECT_THAT(error_of<DataError>({{counting_store({5})}}, small),
-              HasSubstr("holds token 4, but the vocabulary has 4 ids"));
-  small.vocabulary_size = 5;
-  EXPECT_EQ(error_of<DataError>({{counting_store({5})}}, small), "nothing was thrown");
-}
-
-/// A corpus with ids above the maximum in its header.
-class MislabeledStore final : public TokenStore {
- public:
-  explicit MislabeledStore(std::shared_ptr<const TokenStore> store) : store_(std::move(store)), info_(store_->info()) {
-    info_.vocabulary_size = 3;
-    info_.max_id = 2;
-  }
-  const std::string& name() const override { return store_->name(); }
-  const CorpusInfo& info() const override { return info_; }
-  std::span<const std::int64_t> document_offsets() const override { return store_->document_offsets(); }
-  TokenSpan tokens(std::int64_t first, std::int64_t count) const override { return store_->tokens(first, count); }
-
- private:
-  std::shared_ptr<const TokenStore> store_;
-  CorpusInfo info_;
-};
-
-TEST(SampleSplits, ChecksEveryTokenItReads) {
-  const auto data =
-      make_gpt_data({{std::make_shared<MislabeledStore>(counting_store({5}))}}, options_of(4, {{1, 0, 0}}));
-  EXPECT_THAT(test::message_of<DataError>([&] { sample(*data.train, 0); }),
-              HasSubstr("token 3 is 3, not in the vocabulary of 3 ids"));
-}
-
-TEST(SampleSplits, RefusesOptionsThatCannotWork) {
-  const std::vector<WeightedStore> stores = {{counting_store({50})}};
-  EXPECT_THAT(error_of<ConfigError>({}, options_of(8, {{1, 0, 0}})), HasSubstr("<data_path>"));
-  EXPECT_THAT(error_of<ConfigError>(stores, options_of(0, {{1, 0, 0}})), HasSubstr("<seq_length> 0"));
-  EXPECT_THAT(error_of<ConfigError>(stores, options_of(8, {{-1, 0, 0}})), HasSubstr("-1 training samples"));
-  GptDataOptions options = options_of(8, {{1, 0, 0}});
-  options.seed = std::int64_t{1} << 32;
-  EXPECT_THAT(error_of<ConfigError>(stores, options), HasSubstr("<seed> 4294967296"));
-  EXPECT_THAT(error_of<ConfigError>({{counting_store({50}), 1}, {counting_store({50}), 0}}, options_of(8, {{1, 0, 0}})),
-              HasSubstr("weight 0"));
-  const auto data = make_gpt_data(stores, options_of(8, {{1, 0, 0}}));
-  const SampleBuffer wrong(9, {});
-  EXPECT_THROW(data.train->read(0, wrong.view()), ShapeError);
-}
-
-TEST(MemoryTokenStore, DescribesItself) {
-  const auto store = counting_store({3, 0, 2});
-  EXPECT_THAT(store->document_offsets(), ElementsAre(0, 3, 3, 5));
-  EXPECT_EQ(store->documents(), 3);
-  EXPECT_EQ(store->info().max_id, 4);
-  EXPECT_NE(store->info().content_digest, counting_store({3, 1, 1})->info().content_digest);
-  EXPECT_TRUE(std::holds_alternative<std::span<const std::uint32_t>>(store->tokens(0, 5)));
-  EXPECT_TRUE(std::holds_alternative<std::span<const std::uint16_t>>(counting_store({3}, 0, 65536)->tokens(1, 2)));
-  EXPECT_THROW(counting_store({3}, 0, 2), DataError);
-  EXPECT_THROW(counting_store({3}, -1), DataError);
 }
 
 TEST(GptDataAttributes, NameAllThatTheOrderDependsOn) {

@@ -8,7 +8,6 @@
 #include <set>
 
 #include "src/base/error.hpp"
-#include "src/base/log.hpp"
 
 namespace trireme::data {
 namespace {
@@ -128,19 +127,6 @@ TEST(GptIndex, HoldsEverySampleOnceAndAtLeastThoseAskedFor) {
 
 TEST(GptIndex, RefusesMoreTokensThanCanBeCounted) {
   EXPECT_THROW(Indexed({100}, 1000, INT64_MAX / 100, 1), ConfigError);
-}
-
-TEST(IndexLog, SaysWhatTakesLongBeforeItBegins) {
-  log::initialise(0, 1);
-  const auto lines_of = [](double steps) {
-    testing::internal::CaptureStderr();
-    compute_with_log("training samples of a.h5", steps, "7 samples", [] { log::info("busy"); });
-    return testing::internal::GetCapturedStderr();
-  };
-  EXPECT_THAT(lines_of(1e7), testing::ContainsRegex("order of training samples of a.h5: computing 7 samples\n"
-                                                    ".* busy\n"
-                                                    ".* order of training samples of a.h5: computed in 0.0 s\n"));
-  EXPECT_THAT(lines_of(9e6), testing::Not(testing::HasSubstr("order of")));
 }
 
 }  // namespace

@@ -23,13 +23,6 @@ std::shared_ptr<const MemoryTokenStore> counting_corpus(std::int64_t tokens) {
   return std::make_shared<MemoryTokenStore>(tokens, std::vector<std::vector<std::int32_t>>{document});
 }
 
-TEST(NextTokenLabels, AreTheTextOneTokenOnAndTheLastTokenIsOnlyALabel) {
-  const SampleBuffer sample(4, {});
-  make_next_token_labels(std::vector{3, 1, 4, 1, 5}, sample.view());
-  EXPECT_THAT(sample.view().tokens, ElementsAre(3, 1, 4, 1));
-  EXPECT_THAT(sample.view().labels, ElementsAre(1, 4, 1, 5));
-}
-
 TEST(NextTokenLabels, AreNegativeWhereTheTextEndsEarly) {
   const SampleBuffer sample(4, {});
   make_next_token_labels(std::vector{3, 1, 4, -1, -1}, sample.view());
@@ -39,13 +32,6 @@ TEST(NextTokenLabels, AreNegativeWhereTheTextEndsEarly) {
   make_next_token_labels(std::vector{3, 1, 4, 1, -1}, sample.view());
   EXPECT_THAT(sample.view().tokens, ElementsAre(3, 1, 4, 1));
   EXPECT_THAT(sample.view().labels, ElementsAre(1, 4, 1, -1));
-}
-
-TEST(NextTokenLabels, NeedOneTokenMoreThanPositions) {
-  const SampleBuffer sample(4, {});
-  for (const std::size_t count : {0, 4, 6}) {
-    EXPECT_THROW(make_next_token_labels(std::vector<std::int32_t>(count), sample.view()), ShapeError);
-  }
 }
 
 TEST(SequentialSamples, KeepTheRemainderAsASampleThatEndsEarly) {

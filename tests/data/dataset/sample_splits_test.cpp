@@ -5,7 +5,6 @@
 
 #include <cmath>
 #include <limits>
-#include <set>
 
 #include "src/base/error.hpp"
 #include "src/data/dataset/split.hpp"
@@ -17,25 +16,6 @@ namespace {
 using testing::DoubleEq;
 using testing::ElementsAre;
 
-TEST(Sampler, TakesEachSampleOfAGlobalBatchOnceOnEveryGrid) {
-  constexpr std::int64_t global_batch = 24, consumed = 5 * global_batch;
-  for (const std::int64_t data_parallel_size : {1, 2, 3, 4}) {
-    for (const std::int64_t micro_batch_size : {1, 2, 3, 6}) {
-      if (global_batch % (data_parallel_size * micro_batch_size) != 0) continue;
-      std::set<std::int64_t> taken;
-      for (std::int64_t rank = 0; rank < data_parallel_size; ++rank) {
-        for (std::int64_t j = 0; j < global_batch / (data_parallel_size * micro_batch_size); ++j) {
-          const std::int64_t first = first_sample(consumed, j, rank, {micro_batch_size, data_parallel_size});
-          for (std::int64_t i = 0; i < micro_batch_size; ++i) EXPECT_TRUE(taken.insert(first + i).second);
-        }
-      }
-      EXPECT_EQ(taken.size(), static_cast<std::size_t>(global_batch));
-      EXPECT_EQ(*taken.begin(), consumed);
-      EXPECT_EQ(*taken.rbegin(), consumed + global_batch - 1);
-    }
-  }
-}
-
 TEST(Sampler, DealsMicroBatchesToTheRanksInTurn) {
   EXPECT_EQ(first_sample(100, 0, 0, {4, 2}), 100);
   EXPECT_EQ(first_sample(100, 0, 1, {4, 2}), 104);
@@ -44,15 +24,10 @@ TEST(Sampler, DealsMicroBatchesToTheRanksInTurn) {
 }
 
 TEST(SamplesNeeded, CountsTrainingEvaluationsAndTest) {
-  const SampleBudget budget =
-      samples_needed({.train_iters = 1000, .global_batch_size = 8, .eval_interval = 300, .eval_iters = 10});
-  EXPECT_EQ(budget, (SampleBudget{8000, 4 * 10 * 8, 10 * 8}));
-}
-
-TEST(SamplesNeeded, AreThoseGivenInTrainingBySamples) {
-  const SampleBudget budget = samples_needed(
-      {.train_iters = 1000, .train_samples = 7001, .global_batch_size = 8, .eval_interval = 300, .eval_iters = 10});
-  EXPECT_EQ(budget, (SampleBudget{7001, 4 * 10 * 8, 10 * 8}));
+  RunLength run{.train_iters = 1000, .global_batch_size = 8, .eval_interval = 300, .eval_iters = 10};
+  EXPECT_EQ(samples_needed(run), (SampleBudget{8000, 4 * 10 * 8, 10 * 8}));
+  run.train_samples = 7001;
+  EXPECT_EQ(samples_needed(run), (SampleBudget{7001, 4 * 10 * 8, 10 * 8}));
 }
 
 TEST(SamplesNeeded, RefusesWhatCannotBeCounted) {
@@ -144,13 +119,6 @@ TEST(Split, CutsInsideTheDocumentsOfACorpusOfFew) {
 }
 
 std::vector<double> normalized(std::vector<double> weights) { return normalized_weights(weights); }
-
-TEST(Blend, TakesTheCorpusThatIsFurthestBehindItsShare) {
-  const BlendOrder order(normalized({.3, .5, .2}), 12);
-  std::vector<std::size_t> corpora;
-  for (std::int64_t k = 0; k < order.size(); ++k) corpora.push_back(order.at(k).first);
-  EXPECT_THAT(corpora, ElementsAre(1, 0, 2, 1, 0, 1, 2, 1, 0, 1, 0, 1));
-}
 
 TEST(Blend, NumbersTheSamplesOfEachCorpusWithoutGaps) {
   const BlendOrder order(normalized({5, 1, 3, 0.5}), 1000);

@@ -69,8 +69,6 @@ TEST(SquadWindows, BadQuestionsAreErrorsOrSkippedAndCounted) {
       SquadExamples(file, tokenizer(), options, true, bad);
     });
   };
-  EXPECT_EQ(message(file_of("a b", {question("x", {{"b", 1}})})),
-            "s.json: question 'x': the answer 'b' is not at character 1 of its context, where ' ' is");
   EXPECT_THAT(message(file_of("a b", {question("x", {{"b c", 2}})})), HasSubstr("where 'b' is"));
   EXPECT_THAT(message(file_of("a b", {question("x", {{"b", 99}})})), HasSubstr("not at character 99"));
   EXPECT_THAT(message(file_of("a b", {question("x", {{"", 1}})})), HasSubstr("an answer is empty"));
@@ -232,20 +230,13 @@ TEST(SquadFiles, MissingAndWrongMembersAreNamed) {
     return in_paragraph(R"("context": "a b", "qas": [{)" + members + "}]");
   };
   EXPECT_THAT(message("{\n\"data\": [}"), HasSubstr("s.json: not JSON: parse error at line 2, column 10: "));
-  EXPECT_EQ(message("[]"), "s.json: an array instead of an object");
-  EXPECT_EQ(message("{}"), "s.json: there is no \"data\"");
   EXPECT_EQ(message(R"({"data": {}})"), "s.json: \"data\" is an object instead of an array");
-  EXPECT_EQ(message(R"({"data": [{}]})"), "s.json: \"data\"[0]: there is no \"paragraphs\"");
   EXPECT_EQ(message(in_paragraph(R"("qas": [])")), "s.json: \"data\"[0]: \"paragraphs\"[0]: there is no \"context\"");
   EXPECT_THAT(message(in_question("")), HasSubstr("\"qas\"[0]: there is no \"id\""));
-  EXPECT_EQ(message(in_question(R"("id": "x")")), "s.json: question 'x': there is no \"question\"");
-  EXPECT_EQ(message(in_question(R"("id": "x", "question": "?")")), "s.json: question 'x': there is no \"answers\"");
   EXPECT_THAT(message(in_question(R"("id": "x", "question": "?", "answers": [{"text": "a"}])")),
               HasSubstr("question 'x': \"answers\"[0]: there is no \"answer_start\""));
   EXPECT_THAT(message(in_question(R"("id": "x", "question": "?", "answers": [{"text": "a", "answer_start": -1}])")),
               HasSubstr("\"answer_start\" is -1, but must be at least 0"));
-  EXPECT_THAT(message(in_question(R"("id": "x", "question": "?", "answers": [{"text": "a", "answer_start": 1.5}])")),
-              HasSubstr("\"answer_start\" is 1.5 instead of a whole number"));
   BadLines skipping(true);
   EXPECT_TRUE(io::parse_squad(in_question(R"("id": 1)"), "s.json", skipping).paragraphs[0].questions.empty());
   EXPECT_EQ(skipping.count(), 1);

@@ -3,7 +3,6 @@
 #include <cstdlib>
 #include <fstream>
 #include <nlohmann/json.hpp>
-#include <thread>
 
 #include "src/data/tokenizer/tokenizer.hpp"
 #include "tests/support/gpt2_files.hpp"
@@ -49,30 +48,6 @@ TEST_F(Gpt2Golden, WhiteSpaceAtTheEdgesOfItsClassGivesTheReferencesTokens) {
   for (const auto& example : examples) {
     EXPECT_EQ(encode(example.at("text")), example.at("tiktoken_rust").get<std::vector<std::int32_t>>()) << example;
   }
-}
-
-TEST_F(Gpt2Golden, TinyShakespeareGives338025TokensAndComesBack) {
-  const std::string text = test::read_file(folder_ + "/text/tinyshakespeare.txt");
-  const auto ids = encode(text);
-  EXPECT_EQ(ids.size(), 338'025u);
-  EXPECT_EQ(test::decode(*tokenizer_, ids), text);
-}
-
-TEST_F(Gpt2Golden, PayloadMakesAnEqualTokenizer) {
-  const auto copy = tokenizer_from_payload("gpt2", tokenizer_->payload());
-  EXPECT_EQ(copy->digest(), tokenizer_->digest());
-  EXPECT_EQ(copy->vocabulary_size(), 50257);
-  EXPECT_EQ(copy->end_of_document(), 50256);
-  const std::string text = test::read_file(folder_ + "/text/blns.txt");
-  EXPECT_EQ(test::encode(*copy, text), encode(text));
-}
-
-TEST_F(Gpt2Golden, ThreadsShareATokenizer) {
-  const std::string text = test::read_file(folder_ + "/text/tinyshakespeare.txt").substr(0, 200'000);
-  const auto expected = encode(text);
-  std::vector<std::thread> threads;
-  for (int i = 0; i < 4; ++i) threads.emplace_back([&] { EXPECT_EQ(encode(text), expected); });
-  for (auto& thread : threads) thread.join();
 }
 
 }  // namespace

@@ -7,7 +7,6 @@
 
 #include "src/base/error.hpp"
 #include "src/data/tokenizer/wordpiece_tokenizer.hpp"
-#include "tests/support/gpt2_files.hpp"
 #include "tests/support/tokens.hpp"
 
 namespace trireme::data {

@@ -74,11 +74,7 @@ BertSamples::BertSamples(std::shared_ptr<const TokenStore> store, const Document
 std::int64_t BertSamples::max_target_length() const { return options_.sequence_length - special_tokens; }
 
 SampleFields BertSamples::fields() const {
-  SampleFields fields;
-  fields.token_types = true;
-  fields.length = true;
-  fields.is_random = options_.masking.binary_head;
-  return fields;
+  return {.token_types = true, .length = true, .is_random = options_.masking.binary_head};
 }
 
 void BertSamples::read(std::int64_t index, const SampleView& sample) const {

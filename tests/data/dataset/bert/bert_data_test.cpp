@@ -5,7 +5,6 @@
 
 #include <set>
 
-#include "src/base/error.hpp"
 #include "tests/data/dataset/bert/bert_corpus.hpp"
 #include "tests/support/message_of.hpp"
 
@@ -70,14 +69,6 @@ TEST(BertData, BlendsCorpora) {
   EXPECT_EQ(of_second, 30);
 }
 
-TEST(BertData, AGrowingBudgetKeepsTheSamplesBefore) {
-  const SampleSplits first = make_bert_data({{ten_documents()}}, options_of({{15, 0, 0}}));
-  const SampleSplits grown = make_bert_data({{ten_documents()}}, options_of({{15, 0, 0}, {100, 0, 0}}));
-  EXPECT_GE(grown.train->size(), 100);
-  for (std::int64_t i = 0; i < first.train->size(); ++i)
-    EXPECT_EQ(tokens_of(*grown.train, i), tokens_of(*first.train, i));
-}
-
 TEST(BertData, KnowsWhichSplitsGiveSamples) {
   const auto store = sentence_store_of_sizes({{5, 5}, {5, 5}, {5}});
   BertDataOptions options = options_of({{1, 0, 0}});
@@ -101,12 +92,6 @@ TEST(BertData, RefusesWhatCannotWork) {
   options = options_of({{1, 0, 0}});
   options.samples.masking.vocabulary.size = 30522;
   EXPECT_THAT(error_of({{ten_documents()}}, options), HasSubstr("30522 ids, but the tokenizer of memory has 30524"));
-  CorpusInfo info = ten_documents()->info();
-  const auto flat = std::make_shared<MemoryTokenStore>(info, std::vector<std::vector<std::int32_t>>{{104, 105}});
-  EXPECT_THAT(error_of({{flat}}, options_of({{1, 0, 0}})), HasSubstr("<split_sentences>"));
-  info.tokenizer_digest = "c1";
-  const auto other = std::make_shared<MemoryTokenStore>(info, std::vector<std::vector<std::int32_t>>{{104, 105}});
-  EXPECT_THAT(error_of({{ten_documents()}, {other}}, options_of({{1, 0, 0}})), HasSubstr("the same tokenizer"));
 }
 
 TEST(BertData, AttributesNameAllThatSamplesDependOn) {

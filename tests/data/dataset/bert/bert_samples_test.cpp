@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 
 #include <map>
-#include <set>
 
 #include "src/base/error.hpp"
 #include "src/base/log.hpp"
@@ -18,11 +17,9 @@ namespace {
 using test::message_of;
 using test::sentence_store;
 using test::sentence_store_of_sizes;
-using testing::AllOf;
 using testing::Each;
 using testing::ElementsAre;
 using testing::HasSubstr;
-using testing::IsEmpty;
 
 DocumentRange all_of(const TokenStore& store) {
   return documents_of(store, Split::train, {1, 0, 0}, SplitBy::documents);
@@ -163,22 +160,6 @@ TEST(BertSampleMap, DrawsShortTargetsInTheirShare) {
   EXPECT_NEAR(static_cast<double>(shorts(1)), 4000, 80);
 }
 
-TEST(BertSampleMap, GivesEachSentenceToOneSplit) {
-  const auto store = sentence_store_of_sizes({{5, 7, 6, 9}, {}, {4, 8, 8, 5, 6}, {3, 9}});
-  std::multiset<std::int64_t> seen;
-  for (const Split split : {Split::train, Split::valid, Split::test}) {
-    BertSampleMapOptions options;
-    options.max_target_length = 10;
-    options.min_sentences = 1;
-    options.max_epochs = 1;
-    const DocumentRange range = documents_of(*store, split, parse_split("5,3,2"), SplitBy::tokens);
-    for (const BertSampleRow& row : rows_of(BertSampleMap(*store, range, options))) {
-      for (std::int64_t i = row.first_sentence; i < row.end_sentence; ++i) seen.insert(i);
-    }
-  }
-  EXPECT_THAT(seen, ElementsAre(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10));
-}
-
 TEST(BertSamples, KeepTheTextInOrderOrSwapped) {
   const auto store = sentence_store_of_sizes({{5, 7}, {6, 9, 4}});
   BertSampleOptions options = options_of(64);
@@ -198,18 +179,6 @@ TEST(BertSamples, KeepTheTextInOrderOrSwapped) {
   }
   EXPECT_GT(orders[false], 60);
   EXPECT_GT(orders[true], 60);
-}
-
-TEST(BertSamples, WithoutTheBinaryHeadHaveOneSegment) {
-  const BertSamples samples = samples_of(sentence_store_of_sizes({{30}, {5, 6}}), options_of(20, false), {10});
-  EXPECT_EQ(samples.fields(), (SampleFields{.token_types = true, .length = true}));
-  for (std::int64_t i = 0; i < samples.size(); ++i) {
-    const BertSample sample = samples.make(i);
-    EXPECT_EQ(std::ranges::count(text_of(sample), 102), 1);
-    EXPECT_THAT(sample.token_types, Each(0));
-    EXPECT_FALSE(sample.is_random);
-    EXPECT_LE(sample.tokens.size(), 19u);
-  }
 }
 
 TEST(BertSamples, MaskWholeWordsInTheirShares) {
@@ -241,15 +210,6 @@ TEST(BertSamples, MaskWholeWordsInTheirShares) {
   }
   EXPECT_NEAR(replaced / masked, 0.8, 0.02);
   EXPECT_NEAR(kept / masked, 0.1, 0.02);
-}
-
-TEST(BertSamples, DoNotMaskMoreThanShortTargetsAllow) {
-  BertSampleOptions options = options_of(9);
-  const BertSamples samples = samples_of(sentence_store_of_sizes({{20, 20}}), options, {50});
-  for (std::int64_t i = 0; i < 50; ++i) EXPECT_THAT(samples.make(i).labels, Each(-1));
-  options.masking.mask_probability = 1;
-  const BertSamples all = samples_of(sentence_store_of_sizes({{20, 20}}), options, {1});
-  EXPECT_EQ(std::ranges::count(all.make(0).labels, -1), 3);
 }
 
 TEST(BertSamples, FillTheRestOfASample) {
@@ -285,19 +245,11 @@ TEST(BertSamples, RefuseWhatCannotWork) {
   };
   EXPECT_THAT(error_of(store, options_of(4)), HasSubstr("<seq_length> 4 must be at least 5"));
   BertSampleOptions options = options_of(16);
-  for (const double probability : {0.0, -0.1, 1.1, std::nan("")}) {
-    options.masking.mask_probability = probability;
-    EXPECT_THAT(error_of(store, options), HasSubstr("<mask_prob> "));
-  }
-  options = options_of(16);
   options.seed = std::int64_t{1} << 32;
   EXPECT_THAT(error_of(store, options), HasSubstr("<seed> 4294967296 must be from 0"));
   options = options_of(16);
   options.short_sequence_probability = 1.5;
   EXPECT_THAT(error_of(store, options), HasSubstr("<short_seq_prob> 1.5 must be from 0 to 1"));
-  const MemoryTokenStore flat(store->info(), std::vector<std::vector<std::int32_t>>{{104, 105}});
-  EXPECT_THAT(error_of(std::make_shared<MemoryTokenStore>(flat), options_of(16)),
-              AllOf(HasSubstr("memory has no sentences"), HasSubstr("<split_sentences>")));
   EXPECT_THAT(error_of(sentence_store_of_sizes({{5}, {}, {600, 5}}), options_of(16)),
               HasSubstr("none of 3 documents of memory gives a BERT sample"));
   EXPECT_THAT(error_of(sentence_store_of_sizes({}), options_of(16)), HasSubstr("none of 0 documents"));

@@ -160,16 +160,6 @@ TEST(FillInMiddle, DocumentsBeginWhereTheyDoAfterTheRearrangement) {
   expect_documents_after_rearrangement(false);
 }
 
-TEST(FillInMiddle, WorkedByHand) {
-  // RandomState(1).randint(0, 5, size=2) is 3, 4: "wxy", "z" and an empty suffix.
-  NumpyRandom random(1);
-  EXPECT_THAT(rearranged(encoded("wxyz"), fim_of(1, 0), random),
-              ElementsAre(prefix, 'w', 'x', 'y', suffix, middle, 'z'));
-  NumpyRandom again(1);
-  EXPECT_THAT(rearranged(encoded("wxyz"), fim_of(1, 1), again),
-              ElementsAre(prefix, suffix, middle, 'w', 'x', 'y', 'z'));
-}
-
 TEST(FillInMiddle, KeepsTheTextItsCharactersAndItsSpecialTokens) {
   Tokens text = encoded("na\xc3\xafve \xe2\x82\xac");
   text.insert(text.begin() + 4, special);  // after the two bytes of a character
