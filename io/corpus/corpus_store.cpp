@@ -10,6 +10,7 @@
 #include "io/h5/file.hpp"
 #include "src/base/check.hpp"
 #include "src/base/hash.hpp"
+#include "src/comm/host_collectives.hpp"
 #include "src/comm/self_communicator.hpp"
 #include "src/data/tokenizer/tokenizer.hpp"
 
@@ -343,8 +344,7 @@ void CorpusStore::verify(Communicator& comm, ThreadPool& pool) const {
     };
     max_id = verify_blocks(begin_of(comm.rank()), begin_of(comm.rank() + 1), pool);
   });
-  ImmediateStream host;
-  comm.all_reduce(host, TensorView(&max_id, {1}), ReduceOp::max).wait(host);
+  max_id = all_reduce_number(comm, max_id, ReduceOp::max);
   collectively(comm, [&] {
     verify_header(max_id);
     check_unchanged();

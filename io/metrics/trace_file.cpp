@@ -12,7 +12,7 @@
 #include "io/posix/file.hpp"
 #include "io/posix/folder.hpp"
 #include "src/base/check.hpp"
-#include "src/comm/all_to_all.hpp"
+#include "src/comm/host_collectives.hpp"
 
 namespace trireme::io {
 
@@ -44,10 +44,9 @@ double TraceFile::write(const std::string& process) {
       *time_us += begin_.offset.us + drift * (*time_us - begin_.at_us);
     }
   }
-  double error_us = reading_error_us + recorder_.error_us();
-  ImmediateStream host;
-  world_.all_reduce(host, TensorView(&error_us, {1}), ReduceOp::max).wait(host);
+  const double error_us = all_reduce_number(world_, reading_error_us + recorder_.error_us(), ReduceOp::max);
 
+  ImmediateStream host;
   std::string text = trace_events(spans, process, world_.rank());
   const std::vector<std::int64_t> sizes = all_gather_number(world_, std::ssize(text));
   const auto move = [&](Transfer::Direction direction, int peer) {

@@ -10,6 +10,7 @@
 #include "src/base/log.hpp"
 #include "src/checkpoint/load.hpp"
 #include "src/checkpoint/step_writer.hpp"
+#include "src/comm/host_collectives.hpp"
 
 namespace trireme::checkpoint {
 namespace {
@@ -100,7 +101,8 @@ void prepare_saving(Store& store, Communicator& world, std::span<const StateTens
   Shard shard;
   collectively(world, [&] { shard = shard_of(tensors, world.rank()); });
   check_writers(world, shard);
-  const std::int64_t needed = sum_over_ranks(world, shard.content.size_bytes()) + shard_overhead_bytes * world.size();
+  const std::int64_t needed =
+      all_reduce_number(world, shard.content.size_bytes(), ReduceOp::sum) + shard_overhead_bytes * world.size();
   std::string token;
   collectively(world, [&] {
     if (world.rank() == 0) token = store.claim(needed + needed / 5);

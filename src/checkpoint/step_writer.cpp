@@ -7,6 +7,7 @@
 #include "src/base/check.hpp"
 #include "src/base/log.hpp"
 #include "src/base/timer.hpp"
+#include "src/comm/host_collectives.hpp"
 
 namespace trireme::checkpoint {
 namespace {
@@ -100,20 +101,14 @@ std::int64_t ShardContent::size_bytes() const {
 
 std::string shard_name(int rank) { return fmt::format("rank-{:05}.h5", rank); }
 
-std::int64_t sum_over_ranks(Communicator& world, std::int64_t value) {
-  ImmediateStream host;
-  world.all_reduce(host, TensorView(&value, {1}), ReduceOp::sum).wait(host);
-  return value;
-}
-
 void write_step(Store& store, Communicator& world, const RunDescription& description, std::vector<ShardContent>& shards,
                 const std::string& origin) {
   const Timer timer;
   std::erase_if(shards, [](const ShardContent& shard) { return shard.datasets.empty(); });
   std::int64_t size_bytes = 0;
   for (const ShardContent& shard : shards) size_bytes += shard.size_bytes();
-  size_bytes = sum_over_ranks(world, size_bytes);
-  const std::int64_t files = sum_over_ranks(world, std::ssize(shards));
+  size_bytes = all_reduce_number(world, size_bytes, ReduceOp::sum);
+  const std::int64_t files = all_reduce_number(world, std::ssize(shards), ReduceOp::sum);
   std::string staging;
   collectively(world, [&] {
     if (world.rank() == 0) staging = store.begin(description.step, size_bytes + shard_overhead_bytes * files, origin);

@@ -33,8 +33,6 @@ std::string shard_name(int rank);
 /// Limit of a file's size beyond its arrays.
 inline constexpr std::int64_t shard_overhead_bytes = std::int64_t{1} << 20;
 
-std::int64_t sum_over_ranks(Communicator& world, std::int64_t value);
-
 /// Writes a step: every rank its files, rank 0 the manifest. Collective. On return the step is on disk and is the
 /// latest one. If it throws, on all ranks together, the written files are removed and earlier steps are intact. With an
 /// `origin` (see Store::begin) it resumes a killed one.

@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "src/base/hash.hpp"
-#include "src/comm/all_to_all.hpp"
+#include "src/comm/host_collectives.hpp"
 
 namespace trireme {
 

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "src/base/timer.hpp"
+#include "src/comm/host_collectives.hpp"
 #include "src/model/stage/decoding_stage.hpp"
 
 namespace trireme::infer {
@@ -282,10 +283,9 @@ void check_failures(const train::ParallelModel& model, Communicator& world, cons
   // Codes are ordered such that the maximum over the ranks is the failure of the first prompt.
   constexpr std::int64_t tokens_bits = 24, max_tokens = (std::int64_t{1} << tokens_bits) - 1;
   constexpr std::int64_t most = std::numeric_limits<std::int64_t>::max() >> tokens_bits;
-  std::int64_t code =
+  const std::int64_t mine =
       failure ? ((most - failure->prompt) << tokens_bits) + std::min(failure->tokens, max_tokens) : std::int64_t{-1};
-  ImmediateStream host;
-  world.all_reduce(host, TensorView(&code, {1}), ReduceOp::max).wait(host);
+  const std::int64_t code = all_reduce_number(world, mine, ReduceOp::max);
   TRIREME_CHECK(code < 0, NumericalError,
                 "generation failed: the model's output is not finite after {} tokens of prompt {}; its training "
                 "diverged, or its weights are too large for {}. Try an earlier checkpoint, or a wider <dtype>.",
@@ -381,9 +381,8 @@ GenerationCounts generate_all(train::ParallelModel& model, Communicator& world, 
     }
     first = end;
   }
-  ImmediateStream host;
   std::int64_t sums[] = {counts.prompt_tokens, counts.new_tokens};
-  world.all_reduce(host, TensorView(sums, {2}), ReduceOp::sum).wait(host);
+  all_reduce_numbers(world, sums, ReduceOp::sum);
   return {sums[0], sums[1], generator.prompts_s()};
 }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "src/comm/host_collectives.hpp"
 #include "src/train/batch_loader.hpp"
 
 namespace trireme::infer {
@@ -72,9 +73,7 @@ class Collector {
         std::copy_n(on_host_.begin() + (row * b_ + j) * vocabulary.rows(), vocabulary.true_rows(),
                     part.begin() + (position - begin) * v + vocabulary.first());
       }
-      // Other ranks contribute zeros.
-      ImmediateStream host;
-      model_.world().all_reduce(host, TensorView(part.data(), {std::ssize(part)}), ReduceOp::sum).wait(host);
+      all_reduce_numbers(model_.world(), part, ReduceOp::sum);  // other ranks contribute zeros
       sink_(sample, begin, part);
     }
   }

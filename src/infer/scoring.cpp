@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "src/comm/host_collectives.hpp"
 #include "src/train/batch_loader.hpp"
 
 namespace trireme::infer {
@@ -130,8 +131,7 @@ class Scorer {
       values.insert(values.end(), {score.loss, score.squared_loss, static_cast<double>(score.wrong)});
     }
     values.push_back(static_cast<double>(positions_));
-    ImmediateStream host;
-    model_.world().all_reduce(host, TensorView(values.data(), {std::ssize(values)}), ReduceOp::sum).wait(host);
+    all_reduce_numbers(model_.world(), values, ReduceOp::sum);
     positions_ = static_cast<std::int64_t>(values.back());
     for (std::size_t i = 0; i < scores_.size(); ++i) {
       scores_[i] = {values[3 * i], values[3 * i + 1], static_cast<std::int64_t>(values[3 * i + 2])};

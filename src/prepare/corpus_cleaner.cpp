@@ -4,14 +4,13 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <numeric>
 #include <optional>
 #include <utility>
 
 #include "src/base/check.hpp"
 #include "src/base/split.hpp"
 #include "src/base/timer.hpp"
-#include "src/comm/all_to_all.hpp"
+#include "src/comm/host_collectives.hpp"
 #include "src/data/dedup/duplicate_search.hpp"
 #include "src/data/text/language.hpp"
 #include "src/data/text/unicode.hpp"
@@ -76,7 +75,7 @@ class Cleaner {
     const Timer reading;
     collectively(comm_, [&] { read(progress); });
     gather_bad_lines();
-    check_bad_lines(sum(report_.bad_lines));
+    check_bad_lines(all_reduce_number(comm_, report_.bad_lines, ReduceOp::sum));
     spool_->finish();
     sketches_->finish();
     for (std::int64_t& document : fingerprints_.documents) document += spool_->begin();
@@ -106,7 +105,7 @@ class Cleaner {
                   report_.documents, report_.short_documents, options_.min_tokens, report_.foreign_documents);
     if (report_file_) report_file_->commit();
     output_->commit();
-    report_.write_s = max_over_ranks(writing.elapsed_s());
+    report_.write_s = all_reduce_number(comm_, writing.elapsed_s(), ReduceOp::max);
     return report_;
   }
 
@@ -259,26 +258,16 @@ class Cleaner {
     if (report_file_) report_file_->append(fmt::format(format, std::forward<Arguments>(arguments)...) + "\n");
   }
 
-  std::int64_t sum(std::int64_t number) {
-    const std::vector<std::int64_t> numbers = all_gather_number(comm_, number);
-    return std::accumulate(numbers.begin(), numbers.end(), std::int64_t{0});
-  }
-
-  double max_over_ranks(double number) {
-    ImmediateStream host;
-    comm_.all_reduce(host, TensorView(&number, {1}), ReduceOp::max).wait(host);
-    return number;
-  }
-
   void sum_over_ranks() {
     for (std::int64_t* number :
          {&report_.documents, &report_.input_bytes, &report_.changed_documents, &report_.bad_lines,
           &report_.short_documents, &report_.foreign_documents, &report_.exact_duplicates, &report_.near_duplicates,
           &report_.kept_documents, &report_.compared_pairs}) {
-      *number = sum(*number);
+      *number = all_reduce_number(comm_, *number, ReduceOp::sum);
     }
-    report_.read_s = max_over_ranks(report_.read_s);
-    report_.search_s = max_over_ranks(report_.search_s);
+    for (double* time_s : {&report_.read_s, &report_.search_s}) {
+      *time_s = all_reduce_number(comm_, *time_s, ReduceOp::max);
+    }
   }
 
   const Files& files_;

@@ -7,6 +7,7 @@
 #include <tuple>
 
 #include "src/base/check.hpp"
+#include "src/comm/host_collectives.hpp"
 #include "src/prepare/document_reader.hpp"
 #include "src/prepare/shared_files.hpp"
 
@@ -128,11 +129,10 @@ class Overlap {
   }
 
   void sum_over_ranks() {
-    ImmediateStream host;
-    comm_.all_reduce(host, TensorView(marks_.data(), {std::ssize(marks_)}), ReduceOp::max).wait(host);
+    all_reduce_numbers(comm_, marks_, ReduceOp::max);
     std::array<std::int64_t, 5> sums = {report_.documents, report_.input_bytes, report_.affected_documents,
                                         report_.removed_documents, report_.written_documents};
-    comm_.all_reduce(host, TensorView(sums.data(), {std::ssize(sums)}), ReduceOp::sum).wait(host);
+    all_reduce_numbers(comm_, sums, ReduceOp::sum);
     std::tie(report_.documents, report_.input_bytes, report_.affected_documents, report_.removed_documents,
              report_.written_documents) = std::tuple_cat(sums);
   }

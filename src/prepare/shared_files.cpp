@@ -7,7 +7,7 @@
 #include <numeric>
 #include <utility>
 
-#include "src/comm/all_to_all.hpp"
+#include "src/comm/host_collectives.hpp"
 
 namespace trireme::prepare {
 namespace {

@@ -1,6 +1,7 @@
 #include "src/selftest/check.hpp"
 
 #include "src/base/log.hpp"
+#include "src/comm/host_collectives.hpp"
 #include "src/selftest/kernels/kernel_check.hpp"
 
 namespace trireme::selftest {
@@ -8,10 +9,9 @@ namespace {
 
 /// Returns the first rank whose own device check threw; -1: none. Collective.
 int first_failed_rank(Context& context, bool has_failed) {
-  std::int64_t first = has_failed ? -context.place.rank : -context.world.size();
-  ImmediateStream host;
-  context.world.all_reduce(host, TensorView(&first, {1}), ReduceOp::max).wait(host);
-  return -first == context.world.size() ? -1 : static_cast<int>(-first);
+  const int first =
+      all_reduce_number(context.world, has_failed ? -context.place.rank : -context.world.size(), ReduceOp::max);
+  return -first == context.world.size() ? -1 : -first;
 }
 
 std::vector<Result> run_alone(const Check& check, Context& context, bool& has_failed) {
@@ -28,14 +28,7 @@ std::vector<Result> run_alone(const Check& check, Context& context, bool& has_fa
 
 }  // namespace
 
-std::vector<int> nodes_of_ranks(Context& context) {
-  const int size = context.world.size();
-  std::vector<int> nodes(static_cast<std::size_t>(size));
-  ImmediateStream host;
-  context.world.all_gather(host, ConstTensorView(&context.place.node, {1}), TensorView(nodes.data(), {size}))
-      .wait(host);
-  return nodes;
-}
+std::vector<int> nodes_of_ranks(Context& context) { return all_gather_number(context.world, context.place.node); }
 
 Checks all_checks(bool quick) {
   Checks checks = {machine_check()};

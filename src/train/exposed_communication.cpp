@@ -3,6 +3,7 @@
 #include <numeric>
 
 #include "src/comm/forwarding_communicator.hpp"
+#include "src/comm/host_collectives.hpp"
 
 namespace trireme::train {
 
@@ -87,8 +88,7 @@ std::vector<ExposedTime> ExposedCommunication::take_ms() {
   for (const Wait& wait : waits_) sums[wait.group] += wait.end->ms_since(*wait.begin);
   waits_.clear();
   own_ms_ = std::accumulate(sums.begin(), sums.end(), 0.0);
-  ImmediateStream host;
-  world_.all_reduce(host, TensorView(sums.data(), {std::ssize(sums)}), ReduceOp::sum).wait(host);
+  all_reduce_numbers(world_, sums, ReduceOp::sum);
   std::vector<ExposedTime> means;
   for (std::size_t i = 0; i < sums.size(); ++i) {
     if (sums[i] > 0) means.emplace_back(names_[i], sums[i] / world_.size());

@@ -3,6 +3,8 @@
 #include <array>
 #include <numeric>
 
+#include "src/comm/host_collectives.hpp"
+
 namespace trireme::train {
 namespace {
 
@@ -119,8 +121,7 @@ void ParallelModel::reduce_gradients() {
 model::LossSums ParallelModel::sum_over_ranks(model::LossSums mine) {
   if (communicators_.tensor->rank() != 0) mine = {};  // every tensor rank has the same sums
   std::array<double, 2> sums = {mine.tokens, mine.samples};
-  ImmediateStream host;
-  world_.all_reduce(host, TensorView(sums.data(), {std::ssize(sums)}), ReduceOp::sum).wait(host);
+  all_reduce_numbers(world_, sums, ReduceOp::sum);
   return {sums[0], sums[1]};
 }
 

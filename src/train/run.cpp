@@ -4,6 +4,7 @@
 
 #include "src/base/log.hpp"
 #include "src/base/timer.hpp"
+#include "src/comm/host_collectives.hpp"
 
 namespace trireme::train {
 namespace {
@@ -72,10 +73,7 @@ const char* text_of(Stop stop) {
 }
 
 Stop agreed(Communicator& world, Stop mine) {
-  auto reason = static_cast<std::int32_t>(mine);
-  ImmediateStream host;
-  world.all_reduce(host, TensorView(&reason, {1}), ReduceOp::max).wait(host);
-  return static_cast<Stop>(reason);
+  return static_cast<Stop>(all_reduce_number(world, static_cast<std::int32_t>(mine), ReduceOp::max));
 }
 
 bool divides(std::int64_t interval, std::int64_t iteration) { return interval > 0 && iteration % interval == 0; }

@@ -7,6 +7,7 @@
 
 #include "src/base/log.hpp"
 #include "src/base/timer.hpp"
+#include "src/comm/host_collectives.hpp"
 #include "src/model/stage/model_parameters.hpp"
 #include "src/train/guards/bad_tensor.hpp"
 #include "src/train/state_tensors.hpp"
@@ -71,8 +72,7 @@ Trainer::Work Trainer::work_of(const std::vector<model::MicroBatch>& micro_batch
     sums[1] += model::model_flops(model_.config(), execution.micro_batch_size, loader_.shard(j).sequence);
   }
   Communicator& world = model_.world();
-  ImmediateStream host;
-  world.all_reduce(host, TensorView(sums.data(), {std::ssize(sums)}), ReduceOp::sum).wait(host);
+  all_reduce_numbers(world, sums, ReduceOp::sum);
   const double ranks_of_replica = world.size() / model_.grid().data_size();
   return {sums[0] / ranks_of_replica, sums[1] / ranks_of_replica};
 }
@@ -85,8 +85,7 @@ Trainer::LabelCounts Trainer::loaded_labels() const {
 Trainer::LabelCounts Trainer::sum_over_data_ranks(const LabelCounts& mine) const {
   Communicator& world = model_.world();
   std::array<std::int64_t, 2> counts = {mine.tokens, mine.samples};
-  ImmediateStream host;
-  world.all_reduce(host, TensorView(counts.data(), {std::ssize(counts)}), ReduceOp::sum).wait(host);
+  all_reduce_numbers(world, counts, ReduceOp::sum);
   const int ranks_of_replica = world.size() / model_.grid().data_size();
   return {counts[0] / ranks_of_replica, counts[1] / ranks_of_replica};
 }
@@ -278,10 +277,8 @@ std::optional<EvaluationRecord> Trainer::evaluate(const data::SampleSource& samp
   record.perplexity = std::exp(std::min(20.0, record.loss));
   if (model_.config().has_binary_head()) {
     const double samples = static_cast<double>(std::max<std::int64_t>(counts.samples, 1));
-    ImmediateStream host;
-    model_.world().all_reduce(host, TensorView(&correct, {1}), ReduceOp::sum).wait(host);
     record.sop_loss = unsigned_nan(sums.samples / samples);
-    record.sop_accuracy = correct / samples;
+    record.sop_accuracy = all_reduce_number(model_.world(), correct, ReduceOp::sum) / samples;
   }
   return record;
 }

@@ -6,6 +6,7 @@
 
 #include "src/base/log.hpp"
 #include "src/base/machine.hpp"
+#include "src/comm/host_collectives.hpp"
 #include "src/model/stage/model_parameters.hpp"
 
 namespace trireme::app {
@@ -56,18 +57,10 @@ std::string ranks_text(int ranks, const std::string& owner) {
                     : fmt::format("the {} ranks on this {} need", ranks, owner);
 }
 
-/// Returns `value` of every rank. Collective.
-std::vector<std::int64_t> gather_values(const Job& job, std::int64_t value) {
-  std::vector<std::int64_t> all(static_cast<std::size_t>(job.world->size()));
-  ImmediateStream host;
-  job.world->all_gather(host, ConstTensorView(&value, {1}), TensorView(all.data(), {job.world->size()})).wait(host);
-  return all;
-}
-
 /// Returns the sum over the ranks on this rank's machine. Collective.
 std::size_t sum_on_machine(const Job& job, std::size_t bytes) {
-  const std::vector<std::int64_t> machines = gather_values(job, job.node.first_rank);
-  const std::vector<std::int64_t> all = gather_values(job, static_cast<std::int64_t>(bytes));
+  const std::vector<int> machines = all_gather_number(*job.world, job.node.first_rank);
+  const std::vector<std::int64_t> all = all_gather_number(*job.world, static_cast<std::int64_t>(bytes));
   std::int64_t sum = 0;
   for (std::size_t i = 0; i < all.size(); ++i) sum += machines[i] == job.node.first_rank ? all[i] : 0;
   return static_cast<std::size_t>(sum);
@@ -76,7 +69,7 @@ std::size_t sum_on_machine(const Job& job, std::size_t bytes) {
 /// Logs the memory of a rank of every stage, or only of the fullest stage. Collective.
 void log_stages(const Job& job, const train::MemoryEstimate& memory, bool all_stages) {
   const std::vector<std::string> texts = gather_text(*job.world, sum_text(memory), 0);
-  const std::vector<std::int64_t> totals = gather_values(job, static_cast<std::int64_t>(memory.total()));
+  const std::vector<std::int64_t> totals = all_gather_number(*job.world, static_cast<std::int64_t>(memory.total()));
   if (!job.is_root()) return;
   const int stages = job.grid.pipeline_size();
   // The ranks of a stage use the same amount.
@@ -171,9 +164,8 @@ void log_host_copies(const Job& job, const RunConfig& config, std::size_t copy, 
 void check_min_memory(const Job& job, const model::ModelConfig& config, const train::ExecutionConfig& execution,
                       const std::optional<optim::OptimizerOptions>& optimizer, const std::string& remedies) {
   const train::MinMemory minimum = train::min_memory(config, execution, job.grid, optimizer);
-  auto all = static_cast<std::int64_t>(job.backend->device_memory_bytes()) / job.ranks_on_device;
-  ImmediateStream host;
-  job.world->all_reduce(host, TensorView(&all, {1}), ReduceOp::sum).wait(host);
+  const auto mine = static_cast<std::int64_t>(job.backend->device_memory_bytes()) / job.ranks_on_device;
+  const std::int64_t all = all_reduce_number(*job.world, mine, ReduceOp::sum);
   if (minimum.total() < static_cast<double>(all)) return;
   const int ranks = job.grid.world_size();
   throw CollectiveError(
@@ -214,9 +206,8 @@ void log_memory(const Job& job, const RunConfig& config, const model::ModelConfi
 }
 
 void log_peak_memory(const Job& job) {
-  auto peak = static_cast<std::int64_t>(job.backend->peak_allocated_bytes());
-  ImmediateStream host;
-  job.world->all_reduce(host, TensorView(&peak, {1}), ReduceOp::max).wait(host);
+  const auto mine = static_cast<std::int64_t>(job.backend->peak_allocated_bytes());
+  const std::int64_t peak = all_reduce_number(*job.world, mine, ReduceOp::max);
   log::info("peak memory of the fullest rank: {} ({} bytes)", text_of(static_cast<std::size_t>(peak)), peak);
 }
 

@@ -10,7 +10,7 @@
 #include <unordered_map>
 #include <utility>
 
-#include "src/comm/all_to_all.hpp"
+#include "src/comm/host_collectives.hpp"
 #include "src/data/dedup/minhash.hpp"
 
 namespace trireme::data {

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <limits>
 
+#include "src/comm/host_collectives.hpp"
 #include "src/train/batch_loader.hpp"
 
 namespace trireme::train {
@@ -54,11 +55,11 @@ TaskScores score_samples(ParallelModel& model, const data::SampleSource& samples
     }
   }
   result.loss = model.take_global_loss_sums().samples / static_cast<double>(std::max<std::int64_t>(labels, 1));
-  ImmediateStream host;
   constexpr std::int64_t piece = std::int64_t{1} << 24;
   for (std::int64_t at = 0; at < std::ssize(result.scores); at += piece) {
-    const std::int64_t size = std::min(piece, std::ssize(result.scores) - at);
-    model.world().all_reduce(host, TensorView(result.scores.data() + at, {size}), ReduceOp::sum).wait(host);
+    const auto size = static_cast<std::size_t>(std::min(piece, std::ssize(result.scores) - at));
+    std::span part(result.scores.data() + at, size);
+    all_reduce_numbers(model.world(), part, ReduceOp::sum);
   }
   return result;
 }

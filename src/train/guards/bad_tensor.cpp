@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 
+#include "src/comm/host_collectives.hpp"
 #include "src/model/stage/model_parameters.hpp"
 #include "src/train/guards/not_finite.hpp"
 #include "src/train/guards/rank_list.hpp"
@@ -86,8 +87,7 @@ class Search {
                           (buffer.is_sharded() || model_.holders_of(mine[i]).rank() == 0);
       if (counts) bad[index] = held[index];
     }
-    ImmediateStream host;
-    world_.all_reduce(host, TensorView(bad.data(), {std::ssize(bad)}), ReduceOp::sum).wait(host);
+    all_reduce_numbers(world_, bad, ReduceOp::sum);
     const auto is_bad = [](std::int64_t count) { return count > 0; };
     const auto tensors = std::ranges::count_if(bad, is_bad);
     if (tensors == 0) return "";

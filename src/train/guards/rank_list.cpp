@@ -3,21 +3,16 @@
 #include <algorithm>
 
 #include "src/base/machine.hpp"
+#include "src/comm/host_collectives.hpp"
 
 namespace trireme::train {
 
 std::int64_t least_of_ranks(Communicator& world, std::int64_t mine) {
-  std::int64_t negative = -mine;
-  ImmediateStream host;
-  world.all_reduce(host, TensorView(&negative, {1}), ReduceOp::max).wait(host);
-  return -negative;
+  return -all_reduce_number(world, -mine, ReduceOp::max);
 }
 
 std::vector<int> ranks_with(Communicator& world, bool here) {
-  std::vector<std::int32_t> flags(static_cast<std::size_t>(world.size()));
-  const std::int32_t mine = here ? 1 : 0;
-  ImmediateStream host;
-  world.all_gather(host, ConstTensorView(&mine, {1}), TensorView(flags.data(), {std::ssize(flags)})).wait(host);
+  const std::vector<std::int32_t> flags = all_gather_number(world, here ? 1 : 0);
   std::vector<int> ranks;
   for (int rank = 0; rank < world.size(); ++rank) {
     if (flags[static_cast<std::size_t>(rank)] != 0) ranks.push_back(rank);

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <ranges>
 #include <span>
 #include <type_traits>
 #include <vector>
@@ -31,6 +32,27 @@ std::vector<T> all_to_all(Communicator& comm, const std::vector<std::vector<T>>&
 }
 
 /// Gathers one number from every rank, in rank order. Blocking, on host memory.
-std::vector<std::int64_t> all_gather_number(Communicator& comm, std::int64_t number);
+template <class T>
+std::vector<T> all_gather_number(Communicator& comm, T number) {
+  ImmediateStream host;
+  std::vector<T> all(static_cast<std::size_t>(comm.size()));
+  comm.all_gather(host, ConstTensorView(&number, {1}), TensorView(all.data(), {comm.size()})).wait(host);
+  return all;
+}
+
+/// Reduces an array of numbers in host memory over all ranks, in place. Blocking.
+template <std::ranges::contiguous_range Numbers>
+void all_reduce_numbers(Communicator& comm, Numbers& numbers, ReduceOp op) {
+  ImmediateStream host;
+  comm.all_reduce(host, TensorView(std::ranges::data(numbers), {std::ranges::ssize(numbers)}), op).wait(host);
+}
+
+/// Returns a number reduced over all ranks. Blocking, on host memory.
+template <class T>
+T all_reduce_number(Communicator& comm, T number, ReduceOp op) {
+  std::span<T, 1> numbers(&number, 1);
+  all_reduce_numbers(comm, numbers, op);
+  return number;
+}
 
 }  // namespace trireme

@@ -1,15 +1,8 @@
-#include "src/comm/all_to_all.hpp"
+#include "src/comm/host_collectives.hpp"
 
 #include <algorithm>
 
 namespace trireme {
-
-std::vector<std::int64_t> all_gather_number(Communicator& comm, std::int64_t number) {
-  ImmediateStream host;
-  std::vector<std::int64_t> all(static_cast<std::size_t>(comm.size()));
-  comm.all_gather(host, TensorView(&number, {1}), TensorView(all.data(), {comm.size()})).wait(host);
-  return all;
-}
 
 std::vector<std::vector<std::uint8_t>> all_to_all_bytes(Communicator& comm,
                                                         std::span<const std::span<const std::uint8_t>> outgoing) {

@@ -1,4 +1,4 @@
-#include "src/comm/all_to_all.hpp"
+#include "src/comm/host_collectives.hpp"
 
 #include <gmock/gmock.h>
 
