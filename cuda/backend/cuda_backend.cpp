@@ -22,7 +22,7 @@
 #include "src/backend/profiled_device.hpp"
 #include "src/base/log.hpp"
 #include "src/base/machine.hpp"
-#include "src/base/split.hpp"
+#include "src/base/text.hpp"
 #include "src/comm/device_communicators.hpp"
 
 namespace trireme::cuda {

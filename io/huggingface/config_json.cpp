@@ -9,7 +9,7 @@
 #include "io/json/json_text.hpp"
 #include "io/posix/file.hpp"
 #include "src/base/check.hpp"
-#include "src/base/shortened.hpp"
+#include "src/base/text.hpp"
 
 namespace trireme::io {
 

@@ -10,7 +10,7 @@
 #include "io/tokenizer/huggingface_file.hpp"
 #include "io/tokenizer/tokenizer_files.hpp"
 #include "src/base/check.hpp"
-#include "src/base/shortened.hpp"
+#include "src/base/text.hpp"
 #include "src/data/tokenizer/bpe_tokenizer.hpp"
 #include "src/data/tokenizer/wordpiece_tokenizer.hpp"
 

@@ -5,7 +5,7 @@
 #include <optional>
 
 #include "src/base/check.hpp"
-#include "src/base/shortened.hpp"
+#include "src/base/text.hpp"
 
 namespace trireme::io {
 namespace {

@@ -5,7 +5,7 @@
 #include "io/megatron/megatron_files.hpp"
 #include "io/posix/folder.hpp"
 #include "src/base/check.hpp"
-#include "src/base/shortened.hpp"
+#include "src/base/text.hpp"
 
 namespace trireme::io {
 namespace {

@@ -7,8 +7,7 @@
 #include <utility>
 
 #include "src/base/check.hpp"
-#include "src/base/shortened.hpp"
-#include "src/base/split.hpp"
+#include "src/base/text.hpp"
 #include "src/model/fields.hpp"
 
 namespace trireme::io {

@@ -15,7 +15,7 @@
 #include "io/posix/file.hpp"
 #include "io/posix/folder.hpp"
 #include "src/base/check.hpp"
-#include "src/base/shortened.hpp"
+#include "src/base/text.hpp"
 
 namespace trireme::io {
 

@@ -13,7 +13,7 @@
 #include "io/tokenizer/tokenizer_files.hpp"
 #include "src/base/check.hpp"
 #include "src/base/log.hpp"
-#include "src/base/shortened.hpp"
+#include "src/base/text.hpp"
 
 namespace trireme::io {
 namespace {

@@ -9,8 +9,7 @@
 #include "io/posix/file.hpp"
 #include "io/posix/folder.hpp"
 #include "src/base/check.hpp"
-#include "src/base/shortened.hpp"
-#include "src/base/split.hpp"
+#include "src/base/text.hpp"
 #include "src/base/utf8.hpp"
 #include "src/data/text/unicode.hpp"
 

@@ -8,7 +8,7 @@
 
 #include "io/posix/mapped_file.hpp"
 #include "src/base/check.hpp"
-#include "src/base/shortened.hpp"
+#include "src/base/text.hpp"
 
 namespace trireme::io {
 

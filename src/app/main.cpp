@@ -19,7 +19,7 @@
 #include "src/base/check.hpp"
 #include "src/base/log.hpp"
 #include "src/base/signals.hpp"
-#include "src/base/visible.hpp"
+#include "src/base/text.hpp"
 
 namespace {
 

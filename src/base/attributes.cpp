@@ -4,7 +4,7 @@
 #include <cstdint>
 
 #include "src/base/parse_number.hpp"
-#include "src/base/shortened.hpp"
+#include "src/base/text.hpp"
 
 namespace trireme {
 namespace {

@@ -6,7 +6,7 @@
 
 #include <string>
 
-#include "src/base/visible.hpp"
+#include "src/base/text.hpp"
 
 namespace trireme::log {
 namespace {

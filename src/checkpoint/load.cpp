@@ -9,7 +9,7 @@
 #include "src/base/check.hpp"
 #include "src/base/hash.hpp"
 #include "src/base/log.hpp"
-#include "src/base/split.hpp"
+#include "src/base/text.hpp"
 
 namespace trireme::checkpoint {
 namespace {

@@ -7,7 +7,7 @@
 #include <type_traits>
 
 #include "src/base/check.hpp"
-#include "src/base/split.hpp"
+#include "src/base/text.hpp"
 
 namespace trireme::model {
 namespace {

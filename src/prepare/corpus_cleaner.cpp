@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "src/base/check.hpp"
-#include "src/base/split.hpp"
+#include "src/base/text.hpp"
 #include "src/base/timer.hpp"
 #include "src/comm/host_collectives.hpp"
 #include "src/data/dedup/duplicate_search.hpp"

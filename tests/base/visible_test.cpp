@@ -1,9 +1,8 @@
-#include "src/base/visible.hpp"
+#include "src/base/text.hpp"
 
 #include <gmock/gmock.h>
 
 #include "src/base/error.hpp"
-#include "src/base/shortened.hpp"
 
 namespace trireme {
 namespace {

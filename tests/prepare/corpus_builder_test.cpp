@@ -1,5 +1,5 @@
 #include "src/prepare/corpus_builder.hpp"
-#include "src/base/split.hpp"
+#include "src/base/text.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

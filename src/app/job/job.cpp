@@ -3,11 +3,11 @@
 #include <algorithm>
 
 #include "io/corpus/corpus_store.hpp"
-#include "src/base/counted.hpp"
 #include "src/base/hash.hpp"
 #include "src/base/log.hpp"
 #include "src/base/machine.hpp"
 #include "src/base/signals.hpp"
+#include "src/base/text.hpp"
 #include "src/base/thread_pool.hpp"
 #include "src/comm/device_communicators.hpp"
 #include "src/data/tokenizer/wordpiece_tokenizer.hpp"

@@ -5,7 +5,7 @@
 #include <cctype>
 
 #include "src/app/manual/manual.hpp"
-#include "src/base/split.hpp"
+#include "src/base/text.hpp"
 
 namespace trireme::app {
 namespace {

@@ -5,7 +5,7 @@
 #include <cctype>
 
 #include "src/app/megatron/reasons.hpp"
-#include "src/base/split.hpp"
+#include "src/base/text.hpp"
 
 namespace trireme::app::megatron {
 namespace {

@@ -14,7 +14,7 @@
 #include "io/posix/file.hpp"
 #include "src/app/manual/terminal_text.hpp"
 #include "src/app/options/nearest_name.hpp"
-#include "src/base/split.hpp"
+#include "src/base/text.hpp"
 
 namespace trireme::app {
 namespace {

@@ -1,7 +1,7 @@
 #include "src/app/run_config/optimizer_options.hpp"
 
 #include "src/base/parse_number.hpp"
-#include "src/base/shortened.hpp"
+#include "src/base/text.hpp"
 #include "src/optim/grad_norm.hpp"
 
 namespace trireme::app {

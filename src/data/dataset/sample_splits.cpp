@@ -7,7 +7,7 @@
 
 #include "src/base/check.hpp"
 #include "src/base/parse_number.hpp"
-#include "src/base/split.hpp"
+#include "src/base/text.hpp"
 
 namespace trireme::data {
 namespace {

@@ -6,8 +6,7 @@
 #include <utility>
 
 #include "src/base/check.hpp"
-#include "src/base/shortened.hpp"
-#include "src/base/split.hpp"
+#include "src/base/text.hpp"
 #include "src/base/utf8.hpp"
 #include "src/data/text/words.hpp"
 

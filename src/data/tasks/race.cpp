@@ -1,7 +1,7 @@
 #include "src/data/tasks/race.hpp"
 
 #include "src/base/check.hpp"
-#include "src/base/shortened.hpp"
+#include "src/base/text.hpp"
 #include "src/data/text/words.hpp"
 
 namespace trireme::data {

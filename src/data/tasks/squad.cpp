@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "src/base/check.hpp"
-#include "src/base/shortened.hpp"
+#include "src/base/text.hpp"
 #include "src/base/utf8.hpp"
 
 namespace trireme::data {

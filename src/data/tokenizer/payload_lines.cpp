@@ -2,7 +2,7 @@
 
 #include <charconv>
 
-#include "src/base/shortened.hpp"
+#include "src/base/text.hpp"
 
 namespace trireme::data {
 namespace {

@@ -4,7 +4,7 @@
 
 #include "src/app/run_config/model_options.hpp"
 #include "src/base/error.hpp"
-#include "src/base/split.hpp"
+#include "src/base/text.hpp"
 #include "src/model/presets.hpp"
 #include "src/model/stage/model_parameters.hpp"
 #include "tests/app/words.hpp"

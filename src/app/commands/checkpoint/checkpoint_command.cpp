@@ -14,8 +14,7 @@
 #include "src/app/options/options.hpp"
 #include "src/app/run_config/run_attributes.hpp"
 #include "src/base/check.hpp"
-#include "src/base/counted.hpp"
-#include "src/base/split.hpp"
+#include "src/base/text.hpp"
 #include "src/checkpoint/load.hpp"
 
 namespace trireme::app {

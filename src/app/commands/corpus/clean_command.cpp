@@ -12,7 +12,7 @@
 #include "src/app/options/text_options.hpp"
 #include "src/base/check.hpp"
 #include "src/base/log.hpp"
-#include "src/base/split.hpp"
+#include "src/base/text.hpp"
 #include "src/prepare/corpus_cleaner.hpp"
 
 namespace trireme::app {

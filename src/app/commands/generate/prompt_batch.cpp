@@ -12,7 +12,7 @@
 #include "io/posix/mapped_file.hpp"
 #include "src/app/job/progress_bar.hpp"
 #include "src/base/log.hpp"
-#include "src/base/shortened.hpp"
+#include "src/base/text.hpp"
 #include "src/prepare/text_reader.hpp"
 
 namespace trireme::app {

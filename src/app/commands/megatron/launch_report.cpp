@@ -15,9 +15,8 @@
 #include "src/app/megatron/translation.hpp"
 #include "src/app/options/nearest_name.hpp"
 #include "src/app/run_config/run_config.hpp"
-#include "src/base/counted.hpp"
 #include "src/base/parse_number.hpp"
-#include "src/base/split.hpp"
+#include "src/base/text.hpp"
 
 namespace trireme::app::megatron {
 namespace {

@@ -6,7 +6,7 @@
 
 #include "io/json/plan_json.hpp"
 #include "io/posix/file.hpp"
-#include "src/base/split.hpp"
+#include "src/base/text.hpp"
 #include "src/model/presets.hpp"
 #include "src/train/batch_schedule.hpp"
 

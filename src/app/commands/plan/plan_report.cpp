@@ -9,7 +9,7 @@
 #include "src/app/job/job.hpp"
 #include "src/app/manual/terminal_text.hpp"
 #include "src/app/options/field_names.hpp"
-#include "src/base/counted.hpp"
+#include "src/base/text.hpp"
 #include "src/model/stage/model_parameters.hpp"
 
 namespace trireme::app {

@@ -7,8 +7,8 @@
 #include "src/app/job/memory_report.hpp"
 #include "src/app/manual/terminal_text.hpp"
 #include "src/app/run_config/idle_options.hpp"
-#include "src/base/counted.hpp"
 #include "src/base/log.hpp"
+#include "src/base/text.hpp"
 #include "src/model/fields.hpp"
 #include "src/model/stage/model_parameters.hpp"
 

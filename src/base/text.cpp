@@ -1,8 +1,19 @@
-#include "src/base/visible.hpp"
+#include "src/base/text.hpp"
 
-#include <fmt/format.h>
+#include <algorithm>
+
+#include "src/base/utf8.hpp"
 
 namespace trireme {
+
+std::vector<std::string_view> split(std::string_view text, char separator) {
+  std::vector<std::string_view> parts;
+  while (!text.empty()) {
+    parts.push_back(text.substr(0, text.find(separator)));
+    text.remove_prefix(std::min(parts.back().size() + 1, text.size()));
+  }
+  return parts;
+}
 
 std::string visible(std::string_view text, std::string_view kept) {
   std::string result;
@@ -21,6 +32,13 @@ std::string visible(std::string_view text, std::string_view kept) {
     }
   }
   return result;
+}
+
+std::string shortened(std::string_view text) {
+  std::size_t size = 200;
+  if (text.size() <= size) return visible(text, "");
+  while (size > 0 && continues_character(text[size])) --size;
+  return visible(text.substr(0, size), "") + " ...";
 }
 
 }  // namespace trireme
