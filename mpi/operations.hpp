@@ -2,8 +2,6 @@
 
 #include <mpi.h>
 
-#include <span>
-
 #include "mpi/progress.hpp"
 #include "src/comm/communicator.hpp"
 

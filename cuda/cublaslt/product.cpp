@@ -1,6 +1,5 @@
 #include "cuda/cublaslt/product.hpp"
 
-#include <bit>
 #include <cstring>
 #include <source_location>
 

@@ -5,7 +5,6 @@
 #include <future>
 #include <list>
 #include <memory>
-#include <vector>
 
 #include "cuda/runtime/error.hpp"
 #include "cuda/runtime/multiprocessors.hpp"

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <csignal>
-#include <initializer_list>
 
 namespace trireme {
 

@@ -3,7 +3,6 @@
 #include <fmt/ranges.h>
 
 #include <map>
-#include <memory>
 #include <set>
 
 #include "src/base/check.hpp"

@@ -3,7 +3,6 @@
 #include <cstdint>
 #include <map>
 #include <string>
-#include <vector>
 
 #include "src/base/attributes.hpp"
 #include "src/tensor/shape.hpp"

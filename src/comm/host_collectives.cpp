@@ -1,7 +1,5 @@
 #include "src/comm/host_collectives.hpp"
 
-#include <algorithm>
-
 namespace trireme {
 
 std::vector<std::vector<std::uint8_t>> all_to_all_bytes(Communicator& comm,

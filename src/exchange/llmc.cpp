@@ -1,7 +1,5 @@
 #include "src/exchange/llmc.hpp"
 
-#include <string>
-
 namespace trireme::exchange {
 namespace {
 

@@ -6,7 +6,6 @@
 #include <string>
 #include <string_view>
 #include <variant>
-#include <vector>
 
 #include "src/base/range.hpp"
 #include "src/model/model_config.hpp"

@@ -1,7 +1,5 @@
 #pragma once
 
-#include <cstdint>
-
 #include "src/base/attributes.hpp"
 
 namespace trireme::optim {

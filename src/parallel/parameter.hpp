@@ -1,7 +1,6 @@
 #pragma once
 
 #include <string>
-#include <vector>
 
 #include "src/tensor/shape.hpp"
 #include "src/tensor/tensor_view.hpp"

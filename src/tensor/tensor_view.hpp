@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cstddef>
-#include <span>
 
 #include "src/tensor/dtype.hpp"
 #include "src/tensor/shape.hpp"

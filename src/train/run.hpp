@@ -1,8 +1,6 @@
 #pragma once
 
 #include <functional>
-#include <optional>
-#include <string>
 
 #include "src/data/dataset/gpt_data.hpp"
 #include "src/train/checkpoint_writer.hpp"

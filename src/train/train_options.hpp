@@ -2,7 +2,6 @@
 
 #include <cstdint>
 #include <optional>
-#include <string>
 
 #include "src/base/attributes.hpp"
 #include "src/base/check.hpp"

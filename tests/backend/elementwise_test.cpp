@@ -2,8 +2,6 @@
 
 #include <gtest/gtest.h>
 
-#include <numeric>
-
 #include "tests/support/activations.hpp"
 #include "tests/support/finite_difference.hpp"
 #include "tests/support/random_tensor.hpp"

@@ -1,7 +1,6 @@
 // Stream capture and graphs of the fake CUDA runtime. A launched graph runs like the streams it was captured from: in
 // their order and with the events between them. Otherwise the order is arbitrary, concurrent with all other streams.
 #include <algorithm>
-#include <cstring>
 #include <utility>
 
 #include "tests/fakes/fake_cuda.hpp"

@@ -1,7 +1,5 @@
 #include <gtest/gtest.h>
 
-#include <cmath>
-
 #include "src/comm/self_communicator.hpp"
 #include "src/optim/grad_norm.hpp"
 #include "src/optim/make_optimizer.hpp"

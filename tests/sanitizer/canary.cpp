@@ -1,7 +1,6 @@
 // One fault of each kind that the sanitizer build detects: a test proves that it is detected.
 
 #include <cstdlib>
-#include <cstring>
 #include <limits>
 #include <string>
 #include <vector>

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <cstring>
 #include <random>
 #include <string>
 #include <vector>

@@ -1,9 +1,6 @@
 #pragma once
 
-#include <cmath>
 #include <cstdlib>
-#include <cstring>
-#include <limits>
 #include <string>
 #include <vector>
 

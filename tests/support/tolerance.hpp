@@ -6,7 +6,6 @@
 #include <cmath>
 #include <span>
 #include <string>
-#include <vector>
 
 #include "src/tensor/dtype.hpp"
 

@@ -4,8 +4,6 @@
 
 #include <algorithm>
 #include <array>
-#include <chrono>
-#include <thread>
 
 #include "src/comm/forwarding_communicator.hpp"
 #include "src/comm/self_communicator.hpp"

@@ -1,9 +1,7 @@
 #include "src/backend/kernels/cross_entropy.hpp"
 
-#include <algorithm>
 #include <cmath>
 #include <limits>
-#include <vector>
 
 #include "src/backend/cpu/cpu_backend.hpp"
 #include "src/backend/cpu/rows.hpp"

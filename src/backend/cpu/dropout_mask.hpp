@@ -4,7 +4,6 @@
 #include <immintrin.h>
 #endif
 
-#include <algorithm>
 #include <bit>
 #include <cstring>
 

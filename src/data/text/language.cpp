@@ -3,8 +3,6 @@
 #ifdef TRIREME_HAS_CLD2
 #include <cld2/public/encodings.h>
 
-#include <cstdio>  // for the next header, which lacks it
-
 #include <cld2/public/compact_lang_det.h>
 #endif
 

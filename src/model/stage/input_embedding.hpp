@@ -1,7 +1,6 @@
 #pragma once
 
 #include <optional>
-#include <string>
 
 #include "src/model/blocks/layer_shape.hpp"
 #include "src/model/blocks/norm.hpp"

@@ -2,7 +2,6 @@
 
 #include <list>
 #include <map>
-#include <memory>
 #include <set>
 #include <string>
 #include <tuple>

@@ -2,8 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
-#include <numeric>
 #include <vector>
 
 #include "src/plan/cases/published_schedule.hpp"

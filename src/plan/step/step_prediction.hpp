@@ -3,7 +3,6 @@
 #include <map>
 #include <memory>
 #include <string>
-#include <vector>
 
 #include "src/model/model_config.hpp"
 #include "src/parallel/grid/process_grid.hpp"

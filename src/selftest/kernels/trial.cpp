@@ -1,7 +1,6 @@
 #include "src/selftest/kernels/trial.hpp"
 
 #include <algorithm>
-#include <cmath>
 
 #include "src/base/hash.hpp"
 

@@ -2,7 +2,6 @@
 #include <sys/stat.h>
 
 #include <cstdio>
-#include <numeric>
 
 #include "io/corpus/corpus_store.hpp"
 #include "io/corpus/corpus_writer.hpp"

@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <limits>
 
 #include "tests/ptx/operations/operations.hpp"
 

@@ -1,7 +1,6 @@
 #include "src/app/commands/commands.hpp"
 
 #include <filesystem>
-#include <optional>
 
 #include "io/corpus/corpus_writer.hpp"
 #include "io/corpus/foreign_corpus.hpp"

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <string>
-#include <vector>
 
 #include "io/json/plan_json.hpp"
 #include "src/app/commands/plan/plan_options.hpp"
