@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "src/base/check.hpp"
+#include "src/base/text.hpp"
 
 namespace trireme::io::h5 {
 namespace {
@@ -35,13 +36,6 @@ PropertyHandle access_properties() {
   // Lustre and NFS often have no locks; files are complete before they get their names, so none are needed.
   checked(action, [&] { return H5Pset_file_locking(properties.get(), false, true); });
   return properties;
-}
-
-bool is_plain_name(std::string_view path) {
-  return !path.empty() && path.size() <= max_name_bytes && std::ranges::all_of(path, [](unsigned char c) {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '.' || c == '_' ||
-           c == '-' || c == '/';
-  });
 }
 
 }  // namespace
@@ -89,7 +83,7 @@ void File::survey() {
       found.refused = "groups nested too deep";
     } else if (found.paths.size() >= max_object_count) {
       found.refused = "too many objects";
-    } else if (!is_plain_name(path)) {
+    } else if (!is_plain_name(path, max_name_bytes)) {
       found.refused = "a name with unusual characters or too long";
     } else {
       found.paths.push_back(fmt::format("/{}", path));

@@ -34,6 +34,13 @@ std::string visible(std::string_view text, std::string_view kept) {
   return result;
 }
 
+bool is_plain_name(std::string_view name, std::size_t max_bytes) {
+  return !name.empty() && name.size() <= max_bytes && std::ranges::all_of(name, [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+           std::string_view("._-/").find(c) != std::string_view::npos;
+  });
+}
+
 std::string shortened(std::string_view text) {
   std::size_t size = 200;
   if (text.size() <= size) return visible(text, "");

@@ -21,6 +21,9 @@ std::vector<std::string_view> split(std::string_view text, char separator);
 /// Returns `text` with its control characters escaped: "\n", "\x1b", "\x00". Those in `kept` are not.
 std::string visible(std::string_view text, std::string_view kept = "\n\t");
 
+/// Returns whether `name` has 1 to `max_bytes` characters, all of A-Z a-z 0-9 . _ - /.
+bool is_plain_name(std::string_view name, std::size_t max_bytes);
+
 /// Quotes `text` on one line for a message: its first 200 bytes, cut at a character boundary, and " ..." for the rest.
 /// Control characters are escaped.
 std::string shortened(std::string_view text);

@@ -35,7 +35,8 @@ void validate_files(const Manifest& manifest) {
 }
 
 void validate_piece(const Manifest& manifest, const Piece& piece) {
-  TRIREME_CHECK(is_plain_name(piece.tensor) && is_plain_name(piece.dataset, 240), CheckpointError,
+  TRIREME_CHECK(is_plain_name(piece.tensor, max_tensor_name_bytes) && is_plain_name(piece.dataset, 240),
+                CheckpointError,
                 "the manifest names a tensor '{}' (dataset '{}'): names are 1 to 200 letters, digits and . _ - /",
                 shortened(piece.tensor), shortened(piece.dataset));
   const std::string problem = slice_problem(piece.shape, piece.slice);
@@ -50,14 +51,6 @@ void validate_piece(const Manifest& manifest, const Piece& piece) {
 }
 
 }  // namespace
-
-bool is_plain_name(std::string_view name, std::size_t max_bytes) {
-  return !name.empty() && name.size() <= max_bytes && std::ranges::all_of(name, [](char character) {
-    return (character >= 'a' && character <= 'z') || (character >= 'A' && character <= 'Z') ||
-           (character >= '0' && character <= '9') || character == '.' || character == '_' || character == '-' ||
-           character == '/';
-  });
-}
 
 void validate_tensors(const std::vector<Piece>& pieces) {
   std::map<std::string_view, std::vector<const Piece*>> tensors;

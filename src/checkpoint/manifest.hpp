@@ -54,9 +54,8 @@ void validate(const Manifest& manifest);
 /// piece.
 void validate_tensors(const std::vector<Piece>& pieces);
 
-/// Names of tensors and blobs: 1 to 200 of A-Z a-z 0-9 . _ - /. Dataset names are derived from them and slightly
-/// longer.
-bool is_plain_name(std::string_view name, std::size_t max_bytes = 200);
+/// Longest name of a tensor or blob, which is_plain_name. Dataset names are derived from them and slightly longer.
+inline constexpr std::size_t max_tensor_name_bytes = 200;
 
 /// Serialises pieces, for sending them to another rank; includes `file` and `shape`s.
 std::string to_text(const std::vector<Piece>& pieces);

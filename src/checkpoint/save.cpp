@@ -8,6 +8,7 @@
 
 #include "src/base/check.hpp"
 #include "src/base/log.hpp"
+#include "src/base/text.hpp"
 #include "src/checkpoint/load.hpp"
 #include "src/checkpoint/step_writer.hpp"
 #include "src/comm/host_collectives.hpp"
@@ -26,8 +27,9 @@ Shard shard_of(std::span<const StateTensor> tensors, int rank) {
   for (const StateTensor& tensor : tensors) {
     const TensorSlice slice{tensor.box, tensor.flat_begin, tensor.data.numel()};
     const std::string problem = slice_problem(tensor.shape, slice);
-    TRIREME_CHECK(problem.empty() && is_plain_name(tensor.name), ShapeError, "the tensor '{}' cannot be saved: {}",
-                  tensor.name, problem.empty() ? "names are 1 to 200 letters, digits and . _ - /" : problem);
+    TRIREME_CHECK(problem.empty() && is_plain_name(tensor.name, max_tensor_name_bytes), ShapeError,
+                  "the tensor '{}' cannot be saved: {}", tensor.name,
+                  problem.empty() ? "names are 1 to 200 letters, digits and . _ - /" : problem);
     Piece piece{.tensor = tensor.name, .dtype = tensor.data.dtype(), .shape = tensor.shape, .slice = slice};
     if (tensor.written_here && slice.count > 0) {
       shard.content.add(piece, [data = tensor.data] { return ConstTensorView(data); });

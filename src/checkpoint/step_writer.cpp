@@ -6,6 +6,7 @@
 
 #include "src/base/check.hpp"
 #include "src/base/log.hpp"
+#include "src/base/text.hpp"
 #include "src/base/timer.hpp"
 #include "src/comm/host_collectives.hpp"
 
@@ -80,7 +81,7 @@ void ShardContent::add(Piece piece, std::function<ConstTensorView()> data) {
 
 void ShardContent::add_blobs(const std::map<std::string, std::string>& named) {
   for (const auto& [name, bytes] : named) {
-    TRIREME_CHECK(is_plain_name(name), ShapeError,
+    TRIREME_CHECK(is_plain_name(name, max_tensor_name_bytes), ShapeError,
                   "the blob '{}' cannot be saved: names are 1 to 200 letters, digits and . _ - /", name);
     const Shape shape{static_cast<std::int64_t>(bytes.size())};
     blobs.push_back({.tensor = name,

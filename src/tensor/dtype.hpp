@@ -44,7 +44,12 @@ constexpr std::string_view name_of(DType dtype) {
 }
 
 /// Returns the type called `name`; ConfigError if none.
-DType dtype_from_name(std::string_view name);
+inline DType dtype_from_name(std::string_view name) {
+  for (int i = 0; i <= static_cast<int>(DType::uint8); ++i) {
+    if (name_of(static_cast<DType>(i)) == name) return static_cast<DType>(i);
+  }
+  throw ConfigError("there is no data type '{}'; training types are fp64, fp32, bf16 and fp16", name);
+}
 
 template <class T>
 constexpr DType dtype_of() {
