@@ -86,6 +86,13 @@ check "the program accepts the options of the paper's sets" says err "everything
 check "tokens are those of the global batch" awk -v tokens="$(number $result tokens_per_second)" \
   -v median="$(number $result median_ms)" 'BEGIN { t = tokens * median / 64000; exit !(0.99 < t && t < 1.01) }'
 
+# Timing changes no numbers.
+sed '/^time-communication/d; /^data-path/d' runs/tensor2/train.ini >plain.ini
+done_by 2 train --config plain.ini --data-path runs/corpus.h5 --metrics-file plain.jsonl
+losses() { sed 's/.*"lm_loss": \([^,]*\), .*"grad_norm": \([^,]*\),.*/\1 \2/' "$1"; }
+check "losses are those of a run that is not timed" cmp <(losses plain.jsonl) <(losses runs/tensor2/metrics.jsonl)
+check "which writes no times of communication" [ "$(grep -c exposed plain.jsonl)" -eq 0 ]
+
 # Interrupted: a case that the set has changed runs again.
 cp runs/heads3/result.json before
 sed -i 's/^steps = 3/steps = 100000/' mine.ini

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <set>
 
 #include "src/infer/generation.hpp"
 #include "src/model/stage/decoding_stage.hpp"
@@ -72,6 +73,14 @@ TEST(ChooseToken, TopKAndTopPLeaveOutTheUnlikely) {
     EXPECT_THAT(choose_token({0, 3, 1.5, 1}, two, position), testing::AnyOf(1, 2));
     EXPECT_EQ(choose_token({0, 3, 1.5, 1}, nucleus, position), 1);
   }
+}
+
+TEST(ChooseToken, EachTextHasRandomNumbersOfItsOwn) {
+  const std::vector<double> logits(1000);
+  std::set<std::int32_t> tokens;
+  for (std::int64_t text = 0; text < 20; ++text) tokens.insert(choose_token(logits, {}, 5, text));
+  EXPECT_GT(tokens.size(), 15u);
+  EXPECT_EQ(choose_token(logits, {}, 5, 3), choose_token(logits, {}, 5, 3));
 }
 
 TEST(ChooseToken, ReachesTheUnlikelyTokensOfALargeVocabulary) {

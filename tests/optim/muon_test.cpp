@@ -235,5 +235,16 @@ TEST(NewtonSchulz, LeavesZerosZero) {
   EXPECT_EQ(values_of(*backend, x), std::vector<double>(12, 0));
 }
 
+TEST(MuonSettings, OutOfRangeAreRefused) {
+  const std::unique_ptr<Backend> backend = make_backend(BackendChoice::cpu, 1);
+  ParameterBuffer buffer(*backend, DType::fp32, layer(0, 1));
+  SelfCommunicator self;
+  const auto make = [&](const MuonOptions& options) { Muon(*backend, buffer, {{self, self, self}}, 0, options, {}); };
+  EXPECT_NO_THROW(make({}));
+  EXPECT_THROW(make({.momentum = 1}), ConfigError);
+  EXPECT_THROW(make({.newton_schulz = {.steps = 0}}), ConfigError);
+  EXPECT_THROW(make({.extra_scale = 0}), ConfigError);
+}
+
 }  // namespace
 }  // namespace trireme::optim

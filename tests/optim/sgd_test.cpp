@@ -27,5 +27,12 @@ TEST_P(SgdOptimizer, UpdatesEveryParameterAsAPlainLoopDoes) {
   });
 }
 
+TEST(SgdSettings, OutOfRangeAreRefused) {
+  const std::unique_ptr<Backend> backend = make_backend(BackendChoice::cpu, 1);
+  ParameterBuffer buffer(*backend, DType::fp32, parameters());
+  EXPECT_THROW(Sgd(*backend, buffer, 0, {.momentum = 1}), ConfigError);
+  EXPECT_THROW(Sgd(*backend, buffer, -0.1, {}), ConfigError);
+}
+
 }  // namespace
 }  // namespace trireme::optim

@@ -174,6 +174,23 @@ TEST_F(CorpusBuilder, CutsRunsWithoutAPlaceToCutAndCountsThem) {
   EXPECT_EQ(test::decode(*tokenizer_, ids()), std::string(350, 'x') + " y" + std::string(250, 'z'));
 }
 
+TEST_F(CorpusBuilder, GoesOnButMakesPartsAnewWhoseTextChanged) {
+  std::string lines;
+  for (int i = 100; i < 200; ++i) lines += "{\"text\": \"line " + std::to_string(i) + "\"}\n";
+  file("a.jsonl", lines);
+  file("b.jsonl", lines + "nonsense\n");
+  options_.part_bytes = 500;
+  EXPECT_THAT([&] { build(); }, ThrowsMessage<DataError>(HasSubstr("b.jsonl:101:2: not JSON")));
+  options_.inputs.clear();
+  std::string changed = lines;
+  file("a.jsonl", changed.replace(changed.find("150"), 3, "xyz"));  // the same size
+  file("b.jsonl", lines);
+  build();
+  const std::string continued = test::content_of(options_.output);
+  build();
+  EXPECT_EQ(test::content_of(options_.output), continued);
+}
+
 TEST_F(CorpusBuilder, ClearsAwayPartsOfAnotherInputButNotFilesOfOthers) {
   file("a.jsonl", "nonsense");
   file("b.txt", "text");

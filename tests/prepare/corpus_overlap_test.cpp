@@ -64,6 +64,15 @@ TEST_F(CorpusOverlap, WritesTheCorpusWithoutThePassages) {
   EXPECT_EQ(report.affected_documents, 3);
 }
 
+TEST_F(CorpusOverlap, OverwritesNeitherTheCorpusNorATest) {
+  options_.inputs = {write("a.txt", "one two three")};
+  options_.tests = {write("test.txt", "one two three\n")};
+  for (const std::string& input : {options_.inputs[0], options_.tests[0]}) {
+    options_.output = input;
+    EXPECT_THAT(test::message_of([&] { overlap(); }), ::testing::HasSubstr("is both input and output"));
+  }
+}
+
 TEST_F(CorpusOverlap, GivesTheReferencesFigures) {
   const char* folder = std::getenv("TRIREME_TEST_DATA");
   if (folder == nullptr) GTEST_SKIP() << "TRIREME_TEST_DATA does not name a folder with cleaning/, prose/, wikitext/";

@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <cstdlib>
 #include <fstream>
@@ -127,6 +128,13 @@ TEST_F(TextReaderTest, NamesByteOrderMarks) {
   expect_error(file("a.txt", "\xFF\xFE"s + "a\0"s), "byte-order mark of UTF-16");
   expect_error(file("a.txt", "\xFE\xFF\0a"s), "byte-order mark of UTF-16");
   expect_error(file("a.txt", "\xEF\xBB\xBFtext"), "UTF-8 byte-order mark");
+}
+
+TEST_F(TextReaderTest, RefusesAllButRegularFiles) {
+  expect_error(directory_.path(), "is a directory");
+  expect_error("/dev/zero", "is a device");
+  ASSERT_EQ(mkfifo((directory_ / "pipe").c_str(), 0600), 0);
+  expect_error(directory_ / "pipe", "is a pipe");
 }
 
 TEST_F(TextReaderTest, CutsTextsIntoPiecesOnlyBeforeWhiteSpace) {

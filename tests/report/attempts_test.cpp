@@ -167,6 +167,22 @@ TEST(ReadMetrics, CountsTheNewestRecordsAndRepeatedWork) {
   EXPECT_FALSE(run.curves[report::memory]);
 }
 
+TEST(ReadMetrics, ReadsSegmentOrderFromEvaluations) {
+  const TemporaryDirectory directory;
+  write(directory / "metrics",
+        update_line(1, 5) +
+            R"({"iteration": 1, "valid_loss": 4, "valid_sop_loss": 0.75, "valid_sop_accuracy": 0.5})"
+            "\n"
+            R"({"iteration": 1, "test_loss": 3, "test_ppl": 20, "test_sop_loss": 0.625, "test_sop_accuracy": 1})"
+            "\n");
+  report::Run run;
+  io::read_metrics(directory / "metrics", 100, run);
+  EXPECT_EQ(run.validation_sop_loss.at("").last()->value, 0.75);
+  EXPECT_EQ(run.validation_sop_accuracy.at("").greatest()->value, 0.5);
+  EXPECT_EQ(run.test->sop_loss, 0.625);
+  EXPECT_EQ(run.test->sop_accuracy, 1);
+}
+
 TEST(ReadMetrics, SkipsDamagedLines) {
   const TemporaryDirectory directory;
   const std::string path = directory / "metrics";

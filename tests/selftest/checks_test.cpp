@@ -264,5 +264,13 @@ TEST_F(Selftest, ReportsWhyAGpuStateIsUnknown) {
   EXPECT_THAT(table_of(report), HasSubstr("no_such_library.so"));
 }
 
+TEST_F(Selftest, ShowsANodeOfAnotherVersionAndTheMemory) {
+  context_.properties = {{"driver", is_second() ? "550" : "580"}};
+  const Report report = run_check(machine_check());
+  EXPECT_TRUE(report.passed());
+  EXPECT_THAT(table_of(report), HasSubstr("differs  driver"));
+  EXPECT_THAT(table_of(report), HasSubstr("memory"));
+}
+
 }  // namespace
 }  // namespace trireme::selftest

@@ -88,6 +88,20 @@ TEST(BatchSchedule, StepsAtThresholdsAsMegatronLmDoes) {
   EXPECT_EQ(falling.max_size(), 64);
 }
 
+TEST(BatchSchedule, RefusesSizesThatDoNotDivide) {
+  const auto refused = [](std::int64_t size, const std::optional<BatchGrowth>& growth, bool decrease,
+                          std::int64_t micro_batch, const char* problem) {
+    EXPECT_THAT([&] { BatchSchedule(size, growth, decrease, micro_batch, 3); },
+                ThrowsMessage<ConfigError>(HasSubstr(problem)));
+  };
+  refused(32, {}, false, 8,
+          "<global_batch_size> 32 is not a multiple of <micro_batch_size> 8 times 3 data ranks (= 24)");
+  refused(32, {}, false, 8, "choose 24 or 48");
+  refused(8, {}, true, 4, "(= 12): choose 12,");
+  refused(12, BatchRampUp{4, 4, 10}, false, 1, "a global batch of 8 is not a multiple of <micro_batch_size> 1");
+  refused(12, BatchRampUp{3, 3, 0}, false, 1, "first batch, increment and samples are each at least 1");
+}
+
 TEST(BatchSchedule, RefusesStepsThatMakeNoSense) {
   const auto refused = [](std::vector<BatchLevel> levels, std::int64_t largest, const char* problem) {
     EXPECT_THAT([&] { BatchSchedule(largest, BatchSteps{levels}, false, 4, 2); },

@@ -61,6 +61,13 @@ TEST(Sharding, ComputesTheRunOfOneRank) {
   EXPECT_THAT(reference.grad_norm, testing::Each(testing::Gt(config.clip_grad)));
 }
 
+TEST(Sharding, ComputesTheRunOfOneRankWithSgd) {
+  TrainingRunConfig config;
+  config.optimizer.kind = optim::OptimizerKind::sgd;
+  config.steps = 3;
+  expect_run_of_one_rank(world(), config, {layout_of(1, 1, 1, overlapped(DataSharding::optimizer))});
+}
+
 TEST(Sharding, GoesWithEverySchedule) {
   if (world().size() < 4) GTEST_SKIP() << "needs two stages of two data ranks";
   TrainingRunConfig config;

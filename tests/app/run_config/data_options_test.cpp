@@ -31,6 +31,8 @@ TEST(RunConfig, TakesCorporaOfEachSplitAndValidationSets) {
   EXPECT_EQ(others[3].corpora[0].path, "./x=c.h5");
   EXPECT_EQ(others[3].corpora[1].path, "dir/d=e.h5");
   EXPECT_EQ(read(model + "--data-path a.h5 --sampling sequential").schedule().eval_iterations, 0);
+  EXPECT_EQ(read(model + "--data-path a.h5 --sampling sequential").gpt_data_options({}).sampling,
+            data::Sampling::sequential);
   EXPECT_EQ(read(model + "--data-path a.h5 --sampling sequential --valid-set v=v.h5").schedule().eval_iterations, 100);
 
   expect_refused(model, "--data-path must be given, or --train-data-path, or --mock-data");

@@ -67,7 +67,9 @@ TEST(RunConfig, RefusesOptionsThatContradictEachOther) {
        "--exp-avg-sq-dtype bf16 and --adam-beta2 0.999 exclude each other"},
       {"--use-precision-aware-optimizer --exp-avg-dtype bf16 --dtype fp64",
        "--exp-avg-dtype bf16 is not supported with --dtype fp64, whose moments are fp64"},
-      {"--use-precision-aware-optimizer --optimizer muon", "--use-precision-aware-optimizer needs --optimizer adam"}};
+      {"--use-precision-aware-optimizer --optimizer muon", "--use-precision-aware-optimizer needs --optimizer adam"},
+      {"--adam-beta2 1", "--adam-beta1 0.9 and --adam-beta2 1 must be from 0 to less than 1"},
+      {"--adam-eps 0", "--adam-eps 0 must be above 0"}};
   for (const auto& [words, problem] : cases) expect_refused(gpt + words, problem);
 }
 
@@ -76,6 +78,17 @@ TEST(RunConfig, RefusesGraphsOfVariableLengths) {
   EXPECT_TRUE(read(run).execution_config().variable_lengths);
   expect_refused(run + "--cuda-graphs",
                  "--cuda-graphs and --variable-seq-lengths exclude each other: recorded work has one length");
+}
+
+TEST(RunConfig, KeepsDocumentsApartByEachOption) {
+  const RunConfig positions = read(gpt + "--eod-mask-loss --reset-position-ids");
+  EXPECT_EQ(positions.gpt_data_options({}).document_ends, data::DocumentEnds::unlabelled);
+  EXPECT_TRUE(positions.train_options().documents.reset_position_ids);
+  EXPECT_FALSE(positions.train_options().documents.reset_attention_mask);
+  const RunConfig mask = read(gpt + "--reset-attention-mask");
+  EXPECT_EQ(mask.gpt_data_options({}).document_ends, data::DocumentEnds::labelled);
+  EXPECT_FALSE(mask.train_options().documents.reset_position_ids);
+  EXPECT_TRUE(mask.train_options().documents.reset_attention_mask);
 }
 
 TEST(RunConfig, TakesTheSequenceLengthOfItsModel) {

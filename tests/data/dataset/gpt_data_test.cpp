@@ -138,6 +138,15 @@ TEST(SampleSplits, SequentialReadsTheCorpusFromItsStartInEverySplit) {
   EXPECT_THROW(sample(*data.train, -1), DataError);
 }
 
+TEST(SampleSplits, SequentialPastTheEndIsAnErrorBeforeTheRun) {
+  GptDataOptions options = options_of(4, {{4, 0, 0}});
+  options.sampling = Sampling::sequential;
+  EXPECT_THAT(error_of<DataError>({{counting_store({6, 7})}}, options),
+              AllOf(HasSubstr("4 training samples"), HasSubstr("13 tokens, enough for 3")));
+  EXPECT_THAT(error_of<ConfigError>({{counting_store({20})}, {counting_store({20})}}, options),
+              HasSubstr("reads one corpus"));
+}
+
 TEST(SampleSplits, AGrowingBudgetKeepsTheEpochsThatWereBegun) {
   const auto store = counting_store({30, 25, 40, 13, 52, 8, 21});
   const auto first = make_gpt_data({{store}}, options_of(8, {{45, 0, 0}}));
@@ -219,6 +228,30 @@ TEST(SampleSplits, RefusesACorpusTooSmallForASplitThatIsNeeded) {
   // One sample takes s + 1 tokens.
   EXPECT_THAT(error_of<DataError>({{counting_store({8})}}, options_of(8, {{1, 0, 0}})), HasSubstr("8 tokens"));
   EXPECT_EQ(make_gpt_data({{counting_store({9})}}, options_of(8, {{1, 0, 0}})).train->size(), 1);
+}
+
+/// A corpus with ids above the maximum in its header.
+class MislabeledStore final : public TokenStore {
+ public:
+  explicit MislabeledStore(std::shared_ptr<const TokenStore> store) : store_(std::move(store)), info_(store_->info()) {
+    info_.vocabulary_size = 3;
+    info_.max_id = 2;
+  }
+  const std::string& name() const override { return store_->name(); }
+  const CorpusInfo& info() const override { return info_; }
+  std::span<const std::int64_t> document_offsets() const override { return store_->document_offsets(); }
+  TokenSpan tokens(std::int64_t first, std::int64_t count) const override { return store_->tokens(first, count); }
+
+ private:
+  std::shared_ptr<const TokenStore> store_;
+  CorpusInfo info_;
+};
+
+TEST(SampleSplits, ChecksEveryTokenItReads) {
+  const auto data =
+      make_gpt_data({{std::make_shared<MislabeledStore>(counting_store({5}))}}, options_of(4, {{1, 0, 0}}));
+  EXPECT_THAT(test::message_of<DataError>([&] { sample(*data.train, 0); }),
+              HasSubstr("token 3 is 3, not in the vocabulary of 3 ids"));
 }
 
 TEST(GptDataAttributes, NameAllThatTheOrderDependsOn) {

@@ -65,6 +65,11 @@ TEST(Glue, FilesWithoutTheirHeaderAreRefused) {
   EXPECT_THAT(message(GlueTask::qqp, "17\t1\t2\ta\tb\t1\n"), HasSubstr("number 17, but files of QQP begin with"));
 }
 
+TEST(Glue, PredictionsOfMnliHaveItsNamesOfLabels) {
+  EXPECT_EQ(glue_predictions(GlueTask::mnli, std::vector<std::int64_t>{7, 0, 9}, std::vector<std::int32_t>{0, 1, 2}),
+            "index\tprediction\n7\tcontradiction\n0\tentailment\n9\tneutral\n");
+}
+
 std::string race_line(const std::string& article, const std::string& options, const std::string& answers) {
   return R"({"article": ")" + article + R"(", "questions": ["who _ ?"], "options": )" + options + R"(, "answers": )" +
          answers + "}\n";

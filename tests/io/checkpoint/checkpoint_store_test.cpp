@@ -175,6 +175,30 @@ TEST_F(StoreTest, CutShortFilesAndAddedBytesAreFound) {
   EXPECT_EQ(load(), 1u);
 }
 
+TEST_F(StoreTest, FilesOfAnotherStepAndLinksAreRefusedByName) {
+  save(10, 1);
+  save(20, 2);
+  const std::string folder = root + "/step-00000020", shard = folder + "/rank-00000.h5", away = directory / "away.h5";
+  const auto expect_refused = [&](const std::string& words) {
+    EXPECT_THAT([&] { load("step-00000020"); }, ThrowsMessage<Error>(HasSubstr(words)));
+    EXPECT_EQ(load(), 1u) << words;
+  };
+  std::filesystem::copy(shard, folder + "/rank-00001.h5");
+  expect_refused("does not list the file rank-00001.h5");
+  std::filesystem::remove(folder + "/rank-00001.h5");
+  std::filesystem::rename(shard, away);
+  std::filesystem::copy(root + "/step-00000010/rank-00000.h5", shard);
+  expect_refused("rank-00000.h5");
+  for (const std::string& target : {away, std::string("rank-00000.h5")}) {
+    std::filesystem::remove(shard);
+    std::filesystem::create_symlink(target, shard);
+    EXPECT_THAT([&] { load("step-00000020"); }, ThrowsMessage<Error>(HasSubstr("rank-00000.h5")));
+  }
+  std::filesystem::remove_all(folder);
+  std::filesystem::copy(root + "/step-00000010", folder);
+  expect_refused("step-00000020/manifest.json is of step 10");
+}
+
 TEST_F(StoreTest, NothingIsTakenInPlaceOfAStepOfALaterFormat) {
   save(10, 1);
   save(20, 2);

@@ -5,6 +5,7 @@
 
 #include <set>
 
+#include "src/base/error.hpp"
 #include "src/parallel/context/ring_attention.hpp"
 
 namespace trireme::parallel {
@@ -21,6 +22,13 @@ std::vector<std::int64_t> positions_of(const SequenceShard& shard) {
 TEST(SequenceShard, ARankHoldsAChunkFromEachEnd) {
   EXPECT_THAT(positions_of(SequenceShard::of(12, 0, 2)), ElementsAre(0, 1, 2, 9, 10, 11));
   EXPECT_THAT(positions_of(SequenceShard::of(12, 1, 2)), ElementsAre(3, 4, 5, 6, 7, 8));
+}
+
+TEST(SequenceShard, ASequenceThatDoesNotDivideIsRefused) {
+  EXPECT_THAT([] { SequenceShard::of(18, 0, 4); },
+              testing::ThrowsMessage<ConfigError>(
+                  testing::AllOf(testing::HasSubstr("<seq_length> 18 does not divide into 8 equal chunks"),
+                                 testing::HasSubstr("it must be a multiple of 8"))));
 }
 
 TEST(Positions, PartsStandWhereTheirRowsStand) {
