@@ -118,6 +118,9 @@ TEST(ModelOptions, ScaleRotaryFrequencies) {
   expect_problem("--model llama3-8b --rope-scaling-factor 8", "--rope-scaling-factor needs");
   expect_problem("--model llama3-8b --yarn-mscale 1", "needs --position-embedding-type yarn");
   expect_problem("--model llama3-8b --position-embedding-type yarn", "yarn needs --yarn-rotary-scaling-factor");
+  expect_problem("--model llama3-8b --position-embedding-type yarn --yarn-rotary-scaling-factor 4 --yarn-beta-slow 0",
+                 "--yarn-beta-slow 0 must be above 0 and below --yarn-beta-fast 32");
+  expect_problem("--model 124m --position-embedding-type rope --rotary-percent 0.05", "must be an even number above 0");
   expect_problem("--model 124m --rotary-base 500", "--rotary-base needs --position-embedding-type rope");
   expect_problem("--model 124m --use-rotary-position-embeddings --position-embedding-type learned_absolute",
                  "--use-rotary-position-embeddings and --position-embedding-type learned_absolute exclude each other");
