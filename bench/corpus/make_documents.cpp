@@ -3,6 +3,7 @@
 // are new; there are sentences, paragraphs, numbers, names, quotations and accents. Documents have from some words to
 // many pages, 3 kB in the mean. Of a hundred documents five repeat one of the last thousand, and five repeat one with
 // 3% of its words changed. The same seed gives the same documents; with more bytes others follow them.
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <cstdint>

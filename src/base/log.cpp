@@ -4,6 +4,7 @@
 #include <spdlog/sinks/stdout_color_sinks.h>
 #include <unistd.h>
 
+#include <memory>
 #include <string>
 
 #include "src/base/text.hpp"

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <map>
+
 #include "tests/ptx/instruction.hpp"
 
 namespace trireme::ptx {

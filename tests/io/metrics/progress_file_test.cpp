@@ -4,6 +4,7 @@
 
 #include <cstdlib>
 #include <fstream>
+#include <vector>
 
 #include "tests/support/temporary_directory.hpp"
 

@@ -4,6 +4,7 @@
 
 #include <filesystem>
 #include <fstream>
+#include <optional>
 
 #include "io/safetensors/safetensors_output.hpp"
 #include "io/safetensors/safetensors_source.hpp"

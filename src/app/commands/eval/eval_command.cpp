@@ -1,4 +1,5 @@
 #include <cmath>
+#include <cstdio>
 #include <optional>
 #include <set>
 
