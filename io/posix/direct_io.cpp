@@ -2,6 +2,7 @@
 
 #include <aio.h>
 #include <fcntl.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -10,7 +11,6 @@
 #include <utility>
 
 #include "io/posix/system_call.hpp"
-#include "src/base/check.hpp"
 
 namespace trireme::io {
 

@@ -4,7 +4,6 @@
 #include <spdlog/sinks/stdout_color_sinks.h>
 #include <unistd.h>
 
-#include <memory>
 #include <string>
 
 #include "src/base/text.hpp"

@@ -13,7 +13,6 @@
 #include "src/app/job/job.hpp"
 #include "src/app/manual/terminal_text.hpp"
 #include "src/app/options/text_options.hpp"
-#include "src/base/check.hpp"
 #include "src/data/tokenizer/tokenizer.hpp"
 
 namespace trireme::app {

@@ -11,7 +11,6 @@
 #include "src/app/commands/train/train_session.hpp"
 #include "src/app/megatron/translation.hpp"
 #include "src/base/log.hpp"
-#include "src/base/text.hpp"
 #include "src/train/finetune/epoch_scoring.hpp"
 #include "src/train/finetune/task_scoring.hpp"
 
