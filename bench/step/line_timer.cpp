@@ -16,7 +16,7 @@ LineTimer::~LineTimer() {
 void LineTimer::mark(Stream& stream, cudaEvent_t& event) {
   cuda::CudaStream& on = cuda::cuda_stream(stream);
   if (free_.empty()) {
-    on.device().check(cudaEventCreate(&event), "cudaEventCreate");
+    on.device().check(cudaEventCreateWithFlags(&event, cudaEventDefault), "cudaEventCreateWithFlags");
   } else {
     event = free_.back();
     free_.pop_back();
