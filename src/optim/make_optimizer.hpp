@@ -33,7 +33,8 @@ struct OptimizerOptions {
 /// Minimum of the bytes that the optimizer keeps per parameter in addition to the masters, in training of type `dtype`.
 std::size_t moment_bytes(const OptimizerOptions& options, DType dtype);
 
-/// Throws ConfigError for options out of range. `parameters` and `groups` must live longer.
+/// Throws ConfigError for options out of range. `parameters` and the communicators of
+/// `groups` must live longer.
 std::unique_ptr<Optimizer> make_optimizer(Backend& backend, parallel::ParameterBuffer& parameters,
                                           std::vector<parallel::GradientGroup> groups, const OptimizerOptions& options);
 

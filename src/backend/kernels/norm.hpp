@@ -25,8 +25,9 @@ struct NormWeight {
 /// Normalisation over the last dimension. n = s b rows of h; T the training type, A its accumulation type, in which
 /// rows are computed. Two kinds:
 ///   layer normalisation (Ba et al. 2016, arXiv:1607.06450): rstd = 1 / sqrt(variance + epsilon), with the biased
-///   variance; RMSNorm (Zhang, Sennrich 2019, arXiv:1910.07467), where `statistics.mean` is empty: mean = 0, rstd = 1 /
-///   sqrt(mean of squares + epsilon), and there is no bias: it and its gradient are empty too (ShapeError otherwise).
+///   variance;
+///   RMSNorm (Zhang, Sennrich 2019, arXiv:1910.07467), where `statistics.mean` is empty: mean = 0, rstd = 1 / sqrt(mean
+///   of squares + epsilon), and there is no bias: it and its gradient are empty too (ShapeError otherwise).
 /// Stream-ordered, deterministic.
 class NormKernels : public KernelFamily<NormKernels> {
  public:

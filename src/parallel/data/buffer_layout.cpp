@@ -54,7 +54,7 @@ BufferLayout::BufferLayout(DType dtype, const std::vector<Parameter>& parameters
         units_[static_cast<std::size_t>(parameters[i].gradient_group)][static_cast<std::size_t>(parameters[i].unit)];
     const Bucket& home = home_of(i);
     // A unit includes the padding of its own buckets where they hold nothing else.
-    if (unit.size == 0) {
+    if (unit.last_bucket == 0) {
       const std::int64_t end = home.parameters.back() == i
                                    ? home.begin + home.size
                                    : offsets_[i] + round_up(parameters[i].stored_numel(), alignment);

@@ -50,9 +50,9 @@ void validate(const DataParallelOptions& options, DType dtype);
 ///   values            N, training type.
 ///   main gradients    N in A; with low_precision_gradients N in the training type, and N / d in A for their sum;
 ///                     in ZeRO 2 N / d in A.
-/// work with low-precision gradients or ZeRO 2: fp32 memory (A) in which layers add up gradients. Units /// use it in
-/// turn, in a separate part for each gradient group. A unit with an embedding has its /// own, because a tied table
-/// gets gradients at both ends of the backward.
+///   work              with low-precision gradients or ZeRO 2: fp32 memory (A) in which layers add up gradients. Units
+///                     use it in turn, in a separate part for each gradient group. A unit with an embedding has its
+///                     own, because a tied table gets gradients at both ends of the backward.
 ///
 /// Padding between parameters is zero and stays zero.
 class ParameterBuffer {
