@@ -107,7 +107,7 @@ void add_calibration(std::string_view text, const std::string& path, plan::Calib
     if (line.find_first_not_of(" \t\r") == std::string_view::npos) continue;
     empty = false;
     const std::string where = fmt::format("{}:{}", path, number);
-    const json object = parse_json(line, where);
+    const json object = parse_json_line(line, where);
     TRIREME_CHECK(object.is_object() && (object.contains("kernel") || object.contains("operation")), DataError,
                   "{}: neither a \"kernel\" nor an \"operation\": expected a line of kernels_calibration, "
                   "kernels_gpu_bench or collectives_bench",

@@ -262,11 +262,12 @@ void TextReader::next_text(TextPiece& piece) {
 }
 
 std::string text_of(const Files& files, TextPiece& piece, const TextReaderOptions& options) {
+  std::string bytes = std::move(piece.bytes);
   const auto line = [&] { return piece.position + (piece.lines_before ? piece.lines_before->count() : 0); };
   if (options.check_utf8) {
-    const std::size_t at = find_invalid_utf8(piece.bytes);
-    if (at < piece.bytes.size()) {
-      const std::string_view rest = std::string_view(piece.bytes).substr(at);
+    const std::size_t at = find_invalid_utf8(bytes);
+    if (at < bytes.size()) {
+      const std::string_view rest = std::string_view(bytes).substr(at);
       const auto offset = static_cast<std::int64_t>(at);
       throw DataError("{}: the byte {:#04x} is not UTF-8: {}; {}",
                       piece.is_json ? fmt::format("{}:{}:{}", piece.path, line(), offset + 1)
@@ -274,12 +275,12 @@ std::string text_of(const Files& files, TextPiece& piece, const TextReaderOption
                       static_cast<unsigned char>(rest[0]), utf8_fault(rest), utf8_remedy);
     }
   }
-  if (!piece.is_json) return std::move(piece.bytes);
+  if (!piece.is_json) return bytes;
   try {
-    return files.json->text(piece.bytes, options.json_key, piece.path, piece.position);
+    return files.json->text(bytes, options.json_key, piece.path, piece.position);
   } catch (const DataError&) {
     if (!piece.lines_before) throw;
-    return files.json->text(piece.bytes, options.json_key, piece.path, line());  // throws again, with the file's line
+    return files.json->text(bytes, options.json_key, piece.path, line());  // throws again, with the file's line
   }
 }
 
