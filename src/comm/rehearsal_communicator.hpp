@@ -1,6 +1,5 @@
 #pragma once
 
-#include "src/base/check.hpp"
 #include "src/comm/communicator.hpp"
 
 namespace trireme {

@@ -22,7 +22,7 @@ struct Device {
   int multiprocessors;
   double clock_ghz;
   double mma_clocks;                 ///< mma.sync m16n8k16 on a quarter of a multiprocessor
-  bool fuses_gelu;                   ///< GELU and its derivative run inside products
+  bool fuses_gelu = false;           ///< GELU and its derivative run inside products
   double memory_share = 0.9;         ///< rate of memory-bound kernels, as a share of the copy's
   double norm_backward_share = 0.7;  ///< that of the backward of norms
   double launch_gap_us = 2;          ///< between two kernels of a stream
