@@ -12,6 +12,9 @@ export TRIREME_LOCK_WAIT=0 # a job that is to be refused is refused at once
 scratch=$(mktemp -d "${TMPDIR:-/tmp}/trireme-e2e-XXXXXX")
 trap 'finish $?' EXIT
 cd "$scratch" || exit 1
+# The folder that Open MPI shares between jobs of a user vanishes for a moment whenever the last of them ends.
+export OMPI_MCA_orte_tmpdir_base=$scratch.mpi
+mkdir "$scratch.mpi"
 checks=0
 failures=0
 
@@ -23,7 +26,7 @@ finish() {
   jobs -p | xargs -r kill -9 2>/dev/null
   for place in full; do mountpoint -q "$scratch/$place" && umount "$scratch/$place"; done
   cd /
-  rm -rf "$scratch"
+  rm -rf "$scratch" "$scratch.mpi"
   [ "$1" -eq 0 ] || exit "$1"
   echo "$checks checks, $failures failed"
   exit $((failures > 0))
