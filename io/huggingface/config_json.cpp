@@ -373,6 +373,7 @@ std::string config_json(const HuggingFaceModel& model, DType dtype) {
   }
   put_labels(file, model.config);
   put_end(file, model);
+  if (!model.config.is_bert()) file["pad_token_id"] = nullptr;  // a class's default may be outside the vocabulary
   file["dtype"] = torch_name(dtype);
   return file.dump(2) + "\n";
 }

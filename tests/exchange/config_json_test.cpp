@@ -116,6 +116,11 @@ TEST(ConfigJson, AStarCoder2HasItsOwnKeysAndANullWindowIsNone) {
 }
 
 TEST(ConfigJson, APhi3RotatesPartOfAHeadAndScalesNothing) {
+  HuggingFaceModel model;
+  model.model_class = &model_class_from("Phi3ForCausalLM");
+  model.config = config_of(R"(Phi3ForCausalLM"], "vocab_size": 100)");
+  // Its default is the token 32000, which a small vocabulary lacks.
+  EXPECT_THAT(config_json(model, DType::fp32), HasSubstr("\"pad_token_id\": null"));
   const auto percent = [](const std::string& more) { return config_of(R"(Phi3ForCausalLM"])" + more).rotary_percent; };
   EXPECT_EQ(percent(""), 1);
   EXPECT_EQ(percent(R"(, "partial_rotary_factor": 0.75, "rope_scaling": null)"), 0.75);
