@@ -30,6 +30,9 @@ CLASSES = {
         original_max_position_embeddings=8192))),
     'Qwen2ForCausalLM': ('qwen2', dict(LLAMA, tie_word_embeddings=True)),
     'Qwen3ForCausalLM': ('qwen2', dict(LLAMA, head_dim=32)),
+    'MistralForCausalLM': ('llama3', dict(LLAMA, sliding_window=16)),
+    'Starcoder2ForCausalLM': ('gpt2', dict(LLAMA, sliding_window=16)),
+    'Phi3ForCausalLM': ('llama3', dict(LLAMA, sliding_window=16, pad_token_id=None)),
 }
 PATTERNS = {  # as the models' own tokenizer.json spell them
     'llama3': r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+"

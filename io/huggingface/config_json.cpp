@@ -103,16 +103,24 @@ void read_fields(const Settings& settings, const ModelClass& model_class, ModelC
     if (key.find('.') != key.npos || key.empty() || !settings.has(key.c_str())) continue;
     field.set(config, settings.value_of(field, key.c_str(), config));
   }
-  const auto ffn_hidden = std::ranges::find(model::fields(), "ffn_hidden", &model::Field::attribute);
-  if (model_class.ffn_follows_hidden && !settings.has(std::string(config_key(*ffn_hidden, model_class)).c_str())) {
+  if (model_class.ffn_follows_hidden && !settings.has(std::string(config_key("ffn_hidden", model_class)).c_str())) {
     config.ffn_hidden = 4 * config.hidden;
   }
   if (config.query_groups == config.heads) config.query_groups = 0;
 }
 
+/// Returns the reason, if there is a special one, why a kind of rotary positions is not supported.
+const char* reason_against(const std::string& kind) {
+  return kind == "longrope" || kind == "su"
+             ? "; LongRoPE's factors for each frequency, which depend on the length of the text, are not supported"
+             : "";
+}
+
 /// Reads the frequencies of rotary positions: rope_theta and rope_scaling in older files, rope_parameters in newer
 /// ones.
-void read_rotary(const Settings& settings, const json& file, ModelConfig& config, std::vector<std::string>& problems) {
+void read_rotary(const Settings& settings, const json& file, HuggingFaceModel& model,
+                 std::vector<std::string>& problems) {
+  ModelConfig& config = model.config;
   config.rotary_base = settings.number("rope_theta", 10000);
   static const json none = json::object();
   const json* object = &none;
@@ -123,12 +131,17 @@ void read_rotary(const Settings& settings, const json& file, ModelConfig& config
   }
   const Settings rotary(*object, problems);
   config.rotary_base = rotary.number("rope_theta", config.rotary_base);
-  if (rotary.number("partial_rotary_factor", settings.number("partial_rotary_factor", 1)) != 1) {
+  config.rotary_percent = rotary.number("partial_rotary_factor", settings.number("partial_rotary_factor", 1));
+  if (config.rotary_percent != 1 && config_key("rotary_percent", *model.model_class).empty()) {
     settings.add("partial_rotary_factor is not 1: this class rotates all channels of a head");
   }
   const std::string kind = rotary.text("rope_type", rotary.text("type", "default"));
   RotaryScaling& scaling = config.rotary_scaling;
   if (kind == "default") return;
+  if (config_key("rotary_scaling", *model.model_class).empty()) {
+    return settings.add(fmt::format("rope_type is '{}': {} is supported with 'default' alone{}", shortened(kind),
+                                    model.model_class->name, reason_against(kind)));
+  }
   if (kind == "linear") {
     scaling.interpolation = rotary.number("factor", 1);
     return;
@@ -142,7 +155,8 @@ void read_rotary(const Settings& settings, const json& file, ModelConfig& config
     return;
   }
   if (kind != "yarn") {
-    return settings.add(fmt::format("rope_type is '{}': supported are default, linear, llama3 and yarn", kind));
+    return settings.add(fmt::format("rope_type is '{}': supported are default, linear, llama3 and yarn{}",
+                                    shortened(kind), reason_against(kind)));
   }
   scaling.kind = RotaryScalingKind::yarn;
   scaling.slow_turns = rotary.number("beta_slow", 1);
@@ -166,7 +180,7 @@ void read_attention(const Settings& settings, const json& file, HuggingFaceModel
                     std::vector<std::string>& problems) {
   ModelConfig& config = model.config;
   if (config.position_embedding == model::PositionEmbedding::rope) {
-    read_rotary(settings, file, config, problems);
+    read_rotary(settings, file, model, problems);
     if (settings.flag("rope_interleave", settings.flag("rope_interleaved", false))) {
       model.rotary = exchange::RotaryLayout::interleaved;
     }
@@ -175,22 +189,16 @@ void read_attention(const Settings& settings, const json& file, HuggingFaceModel
       settings.add("layer_types has layers without full attention");
     }
   }
-  if (model.model_class->has_window && file.contains("sliding_window")) {
-    config.window.left = settings.integer("sliding_window", 0) - 1;  // null: none
+  if (!config_key("window", *model.model_class).empty() && file.contains("sliding_window")) {
+    // The window counts the position itself; null is none.
+    config.window.left = settings.integer("sliding_window", 0) - 1;
     if (settings.has("sliding_window") && config.window.left < 0) {
       settings.add("sliding_window is 0: a position attends at least to itself");
     }
   }
-  if (model.model_class->has_bias_settings) {
-    if (settings.flag("mlp_bias", false) != config.linear_bias) {
-      settings.add("attention_bias and mlp_bias differ: either all linear layers have biases, or none");
-    }
-    return;
+  if (model.model_class->has_mlp_bias && settings.flag("mlp_bias", false) != config.linear_bias) {
+    settings.add("attention_bias and mlp_bias differ: either all linear layers have biases, or none");
   }
-  if (config.qk_norm && config.linear_bias) {
-    settings.add("attention_bias is true: not supported with QK norm");
-  }
-  config.linear_bias = class_defaults(*model.model_class).linear_bias;
 }
 
 /// Reads the number of classes or choices of a task.
@@ -263,7 +271,8 @@ namespace {
 
 using nlohmann::ordered_json;
 
-const char* activation_name(Activation activation) {
+std::string_view activation_name(Activation activation, const ModelClass& model_class) {
+  if (activation == Activation::gelu_tanh) return model_class.tanh_gelu;
   for (const auto& [name, value] : huggingface_activations) {
     if (value == activation) return name;
   }
@@ -271,7 +280,7 @@ const char* activation_name(Activation activation) {
 }
 
 /// Writes both forms of the frequencies: rope_theta and rope_scaling of transformers 4, rope_parameters of 5.
-void put_rotary(ordered_json& file, const ModelConfig& config) {
+void put_rotary(ordered_json& file, const ModelConfig& config, const ModelClass& model_class) {
   ordered_json scaling{{"rope_type", "default"}};
   const RotaryScaling& ours = config.rotary_scaling;
   if (ours.kind != RotaryScalingKind::none) {
@@ -293,6 +302,9 @@ void put_rotary(ordered_json& file, const ModelConfig& config) {
   file["rope_theta"] = config.rotary_base;
   file["rope_scaling"] = scaling.size() == 1 ? ordered_json() : scaling;
   scaling["rope_theta"] = config.rotary_base;
+  if (!config_key("rotary_percent", model_class).empty()) {
+    file["partial_rotary_factor"] = scaling["partial_rotary_factor"] = config.rotary_percent;
+  }
   file["rope_parameters"] = scaling;
 }
 
@@ -303,7 +315,7 @@ void put_fields(ordered_json& file, const ModelConfig& config, const ModelClass&
     const std::string key(exchange::config_key(field, model_class));
     if (key.empty() || key.find('.') != key.npos) continue;
     if (field.attribute == "gelu") {
-      file[key] = activation_name(config.activation);
+      file[key] = activation_name(config.activation, model_class);
     } else if (!field.names.empty()) {
       file[key] = field.text(resolved);
     } else {
@@ -315,10 +327,11 @@ void put_fields(ordered_json& file, const ModelConfig& config, const ModelClass&
 /// Writes the settings of activation, attention and biases that are not fields of the table.
 void put_blocks(ordered_json& file, const ModelConfig& config, const ModelClass& model_class) {
   if (config.gated) file["hidden_act"] = "silu";
-  if (config.position_embedding == model::PositionEmbedding::rope) put_rotary(file, config);
-  if (model_class.has_bias_settings) file["mlp_bias"] = config.linear_bias;
-  if (model_class.has_window) file["sliding_window"] = config.window.left + 1;
-  if (config.qkv_bias && !config.linear_bias) file.erase("attention_bias");  // implied by the class
+  if (config.position_embedding == model::PositionEmbedding::rope) put_rotary(file, config, model_class);
+  if (model_class.has_mlp_bias) file["mlp_bias"] = config.linear_bias;
+  if (!config_key("window", model_class).empty()) {
+    file["sliding_window"] = config.window.any() ? ordered_json(config.window.left + 1) : ordered_json();
+  }
 }
 
 void put_labels(ordered_json& file, const ModelConfig& config) {
@@ -360,6 +373,7 @@ std::string config_json(const HuggingFaceModel& model, DType dtype) {
   }
   put_labels(file, model.config);
   put_end(file, model);
+  if (!model.config.is_bert()) file["pad_token_id"] = nullptr;  // a class's default may be outside the vocabulary
   file["dtype"] = torch_name(dtype);
   return file.dump(2) + "\n";
 }

@@ -60,19 +60,33 @@ ModelConfig class_defaults(const ModelClass& model_class) {
   return config;
 }
 
-const ModelClass& model_class_of(const ModelConfig& config) {
+std::string_view config_key(const model::Field& field, const ModelClass& model_class) {
+  if (field.attribute.empty()) return "";
+  const auto own = std::ranges::find(model_class.own_keys, field.attribute,
+                                     [](const auto& attribute_and_key) { return attribute_and_key.first; });
+  return own != model_class.own_keys.end() ? own->second : field.keys.*model_class.keys;
+}
+
+std::string_view config_key(std::string_view attribute, const ModelClass& model_class) {
+  return config_key(*std::ranges::find(model::fields(), attribute, &model::Field::attribute), model_class);
+}
+
+const ModelClass& model_class_of(const ModelConfig& config, std::string_view name) {
   const ModelClass& result =
-      *std::ranges::find_if(model_classes(), [&](const ModelClass& candidate) { return candidate.fits(config); });
+      name.empty()
+          ? *std::ranges::find_if(model_classes(), [&](const ModelClass& candidate) { return candidate.fits(config); })
+          : model_class_from(name);
   const ModelConfig ours = model::canonical(config), like = model::canonical(class_defaults(result));
   std::vector<std::string> misfits;
+  if (config.is_bert() != like.is_bert() || (config.is_bert() && config.output != like.output)) {
+    misfits.emplace_back("the class is of another kind of model");
+  }
   if (!config.is_bert() && !config.predicts_tokens())
     misfits.emplace_back("task heads can only be exported for a BERT");
   for (const model::Field& field : model::fields()) {
     const bool is_stored = !field.attribute.empty() && (field.stored_if == nullptr || field.stored_if(config));
-    // An export has plain norm weights. Classes with the same keys need not have all these settings.
-    const bool is_setting = !config_key(field, result).empty() &&
-                            (field.attribute != "linear_bias" || result.has_bias_settings) &&
-                            (field.attribute != "window" || result.has_window);
+    const bool is_setting = !config_key(field, result).empty();
+    // An export has plain norm weights.
     if (!is_stored || is_setting || field.attribute == "norm_1p" || field.attribute == "output") continue;
     if (field.get(ours) != field.get(like)) misfits.push_back(misfit(field, ours, like));
   }

@@ -40,12 +40,13 @@ struct ModelClass {
   /// Returns whether a model has the parts of this class rather than of a later one.
   bool (*fits)(const model::ModelConfig&);
   std::string_view model::ConfigKeys::*keys;  ///< the class's keys in the table of fields
+  /// Keys that differ from those: attribute of the field, and key. Empty, or with a dot, as in the table.
+  std::vector<std::pair<std::string_view, std::string_view>> own_keys = {};
   std::vector<FixedSetting> fixed = {};
   model::ModelOutput output = model::ModelOutput::pretraining;
-  /// attention_bias and mlp_bias are settings; otherwise only queries, keys and values have biases, if any.
-  bool has_bias_settings = false;
-  bool has_window = false;          ///< sliding_window is a setting: one window in all layers, including the position
-  bool ffn_follows_hidden = false;  ///< without its setting, the feed-forward width is 4 x the hidden size
+  std::string_view tanh_gelu = "gelu_new";  ///< its name for GELU by tanh; all names are read
+  bool has_mlp_bias = false;                ///< mlp_bias is a setting beside attention_bias, and has the same value
+  bool ffn_follows_hidden = false;          ///< without its setting, the feed-forward width is 4 x the hidden size
 
   /// Maps all parameters of a model.
   TensorMap (*map)(const model::ModelConfig&, const MapOptions&);
@@ -65,13 +66,13 @@ const ModelClass& model_class_from(std::string_view name);
 /// Returns the model of a class whose config.json has no settings.
 model::ModelConfig class_defaults(const ModelClass& model_class);
 /// Returns the key of a field in the config.json of a class; empty if the class has no such setting.
-inline std::string_view config_key(const model::Field& field, const ModelClass& model_class) {
-  return field.keys.*model_class.keys;
-}
+std::string_view config_key(const model::Field& field, const ModelClass& model_class);
+/// The same, of the field that has this attribute.
+std::string_view config_key(std::string_view attribute, const ModelClass& model_class);
 
-/// Returns the class that computes the same as a model of this shape. Throws one ConfigError that lists every part of
-/// the model that the class lacks, with the reason.
-const ModelClass& model_class_of(const model::ModelConfig& config);
+/// Returns the class that computes the same as a model of this shape: the one of this name, or without a name the first
+/// that fits. Throws one ConfigError that lists every part of the model that the class lacks, with the reason.
+const ModelClass& model_class_of(const model::ModelConfig& config, std::string_view name = "");
 
 /// Returns the names and layouts of the tensors of a class.
 TensorMap tensor_map(const ModelClass& model_class, const model::ModelConfig& config, const MapOptions& options = {});

@@ -22,6 +22,8 @@ constexpr std::string_view llama =
     "0";
 constexpr std::string_view llama3 = "num-query-groups 8 rotary-base 500000 vocab-size 128256";
 constexpr std::string_view qwen = "rotary-base 1e6 layernorm-epsilon 1e-6 vocab-size 151936";
+constexpr std::string_view starcoder2 =
+    "position-embedding-type rope window-size 4095 vocab-size 49152 max-position-embeddings 16384";
 /// Megatron-LM's BERT: pre-norm.
 constexpr std::string_view bert = "model-type bert max-position-embeddings 512 vocab-size 30522";
 /// BERT as first published.
@@ -73,6 +75,15 @@ constexpr Preset presets[] = {
      16,
      {llama, qwen,
       "num-query-groups 8 ffn-hidden-size 3072 kv-channels 128 qk-layernorm max-position-embeddings 40960"}},
+    {"starcoder2-3b", 30, 3072, 24, {starcoder2, "num-query-groups 2 rotary-base 999999.4420358813"}},
+    {"starcoder2-7b", 32, 4608, 36, {starcoder2, "num-query-groups 4 rotary-base 1e6"}},
+    {"phi-3-mini",
+     32,
+     3072,
+     32,
+     {llama,
+      "ffn-hidden-size 8192 max-position-embeddings 4096 vocab-size 32064 window-size 2046 "
+      "untie-embeddings-and-output-weights"}},
     {"bert-336m", 24, 1024, 16, {bert}},
     {"bert-1.3b", 24, 2048, 32, {bert}},
     {"bert-3.9b", 48, 2560, 40, {bert}},

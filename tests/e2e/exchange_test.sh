@@ -33,6 +33,14 @@ for metrics in metrics1 metrics2--tp2; do loss "$metrics"; done
 check "training begins with the same loss on two tensor ranks" close_to metrics2--tp2.loss metrics1.loss 1e-10
 check "random weights have a loss" [ -s metrics1.loss ]
 
+# An imported model keeps its class, also where another class computes the same.
+done_by 1 checkpoint import --input "$fixtures/phi3" --output phi3 --no-tokenizer --dtype fp32
+done_by 2 checkpoint export --load phi3 --output phi3-out
+check "a Phi-3 stays one" grep -q '"Phi3ForCausalLM"' phi3-out/config.json
+done_by 1 checkpoint import --input phi3-out --output phi3-again --no-tokenizer --dtype fp32
+sed 's/"rope_type": "default"/"rope_type": "longrope"/' "$fixtures/phi3/config.json" >phi3-out/config.json
+refused 3 "rope_type is 'longrope': Phi3ForCausalLM is supported" 1 checkpoint import --input phi3-out --output none
+
 # Checkpoints of Megatron-LM with the same weights become the same model.
 megatron=$(realpath "$fixtures/../megatron")
 done_by 2 checkpoint import --format megatron --input "$megatron/dist" --output dist --vocab-size 19 --no-tokenizer

@@ -47,15 +47,18 @@ TEST(ConfigJson, WhatIsWrittenReadsBackAsTheSameModel) {
   linear.config = config_of(R"(LlamaForCausalLM"], "rope_scaling": {"type": "linear", "factor": 2.0})");
   EXPECT_EQ(linear.config.rotary_scaling.interpolation, 2);
   models.push_back(linear);
-  for (const char* name : {"GPT2LMHeadModel", "Qwen2ForCausalLM", "Qwen3ForCausalLM", "BertForPreTraining",
+  for (const char* name : {"GPT2LMHeadModel", "Qwen2ForCausalLM", "Qwen3ForCausalLM", "MistralForCausalLM",
+                           "Starcoder2ForCausalLM", "Phi3ForCausalLM", "BertForPreTraining",
                            "BertForSequenceClassification", "BertForMultipleChoice", "BertForQuestionAnswering"}) {
     models.push_back(parse_config_json(fmt::format("{{\"architectures\": [\"{}\"]}}", name), "config.json"));
   }
+  models.push_back(parse_config_json(
+      R"({"architectures": ["Phi3ForCausalLM"], "partial_rotary_factor": 0.75, "sliding_window": 8})", "config.json"));
   for (const HuggingFaceModel& model : models) {
     const HuggingFaceModel read = parse_config_json(config_json(model, DType::bf16), "config.json");
     EXPECT_EQ(attributes_of(read.config), attributes_of(model.config)) << model.model_class->name;
     EXPECT_EQ(read.model_class, model.model_class);
-    EXPECT_EQ(&exchange::model_class_of(model.config), model.model_class);
+    EXPECT_EQ(&exchange::model_class_of(model.config, model.model_class->name), model.model_class);
     EXPECT_EQ(read.end_of_text, model.end_of_text);
   }
 }
@@ -67,7 +70,6 @@ TEST(ConfigJson, EachKeyOfTheTableIsWrittenAndRead) {
     for (const model::Field& field : model::fields()) {
       const std::string key(exchange::config_key(field, model_class));
       if (key.empty() || key.find('.') != key.npos) continue;
-      if (key == "attention_bias" && !model_class.has_bias_settings) continue;
       const auto value = test::other_value(field, defaults);
       ASSERT_TRUE(value.has_value()) << key;
       HuggingFaceModel model;
@@ -89,6 +91,53 @@ TEST(ConfigJson, TheWindowOfAMistralCountsThePositionItself) {
   EXPECT_EQ(left(R"(, "sliding_window": 3)"), 2);
   EXPECT_EQ(left(R"(, "sliding_window": null)"), -1);
   EXPECT_THAT(error_of(R"(MistralForCausalLM"], "sliding_window": 0)"), HasSubstr("sliding_window is 0"));
+}
+
+TEST(ConfigJson, AStarCoder2HasItsOwnKeysAndANullWindowIsNone) {
+  HuggingFaceModel model;
+  model.model_class = &model_class_from("Starcoder2ForCausalLM");
+  model.config = config_of(R"(Starcoder2ForCausalLM"], "norm_epsilon": 0.25, "use_bias": false, "hidden_act": "gelu",
+      "sliding_window": 4096, "residual_dropout": 0.1, "norm_type": "layer_norm", "mlp_type": "default")");
+  EXPECT_EQ(model.config.norm_epsilon, 0.25);
+  EXPECT_FALSE(model.config.has_qkv_bias());
+  EXPECT_EQ(model.config.activation, Activation::gelu_erf);
+  EXPECT_EQ(model.config.window.left, 4095);
+  EXPECT_EQ(model.config.kv_heads(), 2);
+  EXPECT_TRUE(model.config.tied_output);
+  EXPECT_THAT(config_json(model, DType::fp32),
+              AllOf(HasSubstr("\"use_bias\": false"), HasSubstr("\"norm_epsilon\": 0.25"),
+                    HasSubstr("\"sliding_window\": 4096")));
+  model.config.window = {};
+  EXPECT_THAT(config_json(model, DType::fp32), HasSubstr("\"sliding_window\": null"));
+  EXPECT_THAT(error_of(R"(Starcoder2ForCausalLM"], "norm_type": "rms_norm", "mlp_type": "gated", "hidden_act": "relu",
+                       "partial_rotary_factor": 0.5)"),
+              AllOf(HasSubstr("norm_type"), HasSubstr("mlp_type"), HasSubstr("hidden_act is 'relu'"),
+                    HasSubstr("partial_rotary_factor")));
+}
+
+TEST(ConfigJson, APhi3RotatesPartOfAHeadAndScalesNothing) {
+  HuggingFaceModel model;
+  model.model_class = &model_class_from("Phi3ForCausalLM");
+  model.config = config_of(R"(Phi3ForCausalLM"], "vocab_size": 100)");
+  // Its default is the token 32000, which a small vocabulary lacks.
+  EXPECT_THAT(config_json(model, DType::fp32), HasSubstr("\"pad_token_id\": null"));
+  const auto percent = [](const std::string& more) { return config_of(R"(Phi3ForCausalLM"])" + more).rotary_percent; };
+  EXPECT_EQ(percent(""), 1);
+  EXPECT_EQ(percent(R"(, "partial_rotary_factor": 0.75, "rope_scaling": null)"), 0.75);
+  EXPECT_EQ(percent(R"(, "rope_parameters": {"rope_type": "default", "partial_rotary_factor": 0.5})"), 0.5);
+  EXPECT_EQ(config_of(R"(Phi3ForCausalLM"], "sliding_window": 2047, "num_key_value_heads": 32)").window.left, 2046);
+  for (const char* kind : {"longrope", "su"}) {
+    EXPECT_THAT(
+        error_of(fmt::format(R"(Phi3ForCausalLM"], "rope_scaling": {{"type": "{}", "short_factor": [1.0],
+                                     "long_factor": [2.0]}})",
+                             kind)),
+        AllOf(HasSubstr(fmt::format("rope_type is '{}'", kind)), HasSubstr("'default' alone; LongRoPE's factors")));
+  }
+  EXPECT_THAT(error_of(R"(Phi3ForCausalLM"], "rope_scaling": {"rope_type": "yarn", "factor": 4.0},
+                       "attention_bias": true)"),
+              AllOf(HasSubstr("rope_type is 'yarn'"), HasSubstr("attention_bias is true")));
+  EXPECT_THAT(error_of(R"(LlamaForCausalLM"], "rope_scaling": {"rope_type": "longrope"})"),
+              HasSubstr("llama3 and yarn; LongRoPE's factors"));
 }
 
 TEST(ConfigJson, AFactorOfAttentionIsYarnsMagnitude) {

@@ -55,6 +55,10 @@ model::ModelConfig config_of(std::string_view model_class) {
     return config;
   }
   config.query_groups = 2;
+  if (model_class == "Starcoder2ForCausalLM") {
+    config.position_embedding = model::PositionEmbedding::rope;
+    return config;
+  }
   config.kv_channels = 6;
   config.normalization = model::Normalization::rms_norm;
   config.position_embedding = model::PositionEmbedding::rope;
@@ -120,6 +124,8 @@ TEST(Exchange, ExportOfImportHasTheSameBytesOfEveryClassAndType) {
   for (const auto& [model_class, dtype] : {std::pair{"GPT2LMHeadModel", DType::fp32},
                                            {"LlamaForCausalLM", DType::bf16},
                                            {"Qwen3ForCausalLM", DType::fp16},
+                                           {"Starcoder2ForCausalLM", DType::bf16},
+                                           {"Phi3ForCausalLM", DType::fp32},
                                            {"BertForPreTraining", DType::fp32}}) {
     ImportedStep imported(model_class, config_of(model_class), dtype);
     auto& [folder, map, source, store, step, output] = imported;

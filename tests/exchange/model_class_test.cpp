@@ -159,17 +159,44 @@ TEST(ModelClass, EveryPartThatAClassLacksIsListedWithTheReason) {
   bert.binary_head = false;
   EXPECT_THAT(message_of<ConfigError>([&] { model_class_of(bert); }),
               HasSubstr("<bert_no_binary_head>: no model of the class has it"));
+  model::ModelConfig phi3 = small_llama();
+  phi3.rotary_percent = 0.5;
+  EXPECT_EQ(model_class_of(phi3).name, "Phi3ForCausalLM");
+  phi3.rotary_scaling = model::RotaryScaling::llama3(8);
+  EXPECT_THAT(message_of<ConfigError>([&] { model_class_of(phi3); }),
+              HasSubstr("<rotary_scaling> llama3: all models of the class have none"));
+  model::ModelConfig starcoder2 = small_llama();
+  starcoder2.normalization = model::Normalization::layer_norm;
+  starcoder2.gated = false;
+  EXPECT_EQ(model_class_of(starcoder2).name, "Starcoder2ForCausalLM");
+  starcoder2.qkv_bias = true;
+  EXPECT_THAT(message_of<ConfigError>([&] { model_class_of(starcoder2); }),
+              HasSubstr("<add_qkv_bias>: no model of the class has it"));
   EXPECT_THAT(message_of<DataError>([] { model_class_from("MambaForCausalLM"); }),
               AllOf(HasSubstr("'MambaForCausalLM'"), HasSubstr("Qwen3ForCausalLM")));
 }
 
+TEST(ModelClass, IsTheOneThatIsNamedIfTheModelFits) {
+  model::ModelConfig config = small_llama();
+  EXPECT_EQ(model_class_of(config, "Phi3ForCausalLM").name, "Phi3ForCausalLM");
+  EXPECT_EQ(model_class_of(config, "MistralForCausalLM").name, "MistralForCausalLM");
+  EXPECT_THAT(message_of<ConfigError>([&] { model_class_of(config, "Starcoder2ForCausalLM"); }),
+              AllOf(HasSubstr("cannot be exported as Starcoder2ForCausalLM"), HasSubstr("<swiglu>"),
+                    HasSubstr("<normalization> RMSNorm")));
+  EXPECT_THAT(message_of<ConfigError>([&] { model_class_of(config, "BertForPreTraining"); }),
+              HasSubstr("the class is of another kind of model"));
+}
+
 TEST(ModelClass, OfEveryFamilyIsFoundByItsNameAndByItsDefaults) {
-  EXPECT_EQ(model_classes().size(), 9u);
+  EXPECT_EQ(model_classes().size(), 11u);
   for (const ModelClass& model_class : model_classes()) {
     SCOPED_TRACE(model_class.name);
     EXPECT_EQ(&model_class_from(model_class.name), &model_class);
     model::ModelConfig config = class_defaults(model_class);
-    EXPECT_EQ(&model_class_of(config), &model_class);
+    EXPECT_EQ(&model_class_of(config, model_class.name), &model_class);
+    // With all channels rotated, a Phi-3 is a Llama.
+    EXPECT_EQ(model_class_of(config).name,
+              model_class.name == "Phi3ForCausalLM" ? "LlamaForCausalLM" : model_class.name);
     config.layers = 1;
     // The builder refuses a map that lacks a parameter or a row.
     const TensorMap map = tensor_map(model_class, config);

@@ -38,13 +38,16 @@ TEST(Presets, HaveTheParameterCountsOfTheirPapers) {
   }
 }
 
-TEST(Presets, HaveTheParameterCountsOfLlamaAndQwen) {
+TEST(Presets, HaveTheParameterCountsOfOtherFamilies) {
   for (const auto& [name, parameters, positions, head_dim] : {std::tuple{"llama2-7b", 6'738'415'616, 4096, 128},
                                                               {"llama3-8b", 8'030'261'248, 8192, 128},
                                                               {"llama3.1-8b", 8'030'261'248, 131072, 128},
                                                               {"llama3.2-1b", 1'235'814'400, 131072, 64},
                                                               {"qwen2.5-0.5b", 494'032'768, 32768, 64},
-                                                              {"qwen3-0.6b", 596'049'920, 40960, 128}}) {
+                                                              {"qwen3-0.6b", 596'049'920, 40960, 128},
+                                                              {"starcoder2-3b", 3'030'371'328, 16384, 128},
+                                                              {"starcoder2-7b", 7'173'923'840, 16384, 128},
+                                                              {"phi-3-mini", 3'821'079'552, 4096, 96}}) {
     const ModelConfig config = preset(name);
     EXPECT_NO_THROW(validate(config)) << name;
     EXPECT_EQ(parameter_count(config), parameters) << name;

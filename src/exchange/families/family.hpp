@@ -8,7 +8,7 @@ namespace trireme::exchange {
 
 /// All families. NAME.cpp defines NAME_family(), which returns its classes. A model is exported as the first class that
 /// fits it.
-#define TRIREME_FAMILIES(X) X(gpt2) X(llama) X(bert)
+#define TRIREME_FAMILIES(X) X(gpt2) X(starcoder2) X(phi3) X(llama) X(bert)
 
 #define TRIREME_DECLARE_FAMILY(name) std::vector<ModelClass> name##_family();
 TRIREME_FAMILIES(TRIREME_DECLARE_FAMILY)

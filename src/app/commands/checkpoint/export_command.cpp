@@ -53,7 +53,11 @@ ExportedModel exported_model(const Attributes& attributes, const data::Tokenizer
   ExportedModel result;
   io::HuggingFaceModel& model = result.description;
   model.config = model::config_from(attributes);
-  model.model_class = &exchange::model_class_of(model.config);
+  // Several classes may fit: an imported model keeps its own.
+  const bool is_imported =
+      attributes.contains("import.class") && attributes.get<std::string>("import.format") == "huggingface";
+  model.model_class = &exchange::model_class_of(
+      model.config, is_imported ? attributes.get<std::string>("import.class") : std::string());
   if (tokenizer.end_of_document() < model.config.vocabulary) model.end_of_text = tokenizer.end_of_document();
   exchange::MapOptions map;
   if (model.config.is_bert() && attributes.contains("import.vocabulary")) {
