@@ -30,7 +30,8 @@ KernelFamilies observed_kernels(CallObserver& observer, Backend* inner) {
           .cross_entropy = observed(&Backend::cross_entropy),
           .optimizer = observed(&Backend::optimizer),
           .reduce = observed(&Backend::reduce),
-          .rotary = observed(&Backend::rotary)};
+          .rotary = observed(&Backend::rotary),
+          .experts = observed(&Backend::experts)};
 }
 
 }  // namespace trireme

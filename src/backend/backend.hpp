@@ -7,6 +7,7 @@
 #include "src/backend/kernels/cross_entropy.hpp"
 #include "src/backend/kernels/elementwise.hpp"
 #include "src/backend/kernels/embedding.hpp"
+#include "src/backend/kernels/experts.hpp"
 #include "src/backend/kernels/gemm.hpp"
 #include "src/backend/kernels/norm.hpp"
 #include "src/backend/kernels/optimizer.hpp"
@@ -39,6 +40,7 @@ struct KernelFamilies {
   std::shared_ptr<OptimizerKernels> optimizer;
   std::shared_ptr<ReduceKernels> reduce;
   std::shared_ptr<RotaryKernels> rotary;
+  std::shared_ptr<ExpertKernels> experts;
 };
 
 class Backend;
@@ -103,6 +105,7 @@ class Backend : public Allocator {
   OptimizerKernels& optimizer() { return *kernels().optimizer; }
   ReduceKernels& reduce() { return *kernels().reduce; }
   RotaryKernels& rotary() { return *kernels().rotary; }
+  ExpertKernels& experts() { return *kernels().experts; }
 
  private:
   virtual const KernelFamilies& kernels() const = 0;

@@ -32,6 +32,7 @@ std::string_view name_of(KernelKind kind) {
                                                                      "activations",
                                                                      "cross entropy",
                                                                      "embedding",
+                                                                     "routing to experts",
                                                                      "optimizer",
                                                                      "gradients, clearing and norm",
                                                                      "casts and copies",

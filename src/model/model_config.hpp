@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <string>
 
+#include "src/backend/kernels/experts.hpp"
 #include "src/backend/kernels/gemm.hpp"
 #include "src/backend/kernels/rotary.hpp"
 #include "src/base/attributes.hpp"
@@ -43,6 +44,36 @@ struct AttentionWindow {
   /// AttentionProblem::window of a layer, counted from 0 over the full model. Repeats `layers` past their end.
   std::int64_t of(int layer) const {
     return layers.empty() || layers[static_cast<std::size_t>(layer) % layers.size()] == '1' ? left : -1;
+  }
+};
+
+/// Loss that balances the load of the experts: for each micro-batch, or for each sequence.
+enum class BalanceLoss { micro_batch, sequence, none };
+
+/// Feed-forward blocks with experts (mixture of experts: Shazeer et al. 2017, arXiv:1701.06538): each token is computed
+/// by a few of them. Names and meanings are Megatron Core's.
+struct ExpertConfig {
+  std::int64_t count = 0;          ///< experts of a layer; 0: no layer has any
+  std::int64_t per_token = 2;      ///< experts that compute a token
+  std::int64_t ffn_hidden = 0;     ///< width of an expert; 0: that of a dense block
+  std::int64_t shared_hidden = 0;  ///< width of a block that computes every token too; 0: none
+  /// For each layer, '1' if it has experts and '0' if it is dense; empty: all have.
+  std::string layers;
+  RouterScore score = RouterScore::softmax;
+  bool pre_softmax = false;  ///< softmax over all experts, not over the chosen ones: RouterProblem::softmax_of_chosen
+  double scaling = 1;        ///< of the weights of the chosen experts
+  std::int64_t groups = 1;
+  std::int64_t groups_per_token = 1;
+  // Training only.
+  BalanceLoss balance = BalanceLoss::micro_batch;
+  double balance_coefficient = 0;
+  double z_coefficient = 0;
+  double capacity_factor = 0;     ///< an expert computes at most factor x its even share of a micro-batch; 0: no limit
+  bool drop_by_position = false;  ///< beyond the capacity, later tokens are dropped, not those of smaller weight
+
+  /// Returns whether layer `layer`, counted from 0 over the full model, has experts. Repeats `layers` past their end.
+  bool in_layer(int layer) const {
+    return count > 0 && (layers.empty() || layers[static_cast<std::size_t>(layer) % layers.size()] == '1');
   }
 };
 
@@ -103,6 +134,7 @@ struct ModelConfig {
   bool qk_norm = false;   ///< each head of queries and keys is normalised over its channels, before rotation
   bool qkv_bias = false;  ///< queries, keys and values have biases even if other linear layers have none
   bool tied_output = true;
+  ExpertConfig experts = {};
   NormPlacement norm_placement = NormPlacement::pre;  ///< post: BERT only
   bool binary_head = true;  ///< BERT: token types, a pooler and the prediction of the order of segments
   ModelOutput output = ModelOutput::pretraining;
@@ -141,6 +173,7 @@ struct ModelConfig {
   }
   /// Columns of the feed-forward block's first layer; with a gate, of gate and up together.
   std::int64_t expansion() const { return gated ? 2 * ffn_hidden : ffn_hidden; }
+  std::int64_t expert_ffn_hidden() const { return experts.ffn_hidden == 0 ? ffn_hidden : experts.ffn_hidden; }
 };
 
 /// Default feed-forward width: 4 h, or with a gate two thirds of that, rounded down to a multiple of 64, so that three

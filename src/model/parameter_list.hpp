@@ -24,6 +24,12 @@ struct StageShard {
   int tensor_rank = 0;
   int tensor_size = 1;
   bool sequence_parallel = false;  ///< splits the residual stream along the sequence over the tensor ranks
+  int expert_rank = 0;
+  int expert_size = 1;  ///< ranks over which the experts of a layer are divided
+
+  /// Number of the first expert of `experts` in a layer that is here, and of experts here.
+  std::int64_t first_expert(std::int64_t experts) const { return local_experts(experts) * expert_rank; }
+  std::int64_t local_experts(std::int64_t experts) const { return experts / expert_size; }
 
   /// Returns the shard of pipeline rank `pipeline_rank` and tensor rank `tensor_rank` of `tensor_size`.
   static StageShard of(const parallel::PipelineLayout& layout, int tensor_rank, int tensor_size, int pipeline_rank);
@@ -60,6 +66,14 @@ class ParameterList {
   void row_parallel(const std::string& prefix, bool bias, std::int64_t outputs, std::int64_t inputs);
   /// Adds a replicated linear layer: `prefix`.weight [outputs, inputs] and `prefix`.bias.
   void dense(const std::string& prefix, std::int64_t outputs, std::int64_t inputs, Role role = Role::matrix);
+  /// Adds the parameters that `declare` adds to gradient group 1, as belonging to an expert of this rank, if experts
+  /// are divided over ranks.
+  template <class Function>
+  void of_expert(const Function& declare) {
+    const std::size_t first = list_.size();
+    declare();
+    for (std::size_t i = first; i < list_.size(); ++i) list_[i].gradient_group = shard_.expert_size > 1 ? 1 : 0;
+  }
   /// Ends a unit of parameters that are used together: see Parameter::unit.
   void end_unit();
 

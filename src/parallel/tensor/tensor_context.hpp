@@ -16,6 +16,8 @@ struct TensorContext {
   /// Backward's collectives run behind its products; the bits are the same.
   bool overlap = true;
   Communicator* context_group = nullptr;  ///< ranks that share each sequence; null: it is complete here
+  /// Ranks that share the experts of a layer, each with its own tokens; null: all experts are here.
+  Communicator* expert_group = nullptr;
 
   Stream& stream() const { return backend.compute_stream(); }
   /// data = sum over the tensor group; the compute stream waits for it.

@@ -1,0 +1,111 @@
+#pragma once
+
+#include "src/backend/kernels/kernel_family.hpp"
+
+namespace trireme {
+
+/// How a router turns logits into scores.
+enum class RouterScore { softmax, sigmoid };
+
+/// Choice of `per_token` of E experts for each token, from its logits, as in Megatron Core. With softmax the scores are
+/// softmax(logits); with `softmax_of_chosen` the choice is by the logits, and the weights are their softmax over the
+/// chosen experts. With sigmoid the scores are sigmoid(logits), and the weights of several chosen experts are divided
+/// by their sum + 1e-20. All weights are then multiplied by `scaling`. Of equal scores the lower expert is chosen.
+///
+/// With groups (DeepSeek-AI 2024, arXiv:2412.19437), the experts form `groups` equal groups of neighbours. A group's
+/// score is the sum of its per_token / groups_per_token largest scores; only the experts of the groups_per_token best
+/// groups can be chosen.
+struct RouterProblem {
+  std::int64_t per_token = 1;  ///< k
+  RouterScore score = RouterScore::softmax;
+  bool softmax_of_chosen = true;  ///< with RouterScore::softmax
+  double scaling = 1;
+  std::int64_t groups = 1;            ///< 1: no groups
+  std::int64_t groups_per_token = 1;  ///< divides per_token
+  /// Rows of tokens i and j share the sums of the balance loss if i % segments == j % segments.
+  std::int64_t segments = 1;
+};
+
+/// Gradient of the losses that balance the experts. With p the scores softmax(logits), or sigmoid(logits) / (their sum
+/// + 1e-20), and lse the log of the sum of exp(logits): L = factor sum_e counts[g, e] p[t, e] + z_factor lse(t)^2 for
+/// token t of segment g, with constant counts.
+struct BalanceGradient {
+  ConstTensorView counts;  ///< [segments, E] A; empty: no balance loss
+  double factor = 0;
+  double z_factor = 0;
+};
+
+/// Kernels of layers with experts (Shazeer et al. 2017, arXiv:1701.06538). n tokens, E experts of the model, k experts
+/// a token, R rows: one for each token and expert that this rank computes. T the training type, A its accumulation
+/// type. Stream-ordered, deterministic.
+class ExpertKernels : public KernelFamily<ExpertKernels> {
+ public:
+  using KernelFamily::KernelFamily;
+
+  /// Chooses experts [n, k] int32, in descending order of score, and their weights [n, k] A; overwrites. logits [n, E]
+  /// T. For the balance loss, unless they are empty: counts[g, e] = number of tokens of segment g that have e among
+  /// their k largest scores, without regard to groups; sums[g, e] = sum of p[t, e] (BalanceGradient) over the tokens of
+  /// segment g; squares[0] = sum of lse(t)^2. counts, sums [segments, E] A, squares [1] A; overwrites.
+  virtual void route(Stream& stream, const RouterProblem& problem, ConstTensorView logits, TensorView experts,
+                     TensorView weights, TensorView counts, TensorView sums, TensorView squares) {
+    pass_on(&ExpertKernels::route, stream,
+            {.kind = KernelKind::routing,
+             .bytes = bytes_of({logits, experts, weights, counts, sums, squares}),
+             .launches = counts || squares ? 2 : 1},
+            problem, logits, experts, weights, counts, sums, squares);
+  }
+  /// dlogits [n, E] T, overwritten, from dweights [n, k] A and route's logits and experts, plus the gradient of the
+  /// balance losses. An expert that a token did not choose has no share in the first part.
+  virtual void route_backward(Stream& stream, const RouterProblem& problem, ConstTensorView logits,
+                              ConstTensorView experts, ConstTensorView dweights, const BalanceGradient& balance,
+                              TensorView dlogits) {
+    pass_on(&ExpertKernels::route_backward, stream,
+            {KernelKind::routing, bytes_of({logits, experts, dweights, balance.counts, dlogits})}, problem, logits,
+            experts, dweights, balance, dlogits);
+  }
+
+  /// Limits each of `count` experts to `capacity` tokens: kept [n, k] int32, overwritten, is `experts`, with -1 for
+  /// each token and expert beyond. An expert keeps the tokens of largest weight, or the first ones with `by_position`;
+  /// of equal weights the earlier token. experts [n, k] int32, weights [n, k] A.
+  virtual void limit_load(Stream& stream, ConstTensorView experts, ConstTensorView weights, std::int64_t count,
+                          std::int64_t capacity, bool by_position, TensorView kept) {
+    pass_on(&ExpertKernels::limit_load, stream, {KernelKind::routing, bytes_of({experts, weights, kept})}, experts,
+            weights, count, capacity, by_position, kept);
+  }
+
+  /// Assigns rows to the tokens of the experts [first, first + rows_of_expert.numel()): by expert, then by token, from
+  /// row 0. experts [n, k] int32, each expert at most once a token; -1: none. Overwrites:
+  ///   rows_of_expert [local experts] int32: rows of each of these experts;
+  ///   row_of [n, k] int32: row of a token's expert, or -1 if it is not one of them;
+  ///   slot_of [n k] int32: position in [n, k] of each row; token_of [n k] int32: its token. Both are -1 from row R on.
+  virtual void sort(Stream& stream, ConstTensorView experts, std::int64_t first, TensorView rows_of_expert,
+                    TensorView row_of, TensorView slot_of, TensorView token_of) {
+    pass_on(&ExpertKernels::sort, stream,
+            {.kind = KernelKind::routing,
+             .bytes = bytes_of({experts, experts, rows_of_expert, row_of, slot_of, token_of}),
+             .launches = 2},
+            experts, first, rows_of_expert, row_of, slot_of, token_of);
+  }
+
+  /// x[t] = sum of y[row_of[t, j]] over j, in this order, leaving out -1. y [R, h] T, row_of [n, k] int32, x [n, h] T.
+  /// Overwrites. (The inverse, y[r] = x[token_of[r]], is EmbeddingKernels::lookup.)
+  virtual void sum_rows(Stream& stream, ConstTensorView y, ConstTensorView row_of, TensorView x) {
+    pass_on(&ExpertKernels::sum_rows, stream, {KernelKind::routing, bytes_of({y, row_of, x})}, y, row_of, x);
+  }
+
+  /// y[r] = weights[slot_of[r]] x[r]. x, y [R, f] T, may be the same memory; weights [n, k] A; slot_of [at least R]
+  /// int32.
+  virtual void scale_rows(Stream& stream, ConstTensorView x, ConstTensorView weights, ConstTensorView slot_of,
+                          TensorView y) {
+    pass_on(&ExpertKernels::scale_rows, stream, {KernelKind::routing, bytes_of({x, y})}, x, weights, slot_of, y);
+  }
+  /// dx[r] = weights[slot_of[r]] dy[r], which may be the same memory as dy; dweights[slot_of[r]] = sum over f of dy[r]
+  /// x[r]. dy, x, dx [R, f] T; weights, dweights [n, k] A. Other elements of dweights are unchanged.
+  virtual void scale_rows_backward(Stream& stream, ConstTensorView dy, ConstTensorView x, ConstTensorView weights,
+                                   ConstTensorView slot_of, TensorView dx, TensorView dweights) {
+    pass_on(&ExpertKernels::scale_rows_backward, stream, {KernelKind::routing, bytes_of({dy, x, dx})}, dy, x, weights,
+            slot_of, dx, dweights);
+  }
+};
+
+}  // namespace trireme
