@@ -183,6 +183,7 @@ void Trainer::compute_gradients(const std::vector<model::MicroBatch>& micro_batc
   mode.seed = options_.seed;
   mode.loss_gradient = record.loss_scale / tokens;
   mode.sample_loss_gradient = record.loss_scale / samples;
+  mode.mean_gradient = record.loss_scale / static_cast<double>(micro_batches_of_all);
   if (guard_) guard_->begin();
   model_.run(micro_batches, mode, /*as_graphs=*/!guard_ || !guard_->searches());
   model_.reduce_gradients();

@@ -53,6 +53,7 @@ class LayerStack {
     Arena& arena;  ///< for kept tensors
     ResidualPair& streams;
     StageProbe* probe = nullptr;  ///< may be null
+    double mean_gradient = 0;     ///< StageMode::mean_gradient
   };
 
   /// Makes the layers of `shard`, whose parameters are the units from `first_unit` on. `hooks` and `activations` must
