@@ -153,6 +153,14 @@ void LayerStack::backward_weight(const Pass& pass, const Saved& saved) const {
   }
 }
 
+std::vector<ExpertLoad> LayerStack::take_expert_loads() const {
+  std::vector<ExpertLoad> loads;
+  for (const TransformerLayer& layer : layers_) {
+    if (layer.experts()) loads.push_back(layer.experts()->take_load());
+  }
+  return loads;
+}
+
 std::vector<KeyValueCache> LayerStack::make_caches(const LayerShape& shape, std::int64_t capacity, Arena& arena) const {
   std::vector<KeyValueCache> caches;
   for (int i = 0; i < size(); ++i) {

@@ -79,6 +79,9 @@ class LayerStack {
   /// Accumulates the weight gradients that `backward` left.
   void backward_weight(const Pass& pass, const Saved& saved) const;
 
+  /// Experts::take_load of the layers with experts.
+  std::vector<ExpertLoad> take_expert_loads() const;
+
   /// Allocates each layer's cache from `arena`, for `capacity` positions of each of shape.b texts.
   std::vector<KeyValueCache> make_caches(const LayerShape& shape, std::int64_t capacity, Arena& arena) const;
   /// `forward` in generation: runs the newest positions of `texts` and appends to the layers' caches.
