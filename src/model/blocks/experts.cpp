@@ -223,7 +223,11 @@ void Experts::read_load(const LayerShape& shape, ConstTensorView rows_of_expert,
   const std::int64_t choices = kept.numel();
   // A rehearsal copies nothing: it sees even shares.
   const std::int64_t all = saved.row_of.numel();
-  std::vector<std::int32_t> rows(experts_.size(), static_cast<std::int32_t>((all + config_.count - 1) / config_.count));
+  std::vector<std::int32_t> rows(experts_.size());
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    const std::int64_t expert = first_expert_ + static_cast<std::int64_t>(i);
+    rows[i] = static_cast<std::int32_t>(all * (expert + 1) / config_.count - all * expert / config_.count);
+  }
   std::vector<std::int32_t> experts(static_cast<std::size_t>(choices));
   for (std::size_t i = 0; i < experts.size(); ++i) {
     experts[i] = static_cast<std::int32_t>(i % static_cast<std::size_t>(config_.count));
