@@ -7,9 +7,10 @@ namespace trireme::parallel {
 std::unique_ptr<Communicator>& GridCommunicators::of(GroupKind kind) {
   constexpr std::unique_ptr<Communicator> GridCommunicators::*members[] = {
       // by GroupKind
-      &GridCommunicators::tensor,   &GridCommunicators::pipeline, &GridCommunicators::context,
-      &GridCommunicators::data,     &GridCommunicators::gradient, &GridCommunicators::model,
-      &GridCommunicators::embedding};
+      &GridCommunicators::tensor,      &GridCommunicators::pipeline, &GridCommunicators::context,
+      &GridCommunicators::data,        &GridCommunicators::gradient, &GridCommunicators::model,
+      &GridCommunicators::embedding,   &GridCommunicators::expert,   &GridCommunicators::expert_gradient,
+      &GridCommunicators::expert_model};
   return this->*members[static_cast<std::size_t>(kind)];
 }
 
@@ -23,7 +24,9 @@ GridCommunicators make_grid_communicators(const ProcessGrid& grid, Communicator&
                        kind == GroupKind::tensor ? GroupUse::beside_products : GroupUse::general);
   };
   GridCommunicators groups;
-  for (const GroupKind kind : all_group_kinds) groups.of(kind) = make(kind);
+  for (const GroupKind kind : all_group_kinds) {
+    if (grid.has(kind)) groups.of(kind) = make(kind);
+  }
   return groups;
 }
 

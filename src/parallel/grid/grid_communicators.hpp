@@ -17,6 +17,9 @@ struct GridCommunicators {
   std::unique_ptr<Communicator> gradient;
   std::unique_ptr<Communicator> model;
   std::unique_ptr<Communicator> embedding;  ///< null on stages between the first and the last
+  std::unique_ptr<Communicator> expert;     ///< as the next two, null unless experts are divided over ranks
+  std::unique_ptr<Communicator> expert_gradient;
+  std::unique_ptr<Communicator> expert_model;
 
   /// Communicator of the group of this kind.
   std::unique_ptr<Communicator>& of(GroupKind kind);

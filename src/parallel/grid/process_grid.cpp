@@ -13,16 +13,26 @@
 namespace trireme::parallel {
 namespace {
 
-/// Name of a group, and the coordinates in which its ranks may differ.
+/// Coordinates that ranks have in common.
+constexpr unsigned same_tensor = 1, same_context = 2, same_data = 4, same_pipeline = 8, same_expert = 16,
+                   same_expert_data = 32;
+
+/// Name of a group, and the coordinates that its ranks have in common.
 struct GroupRow {
   const char* name;
-  bool tensor, context, data, pipeline;
+  unsigned common;
 };
 constexpr GroupRow group_rows[] = {  // by GroupKind
-    {"tensor", true, false, false, false},   {"pipeline", false, false, false, true},
-    {"context", false, true, false, false},  {"data", false, false, true, false},
-    {"gradient", false, true, true, false},  {"model", true, false, false, true},
-    {"embedding", false, false, false, true}};
+    {"tensor", same_context | same_data | same_pipeline},
+    {"pipeline", same_tensor | same_context | same_data},
+    {"context", same_tensor | same_data | same_pipeline},
+    {"data", same_tensor | same_context | same_pipeline},
+    {"gradient", same_tensor | same_pipeline},
+    {"model", same_context | same_data},
+    {"embedding", same_tensor | same_context | same_data},
+    {"expert", same_tensor | same_pipeline | same_expert_data},
+    {"expert_gradient", same_tensor | same_pipeline | same_expert},
+    {"expert_model", same_expert_data}};
 
 /// Grids of exactly `world_size` ranks, nearest to the requested one first: "<tp> 2 <pp> 2 (data 3), <tp> 2 <pp> 1
 /// (data 6)". With a `context_size` above 1 each also names <cp>.
@@ -59,12 +69,25 @@ std::string nearest_grids(int world_size, int tensor_size, int pipeline_size, in
   return fmt::format("{}", fmt::join(texts, ", "));
 }
 
+std::vector<int> divisors(int n) {
+  std::vector<int> result;
+  for (int i = 1; i <= n; ++i) {
+    if (n % i == 0) result.push_back(i);
+  }
+  return result;
+}
+
 }  // namespace
 
 const char* name_of(GroupKind kind) { return group_rows[static_cast<std::size_t>(kind)].name; }
 
-ProcessGrid::ProcessGrid(int world_size, int tensor_size, int pipeline_size, int context_size, int data_size)
-    : tensor_size_(tensor_size), context_size_(context_size), data_size_(data_size), pipeline_size_(pipeline_size) {
+ProcessGrid::ProcessGrid(int world_size, int tensor_size, int pipeline_size, int context_size, int data_size,
+                         int expert_size)
+    : tensor_size_(tensor_size),
+      context_size_(context_size),
+      data_size_(data_size),
+      pipeline_size_(pipeline_size),
+      expert_size_(expert_size) {
   TRIREME_CHECK(
       world_size >= 1 && tensor_size >= 1 && pipeline_size >= 1 && context_size >= 1 && data_size >= 0, ConfigError,
       "a grid of {} ranks cannot have tensor size {}, pipeline size {}, context size {} and data size {}: each is at "
@@ -77,7 +100,14 @@ ProcessGrid::ProcessGrid(int world_size, int tensor_size, int pipeline_size, int
     data_size_ = static_cast<int>(std::max<std::int64_t>(1, world_size / replica_size));
   }
   const std::int64_t wanted = replica_size <= limit / data_size_ ? replica_size * data_size_ : limit;
-  if (wanted == world_size) return;
+  if (wanted == world_size) {
+    TRIREME_CHECK(
+        expert_size >= 1 && gradient_size() % expert_size == 0, ConfigError,
+        "expert size {} (<ep>) does not divide the {} ranks of context size {} x data size {}. Try one of {}, or start "
+        "more ranks",
+        expert_size, gradient_size(), context_size, data_size_, fmt::join(divisors(gradient_size()), ", "));
+    return;
+  }
   std::string counts = std::to_string(wanted);
   if (data_size == 0 && replica_size < world_size) counts += " or " + std::to_string(wanted + replica_size);
   throw ConfigError(
@@ -102,17 +132,20 @@ int ProcessGrid::rank(const GridPosition& position) const {
 
 std::vector<int> ProcessGrid::group(GroupKind kind, int rank) const {
   const GridPosition own = position(rank);
-  const GroupRow& row = group_rows[static_cast<std::size_t>(kind)];
+  const unsigned common = group_rows[static_cast<std::size_t>(kind)].common;
   const auto fits = [&](const GridPosition& at) {
-    return kind != GroupKind::embedding || at.pipeline == 0 || at.pipeline == pipeline_size_ - 1;
+    return has(kind) && (kind != GroupKind::embedding || at.pipeline == 0 || at.pipeline == pipeline_size_ - 1);
   };
   if (!fits(own)) return {};
   std::vector<int> ranks;
   for (int other = 0; other < world_size(); ++other) {
     const GridPosition at = position(other);
-    const bool member = (row.tensor || at.tensor == own.tensor) && (row.context || at.context == own.context) &&
-                        (row.data || at.data == own.data) && (row.pipeline || at.pipeline == own.pipeline) && fits(at);
-    if (member) ranks.push_back(other);
+    const unsigned equal = (at.tensor == own.tensor ? same_tensor : 0) |
+                           (at.context == own.context ? same_context : 0) | (at.data == own.data ? same_data : 0) |
+                           (at.pipeline == own.pipeline ? same_pipeline : 0) |
+                           (expert_rank(other) == expert_rank(rank) ? same_expert : 0) |
+                           (expert_gradient_rank(other) == expert_gradient_rank(rank) ? same_expert_data : 0);
+    if ((equal & common) == common && fits(at)) ranks.push_back(other);
   }
   return ranks;
 }
@@ -129,8 +162,9 @@ std::vector<std::vector<int>> ProcessGrid::groups(GroupKind kind) const {
 std::string ProcessGrid::describe(int rank) const {
   const GridPosition at = position(rank);
   const std::string context = context_size_ == 1 ? "" : fmt::format("context {} of {}, ", at.context, context_size_);
-  return fmt::format("rank {}: tensor {} of {}, {}data {} of {}, pipeline {} of {}", rank, at.tensor, tensor_size_,
-                     context, at.data, data_size_, at.pipeline, pipeline_size_);
+  const std::string expert = expert_size_ == 1 ? "" : fmt::format("expert {} of {}, ", expert_rank(rank), expert_size_);
+  return fmt::format("rank {}: tensor {} of {}, {}data {} of {}, {}pipeline {} of {}", rank, at.tensor, tensor_size_,
+                     context, at.data, data_size_, expert, at.pipeline, pipeline_size_);
 }
 
 std::string ProcessGrid::diagram() const {
@@ -160,8 +194,9 @@ std::string ProcessGrid::diagram() const {
   width = std::max(width, heading("replica", data_size_ - 1).size());
 
   const std::string context = context_size_ == 1 ? "" : fmt::format("context {} x ", context_size_);
-  std::string text = fmt::format("{} ranks = tensor {} x {}data {} x pipeline {}\n", world_size(), tensor_size_,
-                                 context, data_size_, pipeline_size_);
+  const std::string experts = expert_size_ == 1 ? "" : fmt::format("; experts over {} ranks", expert_size_);
+  std::string text = fmt::format("{} ranks = tensor {} x {}data {} x pipeline {}{}\n", world_size(), tensor_size_,
+                                 context, data_size_, pipeline_size_, experts);
   text += fmt::format("{:10}", "");
   for (const int replica : columns) text += fmt::format("  {:>{}}", heading("replica", replica), width);
   for (const int stage : rows) {

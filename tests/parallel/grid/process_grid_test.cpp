@@ -14,9 +14,9 @@ namespace {
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-std::string message_of(int world, int tensor, int pipeline, int data = 0, int context = 1) {
+std::string message_of(int world, int tensor, int pipeline, int data = 0, int context = 1, int expert = 1) {
   try {
-    const ProcessGrid grid(world, tensor, pipeline, context, data);
+    const ProcessGrid grid(world, tensor, pipeline, context, data, expert);
   } catch (const ConfigError& error) {
     EXPECT_EQ(error.exit_code(), ExitCode::usage);
     return error.what();
@@ -59,6 +59,39 @@ TEST(ProcessGrid, ContextRanksStandBetweenTensorAndData) {
   EXPECT_EQ(grid.position(11), (GridPosition{.tensor = 1, .context = 1, .data = 0, .pipeline = 1}));
 }
 
+TEST(ProcessGrid, ExpertsAreDividedOverNeighboursInTheGradientGroup) {
+  const ProcessGrid grid(16, 2, 2, 2, 0, 2);
+  EXPECT_EQ(grid.expert_size(), 2);
+  EXPECT_EQ(grid.expert_gradient_size(), 2);
+  // Gradient groups are {0, 2, 4, 6}, {1, 3, 5, 7} and the same 8 later.
+  EXPECT_THAT(grid.groups(GroupKind::expert),
+              ElementsAre(ElementsAre(0, 2), ElementsAre(1, 3), ElementsAre(4, 6), ElementsAre(5, 7),
+                          ElementsAre(8, 10), ElementsAre(9, 11), ElementsAre(12, 14), ElementsAre(13, 15)));
+  EXPECT_THAT(grid.groups(GroupKind::expert_gradient),
+              ElementsAre(ElementsAre(0, 4), ElementsAre(1, 5), ElementsAre(2, 6), ElementsAre(3, 7),
+                          ElementsAre(8, 12), ElementsAre(9, 13), ElementsAre(10, 14), ElementsAre(11, 15)));
+  EXPECT_THAT(grid.groups(GroupKind::expert_model),
+              ElementsAre(ElementsAre(0, 1, 2, 3, 8, 9, 10, 11), ElementsAre(4, 5, 6, 7, 12, 13, 14, 15)));
+  EXPECT_EQ(grid.expert_rank(11), 1);
+  EXPECT_EQ(grid.expert_gradient_rank(11), 0);
+}
+
+TEST(ProcessGrid, AnExpertGroupMaySpanContextAndDataRanks) {
+  const ProcessGrid grid(8, 1, 1, 2, 4, 4);
+  EXPECT_THAT(grid.groups(GroupKind::expert), ElementsAre(ElementsAre(0, 1, 2, 3), ElementsAre(4, 5, 6, 7)));
+  EXPECT_THAT(grid.groups(GroupKind::expert_gradient),
+              ElementsAre(ElementsAre(0, 4), ElementsAre(1, 5), ElementsAre(2, 6), ElementsAre(3, 7)));
+}
+
+TEST(ProcessGrid, UndividedExpertsNeedNoGroups) {
+  const ProcessGrid grid(8, 2, 1);
+  for (const GroupKind kind : {GroupKind::expert, GroupKind::expert_gradient, GroupKind::expert_model}) {
+    EXPECT_FALSE(grid.has(kind));
+    EXPECT_TRUE(grid.group(kind, 0).empty());
+  }
+  EXPECT_TRUE(grid.has(GroupKind::embedding));
+}
+
 TEST(ProcessGrid, OneStageIsItsOwnEmbeddingGroup) {
   const ProcessGrid grid(4, 2, 1);
   EXPECT_THAT(grid.groups(GroupKind::embedding),
@@ -78,12 +111,12 @@ TEST(ProcessGrid, RankAndPositionAreInverse) {
 }
 
 TEST(ProcessGrid, EveryKindOfGroupDividesTheWorld) {
-  for (const auto& [tensor, pipeline, context, data] :
-       {std::tuple{1, 1, 1, 1}, std::tuple{2, 1, 1, 3}, std::tuple{3, 4, 1, 2}, std::tuple{4, 2, 3, 1},
-        std::tuple{2, 2, 2, 3}}) {
-    const ProcessGrid grid(tensor * pipeline * context * data, tensor, pipeline, context, data);
-    for (const GroupKind kind : {GroupKind::tensor, GroupKind::pipeline, GroupKind::context, GroupKind::data,
-                                 GroupKind::gradient, GroupKind::model}) {
+  for (const auto& [tensor, pipeline, context, data, expert] :
+       {std::tuple{1, 1, 1, 1, 1}, std::tuple{2, 1, 1, 3, 3}, std::tuple{3, 4, 1, 2, 1}, std::tuple{4, 2, 3, 1, 3},
+        std::tuple{2, 2, 2, 3, 2}}) {
+    const ProcessGrid grid(tensor * pipeline * context * data, tensor, pipeline, context, data, expert);
+    for (const GroupKind kind : all_group_kinds) {
+      if (kind == GroupKind::embedding || !grid.has(kind)) continue;
       std::vector<int> seen;
       for (const std::vector<int>& group : grid.groups(kind)) {
         EXPECT_TRUE(std::ranges::is_sorted(group));
@@ -116,7 +149,16 @@ TEST(ProcessGrid, ContextRanksThatDoNotDivideAreRefused) {
   EXPECT_THAT(message, HasSubstr("<tp> 2 <pp> 1 <cp> 3 (data 2)"));
 }
 
+TEST(ProcessGrid, ExpertRanksThatDoNotDivideAreRefused) {
+  EXPECT_THAT(message_of(24, 2, 1, 0, 2, 5),
+              HasSubstr("expert size 5 (<ep>) does not divide the 12 ranks of context size 2 x data size 6. Try one of "
+                        "1, 2, 3, 4, 6, 12"));
+  EXPECT_THAT(message_of(8, 2, 2, 0, 1, 4), HasSubstr("does not divide the 2 ranks"));
+  EXPECT_EQ(message_of(8, 2, 2, 0, 1, 2), "");
+}
+
 TEST(ProcessGrid, SizesBelowOneAreRefused) {
+  EXPECT_THAT(message_of(8, 1, 1, 0, 1, 0), HasSubstr("expert size 0"));
   EXPECT_THAT(message_of(8, 0, 1), HasSubstr("each is at least 1"));
   EXPECT_THAT(message_of(8, 1, -2), HasSubstr("each is at least 1"));
   EXPECT_THAT(message_of(8, 1, 1, 0, 0), HasSubstr("context size 0"));
@@ -130,6 +172,8 @@ TEST(ProcessGrid, HugeFactorsDoNotOverflow) {
 TEST(ProcessGrid, DescribesARank) {
   EXPECT_EQ(ProcessGrid(8, 2, 2).describe(5), "rank 5: tensor 1 of 2, data 0 of 2, pipeline 1 of 2");
   EXPECT_EQ(ProcessGrid(8, 2, 2, 2).describe(7), "rank 7: tensor 1 of 2, context 1 of 2, data 0 of 1, pipeline 1 of 2");
+  EXPECT_EQ(ProcessGrid(8, 2, 1, 1, 0, 2).describe(7),
+            "rank 7: tensor 1 of 2, data 3 of 4, expert 1 of 2, pipeline 0 of 1");
 }
 
 TEST(ProcessGrid, DrawsStagesAndReplicas) {
@@ -143,6 +187,8 @@ TEST(ProcessGrid, DrawsStagesAndReplicas) {
             "            replica 0  replica 1\n"
             "stage 0           0-1        2-3\n"
             "stage 1           4-5        6-7\n");
+  EXPECT_THAT(ProcessGrid(8, 2, 1, 1, 0, 4).diagram(),
+              HasSubstr("8 ranks = tensor 2 x data 4 x pipeline 1; experts over 4 ranks\n"));
 }
 
 TEST(ProcessGrid, DrawsLargeGridsShortened) {
