@@ -9,9 +9,10 @@
 namespace trireme::test {
 
 /// Expects `gradient` to be the derivative of `loss()` by each element of x, which the loss reads; by central
-/// differences.
+/// differences, which `operation` names.
 inline void expect_derivative(std::vector<double>& x, const std::vector<double>& gradient,
-                              const std::function<double()>& loss, const std::string& what) {
+                              const std::function<double()>& loss, const std::string& what,
+                              Operation operation = Operation::finite_difference) {
   constexpr double step = 1e-5;
   std::vector<double> differences(x.size());
   for (std::size_t i = 0; i < x.size(); ++i) {
@@ -22,7 +23,7 @@ inline void expect_derivative(std::vector<double>& x, const std::vector<double>&
     differences[i] = (above - loss()) / (2 * step);
     x[i] = kept;
   }
-  expect_close(gradient, differences, tolerance(DType::fp64, Operation::finite_difference), what);
+  expect_close(gradient, differences, tolerance(DType::fp64, operation), what);
 }
 
 }  // namespace trireme::test

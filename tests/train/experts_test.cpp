@@ -85,7 +85,7 @@ TEST(Experts, GradientsAreTheDerivativesOfTheLosses) {
               for (std::size_t i = 0; i < x.size(); ++i) values[places[i]] = x[i];
               return objective(rig, batches);
             },
-            name);
+            name, test::Operation::model_difference);
         for (std::size_t i = 0; i < x.size(); ++i) values[places[i]] = x[i];
       }
     }
