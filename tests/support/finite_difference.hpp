@@ -9,10 +9,9 @@
 namespace trireme::test {
 
 /// Expects `gradient` to be the derivative of `loss()` by each element of x, which the loss reads; by central
-/// differences, which `operation` names.
+/// differences.
 inline void expect_derivative(std::vector<double>& x, const std::vector<double>& gradient,
-                              const std::function<double()>& loss, const std::string& what,
-                              Operation operation = Operation::finite_difference) {
+                              const std::function<double()>& loss, const std::string& what) {
   constexpr double step = 1e-5;
   std::vector<double> differences(x.size());
   for (std::size_t i = 0; i < x.size(); ++i) {
@@ -23,7 +22,7 @@ inline void expect_derivative(std::vector<double>& x, const std::vector<double>&
     differences[i] = (above - loss()) / (2 * step);
     x[i] = kept;
   }
-  expect_close(gradient, differences, tolerance(DType::fp64, operation), what);
+  expect_close(gradient, differences, tolerance(DType::fp64, Operation::finite_difference), what);
 }
 
 }  // namespace trireme::test

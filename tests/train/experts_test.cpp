@@ -28,11 +28,11 @@ ModelConfig config_with(const ExpertConfig& experts, bool gated) {
 
 /// The loss of a micro-batch and the balance losses, whose gradients `rig` then holds.
 double objective(Rig& rig, const std::vector<model::MicroBatch>& batches) {
-  rig.gpt.run(batches, {.backward = true, .loss_gradient = 0.5, .mean_gradient = 3});
-  double sum = 0.5 * rig.gpt.take_global_loss_sums().tokens;
+  rig.gpt.run(batches, {.backward = true, .loss_gradient = 1.0 / 32, .mean_gradient = 0.5});
+  double sum = 1.0 / 32 * rig.gpt.take_global_loss_sums().tokens;
   const ExpertConfig& experts = rig.gpt.config().experts;
   for (const model::ExpertLoad& load : rig.gpt.take_expert_loads()) {
-    sum += 3 * (experts.balance_coefficient * load.balance + experts.z_coefficient * load.z);
+    sum += 0.5 * (experts.balance_coefficient * load.balance + experts.z_coefficient * load.z);
   }
   return sum;
 }
@@ -65,12 +65,12 @@ TEST(Experts, GradientsAreTheDerivativesOfTheLosses) {
       Rig rig(layout_of(DType::fp64, 16, 2), config, 0.3);
       BatchLoader loader = loader_of(rig, 2);
       const std::vector<model::MicroBatch> batches = loader.load(*formula_samples(config), {{0, 0}, {1, 1}});
-      objective(rig, batches);
       for (const char* place : {"h.1.mlp.router.weight", "h.1.mlp.experts.0.fc.weight", "h.1.mlp.experts.3.proj.weight",
                                 "h.0.attn.qkv.weight", "h.1.mlp.shared.fc.weight"}) {
         const std::string name = place;
         const parallel::Parameter* const parameter = rig.gpt.parameters().find(name);
         if (parameter == nullptr) continue;
+        objective(rig, batches);
         auto* values = parameter->value.as<double>();
         std::vector<double> x, gradient;
         std::vector<std::int64_t> places;
@@ -85,7 +85,7 @@ TEST(Experts, GradientsAreTheDerivativesOfTheLosses) {
               for (std::size_t i = 0; i < x.size(); ++i) values[places[i]] = x[i];
               return objective(rig, batches);
             },
-            name, test::Operation::model_difference);
+            name);
         for (std::size_t i = 0; i < x.size(); ++i) values[places[i]] = x[i];
       }
     }
