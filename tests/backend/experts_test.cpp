@@ -30,12 +30,12 @@ Integers random_choices(std::int64_t n, std::int64_t k, std::int64_t count, bool
 }
 
 /// Results of sort.
-struct Rows {
+struct RowOrder {
   Integers rows_of_expert, row_of, slot_of, token_of;
   std::int64_t count() const { return std::accumulate(rows_of_expert.begin(), rows_of_expert.end(), std::int64_t{0}); }
 };
 
-Rows sorted_rows(Backend& b, const Integers& choices, std::int64_t k, std::int64_t first, std::int64_t here) {
+RowOrder sorted_rows(Backend& b, const Integers& choices, std::int64_t k, std::int64_t first, std::int64_t here) {
   const std::int64_t size = std::ssize(choices);
   const Tensor experts = make_tensor(b, {size / k, k}, choices), row_of = poisoned_integers(b, {size / k, k});
   const Tensor rows_of_expert = poisoned_integers(b, {here});
@@ -47,7 +47,7 @@ Rows sorted_rows(Backend& b, const Integers& choices, std::int64_t k, std::int64
 TEST(ExpertRows, AreInTheOrderOfExpertsThenTokens) {
   const auto backend = test::make_backend(2);
   const Integers choices{1, 0, 2, 1, -1, 1, 0, 3};
-  const Rows rows = sorted_rows(*backend, choices, 2, 1, 2);
+  const RowOrder rows = sorted_rows(*backend, choices, 2, 1, 2);
   EXPECT_EQ(rows.rows_of_expert, (Integers{3, 1}));
   EXPECT_EQ(rows.row_of, (Integers{0, -1, 3, 1, -1, 2, -1, -1}));
   EXPECT_EQ(rows.slot_of, (Integers{0, 3, 5, 2, -1, -1, -1, -1}));
@@ -69,7 +69,7 @@ TEST(ExpertRows, MatchTheDefinition) {
                                                                    {4200, 2, 5, 1, 3}}) {
     for (const bool gaps : {false, true}) {
       const Integers choices = random_choices(n, k, count, gaps);
-      Rows expected{Integers(here, 0), Integers(n * k, -1), {}, {}};
+      RowOrder expected{Integers(here, 0), Integers(n * k, -1), {}, {}};
       for (std::int64_t e = first; e < first + here; ++e) {
         for (std::int64_t i = 0; i < n * k; ++i) {
           if (choices[i] != e) continue;
@@ -81,7 +81,7 @@ TEST(ExpertRows, MatchTheDefinition) {
       }
       expected.slot_of.resize(n * k, -1);
       expected.token_of.resize(n * k, -1);
-      const Rows actual = sorted_rows(*backend, choices, k, first, here);
+      const RowOrder actual = sorted_rows(*backend, choices, k, first, here);
       const std::string name = fmt::format("{} tokens, {} of {} experts, gaps {}", n, k, count, gaps);
       EXPECT_EQ(actual.rows_of_expert, expected.rows_of_expert) << name;
       EXPECT_EQ(actual.row_of, expected.row_of) << name;
@@ -171,7 +171,7 @@ TEST_P(Experts, SumRowsMatchesTheDefinition) {
   };
   for (const auto& [n, k, h] :
        std::vector<Sizes>{{0, 2, 8}, {1, 8, 1}, {33, 3, 33}, {33, 8, 130}, {40, 1, 1024}, {1025, 2, 24}}) {
-    const Rows rows = sorted_rows(b(), random_choices(n, k, 16, true), k, 4, 8);
+    const RowOrder rows = sorted_rows(b(), random_choices(n, k, 16, true), k, 4, 8);
     const Tensor y = random_tensor(b(), dtype(), {rows.count(), h}, 1), x = poisoned_tensor(b(), dtype(), {n, h});
     b().experts().sum_rows(stream(), y, make_tensor(b(), {n, k}, rows.row_of), x);
     const std::vector<double> terms = values_of(b(), y);
@@ -189,7 +189,7 @@ TEST_P(Experts, ScaleRowsAndItsBackwardMatchTheDefinition) {
   };
   for (const auto& [n, k, f] :
        std::vector<Sizes>{{0, 2, 8}, {1, 8, 1}, {33, 3, 33}, {33, 8, 130}, {40, 1, 1024}, {1025, 2, 24}}) {
-    const Rows rows = sorted_rows(b(), random_choices(n, k, 16, false), k, 4, 8);
+    const RowOrder rows = sorted_rows(b(), random_choices(n, k, 16, false), k, 4, 8);
     const std::int64_t count = rows.count();
     const Shape shape{count, f};
     const Tensor slots = make_tensor(b(), {n * k}, rows.slot_of);
@@ -228,7 +228,7 @@ TEST_P(Experts, AnyNumberOfThreadsGivesTheSameBits) {
   std::vector<std::vector<std::vector<double>>> results;
   for (const int threads : {1, 2, 3}) {
     const auto backend = test::make_backend(threads);
-    const Rows rows = sorted_rows(*backend, random_choices(n, k, 16, false), k, 0, 16);
+    const RowOrder rows = sorted_rows(*backend, random_choices(n, k, 16, false), k, 0, 16);
     const Tensor y = random_tensor(*backend, dtype(), {n * k, f}, 1), x = poisoned_tensor(*backend, dtype(), {n, f});
     const Tensor weights = random_tensor(*backend, accumulation(), {n, k}, 2);
     const Tensor dweights = poisoned_tensor(*backend, accumulation(), {n, k});
