@@ -5,6 +5,7 @@
 #include "cuda/kernels/dispatch.cuh"
 #include "cuda/kernels/families.hpp"
 #include "cuda/kernels/sums.cuh"
+#include "src/backend/kernels/expert_checks.hpp"
 
 namespace trireme::cuda {
 namespace {
@@ -236,6 +237,7 @@ class CudaExperts final : public ExpertKernels {
 
   void limit_load(Stream& stream, ConstTensorView experts, ConstTensorView weights, std::int64_t count,
                   std::int64_t capacity, bool by_position, TensorView kept) override {
+    check_limit_load(experts, weights, count, capacity, kept);
     dispatch_gpu(accumulation_type(weights.dtype()), [&]<class T>() {
       using A = Accumulation<T>;
       const std::int64_t n = experts.numel();
@@ -249,6 +251,7 @@ class CudaExperts final : public ExpertKernels {
 
   void sort(Stream& stream, ConstTensorView experts, std::int64_t first, TensorView rows_of_expert, TensorView row_of,
             TensorView slot_of, TensorView token_of) override {
+    check_sort(experts, first, rows_of_expert, row_of, slot_of, token_of);
     const std::int64_t n = experts.numel(), count = rows_of_expert.numel();
     gpu::launch(stream, {"count_rows", count, block_threads}, count_rows_kernel, n, experts.as<std::int32_t>(),
                 static_cast<std::int32_t>(first), rows_of_expert.as<std::int32_t>());
@@ -259,6 +262,7 @@ class CudaExperts final : public ExpertKernels {
   }
 
   void sum_rows(Stream& stream, ConstTensorView y, ConstTensorView row_of, TensorView x) override {
+    check_sum_rows(y, row_of, x);
     dispatch_gpu(x.dtype(), [&]<class T>() {
       const std::int64_t n = rows_of(x.shape()), h = x.shape().back();
       gpu::launch(stream, {"sum_rows", blocks_for(n * vec8s_of(h)), block_threads}, sum_rows_kernel<T>, n,
@@ -268,6 +272,7 @@ class CudaExperts final : public ExpertKernels {
 
   void scale_rows(Stream& stream, ConstTensorView x, ConstTensorView weights, ConstTensorView slot_of,
                   TensorView y) override {
+    check_scale_rows(x, weights, slot_of, y);
     dispatch_gpu(x.dtype(), [&]<class T>() {
       const std::int64_t rows = rows_of(x.shape()), f = x.shape().back();
       gpu::launch(stream, {"scale_rows", blocks_for(rows * vec8s_of(f)), block_threads}, scale_rows_kernel<T>, rows, f,
@@ -276,6 +281,7 @@ class CudaExperts final : public ExpertKernels {
   }
   void scale_rows_backward(Stream& stream, ConstTensorView dy, ConstTensorView x, ConstTensorView weights,
                            ConstTensorView slot_of, TensorView dx, TensorView dweights) override {
+    check_scale_rows_backward(dy, x, weights, slot_of, dx, dweights);
     dispatch_gpu(x.dtype(), [&]<class T>() {
       const std::int64_t rows = rows_of(x.shape()), f = x.shape().back();
       gpu::launch(stream, {"scale_rows_backward", row_blocks(rows), block_threads}, scale_rows_backward_kernel<T>, rows,

@@ -38,7 +38,7 @@ void norm_backward(Stream& stream, const Scratch& new_scratch, ConstTensorView d
                    const NormWeight& weight, const NormStatistics& statistics, ConstTensorView residual_gradient,
                    TensorView dx, TensorView dweight, TensorView dbias);
 
-/// ExpertKernels::route and its gradient, for at most 512 experts; ConfigError if there are more.
+/// ExpertKernels::route and its gradient.
 void route(Stream& stream, const Scratch& new_scratch, const RouterProblem& problem, ConstTensorView logits,
            TensorView experts, TensorView weights, TensorView counts, TensorView sums, TensorView squares);
 void route_backward(Stream& stream, const RouterProblem& problem, ConstTensorView logits, ConstTensorView experts,

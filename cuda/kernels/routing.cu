@@ -3,6 +3,7 @@
 #include "cuda/kernels/dispatch.cuh"
 #include "cuda/kernels/families.hpp"
 #include "cuda/kernels/sums.cuh"
+#include "src/backend/kernels/expert_checks.hpp"
 
 namespace trireme::cuda {
 namespace {
@@ -11,7 +12,7 @@ namespace {
 // and 2 more for the sums of the balance loss. Weights and experts of a token are few beside its logits.
 
 /// A lane has experts lane, lane + 32, ... of a token.
-constexpr int max_experts = 512, per_lane = max_experts / warp_threads;
+constexpr int max_experts = static_cast<int>(max_routed_experts), per_lane = max_experts / warp_threads;
 
 /// Calls function(i, e) for each element i of the lane, expert e of `experts`.
 template <class Function>
@@ -108,17 +109,17 @@ struct alignas(16) TokenChoice {
   Ranked<A> last;      ///< of the per_token largest scores
 };
 
-/// The experts of the best groups, as lane_bits. score(logit) is what a group adds up.
-template <class A, class Score>
+/// The experts of the best groups, as lane_bits. A group adds up summand(logit) of its best experts.
+template <class A, class Summand>
 __device__ unsigned in_best_groups(const A (&logit)[per_lane], int experts, const RouterProblem& problem,
-                                   const Score& score) {
+                                   const Summand& summand) {
   const int groups = static_cast<int>(problem.groups), chosen = static_cast<int>(problem.groups_per_token);
   const int size = experts / groups, summed = static_cast<int>(problem.per_token) / chosen;
   A of_group[per_lane]{};
   for (int group = 0; group < groups; ++group) {
     A sum = 0;
     choose(logit, lane_bits(group * size, (group + 1) * size), summed,
-           [&](int, const Ranked<A>& best) { sum += score(best.value); });
+           [&](int, const Ranked<A>& best) { sum += summand(best.value); });
     for_experts(groups, [&](int i, int other) { of_group[i] = other == group ? sum : of_group[i]; });
   }
   unsigned bits = 0;
@@ -277,17 +278,11 @@ __global__ void __launch_bounds__(block_threads)
   });
 }
 
-void check_experts(std::string_view kernel, ConstTensorView logits) {
-  TRIREME_CHECK(logits.shape().back() <= max_experts, ConfigError,
-                "{}: the kernels of GPUs choose among at most {} experts, and this layer has {}. Try fewer experts",
-                kernel, max_experts, logits.shape().back());
-}
-
 }  // namespace
 
 void route(Stream& stream, const Scratch& new_scratch, const RouterProblem& problem, ConstTensorView logits,
            TensorView experts, TensorView weights, TensorView counts, TensorView sums, TensorView squares) {
-  check_experts("route", logits);
+  check_route(problem, logits, experts, weights, counts, sums, squares);
   dispatch_gpu(logits.dtype(), [&]<class T>() {
     using A = Accumulation<T>;
     const std::int64_t n = rows_of(logits.shape()), of_layer = logits.shape().back();
@@ -308,7 +303,7 @@ void route(Stream& stream, const Scratch& new_scratch, const RouterProblem& prob
 
 void route_backward(Stream& stream, const RouterProblem& problem, ConstTensorView logits, ConstTensorView experts,
                     ConstTensorView dweights, const BalanceGradient& balance, TensorView dlogits) {
-  check_experts("route_backward", logits);
+  check_route_backward(problem, logits, experts, dweights, balance, dlogits);
   dispatch_gpu(logits.dtype(), [&]<class T>() {
     using A = Accumulation<T>;
     const std::int64_t n = rows_of(logits.shape());
