@@ -29,11 +29,13 @@ struct Layout {
   int pipeline = 1;
   train::ExecutionConfig options;  ///< type and sequence length are the run's
   int context = 1;
+  int expert = 1;
 };
 
 inline std::ostream& operator<<(std::ostream& out, const Layout& layout) {
   out << "TP " << layout.tensor << " x PP " << layout.pipeline << " x CP " << layout.context << ", micro-batch "
       << layout.options.micro_batch_size;
+  if (layout.expert > 1) out << ", experts over " << layout.expert;
   if (layout.options.parallel.schedule) out << ", " << parallel::name_of(*layout.options.parallel.schedule);
   const parallel::PipelineSplit& split = layout.options.parallel.pipeline;
   if (split.chunks) out << ", " << *split.chunks << " chunks";
@@ -156,7 +158,7 @@ struct TrainingRun {
               const std::function<void(parallel::GridCommunicators&)>& change = {}, const DeviceChoice& device = {})
       : data(make_data(config)),
         backend(device.make()),
-        grid(world.size(), layout.tensor, layout.pipeline, layout.context),
+        grid(world.size(), layout.tensor, layout.pipeline, layout.context, 0, layout.expert),
         device_world(make_device_world(*backend, world, device.transport)),
         communicators(make_communicators(grid, device_world ? *device_world : world, change)),
         gpt(*backend, world, grid, communicators, config.model, layout_options(config, layout)),
