@@ -28,6 +28,22 @@ std::string exposed_text(const train::TrainRecord& record) {
   return fmt::format(R"(, "exposed_communication_ms": {:.3f}, "exposed_ms_by_group": {{{}}})", sum_ms, by_group);
 }
 
+/// Summary of the experts' load and the table by layer, each field followed by a comma; empty without experts.
+std::string experts_text(const std::vector<train::LayerLoad>& layers) {
+  if (layers.empty()) return "";
+  const auto fields = [](const train::LayerLoad& load) {
+    return fmt::format(R"("balance_loss": {}, "router_z_loss": {}, "max_expert_load": {}, "expert_entropy": {}, )"
+                       R"("dropped_choices": {})",
+                       number(load.balance_loss), number(load.z_loss), number(load.max_load), number(load.entropy),
+                       number(load.dropped));
+  };
+  std::string rows;
+  for (const train::LayerLoad& layer : layers) {
+    rows += fmt::format(R"({}{{"layer": {}, {}}})", rows.empty() ? "" : ", ", layer.layer, fields(layer));
+  }
+  return fmt::format(R"({}, "experts": [{}], )", fields(train::summary_of(layers)), rows);
+}
+
 /// Returns whether a run resumed from `done` rewrites this record: one of a later iteration or a pending evaluation.
 /// False for lines that are not records.
 bool is_superseded(const Json& record, const train::Progress& done) {
@@ -77,6 +93,7 @@ void MetricsFile::write(const train::TrainRecord& r) {
                                     {"params_norm", r.params_norm}}) {
     if (value) optional += fmt::format(R"("{}": {}, )", name, number(*value));
   }
+  optional += experts_text(r.experts);
   if (r.num_zeros) optional += fmt::format(R"("num_zeros": {}, )", *r.num_zeros);
   file_.append(fmt::format(
       R"({{"iteration": {}, "consumed_samples": {}, "lm_loss": {}, {}"grad_norm": {}, "learning_rate": {}, {})"

@@ -114,6 +114,14 @@ void TensorboardFile::write(const train::TrainRecord& r) {
   if (options_.world_size) curves.push_back({"world-size", static_cast<double>(world_size_)});
   curves.push_back({"grad-norm", r.grad_norm});
   if (r.num_zeros) curves.push_back({"num-zeros", static_cast<double>(*r.num_zeros)});
+  if (!r.experts.empty()) {
+    const train::LayerLoad experts = train::summary_of(r.experts);
+    curves.push_back({"load_balancing_loss", experts.balance_loss});
+    curves.push_back({"z_loss", experts.z_loss});
+    curves.push_back({"max-expert-load", experts.max_load});
+    curves.push_back({"expert-load-entropy", experts.entropy});
+    curves.push_back({"dropped-choices", experts.dropped});
+  }
   if (r.params_norm) curves.push_back({"params-norm", *r.params_norm});
   if (r.decoupled_learning_rate) curves.push_back({"decoupled-learning-rate", *r.decoupled_learning_rate});
   std::vector<Scalar> others;

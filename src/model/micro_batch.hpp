@@ -46,6 +46,7 @@ struct StageMode {
   double attention_dropout = 0;
   std::uint64_t seed = 0;
   double loss_gradient = 1;         ///< gradient of the weighted token loss sum: loss scale / counted tokens
+  double mean_gradient = 1;         ///< gradient of the mean losses of a micro-batch: loss scale / micro-batches
   double sample_loss_gradient = 1;  ///< gradient of the weighted sample loss sum: loss scale / counted samples
 };
 

@@ -47,6 +47,11 @@ inline constexpr auto quantities = std::to_array<Quantity>({
     {"params_norm", "Norm of the parameters", "", Axis::decades, false},
     {"num_zeros", "Gradients that are zero", "", Axis::from_zero, false},
     {"weight_decay", "Weight decay", "", Axis::from_zero, false},
+    {"balance_loss", "Balance loss of the experts", "", Axis::fitted, false},
+    {"router_z_loss", "z-loss of the routers", "", Axis::decades, false},
+    {"max_expert_load", "Largest load of an expert, over the mean", "", Axis::from_zero, false},
+    {"expert_entropy", "Least entropy of a layer's loads, over that of even ones", "", Axis::fitted, false},
+    {"dropped_choices", "Choices of experts beyond the capacity", "", Axis::from_zero, false},
     {"exposed_communication_ms", "Exposed communication", "ms", Axis::from_zero, false},
 });
 

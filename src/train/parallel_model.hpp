@@ -69,6 +69,9 @@ class ParallelModel {
   /// Sums of weighted losses of all samples, on every rank, from those of this rank.
   model::LossSums sum_over_ranks(model::LossSums mine);
   model::LossSums take_global_loss_sums() { return sum_over_ranks(take_loss_sums()); }
+  /// Loads of the experts of all layers since the last call, summed over the micro-batches of all ranks, on every rank;
+  /// empty without experts.
+  std::vector<model::ExpertLoad> take_expert_loads();
   /// Class scores of this data rank's samples evaluated since the last call (OutputHead::take_sample_scores), on the
   /// one rank of each replica that has them first; empty on others.
   std::vector<double> take_sample_scores();

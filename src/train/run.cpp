@@ -43,6 +43,12 @@ class Window {
         sop_loss_ ? fmt::format("lm loss {} | sop loss {}", mean(loss_), mean(*sop_loss_)) : "loss " + mean(loss_),
         last.skipped ? text_of(last.skip_reason) : fmt::format("grad norm {:.3f}", last.grad_norm), last.learning_rate,
         per_iteration_ms, tokens_ / elapsed_ms_, flops_ / elapsed_ms_);
+    if (!last.experts.empty()) {
+      const LayerLoad experts = summary_of(last.experts);
+      if (experts.balance_loss > 0) line += fmt::format(" | balance loss {:.3f}", experts.balance_loss);
+      line += fmt::format(" | largest expert load {:.2f}x", experts.max_load);
+      if (experts.dropped > 0) line += fmt::format(" | {:.2f} % dropped", 100 * experts.dropped);
+    }
     if (last.params_norm) line += fmt::format(" | params norm {:.3f}", *last.params_norm);
     if (last.num_zeros) line += fmt::format(" | num zeros {}", *last.num_zeros);
     if (peak_tflops > 0) line += fmt::format(" | MFU {:.1f} %", 100 * flops_ / elapsed_ms_ / peak_tflops);

@@ -11,6 +11,19 @@
 
 namespace trireme::train {
 
+/// Load of a layer's experts in an iteration.
+struct LayerLoad {
+  int layer = 0;
+  double balance_loss = 0;  ///< without its coefficient: mean over the micro-batches; 1 if even
+  double z_loss = 0;        ///< likewise
+  double max_load = 0;      ///< largest number of tokens of an expert, over the mean
+  double entropy = 0;       ///< of the distribution of tokens over experts, in units of that of an even one
+  double dropped = 0;       ///< fraction of the choices that exceed the capacity
+};
+
+/// Summary of the layers with experts: means of the losses and of `dropped`, the largest `max_load`, the least entropy.
+LayerLoad summary_of(const std::vector<LayerLoad>& layers);
+
 /// Measurements of one training iteration, the same on every rank.
 struct TrainRecord {
   std::int64_t iteration = 0;         ///< 1 is the first update
@@ -24,6 +37,7 @@ struct TrainRecord {
   std::optional<double> params_norm;              ///< L2 norm of the parameters after the update, if measured
   std::optional<std::int64_t> num_zeros;          ///< number of zero gradients, if counted
   std::optional<double> weight_decay;             ///< if it changes during the run
+  std::vector<LayerLoad> experts;                 ///< by layer with experts
   double loss_scale = 1;
   bool skipped = false;                 ///< no update was made
   Skip skip_reason = Skip::not_finite;  ///< valid if skipped; a requested skip has no loss

@@ -4,6 +4,7 @@
 #include <array>
 #include <cmath>
 #include <limits>
+#include <numeric>
 
 #include "src/base/log.hpp"
 #include "src/base/timer.hpp"
@@ -183,6 +184,7 @@ void Trainer::compute_gradients(const std::vector<model::MicroBatch>& micro_batc
   mode.seed = options_.seed;
   mode.loss_gradient = record.loss_scale / tokens;
   mode.sample_loss_gradient = record.loss_scale / samples;
+  mode.mean_gradient = record.loss_scale / static_cast<double>(micro_batches_of_all);
   if (guard_) guard_->begin();
   model_.run(micro_batches, mode, /*as_graphs=*/!guard_ || !guard_->searches());
   model_.reduce_gradients();
@@ -196,7 +198,26 @@ void Trainer::compute_gradients(const std::vector<model::MicroBatch>& micro_batc
   record.grad_norm = unsigned_nan(optim::gradient_norm(model_.backend(), model_.parameters(), model_.gradient_groups(),
                                                        norm_sum_, options_.grad_norm_power) /
                                   record.loss_scale);
+  note_expert_loads(micro_batches_of_all, record);
   record.skipped = !std::isfinite(record.grad_norm) || !std::isfinite(record.lm_loss + record.sop_loss.value_or(0));
+}
+
+void Trainer::note_expert_loads(std::int64_t micro_batches, TrainRecord& record) {
+  record.experts.clear();
+  for (const model::ExpertLoad& load : model_.take_expert_loads()) {
+    const double kept = std::accumulate(load.tokens.begin(), load.tokens.end(), 0.0);
+    const double mean = kept / static_cast<double>(load.tokens.size());
+    LayerLoad layer{.layer = load.layer,
+                    .balance_loss = load.balance / static_cast<double>(micro_batches),
+                    .z_loss = load.z / static_cast<double>(micro_batches),
+                    .max_load = std::ranges::max(load.tokens) / std::max(mean, 1.0),
+                    .dropped = load.dropped / std::max(kept + load.dropped, 1.0)};
+    for (const double tokens : load.tokens) {
+      if (tokens > 0) layer.entropy -= tokens / kept * std::log(tokens / kept);
+    }
+    layer.entropy /= std::log(std::max<double>(2, static_cast<double>(load.tokens.size())));
+    record.experts.push_back(layer);
+  }
 }
 
 void Trainer::update_parameters(TrainRecord& record) {

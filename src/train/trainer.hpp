@@ -98,6 +98,8 @@ class Trainer {
   void compute_gradients(const std::vector<model::MicroBatch>& micro_batches, std::int64_t batch_size,
                          TrainRecord& record);
   /// Clips the gradients and updates the parameters. Sets in `record` what is observed.
+  /// Takes the loads of the experts, of `micro_batches` micro-batches of all ranks.
+  void note_expert_loads(std::int64_t micro_batches, TrainRecord& record);
   void update_parameters(TrainRecord& record);
   /// Throws NumericalError if `record` is the last of too many iterations without an update.
   void check_skipped(const TrainRecord& record);

@@ -96,6 +96,28 @@ inline const std::vector<ModelVariant>& model_variants() {
          c.tied_output = false;
          c.linear_bias = false;
        }},
+      {"experts",
+       [](ModelConfig& c) {
+         c.gated = true;
+         c.linear_bias = false;
+         c.experts = {.count = 4, .balance = model::BalanceLoss::sequence, .balance_coefficient = 0.1};
+       }},
+      {"experts of their own width in every other layer, by groups, beside a shared one",
+       [](ModelConfig& c) {
+         c.linear_bias = false;
+         c.activation = Activation::squared_relu;
+         c.experts = {.count = 8,
+                      .per_token = 4,
+                      .ffn_hidden = 16,
+                      .shared_hidden = 24,
+                      .layers = "10",
+                      .score = RouterScore::sigmoid,
+                      .scaling = 2.5,
+                      .groups = 4,
+                      .groups_per_token = 2,
+                      .balance = model::BalanceLoss::none,
+                      .z_coefficient = 0.01};
+       }},
   };
   return list;
 }

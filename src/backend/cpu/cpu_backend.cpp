@@ -30,7 +30,8 @@ class CpuBackend final : public Backend {
                  .cross_entropy = make_cross_entropy(pool_),
                  .optimizer = make_optimizer(pool_),
                  .reduce = make_reduce(pool_),
-                 .rotary = make_rotary(pool_)} {}
+                 .rotary = make_rotary(pool_),
+                 .experts = make_experts(pool_)} {}
 
   std::string name() const override { return "cpu"; }
   std::string description() const override {

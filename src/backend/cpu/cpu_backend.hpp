@@ -19,5 +19,6 @@ std::unique_ptr<CrossEntropyKernels> make_cross_entropy(ThreadPool& pool);
 std::unique_ptr<OptimizerKernels> make_optimizer(ThreadPool& pool);
 std::unique_ptr<ReduceKernels> make_reduce(ThreadPool& pool);
 std::unique_ptr<RotaryKernels> make_rotary(ThreadPool& pool);
+std::unique_ptr<ExpertKernels> make_experts(ThreadPool& pool);
 
 }  // namespace trireme::cpu

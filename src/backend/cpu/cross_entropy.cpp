@@ -4,8 +4,8 @@
 #include <limits>
 
 #include "src/backend/cpu/cpu_backend.hpp"
+#include "src/backend/cpu/exponentials.hpp"
 #include "src/backend/cpu/rows.hpp"
-#include "src/backend/cpu/vector_math.hpp"
 #include "src/backend/kernels/shape_checks.hpp"
 
 namespace trireme::cpu {
@@ -13,31 +13,6 @@ namespace {
 
 /// Columns converted at a time: they stay in the L1 cache.
 constexpr std::int64_t column_block = 1024;
-
-// The loops over a row are separate functions: variables captured by reference prevent good vectorisation.
-
-template <class A>
-A max_of(const A* x, std::int64_t n) {
-  A max_logit = -std::numeric_limits<A>::infinity();
-#pragma omp simd reduction(max : max_logit)
-  for (std::int64_t c = 0; c < n; ++c) max_logit = x[c] > max_logit ? x[c] : max_logit;
-  return max_logit;
-}
-
-template <class A>
-A sum_of_exponentials(const A* x, std::int64_t n, A shift) {
-  A sum = 0;
-#pragma omp simd reduction(+ : sum)
-  for (std::int64_t c = 0; c < n; ++c) sum += vector_exp(x[c] - shift);
-  return sum;
-}
-
-/// y = exp(x - shift) factor
-template <class A>
-void scaled_exponentials(const A* x, std::int64_t n, A shift, A factor, A* y) {
-#pragma omp simd
-  for (std::int64_t c = 0; c < n; ++c) y[c] = vector_exp(x[c] - shift) * factor;
-}
 
 /// Number of x[c], c < n, that a prediction prefers to `chosen` of class `target`; `target` may lie outside.
 template <class A>

@@ -7,10 +7,16 @@ namespace trireme {
 /// How a router turns logits into scores.
 enum class RouterScore { softmax, sigmoid };
 
+/// Most experts that a layer can have: kernels keep the logits of a token in registers.
+constexpr std::int64_t max_routed_experts = 512;
+
 /// Choice of `per_token` of E experts for each token, from its logits, as in Megatron Core. With softmax the scores are
-/// softmax(logits); with `softmax_of_chosen` the choice is by the logits, and the weights are their softmax over the
-/// chosen experts. With sigmoid the scores are sigmoid(logits), and the weights of several chosen experts are divided
-/// by their sum + 1e-20. All weights are then multiplied by `scaling`. Of equal scores the lower expert is chosen.
+/// softmax(logits), and the weights are the scores of the chosen experts. With `softmax_of_chosen` the scores are the
+/// logits, and the weights their softmax over the chosen experts. With sigmoid the scores are sigmoid(logits); the
+/// weights of several chosen experts are divided by their sum + 1e-20. All weights are then multiplied by `scaling`.
+///
+/// Scores grow with the logits, and rounding can make them equal. Experts are therefore compared by their logits, and
+/// the choice is the same on every backend. Of equal logits, or equal groups, the lower is chosen.
 ///
 /// With groups (DeepSeek-AI 2024, arXiv:2412.19437), the experts form `groups` equal groups of neighbours. A group's
 /// score is the sum of its per_token / groups_per_token largest scores; only the experts of the groups_per_token best
@@ -21,8 +27,8 @@ struct RouterProblem {
   bool softmax_of_chosen = true;  ///< with RouterScore::softmax
   double scaling = 1;
   std::int64_t groups = 1;            ///< 1: no groups
-  std::int64_t groups_per_token = 1;  ///< divides per_token
-  /// Rows of tokens i and j share the sums of the balance loss if i % segments == j % segments.
+  std::int64_t groups_per_token = 1;  ///< divides per_token; these groups have at least per_token experts
+  /// Divides n. Rows of tokens i and j share the sums of the balance loss if i % segments == j % segments.
   std::int64_t segments = 1;
 };
 
@@ -36,16 +42,18 @@ struct BalanceGradient {
 };
 
 /// Kernels of layers with experts (Shazeer et al. 2017, arXiv:1701.06538). n tokens, E experts of the model, k experts
-/// a token, R rows: one for each token and expert that this rank computes. T the training type, A its accumulation
-/// type. Stream-ordered, deterministic.
+/// a token, R rows: one for each token and expert that this rank computes. E is at most max_routed_experts, n k below
+/// 2^31. T the training type, A its accumulation type. Stream-ordered, deterministic. Throws ShapeError for other
+/// shapes, types or sizes.
 class ExpertKernels : public KernelFamily<ExpertKernels> {
  public:
   using KernelFamily::KernelFamily;
 
   /// Chooses experts [n, k] int32, in descending order of score, and their weights [n, k] A; overwrites. logits [n, E]
-  /// T. For the balance loss, unless they are empty: counts[g, e] = number of tokens of segment g that have e among
-  /// their k largest scores, without regard to groups; sums[g, e] = sum of p[t, e] (BalanceGradient) over the tokens of
-  /// segment g; squares[0] = sum of lse(t)^2. counts, sums [segments, E] A, squares [1] A; overwrites.
+  /// T. A token with logits that are NaN still chooses k different experts. For the balance loss, unless they are
+  /// empty: counts[g, e] = number of tokens of segment g that have e among their k largest scores, without regard to
+  /// groups; sums[g, e] = sum of p[t, e] (BalanceGradient) over the tokens of segment g; squares[0] = sum of lse(t)^2.
+  /// counts, sums [segments, E] A, both or neither; squares [1] A; overwrites.
   virtual void route(Stream& stream, const RouterProblem& problem, ConstTensorView logits, TensorView experts,
                      TensorView weights, TensorView counts, TensorView sums, TensorView squares) {
     pass_on(&ExpertKernels::route, stream,
@@ -55,7 +63,11 @@ class ExpertKernels : public KernelFamily<ExpertKernels> {
             problem, logits, experts, weights, counts, sums, squares);
   }
   /// dlogits [n, E] T, overwritten, from dweights [n, k] A and route's logits and experts, plus the gradient of the
-  /// balance losses. An expert that a token did not choose has no share in the first part.
+  /// balance losses. The first part is, for a token that chose the experts c, with dw_e = 0 outside c:
+  ///   softmax_of_chosen, q = softmax(logits of c): scaling q_e (dw_e - sum over c of q dw) in c, 0 outside;
+  ///   softmax, q = softmax(logits): scaling q_e (dw_e - sum over c of q dw), also outside c;
+  ///   sigmoid, q = sigmoid(logits), S = sum over c of q + 1e-20: scaling q_e (1 - q_e) (dw_e - sum over c of q dw / S)
+  ///   / S in c, 0 outside; for k = 1, scaling q_e (1 - q_e) dw_e.
   virtual void route_backward(Stream& stream, const RouterProblem& problem, ConstTensorView logits,
                               ConstTensorView experts, ConstTensorView dweights, const BalanceGradient& balance,
                               TensorView dlogits) {

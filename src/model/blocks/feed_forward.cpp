@@ -4,8 +4,9 @@ namespace trireme::model {
 
 using parallel::WeightGradient;
 
-void FeedForward::declare(ParameterList& list, const ModelConfig& config, const std::string& prefix) {
-  const std::int64_t f = config.ffn_hidden, h = config.hidden;
+void FeedForward::declare(ParameterList& list, const ModelConfig& config, std::int64_t width,
+                          const std::string& prefix) {
+  const std::int64_t f = width, h = config.hidden;
   // Gate and up are each split over the tensor ranks.
   list.column_parallel(prefix + ".fc", config.linear_bias, config.gated ? Shape{2, f, h} : Shape{f, h},
                        config.gated ? 1 : 0);
@@ -18,7 +19,6 @@ FeedForward::FeedForward(const parallel::TensorContext& context, const parallel:
       columns_(parameters.at(prefix + ".proj.weight").storage[1]),
       expansion_(context, parameters.at(prefix + ".fc.weight"), parameters.find(prefix + ".fc.bias")),
       projection_(context, parameters.at(prefix + ".proj.weight")),
-      output_bias_(parameters, prefix + ".proj.bias"),
       gated_(config.gated),
       activation_(config.activation) {}
 

@@ -3,13 +3,14 @@
 #include <string>
 
 #include "src/model/blocks/layer_shape.hpp"
-#include "src/model/blocks/norm.hpp"
+#include "src/model/parameter_list.hpp"
+#include "src/parallel/data/parameter_buffer.hpp"
 #include "src/parallel/tensor/linear.hpp"
 
 namespace trireme::model {
 
 /// Feed-forward block of a layer: y = F(x) = act(x W_fc^T + b_fc) W_proj^T, both [s_local, b, h]; W_fc is
-/// column-parallel, W_proj row-parallel. The residual form adds its output bias, if any. Either `act` is an elementwise
+/// column-parallel, W_proj row-parallel. The residual form adds the output bias, if any. Either `act` is an elementwise
 /// activation, or the columns are halves, gate and up, and act = silu(gate) up (SwiGLU: Shazeer 2020,
 /// arXiv:2002.05202). silu(gate) up is cheap: backward always recomputes it.
 class FeedForward {
@@ -26,13 +27,11 @@ class FeedForward {
     TensorView expanded;
   };
 
-  /// Adds the parameters `prefix`.*.
-  static void declare(ParameterList& list, const ModelConfig& config, const std::string& prefix);
+  /// Adds the parameters `prefix`.* of a block of `width` columns.
+  static void declare(ParameterList& list, const ModelConfig& config, std::int64_t width, const std::string& prefix);
   /// Takes these parameters.
   FeedForward(const parallel::TensorContext& context, const parallel::ParameterBuffer& parameters,
               const std::string& prefix, const ModelConfig& config);
-
-  const OutputBias& output_bias() const { return output_bias_; }
 
   /// `selective` recomputation keeps less.
   Saved make_saved(const LayerShape& shape, bool selective, Arena& arena) const;
@@ -61,7 +60,6 @@ class FeedForward {
   std::int64_t columns_;  // f_local
   parallel::ColumnParallelLinear expansion_;
   parallel::RowParallelLinear projection_;
-  OutputBias output_bias_;
   bool gated_;
   Activation activation_;
 };

@@ -10,7 +10,11 @@ void TransformerLayer::declare(ParameterList& list, const ModelConfig& config, i
   ResidualForm::declare(list, config, prefix, 1);
   SelfAttention::declare(list, config, prefix + ".attn");
   ResidualForm::declare(list, config, prefix, 2);
-  FeedForward::declare(list, config, prefix + ".mlp");
+  if (config.experts.in_layer(layer)) {
+    Experts::declare(list, config, prefix + ".mlp");
+  } else {
+    FeedForward::declare(list, config, config.ffn_hidden, prefix + ".mlp");
+  }
 }
 
 TransformerLayer::TransformerLayer(const parallel::TensorContext& context, const parallel::ParameterBuffer& parameters,
@@ -19,17 +23,40 @@ TransformerLayer::TransformerLayer(const parallel::TensorContext& context, const
       layer_(layer),
       attention_(context, parameters, prefix_of(layer) + ".attn", config, layer, first_head),
       attention_bias_(parameters, prefix_of(layer) + ".attn.proj.bias"),
-      feed_forward_(context, parameters, prefix_of(layer) + ".mlp", config),
-      residual_(ResidualForm::make(context, parameters, prefix_of(layer), config)) {}
+      feed_forward_bias_(parameters, prefix_of(layer) + ".mlp.proj.bias"),
+      residual_(ResidualForm::make(context, parameters, prefix_of(layer), config)) {
+  const std::string prefix = prefix_of(layer) + ".mlp";
+  if (config.experts.in_layer(layer)) {
+    experts_.emplace(context, parameters, prefix, config, layer);
+  } else {
+    feed_forward_.emplace(context, parameters, prefix, config);
+  }
+}
 
 TransformerLayer::Saved TransformerLayer::make_saved(const LayerShape& shape, bool selective, Arena& arena) const {
-  return {residual_->make_saved(shape, arena), attention_.make_saved(shape, selective, arena),
-          feed_forward_.make_saved(shape, selective, arena)};
+  Saved saved{residual_->make_saved(shape, arena), attention_.make_saved(shape, selective, arena), {}, {}};
+  if (experts_) {
+    saved.experts = experts_->make_saved(shape, selective, arena);
+  } else {
+    saved.feed_forward = feed_forward_->make_saved(shape, selective, arena);
+  }
+  return saved;
 }
 
 TransformerLayer::Gradients TransformerLayer::make_gradients(const LayerShape& shape, bool selective,
                                                              Arena& arena) const {
-  return {attention_.make_gradients(shape, selective, arena), feed_forward_.make_gradients(shape, arena)};
+  Gradients gradients{attention_.make_gradients(shape, selective, arena), {}, {}};
+  if (experts_) {
+    gradients.experts = experts_->make_gradients(shape, arena);
+  } else {
+    gradients.feed_forward = feed_forward_->make_gradients(shape, arena);
+  }
+  return gradients;
+}
+
+void TransformerLayer::feed_forward(const LayerShape& shape, ConstTensorView x, Saved& saved, TensorView y) const {
+  if (experts_) return experts_->forward(shape, x, saved.experts, y);
+  feed_forward_->forward(shape, x, saved.feed_forward, y);
 }
 
 void TransformerLayer::forward(const LayerShape& shape, ConstTensorView x, const DropoutPlan& dropout, Saved& saved,
@@ -38,52 +65,61 @@ void TransformerLayer::forward(const LayerShape& shape, ConstTensorView x, const
       shape, x,
       {[&](ConstTensorView in, TensorView out) { attention_.forward(shape, in, dropout, saved.attention, out); },
        attention_bias_.value, dropout.at(layer_, DropoutSite::attention_output)},
-      {[&](ConstTensorView in, TensorView out) { feed_forward_.forward(shape, in, saved.feed_forward, out); },
-       feed_forward_.output_bias().value, dropout.at(layer_, DropoutSite::mlp_output)},
+      {[&](ConstTensorView in, TensorView out) { feed_forward(shape, in, saved, out); }, feed_forward_bias_.value,
+       dropout.at(layer_, DropoutSite::mlp_output)},
       saved.residual, y);
 }
 
 void TransformerLayer::backward_input(const LayerShape& shape, ConstTensorView dy, const DropoutPlan& dropout,
-                                      const Saved& saved, Gradients& gradients, TensorView dx,
-                                      parallel::WeightGradient weights) const {
+                                      Saved& saved, Gradients& gradients, TensorView dx,
+                                      parallel::WeightGradient weights, double mean_gradient) const {
   residual_->backward(shape, dy,
                       {gradients.attention.output,
                        [&](TensorView din) {
                          attention_.backward_input(shape, dropout, saved.attention, gradients.attention, din, weights);
                        },
                        attention_bias_.gradient, dropout.at(layer_, DropoutSite::attention_output)},
-                      {gradients.feed_forward.output,
+                      {experts_ ? gradients.experts.output : gradients.feed_forward.output,
                        [&](TensorView din) {
-                         feed_forward_.backward_input(shape, saved.feed_forward, gradients.feed_forward, din, weights);
+                         if (experts_) {
+                           experts_->backward(shape, saved.experts, gradients.experts, din, mean_gradient);
+                         } else {
+                           feed_forward_->backward_input(shape, saved.feed_forward, gradients.feed_forward, din,
+                                                         weights);
+                         }
                        },
-                       feed_forward_.output_bias().gradient, dropout.at(layer_, DropoutSite::mlp_output)},
+                       feed_forward_bias_.gradient, dropout.at(layer_, DropoutSite::mlp_output)},
                       saved.residual, dx);
 }
 
 void TransformerLayer::keep_for_weights(const Saved& saved, Gradients& gradients) const {
-  feed_forward_.keep_for_weights(saved.feed_forward, gradients.feed_forward, saved.residual.middle);
+  if (feed_forward_) {
+    feed_forward_->keep_for_weights(saved.feed_forward, gradients.feed_forward, saved.residual.middle);
+  }
   attention_.keep_for_weights(saved.attention, gradients.attention);
 }
 
 void TransformerLayer::backward_weight(const LayerShape& shape, const Saved& saved, const Gradients& gradients) const {
-  feed_forward_.backward_weight(shape, saved.feed_forward, gradients.feed_forward);
+  if (feed_forward_) feed_forward_->backward_weight(shape, saved.feed_forward, gradients.feed_forward);
   attention_.backward_weight(shape, saved.attention, gradients.attention);
 }
 
 void TransformerLayer::forward_cached(const LayerShape& shape, ConstTensorView x, const CachedTexts& texts,
                                       const KeyValueCache& cache, TensorView y) const {
   const ArenaScope scope(context_.workspace);
-  ResidualForm::Saved saved = residual_->make_saved(shape, context_.workspace);
-  FeedForward::Saved kept = feed_forward_.make_saved(shape, false, context_.workspace);
+  Saved saved{residual_->make_saved(shape, context_.workspace), {}, {}, {}};
+  if (experts_) {
+    saved.experts = experts_->make_saved(shape, false, context_.workspace);
+  } else {
+    saved.feed_forward = feed_forward_->make_saved(shape, false, context_.workspace);
+  }
   residual_->forward(
       shape, x,
       {[&](ConstTensorView in, TensorView out) { attention_.forward_cached(shape, in, texts, cache, out); },
        attention_bias_.value,
        {}},
-      {[&](ConstTensorView in, TensorView out) { feed_forward_.forward(shape, in, kept, out); },
-       feed_forward_.output_bias().value,
-       {}},
-      saved, y);
+      {[&](ConstTensorView in, TensorView out) { feed_forward(shape, in, saved, out); }, feed_forward_bias_.value, {}},
+      saved.residual, y);
 }
 
 }  // namespace trireme::model

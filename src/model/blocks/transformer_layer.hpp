@@ -1,24 +1,27 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 
 #include "src/model/blocks/attention.hpp"
-#include "src/model/blocks/feed_forward.hpp"
+#include "src/model/blocks/experts.hpp"
 #include "src/model/blocks/residual_form.hpp"
 
 namespace trireme::model {
 
-/// One transformer layer: attention and a feed-forward block as branches of the residual stream.
+/// One transformer layer: attention and a feed-forward block, dense or of experts, as branches of the residual stream.
 class TransformerLayer {
  public:
   struct Saved {
     ResidualForm::Saved residual;
     SelfAttention::Saved attention;
-    FeedForward::Saved feed_forward;
+    FeedForward::Saved feed_forward;  ///< of a dense layer
+    Experts::Saved experts;           ///< of a layer with experts
   };
   struct Gradients {
     SelfAttention::Gradients attention;
     FeedForward::Gradients feed_forward;
+    Experts::Gradients experts;
   };
 
   /// Adds the parameters h.`layer`.*; `layer` counts over the full model.
@@ -33,9 +36,11 @@ class TransformerLayer {
   /// Overwrites y [s_local, b, h]; x must outlive `saved`. An empty y only fills `saved`.
   void forward(const LayerShape& shape, ConstTensorView x, const DropoutPlan& dropout, Saved& saved,
                TensorView y) const;
-  /// Computes dx from dy, overwritten, and the gradients of norms and output biases, accumulated; fills `gradients`.
-  void backward_input(const LayerShape& shape, ConstTensorView dy, const DropoutPlan& dropout, const Saved& saved,
-                      Gradients& gradients, TensorView dx, parallel::WeightGradient weights) const;
+  /// Computes dx from dy, overwritten, and the gradients of norms, output biases and experts, accumulated; fills
+  /// `gradients`. `mean_gradient`: see Experts::backward.
+  void backward_input(const LayerShape& shape, ConstTensorView dy, const DropoutPlan& dropout, Saved& saved,
+                      Gradients& gradients, TensorView dx, parallel::WeightGradient weights,
+                      double mean_gradient) const;
   /// Moves the `gradients` that backward_weight reads to tensors of `saved` that are no longer read. A micro-batch
   /// waiting for backward_weight then takes no more memory than one waiting for its backward.
   void keep_for_weights(const Saved& saved, Gradients& gradients) const;
@@ -46,12 +51,20 @@ class TransformerLayer {
   void forward_cached(const LayerShape& shape, ConstTensorView x, const CachedTexts& texts, const KeyValueCache& cache,
                       TensorView y) const;
 
+  /// The experts, if any.
+  const std::optional<Experts>& experts() const { return experts_; }
+
  private:
+  /// Runs the feed-forward block.
+  void feed_forward(const LayerShape& shape, ConstTensorView x, Saved& saved, TensorView y) const;
+
   parallel::TensorContext context_;
   int layer_;
   SelfAttention attention_;
   OutputBias attention_bias_;
-  FeedForward feed_forward_;
+  std::optional<FeedForward> feed_forward_;
+  std::optional<Experts> experts_;
+  OutputBias feed_forward_bias_;
   std::unique_ptr<ResidualForm> residual_;
 };
 

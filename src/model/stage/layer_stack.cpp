@@ -109,12 +109,12 @@ ConstTensorView LayerStack::forward(const Pass& pass, ConstTensorView x, TensorV
 void LayerStack::backward_layer(const Pass& pass, const LayerSpan& span, int index, ConstTensorView dy, TensorView dx,
                                 WeightGradient weights, SavedSpan& saved) const {
   const int number = first_of(pass.chunk) + span.first + index;
-  const TransformerLayer::Saved& kept = saved.layers[static_cast<std::size_t>(index)];
+  TransformerLayer::Saved& kept = saved.layers[static_cast<std::size_t>(index)];
   TransformerLayer::Gradients& gradients = saved.gradients[static_cast<std::size_t>(index)];
   const ArenaScope scope(context_.workspace);
   gradients = layer(number).make_gradients(pass.shape, recomputation_.selective(), context_.workspace);
   hooks_.before_backward(unit(number));
-  layer(number).backward_input(pass.shape, dy, pass.dropout, kept, gradients, dx, weights);
+  layer(number).backward_input(pass.shape, dy, pass.dropout, kept, gradients, dx, weights, pass.mean_gradient);
   if (weights == WeightGradient::now) {
     hooks_.after_backward(unit(number), pass.last);
   } else {
@@ -151,6 +151,14 @@ void LayerStack::backward_weight(const Pass& pass, const Saved& saved) const {
       hooks_.after_backward(unit(index), pass.last);
     }
   }
+}
+
+std::vector<ExpertLoad> LayerStack::take_expert_loads() const {
+  std::vector<ExpertLoad> loads;
+  for (const TransformerLayer& layer : layers_) {
+    if (layer.experts()) loads.push_back(layer.experts()->take_load());
+  }
+  return loads;
 }
 
 std::vector<KeyValueCache> LayerStack::make_caches(const LayerShape& shape, std::int64_t capacity, Arena& arena) const {

@@ -53,6 +53,7 @@ class LayerStack {
     Arena& arena;  ///< for kept tensors
     ResidualPair& streams;
     StageProbe* probe = nullptr;  ///< may be null
+    double mean_gradient = 0;     ///< StageMode::mean_gradient
   };
 
   /// Makes the layers of `shard`, whose parameters are the units from `first_unit` on. `hooks` and `activations` must
@@ -77,6 +78,9 @@ class LayerStack {
                            Saved& saved) const;
   /// Accumulates the weight gradients that `backward` left.
   void backward_weight(const Pass& pass, const Saved& saved) const;
+
+  /// Experts::take_load of the layers with experts.
+  std::vector<ExpertLoad> take_expert_loads() const;
 
   /// Allocates each layer's cache from `arena`, for `capacity` positions of each of shape.b texts.
   std::vector<KeyValueCache> make_caches(const LayerShape& shape, std::int64_t capacity, Arena& arena) const;

@@ -97,7 +97,8 @@ LayerStack::Pass TransformerStage::pass(int chunk, int micro_batch, const LayerS
           dropout(micro_batch, shape),
           activations_.arena(chunk, micro_batch),
           streams,
-          mode_.backward ? probe_ : nullptr};
+          mode_.backward ? probe_ : nullptr,
+          mode_.mean_gradient};
 }
 
 void TransformerStage::forward(int chunk, int micro_batch, ConstTensorView input, TensorView output) {

@@ -1,0 +1,360 @@
+#include "src/backend/kernels/experts.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+#include <vector>
+
+#include "src/backend/cpu/cpu_backend.hpp"
+#include "src/backend/cpu/exponentials.hpp"
+#include "src/backend/cpu/rows.hpp"
+#include "src/backend/kernels/expert_checks.hpp"
+
+namespace trireme::cpu {
+namespace {
+
+/// Moves the k best candidates, by x and then by number, to `best`. NaN is above nothing, so that there are always k.
+template <class A>
+void take_best(const A* x, std::int64_t k, std::vector<char>& is_candidate, std::int32_t* best) {
+  const auto n = static_cast<std::int32_t>(is_candidate.size());
+  for (std::int64_t j = 0; j < k; ++j) {
+    std::int32_t next = -1;
+    for (std::int32_t e = 0; e < n; ++e) {
+      if (is_candidate[e] && (next < 0 || x[e] > x[next])) next = e;
+    }
+    is_candidate[next] = false;
+    best[j] = next;
+  }
+}
+
+/// The router's view of one token at a time.
+template <class T>
+class RoutedToken {
+  using A = Accumulation<T>;
+
+ public:
+  RoutedToken(const RouterProblem& problem, std::int64_t count)
+      : problem_(problem), count_(count), buffer_(count), scores_(count) {}
+
+  void read(const T* logits) {
+    logits_ = row_in(logits, count_, buffer_.data());
+    const A shift = max_of(logits_, count_), sum = sum_of_exponentials(logits_, count_, shift);
+    log_sum_exp_ = shift + std::log(sum);
+    if (problem_.score == RouterScore::softmax) {
+      scaled_exponentials(logits_, count_, shift, 1 / sum, scores_.data());
+      total_ = 1;
+    } else {
+      for (std::int64_t e = 0; e < count_; ++e) scores_[e] = 1 / (1 + vector_exp(-logits_[e]));
+      total_ = std::accumulate(scores_.begin(), scores_.end(), A{0}) + A(1e-20);
+    }
+  }
+
+  A logit(std::int64_t e) const { return logits_[e]; }
+  /// softmax(logits) or sigmoid(logits).
+  A score(std::int64_t e) const { return scores_[e]; }
+  /// p of BalanceGradient.
+  A probability(std::int64_t e) const { return scores_[e] / total_; }
+  A log_sum_exp() const { return log_sum_exp_; }
+  bool softmax_of_chosen() const { return problem_.score == RouterScore::softmax && problem_.softmax_of_chosen; }
+
+  void choose(std::int32_t* chosen) {
+    is_candidate_.assign(count_, problem_.groups == 1);
+    if (problem_.groups > 1) admit_best_groups();
+    take_best(logits_, problem_.per_token, is_candidate_, chosen);
+  }
+  void choose_without_groups(std::int32_t* chosen) {
+    is_candidate_.assign(count_, true);
+    take_best(logits_, problem_.per_token, is_candidate_, chosen);
+  }
+
+  /// Weights of the chosen experts, before scaling.
+  void weigh(const std::int32_t* chosen, A* weights) const {
+    const std::int64_t k = problem_.per_token;
+    for (std::int64_t j = 0; j < k; ++j) weights[j] = softmax_of_chosen() ? logit(chosen[j]) : score(chosen[j]);
+    if (softmax_of_chosen()) {
+      const A shift = max_of(weights, k);
+      scaled_exponentials(weights, k, shift, 1 / sum_of_exponentials(weights, k, shift), weights);
+    } else if (problem_.score == RouterScore::sigmoid && k > 1) {
+      const A sum = std::accumulate(weights, weights + k, A(1e-20));
+      for (std::int64_t j = 0; j < k; ++j) weights[j] /= sum;
+    }
+  }
+
+ private:
+  void admit_best_groups() {
+    const std::int64_t size = count_ / problem_.groups, summed = problem_.per_token / problem_.groups_per_token;
+    const A* scores = softmax_of_chosen() ? logits_ : scores_.data();
+    group_scores_.assign(problem_.groups, 0);
+    best_.resize(std::max(summed, problem_.groups_per_token));
+    for (std::int64_t g = 0; g < problem_.groups; ++g) {
+      is_group_candidate_.assign(size, true);
+      take_best(logits_ + g * size, summed, is_group_candidate_, best_.data());
+      for (std::int64_t j = 0; j < summed; ++j) group_scores_[g] += scores[g * size + best_[j]];
+    }
+    is_group_candidate_.assign(problem_.groups, true);
+    take_best(group_scores_.data(), problem_.groups_per_token, is_group_candidate_, best_.data());
+    for (std::int64_t j = 0; j < problem_.groups_per_token; ++j) {
+      std::fill_n(is_candidate_.begin() + best_[j] * size, size, true);
+    }
+  }
+
+  const RouterProblem& problem_;
+  std::int64_t count_;
+  const A* logits_ = nullptr;
+  std::vector<A> buffer_, scores_;
+  A total_ = 1, log_sum_exp_ = 0;
+  std::vector<char> is_candidate_, is_group_candidate_;
+  std::vector<A> group_scores_;
+  std::vector<std::int32_t> best_;
+};
+
+/// Positions in [n, k] at which each of the experts [first, first + count) was chosen, by expert, then by position.
+struct ChoicesByExpert {
+  ChoicesByExpert(ConstTensorView experts, std::int64_t first, std::int64_t count) : begin(count + 1) {
+    const std::int32_t* expert = experts.as<std::int32_t>();
+    const auto is_here = [&](std::int64_t i) { return expert[i] >= first && expert[i] < first + count; };
+    for (std::int64_t i = 0; i < experts.numel(); ++i) {
+      if (is_here(i)) ++begin[expert[i] - first + 1];
+    }
+    std::partial_sum(begin.begin(), begin.end(), begin.begin());
+    positions.resize(begin.back());
+    std::vector<std::int32_t> next(begin.begin(), begin.end() - 1);
+    for (std::int64_t i = 0; i < experts.numel(); ++i) {
+      if (is_here(i)) positions[next[expert[i] - first]++] = static_cast<std::int32_t>(i);
+    }
+  }
+
+  std::vector<std::int32_t> begin;  ///< [count + 1]: first position of each expert
+  std::vector<std::int32_t> positions;
+};
+
+template <class A>
+A dot(const A* x, const A* y, std::int64_t n) {
+  A sum = 0;
+#pragma omp simd reduction(+ : sum)
+  for (std::int64_t i = 0; i < n; ++i) sum += x[i] * y[i];
+  return sum;
+}
+
+/// y = factor x; may be the same memory.
+template <class A>
+void scale_row(const A* x, A factor, std::int64_t n, A* y) {
+#pragma omp simd
+  for (std::int64_t i = 0; i < n; ++i) y[i] = x[i] * factor;
+}
+
+class CpuExperts final : public ExpertKernels {
+ public:
+  explicit CpuExperts(ThreadPool& pool) : pool_(pool) {}
+
+  void route(Stream&, const RouterProblem& problem, ConstTensorView logits, TensorView experts, TensorView weights,
+             TensorView counts, TensorView sums, TensorView squares) override {
+    check_route(problem, logits, experts, weights, counts, sums, squares);
+    dispatch_float(logits.dtype(), [&]<class T>() {
+      using A = Accumulation<T>;
+      const std::int64_t n = rows_of(logits.shape()), count = logits.shape().back(), k = problem.per_token;
+      const std::int64_t size = counts ? problem.segments * count : 0;
+      const T* rows = logits.as<T>();
+      std::int32_t* chosen = experts.as<std::int32_t>();
+      A* weight = weights.as<A>();
+      // At most 64 ranges of tokens, whatever the number of threads. Each adds up its own statistics.
+      const std::int64_t grain = std::max<std::int64_t>(16, (n + 63) / 64), ranges = (n + grain - 1) / grain;
+      const std::int64_t stride = 2 * size + 1;  // counts, sums, the square
+      std::vector<A> statistics(ranges * stride);
+      pool_.parallel_ranges(n, grain, [&](std::int64_t begin, std::int64_t end) {
+        RoutedToken<T> token(problem, count);
+        std::vector<std::int32_t> largest(k);
+        A* own = statistics.data() + begin / grain * stride;
+        for (std::int64_t t = begin; t < end; ++t) {
+          token.read(rows + t * count);
+          token.choose(chosen + t * k);
+          token.weigh(chosen + t * k, weight + t * k);
+          for (std::int64_t j = 0; j < k; ++j) weight[t * k + j] *= static_cast<A>(problem.scaling);
+          own[2 * size] += token.log_sum_exp() * token.log_sum_exp();
+          if (size == 0) continue;
+          const std::int64_t segment = t % problem.segments * count;
+          token.choose_without_groups(largest.data());
+          for (std::int64_t j = 0; j < k; ++j) ++own[segment + largest[j]];
+          for (std::int64_t e = 0; e < count; ++e) own[size + segment + e] += token.probability(e);
+        }
+      });
+      const auto sum_ranges = [&](std::int64_t offset, std::int64_t elements, A* to) {
+        std::fill_n(to, elements, A{0});
+        for (std::int64_t r = 0; r < ranges; ++r) {
+          for (std::int64_t i = 0; i < elements; ++i) to[i] += statistics[r * stride + offset + i];
+        }
+      };
+      if (counts) {
+        sum_ranges(0, size, counts.as<A>());
+        sum_ranges(size, size, sums.as<A>());
+      }
+      if (squares) sum_ranges(2 * size, 1, squares.as<A>());
+    });
+  }
+
+  void route_backward(Stream&, const RouterProblem& problem, ConstTensorView logits, ConstTensorView experts,
+                      ConstTensorView dweights, const BalanceGradient& balance, TensorView dlogits) override {
+    check_route_backward(problem, logits, experts, dweights, balance, dlogits);
+    dispatch_float(logits.dtype(), [&]<class T>() {
+      using A = Accumulation<T>;
+      const std::int64_t n = rows_of(logits.shape()), count = logits.shape().back(), k = problem.per_token;
+      const bool sigmoid = problem.score == RouterScore::sigmoid;
+      const A scaling = static_cast<A>(problem.scaling), factor = static_cast<A>(balance.factor);
+      const A z_factor = static_cast<A>(balance.z_factor);
+      const T* rows = logits.as<T>();
+      const A* loads = balance.counts ? balance.counts.as<A>() : nullptr;
+      T* gradients = dlogits.as<T>();
+      pool_.parallel_ranges(n, 16, [&](std::int64_t begin, std::int64_t end) {
+        RoutedToken<T> token(problem, count);
+        std::vector<A> weights(k), buffer(count);
+        for (std::int64_t t = begin; t < end; ++t) {
+          token.read(rows + t * count);
+          const std::int32_t* chosen = experts.as<std::int32_t>() + t * k;
+          const A* dweight = dweights.as<A>() + t * k;
+          token.weigh(chosen, weights.data());
+          // The gradients of all but z depend on the scores. Those of sigmoids lack the factor 1 - score until the end.
+          const A mean = sigmoid && k == 1 ? A{0} : dot(weights.data(), dweight, k);
+          A* gradient = row_out(gradients + t * count, buffer.data());
+          const bool over_all = !sigmoid && !token.softmax_of_chosen();
+          for (std::int64_t e = 0; e < count; ++e) gradient[e] = over_all ? -scaling * token.score(e) * mean : A{0};
+          for (std::int64_t j = 0; j < k; ++j) gradient[chosen[j]] = scaling * weights[j] * (dweight[j] - mean);
+          if (loads != nullptr) {
+            const A* load = loads + t % problem.segments * count;
+            A mean_load = 0;
+            for (std::int64_t e = 0; e < count; ++e) mean_load += load[e] * token.probability(e);
+            for (std::int64_t e = 0; e < count; ++e) {
+              gradient[e] += factor * token.probability(e) * (load[e] - mean_load);
+            }
+          }
+          if (sigmoid) {
+            for (std::int64_t e = 0; e < count; ++e) gradient[e] *= 1 - token.score(e);
+          }
+          if (z_factor != 0) {
+            const A slope = 2 * z_factor * token.log_sum_exp();
+            for (std::int64_t e = 0; e < count; ++e) {
+              gradient[e] += slope * vector_exp(token.logit(e) - token.log_sum_exp());
+            }
+          }
+          finish_row(gradient, count, gradients + t * count);
+        }
+      });
+    });
+  }
+
+  void limit_load(Stream&, ConstTensorView experts, ConstTensorView weights, std::int64_t count, std::int64_t capacity,
+                  bool by_position, TensorView kept) override {
+    check_limit_load(experts, weights, count, capacity, kept);
+    dispatch_float(weights.dtype(), [&]<class T>() {
+      using A = Accumulation<T>;
+      const A* weight = weights.as<A>();
+      const std::int32_t* chosen = experts.as<std::int32_t>();
+      std::int32_t* result = kept.as<std::int32_t>();
+      std::copy_n(chosen, experts.numel(), result);
+      ChoicesByExpert choices(experts, 0, count);
+      // NaN is below every weight: without an order of all weights, sorting would be undefined.
+      const auto rank = [&](std::int32_t i) { return std::isnan(weight[i]) ? -HUGE_VAL : double{weight[i]}; };
+      pool_.parallel_for(count, [&](std::int64_t e) {
+        const auto begin = choices.positions.begin() + choices.begin[e];
+        const auto end = choices.positions.begin() + choices.begin[e + 1];
+        if (end - begin <= capacity) return;
+        if (!by_position) {
+          std::nth_element(begin, begin + capacity, end, [&](std::int32_t i, std::int32_t j) {
+            return rank(i) > rank(j) || (rank(i) == rank(j) && i < j);
+          });
+        }
+        for (auto i = begin + capacity; i != end; ++i) result[*i] = -1;
+      });
+    });
+  }
+
+  void sort(Stream&, ConstTensorView experts, std::int64_t first, TensorView rows_of_expert, TensorView row_of,
+            TensorView slot_of, TensorView token_of) override {
+    check_sort(experts, first, rows_of_expert, row_of, slot_of, token_of);
+    const std::int64_t k = experts.shape().back();
+    const ChoicesByExpert choices(experts, first, rows_of_expert.numel());
+    std::adjacent_difference(choices.begin.begin() + 1, choices.begin.end(), rows_of_expert.as<std::int32_t>());
+    std::int32_t* row = row_of.as<std::int32_t>();
+    std::int32_t* slot = slot_of.as<std::int32_t>();
+    std::int32_t* token = token_of.as<std::int32_t>();
+    std::fill_n(row, experts.numel(), -1);
+    std::fill_n(slot, experts.numel(), -1);
+    std::fill_n(token, experts.numel(), -1);
+    for (std::size_t r = 0; r < choices.positions.size(); ++r) {
+      const std::int32_t position = choices.positions[r];
+      row[position] = static_cast<std::int32_t>(r);
+      slot[r] = position;
+      token[r] = static_cast<std::int32_t>(position / k);
+    }
+  }
+
+  void sum_rows(Stream&, ConstTensorView y, ConstTensorView row_of, TensorView x) override {
+    check_sum_rows(y, row_of, x);
+    dispatch_float(y.dtype(), [&]<class T>() {
+      using A = Accumulation<T>;
+      const std::int64_t k = row_of.shape().back(), h = x.shape().back();
+      const std::int32_t* row = row_of.as<std::int32_t>();
+      pool_.parallel_ranges(rows_of(x.shape()), 16, [&](std::int64_t begin, std::int64_t end) {
+        std::vector<A> buffer(2 * h);
+        for (std::int64_t t = begin; t < end; ++t) {
+          A* sum = row_out(x.as<T>() + t * h, buffer.data());
+          std::fill_n(sum, h, A{0});
+          for (std::int64_t j = 0; j < k; ++j) {
+            if (row[t * k + j] < 0) continue;
+            const A* term = row_in(y.as<T>() + row[t * k + j] * h, h, buffer.data() + h);
+#pragma omp simd
+            for (std::int64_t c = 0; c < h; ++c) sum[c] += term[c];
+          }
+          finish_row(sum, h, x.as<T>() + t * h);
+        }
+      });
+    });
+  }
+
+  void scale_rows(Stream&, ConstTensorView x, ConstTensorView weights, ConstTensorView slot_of, TensorView y) override {
+    check_scale_rows(x, weights, slot_of, y);
+    dispatch_float(x.dtype(), [&]<class T>() {
+      using A = Accumulation<T>;
+      const std::int64_t f = x.shape().back();
+      const std::int32_t* slot = slot_of.as<std::int32_t>();
+      pool_.parallel_ranges(rows_of(x.shape()), 16, [&](std::int64_t begin, std::int64_t end) {
+        std::vector<A> buffer(f);
+        for (std::int64_t r = begin; r < end; ++r) {
+          const A* from = row_in(x.as<T>() + r * f, f, buffer.data());
+          A* to = row_out(y.as<T>() + r * f, buffer.data());
+          scale_row(from, weights.as<A>()[slot[r]], f, to);
+          finish_row(to, f, y.as<T>() + r * f);
+        }
+      });
+    });
+  }
+
+  void scale_rows_backward(Stream&, ConstTensorView dy, ConstTensorView x, ConstTensorView weights,
+                           ConstTensorView slot_of, TensorView dx, TensorView dweights) override {
+    check_scale_rows_backward(dy, x, weights, slot_of, dx, dweights);
+    dispatch_float(x.dtype(), [&]<class T>() {
+      using A = Accumulation<T>;
+      const std::int64_t f = x.shape().back();
+      const std::int32_t* slot = slot_of.as<std::int32_t>();
+      pool_.parallel_ranges(rows_of(x.shape()), 16, [&](std::int64_t begin, std::int64_t end) {
+        std::vector<A> buffer(2 * f);
+        for (std::int64_t r = begin; r < end; ++r) {
+          const A* gradient = row_in(dy.as<T>() + r * f, f, buffer.data());
+          const A* input = row_in(x.as<T>() + r * f, f, buffer.data() + f);
+          dweights.as<A>()[slot[r]] = dot(gradient, input, f);  // before dx, which may be dy
+          A* to = row_out(dx.as<T>() + r * f, buffer.data());
+          scale_row(gradient, weights.as<A>()[slot[r]], f, to);
+          finish_row(to, f, dx.as<T>() + r * f);
+        }
+      });
+    });
+  }
+
+ private:
+  ThreadPool& pool_;
+};
+
+}  // namespace
+
+std::unique_ptr<ExpertKernels> make_experts(ThreadPool& pool) { return std::make_unique<CpuExperts>(pool); }
+
+}  // namespace trireme::cpu

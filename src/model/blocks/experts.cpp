@@ -1,0 +1,379 @@
+#include "src/model/blocks/experts.hpp"
+
+#include <cmath>
+#include <numeric>
+
+namespace trireme::model {
+namespace {
+
+std::string expert_prefix(const std::string& prefix, std::int64_t expert) {
+  return prefix + ".experts." + std::to_string(expert);
+}
+
+/// Copies a device tensor of A into doubles. A rehearsal leaves zeros.
+std::vector<double> read_sums(Backend& backend, Stream& stream, ConstTensorView sums) {
+  std::vector<double> values(static_cast<std::size_t>(sums.numel()));
+  if (sums.dtype() == DType::fp64) {
+    backend.copy_to_host(stream, sums, TensorView(values.data(), sums.shape()));
+    stream.synchronize();
+    return values;
+  }
+  std::vector<float> single(values.size());
+  backend.copy_to_host(stream, sums, TensorView(single.data(), sums.shape()));
+  stream.synchronize();
+  values.assign(single.begin(), single.end());
+  return values;
+}
+
+void add(ExpertLoad& to, const ExpertLoad& load) {
+  to.layer = load.layer;
+  to.tokens.resize(load.tokens.size());
+  for (std::size_t i = 0; i < load.tokens.size(); ++i) to.tokens[i] += load.tokens[i];
+  to.dropped += load.dropped;
+  to.balance += load.balance;
+  to.z += load.z;
+}
+
+}  // namespace
+
+void Experts::declare(ParameterList& list, const ModelConfig& config, const std::string& prefix) {
+  const ExpertConfig& experts = config.experts;
+  parallel::Parameter& router =
+      list.replicated(prefix + ".router.weight", ParameterList::Role::matrix, {experts.count, config.hidden});
+  // The gradient of an expert's weight for a token is a sum over the columns of the tensor ranks.
+  router.gradient_is_partial = list.shard().tensor_size > 1;
+  const std::int64_t first = list.shard().first_expert(experts.count);
+  for (std::int64_t i = 0; i < list.shard().local_experts(experts.count); ++i) {
+    list.of_expert(
+        [&] { FeedForward::declare(list, config, config.expert_ffn_hidden(), expert_prefix(prefix, first + i)); });
+  }
+  if (experts.shared_hidden > 0) FeedForward::declare(list, config, experts.shared_hidden, prefix + ".shared");
+}
+
+Experts::Experts(const parallel::TensorContext& context, const parallel::ParameterBuffer& parameters,
+                 const std::string& prefix, const ModelConfig& config, int layer)
+    : context_(context),
+      config_(config.experts),
+      gated_(config.gated),
+      activation_(config.activation),
+      router_(parameters.at(prefix + ".router.weight").value),
+      router_gradient_(parameters.at(prefix + ".router.weight").gradient) {
+  const int ranks = context.expert_group == nullptr ? 1 : context.expert_group->size();
+  const std::int64_t local = config_.count / ranks;
+  first_expert_ = context.expert_group == nullptr ? 0 : local * context.expert_group->rank();
+  for (std::int64_t i = 0; i < local; ++i) {
+    const std::string name = expert_prefix(prefix, first_expert_ + i);
+    const parallel::Parameter& fc = parameters.at(name + ".fc.weight");
+    const parallel::Parameter& proj = parameters.at(name + ".proj.weight");
+    const Shape expansion = {fc.storage.numel() / config.hidden, config.hidden};
+    experts_.push_back({fc.value.reshape(expansion), proj.value, fc.gradient.reshape(expansion), proj.gradient});
+  }
+  if (config_.shared_hidden > 0) shared_.emplace(context, parameters, prefix + ".shared", config);
+  load_.layer = layer;
+}
+
+Experts::Saved Experts::make_saved(const LayerShape& shape, bool selective, Arena& arena) const {
+  Saved saved;
+  saved.arena = &arena;
+  if (shared_) saved.shared = shared_->make_saved(shape, selective, arena);
+  return saved;
+}
+
+Experts::Gradients Experts::make_gradients(const LayerShape& shape, Arena& arena) const {
+  Gradients gradients;
+  if (shared_) {
+    gradients.shared = shared_->make_gradients(shape, arena);
+    gradients.output = gradients.shared->output;
+  } else {
+    gradients.output = shape.allocate_residual(arena);
+  }
+  return gradients;
+}
+
+RouterProblem Experts::problem(const LayerShape& shape) const {
+  return {.per_token = config_.per_token,
+          .score = config_.score,
+          .softmax_of_chosen = !config_.pre_softmax,
+          .scaling = config_.scaling,
+          .groups = config_.groups,
+          .groups_per_token = config_.groups_per_token,
+          .segments = config_.balance == BalanceLoss::sequence ? shape.b : 1};
+}
+
+double Experts::segment_tokens(const LayerShape& shape) const {
+  const int context_ranks = context_.context_group == nullptr ? 1 : context_.context_group->size();
+  const std::int64_t sequences = config_.balance == BalanceLoss::sequence ? 1 : shape.b;
+  return static_cast<double>(shape.s * context_ranks * sequences);
+}
+
+template <class Function>
+void Experts::for_each_expert(const Saved& saved, const Function& function) const {
+  std::int64_t first = 0;
+  for (std::size_t i = 0; i < experts_.size(); ++i) {
+    if (saved.rows[i] > 0) function(experts_[i], first, saved.rows[i]);
+    first += saved.rows[i];
+  }
+}
+
+ConstTensorView Experts::gather_tokens(ConstTensorView rows) const {
+  if (context_.expert_group == nullptr) return rows;
+  const Shape shape = {rows.shape()[0] * context_.expert_group->size(), rows.shape()[1]};
+  const TensorView all = context_.workspace.allocate(rows.dtype(), shape);
+  context_.expert_group->all_gather(context_.stream(), rows, all).wait(context_.stream());
+  return all;
+}
+
+TensorView Experts::scatter_tokens(TensorView rows) const {
+  if (context_.expert_group == nullptr) return rows;
+  const Shape shape = {rows.shape()[0] / context_.expert_group->size(), rows.shape()[1]};
+  const TensorView own = context_.workspace.allocate(rows.dtype(), shape);
+  context_.expert_group->reduce_scatter(context_.stream(), rows, own, ReduceOp::sum).wait(context_.stream());
+  return own;
+}
+
+TensorView Experts::permute(const Saved& saved, ConstTensorView tokens) const {
+  const TensorView rows = context_.workspace.allocate(tokens.dtype(), {saved.tokens.numel(), tokens.shape()[1]});
+  context_.backend.embedding().lookup(context_.stream(), saved.tokens, tokens, 0, rows);
+  return rows;
+}
+
+Work Experts::sum_tokens(const Saved& saved, ConstTensorView rows, TensorView y, ConstTensorView more) const {
+  Stream& stream = context_.stream();
+  const TensorView term = context_.term_of(y);
+  const bool direct = context_.expert_group == nullptr;
+  const TensorView sum =
+      direct ? term : context_.workspace.allocate(y.dtype(), {saved.row_of.shape()[0], y.shape()[1]});
+  context_.backend.experts().sum_rows(stream, rows, saved.row_of, sum);
+  if (!direct) context_.expert_group->reduce_scatter(stream, sum, term, ReduceOp::sum).wait(stream);
+  if (more) context_.backend.elementwise().add(stream, more, term);
+  return context_.sum_into(y, term);
+}
+
+TensorView Experts::activated_like(const Saved& saved) const {
+  const Shape& expanded = saved.expanded.shape();
+  return context_.workspace.allocate(saved.expanded.dtype(), {expanded[0], gated_ ? expanded[1] / 2 : expanded[1]});
+}
+
+TensorView Experts::activate(const Saved& saved) const {
+  const TensorView result = activated_like(saved);
+  ElementwiseKernels& kernels = context_.backend.elementwise();
+  if (gated_) {
+    kernels.glu(context_.stream(), saved.expanded, result);
+  } else {
+    kernels.activate(context_.stream(), activation_, saved.expanded, result);
+  }
+  return result;
+}
+
+void Experts::route(const LayerShape& shape, ConstTensorView rows, Saved& saved) const {
+  Stream& stream = context_.stream();
+  Arena &arena = *saved.arena, &workspace = context_.workspace;
+  ExpertKernels& kernels = context_.backend.experts();
+  const std::int64_t n = shape.rows(), k = config_.per_token, count = config_.count;
+  const int ranks = context_.expert_group == nullptr ? 1 : context_.expert_group->size();
+  const DType accumulation = accumulation_type(shape.dtype);
+  const RouterProblem problem = this->problem(shape);
+
+  saved.logits = arena.allocate(shape.dtype, {n, count});
+  saved.chosen = arena.allocate(DType::int32, {n, k});
+  saved.row_of = arena.allocate(DType::int32, {n * ranks, k});
+  const bool balances = config_.balance != BalanceLoss::none && config_.balance_coefficient > 0;
+  TensorView sums, squares;
+  if (balances) {
+    saved.counts = arena.allocate(accumulation, {problem.segments, count});
+    sums = workspace.allocate(accumulation, {problem.segments, count});
+  }
+  if (config_.z_coefficient > 0) squares = workspace.allocate(accumulation, {1});
+  context_.backend.gemm().linear(stream, rows, router_, {}, Activation::none, {}, saved.logits);
+  const TensorView weights = arena.allocate(accumulation, {n, k});
+  kernels.route(stream, problem, saved.logits, saved.chosen, weights, saved.counts, sums, squares);
+  if (context_.context_group != nullptr) {
+    for (const TensorView data : {saved.counts, sums, squares}) {
+      if (data) context_.context_group->all_reduce(stream, data, ReduceOp::sum).wait(stream);
+    }
+  }
+  TensorView kept = saved.chosen;
+  if (config_.capacity_factor > 0) {
+    const auto capacity = static_cast<std::int64_t>(
+        std::ceil(static_cast<double>(n * k) / static_cast<double>(count) * config_.capacity_factor));
+    kept = workspace.allocate(DType::int32, {n, k});
+    kernels.limit_load(stream, saved.chosen, weights, count, capacity, config_.drop_by_position, kept);
+  }
+  saved.weights = weights;
+  ConstTensorView all = kept;
+  if (context_.expert_group != nullptr) {
+    saved.weights = arena.allocate(accumulation, {n * ranks, k});
+    context_.expert_group->all_gather(stream, weights, saved.weights).wait(stream);
+    all = gather_tokens(kept);
+  }
+  const auto local = static_cast<std::int64_t>(experts_.size());
+  const TensorView rows_of_expert = workspace.allocate(DType::int32, {local});
+  const TensorView slots = arena.allocate(DType::int32, {n * ranks * k});
+  const TensorView tokens = arena.allocate(DType::int32, {n * ranks * k});
+  kernels.sort(stream, all, first_expert_, rows_of_expert, saved.row_of, slots, tokens);
+  read_load(shape, rows_of_expert, kept, sums, squares, saved);
+  const std::int64_t all_rows = std::accumulate(saved.rows.begin(), saved.rows.end(), std::int64_t{0});
+  saved.slots = slots.rows(0, all_rows);
+  saved.tokens = tokens.rows(0, all_rows);
+}
+
+void Experts::read_load(const LayerShape& shape, ConstTensorView rows_of_expert, ConstTensorView kept,
+                        ConstTensorView sums, ConstTensorView squares, Saved& saved) const {
+  Stream& stream = context_.stream();
+  const std::int64_t choices = kept.numel();
+  // A rehearsal copies nothing: it sees even shares.
+  const std::int64_t all = saved.row_of.numel();
+  std::vector<std::int32_t> rows(experts_.size());
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    const std::int64_t expert = first_expert_ + static_cast<std::int64_t>(i);
+    rows[i] = static_cast<std::int32_t>(all * (expert + 1) / config_.count - all * expert / config_.count);
+  }
+  std::vector<std::int32_t> experts(static_cast<std::size_t>(choices));
+  for (std::size_t i = 0; i < experts.size(); ++i) {
+    experts[i] = static_cast<std::int32_t>(i % static_cast<std::size_t>(config_.count));
+  }
+  context_.backend.copy_to_host(stream, rows_of_expert, TensorView(rows.data(), rows_of_expert.shape()));
+  context_.backend.copy_to_host(stream, kept, TensorView(experts.data(), kept.shape()));
+  stream.synchronize();
+  saved.rows.assign(rows.begin(), rows.end());
+  ExpertLoad& load = saved.load;
+  load.layer = load_.layer;
+  load.tokens.assign(static_cast<std::size_t>(config_.count), 0);
+  for (const std::int32_t expert : experts) {
+    if (expert < 0) {
+      ++load.dropped;
+    } else {
+      ++load.tokens[static_cast<std::size_t>(expert)];
+    }
+  }
+  const double tokens = segment_tokens(shape);
+  if (sums) {
+    const std::vector<double> counts = read_sums(context_.backend, stream, saved.counts);
+    const std::vector<double> scores = read_sums(context_.backend, stream, sums);
+    const double product = std::inner_product(counts.begin(), counts.end(), scores.begin(), 0.0);
+    const auto segments = static_cast<double>(saved.counts.shape()[0]);
+    load.balance = product * static_cast<double>(config_.count) /
+                   (static_cast<double>(config_.per_token) * tokens * tokens * segments);
+  }
+  if (squares) {
+    const int context_ranks = context_.context_group == nullptr ? 1 : context_.context_group->size();
+    load.z = read_sums(context_.backend, stream, squares)[0] / static_cast<double>(shape.rows() * context_ranks);
+  }
+}
+
+void Experts::forward(const LayerShape& shape, ConstTensorView x, Saved& saved, TensorView y) const {
+  Stream& stream = context_.stream();
+  GemmKernels& gemm = context_.backend.gemm();
+  const ArenaScope scope(context_.workspace);
+  saved.input = x;
+  const ConstTensorView rows = context_.gather_now(shape.as_rows(x));
+  route(shape, rows, saved);
+  const std::int64_t all_rows = saved.tokens.numel();
+  saved.expanded = saved.arena->allocate(shape.dtype, {all_rows, experts_.front().expansion.shape()[0]});
+  {
+    const ArenaScope input_scope(context_.workspace);
+    const TensorView permuted = permute(saved, gather_tokens(rows));
+    for_each_expert(saved, [&](const Expert& expert, std::int64_t first, std::int64_t count) {
+      gemm.linear(stream, permuted.rows(first, count), expert.expansion, {}, Activation::none, {},
+                  saved.expanded.rows(first, count));
+    });
+  }
+  if (!y) {
+    if (shared_) shared_->forward(shape, x, *saved.shared, {});
+    return;
+  }
+  const TensorView activated = activate(saved);
+  context_.backend.experts().scale_rows(stream, activated, saved.weights, saved.slots, activated);
+  const TensorView results = context_.workspace.allocate(shape.dtype, {all_rows, shape.h});
+  for_each_expert(saved, [&](const Expert& expert, std::int64_t first, std::int64_t count) {
+    gemm.linear(stream, activated.rows(first, count), expert.projection, {}, Activation::none, {},
+                results.rows(first, count));
+  });
+  sum_tokens(saved, results, shape.as_rows(y)).wait(stream);
+  if (!shared_) return;
+  const TensorView of_shared = shape.allocate_residual(context_.workspace);
+  shared_->forward(shape, x, *saved.shared, of_shared);
+  context_.backend.elementwise().add(stream, of_shared, y);
+}
+
+void Experts::backward(const LayerShape& shape, Saved& saved, const Gradients& gradients, TensorView dx,
+                       double mean_gradient) const {
+  Stream& stream = context_.stream();
+  GemmKernels& gemm = context_.backend.gemm();
+  ExpertKernels& kernels = context_.backend.experts();
+  ElementwiseKernels& elementwise = context_.backend.elementwise();
+  const ArenaScope scope(context_.workspace);
+  const TensorView dweights = context_.workspace.allocate(saved.weights.dtype(), saved.weights.shape());
+  elementwise.fill(stream, 0, dweights);
+  const TensorView dscaled = activated_like(saved);
+  {
+    const ArenaScope inner(context_.workspace);
+    const TensorView doutput = permute(saved, gather_tokens(context_.gather_now(shape.as_rows(gradients.output))));
+    const TensorView activated = activate(saved), scaled = activated_like(saved);
+    kernels.scale_rows(stream, activated, saved.weights, saved.slots, scaled);
+    for_each_expert(saved, [&](const Expert& expert, std::int64_t first, std::int64_t count) {
+      gemm.linear_backward_input(stream, doutput.rows(first, count), expert.projection, Activation::none, {},
+                                 dscaled.rows(first, count));
+      gemm.linear_backward_weight(stream, doutput.rows(first, count), scaled.rows(first, count),
+                                  expert.projection_gradient, {});
+    });
+    kernels.scale_rows_backward(stream, dscaled, activated, saved.weights, saved.slots, dscaled, dweights);
+  }
+  const TensorView dexpanded = gated_ ? saved.expanded : dscaled;
+  if (gated_) {
+    elementwise.glu_backward(stream, dscaled, saved.expanded, dexpanded);
+  } else {
+    elementwise.activate_backward(stream, activation_, dscaled, saved.expanded, dexpanded);
+  }
+  const ConstTensorView rows = context_.gather_now(shape.as_rows(saved.input));
+  const TensorView permuted = permute(saved, gather_tokens(rows));
+  const TensorView dpermuted = context_.workspace.allocate(permuted.dtype(), permuted.shape());
+  for_each_expert(saved, [&](const Expert& expert, std::int64_t first, std::int64_t count) {
+    gemm.linear_backward_input(stream, dexpanded.rows(first, count), expert.expansion, Activation::none, {},
+                               dpermuted.rows(first, count));
+    gemm.linear_backward_weight(stream, dexpanded.rows(first, count), permuted.rows(first, count),
+                                expert.expansion_gradient, {});
+  });
+  const TensorView drouter = backward_of_router(shape, saved, rows, scatter_tokens(dweights), mean_gradient);
+  sum_tokens(saved, dpermuted, shape.as_rows(dx), drouter).wait(stream);
+  if (shared_) {
+    const TensorView of_shared = shape.allocate_residual(context_.workspace);
+    shared_->backward_input(shape, *saved.shared, *gradients.shared, of_shared, parallel::WeightGradient::now);
+    elementwise.add(stream, of_shared, dx);
+  }
+  add(load_, saved.load);
+}
+
+TensorView Experts::backward_of_router(const LayerShape& shape, const Saved& saved, ConstTensorView rows,
+                                       ConstTensorView dweights, double mean_gradient) const {
+  Stream& stream = context_.stream();
+  GemmKernels& gemm = context_.backend.gemm();
+  const TensorView dlogits = context_.workspace.allocate(shape.dtype, saved.logits.shape());
+  const TensorView drouter = context_.workspace.allocate(shape.dtype, rows.shape());
+  BalanceGradient balance;
+  if (context_.tensor_group.rank() == 0) {  // once in the sum over the tensor group
+    const double tokens = segment_tokens(shape);
+    balance.counts = saved.counts;
+    if (saved.counts) {
+      balance.factor =
+          mean_gradient * config_.balance_coefficient * static_cast<double>(config_.count) /
+          (static_cast<double>(config_.per_token) * tokens * tokens * static_cast<double>(saved.counts.shape()[0]));
+    }
+    const int context_ranks = context_.context_group == nullptr ? 1 : context_.context_group->size();
+    balance.z_factor = mean_gradient * config_.z_coefficient / static_cast<double>(shape.rows() * context_ranks);
+  }
+  context_.backend.experts().route_backward(stream, problem(shape), saved.logits, saved.chosen, dweights, balance,
+                                            dlogits);
+  gemm.linear_backward_weight(stream, dlogits, rows, router_gradient_, {});
+  gemm.linear_backward_input(stream, dlogits, router_, Activation::none, {}, drouter);
+  return drouter;
+}
+
+ExpertLoad Experts::take_load() const {
+  ExpertLoad taken;
+  taken.layer = load_.layer;
+  std::swap(taken, load_);
+  return taken;
+}
+
+}  // namespace trireme::model

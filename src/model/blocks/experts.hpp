@@ -1,0 +1,117 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "src/model/blocks/feed_forward.hpp"
+
+namespace trireme::model {
+
+/// Load of the experts of one layer in the micro-batches since the last reading. On one rank of the tensor group: of
+/// the tokens of this rank's sequences; summed over data ranks it is that of all tokens.
+struct ExpertLoad {
+  int layer = 0;
+  std::vector<double> tokens;  ///< by expert of the model: tokens that it computed
+  double dropped = 0;          ///< choices beyond the capacity
+  double balance = 0;          ///< sum over micro-batches of the balance loss, without its coefficient
+  double z = 0;                ///< likewise of the z-loss: mean over tokens of lse^2
+};
+
+/// Feed-forward block of experts (ExpertConfig): y[t] = sum over the chosen experts i of w[t, i] F_i(x[t]), F_i a block
+/// like FeedForward without biases, w from the router (RouterProblem), plus a shared block of all tokens, if any. x, y
+/// [s_local, b, h]. Each expert is split over the tensor ranks like a dense block; whole experts are divided over
+/// TensorContext::expert_group, whose ranks gather one another's tokens and sum their results.
+///
+/// The rows R that this rank computes depend on the data: forward reads their number from the device. Balance losses
+/// (Fedus et al. 2021, arXiv:2101.03961): E / (k T^2) sum over experts of counts x sums (ExpertKernels::route) over the
+/// T tokens of a micro-batch, or the mean of that over its sequences; the z-loss (Zoph et al. 2022, arXiv:2202.08906)
+/// is the mean of lse^2.
+class Experts {
+ public:
+  /// State of one micro-batch between forward and backward. n tokens of this rank's sequences, N of the expert group's.
+  struct Saved {
+    Arena* arena = nullptr;  ///< memory of the tensors below
+    ConstTensorView input;
+    TensorView logits;               ///< [n, E]
+    TensorView chosen;               ///< [n, k]
+    TensorView counts;               ///< [segments, E]; empty without a balance loss
+    TensorView weights, row_of;      ///< [N, k]
+    TensorView slots, tokens;        ///< [R] (ExpertKernels::sort)
+    TensorView expanded;             ///< [R, f_local], gated [R, 2 f_local]; overwritten by backward
+    std::vector<std::int64_t> rows;  ///< of each expert here
+    ExpertLoad load;
+    std::optional<FeedForward::Saved> shared;
+  };
+  struct Gradients {
+    TensorView output;  ///< [s_local, b, h], of y
+    std::optional<FeedForward::Gradients> shared;
+  };
+
+  /// Adds the parameters `prefix`.*: router.weight [E, h], and of each expert i on this rank experts.i.fc.weight and
+  /// experts.i.proj.weight; shared.*.
+  static void declare(ParameterList& list, const ModelConfig& config, const std::string& prefix);
+  /// Takes these parameters. `layer` counts over the full model.
+  Experts(const parallel::TensorContext& context, const parallel::ParameterBuffer& parameters,
+          const std::string& prefix, const ModelConfig& config, int layer);
+
+  /// `arena` must outlive the result, whose tensors forward allocates there.
+  Saved make_saved(const LayerShape& shape, bool selective, Arena& arena) const;
+  Gradients make_gradients(const LayerShape& shape, Arena& arena) const;
+
+  /// Overwrites y; x must outlive `saved`. An empty y only fills `saved`. Waits for the device.
+  void forward(const LayerShape& shape, ConstTensorView x, Saved& saved, TensorView y) const;
+  /// Computes dx from gradients.output, overwritten, and accumulates the gradients of all weights. The gradient of the
+  /// mean loss of a micro-batch is `mean_gradient`.
+  void backward(const LayerShape& shape, Saved& saved, const Gradients& gradients, TensorView dx,
+                double mean_gradient) const;
+
+  /// Sum of the loads of all backwards since the last call.
+  ExpertLoad take_load() const;
+
+ private:
+  struct Expert {
+    TensorView expansion, projection;  // [f_local or 2 f_local, h], [h, f_local]
+    TensorView expansion_gradient, projection_gradient;
+  };
+
+  RouterProblem problem(const LayerShape& shape) const;
+  /// Tokens over which a balance loss is formed: of a sequence or a micro-batch, on all context ranks.
+  double segment_tokens(const LayerShape& shape) const;
+  /// Chooses experts for `rows`, this rank's tokens, and assigns their rows here.
+  void route(const LayerShape& shape, ConstTensorView rows, Saved& saved) const;
+  /// Reads rows_of_expert and the sums of the balance losses from the device.
+  void read_load(const LayerShape& shape, ConstTensorView rows_of_expert, ConstTensorView kept, ConstTensorView sums,
+                 ConstTensorView squares, Saved& saved) const;
+  /// Gathers a matrix of tokens over the expert group, into the work space.
+  ConstTensorView gather_tokens(ConstTensorView rows) const;
+  /// Sum over the expert group of this rank's tokens of `rows`, in the work space.
+  TensorView scatter_tokens(TensorView rows) const;
+  /// Rows of the gathered `tokens` in the order of experts, [R, h] in the work space.
+  TensorView permute(const Saved& saved, ConstTensorView tokens) const;
+  /// y = sum of each token's `rows` [R, h] over its experts, on all ranks of the expert and the tensor group; plus
+  /// `more` [n, h] of this tensor rank, if any. Overwrites y, rows of the residual stream.
+  Work sum_tokens(const Saved& saved, ConstTensorView rows, TensorView y, ConstTensorView more = {}) const;
+  /// Allocates [R, f_local] in the work space.
+  TensorView activated_like(const Saved& saved) const;
+  TensorView activate(const Saved& saved) const;
+  /// Accumulates the router's gradient from `dweights` [n, k] and those of the balance losses. Returns the gradient of
+  /// its input `rows` in the work space, this tensor rank's term.
+  TensorView backward_of_router(const LayerShape& shape, const Saved& saved, ConstTensorView rows,
+                                ConstTensorView dweights, double mean_gradient) const;
+  /// Calls function(expert, first row, rows) for each expert with rows.
+  template <class Function>
+  void for_each_expert(const Saved& saved, const Function& function) const;
+
+  parallel::TensorContext context_;
+  ExpertConfig config_;
+  bool gated_;
+  Activation activation_;
+  std::int64_t first_expert_;  // of those here
+  TensorView router_, router_gradient_;
+  std::vector<Expert> experts_;
+  std::optional<FeedForward> shared_;
+  mutable ExpertLoad load_;  // of the backwards since it was taken
+};
+
+}  // namespace trireme::model

@@ -1,0 +1,20 @@
+#include "src/train/train_record.hpp"
+
+#include <algorithm>
+
+namespace trireme::train {
+
+LayerLoad summary_of(const std::vector<LayerLoad>& layers) {
+  LayerLoad summary{.layer = -1, .entropy = 1};
+  const auto count = static_cast<double>(layers.size());
+  for (const LayerLoad& layer : layers) {
+    summary.balance_loss += layer.balance_loss / count;
+    summary.z_loss += layer.z_loss / count;
+    summary.dropped += layer.dropped / count;
+    summary.max_load = std::max(summary.max_load, layer.max_load);
+    summary.entropy = std::min(summary.entropy, layer.entropy);
+  }
+  return summary;
+}
+
+}  // namespace trireme::train

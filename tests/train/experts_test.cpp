@@ -1,0 +1,192 @@
+// Layers with experts: gradients, capacity, loads, and the same run on every grid.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/support/finite_difference.hpp"
+#include "tests/support/mpi_world.hpp"
+#include "tests/support/training_run.hpp"
+#include "tests/train/one_rank.hpp"
+
+namespace trireme::train {
+namespace {
+
+using model::BalanceLoss;
+using model::ExpertConfig;
+using model::ModelConfig;
+using test::Layout;
+using test::TrainingRunConfig;
+
+ModelConfig config_with(const ExpertConfig& experts, bool gated) {
+  ModelConfig config = small_config();
+  config.layers = 2;
+  config.ffn_hidden = 24;
+  config.gated = gated;
+  config.linear_bias = false;
+  config.experts = experts;
+  return config;
+}
+
+/// The loss of a micro-batch and the balance losses, whose gradients `rig` then holds.
+double objective(Rig& rig, const std::vector<model::MicroBatch>& batches) {
+  rig.gpt.run(batches, {.backward = true, .loss_gradient = 0.5, .mean_gradient = 3});
+  double sum = 0.5 * rig.gpt.take_global_loss_sums().tokens;
+  const ExpertConfig& experts = rig.gpt.config().experts;
+  for (const model::ExpertLoad& load : rig.gpt.take_expert_loads()) {
+    sum += 3 * (experts.balance_coefficient * load.balance + experts.z_coefficient * load.z);
+  }
+  return sum;
+}
+
+TEST(Experts, GradientsAreTheDerivativesOfTheLosses) {
+  if (test::world().size() > 1) GTEST_SKIP() << "runs on one rank";
+  const ExpertConfig forms[] = {
+      {.count = 4, .balance_coefficient = 0.5, .z_coefficient = 0.1},
+      {.count = 4,
+       .per_token = 1,
+       .layers = "01",
+       .pre_softmax = true,
+       .balance = BalanceLoss::sequence,
+       .balance_coefficient = 0.5},
+      {.count = 8,
+       .per_token = 4,
+       .ffn_hidden = 16,
+       .shared_hidden = 8,
+       .score = RouterScore::sigmoid,
+       .scaling = 2,
+       .groups = 4,
+       .groups_per_token = 2,
+       .balance_coefficient = 0.5,
+       .z_coefficient = 0.1},
+      {.count = 4, .balance = BalanceLoss::none, .capacity_factor = 0.6},
+      {.count = 4, .balance = BalanceLoss::none, .capacity_factor = 0.6, .drop_by_position = true}};
+  for (const ExpertConfig& form : forms) {
+    for (const bool gated : {true, false}) {
+      const ModelConfig config = config_with(form, gated);
+      Rig rig(layout_of(DType::fp64, 16, 2), config, 0.3);
+      BatchLoader loader = loader_of(rig, 2);
+      const std::vector<model::MicroBatch> batches = loader.load(*formula_samples(config), {{0, 0}, {1, 1}});
+      objective(rig, batches);
+      const std::string mlp = "h.1.mlp.";
+      for (const std::string name : {mlp + "router.weight", mlp + "experts.0.fc.weight", mlp + "experts.3.proj.weight",
+                                     std::string("h.0.attn.qkv.weight"), mlp + "shared.fc.weight"}) {
+        const parallel::Parameter* const parameter = rig.gpt.parameters().find(name);
+        if (parameter == nullptr) continue;
+        auto* values = parameter->value.as<double>();
+        std::vector<double> x, gradient;
+        std::vector<std::int64_t> places;
+        for (std::int64_t i = 0; i < parameter->value.numel(); i += parameter->value.numel() / 5) {
+          places.push_back(i);
+          x.push_back(values[i]);
+          gradient.push_back(parameter->gradient.as<double>()[i]);
+        }
+        test::expect_derivative(
+            x, gradient,
+            [&] {
+              for (std::size_t i = 0; i < x.size(); ++i) values[places[i]] = x[i];
+              return objective(rig, batches);
+            },
+            name);
+        for (std::size_t i = 0; i < x.size(); ++i) values[places[i]] = x[i];
+      }
+    }
+  }
+}
+
+TEST(Experts, LoadsCountEveryChoice) {
+  if (test::world().size() > 1) GTEST_SKIP() << "runs on one rank";
+  for (const double factor : {0.0, 0.5}) {
+    Rig rig(layout_of(DType::fp64, 16, 4),
+            config_with({.count = 4, .layers = "01", .balance_coefficient = 1, .capacity_factor = factor}, true));
+    BatchLoader loader = loader_of(rig, 4);
+    objective(rig, loader.load(*formula_samples(rig.gpt.config()), {{0, 0}, {1, 1}, {2, 2}, {3, 3}}));
+    const std::vector<model::ExpertLoad> loads = rig.gpt.take_expert_loads();
+    EXPECT_TRUE(loads.empty() || loads.front().tokens.empty() || loads.front().tokens[0] == 0) << "taken twice";
+    const model::ExpertLoad load = [&] {
+      rig.gpt.run(loader.load(*formula_samples(rig.gpt.config()), {{0, 0}, {1, 1}, {2, 2}, {3, 3}}),
+                  {.backward = true});
+      return rig.gpt.take_expert_loads().front();
+    }();
+    EXPECT_EQ(load.layer, 1);
+    double kept = 0;
+    for (const double tokens : load.tokens) {
+      kept += tokens;
+      if (factor > 0) EXPECT_LE(tokens, 16 * 4 * 2 / 4 * factor);
+    }
+    EXPECT_EQ(kept + load.dropped, 16 * 4 * 2);
+    EXPECT_EQ(load.dropped > 0, factor > 0);
+    EXPECT_NEAR(load.balance, 1, 0.2);  // small weights: nearly even scores
+  }
+}
+
+/// Grids of `ranks` ranks that divide four experts.
+std::vector<Layout> layouts(int ranks) {
+  const auto of = [](int tensor, int pipeline, int context, int expert, bool sequence_parallel = false) {
+    Layout layout{tensor, pipeline, {}, context, expert};
+    layout.options.micro_batch_size = 2;
+    layout.options.parallel.sequence_parallel = sequence_parallel;
+    return layout;
+  };
+  if (ranks == 1) return {};
+  if (ranks == 2) return {of(1, 1, 1, 2), of(2, 1, 1, 1), of(2, 1, 1, 1, true), of(1, 1, 2, 2), of(1, 2, 1, 1)};
+  std::vector<Layout> list = {of(1, 1, 1, 4),       of(1, 1, 1, 2), of(2, 1, 1, 2),
+                              of(2, 1, 1, 2, true), of(1, 1, 2, 4), of(1, 2, 1, 2)};
+  list[0].options.recomputation.granularity = model::RecomputeGranularity::full;
+  list[1].options.parallel.data_parallel.sharding = parallel::DataSharding::optimizer_and_gradients;
+  list[1].options.parallel.data_parallel.overlap_reduce = true;
+  list[3].options.parallel.data_parallel.sharding = parallel::DataSharding::optimizer;
+  list[5].options.parallel.schedule = parallel::ScheduleKind::zero_bubble;
+  return list;
+}
+
+TEST(Experts, EveryGridComputesTheRunOfOneRank) {
+  const ExpertConfig forms[] = {{.count = 4, .balance_coefficient = 0.1, .z_coefficient = 0.01},
+                                {.count = 4,
+                                 .per_token = 1,
+                                 .ffn_hidden = 40,
+                                 .shared_hidden = 16,
+                                 .layers = "01",
+                                 .pre_softmax = true,
+                                 .balance = BalanceLoss::sequence,
+                                 .balance_coefficient = 0.1}};
+  for (const ExpertConfig& form : forms) {
+    TrainingRunConfig config;
+    config.steps = 3;
+    config.init_scale = 8;
+    config.model = config_with(form, true);
+    config.model.max_positions = config.s;
+    config.model.hidden_dropout = 0.1;
+    Layout reference;
+    reference.options.micro_batch_size = 2;
+    SelfCommunicator alone;
+    const test::Curve expected = test::training_curve(alone, config, reference);
+    for (const Layout& layout : layouts(test::world().size())) {
+      SCOPED_TRACE(testing::Message() << layout);
+      test::expect_close(test::training_curve(test::world(), config, layout), expected,
+                         test::tolerance(DType::fp64, test::Comparison::other_order));
+    }
+  }
+}
+
+TEST(Experts, CapacityIsThatOfAMicroBatchOnEveryGrid) {
+  for (const bool by_position : {false, true}) {
+    TrainingRunConfig config;
+    config.steps = 2;
+    config.init_scale = 8;
+    config.model = config_with(
+        {.count = 4, .balance = BalanceLoss::none, .capacity_factor = 0.75, .drop_by_position = by_position}, true);
+    config.model.max_positions = config.s;
+    Layout reference;
+    reference.options.micro_batch_size = 2;
+    SelfCommunicator alone;
+    const test::Curve expected = test::training_curve(alone, config, reference);
+    for (const Layout& layout : layouts(test::world().size())) {
+      if (layout.context > 1) continue;
+      SCOPED_TRACE(testing::Message() << layout);
+      test::expect_close(test::training_curve(test::world(), config, layout), expected,
+                         test::tolerance(DType::fp64, test::Comparison::other_order));
+    }
+  }
+}
+
+}  // namespace
+}  // namespace trireme::train
