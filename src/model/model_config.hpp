@@ -58,7 +58,7 @@ struct ExpertConfig {
   std::int64_t ffn_hidden = 0;     ///< width of an expert; 0: that of a dense block
   std::int64_t shared_hidden = 0;  ///< width of a block that computes every token too; 0: none
   /// For each layer, '1' if it has experts and '0' if it is dense; empty: all have.
-  std::string layers;
+  std::string layers{};
   RouterScore score = RouterScore::softmax;
   bool pre_softmax = false;  ///< softmax over all experts, not over the chosen ones: RouterProblem::softmax_of_chosen
   double scaling = 1;        ///< of the weights of the chosen experts
