@@ -53,6 +53,7 @@ struct BenchOptions {
     options.add("tp", &grid.tensor, "N", "Tensor ranks.", at_least(1));
     options.add("pp", &grid.pipeline, "N", "Pipeline ranks.", at_least(1));
     options.add("cp", &grid.context, "N", "Context ranks.", at_least(1));
+    options.add("ep", &grid.expert, "N", "Expert ranks.", at_least(1));
     device.declare(options);
   }
 

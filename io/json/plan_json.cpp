@@ -139,7 +139,8 @@ Json axes_of(const parallel::ProcessGrid& grid) {
   return {{"tensor", grid.tensor_size()},
           {"pipeline", grid.pipeline_size()},
           {"context", grid.context_size()},
-          {"data", grid.data_size()}};
+          {"data", grid.data_size()},
+          {"expert", grid.expert_size()}};
 }
 
 const char* recomputation_of(const plan::Job& job) {

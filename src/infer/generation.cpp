@@ -155,6 +155,10 @@ class Generator {
   /// Returns the batch size, or throws EnvironmentError if its cache exceeds a rank's memory. Collective.
   static std::int64_t checked_batch(train::ParallelModel& model, Communicator& world, std::int64_t positions,
                                     std::int64_t batch_size) {
+    TRIREME_CHECK(model.shard().expert_size == 1, ConfigError,
+                  "generation failed: <expert_model_parallel_size> {} divides experts over ranks with texts of their "
+                  "own, which end at different times. Try tensor or pipeline ranks instead.",
+                  model.shard().expert_size);
     const model::LayerShape& shape = model.stage().shape();
     const double bytes = static_cast<double>(model.stage().layers().size()) * static_cast<double>(batch_size) *
                          static_cast<double>(positions * 2 * shape.kv_columns()) *

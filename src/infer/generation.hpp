@@ -45,7 +45,8 @@ struct GenerationOptions {
 /// Continues `prompt` token by token, up to `max_new_tokens` or until `end_of_document` (-1: none) is chosen, which is
 /// not part of the result. Keys and values are cached, so each token costs the work of one position. If the text
 /// exceeds the model's positions, the context restarts with its latest half. Collective over the grid: every rank
-/// returns the same tokens, and data ranks do the same work. NumericalError if the model's output is not finite.
+/// returns the same tokens, and data ranks do the same work. NumericalError if the model's output is not finite,
+/// ConfigError if experts are divided over ranks.
 std::vector<std::int32_t> generate(train::ParallelModel& model, Communicator& world,
                                    const std::vector<std::int32_t>& prompt, std::int64_t max_new_tokens,
                                    std::int32_t end_of_document, const SamplingOptions& sampling);
@@ -78,7 +79,8 @@ struct GenerationCounts {
 /// rank. A text that ends is replaced by the next prompt at once. Results do not depend on grid or batch, except for
 /// the rounding of GEMMs. Prompt i goes to data rank (i - first) mod D. On one data rank, records are taken as soon as
 /// all earlier ones are complete; on several, rank 0 gathers them after every 16 batches. Collective over the grid.
-/// NumericalError if the model's output is not finite, EnvironmentError if the cache does not fit into memory.
+/// NumericalError if the model's output is not finite, EnvironmentError if the cache does not fit into memory,
+/// ConfigError if experts are divided over ranks.
 GenerationCounts generate_all(train::ParallelModel& model, Communicator& world, const PromptSource& prompts,
                               std::int64_t first, const GenerationOptions& options, const RecordSink& sink);
 

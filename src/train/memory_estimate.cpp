@@ -25,6 +25,19 @@ parallel::GridCommunicators rehearsal_communicators(const parallel::ProcessGrid&
   return groups;
 }
 
+/// Layers with experts, and the elements of all their experts without routers and shared blocks.
+struct Experts {
+  int layers = 0;
+  double elements = 0;
+};
+Experts experts_of(const model::ModelConfig& config) {
+  Experts experts;
+  for (int layer = 0; layer < config.layers; ++layer) experts.layers += config.experts.in_layer(layer) ? 1 : 0;
+  const std::int64_t of_one = (config.gated ? 3 : 2) * config.hidden * config.expert_ffn_hidden();
+  experts.elements = static_cast<double>(experts.layers) * static_cast<double>(config.experts.count * of_one);
+  return experts;
+}
+
 }  // namespace
 
 MemoryEstimate estimate_memory(const Backend& backend, const model::ModelConfig& config,
@@ -91,15 +104,20 @@ MinMemory min_memory(const model::ModelConfig& config, const ExecutionConfig& ex
   const double padding = (config.has_tied_head() || !config.predicts_tokens() ? 1 : 2) *
                          static_cast<double>(padded - config.vocabulary) * h;
   const double parameters = static_cast<double>(model::parameter_count(config)) + padding;
+  const Experts experts = experts_of(config);
   const double tokens =
       static_cast<double>(execution.sequence_length) * static_cast<double>(execution.micro_batch_size);
+  const std::int64_t expansion = experts.layers < config.layers ? config.expansion() : 0;
   const double max_width =
-      static_cast<double>(std::max({config.hidden, config.expansion(), padded / execution.cross_entropy_chunks}));
-  return {parameters * (copied * grid.gradient_size() + shared), grid.data_size() * tokens * max_width * value, padded};
+      static_cast<double>(std::max({config.hidden, expansion, padded / execution.cross_entropy_chunks}));
+  return {parameters * (copied * grid.gradient_size() + shared) -
+              experts.elements * copied * (grid.gradient_size() - grid.expert_gradient_size()),
+          grid.data_size() * tokens * max_width * value, padded};
 }
 
 LayerActivations layer_activations(const Backend& backend, const model::ModelConfig& config,
-                                   const ExecutionConfig& execution, int tensor_size, int context_size) {
+                                   const ExecutionConfig& execution, int tensor_size, int context_size,
+                                   int expert_size) {
   const model::Recomputation& recomputation = execution.recomputation;
   const bool full = recomputation.granularity == model::RecomputeGranularity::full;
   const bool selective = recomputation.selective();
@@ -108,7 +126,8 @@ LayerActivations layer_activations(const Backend& backend, const model::ModelCon
   const int layers = full && recomputation.method == model::RecomputeMethod::uniform ? recomputation.layers : 1;
   RehearsalBackend rehearsal(backend);
   RehearsalCommunicator tensor_group(0, tensor_size, "tensor"), context_group(0, context_size, "context");
-  StageRehearsal stage(rehearsal, tensor_group, context_group, config, execution,
+  RehearsalCommunicator expert_group(0, expert_size, "expert");
+  StageRehearsal stage(rehearsal, tensor_group, context_group, expert_group, config, execution,
                        {.layers = layers, .first = true, .last = false});
   stage.run(parallel::StepKind::forward);
   LayerActivations result;

@@ -14,7 +14,27 @@ model::StageShard shard_of(const parallel::PipelineLayout& pipeline, const paral
   model::StageShard shard = model::StageShard::of(pipeline, communicators.tensor->rank(), communicators.tensor->size(),
                                                   communicators.pipeline->rank());
   shard.sequence_parallel = config.sequence_parallel && shard.tensor_size > 1;
+  if (communicators.expert != nullptr) {
+    shard.expert_rank = communicators.expert->rank();
+    shard.expert_size = communicators.expert->size();
+  }
   return shard;
+}
+
+/// Group 1 has the experts, if they are divided over ranks.
+std::vector<parallel::GradientGroup> gradient_groups_of(const parallel::GridCommunicators& communicators) {
+  std::vector<parallel::GradientGroup> groups = {
+      {*communicators.gradient, *communicators.tensor, *communicators.model}};
+  if (communicators.expert != nullptr) {
+    groups.push_back({*communicators.expert_gradient, *communicators.tensor, *communicators.expert_model});
+  }
+  return groups;
+}
+
+std::vector<parallel::GradientGroupMember> members_of(const std::vector<parallel::GradientGroup>& groups) {
+  std::vector<parallel::GradientGroupMember> members;
+  for (const parallel::GradientGroup& group : groups) members.push_back({group.gradient.size(), group.gradient.rank()});
+  return members;
 }
 
 parallel::ExchangeOptions exchange_of(const model::StageShard& shard, const parallel::GridCommunicators& communicators,
@@ -24,10 +44,15 @@ parallel::ExchangeOptions exchange_of(const model::StageShard& shard, const para
   return {config.overlap_p2p, scatter ? communicators.tensor.get() : nullptr};
 }
 
+const ExecutionConfig& validated(const ExecutionConfig& execution, const model::ModelConfig& config,
+                                 const parallel::ProcessGrid& grid) {
+  validate(execution, config, grid.expert_size());
+  return execution;
+}
+
 /// Decorator that runs `stage` as graphs; null without `cuda_graphs`.
 std::unique_ptr<model::RecordedStage> recorded(Backend& backend, model::TransformerStage& stage,
                                                const ExecutionConfig& config) {
-  validate(config);
   if (!config.cuda_graphs) return nullptr;
   const parallel::DataParallelOptions& data = config.parallel.data_parallel;
   const model::RecordedStage::Unrecorded unrecorded{.first = data.overlap_gather, .last = data.overlap_reduce};
@@ -55,7 +80,7 @@ ParallelModel::ParallelModel(Backend& backend, Communicator& world, const parall
       grid_(grid),
       communicators_(communicators),
       config_(config),
-      execution_(execution),
+      execution_(validated(execution, config, grid)),
       sequence_shard_(parallel::SequenceShard::of(execution.sequence_length, communicators.context->rank(),
                                                   communicators.context->size())),
       pipeline_layout_(
@@ -65,13 +90,13 @@ ParallelModel::ParallelModel(Backend& backend, Communicator& world, const parall
                   execution.vocabulary_multiple, execution.padded_vocabulary_size),
       shard_(shard_of(pipeline_layout_, communicators, execution.parallel)),
       workspace_(backend, std::size_t{1} << 22),
-      gradient_groups_{{gradient_group(), *communicators.tensor, *communicators.model}},
+      gradient_groups_(gradient_groups_of(communicators)),
       parameters_(backend, execution.dtype, model::model_parameters(config, shard_, vocabulary_),
-                  execution.parallel.data_parallel, {{gradient_group().size(), gradient_group().rank()}}),
+                  execution.parallel.data_parallel, members_of(gradient_groups_)),
       data_parallel_(backend, parameters_, gradient_groups_),
       stage_({backend, *communicators.tensor, workspace_, shard_.sequence_parallel,
               execution.parallel.async_tensor_all_reduce,
-              communicators.context->size() > 1 ? communicators.context.get() : nullptr},
+              communicators.context->size() > 1 ? communicators.context.get() : nullptr, communicators.expert.get()},
              parameters_, config, shard_, vocabulary_, sequence_shard_, execution.micro_batch_size, execution.dtype,
              execution.recomputation, execution.cross_entropy_chunks, data_parallel_),
       recorded_(recorded(backend, stage_, execution)),
@@ -97,6 +122,7 @@ void ParallelModel::run(std::vector<model::MicroBatch> micro_batches, const mode
 }
 
 std::int64_t ParallelModel::length_multiple() const {
+  if (shard_.expert_size > 1) return 0;
   constexpr std::int64_t kernels = 8;  // rows of full vectors and tiles
   const std::int64_t chunks = communicators_.context->size() == 1 ? 1 : 2 * communicators_.context->size();
   return std::lcm(kernels, chunks * (shard_.sequence_parallel ? shard_.tensor_size : 1));

@@ -48,7 +48,8 @@ class ParallelModel {
   const parallel::VocabularyPartition& vocabulary() const { return vocabulary_; }
 
   /// Micro-batches that are shorter than the execution's sequence length have a multiple of this many positions, so
-  /// that the context and the tensor ranks can divide them (BatchLoader::load).
+  /// that the context and the tensor ranks can divide them (BatchLoader::load). 0 if experts are divided over ranks:
+  /// none is shorter, because these ranks exchange tokens of micro-batches of equal length.
   std::int64_t length_multiple() const;
 
   /// The shard that this context rank holds of sequences of the execution's length.

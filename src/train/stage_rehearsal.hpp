@@ -11,8 +11,8 @@ namespace trireme::train {
 /// types and shapes are valid.
 model::MicroBatch unseen_micro_batch(const data::SampleFields& fields, std::int64_t s, std::int64_t b, DType dtype);
 
-/// Rehearsal of one chunk of a pipeline stage with one micro-batch, on a rehearsal backend. Represents tensor rank 0
-/// and context rank 0; other ranks do not exist.
+/// Rehearsal of one chunk of a pipeline stage with one micro-batch, on a rehearsal backend. Represents rank 0 of
+/// its tensor, context and expert group; other ranks do not exist.
 class StageRehearsal {
  public:
   struct Layers {
@@ -21,7 +21,7 @@ class StageRehearsal {
     bool last = false;   ///< with the head
   };
   /// All arguments except `layers` must outlive it.
-  StageRehearsal(Backend& backend, Communicator& tensor_group, Communicator& context_group,
+  StageRehearsal(Backend& backend, Communicator& tensor_group, Communicator& context_group, Communicator& expert_group,
                  const model::ModelConfig& config, const ExecutionConfig& execution, const Layers& layers);
 
   /// Runs a step. A forward must precede its backward, and a backward_input its backward_weight.
@@ -45,6 +45,7 @@ class StageRehearsal {
   parallel::SequenceShard sequence_;
   parallel::VocabularyPartition vocabulary_;
   Arena workspace_;
+  model::StageShard shard_;
   parallel::ParameterBuffer parameters_;
   model::TransformerStage stage_;
 };

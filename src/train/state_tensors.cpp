@@ -29,20 +29,25 @@ std::vector<TensorView> data_of(const std::vector<checkpoint::StateTensor>& tens
 
 std::vector<checkpoint::StateTensor> state_pieces(const model::ModelConfig& config, const ExecutionConfig& execution,
                                                   const parallel::ProcessGrid& grid, int rank) {
+  validate(execution, config, grid.expert_size());
   const parallel::GridPosition at = grid.position(rank);
   model::LayerShape::of(config, execution.sequence_length, 1, grid.tensor_size(), false, execution.dtype);
   const parallel::VocabularyPartition vocabulary(config.vocabulary, at.tensor, grid.tensor_size(),
                                                  execution.vocabulary_multiple, execution.padded_vocabulary_size);
   const parallel::PipelineLayout pipeline =
       parallel::PipelineLayout::of(config.layers, grid.pipeline_size(), execution.parallel.pipeline);
-  const std::vector<parallel::Parameter> parameters = model::model_parameters(
-      config, model::StageShard::of(pipeline, at.tensor, grid.tensor_size(), at.pipeline), vocabulary);
-  const parallel::GradientGroupMember holder{grid.gradient_size(), at.context + grid.context_size() * at.data};
+  model::StageShard shard = model::StageShard::of(pipeline, at.tensor, grid.tensor_size(), at.pipeline);
+  shard.expert_rank = grid.expert_rank(rank);
+  shard.expert_size = grid.expert_size();
+  const std::vector<parallel::Parameter> parameters = model::model_parameters(config, shard, vocabulary);
+  std::vector<parallel::GradientGroupMember> holders = {{grid.gradient_size(), grid.gradient_rank(rank)}};
+  if (shard.expert_size > 1) holders.push_back({grid.expert_gradient_size(), grid.expert_gradient_rank(rank)});
   const parallel::BufferLayout buffer =
-      parallel::ParameterBuffer::make_layout(execution.dtype, parameters, execution.parallel.data_parallel, {holder});
+      parallel::ParameterBuffer::make_layout(execution.dtype, parameters, execution.parallel.data_parallel, holders);
   std::vector<checkpoint::StateTensor> pieces;
   for (std::size_t i = 0; i < parameters.size(); ++i) {
-    pieces.push_back(state_piece(parameters[i], i, buffer, at.tensor, holder));
+    const auto group = static_cast<std::size_t>(parameters[i].gradient_group);
+    pieces.push_back(state_piece(parameters[i], i, buffer, at.tensor, holders[group]));
   }
   return pieces;
 }

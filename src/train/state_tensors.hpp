@@ -17,7 +17,7 @@ std::vector<checkpoint::StateTensor> state_pieces(const model::ModelConfig& conf
                                                   const parallel::ProcessGrid& grid, int rank);
 
 /// One rank's piece of the tensor `kind`/NAME of a checkpoint: the part of parameter `i` of `model` in this rank's
-/// shard, which `stored` holds, without the padding behind the parameter's box. Data ranks that hold the same tensors
+/// shard, which `stored` holds, without the padding behind the parameter's box. Ranks that hold the same tensors
 /// divide the writing among themselves.
 checkpoint::StateTensor state_tensor(ParallelModel& model, std::size_t i, const std::string& kind, TensorView stored);
 

@@ -6,6 +6,7 @@
 #include "src/base/attributes.hpp"
 #include "src/base/check.hpp"
 #include "src/model/blocks/recomputation.hpp"
+#include "src/model/model_config.hpp"
 #include "src/optim/loss_scaler.hpp"
 #include "src/optim/lr_schedule.hpp"
 #include "src/optim/make_optimizer.hpp"
@@ -58,6 +59,25 @@ inline void validate(const ExecutionConfig& config) {
       "micro-batch: recorded work cannot wait for work outside the graph. Try ZeRO 1.");
   TRIREME_CHECK(!config.cuda_graphs || !config.variable_lengths, ConfigError,
                 "<cuda_graphs> and <variable_seq_lengths> exclude each other: recorded work has one length");
+}
+
+/// Throws ConfigError for values that exclude each other, or that `model` does not support with its experts divided
+/// over `expert_size` ranks.
+inline void validate(const ExecutionConfig& config, const model::ModelConfig& model, int expert_size) {
+  validate(config);
+  const std::int64_t experts = model.experts.count;
+  TRIREME_CHECK(
+      !config.cuda_graphs || experts == 0, ConfigError,
+      "<cuda_graphs> does not support experts: the number of tokens of each depends on the data, and recorded "
+      "work has fixed sizes");
+  if (expert_size == 1) return;
+  TRIREME_CHECK(experts > 0, ConfigError, "<expert_model_parallel_size> {}: the model has no experts. Leave it out.",
+                expert_size);
+  TRIREME_CHECK(experts % expert_size == 0, ConfigError,
+                "<expert_model_parallel_size> {} does not divide the {} experts of a layer", expert_size, experts);
+  TRIREME_CHECK(!config.variable_lengths, ConfigError,
+                "<expert_model_parallel_size> and <variable_seq_lengths> exclude each other: ranks that divide experts "
+                "exchange tokens, and need micro-batches of equal length");
 }
 
 /// Definition of the loss of a global batch. `tokens`: the mean over all its counted tokens, independent of the

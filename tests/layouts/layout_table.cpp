@@ -94,13 +94,13 @@ class Table {
       std::vector<std::string> arguments = {"--config", base_};
       arguments.insert(arguments.end(), row.options.begin(), row.options.end());
       parser.parse(arguments);
-      const app::GridOptions& asked = reader.parsed().parallel.grid;
-      const parallel::ProcessGrid grid(world_.size(), asked.tensor, asked.pipeline, asked.context);
+      const parallel::ProcessGrid grid = reader.parsed().parallel.grid.of(world_.size());
       const app::RunConfig& row_config = reader.settle(grid.data_size());
       const Layout layout{.tensor = grid.tensor_size(),
                           .pipeline = grid.pipeline_size(),
                           .options = row_config.execution_config(),
-                          .context = grid.context_size()};
+                          .context = grid.context_size(),
+                          .expert = grid.expert_size()};
       const bool oracle = row.tags.contains("oracle");
       TrainingRunConfig config = oracle ? synthetic_run("synthetic_hot").config : config_of(row, row_config);
       if (!oracle) config.steps = std::min(config.steps, most_steps_);

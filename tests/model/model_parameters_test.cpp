@@ -21,35 +21,47 @@ parallel::PipelineLayout layout_of(int stages, int chunks = 1) {
   return parallel::PipelineLayout::of(small().layers, stages, {.chunks = chunks});
 }
 
-/// Counts the ranks that represent each element of each tensor; row-major.
-std::map<std::string, std::vector<int>> coverage(const ModelConfig& config, int tensor_size, int stages,
-                                                 int virtual_stages) {
+/// Sizes of a grid without ranks that hold the same parameters.
+struct Sizes {
+  int tensor = 1;
+  int stages = 1;
+  int virtual_stages = 1;
+  int expert = 1;
+  int ranks() const { return tensor * stages * expert; }
+};
+
+/// Counts the ranks that represent each element of each tensor; row-major. The ranks that divide experts hold the same
+/// other parameters, which the first of them represents.
+std::map<std::string, std::vector<int>> coverage(const ModelConfig& config, const Sizes& sizes) {
   std::map<std::string, std::vector<int>> counts;
-  for (int pipeline_rank = 0; pipeline_rank < stages; ++pipeline_rank) {
-    for (int tensor_rank = 0; tensor_rank < tensor_size; ++tensor_rank) {
-      const parallel::VocabularyPartition vocabulary(config.vocabulary, tensor_rank, tensor_size);
-      const StageShard shard =
-          StageShard::of(layout_of(stages, virtual_stages), tensor_rank, tensor_size, pipeline_rank);
-      for (const Parameter& p : model_parameters(config, shard, vocabulary)) {
-        EXPECT_EQ(p.storage.rank(), p.shape.rank()) << p.name;
-        for (int i = 0; i < p.shape.rank(); ++i) {
-          EXPECT_LE(p.box.offset[i] + p.box.extent[i], p.shape[i]) << p.name;
-          EXPECT_LE(p.box.extent[i], p.storage[i]) << p.name;
-          EXPECT_TRUE(i == 0 || p.box.extent[i] == p.storage[i]) << p.name;  // only dimension 0 is padded
+  for (int rank = 0; rank < sizes.ranks(); ++rank) {
+    const int tensor_rank = rank % sizes.tensor;
+    const parallel::VocabularyPartition vocabulary(config.vocabulary, tensor_rank, sizes.tensor);
+    StageShard shard = StageShard::of(layout_of(sizes.stages, sizes.virtual_stages), tensor_rank, sizes.tensor,
+                                      rank / sizes.tensor % sizes.stages);
+    shard.expert_size = sizes.expert;
+    shard.expert_rank = rank / sizes.tensor / sizes.stages;
+    for (const Parameter& p : model_parameters(config, shard, vocabulary)) {
+      EXPECT_EQ(p.storage.rank(), p.shape.rank()) << p.name;
+      for (int i = 0; i < p.shape.rank(); ++i) {
+        EXPECT_LE(p.box.offset[i] + p.box.extent[i], p.shape[i]) << p.name;
+        EXPECT_LE(p.box.extent[i], p.storage[i]) << p.name;
+        EXPECT_TRUE(i == 0 || p.box.extent[i] == p.storage[i]) << p.name;  // only dimension 0 is padded
+      }
+      const bool is_divided = sizes.expert > 1 && p.name.find(".experts.") != std::string::npos;
+      EXPECT_EQ(p.gradient_group, is_divided ? 1 : 0) << p.name;
+      if (!p.counts_here(tensor_rank) || (!is_divided && shard.expert_rank > 0)) continue;
+      std::vector<int>& count = counts[p.name];
+      count.resize(static_cast<std::size_t>(p.shape.numel()));
+      for (std::int64_t i = 0; i < p.shape.numel(); ++i) {
+        bool inside = true;
+        std::int64_t rest = i;
+        for (int d = p.shape.rank() - 1; d >= 0; --d) {
+          const std::int64_t at = rest % p.shape[d];
+          inside = inside && at >= p.box.offset[d] && at < p.box.offset[d] + p.box.extent[d];
+          rest /= p.shape[d];
         }
-        if (!p.counts_here(tensor_rank)) continue;
-        std::vector<int>& count = counts[p.name];
-        count.resize(static_cast<std::size_t>(p.shape.numel()));
-        for (std::int64_t i = 0; i < p.shape.numel(); ++i) {
-          bool inside = true;
-          std::int64_t rest = i;
-          for (int d = p.shape.rank() - 1; d >= 0; --d) {
-            const std::int64_t at = rest % p.shape[d];
-            inside = inside && at >= p.box.offset[d] && at < p.box.offset[d] + p.box.extent[d];
-            rest /= p.shape[d];
-          }
-          count[static_cast<std::size_t>(i)] += inside ? 1 : 0;
-        }
+        count[static_cast<std::size_t>(i)] += inside ? 1 : 0;
       }
     }
   }
@@ -60,27 +72,30 @@ TEST(GptParameters, EveryElementHasOneSpeakerOnEveryGrid) {
   for (const test::ModelVariant& variant : test::model_variants()) {
     ModelConfig config = small();
     variant.apply(config);
-    for (const int tensor_size : {1, 2, 4}) {
-      if (config.kv_heads() % tensor_size != 0) continue;
+    std::vector<Sizes> grids;
+    for (const int tensor : {1, 2, 4}) {
       for (const int stages : {1, 2, 4}) {
-        for (const int virtual_stages : {1, 2}) {
-          SCOPED_TRACE(testing::Message()
-                       << variant.name << ", TP " << tensor_size << " x PP " << stages << " x " << virtual_stages);
-          std::int64_t total = 0;
-          for (const auto& [name, counts] : coverage(config, tensor_size, stages, virtual_stages)) {
-            total += static_cast<std::int64_t>(counts.size());
-            for (std::size_t i = 0; i < counts.size(); ++i) ASSERT_EQ(counts[i], 1) << name << ", element " << i;
-          }
-          EXPECT_EQ(total, parameter_count(config));
-        }
+        for (const int virtual_stages : {1, 2}) grids.push_back({tensor, stages, virtual_stages});
       }
+      for (const int expert : {2, 4}) grids.push_back({.tensor = tensor, .expert = expert});
+    }
+    for (const Sizes& sizes : grids) {
+      if (config.kv_heads() % sizes.tensor != 0 || config.experts.count % sizes.expert != 0) continue;
+      SCOPED_TRACE(testing::Message() << variant.name << ", TP " << sizes.tensor << " x PP " << sizes.stages << " x "
+                                      << sizes.virtual_stages << " x EP " << sizes.expert);
+      std::int64_t total = 0;
+      for (const auto& [name, counts] : coverage(config, sizes)) {
+        total += static_cast<std::int64_t>(counts.size());
+        for (std::size_t i = 0; i < counts.size(); ++i) ASSERT_EQ(counts[i], 1) << name << ", element " << i;
+      }
+      EXPECT_EQ(total, parameter_count(config));
     }
   }
 }
 
 TEST(GptParameters, OfALlamaHaveTheirNamesAndShapes) {
   ModelConfig config = small();
-  test::model_variants().back().apply(config);
+  test::model_variant("Llama").apply(config);
   config.layers = 1;
   const parallel::VocabularyPartition vocabulary(config.vocabulary, 0, 2);
   const StageShard shard = StageShard::of(parallel::PipelineLayout::of(1, 1, {}), 0, 2, 0);

@@ -106,6 +106,18 @@ TEST(Candidates, KeepGivenAxes) {
   EXPECT_EQ(micro_batches_of(found[0].jobs[0]), 8);
 }
 
+TEST(Candidates, KeepTheRanksThatDivideExperts) {
+  SearchSpace space = space_of(16);
+  space.base.model.linear_bias = false;
+  space.base.model.experts.count = 8;
+  space.expert = 4;
+  std::vector<Rejection> rejections;
+  const std::vector<GridCandidates> found = candidates(space, rejections);
+  ASSERT_FALSE(found.empty());
+  for (const GridCandidates& grid : found) EXPECT_EQ(grid.grid.expert_size(), 4) << grid.grid.describe(0);
+  EXPECT_GT(rejected(rejections, "do not divide by the 4 ranks of <expert_model_parallel_size>"), 0);
+}
+
 std::string error_of(const SearchSpace& space) {
   return test::message_of<ConfigError>([&] {
     std::vector<Rejection> rejections;

@@ -77,6 +77,39 @@ TEST(StageWork, HasThePublishedCollectivesOfSequenceParallelism) {
   }
 }
 
+model::ModelConfig with_experts() {
+  model::ModelConfig config = small();
+  config.linear_bias = false;
+  config.experts.count = 8;
+  return config;
+}
+
+TEST(StageWork, ExchangesTheTokensOfDividedExperts) {
+  StageWork undivided = record_stage(with_experts(), execution(), {.tensor = 2}, {.layers = 1});
+  StageWork divided = record_stage(with_experts(), execution(), {.tensor = 2, .expert = 4}, {.layers = 1});
+  for (const StepKind kind : {StepKind::forward, StepKind::backward}) {
+    EXPECT_EQ(volume(undivided.steps[kind], GroupKind::expert, Collective::all_gather), Volume{});
+    EXPECT_GE(volume(divided.steps[kind], GroupKind::expert, Collective::all_gather).bytes, 4 * stream_bytes());
+    EXPECT_GE(volume(divided.steps[kind], GroupKind::expert, Collective::reduce_scatter).bytes, 4 * stream_bytes());
+  }
+  // Each rank has two experts instead of eight.
+  const double of_one = static_cast<double>(2 * small().hidden * small().ffn_hidden) / 2;
+  EXPECT_NEAR(static_cast<double>(undivided.parameters - divided.parameters), 6 * of_one, 0.01 * of_one);
+}
+
+TEST(UpdateWork, ReducesExpertsOverTheirOwnHolders) {
+  for (const int expert : {2, 4, 8}) {
+    const parallel::ProcessGrid grid(16, 2, 1, 1, 8, expert);
+    const UpdateWork work = record_update(with_experts(), execution(), {}, grid, 0);
+    const auto experts = static_cast<double>(small().layers * 8 / expert * small().hidden * small().ffn_hidden);
+    const Volume reduced = volume(work.reduction, GroupKind::expert_gradient, Collective::all_reduce);
+    // With eight expert ranks each expert has one holder for each tensor rank.
+    EXPECT_NEAR(reduced.bytes, expert == 8 ? 0 : 4 * experts, 0.01 * 4 * experts);
+    EXPECT_EQ(volume(work.norm, GroupKind::model, Collective::all_reduce).count, 1);
+    EXPECT_EQ(volume(work.norm, GroupKind::expert_model, Collective::all_reduce).count, 1);
+  }
+}
+
 TEST(StageWork, GrowsLinearlyWithLayers) {
   for (const auto granularity :
        {model::RecomputeGranularity::none, model::RecomputeGranularity::selective, model::RecomputeGranularity::full}) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -120,6 +121,11 @@ inline const std::vector<ModelVariant>& model_variants() {
        }},
   };
   return list;
+}
+
+/// Returns the variant of this name.
+inline const ModelVariant& model_variant(const std::string& name) {
+  return *std::ranges::find(model_variants(), name, &ModelVariant::name);
 }
 
 }  // namespace trireme::test

@@ -345,6 +345,22 @@ TEST(Guards, LeaveIterationsOutOnEveryGrid) {
   }
 }
 
+TEST(Guards, FindExpertsThatDiffer) {
+  if (world().size() != 4) GTEST_SKIP() << "needs four ranks, two for each expert";
+  TrainingRunConfig config = FaultyRun::config({});
+  config.model.linear_bias = false;
+  config.model.experts.count = 4;
+  TrainingRun run(world(), config, {1, 1, {}, 1, 2});
+  run.step();
+  run.trainer.check_replicas();
+  // Ranks 1 and 3 hold the experts 2 and 3.
+  const std::string name = "h.2.mlp.experts.3.proj.weight";
+  if (world().rank() == 3) run.gpt.parameters().at(name).value.data()[0] ^= std::byte{1};
+  EXPECT_THAT(message_of<MachineError>([&] { run.trainer.check_replicas(); }),
+              AllOf(HasSubstr("after iteration 1: the weight " + name + " differ among rank"), HasSubstr(named_rank(1)),
+                    HasSubstr(named_rank(3)), Not(HasSubstr(named_rank(2)))));
+}
+
 TEST(Guards, FindReplicasThatDiffer) {
   for (const Layout& layout : layouts()) {
     SCOPED_TRACE(testing::Message() << layout);

@@ -39,6 +39,13 @@ model::ModelConfig llama() {
   return config;
 }
 
+/// Experts in every other layer.
+model::ModelConfig with_experts() {
+  model::ModelConfig config = llama();
+  config.experts = {.count = 8, .ffn_hidden = 12, .shared_hidden = 8, .layers = "01"};
+  return config;
+}
+
 struct TestLayout {
   const char* name = "";
   int tensor = 1;
@@ -50,8 +57,11 @@ struct TestLayout {
   std::int64_t bucket = 0;
   std::int64_t vocabulary_multiple = 128;
   DType dtype = DType::fp32;
+  int expert = 1;
 
-  parallel::ProcessGrid grid() const { return {tensor * pipeline * context * data, tensor, pipeline, context, data}; }
+  parallel::ProcessGrid grid() const {
+    return {tensor * pipeline * context * data, tensor, pipeline, context, data, expert};
+  }
   ExecutionConfig options() const {
     ExecutionConfig options;
     options.dtype = dtype;
@@ -63,7 +73,7 @@ struct TestLayout {
   }
 };
 
-const std::vector<TestLayout>& layouts() {
+const std::vector<TestLayout>& layouts_of_dense_models() {
   constexpr DataSharding optimizer = DataSharding::optimizer;
   static const std::vector<TestLayout> list = {
       {.name = "one rank"},
@@ -92,6 +102,32 @@ const std::vector<TestLayout>& layouts() {
        .split = {.first_stage = 2},
        .sharding = optimizer},
       {.name = "TP 4 x PP 4 x DP 2", .tensor = 4, .pipeline = 4, .data = 2}};
+  return list;
+}
+
+/// Layouts that divide eight experts, and some that do not.
+const std::vector<TestLayout>& layouts_of_experts() {
+  constexpr DataSharding optimizer = DataSharding::optimizer, gradients = DataSharding::optimizer_and_gradients;
+  static const std::vector<TestLayout> list = {
+      {.name = "one rank"},
+      {.name = "DP 2", .data = 2},
+      {.name = "TP 2 x DP 2, ZeRO 1", .tensor = 2, .data = 2, .sharding = optimizer},
+      {.name = "EP 2", .data = 2, .expert = 2},
+      {.name = "EP 4", .data = 4, .expert = 4},
+      {.name = "EP 2 of DP 4", .data = 4, .expert = 2},
+      {.name = "EP 2 of DP 4, ZeRO 1", .data = 4, .sharding = optimizer, .bucket = 2000, .expert = 2},
+      {.name = "EP 2 of DP 4, ZeRO 2", .data = 4, .sharding = gradients, .expert = 2},
+      {.name = "EP 4, ZeRO 1", .data = 4, .sharding = optimizer, .expert = 4},
+      {.name = "CP 2 x DP 2, EP 4, ZeRO 2", .context = 2, .data = 2, .sharding = gradients, .expert = 4},
+      {.name = "TP 2 x PP 2 x CP 2 x DP 3, EP 2, ZeRO 1, bf16",
+       .tensor = 2,
+       .pipeline = 2,
+       .context = 2,
+       .data = 3,
+       .split = {.chunks = 2},
+       .sharding = optimizer,
+       .dtype = DType::bf16,
+       .expert = 2}};
   return list;
 }
 
@@ -148,7 +184,10 @@ std::vector<checkpoint::TargetFile> files_of(const model::ModelConfig& config, c
 
 class Resharding : public testing::TestWithParam<const char*> {
  protected:
-  model::ModelConfig config() const { return std::string(GetParam()) == "gpt2" ? gpt2() : llama(); }
+  model::ModelConfig config() const { return has_experts() ? with_experts() : is("gpt2") ? gpt2() : llama(); }
+  const std::vector<TestLayout>& layouts() const {
+    return has_experts() ? layouts_of_experts() : layouts_of_dense_models();
+  }
   /// The step as one rank writes it.
   void save_whole(MemoryStore& store) {
     RankState state(config(), layouts().front(), 0);
@@ -170,6 +209,10 @@ class Resharding : public testing::TestWithParam<const char*> {
     EXPECT_EQ(checkpoint::read_description(*a).blobs, checkpoint::read_description(*b).blobs);
   }
   SelfCommunicator alone_;
+
+ private:
+  bool is(const char* model) const { return std::string(GetParam()) == model; }
+  bool has_experts() const { return is("experts"); }
 };
 
 TEST_P(Resharding, AnyLayoutGivesAnyOtherByteForByte) {
@@ -230,7 +273,7 @@ TEST_P(Resharding, RefusesLayoutsOfAnotherModel) {
   EXPECT_THAT(store.steps(), testing::IsEmpty());
 }
 
-INSTANTIATE_TEST_SUITE_P(Models, Resharding, testing::Values("gpt2", "llama"),
+INSTANTIATE_TEST_SUITE_P(Models, Resharding, testing::Values("gpt2", "llama", "experts"),
                          [](const auto& instance) { return std::string(instance.param); });
 
 }  // namespace

@@ -14,10 +14,13 @@ TEST(StatePieces, AreThoseOfTheRanks) {
   TrainingRunConfig config;
   config.dtype = DType::bf16;
   const int ranks = world().size();
-  for (const auto& [tensor, pipeline] : {std::pair{1, 1}, {2, 1}, {1, 2}, {2, 2}}) {
-    if (ranks % (tensor * pipeline) != 0) continue;
+  for (const auto& [tensor, pipeline, expert] :
+       {std::tuple{1, 1, 1}, {2, 1, 1}, {1, 2, 1}, {2, 2, 1}, {1, 1, 2}, {1, 1, 4}, {2, 1, 2}, {1, 2, 2}}) {
+    if (ranks % (tensor * pipeline * expert) != 0) continue;
+    config.model.experts.count = expert > 1 ? 4 : 0;
+    config.model.linear_bias = expert == 1;
     for (const auto sharding : {DataSharding::none, DataSharding::optimizer, DataSharding::optimizer_and_gradients}) {
-      Layout layout{tensor, pipeline, {}};
+      Layout layout{tensor, pipeline, {}, 1, expert};
       layout.options.parallel.data_parallel.sharding = sharding;
       layout.options.parallel.data_parallel.bucket_elements = 9000;
       if (pipeline > 1) layout.options.parallel.pipeline.chunks = 2;

@@ -16,9 +16,7 @@ namespace trireme::app {
 
 Job::Job(const mpi::MpiEnvironment& environment, const Options& options, const GridOptions& grid_options,
          const DeviceOptions& device)
-    : world(environment.make_world()),
-      node(mpi::find_node_location(*world)),
-      grid(world->size(), grid_options.tensor, grid_options.pipeline, grid_options.context) {
+    : world(environment.make_world()), node(mpi::find_node_location(*world)), grid(grid_options.of(world->size())) {
   environment.engine()->set_max_wait(60 * device.timeout_minutes);
   check_same_options(*world, options);
   make_backend(device);
@@ -69,9 +67,10 @@ void Job::warn_of_single_cores() const {
 
 std::string Job::description() const {
   std::string text =
-      fmt::format("{} (tensor {} x pipeline {} x context {} x data {}), {} on this machine; backend {}, {}",
+      fmt::format("{} (tensor {} x pipeline {} x context {} x data {}{}), {} on this machine; backend {}, {}",
                   counted(grid.world_size(), "rank"), grid.tensor_size(), grid.pipeline_size(), grid.context_size(),
-                  grid.data_size(), node.local_size, backend->name(), backend->description());
+                  grid.data_size(), grid.expert_size() > 1 ? fmt::format(", expert {}", grid.expert_size()) : "",
+                  node.local_size, backend->name(), backend->description());
   if (grid.world_size() > 1) text += " a rank";
   if (!backend_reason.empty()) text += " (" + backend_reason + ")";
   if (device_world && world->size() > 1) {

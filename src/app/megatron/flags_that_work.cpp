@@ -11,7 +11,7 @@ using enum Kind;
 // Flags that work or write something, and values of flags that have a row of their own.
 constexpr auto table = std::to_array<FlagGroup>({
     {none, "0.10-", works, "", "check-for-spiky-loss, use-rope-scaling"},
-    {one, "0.10-", works, "", "rotary-scaling-factor"},
+    {one, "0.10-", works, "", "expert-tensor-parallel-size, rotary-scaling-factor"},
     {none, "0.11-", works, "", "use-precision-aware-optimizer"},
     {one, "0.11-", works, "",
      "exp-avg-dtype, exp-avg-sq-dtype, main-grads-dtype, mscale, mscale-all-dim, "
@@ -36,7 +36,8 @@ constexpr auto table = std::to_array<FlagGroup>({
     {none, "0.4-", works, "",
      "group-query-attention, no-check-for-nan-in-loss-and-grad, overlap-grad-reduce, overlap-param-gather"},
     {one, "0.4-", works, "",
-     "context-parallel-size, lr-warmup-init, norm-epsilon, normalization, num-query-groups, "
+     "context-parallel-size, expert-model-parallel-size, lr-warmup-init, norm-epsilon, normalization, "
+     "num-query-groups, "
      "position-embedding-type, profile-step-end, profile-step-start, rotary-seq-len-interpolation-factor"},
     {optional, "0.4-", works, "", "profile"},
     {none, "0.5-", works, "", "add-qkv-bias, log-progress, log-throughput, mock-data"},
@@ -201,8 +202,6 @@ constexpr auto table = std::to_array<FlagGroup>({
     {one, "DeepSpeed", satisfied, why::nothing, "ds-sequence-parallel-size 1"},
     {one, "v2.0-", satisfied, why::nothing, "lazy-mpu-init false"},
     {one, "v2.5-", satisfied, why::nothing, "vocab-extra-ids 0"},
-    {one, "0.10-", satisfied, why::one_expert, "expert-tensor-parallel-size 1"},
-    {one, "0.4-", satisfied, why::one_expert, "expert-model-parallel-size 1"},
     {list, "23.04-", satisfied, why::one_expert, "num-experts 0, num-experts 1"},
     {one, "DeepSpeed", satisfied, why::one_expert, "moe-expert-parallel-size 1"},
     {one, "v2.5-", satisfied, "every attempt of a run goes on at the sample where the last one ended",

@@ -1,5 +1,6 @@
 #include "src/app/run_config/parallel_options.hpp"
 
+#include "src/base/check.hpp"
 #include "src/parallel/pipeline/layout_text.hpp"
 
 namespace trireme::app {
@@ -21,6 +22,12 @@ void GridOptions::declare_sizes(Options& options) {
   options.add("context-parallel-size,cp", &context, "N",
               "Ranks that split each sequence: each holds two chunks, and attention passes keys and values in a ring.",
               rank_count());
+  options.add("expert-model-parallel-size,ep", &expert, "N",
+              "Neighbouring context and data ranks that divide the experts of every layer and exchange tokens; a "
+              "divisor of context x data ranks and of --num-experts.",
+              rank_count());
+  options.add("expert-tensor-parallel-size", &expert_tensor, "N",
+              "Tensor ranks that split every expert: always those of --tensor-model-parallel-size.", rank_count());
 }
 
 void GridOptions::declare(Options& options, const std::string& title) {
@@ -46,6 +53,19 @@ void GridOptions::declare(Options& options, const std::string& title) {
               countable());
   options.add("padded-vocab-size", &padded_vocabulary, "N",
               "Pad the vocabulary to this size instead; 0: by the multiple.", between(0, countable().max));
+}
+
+void GridOptions::check() const {
+  TRIREME_CHECK(
+      !expert_tensor || *expert_tensor == tensor, ConfigError,
+      "<expert_tensor_parallel_size> {} with <tensor_model_parallel_size> {}: experts are split over the same "
+      "tensor ranks as the rest of the layer. Leave out the first.",
+      *expert_tensor, tensor);
+}
+
+parallel::ProcessGrid GridOptions::of(int ranks, int data) const {
+  check();
+  return {ranks, tensor, pipeline, context, data, expert};
 }
 
 parallel::PipelineSplit GridOptions::pipeline_split() const {

@@ -6,6 +6,7 @@
 #include "src/app/options/options.hpp"
 #include "src/app/options/problems.hpp"
 #include "src/app/run_config/model_options.hpp"
+#include "src/parallel/grid/process_grid.hpp"
 #include "src/train/train_options.hpp"
 
 namespace trireme::app {
@@ -29,14 +30,20 @@ struct GridOptions {
   int tensor = 1;
   int pipeline = 1;
   int context = 1;
+  int expert = 1;
+  std::optional<int> expert_tensor;
   parallel::PipelineSplit split;  ///< without its list of layers (`pipeline_layout`)
   std::string pipeline_layout;
   std::int64_t vocabulary_multiple = 128;
   std::int64_t padded_vocabulary = 0;
 
-  /// Declares the sizes of the grid's axes.
+  /// Declares the sizes of the grid's axes, and of its expert groups.
   void declare_sizes(Options& options);
   void declare(Options& options, const std::string& title = "Grid (data ranks: ranks / (tensor x pipeline x context))");
+  /// Returns the grid of `ranks` ranks with `data` data ranks, 0: those that are left. Throws ConfigError.
+  parallel::ProcessGrid of(int ranks, int data = 0) const;
+  /// Throws ConfigError unless experts are split over the tensor ranks.
+  void check() const;
   /// Returns how the layers are split. Throws ConfigError if the list of layers is malformed.
   parallel::PipelineSplit pipeline_split() const;
 };

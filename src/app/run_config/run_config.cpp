@@ -68,7 +68,7 @@ const RunConfig& RunConfigReader::settle(int data_ranks) {
     problems.attempt([&] { data::validate(config_.bert_data_options(*model, {}).samples); });
   }
   config_.run.settle(options_, config_.data, problems);
-  finish(problems);
+  finish(model, problems);
   return config_;
 }
 
@@ -94,7 +94,7 @@ const RunConfig& RunConfigReader::settle(int data_ranks, const TaskRun& task) {
   }
   problems.report();
   settle_training(data_ranks, task.model, problems);
-  finish(problems);
+  finish(task.model, problems);
   // In samples from here on; the record of the options counts examples.
   batch.micro_batch_size *= samples;
   *batch.global_batch_size *= samples;
@@ -116,11 +116,12 @@ void RunConfigReader::settle_training(int data_ranks, const std::optional<model:
     problems.attempt([&] { optim::validate(config_.precision.with_types(optimizer.adamw)); });
   }
   const GridOptions& grid = config_.parallel.grid;
-  config_.report.settle(data_ranks * grid.tensor * grid.pipeline * grid.context, config_.execution.cuda_graphs,
-                        problems);
+  const int ranks = data_ranks * grid.tensor * grid.pipeline * grid.context;
+  problems.attempt([&] { static_cast<void>(grid.of(ranks, data_ranks)); });
+  config_.report.settle(ranks, config_.execution.cuda_graphs, problems);
 }
 
-void RunConfigReader::finish(Problems& problems) {
+void RunConfigReader::finish(const std::optional<model::ModelConfig>& model, Problems& problems) {
   const bool times = config_.run.time_communication;
   problems.need(options_, {"time-communication"}, !config_.run.metrics_file.empty(), "--metrics-file");
   problems.exclude(!times || !config_.execution.cuda_graphs, "time-communication", "cuda-graphs",
@@ -130,7 +131,11 @@ void RunConfigReader::finish(Problems& problems) {
   for (const auto& [name, value] : options_.values()) {
     config_.option_values.push_back({name, value, options_.given(name)});
   }
-  problems.attempt([&] { train::validate(config_.execution_config()); });
+  problems.attempt([&] {
+    const train::ExecutionConfig execution = config_.execution_config();
+    if (!model) return train::validate(execution);
+    train::validate(execution, *model, config_.parallel.grid.expert);
+  });
   problems.report();
 }
 

@@ -78,7 +78,7 @@ class RunConfigReader {
 
  private:
   void settle_training(int data_ranks, const std::optional<model::ModelConfig>& model, Problems& problems);
-  void finish(Problems& problems);
+  void finish(const std::optional<model::ModelConfig>& model, Problems& problems);
 
   Options& options_;
   RunConfig config_;

@@ -46,6 +46,10 @@ std::string broken_rule(const SearchSpace& space, const ProcessGrid& grid) {
   const model::ModelConfig& model = space.base.model;
   const std::int64_t s = space.base.execution.sequence_length, batch = space.base.options.global_batch_size;
   const int t = grid.tensor_size(), p = grid.pipeline_size(), c = grid.context_size();
+  if (grid.expert_size() != space.expert) {
+    return fmt::format("context x data ranks do not divide by the {} ranks of <expert_model_parallel_size>",
+                       space.expert);
+  }
   if (!space.tensor && t > space.ranks_per_node) return "tensor groups on several nodes";
   if (model.heads % t != 0 || model.ffn_hidden % t != 0 || model.kv_heads() % t != 0) {
     return fmt::format(
@@ -169,7 +173,7 @@ std::vector<GridCandidates> candidates(const SearchSpace& space, std::vector<Rej
             !chosen(space.data, d)) {
           continue;
         }
-        const ProcessGrid grid(space.world_size, t, p, c, d);
+        const ProcessGrid grid(space.world_size, t, p, c, d, c * d % space.expert == 0 ? space.expert : 1);
         std::string reason = broken_rule(space, grid);
         GridCandidates found{grid, {}};
         if (reason.empty()) found.jobs = layouts_of(space, grid, reason);

@@ -100,7 +100,7 @@ class Search {
   }
 
   /// Returns the memory of the fullest rank, which belongs to the first or last stage if all chunks have the same
-  /// number of layers. Stops at the first stage that does not fit.
+  /// layers. Stops at the first stage that does not fit.
   train::MemoryEstimate fullest(const Job& job) {
     train::MemoryEstimate most = rehearse(job, 0);
     const int last = job.grid.pipeline_size() - 1;
@@ -178,12 +178,13 @@ double ClusterCosts::limit_bytes() const {
 std::size_t ClusterCosts::layer_bytes(const Job& job) {
   const train::ExecutionConfig& e = job.execution;
   const std::string key =
-      fmt::format("{} {} {} {} {}", job.grid.tensor_size(), job.grid.context_size(), e.micro_batch_size,
-                  static_cast<int>(e.recomputation.granularity), e.parallel.sequence_parallel);
+      fmt::format("{} {} {} {} {} {}", job.grid.tensor_size(), job.grid.context_size(), job.grid.expert_size(),
+                  e.micro_batch_size, static_cast<int>(e.recomputation.granularity), e.parallel.sequence_parallel);
   const auto known = layer_bytes_.find(key);
   if (known != layer_bytes_.end()) return known->second;
-  const std::size_t bytes =
-      train::layer_activations(*device_, job.model, e, job.grid.tensor_size(), job.grid.context_size()).kept;
+  const std::size_t bytes = train::layer_activations(*device_, job.model, e, job.grid.tensor_size(),
+                                                     job.grid.context_size(), job.grid.expert_size())
+                                .kept;
   return layer_bytes_[key] = bytes;
 }
 

@@ -36,7 +36,10 @@ std::string stage_key(const Job& job) {
       e.padded_vocabulary_size, e.cuda_graphs, static_cast<int>(e.recomputation.granularity),
       static_cast<int>(e.recomputation.method), e.recomputation.layers, e.recomputation.distribute,
       e.parallel.sequence_parallel, e.parallel.async_tensor_all_reduce, job.model.hidden_dropout);
-  key += fmt::format(" {} {}", job.model.attention_dropout, e.cross_entropy_chunks);
+  const model::ExpertConfig& experts = job.model.experts;
+  key += fmt::format(" {} {} {} {} {} {} {}", job.model.attention_dropout, e.cross_entropy_chunks,
+                     job.grid.expert_size(), static_cast<int>(experts.balance), experts.balance_coefficient,
+                     experts.z_coefficient, experts.capacity_factor);
   const Attributes shape = model::attributes_of(job.model);
   for (const auto& [name, value] : shape.texts()) key += fmt::format(" {}={}", name, value);
   return key;
@@ -85,6 +88,7 @@ parallel::PipelineLayout layout_of(const Job& job) {
 }
 
 bool has_equal_chunks(const Job& job) {
+  if (!job.model.experts.layers.empty()) return false;
   const std::vector<int> layers = layout_of(job).layers;
   return std::ranges::count(layers, layers.front()) == std::ssize(layers);
 }
@@ -139,22 +143,27 @@ const StepPredictor::Parts& StepPredictor::parts_of(const Job& job, const std::s
   std::unique_ptr<Parts>& parts = parts_[key];
   if (parts) return *parts;
 
-  if (const std::string& windows = job.model.window.layers; !windows.empty()) {
-    // Each layer takes the mean of those with a window and those without.
-    Job with = job, without = job;
-    with.model.window.layers.clear();
-    without.model.window = {};
+  // Where only some layers have a window or experts, each takes the mean of those with and those without.
+  Job with = job, without = job;
+  const std::string& layers = job.model.window.layers.empty() ? job.model.experts.layers : job.model.window.layers;
+  if (!layers.empty()) {
+    if (!job.model.window.layers.empty()) {
+      with.model.window.layers.clear();
+      without.model.window = {};
+    } else {
+      with.model.experts.layers.clear();
+      without.model.experts = {};
+    }
     const Parts& a = parts_of(with, stage_key(with), groups);
     const Parts& b = parts_of(without, stage_key(without), groups);
-    const double share =
-        static_cast<double>(std::ranges::count(windows, '1')) / static_cast<double>(std::ssize(windows));
+    const double share = static_cast<double>(std::ranges::count(layers, '1')) / static_cast<double>(std::ssize(layers));
     const auto mean = [&](const ChunkTime& x, const ChunkTime& y) { return share * x + (1 - share) * y; };
     parts = std::make_unique<Parts>(Parts{mean(a.layer, b.layer), mean(a.recomputed_layer, b.recomputed_layer), a.rest,
                                           a.embedding, a.head, a.boundary_bytes});
     return *parts;
   }
   const train::ExecutionConfig& e = job.execution;
-  const LayerGrid grid{job.grid.tensor_size(), job.grid.context_size()};
+  const LayerGrid grid{job.grid.tensor_size(), job.grid.context_size(), job.grid.expert_size()};
   train::ExecutionConfig execution = e;
   const auto record = [&](const train::StageRehearsal::Layers& layers) {
     return record_stage(job.model, execution, grid, layers);
@@ -195,6 +204,7 @@ const UpdateWork& StepPredictor::update_of(const Job& job, const std::string& ke
   for (int chunk = 0; chunk < layout.chunks; ++chunk) {
     name += fmt::format(" {}", layout.layers[static_cast<std::size_t>(chunk * layout.stages + rank)]);
   }
+  if (!job.model.experts.layers.empty()) name += fmt::format(" of rank {}", rank);
   std::unique_ptr<UpdateWork>& work = updates_[name];
   if (!work) {
     work = std::make_unique<UpdateWork>(record_update(job.model, job.execution, job.options.optimizer, job.grid, rank));
@@ -262,8 +272,8 @@ ScheduleTimes StepPredictor::message_times(const Job& job, const GroupPlacements
 
 StepPrediction StepPredictor::predict(const Job& job) {
   const train::ExecutionConfig& execution = job.execution;
-  train::validate(execution);
   const parallel::ProcessGrid& grid = job.grid;
+  train::validate(execution, job.model, grid.expert_size());
   const parallel::PipelineLayout layout = layout_of(job);
   const bool halves = has_halves(job);
   const int micro_batches = micro_batches_of(job);

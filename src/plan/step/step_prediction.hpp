@@ -24,7 +24,7 @@ struct Job {
 parallel::PipelineLayout layout_of(const Job& job);
 /// Chunks of layers of a rank.
 inline int chunks_of(const Job& job) { return layout_of(job).chunks; }
-/// Returns whether all chunks have the same number of layers.
+/// Returns whether all chunks have the same layers.
 bool has_equal_chunks(const Job& job);
 parallel::ScheduleKind schedule_of(const Job& job);
 /// Micro-batches of an update on each data rank.

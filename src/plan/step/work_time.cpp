@@ -46,9 +46,12 @@ Traffic traffic_of(const WorkEvent& event) {
       return Traffic::tensor;
     case parallel::GroupKind::context:
       return Traffic::context;
+    case parallel::GroupKind::expert:
+      return Traffic::experts;
     case parallel::GroupKind::pipeline:
       return Traffic::pipeline;
     case parallel::GroupKind::model:
+    case parallel::GroupKind::expert_model:
       return Traffic::scalars;
     default:
       return event.collective == Collective::all_gather ? Traffic::parameters : Traffic::gradients;
@@ -84,7 +87,7 @@ CriticalPath critical_path(std::span<const OverlapStep> steps) {
 }
 
 const char* name_of(Traffic traffic) {
-  constexpr std::array<const char*, traffic_count> names = {"tensor",    "context",    "pipeline",
+  constexpr std::array<const char*, traffic_count> names = {"tensor",    "context",    "experts", "pipeline",
                                                             "gradients", "parameters", "scalars"};
   return names[static_cast<std::size_t>(traffic)];
 }
@@ -119,6 +122,7 @@ WorkTime operator*(double factor, WorkTime work) {
 GroupPlacements::GroupPlacements(const Cluster& cluster, const parallel::ProcessGrid& grid) {
   using parallel::GroupKind;
   const int t = grid.tensor_size(), c = grid.context_size(), d = grid.data_size(), p = grid.pipeline_size();
+  const int e = grid.expert_size();
   const int stage = t * c * d;  // ranks
   const auto set = [&](GroupKind kind, int ranks, int stride) {
     groups_[static_cast<std::size_t>(kind)] = placement(cluster, ranks, stride);
@@ -129,9 +133,15 @@ GroupPlacements::GroupPlacements(const Cluster& cluster, const parallel::Process
   set(GroupKind::gradient, c * d, t);
   set(GroupKind::pipeline, p, stage);
   set(GroupKind::embedding, std::min(p, 2), stage * std::max(1, p - 1));
-  // Tensor groups of all stages.
-  const int on_node = std::min(t, cluster.ranks_per_node) * std::clamp(cluster.ranks_per_node / stage, 1, p);
-  groups_[static_cast<std::size_t>(GroupKind::model)] = {t * p, on_node};
+  set(GroupKind::expert, e, t);
+  set(GroupKind::expert_gradient, grid.expert_gradient_size(), t * e);
+  // `ranks` neighbours of every stage.
+  const auto set_in_all_stages = [&](GroupKind kind, int ranks) {
+    const int on_node = std::min(ranks, cluster.ranks_per_node) * std::clamp(cluster.ranks_per_node / stage, 1, p);
+    groups_[static_cast<std::size_t>(kind)] = {ranks * p, on_node};
+  };
+  set_in_all_stages(GroupKind::model, t);
+  set_in_all_stages(GroupKind::expert_model, t * e);
 }
 
 WorkTimer::WorkTimer(const Cluster& cluster, const GroupPlacements& groups, bool graphs)

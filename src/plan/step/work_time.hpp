@@ -38,6 +38,7 @@ CriticalPath critical_path(std::span<const OverlapStep> steps);
 enum class Traffic {
   tensor,      ///< sums, gathers and scatters of activations in a tensor group
   context,     ///< keys and values in a context group
+  experts,     ///< tokens and their results in an expert group
   pipeline,    ///< messages between stages
   gradients,   ///< reduction of gradients over data and context ranks, and of the tied embedding
   parameters,  ///< gathers of updated parameters

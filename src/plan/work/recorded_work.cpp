@@ -136,13 +136,16 @@ class Rank {
         gradient_(GroupKind::gradient, grid.gradient_size(), recorder),
         model_(GroupKind::model, grid.tensor_size() * grid.pipeline_size(), recorder),
         embedding_(GroupKind::embedding, 2, recorder),
-        groups_{{gradient_, tensor_, model_}},
+        expert_gradient_(GroupKind::expert_gradient, grid.expert_gradient_size(), recorder),
+        expert_model_(GroupKind::expert_model, grid.tensor_size() * grid.expert_size() * grid.pipeline_size(),
+                      recorder),
+        groups_(groups()),
         workspace_(backend),
         buffer_(backend, execution.dtype,
                 model::model_parameters(config, shard_,
                                         {config.vocabulary, 0, grid.tensor_size(), execution.vocabulary_multiple,
                                          execution.padded_vocabulary_size}),
-                execution.parallel.data_parallel, {{grid.gradient_size(), 0}}),
+                execution.parallel.data_parallel, members()),
         data_parallel_(backend, buffer_, groups_),
         optimizer_(optim::make_optimizer(backend, buffer_, groups_, optimizer)),
         norm_sum_(backend, DType::fp64, {1}),
@@ -174,7 +177,19 @@ class Rank {
                              int pipeline_rank) const {
     model::StageShard shard = model::StageShard::of(layout_, 0, grid.tensor_size(), pipeline_rank);
     shard.sequence_parallel = execution.parallel.sequence_parallel && grid.tensor_size() > 1;
+    shard.expert_size = grid.expert_size();
     return shard;
+  }
+  /// As ParallelModel's gradient groups.
+  std::vector<parallel::GradientGroup> groups() {
+    std::vector<parallel::GradientGroup> groups = {{gradient_, tensor_, model_}};
+    if (shard_.expert_size > 1) groups.push_back({expert_gradient_, tensor_, expert_model_});
+    return groups;
+  }
+  std::vector<parallel::GradientGroupMember> members() const {
+    std::vector<parallel::GradientGroupMember> members;
+    for (const parallel::GradientGroup& group : groups_) members.push_back({group.gradient.size(), 0});
+    return members;
   }
 
   template <class Function>
@@ -219,7 +234,7 @@ class Rank {
   model::StageShard shard_;
   bool halves_;     // backwards run in halves
   bool tied_head_;  // to the embedding on this rank
-  RecordingCommunicator tensor_, gradient_, model_, embedding_;
+  RecordingCommunicator tensor_, gradient_, model_, embedding_, expert_gradient_, expert_model_;
   std::vector<parallel::GradientGroup> groups_;
   Arena workspace_;
   parallel::ParameterBuffer buffer_;
@@ -239,7 +254,8 @@ StageWork record_stage(const model::ModelConfig& config, const train::ExecutionC
   Recorder recorder;
   RecordingCommunicator tensor(GroupKind::tensor, grid.tensor, recorder);
   RecordingCommunicator context(GroupKind::context, grid.context, recorder);
-  train::StageRehearsal stage(backend, tensor, context, config, execution, layers);
+  RecordingCommunicator expert(GroupKind::expert, grid.expert, recorder);
+  train::StageRehearsal stage(backend, tensor, context, expert, config, execution, layers);
   backend.set_logits_columns(stage.logits_columns());
   backend.observe(&recorder);
   StageWork work;

@@ -34,6 +34,7 @@ struct StageWork {
 struct LayerGrid {
   int tensor = 1;
   int context = 1;
+  int expert = 1;
 };
 
 /// Records the program's work in a chunk of `layers` layers, by a rehearsal of its own code on a stand-in GPU.

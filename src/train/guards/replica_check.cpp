@@ -18,8 +18,8 @@ struct Difference {
 };
 
 /// Compares `all` [ranks, tensors]; no tensors where all ranks have the same.
-Difference difference_of(const std::vector<std::uint64_t>& all, std::size_t tensors) {
-  const std::size_t ranks = all.size() / tensors;
+Difference difference_of(const std::vector<std::uint64_t>& all, std::size_t ranks) {
+  const std::size_t tensors = all.size() / ranks;
   Difference difference;
   for (std::size_t i = tensors; i-- > 0;) {
     std::map<std::uint64_t, std::size_t> counts;
@@ -43,14 +43,18 @@ Difference difference_of(const std::vector<std::uint64_t>& all, std::size_t tens
 ReplicaCheck::ReplicaCheck(ParallelModel& model, const optim::Optimizer& optimizer)
     : model_(model), optimizer_(optimizer) {
   Communicator& world = model.world();
-  const std::vector<int> group = model.grid().group(parallel::GroupKind::gradient, world.rank());
-  replicas_ = world.split(group.front(), world.rank(), "replicas");
+  for (const auto kind : {parallel::GroupKind::gradient, parallel::GroupKind::expert_gradient}) {
+    if (!model.grid().has(kind)) continue;
+    const int first = model.grid().group(kind, world.rank()).front();
+    replicas_.push_back({world.split(first, world.rank(), "replicas"), first});
+  }
 }
 
-std::vector<ReplicaCheck::Hash> ReplicaCheck::hashes() const {
+std::vector<ReplicaCheck::Hash> ReplicaCheck::hashes(int gradient_group) const {
   std::vector<Hash> hashes;
   const auto& parameters = model_.parameters().parameters();
   for (std::size_t i = 0; i < parameters.size(); ++i) {
+    if (parameters[i].gradient_group != gradient_group) continue;
     const std::string& name = parameters[i].name;
     hashes.push_back({"the weight " + name, hash_of_elements(model_.backend(), parameters[i].value, 0)});
     if (model_.parameters().layout().home_of(i).shards > 1) continue;
@@ -64,24 +68,29 @@ std::vector<ReplicaCheck::Hash> ReplicaCheck::hashes() const {
 
 void ReplicaCheck::check(std::int64_t iteration) const {
   model_.data_parallel().wait_for_parameters();
-  const std::vector<Hash> mine = hashes();
-  std::vector<std::uint64_t> own, all(mine.size() * static_cast<std::size_t>(replicas_->size()));
+  for (int group = 0; group < static_cast<int>(replicas_.size()); ++group) check(iteration, group);
+}
+
+void ReplicaCheck::check(std::int64_t iteration, int gradient_group) const {
+  const Replicas& replicas = replicas_[static_cast<std::size_t>(gradient_group)];
+  const auto ranks = static_cast<std::size_t>(replicas.ranks->size());
+  const std::vector<Hash> mine = hashes(gradient_group);
+  std::vector<std::uint64_t> own, all(mine.size() * ranks);
   for (const Hash& hash : mine) own.push_back(hash.value);
   const auto as_int64 = [](std::vector<std::uint64_t>& values) {
     return TensorView(reinterpret_cast<std::byte*>(values.data()), DType::int64, {std::ssize(values)});
   };
   ImmediateStream host;
-  replicas_->all_gather(host, as_int64(own), as_int64(all)).wait(host);
-  const Difference difference = difference_of(all, mine.size());
+  if (!mine.empty()) replicas.ranks->all_gather(host, as_int64(own), as_int64(all)).wait(host);
+  const Difference difference = difference_of(all, ranks);
 
   // The first group with a difference is reported.
   Communicator& world = model_.world();
   constexpr std::int64_t none = std::numeric_limits<std::int64_t>::max();
-  const std::vector<int> group = model_.grid().group(parallel::GroupKind::gradient, world.rank());
-  const std::int64_t first = least_of_ranks(world, difference.tensors > 0 ? group.front() : none);
+  const std::int64_t first = least_of_ranks(world, difference.tensors > 0 ? replicas.first : none);
   if (first == none) return;
-  const bool here = difference.tensors > 0 && group.front() == first;
-  const auto own_rank = static_cast<std::size_t>(replicas_->rank());
+  const bool here = difference.tensors > 0 && replicas.first == first;
+  const auto own_rank = static_cast<std::size_t>(replicas.ranks->rank());
   const bool is_minority = here && difference.is_minority[own_rank];
   std::string tensor;
   if (here) {

@@ -8,8 +8,8 @@
 
 namespace trireme::train {
 
-/// Compares the ranks with the same parameters (ProcessGrid's gradient group): their weights and, if the optimizer's
-/// state is not sharded, master weights and moments. Shards of the state exist only once.
+/// Compares the ranks with the same parameters (GradientGroup::gradient): their weights and, if the optimizer's state
+/// is not sharded, master weights and moments. Shards of the state exist only once.
 class ReplicaCheck {
  public:
   /// Collective. Both must live longer.
@@ -25,11 +25,18 @@ class ReplicaCheck {
     std::string name;
     std::uint64_t value = 0;
   };
-  std::vector<Hash> hashes() const;
+  /// Hashes of the tensors of a gradient group.
+  std::vector<Hash> hashes(int gradient_group) const;
+  /// Ranks that hold the same parameters of a gradient group.
+  struct Replicas {
+    std::unique_ptr<Communicator> ranks;  // on host memory
+    int first = 0;                        // world rank of the first
+  };
+  void check(std::int64_t iteration, int gradient_group) const;
 
   ParallelModel& model_;
   const optim::Optimizer& optimizer_;
-  std::unique_ptr<Communicator> replicas_;  // on host memory
+  std::vector<Replicas> replicas_;  // by gradient group
 };
 
 }  // namespace trireme::train

@@ -155,7 +155,7 @@ TEST_F(Translate, LeavesOtherWordsToTheParser) {
 TEST_F(Translate, DropsFlagsThatAreSatisfied) {
   EXPECT_EQ(words("--use-flash-attn --num-workers 2 --DDP-impl local --manual-gc --lr 1"), Words("--lr 1"));
   EXPECT_EQ(kind_of("--dataloader-type single"), Kind::satisfied);
-  EXPECT_EQ(kind_of("--expert-model-parallel-size 1"), Kind::satisfied);
+  EXPECT_EQ(kind_of("--expert-model-parallel-size 2"), Kind::works);
   EXPECT_EQ(translate(Words("--use-flash-attn --num-experts 1"), options_).refusal(), "");
 }
 

@@ -42,8 +42,7 @@ struct Settled {
     std::vector<std::string> words = {"--config", jobs / name, "--data-path", "corpus.h5", "--save", "run"};
     if (!base.empty()) words.insert(words.begin(), {"--config", jobs / base});
     options.parse(words);
-    const GridOptions& asked = reader.parsed().parallel.grid;
-    grid.emplace(ranks, asked.tensor, asked.pipeline, asked.context);
+    grid = reader.parsed().parallel.grid.of(ranks);
     config = reader.settle(grid->data_size());
     // A BERT has the vocabulary of its corpus: that of bert-base-uncased, [BOS] and [EOS].
     model = config.model.config(*config.batch.sequence_length, name.starts_with("bert") ? 30524 : 1);

@@ -46,7 +46,7 @@ struct ReshardOptions {
     TRIREME_CHECK(ranks <= max_ranks, ConfigError,
                   "--tp {} x --pp {} x --cp {} x --data-parallel-size {} are {} files; the limit is {}", grid.tensor,
                   grid.pipeline, grid.context, data_ranks, ranks, max_ranks);
-    return {static_cast<int>(ranks), grid.tensor, grid.pipeline, grid.context, data_ranks};
+    return grid.of(static_cast<int>(ranks), data_ranks);
   }
 };
 

@@ -17,7 +17,8 @@ namespace {
 constexpr std::string_view own_options =
     "cluster nodes ranks-per-node calibrate no-search top json constants cases batch-file svg trace-file compare "
     "show-schedule micro-batches data-parallel-size tensor-model-parallel-size pipeline-model-parallel-size "
-    "context-parallel-size num-virtual-stages-per-pipeline-rank schedule overlap-p2p-communication sequence-parallel "
+    "context-parallel-size expert-model-parallel-size num-virtual-stages-per-pipeline-rank schedule "
+    "overlap-p2p-communication sequence-parallel "
     "micro-batch-size global-batch-size seq-length dtype bf16 fp16 recompute-granularity recompute-activations "
     "use-distributed-optimizer data-parallel-sharding-strategy overlap-grad-reduce overlap-param-gather";
 
@@ -152,6 +153,7 @@ plan::SearchSpace PlanOptions::space(const Options& options, const plan::Cluster
   problems.expect(precision.dtype != DType::bf16 || on.device.has_bf16,
                   fmt::format("--dtype bf16: a {} has no bf16; use fp16", on.device.name));
   parallel.settle(precision.dtype, config, problems);
+  problems.attempt([&] { g.check(); });
   problems.expect(!execution.recomputation.distribute || no_search || options.given("tensor-model-parallel-size"),
                   "--distribute-saved-activations needs --tensor-model-parallel-size");
   execution.settle(options, parallel, {}, problems);
@@ -160,8 +162,7 @@ plan::SearchSpace PlanOptions::space(const Options& options, const plan::Cluster
 
   const auto ranks = static_cast<int>(world);
   const parallel::ProcessGrid grid =
-      no_search ? parallel::ProcessGrid(ranks, g.tensor, g.pipeline, g.context, data_ranks.value_or(0))
-                : parallel::ProcessGrid(ranks, 1, 1);
+      no_search ? g.of(ranks, data_ranks.value_or(0)) : parallel::ProcessGrid(ranks, 1, 1);
   plan::SearchSpace space{.world_size = ranks, .ranks_per_node = on.ranks_per_node, .base = {*config, {}, {}, grid}};
   space.base.execution = execution.config(precision.dtype, batch, parallel);
   space.base.execution.variable_lengths = false;  // unknown before there are samples
@@ -172,6 +173,7 @@ plan::SearchSpace PlanOptions::space(const Options& options, const plan::Cluster
   space.pipeline = if_given(options.given("pipeline-model-parallel-size"), g.pipeline);
   space.context = if_given(options.given("context-parallel-size"), g.context);
   space.data = data_ranks;
+  space.expert = g.expert;
   space.chunks = g.split.chunks;
   space.micro_batch_size = if_given(options.given("micro-batch-size"), batch.micro_batch_size);
   space.schedule = parallel.schedule;
@@ -215,6 +217,7 @@ std::vector<std::string> train_options(const Options& options, const plan::Job& 
   add("tensor-model-parallel-size", fmt::format("{}", job.grid.tensor_size()));
   add("pipeline-model-parallel-size", fmt::format("{}", job.grid.pipeline_size()));
   if (job.grid.context_size() > 1) add("context-parallel-size", fmt::format("{}", job.grid.context_size()));
+  if (job.grid.expert_size() > 1) add("expert-model-parallel-size", fmt::format("{}", job.grid.expert_size()));
   const int chunks = plan::chunks_of(job);
   if (chunks > 1 && p.pipeline.chunks) add("num-virtual-stages-per-pipeline-rank", fmt::format("{}", chunks));
   if (job.grid.pipeline_size() > 1) add("schedule", parallel::name_of(plan::schedule_of(job)));

@@ -52,6 +52,7 @@ void print_head(const PlanReport& report) {
   fmt::print("cluster {}: {} of {} x {}; {} of a rank's memory are usable\n", printable(cluster.name),
              counted(report.nodes, "node"), cluster.ranks_per_node, printable(cluster.device.name),
              bytes_text(report.result.limit_bytes));
+  if (job.grid.expert_size() > 1) fmt::print("experts of a layer divided over {} ranks\n", job.grid.expert_size());
   if (report.result.layouts > 0) {
     fmt::print("{} layouts considered, {} predicted, the memory of {} ranks rehearsed\n", report.result.layouts,
                report.result.predicted, report.result.rehearsed);
