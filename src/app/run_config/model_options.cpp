@@ -185,8 +185,9 @@ std::string ModelOptions::preset_values(const model::ModelConfig& config) const 
   std::string text;
   for (const model::Field& field : model::fields()) {
     const bool is_corpus = field.name() == "vocab-size" && config.is_bert();
-    const bool is_set = field.role == model::FieldRole::training || field.name() == "max-position-embeddings" ||
-                        (field.name() == "vocab-size" && !is_corpus);
+    const bool is_implied = !field.is_used(config) || (field.stored_if != nullptr && field.is_default(config));
+    const bool is_set = (field.role == model::FieldRole::training && !is_implied) ||
+                        field.name() == "max-position-embeddings" || (field.name() == "vocab-size" && !is_corpus);
     if (!is_set || fields.given(field.name())) continue;
     text += fmt::format("{}{} {}", text.empty() ? "" : ", ", field.name(), field.text(config));
   }

@@ -26,7 +26,7 @@ class FieldOptions {
   std::optional<model::FieldValue> value(std::string_view option) const;
   std::optional<std::int64_t> integer(std::string_view option) const;
   bool given(std::string_view option) const { return value(option).has_value(); }
-  void set(std::string_view option, double value);
+  void set(std::string_view option, const model::FieldValue& value);
   /// Sets the given values in `config`.
   void apply(model::ModelConfig& config) const;
   /// Reports given options that do not apply to `config`.

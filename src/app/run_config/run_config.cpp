@@ -38,14 +38,13 @@ std::vector<std::string> RunConfigReader::take_model(const Attributes& stored) {
   std::vector<std::string> lines = config_.model.take(model);
   FieldOptions& fields = config_.model.fields;
   for (const model::Field& field : model::fields()) {
-    const std::string attribute = fmt::format("training.{}", field.name());
     // Older checkpoints have no dropout.
-    if (field.role != model::FieldRole::training || !stored.contains(attribute)) continue;
-    const auto there = stored.get<double>(attribute);
+    if (field.role != model::FieldRole::training || !stored.contains(field.key())) continue;
+    const model::FieldValue there = field.read(stored);
     const auto given = fields.value(field.name());
-    if (given && *given != model::FieldValue(there)) {
-      lines.push_back(
-          fmt::format("--{} is the checkpoint's {}, instead of {}", field.name(), there, std::get<double>(*given)));
+    if (given && *given != there) {
+      lines.push_back(fmt::format("--{} is the checkpoint's {}, instead of {}", field.name(), field.text(there),
+                                  field.text(*given)));
     }
     fields.set(field.name(), there);
   }

@@ -47,8 +47,7 @@ std::string variants_text(const model::ModelConfig& model) {
   const model::ModelConfig canonical = model::canonical(model);
   std::string text;
   for (const model::Field& field : model::fields()) {
-    const bool is_used = field.stored_if == nullptr || field.stored_if(canonical);
-    if (!is_used || field.is_default(canonical)) continue;
+    if (!field.is_used(canonical) || (field.is_default(canonical) && !field.logs_default)) continue;
     text += fmt::format(fmt::runtime(field.log), field.text(canonical));
   }
   return text;
