@@ -26,6 +26,7 @@ void ModelOptions::declare(Options& options) {
   options.add_flag("use-rope-scaling", &llama3_scaling,
                    "Scale the rotary frequencies as Llama 3.1 does, for more than 8192 positions.");
   window.declare(options);
+  experts.declare(options);
 }
 
 std::int64_t ModelOptions::default_sequence_length() const {
@@ -150,6 +151,7 @@ void ModelOptions::apply_form(model::ModelConfig& config, Problems& problems) co
   problems.expect(!groups || group_query_attention,
                   fmt::format("--num-query-groups {} needs --group-query-attention", groups.value_or(0)));
   window.apply(config, problems);
+  experts.apply(fields, config, problems);
 }
 
 void ModelOptions::apply_positions(model::ModelConfig& config, std::int64_t sequence_length, Problems& problems) const {
