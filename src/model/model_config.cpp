@@ -42,8 +42,8 @@ void check_experts(const ModelConfig& config, const Expect& expect) {
                      experts.per_token));
   const std::int64_t of_group = experts.count / experts.groups;
   expect(experts.per_token <= experts.groups_per_token * of_group,
-         fmt::format("<moe_router_topk> {}: <moe_router_group_topk> {} groups of {} experts have fewer",
-                     experts.per_token, experts.groups_per_token, of_group));
+         fmt::format("<moe_router_topk> {}: a token's groups, <moe_router_group_topk> {}, have only {} experts",
+                     experts.per_token, experts.groups_per_token, experts.groups_per_token * of_group));
 }
 
 }  // namespace
