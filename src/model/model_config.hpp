@@ -63,7 +63,7 @@ struct ExpertConfig {
   std::string layers;
   RouterScore score = RouterScore::softmax;
   bool pre_softmax = false;  ///< softmax over all experts, not over the chosen ones: RouterProblem::softmax_of_chosen
-  double scaling = 1;        ///< of the weights of the chosen experts
+  double scaling = 1;        ///< factor of the weights of the chosen experts
   std::int64_t groups = 1;
   std::int64_t groups_per_token = 1;
   // Training only.
