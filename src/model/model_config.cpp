@@ -41,7 +41,7 @@ void check_experts(const ModelConfig& config, const Expect& expect) {
          fmt::format("<moe_router_group_topk> {} must divide <moe_router_topk> {}", experts.groups_per_token,
                      experts.per_token));
   const std::int64_t of_group = experts.count / experts.groups;
-  expect(experts.per_token <= experts.groups_per_token * of_group,
+  expect(experts.groups == 1 || experts.per_token <= experts.groups_per_token * of_group,
          fmt::format("<moe_router_topk> {}: a token's groups, <moe_router_group_topk> {}, have only {} experts",
                      experts.per_token, experts.groups_per_token, experts.groups_per_token * of_group));
 }
