@@ -84,7 +84,7 @@ const ModelClass& model_class_of(const ModelConfig& config, std::string_view nam
   if (!config.is_bert() && !config.predicts_tokens())
     misfits.emplace_back("task heads can only be exported for a BERT");
   for (const model::Field& field : model::fields()) {
-    const bool is_stored = !field.attribute.empty() && (field.stored_if == nullptr || field.stored_if(config));
+    const bool is_stored = !field.attribute.empty() && field.is_used(config);
     const bool is_setting = !config_key(field, result).empty();
     // An export has plain norm weights.
     if (!is_stored || is_setting || field.attribute == "norm_1p" || field.attribute == "output") continue;
