@@ -99,12 +99,6 @@ const ModelClass& model_class_of(const ModelConfig& config, std::string_view nam
   return result;
 }
 
-void map_layer(TensorMapBuilder& map, const std::string& parameter, const std::string& tensor) {
-  for (const char* suffix : {".weight", ".bias"}) {
-    if (map.has(parameter + suffix)) map.same(parameter + suffix, tensor + suffix);
-  }
-}
-
 TensorMap tensor_map(const ModelClass& model_class, const ModelConfig& config, const MapOptions& options) {
   return model_class.map(config, options);
 }
