@@ -121,7 +121,7 @@ const char* reason_against(const std::string& kind) {
 void read_rotary(const Settings& settings, const json& file, HuggingFaceModel& model,
                  std::vector<std::string>& problems) {
   ModelConfig& config = model.config;
-  config.rotary_base = settings.number("rope_theta", 10000);
+  config.rotary_base = settings.number("rope_theta", config.rotary_base);
   static const json none = json::object();
   const json* object = &none;
   for (const char* name : {"rope_scaling", "rope_parameters"}) {
@@ -201,6 +201,29 @@ void read_attention(const Settings& settings, const json& file, HuggingFaceModel
   }
 }
 
+/// Reads the experts of a class whose models have them: their number, weights and layers.
+void read_experts(const Settings& settings, const ModelClass& model_class, ModelConfig& config) {
+  model::ExpertConfig& experts = config.experts;
+  // Versions of transformers differ in this name. Those from 5 read both.
+  experts.count = settings.integer("num_experts", settings.integer("num_local_experts", experts.count));
+  if (experts.count == 0) settings.add("there are 0 experts: describe the model as one of a class without them");
+  if (!config_key("router_pre_softmax", model_class).empty()) {
+    experts.pre_softmax = !settings.flag("norm_topk_prob", !experts.pre_softmax);
+  }
+  if (config_key("expert_layers", model_class).empty()) return;
+  const std::int64_t step = settings.integer("decoder_sparse_step", 1);
+  if (step == 0) return settings.add("decoder_sparse_step is 0: it must be at least 1");
+  const int layers = std::min(config.layers, model::max_layers);
+  std::string pattern;
+  for (int layer = 1; layer <= layers; ++layer) pattern += layer % step == 0 ? '1' : '0';
+  for (const json& dense : settings.value("mlp_only_layers")) {
+    if (!dense.is_number_unsigned()) return settings.add("mlp_only_layers is not a list of layers");
+    if (const auto layer = dense.get<std::uint64_t>(); layer < pattern.size()) pattern[layer] = '0';
+  }
+  if (pattern.find('1') == pattern.npos) settings.add("mlp_only_layers leaves no layer with experts");
+  experts.layers = pattern.find('0') == pattern.npos ? "" : pattern;
+}
+
 /// Reads the number of classes or choices of a task.
 void read_task(const Settings& settings, ModelConfig& config) {
   if (config.output == model::ModelOutput::classes) {
@@ -249,6 +272,9 @@ HuggingFaceModel parse_config_json(const std::string& text, const std::string& p
     settings.add("hidden_act is not silu: only SwiGLU is supported");
   }
   read_attention(settings, file, model, problems);
+  if (exchange::class_defaults(*model.model_class).experts.count > 0) {
+    read_experts(settings, *model.model_class, model.config);
+  }
   read_task(settings, model.config);
   if (problems.empty()) {
     try {

@@ -75,6 +75,17 @@ void put_blocks(ordered_json& file, const ModelConfig& config, const ModelClass&
   }
 }
 
+/// Writes the weights and layers of experts.
+void put_experts(ordered_json& file, const ModelConfig& config, const ModelClass& model_class) {
+  if (!config_key("router_pre_softmax", model_class).empty()) file["norm_topk_prob"] = !config.experts.pre_softmax;
+  if (config_key("expert_layers", model_class).empty()) return;
+  file["decoder_sparse_step"] = 1;
+  ordered_json& dense = file["mlp_only_layers"] = ordered_json::array();
+  for (int layer = 0; layer < config.layers; ++layer) {
+    if (!config.experts.in_layer(layer)) dense.push_back(layer);
+  }
+}
+
 void put_labels(ordered_json& file, const ModelConfig& config) {
   if (config.output == model::ModelOutput::classes) {
     for (std::int64_t i = 0; i < config.classes; ++i) {
@@ -108,6 +119,7 @@ std::string config_json(const HuggingFaceModel& model, DType dtype) {
   file["model_type"] = model_class.type;
   put_fields(file, model.config, model_class);
   put_blocks(file, model.config, model_class);
+  put_experts(file, model.config, model_class);
   for (const exchange::FixedSetting& setting : model_class.fixed) {
     if (!setting.is_written) continue;
     std::visit([&](const auto& value) { file[std::string(setting.key)] = value; }, setting.value);

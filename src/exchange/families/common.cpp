@@ -6,6 +6,8 @@ bool rotates(const model::ModelConfig& config) {
   return !config.is_bert() && config.position_embedding == model::PositionEmbedding::rope;
 }
 
+bool has_experts(const model::ModelConfig& config) { return !config.is_bert() && config.experts.count > 0; }
+
 ModelClass llama_like(std::string_view name, std::string_view type, std::string_view defaults,
                       bool (*fits)(const model::ModelConfig&)) {
   return {
@@ -49,6 +51,14 @@ void map_gated(TensorMapBuilder& map, const std::string& ours, const std::string
                    fmt::format("{}.{}{}", theirs, names.up, suffix));
   }
   map_layer(map, ours + ".proj", fmt::format("{}.{}", theirs, names.down));
+}
+
+void map_experts(TensorMapBuilder& map, const std::string& ours, const std::string& theirs, const GatedNames& names) {
+  map.same(ours + ".router.weight", theirs + ".gate.weight");
+  for (std::int64_t i = 0; i < map.config().experts.count; ++i) {
+    const std::string expert = fmt::format(".experts.{}", i);
+    map_gated(map, ours + expert, theirs + expert, names);
+  }
 }
 
 TensorMap map_around(const model::ModelConfig& config, const MapOptions& options, MapPart attention, MapPart block) {

@@ -7,8 +7,8 @@
 namespace trireme::exchange {
 
 /// All families. NAME.cpp defines NAME_family(), which returns its classes. A model is exported as the first class that
-/// fits it.
-#define TRIREME_FAMILIES(X) X(gpt2) X(starcoder2) X(phi3) X(llama) X(bert)
+/// fits it: only the classes of the first two have experts.
+#define TRIREME_FAMILIES(X) X(qwen3_moe) X(mixtral) X(gpt2) X(starcoder2) X(phi3) X(llama) X(bert)
 
 #define TRIREME_DECLARE_FAMILY(name) std::vector<ModelClass> name##_family();
 TRIREME_FAMILIES(TRIREME_DECLARE_FAMILY)
@@ -16,6 +16,8 @@ TRIREME_FAMILIES(TRIREME_DECLARE_FAMILY)
 
 /// Returns whether a model predicts the next token and has rotary positions.
 bool rotates(const model::ModelConfig& config);
+/// Returns whether a model that predicts the next token has experts.
+bool has_experts(const model::ModelConfig& config);
 
 /// Returns a class with Llama's parts, settings and tensors; its `map` is `map_llama`. `defaults` follow those that all
 /// such classes share.
@@ -39,9 +41,13 @@ struct GatedNames {
   const char* up = "up_proj";
   const char* down = "down_proj";
 };
-/// Maps a gated feed-forward block, `ours`.fc and `ours`.proj, to three tensors: `theirs`.gate_proj and so
+/// Maps a gated feed-forward block or expert, `ours`.fc and `ours`.proj, to three tensors: `theirs`.gate_proj and so
 /// on.
 void map_gated(TensorMapBuilder& map, const std::string& ours, const std::string& theirs, const GatedNames& names = {});
+/// Maps a router and its experts to `theirs`.gate.weight and `theirs`.experts.I.
+void map_experts(TensorMapBuilder& map, const std::string& ours, const std::string& theirs,
+                 const GatedNames& names = {});
+
 /// Maps all parameters of a model with Llama's names of tokens, norms and output; the other parts of a layer by
 /// `attention` and `block`.
 TensorMap map_around(const model::ModelConfig& config, const MapOptions& options, MapPart attention, MapPart block);
