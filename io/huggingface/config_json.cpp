@@ -206,7 +206,7 @@ void read_experts(const Settings& settings, const ModelClass& model_class, Model
   model::ExpertConfig& experts = config.experts;
   // Versions of transformers differ in this name. Those from 5 read both.
   experts.count = settings.integer("num_experts", settings.integer("num_local_experts", experts.count));
-  if (experts.count == 0) settings.add("there are 0 experts: describe the model as one of a class without them");
+  if (experts.count == 0) settings.add("num_experts is 0: name the class of a model without experts");
   if (!config_key("router_pre_softmax", model_class).empty()) {
     experts.pre_softmax = !settings.flag("norm_topk_prob", !experts.pre_softmax);
   }
@@ -216,9 +216,13 @@ void read_experts(const Settings& settings, const ModelClass& model_class, Model
   const int layers = std::min(config.layers, model::max_layers);
   std::string pattern;
   for (int layer = 1; layer <= layers; ++layer) pattern += layer % step == 0 ? '1' : '0';
-  for (const json& dense : settings.value("mlp_only_layers")) {
-    if (!dense.is_number_unsigned()) return settings.add("mlp_only_layers is not a list of layers");
-    if (const auto layer = dense.get<std::uint64_t>(); layer < pattern.size()) pattern[layer] = '0';
+  const json& dense = settings.value("mlp_only_layers");
+  if (!(dense.is_null() || dense.is_array()) || !std::ranges::all_of(dense, &json::is_number_unsigned)) {
+    return settings.add("mlp_only_layers is not a list of layers");
+  }
+  for (const json& layer : dense) {
+    const auto number = layer.get<std::uint64_t>();
+    if (number < pattern.size()) pattern[number] = '0';
   }
   if (pattern.find('1') == pattern.npos) settings.add("mlp_only_layers leaves no layer with experts");
   experts.layers = pattern.find('0') == pattern.npos ? "" : pattern;
