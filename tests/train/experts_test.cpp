@@ -118,6 +118,16 @@ TEST(Experts, LoadsCountEveryChoice) {
   }
 }
 
+/// `layouts`, and once more with tokens sent only to the ranks of their experts.
+std::vector<Layout> with_both_routes(std::vector<Layout> layouts) {
+  for (std::size_t i = 0, count = layouts.size(); i < count; ++i) {
+    if (layouts[i].expert == 1) continue;
+    layouts.push_back(layouts[i]);
+    layouts.back().options.parallel.exchange_tokens = true;
+  }
+  return layouts;
+}
+
 /// Grids of `ranks` ranks that divide four experts.
 std::vector<Layout> layouts(int ranks) {
   const auto of = [](int tensor, int pipeline, int context, int expert, bool sequence_parallel = false) {
@@ -127,7 +137,8 @@ std::vector<Layout> layouts(int ranks) {
     return layout;
   };
   if (ranks == 1) return {};
-  if (ranks == 2) return {of(1, 1, 1, 2), of(2, 1, 1, 1), of(2, 1, 1, 1, true), of(1, 1, 2, 2), of(1, 2, 1, 1)};
+  if (ranks == 2)
+    return with_both_routes({of(1, 1, 1, 2), of(2, 1, 1, 1), of(2, 1, 1, 1, true), of(1, 1, 2, 2), of(1, 2, 1, 1)});
   std::vector<Layout> list = {of(1, 1, 1, 4),       of(1, 1, 1, 2), of(2, 1, 1, 2),
                               of(2, 1, 1, 2, true), of(1, 1, 2, 4), of(1, 2, 1, 2)};
   list[0].options.recomputation.granularity = model::RecomputeGranularity::full;
@@ -135,7 +146,7 @@ std::vector<Layout> layouts(int ranks) {
   list[1].options.parallel.data_parallel.overlap_reduce = true;
   list[3].options.parallel.data_parallel.sharding = parallel::DataSharding::optimizer;
   list[5].options.parallel.schedule = parallel::ScheduleKind::zero_bubble;
-  return list;
+  return with_both_routes(list);
 }
 
 TEST(Experts, EveryGridComputesTheRunOfOneRank) {

@@ -133,8 +133,6 @@ constexpr auto table = std::to_array<FlagGroup>({
     {none, "2021", satisfied, "on, unless its --no-... option is given",
      "async-tensor-model-parallel-allreduce, async-tensor-parallel-allreduce, scatter-gather-tensors-in-pipeline"},
     {none, "2020", satisfied, "stages work on micro-batches at the same time", "use-pipelining"},
-    {one, "0.6-", satisfied, "tokens are gathered, as by allgather; results agree to rounding",
-     "moe-token-dispatcher-type"},
     {one, "0.11-", satisfied, why::process, "cuda-graph-warmup-steps"},
     {list, "0.12-", satisfied, why::process, "cuda-graph-scope"},
     {none, "0.12-", satisfied, why::process, "init-model-with-meta-device, no-pin-cpu-grads, no-pin-cpu-params"},

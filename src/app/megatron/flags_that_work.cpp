@@ -47,7 +47,7 @@ constexpr auto table = std::to_array<FlagGroup>({
     {none, "0.5-", works, "", "add-qkv-bias, log-progress, log-throughput, mock-data"},
     {one, "0.5-", works, "", "moe-router-topk, moe-z-loss-coeff"},
     {none, "0.6-", works, "", "qk-layernorm"},
-    {one, "0.6-", works, "", "ckpt-step, decoupled-lr, decoupled-min-lr"},
+    {one, "0.6-", works, "", "ckpt-step, decoupled-lr, decoupled-min-lr, moe-token-dispatcher-type"},
     {none, "0.7-", works, "", "async-save, log-straggler"},
     {one, "0.7-", works, "",
      "check-weight-hash-across-dp-replicas-interval, ddp-bucket-size, moe-expert-capacity-factor, "
