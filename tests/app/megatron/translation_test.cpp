@@ -175,7 +175,8 @@ TEST_F(Translate, TakesTheExpertsOfLaunchScripts) {
   EXPECT_EQ(words("--num-experts 128 --moe-router-topk 8 --moe-ffn-hidden-size 768 --moe-grouped-gemm "
                   "--moe-permute-fusion --moe-token-dispatcher-type alltoall --moe-aux-loss-coeff 1e-3 "
                   "--moe-router-load-balancing-type aux_loss --moe-expert-capacity-factor -1"),
-            Words("--num-experts 128 --moe-router-topk 8 --moe-ffn-hidden-size 768 --moe-aux-loss-coeff 1e-3 "
+            Words("--num-experts 128 --moe-router-topk 8 --moe-ffn-hidden-size 768 --moe-token-dispatcher-type "
+                  "alltoall --moe-aux-loss-coeff 1e-3 "
                   "--moe-router-load-balancing-type aux_loss --moe-expert-capacity-factor 0"));
   EXPECT_EQ(words({"--moe-layer-freq", "'([1]*48)'"}), Words("--moe-layer-freq ([1]*48)"));
   for (const char* refused :
