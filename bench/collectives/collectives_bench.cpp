@@ -198,6 +198,8 @@ int run(mpi::MpiEnvironment& environment, const std::vector<std::string>& argume
   if (app::asks_for_help(arguments) && environment.rank() != 0) return 0;
   if (!options.parse(arguments)) return 0;
   app::Job job(environment, options, o.grid, o.device);
+  TRIREME_CHECK(!o.group || job.grid.has(*o.group), ConfigError, "--group {}: there is none without --ep above 1",
+                name_of(*o.group));
   Communicator* const group = o.find(job);
   const auto* const on_host = dynamic_cast<const mpi::MpiCommunicator*>(group);
   const bool is_cpu = job.backend->memory_is_host();

@@ -40,8 +40,7 @@ struct Rejection {
 /// holds. `expert` does not divide context x data ranks. Its axes do not divide the model or the batch. Its tensor
 /// groups lie on several nodes. Its context ranks have fewer than 2,048 positions. It has fewer micro-batches than
 /// stages. The last three do not apply to given axes. Layouts have the overlaps that cost nothing, and ZeRO with
-/// several data ranks
-/// (`variants` has the others). ConfigError if a given axis fits no grid.
+/// several data ranks (`variants` has the others). ConfigError if a given axis fits no grid.
 std::vector<GridCandidates> candidates(const SearchSpace& space, std::vector<Rejection>& rejections);
 
 /// Layouts that differ from `job` in one axis that is not given: sequence parallelism, state in shards or overlaps.

@@ -136,7 +136,7 @@ TEST(RunConfig, BoundsSizes) {
                                  "decoder-first-pipeline-num-layers", "decoder-last-pipeline-num-layers"}) {
     expect_refused(Words{"--data-path", "a.h5", "--" + name, max_int}, " 2147483647 must be between 1 and 2000");
   }
-  for (const std::string name : {"tp", "pp", "cp"}) {
+  for (const std::string name : {"tp", "pp", "cp", "ep"}) {
     expect_refused(Words{"--data-path", "a.h5", "--" + name, max_int}, " 2147483647 must be between 1 and 99999");
   }
   expect_refused("--data-path a.h5 --lr-decay-iters 9223372036854775807", "must be between 1 and 1e+18");

@@ -1,0 +1,40 @@
+#include "src/app/run_config/parallel_options.hpp"
+
+#include "tests/app/run_config/read_config.hpp"
+
+namespace trireme::app {
+namespace {
+
+/// Four context ranks, and experts.
+const Words experts = gpt + "--cp 4 --disable-bias-linear --moe-router-topk 2 --num-experts";
+
+TEST(ExpertRanks, DivideTheExpertsOfALayer) {
+  EXPECT_EQ(read(experts + "8 --ep 4").parallel.grid.expert, 4);
+  EXPECT_EQ(read(experts + "8 --expert-model-parallel-size 2").parallel.grid.of(8, 2).expert_gradient_size(), 4);
+  expect_refused(experts + "6 --ep 4", "--expert-model-parallel-size 4 does not divide the 6 experts of a layer");
+  expect_refused(gpt + "--cp 4 --ep 4", "--expert-model-parallel-size 4: the model has no experts");
+}
+
+TEST(ExpertRanks, AreContextAndDataRanks) {
+  expect_refused(experts + "8 --ep 8",
+                 "does not divide the 4 ranks of context size 4 x data size 1. Try one of 1, 2, 4");
+  expect_refused(experts + "9 --ep 3", "does not divide the 4 ranks");
+}
+
+TEST(ExpertRanks, HaveTheTensorRanksOfTheLayer) {
+  EXPECT_EQ(read(experts + "8 --tp 2 --expert-tensor-parallel-size 2").parallel.grid.tensor, 2);
+  expect_refused(experts + "8 --tp 2 --expert-tensor-parallel-size 1",
+                 "--expert-tensor-parallel-size 1 with --tensor-model-parallel-size 2: experts are split over the same "
+                 "tensor ranks");
+}
+
+TEST(ExpertRanks, NeedMicroBatchesOfEqualLength) {
+  expect_refused(experts + "8 --ep 2 --variable-seq-lengths",
+                 "--expert-model-parallel-size and --variable-seq-lengths exclude each other");
+  EXPECT_TRUE(read(experts + "8 --variable-seq-lengths").execution_config().variable_lengths);
+}
+
+TEST(Experts, AreNotRecorded) { expect_refused(experts + "8 --cuda-graphs", "--cuda-graphs does not support experts"); }
+
+}  // namespace
+}  // namespace trireme::app
