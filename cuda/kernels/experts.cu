@@ -10,8 +10,8 @@
 namespace trireme::cuda {
 namespace {
 
-// Memory traffic in bytes per 16-bit element of a row: sum_rows 2, and 2 per element of a token; scale_rows 4 and its
-// backward 6. limit_load and sort have one block per expert, which reads all of `experts`, mostly from the L2 cache.
+// limit_load and sort have one block per expert, which reads all of `experts`, mostly from the L2 cache. The order of
+// rows thus needs no atomics. The other kernels stream through rows. Memory traffic: cuda/README.md.
 
 /// Entries that a block scans together, and their number per lane.
 constexpr int window = 4096, window_rounds = window / block_threads;

@@ -8,8 +8,8 @@
 namespace trireme::cuda {
 namespace {
 
-// One warp per token, whose logits are in registers. Memory traffic in bytes per 16-bit logit: forward 2, backward 4,
-// and 2 more for the sums of the balance loss. Weights and experts of a token are few beside its logits.
+// One warp per token, whose logits are in registers. The sums over tokens read the logits again: in the order of
+// tokens, without atomics.
 
 /// A lane has experts lane, lane + 32, ... of a token.
 constexpr int max_experts = static_cast<int>(max_routed_experts), per_lane = max_experts / warp_threads;
