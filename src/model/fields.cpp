@@ -46,6 +46,7 @@ constexpr std::string_view output_names[] = {"pretraining", "classes", "choices"
 constexpr std::string_view family_names[] = {"gpt", "bert"};
 constexpr std::string_view score_names[] = {"softmax", "sigmoid"};
 constexpr std::string_view balance_names[] = {"aux_loss", "seq_aux_loss", "none"};
+constexpr std::string_view router_type_names[] = {"", "fp32"};
 constexpr std::string_view drop_names[] = {"probs", "position"};
 
 bool is_bert(const ModelConfig& config) { return config.is_bert(); }
@@ -219,6 +220,14 @@ constexpr Field table[] = {
      .attribute = "router_groups_per_token", .stored_if = has_experts, .option = "moe-router-group-topk",
      .help = "Groups of experts that a token uses, with <moe_router_num_groups>.", .needs = needs_experts,
      .log = ", {} a token"},
+    {.get = [](const C& config) -> FieldValue { return std::int64_t{config.experts.fp32_router}; },
+     .set = [](C& config, const FieldValue& value) {
+       config.experts.fp32_router = std::get<std::int64_t>(value) != 0;
+     },
+     .names = router_type_names, .attribute = "router_type",
+     .stored_if = [](const C& config) { return config.experts.fp32_router; }, .option = "moe-router-dtype",
+     .help = "Type in which routers compute logits; default that of <dtype>.", .needs = needs_experts,
+     .log = ", routers in {}"},
     {TRIREME_AT(&C::experts, &E::balance_coefficient), .role = FieldRole::training, .range = at_least(0),
      .stored_if = has_experts, .option = "moe-aux-loss-coeff",
      .help = "Coefficient of the loss that balances the load of the experts; default the preset's, else 0.",

@@ -66,6 +66,8 @@ struct ExpertConfig {
   double scaling = 1;        ///< factor of the weights of the chosen experts
   std::int64_t groups = 1;
   std::int64_t groups_per_token = 1;
+  bool fp32_router =
+      false;  ///< logits are computed in fp32 from inputs and weights of 16 bits, not in the training type
   // Training only.
   BalanceLoss balance = BalanceLoss::micro_batch;
   double balance_coefficient = 0;

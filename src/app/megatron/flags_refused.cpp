@@ -76,8 +76,6 @@ constexpr auto table = std::to_array<FlagGroup>({
     {none, "0.7-", absent, "nearest: --recompute-granularity full", "moe-layer-recompute"},
     {none, "0.7-0.16", absent, "tensor ranks split experts as they split dense layers; nearest: leave it out",
      "moe-extended-tp"},
-    {one, "0.12-", absent, "logits have the type of --dtype, and scores are computed in fp32; nearest: leave it out",
-     "moe-router-dtype"},
     {none, "0.11-", absent, why::router_bias, "moe-router-enable-expert-bias"},
     {one, "0.11-", absent, why::router_bias, "moe-router-bias-update-rate"},
     {none, "0.9-", absent, why::upcycling, "moe-use-upcycling"},

@@ -20,7 +20,7 @@ constexpr auto table = std::to_array<FlagGroup>({
      "moe-router-score-function, moe-router-topk-scaling-factor, mscale, mscale-all-dim, "
      "num-virtual-stages-per-pipeline-rank, rope-scaling-factor"},
     {list, "0.12-", works, "", "iterations-to-skip"},
-    {one, "0.12-", works, "", "data-parallel-sharding-strategy"},
+    {one, "0.12-", works, "", "data-parallel-sharding-strategy, moe-router-dtype"},
     {one, "0.13-", works, "", "pipeline-model-parallel-layout"},
     {none, "0.14-", works, "", "multiple-validation-sets"},
     {one, "0.14-", works, "", "padded-vocab-size, save-retain-interval"},

@@ -181,7 +181,7 @@ TEST_F(Translate, TakesTheExpertsOfLaunchScripts) {
   EXPECT_EQ(words({"--moe-layer-freq", "'([1]*48)'"}), Words("--moe-layer-freq ([1]*48)"));
   for (const char* refused :
        {"--moe-router-load-balancing-type sinkhorn", "--moe-router-load-balancing-type global_aux_loss",
-        "--moe-router-enable-expert-bias", "--moe-input-jitter-eps 0.1", "--moe-router-dtype fp32",
+        "--moe-router-enable-expert-bias", "--moe-input-jitter-eps 0.1",
         "--moe-use-upcycling", "--moe-per-layer-logging"}) {
     EXPECT_EQ(kind_of(refused), Kind::absent) << refused;
   }
