@@ -32,6 +32,9 @@ CLASSES = {
     'Qwen3ForCausalLM': ('qwen2', dict(LLAMA, head_dim=32)),
     'MistralForCausalLM': ('llama3', dict(LLAMA, sliding_window=16)),
     'Starcoder2ForCausalLM': ('gpt2', dict(LLAMA, sliding_window=16)),
+    'MixtralForCausalLM': ('llama3', dict(LLAMA, sliding_window=16)),
+    'Qwen3MoeForCausalLM': ('qwen2', dict(LLAMA, head_dim=32, num_experts=4, num_experts_per_tok=2,
+                                          moe_intermediate_size=48, mlp_only_layers=[0])),
     'Phi3ForCausalLM': ('llama3', dict(LLAMA, sliding_window=16, pad_token_id=None)),
 }
 PATTERNS = {  # as the models' own tokenizer.json spell them
@@ -273,6 +276,9 @@ def main():
     trained('our-llama-1p', *llama, '--apply-layernorm-1p')
     trained('our-qwen2', *llama, '--add-qkv-bias')
     trained('our-qwen3', *llama, '--qk-layernorm', '--kv-channels', 16)
+    trained('our-mixtral', *llama, '--num-experts', 4, '--moe-ffn-hidden-size', 48)
+    trained('our-qwen3-moe', *llama, '--qk-layernorm', '--num-experts', 4, '--moe-router-pre-softmax',
+            '--moe-layer-freq', '[0,1]')
     print(f'{checks} checks, {failures} failed (transformers {transformers.__version__}, torch {torch.__version__})')
     return failures > 0
 

@@ -86,7 +86,8 @@ class CudaBackend final : public Backend, public DeviceCommunicators, public Gra
                  .cross_entropy = make_cross_entropy(),
                  .optimizer = make_optimizer(),
                  .reduce = make_reduce(scratch()),
-                 .rotary = make_rotary()} {
+                 .rotary = make_rotary(),
+                 .experts = make_experts(scratch())} {
     const std::string problem = architecture_problem(built_for, device_->compute_capability());
     TRIREME_CHECK(problem.empty(), BackendUnavailable, "{}; {}", problem, to_string(device_->location()));
     device_->set_max_wait(options.max_wait_s);

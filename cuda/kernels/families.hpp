@@ -7,6 +7,7 @@
 #include "src/backend/kernels/cross_entropy.hpp"
 #include "src/backend/kernels/elementwise.hpp"
 #include "src/backend/kernels/embedding.hpp"
+#include "src/backend/kernels/experts.hpp"
 #include "src/backend/kernels/norm.hpp"
 #include "src/backend/kernels/optimizer.hpp"
 #include "src/backend/kernels/reduce.hpp"
@@ -22,6 +23,7 @@ using Scratch = std::function<Buffer(Stream& stream, std::size_t size_bytes)>;
 std::unique_ptr<ElementwiseKernels> make_elementwise(Scratch scratch);
 std::unique_ptr<NormKernels> make_norm(Scratch scratch);
 std::unique_ptr<EmbeddingKernels> make_embedding();
+std::unique_ptr<ExpertKernels> make_experts(Scratch scratch);
 std::unique_ptr<CrossEntropyKernels> make_cross_entropy();
 std::unique_ptr<OptimizerKernels> make_optimizer();
 std::unique_ptr<ReduceKernels> make_reduce(Scratch scratch);
@@ -35,6 +37,12 @@ std::unique_ptr<AttentionKernels> make_attention(std::size_t max_shared_bytes);
 void norm_backward(Stream& stream, const Scratch& new_scratch, ConstTensorView dy, ConstTensorView x,
                    const NormWeight& weight, const NormStatistics& statistics, ConstTensorView residual_gradient,
                    TensorView dx, TensorView dweight, TensorView dbias);
+
+/// ExpertKernels::route and its gradient.
+void route(Stream& stream, const Scratch& new_scratch, const RouterProblem& problem, ConstTensorView logits,
+           TensorView experts, TensorView weights, TensorView counts, TensorView sums, TensorView squares);
+void route_backward(Stream& stream, const RouterProblem& problem, ConstTensorView logits, ConstTensorView experts,
+                    ConstTensorView dweights, const BalanceGradient& balance, TensorView dlogits);
 
 // Attention on tensor cores (Dao 2023, arXiv:2307.08691), for bf16 and fp16 and heads of 64, 96 and 128 channels. It
 // computes what AttentionKernels defines, with probabilities and gradients of scores rounded to the training type.

@@ -121,7 +121,7 @@ const char* reason_against(const std::string& kind) {
 void read_rotary(const Settings& settings, const json& file, HuggingFaceModel& model,
                  std::vector<std::string>& problems) {
   ModelConfig& config = model.config;
-  config.rotary_base = settings.number("rope_theta", 10000);
+  config.rotary_base = settings.number("rope_theta", config.rotary_base);
   static const json none = json::object();
   const json* object = &none;
   for (const char* name : {"rope_scaling", "rope_parameters"}) {
@@ -201,6 +201,33 @@ void read_attention(const Settings& settings, const json& file, HuggingFaceModel
   }
 }
 
+/// Reads the experts of a class whose models have them: their number, weights and layers.
+void read_experts(const Settings& settings, const ModelClass& model_class, ModelConfig& config) {
+  model::ExpertConfig& experts = config.experts;
+  // Versions of transformers differ in this name. Those from 5 read both.
+  experts.count = settings.integer("num_experts", settings.integer("num_local_experts", experts.count));
+  if (experts.count == 0) settings.add("num_experts is 0: name the class of a model without experts");
+  if (!config_key("router_pre_softmax", model_class).empty()) {
+    experts.pre_softmax = !settings.flag("norm_topk_prob", !experts.pre_softmax);
+  }
+  if (config_key("expert_layers", model_class).empty()) return;
+  const std::int64_t step = settings.integer("decoder_sparse_step", 1);
+  if (step == 0) return settings.add("decoder_sparse_step is 0: it must be at least 1");
+  const int layers = std::min(config.layers, model::max_layers);
+  std::string pattern;
+  for (int layer = 1; layer <= layers; ++layer) pattern += layer % step == 0 ? '1' : '0';
+  const json& dense = settings.value("mlp_only_layers");
+  if (!(dense.is_null() || dense.is_array()) || !std::ranges::all_of(dense, &json::is_number_unsigned)) {
+    return settings.add("mlp_only_layers is not a list of layers");
+  }
+  for (const json& layer : dense) {
+    const auto number = layer.get<std::uint64_t>();
+    if (number < pattern.size()) pattern[number] = '0';
+  }
+  if (pattern.find('1') == pattern.npos) settings.add("mlp_only_layers leaves no layer with experts");
+  experts.layers = pattern.find('0') == pattern.npos ? "" : pattern;
+}
+
 /// Reads the number of classes or choices of a task.
 void read_task(const Settings& settings, ModelConfig& config) {
   if (config.output == model::ModelOutput::classes) {
@@ -249,6 +276,9 @@ HuggingFaceModel parse_config_json(const std::string& text, const std::string& p
     settings.add("hidden_act is not silu: only SwiGLU is supported");
   }
   read_attention(settings, file, model, problems);
+  if (exchange::class_defaults(*model.model_class).experts.count > 0) {
+    read_experts(settings, *model.model_class, model.config);
+  }
   read_task(settings, model.config);
   if (problems.empty()) {
     try {
@@ -265,123 +295,6 @@ HuggingFaceModel parse_config_json(const std::string& text, const std::string& p
 
 HuggingFaceModel read_config_json(const std::string& path) {
   return parse_config_json(read_whole_file(path, max_file_bytes, Symlinks::follow), path);
-}
-
-namespace {
-
-using nlohmann::ordered_json;
-
-std::string_view activation_name(Activation activation, const ModelClass& model_class) {
-  if (activation == Activation::gelu_tanh) return model_class.tanh_gelu;
-  for (const auto& [name, value] : huggingface_activations) {
-    if (value == activation) return name;
-  }
-  return "gelu";
-}
-
-/// Writes both forms of the frequencies: rope_theta and rope_scaling of transformers 4, rope_parameters of 5.
-void put_rotary(ordered_json& file, const ModelConfig& config, const ModelClass& model_class) {
-  ordered_json scaling{{"rope_type", "default"}};
-  const RotaryScaling& ours = config.rotary_scaling;
-  if (ours.kind != RotaryScalingKind::none) {
-    const bool yarn = ours.kind == RotaryScalingKind::yarn;
-    scaling = {{"rope_type", yarn ? "yarn" : "llama3"},
-               {"factor", ours.factor},
-               {yarn ? "beta_slow" : "low_freq_factor", ours.slow_turns},
-               {yarn ? "beta_fast" : "high_freq_factor", ours.fast_turns},
-               {"original_max_position_embeddings", ours.positions}};
-    if (yarn && ours.mscale != 0 && ours.mscale_all_dim != 0) {
-      scaling["mscale"] = ours.mscale;
-      scaling["mscale_all_dim"] = ours.mscale_all_dim;
-    } else if (yarn && (ours.mscale != 1 || ours.mscale_all_dim != 0)) {
-      const auto magnitude = [&](double mscale) { return 0.1 * mscale * std::log(ours.factor) + 1; };
-      scaling["attention_factor"] = magnitude(ours.mscale) / magnitude(ours.mscale_all_dim);
-    }
-  }
-  if (ours.interpolation != 1) scaling = {{"rope_type", "linear"}, {"factor", ours.interpolation}};
-  file["rope_theta"] = config.rotary_base;
-  file["rope_scaling"] = scaling.size() == 1 ? ordered_json() : scaling;
-  scaling["rope_theta"] = config.rotary_base;
-  if (!config_key("rotary_percent", model_class).empty()) {
-    file["partial_rotary_factor"] = scaling["partial_rotary_factor"] = config.rotary_percent;
-  }
-  file["rope_parameters"] = scaling;
-}
-
-/// Writes the fields whose keys are in the table.
-void put_fields(ordered_json& file, const ModelConfig& config, const ModelClass& model_class) {
-  const ModelConfig resolved = model::resolved(config);
-  for (const model::Field& field : model::fields()) {
-    const std::string key(exchange::config_key(field, model_class));
-    if (key.empty() || key.find('.') != key.npos) continue;
-    if (field.attribute == "gelu") {
-      file[key] = activation_name(config.activation, model_class);
-    } else if (!field.names.empty()) {
-      file[key] = field.text(resolved);
-    } else {
-      std::visit([&](const auto& value) { file[key] = value; }, field.get(resolved));
-    }
-  }
-}
-
-/// Writes the settings of activation, attention and biases that are not fields of the table.
-void put_blocks(ordered_json& file, const ModelConfig& config, const ModelClass& model_class) {
-  if (config.gated) file["hidden_act"] = "silu";
-  if (config.position_embedding == model::PositionEmbedding::rope) put_rotary(file, config, model_class);
-  if (model_class.has_mlp_bias) file["mlp_bias"] = config.linear_bias;
-  if (!config_key("window", model_class).empty()) {
-    file["sliding_window"] = config.window.any() ? ordered_json(config.window.left + 1) : ordered_json();
-  }
-}
-
-void put_labels(ordered_json& file, const ModelConfig& config) {
-  if (config.output == model::ModelOutput::classes) {
-    for (std::int64_t i = 0; i < config.classes; ++i) {
-      const std::string label = fmt::format("LABEL_{}", i);
-      file["id2label"][std::to_string(i)] = label;
-      file["label2id"][label] = i;
-    }
-  }
-  if (config.output == model::ModelOutput::choices) file["num_choices"] = config.classes;
-}
-
-const char* torch_name(DType dtype) {
-  return dtype == DType::fp64   ? "float64"
-         : dtype == DType::fp32 ? "float32"
-         : dtype == DType::bf16 ? "bfloat16"
-                                : "float16";
-}
-
-void put_end(ordered_json& file, const HuggingFaceModel& model) {
-  if (!model.end_of_text || model.config.is_bert()) return;
-  file["bos_token_id"] = *model.end_of_text;
-  file["eos_token_id"] = *model.end_of_text;
-}
-
-}  // namespace
-
-std::string config_json(const HuggingFaceModel& model, DType dtype) {
-  ordered_json file;
-  const ModelClass& model_class = *model.model_class;
-  file["architectures"] = {model_class.name};
-  file["model_type"] = model_class.type;
-  put_fields(file, model.config, model_class);
-  put_blocks(file, model.config, model_class);
-  for (const exchange::FixedSetting& setting : model_class.fixed) {
-    if (!setting.is_written) continue;
-    std::visit([&](const auto& value) { file[std::string(setting.key)] = value; }, setting.value);
-  }
-  put_labels(file, model.config);
-  put_end(file, model);
-  if (!model.config.is_bert()) file["pad_token_id"] = nullptr;  // a class's default may be outside the vocabulary
-  file["dtype"] = torch_name(dtype);
-  return file.dump(2) + "\n";
-}
-
-std::string generation_config_json(const HuggingFaceModel& model) {
-  ordered_json file = ordered_json::object();
-  put_end(file, model);
-  return file.dump(2) + "\n";
 }
 
 }  // namespace trireme::io

@@ -24,13 +24,12 @@ class ThreadPool {
   /// is below 2^32.
   template <class Task>
   void parallel_for(std::int64_t count, Task&& task) {
+    using Function = std::remove_reference_t<Task>;
+    void* context = const_cast<std::remove_const_t<Function>*>(std::addressof(task));
     if (count == 1 || (threads() == 1 && count > 0)) {
-      for (std::int64_t i = 0; i < count; ++i) task(i);
+      for (std::int64_t i = 0; i < count; ++i) call<Function>(context, i);
     } else if (count > 0) {
-      using Function = std::remove_reference_t<Task>;
-      run(
-          count, [](void* context, std::int64_t i) { (*static_cast<Function*>(context))(i); },
-          const_cast<std::remove_const_t<Function>*>(std::addressof(task)));
+      run(count, call<Function>, context);
     }
   }
 
@@ -43,6 +42,12 @@ class ThreadPool {
 
  private:
   using TaskPointer = void (*)(void*, std::int64_t);
+  /// The only copy of a task's code. Inlined copies may fuse multiplications and additions differently, and one thread
+  /// would then compute other bits than several.
+  template <class Function>
+  [[gnu::noinline]] static void call(void* context, std::int64_t i) {
+    (*static_cast<Function*>(context))(i);
+  }
   void run(std::int64_t count, TaskPointer task, void* context);
   struct State;
   std::unique_ptr<State> state_;

@@ -23,6 +23,10 @@ std::string misfit(const model::Field& field, const ModelConfig& config, const M
                      field.names.empty() ? "the default" : field.text(like));
 }
 
+/// Classes that differ in one part from a supported one, and this part.
+constexpr std::pair<std::string_view, std::string_view> unsupported[] = {
+    {"Qwen2MoeForCausalLM", ": its shared expert has a sigmoid gate, which is not supported"}};
+
 }  // namespace
 
 std::span<const ModelClass> model_classes() {
@@ -46,8 +50,11 @@ std::string model_class_names() {
 
 const ModelClass& model_class_from(std::string_view name) {
   const auto found = std::ranges::find(model_classes(), name, &ModelClass::name);
-  TRIREME_CHECK(found != model_classes().end(), DataError, "the model class '{}' is not supported. Try one of {}", name,
-                model_class_names());
+  if (found == model_classes().end()) {
+    const auto* const reason = std::ranges::find(unsupported, name, [](const auto& entry) { return entry.first; });
+    throw DataError("the model class '{}' is not supported{}. Try one of {}", name,
+                    reason == std::end(unsupported) ? "" : reason->second, model_class_names());
+  }
   return *found;
 }
 
@@ -81,10 +88,13 @@ const ModelClass& model_class_of(const ModelConfig& config, std::string_view nam
   if (config.is_bert() != like.is_bert() || (config.is_bert() && config.output != like.output)) {
     misfits.emplace_back("the class is of another kind of model");
   }
+  if (config.experts.count == 0 && like.experts.count > 0) {
+    misfits.emplace_back("without <num_experts>: all models of the class have experts");
+  }
   if (!config.is_bert() && !config.predicts_tokens())
     misfits.emplace_back("task heads can only be exported for a BERT");
   for (const model::Field& field : model::fields()) {
-    const bool is_stored = !field.attribute.empty() && (field.stored_if == nullptr || field.stored_if(config));
+    const bool is_stored = !field.attribute.empty() && field.is_used(config);
     const bool is_setting = !config_key(field, result).empty();
     // An export has plain norm weights.
     if (!is_stored || is_setting || field.attribute == "norm_1p" || field.attribute == "output") continue;
@@ -97,12 +107,6 @@ const ModelClass& model_class_of(const ModelConfig& config, std::string_view nam
   TRIREME_CHECK(misfits.empty(), ConfigError, "the model cannot be exported as {}:\n  {}", result.name,
                 fmt::join(misfits, "\n  "));
   return result;
-}
-
-void map_layer(TensorMapBuilder& map, const std::string& parameter, const std::string& tensor) {
-  for (const char* suffix : {".weight", ".bias"}) {
-    if (map.has(parameter + suffix)) map.same(parameter + suffix, tensor + suffix);
-  }
 }
 
 TensorMap tensor_map(const ModelClass& model_class, const ModelConfig& config, const MapOptions& options) {

@@ -105,8 +105,9 @@ void TensorMapBuilder::split_heads(const std::string& prefix, const std::string&
 }
 
 void TensorMapBuilder::split_gate(const std::string& name, const std::string& gate, const std::string& up) {
-  rows(name, 0, config_.ffn_hidden, gate);
-  rows(name, config_.ffn_hidden, config_.ffn_hidden, up);
+  const std::int64_t half = parameter(name).rows() / 2;
+  rows(name, 0, half, gate);
+  rows(name, half, half, up);
 }
 
 TensorMap TensorMapBuilder::finish() {

@@ -44,6 +44,10 @@ constexpr std::string_view scaling_names[] = {"none", "llama3", "yarn"};
 constexpr std::string_view placement_names[] = {"pre", "post"};
 constexpr std::string_view output_names[] = {"pretraining", "classes", "choices", "spans"};
 constexpr std::string_view family_names[] = {"gpt", "bert"};
+constexpr std::string_view score_names[] = {"softmax", "sigmoid"};
+constexpr std::string_view balance_names[] = {"aux_loss", "seq_aux_loss", "none"};
+constexpr std::string_view router_type_names[] = {"", "fp32"};
+constexpr std::string_view drop_names[] = {"probs", "position"};
 
 bool is_bert(const ModelConfig& config) { return config.is_bert(); }
 bool is_task(const ModelConfig& config) { return !config.predicts_tokens(); }
@@ -51,9 +55,11 @@ bool rotates(const ModelConfig& config) { return config.position_embedding == Po
 bool is_scaled(const ModelConfig& config) { return config.rotary_scaling.kind != RotaryScalingKind::none; }
 bool is_llama3(const ModelConfig& config) { return config.rotary_scaling.kind == RotaryScalingKind::llama3; }
 bool is_yarn(const ModelConfig& config) { return config.rotary_scaling.kind == RotaryScalingKind::yarn; }
+bool has_experts(const ModelConfig& config) { return config.experts.any(); }
 
 constexpr Need needs_rotary = {rotates, "<position_embedding_type> rope"};
 constexpr Need needs_yarn = {is_yarn, "<position_embedding_type> yarn"};
+constexpr Need needs_experts = {has_experts, "<num_experts>"};
 constexpr Need needs_bert = {is_bert, "a BERT: give <model> bert-336m or <model_type> bert"};
 
 constexpr double max_factor = 1e6;
@@ -63,6 +69,7 @@ constexpr ConfigKeys rope_keys = {"", "rope_parameters.", ""};
 
 #define TRIREME_AT(...) .get = get_at<__VA_ARGS__>, .set = set_at<__VA_ARGS__>
 using C = ModelConfig;
+using E = ExpertConfig;
 using R = RotaryScaling;
 
 // clang-format off
@@ -180,6 +187,72 @@ constexpr Field table[] = {
      .option = "untie-embeddings-and-output-weights",
      .help = "Give the output its own matrix instead of the token embedding's.", .log = ", untied output",
      .keys = {"tie_word_embeddings", "tie_word_embeddings", ""}},
+    {TRIREME_AT(&C::experts, &E::count), .range = between(1, max_experts), .attribute = "experts",
+     .option = "num-experts", .help = "Experts of a layer, of which each token uses <moe_router_topk>; default none.",
+     .log = ", {} experts"},
+    {TRIREME_AT(&C::experts, &E::layers), .attribute = "expert_layers", .stored_if = has_experts,
+     .option = "moe-layer-freq", .log = " in layers {}"},
+    {TRIREME_AT(&C::experts, &E::per_token), .range = between(1, max_experts), .attribute = "experts_per_token",
+     .stored_if = has_experts, .option = "moe-router-topk", .help = "Experts that compute a token; default 2.",
+     .needs = needs_experts, .log = ", {} a token", .logs_default = true},
+    {TRIREME_AT(&C::experts, &E::ffn_hidden), .range = between(0, 4 * countable().max),
+     .attribute = "expert_ffn_hidden", .stored_if = has_experts, .option = "moe-ffn-hidden-size",
+     .help = "Width of an expert; default <ffn_hidden_size>.", .needs = needs_experts, .log = " of width {}"},
+    {TRIREME_AT(&C::experts, &E::shared_hidden), .range = between(0, 4 * countable().max),
+     .attribute = "shared_hidden", .stored_if = has_experts, .option = "moe-shared-expert-intermediate-size",
+     .help = "Width of a shared expert, which computes every token; default 0, none.", .needs = needs_experts,
+     .log = ", a shared one of width {}"},
+    {TRIREME_AT(&C::experts, &E::score), .names = score_names, .attribute = "router_score", .stored_if = has_experts,
+     .option = "moe-router-score-function", .help = "Scores of experts from the router's logits; default softmax.",
+     .needs = needs_experts, .log = ", {} scores"},
+    {TRIREME_AT(&C::experts, &E::pre_softmax), .attribute = "router_pre_softmax", .stored_if = has_experts,
+     .option = "moe-router-pre-softmax",
+     .help = "Weights of a token's experts are their softmax over all experts, not over the chosen ones.",
+     .needs = needs_experts, .log = ", softmax over all"},
+    {TRIREME_AT(&C::experts, &E::scaling), .range = above(0), .attribute = "router_scaling", .stored_if = has_experts,
+     .option = "moe-router-topk-scaling-factor", .help = "Multiplies the weights of a token's experts; default 1.",
+     .needs = needs_experts, .log = ", weights times {}"},
+    {TRIREME_AT(&C::experts, &E::groups), .range = between(1, max_experts), .attribute = "router_groups",
+     .stored_if = has_experts, .option = "moe-router-num-groups",
+     .help = "Groups of experts, of which each token uses <moe_router_group_topk>.", .needs = needs_experts,
+     .log = ", {} groups of experts"},
+    {TRIREME_AT(&C::experts, &E::groups_per_token), .range = between(1, max_experts),
+     .attribute = "router_groups_per_token", .stored_if = has_experts, .option = "moe-router-group-topk",
+     .help = "Groups of experts that a token uses, with <moe_router_num_groups>.", .needs = needs_experts,
+     .log = ", {} a token"},
+    {.get = [](const C& config) -> FieldValue { return std::int64_t{config.experts.fp32_router}; },
+     .set = [](C& config, const FieldValue& value) {
+       config.experts.fp32_router = std::get<std::int64_t>(value) != 0;
+     },
+     .names = router_type_names, .attribute = "router_type",
+     .stored_if = [](const C& config) { return config.experts.fp32_router; }, .option = "moe-router-dtype",
+     .help = "Type in which routers compute logits; default that of <dtype>.", .needs = needs_experts,
+     .log = ", routers in {}"},
+    {TRIREME_AT(&C::experts, &E::balance_coefficient), .role = FieldRole::training, .range = at_least(0),
+     .stored_if = has_experts, .option = "moe-aux-loss-coeff",
+     .help = "Coefficient of the loss that balances the load of the experts; default the preset's, else 0.",
+     .needs = needs_experts, .log = ", balance loss x {}"},
+    {TRIREME_AT(&C::experts, &E::balance), .names = balance_names, .role = FieldRole::training,
+     .stored_if = has_experts, .option = "moe-router-load-balancing-type",
+     .help = "Loss that balances the experts: by micro-batch (aux_loss, the default), by sequence (seq_aux_loss), none.",
+     .needs = needs_experts, .log = " ({})"},
+    {TRIREME_AT(&C::experts, &E::z_coefficient), .role = FieldRole::training, .range = at_least(0),
+     .stored_if = has_experts, .option = "moe-z-loss-coeff",
+     .help = "Coefficient of the z-loss, the mean square of the log-sum-exp of a router's logits; default 0.",
+     .needs = needs_experts, .log = ", z-loss x {}"},
+    {TRIREME_AT(&C::experts, &E::capacity_factor), .role = FieldRole::training, .range = at_least(0),
+     .stored_if = has_experts, .option = "moe-expert-capacity-factor",
+     .help = "An expert computes at most X times its even share of a micro-batch and drops the rest; default 0, no"
+             " limit.",
+     .needs = needs_experts, .log = ", capacity factor {}"},
+    {.get = [](const C& config) -> FieldValue { return std::int64_t{config.experts.drop_by_position}; },
+     .set = [](C& config, const FieldValue& value) {
+       config.experts.drop_by_position = std::get<std::int64_t>(value) != 0;
+     },
+     .names = drop_names, .role = FieldRole::training, .stored_if = has_experts, .option = "moe-token-drop-policy",
+     .help = "Tokens that an expert drops beyond its capacity: those of smallest weight (probs, the default) or the"
+             " last.",
+     .needs = needs_experts, .log = ", dropping by {}"},
     {TRIREME_AT(&C::norm_placement), .names = placement_names, .attribute = "norm_placement", .stored_if = is_bert,
      .option = "apply-residual-connection-post-layernorm",
      .help = "BERT: normalise each sum of residual and branch, as first published, not each branch's input.",
@@ -194,6 +267,20 @@ constexpr Field table[] = {
 // clang-format on
 #undef TRIREME_AT
 
+/// Returns `experts` with defaults for all settings that have no effect beside dense blocks of width `ffn_hidden`.
+ExpertConfig canonical(const ExpertConfig& experts, std::int64_t ffn_hidden) {
+  if (!experts.any()) return {};
+  ExpertConfig result = experts;
+  if (experts.ffn_hidden == ffn_hidden) result.ffn_hidden = 0;
+  if (experts.layers.find('0') == std::string::npos) result.layers.clear();
+  if (experts.score != RouterScore::softmax) result.pre_softmax = false;
+  if (experts.groups == 1) result.groups_per_token = 1;
+  if (experts.balance == BalanceLoss::none) result.balance_coefficient = 0;
+  if (result.balance_coefficient == 0) result.balance = BalanceLoss::micro_batch;
+  if (experts.capacity_factor == 0) result.drop_by_position = false;
+  return result;
+}
+
 }  // namespace
 
 std::span<const Field> fields() { return table; }
@@ -204,6 +291,10 @@ FieldValue Field::flag_value() const {
 }
 
 std::string_view Field::name() const { return option.empty() ? attribute : option.substr(0, option.find(',')); }
+
+std::string Field::key() const {
+  return role == FieldRole::training ? fmt::format("training.{}", name()) : fmt::format("model.{}", attribute);
+}
 
 std::string Field::tag() const {
   std::string text = fmt::format("<{}>", name());
@@ -254,15 +345,15 @@ FieldValue Field::read(const Attributes& attributes) const {
       get(plain));
 }
 
-std::string Field::text(const ModelConfig& config) const {
+std::string Field::text(const FieldValue& value) const {
   return std::visit(
-      [&](const auto& value) -> std::string {
-        if constexpr (std::is_same_v<std::decay_t<decltype(value)>, std::int64_t>) {
-          if (!names.empty()) return std::string(names[static_cast<std::size_t>(value)]);
+      [&](const auto& v) -> std::string {
+        if constexpr (std::is_same_v<std::decay_t<decltype(v)>, std::int64_t>) {
+          if (!names.empty()) return std::string(names[static_cast<std::size_t>(v)]);
         }
-        return fmt::format("{}", value);
+        return fmt::format("{}", v);
       },
-      get(config));
+      value);
 }
 
 ModelConfig canonical(const ModelConfig& config) {
@@ -276,6 +367,7 @@ ModelConfig canonical(const ModelConfig& config) {
     result.rotary_base = plain.rotary_base;
     result.rotary_percent = plain.rotary_percent;
   }
+  result.experts = canonical(config.experts, config.ffn_hidden);
   return result;
 }
 
@@ -284,6 +376,7 @@ ModelConfig resolved(const ModelConfig& config) {
   result.query_groups = config.kv_heads();
   result.kv_channels = config.head_dim();
   result.qkv_bias = config.has_qkv_bias();
+  if (config.experts.any()) result.experts.ffn_hidden = config.expert_ffn_hidden();
   return result;
 }
 

@@ -16,9 +16,10 @@ namespace trireme::model {
 using FieldValue = std::variant<bool, std::int64_t, double, std::string>;
 
 enum class FieldRole {
-  form,     ///< any other property
-  size,     ///< a dimension
-  training  ///< a property of training only: checkpoints store it as training.OPTION
+  form,  ///< any other property
+  size,  ///< a dimension
+  /// A property of training only. Checkpoints store it as training.OPTION, if `stored_if` holds or is null.
+  training
 };
 
 /// Condition under which a field has an effect, and its name in messages.
@@ -57,6 +58,7 @@ struct Field {
   Need needs = {};
 
   std::string_view log = "";  ///< text in the log if the value is not the default, with {} for the value
+  bool logs_default = false;  ///< logs the default, too, if `stored_if` holds
   ConfigKeys keys = {};
   /// Names among the arguments in Megatron-LM's checkpoints, separated by commas, in addition to the option's names
   /// with underscores.
@@ -71,7 +73,9 @@ struct Field {
   /// Returns the name in angle brackets, for messages.
   std::string tag() const;
   /// Full name of the attribute in a checkpoint.
-  std::string key() const { return "model." + std::string(attribute); }
+  std::string key() const;
+  /// Returns whether the field affects `config`: checkpoints and the log then have it.
+  bool is_used(const ModelConfig& config) const { return stored_if == nullptr || stored_if(config); }
   /// Reads the value from a checkpoint. CheckpointError if it is missing, malformed or out of range.
   FieldValue read(const Attributes& attributes) const;
   /// Index of `text` among `names`, if it is one of them.
@@ -81,7 +85,8 @@ struct Field {
   /// The value, if it is a number.
   std::optional<double> number(const ModelConfig& config) const;
   /// Value as text: the name of an enumeration value; a number in its shortest form.
-  std::string text(const ModelConfig& config) const;
+  std::string text(const FieldValue& value) const;
+  std::string text(const ModelConfig& config) const { return text(get(config)); }
 };
 
 /// Returns the table, in the order of the help. A row follows those that its conditions read.

@@ -16,6 +16,36 @@ constexpr Choice<Architecture> architecture_names[] = {{"gpt2", Architecture::gp
                                                        {"gpt", Architecture::gpt},
                                                        {"bert", Architecture::bert}};
 
+/// Calls `expect(holds, problem)` for each rule about experts.
+template <class Expect>
+void check_experts(const ModelConfig& config, const Expect& expect) {
+  const ExpertConfig& experts = config.experts;
+  expect(!config.linear_bias, fmt::format("<num_experts> {}: experts have no biases, so linear layers must have none: "
+                                          "give <disable_bias_linear>",
+                                          experts.count));
+  expect(experts.per_token <= experts.count,
+         fmt::format("<moe_router_topk> {} is more than <num_experts> {}", experts.per_token, experts.count));
+  expect(experts.per_token > 1 || experts.score != RouterScore::softmax || experts.pre_softmax,
+         "<moe_router_topk> 1: the softmax over one chosen expert is always 1: give <moe_router_pre_softmax>");
+  if (!experts.layers.empty()) {
+    expect(experts.layers.find('1') != std::string::npos,
+           fmt::format("<moe_layer_freq>: '{}' leaves no layer with experts: leave out <num_experts>", experts.layers));
+  }
+  if (experts.groups < 1 || experts.groups_per_token < 1 || experts.per_token < 1) return;  // out of range
+  expect(experts.count % experts.groups == 0,
+         fmt::format("<moe_router_num_groups> {} must divide <num_experts> {}", experts.groups, experts.count));
+  expect(experts.groups_per_token <= experts.groups,
+         fmt::format("<moe_router_group_topk> {} is more than <moe_router_num_groups> {}", experts.groups_per_token,
+                     experts.groups));
+  expect(experts.per_token % experts.groups_per_token == 0,
+         fmt::format("<moe_router_group_topk> {} must divide <moe_router_topk> {}", experts.groups_per_token,
+                     experts.per_token));
+  const std::int64_t of_group = experts.count / experts.groups;
+  expect(experts.groups == 1 || experts.per_token <= experts.groups_per_token * of_group,
+         fmt::format("<moe_router_topk> {}: a token's groups, <moe_router_group_topk> {}, have only {} experts",
+                     experts.per_token, experts.groups_per_token, experts.groups_per_token * of_group));
+}
+
 }  // namespace
 
 std::int64_t default_ffn_hidden(std::int64_t hidden, bool gated) {
@@ -60,10 +90,14 @@ void validate(const ModelConfig& config) {
   expect(!config.window.any() || config.causal(),
          fmt::format("<window_size> {}: windows are for causal models, but a BERT attends to both sides: leave it out",
                      config.window.left));
-  expect(config.window.layers.empty() || (std::ssize(config.window.layers) == config.layers &&
-                                          config.window.layers.find_first_not_of("01") == std::string::npos),
-         fmt::format("<window_attn_skip_freq>: a list of {} layers, '{}', for a model of {}: give 0 or 1 for each",
-                     config.window.layers.size(), config.window.layers, config.layers));
+  for (const auto& [field, list] :
+       {std::pair<const char*, const std::string&>{"<window_attn_skip_freq>", config.window.layers},
+        {"<moe_layer_freq>", config.experts.layers}}) {
+    expect(list.empty() || (std::ssize(list) == config.layers && list.find_first_not_of("01") == std::string::npos),
+           fmt::format("{}: a list of {} layers, '{}', for a model of {}: give 0 or 1 for each", field, list.size(),
+                       list, config.layers));
+  }
+  if (config.experts.any()) check_experts(config, expect);
   expect(config.is_bert() || !config.post_norm(),
          "<apply_residual_connection_post_layernorm> is an arrangement of BERT: a GPT's layers are pre-norm");
   expect(!config.is_bert() || config.tied_output,
@@ -74,14 +108,16 @@ void validate(const ModelConfig& config) {
   // Keeps products of sizes within 64 bits.
   const double h = static_cast<double>(config.hidden);
   const double columns = static_cast<double>(config.heads) * static_cast<double>(config.head_dim());
-  const double parameters =
-      h * (config.layers * (4 * columns + 3 * static_cast<double>(config.ffn_hidden)) +
-           2 * static_cast<double>(config.vocabulary) + static_cast<double>(config.max_positions));
+  const double ffn = static_cast<double>(config.ffn_hidden) + static_cast<double>(config.experts.shared_hidden) +
+                     static_cast<double>(config.experts.count) * static_cast<double>(config.expert_ffn_hidden());
+  const double parameters = h * (config.layers * (4 * columns + 3 * ffn) + 2 * static_cast<double>(config.vocabulary) +
+                                 static_cast<double>(config.max_positions));
   TRIREME_CHECK(parameters < 1e16, ConfigError,
                 "<num_layers> {} <hidden_size> {} <num_attention_heads> {} of {} channels <ffn_hidden_size> {} "
-                "<vocab_size> {} <max_position_embeddings> {}: {:.1g} parameters are more than any machine holds",
-                config.layers, config.hidden, config.heads, config.head_dim(), config.ffn_hidden, config.vocabulary,
-                config.max_positions, parameters);
+                "<num_experts> {} <vocab_size> {} <max_position_embeddings> {}: {:.1g} parameters are more than any "
+                "machine holds",
+                config.layers, config.hidden, config.heads, config.head_dim(), config.ffn_hidden, config.experts.count,
+                config.vocabulary, config.max_positions, parameters);
 }
 
 void check_sequence_length(const ModelConfig& config, std::int64_t sequence_length) {
@@ -166,6 +202,12 @@ AttentionWindow AttentionWindow::of_layers(std::int64_t left, std::string patter
   if (pattern.find('1') == std::string::npos) return {};
   if (pattern.find('0') == std::string::npos) pattern.clear();
   return {left, std::move(pattern)};
+}
+
+std::string ExpertConfig::every(std::int64_t frequency, int layers) {
+  std::string pattern;
+  for (std::int64_t layer = 0; layer < layers; ++layer) pattern += layer % frequency == 0 ? '1' : '0';
+  return pattern;
 }
 
 RotaryEmbedding RotaryScaling::embedding(std::int64_t channels, double base) const {

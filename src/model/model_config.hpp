@@ -12,6 +12,8 @@ namespace trireme::model {
 
 /// Far beyond any real model. Bounds the time and memory of planning, which grow with the layers.
 constexpr int max_layers = 2'000;
+/// Experts of a layer that the routing kernels support.
+constexpr std::int64_t max_experts = 512;
 
 /// Kind of model. gpt: causal attention, predicts the next token. bert: attention to the full sequence, predicts
 /// masked tokens and with a binary head the order of two segments (Devlin et al. 2019, arXiv:1810.04805).
@@ -58,12 +60,14 @@ struct ExpertConfig {
   std::int64_t ffn_hidden = 0;     ///< width of an expert; 0: that of a dense block
   std::int64_t shared_hidden = 0;  ///< width of a block that computes every token too; 0: none
   /// For each layer, '1' if it has experts and '0' if it is dense; empty: all have.
-  std::string layers{};
+  std::string layers = {};
   RouterScore score = RouterScore::softmax;
   bool pre_softmax = false;  ///< softmax over all experts, not over the chosen ones: RouterProblem::softmax_of_chosen
-  double scaling = 1;        ///< of the weights of the chosen experts
+  double scaling = 1;        ///< factor of the weights of the chosen experts
   std::int64_t groups = 1;
   std::int64_t groups_per_token = 1;
+  bool fp32_router =
+      false;  ///< logits are computed in fp32 from inputs and weights of 16 bits, not in the training type
   // Training only.
   BalanceLoss balance = BalanceLoss::micro_batch;
   double balance_coefficient = 0;
@@ -71,9 +75,13 @@ struct ExpertConfig {
   double capacity_factor = 0;     ///< an expert computes at most factor x its even share of a micro-batch; 0: no limit
   bool drop_by_position = false;  ///< beyond the capacity, later tokens are dropped, not those of smaller weight
 
+  /// Value of `layers` for experts in layer 0 and every `frequency`-th after it, of `layers` layers.
+  static std::string every(std::int64_t frequency, int layers);
+
+  bool any() const { return count > 0; }
   /// Returns whether layer `layer`, counted from 0 over the full model, has experts. Repeats `layers` past their end.
   bool in_layer(int layer) const {
-    return count > 0 && (layers.empty() || layers[static_cast<std::size_t>(layer) % layers.size()] == '1');
+    return any() && (layers.empty() || layers[static_cast<std::size_t>(layer) % layers.size()] == '1');
   }
 };
 
@@ -171,8 +179,9 @@ struct ModelConfig {
                ? static_cast<std::int64_t>(rotary_percent * static_cast<double>(head_dim()))
                : 0;
   }
-  /// Columns of the feed-forward block's first layer; with a gate, of gate and up together.
+  /// Columns of a dense feed-forward block's first layer; with a gate, of gate and up together.
   std::int64_t expansion() const { return gated ? 2 * ffn_hidden : ffn_hidden; }
+  /// Width of an expert.
   std::int64_t expert_ffn_hidden() const { return experts.ffn_hidden == 0 ? ffn_hidden : experts.ffn_hidden; }
 };
 
@@ -185,11 +194,11 @@ void validate(const ModelConfig& config);
 /// Throws ConfigError if a sequence is longer than the model's positions.
 void check_sequence_length(const ModelConfig& config, std::int64_t sequence_length);
 
-/// Architecture of a model. `gpt` is any other mix of the parts of gpt2 and llama.
+/// Architecture of a model. `gpt` is any other mix of the parts of gpt2 and llama, and every GPT with experts.
 enum class Architecture { gpt2, llama, gpt, bert };
 /// gpt2: layer normalisation, learned positions, GELU, biases, a tied output head, heads of hidden / heads channels, no
 /// grouped queries. llama: RMSNorm, rotary positions over full heads, SwiGLU and no biases; its output may be tied, and
-/// its queries grouped. Neither has sliding windows. bert: every model of that family.
+/// its queries grouped. Neither has sliding windows or experts. bert: every model of that family.
 Architecture architecture_of(const ModelConfig& config);
 
 /// Converts the shape to the attributes "model.*" of a checkpoint, and back; dropout is not among them. Throws

@@ -13,6 +13,8 @@ namespace trireme::model {
 /// * Llama 2 7B (Touvron et al. 2023, arXiv:2307.09288); Llama 3 8B, 3.1 8B and 3.2 1B (Dubey et al. 2024,
 ///   arXiv:2407.21783).
 /// * Qwen 2.5 0.5B (Yang et al. 2024, arXiv:2412.15115), Qwen 3 0.6B (Yang et al. 2025, arXiv:2505.09388).
+/// * With experts: Mixtral 8x7B (Jiang et al. 2024, arXiv:2401.04088) and Qwen 3 30B-A3B. The coefficient of the
+///   balance loss is `router_aux_loss_coef` of their config.json.
 /// * StarCoder2 3B and 7B (Lozhkov et al. 2024, arXiv:2402.19173); Phi-3 mini with 4096 positions (Abdin et al. 2024,
 ///   arXiv:2404.14219).
 /// * BERT as first published (Devlin et al. 2019, arXiv:1810.04805) and as in Megatron-LM.

@@ -17,7 +17,7 @@ struct LayerLoad {
   double balance_loss = 0;  ///< without its coefficient: mean over the micro-batches; 1 if even
   double z_loss = 0;        ///< likewise
   double max_load = 0;      ///< largest number of tokens of an expert, over the mean
-  double entropy = 0;       ///< of the distribution of tokens over experts, in units of that of an even one
+  double entropy = 0;       ///< entropy of the loads, divided by that of equal loads
   double dropped = 0;       ///< fraction of the choices that exceed the capacity
 };
 

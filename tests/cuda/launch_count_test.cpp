@@ -64,6 +64,41 @@ TEST(LaunchCount, IsThatOfTheBackend) {
   }
 }
 
+TEST(LaunchCount, OfRoutingIsThatOfTheBackend) {
+  fake_cuda::reset();
+  const std::unique_ptr<Backend> device = test::make_gpu_backend({});
+  ObservedBackend backend(*device);
+  LaunchCounter counter(backend);
+  backend.observe(&counter);
+  const std::int64_t n = 12, e = 8, k = 2, h = 16;
+  const auto tensor = [&](DType dtype, const Shape& shape) { return Tensor(*device, dtype, shape); };
+  const Tensor logits = tensor(DType::bf16, {n, e}), dlogits = tensor(DType::bf16, {n, e});
+  const Tensor experts = tensor(DType::int32, {n, k}), kept = tensor(DType::int32, {n, k});
+  const Tensor weights = tensor(DType::fp32, {n, k}), counts = tensor(DType::fp32, {1, e});
+  const Tensor sums = tensor(DType::fp32, {1, e}), squares = tensor(DType::fp32, {1});
+  const Tensor rows = tensor(DType::int32, {e}), row_of = tensor(DType::int32, {n, k});
+  const Tensor slot_of = tensor(DType::int32, {n * k}), token_of = tensor(DType::int32, {n * k});
+  const Tensor x = tensor(DType::bf16, {n * k, h}), y = tensor(DType::bf16, {n, h});
+  Stream& stream = backend.compute_stream();
+  device->elementwise().fill(stream, 0.5, logits);
+  device->elementwise().fill(stream, 0.5, x);
+  ExpertKernels& kernels = backend.experts();
+  const RouterProblem problem{.per_token = k};
+  kernels.route(stream, problem, logits, experts, weights, {}, {}, {});
+  kernels.route(stream, problem, logits, experts, weights, {}, {}, squares);
+  kernels.route(stream, problem, logits, experts, weights, counts, sums, squares);
+  kernels.route_backward(stream, problem, logits, experts, weights, {counts, 1, 1}, dlogits);
+  kernels.limit_load(stream, experts, weights, e, 3, false, kept);
+  kernels.sort(stream, experts, 0, rows, row_of, slot_of, token_of);
+  kernels.sum_rows(stream, x, row_of, y);
+  kernels.scale_rows(stream, x, weights, slot_of, x);
+  kernels.scale_rows_backward(stream, x, x, weights, slot_of, x, weights);
+  stream.synchronize();
+  backend.observe(nullptr);
+  EXPECT_EQ(counter.calls.size(), 9U);
+  EXPECT_EQ(counter.counted, 1 + 2 + 2 + 6 + 1);
+}
+
 TEST(LineTimer, TimesEveryCallOfAStep) {
   fake_cuda::reset();
   const StepCase c{.model = "tiny", .s = 32, .b = 2};

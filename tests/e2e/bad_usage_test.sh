@@ -28,6 +28,10 @@ refused 2 "4 layers do not divide into 3 pipeline stages
 --pipeline-model-parallel-layout" 3 train "${run[@]}" --pp 3
 refused 2 "--num-query-groups 1: heads of keys and values do not split over 2 tensor ranks" \
   2 train "${run[@]}" --group-query-attention --tp 2
+refused 2 "--moe-ffn-hidden-size 33, --moe-shared-expert-intermediate-size 0: experts do not split over 2 tensor ranks" \
+  2 train "${run[@]}" --disable-bias-linear --num-experts 4 --moe-ffn-hidden-size 33 --tp 2
+refused 2 "--moe-router-topk 8 is more than --num-experts 4" \
+  1 train "${run[@]}" --disable-bias-linear --num-experts 4 --moe-router-topk 8
 refused 2 "a sequence of 15 (of one context rank) does not split over 2 tensor ranks; --seq-length over" \
   2 train --num-layers 4 --hidden-size 16 --num-attention-heads 4 --seq-length 15 --data-path corpus.h5 --train-iters 1 --lr 1 \
   --tp 2 --sequence-parallel

@@ -41,6 +41,27 @@ done_by 1 checkpoint import --input phi3-out --output phi3-again --no-tokenizer 
 sed 's/"rope_type": "default"/"rope_type": "longrope"/' "$fixtures/phi3/config.json" >phi3-out/config.json
 refused 3 "rope_type is 'longrope': Phi3ForCausalLM is supported" 1 checkpoint import --input phi3-out --output none
 
+# A model with experts trains on any grid, and is exported with the same bytes.
+done_by 2 checkpoint import --input "$fixtures/qwen3_moe" --output experts --no-tokenizer --dtype fp64
+options=$(sed -n 's/.*train it with //p' err)
+done_by 1 checkpoint export --load experts --output experts-out
+check "a Qwen3-MoE stays one" grep -q '"Qwen3MoeForCausalLM"' experts-out/config.json
+done_by 1 checkpoint import --input experts-out --output experts-again --no-tokenizer
+done_by 2 checkpoint export --load experts-again --output experts-twice
+check "export of import has the same bytes of experts" \
+  [ "$(data_of experts-out/model.safetensors)" = "$(data_of experts-twice/model.safetensors)" ]
+for grid in "1" "2 --expert-model-parallel-size 2"; do
+  # shellcheck disable=SC2086  # words
+  set -- $grid
+  # shellcheck disable=SC2086
+  done_by "$1" train $options --hidden-dropout 0 --attention-dropout 0 --seq-length 8 --mock-data --dtype fp64 \
+    --global-batch-size 4 --train-iters 2 --lr 0.001 --log-interval 1 --metrics-file "experts$1" "${@:2}"
+  loss "experts$1"
+done
+check "training begins with the same loss on two expert ranks" close_to experts2.loss experts1.loss 1e-10
+sed 's/"num_local_experts": 4/"num_local_experts": 0/' "$fixtures/qwen3_moe/config.json" >experts-out/config.json
+refused 3 "num_experts is 0" 1 checkpoint import --input experts-out --output none
+
 # Checkpoints of Megatron-LM with the same weights become the same model.
 megatron=$(realpath "$fixtures/../megatron")
 done_by 2 checkpoint import --format megatron --input "$megatron/dist" --output dist --vocab-size 19 --no-tokenizer

@@ -35,12 +35,12 @@ done_by 2 train --use-mcore-models --transformer-impl transformer_engine --num-l
 check "a Llama's flags start a dry run of 750 iterations" grep -q "750 iterations would run" err
 
 # All absent flags in one error, beside mistakes.
-refused 2 "--num-experts 8: layers of experts are absent; nearest: a dense model" \
-  2 train "${run[@]}" --num-experts 8 --fp8-format hybrid --deepspeed
+refused 2 "--kv-lora-rank 8: this form of attention is absent; nearest: --group-query-attention" \
+  2 train "${run[@]}" --kv-lora-rank 8 --fp8-format hybrid --deepspeed
 check "the same error has the second" grep -q -- "--fp8-format hybrid: 8-bit and 4-bit types are absent; nearest: --bf16" err
 check "the same error has the third" grep -q -- "--deepspeed: DeepSpeed is absent; nearest: " err
-refused 2 "there is no option --lr-warmup-iter; did you mean --lr-warmup-iters?" 1 train "${run[@]}" --lr-warmup-iter 5 --num-experts 8
-check "the absent flag is in this error, too" grep -q -- "--num-experts 8: layers" err
+refused 2 "there is no option --lr-warmup-iter; did you mean --lr-warmup-iters?" 1 train "${run[@]}" --lr-warmup-iter 5 --kv-lora-rank 8
+check "the absent flag is in this error, too" grep -q -- "--kv-lora-rank 8: this form" err
 refused 2 "--position-embedding-type alibi: ALiBi" 1 train "${run[@]}" --position-embedding-type alibi
 refused 2 "--micro-batches and --global-batch-size exclude each other" 1 train "${run[@]}" --micro-batches 2
 
@@ -71,8 +71,8 @@ check "a model's flags are in one line" grep -q 'checked against the checkpoint:
 check "what has no use is in one line" \
   grep -q 'ignored by this command: --checkpoint-activations, --log-interval 10, --no-load-optim$' err
 refused 3 "model.layers " 1 eval --task LAMBADA --valid-data lines.jsonl --load llama --num-layers 5
-refused 2 "--num-experts 8: layers of experts are absent" \
-  1 eval --task LAMBADA --valid-data lines.jsonl --load llama --num-experts 8
+refused 2 "--moe-use-upcycling: dense models are not converted" \
+  1 eval --task LAMBADA --valid-data lines.jsonl --load llama --moe-use-upcycling
 done_by 1 generate --load llama --prompt the --out-seq-length 3 --greedy --seq-length 16 --recompute "${task[@]}"
 
 # The shell expands a launch script; functions in place of its launchers pass the words on.

@@ -41,6 +41,15 @@ done_by 1 train --model llama2-7b --num-layers 2 --hidden-size 16 --num-attentio
 check "llama2-7b has its vocabulary and positions, and no dropout" grep -q \
   "llama2-7b sets vocab-size 32000, max-position-embeddings 4096, hidden-dropout 0, attention-dropout 0$" err
 
+# The log describes experts in one clause.
+done_by 1 train --num-layers 4 --hidden-size 16 --num-attention-heads 4 --swiglu --ffn-hidden-size 32 --disable-bias-linear \
+  --num-experts 4 --moe-layer-freq "[0,1]*2" --moe-ffn-hidden-size 8 --moe-shared-expert-intermediate-size 24 \
+  --moe-router-score-function sigmoid --moe-aux-loss-coeff 0.01 --moe-router-load-balancing-type seq_aux_loss \
+  --data-path corpus.h5 --seq-length 16 --lr 1 --train-iters 1 --dry-run
+check "experts are described" grep -qF \
+  ", 4 experts in layers 0101, 2 a token of width 8, a shared one of width 24, sigmoid scores, balance loss x 0.01 (seq_aux_loss)" err
+check "so are the parameters that compute a token" grep -qE ": [0-9]+ parameters, [0-9]+ of them active" err
+
 # eval takes the sequence length of the training, not all positions.
 done_by 1 train "${run[@]}" --max-position-embeddings 64 --save longer
 for length in "" 16 64; do

@@ -47,9 +47,10 @@ TEST(ConfigJson, WhatIsWrittenReadsBackAsTheSameModel) {
   linear.config = config_of(R"(LlamaForCausalLM"], "rope_scaling": {"type": "linear", "factor": 2.0})");
   EXPECT_EQ(linear.config.rotary_scaling.interpolation, 2);
   models.push_back(linear);
-  for (const char* name : {"GPT2LMHeadModel", "Qwen2ForCausalLM", "Qwen3ForCausalLM", "MistralForCausalLM",
-                           "Starcoder2ForCausalLM", "Phi3ForCausalLM", "BertForPreTraining",
-                           "BertForSequenceClassification", "BertForMultipleChoice", "BertForQuestionAnswering"}) {
+  for (const char* name :
+       {"GPT2LMHeadModel", "Qwen2ForCausalLM", "Qwen3ForCausalLM", "Qwen3MoeForCausalLM", "MistralForCausalLM",
+        "MixtralForCausalLM", "Starcoder2ForCausalLM", "Phi3ForCausalLM", "BertForPreTraining",
+        "BertForSequenceClassification", "BertForMultipleChoice", "BertForQuestionAnswering"}) {
     models.push_back(parse_config_json(fmt::format("{{\"architectures\": [\"{}\"]}}", name), "config.json"));
   }
   models.push_back(parse_config_json(
@@ -138,6 +139,56 @@ TEST(ConfigJson, APhi3RotatesPartOfAHeadAndScalesNothing) {
               AllOf(HasSubstr("rope_type is 'yarn'"), HasSubstr("attention_bias is true")));
   EXPECT_THAT(error_of(R"(LlamaForCausalLM"], "rope_scaling": {"rope_type": "longrope"})"),
               HasSubstr("llama3 and yarn; LongRoPE's factors"));
+}
+
+TEST(ConfigJson, AMixtralHasTheWidthOfItsExperts) {
+  HuggingFaceModel model;
+  model.model_class = &model_class_from("MixtralForCausalLM");
+  model.config = config_of(R"(MixtralForCausalLM"], "intermediate_size": 96, "router_jitter_noise": 0.0,
+      "router_aux_loss_coef": 0.02)");
+  EXPECT_EQ(model.config.experts.count, 8);
+  EXPECT_EQ(model.config.experts.per_token, 2);
+  EXPECT_EQ(model.config.expert_ffn_hidden(), 96);
+  EXPECT_FALSE(model.config.experts.pre_softmax);
+  EXPECT_TRUE(model.config.experts.in_layer(0));
+  EXPECT_EQ(model.config.rotary_base, 1e6);
+  EXPECT_EQ(model.config.window.left, -1);
+  // No layer has a dense block, whose width would have the same key.
+  model.config.experts.ffn_hidden = 24;
+  EXPECT_THAT(config_json(model, DType::fp32),
+              AllOf(HasSubstr("\"intermediate_size\": 24"), HasSubstr("\"num_local_experts\": 8")));
+  EXPECT_THAT(error_of(R"(MixtralForCausalLM"], "router_jitter_noise": 0.01, "num_local_experts": 0)"),
+              AllOf(HasSubstr("router_jitter_noise is 0.01"), HasSubstr("num_experts is 0")));
+}
+
+TEST(ConfigJson, AQwen3MoeHasDenseLayersWhereTheFileSaysSo) {
+  const auto experts = [](const std::string& more) {
+    return config_of(R"(Qwen3MoeForCausalLM"], "num_hidden_layers": 6)" + more).experts;
+  };
+  EXPECT_EQ(experts("").layers, "");
+  EXPECT_TRUE(experts("").pre_softmax);
+  EXPECT_FALSE(experts(R"(, "norm_topk_prob": true)").pre_softmax);
+  EXPECT_EQ(experts(R"(, "num_experts": 16)").count, 16);
+  EXPECT_EQ(experts(R"(, "num_local_experts": 16)").count, 16);  // from transformers 5 on
+  EXPECT_EQ(experts(R"(, "mlp_only_layers": [5, 0, 6])").layers, "011110");
+  EXPECT_EQ(experts(R"(, "mlp_only_layers": [1], "decoder_sparse_step": 2)").layers, "000101");
+
+  HuggingFaceModel model;
+  model.model_class = &model_class_from("Qwen3MoeForCausalLM");
+  model.config = config_of(R"(Qwen3MoeForCausalLM"], "num_hidden_layers": 6, "decoder_sparse_step": 3,
+      "intermediate_size": 96, "moe_intermediate_size": 24, "norm_topk_prob": true)");
+  const std::string text = config_json(model, DType::fp32);
+  EXPECT_THAT(text, AllOf(HasSubstr("\"norm_topk_prob\": true"), HasSubstr("\"decoder_sparse_step\": 1"),
+                          HasSubstr("\"moe_intermediate_size\": 24"), HasSubstr("\"intermediate_size\": 96")));
+  const model::ModelConfig read = parse_config_json(text, "config.json").config;
+  EXPECT_EQ(attributes_of(read), attributes_of(model.config));
+  EXPECT_EQ(read.experts.layers, "001001");
+
+  EXPECT_THAT(error_of(R"(Qwen3MoeForCausalLM"], "decoder_sparse_step": 0)"), HasSubstr("decoder_sparse_step is 0"));
+  EXPECT_THAT(error_of(R"(Qwen3MoeForCausalLM"], "mlp_only_layers": [-1])"), HasSubstr("not a list of layers"));
+  EXPECT_THAT(error_of(R"(Qwen3MoeForCausalLM"], "mlp_only_layers": 3)"), HasSubstr("not a list of layers"));
+  EXPECT_THAT(error_of(R"(Qwen3MoeForCausalLM"], "num_hidden_layers": 1, "mlp_only_layers": [0])"),
+              HasSubstr("leaves no layer with experts"));
 }
 
 TEST(ConfigJson, AFactorOfAttentionIsYarnsMagnitude) {

@@ -65,7 +65,12 @@ model::ModelConfig config_of(std::string_view model_class) {
   config.gated = true;
   config.linear_bias = false;
   config.tied_output = false;
-  config.qk_norm = model_class == "Qwen3ForCausalLM";
+  config.qk_norm = model_class.starts_with("Qwen3");
+  if (model_class == "MixtralForCausalLM" || model_class == "Qwen3MoeForCausalLM") config.experts.count = 3;
+  if (model_class == "Qwen3MoeForCausalLM") {
+    config.experts.ffn_hidden = 8;
+    config.experts.layers = "01";
+  }
   return config;
 }
 
@@ -124,6 +129,8 @@ TEST(Exchange, ExportOfImportHasTheSameBytesOfEveryClassAndType) {
   for (const auto& [model_class, dtype] : {std::pair{"GPT2LMHeadModel", DType::fp32},
                                            {"LlamaForCausalLM", DType::bf16},
                                            {"Qwen3ForCausalLM", DType::fp16},
+                                           {"Qwen3MoeForCausalLM", DType::fp32},
+                                           {"MixtralForCausalLM", DType::fp16},
                                            {"Starcoder2ForCausalLM", DType::bf16},
                                            {"Phi3ForCausalLM", DType::fp32},
                                            {"BertForPreTraining", DType::fp32}}) {

@@ -176,6 +176,35 @@ TEST(ModelClass, EveryPartThatAClassLacksIsListedWithTheReason) {
               AllOf(HasSubstr("'MambaForCausalLM'"), HasSubstr("Qwen3ForCausalLM")));
 }
 
+TEST(ModelClass, AModelWithExpertsIsAMixtralOrWithNormsOfQueriesAndKeysAQwen3) {
+  model::ModelConfig config = small_llama();
+  config.layers = 2;
+  config.experts.count = 4;
+  config.experts.ffn_hidden = 6;  // that of a Mixtral: it has no dense block of another width
+  EXPECT_EQ(model_class_of(config).name, "MixtralForCausalLM");
+  EXPECT_THAT(message_of<ConfigError>([&] { model_class_of(config, "LlamaForCausalLM"); }),
+              HasSubstr("<num_experts> 4: all models of the class have the default"));
+  EXPECT_THAT(message_of<ConfigError>([&] { model_class_of(small_llama(), "MixtralForCausalLM"); }),
+              HasSubstr("without <num_experts>: all models of the class have experts"));
+  config.experts.layers = "01";
+  config.experts.pre_softmax = true;
+  config.experts.shared_hidden = 3;
+  EXPECT_THAT(message_of<ConfigError>([&] { model_class_of(config); }),
+              AllOf(HasSubstr("cannot be exported as MixtralForCausalLM"), HasSubstr("<moe_layer_freq> 01"),
+                    HasSubstr("<moe_router_pre_softmax>: no model of the class has it"),
+                    HasSubstr("<moe_shared_expert_intermediate_size> 3")));
+  config.qk_norm = true;
+  EXPECT_THAT(message_of<ConfigError>([&] { model_class_of(config); }),
+              AllOf(HasSubstr("cannot be exported as Qwen3MoeForCausalLM:\n  <moe_shared_expert_intermediate_size> 3"),
+                    testing::Not(HasSubstr("<moe_layer_freq>"))));
+  config.experts.shared_hidden = 0;
+  EXPECT_EQ(model_class_of(config).name, "Qwen3MoeForCausalLM");
+  config.experts.score = RouterScore::sigmoid;
+  EXPECT_THAT(message_of<ConfigError>([&] { model_class_of(config); }),
+              HasSubstr("<moe_router_score_function> sigmoid: all models of the class have softmax"));
+  EXPECT_THAT(message_of<DataError>([] { model_class_from("Qwen2MoeForCausalLM"); }), HasSubstr("sigmoid gate"));
+}
+
 TEST(ModelClass, IsTheOneThatIsNamedIfTheModelFits) {
   model::ModelConfig config = small_llama();
   EXPECT_EQ(model_class_of(config, "Phi3ForCausalLM").name, "Phi3ForCausalLM");
@@ -188,7 +217,7 @@ TEST(ModelClass, IsTheOneThatIsNamedIfTheModelFits) {
 }
 
 TEST(ModelClass, OfEveryFamilyIsFoundByItsNameAndByItsDefaults) {
-  EXPECT_EQ(model_classes().size(), 11u);
+  EXPECT_EQ(model_classes().size(), 13u);
   for (const ModelClass& model_class : model_classes()) {
     SCOPED_TRACE(model_class.name);
     EXPECT_EQ(&model_class_from(model_class.name), &model_class);
@@ -202,6 +231,15 @@ TEST(ModelClass, OfEveryFamilyIsFoundByItsNameAndByItsDefaults) {
     const TensorMap map = tensor_map(model_class, config);
     EXPECT_FALSE(map.parameters.empty());
     for (const MappedTensor& tensor : map.tensors) EXPECT_FALSE(is_buffer(tensor.name)) << tensor.name;
+  }
+}
+
+TEST(ModelClass, HasOwnKeysOfKnownFields) {
+  for (const ModelClass& model_class : model_classes()) {
+    for (const auto& [attribute, key] : model_class.own_keys) {
+      EXPECT_THAT(model::fields(), testing::Contains(testing::Field(&model::Field::attribute, attribute)))
+          << model_class.name << " " << key;
+    }
   }
 }
 

@@ -69,7 +69,8 @@ class HostBackend final : public ForwardingBackend {
                           .cross_entropy = cuda::make_cross_entropy(),
                           .optimizer = cuda::make_optimizer(),
                           .reduce = cuda::make_reduce(scratch),
-                          .rotary = cuda::make_rotary()};
+                          .rotary = cuda::make_rotary(),
+                          .experts = cuda::make_experts(scratch)};
 };
 
 }  // namespace

@@ -36,13 +36,15 @@ TEST(ModelConfigAttributes, GiveBackEveryModel) {
 
 /// Models that meet the conditions of some fields.
 std::vector<ModelConfig> models_with_conditions() {
-  std::vector<ModelConfig> models(4);
+  std::vector<ModelConfig> models(5);
   models[1].position_embedding = models[2].position_embedding = PositionEmbedding::rope;
   models[1].rotary_scaling = {RotaryScalingKind::yarn, 4, 16, 2, 64, 0.5, 0.25};
   models[2].window.left = 4;
   models[2].linear_bias = false;
   models[3].family = ModelFamily::bert;
   models[3].output = ModelOutput::choices;
+  models[4].linear_bias = false;
+  models[4].experts = {.count = 16, .per_token = 2, .groups = 4};
   return models;
 }
 
@@ -76,6 +78,31 @@ TEST(Fields, OutOfTheirRangesAreRefusedByName) {
     if (field.is_default(config)) continue;
     EXPECT_THAT([&] { validate(config); }, ThrowsMessage<ConfigError>(HasSubstr(field.tag() + " "))) << field.name();
   }
+}
+
+TEST(ModelConfigAttributes, OfExpertsAreStoredIfThereAreAny) {
+  ModelConfig config = preset("mixtral-8x7b");
+  config.experts.layers = ExpertConfig::every(4, 32);
+  const Attributes attributes = attributes_of(config);
+  for (const auto& [name, text] : {std::pair<std::string, std::string>{"model.kind", "gpt"},
+                                   {"model.experts", "8"},
+                                   {"model.experts_per_token", "2"},
+                                   {"model.expert_ffn_hidden", "14336"},
+                                   {"model.shared_hidden", "0"},
+                                   {"model.expert_layers", "10001000100010001000100010001000"},
+                                   {"model.router_score", "softmax"},
+                                   {"model.router_pre_softmax", "false"},
+                                   {"model.router_scaling", "1"},
+                                   {"model.router_groups", "1"},
+                                   {"model.router_groups_per_token", "1"}}) {
+    EXPECT_EQ(attributes.get<std::string>(name), text) << name;
+  }
+  const ModelConfig read = config_from(attributes);
+  EXPECT_EQ(attributes_of(read), attributes);
+  EXPECT_TRUE(read.experts.in_layer(4));
+  EXPECT_FALSE(read.experts.in_layer(5));
+  config.experts.count = 0;
+  EXPECT_EQ(attributes_of(config).texts().size(), attributes_of(preset("llama3-8b")).texts().size());
 }
 
 TEST(ModelConfigAttributes, OfAnOlderLlamaNameItGpt2) {

@@ -116,6 +116,30 @@ TEST(GptParameters, OfALlamaHaveTheirNamesAndShapes) {
             "lm_head.weight [130, 16] [128, 16]\n");
 }
 
+TEST(GptParameters, OfExpertsHaveTheirNamesAndShapes) {
+  ModelConfig config = small();
+  test::model_variants().back().apply(config);
+  config.layers = 2;
+  config.experts = {.count = 2, .ffn_hidden = 32, .shared_hidden = 48, .layers = "01"};
+  std::string list;
+  for (const Parameter& p : all_parameters(config)) {
+    if (p.name.find(".mlp.") != std::string::npos) list += p.name + " " + to_string(p.shape) + "\n";
+  }
+  EXPECT_EQ(list,
+            "h.0.mlp.fc.weight [2, 64, 16]\n"
+            "h.0.mlp.proj.weight [16, 64]\n"
+            "h.1.mlp.router.weight [2, 16]\n"
+            "h.1.mlp.experts.0.fc.weight [2, 32, 16]\n"
+            "h.1.mlp.experts.0.proj.weight [16, 32]\n"
+            "h.1.mlp.experts.1.fc.weight [2, 32, 16]\n"
+            "h.1.mlp.experts.1.proj.weight [16, 32]\n"
+            "h.1.mlp.shared.fc.weight [2, 48, 16]\n"
+            "h.1.mlp.shared.proj.weight [16, 48]\n");
+  EXPECT_EQ(active_parameter_count(config), parameter_count(config)) << "both experts compute a token";
+  config.experts.per_token = 1;
+  EXPECT_EQ(parameter_count(config) - active_parameter_count(config), 3 * 32 * 16);
+}
+
 TEST(StageShard, StagesMayHoldNoLayers) {
   const auto layout = parallel::PipelineLayout::of(small().layers, 3, {.layers = {0, 8, 0}});
   EXPECT_EQ(StageShard::of(layout, 0, 1, 0).chunks[0].layers, 0);

@@ -45,6 +45,8 @@ TEST(Presets, HaveTheParameterCountsOfOtherFamilies) {
                                                               {"llama3.2-1b", 1'235'814'400, 131072, 64},
                                                               {"qwen2.5-0.5b", 494'032'768, 32768, 64},
                                                               {"qwen3-0.6b", 596'049'920, 40960, 128},
+                                                              {"mixtral-8x7b", 46'702'792'704, 32768, 128},
+                                                              {"qwen3-30b-a3b", 30'532'122'624, 40960, 128},
                                                               {"starcoder2-3b", 3'030'371'328, 16384, 128},
                                                               {"starcoder2-7b", 7'173'923'840, 16384, 128},
                                                               {"phi-3-mini", 3'821'079'552, 4096, 96}}) {
@@ -56,6 +58,13 @@ TEST(Presets, HaveTheParameterCountsOfOtherFamilies) {
   }
   EXPECT_EQ(preset("llama3.1-8b").rotary_scaling.factor, 8);
   EXPECT_EQ(preset("llama3.2-1b").rotary_scaling.factor, 32);
+}
+
+TEST(Presets, ActivateSomeExpertsForEachToken) {
+  // L (attention + router + k experts + norms) + embedding and output.
+  EXPECT_EQ(active_parameter_count(preset("mixtral-8x7b")), 12'879'925'248);
+  EXPECT_EQ(active_parameter_count(preset("qwen3-30b-a3b")), 3'353'032'704);
+  EXPECT_EQ(active_parameter_count(preset("llama3-8b")), parameter_count(preset("llama3-8b")));
 }
 
 TEST(Presets, HaveTheShapesAndParameterCountsOfBert) {
@@ -118,6 +127,21 @@ TEST(ModelFlops, OfALlamaCountEveryMatrixOnce) {
   EXPECT_DOUBLE_EQ(model_flops(config, 4, 8192), tokens * (6 * matrices + 12 * 32 * 4096.0 * 8192));
 }
 
+TEST(ModelFlops, OfExpertsCountThoseThatComputeAToken) {
+  ModelConfig config = preset("mixtral-8x7b");
+  const double h = 4096, f = 14336, per_matrix = 6 * 4 * 8192;  // 6 FLOPs for each matrix element and token
+  const double two = model_flops(config, 4, 8192);
+  config.experts.per_token = 3;
+  EXPECT_DOUBLE_EQ(model_flops(config, 4, 8192) - two, per_matrix * 32 * 3 * h * f);
+  config.experts.shared_hidden = 1024;
+  EXPECT_DOUBLE_EQ(model_flops(config, 4, 8192) - two, per_matrix * 32 * 3 * h * (f + 1024));
+  // A layer with 3 experts and a shared one has 8 h + 3 h (2 f + 1024) more than a dense one.
+  config.experts.layers = ExpertConfig::every(2, 32);
+  const double half = model_flops(config, 4, 8192);
+  config.experts = {};
+  EXPECT_DOUBLE_EQ(half - model_flops(config, 4, 8192), per_matrix * 16 * (8 * h + 3 * h * (2 * f + 1024)));
+}
+
 TEST(ModelFlops, OfWindowsCountTheKeysInThem) {
   ModelConfig config = preset("llama3-8b");
   const double whole = model_flops(config, 4, 8192), score_of_key = 4 * 8192 * 12 * 4096.0;
@@ -160,6 +184,55 @@ TEST(ModelConfigValidation, HeadsOfTheirOwnSizeNeedNotDivideTheHiddenSize) {
   config.kv_channels = (std::int64_t{1} << 31) - 1;
   config.heads = 1 << 20;
   EXPECT_THAT([&] { validate(config); }, testing::ThrowsMessage<ConfigError>(HasSubstr("more than any machine")));
+}
+
+TEST(ModelConfigValidation, NamesEveryProblemOfExperts) {
+  const auto problems_of = [](auto change) {
+    ModelConfig config;
+    config.linear_bias = false;
+    config.experts.count = 8;
+    EXPECT_NO_THROW(validate(config));
+    change(config.experts);
+    return message_of<ConfigError>([&] { validate(config); });
+  };
+  EXPECT_THAT(problems_of([](ExpertConfig& e) { e.count = 513; }),
+              HasSubstr("<num_experts> 513 must be between 1 and 512"));
+  EXPECT_THAT(problems_of([](ExpertConfig& e) { e.per_token = 9; }),
+              HasSubstr("<moe_router_topk> 9 is more than <num_experts> 8"));
+  EXPECT_THAT(problems_of([](ExpertConfig& e) { e.per_token = 1; }), HasSubstr("give <moe_router_pre_softmax>"));
+  EXPECT_THAT(problems_of([](ExpertConfig& e) { e.layers = "101"; }),
+              HasSubstr("<moe_layer_freq>: a list of 3 layers, '101', for a model of 12"));
+  EXPECT_THAT(problems_of([](ExpertConfig& e) { e.layers = "000000000000"; }),
+              HasSubstr("leaves no layer with experts"));
+  EXPECT_THAT(problems_of([](ExpertConfig& e) { e.capacity_factor = -0.5; }),
+              HasSubstr("<moe_expert_capacity_factor> -0.5 must be at least 0"));
+  const std::string groups = problems_of([](ExpertConfig& e) {
+    e.per_token = 5;
+    e.groups = 3;
+    e.groups_per_token = 4;
+  });
+  EXPECT_THAT(groups, testing::AllOf(HasSubstr("<moe_router_num_groups> 3 must divide <num_experts> 8"),
+                                     HasSubstr("<moe_router_group_topk> 4 is more than <moe_router_num_groups> 3"),
+                                     HasSubstr("<moe_router_group_topk> 4 must divide <moe_router_topk> 5")));
+  EXPECT_THAT(problems_of([](ExpertConfig& e) {
+                e.per_token = 3;
+                e.groups = 4;
+              }),
+              HasSubstr("<moe_router_topk> 3: a token's groups, <moe_router_group_topk> 1, have only 2 experts"));
+  ModelConfig biased;
+  biased.experts.count = 8;
+  EXPECT_THAT([&] { validate(biased); }, testing::ThrowsMessage<ConfigError>(HasSubstr("give <disable_bias_linear>")));
+}
+
+TEST(ModelConfigValidation, ExpertsFitPostNormLayersAndOneChosenExpert) {
+  ModelConfig config;
+  config.family = ModelFamily::bert;
+  config.norm_placement = NormPlacement::post;
+  config.linear_bias = false;
+  config.experts = {.count = 512, .per_token = 1, .pre_softmax = true};
+  EXPECT_NO_THROW(validate(config));
+  config.experts = {.count = 8, .per_token = 1, .score = RouterScore::sigmoid};
+  EXPECT_NO_THROW(validate(config));
 }
 
 TEST(ModelConfigValidation, RefusesGroupsAndRotationsThatDoNotFit) {

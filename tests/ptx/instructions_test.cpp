@@ -75,6 +75,9 @@ TEST(PtxBits, AreMovedAndCounted) {
   expect({
       {"bfi.b32 %r20, %r10, %r11, 4, 4;", 0x25, low, 0, 0xffffff5f},
       {"bfi.b64 %rd20, %rd10, %rd11, 32, 32;", 0x1234567, 0x89abcdef, 0, 0x0123456789abcdef},
+      {"shf.l.wrap.b32 %r20, %r10, %r11, %r12;", 0x89abcdef, 0x01234567, 4, 0x12345678},
+      {"shf.l.wrap.b32 %r20, %r10, %r10, %r12;", minus(2), 0, 33, 0xfffffffd},
+      {"shf.l.wrap.b32 %r20, %r10, %r11, %r12;", low, 5, 32, 5},
       {"prmt.b32 %r20, %r10, %r11, 0x5410;", 0x33221100, 0x77665544, 0, 0x55441100},
       {"prmt.b32 %r20, %r10, %r11, %r12;", 0x8000, 0, 0x0009, 0xff},
       {"brev.b32 %r20, %r10;", 1, 0, 0, 0x80000000},

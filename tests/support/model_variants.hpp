@@ -88,15 +88,6 @@ inline const std::vector<ModelVariant>& model_variants() {
          c.binary_head = false;
          c.activation = Activation::gelu_erf;
        }},
-      {"Llama",
-       [](ModelConfig& c) {
-         c.normalization = model::Normalization::rms_norm;
-         c.position_embedding = model::PositionEmbedding::rope;
-         c.gated = true;
-         c.query_groups = 2;
-         c.tied_output = false;
-         c.linear_bias = false;
-       }},
       {"experts",
        [](ModelConfig& c) {
          c.gated = true;
@@ -118,6 +109,15 @@ inline const std::vector<ModelVariant>& model_variants() {
                       .groups_per_token = 2,
                       .balance = model::BalanceLoss::none,
                       .z_coefficient = 0.01};
+       }},
+      {"Llama",
+       [](ModelConfig& c) {
+         c.normalization = model::Normalization::rms_norm;
+         c.position_embedding = model::PositionEmbedding::rope;
+         c.gated = true;
+         c.query_groups = 2;
+         c.tied_output = false;
+         c.linear_bias = false;
        }},
   };
   return list;

@@ -59,6 +59,14 @@ inline std::vector<double> values_of(Backend& backend, ConstTensorView tensor) {
   });
 }
 
+/// The elements of an int32 tensor.
+inline std::vector<std::int32_t> integers_of(Backend& backend, ConstTensorView tensor) {
+  std::vector<std::int32_t> host(static_cast<std::size_t>(tensor.numel()));
+  backend.copy_to_host(backend.compute_stream(), tensor, TensorView(host.data(), tensor.shape()));
+  backend.compute_stream().synchronize();
+  return host;
+}
+
 /// The bytes of a tensor, to compare bits.
 inline std::vector<std::byte> bytes_of(Backend& backend, ConstTensorView tensor) {
   std::vector<std::byte> host(tensor.size_bytes());
@@ -98,6 +106,11 @@ inline Tensor converted(Backend& backend, ConstTensorView tensor, DType dtype) {
 /// An output for a kernel that overwrites. NaN everywhere shows elements that the kernel reads or does not write.
 inline Tensor poisoned_tensor(Backend& backend, DType dtype, const Shape& shape) {
   return make_tensor(backend, dtype, shape, std::vector<double>(static_cast<std::size_t>(shape.numel()), std::nan("")));
+}
+
+/// The same for int32: a large number everywhere.
+inline Tensor poisoned_integers(Backend& backend, const Shape& shape) {
+  return make_tensor(backend, shape, std::vector<std::int32_t>(static_cast<std::size_t>(shape.numel()), 1 << 30));
 }
 
 }  // namespace trireme::test

@@ -34,7 +34,8 @@ struct Layout {
 
 inline std::ostream& operator<<(std::ostream& out, const Layout& layout) {
   out << "TP " << layout.tensor << " x PP " << layout.pipeline << " x CP " << layout.context << " x EP "
-      << layout.expert << ", micro-batch " << layout.options.micro_batch_size;
+      << layout.expert << (layout.options.parallel.exchange_tokens ? " (tokens exchanged)" : "") << ", micro-batch "
+      << layout.options.micro_batch_size;
   if (layout.options.parallel.schedule) out << ", " << parallel::name_of(*layout.options.parallel.schedule);
   const parallel::PipelineSplit& split = layout.options.parallel.pipeline;
   if (split.chunks) out << ", " << *split.chunks << " chunks";

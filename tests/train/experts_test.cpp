@@ -28,11 +28,11 @@ ModelConfig config_with(const ExpertConfig& experts, bool gated) {
 
 /// The loss of a micro-batch and the balance losses, whose gradients `rig` then holds.
 double objective(Rig& rig, const std::vector<model::MicroBatch>& batches) {
-  rig.gpt.run(batches, {.backward = true, .loss_gradient = 0.5, .mean_gradient = 3});
-  double sum = 0.5 * rig.gpt.take_global_loss_sums().tokens;
+  rig.gpt.run(batches, {.backward = true, .loss_gradient = 1.0 / 32, .mean_gradient = 0.5});
+  double sum = 1.0 / 32 * rig.gpt.take_global_loss_sums().tokens;
   const ExpertConfig& experts = rig.gpt.config().experts;
   for (const model::ExpertLoad& load : rig.gpt.take_expert_loads()) {
-    sum += 3 * (experts.balance_coefficient * load.balance + experts.z_coefficient * load.z);
+    sum += 0.5 * (experts.balance_coefficient * load.balance + experts.z_coefficient * load.z);
   }
   return sum;
 }
@@ -65,12 +65,12 @@ TEST(Experts, GradientsAreTheDerivativesOfTheLosses) {
       Rig rig(layout_of(DType::fp64, 16, 2), config, 0.3);
       BatchLoader loader = loader_of(rig, 2);
       const std::vector<model::MicroBatch> batches = loader.load(*formula_samples(config), {{0, 0}, {1, 1}});
-      objective(rig, batches);
-      const std::string mlp = "h.1.mlp.";
-      for (const std::string name : {mlp + "router.weight", mlp + "experts.0.fc.weight", mlp + "experts.3.proj.weight",
-                                     std::string("h.0.attn.qkv.weight"), mlp + "shared.fc.weight"}) {
+      for (const char* place : {"h.1.mlp.router.weight", "h.1.mlp.experts.0.fc.weight", "h.1.mlp.experts.3.proj.weight",
+                                "h.0.attn.qkv.weight", "h.1.mlp.shared.fc.weight"}) {
+        const std::string name = place;
         const parallel::Parameter* const parameter = rig.gpt.parameters().find(name);
         if (parameter == nullptr) continue;
+        objective(rig, batches);
         auto* values = parameter->value.as<double>();
         std::vector<double> x, gradient;
         std::vector<std::int64_t> places;
@@ -110,12 +110,38 @@ TEST(Experts, LoadsCountEveryChoice) {
     double kept = 0;
     for (const double tokens : load.tokens) {
       kept += tokens;
-      if (factor > 0) EXPECT_LE(tokens, 16 * 4 * 2 / 4 * factor);
+      EXPECT_LE(tokens, factor > 0 ? 16 * 4 * 2 / 4 * factor : 16 * 4);
     }
     EXPECT_EQ(kept + load.dropped, 16 * 4 * 2);
     EXPECT_EQ(load.dropped > 0, factor > 0);
     EXPECT_NEAR(load.balance, 1, 0.2);  // small weights: nearly even scores
   }
+}
+
+/// Loss of a first step in bf16, with logits of the given type.
+double loss_in_bf16(bool fp32_router, double std) {
+  const ModelConfig config =
+      config_with({.count = 8, .per_token = 4, .pre_softmax = true, .fp32_router = fp32_router}, true);
+  Rig rig(layout_of(DType::bf16, 16, 4), config, std);
+  BatchLoader loader(*rig.backend, parallel::SequenceShard::of(16), 4, 1, DType::bf16, sample_fields(config));
+  rig.gpt.run(loader.load(*formula_samples(config), {{0, 0}, {1, 1}, {2, 2}, {3, 3}}), {.backward = true});
+  return rig.gpt.take_global_loss_sums().tokens;
+}
+
+TEST(Experts, RoutersInFp32DoNotRoundLogitsTo16Bits) {
+  if (test::world().size() > 1) GTEST_SKIP() << "runs on one rank";
+  EXPECT_NE(loss_in_bf16(true, 0.3), loss_in_bf16(false, 0.3));
+  EXPECT_NEAR(loss_in_bf16(true, 0.02), loss_in_bf16(false, 0.02), 0.5);
+}
+
+/// `layouts`, and once more with tokens sent only to the ranks of their experts.
+std::vector<Layout> with_both_routes(std::vector<Layout> layouts) {
+  for (std::size_t i = 0, count = layouts.size(); i < count; ++i) {
+    if (layouts[i].expert == 1) continue;
+    layouts.push_back(layouts[i]);
+    layouts.back().options.parallel.exchange_tokens = true;
+  }
+  return layouts;
 }
 
 /// Grids of `ranks` ranks that divide four experts.
@@ -127,7 +153,8 @@ std::vector<Layout> layouts(int ranks) {
     return layout;
   };
   if (ranks == 1) return {};
-  if (ranks == 2) return {of(1, 1, 1, 2), of(2, 1, 1, 1), of(2, 1, 1, 1, true), of(1, 1, 2, 2), of(1, 2, 1, 1)};
+  if (ranks == 2)
+    return with_both_routes({of(1, 1, 1, 2), of(2, 1, 1, 1), of(2, 1, 1, 1, true), of(1, 1, 2, 2), of(1, 2, 1, 1)});
   std::vector<Layout> list = {of(1, 1, 1, 4),       of(1, 1, 1, 2), of(2, 1, 1, 2),
                               of(2, 1, 1, 2, true), of(1, 1, 2, 4), of(1, 2, 1, 2)};
   list[0].options.recomputation.granularity = model::RecomputeGranularity::full;
@@ -135,7 +162,7 @@ std::vector<Layout> layouts(int ranks) {
   list[1].options.parallel.data_parallel.overlap_reduce = true;
   list[3].options.parallel.data_parallel.sharding = parallel::DataSharding::optimizer;
   list[5].options.parallel.schedule = parallel::ScheduleKind::zero_bubble;
-  return list;
+  return with_both_routes(list);
 }
 
 TEST(Experts, EveryGridComputesTheRunOfOneRank) {

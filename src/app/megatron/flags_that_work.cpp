@@ -11,13 +11,16 @@ using enum Kind;
 // Flags that work or write something, and values of flags that have a row of their own.
 constexpr auto table = std::to_array<FlagGroup>({
     {none, "0.10-", works, "", "check-for-spiky-loss, use-rope-scaling"},
-    {one, "0.10-", works, "", "expert-tensor-parallel-size, rotary-scaling-factor"},
+    {one, "0.10-", works, "",
+     "expert-tensor-parallel-size, moe-ffn-hidden-size, moe-layer-freq, moe-shared-expert-intermediate-size, "
+     "rotary-scaling-factor"},
     {none, "0.11-", works, "", "use-precision-aware-optimizer"},
     {one, "0.11-", works, "",
-     "exp-avg-dtype, exp-avg-sq-dtype, main-grads-dtype, mscale, mscale-all-dim, "
+     "exp-avg-dtype, exp-avg-sq-dtype, main-grads-dtype, moe-router-group-topk, moe-router-num-groups, "
+     "moe-router-score-function, moe-router-topk-scaling-factor, mscale, mscale-all-dim, "
      "num-virtual-stages-per-pipeline-rank, rope-scaling-factor"},
     {list, "0.12-", works, "", "iterations-to-skip"},
-    {one, "0.12-", works, "", "data-parallel-sharding-strategy"},
+    {one, "0.12-", works, "", "data-parallel-sharding-strategy, moe-router-dtype"},
     {one, "0.13-", works, "", "pipeline-model-parallel-layout"},
     {none, "0.14-", works, "", "multiple-validation-sets"},
     {one, "0.14-", works, "", "padded-vocab-size, save-retain-interval"},
@@ -40,16 +43,20 @@ constexpr auto table = std::to_array<FlagGroup>({
      "num-query-groups, "
      "position-embedding-type, profile-step-end, profile-step-start, rotary-seq-len-interpolation-factor"},
     {optional, "0.4-", works, "", "profile"},
+    {list, "0.5-", works, "", "moe-aux-loss-coeff, moe-router-load-balancing-type"},
     {none, "0.5-", works, "", "add-qkv-bias, log-progress, log-throughput, mock-data"},
+    {one, "0.5-", works, "", "moe-router-topk, moe-z-loss-coeff"},
     {none, "0.6-", works, "", "qk-layernorm"},
-    {one, "0.6-", works, "", "ckpt-step, decoupled-lr, decoupled-min-lr"},
+    {one, "0.6-", works, "", "ckpt-step, decoupled-lr, decoupled-min-lr, moe-token-dispatcher-type"},
     {none, "0.7-", works, "", "async-save, log-straggler"},
-    {one, "0.7-", works, "", "check-weight-hash-across-dp-replicas-interval, ddp-bucket-size"},
-    {none, "0.8-", works, "", "deterministic-mode"},
+    {one, "0.7-", works, "",
+     "check-weight-hash-across-dp-replicas-interval, ddp-bucket-size, moe-expert-capacity-factor, "
+     "moe-token-drop-policy"},
+    {none, "0.8-", works, "", "deterministic-mode, moe-router-pre-softmax"},
     {one, "0.8-", works, "", "lr-wsd-decay-iters, lr-wsd-decay-samples, lr-wsd-decay-style, rotary-base"},
     {none, "0.9-", works, "", "decrease-batch-size-if-needed"},
     {one, "0.9-", works, "", "decoder-first-pipeline-num-layers, decoder-last-pipeline-num-layers"},
-    {list, "23.04-", works, "", "test-data-path, train-data-path, valid-data-path"},
+    {list, "23.04-", works, "", "num-experts, test-data-path, train-data-path, valid-data-path"},
     {none, "23.04-", works, "",
      "apply-layernorm-1p, disable-bias-linear, distribute-saved-activations, exit-on-missing-checkpoint, "
      "recompute-activations, sequence-parallel, squared-relu, swiglu, untie-embeddings-and-output-weights, "
@@ -114,6 +121,7 @@ constexpr auto table = std::to_array<FlagGroup>({
     {one, "2020", works, "--lr-warmup-fraction @", "lr-warmup-percent"},
     {one, "v1.0-", works, "--lr-warmup-fraction @", "warmup"},
     {none, "0.12-", works, "--main-grads-dtype bf16", "grad-reduce-in-bf16"},
+    {one, "0.7-", works, "--moe-expert-capacity-factor 0", "moe-expert-capacity-factor -1"},
     {none, "v1.0-v2.0", works, "--main-grads-dtype fp32", "fp32-allreduce"},
     {one, "v1.0-", works, "--micro-batch-size @", "batch-size"},
     {one, "2020", works, "--micro-batches @", "num-microbatches, num-microbatches-in-minibatch"},
@@ -185,6 +193,10 @@ constexpr auto table = std::to_array<FlagGroup>({
      "position-embedding-type alibi"},
     {one, "v2.5-", absent, "nearest: --data-path", "dataloader-type external"},
     {one, "v2.5-", absent, why::optimizers, "optimizer lion"},
+    {one, "0.11-", absent, "nearest: softmax or sigmoid", "moe-router-score-function sqrtsoftplus"},
+    {list, "0.5-", absent, "nearest: --moe-router-load-balancing-type aux_loss or seq_aux_loss",
+     "moe-router-load-balancing-type global_aux_loss, moe-router-load-balancing-type quantile_balancing, "
+     "moe-router-load-balancing-type sinkhorn"},
     {one, "0.4-", absent, why::positions,
      "position-embedding-type mrope, position-embedding-type none, position-embedding-type relative"},
     {none, "0.16-", satisfied, "--fim-rate above 0 rearranges documents", "fim-data --fim-rate"},

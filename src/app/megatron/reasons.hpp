@@ -17,7 +17,7 @@ inline constexpr std::string_view deepspeed =
 inline constexpr std::string_view encoders = "this kind of model is absent; nearest: --model-type gpt or bert";
 inline constexpr std::string_view every_example = "every example counts";
 inline constexpr std::string_view experts =
-    "layers of experts are absent; nearest: a dense model, with a larger --ffn-hidden-size";
+    "this setting of experts is absent; nearest: leave it out, or another --moe- option in trireme train --help";
 inline constexpr std::string_view faults =
     "nearest: --distributed-timeout-minutes, --save-interval and exit codes that a batch file reads";
 inline constexpr std::string_view format = "one format: any grid loads any checkpoint, and corpora are read in place";
@@ -46,6 +46,8 @@ inline constexpr std::string_view positions =
 inline constexpr std::string_view curves = "is how TensorBoard's files are written";
 inline constexpr std::string_view process = "tunes Python, PyTorch or their loaders, which are not used";
 inline constexpr std::string_view profilers = "this profiler is absent; nearest: --trace-file";
+inline constexpr std::string_view router_bias =
+    "routers have no biases that balance the load; nearest: --moe-aux-loss-coeff";
 inline constexpr std::string_view rng = "random numbers depend only on --seed and the sample, so no state is saved";
 inline constexpr std::string_view samples =
     "this choice of samples is absent; nearest: --data-path with weights, --split";
@@ -59,6 +61,8 @@ inline constexpr std::string_view standard_output =
 inline constexpr std::string_view tokenizer = "the corpus holds its tokenizer";
 inline constexpr std::string_view tokens =
     "lengths in tokens are absent; nearest: --train-samples, --lr-decay-samples, --lr-warmup-samples";
+inline constexpr std::string_view upcycling =
+    "dense models are not converted; nearest: --load, of a model with experts";
 inline constexpr std::string_view unused = "is ignored by this command";
 inline constexpr std::string_view zero_shot = "training has no zero-shot tasks; nearest: trireme eval --task";
 

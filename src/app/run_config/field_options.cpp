@@ -53,7 +53,11 @@ std::optional<std::int64_t> FieldOptions::integer(std::string_view option) const
   return slots_[row_of(option)].integer;
 }
 
-void FieldOptions::set(std::string_view option, double value) { slots_[row_of(option)].number = value; }
+void FieldOptions::set(std::string_view option, const model::FieldValue& value) {
+  Slot& slot = slots_[row_of(option)];
+  if (const auto* const real = std::get_if<double>(&value)) slot.number = *real;
+  if (const auto* const integer = std::get_if<std::int64_t>(&value)) slot.integer = *integer;
+}
 
 void FieldOptions::apply(model::ModelConfig& config) const {
   for (std::size_t row = 0; row < slots_.size(); ++row) {

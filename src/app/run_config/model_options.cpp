@@ -26,6 +26,7 @@ void ModelOptions::declare(Options& options) {
   options.add_flag("use-rope-scaling", &llama3_scaling,
                    "Scale the rotary frequencies as Llama 3.1 does, for more than 8192 positions.");
   window.declare(options);
+  experts.declare(options);
 }
 
 std::int64_t ModelOptions::default_sequence_length() const {
@@ -150,6 +151,7 @@ void ModelOptions::apply_form(model::ModelConfig& config, Problems& problems) co
   problems.expect(!groups || group_query_attention,
                   fmt::format("--num-query-groups {} needs --group-query-attention", groups.value_or(0)));
   window.apply(config, problems);
+  experts.apply(fields, config, problems);
 }
 
 void ModelOptions::apply_positions(model::ModelConfig& config, std::int64_t sequence_length, Problems& problems) const {
@@ -185,8 +187,9 @@ std::string ModelOptions::preset_values(const model::ModelConfig& config) const 
   std::string text;
   for (const model::Field& field : model::fields()) {
     const bool is_corpus = field.name() == "vocab-size" && config.is_bert();
-    const bool is_set = field.role == model::FieldRole::training || field.name() == "max-position-embeddings" ||
-                        (field.name() == "vocab-size" && !is_corpus);
+    const bool is_implied = !field.is_used(config) || (field.stored_if != nullptr && field.is_default(config));
+    const bool is_set = (field.role == model::FieldRole::training && !is_implied) ||
+                        field.name() == "max-position-embeddings" || (field.name() == "vocab-size" && !is_corpus);
     if (!is_set || fields.given(field.name())) continue;
     text += fmt::format("{}{} {}", text.empty() ? "" : ", ", field.name(), field.text(config));
   }

@@ -26,7 +26,7 @@ class FieldOptions {
   std::optional<model::FieldValue> value(std::string_view option) const;
   std::optional<std::int64_t> integer(std::string_view option) const;
   bool given(std::string_view option) const { return value(option).has_value(); }
-  void set(std::string_view option, double value);
+  void set(std::string_view option, const model::FieldValue& value);
   /// Sets the given values in `config`.
   void apply(model::ModelConfig& config) const;
   /// Reports given options that do not apply to `config`.
@@ -55,6 +55,15 @@ struct WindowOptions {
   void apply(model::ModelConfig& config, Problems& problems) const;
 };
 
+/// Options of experts that are not rows of the table.
+struct ExpertOptions {
+  std::optional<std::string> layer_frequency;
+
+  void declare(Options& options);
+  /// Applies the options to `config`, which has the values of `fields`.
+  void apply(const FieldOptions& fields, model::ModelConfig& config, Problems& problems) const;
+};
+
 /// Options of a model's shape.
 struct ModelOptions {
   enum class Positions { learned_absolute, rope, yarn };
@@ -66,6 +75,7 @@ struct ModelOptions {
   bool llama3_scaling = false;
   bool group_query_attention = false;
   WindowOptions window;
+  ExpertOptions experts;
   std::optional<model::ModelConfig> checkpoint;  ///< model of a checkpoint, instead of a preset
 
   void declare(Options& options);

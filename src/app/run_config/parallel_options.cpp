@@ -136,6 +136,9 @@ void ParallelOptions::declare(Options& options) {
       "sequence-parallel", &sequence_parallel,
       "Split the residual stream along the sequence over the tensor ranks: norms, dropouts and their saved "
       "activations take 1/t of the memory.");
+  options.add_choice<bool>(
+      "moe-token-dispatcher-type", &exchange_tokens, {{"allgather", false}, {"alltoall", true}},
+      "With --expert-model-parallel-size: every rank gets all tokens of its group, or only those of its experts.");
   options.add_flag("no-async-tensor-model-parallel-allreduce", &no_async_tensor_all_reduce,
                    "Do not overlap the tensor-parallel communication of backward with the GEMMs of weight gradients.");
 }
@@ -152,6 +155,7 @@ void ParallelOptions::settle(DType dtype, const std::optional<model::ModelConfig
 train::ParallelConfig ParallelOptions::config(DType dtype) const {
   return {.sequence_parallel = sequence_parallel,
           .async_tensor_all_reduce = !no_async_tensor_all_reduce,
+          .exchange_tokens = exchange_tokens,
           .pipeline = grid.pipeline_split(),
           .schedule = schedule,
           .overlap_p2p = overlap_p2p,

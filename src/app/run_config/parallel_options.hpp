@@ -72,6 +72,7 @@ struct ParallelOptions {
   bool no_scatter_gather = false;
   bool sequence_parallel = false;
   bool no_async_tensor_all_reduce = false;
+  bool exchange_tokens = false;
   ShardingOptions sharding;
 
   /// Declares all options except those of the grid and the shards, which have separate sections.

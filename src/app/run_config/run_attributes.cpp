@@ -57,8 +57,8 @@ Attributes run_attributes(const model::ModelConfig& config, const std::vector<da
   attributes.merge(std::visit([&](const auto& family) { return attributes_of(stores, family); }, samples));
   attributes.merge(attributes_of(options));
   for (const model::Field& field : model::fields()) {
-    if (field.role == model::FieldRole::training) {
-      attributes.put(fmt::format("training.{}", field.name()), field.text(config));
+    if (field.role == model::FieldRole::training && field.is_used(config)) {
+      attributes.put(field.key(), field.text(config));
     }
   }
   put_dtype(attributes, dtype);

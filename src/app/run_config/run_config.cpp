@@ -38,14 +38,13 @@ std::vector<std::string> RunConfigReader::take_model(const Attributes& stored) {
   std::vector<std::string> lines = config_.model.take(model);
   FieldOptions& fields = config_.model.fields;
   for (const model::Field& field : model::fields()) {
-    const std::string attribute = fmt::format("training.{}", field.name());
     // Older checkpoints have no dropout.
-    if (field.role != model::FieldRole::training || !stored.contains(attribute)) continue;
-    const auto there = stored.get<double>(attribute);
+    if (field.role != model::FieldRole::training || !stored.contains(field.key())) continue;
+    const model::FieldValue there = field.read(stored);
     const auto given = fields.value(field.name());
-    if (given && *given != model::FieldValue(there)) {
-      lines.push_back(
-          fmt::format("--{} is the checkpoint's {}, instead of {}", field.name(), there, std::get<double>(*given)));
+    if (given && *given != there) {
+      lines.push_back(fmt::format("--{} is the checkpoint's {}, instead of {}", field.name(), field.text(there),
+                                  field.text(*given)));
     }
     fields.set(field.name(), there);
   }
@@ -109,6 +108,10 @@ void RunConfigReader::settle_training(int data_ranks, const std::optional<model:
   config_.execution.settle(options_, config_.parallel, config_.device, problems);
   problems.expect(!model || model->predicts_tokens() || config_.execution.cross_entropy_chunks == 1,
                   "--cross-entropy-chunks divides an output layer over the vocabulary, which a task's head is not");
+  // The capacity is a share of a micro-batch, which one rank must see completely.
+  problems.exclude(!model || model->experts.capacity_factor == 0 || config_.parallel.grid.context == 1,
+                   "moe-expert-capacity-factor", "context-parallel-size",
+                   "a rank routes only its part of each sequence");
   config_.initialisation.check(options_, problems);
   config_.optimizer.settle(options_, config_.batch, problems);
   const optim::OptimizerOptions& optimizer = config_.optimizer.optimizer;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <numeric>
 #include <vector>
 
@@ -13,19 +14,30 @@
 namespace trireme::cpu {
 namespace {
 
-/// Moves the k best candidates, by x and then by number, to `best`. NaN is above nothing, so that there are always k.
+/// Chooses by largest number.
 template <class A>
-void take_best(const A* x, std::int64_t k, std::vector<char>& is_candidate, std::int32_t* best) {
-  const auto n = static_cast<std::int32_t>(is_candidate.size());
-  for (std::int64_t j = 0; j < k; ++j) {
-    std::int32_t next = -1;
-    for (std::int32_t e = 0; e < n; ++e) {
-      if (is_candidate[e] && (next < 0 || x[e] > x[next])) next = e;
+class Ranking {
+ public:
+  /// best[j] = number of the (j + 1)-th largest candidate x[i]; of equal ones the lower comes first, NaN last.
+  void best_of(const A* x, const std::vector<char>& is_candidate, std::int64_t k, std::int32_t* best) {
+    left_ = is_candidate;
+    keys_.resize(left_.size());
+    for (std::size_t i = 0; i < keys_.size(); ++i) keys_[i] = left_[i] ? x[i] : taken;
+    for (std::int64_t j = 0; j < k; ++j) {
+      const A largest = max_of(keys_.data(), std::ssize(keys_));  // ignores NaN
+      std::int64_t next = std::find(keys_.begin(), keys_.end(), largest) - keys_.begin();
+      if (next == std::ssize(keys_)) next = std::find(left_.begin(), left_.end(), true) - left_.begin();
+      keys_[next] = taken;
+      left_[next] = false;
+      best[j] = static_cast<std::int32_t>(next);
     }
-    is_candidate[next] = false;
-    best[j] = next;
   }
-}
+
+ private:
+  static constexpr A taken = std::numeric_limits<A>::quiet_NaN();
+  std::vector<A> keys_;
+  std::vector<char> left_;
+};
 
 /// The router's view of one token at a time.
 template <class T>
@@ -60,11 +72,11 @@ class RoutedToken {
   void choose(std::int32_t* chosen) {
     is_candidate_.assign(count_, problem_.groups == 1);
     if (problem_.groups > 1) admit_best_groups();
-    take_best(logits_, problem_.per_token, is_candidate_, chosen);
+    ranking_.best_of(logits_, is_candidate_, problem_.per_token, chosen);
   }
   void choose_without_groups(std::int32_t* chosen) {
     is_candidate_.assign(count_, true);
-    take_best(logits_, problem_.per_token, is_candidate_, chosen);
+    ranking_.best_of(logits_, is_candidate_, problem_.per_token, chosen);
   }
 
   /// Weights of the chosen experts, before scaling.
@@ -86,13 +98,12 @@ class RoutedToken {
     const A* scores = softmax_of_chosen() ? logits_ : scores_.data();
     group_scores_.assign(problem_.groups, 0);
     best_.resize(std::max(summed, problem_.groups_per_token));
+    const std::vector<char> all_of_group(size, true), all_groups(problem_.groups, true);
     for (std::int64_t g = 0; g < problem_.groups; ++g) {
-      is_group_candidate_.assign(size, true);
-      take_best(logits_ + g * size, summed, is_group_candidate_, best_.data());
+      ranking_.best_of(logits_ + g * size, all_of_group, summed, best_.data());
       for (std::int64_t j = 0; j < summed; ++j) group_scores_[g] += scores[g * size + best_[j]];
     }
-    is_group_candidate_.assign(problem_.groups, true);
-    take_best(group_scores_.data(), problem_.groups_per_token, is_group_candidate_, best_.data());
+    ranking_.best_of(group_scores_.data(), all_groups, problem_.groups_per_token, best_.data());
     for (std::int64_t j = 0; j < problem_.groups_per_token; ++j) {
       std::fill_n(is_candidate_.begin() + best_[j] * size, size, true);
     }
@@ -103,7 +114,8 @@ class RoutedToken {
   const A* logits_ = nullptr;
   std::vector<A> buffer_, scores_;
   A total_ = 1, log_sum_exp_ = 0;
-  std::vector<char> is_candidate_, is_group_candidate_;
+  Ranking<A> ranking_;
+  std::vector<char> is_candidate_;
   std::vector<A> group_scores_;
   std::vector<std::int32_t> best_;
 };
@@ -173,8 +185,9 @@ class CpuExperts final : public ExpertKernels {
           own[2 * size] += token.log_sum_exp() * token.log_sum_exp();
           if (size == 0) continue;
           const std::int64_t segment = t % problem.segments * count;
-          token.choose_without_groups(largest.data());
-          for (std::int64_t j = 0; j < k; ++j) ++own[segment + largest[j]];
+          if (problem.groups > 1) token.choose_without_groups(largest.data());
+          const std::int32_t* counted = problem.groups > 1 ? largest.data() : chosen + t * k;
+          for (std::int64_t j = 0; j < k; ++j) ++own[segment + counted[j]];
           for (std::int64_t e = 0; e < count; ++e) own[size + segment + e] += token.probability(e);
         }
       });

@@ -24,7 +24,7 @@ enum class KernelKind {
   activation,
   cross_entropy,
   embedding,
-  routing,  ///< of tokens to experts: choice, order of rows, weights
+  routing,  ///< choice of experts for tokens, order of rows, weights
   optimizer,
   gradients,
   copies,

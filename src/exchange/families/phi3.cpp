@@ -17,49 +17,35 @@ void map_fused_heads(TensorMapBuilder& map, const std::string& prefix, const std
 TensorMap map_phi3(const model::ModelConfig& config, const MapOptions& options) {
   TRIREME_CHECK(options.rotary == RotaryLayout::halves, ConfigError,
                 "rope_interleave is true: a Phi3ForCausalLM rotates channels in halves");
-  TensorMapBuilder map(config);
-  map.tokens("wte", "model.embed_tokens.weight", options.vocabulary_rows,
-             config.tied_output ? std::vector<std::string>{"lm_head.weight"} : std::vector<std::string>{});
-  for (int layer = 0; layer < config.layers; ++layer) {
-    const std::string ours = layer_prefix(layer);
-    const std::string theirs = fmt::format("model.layers.{}", layer);
-    map_layer(map, ours + ".ln_1", theirs + ".input_layernorm");
-    map_fused_heads(map, ours + ".attn", theirs + ".self_attn.qkv_proj.weight");
-    map_layer(map, ours + ".attn.proj", theirs + ".self_attn.o_proj");
-    map_layer(map, ours + ".ln_2", theirs + ".post_attention_layernorm");
-    map_layer(map, ours + ".mlp.fc", theirs + ".mlp.gate_up_proj");
-    map_layer(map, ours + ".mlp.proj", theirs + ".mlp.down_proj");
-  }
-  map_layer(map, "ln_f", "model.norm");
-  if (!config.tied_output) map.tokens("lm_head.weight", "lm_head.weight", options.vocabulary_rows, {});
-  return map.finish();
+  return map_around(
+      config, options,
+      [](TensorMapBuilder& map, const MapOptions&, const std::string& ours, const std::string& theirs) {
+        map_fused_heads(map, ours, theirs + ".self_attn.qkv_proj.weight");
+        map_layer(map, ours + ".proj", theirs + ".self_attn.o_proj");
+      },
+      [](TensorMapBuilder& map, const MapOptions&, const std::string& ours, const std::string& theirs) {
+        map_layer(map, ours + ".fc", theirs + ".mlp.gate_up_proj");
+        map_layer(map, ours + ".proj", theirs + ".mlp.down_proj");
+      });
 }
 
 }  // namespace
 
 std::vector<ModelClass> phi3_family() {
-  return {{
-      .name = "Phi3ForCausalLM",
-      .type = "phi3",
-      .defaults = "num-layers 32 hidden-size 3072 num-attention-heads 32 ffn-hidden-size 8192 vocab-size 32064 "
-                  "max-position-embeddings 4096 normalization RMSNorm swiglu position-embedding-type rope "
-                  "disable-bias-linear untie-embeddings-and-output-weights",
-      .fits =
-          [](const model::ModelConfig& config) {  // with full rotation it is a Llama or a Mistral, too
-            return !config.is_bert() && config.position_embedding == model::PositionEmbedding::rope &&
-                   config.rotary_percent != 1 && !config.has_qkv_bias() && !config.qk_norm;
-          },
-      .keys = &model::ConfigKeys::llama,
-      // transformers has LongRoPE alone for the frequencies of a Phi-3.
-      .own_keys = {{"rotary_percent", "rope_parameters.partial_rotary_factor"},
+  ModelClass phi3 = llama_like(
+      "Phi3ForCausalLM", "phi3",
+      "hidden-size 3072 ffn-hidden-size 8192 vocab-size 32064 max-position-embeddings 4096 layernorm-epsilon 1e-5",
+      [](const model::ModelConfig& config) {  // with full rotation it is a Llama or a Mistral, too
+        return rotates(config) && config.rotary_percent != 1 && !config.has_qkv_bias() && !config.qk_norm;
+      });
+  // transformers has LongRoPE alone for the frequencies of a Phi-3.
+  phi3.own_keys = {{"rotary_percent", "rope_parameters.partial_rotary_factor"},
                    {"rotary_scaling", ""},
                    {"rotary_interpolation", ""},
-                   {"window", "sliding_window."}},
-      .fixed = {{"attention_bias", false, "linear layers of the class have no biases"}},
-      .map = map_phi3,
-      .base = "model.",
-      .buffers = {".rotary_emb.inv_freq"},
-  }};
+                   {"window", "sliding_window."}};
+  phi3.fixed = {{"attention_bias", false, "linear layers of the class have no biases"}};
+  phi3.map = map_phi3;
+  return {phi3};
 }
 
 }  // namespace trireme::exchange

@@ -58,11 +58,11 @@ Experts::Experts(const parallel::TensorContext& context, const parallel::Paramet
       activation_(config.activation),
       router_(parameters.at(prefix + ".router.weight").value),
       router_gradient_(parameters.at(prefix + ".router.weight").gradient) {
-  const int ranks = context.expert_group == nullptr ? 1 : context.expert_group->size();
-  const std::int64_t local = config_.count / ranks;
-  first_expert_ = context.expert_group == nullptr ? 0 : local * context.expert_group->rank();
-  for (std::int64_t i = 0; i < local; ++i) {
-    const std::string name = expert_prefix(prefix, first_expert_ + i);
+  using enum parallel::TokenDispatch;
+  dispatcher_ = parallel::TokenDispatcher::make(context.exchange_tokens ? all_to_all : all_gather, context.backend,
+                                                context.expert_group, context.workspace, config_.count);
+  for (std::int64_t i = 0; i < dispatcher_->local_experts(); ++i) {
+    const std::string name = expert_prefix(prefix, dispatcher_->first_expert() + i);
     const parallel::Parameter& fc = parameters.at(name + ".fc.weight");
     const parallel::Parameter& proj = parameters.at(name + ".proj.weight");
     const Shape expansion = {fc.storage.numel() / config.hidden, config.hidden};
@@ -110,43 +110,24 @@ template <class Function>
 void Experts::for_each_expert(const Saved& saved, const Function& function) const {
   std::int64_t first = 0;
   for (std::size_t i = 0; i < experts_.size(); ++i) {
-    if (saved.rows[i] > 0) function(experts_[i], first, saved.rows[i]);
-    first += saved.rows[i];
+    if (saved.route.rows[i] > 0) function(experts_[i], first, saved.route.rows[i]);
+    first += saved.route.rows[i];
   }
-}
-
-ConstTensorView Experts::gather_tokens(ConstTensorView rows) const {
-  if (context_.expert_group == nullptr) return rows;
-  const Shape shape = {rows.shape()[0] * context_.expert_group->size(), rows.shape()[1]};
-  const TensorView all = context_.workspace.allocate(rows.dtype(), shape);
-  context_.expert_group->all_gather(context_.stream(), rows, all).wait(context_.stream());
-  return all;
-}
-
-TensorView Experts::scatter_tokens(TensorView rows) const {
-  if (context_.expert_group == nullptr) return rows;
-  const Shape shape = {rows.shape()[0] / context_.expert_group->size(), rows.shape()[1]};
-  const TensorView own = context_.workspace.allocate(rows.dtype(), shape);
-  context_.expert_group->reduce_scatter(context_.stream(), rows, own, ReduceOp::sum).wait(context_.stream());
-  return own;
-}
-
-TensorView Experts::permute(const Saved& saved, ConstTensorView tokens) const {
-  const TensorView rows = context_.workspace.allocate(tokens.dtype(), {saved.tokens.numel(), tokens.shape()[1]});
-  context_.backend.embedding().lookup(context_.stream(), saved.tokens, tokens, 0, rows);
-  return rows;
 }
 
 Work Experts::sum_tokens(const Saved& saved, ConstTensorView rows, TensorView y, ConstTensorView more) const {
   Stream& stream = context_.stream();
   const TensorView term = context_.term_of(y);
-  const bool direct = context_.expert_group == nullptr;
-  const TensorView sum =
-      direct ? term : context_.workspace.allocate(y.dtype(), {saved.row_of.shape()[0], y.shape()[1]});
-  context_.backend.experts().sum_rows(stream, rows, saved.row_of, sum);
-  if (!direct) context_.expert_group->reduce_scatter(stream, sum, term, ReduceOp::sum).wait(stream);
+  dispatcher_->combine(saved.route, rows, term);
   if (more) context_.backend.elementwise().add(stream, more, term);
   return context_.sum_into(y, term);
+}
+
+ConstTensorView Experts::in_type_of(ConstTensorView logits, ConstTensorView data) const {
+  if (data.dtype() == logits.dtype()) return data;
+  const TensorView converted = context_.workspace.allocate(logits.dtype(), data.shape());
+  context_.backend.elementwise().convert(context_.stream(), data, converted);
+  return converted;
 }
 
 TensorView Experts::activated_like(const Saved& saved) const {
@@ -170,13 +151,11 @@ void Experts::route(const LayerShape& shape, ConstTensorView rows, Saved& saved)
   Arena &arena = *saved.arena, &workspace = context_.workspace;
   ExpertKernels& kernels = context_.backend.experts();
   const std::int64_t n = shape.rows(), k = config_.per_token, count = config_.count;
-  const int ranks = context_.expert_group == nullptr ? 1 : context_.expert_group->size();
   const DType accumulation = accumulation_type(shape.dtype);
   const RouterProblem problem = this->problem(shape);
 
-  saved.logits = arena.allocate(shape.dtype, {n, count});
+  saved.logits = arena.allocate(config_.fp32_router ? accumulation : shape.dtype, {n, count});
   saved.chosen = arena.allocate(DType::int32, {n, k});
-  saved.row_of = arena.allocate(DType::int32, {n * ranks, k});
   const bool balances = config_.balance != BalanceLoss::none && config_.balance_coefficient > 0;
   TensorView sums, squares;
   if (balances) {
@@ -184,7 +163,11 @@ void Experts::route(const LayerShape& shape, ConstTensorView rows, Saved& saved)
     sums = workspace.allocate(accumulation, {problem.segments, count});
   }
   if (config_.z_coefficient > 0) squares = workspace.allocate(accumulation, {1});
-  context_.backend.gemm().linear(stream, rows, router_, {}, Activation::none, {}, saved.logits);
+  {
+    const ArenaScope scope(workspace);
+    context_.backend.gemm().linear(stream, in_type_of(saved.logits, rows), in_type_of(saved.logits, router_), {},
+                                   Activation::none, {}, saved.logits);
+  }
   const TensorView weights = arena.allocate(accumulation, {n, k});
   kernels.route(stream, problem, saved.logits, saved.chosen, weights, saved.counts, sums, squares);
   if (context_.context_group != nullptr) {
@@ -199,43 +182,16 @@ void Experts::route(const LayerShape& shape, ConstTensorView rows, Saved& saved)
     kept = workspace.allocate(DType::int32, {n, k});
     kernels.limit_load(stream, saved.chosen, weights, count, capacity, config_.drop_by_position, kept);
   }
-  saved.weights = weights;
-  ConstTensorView all = kept;
-  if (context_.expert_group != nullptr) {
-    saved.weights = arena.allocate(accumulation, {n * ranks, k});
-    context_.expert_group->all_gather(stream, weights, saved.weights).wait(stream);
-    all = gather_tokens(kept);
-  }
-  const auto local = static_cast<std::int64_t>(experts_.size());
-  const TensorView rows_of_expert = workspace.allocate(DType::int32, {local});
-  const TensorView slots = arena.allocate(DType::int32, {n * ranks * k});
-  const TensorView tokens = arena.allocate(DType::int32, {n * ranks * k});
-  kernels.sort(stream, all, first_expert_, rows_of_expert, saved.row_of, slots, tokens);
-  read_load(shape, rows_of_expert, kept, sums, squares, saved);
-  const std::int64_t all_rows = std::accumulate(saved.rows.begin(), saved.rows.end(), std::int64_t{0});
-  saved.slots = slots.rows(0, all_rows);
-  saved.tokens = tokens.rows(0, all_rows);
+  saved.route = dispatcher_->assign(kept, weights, arena);
+  read_load(shape, kept, sums, squares, saved);
 }
 
-void Experts::read_load(const LayerShape& shape, ConstTensorView rows_of_expert, ConstTensorView kept,
-                        ConstTensorView sums, ConstTensorView squares, Saved& saved) const {
+void Experts::read_load(const LayerShape& shape, ConstTensorView kept, ConstTensorView sums, ConstTensorView squares,
+                        Saved& saved) const {
   Stream& stream = context_.stream();
-  const std::int64_t choices = kept.numel();
-  // A rehearsal copies nothing: it sees even shares.
-  const std::int64_t all = saved.row_of.numel();
-  std::vector<std::int32_t> rows(experts_.size());
-  for (std::size_t i = 0; i < rows.size(); ++i) {
-    const std::int64_t expert = first_expert_ + static_cast<std::int64_t>(i);
-    rows[i] = static_cast<std::int32_t>(all * (expert + 1) / config_.count - all * expert / config_.count);
-  }
-  std::vector<std::int32_t> experts(static_cast<std::size_t>(choices));
-  for (std::size_t i = 0; i < experts.size(); ++i) {
-    experts[i] = static_cast<std::int32_t>(i % static_cast<std::size_t>(config_.count));
-  }
-  context_.backend.copy_to_host(stream, rows_of_expert, TensorView(rows.data(), rows_of_expert.shape()));
+  std::vector<std::int32_t> experts(static_cast<std::size_t>(kept.numel()), 0);  // a rehearsal copies nothing
   context_.backend.copy_to_host(stream, kept, TensorView(experts.data(), kept.shape()));
   stream.synchronize();
-  saved.rows.assign(rows.begin(), rows.end());
   ExpertLoad& load = saved.load;
   load.layer = load_.layer;
   load.tokens.assign(static_cast<std::size_t>(config_.count), 0);
@@ -268,11 +224,11 @@ void Experts::forward(const LayerShape& shape, ConstTensorView x, Saved& saved, 
   saved.input = x;
   const ConstTensorView rows = context_.gather_now(shape.as_rows(x));
   route(shape, rows, saved);
-  const std::int64_t all_rows = saved.tokens.numel();
+  const std::int64_t all_rows = saved.route.slots.numel();
   saved.expanded = saved.arena->allocate(shape.dtype, {all_rows, experts_.front().expansion.shape()[0]});
   {
     const ArenaScope input_scope(context_.workspace);
-    const TensorView permuted = permute(saved, gather_tokens(rows));
+    const TensorView permuted = dispatcher_->dispatch(saved.route, rows);
     for_each_expert(saved, [&](const Expert& expert, std::int64_t first, std::int64_t count) {
       gemm.linear(stream, permuted.rows(first, count), expert.expansion, {}, Activation::none, {},
                   saved.expanded.rows(first, count));
@@ -283,7 +239,7 @@ void Experts::forward(const LayerShape& shape, ConstTensorView x, Saved& saved, 
     return;
   }
   const TensorView activated = activate(saved);
-  context_.backend.experts().scale_rows(stream, activated, saved.weights, saved.slots, activated);
+  context_.backend.experts().scale_rows(stream, activated, saved.route.weights, saved.route.slots, activated);
   const TensorView results = context_.workspace.allocate(shape.dtype, {all_rows, shape.h});
   for_each_expert(saved, [&](const Expert& expert, std::int64_t first, std::int64_t count) {
     gemm.linear(stream, activated.rows(first, count), expert.projection, {}, Activation::none, {},
@@ -303,21 +259,21 @@ void Experts::backward(const LayerShape& shape, Saved& saved, const Gradients& g
   ExpertKernels& kernels = context_.backend.experts();
   ElementwiseKernels& elementwise = context_.backend.elementwise();
   const ArenaScope scope(context_.workspace);
-  const TensorView dweights = context_.workspace.allocate(saved.weights.dtype(), saved.weights.shape());
+  const TensorView dweights = context_.workspace.allocate(saved.route.weights.dtype(), saved.route.weights.shape());
   elementwise.fill(stream, 0, dweights);
   const TensorView dscaled = activated_like(saved);
   {
     const ArenaScope inner(context_.workspace);
-    const TensorView doutput = permute(saved, gather_tokens(context_.gather_now(shape.as_rows(gradients.output))));
+    const TensorView doutput = dispatcher_->dispatch(saved.route, context_.gather_now(shape.as_rows(gradients.output)));
     const TensorView activated = activate(saved), scaled = activated_like(saved);
-    kernels.scale_rows(stream, activated, saved.weights, saved.slots, scaled);
+    kernels.scale_rows(stream, activated, saved.route.weights, saved.route.slots, scaled);
     for_each_expert(saved, [&](const Expert& expert, std::int64_t first, std::int64_t count) {
       gemm.linear_backward_input(stream, doutput.rows(first, count), expert.projection, Activation::none, {},
                                  dscaled.rows(first, count));
       gemm.linear_backward_weight(stream, doutput.rows(first, count), scaled.rows(first, count),
                                   expert.projection_gradient, {});
     });
-    kernels.scale_rows_backward(stream, dscaled, activated, saved.weights, saved.slots, dscaled, dweights);
+    kernels.scale_rows_backward(stream, dscaled, activated, saved.route.weights, saved.route.slots, dscaled, dweights);
   }
   const TensorView dexpanded = gated_ ? saved.expanded : dscaled;
   if (gated_) {
@@ -326,7 +282,7 @@ void Experts::backward(const LayerShape& shape, Saved& saved, const Gradients& g
     elementwise.activate_backward(stream, activation_, dscaled, saved.expanded, dexpanded);
   }
   const ConstTensorView rows = context_.gather_now(shape.as_rows(saved.input));
-  const TensorView permuted = permute(saved, gather_tokens(rows));
+  const TensorView permuted = dispatcher_->dispatch(saved.route, rows);
   const TensorView dpermuted = context_.workspace.allocate(permuted.dtype(), permuted.shape());
   for_each_expert(saved, [&](const Expert& expert, std::int64_t first, std::int64_t count) {
     gemm.linear_backward_input(stream, dexpanded.rows(first, count), expert.expansion, Activation::none, {},
@@ -334,7 +290,8 @@ void Experts::backward(const LayerShape& shape, Saved& saved, const Gradients& g
     gemm.linear_backward_weight(stream, dexpanded.rows(first, count), permuted.rows(first, count),
                                 expert.expansion_gradient, {});
   });
-  const TensorView drouter = backward_of_router(shape, saved, rows, scatter_tokens(dweights), mean_gradient);
+  const TensorView drouter =
+      backward_of_router(shape, saved, rows, dispatcher_->weight_gradients(saved.route, dweights), mean_gradient);
   sum_tokens(saved, dpermuted, shape.as_rows(dx), drouter).wait(stream);
   if (shared_) {
     const TensorView of_shared = shape.allocate_residual(context_.workspace);
@@ -348,8 +305,9 @@ TensorView Experts::backward_of_router(const LayerShape& shape, const Saved& sav
                                        ConstTensorView dweights, double mean_gradient) const {
   Stream& stream = context_.stream();
   GemmKernels& gemm = context_.backend.gemm();
-  const TensorView dlogits = context_.workspace.allocate(shape.dtype, saved.logits.shape());
   const TensorView drouter = context_.workspace.allocate(shape.dtype, rows.shape());
+  const ArenaScope scope(context_.workspace);
+  const TensorView dlogits = context_.workspace.allocate(saved.logits.dtype(), saved.logits.shape());
   BalanceGradient balance;
   if (context_.tensor_group.rank() == 0) {  // once in the sum over the tensor group
     const double tokens = segment_tokens(shape);
@@ -364,8 +322,11 @@ TensorView Experts::backward_of_router(const LayerShape& shape, const Saved& sav
   }
   context_.backend.experts().route_backward(stream, problem(shape), saved.logits, saved.chosen, dweights, balance,
                                             dlogits);
-  gemm.linear_backward_weight(stream, dlogits, rows, router_gradient_, {});
-  gemm.linear_backward_input(stream, dlogits, router_, Activation::none, {}, drouter);
+  gemm.linear_backward_weight(stream, dlogits, in_type_of(dlogits, rows), router_gradient_, {});
+  const TensorView product =
+      dlogits.dtype() == drouter.dtype() ? drouter : context_.workspace.allocate(dlogits.dtype(), drouter.shape());
+  gemm.linear_backward_input(stream, dlogits, in_type_of(dlogits, router_), Activation::none, {}, product);
+  if (dlogits.dtype() != drouter.dtype()) context_.backend.elementwise().convert(stream, product, drouter);
   return drouter;
 }
 

@@ -1,10 +1,12 @@
 #pragma once
 
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "src/model/blocks/feed_forward.hpp"
+#include "src/parallel/expert/token_dispatcher.hpp"
 
 namespace trireme::model {
 
@@ -21,7 +23,7 @@ struct ExpertLoad {
 /// Feed-forward block of experts (ExpertConfig): y[t] = sum over the chosen experts i of w[t, i] F_i(x[t]), F_i a block
 /// like FeedForward without biases, w from the router (RouterProblem), plus a shared block of all tokens, if any. x, y
 /// [s_local, b, h]. Each expert is split over the tensor ranks like a dense block; whole experts are divided over
-/// TensorContext::expert_group, whose ranks gather one another's tokens and sum their results.
+/// TensorContext::expert_group (parallel::TokenDispatcher).
 ///
 /// The rows R that this rank computes depend on the data: forward reads their number from the device. Balance losses
 /// (Fedus et al. 2021, arXiv:2101.03961): E / (k T^2) sum over experts of counts x sums (ExpertKernels::route) over the
@@ -29,17 +31,15 @@ struct ExpertLoad {
 /// is the mean of lse^2.
 class Experts {
  public:
-  /// State of one micro-batch between forward and backward. n tokens of this rank's sequences, N of the expert group's.
+  /// State of one micro-batch between forward and backward. n tokens of this rank's sequences, R rows of its experts.
   struct Saved {
     Arena* arena = nullptr;  ///< memory of the tensors below
     ConstTensorView input;
-    TensorView logits;               ///< [n, E]
-    TensorView chosen;               ///< [n, k]
-    TensorView counts;               ///< [segments, E]; empty without a balance loss
-    TensorView weights, row_of;      ///< [N, k]
-    TensorView slots, tokens;        ///< [R] (ExpertKernels::sort)
-    TensorView expanded;             ///< [R, f_local], gated [R, 2 f_local]; overwritten by backward
-    std::vector<std::int64_t> rows;  ///< of each expert here
+    TensorView logits;  ///< [n, E], in the type of the router
+    TensorView chosen;  ///< [n, k]
+    TensorView counts;  ///< [segments, E]; empty without a balance loss
+    parallel::TokenDispatcher::Saved route;
+    TensorView expanded;  ///< [R, f_local], gated [R, 2 f_local]; overwritten by backward
     ExpertLoad load;
     std::optional<FeedForward::Saved> shared;
   };
@@ -78,20 +78,16 @@ class Experts {
   RouterProblem problem(const LayerShape& shape) const;
   /// Tokens over which a balance loss is formed: of a sequence or a micro-batch, on all context ranks.
   double segment_tokens(const LayerShape& shape) const;
-  /// Chooses experts for `rows`, this rank's tokens, and assigns their rows here.
+  /// Chooses experts for `rows`, this rank's tokens, and routes them.
   void route(const LayerShape& shape, ConstTensorView rows, Saved& saved) const;
-  /// Reads rows_of_expert and the sums of the balance losses from the device.
-  void read_load(const LayerShape& shape, ConstTensorView rows_of_expert, ConstTensorView kept, ConstTensorView sums,
-                 ConstTensorView squares, Saved& saved) const;
-  /// Gathers a matrix of tokens over the expert group, into the work space.
-  ConstTensorView gather_tokens(ConstTensorView rows) const;
-  /// Sum over the expert group of this rank's tokens of `rows`, in the work space.
-  TensorView scatter_tokens(TensorView rows) const;
-  /// Rows of the gathered `tokens` in the order of experts, [R, h] in the work space.
-  TensorView permute(const Saved& saved, ConstTensorView tokens) const;
+  /// Reads the chosen experts and the sums of the balance losses from the device.
+  void read_load(const LayerShape& shape, ConstTensorView kept, ConstTensorView sums, ConstTensorView squares,
+                 Saved& saved) const;
   /// y = sum of each token's `rows` [R, h] over its experts, on all ranks of the expert and the tensor group; plus
   /// `more` [n, h] of this tensor rank, if any. Overwrites y, rows of the residual stream.
   Work sum_tokens(const Saved& saved, ConstTensorView rows, TensorView y, ConstTensorView more = {}) const;
+  /// `data` in the type of `logits`, converted into the work space if it differs.
+  ConstTensorView in_type_of(ConstTensorView logits, ConstTensorView data) const;
   /// Allocates [R, f_local] in the work space.
   TensorView activated_like(const Saved& saved) const;
   TensorView activate(const Saved& saved) const;
@@ -107,11 +103,11 @@ class Experts {
   ExpertConfig config_;
   bool gated_;
   Activation activation_;
-  std::int64_t first_expert_;  // of those here
   TensorView router_, router_gradient_;
   std::vector<Expert> experts_;
+  std::unique_ptr<parallel::TokenDispatcher> dispatcher_;
   std::optional<FeedForward> shared_;
-  mutable ExpertLoad load_;  // of the backwards since it was taken
+  mutable ExpertLoad load_;  // sum over the backwards since it was taken
 };
 
 }  // namespace trireme::model

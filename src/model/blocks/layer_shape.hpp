@@ -25,8 +25,8 @@ struct LayerShape {
   const std::int32_t* first_visible = nullptr;  ///< AttentionProblem::first_visible of the micro-batch
   const std::int32_t* position_ids = nullptr;   ///< RotaryHeads::position_ids of the micro-batch
 
-  /// Throws ConfigError if `tensor_size` does not divide the heads, the feed-forward columns or, with sequence
-  /// parallelism, the sequence.
+  /// Throws ConfigError if `tensor_size` does not divide the heads, the columns of feed-forward blocks and experts or,
+  /// with sequence parallelism, the sequence.
   static LayerShape of(const ModelConfig& config, std::int64_t s, std::int64_t b, int tensor_size,
                        bool sequence_parallel, DType dtype) {
     TRIREME_CHECK(config.heads % tensor_size == 0 && config.ffn_hidden % tensor_size == 0, ConfigError,
@@ -37,12 +37,19 @@ struct LayerShape {
                   "<num_query_groups> {}: heads of keys and values do not split over {} tensor ranks; "
                   "<tensor_model_parallel_size> must divide them",
                   config.kv_heads(), tensor_size);
+    TRIREME_CHECK(!config.experts.any() || (config.expert_ffn_hidden() % tensor_size == 0 &&
+                                            config.experts.shared_hidden % tensor_size == 0),
+                  ConfigError,
+                  "<moe_ffn_hidden_size> {}, <moe_shared_expert_intermediate_size> {}: experts do not split over {} "
+                  "tensor ranks; <tensor_model_parallel_size> must divide both",
+                  config.expert_ffn_hidden(), config.experts.shared_hidden, tensor_size);
     TRIREME_CHECK(!sequence_parallel || s % tensor_size == 0, ConfigError,
                   "<sequence_parallel>: a sequence of {} (of one context rank) does not split over {} tensor ranks; "
                   "<seq_length> over <context_parallel_size> must be a multiple of {}",
                   s, tensor_size, tensor_size);
-    const double max_width = static_cast<double>(
-        std::max({config.hidden, config.attention_columns(), config.ffn_hidden, config.vocabulary}));
+    const double max_width =
+        static_cast<double>(std::max({config.hidden, config.attention_columns(), config.ffn_hidden, config.vocabulary,
+                                      config.experts.per_token * config.expert_ffn_hidden()}));
     const double elements = static_cast<double>(s) * static_cast<double>(b) * max_width;
     TRIREME_CHECK(
         elements < 1e15, ConfigError,

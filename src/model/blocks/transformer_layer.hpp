@@ -15,8 +15,8 @@ class TransformerLayer {
   struct Saved {
     ResidualForm::Saved residual;
     SelfAttention::Saved attention;
-    FeedForward::Saved feed_forward;  ///< of a dense layer
-    Experts::Saved experts;           ///< of a layer with experts
+    FeedForward::Saved feed_forward;  ///< in a dense layer
+    Experts::Saved experts;           ///< in a layer with experts
   };
   struct Gradients {
     SelfAttention::Gradients attention;

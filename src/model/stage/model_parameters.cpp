@@ -67,13 +67,19 @@ void add_heads(ParameterList& list, const ModelConfig& config, const VocabularyP
   }
 }
 
-std::int64_t numel_of(const std::vector<Parameter>& list, bool matrices_alone) {
-  std::int64_t sum = 0;
+bool is_matrix(const Parameter& parameter) {
+  return parameter.role == ParameterRole::matrix || parameter.role == ParameterRole::residual_matrix;
+}
+
+/// Elements of the parameters that compute a token: of a layer's experts, as many as a token uses.
+std::int64_t active_numel(const std::vector<Parameter>& list, const ExpertConfig& experts, bool matrices_only) {
+  std::int64_t of_all = 0, of_experts = 0;
   for (const Parameter& parameter : list) {
-    const bool is_matrix = parameter.role == ParameterRole::matrix || parameter.role == ParameterRole::residual_matrix;
-    if (is_matrix || !matrices_alone) sum += parameter.shape.numel();
+    if (matrices_only && !is_matrix(parameter)) continue;
+    const bool is_expert = parameter.name.find(".mlp.experts.") != std::string::npos;
+    (is_expert ? of_experts : of_all) += parameter.shape.numel();
   }
-  return sum;
+  return of_all + (experts.any() ? of_experts / experts.count * experts.per_token : 0);
 }
 
 }  // namespace
@@ -103,7 +109,15 @@ std::vector<Parameter> all_parameters(const ModelConfig& config) {
   return model_parameters(config, whole, VocabularyPartition(config.vocabulary, 0, 1, 1));
 }
 
-std::int64_t parameter_count(const ModelConfig& config) { return numel_of(all_parameters(config), false); }
+std::int64_t parameter_count(const ModelConfig& config) {
+  std::int64_t sum = 0;
+  for (const Parameter& parameter : all_parameters(config)) sum += parameter.shape.numel();
+  return sum;
+}
+
+std::int64_t active_parameter_count(const ModelConfig& config) {
+  return active_numel(all_parameters(config), config.experts, false);
+}
 
 double model_flops(const ModelConfig& config, std::int64_t batch, std::int64_t s) {
   const auto h = static_cast<double>(config.hidden);
@@ -112,7 +126,7 @@ double model_flops(const ModelConfig& config, std::int64_t batch, std::int64_t s
   for (int layer = 0; layer < config.layers; ++layer) {
     ParameterList list(shard);
     TransformerLayer::declare(list, config, layer);
-    matrices += static_cast<double>(numel_of(list.take(), true));
+    matrices += static_cast<double>(active_numel(list.take(), config.experts, true));
     const std::int64_t left = config.window.of(layer);
     keys += static_cast<double>(left < 0 ? s : std::min(s, left + 1));
   }

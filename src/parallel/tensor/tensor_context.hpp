@@ -18,6 +18,7 @@ struct TensorContext {
   Communicator* context_group = nullptr;  ///< ranks that share each sequence; null: it is complete here
   /// Ranks that share the experts of a layer, each with its own tokens; null: all experts are here.
   Communicator* expert_group = nullptr;
+  bool exchange_tokens = false;  ///< tokens travel to the ranks of their experts only, instead of to all of that group
 
   Stream& stream() const { return backend.compute_stream(); }
   /// data = sum over the tensor group; the compute stream waits for it.

@@ -24,7 +24,7 @@ inline constexpr Family families[] = {{"gemm", gemm_cases},           {"norm", n
                                       {"attention", attention_cases}, {"elementwise", elementwise_cases},
                                       {"embedding", embedding_cases}, {"cross_entropy", cross_entropy_cases},
                                       {"optimizer", optimizer_cases}, {"reduce", reduce_cases},
-                                      {"rotary", rotary_cases}};
+                                      {"rotary", rotary_cases},       {"experts", expert_cases}};
 
 /// Compares a case with the reference backend in fp64, on the same inputs, and its repeated runs bitwise with each
 /// other. `value` of a result is the largest error over the allowed one. Errors thrown by the backend are also faults.

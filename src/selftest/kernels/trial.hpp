@@ -103,5 +103,6 @@ std::vector<Case> cross_entropy_cases(const Extents& e);
 std::vector<Case> optimizer_cases(const Extents& e);
 std::vector<Case> reduce_cases(const Extents& e);
 std::vector<Case> rotary_cases(const Extents& e);
+std::vector<Case> expert_cases(const Extents& e);
 
 }  // namespace trireme::selftest

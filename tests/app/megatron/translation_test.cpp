@@ -87,10 +87,10 @@ TEST_F(FlagTable, RefusesNoOptionOfTrain) {
 }
 
 TEST(FlagPrefix, RefusesFlagsWithoutARowOfTheirOwn) {
-  EXPECT_EQ(find_flag("moe-router-topk"), find_flag("moe-grouped-gemm"));
-  EXPECT_EQ(find_flag("moe-router-topk")->name, "moe-*");
+  EXPECT_EQ(find_flag("moe-per-layer-logging"), find_flag("moe-apply-probs-on-input"));
+  EXPECT_EQ(find_flag("moe-per-layer-logging")->name, "moe-*");
+  EXPECT_EQ(find_flag("moe-paged-stash-page-size")->name, "moe-paged-stash*");
   EXPECT_EQ(find_flag("moe-expert-parallel-size", "1")->kind, Kind::satisfied);
-  EXPECT_EQ(find_flag("num-experts", "8")->kind, Kind::absent);
   EXPECT_EQ(find_flag("moe"), nullptr);
   Options eval("trireme eval", "");
   EvalOptions own;
@@ -161,14 +161,30 @@ TEST_F(Translate, DropsFlagsThatAreSatisfied) {
 
 TEST_F(Translate, RefusesWhatIsAbsentAllAtOnceWithTheNearestAlternative) {
   const Translation line =
-      translate(Words("--num-experts 8 --fp8-format hybrid --position-embedding-type alibi --deepspeed --lr 1 "
-                      "--num-experts 8"),
+      translate(Words("--kv-lora-rank 8 --fp8-format hybrid --position-embedding-type alibi --deepspeed --lr 1 "
+                      "--kv-lora-rank 8"),
                 options_);
   EXPECT_EQ(line.arguments, Words("--lr 1"));
-  EXPECT_THAT(line.refusal(), AllOf(HasSubstr("--num-experts 8: layers of experts are absent; nearest: "),
+  EXPECT_THAT(line.refusal(), AllOf(HasSubstr("--kv-lora-rank 8: this form of attention is absent; nearest: "),
                                     HasSubstr("--fp8-format hybrid: "), HasSubstr("--position-embedding-type alibi: "),
                                     HasSubstr("--deepspeed: ")));
-  EXPECT_EQ(line.refusal().find("--num-experts"), line.refusal().rfind("--num-experts")) << line.refusal();
+  EXPECT_EQ(line.refusal().find("--kv-lora-rank"), line.refusal().rfind("--kv-lora-rank")) << line.refusal();
+}
+
+TEST_F(Translate, TakesTheExpertsOfLaunchScripts) {
+  EXPECT_EQ(words("--num-experts 128 --moe-router-topk 8 --moe-ffn-hidden-size 768 --moe-grouped-gemm "
+                  "--moe-permute-fusion --moe-token-dispatcher-type alltoall --moe-aux-loss-coeff 1e-3 "
+                  "--moe-router-load-balancing-type aux_loss --moe-expert-capacity-factor -1"),
+            Words("--num-experts 128 --moe-router-topk 8 --moe-ffn-hidden-size 768 --moe-token-dispatcher-type "
+                  "alltoall --moe-aux-loss-coeff 1e-3 "
+                  "--moe-router-load-balancing-type aux_loss --moe-expert-capacity-factor 0"));
+  EXPECT_EQ(words({"--moe-layer-freq", "'([1]*48)'"}), Words("--moe-layer-freq ([1]*48)"));
+  for (const char* refused :
+       {"--moe-router-load-balancing-type sinkhorn", "--moe-router-load-balancing-type global_aux_loss",
+        "--moe-router-enable-expert-bias", "--moe-input-jitter-eps 0.1",
+        "--moe-use-upcycling", "--moe-per-layer-logging"}) {
+    EXPECT_EQ(kind_of(refused), Kind::absent) << refused;
+  }
 }
 
 TEST_F(Translate, RefusesFlagsWhoseOptionIsNotThereYet) {
@@ -216,8 +232,9 @@ TEST(TranslateEval, HoldsAModelAgainstTheCheckpoint) {
   EXPECT_NO_THROW(line.check_model(stored));
   stored.layers = 5;
   EXPECT_THROW(line.check_model(stored), CheckpointError);
-  EXPECT_THAT(translate(Words("--num-experts 8"), options, "eval").refusal(),
-              HasSubstr("layers of experts are absent"));
+  EXPECT_EQ(translate(Words("--num-experts 8"), options, "eval").model_words, Words("--num-experts 8"));
+  EXPECT_THAT(translate(Words("--moe-use-upcycling"), options, "eval").refusal(),
+              HasSubstr("dense models are not converted"));
 }
 
 TEST(TranslateFinetune, TellsKeepLastOfTasksFromThatOfCheckpoints) {
@@ -265,7 +282,7 @@ TEST_F(Translate, ReadsFilesOfOptions) {
   EXPECT_TRUE(options_.given("recompute-granularity"));
   EXPECT_FALSE(options_.given("use-flash-attn"));
 
-  std::ofstream(path) << "num-experts = 8\nfrobnicate = 1\n";
+  std::ofstream(path) << "kv-lora-rank = 8\nfrobnicate = 1\n";
   Options options("trireme train", "");
   const RunConfigReader reader(options);
   try {
@@ -273,7 +290,7 @@ TEST_F(Translate, ReadsFilesOfOptions) {
     FAIL();
   } catch (const ConfigError& error) {
     EXPECT_THAT(error.what(), AllOf(HasSubstr("megatron.ini: flags of Megatron-LM that are absent here"),
-                                    HasSubstr("--num-experts 8: layers of experts"),
+                                    HasSubstr("--kv-lora-rank 8: this form of attention"),
                                     HasSubstr("there is no option --frobnicate in ")));
   }
 }

@@ -195,6 +195,63 @@ TEST(ModelOptions, RefuseWindowsThatCannotBe) {
                  "--window-size 4: windows are for causal models, but a BERT attends to both sides");
 }
 
+TEST(ModelOptions, DescribeExperts) {
+  const Words dense = "--num-layers 4 --hidden-size 64 --num-attention-heads 4 --disable-bias-linear";
+  const auto experts_of = [&](const Words& words) { return ask(dense + words, 16, 257).config.experts; };
+  EXPECT_FALSE(experts_of({}).any());
+  const model::ExpertConfig experts = experts_of(
+      "--num-experts 8 --moe-router-topk 4 --moe-ffn-hidden-size 32 --moe-shared-expert-intermediate-size 96 "
+      "--moe-router-score-function sigmoid --moe-router-topk-scaling-factor 2.5 --moe-router-num-groups 4 "
+      "--moe-router-group-topk 2 --moe-router-load-balancing-type seq_aux_loss --moe-aux-loss-coeff 0.01 "
+      "--moe-z-loss-coeff 0.001 --moe-expert-capacity-factor 1.25 --moe-token-drop-policy position");
+  EXPECT_EQ(experts.count, 8);
+  EXPECT_EQ(experts.per_token, 4);
+  EXPECT_EQ(experts.ffn_hidden, 32);
+  EXPECT_EQ(experts.shared_hidden, 96);
+  EXPECT_EQ(experts.score, RouterScore::sigmoid);
+  EXPECT_EQ(experts.scaling, 2.5);
+  EXPECT_EQ(experts.groups, 4);
+  EXPECT_EQ(experts.groups_per_token, 2);
+  EXPECT_EQ(experts.balance, model::BalanceLoss::sequence);
+  EXPECT_EQ(experts.balance_coefficient, 0.01);
+  EXPECT_EQ(experts.z_coefficient, 0.001);
+  EXPECT_EQ(experts.capacity_factor, 1.25);
+  EXPECT_TRUE(experts.drop_by_position);
+  EXPECT_TRUE(experts_of("--num-experts 8 --moe-router-topk 1 --moe-router-pre-softmax").pre_softmax);
+  const auto layers_of = [&](const char* layers) {
+    return experts_of({"--num-experts", "8", "--moe-layer-freq", layers}).layers;
+  };
+  EXPECT_EQ(layers_of("1"), "");
+  EXPECT_EQ(layers_of("2"), "1010");
+  EXPECT_EQ(layers_of("3"), "1001");
+  EXPECT_EQ(layers_of("([0]+[1]*3)"), "0111");
+  EXPECT_EQ(layers_of("[1]*4"), "");
+}
+
+TEST(ModelOptions, RefuseExpertsThatCannotBe) {
+  const auto expect_problem = [](const Words& words, const std::string& problem) {
+    const Words dense = "--num-layers 4 --hidden-size 64 --num-attention-heads 4 --disable-bias-linear";
+    EXPECT_THAT([&] { ask(dense + words, 16, 257); }, ThrowsMessage<ConfigError>(HasSubstr(problem)));
+  };
+  expect_problem("--moe-router-topk 2", "--moe-router-topk needs --num-experts");
+  expect_problem("--moe-aux-loss-coeff 0.01", "--moe-aux-loss-coeff needs --num-experts");
+  expect_problem("--moe-layer-freq 2", "--moe-layer-freq needs --num-experts");
+  const Words experts = "--num-experts 8";
+  expect_problem(experts + "--moe-router-num-groups 2",
+                 "--moe-router-num-groups and --moe-router-group-topk need each");
+  expect_problem(experts + "--moe-router-topk 1", "give --moe-router-pre-softmax");
+  expect_problem(experts + "--moe-layer-freq 0", "--moe-layer-freq 0 must be at least 1");
+  expect_problem(experts + "--moe-layer-freq [1,0]", "--moe-layer-freq '[1,0]' lists 2 layers of 4");
+  expect_problem(experts + "--moe-layer-freq [0]*4", "--moe-layer-freq: '0000' leaves no layer with experts");
+  expect_problem(experts + "--moe-layer-freq x", "--moe-layer-freq 'x' must be N or a list of 0 and 1");
+}
+
+TEST(ModelOptions, APresetOfExpertsSetsTheirBalanceLoss) {
+  EXPECT_THAT(ask("--model mixtral-8x7b", 512, 257).preset_values, HasSubstr("moe-aux-loss-coeff 0.02"));
+  EXPECT_THAT(ask("--model mixtral-8x7b", 512, 257).preset_values, testing::Not(HasSubstr("moe-z-loss-coeff")));
+  EXPECT_EQ(ask("--model qwen3-30b-a3b --moe-aux-loss-coeff 0", 512, 257).config.experts.balance_coefficient, 0);
+}
+
 TEST(ModelOptions, ABertHasTheVocabularyOfItsCorpus) {
   const Asked bert = ask("--model bert-336m", 512, 30524);
   EXPECT_EQ(bert.config.vocabulary, 30524);
@@ -212,6 +269,8 @@ TEST(ModelOptions, EachFieldsOptionSetsIt) {
     if (field.needs.met != nullptr && !field.needs.met(model::preset("llama3-8b"))) {
       if (field.needs.met(llama)) {
         base[1] = "llama3.1-8b";
+      } else if (field.needs.met(model::preset("mixtral-8x7b"))) {
+        base[1] = "mixtral-8x7b";
       } else if (field.needs.met(model::preset("bert-336m"))) {
         base[1] = "bert-336m";
       } else {
@@ -221,18 +280,23 @@ TEST(ModelOptions, EachFieldsOptionSetsIt) {
     }
     if (field.name() == "num-query-groups") base.emplace_back("--group-query-attention");
     if (field.name() == "hidden-size") base.insert(base.end(), {"--kv-channels", "64"});
+    if (field.name() == "num-experts") base.emplace_back("--disable-bias-linear");
+    if (field.name() == "moe-router-num-groups") base.insert(base.end(), {"--moe-router-group-topk", "1"});
+    if (field.name() == "moe-router-group-topk") base.insert(base.end(), {"--moe-router-num-groups", "4"});
     for (const std::string_view name : split(field.option, ',')) {
       Words arguments = base;
       arguments.push_back("--" + std::string(name));
       const bool is_fraction = field.range.max <= 1;
+      const bool is_real = std::holds_alternative<double>(field.get({}));
       const bool is_vocabulary = field.name() == "vocab-size", is_turn = field.name() == "yarn-beta-fast";
-      const std::string value = field.is_flag()        ? ""
-                                : !field.names.empty() ? std::string(field.names.back())
-                                : is_fraction          ? "0.5"
-                                : is_vocabulary        ? "60000"
-                                : is_turn              ? "48"
-                                : field.range.min < 1  ? "0.75"
-                                                       : "2";
+      const std::string value = field.is_flag()                     ? ""
+                                : !field.names.empty()              ? std::string(field.names.back())
+                                : is_fraction                       ? "0.5"
+                                : is_vocabulary                     ? "60000"
+                                : is_turn                           ? "48"
+                                : is_real && field.range.min < 1    ? "0.75"
+                                : field.name() == "moe-router-topk" ? "3"
+                                                                    : "2";
       if (!value.empty()) arguments.push_back(value);
       if (field.name() == "max-position-embeddings") arguments.back() = "2000";
       const model::ModelConfig config = ask(arguments, 16, 257).config;

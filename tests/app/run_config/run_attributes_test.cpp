@@ -13,14 +13,15 @@ using testing::HasSubstr;
 using testing::ThrowsMessage;
 
 /// Attributes of a run, but for its budgets and state.
-Attributes small_run(const train::TrainOptions& options = {}, std::int64_t seed = 1234) {
+Attributes small_run(const train::TrainOptions& options = {}, std::int64_t seed = 1234,
+                     const model::ModelConfig& model = {}) {
   data::CorpusInfo info;
   info.tokenizer = "bytes";
   info.vocabulary_size = 257;
   const std::vector<data::WeightedStore> stores = {
       {std::make_shared<data::MemoryTokenStore>(info, std::vector<std::vector<std::int32_t>>{{1, 2}})}};
-  return run_attributes(model::ModelConfig(), stores,
-                        data::GptDataOptions{.sequence_length = 8, .seed = seed, .budgets = {}}, options, DType::fp32);
+  return run_attributes(model, stores, data::GptDataOptions{.sequence_length = 8, .seed = seed, .budgets = {}}, options,
+                        DType::fp32);
 }
 
 TEST(RunAttributes, AreCheckedPartByPart) {
@@ -44,6 +45,20 @@ TEST(RunAttributes, AreCheckedPartByPart) {
     attributes.put(name, value);
     EXPECT_THAT([&] { check_attributes(attributes, 8); }, ThrowsMessage<CheckpointError>(HasSubstr("here: "))) << name;
   }
+}
+
+TEST(RunAttributes, HaveTheTrainingOfExpertsIfThereAreAny) {
+  EXPECT_FALSE(small_run().contains_prefix("training.moe-"));
+  model::ModelConfig model;
+  model.linear_bias = false;
+  model.experts = {.count = 4, .balance = model::BalanceLoss::sequence, .balance_coefficient = 0.01};
+  const Attributes stored = small_run({}, 1234, model);
+  EXPECT_EQ(stored.get<std::string>("training.moe-aux-loss-coeff"), "0.01");
+  EXPECT_EQ(stored.get<std::string>("training.moe-router-load-balancing-type"), "seq_aux_loss");
+  EXPECT_EQ(stored.get<std::string>("training.moe-token-drop-policy"), "probs");
+  model.experts.capacity_factor = 1.25;
+  EXPECT_THAT(changed_options(stored, small_run({}, 1234, model)),
+              testing::ElementsAre("--moe-expert-capacity-factor was 0 in the checkpoint, now 1.25"));
 }
 
 TEST(RunAttributes, TellWhichOptionsOfTrainingChanged) {

@@ -143,6 +143,31 @@ TEST(RunConfig, BoundsSizes) {
   expect_refused({"--data-path", "a.h5", "--global-batch-size", max_int}, "more than the 100000 that can be planned");
 }
 
+TEST(RunConfig, RefusesACapacityThatNoContextRankSeesCompletely) {
+  const Words experts = gpt + "--disable-bias-linear --num-experts 4 --moe-expert-capacity-factor 1.5";
+  EXPECT_NO_THROW(read(experts));
+  expect_refused(experts + "--cp 2", "--moe-expert-capacity-factor and --context-parallel-size exclude each other");
+  EXPECT_NO_THROW(read(gpt + "--disable-bias-linear --num-experts 4 --moe-aux-loss-coeff 0.01 --cp 2"));
+}
+
+TEST(RunConfig, TakesTheTrainingOfExpertsFromACheckpoint) {
+  Options options("trireme train", "");
+  RunConfigReader reader(options);
+  options.parse(Words("--data-path a.h5 --lr 1 --train-iters 1 --moe-aux-loss-coeff 0.5"));
+  model::ModelConfig model;
+  model.linear_bias = false;
+  model.experts.count = 4;
+  Attributes stored = attributes_of(model);
+  stored.merge({{"training.moe-aux-loss-coeff", "0.01"},
+                {"training.moe-router-load-balancing-type", "seq_aux_loss"},
+                {"data.sequence_length", "16"}});
+  EXPECT_THAT(reader.take_model(stored),
+              testing::ElementsAre("--moe-aux-loss-coeff is the checkpoint's 0.01, instead of 0.5"));
+  const model::ModelConfig taken = reader.settle(1).model.config(16, 257);
+  EXPECT_EQ(taken.experts.balance_coefficient, 0.01);
+  EXPECT_EQ(taken.experts.balance, model::BalanceLoss::sequence);
+}
+
 TEST(RunConfig, TasksCountExamplesAndRunWholeEpochs) {
   const auto read_task = [](const Words& words, int data_ranks) {
     Options options("trireme finetune", "");

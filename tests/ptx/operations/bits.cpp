@@ -100,6 +100,10 @@ void add_bit_operations(OperationTable& table) {
   // Left shift that brings the highest set bit to the top; all bits set if none is set.
   table["bfind.shiftamt.u32"] =
       mapped([](std::uint32_t a) { return a == 0 ? ~0U : static_cast<std::uint32_t>(std::countl_zero(a)); });
+  // Upper half of b:a, shifted left by the amount modulo 32.
+  table["shf.l.wrap.b32"] = mapped([](std::uint32_t a, std::uint32_t b, std::uint32_t bits) {
+    return static_cast<std::uint32_t>((std::uint64_t{b} << 32 | a) << bits % 32 >> 32);
+  });
   add_insertion<std::uint32_t>(table, "b32");
   add_insertion<std::uint64_t>(table, "b64");
   table["prmt.b32"] =

@@ -116,7 +116,11 @@ class Finetuning {
     translation_.check_model(model_);
     const bool is_bert = model_.is_bert();
     task_.set_output(model_);
-    reader_.parsed().model.fields.apply(model_);
+    const FieldOptions& fields = reader_.parsed().model.fields;
+    fields.apply(model_);
+    Problems problems;
+    fields.check(model_, problems);
+    problems.report();
     tokenizer_name_ = attributes.get<std::string>("tokenizer");
     const auto payload = base.description.blobs.find("tokenizer");
     TRIREME_CHECK(payload != base.description.blobs.end(), CheckpointError, "the checkpoint has no tokenizer");

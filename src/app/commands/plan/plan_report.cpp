@@ -46,9 +46,13 @@ Speed speed_of(const RankedGrid& grid) {
 void print_head(const PlanReport& report) {
   const plan::Job& job = report.result.grids.front().job;
   const plan::Cluster& cluster = report.cluster;
-  fmt::print("model: {:.4g} billion parameters, sequences of {}, global batch {}, {}\n",
-             static_cast<double>(model::parameter_count(job.model)) / 1e9, job.execution.sequence_length,
-             job.options.global_batch_size, name_of(job.execution.dtype));
+  const auto billions = [](std::int64_t count) { return static_cast<double>(count) / 1e9; };
+  fmt::print("model: {:.4g} billion parameters{}, sequences of {}, global batch {}, {}\n",
+             billions(model::parameter_count(job.model)),
+             job.model.experts.any()
+                 ? fmt::format(", {:.4g} billion active", billions(model::active_parameter_count(job.model)))
+                 : "",
+             job.execution.sequence_length, job.options.global_batch_size, name_of(job.execution.dtype));
   fmt::print("cluster {}: {} of {} x {}; {} of a rank's memory are usable\n", printable(cluster.name),
              counted(report.nodes, "node"), cluster.ranks_per_node, printable(cluster.device.name),
              bytes_text(report.result.limit_bytes));

@@ -47,8 +47,7 @@ std::string variants_text(const model::ModelConfig& model) {
   const model::ModelConfig canonical = model::canonical(model);
   std::string text;
   for (const model::Field& field : model::fields()) {
-    const bool is_used = field.stored_if == nullptr || field.stored_if(canonical);
-    if (!is_used || field.is_default(canonical)) continue;
+    if (!field.is_used(canonical) || (field.is_default(canonical) && !field.logs_default)) continue;
     text += fmt::format(fmt::runtime(field.log), field.text(canonical));
   }
   return text;
@@ -57,13 +56,14 @@ std::string variants_text(const model::ModelConfig& model) {
 void log_model(const Job& job, const RunConfig& config, const model::ModelConfig& model) {
   log::info(
       "model: {} layers, hidden {}, {} heads of {}, feed-forward {}, {} positions, vocabulary {} (padded to {}){}, "
-      "dropout {} ({} in attention): {} parameters",
+      "dropout {} ({} in attention): {} parameters{}",
       model.layers, model.hidden, model.heads, model.head_dim(), model.ffn_hidden, model.max_positions,
       model.vocabulary,
       parallel::VocabularyPartition(model.vocabulary, 0, job.grid.tensor_size(),
                                     config.parallel.grid.vocabulary_multiple, config.parallel.grid.padded_vocabulary)
           .padded_size(),
-      variants_text(model), model.hidden_dropout, model.attention_dropout, model::parameter_count(model));
+      variants_text(model), model.hidden_dropout, model.attention_dropout, model::parameter_count(model),
+      model.experts.any() ? fmt::format(", {} of them active", model::active_parameter_count(model)) : "");
   const std::string preset_values = config.model.preset_values(model);
   if (!preset_values.empty()) log::info("--model {} sets {}", config.model.preset, preset_values);
   const std::string slow = job.backend->attention().check_head_dim(config.precision.dtype, model.head_dim());

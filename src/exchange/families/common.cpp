@@ -1,0 +1,88 @@
+#include "src/exchange/families/family.hpp"
+
+namespace trireme::exchange {
+
+bool rotates(const model::ModelConfig& config) {
+  return !config.is_bert() && config.position_embedding == model::PositionEmbedding::rope;
+}
+
+bool has_experts(const model::ModelConfig& config) { return !config.is_bert() && config.experts.count > 0; }
+
+ModelClass llama_like(std::string_view name, std::string_view type, std::string_view defaults,
+                      bool (*fits)(const model::ModelConfig&)) {
+  return {
+      .name = name,
+      .type = type,
+      .defaults = fmt::format("num-layers 32 hidden-size 4096 num-attention-heads 32 normalization RMSNorm swiglu "
+                              "position-embedding-type rope disable-bias-linear layernorm-epsilon 1e-6 "
+                              "untie-embeddings-and-output-weights {}",
+                              defaults),
+      .fits = fits,
+      .keys = &model::ConfigKeys::llama,
+      .map = map_llama,
+      .base = "model.",
+      .buffers = {".rotary_emb.inv_freq"},
+  };
+}
+
+void map_layer(TensorMapBuilder& map, const std::string& parameter, const std::string& tensor) {
+  for (const char* suffix : {".weight", ".bias"}) {
+    if (map.has(parameter + suffix)) map.same(parameter + suffix, tensor + suffix);
+  }
+}
+
+void map_attention(TensorMapBuilder& map, const MapOptions& options, const std::string& ours,
+                   const std::string& theirs) {
+  const std::string attention = theirs + ".self_attn";
+  for (const std::string suffix : {"weight", "bias"}) {
+    if (suffix == "bias" && !map.config().has_qkv_bias()) continue;
+    map.split_heads(ours, suffix, attention + ".q_proj." + suffix, attention + ".k_proj." + suffix,
+                    attention + ".v_proj." + suffix, options.rotary);
+  }
+  map_layer(map, ours + ".q_ln", attention + ".q_norm");
+  map_layer(map, ours + ".k_ln", attention + ".k_norm");
+  map_layer(map, ours + ".proj", attention + ".o_proj");
+}
+
+void map_gated(TensorMapBuilder& map, const std::string& ours, const std::string& theirs, const GatedNames& names) {
+  for (const std::string suffix : {".weight", ".bias"}) {
+    if (!map.has(ours + ".fc" + suffix)) continue;
+    map.split_gate(ours + ".fc" + suffix, fmt::format("{}.{}{}", theirs, names.gate, suffix),
+                   fmt::format("{}.{}{}", theirs, names.up, suffix));
+  }
+  map_layer(map, ours + ".proj", fmt::format("{}.{}", theirs, names.down));
+}
+
+void map_experts(TensorMapBuilder& map, const std::string& ours, const std::string& theirs, const GatedNames& names) {
+  map.same(ours + ".router.weight", theirs + ".gate.weight");
+  for (std::int64_t i = 0; i < map.config().experts.count; ++i) {
+    const std::string expert = fmt::format(".experts.{}", i);
+    map_gated(map, ours + expert, theirs + expert, names);
+  }
+}
+
+TensorMap map_around(const model::ModelConfig& config, const MapOptions& options, MapPart attention, MapPart block) {
+  TensorMapBuilder map(config);
+  map.tokens("wte", "model.embed_tokens.weight", options.vocabulary_rows,
+             config.tied_output ? std::vector<std::string>{"lm_head.weight"} : std::vector<std::string>{});
+  for (int layer = 0; layer < config.layers; ++layer) {
+    const std::string ours = layer_prefix(layer);
+    const std::string theirs = fmt::format("model.layers.{}", layer);
+    map_layer(map, ours + ".ln_1", theirs + ".input_layernorm");
+    attention(map, options, ours + ".attn", theirs);
+    map_layer(map, ours + ".ln_2", theirs + ".post_attention_layernorm");
+    block(map, options, ours + ".mlp", theirs);
+  }
+  map_layer(map, "ln_f", "model.norm");
+  if (!config.tied_output) map.tokens("lm_head.weight", "lm_head.weight", options.vocabulary_rows, {});
+  return map.finish();
+}
+
+TensorMap map_llama(const model::ModelConfig& config, const MapOptions& options) {
+  return map_around(config, options, map_attention,
+                    [](TensorMapBuilder& map, const MapOptions&, const std::string& ours, const std::string& theirs) {
+                      map_gated(map, ours, theirs + ".mlp");
+                    });
+}
+
+}  // namespace trireme::exchange

@@ -1,0 +1,217 @@
+#include "src/parallel/expert/token_dispatcher.hpp"
+
+#include <numeric>
+
+namespace trireme::parallel {
+namespace {
+
+std::int64_t sum_of(const std::vector<std::int64_t>& values) {
+  return std::accumulate(values.begin(), values.end(), std::int64_t{0});
+}
+
+class AllGather final : public TokenDispatcher {
+ public:
+  using TokenDispatcher::TokenDispatcher;
+  AllGather(Backend& backend, Communicator* group, Arena& workspace, std::int64_t experts)
+      : TokenDispatcher(backend, group, workspace, experts) {}
+
+  Saved assign(ConstTensorView kept, TensorView weights, Arena& arena) const override {
+    const std::int64_t n = kept.shape()[0] * ranks(), k = kept.shape()[1];
+    Saved saved;
+    saved.row_of = arena.allocate(DType::int32, {n, k});
+    const TensorView slots = arena.allocate(DType::int32, {n * k}), tokens = arena.allocate(DType::int32, {n * k});
+    saved.weights = weights;
+    if (group_ != nullptr) {
+      saved.weights = arena.allocate(weights.dtype(), {n, k});
+      group_->all_gather(stream(), weights, saved.weights).wait(stream());
+    }
+    const ArenaScope scope(workspace_);
+    const TensorView rows = workspace_.allocate(DType::int32, {local_});
+    backend_.experts().sort(stream(), gather(kept), first_expert(), rows, saved.row_of, slots, tokens);
+    saved.rows = read_rows(rows, n * k, first_expert());
+    saved.slots = slots.rows(0, sum_of(saved.rows));
+    saved.tokens = tokens.rows(0, sum_of(saved.rows));
+    return saved;
+  }
+
+  TensorView dispatch(const Saved& saved, ConstTensorView tokens) const override {
+    const TensorView rows = workspace_.allocate(tokens.dtype(), {saved.tokens.numel(), tokens.shape()[1]});
+    const ArenaScope scope(workspace_);
+    backend_.embedding().lookup(stream(), saved.tokens, gather(tokens), 0, rows);
+    return rows;
+  }
+
+  void combine(const Saved& saved, ConstTensorView rows, TensorView y) const override {
+    const ArenaScope scope(workspace_);
+    const TensorView sum =
+        group_ == nullptr ? y : workspace_.allocate(y.dtype(), {saved.row_of.shape()[0], y.shape()[1]});
+    backend_.experts().sum_rows(stream(), rows, saved.row_of, sum);
+    if (group_ != nullptr) group_->reduce_scatter(stream(), sum, y, ReduceOp::sum).wait(stream());
+  }
+
+  TensorView weight_gradients(const Saved&, TensorView of_slots) const override {
+    if (group_ == nullptr) return of_slots;
+    const TensorView own = workspace_.allocate(of_slots.dtype(), {of_slots.shape()[0] / ranks(), of_slots.shape()[1]});
+    group_->reduce_scatter(stream(), of_slots, own, ReduceOp::sum).wait(stream());
+    return own;
+  }
+
+ private:
+  /// Gathers a matrix of this rank's tokens over the group, into the work space.
+  ConstTensorView gather(ConstTensorView rows) const {
+    if (group_ == nullptr) return rows;
+    const TensorView all = workspace_.allocate(rows.dtype(), {rows.shape()[0] * ranks(), rows.shape()[1]});
+    group_->all_gather(stream(), rows, all).wait(stream());
+    return all;
+  }
+};
+
+/// Sends each choice as a row, by expert: all rows for one rank are neighbours. The receiver orders them by expert.
+class AllToAll final : public TokenDispatcher {
+ public:
+  AllToAll(Backend& backend, Communicator* group, Arena& workspace, std::int64_t experts)
+      : TokenDispatcher(backend, group, workspace, experts) {}
+
+  Saved assign(ConstTensorView kept, TensorView weights, Arena& arena) const override {
+    const std::int64_t n = kept.shape()[0], k = kept.shape()[1];
+    Saved saved;
+    saved.row_of = arena.allocate(DType::int32, {n, k});
+    const TensorView slots = arena.allocate(DType::int32, {n * k}), tokens = arena.allocate(DType::int32, {n * k});
+    const ArenaScope scope(workspace_);
+    const TensorView own = workspace_.allocate(DType::int32, {experts_});
+    const TensorView all = workspace_.allocate(DType::int32, {ranks() * experts_});
+    backend_.experts().sort(stream(), kept, 0, own, saved.row_of, slots, tokens);
+    group_->all_gather(stream(), own, all).wait(stream());
+    const std::vector<std::int64_t> counts = read_rows(all, n * k, 0);  // by rank, then expert
+    count_rows(counts, saved);
+    saved.tokens = tokens.rows(0, sum_of(saved.sent));
+    const std::vector<std::int32_t> order = order_by_expert(counts, saved);
+    std::vector<std::int32_t> inverse(order.size());
+    for (std::size_t i = 0; i < order.size(); ++i) {
+      inverse[static_cast<std::size_t>(order[i])] = static_cast<std::int32_t>(i);
+    }
+    saved.arrivals = to_device(order, arena);
+    saved.departures = to_device(inverse, arena);
+    saved.slots = saved.arrivals;
+    const std::int64_t sent = saved.tokens.numel();
+    const TensorView sent_weights = workspace_.allocate(weights.dtype(), {sent, 1});
+    backend_.embedding().lookup(stream(), slots.rows(0, sent), weights.reshape({n * k, 1}), 0, sent_weights);
+    saved.weights = arena.allocate(weights.dtype(), {std::ssize(order), 1});
+    exchange(sent_weights, saved.sent, saved.weights, saved.received);
+    return saved;
+  }
+
+  TensorView dispatch(const Saved& saved, ConstTensorView tokens) const override {
+    const std::int64_t h = tokens.shape()[1], received = saved.arrivals.numel();
+    const TensorView rows = workspace_.allocate(tokens.dtype(), {received, h});
+    const ArenaScope scope(workspace_);
+    const TensorView sent = workspace_.allocate(tokens.dtype(), {saved.tokens.numel(), h});
+    const TensorView arrived = workspace_.allocate(tokens.dtype(), {received, h});
+    backend_.embedding().lookup(stream(), saved.tokens, tokens, 0, sent);
+    exchange(sent, saved.sent, arrived, saved.received);
+    backend_.embedding().lookup(stream(), saved.arrivals, arrived, 0, rows);
+    return rows;
+  }
+
+  void combine(const Saved& saved, ConstTensorView rows, TensorView y) const override {
+    const ArenaScope scope(workspace_);
+    const std::int64_t h = y.shape()[1];
+    const TensorView returned = workspace_.allocate(y.dtype(), {saved.arrivals.numel(), h});
+    const TensorView back = workspace_.allocate(y.dtype(), {saved.tokens.numel(), h});
+    backend_.embedding().lookup(stream(), saved.departures, rows, 0, returned);
+    exchange(returned, saved.received, back, saved.sent);
+    backend_.experts().sum_rows(stream(), back, saved.row_of, y);
+  }
+
+  TensorView weight_gradients(const Saved& saved, TensorView of_slots) const override {
+    const Shape& shape = saved.row_of.shape();
+    const TensorView own = workspace_.allocate(of_slots.dtype(), {shape.numel(), 1});
+    const ArenaScope scope(workspace_);
+    const TensorView back = workspace_.allocate(of_slots.dtype(), {saved.tokens.numel(), 1});
+    exchange(of_slots, saved.received, back, saved.sent);
+    backend_.embedding().lookup(stream(), saved.row_of.reshape({shape.numel()}), back, 0, own);
+    return own.reshape(shape);
+  }
+
+ private:
+  void count_rows(const std::vector<std::int64_t>& counts, Saved& saved) const {
+    const auto mine = static_cast<std::int64_t>(group_->rank());
+    saved.rows.assign(static_cast<std::size_t>(local_), 0);
+    for (std::int64_t rank = 0; rank < ranks(); ++rank) {
+      std::int64_t sent = 0, received = 0;
+      for (std::int64_t i = 0; i < local_; ++i) {
+        sent += counts[static_cast<std::size_t>(mine * experts_ + rank * local_ + i)];
+        const std::int64_t here = counts[static_cast<std::size_t>(rank * experts_ + first_expert() + i)];
+        received += here;
+        saved.rows[static_cast<std::size_t>(i)] += here;
+      }
+      saved.sent.push_back(sent);
+      saved.received.push_back(received);
+    }
+  }
+
+  /// Numbers of the rows received, which are by rank and then expert, in the order by expert and then rank.
+  std::vector<std::int32_t> order_by_expert(const std::vector<std::int64_t>& counts, const Saved& saved) const {
+    std::vector<std::int64_t> next(static_cast<std::size_t>(ranks()), 0);  // by rank: its first row not yet ordered
+    std::exclusive_scan(saved.received.begin(), saved.received.end(), next.begin(), std::int64_t{0});
+    std::vector<std::int32_t> order;
+    for (std::int64_t i = 0; i < local_; ++i) {
+      for (std::int64_t rank = 0; rank < ranks(); ++rank) {
+        const std::int64_t count = counts[static_cast<std::size_t>(rank * experts_ + first_expert() + i)];
+        for (std::int64_t j = 0; j < count; ++j) {
+          order.push_back(static_cast<std::int32_t>(next[static_cast<std::size_t>(rank)]++));
+        }
+      }
+    }
+    return order;
+  }
+
+  TensorView to_device(const std::vector<std::int32_t>& numbers, Arena& arena) const {
+    const TensorView device = arena.allocate(DType::int32, {std::ssize(numbers)});
+    backend_.copy_from_host(stream(), ConstTensorView(numbers.data(), device.shape()), device);
+    return device;
+  }
+
+  /// Sends consecutive rows of `from` to each rank, and receives those of `to`.
+  void exchange(TensorView from, const std::vector<std::int64_t>& sent, TensorView to,
+                const std::vector<std::int64_t>& received) const {
+    std::vector<Transfer> transfers;
+    std::int64_t first_sent = 0, first_received = 0;
+    for (std::int64_t rank = 0; rank < ranks(); ++rank) {
+      const std::int64_t out = sent[static_cast<std::size_t>(rank)], in = received[static_cast<std::size_t>(rank)];
+      const TensorView own = from.rows(first_sent, out), other = to.rows(first_received, in);
+      if (rank == group_->rank()) {
+        if (out > 0) backend_.elementwise().convert(stream(), own, other);
+      } else {
+        if (out > 0) transfers.push_back({Transfer::Direction::send, static_cast<int>(rank), own});
+        if (in > 0) transfers.push_back({Transfer::Direction::receive, static_cast<int>(rank), other});
+      }
+      first_sent += out;
+      first_received += in;
+    }
+    group_->grouped_exchange(stream(), transfers).wait(stream());
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<TokenDispatcher> TokenDispatcher::make(TokenDispatch route, Backend& backend, Communicator* group,
+                                                       Arena& workspace, std::int64_t experts) {
+  if (group != nullptr && route == TokenDispatch::all_to_all) {
+    return std::make_unique<AllToAll>(backend, group, workspace, experts);
+  }
+  return std::make_unique<AllGather>(backend, group, workspace, experts);
+}
+
+std::vector<std::int64_t> TokenDispatcher::read_rows(ConstTensorView rows, std::int64_t all, std::int64_t first) const {
+  std::vector<std::int32_t> numbers(static_cast<std::size_t>(rows.numel()));
+  for (std::size_t i = 0; i < numbers.size(); ++i) {
+    const std::int64_t expert = (first + static_cast<std::int64_t>(i)) % experts_;
+    numbers[i] = static_cast<std::int32_t>(all * (expert + 1) / experts_ - all * expert / experts_);
+  }
+  backend_.copy_to_host(stream(), rows, TensorView(numbers.data(), rows.shape()));
+  stream().synchronize();
+  return {numbers.begin(), numbers.end()};
+}
+
+}  // namespace trireme::parallel

@@ -1,0 +1,77 @@
+#include "src/selftest/kernels/trial.hpp"
+
+namespace trireme::selftest {
+namespace {
+
+/// Experts of a layer, and of a token.
+constexpr std::int64_t layer_experts = 24, token_experts = 4;
+
+Case route(const Extents& e, const char* name, const RouterProblem& problem) {
+  return {
+      fmt::format("route {} [{}, {}]", name, e.rows(), layer_experts), [=](Trial& t) {
+        const Shape choices{e.rows(), problem.per_token}, loads{problem.segments, layer_experts};
+        const TensorView logits = t.input({e.rows(), layer_experts}, 4), dlogits = t.output(logits.shape());
+        const TensorView experts = t.integers(choices, 1), weights = t.wide_output(choices);
+        const TensorView counts = t.wide_output(loads), sums = t.wide_output(loads), squares = t.wide_output({1});
+        t.b.experts().route(t.stream(), problem, logits, experts, weights, counts, sums, squares);
+        t.take(weights);
+        t.take(counts, Precision::exact);
+        for (const TensorView& result : {sums, squares}) t.take(result);
+        const TensorView dweights = t.wide_input(choices, -1, 1);
+        t.b.experts().route_backward(t.stream(), problem, logits, experts, dweights, {counts, 0.01, 0.001}, dlogits);
+        t.take(dlogits);
+      }};
+}
+
+/// All kernels of rows, for experts of which half are of this rank, with a limited load.
+Case rows(const Extents& e) {
+  return {fmt::format("sort, scale_rows, sum_rows [{}, {}]", e.rows(), e.h), [=](Trial& t) {
+            const std::int64_t n = e.rows(), entries = n * token_experts;
+            const Shape choices{n, token_experts}, row_shape{entries, e.h};
+            const TensorView logits = t.input({n, layer_experts}, 4), weights = t.wide_input(choices, 0, 1);
+            const TensorView experts = t.integers(choices, 1), kept = t.integers(choices, 1);
+            const TensorView row_of = t.integers(choices, 1), slot_of = t.integers({entries}, 1);
+            const TensorView token_of = t.integers({entries}, 1), counts = t.integers({layer_experts / 2}, 1);
+            ExpertKernels& kernels = t.b.experts();
+            kernels.route(t.stream(), {.per_token = token_experts}, logits, experts, t.wide_output(choices), {}, {},
+                          {});
+            kernels.sort(t.stream(), experts, layer_experts / 4, counts, row_of, slot_of, token_of);
+            const TensorView x = t.input({n, e.h}), gathered = t.output(row_shape);
+            t.b.embedding().lookup(t.stream(), token_of, x, 0, gathered);
+            t.take(gathered, Precision::exact);
+
+            const std::int64_t capacity = entries / layer_experts;
+            for (const bool by_position : {false, true}) {
+              const TensorView y = t.input(row_shape), sum = t.output({n, e.h});
+              kernels.limit_load(t.stream(), experts, weights, layer_experts, capacity, by_position, kept);
+              kernels.sort(t.stream(), kept, layer_experts / 4, counts, row_of, slot_of, token_of);
+              kernels.sum_rows(t.stream(), y, row_of, sum);
+              t.take(sum);
+            }
+            // Each choice has a row.
+            const TensorView all = t.integers({layer_experts}, 1), scaled = t.output(row_shape);
+            kernels.sort(t.stream(), experts, 0, all, row_of, slot_of, token_of);
+            const TensorView y = t.input(row_shape), dy = t.input(row_shape);
+            kernels.scale_rows(t.stream(), y, weights, slot_of, scaled);
+            t.take(scaled);
+            const TensorView dweights = t.wide_output(choices);
+            kernels.scale_rows_backward(t.stream(), dy, y, weights, slot_of, dy, dweights);
+            for (const TensorView& result : {dy, dweights}) t.take(result);
+          }};
+}
+
+}  // namespace
+
+std::vector<Case> expert_cases(const Extents& e) {
+  return {route(e, "softmax of chosen", {.per_token = token_experts, .segments = e.b}),
+          route(e, "softmax", {.per_token = token_experts, .softmax_of_chosen = false}),
+          route(e, "sigmoid in groups",
+                {.per_token = token_experts,
+                 .score = RouterScore::sigmoid,
+                 .scaling = 2.5,
+                 .groups = 8,
+                 .groups_per_token = 2}),
+          rows(e)};
+}
+
+}  // namespace trireme::selftest
