@@ -110,7 +110,7 @@ const std::vector<TestLayout>& layouts_of_experts() {
   constexpr DataSharding optimizer = DataSharding::optimizer, gradients = DataSharding::optimizer_and_gradients;
   static const std::vector<TestLayout> list = {
       {.name = "one rank"},
-      {.name = "DP 2", .data = 2},
+      {.name = "TP 4", .tensor = 4},
       {.name = "TP 2 x DP 2, ZeRO 1", .tensor = 2, .data = 2, .sharding = optimizer},
       {.name = "EP 2", .data = 2, .expert = 2},
       {.name = "EP 4", .data = 4, .expert = 4},
