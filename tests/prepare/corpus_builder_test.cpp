@@ -10,19 +10,17 @@
 #include <thread>
 
 #include "io/corpus/corpus_store.hpp"
-#include "io/corpus/prepare_files.hpp"
 #include "io/tokenizer/tokenizer_files.hpp"
 #include "src/base/error.hpp"
 #include "src/base/philox.hpp"
 #include "src/comm/self_communicator.hpp"
+#include "tests/prepare/disk.hpp"
 #include "tests/support/small_bpe.hpp"
 #include "tests/support/temporary_directory.hpp"
 #include "tests/support/tokens.hpp"
 
 namespace trireme::prepare {
 namespace {
-
-const Files disk = io::prepare_files();
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;

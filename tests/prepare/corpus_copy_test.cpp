@@ -7,17 +7,16 @@
 
 #include "io/corpus/corpus_store.hpp"
 #include "io/corpus/foreign_corpus.hpp"
-#include "io/corpus/prepare_files.hpp"
 #include "io/posix/folder_lock.hpp"
 #include "src/data/dataset/gpt_data.hpp"
 #include "src/prepare/corpus_copy.hpp"
 #include "tests/io/corpus/corpus_files.hpp"
+#include "tests/prepare/disk.hpp"
 #include "tests/support/sample_text.hpp"
 
 namespace trireme::prepare {
 namespace {
 
-const Files disk = io::prepare_files();
 using io::CorpusFiles;
 using io::ids_of;
 

@@ -7,15 +7,13 @@
 #include <cstdlib>
 #include <fstream>
 
-#include "io/corpus/prepare_files.hpp"
 #include "src/base/error.hpp"
 #include "src/base/hash.hpp"
+#include "tests/prepare/disk.hpp"
 #include "tests/support/temporary_directory.hpp"
 
 namespace trireme::prepare {
 namespace {
-
-const Files disk = io::prepare_files();
 
 using ::testing::AllOf;
 using ::testing::ElementsAre;

@@ -101,7 +101,7 @@ void plant_fault(FaultyRun& faulty, Product product, bool always) {
   };
 }
 
-std::vector<Layout> layouts() {
+std::vector<Layout> guarded_layouts() {
   std::vector<Layout> layouts;
   const auto add = [&](int tensor, int pipeline, int context, DataSharding sharding) -> Layout& {
     Layout& layout = layouts.emplace_back(Layout{tensor, pipeline, {}, context});
@@ -127,7 +127,7 @@ std::string named_rank(int rank) { return fmt::format("rank {} on host", rank); 
 
 TEST(Guards, GoOnWithTheRightResultAfterAFaultOfAMachine) {
   const int last = world().size() - 1;
-  for (const Layout& layout : layouts()) {
+  for (const Layout& layout : guarded_layouts()) {
     SCOPED_TRACE(testing::Message() << layout);
     FaultyRun sound(layout), faulty(layout), strict(layout, {.max_machine_faults = 0});
     sound.products_of_step();
@@ -154,7 +154,7 @@ TEST(Guards, GoOnWithTheRightResultAfterAFaultOfAMachine) {
 }
 
 TEST(Guards, NameTheOutputWhereNumbersThatRepeatFirstAreNotFinite) {
-  for (const Layout& layout : layouts()) {
+  for (const Layout& layout : guarded_layouts()) {
     SCOPED_TRACE(testing::Message() << layout);
     FaultyRun run(layout);
     plant_fault(run, Product::first, true);
@@ -168,7 +168,7 @@ TEST(Guards, NameTheOutputWhereNumbersThatRepeatFirstAreNotFinite) {
 }
 
 TEST(Guards, NameTheGradientThatIsNotFiniteAndItsRank) {
-  for (const Layout& layout : layouts()) {
+  for (const Layout& layout : guarded_layouts()) {
     SCOPED_TRACE(testing::Message() << layout);
     FaultyRun run(layout);
     plant_fault(run, Product::last, true);
@@ -238,7 +238,7 @@ TEST(Guards, SkipUpdatesOfSpikyLossesThatRepeat) {
 TEST(Guards, TakeSumsOfAnotherOrderForNoFaultOfAMachine) {
   const train::GuardOptions guards{.max_machine_faults = 0, .spiky_loss_factor = 10, .skip_spiky_loss = true};
   for (const DType dtype : {DType::fp64, DType::bf16}) {
-    for (const Layout& layout : layouts()) {
+    for (const Layout& layout : guarded_layouts()) {
       SCOPED_TRACE(testing::Message() << name_of(dtype) << ", " << layout);
       FaultyRun run(layout, guards, Sums::varying, dtype);
       note_losses(run, 0.4);
@@ -260,7 +260,7 @@ TEST(Guards, BoundSumsByTheTypeAndTheNumberOfRoundings) {
 TEST(Guards, NameAFlippedBitBesideSumsOfAnotherOrder) {
   const int last = world().size() - 1;
   for (const DType dtype : {DType::fp64, DType::bf16}) {
-    for (const Layout& layout : layouts()) {
+    for (const Layout& layout : guarded_layouts()) {
       if (layout.tensor > 1) continue;  // the last rank's logits are padding
       SCOPED_TRACE(testing::Message() << name_of(dtype) << ", " << layout);
       FaultyRun run(layout, {.max_machine_faults = 0, .spiky_loss_factor = 10}, Sums::varying, dtype);
@@ -333,7 +333,7 @@ TEST(Guards, LeaveIterationsOutOnEveryGrid) {
               tolerance(DType::fp64, Comparison::other_order).loss);
   EXPECT_EQ(expected[3].learning_rate, after_one.step().learning_rate);
 
-  for (const Layout& layout : layouts()) {
+  for (const Layout& layout : guarded_layouts()) {
     SCOPED_TRACE(testing::Message() << layout);
     TrainingRun run(world(), config, layout);
     for (const train::TrainRecord& record : expected) {
@@ -346,7 +346,7 @@ TEST(Guards, LeaveIterationsOutOnEveryGrid) {
 }
 
 TEST(Guards, FindReplicasThatDiffer) {
-  for (const Layout& layout : layouts()) {
+  for (const Layout& layout : guarded_layouts()) {
     SCOPED_TRACE(testing::Message() << layout);
     FaultyRun run(layout);
     train::Trainer& trainer = run.run.trainer;

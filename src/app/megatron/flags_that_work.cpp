@@ -9,7 +9,7 @@ using enum Values;
 using enum Kind;
 
 // Flags that work or write something, and values of flags that have a row of their own.
-constexpr auto table = std::to_array<FlagGroup>({
+constexpr auto working_flags = std::to_array<FlagGroup>({
     {none, "0.10-", works, "", "check-for-spiky-loss, use-rope-scaling"},
     {one, "0.10-", works, "", "rotary-scaling-factor"},
     {none, "0.11-", works, "", "use-precision-aware-optimizer"},
@@ -216,6 +216,6 @@ constexpr auto table = std::to_array<FlagGroup>({
 
 }  // namespace
 
-std::span<const FlagGroup> flags_that_work() { return table; }
+std::span<const FlagGroup> flags_that_work() { return working_flags; }
 
 }  // namespace trireme::app::megatron
