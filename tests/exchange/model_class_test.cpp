@@ -176,7 +176,7 @@ TEST(ModelClass, EveryPartThatAClassLacksIsListedWithTheReason) {
               AllOf(HasSubstr("'MambaForCausalLM'"), HasSubstr("Qwen3ForCausalLM")));
 }
 
-TEST(ModelClass, IsTheOneThatIsNamedIfTheModelFits) {
+TEST(ModelClass, IsTheNamedOneIfTheModelFits) {
   model::ModelConfig config = small_llama();
   EXPECT_EQ(model_class_of(config, "Phi3ForCausalLM").name, "Phi3ForCausalLM");
   EXPECT_EQ(model_class_of(config, "MistralForCausalLM").name, "MistralForCausalLM");
@@ -187,7 +187,7 @@ TEST(ModelClass, IsTheOneThatIsNamedIfTheModelFits) {
               HasSubstr("the class is of another kind of model"));
 }
 
-TEST(ModelClass, OfEveryFamilyIsFoundByItsNameAndByItsDefaults) {
+TEST(ModelClass, IsFoundForEveryFamilyByNameAndByDefaults) {
   EXPECT_EQ(model_classes().size(), 11u);
   for (const ModelClass& model_class : model_classes()) {
     SCOPED_TRACE(model_class.name);

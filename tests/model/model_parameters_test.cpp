@@ -56,7 +56,7 @@ std::map<std::string, std::vector<int>> coverage(const ModelConfig& config, int 
   return counts;
 }
 
-TEST(GptParameters, EveryElementHasOneSpeakerOnEveryGrid) {
+TEST(GptParameters, EveryElementIsCountedByOneRankOnEveryGrid) {
   for (const test::ModelVariant& variant : test::model_variants()) {
     ModelConfig config = small();
     variant.apply(config);
@@ -78,7 +78,7 @@ TEST(GptParameters, EveryElementHasOneSpeakerOnEveryGrid) {
   }
 }
 
-TEST(GptParameters, OfALlamaHaveTheirNamesAndShapes) {
+TEST(GptParameters, OfLlamaHaveTheirNamesAndShapes) {
   ModelConfig config = small();
   test::model_variants().back().apply(config);
   config.layers = 1;

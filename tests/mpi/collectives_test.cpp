@@ -168,7 +168,7 @@ TEST(Collectives, SixteenBitSumsAreRoundedOnce) {
   EXPECT_THAT(floats(data), testing::Each(wanted));
 }
 
-TEST(Collectives, MaximumKeepsNotANumber) {
+TEST(Collectives, MaximumPropagatesNaN) {
   for (int bad = 0; bad < world().size(); ++bad) {
     float value = world().rank() == bad ? std::numeric_limits<float>::quiet_NaN() : 1.0f;
     world().all_reduce(host, TensorView(&value, {1}), ReduceOp::max).wait(host);
@@ -238,7 +238,7 @@ TEST(Asynchronous, OperationsOfTwoCommunicatorsMayBeginInDifferentOrders) {
   }
 }
 
-TEST(Asynchronous, ManyOperationsMayBeUnderWayOnOneCommunicator) {
+TEST(Asynchronous, ManyOperationsMayBeInFlightOnOneCommunicator) {
   std::vector<std::vector<float>> data(20);
   std::vector<Work> works;
   for (std::size_t i = 0; i < data.size(); ++i) {

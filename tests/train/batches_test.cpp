@@ -71,7 +71,7 @@ TEST(BatchGrowth, EveryGridConsumesAndComputesTheSame) {
   }
 }
 
-TEST(WeightDecay, OfEachUpdateIsThatOfItsRamp) {
+TEST(WeightDecay, FollowsItsRamp) {
   SelfCommunicator alone;
   TrainingRunConfig config = ramp();
   config.ramp_up = {};

@@ -42,13 +42,13 @@ std::vector<Layout> context_layouts(int ranks) {
           interleaved,       recomputed,        recomputed_whole, sharded};
 }
 
-TEST(ContextParallel, ComputesTheRunOfOneRank) {
+TEST(ContextParallel, MatchesTheRunOfOneRank) {
   TrainingRunConfig config;
   config.steps = 3;
   expect_run_of_one_rank(world(), config, context_layouts(world().size()));
 }
 
-TEST(ContextParallel, GoesWithEveryModel) {
+TEST(ContextParallel, WorksWithEveryModel) {
   for (const ModelVariant& variant : model_variants()) {
     if (world().size() > 2 && variant.name != "Llama") continue;
     TrainingRunConfig config;
@@ -76,7 +76,7 @@ TEST(ContextParallel, MemoryIsAsPredicted) {
   }
 }
 
-TEST(ContextParallel, PerplexityIsThatOfOneRank) {
+TEST(ContextParallel, PerplexityMatchesOneRank) {
   Communicator& ranks = world();
   SelfCommunicator alone;
   const TrainingRunConfig config;

@@ -125,7 +125,7 @@ std::vector<Layout> guarded_layouts() {
 
 std::string named_rank(int rank) { return fmt::format("rank {} on host", rank); }
 
-TEST(Guards, GoOnWithTheRightResultAfterAFaultOfAMachine) {
+TEST(Guards, ContinueWithTheCorrectResultAfterAHardwareFault) {
   const int last = world().size() - 1;
   for (const Layout& layout : guarded_layouts()) {
     SCOPED_TRACE(testing::Message() << layout);
@@ -153,7 +153,7 @@ TEST(Guards, GoOnWithTheRightResultAfterAFaultOfAMachine) {
   }
 }
 
-TEST(Guards, NameTheOutputWhereNumbersThatRepeatFirstAreNotFinite) {
+TEST(Guards, NameTheFirstNonFiniteOutputIfItRepeats) {
   for (const Layout& layout : guarded_layouts()) {
     SCOPED_TRACE(testing::Message() << layout);
     FaultyRun run(layout);
@@ -189,7 +189,7 @@ TEST(Guards, NameAWeightThatIsNotFinite) {
                 named_rank(1)));
 }
 
-TEST(Guards, OfASecondResultThatIsNotFiniteEitherBlameTheMachine) {
+TEST(Guards, ReportAHardwareFaultIfTheSecondResultDiffersAndIsNotFinite) {
   FaultyRun run({});
   const int products = run.products_of_step();
   int calls = 0;
@@ -235,7 +235,7 @@ TEST(Guards, SkipUpdatesOfSpikyLossesThatRepeat) {
   }
 }
 
-TEST(Guards, TakeSumsOfAnotherOrderForNoFaultOfAMachine) {
+TEST(Guards, AcceptSumsInAnotherOrder) {
   const train::GuardOptions guards{.max_machine_faults = 0, .spiky_loss_factor = 10, .skip_spiky_loss = true};
   for (const DType dtype : {DType::fp64, DType::bf16}) {
     for (const Layout& layout : guarded_layouts()) {
@@ -306,7 +306,7 @@ TEST(Guards, FindTheMachineThatMakesASpikyLoss) {
   EXPECT_EQ(faulty.run.step().lm_loss, sound.run.step().lm_loss);
 }
 
-TEST(Guards, LeaveIterationsOutOnEveryGrid) {
+TEST(Guards, SkipIterationsOnEveryGrid) {
   SelfCommunicator alone;
   TrainingRunConfig config = FaultyRun::config({.iterations_to_skip = {2, 3}});
   config.model.hidden_dropout = config.model.attention_dropout = 0;

@@ -116,7 +116,7 @@ TEST(PipelineTraining, ZeroBubbleTakesTheActivationsOfOneForwardOneBackward) {
   }
 }
 
-TEST(PipelineTraining, EveryFormEvaluatesAndGeneratesAlike) {
+TEST(PipelineTraining, EveryFormEvaluatesAndGeneratesTheSame) {
   SelfCommunicator alone;
   TrainingRunConfig config = six_layers();
   config.model.hidden_dropout = 0;

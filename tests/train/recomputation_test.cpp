@@ -67,7 +67,7 @@ std::vector<Layout> recomputed_layouts(int ranks) {
           recomputed_layout(2, 1, 2, uniform_1, true)};
 }
 
-TEST(Recomputation, ComputesTheRunOfOneRank) {
+TEST(Recomputation, MatchesTheRunOfOneRank) {
   TrainingRunConfig config;
   config.steps = 3;
   expect_run_of_one_rank(world(), config, recomputed_layouts(world().size()));

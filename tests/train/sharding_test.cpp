@@ -44,7 +44,7 @@ std::vector<std::pair<int, int>> grids(int ranks) {
   return {{1, 1}, {2, 1}, {1, 2}};
 }
 
-TEST(Sharding, ComputesTheRunOfOneRank) {
+TEST(Sharding, MatchesTheRunOfOneRank) {
   TrainingRunConfig config;
   config.clip_grad = 0.5;
   config.steps = 3;
@@ -61,14 +61,14 @@ TEST(Sharding, ComputesTheRunOfOneRank) {
   EXPECT_THAT(reference.grad_norm, testing::Each(testing::Gt(config.clip_grad)));
 }
 
-TEST(Sharding, ComputesTheRunOfOneRankWithSgd) {
+TEST(Sharding, MatchesTheRunOfOneRankWithSgd) {
   TrainingRunConfig config;
   config.optimizer.kind = optim::OptimizerKind::sgd;
   config.steps = 3;
   expect_run_of_one_rank(world(), config, {sharded_layout(1, 1, 1, overlapped(DataSharding::optimizer))});
 }
 
-TEST(Sharding, GoesWithEverySchedule) {
+TEST(Sharding, WorksWithEverySchedule) {
   if (world().size() < 4) GTEST_SKIP() << "needs two stages of two data ranks";
   TrainingRunConfig config;
   config.steps = 2;
@@ -83,7 +83,7 @@ TEST(Sharding, GoesWithEverySchedule) {
   expect_run_of_one_rank(world(), config, layouts);
 }
 
-TEST(Sharding, OverlapDoesNotChangeABit) {
+TEST(Sharding, OverlapDoesNotChangeTheBits) {
   Communicator& ranks = world();
   const TrainingRunConfig config{.dtype = DType::bf16, .steps = 2};
   for (const DataSharding sharding : all_shardings) {
@@ -270,7 +270,7 @@ class ShardedCheckpoint : public testing::Test {
   std::string root_;
 };
 
-TEST_F(ShardedCheckpoint, TheSameGridGoesOnBitForBit) {
+TEST_F(ShardedCheckpoint, TheSameGridResumesBitForBit) {
   Communicator& ranks = world();
   struct Case {
     DType dtype;
@@ -303,7 +303,7 @@ TEST_F(ShardedCheckpoint, TheSameGridGoesOnBitForBit) {
   }
 }
 
-TEST_F(ShardedCheckpoint, AnyOtherLayoutGoesOn) {
+TEST_F(ShardedCheckpoint, AnyOtherLayoutResumes) {
   Communicator& ranks = world();
   TrainingRunConfig config;
   config.batch = 12;

@@ -46,7 +46,7 @@ TEST(RunAttributes, AreCheckedPartByPart) {
   }
 }
 
-TEST(RunAttributes, TellWhichOptionsOfTrainingChanged) {
+TEST(RunAttributes, NameTheChangedTrainingOptions) {
   train::TrainOptions options;
   options.lr_schedule.maximum = 0.1;
   Attributes stored = attributes_of(options);

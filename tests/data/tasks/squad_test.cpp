@@ -31,7 +31,7 @@ SquadFile file_of(std::string context, std::vector<SquadQuestion> questions, boo
   return {"s.json", has_impossible, {{std::move(context), std::move(questions)}}};
 }
 
-TEST(SquadWindows, TokensOfTheAnswerAreThoseThatItTouches) {
+TEST(SquadWindows, TokensOfTheAnswerOverlapIt) {
   // Tokens: e, [UNK], "c" "##d", ".", e. An accent and a character beyond the BMP precede the answers.
   const SquadFile file = file_of("\u00E9 \U0001F600 cd. e", {question("x", {{"d", 5}}), question("y", {{"cd. e", 4}})});
   BadLines bad;
@@ -123,7 +123,7 @@ TEST_F(SquadPredictions, TheBestSpanInTheContextIsCutOutOfIt) {
   EXPECT_EQ(predict(examples, {{0, 0, 0, 1, 0, 5, 0, 0}}, {{0, 0, 0, 0, 6, 0, 4, 0}}).text, "");
 }
 
-TEST_F(SquadPredictions, TheThresholdSaysWhereThereIsNoAnswer) {
+TEST_F(SquadPredictions, TheThresholdSelectsNoAnswer) {
   const SquadFile file = file_of("A. cd", {question("x", {})}, true);
   const SquadExamples examples(file, tokenizer(), {16, 128, 1, pair_tokens}, false, bad_);
   const std::vector<std::vector<float>> starts{{4, 0, 0, 3, 0, 0, 0, 0}}, ends{{4, 0, 0, 3, 0, 0, 0, 0}};

@@ -51,7 +51,7 @@ TEST(PromptLine, HostileLinesAreRefusedWithTheirPlace) {
                       "\"tokens\"[0] is an array");
 }
 
-TEST(ContinuationLine, HasTheLogProbabilitiesThatTheContinuationHas) {
+TEST(ContinuationLine, ContainsTheLogProbabilitiesOfTheContinuation) {
   infer::Continuation continuation{{5, 6}, infer::FinishReason::stop, {}};
   EXPECT_EQ(continuation_json("7", "a\xff", continuation),
             "{\"id\":7,\"text\":\"a\xEF\xBF\xBD\",\"tokens\":[5,6],\"finish_reason\":\"stop\"}");

@@ -103,7 +103,7 @@ TEST(SafetensorsHeader, EveryFaultIsNamed) {
     EXPECT_THAT(header_error(header), HasSubstr(message)) << header.substr(0, 200);
 }
 
-TEST(SafetensorsFile, CutOffAndLyingFilesAreErrors) {
+TEST(SafetensorsFile, TruncatedAndInconsistentFilesAreErrors) {
   const test::TemporaryDirectory folder;
   const std::string path = folder / "m.safetensors";
   const auto error = [&] { return message_of<DataError>([&] { SafetensorsFile file(path); }); };
@@ -158,7 +158,7 @@ TEST(SafetensorsSource, AnIndexAndItsFilesMustAgree) {
   EXPECT_THAT(message_of<DataError>([&] { SafetensorsSource none(folder.path()); }), HasSubstr("there is neither"));
 }
 
-TEST(SafetensorsOutput, TheConfigurationOfAnEarlierExportGoesBeforeAFileIsWritten) {
+TEST(SafetensorsOutput, RemovesTheConfigurationOfAnEarlierExportFirst) {
   const test::TemporaryDirectory folder;
   const std::string config = folder / "config.json";
   SafetensorsOutput output(folder.path(), {{"a", DType::fp32, {4}}}, 30, "x");

@@ -125,7 +125,7 @@ std::string tensor_error(const std::string& file) {
   });
 }
 
-TEST(TorchArchive, TensorsLieInTheirStorage) {
+TEST(TorchArchive, TensorsAreWithinTheirStorage) {
   const std::string data = "abcdefghijklmnop";
   const std::string file = file_with(call_with("1", "I3\nI1\n", "I1\nI7\n"), data);
   const TorchArchive archive(std::as_bytes(std::span(file)), "file.pt");

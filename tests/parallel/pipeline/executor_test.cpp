@@ -174,7 +174,7 @@ TEST(PipelineExecutor, MovesEveryActivationAndGradientToItsStep) {
   }
 }
 
-TEST(PipelineExecutor, StartsTheReceivesBeforeTheStepWhereAsked) {
+TEST(PipelineExecutor, PostsReceivesBeforeTheStepOnRequest) {
   Communicator& world = test::world();
   if (world.size() != 2) GTEST_SKIP() << "two ranks show it";
   const std::unique_ptr<Backend> backend = make_backend(BackendChoice::cpu, 1);
@@ -276,7 +276,7 @@ TEST(PipelineExecutor, RecordsStepsAndWaits) {
   world.barrier();
 }
 
-TEST(PipelineExecutor, ChangesFromTrainingToEvaluationAndBack) {
+TEST(PipelineExecutor, AlternatesBetweenTrainingAndEvaluation) {
   Communicator& world = test::world();
   const int p = world.size();
   const std::unique_ptr<Backend> backend = make_backend(BackendChoice::cpu, 1);
