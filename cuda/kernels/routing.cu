@@ -263,7 +263,8 @@ __global__ void __launch_bounds__(block_threads)
   const Score<A> over_all{sigmoid, logit.maximum};
   const A divisor_of_all = logit.divisor(over_all, experts);
   const A* of_segment = counts == nullptr ? nullptr : counts + token % problem.segments * experts;
-  A gradient[per_lane]{}, mean = 0;  // of the scores over all experts
+  // Gradient of the scores over all experts.
+  A gradient[per_lane]{}, mean = 0;
   for_experts(experts, [&](int i, int e) {
     gradient[i] = (of_all ? own[e] : A{0}) + (of_segment == nullptr ? A{0} : factor * of_segment[e]);
     mean += over_all(logit.of[i]) / divisor_of_all * gradient[i];
