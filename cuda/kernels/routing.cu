@@ -106,7 +106,7 @@ struct TokenLogits {
 template <class A>
 struct alignas(16) TokenChoice {
   A maximum, divisor;  ///< p[e] = Score{., maximum}(logit) / divisor
-  Ranked<A> last;      ///< of the per_token largest scores
+  Ranked<A> last;      ///< lowest of the per_token largest scores
 };
 
 /// The experts of the best groups, as lane_bits. A group adds up summand(logit) of its best experts.
