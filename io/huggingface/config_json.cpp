@@ -21,8 +21,8 @@ using model::RotaryScaling;
 using model::RotaryScalingKind;
 using nlohmann::json;
 
-constexpr std::int64_t max_file_bytes = std::int64_t{16} << 20;
-constexpr int max_depth = 16;
+constexpr std::int64_t max_config_bytes = std::int64_t{16} << 20;
+constexpr int max_config_depth = 16;
 constexpr std::int64_t max_size = std::int64_t{1} << 40;  // a model's shape is checked later
 
 std::string text_of(const json& value) { return shortened(json_dump(value)); }
@@ -252,7 +252,7 @@ std::optional<std::int64_t> end_of_text_of(const json& file) {
 }  // namespace
 
 HuggingFaceModel parse_config_json(const std::string& text, const std::string& path) {
-  const json file = parse_json(text, path, max_depth);
+  const json file = parse_json(text, path, max_config_depth);
   const json& classes = json_member(file, "architectures");
   TRIREME_CHECK(classes.is_array() && classes.size() == 1 && classes[0].is_string(), DataError,
                 "{} does not name the one class of its model under 'architectures'; there are: {}", path,
@@ -294,7 +294,7 @@ HuggingFaceModel parse_config_json(const std::string& text, const std::string& p
 }
 
 HuggingFaceModel read_config_json(const std::string& path) {
-  return parse_config_json(read_whole_file(path, max_file_bytes, Symlinks::follow), path);
+  return parse_config_json(read_whole_file(path, max_config_bytes, Symlinks::follow), path);
 }
 
 }  // namespace trireme::io

@@ -224,8 +224,7 @@ constexpr Field table[] = {
      .set = [](C& config, const FieldValue& value) {
        config.experts.fp32_router = std::get<std::int64_t>(value) != 0;
      },
-     .names = router_type_names, .attribute = "router_type",
-     .stored_if = [](const C& config) { return config.experts.fp32_router; }, .option = "moe-router-dtype",
+     .names = router_type_names, .attribute = "router_type", .option = "moe-router-dtype",
      .help = "Type in which routers compute logits; default that of <dtype>.", .needs = needs_experts,
      .log = ", routers in {}"},
     {TRIREME_AT(&C::experts, &E::balance_coefficient), .role = FieldRole::training, .range = at_least(0),

@@ -57,7 +57,7 @@ TEST_F(GpuTraining, ReproducesPyTorch) {
   }
 }
 
-TEST_F(GpuTraining, DropsOutWhatTheCpuDropsOut) { expect_the_cpus_curve(small_run()); }
+TEST_F(GpuTraining, DropoutMatchesTheCpu) { expect_the_cpus_curve(small_run()); }
 
 TEST_F(GpuTraining, MuonComputesWhatTheCpuComputes) {
   TrainingRunConfig config = small_run();
@@ -257,7 +257,7 @@ TEST_F(GpuTraining, GraphsReadTheLossScaleThatChanges) {
   expect_the_same_from_graphs(world_, config, {});
 }
 
-TEST_F(GpuTraining, GraphsAreRefusedWhereTheyCannotBe) {
+TEST_F(GpuTraining, GraphsAreRefusedIfUnsupported) {
   const auto refusal = [&](const Layout& layout, const DeviceChoice& device) {
     return message_of<ConfigError>([&] { TrainingRun(world_, small_run(), layout, {}, device); });
   };
@@ -294,7 +294,7 @@ TEST_F(GpuTraining, ACheckpointOfTheGpuContinuesOnTheCpuAndBack) {
   EXPECT_NEAR(cpu.step().lm_loss / expected, 1, 1e-5);
 }
 
-TEST_F(GpuTraining, GenerationAndPerplexityAreTheCpus) {
+TEST_F(GpuTraining, GenerationAndPerplexityMatchTheCpu) {
   TrainingRunConfig config = small_run();
   config.model.hidden_dropout = config.model.attention_dropout = 0;
   config.init_scale = 20;  // logits that differ

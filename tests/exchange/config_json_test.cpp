@@ -199,12 +199,12 @@ TEST(ConfigJson, AFactorOfAttentionIsYarnsMagnitude) {
   EXPECT_NEAR(rotary.magnitude, 1.25, 1e-14);
 }
 
-TEST(ConfigJson, MetasOrderIsTakenWhereTheFileSaysSo) {
+TEST(ConfigJson, MetasOrderIsUsedIfTheFileDeclaresIt) {
   const std::string text = R"({"architectures": ["LlamaForCausalLM"], "rope_interleave": true})";
   EXPECT_EQ(parse_config_json(text, "config.json").rotary, exchange::RotaryLayout::interleaved);
 }
 
-TEST(ConfigJson, OneErrorListsEverySettingThatIsNotHere) {
+TEST(ConfigJson, OneErrorListsEveryUnsupportedSetting) {
   EXPECT_THAT(
       error_of(R"(LlamaForCausalLM"], "rope_scaling": {"type": "dynamic", "factor": 2.0}, "hidden_act": "gelu",
                        "attention_bias": true, "partial_rotary_factor": 0.5, "num_hidden_layers": -3)"),

@@ -159,7 +159,7 @@ TEST(Exchange, ExportOfImportHasTheSameBytesOfEveryClassAndType) {
   }
 }
 
-TEST(Exchange, AnImportThatWasKilledGoesOnWithTheFilesThatAreWhole) {
+TEST(Exchange, AKilledImportResumesFromCompleteFiles) {
   /// Fails at the second file of a rank without cleaning up, like a kill.
   class Killed final : public io::CheckpointStore {
    public:
@@ -220,7 +220,7 @@ TEST(Exchange, AnImportThatWasKilledGoesOnWithTheFilesThatAreWhole) {
   EXPECT_GE(again, whole - 1000 - small_slices);
 }
 
-TEST(Exchange, ADamagedParameterLeavesNoFileOfIt) {
+TEST(Exchange, ADamagedParameterLeavesNoFile) {
   ImportedStep imported("LlamaForCausalLM");
   auto& [folder, map, source, store, step, output] = imported;
   step = checkpoint::open_checkpoint(store, world(), "", checkpoint::Verification::while_reading);
@@ -248,7 +248,7 @@ TEST(Exchange, ADamagedParameterLeavesNoFileOfIt) {
   }
 }
 
-TEST(Exchange, AnInterruptedExportKeepsTheFilesThatAreWholeAndWritesDamagedOnesAgain) {
+TEST(Exchange, AnInterruptedExportKeepsCompleteFilesAndRewritesDamagedOnes) {
   ImportedStep imported("LlamaForCausalLM");
   auto& [folder, map, source, store, step, output] = imported;
   const auto run = [&](const std::string& origin) {

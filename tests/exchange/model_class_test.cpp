@@ -205,7 +205,7 @@ TEST(ModelClass, AModelWithExpertsIsAMixtralOrWithNormsOfQueriesAndKeysAQwen3) {
   EXPECT_THAT(message_of<DataError>([] { model_class_from("Qwen2MoeForCausalLM"); }), HasSubstr("sigmoid gate"));
 }
 
-TEST(ModelClass, IsTheOneThatIsNamedIfTheModelFits) {
+TEST(ModelClass, IsTheNamedOneIfTheModelFits) {
   model::ModelConfig config = small_llama();
   EXPECT_EQ(model_class_of(config, "Phi3ForCausalLM").name, "Phi3ForCausalLM");
   EXPECT_EQ(model_class_of(config, "MistralForCausalLM").name, "MistralForCausalLM");
@@ -216,7 +216,7 @@ TEST(ModelClass, IsTheOneThatIsNamedIfTheModelFits) {
               HasSubstr("the class is of another kind of model"));
 }
 
-TEST(ModelClass, OfEveryFamilyIsFoundByItsNameAndByItsDefaults) {
+TEST(ModelClass, IsFoundForEveryFamilyByNameAndByDefaults) {
   EXPECT_EQ(model_classes().size(), 13u);
   for (const ModelClass& model_class : model_classes()) {
     SCOPED_TRACE(model_class.name);

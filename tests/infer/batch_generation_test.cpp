@@ -159,7 +159,7 @@ TEST(BatchGeneration, EndsAtTheLimitAtAStopAndAtTheEndOfADocument) {
   EXPECT_EQ(reasons.size(), 3u) << "the case has all reasons";
 }
 
-TEST(BatchGeneration, GoesOnFromAnyPrompt) {
+TEST(BatchGeneration, ContinuesAnyPrompt) {
   TrainingRun run(world(), run_of(small_model()), {});
   const std::vector<std::string> all = records(run, world(), options_of(3)),
                                  rest = records(run, world(), options_of(3), 5);
@@ -167,7 +167,7 @@ TEST(BatchGeneration, GoesOnFromAnyPrompt) {
   EXPECT_THAT(records(run, world(), options_of(3), 14), testing::IsEmpty());
 }
 
-TEST(BatchGeneration, GivesWhatOnePromptGives) {
+TEST(BatchGeneration, MatchesTheGenerationOfSinglePrompts) {
   TrainingRun run(world(), run_of(small_model()), {});
   GenerationOptions options;
   options.batch_size = 2;

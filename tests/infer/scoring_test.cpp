@@ -99,7 +99,7 @@ TEST(ScoreTexts, EachTextCountsOnceOnEveryGrid) {
   }
 }
 
-TEST(ScoreTexts, TheLossesAreThoseOfTheModelAndTheWrongTokensThoseItFindsLessLikely) {
+TEST(ScoreTexts, LossesMatchTheModelAndWrongTokensAreLessProbable) {
   SelfCommunicator alone;
   TrainingRun run(alone, small_run(), {});
   const infer::TextScores scores = scores_of(run.gpt);
@@ -154,7 +154,7 @@ std::map<std::int64_t, std::vector<double>> logits_of(TrainingRun& run) {
   return logits;
 }
 
-TEST(CollectLogits, GivesTheSameOnEveryGridAndTheLossOfTheEvaluation) {
+TEST(CollectLogits, DoesNotDependOnTheGridAndMatchesTheEvaluationLoss) {
   SelfCommunicator alone;
   TrainingRun one(alone, small_run(), {});
   const auto expected = logits_of(one);

@@ -119,7 +119,7 @@ TEST(ModelFlops, AreThePublishedFormula) {
   }
 }
 
-TEST(ModelFlops, OfALlamaCountEveryMatrixOnce) {
+TEST(ModelFlops, CountEveryMatrixOfLlamaOnce) {
   const ModelConfig config = preset("llama3-8b");
   // 6 FLOPs for each matrix element and token, except the embedding, and 12 L h s for the scores.
   const double matrices = static_cast<double>(parameter_count(config)) - 128256.0 * 4096 - (2 * 32 + 1) * 4096.0;
@@ -142,7 +142,7 @@ TEST(ModelFlops, OfExpertsCountThoseThatComputeAToken) {
   EXPECT_DOUBLE_EQ(half - model_flops(config, 4, 8192), per_matrix * 16 * (8 * h + 3 * h * (2 * f + 1024)));
 }
 
-TEST(ModelFlops, OfWindowsCountTheKeysInThem) {
+TEST(ModelFlops, CountTheKeysInWindows) {
   ModelConfig config = preset("llama3-8b");
   const double whole = model_flops(config, 4, 8192), score_of_key = 4 * 8192 * 12 * 4096.0;
   config.window.left = 1023;
@@ -153,7 +153,7 @@ TEST(ModelFlops, OfWindowsCountTheKeysInThem) {
   EXPECT_EQ(model_flops(config, 4, 8192), whole);
 }
 
-TEST(FeedForward, OfSwigluHasTwoThirdsDownToAMultipleOf64) {
+TEST(FeedForward, SwigluHasTwoThirdsRoundedDownToAMultipleOf64) {
   EXPECT_EQ(default_ffn_hidden(4096, false), 16384);
   EXPECT_EQ(default_ffn_hidden(4096, true), 10880);  // 170 x 64, of 10922.7
   EXPECT_EQ(default_ffn_hidden(96, true), 256);

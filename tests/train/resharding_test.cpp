@@ -215,7 +215,7 @@ class Resharding : public testing::TestWithParam<const char*> {
   bool has_experts() const { return is("experts"); }
 };
 
-TEST_P(Resharding, AnyLayoutGivesAnyOtherByteForByte) {
+TEST_P(Resharding, ConvertsAnyLayoutToAnyOtherByteForByte) {
   std::vector<std::vector<checkpoint::TargetFile>> files;
   for (const TestLayout& layout : layouts()) files.push_back(files_of(config(), layout));
   MemoryStore whole;

@@ -9,7 +9,7 @@ using enum Values;
 using enum Kind;
 
 // Flags that ask for something this program does not have. "prefix*" stands for every flag that begins so.
-constexpr auto table = std::to_array<FlagGroup>({
+constexpr auto refused_flags = std::to_array<FlagGroup>({
     {none, "0.10-", absent,
      "any grid loads any checkpoint; nearest: --tensor-model-parallel-size, --pipeline-model-parallel-size",
      "use-mp-args-from-checkpoint-args"},
@@ -157,6 +157,6 @@ constexpr auto table = std::to_array<FlagGroup>({
 
 }  // namespace
 
-std::span<const FlagGroup> flags_refused() { return table; }
+std::span<const FlagGroup> flags_refused() { return refused_flags; }
 
 }  // namespace trireme::app::megatron

@@ -9,7 +9,7 @@ using enum Values;
 using enum Kind;
 
 // Flags that work or write something, and values of flags that have a row of their own.
-constexpr auto table = std::to_array<FlagGroup>({
+constexpr auto working_flags = std::to_array<FlagGroup>({
     {none, "0.10-", works, "", "check-for-spiky-loss, use-rope-scaling"},
     {one, "0.10-", works, "",
      "expert-tensor-parallel-size, moe-ffn-hidden-size, moe-layer-freq, moe-shared-expert-intermediate-size, "
@@ -227,6 +227,6 @@ constexpr auto table = std::to_array<FlagGroup>({
 
 }  // namespace
 
-std::span<const FlagGroup> flags_that_work() { return table; }
+std::span<const FlagGroup> flags_that_work() { return working_flags; }
 
 }  // namespace trireme::app::megatron

@@ -170,7 +170,7 @@ TEST(ModelOptions, GiveWindowsToSomeLayersOrAll) {
   EXPECT_EQ(with_layers("[1]*6"), "0 ");
 }
 
-TEST(ModelOptions, RefuseWindowsThatCannotBe) {
+TEST(ModelOptions, RefuseInvalidWindows) {
   const auto expect_problem = [](const Words& words, const std::string& problem) {
     const Words model = "--num-layers 4 --hidden-size 64 --num-attention-heads 4";
     EXPECT_THAT([&] { ask(model + words, 16, 257); }, ThrowsMessage<ConfigError>(HasSubstr(problem)));
