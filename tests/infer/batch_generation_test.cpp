@@ -199,6 +199,16 @@ TEST(BatchGeneration, TakesRecordsInOrderOverSeveralExchanges) {
   for (std::size_t i = 0; i < taken.size(); ++i) EXPECT_EQ(taken[i], std::to_string(i));
 }
 
+TEST(BatchGeneration, NeedsAllExpertsOnEveryDataRank) {
+  model::ModelConfig config = small_model();
+  config.linear_bias = false;
+  config.experts.count = 4;
+  TrainingRun run(world(), run_of(config), {1, 1, {}, 1, 2});
+  EXPECT_THAT(
+      [&] { records(run, world(), options_of(4)); },
+      testing::ThrowsMessage<ConfigError>(testing::HasSubstr("<expert_model_parallel_size> 2 divides experts")));
+}
+
 TEST(BatchGeneration, OutputThatIsNotFiniteIsAnErrorOfTheFirstPromptOnEveryRank) {
   TrainingRun run(world(), run_of(small_model()), {});
   run.backend->elementwise().fill(run.backend->compute_stream(), std::numeric_limits<double>::quiet_NaN(),
