@@ -59,7 +59,8 @@ class Settings {
     for (const auto& [known, activation] : huggingface_activations) {
       if (wanted == known) return activation;
     }
-    add(fmt::format("{} is '{}': supported are gelu_new, gelu_pytorch_tanh, gelu and relu2", name, shortened(wanted)));
+    add(fmt::format("{} is '{}': supported are gelu_new, gelu_pytorch_tanh, gelu_fast, gelu and relu2", name,
+                    shortened(wanted)));
     return Activation::gelu_tanh;
   }
   /// Returns the value of a field under `name`, which must be present.
@@ -131,7 +132,8 @@ void read_rotary(const Settings& settings, const json& file, HuggingFaceModel& m
   }
   const Settings rotary(*object, problems);
   config.rotary_base = rotary.number("rope_theta", config.rotary_base);
-  config.rotary_percent = rotary.number("partial_rotary_factor", settings.number("partial_rotary_factor", 1));
+  config.rotary_percent =
+      rotary.number("partial_rotary_factor", settings.number("partial_rotary_factor", config.rotary_percent));
   if (config.rotary_percent != 1 && config_key("rotary_percent", *model.model_class).empty()) {
     settings.add("partial_rotary_factor is not 1: this class rotates all channels of a head");
   }

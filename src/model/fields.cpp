@@ -55,6 +55,7 @@ bool is_scaled(const ModelConfig& config) { return config.rotary_scaling.kind !=
 bool is_llama3(const ModelConfig& config) { return config.rotary_scaling.kind == RotaryScalingKind::llama3; }
 bool is_yarn(const ModelConfig& config) { return config.rotary_scaling.kind == RotaryScalingKind::yarn; }
 bool has_experts(const ModelConfig& config) { return config.experts.any(); }
+bool is_parallel(const ModelConfig& config) { return config.parallel_residual; }
 
 constexpr Need needs_rotary = {rotates, "<position_embedding_type> rope"};
 constexpr Need needs_yarn = {is_yarn, "<position_embedding_type> yarn"};
@@ -186,6 +187,12 @@ constexpr Field table[] = {
      .option = "untie-embeddings-and-output-weights",
      .help = "Give the output its own matrix instead of the token embedding's.", .log = ", untied output",
      .keys = {"tie_word_embeddings", "tie_word_embeddings", ""}},
+    {TRIREME_AT(&C::parallel_residual), .attribute = "parallel_residual", .option = "parallel-residual",
+     .help = "Attention and feed-forward block read the same input; both results are added to it.",
+     .log = ", parallel attention and feed-forward"},
+    {TRIREME_AT(&C::shared_norm), .attribute = "shared_norm", .option = "shared-norm",
+     .help = "Attention and feed-forward block read one norm's result, with <parallel_residual>.",
+     .needs = {is_parallel, "<parallel_residual>"}, .log = " with one norm"},
     {TRIREME_AT(&C::experts, &E::count), .range = between(1, max_experts), .attribute = "experts",
      .option = "num-experts", .help = "Experts of a layer, of which each token uses <moe_router_topk>; default none.",
      .log = ", {} experts"},

@@ -24,6 +24,9 @@ constexpr std::string_view llama3 = "num-query-groups 8 rotary-base 500000 vocab
 constexpr std::string_view qwen = "rotary-base 1e6 layernorm-epsilon 1e-6 vocab-size 151936";
 constexpr std::string_view starcoder2 =
     "position-embedding-type rope window-size 4095 vocab-size 49152 max-position-embeddings 16384";
+constexpr std::string_view pythia =
+    "position-embedding-type rope rotary-percent 0.25 gelu erf parallel-residual hidden-dropout 0 attention-dropout 0 "
+    "untie-embeddings-and-output-weights vocab-size 50304 max-position-embeddings 2048";
 /// Megatron-LM's BERT: pre-norm.
 constexpr std::string_view bert = "model-type bert max-position-embeddings 512 vocab-size 30522";
 /// BERT as first published.
@@ -98,6 +101,7 @@ constexpr Preset presets[] = {
      {llama,
       "ffn-hidden-size 8192 max-position-embeddings 4096 vocab-size 32064 window-size 2046 "
       "untie-embeddings-and-output-weights"}},
+    {"pythia-1.4b", 24, 2048, 16, {pythia}},
     {"bert-336m", 24, 1024, 16, {bert}},
     {"bert-1.3b", 24, 2048, 32, {bert}},
     {"bert-3.9b", 48, 2560, 40, {bert}},

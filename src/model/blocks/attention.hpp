@@ -69,7 +69,8 @@ class SelfAttention {
   Saved make_saved(const LayerShape& shape, bool selective, Arena& arena) const;
   Gradients make_gradients(const LayerShape& shape, bool selective, Arena& arena) const;
 
-  /// y [s_local, b, h] = attention(x), overwritten; x [s_local, b, h] must outlive `saved`.
+  /// y [s_local, b, h] = attention(x), overwritten; x [s_local, b, h] must outlive `saved`. An empty y only fills
+  /// `saved`.
   void forward(const LayerShape& shape, ConstTensorView x, const DropoutPlan& dropout, Saved& saved,
                TensorView y) const;
   /// Computes dx from gradients.output, overwritten, and fills the rest of `gradients`. Accumulates the gradient of the
