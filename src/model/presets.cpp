@@ -27,6 +27,9 @@ constexpr std::string_view starcoder2 =
 constexpr std::string_view pythia =
     "position-embedding-type rope rotary-percent 0.25 gelu erf parallel-residual hidden-dropout 0 attention-dropout 0 "
     "untie-embeddings-and-output-weights vocab-size 50304 max-position-embeddings 2048";
+constexpr std::string_view falcon =
+    "position-embedding-type rope gelu erf parallel-residual disable-bias-linear hidden-dropout 0 attention-dropout 0 "
+    "vocab-size 65024 max-position-embeddings 2048";
 /// Megatron-LM's BERT: pre-norm.
 constexpr std::string_view bert = "model-type bert max-position-embeddings 512 vocab-size 30522";
 /// BERT as first published.
@@ -102,6 +105,7 @@ constexpr Preset presets[] = {
       "ffn-hidden-size 8192 max-position-embeddings 4096 vocab-size 32064 window-size 2046 "
       "untie-embeddings-and-output-weights"}},
     {"pythia-1.4b", 24, 2048, 16, {pythia}},
+    {"falcon-7b", 32, 4544, 71, {falcon, "shared-norm num-query-groups 1"}},
     {"bert-336m", 24, 1024, 16, {bert}},
     {"bert-1.3b", 24, 2048, 32, {bert}},
     {"bert-3.9b", 48, 2560, 40, {bert}},

@@ -17,7 +17,8 @@ namespace trireme::model {
 ///   balance loss is `router_aux_loss_coef` of their config.json.
 /// * StarCoder2 3B and 7B (Lozhkov et al. 2024, arXiv:2402.19173); Phi-3 mini with 4096 positions (Abdin et al. 2024,
 ///   arXiv:2404.14219).
-/// * Pythia 1.4B (Biderman et al. 2023, arXiv:2304.01373), with GPT-NeoX's layers.
+/// * Pythia 1.4B (Biderman et al. 2023, arXiv:2304.01373), with GPT-NeoX's layers; Falcon 7B (Almazrouei et al. 2023,
+///   arXiv:2311.16867).
 /// * BERT as first published (Devlin et al. 2019, arXiv:1810.04805) and as in Megatron-LM.
 ModelConfig preset(const std::string& name);
 

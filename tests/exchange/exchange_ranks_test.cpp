@@ -54,14 +54,13 @@ model::ModelConfig config_of(std::string_view model_class) {
     config.norm_placement = model::NormPlacement::post;
     return config;
   }
+  config.position_embedding = model::PositionEmbedding::rope;
+  config.parallel_residual = model_class == "GPTNeoXForCausalLM" || model_class == "FalconForCausalLM";
+  if (model_class == "GPTNeoXForCausalLM") return config;
   config.query_groups = 2;
-  if (model_class == "Starcoder2ForCausalLM") {
-    config.position_embedding = model::PositionEmbedding::rope;
-    return config;
-  }
+  if (model_class == "Starcoder2ForCausalLM" || model_class == "FalconForCausalLM") return config;
   config.kv_channels = 6;
   config.normalization = model::Normalization::rms_norm;
-  config.position_embedding = model::PositionEmbedding::rope;
   config.gated = true;
   config.linear_bias = false;
   config.tied_output = false;
@@ -132,6 +131,8 @@ TEST(Exchange, ExportOfImportHasTheSameBytesOfEveryClassAndType) {
                                            {"Qwen3MoeForCausalLM", DType::fp32},
                                            {"MixtralForCausalLM", DType::fp16},
                                            {"Starcoder2ForCausalLM", DType::bf16},
+                                           {"GPTNeoXForCausalLM", DType::fp16},
+                                           {"FalconForCausalLM", DType::bf16},
                                            {"Phi3ForCausalLM", DType::fp32},
                                            {"BertForPreTraining", DType::fp32}}) {
     ImportedStep imported(model_class, config_of(model_class), dtype);

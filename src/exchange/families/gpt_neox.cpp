@@ -35,8 +35,8 @@ std::vector<ModelClass> gpt_neox_family() {
                   "untie-embeddings-and-output-weights parallel-residual",
       .fits =
           [](const model::ModelConfig& config) {
-            return rotates_plain(config) && config.linear_bias && !config.shared_norm &&
-                   (config.parallel_residual || config.rotary_percent != 1);
+            return rotates_plain(config) && config.linear_bias && config.kv_heads() == config.heads &&
+                   !config.shared_norm && (config.parallel_residual || config.rotary_percent != 1);
           },
       .keys = &model::ConfigKeys::llama,
       .own_keys = {{"norm_epsilon", "layer_norm_eps"},

@@ -195,6 +195,16 @@ TEST(ModelOptions, RefuseWindowsThatCannotBe) {
                  "--window-size 4: windows are for causal models, but a BERT attends to both sides");
 }
 
+TEST(ModelOptions, MakeBranchesParallel) {
+  const Words sizes = "--num-layers 4 --hidden-size 64 --num-attention-heads 4";
+  EXPECT_FALSE(ask(sizes, 16, 257).config.parallel_residual);
+  const model::ModelConfig two = ask(sizes + "--parallel-residual", 16, 257).config;
+  EXPECT_TRUE(two.parallel_residual && !two.shared_norm);
+  EXPECT_TRUE(ask(sizes + "--parallel-residual --shared-norm", 16, 257).config.shared_norm);
+  EXPECT_THAT([&] { ask(sizes + "--shared-norm", 16, 257); },
+              ThrowsMessage<ConfigError>(HasSubstr("--shared-norm needs --parallel-residual")));
+}
+
 TEST(ModelOptions, DescribeExperts) {
   const Words dense = "--num-layers 4 --hidden-size 64 --num-attention-heads 4 --disable-bias-linear";
   const auto experts_of = [&](const Words& words) { return ask(dense + words, 16, 257).config.experts; };
