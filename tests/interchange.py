@@ -39,6 +39,8 @@ CLASSES = {
     'MixtralForCausalLM': ('llama3', dict(LLAMA, sliding_window=16)),
     'Qwen3MoeForCausalLM': ('qwen2', dict(LLAMA, head_dim=32, num_experts=4, num_experts_per_tok=2,
                                           moe_intermediate_size=48, mlp_only_layers=[0])),
+    'Olmo2ForCausalLM': ('llama3', dict(LLAMA, pad_token_id=None)),
+    'OlmoeForCausalLM': ('gpt2', dict(LLAMA, num_experts=4, num_experts_per_tok=2, pad_token_id=None)),
     'Phi3ForCausalLM': ('llama3', dict(LLAMA, sliding_window=16, pad_token_id=None)),
 }
 PATTERNS = {  # as the models' own tokenizer.json spell them
@@ -283,6 +285,9 @@ def main():
     trained('our-llama-1p', *llama, '--apply-layernorm-1p')
     trained('our-qwen2', *llama, '--add-qkv-bias')
     trained('our-qwen3', *llama, '--qk-layernorm', '--kv-channels', 16)
+    across = ['--qk-layernorm', '--qk-layernorm-across-heads']
+    trained('our-olmo2', *llama, *across, '--post-branch-norm')
+    trained('our-olmoe', *llama, *across, '--num-experts', 4, '--moe-router-pre-softmax')
     trained('our-mixtral', *llama, '--num-experts', 4, '--moe-ffn-hidden-size', 48)
     trained('our-qwen3-moe', *llama, '--qk-layernorm', '--num-experts', 4, '--moe-router-pre-softmax',
             '--moe-layer-freq', '[0,1]')

@@ -137,10 +137,12 @@ struct ModelConfig {
   AttentionWindow window = {};
   bool gated = false;  ///< the feed-forward block is gated by SiLU (SwiGLU); replaces `activation`
   bool linear_bias = true;
-  bool qk_norm = false;   ///< each head of queries and keys is normalised over its channels, before rotation
-  bool qkv_bias = false;  ///< queries, keys and values have biases even if other linear layers have none
+  bool qk_norm = false;  ///< each head of queries and keys is normalised over its channels, before rotation
+  bool qk_norm_across_heads = false;  ///< QK norm is over the channels of all heads together
+  bool qkv_bias = false;              ///< queries, keys and values have biases even if other linear layers have none
   bool tied_output = true;
   bool parallel_residual = false;  ///< attention and feed-forward block read the same input: ResidualForm
+  bool post_branch_norm = false;   ///< norms are on the results of branches, not on their inputs: ResidualForm
   bool shared_norm = false;        ///< the two branches of a parallel layer read one norm's result
   ExpertConfig experts = {};
   NormPlacement norm_placement = NormPlacement::pre;  ///< post: BERT only

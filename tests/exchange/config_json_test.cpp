@@ -50,7 +50,8 @@ TEST(ConfigJson, WhatIsWrittenReadsBackAsTheSameModel) {
   for (const char* name :
        {"GPT2LMHeadModel", "Qwen2ForCausalLM", "Qwen3ForCausalLM", "Qwen3MoeForCausalLM", "MistralForCausalLM",
         "MixtralForCausalLM", "Starcoder2ForCausalLM", "GPTNeoXForCausalLM", "FalconForCausalLM", "Phi3ForCausalLM",
-        "BertForPreTraining", "BertForSequenceClassification", "BertForMultipleChoice", "BertForQuestionAnswering"}) {
+        "Olmo2ForCausalLM", "OlmoeForCausalLM", "BertForPreTraining", "BertForSequenceClassification",
+        "BertForMultipleChoice", "BertForQuestionAnswering"}) {
     models.push_back(parse_config_json(fmt::format("{{\"architectures\": [\"{}\"]}}", name), "config.json"));
   }
   models.push_back(parse_config_json(
@@ -209,6 +210,21 @@ TEST(ConfigJson, AMixtralHasTheWidthOfItsExperts) {
               AllOf(HasSubstr("\"intermediate_size\": 24"), HasSubstr("\"num_local_experts\": 8")));
   EXPECT_THAT(error_of(R"(MixtralForCausalLM"], "router_jitter_noise": 0.01, "num_local_experts": 0)"),
               AllOf(HasSubstr("router_jitter_noise is 0.01"), HasSubstr("num_experts is 0")));
+}
+
+TEST(ConfigJson, AnOlmoNormalisesAcrossHeads) {
+  const model::ModelConfig olmo2 = config_of(R"(Olmo2ForCausalLM"], "num_key_value_heads": 8)");
+  EXPECT_TRUE(olmo2.qk_norm && olmo2.qk_norm_across_heads && olmo2.post_branch_norm);
+  EXPECT_EQ(olmo2.kv_heads(), 8);
+  EXPECT_EQ(olmo2.norm_epsilon, 1e-5);
+  const model::ModelConfig olmoe = config_of(R"(OlmoeForCausalLM"], "intermediate_size": 96, "clip_qkv": null)");
+  EXPECT_TRUE(olmoe.qk_norm_across_heads && !olmoe.post_branch_norm && olmoe.experts.pre_softmax);
+  EXPECT_EQ(olmoe.experts.count, 64);
+  EXPECT_EQ(olmoe.experts.per_token, 8);
+  EXPECT_EQ(olmoe.expert_ffn_hidden(), 96);
+  EXPECT_FALSE(config_of(R"(OlmoeForCausalLM"], "norm_topk_prob": true)").experts.pre_softmax);
+  EXPECT_THAT(error_of(R"(OlmoeForCausalLM"], "clip_qkv": 8.0, "attention_bias": true)"),
+              AllOf(HasSubstr("clip_qkv is 8.0"), HasSubstr("attention_bias is true")));
 }
 
 TEST(ConfigJson, AQwen3MoeHasDenseLayersWhereTheFileSaysSo) {

@@ -64,8 +64,12 @@ model::ModelConfig config_of(std::string_view model_class) {
   config.gated = true;
   config.linear_bias = false;
   config.tied_output = false;
-  config.qk_norm = model_class.starts_with("Qwen3");
-  if (model_class == "MixtralForCausalLM" || model_class == "Qwen3MoeForCausalLM") config.experts.count = 3;
+  config.qk_norm_across_heads = model_class.starts_with("Olmo");
+  config.qk_norm = config.qk_norm_across_heads || model_class.starts_with("Qwen3");
+  config.post_branch_norm = model_class == "Olmo2ForCausalLM";
+  for (const char* with_experts : {"MixtralForCausalLM", "Qwen3MoeForCausalLM", "OlmoeForCausalLM"}) {
+    if (model_class == with_experts) config.experts.count = 3;
+  }
   if (model_class == "Qwen3MoeForCausalLM") {
     config.experts.ffn_hidden = 8;
     config.experts.layers = "01";
@@ -134,6 +138,8 @@ TEST(Exchange, ExportOfImportHasTheSameBytesOfEveryClassAndType) {
                                            {"GPTNeoXForCausalLM", DType::fp16},
                                            {"FalconForCausalLM", DType::bf16},
                                            {"Phi3ForCausalLM", DType::fp32},
+                                           {"Olmo2ForCausalLM", DType::bf16},
+                                           {"OlmoeForCausalLM", DType::fp16},
                                            {"BertForPreTraining", DType::fp32}}) {
     ImportedStep imported(model_class, config_of(model_class), dtype);
     auto& [folder, map, source, store, step, output] = imported;

@@ -235,6 +235,26 @@ TEST(ModelClass, AParallelModelIsAGptNeoXOrWithoutBiasesAFalcon) {
                     HasSubstr("<parallel_residual>: no model of the class has it")));
 }
 
+TEST(ModelClass, AModelWithNormsAcrossHeadsOrAfterBranchesIsAnOlmo) {
+  model::ModelConfig config = small_llama();
+  config.qk_norm = config.qk_norm_across_heads = config.post_branch_norm = true;
+  EXPECT_EQ(model_class_of(config).name, "Olmo2ForCausalLM");
+  EXPECT_THAT(message_of<ConfigError>([&] { model_class_of(config, "Qwen3ForCausalLM"); }),
+              AllOf(HasSubstr("<qk_layernorm_across_heads>: no model of the class has it"),
+                    HasSubstr("<post_branch_norm>: no model of the class has it")));
+  const TensorMap map = tensor_map(model_class_from("Olmo2ForCausalLM"), config);
+  EXPECT_THAT(map.tensors, testing::Contains(testing::Field(&MappedTensor::name,
+                                                            "model.layers.0.post_feedforward_layernorm.weight")));
+  config.post_branch_norm = false;
+  EXPECT_THAT(message_of<ConfigError>([&] { model_class_of(config); }),
+              AllOf(HasSubstr("cannot be exported as Olmo2ForCausalLM"),
+                    HasSubstr("without <post_branch_norm>: all models of the class have it")));
+  config.experts.count = 4;
+  EXPECT_EQ(model_class_of(config).name, "OlmoeForCausalLM");
+  config.qk_norm_across_heads = false;
+  EXPECT_EQ(model_class_of(config).name, "Qwen3MoeForCausalLM");
+}
+
 TEST(TensorMap, GroupsHaveTheirQueriesThenAKeyAndAValue) {
   model::ModelConfig config = small_llama();
   config.hidden = 4;
@@ -275,7 +295,7 @@ TEST(ModelClass, IsTheOneThatIsNamedIfTheModelFits) {
 }
 
 TEST(ModelClass, OfEveryFamilyIsFoundByItsNameAndByItsDefaults) {
-  EXPECT_EQ(model_classes().size(), 15u);
+  EXPECT_EQ(model_classes().size(), 17u);
   for (const ModelClass& model_class : model_classes()) {
     SCOPED_TRACE(model_class.name);
     EXPECT_EQ(&model_class_from(model_class.name), &model_class);

@@ -130,6 +130,23 @@ inline const std::vector<ModelVariant>& model_variants() {
          c.experts = {.count = 4};
          c.parallel_residual = true;
        }},
+      {"norms across heads", [](ModelConfig& c) { c.qk_norm = c.qk_norm_across_heads = true; }},
+      {"norms after branches", [](ModelConfig& c) { c.post_branch_norm = true; }},
+      {"OLMo 2",
+       [](ModelConfig& c) {
+         c.query_groups = 2;
+         c.qk_norm = c.qk_norm_across_heads = c.post_branch_norm = true;
+         c.normalization = model::Normalization::rms_norm;
+         c.position_embedding = model::PositionEmbedding::rope;
+         c.gated = true;
+         c.linear_bias = false;
+       }},
+      {"experts with norms after branches",
+       [](ModelConfig& c) {
+         c.post_branch_norm = true;
+         c.linear_bias = false;
+         c.experts = {.count = 4, .pre_softmax = true};
+       }},
       {"Llama",
        [](ModelConfig& c) {
          c.normalization = model::Normalization::rms_norm;

@@ -51,7 +51,7 @@ void map_attention(TensorMapBuilder& map, const MapOptions& options, const std::
 void map_grouped_heads(TensorMapBuilder& map, const std::string& ours, const std::string& suffix,
                        const std::string& tensor, RotaryLayout rotary) {
   const std::int64_t a = map.config().heads, k = map.config().kv_heads(), d = map.config().head_dim();
-  const std::int64_t queries = a / k;  // of a group
+  const std::int64_t queries = a / k;  // queries of a group
   std::size_t fused = 0;
   for (int part = 0; part < 3; ++part) {
     const std::string parameter = ours + (k == a ? ".qkv." : part == 0 ? ".q." : ".kv.") + suffix;
@@ -94,9 +94,10 @@ TensorMap map_around(const model::ModelConfig& config, const MapOptions& options
   for (int layer = 0; layer < config.layers; ++layer) {
     const std::string ours = layer_prefix(layer);
     const std::string theirs = fmt::format("model.layers.{}", layer);
-    map_layer(map, ours + ".ln_1", theirs + ".input_layernorm");
+    const bool after = config.post_branch_norm;
+    map_layer(map, ours + ".ln_1", theirs + (after ? ".post_attention_layernorm" : ".input_layernorm"));
     attention(map, options, ours + ".attn", theirs);
-    map_layer(map, ours + ".ln_2", theirs + ".post_attention_layernorm");
+    map_layer(map, ours + ".ln_2", theirs + (after ? ".post_feedforward_layernorm" : ".post_attention_layernorm"));
     block(map, options, ours + ".mlp", theirs);
   }
   map_layer(map, "ln_f", "model.norm");

@@ -60,8 +60,8 @@ void SelfAttention::declare(ParameterList& list, const ModelConfig& config, cons
     list.column_parallel(prefix + ".kv", config.has_qkv_bias(), {2, config.kv_heads(), d, h}, 1);
   }
   if (config.qk_norm) {
-    Norm::declare(list, config, prefix + ".q_ln", d, true);
-    Norm::declare(list, config, prefix + ".k_ln", d, true);
+    HeadNorm::declare(list, config, prefix + ".q_ln", a);
+    HeadNorm::declare(list, config, prefix + ".k_ln", config.kv_heads());
   }
   list.row_parallel(prefix + ".proj", config.linear_bias, h, a * d);
 }

@@ -60,7 +60,7 @@ class SelfAttention {
 
   /// Adds `prefix`.qkv.weight [3, heads, d, hidden], or with grouped queries `prefix`.q.weight [heads, d, hidden] and
   /// `prefix`.kv.weight [2, kv heads, d, hidden], split along heads; with QK norm `prefix`.q_ln.* and `prefix`.k_ln.*
-  /// [d]; `prefix`.proj.weight [hidden, heads d]; and the biases.
+  /// (HeadNorm); `prefix`.proj.weight [hidden, heads d]; and the biases.
   static void declare(ParameterList& list, const ModelConfig& config, const std::string& prefix);
   /// Takes these parameters, except the bias of proj.
   SelfAttention(const parallel::TensorContext& context, const parallel::ParameterBuffer& parameters,

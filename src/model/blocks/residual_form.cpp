@@ -120,6 +120,63 @@ class PostNorm final : public ResidualForm {
   }
 };
 
+/// middle = x + dropout(norm_1(F_1(x) + b_1)),  y = middle + dropout(norm_2(F_2(middle) + b_2)) (OLMo Team 2024,
+/// arXiv:2501.00656).
+class PostBranchNorm final : public ResidualForm {
+ public:
+  using ResidualForm::ResidualForm;
+
+  TensorView unread_by_weights(const Saved& saved) const override { return saved.second; }
+
+  void forward(const LayerShape& shape, ConstTensorView x, const Branch& attention, const Branch& feed_forward,
+               Saved& saved, TensorView y) const override {
+    saved.input = x;
+    add(shape, x, attention, norm_1_, saved.normed_1, saved.statistics_1, saved.middle);
+    add(shape, saved.middle, feed_forward, norm_2_, saved.second, saved.statistics_2, y);
+  }
+
+  void backward(const LayerShape& shape, ConstTensorView dy, const BranchGradient& attention,
+                const BranchGradient& feed_forward, const Saved& saved, TensorView dx) const override {
+    const ArenaScope scope(context_.workspace);
+    const TensorView dmiddle = shape.allocate_residual(context_.workspace);
+    add_backward(dy, feed_forward, norm_2_, saved.second, saved.statistics_2, dmiddle);
+    add_backward(dmiddle, attention, norm_1_, saved.normed_1, saved.statistics_1, dx);
+  }
+
+ private:
+  /// result = F(x) + b,  y = x + dropout(norm(result)). An empty y is not computed.
+  void add(const LayerShape& shape, ConstTensorView x, const Branch& branch, const Norm& norm, TensorView result,
+           const NormStatistics& statistics, TensorView y) const {
+    ElementwiseKernels& elementwise = context_.backend.elementwise();
+    const ArenaScope scope(context_.workspace);
+    const TensorView normed = shape.allocate_residual(context_.workspace);
+    branch.run(x, result);
+    if (branch.bias) {
+      elementwise.fill(context_.stream(), 0, normed);
+      elementwise.bias_dropout_add(context_.stream(), result, branch.bias, normed, {}, result);
+    }
+    norm.forward(result, normed, statistics);
+    if (y) elementwise.bias_dropout_add(context_.stream(), normed, {}, x, branch.dropout, y);
+  }
+
+  /// Computes dx from dy, overwritten.
+  void add_backward(ConstTensorView dy, const BranchGradient& branch, const Norm& norm, ConstTensorView result,
+                    const NormStatistics& statistics, TensorView dx) const {
+    ElementwiseKernels& elementwise = context_.backend.elementwise();
+    ConstTensorView dnormed = dy;
+    if (branch.dropout.enabled()) {
+      elementwise.bias_dropout_add_backward(context_.stream(), dy, branch.dropout, branch.output, {});
+      dnormed = branch.output;
+    }
+    norm.backward(dnormed, result, statistics, {}, branch.output);
+    if (branch.bias_gradient) {
+      elementwise.bias_dropout_add_backward(context_.stream(), branch.output, {}, branch.output, branch.bias_gradient);
+    }
+    branch.run(dx);
+    elementwise.add(context_.stream(), dy, dx);
+  }
+};
+
 }  // namespace
 
 void ResidualForm::declare(ParameterList& list, const ModelConfig& config, const std::string& prefix, int branch) {
@@ -132,6 +189,7 @@ std::unique_ptr<ResidualForm> ResidualForm::make(const parallel::TensorContext& 
                                                  const parallel::ParameterBuffer& parameters, const std::string& prefix,
                                                  const ModelConfig& config) {
   if (config.post_norm()) return std::make_unique<PostNorm>(context, parameters, prefix, config);
+  if (config.post_branch_norm) return std::make_unique<PostBranchNorm>(context, parameters, prefix, config);
   if (config.parallel_residual) return std::make_unique<Parallel>(context, parameters, prefix, config);
   return std::make_unique<PreNorm>(context, parameters, prefix, config);
 }

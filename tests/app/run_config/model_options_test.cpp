@@ -205,6 +205,19 @@ TEST(ModelOptions, MakeBranchesParallel) {
               ThrowsMessage<ConfigError>(HasSubstr("--shared-norm needs --parallel-residual")));
 }
 
+TEST(ModelOptions, PlaceNorms) {
+  const Words sizes = "--num-layers 4 --hidden-size 64 --num-attention-heads 4";
+  const model::ModelConfig plain = ask(sizes + "--qk-layernorm", 16, 257).config;
+  EXPECT_FALSE(plain.qk_norm_across_heads || plain.post_branch_norm);
+  const Words both = "--qk-layernorm --qk-layernorm-across-heads --post-branch-norm";
+  const model::ModelConfig config = ask(sizes + both, 16, 257).config;
+  EXPECT_TRUE(config.qk_norm_across_heads && config.post_branch_norm);
+  EXPECT_THAT([&] { ask(sizes + "--qk-layernorm-across-heads", 16, 257); },
+              ThrowsMessage<ConfigError>(HasSubstr("--qk-layernorm-across-heads needs --qk-layernorm")));
+  EXPECT_THAT([&] { ask(sizes + "--post-branch-norm --parallel-residual", 16, 257); },
+              ThrowsMessage<ConfigError>(HasSubstr("--post-branch-norm with --parallel-residual")));
+}
+
 TEST(ModelOptions, DescribeExperts) {
   const Words dense = "--num-layers 4 --hidden-size 64 --num-attention-heads 4 --disable-bias-linear";
   const auto experts_of = [&](const Words& words) { return ask(dense + words, 16, 257).config.experts; };
