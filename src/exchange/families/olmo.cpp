@@ -15,6 +15,7 @@ std::vector<ModelClass> olmo_family() {
                     {"expert_ffn_hidden", "intermediate_size"},  // no layer has a dense block
                     {"router_pre_softmax", "norm_topk_prob."}};
   olmoe.fixed = {{"attention_bias", false, "linear layers of the class have no biases"},
+                 {"rope_interleave", false, "the class rotates channels in halves"},
                  {"clip_qkv", false, "limits of queries, keys and values are not supported"}};
   olmoe.map = [](const model::ModelConfig& config, const MapOptions& options) {
     return map_around(config, options, map_attention,
@@ -28,7 +29,8 @@ std::vector<ModelClass> olmo_family() {
                                 [](const model::ModelConfig& config) {
                                   return rotates(config) && (config.post_branch_norm || config.qk_norm_across_heads);
                                 });
-  olmo2.fixed = {{"attention_bias", false, "linear layers of the class have no biases"}};
+  olmo2.fixed = {{"attention_bias", false, "linear layers of the class have no biases"},
+                 {"rope_interleave", false, "the class rotates channels in halves"}};
   return {olmoe, olmo2};
 }
 
