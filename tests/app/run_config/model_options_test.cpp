@@ -2,6 +2,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "src/app/run_config/model_options.hpp"
 #include "src/base/error.hpp"
 #include "src/base/text.hpp"
@@ -287,16 +289,13 @@ TEST(ModelOptions, EachFieldsOptionSetsIt) {
   for (const model::Field& field : model::fields()) {
     if (field.help.empty()) continue;
     Words base = "--model 124m";
-    if (field.needs.met != nullptr) base[1] = "llama3-8b";
-    const model::ModelConfig llama = model::preset("llama3.1-8b");
-    if (field.needs.met != nullptr && !field.needs.met(model::preset("llama3-8b"))) {
-      if (field.needs.met(llama)) {
-        base[1] = "llama3.1-8b";
-      } else if (field.needs.met(model::preset("mixtral-8x7b"))) {
-        base[1] = "mixtral-8x7b";
-      } else if (field.needs.met(model::preset("bert-336m"))) {
-        base[1] = "bert-336m";
-      } else {
+    if (field.needs.met != nullptr) {
+      constexpr const char* models[] = {"llama3-8b",  "llama3.1-8b", "mixtral-8x7b",
+                                        "qwen3-0.6b", "pythia-1.4b", "bert-336m"};
+      const auto* const found =
+          std::ranges::find_if(models, [&](const char* name) { return field.needs.met(model::preset(name)); });
+      base[1] = found != std::end(models) ? *found : "llama3-8b";
+      if (found == std::end(models)) {
         base.insert(base.end(), {"--position-embedding-type", "yarn"});
         if (!field.option.starts_with("yarn-rotary")) base.insert(base.end(), {"--yarn-rotary-scaling-factor", "8"});
       }
