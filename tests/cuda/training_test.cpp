@@ -11,6 +11,7 @@
 #include "tests/cuda/gpu_backend.hpp"
 #include "tests/fakes/memory_store.hpp"
 #include "tests/support/message_of.hpp"
+#include "tests/support/model_variants.hpp"
 #include "tests/support/synthetic_runs.hpp"
 
 namespace trireme::test {
@@ -64,6 +65,15 @@ TEST_F(GpuTraining, MuonComputesWhatTheCpuComputes) {
   config.dtype = DType::bf16;
   config.optimizer.kind = optim::OptimizerKind::muon;
   expect_the_cpus_curve(config);
+}
+
+TEST_F(GpuTraining, EachArrangementOfALayerComputesWhatTheCpuComputes) {
+  for (const char* variant : {"parallel branches with one norm", "OLMo 2"}) {
+    SCOPED_TRACE(variant);
+    TrainingRunConfig config = small_run();
+    model_variant(variant).apply(config.model);
+    expect_the_cpus_curve(config);
+  }
 }
 
 TEST_F(GpuTraining, Fp16ScalesItsLoss) {

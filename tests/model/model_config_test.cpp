@@ -41,6 +41,7 @@ std::vector<ModelConfig> models_with_conditions() {
   models[1].rotary_scaling = {RotaryScalingKind::yarn, 4, 16, 2, 64, 0.5, 0.25};
   models[2].window.left = 4;
   models[2].linear_bias = false;
+  models[2].qk_norm = models[2].parallel_residual = true;
   models[3].family = ModelFamily::bert;
   models[3].output = ModelOutput::choices;
   models[4].linear_bias = false;
