@@ -179,10 +179,9 @@ TEST_F(Translate, TakesTheExpertsOfLaunchScripts) {
                   "alltoall --moe-aux-loss-coeff 1e-3 "
                   "--moe-router-load-balancing-type aux_loss --moe-expert-capacity-factor 0"));
   EXPECT_EQ(words({"--moe-layer-freq", "'([1]*48)'"}), Words("--moe-layer-freq ([1]*48)"));
-  for (const char* refused :
-       {"--moe-router-load-balancing-type sinkhorn", "--moe-router-load-balancing-type global_aux_loss",
-        "--moe-router-enable-expert-bias", "--moe-input-jitter-eps 0.1",
-        "--moe-use-upcycling", "--moe-per-layer-logging"}) {
+  for (const char* refused : {"--moe-router-load-balancing-type sinkhorn",
+                              "--moe-router-load-balancing-type global_aux_loss", "--moe-router-enable-expert-bias",
+                              "--moe-input-jitter-eps 0.1", "--moe-use-upcycling", "--moe-per-layer-logging"}) {
     EXPECT_EQ(kind_of(refused), Kind::absent) << refused;
   }
 }
