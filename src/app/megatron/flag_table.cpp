@@ -46,28 +46,35 @@ bool equal_without_case(std::string_view a, std::string_view b) {
 
 }  // namespace
 
-const std::vector<Flag>& all_flags() {
-  static const std::vector<Flag> flags = [] {
-    std::vector<Flag> list;
-    for (const auto& part : {flags_that_work(), flags_satisfied(), flags_refused()}) {
-      for (const FlagGroup& group : part) {
-        for (std::string_view name : split(group.names, ',')) {
-          if (name.starts_with(' ')) name.remove_prefix(1);
-          list.push_back({name, group.values, group.releases, group.kind, group.text});
-        }
+std::string hyphenated(std::string name) {
+  std::ranges::replace(name, '_', '-');
+  return name;
+}
+
+std::vector<Flag> flags_of(std::initializer_list<std::span<const FlagGroup>> parts) {
+  std::vector<Flag> list;
+  for (const auto& part : parts) {
+    for (const FlagGroup& group : part) {
+      for (std::string_view name : split(group.names, ',')) {
+        if (name.starts_with(' ')) name.remove_prefix(1);
+        list.push_back({name, group.values, group.releases, group.kind, group.text});
       }
     }
-    std::ranges::sort(list, {}, &Flag::name);
-    return list;
-  }();
+  }
+  std::ranges::sort(list, {}, &Flag::name);
+  return list;
+}
+
+const std::vector<Flag>& all_flags() {
+  static const std::vector<Flag> flags = flags_of({flags_that_work(), flags_satisfied(), flags_refused()});
   return flags;
 }
 
-const Flag* find_flag(std::string_view name, std::string_view value) {
+const Flag* find_flag(const std::vector<Flag>& flags, std::string_view name, std::string_view value) {
   const Flag* of_prefix = nullptr;
   const Flag* found = nullptr;
   const Flag* of_value = nullptr;
-  for (const Flag& flag : all_flags()) {
+  for (const Flag& flag : flags) {
     if (flag.name == name) found = &flag;
     if (flag.name.ends_with('*') && name.starts_with(flag.name.substr(0, flag.name.size() - 1))) of_prefix = &flag;
     const bool names_value =
