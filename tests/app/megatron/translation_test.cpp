@@ -237,9 +237,10 @@ TEST(TranslateGenerate, TakesTheWordsOfMegatronsPrograms) {
           options, "generate")
           .arguments,
       ElementsAre("--max-new-tokens", "9", "--top-p", "0.9", "--temperature", "0"));
-  EXPECT_THAT(translate(Words("--num-samples 2 --chat-template x"), options, "generate").refusal(),
-              AllOf(HasSubstr("--num-samples 2: prompts are lines of JSON; nearest: --prompts FILE --output FILE"),
-                    HasSubstr("--chat-template x: this kind of generation is absent")));
+  EXPECT_THAT(
+      translate(Words("--sample-input-file x --chat-template x"), options, "generate").refusal(),
+      AllOf(HasSubstr("--sample-input-file x: prompts are lines of JSON; nearest: --prompts FILE --output FILE"),
+            HasSubstr("--chat-template x: this kind of generation is absent")));
 }
 
 TEST_F(Translate, AcceptsFlagsOfLogsAndTextsThatItReplaces) {

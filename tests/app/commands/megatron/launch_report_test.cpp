@@ -100,10 +100,10 @@ TEST(LaunchReport, GivesEachProgramItsCommand) {
                                   HasSubstr("--strict-lambada"), HasSubstr("--micro-batch-size 8")));
   const LaunchReport generation = report_on(
       "python generate_samples_gpt2.py --load run --out-seq-length 1024 --genfile unconditional.json --num-samples 2");
-  EXPECT_FALSE(generation.runs);
+  EXPECT_TRUE(generation.runs) << generation.text;
   EXPECT_THAT(generation.text,
-              AllOf(HasSubstr("trireme generate"), HasSubstr("--max-new-tokens 1024"),
-                    ContainsRegex("--genfile unconditional.json .*nearest: > FILE"), HasSubstr("2 flags are refused")));
+              AllOf(HasSubstr("trireme generate"), HasSubstr("--max-new-tokens 1024"), HasSubstr("--num-samples 2"),
+                    ContainsRegex("--genfile unconditional.json .*works .*--output")));
 }
 
 TEST(LaunchReport, NamesTheRanksThatShareAModel) {
