@@ -14,6 +14,8 @@ inline constexpr std::string_view checkpoints = "nearest: --load, --save";
 inline constexpr std::string_view clusters = "nearest: leave it out";
 inline constexpr std::string_view deepspeed =
     "this part of DeepSpeed is absent; nearest: --data-parallel-sharding-strategy, --recompute-granularity";
+inline constexpr std::string_view distillation =
+    "distillation and quantisation are absent; nearest: a run without the option";
 inline constexpr std::string_view encoders = "this kind of model is absent; nearest: --model-type gpt or bert";
 inline constexpr std::string_view every_example = "every example counts";
 inline constexpr std::string_view experts =
@@ -29,6 +31,7 @@ inline constexpr std::string_view graphs = "nearest: --cuda-graphs";
 inline constexpr std::string_view held = "is checked against the checkpoint";
 inline constexpr std::string_view hybrid =
     "layers other than attention and feed-forward are absent; nearest: a GPT of --num-layers layers";
+inline constexpr std::string_view images = "models of images are absent; nearest: --model-type gpt or bert, on text";
 inline constexpr std::string_view inference = "training generates no text; nearest: trireme generate";
 inline constexpr std::string_view initial = "this initialisation is absent; nearest: --init-method-std, --init-scale";
 inline constexpr std::string_view latent = "this form of attention is absent; nearest: --group-query-attention";
@@ -45,6 +48,7 @@ inline constexpr std::string_view positions =
 inline constexpr std::string_view curves = "is how TensorBoard's files are written";
 inline constexpr std::string_view process = "tunes Python, PyTorch or their loaders, which are not used";
 inline constexpr std::string_view profilers = "this profiler is absent; nearest: --trace-file";
+inline constexpr std::string_view retrieval = "retrieval is absent; nearest: --model-type bert";
 inline constexpr std::string_view router_bias =
     "routers have no biases that balance the load; nearest: --moe-aux-loss-coeff";
 inline constexpr std::string_view rng = "random numbers depend only on --seed and the sample, so no state is saved";
