@@ -14,10 +14,10 @@ struct Initialisation {
   InitMethod method = InitMethod::normal;
   std::uint64_t seed = 1234;
   int layers = 1;               ///< layers of the full model
-  bool scales_residual = true;  ///< divides residual matrices by sqrt(2 layers)
   double scale = 1;             ///< multiplies the layers' matrices (h.*), to test attention and activations
   double std = 0.02;            ///< standard deviation of `normal`
   int threads = 1;              ///< threads of this rank; they do not affect the values
+  bool scales_residual = true;  ///< divides residual matrices by sqrt(2 layers)
 };
 
 /// Writes initial values to the parameters. Element i (row-major in the full, logical tensor) of the tensor NAME

@@ -95,10 +95,10 @@ void TrainSession::initialise() {
   const model::Initialisation initialisation{.method = config_.initialisation.method,
                                              .seed = config_.seed,
                                              .layers = plan_.model.layers,
-                                             .scales_residual = !config_.initialisation.not_scaled,
                                              .scale = config_.initialisation.scale,
                                              .std = config_.initialisation.std,
-                                             .threads = default_thread_count(job_.node.ranks_sharing_cores)};
+                                             .threads = default_thread_count(job_.node.ranks_sharing_cores),
+                                             .scales_residual = !config_.initialisation.not_scaled};
   model::initialise(*job_.backend, model_.parameters().parameters(), initialisation);
   trainer_.start();
   if (!plan_.pretrained) return;
