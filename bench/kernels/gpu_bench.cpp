@@ -17,6 +17,7 @@
 #include <iostream>
 #include <vector>
 
+#include "bench/kernels/gpu_experts.hpp"
 #include "bench/kernels/gpu_measure.hpp"
 #include "cuda/backend/cuda_backend.hpp"
 #include "cuda/kernels/epilogue.hpp"
@@ -321,6 +322,7 @@ void run(Backend& backend, Selection selection, bool dry_run, std::ostream& json
       run_hidden(bench, m);
       run_rotary(bench, m);
       run_feed_forward(bench, m);
+      measure_experts(bench, m.name, m.s * m.b, m.h);
       run_cross_entropy(bench, m);
       run_parameters(bench, dry_run ? 1 << 12 : 1 << 28);
       run_layer(bench, m);

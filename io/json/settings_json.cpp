@@ -11,11 +11,11 @@ namespace {
 using nlohmann::json;
 using Settings = std::vector<std::pair<std::string, std::string>>;
 
-void append(const json& object, const std::string& prefix, Settings& settings) {
+void append_settings(const json& object, const std::string& prefix, Settings& settings) {
   for (const auto& [name, value] : object.items()) {
     const std::string path = prefix + name;
     if (value.is_object() && !value.empty()) {
-      append(value, path + ".", settings);
+      append_settings(value, path + ".", settings);
     } else {
       settings.emplace_back(path, value.is_string() ? value.get<std::string>() : json_dump(value));
     }
@@ -29,7 +29,7 @@ Settings json_settings(std::string_view text, const std::string& where) {
   TRIREME_CHECK(object.is_object(), DataError, "{}: {} instead of an object of settings", where,
                 json_quotation(object));
   Settings settings;
-  append(object, "", settings);
+  append_settings(object, "", settings);
   return settings;
 }
 

@@ -66,6 +66,8 @@ struct ExpertConfig {
   double scaling = 1;        ///< factor of the weights of the chosen experts
   std::int64_t groups = 1;
   std::int64_t groups_per_token = 1;
+  bool fp32_router =
+      false;  ///< logits are computed in fp32 from inputs and weights of 16 bits, not in the training type
   // Training only.
   BalanceLoss balance = BalanceLoss::micro_batch;
   double balance_coefficient = 0;
@@ -137,9 +139,13 @@ struct ModelConfig {
   AttentionWindow window = {};
   bool gated = false;  ///< the feed-forward block is gated by SiLU (SwiGLU); replaces `activation`
   bool linear_bias = true;
-  bool qk_norm = false;   ///< each head of queries and keys is normalised over its channels, before rotation
-  bool qkv_bias = false;  ///< queries, keys and values have biases even if other linear layers have none
+  bool qk_norm = false;  ///< each head of queries and keys is normalised over its channels, before rotation
+  bool qk_norm_across_heads = false;  ///< QK norm is over the channels of all heads together
+  bool qkv_bias = false;              ///< queries, keys and values have biases even if other linear layers have none
   bool tied_output = true;
+  bool parallel_residual = false;  ///< attention and feed-forward block read the same input: ResidualForm
+  bool post_branch_norm = false;   ///< norms are on the results of branches, not on their inputs: ResidualForm
+  bool shared_norm = false;        ///< the two branches of a parallel layer read one norm's result
   ExpertConfig experts = {};
   NormPlacement norm_placement = NormPlacement::pre;  ///< post: BERT only
   bool binary_head = true;  ///< BERT: token types, a pooler and the prediction of the order of segments
@@ -196,7 +202,7 @@ void check_sequence_length(const ModelConfig& config, std::int64_t sequence_leng
 enum class Architecture { gpt2, llama, gpt, bert };
 /// gpt2: layer normalisation, learned positions, GELU, biases, a tied output head, heads of hidden / heads channels, no
 /// grouped queries. llama: RMSNorm, rotary positions over full heads, SwiGLU and no biases; its output may be tied, and
-/// its queries grouped. Neither has sliding windows or experts. bert: every model of that family.
+/// its queries grouped. Neither has sliding windows, parallel branches or experts. bert: every model of that family.
 Architecture architecture_of(const ModelConfig& config);
 
 /// Converts the shape to the attributes "model.*" of a checkpoint, and back; dropout is not among them. Throws

@@ -110,6 +110,43 @@ inline const std::vector<ModelVariant>& model_variants() {
                       .balance = model::BalanceLoss::none,
                       .z_coefficient = 0.01};
        }},
+      {"parallel branches of half-rotated heads",
+       [](ModelConfig& c) {
+         c.position_embedding = model::PositionEmbedding::rope;
+         c.rotary_percent = 0.5;
+         c.activation = Activation::gelu_erf;
+         c.parallel_residual = true;
+       }},
+      {"parallel branches with one norm",
+       [](ModelConfig& c) {
+         c.position_embedding = model::PositionEmbedding::rope;
+         c.query_groups = 2;
+         c.linear_bias = false;
+         c.parallel_residual = c.shared_norm = true;
+       }},
+      {"parallel experts",
+       [](ModelConfig& c) {
+         c.linear_bias = false;
+         c.experts = {.count = 4};
+         c.parallel_residual = true;
+       }},
+      {"norms across heads", [](ModelConfig& c) { c.qk_norm = c.qk_norm_across_heads = true; }},
+      {"norms after branches", [](ModelConfig& c) { c.post_branch_norm = true; }},
+      {"OLMo 2",
+       [](ModelConfig& c) {
+         c.query_groups = 2;
+         c.qk_norm = c.qk_norm_across_heads = c.post_branch_norm = true;
+         c.normalization = model::Normalization::rms_norm;
+         c.position_embedding = model::PositionEmbedding::rope;
+         c.gated = true;
+         c.linear_bias = false;
+       }},
+      {"experts with norms after branches",
+       [](ModelConfig& c) {
+         c.post_branch_norm = true;
+         c.linear_bias = false;
+         c.experts = {.count = 4, .pre_softmax = true};
+       }},
       {"Llama",
        [](ModelConfig& c) {
          c.normalization = model::Normalization::rms_norm;

@@ -8,13 +8,13 @@ namespace {
 using enum Values;
 using enum Kind;
 
-constexpr std::string_view runtime = "tunes DeepSpeed's runtime; results do not depend on it";
-constexpr std::string_view section = "counts only in a section that is enabled";
-constexpr std::string_view growing = "samples have the same length and order in every phase; nearest: leave it out";
+constexpr std::string_view tunes_runtime = "tunes DeepSpeed's runtime; results do not depend on it";
+constexpr std::string_view of_section = "counts only in a section that is enabled";
+constexpr std::string_view curriculum = "samples have the same length and order in every phase; nearest: leave it out";
 
 // Settings of DeepSpeed's JSON, with the names of their sections before them. As in flags, "name value" is a setting
 // with one value, and "name value --flag" one beside a flag of the command line.
-constexpr auto table = std::to_array<FlagGroup>({
+constexpr auto deepspeed_groups = std::to_array<FlagGroup>({
     {one, "DeepSpeed", works, "--bf16", "bf16.enabled true, bfloat16.enabled true"},
     {one, "DeepSpeed", works, "--clip-grad @", "gradient_clipping"},
     {one, "DeepSpeed", works, "--data-parallel-sharding-strategy no_shard", "zero_optimization.stage 0"},
@@ -34,7 +34,7 @@ constexpr auto table = std::to_array<FlagGroup>({
     {one, "DeepSpeed", works, "--micro-batches @", "gradient_accumulation_steps"},
     {one, "DeepSpeed", works, "--min-loss-scale @", "fp16.min_loss_scale"},
 
-    {one, "DeepSpeed", satisfied, runtime,
+    {one, "DeepSpeed", satisfied, tunes_runtime,
      "activation_checkpointing.*, aio.*, checkpoint.*, dataloader_drop_last, disable_allgather, dump_state, "
      "gradient_predivide_factor, memory_breakdown, prescale_gradients, seq_parallel_communication_data_type, "
      "sparse_gradients, use_data_before_expert_parallelism, wall_clock_breakdown, zero_allow_untested_optimizer, "
@@ -62,7 +62,7 @@ constexpr auto table = std::to_array<FlagGroup>({
      "zero_optimization.zero_quantized_gradients false, zero_optimization.zero_quantized_nontrainable_weights false, "
      "zero_optimization.zero_quantized_weights false, activation_checkpointing.cpu_checkpointing false, "
      "activation_checkpointing.partition_activations false"},
-    {one, "DeepSpeed", satisfied, section,
+    {one, "DeepSpeed", satisfied, of_section,
      "amp.*, autotuning.*, curriculum_learning.*, data_efficiency.*, eigenvalue.*, elasticity.*, hybrid_engine.*, "
      "nebula.*, progressive_layer_drop.*, torch_autocast.*, zero_optimization.offload_optimizer.*, "
      "zero_optimization.offload_param.*"},
@@ -75,7 +75,7 @@ constexpr auto table = std::to_array<FlagGroup>({
     {one, "DeepSpeed", absent, "nearest: trireme plan", "autotuning.enabled true"},
     {one, "DeepSpeed", absent, "nearest: data_types.grad_accum_dtype", "communication_data_type"},
     {one, "DeepSpeed", absent, "nearest: fp32, or the type of the weights", "data_types.grad_accum_dtype"},
-    {one, "DeepSpeed", absent, growing, "curriculum_learning.enabled true, data_efficiency.enabled true"},
+    {one, "DeepSpeed", absent, curriculum, "curriculum_learning.enabled true, data_efficiency.enabled true"},
     {one, "DeepSpeed", absent, "any number of ranks continues a checkpoint; nearest: train_batch_size",
      "elasticity.enabled true"},
     {one, "DeepSpeed", absent, "every layer computes; nearest: leave it out",
@@ -103,7 +103,7 @@ constexpr auto table = std::to_array<FlagGroup>({
 }  // namespace
 
 const std::vector<Flag>& deepspeed_settings() {
-  static const std::vector<Flag> settings = flags_of({std::span<const FlagGroup>(table)});
+  static const std::vector<Flag> settings = flags_of({std::span<const FlagGroup>(deepspeed_groups)});
   return settings;
 }
 

@@ -10,16 +10,19 @@
 namespace trireme::model {
 
 /// Norms of a layer, and sums of the residual stream x with the layer's two branches F_1 (attention) and F_2
-/// (feed-forward). Adds each branch's output bias b with dropout. A model is pre-norm or post-norm.
+/// (feed-forward). Adds each branch's output bias b with dropout. A model is pre-norm, parallel, post-norm or
+/// has norms after branches.
 class ResidualForm {
  public:
   /// State of one micro-batch between forward and backward, [s_local, b, h].
   struct Saved {
     ConstTensorView input;
-    TensorView normed_1;  ///< result of the first norm
+    TensorView normed_1;  ///< result of the first norm; with norms after branches, its input
     NormStatistics statistics_1;
-    TensorView middle;  ///< first sum of stream and branch; not read by backward_weight
-    TensorView second;  ///< pre-norm: result of the second norm; post-norm: second sum
+    TensorView middle;  ///< first sum of stream and branch
+    /// Pre-norm, parallel: result of the second norm or the shared one. Post-norm: second sum. Norms after branches:
+    /// input of the second.
+    TensorView second;
     NormStatistics statistics_2;
   };
   /// A branch in forward.
@@ -36,7 +39,7 @@ class ResidualForm {
     Dropout dropout;
   };
 
-  /// Adds the norm of branch 1 or 2 of the layer `prefix`: ln_1.* or ln_2.*.
+  /// Adds the norm of branch 1 or 2 of the layer `prefix`: ln_1.* or, unless it is shared, ln_2.*.
   static void declare(ParameterList& list, const ModelConfig& config, const std::string& prefix, int branch);
   /// Makes the model's form with the parameters ln_1.* and ln_2.* of the layer `prefix`.
   static std::unique_ptr<ResidualForm> make(const parallel::TensorContext& context,
@@ -46,7 +49,9 @@ class ResidualForm {
                const std::string& prefix, const ModelConfig& config);
   virtual ~ResidualForm() = default;
 
-  Saved make_saved(const LayerShape& shape, Arena& arena) const;
+  virtual Saved make_saved(const LayerShape& shape, Arena& arena) const;
+  /// Returns a tensor like the residual stream that only `backward` reads.
+  virtual TensorView unread_by_weights(const Saved& saved) const { return saved.middle; }
   /// Overwrites y; x must outlive `saved`. An empty y only fills `saved`.
   virtual void forward(const LayerShape& shape, ConstTensorView x, const Branch& attention, const Branch& feed_forward,
                        Saved& saved, TensorView y) const = 0;

@@ -135,7 +135,7 @@ TEST(LaunchReport, CountsTheRanksOfDeepSpeed) {
               HasSubstr("--global-batch-size 32 is not --micro-batch-size 2 x --micro-batches 2 x 4 data ranks"));
 }
 
-TEST(LaunchReport, RefusesWordsThatAreNoLaunch) {
+TEST(LaunchReport, RefusesOtherCommands) {
   EXPECT_THAT([] { report_on("echo done"); },
               ThrowsMessage<ConfigError>(HasSubstr("no word is a program of Megatron-LM")));
   EXPECT_THAT([] { report_on("python pretrain_gpt.py --save \033]0;x"); },
