@@ -28,7 +28,7 @@ class InitialValues {
       : method_(options.method), role_(role), hash_(fnv1a(name)), key_(mix64(mix64(options.seed) + hash_)) {
     const bool hashed = method_ == InitMethod::hashed_uniform;
     factor_ = hashed ? 0.02 * std::sqrt(3.0) : options.std;
-    if (role == ParameterRole::residual_matrix) factor_ /= std::sqrt(2.0 * options.layers);
+    if (role == ParameterRole::residual_matrix && options.scales_residual) factor_ /= std::sqrt(2.0 * options.layers);
     scale_ = name.starts_with("h.") ? options.scale : 1;
   }
 

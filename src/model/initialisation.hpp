@@ -13,10 +13,11 @@ enum class InitMethod { normal, hashed_uniform };
 struct Initialisation {
   InitMethod method = InitMethod::normal;
   std::uint64_t seed = 1234;
-  int layers = 1;     ///< layers of the full model; divides residual matrices by sqrt(2 layers)
-  double scale = 1;   ///< multiplies the layers' matrices (h.*), to test attention and activations
-  double std = 0.02;  ///< standard deviation of `normal`
-  int threads = 1;    ///< threads of this rank; they do not affect the values
+  int layers = 1;               ///< layers of the full model
+  double scale = 1;             ///< multiplies the layers' matrices (h.*), to test attention and activations
+  double std = 0.02;            ///< standard deviation of `normal`
+  int threads = 1;              ///< threads of this rank; they do not affect the values
+  bool scales_residual = true;  ///< divides residual matrices by sqrt(2 layers)
 };
 
 /// Writes initial values to the parameters. Element i (row-major in the full, logical tensor) of the tensor NAME
@@ -32,6 +33,8 @@ struct Initialisation {
 /// embeddings a r, residual matrices a r / sqrt(2 layers), a = 0.02 sqrt(3); biases 0.02 r; norm weights 1 + 0.1 r
 /// (0.1 r if stored as the difference from 1); norm biases 0.05 r. Rounds constants, products and sums to fp32 in every
 /// training type, so that other programs can reproduce the weights without a file. Ignores the seed.
+///
+/// Without `scales_residual`, residual matrices are not divided by sqrt(2 layers).
 void initialise(Backend& backend, std::span<const parallel::Parameter> parameters, const Initialisation& options);
 
 /// Returns one element of `initialise`, before conversion to the training type.

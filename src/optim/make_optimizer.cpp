@@ -52,6 +52,7 @@ Attributes attributes_of(const OptimizerOptions& options) {
   Attributes attributes;
   attributes.put("optimizer", options.kind, optimizer_kinds);
   attributes.put_shortest("training.weight-decay", options.weight_decay);
+  if (options.decays_all) attributes.put("training.do-layernorm-bias-weight-decay", true);
   if (options.kind == OptimizerKind::sgd) {
     attributes.put_shortest("training.sgd-momentum", options.sgd.momentum);
     return attributes;

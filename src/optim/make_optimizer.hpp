@@ -25,6 +25,7 @@ inline constexpr Choice<NewtonSchulzCoefficients> newton_schulz_coefficients[] =
 struct OptimizerOptions {
   OptimizerKind kind = OptimizerKind::adam;
   double weight_decay = 0.01;
+  bool decays_all = false;  ///< biases and norms decay, too
   AdamWOptions adamw = {};
   SgdOptions sgd = {};
   MuonOptions muon = {};  ///< settings of matrices; `adamw` has those of the rest

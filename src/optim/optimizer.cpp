@@ -72,7 +72,7 @@ Optimizer::Stretch Optimizer::stretch_at(std::size_t bucket, bool matrices, std:
 
 std::pair<double, double> Optimizer::rates_of(const parallel::Parameter& p, const Rates& rates) const {
   return {p.rows_are_tokens ? rates.of_tokens.value_or(rates.learning_rate) : rates.learning_rate,
-          parallel::decays(p.role) ? rates.weight_decay.value_or(weight_decay_) : 0};
+          rates.decays_all || parallel::decays(p.role) ? rates.weight_decay.value_or(weight_decay_) : 0};
 }
 
 Optimizer::Stretch Optimizer::stretch_of(std::size_t i, const Rates& rates) const {

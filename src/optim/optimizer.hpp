@@ -13,7 +13,8 @@ namespace trireme::optim {
 
 /// Updates a rank's shard of its parameters (all of them where the buffer is in one shard). Keeps its moments and, for
 /// 16-bit training types, fp32 master weights in arrays of the shard. In fp32 and fp64 the parameters are their own
-/// masters. Matrices and embeddings decay, biases and norms do not. Padding has no gradient and stays 0.
+/// masters. Matrices and embeddings decay; biases and norms only with Rates::decays_all. Padding has no gradient and
+/// stays 0.
 class Optimizer {
  public:
   /// State of one parameter, as a checkpoint names it.
@@ -28,6 +29,7 @@ class Optimizer {
     double learning_rate;
     std::optional<double> weight_decay = {};  ///< instead of the optimizer's
     std::optional<double> of_tokens = {};     ///< learning rate of Parameter::rows_are_tokens
+    bool decays_all = false;                  ///< biases and norms decay, too
   };
 
   virtual ~Optimizer() = default;

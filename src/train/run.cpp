@@ -75,7 +75,7 @@ enum class Stop : std::int32_t { none, interval, time, signal };
 const char* text_of(Stop stop) {
   return stop == Stop::interval ? "<exit_interval>"
          : stop == Stop::time   ? "<exit_duration_in_mins>"
-                                : "stopped by a signal";
+                                : "stopped by a signal or <kill_switch_path>";
 }
 
 Stop agreed(Communicator& world, Stop mine) {

@@ -25,7 +25,7 @@ struct RunSchedule {
 struct RunHooks {
   /// Saves the run's checkpoints; null if it saves none.
   CheckpointWriter* checkpoints = nullptr;
-  /// Returns whether this rank was asked to stop by a signal; one rank suffices. Not collective.
+  /// Returns whether this rank was asked to stop, by a signal or a file; one rank suffices. Not collective.
   std::function<bool()> stop_requested;
   /// Receives records; null on ranks that keep none.
   MetricsSink* metrics = nullptr;

@@ -227,6 +227,7 @@ void Trainer::update_parameters(TrainRecord& record) {
   optim::Optimizer::Rates rates = record.learning_rate;
   rates.weight_decay = record.weight_decay;
   rates.of_tokens = record.decoupled_learning_rate;
+  rates.decays_all = options_.optimizer.decays_all;
   if (observations_.num_zeros) {
     record.num_zeros =
         optim::count_zero_gradients(model_.backend(), model_.parameters(), model_.gradient_groups(), norm_sum_);

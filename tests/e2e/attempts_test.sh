@@ -254,6 +254,9 @@ check "SIGUSR1: the last iteration is saved" \
   [ "$(printf 'step-%08d' "$(field iteration usr1.jsonl | tail -1)")" = "$(cat usr1/LATEST)" ]
 on 1 checkpoint verify usr1
 check "SIGUSR1: the checkpoint is whole" [ $code -eq 0 ]
+touch switch
+on 4 train "${long[@]}" "${grid[@]}" --save switched --kill-switch-path switch
+check "--kill-switch-path: exit code 75 after one iteration" [ "$code $(cat switched/LATEST)" = "75 step-00000001" ]
 stopped TERM term "$trireme" train "${long[@]}"
 check "SIGTERM: exit code 75, saved" \
   [ "$code $(printf 'step-%08d' "$(field iteration term.jsonl | tail -1)")" = "75 $(cat term/LATEST)" ]

@@ -48,6 +48,11 @@ text=$(sed 's/.*"text":"\(.*\)","tokens".*/\1/' ship.out.jsonl)
 check "--prompt and --prompts give one text" [ "$(cat out)" = "the ship$text" ]
 check "a text ends at the limit" grep -q '"finish_reason":"length"}' ship.out.jsonl
 
+# Texts from nothing.
+done_by 2 generate --load saved --num-samples 3 --max-new-tokens 5 --output nothing.jsonl
+check "each text has a line" [ "$(grep -o '^{"id":[^,]*' nothing.jsonl | tr -d '\n')" = '{"id":1{"id":2{"id":3' ]
+check "the texts differ" [ "$(sed 's/^{"id":[0-9]*//' nothing.jsonl | sort -u | wc -l)" -gt 1 ]
+
 # A text that ends it, of several tokens: the text ends before it.
 done_by 2 generate --load saved --prompts ship.jsonl --max-new-tokens 30 --temperature 0 --output stopped.jsonl --stop "no such" "${text:9:3}"
 check "the text ends before --stop" grep -qF "\"text\":\"${text%%"${text:9:3}"*}\"" stopped.jsonl
@@ -81,7 +86,7 @@ refused 5 "absent.jsonl" 1 generate --load saved --prompts absent.jsonl --output
 refused 5 "--output absent/x.jsonl" 2 "${prompts[@]}" --output absent/x.jsonl
 check "what is refused leaves no file" [ ! -e none.jsonl ]
 refused 2 "--prompts needs --output" 1 "${prompts[@]}"
-refused 2 "--prompt or --prompts must be given, not both" 1 "${prompts[@]}" --output x.jsonl --prompt a
+refused 2 "--prompt, --prompts or --num-samples must be given, only one of them" 1 "${prompts[@]}" --output x.jsonl --prompt a
 refused 2 "--stop needs --prompts" 1 generate --load saved --prompt a --stop b
 refused 2 "--batch-size" 1 "${prompts[@]}" --output x.jsonl --batch-size 0
 refused 4 "Try a smaller --batch-size" 1 "${prompts[@]}" --output x.jsonl --batch-size 2000000000

@@ -22,6 +22,18 @@ field lm_loss pasted.jsonl >pasted
 check "a pasted line trains the same run" cmp own pasted
 check "it has eight losses" [ "$(wc -l <pasted)" = 8 ]
 
+# A file of DeepSpeed's settings gives what the line lacks.
+cat >ds.json <<'END'
+{"train_batch_size": 4, "train_micro_batch_size_per_gpu": 2, "gradient_accumulation_steps": 2, "gradient_clipping": 1.0,
+ "zero_optimization": {"stage": 1, "overlap_comm": true}, "bf16": {"enabled": true}, "steps_per_print": 100}
+END
+done_by 1 train "${model[@]}" --data-path corpus.h5 --train-iters 8 --lr 0.01 --eval-iters 0 --warmup .25 --ffn-hidden-size 32 \
+  --deepspeed --deepspeed_config ds.json --zero-stage 1 --deepspeed-activation-checkpointing --checkpoint-activations \
+  --clip-grad 1 --wandb-project run --metrics-file settings.jsonl
+check "flags of other logs are in one line" grep -q 'that write other logs; .*: --wandb-project run, steps_per_print 100$' err
+check "the settings train the same run" cmp own <(field lm_loss settings.jsonl)
+refused 2 "gradient_clipping 1.0: contradicts --clip-grad 0.5" 1 train "${run[@]}" --deepspeed_config ds.json --clip-grad 0.5
+
 # A dry run of a Llama's flags.
 done_by 2 train --use-mcore-models --transformer-impl transformer_engine --num-layers 4 --hidden-size 32 \
   --num-attention-heads 4 --group-query-attention --num-query-groups 2 --ffn-hidden-size 64 --seq-length 16 \
@@ -36,13 +48,13 @@ check "a Llama's flags start a dry run of 750 iterations" grep -q "750 iteration
 
 # All absent flags in one error, beside mistakes.
 refused 2 "--kv-lora-rank 8: this form of attention is absent; nearest: --group-query-attention" \
-  2 train "${run[@]}" --kv-lora-rank 8 --fp8-format hybrid --deepspeed
+  2 train "${run[@]}" --kv-lora-rank 8 --fp8-format hybrid --ds-inference
 check "the same error has the second" grep -q -- "--fp8-format hybrid: 8-bit and 4-bit types are absent; nearest: --bf16" err
-check "the same error has the third" grep -q -- "--deepspeed: DeepSpeed is absent; nearest: " err
+check "the same error has the third" grep -q -- "--ds-inference: this part of DeepSpeed is absent; nearest: " err
 refused 2 "there is no option --lr-warmup-iter; did you mean --lr-warmup-iters?" 1 train "${run[@]}" --lr-warmup-iter 5 --kv-lora-rank 8
 check "the absent flag is in this error, too" grep -q -- "--kv-lora-rank 8: this form" err
 refused 2 "--position-embedding-type alibi: ALiBi" 1 train "${run[@]}" --position-embedding-type alibi
-refused 2 "--micro-batches and --global-batch-size exclude each other" 1 train "${run[@]}" --micro-batches 2
+refused 2 "--global-batch-size 4 is not --micro-batch-size 1 x --micro-batches 2 x 1 data ranks" 1 train "${run[@]}" --micro-batches 2 --micro-batch-size 1
 
 # A tokenizer is checked against that of the corpus.
 refused 3 "--tokenizer-type GPT2BPETokenizer is not the tokenizer that corpus corpus.h5 holds: bytes" \

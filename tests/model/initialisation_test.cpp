@@ -53,6 +53,14 @@ TEST(Initialisation, ScaleMultipliesTheMatricesOfTheLayersOnly) {
   }
 }
 
+TEST(Initialisation, WithoutScalingDrawsResidualMatricesLikeOthers) {
+  for (Initialisation options : {normal, hashed}) {
+    options.scales_residual = false;
+    EXPECT_EQ(initial_value("x", ParameterRole::residual_matrix, 3, options),
+              initial_value("x", ParameterRole::matrix, 3, options));
+  }
+}
+
 // Computed independently from the same definition (Philox in integers, AS 241 of another library).
 TEST(Normal, MakesTheFrozenValues) {
   const auto value = [](const char* name, std::int64_t i) {

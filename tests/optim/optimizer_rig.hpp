@@ -65,7 +65,8 @@ struct PlainStep {
 class OptimizerTest : public testing::TestWithParam<DType> {
  protected:
   /// Makes four steps of `optimizer`, and expects the states that `update` computes.
-  void expect_updates_of(ParameterBuffer& buffer, Optimizer& optimizer, const std::function<void(PlainStep&)>& update) {
+  void expect_updates_of(ParameterBuffer& buffer, Optimizer& optimizer, const std::function<void(PlainStep&)>& update,
+                         bool decays_all = false) {
     Backend& b = *backend_;
     const std::size_t count = buffer.parameters().size();
     std::vector<PlainStep> plain(count);
@@ -81,12 +82,14 @@ class OptimizerTest : public testing::TestWithParam<DType> {
         const Parameter& p = buffer.parameters()[i];
         plain[i].step = step;
         plain[i].lr = lr;
-        plain[i].decays = p.name == "wte" || p.name == "fc.weight" || p.name == "proj.weight";
+        plain[i].decays = decays_all || p.name == "wte" || p.name == "fc.weight" || p.name == "proj.weight";
         plain[i].g = values_of(b, p.gradient);
         for (double& g : plain[i].g) g *= scale;
         update(plain[i]);
       }
-      optimizer.step(lr, scale);
+      Optimizer::Rates rates = lr;
+      rates.decays_all = decays_all;
+      optimizer.step(rates, scale);
     }
     EXPECT_EQ(optimizer.updates(), 4);
     const Tolerance allowed = tolerance(accumulation_type(GetParam()), Operation::sum);

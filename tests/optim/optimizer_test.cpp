@@ -153,6 +153,8 @@ TEST(OptimizerAttributes, KeepTheKindAndItsOptions) {
                                                 {"training.adam-beta1", "0.9"},
                                                 {"training.adam-beta2", "0.999"},
                                                 {"training.adam-eps", "1e-08"}}));
+  options.decays_all = true;
+  EXPECT_EQ(attributes_of(options).texts().at("training.do-layernorm-bias-weight-decay"), "true");
   options.adamw.exp_avg_dtype = DType::bf16;
   EXPECT_EQ(attributes_of(options).texts().at("training.exp-avg-dtype"), "bf16");
   EXPECT_FALSE(attributes_of(options).contains("training.exp-avg-sq-dtype"));

@@ -25,13 +25,13 @@ constexpr auto rows_of_commands = std::to_array<CommandFlag>({
      {"keep-last", none, "v1.0-", absent,
       "an epoch has only full batches; nearest: a --global-batch-size that divides the examples"}},
     {"generate", {"flash-decode", none, "0.10-", satisfied, why::server}},
-    {"generate", {"genfile", one, "2019-v2.5", absent, why::standard_output}},
+    {"generate", {"genfile", one, "2019-v2.5", works, "--output @"}},
     {"generate", {"greedy", none, "2019-v2.5", works, "--temperature 0"}},
     {"generate", {"inference-batch-times-seqlen-threshold", one, "23.04-", satisfied, why::server}},
     {"generate", {"inference-max-requests", one, "0.12-", satisfied, why::server}},
     {"generate", {"inference-max-seq-length", one, "0.10-", satisfied, why::server}},
     {"generate", {"max-tokens-to-oom", one, "23.04-", satisfied, why::server}},
-    {"generate", {"num-samples", one, "2019-v2.5", absent, why::prompt_lines}},
+    {"generate", {"num-samples", one, "2019-v2.5", works, "--num-samples @"}},
     {"generate", {"num-tokens-to-generate", one, "0.10-", works, "--max-new-tokens @"}},
     {"generate", {"out-seq-length", one, "2019-", works, "--max-new-tokens @"}},
     {"generate", {"port", one, "23.04-", absent, "there is no server; nearest: --prompt"}},
@@ -46,28 +46,35 @@ bool equal_without_case(std::string_view a, std::string_view b) {
 
 }  // namespace
 
-const std::vector<Flag>& all_flags() {
-  static const std::vector<Flag> flags = [] {
-    std::vector<Flag> list;
-    for (const auto& part : {flags_that_work(), flags_satisfied(), flags_refused()}) {
-      for (const FlagGroup& group : part) {
-        for (std::string_view name : split(group.names, ',')) {
-          if (name.starts_with(' ')) name.remove_prefix(1);
-          list.push_back({name, group.values, group.releases, group.kind, group.text});
-        }
+std::string hyphenated(std::string name) {
+  std::ranges::replace(name, '_', '-');
+  return name;
+}
+
+std::vector<Flag> flags_of(std::initializer_list<std::span<const FlagGroup>> parts) {
+  std::vector<Flag> list;
+  for (const auto& part : parts) {
+    for (const FlagGroup& group : part) {
+      for (std::string_view name : split(group.names, ',')) {
+        if (name.starts_with(' ')) name.remove_prefix(1);
+        list.push_back({name, group.values, group.releases, group.kind, group.text});
       }
     }
-    std::ranges::sort(list, {}, &Flag::name);
-    return list;
-  }();
+  }
+  std::ranges::sort(list, {}, &Flag::name);
+  return list;
+}
+
+const std::vector<Flag>& all_flags() {
+  static const std::vector<Flag> flags = flags_of({flags_that_work(), flags_satisfied(), flags_refused()});
   return flags;
 }
 
-const Flag* find_flag(std::string_view name, std::string_view value) {
+const Flag* find_flag(const std::vector<Flag>& flags, std::string_view name, std::string_view value) {
   const Flag* of_prefix = nullptr;
   const Flag* found = nullptr;
   const Flag* of_value = nullptr;
-  for (const Flag& flag : all_flags()) {
+  for (const Flag& flag : flags) {
     if (flag.name == name) found = &flag;
     if (flag.name.ends_with('*') && name.starts_with(flag.name.substr(0, flag.name.size() - 1))) of_prefix = &flag;
     const bool names_value =

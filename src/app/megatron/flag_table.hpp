@@ -1,6 +1,8 @@
 #pragma once
 
+#include <initializer_list>
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -22,7 +24,7 @@ enum class Kind {
 /// A flag of Megatron-LM.
 struct Flag {
   /// With hyphens. "name value" is the flag with one value, "name --flag" the flag beside another one; both come first.
-  /// "prefix*" refuses every flag with this prefix that has no row.
+  /// "prefix*" is every flag with this prefix that has no row.
   std::string_view name;
   Values values;
   /// First and last release with the flag. "-" at the end: still there. Elsewhere a year or a project; empty for a
@@ -46,11 +48,21 @@ std::span<const FlagGroup> flags_that_work();
 std::span<const FlagGroup> flags_satisfied();
 std::span<const FlagGroup> flags_refused();
 
+/// Returns a flag with hyphens for underscores.
+std::string hyphenated(std::string name);
+/// Returns the flags of groups, sorted by name.
+std::vector<Flag> flags_of(std::initializer_list<std::span<const FlagGroup>> parts);
 /// Returns every flag of the table.
 const std::vector<Flag>& all_flags();
+/// Returns every setting of DeepSpeed's JSON, "fp16.enabled", and "*" for any other.
+const std::vector<Flag>& deepspeed_settings();
 
-/// Returns the flag `name` with this value, else `name`, else its prefix, else null. Values compare without case.
-const Flag* find_flag(std::string_view name, std::string_view value = {});
+/// Returns the flag `name` of `flags` with this value, else `name`, else its longest prefix, else null. Values compare
+/// without case.
+const Flag* find_flag(const std::vector<Flag>& flags, std::string_view name, std::string_view value = {});
+inline const Flag* find_flag(std::string_view name, std::string_view value = {}) {
+  return find_flag(all_flags(), name, value);
+}
 
 /// A flag as one command takes it, "eval", whatever the table says. A flag without values, for an option that takes
 /// some, is that flag given without a value.

@@ -13,7 +13,9 @@ inline constexpr std::string_view bits = "8-bit and 4-bit types are absent; near
 inline constexpr std::string_view checkpoints = "nearest: --load, --save";
 inline constexpr std::string_view clusters = "nearest: leave it out";
 inline constexpr std::string_view deepspeed =
-    "DeepSpeed is absent; nearest: --data-parallel-sharding-strategy, --recompute-granularity";
+    "this part of DeepSpeed is absent; nearest: --data-parallel-sharding-strategy, --recompute-granularity";
+inline constexpr std::string_view distillation =
+    "distillation and quantisation are absent; nearest: a run without the option";
 inline constexpr std::string_view encoders = "this kind of model is absent; nearest: --model-type gpt or bert";
 inline constexpr std::string_view every_example = "every example counts";
 inline constexpr std::string_view experts =
@@ -29,11 +31,11 @@ inline constexpr std::string_view graphs = "nearest: --cuda-graphs";
 inline constexpr std::string_view held = "is checked against the checkpoint";
 inline constexpr std::string_view hybrid =
     "layers other than attention and feed-forward are absent; nearest: a GPT of --num-layers layers";
+inline constexpr std::string_view images = "models of images are absent; nearest: --model-type gpt or bert, on text";
 inline constexpr std::string_view inference = "training generates no text; nearest: trireme generate";
 inline constexpr std::string_view initial = "this initialisation is absent; nearest: --init-method-std, --init-scale";
 inline constexpr std::string_view latent = "this form of attention is absent; nearest: --group-query-attention";
 inline constexpr std::string_view loaded = "checkpoints are saved and loaded completely";
-inline constexpr std::string_view loggers = "this log is absent; nearest: --metrics-file";
 inline constexpr std::string_view network = "tunes Megatron-LM's communication; results do not depend on it";
 inline constexpr std::string_view not_yet = "not in this release of Trireme";
 inline constexpr std::string_view nothing = "is the default";
@@ -46,6 +48,7 @@ inline constexpr std::string_view positions =
 inline constexpr std::string_view curves = "is how TensorBoard's files are written";
 inline constexpr std::string_view process = "tunes Python, PyTorch or their loaders, which are not used";
 inline constexpr std::string_view profilers = "this profiler is absent; nearest: --trace-file";
+inline constexpr std::string_view retrieval = "retrieval is absent; nearest: --model-type bert";
 inline constexpr std::string_view router_bias =
     "routers have no biases that balance the load; nearest: --moe-aux-loss-coeff";
 inline constexpr std::string_view rng = "random numbers depend only on --seed and the sample, so no state is saved";
@@ -58,11 +61,14 @@ inline constexpr std::string_view prompt_lines =
     "prompts are lines of JSON; nearest: --prompts FILE --output FILE, with {\"prompt\": TEXT} for each text";
 inline constexpr std::string_view standard_output =
     "the text goes to standard output; nearest: > FILE, or --output FILE beside --prompts";
+inline constexpr std::string_view text = "trireme corpus build read the text: the corpus has its tokens";
 inline constexpr std::string_view tokenizer = "the corpus holds its tokenizer";
 inline constexpr std::string_view tokens =
     "lengths in tokens are absent; nearest: --train-samples, --lr-decay-samples, --lr-warmup-samples";
 inline constexpr std::string_view upcycling =
     "dense models are not converted; nearest: --load, of a model with experts";
+inline constexpr std::string_view unwritten =
+    "is not written; --tensorboard-dir and --metrics-file write the same numbers";
 inline constexpr std::string_view unused = "is ignored by this command";
 inline constexpr std::string_view zero_shot = "training has no zero-shot tasks; nearest: trireme eval --task";
 

@@ -3,25 +3,26 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cmath>
 #include <iterator>
 #include <sstream>
 #include <utility>
 
+#include "io/json/settings_json.hpp"
+#include "io/posix/file.hpp"
 #include "src/app/manual/terminal_text.hpp"
 #include "src/app/megatron/reasons.hpp"
+#include "src/app/megatron/split_paths.hpp"
 #include "src/app/run_config/run_attributes.hpp"
 #include "src/app/run_config/run_config.hpp"
 #include "src/base/log.hpp"
+#include "src/base/parse_number.hpp"
+#include "src/base/text.hpp"
 
 namespace trireme::app::megatron {
 namespace {
 
 bool is_flag(const std::string& word) { return word.size() > 2 && word.starts_with("--"); }
-
-std::string hyphenated(std::string name) {
-  std::ranges::replace(name, '_', '-');
-  return name;
-}
 
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
@@ -47,7 +48,26 @@ std::size_t count_values(const std::vector<std::string>& arguments, std::size_t 
   return count;
 }
 
-/// Returns the words of a row: its text with `values` for @, or the flag itself.
+/// Returns the split of --train-weighted-split-paths and its like: 0, 1 or 2; nothing for another flag.
+std::optional<std::size_t> split_of(std::string_view name) {
+  constexpr std::string_view splits[] = {"train", "valid", "test"};
+  for (std::size_t i = 0; i < std::size(splits); ++i) {
+    if (name.starts_with(splits[i]) && name.substr(splits[i].size()).starts_with("-weighted-split-paths")) return i;
+  }
+  return {};
+}
+
+std::string text_of_file(const std::string& path) {
+  constexpr std::int64_t max_bytes = 1 << 20;
+  return io::read_whole_file(path, max_bytes, io::Symlinks::follow);
+}
+
+bool are_equal(const std::string& a, const std::string& b) {
+  const std::optional<double> x = parse_number<double>(a), y = parse_number<double>(b);
+  return a == b || (x && y && *x == *y);
+}
+
+/// Returns the words of a row: its text with `values` for @, and their powers of two for 2^@; or the flag itself.
 std::vector<std::string> words_of(const std::string& name, std::string_view text,
                                   const std::vector<std::string>& values) {
   std::istringstream stream(text.empty() ? fmt::format("--{} @", name) : std::string(text));
@@ -55,6 +75,8 @@ std::vector<std::string> words_of(const std::string& name, std::string_view text
   for (std::string word; stream >> word;) {
     if (word == "@") {
       words.insert(words.end(), values.begin(), values.end());
+    } else if (const auto power = word == "2^@" ? parse_number<double>(values.front()) : std::nullopt) {
+      words.push_back(fmt::format("{}", std::exp2(*power)));
     } else {
       words.push_back(word);
     }
@@ -75,17 +97,18 @@ class Translator {
   }
 
   Translation run() {
-    for (std::size_t i = 0; i < arguments_.size(); ++i) {
-      if (arguments_[i] == "--") {
-        append({arguments_.begin() + static_cast<std::ptrdiff_t>(i), arguments_.end()});
-        break;
-      }
+    const auto end = std::ranges::find(arguments_, "--");
+    const auto count = static_cast<std::size_t>(end - arguments_.begin());
+    for (std::size_t i = 0; i < count; ++i) {
       if (is_flag(arguments_[i])) {
         i += take(i);
       } else {
         append({arguments_[i]});
       }
     }
+    take_split_paths();
+    take_settings();
+    append({end, arguments_.end()});
     return std::move(result_);
   }
 
@@ -126,9 +149,15 @@ class Translator {
     for (std::string& value : values) value = cleaned(value, !own.empty() && options_.takes_path(own));
     if (of_command == nullptr) {
       if (values.size() == 1) verdict.row = find_flag(name, values.front());
-      if (const Flag* beside = flag_beside(name)) verdict.row = beside;
+      if (const Flag* beside = flag_beside(all_flags(), name)) verdict.row = beside;
     }
-    judge(name, of_command != nullptr ? "" : own, std::move(values), verdict);
+    const bool names_settings = name == "deepspeed-config" || name == "deepscale-config";
+    if (names_settings && !values.empty()) settings_.push_back({result_.verdicts.size(), values});
+    if (split_of(name)) {
+      split_paths_.push_back({result_.verdicts.size(), std::move(values)});
+    } else {
+      judge(name, of_command != nullptr ? "" : own, std::move(values), verdict);
+    }
     append(verdict.words);
     result_.verdicts.push_back(std::move(verdict));
     return count;
@@ -149,6 +178,98 @@ class Translator {
     } else {
       take_words(words_of(name, verdict.row->text, values), verdict);
     }
+  }
+
+  /// Translates the weighted split paths of all splits at once.
+  void take_split_paths() {
+    if (split_paths_.empty()) return;
+    const auto split_of_verdict = [this](std::size_t verdict) {
+      const std::string& flag = result_.verdicts[verdict].flag;
+      return *split_of(hyphenated(flag.substr(2, flag.find_first_of("= ") - 2)));
+    };
+    PerSplit words;
+    std::string problem;
+    try {
+      PerSplit groups;
+      for (const auto& [verdict, values] : split_paths_) {
+        const bool are_in_file = result_.verdicts[verdict].row->name.ends_with("-path");
+        for (const std::string& value : values) {
+          std::vector<std::string> own = {value};
+          if (are_in_file) own = split_path_groups(text_of_file(value));
+          std::vector<std::string>& all = groups[split_of_verdict(verdict)];
+          all.insert(all.end(), own.begin(), own.end());
+        }
+      }
+      words = split_path_words(groups);
+    } catch (const Error& error) {
+      problem = error.what();
+    }
+    for (const auto& [number, values] : split_paths_) {
+      Verdict& verdict = result_.verdicts[number];
+      std::vector<std::string> own = std::exchange(words[split_of_verdict(number)], {});
+      verdict.kind = problem.empty() ? Kind::satisfied : Kind::absent;
+      verdict.reason = problem.empty() ? "is a share of --split" : problem;
+      if (own.empty()) continue;
+      verdict.kind = Kind::works;
+      verdict.reason.clear();
+      take_words(std::move(own), verdict);
+      append(verdict.words);
+    }
+  }
+
+  /// Translates the settings in files of DeepSpeed. Compares those that the command line has, too.
+  void take_settings() {
+    for (const auto& [number, values] : settings_) {
+      try {
+        const auto settings = io::json_settings(text_of_file(values.front()), values.front());
+        for (const auto& [name, value] : settings) {
+          const std::string enabled = name.substr(0, name.find('.')) + ".enabled";
+          const bool is_off = name != enabled &&
+                              std::ranges::find(settings, std::pair(enabled, std::string("false"))) != settings.end();
+          take_setting(name, value, is_off);
+        }
+      } catch (const Error& error) {
+        result_.verdicts[number].kind = Kind::absent;
+        result_.verdicts[number].reason = error.what();
+      }
+    }
+  }
+
+  void take_setting(const std::string& name, const std::string& value, bool is_off) {
+    Verdict verdict{.flag = shortened(name + " " + value), .row = nullptr, .words = {}, .reason = {}};
+    verdict.row = find_flag(deepspeed_settings(), name, value);
+    if (const Flag* beside = flag_beside(deepspeed_settings(), name + " " + value)) verdict.row = beside;
+    verdict.kind = verdict.row->kind;
+    verdict.reason = verdict.row->text;
+    if (is_off || value == "auto" || value == "null") {
+      verdict.kind = Kind::satisfied;
+      verdict.reason = is_off ? "its section is not enabled" : "is left to the command line";
+    } else if (verdict.kind == Kind::works) {
+      verdict.reason.clear();
+      std::vector<std::string> words = words_of(name, verdict.row->text, {value});
+      const std::string given = words.size() == 2 ? given_value(words[0]) : "";
+      if (given.empty()) {
+        take_words(std::move(words), verdict);
+      } else if (are_equal(given, words[1])) {
+        verdict.kind = Kind::satisfied;
+        verdict.reason = "is on the command line, too";
+      } else {
+        verdict.kind = Kind::absent;
+        verdict.reason = fmt::format("contradicts {} {}; nearest: leave one of them out", words[0], shortened(given));
+      }
+    }
+    append(verdict.words);
+    result_.verdicts.push_back(std::move(verdict));
+  }
+
+  /// Returns the value of an option among the translated words; empty if it is not given.
+  std::string given_value(const std::string& option) const {
+    const std::vector<std::string>& words = result_.arguments;
+    for (std::size_t i = 0; i < words.size(); ++i) {
+      if (words[i] == option && i + 1 < words.size()) return words[i + 1];
+      if (words[i].starts_with(option + "=")) return words[i].substr(option.size() + 1);
+    }
+    return "";
   }
 
   /// Sets the words of a flag if they are options of this command. Those of `train` only are ignored, or checked
@@ -181,9 +302,9 @@ class Translator {
   }
 
   /// Returns the row of `name` beside another flag of this line; null if none has its condition met.
-  const Flag* flag_beside(const std::string& name) const {
+  const Flag* flag_beside(const std::vector<Flag>& flags, const std::string& name) const {
     const Flag* found = nullptr;
-    for (const Flag& flag : all_flags()) {
+    for (const Flag& flag : flags) {
       if (flag.name.starts_with(name + " --") && holds(std::string(flag.name.substr(name.size() + 1)))) found = &flag;
     }
     return found;
@@ -205,42 +326,15 @@ class Translator {
   std::optional<RunConfigReader> training_reader_;
   std::optional<Options> model_;  // those of a model
   ModelOptions model_options_;
+  /// Number of a flag's verdict, and the flag's values.
+  struct Later {
+    std::size_t verdict;
+    std::vector<std::string> values;
+  };
+  std::vector<Later> settings_;     // flags that name a file of DeepSpeed
+  std::vector<Later> split_paths_;  // weighted split paths
   Translation result_;
 };
-
-using Lines = std::vector<std::pair<std::string, std::string>>;
-
-/// Translates the lines "name = value" of a file of options. Adds verdicts to `all`, and refusals to `problems`.
-Lines translated_lines(const Lines& lines, const Options& options, const std::string& command, Translation& all,
-                       std::vector<std::string>& problems) {
-  std::vector<std::string> words;
-  Lines result;
-  for (const auto& [name, value] : lines) {
-    const std::string own = options.spelling(hyphenated(name));
-    const Flag* row = find_flag(hyphenated(name));
-    const bool is_flag = own.empty() ? row != nullptr && row->values == Values::none : !options.takes_value(own);
-    if (is_flag && value == "true") {
-      words.push_back("--" + name);
-    } else if (is_flag || value.empty() || value.starts_with("--")) {
-      if (own.empty() && value == "false") continue;
-      result.emplace_back(own.empty() ? name : own, value);
-    } else {
-      words.insert(words.end(), {"--" + name, value});
-    }
-  }
-  Translation translation = translate(words, options, command);
-  if (std::string refusal = translation.refusal(); !refusal.empty()) problems.push_back(std::move(refusal));
-  all.verdicts.insert(all.verdicts.end(), translation.verdicts.begin(), translation.verdicts.end());
-  all.model_words.insert(all.model_words.end(), translation.model_words.begin(), translation.model_words.end());
-  const std::vector<std::string>& there = translation.arguments;
-  for (std::size_t i = 0; i < there.size(); ++i) {
-    const std::string name = there[i].substr(2);
-    const std::size_t first = i + 1;
-    while (i + 1 < there.size() && !there[i + 1].starts_with("--")) result.emplace_back(name, there[++i]);
-    if (i + 1 == first) result.emplace_back(name, "true");
-  }
-  return result;
-}
 
 }  // namespace
 
@@ -251,11 +345,11 @@ std::string Translation::refusal() const {
     const std::string line = fmt::format("\n  {}: {}", shortened(verdict.flag), verdict.reason);
     if (text.find(line) == std::string::npos) text += line;
   }
-  return text.empty() ? "" : "flags of Megatron-LM that are absent here; leave them out:" + text;
+  return text.empty() ? "" : "flags of Megatron-LM that are absent here or contradict others:" + text;
 }
 
 void Translation::log() const {
-  std::vector<std::string> renamed, satisfied, held, unused;
+  std::vector<std::string> renamed, satisfied, held, unused, unwritten;
   for (const Verdict& verdict : verdicts) {
     const std::string words = fmt::format("{}", fmt::join(verdict.words, " "));
     std::string flag = hyphenated(verdict.flag);
@@ -263,7 +357,11 @@ void Translation::log() const {
     const bool is_renamed = verdict.row != nullptr && !verdict.words.empty() && flag != hyphenated(words);
     if (is_renamed) renamed.push_back(fmt::format("{} is {}", verdict.flag, words));
     if (verdict.kind != Kind::satisfied) continue;
-    (verdict.reason == why::held ? held : verdict.reason == why::unused ? unused : satisfied).push_back(verdict.flag);
+    (verdict.reason == why::held        ? held
+     : verdict.reason == why::unused    ? unused
+     : verdict.reason == why::unwritten ? unwritten
+                                        : satisfied)
+        .push_back(verdict.flag);
   }
   const auto list = [](const char* which, const std::vector<std::string>& flags) {
     if (!flags.empty()) log::info("flags of Megatron-LM {}: {}", which, fmt::join(flags, ", "));
@@ -272,6 +370,7 @@ void Translation::log() const {
   list("that are satisfied already", satisfied);
   list("that are checked against the checkpoint", held);
   list("ignored by this command", unused);
+  list("that write other logs; --tensorboard-dir and --metrics-file write the same numbers", unwritten);
 }
 
 void Translation::check_model(const model::ModelConfig& stored) const {
@@ -286,18 +385,6 @@ void Translation::check_model(const model::ModelConfig& stored) const {
 
 Translation translate(const std::vector<std::string>& arguments, const Options& options, const std::string& command) {
   return Translator(arguments, options, command).run();
-}
-
-std::optional<Translation> read(const CommandLine& line, Options& options) {
-  const std::string command = line.command().substr(line.command().rfind(' ') + 1);
-  Translation translation = translate(line.arguments(), options, command);
-  std::vector<std::string> problems;
-  if (std::string refusal = translation.refusal(); !refusal.empty()) problems.push_back(std::move(refusal));
-  options.translate_files([&](const Lines& lines, std::vector<std::string>& of_file) {
-    return translated_lines(lines, options, command, translation, of_file);
-  });
-  if (!line.read(options, translation.arguments, std::move(problems))) return {};
-  return translation;
 }
 
 }  // namespace trireme::app::megatron

@@ -36,9 +36,9 @@ struct Translation {
 };
 
 /// Translates `arguments` of `command`: old names, underscores for hyphens, 300_000_000, values in quotes,
-/// `--flag=value`. A flag that is one of `options` stays. Flags for options of `train` only are ignored by other
-/// commands, except that those of a model become `model_words`. A flag whose options are in neither is absent. Unknown
-/// words stay unchanged.
+/// `--flag=value`. Settings in a file of DeepSpeed count as flags. A flag that is one of `options` stays. Flags for
+/// options of `train` only are ignored by other commands, except that those of a model become `model_words`. A flag
+/// whose options are in neither is absent. Unknown words stay unchanged.
 Translation translate(const std::vector<std::string>& arguments, const Options& options,
                       const std::string& command = "train");
 

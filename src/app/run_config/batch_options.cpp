@@ -56,7 +56,9 @@ void BatchOptions::declare(Options& options, RunKind kind) {
                    "rounded up to a multiple of 8 that the grid can divide. The results stay the same.");
   if (kind == RunKind::task) return;
   options.add("micro-batches", &micro_batches, "N",
-              "Instead of --global-batch-size: micro-batches of an update on each data rank.", countable());
+              "Micro-batches of an update on each data rank. Any two of --micro-batch-size, --micro-batches and "
+              "--global-batch-size determine the third.",
+              countable());
   options.add(
       "rampup-batch-size", &ramp_up_numbers, "START INCREMENT SAMPLES",
       "With --train-samples: begin with batches of START samples and add INCREMENT in equal steps until the global "
@@ -84,7 +86,14 @@ void BatchOptions::settle(const Options& options, int data_ranks, Problems& prob
   const bool in_steps = !steps_text.empty();
   problems.exclude(!in_steps || !global_batch_size, "step-batch-size-schedule", "global-batch-size");
   problems.exclude(!in_steps || !micro_batches, "step-batch-size-schedule", "micro-batches");
-  problems.exclude(!micro_batches || !global_batch_size, "micro-batches", "global-batch-size");
+  if (global_batch_size && micro_batches) {
+    const std::int64_t parts = *micro_batches * data_ranks;
+    if (!options.given("micro-batch-size")) micro_batch_size = std::max<std::int64_t>(*global_batch_size / parts, 1);
+    problems.expect(*global_batch_size % parts == 0 && *global_batch_size / parts == micro_batch_size,
+                    fmt::format("--global-batch-size {} is not --micro-batch-size {} x --micro-batches {} x {} data "
+                                "ranks: leave one of the three out",
+                                *global_batch_size, micro_batch_size, *micro_batches, data_ranks));
+  }
   if (!global_batch_size) {
     const std::int64_t samples = micro_batch_size * micro_batches.value_or(1);  // both are countable
     const auto most = static_cast<std::int64_t>(countable().max);

@@ -22,7 +22,7 @@ struct BatchOptions {
   std::optional<std::int64_t> sequence_length;  ///< the model's positions, unless given
   std::int64_t micro_batch_size = 1;
   std::optional<std::int64_t> global_batch_size;  ///< one micro-batch per data rank, unless given
-  std::optional<std::int64_t> micro_batches;      ///< per update and data rank, instead of its size
+  std::optional<std::int64_t> micro_batches;      ///< per update and data rank
   std::vector<std::int64_t> ramp_up_numbers;
   std::string steps_text;
   std::optional<train::BatchGrowth> ramp_up;
@@ -33,7 +33,8 @@ struct BatchOptions {
   std::optional<std::int64_t> train_samples;
 
   void declare(Options& options, RunKind kind = RunKind::pretraining);
-  /// Sets the global batch size and its growth. Requires the sequence length.
+  /// Sets the global batch size and its growth, and the micro-batch size if two other sizes imply it. Requires the
+  /// sequence length.
   void settle(const Options& options, int data_ranks, Problems& problems);
 
   /// Returns whether the run's length is given in exactly one way.

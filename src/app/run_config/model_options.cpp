@@ -202,6 +202,9 @@ void InitialisationOptions::declare(Options& options) {
                      "Initial weights: normal deviates of the seed, or a formula of name and index only.");
   options.add("init-method-std", &std, "X", "Standard deviation of normal initial weights.", at_least(0));
   options.add("init-scale", &scale, "X", "Multiplies the initial matrices of the layers.", at_least(0));
+  options.add_flag("no-scaled-init", &not_scaled,
+                   "Draw the matrices before each residual sum like the others, not divided by the root of twice the "
+                   "layers.");
 }
 
 void InitialisationOptions::check(const Options& options, Problems& problems) const {

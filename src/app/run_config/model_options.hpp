@@ -110,6 +110,7 @@ struct InitialisationOptions {
   model::InitMethod method = model::InitMethod::normal;
   double std = 0.02;
   double scale = 1;
+  bool not_scaled = false;  ///< residual matrices are initialised as the others
 
   void declare(Options& options);
   void check(const Options& options, Problems& problems) const;

@@ -30,6 +30,8 @@ void OptimizerOptions::declare(Options& options) {
   options.add("lr-decay-samples", &lr_decay_samples, "N",
               "With --train-samples: samples after which the decay ends; default all.", update_count(1));
   options.add("weight-decay", &optimizer.weight_decay, "X", "Weight decay of matrices and embeddings.", at_least(0));
+  options.add_flag("do-layernorm-bias-weight-decay", &optimizer.decays_all,
+                   "Apply the weight decay to biases and normalisation weights, too.");
   options.add_choice<std::optional<optim::WeightDecayStyle>>(
       "weight-decay-incr-style", &weight_decay_style,
       {{"constant", std::nullopt},

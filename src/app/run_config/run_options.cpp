@@ -18,6 +18,9 @@ void RunOptions::declare(Options& options) {
               "Save and stop after an iteration divisible by N, with exit code 75, or 0 without --save.", at_least(1));
   options.add("exit-duration-in-mins", &schedule.exit_duration_minutes, "X",
               "Save and stop after this time, with exit code 75, or 0 without --save.", at_least(0));
+  options.add("kill-switch-path", &kill_switch, "FILE",
+              "Save and stop, with exit code 75, at the end of the first iteration that finds this file. Rank 0 looks "
+              "for it.");
   options.add(
       "check-weight-hash-across-dp-replicas-interval", &schedule.replica_check_interval, "N",
       "After iterations divisible by N compare hashes of the weights across all ranks that hold replicas, and without "

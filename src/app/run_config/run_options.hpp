@@ -13,6 +13,7 @@ namespace trireme::app {
 /// Options of when a run reports, evaluates and ends, and of its files besides checkpoints.
 struct RunOptions {
   train::RunSchedule schedule;  ///< without the interval of checkpoints (CheckpointOptions)
+  std::string kill_switch;      ///< file that stops the run when it appears
   std::string metrics_file;
   std::string trace_file;
   bool time_communication = false;

@@ -5,13 +5,11 @@
 
 #include <fstream>
 #include <set>
-#include <sstream>
 
 #include "src/app/commands/eval/eval_options.hpp"
 #include "src/app/commands/finetune/task_options.hpp"
 #include "src/app/commands/generate/prompt_batch.hpp"
-#include "src/app/run_config/run_config.hpp"
-#include "tests/app/words.hpp"
+#include "tests/app/megatron/train_options.hpp"
 
 namespace trireme::app::megatron {
 namespace {
@@ -22,26 +20,8 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
 
-/// Options of `trireme train`.
-class TrainOptionsTest : public ::testing::Test {
- protected:
-  std::vector<std::string> words(const Words& arguments) const { return translate(arguments, options_).arguments; }
-  Kind kind_of(const Words& arguments) const { return translate(arguments, options_).verdicts.front().kind; }
-
-  Options options_{"trireme train", "Trains a model."};
-  RunConfigReader reader_{options_};
-};
 using FlagTable = TrainOptionsTest;
 using Translate = TrainOptionsTest;
-
-std::vector<std::string> options_in(std::string_view text) {
-  std::istringstream stream{std::string(text)};
-  std::vector<std::string> options;
-  for (std::string word; stream >> word;) {
-    if (word.starts_with("--")) options.push_back(word.substr(2));
-  }
-  return options;
-}
 
 TEST_F(FlagTable, HasEveryFlagOnceWithItsReleaseAndMeaning) {
   std::set<std::string_view> names;
@@ -161,13 +141,13 @@ TEST_F(Translate, DropsFlagsThatAreSatisfied) {
 
 TEST_F(Translate, RefusesWhatIsAbsentAllAtOnceWithTheNearestAlternative) {
   const Translation line =
-      translate(Words("--kv-lora-rank 8 --fp8-format hybrid --position-embedding-type alibi --deepspeed --lr 1 "
+      translate(Words("--kv-lora-rank 8 --fp8-format hybrid --position-embedding-type alibi --ds-inference --lr 1 "
                       "--kv-lora-rank 8"),
                 options_);
   EXPECT_EQ(line.arguments, Words("--lr 1"));
   EXPECT_THAT(line.refusal(), AllOf(HasSubstr("--kv-lora-rank 8: this form of attention is absent; nearest: "),
                                     HasSubstr("--fp8-format hybrid: "), HasSubstr("--position-embedding-type alibi: "),
-                                    HasSubstr("--deepspeed: ")));
+                                    HasSubstr("--ds-inference: ")));
   EXPECT_EQ(line.refusal().find("--kv-lora-rank"), line.refusal().rfind("--kv-lora-rank")) << line.refusal();
 }
 
@@ -256,9 +236,23 @@ TEST(TranslateGenerate, TakesTheWordsOfMegatronsPrograms) {
           options, "generate")
           .arguments,
       ElementsAre("--max-new-tokens", "9", "--top-p", "0.9", "--temperature", "0"));
-  EXPECT_THAT(translate(Words("--num-samples 2 --chat-template x"), options, "generate").refusal(),
-              AllOf(HasSubstr("--num-samples 2: prompts are lines of JSON; nearest: --prompts FILE --output FILE"),
-                    HasSubstr("--chat-template x: this kind of generation is absent")));
+  EXPECT_THAT(
+      translate(Words("--sample-input-file x --chat-template x"), options, "generate").refusal(),
+      AllOf(HasSubstr("--sample-input-file x: prompts are lines of JSON; nearest: --prompts FILE --output FILE"),
+            HasSubstr("--chat-template x: this kind of generation is absent")));
+}
+
+TEST_F(Translate, AcceptsFlagsOfLogsAndTextsThatItReplaces) {
+  EXPECT_EQ(words("--wandb-project a --wandb-entity b --structured-logs --structured-logs-dir c --cache-dir d "
+                  "--presplit-sentences --loose-json --text-key text --max-preds-per-seq 80 --scalar-loss-mask 0.0 "
+                  "--deepspeed_mpi --deepspeed-activation-checkpointing --lr 1"),
+            Words("--lr 1"));
+  EXPECT_EQ(translate(Words("--wandb-project a"), options_).refusal(), "");
+  EXPECT_EQ(words("--kill_switch_file a --no-scaled-init --do-layernorm-bias-weight-decay"),
+            Words("--kill-switch-path a --no-scaled-init --do-layernorm-bias-weight-decay"));
+  for (const char* refused : {"--max-preds-per-seq 30", "--scalar-loss-mask 0.5", "--no-seq-len-plus-one-tokens"}) {
+    EXPECT_EQ(kind_of(refused), Kind::absent) << refused;
+  }
 }
 
 /// Reads a file of options for `train`; the command line wins over it.

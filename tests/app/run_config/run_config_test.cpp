@@ -80,6 +80,20 @@ TEST(RunConfig, RefusesGraphsOfVariableLengths) {
                  "--cuda-graphs and --variable-seq-lengths exclude each other: recorded work has one length");
 }
 
+TEST(RunConfig, DerivesTheThirdOfThreeBatchSizes) {
+  const auto sizes = [](const Words& words) {
+    const BatchOptions& batch = read(gpt + words).batch;
+    return std::pair(batch.micro_batch_size, *batch.global_batch_size);
+  };
+  EXPECT_EQ(sizes("--micro-batch-size 2 --micro-batches 4"), std::pair(std::int64_t{2}, std::int64_t{8}));
+  EXPECT_EQ(sizes("--global-batch-size 8 --micro-batches 4"), std::pair(std::int64_t{2}, std::int64_t{8}));
+  EXPECT_EQ(sizes("--global-batch-size 8 --micro-batches 4 --micro-batch-size 2"),
+            std::pair(std::int64_t{2}, std::int64_t{8}));
+  expect_refused(gpt + "--global-batch-size 8 --micro-batches 4 --micro-batch-size 1",
+                 "--global-batch-size 8 is not --micro-batch-size 1 x --micro-batches 4 x 1 data ranks");
+  expect_refused(gpt + "--global-batch-size 6 --micro-batches 4", "--global-batch-size 6 is not --micro-batch-size 1");
+}
+
 TEST(RunConfig, KeepsDocumentsApartByEachOption) {
   const RunConfig positions = read(gpt + "--eod-mask-loss --reset-position-ids");
   EXPECT_EQ(positions.gpt_data_options({}).document_ends, data::DocumentEnds::unlabelled);

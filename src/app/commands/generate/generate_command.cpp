@@ -24,7 +24,7 @@ int generate_command(const CommandLine& line) {
         execution.sequence_length = config.max_positions;
       });
   const std::unique_ptr<data::Tokenizer> tokenizer = tokenizer_of(saved->description);
-  if (options.given("prompts")) {
+  if (o.has_output()) {
     continue_prompts(job, *saved, *tokenizer, o);
     return 0;
   }

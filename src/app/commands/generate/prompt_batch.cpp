@@ -18,26 +18,31 @@
 namespace trireme::app {
 namespace {
 
-/// Reads the prompts of a file one by one, in memory that does not grow with the file.
+/// Reads the prompts of a file one by one, in memory that does not grow with the file. Texts from nothing begin with
+/// the end of a document.
 class PromptReader {
  public:
-  PromptReader(const std::string& path, const data::Tokenizer& tokenizer, const model::ModelConfig& model,
-               std::int64_t max_new_tokens)
-      : path_(path),
-        // The JSON reader checks UTF-8.
-        reader_(io::prepare_files(), std::vector<std::string>{path},
-                {.format = prepare::TextFormat::json_lines, .check_utf8 = false}),
+  PromptReader(const GenerateOptions& batch, const data::Tokenizer& tokenizer, const model::ModelConfig& model)
+      : path_(batch.prompts),
+        text_count_(batch.text_count.value_or(0)),
         tokenizer_(tokenizer),
         model_(model),
-        max_new_tokens_(max_new_tokens) {}
+        max_new_tokens_(batch.max_new_tokens) {
+    // The JSON reader checks UTF-8.
+    if (!path_.empty()) {
+      reader_.emplace(io::prepare_files(), std::vector<std::string>{path_},
+                      prepare::TextReaderOptions{.format = prepare::TextFormat::json_lines, .check_utf8 = false});
+    }
+  }
 
   /// Moves on to the next prompt; returns false after the last.
   bool next() {
     ++number_;
-    return reader_.next(line_);
+    return reader_ ? reader_->next(line_) : number_ < text_count_;
   }
   /// Returns the current prompt. Throws DataError if the model cannot continue it.
   infer::Prompt prompt() const {
+    if (!reader_) return {number_, std::to_string(number_ + 1), {tokenizer_.end_of_document()}, max_new_tokens_};
     io::PromptLine line = io::parse_prompt(line_.bytes, where());
     infer::Prompt prompt;
     prompt.number = number_;
@@ -69,7 +74,8 @@ class PromptReader {
   }
 
   std::string path_;
-  prepare::TextReader reader_;
+  std::int64_t text_count_;
+  std::optional<prepare::TextReader> reader_;  // none for texts from nothing
   prepare::TextPiece line_;
   const data::Tokenizer& tokenizer_;
   const model::ModelConfig& model_;
@@ -100,8 +106,9 @@ EarlierResults read_results(const std::string& path) {
 
 /// Checks every prompt. Returns their number and the maximum length of one with its continuation; `read` stays empty.
 /// The prompts must start with those of the earlier results.
-infer::PromptSource check_prompts(PromptReader reader, const model::ModelConfig& model, const GenerateOptions& batch,
-                                  const EarlierResults& earlier) {
+infer::PromptSource check_prompts(const GenerateOptions& batch, const data::Tokenizer& tokenizer,
+                                  const model::ModelConfig& model, const EarlierResults& earlier) {
+  PromptReader reader(batch, tokenizer, model);
   infer::PromptSource source;
   while (reader.next()) {
     const infer::Prompt prompt = reader.prompt();
@@ -110,13 +117,14 @@ infer::PromptSource check_prompts(PromptReader reader, const model::ModelConfig&
         std::max(source.positions, std::ssize(prompt.tokens) + std::min(prompt.max_new_tokens, model.max_positions));
     TRIREME_CHECK(
         at >= earlier.ids.size() || earlier.ids[at] == prompt.id, DataError,
-        "--resume: line {} of {} has the id {}, but prompt {} of {} has {}: resume with the prompts that it was made "
+        "--resume: line {} of {} has the id {}, but prompt {}{} has {}: resume with the prompts that it was made "
         "from",
-        at + 1, batch.output, shortened(earlier.ids[at]), at + 1, batch.prompts, shortened(prompt.id));
+        at + 1, batch.output, shortened(earlier.ids[at]), at + 1,
+        batch.text_count ? " of --num-samples" : " of " + batch.prompts, shortened(prompt.id));
   }
   TRIREME_CHECK(source.count > 0, DataError, "{} has no prompt", batch.prompts);
   TRIREME_CHECK(source.count >= std::ssize(earlier.ids), DataError, "--resume: {} has {} lines, but {} only {} prompts",
-                batch.output, earlier.ids.size(), batch.prompts, source.count);
+                batch.output, earlier.ids.size(), batch.text_count ? "--num-samples" : batch.prompts, source.count);
   return source;
 }
 
@@ -143,6 +151,8 @@ void GenerateOptions::declare(Options& options) {
   options.add("prompts", &prompts, "FILE",
               "Instead of --prompt: JSON lines with \"prompt\", a text, or \"tokens\", ids; optionally \"id\" and "
               "\"max_new_tokens\".");
+  options.add("num-samples", &text_count, "N",
+              "Instead of --prompt: write N texts that begin with the end of a document, to --output.", at_least(1));
   options.add("output", &output, "FILE",
               "Results, a line of JSON per prompt, in order: \"id\", \"text\", \"tokens\", \"finish_reason\".");
   options.add_flag("resume", &resume, "Resume the file of --output after its last complete line.");
@@ -156,8 +166,9 @@ void GenerateOptions::declare(Options& options) {
 }
 
 void GenerateOptions::check(const Options& options) const {
-  TRIREME_CHECK(options.given("prompt") != options.given("prompts"), ConfigError,
-                "--prompt or --prompts must be given, {}", options.given("prompt") ? "not both" : "one of the two");
+  const int sources = options.given("prompt") + options.given("prompts") + options.given("num-samples");
+  TRIREME_CHECK(sources == 1, ConfigError, "--prompt, --prompts or --num-samples must be given, {}",
+                sources == 0 ? "one of them" : "only one of them");
   std::vector<std::string> idle;
   if (sampling.top_k > 0) idle.emplace_back("--top-k");
   if (sampling.top_p > 0) idle.emplace_back("--top-p");
@@ -167,17 +178,20 @@ void GenerateOptions::check(const Options& options) const {
                 fmt::join(idle, ", "));
   if (options.given("prompt")) {
     for (const char* name : {"output", "resume", "batch-size", "stop", "logprobs"}) {
-      TRIREME_CHECK(!options.given(name), ConfigError, "--{} needs --prompts", name);
+      TRIREME_CHECK(!options.given(name), ConfigError, "--{} needs --prompts or --num-samples", name);
     }
     return;
   }
-  TRIREME_CHECK(!output.empty(), ConfigError, "--prompts needs --output, the file of the results");
+  TRIREME_CHECK(!output.empty(), ConfigError, "--{} needs --output, the file of the results",
+                text_count ? "num-samples" : "prompts");
   TRIREME_CHECK(std::ranges::find(stop, "") == stop.end(), ConfigError, "--stop: a text is empty");
 }
 
 void continue_prompts(Job& job, SavedModel& saved, const data::Tokenizer& tokenizer, const GenerateOptions& batch) {
   const model::ModelConfig& model = saved.model->config();
-  const auto reader = [&] { return PromptReader(batch.prompts, tokenizer, model, batch.max_new_tokens); };
+  TRIREME_CHECK(!batch.text_count || tokenizer.end_of_document() >= 0, ConfigError,
+                "--num-samples: texts begin with the token that ends a document, and this tokenizer has none. Try "
+                "--prompts.");
   infer::PromptSource source;
   EarlierResults earlier;
   std::optional<PromptReader> prompts;
@@ -192,8 +206,8 @@ void continue_prompts(Job& job, SavedModel& saved, const data::Tokenizer& tokeni
   });
   collectively(*job.world, [&] {
     if (batch.resume) earlier = read_results(batch.output);
-    source = check_prompts(reader(), model, batch, earlier);
-    prompts.emplace(reader());
+    source = check_prompts(batch, tokenizer, model, earlier);
+    prompts.emplace(batch, tokenizer, model);
   });
   collectively(*job.world, [&] {
     if (!job.is_root()) return;

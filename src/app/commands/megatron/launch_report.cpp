@@ -25,7 +25,7 @@ using Words = std::vector<std::string>;
 
 /// Words of a launch, split at the program.
 struct Launch {
-  Words launcher;       ///< torchrun or python, with its options
+  Words launcher;       ///< torchrun, deepspeed or python, with its options
   std::string program;  ///< pretrain_gpt.py
   Words arguments;
 };
@@ -54,14 +54,15 @@ Launch split_launch(const Words& words) {
   return {{words.begin(), program}, file_name(*program), {program + 1, words.end()}};
 }
 
-/// Returns the number of ranks that torchrun or a similar launcher starts; nothing if it is not given.
+/// Returns the number of ranks that torchrun, deepspeed or a similar launcher starts; nothing if it is not given.
 std::optional<int> ranks_of(const Words& launcher) {
   int ranks = 1;
   bool found = false;
   for (std::size_t i = 0; i < launcher.size(); ++i) {
     std::string name = launcher[i].substr(0, launcher[i].find('='));
     std::ranges::replace(name, '_', '-');
-    if (name != "--nproc-per-node" && name != "--nnodes") continue;
+    const bool is_per_node = name == "--nproc-per-node" || name == "--num-gpus";
+    if (!is_per_node && name != "--nnodes" && name != "--num-nodes") continue;
     const bool is_inline = name.size() < launcher[i].size();
     const std::string value = is_inline                 ? launcher[i].substr(name.size() + 1)
                               : i + 1 < launcher.size() ? launcher[i + 1]
@@ -69,7 +70,7 @@ std::optional<int> ranks_of(const Words& launcher) {
     const int count = parse_number<int>(value).value_or(0);
     if (count < 1 || count > 100000) return {};
     ranks *= count;
-    found = found || name == "--nproc-per-node";
+    found = found || is_per_node;
   }
   return found ? std::optional(ranks) : std::nullopt;
 }
@@ -108,12 +109,12 @@ class CommandOptions {
   }
   Options& options() { return options_; }
 
-  /// Checks the parsed values without reading files, as on `ranks` ranks.
-  void check(int ranks) {
+  /// Checks the parsed values without reading files, as on `ranks` ranks, or else as many as the batch sizes imply.
+  void check(std::optional<int> ranks) {
     if (eval_) eval_->check(options_);
     if (task_) task_->check(options_);
     if (!reader_ || task_ || options_.given("use-checkpoint-args")) return;
-    reader_->settle(std::max(ranks / model_ranks(), 1));
+    reader_->settle(std::max(ranks ? *ranks / model_ranks() : implied_data_ranks(), 1));
   }
   int model_ranks() const {
     if (!reader_) return 1;
@@ -122,6 +123,13 @@ class CommandOptions {
   }
 
  private:
+  int implied_data_ranks() const {
+    const BatchOptions& batch = reader_->parsed().batch;
+    if (!batch.global_batch_size || !batch.micro_batches) return 1;
+    const std::int64_t ranks = *batch.global_batch_size / *batch.micro_batches / batch.micro_batch_size;
+    return static_cast<int>(std::min<std::int64_t>(ranks, max_ranks));
+  }
+
   Options options_;
   std::optional<GenerateOptions> generate_;
   std::optional<EvalOptions> eval_;
@@ -162,12 +170,14 @@ class Reporter {
     constexpr std::string_view kinds[] = {"works", "writes", "satisfied", "absent"};
     std::string_view kind = kinds[static_cast<int>(verdict.kind)];
     std::string text = verdict.words.empty() ? verdict.reason : fmt::format("{}", fmt::join(verdict.words, " "));
-    const std::string name = verdict.flag.substr(2, verdict.flag.find_first_of("= ") - 2);
-    if (verdict.row == nullptr && command_options_.options().spelling(name).empty()) {
-      kind = "unknown";
-      Words names;
-      for (const Flag& flag : all_flags()) names.emplace_back(flag.name);
-      text = "in no release" + suggestion(name, names, "--");
+    if (verdict.row == nullptr) {
+      const std::string name = verdict.flag.substr(2, verdict.flag.find_first_of("= ") - 2);
+      if (command_options_.options().spelling(name).empty()) {
+        kind = "unknown";
+        Words names;
+        for (const Flag& flag : all_flags()) names.emplace_back(flag.name);
+        text = "in no release" + suggestion(name, names, "--");
+      }
     }
     if (kind == "unknown" || kind == "absent") ++refused_;
     const std::string releases = verdict.row == nullptr ? "" : std::string(verdict.row->releases);
@@ -205,7 +215,7 @@ class Reporter {
       if (ranks && *ranks % model_ranks != 0) {
         notes_.push_back(fmt::format("start a multiple of {} ranks, which share a model, not {}", model_ranks, *ranks));
       }
-      if (refused_ == 0) command_options_.check(ranks.value_or(model_ranks));
+      if (refused_ == 0) command_options_.check(ranks);
     } catch (const Error& error) {
       for (const std::string_view line : split(error.what(), '\n')) {
         if (!line.starts_with("see ")) problems_.push_back(with_flags(std::string(line)));

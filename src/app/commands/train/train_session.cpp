@@ -1,5 +1,6 @@
 #include "src/app/commands/train/train_session.hpp"
 
+#include "io/posix/folder.hpp"
 #include "mpi/error.hpp"
 #include "src/app/job/process_limits.hpp"
 #include "src/app/job/progress_bar.hpp"
@@ -96,7 +97,8 @@ void TrainSession::initialise() {
                                              .layers = plan_.model.layers,
                                              .scale = config_.initialisation.scale,
                                              .std = config_.initialisation.std,
-                                             .threads = default_thread_count(job_.node.ranks_sharing_cores)};
+                                             .threads = default_thread_count(job_.node.ranks_sharing_cores),
+                                             .scales_residual = !config_.initialisation.not_scaled};
   model::initialise(*job_.backend, model_.parameters().parameters(), initialisation);
   trainer_.start();
   if (!plan_.pretrained) return;
@@ -143,7 +145,9 @@ train::RunEnd TrainSession::run(const data::SampleSplits& data, const std::funct
   // Opened after the checkpoint folder is locked and known to be writable: only its job may change the records.
   RunReports reports(job_, config_, model_, trainer_, communication_.get());
   reports.set_hooks(hooks);
-  hooks.stop_requested = stop_signal_received;
+  hooks.stop_requested = [&path = config_.run.kill_switch, is_root = job_.is_root()] {
+    return stop_signal_received() || (is_root && !path.empty() && io::is_there(path));
+  };
   ProgressBar bar("training", "iterations", 1, progress().iteration);
   if (job_.is_root()) hooks.progress = [&](std::int64_t done, std::int64_t total) { bar.update(done, total); };
   train::RunSchedule schedule = config_.schedule();
