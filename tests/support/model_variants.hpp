@@ -92,7 +92,7 @@ inline const std::vector<ModelVariant>& model_variants() {
        [](ModelConfig& c) {
          c.gated = true;
          c.linear_bias = false;
-         c.experts = {.count = 4, .balance = model::BalanceLoss::sequence, .balance_coefficient = 0.1};
+         c.experts = {.count = 4};
        }},
       {"experts of their own width in every other layer, by groups, beside a shared one",
        [](ModelConfig& c) {
@@ -102,13 +102,11 @@ inline const std::vector<ModelVariant>& model_variants() {
                       .per_token = 4,
                       .ffn_hidden = 16,
                       .shared_hidden = 24,
-                      .layers = "10",
+                      .layers = model::ExpertConfig::every(2, c.layers),
                       .score = RouterScore::sigmoid,
                       .scaling = 2.5,
                       .groups = 4,
-                      .groups_per_token = 2,
-                      .balance = model::BalanceLoss::none,
-                      .z_coefficient = 0.01};
+                      .groups_per_token = 2};
        }},
       {"parallel branches of half-rotated heads",
        [](ModelConfig& c) {
