@@ -132,13 +132,20 @@ struct ModelConfig {
   bool norm_1p = false;  ///< norm weights are stored as the difference from 1
   PositionEmbedding position_embedding = PositionEmbedding::learned_absolute;
   double rotary_base = 10000;
-  double rotary_percent = 1;  ///< fraction of a head's channels that rotate
+  double rotary_base_local = 0;  ///< base of layers with a window, whose frequencies are not scaled; 0: as in others
+  double rotary_percent = 1;     ///< fraction of a head's channels that rotate
   RotaryScaling rotary_scaling = {};
   AttentionWindow window = {};
-  bool gated = false;  ///< the feed-forward block is gated by SiLU (SwiGLU); replaces `activation`
+  bool gated = false;                  ///< the feed-forward block is gated; replaces `activation`
+  Activation gate = Activation::silu;  ///< of gates: silu (SwiGLU) or gelu_tanh (GeGLU)
   bool linear_bias = true;
-  bool qk_norm = false;   ///< each head of queries and keys is normalised over its channels, before rotation
-  bool qkv_bias = false;  ///< queries, keys and values have biases even if other linear layers have none
+  bool qk_norm = false;           ///< each head of queries and keys is normalised over its channels, before rotation
+  bool qkv_bias = false;          ///< queries, keys and values have biases even if other linear layers have none
+  bool sandwich_norm = false;     ///< each branch's result is normalised before it is added to the residual stream
+  bool scaled_embedding = false;  ///< token embeddings are multiplied by sqrt(hidden)
+  std::int64_t query_scalar = 0;  ///< scores are divided by its square root; 0: channels of a head
+  double attention_soft_cap = 0;  ///< scores x become c tanh(x / c); 0: they stay
+  double logit_soft_cap = 0;      ///< the same of the logits of tokens
   bool tied_output = true;
   ExpertConfig experts = {};
   NormPlacement norm_placement = NormPlacement::pre;  ///< post: BERT only
@@ -171,6 +178,10 @@ struct ModelConfig {
   std::int64_t attention_columns() const { return heads * head_dim(); }
   bool has_qkv_bias() const { return linear_bias || qkv_bias; }
   std::int64_t kv_heads() const { return query_groups == 0 ? heads : query_groups; }
+  /// Factor of the products of queries and keys.
+  double score_scale() const;
+  /// Rotation of queries and keys in a layer, counted from 0 over the full model.
+  RotaryEmbedding rotary_of(int layer) const;
   /// Channels of a head that rotate; 0 without rotary positions.
   std::int64_t rotary_channels() const {
     return position_embedding == PositionEmbedding::rope
@@ -196,7 +207,7 @@ void check_sequence_length(const ModelConfig& config, std::int64_t sequence_leng
 enum class Architecture { gpt2, llama, gpt, bert };
 /// gpt2: layer normalisation, learned positions, GELU, biases, a tied output head, heads of hidden / heads channels, no
 /// grouped queries. llama: RMSNorm, rotary positions over full heads, SwiGLU and no biases; its output may be tied, and
-/// its queries grouped. Neither has sliding windows or experts. bert: every model of that family.
+/// its queries grouped. Neither has sliding windows, soft caps or experts. bert: every model of that family.
 Architecture architecture_of(const ModelConfig& config);
 
 /// Converts the shape to the attributes "model.*" of a checkpoint, and back; dropout is not among them. Throws

@@ -67,16 +67,77 @@ class PostNorm final : public ResidualForm {
   }
 };
 
+/// middle = x + dropout(out_1(F_1(norm_1(x)))),  y = middle + dropout(out_2(F_2(norm_2(middle)))), with further norms
+/// out_1 and out_2 (Ding et al. 2021, arXiv:2105.13290; Gemma Team 2024, arXiv:2408.00118). The branches have no
+/// biases.
+class SandwichNorm final : public ResidualForm {
+ public:
+  SandwichNorm(const parallel::TensorContext& context, const parallel::ParameterBuffer& parameters,
+               const std::string& prefix, const ModelConfig& config)
+      : ResidualForm(context, parameters, prefix, config),
+        out_1_(context, parameters, prefix + ".out_ln_1", config),
+        out_2_(context, parameters, prefix + ".out_ln_2", config) {}
+
+  Saved make_saved(const LayerShape& shape, Arena& arena) const override {
+    Saved saved = ResidualForm::make_saved(shape, arena);
+    saved.result_1 = shape.allocate_residual(arena);
+    saved.result_statistics_1 = out_1_.make_statistics(shape.local_rows(), shape.dtype, arena);
+    saved.result_2 = shape.allocate_residual(arena);
+    saved.result_statistics_2 = out_2_.make_statistics(shape.local_rows(), shape.dtype, arena);
+    return saved;
+  }
+
+  void forward(const LayerShape& shape, ConstTensorView x, const Branch& attention, const Branch& feed_forward,
+               Saved& saved, TensorView y) const override {
+    const ArenaScope scope(context_.workspace);
+    const TensorView normed = shape.allocate_residual(context_.workspace);
+    saved.input = x;
+    norm_1_.forward(x, saved.normed_1, saved.statistics_1);
+    attention.run(saved.normed_1, saved.result_1);
+    out_1_.forward(saved.result_1, normed, saved.result_statistics_1);
+    norm_2_.forward_sum(normed, {}, x, attention.dropout, saved.middle, saved.second, saved.statistics_2);
+    feed_forward.run(saved.second, saved.result_2);
+    out_2_.forward(saved.result_2, normed, saved.result_statistics_2);
+    if (!y) return;
+    context_.backend.elementwise().bias_dropout_add(context_.stream(), normed, {}, saved.middle, feed_forward.dropout,
+                                                    y);
+  }
+
+  void backward(const LayerShape& shape, ConstTensorView dy, const BranchGradient& attention,
+                const BranchGradient& feed_forward, const Saved& saved, TensorView dx) const override {
+    const ArenaScope scope(context_.workspace);
+    const TensorView dmiddle = shape.allocate_residual(context_.workspace);
+    backward_normed(feed_forward, dy, out_2_, saved.result_2, saved.result_statistics_2, dmiddle);
+    norm_2_.backward(dmiddle, saved.middle, saved.statistics_2, dy, dmiddle);
+    backward_normed(attention, dmiddle, out_1_, saved.result_1, saved.result_statistics_1, dx);
+    norm_1_.backward(dx, saved.input, saved.statistics_1, dmiddle, dx);
+  }
+
+ private:
+  /// Runs backward of a branch and the norm `out` of its `result` from the gradient dsum of its sum; overwrites dx.
+  void backward_normed(const BranchGradient& branch, ConstTensorView dsum, const Norm& out, ConstTensorView result,
+                       const NormStatistics& statistics, TensorView dx) const {
+    context_.backend.elementwise().bias_dropout_add_backward(context_.stream(), dsum, branch.dropout, branch.output,
+                                                             {});
+    out.backward(branch.output, result, statistics, {}, branch.output);
+    branch.run(dx);
+  }
+
+  Norm out_1_, out_2_;
+};
+
 }  // namespace
 
 void ResidualForm::declare(ParameterList& list, const ModelConfig& config, const std::string& prefix, int branch) {
-  Norm::declare(list, config, prefix + (branch == 1 ? ".ln_1" : ".ln_2"), config.hidden);
+  Norm::declare(list, config, fmt::format("{}.ln_{}", prefix, branch), config.hidden);
+  if (config.sandwich_norm) Norm::declare(list, config, fmt::format("{}.out_ln_{}", prefix, branch), config.hidden);
 }
 
 std::unique_ptr<ResidualForm> ResidualForm::make(const parallel::TensorContext& context,
                                                  const parallel::ParameterBuffer& parameters, const std::string& prefix,
                                                  const ModelConfig& config) {
   if (config.post_norm()) return std::make_unique<PostNorm>(context, parameters, prefix, config);
+  if (config.sandwich_norm) return std::make_unique<SandwichNorm>(context, parameters, prefix, config);
   return std::make_unique<PreNorm>(context, parameters, prefix, config);
 }
 

@@ -10,7 +10,8 @@
 namespace trireme::model {
 
 /// Norms of a layer, and sums of the residual stream x with the layer's two branches F_1 (attention) and F_2
-/// (feed-forward). Adds each branch's output bias b with dropout. A model is pre-norm or post-norm.
+/// (feed-forward). Adds each branch's output bias b with dropout. A model is pre-norm, post-norm, or has norms before
+/// and after each branch.
 class ResidualForm {
  public:
   /// State of one micro-batch between forward and backward, [s_local, b, h].
@@ -21,6 +22,8 @@ class ResidualForm {
     TensorView middle;  ///< first sum of stream and branch; not read by backward_weight
     TensorView second;  ///< pre-norm: result of the second norm; post-norm: second sum
     NormStatistics statistics_2;
+    TensorView result_1, result_2;  ///< results of the branches, if they are normalised
+    NormStatistics result_statistics_1, result_statistics_2;
   };
   /// A branch in forward.
   struct Branch {
@@ -36,9 +39,10 @@ class ResidualForm {
     Dropout dropout;
   };
 
-  /// Adds the norm of branch 1 or 2 of the layer `prefix`: ln_1.* or ln_2.*.
+  /// Adds the norms of branch 1 or 2 of the layer `prefix`: ln_1.* or ln_2.*, and out_ln_1.* or out_ln_2.* of its
+  /// result, if that is normalised.
   static void declare(ParameterList& list, const ModelConfig& config, const std::string& prefix, int branch);
-  /// Makes the model's form with the parameters ln_1.* and ln_2.* of the layer `prefix`.
+  /// Makes the model's form with these parameters of the layer `prefix`.
   static std::unique_ptr<ResidualForm> make(const parallel::TensorContext& context,
                                             const parallel::ParameterBuffer& parameters, const std::string& prefix,
                                             const ModelConfig& config);
@@ -46,7 +50,7 @@ class ResidualForm {
                const std::string& prefix, const ModelConfig& config);
   virtual ~ResidualForm() = default;
 
-  Saved make_saved(const LayerShape& shape, Arena& arena) const;
+  virtual Saved make_saved(const LayerShape& shape, Arena& arena) const;
   /// Overwrites y; x must outlive `saved`. An empty y only fills `saved`.
   virtual void forward(const LayerShape& shape, ConstTensorView x, const Branch& attention, const Branch& feed_forward,
                        Saved& saved, TensorView y) const = 0;
