@@ -135,7 +135,7 @@ constexpr Field table[] = {
     {TRIREME_AT(&C::rotary_base_local), .range = above(0), .attribute = "rotary_base_local",
      .option = "rotary-base-local",
      .help = "Base of the rotary frequencies in layers with a window, which are never scaled; default <rotary_base>.",
-     .needs = needs_rotary, .log = " of base {} in layers with a window", .keys = rope_keys},
+     .needs = needs_rotary, .log = " of base {} in layers with a window"},
     {TRIREME_AT(&C::rotary_percent), .range = above(0, 1), .attribute = "rotary_percent", .since = "kv_heads",
      .option = "rotary-percent", .help = "Fraction of a head's channels that rotate; default 1.",
      .needs = needs_rotary},

@@ -70,7 +70,10 @@ TensorMap map_around(const model::ModelConfig& config, const MapOptions& options
     const std::string theirs = fmt::format("model.layers.{}", layer);
     map_layer(map, ours + ".ln_1", theirs + ".input_layernorm");
     attention(map, options, ours + ".attn", theirs);
-    map_layer(map, ours + ".ln_2", theirs + ".post_attention_layernorm");
+    map_layer(map, ours + ".out_ln_1", theirs + ".post_attention_layernorm");
+    map_layer(map, ours + ".ln_2",
+              theirs + (config.sandwich_norm ? ".pre_feedforward_layernorm" : ".post_attention_layernorm"));
+    map_layer(map, ours + ".out_ln_2", theirs + ".post_feedforward_layernorm");
     block(map, options, ours + ".mlp", theirs);
   }
   map_layer(map, "ln_f", "model.norm");
