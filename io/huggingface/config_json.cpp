@@ -195,6 +195,10 @@ void read_rotary(const Settings& settings, const json& file, HuggingFaceModel& m
 
 /// Reads the layers with a window: by their types, or in older files by the distance of those without.
 void read_window_layers(const Settings& settings, const ModelClass& model_class, ModelConfig& config) {
+  if (!config.window.any()) {
+    config.window = {};
+    return;
+  }
   const int layers = std::min(config.layers, model::max_layers);
   const std::int64_t frequency = settings.integer("sliding_window_pattern", model_class.window_frequency);
   if (frequency == 0) return settings.add("sliding_window_pattern is 0: it must be at least 1");

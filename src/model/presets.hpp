@@ -17,6 +17,7 @@ namespace trireme::model {
 ///   balance loss is `router_aux_loss_coef` of their config.json.
 /// * StarCoder2 3B and 7B (Lozhkov et al. 2024, arXiv:2402.19173); Phi-3 mini with 4096 positions (Abdin et al. 2024,
 ///   arXiv:2404.14219).
+/// * Gemma 2 2B (Gemma Team 2024, arXiv:2408.00118), Gemma 3 1B (Gemma Team 2025, arXiv:2503.19786).
 /// * BERT as first published (Devlin et al. 2019, arXiv:1810.04805) and as in Megatron-LM.
 ModelConfig preset(const std::string& name);
 

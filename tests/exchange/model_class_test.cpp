@@ -205,6 +205,30 @@ TEST(ModelClass, AModelWithExpertsIsAMixtralOrWithNormsOfQueriesAndKeysAQwen3) {
   EXPECT_THAT(message_of<DataError>([] { model_class_from("Qwen2MoeForCausalLM"); }), HasSubstr("sigmoid gate"));
 }
 
+TEST(ModelClass, AModelWithNormsAroundItsBranchesIsAGemma) {
+  model::ModelConfig config = small_llama();
+  model::set_fields(config, "geglu sandwich-norm scale-embeddings attn-logit-softcapping 2 window-size 1");
+  EXPECT_EQ(model_class_of(config).name, "Gemma2ForCausalLM");
+  config.rotary_base_local = 50;
+  EXPECT_THAT(message_of<ConfigError>([&] { model_class_of(config); }),
+              AllOf(HasSubstr("cannot be exported as Gemma2ForCausalLM"), HasSubstr("<rotary_base_local> 50")));
+  config.qk_norm = true;
+  config.rotary_scaling.interpolation = 2;
+  EXPECT_EQ(model_class_of(config).name, "Gemma3ForCausalLM");
+  config.rotary_base_local = 0;
+  EXPECT_THAT(message_of<ConfigError>([&] { model_class_of(config); }),
+              HasSubstr("scaled frequencies without <rotary_base_local>"));
+  config.rotary_scaling.interpolation = 1;
+  EXPECT_EQ(model_class_of(config).name, "Gemma3ForCausalLM");
+  config.scaled_embedding = false;
+  EXPECT_THAT(message_of<ConfigError>([&] { model_class_of(config); }),
+              HasSubstr("without <scale_embeddings>: all models of the class have it"));
+  model::ModelConfig llama = small_llama();
+  llama.gate = Activation::gelu_tanh;
+  EXPECT_THAT(message_of<ConfigError>([&] { model_class_of(llama); }),
+              HasSubstr("<geglu>: no model of the class has it"));
+}
+
 TEST(ModelClass, IsTheOneThatIsNamedIfTheModelFits) {
   model::ModelConfig config = small_llama();
   EXPECT_EQ(model_class_of(config, "Phi3ForCausalLM").name, "Phi3ForCausalLM");
@@ -217,7 +241,7 @@ TEST(ModelClass, IsTheOneThatIsNamedIfTheModelFits) {
 }
 
 TEST(ModelClass, OfEveryFamilyIsFoundByItsNameAndByItsDefaults) {
-  EXPECT_EQ(model_classes().size(), 13u);
+  EXPECT_EQ(model_classes().size(), 15u);
   for (const ModelClass& model_class : model_classes()) {
     SCOPED_TRACE(model_class.name);
     EXPECT_EQ(&model_class_from(model_class.name), &model_class);
