@@ -137,7 +137,7 @@ struct ModelConfig {
   RotaryScaling rotary_scaling = {};
   AttentionWindow window = {};
   bool gated = false;                  ///< the feed-forward block is gated; replaces `activation`
-  Activation gate = Activation::silu;  ///< of gates: silu (SwiGLU) or gelu_tanh (GeGLU)
+  Activation gate = Activation::silu;  ///< silu (SwiGLU) or gelu_tanh (GeGLU), of the gates
   bool linear_bias = true;
   bool qk_norm = false;           ///< each head of queries and keys is normalised over its channels, before rotation
   bool qkv_bias = false;          ///< queries, keys and values have biases even if other linear layers have none

@@ -22,7 +22,7 @@ struct CrossEntropy {
   std::vector<double> weights;
   std::vector<double> losses, dlogits;  // computed
   std::int64_t classes = 0;
-  double soft_cap = 0;  ///< of these logits
+  double soft_cap = 0;  ///< cap that these logits have; 0: none
 };
 
 CrossEntropy random_case(std::int64_t n, std::int64_t classes) {

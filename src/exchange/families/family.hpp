@@ -48,8 +48,8 @@ void map_gated(TensorMapBuilder& map, const std::string& ours, const std::string
 void map_experts(TensorMapBuilder& map, const std::string& ours, const std::string& theirs,
                  const GatedNames& names = {});
 
-/// Maps all parameters of a model with Llama's names of tokens, norms and output, and Gemma's of further norms; the other parts of a layer by
-/// `attention` and `block`.
+/// Maps all parameters of a model with Llama's names of tokens, norms and output, and Gemma's of further norms; the
+/// other parts of a layer by `attention` and `block`.
 TensorMap map_around(const model::ModelConfig& config, const MapOptions& options, MapPart attention, MapPart block);
 /// Maps a dense model with Llama's tensors.
 TensorMap map_llama(const model::ModelConfig& config, const MapOptions& options);

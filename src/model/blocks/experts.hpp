@@ -100,7 +100,7 @@ class Experts {
   parallel::TensorContext context_;
   ExpertConfig config_;
   bool gated_;
-  Activation activation_;  // of the gate, if gated
+  Activation activation_;  // that of the gate, if gated
   TensorView router_, router_gradient_;
   std::vector<Expert> experts_;
   std::unique_ptr<parallel::TokenDispatcher> dispatcher_;

@@ -61,7 +61,7 @@ class FeedForward {
   parallel::ColumnParallelLinear expansion_;
   parallel::RowParallelLinear projection_;
   bool gated_;
-  Activation activation_;  // of the gate, if gated
+  Activation activation_;  // that of the gate, if gated
 };
 
 }  // namespace trireme::model

@@ -52,7 +52,7 @@ class InputEmbedding {
   Table by_sequence(const MicroBatch& batch) const { return batch.positions ? Table() : positions_; }
 
   parallel::TensorContext context_;
-  double factor_;  // of token embeddings
+  double factor_;  // multiplies token embeddings
   parallel::VocabularyParallelEmbedding tokens_;
   Table positions_;
   Table types_;
