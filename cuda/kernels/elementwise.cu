@@ -11,7 +11,7 @@ namespace trireme::cuda {
 namespace {
 
 // Bytes read and written per 16-bit element: convert to fp32 6, add 6, scale 4, bias_dropout_add 6, its backward 4,
-// activate 4, its backward 6. For each element of y: glu 6, its backward 10.
+// activate and soft_cap 4, backward of activate 6. For each element of y: glu 6, its backward 10.
 
 /// Returns the fp32 number nearest to `value` towards zero, with its last bit set if it is not exact. Rounding it to 16
 /// bits then rounds the value once.

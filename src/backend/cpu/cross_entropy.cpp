@@ -136,11 +136,16 @@ class CpuCrossEntropy final : public CrossEntropyKernels {
         A at_target = own ? vector_exp(static_cast<A>(row[c]) - shift) * factor - gradient : A{0};
         if (own && soft_cap > 0) at_target *= slope_of_cap(static_cast<A>(row[c]), curvature);
         for_column_blocks(row, shard.classes, [&](const A* x, std::int64_t begin, std::int64_t n) {
-          A buffer[column_block], slope[column_block];
+          A buffer[column_block];
           A* out = row_out(row + begin, buffer);
-          for (std::int64_t j = 0; soft_cap > 0 && j < n; ++j) slope[j] = slope_of_cap(x[j], curvature);
-          scaled_exponentials(x, n, shift, factor, out);
-          for (std::int64_t j = 0; soft_cap > 0 && j < n; ++j) out[j] *= slope[j];
+          if (soft_cap > 0) {
+            A slope[column_block];  // out may be x
+            for (std::int64_t j = 0; j < n; ++j) slope[j] = slope_of_cap(x[j], curvature);
+            scaled_exponentials(x, n, shift, factor, out);
+            for (std::int64_t j = 0; j < n; ++j) out[j] *= slope[j];
+          } else {
+            scaled_exponentials(x, n, shift, factor, out);
+          }
           finish_row(out, n, row + begin);
         });
         if (own) row[c] = static_cast<T>(at_target);
