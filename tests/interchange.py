@@ -22,6 +22,8 @@ TEXT = ' '.join(SENTENCES * 12)
 PROMPT = 'The ship'
 LLAMA = dict(hidden_size=64, intermediate_size=96, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2,
              max_position_embeddings=64)
+BIASED = {key: value for key, value in LLAMA.items() if key != 'num_key_value_heads'}
+FALCON = {key: value for key, value in BIASED.items() if key != 'intermediate_size'}
 LONG_LLAMA = dict(LLAMA, max_position_embeddings=16384)
 CLASSES = {
     'GPT2LMHeadModel': ('gpt2', dict(n_positions=64, n_embd=64, n_layer=2, n_head=4)),
@@ -35,9 +37,13 @@ CLASSES = {
     'Gemma2ForCausalLM': ('llama3', dict(LLAMA, head_dim=32, sliding_window=16)),
     'Gemma3ForCausalLM': ('llama3', dict(LLAMA, head_dim=32, sliding_window=16, rope_theta=1000.0,
                                          layer_types=['sliding_attention', 'full_attention'])),
+    'GPTNeoXForCausalLM': ('gpt2', dict(BIASED, rotary_pct=0.5)),
+    'FalconForCausalLM': ('gpt2', dict(FALCON, new_decoder_architecture=True, num_kv_heads=2)),
     'MixtralForCausalLM': ('llama3', dict(LLAMA, sliding_window=16)),
     'Qwen3MoeForCausalLM': ('qwen2', dict(LLAMA, head_dim=32, num_experts=4, num_experts_per_tok=2,
                                           moe_intermediate_size=48, mlp_only_layers=[0])),
+    'Olmo2ForCausalLM': ('llama3', dict(LLAMA, pad_token_id=None)),
+    'OlmoeForCausalLM': ('gpt2', dict(LLAMA, num_experts=4, num_experts_per_tok=2, pad_token_id=None)),
     'Phi3ForCausalLM': ('llama3', dict(LLAMA, sliding_window=16, pad_token_id=None)),
 }
 PATTERNS = {  # as the models' own tokenizer.json spell them
@@ -276,9 +282,15 @@ def main():
     llama = ['--normalization', 'RMSNorm', '--swiglu', '--position-embedding-type', 'rope', '--disable-bias-linear',
              '--untie-embeddings-and-output-weights', '--group-query-attention', '--num-query-groups', 2]
     trained('our-llama', *llama)
+    trained('our-gpt-neox', '--parallel-residual', '--position-embedding-type', 'rope', '--rotary-percent', 0.5)
+    trained('our-falcon', '--parallel-residual', '--shared-norm', '--position-embedding-type', 'rope', '--gelu', 'erf',
+            '--disable-bias-linear', '--group-query-attention')
     trained('our-llama-1p', *llama, '--apply-layernorm-1p')
     trained('our-qwen2', *llama, '--add-qkv-bias')
     trained('our-qwen3', *llama, '--qk-layernorm', '--kv-channels', 16)
+    across = ['--qk-layernorm', '--qk-layernorm-across-heads']
+    trained('our-olmo2', *llama, *across, '--post-branch-norm')
+    trained('our-olmoe', *llama, *across, '--num-experts', 4, '--moe-router-pre-softmax')
     trained('our-mixtral', *llama, '--num-experts', 4, '--moe-ffn-hidden-size', 48)
     trained('our-qwen3-moe', *llama, '--qk-layernorm', '--num-experts', 4, '--moe-router-pre-softmax',
             '--moe-layer-freq', '[0,1]')

@@ -17,6 +17,7 @@
 #include <iostream>
 #include <vector>
 
+#include "bench/kernels/gpu_experts.hpp"
 #include "bench/kernels/gpu_measure.hpp"
 #include "cuda/backend/cuda_backend.hpp"
 #include "cuda/kernels/epilogue.hpp"
@@ -176,7 +177,7 @@ void run_cross_entropy(GpuMeasure& bench, const Model& m) {
   bench.memory("cross entropy", name, bytes,
                [&](int) { kernels.statistics(stream, logits, shard, targets, maximum, sum, target); });
   bench.memory("cross entropy, backward", name, 2 * bytes,
-               [&](int) { kernels.backward(stream, shard, maximum, sum, targets, target, logits); });
+               [&](int) { kernels.backward(stream, shard, maximum, sum, targets, target, 0, logits); });
 }
 
 /// Kernels that go over all parameters.
@@ -322,6 +323,7 @@ void run(Backend& backend, Selection selection, bool dry_run, std::ostream& json
       run_hidden(bench, m);
       run_rotary(bench, m);
       run_feed_forward(bench, m);
+      measure_experts(bench, m.name, m.s * m.b, m.h);
       run_cross_entropy(bench, m);
       run_parameters(bench, dry_run ? 1 << 12 : 1 << 28);
       run_layer(bench, m);

@@ -76,7 +76,7 @@ using Bits = std::conditional_t<sizeof(A) == 4, std::uint32_t, std::uint64_t>;
 template <class A>
 __device__ Bits<A> ordered_bits(A value) {
   constexpr Bits<A> sign = Bits<A>{1} << (8 * sizeof(A) - 1);
-  const auto bits = std::bit_cast<Bits<A>>(value + A{0});  // of zeros, +0
+  const auto bits = std::bit_cast<Bits<A>>(value + A{0});  // +0 for both zeros
   return (bits & sign) != 0 ? ~bits : bits | sign;
 }
 
@@ -155,7 +155,7 @@ __global__ void __launch_bounds__(block_threads)
     std::int32_t row[at_once];
 #pragma unroll
     for (int i = 0; i < at_once; ++i) row[i] = first + i < per_token ? row_of[token * per_token + first + i] : -1;
-    PackedVec8<T> term[at_once];  // of absent rows 0
+    PackedVec8<T> term[at_once];  // 0 for absent rows
 #pragma unroll
     for (int i = 0; i < at_once; ++i) {
       if (row[i] >= 0) term[i].load(y + row[i] * h + columns.begin, columns.size);

@@ -106,7 +106,7 @@ struct TokenLogits {
 template <class A>
 struct alignas(16) TokenChoice {
   A maximum, divisor;  ///< p[e] = Score{., maximum}(logit) / divisor
-  Ranked<A> last;      ///< of the per_token largest scores
+  Ranked<A> last;      ///< lowest of the per_token largest scores
 };
 
 /// The experts of the best groups, as lane_bits. A group adds up summand(logit) of its best experts.
@@ -263,7 +263,8 @@ __global__ void __launch_bounds__(block_threads)
   const Score<A> over_all{sigmoid, logit.maximum};
   const A divisor_of_all = logit.divisor(over_all, experts);
   const A* of_segment = counts == nullptr ? nullptr : counts + token % problem.segments * experts;
-  A gradient[per_lane]{}, mean = 0;  // weighted by the scores of all experts
+  // Gradient of the scores over all experts.
+  A gradient[per_lane]{}, mean = 0;
   for_experts(experts, [&](int i, int e) {
     gradient[i] = (of_all ? own[e] : A{0}) + (of_segment == nullptr ? A{0} : factor * of_segment[e]);
     mean += over_all(logit.of[i]) / divisor_of_all * gradient[i];

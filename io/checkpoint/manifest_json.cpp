@@ -21,7 +21,7 @@ constexpr std::string_view format_name = "trireme checkpoint";
 constexpr std::string_view head = "{\"digest\": \"";
 constexpr std::string_view tail = "\", \"manifest\":\n";
 constexpr std::size_t digest_size = 32;
-constexpr int max_depth = 6;
+constexpr int max_manifest_depth = 6;
 
 json to_json(const Shape& shape) { return std::vector<std::int64_t>(shape.extents().begin(), shape.extents().end()); }
 
@@ -104,7 +104,7 @@ void check_depth(std::string_view text) {
     } else if (character == '"') {
       in_string = !in_string;
     } else if (!in_string && (character == '{' || character == '[')) {
-      TRIREME_CHECK(++depth <= max_depth, CheckpointError, "it nests too deep");
+      TRIREME_CHECK(++depth <= max_manifest_depth, CheckpointError, "it nests too deep");
     } else if (!in_string && (character == '}' || character == ']')) {
       --depth;
     }

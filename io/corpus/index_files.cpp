@@ -18,7 +18,7 @@ namespace trireme::io {
 namespace {
 
 // Constants of the format; io/README.md describes it.
-constexpr std::string_view magic("trireme-index-1\n", 16);
+constexpr std::string_view index_magic("trireme-index-1\n", 16);
 constexpr std::size_t digest_digits = 32;
 constexpr std::size_t alignment = 64;
 constexpr std::size_t max_arrays = 16;
@@ -34,7 +34,7 @@ void give_content(const std::string& description, const data::IndexCache::Arrays
   for (const auto& array : arrays) sizes.push_back(array.size());
   sink(std::as_bytes(std::span(sizes)));
   sink(std::as_bytes(std::span(description)));
-  std::size_t offset = magic.size() + digest_digits + sizes.size() * 8 + description.size();
+  std::size_t offset = index_magic.size() + digest_digits + sizes.size() * 8 + description.size();
   for (const auto& array : arrays) {
     sink(std::span(zeros).first(aligned(offset) - offset));
     sink(array);
@@ -47,7 +47,7 @@ void write(const std::string& path, const std::string& description, const data::
   give_content(description, arrays,
                [&](std::span<const std::byte> chunk) { digest.update(chunk.data(), chunk.size()); });
   FileOutput out(path);
-  out.write_bytes(std::as_bytes(std::span(magic)));
+  out.write_bytes(std::as_bytes(std::span(index_magic)));
   const std::string digits = digest.hex();
   out.write_bytes(std::as_bytes(std::span(digits)));
   give_content(description, arrays, [&](std::span<const std::byte> chunk) { out.write_bytes(chunk); });
@@ -72,12 +72,12 @@ data::IndexCache::Kept read(const std::string& path, const std::string& descript
   const auto mapping = std::make_shared<MappedFile>(path);
   const std::span<const std::byte> all = mapping->bytes();
   const ByteReader bytes(path, all);
-  TRIREME_CHECK(all.size() > magic.size() && std::memcmp(all.data(), magic.data(), magic.size()) == 0, DataError,
-                "{} is not a file of this cache", path);
-  std::size_t offset = magic.size() + digest_digits;
+  TRIREME_CHECK(all.size() > index_magic.size() && std::memcmp(all.data(), index_magic.data(), index_magic.size()) == 0,
+                DataError, "{} is not a file of this cache", path);
+  std::size_t offset = index_magic.size() + digest_digits;
   TRIREME_CHECK(all.size() > offset &&
                     digest_from(*mapping, offset) ==
-                        std::string_view(reinterpret_cast<const char*>(all.data()), offset).substr(magic.size()),
+                        std::string_view(reinterpret_cast<const char*>(all.data()), offset).substr(index_magic.size()),
                 DataError, "{} is damaged or cut short", path);
   const auto description_bytes = bytes.at<std::uint64_t>(offset, "a size");
   const auto count = bytes.at<std::uint64_t>(offset + 8, "a number");

@@ -21,8 +21,8 @@ using model::RotaryScaling;
 using model::RotaryScalingKind;
 using nlohmann::json;
 
-constexpr std::int64_t max_file_bytes = std::int64_t{16} << 20;
-constexpr int max_depth = 16;
+constexpr std::int64_t max_config_bytes = std::int64_t{16} << 20;
+constexpr int max_config_depth = 16;
 constexpr std::int64_t max_size = std::int64_t{1} << 40;  // a model's shape is checked later
 
 std::string text_of(const json& value) { return shortened(json_dump(value)); }
@@ -59,7 +59,8 @@ class Settings {
     for (const auto& [known, activation] : huggingface_activations) {
       if (wanted == known) return activation;
     }
-    add(fmt::format("{} is '{}': supported are gelu_new, gelu_pytorch_tanh, gelu and relu2", name, shortened(wanted)));
+    add(fmt::format("{} is '{}': supported are gelu_new, gelu_pytorch_tanh, gelu_fast, gelu and relu2", name,
+                    shortened(wanted)));
     return Activation::gelu_tanh;
   }
   /// Returns the value of a field under `name`, which must be present.
@@ -149,7 +150,8 @@ void read_rotary(const Settings& settings, const json& file, HuggingFaceModel& m
   }
   const Settings rotary(*object, problems);
   config.rotary_base = rotary.number("rope_theta", config.rotary_base);
-  config.rotary_percent = rotary.number("partial_rotary_factor", settings.number("partial_rotary_factor", 1));
+  config.rotary_percent =
+      rotary.number("partial_rotary_factor", settings.number("partial_rotary_factor", config.rotary_percent));
   if (config.rotary_percent != 1 && config_key("rotary_percent", *model.model_class).empty()) {
     settings.add("partial_rotary_factor is not 1: this class rotates all channels of a head");
   }
@@ -274,6 +276,25 @@ void read_attention(const Settings& settings, const json& file, HuggingFaceModel
   }
 }
 
+/// Reads the norms of parallel layers and the groups of queries. In the new architecture all layers are parallel.
+void read_falcon(const Settings& settings, ModelConfig& config) {
+  const bool is_new = settings.flag("new_decoder_architecture", false), parallel = settings.flag("parallel_attn", true);
+  const std::int64_t norms = settings.integer("num_ln_in_parallel_attn", is_new ? 2 : 1);
+  if (is_new && !parallel) settings.add("parallel_attn is false: layers of the new architecture are parallel");
+  if (norms != 1 && (norms != 2 || !is_new)) {
+    settings.add(fmt::format("num_ln_in_parallel_attn is {}: it is 1, or in the new architecture 1 or 2", norms));
+  }
+  config.parallel_residual = parallel;
+  config.shared_norm = parallel && norms == 1;
+  const bool one_group = !is_new && settings.flag("multi_query", true);
+  config.query_groups = one_group ? 1 : settings.integer("num_kv_heads", config.heads);
+  if (!is_new && !one_group && config.query_groups != config.heads) {
+    settings.add(
+        fmt::format("num_kv_heads is {}: only the new architecture has groups of queries", config.query_groups));
+  }
+  if (config.query_groups == config.heads) config.query_groups = 0;
+}
+
 /// Reads the experts of a class whose models have them: their number, weights and layers.
 void read_experts(const Settings& settings, const ModelClass& model_class, ModelConfig& config) {
   model::ExpertConfig& experts = config.experts;
@@ -325,7 +346,7 @@ std::optional<std::int64_t> end_of_text_of(const json& file) {
 }  // namespace
 
 HuggingFaceModel parse_config_json(const std::string& text, const std::string& path) {
-  const json file = parse_json(text, path, max_depth);
+  const json file = parse_json(text, path, max_config_depth);
   const json& classes = json_member(file, "architectures");
   TRIREME_CHECK(classes.is_array() && classes.size() == 1 && classes[0].is_string(), DataError,
                 "{} does not name the one class of its model under 'architectures'; there are: {}", path,
@@ -347,6 +368,7 @@ HuggingFaceModel parse_config_json(const std::string& text, const std::string& p
   for (const exchange::FixedSetting& setting : model.model_class->fixed) settings.require(setting);
   if (model.config.gated) read_gate(settings, *model.model_class, model.config);
   read_attention(settings, file, model, problems);
+  if (model.model_class->type == "falcon") read_falcon(settings, model.config);
   if (exchange::class_defaults(*model.model_class).experts.count > 0) {
     read_experts(settings, *model.model_class, model.config);
   }
@@ -365,7 +387,7 @@ HuggingFaceModel parse_config_json(const std::string& text, const std::string& p
 }
 
 HuggingFaceModel read_config_json(const std::string& path) {
-  return parse_config_json(read_whole_file(path, max_file_bytes, Symlinks::follow), path);
+  return parse_config_json(read_whole_file(path, max_config_bytes, Symlinks::follow), path);
 }
 
 }  // namespace trireme::io

@@ -13,9 +13,10 @@
 namespace trireme::io {
 
 /// Names of activations in transformers; the first one of each is written.
-inline constexpr std::array<std::pair<const char*, Activation>, 4> huggingface_activations{
+inline constexpr std::array<std::pair<const char*, Activation>, 5> huggingface_activations{
     {{"gelu_new", Activation::gelu_tanh},
      {"gelu_pytorch_tanh", Activation::gelu_tanh},
+     {"gelu_fast", Activation::gelu_tanh},
      {"gelu", Activation::gelu_erf},
      {"relu2", Activation::squared_relu}}};
 

@@ -99,6 +99,17 @@ void put_blocks(ordered_json& file, const ModelConfig& config, const ModelClass&
   }
 }
 
+/// Writes the norms of parallel layers and the groups of queries.
+void put_falcon(ordered_json& file, const ModelConfig& config) {
+  const bool plain_heads = config.kv_heads() == 1 || config.kv_heads() == config.heads;
+  const bool is_new = config.parallel_residual && !(config.shared_norm && plain_heads);
+  file["new_decoder_architecture"] = is_new;
+  file["parallel_attn"] = config.parallel_residual;
+  file["num_ln_in_parallel_attn"] = is_new ? ordered_json(config.shared_norm ? 1 : 2) : ordered_json();
+  file["multi_query"] = config.kv_heads() == 1;
+  file["num_kv_heads"] = is_new ? config.kv_heads() : config.heads;
+}
+
 /// Writes the weights and layers of experts.
 void put_experts(ordered_json& file, const ModelConfig& config, const ModelClass& model_class) {
   if (!config_key("router_pre_softmax", model_class).empty()) file["norm_topk_prob"] = !config.experts.pre_softmax;
@@ -144,6 +155,7 @@ std::string config_json(const HuggingFaceModel& model, DType dtype) {
   put_fields(file, model.config, model_class);
   put_blocks(file, model.config, model_class);
   put_experts(file, model.config, model_class);
+  if (model_class.type == "falcon") put_falcon(file, model.config);
   for (const exchange::FixedSetting& setting : model_class.fixed) {
     if (!setting.is_written) continue;
     std::visit([&](const auto& value) { file[std::string(setting.key)] = value; }, setting.value);

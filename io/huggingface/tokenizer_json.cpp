@@ -20,8 +20,8 @@ namespace {
 using nlohmann::json;
 using nlohmann::ordered_json;
 
-constexpr std::int64_t max_file_bytes = std::int64_t{128} << 20;
-constexpr int max_depth = 16;
+constexpr std::int64_t max_settings_bytes = std::int64_t{128} << 20;
+constexpr int max_settings_depth = 16;
 constexpr const char* tokenizer_name = "tokenizer.json";
 constexpr const char* settings_name = "tokenizer_config.json";
 constexpr const char* end_of_text = "<|endoftext|>";  // token of GPT-2 and the byte tokenizer
@@ -230,8 +230,8 @@ std::map<std::string, std::string> wordpiece_files(const data::Tokenizer& tokeni
 std::unique_ptr<data::Tokenizer> read_tokenizer_of(const std::string& folder, const std::string& end_of_document) {
   const auto path_of = [&](const char* name) { return folder + "/" + name; };
   if (const std::string path = path_of(tokenizer_name); is_there(path)) {
-    const std::string text = read_whole_file(path, max_file_bytes, Symlinks::follow);
-    const json file = parse_json(text, path, max_depth);
+    const std::string text = read_whole_file(path, max_settings_bytes, Symlinks::follow);
+    const json file = parse_json(text, path, max_settings_depth);
     if (json_member(json_member(file, "model"), "type") == "WordPiece") {
       return data::make_wordpiece_tokenizer(wordpiece_from_json(file, path));
     }
@@ -243,9 +243,9 @@ std::unique_ptr<data::Tokenizer> read_tokenizer_of(const std::string& folder, co
   if (const std::string path = path_of("vocab.txt"); is_there(path)) {
     data::WordPieceVocabulary vocabulary = read_wordpiece_file(path);
     if (const std::string settings = path_of(settings_name); is_there(settings)) {
-      const json lower =
-          json_member(parse_json(read_whole_file(settings, max_file_bytes, Symlinks::follow), settings, max_depth),
-                      "do_lower_case");
+      const json lower = json_member(
+          parse_json(read_whole_file(settings, max_settings_bytes, Symlinks::follow), settings, max_settings_depth),
+          "do_lower_case");
       if (lower.is_boolean()) vocabulary.lower_case = lower.get<bool>();
     }
     return data::make_wordpiece_tokenizer(std::move(vocabulary));

@@ -20,9 +20,9 @@ namespace {
 
 using nlohmann::json;
 
-constexpr std::int64_t max_file_bytes = std::int64_t{128} << 20;
-constexpr std::int64_t max_vocabulary = std::int64_t{1} << 24;
-constexpr int max_depth = 16;
+constexpr std::int64_t max_tokenizer_bytes = std::int64_t{128} << 20;
+constexpr std::int64_t max_ids = std::int64_t{1} << 24;
+constexpr int max_tokenizer_depth = 16;
 
 constexpr std::array<std::pair<std::string_view, data::WordPattern>, 3> patterns{{
     {R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)", data::WordPattern::gpt2},
@@ -35,7 +35,8 @@ constexpr std::array<std::pair<std::string_view, data::WordPattern>, 3> patterns
 /// Turns the file into a vocabulary, section by section; errors name file and section.
 class Parser {
  public:
-  Parser(const std::string& text, const std::string& path) : path_(path), file_(parse_json(text, path, max_depth)) {
+  Parser(const std::string& text, const std::string& path)
+      : path_(path), file_(parse_json(text, path, max_tokenizer_depth)) {
     require(file_.is_object() && json_member(file_, "model").is_object(),
             "it is not a tokenizer.json: it has no 'model'");
   }
@@ -119,7 +120,7 @@ class Parser {
   }
 
   std::int64_t id_of(const json& value, const std::string& name) const {
-    require(value.is_number_unsigned() && value.get<std::uint64_t>() < static_cast<std::uint64_t>(max_vocabulary),
+    require(value.is_number_unsigned() && value.get<std::uint64_t>() < static_cast<std::uint64_t>(max_ids),
             "token '{}' has the id {}", shortened(name), text_of(value));
     return value.get<std::int64_t>();
   }
@@ -247,7 +248,7 @@ data::BpeVocabulary parse_huggingface_file(const std::string& text, const std::s
 }
 
 data::BpeVocabulary read_huggingface_file(const std::string& path, const std::string& end_of_document) {
-  return parse_huggingface_file(read_whole_file(path, max_file_bytes, Symlinks::follow), path, end_of_document);
+  return parse_huggingface_file(read_whole_file(path, max_tokenizer_bytes, Symlinks::follow), path, end_of_document);
 }
 
 std::string huggingface_pattern(data::WordPattern pattern) {

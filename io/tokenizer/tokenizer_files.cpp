@@ -63,7 +63,7 @@ namespace {
 
 using nlohmann::json;
 
-constexpr std::int64_t max_file_bytes = std::int64_t{256} << 20;
+constexpr std::int64_t max_vocabulary_bytes = std::int64_t{256} << 20;
 constexpr std::size_t max_vocabulary = std::size_t{1} << 24;
 constexpr std::size_t max_token_bytes = 65536;
 constexpr const char* end_of_document_token = "<|endoftext|>";
@@ -169,8 +169,8 @@ data::BpeVocabulary parse_bpe_files(const std::string& vocabulary, const std::st
 }
 
 data::BpeVocabulary read_bpe_files(const std::string& vocabulary_path, const std::string& merges_path) {
-  return parse_bpe_files(read_whole_file(vocabulary_path, max_file_bytes, Symlinks::follow), vocabulary_path,
-                         read_whole_file(merges_path, max_file_bytes, Symlinks::follow), merges_path);
+  return parse_bpe_files(read_whole_file(vocabulary_path, max_vocabulary_bytes, Symlinks::follow), vocabulary_path,
+                         read_whole_file(merges_path, max_vocabulary_bytes, Symlinks::follow), merges_path);
 }
 
 data::WordPieceVocabulary parse_wordpiece_file(std::string_view text, const std::string& path) {
@@ -188,7 +188,7 @@ data::WordPieceVocabulary parse_wordpiece_file(std::string_view text, const std:
 }
 
 data::WordPieceVocabulary read_wordpiece_file(const std::string& path) {
-  return parse_wordpiece_file(read_whole_file(path, max_file_bytes, Symlinks::follow), path);
+  return parse_wordpiece_file(read_whole_file(path, max_vocabulary_bytes, Symlinks::follow), path);
 }
 
 std::string bpe_vocabulary_text(const data::BpeVocabulary& vocabulary) {

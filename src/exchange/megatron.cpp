@@ -13,31 +13,19 @@ using model::ModelConfig;
 /// Maps queries, keys and values of a layer to one tensor, weights or biases.
 void map_qkv(TensorMapBuilder& map, const MegatronLayout& layout, const std::string& ours, const std::string& suffix,
              const std::string& name) {
-  const ModelConfig& config = map.config();
-  const std::int64_t a = config.heads, k = config.kv_heads(), d = config.head_dim(), rows = (a + 2 * k) * d;
-  const std::int64_t queries = a / k;  // heads of a group
-  const bool is_weight = suffix == "weight";
-  const std::size_t tensor = map.tensor({.name = name, .shape = is_weight ? Shape{rows, config.hidden} : Shape{rows}});
+  if (layout.heads == MegatronHeads::groups) return map_grouped_heads(map, ours, suffix, name, layout.rotary);
+  const std::int64_t a = map.config().heads, d = map.config().head_dim();
+  const std::string parameter = ours + ".qkv." + suffix;
+  const std::size_t tensor = map.tensor({.name = name, .shape = map.parameter(parameter).shape_of(3 * a * d)});
   const std::int64_t local = a / layout.shards;
   for (int part = 0; part < 3; ++part) {
-    const std::string parameter = ours + (k == a ? ".qkv." : part == 0 ? ".q." : ".kv.") + suffix;
-    const std::int64_t heads = part == 0 ? a : k;
-    const std::int64_t first = k == a ? part * a * d : part == 2 ? k * d : 0;
-    for (std::int64_t head = 0; head < heads; ++head) {
-      RowRun run{.first = first + head * d, .count = d, .tensor = tensor};
-      switch (layout.heads) {
-        case MegatronHeads::parts_of_shards:
-          run.foreign_first = (head / local * 3 * local + part * local + head % local) * d;
-          break;
-        case MegatronHeads::channels:
-          run.foreign_first = head * 3 * d + part;
-          run.foreign_step = 3;
-          break;
-        case MegatronHeads::groups: {
-          const std::int64_t group = part == 0 ? head / queries : head;
-          const std::int64_t place = part == 0 ? head % queries : queries + part - 1;
-          run.foreign_first = (group * (queries + 2) + place) * d;
-        }
+    for (std::int64_t head = 0; head < a; ++head) {
+      RowRun run{.first = (part * a + head) * d, .count = d, .tensor = tensor};
+      if (layout.heads == MegatronHeads::parts_of_shards) {
+        run.foreign_first = (head / local * 3 * local + part * local + head % local) * d;
+      } else {
+        run.foreign_first = head * 3 * d + part;
+        run.foreign_step = 3;
       }
       map.head(parameter, run, part == 2 ? RotaryLayout::halves : layout.rotary);
     }

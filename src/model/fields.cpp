@@ -47,6 +47,7 @@ constexpr std::string_view output_names[] = {"pretraining", "classes", "choices"
 constexpr std::string_view family_names[] = {"gpt", "bert"};
 constexpr std::string_view score_names[] = {"softmax", "sigmoid"};
 constexpr std::string_view balance_names[] = {"aux_loss", "seq_aux_loss", "none"};
+constexpr std::string_view router_type_names[] = {"", "fp32"};
 constexpr std::string_view drop_names[] = {"probs", "position"};
 
 bool is_bert(const ModelConfig& config) { return config.is_bert(); }
@@ -56,6 +57,8 @@ bool is_scaled(const ModelConfig& config) { return config.rotary_scaling.kind !=
 bool is_llama3(const ModelConfig& config) { return config.rotary_scaling.kind == RotaryScalingKind::llama3; }
 bool is_yarn(const ModelConfig& config) { return config.rotary_scaling.kind == RotaryScalingKind::yarn; }
 bool has_experts(const ModelConfig& config) { return config.experts.any(); }
+bool has_qk_norm(const ModelConfig& config) { return config.qk_norm; }
+bool is_parallel(const ModelConfig& config) { return config.parallel_residual; }
 
 constexpr Need needs_rotary = {rotates, "<position_embedding_type> rope"};
 constexpr Need needs_yarn = {is_yarn, "<position_embedding_type> yarn"};
@@ -180,6 +183,9 @@ constexpr Field table[] = {
     {TRIREME_AT(&C::qk_norm), .attribute = "qk_norm", .since = "kv_channels", .option = "qk-layernorm",
      .help = "Normalise the channels of each head of queries and keys, by the kind of <normalization>.",
      .log = ", normalised queries and keys"},
+    {TRIREME_AT(&C::qk_norm_across_heads), .attribute = "qk_norm_across_heads", .option = "qk-layernorm-across-heads",
+     .help = "Normalise the channels of all heads together, with <qk_layernorm>.",
+     .needs = {has_qk_norm, "<qk_layernorm>"}, .log = " across heads"},
     {TRIREME_AT(&C::gated), .attribute = "swiglu", .since = "kv_heads", .option = "swiglu",
      .help = "Gated feed-forward block, silu(gate) x up, instead of GELU.", .log = ", SwiGLU"},
     {.get = get_at<&C::gate>,
@@ -214,6 +220,15 @@ constexpr Field table[] = {
      .option = "untie-embeddings-and-output-weights",
      .help = "Give the output its own matrix instead of the token embedding's.", .log = ", untied output",
      .keys = {"tie_word_embeddings", "tie_word_embeddings", ""}},
+    {TRIREME_AT(&C::parallel_residual), .attribute = "parallel_residual", .option = "parallel-residual",
+     .help = "Attention and feed-forward block read the same input; both results are added to it.",
+     .log = ", parallel attention and feed-forward"},
+    {TRIREME_AT(&C::shared_norm), .attribute = "shared_norm", .option = "shared-norm",
+     .help = "Attention and feed-forward block read one norm's result, with <parallel_residual>.",
+     .needs = {is_parallel, "<parallel_residual>"}, .log = " with one norm"},
+    {TRIREME_AT(&C::post_branch_norm), .attribute = "post_branch_norm", .option = "post-branch-norm",
+     .help = "Normalise the results of attention and feed-forward block before they are added, not their inputs.",
+     .log = ", norms after branches"},
     {TRIREME_AT(&C::experts, &E::count), .range = between(1, max_experts), .attribute = "experts",
      .option = "num-experts", .help = "Experts of a layer, of which each token uses <moe_router_topk>; default none.",
      .log = ", {} experts"},
@@ -247,6 +262,13 @@ constexpr Field table[] = {
      .attribute = "router_groups_per_token", .stored_if = has_experts, .option = "moe-router-group-topk",
      .help = "Groups of experts that a token uses, with <moe_router_num_groups>.", .needs = needs_experts,
      .log = ", {} a token"},
+    {.get = [](const C& config) -> FieldValue { return std::int64_t{config.experts.fp32_router}; },
+     .set = [](C& config, const FieldValue& value) {
+       config.experts.fp32_router = std::get<std::int64_t>(value) != 0;
+     },
+     .names = router_type_names, .attribute = "router_type", .option = "moe-router-dtype",
+     .help = "Type in which routers compute logits; default that of <dtype>.", .needs = needs_experts,
+     .log = ", routers in {}"},
     {TRIREME_AT(&C::experts, &E::balance_coefficient), .role = FieldRole::training, .range = at_least(0),
      .stored_if = has_experts, .option = "moe-aux-loss-coeff",
      .help = "Coefficient of the loss that balances the load of the experts; default the preset's, else 0.",

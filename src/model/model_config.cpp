@@ -100,9 +100,10 @@ void validate(const ModelConfig& config) {
          fmt::format("<rotary_base_local> {} needs rotary positions and layers with a window: give <window_size>",
                      config.rotary_base_local));
   expect(config.gate == Activation::silu || config.gated, "<geglu> needs a gated feed-forward block");
-  expect(!config.sandwich_norm || (!config.linear_bias && !config.post_norm()),
-         "<sandwich_norm> normalises the results of linear layers without biases, in pre-norm layers: give "
-         "<disable_bias_linear>");
+  expect(
+      !config.sandwich_norm || !(config.post_branch_norm || config.parallel_residual || config.post_norm()),
+      "<sandwich_norm> with <post_branch_norm>, <parallel_residual> or <apply_residual_connection_post_layernorm>: a "
+      "layer has one arrangement of norms");
   expect(!config.window.any() || config.causal(),
          fmt::format("<window_size> {}: windows are for causal models, but a BERT attends to both sides: leave it out",
                      config.window.left));
@@ -116,6 +117,14 @@ void validate(const ModelConfig& config) {
   if (config.experts.any()) check_experts(config, expect);
   expect(config.is_bert() || !config.post_norm(),
          "<apply_residual_connection_post_layernorm> is an arrangement of BERT: a GPT's layers are pre-norm");
+  expect(!config.parallel_residual || !config.post_norm(),
+         "<parallel_residual> with <apply_residual_connection_post_layernorm>: parallel layers are pre-norm");
+  expect(!config.post_branch_norm || !(config.parallel_residual || config.post_norm()),
+         "<post_branch_norm> with <parallel_residual> or <apply_residual_connection_post_layernorm>: a layer has one "
+         "arrangement of norms");
+  expect(!config.qk_norm_across_heads || config.qk_norm, "<qk_layernorm_across_heads> needs <qk_layernorm>");
+  expect(!config.shared_norm || config.parallel_residual,
+         "<shared_norm>: only the branches of a parallel layer share a norm: give <parallel_residual>");
   expect(!config.is_bert() || config.tied_output,
          "<untie_embeddings_and_output_weights>: the output of a BERT is tied to its token embedding");
   expect(config.is_bert() || config.output != ModelOutput::spans,

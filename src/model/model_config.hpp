@@ -66,6 +66,8 @@ struct ExpertConfig {
   double scaling = 1;        ///< factor of the weights of the chosen experts
   std::int64_t groups = 1;
   std::int64_t groups_per_token = 1;
+  bool fp32_router =
+      false;  ///< logits are computed in fp32 from inputs and weights of 16 bits, not in the training type
   // Training only.
   BalanceLoss balance = BalanceLoss::micro_batch;
   double balance_coefficient = 0;
@@ -139,14 +141,18 @@ struct ModelConfig {
   bool gated = false;                  ///< the feed-forward block is gated; replaces `activation`
   Activation gate = Activation::silu;  ///< silu (SwiGLU) or gelu_tanh (GeGLU), of the gates
   bool linear_bias = true;
-  bool qk_norm = false;           ///< each head of queries and keys is normalised over its channels, before rotation
-  bool qkv_bias = false;          ///< queries, keys and values have biases even if other linear layers have none
-  bool sandwich_norm = false;     ///< each branch's result is normalised before it is added to the residual stream
-  bool scaled_embedding = false;  ///< token embeddings are multiplied by sqrt(hidden)
-  std::int64_t query_scalar = 0;  ///< scores are divided by its square root; 0: channels of a head
-  double attention_soft_cap = 0;  ///< scores x become c tanh(x / c); 0: they stay
-  double logit_soft_cap = 0;      ///< the same of the logits of tokens
+  bool qk_norm = false;  ///< each head of queries and keys is normalised over its channels, before rotation
+  bool qk_norm_across_heads = false;  ///< QK norm is over the channels of all heads together
+  bool qkv_bias = false;              ///< queries, keys and values have biases even if other linear layers have none
+  bool scaled_embedding = false;      ///< token embeddings are multiplied by sqrt(hidden)
+  std::int64_t query_scalar = 0;      ///< scores are divided by its square root; 0: channels of a head
+  double attention_soft_cap = 0;      ///< scores x become c tanh(x / c); 0: they stay
+  double logit_soft_cap = 0;          ///< the same of the logits of tokens
   bool tied_output = true;
+  bool parallel_residual = false;  ///< attention and feed-forward block read the same input: ResidualForm
+  bool post_branch_norm = false;   ///< norms are on the results of branches, not on their inputs: ResidualForm
+  bool sandwich_norm = false;      ///< norms are on the inputs of branches and on their results: ResidualForm
+  bool shared_norm = false;        ///< the two branches of a parallel layer read one norm's result
   ExpertConfig experts = {};
   NormPlacement norm_placement = NormPlacement::pre;  ///< post: BERT only
   bool binary_head = true;  ///< BERT: token types, a pooler and the prediction of the order of segments
@@ -207,7 +213,8 @@ void check_sequence_length(const ModelConfig& config, std::int64_t sequence_leng
 enum class Architecture { gpt2, llama, gpt, bert };
 /// gpt2: layer normalisation, learned positions, GELU, biases, a tied output head, heads of hidden / heads channels, no
 /// grouped queries. llama: RMSNorm, rotary positions over full heads, SwiGLU and no biases; its output may be tied, and
-/// its queries grouped. Neither has sliding windows, soft caps or experts. bert: every model of that family.
+/// its queries grouped. Neither has sliding windows, parallel branches, soft caps or experts. bert: every model of that
+/// family.
 Architecture architecture_of(const ModelConfig& config);
 
 /// Converts the shape to the attributes "model.*" of a checkpoint, and back; dropout is not among them. Throws

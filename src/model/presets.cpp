@@ -28,6 +28,14 @@ constexpr std::string_view gemma =
     "normalization RMSNorm apply-layernorm-1p position-embedding-type rope geglu disable-bias-linear sandwich-norm "
     "scale-embeddings layernorm-epsilon 1e-6 kv-channels 256 query-pre-attn-scalar 256 hidden-dropout 0 "
     "attention-dropout 0";
+constexpr std::string_view pythia =
+    "position-embedding-type rope rotary-percent 0.25 gelu erf parallel-residual hidden-dropout 0 attention-dropout 0 "
+    "untie-embeddings-and-output-weights vocab-size 50304 max-position-embeddings 2048";
+constexpr std::string_view falcon =
+    "position-embedding-type rope gelu erf parallel-residual disable-bias-linear hidden-dropout 0 attention-dropout 0 "
+    "vocab-size 65024 max-position-embeddings 2048";
+constexpr std::string_view olmo =
+    "qk-layernorm qk-layernorm-across-heads untie-embeddings-and-output-weights max-position-embeddings 4096";
 /// Megatron-LM's BERT: pre-norm.
 constexpr std::string_view bert = "model-type bert max-position-embeddings 512 vocab-size 30522";
 /// BERT as first published.
@@ -116,6 +124,21 @@ constexpr Preset presets[] = {
      {llama,
       "ffn-hidden-size 8192 max-position-embeddings 4096 vocab-size 32064 window-size 2046 "
       "untie-embeddings-and-output-weights"}},
+    {"pythia-1.4b", 24, 2048, 16, {pythia}},
+    {"falcon-7b", 32, 4544, 71, {falcon, "shared-norm num-query-groups 1"}},
+    {"olmo2-7b",
+     32,
+     4096,
+     32,
+     {llama, olmo,
+      "post-branch-norm rotary-base 500000 layernorm-epsilon 1e-6 ffn-hidden-size 11008 vocab-size 100352"}},
+    {"olmoe-1b-7b",
+     16,
+     2048,
+     16,
+     {llama, olmo,
+      "vocab-size 50304 ffn-hidden-size 1024 num-experts 64 moe-router-topk 8 moe-router-pre-softmax "
+      "moe-aux-loss-coeff 0.01"}},
     {"bert-336m", 24, 1024, 16, {bert}},
     {"bert-1.3b", 24, 2048, 32, {bert}},
     {"bert-3.9b", 48, 2560, 40, {bert}},

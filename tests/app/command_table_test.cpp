@@ -10,7 +10,7 @@ namespace {
 using testing::HasSubstr;
 using testing::ThrowsMessage;
 
-TEST(CommandTable, OnlyTrainingIsAskedToStop) {
+TEST(CommandTable, OnlyTrainingHandlesStopSignals) {
   EXPECT_EQ(find_command({"train"}).command->on_stop_signal, OnStopSignal::ask);
   EXPECT_EQ(find_command({"corpus", "build"}).command->on_stop_signal, OnStopSignal::end);
 }

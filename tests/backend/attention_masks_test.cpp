@@ -95,7 +95,7 @@ TEST(Attention, BackwardUnderMasksMatchesFiniteDifference) {
 }
 
 // With q = 0 all visible keys have the same probability, and with v their positions out is the mean of these.
-TEST(Attention, EachPlaceBehindTheLengthIsHidden) {
+TEST(Attention, PositionsBeyondTheLengthAreMasked) {
   const std::int64_t s = 67;
   for (std::int32_t length = 1; length <= s; ++length) {
     const Case shape{s, s, 2, 1, 1, 1, false, 0, {length, static_cast<std::int32_t>(s) + 1 - length}};
@@ -112,7 +112,7 @@ TEST(Attention, EachPlaceBehindTheLengthIsHidden) {
   }
 }
 
-TEST(Attention, AWindowOfItselfAloneGivesTheValues) {
+TEST(Attention, AWindowOfOnePositionReturnsTheValues) {
   const Packed packed({70, 70, 2, 2, 2, 8, true, 0, {}, {}, 0});
   AttentionTensors t = random_tensors(packed.p);
   compute(test::exact_type(), packed.p, t);
@@ -143,7 +143,7 @@ TEST(Attention, TilesOfOtherDocumentsAreSkipped) {
 }
 
 // Tiles outside a window are not read, so NaN there does not spread.
-TEST(Attention, TilesOutsideOfTheWindowAreSkipped) {
+TEST(Attention, TilesOutsideTheWindowAreSkipped) {
   const std::int64_t s = 384, d = 16, heads = 2, window = 32, damaged = 64;
   const Packed packed({s, s, 1, heads, 1, d, true, 0.1, {}, {}, window});
   for (const DType dtype : {test::exact_type(), DType::bf16}) {

@@ -13,7 +13,7 @@ Heads heads_of(TensorView tensor, std::int64_t count) { return {tensor, batch * 
 class AttentionParts : public testing::TestWithParam<DType> {};
 
 // Ranges begin anywhere, in any order. All keys of one come after the first queries.
-TEST_P(AttentionParts, KeysInPartsJoinToTheWhole) {
+TEST_P(AttentionParts, PartsOfTheKeysCombineToFullAttention) {
   const auto backend = test::make_backend(2);
   const KeyRanges splits[] = {{{0, 170}}, {{0, 64}, {64, 128}, {128, 170}}, {{128, 170}, {0, 3}, {3, 77}, {77, 128}}};
   AttentionCase all{150, 170, batch, heads, kv_heads, d}, dropout = all;
@@ -33,7 +33,7 @@ TEST_P(AttentionParts, KeysInPartsJoinToTheWhole) {
   }
 }
 
-TEST_P(AttentionParts, ANotANumberOfOnePartIsNotHidden) {
+TEST_P(AttentionParts, NaNOfOnePartPropagates) {
   const auto backend = test::make_backend(1);
   expect_nan_of_one_part_is_not_hidden(*backend, GetParam(), {8, 8, batch, heads, kv_heads, d});
 }

@@ -107,7 +107,7 @@ TEST(Attention, DropoutIsTheElementRule) {
   EXPECT_NEAR(kept / n, 1 - probability, 5 * std::sqrt(probability * (1 - probability) / n));
 }
 
-TEST(Attention, NothingToDoIsDone) {
+TEST(Attention, EmptyInputsAreAccepted) {
   for (const Case& c : {Case{0, 0, 2, 2, 2, 8}, Case{0, 5, 2, 2, 2, 8}, Case{3, 3, 0, 2, 2, 8}}) {
     const AttentionProblem p = problem_of(c);
     AttentionTensors t = random_tensors(p);
@@ -126,7 +126,7 @@ TEST(Attention, ARowThatSeesNoKeyIsZero) {
   }
 }
 
-TEST(Attention, ANotANumberIsNotHidden) {
+TEST(Attention, NaNPropagates) {
   const AttentionProblem p = problem_of({40, 40, 1, 1, 1, 8});
   AttentionTensors t = random_tensors(p);
   t.k[20 * 8] = std::numeric_limits<double>::quiet_NaN();

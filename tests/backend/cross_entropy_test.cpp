@@ -289,7 +289,7 @@ TEST_P(CrossEntropyTypes, RivalsAreTheClassesThatComeBeforeTheTarget) {
   }
 }
 
-TEST(CrossEntropy, NaNIsARivalOfEveryTarget) {
+TEST(CrossEntropy, NaNOutranksEveryTarget) {
   CrossEntropy c;
   c.classes = 3;
   c.logits = {1, std::nan(""), 0, std::nan(""), 2, 3, 5, 5, 5};

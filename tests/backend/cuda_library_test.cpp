@@ -50,7 +50,7 @@ TEST(CudaLibrary, RefusesAnotherVersion) {
   EXPECT_THAT(reason, HasSubstr("is of another version of the program, 0.0.1"));
 }
 
-TEST(CudaLibrary, WhereThereIsNoneAutoTakesTheCpuAndSaysWhy) {
+TEST(CudaLibrary, AutoFallsBackToTheCpuWithTheReason) {
   std::string reason;
   const CudaExports* library = open_cuda_library(reason);
   if (library != nullptr && library->take_inventory(0).device >= 0) GTEST_SKIP() << "this machine has a GPU";

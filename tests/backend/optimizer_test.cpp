@@ -103,7 +103,7 @@ TEST_P(OptimizerKernel, SgdMatchesTheFormula) {
   }
 }
 
-TEST_P(OptimizerKernel, GoesWithoutARoundedCopyAndWithAnyNumberOfThreads) {
+TEST_P(OptimizerKernel, WorksWithoutARoundedCopyAndWithAnyNumberOfThreads) {
   std::vector<std::byte> first;
   for (const int threads : {1, 2, 3}) {
     const auto backend = test::make_backend(threads);

@@ -16,7 +16,7 @@ constexpr double infinity = std::numeric_limits<double>::infinity();
 class Reduce : public KernelTest {};
 INSTANTIATE_TEST_SUITE_P(Types, Reduce, testing::ValuesIn(test::kernel_types()), name_of_type);
 
-TEST_P(Reduce, AddsInFp64ToWhatIsThere) {
+TEST_P(Reduce, AccumulatesInFp64) {
   for (const std::int64_t n : {0, 1, 31, 33, 1025, 100'000}) {
     const Tensor x = random_tensor(b(), dtype(), {n}, 1, -0.5);  // terms that do not cancel
     const Tensor sum = make_tensor(b(), DType::fp64, {1}, {10}), squares = make_tensor(b(), DType::fp64, {1}, {20});
@@ -59,7 +59,7 @@ TEST_P(Reduce, MeasuresPowersTheLargestAndZeros) {
   }
 }
 
-TEST_P(Reduce, ShowsWhatIsNotFinite) {
+TEST_P(Reduce, ReportsNonFiniteValues) {
   for (const double bad : {infinity, -infinity, std::nan("")}) {
     std::vector<double> values(50'000, 1.0);
     values[40'001] = bad;

@@ -128,7 +128,7 @@ TEST_P(RotaryTypes, AnyCutOfASequenceAndAnyNumberOfThreadsGiveTheSameBits) {
   EXPECT_EQ(joined, expected);
 }
 
-TEST_P(RotaryTypes, RowsMayStandInTwoPieces) {
+TEST_P(RotaryTypes, RowsMayBeSplitInTwoPieces) {
   // In any order of the pieces, also if one of them is empty.
   for (const Positions at : {Positions{3, 20, 170}, Positions{170, 20, 3}, Positions{5, 33, 0}, Positions{0, 1, 200}}) {
     const Case c{33, 2, 2, 6, 1, 0, at, {6, 10000}};
@@ -138,7 +138,7 @@ TEST_P(RotaryTypes, RowsMayStandInTwoPieces) {
   }
 }
 
-TEST_P(RotaryTypes, EachSampleMayHavePositionsOfItsOwn) {
+TEST_P(RotaryTypes, EachSampleMayHaveItsOwnPositions) {
   Case c{33, 3, 2, 6, 2, 1, {50}, {6, 10000}};
   for (std::int32_t i = 0; i < 33 * 3; ++i) c.ids.push_back(i * 37 % 200);
   for (const Rotation rotation : {Rotation::forward, Rotation::backward}) {

@@ -217,7 +217,7 @@ TEST_P(Router, MatchesTheDefinition) {
       {33, 40, {.per_token = 40, .score = sigmoid, .segments = 33}},
       {33, 12, {.per_token = 1, .score = sigmoid, .segments = 3}},
       {1025, 8, {.per_token = 2, .segments = 5}},
-      {1025, 33, {.per_token = 3, .score = sigmoid, .scaling = 2.5, .segments = 41}},
+      {130, 33, {.per_token = 3, .score = sigmoid, .scaling = 2.5, .segments = 13}},
       {33, 300, {.per_token = 6}},
       {33, 24, {.per_token = 6, .softmax_of_chosen = false, .groups = 3, .groups_per_token = 3}},
       {64, 12, {.per_token = 4, .groups = 4, .groups_per_token = 2}},

@@ -14,7 +14,7 @@ using testing::ThrowsMessage;
 enum class Colour { red, blue };
 constexpr Choice<Colour> colours[] = {{"red", Colour::red}, {"blue", Colour::blue}};
 
-TEST(Attributes, GiveBackWhatWasPut) {
+TEST(Attributes, ReturnTheStoredValues) {
   Attributes attributes;
   attributes.put("text", "a text");
   attributes.put("yes", true);

@@ -31,7 +31,7 @@ TEST(Philox, MatchesThePublishedKnownAnswers) {
             (std::array<std::uint32_t, 4>{0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1}));
 }
 
-TEST(Digest, OfPartsEqualsThatOfAll) {
+TEST(Digest, OfPartsEqualsTheDigestOfAllBytes) {
   const std::string text(100'000, 'x');
   Digest pieces;
   pieces.update(text.data(), 1);

@@ -7,7 +7,7 @@
 namespace trireme {
 namespace {
 
-TEST(ParseNumber, IsAllOfTheTextOrNothing) {
+TEST(ParseNumber, AcceptsTheEntireTextOrNothing) {
   EXPECT_EQ(parse_number<int>("42"), 42);
   EXPECT_EQ(parse_number<int>("-7"), -7);
   EXPECT_EQ(parse_number<double>("2.5e3"), 2500);
@@ -18,7 +18,7 @@ TEST(ParseNumber, IsAllOfTheTextOrNothing) {
   EXPECT_EQ(parse_number<double>("1e999"), std::nullopt);
 }
 
-TEST(ParseNumber, LeavesWhatFollows) {
+TEST(ParseNumber, ReturnsTheRemainder) {
   std::string_view text = "12,-3 rest";
   EXPECT_EQ(take_number<int>(text), 12);
   EXPECT_EQ(text, ",-3 rest");

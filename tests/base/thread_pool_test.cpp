@@ -52,7 +52,7 @@ TEST(ThreadPool, RunsEveryTaskOnce) {
   }
 }
 
-TEST(ThreadPool, ThatCannotStartItsThreadsIsAnError) {
+TEST(ThreadPool, FailureToStartItsThreadsIsAnError) {
   rlimit before{};
   ASSERT_EQ(getrlimit(RLIMIT_AS, &before), 0);
   std::ifstream file("/proc/self/statm");
@@ -72,7 +72,7 @@ TEST(ThreadPool, SurvivesManyShortJobs) {
   EXPECT_EQ(sum, 20'000 * 6);
 }
 
-TEST(ThreadPool, RethrowsAnExceptionAndGoesOn) {
+TEST(ThreadPool, RethrowsAnExceptionAndStaysUsable) {
   ThreadPool pool(2);
   EXPECT_THROW(pool.parallel_for(10,
                                  [](std::int64_t i) {

@@ -19,7 +19,7 @@ TEST(Visible, EscapesControlCharactersAlone) {
             "\\xc2\\x9b31m\xc2");
 }
 
-TEST(Visible, MessagesGoOnBehindANul) {
+TEST(Visible, MessagesContinueBehindANul) {
   EXPECT_STREQ(DataError("the tensor '{}' is damaged", "a\0\x1b[2Jb"s).what(),
                "the tensor 'a\\x00\\x1b[2Jb' is damaged");
   EXPECT_STREQ(DataError("first line\n  second").what(), "first line\n  second");

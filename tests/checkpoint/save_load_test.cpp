@@ -28,7 +28,7 @@ class SaveLoad : public testing::Test {
   SelfCommunicator world;
 };
 
-TEST_F(SaveLoad, EveryCutLoadsEveryOtherAndComesBackByteForByte) {
+TEST_F(SaveLoad, EveryPartitionLoadsEveryOtherAndRoundTripsByteForByte) {
   constexpr std::uint64_t seeds = 12;
   for (std::uint64_t a = 0; a < seeds; ++a) {
     for (std::uint64_t b = 0; b < seeds; ++b) {
@@ -68,7 +68,7 @@ TEST_F(SaveLoad, TensorsThatDifferAreAllNamedAndNothingIsLoaded) {
 }
 
 // Moments may be kept in another type than they were saved in.
-TEST_F(SaveLoad, NarrowTypesBecomeEachOtherRoundedToNearestEven) {
+TEST_F(SaveLoad, NarrowTypesConvertRoundingToNearestEven) {
   // In bf16 1 + 2^-8 and 1 + 3 * 2^-8 lie between two numbers, and the even ones are 1 and 1 + 2^-6.
   std::vector<float> values = {1, 1 + 0x1p-8f, 1 + 3 * 0x1p-8f, -3e-30f, 0, 2};
   const Shape shape{2, 3};
@@ -110,7 +110,7 @@ TEST_F(SaveLoad, TensorsWithoutAWriterOrWithTwoAreRefused) {
   EXPECT_FALSE(has_checkpoint(store, world));
 }
 
-TEST_F(SaveLoad, DamagedStepIsAnErrorByNameAndElsePassedOver) {
+TEST_F(SaveLoad, ADamagedStepIsAnErrorIfNamedAndSkippedOtherwise) {
   CutModel model(3);
   for (const std::uint64_t step : {10, 20, 30}) {
     model.fill(step);
@@ -132,7 +132,7 @@ TEST_F(SaveLoad, DamagedStepIsAnErrorByNameAndElsePassedOver) {
   EXPECT_TRUE(has_checkpoint(store, world));
 }
 
-TEST_F(SaveLoad, OlderStepsAreRemovedAndThoseBeyondAreLeftAlone) {
+TEST_F(SaveLoad, OlderStepsAreRemovedAndLaterOnesKept) {
   CutModel model(3);
   const auto names = [&] {
     std::string all;

@@ -87,7 +87,7 @@ TEST_F(TensorReaderTest, FromFirstToLastEachByteIsReadOnce) {
   }
 }
 
-TEST_F(TensorReaderTest, DamageOfAnyByteOfWhatIsReadIsFound) {
+TEST_F(TensorReaderTest, DamageOfAnyByteReadIsFound) {
   for (std::uint64_t seed = 0; seed < 200; ++seed) {
     Random random(seed);
     save_divided(random);

@@ -6,7 +6,7 @@ namespace trireme {
 namespace {
 
 // nccl-tests' doc/PERFORMANCE.md: the factors by which a ring's links carry more, or less, than the size.
-TEST(BusFactor, IsThatOfNcclTests) {
+TEST(BusFactor, MatchesNcclTests) {
   EXPECT_DOUBLE_EQ(bus_factor(Collective::all_reduce, 2), 1);
   EXPECT_DOUBLE_EQ(bus_factor(Collective::all_reduce, 8), 1.75);
   for (const Collective parts : {Collective::all_gather, Collective::reduce_scatter}) {

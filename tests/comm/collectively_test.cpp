@@ -44,7 +44,7 @@ TEST(GatherDistinctText, SendsEachTextOnceAndOnlyToTheRoot) {
   EXPECT_EQ(counted.bytes_sent, world().rank() == 1 ? text_of(1).size() : 0);
 }
 
-TEST(BroadcastText, GivesTheTextOfTheRoot) {
+TEST(BroadcastText, ReturnsTheTextOfTheRoot) {
   for (int root = 0; root < world().size(); ++root) {
     EXPECT_EQ(broadcast_text(world(), "from " + std::to_string(world().rank()), root), "from " + std::to_string(root));
   }
@@ -63,13 +63,13 @@ void expect_collective_error(const std::function<void()>& function, ExitCode cod
   }
 }
 
-TEST(Collectively, ReturnsWhereAllSucceed) {
+TEST(Collectively, ReturnsIfAllSucceed) {
   int calls = 0;
   collectively(world(), [&] { ++calls; });
   EXPECT_EQ(calls, 1);
 }
 
-TEST(Collectively, AllThrowWhatOneThrew) {
+TEST(Collectively, AllRanksThrowTheErrorOfOne) {
   if (world().size() == 1) GTEST_SKIP() << "in a group of one the error passes as it is";
   for (int culprit = 0; culprit < world().size(); ++culprit) {
     const auto fail = [&] {
@@ -80,7 +80,7 @@ TEST(Collectively, AllThrowWhatOneThrew) {
   }
 }
 
-TEST(Collectively, TheFirstOfSeveralErrorsCounts) {
+TEST(Collectively, ReportsTheFirstOfSeveralErrors) {
   if (world().size() == 1) GTEST_SKIP() << "needs two ranks";
   const auto fail = [] {
     if (world().rank() > 0) throw IoError("disk {} is full", world().rank());
@@ -88,7 +88,7 @@ TEST(Collectively, TheFirstOfSeveralErrorsCounts) {
   expect_collective_error([&] { collectively(world(), fail); }, ExitCode::io, "rank 1: disk 1 is full");
 }
 
-TEST(Collectively, ForeignExceptionsCountAsTheEnvironments) {
+TEST(Collectively, ForeignExceptionsBecomeErrorsOfTheEnvironment) {
   if (world().size() == 1) GTEST_SKIP() << "needs two ranks";
   expect_collective_error([] { collectively(world(), [] { throw std::runtime_error("no memory left"); }); },
                           ExitCode::environment, "no memory left");

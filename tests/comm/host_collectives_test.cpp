@@ -14,7 +14,7 @@ struct Record {
 };
 
 // Rank r has r + 2 t records for rank t: some have none.
-TEST(AllToAll, BringsEveryRankWhatAllHaveForItInRankOrder) {
+TEST(AllToAll, DeliversToEachRankInRankOrder) {
   Communicator& comm = test::world();
   std::vector<std::vector<Record>> outgoing(static_cast<std::size_t>(comm.size()));
   for (int to = 0; to < comm.size(); ++to) {
@@ -29,7 +29,7 @@ TEST(AllToAll, BringsEveryRankWhatAllHaveForItInRankOrder) {
   EXPECT_EQ(all_to_all(comm, outgoing), expected);
 }
 
-TEST(AllToAll, GathersANumberOfEveryRank) {
+TEST(AllToAll, GathersOneNumberPerRank) {
   Communicator& comm = test::world();
   std::vector<std::int64_t> expected;
   for (int rank = 0; rank < comm.size(); ++rank) expected.push_back((std::int64_t{1} << 40) + rank);

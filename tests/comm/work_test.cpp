@@ -40,7 +40,7 @@ TEST(Work, IsWaitedForOnceAndDoneAfterwards) {
   EXPECT_EQ(calls.ends, 1);
 }
 
-TEST(Work, MovingHandsOverTheWait) {
+TEST(Work, MovingTransfersTheWait) {
   Calls first;
   Calls second;
   {
@@ -55,7 +55,7 @@ TEST(Work, MovingHandsOverTheWait) {
   EXPECT_EQ(second.waits, 1);
 }
 
-TEST(Work, IsGivenUpWithoutAWaitWhileAnErrorUnwinds) {
+TEST(Work, IsAbandonedWithoutAWaitDuringUnwinding) {
   Calls calls;
   try {
     const Work work = counting(calls);

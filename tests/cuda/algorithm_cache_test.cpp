@@ -23,7 +23,7 @@ class AlgorithmCaches : public testing::Test {
   const std::string file = folder / "algorithms";
 };
 
-TEST_F(AlgorithmCaches, GivesBackWhatAnEarlierRunKept) {
+TEST_F(AlgorithmCaches, RestoresTheChoicesOfAnEarlierRun) {
   const std::string in_new_folder = folder / "new folder/algorithms";
   AlgorithmCache(in_new_folder, "NVIDIA H200", 130100).keep("a product", choice(3));
   const AlgorithmCache cache(in_new_folder, "NVIDIA H200", 130100);
@@ -56,7 +56,7 @@ TEST_F(AlgorithmCaches, RanksThatWriteInTurnLoseNothing) {
   EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder.path()), {}), 1) << "no temporary file stays";
 }
 
-TEST_F(AlgorithmCaches, ARankWritesAgainWhatAnotherOverwrote) {
+TEST_F(AlgorithmCaches, RewritesWhatAnotherRankOverwrote) {
   {
     AlgorithmCache cache(file, "GPU", 1);
     cache.keep("a product", choice(1));
@@ -66,7 +66,7 @@ TEST_F(AlgorithmCaches, ARankWritesAgainWhatAnotherOverwrote) {
   EXPECT_EQ(AlgorithmCache(file, "GPU", 1).find("a product"), choice(1));
 }
 
-TEST_F(AlgorithmCaches, AFileThatHasAllIsNotWritten) {
+TEST_F(AlgorithmCaches, DoesNotRewriteACompleteFile) {
   AlgorithmCache(file, "GPU", 1).keep("a product", choice(1));
   const auto written = std::filesystem::last_write_time(file);
   std::filesystem::last_write_time(file, written - std::chrono::hours(1));
@@ -75,7 +75,7 @@ TEST_F(AlgorithmCaches, AFileThatHasAllIsNotWritten) {
   EXPECT_LT(std::filesystem::last_write_time(file), written);
 }
 
-TEST_F(AlgorithmCaches, LeavesOutLinesThatAreNoChoice) {
+TEST_F(AlgorithmCaches, IgnoresInvalidLines) {
   AlgorithmCache(file, "GPU", 1).keep("good", choice(1));
   std::ofstream(file, std::ios::app) << "GPU\t1\tcut short\tfused\t12\n"
                                      << "GPU\t1\tno number\tfused\ttwelve\t" << std::string(128, '0') << "\n"
@@ -86,7 +86,7 @@ TEST_F(AlgorithmCaches, LeavesOutLinesThatAreNoChoice) {
   for (const char* bad : {"cut short", "no number", "no digits", "no form"}) EXPECT_EQ(cache.find(bad), std::nullopt);
 }
 
-TEST_F(AlgorithmCaches, LeavesAloneWhatIsNoFileOfAlgorithms) {
+TEST_F(AlgorithmCaches, DoesNotOverwriteOtherFiles) {
   const std::string text = folder / "text", pipe = folder / "pipe";
   std::ofstream(text) << "another's notes\n";
   ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
@@ -102,7 +102,7 @@ TEST_F(AlgorithmCaches, LeavesAloneWhatIsNoFileOfAlgorithms) {
   EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder.path()), {}), 2) << "no temporary file stays";
 }
 
-TEST_F(AlgorithmCaches, WhereItCannotWriteItHoldsForTheRun) {
+TEST_F(AlgorithmCaches, KeepsChoicesForTheRunIfTheFileCannotBeWritten) {
   AlgorithmCache cache("/proc/no such folder/algorithms", "GPU", 1);
   cache.keep("a product", choice(1));
   EXPECT_EQ(cache.find("a product"), choice(1));

@@ -30,7 +30,7 @@ class CudaBackendOnFakes : public testing::Test {
   Stream& stream() { return backend_->compute_stream(); }
 };
 
-TEST_F(CudaBackendOnFakes, CopiesOfAnySizeArriveAndLeaveTheHostItsMemory) {
+TEST_F(CudaBackendOnFakes, CopiesOfAnySizeArriveAndDoNotRetainHostMemory) {
   for (const std::int64_t size : {0, 1, 1000, (9 << 20) / 4}) {  // the last in two segments
     const Tensor device(*backend_, DType::fp32, {size});
     Floats out(static_cast<std::size_t>(size)), in(out.size());
@@ -115,7 +115,7 @@ std::vector<std::vector<std::byte>> state_copied_beside_a_step(bool keeps_order)
   return bytes;
 }
 
-TEST_F(CudaBackendOnFakes, ACopyOfTheStateIsOfItsMomentWhileTrainingGoesOn) {
+TEST_F(CudaBackendOnFakes, ACopyOfTheStateIsASnapshotWhileTrainingContinues) {
   SelfCommunicator world("world");
   test::TrainingRun run(world, test::small_run(), {}, {}, test::gpu_device());
   run.step();
@@ -139,7 +139,7 @@ TEST_F(CudaBackendOnFakes, TheHostMayNotTouchTheGpusMemory) {
   EXPECT_DEATH(*device.view().as<float>() = 1, "the host touched memory of the GPU");
 }
 
-TEST_F(CudaBackendOnFakes, SaysWhatItsKernelsTake) {
+TEST_F(CudaBackendOnFakes, ReportsTheResourcesOfItsKernels) {
   // The workspace of products, an L2 cache of operands and a gradient to try them on, and partial sums of at most 256
   // parts of the rows.
   constexpr std::size_t workspace = std::size_t{32} << 20, l2 = std::size_t{1} << 16;
@@ -147,7 +147,7 @@ TEST_F(CudaBackendOnFakes, SaysWhatItsKernelsTake) {
   EXPECT_EQ(backend_->kernel_memory_bytes({0, 1'000'000, 50}), workspace + l2 + 256 * 50 * 4);
 }
 
-TEST_F(CudaBackendOnFakes, TellsAProfilerWhatToRecordAndTheNamesOfTheParts) {
+TEST_F(CudaBackendOnFakes, StartsTheProfilerAndNamesRanges) {
   auto* device = dynamic_cast<ProfiledDevice*>(backend_.get());
   ASSERT_NE(device, nullptr);
   TraceRecorder ranges(stream(), device, TraceRecorder::Times::none);
@@ -185,7 +185,7 @@ TEST_F(CudaBackendOnFakes, RefusesHeadsThatDoNotFitAndNamesSlowOnes) {
   EXPECT_THAT(attention.check_heads(DType::fp16, 96, true), testing::EndsWith("these have 96 and a soft cap"));
 }
 
-TEST_F(CudaBackendOnFakes, SaysWhichKernelWantsMoreSharedMemoryThanThereIs) {
+TEST_F(CudaBackendOnFakes, NamesTheKernelThatExceedsSharedMemory) {
   AttentionProblem problem;
   problem.queries = problem.keys = problem.batch = problem.heads = problem.kv_heads = 1;
   problem.head_dim = 600;

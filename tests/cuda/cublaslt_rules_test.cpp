@@ -74,7 +74,7 @@ TEST(CublasLtRules, FindEveryViolation) {
   }
 }
 
-TEST(CublasLtRules, EndTheProgram) {
+TEST(CublasLtRules, AbortTheProgramOnAViolation) {
   testing::FLAGS_gtest_death_test_style = "threadsafe";
   EXPECT_DEATH(cublasLtCreate(nullptr), "the program breaks cuBLASLt's rule of parameters: none is unexpectedly null");
 }

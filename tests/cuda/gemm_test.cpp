@@ -63,7 +63,7 @@ class GpuGemm : public GpuTest, public testing::WithParamInterface<DType> {
 INSTANTIATE_TEST_SUITE_P(Types, GpuGemm, testing::Values(DType::fp32, DType::bf16, DType::fp16),
                          [](const auto& info) { return std::string(name_of(info.param)); });
 
-TEST_P(GpuGemm, LinearEqualsTheCpus) {
+TEST_P(GpuGemm, LinearMatchesTheCpu) {
   for (const auto& [n, in, out] : extents_) {
     const Tensor x = random(GetParam(), {n, in}, 1), w = random(GetParam(), {out, in}, 2);
     const Tensor bias = random(GetParam(), {out}, 3), exact_bias = exact(bias);
@@ -88,7 +88,7 @@ TEST_P(GpuGemm, LinearEqualsTheCpus) {
   }
 }
 
-TEST_P(GpuGemm, BackwardEqualsTheCpus) {
+TEST_P(GpuGemm, BackwardMatchesTheCpu) {
   for (const auto& [n, in, out] : extents_) {
     const Tensor dy = random(GetParam(), {n, out}, 4), w = random(GetParam(), {out, in}, 5);
     const Tensor x = random(GetParam(), {n, in}, 6);

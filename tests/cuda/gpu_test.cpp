@@ -14,7 +14,7 @@ TEST_F(GpuRuntime, CopiesThereAndBackKeepBits) {
   EXPECT_EQ(bytes_of(*cpu_, download(upload(host))), bytes_of(*cpu_, host));
 }
 
-TEST_F(GpuRuntime, AStreamSeesWhatItWaitedFor) {
+TEST_F(GpuRuntime, AStreamSeesDataItWaitedFor) {
   constexpr std::int64_t size = 1 << 24;
   const Tensor a = random(DType::fp32, {size}, 1), b = poisoned(DType::fp32, {size}), c = poisoned(DType::fp32, {size});
   cuda::CudaStream other(device_);
@@ -25,7 +25,7 @@ TEST_F(GpuRuntime, AStreamSeesWhatItWaitedFor) {
   EXPECT_EQ(bytes_of(*cpu_, download(c)), bytes_of(*cpu_, download(a)));
 }
 
-TEST_F(GpuRuntime, MemoryThatIsNotThereIsAnErrorAndTheGpuGoesOn) {
+TEST_F(GpuRuntime, OutOfMemoryIsAnErrorAfterWhichTheGpuWorks) {
   EXPECT_THROW((void)memory_->allocate(std::size_t{1} << 50), EnvironmentError);
   EXPECT_EQ(values(upload(make_tensor(*cpu_, DType::fp32, {1}, {7})))[0], 7);
 }
@@ -42,14 +42,14 @@ class GpuProducts : public GpuTest {
   }
 };
 
-TEST_F(GpuProducts, DeterministicOnesHaveTheSameBitsInEveryRun) {
+TEST_F(GpuProducts, DeterministicProductsHaveTheSameBitsInEveryRun) {
   const cuda::GemmOptions options{.allow_tf32 = false, .deterministic = true, .cache_file = ""};
   for (const DType dtype : {DType::fp32, DType::bf16, DType::fp16}) {
     EXPECT_TRUE(product(dtype, options) == product(dtype, options)) << name_of(dtype);
   }
 }
 
-TEST_F(GpuProducts, UseTf32WhereItIsAllowed) {
+TEST_F(GpuProducts, UseTf32IfAllowed) {
   EXPECT_TRUE(product(DType::fp32, {.cache_file = ""}) != product(DType::fp32, {.allow_tf32 = true, .cache_file = ""}));
 }
 

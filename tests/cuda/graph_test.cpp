@@ -24,7 +24,7 @@ class CudaGraphs : public testing::Test {
   CudaStream stream_{device_};
 };
 
-TEST_F(CudaGraphs, TheirScratchMemoryIsTheirOwn) {
+TEST_F(CudaGraphs, HaveTheirOwnScratchMemory) {
   const int before = fake_cuda::live_allocations();
   {
     DeviceMemory memory(device_);
@@ -43,7 +43,7 @@ TEST_F(CudaGraphs, TheirScratchMemoryIsTheirOwn) {
   EXPECT_EQ(fake_cuda::live_allocations(), before);
 }
 
-TEST_F(CudaGraphs, RefuseWhatMakesTheHostWaitOrAllocates) {
+TEST_F(CudaGraphs, RefuseHostWaitsAndAllocations) {
   DeviceMemory memory(device_);
   CudaStream other(device_);
   const std::unique_ptr<Event> earlier = stream_.record();
@@ -70,7 +70,7 @@ TEST_F(CudaGraphs, RefuseWhatMakesTheHostWaitOrAllocates) {
   EXPECT_EQ(runs, 2);
 }
 
-TEST_F(CudaGraphs, ErrorsOfWhoEnqueuesComeThrough) {
+TEST_F(CudaGraphs, ErrorsDuringCapturePropagate) {
   EXPECT_THROW(CudaGraph::record(device_, stream_, [] { throw ShapeError("no such shape"); }), ShapeError);
   EXPECT_NO_THROW(CudaGraph::record(device_, stream_, [] {}));
 }

@@ -113,7 +113,7 @@ TEST_F(GpuGrid, ComputesTheLossesOfOneRank) {
   expect_the_losses_of_one_rank(small_run(), layouts(world().size()), DeviceTransport::nccl, own_gpu());
 }
 
-TEST_F(GpuGrid, MessagesOfEveryScheduleFindTheirWayThroughNccl) {
+TEST_F(GpuGrid, MessagesOfEveryScheduleArriveThroughNccl) {
   TrainingRunConfig config = small_run();
   config.model.layers = 4;
   config.s = 8;
@@ -141,7 +141,7 @@ TEST_F(GpuGrid, MuonSeesWholeMatricesThroughNccl) {
 
 // All streams share one hardware queue, where work that cannot begin blocks all work enqueued after it. More queues
 // block less, so runs that end here end with any number of queues.
-TEST_F(GpuGrid, RunsEndWhereAllStreamsShareOneQueue) {
+TEST_F(GpuGrid, RunsCompleteIfAllStreamsShareOneQueue) {
   const int ranks = world().size();
   Layout tensor{ranks, 1, {}}, grid{1, 2, sharded_data().options}, recorded{1, ranks, {}};
   tensor.options.parallel.sequence_parallel = true;
@@ -168,7 +168,7 @@ TEST_F(GpuGrid, RunsEndWhereAllStreamsShareOneQueue) {
 }
 
 // The first step of a length loads kernels, for which CUDA may wait until nothing runs.
-TEST_F(GpuGrid, NewLengthsNeedNoIdleGpuBesideReceivesPostedAhead) {
+TEST_F(GpuGrid, NewLengthsDoNotWaitForTheGpuDuringPrepostedReceives) {
   TRIREME_ONLY_ON_RANKS(2);
   TrainingRunConfig config = small_run();
   config.model.family = model::ModelFamily::bert;

@@ -56,7 +56,7 @@ void expect_the_rehearsed_step(const StepCase& c) {
   }
 }
 
-TEST(LaunchCount, IsThatOfTheBackend) {
+TEST(LaunchCount, MatchesTheBackend) {
   expect_the_rehearsed_step({.model = "tiny", .s = 32, .b = 2, .micro_batches = 2});
   for (const bool sequence_parallel : {false, true}) {
     expect_the_rehearsed_step(

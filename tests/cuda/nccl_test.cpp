@@ -101,7 +101,7 @@ TEST_F(Nccl, AnAsynchronousErrorEndsTheWaitAndNamesTheCollective) {
   EXPECT_GT(fake_nccl::aborted(), aborted);
 }
 
-TEST_F(Nccl, AnErrorNamesTheOldestOperationUnderWayAndEndsTheGroup) {
+TEST_F(Nccl, AnErrorNamesTheOldestPendingOperationAndAbortsTheGroup) {
   sum(*comm_).wait(compute_);
   compute_.synchronize();
   Work second = comm_->broadcast(compute_, x(), 0);
@@ -114,7 +114,7 @@ TEST_F(Nccl, AnErrorNamesTheOldestOperationUnderWayAndEndsTheGroup) {
   EXPECT_THAT(message_of<NcclError>([&] { comm_->barrier(); }), HasSubstr("world was aborted"));
 }
 
-TEST_F(Nccl, AGroupThatCannotBeMadeNamesTheCallAndTheRank) {
+TEST_F(Nccl, AFailedGroupNamesTheCallAndTheRank) {
   fake_nccl::fail_next("ncclCommInitRankConfig", ncclSystemError);
   EXPECT_THAT(message_of<NcclError>([&] { make(); }),
               AllOf(HasSubstr("ncclCommInitRankConfig failed: unhandled system error"), HasSubstr("rank 0 on node7")));
@@ -142,7 +142,7 @@ TEST_F(Nccl, ACallThatIsHeldUpEndsWhenItsCommunicatorReportsAnError) {
               HasSubstr("ncclBroadcast failed on rank 0 of 2 of the group world: remote process exited"));
 }
 
-TEST_F(Nccl, TheProcessEndsWhereTheOtherRanksNeverJoinTheWorld) {
+TEST_F(Nccl, TheProcessEndsIfOtherRanksNeverJoinTheWorld) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   EXPECT_EXIT(
       {
@@ -155,7 +155,7 @@ TEST_F(Nccl, TheProcessEndsWhereTheOtherRanksNeverJoinTheWorld) {
       "held in a call of NCCL: ncclCommInitRankConfig; rank 0 on node7.*not done after 0.05 s");
 }
 
-TEST_F(Nccl, AllGroupsAreGivenUpWhileAnErrorUnwinds) {
+TEST_F(Nccl, AllGroupsAreAbortedDuringUnwinding) {
   const int aborted = fake_nccl::aborted();
   try {
     const auto group = comm_->split(0, 0, "tensor");
@@ -167,7 +167,7 @@ TEST_F(Nccl, AllGroupsAreGivenUpWhileAnErrorUnwinds) {
   EXPECT_EQ(fake_nccl::aborted(), aborted + 2);
 }
 
-TEST_F(Nccl, MemoryIsFreedWhereTheOtherRanksNeverCome) {
+TEST_F(Nccl, MemoryIsFreedIfOtherRanksNeverArrive) {
   fake_nccl::lose_peers();
   device_->set_max_wait(0.05);
   EXPECT_THAT(message_of<HungError>([&] {
@@ -185,7 +185,7 @@ TEST_F(Nccl, MemoryIsFreedWhereTheOtherRanksNeverCome) {
               HasSubstr("another error"));
 }
 
-TEST_F(Nccl, WhoWantsNoCollectiveBesideWaitsForThemAndNotForMessages) {
+TEST_F(Nccl, ExclusiveWorkWaitsForCollectivesButNotForMessages) {
   sum(*comm_);
   device_->wait_for_collectives();
   EXPECT_EQ(fake_cuda::pending(), 0u);
@@ -379,7 +379,7 @@ TEST(GpuTable, NamesTheRanksThatShareAGpu) {
                     HasSubstr("<communicator> staged")));
 }
 
-TEST(P2pCommunicators, JoinEveryTwoNeighboursOnceInEachDirection) {
+TEST(P2pCommunicators, ConnectNeighboursOnceInEachDirection) {
   for (int size = 2; size <= 9; ++size) {
     std::vector<std::vector<P2pSplit>> ranks;
     for (int rank = 0; rank < size; ++rank) ranks.push_back(p2p_splits(rank, size));

@@ -83,14 +83,14 @@ TEST_F(CudaRuntime, DeferredChecksListTheLatestKernelsWhenAnErrorShows) {
               AllOf(HasSubstr("newest first: k5, k4, k3, k2;"), HasSubstr("<check_launches>")));
 }
 
-TEST_F(CudaRuntime, ACallThatIsRefusedIsNoErrorOfTheNextLaunch) {
+TEST_F(CudaRuntime, ARefusedCallIsNotReportedByTheNextLaunch) {
   CudaStream stream(device_);
   fake_cuda::fail_next("cudaEventRecord", cudaErrorInvalidValue);
   EXPECT_THROW(stream.record(), CudaError);
   EXPECT_NO_THROW(device_->launched(stream.handle(), "kernel"));
 }
 
-TEST_F(CudaRuntime, WatchedCommunicationsAreAskedWhileTheHostWaits) {
+TEST_F(CudaRuntime, WatchedCommunicationsArePolledWhileTheHostWaits) {
   CudaStream stream(device_);
   int polls = 0;
   {
@@ -108,7 +108,7 @@ TEST_F(CudaRuntime, WatchedCommunicationsAreAskedWhileTheHostWaits) {
   EXPECT_THROW(stream.synchronize(), NcclError);
 }
 
-TEST_F(CudaRuntime, AGpuThatDoesNotComeToAnEndIsHungAndWhatIsUnderWayIsNamed) {
+TEST_F(CudaRuntime, AGpuThatDoesNotFinishIsReportedAsHungWithItsPendingWork) {
   CudaStream stream(device_);
   const Device::Watch watch =
       device_->watch({[] {}, [] { return std::string("the group data: all-reduce of 8 fp32"); }});
@@ -119,7 +119,7 @@ TEST_F(CudaRuntime, AGpuThatDoesNotComeToAnEndIsHungAndWhatIsUnderWayIsNamed) {
             "waiting for 0.05 s for GPU 0 (Fake H200) in the group data: all-reduce of 8 fp32");
 }
 
-TEST_F(CudaRuntime, AHostFarAheadOfTheGpuWaitsWhereErrorsAreSeen) {
+TEST_F(CudaRuntime, AHostFarAheadOfTheGpuWaitsAndSeesErrors) {
   CudaStream stream(device_);
   const auto launch = [&](int launches) {
     for (int i = 0; i < launches; ++i) {
@@ -141,7 +141,7 @@ TEST_F(CudaRuntime, AHostFarAheadOfTheGpuWaitsWhereErrorsAreSeen) {
 }
 
 using CudaRuntimeDeathTest = CudaRuntime;
-TEST_F(CudaRuntimeDeathTest, AProcessThatCannotFreeItsMemoryEndsAllTheSame) {
+TEST_F(CudaRuntimeDeathTest, AProcessThatCannotFreeItsMemoryStillExits) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   EXPECT_EXIT(
       {
@@ -194,7 +194,7 @@ TEST_F(CudaRuntime, MemoryIsCountedAndOutlivesItsAllocator) {
   EXPECT_EQ(fake_cuda::live_allocations(), before);
 }
 
-TEST_F(CudaRuntime, MemoryThatIsNotThereIsAnErrorThatSaysHowMuch) {
+TEST_F(CudaRuntime, OutOfMemoryIsAnErrorThatGivesTheSize) {
   DeviceMemory memory(device_);
   for (int times = 0; times < 2; ++times) fake_cuda::fail_next("cudaMalloc", cudaErrorMemoryAllocation);
   EXPECT_THAT(message_of<EnvironmentError>([&] { (void)memory.allocate(std::size_t{200} << 30); }),
@@ -204,7 +204,7 @@ TEST_F(CudaRuntime, MemoryThatIsNotThereIsAnErrorThatSaysHowMuch) {
   EXPECT_EQ(memory.allocated_bytes(), 0u);
 }
 
-TEST_F(CudaRuntime, MemoryThatThePoolKeepsIsTakenBackBeforeThereIsNoneLeft) {
+TEST_F(CudaRuntime, CachedMemoryIsReleasedBeforeOutOfMemory) {
   DeviceMemory memory(device_);
   fake_cuda::clear_log();
   fake_cuda::fail_next("cudaMalloc", cudaErrorMemoryAllocation);
@@ -213,7 +213,7 @@ TEST_F(CudaRuntime, MemoryThatThePoolKeepsIsTakenBackBeforeThereIsNoneLeft) {
   EXPECT_EQ(cudaGetLastError(), cudaSuccess) << "it must not show up as the error of a later launch";
 }
 
-TEST_F(CudaRuntime, PinnedMemoryThatNobodyHoldsCanBeReleased) {
+TEST_F(CudaRuntime, UnusedPinnedMemoryCanBeReleased) {
   const int before = fake_cuda::live_allocations();
   PinnedMemory pinned(device_);
   const Buffer held = pinned.allocate(5000);
@@ -225,7 +225,7 @@ TEST_F(CudaRuntime, PinnedMemoryThatNobodyHoldsCanBeReleased) {
   EXPECT_FALSE(pinned.owns(freed));
 }
 
-TEST_F(CudaRuntime, PinnedMemoryIsKeptForTheNext) {
+TEST_F(CudaRuntime, PinnedMemoryIsReused) {
   PinnedMemory pinned(device_);
   fake_cuda::clear_log();
   const std::byte* first = pinned.allocate(5000).data();

@@ -37,7 +37,7 @@ class Staged : public testing::Test {
   std::unique_ptr<Communicator> comm_;
 };
 
-TEST_F(Staged, SeveralOperationsAreUnderWayAtOnce) {
+TEST_F(Staged, SeveralOperationsAreInFlightAtOnce) {
   std::vector<float> x(300), y(300);
   enqueue_fill(x, static_cast<float>(rank()));
   enqueue_fill(y, static_cast<float>(10 * rank()));
@@ -59,7 +59,7 @@ TEST_F(Staged, AllGatherTakesItsInputFromTheOutput) {
   for (std::size_t i = 0; i < whole.size(); ++i) EXPECT_EQ(whole[i], static_cast<float>(i / 2));
 }
 
-TEST_F(Staged, SplitMakesGroupsThatStageToo) {
+TEST_F(Staged, SplitMakesStagedGroups) {
   const auto pair = comm_->split(rank() / 2, rank(), "tensor");
   EXPECT_EQ(pair->name(), "tensor");
   std::vector<float> x(3);

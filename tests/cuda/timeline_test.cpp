@@ -52,7 +52,7 @@ class TimelineModel : public testing::Test {
   CudaStream compute_{device_}, urgent_{device_, CudaStream::Priority::high};
 };
 
-TEST_F(TimelineModel, ACollectiveWaitsForAProductThatHasThemAll) {
+TEST_F(TimelineModel, ACollectiveWaitsForAProductThatOccupiesAllMultiprocessors) {
   const Timeline full = overlap(all);
   EXPECT_EQ(find(full, "collective").waited_us(), 99);
   EXPECT_EQ(find(full, "collective").overlap_us(find(full, "product")), 0);

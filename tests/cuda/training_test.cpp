@@ -11,6 +11,7 @@
 #include "tests/cuda/gpu_backend.hpp"
 #include "tests/fakes/memory_store.hpp"
 #include "tests/support/message_of.hpp"
+#include "tests/support/model_variants.hpp"
 #include "tests/support/synthetic_runs.hpp"
 
 namespace trireme::test {
@@ -57,13 +58,22 @@ TEST_F(GpuTraining, ReproducesPyTorch) {
   }
 }
 
-TEST_F(GpuTraining, DropsOutWhatTheCpuDropsOut) { expect_the_cpus_curve(small_run()); }
+TEST_F(GpuTraining, DropoutMatchesTheCpu) { expect_the_cpus_curve(small_run()); }
 
 TEST_F(GpuTraining, MuonComputesWhatTheCpuComputes) {
   TrainingRunConfig config = small_run();
   config.dtype = DType::bf16;
   config.optimizer.kind = optim::OptimizerKind::muon;
   expect_the_cpus_curve(config);
+}
+
+TEST_F(GpuTraining, EachArrangementOfALayerComputesWhatTheCpuComputes) {
+  for (const char* variant : {"parallel branches with one norm", "OLMo 2"}) {
+    SCOPED_TRACE(variant);
+    TrainingRunConfig config = small_run();
+    model_variant(variant).apply(config.model);
+    expect_the_cpus_curve(config);
+  }
 }
 
 TEST_F(GpuTraining, Fp16ScalesItsLoss) {
@@ -257,7 +267,7 @@ TEST_F(GpuTraining, GraphsReadTheLossScaleThatChanges) {
   expect_the_same_from_graphs(world_, config, {});
 }
 
-TEST_F(GpuTraining, GraphsAreRefusedWhereTheyCannotBe) {
+TEST_F(GpuTraining, GraphsAreRefusedIfUnsupported) {
   const auto refusal = [&](const Layout& layout, const DeviceChoice& device) {
     return message_of<ConfigError>([&] { TrainingRun(world_, small_run(), layout, {}, device); });
   };
@@ -294,7 +304,7 @@ TEST_F(GpuTraining, ACheckpointOfTheGpuContinuesOnTheCpuAndBack) {
   EXPECT_NEAR(cpu.step().lm_loss / expected, 1, 1e-5);
 }
 
-TEST_F(GpuTraining, GenerationAndPerplexityAreTheCpus) {
+TEST_F(GpuTraining, GenerationAndPerplexityMatchTheCpu) {
   TrainingRunConfig config = small_run();
   config.model.hidden_dropout = config.model.attention_dropout = 0;
   config.init_scale = 20;  // logits that differ

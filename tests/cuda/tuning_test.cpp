@@ -40,7 +40,7 @@ TEST_F(CudaGemm, TakesTheFormAndAlgorithmOfLeastTimeAndRemembersThem) {
   EXPECT_EQ(fake_cublaslt::searches(), searches);
 }
 
-TEST_F(CudaGemm, OfEqualTimesTheFusedFormAndTheFirstSuggestionStand) {
+TEST_F(CudaGemm, TiesGoToTheFusedFormAndTheFirstSuggestion) {
   multiply(*make([](const fake_cublaslt::Last&) { return 2e5; }));
   EXPECT_EQ(fake_cublaslt::last().algorithm, 0u);
   EXPECT_EQ(fake_cublaslt::last().epilogue, CUBLASLT_EPILOGUE_BIAS);
@@ -68,7 +68,7 @@ TEST_F(CudaGemm, TheNextRunTakesItsChoicesFromTheFile) {
   EXPECT_THAT(measured_.products, Not(IsEmpty()));
 }
 
-TEST_F(CudaGemm, BesideACollectiveAProductIsAnotherThatTakesFewerMultiprocessors) {
+TEST_F(CudaGemm, DuringACollectiveAProductUsesFewerMultiprocessors) {
   const GemmOptions options{.cache_file = file_};
   auto gemm = make(prefer_fused, options);
   const Multiprocessors::Token reserved = device_->multiprocessors().reserve(16);
@@ -140,7 +140,7 @@ TEST_F(CudaGemm, ARunMeasures256ProductsAtMost) {
   }
 }
 
-TEST_F(CudaGemm, TheFileIsWrittenWhenMeasuringHasEnded) {
+TEST_F(CudaGemm, TheFileIsWrittenAfterTheMeasurements) {
   const auto gemm = make(prefer_fused, {.cache_file = file_});
   multiply(*gemm);
   for (int i = 0; i < 999; ++i) multiply(*gemm);
@@ -166,7 +166,7 @@ TEST_F(CudaGemm, AKeptAlgorithmThatTheLibraryRefusesIsChosenAnew) {
   EXPECT_NE(fake_cublaslt::last().algorithm, kept);
 }
 
-TEST_F(CudaGemm, ASuggestionThatTheLibraryRefusesIsPassedOver) {
+TEST_F(CudaGemm, ASuggestionThatTheLibraryRefusesIsSkipped) {
   for (const bool deterministic : {false, true}) {
     fake_cublaslt::behaviour().refused = {0, 2};
     multiply(*make(prefer_fused, {.deterministic = deterministic, .cache_file = ""}));
@@ -213,7 +213,7 @@ TEST_F(CudaGemm, MeasuresAllCandidatesInTurnAfterOneWarmUpOfTheGpu) {
   }
 }
 
-TEST_F(CudaGemm, ClocksThatRiseMeanwhileDoNotMisleadIt) {
+TEST_F(CudaGemm, RisingClocksDoNotBiasTheChoice) {
   fake_cublaslt::behaviour().algorithms = 10;
   double slower = 1.5;
   multiply(*make([&](const fake_cublaslt::Last& last) {
@@ -223,7 +223,7 @@ TEST_F(CudaGemm, ClocksThatRiseMeanwhileDoNotMisleadIt) {
   EXPECT_EQ(fake_cublaslt::last().algorithm, 1u);
 }
 
-TEST_F(CudaGemm, DropsCandidatesThatAreFarBehindAndEndsInTime) {
+TEST_F(CudaGemm, DropsSlowCandidatesEarly) {
   fake_cublaslt::behaviour().cannot_fuse = {CUBLASLT_EPILOGUE_BIAS};
   fake_cublaslt::behaviour().algorithms = 4;
   for (const double unit_us : {10.0, 1000.0, 4000.0}) {
@@ -259,7 +259,7 @@ TEST_F(CudaGemm, NoTrialRunFindsItsOperandsInTheL2Cache) {
   }
 }
 
-TEST_F(CudaGemm, TrialRunsHaveTheAlignmentThatCublasLtIsTold) {
+TEST_F(CudaGemm, TrialRunsHaveTheAlignmentDeclaredToCublasLt) {
   const Tensor x = random_tensor(*cpu_, DType::bf16, {9, 16}, 1), w = random_tensor(*cpu_, DType::bf16, {24, 16}, 2);
   const Tensor y = poisoned_tensor(*cpu_, DType::bf16, {8, 24});
   fake_cublaslt::behaviour().algorithms = 50;
@@ -319,7 +319,7 @@ TEST_F(CudaGemm, RecordedProductsTakeTheFirstSuggestionUnlessOneIsKnown) {
   EXPECT_EQ(fake_cublaslt::last().epilogue, CUBLASLT_EPILOGUE_BIAS);
 }
 
-TEST_F(CudaGemm, Fp32UsesTf32OnlyWhereItMay) {
+TEST_F(CudaGemm, Fp32UsesTf32OnlyIfAllowed) {
   const Tensor x = random_tensor(*cpu_, DType::fp32, {8, 16}, 1), w = random_tensor(*cpu_, DType::fp32, {24, 16}, 2);
   const Tensor y = poisoned_tensor(*cpu_, DType::fp32, {8, 24});
   make(prefer_fused)->linear(stream_, x, w, {}, Activation::none, {}, y);

@@ -32,6 +32,9 @@ refused 2 "--moe-ffn-hidden-size 33, --moe-shared-expert-intermediate-size 0: ex
   2 train "${run[@]}" --disable-bias-linear --num-experts 4 --moe-ffn-hidden-size 33 --tp 2
 refused 2 "--moe-router-topk 8 is more than --num-experts 4" \
   1 train "${run[@]}" --disable-bias-linear --num-experts 4 --moe-router-topk 8
+refused 2 "expert size 2 (--ep) does not divide the 1 rank of context size 1 x data size 1" \
+  2 train "${run[@]}" --disable-bias-linear --num-experts 4 --ep 2 --tp 2
+refused 2 "--expert-model-parallel-size 2: the model has no experts" 2 train "${run[@]}" --ep 2
 refused 2 "a sequence of 15 (of one context rank) does not split over 2 tensor ranks; --seq-length over" \
   2 train --num-layers 4 --hidden-size 16 --num-attention-heads 4 --seq-length 15 --data-path corpus.h5 --train-iters 1 --lr 1 \
   --tp 2 --sequence-parallel

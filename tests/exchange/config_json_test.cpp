@@ -49,8 +49,9 @@ TEST(ConfigJson, WhatIsWrittenReadsBackAsTheSameModel) {
   models.push_back(linear);
   for (const char* name :
        {"GPT2LMHeadModel", "Qwen2ForCausalLM", "Qwen3ForCausalLM", "Qwen3MoeForCausalLM", "MistralForCausalLM",
-        "MixtralForCausalLM", "Starcoder2ForCausalLM", "Phi3ForCausalLM", "Gemma2ForCausalLM", "Gemma3ForCausalLM",
-        "BertForPreTraining", "BertForSequenceClassification", "BertForMultipleChoice", "BertForQuestionAnswering"}) {
+        "MixtralForCausalLM", "Starcoder2ForCausalLM", "GPTNeoXForCausalLM", "FalconForCausalLM", "Phi3ForCausalLM",
+        "Gemma2ForCausalLM", "Gemma3ForCausalLM", "Olmo2ForCausalLM", "OlmoeForCausalLM", "BertForPreTraining",
+        "BertForSequenceClassification", "BertForMultipleChoice", "BertForQuestionAnswering"}) {
     models.push_back(parse_config_json(fmt::format("{{\"architectures\": [\"{}\"]}}", name), "config.json"));
   }
   models.push_back(parse_config_json(
@@ -114,6 +115,56 @@ TEST(ConfigJson, AStarCoder2HasItsOwnKeysAndANullWindowIsNone) {
                        "partial_rotary_factor": 0.5)"),
               AllOf(HasSubstr("norm_type"), HasSubstr("mlp_type"), HasSubstr("hidden_act is 'relu'"),
                     HasSubstr("partial_rotary_factor")));
+}
+
+TEST(ConfigJson, AGptNeoXHasItsOwnKeysForRotaryPositions) {
+  const auto neox = [](const std::string& more) { return config_of(R"(GPTNeoXForCausalLM"])" + more); };
+  EXPECT_EQ(neox("").rotary_percent, 0.25);
+  EXPECT_TRUE(neox("").parallel_residual);
+  EXPECT_FALSE(neox("").tied_output);
+  EXPECT_FALSE(neox(R"(, "use_parallel_residual": false)").parallel_residual);
+  EXPECT_EQ(neox(R"(, "hidden_act": "gelu_fast")").activation, Activation::gelu_tanh);
+  const model::ModelConfig older = neox(R"(, "rotary_pct": 0.5, "rotary_emb_base": 500, "rope_scaling": null)");
+  EXPECT_EQ(older.rotary_percent, 0.5);
+  EXPECT_EQ(older.rotary_base, 500);
+  const model::ModelConfig newer = neox(R"(, "rope_parameters": {"rope_type": "linear", "factor": 2.0,
+      "rope_theta": 500.0, "partial_rotary_factor": 1.0})");
+  EXPECT_EQ(newer.rotary_percent, 1);
+  EXPECT_EQ(newer.rotary_base, 500);
+  EXPECT_EQ(newer.rotary_scaling.interpolation, 2);
+  EXPECT_THAT(error_of(R"(GPTNeoXForCausalLM"], "attention_bias": false, "rope_interleave": true)"),
+              AllOf(HasSubstr("attention_bias is false"), HasSubstr("rope_interleave is true")));
+}
+
+TEST(ConfigJson, AFalconHasOneNormOrInItsNewArchitectureTwo) {
+  HuggingFaceModel model;
+  model.model_class = &model_class_from("FalconForCausalLM");
+  const auto again = [&](const std::string& more) {
+    model.config = config_of(R"(FalconForCausalLM"], "hidden_size": 64, "num_attention_heads": 8)" + more);
+    const model::ModelConfig read = parse_config_json(config_json(model, DType::fp32), "config.json").config;
+    EXPECT_EQ(attributes_of(read), attributes_of(model.config)) << more;
+    return read;
+  };
+  const model::ModelConfig plain = again("");
+  EXPECT_TRUE(plain.parallel_residual && plain.shared_norm && plain.tied_output);
+  EXPECT_EQ(plain.kv_heads(), 1);
+  EXPECT_EQ(plain.ffn_hidden, 256);  // follows the hidden size
+  EXPECT_FALSE(plain.has_qkv_bias());
+  EXPECT_EQ(again(R"(, "multi_query": false, "bias": true)").kv_heads(), 8);
+  const model::ModelConfig two = again(R"(, "new_decoder_architecture": true, "num_kv_heads": 2)");
+  EXPECT_TRUE(two.parallel_residual && !two.shared_norm);
+  EXPECT_EQ(two.kv_heads(), 2);
+  EXPECT_TRUE(
+      again(R"(, "new_decoder_architecture": true, "num_kv_heads": 2, "num_ln_in_parallel_attn": 1)").shared_norm);
+  EXPECT_EQ(again(R"(, "new_decoder_architecture": true, "num_kv_heads": 1)").kv_heads(), 1);
+  const model::ModelConfig sequential = again(R"(, "parallel_attn": false, "num_ln_in_parallel_attn": null)");
+  EXPECT_FALSE(sequential.parallel_residual || sequential.shared_norm);
+  EXPECT_THAT(error_of(R"(FalconForCausalLM"], "alibi": true, "num_ln_in_parallel_attn": 2)"),
+              AllOf(HasSubstr("alibi is true"), HasSubstr("num_ln_in_parallel_attn is 2")));
+  EXPECT_THAT(error_of(R"(FalconForCausalLM"], "multi_query": false, "num_kv_heads": 3)"),
+              HasSubstr("num_kv_heads is 3"));
+  EXPECT_THAT(error_of(R"(FalconForCausalLM"], "new_decoder_architecture": true, "parallel_attn": false)"),
+              HasSubstr("parallel_attn is false"));
 }
 
 TEST(ConfigJson, APhi3RotatesPartOfAHeadAndScalesNothing) {
@@ -218,6 +269,21 @@ TEST(ConfigJson, AMixtralHasTheWidthOfItsExperts) {
               AllOf(HasSubstr("router_jitter_noise is 0.01"), HasSubstr("num_experts is 0")));
 }
 
+TEST(ConfigJson, AnOlmoNormalisesAcrossHeads) {
+  const model::ModelConfig olmo2 = config_of(R"(Olmo2ForCausalLM"], "num_key_value_heads": 8)");
+  EXPECT_TRUE(olmo2.qk_norm && olmo2.qk_norm_across_heads && olmo2.post_branch_norm);
+  EXPECT_EQ(olmo2.kv_heads(), 8);
+  EXPECT_EQ(olmo2.norm_epsilon, 1e-5);
+  const model::ModelConfig olmoe = config_of(R"(OlmoeForCausalLM"], "intermediate_size": 96, "clip_qkv": null)");
+  EXPECT_TRUE(olmoe.qk_norm_across_heads && !olmoe.post_branch_norm && olmoe.experts.pre_softmax);
+  EXPECT_EQ(olmoe.experts.count, 64);
+  EXPECT_EQ(olmoe.experts.per_token, 8);
+  EXPECT_EQ(olmoe.expert_ffn_hidden(), 96);
+  EXPECT_FALSE(config_of(R"(OlmoeForCausalLM"], "norm_topk_prob": true)").experts.pre_softmax);
+  EXPECT_THAT(error_of(R"(OlmoeForCausalLM"], "clip_qkv": 8.0, "attention_bias": true)"),
+              AllOf(HasSubstr("clip_qkv is 8.0"), HasSubstr("attention_bias is true")));
+}
+
 TEST(ConfigJson, AQwen3MoeHasDenseLayersWhereTheFileSaysSo) {
   const auto experts = [](const std::string& more) {
     return config_of(R"(Qwen3MoeForCausalLM"], "num_hidden_layers": 6)" + more).experts;
@@ -256,12 +322,12 @@ TEST(ConfigJson, AFactorOfAttentionIsYarnsMagnitude) {
   EXPECT_NEAR(rotary.magnitude, 1.25, 1e-14);
 }
 
-TEST(ConfigJson, MetasOrderIsTakenWhereTheFileSaysSo) {
+TEST(ConfigJson, MetasOrderIsUsedIfTheFileDeclaresIt) {
   const std::string text = R"({"architectures": ["LlamaForCausalLM"], "rope_interleave": true})";
   EXPECT_EQ(parse_config_json(text, "config.json").rotary, exchange::RotaryLayout::interleaved);
 }
 
-TEST(ConfigJson, OneErrorListsEverySettingThatIsNotHere) {
+TEST(ConfigJson, OneErrorListsEveryUnsupportedSetting) {
   EXPECT_THAT(
       error_of(R"(LlamaForCausalLM"], "rope_scaling": {"type": "dynamic", "factor": 2.0}, "hidden_act": "gelu",
                        "attention_bias": true, "partial_rotary_factor": 0.5, "num_hidden_layers": -3)"),

@@ -54,24 +54,27 @@ model::ModelConfig config_of(std::string_view model_class) {
     config.norm_placement = model::NormPlacement::post;
     return config;
   }
+  config.position_embedding = model::PositionEmbedding::rope;
+  config.parallel_residual = model_class == "GPTNeoXForCausalLM" || model_class == "FalconForCausalLM";
+  if (model_class == "GPTNeoXForCausalLM") return config;
   config.query_groups = 2;
-  if (model_class == "Starcoder2ForCausalLM") {
-    config.position_embedding = model::PositionEmbedding::rope;
-    return config;
-  }
+  if (model_class == "Starcoder2ForCausalLM" || model_class == "FalconForCausalLM") return config;
   config.kv_channels = 6;
   config.normalization = model::Normalization::rms_norm;
-  config.position_embedding = model::PositionEmbedding::rope;
   config.gated = true;
   config.linear_bias = false;
   config.tied_output = false;
-  config.qk_norm = model_class.starts_with("Qwen3");
+  config.qk_norm_across_heads = model_class.starts_with("Olmo");
+  config.qk_norm = config.qk_norm_across_heads || model_class.starts_with("Qwen3");
+  config.post_branch_norm = model_class == "Olmo2ForCausalLM";
   if (model_class.starts_with("Gemma")) {
     model::set_fields(config, "geglu sandwich-norm scale-embeddings apply-layernorm-1p window-size 3");
     config.window = model::AttentionWindow::every(3, 2, config.layers);
     config.qk_norm = model_class.starts_with("Gemma3");
   }
-  if (model_class == "MixtralForCausalLM" || model_class == "Qwen3MoeForCausalLM") config.experts.count = 3;
+  for (const char* with_experts : {"MixtralForCausalLM", "Qwen3MoeForCausalLM", "OlmoeForCausalLM"}) {
+    if (model_class == with_experts) config.experts.count = 3;
+  }
   if (model_class == "Qwen3MoeForCausalLM") {
     config.experts.ffn_hidden = 8;
     config.experts.layers = "01";
@@ -137,9 +140,13 @@ TEST(Exchange, ExportOfImportHasTheSameBytesOfEveryClassAndType) {
                                            {"Qwen3MoeForCausalLM", DType::fp32},
                                            {"MixtralForCausalLM", DType::fp16},
                                            {"Starcoder2ForCausalLM", DType::bf16},
+                                           {"GPTNeoXForCausalLM", DType::fp16},
+                                           {"FalconForCausalLM", DType::bf16},
                                            {"Phi3ForCausalLM", DType::fp32},
                                            {"Gemma2ForCausalLM", DType::bf16},
                                            {"Gemma3ForCausalLM", DType::fp32},
+                                           {"Olmo2ForCausalLM", DType::bf16},
+                                           {"OlmoeForCausalLM", DType::fp16},
                                            {"BertForPreTraining", DType::fp32}}) {
     ImportedStep imported(model_class, config_of(model_class), dtype);
     auto& [folder, map, source, store, step, output] = imported;
@@ -166,7 +173,7 @@ TEST(Exchange, ExportOfImportHasTheSameBytesOfEveryClassAndType) {
   }
 }
 
-TEST(Exchange, AnImportThatWasKilledGoesOnWithTheFilesThatAreWhole) {
+TEST(Exchange, AKilledImportResumesFromCompleteFiles) {
   /// Fails at the second file of a rank without cleaning up, like a kill.
   class Killed final : public io::CheckpointStore {
    public:
@@ -227,7 +234,7 @@ TEST(Exchange, AnImportThatWasKilledGoesOnWithTheFilesThatAreWhole) {
   EXPECT_GE(again, whole - 1000 - small_slices);
 }
 
-TEST(Exchange, ADamagedParameterLeavesNoFileOfIt) {
+TEST(Exchange, ADamagedParameterLeavesNoFile) {
   ImportedStep imported("LlamaForCausalLM");
   auto& [folder, map, source, store, step, output] = imported;
   step = checkpoint::open_checkpoint(store, world(), "", checkpoint::Verification::while_reading);
@@ -255,7 +262,7 @@ TEST(Exchange, ADamagedParameterLeavesNoFileOfIt) {
   }
 }
 
-TEST(Exchange, AnInterruptedExportKeepsTheFilesThatAreWholeAndWritesDamagedOnesAgain) {
+TEST(Exchange, AnInterruptedExportKeepsCompleteFilesAndRewritesDamagedOnes) {
   ImportedStep imported("LlamaForCausalLM");
   auto& [folder, map, source, store, step, output] = imported;
   const auto run = [&](const std::string& origin) {

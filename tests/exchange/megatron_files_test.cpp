@@ -30,7 +30,7 @@ class MegatronFiles : public testing::Test {
   test::TemporaryDirectory directory_;
 };
 
-TEST_F(MegatronFiles, ThatAreMissingAreNamed) {
+TEST_F(MegatronFiles, AreNamedIfMissing) {
   EXPECT_THAT(error_of(directory_ / "none"), HasSubstr("there is no"));
   EXPECT_THAT(error_of(directory_.path()), HasSubstr("holds neither mp_rank_00 nor .metadata"));
   const std::string core = copy("core");
@@ -46,7 +46,7 @@ TEST_F(MegatronFiles, ThatAreMissingAreNamed) {
   EXPECT_THAT(error_of(chunks), HasSubstr("experts"));
 }
 
-TEST_F(MegatronFiles, OfDistributedCheckpointsThatAreDamagedAreNamed) {
+TEST_F(MegatronFiles, AreNamedIfADistributedCheckpointIsDamaged) {
   const std::string dist = copy("dist");
   std::filesystem::resize_file(dist + "/__1_0.distcp", 9000);
   EXPECT_THAT(error_of(dist), HasSubstr("__1_0.distcp has 9000 bytes, but"));
@@ -70,7 +70,7 @@ TEST_F(MegatronFiles, OfDistributedCheckpointsThatAreDamagedAreNamed) {
   }
 }
 
-TEST_F(MegatronFiles, WithDamagedArchivesAreNamed) {
+TEST_F(MegatronFiles, AreNamedIfAnArchiveIsDamaged) {
   const std::string chunks = copy("chunks"), file = chunks + "/mp_rank_00/model_optim_rng.pt";
   std::ifstream input(file, std::ios::binary);
   const std::string archive{std::istreambuf_iterator<char>(input), {}};
@@ -92,7 +92,7 @@ TEST_F(MegatronFiles, WithDamagedArchivesAreNamed) {
   EXPECT_NE(error_of(chunks), "nothing was thrown");
 }
 
-TEST_F(MegatronFiles, WithOneBitOfAnEntryFlippedAreNamed) {
+TEST_F(MegatronFiles, AreNamedIfOneBitOfAnEntryIsFlipped) {
   const std::string chunks = copy("chunks"), file = chunks + "/mp_rank_00/model_optim_rng.pt";
   std::ifstream input(file, std::ios::binary);
   const std::string archive{std::istreambuf_iterator<char>(input), {}};
@@ -126,7 +126,7 @@ std::size_t value_of(const std::string& pickle, const std::string& option) {
   return end + (pickle.at(end) == 'q' ? 2 : 5);
 }
 
-TEST_F(MegatronFiles, OfModelsWithOtherPartsNameAllOfThem) {
+TEST_F(MegatronFiles, NameAllUnsupportedPartsOfAModel) {
   const std::string folder = copy("run_common"), file = folder + "/__0_0.distcp";
   std::ifstream input(file, std::ios::binary);
   std::string content = test::without_checksums({std::istreambuf_iterator<char>(input), {}});
@@ -152,7 +152,7 @@ TEST_F(MegatronFiles, OfModelsWithOtherPartsNameAllOfThem) {
   for (const char* option : options) EXPECT_THAT(error, HasSubstr(std::string("\n  ") + option + ": "));
 }
 
-TEST_F(MegatronFiles, WhoseVocabularyIsNotThatOfTheTensorsAreNamed) {
+TEST_F(MegatronFiles, AreNamedIfTheVocabularyContradictsTheTensors) {
   const std::string folder = copy("run_window"), file = folder + "/common.pt";
   std::ifstream input(file, std::ios::binary);
   std::string content = test::without_checksums({std::istreambuf_iterator<char>(input), {}});
@@ -163,7 +163,7 @@ TEST_F(MegatronFiles, WhoseVocabularyIsNotThatOfTheTensorsAreNamed) {
   EXPECT_THAT(error_of(folder), testing::ContainsRegex("padded_vocab_size is [0-9]+, but .*weight has [0-9]+ rows"));
 }
 
-TEST_F(MegatronFiles, WithWindowsOfOtherKindsAreNamed) {
+TEST_F(MegatronFiles, AreNamedIfTheirWindowsAreUnsupported) {
   const std::string folder = copy("run_window"), file = folder + "/common.pt";
   std::ifstream input(file, std::ios::binary);
   const std::string content = test::without_checksums({std::istreambuf_iterator<char>(input), {}});

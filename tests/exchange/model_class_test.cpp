@@ -229,7 +229,85 @@ TEST(ModelClass, AModelWithNormsAroundItsBranchesIsAGemma) {
               HasSubstr("<geglu>: no model of the class has it"));
 }
 
-TEST(ModelClass, IsTheOneThatIsNamedIfTheModelFits) {
+TEST(ModelClass, AParallelModelIsAGptNeoXOrWithoutBiasesAFalcon) {
+  model::ModelConfig config = small_llama();
+  config.normalization = model::Normalization::layer_norm;
+  config.gated = false;
+  config.parallel_residual = true;
+  EXPECT_EQ(model_class_of(config).name, "FalconForCausalLM");
+  config.shared_norm = true;
+  EXPECT_EQ(model_class_of(config).name, "FalconForCausalLM");
+  config.rotary_percent = 0.5;
+  EXPECT_THAT(message_of<ConfigError>([&] { model_class_of(config); }),
+              AllOf(HasSubstr("cannot be exported as FalconForCausalLM"), HasSubstr("<rotary_percent> 0.5")));
+  config.shared_norm = false;
+  config.linear_bias = true;
+  EXPECT_EQ(model_class_of(config).name, "GPTNeoXForCausalLM");
+  config.parallel_residual = false;
+  EXPECT_EQ(model_class_of(config).name, "GPTNeoXForCausalLM");
+  config.rotary_percent = 1;  // a StarCoder2 computes the same
+  EXPECT_EQ(model_class_of(config).name, "Starcoder2ForCausalLM");
+  EXPECT_EQ(model_class_of(config, "GPTNeoXForCausalLM").name, "GPTNeoXForCausalLM");
+  config.heads = 4;
+  config.query_groups = 2;
+  EXPECT_THAT(message_of<ConfigError>([&] { tensor_map(model_class_from("FalconForCausalLM"), config); }),
+              HasSubstr("<num_query_groups> 2 without <parallel_residual>"));
+  config = small_llama();
+  config.parallel_residual = true;
+  EXPECT_THAT(message_of<ConfigError>([&] { model_class_of(config); }),
+              AllOf(HasSubstr("cannot be exported as LlamaForCausalLM"),
+                    HasSubstr("<parallel_residual>: no model of the class has it")));
+}
+
+TEST(ModelClass, AModelWithNormsAcrossHeadsOrAfterBranchesIsAnOlmo) {
+  model::ModelConfig config = small_llama();
+  config.qk_norm = config.qk_norm_across_heads = config.post_branch_norm = true;
+  EXPECT_EQ(model_class_of(config).name, "Olmo2ForCausalLM");
+  EXPECT_THAT(message_of<ConfigError>([&] { model_class_of(config, "Qwen3ForCausalLM"); }),
+              AllOf(HasSubstr("<qk_layernorm_across_heads>: no model of the class has it"),
+                    HasSubstr("<post_branch_norm>: no model of the class has it")));
+  const TensorMap map = tensor_map(model_class_from("Olmo2ForCausalLM"), config);
+  EXPECT_THAT(map.tensors, testing::Contains(testing::Field(&MappedTensor::name,
+                                                            "model.layers.0.post_feedforward_layernorm.weight")));
+  config.post_branch_norm = false;
+  EXPECT_THAT(message_of<ConfigError>([&] { model_class_of(config); }),
+              AllOf(HasSubstr("cannot be exported as Olmo2ForCausalLM"),
+                    HasSubstr("without <post_branch_norm>: all models of the class have it")));
+  config.experts.count = 4;
+  EXPECT_EQ(model_class_of(config).name, "OlmoeForCausalLM");
+  config.qk_norm_across_heads = false;
+  EXPECT_EQ(model_class_of(config).name, "Qwen3MoeForCausalLM");
+}
+
+TEST(TensorMap, GroupsHaveTheirQueriesThenAKeyAndAValue) {
+  model::ModelConfig config = small_llama();
+  config.hidden = 4;
+  config.heads = 4;
+  config.query_groups = 2;
+  config.normalization = model::Normalization::layer_norm;
+  config.gated = false;
+  config.parallel_residual = config.shared_norm = true;
+  const TensorMap map = tensor_map(model_class_from("FalconForCausalLM"), config);
+  CountingSource source(tensors_of(map, DType::fp32));
+  const std::string name = "transformer.h.0.self_attention.query_key_value.weight";
+  const auto fused = std::ranges::find(source.tensors_, name, &ForeignTensor::name);
+  ASSERT_NE(fused, source.tensors_.end());
+  float base = 0;
+  for (auto tensor = source.tensors_.begin(); tensor != fused; ++tensor) {
+    base += static_cast<float>(tensor->shape.numel());
+  }
+  // Heads of one channel, in the order q q k v q q k v.
+  const auto firsts = [&](const std::string& parameter) {
+    std::vector<float> result;
+    const std::vector<float> rows = rows_of(map, source, parameter, 0, 4);
+    for (std::size_t row = 0; row < 4; ++row) result.push_back((rows[row * 4] - base) / 4);
+    return result;
+  };
+  EXPECT_THAT(firsts("h.0.attn.q.weight"), ElementsAre(0, 1, 4, 5));
+  EXPECT_THAT(firsts("h.0.attn.kv.weight"), ElementsAre(2, 6, 3, 7));
+}
+
+TEST(ModelClass, IsTheNamedOneIfTheModelFits) {
   model::ModelConfig config = small_llama();
   EXPECT_EQ(model_class_of(config, "Phi3ForCausalLM").name, "Phi3ForCausalLM");
   EXPECT_EQ(model_class_of(config, "MistralForCausalLM").name, "MistralForCausalLM");
@@ -240,8 +318,8 @@ TEST(ModelClass, IsTheOneThatIsNamedIfTheModelFits) {
               HasSubstr("the class is of another kind of model"));
 }
 
-TEST(ModelClass, OfEveryFamilyIsFoundByItsNameAndByItsDefaults) {
-  EXPECT_EQ(model_classes().size(), 15u);
+TEST(ModelClass, IsFoundForEveryFamilyByNameAndByDefaults) {
+  EXPECT_EQ(model_classes().size(), 19u);
   for (const ModelClass& model_class : model_classes()) {
     SCOPED_TRACE(model_class.name);
     EXPECT_EQ(&model_class_from(model_class.name), &model_class);

@@ -57,7 +57,7 @@ TEST(TokenizerJson, FilesThatAreWrittenMakeAnEqualTokenizer) {
   }
 }
 
-TEST(TokenizerJson, TheBytesAreABpeWithoutMergesThere) {
+TEST(TokenizerJson, BytesAreABpeWithoutMerges) {
   const auto bytes = data::make_byte_tokenizer();
   const std::string file = tokenizer_files(*bytes, 257, 64).at("tokenizer.json");
   const auto bpe = data::make_huggingface_tokenizer(parse_huggingface_file(file, "tokenizer.json", ""));

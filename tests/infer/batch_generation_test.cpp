@@ -159,7 +159,7 @@ TEST(BatchGeneration, EndsAtTheLimitAtAStopAndAtTheEndOfADocument) {
   EXPECT_EQ(reasons.size(), 3u) << "the case has all reasons";
 }
 
-TEST(BatchGeneration, GoesOnFromAnyPrompt) {
+TEST(BatchGeneration, ContinuesAnyPrompt) {
   TrainingRun run(world(), run_of(small_model()), {});
   const std::vector<std::string> all = records(run, world(), options_of(3)),
                                  rest = records(run, world(), options_of(3), 5);
@@ -167,7 +167,7 @@ TEST(BatchGeneration, GoesOnFromAnyPrompt) {
   EXPECT_THAT(records(run, world(), options_of(3), 14), testing::IsEmpty());
 }
 
-TEST(BatchGeneration, GivesWhatOnePromptGives) {
+TEST(BatchGeneration, MatchesTheGenerationOfSinglePrompts) {
   TrainingRun run(world(), run_of(small_model()), {});
   GenerationOptions options;
   options.batch_size = 2;
@@ -197,6 +197,16 @@ TEST(BatchGeneration, TakesRecordsInOrderOverSeveralExchanges) {
                 [&](const std::string& record) { taken.push_back(record); }});
   ASSERT_EQ(taken.size(), world().rank() == 0 ? 150u : 0u);
   for (std::size_t i = 0; i < taken.size(); ++i) EXPECT_EQ(taken[i], std::to_string(i));
+}
+
+TEST(BatchGeneration, NeedsAllExpertsOnEveryDataRank) {
+  model::ModelConfig config = small_model();
+  config.linear_bias = false;
+  config.experts.count = 4;
+  TrainingRun run(world(), run_of(config), {1, 1, {}, 1, 2});
+  EXPECT_THAT(
+      [&] { records(run, world(), options_of(4)); },
+      testing::ThrowsMessage<ConfigError>(testing::HasSubstr("<expert_model_parallel_size> 2 divides experts")));
 }
 
 TEST(BatchGeneration, OutputThatIsNotFiniteIsAnErrorOfTheFirstPromptOnEveryRank) {

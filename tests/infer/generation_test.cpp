@@ -31,7 +31,7 @@ TEST(Generation, WithItsCacheEqualsWholeForwards) {
   }
 }
 
-TEST(Generation, GivesTheProbabilitiesOfTraining) {
+TEST(Generation, MatchesTheProbabilitiesOfTraining) {
   for (const test::ModelVariant& variant : test::model_variants()) {
     if (small_config(variant, 0).is_bert()) continue;
     Rig rig(layout_of(DType::fp64, 16, 1), small_config(variant, 0), 0.5);
@@ -58,7 +58,7 @@ TEST(Generation, GivesTheProbabilitiesOfTraining) {
   }
 }
 
-TEST(ChooseToken, GreedyTakesTheLikeliestAndTheFirstOfEquals) {
+TEST(ChooseToken, GreedyTakesTheMostProbableAndBreaksTiesByTheFirst) {
   SamplingOptions greedy;
   greedy.temperature = 0;
   EXPECT_EQ(choose_token({0, 2, 1, 2}, greedy, 0), 1);
@@ -75,7 +75,7 @@ TEST(ChooseToken, TopKAndTopPLeaveOutTheUnlikely) {
   }
 }
 
-TEST(ChooseToken, EachTextHasRandomNumbersOfItsOwn) {
+TEST(ChooseToken, EachTextHasItsOwnRandomNumbers) {
   const std::vector<double> logits(1000);
   std::set<std::int32_t> tokens;
   for (std::int64_t text = 0; text < 20; ++text) tokens.insert(choose_token(logits, {}, 5, text));

@@ -63,6 +63,26 @@ std::vector<Layout> layouts() {
   return {{1, 1, {}}, pairs, {2, 1, {}}, {1, 2, {}}, sequence_parallel, interleaved, context};
 }
 
+void expect_same(const infer::TextScores& actual, const infer::TextScores& expected) {
+  ASSERT_EQ(actual.scores.size(), expected.scores.size());
+  for (std::size_t i = 0; i < actual.scores.size(); ++i) {
+    const TextScore &a = actual.scores[i], &b = expected.scores[i];
+    EXPECT_NEAR(a.loss, b.loss, 1e-10) << i;
+    EXPECT_NEAR(a.squared_loss, b.squared_loss, 1e-10) << i;
+    EXPECT_EQ(a.wrong, b.wrong) << i;
+  }
+}
+
+// The ranks exchange tokens of texts of different lengths.
+TEST(ScoreTexts, EachTextCountsOnceWithDividedExperts) {
+  TrainingRunConfig config = small_run();
+  config.model.linear_bias = false;
+  config.model.experts.count = 4;
+  SelfCommunicator alone;
+  TrainingRun one(alone, config, {}), run(world(), config, {1, 1, {}, 1, 2});
+  expect_same(scores_of(run.gpt), scores_of(one.gpt));
+}
+
 TEST(ScoreTexts, EachTextCountsOnceOnEveryGrid) {
   SelfCommunicator alone;
   TrainingRun one(alone, small_run(), {});
@@ -72,21 +92,14 @@ TEST(ScoreTexts, EachTextCountsOnceOnEveryGrid) {
     SCOPED_TRACE(testing::Message() << layout);
     TrainingRun run(world(), small_run(), layout);
     for (int time = 0; time < 2; ++time) {
-      const infer::TextScores actual = scores_of(run.gpt);
-      ASSERT_EQ(actual.scores.size(), expected.scores.size());
-      for (std::size_t i = 0; i < actual.scores.size(); ++i) {
-        const TextScore &a = actual.scores[i], &b = expected.scores[i];
-        EXPECT_NEAR(a.loss, b.loss, 1e-10) << i;
-        EXPECT_NEAR(a.squared_loss, b.squared_loss, 1e-10) << i;
-        EXPECT_EQ(a.wrong, b.wrong) << i;
-      }
+      expect_same(scores_of(run.gpt), expected);
     }
     EXPECT_EQ(run.gpt.take_global_loss_sums().tokens, 0);
     EXPECT_EQ(run.gpt.sequence_shard().sequence, sequence);
   }
 }
 
-TEST(ScoreTexts, TheLossesAreThoseOfTheModelAndTheWrongTokensThoseItFindsLessLikely) {
+TEST(ScoreTexts, LossesMatchTheModelAndWrongTokensAreLessProbable) {
   SelfCommunicator alone;
   TrainingRun run(alone, small_run(), {});
   const infer::TextScores scores = scores_of(run.gpt);
@@ -141,7 +154,7 @@ std::map<std::int64_t, std::vector<double>> logits_of(TrainingRun& run) {
   return logits;
 }
 
-TEST(CollectLogits, GivesTheSameOnEveryGridAndTheLossOfTheEvaluation) {
+TEST(CollectLogits, DoesNotDependOnTheGridAndMatchesTheEvaluationLoss) {
   SelfCommunicator alone;
   TrainingRun one(alone, small_run(), {});
   const auto expected = logits_of(one);

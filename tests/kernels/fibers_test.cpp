@@ -66,7 +66,7 @@ TEST_F(Fibers, SharedMemoryIsNaNInEveryBlock) {
   for (const float value : seen) EXPECT_TRUE(std::isnan(value));
 }
 
-TEST_F(Fibers, HoldBackCopiesThatNobodyHasWaitedFor) {
+TEST_F(Fibers, DelayCopiesUntilAWait) {
   std::vector<float> from(8, 3), seen(3, 0);
   launch(
       stream_, {"copies", 1, 32, 32},
@@ -98,7 +98,7 @@ TEST_F(Fibers, NameABarrierThatSomeThreadsMiss) {
                                           "fibers_test.cpp:[0-9]+ for the block; threads 96 to 127 have ended"));
 }
 
-TEST_F(Fibers, NameAWarpThatIsNotWhole) {
+TEST_F(Fibers, NameAnIncompleteWarp) {
   const std::string text = fault(
       32, +[] {
         if (threadIdx.x != 7) __syncwarp();
@@ -125,7 +125,7 @@ TEST_F(Fibers, CountStaticSharedMemoryToo) {
   expect_sums(0);  // and go on
 }
 
-TEST_F(Fibers, RefuseMoreBlocksThanAGridHas) {
+TEST_F(Fibers, RefuseTooManyBlocks) {
   const auto start = [&] {
     launch(
         stream_, {"long", std::int64_t{1} << 31, 32}, +[] {});
@@ -153,7 +153,7 @@ struct Inputs {
   const float* statistics = nullptr;
 };
 
-TEST_F(Fibers, RefuseMemoryThatIsNotTheGpus) {
+TEST_F(Fibers, RefuseHostMemory) {
   int own = 0, other = 0;
   host::set_memory([&](const void* pointer) { return pointer == &own; });
   const auto text = [&](const int* first, const int* second) {
@@ -173,7 +173,7 @@ TEST_F(Fibers, RefuseMemoryThatIsNotTheGpus) {
   host::set_memory({});
 }
 
-TEST_F(Fibers, ThrowWhatAThreadThrows) {
+TEST_F(Fibers, RethrowAnExceptionOfAThread) {
   EXPECT_EQ(fault(
                 64,
                 +[] {
@@ -184,13 +184,13 @@ TEST_F(Fibers, ThrowWhatAThreadThrows) {
   expect_sums(0);
 }
 
-TEST_F(Fibers, RefuseBlocksThatAreNotOfWholeWarps) {
+TEST_F(Fibers, RefuseBlocksOfIncompleteWarps) {
   EXPECT_EQ(fault(
                 33, +[] {}),
             "kernel faulty: 33 threads a block");
 }
 
-TEST(Alignment, OfCopiesAndMatricesIsOf16Bytes) {
+TEST(Alignment, CopiesAndMatricesAreAlignedTo16Bytes) {
   ImmediateStream stream;
   alignas(16) float from[8]{};
   const auto fault = [&](void (*kernel)(const float*)) {

@@ -104,7 +104,7 @@ INSTANTIATE_TEST_SUITE_P(Sizes, FlashAttention,
                                                           Case{300, 129, 1, 1, 1, 96, false, 0.5})),  //
                          name_of_case);
 
-TEST(FlashAttentionLimits, OtherProblemsAreLeftToTheOtherKernels) {
+TEST(FlashAttentionLimits, UnsupportedProblemsUseTheOtherKernels) {
   const auto backend = test::make_backend(1);
   const GivenAttention given(*backend, DType::bf16, {8, 8, 1, 2, 2, 64, true, 0.1}, 1);
   const AttentionProblem& problem = given.problem;
@@ -128,7 +128,7 @@ TEST(FlashAttentionLimits, OtherProblemsAreLeftToTheOtherKernels) {
 class FlashAttentionTypes : public testing::TestWithParam<DType> {};
 
 // The last keys come first, and after the first queries.
-TEST_P(FlashAttentionTypes, KeysInPartsJoinToTheWhole) {
+TEST_P(FlashAttentionTypes, PartsOfTheKeysCombineToFullAttention) {
   const KeyRanges ranges = {{128, 170}, {0, 8}, {8, 80}, {80, 128}};
   const auto backend = test::make_backend(2);
   for (const Case& shape :
@@ -146,7 +146,7 @@ TEST_P(FlashAttentionTypes, KeysInPartsJoinToTheWhole) {
 }
 
 // Every score of a query is the same: its largest never changes, and values that cancel leave nothing.
-TEST_P(FlashAttentionTypes, TilesOfTheSameLargestScoreAreAddedAsTheyAre) {
+TEST_P(FlashAttentionTypes, TilesWithTheSameMaximumAreAddedWithoutRescaling) {
   const auto backend = test::make_backend(1);
   const std::int64_t queries = 128, keys = 640, d = 64;
   GivenAttention given(*backend, GetParam(), {queries, keys, 1, 1, 1, d, false}, 1);
@@ -204,7 +204,7 @@ TEST_P(FlashAttentionTypes, APaddedSampleGivesTheBitsOfItsOwnPositionsAlone) {
   }
 }
 
-TEST_P(FlashAttentionTypes, ANotANumberIsNotHidden) {
+TEST_P(FlashAttentionTypes, NaNPropagates) {
   const auto backend = test::make_backend(1);
   for (const double dropout : {0.0, 0.5}) {
     GivenAttention given(*backend, GetParam(), {140, 140, 1, 1, 1, 64, true, dropout}, 1);
@@ -216,7 +216,7 @@ TEST_P(FlashAttentionTypes, ANotANumberIsNotHidden) {
   }
 }
 
-TEST_P(FlashAttentionTypes, ANotANumberOfOnePartIsNotHidden) {
+TEST_P(FlashAttentionTypes, NaNOfOnePartPropagates) {
   const auto backend = test::make_backend(1);
   expect_nan_of_one_part_is_not_hidden(*backend, GetParam(), {80, 80, 1, 1, 1, 64});
 }

@@ -64,7 +64,7 @@ void draw_by_columns(AttentionProblem problem, Draws* draws) {
   }
 }
 
-TEST(FlashDropout, AWarpDrawsWhatTheRuleKeeps) {
+TEST(FlashDropout, AWarpDrawsTheElementsOfTheRule) {
   const std::vector<std::int64_t> samples = {7, (std::int64_t{5} << 32) + 11};
   ImmediateStream stream;
   for (const double probability : {1e-5, 0.1, 0.25, 0.499, 0.5, 0.501, 0.9, 0.9999}) {

@@ -34,7 +34,7 @@ std::int64_t expect_visible_tiles(const GivenAttention& given, const std::vector
 
 constexpr std::int64_t s = 512;
 
-TEST(FlashTiles, OfOtherDocumentsAreNotVisited) {
+TEST(FlashTiles, SkipOtherDocuments) {
   const auto backend = make_backend(1);
   const auto products = [&](const std::vector<std::int32_t>& documents) {
     const GivenAttention given(*backend, DType::bf16, {s, s, 1, 1, 1, 64, true, 0, {}, {documents}}, 1);
@@ -43,7 +43,7 @@ TEST(FlashTiles, OfOtherDocumentsAreNotVisited) {
   EXPECT_LT(products({40, 128, 129, 300, 420}), 0.4 * products({}));
 }
 
-TEST(FlashTiles, OutsideOfTheWindowAreNotVisited) {
+TEST(FlashTiles, SkipPositionsOutsideTheWindow) {
   const auto backend = make_backend(1);
   for (const std::int64_t window : {31, 64, 100}) {
     SCOPED_TRACE(window);

@@ -13,6 +13,7 @@
 #include "src/app/run_config/run_config.hpp"
 #include "src/base/timer.hpp"
 #include "src/comm/self_communicator.hpp"
+#include "src/model/fields.hpp"
 #include "tests/support/synthetic_runs.hpp"
 #include "tests/support/training_run.hpp"
 
@@ -143,7 +144,7 @@ class Table {
   /// Curve of one rank: rank 0 alone computes it, once for each model, batch and type.
   const Curve& reference(const TrainingRunConfig& config) {
     std::string key = fmt::format("{} {} {}", config.batch, config.s, name_of(config.dtype));
-    for (const auto& [name, value] : attributes_of(config.model).texts()) key += " " + name + " " + value;
+    for (const model::Field& field : model::fields()) key += " " + field.text(config.model);
     for (const auto& [name, value] : attributes_of(*config.train).texts()) key += " " + name + " " + value;
     const auto [place, is_new] = references_.try_emplace(key);
     if (!is_new) return place->second;

@@ -19,7 +19,7 @@ using testing::AllOf;
 using testing::HasSubstr;
 using testing::ThrowsMessage;
 
-TEST(ModelConfigAttributes, GiveBackEveryModel) {
+TEST(ModelConfigAttributes, RestoreEveryModel) {
   std::vector<Attributes> all;
   for (const test::ModelVariant& variant : test::model_variants()) {
     ModelConfig config;
@@ -41,6 +41,7 @@ std::vector<ModelConfig> models_with_conditions() {
   models[1].rotary_scaling = {RotaryScalingKind::yarn, 4, 16, 2, 64, 0.5, 0.25};
   models[2].window.left = 4;
   models[2].linear_bias = false;
+  models[2].qk_norm = models[2].parallel_residual = true;
   models[3].family = ModelFamily::bert;
   models[3].output = ModelOutput::choices;
   models[4].linear_bias = false;
@@ -185,14 +186,14 @@ TEST(ModelConfigAttributes, OfAnImpossibleModelAreABadCheckpoint) {
 }
 
 // Megatron-LM counts layers from 1 and omits multiples of the frequency.
-TEST(AttentionWindow, OfEveryFewLayersLeavesOutTheLastOfThem) {
+TEST(AttentionWindow, EveryNthLayerHasFullAttention) {
   const AttentionWindow window = AttentionWindow::every(127, 3, 7);
   for (const int layer : {0, 1, 3, 4, 6}) EXPECT_EQ(window.of(layer), 127) << layer;
   for (const int layer : {2, 5}) EXPECT_EQ(window.of(layer), -1) << layer;
   EXPECT_EQ(window.layers, "1101101");
 }
 
-TEST(AttentionWindow, IsTheSameHoweverItsLayersAreGiven) {
+TEST(AttentionWindow, DoesNotDependOnHowItsLayersAreGiven) {
   EXPECT_EQ(AttentionWindow::every(7, 9, 4).layers, "");
   EXPECT_EQ(AttentionWindow::of_layers(7, "1111").layers, "");
   EXPECT_EQ(AttentionWindow::of_layers(7, "0101").layers, "0101");

@@ -68,7 +68,7 @@ std::map<std::string, std::vector<int>> coverage(const ModelConfig& config, cons
   return counts;
 }
 
-TEST(GptParameters, EveryElementHasOneSpeakerOnEveryGrid) {
+TEST(GptParameters, EveryElementIsCountedByOneRankOnEveryGrid) {
   for (const test::ModelVariant& variant : test::model_variants()) {
     ModelConfig config = small();
     variant.apply(config);
@@ -93,7 +93,7 @@ TEST(GptParameters, EveryElementHasOneSpeakerOnEveryGrid) {
   }
 }
 
-TEST(GptParameters, OfALlamaHaveTheirNamesAndShapes) {
+TEST(GptParameters, OfLlamaHaveTheirNamesAndShapes) {
   ModelConfig config = small();
   test::model_variant("Llama").apply(config);
   config.layers = 1;

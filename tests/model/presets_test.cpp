@@ -51,7 +51,11 @@ TEST(Presets, HaveTheParameterCountsOfOtherFamilies) {
                                                               {"starcoder2-7b", 7'173'923'840, 16384, 128},
                                                               {"phi-3-mini", 3'821'079'552, 4096, 96},
                                                               {"gemma2-2b", 2'614'341'888, 8192, 256},
-                                                              {"gemma3-1b", 999'885'952, 32768, 256}}) {
+                                                              {"gemma3-1b", 999'885'952, 32768, 256},
+                                                              {"pythia-1.4b", 1'414'647'808, 2048, 128},
+                                                              {"falcon-7b", 6'921'720'704, 2048, 64},
+                                                              {"olmo2-7b", 7'298'617'344, 4096, 128},
+                                                              {"olmoe-1b-7b", 6'919'161'856, 4096, 128}}) {
     const ModelConfig config = preset(name);
     EXPECT_NO_THROW(validate(config)) << name;
     EXPECT_EQ(parameter_count(config), parameters) << name;
@@ -69,6 +73,7 @@ TEST(Presets, ActivateSomeExpertsForEachToken) {
   // L (attention + router + k experts + norms) + embedding and output.
   EXPECT_EQ(active_parameter_count(preset("mixtral-8x7b")), 12'879'925'248);
   EXPECT_EQ(active_parameter_count(preset("qwen3-30b-a3b")), 3'353'032'704);
+  EXPECT_EQ(active_parameter_count(preset("olmoe-1b-7b")), 1'282'017'280);
   EXPECT_EQ(active_parameter_count(preset("llama3-8b")), parameter_count(preset("llama3-8b")));
 }
 
@@ -124,7 +129,7 @@ TEST(ModelFlops, AreThePublishedFormula) {
   }
 }
 
-TEST(ModelFlops, OfALlamaCountEveryMatrixOnce) {
+TEST(ModelFlops, CountEveryMatrixOfLlamaOnce) {
   const ModelConfig config = preset("llama3-8b");
   // 6 FLOPs for each matrix element and token, except the embedding, and 12 L h s for the scores.
   const double matrices = static_cast<double>(parameter_count(config)) - 128256.0 * 4096 - (2 * 32 + 1) * 4096.0;
@@ -147,7 +152,7 @@ TEST(ModelFlops, OfExpertsCountThoseThatComputeAToken) {
   EXPECT_DOUBLE_EQ(half - model_flops(config, 4, 8192), per_matrix * 16 * (8 * h + 3 * h * (2 * f + 1024)));
 }
 
-TEST(ModelFlops, OfWindowsCountTheKeysInThem) {
+TEST(ModelFlops, CountTheKeysInWindows) {
   ModelConfig config = preset("llama3-8b");
   const double whole = model_flops(config, 4, 8192), score_of_key = 4 * 8192 * 12 * 4096.0;
   config.window.left = 1023;
@@ -158,7 +163,7 @@ TEST(ModelFlops, OfWindowsCountTheKeysInThem) {
   EXPECT_EQ(model_flops(config, 4, 8192), whole);
 }
 
-TEST(FeedForward, OfSwigluHasTwoThirdsDownToAMultipleOf64) {
+TEST(FeedForward, SwigluHasTwoThirdsRoundedDownToAMultipleOf64) {
   EXPECT_EQ(default_ffn_hidden(4096, false), 16384);
   EXPECT_EQ(default_ffn_hidden(4096, true), 10880);  // 170 x 64, of 10922.7
   EXPECT_EQ(default_ffn_hidden(96, true), 256);
@@ -227,6 +232,30 @@ TEST(ModelConfigValidation, NamesEveryProblemOfExperts) {
   ModelConfig biased;
   biased.experts.count = 8;
   EXPECT_THAT([&] { validate(biased); }, testing::ThrowsMessage<ConfigError>(HasSubstr("give <disable_bias_linear>")));
+}
+
+TEST(ModelConfigValidation, ParallelLayersArePreNormAndOnlyTheyShareANorm) {
+  ModelConfig config;
+  config.shared_norm = true;
+  EXPECT_THAT([&] { validate(config); }, testing::ThrowsMessage<ConfigError>(HasSubstr("give <parallel_residual>")));
+  config.parallel_residual = true;
+  EXPECT_NO_THROW(validate(config));
+  config.family = ModelFamily::bert;
+  EXPECT_NO_THROW(validate(config));
+  config.norm_placement = NormPlacement::post;
+  EXPECT_THAT([&] { validate(config); },
+              testing::ThrowsMessage<ConfigError>(HasSubstr("parallel layers are pre-norm")));
+}
+
+TEST(ModelConfigValidation, ALayerHasOneArrangementOfNorms) {
+  ModelConfig config;
+  config.qk_norm_across_heads = true;
+  EXPECT_THAT([&] { validate(config); },
+              testing::ThrowsMessage<ConfigError>(HasSubstr("<qk_layernorm_across_heads> needs <qk_layernorm>")));
+  config.qk_norm = config.post_branch_norm = true;
+  EXPECT_NO_THROW(validate(config));
+  config.parallel_residual = true;
+  EXPECT_THAT([&] { validate(config); }, testing::ThrowsMessage<ConfigError>(HasSubstr("one arrangement of norms")));
 }
 
 TEST(ModelConfigValidation, ExpertsFitPostNormLayersAndOneChosenExpert) {

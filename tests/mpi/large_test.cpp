@@ -26,7 +26,7 @@ std::int64_t first_wrong(const std::uint8_t* data) {
   return -1;
 }
 
-TEST(LargeMessages, BroadcastAndExchangeCarryMoreThanAnIntCounts) {
+TEST(LargeMessages, BroadcastAndExchangeExceedTheRangeOfInt) {
   std::vector<std::uint8_t> data(static_cast<std::size_t>(size));
   const TensorView x(data.data(), {size});
   if (world().rank() == 0) {
@@ -42,7 +42,7 @@ TEST(LargeMessages, BroadcastAndExchangeCarryMoreThanAnIntCounts) {
   EXPECT_EQ(first_wrong(data.data()), -1);
 }
 
-TEST(LargeMessages, AllGatherMakesMoreThanAnIntCounts) {
+TEST(LargeMessages, AllGatherExceedsTheRangeOfInt) {
   const std::int64_t shard_size = size / 2 + 1;
   std::vector<std::uint8_t> all(static_cast<std::size_t>(2 * shard_size));
   const TensorView whole(all.data(), {2 * shard_size});
@@ -54,7 +54,7 @@ TEST(LargeMessages, AllGatherMakesMoreThanAnIntCounts) {
   }
 }
 
-TEST(LargeMessages, AllReduceSumsMoreBytesThanAnIntCounts) {
+TEST(LargeMessages, AllReduceExceedsTheRangeOfInt) {
   std::vector<bf16> data(static_cast<std::size_t>(size / 2), bf16(static_cast<float>(world().rank() + 1)));
   world().all_reduce(host, TensorView(data.data(), {size / 2}), ReduceOp::sum).wait(host);
   for (const std::int64_t i : {std::int64_t{0}, size / 4, size / 2 - 1}) {

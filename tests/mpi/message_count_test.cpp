@@ -37,7 +37,7 @@ std::array<int, 2> counted(Function operation) {
   return {sent.load(), static_cast<int>(peers.size())};
 }
 
-TEST(SmallOperations, OfManyRanksSendAsManyMessagesAsRanksHaveBinaryDigits) {
+TEST(SmallOperations, SendLogarithmicallyManyMessages) {
   if (world().size() <= 8) GTEST_SKIP() << "needs more than 8 ranks";
   const int steps = std::bit_width(static_cast<unsigned>(world().size() - 1));
   const std::array<int, 2> most = {steps, steps};

@@ -44,9 +44,7 @@ TEST(NodeLocation, RanksOnDifferentCoresDoNotShare) {
   EXPECT_EQ(location.ranks_sharing_cores, sharing);
 }
 
-TEST(MpiEnvironment, SaysHowCudaShallWorkBeforeMpiStarts) {
-  EXPECT_STREQ(std::getenv("CUDA_DEVICE_MAX_CONNECTIONS"), "32");
-}
+TEST(MpiEnvironment, SetsUpCudaBeforeMpiStarts) { EXPECT_STREQ(std::getenv("CUDA_DEVICE_MAX_CONNECTIONS"), "32"); }
 
 }  // namespace
 }  // namespace trireme::mpi

@@ -93,7 +93,7 @@ TEST(GradientNorm, IsTheRootOfTheSumOfSquares) {
   }
 }
 
-TEST(GradientNorm, IsNotFiniteOnAnyRankWhereOneElementOfOneRankIsNot) {
+TEST(GradientNorm, IsNotFiniteOnAllRanksIfOneElementIsNot) {
   Communicator& world = test::world();
   const std::unique_ptr<Backend> backend = make_backend(BackendChoice::cpu, 1);
   SelfCommunicator self;

@@ -158,7 +158,7 @@ void expect_reference(const DataParallelOptions& options, OptimizerKind kind) {
   }
 }
 
-TEST(GradientGroups, EachIsReducedShardedAndUpdatedOverItsRanks) {
+TEST(GradientGroups, AreReducedShardedAndUpdatedOverTheirRanks) {
   for (const auto sharding : {DataSharding::none, DataSharding::optimizer, DataSharding::optimizer_and_gradients}) {
     for (const bool overlap : {false, true}) {
       SCOPED_TRACE(fmt::format("ZeRO {}, overlap {}", static_cast<int>(sharding), overlap));

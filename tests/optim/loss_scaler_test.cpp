@@ -30,7 +30,7 @@ TEST(LossScaler, HalvesOnceTheHysteresisIsUsedUpAndThenAtEachOverflow) {
   EXPECT_EQ(after(scaler, true), 8);  // nor does one good update
 }
 
-TEST(LossScaler, DoublesAfterAWindowOfGoodUpdatesAndForgivesAgain) {
+TEST(LossScaler, DoublesAfterAWindowOfGoodUpdatesAndRestoresTheHysteresis) {
   LossScaler scaler(dynamic(64, 3, 2));
   after(scaler, true);
   EXPECT_EQ(after(scaler, true), 32);
@@ -69,7 +69,7 @@ TEST(LossScaler, AConstantScaleNeverChanges) {
   for (int i = 0; i < 2000; ++i) EXPECT_EQ(after(scaler, i % 3 == 0), 0.5);
 }
 
-TEST(LossScaler, GoesOnFromASavedState) {
+TEST(LossScaler, ContinuesFromASavedState) {
   LossScaler one(dynamic(64, 3, 2));
   after(one, true);
   after(one, false);
@@ -88,7 +88,7 @@ TEST(LossScaler, AShorterWindowThanTheSavedStateIsFullAtOnce) {
   EXPECT_EQ(after(scaler, false), 128);
 }
 
-TEST(LossScaler, RefusesSettingsThatCannotWork) {
+TEST(LossScaler, RefusesInvalidSettings) {
   EXPECT_THROW(LossScaler(dynamic(0, 1, 1)), ConfigError);
   EXPECT_THROW(LossScaler(dynamic(-2, 1, 1)), ConfigError);
   EXPECT_THROW(LossScaler(dynamic(2, 0, 1)), ConfigError);

@@ -69,7 +69,7 @@ TEST_P(AnyOptimizer, LeavesPaddingAndTheGapsBetweenParametersZero) {
   }
 }
 
-TEST_P(AnyOptimizer, GoesOnBitForBitFromARestoredState) {
+TEST_P(AnyOptimizer, ContinuesBitwiseFromARestoredState) {
   Backend& b = *backend_;
   ParameterBuffer first(b, dtype(), parameters());
   fill_values(b, first);
@@ -97,7 +97,7 @@ TEST_P(AnyOptimizer, GoesOnBitForBitFromARestoredState) {
   EXPECT_EQ(bytes_of(b, second.values()), bytes_of(b, first.values()));
 }
 
-TEST_P(AnyOptimizer, UpdatesShardsAsTheWhole) {
+TEST_P(AnyOptimizer, UpdatesShardsLikeTheUnshardedParameter) {
   if (kind() == OptimizerKind::muon) GTEST_SKIP() << "shards of matrices are brought together: see muon_test";
   Backend& b = *backend_;
   ParameterBuffer whole(b, dtype(), parameters());

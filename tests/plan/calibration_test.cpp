@@ -61,7 +61,7 @@ TEST(Calibration, TakesKernelsOfTheNearestNumberOfRanks) {
   EXPECT_DOUBLE_EQ(us_of(16), 8);
 }
 
-TEST(Calibration, GivesLinksLatencyAndBusBandwidth) {
+TEST(Calibration, ReadsLatencyAndBusBandwidthOfLinks) {
   const Cluster cluster = calibrated(unmeasured(2), read(measurements), DType::fp32);
   EXPECT_DOUBLE_EQ(cluster.node.latency_us, 1.5);
   EXPECT_DOUBLE_EQ(cluster.node.bus_gbs(), 2);

@@ -59,7 +59,7 @@ TEST(Placement, FillsNodesInRankOrder) {
   EXPECT_EQ(placement(cluster, 16, 64).ranks_per_node, 1);
 }
 
-TEST(ClusterFile, TakesTheRestFromItsBase) {
+TEST(ClusterFile, InheritsFromItsBase) {
   const Cluster cluster = parse_cluster("my.ini",
                                         "# ours\r\n[cluster]\nbase = dgx-h100\nranks-per-node = 4\n\n"
                                         "[network]\ngbs = 12.5 ; one port\n");

@@ -204,6 +204,29 @@ TEST(JobCosts, CountsChunksInFlightLikeTheSchedule) {
   }
 }
 
+TEST(JobCosts, GivesALowerBoundOfTheFullestRanksMemoryWithExperts) {
+  for (const char* layers : {"", "01"}) {
+    ClusterCosts costs(cluster_preset("dgx-h100"));
+    SearchSpace space = space_of(8, 16, "gpt2-124m");
+    space.base.model.linear_bias = false;
+    space.base.model.experts.count = 8;
+    space.base.model.experts.layers = layers;
+    space.expert = 2;
+    space.tensor = 2;
+    std::vector<Rejection> rejections;
+    for (const GridCandidates& grid : candidates(space, rejections)) {
+      const Job& job = grid.jobs.front();
+      std::size_t most = 0;
+      for (int stage = 0; stage < job.grid.pipeline_size(); ++stage) {
+        most = std::max(most, costs.memory(job, stage).total());
+      }
+      EXPECT_LE(costs.min_bytes(job), static_cast<double>(most)) << grid.grid.describe(0);
+      EXPECT_GE(costs.min_bytes(job), 0.15 * static_cast<double>(most)) << grid.grid.describe(0);
+      EXPECT_GT(costs.predict(job).work.of(Traffic::experts).exposed_ms, 0);
+    }
+  }
+}
+
 TEST(JobCosts, GivesALowerBoundOfTheFullestRanksMemory) {
   ClusterCosts costs(cluster_preset("dgx-h100"));
   std::vector<Rejection> rejections;

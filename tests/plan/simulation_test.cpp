@@ -66,7 +66,7 @@ TEST(Simulation, UsesTheTimesOfEachChunk) {
   EXPECT_EQ(result.ranks[0][1].end, 6);
 }
 
-TEST(Bubble, OfGPipeAndOneForwardOneBackwardIsMinimalWithoutChunks) {
+TEST(Bubble, IsMinimalForGPipeAndOneForwardOneBackwardWithoutChunks) {
   for (const int p : depths) {
     for (int m = 1; m <= 64; ++m) {
       const double expected = static_cast<double>(p - 1) / m;
@@ -77,7 +77,7 @@ TEST(Bubble, OfGPipeAndOneForwardOneBackwardIsMinimalWithoutChunks) {
   }
 }
 
-TEST(Bubble, OfInterleavedShrinksWithTheChunks) {
+TEST(Bubble, ShrinksWithTheChunksOfInterleaved) {
   for (const int p : depths) {
     for (const int v : {1, 2, 4, 8}) {
       for (int m = 2 * p; m <= 64; m += p) {
@@ -89,7 +89,7 @@ TEST(Bubble, OfInterleavedShrinksWithTheChunks) {
   }
 }
 
-TEST(Bubble, OfInterleavedIsAtMostThatOfAFullLastGroup) {
+TEST(Bubble, IsBoundedForInterleavedByThatOfAFullLastGroup) {
   for (const int p : depths) {
     for (const int v : {2, 4}) {
       for (int m = 2 * p; m <= 64; ++m) {
@@ -101,7 +101,7 @@ TEST(Bubble, OfInterleavedIsAtMostThatOfAFullLastGroup) {
   }
 }
 
-TEST(Bubble, OfZeroBubbleIsAThirdOfThatOfOneForwardOneBackward) {
+TEST(Bubble, IsForZeroBubbleAThirdOfOneForwardOneBackward) {
   for (const int p : depths) {
     for (int m = p; m <= 64; ++m) {
       EXPECT_NEAR(bubble(ScheduleKind::zero_bubble, p, m, 1, {1, 1, 1}),

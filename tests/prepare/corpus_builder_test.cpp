@@ -10,19 +10,17 @@
 #include <thread>
 
 #include "io/corpus/corpus_store.hpp"
-#include "io/corpus/prepare_files.hpp"
 #include "io/tokenizer/tokenizer_files.hpp"
 #include "src/base/error.hpp"
 #include "src/base/philox.hpp"
 #include "src/comm/self_communicator.hpp"
+#include "tests/prepare/disk.hpp"
 #include "tests/support/small_bpe.hpp"
 #include "tests/support/temporary_directory.hpp"
 #include "tests/support/tokens.hpp"
 
 namespace trireme::prepare {
 namespace {
-
-const Files disk = io::prepare_files();
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
@@ -82,7 +80,7 @@ class CorpusBuilder : public ::testing::Test {
   std::int64_t progress_ = 0;
 };
 
-TEST_F(CorpusBuilder, EndsDocumentsWhereAskedAndLeavesOutEmptyOnes) {
+TEST_F(CorpusBuilder, EndsDocumentsOnRequestAndOmitsEmptyOnes) {
   file("a.txt", "ab");
   file("b.txt", "");
   file("c.jsonl", "{\"text\": \"c\"}\n{\"text\": \"\"}\n{\"text\": \"d\"}\n");
@@ -101,7 +99,7 @@ TEST_F(CorpusBuilder, EndsDocumentsWhereAskedAndLeavesOutEmptyOnes) {
 }
 
 // Property: the tokens do not depend on cuts, threads or batches.
-TEST_F(CorpusBuilder, GivesTheTokensOfTheWholeTextHoweverItIsCut) {
+TEST_F(CorpusBuilder, TokensDoNotDependOnWhereTheTextIsCut) {
   use_small_bpe();
   for (std::uint32_t seed = 0; seed < 25; ++seed) {
     const std::string text = random_text(seed, 400);
@@ -161,7 +159,7 @@ TEST_F(CorpusBuilder, GivesTheSameCorpusWhereverTheInputIsCutIntoParts) {
   }
 }
 
-TEST_F(CorpusBuilder, CutsRunsWithoutAPlaceToCutAndCountsThem) {
+TEST_F(CorpusBuilder, CutsRunsWithoutABoundaryAndCountsThem) {
   use_small_bpe();
   options_.text.reader.piece_bytes = 50;
   options_.text.reader.max_uncut_bytes = 100;
@@ -174,7 +172,7 @@ TEST_F(CorpusBuilder, CutsRunsWithoutAPlaceToCutAndCountsThem) {
   EXPECT_EQ(test::decode(*tokenizer_, ids()), std::string(350, 'x') + " y" + std::string(250, 'z'));
 }
 
-TEST_F(CorpusBuilder, GoesOnButMakesPartsAnewWhoseTextChanged) {
+TEST_F(CorpusBuilder, ResumesAndRebuildsPartsWhoseTextChanged) {
   std::string lines;
   for (int i = 100; i < 200; ++i) lines += "{\"text\": \"line " + std::to_string(i) + "\"}\n";
   file("a.jsonl", lines);
@@ -191,7 +189,7 @@ TEST_F(CorpusBuilder, GoesOnButMakesPartsAnewWhoseTextChanged) {
   EXPECT_EQ(test::content_of(options_.output), continued);
 }
 
-TEST_F(CorpusBuilder, ClearsAwayPartsOfAnotherInputButNotFilesOfOthers) {
+TEST_F(CorpusBuilder, RemovesPartsOfAnotherInputButNoOtherFiles) {
   file("a.jsonl", "nonsense");
   file("b.txt", "text");
   options_.part_bytes = 4;
@@ -212,7 +210,7 @@ TEST_F(CorpusBuilder, ClearsAwayPartsOfAnotherInputButNotFilesOfOthers) {
   EXPECT_FALSE(std::filesystem::exists(folder));
 }
 
-TEST_F(CorpusBuilder, CountsNamesOfSpecialTokensWhateverThePartsAndInABuildThatGoesOn) {
+TEST_F(CorpusBuilder, CountsNamesOfSpecialTokensForAnyPartsAndInAResumedBuild) {
   use_small_bpe();
   std::string text, lines;
   for (int i = 0; i < 40; ++i) text += "a <|endoftext|><|endoftext|>, <|endoftext and ";

@@ -66,7 +66,7 @@ TEST_F(CorpusCleaner, FoldsCaseAndWhiteSpaceForTheComparisonAlone) {
   EXPECT_EQ(clean().kept_documents, 1);
 }
 
-TEST_F(CorpusCleaner, ComposesLettersAndMarksWhereThatIsWanted) {
+TEST_F(CorpusCleaner, ComposesLettersAndMarksOnRequest) {
   const std::string same = "{\"text\":  \"\u00e9t\u00e9\"}";
   input("a.jsonl", same + "\n{\"id\": 1, \"text\": \"ne\u0301\", \"x\": 2}\n{\"text\": \"e\\u0301te\\u0301\"}\n");
   options_.jaccard = 1;
@@ -76,7 +76,7 @@ TEST_F(CorpusCleaner, ComposesLettersAndMarksWhereThatIsWanted) {
   EXPECT_THAT(lines(options_.output), ElementsAre(same, "{\"id\":1,\"text\":\"n\u00e9\",\"x\":2}"));
 }
 
-TEST_F(CorpusCleaner, RepairsCharactersAndDropsOtherLanguagesWhereThatIsWanted) {
+TEST_F(CorpusCleaner, RepairsCharactersAndDropsOtherLanguagesOnRequest) {
   if (!data::can_detect_languages()) GTEST_SKIP() << "built without CLD2";
   input("a.jsonl",
         R"({"id": 1, "text": "The cafÃ© is open every day, and everybody in the town knows the people there."})"
@@ -119,7 +119,7 @@ TEST_F(CorpusCleaner, WritesCompressedFilesThatUnpackToTheSame) {
   EXPECT_LT(std::filesystem::file_size(options_.output), file.size() / 10);
 }
 
-TEST_F(CorpusCleaner, ClearsAwayWhatAKilledJobLeftButNothingElse) {
+TEST_F(CorpusCleaner, RemovesLeftoversOfAKilledJobAndNothingElse) {
   input("a.jsonl", "{\"text\": \"one\"}\n");
   const std::string work = options_.output + ".partial";
   if (comm_.rank() == 0) {

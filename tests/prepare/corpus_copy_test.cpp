@@ -7,17 +7,16 @@
 
 #include "io/corpus/corpus_store.hpp"
 #include "io/corpus/foreign_corpus.hpp"
-#include "io/corpus/prepare_files.hpp"
 #include "io/posix/folder_lock.hpp"
 #include "src/data/dataset/gpt_data.hpp"
 #include "src/prepare/corpus_copy.hpp"
 #include "tests/io/corpus/corpus_files.hpp"
+#include "tests/prepare/disk.hpp"
 #include "tests/support/sample_text.hpp"
 
 namespace trireme::prepare {
 namespace {
 
-const Files disk = io::prepare_files();
 using io::CorpusFiles;
 using io::ids_of;
 
@@ -43,7 +42,7 @@ TEST_F(CorpusFiles, MergeOneAfterAnother) {
       ThrowsMessage<DataError>(AllOf(HasSubstr(narrow_->digest()), HasSubstr(wide_->digest()))));
 }
 
-TEST_F(CorpusFiles, SplitAsARunSplitsThem) {
+TEST_F(CorpusFiles, SplitLikeATrainingRun) {
   Documents documents;
   for (std::int32_t d = 0; d < 120; ++d) documents.push_back(std::vector<std::int32_t>(d % 7, d));
   const io::CorpusStore whole(corpus("a.h5", documents, *narrow_));
@@ -98,7 +97,7 @@ TEST_F(CorpusFiles, SplitInsideSentences) {
       ThrowsMessage<DataError>(HasSubstr("built with sentences")));
 }
 
-TEST_F(CorpusFiles, SampleTakesTheShareAndAGreaterOneMore) {
+TEST_F(CorpusFiles, SampleSizesGrowWithTheShare) {
   Documents documents;
   for (std::int32_t d = 0; d < 2000; ++d) documents.push_back({d % 250});
   const std::string whole = corpus("a.h5", documents, *wide_);
@@ -123,7 +122,7 @@ void expect_same(const io::CorpusStore& a, const io::CorpusStore& b) {
   EXPECT_EQ(a.info().end_of_document, b.info().end_of_document);
 }
 
-TEST_F(CorpusFiles, ViewsHoldWhatCopiesDo) {
+TEST_F(CorpusFiles, ViewsEqualCopies) {
   Documents documents;
   for (std::int32_t d = 0; d < 300; ++d) documents.emplace_back(static_cast<std::size_t>(d % 7), d);
   const std::string a = corpus("a.h5", documents, *wide_);
@@ -195,7 +194,7 @@ TEST_F(CorpusFiles, ViewsKeepSentences) {
   EXPECT_FALSE(io::CorpusStore(directory_ / "view.h5").sentence_offsets().empty());
 }
 
-TEST_F(CorpusFiles, ViewsFindThatASourceIsGoneOrChanged) {
+TEST_F(CorpusFiles, ViewsDetectAMissingOrChangedSource) {
   std::filesystem::create_directory(directory_ / "x");
   const std::string a = corpus("x/a.h5", {{1, 2}, {3}}, *narrow_);
   const std::string view = directory_ / "x/view.h5";

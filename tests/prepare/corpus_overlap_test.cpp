@@ -73,7 +73,7 @@ TEST_F(CorpusOverlap, OverwritesNeitherTheCorpusNorATest) {
   }
 }
 
-TEST_F(CorpusOverlap, GivesTheReferencesFigures) {
+TEST_F(CorpusOverlap, MatchesTheReference) {
   const char* folder = std::getenv("TRIREME_TEST_DATA");
   if (folder == nullptr) GTEST_SKIP() << "TRIREME_TEST_DATA does not name a folder with cleaning/, prose/, wikitext/";
   const std::string data = std::string(folder) + "/";

@@ -4,13 +4,11 @@
 
 #include <fstream>
 
-#include "io/corpus/prepare_files.hpp"
+#include "tests/prepare/disk.hpp"
 #include "tests/support/temporary_directory.hpp"
 
 namespace trireme::prepare {
 namespace {
-
-const Files disk = io::prepare_files();
 
 /// The texts of all documents, in the order of ranks.
 std::vector<std::string> documents(const std::vector<std::string>& paths, TextReaderOptions options, bool text_lines,

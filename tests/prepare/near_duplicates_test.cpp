@@ -110,7 +110,7 @@ TEST_F(CorpusCleaner, FindsTheClustersThatComparingAllPairsFinds) {
   EXPECT_EQ(report.exact_duplicates + report.near_duplicates, static_cast<std::int64_t>(expected.size()));
 }
 
-TEST_F(CorpusCleaner, GivesTheReferencesAnswers) {
+TEST_F(CorpusCleaner, MatchesTheReference) {
   const char* folder = std::getenv("TRIREME_TEST_DATA");
   if (folder == nullptr) GTEST_SKIP() << "TRIREME_TEST_DATA does not name a folder with cleaning/ and gpt2_bpe/";
   const std::string cleaning = std::string(folder) + "/cleaning/";

@@ -7,15 +7,13 @@
 #include <cstdlib>
 #include <fstream>
 
-#include "io/corpus/prepare_files.hpp"
 #include "src/base/error.hpp"
 #include "src/base/hash.hpp"
+#include "tests/prepare/disk.hpp"
 #include "tests/support/temporary_directory.hpp"
 
 namespace trireme::prepare {
 namespace {
-
-const Files disk = io::prepare_files();
 
 using ::testing::AllOf;
 using ::testing::ElementsAre;
@@ -70,7 +68,7 @@ TEST_F(TextReaderTest, TakesALineOfJsonAsOneDocument) {
   EXPECT_THAT(documents({file("a.jsonl", lines)}), ElementsAre("one", "zwö\nlf", "", "last"));
 }
 
-TEST_F(TextReaderTest, TakesTheFormatItIsToldAndAnyKey) {
+TEST_F(TextReaderTest, ReadsTheGivenFormatAndAnyKey) {
   const std::string path = file("a.txt", "{\"body\": \"x\", \"text\": 1}\n");
   EXPECT_THAT(documents({path}, {.format = TextFormat::json_lines, .json_key = "body"}), ElementsAre("x"));
   EXPECT_THAT(documents({file("b.json", "plain")}, {.format = TextFormat::text}), ElementsAre("plain"));
@@ -154,7 +152,7 @@ TEST_F(TextReaderTest, CutsTextsIntoPiecesOnlyBeforeWhiteSpace) {
   EXPECT_EQ(position, text.size());
 }
 
-TEST_F(TextReaderTest, GoesOnToTheFirstPlaceToCutAndCutsALongRunBetweenCharacters) {
+TEST_F(TextReaderTest, ContinuesToTheFirstBoundaryAndCutsALongRunBetweenCharacters) {
   std::string text;
   while (text.size() < 3000) text += "ö";
   text += " y";
@@ -192,14 +190,14 @@ class CompressedInput : public TextReaderTest, public ::testing::WithParamInterf
   }
 };
 
-TEST_P(CompressedInput, IsKnownByItsContentAndReadToItsEndThroughAllMembers) {
+TEST_P(CompressedInput, IsDetectedByContentAndReadThroughAllMembers) {
   const std::string text = long_text();
   EXPECT_THAT(documents({packed("a.txt", {text, "", " two", " three"}), packed("b.jsonl.gz", {"{\"text\": \"x\"}\n"}),
                          packed("c.json.zst", {"{\"text\": \"y\"}\n"}), packed("d.txt", {""})}),
               ElementsAre(text + " two three", "x", "y", ""));
 }
 
-TEST_P(CompressedInput, NamesTheByteWhereItIsDamagedOrEndsTooEarly) {
+TEST_P(CompressedInput, NamesTheByteOfDamageOrTruncation) {
   const std::string path = packed("a.txt", {long_text()});
   const std::string bytes = test::content_of(path);
   for (const std::size_t size : {std::size_t{5}, bytes.size() / 2, bytes.size() - 1}) {
@@ -213,7 +211,7 @@ TEST_P(CompressedInput, NamesTheByteWhereItIsDamagedOrEndsTooEarly) {
   expect_error(file("a.txt", bytes + "no member"), "data are damaged (");
 }
 
-TEST_P(CompressedInput, OfWhichTheContentIsPackedAgainOrNoTextIsRefused) {
+TEST_P(CompressedInput, IsRefusedIfItsContentIsCompressedAgainOrNotText) {
   expect_error(packed("a.txt", {"PAR1\x15\0\x15"s}),
                "a.txt is not text, its first bytes are those of Parquet: convert");
   const std::string once = packed("once", {"text"});
@@ -253,7 +251,7 @@ TEST_F(TextReaderTest, RefusesContainersByNameWhateverBytesAreAllowed) {
               ElementsAre("ORCs live here", "PAR1 is a gene"));
 }
 
-TEST_F(TextReaderTest, RefusesNamesOfCompressedFilesThatAreNot) {
+TEST_F(TextReaderTest, RefusesUncompressedFilesWithCompressedNames) {
   for (const char* name : {"a.jsonl.gz", "a.zst"}) {
     expect_error(file(name, "{\"text\": \"x\"}"), "holds neither gzip nor Zstandard data, as its name says");
   }

@@ -24,7 +24,7 @@ TEST(PtxErrors, NameWhatIsNotUnderstoodAndItsLine) {
   EXPECT_THAT(error_of(".alias a, b;"), HasSubstr("this directive is unknown"));
 }
 
-TEST(PtxErrors, AccessesOutsideOfMemoryAreFound) {
+TEST(PtxErrors, OutOfBoundsAccessesAreFound) {
   EXPECT_THAT(error_of("ld.global.u64 %rd3, [%rd1+16];"), HasSubstr("thread 0, line 12: ld.global.u64"));
   EXPECT_THAT(error_of("ld.global.u64 %rd3, [%rd1+16];"), HasSubstr("outside of what was allocated"));
   EXPECT_THAT(error_of("ld.global.u64 %rd3, [%rd1+4];"), HasSubstr("is not aligned"));

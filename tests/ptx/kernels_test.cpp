@@ -23,7 +23,7 @@ class EveryKernelWasLaunched : public testing::Environment {
 };
 const testing::Environment* const environment = testing::AddGlobalTestEnvironment(new EveryKernelWasLaunched);
 
-TEST(PtxOfKernels, IsUnderstood) {
+TEST(PtxOfKernels, IsDecoded) {
   int kernels = 0;
   for (std::string& text : embedded_ptx()) {
     Module module(std::move(text));
@@ -36,7 +36,7 @@ TEST(PtxOfKernels, IsUnderstood) {
 }
 
 // The kernels' own tests of attention in parts take long here.
-TEST(PtxOfKernels, OfAttentionInPartsJoinsToTheWhole) {
+TEST(PtxOfKernels, PartsOfAttentionCombineToFullAttention) {
   const auto backend = test::make_backend(1);
   for (const DType dtype : {DType::bf16, DType::fp16}) {
     const test::GivenAttention given(*backend, dtype, {20, 24, 1, 2, 1, 12, true, 0.2}, 1);
@@ -105,7 +105,7 @@ class PlantedMistake : public testing::Test {
 
 constexpr double right = 0.02, wrong = 0.1;
 
-TEST_F(PlantedMistake, OfNoneTheAttentionIsRight) { EXPECT_LT(attention_error(), right); }
+TEST_F(PlantedMistake, WithoutOneTheAttentionIsCorrect) { EXPECT_LT(attention_error(), right); }
 
 TEST_F(PlantedMistake, ExchangedOperandsOfAProductAreFound) {
   for (const auto& [list, first, second] : {std::array{1, 1, 2}, {1, 0, 1}, {2, 0, 1}, {3, 0, 1}, {0, 1, 2}}) {

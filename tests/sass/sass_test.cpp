@@ -78,7 +78,7 @@ TEST(Disassembly, HasTheKernelsOfOneArchitecture) {
   EXPECT_EQ(kernels[0].code[2].address, 0x20);
 }
 
-TEST(Disassembly, ThatIsNotUnderstoodIsAnError) {
+TEST(Disassembly, UnknownSyntaxIsAnError) {
   std::istringstream only_ampere(resource_text(32, 0, "sm_80"));
   EXPECT_EQ(architecture_of(only_ampere), "");
   EXPECT_THROW(kernels_of({}), DisassemblyError);
@@ -101,7 +101,7 @@ TEST(Table, PatternsHaveStars) {
   EXPECT_FALSE(matches("f<*16>", "g_f<bf16>"));
 }
 
-TEST(Gates, ADesignThatIsKeptPasses) {
+TEST(Gates, AKernelWithinItsLimitsPasses) {
   EXPECT_THAT(faults_of(copy_line, kernels_of(copy_kernel)), IsEmpty());
   EXPECT_THAT(faults_of(tile_line, kernels_of(tile_kernel, 128)), IsEmpty());
 }
@@ -165,7 +165,7 @@ TEST(Gates, FindFragmentsThatAreLoadedTwiceOrByOtherLoads) {
   EXPECT_THAT(faults_of(tile_line, kernels_of(without)), ElementsAre(HasSubstr("0 LDSM a tile")));
 }
 
-TEST(Gates, FindProductsTooManyAndTooFew) {
+TEST(Gates, FindTooManyOrTooFewMatrixInstructions) {
   Lines more = tile_kernel;
   more[8] = "HMMA.16816.F32.BF16 R4, R8, R12, R4";
   EXPECT_THAT(faults_of(tile_line, kernels_of(more)), ElementsAre(HasSubstr("3 HMMA a tile")));
@@ -189,7 +189,7 @@ TEST(Gates, FindKernelsWithoutALineAndLinesWithoutAKernel) {
       ElementsAre(HasSubstr("f_kernel<bf16> has no line"), HasSubstr("g_kernel (table:1) is the line of no kernel")));
 }
 
-TEST(Paths, CountInnerLoopsAsOftenAsTheyTurn) {
+TEST(Paths, CountEveryIterationOfInnerLoops) {
   // 0x10 to 0x60 is the outer loop, 0x20 to 0x40 the inner one.
   const Kernel kernel =
       kernels_of({"NOP", "BAR.SYNC 0x0", "LDSM.16.MT88.4 R8, [R2]", "HMMA.16816.F32.BF16 R4, R8, R12, R4",

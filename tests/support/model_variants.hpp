@@ -102,7 +102,7 @@ inline const std::vector<ModelVariant>& model_variants() {
                       .per_token = 4,
                       .ffn_hidden = 16,
                       .shared_hidden = 24,
-                      .layers = "10",
+                      .layers = model::ExpertConfig::every(2, c.layers),
                       .score = RouterScore::sigmoid,
                       .scaling = 2.5,
                       .groups = 4,
@@ -135,9 +135,45 @@ inline const std::vector<ModelVariant>& model_variants() {
          c.rotary_base_local = 50;
          c.rotary_scaling.interpolation = 2;
          c.window = model::AttentionWindow::every(2, 2, c.layers);
-         c.linear_bias = false;
          c.sandwich_norm = true;
          c.scaled_embedding = true;
+       }},
+      {"parallel branches of half-rotated heads",
+       [](ModelConfig& c) {
+         c.position_embedding = model::PositionEmbedding::rope;
+         c.rotary_percent = 0.5;
+         c.activation = Activation::gelu_erf;
+         c.parallel_residual = true;
+       }},
+      {"parallel branches with one norm",
+       [](ModelConfig& c) {
+         c.position_embedding = model::PositionEmbedding::rope;
+         c.query_groups = 2;
+         c.linear_bias = false;
+         c.parallel_residual = c.shared_norm = true;
+       }},
+      {"parallel experts",
+       [](ModelConfig& c) {
+         c.linear_bias = false;
+         c.experts = {.count = 4};
+         c.parallel_residual = true;
+       }},
+      {"norms across heads", [](ModelConfig& c) { c.qk_norm = c.qk_norm_across_heads = true; }},
+      {"norms after branches", [](ModelConfig& c) { c.post_branch_norm = true; }},
+      {"OLMo 2",
+       [](ModelConfig& c) {
+         c.query_groups = 2;
+         c.qk_norm = c.qk_norm_across_heads = c.post_branch_norm = true;
+         c.normalization = model::Normalization::rms_norm;
+         c.position_embedding = model::PositionEmbedding::rope;
+         c.gated = true;
+         c.linear_bias = false;
+       }},
+      {"experts with norms after branches",
+       [](ModelConfig& c) {
+         c.post_branch_norm = true;
+         c.linear_bias = false;
+         c.experts = {.count = 4, .pre_softmax = true};
        }},
       {"Llama",
        [](ModelConfig& c) {

@@ -41,7 +41,7 @@ TEST_F(ArenaTest, SmallTensorsBetweenLargeOnesShareABlock) {
   EXPECT_EQ(arena_.used_bytes(), 10u * (8000 + 64 + 128));
 }
 
-TEST_F(ArenaTest, GivesTheSameMemoryAgain) {
+TEST_F(ArenaTest, ReusesTheSameMemory) {
   std::vector<std::byte*> first, second;
   for (std::vector<std::byte*>* round : {&first, &second}) {
     arena_.clear();
@@ -53,7 +53,7 @@ TEST_F(ArenaTest, GivesTheSameMemoryAgain) {
   EXPECT_EQ(distinct.size(), first.size());
 }
 
-TEST_F(ArenaTest, GoesBackToAMarkInBothKindsOfBlocks) {
+TEST_F(ArenaTest, RewindsToAMarkInBothKindsOfBlocks) {
   take(2000);
   const TensorView small = take(16);
   const Arena::Mark mark = arena_.mark();
@@ -65,7 +65,7 @@ TEST_F(ArenaTest, GoesBackToAMarkInBothKindsOfBlocks) {
   EXPECT_EQ(behind.data(), small.data() + 64);
 }
 
-TEST_F(ArenaTest, PassesOverWhatIsTooSmall) {
+TEST_F(ArenaTest, SkipsBlocksThatAreTooSmall) {
   take(2000);
   arena_.clear();
   const std::byte* larger = take(2100).data();

@@ -61,7 +61,7 @@ class BatchesAhead : public testing::Test {
   BatchLoader loader_{*backend_, parallel::SequenceShard::of(4), 2, 2, DType::fp32};
 };
 
-TEST_F(BatchesAhead, AreThoseThatWouldBeReadAndComeFromAnotherThread) {
+TEST_F(BatchesAhead, MatchDirectReadsAndComeFromAnotherThread) {
   const Numbers source;
   expect_loaded(source, 0);
   EXPECT_EQ(source.elsewhere, 0);
@@ -84,7 +84,7 @@ TEST_F(BatchesAhead, WaitWhileOthersAreLoaded) {
   EXPECT_EQ(validation.elsewhere, 0);
 }
 
-TEST_F(BatchesAhead, AreForgottenWhereOthersAreReadAhead) {
+TEST_F(BatchesAhead, AreDiscardedIfOthersArePrefetched) {
   const Numbers source;
   loader_.read_ahead(source, samples(4));
   loader_.read_ahead(source, samples(8));
@@ -92,7 +92,7 @@ TEST_F(BatchesAhead, AreForgottenWhereOthersAreReadAhead) {
   expect_loaded(source, 4);
 }
 
-TEST_F(BatchesAhead, AreRefusedWhereTheFileBehindHasChangedWhichAlsoExplainsOtherErrors) {
+TEST_F(BatchesAhead, AreRefusedIfTheFileHasChangedWhichAlsoExplainsOtherErrors) {
   Numbers source(6);
   source.changed = true;
   for (const std::int64_t first : {0, 4}) {
@@ -104,7 +104,7 @@ TEST_F(BatchesAhead, AreRefusedWhereTheFileBehindHasChangedWhichAlsoExplainsOthe
   expect_loaded(source, 0);
 }
 
-TEST_F(BatchesAhead, TellOfErrorsOnceAndToWhoAsksForThem) {
+TEST_F(BatchesAhead, ReportErrorsOnceToTheirCaller) {
   const Numbers source(6);
   loader_.read_ahead(source, samples(4));
   expect_loaded(source, 0);
@@ -150,7 +150,7 @@ class PaddedSamples final : public data::SampleSource {
   }
 };
 
-TEST(BatchLoader, BringsTheFieldsAskedForInTheRowsOfEachContextRank) {
+TEST(BatchLoader, LoadsTheRequestedFieldsInTheRowsOfEachContextRank) {
   const auto backend = make_backend(BackendChoice::cpu, 1);
   const data::SampleFields asked = PaddedSamples().fields();
   for (const int rank : {0, 1}) {
@@ -205,7 +205,7 @@ class ShortSamples final : public data::SampleSource {
   bool has_lengths_;
 };
 
-TEST(BatchLoader, EndsMicroBatchesWithTheirLongestSampleWhereAsked) {
+TEST(BatchLoader, CutsMicroBatchesToTheirLongestSampleOnRequest) {
   const auto backend = make_backend(BackendChoice::cpu, 1);
   const std::vector<BatchLoader::Sample> samples = {{8, 0}, {2, 1}, {-1, 2}, {3, 3}, {29, 4}, {0, 5}, {-1, 6}, {-1, 7}};
   const std::vector<std::int64_t> lengths = {16, 8, 32, 8};
@@ -266,7 +266,7 @@ TEST(LongestFirst, SortsSamplesAndKeepsThoseOfOneLabelTogether) {
   EXPECT_THAT(longest_first(Numbers(), 4, 3), testing::ElementsAre(4, 5, 6));
 }
 
-TEST(BatchLoader, RefusesSamplesWithoutAFieldAskedFor) {
+TEST(BatchLoader, RefusesSamplesWithoutARequestedField) {
   const auto backend = make_backend(BackendChoice::cpu, 1);
   BatchLoader loader(*backend, parallel::SequenceShard::of(4), 1, 1, DType::fp32, {.length = true});
   EXPECT_THAT(

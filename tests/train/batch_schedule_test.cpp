@@ -46,7 +46,7 @@ TEST(BatchSchedule, RampsUpAtEqualDistances) {
   EXPECT_EQ(schedule.samples(0, 12), 50);
 }
 
-TEST(BatchSchedule, StepsWhereSharesOfTheRampAreNotWhole) {
+TEST(BatchSchedule, StepsIfTheRampDoesNotDivideEvenly) {
   // 7 increments over 100 samples: the k-th after 100 k / 7.
   const BatchSchedule schedule(16, BatchRampUp{2, 2, 100}, false, 1, 1);
   for (std::int64_t consumed = 0; consumed < 120; ++consumed) {
@@ -54,7 +54,7 @@ TEST(BatchSchedule, StepsWhereSharesOfTheRampAreNotWhole) {
   }
 }
 
-TEST(BatchSchedule, PlansWhatIterationsDoOneByOne) {
+TEST(BatchSchedule, PlansTheSameAsStepByStepIteration) {
   for (const std::int64_t ramp : {1, 7, 100, 1000}) {
     for (const bool decrease : {false, true}) {
       const BatchSchedule schedule(24, BatchRampUp{4, 4, ramp}, decrease, 1, decrease ? 3 : 4);
@@ -102,7 +102,7 @@ TEST(BatchSchedule, RefusesSizesThatDoNotDivide) {
   refused(12, BatchRampUp{3, 3, 0}, false, 1, "first batch, increment and samples are each at least 1");
 }
 
-TEST(BatchSchedule, RefusesStepsThatMakeNoSense) {
+TEST(BatchSchedule, RefusesInvalidSteps) {
   const auto refused = [](std::vector<BatchLevel> levels, std::int64_t largest, const char* problem) {
     EXPECT_THAT([&] { BatchSchedule(largest, BatchSteps{levels}, false, 4, 2); },
                 ThrowsMessage<ConfigError>(HasSubstr(problem)));
@@ -122,7 +122,7 @@ TEST(BatchSchedule, CountsSamplesOfLongRuns) {
   EXPECT_GT(schedule.iterations(0, tokens), tokens / 1536);
 }
 
-TEST(BatchSchedule, RoundsDownWhereItMay) {
+TEST(BatchSchedule, RoundsDownOnRequest) {
   const BatchSchedule schedule(32, {}, true, 8, 3);
   EXPECT_EQ(schedule.planned(0), 32);
   EXPECT_EQ(schedule.size(0), 24);

@@ -27,7 +27,7 @@ std::vector<train::TrainRecord> records(Communicator& ranks, const TrainingRunCo
   return list;
 }
 
-std::vector<Layout> layouts(int ranks) {
+std::vector<Layout> batch_layouts(int ranks) {
   std::vector<Layout> list;
   for (const auto& [tensor, pipeline] : {std::pair{1, 1}, {2, 1}, {1, 2}}) {
     if (ranks % (tensor * pipeline) == 0 && 4 % (ranks / tensor / pipeline) == 0)
@@ -64,14 +64,14 @@ TEST(BatchGrowth, EveryGridConsumesAndComputesTheSame) {
     std::vector<std::int64_t> consumed;
     for (const train::TrainRecord& record : expected) consumed.push_back(record.consumed_samples);
     EXPECT_EQ(consumed, samples);
-    for (const Layout& layout : layouts(world().size())) {
+    for (const Layout& layout : batch_layouts(world().size())) {
       SCOPED_TRACE(testing::Message() << layout);
       expect_same_run(records(world(), config, layout), expected);
     }
   }
 }
 
-TEST(WeightDecay, OfEachUpdateIsThatOfItsRamp) {
+TEST(WeightDecay, FollowsItsRamp) {
   SelfCommunicator alone;
   TrainingRunConfig config = ramp();
   config.ramp_up = {};
@@ -172,7 +172,7 @@ TEST(LossAverage, DoesNotDependOnTheGrid) {
     std::vector<train::TrainRecord> expected;
     TrainingRun reference(alone, config, {});
     for (int i = 0; i < 2; ++i) expected.push_back(reference.trainer.step(CutSamples(*reference.data.train)));
-    for (const Layout& layout : layouts(world().size())) {
+    for (const Layout& layout : batch_layouts(world().size())) {
       SCOPED_TRACE(testing::Message() << layout);
       TrainingRun run(world(), config, layout);
       std::vector<train::TrainRecord> actual;

@@ -13,7 +13,7 @@ namespace {
 using parallel::DataSharding;
 using parallel::ScheduleKind;
 
-Layout layout_of(int tensor, int pipeline, int context = 1) {
+Layout bert_layout(int tensor, int pipeline, int context = 1) {
   Layout layout{tensor, pipeline, {}};
   layout.context = context;
   return layout;
@@ -30,14 +30,14 @@ Layout sharded(Layout layout, DataSharding sharding) {
 }
 
 /// Grids of `ranks` ranks for a batch of four samples and two layers.
-std::vector<Layout> layouts(int ranks) {
-  if (ranks == 1) return {layout_of(1, 1)};
+std::vector<Layout> bert_layouts(int ranks) {
+  if (ranks == 1) return {bert_layout(1, 1)};
   if (ranks == 2) {
-    return {layout_of(2, 1), layout_of(1, 2), sharded(layout_of(1, 1), DataSharding::optimizer),
-            sequence_parallel(layout_of(2, 1)), layout_of(1, 1, 2)};
+    return {bert_layout(2, 1), bert_layout(1, 2), sharded(bert_layout(1, 1), DataSharding::optimizer),
+            sequence_parallel(bert_layout(2, 1)), bert_layout(1, 1, 2)};
   }
-  return {layout_of(2, 2), sharded(sequence_parallel(layout_of(2, 1)), DataSharding::optimizer_and_gradients),
-          layout_of(1, 2, 2)};
+  return {bert_layout(2, 2), sharded(sequence_parallel(bert_layout(2, 1)), DataSharding::optimizer_and_gradients),
+          bert_layout(1, 2, 2)};
 }
 
 TEST(Bert, EveryGridReproducesPyTorchInFp64) {
@@ -49,7 +49,7 @@ TEST(Bert, EveryGridReproducesPyTorchInFp64) {
       run.shorten(4);
     }
     EXPECT_EQ(model::parameter_count(run.config.model), run.parameters) << name;
-    for (const Layout& layout : layouts(ranks.size())) {
+    for (const Layout& layout : bert_layouts(ranks.size())) {
       SCOPED_TRACE(testing::Message() << name << ": " << layout);
       expect_close(training_curve(ranks, run.config, layout), run.curve, tolerance(DType::fp64, Comparison::pytorch));
     }
@@ -63,7 +63,7 @@ TEST(Bert, Fp32StaysWithinItsTolerance) {
     run.config.dtype = DType::fp32;
     const bool hot = run.config.init_scale != 1;  // rounding errors grow a thousandfold within the 20 updates
     if (!hot && ranks.size() > 1) continue;
-    const Layout layout = layouts(ranks.size()).front();
+    const Layout layout = bert_layouts(ranks.size()).front();
     SCOPED_TRACE(testing::Message() << name << ": " << layout);
     expect_close(training_curve(ranks, run.config, layout), run.curve,
                  tolerance(DType::fp32, hot ? Comparison::pytorch_hot_bert : Comparison::pytorch));

@@ -49,7 +49,7 @@ struct SavedRun {
   CheckpointWriter writer;
 };
 
-TEST(CheckpointWriter, WritesTheSameStepsBehindTheTraining) {
+TEST(CheckpointWriter, WritesTheSameStepsInTheBackground) {
   SavedRun at_once({});
   SavedRun behind({.asynchronous = true});
   for (int i = 0; i < 2; ++i) {
@@ -71,7 +71,7 @@ TEST(CheckpointWriter, WritesTheSameStepsBehindTheTraining) {
   EXPECT_EQ(description.blobs.at("tokenizer"), "tokenizer");
 }
 
-TEST(CheckpointWriter, RetainsTheStepsOfAnIntervalBesideTheNewest) {
+TEST(CheckpointWriter, KeepsTheStepsOfAnIntervalAndTheNewest) {
   SavedRun saved({.keep = {.keep_last = 1, .retain_interval = 2}});
   for (int i = 0; i < 5; ++i) {
     saved.run.step();
@@ -82,7 +82,7 @@ TEST(CheckpointWriter, RetainsTheStepsOfAnIntervalBesideTheNewest) {
   EXPECT_EQ(saved.steps(), expected);
 }
 
-TEST(CheckpointWriter, LeavesTheOptimizersStateOut) {
+TEST(CheckpointWriter, OmitsTheOptimizerState) {
   SavedRun saved({.optimizer = train::OptimizerState::left_out});
   EXPECT_FALSE(saved.writer.resumable());
   saved.run.step();
@@ -127,7 +127,7 @@ TEST(CheckpointWriter, StopsTheRunThatCannotSave) {
   }
 }
 
-TEST(CheckpointWriter, PassesOverAFailedSaveButNotOverTheLast) {
+TEST(CheckpointWriter, ToleratesAFailedSaveExceptTheLast) {
   for (const bool asynchronous : {false, true}) {
     SCOPED_TRACE(asynchronous);
     SavedRun saved({.asynchronous = asynchronous, .on_error = OnSaveError::warn});

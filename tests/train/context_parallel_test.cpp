@@ -14,7 +14,7 @@ namespace {
 using parallel::DataSharding;
 using parallel::ScheduleKind;
 
-Layout layout_of(int context, int tensor = 1, int pipeline = 1) {
+Layout context_layout(int context, int tensor = 1, int pipeline = 1) {
   Layout layout{tensor, pipeline, {}};
   layout.context = context;
   layout.options.micro_batch_size = 2;
@@ -22,51 +22,52 @@ Layout layout_of(int context, int tensor = 1, int pipeline = 1) {
 }
 
 /// Grids of `ranks` ranks whose context groups have two or more.
-std::vector<Layout> layouts(int ranks) {
-  if (ranks == 2) return {layout_of(2)};
-  Layout sequence = layout_of(2, 2);
+std::vector<Layout> context_layouts(int ranks) {
+  if (ranks == 2) return {context_layout(2)};
+  Layout sequence = context_layout(2, 2);
   sequence.options.parallel.sequence_parallel = true;
-  Layout zero_bubble = layout_of(2, 1, 2);
+  Layout zero_bubble = context_layout(2, 1, 2);
   zero_bubble.options.parallel.schedule = ScheduleKind::zero_bubble;
-  Layout interleaved = layout_of(2, 1, 2);
+  Layout interleaved = context_layout(2, 1, 2);
   interleaved.options.parallel.pipeline.chunks = 2;
-  Layout recomputed = layout_of(2, 1, 2);
+  Layout recomputed = context_layout(2, 1, 2);
   recomputed.options.recomputation.granularity = model::RecomputeGranularity::selective;
-  Layout recomputed_whole = layout_of(2, 2);
+  Layout recomputed_whole = context_layout(2, 2);
   recomputed_whole.options.recomputation = {model::RecomputeGranularity::full};
-  Layout sharded = layout_of(2);
+  Layout sharded = context_layout(2);
   sharded.options.parallel.data_parallel = {DataSharding::optimizer_and_gradients};
   sharded.options.parallel.data_parallel.overlap_reduce = true;
   sharded.options.parallel.data_parallel.bucket_elements = 3000;
-  return {layout_of(4), layout_of(2), sequence, zero_bubble, interleaved, recomputed, recomputed_whole, sharded};
+  return {context_layout(4), context_layout(2), sequence,         zero_bubble,
+          interleaved,       recomputed,        recomputed_whole, sharded};
 }
 
-TEST(ContextParallel, ComputesTheRunOfOneRank) {
+TEST(ContextParallel, MatchesTheRunOfOneRank) {
   TrainingRunConfig config;
   config.steps = 3;
-  expect_run_of_one_rank(world(), config, layouts(world().size()));
+  expect_run_of_one_rank(world(), config, context_layouts(world().size()));
 }
 
-TEST(ContextParallel, GoesWithEveryModel) {
+TEST(ContextParallel, WorksWithEveryModel) {
   for (const ModelVariant& variant : model_variants()) {
     if (world().size() > 2 && variant.name != "Llama") continue;
     TrainingRunConfig config;
     variant.apply(config.model);
     config.steps = 2;
     SCOPED_TRACE(variant.name);
-    expect_run_of_one_rank(world(), config, {layouts(world().size()).front()});
+    expect_run_of_one_rank(world(), config, {context_layouts(world().size()).front()});
   }
 }
 
 TEST(ContextParallel, NarrowTypesStayWithinTheirTolerance) {
   for (const DType dtype : {DType::fp32, DType::bf16, DType::fp16}) {
-    expect_run_of_one_rank(world(), {.dtype = dtype, .steps = 2}, {layouts(world().size()).front()});
+    expect_run_of_one_rank(world(), {.dtype = dtype, .steps = 2}, {context_layouts(world().size()).front()});
   }
 }
 
 TEST(ContextParallel, MemoryIsAsPredicted) {
   Communicator& ranks = world();
-  for (const Layout& layout : layouts(ranks.size())) {
+  for (const Layout& layout : context_layouts(ranks.size())) {
     TrainingRunConfig config;
     config.dtype = DType::bf16;
     config.steps = 1;
@@ -75,7 +76,7 @@ TEST(ContextParallel, MemoryIsAsPredicted) {
   }
 }
 
-TEST(ContextParallel, PerplexityIsThatOfOneRank) {
+TEST(ContextParallel, PerplexityMatchesOneRank) {
   Communicator& ranks = world();
   SelfCommunicator alone;
   const TrainingRunConfig config;
@@ -85,7 +86,7 @@ TEST(ContextParallel, PerplexityIsThatOfOneRank) {
   info.tokenizer = "formula";
   info.vocabulary_size = 1003;
   const data::MemoryTokenStore store(info, std::vector<std::vector<std::int32_t>>{ids});  // the last window is short
-  TrainingRun one(alone, config, {}), run(ranks, config, layouts(ranks.size()).front());
+  TrainingRun one(alone, config, {}), run(ranks, config, context_layouts(ranks.size()).front());
   const infer::PerplexityResult expected = infer::measure_perplexity(one.gpt, store);
   const infer::PerplexityResult actual = infer::measure_perplexity(run.gpt, store);
   EXPECT_EQ(actual.tokens, expected.tokens);

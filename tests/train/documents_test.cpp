@@ -78,7 +78,7 @@ std::vector<Texts> packed_rows() {
   return rows;
 }
 
-TEST(Documents, InARowGiveWhatEachGivesAlone) {
+TEST(Documents, PackedInARowMatchSeparateDocuments) {
   const std::vector<Texts> rows = packed_rows();
   const DocumentOptions apart{.reset_position_ids = true, .reset_attention_mask = true};
   for (const test::ModelVariant& variant : test::model_variants()) {

@@ -118,6 +118,22 @@ TEST(Experts, LoadsCountEveryChoice) {
   }
 }
 
+/// Loss of a first step in bf16, with logits of the given type.
+double loss_in_bf16(bool fp32_router, double std) {
+  const ModelConfig config =
+      config_with({.count = 8, .per_token = 4, .pre_softmax = true, .fp32_router = fp32_router}, true);
+  Rig rig(layout_of(DType::bf16, 16, 4), config, std);
+  BatchLoader loader(*rig.backend, parallel::SequenceShard::of(16), 4, 1, DType::bf16, sample_fields(config));
+  rig.gpt.run(loader.load(*formula_samples(config), {{0, 0}, {1, 1}, {2, 2}, {3, 3}}), {.backward = true});
+  return rig.gpt.take_global_loss_sums().tokens;
+}
+
+TEST(Experts, RoutersInFp32DoNotRoundLogitsTo16Bits) {
+  if (test::world().size() > 1) GTEST_SKIP() << "runs on one rank";
+  EXPECT_NE(loss_in_bf16(true, 0.3), loss_in_bf16(false, 0.3));
+  EXPECT_NEAR(loss_in_bf16(true, 0.02), loss_in_bf16(false, 0.02), 0.5);
+}
+
 /// `layouts`, and once more with tokens sent only to the ranks of their experts.
 std::vector<Layout> with_both_routes(std::vector<Layout> layouts) {
   for (std::size_t i = 0, count = layouts.size(); i < count; ++i) {

@@ -76,7 +76,7 @@ class ExposedCommunicationTest : public testing::Test {
   std::optional<ExposedCommunication> communication_;
 };
 
-TEST_F(ExposedCommunicationTest, IsThePartOfTheCommunicationThatComputingDoesNotHide) {
+TEST_F(ExposedCommunicationTest, IsTheCommunicationThatComputationDoesNotHide) {
   Work partly = start();
   stream_.now_ms += 10;
   EXPECT_FALSE(partly.done());
@@ -101,13 +101,13 @@ TEST_F(ExposedCommunicationTest, IsMeasuredByGroupAndForEveryMessage) {
   EXPECT_THAT(communication_->take_ms(), ElementsAre(Pair("tensor", 60), Pair("pipeline", 30)));
 }
 
-TEST_F(ExposedCommunicationTest, WaitsBeforeARestartAreForgotten) {
+TEST_F(ExposedCommunicationTest, DiscardsWaitsBeforeARestart) {
   start().wait(stream_);
   communication_->restart();
   EXPECT_THAT(communication_->take_ms(), IsEmpty());
 }
 
-TEST_F(ExposedCommunicationTest, TheWorldIsAGroupToo) {
+TEST_F(ExposedCommunicationTest, IncludesTheWorldGroup) {
   ImmediateStream host;
   communication_->world().all_reduce(host, TensorView(&number_, {1}), ReduceOp::sum).wait(host);
   for (const auto& [group, ms] : communication_->take_ms()) EXPECT_EQ(group, "world");

@@ -13,7 +13,7 @@ namespace {
 
 /// Every grid of `ranks` ranks that the model's heads and layers and the global batch allow. At most two ranks take
 /// every micro-batch size with every schedule. More take the largest in 1F1B and, in pipelines, the smallest in GPipe.
-std::vector<Layout> layouts(int ranks, const TrainingRunConfig& config) {
+std::vector<Layout> grid_layouts(int ranks, const TrainingRunConfig& config) {
   using parallel::ScheduleKind;
   std::vector<Layout> list;
   for (int tensor = 1; tensor <= ranks; ++tensor) {
@@ -42,7 +42,7 @@ TEST(SyntheticRuns, EveryGridReproducesPyTorchInFp64) {
     SyntheticRun run = synthetic_run(name);
     EXPECT_EQ(model::parameter_count(run.config.model), run.parameters);
     if (ranks.size() > 2) run.shorten(6);
-    for (const Layout& layout : layouts(ranks.size(), run.config)) {
+    for (const Layout& layout : grid_layouts(ranks.size(), run.config)) {
       SCOPED_TRACE(testing::Message() << name << ": " << layout);
       expect_close(training_curve(ranks, run.config, layout), run.curve, tolerance(DType::fp64, comparison_of(name)));
     }
@@ -54,7 +54,7 @@ TEST(SyntheticRuns, Fp32StaysWithinItsTolerance) {
   for (const char* name : {"synthetic", "synthetic_hot"}) {
     auto [config, parameters, expected] = synthetic_run(name);
     config.dtype = DType::fp32;
-    const Layout layout = layouts(ranks.size(), config).back();
+    const Layout layout = grid_layouts(ranks.size(), config).back();
     SCOPED_TRACE(testing::Message() << name << ": " << layout);
     const Curve curve = training_curve(ranks, config, layout);
     expect_close(curve, expected, tolerance(DType::fp32, comparison_of(name)));
@@ -64,12 +64,12 @@ TEST(SyntheticRuns, Fp32StaysWithinItsTolerance) {
 // With dropout and counter-based initial weights there are no external figures: one rank is the reference.
 
 TEST(Dropout, EveryGridComputesTheLossesOfOneRank) {
-  expect_run_of_one_rank(world(), {.steps = 3}, layouts(world().size(), {}));
+  expect_run_of_one_rank(world(), {.steps = 3}, grid_layouts(world().size(), {}));
 }
 
 TEST(Dropout, TheSameGridTwiceGivesTheSameBits) {
   const TrainingRunConfig config{.steps = 2};
-  expect_same_bits_twice(world(), config, layouts(world().size(), config).back(),
+  expect_same_bits_twice(world(), config, grid_layouts(world().size(), config).back(),
                          {DType::fp64, DType::fp32, DType::bf16});
 }
 
@@ -77,10 +77,10 @@ TEST(Dropout, ChangesTheRun) {
   Communicator& ranks = world();
   TrainingRunConfig config;
   config.steps = 1;
-  const Curve with = training_curve(ranks, config, layouts(ranks.size(), config).front());
+  const Curve with = training_curve(ranks, config, grid_layouts(ranks.size(), config).front());
   config.model.hidden_dropout = 0;
   config.model.attention_dropout = 0;
-  const Curve without = training_curve(ranks, config, layouts(ranks.size(), config).front());
+  const Curve without = training_curve(ranks, config, grid_layouts(ranks.size(), config).front());
   EXPECT_GT(std::abs(with.loss[0] - without.loss[0]), 1e-4);
 }
 

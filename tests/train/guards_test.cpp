@@ -101,7 +101,7 @@ void plant_fault(FaultyRun& faulty, Product product, bool always) {
   };
 }
 
-std::vector<Layout> layouts() {
+std::vector<Layout> guarded_layouts() {
   std::vector<Layout> layouts;
   const auto add = [&](int tensor, int pipeline, int context, DataSharding sharding) -> Layout& {
     Layout& layout = layouts.emplace_back(Layout{tensor, pipeline, {}, context});
@@ -125,9 +125,9 @@ std::vector<Layout> layouts() {
 
 std::string named_rank(int rank) { return fmt::format("rank {} on host", rank); }
 
-TEST(Guards, GoOnWithTheRightResultAfterAFaultOfAMachine) {
+TEST(Guards, ContinueWithTheCorrectResultAfterAHardwareFault) {
   const int last = world().size() - 1;
-  for (const Layout& layout : layouts()) {
+  for (const Layout& layout : guarded_layouts()) {
     SCOPED_TRACE(testing::Message() << layout);
     FaultyRun sound(layout), faulty(layout), strict(layout, {.max_machine_faults = 0});
     sound.products_of_step();
@@ -153,8 +153,8 @@ TEST(Guards, GoOnWithTheRightResultAfterAFaultOfAMachine) {
   }
 }
 
-TEST(Guards, NameTheOutputWhereNumbersThatRepeatFirstAreNotFinite) {
-  for (const Layout& layout : layouts()) {
+TEST(Guards, NameTheFirstNonFiniteOutputIfItRepeats) {
+  for (const Layout& layout : guarded_layouts()) {
     SCOPED_TRACE(testing::Message() << layout);
     FaultyRun run(layout);
     plant_fault(run, Product::first, true);
@@ -168,7 +168,7 @@ TEST(Guards, NameTheOutputWhereNumbersThatRepeatFirstAreNotFinite) {
 }
 
 TEST(Guards, NameTheGradientThatIsNotFiniteAndItsRank) {
-  for (const Layout& layout : layouts()) {
+  for (const Layout& layout : guarded_layouts()) {
     SCOPED_TRACE(testing::Message() << layout);
     FaultyRun run(layout);
     plant_fault(run, Product::last, true);
@@ -189,7 +189,7 @@ TEST(Guards, NameAWeightThatIsNotFinite) {
                 named_rank(1)));
 }
 
-TEST(Guards, OfASecondResultThatIsNotFiniteEitherBlameTheMachine) {
+TEST(Guards, ReportAHardwareFaultIfTheSecondResultDiffersAndIsNotFinite) {
   FaultyRun run({});
   const int products = run.products_of_step();
   int calls = 0;
@@ -235,10 +235,10 @@ TEST(Guards, SkipUpdatesOfSpikyLossesThatRepeat) {
   }
 }
 
-TEST(Guards, TakeSumsOfAnotherOrderForNoFaultOfAMachine) {
+TEST(Guards, AcceptSumsInAnotherOrder) {
   const train::GuardOptions guards{.max_machine_faults = 0, .spiky_loss_factor = 10, .skip_spiky_loss = true};
   for (const DType dtype : {DType::fp64, DType::bf16}) {
-    for (const Layout& layout : layouts()) {
+    for (const Layout& layout : guarded_layouts()) {
       SCOPED_TRACE(testing::Message() << name_of(dtype) << ", " << layout);
       FaultyRun run(layout, guards, Sums::varying, dtype);
       note_losses(run, 0.4);
@@ -260,7 +260,7 @@ TEST(Guards, BoundSumsByTheTypeAndTheNumberOfRoundings) {
 TEST(Guards, NameAFlippedBitBesideSumsOfAnotherOrder) {
   const int last = world().size() - 1;
   for (const DType dtype : {DType::fp64, DType::bf16}) {
-    for (const Layout& layout : layouts()) {
+    for (const Layout& layout : guarded_layouts()) {
       if (layout.tensor > 1) continue;  // the last rank's logits are padding
       SCOPED_TRACE(testing::Message() << name_of(dtype) << ", " << layout);
       FaultyRun run(layout, {.max_machine_faults = 0, .spiky_loss_factor = 10}, Sums::varying, dtype);
@@ -306,7 +306,7 @@ TEST(Guards, FindTheMachineThatMakesASpikyLoss) {
   EXPECT_EQ(faulty.run.step().lm_loss, sound.run.step().lm_loss);
 }
 
-TEST(Guards, LeaveIterationsOutOnEveryGrid) {
+TEST(Guards, SkipIterationsOnEveryGrid) {
   SelfCommunicator alone;
   TrainingRunConfig config = FaultyRun::config({.iterations_to_skip = {2, 3}});
   config.model.hidden_dropout = config.model.attention_dropout = 0;
@@ -333,7 +333,7 @@ TEST(Guards, LeaveIterationsOutOnEveryGrid) {
               tolerance(DType::fp64, Comparison::other_order).loss);
   EXPECT_EQ(expected[3].learning_rate, after_one.step().learning_rate);
 
-  for (const Layout& layout : layouts()) {
+  for (const Layout& layout : guarded_layouts()) {
     SCOPED_TRACE(testing::Message() << layout);
     TrainingRun run(world(), config, layout);
     for (const train::TrainRecord& record : expected) {
@@ -362,7 +362,7 @@ TEST(Guards, FindExpertsThatDiffer) {
 }
 
 TEST(Guards, FindReplicasThatDiffer) {
-  for (const Layout& layout : layouts()) {
+  for (const Layout& layout : guarded_layouts()) {
     SCOPED_TRACE(testing::Message() << layout);
     FaultyRun run(layout);
     train::Trainer& trainer = run.run.trainer;

@@ -11,16 +11,16 @@
 namespace trireme::test {
 namespace {
 
-Layout layout_of(int tensor, int pipeline, bool sequence_parallel = false) {
+Layout llama_layout(int tensor, int pipeline, bool sequence_parallel = false) {
   Layout layout{tensor, pipeline, {}};
   layout.options.parallel.sequence_parallel = sequence_parallel;
   return layout;
 }
 
-std::vector<Layout> layouts(int ranks) {
-  if (ranks == 1) return {layout_of(1, 1)};
-  if (ranks == 2) return {layout_of(2, 1), layout_of(1, 2), layout_of(2, 1, true)};
-  return {layout_of(2, 2), layout_of(2, 1, true), layout_of(1, 2)};
+std::vector<Layout> llama_layouts(int ranks) {
+  if (ranks == 1) return {llama_layout(1, 1)};
+  if (ranks == 2) return {llama_layout(2, 1), llama_layout(1, 2), llama_layout(2, 1, true)};
+  return {llama_layout(2, 2), llama_layout(2, 1, true), llama_layout(1, 2)};
 }
 
 TEST(Llama, EveryGridReproducesPyTorchInFp64) {
@@ -33,7 +33,7 @@ TEST(Llama, EveryGridReproducesPyTorchInFp64) {
       run.shorten(8);
     }
     EXPECT_EQ(model::parameter_count(run.config.model), run.parameters) << name;
-    for (const Layout& layout : layouts(ranks.size())) {
+    for (const Layout& layout : llama_layouts(ranks.size())) {
       SCOPED_TRACE(testing::Message() << name << ": " << layout);
       expect_close(training_curve(ranks, run.config, layout), run.curve, tolerance(DType::fp64, comparison_of(name)));
     }
@@ -59,7 +59,7 @@ TEST(Llama, EachOptionWithDropoutComputesTheRunOfOneRank) {
     const Curve reference = training_curve(alone, config, {});
     EXPECT_THAT(first_norms, testing::Not(testing::Contains(reference.grad_norm[0]))) << variant.name;
     first_norms.push_back(reference.grad_norm[0]);
-    for (const Layout& layout : layouts(ranks.size())) {
+    for (const Layout& layout : llama_layouts(ranks.size())) {
       if (config.model.kv_heads() % layout.tensor != 0) continue;
       SCOPED_TRACE(testing::Message() << variant.name << ": " << layout);
       expect_close(training_curve(ranks, config, layout), reference, tolerance(config.dtype, Comparison::other_order));
@@ -71,19 +71,19 @@ TEST(Llama, EachOptionWithDropoutComputesTheRunOfOneRank) {
 std::vector<Layout> parallel_forms(int ranks) {
   using parallel::DataSharding;
   using parallel::ScheduleKind;
-  Layout sharded = layout_of(1, 1);
+  Layout sharded = llama_layout(1, 1);
   sharded.options.parallel.data_parallel.sharding = DataSharding::optimizer_and_gradients;
   sharded.options.parallel.data_parallel.bucket_elements = 1000;
-  Layout chunks = layout_of(1, 2);
+  Layout chunks = llama_layout(1, 2);
   chunks.options.parallel.schedule = ScheduleKind::interleaved;
   chunks.options.parallel.pipeline.chunks = 2;
-  Layout halves = layout_of(1, 2);
+  Layout halves = llama_layout(1, 2);
   halves.options.parallel.schedule = ScheduleKind::zero_bubble;
   if (ranks == 1) return {};
   if (ranks == 2) return {sharded, chunks, halves};
   sharded.tensor = chunks.tensor = halves.tensor = 2;
   sharded.options.parallel.sequence_parallel = halves.options.parallel.sequence_parallel = true;
-  Layout sharded_halves = layout_of(1, 2);
+  Layout sharded_halves = llama_layout(1, 2);
   sharded_halves.options.parallel.schedule = ScheduleKind::zero_bubble;
   sharded_halves.options.parallel.data_parallel.sharding = DataSharding::optimizer;
   return {sharded, chunks, halves, sharded_halves};

@@ -7,7 +7,7 @@
 namespace trireme::train {
 namespace {
 
-TEST(MemoryEstimate, IsWhatTheAllocatorCounts) {
+TEST(MemoryEstimate, MatchesTheAllocator) {
   for (const test::ModelVariant& variant : test::model_variants()) {
     for (const auto& [dtype, granularity] : std::vector<std::pair<DType, model::RecomputeGranularity>>{
              {DType::fp64, model::RecomputeGranularity::none},
@@ -65,7 +65,7 @@ TEST(MemoryEstimate, IsWhatTheAllocatorCounts) {
   }
 }
 
-TEST(MemoryEstimate, CountsTensorsThatHaveBlocksOfTheirOwn) {
+TEST(MemoryEstimate, CountsTensorsInDedicatedBlocks) {
   model::ModelConfig config = small_config();
   config.layers = 2;
   config.hidden = 128;
@@ -109,7 +109,7 @@ std::size_t peak_with_chunks(DType dtype, std::int64_t chunks, bool is_bert) {
   return peak;
 }
 
-TEST(MemoryEstimate, ChunksOfTheCrossEntropyTakeTheLogitsAway) {
+TEST(MemoryEstimate, ChunksOfTheCrossEntropyRemoveTheLogits) {
   for (const bool is_bert : {false, true}) {
     SCOPED_TRACE(is_bert);
     const DType dtype = is_bert ? DType::fp32 : DType::bf16;

@@ -10,7 +10,7 @@
 namespace trireme::train {
 namespace {
 
-TEST(TransformerStage, BothHalvesOfBackwardMakeTheWhole) {
+TEST(TransformerStage, BothHalvesOfBackwardMatchTheFullBackward) {
   for (const test::ModelVariant& variant : test::model_variants()) {
     // Two models with the same weights; one runs backward at once, the other in halves.
     const model::ModelConfig config = small_config(variant, 0.1);
@@ -140,7 +140,7 @@ TEST(TransformerStage, GradientsMatchFiniteDifferences) {
   }
 }
 
-TEST(Perplexity, OfAUniformModelIsTheVocabulary) {
+TEST(Perplexity, OfAUniformModelIsTheVocabularySize) {
   Rig rig(layout_of(DType::fp64, 16, 2), small_config(), 0.0);
   // 38 tokens: two windows of 16 targets and a last one of 5.
   const infer::PerplexityResult result = infer::measure_perplexity(rig.gpt, counting_corpus(38));
@@ -148,7 +148,7 @@ TEST(Perplexity, OfAUniformModelIsTheVocabulary) {
   EXPECT_NEAR(result.perplexity / 50, 1, same_loss);
 }
 
-TEST(Perplexity, OfTokensThatTheModelDoesNotKnowIsRefused) {
+TEST(Perplexity, RefusesTokensOutsideTheVocabulary) {
   Rig rig(layout_of(DType::fp64, 16, 2), small_config(), 0.0);
   data::CorpusInfo info;
   info.vocabulary_size = 60;
@@ -175,7 +175,7 @@ TEST(Trainer, SkipsAnUpdateWhoseLossIsNotFiniteAndGivesUpInTheEnd) {
   EXPECT_THROW(trainer.step(FormulaSamples()), NumericalError);
 }
 
-TEST(Trainer, LearnsARuleInSixteenBits) {
+TEST(Trainer, LearnsInSixteenBits) {
   for (const DType dtype : {DType::bf16, DType::fp16}) {
     Rig rig(layout_of(dtype, 16, 8));
     TrainOptions options;

@@ -23,8 +23,8 @@ TrainingRunConfig six_layers() {
   return config;
 }
 
-Layout layout_of(int tensor, int pipeline, std::int64_t micro_batch, std::optional<ScheduleKind> schedule,
-                 const PipelineSplit& split = {}) {
+Layout pipeline_layout(int tensor, int pipeline, std::int64_t micro_batch, std::optional<ScheduleKind> schedule,
+                       const PipelineSplit& split = {}) {
   Layout layout;
   layout.tensor = tensor;
   layout.pipeline = pipeline;
@@ -34,59 +34,59 @@ Layout layout_of(int tensor, int pipeline, std::int64_t micro_batch, std::option
   return layout;
 }
 
-std::vector<Layout> layouts(int ranks) {
+std::vector<Layout> pipeline_layouts(int ranks) {
   std::vector<Layout> list;
   if (ranks == 2) {
     for (const std::int64_t b : {1, 2}) {  // 6 and 3 micro-batches
-      list.push_back(layout_of(1, 2, b, ScheduleKind::interleaved, {.chunks = 3}));
-      list.push_back(layout_of(1, 2, b, ScheduleKind::zero_bubble));
-      list.push_back(layout_of(1, 2, b, {}, {.layers = {1, 2, 2, 1}}));
+      list.push_back(pipeline_layout(1, 2, b, ScheduleKind::interleaved, {.chunks = 3}));
+      list.push_back(pipeline_layout(1, 2, b, ScheduleKind::zero_bubble));
+      list.push_back(pipeline_layout(1, 2, b, {}, {.layers = {1, 2, 2, 1}}));
     }
-    list.push_back(layout_of(1, 2, 1, {}, {.layers = {2, 4}}));
-    list.push_back(layout_of(1, 2, 1, ScheduleKind::gpipe, {.first_stage = 5}));
-    list.push_back(layout_of(1, 2, 1, ScheduleKind::zero_bubble, {.standalone_embedding = true}));
-    list.push_back(layout_of(1, 2, 1, ScheduleKind::zero_bubble, {.layers = {6, 0}}));
-    list.push_back(layout_of(1, 2, 1, {}, {.layers = {0, 3, 3, 0}}));
-    list.push_back(layout_of(2, 1, 1, {}, {.chunks = 2}));
-    list.push_back(layout_of(1, 1, 1, ScheduleKind::zero_bubble));
+    list.push_back(pipeline_layout(1, 2, 1, {}, {.layers = {2, 4}}));
+    list.push_back(pipeline_layout(1, 2, 1, ScheduleKind::gpipe, {.first_stage = 5}));
+    list.push_back(pipeline_layout(1, 2, 1, ScheduleKind::zero_bubble, {.standalone_embedding = true}));
+    list.push_back(pipeline_layout(1, 2, 1, ScheduleKind::zero_bubble, {.layers = {6, 0}}));
+    list.push_back(pipeline_layout(1, 2, 1, {}, {.layers = {0, 3, 3, 0}}));
+    list.push_back(pipeline_layout(2, 1, 1, {}, {.chunks = 2}));
+    list.push_back(pipeline_layout(1, 1, 1, ScheduleKind::zero_bubble));
   } else if (ranks == 3) {
     for (const std::int64_t b : {1, 3}) {  // 6 and 2 micro-batches
-      list.push_back(layout_of(1, 3, b, {}, {.chunks = 2}));
-      list.push_back(layout_of(1, 3, b, ScheduleKind::zero_bubble));
+      list.push_back(pipeline_layout(1, 3, b, {}, {.chunks = 2}));
+      list.push_back(pipeline_layout(1, 3, b, ScheduleKind::zero_bubble));
     }
   } else if (ranks == 4) {
-    list.push_back(layout_of(1, 4, 1, {}, {.layers = {0, 1, 1, 1, 1, 1, 1, 0}}));
-    list.push_back(layout_of(1, 4, 2, {}, {.layers = {0, 1, 1, 1, 1, 1, 1, 0}}));
-    list.push_back(layout_of(1, 4, 1, ScheduleKind::zero_bubble, {.first_stage = 1, .last_stage = 1}));
-    list.push_back(layout_of(1, 4, 2, {}, {.standalone_embedding = true}));
-    list.push_back(layout_of(2, 2, 1, {}, {.chunks = 3}));
+    list.push_back(pipeline_layout(1, 4, 1, {}, {.layers = {0, 1, 1, 1, 1, 1, 1, 0}}));
+    list.push_back(pipeline_layout(1, 4, 2, {}, {.layers = {0, 1, 1, 1, 1, 1, 1, 0}}));
+    list.push_back(pipeline_layout(1, 4, 1, ScheduleKind::zero_bubble, {.first_stage = 1, .last_stage = 1}));
+    list.push_back(pipeline_layout(1, 4, 2, {}, {.standalone_embedding = true}));
+    list.push_back(pipeline_layout(2, 2, 1, {}, {.chunks = 3}));
     list.back().options.parallel.sequence_parallel = true;
-    list.push_back(layout_of(2, 2, 2, ScheduleKind::zero_bubble, {.layers = {4, 2}}));
-    list.push_back(layout_of(1, 2, 1, {}, {.layers_per_chunk = 1}));
-    list.push_back(layout_of(2, 2, 1, {}, {.chunks = 3}));
+    list.push_back(pipeline_layout(2, 2, 2, ScheduleKind::zero_bubble, {.layers = {4, 2}}));
+    list.push_back(pipeline_layout(1, 2, 1, {}, {.layers_per_chunk = 1}));
+    list.push_back(pipeline_layout(2, 2, 1, {}, {.chunks = 3}));
     list.back().options.parallel.overlap_p2p = true;
-    list.push_back(layout_of(2, 2, 1, ScheduleKind::zero_bubble));
+    list.push_back(pipeline_layout(2, 2, 1, ScheduleKind::zero_bubble));
     list.back().options.parallel.overlap_p2p = true;
     list.back().options.parallel.scatter_gather = false;
-    list.push_back(layout_of(1, 2, 1, ScheduleKind::zero_bubble));
+    list.push_back(pipeline_layout(1, 2, 1, ScheduleKind::zero_bubble));
   }
   return list;
 }
 
 TEST(PipelineTraining, EveryFormComputesTheLossesOfOneRank) {
-  expect_run_of_one_rank(world(), six_layers(), layouts(world().size()));
+  expect_run_of_one_rank(world(), six_layers(), pipeline_layouts(world().size()));
 }
 
 TEST(PipelineTraining, TheSameFormTwiceGivesTheSameBits) {
   TrainingRunConfig config = six_layers();
   config.steps = 2;
-  for (const Layout& layout : layouts(world().size())) {
+  for (const Layout& layout : pipeline_layouts(world().size())) {
     expect_same_bits_twice(world(), config, layout, {DType::bf16});
   }
 }
 
 TEST(PipelineTraining, EveryFormTakesTheMemoryPredicted) {
-  for (const Layout& layout : layouts(world().size())) {
+  for (const Layout& layout : pipeline_layouts(world().size())) {
     SCOPED_TRACE(testing::Message() << layout);
     activation_bytes(world(), six_layers(), layout);
   }
@@ -102,9 +102,9 @@ TEST(PipelineTraining, ZeroBubbleTakesTheActivationsOfOneForwardOneBackward) {
     TrainingRunConfig config = six_layers();
     config.model.gated = swiglu;
     const std::size_t zero_bubble =
-        activation_bytes(world(), config, layout_of(1, p, 1, ScheduleKind::zero_bubble, split));
+        activation_bytes(world(), config, pipeline_layout(1, p, 1, ScheduleKind::zero_bubble, split));
     const std::size_t one_f_one_b =
-        activation_bytes(world(), config, layout_of(1, p, 1, ScheduleKind::one_forward_one_backward, split));
+        activation_bytes(world(), config, pipeline_layout(1, p, 1, ScheduleKind::one_forward_one_backward, split));
     if (world().rank() == 0) {
       EXPECT_EQ(zero_bubble, one_f_one_b);
     }
@@ -116,7 +116,7 @@ TEST(PipelineTraining, ZeroBubbleTakesTheActivationsOfOneForwardOneBackward) {
   }
 }
 
-TEST(PipelineTraining, EveryFormEvaluatesAndGeneratesAlike) {
+TEST(PipelineTraining, EveryFormEvaluatesAndGeneratesTheSame) {
   SelfCommunicator alone;
   TrainingRunConfig config = six_layers();
   config.model.hidden_dropout = 0;
@@ -127,7 +127,7 @@ TEST(PipelineTraining, EveryFormEvaluatesAndGeneratesAlike) {
   const double loss = infer::measure_perplexity(reference.gpt, *corpus).loss;
   infer::SamplingOptions sampling;
   const std::vector<std::int32_t> text = infer::generate(reference.gpt, alone, {5, 4, 3}, 40, -1, sampling);
-  for (const Layout& layout : layouts(world().size())) {
+  for (const Layout& layout : pipeline_layouts(world().size())) {
     SCOPED_TRACE(testing::Message() << layout);
     TrainingRun run(world(), config, layout);
     EXPECT_NEAR(infer::measure_perplexity(run.gpt, *corpus).loss / loss, 1,

@@ -23,7 +23,7 @@ SavedState saved_state() {
           .loss_scale = {.scale = 65536, .good_updates = 4, .hysteresis_left = -3}};
 }
 
-TEST(Progress, ComesBackFromItsAttributes) {
+TEST(Progress, IsRestoredFromItsAttributes) {
   const Attributes attributes = attributes_of(saved_state());
   EXPECT_EQ(state_from(attributes), saved_state());
   EXPECT_EQ(progress_from(attributes), saved_state().progress);
@@ -44,7 +44,7 @@ TEST(Progress, FromOlderCheckpointsLacksWhatTheyDidNotStore) {
   EXPECT_EQ(state_from(Attributes(texts)), expected);
 }
 
-TEST(Progress, ThatIsAbsurdIsRefusedByNameAndValue) {
+TEST(Progress, InvalidValuesAreRefusedByNameAndValue) {
   const Attributes good = attributes_of(saved_state());
   for (const auto& [name, values] : std::map<std::string, std::vector<std::string>>{
            {"iteration", {"abc", "-1", "", "8x", " 8", "99999999999999999999", "7", "1000000"}},

@@ -27,8 +27,9 @@ Recomputation distributed(Recomputation recomputation) {
   return recomputation;
 }
 
-Layout layout_of(int tensor, int pipeline, std::int64_t micro_batch, const Recomputation& recomputation,
-                 bool sequence_parallel = false, ScheduleKind schedule = ScheduleKind::one_forward_one_backward) {
+Layout recomputed_layout(int tensor, int pipeline, std::int64_t micro_batch, const Recomputation& recomputation,
+                         bool sequence_parallel = false,
+                         ScheduleKind schedule = ScheduleKind::one_forward_one_backward) {
   Layout layout{tensor, pipeline, {}};
   layout.options.micro_batch_size = micro_batch;
   layout.options.recomputation = recomputation;
@@ -39,42 +40,42 @@ Layout layout_of(int tensor, int pipeline, std::int64_t micro_batch, const Recom
 }
 
 /// Every kind of recomputation, on the grids of `ranks` ranks in turn.
-std::vector<Layout> layouts(int ranks) {
+std::vector<Layout> recomputed_layouts(int ranks) {
   if (ranks == 1) {
     std::vector<Layout> list;
     for (const Recomputation& r : {none, selective, uniform_1, uniform_3, block_1, block_3}) {
-      list.push_back(layout_of(1, 1, 4, r));
+      list.push_back(recomputed_layout(1, 1, 4, r));
     }
     return list;
   }
   if (ranks == 2) {
-    return {layout_of(2, 1, 4, selective, true),
-            layout_of(2, 1, 4, uniform_3, true),
-            layout_of(2, 1, 2, distributed(uniform_1)),
-            layout_of(2, 1, 2, distributed(block_3)),
-            layout_of(1, 2, 1, uniform_1),
-            layout_of(1, 2, 1, block_1),
-            layout_of(1, 2, 1, selective, false, ScheduleKind::gpipe),
-            layout_of(1, 2, 1, uniform_1, false, ScheduleKind::zero_bubble),
-            layout_of(1, 2, 1, none, false, ScheduleKind::zero_bubble),
-            layout_of(1, 2, 2, uniform_3, false, ScheduleKind::interleaved),
-            layout_of(1, 1, 2, selective)};
+    return {recomputed_layout(2, 1, 4, selective, true),
+            recomputed_layout(2, 1, 4, uniform_3, true),
+            recomputed_layout(2, 1, 2, distributed(uniform_1)),
+            recomputed_layout(2, 1, 2, distributed(block_3)),
+            recomputed_layout(1, 2, 1, uniform_1),
+            recomputed_layout(1, 2, 1, block_1),
+            recomputed_layout(1, 2, 1, selective, false, ScheduleKind::gpipe),
+            recomputed_layout(1, 2, 1, uniform_1, false, ScheduleKind::zero_bubble),
+            recomputed_layout(1, 2, 1, none, false, ScheduleKind::zero_bubble),
+            recomputed_layout(1, 2, 2, uniform_3, false, ScheduleKind::interleaved),
+            recomputed_layout(1, 1, 2, selective)};
   }
-  return {layout_of(2, 2, 2, selective, true, ScheduleKind::zero_bubble),
-          layout_of(2, 2, 2, distributed(uniform_1), false, ScheduleKind::zero_bubble),
-          layout_of(2, 2, 2, distributed(uniform_3)), layout_of(4, 1, 4, block_3, true),
-          layout_of(2, 1, 2, uniform_1, true)};
+  return {recomputed_layout(2, 2, 2, selective, true, ScheduleKind::zero_bubble),
+          recomputed_layout(2, 2, 2, distributed(uniform_1), false, ScheduleKind::zero_bubble),
+          recomputed_layout(2, 2, 2, distributed(uniform_3)), recomputed_layout(4, 1, 4, block_3, true),
+          recomputed_layout(2, 1, 2, uniform_1, true)};
 }
 
-TEST(Recomputation, ComputesTheRunOfOneRank) {
+TEST(Recomputation, MatchesTheRunOfOneRank) {
   TrainingRunConfig config;
   config.steps = 3;
-  expect_run_of_one_rank(world(), config, layouts(world().size()));
+  expect_run_of_one_rank(world(), config, recomputed_layouts(world().size()));
 }
 
 TEST(Recomputation, OfWholeLayersDoesNotChangeTheBits) {
   Communicator& ranks = world();
-  for (Layout layout : layouts(ranks.size())) {
+  for (Layout layout : recomputed_layouts(ranks.size())) {
     if (layout.options.recomputation.granularity != full) continue;
     TrainingRunConfig config;
     config.dtype = DType::bf16;
@@ -96,13 +97,14 @@ std::size_t bf16_activation_bytes(Communicator& ranks, const Layout& layout) {
 
 TEST(Recomputation, TakesTheMemoryPredicted) {
   Communicator& ranks = world();
-  for (const Layout& layout : layouts(ranks.size())) EXPECT_GT(bf16_activation_bytes(ranks, layout), 0u) << layout;
+  for (const Layout& layout : recomputed_layouts(ranks.size()))
+    EXPECT_GT(bf16_activation_bytes(ranks, layout), 0u) << layout;
 }
 
 TEST(Recomputation, SavesMemory) {
   SelfCommunicator alone;
   const auto bytes = [&](const Recomputation& recomputation) {
-    return bf16_activation_bytes(alone, layout_of(1, 1, 4, recomputation));
+    return bf16_activation_bytes(alone, recomputed_layout(1, 1, 4, recomputation));
   };
   EXPECT_LT(bytes(selective), bytes(none));
   EXPECT_LT(bytes(block_1), bytes(none));
@@ -114,8 +116,8 @@ TEST(Recomputation, SavesMemory) {
 TEST(Recomputation, DistributedInputsTakeLessMemory) {
   Communicator& ranks = world();
   if (ranks.size() != 2) GTEST_SKIP() << "two tensor ranks are enough";
-  EXPECT_LT(bf16_activation_bytes(ranks, layout_of(2, 1, 2, distributed(uniform_1))),
-            bf16_activation_bytes(ranks, layout_of(2, 1, 2, uniform_1)));
+  EXPECT_LT(bf16_activation_bytes(ranks, recomputed_layout(2, 1, 2, distributed(uniform_1))),
+            bf16_activation_bytes(ranks, recomputed_layout(2, 1, 2, uniform_1)));
 }
 
 }  // namespace

@@ -110,7 +110,7 @@ const std::vector<TestLayout>& layouts_of_experts() {
   constexpr DataSharding optimizer = DataSharding::optimizer, gradients = DataSharding::optimizer_and_gradients;
   static const std::vector<TestLayout> list = {
       {.name = "one rank"},
-      {.name = "DP 2", .data = 2},
+      {.name = "TP 4", .tensor = 4},
       {.name = "TP 2 x DP 2, ZeRO 1", .tensor = 2, .data = 2, .sharding = optimizer},
       {.name = "EP 2", .data = 2, .expert = 2},
       {.name = "EP 4", .data = 4, .expert = 4},
@@ -215,7 +215,7 @@ class Resharding : public testing::TestWithParam<const char*> {
   bool has_experts() const { return is("experts"); }
 };
 
-TEST_P(Resharding, AnyLayoutGivesAnyOtherByteForByte) {
+TEST_P(Resharding, ConvertsAnyLayoutToAnyOtherByteForByte) {
   std::vector<std::vector<checkpoint::TargetFile>> files;
   for (const TestLayout& layout : layouts()) files.push_back(files_of(config(), layout));
   MemoryStore whole;

@@ -139,7 +139,7 @@ TEST(Run, MeasuresEachValidationSetByItself) {
 
 // An iteration is followed by one poll, and an evaluation of five batches has four. So the run polls 1, four, 1, 1,
 // four, 1, 1, four times, and four times in the test; the last iteration has no poll.
-TEST(Run, StopsAtAnyLookAndResumesToTheSameRecords) {
+TEST(Run, StopsAtAnyPollAndResumesToTheSameRecords) {
   Records expected;
   {
     checkpoint::MemoryStore store;
@@ -164,7 +164,7 @@ TEST(Run, StopsAtAnyLookAndResumesToTheSameRecords) {
   }
 }
 
-TEST(Run, TestsOnceHoweverOftenItIsStartedAgain) {
+TEST(Run, TestsOnceHoweverOftenItIsRestarted) {
   CountingStore store;
   Records records;
   EXPECT_EQ(start(store, records, 18), RunEnd::stopped_early);  // first poll of the test
@@ -201,7 +201,7 @@ TEST(Run, WithoutTrainingEvaluatesAlone) {
   EXPECT_EQ(run.trainer.progress().iteration, 6);
 }
 
-TEST(Run, ThatSavesNothingIsDoneAfterAPlannedStopAndOnlyThen) {
+TEST(Run, WithoutSavingIsDoneAfterAPlannedStopOnly) {
   train::RunSchedule schedule;
   schedule.exit_interval = 2;
   const auto end = [&](bool signalled) {
@@ -238,7 +238,7 @@ TEST(Run, StopsOnAllRanksInAnEvaluationWhereOneIsSignalled) {
   EXPECT_TRUE(run.trainer.progress().evaluation_left);
 }
 
-TEST(MetricsOfARunThatMakesUpAnEvaluation, HoldItOnce) {
+TEST(MetricsOfARunThatMakesUpAnEvaluation, ContainItOnce) {
   const TemporaryDirectory directory;
   const std::string path = directory / "metrics.jsonl";
   train::TrainRecord record;
@@ -258,7 +258,7 @@ TEST(MetricsOfARunThatMakesUpAnEvaluation, HoldItOnce) {
   EXPECT_EQ(lines_after({.iteration = 2, .evaluation_left = true}), 2);
 }
 
-TEST(MetricsOfARunThatContinues, KeepEveryLineThatItDoesNotWriteAgain) {
+TEST(MetricsOfARunThatContinues, KeepEveryLineThatIsNotRewritten) {
   const TemporaryDirectory directory;
   const std::string path = directory / "metrics.jsonl";
   const std::string first = "{\"iteration\": 1, \"lm_loss\": 5}\nhalf a li{\"iteration\": 2, \"lm_loss\": 4}\n";

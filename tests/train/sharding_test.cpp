@@ -22,7 +22,7 @@ using parallel::ScheduleKind;
 constexpr DataSharding all_shardings[] = {DataSharding::none, DataSharding::optimizer,
                                           DataSharding::optimizer_and_gradients};
 
-Layout layout_of(int tensor, int pipeline, std::int64_t micro_batch, const DataParallelOptions& data_parallel) {
+Layout sharded_layout(int tensor, int pipeline, std::int64_t micro_batch, const DataParallelOptions& data_parallel) {
   Layout layout{tensor, pipeline, {}};
   layout.options.micro_batch_size = micro_batch;
   layout.options.parallel.data_parallel = data_parallel;
@@ -44,7 +44,7 @@ std::vector<std::pair<int, int>> grids(int ranks) {
   return {{1, 1}, {2, 1}, {1, 2}};
 }
 
-TEST(Sharding, ComputesTheRunOfOneRank) {
+TEST(Sharding, MatchesTheRunOfOneRank) {
   TrainingRunConfig config;
   config.clip_grad = 0.5;
   config.steps = 3;
@@ -53,7 +53,7 @@ TEST(Sharding, ComputesTheRunOfOneRank) {
     // One bucket without overlap, and many that divide layers with it.
     for (const DataParallelOptions& form : {DataParallelOptions{sharding}, overlapped(sharding)}) {
       for (const auto& [tensor, pipeline] : grids(world().size())) {
-        layouts.push_back(layout_of(tensor, pipeline, 1, form));
+        layouts.push_back(sharded_layout(tensor, pipeline, 1, form));
       }
     }
   }
@@ -61,21 +61,21 @@ TEST(Sharding, ComputesTheRunOfOneRank) {
   EXPECT_THAT(reference.grad_norm, testing::Each(testing::Gt(config.clip_grad)));
 }
 
-TEST(Sharding, ComputesTheRunOfOneRankWithSgd) {
+TEST(Sharding, MatchesTheRunOfOneRankWithSgd) {
   TrainingRunConfig config;
   config.optimizer.kind = optim::OptimizerKind::sgd;
   config.steps = 3;
-  expect_run_of_one_rank(world(), config, {layout_of(1, 1, 1, overlapped(DataSharding::optimizer))});
+  expect_run_of_one_rank(world(), config, {sharded_layout(1, 1, 1, overlapped(DataSharding::optimizer))});
 }
 
-TEST(Sharding, GoesWithEverySchedule) {
+TEST(Sharding, WorksWithEverySchedule) {
   if (world().size() < 4) GTEST_SKIP() << "needs two stages of two data ranks";
   TrainingRunConfig config;
   config.steps = 2;
   std::vector<Layout> layouts;
   for (const DataSharding sharding : all_shardings) {
     for (const ScheduleKind schedule : {ScheduleKind::gpipe, ScheduleKind::interleaved, ScheduleKind::zero_bubble}) {
-      Layout& layout = layouts.emplace_back(layout_of(1, 2, 1, overlapped(sharding)));
+      Layout& layout = layouts.emplace_back(sharded_layout(1, 2, 1, overlapped(sharding)));
       layout.options.parallel.schedule = schedule;
       if (schedule == ScheduleKind::interleaved) layout.options.parallel.pipeline.chunks = 2;
     }
@@ -83,16 +83,16 @@ TEST(Sharding, GoesWithEverySchedule) {
   expect_run_of_one_rank(world(), config, layouts);
 }
 
-TEST(Sharding, OverlapDoesNotChangeABit) {
+TEST(Sharding, OverlapDoesNotChangeTheBits) {
   Communicator& ranks = world();
   const TrainingRunConfig config{.dtype = DType::bf16, .steps = 2};
   for (const DataSharding sharding : all_shardings) {
     for (const auto& [tensor, pipeline] : grids(ranks.size())) {
       DataParallelOptions options{sharding};
       options.bucket_elements = 3000;
-      const Layout with_overlap = layout_of(tensor, pipeline, 2, overlapped(sharding));
+      const Layout with_overlap = sharded_layout(tensor, pipeline, 2, overlapped(sharding));
       SCOPED_TRACE(testing::Message() << with_overlap);
-      const Curve first = training_curve(ranks, config, layout_of(tensor, pipeline, 2, options));
+      const Curve first = training_curve(ranks, config, sharded_layout(tensor, pipeline, 2, options));
       const Curve second = training_curve(ranks, config, with_overlap);
       expect_same_bits(first, second);
     }
@@ -103,7 +103,7 @@ TEST(Sharding, NothingIsUsedBeforeItIsWaitedFor) {
   Communicator& ranks = world();
   for (const DataSharding sharding : all_shardings) {
     for (const auto& [tensor, pipeline] : grids(ranks.size())) {
-      const Layout layout = layout_of(tensor, pipeline, 1, overlapped(sharding));
+      const Layout layout = sharded_layout(tensor, pipeline, 1, overlapped(sharding));
       SCOPED_TRACE(testing::Message() << layout);
       TrainingRun prompt(ranks, {}, layout);
       TrainingRun lazy(ranks, {}, layout, [](parallel::GridCommunicators& communicators) {
@@ -126,9 +126,9 @@ TEST(Sharding, GradientsOfSixteenBitsStayWithinTheirTolerance) {
   const auto [tensor, pipeline] = grids(ranks.size()).back();
   for (const DataSharding sharding : {DataSharding::none, DataSharding::optimizer}) {
     DataParallelOptions options = overlapped(sharding);
-    const Curve reference = training_curve(ranks, config, layout_of(tensor, pipeline, 1, options));
+    const Curve reference = training_curve(ranks, config, sharded_layout(tensor, pipeline, 1, options));
     options.low_precision_gradients = true;
-    const Layout layout = layout_of(tensor, pipeline, 1, options);
+    const Layout layout = sharded_layout(tensor, pipeline, 1, options);
     SCOPED_TRACE(testing::Message() << layout);
     const Curve curve = training_curve(ranks, config, layout);
     EXPECT_NE(curve.grad_norm, reference.grad_norm);
@@ -156,7 +156,7 @@ TEST(Sharding, AnOverflowOfFp16SkipsTheUpdateOnEveryRank) {
     DataParallelOptions options{sharding};
     options.bucket_elements = 3000;
     options.overlap_reduce = true;
-    TrainingRun run(ranks, config, layout_of(1, 1, 2, options));
+    TrainingRun run(ranks, config, sharded_layout(1, 1, 2, options));
     const TensorView values = run.gpt.parameters().values();
     for (const train::TrainRecord& one : expected) {
       const std::vector<std::byte> before(values.data(), values.data() + values.size_bytes());
@@ -190,7 +190,7 @@ TEST(Sharding, MemoryIsAsPredictedOnEveryGrid) {
     for (const auto& [tensor, pipeline] : grids(ranks.size())) {
       TrainingRunConfig config;
       config.dtype = DType::bf16;
-      const Layout layout = layout_of(tensor, pipeline, 1, overlapped(sharding));
+      const Layout layout = sharded_layout(tensor, pipeline, 1, overlapped(sharding));
       SCOPED_TRACE(testing::Message() << layout);
       TrainingRun run(ranks, config, layout);
       expect_allocated(run, predicted_memory(run, config, ranks.rank()));
@@ -230,7 +230,7 @@ TEST(Sharding, BytesAParameterAreThoseOfTheFormulas) {
     TrainingRunConfig config;
     config.dtype = one.dtype;
     config.optimizer = one.optimizer;
-    const Layout layout = layout_of(1, 1, 1, one.options);
+    const Layout layout = sharded_layout(1, 1, 1, one.options);
     SCOPED_TRACE(testing::Message() << name_of(one.dtype) << ", " << layout);
     TrainingRun run(ranks, config, layout);
     const train::MemoryEstimate estimate = predicted_memory(run, config, ranks.rank());
@@ -270,7 +270,7 @@ class ShardedCheckpoint : public testing::Test {
   std::string root_;
 };
 
-TEST_F(ShardedCheckpoint, TheSameGridGoesOnBitForBit) {
+TEST_F(ShardedCheckpoint, TheSameGridResumesBitForBit) {
   Communicator& ranks = world();
   struct Case {
     DType dtype;
@@ -285,7 +285,7 @@ TEST_F(ShardedCheckpoint, TheSameGridGoesOnBitForBit) {
     TrainingRunConfig config;
     config.dtype = one.dtype;
     config.optimizer = one.optimizer;
-    const Layout layout = layout_of(ranks.size() > 2 ? 2 : 1, 1, 1, overlapped(one.sharding));
+    const Layout layout = sharded_layout(ranks.size() > 2 ? 2 : 1, 1, 1, overlapped(one.sharding));
     SCOPED_TRACE(testing::Message() << name_of(one.dtype) << ", " << name_of(one.optimizer.kind) << ", moments in "
                                     << name_of(one.optimizer.adamw.exp_avg_dtype) << ", " << layout);
     TrainingRun run(ranks, config, layout);
@@ -303,7 +303,7 @@ TEST_F(ShardedCheckpoint, TheSameGridGoesOnBitForBit) {
   }
 }
 
-TEST_F(ShardedCheckpoint, AnyOtherLayoutGoesOn) {
+TEST_F(ShardedCheckpoint, AnyOtherLayoutResumes) {
   Communicator& ranks = world();
   TrainingRunConfig config;
   config.batch = 12;
@@ -312,7 +312,7 @@ TEST_F(ShardedCheckpoint, AnyOtherLayoutGoesOn) {
   const Curve reference = training_curve(alone, config, {});
   // Two data ranks begin.
   if (const auto two = ranks.split(ranks.rank() < 2 ? 0 : -1, ranks.rank(), "two")) {
-    TrainingRun run(*two, config, layout_of(1, 1, 1, {DataSharding::optimizer}));
+    TrainingRun run(*two, config, sharded_layout(1, 1, 1, {DataSharding::optimizer}));
     for (int i = 0; i < 2; ++i) run.step();
     save(*two, run);
   }
@@ -328,14 +328,14 @@ TEST_F(ShardedCheckpoint, AnyOtherLayoutGoesOn) {
       EXPECT_NEAR(record.grad_norm / reference.grad_norm[i], 1, close.grad_norm);
     }
   };
-  expect_resumed(ranks, layout_of(1, 1, 3, overlapped(DataSharding::optimizer_and_gradients)));
-  expect_resumed(ranks, layout_of(2, 1, 1, overlapped(DataSharding::optimizer)));
-  expect_resumed(ranks, layout_of(1, 2, 1, overlapped(DataSharding::optimizer)));
+  expect_resumed(ranks, sharded_layout(1, 1, 3, overlapped(DataSharding::optimizer_and_gradients)));
+  expect_resumed(ranks, sharded_layout(2, 1, 1, overlapped(DataSharding::optimizer)));
+  expect_resumed(ranks, sharded_layout(1, 2, 1, overlapped(DataSharding::optimizer)));
   expect_resumed(alone, {});
   if (ranks.size() < 4) return;
   // Three data ranks, whose shards begin at other offsets.
   if (const auto three = ranks.split(ranks.rank() < 3 ? 0 : -1, ranks.rank(), "three")) {
-    expect_resumed(*three, layout_of(1, 1, 2, overlapped(DataSharding::optimizer)));
+    expect_resumed(*three, sharded_layout(1, 1, 2, overlapped(DataSharding::optimizer)));
   }
 }
 

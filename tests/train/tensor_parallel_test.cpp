@@ -9,7 +9,7 @@
 namespace trireme::test {
 namespace {
 
-Layout layout_of(int tensor, int pipeline) {
+Layout tensor_layout(int tensor, int pipeline) {
   Layout layout{tensor, pipeline, {}};
   layout.options.micro_batch_size = 2;
   layout.options.parallel.sequence_parallel = true;
@@ -18,7 +18,7 @@ Layout layout_of(int tensor, int pipeline) {
 
 TEST(SequenceParallel, NarrowTypesStayWithinTheirTolerance) {
   for (const DType dtype : {DType::fp32, DType::bf16}) {
-    expect_run_of_one_rank(world(), {.dtype = dtype, .steps = 3}, {layout_of(world().size(), 1)});
+    expect_run_of_one_rank(world(), {.dtype = dtype, .steps = 3}, {tensor_layout(world().size(), 1)});
   }
 }
 
@@ -26,7 +26,7 @@ TEST(TensorParallelOverlap, DoesNotChangeTheBits) {
   Communicator& ranks = world();
   for (const bool sequence_parallel : {false, true}) {
     const TrainingRunConfig config{.dtype = DType::bf16, .steps = 2};
-    Layout layout = layout_of(2, ranks.size() / 2);
+    Layout layout = tensor_layout(2, ranks.size() / 2);
     if (ranks.size() == 4) layout.options.parallel.schedule = parallel::ScheduleKind::gpipe;
     layout.options.parallel.sequence_parallel = sequence_parallel;
     const Curve with = training_curve(ranks, config, layout);

@@ -9,7 +9,7 @@
 namespace trireme::train {
 namespace {
 
-TEST(DevicePeak, IsFoundByTheDriversName) {
+TEST(DevicePeak, IsFoundByTheNameFromTheDriver) {
   const auto peak = [](const char* name) { return find_peak(name).value_or(DevicePeak{}).tflops; };
   EXPECT_EQ(peak("GPU 1 (NVIDIA H200, 139 GiB, compute capability 9.0, PCI 0000:1b:00.0)"), 989.4);
   EXPECT_EQ(peak("NVIDIA H100 80GB HBM3"), 989.4);

@@ -13,7 +13,7 @@ using model::ModelOutput;
 using parallel::ScheduleKind;
 
 /// Grids of `ranks` ranks, with every pipeline schedule.
-std::vector<Layout> layouts(int ranks) {
+std::vector<Layout> length_layouts(int ranks) {
   const auto in_pipeline = [](int tensor, int stages, ScheduleKind schedule, int chunks = 1) {
     Layout layout{tensor, stages, {}};
     layout.options.parallel.schedule = schedule;
@@ -73,7 +73,7 @@ TEST(VariableLengths, EveryGridAndScheduleComputesTheRunOfPaddedMicroBatches) {
     padded.options.micro_batch_size = 8;
     SelfCommunicator self;
     const Curve expected = training_curve(self, config, padded);
-    for (Layout layout : layouts(world().size())) {
+    for (Layout layout : length_layouts(world().size())) {
       layout.options.variable_lengths = true;
       layout.options.micro_batch_size = 2;
       SCOPED_TRACE(testing::Message() << layout);
@@ -85,7 +85,7 @@ TEST(VariableLengths, EveryGridAndScheduleComputesTheRunOfPaddedMicroBatches) {
 
 TEST(VariableLengths, CountTheTokensOfTheSamples) {
   for (const bool variable : {false, true}) {
-    for (Layout layout : layouts(world().size())) {
+    for (Layout layout : length_layouts(world().size())) {
       layout.options.variable_lengths = variable;
       layout.options.micro_batch_size = 2;
       const TrainingRunConfig config = small_run(true, ModelOutput::classes);
@@ -103,7 +103,7 @@ TEST(VariableLengths, CountTheTokensOfTheSamples) {
 }
 
 TEST(VariableLengths, TakeNoMoreMemoryThanPredicted) {
-  for (Layout layout : layouts(world().size())) {
+  for (Layout layout : length_layouts(world().size())) {
     layout.options.variable_lengths = true;
     layout.options.micro_batch_size = 2;
     const TrainingRunConfig config = small_run(true, ModelOutput::classes);
@@ -154,7 +154,7 @@ TEST(ScoreSamples, FindsTheScoresOfPaddedSamplesOnEveryGrid) {
     if (config.model.predicts_tokens()) return;
     config.batch = samples;
     const std::vector<double> expected = padded_scores(config, samples);
-    for (Layout layout : layouts(world().size())) {
+    for (Layout layout : length_layouts(world().size())) {
       layout.options.micro_batch_size = 2;
       SCOPED_TRACE(testing::Message() << layout);
       config.batch = 8;

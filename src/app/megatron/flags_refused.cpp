@@ -9,7 +9,7 @@ using enum Values;
 using enum Kind;
 
 // Flags that ask for something this program does not have. "prefix*" stands for every flag that begins so.
-constexpr auto table = std::to_array<FlagGroup>({
+constexpr auto refused_flags = std::to_array<FlagGroup>({
     {none, "0.10-", absent,
      "any grid loads any checkpoint; nearest: --tensor-model-parallel-size, --pipeline-model-parallel-size",
      "use-mp-args-from-checkpoint-args"},
@@ -48,7 +48,9 @@ constexpr auto table = std::to_array<FlagGroup>({
     {none, "2019-2020", absent, why::activation, "fp32-embedding"},
     {list, "2023", absent, why::activation, "model-spec"},
     {none, "23.06", absent, why::activation, "embedding-weights-in-fp32"},
-    {none, "Megatron-LLM", absent, why::activation, "parallel-attn, parallel-layernorm"},
+    {none, "Megatron-LLM", absent,
+     "nearest: --parallel-residual --shared-norm; with parallel-layernorm the former alone",
+     "parallel-attn, parallel-layernorm"},
     {one, "StarCoder", absent, why::activation, "attention-head-type, glu-activation"},
     {list, "", absent, why::bits, "fp4-*, fp8-*, kitchen-*"},
     {none, "0.16-", absent, why::bits, "disable-fp8-wgrad"},
@@ -76,8 +78,6 @@ constexpr auto table = std::to_array<FlagGroup>({
     {none, "0.7-", absent, "nearest: --recompute-granularity full", "moe-layer-recompute"},
     {none, "0.7-0.16", absent, "tensor ranks split experts as they split dense layers; nearest: leave it out",
      "moe-extended-tp"},
-    {one, "0.12-", absent, "logits have the type of --dtype, and scores are computed in fp32; nearest: leave it out",
-     "moe-router-dtype"},
     {none, "0.11-", absent, why::router_bias, "moe-router-enable-expert-bias"},
     {one, "0.11-", absent, why::router_bias, "moe-router-bias-update-rate"},
     {none, "0.9-", absent, why::upcycling, "moe-use-upcycling"},
@@ -159,6 +159,6 @@ constexpr auto table = std::to_array<FlagGroup>({
 
 }  // namespace
 
-std::span<const FlagGroup> flags_refused() { return table; }
+std::span<const FlagGroup> flags_refused() { return refused_flags; }
 
 }  // namespace trireme::app::megatron

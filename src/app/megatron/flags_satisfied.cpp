@@ -9,7 +9,7 @@ using enum Values;
 using enum Kind;
 
 // Flags that ask for something that is so in any case.
-constexpr auto table = std::to_array<FlagGroup>({
+constexpr auto satisfied_flags = std::to_array<FlagGroup>({
     {one, "0.11-", satisfied, why::attention, "attention-backend"},
     {none, "0.15-0.16", satisfied, why::attention, "legacy-tokenizer"},
     {none, "0.17-", satisfied, why::attention, "export-default-te-spec"},
@@ -193,6 +193,6 @@ constexpr auto table = std::to_array<FlagGroup>({
 
 }  // namespace
 
-std::span<const FlagGroup> flags_satisfied() { return table; }
+std::span<const FlagGroup> flags_satisfied() { return satisfied_flags; }
 
 }  // namespace trireme::app::megatron

@@ -9,7 +9,7 @@ using enum Values;
 using enum Kind;
 
 // Flags that work or write something, and values of flags that have a row of their own.
-constexpr auto table = std::to_array<FlagGroup>({
+constexpr auto working_flags = std::to_array<FlagGroup>({
     {none, "0.10-", works, "", "check-for-spiky-loss, use-rope-scaling"},
     {one, "0.10-", works, "",
      "expert-tensor-parallel-size, moe-ffn-hidden-size, moe-layer-freq, moe-shared-expert-intermediate-size, "
@@ -20,7 +20,7 @@ constexpr auto table = std::to_array<FlagGroup>({
      "moe-router-score-function, moe-router-topk-scaling-factor, mscale, mscale-all-dim, "
      "num-virtual-stages-per-pipeline-rank, rope-scaling-factor"},
     {list, "0.12-", works, "", "iterations-to-skip"},
-    {one, "0.12-", works, "", "data-parallel-sharding-strategy"},
+    {one, "0.12-", works, "", "data-parallel-sharding-strategy, moe-router-dtype"},
     {one, "0.13-", works, "", "pipeline-model-parallel-layout"},
     {none, "0.14-", works, "", "multiple-validation-sets"},
     {one, "0.14-", works, "", "padded-vocab-size, save-retain-interval"},
@@ -227,6 +227,6 @@ constexpr auto table = std::to_array<FlagGroup>({
 
 }  // namespace
 
-std::span<const FlagGroup> flags_that_work() { return table; }
+std::span<const FlagGroup> flags_that_work() { return working_flags; }
 
 }  // namespace trireme::app::megatron

@@ -78,7 +78,7 @@ class ExpertKernels : public KernelFamily<ExpertKernels> {
 
   /// Limits each of `count` experts to `capacity` tokens: kept [n, k] int32, overwritten, is `experts`, with -1 for
   /// each token and expert beyond. An expert keeps the tokens of largest weight, or the first ones with `by_position`;
-  /// of equal weights the earlier token. experts [n, k] int32, weights [n, k] A.
+  /// of equal weights the earlier token. experts [n, k] int32, in [0, count); weights [n, k] A.
   virtual void limit_load(Stream& stream, ConstTensorView experts, ConstTensorView weights, std::int64_t count,
                           std::int64_t capacity, bool by_position, TensorView kept) {
     pass_on(&ExpertKernels::limit_load, stream, {KernelKind::routing, bytes_of({experts, weights, kept})}, experts,

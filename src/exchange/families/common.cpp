@@ -6,6 +6,10 @@ bool rotates(const model::ModelConfig& config) {
   return !config.is_bert() && config.position_embedding == model::PositionEmbedding::rope;
 }
 
+bool rotates_plain(const model::ModelConfig& config) {
+  return rotates(config) && config.normalization == model::Normalization::layer_norm && !config.gated;
+}
+
 bool has_experts(const model::ModelConfig& config) { return !config.is_bert() && config.experts.count > 0; }
 
 ModelClass llama_like(std::string_view name, std::string_view type, std::string_view defaults,
@@ -44,6 +48,28 @@ void map_attention(TensorMapBuilder& map, const MapOptions& options, const std::
   map_layer(map, ours + ".proj", attention + ".o_proj");
 }
 
+void map_grouped_heads(TensorMapBuilder& map, const std::string& ours, const std::string& suffix,
+                       const std::string& tensor, RotaryLayout rotary) {
+  const std::int64_t a = map.config().heads, k = map.config().kv_heads(), d = map.config().head_dim();
+  const std::int64_t queries = a / k;  // queries of a group
+  std::size_t fused = 0;
+  for (int part = 0; part < 3; ++part) {
+    const std::string parameter = ours + (k == a ? ".qkv." : part == 0 ? ".q." : ".kv.") + suffix;
+    if (part == 0) fused = map.tensor({.name = tensor, .shape = map.parameter(parameter).shape_of((a + 2 * k) * d)});
+    const std::int64_t first = k == a ? part * a : part == 2 ? k : 0;
+    for (std::int64_t head = 0; head < (part == 0 ? a : k); ++head) {
+      const std::int64_t group = part == 0 ? head / queries : head;
+      const std::int64_t place = part == 0 ? head % queries : queries + part - 1;
+      map.head(parameter,
+               {.first = (first + head) * d,
+                .count = d,
+                .tensor = fused,
+                .foreign_first = (group * (queries + 2) + place) * d},
+               part == 2 ? RotaryLayout::halves : rotary);
+    }
+  }
+}
+
 void map_gated(TensorMapBuilder& map, const std::string& ours, const std::string& theirs, const GatedNames& names) {
   for (const std::string suffix : {".weight", ".bias"}) {
     if (!map.has(ours + ".fc" + suffix)) continue;
@@ -68,11 +94,14 @@ TensorMap map_around(const model::ModelConfig& config, const MapOptions& options
   for (int layer = 0; layer < config.layers; ++layer) {
     const std::string ours = layer_prefix(layer);
     const std::string theirs = fmt::format("model.layers.{}", layer);
-    map_layer(map, ours + ".ln_1", theirs + ".input_layernorm");
+    const bool after = config.post_branch_norm;
+    map_layer(map, ours + ".ln_1", theirs + (after ? ".post_attention_layernorm" : ".input_layernorm"));
     attention(map, options, ours + ".attn", theirs);
     map_layer(map, ours + ".out_ln_1", theirs + ".post_attention_layernorm");
     map_layer(map, ours + ".ln_2",
-              theirs + (config.sandwich_norm ? ".pre_feedforward_layernorm" : ".post_attention_layernorm"));
+              theirs + (config.sandwich_norm ? ".pre_feedforward_layernorm"
+                        : after              ? ".post_feedforward_layernorm"
+                                             : ".post_attention_layernorm"));
     map_layer(map, ours + ".out_ln_2", theirs + ".post_feedforward_layernorm");
     block(map, options, ours + ".mlp", theirs);
   }

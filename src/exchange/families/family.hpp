@@ -7,8 +7,9 @@
 namespace trireme::exchange {
 
 /// All families. NAME.cpp defines NAME_family(), which returns its classes. A model is exported as the first class that
-/// fits it: only the classes of the first two have experts.
-#define TRIREME_FAMILIES(X) X(qwen3_moe) X(mixtral) X(gemma) X(gpt2) X(starcoder2) X(phi3) X(llama) X(bert)
+/// fits it: only classes of the first three have experts.
+#define TRIREME_FAMILIES(X) \
+  X(olmo) X(qwen3_moe) X(mixtral) X(gemma) X(gpt2) X(gpt_neox) X(falcon) X(starcoder2) X(phi3) X(llama) X(bert)
 
 #define TRIREME_DECLARE_FAMILY(name) std::vector<ModelClass> name##_family();
 TRIREME_FAMILIES(TRIREME_DECLARE_FAMILY)
@@ -16,6 +17,8 @@ TRIREME_FAMILIES(TRIREME_DECLARE_FAMILY)
 
 /// Returns whether a model predicts the next token and has rotary positions.
 bool rotates(const model::ModelConfig& config);
+/// Returns whether it also has layer normalisation, and feed-forward blocks without a gate.
+bool rotates_plain(const model::ModelConfig& config);
 /// Returns whether a model that predicts the next token has experts.
 bool has_experts(const model::ModelConfig& config);
 
@@ -34,6 +37,11 @@ using MapPart = void (*)(TensorMapBuilder& map, const MapOptions& options, const
 /// Maps queries, keys, values and attention's output to one tensor each; further the norms of queries and keys, if any.
 void map_attention(TensorMapBuilder& map, const MapOptions& options, const std::string& ours,
                    const std::string& theirs);
+
+/// Maps queries, keys and values of `ours` (h.0.attn), weights or biases (`suffix`), to one tensor [groups, queries of
+/// a group + 2, d, ...]: each group has a head of keys and one of values, and the queries that share them come first.
+void map_grouped_heads(TensorMapBuilder& map, const std::string& ours, const std::string& suffix,
+                       const std::string& tensor, RotaryLayout rotary = RotaryLayout::halves);
 
 /// Last parts of the names of a gated block's tensors.
 struct GatedNames {

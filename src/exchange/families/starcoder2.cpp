@@ -19,10 +19,7 @@ std::vector<ModelClass> starcoder2_family() {
       .type = "starcoder2",
       .defaults = "num-layers 30 hidden-size 3072 num-attention-heads 24 num-query-groups 2 ffn-hidden-size 12288 "
                   "vocab-size 49152 max-position-embeddings 4096 position-embedding-type rope",
-      .fits =
-          [](const model::ModelConfig& config) {
-            return rotates(config) && config.normalization == model::Normalization::layer_norm && !config.gated;
-          },
+      .fits = rotates_plain,
       .keys = &model::ConfigKeys::llama,
       .own_keys = {{"norm_epsilon", "norm_epsilon"},
                    {"gelu", "hidden_act"},

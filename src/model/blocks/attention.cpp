@@ -59,8 +59,8 @@ void SelfAttention::declare(ParameterList& list, const ModelConfig& config, cons
     list.column_parallel(prefix + ".kv", config.has_qkv_bias(), {2, config.kv_heads(), d, h}, 1);
   }
   if (config.qk_norm) {
-    Norm::declare(list, config, prefix + ".q_ln", d, true);
-    Norm::declare(list, config, prefix + ".k_ln", d, true);
+    HeadNorm::declare(list, config, prefix + ".q_ln", a);
+    HeadNorm::declare(list, config, prefix + ".k_ln", config.kv_heads());
   }
   list.row_parallel(prefix + ".proj", config.linear_bias, h, a * d);
 }
@@ -156,14 +156,15 @@ void SelfAttention::forward(const LayerShape& shape, ConstTensorView x, const Dr
   const std::int64_t n = shape.rows();
   const std::int64_t columns = shape.attention_columns();
   const ArenaScope scope(context_.workspace);
-  const TensorView heads_out = saved.heads_out ? saved.heads_out : shape.allocate(context_.workspace, columns);
   saved.input = x;
   qkv_.forward(shape.as_rows(x), Activation::none, {}, saved.qkv.reshape({n, shape.qkv_columns()}));
   normalise(shape, saved.qkv, saved.queries, saved.keys);
   rotate(shape, saved.qkv, Rotation::forward);
+  if (!y && !saved.heads_out) return;
+  const TensorView heads_out = saved.heads_out ? saved.heads_out : shape.allocate(context_.workspace, columns);
   attend(shape, dropout, saved.qkv, heads_out,
          saved.log_sum_exp ? saved.log_sum_exp : shape.allocate_log_sum_exp(context_.workspace));
-  projection_.forward(heads_out.reshape({n, columns}), shape.as_rows(y));
+  if (y) projection_.forward(heads_out.reshape({n, columns}), shape.as_rows(y));
 }
 
 void SelfAttention::backward_input(const LayerShape& shape, const DropoutPlan& dropout, const Saved& saved,

@@ -60,7 +60,7 @@ class SelfAttention {
 
   /// Adds `prefix`.qkv.weight [3, heads, d, hidden], or with grouped queries `prefix`.q.weight [heads, d, hidden] and
   /// `prefix`.kv.weight [2, kv heads, d, hidden], split along heads; with QK norm `prefix`.q_ln.* and `prefix`.k_ln.*
-  /// [d]; `prefix`.proj.weight [hidden, heads d]; and the biases.
+  /// (HeadNorm); `prefix`.proj.weight [hidden, heads d]; and the biases.
   static void declare(ParameterList& list, const ModelConfig& config, const std::string& prefix);
   /// Takes these parameters, except the bias of proj.
   SelfAttention(const parallel::TensorContext& context, const parallel::ParameterBuffer& parameters,
@@ -69,7 +69,8 @@ class SelfAttention {
   Saved make_saved(const LayerShape& shape, bool selective, Arena& arena) const;
   Gradients make_gradients(const LayerShape& shape, bool selective, Arena& arena) const;
 
-  /// y [s_local, b, h] = attention(x), overwritten; x [s_local, b, h] must outlive `saved`.
+  /// y [s_local, b, h] = attention(x), overwritten; x [s_local, b, h] must outlive `saved`. An empty y only fills
+  /// `saved`.
   void forward(const LayerShape& shape, ConstTensorView x, const DropoutPlan& dropout, Saved& saved,
                TensorView y) const;
   /// Computes dx from gradients.output, overwritten, and fills the rest of `gradients`. Accumulates the gradient of the

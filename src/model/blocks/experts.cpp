@@ -123,6 +123,13 @@ Work Experts::sum_tokens(const Saved& saved, ConstTensorView rows, TensorView y,
   return context_.sum_into(y, term);
 }
 
+ConstTensorView Experts::in_type_of(ConstTensorView logits, ConstTensorView data) const {
+  if (data.dtype() == logits.dtype()) return data;
+  const TensorView converted = context_.workspace.allocate(logits.dtype(), data.shape());
+  context_.backend.elementwise().convert(context_.stream(), data, converted);
+  return converted;
+}
+
 TensorView Experts::activated_like(const Saved& saved) const {
   const Shape& expanded = saved.expanded.shape();
   return context_.workspace.allocate(saved.expanded.dtype(), {expanded[0], gated_ ? expanded[1] / 2 : expanded[1]});
@@ -147,7 +154,7 @@ void Experts::route(const LayerShape& shape, ConstTensorView rows, Saved& saved)
   const DType accumulation = accumulation_type(shape.dtype);
   const RouterProblem problem = this->problem(shape);
 
-  saved.logits = arena.allocate(shape.dtype, {n, count});
+  saved.logits = arena.allocate(config_.fp32_router ? accumulation : shape.dtype, {n, count});
   saved.chosen = arena.allocate(DType::int32, {n, k});
   const bool balances = config_.balance != BalanceLoss::none && config_.balance_coefficient > 0;
   TensorView sums, squares;
@@ -156,7 +163,11 @@ void Experts::route(const LayerShape& shape, ConstTensorView rows, Saved& saved)
     sums = workspace.allocate(accumulation, {problem.segments, count});
   }
   if (config_.z_coefficient > 0) squares = workspace.allocate(accumulation, {1});
-  context_.backend.gemm().linear(stream, rows, router_, {}, Activation::none, {}, saved.logits);
+  {
+    const ArenaScope scope(workspace);
+    context_.backend.gemm().linear(stream, in_type_of(saved.logits, rows), in_type_of(saved.logits, router_), {},
+                                   Activation::none, {}, saved.logits);
+  }
   const TensorView weights = arena.allocate(accumulation, {n, k});
   kernels.route(stream, problem, saved.logits, saved.chosen, weights, saved.counts, sums, squares);
   if (context_.context_group != nullptr) {
@@ -294,8 +305,9 @@ TensorView Experts::backward_of_router(const LayerShape& shape, const Saved& sav
                                        ConstTensorView dweights, double mean_gradient) const {
   Stream& stream = context_.stream();
   GemmKernels& gemm = context_.backend.gemm();
-  const TensorView dlogits = context_.workspace.allocate(shape.dtype, saved.logits.shape());
   const TensorView drouter = context_.workspace.allocate(shape.dtype, rows.shape());
+  const ArenaScope scope(context_.workspace);
+  const TensorView dlogits = context_.workspace.allocate(saved.logits.dtype(), saved.logits.shape());
   BalanceGradient balance;
   if (context_.tensor_group.rank() == 0) {  // once in the sum over the tensor group
     const double tokens = segment_tokens(shape);
@@ -310,8 +322,11 @@ TensorView Experts::backward_of_router(const LayerShape& shape, const Saved& sav
   }
   context_.backend.experts().route_backward(stream, problem(shape), saved.logits, saved.chosen, dweights, balance,
                                             dlogits);
-  gemm.linear_backward_weight(stream, dlogits, rows, router_gradient_, {});
-  gemm.linear_backward_input(stream, dlogits, router_, Activation::none, {}, drouter);
+  gemm.linear_backward_weight(stream, dlogits, in_type_of(dlogits, rows), router_gradient_, {});
+  const TensorView product =
+      dlogits.dtype() == drouter.dtype() ? drouter : context_.workspace.allocate(dlogits.dtype(), drouter.shape());
+  gemm.linear_backward_input(stream, dlogits, in_type_of(dlogits, router_), Activation::none, {}, product);
+  if (dlogits.dtype() != drouter.dtype()) context_.backend.elementwise().convert(stream, product, drouter);
   return drouter;
 }
 

@@ -35,7 +35,7 @@ class Experts {
   struct Saved {
     Arena* arena = nullptr;  ///< memory of the tensors below
     ConstTensorView input;
-    TensorView logits;  ///< [n, E]
+    TensorView logits;  ///< [n, E], in the type of the router
     TensorView chosen;  ///< [n, k]
     TensorView counts;  ///< [segments, E]; empty without a balance loss
     parallel::TokenDispatcher::Saved route;
@@ -86,6 +86,8 @@ class Experts {
   /// y = sum of each token's `rows` [R, h] over its experts, on all ranks of the expert and the tensor group; plus
   /// `more` [n, h] of this tensor rank, if any. Overwrites y, rows of the residual stream.
   Work sum_tokens(const Saved& saved, ConstTensorView rows, TensorView y, ConstTensorView more = {}) const;
+  /// `data` in the type of `logits`, converted into the work space if it differs.
+  ConstTensorView in_type_of(ConstTensorView logits, ConstTensorView data) const;
   /// Allocates [R, f_local] in the work space.
   TensorView activated_like(const Saved& saved) const;
   TensorView activate(const Saved& saved) const;

@@ -5,10 +5,9 @@ namespace trireme::model {
 using parallel::ParameterRole;
 
 void Norm::declare(ParameterList& list, const ModelConfig& config, const std::string& prefix, std::int64_t width,
-                   bool of_heads) {
+                   bool is_partial) {
   const auto add = [&](const char* suffix, ParameterRole role) {
-    parallel::Parameter& parameter = list.replicated(prefix + suffix, role, {width});
-    if (of_heads) parameter.gradient_is_partial = list.shard().tensor_size > 1;
+    list.replicated(prefix + suffix, role, {width}).gradient_is_partial = is_partial;
   };
   add(".weight", config.norm_1p ? ParameterRole::centred_norm_weight : ParameterRole::norm_weight);
   if (config.normalization == Normalization::layer_norm) add(".bias", ParameterRole::norm_bias);
@@ -59,10 +58,20 @@ bool is_packed(const Heads& x, const HeadsShape& shape) {
 }
 Shape matrix_shape(const HeadsShape& shape) { return {shape.positions * shape.batch * shape.heads, shape.head_dim}; }
 
+/// The heads of a position as one.
+HeadsShape joined(const HeadsShape& shape) { return {shape.positions, shape.batch, 1, shape.heads * shape.head_dim}; }
+
 }  // namespace
 
+void HeadNorm::declare(ParameterList& list, const ModelConfig& config, const std::string& prefix, std::int64_t heads) {
+  const bool across = config.qk_norm_across_heads;
+  Norm::declare(list, config, prefix, (across ? heads : 1) * config.head_dim(),
+                !across && list.shard().tensor_size > 1);
+}
+
 HeadNorm::Saved HeadNorm::make_saved(const LayerShape& shape, std::int64_t heads, Arena& arena) const {
-  return {shape.allocate(arena, heads * shape.d), norm_.make_statistics(shape.rows() * heads, shape.dtype, arena)};
+  const std::int64_t rows = shape.rows() * (across_heads_ ? 1 : heads);
+  return {shape.allocate(arena, heads * shape.d), norm_.make_statistics(rows, shape.dtype, arena)};
 }
 
 template <class Compute>
@@ -77,15 +86,54 @@ void HeadNorm::as_matrix(const HeadsShape& shape, const Heads& x, bool reads, co
   kernels.copy_heads(context_.stream(), shape, packed(copy, shape), x);
 }
 
-void HeadNorm::forward(const HeadsShape& shape, const Heads& x, const Saved& saved) const {
-  context_.backend.attention().copy_heads(context_.stream(), shape, x, packed(saved.heads, shape));
-  as_matrix(shape, x, false, [&](TensorView normed) {
+TensorView HeadNorm::gather(const HeadsShape& shape, ConstTensorView own) const {
+  Stream& stream = context_.stream();
+  const std::int64_t ranks = context_.tensor_group.size(), rows = shape.positions * shape.batch, w = shape.head_dim;
+  const TensorView all = context_.workspace.allocate(own.dtype(), {rows, ranks * w});
+  const ArenaScope scope(context_.workspace);
+  const TensorView parts = context_.workspace.allocate(own.dtype(), {ranks, rows, w});
+  context_.tensor_group.all_gather(stream, own, parts).wait(stream);
+  const HeadsShape by_rank{shape.positions, shape.batch, ranks, w};
+  context_.backend.attention().copy_heads(stream, by_rank, Heads{parts, shape.batch * w, w, rows * w},
+                                          packed(all, by_rank));
+  return all;
+}
+
+void HeadNorm::take_own(const HeadsShape& shape, TensorView rows, const Heads& x) const {
+  const std::int64_t w = shape.head_dim, row = context_.tensor_group.size() * w;
+  const auto skip = static_cast<std::int64_t>(size_of(rows.dtype())) * context_.tensor_group.rank() * w;
+  const TensorView own(rows.data() + skip, rows.dtype(), rows.shape());
+  context_.backend.attention().copy_heads(context_.stream(), shape, Heads{own, shape.batch * row, row, w}, x);
+}
+
+void HeadNorm::forward(const HeadsShape& heads, const Heads& x, const Saved& saved) const {
+  const HeadsShape shape = across_heads_ ? joined(heads) : heads;
+  const Heads joined_x{x.data, x.position_stride, x.sample_stride, shape.head_dim};
+  context_.backend.attention().copy_heads(context_.stream(), shape, joined_x, packed(saved.heads, shape));
+  if (is_gathered()) {
+    const ArenaScope scope(context_.workspace);
+    const TensorView all = gather(shape, saved.heads);
+    const TensorView normed = context_.workspace.allocate(all.dtype(), all.shape());
+    norm_.forward(all, normed, saved.statistics);
+    return take_own(shape, normed, joined_x);
+  }
+  as_matrix(shape, joined_x, false, [&](TensorView normed) {
     norm_.forward(saved.heads.reshape(matrix_shape(shape)), normed, saved.statistics);
   });
 }
 
-void HeadNorm::backward(const HeadsShape& shape, const Heads& dx, const Saved& saved) const {
-  as_matrix(shape, dx, true, [&](TensorView gradient) {
+void HeadNorm::backward(const HeadsShape& heads, const Heads& dx, const Saved& saved) const {
+  const HeadsShape shape = across_heads_ ? joined(heads) : heads;
+  const Heads joined_dx{dx.data, dx.position_stride, dx.sample_stride, shape.head_dim};
+  if (is_gathered()) {
+    const ArenaScope scope(context_.workspace);
+    const TensorView own = context_.workspace.allocate(dx.data.dtype(), matrix_shape(shape));
+    context_.backend.attention().copy_heads(context_.stream(), shape, joined_dx, packed(own, shape));
+    const TensorView all = gather(shape, saved.heads), gradient = gather(shape, own);
+    norm_.backward(gradient, all, saved.statistics, {}, gradient);
+    return take_own(shape, gradient, joined_dx);
+  }
+  as_matrix(shape, joined_dx, true, [&](TensorView gradient) {
     norm_.backward(gradient, saved.heads.reshape(matrix_shape(shape)), saved.statistics, {}, gradient);
   });
 }

@@ -27,10 +27,13 @@ struct OutputBias {
 /// Normalisation of the rows of a tensor: the model's LayerNorm or RMSNorm (NormKernels).
 class Norm {
  public:
-  /// Adds `prefix`.weight [width], and for LayerNorm `prefix`.bias. With `of_heads` the rows are heads, which are split
-  /// over the tensor ranks; otherwise they are rows of the residual stream.
+  /// Adds `prefix`.weight [width], and for LayerNorm `prefix`.bias, for rows of the residual stream.
+  static void declare(ParameterList& list, const ModelConfig& config, const std::string& prefix, std::int64_t width) {
+    declare(list, config, prefix, width, list.shard().sequence_parallel);
+  }
+  /// The same for any rows. With `is_partial` the gradient is a sum over the tensor ranks.
   static void declare(ParameterList& list, const ModelConfig& config, const std::string& prefix, std::int64_t width,
-                      bool of_heads = false);
+                      bool is_partial);
 
   Norm(const parallel::TensorContext& context, const parallel::ParameterBuffer& parameters, const std::string& prefix,
        const ModelConfig& config);
@@ -57,8 +60,10 @@ class Norm {
   TensorView bias_gradient_;
 };
 
-/// Normalisation of the channels of each head of queries or keys, before rotation (QK norm: Dehghani et al. 2023,
-/// arXiv:2302.05442). All heads share one weight [d]; each rank accumulates the weight's gradient over its own heads.
+/// Normalisation of queries or keys before rotation (QK norm: Dehghani et al. 2023, arXiv:2302.05442). Two forms:
+/// * the channels of each head. All heads share one weight [d]; each rank accumulates its gradient over its own heads;
+/// * all heads of a position together, with a weight [heads d] (ModelConfig::qk_norm_across_heads). The ranks of the
+///   tensor group gather their heads, and each computes all.
 class HeadNorm {
  public:
   /// Inputs of backward.
@@ -67,9 +72,11 @@ class HeadNorm {
     NormStatistics statistics;
   };
 
+  /// Adds the norm `prefix`.* of `heads` heads of the full model.
+  static void declare(ParameterList& list, const ModelConfig& config, const std::string& prefix, std::int64_t heads);
   HeadNorm(const parallel::TensorContext& context, const parallel::ParameterBuffer& parameters,
            const std::string& prefix, const ModelConfig& config)
-      : context_(context), norm_(context, parameters, prefix, config) {}
+      : context_(context), norm_(context, parameters, prefix, config), across_heads_(config.qk_norm_across_heads) {}
 
   Saved make_saved(const LayerShape& shape, std::int64_t heads, Arena& arena) const;
   /// x = norm(x), in place; overwrites `saved`.
@@ -83,8 +90,16 @@ class HeadNorm {
   template <class Compute>
   void as_matrix(const HeadsShape& shape, const Heads& x, bool reads, const Compute& compute) const;
 
+  /// Returns whether rows have heads of other tensor ranks.
+  bool is_gathered() const { return across_heads_ && context_.tensor_group.size() > 1; }
+  /// Rows [positions batch, ranks head_dim] in the work space, of the tensor ranks' `own` [positions batch, head_dim].
+  TensorView gather(const HeadsShape& shape, ConstTensorView own) const;
+  /// Copies this rank's columns of such `rows` to x.
+  void take_own(const HeadsShape& shape, TensorView rows, const Heads& x) const;
+
   parallel::TensorContext context_;
   Norm norm_;
+  bool across_heads_;
 };
 
 }  // namespace trireme::model

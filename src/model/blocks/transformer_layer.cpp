@@ -94,7 +94,8 @@ void TransformerLayer::backward_input(const LayerShape& shape, ConstTensorView d
 
 void TransformerLayer::keep_for_weights(const Saved& saved, Gradients& gradients) const {
   if (feed_forward_) {
-    feed_forward_->keep_for_weights(saved.feed_forward, gradients.feed_forward, saved.residual.middle);
+    feed_forward_->keep_for_weights(saved.feed_forward, gradients.feed_forward,
+                                    residual_->unread_by_weights(saved.residual));
   }
   attention_.keep_for_weights(saved.attention, gradients.attention);
 }

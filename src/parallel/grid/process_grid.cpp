@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "src/base/check.hpp"
+#include "src/base/text.hpp"
 
 namespace trireme::parallel {
 namespace {
@@ -103,9 +104,10 @@ ProcessGrid::ProcessGrid(int world_size, int tensor_size, int pipeline_size, int
   if (wanted == world_size) {
     TRIREME_CHECK(
         expert_size >= 1 && gradient_size() % expert_size == 0, ConfigError,
-        "expert size {} (<ep>) does not divide the {} ranks of context size {} x data size {}. Try one of {}, or start "
+        "expert size {} (<ep>) does not divide the {} of context size {} x data size {}. Try one of {}, or start "
         "more ranks",
-        expert_size, gradient_size(), context_size, data_size_, fmt::join(divisors(gradient_size()), ", "));
+        expert_size, counted(gradient_size(), "rank"), context_size, data_size_,
+        fmt::join(divisors(gradient_size()), ", "));
     return;
   }
   std::string counts = std::to_string(wanted);

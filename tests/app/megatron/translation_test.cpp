@@ -119,7 +119,7 @@ TEST_F(FlagTable, LeadsToOptionsOfOtherCommands) {
   }
 }
 
-TEST_F(Translate, BringsOldNamesIntoPresentOnes) {
+TEST_F(Translate, TranslatesOldNames) {
   EXPECT_EQ(words("--batch-size 4 --model-parallel-size 2 --warmup .01"),
             Words("--micro-batch-size 4 --tensor-model-parallel-size 2 --lr-warmup-fraction .01"));
   EXPECT_EQ(words("--checkpoint-activations --checkpoint-num-layers 2"),
@@ -134,7 +134,7 @@ TEST_F(Translate, BringsOldNamesIntoPresentOnes) {
             Words("--main-grads-dtype bf16 --padded-vocab-size 128 --loss-average tokens"));
 }
 
-TEST_F(Translate, BringsSpellingsOfNamesAndValuesIntoOurs) {
+TEST_F(Translate, TranslatesSpellingsOfNamesAndValues) {
   EXPECT_EQ(words("--global_batch_size=8 --train_samples 300_000_000 --split '99,1,0'"),
             Words("--global-batch-size 8 --train-samples 300000000 --split 99,1,0"));
   EXPECT_EQ(words("--normalization rmsnorm --normalization RMSNorm --normalization layernorm"),
@@ -179,10 +179,9 @@ TEST_F(Translate, TakesTheExpertsOfLaunchScripts) {
                   "alltoall --moe-aux-loss-coeff 1e-3 "
                   "--moe-router-load-balancing-type aux_loss --moe-expert-capacity-factor 0"));
   EXPECT_EQ(words({"--moe-layer-freq", "'([1]*48)'"}), Words("--moe-layer-freq ([1]*48)"));
-  for (const char* refused :
-       {"--moe-router-load-balancing-type sinkhorn", "--moe-router-load-balancing-type global_aux_loss",
-        "--moe-router-enable-expert-bias", "--moe-input-jitter-eps 0.1", "--moe-router-dtype fp32",
-        "--moe-use-upcycling", "--moe-per-layer-logging"}) {
+  for (const char* refused : {"--moe-router-load-balancing-type sinkhorn",
+                              "--moe-router-load-balancing-type global_aux_loss", "--moe-router-enable-expert-bias",
+                              "--moe-input-jitter-eps 0.1", "--moe-use-upcycling", "--moe-per-layer-logging"}) {
     EXPECT_EQ(kind_of(refused), Kind::absent) << refused;
   }
 }
@@ -213,7 +212,7 @@ TEST_F(Translate, NamesTokenizersByOneName) {
 
 // A script of a task gives the options of a model and of training: the first are checked against the checkpoint, the
 // others have no use.
-TEST(TranslateEval, HoldsAModelAgainstTheCheckpoint) {
+TEST(TranslateEval, ChecksAModelAgainstTheCheckpoint) {
   Options options("trireme eval", "");
   EvalOptions eval;
   eval.declare(options);
@@ -237,7 +236,7 @@ TEST(TranslateEval, HoldsAModelAgainstTheCheckpoint) {
               HasSubstr("dense models are not converted"));
 }
 
-TEST(TranslateFinetune, TellsKeepLastOfTasksFromThatOfCheckpoints) {
+TEST(TranslateFinetune, DistinguishesKeepLastOfTasksFromThatOfCheckpoints) {
   Options options("trireme finetune", "");
   TaskOptions task;
   task.declare(options);

@@ -39,7 +39,7 @@ class NamedTokenizerTest : public ::testing::Test {
   std::unique_ptr<data::Tokenizer> wordpiece_ = data::make_wordpiece_tokenizer(io::read_wordpiece_file(words_));
 };
 
-TEST_F(NamedTokenizerTest, AgreesInSilence) {
+TEST_F(NamedTokenizerTest, AcceptsTheSameTokenizerSilently) {
   EXPECT_THAT(compared({}, *bytes_), IsEmpty());
   EXPECT_THAT(compared({.type = "ByteLevelTokenizer"}, *bytes_), IsEmpty());
   EXPECT_THAT(compared({.type = "NullTokenizer"}, *bytes_), IsEmpty());
@@ -56,7 +56,7 @@ TEST_F(NamedTokenizerTest, RefusesAnotherTypeOrVocabularyAndNamesBoth) {
                  "others.txt: not the tokenizer wordpiece that corpus a.h5 holds");
 }
 
-TEST_F(NamedTokenizerTest, SaysInALineWhatCouldNotBeCompared) {
+TEST_F(NamedTokenizerTest, LogsWhatCouldNotBeCompared) {
   EXPECT_THAT(
       compared({.type = "GPT2BPETokenizer", .vocabulary_file = directory_ / "none", .merge_file = directory_ / "no"},
                *data::make_null_tokenizer(100, 99)),

@@ -75,7 +75,7 @@ TEST_F(OptionsTest, SetsVariablesOfEveryType) {
   EXPECT_FALSE(options_.given("consumed"));
 }
 
-TEST_F(OptionsTest, TakesTextsThatLookUnusual) {
+TEST_F(OptionsTest, AcceptsUnusualText) {
   EXPECT_TRUE(parse({"--prompt", ""}));
   EXPECT_EQ(prompt_, "");
   EXPECT_TRUE(parse("--prompt=--seed --data-path -"));
@@ -119,7 +119,7 @@ TEST_F(OptionsTest, RefusesMissingAndUnexpectedValues) {
   expect_problem({"-x"}, "there is no option -x");
 }
 
-TEST_F(OptionsTest, AnswersOneHyphenTooFewWithTheOption) {
+TEST_F(OptionsTest, SuggestsTheOptionForASingleHyphen) {
   expect_problem({"-lr", "1"}, "there is no option -lr; did you mean --lr?\nsee");
   expect_problem("--data-path a.h5 -lr 1", "there is no option -lr; did you mean --lr?\nsee");
   EXPECT_TRUE(parse("--prompt -lr --seed -1"));
@@ -156,7 +156,7 @@ TEST_F(OptionsTest, RefusesContradictionsBetweenTheNamesOfAnOption) {
   EXPECT_THAT(data_, ElementsAre("a", "b"));
 }
 
-TEST_F(OptionsTest, ReadsAFileOverWhichTheCommandLineWins) {
+TEST_F(OptionsTest, TheCommandLineOverridesAFile) {
   const std::string path = file_with(
       "# a run\n\ntp = 2\nlr = 0.5  # a comment\nsequence-parallel = true\ndata-path = a b.h5\ndata-path = c.h5\n");
   EXPECT_TRUE(parse({"--config", path, "--tensor-model-parallel-size", "8"}));
@@ -189,7 +189,7 @@ TEST_F(OptionsTest, ReadsFilesOfOptionsThatAreTextInUtf8Only) {
   expect_problem({"--config", pipe}, "is a pipe, not a regular file");
 }
 
-TEST_F(OptionsTest, WantsWhatIsRequired) {
+TEST_F(OptionsTest, RequiresMandatoryOptions) {
   options_.require({"data-path"});
   std::string file;
   options_.add_argument("FILE", &file, "The file.");

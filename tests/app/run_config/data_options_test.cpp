@@ -120,7 +120,7 @@ TEST(RunConfig, TakesFillInTheMiddle) {
   expect_refused("--model bert-base --data-path a.h5 --fim-rate 1", "which a BERT does not read");
 }
 
-TEST(RunConfig, GivesABertItsSamples) {
+TEST(RunConfig, ReadsTheSamplesOfBert) {
   const RunConfig config = read(
       "--model bert-336m --data-path a.h5 --mask-prob 0.2 --short-seq-prob 0 --seed 7 --split 8,1,1 --split-by "
       "documents --bert-no-binary-head");

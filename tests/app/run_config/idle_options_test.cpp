@@ -38,7 +38,7 @@ TEST(IdleOptions, OfAScriptForManyRanksAreNamedOnOne) {
                           "--ddp-bucket-size (one data rank)"));
 }
 
-TEST(IdleOptions, HaveTheirUseOnALargerGrid) {
+TEST(IdleOptions, AreUsedOnALargerGrid) {
   EXPECT_THAT(idle(many_ranks, parallel::ProcessGrid(8, 2, 2)), IsEmpty());
   EXPECT_THAT(idle(many_ranks, parallel::ProcessGrid(8, 2, 2, 2)), IsEmpty());  // context ranks reduce gradients, too
   EXPECT_THAT(idle(many_ranks, parallel::ProcessGrid(4, 1, 2)),

@@ -2,6 +2,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "src/app/run_config/model_options.hpp"
 #include "src/base/error.hpp"
 #include "src/base/text.hpp"
@@ -102,8 +104,8 @@ TEST(ModelOptions, TakeOneFormOfTheGate) {
 }
 
 TEST(ModelOptions, RefuseNormsAndBasesThatCannotBe) {
-  EXPECT_THAT([] { ask("--model 124m --sandwich-norm", 512, 257); },
-              ThrowsMessage<ConfigError>(HasSubstr("give --disable-bias-linear")));
+  EXPECT_THAT([] { ask("--model 124m --sandwich-norm --post-branch-norm", 512, 257); },
+              ThrowsMessage<ConfigError>(HasSubstr("--sandwich-norm with --post-branch-norm")));
   EXPECT_THAT([] { ask("--model llama3-8b --rotary-base-local 10000", 512, 257); },
               ThrowsMessage<ConfigError>(HasSubstr("--rotary-base-local 10000 needs rotary positions and layers with a "
                                                    "window: give --window-size")));
@@ -195,7 +197,7 @@ TEST(ModelOptions, GiveWindowsToSomeLayersOrAll) {
   EXPECT_EQ(with_layers("[1]*6"), "0 ");
 }
 
-TEST(ModelOptions, RefuseWindowsThatCannotBe) {
+TEST(ModelOptions, RefuseInvalidWindows) {
   const auto expect_problem = [](const Words& words, const std::string& problem) {
     const Words model = "--num-layers 4 --hidden-size 64 --num-attention-heads 4";
     EXPECT_THAT([&] { ask(model + words, 16, 257); }, ThrowsMessage<ConfigError>(HasSubstr(problem)));
@@ -218,6 +220,29 @@ TEST(ModelOptions, RefuseWindowsThatCannotBe) {
   }
   expect_problem("--model-type bert --window-size 4,0",
                  "--window-size 4: windows are for causal models, but a BERT attends to both sides");
+}
+
+TEST(ModelOptions, MakeBranchesParallel) {
+  const Words sizes = "--num-layers 4 --hidden-size 64 --num-attention-heads 4";
+  EXPECT_FALSE(ask(sizes, 16, 257).config.parallel_residual);
+  const model::ModelConfig two = ask(sizes + "--parallel-residual", 16, 257).config;
+  EXPECT_TRUE(two.parallel_residual && !two.shared_norm);
+  EXPECT_TRUE(ask(sizes + "--parallel-residual --shared-norm", 16, 257).config.shared_norm);
+  EXPECT_THAT([&] { ask(sizes + "--shared-norm", 16, 257); },
+              ThrowsMessage<ConfigError>(HasSubstr("--shared-norm needs --parallel-residual")));
+}
+
+TEST(ModelOptions, PlaceNorms) {
+  const Words sizes = "--num-layers 4 --hidden-size 64 --num-attention-heads 4";
+  const model::ModelConfig plain = ask(sizes + "--qk-layernorm", 16, 257).config;
+  EXPECT_FALSE(plain.qk_norm_across_heads || plain.post_branch_norm);
+  const Words both = "--qk-layernorm --qk-layernorm-across-heads --post-branch-norm";
+  const model::ModelConfig config = ask(sizes + both, 16, 257).config;
+  EXPECT_TRUE(config.qk_norm_across_heads && config.post_branch_norm);
+  EXPECT_THAT([&] { ask(sizes + "--qk-layernorm-across-heads", 16, 257); },
+              ThrowsMessage<ConfigError>(HasSubstr("--qk-layernorm-across-heads needs --qk-layernorm")));
+  EXPECT_THAT([&] { ask(sizes + "--post-branch-norm --parallel-residual", 16, 257); },
+              ThrowsMessage<ConfigError>(HasSubstr("--post-branch-norm with --parallel-residual")));
 }
 
 TEST(ModelOptions, DescribeExperts) {
@@ -289,23 +314,20 @@ TEST(ModelOptions, EachFieldsOptionSetsIt) {
   for (const model::Field& field : model::fields()) {
     if (field.help.empty()) continue;
     Words base = "--model 124m";
-    if (field.needs.met != nullptr) base[1] = "llama3-8b";
-    const model::ModelConfig llama = model::preset("llama3.1-8b");
-    if (field.needs.met != nullptr && !field.needs.met(model::preset("llama3-8b"))) {
-      if (field.needs.met(llama)) {
-        base[1] = "llama3.1-8b";
-      } else if (field.needs.met(model::preset("mixtral-8x7b"))) {
-        base[1] = "mixtral-8x7b";
-      } else if (field.needs.met(model::preset("bert-336m"))) {
-        base[1] = "bert-336m";
-      } else {
+    if (field.needs.met != nullptr) {
+      constexpr const char* models[] = {"llama3-8b",  "llama3.1-8b", "mixtral-8x7b",
+                                        "qwen3-0.6b", "pythia-1.4b", "bert-336m"};
+      const auto* const found =
+          std::ranges::find_if(models, [&](const char* name) { return field.needs.met(model::preset(name)); });
+      base[1] = found != std::end(models) ? *found : "llama3-8b";
+      if (found == std::end(models)) {
         base.insert(base.end(), {"--position-embedding-type", "yarn"});
         if (!field.option.starts_with("yarn-rotary")) base.insert(base.end(), {"--yarn-rotary-scaling-factor", "8"});
       }
     }
     if (field.name() == "num-query-groups") base.emplace_back("--group-query-attention");
     if (field.name() == "hidden-size") base.insert(base.end(), {"--kv-channels", "64"});
-    if (field.name() == "num-experts" || field.name() == "sandwich-norm") base.emplace_back("--disable-bias-linear");
+    if (field.name() == "num-experts") base.emplace_back("--disable-bias-linear");
     if (field.name() == "rotary-base-local") base.insert(base.end(), {"--window-size", "5"});
     if (field.name() == "moe-router-num-groups") base.insert(base.end(), {"--moe-router-group-topk", "1"});
     if (field.name() == "moe-router-group-topk") base.insert(base.end(), {"--moe-router-num-groups", "4"});

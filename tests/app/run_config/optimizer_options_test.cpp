@@ -39,7 +39,7 @@ RunConfig read_by_samples(const Words& words) {
   return reader.settle(2);
 }
 
-TEST(RunConfig, HoldsTheSchedulesOfMegatronLm) {
+TEST(RunConfig, ReadsTheSchedulesOfMegatronLm) {
   const RunConfig wsd = read(
       "--model gpt2-124m --data-path a.h5 --lr-decay-style WSD --lr-decay-iters 55 --lr-wsd-decay-iters 12 "
       "--lr-warmup-iters 5 --lr-warmup-init 0.25 --weight-decay-incr-style cosine --start-weight-decay 0.1 "

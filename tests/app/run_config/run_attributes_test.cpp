@@ -61,7 +61,7 @@ TEST(RunAttributes, HaveTheTrainingOfExpertsIfThereAreAny) {
               testing::ElementsAre("--moe-expert-capacity-factor was 0 in the checkpoint, now 1.25"));
 }
 
-TEST(RunAttributes, TellWhichOptionsOfTrainingChanged) {
+TEST(RunAttributes, NameTheChangedTrainingOptions) {
   train::TrainOptions options;
   options.lr_schedule.maximum = 0.1;
   Attributes stored = attributes_of(options);

@@ -167,7 +167,7 @@ TEST(SampleSplits, AGrowingBudgetKeepsTheEpochsThatWereBegun) {
   EXPECT_EQ(make_gpt_data({{store}}, options_of(8, {{45, 0, 0}, {47, 0, 0}})).train->size(), 47);
 }
 
-TEST(SampleSplits, BudgetsAreKeptOnlyWhereTheyAddSomething) {
+TEST(SampleSplits, StoresBudgetsOnlyIfNeeded) {
   const SampleBudget first{100, 10, 0};
   EXPECT_THAT(extend_budgets({}, first), ElementsAre(first));
   EXPECT_THAT(extend_budgets({first}, first), ElementsAre(first));
@@ -247,14 +247,14 @@ class MislabeledStore final : public TokenStore {
   CorpusInfo info_;
 };
 
-TEST(SampleSplits, ChecksEveryTokenItReads) {
+TEST(SampleSplits, ChecksEveryToken) {
   const auto data =
       make_gpt_data({{std::make_shared<MislabeledStore>(counting_store({5}))}}, options_of(4, {{1, 0, 0}}));
   EXPECT_THAT(test::message_of<DataError>([&] { sample(*data.train, 0); }),
               HasSubstr("token 3 is 3, not in the vocabulary of 3 ids"));
 }
 
-TEST(GptDataAttributes, NameAllThatTheOrderDependsOn) {
+TEST(GptDataAttributes, IncludeAllInputsOfTheOrder) {
   const std::vector<WeightedStore> stores = {{counting_store({500}), 3}, {counting_store({100}), 0.1}};
   const Attributes attributes = attributes_of(stores, options_of(8, {}));
   EXPECT_EQ(

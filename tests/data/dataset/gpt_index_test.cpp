@@ -78,7 +78,7 @@ TEST(GptIndex, ReproducesMegatronsOrderInOneEpoch) {
   EXPECT_THAT(indexed.order(), ElementsAre(2, 1, 3, 0));
 }
 
-TEST(GptIndex, KeepsALastEpochApartOfWhichLittleIsNeeded) {
+TEST(GptIndex, SeparatesALastEpochThatIsMostlyUnused) {
   const Indexed indexed({5, 9, 2, 14, 7}, 8, 5, 1234);
   EXPECT_EQ(indexed.index.epochs(), 2);
   EXPECT_THAT(indexed.index.document_order(), ElementsAre(4, 0, 1, 2, 3, 3, 2, 1, 0, 4));
@@ -87,7 +87,7 @@ TEST(GptIndex, KeepsALastEpochApartOfWhichLittleIsNeeded) {
   EXPECT_THAT(indexed.order(), ElementsAre(2, 0, 3, 1, 5, 8, 4, 6, 7));
 }
 
-TEST(GptIndex, ShufflesALastEpochWithTheOthersOfWhichMuchIsNeeded) {
+TEST(GptIndex, ShufflesALastEpochThatIsMostlyUsedWithTheOthers) {
   const Indexed indexed({30, 25, 40, 13, 52, 8, 21}, 8, 45, 1234);
   EXPECT_EQ(indexed.index.epochs(), 2);
   EXPECT_THAT(indexed.index.document_order(), ElementsAre(5, 3, 0, 4, 6, 2, 2, 0, 1, 1, 4, 5, 6, 3));
@@ -96,7 +96,7 @@ TEST(GptIndex, ShufflesALastEpochWithTheOthersOfWhichMuchIsNeeded) {
   EXPECT_THAT(std::vector(order.begin(), order.begin() + 5), ElementsAre(21, 31, 32, 8, 6));
 }
 
-TEST(GptIndex, FindsTheStartsThatAWalkOverTheDocumentsFinds) {
+TEST(GptIndex, StartsMatchASequentialScan) {
   for (const std::int64_t sequence_length : {1, 2, 3, 7, 16, 36}) {
     for (const std::int64_t samples : {1, 5, 40, 200}) {
       const Indexed indexed({5, 9, 2, 14, 7}, sequence_length, samples, 99);
@@ -114,7 +114,7 @@ TEST(GptIndex, PassesOverDocumentsWithoutTokens) {
   EXPECT_EQ(indexed.positions(), expected);
 }
 
-TEST(GptIndex, HoldsEverySampleOnceAndAtLeastThoseAskedFor) {
+TEST(GptIndex, ContainsEverySampleOnceAndAtLeastTheRequestedNumber) {
   for (const std::int64_t samples : {1, 2, 3, 4, 5, 8, 9, 13, 100, 1000}) {
     const Indexed indexed({5, 9, 2, 14, 7}, 8, samples, 1);
     const auto order = indexed.order();

@@ -23,7 +23,7 @@ std::shared_ptr<const MemoryTokenStore> counting_corpus(std::int64_t tokens) {
   return std::make_shared<MemoryTokenStore>(tokens, std::vector<std::vector<std::int32_t>>{document});
 }
 
-TEST(NextTokenLabels, AreNegativeWhereTheTextEndsEarly) {
+TEST(NextTokenLabels, AreNegativeBeyondTheEndOfTheText) {
   const SampleBuffer sample(4, {});
   make_next_token_labels(std::vector{3, 1, 4, -1, -1}, sample.view());
   EXPECT_THAT(sample.view().tokens, ElementsAre(3, 1, 4, 0));
@@ -130,7 +130,7 @@ TEST(Documents, AreThoseOfTheOffsetsWhateverTheTokens) {
 }
 
 // From PyTorch: torch.manual_seed(SEED); torch.randperm(10).
-TEST(TorchPermutation, IsThatOfPyTorch) {
+TEST(TorchPermutation, MatchesPyTorch) {
   EXPECT_THAT(torch_permutation(10, 0), ElementsAre(4, 1, 7, 5, 3, 9, 0, 8, 6, 2));
   EXPECT_THAT(torch_permutation(10, 42), ElementsAre(2, 6, 1, 8, 4, 5, 0, 9, 3, 7));
   EXPECT_THAT(torch_permutation(1, 3), ElementsAre(0));
@@ -147,7 +147,7 @@ std::unique_ptr<SampleSource> samples(Sampling sampling, std::int32_t tokens, st
   return std::move(make_gpt_data({{counting_corpus(tokens)}}, options).train);
 }
 
-TEST(CyclicSamples, ReadEachEpochInAnOrderOfItsOwn) {
+TEST(CyclicSamples, ReadEachEpochInItsOwnOrder) {
   constexpr std::int64_t n = 10;  // samples of an epoch
   const auto epoch = samples(Sampling::shuffled, 2 * n + 1, {{n, 0, 0}});
   const auto source = samples(Sampling::cyclic, 2 * n + 1, {{3 * n, 0, 0}});

@@ -29,7 +29,7 @@ TEST(SamplesNeeded, CountsTrainingEvaluationsAndTest) {
   EXPECT_EQ(samples_needed(run), (SampleBudget{7001, 4 * 10 * 8, 10 * 8}));
 }
 
-TEST(SamplesNeeded, RefusesWhatCannotBeCounted) {
+TEST(SamplesNeeded, RefusesOverflow) {
   EXPECT_THROW(samples_needed({.train_iters = -1}), ConfigError);
   EXPECT_THROW(samples_needed({.train_iters = 1, .global_batch_size = 0}), ConfigError);
   EXPECT_THROW(samples_needed({.train_iters = 1, .eval_interval = 0}), ConfigError);
@@ -37,7 +37,7 @@ TEST(SamplesNeeded, RefusesWhatCannotBeCounted) {
   EXPECT_THROW(samples_needed({.train_iters = INT64_MAX, .eval_iters = 3}), ConfigError);
 }
 
-TEST(SampleBudgets, ComeBackFromTheirAttribute) {
+TEST(SampleBudgets, AreRestoredFromTheirAttribute) {
   const std::vector<SampleBudget> budgets = {{32, 8, 4}, {INT64_MAX, 0, 0}};
   EXPECT_EQ(attributes_of(budgets).texts().at("data_budgets"), "32,8,4;9223372036854775807,0,0");
   EXPECT_EQ(budgets_from(attributes_of(budgets)), budgets);

@@ -22,7 +22,7 @@ std::vector<std::int32_t> read(const TokenStore& store, std::int64_t first, std:
   return tokens;
 }
 
-TEST(MockStore, IsAFunctionOfSeedAndPlace) {
+TEST(MockStore, DependsOnlyOnSeedAndPosition) {
   const MockStore store(ids(1000), 7);
   EXPECT_EQ(store.documents(), 10'240);
   EXPECT_GT(store.token_count(), 19'000'000);

@@ -42,7 +42,7 @@ TEST(Shingles, OfWordsAreStretchesOfSuccessiveWords) {
   EXPECT_THAT(shingles(" \n ", two_words), IsEmpty());
 }
 
-TEST(Shingles, AreFoldedWhereThatIsWanted) {
+TEST(Shingles, AreFoldedOnRequest) {
   const ShingleOptions folding{.folding = ShingleFolding::case_and_white_space};
   EXPECT_EQ(shingles("  Ärger \n und\tANDERES ", folding), shingles("ärger und anderes", {}));
   EXPECT_NE(shingles("Oars and", {}), shingles("oars and", {}));
@@ -98,7 +98,7 @@ TEST(DuplicateSearch, ReadsEachDocumentOfATemplateOnceForAllItsNeighbours) {
 
 // Two random sets of 300 with 200 in common have J = 0.5. That fraction of 20,000 functions (bands of one row) agrees,
 // with a standard deviation of 0.0035. Bands of two rows agree with probability J^2.
-TEST(MinHash, AgreesInABandWithTheProbabilityOfTheTheory) {
+TEST(MinHash, MatchesABandWithTheTheoreticalProbability) {
   std::mt19937_64 random(5);
   std::vector<std::uint64_t> a, b;
   for (int i = 0; i < 400; ++i) {
@@ -120,7 +120,7 @@ TEST(MinHash, AgreesInABandWithTheProbabilityOfTheTheory) {
 }
 
 // 300 pairs of sets of 300. Each byte of a sketch agrees with probability J, or by chance with 1/256.
-TEST(MinHash, SketchesTellSimilarSetsFromOthers) {
+TEST(MinHash, SketchesDistinguishSimilarSets) {
   const MinHash minhash({.bands = 48, .rows = 6, .seed = 1234});
   ASSERT_EQ(minhash.sketch_bytes(), 128);
   std::mt19937_64 random(6);
@@ -149,7 +149,7 @@ TEST(CandidatePairs, JoinDocumentsOfABucketToTheNearestBeforeThem) {
                                                        DocumentPair{30, 40}, DocumentPair{20, 40}));
 }
 
-TEST(Clusters, TakeALongChainInLinearTime) {
+TEST(Clusters, JoinALongChainInLinearTime) {
   Clusters clusters;
   constexpr std::int64_t count = 200000;
   for (std::int64_t i = count - 1; i > 0; --i) clusters.unite({i - 1, i});

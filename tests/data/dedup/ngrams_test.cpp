@@ -45,7 +45,7 @@ TEST(Ngrams, HaveHashesOfTheirWordsAlone) {
   EXPECT_NE(hashes("a a", 2), hashes("b b", 2));
 }
 
-TEST(HashSet, FindsWhatWasInsertedWhateverItsNumber) {
+TEST(HashSet, FindsAnyNumberOfInsertedValues) {
   HashSet set;
   for (std::uint64_t i = 0; i < 5000; ++i) set.insert(i % 4000);
   EXPECT_EQ(set.size(), 3999);  // 0 and 1 are the same element

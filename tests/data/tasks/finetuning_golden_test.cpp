@@ -52,7 +52,7 @@ class TaskGolden : public ::testing::Test {
   std::unique_ptr<Tokenizer> tokenizer_;
 };
 
-TEST_F(TaskGolden, TextIsCleanedAsTheReferences) {
+TEST_F(TaskGolden, CleanedTextMatchesTheReference) {
   const json& cases = golden_.at("clean_text");
   for (const json& each : cases) {
     EXPECT_EQ(clean_text(each.at(0).get<std::string>()), each.at(1).get<std::string>()) << each;
@@ -60,7 +60,7 @@ TEST_F(TaskGolden, TextIsCleanedAsTheReferences) {
   EXPECT_EQ(cases.size(), 17u);
 }
 
-TEST_F(TaskGolden, PairsArePackedAsTheReferences) {
+TEST_F(TaskGolden, PackedPairsMatchTheReference) {
   const json& cases = golden_.at("build_tokens_types_paddings_from_ids");
   const auto counted = [](const json& count, std::int32_t first) {
     Ids ids(count.is_null() ? 0 : count.get<std::size_t>());
@@ -78,7 +78,7 @@ TEST_F(TaskGolden, PairsArePackedAsTheReferences) {
   EXPECT_EQ(cases.size(), 20u);
 }
 
-TEST_F(TaskGolden, LongWordsAreTheReferences) {
+TEST_F(TaskGolden, LongWordsMatchTheReference) {
   const json& cases = golden_.at("wordpiece_long_words");
   for (const json& each : cases) {
     EXPECT_EQ(encode(each.at(1).get<std::string>()), each.at(2).get<Ids>()) << each.at(0);
@@ -86,7 +86,7 @@ TEST_F(TaskGolden, LongWordsAreTheReferences) {
   EXPECT_EQ(cases.size(), 9u);
 }
 
-TEST_F(TaskGolden, QuestionsOfRaceAreTheReferences) {
+TEST_F(TaskGolden, QuestionsOfRaceMatchTheReference) {
   const json& race = golden_.at("race");
   TaskFile file{"race.txt", ""};
   std::ifstream dev(folder_ + "/mrc/race_format_synthetic.dev.jsonl");
@@ -113,7 +113,7 @@ TEST_F(TaskGolden, QuestionsOfRaceAreTheReferences) {
   EXPECT_EQ(race.at("runs").size(), 2u);
 }
 
-TEST_F(TaskGolden, ExamplesOfGlueAreTheReferences) {
+TEST_F(TaskGolden, ExamplesOfGlueMatchTheReference) {
   const json& glue = golden_.at("glue");
   for (const json& expected : glue.at("files")) {
     const auto name = expected.at("file").get<std::string>();

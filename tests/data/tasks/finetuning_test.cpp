@@ -20,7 +20,7 @@ TEST(TaskText, LinesEndAsInPython) {
   EXPECT_FALSE(TextLines("").next());
 }
 
-TEST(TaskText, WholeNumbersAreThoseOfPython) {
+TEST(TaskText, IntegersMatchPython) {
   EXPECT_EQ(whole_number(" 12\u00A0"), 12);
   EXPECT_EQ(whole_number("+7"), 7);
   EXPECT_EQ(whole_number("-0"), 0);
@@ -104,7 +104,7 @@ TEST(Race, BadLinesAreErrorsOrSkippedAndCounted) {
   EXPECT_EQ(std::string(tokens.begin() + 1, tokens.begin() + 7), "who z ");
 }
 
-TEST(EpochSamples, EachEpochHasItsOwnOrderAndKeepsChoicesTogether) {
+TEST(EpochSamples, EachEpochHasItsOwnOrderAndKeepsTheChoicesOfAQuestionTogether) {
   const auto tokenizer = make_byte_tokenizer();
   std::string text;
   for (int i = 0; i < 5; ++i)

@@ -14,7 +14,7 @@ using testing::DoubleNear;
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-constexpr PairTokens special{2, 3, 0};
+constexpr PairTokens pair_tokens{2, 3, 0};
 
 const WordPieceTokenizer& tokenizer() {
   static const WordPieceTokenizer made(
@@ -31,11 +31,11 @@ SquadFile file_of(std::string context, std::vector<SquadQuestion> questions, boo
   return {"s.json", has_impossible, {{std::move(context), std::move(questions)}}};
 }
 
-TEST(SquadWindows, TokensOfTheAnswerAreThoseThatItTouches) {
+TEST(SquadWindows, TokensOfTheAnswerOverlapIt) {
   // Tokens: e, [UNK], "c" "##d", ".", e. An accent and a character beyond the BMP precede the answers.
   const SquadFile file = file_of("\u00E9 \U0001F600 cd. e", {question("x", {{"d", 5}}), question("y", {{"cd. e", 4}})});
   BadLines bad;
-  const SquadExamples examples(file, tokenizer(), {16, 128, 2, special}, true, bad);
+  const SquadExamples examples(file, tokenizer(), {16, 128, 2, pair_tokens}, true, bad);
   ASSERT_EQ(examples.windows().size(), 2u);
   // [CLS] a b [SEP] e [UNK] c ##d . e [SEP]: the question is cut to two tokens.
   const PackedPair packed = examples.packed(examples.windows()[0]);
@@ -52,7 +52,7 @@ TEST(SquadWindows, StartAStrideApartUntilTheContextEnds) {
   const SquadFile file = file_of("a b c d e a b c d e", {question("x", {{"a b", 10}})});
   BadLines bad;
   const auto windows_of = [&](std::int64_t stride) {
-    const SquadExamples examples(file, tokenizer(), {8, stride, 1, special}, false, bad);
+    const SquadExamples examples(file, tokenizer(), {8, stride, 1, pair_tokens}, false, bad);
     std::vector<std::vector<std::int64_t>> rows;
     for (const SquadWindow& w : examples.windows()) rows.push_back({w.first_token, w.tokens, w.start, w.end});
     return rows;
@@ -63,7 +63,7 @@ TEST(SquadWindows, StartAStrideApartUntilTheContextEnds) {
 }
 
 TEST(SquadWindows, BadQuestionsAreErrorsOrSkippedAndCounted) {
-  const auto message = [](const SquadFile& file, SquadOptions options = {16, 128, 64, special}) {
+  const auto message = [](const SquadFile& file, SquadOptions options = {16, 128, 64, pair_tokens}) {
     return test::message_of([&] {
       BadLines bad;
       SquadExamples(file, tokenizer(), options, true, bad);
@@ -81,13 +81,13 @@ TEST(SquadWindows, BadQuestionsAreErrorsOrSkippedAndCounted) {
   contradiction = question("x", {});
   contradiction.is_impossible = false;
   EXPECT_THAT(message(file_of("a", {contradiction})), HasSubstr("the question has no answer"));
-  EXPECT_THAT(message(file_of("a", {question("x", {{"a", 0}})}), {6, 128, 64, special}),
+  EXPECT_THAT(message(file_of("a", {question("x", {{"a", 0}})}), {6, 128, 64, pair_tokens}),
               HasSubstr("a sample of <seq_length> 6 has no room for the context"));
-  EXPECT_THAT(message(file_of("a b c d", {question("x", {{"a b c", 0}})}), {8, 1, 64, special}),
+  EXPECT_THAT(message(file_of("a b c d", {question("x", {{"a b c", 0}})}), {8, 1, 64, pair_tokens}),
               HasSubstr("no window of 2 tokens of the context holds the answer's 3"));
   BadLines skipping(true);
   const SquadFile file = file_of("a b", {question("x", {{"b", 1}}), question("y", {{"b", 2}})});
-  const SquadExamples examples(file, tokenizer(), {16, 128, 64, special}, true, skipping);
+  const SquadExamples examples(file, tokenizer(), {16, 128, 64, pair_tokens}, true, skipping);
   EXPECT_EQ(examples.questions().size(), 1u);
   EXPECT_EQ(skipping.count(), 1);
 }
@@ -107,7 +107,7 @@ class SquadPredictions : public ::testing::Test {
 TEST_F(SquadPredictions, TheBestSpanInTheContextIsCutOutOfIt) {
   // [CLS] a [SEP] A. cd [SEP]: the context is at positions 3 to 6.
   const SquadFile file = file_of("A. cd", {question("x", {{"A", 0}})});
-  const SquadExamples examples(file, tokenizer(), {16, 128, 1, special}, false, bad_);
+  const SquadExamples examples(file, tokenizer(), {16, 128, 1, pair_tokens}, false, bad_);
   // The best start and end lie in the question; the next best pair is reversed.
   const SquadPrediction best = predict(examples, {{0, 9, 0, 1, 0, 5, 0, 0}}, {{0, 9, 0, 0, 6, 0, 4, 0}});
   EXPECT_EQ(best.text, "cd");  // 5 + 4 exceeds 1 + 6
@@ -123,9 +123,9 @@ TEST_F(SquadPredictions, TheBestSpanInTheContextIsCutOutOfIt) {
   EXPECT_EQ(predict(examples, {{0, 0, 0, 1, 0, 5, 0, 0}}, {{0, 0, 0, 0, 6, 0, 4, 0}}).text, "");
 }
 
-TEST_F(SquadPredictions, TheThresholdSaysWhereThereIsNoAnswer) {
+TEST_F(SquadPredictions, TheThresholdSelectsNoAnswer) {
   const SquadFile file = file_of("A. cd", {question("x", {})}, true);
-  const SquadExamples examples(file, tokenizer(), {16, 128, 1, special}, false, bad_);
+  const SquadExamples examples(file, tokenizer(), {16, 128, 1, pair_tokens}, false, bad_);
   const std::vector<std::vector<float>> starts{{4, 0, 0, 3, 0, 0, 0, 0}}, ends{{4, 0, 0, 3, 0, 0, 0, 0}};
   SquadPrediction prediction = predict(examples, starts, ends);
   EXPECT_EQ(prediction.text, "");
@@ -139,7 +139,7 @@ TEST_F(SquadPredictions, TheThresholdSaysWhereThereIsNoAnswer) {
 TEST_F(SquadPredictions, APositionCountsInTheWindowWithMostContext) {
   // Windows of 4 tokens, 2 apart: tokens 0-3, 2-5 and 4-6.
   const SquadFile file = file_of("a b c d e a b", {question("x", {})}, true);
-  const SquadExamples examples(file, tokenizer(), {8, 2, 1, special}, false, bad_);
+  const SquadExamples examples(file, tokenizer(), {8, 2, 1, pair_tokens}, false, bad_);
   ASSERT_EQ(examples.windows().size(), 3u);
   // Token 3 has no token after it in window 0 and one before it in window 1, so it can start only there.
   std::vector<std::vector<float>> starts(3, std::vector<float>(8, 0)), ends = starts;
@@ -199,7 +199,7 @@ TEST(SquadMetrics, AverageOverQuestionsTheBestOfTheirAnswers) {
   BadLines bad;
   const SquadFile file = io::parse_squad(hand_made, "s.json", bad);
   EXPECT_TRUE(file.has_impossible);
-  const SquadExamples examples(file, tokenizer(), {64, 128, 64, special}, false, bad);
+  const SquadExamples examples(file, tokenizer(), {64, 128, 64, pair_tokens}, false, bad);
   const SquadScores scores = score_squad(
       examples, {{"q1", "Normans, of"}, {"q2", "1066."}, {"q3", ""}, {"q4", "Hastings"}, {"q5", "old town"}});
   // q1: exact 0. Against "normans": p 1/2, r 1, f1 2/3; against "normans of evreux": p 1, r 2/3, f1 4/5, the best.

@@ -58,7 +58,7 @@ class TasksGolden : public testing::Test {
   std::unique_ptr<Tokenizer> tokenizer_;
 };
 
-TEST_F(TasksGolden, DetokenizersAreTheReferences) {
+TEST_F(TasksGolden, DetokenizersMatchTheReference) {
   for (const json& pair : golden_.at("wikitext_detokenizer")) {
     EXPECT_EQ(detokenized(pair.at(0), Detokenizer::wikitext), pair.at(1)) << pair;
   }
@@ -73,7 +73,7 @@ TEST_F(TasksGolden, DetokenizersAreTheReferences) {
   }
 }
 
-TEST_F(TasksGolden, WikiTextIsTheReferences) {
+TEST_F(TasksGolden, WikiTextMatchesTheReference) {
   const json& golden = golden_.at("wikitext");
   std::vector<json> files = golden.at("other_files");
   files.push_back(golden);
@@ -90,7 +90,7 @@ TEST_F(TasksGolden, WikiTextIsTheReferences) {
   }
 }
 
-TEST_F(TasksGolden, WindowsOfWikiTextAreTheReferences) {
+TEST_F(TasksGolden, WindowsOfWikiTextMatchTheReference) {
   const json& golden = golden_.at("wikitext");
   const Ids ids = test::encode(*tokenizer_, detokenized(read(golden), Detokenizer::wikitext));
   for (const json& run : golden.at("runs")) {
@@ -103,7 +103,7 @@ TEST_F(TasksGolden, WindowsOfWikiTextAreTheReferences) {
   }
 }
 
-TEST_F(TasksGolden, SmallWindowsAreTheReferences) {
+TEST_F(TasksGolden, SmallWindowsMatchTheReference) {
   for (const json& expected : golden_.at("wikitext").at("small_windows")) {
     SCOPED_TRACE(expected.dump().substr(0, 80));
     Ids ids(expected.at("tokens").get<std::size_t>());
@@ -120,7 +120,7 @@ TEST_F(TasksGolden, SmallWindowsAreTheReferences) {
   }
 }
 
-TEST_F(TasksGolden, LambadaIsTheReferences) {
+TEST_F(TasksGolden, LambadaMatchesTheReference) {
   const json& golden = golden_.at("lambada");
   std::vector<std::string> lines;
   std::ifstream file(data_ + "/lambada/lambada_test.jsonl");

@@ -99,7 +99,7 @@ TEST(Lambada, TakesTheLastTokenOrTheLastWord) {
   EXPECT_DOUBLE_EQ(result.loss.value, 1);
 }
 
-TEST(Lambada, CutsLongTextsAtTheLeft) {
+TEST(Lambada, TruncatesLongTextsOnTheLeft) {
   const auto tokenizer = make_byte_tokenizer();
   ScoredTexts examples(256);
   add_lambada("one two three", LambadaTarget::last_word, *tokenizer, {8, true}, examples);

@@ -28,7 +28,7 @@ TEST_F(Language, TellsLanguagesApart) {
   EXPECT_EQ(detector.detect(german).wanted_fraction, 0);
 }
 
-TEST_F(Language, AddsUpTheSharesOfThoseWanted) {
+TEST_F(Language, SumsTheSharesOfTheRequestedLanguages) {
   const std::string both = std::string(english) + " " + german;
   const double english_fraction = LanguageDetector({"en"}).detect(both).wanted_fraction;
   EXPECT_GT(english_fraction, 0.3);
@@ -36,7 +36,7 @@ TEST_F(Language, AddsUpTheSharesOfThoseWanted) {
   EXPECT_GT(LanguageDetector({"de", "en"}).detect(both).wanted_fraction, 0.9);
 }
 
-TEST_F(Language, FindsNoLanguageWhereThereIsNone) {
+TEST_F(Language, FindsNoLanguageInTextWithoutOne) {
   for (const char* text : {"", "12345 67890", "\n\n", "\xFF\xFE\x01"}) {
     const auto found = LanguageDetector({"en"}).detect(text);
     EXPECT_EQ(found.main, "un");
@@ -44,7 +44,7 @@ TEST_F(Language, FindsNoLanguageWhereThereIsNone) {
   }
 }
 
-TEST_F(Language, RefusesCodesOfNoLanguage) {
+TEST_F(Language, RefusesUnknownLanguageCodes) {
   for (const char* code : {"xx", "un", "english", ""}) {
     EXPECT_THAT([&] { LanguageDetector({"de", code}); }, ThrowsMessage<ConfigError>(HasSubstr("is not the ISO 639")));
   }

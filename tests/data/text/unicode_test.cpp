@@ -14,7 +14,7 @@ std::string misread(std::string_view text) {
   return result;
 }
 
-TEST(UnicodeRepair, ReadsUtf8AgainThatWasTakenForWindows1252) {
+TEST(UnicodeRepair, UndoesMisreadingAsWindows1252) {
   EXPECT_EQ(repaired("café"), "café");
   EXPECT_EQ(repaired("cafÃ©"), "café");
   EXPECT_EQ(repaired("Ã–sterreich, donâ€™t, â‚¬ 5"), "Österreich, don’t, € 5");
@@ -24,7 +24,7 @@ TEST(UnicodeRepair, ReadsUtf8AgainThatWasTakenForWindows1252) {
   EXPECT_EQ(repaired("â\u0080\u009d"), "”");  // bytes without a character in windows-1252
 }
 
-TEST(UnicodeRepair, ReadsLatin1AgainAsOftenAsItWasMisread) {
+TEST(UnicodeRepair, UndoesRepeatedMisreadingAsLatin1) {
   for (const std::string text : {"é", "naïve Übung", "日本語 text", "😀"}) {
     std::string misread_text = text;
     for (int times = 0; times < 3; ++times) {

@@ -43,7 +43,7 @@ TEST(WordCounts, CountsTheWordsOfGpt2sPattern) {
   EXPECT_THAT(counts.sorted(), ElementsAre(Pair(std::string(88, 'x'), 1), Pair(std::string(256, 'x'), 2)));
 }
 
-TEST(BpeTrainer, MergesTheMostFrequentPairAndOfEqualsTheOneWithTheSmallerIds) {
+TEST(BpeTrainer, MergesTheMostFrequentPairAndBreaksTiesByTheSmallerIds) {
   const Words words{{"ab", 5}, {"abc", 3}, {"zz", 8}, {"bc", 2}};
   const BpeVocabulary vocabulary = train(words, {.vocabulary_size = 260, .min_frequency = 2});
   EXPECT_THAT(vocabulary.merges, ElementsAre(Pair("a", "b"), Pair("z", "z"), Pair("ab", "c")));
@@ -120,7 +120,7 @@ std::vector<std::pair<std::string, std::string>> train_naively(const Words& word
   return result;
 }
 
-TEST(BpeTrainer, EqualsTheTextbookOnRandomWords) {
+TEST(BpeTrainer, MatchesTheReferenceAlgorithmOnRandomWords) {
   std::mt19937 random(4);
   for (int trial = 0; trial < 30; ++trial) {
     std::map<std::string, std::int64_t> words;

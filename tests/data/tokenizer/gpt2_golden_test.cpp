@@ -28,7 +28,7 @@ class Gpt2Golden : public testing::Test {
   std::unique_ptr<Tokenizer> tokenizer_;
 };
 
-TEST_F(Gpt2Golden, EveryLineGivesTheReferencesTokens) {
+TEST_F(Gpt2Golden, TokensOfEveryLineMatchTheReference) {
   std::ifstream file(folder_ + "/golden/golden_gpt2_bpe.jsonl");
   int lines = 0;
   for (std::string line; std::getline(file, line); ++lines) {
@@ -41,7 +41,7 @@ TEST_F(Gpt2Golden, EveryLineGivesTheReferencesTokens) {
   EXPECT_EQ(lines, 1000);
 }
 
-TEST_F(Gpt2Golden, WhiteSpaceAtTheEdgesOfItsClassGivesTheReferencesTokens) {
+TEST_F(Gpt2Golden, TokensOfUnusualWhiteSpaceMatchTheReference) {
   const auto examples =
       nlohmann::json::parse(test::read_file(folder_ + "/golden/gpt2_bpe_whitespace_class_edge_cases.json"));
   EXPECT_EQ(examples.size(), 7u);

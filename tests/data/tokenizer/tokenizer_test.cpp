@@ -101,7 +101,7 @@ TEST(ByteTokenizer, GivesEveryByteItsValue) {
   EXPECT_THAT(message_of<DataError>([&] { decode(*tokenizer, {-1}); }), HasSubstr("-1"));
 }
 
-TEST(Gpt2Tokenizer, EqualsTheTextbookOnWordsOfEveryLength) {
+TEST(Gpt2Tokenizer, MatchesTheReferenceAlgorithmOnWordsOfEveryLength) {
   std::mt19937 random(1);
   for (int trial = 0; trial < 40; ++trial) {
     // Merges of random existing pieces, over an alphabet of three letters.
@@ -128,7 +128,7 @@ TEST(Gpt2Tokenizer, EqualsTheTextbookOnWordsOfEveryLength) {
 }
 
 // A word must not become a token that no merge makes, even if it spells it.
-TEST(Gpt2Tokenizer, DoesNotTakeATokenThatNoMergeMakes) {
+TEST(Gpt2Tokenizer, NeverEmitsATokenThatNoMergeProduces) {
   BpeVocabulary vocabulary = vocabulary_of({{"a", "b"}, {"b", "c"}, {"a", "bc"}});
   const auto tokenizer = make_gpt2_tokenizer(vocabulary);
   EXPECT_THAT(encode(*tokenizer, "abc"), ElementsAre(256, 'c'));
@@ -152,14 +152,14 @@ TEST(SpecialTokens, AreFoundByTheirNamesTheLongestFirst) {
   EXPECT_EQ(counts_in(*make_byte_tokenizer(), "<|endoftext|>"), SpellingCounts{});
 }
 
-TEST(Gpt2Tokenizer, TellsAWordFromOneWithAZeroByteBehindIt) {
+TEST(Gpt2Tokenizer, DistinguishesAWordFromOneWithATrailingZeroByte) {
   const auto tokenizer = make_gpt2_tokenizer(vocabulary_of({{"!", std::string(1, '\0')}}));
   EXPECT_THAT(encode(*tokenizer, "!"), ElementsAre('!'));
   EXPECT_THAT(encode(*tokenizer, std::string_view("!\0", 2)), ElementsAre(256));
   EXPECT_THAT(encode(*tokenizer, std::string_view("!\0\0", 3)), ElementsAre(256, 0));
 }
 
-TEST(Gpt2Tokenizer, TakesTimeInProportionToOneEndlessWord) {
+TEST(Gpt2Tokenizer, TakesLinearTimeForOneLongWord) {
   const auto tokenizer = make_gpt2_tokenizer(vocabulary_of({{"a", "a"}, {"aa", "aa"}, {"aaaa", "aaaa"}}));
   const Timer timer;
   EXPECT_EQ(encode(*tokenizer, std::string(1 << 20, 'a')).size(), 1u << 17);
@@ -174,7 +174,7 @@ TEST(Gpt2Tokenizer, DecodesTheEndOfADocumentToNothingAndRefusesUnknownIds) {
   EXPECT_THAT(message_of<DataError>([&] { decode(*tokenizer, {-1}); }), HasSubstr("-1"));
 }
 
-TEST(Gpt2Tokenizer, NamesWhatIsWrongWithAVocabulary) {
+TEST(Gpt2Tokenizer, NamesErrorsInAVocabulary) {
   const auto error_after = [](const auto& change) {
     BpeVocabulary vocabulary = vocabulary_of({{"a", "b"}});
     change(vocabulary);
@@ -224,7 +224,7 @@ TEST(TokenizerPayload, MakesAnEqualTokenizer) {
   EXPECT_NE(other->digest(), original->digest());
 }
 
-TEST(TokenizerPayload, ThatIsDamagedIsRefused) {
+TEST(TokenizerPayload, IsRefusedIfDamaged) {
   const std::string payload = make_gpt2_tokenizer(vocabulary_of({{"a", "b"}}))->payload();
   for (std::size_t size = 0; size < payload.size(); ++size) {
     ASSERT_THROW(tokenizer_from_payload("gpt2", payload.substr(0, size)), DataError) << size;
@@ -239,7 +239,7 @@ TEST(TokenizerPayload, ThatIsDamagedIsRefused) {
   EXPECT_THAT(refuse("word2vec", payload), HasSubstr("unknown tokenizer 'word2vec'"));
 }
 
-TEST(NullTokenizer, TakesAndGivesNumbers) {
+TEST(NullTokenizer, EncodesAndDecodesNumbers) {
   const auto tokenizer = make_null_tokenizer(50'257, 50'256);
   EXPECT_THAT(encode(*tokenizer, " 12\n0  50256\t7"), ElementsAre(12, 0, 50'256, 7));
   EXPECT_EQ(decode(*tokenizer, {12, 0, 50'256, 7}), "12 0 7 ");
@@ -249,7 +249,7 @@ TEST(NullTokenizer, TakesAndGivesNumbers) {
   EXPECT_THROW(decode(*tokenizer, {50'257}), DataError);
 }
 
-TEST(NullTokenizer, ComesBackFromItsPayloadAndFromNoOther) {
+TEST(NullTokenizer, IsRestoredFromItsOwnPayloadOnly) {
   const auto tokenizer = tokenizer_from_payload("null", make_null_tokenizer(300'000, 5)->payload());
   EXPECT_EQ(tokenizer->vocabulary_size(), 300'000);
   EXPECT_EQ(tokenizer->end_of_document(), 5);

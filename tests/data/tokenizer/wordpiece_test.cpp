@@ -38,7 +38,7 @@ TEST(WordPiece, TakesTheLongestPieceFirst) {
   EXPECT_THAT(pieces(vocabulary, ""), ElementsAre());
 }
 
-TEST(WordPiece, CutsAtWhiteSpacePunctuationAndIdeographs) {
+TEST(WordPiece, SplitsAtWhiteSpacePunctuationAndIdeographs) {
   const auto vocabulary = tokens_of({"a", "b", "$", ".", "\u4E2D", "\u6587", "\u2014", "##b"});
   EXPECT_THAT(pieces(vocabulary, " a\t$b.\r\n\u2028a\u00A0b "), ElementsAre("a", "$", "b", ".", "a", "b"));
   EXPECT_THAT(pieces(vocabulary, "a\u4E2D\u6587b\u2014a"), ElementsAre("a", "\u4E2D", "\u6587", "b", "\u2014", "a"));
@@ -106,7 +106,7 @@ TEST(WordPiece, DecodesToWordsAndAddsMegatronsSpecialTokens) {
               ThrowsMessage<DataError>(HasSubstr("token 10 is not in the vocabulary of 10 ids")));
 }
 
-TEST(WordPiece, NamesWhatIsWrongWithAVocabulary) {
+TEST(WordPiece, NamesErrorsInAVocabulary) {
   const auto expect_error = [](const std::vector<std::string>& tokens, const char* words) {
     EXPECT_THAT([&] { make_wordpiece_tokenizer({tokens, true}); }, ThrowsMessage<DataError>(HasSubstr(words)));
   };
@@ -130,7 +130,7 @@ TEST(WordPiece, PayloadMakesAnEqualTokenizer) {
   }
 }
 
-TEST(WordPieceGolden, EveryLineGivesTheReferencesTokens) {
+TEST(WordPieceGolden, TokensOfEveryLineMatchTheReference) {
   const char* folder = std::getenv("TRIREME_TEST_DATA");
   if (folder == nullptr) GTEST_SKIP() << "TRIREME_TEST_DATA does not name the folder of outside test data";
   WordPieceVocabulary vocabulary;

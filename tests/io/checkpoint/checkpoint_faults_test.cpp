@@ -159,7 +159,7 @@ TEST_F(CheckpointFaults, KilledAtAnyCallTheLastCommittedStepIsLoaded) {
   std::printf("%ld kills, %zu of them after the new step had its name\n", (calls + stride() - 1) / stride(), in_flight);
 }
 
-TEST_F(CheckpointFaults, FailingAtAnyCallNothingIsLostAndTheMessageSaysWhy) {
+TEST_F(CheckpointFaults, AFailureOfAnyCallLosesNothingAndIsExplained) {
   const long calls = calls_in_scenario();
   for (long at = 1; at <= calls; at += stride()) {
     const int error = at % 2 == 0 ? ENOSPC : EIO;

@@ -70,7 +70,7 @@ TEST_F(StoreTest, OtherToolsFindTheTensorsInTheFiles) {
   EXPECT_EQ(read, values);
 }
 
-TEST_F(StoreTest, StepsThatAreNotWholeDoNotCountAsKept) {
+TEST_F(StoreTest, IncompleteStepsDoNotCountAsKept) {
   for (std::uint64_t i = 1; i <= 3; ++i) save(static_cast<std::int64_t>(i), i);
   std::filesystem::resize_file(root + "/step-00000003/rank-00000.h5", 100);
   save(4, 4, 2);
@@ -100,7 +100,7 @@ TEST_F(StoreTest, StepBeforeStaysUntilTheNewOneHasBeenReadBack) {
   EXPECT_EQ(load(), 1u);
 }
 
-TEST(NumberIn, IsThatOfAFolderOfThePrefix) {
+TEST(NumberIn, ReadsTheNumberBehindThePrefix) {
   EXPECT_EQ(number_in("step-00000012", "step-"), 12);
   EXPECT_EQ(number_in(".trash-00000007-ab12", ".trash-"), 7);
   for (const char* name : {"step-", "step--0", "step--1", "step-x", "step-1x", "other-1"}) {
@@ -154,7 +154,7 @@ TEST_F(StoreTest, EveryFlippedBitIsFound) {
   EXPECT_GT(flips, 5000);
 }
 
-TEST_F(StoreTest, CutShortFilesAndAddedBytesAreFound) {
+TEST_F(StoreTest, TruncatedFilesAndAddedBytesAreFound) {
   save(10, 1);
   const std::string folder = root + "/step-00000010";
   test::Random random(8);
@@ -199,7 +199,7 @@ TEST_F(StoreTest, FilesOfAnotherStepAndLinksAreRefusedByName) {
   expect_refused("step-00000020/manifest.json is of step 10");
 }
 
-TEST_F(StoreTest, NothingIsTakenInPlaceOfAStepOfALaterFormat) {
+TEST_F(StoreTest, AStepOfALaterFormatIsNotReplacedByAnother) {
   save(10, 1);
   save(20, 2);
   CheckpointReader reader(root + "/step-00000020");
@@ -214,7 +214,7 @@ TEST_F(StoreTest, NothingIsTakenInPlaceOfAStepOfALaterFormat) {
   EXPECT_EQ(load("step-00000010"), 1u);
 }
 
-TEST_F(StoreTest, ASaveOfTheSameOriginKeepsTheFilesThatAreWhole) {
+TEST_F(StoreTest, ASaveOfTheSameOriginKeepsCompleteFiles) {
   std::vector<float> values(100, 1.5f);
   int reads = 0;
   const auto datasets = [&](std::int64_t elements) {
@@ -277,7 +277,7 @@ TEST_F(StoreTest, StepBeingReplacedCountsUntilTheOtherHasItsName) {
   EXPECT_EQ(load(), 3u);
 }
 
-TEST_F(StoreTest, PathOfARootOrOfAStepIsUnderstood) {
+TEST_F(StoreTest, AcceptsThePathOfARootOrOfAStep) {
   save(10, 1);
   const std::string real_root = std::filesystem::canonical(root).string();
   EXPECT_EQ(find_checkpoint(root).root, real_root);
@@ -291,7 +291,7 @@ TEST_F(StoreTest, PathOfARootOrOfAStepIsUnderstood) {
   EXPECT_THROW(find_checkpoint(directory / "file"), CheckpointError);
 }
 
-TEST_F(StoreTest, TooLittleSpaceIsSaidBeforehand) {
+TEST_F(StoreTest, TooLittleSpaceIsReportedInAdvance) {
   CheckpointStore store(root);
   EXPECT_THAT([&] { store.claim(std::int64_t{1} << 60); },
               ThrowsMessage<IoError>(AllOf(HasSubstr("1152921504606846976 bytes"), HasSubstr("are free"))));

@@ -37,7 +37,7 @@ std::string sealed(const std::string& body) {
   return "{\"digest\": \"" + digest(body.data(), body.size()) + "\", \"manifest\":\n" + body;
 }
 
-TEST(ManifestJson, ComesBack) {
+TEST(ManifestJson, SurvivesSerialisation) {
   const Manifest manifest = small_manifest();
   const std::string text = manifest_to_json(manifest);
   const Manifest back = manifest_from_json(text, "m");
@@ -52,7 +52,7 @@ TEST(ManifestJson, ComesBack) {
   EXPECT_EQ(manifest_from_json(manifest_to_json({}), "m").step, 0);
 }
 
-TEST(ManifestJson, WhatIsNoManifestIsRefused) {
+TEST(ManifestJson, OtherTextIsRefused) {
   const auto expect_refused = [](const std::string& text) {
     EXPECT_THAT([&] { manifest_from_json(text, "the/path"); },
                 ThrowsMessage<CheckpointError>(
@@ -86,7 +86,7 @@ TEST(ManifestJson, WhatIsNoManifestIsRefused) {
   expect_refused(replaced("\"step\": 9007199254740992", "\"step\": " + std::string(100000, '[')));
 }
 
-TEST(ManifestJson, OfALaterFormatOnlyTheVersionIsRead) {
+TEST(ManifestJson, OnlyTheVersionOfALaterFormatIsRead) {
   const Manifest manifest =
       manifest_from_json(sealed("{\"format\": \"trireme checkpoint\", \"format_version\": 7, \"new\": 1}}\n"), "m");
   EXPECT_EQ(manifest.format_version, 7);

@@ -39,7 +39,7 @@ class Corpus : public CorpusFiles {
   const std::string name_ = "corpus größe.h5", path_ = directory_ / name_;
 };
 
-TEST_F(Corpus, GivesBackWhatWasWritten) {
+TEST_F(Corpus, ReadsBackWhatWasWritten) {
   const std::vector<std::vector<std::int32_t>> documents{{1, 2, 3}, {}, {256}, {7, 8}};
   write(*narrow_, documents);
   const CorpusStore store(path_);
@@ -89,7 +89,7 @@ TEST_F(Corpus, SpansBlocksAndManyDocuments) {
   EXPECT_TRUE(std::ranges::equal(store.document_offsets(), offsets));
 }
 
-TEST_F(Corpus, KeepsSentencesWhereThereAreAny) {
+TEST_F(Corpus, KeepsSentencesIfAny) {
   write(*narrow_, {{1, 2, 3, 4}, {5}});
   const std::string without = CorpusStore(path_).info().content_digest;
   EXPECT_TRUE(CorpusStore(path_).sentence_offsets().empty());
@@ -185,7 +185,7 @@ TEST_F(Corpus, TruncatedIsRefused) {
   }
 }
 
-TEST_F(Corpus, ChangedWhileItIsReadIsNamed) {
+TEST_F(Corpus, AFileChangedDuringReadingIsNamed) {
   write(*narrow_, {random_ids(5000, 257)});
   const auto expect_changed = [&](const CorpusStore& store, const std::string& change) {
     EXPECT_THAT([&] { store.check_unchanged(); }, ThrowsMessage<DataError>(HasSubstr(path_ + " " + change)));
@@ -210,7 +210,7 @@ TEST_F(Corpus, ChangedWhileItIsReadIsNamed) {
   expect_changed(store, "was replaced by another file");
 }
 
-TEST_F(Corpus, OverwrittenOffsetsAskForNoTokensThatAreNotThere) {
+TEST_F(Corpus, OverwrittenOffsetsReadNoTokensOutOfBounds) {
   write(*narrow_, {{1, 2, 3}});
   const CorpusStore store(path_);
   for (const auto& [first, count] : {std::pair{-1, 1}, {0, 4}, {3, 1}, {1, -1}}) {

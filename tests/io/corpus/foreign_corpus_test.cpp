@@ -89,7 +89,7 @@ TEST_F(ForeignCorpora, AreExportedAsMegatronsBuilderWritesThem) {
   EXPECT_EQ(content("b.bin"), Bytes().add<std::int32_t>({70'000, 6, 99'999}).text());
 }
 
-TEST_F(ForeignCorpora, TakeThirtyTwoBitsFromMegatronsLimitOn) {
+TEST_F(ForeignCorpora, UseThirtyTwoBitsFromMegatronsLimit) {
   for (const std::int64_t size : {65499, 65500}) {
     const auto tokenizer = data::make_null_tokenizer(size, 0);
     export_megatron(CorpusStore(corpus("a.h5", {{1}}, *tokenizer)), directory_ / "a");
@@ -97,7 +97,7 @@ TEST_F(ForeignCorpora, TakeThirtyTwoBitsFromMegatronsLimitOn) {
   }
 }
 
-TEST_F(ForeignCorpora, OfMegatronWithEveryTypeOfWholeNumbersAreImported) {
+TEST_F(ForeignCorpora, ImportEveryIntegerTypeOfMegatron) {
   const auto import = [&](int code, const Bytes& tokens, std::int64_t size_of_token) {
     // The sequences need not lie in order.
     file("m.idx", index_of(code, {1, 2}, {2 * size_of_token, 0}, {0, 1, 2}));
@@ -111,7 +111,7 @@ TEST_F(ForeignCorpora, OfMegatronWithEveryTypeOfWholeNumbersAreImported) {
   EXPECT_THAT(import(5, Bytes().add<std::int64_t>({1, 2, 256}), 8), ElementsAre(256, 1, 2));
 }
 
-TEST_F(ForeignCorpora, OfMegatronHaveSentencesWhereADocumentIsSeveralSequences) {
+TEST_F(ForeignCorpora, ImportSequencesOfMegatronAsSentences) {
   const auto sentences = [&](std::initializer_list<std::int64_t> documents,
                              Sequences sequences = Sequences::automatic) {
     file("m.idx", index_of(8, {1, 1}, {0, 2}, documents));
@@ -126,7 +126,7 @@ TEST_F(ForeignCorpora, OfMegatronHaveSentencesWhereADocumentIsSeveralSequences) 
   EXPECT_EQ(sentences({0, 1, 2}, Sequences::sentences), 3u);
 }
 
-TEST_F(ForeignCorpora, OfMegatronKeepSentencesBothWays) {
+TEST_F(ForeignCorpora, KeepSentencesToAndFromMegatron) {
   const Bytes index = index_of(8, {1, 2, 1}, {0, 2, 6}, {0, 2, 3});
   file("m.idx", index);
   file("m.bin", token_bytes);
@@ -147,7 +147,7 @@ TEST_F(ForeignCorpora, OfMegatronKeepSentencesBothWays) {
   }
 }
 
-TEST_F(ForeignCorpora, OfMegatronThatAreDamagedAreRefusedByName) {
+TEST_F(ForeignCorpora, RefuseDamagedFilesOfMegatronByName) {
   const auto changed = [](const Bytes& bytes, std::size_t at, char value) {
     std::string text = bytes.text();
     text[at] = value;
@@ -182,7 +182,7 @@ Bytes llmc(std::int32_t magic, std::int32_t version, std::int32_t count) {
   return Bytes().add<std::int32_t>({magic, version, count}).pad_to(1024);
 }
 
-TEST_F(ForeignCorpora, OfLlmCAreImportedAndCutBeforeEachEndOfDocument) {
+TEST_F(ForeignCorpora, ImportLlmCAndCutBeforeEachEndOfDocument) {
   const std::string gpt2 = file("a.bin", llmc(20240520, 1, 6).add<std::uint16_t>({256, 1, 2, 256, 256, 3}));
   EXPECT_TRUE(is_llmc(gpt2));
   const CorpusStore store = imported(*narrow_, [&](auto& writer) { import_llmc(gpt2, 256, writer); });
@@ -197,7 +197,7 @@ TEST_F(ForeignCorpora, OfLlmCAreImportedAndCutBeforeEachEndOfDocument) {
   EXPECT_FALSE(is_llmc(file("c.bin", Bytes().add_text("abcd"))));
 }
 
-TEST_F(ForeignCorpora, OfLlmCThatAreDamagedAreRefusedByName) {
+TEST_F(ForeignCorpora, RefuseDamagedFilesOfLlmCByName) {
   expect_bad_llmc(Bytes().add_text("abc"), "ends at byte 3");
   expect_bad_llmc(llmc(20240522, 1, 0), "byte 0: 20240522");
   expect_bad_llmc(llmc(20240520, 7, 0), "byte 4: version 7 is not 1");

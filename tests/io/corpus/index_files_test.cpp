@@ -76,7 +76,7 @@ TEST_F(IndexCacheFiles, AreReadAndDoNotChangeTheOrder) {
   EXPECT_EQ(std::filesystem::last_write_time(files_in(folder_)[0]), written);
 }
 
-TEST_F(IndexCacheFiles, ThereIsOneForEachThingTheOrderDependsOn) {
+TEST_F(IndexCacheFiles, ExistOncePerSetOfInputsOfTheOrder) {
   for (const auto& corpus : {store(0), store(1)}) {
     for (const std::int64_t seed : {1, 2}) {
       for (const std::int64_t budget : {100, 150, 500}) {  // one, one and three epochs of 215 samples
@@ -87,7 +87,7 @@ TEST_F(IndexCacheFiles, ThereIsOneForEachThingTheOrderDependsOn) {
   EXPECT_EQ(files_in(folder_).size(), 8u);
 }
 
-TEST_F(IndexCacheFiles, ThatAreDamagedOrOfSomethingElseAreMadeAgain) {
+TEST_F(IndexCacheFiles, AreRebuiltIfDamagedOrForeign) {
   const auto corpus = store(0);
   const auto expected = samples(corpus, &cache_);
   const std::string path = files_in(folder_)[0];
@@ -121,7 +121,7 @@ TEST_F(IndexCacheFiles, ThatAreDamagedOrOfSomethingElseAreMadeAgain) {
   EXPECT_EQ(samples(corpus, &cache_), expected);
 }
 
-TEST_F(IndexCacheFiles, ThatCannotBeWrittenAreDoneWithout) {
+TEST_F(IndexCacheFiles, AreOptionalIfTheyCannotBeWritten) {
   const auto corpus = store(0);
   std::ofstream(directory_ / "file") << "no folder";
   IndexFiles cache(directory_ / "file/cache", 0);
@@ -133,7 +133,7 @@ TEST_F(IndexCacheFiles, ThatCannotBeWrittenAreDoneWithout) {
   EXPECT_THAT(files_in(folder_), ::testing::IsEmpty());
 }
 
-TEST_F(IndexCacheFiles, AreNotMadeOfWhatIsSmall) {
+TEST_F(IndexCacheFiles, AreNotMadeForSmallCorpora) {
   IndexFiles cache(folder_);
   samples(store(0), &cache);
   EXPECT_FALSE(std::filesystem::exists(folder_));

@@ -65,7 +65,7 @@ void write_sparse(const std::string& path) {
   file.close();
 }
 
-TEST(LargeCorpus, OfAHundredThousandMillionTokensIsOpenedInASecondAndReadRight) {
+TEST(LargeCorpus, AHundredBillionTokensOpenInASecondAndReadCorrectly) {
   const test::TemporaryDirectory directory;
   const std::string path = directory / "large.h5";
   if (free_bytes(directory.path()) < (std::int64_t{4} << 30)) GTEST_SKIP() << "less than 4 GiB free for the tables";

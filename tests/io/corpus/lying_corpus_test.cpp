@@ -20,7 +20,7 @@ struct Lie {
 };
 class LyingCorpus : public CorpusFiles, public ::testing::WithParamInterface<Lie> {};
 
-TEST_P(LyingCorpus, IsRefused) {
+TEST_P(LyingCorpus, InconsistentCorpusIsRefused) {
   const Lie& lie = GetParam();
   const std::string path = directory_ / "corpus.h5";
   {

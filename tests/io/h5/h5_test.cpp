@@ -65,7 +65,7 @@ class H5File : public ::testing::Test {
   std::string path_ = directory_ / "file.h5";
 };
 
-TEST_F(H5File, GivesBackEveryTypeBitByBit) {
+TEST_F(H5File, ReadsBackEveryTypeBitwise) {
   std::vector<std::uint8_t> bytes(8 * 6);
   std::iota(bytes.begin(), bytes.end(), 200);
   const Shape shape{2, 3};
@@ -135,7 +135,7 @@ TEST_F(H5File, KeepsScalarsEmptyArraysAndAttributes) {
   EXPECT_THROW(read.dataset("/absent"), DataError);
 }
 
-TEST_F(H5File, IsRefusedWhereItIsNoRegularHdf5File) {
+TEST_F(H5File, IsRefusedIfItIsNotARegularHdf5File) {
   EXPECT_THROW(File::open(directory_ / "absent.h5", Symlinks::follow), IoError);
   expect_refused(directory_.path(), "not a regular file");
   ASSERT_EQ(mkfifo((directory_ / "fifo").c_str(), 0600), 0);
@@ -148,7 +148,7 @@ TEST_F(H5File, IsRefusedWhereItIsNoRegularHdf5File) {
               ThrowsMessage<DataError>(HasSubstr("is a symbolic link")));
 }
 
-TEST_F(H5File, IsRefusedWhereItHoldsWhatCreateNeverWrites) {
+TEST_F(H5File, IsRefusedIfItHoldsObjectsThatAreNeverWritten) {
   const auto expect = [&](const std::string& reason, const std::function<void(const ForeignFile&)>& fill) {
     {
       const ForeignFile file(path_);
@@ -180,13 +180,13 @@ TEST_F(H5File, IsRefusedWhereItHoldsWhatCreateNeverWrites) {
   H5Pclose(external);
 }
 
-TEST_F(H5File, FullDiskIsSaidWithTheSystemsReasonAlone) {
+TEST_F(H5File, AFullDiskIsReportedWithTheReasonOfTheSystem) {
   EXPECT_THAT([] { File::create("/dev/full"); },
               ThrowsMessage<Hdf5Error>("cannot create /dev/full: No space left on device"));
 }
 
 // In a separate process: the library's own handler at exit crashes after a close that failed.
-TEST_F(H5File, ProcessLeavesInOrderAfterAFailedClose) {
+TEST_F(H5File, ProcessExitsNormallyAfterAFailedClose) {
   ::testing::FLAGS_gtest_death_test_style = "threadsafe";
   const auto fail_and_leave = [&] {
     std::optional<test::FileSizeLimit> limit;  // outlives the file

@@ -28,7 +28,7 @@ TEST(JsonText, ALineWithoutTheKeyHasTheValueNull) {
   }
 }
 
-TEST(JsonText, AnotherTextLeavesTheOtherMembersAsTheyAre) {
+TEST(JsonText, ReplacingTheTextKeepsOtherMembers) {
   const std::string line = R"({"z": [1.50, 2], "text": "old", "a": {"text": "inner", "n": 123456789012345678901}})";
   EXPECT_EQ(with_json_text(line, "text", "n\"ew\n"),
             R"({"z":[1.50,2],"text":"n\"ew\n","a":{"text":"inner","n":123456789012345678901}})");

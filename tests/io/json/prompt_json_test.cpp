@@ -24,34 +24,34 @@ TEST(PromptLine, HasATextOrTokens) {
   EXPECT_EQ(parse_prompt(R"({"prompt": ""})", "f:1").id, "");
 }
 
-void expect_refused(std::string_view line, const std::string& message) {
+void expect_line_refused(std::string_view line, const std::string& message) {
   EXPECT_THAT(test::message_of<DataError>([&] { parse_prompt(line, "f:12"); }),
               testing::AllOf(testing::StartsWith("f:12:"), HasSubstr(message)))
       << line;
 }
 
 TEST(PromptLine, HostileLinesAreRefusedWithTheirPlace) {
-  expect_refused("{", "f:12:2: not JSON");
-  expect_refused("{\"prompt\": \"\xff\"}", "not JSON: syntax error while parsing value");
-  expect_refused("{\"prompt\": \"\\ud800\"}", "not JSON");
-  expect_refused("[1]", "the line is an array, not an object");
-  expect_refused("{}", "it has neither");
-  expect_refused(R"({"prompt": "a", "tokens": [1]})", "it has both");
-  expect_refused(R"({"prompt": 5})", "\"prompt\" is 5, not a text");
-  expect_refused(R"({"tokens": "5"})", "\"tokens\" is \"5\", not a list");
-  expect_refused(R"({"tokens": [1, -1]})", "\"tokens\"[1] is -1: it must be a whole number from 0 to 2147483647");
-  expect_refused(R"({"tokens": [1.0]})", "\"tokens\"[0] is 1.0");
-  expect_refused(R"({"tokens": [2147483648]})", "\"tokens\"[0] is 2147483648");
-  expect_refused(R"({"tokens": [99999999999999999999]})", "\"tokens\"[0] is 1e+20");
-  expect_refused(R"({"prompt": "a", "id": null})", "\"id\" is null, neither a text nor a whole number");
-  expect_refused(R"({"prompt": "a", "id": 1.5})", "\"id\" is 1.5");
-  expect_refused(R"({"prompt": "a", "max_new_tokens": "9"})", "\"max_new_tokens\" is \"9\"");
-  expect_refused(std::string(100000, '['), "not JSON");
-  expect_refused("{\"tokens\": " + std::string(100000, '[') + std::string(100000, ']') + "}",
-                 "\"tokens\"[0] is an array");
+  expect_line_refused("{", "f:12:2: not JSON");
+  expect_line_refused("{\"prompt\": \"\xff\"}", "not JSON: syntax error while parsing value");
+  expect_line_refused("{\"prompt\": \"\\ud800\"}", "not JSON");
+  expect_line_refused("[1]", "the line is an array, not an object");
+  expect_line_refused("{}", "it has neither");
+  expect_line_refused(R"({"prompt": "a", "tokens": [1]})", "it has both");
+  expect_line_refused(R"({"prompt": 5})", "\"prompt\" is 5, not a text");
+  expect_line_refused(R"({"tokens": "5"})", "\"tokens\" is \"5\", not a list");
+  expect_line_refused(R"({"tokens": [1, -1]})", "\"tokens\"[1] is -1: it must be a whole number from 0 to 2147483647");
+  expect_line_refused(R"({"tokens": [1.0]})", "\"tokens\"[0] is 1.0");
+  expect_line_refused(R"({"tokens": [2147483648]})", "\"tokens\"[0] is 2147483648");
+  expect_line_refused(R"({"tokens": [99999999999999999999]})", "\"tokens\"[0] is 1e+20");
+  expect_line_refused(R"({"prompt": "a", "id": null})", "\"id\" is null, neither a text nor a whole number");
+  expect_line_refused(R"({"prompt": "a", "id": 1.5})", "\"id\" is 1.5");
+  expect_line_refused(R"({"prompt": "a", "max_new_tokens": "9"})", "\"max_new_tokens\" is \"9\"");
+  expect_line_refused(std::string(100000, '['), "not JSON");
+  expect_line_refused("{\"tokens\": " + std::string(100000, '[') + std::string(100000, ']') + "}",
+                      "\"tokens\"[0] is an array");
 }
 
-TEST(ContinuationLine, HasTheLogProbabilitiesThatTheContinuationHas) {
+TEST(ContinuationLine, ContainsTheLogProbabilitiesOfTheContinuation) {
   infer::Continuation continuation{{5, 6}, infer::FinishReason::stop, {}};
   EXPECT_EQ(continuation_json("7", "a\xff", continuation),
             "{\"id\":7,\"text\":\"a\xEF\xBF\xBD\",\"tokens\":[5,6],\"finish_reason\":\"stop\"}");

@@ -12,7 +12,7 @@ namespace {
 using testing::HasSubstr;
 using testing::ThrowsMessage;
 
-TEST(AppendFile, HoldsNoPartOfARecordThatCouldNotBeWritten) {
+TEST(AppendFile, RemovesARecordThatWasWrittenInPart) {
   const test::TemporaryDirectory directory;
   const std::string path = directory / "records";
   AppendFile file("<records>", path);

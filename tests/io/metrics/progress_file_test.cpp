@@ -70,7 +70,7 @@ TEST_F(ProgressFileTest, AnotherNumberOfRanksBeginsANewRow) {
   EXPECT_THAT(lines().back(), testing::HasSubstr("\tJob throughput: 20.0 TFLOP/s/GPU\tCumulative throughput: 20.0 "));
 }
 
-TEST_F(ProgressFileTest, LinesOfOthersAreNotMissed) {
+TEST_F(ProgressFileTest, ToleratesMissingLines) {
   std::ofstream(directory_ / "progress.txt") << "no fields\n\t\t\t\n2026-03-14\tx\t# GPUs: 1\tStarting job\n";
   ProgressFile file = start(1, 0);
   now_ += 10;

@@ -143,7 +143,8 @@ class TensorboardFileTest : public testing::Test {
   TensorboardOptions options_{.folder = directory_ / "runs/tensorboard"};
 };
 
-TEST(Crc32c, IsCastagnolis) { EXPECT_EQ(crc32c("123456789"), 0xe3069283); }  // RFC 3720, B.4: the check value
+// RFC 3720, B.4.
+TEST(Crc32c, MatchesThePublishedCheckValue) { EXPECT_EQ(crc32c("123456789"), 0xe3069283); }
 
 TEST_F(TensorboardFileTest, HoldsMegatronsCurves) {
   options_.perplexity = options_.memory = options_.world_size = options_.timers = true;
@@ -191,7 +192,7 @@ TEST_F(TensorboardFileTest, HoldsMegatronsCurves) {
   EXPECT_EQ(read(options_.folder), expected);
 }
 
-TEST_F(TensorboardFileTest, LeavesOutCurvesThatAreNotWanted) {
+TEST_F(TensorboardFileTest, OmitsDisabledCurves) {
   options_.loss_scale = options_.learning_rate = false;
   write({}, 1, 1);
   std::set<std::string> names;

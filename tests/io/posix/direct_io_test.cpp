@@ -55,7 +55,7 @@ TEST_F(BlockWriterTest, BytesInPartsOfAnySizeFillTheFile) {
   }
 }
 
-TEST_F(BlockWriterTest, PlacesMayLieAnywhereAndNothingBesideThemChanges) {
+TEST_F(BlockWriterTest, WritesAtAnyOffsetWithoutChangingOtherBytes) {
   BlockWriter writer(path_);
   struct Range {
     std::size_t begin, size;
@@ -133,7 +133,7 @@ TEST_F(PrefetcherTest, RangesMayBeTakenInAnotherOrderThanTheyWereBegun) {
   EXPECT_EQ(taken(100, 2 << 20, 1 << 20), expected(100, 2 << 20));
 }
 
-TEST_F(PrefetcherTest, WhatWasNotBegunOrCannotBeReadIsLeftToTheCaller) {
+TEST_F(PrefetcherTest, MissingAndUnreadableRangesAreLeftToTheCaller) {
   EXPECT_TRUE(taken(0, 10, 10).empty());
   begin(10, 10);
   EXPECT_TRUE(taken(9, 10, 10).empty());
@@ -144,7 +144,7 @@ TEST_F(PrefetcherTest, WhatWasNotBegunOrCannotBeReadIsLeftToTheCaller) {
   EXPECT_FALSE(prefetcher_.take(path_ + "-absent", 0, {&byte, 1}));
 }
 
-TEST_F(PrefetcherTest, RangesThatAreNeverTakenMakeRoomForOthers) {
+TEST_F(PrefetcherTest, UnusedRangesAreReplaced) {
   for (std::size_t i = 0; i < 200; ++i) begin(i * 1000, 1000);
   EXPECT_EQ(taken(199 * 1000, 1000, 1000), expected(199 * 1000, 1000));
   begin(0, 8 << 20);  // still being read at the end

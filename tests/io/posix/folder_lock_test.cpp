@@ -48,7 +48,7 @@ class FolderLockTest : public testing::Test {
   std::string path = directory / ".lock";
 };
 
-TEST_F(FolderLockTest, SecondOneIsRefusedAndNamesTheFirst) {
+TEST_F(FolderLockTest, ASecondOwnerIsRefusedAndTheFirstNamed) {
   {
     const FolderLock lock(path, "runs");
     expect_refused(std::to_string(getpid()));
@@ -109,14 +109,14 @@ TEST_F(FolderLockTest, WaitHasABound) {
               ThrowsMessage<ConfigError>(HasSubstr("TRIREME_LOCK_WAIT=soon is not a number of seconds")));
 }
 
-TEST_F(FolderLockTest, ProcessOfTheSameNumberIsNotTheSameProcess) {
+TEST_F(FolderLockTest, ARecycledPidIsAnotherProcess) {
   write(content_with("started", "1"));
   EXPECT_NO_THROW(FolderLock lock(path, "runs"));
   write(content_with("boot", "0123"));
   EXPECT_NO_THROW(FolderLock lock(path, "runs"));
 }
 
-TEST_F(FolderLockTest, AnEarlierLifeOfThisJobIsDead) {
+TEST_F(FolderLockTest, TakesOverFromAnEarlierAttemptOfThisJob) {
   setenv("SLURM_JOB_ID", "77", 1);
   std::string content = content_with("host", "elsewhere");
   write(content);
@@ -125,7 +125,7 @@ TEST_F(FolderLockTest, AnEarlierLifeOfThisJobIsDead) {
   EXPECT_NO_THROW(FolderLock lock(path, "runs"));
 }
 
-TEST_F(FolderLockTest, OfManyWhoTryOneHasIt) {
+TEST_F(FolderLockTest, OneOfManyContendersGetsTheLock) {
   for (int round = 0; round < 200; ++round) {
     write(content_with("started", "1"));  // and it has to be taken over first
     std::atomic<int> acquired = 0, failed = 0;
@@ -149,7 +149,7 @@ TEST_F(FolderLockTest, OfManyWhoTryOneHasIt) {
   }
 }
 
-TEST_F(FolderLockTest, SuccessorThatDiedBeforeItTookOverIsSucceeded) {
+TEST_F(FolderLockTest, TakesOverFromASuccessorThatDied) {
   const std::string dead = content_with("started", "1"), other = content_with("started", "2");
   write(dead);
   const std::string successor = fmt::format("{}-{:016x}", path, fnv1a(dead));
@@ -159,7 +159,7 @@ TEST_F(FolderLockTest, SuccessorThatDiedBeforeItTookOverIsSucceeded) {
   EXPECT_EQ(names_in(directory.path()).size(), 1u);
 }
 
-TEST_F(FolderLockTest, LivingSuccessorIsTheOwner) {
+TEST_F(FolderLockTest, ALiveSuccessorIsTheOwner) {
   const FolderLock living(directory / "elsewhere", "runs");
   const std::string dead = content_with("started", "1");
   write(dead);
@@ -167,7 +167,7 @@ TEST_F(FolderLockTest, LivingSuccessorIsTheOwner) {
   expect_refused(std::to_string(getpid()));
 }
 
-TEST_F(FolderLockTest, RubbishInTheFileIsNoProofOfDeath) {
+TEST_F(FolderLockTest, AMalformedFileDoesNotProveThatTheOwnerEnded) {
   write("rubbish");
   expect_refused(path);
   unlink(path.c_str());

@@ -18,7 +18,7 @@ using exchange::ForeignTensor;
 using test::message_of;
 using testing::HasSubstr;
 
-std::string error_of(const std::string& header, std::int64_t data_bytes = 4) {
+std::string header_error(const std::string& header, std::int64_t data_bytes = 4) {
   return message_of<DataError>([&] { parse_safetensors_header(header, data_bytes, "m.safetensors"); });
 }
 
@@ -50,7 +50,7 @@ TEST(SafetensorsHeader, TensorsOfEveryTypeReadInTheOrderOfTheirBytes) {
 
 TEST(SafetensorsHeader, EveryFaultIsNamed) {
   const std::string good = R"("dtype":"F32","shape":[1],"data_offsets":[0,4])";
-  EXPECT_EQ(error_of(one(good)), "nothing was thrown");
+  EXPECT_EQ(header_error(one(good)), "nothing was thrown");
   const std::pair<std::string, const char*> faults[] = {
       {"", "does not begin with '{'"},
       {" {}", "does not begin with '{'"},
@@ -100,10 +100,10 @@ TEST(SafetensorsHeader, EveryFaultIsNamed) {
       {"{\"a\xff\": {" + good + "}}", "not JSON"},
   };
   for (const auto& [header, message] : faults)
-    EXPECT_THAT(error_of(header), HasSubstr(message)) << header.substr(0, 200);
+    EXPECT_THAT(header_error(header), HasSubstr(message)) << header.substr(0, 200);
 }
 
-TEST(SafetensorsFile, CutOffAndLyingFilesAreErrors) {
+TEST(SafetensorsFile, TruncatedAndInconsistentFilesAreErrors) {
   const test::TemporaryDirectory folder;
   const std::string path = folder / "m.safetensors";
   const auto error = [&] { return message_of<DataError>([&] { SafetensorsFile file(path); }); };
@@ -158,7 +158,7 @@ TEST(SafetensorsSource, AnIndexAndItsFilesMustAgree) {
   EXPECT_THAT(message_of<DataError>([&] { SafetensorsSource none(folder.path()); }), HasSubstr("there is neither"));
 }
 
-TEST(SafetensorsOutput, TheConfigurationOfAnEarlierExportGoesBeforeAFileIsWritten) {
+TEST(SafetensorsOutput, RemovesTheConfigurationOfAnEarlierExportFirst) {
   const test::TemporaryDirectory folder;
   const std::string config = folder / "config.json";
   SafetensorsOutput output(folder.path(), {{"a", DType::fp32, {4}}}, 30, "x");

@@ -69,7 +69,7 @@ TEST(HuggingFaceFile, GivesTokensOfMergesWrittenInEitherWay) {
   EXPECT_EQ(tokenizer_of(file)->digest(), texts->digest());
 }
 
-TEST(HuggingFaceFile, KnowsThePatternsOfLlama3AndQwen2) {
+TEST(HuggingFaceFile, RecognisesThePatternsOfLlama3AndQwen2) {
   json file = small_file();
   file["model"]["vocab"]["12"] = 260;
   file["model"]["vocab"]["123"] = 261;
@@ -109,7 +109,7 @@ TEST(HuggingFaceFile, FindsAddedTokensButNotSpecialOnesInText) {
   EXPECT_EQ(tokenizer_of(file, "<to")->end_of_document(), 261);
 }
 
-TEST(HuggingFaceFile, TakesWholeWordsBeforeMergesWhereItSaysSo) {
+TEST(HuggingFaceFile, TakesWholeWordsBeforeMergesIfDeclared) {
   json file = small_file();
   file["model"]["vocab"]["hat"] = 260;
   file["model"]["vocab"]["abcdefghijklmnopqrstuvwxyz"] = 261;
@@ -121,7 +121,7 @@ TEST(HuggingFaceFile, TakesWholeWordsBeforeMergesWhereItSaysSo) {
   EXPECT_EQ(encode(*tokenizer, "abcdefghijklmnopqrstuvwxy").size(), 25u);
 }
 
-TEST(HuggingFaceFile, ComposesTextWhereItSaysSo) {
+TEST(HuggingFaceFile, ComposesTextIfDeclared) {
   json file = small_file();
   file["normalizer"] = {{"type", "NFC"}};
   const auto tokenizer = tokenizer_of(file);
@@ -130,7 +130,7 @@ TEST(HuggingFaceFile, ComposesTextWhereItSaysSo) {
   EXPECT_THAT(ids, ElementsAre(0xC3, 0xA9, 0xFF));
 }
 
-TEST(HuggingFaceFile, OfWhichThePostProcessorAddsTokensIsTakenAndTheLogNamesThem) {
+TEST(HuggingFaceFile, IsAcceptedIfItsPostProcessorAddsTokensWhichTheLogNames) {
   json file = small_file();
   const auto logged = [&](const json& processor) {
     file["post_processor"] = processor;
@@ -147,7 +147,7 @@ TEST(HuggingFaceFile, OfWhichThePostProcessorAddsTokensIsTakenAndTheLogNamesThem
   EXPECT_EQ(logged({{"type", "ByteLevel"}}), "");
 }
 
-TEST(HuggingFaceFile, ThatAsksForWhatIsNotKnownIsRefusedByName) {
+TEST(HuggingFaceFile, IsRefusedByNameIfItNeedsAnUnknownFeature) {
   const auto expect_error = [](const std::string& pointer, const json& value, const std::string& words) {
     json file = small_file();
     file[json::json_pointer(pointer)] = value;

@@ -72,7 +72,7 @@ TEST_F(BpeFiles, AreRefusedNamingTheLine) {
   EXPECT_THROW(read_bpe_files(directory_.path(), directory_ / "merges.txt"), DataError);
 }
 
-TEST(WordPieceFile, HasATokenALine) {
+TEST(WordPieceFile, HasOneTokenPerLine) {
   EXPECT_THAT(parse_wordpiece_file("[PAD]\r\na\n##b", "vocab.txt").tokens, ElementsAre("[PAD]", "a", "##b"));
   EXPECT_THAT([] { parse_wordpiece_file("a\n\nb", "vocab.txt"); },
               ThrowsMessage<DataError>(HasSubstr("vocab.txt:2: the line has 0 bytes")));

@@ -17,7 +17,7 @@ std::string bytes(const char (&literal)[size]) {
   return {literal, size - 1};
 }
 
-std::string error_of(const std::string& pickle) {
+std::string pickle_error(const std::string& pickle) {
   return message_of<DataError>([&] { PickleDocument document(pickle, "file.pkl"); });
 }
 
@@ -64,7 +64,7 @@ TEST(Pickle, CallsAreRecordsWithTheirNames) {
 
 TEST(Pickle, DeepAndCyclicValuesTakeNoRecursion) {
   const std::string deep = std::string(1'000'000, ']') + std::string(999'999, 'a') + ".";
-  EXPECT_EQ(error_of(deep), "nothing was thrown");
+  EXPECT_EQ(pickle_error(deep), "nothing was thrown");
   const std::string cycle = bytes("]q\x00h\x00\x61.");
   const PickleDocument document(cycle, "file.pkl");
   EXPECT_EQ(document.root().item(0).item(0).item(0).size(), 1);
@@ -100,8 +100,8 @@ TEST(Pickle, EveryFaultIsNamedWithItsByte) {
       {bytes("\x82\x01."), "opcode 0x82 does not describe data"},
       {"Pkey\n.", "opcode 0x50 does not describe data"},
       {std::string("c") + std::string(2000, 'x') + "\ny\n.", "more than 1000 bytes"}};
-  for (const auto& [pickle, problem] : faults) EXPECT_THAT(error_of(pickle), HasSubstr(problem)) << pickle;
-  EXPECT_THAT(error_of("N0\xff"), HasSubstr("byte 2 of the pickled data"));
+  for (const auto& [pickle, problem] : faults) EXPECT_THAT(pickle_error(pickle), HasSubstr(problem)) << pickle;
+  EXPECT_THAT(pickle_error("N0\xff"), HasSubstr("byte 2 of the pickled data"));
 }
 
 /// A file of torch.save before zip, with one float tensor of four elements; `call` describes the tensor.
@@ -125,7 +125,7 @@ std::string tensor_error(const std::string& file) {
   });
 }
 
-TEST(TorchArchive, TensorsLieInTheirStorage) {
+TEST(TorchArchive, TensorsAreWithinTheirStorage) {
   const std::string data = "abcdefghijklmnop";
   const std::string file = file_with(call_with("1", "I3\nI1\n", "I1\nI7\n"), data);
   const TorchArchive archive(std::as_bytes(std::span(file)), "file.pt");

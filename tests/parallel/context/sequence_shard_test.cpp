@@ -31,7 +31,7 @@ TEST(SequenceShard, ASequenceThatDoesNotDivideIsRefused) {
                                  testing::HasSubstr("it must be a multiple of 8"))));
 }
 
-TEST(Positions, PartsStandWhereTheirRowsStand) {
+TEST(Positions, PartsHaveThePositionsOfTheirRows) {
   const Positions positions{4, 3, 20};
   for (std::int64_t begin = 0; begin < 8; ++begin) {
     for (std::int64_t row = 0; row < 8; ++row) EXPECT_EQ(positions.from(begin)[row], positions[begin + row]);

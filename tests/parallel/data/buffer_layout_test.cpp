@@ -59,7 +59,7 @@ TEST(BufferLayout, BucketsMayEndWithTheirGroups) {
   }
 }
 
-TEST(BufferLayout, ATiedTableHasABucketOfItsOwn) {
+TEST(BufferLayout, ATiedTableHasItsOwnBucket) {
   std::vector<Parameter> list = six();
   list[2].tied = true;
   const BufferLayout layout(DType::fp32, list, {});
@@ -67,7 +67,7 @@ TEST(BufferLayout, ATiedTableHasABucketOfItsOwn) {
   EXPECT_THAT(layout.buckets()[1].parameters, testing::ElementsAre(2));
 }
 
-TEST(BufferLayout, AGradientGroupHasBucketsAndShardsOfItsOwn) {
+TEST(BufferLayout, AGradientGroupHasItsOwnBucketsAndShards) {
   std::vector<Parameter> list = six();
   for (const std::size_t i : {1, 3, 4}) list[i].gradient_group = 1;
   const BufferLayout layout(DType::fp32, list, {{2, 3}, 0, false});
@@ -112,7 +112,7 @@ TEST(BufferLayout, ShardsCoverEveryElementOnce) {
   }
 }
 
-TEST(ParameterBuffer, NeighboursOfAKindAreOneStretch) {
+TEST(ParameterBuffer, NeighboursOfOneKindFormOneStretch) {
   std::vector<Parameter> list = six();
   for (const std::size_t i : {1, 2, 5}) list[i].role = ParameterRole::bias;
   const std::unique_ptr<Backend> backend = make_backend(BackendChoice::cpu, 1);

@@ -189,7 +189,7 @@ double slow_step_ms(bool overlap) {
   return timer.elapsed_ms();
 }
 
-TEST(DataParallel, CommunicationRunsBesideComputingWhereItOverlaps) {
+TEST(DataParallel, OverlappedCommunicationRunsDuringComputation) {
   EXPECT_GE(slow_step_ms(false), 2 * 80 + 2 * 40);
   // The first gather and the last reduction have nothing to hide behind. Busy machines sleep longer: best of three.
   double best_ms = slow_step_ms(true);

@@ -45,7 +45,7 @@ TEST(LayoutText, TakesMegatronsPieces) {
   EXPECT_EQ(layout.first_layer(30), 61);
 }
 
-TEST(LayoutText, RefusesWhatIsNone) {
+TEST(LayoutText, RefusesOtherText) {
   for (const char* text : {"(Et|tt)|ttL", "E(t|)*|L", "E((t)*2|)*2L", "Et*|tL", "Et*-1|tL"}) {
     EXPECT_THAT(refusal(text), HasSubstr("is not one of E (embedding), t (layer), L (loss)")) << text;
   }

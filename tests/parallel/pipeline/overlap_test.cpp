@@ -102,7 +102,7 @@ double measure(Communicator& world, const Schedule& schedule, bool overlap) {
   return elapsed;
 }
 
-TEST(OverlappedMessages, HideBehindTheComputingAsSimulated) {
+TEST(OverlappedMessages, OverlapWithComputationAsSimulated) {
   Communicator& world = test::world();
   const int p = world.size();
   for (const ScheduleKind kind : {ScheduleKind::one_forward_one_backward, ScheduleKind::zero_bubble}) {

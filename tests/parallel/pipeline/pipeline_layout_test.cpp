@@ -23,7 +23,7 @@ std::string refusal(int layers, int stages, const PipelineSplit& split) {
   return "";
 }
 
-TEST(PipelineLayout, SharesLayersOutEqually) {
+TEST(PipelineLayout, DividesLayersEqually) {
   EXPECT_THAT(PipelineLayout::of(12, 4).layers, ElementsAre(3, 3, 3, 3));
   const PipelineLayout layout = PipelineLayout::of(12, 2, {.chunks = 3});
   EXPECT_THAT(layout.layers, ElementsAre(2, 2, 2, 2, 2, 2));
@@ -48,12 +48,12 @@ TEST(PipelineLayout, GivesTheFirstAndLastStageTheirOwnNumbers) {
   EXPECT_THAT(PipelineLayout::of(10, 2, {.chunks = 2, .first_stage = 4}).layers, ElementsAre(2, 3, 2, 3));
 }
 
-TEST(PipelineLayout, LeavesTheEmbeddingAlone) {
+TEST(PipelineLayout, GivesTheEmbeddingItsOwnStage) {
   EXPECT_THAT(PipelineLayout::of(6, 4, {.standalone_embedding = true}).layers, ElementsAre(0, 2, 2, 2));
   EXPECT_THAT(PipelineLayout::of(5, 3, {.last_stage = 1, .standalone_embedding = true}).layers, ElementsAre(0, 4, 1));
 }
 
-TEST(PipelineLayout, RefusesWhatDoesNotDivide) {
+TEST(PipelineLayout, RefusesSizesThatDoNotDivide) {
   EXPECT_THAT(refusal(30, 4, {}), HasSubstr("30 layers do not divide into 4 pipeline stages: choose <num_layers> as a "
                                             "multiple of 4"));
   EXPECT_THAT(refusal(8, 2, {.chunks = 3}), HasSubstr("8 layers do not divide into 2 pipeline stages of 3 chunks"));

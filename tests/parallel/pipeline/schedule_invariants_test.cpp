@@ -241,7 +241,7 @@ TEST(Schedules, EvaluationNeverDeadlocks) {
   }
 }
 
-TEST(Schedules, ADeadlockShows) {
+TEST(Schedules, ADeadlockIsDetected) {
   Schedule schedule = make_schedule(ScheduleKind::one_forward_one_backward, 2, 2);
   std::swap(schedule.steps[0][0], schedule.steps[0][2]);  // B0 before the F0 it depends on
   EXPECT_FALSE(terminates(schedule, Sends::buffered));

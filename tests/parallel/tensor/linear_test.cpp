@@ -93,7 +93,7 @@ TEST(ColumnParallelLinear, WaitsAtOnceWithoutOverlap) {
               ElementsAre("gather", "gather waited for", "sum", "sum waited for"));
 }
 
-TEST(ColumnParallelLinear, LeavesTheWeightForLater) {
+TEST(ColumnParallelLinear, DefersTheGradientOfTheWeight) {
   EXPECT_THAT(backward_events(true, true, WeightGradient::later), ElementsAre("sum", "sum waited for"));
 }
 

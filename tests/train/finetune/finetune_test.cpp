@@ -11,7 +11,7 @@ namespace {
 
 using train::BestScores;
 
-TEST(TaskScores, ComeBackFromTheirBytesForTheSameSamplesOnly) {
+TEST(TaskScores, AreRestoredForTheSameSamplesOnly) {
   const train::TaskScores scores{2, {0.1, -3e300, 1.0 / 3, 4, 5, 6}, 0.7};
   const std::string bytes = to_bytes(scores, "dev 512");
   const auto again = train::scores_from(bytes, "dev 512", 3);

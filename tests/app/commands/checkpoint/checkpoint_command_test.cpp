@@ -50,7 +50,7 @@ class CheckpointCommand : public CommandTest {
   std::string latest = root + "/step-00000020";
 };
 
-TEST_F(CheckpointCommand, InspectPrintsWhatThereIs) {
+TEST_F(CheckpointCommand, InspectPrintsTheContent) {
   const std::string text = output_of({"inspect", root});
   EXPECT_THAT(text, AllOf(HasSubstr("step-00000020  latest"), HasSubstr("step-00000010\n"), HasSubstr("step        20"),
                           HasSubstr("version"), HasSubstr("rank-00000.h5"), HasSubstr("[3, 6, 2, 5]"),
@@ -74,7 +74,7 @@ TEST_F(CheckpointCommand, VerifyNamesFileAndTensorThatAreDamaged) {
   run_to_error({"verify", latest}, HasSubstr("manifest.json is missing"));
 }
 
-TEST_F(CheckpointCommand, VerifyHoldsTheManifestAgainstTheHdf5File) {
+TEST_F(CheckpointCommand, VerifyChecksTheManifestAgainstTheHdf5File) {
   checkpoint::Manifest manifest = io::CheckpointReader(latest).manifest();
   std::swap(manifest.pieces[0].dataset, manifest.pieces[1].dataset);
   replace_latest(manifest);

@@ -109,7 +109,7 @@ TEST_F(CorpusCommand, VerifyFindsDamageWithExitCode3) {
   EXPECT_EQ(run({"verify", directory_ / "absent.h5"}), 5);
 }
 
-TEST_F(CorpusCommand, LeavesWithTheExitCodeOfWhatIsWrong) {
+TEST_F(CorpusCommand, ReturnsTheExitCodeOfTheError) {
   const std::string text = file("a.txt", "some text");
   const std::vector<std::string> input{"--input", text};
   EXPECT_EQ(run({}), 2);
@@ -148,7 +148,7 @@ TEST_F(CorpusCommand, KeepsOrRefusesBytesThatAreNotUtf8) {
   EXPECT_EQ(decoded(), bytes);
 }
 
-TEST_F(CorpusCommand, ReadsTheFormatThatItIsTold) {
+TEST_F(CorpusCommand, ReadsTheGivenFormat) {
   const std::string lines = file("lines.txt", "{\"text\": \"good\"}\n");
   EXPECT_EQ(build({"--input", lines, "--tokenizer", "bytes", "--input-format", "json"}), 0) << message_;
   EXPECT_EQ(decoded(), "good");
@@ -156,7 +156,7 @@ TEST_F(CorpusCommand, ReadsTheFormatThatItIsTold) {
   EXPECT_EQ(decoded(), "{\"text\": \"good\"}\n");
 }
 
-TEST_F(CorpusCommand, SkipsBadLinesWhereToldTo) {
+TEST_F(CorpusCommand, SkipsBadLinesOnRequest) {
   const std::string lines = file("a.jsonl", "bad\n{\"text\": \"good\"}\n");
   EXPECT_EQ(build({"--input", lines, "--tokenizer", "bytes", "--on-bad-line", "skip"}), 0) << message_;
   EXPECT_EQ(decoded(), "good");
@@ -189,7 +189,7 @@ TEST_F(CorpusCommand, MergesSplitsSamplesExportsAndImports) {
             258);
 }
 
-TEST_F(CorpusCommand, RefusesToImportWhatItCannotTell) {
+TEST_F(CorpusCommand, RefusesToImportAnUnknownFormat) {
   const std::string text = file("a.bin", "no tokens");
   const std::string back = directory_ / "back.h5";
   EXPECT_EQ(run({"import", text, "--tokenizer", "bytes", "--output", back}), 3);

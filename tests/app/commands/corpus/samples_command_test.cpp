@@ -103,7 +103,7 @@ TEST_F(SamplesCommand, RefusesCorporaThatBertCannotRead) {
   }
 }
 
-TEST_F(SamplesCommand, RefusesOptionsThatCannotWork) {
+TEST_F(SamplesCommand, RefusesInvalidOptions) {
   build("The ship rows. The ship.", "--split-sentences --tokenizer wordpiece");
   const auto expect_refused = [&](const std::string& model, const Words& arguments, const std::string& words) {
     EXPECT_EQ(samples(model, arguments), 2);

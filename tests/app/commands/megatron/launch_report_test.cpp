@@ -111,7 +111,7 @@ TEST(LaunchReport, NamesTheRanksThatShareAModel) {
   EXPECT_THAT(few.text, HasSubstr("start a multiple of 16 ranks, which share a model, not 8"));
 }
 
-TEST(LaunchReport, RefusesWordsThatAreNoLaunch) {
+TEST(LaunchReport, RefusesOtherCommands) {
   EXPECT_THAT([] { report_on("echo done"); },
               ThrowsMessage<ConfigError>(HasSubstr("no word is a program of Megatron-LM")));
   EXPECT_THAT([] { report_on("python pretrain_gpt.py --save \033]0;x"); },

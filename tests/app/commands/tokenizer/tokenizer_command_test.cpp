@@ -77,14 +77,14 @@ TEST_F(TokenizerCommand, ForgetsRareWordsTheSameWithAnyNumberOfThreads) {
   EXPECT_EQ(files[0], files[1]);
 }
 
-TEST_F(TokenizerCommand, ShowsTokensALineEach) {
+TEST_F(TokenizerCommand, ShowsOneTokenPerLine) {
   ASSERT_EQ(run({"encode", "--tokenizer", "bytes", "--input", file("a.txt", "a\n"), "--pieces"}), 0) << message_;
   EXPECT_EQ(output_, "    97 a\n    10 \\n\n");
   ASSERT_EQ(run({"decode", "--tokenizer", "bytes", "--input", file("ids.txt", " 104\n105\t")}), 0) << message_;
   EXPECT_EQ(output_, "hi");
 }
 
-TEST_F(TokenizerCommand, LeavesWithTheExitCodeOfWhatIsWrong) {
+TEST_F(TokenizerCommand, ReturnsTheExitCodeOfTheError) {
   EXPECT_EQ(run({}), 2);
   EXPECT_EQ(run({"learn"}), 2);
   EXPECT_THAT(message_, HasSubstr("there is no command trireme tokenizer learn"));

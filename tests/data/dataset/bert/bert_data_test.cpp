@@ -69,7 +69,7 @@ TEST(BertData, BlendsCorpora) {
   EXPECT_EQ(of_second, 30);
 }
 
-TEST(BertData, KnowsWhichSplitsGiveSamples) {
+TEST(BertData, ReportsWhichSplitsHaveSamples) {
   const auto store = sentence_store_of_sizes({{5, 5}, {5, 5}, {5}});
   BertDataOptions options = options_of({{1, 0, 0}});
   options.split_fractions = parse_split("1,1,1");
@@ -79,7 +79,7 @@ TEST(BertData, KnowsWhichSplitsGiveSamples) {
   EXPECT_TRUE(has_samples({{store}}, options, Split::test));
 }
 
-TEST(BertData, RefusesWhatCannotWork) {
+TEST(BertData, RefusesInvalidSettings) {
   const auto error_of = [](const std::vector<WeightedStore>& stores, const BertDataOptions& options) {
     return message_of([&] { make_bert_data(stores, options); });
   };
@@ -94,7 +94,7 @@ TEST(BertData, RefusesWhatCannotWork) {
   EXPECT_THAT(error_of({{ten_documents()}}, options), HasSubstr("30522 ids, but the tokenizer of memory has 30524"));
 }
 
-TEST(BertData, AttributesNameAllThatSamplesDependOn) {
+TEST(BertData, AttributesIncludeAllInputsOfTheSamples) {
   const std::vector<WeightedStore> stores = {{ten_documents()}};
   const BertDataOptions options = options_of({});
   const Attributes attributes = attributes_of(stores, options);

@@ -61,7 +61,7 @@ class BertGolden : public ::testing::Test {
   BertVocabulary vocabulary_;
 };
 
-TEST_F(BertGolden, TheVocabularyHasTheReferencesSpecialTokens) {
+TEST_F(BertGolden, SpecialTokensMatchTheReference) {
   const json& expected = golden_.at("tokenizer");
   EXPECT_EQ(vocabulary_.size, expected.at("vocab_size"));
   EXPECT_EQ(vocabulary_.pad, expected.at("pad"));
@@ -70,7 +70,7 @@ TEST_F(BertGolden, TheVocabularyHasTheReferencesSpecialTokens) {
   EXPECT_EQ(vocabulary_.mask, expected.at("mask"));
 }
 
-TEST_F(BertGolden, MapsAreTheReferences) {
+TEST_F(BertGolden, MapsMatchTheReference) {
   for (const json& expected : golden_.at("maps")) {
     SCOPED_TRACE(expected.dump().substr(0, 250));
     BertSampleMapOptions options;
@@ -95,7 +95,7 @@ TEST_F(BertGolden, MapsAreTheReferences) {
   EXPECT_EQ(golden_.at("maps").size(), 26u);
 }
 
-TEST_F(BertGolden, SamplesOfDatasetsAreTheReferences) {
+TEST_F(BertGolden, SamplesOfDatasetsMatchTheReference) {
   std::size_t count = 0;
   for (const json& set : golden_.at("sets")) {
     BertSampleOptions options;
@@ -128,7 +128,7 @@ TEST_F(BertGolden, SamplesOfDatasetsAreTheReferences) {
   EXPECT_EQ(count, 360u);
 }
 
-TEST_F(BertGolden, SamplesOfSentencesAreTheReferences) {
+TEST_F(BertGolden, SamplesOfSentencesMatchTheReference) {
   for (const json& expected : golden_.at("direct")) {
     const auto sentences = expected.at("sentences").get<test::Sentences>();
     const BertSampleRow row{0, std::ssize(sentences), expected.at("target_seq_length")};

@@ -64,7 +64,7 @@ std::vector<std::int32_t> text_of(const BertSample& sample) {
 }
 
 // The samples here and the map of the next test come from Megatron-LM.
-TEST(BertSample, IsMegatrons) {
+TEST(BertSample, MatchesMegatron) {
   const auto make = [](const test::Sentences& sentences, std::int64_t target, std::uint32_t seed, bool binary_head) {
     NumpyRandom random(seed);
     return make_bert_sample(*sentence_store({sentences}), {0, std::ssize(sentences), target},
@@ -100,7 +100,7 @@ TEST(BertSample, IsMegatrons) {
   EXPECT_TRUE(cut.is_truncated);
 }
 
-TEST(BertSampleMap, IsMegatrons) {
+TEST(BertSampleMap, MatchesMegatron) {
   const auto store = sentence_store_of_sizes({{21, 41, 6, 8, 65, 115, 56, 28, 127, 68, 42}});
   BertSampleMapOptions options;
   options.max_target_length = 125;
@@ -139,7 +139,7 @@ TEST(BertSampleMap, RefusesMoreSamplesThanMemoryHoldsBeforeItCountsThem) {
               HasSubstr("too much for this machine"));
 }
 
-TEST(BertSampleMap, DrawsShortTargetsInTheirShare) {
+TEST(BertSampleMap, DrawsTheRequestedShareOfShortTargets) {
   const auto store = sentence_store_of_sizes(std::vector<std::vector<std::size_t>>(4000, {5, 5}));
   BertSampleMapOptions options;
   options.max_target_length = 100;
@@ -181,7 +181,7 @@ TEST(BertSamples, KeepTheTextInOrderOrSwapped) {
   EXPECT_GT(orders[true], 60);
 }
 
-TEST(BertSamples, MaskWholeWordsInTheirShares) {
+TEST(BertSamples, MaskWholeWordsAtTheRequestedRates) {
   // Every third piece continues the word before it.
   std::vector<std::int32_t> continuations;
   for (std::int32_t id = 106; id < 30'104; id += 3) continuations.push_back(id);
@@ -238,7 +238,7 @@ TEST(BertSamples, AGrowingBudgetKeepsTheSamplesBefore) {
   EXPECT_EQ(samples_of(store, options_of(24), {20, first.size()}).size(), first.size());
 }
 
-TEST(BertSamples, RefuseWhatCannotWork) {
+TEST(BertSamples, RefuseInvalidSettings) {
   const auto store = sentence_store_of_sizes({{5, 7}});
   const auto error_of = [&](const std::shared_ptr<const TokenStore>& corpus, const BertSampleOptions& options) {
     return message_of([&] { samples_of(corpus, options, {1}); });
@@ -255,7 +255,7 @@ TEST(BertSamples, RefuseWhatCannotWork) {
   EXPECT_THAT(error_of(sentence_store_of_sizes({}), options_of(16)), HasSubstr("none of 0 documents"));
 }
 
-TEST(BertVocabulary, IsThatOfAListOfTokens) {
+TEST(BertVocabulary, IsReadFromAListOfTokens) {
   std::vector<std::string> tokens = {"a", "[MASK]", "##b", "[PAD]", "[SEP]", "#", "[CLS]", "##"};
   const BertVocabulary vocabulary = bert_vocabulary_of(tokens);
   EXPECT_EQ(vocabulary.size, 8);
@@ -288,7 +288,7 @@ class MemoryCache final : public IndexCache {
   std::map<std::string, std::shared_ptr<std::vector<std::uint32_t>>> kept;
 };
 
-TEST(BertSamples, TakeTheirMapFromTheCache) {
+TEST(BertSamples, LoadTheirMapFromTheCache) {
   const auto store = sentence_store_of_sizes({{5, 7}, {6, 9, 4}, {8, 8, 8, 8}});
   MemoryCache cache;
   const BertSamples plain = samples_of(store, options_of(24), {20});
@@ -314,7 +314,7 @@ TEST(BertSamples, TakeTheirMapFromTheCache) {
   EXPECT_EQ(*cache.kept.begin()->second, before);
 }
 
-TEST(BertSamples, HaveAMapInTheCacheForAllThatItDependsOn) {
+TEST(BertSamples, CacheOneMapPerSetOfInputs) {
   const auto store = sentence_store_of_sizes({{5, 7}, {6, 9, 4}, {8, 8, 8, 8}});
   MemoryCache cache;
   std::size_t maps = 0;

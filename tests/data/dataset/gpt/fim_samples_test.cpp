@@ -155,7 +155,7 @@ void expect_documents_after_rearrangement(bool has_ends) {
   }
 }
 
-TEST(FillInMiddle, DocumentsBeginWhereTheyDoAfterTheRearrangement) {
+TEST(FillInMiddle, DocumentStartsFollowTheRearrangement) {
   expect_documents_after_rearrangement(true);
   expect_documents_after_rearrangement(false);
 }
