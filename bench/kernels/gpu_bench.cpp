@@ -140,9 +140,10 @@ void run_feed_forward(GpuMeasure& bench, const Model& m) {
   const auto of = [&](int call) -> Tensors& { return sets[static_cast<std::size_t>(call) % sets.size()]; };
   bench.memory("GELU", name, 2 * bytes,
                [&](int call) { b.elementwise().activate(stream, Activation::gelu_tanh, of(call).x, of(call).y); });
-  bench.memory("SwiGLU", name, 3 * bytes, [&](int call) { b.elementwise().glu(stream, of(call).gate_up, of(call).y); });
+  bench.memory("SwiGLU", name, 3 * bytes,
+               [&](int call) { b.elementwise().glu(stream, Activation::silu, of(call).gate_up, of(call).y); });
   bench.memory("SwiGLU, backward", name, 5 * bytes, [&](int call) {
-    b.elementwise().glu_backward(stream, of(call).y, of(call).gate_up, of(call).gradient);
+    b.elementwise().glu_backward(stream, Activation::silu, of(call).y, of(call).gate_up, of(call).gradient);
   });
   if (!b.memory_is_host()) {
     // Epilogues that cuBLASLt does not fuse, or fuses more slowly.
@@ -176,7 +177,7 @@ void run_cross_entropy(GpuMeasure& bench, const Model& m) {
   bench.memory("cross entropy", name, bytes,
                [&](int) { kernels.statistics(stream, logits, shard, targets, maximum, sum, target); });
   bench.memory("cross entropy, backward", name, 2 * bytes,
-               [&](int) { kernels.backward(stream, shard, maximum, sum, targets, target, logits); });
+               [&](int) { kernels.backward(stream, shard, maximum, sum, targets, target, 0, logits); });
 }
 
 /// Kernels that go over all parameters.

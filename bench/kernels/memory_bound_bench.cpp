@@ -116,7 +116,7 @@ void cross_entropy(const Measurement& m, DType dtype, bool backward) {
   const double bytes = static_cast<double>(logits.view().size_bytes());
   m.run(backward ? 2 * bytes : bytes, [&] {
     if (backward)
-      b.cross_entropy().backward(stream, shard, maximum, maximum, targets, maximum, logits);
+      b.cross_entropy().backward(stream, shard, maximum, maximum, targets, maximum, 0, logits);
     else
       b.cross_entropy().statistics(stream, logits, shard, targets, maximum, sum, sum);
   });

@@ -17,6 +17,8 @@ __device__ A activated(Activation activation, A x) {
       return std::tanh(x);
     case Activation::squared_relu:
       return x > 0 ? x * x : A{0};
+    case Activation::silu:
+      return x / (1 + std::exp(-x));
     case Activation::none:
       break;
   }
@@ -45,6 +47,10 @@ __device__ A activation_slope(Activation activation, A x) {
     }
     case Activation::squared_relu:
       return x > 0 ? 2 * x : A{0};
+    case Activation::silu: {
+      const A sigmoid = 1 / (1 + std::exp(-x));
+      return sigmoid * (1 + x * (1 - sigmoid));
+    }
     case Activation::none:
       break;
   }

@@ -10,6 +10,13 @@
 namespace trireme::cuda {
 namespace {
 
+/// Scaled score after the soft cap, if any.
+template <class A>
+__device__ A capped(const AttentionProblem& problem, A score) {
+  const A cap = static_cast<A>(problem.soft_cap);
+  return cap > 0 ? cap * std::tanh(score / cap) : score;
+}
+
 template <class T, class R>
 __global__ void __launch_bounds__(attention_threads)
     attention_kernel(AttentionProblem problem, AllHeads<const T> q, AllHeads<const T> k, AllHeads<const T> v,
@@ -47,8 +54,9 @@ __global__ void __launch_bounds__(attention_threads)
     const std::int64_t key = begin + lane;
     for (int row = 0; row < rows_of_warp; ++row) {
       const int own = warp * rows_of_warp + row;
-      score[row * warp_threads + lane] =
-          sees(problem, extent, block.begin + own, key) ? dot(own_q + own * d, tile_k + lane * stride, d) : -infinity;
+      score[row * warp_threads + lane] = sees(problem, extent, block.begin + own, key)
+                                             ? capped(problem, dot(own_q + own * d, tile_k + lane * stride, d))
+                                             : -infinity;
     }
     __syncwarp();
     A rescale[rows_of_warp];
@@ -129,7 +137,7 @@ __global__ void __launch_bounds__(attention_threads)
   if (own == row && threadIdx.x % row_dot_lanes == 0) row_dot[row] = sum;
 }
 
-/// Values for one query and one key: `probability` with dropout, and the gradient of the scaled score.
+/// Values for one query and one key: `probability` with dropout, and the gradient of the scaled score before its cap.
 template <class A>
 struct ScoreGradient {
   A probability = 0;
@@ -139,9 +147,10 @@ template <class A>
 __device__ ScoreGradient<A> score_gradient(const AttentionProblem& problem, std::uint64_t head_key, std::int64_t sample,
                                            std::int64_t query, std::int64_t key, A score, A dprobability, A lse,
                                            A row_dot) {
-  const A probability = std::exp(score - lse);
+  const A cap = static_cast<A>(problem.soft_cap), share = cap > 0 ? std::tanh(score / cap) : A{0};
+  const A probability = std::exp((cap > 0 ? cap * share : score) - lse);
   const A factor = problem.dropout.enabled() ? dropout_factor<A>(problem, head_key, sample, query, key) : A{1};
-  return {probability * factor, probability * (dprobability * factor - row_dot)};
+  return {probability * factor, probability * (dprobability * factor - row_dot) * (1 - share * share)};
 }
 
 /// dq = scale sum over keys of dscore k.
@@ -285,8 +294,8 @@ class CudaAttention final : public AttentionKernels {
  public:
   explicit CudaAttention(std::size_t max_shared_bytes) : max_shared_bytes_(max_shared_bytes) {}
 
-  std::string check_head_dim(DType dtype, std::int64_t head_dim) const override {
-    if (has_flash_attention(dtype, head_dim)) return "";
+  std::string check_heads(DType dtype, std::int64_t head_dim, bool soft_cap) const override {
+    if (has_flash_attention(dtype, head_dim) && !soft_cap) return "";
     // The gradient of keys needs the most.
     const std::int64_t numbers =
         static_cast<std::int64_t>(max_shared_bytes_ / size_of(accumulation_type(dtype))) - shared_numbers(4, 0);
@@ -298,8 +307,8 @@ class CudaAttention final : public AttentionKernels {
     if (size_of(dtype) > 2) return "";
     return fmt::format(
         "attention runs without tensor cores, and steps may take ten times as long: in {} only heads of 64, 96 and 128 "
-        "channels use tensor cores, and these have {}",
-        name_of(dtype), head_dim);
+        "channels use tensor cores, without a soft cap, and these have {}{}",
+        name_of(dtype), head_dim, soft_cap ? " and a soft cap" : "");
   }
 
   void attention(Stream& stream, const AttentionProblem& problem, ConstHeads q, ConstHeads k, ConstHeads v, Heads out,

@@ -108,11 +108,12 @@ __global__ void __launch_bounds__(block_threads)
   if (threadIdx.x == 0) rivals[blockIdx.x] = count;
 }
 
-template <class T>
+/// `curvature` is 1 / soft_cap^2, if the logits are `capped`.
+template <class T, bool capped>
 __global__ void __launch_bounds__(block_threads)
     backward_kernel(std::int64_t columns, VocabularyShard shard, const Accumulation<T>* maximum,
                     const Accumulation<T>* sum_exp, const std::int32_t* targets, const Accumulation<T>* loss_gradient,
-                    T* logits) {
+                    Accumulation<T> curvature, T* logits) {
   using A = Accumulation<T>;
   T* row = logits + blockIdx.x * columns;
   const A shift = maximum[blockIdx.x], gradient = loss_gradient[blockIdx.x], factor = gradient / sum_exp[blockIdx.x];
@@ -130,9 +131,12 @@ __global__ void __launch_bounds__(block_threads)
     for (int i = 0; i < vec8s_in_flight; ++i) {
       const std::int64_t own_target = target - range[i].begin, classes = shard.classes - range[i].begin;
       logit[i].unpack(value);
-      for (A& v : value) v = exponential(v - shift) * factor;
+      const auto slope = [&](A v) { return capped ? 1 - v * v * curvature : A{1}; };
+      for (A& v : value) v = exponential(v - shift) * factor * slope(v);
       if (own_target >= 0 && own_target < 8) {
-        for (int c = 0; c < 8; ++c) value[c] -= c == own_target ? gradient : A{0};
+        A after_cap[8];
+        logit[i].unpack(after_cap);
+        for (int c = 0; c < 8; ++c) value[c] -= c == own_target ? gradient * slope(after_cap[c]) : A{0};
       }
       if (classes < 8) {
         for (int c = 0; c < 8; ++c) value[c] = c < classes ? value[c] : A{0};
@@ -187,14 +191,17 @@ class CudaCrossEntropy final : public CrossEntropyKernels {
   }
 
   void backward(Stream& stream, VocabularyShard shard, ConstTensorView maximum, ConstTensorView sum_exp,
-                ConstTensorView targets, ConstTensorView loss_gradient, TensorView logits) override {
+                ConstTensorView targets, ConstTensorView loss_gradient, double soft_cap, TensorView logits) override {
     check_cross_entropy("cross entropy's backward", logits, shard, {maximum, sum_exp, loss_gradient});
     check_targets("cross entropy's backward", logits, targets);
     dispatch_gpu(logits.dtype(), [&]<class T>() {
       using A = Accumulation<T>;
-      gpu::launch(stream, {"cross_entropy_backward", rows_of(logits.shape()), block_threads}, backward_kernel<T>,
-                  logits.shape().back(), shard, maximum.as<A>(), sum_exp.as<A>(), targets.as<std::int32_t>(),
-                  loss_gradient.as<A>(), logits.as<T>());
+      const bool capped = soft_cap > 0;
+      const A curvature = capped ? static_cast<A>(1 / (soft_cap * soft_cap)) : A{0};
+      gpu::launch(stream, {"cross_entropy_backward", rows_of(logits.shape()), block_threads},
+                  capped ? backward_kernel<T, true> : backward_kernel<T, false>, logits.shape().back(), shard,
+                  maximum.as<A>(), sum_exp.as<A>(), targets.as<std::int32_t>(), loss_gradient.as<A>(), curvature,
+                  logits.as<T>());
     });
   }
 };

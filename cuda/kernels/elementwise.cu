@@ -11,7 +11,7 @@ namespace trireme::cuda {
 namespace {
 
 // Bytes read and written per 16-bit element: convert to fp32 6, add 6, scale 4, bias_dropout_add 6, its backward 4,
-// activate 4, its backward 6. For each element of y: glu 6, its backward 10.
+// activate and soft_cap 4, backward of activate 6. For each element of y: glu 6, its backward 10.
 
 /// Returns the fp32 number nearest to `value` towards zero, with its last bit set if it is not exact. Rounding it to 16
 /// bits then rounds the value once.
@@ -139,7 +139,21 @@ __global__ void __launch_bounds__(block_threads)
   store(value, range.size, y + range.begin);
 }
 
+/// y = cap tanh(y / cap).
 template <class T>
+__global__ void __launch_bounds__(block_threads) soft_cap_kernel(std::int64_t n, Accumulation<T> cap, T* y) {
+  const Vec8 range = vec8_at(global_thread(), n);
+  Accumulation<T> value[8];
+  load(y + range.begin, range.size, value);
+  for (auto& v : value) v = cap * std::tanh(v / cap);
+  store(value, range.size, y + range.begin);
+}
+
+/// Activation of gates: silu or gelu_tanh.
+template <bool silu>
+constexpr Activation gate_activation = silu ? Activation::silu : Activation::gelu_tanh;
+
+template <class T, bool silu>
 __global__ void __launch_bounds__(block_threads) glu_kernel(std::int64_t rows, std::int64_t f, const T* gate_up, T* y) {
   const std::int64_t row = global_thread() / vec8s_of(f);
   if (row >= rows) return;
@@ -149,11 +163,11 @@ __global__ void __launch_bounds__(block_threads) glu_kernel(std::int64_t rows, s
   Accumulation<T> gate[8], up[8];
   of_gate.unpack(gate);
   of_up.unpack(up);
-  for (int c = 0; c < 8; ++c) gate[c] = gate[c] / (1 + std::exp(-gate[c])) * up[c];
+  for (int c = 0; c < 8; ++c) gate[c] = activated(gate_activation<silu>, gate[c]) * up[c];
   store(gate, range.size, y + row * f + range.begin);
 }
 
-template <class T>
+template <class T, bool silu>
 __global__ void __launch_bounds__(block_threads)
     glu_backward_kernel(std::int64_t rows, std::int64_t f, const T* dy, const T* gate_up, T* dgate_up) {
   using A = Accumulation<T>;
@@ -168,9 +182,15 @@ __global__ void __launch_bounds__(block_threads)
   of_gate.unpack(gate);
   of_up.unpack(up);
   for (int c = 0; c < 8; ++c) {
-    const A x = gate[c], sigmoid = 1 / (1 + std::exp(-x));
-    gate[c] = gradient[c] * up[c] * sigmoid * (1 + x * (1 - sigmoid));
-    up[c] = gradient[c] * x * sigmoid;
+    const A x = gate[c];
+    if constexpr (silu) {
+      const A sigmoid = 1 / (1 + std::exp(-x));
+      gate[c] = gradient[c] * up[c] * sigmoid * (1 + x * (1 - sigmoid));
+      up[c] = gradient[c] * x * sigmoid;
+    } else {
+      gate[c] = gradient[c] * up[c] * activation_slope(gate_activation<silu>, x);
+      up[c] = gradient[c] * activated(gate_activation<silu>, x);
+    }
   }
   store(gate, range.size, dgate_up + gate_at);
   store(up, range.size, dgate_up + up_at);
@@ -271,20 +291,30 @@ class CudaElementwise final : public ElementwiseKernels {
     });
   }
 
-  void glu(Stream& stream, ConstTensorView gate_up, TensorView y) override {
-    check_glu("glu", y, {gate_up});
+  void soft_cap(Stream& stream, double cap, TensorView y) override {
+    check_soft_cap(cap);
     dispatch_gpu(y.dtype(), [&]<class T>() {
-      const std::int64_t f = y.shape().back(), rows = rows_of(y.shape());
-      launch_rows(stream, "glu", rows, f, glu_kernel<T>, rows, f, gate_up.as<T>(), y.as<T>());
+      launch_flat(stream, "soft_cap", y.numel(), soft_cap_kernel<T>, y.numel(), static_cast<Accumulation<T>>(cap),
+                  y.as<T>());
     });
   }
 
-  void glu_backward(Stream& stream, ConstTensorView dy, ConstTensorView gate_up, TensorView dgate_up) override {
-    check_glu("glu_backward", dy, {gate_up, dgate_up});
+  void glu(Stream& stream, Activation activation, ConstTensorView gate_up, TensorView y) override {
+    check_glu("glu", activation, y, {gate_up});
+    dispatch_gpu(y.dtype(), [&]<class T>() {
+      const std::int64_t f = y.shape().back(), rows = rows_of(y.shape());
+      const auto kernel = activation == Activation::silu ? glu_kernel<T, true> : glu_kernel<T, false>;
+      launch_rows(stream, "glu", rows, f, kernel, rows, f, gate_up.as<T>(), y.as<T>());
+    });
+  }
+
+  void glu_backward(Stream& stream, Activation activation, ConstTensorView dy, ConstTensorView gate_up,
+                    TensorView dgate_up) override {
+    check_glu("glu_backward", activation, dy, {gate_up, dgate_up});
     dispatch_gpu(dy.dtype(), [&]<class T>() {
       const std::int64_t f = dy.shape().back(), rows = rows_of(dy.shape());
-      launch_rows(stream, "glu_backward", rows, f, glu_backward_kernel<T>, rows, f, dy.as<T>(), gate_up.as<T>(),
-                  dgate_up.as<T>());
+      const auto kernel = activation == Activation::silu ? glu_backward_kernel<T, true> : glu_backward_kernel<T, false>;
+      launch_rows(stream, "glu_backward", rows, f, kernel, rows, f, dy.as<T>(), gate_up.as<T>(), dgate_up.as<T>());
     });
   }
 

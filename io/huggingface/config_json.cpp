@@ -117,6 +117,21 @@ const char* reason_against(const std::string& kind) {
              : "";
 }
 
+/// Reads the base of layers with a window, whose frequencies are not scaled. Returns the settings of the other layers,
+/// which are `settings` or a part of them.
+const json& read_local_rotary(const Settings& file, const json& settings, ModelConfig& config,
+                              std::vector<std::string>& problems) {
+  config.rotary_base_local = file.number("rope_local_base_freq", config.rotary_base_local);
+  if (const json& local = json_member(settings, "sliding_attention"); local.is_object()) {
+    const Settings of_windows(local, problems);
+    config.rotary_base_local = of_windows.number("rope_theta", config.rotary_base_local);
+    of_windows.require(
+        {"rope_type", std::string_view("default"), "frequencies of layers with a window are not scaled"});
+  }
+  const json& others = json_member(settings, "full_attention");
+  return others.is_object() ? others : settings;
+}
+
 /// Reads the frequencies of rotary positions: rope_theta and rope_scaling in older files, rope_parameters in newer
 /// ones.
 void read_rotary(const Settings& settings, const json& file, HuggingFaceModel& model,
@@ -129,6 +144,9 @@ void read_rotary(const Settings& settings, const json& file, HuggingFaceModel& m
     if (!settings.has(name)) continue;
     if (!file.at(name).is_object()) return settings.add(fmt::format("{} is not an object", name));
     object = &file.at(name);
+  }
+  if (!config_key("rotary_base_local", *model.model_class).empty()) {
+    object = &read_local_rotary(settings, *object, config, problems);
   }
   const Settings rotary(*object, problems);
   config.rotary_base = rotary.number("rope_theta", config.rotary_base);
@@ -177,6 +195,55 @@ void read_rotary(const Settings& settings, const json& file, HuggingFaceModel& m
   }
 }
 
+/// Reads the layers with a window: by their types, or in older files by the distance of those without.
+void read_window_layers(const Settings& settings, const ModelClass& model_class, ModelConfig& config) {
+  if (!config.window.any()) {
+    config.window = {};
+    return;
+  }
+  const int layers = std::min(config.layers, model::max_layers);
+  const std::int64_t frequency = settings.integer("sliding_window_pattern", model_class.window_frequency);
+  if (frequency == 0) return settings.add("sliding_window_pattern is 0: it must be at least 1");
+  const json& types = settings.value("layer_types");
+  if (types.is_null()) {
+    config.window = model::AttentionWindow::every(config.window.left, frequency, layers);
+    return;
+  }
+  const auto is_window = [](const json& type) { return type == "sliding_attention"; };
+  const auto is_known = [&](const json& type) { return is_window(type) || type == "full_attention"; };
+  if (!types.is_array() || std::ssize(types) != layers || !std::ranges::all_of(types, is_known)) {
+    return settings.add(
+        fmt::format("layer_types must list sliding_attention or full_attention for each of {} layers", config.layers));
+  }
+  std::string pattern;
+  for (const json& type : types) pattern += is_window(type) ? '1' : '0';
+  config.window = model::AttentionWindow::of_layers(config.window.left, pattern);
+}
+
+/// Reads the soft caps of scores and logits; null is none.
+void read_soft_caps(const Settings& settings, const json& file, const ModelClass& model_class, ModelConfig& config) {
+  for (const auto& [attribute, cap] :
+       {std::pair{"attention_soft_cap", &config.attention_soft_cap}, {"logit_soft_cap", &config.logit_soft_cap}}) {
+    std::string key(config_key(attribute, model_class));
+    if (key.empty()) continue;
+    key.pop_back();  // the dot
+    if (file.contains(key)) *cap = settings.number(key.c_str(), 0);
+  }
+}
+
+/// Reads the activation of the gate.
+void read_gate(const Settings& settings, const ModelClass& model_class, ModelConfig& config) {
+  if (config_key("gate", model_class).empty()) {
+    if (settings.text("hidden_act", "silu") != "silu") settings.add("hidden_act is not silu: only SwiGLU is supported");
+    return;
+  }
+  const std::string name = settings.text("hidden_activation", "gelu_pytorch_tanh");
+  config.gate = name == "silu" ? Activation::silu : Activation::gelu_tanh;
+  if (name != "silu" && name != "gelu_pytorch_tanh") {
+    settings.add(fmt::format("hidden_activation is '{}': supported are gelu_pytorch_tanh and silu", shortened(name)));
+  }
+}
+
 /// Reads the settings of attention and of its linear layers' biases.
 void read_attention(const Settings& settings, const json& file, HuggingFaceModel& model,
                     std::vector<std::string>& problems) {
@@ -187,7 +254,8 @@ void read_attention(const Settings& settings, const json& file, HuggingFaceModel
       model.rotary = exchange::RotaryLayout::interleaved;
     }
     const json& types = settings.value("layer_types");
-    if (!std::ranges::all_of(types, [](const json& type) { return type == "full_attention"; })) {
+    if (model.model_class->window_frequency == 0 &&
+        !std::ranges::all_of(types, [](const json& type) { return type == "full_attention"; })) {
       settings.add("layer_types has layers without full attention");
     }
   }
@@ -198,6 +266,11 @@ void read_attention(const Settings& settings, const json& file, HuggingFaceModel
       settings.add("sliding_window is 0: a position attends at least to itself");
     }
   }
+  if (model.model_class->window_frequency > 0) {
+    read_window_layers(settings, *model.model_class, config);
+    if (!config.window.any()) config.rotary_base_local = 0;  // without effect
+  }
+  read_soft_caps(settings, file, *model.model_class, config);
   if (model.model_class->has_mlp_bias && settings.flag("mlp_bias", false) != config.linear_bias) {
     settings.add("attention_bias and mlp_bias differ: either all linear layers have biases, or none");
   }
@@ -293,9 +366,7 @@ HuggingFaceModel parse_config_json(const std::string& text, const std::string& p
   model.config = exchange::class_defaults(*model.model_class);
   read_fields(settings, *model.model_class, model.config);
   for (const exchange::FixedSetting& setting : model.model_class->fixed) settings.require(setting);
-  if (model.config.gated && settings.text("hidden_act", "silu") != "silu") {
-    settings.add("hidden_act is not silu: only SwiGLU is supported");
-  }
+  if (model.config.gated) read_gate(settings, *model.model_class, model.config);
   read_attention(settings, file, model, problems);
   if (model.model_class->type == "falcon") read_falcon(settings, model.config);
   if (exchange::class_defaults(*model.model_class).experts.count > 0) {

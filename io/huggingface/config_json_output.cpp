@@ -46,7 +46,14 @@ void put_rotary(ordered_json& file, const ModelConfig& config, const ModelClass&
   if (!config_key("rotary_percent", model_class).empty()) {
     file["partial_rotary_factor"] = scaling["partial_rotary_factor"] = config.rotary_percent;
   }
-  file["rope_parameters"] = scaling;
+  if (config_key("rotary_base_local", model_class).empty()) {
+    file["rope_parameters"] = scaling;
+    return;
+  }
+  const double local = config.rotary_base_local == 0 ? config.rotary_base : config.rotary_base_local;
+  file["rope_local_base_freq"] = local;
+  file["rope_parameters"] = {{"full_attention", scaling},
+                             {"sliding_attention", {{"rope_type", "default"}, {"rope_theta", local}}}};
 }
 
 /// Writes the fields whose keys are in the table.
@@ -67,11 +74,28 @@ void put_fields(ordered_json& file, const ModelConfig& config, const ModelClass&
 
 /// Writes the settings of activation, attention and biases that are not fields of the table.
 void put_blocks(ordered_json& file, const ModelConfig& config, const ModelClass& model_class) {
-  if (config.gated) file["hidden_act"] = "silu";
+  if (config.gated) {
+    const bool is_fixed = config_key("gate", model_class).empty();
+    file[is_fixed ? "hidden_act" : "hidden_activation"] =
+        config.gate == Activation::silu ? "silu" : "gelu_pytorch_tanh";
+  }
   if (config.position_embedding == model::PositionEmbedding::rope) put_rotary(file, config, model_class);
   if (model_class.has_mlp_bias) file["mlp_bias"] = config.linear_bias;
   if (!config_key("window", model_class).empty()) {
     file["sliding_window"] = config.window.any() ? ordered_json(config.window.left + 1) : ordered_json();
+  }
+  if (model_class.window_frequency > 0) {
+    ordered_json& types = file["layer_types"] = ordered_json::array();
+    for (int layer = 0; layer < config.layers; ++layer) {
+      types.push_back(config.window.of(layer) < 0 ? "full_attention" : "sliding_attention");
+    }
+  }
+  for (const auto& [attribute, cap] :
+       {std::pair{"attention_soft_cap", config.attention_soft_cap}, {"logit_soft_cap", config.logit_soft_cap}}) {
+    std::string key(config_key(attribute, model_class));
+    if (key.empty()) continue;
+    key.pop_back();  // the dot
+    file[key] = cap > 0 ? ordered_json(cap) : ordered_json();
   }
 }
 

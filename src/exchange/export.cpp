@@ -71,7 +71,7 @@ class TensorBuilder {
     masters_bytes_.resize(static_cast<std::size_t>(count) * size_of(stored));
     reader_.read({"model/" + parameter.name, parameter.shape, Box::whole(parameter.shape), part.first * columns,
                   TensorView(masters_bytes_.data(), stored, {count})});
-    if (parameter.centred) add(masters_bytes_.data(), stored, count, 1);
+    if (parameter.offset != 0) add(masters_bytes_.data(), stored, count, parameter.offset);
     elements.resize(static_cast<std::size_t>(size_bytes(block)));
     const auto element = static_cast<std::int64_t>(size_of(dtype_));
     const std::int64_t row = part.first - block.first;

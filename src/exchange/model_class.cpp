@@ -104,6 +104,13 @@ const ModelClass& model_class_of(const ModelConfig& config, std::string_view nam
     misfits.emplace_back(
         "<rotary_seq_len_interpolation_factor> with another scaling: the class has only one kind of scaling");
   }
+  const bool scales =
+      config.rotary_scaling.kind != model::RotaryScalingKind::none || config.rotary_scaling.interpolation != 1;
+  if (!config_key("rotary_base_local", result).empty() && config.window.any() && config.rotary_base_local == 0 &&
+      scales) {
+    misfits.emplace_back(
+        "scaled frequencies without <rotary_base_local>: the class does not scale those of layers with a window");
+  }
   TRIREME_CHECK(misfits.empty(), ConfigError, "the model cannot be exported as {}:\n  {}", result.name,
                 fmt::join(misfits, "\n  "));
   return result;

@@ -46,7 +46,9 @@ struct ModelClass {
   model::ModelOutput output = model::ModelOutput::pretraining;
   std::string_view tanh_gelu = "gelu_new";  ///< its name for GELU by tanh; all names are read
   bool has_mlp_bias = false;                ///< mlp_bias is a setting beside attention_bias, and has the same value
-  bool ffn_follows_hidden = false;          ///< without its setting, the feed-forward width is 4 x the hidden size
+  /// Every Nth layer has no window if the file does not list the layers' types; 0: windows are in all layers or none.
+  std::int64_t window_frequency = 0;
+  bool ffn_follows_hidden = false;  ///< without its setting, the feed-forward width is 4 x the hidden size
 
   /// Maps all parameters of a model.
   TensorMap (*map)(const model::ModelConfig&, const MapOptions&);

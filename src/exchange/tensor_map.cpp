@@ -17,7 +17,7 @@ TensorMapBuilder::TensorMapBuilder(const model::ModelConfig& config) : config_(c
     mapped.shape = parameter.shape;
     const bool is_vector = parameter.shape.rank() < 2 || parameter.role == parallel::ParameterRole::bias;
     mapped.columns = is_vector ? 1 : parameter.shape.back();
-    mapped.centred = parameter.role == parallel::ParameterRole::centred_norm_weight;
+    mapped.offset = parameter.role == parallel::ParameterRole::centred_norm_weight ? 1 : 0;
     map_.parameters.push_back(std::move(mapped));
   }
 }

@@ -29,7 +29,7 @@ struct MappedParameter {
   Shape shape;
   std::int64_t columns = 1;     ///< inputs of a matrix; 1 for norms, and for biases of any shape
   std::vector<RowRun> runs;     ///< ascending; they cover every row once, except for `added_rows`
-  bool centred = false;         ///< a norm weight stored as its difference from 1; the tensor has the weight itself
+  double offset = 0;            ///< elements of the tensor minus those of the parameter: 1 if it is stored around 1
   std::int64_t added_rows = 0;  ///< rows at the end that no tensor has; their elements are `added_value`
   double added_value = 0;
 

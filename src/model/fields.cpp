@@ -37,6 +37,7 @@ void set_at(ModelConfig& config, const FieldValue& value) {
 }
 
 constexpr std::string_view activation_names[] = {"", "tanh", "erf", "", "squared-relu"};
+constexpr std::string_view gate_names[] = {"", "tanh", "", "", "", "silu"};
 constexpr std::string_view gelu_names[] = {"", "tanh", "erf"};
 constexpr std::string_view normalization_names[] = {"LayerNorm", "RMSNorm"};
 constexpr std::string_view position_names[] = {"learned_absolute", "rope"};
@@ -134,6 +135,10 @@ constexpr Field table[] = {
     {TRIREME_AT(&C::rotary_base), .range = above(0), .attribute = "rotary_base", .since = "kv_heads",
      .option = "rotary-base", .help = "Base of the rotary frequencies; default 10000.", .needs = needs_rotary,
      .keys = rope_keys},
+    {TRIREME_AT(&C::rotary_base_local), .range = above(0), .attribute = "rotary_base_local",
+     .option = "rotary-base-local",
+     .help = "Base of the rotary frequencies in layers with a window, which are never scaled; default <rotary_base>.",
+     .needs = needs_rotary, .log = " of base {} in layers with a window"},
     {TRIREME_AT(&C::rotary_percent), .range = above(0, 1), .attribute = "rotary_percent", .since = "kv_heads",
      .option = "rotary-percent", .help = "Fraction of a head's channels that rotate; default 1.",
      .needs = needs_rotary},
@@ -183,6 +188,29 @@ constexpr Field table[] = {
      .needs = {has_qk_norm, "<qk_layernorm>"}, .log = " across heads"},
     {TRIREME_AT(&C::gated), .attribute = "swiglu", .since = "kv_heads", .option = "swiglu",
      .help = "Gated feed-forward block, silu(gate) x up, instead of GELU.", .log = ", SwiGLU"},
+    {.get = get_at<&C::gate>,
+     .set = [](C& config, const FieldValue& value) {
+       config.gate = static_cast<Activation>(std::get<std::int64_t>(value));
+       if (config.gate != Activation::silu) config.gated = true;
+     },
+     .names = gate_names, .attribute = "gate", .option = "geglu",
+     .help = "Gated feed-forward block, gelu(gate) x up, with GELU's tanh form.",
+     .flag = static_cast<int>(Activation::gelu_tanh), .log = " with GELU instead of SiLU (GeGLU)"},
+    {TRIREME_AT(&C::sandwich_norm), .attribute = "sandwich_norm", .option = "sandwich-norm",
+     .help = "Normalise the results of attention and feed-forward block before they are added, too, as Gemma 2 does.",
+     .log = ", norms before and after each branch"},
+    {TRIREME_AT(&C::scaled_embedding), .attribute = "scaled_embedding", .option = "scale-embeddings",
+     .help = "Multiply token embeddings by the square root of the hidden size.", .log = ", scaled embeddings"},
+    {TRIREME_AT(&C::query_scalar), .range = countable(), .attribute = "query_scalar",
+     .option = "query-pre-attn-scalar",
+     .help = "Divide attention scores by the square root of N; default the channels of a head.",
+     .log = ", scores over the root of {}"},
+    {TRIREME_AT(&C::attention_soft_cap), .range = above(0), .attribute = "attention_soft_cap",
+     .option = "attn-logit-softcapping", .help = "Attention scores x become X tanh(x / X).",
+     .log = ", scores capped at {}"},
+    {TRIREME_AT(&C::logit_soft_cap), .range = above(0), .attribute = "logit_soft_cap",
+     .option = "final-logit-softcapping", .help = "Logits x of tokens become X tanh(x / X).",
+     .log = ", logits capped at {}"},
     {TRIREME_AT(&C::linear_bias), .attribute = "linear_bias", .since = "kv_heads", .option = "disable-bias-linear",
      .help = "Linear layers have no biases.", .log = ", no biases", .megatron = "add_bias_linear"},
     {TRIREME_AT(&C::qkv_bias), .attribute = "qkv_bias", .since = "kv_channels", .option = "add-qkv-bias",
@@ -376,6 +404,7 @@ ModelConfig canonical(const ModelConfig& config) {
   if (config.attention_columns() == config.hidden) result.kv_channels = 0;
   if (config.linear_bias) result.qkv_bias = false;
   if (config.gated) result.activation = plain.activation;
+  if (config.query_scalar == config.head_dim()) result.query_scalar = 0;
   if (!rotates(config)) {
     result.rotary_base = plain.rotary_base;
     result.rotary_percent = plain.rotary_percent;
@@ -388,6 +417,7 @@ ModelConfig resolved(const ModelConfig& config) {
   ModelConfig result = config;
   result.query_groups = config.kv_heads();
   result.kv_channels = config.head_dim();
+  if (config.query_scalar == 0) result.query_scalar = config.head_dim();
   result.qkv_bias = config.has_qkv_bias();
   if (config.experts.any()) result.experts.ffn_hidden = config.expert_ffn_hidden();
   return result;

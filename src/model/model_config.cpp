@@ -48,6 +48,15 @@ void check_experts(const ModelConfig& config, const Expect& expect) {
 
 }  // namespace
 
+double ModelConfig::score_scale() const {
+  return 1 / std::sqrt(static_cast<double>(query_scalar == 0 ? head_dim() : query_scalar));
+}
+
+RotaryEmbedding ModelConfig::rotary_of(int layer) const {
+  if (rotary_base_local > 0 && window.of(layer) >= 0) return {rotary_channels(), rotary_base_local};
+  return rotary_scaling.embedding(rotary_channels(), rotary_base);
+}
+
 std::int64_t default_ffn_hidden(std::int64_t hidden, bool gated) {
   return gated ? hidden * 8 / 3 / 64 * 64 : 4 * hidden;
 }
@@ -87,6 +96,14 @@ void validate(const ModelConfig& config) {
   expect(scaling.interpolation == 1 || (rope && !yarn),
          fmt::format("<rotary_seq_len_interpolation_factor> {} needs rotary positions that YaRN does not scale",
                      scaling.interpolation));
+  expect(config.rotary_base_local == 0 || (rope && config.window.any()),
+         fmt::format("<rotary_base_local> {} needs rotary positions and layers with a window: give <window_size>",
+                     config.rotary_base_local));
+  expect(config.gate == Activation::silu || config.gated, "<geglu> needs a gated feed-forward block");
+  expect(
+      !config.sandwich_norm || !(config.post_branch_norm || config.parallel_residual || config.post_norm()),
+      "<sandwich_norm> with <post_branch_norm>, <parallel_residual> or <apply_residual_connection_post_layernorm>: a "
+      "layer has one arrangement of norms");
   expect(!config.window.any() || config.causal(),
          fmt::format("<window_size> {}: windows are for causal models, but a BERT attends to both sides: leave it out",
                      config.window.left));

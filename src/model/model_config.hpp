@@ -134,17 +134,24 @@ struct ModelConfig {
   bool norm_1p = false;  ///< norm weights are stored as the difference from 1
   PositionEmbedding position_embedding = PositionEmbedding::learned_absolute;
   double rotary_base = 10000;
-  double rotary_percent = 1;  ///< fraction of a head's channels that rotate
+  double rotary_base_local = 0;  ///< base of layers with a window, whose frequencies are not scaled; 0: as in others
+  double rotary_percent = 1;     ///< fraction of a head's channels that rotate
   RotaryScaling rotary_scaling = {};
   AttentionWindow window = {};
-  bool gated = false;  ///< the feed-forward block is gated by SiLU (SwiGLU); replaces `activation`
+  bool gated = false;                  ///< the feed-forward block is gated; replaces `activation`
+  Activation gate = Activation::silu;  ///< silu (SwiGLU) or gelu_tanh (GeGLU), of the gates
   bool linear_bias = true;
   bool qk_norm = false;  ///< each head of queries and keys is normalised over its channels, before rotation
   bool qk_norm_across_heads = false;  ///< QK norm is over the channels of all heads together
   bool qkv_bias = false;              ///< queries, keys and values have biases even if other linear layers have none
+  bool scaled_embedding = false;      ///< token embeddings are multiplied by sqrt(hidden)
+  std::int64_t query_scalar = 0;      ///< scores are divided by its square root; 0: channels of a head
+  double attention_soft_cap = 0;      ///< scores x become c tanh(x / c); 0: they stay
+  double logit_soft_cap = 0;          ///< the same of the logits of tokens
   bool tied_output = true;
   bool parallel_residual = false;  ///< attention and feed-forward block read the same input: ResidualForm
   bool post_branch_norm = false;   ///< norms are on the results of branches, not on their inputs: ResidualForm
+  bool sandwich_norm = false;      ///< norms are on the inputs of branches and on their results: ResidualForm
   bool shared_norm = false;        ///< the two branches of a parallel layer read one norm's result
   ExpertConfig experts = {};
   NormPlacement norm_placement = NormPlacement::pre;  ///< post: BERT only
@@ -177,6 +184,10 @@ struct ModelConfig {
   std::int64_t attention_columns() const { return heads * head_dim(); }
   bool has_qkv_bias() const { return linear_bias || qkv_bias; }
   std::int64_t kv_heads() const { return query_groups == 0 ? heads : query_groups; }
+  /// Factor of the products of queries and keys.
+  double score_scale() const;
+  /// Rotation of queries and keys in a layer, counted from 0 over the full model.
+  RotaryEmbedding rotary_of(int layer) const;
   /// Channels of a head that rotate; 0 without rotary positions.
   std::int64_t rotary_channels() const {
     return position_embedding == PositionEmbedding::rope
@@ -202,7 +213,8 @@ void check_sequence_length(const ModelConfig& config, std::int64_t sequence_leng
 enum class Architecture { gpt2, llama, gpt, bert };
 /// gpt2: layer normalisation, learned positions, GELU, biases, a tied output head, heads of hidden / heads channels, no
 /// grouped queries. llama: RMSNorm, rotary positions over full heads, SwiGLU and no biases; its output may be tied, and
-/// its queries grouped. Neither has sliding windows, parallel branches or experts. bert: every model of that family.
+/// its queries grouped. Neither has sliding windows, parallel branches, soft caps or experts. bert: every model of that
+/// family.
 Architecture architecture_of(const ModelConfig& config);
 
 /// Converts the shape to the attributes "model.*" of a checkpoint, and back; dropout is not among them. Throws

@@ -24,6 +24,10 @@ constexpr std::string_view llama3 = "num-query-groups 8 rotary-base 500000 vocab
 constexpr std::string_view qwen = "rotary-base 1e6 layernorm-epsilon 1e-6 vocab-size 151936";
 constexpr std::string_view starcoder2 =
     "position-embedding-type rope window-size 4095 vocab-size 49152 max-position-embeddings 16384";
+constexpr std::string_view gemma =
+    "normalization RMSNorm apply-layernorm-1p position-embedding-type rope geglu disable-bias-linear sandwich-norm "
+    "scale-embeddings layernorm-epsilon 1e-6 kv-channels 256 query-pre-attn-scalar 256 hidden-dropout 0 "
+    "attention-dropout 0";
 constexpr std::string_view pythia =
     "position-embedding-type rope rotary-percent 0.25 gelu erf parallel-residual hidden-dropout 0 attention-dropout 0 "
     "untie-embeddings-and-output-weights vocab-size 50304 max-position-embeddings 2048";
@@ -97,6 +101,20 @@ constexpr Preset presets[] = {
       "num-query-groups 4 ffn-hidden-size 6144 kv-channels 128 qk-layernorm max-position-embeddings 40960 "
       "untie-embeddings-and-output-weights num-experts 128 moe-router-topk 8 moe-ffn-hidden-size 768 "
       "moe-aux-loss-coeff 0.001"}},
+    {"gemma2-2b",
+     26,
+     2304,
+     8,
+     {gemma, "num-query-groups 4 ffn-hidden-size 9216 max-position-embeddings 8192 vocab-size 256000",
+      "attn-logit-softcapping 50 final-logit-softcapping 30 window-size 4095 window-attn-skip-freq "
+      "10101010101010101010101010"}},
+    {"gemma3-1b",
+     26,
+     1152,
+     4,
+     {gemma, "num-query-groups 1 ffn-hidden-size 6912 max-position-embeddings 32768 vocab-size 262144",
+      "qk-layernorm rotary-base 1e6 rotary-base-local 10000 window-size 511 window-attn-skip-freq "
+      "11111011111011111011111011"}},
     {"starcoder2-3b", 30, 3072, 24, {starcoder2, "num-query-groups 2 rotary-base 999999.4420358813"}},
     {"starcoder2-7b", 32, 4608, 36, {starcoder2, "num-query-groups 4 rotary-base 1e6"}},
     {"phi-3-mini",

@@ -17,6 +17,7 @@ namespace trireme::model {
 ///   balance loss is `router_aux_loss_coef` of their config.json.
 /// * StarCoder2 3B and 7B (Lozhkov et al. 2024, arXiv:2402.19173); Phi-3 mini with 4096 positions (Abdin et al. 2024,
 ///   arXiv:2404.14219).
+/// * Gemma 2 2B (Gemma Team 2024, arXiv:2408.00118), Gemma 3 1B (Gemma Team 2025, arXiv:2503.19786).
 /// * Pythia 1.4B (Biderman et al. 2023, arXiv:2304.01373), with GPT-NeoX's layers; Falcon 7B (Almazrouei et al. 2023,
 ///   arXiv:2311.16867).
 /// * OLMo 2 7B (OLMo Team 2024, arXiv:2501.00656), and with experts OLMoE 1B-7B (Muennighoff et al. 2024,

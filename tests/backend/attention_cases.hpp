@@ -23,6 +23,7 @@ struct AttentionCase {
   std::vector<std::int32_t> lengths{};                 ///< keys of each sample; none: all
   std::vector<std::vector<std::int32_t>> documents{};  ///< positions where those of each sample begin; none: one at 0
   std::int64_t window = -1;                            ///< AttentionProblem::window
+  double soft_cap = 0;                                 ///< AttentionProblem::soft_cap
 };
 
 /// Points into `c`. It has no documents: see first_visible_of.
@@ -35,6 +36,7 @@ inline AttentionProblem problem_of(const AttentionCase& c) {
           .kv_heads = c.kv_heads,
           .head_dim = c.head_dim,
           .scale = 1 / std::sqrt(static_cast<double>(c.head_dim)),
+          .soft_cap = c.soft_cap,
           .causal = c.causal,
           .lengths = c.lengths.empty() ? nullptr : c.lengths.data(),
           .window = c.window,

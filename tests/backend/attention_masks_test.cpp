@@ -25,7 +25,8 @@ std::string name_of_case(const testing::TestParamInfo<std::tuple<DType, Case>>& 
   const Case& c = std::get<1>(info.param);
   return fmt::format("{}_{}x{}_of_{}_heads{}{}{}{}", name_of(std::get<0>(info.param)), c.queries, c.keys, c.heads,
                      c.causal ? "_causal" : "", c.lengths.empty() ? "" : "_padded",
-                     c.documents.empty() ? "" : "_documents", c.window < 0 ? "" : fmt::format("_{}_before", c.window));
+                     c.documents.empty() ? "" : "_documents", c.window < 0 ? "" : fmt::format("_{}_before", c.window)) +
+         (c.soft_cap > 0 ? "_capped" : "");
 }
 
 std::vector<std::int32_t> every_position(std::int32_t count) {
@@ -55,6 +56,17 @@ INSTANTIATE_TEST_SUITE_P(
                         Case{90, 90, 2, 2, 2, 8, true, 0.2, {80, 33}, {{30, 64, 79}, {32}}},  // and padding
                         Case{90, 90, 2, 2, 1, 8, false, 0, {}, {{30, 64, 79}, {17}}},         // attends to later keys
                         Case{270, 270, 2, 4, 4, 8, true, 0, {}, {{255, 256}, {64, 128, 192, 256}}})),
+    name_of_case);
+// Soft caps with all masks, and on tensor cores' head size.
+INSTANTIATE_TEST_SUITE_P(
+    CappedAttention, MaskedAttention,
+    testing::Combine(testing::ValuesIn(test::kernel_types()),
+                     testing::Values(Case{64, 64, 2, 2, 2, 64, true, 0, {}, {}, -1, 5},
+                                     Case{70, 70, 4, 2, 1, 12, false, 0.1, {1, 0, 70, 33}, {}, -1, 2},
+                                     Case{90, 90, 2, 2, 1, 8, true, 0.2, {80, 33}, {{30, 64, 79}, {32}}, 20, 3},
+                                     Case{40, 130, 2, 2, 2, 8, true, 0, {}, {}, 33, 2},  // queries at the end
+                                     Case{
+                                         300, 300, 1, 2, 1, 16, true, 0.1, {}, {}, 100, 3})),  // keys split among tasks
     name_of_case);
 // Windows of one position, of less than a tile, to the edge of a tile, over it, and of more than the sequence.
 INSTANTIATE_TEST_SUITE_P(

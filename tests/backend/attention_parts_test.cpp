@@ -21,6 +21,7 @@ TEST_P(AttentionParts, PartsOfTheKeysCombineToFullAttention) {
   AttentionCase padded = dropout, packed = dropout;
   padded.lengths = {100, 10};
   packed.documents = {{2, 64, 99, 128}, {160}};
+  packed.soft_cap = 2;
   for (const AttentionCase* shape : {&all, &dropout, &padded, &packed}) {
     const GivenAttention given(*backend, GetParam(), *shape, 1);
     for (const KeyRanges& ranges : splits) {

@@ -30,10 +30,10 @@ inline std::vector<std::int32_t> first_visible_of(const std::vector<std::vector<
   return result;
 }
 
-/// Attention by the definition, in fp64. Calls `visit(head_row, kv_rows, probability, kept)` for each query. The
-/// arguments are the offsets of its row and of the rows of keys it attends to, their probabilities, and dropout's
-/// factors. p.dropout.samples, p.lengths and p.first_visible are
-/// read on the host. Sets t.log_sum_exp.
+/// Attention by the definition, in fp64. Calls `visit(head_row, kv_rows, probability, kept, slope)` for each query. The
+/// arguments are the offsets of its row and of the rows of keys it attends to, their probabilities, dropout's factors,
+/// and the derivatives of the soft cap. p.dropout.samples, p.lengths and p.first_visible are read on the host. Sets
+/// t.log_sum_exp.
 template <class Visit>
 void for_rows_of_attention(const AttentionProblem& p, AttentionTensors& t, Visit&& visit) {
   const std::int64_t d = p.head_dim, heads_per_kv_head = p.heads / p.kv_heads;
@@ -45,7 +45,7 @@ void for_rows_of_attention(const AttentionProblem& p, AttentionTensors& t, Visit
     const std::int64_t end = p.lengths != nullptr && position >= length ? p.first_key : length;
     const std::int64_t row = ((i * p.batch + sample) * p.heads + head) * d;
     std::vector<std::int64_t> kv_rows;
-    std::vector<double> probability, kept;
+    std::vector<double> probability, kept, slope;
     const std::int64_t first = p.first_visible == nullptr ? 0 : p.first_visible[i * p.batch + sample];
     double max_score = -std::numeric_limits<double>::infinity(), total = 0;
     for (std::int64_t j = 0; j < p.keys; ++j) {
@@ -54,7 +54,9 @@ void for_rows_of_attention(const AttentionProblem& p, AttentionTensors& t, Visit
       kv_rows.push_back(((j * p.batch + sample) * p.kv_heads + head / heads_per_kv_head) * d);
       double score = 0;
       for (std::int64_t c = 0; c < d; ++c) score += t.q[row + c] * t.k[kv_rows.back() + c];
-      probability.push_back(score * p.scale);
+      score *= p.scale;
+      probability.push_back(p.soft_cap > 0 ? p.soft_cap * std::tanh(score / p.soft_cap) : score);
+      slope.push_back(p.soft_cap > 0 ? 1 - std::pow(probability.back() / p.soft_cap, 2) : 1);
       max_score = std::max(max_score, probability.back());
       const bool keep = !p.dropout.enabled() || p.dropout.keeps(p.dropout.head_key(p.first_head + head),
                                                                 p.dropout.samples[sample], position, p.first_key + j);
@@ -63,17 +65,20 @@ void for_rows_of_attention(const AttentionProblem& p, AttentionTensors& t, Visit
     for (double& x : probability) total += x = std::exp(x - max_score);
     for (double& x : probability) x /= total;
     t.log_sum_exp[index] = max_score + std::log(total);
-    visit(row, kv_rows, probability, kept);
+    visit(row, kv_rows, probability, kept, slope);
   }
 }
 
 inline void reference_attention(const AttentionProblem& p, AttentionTensors& t) {
   t.out.assign(t.q.size(), 0);
-  for_rows_of_attention(p, t, [&](std::int64_t row, const auto& kv_rows, const auto& probability, const auto& kept) {
-    for (std::size_t j = 0; j < kv_rows.size(); ++j) {
-      for (std::int64_t c = 0; c < p.head_dim; ++c) t.out[row + c] += probability[j] * kept[j] * t.v[kv_rows[j] + c];
-    }
-  });
+  for_rows_of_attention(
+      p, t,
+      [&](std::int64_t row, const auto& kv_rows, const auto& probability, const auto& kept, const auto& /*slope*/) {
+        for (std::size_t j = 0; j < kv_rows.size(); ++j) {
+          for (std::int64_t c = 0; c < p.head_dim; ++c)
+            t.out[row + c] += probability[j] * kept[j] * t.v[kv_rows[j] + c];
+        }
+      });
 }
 
 /// Backward through the softmax takes sum of dout out from t.out: what forward has stored, rounded to its type.
@@ -81,20 +86,21 @@ inline void reference_attention_backward(const AttentionProblem& p, AttentionTen
   t.dq.assign(t.q.size(), 0);
   t.dk.assign(t.k.size(), 0);
   t.dv.assign(t.k.size(), 0);
-  for_rows_of_attention(p, t, [&](std::int64_t row, const auto& kv_rows, const auto& probability, const auto& kept) {
-    double mean = 0;
-    for (std::int64_t c = 0; c < p.head_dim; ++c) mean += t.dout[row + c] * t.out[row + c];
-    for (std::size_t j = 0; j < kv_rows.size(); ++j) {
-      double dp = 0;
-      for (std::int64_t c = 0; c < p.head_dim; ++c) dp += t.dout[row + c] * t.v[kv_rows[j] + c];
-      const double ds = probability[j] * (dp * kept[j] - mean) * p.scale;
-      for (std::int64_t c = 0; c < p.head_dim; ++c) {
-        t.dv[kv_rows[j] + c] += probability[j] * kept[j] * t.dout[row + c];
-        t.dk[kv_rows[j] + c] += ds * t.q[row + c];
-        t.dq[row + c] += ds * t.k[kv_rows[j] + c];
-      }
-    }
-  });
+  for_rows_of_attention(
+      p, t, [&](std::int64_t row, const auto& kv_rows, const auto& probability, const auto& kept, const auto& slope) {
+        double mean = 0;
+        for (std::int64_t c = 0; c < p.head_dim; ++c) mean += t.dout[row + c] * t.out[row + c];
+        for (std::size_t j = 0; j < kv_rows.size(); ++j) {
+          double dp = 0;
+          for (std::int64_t c = 0; c < p.head_dim; ++c) dp += t.dout[row + c] * t.v[kv_rows[j] + c];
+          const double ds = probability[j] * (dp * kept[j] - mean) * slope[j] * p.scale;
+          for (std::int64_t c = 0; c < p.head_dim; ++c) {
+            t.dv[kv_rows[j] + c] += probability[j] * kept[j] * t.dout[row + c];
+            t.dk[kv_rows[j] + c] += ds * t.q[row + c];
+            t.dq[row + c] += ds * t.k[kv_rows[j] + c];
+          }
+        }
+      });
 }
 
 /// Calls `visit` with the elements of x [positions, batch, heads, d] that are padding; its first position is `first`.

@@ -68,6 +68,9 @@ TEST(Attention, BackwardMatchesFiniteDifference) {
     const AttentionProblem p = problem_of({4, 5, 2, 2, 1, 3, causal, 0.3});
     AttentionTensors t = random_tensors(p);
     expect_backward_is_derivative(p, t);
+    AttentionProblem capped = p;
+    capped.soft_cap = 1.5;
+    expect_backward_is_derivative(capped, t);
   }
 }
 
@@ -125,6 +128,15 @@ TEST(Attention, ARowThatSeesNoKeyIsZero) {
 
 TEST(Attention, NaNPropagates) {
   const AttentionProblem p = problem_of({40, 40, 1, 1, 1, 8});
+  AttentionTensors t = random_tensors(p);
+  t.k[20 * 8] = std::numeric_limits<double>::quiet_NaN();
+  compute(DType::fp32, p, t);
+  for (std::int64_t i = 0; i < 40; ++i) EXPECT_EQ(std::isnan(t.out[i * 8]), i >= 20) << "query " << i;
+}
+
+TEST(Attention, AHiddenNotANumberDoesNotPassTheSoftCap) {
+  AttentionProblem p = problem_of({40, 40, 1, 1, 1, 8});
+  p.soft_cap = 2;
   AttentionTensors t = random_tensors(p);
   t.k[20 * 8] = std::numeric_limits<double>::quiet_NaN();
   compute(DType::fp32, p, t);

@@ -22,6 +22,7 @@ struct CrossEntropy {
   std::vector<double> weights;
   std::vector<double> losses, dlogits;  // computed
   std::int64_t classes = 0;
+  double soft_cap = 0;  ///< cap that these logits have; 0: none
 };
 
 CrossEntropy random_case(std::int64_t n, std::int64_t classes) {
@@ -44,7 +45,8 @@ void reference(CrossEntropy& c) {
     for (std::int64_t j = 0; j < c.classes; ++j) sum += std::exp(row[j] - maximum);
     c.losses.push_back(c.weights[i] * (std::log(sum) + maximum - row[c.targets[i]]));
     for (std::int64_t j = 0; j < c.classes; ++j) {
-      c.dlogits.push_back((std::exp(row[j] - maximum) / sum - (j == c.targets[i] ? 1 : 0)) * c.weights[i]);
+      const double slope = c.soft_cap > 0 ? 1 - std::pow(row[j] / c.soft_cap, 2) : 1;
+      c.dlogits.push_back((std::exp(row[j] - maximum) / sum - (j == c.targets[i] ? 1 : 0)) * c.weights[i] * slope);
     }
   }
 }
@@ -104,7 +106,7 @@ void compute(DType dtype, CrossEntropy& c, std::vector<std::int64_t> splits = {}
   c.dlogits.assign(n * c.classes, 0);
   for (const auto& [shard, logits, own_maximum, own_sum, own_target] : shards) {
     const std::vector<double> rounded = values_of(b, logits);
-    kernels.backward(stream, shard, all_maximum, all_sum, targets, weights, logits);
+    kernels.backward(stream, shard, all_maximum, all_sum, targets, weights, c.soft_cap, logits);
     const std::vector<double> gradients = values_of(b, logits);
     for (std::int64_t i = 0; i < n; ++i) {
       for (std::int64_t j = 0; j < shard.classes + padding; ++j) {
@@ -155,6 +157,17 @@ TEST_P(CrossEntropyTypes, MatchesTheDefinitionHoweverItIsSplit) {
   }
 }
 
+TEST_P(CrossEntropyTypes, GradientsOfCappedLogitsAreThoseBeforeTheCap) {
+  for (const auto& splits : {std::vector<std::int64_t>{}, {340, 700}}) {
+    CrossEntropy actual = random_case(33, 1025);
+    actual.soft_cap = 12;
+    compute(GetParam(), actual, splits);
+    CrossEntropy expected = actual;
+    reference(expected);
+    expect_close(actual.dlogits, expected.dlogits, tolerance(GetParam(), Operation::sum), "dlogits");
+  }
+}
+
 TEST_P(CrossEntropyTypes, AnyNumberOfThreadsGivesTheSameBits) {
   CrossEntropy one = random_case(40, 2000), two = one, three = one;
   compute(GetParam(), one, {}, 1);
@@ -176,6 +189,24 @@ TEST(CrossEntropy, BackwardMatchesFiniteDifference) {
     return std::accumulate(c.losses.begin(), c.losses.end(), 0.0);
   };
   expect_derivative(c.logits, gradient, loss, "dlogits");
+}
+
+TEST(CrossEntropy, BackwardThroughASoftCapMatchesFiniteDifference) {
+  TRIREME_NEEDS_FP64_KERNELS();
+  std::vector<double> given = random_case(3, 7).logits;
+  const auto capped = [&] {
+    CrossEntropy c = random_case(3, 7);
+    c.soft_cap = 6;
+    for (std::size_t i = 0; i < given.size(); ++i) c.logits[i] = c.soft_cap * std::tanh(given[i] / c.soft_cap);
+    compute(DType::fp64, c, {}, 1);
+    return c;
+  };
+  const std::vector<double> gradient = capped().dlogits;
+  const auto loss = [&] {
+    const CrossEntropy c = capped();
+    return std::accumulate(c.losses.begin(), c.losses.end(), 0.0);
+  };
+  expect_derivative(given, gradient, loss, "dlogits");
 }
 
 TEST(CrossEntropy, ARowOfNoWeightHasNoLossEvenWhereItIsNotFinite) {

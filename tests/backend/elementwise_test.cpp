@@ -111,6 +111,17 @@ TEST_P(Elementwise, AddAndScaleUpdateInPlace) {
   }
 }
 
+TEST_P(Elementwise, SoftCapBoundsInPlace) {
+  for (const std::int64_t n : sizes) {
+    const Tensor y = random_tensor(b(), dtype(), {n}, 1, -20, 20);
+    std::vector<double> expected = values_of(b(), y);
+    for (double& value : expected) value = 4 * std::tanh(value / 4);
+    kernels().soft_cap(stream(), 4, y);
+    expect_close(values_of(b(), y), expected, tolerance(dtype(), Operation::elementwise), "soft_cap");
+  }
+  EXPECT_THROW(kernels().soft_cap(stream(), 0, random_tensor(b(), dtype(), {1}, 1)), ShapeError);
+}
+
 TEST_P(Elementwise, DivideByNormReadsTheSumOfSquaresOnTheDevice) {
   constexpr double least = 1e-2;
   for (const double squares : {6.25, 0.0, 1e-8}) {

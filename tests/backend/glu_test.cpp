@@ -2,6 +2,7 @@
 
 #include <numeric>
 
+#include "tests/support/activations.hpp"
 #include "tests/support/finite_difference.hpp"
 #include "tests/support/random_tensor.hpp"
 #include "tests/support/test_backend.hpp"
@@ -12,12 +13,6 @@ namespace {
 
 using namespace test;
 
-double silu(double x) { return x / (1 + std::exp(-x)); }
-double silu_derivative(double x) {
-  const double sigmoid = 1 / (1 + std::exp(-x));
-  return sigmoid + x * sigmoid * (1 - sigmoid);
-}
-
 /// n rows of gate and up, f columns each, and the gradient of the results.
 struct Rows {
   std::int64_t n = 0, f = 0;
@@ -26,7 +21,8 @@ struct Rows {
   std::vector<double> expected_y, expected_dgate_up;
 };
 
-void compute(DType dtype, Rows& rows, int threads = 2, bool in_place = false) {
+void compute(DType dtype, Rows& rows, int threads = 2, bool in_place = false,
+             Activation activation = Activation::silu) {
   const auto backend = test::make_backend(threads);
   Backend& b = *backend;
   const Tensor gate_up = make_tensor(b, dtype, {rows.n, 2 * rows.f}, rows.gate_up);
@@ -35,9 +31,9 @@ void compute(DType dtype, Rows& rows, int threads = 2, bool in_place = false) {
   const Tensor dgate_up = poisoned_tensor(b, dtype, {rows.n, 2 * rows.f});
   rows.gate_up = values_of(b, gate_up);
   rows.dy = values_of(b, dy);
-  b.elementwise().glu(b.compute_stream(), gate_up, y);
+  b.elementwise().glu(b.compute_stream(), activation, gate_up, y);
   const TensorView to = in_place ? gate_up.view() : dgate_up.view();
-  b.elementwise().glu_backward(b.compute_stream(), dy, gate_up, to);
+  b.elementwise().glu_backward(b.compute_stream(), activation, dy, gate_up, to);
   rows.y = values_of(b, y);
   rows.dgate_up = values_of(b, to);
 
@@ -47,9 +43,9 @@ void compute(DType dtype, Rows& rows, int threads = 2, bool in_place = false) {
     for (std::int64_t j = 0; j < rows.f; ++j) {
       const double gate = rows.gate_up[2 * i * rows.f + j], up = rows.gate_up[(2 * i + 1) * rows.f + j];
       const double gradient = rows.dy[i * rows.f + j];
-      rows.expected_y.push_back(silu(gate) * up);
-      rows.expected_dgate_up[2 * i * rows.f + j] = gradient * up * silu_derivative(gate);
-      rows.expected_dgate_up[(2 * i + 1) * rows.f + j] = gradient * silu(gate);
+      rows.expected_y.push_back(activated(activation, gate) * up);
+      rows.expected_dgate_up[2 * i * rows.f + j] = gradient * up * activation_slope(activation, gate);
+      rows.expected_dgate_up[(2 * i + 1) * rows.f + j] = gradient * activated(activation, gate);
     }
   }
 }
@@ -82,6 +78,16 @@ TEST_P(SwigluTypes, MatchesTheDefinition) {
   }
 }
 
+TEST_P(SwigluTypes, MatchesTheDefinitionOfGeglu) {
+  for (const auto& [n, f] : std::vector<std::pair<int, int>>{{1, 1}, {31, 33}, {40, 1025}}) {
+    Rows rows = random_rows(n, f);
+    compute(GetParam(), rows, 2, n == 1, Activation::gelu_tanh);
+    const Tolerance close = tolerance(GetParam(), Operation::elementwise);
+    expect_close(rows.y, rows.expected_y, close, fmt::format("y of {} rows of {}", n, f));
+    expect_close(rows.dgate_up, rows.expected_dgate_up, close, fmt::format("dgate_up of {} rows of {}", n, f));
+  }
+}
+
 TEST_P(SwigluTypes, GradientMayReplaceItsInputAndThreadsDoNotMatter) {
   Rows one = random_rows(300, 130), two = one, in_place = one;
   compute(GetParam(), one, 1);
@@ -101,18 +107,25 @@ TEST_P(SwigluTypes, LargeGatesAreFinite) {
                tolerance(GetParam(), Operation::rounding), "dgate_up");
 }
 
+TEST(Swiglu, OtherActivationsAreRefused) {
+  Rows rows = random_rows(1, 2);
+  EXPECT_THROW(compute(test::exact_type(), rows, 1, false, Activation::tanh), ShapeError);
+}
+
 TEST(Swiglu, BackwardMatchesFiniteDifference) {
   TRIREME_NEEDS_FP64_KERNELS();
-  Rows rows = random_rows(3, 5);
-  compute(DType::fp64, rows);
-  const std::vector<double> gradient = rows.dgate_up;
-  expect_derivative(
-      rows.gate_up, gradient,
-      [&] {
-        compute(DType::fp64, rows, 1);
-        return std::inner_product(rows.y.begin(), rows.y.end(), rows.dy.begin(), 0.0);
-      },
-      "dgate_up");
+  for (const Activation activation : {Activation::silu, Activation::gelu_tanh}) {
+    Rows rows = random_rows(3, 5);
+    compute(DType::fp64, rows, 1, false, activation);
+    const std::vector<double> gradient = rows.dgate_up;
+    expect_derivative(
+        rows.gate_up, gradient,
+        [&] {
+          compute(DType::fp64, rows, 1, false, activation);
+          return std::inner_product(rows.y.begin(), rows.y.end(), rows.dy.begin(), 0.0);
+        },
+        "dgate_up");
+  }
 }
 
 }  // namespace

@@ -52,6 +52,18 @@ TEST(VectorExp, HandlesTheEndsOfTheRange) {
   EXPECT_TRUE(std::isnan(vector_exp(std::nan(""))));
 }
 
+TEST(VectorTanh, KeepsItsDigitsAndIsBounded) {
+  const auto tangent = [](auto x) { return vector_tanh(x); };
+  const auto exact_tanh = [](long double x) { return std::tanh(x); };
+  for (const float bound : {1e-3f, 1.0f, 20.0f}) {
+    EXPECT_LT(worst_ulps(-bound, bound, tangent, exact_tanh), 4);
+    EXPECT_LT(worst_ulps<double>(-bound, bound, tangent, exact_tanh), 4);
+  }
+  EXPECT_EQ(vector_tanh(-1e30f), -1);
+  EXPECT_EQ(vector_tanh(std::numeric_limits<double>::infinity()), 1);
+  EXPECT_TRUE(std::isnan(vector_tanh(std::nanf(""))));
+}
+
 TEST(VectorNormal, KeepsItsDigitsOnBothTails) {
   const auto probability = [](auto x) { return vector_normal(x).probability; };
   const auto density = [](auto x) { return vector_normal(x).density; };

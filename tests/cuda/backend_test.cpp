@@ -170,18 +170,19 @@ TEST_F(CudaBackendOnFakes, StartsTheProfilerAndNamesRanges) {
 TEST_F(CudaBackendOnFakes, RefusesHeadsThatDoNotFitAndNamesSlowOnes) {
   const AttentionKernels& attention = backend_->attention();
   for (const DType dtype : {DType::fp32, DType::bf16, DType::fp16}) {
-    EXPECT_NO_THROW(attention.check_head_dim(dtype, 317));
-    EXPECT_THROW(attention.check_head_dim(dtype, 318), ConfigError);
-    EXPECT_THAT(attention.check_head_dim(dtype, 96), "");
+    EXPECT_NO_THROW(attention.check_heads(dtype, 317, false));
+    EXPECT_THROW(attention.check_heads(dtype, 318, true), ConfigError);
+    EXPECT_THAT(attention.check_heads(dtype, 96, false), "");
   }
   EXPECT_THAT(
-      message_of([&] { attention.check_head_dim(DType::fp32, 512); }),
+      message_of([&] { attention.check_heads(DType::fp32, 512, false); }),
       "attention heads have 512 channels, and those of up to 317 fit into the shared memory of this GPU, 166912 "
       "bytes for a block: take more heads, or <backend> cpu");
-  EXPECT_THAT(attention.check_head_dim(DType::fp32, 80), "") << "has no tensor cores with any";
-  EXPECT_THAT(attention.check_head_dim(DType::bf16, 80),
+  EXPECT_THAT(attention.check_heads(DType::fp32, 80, false), "") << "has no tensor cores with any";
+  EXPECT_THAT(attention.check_heads(DType::bf16, 80, false),
               "attention runs without tensor cores, and steps may take ten times as long: in bf16 only heads of 64, 96 "
-              "and 128 channels use tensor cores, and these have 80");
+              "and 128 channels use tensor cores, without a soft cap, and these have 80");
+  EXPECT_THAT(attention.check_heads(DType::fp16, 96, true), testing::EndsWith("these have 96 and a soft cap"));
 }
 
 TEST_F(CudaBackendOnFakes, NamesTheKernelThatExceedsSharedMemory) {

@@ -189,8 +189,8 @@ TEST_F(GpuKernels, Elementwise) {
     t.result(dx);
     const Tensor gate_up = t.input({m.s, m.b, 2 * m.f}, 2, -3, 3), y = t.output(wide), dy = t.input(wide, 3);
     const Tensor dgate_up = t.output({m.s, m.b, 2 * m.f}), activated = t.output(wide);
-    t.b.elementwise().glu(t.stream(), gate_up, y);
-    t.b.elementwise().glu_backward(t.stream(), dy, gate_up, dgate_up);
+    t.b.elementwise().glu(t.stream(), Activation::silu, gate_up, y);
+    t.b.elementwise().glu_backward(t.stream(), Activation::silu, dy, gate_up, dgate_up);
     t.b.elementwise().activate(t.stream(), Activation::gelu_tanh, dy, activated);
     for (const Tensor* tensor : {&y, &dgate_up, &activated}) t.result(*tensor);
   });
@@ -219,7 +219,7 @@ TEST_F(GpuKernels, CrossEntropy) {
     kernels.statistics(t.stream(), logits, shard, targets, maximum, sum, target);
     kernels.rescale(t.stream(), maximum, maximum, sum);
     kernels.losses(t.stream(), maximum, sum, target, weights, losses);
-    kernels.backward(t.stream(), shard, maximum, sum, targets, weights, logits);
+    kernels.backward(t.stream(), shard, maximum, sum, targets, weights, 6, logits);
     for (const Tensor* tensor : {&losses, &logits}) t.result(*tensor);
   });
 }

@@ -67,6 +67,11 @@ model::ModelConfig config_of(std::string_view model_class) {
   config.qk_norm_across_heads = model_class.starts_with("Olmo");
   config.qk_norm = config.qk_norm_across_heads || model_class.starts_with("Qwen3");
   config.post_branch_norm = model_class == "Olmo2ForCausalLM";
+  if (model_class.starts_with("Gemma")) {
+    model::set_fields(config, "geglu sandwich-norm scale-embeddings apply-layernorm-1p window-size 3");
+    config.window = model::AttentionWindow::every(3, 2, config.layers);
+    config.qk_norm = model_class.starts_with("Gemma3");
+  }
   for (const char* with_experts : {"MixtralForCausalLM", "Qwen3MoeForCausalLM", "OlmoeForCausalLM"}) {
     if (model_class == with_experts) config.experts.count = 3;
   }
@@ -138,6 +143,8 @@ TEST(Exchange, ExportOfImportHasTheSameBytesOfEveryClassAndType) {
                                            {"GPTNeoXForCausalLM", DType::fp16},
                                            {"FalconForCausalLM", DType::bf16},
                                            {"Phi3ForCausalLM", DType::fp32},
+                                           {"Gemma2ForCausalLM", DType::bf16},
+                                           {"Gemma3ForCausalLM", DType::fp32},
                                            {"Olmo2ForCausalLM", DType::bf16},
                                            {"OlmoeForCausalLM", DType::fp16},
                                            {"BertForPreTraining", DType::fp32}}) {
@@ -324,11 +331,12 @@ TEST(Exchange, AFailureOnOneRankLeavesNoFile) {
   EXPECT_TRUE(std::filesystem::is_empty(output));
 }
 
-TEST(Exchange, CentredNormsAreExportedAsTheirWeights) {
-  model::ModelConfig config = config_of("LlamaForCausalLM");
-  config.norm_1p = true;
-  // The import keeps the formula's values, which the checkpoint then has as differences from 1.
-  ImportedStep imported("LlamaForCausalLM", config);
+/// Imports a formula's weights to a model of `model_class` and exports them. Expects the weight of the last norm to
+/// differ by `difference`.
+void expect_norm_to_change_by(float difference, const char* model_class, bool norm_1p) {
+  model::ModelConfig config = config_of(model_class);
+  config.norm_1p = norm_1p;
+  ImportedStep imported(model_class, config);
   auto& [folder, map, source, store, step, output] = imported;
   io::SafetensorsOutput destination(output, tensors_of(map, DType::fp32), 1 << 20, "a");
   export_weights(*step, map, DType::fp32, destination, world(), small);
@@ -338,10 +346,17 @@ TEST(Exchange, CentredNormsAreExportedAsTheirWeights) {
     float actual = 0, expected = 0;
     written.read(i, 0, std::as_writable_bytes(std::span(&actual, 1)));
     source.read(i, 0, std::as_writable_bytes(std::span(&expected, 1)));
-    EXPECT_EQ(actual, expected + 1);
+    EXPECT_EQ(actual, expected + difference) << model_class;
     return;
   }
   FAIL() << "there is no model.norm.weight";
+}
+
+TEST(Exchange, NormsAreExportedAsTheClassStoresThem) {
+  // The import keeps the formula's values, which the checkpoint then has as weights or as their differences from 1.
+  expect_norm_to_change_by(1, "LlamaForCausalLM", true);
+  expect_norm_to_change_by(-1, "Gemma2ForCausalLM", false);
+  expect_norm_to_change_by(0, "Gemma2ForCausalLM", true);
 }
 
 }  // namespace

@@ -205,6 +205,30 @@ TEST(ModelClass, AModelWithExpertsIsAMixtralOrWithNormsOfQueriesAndKeysAQwen3) {
   EXPECT_THAT(message_of<DataError>([] { model_class_from("Qwen2MoeForCausalLM"); }), HasSubstr("sigmoid gate"));
 }
 
+TEST(ModelClass, AModelWithNormsAroundItsBranchesIsAGemma) {
+  model::ModelConfig config = small_llama();
+  model::set_fields(config, "geglu sandwich-norm scale-embeddings attn-logit-softcapping 2 window-size 1");
+  EXPECT_EQ(model_class_of(config).name, "Gemma2ForCausalLM");
+  config.rotary_base_local = 50;
+  EXPECT_THAT(message_of<ConfigError>([&] { model_class_of(config); }),
+              AllOf(HasSubstr("cannot be exported as Gemma2ForCausalLM"), HasSubstr("<rotary_base_local> 50")));
+  config.qk_norm = true;
+  config.rotary_scaling.interpolation = 2;
+  EXPECT_EQ(model_class_of(config).name, "Gemma3ForCausalLM");
+  config.rotary_base_local = 0;
+  EXPECT_THAT(message_of<ConfigError>([&] { model_class_of(config); }),
+              HasSubstr("scaled frequencies without <rotary_base_local>"));
+  config.rotary_scaling.interpolation = 1;
+  EXPECT_EQ(model_class_of(config).name, "Gemma3ForCausalLM");
+  config.scaled_embedding = false;
+  EXPECT_THAT(message_of<ConfigError>([&] { model_class_of(config); }),
+              HasSubstr("without <scale_embeddings>: all models of the class have it"));
+  model::ModelConfig llama = small_llama();
+  llama.gate = Activation::gelu_tanh;
+  EXPECT_THAT(message_of<ConfigError>([&] { model_class_of(llama); }),
+              HasSubstr("<geglu>: no model of the class has it"));
+}
+
 TEST(ModelClass, AParallelModelIsAGptNeoXOrWithoutBiasesAFalcon) {
   model::ModelConfig config = small_llama();
   config.normalization = model::Normalization::layer_norm;
@@ -295,7 +319,7 @@ TEST(ModelClass, IsTheNamedOneIfTheModelFits) {
 }
 
 TEST(ModelClass, IsFoundForEveryFamilyByNameAndByDefaults) {
-  EXPECT_EQ(model_classes().size(), 17u);
+  EXPECT_EQ(model_classes().size(), 19u);
   for (const ModelClass& model_class : model_classes()) {
     SCOPED_TRACE(model_class.name);
     EXPECT_EQ(&model_class_from(model_class.name), &model_class);

@@ -258,6 +258,28 @@ TEST(RotaryScaling, OfYarnOverFewPairsIsAStep) {
   EXPECT_NEAR(frequency(rotary, 1), 0.1 / 4, 1e-15);
 }
 
+TEST(ModelConfig, LayersWithAWindowHaveTheLocalBaseAndUnscaledFrequencies) {
+  ModelConfig config;
+  config.position_embedding = PositionEmbedding::rope;
+  config.layers = 4;
+  config.window = AttentionWindow::every(3, 2, 4);
+  config.rotary_scaling.interpolation = 8;
+  EXPECT_EQ(config.rotary_of(0).base, 10000);
+  EXPECT_EQ(config.rotary_of(0).interpolation, 8);
+  config.rotary_base_local = 50;
+  EXPECT_EQ(config.rotary_of(0).base, 50);
+  EXPECT_EQ(config.rotary_of(0).interpolation, 1);
+  EXPECT_EQ(config.rotary_of(1).base, 10000);
+  EXPECT_EQ(config.rotary_of(1).interpolation, 8);
+}
+
+TEST(ModelConfig, ScoresAreScaledByTheChannelsOfAHeadOrAnotherNumber) {
+  ModelConfig config;
+  EXPECT_EQ(config.score_scale(), 0.125);
+  config.query_scalar = 256;
+  EXPECT_EQ(config.score_scale(), 0.0625);
+}
+
 // All frequencies are divided, with every kind of scaling: the angle is that of the position over the factor.
 TEST(RotaryScaling, InterpolationDividesPositions) {
   for (RotaryScaling scaling : {RotaryScaling(), RotaryScaling::llama3(8)}) {

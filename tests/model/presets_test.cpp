@@ -50,6 +50,8 @@ TEST(Presets, HaveTheParameterCountsOfOtherFamilies) {
                                                               {"starcoder2-3b", 3'030'371'328, 16384, 128},
                                                               {"starcoder2-7b", 7'173'923'840, 16384, 128},
                                                               {"phi-3-mini", 3'821'079'552, 4096, 96},
+                                                              {"gemma2-2b", 2'614'341'888, 8192, 256},
+                                                              {"gemma3-1b", 999'885'952, 32768, 256},
                                                               {"pythia-1.4b", 1'414'647'808, 2048, 128},
                                                               {"falcon-7b", 6'921'720'704, 2048, 64},
                                                               {"olmo2-7b", 7'298'617'344, 4096, 128},
@@ -62,6 +64,9 @@ TEST(Presets, HaveTheParameterCountsOfOtherFamilies) {
   }
   EXPECT_EQ(preset("llama3.1-8b").rotary_scaling.factor, 8);
   EXPECT_EQ(preset("llama3.2-1b").rotary_scaling.factor, 32);
+  // A Gemma 2 has a window in every layer except each second one, a Gemma 3 except each sixth.
+  EXPECT_EQ(preset("gemma2-2b").window.layers, AttentionWindow::every(4095, 2, 26).layers);
+  EXPECT_EQ(preset("gemma3-1b").window.layers, AttentionWindow::every(511, 6, 26).layers);
 }
 
 TEST(Presets, ActivateSomeExpertsForEachToken) {

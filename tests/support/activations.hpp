@@ -8,8 +8,8 @@
 
 namespace trireme::test {
 
-constexpr Activation all_activations[] = {Activation::none, Activation::gelu_tanh, Activation::gelu_erf,
-                                          Activation::tanh, Activation::squared_relu};
+constexpr Activation all_activations[] = {Activation::none, Activation::gelu_tanh,    Activation::gelu_erf,
+                                          Activation::tanh, Activation::squared_relu, Activation::silu};
 
 /// The activations and their derivatives by definition.
 inline double activated(Activation activation, double x) {
@@ -22,6 +22,8 @@ inline double activated(Activation activation, double x) {
       return std::tanh(x);
     case Activation::squared_relu:
       return std::pow(std::max(x, 0.0), 2);
+    case Activation::silu:
+      return x / (1 + std::exp(-x));
     case Activation::none:
       break;
   }
@@ -40,6 +42,10 @@ inline double activation_slope(Activation activation, double x) {
       return 1 - std::tanh(x) * std::tanh(x);
     case Activation::squared_relu:
       return 2 * std::max(x, 0.0);
+    case Activation::silu: {
+      const double sigmoid = 1 / (1 + std::exp(-x));
+      return sigmoid + x * sigmoid * (1 - sigmoid);
+    }
     case Activation::none:
       break;
   }

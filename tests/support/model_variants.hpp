@@ -108,6 +108,34 @@ inline const std::vector<ModelVariant>& model_variants() {
                       .groups = 4,
                       .groups_per_token = 2};
        }},
+      {"Gemma 2",
+       [](ModelConfig& c) {
+         c.kv_channels = 12;
+         c.query_groups = 2;
+         c.normalization = model::Normalization::rms_norm;
+         c.norm_1p = true;
+         c.position_embedding = model::PositionEmbedding::rope;
+         c.window = model::AttentionWindow::every(3, 2, c.layers);
+         c.gated = true;
+         c.gate = Activation::gelu_tanh;
+         c.linear_bias = false;
+         c.sandwich_norm = true;
+         c.scaled_embedding = true;
+         c.query_scalar = 20;
+         c.attention_soft_cap = 0.5;
+         c.logit_soft_cap = 2;
+       }},
+      {"Gemma 3",
+       [](ModelConfig& c) {
+         c.query_groups = 1;
+         c.qk_norm = true;
+         c.position_embedding = model::PositionEmbedding::rope;
+         c.rotary_base_local = 50;
+         c.rotary_scaling.interpolation = 2;
+         c.window = model::AttentionWindow::every(2, 2, c.layers);
+         c.sandwich_norm = true;
+         c.scaled_embedding = true;
+       }},
       {"parallel branches of half-rotated heads",
        [](ModelConfig& c) {
          c.position_embedding = model::PositionEmbedding::rope;

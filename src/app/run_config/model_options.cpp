@@ -146,8 +146,10 @@ void ModelOptions::apply_form(model::ModelConfig& config, Problems& problems) co
   problems.expect(!llama3_scaling || (rotates && !is_yarn), "--use-rope-scaling needs --position-embedding-type rope");
   if (!rotates) config.rotary_scaling = {};
   fields.check(config, problems);
+  if (fields.given("swiglu") && !fields.given("geglu")) config.gate = Activation::silu;  // instead of the preset's
   problems.expect(fields.given("gelu") + fields.given("squared-relu") + config.gated <= 1,
                   "--gelu, --squared-relu and --swiglu exclude each other");
+  problems.expect(!fields.given("swiglu") || !fields.given("geglu"), "--swiglu and --geglu exclude each other");
   problems.expect(!groups || group_query_attention,
                   fmt::format("--num-query-groups {} needs --group-query-attention", groups.value_or(0)));
   window.apply(config, problems);

@@ -36,7 +36,15 @@ void WindowOptions::declare(Options& options) {
 
 void WindowOptions::apply(model::ModelConfig& config, Problems& problems) const {
   problems.expect(size || !skip_frequency, "--window-attn-skip-freq needs --window-size");
-  if (!size) return;
+  if (!size) {
+    // A preset's layers with a window, for another number of layers.
+    std::string layers;
+    for (int layer = 0; layer < config.layers && !config.window.layers.empty(); ++layer) {
+      layers += config.window.of(layer) < 0 ? '0' : '1';
+    }
+    if (!layers.empty()) config.window = model::AttentionWindow::of_layers(config.window.left, layers);
+    return;
+  }
   problems.attempt([&] {
     config.window = {left_of(*size), ""};
     if (!skip_frequency || !config.window.any()) return;

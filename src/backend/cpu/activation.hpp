@@ -38,6 +38,8 @@ inline A activate(A x) {
   } else if constexpr (activation == Activation::squared_relu) {
     const A positive = x > 0 ? x : A{0};
     return positive * positive;
+  } else if constexpr (activation == Activation::silu) {
+    return x / (1 + vector_exp(-x));
   } else {
     return x;
   }
@@ -61,6 +63,9 @@ inline A activation_derivative(A x) {
     return 1 - y * y;
   } else if constexpr (activation == Activation::squared_relu) {
     return x > 0 ? 2 * x : A{0};
+  } else if constexpr (activation == Activation::silu) {
+    const A sigmoid = 1 / (1 + vector_exp(-x));
+    return sigmoid * (1 + x * (1 - sigmoid));
   } else {
     return A{1};
   }
@@ -78,6 +83,8 @@ decltype(auto) dispatch_activation(Activation activation, Function&& function) {
       return function.template operator()<Activation::tanh>();
     case Activation::squared_relu:
       return function.template operator()<Activation::squared_relu>();
+    case Activation::silu:
+      return function.template operator()<Activation::silu>();
     case Activation::none:
       break;
   }

@@ -41,7 +41,7 @@ class CpuAttention final : public AttentionKernels {
  public:
   explicit CpuAttention(ThreadPool& pool) : pool_(pool) {}
 
-  std::string check_head_dim(DType, std::int64_t) const override { return ""; }
+  std::string check_heads(DType, std::int64_t, bool) const override { return ""; }
 
   void attention(Stream&, const AttentionProblem& problem, ConstHeads q, ConstHeads k, ConstHeads v, Heads out,
                  TensorView log_sum_exp) override {

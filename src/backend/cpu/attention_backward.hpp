@@ -31,7 +31,7 @@ struct AttentionBackwardTask {
     const std::int64_t heads_per_kv_head = problem.heads / problem.kv_heads;
     const std::int64_t sum_size = round_up(problem.queries, column_grain) * width;
     ScratchPool::Lease lease(scratch, ((query_sums == nullptr ? heads_per_kv_head * sum_size : 0) +
-                                       (4 * key_chunk + 4 * tile) * width + 3 * tile * tile + 2 * tile) *
+                                       (4 * key_chunk + 4 * tile) * width + 4 * tile * tile + 2 * tile) *
                                           sizeof(A));
     const bool complete = query_sums == nullptr;
     if (complete) query_sums = lease.take<A>(heads_per_kv_head * sum_size);
@@ -93,9 +93,10 @@ struct AttentionBackwardTask {
           score(lease.take<A>(tile * tile)),
           dscore(lease.take<A>(tile * tile)),
           factor(lease.take<A>(tile * tile)),
+          slope(lease.take<A>(tile * tile)),
           lse(lease.take<A>(tile)),
           dot(lease.take<A>(tile)) {}
-    A *q, *q_transposed, *dout, *dout_transposed, *score, *dscore, *factor, *lse, *dot;
+    A *q, *q_transposed, *dout, *dout_transposed, *score, *dscore, *factor, *slope, *lse, *dot;
 
     void load(const AttentionBackwardTask& task, std::int64_t head, std::int64_t begin, std::int64_t queries) {
       const std::int64_t d = task.problem.head_dim, width = round_up(d, column_grain);
@@ -130,8 +131,13 @@ struct AttentionBackwardTask {
                   problem.dropout.samples[task.sample], problem.first_query + q_begin, problem.first_key + k_begin,
                   factor);
       }
+      const A cap = static_cast<A>(problem.soft_cap);
       for (std::int64_t column = 0; column < t.columns(); column += column_grain) {
+        if (cap > 0) t.soft_cap(column, cap, score);
+        t.hide(column, score);
+        if (cap > 0) find_slopes(t, column, cap);
         differentiate_softmax(t, column, drop);
+        if (cap > 0) apply_slopes(t, column);
       }
       multiply_tile<Update::accumulate, Order::by_row>(t.keys, over_queries, score, tile, dout, t.width, dv_tile,
                                                        t.width);
@@ -141,9 +147,32 @@ struct AttentionBackwardTask {
                                                           t.width);
     }
 
-    /// score = dropped probability, dscore = its gradient through the softmax, for columns [q, q + column_grain).
+    /// slope = derivative of the soft cap at the capped and masked scores, for columns [q, q + column_grain). It is 0
+    /// at masked ones.
+    void find_slopes(const ScoreTile& t, std::int64_t q, A cap) {
+      const A reciprocal = 1 / cap;
+      for (std::int64_t k = t.begin_row(q); k < t.rows(q); ++k) {
+        const A* from = score + k * tile + q;
+        A* to = slope + k * tile + q;
+#pragma omp simd
+        for (int lane = 0; lane < column_grain; ++lane) {
+          const A share = (from[lane] > -cap ? from[lane] : -cap) * reciprocal;
+          to[lane] = 1 - share * share;
+        }
+      }
+    }
+    void apply_slopes(const ScoreTile& t, std::int64_t q) {
+      for (std::int64_t k = t.begin_row(q); k < t.rows(q); ++k) {
+        const A* factors = slope + k * tile + q;
+        A* to = dscore + k * tile + q;
+#pragma omp simd
+        for (int lane = 0; lane < column_grain; ++lane) to[lane] *= factors[lane];
+      }
+    }
+
+    /// score = dropped probability, dscore = its gradient through the softmax, for columns [q, q + column_grain) of
+    /// masked scores.
     void differentiate_softmax(const ScoreTile& t, std::int64_t q, bool drop) {
-      t.hide(q, score);
       for (std::int64_t k = t.begin_row(q); k < t.rows(q); ++k) {
         A* p = score + k * tile + q;
         A* dp = dscore + k * tile + q;

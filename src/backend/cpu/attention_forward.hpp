@@ -128,6 +128,7 @@ void add_keys(const AttentionProblem& problem, std::int64_t sample, std::uint64_
               problem.first_key + k_begin, keys.factor);
   }
   for (std::int64_t column = 0; column < t.columns(); column += column_grain) {
+    if (problem.soft_cap > 0) t.soft_cap(column, static_cast<A>(problem.soft_cap), keys.score);
     online_softmax(t, column, keys.score, drop ? keys.factor : nullptr, queries.maximum, queries.total, keys.rescale);
   }
   multiply_tile<Update::rescale_and_accumulate, Order::by_column>(

@@ -26,6 +26,12 @@ A rivals_of(const A* x, std::int64_t n, A chosen, std::int64_t target) {
   return count;
 }
 
+/// Derivative of a soft cap where its result is `capped`; curvature = 1 / cap^2.
+template <class A>
+A slope_of_cap(A capped, A curvature) {
+  return 1 - capped * capped * curvature;
+}
+
 class CpuCrossEntropy final : public CrossEntropyKernels {
  public:
   explicit CpuCrossEntropy(ThreadPool& pool) : pool_(pool) {}
@@ -110,7 +116,7 @@ class CpuCrossEntropy final : public CrossEntropyKernels {
   }
 
   void backward(Stream&, VocabularyShard shard, ConstTensorView maximum, ConstTensorView sum_exp,
-                ConstTensorView targets, ConstTensorView loss_gradient, TensorView logits) override {
+                ConstTensorView targets, ConstTensorView loss_gradient, double soft_cap, TensorView logits) override {
     check_cross_entropy("cross entropy's backward", logits, shard, {maximum, sum_exp, loss_gradient});
     check_targets("cross entropy's backward", logits, targets);
     dispatch_float(logits.dtype(), [&]<class T>() {
@@ -121,16 +127,25 @@ class CpuCrossEntropy final : public CrossEntropyKernels {
       const A* sums = sum_exp.as<A>();
       const std::int32_t* target = targets.as<std::int32_t>();
       const A* gradients = loss_gradient.as<A>();
+      const A curvature = soft_cap > 0 ? static_cast<A>(1 / (soft_cap * soft_cap)) : A{0};
       pool_.parallel_for(logits.shape()[0], [&](std::int64_t i) {
         T* row = all + i * columns;
         const A shift = max_logits[i], gradient = gradients[i], factor = gradient / sums[i];
         const std::int64_t c = target[i] - shard.first_class;
         const bool own = c >= 0 && c < shard.classes;
-        const A at_target = own ? vector_exp(static_cast<A>(row[c]) - shift) * factor - gradient : A{0};
+        A at_target = own ? vector_exp(static_cast<A>(row[c]) - shift) * factor - gradient : A{0};
+        if (own && soft_cap > 0) at_target *= slope_of_cap(static_cast<A>(row[c]), curvature);
         for_column_blocks(row, shard.classes, [&](const A* x, std::int64_t begin, std::int64_t n) {
           A buffer[column_block];
           A* out = row_out(row + begin, buffer);
-          scaled_exponentials(x, n, shift, factor, out);
+          if (soft_cap > 0) {
+            A slope[column_block];  // out may be x
+            for (std::int64_t j = 0; j < n; ++j) slope[j] = slope_of_cap(x[j], curvature);
+            scaled_exponentials(x, n, shift, factor, out);
+            for (std::int64_t j = 0; j < n; ++j) out[j] *= slope[j];
+          } else {
+            scaled_exponentials(x, n, shift, factor, out);
+          }
           finish_row(out, n, row + begin);
         });
         if (own) row[c] = static_cast<T>(at_target);

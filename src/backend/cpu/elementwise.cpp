@@ -39,24 +39,36 @@ T round_to(double value) {
   }
 }
 
-/// y = silu(gate) up for one row of f columns.
-template <class A>
+/// y = activation(gate) up for one row of f columns.
+template <Activation activation, class A>
 void glu_row(const A* gate, const A* up, std::int64_t f, A* y) {
 #pragma omp simd
-  for (std::int64_t j = 0; j < f; ++j) y[j] = gate[j] / (1 + vector_exp(-gate[j])) * up[j];
+  for (std::int64_t j = 0; j < f; ++j) y[j] = activate<activation>(gate[j]) * up[j];
 }
 
 /// For one row; dgate and dup may be gate and up.
-template <class A>
+template <Activation activation, class A>
 void glu_row_backward(const A* dy, const A* gate, const A* up, std::int64_t f, A* dgate, A* dup) {
 #pragma omp simd
   for (std::int64_t j = 0; j < f; ++j) {
     const A x = gate[j];
-    const A sigmoid = 1 / (1 + vector_exp(-x));
     const A gradient = dy[j];
-    dgate[j] = gradient * up[j] * sigmoid * (1 + x * (1 - sigmoid));
-    dup[j] = gradient * x * sigmoid;
+    if constexpr (activation == Activation::silu) {
+      const A sigmoid = 1 / (1 + vector_exp(-x));
+      dgate[j] = gradient * up[j] * sigmoid * (1 + x * (1 - sigmoid));
+      dup[j] = gradient * x * sigmoid;
+    } else {
+      dgate[j] = gradient * up[j] * activation_derivative<activation>(x);
+      dup[j] = gradient * activate<activation>(x);
+    }
   }
+}
+
+/// Calls `function.template operator()<activation>()` for an activation of gates.
+template <class Function>
+void dispatch_gate(Activation activation, Function&& function) {
+  if (activation == Activation::silu) return function.template operator()<Activation::silu>();
+  function.template operator()<Activation::gelu_tanh>();
 }
 
 class CpuElementwise final : public ElementwiseKernels {
@@ -119,6 +131,15 @@ class CpuElementwise final : public ElementwiseKernels {
       using A = Accumulation<T>;
       const A a = static_cast<A>(factor);
       update<T>(y.as<T>(), y, [a](A, A y_element) { return y_element * a; });
+    });
+  }
+
+  void soft_cap(Stream&, double cap, TensorView y) override {
+    check_soft_cap(cap);
+    dispatch_float(y.dtype(), [&]<class T>() {
+      using A = Accumulation<T>;
+      const A c = static_cast<A>(cap), reciprocal = static_cast<A>(1 / cap);
+      update<T>(y.as<T>(), y, [=](A, A y_element) { return c * vector_tanh(y_element * reciprocal); });
     });
   }
 
@@ -255,8 +276,8 @@ class CpuElementwise final : public ElementwiseKernels {
     });
   }
 
-  void glu(Stream&, ConstTensorView gate_up, TensorView y) override {
-    check_glu("glu", y, {gate_up});
+  void glu(Stream&, Activation activation, ConstTensorView gate_up, TensorView y) override {
+    check_glu("glu", activation, y, {gate_up});
     dispatch_float(y.dtype(), [&]<class T>() {
       using A = Accumulation<T>;
       const std::int64_t f = y.shape().back();
@@ -269,15 +290,16 @@ class CpuElementwise final : public ElementwiseKernels {
           const A* gate = row_in(in + 2 * i * f, f, buffer.x);
           const A* up = row_in(in + (2 * i + 1) * f, f, buffer.y);
           A* row = row_out(out + i * f, buffer.out);
-          glu_row(gate, up, f, row);
+          dispatch_gate(activation, [&]<Activation chosen>() { glu_row<chosen>(gate, up, f, row); });
           finish_row(row, f, out + i * f);
         }
       });
     });
   }
 
-  void glu_backward(Stream&, ConstTensorView dy, ConstTensorView gate_up, TensorView dgate_up) override {
-    check_glu("glu_backward", dy, {gate_up, dgate_up});
+  void glu_backward(Stream&, Activation activation, ConstTensorView dy, ConstTensorView gate_up,
+                    TensorView dgate_up) override {
+    check_glu("glu_backward", activation, dy, {gate_up, dgate_up});
     dispatch_float(dy.dtype(), [&]<class T>() {
       using A = Accumulation<T>;
       const std::int64_t f = dy.shape().back();
@@ -295,7 +317,8 @@ class CpuElementwise final : public ElementwiseKernels {
           const A* up = row_in(in + (2 * i + 1) * f, f, buffer.y);
           A* dgate = row_out(to_gate, buffer.x);
           A* dup = row_out(to_up, buffer.y);
-          glu_row_backward(dy_row, gate, up, f, dgate, dup);
+          dispatch_gate(activation,
+                        [&]<Activation chosen>() { glu_row_backward<chosen>(dy_row, gate, up, f, dgate, dup); });
           finish_row(dgate, f, to_gate);
           finish_row(dup, f, to_up);
         }

@@ -7,6 +7,7 @@
 #include "src/backend/cpu/dropout_mask.hpp"
 #include "src/backend/cpu/rows.hpp"
 #include "src/backend/cpu/tile.hpp"
+#include "src/backend/cpu/vector_math.hpp"
 #include "src/backend/kernels/attention.hpp"
 
 namespace trireme::cpu {
@@ -116,6 +117,17 @@ struct ScoreTile {
       for (int lane = 0; lane < column_grain; ++lane) {
         row[lane] = k >= first[lane] ? row[lane] : -std::numeric_limits<A>::infinity();
       }
+    }
+  }
+
+  /// Applies the soft cap to the scores that the products computed, of columns [q, q + column_grain).
+  template <class A>
+  void soft_cap(std::int64_t q, A cap, A* score) const {
+    const A reciprocal = 1 / cap;
+    for (std::int64_t k = begin_row(q); k < rows(q); ++k) {
+      A* row = score + k * tile + q;
+#pragma omp simd
+      for (int lane = 0; lane < column_grain; ++lane) row[lane] = cap * vector_tanh(row[lane] * reciprocal);
     }
   }
 

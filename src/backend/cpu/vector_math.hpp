@@ -69,6 +69,28 @@ inline float vector_exp2_in_range(float x) {
 
 inline double vector_exp2_in_range(double x) { return vector_exp(x * std::numbers::ln2); }
 
+/// tanh(x) to a few ulp. Near 0 a polynomial or rational function (Cephes) keeps the digits of small results.
+inline float vector_tanh(float x) {
+  const float a = std::abs(x), z = x * x;
+  float p = -5.70498872745e-3f;
+  p = p * z + 2.06390887954e-2f;
+  p = p * z - 5.37397155531e-2f;
+  p = p * z + 1.33314422036e-1f;
+  p = p * z - 3.33332819422e-1f;
+  const float small = x + x * z * p;
+  const float large = 1.0f - 2.0f / (vector_exp(2.0f * a) + 1.0f);
+  return a < 0.625f ? small : std::copysign(large, x);
+}
+
+inline double vector_tanh(double x) {
+  const double a = std::abs(x), z = x * x;
+  const double p = (-9.64399179425052238628e-1 * z - 9.92877231001918586564e1) * z - 1.61468768441708447952e3;
+  const double q = ((z + 1.12811678491632931402e2) * z + 2.23548839060100448583e3) * z + 4.84406305325125486048e3;
+  const double small = x + x * z * (p / q);
+  const double large = 1.0 - 2.0 / (vector_exp(2.0 * a) + 1.0);
+  return a < 0.625 ? small : std::copysign(large, x);
+}
+
 /// The standard normal distribution at x: its density and its integral from minus infinity, to a few ulp of each on
 /// both tails.
 template <class A>

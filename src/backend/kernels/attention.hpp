@@ -41,14 +41,14 @@ class AttentionKernels : public KernelFamily<AttentionKernels> {
  public:
   using KernelFamily::KernelFamily;
 
-  /// Checks heads of `head_dim` channels before training. Returns the reason why they are slow here, for the log; empty
-  /// if they are not. Throws ConfigError if the device cannot run them.
-  virtual std::string check_head_dim(DType dtype, std::int64_t head_dim) const {
-    return inner() == nullptr ? std::string() : inner()->check_head_dim(dtype, head_dim);
+  /// Checks heads of `head_dim` channels, with or without a soft cap of the scores, before training. Returns the reason
+  /// why they are slow here, for the log; empty if they are not. Throws ConfigError if the device cannot run them.
+  virtual std::string check_heads(DType dtype, std::int64_t head_dim, bool soft_cap) const {
+    return inner() == nullptr ? std::string() : inner()->check_heads(dtype, head_dim, soft_cap);
   }
 
   /// q, out: `queries` positions, `heads` heads; k, v: `keys` positions, `kv_heads` heads.
-  /// log_sum_exp [b, heads, queries] A: log of the sum of exp(scale q k) over the visible keys. Overwrites out, T, and
+  /// log_sum_exp [b, heads, queries] A: log of the sum of exp(score) over the visible keys. Overwrites out, T, and
   /// log_sum_exp; a query without visible keys has 0 and minus infinity. With `merge` out, A, and log_sum_exp hold
   /// attention over other keys and become that over all of them; out is not read where log_sum_exp is minus infinity.
   virtual void attention(Stream& stream, const AttentionProblem& problem, ConstHeads q, ConstHeads k, ConstHeads v,

@@ -10,7 +10,8 @@ enum class AttentionResults {
   merge,      ///< results, of type A, are merged with those over earlier keys
 };
 
-/// Softmax attention of one micro-batch: out = dropout(softmax(scale q k^T + mask)) v, head by head.
+/// Softmax attention of one micro-batch: out = dropout(softmax(scale q k^T + mask)) v, head by head. The scores may
+/// have a soft cap.
 struct AttentionProblem {
   std::int64_t queries = 0;      ///< positions of q and out
   std::int64_t keys = 0;         ///< positions of k and v
@@ -21,7 +22,8 @@ struct AttentionProblem {
   std::int64_t kv_heads = 0;  ///< heads of k and v on this rank; head a reads kv head a / (heads / kv_heads)
   std::int64_t head_dim = 0;
   double scale = 1;
-  bool causal = true;  ///< a query attends to the keys up to its own position in the sequence
+  double soft_cap = 0;  ///< scores x become soft_cap tanh(x / soft_cap) before the softmax; 0: they stay
+  bool causal = true;   ///< a query attends to the keys up to its own position in the sequence
   /// Lengths of padded samples, [batch] in the backend's memory; null: no padding. Positions from the length of their
   /// sample on are padding: no query attends to keys there, and queries there attend to nothing. Their out and dq are
   /// thus 0, and they add nothing to any gradient, regardless of q, k, v and dout there. Tiles of padding only are

@@ -54,12 +54,13 @@ class CrossEntropyKernels : public KernelFamily<CrossEntropyKernels> {
             targets, target_logit, rivals);
   }
 
-  /// logits = (exp(logits - maximum) / sum_exp - [class == target]) loss_gradient, in place: the logits' gradient.
-  /// loss_gradient [n] A. Padding columns become 0.
+  /// logits = (exp(logits - maximum) / sum_exp - [class == target]) loss_gradient, in place: the logits' gradient. If
+  /// `soft_cap` is above 0, the logits have that cap (ElementwiseKernels::soft_cap), and the gradient is that of the
+  /// logits before it: times 1 - (logits / soft_cap)^2. loss_gradient [n] A. Padding columns become 0.
   virtual void backward(Stream& stream, VocabularyShard shard, ConstTensorView maximum, ConstTensorView sum_exp,
-                        ConstTensorView targets, ConstTensorView loss_gradient, TensorView logits) {
+                        ConstTensorView targets, ConstTensorView loss_gradient, double soft_cap, TensorView logits) {
     pass_on(&CrossEntropyKernels::backward, stream, {KernelKind::cross_entropy, bytes_of({logits, logits})}, shard,
-            maximum, sum_exp, targets, loss_gradient, logits);
+            maximum, sum_exp, targets, loss_gradient, soft_cap, logits);
   }
 };
 

@@ -65,16 +65,23 @@ class ElementwiseKernels : public KernelFamily<ElementwiseKernels> {
             dy, x, dx);
   }
 
-  /// SwiGLU (Shazeer 2020, arXiv:2002.05202): y = silu(gate) up, silu(x) = x / (1 + exp(-x)). gate_up [n, 2 f] T: the f
-  /// columns of gate, then those of up; y [n, f] T. Overwrites.
-  virtual void glu(Stream& stream, ConstTensorView gate_up, TensorView y) {
-    pass_on(&ElementwiseKernels::glu, stream, {KernelKind::activation, bytes_of({gate_up, y})}, gate_up, y);
+  /// Gated linear unit (Shazeer 2020, arXiv:2002.05202): y = activation(gate) up, SwiGLU with silu, GeGLU with
+  /// gelu_tanh. gate_up [n, 2 f] T: the f columns of gate, then those of up; y [n, f] T. Overwrites. ShapeError for
+  /// other activations.
+  virtual void glu(Stream& stream, Activation activation, ConstTensorView gate_up, TensorView y) {
+    pass_on(&ElementwiseKernels::glu, stream, {KernelKind::activation, bytes_of({gate_up, y})}, activation, gate_up, y);
   }
-  /// dgate = dy up silu'(gate), dup = dy silu(gate). dy [n, f] T; gate_up, dgate_up [n, 2 f] T. Overwrites; dgate_up
-  /// may be the same memory as gate_up.
-  virtual void glu_backward(Stream& stream, ConstTensorView dy, ConstTensorView gate_up, TensorView dgate_up) {
-    pass_on(&ElementwiseKernels::glu_backward, stream, {KernelKind::activation, bytes_of({dy, gate_up, dgate_up})}, dy,
-            gate_up, dgate_up);
+  /// dgate = dy up activation'(gate), dup = dy activation(gate). dy [n, f] T; gate_up, dgate_up [n, 2 f] T. Overwrites;
+  /// dgate_up may be the same memory as gate_up.
+  virtual void glu_backward(Stream& stream, Activation activation, ConstTensorView dy, ConstTensorView gate_up,
+                            TensorView dgate_up) {
+    pass_on(&ElementwiseKernels::glu_backward, stream, {KernelKind::activation, bytes_of({dy, gate_up, dgate_up})},
+            activation, dy, gate_up, dgate_up);
+  }
+
+  /// y = cap tanh(y / cap), cap > 0: between -cap and cap (soft cap; Gemma Team 2024, arXiv:2408.00118).
+  virtual void soft_cap(Stream& stream, double cap, TensorView y) {
+    pass_on(&ElementwiseKernels::soft_cap, stream, {KernelKind::activation, bytes_of({y, y})}, cap, y);
   }
 };
 

@@ -124,8 +124,15 @@ inline void check_bias_dropout_add_backward(ConstTensorView dsum, const Dropout&
   if (dbias) detail::check_size(where, "dbias", dbias, dsum.shape().back(), accumulation_type(dsum.dtype()));
 }
 
+inline void check_soft_cap(double cap) {
+  TRIREME_CHECK(cap > 0, ShapeError, "soft_cap: a cap of {} is not above 0", cap);
+}
+
 /// y, or its gradient, [n, f]; tensors of gate and up [n, 2 f].
-inline void check_glu(std::string_view where, ConstTensorView y, std::initializer_list<ConstTensorView> gate_up) {
+inline void check_glu(std::string_view where, Activation activation, ConstTensorView y,
+                      std::initializer_list<ConstTensorView> gate_up) {
+  TRIREME_CHECK(activation == Activation::silu || activation == Activation::gelu_tanh, ShapeError,
+                "{}: gates are activated by silu or gelu_tanh", where);
   detail::check_is_matrix(where, "y", y);
   for (const ConstTensorView& tensor : gate_up) {
     detail::check_matrix(where, "gate_up", tensor, rows_of(y.shape()), 2 * y.shape().back(), y.dtype());
@@ -277,6 +284,7 @@ inline void check_attention(std::string_view where, const AttentionProblem& prob
   TRIREME_CHECK(problem.kv_heads > 0 && problem.heads % problem.kv_heads == 0 && problem.head_dim > 0, ShapeError,
                 "{}: {} heads of {} with {} heads of keys and values", where, problem.heads, problem.head_dim,
                 problem.kv_heads);
+  TRIREME_CHECK(problem.soft_cap >= 0, ShapeError, "{}: a soft cap of {}", where, problem.soft_cap);
   const DType dtype = heads.begin()->dtype();
   for (const ConstTensorView& tensor : heads) detail::check_type(where, "a tensor of heads", tensor, dtype);
   const DType result = problem.results == AttentionResults::merge ? accumulation_type(dtype) : dtype;

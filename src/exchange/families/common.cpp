@@ -97,7 +97,12 @@ TensorMap map_around(const model::ModelConfig& config, const MapOptions& options
     const bool after = config.post_branch_norm;
     map_layer(map, ours + ".ln_1", theirs + (after ? ".post_attention_layernorm" : ".input_layernorm"));
     attention(map, options, ours + ".attn", theirs);
-    map_layer(map, ours + ".ln_2", theirs + (after ? ".post_feedforward_layernorm" : ".post_attention_layernorm"));
+    map_layer(map, ours + ".out_ln_1", theirs + ".post_attention_layernorm");
+    map_layer(map, ours + ".ln_2",
+              theirs + (config.sandwich_norm ? ".pre_feedforward_layernorm"
+                        : after              ? ".post_feedforward_layernorm"
+                                             : ".post_attention_layernorm"));
+    map_layer(map, ours + ".out_ln_2", theirs + ".post_feedforward_layernorm");
     block(map, options, ours + ".mlp", theirs);
   }
   map_layer(map, "ln_f", "model.norm");

@@ -9,7 +9,7 @@ namespace trireme::exchange {
 /// All families. NAME.cpp defines NAME_family(), which returns its classes. A model is exported as the first class that
 /// fits it: only classes of the first three have experts.
 #define TRIREME_FAMILIES(X) \
-  X(olmo) X(qwen3_moe) X(mixtral) X(gpt2) X(gpt_neox) X(falcon) X(starcoder2) X(phi3) X(llama) X(bert)
+  X(olmo) X(qwen3_moe) X(mixtral) X(gemma) X(gpt2) X(gpt_neox) X(falcon) X(starcoder2) X(phi3) X(llama) X(bert)
 
 #define TRIREME_DECLARE_FAMILY(name) std::vector<ModelClass> name##_family();
 TRIREME_FAMILIES(TRIREME_DECLARE_FAMILY)
@@ -56,8 +56,8 @@ void map_gated(TensorMapBuilder& map, const std::string& ours, const std::string
 void map_experts(TensorMapBuilder& map, const std::string& ours, const std::string& theirs,
                  const GatedNames& names = {});
 
-/// Maps all parameters of a model with Llama's names of tokens, norms and output; the other parts of a layer by
-/// `attention` and `block`.
+/// Maps all parameters of a model with Llama's names of tokens, norms and output, and Gemma's of further norms; the
+/// other parts of a layer by `attention` and `block`.
 TensorMap map_around(const model::ModelConfig& config, const MapOptions& options, MapPart attention, MapPart block);
 /// Maps a dense model with Llama's tensors.
 TensorMap map_llama(const model::ModelConfig& config, const MapOptions& options);

@@ -1,7 +1,6 @@
 #include "src/model/blocks/attention.hpp"
 
 #include <algorithm>
-#include <cmath>
 #include <utility>
 
 namespace trireme::model {
@@ -71,7 +70,9 @@ SelfAttention::SelfAttention(const parallel::TensorContext& context, const paral
     : context_(context),
       qkv_(make_qkv(context, parameters, prefix, config)),
       projection_(context, parameters.at(prefix + ".proj.weight")),
-      rotary_(config.rotary_scaling.embedding(config.rotary_channels(), config.rotary_base)),
+      rotary_(config.rotary_of(layer)),
+      scale_(config.score_scale()),
+      soft_cap_(config.attention_soft_cap),
       window_(config.window.of(layer)),
       layer_(layer),
       first_head_(first_head) {
@@ -127,7 +128,8 @@ AttentionProblem SelfAttention::problem(const LayerShape& shape, std::int64_t ke
   problem.heads = shape.a_local;
   problem.kv_heads = shape.kv_local;
   problem.head_dim = shape.d;
-  problem.scale = 1 / std::sqrt(static_cast<double>(shape.d));
+  problem.scale = scale_;
+  problem.soft_cap = soft_cap_;
   problem.causal = shape.causal;
   problem.lengths = shape.lengths;
   problem.first_visible = shape.first_visible;

@@ -105,6 +105,8 @@ class SelfAttention {
   std::optional<HeadNorm> query_norm_, key_norm_;
   parallel::RowParallelLinear projection_;
   RotaryEmbedding rotary_;
+  double scale_;
+  double soft_cap_;
   std::int64_t window_;
   int layer_;
   std::int64_t first_head_;

@@ -55,7 +55,7 @@ Experts::Experts(const parallel::TensorContext& context, const parallel::Paramet
     : context_(context),
       config_(config.experts),
       gated_(config.gated),
-      activation_(config.activation),
+      activation_(config.gated ? config.gate : config.activation),
       router_(parameters.at(prefix + ".router.weight").value),
       router_gradient_(parameters.at(prefix + ".router.weight").gradient) {
   using enum parallel::TokenDispatch;
@@ -139,7 +139,7 @@ TensorView Experts::activate(const Saved& saved) const {
   const TensorView result = activated_like(saved);
   ElementwiseKernels& kernels = context_.backend.elementwise();
   if (gated_) {
-    kernels.glu(context_.stream(), saved.expanded, result);
+    kernels.glu(context_.stream(), activation_, saved.expanded, result);
   } else {
     kernels.activate(context_.stream(), activation_, saved.expanded, result);
   }
@@ -277,7 +277,7 @@ void Experts::backward(const LayerShape& shape, Saved& saved, const Gradients& g
   }
   const TensorView dexpanded = gated_ ? saved.expanded : dscaled;
   if (gated_) {
-    elementwise.glu_backward(stream, dscaled, saved.expanded, dexpanded);
+    elementwise.glu_backward(stream, activation_, dscaled, saved.expanded, dexpanded);
   } else {
     elementwise.activate_backward(stream, activation_, dscaled, saved.expanded, dexpanded);
   }

@@ -102,7 +102,7 @@ class Experts {
   parallel::TensorContext context_;
   ExpertConfig config_;
   bool gated_;
-  Activation activation_;
+  Activation activation_;  // that of the gate, if gated
   TensorView router_, router_gradient_;
   std::vector<Expert> experts_;
   std::unique_ptr<parallel::TokenDispatcher> dispatcher_;

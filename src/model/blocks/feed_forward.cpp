@@ -20,7 +20,7 @@ FeedForward::FeedForward(const parallel::TensorContext& context, const parallel:
       expansion_(context, parameters.at(prefix + ".fc.weight"), parameters.find(prefix + ".fc.bias")),
       projection_(context, parameters.at(prefix + ".proj.weight")),
       gated_(config.gated),
-      activation_(config.activation) {}
+      activation_(config.gated ? config.gate : config.activation) {}
 
 FeedForward::Saved FeedForward::make_saved(const LayerShape& shape, bool selective, Arena& arena) const {
   Saved saved;
@@ -55,7 +55,8 @@ void FeedForward::backward_input(const LayerShape& shape, const Saved& saved, co
     if (gated_) {
       const TensorView dactivated = shape.allocate_rows(context_.workspace, columns_);
       projection_.backward_input(doutput, activated, Activation::none, {}, dactivated, WeightGradient::now);
-      context_.backend.elementwise().glu_backward(context_.stream(), dactivated, saved.expanded, gradients.expanded);
+      context_.backend.elementwise().glu_backward(context_.stream(), activation_, dactivated, saved.expanded,
+                                                  gradients.expanded);
     } else {
       projection_.backward_input(doutput, activated, activation_, saved.expanded, gradients.expanded,
                                  saved.activated ? weights : WeightGradient::now);
@@ -78,7 +79,7 @@ TensorView FeedForward::activate(const LayerShape& shape, const Saved& saved) co
   const TensorView result = shape.allocate_rows(context_.workspace, columns_);
   ElementwiseKernels& kernels = context_.backend.elementwise();
   if (gated_) {
-    kernels.glu(context_.stream(), saved.expanded, result);
+    kernels.glu(context_.stream(), activation_, saved.expanded, result);
   } else {
     kernels.activate(context_.stream(), activation_, saved.expanded, result);
   }

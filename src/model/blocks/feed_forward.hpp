@@ -11,8 +11,8 @@ namespace trireme::model {
 
 /// Feed-forward block of a layer: y = F(x) = act(x W_fc^T + b_fc) W_proj^T, both [s_local, b, h]; W_fc is
 /// column-parallel, W_proj row-parallel. The residual form adds the output bias, if any. Either `act` is an elementwise
-/// activation, or the columns are halves, gate and up, and act = silu(gate) up (SwiGLU: Shazeer 2020,
-/// arXiv:2002.05202). silu(gate) up is cheap: backward always recomputes it.
+/// activation, or the columns are halves, gate and up, and act = silu(gate) up or gelu(gate) up (SwiGLU, GeGLU: Shazeer
+/// 2020, arXiv:2002.05202), which is cheap: backward always recomputes it.
 class FeedForward {
  public:
   /// State of one micro-batch between forward and backward.
@@ -61,7 +61,7 @@ class FeedForward {
   parallel::ColumnParallelLinear expansion_;
   parallel::RowParallelLinear projection_;
   bool gated_;
-  Activation activation_;
+  Activation activation_;  // that of the gate, if gated
 };
 
 }  // namespace trireme::model

@@ -137,44 +137,71 @@ class PostBranchNorm final : public ResidualForm {
 
   void backward(const LayerShape& shape, ConstTensorView dy, const BranchGradient& attention,
                 const BranchGradient& feed_forward, const Saved& saved, TensorView dx) const override {
+    ElementwiseKernels& elementwise = context_.backend.elementwise();
     const ArenaScope scope(context_.workspace);
     const TensorView dmiddle = shape.allocate_residual(context_.workspace);
-    add_backward(dy, feed_forward, norm_2_, saved.second, saved.statistics_2, dmiddle);
-    add_backward(dmiddle, attention, norm_1_, saved.normed_1, saved.statistics_1, dx);
+    backward_normed(feed_forward, dy, norm_2_, saved.second, saved.statistics_2, dmiddle);
+    elementwise.add(context_.stream(), dy, dmiddle);
+    backward_normed(attention, dmiddle, norm_1_, saved.normed_1, saved.statistics_1, dx);
+    elementwise.add(context_.stream(), dmiddle, dx);
   }
 
  private:
-  /// result = F(x) + b,  y = x + dropout(norm(result)). An empty y is not computed.
+  /// y = x + dropout(norm(F(x) + b)). An empty y is not computed.
   void add(const LayerShape& shape, ConstTensorView x, const Branch& branch, const Norm& norm, TensorView result,
            const NormStatistics& statistics, TensorView y) const {
-    ElementwiseKernels& elementwise = context_.backend.elementwise();
     const ArenaScope scope(context_.workspace);
     const TensorView normed = shape.allocate_residual(context_.workspace);
-    branch.run(x, result);
-    if (branch.bias) {
-      elementwise.fill(context_.stream(), 0, normed);
-      elementwise.bias_dropout_add(context_.stream(), result, branch.bias, normed, {}, result);
-    }
-    norm.forward(result, normed, statistics);
-    if (y) elementwise.bias_dropout_add(context_.stream(), normed, {}, x, branch.dropout, y);
+    run_normed(branch, x, norm, result, statistics, normed);
+    if (y) context_.backend.elementwise().bias_dropout_add(context_.stream(), normed, {}, x, branch.dropout, y);
+  }
+};
+
+/// middle = x + dropout(out_1(F_1(norm_1(x)) + b_1)),  y = middle + dropout(out_2(F_2(norm_2(middle)) + b_2)), with
+/// further norms out_1 and out_2 (Ding et al. 2021, arXiv:2105.13290; Gemma Team 2024, arXiv:2408.00118).
+class SandwichNorm final : public ResidualForm {
+ public:
+  SandwichNorm(const parallel::TensorContext& context, const parallel::ParameterBuffer& parameters,
+               const std::string& prefix, const ModelConfig& config)
+      : ResidualForm(context, parameters, prefix, config),
+        out_1_(context, parameters, prefix + ".out_ln_1", config),
+        out_2_(context, parameters, prefix + ".out_ln_2", config) {}
+
+  Saved make_saved(const LayerShape& shape, Arena& arena) const override {
+    Saved saved = ResidualForm::make_saved(shape, arena);
+    saved.result_1 = shape.allocate_residual(arena);
+    saved.result_statistics_1 = out_1_.make_statistics(shape.local_rows(), shape.dtype, arena);
+    saved.result_2 = shape.allocate_residual(arena);
+    saved.result_statistics_2 = out_2_.make_statistics(shape.local_rows(), shape.dtype, arena);
+    return saved;
   }
 
-  /// Computes dx from dy, overwritten.
-  void add_backward(ConstTensorView dy, const BranchGradient& branch, const Norm& norm, ConstTensorView result,
-                    const NormStatistics& statistics, TensorView dx) const {
-    ElementwiseKernels& elementwise = context_.backend.elementwise();
-    ConstTensorView dnormed = dy;
-    if (branch.dropout.enabled()) {
-      elementwise.bias_dropout_add_backward(context_.stream(), dy, branch.dropout, branch.output, {});
-      dnormed = branch.output;
-    }
-    norm.backward(dnormed, result, statistics, {}, branch.output);
-    if (branch.bias_gradient) {
-      elementwise.bias_dropout_add_backward(context_.stream(), branch.output, {}, branch.output, branch.bias_gradient);
-    }
-    branch.run(dx);
-    elementwise.add(context_.stream(), dy, dx);
+  void forward(const LayerShape& shape, ConstTensorView x, const Branch& attention, const Branch& feed_forward,
+               Saved& saved, TensorView y) const override {
+    const ArenaScope scope(context_.workspace);
+    const TensorView normed = shape.allocate_residual(context_.workspace);
+    saved.input = x;
+    norm_1_.forward(x, saved.normed_1, saved.statistics_1);
+    run_normed(attention, saved.normed_1, out_1_, saved.result_1, saved.result_statistics_1, normed);
+    norm_2_.forward_sum(normed, {}, x, attention.dropout, saved.middle, saved.second, saved.statistics_2);
+    run_normed(feed_forward, saved.second, out_2_, saved.result_2, saved.result_statistics_2, normed);
+    if (!y) return;
+    context_.backend.elementwise().bias_dropout_add(context_.stream(), normed, {}, saved.middle, feed_forward.dropout,
+                                                    y);
   }
+
+  void backward(const LayerShape& shape, ConstTensorView dy, const BranchGradient& attention,
+                const BranchGradient& feed_forward, const Saved& saved, TensorView dx) const override {
+    const ArenaScope scope(context_.workspace);
+    const TensorView dmiddle = shape.allocate_residual(context_.workspace);
+    backward_normed(feed_forward, dy, out_2_, saved.result_2, saved.result_statistics_2, dmiddle);
+    norm_2_.backward(dmiddle, saved.middle, saved.statistics_2, dy, dmiddle);
+    backward_normed(attention, dmiddle, out_1_, saved.result_1, saved.result_statistics_1, dx);
+    norm_1_.backward(dx, saved.input, saved.statistics_1, dmiddle, dx);
+  }
+
+ private:
+  Norm out_1_, out_2_;
 };
 
 }  // namespace
@@ -183,6 +210,7 @@ void ResidualForm::declare(ParameterList& list, const ModelConfig& config, const
   if (branch == 1 || !config.shared_norm) {
     Norm::declare(list, config, prefix + (branch == 1 ? ".ln_1" : ".ln_2"), config.hidden);
   }
+  if (config.sandwich_norm) Norm::declare(list, config, fmt::format("{}.out_ln_{}", prefix, branch), config.hidden);
 }
 
 std::unique_ptr<ResidualForm> ResidualForm::make(const parallel::TensorContext& context,
@@ -190,6 +218,7 @@ std::unique_ptr<ResidualForm> ResidualForm::make(const parallel::TensorContext& 
                                                  const ModelConfig& config) {
   if (config.post_norm()) return std::make_unique<PostNorm>(context, parameters, prefix, config);
   if (config.post_branch_norm) return std::make_unique<PostBranchNorm>(context, parameters, prefix, config);
+  if (config.sandwich_norm) return std::make_unique<SandwichNorm>(context, parameters, prefix, config);
   if (config.parallel_residual) return std::make_unique<Parallel>(context, parameters, prefix, config);
   return std::make_unique<PreNorm>(context, parameters, prefix, config);
 }
@@ -213,6 +242,32 @@ ResidualForm::Saved ResidualForm::make_saved(const LayerShape& shape, Arena& are
 void ResidualForm::backward_branch(const BranchGradient& branch, ConstTensorView dsum, TensorView dx) const {
   context_.backend.elementwise().bias_dropout_add_backward(context_.stream(), dsum, branch.dropout, branch.output,
                                                            branch.bias_gradient);
+  branch.run(dx);
+}
+
+void ResidualForm::run_normed(const Branch& branch, ConstTensorView x, const Norm& norm, TensorView result,
+                              const NormStatistics& statistics, TensorView normed) const {
+  branch.run(x, result);
+  if (branch.bias) {
+    ElementwiseKernels& elementwise = context_.backend.elementwise();
+    elementwise.fill(context_.stream(), 0, normed);
+    elementwise.bias_dropout_add(context_.stream(), result, branch.bias, normed, {}, result);
+  }
+  norm.forward(result, normed, statistics);
+}
+
+void ResidualForm::backward_normed(const BranchGradient& branch, ConstTensorView dsum, const Norm& norm,
+                                   ConstTensorView result, const NormStatistics& statistics, TensorView dx) const {
+  ElementwiseKernels& elementwise = context_.backend.elementwise();
+  ConstTensorView dnormed = dsum;
+  if (branch.dropout.enabled()) {
+    elementwise.bias_dropout_add_backward(context_.stream(), dsum, branch.dropout, branch.output, {});
+    dnormed = branch.output;
+  }
+  norm.backward(dnormed, result, statistics, {}, branch.output);
+  if (branch.bias_gradient) {
+    elementwise.bias_dropout_add_backward(context_.stream(), branch.output, {}, branch.output, branch.bias_gradient);
+  }
   branch.run(dx);
 }
 

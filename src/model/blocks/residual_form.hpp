@@ -10,8 +10,8 @@
 namespace trireme::model {
 
 /// Norms of a layer, and sums of the residual stream x with the layer's two branches F_1 (attention) and F_2
-/// (feed-forward). Adds each branch's output bias b with dropout. A model is pre-norm, parallel, post-norm or
-/// has norms after branches.
+/// (feed-forward). Adds each branch's output bias b with dropout. A model is pre-norm, parallel, post-norm or has norms
+/// after branches, or before and after them.
 class ResidualForm {
  public:
   /// State of one micro-batch between forward and backward, [s_local, b, h].
@@ -24,6 +24,8 @@ class ResidualForm {
     /// input of the second.
     TensorView second;
     NormStatistics statistics_2;
+    TensorView result_1, result_2;  ///< results of the branches, with norms before and after them
+    NormStatistics result_statistics_1, result_statistics_2;
   };
   /// A branch in forward.
   struct Branch {
@@ -39,9 +41,10 @@ class ResidualForm {
     Dropout dropout;
   };
 
-  /// Adds the norm of branch 1 or 2 of the layer `prefix`: ln_1.* or, unless it is shared, ln_2.*.
+  /// Adds the norms of branch 1 or 2 of the layer `prefix`: ln_1.* or, unless it is shared, ln_2.*; with norms before
+  /// and after branches also out_ln_1.* or out_ln_2.* of its result.
   static void declare(ParameterList& list, const ModelConfig& config, const std::string& prefix, int branch);
-  /// Makes the model's form with the parameters ln_1.* and ln_2.* of the layer `prefix`.
+  /// Makes the model's form with these parameters of the layer `prefix`.
   static std::unique_ptr<ResidualForm> make(const parallel::TensorContext& context,
                                             const parallel::ParameterBuffer& parameters, const std::string& prefix,
                                             const ModelConfig& config);
@@ -62,6 +65,12 @@ class ResidualForm {
  protected:
   /// Runs backward of a branch from the gradient dsum of its sum; overwrites dx.
   void backward_branch(const BranchGradient& branch, ConstTensorView dsum, TensorView dx) const;
+  /// result = F(x) + b,  normed = norm(result).
+  void run_normed(const Branch& branch, ConstTensorView x, const Norm& norm, TensorView result,
+                  const NormStatistics& statistics, TensorView normed) const;
+  /// Runs backward of a branch and the norm of its `result` from the gradient dsum of its sum; overwrites dx.
+  void backward_normed(const BranchGradient& branch, ConstTensorView dsum, const Norm& norm, ConstTensorView result,
+                       const NormStatistics& statistics, TensorView dx) const;
 
   parallel::TensorContext context_;
   Norm norm_1_, norm_2_;

@@ -42,7 +42,7 @@ LanguageModelHead::LanguageModelHead(const parallel::TensorContext& context,
                                      std::int64_t loss_chunks)
     : OutputHead(context, parameters, config),
       tokens_(context, vocabulary, parameters.at(config.has_tied_head() ? token_table_name(config) : "lm_head.weight"),
-              nullptr, loss_chunks) {}
+              nullptr, config.logit_soft_cap, loss_chunks) {}
 
 std::unique_ptr<OutputHead::Saved> LanguageModelHead::predict(const LayerShape& shape, const MicroBatch& batch,
                                                               const StageMode& mode, ConstTensorView x, Arena& arena) {
@@ -75,7 +75,7 @@ class BertHead final : public OutputHead {
         dense_(context, parameters, "mlm.dense"),
         norm_(context, parameters, "mlm.ln", config),
         tokens_(context, vocabulary, parameters.at(token_table_name(config)), &parameters.at("mlm.out.bias"),
-                loss_chunks) {
+                config.logit_soft_cap, loss_chunks) {
     if (config.binary_head) order_.emplace(context, parameters, "sop");
   }
 

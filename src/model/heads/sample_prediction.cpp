@@ -157,7 +157,7 @@ void SampleClassification::backward_row(const LayerShape& shape, const MicroBatc
   const ConstTensorView gradient = model::loss_gradient(backend, batch.sample_weights, batch.sample_loss_gradient,
                                                         loss_gradient, context_.workspace);
   backend.cross_entropy().backward(stream, classes(), saved.maximum, saved.sum_exponentials, batch.sample_labels,
-                                   gradient, saved.logits);
+                                   gradient, 0, saved.logits);
   const TensorView dlogits = saved.logits.reshape({shape.b, classifier_.outputs()});
   if (!pooler_) return classifier_.backward(dlogits, saved.row, Activation::none, {}, drow);
   const TensorView dpooler = context_.workspace.allocate(shape.dtype, {shape.b, shape.h});
@@ -257,7 +257,7 @@ void SpanPrediction::backward(const LayerShape& shape, const MicroBatch& batch, 
   for (const std::int64_t end : {0, 1}) {
     backend.cross_entropy().backward(stream, {0, sequence}, saved.statistics.rows(2 * end, 1).reshape({b_}),
                                      saved.statistics.rows(2 * end + 1, 1).reshape({b_}),
-                                     end == 0 ? batch.sample_labels : batch.span_ends, gradient,
+                                     end == 0 ? batch.sample_labels : batch.span_ends, gradient, 0,
                                      saved.logits.rows(end, 1).reshape({b_, sequence}));
   }
   const TensorView by_position = context_.workspace.allocate(shape.dtype, {shape.local_rows(), 2});

@@ -6,12 +6,13 @@ namespace trireme::model {
 
 TokenPrediction::TokenPrediction(const parallel::TensorContext& context,
                                  const parallel::VocabularyPartition& vocabulary, const parallel::Parameter& table,
-                                 const parallel::Parameter* bias, std::int64_t chunks)
+                                 const parallel::Parameter* bias, double soft_cap, std::int64_t chunks)
     : context_(context),
       vocabulary_rows_(vocabulary.rows()),
       chunks_(chunks),
+      soft_cap_(soft_cap),
       output_(context, table, bias),
-      cross_entropy_(context, vocabulary),
+      cross_entropy_(context, vocabulary, soft_cap),
       loss_sum_(context.backend) {}
 
 TokenPrediction::Chunk TokenPrediction::allocate_chunk(const LayerShape& shape) const {
@@ -30,6 +31,7 @@ TokenPrediction::Chunk TokenPrediction::run_chunk(const MicroBatch& batch, const
                    chunk.logits.rows(0, count),
                    {chunk.loss.maximum.flat(0, count), chunk.loss.sum_exponentials.flat(0, count)}};
   output_.multiply(x, part.logits);
+  cap(part.logits);
   if (batch.logits) {
     context_.backend.elementwise().convert(context_.stream(), part.logits, batch.logits.rows(begin, count));
   }

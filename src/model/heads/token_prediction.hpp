@@ -23,10 +23,12 @@ class TokenPrediction {
     parallel::VocabularyParallelCrossEntropy::Saved loss;
   };
 
-  /// logits = x table^T + bias; `table` [vocabulary, h], `bias` [vocabulary] or null. Splits a micro-batch's rows into
-  /// at most `chunks` chunks of equal size; the last one may be smaller.
+  /// logits = x table^T + bias, and if `soft_cap` is above 0 their cap (ElementwiseKernels::soft_cap); `table`
+  /// [vocabulary, h], `bias` [vocabulary] or null. Splits a micro-batch's rows into at most `chunks` chunks of equal
+  /// size; the last one may be smaller.
   TokenPrediction(const parallel::TensorContext& context, const parallel::VocabularyPartition& vocabulary,
-                  const parallel::Parameter& table, const parallel::Parameter* bias, std::int64_t chunks);
+                  const parallel::Parameter& table, const parallel::Parameter* bias, double soft_cap,
+                  std::int64_t chunks);
 
   /// Adds the losses of x [s_local, b, h] to the sum, unless chunks leave them to backward. x must outlive the result,
   /// whose tensors come from `arena`.
@@ -38,6 +40,7 @@ class TokenPrediction {
   /// Overwrites `logits` with those of x: this rank's columns, [rows, vocabulary rows].
   void logits(const LayerShape& shape, ConstTensorView x, TensorView logits) const {
     output_.forward(shape.as_rows(x), Activation::none, {}, logits);
+    cap(logits);
   }
   std::int64_t vocabulary_rows() const { return vocabulary_rows_; }
   /// Returns the sum of losses since the last call. Waits for the device.
@@ -52,6 +55,10 @@ class TokenPrediction {
     LossStatistics loss;
   };
   bool in_chunks() const { return chunks_ > 1; }
+  /// Applies the soft cap, if any.
+  void cap(TensorView logits) const {
+    if (soft_cap_ > 0) context_.backend.elementwise().soft_cap(context_.stream(), soft_cap_, logits);
+  }
   Chunk allocate_chunk(const LayerShape& shape) const;
   /// Computes the logits and losses of `x` [rows, h], the rows of the gathered input from `begin` on. Returns the part
   /// of `chunk` that they use. `losses` [s b] A belong to the micro-batch.
@@ -61,6 +68,7 @@ class TokenPrediction {
   parallel::TensorContext context_;
   std::int64_t vocabulary_rows_;
   std::int64_t chunks_;
+  double soft_cap_;
   parallel::ColumnParallelLinear output_;
   parallel::VocabularyParallelCrossEntropy cross_entropy_;
   LossSum loss_sum_;

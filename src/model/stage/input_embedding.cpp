@@ -1,10 +1,26 @@
 #include "src/model/stage/input_embedding.hpp"
 
+#include <cmath>
+
 namespace trireme::model {
+namespace {
+
+/// sqrt(h), rounded to the training type as in transformers.
+double embedding_scale(std::int64_t h, DType dtype) {
+  return dispatch_float(dtype, [&]<class T>() -> double {
+    using A = Accumulation<T>;
+    return static_cast<A>(static_cast<T>(static_cast<A>(std::sqrt(static_cast<double>(h)))));
+  });
+}
+
+}  // namespace
 
 InputEmbedding::InputEmbedding(const parallel::TensorContext& context, const parallel::VocabularyPartition& vocabulary,
                                const parallel::ParameterBuffer& parameters, const ModelConfig& config)
     : context_(context),
+      factor_(config.scaled_embedding
+                  ? embedding_scale(config.hidden, parameters.at(token_table_name(config)).value.dtype())
+                  : 1),
       tokens_(context, vocabulary, parameters.at(token_table_name(config))),
       positions_{value_of(parameters.find(position_table_name(config))),
                  gradient_of(parameters.find(position_table_name(config)))},
@@ -22,6 +38,7 @@ InputEmbedding::Saved InputEmbedding::forward(const LayerShape& shape, const Mic
   }
   const TensorView sum = norm_ ? saved.sum : x;
   tokens_.forward(batch.tokens.reshape({shape.rows()}), shape.as_rows(sum));
+  if (factor_ != 1) backend.elementwise().scale(stream, factor_, sum);
   for_selected(shape, batch, [&](const Table& table, ConstTensorView ids) {
     const ArenaScope scope(context_.workspace);
     const TensorView rows = shape.as_rows(shape.allocate_residual(context_.workspace));
@@ -51,6 +68,7 @@ void InputEmbedding::backward(const LayerShape& shape, const MicroBatch& batch, 
   for_selected(shape, batch, [&](const Table& table, ConstTensorView ids) {
     backend.embedding().lookup_backward(stream, ids, shape.as_rows(gradient), 0, table.gradient);
   });
+  if (factor_ != 1) backend.elementwise().scale(stream, factor_, gradient);
   tokens_.backward(batch.tokens.reshape({shape.rows()}), shape.as_rows(gradient));
 }
 

@@ -9,9 +9,10 @@
 
 namespace trireme::model {
 
-/// Input of the first layer: x = dropout(wte[id] + wpe[position]). Models without learned positions lack `wpe`. The
-/// position is the batch's, if given, otherwise that in the sequence. A BERT with token types adds emb.type[type]
-/// before dropout; a post-norm model normalises the result.
+/// Input of the first layer: x = dropout(c wte[id] + wpe[position]). c is 1, or if embeddings are scaled sqrt(h)
+/// rounded to the training type. Models without learned positions lack `wpe`. The position is the batch's, if given,
+/// otherwise that in the sequence. A BERT with token types adds emb.type[type] before dropout; a post-norm model
+/// normalises the result.
 class InputEmbedding {
  public:
   /// State of a post-norm model between forward and backward; empty otherwise.
@@ -51,6 +52,7 @@ class InputEmbedding {
   Table by_sequence(const MicroBatch& batch) const { return batch.positions ? Table() : positions_; }
 
   parallel::TensorContext context_;
+  double factor_;  // multiplies token embeddings
   parallel::VocabularyParallelEmbedding tokens_;
   Table positions_;
   Table types_;

@@ -69,7 +69,7 @@ void VocabularyParallelCrossEntropy::forward(ConstTensorView logits, ConstTensor
 void VocabularyParallelCrossEntropy::backward(TensorView logits, ConstTensorView targets, ConstTensorView loss_gradient,
                                               const Saved& saved) const {
   context_.backend.cross_entropy().backward(context_.stream(), shard_, saved.maximum, saved.sum_exponentials, targets,
-                                            loss_gradient, logits);
+                                            loss_gradient, soft_cap_, logits);
 }
 
 }  // namespace trireme::parallel

@@ -61,20 +61,23 @@ class VocabularyParallelCrossEntropy {
     TensorView sum_exponentials;
   };
 
-  VocabularyParallelCrossEntropy(const TensorContext& context, const VocabularyPartition& partition)
-      : context_(context), shard_{partition.first(), partition.true_rows()} {}
+  /// `soft_cap` is that of the logits, or 0: CrossEntropyKernels::backward.
+  VocabularyParallelCrossEntropy(const TensorContext& context, const VocabularyPartition& partition,
+                                 double soft_cap = 0)
+      : context_(context), shard_{partition.first(), partition.true_rows()}, soft_cap_(soft_cap) {}
 
   /// losses[i] = weights[i] (log sum exp(logits[i]) - logits[i][targets[i]]), the same on every rank. logits [n, rows]
   /// T; targets [n] int32; weights, losses [n] A. Overwrites losses and saved, and `rivals` [n] A, if given: the number
   /// of classes preferred to the target (CrossEntropyKernels::rivals), on every rank.
   void forward(ConstTensorView logits, ConstTensorView targets, ConstTensorView weights, const Saved& saved,
                TensorView losses, TensorView rivals = {}) const;
-  /// logits = gradient of the sum of loss_gradient[i] times row i's loss, in place.
+  /// logits = gradient of the sum of loss_gradient[i] times row i's loss, in place, by the logits before their cap.
   void backward(TensorView logits, ConstTensorView targets, ConstTensorView loss_gradient, const Saved& saved) const;
 
  private:
   TensorContext context_;
   VocabularyShard shard_;
+  double soft_cap_;
 };
 
 }  // namespace trireme::parallel

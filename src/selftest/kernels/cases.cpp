@@ -123,14 +123,22 @@ Case activation(const Extents& e, const char* name, Activation kind) {
           }};
 }
 
-Case glu(const Extents& e) {
-  return {fmt::format("glu [{}, {}]", e.rows(), e.f), [=](Trial& t) {
+Case glu(const Extents& e, const char* name, Activation kind) {
+  return {fmt::format("glu {} [{}, {}]", name, e.rows(), e.f), [=](Trial& t) {
             const TensorView gate_up = t.input({e.rows(), 2 * e.f}, 4), dy = t.input({e.rows(), e.f});
             const TensorView y = t.output({e.rows(), e.f}), dgate_up = t.output({e.rows(), 2 * e.f});
-            t.b.elementwise().glu(t.stream(), gate_up, y);
+            t.b.elementwise().glu(t.stream(), kind, gate_up, y);
             t.take(y);
-            t.b.elementwise().glu_backward(t.stream(), dy, gate_up, dgate_up);
+            t.b.elementwise().glu_backward(t.stream(), kind, dy, gate_up, dgate_up);
             t.take(dgate_up);
+          }};
+}
+
+Case soft_cap(const Extents& e) {
+  return {"soft_cap " + text_of(e), [=](Trial& t) {
+            const TensorView y = t.input({e.s, e.b, e.h}, 4);
+            t.b.elementwise().soft_cap(t.stream(), 2, y);
+            t.take(y);
           }};
 }
 
@@ -193,6 +201,7 @@ struct Variant {
   bool dropout = false;
   bool documents = false;
   bool window = false;
+  bool soft_cap = false;
 };
 
 AttentionProblem problem_of(Trial& t, const Extents& e, const Variant& variant) {
@@ -207,6 +216,7 @@ AttentionProblem problem_of(Trial& t, const Extents& e, const Variant& variant) 
                      .dropout = {}};
   if (variant.padding) p.lengths = t.lengths(e.b, e.s);
   if (variant.window) p.window = e.s / 3;
+  if (variant.soft_cap) p.soft_cap = 3;
   if (variant.documents) p.first_visible = t.document_starts(e.s, e.b);
   if (variant.dropout) p.dropout = {0.1, 1234, 3, DropoutSite::attention_scores, t.samples(e.b)};
   return p;
@@ -252,8 +262,8 @@ Case rotate(const Extents& e, Rotation rotation, bool documents = false) {
           }};
 }
 
-Case cross_entropy(const Extents& e) {
-  return {fmt::format("cross_entropy [{}, {}]", e.rows(), e.v), [=](Trial& t) {
+Case cross_entropy(const Extents& e, double soft_cap) {
+  return {fmt::format("cross_entropy{} [{}, {}]", soft_cap > 0 ? " soft cap" : "", e.rows(), e.v), [=](Trial& t) {
             const std::int64_t n = e.rows(), classes = e.v - 3;  // the last columns are padding
             const VocabularyShard shard{.first_class = 0, .classes = classes};
             const TensorView logits = t.input({n, e.v}, 4), targets = t.integers({n}, classes);
@@ -272,7 +282,7 @@ Case cross_entropy(const Extents& e) {
             kernels.rescale(t.stream(), maximum, higher, sum_exp);
             kernels.losses(t.stream(), higher, sum_exp, target_logit, weights, losses);
             t.take(losses);
-            kernels.backward(t.stream(), shard, higher, sum_exp, targets, gradient, logits);
+            kernels.backward(t.stream(), shard, higher, sum_exp, targets, gradient, soft_cap, logits);
             t.take(logits);
           }};
 }
@@ -345,7 +355,9 @@ std::vector<Case> elementwise_cases(const Extents& e) {
           activation(e, "gelu_tanh", Activation::gelu_tanh),
           activation(e, "gelu_erf", Activation::gelu_erf),
           activation(e, "tanh", Activation::tanh),
-          glu(e)};
+          glu(e, "silu", Activation::silu),
+          glu(e, "gelu_tanh", Activation::gelu_tanh),
+          soft_cap(e)};
 }
 
 std::vector<Case> embedding_cases(const Extents& e) { return {lookup(e), positions(e)}; }
@@ -358,14 +370,15 @@ std::vector<Case> attention_cases(const Extents& e) {
           attention(all_heads, {" padding", false, true, false}),
           attention(e, {" causal grouped"}),
           attention(e, {" causal grouped documents", true, false, false, true}),
-          attention(e, {" causal grouped window", true, false, false, false, true})};
+          attention(e, {" causal grouped window", true, false, false, false, true}),
+          attention(e, {" causal grouped window soft cap", true, false, false, false, true, true})};
 }
 
 std::vector<Case> rotary_cases(const Extents& e) {
   return {rotate(e, Rotation::forward), rotate(e, Rotation::backward), rotate(e, Rotation::forward, true)};
 }
 
-std::vector<Case> cross_entropy_cases(const Extents& e) { return {cross_entropy(e)}; }
+std::vector<Case> cross_entropy_cases(const Extents& e) { return {cross_entropy(e, 0), cross_entropy(e, 5)}; }
 
 std::vector<Case> optimizer_cases(const Extents& e) { return {adamw(e.h * e.h + 1), sgd(e.h * e.h + 1)}; }
 

@@ -93,6 +93,31 @@ TEST(ModelOptions, TakeOneFormOfTheActivation) {
   }
 }
 
+TEST(ModelOptions, TakeOneFormOfTheGate) {
+  const auto gate_of = [](const char* words) { return ask(words, 512, 257).config.gate; };
+  EXPECT_TRUE(ask("--model 124m --geglu", 512, 257).config.gated);
+  EXPECT_EQ(gate_of("--model llama3-8b --geglu"), Activation::gelu_tanh);
+  EXPECT_EQ(gate_of("--model gemma2-2b"), Activation::gelu_tanh);
+  EXPECT_EQ(gate_of("--model gemma2-2b --swiglu"), Activation::silu);
+  EXPECT_THAT([&] { gate_of("--model 124m --swiglu --geglu"); },
+              ThrowsMessage<ConfigError>(HasSubstr("--swiglu and --geglu exclude each other")));
+}
+
+TEST(ModelOptions, RefuseNormsAndBasesThatCannotBe) {
+  EXPECT_THAT([] { ask("--model 124m --sandwich-norm --post-branch-norm", 512, 257); },
+              ThrowsMessage<ConfigError>(HasSubstr("--sandwich-norm with --post-branch-norm")));
+  EXPECT_THAT([] { ask("--model llama3-8b --rotary-base-local 10000", 512, 257); },
+              ThrowsMessage<ConfigError>(HasSubstr("--rotary-base-local 10000 needs rotary positions and layers with a "
+                                                   "window: give --window-size")));
+}
+
+TEST(ModelOptions, FitThePresetsWindowsToTheNumberOfLayers) {
+  EXPECT_EQ(ask("--model gemma3-1b --num-layers 7", 512, 257).config.window.layers, "1111101");
+  EXPECT_EQ(ask("--model gemma3-1b --num-layers 3", 512, 257).config.window.layers, "");
+  EXPECT_EQ(ask("--model gemma3-1b --num-layers 3", 512, 257).config.window.left, 511);
+  EXPECT_EQ(ask("--model gemma2-2b --num-layers 4 --window-size 9", 512, 257).config.window.layers, "");
+}
+
 TEST(ModelOptions, ScaleRotaryFrequencies) {
   using model::RotaryScaling, model::RotaryScalingKind;
   const auto scaling_of = [](const Words& words) { return ask(words, 512, 257).config.rotary_scaling; };
@@ -303,6 +328,7 @@ TEST(ModelOptions, EachFieldsOptionSetsIt) {
     if (field.name() == "num-query-groups") base.emplace_back("--group-query-attention");
     if (field.name() == "hidden-size") base.insert(base.end(), {"--kv-channels", "64"});
     if (field.name() == "num-experts") base.emplace_back("--disable-bias-linear");
+    if (field.name() == "rotary-base-local") base.insert(base.end(), {"--window-size", "5"});
     if (field.name() == "moe-router-num-groups") base.insert(base.end(), {"--moe-router-group-topk", "1"});
     if (field.name() == "moe-router-group-topk") base.insert(base.end(), {"--moe-router-num-groups", "4"});
     for (const std::string_view name : split(field.option, ',')) {

@@ -66,7 +66,8 @@ void log_model(const Job& job, const RunConfig& config, const model::ModelConfig
       model.experts.any() ? fmt::format(", {} of them active", model::active_parameter_count(model)) : "");
   const std::string preset_values = config.model.preset_values(model);
   if (!preset_values.empty()) log::info("--model {} sets {}", config.model.preset, preset_values);
-  const std::string slow = job.backend->attention().check_head_dim(config.precision.dtype, model.head_dim());
+  const std::string slow =
+      job.backend->attention().check_heads(config.precision.dtype, model.head_dim(), model.attention_soft_cap > 0);
   if (!slow.empty() && job.is_root()) log::warn("{}", slow);
 }
 
