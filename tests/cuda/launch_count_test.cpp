@@ -84,9 +84,9 @@ TEST(LaunchCount, OfRoutingIsThatOfTheBackend) {
   device->elementwise().fill(stream, 0.5, x);
   ExpertKernels& kernels = backend.experts();
   const RouterProblem problem{.per_token = k};
-  kernels.route(stream, problem, logits, experts, weights, {}, {}, {});
-  kernels.route(stream, problem, logits, experts, weights, {}, {}, squares);
-  kernels.route(stream, problem, logits, experts, weights, counts, sums, squares);
+  kernels.route(stream, problem, logits, {}, experts, weights, {}, {}, {});
+  kernels.route(stream, problem, logits, {}, experts, weights, {}, {}, squares);
+  kernels.route(stream, problem, logits, {}, experts, weights, counts, sums, squares);
   kernels.route_backward(stream, problem, logits, experts, weights, {counts, 1, 1}, dlogits);
   kernels.limit_load(stream, experts, weights, e, 3, false, kept);
   kernels.sort(stream, experts, 0, rows, row_of, slot_of, token_of);
