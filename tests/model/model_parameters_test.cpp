@@ -142,7 +142,9 @@ TEST(GptParameters, OfExpertsHaveTheirNamesAndShapes) {
   config.experts.router_bias = true;
   for (const Parameter& p : all_parameters(config)) {
     EXPECT_EQ(p.has_gradient, p.name != "h.1.mlp.router.bias") << p.name;
-    if (!p.has_gradient) EXPECT_EQ(to_string(p.shape), "[2]");
+    if (!p.has_gradient) {
+      EXPECT_EQ(to_string(p.shape), "[2]");
+    }
   }
 }
 

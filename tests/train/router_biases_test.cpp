@@ -5,6 +5,7 @@
 #include <cstring>
 #include <limits>
 
+#include "src/backend/host_numbers.hpp"
 #include "tests/support/mpi_world.hpp"
 #include "tests/support/training_run.hpp"
 
@@ -38,12 +39,7 @@ checkpoint::StateTensor bias_of(TrainingRun& run) {
 }
 
 Numbers biases_of(TrainingRun& run) {
-  Numbers biases;
-  dispatch_float(bias_of(run).data.dtype(), [&]<class T>() {
-    const auto* data = bias_of(run).data.as<T>();
-    for (std::int64_t i = 0; i < bias_of(run).data.numel(); ++i) biases.push_back(static_cast<double>(data[i]));
-  });
-  return biases;
+  return read_numbers(*run.backend, run.backend->compute_stream(), bias_of(run).data);
 }
 
 /// Makes the scores of all experts 1/2: each token chooses those of the largest biases, then of the lowest numbers.
