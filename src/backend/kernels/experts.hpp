@@ -53,7 +53,7 @@ class ExpertKernels : public KernelFamily<ExpertKernels> {
   using KernelFamily::KernelFamily;
 
   /// Chooses experts [n, k] int32, in descending order of score plus bias, and their weights [n, k] A; overwrites.
-  /// logits [n, E] T; bias [E] A, or empty for 0. A token with logits that are NaN still chooses k different experts.
+  /// logits [n, E] T; bias [E] A, or empty: none. A token with logits that are NaN still chooses k different experts.
   /// For the balance loss, unless they are empty: counts[g, e] = number of tokens of segment g that have e among their
   /// k largest scores, without regard to groups and bias; sums[g, e] = sum of p[t, e] (BalanceGradient) over the tokens
   /// of segment g; squares[0] = sum of lse(t)^2. counts, sums [segments, E] A, both or neither; squares [1] A;
