@@ -22,7 +22,7 @@ void measure_experts(GpuMeasure& bench, const std::string& model, std::int64_t n
   const RouterProblem problem{.per_token = k};
   ExpertKernels& kernels = b.experts();
   bench.memory("routing", routed, 2 * logit_bytes,
-               [&](int) { kernels.route(stream, problem, logits, experts, weights, counts, sums, squares); });
+               [&](int) { kernels.route(stream, problem, logits, {}, experts, weights, counts, sums, squares); });
   bench.memory("routing, backward", routed, 2 * logit_bytes, [&](int) {
     kernels.route_backward(stream, problem, logits, experts, weights, {counts, 1e-6, 1e-6}, dlogits);
   });

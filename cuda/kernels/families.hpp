@@ -40,7 +40,8 @@ void norm_backward(Stream& stream, const Scratch& new_scratch, ConstTensorView d
 
 /// ExpertKernels::route and its gradient.
 void route(Stream& stream, const Scratch& new_scratch, const RouterProblem& problem, ConstTensorView logits,
-           TensorView experts, TensorView weights, TensorView counts, TensorView sums, TensorView squares);
+           ConstTensorView bias, TensorView experts, TensorView weights, TensorView counts, TensorView sums,
+           TensorView squares);
 void route_backward(Stream& stream, const RouterProblem& problem, ConstTensorView logits, ConstTensorView experts,
                     ConstTensorView dweights, const BalanceGradient& balance, TensorView dlogits);
 

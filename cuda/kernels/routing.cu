@@ -109,16 +109,16 @@ struct alignas(16) TokenChoice {
   Ranked<A> last;      ///< lowest of the per_token largest scores
 };
 
-/// The experts of the best groups, as lane_bits. A group adds up summand(logit) of its best experts.
+/// The experts of the best groups, as lane_bits. A group adds up summand(key) of its best experts.
 template <class A, class Summand>
-__device__ unsigned in_best_groups(const A (&logit)[per_lane], int experts, const RouterProblem& problem,
+__device__ unsigned in_best_groups(const A (&key)[per_lane], int experts, const RouterProblem& problem,
                                    const Summand& summand) {
   const int groups = static_cast<int>(problem.groups), chosen = static_cast<int>(problem.groups_per_token);
   const int size = experts / groups, summed = static_cast<int>(problem.per_token) / chosen;
   A of_group[per_lane]{};
   for (int group = 0; group < groups; ++group) {
     A sum = 0;
-    choose(logit, lane_bits(group * size, (group + 1) * size), summed,
+    choose(key, lane_bits(group * size, (group + 1) * size), summed,
            [&](int, const Ranked<A>& best) { sum += summand(best.value); });
     for_experts(groups, [&](int i, int other) { of_group[i] = other == group ? sum : of_group[i]; });
   }
@@ -128,11 +128,12 @@ __device__ unsigned in_best_groups(const A (&logit)[per_lane], int experts, cons
   return bits;
 }
 
-/// `choices` and `log_sums` may be null.
+/// `bias`, `choices` and `log_sums` may be null.
 template <class T>
 __global__ void __launch_bounds__(block_threads)
-    route_kernel(std::int64_t n, int experts, RouterProblem problem, const T* logits, std::int32_t* chosen,
-                 Accumulation<T>* weights, TokenChoice<Accumulation<T>>* choices, Accumulation<T>* log_sums) {
+    route_kernel(std::int64_t n, int experts, RouterProblem problem, const T* logits, const Accumulation<T>* bias,
+                 std::int32_t* chosen, Accumulation<T>* weights, TokenChoice<Accumulation<T>>* choices,
+                 Accumulation<T>* log_sums) {
   using A = Accumulation<T>;
   const std::int64_t token = own_row();
   if (token >= n) return;
@@ -140,20 +141,29 @@ __global__ void __launch_bounds__(block_threads)
   const bool sigmoid = problem.score == RouterScore::sigmoid, of_chosen = !sigmoid && problem.softmax_of_chosen;
   const T* row = logits + token * experts;
   std::int32_t* own_chosen = chosen + token * k;
-  const TokenLogits<T> logit(row, experts);
+  TokenLogits<T> logit(row, experts);
   const Score<A> over_all{sigmoid, logit.maximum};
 
   unsigned eligible = lane_bits(0, experts);
+  const bool by_logit = problem.groups == 1 && bias == nullptr;
   Ranked<A> last_of_all{};
+  A of_all = 0;
+  if (choices != nullptr) {
+    if (!by_logit) last_of_all = choose(logit.of, eligible, k, [](int, const Ranked<A>&) {});
+    of_all = logit.divisor(over_all, experts);
+  }
+  if (log_sums != nullptr && lane == 0) log_sums[token] = logit.log_sum_exp();
+  // From here on with a bias, these are the numbers by which experts are compared.
+  if (bias != nullptr) for_experts(experts, [&](int i, int e) { logit.of[i] = over_all(logit.of[i]) + bias[e]; });
   if (problem.groups > 1) {
-    if (choices != nullptr) last_of_all = choose(logit.of, eligible, k, [](int, const Ranked<A>&) {});
-    eligible = in_best_groups(logit.of, experts, problem, [&](A value) { return of_chosen ? value : over_all(value); });
+    eligible = in_best_groups(logit.of, experts, problem,
+                              [&](A key) { return of_chosen || bias != nullptr ? key : over_all(key); });
   }
   Score<A> score = over_all;
   A sum = 0;
   const Ranked<A> last = choose(logit.of, eligible, k, [&](int j, const Ranked<A>& best) {
     if (of_chosen && j == 0) score.shift = best.value;
-    sum += score(best.value);
+    sum += score(bias == nullptr ? best.value : gpu::widen(row[best.index]));
     if (lane == 0) own_chosen[j] = best.index;
   });
   const A divisor = of_chosen ? sum : !sigmoid ? logit.sum_exp : k > 1 ? sum + tiny<A> : A{1};
@@ -162,11 +172,7 @@ __global__ void __launch_bounds__(block_threads)
     weights[token * k + j] = static_cast<A>(problem.scaling) * (score(gpu::widen(row[own_chosen[j]])) / divisor);
   }
 
-  if (choices != nullptr) {
-    const A of_all = logit.divisor(over_all, experts);
-    if (lane == 0) choices[token] = {logit.maximum, of_all, problem.groups > 1 ? last_of_all : last};
-  }
-  if (log_sums != nullptr && lane == 0) log_sums[token] = logit.log_sum_exp();
+  if (choices != nullptr && lane == 0) choices[token] = {logit.maximum, of_all, by_logit ? last : last_of_all};
 }
 
 template <class A>
@@ -282,8 +288,9 @@ __global__ void __launch_bounds__(block_threads)
 }  // namespace
 
 void route(Stream& stream, const Scratch& new_scratch, const RouterProblem& problem, ConstTensorView logits,
-           TensorView experts, TensorView weights, TensorView counts, TensorView sums, TensorView squares) {
-  check_route(problem, logits, experts, weights, counts, sums, squares);
+           ConstTensorView bias, TensorView experts, TensorView weights, TensorView counts, TensorView sums,
+           TensorView squares) {
+  check_route(problem, logits, bias, experts, weights, counts, sums, squares);
   dispatch_gpu(logits.dtype(), [&]<class T>() {
     using A = Accumulation<T>;
     const std::int64_t n = rows_of(logits.shape()), of_layer = logits.shape().back();
@@ -293,7 +300,8 @@ void route(Stream& stream, const Scratch& new_scratch, const RouterProblem& prob
     auto* choice = reinterpret_cast<TokenChoice<A>*>(choices.data());
     auto* log_sum = reinterpret_cast<A*>(log_sums.data());
     gpu::launch(stream, {"route", row_blocks(n), block_threads}, route_kernel<T>, n, static_cast<int>(of_layer),
-                problem, logits.as<T>(), experts.as<std::int32_t>(), weights.as<A>(), choice, log_sum);
+                problem, logits.as<T>(), bias ? bias.as<A>() : nullptr, experts.as<std::int32_t>(), weights.as<A>(),
+                choice, log_sum);
     const std::int64_t blocks = (counts ? problem.segments * vec8s_of(of_layer) : 0) + (squares ? 1 : 0);
     gpu::launch(stream, {"balance_sums", blocks, block_threads}, balance_sums_kernel<T>, n, static_cast<int>(of_layer),
                 problem.segments, problem.score == RouterScore::sigmoid, logits.as<T>(), choice, log_sum,

@@ -57,6 +57,7 @@ bool is_scaled(const ModelConfig& config) { return config.rotary_scaling.kind !=
 bool is_llama3(const ModelConfig& config) { return config.rotary_scaling.kind == RotaryScalingKind::llama3; }
 bool is_yarn(const ModelConfig& config) { return config.rotary_scaling.kind == RotaryScalingKind::yarn; }
 bool has_experts(const ModelConfig& config) { return config.experts.any(); }
+bool has_router_bias(const ModelConfig& config) { return config.experts.router_bias; }
 bool has_qk_norm(const ModelConfig& config) { return config.qk_norm; }
 bool is_parallel(const ModelConfig& config) { return config.parallel_residual; }
 
@@ -269,6 +270,13 @@ constexpr Field table[] = {
      .names = router_type_names, .attribute = "router_type", .option = "moe-router-dtype",
      .help = "Type in which routers compute logits; default that of <dtype>.", .needs = needs_experts,
      .log = ", routers in {}"},
+    {TRIREME_AT(&C::experts, &E::router_bias), .attribute = "router_bias", .option = "moe-router-enable-expert-bias",
+     .help = "Choose experts by sigmoid scores plus a bias, which each update moves against their load.",
+     .needs = needs_experts, .log = ", chosen with a bias"},
+    {TRIREME_AT(&C::experts, &E::bias_update_rate), .role = FieldRole::training, .range = at_least(0),
+     .stored_if = has_router_bias, .option = "moe-router-bias-update-rate",
+     .help = "Change of the bias in an update, with <moe_router_enable_expert_bias>; default 1e-3.",
+     .needs = {has_router_bias, "<moe_router_enable_expert_bias>"}, .log = " that moves by {} an update"},
     {TRIREME_AT(&C::experts, &E::balance_coefficient), .role = FieldRole::training, .range = at_least(0),
      .stored_if = has_experts, .option = "moe-aux-loss-coeff",
      .help = "Coefficient of the loss that balances the load of the experts; default the preset's, else 0.",
@@ -316,6 +324,7 @@ ExpertConfig canonical(const ExpertConfig& experts, std::int64_t ffn_hidden) {
   if (experts.layers.find('0') == std::string::npos) result.layers.clear();
   if (experts.score != RouterScore::softmax) result.pre_softmax = false;
   if (experts.groups == 1) result.groups_per_token = 1;
+  if (!experts.router_bias) result.bias_update_rate = ExpertConfig().bias_update_rate;
   if (experts.balance == BalanceLoss::none) result.balance_coefficient = 0;
   if (result.balance_coefficient == 0) result.balance = BalanceLoss::micro_batch;
   if (experts.capacity_factor == 0) result.drop_by_position = false;

@@ -27,6 +27,9 @@ void check_experts(const ModelConfig& config, const Expect& expect) {
          fmt::format("<moe_router_topk> {} is more than <num_experts> {}", experts.per_token, experts.count));
   expect(experts.per_token > 1 || experts.score != RouterScore::softmax || experts.pre_softmax,
          "<moe_router_topk> 1: the softmax over one chosen expert is always 1: give <moe_router_pre_softmax>");
+  expect(!experts.router_bias || experts.score == RouterScore::sigmoid,
+         "<moe_router_enable_expert_bias>: the bias is added to sigmoid scores: give <moe_router_score_function> "
+         "sigmoid");
   if (!experts.layers.empty()) {
     expect(experts.layers.find('1') != std::string::npos,
            fmt::format("<moe_layer_freq>: '{}' leaves no layer with experts: leave out <num_experts>", experts.layers));

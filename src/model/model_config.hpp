@@ -68,12 +68,16 @@ struct ExpertConfig {
   std::int64_t groups_per_token = 1;
   bool fp32_router =
       false;  ///< logits are computed in fp32 from inputs and weights of 16 bits, not in the training type
+  /// Experts are chosen by sigmoid scores plus a bias, which updates move against their load (Wang et al. 2024,
+  /// arXiv:2408.15664).
+  bool router_bias = false;
   // Training only.
   BalanceLoss balance = BalanceLoss::micro_batch;
   double balance_coefficient = 0;
   double z_coefficient = 0;
-  double capacity_factor = 0;     ///< an expert computes at most factor x its even share of a micro-batch; 0: no limit
-  bool drop_by_position = false;  ///< beyond the capacity, later tokens are dropped, not those of smaller weight
+  double bias_update_rate = 1e-3;  ///< change of a router's bias in an update
+  double capacity_factor = 0;      ///< an expert computes at most factor x its even share of a micro-batch; 0: no limit
+  bool drop_by_position = false;   ///< beyond the capacity, later tokens are dropped, not those of smaller weight
 
   /// Value of `layers` for experts in layer 0 and every `frequency`-th after it, of `layers` layers.
   static std::string every(std::int64_t frequency, int layers);

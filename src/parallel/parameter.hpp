@@ -43,6 +43,9 @@ struct Parameter {
   /// Number of the unit of parameters that are used together (the embeddings, a layer, the head). Units are consecutive
   /// in a rank's list, numbered from 0 in its order.
   int unit = 0;
+  /// False for a router's bias: its gradient stays 0, which no norm and no count includes. The optimizer leaves it
+  /// unchanged, and train::RouterBiases updates it.
+  bool has_gradient = true;
   int gradient_group = 0;  ///< number of the GradientGroup that reduces its gradient and shards its state
   TensorView value;        ///< in the training type
   TensorView gradient;     ///< main gradient, to which backward adds: fp32, or fp64 in fp64 runs

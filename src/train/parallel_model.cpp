@@ -156,23 +156,25 @@ model::LossSums ParallelModel::sum_over_ranks(model::LossSums mine) {
 std::vector<model::ExpertLoad> ParallelModel::take_expert_loads() {
   const auto experts = static_cast<std::size_t>(config_.experts.count);
   if (experts == 0) return {};
-  const std::size_t width = experts + 3;
+  const std::size_t width = 2 * experts + 3;
   std::vector<double> sums(static_cast<std::size_t>(config_.layers) * width);
   for (const model::ExpertLoad& load : stage_.layers().take_expert_loads()) {
     if (load.tokens.empty() || communicators_.tensor->rank() != 0) continue;  // every tensor rank has the same load
     double* row = sums.data() + static_cast<std::size_t>(load.layer) * width;
     std::ranges::copy(load.tokens, row);
-    row[experts] = load.dropped;
+    std::ranges::copy(load.chosen, row + experts);
+    row[2 * experts] = load.dropped;
     if (communicators_.context->rank() != 0) continue;  // every context rank has the same losses
-    row[experts + 1] = load.balance;
-    row[experts + 2] = load.z;
+    row[2 * experts + 1] = load.balance;
+    row[2 * experts + 2] = load.z;
   }
   all_reduce_numbers(world_, sums, ReduceOp::sum);
   std::vector<model::ExpertLoad> loads;
   for (int layer = 0; layer < config_.layers; ++layer) {
     if (!config_.experts.in_layer(layer)) continue;
     const double* row = sums.data() + static_cast<std::size_t>(layer) * width;
-    loads.push_back({layer, {row, row + experts}, row[experts], row[experts + 1], row[experts + 2]});
+    const double* end = row + 2 * experts;
+    loads.push_back({layer, {row, row + experts}, {row + experts, end}, end[0], end[1], end[2]});
   }
   return loads;
 }

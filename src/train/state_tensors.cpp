@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "src/train/router_biases.hpp"
+
 namespace trireme::train {
 namespace {
 
@@ -71,17 +73,20 @@ ModelState::ModelState(ParallelModel& model)
 
 std::vector<checkpoint::StateTensor> ModelState::tensors() {
   std::vector<checkpoint::StateTensor> tensors;
-  const parallel::ParameterBuffer& parameters = model_.parameters();
-  for (std::size_t i = 0; i < parameters.parameters().size(); ++i) {
-    tensors.push_back(
-        state_tensor(model_, i, "model",
-                     masters_.view().flat(parameters.layout().offset(i), parameters.parameters()[i].stored_numel())));
+  for (std::size_t i = 0; i < model_.parameters().parameters().size(); ++i) {
+    tensors.push_back(state_tensor(model_, i, "model", master(i)));
   }
   return tensors;
 }
 
+TensorView ModelState::master(std::size_t i) const {
+  const parallel::ParameterBuffer& parameters = model_.parameters();
+  return masters_.view().flat(parameters.layout().offset(i), parameters.parameters()[i].stored_numel());
+}
+
 void ModelState::write_back() {
   model_.backend().elementwise().convert(model_.backend().compute_stream(), masters_, model_.parameters().values());
+  if (model_.config().experts.router_bias) RouterBiases(model_).read([this](std::size_t i) { return master(i); });
 }
 
 HostState::HostState(Backend& backend, std::vector<checkpoint::StateTensor> tensors, HostCopies::Allocation allocation)

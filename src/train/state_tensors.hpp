@@ -27,10 +27,13 @@ class ModelState {
   explicit ModelState(ParallelModel& model);
   /// "model/NAME" of every parameter, in the backend's memory; valid as long as this object.
   std::vector<checkpoint::StateTensor> tensors();
-  /// Rounds what was written through the tensors to the model's own type.
+  /// Rounds what was written through the tensors to the model's own type. Collective.
   void write_back();
 
  private:
+  /// Master of parameter i.
+  TensorView master(std::size_t i) const;
+
   ParallelModel& model_;
   Tensor masters_;
 };

@@ -32,9 +32,15 @@ Trainer::Trainer(ParallelModel& model, const TrainOptions& options)
           optim::make_optimizer(model.backend(), model.parameters(), model.gradient_groups(), options.optimizer)),
       loss_scaler_(options.loss_scale),
       norm_sum_(model.backend(), DType::fp64, {1}) {
+  if (model.config().experts.router_bias) router_biases_.emplace(model);
   GuardOptions guards = options.guards;
   if (options.loss_scale.dynamic) guards.check_for_nan = false;
   if (guards.check_for_nan || guards.spiky_loss_factor > 0) guard_.emplace(model, guards);
+}
+
+void Trainer::start() {
+  optimizer_->reset_masters();
+  if (router_biases_) router_biases_->read([this](std::size_t i) { return masters_of(i); });
 }
 
 std::vector<BatchLoader::Sample> Trainer::batch_samples(std::int64_t first_index, std::int64_t first_number,
@@ -204,7 +210,8 @@ void Trainer::compute_gradients(const std::vector<model::MicroBatch>& micro_batc
 
 void Trainer::note_expert_loads(std::int64_t micro_batches, TrainRecord& record) {
   record.experts.clear();
-  for (const model::ExpertLoad& load : model_.take_expert_loads()) {
+  expert_loads_ = model_.take_expert_loads();
+  for (const model::ExpertLoad& load : expert_loads_) {
     const double kept = std::accumulate(load.tokens.begin(), load.tokens.end(), 0.0);
     const double mean = kept / static_cast<double>(load.tokens.size());
     LayerLoad layer{.layer = load.layer,
@@ -232,6 +239,7 @@ void Trainer::update_parameters(TrainRecord& record) {
     record.num_zeros =
         optim::count_zero_gradients(model_.backend(), model_.parameters(), model_.gradient_groups(), norm_sum_);
   }
+  if (router_biases_) router_biases_->update(expert_loads_, [this](std::size_t i) { return masters_of(i); });
   optimizer_->step(rates, clip / record.loss_scale,
                    [&](std::size_t bucket) { model_.data_parallel().start_gather(bucket); });
   model_.data_parallel().finish_gather();
@@ -325,6 +333,7 @@ void Trainer::restore(const Attributes& attributes, OptimizerState optimizer) {
   const bool kept = optimizer == OptimizerState::kept;
   progress_ = saved.progress;
   optimizer_->restore(kept ? saved.updates : 0);
+  if (router_biases_) router_biases_->read([this](std::size_t i) { return masters_of(i); });
   model_.data_parallel().gather_parameters();
   if (kept && loss_scaler_.dynamic()) loss_scaler_.restore(saved.loss_scale);
 }

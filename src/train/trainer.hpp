@@ -17,6 +17,7 @@
 #include "src/train/guards/step_guard.hpp"
 #include "src/train/parallel_model.hpp"
 #include "src/train/progress.hpp"
+#include "src/train/router_biases.hpp"
 #include "src/train/train_record.hpp"
 
 namespace trireme::train {
@@ -61,7 +62,7 @@ class Trainer {
   void observe(const Observations& observations) { observations_ = observations; }
 
   /// Sets the masters to the parameters, after their initialisation.
-  void start() { optimizer_->reset_masters(); }
+  void start();
 
   /// This rank's tensors of a checkpoint, those of its shard: master weights ("model/NAME") and the optimizer's moments
   /// ("adamw_m/NAME" ...), in the backend's memory (for files: HostState). Valid as long as the trainer.
@@ -97,10 +98,12 @@ class Trainer {
   /// Computes the gradients of a batch, times `record.loss_scale`. Sets loss, gradient norm and `skipped` in `record`.
   void compute_gradients(const std::vector<model::MicroBatch>& micro_batches, std::int64_t batch_size,
                          TrainRecord& record);
-  /// Clips the gradients and updates the parameters. Sets in `record` what is observed.
   /// Takes the loads of the experts, of `micro_batches` micro-batches of all ranks.
   void note_expert_loads(std::int64_t micro_batches, TrainRecord& record);
+  /// Clips the gradients and updates the parameters. Sets in `record` what is observed.
   void update_parameters(TrainRecord& record);
+  /// Masters of this rank's shard of parameter i.
+  TensorView masters_of(std::size_t i) const { return optimizer_->state(i).front().data; }
   /// Throws NumericalError if `record` is the last of too many iterations without an update.
   void check_skipped(const TrainRecord& record);
   /// Labels of tokens, and of entire samples.
@@ -123,6 +126,8 @@ class Trainer {
   std::unique_ptr<optim::Optimizer> optimizer_;
   optim::LossScaler loss_scaler_;
   Tensor norm_sum_;
+  std::optional<RouterBiases> router_biases_;
+  std::vector<model::ExpertLoad> expert_loads_;  // loads of the latest batch
   std::optional<StepGuard> guard_;
   std::optional<ReplicaCheck> replicas_;
   Progress progress_;

@@ -24,6 +24,7 @@ struct RouterInputs {
   std::vector<double> dweights;  // [n, k]
   std::vector<double> loads;     // [segments, count]: counts in the gradient of the balance loss
   double factor = 0, z_factor = 0;
+  std::vector<double> bias{};  // [count]; empty: none
 };
 
 /// Results of route and route_backward.
@@ -57,7 +58,8 @@ RouterOutputs routed(Backend& b, DType dtype, RouterInputs& in) {
   const Tensor squares = poisoned_tensor(b, accumulation, {1}), dlogits = poisoned_tensor(b, dtype, by_expert);
   const Tensor dweights = make_tensor(b, accumulation, by_choice, in.dweights);
   const Tensor loads = make_tensor(b, accumulation, by_segment, in.loads);
-  b.experts().route(stream, in.problem, logits, experts, weights, counts, sums, squares);
+  const Tensor bias = in.bias.empty() ? Tensor() : make_tensor(b, accumulation, {in.count}, in.bias);
+  b.experts().route(stream, in.problem, logits, bias, experts, weights, counts, sums, squares);
   b.experts().route_backward(stream, in.problem, logits, experts, dweights, {loads, in.factor, in.z_factor}, dlogits);
   return {integers_of(b, experts), values_of(b, weights), values_of(b, counts),
           values_of(b, sums),      values_of(b, squares), values_of(b, dlogits)};
@@ -97,8 +99,8 @@ std::vector<std::int32_t> descending(const double* x, std::int64_t n) {
   return order;
 }
 
-/// Experts of a token that the router may choose: those of its best groups, in descending order.
-std::vector<std::int32_t> admitted(const RouterProblem& problem, const double* logits, std::int64_t count,
+/// Experts of a token that the router may choose: those of its best groups, in descending order of `keys`.
+std::vector<std::int32_t> admitted(const RouterProblem& problem, const double* keys, std::int64_t count,
                                    const std::vector<double>& scores) {
   const std::int64_t size = count / problem.groups, summed = problem.per_token / problem.groups_per_token;
   std::vector<double> group_score;
@@ -109,7 +111,7 @@ std::vector<std::int32_t> admitted(const RouterProblem& problem, const double* l
   }
   std::vector<std::int32_t> best = descending(group_score.data(), problem.groups), result;
   best.resize(problem.groups_per_token);
-  for (const std::int32_t e : descending(logits, count)) {
+  for (const std::int32_t e : descending(keys, count)) {
     if (std::find(best.begin(), best.end(), e / size) != best.end()) result.push_back(e);
   }
   return result;
@@ -131,7 +133,10 @@ RouterOutputs defined(const RouterInputs& in) {
     const Shares probabilities(logits, count, all, problem.score);
     const Shares scores(logits, count, all, problem.score, softmax);
     const std::vector<double> own_logits(logits, logits + count);
-    std::vector<std::int32_t> chosen = admitted(problem, logits, count, of_chosen ? own_logits : scores.value);
+    std::vector<double> biased = scores.value;
+    for (std::size_t e = 0; e < in.bias.size(); ++e) biased[e] += in.bias[e];
+    std::vector<std::int32_t> chosen =
+        admitted(problem, in.bias.empty() ? logits : biased.data(), count, of_chosen ? own_logits : biased);
     chosen.resize(k);
     const Shares weights(logits, count, softmax && !of_chosen ? all : chosen, problem.score, softmax || k > 1);
     std::vector<double> dlogits(count, 0);
@@ -235,6 +240,46 @@ TEST_P(Router, MatchesTheDefinition) {
   }
 }
 
+TEST_P(Router, ChoosesByScorePlusBias) {
+  // Sigmoids 1/5, 1/2, 4/5, 1/2: with the bias 6/5, 1/2, 4/5 and 4/5.
+  const double ln4 = std::log(4);
+  RouterInputs in{.n = 1,
+                  .count = 4,
+                  .problem = {.per_token = 2, .score = sigmoid},
+                  .logits = {-ln4, 0, ln4, 0},
+                  .dweights = {1, 0},
+                  .loads = {0, 0, 0, 0},
+                  .bias = {1, 0, 0, 0.25}};
+  const RouterOutputs out = routed(b(), dtype(), in);
+  EXPECT_EQ(out.experts, (std::vector<std::int32_t>{0, 2}));
+  EXPECT_EQ(out.counts, (std::vector<double>{0, 1, 1, 0})) << "the balance loss has no bias";
+  // The logarithms are rounded to the type.
+  const Tolerance rounding = tolerance(dtype(), Operation::rounded_sum);
+  const Tolerance close{rounding.relative, rounding.absolute + tolerance(dtype(), Operation::sum).absolute};
+  expect_close(out.weights, std::vector<double>{0.2, 0.8}, close, "weights");
+  for (const RouterProblem& problem : std::vector<RouterProblem>{
+           {.per_token = 1, .score = sigmoid},
+           {.per_token = 6, .score = sigmoid, .scaling = 2.5, .segments = 11},
+           {.per_token = 4, .score = sigmoid, .groups = 8, .groups_per_token = 2, .segments = 3}}) {
+    for (const std::int64_t count : {16, 40, 256}) {
+      RouterInputs random = random_inputs(33, count, problem, -4, 4);
+      random.bias = random_values(count, 4, -1, 1);
+      const RouterOutputs actual = routed(b(), dtype(), random);
+      expect_equal(actual, defined(random), dtype(), fmt::format("{} experts, {} groups", count, problem.groups));
+    }
+  }
+}
+
+TEST_P(Router, ABiasOf0ChangesNothing) {
+  for (const std::int64_t groups : {1, 4}) {
+    RouterInputs in =
+        random_inputs(33, 24, {.per_token = 4, .score = sigmoid, .groups = groups, .groups_per_token = groups}, -2, 2);
+    const RouterOutputs expected = routed(b(), dtype(), in);
+    in.bias.assign(24, 0);
+    expect_equal(routed(b(), dtype(), in), expected, dtype(), fmt::format("{} groups", groups));
+  }
+}
+
 // Few different logits: most experts and groups have equals.
 TEST_P(Router, PrefersTheLowerOfEqualExpertsAndGroups) {
   const std::vector<RouterProblem> problems{{.per_token = 5},
@@ -271,7 +316,8 @@ TEST_P(Router, MatchesMegatronCore) {
                     .dweights = c.dweights,
                     .loads = c.counts,
                     .factor = factor,
-                    .z_factor = c.z_coefficient / n};
+                    .z_factor = c.z_coefficient / n,
+                    .bias = c.bias};
     const RouterOutputs actual = routed(b(), dtype(), in);
     EXPECT_EQ(actual.experts, c.experts) << c.name;
     EXPECT_EQ(actual.counts, c.counts) << c.name;
@@ -297,7 +343,7 @@ TEST_P(Router, ComputesTheSameWithoutStatistics) {
   const Tensor experts = poisoned_integers(b(), {33, 3}), weights = poisoned_tensor(b(), accumulation(), {33, 3});
   const Tensor squares = poisoned_tensor(b(), accumulation(), {1});
   for (const bool with_squares : {false, true}) {
-    b().experts().route(stream(), in.problem, logits, experts, weights, {}, {},
+    b().experts().route(stream(), in.problem, logits, {}, experts, weights, {}, {},
                         with_squares ? squares.view() : TensorView());
     EXPECT_EQ(integers_of(b(), experts), expected.experts);
     EXPECT_EQ(values_of(b(), weights), expected.weights);
@@ -318,6 +364,7 @@ TEST_P(Router, ChoosesDifferentExpertsOfLogitsThatAreNotNumbers) {
     for (const int i : {36, 40, 41, 42, 43, 47}) in.logits[i] = infinity;
     for (const int i : {48, 53, 57}) in.logits[i] = infinity;
     for (const int i : {49, 56}) in.logits[i] = nan;
+    if (problem.score == sigmoid) in.bias.assign(12, 0.5);
     const std::vector<std::int32_t> experts = routed(b(), dtype(), in).experts;
     for (auto token = experts.begin(); token != experts.end(); token += 4) {
       const std::set<std::int32_t> different(token, token + 4);
@@ -352,6 +399,7 @@ TEST(RouterGradient, MatchesFiniteDifference) {
            {.per_token = 1, .score = sigmoid, .scaling = 2},
            {.per_token = 4, .score = sigmoid, .scaling = 2.5, .groups = 3, .groups_per_token = 2, .segments = 3}}) {
     RouterInputs in = random_inputs(3, 6, problem, -2, 2);
+    if (problem.score == sigmoid) in.bias = {0.5, -0.25, 0, 1, -0.5, 0.25};
     const std::vector<double> gradient = routed(*backend, DType::fp64, in).dlogits;
     const auto loss = [&] {
       const RouterOutputs out = routed(*backend, DType::fp64, in);
@@ -378,6 +426,11 @@ TEST(RouterProblem, RefusesSizesThatDoNotFit) {
   EXPECT_THROW(route(4, 6, {.per_token = 4, .groups = 3, .groups_per_token = 4}), ShapeError);
   EXPECT_THROW(route(4, 6, {.per_token = 3, .groups = 3, .groups_per_token = 1}), ShapeError);
   EXPECT_THROW(route(4, 6, {.per_token = 2, .segments = 3}), ShapeError);
+  RouterInputs biased = random_inputs(4, 6, {.per_token = 2}, -1, 1);
+  biased.bias.assign(6, 0);
+  EXPECT_THROW(routed(*backend, DType::fp32, biased), ShapeError) << "softmax";
+  biased.problem.score = sigmoid;
+  EXPECT_NO_THROW(routed(*backend, DType::fp32, biased));
 }
 
 }  // namespace

@@ -76,17 +76,20 @@ TEST(LaunchCount, OfRoutingIsThatOfTheBackend) {
   const Tensor experts = tensor(DType::int32, {n, k}), kept = tensor(DType::int32, {n, k});
   const Tensor weights = tensor(DType::fp32, {n, k}), counts = tensor(DType::fp32, {1, e});
   const Tensor sums = tensor(DType::fp32, {1, e}), squares = tensor(DType::fp32, {1});
+  const Tensor bias = tensor(DType::fp32, {e});
   const Tensor rows = tensor(DType::int32, {e}), row_of = tensor(DType::int32, {n, k});
   const Tensor slot_of = tensor(DType::int32, {n * k}), token_of = tensor(DType::int32, {n * k});
   const Tensor x = tensor(DType::bf16, {n * k, h}), y = tensor(DType::bf16, {n, h});
   Stream& stream = backend.compute_stream();
   device->elementwise().fill(stream, 0.5, logits);
   device->elementwise().fill(stream, 0.5, x);
+  device->elementwise().fill(stream, 0, bias);
   ExpertKernels& kernels = backend.experts();
   const RouterProblem problem{.per_token = k};
-  kernels.route(stream, problem, logits, experts, weights, {}, {}, {});
-  kernels.route(stream, problem, logits, experts, weights, {}, {}, squares);
-  kernels.route(stream, problem, logits, experts, weights, counts, sums, squares);
+  kernels.route(stream, problem, logits, {}, experts, weights, {}, {}, {});
+  kernels.route(stream, problem, logits, {}, experts, weights, {}, {}, squares);
+  kernels.route(stream, problem, logits, {}, experts, weights, counts, sums, squares);
+  kernels.route(stream, {.per_token = k, .score = RouterScore::sigmoid}, logits, bias, experts, weights, {}, {}, {});
   kernels.route_backward(stream, problem, logits, experts, weights, {counts, 1, 1}, dlogits);
   kernels.limit_load(stream, experts, weights, e, 3, false, kept);
   kernels.sort(stream, experts, 0, rows, row_of, slot_of, token_of);
@@ -95,8 +98,8 @@ TEST(LaunchCount, OfRoutingIsThatOfTheBackend) {
   kernels.scale_rows_backward(stream, x, x, weights, slot_of, x, weights);
   stream.synchronize();
   backend.observe(nullptr);
-  EXPECT_EQ(counter.calls.size(), 9U);
-  EXPECT_EQ(counter.counted, 1 + 2 + 2 + 6 + 1);
+  EXPECT_EQ(counter.calls.size(), 10U);
+  EXPECT_EQ(counter.counted, 1 + 2 + 2 + 1 + 6 + 1);
 }
 
 TEST(LineTimer, TimesEveryCallOfAStep) {

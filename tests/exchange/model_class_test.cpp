@@ -200,8 +200,10 @@ TEST(ModelClass, AModelWithExpertsIsAMixtralOrWithNormsOfQueriesAndKeysAQwen3) {
   config.experts.shared_hidden = 0;
   EXPECT_EQ(model_class_of(config).name, "Qwen3MoeForCausalLM");
   config.experts.score = RouterScore::sigmoid;
+  config.experts.router_bias = true;
   EXPECT_THAT(message_of<ConfigError>([&] { model_class_of(config); }),
-              HasSubstr("<moe_router_score_function> sigmoid: all models of the class have softmax"));
+              AllOf(HasSubstr("<moe_router_score_function> sigmoid: all models of the class have softmax"),
+                    HasSubstr("<moe_router_enable_expert_bias>: no model of the class has it")));
   EXPECT_THAT(message_of<DataError>([] { model_class_from("Qwen2MoeForCausalLM"); }), HasSubstr("sigmoid gate"));
 }
 

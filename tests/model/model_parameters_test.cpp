@@ -138,6 +138,14 @@ TEST(GptParameters, OfExpertsHaveTheirNamesAndShapes) {
   EXPECT_EQ(active_parameter_count(config), parameter_count(config)) << "both experts compute a token";
   config.experts.per_token = 1;
   EXPECT_EQ(parameter_count(config) - active_parameter_count(config), 3 * 32 * 16);
+  config.experts.score = RouterScore::sigmoid;
+  config.experts.router_bias = true;
+  for (const Parameter& p : all_parameters(config)) {
+    EXPECT_EQ(p.has_gradient, p.name != "h.1.mlp.router.bias") << p.name;
+    if (!p.has_gradient) {
+      EXPECT_EQ(to_string(p.shape), "[2]");
+    }
+  }
 }
 
 TEST(StageShard, StagesMayHoldNoLayers) {

@@ -229,6 +229,15 @@ TEST(ModelConfigValidation, NamesEveryProblemOfExperts) {
                 e.groups = 4;
               }),
               HasSubstr("<moe_router_topk> 3: a token's groups, <moe_router_group_topk> 1, have only 2 experts"));
+  EXPECT_THAT(problems_of([](ExpertConfig& e) { e.router_bias = true; }),
+              HasSubstr("<moe_router_enable_expert_bias>: the bias is added to sigmoid scores: give "
+                        "<moe_router_score_function> sigmoid"));
+  EXPECT_THAT(problems_of([](ExpertConfig& e) {
+                e.score = RouterScore::sigmoid;
+                e.router_bias = true;
+                e.bias_update_rate = -1;
+              }),
+              HasSubstr("<moe_router_bias_update_rate> -1 must be at least 0"));
   ModelConfig biased;
   biased.experts.count = 8;
   EXPECT_THAT([&] { validate(biased); }, testing::ThrowsMessage<ConfigError>(HasSubstr("give <disable_bias_linear>")));

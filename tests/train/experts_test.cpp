@@ -2,6 +2,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <numeric>
+
 #include "tests/support/finite_difference.hpp"
 #include "tests/support/mpi_world.hpp"
 #include "tests/support/training_run.hpp"
@@ -112,6 +114,7 @@ TEST(Experts, LoadsCountEveryChoice) {
       kept += tokens;
       EXPECT_LE(tokens, factor > 0 ? 16 * 4 * 2 / 4 * factor : 16 * 4);
     }
+    EXPECT_EQ(std::accumulate(load.chosen.begin(), load.chosen.end(), 0.0), 16 * 4 * 2);
     EXPECT_EQ(kept + load.dropped, 16 * 4 * 2);
     EXPECT_EQ(load.dropped > 0, factor > 0);
     EXPECT_NEAR(load.balance, 1, 0.2);  // small weights: nearly even scores
@@ -174,7 +177,14 @@ TEST(Experts, EveryGridComputesTheRunOfOneRank) {
                                  .layers = "01",
                                  .pre_softmax = true,
                                  .balance = BalanceLoss::sequence,
-                                 .balance_coefficient = 0.1}};
+                                 .balance_coefficient = 0.1},
+                                {.count = 4,
+                                 .score = RouterScore::sigmoid,
+                                 .groups = 2,
+                                 .groups_per_token = 1,
+                                 .router_bias = true,
+                                 .balance = BalanceLoss::none,
+                                 .bias_update_rate = 0.05}};
   for (const ExpertConfig& form : forms) {
     TrainingRunConfig config;
     config.steps = 3;

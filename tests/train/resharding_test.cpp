@@ -42,7 +42,12 @@ model::ModelConfig llama() {
 /// Experts in every other layer.
 model::ModelConfig with_experts() {
   model::ModelConfig config = llama();
-  config.experts = {.count = 8, .ffn_hidden = 12, .shared_hidden = 8, .layers = "01"};
+  config.experts = {.count = 8,
+                    .ffn_hidden = 12,
+                    .shared_hidden = 8,
+                    .layers = "01",
+                    .score = RouterScore::sigmoid,
+                    .router_bias = true};
   return config;
 }
 

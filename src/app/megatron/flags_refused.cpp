@@ -75,8 +75,6 @@ constexpr auto refused_flags = std::to_array<FlagGroup>({
     {none, "0.7-", absent, "nearest: --recompute-granularity full", "moe-layer-recompute"},
     {none, "0.7-0.16", absent, "tensor ranks split experts as they split dense layers; nearest: leave it out",
      "moe-extended-tp"},
-    {none, "0.11-", absent, why::router_bias, "moe-router-enable-expert-bias"},
-    {one, "0.11-", absent, why::router_bias, "moe-router-bias-update-rate"},
     {none, "0.9-", absent, why::upcycling, "moe-use-upcycling"},
     {one, "0.13-", absent, why::upcycling, "moe-upcycling-granularity"},
     {one, "0.16-", absent, why::activation, "moe-latent-size"},

@@ -14,10 +14,10 @@ constexpr auto working_flags = std::to_array<FlagGroup>({
     {one, "0.10-", works, "",
      "expert-tensor-parallel-size, moe-ffn-hidden-size, moe-layer-freq, moe-shared-expert-intermediate-size, "
      "rotary-scaling-factor"},
-    {none, "0.11-", works, "", "use-precision-aware-optimizer"},
+    {none, "0.11-", works, "", "moe-router-enable-expert-bias, use-precision-aware-optimizer"},
     {one, "0.11-", works, "",
-     "exp-avg-dtype, exp-avg-sq-dtype, main-grads-dtype, moe-router-group-topk, moe-router-num-groups, "
-     "moe-router-score-function, moe-router-topk-scaling-factor, mscale, mscale-all-dim, "
+     "exp-avg-dtype, exp-avg-sq-dtype, main-grads-dtype, moe-router-bias-update-rate, moe-router-group-topk, "
+     "moe-router-num-groups, moe-router-score-function, moe-router-topk-scaling-factor, mscale, mscale-all-dim, "
      "num-virtual-stages-per-pipeline-rank, rope-scaling-factor"},
     {list, "0.12-", works, "", "iterations-to-skip"},
     {one, "0.12-", works, "", "data-parallel-sharding-strategy, moe-router-dtype"},

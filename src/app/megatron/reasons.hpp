@@ -49,8 +49,6 @@ inline constexpr std::string_view curves = "is how TensorBoard's files are writt
 inline constexpr std::string_view process = "tunes Python, PyTorch or their loaders, which are not used";
 inline constexpr std::string_view profilers = "this profiler is absent; nearest: --trace-file";
 inline constexpr std::string_view retrieval = "retrieval is absent; nearest: --model-type bert";
-inline constexpr std::string_view router_bias =
-    "routers have no biases that balance the load; nearest: --moe-aux-loss-coeff";
 inline constexpr std::string_view rng = "random numbers depend only on --seed and the sample, so no state is saved";
 inline constexpr std::string_view samples =
     "this choice of samples is absent; nearest: --data-path with weights, --split";

@@ -69,12 +69,21 @@ class RoutedToken {
   A log_sum_exp() const { return log_sum_exp_; }
   bool softmax_of_chosen() const { return problem_.score == RouterScore::softmax && problem_.softmax_of_chosen; }
 
-  void choose(std::int32_t* chosen) {
+  /// `bias` may be null.
+  void choose(const A* bias, std::int32_t* chosen) {
+    const A* keys = logits_;
+    if (bias != nullptr) {
+      biased_.resize(count_);
+      for (std::int64_t e = 0; e < count_; ++e) biased_[e] = scores_[e] + bias[e];
+      keys = biased_.data();
+    }
     is_candidate_.assign(count_, problem_.groups == 1);
-    if (problem_.groups > 1) admit_best_groups();
-    ranking_.best_of(logits_, is_candidate_, problem_.per_token, chosen);
+    if (problem_.groups > 1) {
+      admit_best_groups(keys, bias != nullptr || softmax_of_chosen() ? keys : scores_.data());
+    }
+    ranking_.best_of(keys, is_candidate_, problem_.per_token, chosen);
   }
-  void choose_without_groups(std::int32_t* chosen) {
+  void choose_by_score(std::int32_t* chosen) {
     is_candidate_.assign(count_, true);
     ranking_.best_of(logits_, is_candidate_, problem_.per_token, chosen);
   }
@@ -93,14 +102,14 @@ class RoutedToken {
   }
 
  private:
-  void admit_best_groups() {
+  /// Compares experts by `keys`; a group adds up `scores`.
+  void admit_best_groups(const A* keys, const A* scores) {
     const std::int64_t size = count_ / problem_.groups, summed = problem_.per_token / problem_.groups_per_token;
-    const A* scores = softmax_of_chosen() ? logits_ : scores_.data();
     group_scores_.assign(problem_.groups, 0);
     best_.resize(std::max(summed, problem_.groups_per_token));
     const std::vector<char> all_of_group(size, true), all_groups(problem_.groups, true);
     for (std::int64_t g = 0; g < problem_.groups; ++g) {
-      ranking_.best_of(logits_ + g * size, all_of_group, summed, best_.data());
+      ranking_.best_of(keys + g * size, all_of_group, summed, best_.data());
       for (std::int64_t j = 0; j < summed; ++j) group_scores_[g] += scores[g * size + best_[j]];
     }
     ranking_.best_of(group_scores_.data(), all_groups, problem_.groups_per_token, best_.data());
@@ -112,7 +121,7 @@ class RoutedToken {
   const RouterProblem& problem_;
   std::int64_t count_;
   const A* logits_ = nullptr;
-  std::vector<A> buffer_, scores_;
+  std::vector<A> buffer_, scores_, biased_;
   A total_ = 1, log_sum_exp_ = 0;
   Ranking<A> ranking_;
   std::vector<char> is_candidate_;
@@ -159,9 +168,9 @@ class CpuExperts final : public ExpertKernels {
  public:
   explicit CpuExperts(ThreadPool& pool) : pool_(pool) {}
 
-  void route(Stream&, const RouterProblem& problem, ConstTensorView logits, TensorView experts, TensorView weights,
-             TensorView counts, TensorView sums, TensorView squares) override {
-    check_route(problem, logits, experts, weights, counts, sums, squares);
+  void route(Stream&, const RouterProblem& problem, ConstTensorView logits, ConstTensorView bias, TensorView experts,
+             TensorView weights, TensorView counts, TensorView sums, TensorView squares) override {
+    check_route(problem, logits, bias, experts, weights, counts, sums, squares);
     dispatch_float(logits.dtype(), [&]<class T>() {
       using A = Accumulation<T>;
       const std::int64_t n = rows_of(logits.shape()), count = logits.shape().back(), k = problem.per_token;
@@ -169,6 +178,8 @@ class CpuExperts final : public ExpertKernels {
       const T* rows = logits.as<T>();
       std::int32_t* chosen = experts.as<std::int32_t>();
       A* weight = weights.as<A>();
+      const A* bias_of = bias ? bias.as<A>() : nullptr;
+      const bool counts_chosen = problem.groups == 1 && !bias;
       // At most 64 ranges of tokens, whatever the number of threads. Each adds up its own statistics.
       const std::int64_t grain = std::max<std::int64_t>(16, (n + 63) / 64), ranges = (n + grain - 1) / grain;
       const std::int64_t stride = 2 * size + 1;  // counts, sums, the square
@@ -179,14 +190,14 @@ class CpuExperts final : public ExpertKernels {
         A* own = statistics.data() + begin / grain * stride;
         for (std::int64_t t = begin; t < end; ++t) {
           token.read(rows + t * count);
-          token.choose(chosen + t * k);
+          token.choose(bias_of, chosen + t * k);
           token.weigh(chosen + t * k, weight + t * k);
           for (std::int64_t j = 0; j < k; ++j) weight[t * k + j] *= static_cast<A>(problem.scaling);
           own[2 * size] += token.log_sum_exp() * token.log_sum_exp();
           if (size == 0) continue;
           const std::int64_t segment = t % problem.segments * count;
-          if (problem.groups > 1) token.choose_without_groups(largest.data());
-          const std::int32_t* counted = problem.groups > 1 ? largest.data() : chosen + t * k;
+          if (!counts_chosen) token.choose_by_score(largest.data());
+          const std::int32_t* counted = counts_chosen ? chosen + t * k : largest.data();
           for (std::int64_t j = 0; j < k; ++j) ++own[segment + counted[j]];
           for (std::int64_t e = 0; e < count; ++e) own[size + segment + e] += token.probability(e);
         }

@@ -40,8 +40,8 @@ inline void check_router(std::string_view where, const RouterProblem& problem, C
 }
 }  // namespace detail
 
-inline void check_route(const RouterProblem& problem, ConstTensorView logits, ConstTensorView experts,
-                        ConstTensorView weights, ConstTensorView counts, ConstTensorView sums,
+inline void check_route(const RouterProblem& problem, ConstTensorView logits, ConstTensorView bias,
+                        ConstTensorView experts, ConstTensorView weights, ConstTensorView counts, ConstTensorView sums,
                         ConstTensorView squares) {
   constexpr std::string_view where = "route";
   detail::check_router(where, problem, logits, experts, weights);
@@ -49,6 +49,8 @@ inline void check_route(const RouterProblem& problem, ConstTensorView logits, Co
                 "{}: counts and sums are computed together", where);
   const DType accumulation = accumulation_type(logits.dtype());
   const std::int64_t size = problem.segments * logits.shape().back();
+  TRIREME_CHECK(!bias || problem.score == RouterScore::sigmoid, ShapeError, "{}: a bias needs sigmoid scores", where);
+  if (bias) detail::check_size(where, "bias", bias, logits.shape().back(), accumulation);
   if (counts) {
     detail::check_size(where, "counts", counts, size, accumulation);
     detail::check_size(where, "sums", sums, size, accumulation);

@@ -18,6 +18,9 @@ constexpr std::int64_t max_routed_experts = 512;
 /// Scores grow with the logits, and rounding can make them equal. Experts are therefore compared by their logits, and
 /// the choice is the same on every backend. Of equal logits, or equal groups, the lower is chosen.
 ///
+/// With a bias (Wang et al. 2024, arXiv:2408.15664), only for sigmoid, experts and groups are compared by the scores
+/// plus the bias, rounded to A. The bias does not enter the weights.
+///
 /// With groups (DeepSeek-AI 2024, arXiv:2412.19437), the experts form `groups` equal groups of neighbours. A group's
 /// score is the sum of its per_token / groups_per_token largest scores; only the experts of the groups_per_token best
 /// groups can be chosen.
@@ -49,18 +52,19 @@ class ExpertKernels : public KernelFamily<ExpertKernels> {
  public:
   using KernelFamily::KernelFamily;
 
-  /// Chooses experts [n, k] int32, in descending order of score, and their weights [n, k] A; overwrites. logits [n, E]
-  /// T. A token with logits that are NaN still chooses k different experts. For the balance loss, unless they are
-  /// empty: counts[g, e] = number of tokens of segment g that have e among their k largest scores, without regard to
-  /// groups; sums[g, e] = sum of p[t, e] (BalanceGradient) over the tokens of segment g; squares[0] = sum of lse(t)^2.
-  /// counts, sums [segments, E] A, both or neither; squares [1] A; overwrites.
-  virtual void route(Stream& stream, const RouterProblem& problem, ConstTensorView logits, TensorView experts,
-                     TensorView weights, TensorView counts, TensorView sums, TensorView squares) {
+  /// Chooses experts [n, k] int32, in descending order of score plus bias, and their weights [n, k] A; overwrites.
+  /// logits [n, E] T; bias [E] A, or empty: none. A token with logits that are NaN still chooses k different experts.
+  /// For the balance loss, unless they are empty: counts[g, e] = number of tokens of segment g that have e among their
+  /// k largest scores, without regard to groups and bias; sums[g, e] = sum of p[t, e] (BalanceGradient) over the tokens
+  /// of segment g; squares[0] = sum of lse(t)^2. counts, sums [segments, E] A, both or neither; squares [1] A;
+  /// overwrites.
+  virtual void route(Stream& stream, const RouterProblem& problem, ConstTensorView logits, ConstTensorView bias,
+                     TensorView experts, TensorView weights, TensorView counts, TensorView sums, TensorView squares) {
     pass_on(&ExpertKernels::route, stream,
             {.kind = KernelKind::routing,
-             .bytes = bytes_of({logits, experts, weights, counts, sums, squares}),
+             .bytes = bytes_of({logits, bias, experts, weights, counts, sums, squares}),
              .launches = counts || squares ? 2 : 1},
-            problem, logits, experts, weights, counts, sums, squares);
+            problem, logits, bias, experts, weights, counts, sums, squares);
   }
   /// dlogits [n, E] T, overwritten, from dweights [n, k] A and route's logits and experts, plus the gradient of the
   /// balance losses. The first part is, for a token that chose the experts c, with dw_e = 0 outside c:

@@ -3,6 +3,8 @@
 #include <cmath>
 #include <numeric>
 
+#include "src/backend/host_numbers.hpp"
+
 namespace trireme::model {
 namespace {
 
@@ -10,25 +12,23 @@ std::string expert_prefix(const std::string& prefix, std::int64_t expert) {
   return prefix + ".experts." + std::to_string(expert);
 }
 
-/// Copies a device tensor of A into doubles. A rehearsal leaves zeros.
-std::vector<double> read_sums(Backend& backend, Stream& stream, ConstTensorView sums) {
-  std::vector<double> values(static_cast<std::size_t>(sums.numel()));
-  if (sums.dtype() == DType::fp64) {
-    backend.copy_to_host(stream, sums, TensorView(values.data(), sums.shape()));
-    stream.synchronize();
-    return values;
-  }
-  std::vector<float> single(values.size());
-  backend.copy_to_host(stream, sums, TensorView(single.data(), sums.shape()));
+/// Copies chosen experts to the host. A rehearsal returns zeros.
+std::vector<std::int32_t> read_choices(Backend& backend, Stream& stream, ConstTensorView choices) {
+  std::vector<std::int32_t> experts(static_cast<std::size_t>(choices.numel()), 0);
+  backend.copy_to_host(stream, choices, TensorView(experts.data(), choices.shape()));
   stream.synchronize();
-  values.assign(single.begin(), single.end());
-  return values;
+  return experts;
+}
+
+void add(std::vector<double>& to, const std::vector<double>& terms) {
+  to.resize(terms.size());
+  for (std::size_t i = 0; i < terms.size(); ++i) to[i] += terms[i];
 }
 
 void add(ExpertLoad& to, const ExpertLoad& load) {
   to.layer = load.layer;
-  to.tokens.resize(load.tokens.size());
-  for (std::size_t i = 0; i < load.tokens.size(); ++i) to.tokens[i] += load.tokens[i];
+  add(to.tokens, load.tokens);
+  add(to.chosen, load.chosen);
   to.dropped += load.dropped;
   to.balance += load.balance;
   to.z += load.z;
@@ -42,6 +42,11 @@ void Experts::declare(ParameterList& list, const ModelConfig& config, const std:
       list.replicated(prefix + ".router.weight", ParameterList::Role::matrix, {experts.count, config.hidden});
   // The gradient of an expert's weight for a token is a sum over the columns of the tensor ranks.
   router.gradient_is_partial = list.shard().tensor_size > 1;
+  if (experts.router_bias) {
+    parallel::Parameter& bias = list.replicated(prefix + ".router.bias", ParameterList::Role::bias, {experts.count});
+    bias.has_gradient = false;
+    bias.gradient_is_partial = false;
+  }
   const std::int64_t first = list.shard().first_expert(experts.count);
   for (std::int64_t i = 0; i < list.shard().local_experts(experts.count); ++i) {
     list.of_expert(
@@ -58,6 +63,10 @@ Experts::Experts(const parallel::TensorContext& context, const parallel::Paramet
       activation_(config.gated ? config.gate : config.activation),
       router_(parameters.at(prefix + ".router.weight").value),
       router_gradient_(parameters.at(prefix + ".router.weight").gradient) {
+  if (config_.router_bias) {
+    bias_ = Tensor(context.backend, accumulation_type(router_.dtype()), {config_.count});
+    context.backend.elementwise().fill(context.stream(), 0, bias_);
+  }
   using enum parallel::TokenDispatch;
   dispatcher_ = parallel::TokenDispatcher::make(context.exchange_tokens ? all_to_all : all_gather, context.backend,
                                                 context.expert_group, context.workspace, config_.count);
@@ -70,6 +79,10 @@ Experts::Experts(const parallel::TensorContext& context, const parallel::Paramet
   }
   if (config_.shared_hidden > 0) shared_.emplace(context, parameters, prefix + ".shared", config);
   load_.layer = layer;
+}
+
+void Experts::set_bias(std::span<const double> bias) const {
+  write_numbers(context_.backend, context_.stream(), bias, bias_);
 }
 
 Experts::Saved Experts::make_saved(const LayerShape& shape, bool selective, Arena& arena) const {
@@ -169,7 +182,7 @@ void Experts::route(const LayerShape& shape, ConstTensorView rows, Saved& saved)
                                    Activation::none, {}, saved.logits);
   }
   const TensorView weights = arena.allocate(accumulation, {n, k});
-  kernels.route(stream, problem, saved.logits, saved.chosen, weights, saved.counts, sums, squares);
+  kernels.route(stream, problem, saved.logits, bias_, saved.chosen, weights, saved.counts, sums, squares);
   if (context_.context_group != nullptr) {
     for (const TensorView data : {saved.counts, sums, squares}) {
       if (data) context_.context_group->all_reduce(stream, data, ReduceOp::sum).wait(stream);
@@ -189,23 +202,24 @@ void Experts::route(const LayerShape& shape, ConstTensorView rows, Saved& saved)
 void Experts::read_load(const LayerShape& shape, ConstTensorView kept, ConstTensorView sums, ConstTensorView squares,
                         Saved& saved) const {
   Stream& stream = context_.stream();
-  std::vector<std::int32_t> experts(static_cast<std::size_t>(kept.numel()), 0);  // a rehearsal copies nothing
-  context_.backend.copy_to_host(stream, kept, TensorView(experts.data(), kept.shape()));
-  stream.synchronize();
+  const bool is_limited = kept.data() != saved.chosen.data();
+  const std::vector<std::int32_t> chosen = read_choices(context_.backend, stream, saved.chosen);
+  const std::vector<std::int32_t> computed =
+      is_limited ? read_choices(context_.backend, stream, kept) : std::vector<std::int32_t>();
   ExpertLoad& load = saved.load;
   load.layer = load_.layer;
-  load.tokens.assign(static_cast<std::size_t>(config_.count), 0);
-  for (const std::int32_t expert : experts) {
-    if (expert < 0) {
-      ++load.dropped;
-    } else {
-      ++load.tokens[static_cast<std::size_t>(expert)];
-    }
+  load.chosen.assign(static_cast<std::size_t>(config_.count), 0);
+  for (const std::int32_t expert : chosen) ++load.chosen[static_cast<std::size_t>(expert)];
+  load.tokens = load.chosen;
+  for (std::size_t i = 0; i < computed.size(); ++i) {
+    if (computed[i] >= 0) continue;
+    --load.tokens[static_cast<std::size_t>(chosen[i])];
+    ++load.dropped;
   }
   const double tokens = segment_tokens(shape);
   if (sums) {
-    const std::vector<double> counts = read_sums(context_.backend, stream, saved.counts);
-    const std::vector<double> scores = read_sums(context_.backend, stream, sums);
+    const std::vector<double> counts = read_numbers(context_.backend, stream, saved.counts);
+    const std::vector<double> scores = read_numbers(context_.backend, stream, sums);
     const double product = std::inner_product(counts.begin(), counts.end(), scores.begin(), 0.0);
     const auto segments = static_cast<double>(saved.counts.shape()[0]);
     load.balance = product * static_cast<double>(config_.count) /
@@ -213,7 +227,7 @@ void Experts::read_load(const LayerShape& shape, ConstTensorView kept, ConstTens
   }
   if (squares) {
     const int context_ranks = context_.context_group == nullptr ? 1 : context_.context_group->size();
-    load.z = read_sums(context_.backend, stream, squares)[0] / static_cast<double>(shape.rows() * context_ranks);
+    load.z = read_numbers(context_.backend, stream, squares)[0] / static_cast<double>(shape.rows() * context_ranks);
   }
 }
 

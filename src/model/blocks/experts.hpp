@@ -2,6 +2,7 @@
 
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -15,6 +16,7 @@ namespace trireme::model {
 struct ExpertLoad {
   int layer = 0;
   std::vector<double> tokens;  ///< by expert of the model: tokens that it computed
+  std::vector<double> chosen;  ///< likewise: tokens that chose it, also those beyond its capacity
   double dropped = 0;          ///< choices beyond the capacity
   double balance = 0;          ///< sum over micro-batches of the balance loss, without its coefficient
   double z = 0;                ///< likewise of the z-loss: mean over tokens of lse^2
@@ -48,12 +50,16 @@ class Experts {
     std::optional<FeedForward::Gradients> shared;
   };
 
-  /// Adds the parameters `prefix`.*: router.weight [E, h], and of each expert i on this rank experts.i.fc.weight and
-  /// experts.i.proj.weight; shared.*.
+  /// Adds the parameters `prefix`.*: router.weight [E, h], with a bias router.bias [E], and of each expert i on this
+  /// rank experts.i.fc.weight and experts.i.proj.weight; shared.*.
   static void declare(ParameterList& list, const ModelConfig& config, const std::string& prefix);
   /// Takes these parameters. `layer` counts over the full model.
   Experts(const parallel::TensorContext& context, const parallel::ParameterBuffer& parameters,
           const std::string& prefix, const ModelConfig& config, int layer);
+
+  /// Sets the router's bias [E], initially 0, which is in the accumulation type. The value of the parameter, in the
+  /// training type, is not used. Waits for the device.
+  void set_bias(std::span<const double> bias) const;
 
   /// `arena` must outlive the result, whose tensors forward allocates there.
   Saved make_saved(const LayerShape& shape, bool selective, Arena& arena) const;
@@ -66,6 +72,8 @@ class Experts {
   void backward(const LayerShape& shape, Saved& saved, const Gradients& gradients, TensorView dx,
                 double mean_gradient) const;
 
+  /// Experts of the layer, on all ranks.
+  std::size_t count() const { return static_cast<std::size_t>(config_.count); }
   /// Sum of the loads of all backwards since the last call.
   ExpertLoad take_load() const;
 
@@ -104,6 +112,7 @@ class Experts {
   bool gated_;
   Activation activation_;  // that of the gate, if gated
   TensorView router_, router_gradient_;
+  Tensor bias_;  // [E] in the accumulation type; empty without one
   std::vector<Expert> experts_;
   std::unique_ptr<parallel::TokenDispatcher> dispatcher_;
   std::optional<FeedForward> shared_;

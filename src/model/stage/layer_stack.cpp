@@ -161,6 +161,14 @@ std::vector<ExpertLoad> LayerStack::take_expert_loads() const {
   return loads;
 }
 
+void LayerStack::set_router_biases(std::span<const double> biases) const {
+  for (std::size_t i = 0; i < layers_.size(); ++i) {
+    if (!layers_[i].experts()) continue;
+    const std::size_t experts = layers_[i].experts()->count();
+    layers_[i].experts()->set_bias(biases.subspan(static_cast<std::size_t>(numbers_[i]) * experts, experts));
+  }
+}
+
 std::vector<KeyValueCache> LayerStack::make_caches(const LayerShape& shape, std::int64_t capacity, Arena& arena) const {
   std::vector<KeyValueCache> caches;
   for (int i = 0; i < size(); ++i) {

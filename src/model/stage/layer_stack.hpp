@@ -1,5 +1,6 @@
 #pragma once
 
+#include <span>
 #include <vector>
 
 #include "src/model/blocks/recomputation.hpp"
@@ -81,6 +82,8 @@ class LayerStack {
 
   /// Experts::take_load of the layers with experts.
   std::vector<ExpertLoad> take_expert_loads() const;
+  /// Experts::set_bias of the layers with experts, from `biases` [layers of the model, E].
+  void set_router_biases(std::span<const double> biases) const;
 
   /// Allocates each layer's cache from `arena`, for `capacity` positions of each of shape.b texts.
   std::vector<KeyValueCache> make_caches(const LayerShape& shape, std::int64_t capacity, Arena& arena) const;

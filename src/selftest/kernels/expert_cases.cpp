@@ -5,15 +5,18 @@ namespace {
 
 /// Experts of a layer, and of a token.
 constexpr std::int64_t layer_experts = 24, token_experts = 4;
+/// Biases differ by more than scores: rounded scores change no choice.
+constexpr double max_bias = 100;
 
-Case route(const Extents& e, const char* name, const RouterProblem& problem) {
+Case route(const Extents& e, const char* name, const RouterProblem& problem, bool with_bias = false) {
   return {
       fmt::format("route {} [{}, {}]", name, e.rows(), layer_experts), [=](Trial& t) {
         const Shape choices{e.rows(), problem.per_token}, loads{problem.segments, layer_experts};
         const TensorView logits = t.input({e.rows(), layer_experts}, 4), dlogits = t.output(logits.shape());
         const TensorView experts = t.integers(choices, 1), weights = t.wide_output(choices);
         const TensorView counts = t.wide_output(loads), sums = t.wide_output(loads), squares = t.wide_output({1});
-        t.b.experts().route(t.stream(), problem, logits, experts, weights, counts, sums, squares);
+        const TensorView bias = with_bias ? t.wide_input({layer_experts}, -max_bias, max_bias) : TensorView();
+        t.b.experts().route(t.stream(), problem, logits, bias, experts, weights, counts, sums, squares);
         t.take(weights);
         t.take(counts, Precision::exact);
         for (const TensorView& result : {sums, squares}) t.take(result);
@@ -33,7 +36,7 @@ Case rows(const Extents& e) {
             const TensorView row_of = t.integers(choices, 1), slot_of = t.integers({entries}, 1);
             const TensorView token_of = t.integers({entries}, 1), counts = t.integers({layer_experts / 2}, 1);
             ExpertKernels& kernels = t.b.experts();
-            kernels.route(t.stream(), {.per_token = token_experts}, logits, experts, t.wide_output(choices), {}, {},
+            kernels.route(t.stream(), {.per_token = token_experts}, logits, {}, experts, t.wide_output(choices), {}, {},
                           {});
             kernels.sort(t.stream(), experts, layer_experts / 4, counts, row_of, slot_of, token_of);
             const TensorView x = t.input({n, e.h}), gathered = t.output(row_shape);
@@ -71,7 +74,7 @@ std::vector<Case> expert_cases(const Extents& e) {
                  .scaling = 2.5,
                  .groups = 8,
                  .groups_per_token = 2}),
-          rows(e)};
+          route(e, "sigmoid with a bias", {.per_token = token_experts, .score = RouterScore::sigmoid}, true), rows(e)};
 }
 
 }  // namespace trireme::selftest

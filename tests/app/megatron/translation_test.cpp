@@ -158,10 +158,14 @@ TEST_F(Translate, TakesTheExpertsOfLaunchScripts) {
             Words("--num-experts 128 --moe-router-topk 8 --moe-ffn-hidden-size 768 --moe-token-dispatcher-type "
                   "alltoall --moe-aux-loss-coeff 1e-3 "
                   "--moe-router-load-balancing-type aux_loss --moe-expert-capacity-factor 0"));
+  const char* biased =
+      "--moe-router-score-function sigmoid --moe-router-enable-expert-bias "
+      "--moe-router-bias-update-rate 1e-3 --moe-router-load-balancing-type none";
+  EXPECT_EQ(words(biased), Words(biased));
   EXPECT_EQ(words({"--moe-layer-freq", "'([1]*48)'"}), Words("--moe-layer-freq ([1]*48)"));
-  for (const char* refused : {"--moe-router-load-balancing-type sinkhorn",
-                              "--moe-router-load-balancing-type global_aux_loss", "--moe-router-enable-expert-bias",
-                              "--moe-input-jitter-eps 0.1", "--moe-use-upcycling", "--moe-per-layer-logging"}) {
+  for (const char* refused :
+       {"--moe-router-load-balancing-type sinkhorn", "--moe-router-load-balancing-type global_aux_loss",
+        "--moe-input-jitter-eps 0.1", "--moe-use-upcycling", "--moe-per-layer-logging"}) {
     EXPECT_EQ(kind_of(refused), Kind::absent) << refused;
   }
 }

@@ -253,7 +253,8 @@ TEST(ModelOptions, DescribeExperts) {
       "--num-experts 8 --moe-router-topk 4 --moe-ffn-hidden-size 32 --moe-shared-expert-intermediate-size 96 "
       "--moe-router-score-function sigmoid --moe-router-topk-scaling-factor 2.5 --moe-router-num-groups 4 "
       "--moe-router-group-topk 2 --moe-router-load-balancing-type seq_aux_loss --moe-aux-loss-coeff 0.01 "
-      "--moe-z-loss-coeff 0.001 --moe-expert-capacity-factor 1.25 --moe-token-drop-policy position");
+      "--moe-z-loss-coeff 0.001 --moe-expert-capacity-factor 1.25 --moe-token-drop-policy position "
+      "--moe-router-enable-expert-bias --moe-router-bias-update-rate 0.002");
   EXPECT_EQ(experts.count, 8);
   EXPECT_EQ(experts.per_token, 4);
   EXPECT_EQ(experts.ffn_hidden, 32);
@@ -267,6 +268,8 @@ TEST(ModelOptions, DescribeExperts) {
   EXPECT_EQ(experts.z_coefficient, 0.001);
   EXPECT_EQ(experts.capacity_factor, 1.25);
   EXPECT_TRUE(experts.drop_by_position);
+  EXPECT_TRUE(experts.router_bias);
+  EXPECT_EQ(experts.bias_update_rate, 0.002);
   EXPECT_TRUE(experts_of("--num-experts 8 --moe-router-topk 1 --moe-router-pre-softmax").pre_softmax);
   const auto layers_of = [&](const char* layers) {
     return experts_of({"--num-experts", "8", "--moe-layer-freq", layers}).layers;
@@ -287,6 +290,9 @@ TEST(ModelOptions, RefuseExpertsThatCannotBe) {
   expect_problem("--moe-aux-loss-coeff 0.01", "--moe-aux-loss-coeff needs --num-experts");
   expect_problem("--moe-layer-freq 2", "--moe-layer-freq needs --num-experts");
   const Words experts = "--num-experts 8";
+  expect_problem(experts + "--moe-router-enable-expert-bias", "give --moe-router-score-function sigmoid");
+  expect_problem(experts + "--moe-router-bias-update-rate 0.01",
+                 "--moe-router-bias-update-rate needs --moe-router-enable-expert-bias");
   expect_problem(experts + "--moe-router-num-groups 2",
                  "--moe-router-num-groups and --moe-router-group-topk need each");
   expect_problem(experts + "--moe-router-topk 1", "give --moe-router-pre-softmax");
@@ -320,7 +326,9 @@ TEST(ModelOptions, EachFieldsOptionSetsIt) {
       const auto* const found =
           std::ranges::find_if(models, [&](const char* name) { return field.needs.met(model::preset(name)); });
       base[1] = found != std::end(models) ? *found : "llama3-8b";
-      if (found == std::end(models)) {
+      if (field.name().starts_with("moe-router-bias")) {
+        base = "--model mixtral-8x7b --moe-router-score-function sigmoid --moe-router-enable-expert-bias";
+      } else if (found == std::end(models)) {
         base.insert(base.end(), {"--position-embedding-type", "yarn"});
         if (!field.option.starts_with("yarn-rotary")) base.insert(base.end(), {"--yarn-rotary-scaling-factor", "8"});
       }
@@ -329,6 +337,9 @@ TEST(ModelOptions, EachFieldsOptionSetsIt) {
     if (field.name() == "hidden-size") base.insert(base.end(), {"--kv-channels", "64"});
     if (field.name() == "num-experts") base.emplace_back("--disable-bias-linear");
     if (field.name() == "rotary-base-local") base.insert(base.end(), {"--window-size", "5"});
+    if (field.name() == "moe-router-enable-expert-bias") {
+      base.insert(base.end(), {"--moe-router-score-function", "sigmoid"});
+    }
     if (field.name() == "moe-router-num-groups") base.insert(base.end(), {"--moe-router-group-topk", "1"});
     if (field.name() == "moe-router-group-topk") base.insert(base.end(), {"--moe-router-num-groups", "4"});
     for (const std::string_view name : split(field.option, ',')) {

@@ -59,6 +59,10 @@ TEST(RunAttributes, HaveTheTrainingOfExpertsIfThereAreAny) {
   model.experts.capacity_factor = 1.25;
   EXPECT_THAT(changed_options(stored, small_run({}, 1234, model)),
               testing::ElementsAre("--moe-expert-capacity-factor was 0 in the checkpoint, now 1.25"));
+  EXPECT_FALSE(stored.contains("training.moe-router-bias-update-rate"));
+  model.experts.score = RouterScore::sigmoid;
+  model.experts.router_bias = true;
+  EXPECT_EQ(small_run({}, 1234, model).get<std::string>("training.moe-router-bias-update-rate"), "0.001");
 }
 
 TEST(RunAttributes, NameTheChangedTrainingOptions) {
