@@ -180,6 +180,7 @@ Json json_of(const plan::RankedGrid& grid, const plan::Cluster& cluster) {
                      {"recomputation", recomputation_of(job)},
                      {"zero", static_cast<int>(parallel.data_parallel.sharding)},
                      {"sequence_parallel", parallel.sequence_parallel},
+                     {"expert_load_factor", parallel.expert_load},
                      {"overlap_p2p", parallel.overlap_p2p},
                      {"overlap_reduce", parallel.data_parallel.overlap_reduce},
                      {"overlap_gather", parallel.data_parallel.overlap_gather},
