@@ -142,7 +142,7 @@ TEST(PublishedRuns, CountTheExpertsThatComputeAToken) {
                                      {"shared_ffn", "256"},
                                      {"ep", "2"}});
   ASSERT_TRUE(row.run) << row.error;
-  EXPECT_EQ(row.run->expert_dp(), 1);  // of 8 GPUs: 2 stages x 2 expert ranks x 2 tensor ranks
+  EXPECT_EQ(row.run->expert_dp(), 1);  // 8 GPUs: 2 stages x 2 expert ranks x 2 tensor ranks
   // Queries and output 1024 wide, keys and values 256 each; a router; gates of 256 and of 2 x 512.
   const double matrices = 1024.0 * (2 * 1024 + 2 * 256 + 8 + 3 * 256 + 2 * 3 * 512);
   const double tokens = 16 * 1024;

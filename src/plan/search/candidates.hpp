@@ -37,9 +37,9 @@ struct Rejection {
 };
 
 /// All grids of the space with their layouts, in a fixed order. A grid is rejected by the first of these rules that
-/// holds. A given `expert` does not divide context x data ranks. Its axes do not divide the model or the batch. Its tensor
-/// groups lie on several nodes. Its context ranks have fewer than 2,048 positions. It has fewer micro-batches than
-/// stages. The last three do not apply to given axes. Layouts have the overlaps that cost nothing, and ZeRO with
+/// holds. A given `expert` does not divide context x data ranks. Its axes do not divide the model or the batch. Its
+/// tensor groups lie on several nodes. Its context ranks have fewer than 2,048 positions. It has fewer micro-batches
+/// than stages. The last three do not apply to given axes. Layouts have the overlaps that cost nothing, and ZeRO with
 /// several data ranks (`variants` has the others). Experts are divided over each number of ranks that divides both the
 /// experts and context x data ranks. ConfigError if a given axis fits no grid.
 std::vector<GridCandidates> candidates(const SearchSpace& space, std::vector<Rejection>& rejections);
