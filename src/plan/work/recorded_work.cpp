@@ -94,7 +94,7 @@ class RecordingCommunicator final : public Communicator {
     for (const Transfer& transfer : transfers) {
       (transfer.direction == Transfer::Direction::send ? sent : received) += bytes_of(transfer.data);
     }
-    return recorder_.start(kind_, Collective::all_to_all, std::max(sent, received) * size_ / (size_ - 1));
+    return recorder_.start(kind_, Collective::all_to_all, std::max(sent, received) * size_ / std::max(1, size_ - 1));
   }
   void barrier() override {}
   std::unique_ptr<Communicator> split(int, int, const std::string&, GroupUse) override {
