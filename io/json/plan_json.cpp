@@ -180,6 +180,7 @@ Json json_of(const plan::RankedGrid& grid, const plan::Cluster& cluster) {
                      {"recomputation", recomputation_of(job)},
                      {"zero", static_cast<int>(parallel.data_parallel.sharding)},
                      {"sequence_parallel", parallel.sequence_parallel},
+                     {"expert_load_factor", parallel.expert_load},
                      {"overlap_p2p", parallel.overlap_p2p},
                      {"overlap_reduce", parallel.data_parallel.overlap_reduce},
                      {"overlap_gather", parallel.data_parallel.overlap_gather},
@@ -240,6 +241,9 @@ std::string run_prediction_json(const plan::PublishedRun& run, const plan::RunPr
                {"tp", run.tp},
                {"pp", run.pp},
                {"dp", run.dp},
+               {"experts", run.experts.count},
+               {"ep", run.experts.ep},
+               {"etp", run.experts.etp},
                {"mbs", run.micro_batch},
                {"gbs", run.global_batch},
                {"recompute", field("recompute")},
@@ -252,11 +256,14 @@ std::string run_prediction_json(const plan::PublishedRun& run, const plan::RunPr
   json["published"] = {{"iter_s", number_or_null(run.iter_s)}, {"tflops_gpu", number_or_null(run.tflops_gpu)}};
   json["error_pct"] = {{"iter_s", error_percent(p.seconds, run.iter_s)},
                        {"tflops_gpu", error_percent(p.tflops_gpu, run.tflops_gpu)}};
-  json["breakdown_ms"] = {
-      {"products", p.work.products},         {"attention", p.work.attention},
-      {"memory_bound", p.work.memory_bound}, {"tensor", p.work.of(plan::Traffic::tensor).exposed_ms},
-      {"pipeline", p.pipeline_ms},           {"data", p.data_ms},
-      {"optimizer", p.optimizer_ms}};
+  json["breakdown_ms"] = {{"products", p.work.products},
+                          {"attention", p.work.attention},
+                          {"memory_bound", p.work.memory_bound},
+                          {"tensor", p.work.of(plan::Traffic::tensor).exposed_ms},
+                          {"experts", p.work.of(plan::Traffic::experts).exposed_ms},
+                          {"pipeline", p.pipeline_ms},
+                          {"data", p.data_ms},
+                          {"optimizer", p.optimizer_ms}};
   json["bubble_pct"] = 100 * p.bubble;
   return json_dump(json) + "\n";
 }

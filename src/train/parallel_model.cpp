@@ -97,7 +97,7 @@ ParallelModel::ParallelModel(Backend& backend, Communicator& world, const parall
       stage_({backend, *communicators.tensor, workspace_, shard_.sequence_parallel,
               execution.parallel.async_tensor_all_reduce,
               communicators.context->size() > 1 ? communicators.context.get() : nullptr, communicators.expert.get(),
-              execution.parallel.exchange_tokens},
+              execution.parallel.exchange_tokens, execution.parallel.expert_load},
              parameters_, config, shard_, vocabulary_, sequence_shard_, execution.micro_batch_size, execution.dtype,
              execution.recomputation, execution.cross_entropy_chunks, data_parallel_),
       recorded_(recorded(backend, stage_, execution)),

@@ -22,6 +22,7 @@ struct ParallelConfig {
   bool sequence_parallel = false;       ///< splits the residual stream over the tensor ranks; ignored with one of them
   bool async_tensor_all_reduce = true;  ///< overlaps backward's tensor-parallel collectives with its GEMMs
   bool exchange_tokens = false;         ///< TensorContext::exchange_tokens
+  double expert_load = 1;               ///< TensorContext::expert_load
   parallel::PipelineSplit pipeline;     ///< layers of each stage
   std::optional<parallel::ScheduleKind> schedule;  ///< default: 1F1B, interleaved with several chunks per rank
   bool overlap_p2p = false;                        ///< overlaps messages between stages with computation

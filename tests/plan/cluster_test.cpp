@@ -34,6 +34,10 @@ TEST(CollectiveTime, OfLargeDataIsThatOfTheBusiestLink) {
   // Both ranks of a node contribute their network bandwidth.
   EXPECT_DOUBLE_EQ(collective_ms(cluster, Collective::all_reduce, gigabyte, {4, 2}), 75);
   EXPECT_EQ(collective_ms(cluster, Collective::all_reduce, gigabyte, {1, 1}), 0);
+  // Each rank keeps 1/4 of an all-to-all. With two ranks on a node, half of the bytes leave it at 10 GB/s a rank.
+  EXPECT_DOUBLE_EQ(collective_ms(cluster, Collective::all_to_all, gigabyte, {4, 4}), 7.5);
+  EXPECT_DOUBLE_EQ(collective_ms(cluster, Collective::all_to_all, gigabyte, {4, 2}), 50);
+  EXPECT_DOUBLE_EQ(collective_ms(cluster, Collective::all_to_all, gigabyte, {4, 1}), 75);
 }
 
 TEST(CollectiveTime, OfSmallDataIsItsLatencyAndGrowsWithRanks) {

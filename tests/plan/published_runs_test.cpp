@@ -103,6 +103,14 @@ TEST(PublishedRuns, NameLineAndColumnOfAnError) {
   expect({{"precision", "fp8"}}, "column precision: fp8 needs an H100");
   expect({{"tflops_def", "guess"}}, "column tflops_def: 'guess' is not a known convention");
   expect({{"iter_s", "nan"}}, "column iter_s");
+  expect({{"style", "mamba"}}, "column style: 'mamba' is not one of gpt, llama");
+  expect({{"kv_heads", "3"}}, "column kv_heads: 3 do not divide 16 heads");
+  expect({{"experts", "4"}, {"topk", "8"}}, "column topk: 8 are more than 4 experts");
+  expect({{"experts", "4"}, {"ep", "3"}}, "column ep: 3 ranks do not divide 4 experts");
+  expect({{"experts", "4"}, {"etp", "4"}}, "column etp: 4 do not divide tp 2");
+  expect({{"experts", "4"}, {"ep", "4"}}, "column ep: ep 4 x etp 2 do not divide the 4 GPUs of a stage");
+  expect({{"experts", "4"}, {"schedule", "FSDP"}, {"tp", "1"}, {"pp", "1"}, {"dp", "8"}},
+         "column schedule: 'FSDP' is not predicted together with experts");
   expect({{"gbs", "1000000000"}}, "column gbs: 500000000 micro-batches on 2 stages are too many");
 }
 
@@ -123,6 +131,48 @@ TEST(PublishedRuns, CountFlopsInTheRowsConvention) {
   const double parameters = 12.0 * 8 * 1024 * 1024 + 51200.0 * 1024 + 1024.0 * 1024;
   EXPECT_DOUBLE_EQ(row_with({{"tflops_def", "6N+attn"}}).run->flops(),
                    16.0 * 1024 * (6 * parameters + 12.0 * 8 * 1024 * 1024));
+}
+
+TEST(PublishedRuns, CountTheExpertsThatComputeAToken) {
+  const PublishedRow row = row_with({{"style", "llama"},
+                                     {"kv_heads", "4"},
+                                     {"experts", "8"},
+                                     {"topk", "2"},
+                                     {"moe_ffn", "512"},
+                                     {"shared_ffn", "256"},
+                                     {"ep", "2"}});
+  ASSERT_TRUE(row.run) << row.error;
+  EXPECT_EQ(row.run->expert_dp(), 1);  // 8 GPUs: 2 stages x 2 expert ranks x 2 tensor ranks
+  // Queries and output 1024 wide, keys and values 256 each; a router; gates of 256 and of 2 x 512.
+  const double matrices = 1024.0 * (2 * 1024 + 2 * 256 + 8 + 3 * 256 + 2 * 3 * 512);
+  const double tokens = 16 * 1024;
+  EXPECT_DOUBLE_EQ(row.run->flops(), 6 * tokens * (8 * matrices + 1024.0 * 51200) + 12 * tokens * 8 * 1024 * 1024);
+}
+
+TEST(PublishedRuns, ExchangeTokensOverExpertRanksAndThoseThatSplitAnExpert) {
+  const auto traffic = [](const char* ep, const char* etp) {
+    const PublishedRow row = row_with({{"experts", "8"}, {"ep", ep}, {"etp", etp}, {"hardware", "H100"}});
+    return predict_run(row.run.value()).work.of(Traffic::experts).exposed_ms;
+  };
+  EXPECT_EQ(traffic("1", "1"), 0);
+  EXPECT_GT(traffic("2", "1"), 0);
+  EXPECT_GT(traffic("2", "2"), traffic("2", "1"));
+}
+
+TEST(PublishedRuns, OfExpertsAreNearTheirPredictions) {
+  std::ifstream file(TRIREME_PUBLISHED_EXPERTS, std::ios::binary);
+  const auto rows = parse_published_runs("published_experts.csv", {std::istreambuf_iterator<char>(file), {}});
+  ASSERT_EQ(rows.size(), 43u);
+  double sum = 0, worst = 0;
+  for (const PublishedRow& row : rows) {
+    ASSERT_TRUE(row.run) << row.error;
+    const double error = std::abs(predict_run(*row.run).seconds / row.run->published_seconds().value() - 1);
+    sum += error;
+    worst = std::max(worst, error);
+  }
+  // No constant is fitted to these rows.
+  EXPECT_LE(sum / 43, 0.10);
+  EXPECT_LE(worst, 0.21);
 }
 
 TEST(ZeroBubbleSchedule, HasNoBubbleWithinRanksGivenTwiceTheMemory) {

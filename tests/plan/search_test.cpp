@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <map>
+#include <set>
 
 #include "src/base/check.hpp"
 #include "src/model/presets.hpp"
@@ -116,6 +118,43 @@ TEST(Candidates, KeepTheRanksThatDivideExperts) {
   ASSERT_FALSE(found.empty());
   for (const GridCandidates& grid : found) EXPECT_EQ(grid.grid.expert_size(), 4) << grid.grid.describe(0);
   EXPECT_GT(rejected(rejections, "do not divide by the 4 ranks of <expert_model_parallel_size>"), 0);
+}
+
+TEST(Candidates, DivideExpertsOverEachNumberOfRanksThatDividesThem) {
+  SearchSpace space = space_of(16);
+  space.base.model.linear_bias = false;
+  space.base.model.experts.count = 6;
+  space.tensor = 1;
+  space.pipeline = 1;
+  space.micro_batch_size = 1;
+  std::vector<Rejection> rejections;
+  std::map<int, std::set<int>> sizes;  // by data ranks
+  for (const GridCandidates& grid : candidates(space, rejections)) {
+    for (const Job& job : grid.jobs) sizes[job.grid.data_size()].insert(job.grid.expert_size());
+  }
+  ASSERT_TRUE(sizes.contains(16));
+  EXPECT_EQ(sizes[16], (std::set<int>{1, 2}));
+  space.base.model.experts.count = 64;
+  for (const GridCandidates& grid : candidates(space, rejections)) {
+    for (const Job& job : grid.jobs) sizes[job.grid.data_size()].insert(job.grid.expert_size());
+  }
+  EXPECT_EQ(sizes[16], (std::set<int>{1, 2, 4, 8, 16}));
+}
+
+TEST(Search, FindsTheExpertRanksThatFitIntoMemory) {
+  ClusterCosts costs(cluster_preset("dgx-h100"));
+  SearchSpace space = space_of(8, 64, "mixtral-8x7b");
+  space.tensor = 1;
+  space.pipeline = 1;
+  space.context = 1;
+  space.micro_batch_size = 1;
+  space.recomputation = RecomputeGranularity::full;
+  space.base.model.layers = 8;
+  space.base.execution.parallel.exchange_tokens = true;
+  const SearchResult result = search(space, costs, 1);
+  ASSERT_EQ(result.grids.size(), 1u);
+  EXPECT_GE(result.grids[0].job.grid.expert_size(), 2);  // 12 billion parameters take more than 80 GB
+  EXPECT_GT(result.grids[0].step.work.of(Traffic::experts).exposed_ms, 0);
 }
 
 std::string error_of(const SearchSpace& space) {

@@ -97,6 +97,66 @@ TEST(StageWork, ExchangesTheTokensOfDividedExperts) {
   EXPECT_NEAR(static_cast<double>(undivided.parameters - divided.parameters), 6 * of_one, 0.01 * of_one);
 }
 
+TEST(StageWork, MovesTheBytesOfEachRouteOfTokens) {
+  // n = s b = 128 tokens of h = 256 channels of 2 bytes, k = 2 choices with weights of 4 bytes, N = 4 ranks.
+  constexpr double n = s * b, h = 256, k = 2, N = 4;
+  train::ExecutionConfig e = execution();
+  const LayerGrid grid{.tensor = 2, .expert = 4};
+  StageWork work = record_stage(with_experts(), e, grid, {.layers = 1});
+  const auto moved = [&](StepKind kind, Collective collective) {
+    return volume(work.steps[kind], GroupKind::expert, collective);
+  };
+  // All-gather: weights, choices and tokens forward, results back; backward gathers gradients and tokens again.
+  EXPECT_EQ(moved(StepKind::forward, Collective::all_gather), (Volume{N * (2 * 4 * n * k + 2 * n * h), 3}));
+  EXPECT_EQ(moved(StepKind::forward, Collective::reduce_scatter), (Volume{N * 2 * n * h, 1}));
+  EXPECT_EQ(moved(StepKind::backward, Collective::all_gather), (Volume{2 * N * 2 * n * h, 2}));
+  EXPECT_EQ(moved(StepKind::backward, Collective::reduce_scatter), (Volume{N * (2 * n * h + 4 * n * k), 2}));
+  EXPECT_EQ(moved(StepKind::forward, Collective::all_to_all), Volume{});
+
+  // All-to-all: a rank sends each choice as a row. All ranks get the numbers of rows of 8 experts.
+  e.parallel.exchange_tokens = true;
+  work = record_stage(with_experts(), e, grid, {.layers = 1});
+  EXPECT_EQ(moved(StepKind::forward, Collective::all_gather), (Volume{N * 4 * 8, 1}));
+  EXPECT_EQ(moved(StepKind::forward, Collective::all_to_all), (Volume{n * k * (4 + 2 * 2 * h), 3}));
+  EXPECT_EQ(moved(StepKind::backward, Collective::all_to_all), (Volume{n * k * (4 + 3 * 2 * h), 4}));
+  EXPECT_EQ(moved(StepKind::forward, Collective::reduce_scatter), Volume{});
+  EXPECT_EQ(moved(StepKind::backward, Collective::send_receive), Volume{});
+}
+
+/// FLOPs of the forward products that expand rows of experts.
+double expansion_flops(StageWork& work) {
+  double sum = 0;
+  for (const WorkEvent& event : work.steps[StepKind::forward]) {
+    if (event.kind != WorkEvent::Kind::kernel || !event.call.product) continue;
+    if (event.call.product->n == small().ffn_hidden) sum += event.call.flops();
+  }
+  return sum;
+}
+
+TEST(StageWork, OfTheFullestRankGrowsWithTheLoadOfItsExperts) {
+  const LayerGrid grid{.expert = 4};
+  for (const bool exchange : {false, true}) {
+    train::ExecutionConfig e = execution();
+    e.parallel.exchange_tokens = exchange;
+    const auto recorded = [&](double load) {
+      e.parallel.expert_load = load;
+      return record_stage(with_experts(), e, grid, {.layers = 1});
+    };
+    StageWork even = recorded(1), loaded = recorded(2.5), all = recorded(4), more = recorded(9);
+    // 2 n of the choices of all 4 n tokens' ranks are here if the load is even.
+    EXPECT_DOUBLE_EQ(expansion_flops(even), 2.0 * 2 * s * b * small().hidden * small().ffn_hidden);
+    EXPECT_DOUBLE_EQ(expansion_flops(loaded), 2.5 * expansion_flops(even));
+    EXPECT_DOUBLE_EQ(expansion_flops(all), 4 * expansion_flops(even));
+    EXPECT_DOUBLE_EQ(expansion_flops(more), expansion_flops(all));
+    if (!exchange) continue;
+    // The rank receives 3/4 of 2.5 times the rows, more than it sends.
+    const auto bytes = [](StageWork& work) {
+      return volume(work.steps[StepKind::forward], GroupKind::expert, Collective::all_to_all).bytes;
+    };
+    EXPECT_DOUBLE_EQ(bytes(loaded), 2.5 * bytes(even));
+  }
+}
+
 TEST(UpdateWork, ReducesExpertsOverTheirOwnHolders) {
   for (const int expert : {2, 4, 8}) {
     const parallel::ProcessGrid grid(16, 2, 1, 1, 8, expert);

@@ -196,7 +196,13 @@ void log_memory(const Job& job, const RunConfig& config, const model::ModelConfi
     memory = train::estimate_memory(*job.backend, model, execution, options, job.grid, job.world->rank());
   });
   log_stages(job, memory, config.run.dry_run);
-  if (config.run.dry_run) log_layer_activations(job, config, model);
+  if (config.run.dry_run) {
+    if (model.experts.any()) {
+      log::info("expert load factor {:g}: tokens of each rank's experts, over the mean of its expert group",
+                execution.parallel.expert_load);
+    }
+    log_layer_activations(job, config, model);
+  }
   if (is_printed_first) check_all();
   const std::size_t copy = copied_bytes(job, config, memory);
   const bool is_host = job.backend->memory_is_host();

@@ -139,6 +139,10 @@ void ParallelOptions::declare(Options& options) {
   options.add_choice<bool>(
       "moe-token-dispatcher-type", &exchange_tokens, {{"allgather", false}, {"alltoall", true}},
       "With --expert-model-parallel-size: every rank gets all tokens of its group, or only those of its experts.");
+  options.add("expert-load-factor", &expert_load, "X",
+              "Tokens of the experts of the rank predicted by plan and --dry-run, over the mean of the ranks of "
+              "--expert-model-parallel-size: the fullest and slowest rank. At most all tokens are there.",
+              Range{1, max_ranks});
   options.add_flag("no-async-tensor-model-parallel-allreduce", &no_async_tensor_all_reduce,
                    "Do not overlap the tensor-parallel communication of backward with the GEMMs of weight gradients.");
 }
@@ -156,6 +160,7 @@ train::ParallelConfig ParallelOptions::config(DType dtype) const {
   return {.sequence_parallel = sequence_parallel,
           .async_tensor_all_reduce = !no_async_tensor_all_reduce,
           .exchange_tokens = exchange_tokens,
+          .expert_load = expert_load,
           .pipeline = grid.pipeline_split(),
           .schedule = schedule,
           .overlap_p2p = overlap_p2p,

@@ -73,6 +73,7 @@ struct ParallelOptions {
   bool sequence_parallel = false;
   bool no_async_tensor_all_reduce = false;
   bool exchange_tokens = false;
+  double expert_load = 1;
   ShardingOptions sharding;
 
   /// Declares all options except those of the grid and the shards, which have separate sections.

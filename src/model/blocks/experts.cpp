@@ -68,8 +68,9 @@ Experts::Experts(const parallel::TensorContext& context, const parallel::Paramet
     context.backend.elementwise().fill(context.stream(), 0, bias_);
   }
   using enum parallel::TokenDispatch;
-  dispatcher_ = parallel::TokenDispatcher::make(context.exchange_tokens ? all_to_all : all_gather, context.backend,
-                                                context.expert_group, context.workspace, config_.count);
+  dispatcher_ =
+      parallel::TokenDispatcher::make(context.exchange_tokens ? all_to_all : all_gather, context.backend,
+                                      context.expert_group, context.workspace, config_.count, context.expert_load);
   for (std::int64_t i = 0; i < dispatcher_->local_experts(); ++i) {
     const std::string name = expert_prefix(prefix, dispatcher_->first_expert() + i);
     const parallel::Parameter& fc = parameters.at(name + ".fc.weight");

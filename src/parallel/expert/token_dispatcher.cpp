@@ -1,5 +1,7 @@
 #include "src/parallel/expert/token_dispatcher.hpp"
 
+#include <algorithm>
+#include <cmath>
 #include <numeric>
 
 namespace trireme::parallel {
@@ -12,8 +14,8 @@ std::int64_t sum_of(const std::vector<std::int64_t>& values) {
 class AllGather final : public TokenDispatcher {
  public:
   using TokenDispatcher::TokenDispatcher;
-  AllGather(Backend& backend, Communicator* group, Arena& workspace, std::int64_t experts)
-      : TokenDispatcher(backend, group, workspace, experts) {}
+  AllGather(Backend& backend, Communicator* group, Arena& workspace, std::int64_t experts, double load)
+      : TokenDispatcher(backend, group, workspace, experts, load) {}
 
   Saved assign(ConstTensorView kept, TensorView weights, Arena& arena) const override {
     const std::int64_t n = kept.shape()[0] * ranks(), k = kept.shape()[1];
@@ -69,8 +71,8 @@ class AllGather final : public TokenDispatcher {
 /// Sends each choice as a row, by expert: all rows for one rank are neighbours. The receiver orders them by expert.
 class AllToAll final : public TokenDispatcher {
  public:
-  AllToAll(Backend& backend, Communicator* group, Arena& workspace, std::int64_t experts)
-      : TokenDispatcher(backend, group, workspace, experts) {}
+  AllToAll(Backend& backend, Communicator* group, Arena& workspace, std::int64_t experts, double load)
+      : TokenDispatcher(backend, group, workspace, experts, load) {}
 
   Saved assign(ConstTensorView kept, TensorView weights, Arena& arena) const override {
     const std::int64_t n = kept.shape()[0], k = kept.shape()[1];
@@ -196,18 +198,25 @@ class AllToAll final : public TokenDispatcher {
 }  // namespace
 
 std::unique_ptr<TokenDispatcher> TokenDispatcher::make(TokenDispatch route, Backend& backend, Communicator* group,
-                                                       Arena& workspace, std::int64_t experts) {
+                                                       Arena& workspace, std::int64_t experts, double load) {
   if (group != nullptr && route == TokenDispatch::all_to_all) {
-    return std::make_unique<AllToAll>(backend, group, workspace, experts);
+    return std::make_unique<AllToAll>(backend, group, workspace, experts, load);
   }
-  return std::make_unique<AllGather>(backend, group, workspace, experts);
+  return std::make_unique<AllGather>(backend, group, workspace, experts, load);
 }
 
 std::vector<std::int64_t> TokenDispatcher::read_rows(ConstTensorView rows, std::int64_t all, std::int64_t first) const {
   std::vector<std::int32_t> numbers(static_cast<std::size_t>(rows.numel()));
+  const auto size = static_cast<double>(ranks());
+  const double load_elsewhere = ranks() == 1 ? 1 : (size - load_) / (size - 1);
+  const auto rows_before = [&](std::int64_t expert) {
+    const std::int64_t here = std::clamp<std::int64_t>(expert - first_expert(), 0, local_);
+    const double shares = load_ * static_cast<double>(here) + load_elsewhere * static_cast<double>(expert - here);
+    return std::llround(static_cast<double>(all) * shares / static_cast<double>(experts_));
+  };
   for (std::size_t i = 0; i < numbers.size(); ++i) {
     const std::int64_t expert = (first + static_cast<std::int64_t>(i)) % experts_;
-    numbers[i] = static_cast<std::int32_t>(all * (expert + 1) / experts_ - all * expert / experts_);
+    numbers[i] = static_cast<std::int32_t>(rows_before(expert + 1) - rows_before(expert));
   }
   backend_.copy_to_host(stream(), rows, TensorView(numbers.data(), rows.shape()));
   stream().synchronize();

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <memory>
 #include <vector>
 
@@ -32,9 +33,10 @@ class TokenDispatcher {
   };
 
   /// Makes a dispatcher over `group`, which may be null: one rank. All arguments must outlive it. `experts` of the
-  /// layer are divided evenly over the ranks.
+  /// layer are divided evenly over the ranks. A rehearsal gives this rank `load` times its even share of the rows, at
+  /// most all of them; the other ranks share the rest.
   static std::unique_ptr<TokenDispatcher> make(TokenDispatch route, Backend& backend, Communicator* group,
-                                               Arena& workspace, std::int64_t experts);
+                                               Arena& workspace, std::int64_t experts, double load = 1);
   virtual ~TokenDispatcher() = default;
 
   /// Assigns rows to the choices `kept` [n, k] int32, -1 for none, with their `weights` [n, k], which must stay valid.
@@ -54,16 +56,17 @@ class TokenDispatcher {
   std::int64_t local_experts() const { return local_; }
 
  protected:
-  TokenDispatcher(Backend& backend, Communicator* group, Arena& workspace, std::int64_t experts)
+  TokenDispatcher(Backend& backend, Communicator* group, Arena& workspace, std::int64_t experts, double load)
       : backend_(backend),
         group_(group),
         workspace_(workspace),
         experts_(experts),
-        local_(experts / (group == nullptr ? 1 : group->size())) {}
+        local_(experts / (group == nullptr ? 1 : group->size())),
+        load_(std::min(load, static_cast<double>(ranks()))) {}
   Stream& stream() const { return backend_.compute_stream(); }
   std::int64_t ranks() const { return group_ == nullptr ? 1 : group_->size(); }
-  /// Reads int32 numbers of rows from the device. A rehearsal copies nothing and gets even shares of `all` rows, for
-  /// experts from `first` on, repeated by rank.
+  /// Reads int32 numbers of rows from the device. A rehearsal copies nothing and gets shares of `all` rows by `load_`,
+  /// for experts from `first` on, repeated by rank.
   std::vector<std::int64_t> read_rows(ConstTensorView rows, std::int64_t all, std::int64_t first) const;
 
   Backend& backend_;
@@ -71,6 +74,7 @@ class TokenDispatcher {
   Arena& workspace_;
   std::int64_t experts_;
   std::int64_t local_;
+  double load_;
 };
 
 }  // namespace trireme::parallel

@@ -19,6 +19,7 @@ struct TensorContext {
   /// Ranks that share the experts of a layer, each with its own tokens; null: all experts are here.
   Communicator* expert_group = nullptr;
   bool exchange_tokens = false;  ///< tokens travel to the ranks of their experts only, instead of to all of that group
+  double expert_load = 1;        ///< in rehearsals: rows of this rank's experts, over the mean of that group
 
   Stream& stream() const { return backend.compute_stream(); }
   /// data = sum over the tensor group; the compute stream waits for it.

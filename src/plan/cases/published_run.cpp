@@ -234,9 +234,35 @@ void read_model(const Row& row, PublishedRun& run) {
   require(run.heads % run.tp == 0, "tp", "{} ranks do not divide {} heads", run.tp, run.heads);
 }
 
+/// Widths of the layers' blocks, and experts.
+void read_blocks(const Row& row, PublishedRun& run) {
+  const std::string style = row.lower_text("style");
+  if (!style.empty() && style != "gpt" && style != "llama") refuse(row, "style", "is not one of gpt, llama");
+  run.llama = style == "llama";
+  run.kv_heads = row.count("kv_heads").value_or(run.heads);
+  require(run.heads % run.kv_heads == 0, "kv_heads", "{} do not divide {} heads", run.kv_heads, run.heads);
+  run.ffn_hidden = row.count("ffn").value_or(4 * run.hidden);
+  PublishedExperts& experts = run.experts;
+  experts.count = row.count("experts").value_or(0);
+  experts.etp = run.tp;
+  if (!experts.any()) return;
+  experts.per_token = row.count("topk").value_or(2);
+  experts.hidden = row.count("moe_ffn").value_or(run.ffn_hidden);
+  experts.shared_hidden = row.count("shared_ffn").value_or(0);
+  experts.ep = row.rank_count("ep", 1);
+  experts.etp = row.rank_count("etp", run.tp);
+  require(experts.per_token <= experts.count, "topk", "{} are more than {} experts", experts.per_token, experts.count);
+  require(experts.count % experts.ep == 0, "ep", "{} ranks do not divide {} experts", experts.ep, experts.count);
+  require(run.tp % experts.etp == 0, "etp", "{} do not divide tp {}", experts.etp, run.tp);
+  require(run.gpus / run.pp % (experts.ep * experts.etp) == 0, "ep",
+          "ep {} x etp {} do not divide the {} GPUs of a stage", experts.ep, experts.etp, run.gpus / run.pp);
+}
+
 void read_schedule(const Row& row, PublishedRun& run) {
   run.sharding = sharding_of(row.lower_text("schedule"));
   run.schedule = schedule_of(row);
+  require(!run.is_fsdp() || !run.experts.any(), "schedule", "'{}' is not predicted together with experts",
+          row.text("schedule"));
   require(!run.is_fsdp() || run.tp * run.pp == 1, "schedule", "'{}' is not predicted together with tp {} or pp {}",
           row.text("schedule"), run.tp, run.pp);
   if (run.schedule == PublishedSchedule::interleaved && run.pp > 1) {
@@ -262,6 +288,7 @@ PublishedRun run_of(const CsvRecord& record, const std::vector<std::string>& col
   run.cluster = cluster_of(row);
   read_grid(row, run);
   read_model(row, run);
+  read_blocks(row, run);
   run.fp8 = uses_fp8(row, run.cluster);
   run.recomputation = recomputation_of(row);
   read_schedule(row, run);
@@ -300,16 +327,29 @@ int PublishedRun::micro_batches() const {
   return static_cast<int>((global_batch + samples - 1) / samples);
 }
 
+double PublishedRun::dense_parameters() const {
+  const auto h = static_cast<double>(hidden);
+  const double attention = h * (2 * h + 2 * kv_width());
+  if (!experts.any()) return attention + h * block_matrices(ffn_hidden);
+  return attention + h * (static_cast<double>(experts.count) + block_matrices(experts.shared_hidden));
+}
+
+double PublishedRun::embedding_parameters() const {
+  const auto h = static_cast<double>(hidden), v = static_cast<double>(vocabulary), s = static_cast<double>(sequence);
+  return llama ? 2 * v * h : v * h + s * h;
+}
+
 double PublishedRun::flops() const {
   const auto b = static_cast<double>(global_batch), s = static_cast<double>(sequence), l = static_cast<double>(layers),
              h = static_cast<double>(hidden), v = static_cast<double>(vocabulary);
   const double tokens = b * s;
   const double attention = 12 * tokens * l * h * s;  // scores and weighted sums, all pairs
+  const double chosen = experts.any() ? static_cast<double>(experts.per_token) * expert_parameters() : 0;
+  const double matrices = l * (dense_parameters() + chosen);
   if (convention == FlopConvention::six_n || convention == FlopConvention::six_n_attention) {
-    const double parameters = 12 * l * h * h + v * h + s * h;
-    return 6 * tokens * parameters + (convention == FlopConvention::six_n ? 0 : attention);
+    return 6 * tokens * (matrices + embedding_parameters()) + (convention == FlopConvention::six_n ? 0 : attention);
   }
-  const double layer_flops = 72 * tokens * l * h * h + attention;
+  const double layer_flops = 6 * tokens * matrices + attention;
   const double logits = 6 * tokens * v * h;
   if (convention == FlopConvention::with_recompute) return layer_flops * 4 / 3 + logits;
   double again = 0;

@@ -13,7 +13,7 @@ namespace {
 /// Time of a part of the model on one micro-batch. Backwards of inputs include the recomputed forward.
 WorkTime total_of(const ChunkTime& part) { return part.forward + part.backward_input + part.backward_weight; }
 
-/// Kernels of a layer in PyTorch.
+/// Kernels of a dense layer in PyTorch.
 constexpr int forward_kernels = 20, backward_input_kernels = 30, backward_weight_kernels = 8;
 
 /// Sizes of a micro-batch on a tensor rank.
@@ -34,6 +34,31 @@ struct Sizes {
   double hidden_bytes, score_bytes;
 };
 
+/// A matrix of a tensor rank.
+struct Matrix {
+  double outputs, inputs;
+};
+
+/// The matrices of a feed-forward block of width `f`, split over `ranks`.
+std::array<Matrix, 2> block_of(const PublishedRun& run, std::int64_t f, double ranks) {
+  const double width = static_cast<double>(f) / ranks, h = static_cast<double>(run.hidden);
+  return {{{(run.llama ? 2 : 1) * width, h}, {h, width}}};
+}
+
+/// Adds the products of `count` equal matrices side by side, each with its own `rows`.
+void add_products(const PublishedCosts& costs, double rows, const Matrix& w, ChunkTime& layer, double count = 1) {
+  layer.forward.products += costs.layer_product(count * rows, w.outputs, w.inputs);
+  layer.backward_input.products += costs.layer_product(count * rows, w.inputs, w.outputs);
+  layer.backward_weight.products += costs.layer_product(count * w.outputs, w.inputs, rows);
+}
+
+/// Tensors of a Llama's norms, sums and rotations, without its blocks. Forward: two norms (2 each) and two sums (3
+/// each); queries and keys are rotated (2 each). Backward: norms 3 each, gradients of residuals 3 each, weights of
+/// norms 2 each.
+constexpr Framework::Tensors llama_forward{.hidden = 10, .divided = 4}, llama_backward{.hidden = 16, .divided = 4};
+/// Tensors of a gated activation of one width, read or written: gate, up and product; backward reads three, writes two.
+constexpr double gated_forward = 3, gated_backward = 5;
+
 double attention_time(const Sizes& z, const Framework& framework, const PublishedCosts& costs, bool backward) {
   if (framework.flash_attention == 0) {
     return (backward ? 2 : 1) *
@@ -49,38 +74,78 @@ double kernel_time(const PublishedCosts& costs, const Framework& framework, doub
 }
 
 /// Memory-bound kernels. Sequence parallelism also divides the hidden tensors.
-double kernels_time(const Sizes& z, const PublishedRun& run, const PublishedCosts& costs,
-                    const Framework::Tensors& tensors) {
+double kernels_time(const Sizes& z, const PublishedRun& run, const PublishedCosts& costs, bool backward) {
+  const Framework::Tensors& of_gpt = backward ? run.framework.backward : run.framework.forward;
+  const Framework::Tensors& tensors = run.llama ? (backward ? llama_backward : llama_forward) : of_gpt;
   const double hidden = tensors.hidden / (run.sequence_parallel ? z.t : 1) + tensors.divided / z.t;
   return kernel_time(costs, run.framework, hidden * z.hidden_bytes + tensors.scores * z.score_bytes);
+}
+
+/// Adds a dense block of width `f`, without the communication of its sums. A GPT's kernels are among the layer's.
+void add_block(const PublishedRun& run, const PublishedCosts& costs, std::int64_t f, ChunkTime& layer) {
+  const Sizes z(run);
+  for (const Matrix& w : block_of(run, f, z.t)) add_products(costs, z.tokens, w, layer);
+  if (!run.llama) return;
+  const double bytes = 2 * z.tokens * static_cast<double>(f) / z.t;
+  layer.forward.memory_bound += costs.memory(gated_forward * bytes);
+  layer.backward_input.memory_bound += costs.memory(gated_backward * bytes);
+}
+
+/// Kernels of the router and of both permutations.
+constexpr int expert_kernels = 25;
+
+/// Adds the experts, with even loads. Each rank sends its tokens' choices over the expert ranks, gathers them over the
+/// ranks that split an expert, and returns the results the same way, as Megatron-Core's all-to-all dispatcher does.
+void add_experts(const PublishedRun& run, const PublishedCosts& costs, ChunkTime& layer) {
+  const Sizes z(run);
+  const PublishedExperts& experts = run.experts;
+  const double etp = experts.etp, local = static_cast<double>(experts.count) / experts.ep;
+  const double sent = z.tokens / z.t * static_cast<double>(experts.per_token);  // rows of h elements
+  const double rows = sent * etp;
+  add_products(costs, z.tokens / z.t, {static_cast<double>(experts.count), z.h}, layer);
+  for (const Matrix& w : block_of(run, experts.hidden, etp)) add_products(costs, rows / local, w, layer, local);
+  // Permutations read and write the tokens and their rows, and the rows again if they are sorted by several experts.
+  const double moved = 2 * (z.tokens / z.t + sent) + (local > 1 ? 4 * rows : 0);
+  const double width = static_cast<double>(experts.hidden) / etp;
+  const auto memory = [&](double activation) { return costs.memory(2 * (moved * z.h + activation * rows * width)); };
+  const int products = 2 * static_cast<int>(local);
+  layer.forward.memory_bound += memory(run.llama ? gated_forward : 2) + costs.launches(expert_kernels + products);
+  layer.backward_input.memory_bound +=
+      memory(run.llama ? gated_backward : 3) + costs.launches(expert_kernels + products);
+  layer.backward_weight.memory_bound += costs.launches(products);
+  const double exchange = 2 * costs.collective(Collective::all_to_all, 2 * sent * z.h, experts.ep, experts.etp) +
+                          costs.collective(Collective::all_gather, 2 * rows * z.h, experts.etp, 1) +
+                          costs.collective(Collective::reduce_scatter, 2 * rows * z.h, experts.etp, 1);
+  layer.forward.of(Traffic::experts).exposed_ms += exchange;
+  layer.backward_input.of(Traffic::experts).exposed_ms += exchange;
+  if (experts.shared_hidden > 0) add_block(run, costs, experts.shared_hidden, layer);
 }
 
 /// A transformer layer of the run.
 ChunkTime layer_time(const PublishedRun& run, const PublishedCosts& costs) {
   const Sizes z(run);
-  struct Weight {
-    double outputs, inputs;
-  };
-  const std::array<Weight, 4> weights = {
-      {{3 * z.h / z.t, z.h}, {z.h, z.h / z.t}, {4 * z.h / z.t, z.h}, {z.h, 4 * z.h / z.t}}};
   ChunkTime layer;
-  for (const Weight& w : weights) {
-    layer.forward.products += costs.layer_product(z.tokens, w.outputs, w.inputs);
-    layer.backward_input.products += costs.layer_product(z.tokens, w.inputs, w.outputs);
-    layer.backward_weight.products += costs.layer_product(w.outputs, w.inputs, z.tokens);
-  }
+  add_products(costs, z.tokens, {(z.h + 2 * run.kv_width()) / z.t, z.h}, layer);
+  add_products(costs, z.tokens, {z.h, z.h / z.t}, layer);
   const Framework& framework = run.framework;
   layer.forward.attention = attention_time(z, framework, costs, false);
   layer.backward_input.attention = attention_time(z, framework, costs, true);
-  layer.forward.memory_bound = kernels_time(z, run, costs, framework.forward) + costs.launches(forward_kernels);
-  layer.backward_input.memory_bound =
-      kernels_time(z, run, costs, framework.backward) + costs.launches(backward_input_kernels);
+  layer.forward.memory_bound = kernels_time(z, run, costs, false) + costs.launches(forward_kernels);
+  layer.backward_input.memory_bound = kernels_time(z, run, costs, true) + costs.launches(backward_input_kernels);
   layer.backward_weight.memory_bound = costs.launches(backward_weight_kernels);
-  // Two sums in each direction; sequence parallelism makes each a scatter and a gather of the same bytes.
-  const double sum = costs.collective(Collective::all_reduce, z.hidden_bytes, run.tp, 1);
-  layer.forward.of(Traffic::tensor).exposed_ms = 2 * sum;
+  const bool has_experts = run.experts.any();
+  if (has_experts) {
+    add_experts(run, costs, layer);
+  } else {
+    add_block(run, costs, run.ffn_hidden, layer);
+  }
+  // Sums of attention and of a dense block, in each direction; sequence parallelism makes each a scatter and a gather
+  // of the same bytes.
+  const int sums = has_experts && run.experts.shared_hidden == 0 ? 1 : 2;
+  const double sum = sums * costs.collective(Collective::all_reduce, z.hidden_bytes, run.tp, 1);
+  layer.forward.of(Traffic::tensor).exposed_ms = sum;
   layer.backward_input.of(Traffic::tensor).exposed_ms =
-      framework.overlaps_tensor ? std::max(0.0, 2 * sum - layer.backward_weight.products) : 2 * sum;
+      framework.overlaps_tensor ? std::max(0.0, sum - layer.backward_weight.products) : sum;
   if (run.recomputation == Recomputation::full) layer.backward_input += layer.forward;
   if (run.recomputation == Recomputation::selective) {
     layer.backward_input.attention += layer.forward.attention;
@@ -192,7 +257,12 @@ double predict_pipeline(const PublishedRun& run, const PublishedCosts& costs, Ru
   return pipeline_ms;
 }
 
-double parameters_of_rank(const PublishedRun& run) {
+/// Parameters of a rank of the fullest stage, outside the experts and in them.
+struct Parameters {
+  double dense, experts;
+};
+
+Parameters parameters_of_rank(const PublishedRun& run) {
   const std::vector<int> layers = layers_of_chunks(run);
   int most = 0;
   for (int rank = 0; rank < run.pp; ++rank) {
@@ -202,26 +272,33 @@ double parameters_of_rank(const PublishedRun& run) {
     }
     most = std::max(most, sum);
   }
-  const auto h = static_cast<double>(run.hidden);
-  return (12.0 * most * h * h + static_cast<double>(run.vocabulary) * h) / run.tp;
+  const double table = static_cast<double>(run.vocabulary) * static_cast<double>(run.hidden);
+  const double local = static_cast<double>(run.experts.count) / run.experts.ep;
+  return {(most * run.dense_parameters() + table) / run.tp, most * local * run.expert_parameters() / run.experts.etp};
 }
 
 /// Gradients of data ranks and of the tied embedding, and the optimizer.
 void predict_update(const PublishedRun& run, const PublishedCosts& costs, RunPrediction& prediction,
                     double pipeline_ms) {
-  const double parameters = parameters_of_rank(run);
-  const double reduction = costs.collective(Collective::all_reduce, parameters * run.gradient_bytes(), run.dp, run.tp);
+  const Parameters parameters = parameters_of_rank(run);
+  const PublishedExperts& experts = run.experts;
+  const double reduction =
+      costs.collective(Collective::all_reduce, parameters.dense * run.gradient_bytes(), run.dp, run.tp) +
+      (experts.any() ? costs.collective(Collective::all_reduce, parameters.experts * run.gradient_bytes(),
+                                        run.expert_dp(), experts.ep * experts.etp)
+                     : 0);
   if (run.framework.overlaps_gradients && run.dp > 1) {
     prediction.data_ms = std::max(0.0, reduction - pipeline_ms / 2) + overlapped_gradients_share * pipeline_ms;
   } else {
     prediction.data_ms = reduction;
   }
-  if (run.pp > 1) {
+  if (run.pp > 1 && !run.llama) {
     const double embedding = static_cast<double>(run.vocabulary * run.hidden) / run.tp * run.gradient_bytes();
     prediction.data_ms += costs.collective(Collective::all_reduce, embedding, 2, costs.node_stride());
   }
-  prediction.optimizer_ms =
-      costs.memory(parameters * run.framework.optimizer_bytes / (run.sharding == Sharding::optimizer ? run.dp : 1));
+  const bool shards = run.sharding == Sharding::optimizer;
+  const double updated = parameters.dense / (shards ? run.dp : 1) + parameters.experts / (shards ? run.expert_dp() : 1);
+  prediction.optimizer_ms = costs.memory(updated * run.framework.optimizer_bytes);
 }
 
 /// Time of work overlapped with communication, which is hidden given enough work, except its interference.
@@ -238,7 +315,7 @@ void predict_fsdp(const PublishedRun& run, const PublishedCosts& costs, RunPredi
                             run.framework.one_adapter ? costs.node_stride() : 1);
   };
   const ChunkTime layer = layer_time(run, costs);
-  const double pass = ring(12 * h * h);
+  const double pass = ring(run.dense_parameters());
   const double share = run.framework.sharding_interference;
   const double forward = exposed_beside(layer.forward.total(), pass, share);
   const double backward = exposed_beside(layer.backward_input.total() + layer.backward_weight.total(),
@@ -250,7 +327,7 @@ void predict_fsdp(const PublishedRun& run, const PublishedCosts& costs, RunPredi
   prediction.work = m * total_of(all);
   prediction.data_ms = m * (run.layers * (forward + backward) + 3 * ring(words * h));
   prediction.optimizer_ms =
-      costs.memory((12.0 * run.layers * h * h + words * h) / run.dp * run.framework.optimizer_bytes);
+      costs.memory((run.layers * run.dense_parameters() + words * h) / run.dp * run.framework.optimizer_bytes);
 }
 
 }  // namespace

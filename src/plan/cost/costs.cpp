@@ -211,6 +211,13 @@ double collective_ms(const Cluster& cluster, Collective op, double bytes, const 
   const double latency_us = op == Collective::send_receive ? (one_node ? inner_us : outer_us)
                             : has_tree                     ? std::min(ring_us, std::max(tree_us, inner_us))
                                                            : ring_us;
+  if (op == Collective::all_to_all && !one_node) {
+    // Both links work at once. No part that leaves the node is shared: each rank sends its own by its own adapter.
+    const double part = bytes / group.ranks;
+    const double inside = part * (group.ranks_per_node - 1) / (cluster.node.bus_gbs() * 1e6);
+    const double outside = part * (group.ranks - group.ranks_per_node) / (cluster.network.bus_gbs() * 1e6);
+    return std::max(inside, outside) + latency_us * 1e-3;
+  }
   return bytes * bus_factor(op, group.ranks) / (gbs * 1e6) + latency_us * 1e-3;
 }
 

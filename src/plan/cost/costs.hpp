@@ -43,8 +43,10 @@ GroupPlacement placement(const Cluster& cluster, int ranks, int stride);
 /// Milliseconds of a collective on `bytes`, counted as in bus_bandwidth.hpp, with all groups of its kind active. A ring
 /// passes every node once: it has the network bandwidth of all of the group's ranks there, at most the node link's.
 /// With n ranks its time is bytes x bus_factor / bandwidth + latencies of n - 1 steps, twice for an all-reduce.
-/// All-reduces of little data are trees between nodes: 2 log2(nodes) steps (NCCL's ring and tree). If the link has
-/// measurements of this collective with this number of ranks, its time depends only on size.
+/// An all-to-all between nodes takes the longer of the parts for ranks on the node, over its link, and for the others,
+/// over each rank's share of the network. All-reduces of little data are trees between nodes: 2 log2(nodes) steps
+/// (NCCL's ring and tree). If the link has measurements of this collective with this number of ranks, its time depends
+/// only on size.
 double collective_ms(const Cluster& cluster, Collective op, double bytes, const GroupPlacement& group);
 
 }  // namespace trireme::plan

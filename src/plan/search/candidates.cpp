@@ -46,9 +46,9 @@ std::string broken_rule(const SearchSpace& space, const ProcessGrid& grid) {
   const model::ModelConfig& model = space.base.model;
   const std::int64_t s = space.base.execution.sequence_length, batch = space.base.options.global_batch_size;
   const int t = grid.tensor_size(), p = grid.pipeline_size(), c = grid.context_size();
-  if (grid.expert_size() != space.expert) {
+  if (space.expert && grid.expert_size() != *space.expert) {
     return fmt::format("context x data ranks do not divide by the {} ranks of <expert_model_parallel_size>",
-                       space.expert);
+                       *space.expert);
   }
   if (!space.tensor && t > space.ranks_per_node) return "tensor groups on several nodes";
   if (model.heads % t != 0 || model.ffn_hidden % t != 0 || model.kv_heads() % t != 0) {
@@ -110,6 +110,19 @@ std::vector<DataSharding> shardings(const SearchSpace& space, const ProcessGrid&
   return {DataSharding::optimizer, DataSharding::optimizer_and_gradients};
 }
 
+/// The grid with each number of expert ranks to try.
+std::vector<ProcessGrid> expert_divisions(const SearchSpace& space, const ProcessGrid& grid) {
+  const std::int64_t experts = space.base.model.experts.count;
+  if (space.expert || experts == 0) return {grid};
+  std::vector<ProcessGrid> grids;
+  for (const int size : divisors(grid.gradient_size())) {
+    if (experts % size != 0) continue;
+    grids.emplace_back(grid.world_size(), grid.tensor_size(), grid.pipeline_size(), grid.context_size(),
+                       grid.data_size(), size);
+  }
+  return grids;
+}
+
 /// Sets options without a trade-off: sequence parallelism, and overlaps.
 void set_defaults(const SearchSpace& space, Job& job) {
   train::ParallelConfig& parallel = job.execution.parallel;
@@ -122,9 +135,8 @@ void set_defaults(const SearchSpace& space, Job& job) {
   data.overlap_gather = space.overlap_gather.value_or(grid.gradient_size() > 1 && data.sharding != DataSharding::none);
 }
 
-/// All layouts of a grid.
-std::vector<Job> layouts_of(const SearchSpace& space, const ProcessGrid& grid, std::string& reason) {
-  std::vector<Job> jobs;
+/// Adds all layouts of a grid. Sets the reason if it has none.
+void add_layouts(const SearchSpace& space, const ProcessGrid& grid, std::vector<Job>& jobs, std::string& reason) {
   const std::int64_t samples = space.base.options.global_batch_size / grid.data_size();
   const int stages = grid.pipeline_size();
   for (const std::int64_t size : micro_batch_sizes(space, samples)) {
@@ -155,7 +167,6 @@ std::vector<Job> layouts_of(const SearchSpace& space, const ProcessGrid& grid, s
       }
     }
   }
-  return jobs;
 }
 
 }  // namespace
@@ -173,10 +184,15 @@ std::vector<GridCandidates> candidates(const SearchSpace& space, std::vector<Rej
             !chosen(space.data, d)) {
           continue;
         }
-        const ProcessGrid grid(space.world_size, t, p, c, d, c * d % space.expert == 0 ? space.expert : 1);
+        const int expert = space.expert.value_or(1);
+        const ProcessGrid grid(space.world_size, t, p, c, d, c * d % expert == 0 ? expert : 1);
         std::string reason = broken_rule(space, grid);
         GridCandidates found{grid, {}};
-        if (reason.empty()) found.jobs = layouts_of(space, grid, reason);
+        if (reason.empty()) {
+          for (const ProcessGrid& divided : expert_divisions(space, grid)) {
+            add_layouts(space, divided, found.jobs, reason);
+          }
+        }
         if (found.jobs.empty()) {
           rejections.push_back({grid, reason});
         } else {

@@ -14,7 +14,7 @@ struct SearchSpace {
   int ranks_per_node = 1;
   Job base;  ///< model, batch, and everything that is not an axis
   std::optional<int> tensor{}, pipeline{}, context{}, data{}, chunks{};
-  int expert = 1;  ///< ranks over which experts are divided; not an axis
+  std::optional<int> expert{};  ///< ranks over which experts are divided
   std::optional<std::int64_t> micro_batch_size{};
   std::optional<parallel::ScheduleKind> schedule{};
   std::optional<model::RecomputeGranularity> recomputation{};
@@ -24,7 +24,7 @@ struct SearchSpace {
 
 /// Layouts with the same numbers of ranks along the axes of the grid.
 struct GridCandidates {
-  parallel::ProcessGrid grid;
+  parallel::ProcessGrid grid;  ///< with 1 expert rank, or the given number; those of the layouts may differ
   std::vector<Job> jobs;
 };
 
@@ -37,10 +37,11 @@ struct Rejection {
 };
 
 /// All grids of the space with their layouts, in a fixed order. A grid is rejected by the first of these rules that
-/// holds. `expert` does not divide context x data ranks. Its axes do not divide the model or the batch. Its tensor
-/// groups lie on several nodes. Its context ranks have fewer than 2,048 positions. It has fewer micro-batches than
-/// stages. The last three do not apply to given axes. Layouts have the overlaps that cost nothing, and ZeRO with
-/// several data ranks (`variants` has the others). ConfigError if a given axis fits no grid.
+/// holds. A given `expert` does not divide context x data ranks. Its axes do not divide the model or the batch. Its
+/// tensor groups lie on several nodes. Its context ranks have fewer than 2,048 positions. It has fewer micro-batches
+/// than stages. The last three do not apply to given axes. Layouts have the overlaps that cost nothing, and ZeRO with
+/// several data ranks (`variants` has the others). Experts are divided over each number of ranks that divides both the
+/// experts and context x data ranks. ConfigError if a given axis fits no grid.
 std::vector<GridCandidates> candidates(const SearchSpace& space, std::vector<Rejection>& rejections);
 
 /// Layouts that differ from `job` in one axis that is not given: sequence parallelism, state in shards or overlaps.

@@ -33,9 +33,10 @@ void print_errors(const std::string& name, Errors errors) {
 class CaseTable {
  public:
   CaseTable() {
-    fmt::print("{:>5} {:<16} {:<16} {:>5} {:>3} {:>3} {:>4} {:>4} {:>6}  {:<20} {:>10} {:>10} {:>8} {:>8} {:>7}\n",
-               "line", "model", "cluster", "gpus", "tp", "pp", "dp", "mbs", "gbs", "schedule", "iter_s", "published",
-               "TFLOP/s", "publ.", "error");
+    fmt::print(
+        "{:>5} {:<18} {:<13} {:>5} {:>3} {:>3} {:>4} {:>3} {:>3} {:>4} {:>6}  {:<20} {:>10} {:>10} {:>8} {:>8} {:>7}\n",
+        "line", "model", "cluster", "gpus", "tp", "pp", "dp", "ep", "etp", "mbs", "gbs", "schedule", "iter_s",
+        "published", "TFLOP/s", "publ.", "error");
   }
 
   void add(const plan::PublishedRun& run, const plan::RunPrediction& p) {
@@ -43,16 +44,19 @@ class CaseTable {
     const auto number = [](const std::optional<double>& value, int digits) {
       return value ? fmt::format("{:.{}f}", *value, digits) : std::string("-");
     };
+    const auto experts = [&](int ranks) { return run.experts.any() ? fmt::format("{}", ranks) : std::string("-"); };
     const std::string error =
         published ? fmt::format("{:+.1f} %", 100 * (p.seconds / *published - 1)) : std::string("-");
     fmt::print(
-        "{:>5} {:<16} {:<16} {:>5} {:>3} {:>3} {:>4} {:>4} {:>6}  {:<20} {:>10.3f} {:>10} {:>8.1f} {:>8} {:>7}\n",
-        run.line, printable(field(run, "model")), run.cluster, run.gpus, run.tp, run.pp, run.dp, run.micro_batch,
-        run.global_batch, printable(field(run, "schedule")).substr(0, 20), p.seconds, number(run.iter_s, 3),
-        p.tflops_gpu, number(run.tflops_gpu, 1), error);
+        "{:>5} {:<18} {:<13} {:>5} {:>3} {:>3} {:>4} {:>3} {:>3} {:>4} {:>6}  {:<20} {:>10.3f} {:>10} {:>8.1f} {:>8} "
+        "{:>7}\n",
+        run.line, printable(field(run, "model")), run.cluster, run.gpus, run.tp, run.pp, run.dp,
+        experts(run.experts.ep), experts(run.experts.etp), run.micro_batch, run.global_batch,
+        printable(field(run, "schedule")).substr(0, 20), p.seconds, number(run.iter_s, 3), p.tflops_gpu,
+        number(run.tflops_gpu, 1), error);
     if (!published) return;
     const double percent = 100 * std::abs(p.seconds / *published - 1);
-    (run.is_fsdp() ? sharded_ : grids_).push_back(percent);
+    (run.experts.any() ? experts_ : run.is_fsdp() ? sharded_ : grids_).push_back(percent);
     by_source_[field(run, "source") + (run.is_fsdp() ? " (ZeRO-2, ZeRO-3)" : "")].push_back(percent);
   }
 
@@ -63,6 +67,7 @@ class CaseTable {
     for (const auto& [source, errors] : by_source_) print_errors(printable(source).substr(0, 64), errors);
     print_errors("all with tensor, pipeline and data parallelism", grids_);
     print_errors("all with ZeRO-2 or ZeRO-3 (FSDP)", sharded_);
+    print_errors("all with experts", experts_);
   }
 
  private:
@@ -72,7 +77,7 @@ class CaseTable {
   }
 
   std::map<std::string, Errors> by_source_;
-  Errors grids_, sharded_;
+  Errors grids_, sharded_, experts_;
 };
 
 }  // namespace

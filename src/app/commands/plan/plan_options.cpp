@@ -17,7 +17,7 @@ namespace {
 constexpr std::string_view own_options =
     "cluster nodes ranks-per-node calibrate no-search top json constants cases batch-file svg trace-file compare "
     "show-schedule micro-batches data-parallel-size tensor-model-parallel-size pipeline-model-parallel-size "
-    "context-parallel-size expert-model-parallel-size num-virtual-stages-per-pipeline-rank schedule "
+    "context-parallel-size expert-model-parallel-size expert-load-factor num-virtual-stages-per-pipeline-rank schedule "
     "overlap-p2p-communication sequence-parallel "
     "micro-batch-size global-batch-size seq-length dtype bf16 fp16 recompute-granularity recompute-activations "
     "use-distributed-optimizer data-parallel-sharding-strategy overlap-grad-reduce overlap-param-gather";
@@ -47,9 +47,11 @@ void PlanOptions::declare(Options& options) {
               "Costs measured on the cluster, instead of its own: lines of kernels_calibration, kernels_gpu_bench "
               "and collectives_bench. Several files may follow.");
   options.section("Prediction");
-  options.add_flag("no-search", &no_search,
-                   "Predict only the layout that train would run with these options. Otherwise every axis that is not "
-                   "given is searched: ranks, chunks, micro-batch, schedule, recomputation, shards and overlaps.");
+  options.add_flag(
+      "no-search", &no_search,
+      "Predict only the layout that train would run with these options. Otherwise every axis that is not "
+      "given is searched: ranks, also those that divide experts, chunks, micro-batch, schedule, recomputation, "
+      "shards and overlaps.");
   options.add("top", &top, "N", "Grids to find and print.", between(1, 1000));
   options.add_flag("json", &json, "Print JSON instead of tables; with --cases a line for each run.");
   options.add("batch-file", &batch_file, "FILE", "Write a SLURM batch file that trains with the best layout.");
@@ -173,7 +175,7 @@ plan::SearchSpace PlanOptions::space(const Options& options, const plan::Cluster
   space.pipeline = if_given(options.given("pipeline-model-parallel-size"), g.pipeline);
   space.context = if_given(options.given("context-parallel-size"), g.context);
   space.data = data_ranks;
-  space.expert = g.expert;
+  space.expert = if_given(options.given("expert-model-parallel-size"), g.expert);
   space.chunks = g.split.chunks;
   space.micro_batch_size = if_given(options.given("micro-batch-size"), batch.micro_batch_size);
   space.schedule = parallel.schedule;

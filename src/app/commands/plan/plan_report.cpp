@@ -56,7 +56,10 @@ void print_head(const PlanReport& report) {
   fmt::print("cluster {}: {} of {} x {}; {} of a rank's memory are usable\n", printable(cluster.name),
              counted(report.nodes, "node"), cluster.ranks_per_node, printable(cluster.device.name),
              bytes_text(report.result.limit_bytes));
-  if (job.grid.expert_size() > 1) fmt::print("experts of a layer divided over {} ranks\n", job.grid.expert_size());
+  if (job.model.experts.any()) {
+    fmt::print("expert load factor {:g}: tokens of the predicted rank's experts, over the mean of its ep ranks\n",
+               job.execution.parallel.expert_load);
+  }
   if (report.result.layouts > 0) {
     fmt::print("{} layouts considered, {} predicted, the memory of {} ranks rehearsed\n", report.result.layouts,
                report.result.predicted, report.result.rehearsed);
@@ -65,18 +68,19 @@ void print_head(const PlanReport& report) {
 
 void print_table(const PlanReport& report) {
   fmt::print(
-      "\n{:>3} {:>3} {:>3} {:>5} {:>3} {:>5} {:>5}  {:<11} {:<9} {:>4} {:>2}  {:<14} {:>9} {:>10} {:>10} {:>7} {:>6}\n",
-      "tp", "pp", "cp", "dp", "vpp", "micro", "count", "schedule", "recompute", "zero", "sp", "overlaps", "memory",
-      "step ms", "tokens/s", "TFLOP/s", "MFU");
+      "\n{:>3} {:>3} {:>3} {:>5} {:>3} {:>3} {:>5} {:>5}  {:<11} {:<9} {:>4} {:>2}  {:<14} {:>9} {:>10} {:>10} {:>7} "
+      "{:>6}\n",
+      "tp", "pp", "cp", "dp", "ep", "vpp", "micro", "count", "schedule", "recompute", "zero", "sp", "overlaps",
+      "memory", "step ms", "tokens/s", "TFLOP/s", "MFU");
   for (const RankedGrid& grid : report.result.grids) {
     const plan::Job& job = grid.job;
     const Speed speed = speed_of(grid);
     fmt::print(
-        "{:>3} {:>3} {:>3} {:>5} {:>3} {:>5} {:>5}  {:<11} {:<9} {:>4} {:>2}  {:<14} {:>9} {:>10.1f} {:>10.0f} "
+        "{:>3} {:>3} {:>3} {:>5} {:>3} {:>3} {:>5} {:>5}  {:<11} {:<9} {:>4} {:>2}  {:<14} {:>9} {:>10.1f} {:>10.0f} "
         "{:>7.4g} "
         "{:>5.1f}%\n",
         job.grid.tensor_size(), job.grid.pipeline_size(), job.grid.context_size(), job.grid.data_size(),
-        plan::chunks_of(job), job.execution.micro_batch_size, plan::micro_batches_of(job),
+        job.grid.expert_size(), plan::chunks_of(job), job.execution.micro_batch_size, plan::micro_batches_of(job),
         job.grid.pipeline_size() > 1 ? parallel::name_of(plan::schedule_of(job)) : "-", recomputation_of(job),
         static_cast<int>(job.execution.parallel.data_parallel.sharding),
         job.execution.parallel.sequence_parallel ? "y" : "-", overlaps_of(job),
