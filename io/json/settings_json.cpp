@@ -9,9 +9,9 @@ namespace trireme::io {
 namespace {
 
 using nlohmann::json;
-using Settings = std::vector<std::pair<std::string, std::string>>;
+using NamedTexts = std::vector<std::pair<std::string, std::string>>;
 
-void append_settings(const json& object, const std::string& prefix, Settings& settings) {
+void append_settings(const json& object, const std::string& prefix, NamedTexts& settings) {
   for (const auto& [name, value] : object.items()) {
     const std::string path = prefix + name;
     if (value.is_object() && !value.empty()) {
@@ -24,11 +24,11 @@ void append_settings(const json& object, const std::string& prefix, Settings& se
 
 }  // namespace
 
-Settings json_settings(std::string_view text, const std::string& where) {
+NamedTexts json_settings(std::string_view text, const std::string& where) {
   const json object = parse_json(text, where, /*max_depth=*/16);
   TRIREME_CHECK(object.is_object(), DataError, "{}: {} instead of an object of settings", where,
                 json_quotation(object));
-  Settings settings;
+  NamedTexts settings;
   append_settings(object, "", settings);
   return settings;
 }
