@@ -160,5 +160,13 @@ TEST(RouterBiases, OfAResumedRunHaveTheSameBits) {
   }
 }
 
+TEST(RouterBiases, TakeTheMemoryThatIsPredicted) {
+  for (const DType dtype : {DType::fp32, DType::bf16}) {
+    TrainingRunConfig config = run_with(0.01, dtype);
+    config.batch = 8;
+    test::activation_bytes(test::world(), config, {});
+  }
+}
+
 }  // namespace
 }  // namespace trireme::train
