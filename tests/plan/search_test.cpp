@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <map>
 #include <set>
 
 #include "src/base/check.hpp"
@@ -120,25 +119,29 @@ TEST(Candidates, KeepTheRanksThatDivideExperts) {
   EXPECT_GT(rejected(rejections, "do not divide by the 4 ranks of <expert_model_parallel_size>"), 0);
 }
 
-TEST(Candidates, DivideExpertsOverEachNumberOfRanksThatDividesThem) {
+TEST(Candidates, DivideExpertsInANodeOrOverTheMostRanks) {
   SearchSpace space = space_of(16);
   space.base.model.linear_bias = false;
-  space.base.model.experts.count = 6;
   space.tensor = 1;
   space.pipeline = 1;
+  space.context = 1;
   space.micro_batch_size = 1;
+  const auto sizes_of = [&](std::int64_t experts) {
+    space.base.model.experts.count = experts;
+    std::vector<Rejection> rejections;
+    std::set<int> sizes;
+    for (const Job& job : candidates(space, rejections).at(0).jobs) sizes.insert(job.grid.expert_size());
+    return sizes;
+  };
+  EXPECT_EQ(sizes_of(6), std::set<int>{2});
+  EXPECT_EQ(sizes_of(8), std::set<int>{8});
+  EXPECT_EQ(sizes_of(64), (std::set<int>{8, 16}));
+  // The others are variants.
   std::vector<Rejection> rejections;
-  std::map<int, std::set<int>> sizes;  // by data ranks
-  for (const GridCandidates& grid : candidates(space, rejections)) {
-    for (const Job& job : grid.jobs) sizes[job.grid.data_size()].insert(job.grid.expert_size());
-  }
-  ASSERT_TRUE(sizes.contains(16));
-  EXPECT_EQ(sizes[16], (std::set<int>{1, 2}));
-  space.base.model.experts.count = 64;
-  for (const GridCandidates& grid : candidates(space, rejections)) {
-    for (const Job& job : grid.jobs) sizes[job.grid.data_size()].insert(job.grid.expert_size());
-  }
-  EXPECT_EQ(sizes[16], (std::set<int>{1, 2, 4, 8, 16}));
+  const Job job = candidates(space, rejections).at(0).jobs.front();
+  std::set<int> others;
+  for (const Job& variant : variants(space, job)) others.insert(variant.grid.expert_size());
+  EXPECT_EQ(others, (std::set<int>{1, 2, 4, 8, 16}));
 }
 
 TEST(Search, FindsTheExpertRanksThatFitIntoMemory) {

@@ -110,16 +110,30 @@ std::vector<DataSharding> shardings(const SearchSpace& space, const ProcessGrid&
   return {DataSharding::optimizer, DataSharding::optimizer_and_gradients};
 }
 
-/// The grid with each number of expert ranks to try.
-std::vector<ProcessGrid> expert_divisions(const SearchSpace& space, const ProcessGrid& grid) {
+/// Numbers of ranks that can divide the experts of a grid, in increasing order; empty if none is searched.
+std::vector<int> expert_sizes(const SearchSpace& space, const ProcessGrid& grid) {
   const std::int64_t experts = space.base.model.experts.count;
-  if (space.expert || experts == 0) return {grid};
-  std::vector<ProcessGrid> grids;
-  for (const int size : divisors(grid.gradient_size())) {
-    if (experts % size != 0) continue;
-    grids.emplace_back(grid.world_size(), grid.tensor_size(), grid.pipeline_size(), grid.context_size(),
-                       grid.data_size(), size);
+  if (space.expert || experts == 0) return {};
+  std::vector<int> sizes = divisors(grid.gradient_size());
+  std::erase_if(sizes, [&](int size) { return experts % size != 0; });
+  return sizes;
+}
+
+ProcessGrid with_experts(const ProcessGrid& grid, int expert_size) {
+  return {grid.world_size(),   grid.tensor_size(), grid.pipeline_size(),
+          grid.context_size(), grid.data_size(),   expert_size};
+}
+
+/// The grid with the most expert ranks in a node, and with the most of all, which need least memory.
+std::vector<ProcessGrid> expert_divisions(const SearchSpace& space, const ProcessGrid& grid) {
+  const std::vector<int> sizes = expert_sizes(space, grid);
+  if (sizes.empty()) return {grid};
+  int in_node = 1;
+  for (const int size : sizes) {
+    if (size * grid.tensor_size() <= space.ranks_per_node) in_node = size;
   }
+  std::vector<ProcessGrid> grids = {with_experts(grid, in_node)};
+  if (sizes.back() != in_node) grids.push_back(with_experts(grid, sizes.back()));
   return grids;
 }
 
@@ -222,6 +236,11 @@ std::vector<Job> variants(const SearchSpace& space, const Job& job) {
     add([](train::ParallelConfig& p) { p.overlap_p2p = !p.overlap_p2p; });
   }
   if (grid.gradient_size() == 1) return result;
+  for (const int size : expert_sizes(space, grid)) {
+    if (size == grid.expert_size()) continue;
+    add([](train::ParallelConfig&) {});
+    result.back().grid = with_experts(grid, size);
+  }
   if (!space.sharding && job.execution.parallel.data_parallel.sharding != DataSharding::none && !space.overlap_gather) {
     add([](train::ParallelConfig& p) {
       p.data_parallel.sharding = DataSharding::none;

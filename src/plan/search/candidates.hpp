@@ -40,11 +40,12 @@ struct Rejection {
 /// holds. A given `expert` does not divide context x data ranks. Its axes do not divide the model or the batch. Its
 /// tensor groups lie on several nodes. Its context ranks have fewer than 2,048 positions. It has fewer micro-batches
 /// than stages. The last three do not apply to given axes. Layouts have the overlaps that cost nothing, and ZeRO with
-/// several data ranks (`variants` has the others). Experts are divided over each number of ranks that divides both the
-/// experts and context x data ranks. ConfigError if a given axis fits no grid.
+/// several data ranks (`variants` has the others). Experts are divided over the most ranks in a node and the most of
+/// all. ConfigError if a given axis fits no grid.
 std::vector<GridCandidates> candidates(const SearchSpace& space, std::vector<Rejection>& rejections);
 
-/// Layouts that differ from `job` in one axis that is not given: sequence parallelism, state in shards or overlaps.
+/// Layouts that differ from `job` in one axis that is not given: sequence parallelism, ranks that divide experts, state
+/// in shards or overlaps.
 std::vector<Job> variants(const SearchSpace& space, const Job& job);
 
 }  // namespace trireme::plan
