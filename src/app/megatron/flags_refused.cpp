@@ -67,7 +67,7 @@ constexpr auto refused_flags = std::to_array<FlagGroup>({
     {one, "23.04-0.13", absent, why::encoders, "pipeline-model-parallel-split-rank"},
     {one, "Megatron-LLM", absent, why::encoders, "model-name"},
     {one, "v2.5-", absent, why::encoders, "decoder-seq-length, vocab-extra-ids"},
-    {list, "", absent, why::experts, "expert-*, moe-*, num-experts*"},
+    {list, "", absent, why::experts, "expert-interval*, moe-*, num-experts*"},
     {none, "0.7-", absent, "inputs of experts are not padded; nearest: --moe-expert-capacity-factor",
      "moe-pad-expert-input-to-capacity"},
     {one, "0.5-", absent, "the inputs of routers have no noise; nearest: leave it out", "moe-input-jitter-eps"},
