@@ -116,7 +116,8 @@ TEST(Candidates, KeepTheRanksThatDivideExperts) {
   const std::vector<GridCandidates> found = candidates(space, rejections);
   ASSERT_FALSE(found.empty());
   for (const GridCandidates& grid : found) EXPECT_EQ(grid.grid.expert_size(), 4) << grid.grid.describe(0);
-  EXPECT_GT(rejected(rejections, "do not divide by the 4 ranks of <expert_model_parallel_size>"), 0);
+  EXPECT_GT(rejected(rejections, "the ranks of a stage do not divide by the 4 ranks of <expert_model_parallel_size>"),
+            0);
 }
 
 TEST(Candidates, DivideExpertsInANodeOrOverTheMostRanks) {

@@ -25,10 +25,11 @@ struct LayerShape {
   const std::int32_t* first_visible = nullptr;  ///< AttentionProblem::first_visible of the micro-batch
   const std::int32_t* position_ids = nullptr;   ///< RotaryHeads::position_ids of the micro-batch
 
-  /// Throws ConfigError if `tensor_size` does not divide the heads, the columns of feed-forward blocks and experts or,
-  /// with sequence parallelism, the sequence.
+  /// Throws ConfigError if `tensor_size` does not divide the heads, the columns of feed-forward blocks or, with
+  /// sequence parallelism or other `expert_tensor_size`, the sequence; or if that does not divide the columns of
+  /// experts.
   static LayerShape of(const ModelConfig& config, std::int64_t s, std::int64_t b, int tensor_size,
-                       bool sequence_parallel, DType dtype) {
+                       bool sequence_parallel, DType dtype, int expert_tensor_size) {
     TRIREME_CHECK(config.heads % tensor_size == 0 && config.ffn_hidden % tensor_size == 0, ConfigError,
                   "{} attention heads and {} feed-forward columns do not split over {} tensor ranks; "
                   "<tensor_model_parallel_size> must divide both",
@@ -37,12 +38,27 @@ struct LayerShape {
                   "<num_query_groups> {}: heads of keys and values do not split over {} tensor ranks; "
                   "<tensor_model_parallel_size> must divide them",
                   config.kv_heads(), tensor_size);
-    TRIREME_CHECK(!config.experts.any() || (config.expert_ffn_hidden() % tensor_size == 0 &&
-                                            config.experts.shared_hidden % tensor_size == 0),
-                  ConfigError,
-                  "<moe_ffn_hidden_size> {}, <moe_shared_expert_intermediate_size> {}: experts do not split over {} "
-                  "tensor ranks; <tensor_model_parallel_size> must divide both",
-                  config.expert_ffn_hidden(), config.experts.shared_hidden, tensor_size);
+    const bool folds_experts = config.experts.any() && expert_tensor_size != tensor_size;
+    TRIREME_CHECK(
+        folds_experts || !config.experts.any() ||
+            (config.expert_ffn_hidden() % tensor_size == 0 && config.experts.shared_hidden % tensor_size == 0),
+        ConfigError,
+        "<moe_ffn_hidden_size> {}, <moe_shared_expert_intermediate_size> {}: experts do not split over {} "
+        "tensor ranks; <tensor_model_parallel_size> must divide both",
+        config.expert_ffn_hidden(), config.experts.shared_hidden, tensor_size);
+    TRIREME_CHECK(!folds_experts || config.expert_ffn_hidden() % expert_tensor_size == 0, ConfigError,
+                  "<moe_ffn_hidden_size> {}: experts do not split over {} ranks; <expert_tensor_parallel_size> must "
+                  "divide it",
+                  config.expert_ffn_hidden(), expert_tensor_size);
+    TRIREME_CHECK(!folds_experts || config.experts.shared_hidden % tensor_size == 0, ConfigError,
+                  "<moe_shared_expert_intermediate_size> {}: the shared expert does not split over {} tensor ranks; "
+                  "<tensor_model_parallel_size> must divide it",
+                  config.experts.shared_hidden, tensor_size);
+    TRIREME_CHECK(!folds_experts || s % tensor_size == 0, ConfigError,
+                  "<expert_tensor_parallel_size> {}: a sequence of {} (of one context rank) does not split over {} "
+                  "tensor ranks, each of which sends its tokens to experts; <seq_length> over "
+                  "<context_parallel_size> must be a multiple of {}",
+                  expert_tensor_size, s, tensor_size, tensor_size);
     TRIREME_CHECK(!sequence_parallel || s % tensor_size == 0, ConfigError,
                   "<sequence_parallel>: a sequence of {} (of one context rank) does not split over {} tensor ranks; "
                   "<seq_length> over <context_parallel_size> must be a multiple of {}",
