@@ -34,7 +34,8 @@ std::vector<checkpoint::StateTensor> state_pieces(const model::ModelConfig& conf
                                                   const parallel::ProcessGrid& grid, int rank) {
   validate(execution, config, grid.expert_size(), grid.folds_experts());
   const parallel::GridPosition at = grid.position(rank);
-  model::LayerShape::of(config, execution.sequence_length, 1, grid.tensor_size(), false, execution.dtype,
+  // A sequence of which every grid has positions: its length is not known here.
+  model::LayerShape::of(config, grid.tensor_size(), 1, grid.tensor_size(), false, execution.dtype,
                         grid.expert_tensor_size());
   const parallel::VocabularyPartition vocabulary(config.vocabulary, at.tensor, grid.tensor_size(),
                                                  execution.vocabulary_multiple, execution.padded_vocabulary_size);

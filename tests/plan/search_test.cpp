@@ -145,6 +145,30 @@ TEST(Candidates, DivideExpertsInANodeOrOverTheMostRanks) {
   EXPECT_EQ(others, (std::set<int>{1, 2, 4, 8, 16}));
 }
 
+TEST(Candidates, SplitExpertsOverTheTensorRanksOrKeepThemComplete) {
+  SearchSpace space = space_of(16);
+  space.base.model.linear_bias = false;
+  space.base.model.experts.count = 64;
+  space.tensor = 2;
+  space.pipeline = 1;
+  space.context = 1;
+  const auto sizes_of = [&](std::optional<int> expert, std::optional<int> expert_tensor) {
+    space.expert = expert;
+    space.expert_tensor = expert_tensor;
+    std::vector<Rejection> rejections;
+    std::set<std::pair<int, int>> sizes;
+    for (const GridCandidates& found : candidates(space, rejections)) {
+      for (const Job& job : found.jobs) sizes.insert({job.grid.expert_size(), job.grid.expert_tensor_size()});
+    }
+    return sizes;
+  };
+  using Sizes = std::set<std::pair<int, int>>;
+  EXPECT_EQ(sizes_of({}, {}), (Sizes{{4, 2}, {8, 2}, {8, 1}, {16, 1}}));
+  EXPECT_EQ(sizes_of(16, {}), (Sizes{{16, 1}}));
+  EXPECT_EQ(sizes_of({}, 4), (Sizes{{2, 4}, {4, 4}}));
+  EXPECT_EQ(sizes_of(8, 4), Sizes{});
+}
+
 TEST(Search, FindsTheExpertRanksThatFitIntoMemory) {
   ClusterCosts costs(cluster_preset("dgx-h100"));
   SearchSpace space = space_of(8, 64, "mixtral-8x7b");

@@ -123,6 +123,21 @@ TEST(StageWork, MovesTheBytesOfEachRouteOfTokens) {
   EXPECT_EQ(moved(StepKind::backward, Collective::send_receive), Volume{});
 }
 
+TEST(StageWork, CompleteExpertsGetTheTokensOfEachTensorRank) {
+  // Half of n = s b tokens are sent by each of two tensor ranks.
+  constexpr double n = s * b / 2, h = 256, k = 2;
+  train::ExecutionConfig e = execution();
+  e.parallel.exchange_tokens = true;
+  StageWork split = record_stage(with_experts(), e, {8, 2, 1, 1, 4, 4}, {.layers = 1});
+  StageWork complete = record_stage(with_experts(), e, {8, 2, 1, 1, 4, 4, 1}, {.layers = 1});
+  const double of_one = static_cast<double>(2 * small().hidden * small().ffn_hidden);
+  EXPECT_NEAR(static_cast<double>(complete.parameters - split.parameters), 2 * of_one / 2, 0.01 * of_one);
+  EXPECT_EQ(volume(complete.steps[StepKind::forward], GroupKind::expert, Collective::all_to_all),
+            (Volume{n * k * (4 + 2 * 2 * h), 3}));
+  EXPECT_EQ(volume(complete.steps[StepKind::backward], GroupKind::expert, Collective::all_to_all),
+            (Volume{n * k * (4 + 3 * 2 * h), 4}));
+}
+
 /// FLOPs of the forward products that expand rows of experts.
 double expansion_flops(StageWork& work) {
   double sum = 0;
