@@ -368,6 +368,7 @@ TEST(ModelOptions, EachFieldsOptionSetsIt) {
     if (field.name() == "multi-latent-attention") {
       base = "--model llama3-8b --group-query-attention --num-query-groups 32";
     }
+    if (field.name() == "qk-head-dim") base.insert(base.end(), {"--v-head-dim", "16"});
     if (field.name() == "num-experts") base.emplace_back("--disable-bias-linear");
     if (field.name() == "rotary-base-local") base.insert(base.end(), {"--window-size", "5"});
     if (field.name() == "moe-router-enable-expert-bias") {
