@@ -117,7 +117,9 @@ const ModelClass& model_class_of(const ModelConfig& config, std::string_view nam
 }
 
 TensorMap tensor_map(const ModelClass& model_class, const ModelConfig& config, const MapOptions& options) {
-  return model_class.map(config, options);
+  MapOptions resolved = options;
+  if (!options.rotary) resolved.rotary = model_class.rotary;
+  return model_class.map(config, resolved);
 }
 
 std::vector<std::string> other_names(const ModelClass& model_class, const std::string& tensor) {

@@ -59,10 +59,12 @@ bool is_yarn(const ModelConfig& config) { return config.rotary_scaling.kind == R
 bool has_experts(const ModelConfig& config) { return config.experts.any(); }
 bool has_router_bias(const ModelConfig& config) { return config.experts.router_bias; }
 bool has_qk_norm(const ModelConfig& config) { return config.qk_norm; }
+bool is_latent(const ModelConfig& config) { return config.latent.used; }
 bool is_parallel(const ModelConfig& config) { return config.parallel_residual; }
 
 constexpr Need needs_rotary = {rotates, "<position_embedding_type> rope"};
 constexpr Need needs_yarn = {is_yarn, "<position_embedding_type> yarn"};
+constexpr Need needs_latent = {is_latent, "<multi_latent_attention>"};
 constexpr Need needs_experts = {has_experts, "<num_experts>"};
 constexpr Need needs_bert = {is_bert, "a BERT: give <model> bert-336m or <model_type> bert"};
 
@@ -74,6 +76,7 @@ constexpr ConfigKeys rope_keys = {"", "rope_parameters.", ""};
 #define TRIREME_AT(...) .get = get_at<__VA_ARGS__>, .set = set_at<__VA_ARGS__>
 using C = ModelConfig;
 using E = ExpertConfig;
+using L = LatentAttention;
 using R = RotaryScaling;
 
 // clang-format off
@@ -124,6 +127,26 @@ constexpr Field table[] = {
     {TRIREME_AT(&C::query_groups), .range = countable(), .attribute = "kv_heads", .since = "kv_heads",
      .option = "num-query-groups", .help = "Heads of keys and values with <group_query_attention>; default 1.",
      .log = ", {} query groups", .keys = {"", "num_key_value_heads", ""}},
+    {TRIREME_AT(&C::latent, &L::used), .attribute = "latent_attention", .option = "multi-latent-attention",
+     .help = "Compute keys and values, and with <q_lora_rank> queries, from latents (DeepSeek-V2).",
+     .log = ", latent attention"},
+    {TRIREME_AT(&C::latent, &L::query_rank), .range = between(0, countable().max), .attribute = "query_rank",
+     .stored_if = is_latent, .option = "q-lora-rank",
+     .help = "Width of the latent of queries; default 0, none.", .needs = needs_latent, .log = ", queries of rank {}"},
+    {TRIREME_AT(&C::latent, &L::kv_rank), .range = countable(), .attribute = "kv_rank", .stored_if = is_latent,
+     .option = "kv-lora-rank", .help = "Width of the latent of keys and values; default 32.", .needs = needs_latent,
+     .log = ", keys and values of rank {}", .logs_default = true},
+    {TRIREME_AT(&C::latent, &L::head_dim), .range = countable(), .attribute = "latent_head_dim",
+     .stored_if = is_latent, .option = "qk-head-dim",
+     .help = "Latent attention: channels of a head of queries and keys that do not rotate; default 128.",
+     .needs = needs_latent, .log = ", {} plain", .logs_default = true},
+    {TRIREME_AT(&C::latent, &L::rotary_dim), .range = countable(), .attribute = "latent_rotary_dim",
+     .stored_if = is_latent, .option = "qk-pos-emb-head-dim",
+     .help = "Latent attention: further channels of these heads, which rotate; default 64.", .needs = needs_latent,
+     .log = " and {} rotating channels", .logs_default = true},
+    {TRIREME_AT(&C::latent, &L::value_dim), .range = countable(), .attribute = "value_dim", .stored_if = is_latent,
+     .option = "v-head-dim", .help = "Latent attention: channels of a head of values; default 128.",
+     .needs = needs_latent, .log = ", {} of values", .logs_default = true},
     {TRIREME_AT(&C::normalization), .names = normalization_names, .attribute = "normalization", .since = "kv_heads",
      .option = "normalization", .help = "Kind of normalisation; default LayerNorm.", .log = ", {}"},
     {TRIREME_AT(&C::norm_1p), .attribute = "norm_1p", .since = "kv_channels", .option = "apply-layernorm-1p",
@@ -182,7 +205,8 @@ constexpr Field table[] = {
      .stored_if = [](const ModelConfig& config) { return config.window.any(); }, .option = "window-attn-skip-freq",
      .log = " in layers {}"},
     {TRIREME_AT(&C::qk_norm), .attribute = "qk_norm", .since = "kv_channels", .option = "qk-layernorm",
-     .help = "Normalise the channels of each head of queries and keys, by the kind of <normalization>.",
+     .help = "Normalise the channels of each head of queries and keys, by the kind of <normalization>; with"
+             " <multi_latent_attention> the latents.",
      .log = ", normalised queries and keys"},
     {TRIREME_AT(&C::qk_norm_across_heads), .attribute = "qk_norm_across_heads", .option = "qk-layernorm-across-heads",
      .help = "Normalise the channels of all heads together, with <qk_layernorm>.",
@@ -410,9 +434,10 @@ ModelConfig canonical(const ModelConfig& config) {
   const ModelConfig plain;
   ModelConfig result = config;
   if (config.query_groups == config.heads) result.query_groups = 0;
-  if (config.attention_columns() == config.hidden) result.kv_channels = 0;
+  if (config.latent.used || config.attention_columns() == config.hidden) result.kv_channels = 0;
   if (config.linear_bias) result.qkv_bias = false;
   if (config.gated) result.activation = plain.activation;
+  if (!config.latent.used) result.latent = plain.latent;
   if (config.query_scalar == config.head_dim()) result.query_scalar = 0;
   if (!rotates(config)) {
     result.rotary_base = plain.rotary_base;

@@ -101,6 +101,18 @@ constexpr Preset presets[] = {
       "num-query-groups 4 ffn-hidden-size 6144 kv-channels 128 qk-layernorm max-position-embeddings 40960 "
       "untie-embeddings-and-output-weights num-experts 128 moe-router-topk 8 moe-ffn-hidden-size 768 "
       "moe-aux-loss-coeff 0.001"}},
+    {"deepseek-v2-lite",
+     27,
+     2048,
+     16,
+     {llama,
+      "multi-latent-attention qk-layernorm kv-lora-rank 512 layernorm-epsilon 1e-6 ffn-hidden-size 10944 vocab-size "
+      "102400 untie-embeddings-and-output-weights max-position-embeddings 163840 rotary_scaling yarn "
+      "yarn-rotary-scaling-factor 40 yarn-original-max-position-embeddings 4096 yarn-mscale 0.707 yarn-mscale-all-dim "
+      "0.707",
+      "num-experts 64 moe-router-topk 6 moe-router-pre-softmax moe-ffn-hidden-size 1408 "
+      "moe-shared-expert-intermediate-size 2816 moe-layer-freq 011111111111111111111111111 moe-aux-loss-coeff 0.001 "
+      "moe-router-load-balancing-type seq_aux_loss"}},
     {"gemma2-2b",
      26,
      2304,

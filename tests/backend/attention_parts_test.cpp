@@ -55,6 +55,13 @@ TEST_P(AttentionParts, HeadsAreCopiedAndRounded) {
     source.data = ConstTensorView(source.data.data() + d * size_of(from_type), from_type, source.data.shape());
     b.attention().copy_heads(b.compute_stream(), {5, batch, 1, d}, source, heads_of(to, 2));
     EXPECT_EQ(values_of(b, to), expected);
+    // To both, since the heads of the source are 0 apart.
+    source.head_stride = 0;
+    b.attention().copy_heads(b.compute_stream(), {5, batch, 2, d}, source, heads_of(to, 2));
+    for (std::int64_t row = 0; row < 5 * batch; ++row) {
+      for (std::int64_t c = 0; c < d; ++c) expected[(row * 2 + 1) * d + c] = expected[row * 2 * d + c];
+    }
+    EXPECT_EQ(values_of(b, to), expected);
   }
 }
 

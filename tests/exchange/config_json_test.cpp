@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "src/model/presets.hpp"
 #include "tests/support/message_of.hpp"
 #include "tests/support/other_value.hpp"
 
@@ -47,11 +48,13 @@ TEST(ConfigJson, WhatIsWrittenReadsBackAsTheSameModel) {
   linear.config = config_of(R"(LlamaForCausalLM"], "rope_scaling": {"type": "linear", "factor": 2.0})");
   EXPECT_EQ(linear.config.rotary_scaling.interpolation, 2);
   models.push_back(linear);
-  for (const char* name :
-       {"GPT2LMHeadModel", "Qwen2ForCausalLM", "Qwen3ForCausalLM", "Qwen3MoeForCausalLM", "MistralForCausalLM",
-        "MixtralForCausalLM", "Starcoder2ForCausalLM", "GPTNeoXForCausalLM", "FalconForCausalLM", "Phi3ForCausalLM",
-        "Gemma2ForCausalLM", "Gemma3ForCausalLM", "Olmo2ForCausalLM", "OlmoeForCausalLM", "BertForPreTraining",
-        "BertForSequenceClassification", "BertForMultipleChoice", "BertForQuestionAnswering"}) {
+  for (const char* name : {"GPT2LMHeadModel",       "Qwen2ForCausalLM",        "Qwen3ForCausalLM",
+                           "Qwen3MoeForCausalLM",   "MistralForCausalLM",      "MixtralForCausalLM",
+                           "Starcoder2ForCausalLM", "GPTNeoXForCausalLM",      "FalconForCausalLM",
+                           "Phi3ForCausalLM",       "Gemma2ForCausalLM",       "Gemma3ForCausalLM",
+                           "Olmo2ForCausalLM",      "OlmoeForCausalLM",        "DeepseekV2ForCausalLM",
+                           "DeepseekV3ForCausalLM", "BertForPreTraining",      "BertForSequenceClassification",
+                           "BertForMultipleChoice", "BertForQuestionAnswering"}) {
     models.push_back(parse_config_json(fmt::format("{{\"architectures\": [\"{}\"]}}", name), "config.json"));
   }
   models.push_back(parse_config_json(
@@ -312,6 +315,41 @@ TEST(ConfigJson, AQwen3MoeHasDenseLayersWhereTheFileSaysSo) {
   EXPECT_THAT(error_of(R"(Qwen3MoeForCausalLM"], "mlp_only_layers": 3)"), HasSubstr("not a list of layers"));
   EXPECT_THAT(error_of(R"(Qwen3MoeForCausalLM"], "num_hidden_layers": 1, "mlp_only_layers": [0])"),
               HasSubstr("leaves no layer with experts"));
+}
+
+TEST(ConfigJson, ADeepseekHasLatentsDenseFirstLayersAndSharedExperts) {
+  // DeepSeek-V2-Lite's file has these settings, and others with the value of the class.
+  const std::string lite = R"(DeepseekV2ForCausalLM"], "first_k_dense_replace": 1, "hidden_size": 2048,
+      "intermediate_size": 10944, "kv_lora_rank": 512, "max_position_embeddings": 163840,
+      "moe_intermediate_size": 1408, "moe_layer_freq": 1, "n_group": 1, "n_routed_experts": 64, "n_shared_experts": 2,
+      "norm_topk_prob": false, "num_attention_heads": 16, "num_experts_per_tok": 6, "num_hidden_layers": 27,
+      "num_key_value_heads": 16, "q_lora_rank": null, "qk_nope_head_dim": 128, "qk_rope_head_dim": 64,
+      "rms_norm_eps": 1e-06, "rope_scaling": {"beta_fast": 32, "beta_slow": 1, "factor": 40, "mscale": 0.707,
+      "mscale_all_dim": 0.707, "original_max_position_embeddings": 4096, "type": "yarn"}, "rope_theta": 10000,
+      "scoring_func": "softmax", "topk_method": "greedy", "v_head_dim": 128, "vocab_size": 102400)";
+  EXPECT_EQ(attributes_of(config_of(lite)), attributes_of(model::preset("deepseek-v2-lite")));
+  HuggingFaceModel model;
+  model.model_class = &model_class_from("DeepseekV2ForCausalLM");
+  model.config = config_of(lite);
+  const std::string text = config_json(model, DType::fp32);
+  EXPECT_THAT(text, AllOf(HasSubstr("\"q_lora_rank\": null"), HasSubstr("\"n_shared_experts\": 2"),
+                          HasSubstr("\"first_k_dense_replace\": 1"), HasSubstr("\"rms_norm_eps\": 1e-06")));
+  EXPECT_EQ(attributes_of(parse_config_json(text, "config.json").config), attributes_of(model.config));
+  EXPECT_EQ(parse_config_json(text, "config.json").rotary, exchange::RotaryLayout::interleaved);
+
+  const model::ModelConfig v3 = config_of(R"(DeepseekV3ForCausalLM"])");
+  EXPECT_EQ(v3.experts.layers, "000" + std::string(58, '1'));
+  EXPECT_EQ(v3.latent.query_rank, 1536);
+  EXPECT_TRUE(v3.experts.router_bias);
+
+  EXPECT_THAT(error_of(R"(DeepseekV2ForCausalLM"], "rms_norm_eps": 1e-5, "topk_method": "group_limited_greedy",
+      "first_k_dense_replace": 32, "attention_bias": true, "norm_topk_prob": true)"),
+              AllOf(HasSubstr("rms_norm_eps is 1e-05"), HasSubstr("topk_method is \"group_limited_greedy\""),
+                    HasSubstr("first_k_dense_replace leaves no layer with experts"),
+                    HasSubstr("attention_bias is true"), HasSubstr("norm_topk_prob is true")));
+  EXPECT_THAT(error_of(R"(DeepseekV2ForCausalLM"], "rope_scaling": {"type": "yarn", "factor": 2.0,
+      "mscale_all_dim": 0.5})"),
+              HasSubstr("mscale_all_dim without mscale"));
 }
 
 TEST(ConfigJson, AFactorOfAttentionIsYarnsMagnitude) {

@@ -8,6 +8,7 @@
 #include "src/exchange/elements.hpp"
 #include "src/exchange/export.hpp"
 #include "src/exchange/import.hpp"
+#include "src/model/presets.hpp"
 #include "tests/support/message_of.hpp"
 #include "tests/support/other_value.hpp"
 
@@ -207,6 +208,49 @@ TEST(ModelClass, AModelWithExpertsIsAMixtralOrWithNormsOfQueriesAndKeysAQwen3) {
   EXPECT_THAT(message_of<DataError>([] { model_class_from("Qwen2MoeForCausalLM"); }), HasSubstr("sigmoid gate"));
 }
 
+TEST(ModelClass, AModelWithLatentAttentionIsADeepseek) {
+  model::ModelConfig config = model::preset("deepseek-v2-lite");
+  EXPECT_EQ(model_class_of(config).name, "DeepseekV2ForCausalLM");
+  const auto refusal = [](const model::ModelConfig& changed) {
+    return message_of<ConfigError>([&] { tensor_map(model_class_of(changed), changed); });
+  };
+  config.norm_epsilon = 1e-5;
+  config.qk_norm = false;
+  EXPECT_THAT(refusal(config), AllOf(HasSubstr("<layernorm_epsilon> 1e-05"), HasSubstr("without <qk_layernorm>")));
+  config = model::preset("deepseek-v2-lite");
+  config.experts.layers.front() = '1';
+  config.experts.layers[3] = '0';
+  EXPECT_THAT(refusal(config), HasSubstr("only the first layers of a DeepSeek model are dense"));
+  config.experts = {};
+  EXPECT_THAT(refusal(config), HasSubstr("without <num_experts>: all models of the class have experts"));
+
+  config = class_defaults(model_class_from("DeepseekV3ForCausalLM"));
+  config.experts.layers.clear();
+  EXPECT_EQ(model_class_of(config).name, "DeepseekV3ForCausalLM");
+  config.experts.groups_per_token = 2;
+  EXPECT_THAT(refusal(config), HasSubstr("compares groups by two experts"));
+  config.experts.groups_per_token = 4;
+  config.experts.shared_hidden = 1000;
+  EXPECT_THAT(refusal(config), HasSubstr("<moe_shared_expert_intermediate_size> 1000"));
+}
+
+TEST(TensorMap, LatentHeadsRotateTheirLastChannels) {
+  model::ModelConfig config = class_defaults(model_class_from("DeepseekV2ForCausalLM"));
+  config.layers = 1;
+  config.heads = 2;
+  config.latent = {.used = true, .kv_rank = 3, .head_dim = 1, .rotary_dim = 4, .value_dim = 2};
+  const TensorMap map = tensor_map(model_class_from("DeepseekV2ForCausalLM"), config);
+  const auto rows_of = [&](const std::string& name) {
+    std::vector<std::int64_t> rows;
+    for (const RowRun& run : std::ranges::find(map.parameters, name, &MappedParameter::name)->runs) {
+      for (std::int64_t i = 0; i < run.count; ++i) rows.push_back(run.foreign_first + i * run.foreign_step);
+    }
+    return rows;
+  };
+  EXPECT_EQ(rows_of("h.0.attn.q.weight"), (std::vector<std::int64_t>{0, 1, 3, 2, 4, 5, 6, 8, 7, 9}));
+  EXPECT_EQ(rows_of("h.0.attn.kv_down.weight"), (std::vector<std::int64_t>{0, 1, 2, 3, 5, 4, 6}));
+}
+
 TEST(ModelClass, AModelWithNormsAroundItsBranchesIsAGemma) {
   model::ModelConfig config = small_llama();
   model::set_fields(config, "geglu sandwich-norm scale-embeddings attn-logit-softcapping 2 window-size 1");
@@ -321,7 +365,7 @@ TEST(ModelClass, IsTheNamedOneIfTheModelFits) {
 }
 
 TEST(ModelClass, IsFoundForEveryFamilyByNameAndByDefaults) {
-  EXPECT_EQ(model_classes().size(), 19u);
+  EXPECT_EQ(model_classes().size(), 21u);
   for (const ModelClass& model_class : model_classes()) {
     SCOPED_TRACE(model_class.name);
     EXPECT_EQ(&model_class_from(model_class.name), &model_class);

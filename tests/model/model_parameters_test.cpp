@@ -128,6 +128,43 @@ TEST(GptParameters, OfLlamaHaveTheirNamesAndShapes) {
             "lm_head.weight [130, 16] [128, 16]\n");
 }
 
+TEST(GptParameters, OfLatentAttentionHaveTheirNamesAndShapes) {
+  ModelConfig config = small();
+  config.layers = 1;
+  config.linear_bias = false;
+  config.qk_norm = true;
+  config.normalization = Normalization::rms_norm;
+  config.position_embedding = PositionEmbedding::rope;
+  config.latent = {.used = true, .kv_rank = 12, .head_dim = 6, .rotary_dim = 4, .value_dim = 7};
+  const auto list_of = [&](std::int64_t query_rank, bool sequence_parallel) {
+    config.latent.query_rank = query_rank;
+    const parallel::VocabularyPartition vocabulary(config.vocabulary, 0, 2);
+    StageShard shard = StageShard::of(parallel::PipelineLayout::of(1, 1, {}), 0, 2, 0);
+    shard.sequence_parallel = sequence_parallel;
+    std::string list;
+    for (const Parameter& p : model_parameters(config, shard, vocabulary)) {
+      if (p.name.find(".attn.") == std::string::npos) continue;
+      list += p.name.substr(9) + " " + to_string(p.shape) + " " + to_string(p.box.extent);
+      list += p.gradient_is_partial ? " partial\n" : "\n";
+    }
+    return list;
+  };
+  EXPECT_EQ(list_of(0, false),
+            "q.weight [4, 10, 16] [2, 10, 16]\n"
+            "kv_down.weight [16, 16] [16, 16]\n"
+            "kv_ln.weight [12] [12]\n"
+            "kv_up.weight [4, 13, 12] [2, 13, 12]\n"
+            "proj.weight [16, 28] [16, 14]\n");
+  EXPECT_EQ(list_of(10, true),
+            "q_down.weight [10, 16] [10, 16] partial\n"
+            "q_ln.weight [10] [10] partial\n"
+            "q_up.weight [4, 10, 10] [2, 10, 10]\n"
+            "kv_down.weight [16, 16] [16, 16] partial\n"
+            "kv_ln.weight [12] [12] partial\n"
+            "kv_up.weight [4, 13, 12] [2, 13, 12]\n"
+            "proj.weight [16, 28] [16, 14]\n");
+}
+
 TEST(GptParameters, OfExpertsHaveTheirNamesAndShapes) {
   ModelConfig config = small();
   test::model_variants().back().apply(config);

@@ -39,9 +39,11 @@ model::ModelConfig llama() {
   return config;
 }
 
-/// Experts in every other layer.
+/// Latent attention, and experts in every other layer.
 model::ModelConfig with_experts() {
   model::ModelConfig config = llama();
+  config.query_groups = 0;
+  config.latent = {.used = true, .query_rank = 10, .kv_rank = 12, .head_dim = 6, .rotary_dim = 4, .value_dim = 7};
   config.experts = {.count = 8,
                     .ffn_hidden = 12,
                     .shared_hidden = 8,

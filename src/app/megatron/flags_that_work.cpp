@@ -10,10 +10,11 @@ using enum Kind;
 
 // Flags that work or write something, and values of flags that have a row of their own.
 constexpr auto working_flags = std::to_array<FlagGroup>({
-    {none, "0.10-", works, "", "check-for-spiky-loss, use-rope-scaling"},
+    {none, "0.10-", works, "", "check-for-spiky-loss, multi-latent-attention, use-rope-scaling"},
     {one, "0.10-", works, "",
-     "expert-tensor-parallel-size, moe-ffn-hidden-size, moe-layer-freq, moe-shared-expert-intermediate-size, "
-     "rotary-scaling-factor"},
+     "expert-tensor-parallel-size, kv-lora-rank, moe-ffn-hidden-size, moe-layer-freq, "
+     "moe-shared-expert-intermediate-size, q-lora-rank, qk-head-dim, qk-pos-emb-head-dim, rotary-scaling-factor, "
+     "v-head-dim"},
     {none, "0.11-", works, "", "moe-router-enable-expert-bias, use-precision-aware-optimizer"},
     {one, "0.11-", works, "",
      "exp-avg-dtype, exp-avg-sq-dtype, main-grads-dtype, moe-router-bias-update-rate, moe-router-group-topk, "
@@ -23,7 +24,7 @@ constexpr auto working_flags = std::to_array<FlagGroup>({
     {one, "0.12-", works, "", "data-parallel-sharding-strategy, moe-router-dtype"},
     {one, "0.13-", works, "", "pipeline-model-parallel-layout"},
     {none, "0.14-", works, "", "multiple-validation-sets"},
-    {one, "0.14-", works, "", "padded-vocab-size, save-retain-interval"},
+    {one, "0.14-", works, "", "padded-vocab-size, rope-type, save-retain-interval"},
     {none, "0.15-", works, "", "override-opt-param-scheduler, use-checkpoint-opt-param-scheduler"},
     {one, "0.15-", works, "", "window-attn-skip-freq, window-size"},
     {none, "0.16-", works, "", "muon-no-split-qkv"},

@@ -72,6 +72,7 @@ struct ModelOptions {
   std::optional<model::ModelFamily> family;
   FieldOptions fields;
   std::optional<Positions> positions;
+  std::optional<Positions> rotation;  ///< --rope-type
   bool llama3_scaling = false;
   bool group_query_attention = false;
   WindowOptions window;

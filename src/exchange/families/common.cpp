@@ -41,7 +41,7 @@ void map_attention(TensorMapBuilder& map, const MapOptions& options, const std::
   for (const std::string suffix : {"weight", "bias"}) {
     if (suffix == "bias" && !map.config().has_qkv_bias()) continue;
     map.split_heads(ours, suffix, attention + ".q_proj." + suffix, attention + ".k_proj." + suffix,
-                    attention + ".v_proj." + suffix, options.rotary);
+                    attention + ".v_proj." + suffix, *options.rotary);
   }
   map_layer(map, ours + ".q_ln", attention + ".q_norm");
   map_layer(map, ours + ".k_ln", attention + ".k_norm");

@@ -7,8 +7,9 @@
 namespace trireme::exchange {
 
 /// All families. NAME.cpp defines NAME_family(), which returns its classes. A model is exported as the first class that
-/// fits it: only classes of the first three have experts.
+/// fits it: only classes of the first four have experts.
 #define TRIREME_FAMILIES(X) \
+  X(deepseek)               \
   X(olmo) X(qwen3_moe) X(mixtral) X(gemma) X(gpt2) X(gpt_neox) X(falcon) X(starcoder2) X(phi3) X(llama) X(bert)
 
 #define TRIREME_DECLARE_FAMILY(name) std::vector<ModelClass> name##_family();

@@ -24,6 +24,8 @@ struct LayerShape {
   const std::int32_t* lengths = nullptr;
   const std::int32_t* first_visible = nullptr;  ///< AttentionProblem::first_visible of the micro-batch
   const std::int32_t* position_ids = nullptr;   ///< RotaryHeads::position_ids of the micro-batch
+  std::int64_t v = 0;                           ///< channels of a head of values, at most d; 0: d
+  bool latent = false;                          ///< latent attention
 
   /// Throws ConfigError if `tensor_size` does not divide the heads, the columns of feed-forward blocks or, with
   /// sequence parallelism or other `expert_tensor_size`, the sequence; or if that does not divide the columns of
@@ -72,16 +74,19 @@ struct LayerShape {
         "a micro-batch of {} sequences of {} tokens: activations of {:.1g} elements are more than any machine "
         "holds. Try a smaller <micro_batch_size> or <seq_length>.",
         b, s, elements);
-    return {s,
-            sequence_parallel ? s / tensor_size : s,
-            b,
-            config.hidden,
-            config.heads / tensor_size,
-            config.head_dim(),
-            dtype,
-            config.kv_heads() / tensor_size,
-            config.causal(),
-            {}};
+    LayerShape shape{s,
+                     sequence_parallel ? s / tensor_size : s,
+                     b,
+                     config.hidden,
+                     config.heads / tensor_size,
+                     config.head_dim(),
+                     dtype,
+                     config.kv_heads() / tensor_size,
+                     config.causal(),
+                     {}};
+    shape.v = config.value_dim();
+    shape.latent = config.latent.used;
+    return shape;
   }
 
   std::int64_t rows() const { return s * b; }
@@ -91,10 +96,14 @@ struct LayerShape {
   }
   /// Rows of the residual stream on this rank.
   std::int64_t local_rows() const { return s_local * b; }
-  /// Columns of this rank's queries, and of its output of the heads.
+  /// Columns of this rank's queries, and of its output of the heads. The latter are d for each head: those from
+  /// value_dim() on are 0.
   std::int64_t attention_columns() const { return a_local * d; }
-  /// Returns whether several heads of queries share one head of keys and values.
-  bool grouped() const { return kv_local != a_local; }
+  std::int64_t value_dim() const { return v == 0 ? d : v; }
+  /// Columns of this rank's output of the heads without those zeros.
+  std::int64_t value_columns() const { return a_local * value_dim(); }
+  /// Returns whether the queries of all positions precede their keys and values in memory.
+  bool queries_first() const { return latent || kv_local != a_local; }
   /// Columns of this rank's keys, and of its values.
   std::int64_t kv_columns() const { return kv_local * d; }
   /// Columns of this rank's queries, keys and values together.

@@ -132,7 +132,7 @@ double model_flops(const ModelConfig& config, std::int64_t batch, std::int64_t s
   }
   // Multiply-adds a token, forward: the matrices, scores and weighted sums, the logits. Times 2 for FLOPs, times 3 for
   // forward and the two halves of backward.
-  const double per_token = matrices + 2 * keys * static_cast<double>(config.attention_columns()) +
+  const double per_token = matrices + keys * static_cast<double>(config.attention_columns() + config.value_columns()) +
                            (config.predicts_tokens() ? static_cast<double>(config.vocabulary) * h : 0) +
                            (config.is_bert() && config.predicts_tokens() ? h * h : 0);
   return 6 * static_cast<double>(batch) * static_cast<double>(s) * per_token;
