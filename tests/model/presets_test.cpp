@@ -54,6 +54,8 @@ TEST(Presets, HaveTheParameterCountsOfOtherFamilies) {
                                                               {"gemma3-1b", 999'885'952, 32768, 256},
                                                               {"pythia-1.4b", 1'414'647'808, 2048, 128},
                                                               {"falcon-7b", 6'921'720'704, 2048, 64},
+                                                              {"bloom-560m", 559'214'592, 2048, 64},
+                                                              {"bloom-7b1", 7'069'016'064, 2048, 128},
                                                               {"olmo2-7b", 7'298'617'344, 4096, 128},
                                                               {"olmoe-1b-7b", 6'919'161'856, 4096, 128}}) {
     const ModelConfig config = preset(name);
