@@ -81,6 +81,7 @@ TensorMap megatron_tensor_map(const ModelConfig& config, const MegatronLayout& l
        {std::pair{"wpe", "position"}, {"emb.pos", "position"}, {"emb.type", "tokentype"}}) {
     if (map.has(parameter)) map.same(parameter, fmt::format("embedding.{}_embeddings.weight", tensor));
   }
+  if (config.embedding_norm) map_layer(map, "emb.ln", "embedding.word_embeddings.norm");
   for (int layer = 0; layer < config.layers; ++layer) {
     const std::string ours = layer_prefix(layer), theirs = fmt::format("{}layers.{}.", stack, layer);
     map_layer(map, ours + ".ln_1", theirs + "input_layernorm");

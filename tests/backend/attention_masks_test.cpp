@@ -66,7 +66,7 @@ INSTANTIATE_TEST_SUITE_P(
                                      Case{65, 65, 2, 4, 2, 16, true, 0.5, {65, 31}, {}, -1, 0, 6},
                                      Case{40, 130, 2, 2, 2, 8, true, 0, {}, {{64, 95, 128}, {20, 129}}, 50, 2, 14},
                                      Case{300, 300, 1, 2, 1, 16, true, 0.1, {}, {}, -1, 0, 16},
-                                     Case{1, 130, 2, 2, 1, 8, false, 0, {100, 17}, {}, -1, 0, 4})),
+                                     Case{1, 130, 2, 2, 1, 8, false, 0, {130, 17}, {}, -1, 0, 4})),
     name_of_case);
 // Soft caps with all masks, and on tensor cores' head size.
 INSTANTIATE_TEST_SUITE_P(
