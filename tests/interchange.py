@@ -293,6 +293,7 @@ def main():
     trained('our-gpt-neox', '--parallel-residual', '--position-embedding-type', 'rope', '--rotary-percent', 0.5)
     trained('our-falcon', '--parallel-residual', '--shared-norm', '--position-embedding-type', 'rope', '--gelu', 'erf',
             '--disable-bias-linear', '--group-query-attention')
+    trained('our-bloom', '--position-embedding-type', 'alibi', '--embed-layernorm')
     trained('our-llama-1p', *llama, '--apply-layernorm-1p')
     trained('our-qwen2', *llama, '--add-qkv-bias')
     trained('our-qwen3', *llama, '--qk-layernorm', '--kv-channels', 16)

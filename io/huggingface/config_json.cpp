@@ -371,7 +371,7 @@ std::optional<std::int64_t> end_of_text_of(const json& file) {
 }  // namespace
 
 HuggingFaceModel parse_config_json(const std::string& text, const std::string& path) {
-  const json file = parse_json(text, path, max_config_depth);
+  json file = parse_json(text, path, max_config_depth);
   const json& classes = json_member(file, "architectures");
   TRIREME_CHECK(classes.is_array() && classes.size() == 1 && classes[0].is_string(), DataError,
                 "{} does not name the one class of its model under 'architectures'; there are: {}", path,
@@ -381,6 +381,10 @@ HuggingFaceModel parse_config_json(const std::string& text, const std::string& p
     model.model_class = &exchange::model_class_from(classes[0].get<std::string>());
   } catch (const DataError& error) {
     throw DataError("{}: {}", path, error.what());
+  }
+  for (const auto& [older, now] : model.model_class->older_keys) {
+    const json value = json_member(file, std::string(older).c_str());
+    if (!value.is_null() && !file.contains(now)) file[std::string(now)] = value;
   }
   std::vector<std::string> problems;
   const Settings settings(file, problems);

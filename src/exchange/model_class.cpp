@@ -129,6 +129,11 @@ std::vector<std::string> other_names(const ModelClass& model_class, const std::s
     if (!tensor.ends_with(now)) continue;
     names.push_back(tensor.substr(0, tensor.size() - now.size()) + std::string(before));
   }
+  std::string fused = tensor;
+  for (const auto& [now, there] : model_class.fused) {
+    if (const std::size_t at = fused.find(now); at != fused.npos) fused.replace(at, now.size(), there);
+  }
+  if (fused != tensor) names.push_back(fused);
   return names;
 }
 

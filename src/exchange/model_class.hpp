@@ -43,6 +43,8 @@ struct ModelClass {
   std::string_view model::ConfigKeys::*keys;  ///< the class's keys in the table of fields
   /// Keys that differ from those: attribute of the field, and key. Empty, or with a dot, as in the table.
   std::vector<std::pair<std::string_view, std::string_view>> own_keys = {};
+  /// Keys of older files, and the present ones, which precede.
+  std::vector<std::pair<std::string_view, std::string_view>> older_keys = {};
   std::vector<FixedSetting> fixed = {};
   model::ModelOutput output = model::ModelOutput::pretraining;
   std::string_view tanh_gelu = "gelu_new";     ///< its name for GELU by tanh; all names are read
@@ -57,6 +59,8 @@ struct ModelClass {
   std::string_view base;  ///< prefix of tensors that files of the model without its head lack
   /// Suffixes of tensor names, and what they were in older files.
   std::vector<std::pair<std::string_view, std::string_view>> older = {};
+  /// Parts of tensor names, and what they are in files whose experts are fused: see `fused_experts.hpp`.
+  std::vector<std::pair<std::string_view, std::string_view>> fused = {};
   std::vector<std::string_view> buffers = {};  ///< suffixes of tensors that are not weights
 };
 

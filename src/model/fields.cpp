@@ -40,7 +40,7 @@ constexpr std::string_view activation_names[] = {"", "tanh", "erf", "", "squared
 constexpr std::string_view gate_names[] = {"", "tanh", "", "", "", "silu"};
 constexpr std::string_view gelu_names[] = {"", "tanh", "erf"};
 constexpr std::string_view normalization_names[] = {"LayerNorm", "RMSNorm"};
-constexpr std::string_view position_names[] = {"learned_absolute", "rope"};
+constexpr std::string_view position_names[] = {"learned_absolute", "rope", "alibi"};
 constexpr std::string_view scaling_names[] = {"none", "llama3", "yarn"};
 constexpr std::string_view placement_names[] = {"pre", "post"};
 constexpr std::string_view output_names[] = {"pretraining", "classes", "choices", "spans"};
@@ -153,7 +153,7 @@ constexpr Field table[] = {
      .help = "Store the weights of norms as their difference from 1, which 16-bit types round more finely.",
      .log = ", norm weights around 1", .megatron = "layernorm_zero_centered_gamma"},
     {TRIREME_AT(&C::position_embedding), .names = position_names, .attribute = "positions", .since = "kv_heads",
-     .option = "position-embedding-type", .log = ", rotary positions"},
+     .option = "position-embedding-type", .log = ", {} positions"},
     {TRIREME_AT(&C::position_embedding), .names = position_names, .option = "use-rotary-position-embeddings",
      .help = "The same as <position_embedding_type> rope.", .flag = static_cast<int>(PositionEmbedding::rope)},
     {TRIREME_AT(&C::rotary_base), .range = above(0), .attribute = "rotary_base", .since = "kv_heads",
@@ -226,6 +226,9 @@ constexpr Field table[] = {
      .log = ", norms before and after each branch"},
     {TRIREME_AT(&C::scaled_embedding), .attribute = "scaled_embedding", .option = "scale-embeddings",
      .help = "Multiply token embeddings by the square root of the hidden size.", .log = ", scaled embeddings"},
+    {TRIREME_AT(&C::embedding_norm), .attribute = "embedding_norm", .option = "embed-layernorm",
+     .help = "Normalise the token embeddings, by the kind of <normalization>, as BLOOM does.",
+     .log = ", normalised embeddings"},
     {TRIREME_AT(&C::query_scalar), .range = countable(), .attribute = "query_scalar",
      .option = "query-pre-attn-scalar",
      .help = "Divide attention scores by the square root of N; default the channels of a head.",

@@ -154,6 +154,10 @@ void validate(const ModelConfig& config) {
   if (config.experts.any()) check_experts(config, expect);
   expect(config.is_bert() || !config.post_norm(),
          "<apply_residual_connection_post_layernorm> is an arrangement of BERT: a GPT's layers are pre-norm");
+  const bool alibi = config.position_embedding == PositionEmbedding::alibi;
+  expect(!config.is_bert() || !(alibi || config.embedding_norm),
+         "<position_embedding_type> alibi and <embed_layernorm> are for models that predict the next token: a BERT "
+         "attends to both sides, and has its own norm of embeddings");
   expect(!config.parallel_residual || !config.post_norm(),
          "<parallel_residual> with <apply_residual_connection_post_layernorm>: parallel layers are pre-norm");
   expect(!config.post_branch_norm || !(config.parallel_residual || config.post_norm()),

@@ -19,7 +19,8 @@ constexpr std::int64_t max_experts = 512;
 /// masked tokens and with a binary head the order of two segments (Devlin et al. 2019, arXiv:1810.04805).
 enum class ModelFamily { gpt, bert };
 enum class Normalization { layer_norm, rms_norm };
-enum class PositionEmbedding { learned_absolute, rope };
+/// alibi: none but biases of attention scores (AttentionProblem::alibi_heads).
+enum class PositionEmbedding { learned_absolute, rope, alibi };
 /// Place of a layer's norms. pre: on the input of attention and feed-forward block, and on the last layer's result.
 /// post: on each sum of residual and branch, and on the embeddings (BERT's original).
 enum class NormPlacement { pre, post };
@@ -164,6 +165,7 @@ struct ModelConfig {
   bool qk_norm = false;
   bool qk_norm_across_heads = false;  ///< QK norm is over the channels of all heads together
   bool qkv_bias = false;              ///< queries, keys and values have biases even if other linear layers have none
+  bool embedding_norm = false;        ///< token embeddings are normalised
   bool scaled_embedding = false;      ///< token embeddings are multiplied by sqrt(hidden)
   std::int64_t query_scalar = 0;      ///< scores are divided by its square root; 0: channels of a head
   double attention_soft_cap = 0;      ///< scores x become c tanh(x / c); 0: they stay

@@ -44,8 +44,12 @@ struct StageShard {
 inline const char* token_table_name(const ModelConfig& config) { return config.is_bert() ? "emb.word" : "wte"; }
 /// Name of the table of learned positions, if any.
 inline const char* position_table_name(const ModelConfig& config) { return config.is_bert() ? "emb.pos" : "wpe"; }
+/// Prefix of the norm of embeddings, if any.
+inline const char* embedding_norm_name() { return "emb.ln"; }
 /// Prefix of the norm outside the layers: on the last layer's result, or in a post-norm model on the embeddings.
-inline const char* outer_norm_name(const ModelConfig& config) { return config.post_norm() ? "emb.ln" : "ln_f"; }
+inline const char* outer_norm_name(const ModelConfig& config) {
+  return config.post_norm() ? embedding_norm_name() : "ln_f";
+}
 /// Prefix of the last linear layer of a task head.
 inline const char* task_head_name(const ModelConfig& config) {
   return config.output == ModelOutput::spans ? "spans" : "classifier";

@@ -34,6 +34,9 @@ constexpr std::string_view pythia =
 constexpr std::string_view falcon =
     "position-embedding-type rope gelu erf parallel-residual disable-bias-linear hidden-dropout 0 attention-dropout 0 "
     "vocab-size 65024 max-position-embeddings 2048";
+constexpr std::string_view bloom =
+    "position-embedding-type alibi embed-layernorm hidden-dropout 0 attention-dropout 0 vocab-size 250880 "
+    "max-position-embeddings 2048";
 constexpr std::string_view olmo =
     "qk-layernorm qk-layernorm-across-heads untie-embeddings-and-output-weights max-position-embeddings 4096";
 /// Megatron-LM's BERT: pre-norm.
@@ -138,6 +141,8 @@ constexpr Preset presets[] = {
       "untie-embeddings-and-output-weights"}},
     {"pythia-1.4b", 24, 2048, 16, {pythia}},
     {"falcon-7b", 32, 4544, 71, {falcon, "shared-norm num-query-groups 1"}},
+    {"bloom-560m", 24, 1024, 16, {bloom}},
+    {"bloom-7b1", 30, 4096, 32, {bloom}},
     {"olmo2-7b",
      32,
      4096,

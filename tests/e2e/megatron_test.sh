@@ -53,7 +53,7 @@ check "the same error has the second" grep -q -- "--fp8-format hybrid: 8-bit and
 check "the same error has the third" grep -q -- "--ds-inference: this part of DeepSpeed is absent; nearest: " err
 refused 2 "there is no option --lr-warmup-iter; did you mean --lr-warmup-iters?" 1 train "${run[@]}" --lr-warmup-iter 5 --linear-attention-freq 8
 check "the absent flag is in this error, too" grep -q -- "--linear-attention-freq 8: this form" err
-refused 2 "--position-embedding-type alibi: ALiBi" 1 train "${run[@]}" --position-embedding-type alibi
+refused 2 "--position-embedding-type relative: this form of positions is absent" 1 train "${run[@]}" --position-embedding-type relative
 refused 2 "--global-batch-size 4 is not --micro-batch-size 1 x --micro-batches 2 x 1 data ranks" 1 train "${run[@]}" --micro-batches 2 --micro-batch-size 1
 
 # A tokenizer is checked against that of the corpus.

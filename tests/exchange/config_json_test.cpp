@@ -360,6 +360,21 @@ TEST(ConfigJson, AFactorOfAttentionIsYarnsMagnitude) {
   EXPECT_NEAR(rotary.magnitude, 1.25, 1e-14);
 }
 
+TEST(ConfigJson, ABloomMayHaveTheNamesOfOlderFiles) {
+  const model::ModelConfig config = config_of(
+      R"(BloomForCausalLM"], "n_embed": 32, "num_attention_heads": 4, "num_hidden_layers": 3, "seq_length": 64)");
+  EXPECT_EQ(config.hidden, 32);
+  EXPECT_EQ(config.ffn_hidden, 128);
+  EXPECT_EQ(config.heads, 4);
+  EXPECT_EQ(config.layers, 3);
+  EXPECT_EQ(config.max_positions, 64);
+  EXPECT_EQ(config.position_embedding, model::PositionEmbedding::alibi);
+  EXPECT_TRUE(config.embedding_norm && config.linear_bias && config.tied_output);
+  EXPECT_EQ(config_of(R"(BloomForCausalLM"], "n_layer": 2, "num_hidden_layers": 3)").layers, 2);
+  EXPECT_THAT(error_of(R"(BloomForCausalLM"], "apply_residual_connection_post_layernorm": true)"),
+              HasSubstr("residuals are the inputs of norms"));
+}
+
 TEST(ConfigJson, MetasOrderIsUsedIfTheFileDeclaresIt) {
   const std::string text = R"({"architectures": ["LlamaForCausalLM"], "rope_interleave": true})";
   EXPECT_EQ(parse_config_json(text, "config.json").rotary, exchange::RotaryLayout::interleaved);

@@ -123,6 +123,18 @@ inline const std::vector<ModelVariant>& model_variants() {
                       .groups = 4,
                       .groups_per_token = 2};
        }},
+      {"BLOOM",
+       [](ModelConfig& c) {
+         c.position_embedding = model::PositionEmbedding::alibi;
+         c.embedding_norm = true;
+       }},
+      {"biases by distance in grouped queries with windows",
+       [](ModelConfig& c) {
+         c.position_embedding = model::PositionEmbedding::alibi;
+         c.query_groups = 2;
+         c.window.left = 3;
+       }},
+      {"learned positions on normalised embeddings", [](ModelConfig& c) { c.embedding_norm = true; }},
       {"Gemma 2",
        [](ModelConfig& c) {
          c.kv_channels = 12;

@@ -21,8 +21,12 @@ void ModelOptions::declare(Options& options) {
                    "Grouped-query attention: several query heads share a head of keys and values.");
   options.add_choice<std::optional<Positions>>(
       "position-embedding-type", &positions,
-      {{"learned_absolute", Positions::learned_absolute}, {"rope", Positions::rope}, {"yarn", Positions::yarn}},
-      "Positions: a learned table (default), rotation of queries and keys, or rotation with YaRN's frequencies.");
+      {{"learned_absolute", Positions::learned_absolute},
+       {"rope", Positions::rope},
+       {"alibi", Positions::alibi},
+       {"yarn", Positions::yarn}},
+      "Positions: a learned table (default), rotation of queries and keys, biases of scores by distance (ALiBi), or "
+      "rotation with YaRN's frequencies.");
   options.add_choice<std::optional<Positions>>(
       "rope-type", &rotation, {{"rope", Positions::rope}, {"yarn", Positions::yarn}},
       "The same as --position-embedding-type, for rotary positions: Megatron Core's flag for latent attention.");
@@ -130,11 +134,14 @@ void ModelOptions::apply_form(model::ModelConfig& config, Problems& problems) co
                   "--rope-type and --position-embedding-type name different positions: leave one out");
   const std::optional<Positions> chosen = rotation ? rotation : positions;
   const bool is_yarn = chosen == Positions::yarn;
-  problems.exclude(!fields.given("use-rotary-position-embeddings") || chosen != Positions::learned_absolute,
-                   "use-rotary-position-embeddings", "position-embedding-type learned_absolute");
+  for (const auto& [other, name] : {std::pair{Positions::learned_absolute, "position-embedding-type learned_absolute"},
+                                    {Positions::alibi, "position-embedding-type alibi"}}) {
+    problems.exclude(!fields.given("use-rotary-position-embeddings") || chosen != other,
+                     "use-rotary-position-embeddings", name);
+  }
   if (chosen) {
-    config.position_embedding = chosen == Positions::learned_absolute ? model::PositionEmbedding::learned_absolute
-                                                                      : model::PositionEmbedding::rope;
+    config.position_embedding =
+        is_yarn ? model::PositionEmbedding::rope : static_cast<model::PositionEmbedding>(*chosen);
   }
   problems.expect(!is_yarn || fields.given("yarn-rotary-scaling-factor"),
                   "--position-embedding-type yarn needs --yarn-rotary-scaling-factor: the number of positions over "
@@ -167,9 +174,9 @@ void ModelOptions::apply_form(model::ModelConfig& config, Problems& problems) co
 void ModelOptions::apply_positions(model::ModelConfig& config, std::int64_t sequence_length, Problems& problems) const {
   const bool is_given = fields.given("max-position-embeddings");
   if (!is_given && !has_base()) config.max_positions = sequence_length;
-  const bool rotary = config.position_embedding == model::PositionEmbedding::rope;
-  // Rotary positions have no table that could be too short.
-  if (rotary && !is_given && !checkpoint) config.max_positions = std::max(config.max_positions, sequence_length);
+  const bool has_table = config.position_embedding == model::PositionEmbedding::learned_absolute;
+  // Other positions have no table that could be too short.
+  if (!has_table && !is_given && !checkpoint) config.max_positions = std::max(config.max_positions, sequence_length);
   problems.attempt([&] { model::check_sequence_length(config, sequence_length); });
 }
 

@@ -66,7 +66,7 @@ struct ExpertOptions {
 
 /// Options of a model's shape.
 struct ModelOptions {
-  enum class Positions { learned_absolute, rope, yarn };
+  enum class Positions { learned_absolute, rope, alibi, yarn };
 
   std::string preset;
   std::optional<model::ModelFamily> family;

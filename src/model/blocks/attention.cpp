@@ -63,6 +63,7 @@ SelfAttention::SelfAttention(const parallel::TensorContext& context, const paral
       scale_(config.score_scale()),
       soft_cap_(config.attention_soft_cap),
       window_(config.window.of(layer)),
+      alibi_heads_(config.position_embedding == PositionEmbedding::alibi ? config.heads : 0),
       layer_(layer),
       first_head_(first_head) {
   if (config.latent.used) {
@@ -153,6 +154,7 @@ AttentionProblem SelfAttention::problem(const LayerShape& shape, std::int64_t ke
   problem.lengths = shape.lengths;
   problem.first_visible = shape.first_visible;
   problem.window = window_;
+  problem.alibi_heads = alibi_heads_;
   problem.dropout = dropout;
   problem.first_head = first_head_;
   return problem;

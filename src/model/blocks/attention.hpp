@@ -118,6 +118,7 @@ class SelfAttention {
   double scale_;
   double soft_cap_;
   std::int64_t window_;
+  std::int64_t alibi_heads_;
   int layer_;
   std::int64_t first_head_;
 };

@@ -40,7 +40,9 @@ void add_embeddings(ParameterList& list, const ModelConfig& config, const Vocabu
     list.replicated(position_table_name(config), ParameterRole::embedding, {config.max_positions, config.hidden});
   }
   if (config.has_token_types()) list.replicated("emb.type", ParameterRole::embedding, {2, config.hidden});
-  if (config.post_norm()) Norm::declare(list, config, outer_norm_name(config), config.hidden);
+  if (config.post_norm() || config.embedding_norm) {
+    Norm::declare(list, config, embedding_norm_name(), config.hidden);
+  }
 }
 
 void add_heads(ParameterList& list, const ModelConfig& config, const VocabularyPartition& vocabulary) {
