@@ -49,8 +49,8 @@ void map_attention(TensorMapBuilder& map, const MapOptions& options, const std::
     map.split_heads(ours, suffix, attention + ".q_proj." + suffix, attention + ".k_proj." + suffix,
                     attention + ".v_proj." + suffix, *options.rotary);
   }
-  map_rotated(map, ours + ".q_ln", attention + ".q_norm", options.rotary);
-  map_rotated(map, ours + ".k_ln", attention + ".k_norm", options.rotary);
+  map_rotated(map, ours + ".q_ln", attention + ".q_norm", *options.rotary);
+  map_rotated(map, ours + ".k_ln", attention + ".k_norm", *options.rotary);
   map_layer(map, ours + ".proj", attention + ".o_proj");
 }
 
