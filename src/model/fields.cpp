@@ -289,6 +289,10 @@ constexpr Field table[] = {
      .stored_if = has_experts, .option = "moe-z-loss-coeff",
      .help = "Coefficient of the z-loss, the mean square of the log-sum-exp of a router's logits; default 0.",
      .needs = needs_experts, .log = ", z-loss x {}"},
+    {TRIREME_AT(&C::experts, &E::jitter_eps), .role = FieldRole::training, .range = between(0, 1),
+     .stored_if = has_experts, .option = "moe-input-jitter-eps",
+     .help = "Multiply the inputs of routers by random numbers from 1 - X to 1 + X, in training; default 0, none.",
+     .needs = needs_experts, .log = ", router inputs times 1 +- {}"},
     {TRIREME_AT(&C::experts, &E::capacity_factor), .role = FieldRole::training, .range = at_least(0),
      .stored_if = has_experts, .option = "moe-expert-capacity-factor",
      .help = "An expert computes at most X times its even share of a micro-batch and drops the rest; default 0, no"

@@ -77,6 +77,7 @@ struct ExpertConfig {
   double z_coefficient = 0;
   double bias_update_rate = 1e-3;  ///< change of a router's bias in an update
   double capacity_factor = 0;      ///< an expert computes at most factor x its even share of a micro-batch; 0: no limit
+  double jitter_eps = 0;           ///< RouterJitter::eps of the routers' inputs
   bool drop_by_position = false;   ///< beyond the capacity, later tokens are dropped, not those of smaller weight
 
   /// Value of `layers` for experts in layer 0 and every `frequency`-th after it, of `layers` layers.

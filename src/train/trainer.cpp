@@ -187,6 +187,7 @@ void Trainer::compute_gradients(const std::vector<model::MicroBatch>& micro_batc
   mode.backward = true;
   mode.hidden_dropout = model_.config().hidden_dropout;
   mode.attention_dropout = model_.config().attention_dropout;
+  mode.router_jitter = model_.config().experts.jitter_eps;
   mode.seed = options_.seed;
   mode.loss_gradient = record.loss_scale / tokens;
   mode.sample_loss_gradient = record.loss_scale / samples;

@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "src/backend/host_numbers.hpp"
+#include "src/parallel/context/sequence_shard.hpp"
 
 namespace trireme::model {
 namespace {
@@ -12,12 +13,18 @@ std::string expert_prefix(const std::string& prefix, std::int64_t expert) {
   return prefix + ".experts." + std::to_string(expert);
 }
 
-/// Copies chosen experts to the host. A rehearsal returns zeros.
+/// Copies chosen experts to the host. A rehearsal, which has none, returns a single zero.
 std::vector<std::int32_t> read_choices(Backend& backend, Stream& stream, ConstTensorView choices) {
-  std::vector<std::int32_t> experts(static_cast<std::size_t>(choices.numel()), 0);
+  const bool has_results = backend.supports(Capability::results);
+  std::vector<std::int32_t> experts(has_results ? static_cast<std::size_t>(choices.numel()) : 1, 0);
   backend.copy_to_host(stream, choices, TensorView(experts.data(), choices.shape()));
   stream.synchronize();
   return experts;
+}
+
+/// `data` for a lookup, which copies rows bit by bit: int32 viewed as fp32.
+TensorView as_numbers(TensorView data) {
+  return data.dtype() == DType::int32 ? TensorView(data.data(), DType::fp32, data.shape()) : data;
 }
 
 void add(std::vector<double>& to, const std::vector<double>& terms) {
@@ -163,7 +170,6 @@ TensorView Experts::activate(const Saved& saved) const {
 void Experts::route(const LayerShape& shape, ConstTensorView rows, Saved& saved) const {
   Stream& stream = context_.stream();
   Arena &arena = *saved.arena, &workspace = context_.workspace;
-  ExpertKernels& kernels = context_.backend.experts();
   const std::int64_t n = shape.rows(), k = config_.per_token, count = config_.count;
   const DType accumulation = accumulation_type(shape.dtype);
   const RouterProblem problem = this->problem(shape);
@@ -179,25 +185,77 @@ void Experts::route(const LayerShape& shape, ConstTensorView rows, Saved& saved)
   if (config_.z_coefficient > 0) squares = workspace.allocate(accumulation, {1});
   {
     const ArenaScope scope(workspace);
-    context_.backend.gemm().linear(stream, in_type_of(saved.logits, rows), in_type_of(saved.logits, router_), {},
-                                   Activation::none, {}, saved.logits);
+    context_.backend.gemm().linear(stream, in_type_of(saved.logits, with_noise(shape, saved, rows)),
+                                   in_type_of(saved.logits, router_), {}, Activation::none, {}, saved.logits);
   }
   const TensorView weights = arena.allocate(accumulation, {n, k});
-  kernels.route(stream, problem, saved.logits, bias_, saved.chosen, weights, saved.counts, sums, squares);
+  context_.backend.experts().route(stream, problem, saved.logits, bias_, saved.chosen, weights, saved.counts, sums,
+                                   squares);
   if (context_.context_group != nullptr) {
     for (const TensorView data : {saved.counts, sums, squares}) {
       if (data) context_.context_group->all_reduce(stream, data, ReduceOp::sum).wait(stream);
     }
   }
-  TensorView kept = saved.chosen;
-  if (config_.capacity_factor > 0) {
-    const auto capacity = static_cast<std::int64_t>(
-        std::ceil(static_cast<double>(n * k) / static_cast<double>(count) * config_.capacity_factor));
-    kept = workspace.allocate(DType::int32, {n, k});
-    kernels.limit_load(stream, saved.chosen, weights, count, capacity, config_.drop_by_position, kept);
-  }
+  const ConstTensorView kept =
+      config_.capacity_factor > 0 ? within_capacity(shape, saved.chosen, weights) : ConstTensorView(saved.chosen);
   saved.route = dispatcher_->assign(kept, weights, arena);
   read_load(shape, kept, sums, squares, saved);
+}
+
+ConstTensorView Experts::with_noise(const LayerShape& shape, const Saved& saved, ConstTensorView rows) const {
+  if (!saved.noise.enabled()) return rows;
+  const Shape sequences = {shape.s, shape.b, shape.h};
+  const TensorView noisy = context_.workspace.allocate(shape.dtype, rows.shape());
+  context_.backend.experts().jitter(context_.stream(), saved.noise, rows.reshape(sequences), noisy.reshape(sequences));
+  return noisy;
+}
+
+ConstTensorView Experts::within_capacity(const LayerShape& shape, ConstTensorView chosen,
+                                         ConstTensorView weights) const {
+  Stream& stream = context_.stream();
+  Arena& workspace = context_.workspace;
+  ExpertKernels& kernels = context_.backend.experts();
+  EmbeddingKernels& rows = context_.backend.embedding();
+  const std::int64_t n = shape.rows(), k = config_.per_token;
+  const TensorView kept = workspace.allocate(DType::int32, {n, k});
+  const ArenaScope scope(workspace);
+  Communicator* group = context_.context_group;
+  const int ranks = group == nullptr ? 1 : group->size();
+  const auto capacity = static_cast<std::int64_t>(
+      std::ceil(static_cast<double>(n * ranks * k) / static_cast<double>(config_.count) * config_.capacity_factor));
+  if (group == nullptr) {
+    kernels.limit_load(stream, chosen, weights, config_.count, capacity, config_.drop_by_position, kept);
+    return kept;
+  }
+  // Rows gathered from the ranks, by their place in the micro-batch, and the places of the rows here.
+  std::vector<std::int32_t> row_at(static_cast<std::size_t>(n * ranks)), own(static_cast<std::size_t>(n));
+  std::int32_t row = 0;
+  for (int rank = 0; rank < ranks; ++rank) {
+    const Positions positions = parallel::SequenceShard::of(shape.s * ranks, rank, ranks).positions;
+    for (std::int64_t i = 0; i < n; ++i, ++row) {
+      const std::int64_t place = positions[i / shape.b] * shape.b + i % shape.b;
+      row_at[static_cast<std::size_t>(place)] = row;
+      if (rank == group->rank()) own[static_cast<std::size_t>(i)] = static_cast<std::int32_t>(place);
+    }
+  }
+  const auto to_device = [&](const std::vector<std::int32_t>& numbers) {
+    const TensorView device = workspace.allocate(DType::int32, {std::ssize(numbers)});
+    context_.backend.copy_from_host(stream, ConstTensorView(numbers.data(), device.shape()), device);
+    return device;
+  };
+  const TensorView order = to_device(row_at), own_places = to_device(own);
+  const auto in_order = [&](ConstTensorView data) {
+    const TensorView gathered = workspace.allocate(data.dtype(), {n * ranks, k});
+    const TensorView ordered = workspace.allocate(data.dtype(), {n * ranks, k});
+    group->all_gather(stream, data, gathered).wait(stream);
+    rows.lookup(stream, order, as_numbers(gathered), 0, as_numbers(ordered));
+    return ordered;
+  };
+  const TensorView all_chosen = in_order(chosen), all_weights = in_order(weights);
+  const TensorView all_kept = workspace.allocate(DType::int32, {n * ranks, k});
+  kernels.limit_load(stream, all_chosen, all_weights, config_.count, capacity, config_.drop_by_position, all_kept);
+  rows.lookup(stream, own_places, as_numbers(all_kept), 0, as_numbers(kept));
+  return kept;
 }
 
 void Experts::read_load(const LayerShape& shape, ConstTensorView kept, ConstTensorView sums, ConstTensorView squares,
@@ -232,11 +290,13 @@ void Experts::read_load(const LayerShape& shape, ConstTensorView kept, ConstTens
   }
 }
 
-void Experts::forward(const LayerShape& shape, ConstTensorView x, Saved& saved, TensorView y) const {
+void Experts::forward(const LayerShape& shape, ConstTensorView x, const DropoutPlan& dropout, Saved& saved,
+                      TensorView y) const {
   Stream& stream = context_.stream();
   GemmKernels& gemm = context_.backend.gemm();
   const ArenaScope scope(context_.workspace);
   saved.input = x;
+  saved.noise = dropout.router_noise(load_.layer, shape.positions);
   const ConstTensorView rows = context_.gather_now(shape.as_rows(x));
   route(shape, rows, saved);
   const std::int64_t all_rows = saved.route.slots.numel();
@@ -337,11 +397,16 @@ TensorView Experts::backward_of_router(const LayerShape& shape, const Saved& sav
   }
   context_.backend.experts().route_backward(stream, problem(shape), saved.logits, saved.chosen, dweights, balance,
                                             dlogits);
-  gemm.linear_backward_weight(stream, dlogits, in_type_of(dlogits, rows), router_gradient_, {});
+  gemm.linear_backward_weight(stream, dlogits, in_type_of(dlogits, with_noise(shape, saved, rows)), router_gradient_,
+                              {});
   const TensorView product =
       dlogits.dtype() == drouter.dtype() ? drouter : context_.workspace.allocate(dlogits.dtype(), drouter.shape());
   gemm.linear_backward_input(stream, dlogits, in_type_of(dlogits, router_), Activation::none, {}, product);
   if (dlogits.dtype() != drouter.dtype()) context_.backend.elementwise().convert(stream, product, drouter);
+  if (saved.noise.enabled()) {
+    const TensorView noisy = drouter.reshape({shape.s, shape.b, shape.h});
+    context_.backend.experts().jitter(stream, saved.noise, noisy, noisy);
+  }
   return drouter;
 }
 

@@ -37,9 +37,10 @@ class Experts {
   struct Saved {
     Arena* arena = nullptr;  ///< memory of the tensors below
     ConstTensorView input;
-    TensorView logits;  ///< [n, E], in the type of the router
-    TensorView chosen;  ///< [n, k]
-    TensorView counts;  ///< [segments, E]; empty without a balance loss
+    RouterJitter noise;  ///< noise of the router's input
+    TensorView logits;   ///< [n, E], in the type of the router
+    TensorView chosen;   ///< [n, k]
+    TensorView counts;   ///< [segments, E]; empty without a balance loss
     parallel::TokenDispatcher::Saved route;
     TensorView expanded;  ///< [R, f_local], gated [R, 2 f_local]; overwritten by backward
     ExpertLoad load;
@@ -65,8 +66,10 @@ class Experts {
   Saved make_saved(const LayerShape& shape, bool selective, Arena& arena) const;
   Gradients make_gradients(const LayerShape& shape, Arena& arena) const;
 
-  /// Overwrites y; x must outlive `saved`. An empty y only fills `saved`. Waits for the device.
-  void forward(const LayerShape& shape, ConstTensorView x, Saved& saved, TensorView y) const;
+  /// Overwrites y; x must outlive `saved`. An empty y only fills `saved`. `dropout` has the router's noise. Waits for
+  /// the device.
+  void forward(const LayerShape& shape, ConstTensorView x, const DropoutPlan& dropout, Saved& saved,
+               TensorView y) const;
   /// Computes dx from gradients.output, overwritten, and accumulates the gradients of all weights. The gradient of the
   /// mean loss of a micro-batch is `mean_gradient`.
   void backward(const LayerShape& shape, Saved& saved, const Gradients& gradients, TensorView dx,
@@ -88,6 +91,11 @@ class Experts {
   double segment_tokens(const LayerShape& shape) const;
   /// Chooses experts for `rows`, this rank's tokens, and routes them.
   void route(const LayerShape& shape, ConstTensorView rows, Saved& saved) const;
+  /// The router's input: `rows` with their noise, in the work space, or `rows` themselves without any.
+  ConstTensorView with_noise(const LayerShape& shape, const Saved& saved, ConstTensorView rows) const;
+  /// The choices `chosen` [n, k] of the tokens here within the experts' capacity, -1 for those beyond it, in the work
+  /// space. The capacity is one of the micro-batch's tokens on all context ranks, in the order of their positions.
+  ConstTensorView within_capacity(const LayerShape& shape, ConstTensorView chosen, ConstTensorView weights) const;
   /// Reads the chosen experts and the sums of the balance losses from the device.
   void read_load(const LayerShape& shape, ConstTensorView kept, ConstTensorView sums, ConstTensorView squares,
                  Saved& saved) const;
