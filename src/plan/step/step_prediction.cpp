@@ -15,8 +15,9 @@ using parallel::Schedule;
 using parallel::ScheduleKind;
 using parallel::StepKind;
 
-ChunkTime time_of(const Cluster& cluster, const StageWork& work, const GroupPlacements& groups, bool graphs) {
-  const auto step = [&](StepKind kind) { return plan::time_of(cluster, work.steps.at(kind), groups, graphs); };
+ChunkTime time_of(const Cluster& cluster, CallCosts& costs, const StageWork& work, const GroupPlacements& groups,
+                  bool graphs) {
+  const auto step = [&](StepKind kind) { return plan::time_of(cluster, costs, work.steps.at(kind), groups, graphs); };
   return {step(StepKind::forward), step(StepKind::backward), step(StepKind::backward_input),
           step(StepKind::backward_weight)};
 }
@@ -37,10 +38,10 @@ std::string stage_key(const Job& job) {
       static_cast<int>(e.recomputation.method), e.recomputation.layers, e.recomputation.distribute,
       e.parallel.sequence_parallel, e.parallel.async_tensor_all_reduce, job.model.hidden_dropout);
   const model::ExpertConfig& experts = job.model.experts;
-  key += fmt::format(" {} {} {} {} {} {} {} {} {}", job.model.attention_dropout, e.cross_entropy_chunks,
+  key += fmt::format(" {} {} {} {} {} {} {} {} {} {}", job.model.attention_dropout, e.cross_entropy_chunks,
                      job.grid.expert_size(), e.parallel.exchange_tokens, e.parallel.expert_load,
                      static_cast<int>(experts.balance), experts.balance_coefficient, experts.z_coefficient,
-                     experts.capacity_factor);
+                     experts.capacity_factor, experts.jitter_eps);
   const Attributes shape = model::attributes_of(job.model);
   for (const auto& [name, value] : shape.texts()) key += fmt::format(" {}={}", name, value);
   return key;
@@ -136,7 +137,7 @@ struct StepPredictor::Stage {
   }
 };
 
-StepPredictor::StepPredictor(Cluster cluster) : cluster_(std::move(cluster)) {}
+StepPredictor::StepPredictor(Cluster cluster) : cluster_(std::move(cluster)), costs_(cluster_.device) {}
 StepPredictor::~StepPredictor() = default;
 
 const StepPredictor::Parts& StepPredictor::parts_of(const Job& job, const std::string& key,
@@ -169,7 +170,7 @@ const StepPredictor::Parts& StepPredictor::parts_of(const Job& job, const std::s
   const auto record = [&](const train::StageRehearsal::Layers& layers) {
     return record_stage(job.model, execution, grid, layers);
   };
-  const auto time = [&](const StageWork& work) { return time_of(cluster_, work, groups, e.cuda_graphs); };
+  const auto time = [&](const StageWork& work) { return time_of(cluster_, costs_, work, groups, e.cuda_graphs); };
   const bool full = e.recomputation.granularity == RecomputeGranularity::full;
   auto made = std::make_unique<Parts>();
   if (full) execution.recomputation = {};
@@ -240,7 +241,7 @@ StepPredictor::Stage StepPredictor::stage_of(const Job& job, const std::string& 
         : part == Part::head    ? parts.head
                                 : 1.0 / layers * parts.chunk(layers, job.execution.recomputation, false, false)));
   }
-  const UpdateTimer timer(cluster_, groups, *stage.update, stage.units, job.execution.cuda_graphs);
+  const UpdateTimer timer(cluster_, costs_, groups, *stage.update, stage.units, job.execution.cuda_graphs);
   for (int chunk = 0; chunk < layout.chunks; ++chunk) {
     ChunkTime& time = stage.chunks[static_cast<std::size_t>(chunk)];
     const WorkTime hooks = timer.hooks(chunk);
@@ -303,7 +304,7 @@ StepPrediction StepPredictor::predict(const Job& job) {
   double clearing = 0, reduced = 0, updated = 0, most = -1, all_work = 0;
   for (std::size_t r = 0; r < stages.size(); ++r) {
     const Stage& stage = stages[r];
-    const UpdateTimer timer(cluster_, groups, *stage.update, stage.units, execution.cuda_graphs);
+    const UpdateTimer timer(cluster_, costs_, groups, *stage.update, stage.units, execution.cuda_graphs);
     const UpdateTime update = timer.update(prediction.schedule.ranks[r], micro_batches, layout.chunks);
     if (r == 0) clearing = update.clearing.total();
     reduced = std::max(reduced, prediction.schedule.ranks[r].back().end + update.reduction.total());

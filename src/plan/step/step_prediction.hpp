@@ -64,6 +64,7 @@ class StepPredictor {
   ScheduleTimes message_times(const Job& job, const GroupPlacements& groups, double boundary_bytes) const;
 
   Cluster cluster_;
+  CallCosts costs_;
   std::map<std::string, std::unique_ptr<Parts>> parts_;         ///< by what the work of a stage depends on
   std::map<std::string, std::unique_ptr<UpdateWork>> updates_;  ///< by that of updates
 };
