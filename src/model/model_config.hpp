@@ -49,8 +49,9 @@ struct AttentionWindow {
   }
 };
 
-/// Loss that balances the load of the experts: for each micro-batch, or for each sequence.
-enum class BalanceLoss { micro_batch, sequence, none };
+/// Loss that balances the load of the experts: for each micro-batch, for each sequence, or with the loads of the last
+/// global batch.
+enum class BalanceLoss { micro_batch, sequence, global, none };
 
 /// Feed-forward blocks with experts (mixture of experts: Shazeer et al. 2017, arXiv:1701.06538): each token is computed
 /// by a few of them. Names and meanings are Megatron Core's.

@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstring>
 #include <numeric>
 
 #include "src/checkpoint/load.hpp"
@@ -67,12 +68,14 @@ TEST(Experts, GradientsAreTheDerivativesOfTheLosses) {
        .groups_per_token = 2,
        .balance_coefficient = 0.5,
        .z_coefficient = 0.1},
+      {.count = 4, .balance = BalanceLoss::global, .balance_coefficient = 0.5},
       {.count = 4, .balance = BalanceLoss::none, .capacity_factor = 0.6},
       {.count = 4, .balance = BalanceLoss::none, .capacity_factor = 0.6, .drop_by_position = true}};
   for (const ExpertConfig& form : forms) {
     for (const bool gated : {true, false}) {
       const ModelConfig config = config_with(form, gated);
       Rig rig(layout_of(DType::fp64, 16, 2), config, 0.3);
+      if (form.balance == BalanceLoss::global) rig.gpt.stage().layers().set_balance_loads({{1, {7, 1, 0, 24}}});
       BatchLoader loader = loader_of(rig, 2);
       const std::vector<model::MicroBatch> batches = loader.load(*formula_samples(config), {{0, 0}, {1, 1}});
       for (const char* place : {"h.1.mlp.router.weight", "h.1.mlp.experts.0.fc.weight", "h.1.mlp.experts.3.proj.weight",
@@ -186,6 +189,7 @@ TEST(Experts, EveryGridComputesTheRunOfOneRank) {
                                  .pre_softmax = true,
                                  .balance = BalanceLoss::sequence,
                                  .balance_coefficient = 0.1},
+                                {.count = 4, .balance = BalanceLoss::global, .balance_coefficient = 0.3},
                                 {.count = 4,
                                  .score = RouterScore::sigmoid,
                                  .groups = 2,
@@ -210,6 +214,40 @@ TEST(Experts, EveryGridComputesTheRunOfOneRank) {
                          test::tolerance(DType::fp64, test::Comparison::other_order));
     }
   }
+}
+
+// With loads n of the last global batch the loss is the sum over experts of E n_e / sum(n) times their mean score. Here
+// all scores are 1/4, and all tokens choose experts 0 and 1.
+TEST(Experts, BalanceByTheLoadsOfTheLastGlobalBatch) {
+  if (test::world().size() > 1) GTEST_SKIP() << "runs on one rank";
+  TrainingRunConfig config = test::tiny_run();
+  config.model.linear_bias = false;
+  config.model.hidden_dropout = config.model.attention_dropout = 0;
+  config.model.experts = {.count = 4, .balance = BalanceLoss::global, .balance_coefficient = 0.3};
+  config.batch = 4;
+  config.steps = 4;
+  TrainingRun run(test::world(), config, {}), resumed(test::world(), config, {}), forgetful(test::world(), config, {});
+  run.backend->elementwise().fill(run.backend->compute_stream(), 0,
+                                  run.gpt.parameters().at("h.0.mlp.router.weight").value);
+  EXPECT_NEAR(run.step().experts.front().balance_loss, 1, 1e-12) << "even loads at first";
+  Attributes state = run.trainer.state_attributes();
+  EXPECT_EQ(state.texts().at("state.expert_loads.0"), "32 32 0 0");
+  for (TrainingRun* other : {&resumed, &forgetful}) {
+    const std::vector<checkpoint::StateTensor> from = run.trainer.state_tensors();
+    std::vector<checkpoint::StateTensor> to = other->trainer.state_tensors();
+    for (std::size_t i = 0; i < to.size(); ++i) {
+      std::memcpy(to[i].data.data(), from[i].data.data(), to[i].data.size_bytes());
+    }
+    other->trainer.restore(state);
+    Attributes::Texts texts = state.texts();
+    texts.erase("state.expert_loads.0");
+    state = Attributes(texts);
+  }
+  const TrainRecord second = run.step(), again = resumed.step(), differs = forgetful.step();
+  EXPECT_EQ(again.experts.front().balance_loss, second.experts.front().balance_loss);
+  EXPECT_EQ(again.grad_norm, second.grad_norm);
+  EXPECT_NE(differs.grad_norm, second.grad_norm);
+  EXPECT_NEAR(differs.experts.front().balance_loss, 1, 1e-12) << "even loads";
 }
 
 /// Loss of the first step of a run that begins with these weights.

@@ -204,9 +204,8 @@ constexpr auto working_flags = std::to_array<FlagGroup>({
     {one, "v2.5-", absent, "nearest: --data-path", "dataloader-type external"},
     {one, "v2.5-", absent, why::optimizers, "optimizer lion"},
     {one, "0.11-", absent, "nearest: softmax or sigmoid", "moe-router-score-function sqrtsoftplus"},
-    {list, "0.5-", absent, "nearest: --moe-router-load-balancing-type aux_loss or seq_aux_loss",
-     "moe-router-load-balancing-type global_aux_loss, moe-router-load-balancing-type quantile_balancing, "
-     "moe-router-load-balancing-type sinkhorn"},
+    {list, "0.5-", absent, "nearest: --moe-router-load-balancing-type aux_loss, seq_aux_loss or global_aux_loss",
+     "moe-router-load-balancing-type quantile_balancing, moe-router-load-balancing-type sinkhorn"},
     {one, "0.4-", absent, why::positions,
      "position-embedding-type mrope, position-embedding-type none, position-embedding-type relative"},
     {none, "0.16-", satisfied, "--fim-rate above 0 rearranges documents", "fim-data --fim-rate"},

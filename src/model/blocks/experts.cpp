@@ -74,6 +74,10 @@ Experts::Experts(const parallel::TensorContext& context, const parallel::Paramet
     bias_ = Tensor(context.backend, accumulation_type(router_.dtype()), {config_.count});
     context.backend.elementwise().fill(context.stream(), 0, bias_);
   }
+  if (config_.balance == BalanceLoss::global) {
+    relative_load_ = Tensor(context.backend, accumulation_type(router_.dtype()), {1, config_.count});
+    context.backend.elementwise().fill(context.stream(), 1, relative_load_);
+  }
   using enum parallel::TokenDispatch;
   dispatcher_ =
       parallel::TokenDispatcher::make(context.exchange_tokens ? all_to_all : all_gather, context.backend,
@@ -91,6 +95,16 @@ Experts::Experts(const parallel::TensorContext& context, const parallel::Paramet
 
 void Experts::set_bias(std::span<const double> bias) const {
   write_numbers(context_.backend, context_.stream(), bias, bias_);
+}
+
+void Experts::set_balance_load(std::span<const double> chosen) const {
+  TRIREME_CHECK(chosen.empty() || std::ssize(chosen) == config_.count, ShapeError,
+                "{} loads for a balance loss of {} experts", chosen.size(), config_.count);
+  const double sum = std::accumulate(chosen.begin(), chosen.end(), 0.0);
+  std::vector<double> relative(count(), 1);
+  for (std::size_t e = 0; e < chosen.size() && sum > 0; ++e)
+    relative[e] = chosen[e] * static_cast<double>(count()) / sum;
+  write_numbers(context_.backend, context_.stream(), relative, relative_load_);
 }
 
 Experts::Saved Experts::make_saved(const LayerShape& shape, bool selective, Arena& arena) const {
@@ -125,6 +139,13 @@ double Experts::segment_tokens(const LayerShape& shape) const {
   const int context_ranks = context_.context_group == nullptr ? 1 : context_.context_group->size();
   const std::int64_t sequences = config_.balance == BalanceLoss::sequence ? 1 : shape.b;
   return static_cast<double>(shape.s * context_ranks * sequences);
+}
+
+Experts::BalanceScale Experts::balance_scale(const LayerShape& shape) const {
+  const double tokens = segment_tokens(shape);
+  if (config_.balance == BalanceLoss::global) return {1, tokens};
+  const auto segments = static_cast<double>(problem(shape).segments);
+  return {static_cast<double>(config_.count), static_cast<double>(config_.per_token) * tokens * tokens * segments};
 }
 
 template <class Function>
@@ -177,10 +198,13 @@ void Experts::route(const LayerShape& shape, ConstTensorView rows, Saved& saved)
   saved.logits = arena.allocate(config_.fp32_router ? accumulation : shape.dtype, {n, count});
   saved.chosen = arena.allocate(DType::int32, {n, k});
   const bool balances = config_.balance != BalanceLoss::none && config_.balance_coefficient > 0;
-  TensorView sums, squares;
+  const bool by_last_batch = config_.balance == BalanceLoss::global;
+  TensorView counts, sums, squares;
   if (balances) {
-    saved.counts = arena.allocate(accumulation, {problem.segments, count});
-    sums = workspace.allocate(accumulation, {problem.segments, count});
+    const Shape loads = {problem.segments, count};
+    counts = (by_last_batch ? workspace : arena).allocate(accumulation, loads);
+    sums = workspace.allocate(accumulation, loads);
+    saved.counts = by_last_batch ? relative_load_.view() : counts;
   }
   if (config_.z_coefficient > 0) squares = workspace.allocate(accumulation, {1});
   {
@@ -189,10 +213,9 @@ void Experts::route(const LayerShape& shape, ConstTensorView rows, Saved& saved)
                                    in_type_of(saved.logits, router_), {}, Activation::none, {}, saved.logits);
   }
   const TensorView weights = arena.allocate(accumulation, {n, k});
-  context_.backend.experts().route(stream, problem, saved.logits, bias_, saved.chosen, weights, saved.counts, sums,
-                                   squares);
+  context_.backend.experts().route(stream, problem, saved.logits, bias_, saved.chosen, weights, counts, sums, squares);
   if (context_.context_group != nullptr) {
-    for (const TensorView data : {saved.counts, sums, squares}) {
+    for (const TensorView data : {counts, sums, squares}) {
       if (data) context_.context_group->all_reduce(stream, data, ReduceOp::sum).wait(stream);
     }
   }
@@ -275,14 +298,12 @@ void Experts::read_load(const LayerShape& shape, ConstTensorView kept, ConstTens
     --load.tokens[static_cast<std::size_t>(chosen[i])];
     ++load.dropped;
   }
-  const double tokens = segment_tokens(shape);
   if (sums) {
     const std::vector<double> counts = read_numbers(context_.backend, stream, saved.counts);
     const std::vector<double> scores = read_numbers(context_.backend, stream, sums);
     const double product = std::inner_product(counts.begin(), counts.end(), scores.begin(), 0.0);
-    const auto segments = static_cast<double>(saved.counts.shape()[0]);
-    load.balance = product * static_cast<double>(config_.count) /
-                   (static_cast<double>(config_.per_token) * tokens * tokens * segments);
+    const BalanceScale scale = balance_scale(shape);
+    load.balance = product * scale.numerator / scale.denominator;
   }
   if (squares) {
     const int context_ranks = context_.context_group == nullptr ? 1 : context_.context_group->size();
@@ -385,13 +406,9 @@ TensorView Experts::backward_of_router(const LayerShape& shape, const Saved& sav
   const TensorView dlogits = context_.workspace.allocate(saved.logits.dtype(), saved.logits.shape());
   BalanceGradient balance;
   if (context_.tensor_group.rank() == 0) {  // once in the sum over the tensor group
-    const double tokens = segment_tokens(shape);
+    const BalanceScale scale = balance_scale(shape);
     balance.counts = saved.counts;
-    if (saved.counts) {
-      balance.factor =
-          mean_gradient * config_.balance_coefficient * static_cast<double>(config_.count) /
-          (static_cast<double>(config_.per_token) * tokens * tokens * static_cast<double>(saved.counts.shape()[0]));
-    }
+    balance.factor = mean_gradient * config_.balance_coefficient * scale.numerator / scale.denominator;
     const int context_ranks = context_.context_group == nullptr ? 1 : context_.context_group->size();
     balance.z_factor = mean_gradient * config_.z_coefficient / static_cast<double>(shape.rows() * context_ranks);
   }

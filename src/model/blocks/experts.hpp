@@ -29,8 +29,9 @@ struct ExpertLoad {
 ///
 /// The rows R that this rank computes depend on the data: forward reads their number from the device. Balance losses
 /// (Fedus et al. 2021, arXiv:2101.03961): E / (k T^2) sum over experts of counts x sums (ExpertKernels::route) over the
-/// T tokens of a micro-batch, or the mean of that over its sequences; the z-loss (Zoph et al. 2022, arXiv:2202.08906)
-/// is the mean of lse^2.
+/// T tokens of a micro-batch, or the mean of that over its sequences. With BalanceLoss::global (Qiu et al. 2025,
+/// arXiv:2501.11873) the counts are those of the last update's global batch, scaled to T k choices. The z-loss (Zoph et
+/// al. 2022, arXiv:2202.08906) is the mean of lse^2.
 class Experts {
  public:
   /// State of one micro-batch between forward and backward. n tokens of this rank's sequences, R rows of its experts.
@@ -40,7 +41,7 @@ class Experts {
     RouterJitter noise;  ///< noise of the router's input
     TensorView logits;   ///< [n, E], in the type of the router
     TensorView chosen;   ///< [n, k]
-    TensorView counts;   ///< [segments, E]; empty without a balance loss
+    TensorView counts;   ///< [segments, E]; relative loads for BalanceLoss::global; empty without a balance loss
     parallel::TokenDispatcher::Saved route;
     TensorView expanded;  ///< [R, f_local], gated [R, 2 f_local]; overwritten by backward
     ExpertLoad load;
@@ -61,6 +62,10 @@ class Experts {
   /// Sets the router's bias [E], initially 0, which is in the accumulation type. The value of the parameter, in the
   /// training type, is not used. Waits for the device.
   void set_bias(std::span<const double> bias) const;
+
+  /// Sets the choices of each expert for the balance loss BalanceLoss::global, initially even; empty: even. ShapeError
+  /// for another number of experts. Waits for the device.
+  void set_balance_load(std::span<const double> chosen) const;
 
   /// `arena` must outlive the result, whose tensors forward allocates there.
   Saved make_saved(const LayerShape& shape, bool selective, Arena& arena) const;
@@ -89,6 +94,11 @@ class Experts {
   RouterProblem problem(const LayerShape& shape) const;
   /// Tokens over which a balance loss is formed: of a sequence or a micro-batch, on all context ranks.
   double segment_tokens(const LayerShape& shape) const;
+  /// The balance loss over the sum of counts x sums: numerator / denominator.
+  struct BalanceScale {
+    double numerator, denominator;
+  };
+  BalanceScale balance_scale(const LayerShape& shape) const;
   /// Chooses experts for `rows`, this rank's tokens, and routes them.
   void route(const LayerShape& shape, ConstTensorView rows, Saved& saved) const;
   /// The router's input: `rows` with their noise, in the work space, or `rows` themselves without any.
@@ -120,7 +130,8 @@ class Experts {
   bool gated_;
   Activation activation_;  // that of the gate, if gated
   TensorView router_, router_gradient_;
-  Tensor bias_;  // [E] in the accumulation type; empty without one
+  Tensor bias_;           // [E] in the accumulation type; empty without one
+  Tensor relative_load_;  // [1, E] likewise: loads over their mean, for BalanceLoss::global
   std::vector<Expert> experts_;
   std::unique_ptr<parallel::TokenDispatcher> dispatcher_;
   std::optional<FeedForward> shared_;

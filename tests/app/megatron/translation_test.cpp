@@ -166,8 +166,7 @@ TEST_F(Translate, TakesTheExpertsOfLaunchScripts) {
             Words("--moe-input-jitter-eps 0.1 --moe-use-upcycling"));
   EXPECT_EQ(words({"--moe-layer-freq", "'([1]*48)'"}), Words("--moe-layer-freq ([1]*48)"));
   for (const char* refused :
-       {"--moe-router-load-balancing-type sinkhorn", "--moe-router-load-balancing-type global_aux_loss",
-        "--moe-upcycling-granularity 2", "--moe-per-layer-logging"}) {
+       {"--moe-router-load-balancing-type sinkhorn", "--moe-upcycling-granularity 2", "--moe-per-layer-logging"}) {
     EXPECT_EQ(kind_of(refused), Kind::absent) << refused;
   }
 }
