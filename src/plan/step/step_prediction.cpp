@@ -47,6 +47,23 @@ std::string stage_key(const Job& job) {
   return key;
 }
 
+/// Everything the update of a stage depends on, besides its layers and its place in the pipeline.
+std::string update_key(const Job& job) {
+  const train::ExecutionConfig& e = job.execution;
+  const parallel::DataParallelOptions& data = e.parallel.data_parallel;
+  const optim::OptimizerOptions& optimizer = job.options.optimizer;
+  std::string key =
+      fmt::format("{} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {}", job.grid.tensor_size(), job.grid.gradient_size(),
+                  job.grid.expert_size(), static_cast<int>(e.dtype), e.vocabulary_multiple, e.padded_vocabulary_size,
+                  e.parallel.sequence_parallel, static_cast<int>(data.sharding), data.low_precision_gradients,
+                  data.overlap_reduce, data.overlap_gather, data.bucket_elements,
+                  schedule_of(job) == ScheduleKind::zero_bubble, static_cast<int>(optimizer.kind),
+                  static_cast<int>(optimizer.adamw.exp_avg_dtype), static_cast<int>(optimizer.adamw.exp_avg_sq_dtype));
+  const Attributes shape = model::attributes_of(job.model);
+  for (const auto& [name, value] : shape.texts()) key += fmt::format(" {}={}", name, value);
+  return key;
+}
+
 /// Runs a schedule. Simulates fewer rounds of micro-batches of a long one: in steady state every round takes the same
 /// time.
 Simulation simulate_pipeline(ScheduleKind kind, const parallel::PipelineLayout& layout, int micro_batches,
@@ -196,13 +213,8 @@ const StepPredictor::Parts& StepPredictor::parts_of(const Job& job, const std::s
 }
 
 const UpdateWork& StepPredictor::update_of(const Job& job, const std::string& key, int rank) {
-  const parallel::DataParallelOptions& data = job.execution.parallel.data_parallel;
   const parallel::PipelineLayout layout = layout_of(job);
-  std::string name = fmt::format(
-      "{} {} {} {} {} {} {} {} {} {} {} {} :", key, static_cast<int>(data.sharding), data.low_precision_gradients,
-      data.overlap_reduce, data.overlap_gather, data.bucket_elements, has_halves(job),
-      static_cast<int>(job.options.optimizer.kind), static_cast<int>(job.options.optimizer.adamw.exp_avg_dtype),
-      static_cast<int>(job.options.optimizer.adamw.exp_avg_sq_dtype), rank == 0, rank + 1 == layout.stages);
+  std::string name = fmt::format("{} {} {}:", key, rank == 0, rank + 1 == layout.stages);
   for (int chunk = 0; chunk < layout.chunks; ++chunk) {
     name += fmt::format(" {}", layout.layers[static_cast<std::size_t>(chunk * layout.stages + rank)]);
   }
@@ -214,14 +226,14 @@ const UpdateWork& StepPredictor::update_of(const Job& job, const std::string& ke
   return *work;
 }
 
-StepPredictor::Stage StepPredictor::stage_of(const Job& job, const std::string& key, const GroupPlacements& groups,
+StepPredictor::Stage StepPredictor::stage_of(const Job& job, const Keys& keys, const GroupPlacements& groups,
                                              int rank) {
   using Part = UpdateWork::Unit::Part;
-  const Parts& parts = parts_of(job, key, groups);
+  const Parts& parts = parts_of(job, keys.stage, groups);
   const parallel::PipelineLayout layout = layout_of(job);
   const int positions = layout.stages * layout.chunks;
   Stage stage;
-  stage.update = &update_of(job, key, rank);
+  stage.update = &update_of(job, keys.update, rank);
   for (int chunk = 0; chunk < layout.chunks; ++chunk) {
     const int position = chunk * layout.stages + rank;
     const int layers = layout.layers[static_cast<std::size_t>(position)];
@@ -280,11 +292,11 @@ StepPrediction StepPredictor::predict(const Job& job) {
   const bool halves = has_halves(job);
   const int micro_batches = micro_batches_of(job);
   const GroupPlacements groups(cluster_, grid);
-  const std::string key = stage_key(job);
-  const Parts& parts = parts_of(job, key, groups);
+  const Keys keys{stage_key(job), update_key(job)};
+  const Parts& parts = parts_of(job, keys.stage, groups);
 
   std::vector<Stage> stages;
-  for (int rank = 0; rank < layout.stages; ++rank) stages.push_back(stage_of(job, key, groups, rank));
+  for (int rank = 0; rank < layout.stages; ++rank) stages.push_back(stage_of(job, keys, groups, rank));
   ScheduleTimes times = message_times(job, groups, parts.boundary_bytes);
   for (std::size_t chunk = 0; chunk < stages.front().chunks.size(); ++chunk) {
     for (const Stage& stage : stages) {
