@@ -25,6 +25,9 @@ LLAMA = dict(hidden_size=64, intermediate_size=96, num_hidden_layers=2, num_atte
 BIASED = {key: value for key, value in LLAMA.items() if key != 'num_key_value_heads'}
 FALCON = {key: value for key, value in BIASED.items() if key != 'intermediate_size'}
 LONG_LLAMA = dict(LLAMA, max_position_embeddings=16384)
+DEEPSEEK = dict(LLAMA, num_key_value_heads=4, kv_lora_rank=24, qk_nope_head_dim=16, qk_rope_head_dim=8, v_head_dim=16,
+                n_routed_experts=8, num_experts_per_tok=4, moe_intermediate_size=32, n_shared_experts=2,
+                first_k_dense_replace=1)
 CLASSES = {
     'GPT2LMHeadModel': ('gpt2', dict(n_positions=64, n_embd=64, n_layer=2, n_head=4)),
     'LlamaForCausalLM': ('llama3', dict(LONG_LLAMA, rope_theta=500000.0, rope_scaling=dict(
@@ -44,6 +47,11 @@ CLASSES = {
                                           moe_intermediate_size=48, mlp_only_layers=[0])),
     'Olmo2ForCausalLM': ('llama3', dict(LLAMA, pad_token_id=None)),
     'OlmoeForCausalLM': ('gpt2', dict(LLAMA, num_experts=4, num_experts_per_tok=2, pad_token_id=None)),
+    'DeepseekV2ForCausalLM': ('llama3', dict(DEEPSEEK, q_lora_rank=None, max_position_embeddings=16384,
+                                             rope_scaling=dict(rope_type='yarn', factor=4.0, mscale=0.707,
+                                                               mscale_all_dim=0.707,
+                                                               original_max_position_embeddings=4096))),
+    'DeepseekV3ForCausalLM': ('llama3', dict(DEEPSEEK, q_lora_rank=32, n_group=4, topk_group=2)),
     'Phi3ForCausalLM': ('llama3', dict(LLAMA, sliding_window=16, pad_token_id=None)),
 }
 PATTERNS = {  # as the models' own tokenizer.json spell them
@@ -285,6 +293,7 @@ def main():
     trained('our-gpt-neox', '--parallel-residual', '--position-embedding-type', 'rope', '--rotary-percent', 0.5)
     trained('our-falcon', '--parallel-residual', '--shared-norm', '--position-embedding-type', 'rope', '--gelu', 'erf',
             '--disable-bias-linear', '--group-query-attention')
+    trained('our-bloom', '--position-embedding-type', 'alibi', '--embed-layernorm')
     trained('our-llama-1p', *llama, '--apply-layernorm-1p')
     trained('our-qwen2', *llama, '--add-qkv-bias')
     trained('our-qwen3', *llama, '--qk-layernorm', '--kv-channels', 16)

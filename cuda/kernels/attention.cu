@@ -30,6 +30,7 @@ __global__ void __launch_bounds__(attention_threads)
   const Extent extent(problem, sample);
   const std::int64_t keys = visible_keys(problem, extent, block);
   const std::uint64_t head_key = problem.dropout.head_key(problem.first_head + block.head);
+  const HeadBias<A> bias(problem, sample, block.head);
   A* own_q = gpu::dynamic_shared<A>();
   A* own_sum = own_q + rows_of_block * d;
   A* tile_k = own_sum + rows_of_block * d;
@@ -54,9 +55,11 @@ __global__ void __launch_bounds__(attention_threads)
     const std::int64_t key = begin + lane;
     for (int row = 0; row < rows_of_warp; ++row) {
       const int own = warp * rows_of_warp + row;
-      score[row * warp_threads + lane] = sees(problem, extent, block.begin + own, key)
-                                             ? capped(problem, dot(own_q + own * d, tile_k + lane * stride, d))
-                                             : -infinity;
+      const std::int64_t query = block.begin + own;
+      score[row * warp_threads + lane] =
+          sees(problem, extent, query, key)
+              ? capped(problem, dot(own_q + own * d, tile_k + lane * stride, d)) + bias(query, key)
+              : -infinity;
     }
     __syncwarp();
     A rescale[rows_of_warp];
@@ -137,7 +140,8 @@ __global__ void __launch_bounds__(attention_threads)
   if (own == row && threadIdx.x % row_dot_lanes == 0) row_dot[row] = sum;
 }
 
-/// Values for one query and one key: `probability` with dropout, and the gradient of the scaled score before its cap.
+/// Values for one query and one key: `probability` with dropout, and the gradient of the scaled score before its cap
+/// and bias.
 template <class A>
 struct ScoreGradient {
   A probability = 0;
@@ -145,10 +149,10 @@ struct ScoreGradient {
 };
 template <class A>
 __device__ ScoreGradient<A> score_gradient(const AttentionProblem& problem, std::uint64_t head_key, std::int64_t sample,
-                                           std::int64_t query, std::int64_t key, A score, A dprobability, A lse,
+                                           std::int64_t query, std::int64_t key, A score, A bias, A dprobability, A lse,
                                            A row_dot) {
   const A cap = static_cast<A>(problem.soft_cap), share = cap > 0 ? std::tanh(score / cap) : A{0};
-  const A probability = std::exp((cap > 0 ? cap * share : score) - lse);
+  const A probability = std::exp((cap > 0 ? cap * share : score) + bias - lse);
   const A factor = problem.dropout.enabled() ? dropout_factor<A>(problem, head_key, sample, query, key) : A{1};
   return {probability * factor, probability * (dprobability * factor - row_dot) * (1 - share * share)};
 }
@@ -166,6 +170,7 @@ __global__ void __launch_bounds__(attention_threads)
   const std::int64_t keys = visible_keys(problem, extent, block);
   const std::int64_t statistics = (sample * problem.heads + block.head) * problem.queries;
   const std::uint64_t head_key = problem.dropout.head_key(problem.first_head + block.head);
+  const HeadBias<A> bias(problem, sample, block.head);
   const A scale = static_cast<A>(problem.scale);
   A* own_q = gpu::dynamic_shared<A>();
   A* own_dout = own_q + rows_of_block * d;
@@ -189,8 +194,8 @@ __global__ void __launch_bounds__(attention_threads)
       if (sees(problem, extent, query, key)) {
         gradient =
             score_gradient(problem, head_key, sample, query, key, dot(own_q + own * d, tile_k + lane * stride, d),
-                           dot(own_dout + own * d, tile_v + lane * stride, d), in.log_sum_exp[statistics + query],
-                           in.row_dot[statistics + query]);
+                           bias(query, key), dot(own_dout + own * d, tile_v + lane * stride, d),
+                           in.log_sum_exp[statistics + query], in.row_dot[statistics + query]);
       }
       weight[row * warp_threads + lane] = gradient.score * scale;
     }
@@ -234,6 +239,7 @@ __global__ void __launch_bounds__(attention_threads)
   const std::int64_t from = block.begin >= extent.keys ? extent.queries : first > 0 ? first / tile_rows * tile_rows : 0;
   for (std::int64_t head = block.head * heads_per_kv_head; head < (block.head + 1) * heads_per_kv_head; ++head) {
     const std::uint64_t head_key = problem.dropout.head_key(problem.first_head + head);
+    const HeadBias<A> bias(problem, sample, head);
     const std::int64_t statistics = (sample * problem.heads + head) * problem.queries;
     for (std::int64_t begin = from; begin < extent.queries; begin += tile_rows) {
       if (problem.first_key_of(sample, begin) >= block.begin + rows_of_block) break;  // and so for the queries after it
@@ -252,9 +258,9 @@ __global__ void __launch_bounds__(attention_threads)
         const std::int64_t key = block.begin + own;
         ScoreGradient<A> gradient;
         if (sees(problem, extent, query, key)) {
-          gradient =
-              score_gradient(problem, head_key, sample, query, key, dot(own_k + own * d, tile_q + lane * stride, d),
-                             dot(own_v + own * d, tile_dout + lane * stride, d), tile_lse[lane], tile_dot[lane]);
+          gradient = score_gradient(problem, head_key, sample, query, key,
+                                    dot(own_k + own * d, tile_q + lane * stride, d), bias(query, key),
+                                    dot(own_v + own * d, tile_dout + lane * stride, d), tile_lse[lane], tile_dot[lane]);
         }
         score_weight[row * warp_threads + lane] = gradient.score;
         probability_weight[row * warp_threads + lane] = gradient.probability;

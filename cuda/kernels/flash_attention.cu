@@ -24,6 +24,17 @@ __device__ inline void hide_unseen(const AttentionProblem& problem, std::int64_t
     }
   }
 }
+/// Adds ALiBi's biases to the same scores. `bias` is over the scale of the scores.
+__device__ inline void add_biases(const HeadBias<float>& bias, int first, int begin, float (&score)[key_tile / 8][4]) {
+  const int lane = threadIdx.x % warp_threads;
+#pragma unroll
+  for (int j = 0; j < key_tile / 8; ++j) {
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      score[j][i] += bias(first + lane / 4 + 8 * (i / 2), begin + 8 * j + 2 * (lane % 4) + i % 2);
+    }
+  }
+}
 /// Row g + 8 half of the scores become exp(scale score) relative to the maximum so far, and `total` their sum. Returns
 /// the factor for sums relative to the previous maximum.
 __device__ inline float exponentials(float scale, int half, float (&score)[key_tile / 8][4], float& maximum,
@@ -69,6 +80,7 @@ __global__ void __launch_bounds__(forward_threads<d>, d == 128 ? 1 : 2)
   const QueryCoordinates coordinates(problem);
   const std::int64_t sample = coordinates.sample, kv_head = coordinates.head / (problem.heads / problem.kv_heads);
   const HeadDropout dropout(problem, sample, coordinates.head);
+  const HeadBias<float> bias = bias_before_scale(problem, sample, coordinates.head);
   const Rows<const T> all_keys = k.at(sample, kv_head), all_values = v.at(sample, kv_head);
   const int first = coordinates.begin + warp * rows * warp_rows;
   const int keys_of_sample = static_cast<int>(problem.keys_of(sample));
@@ -126,6 +138,7 @@ __global__ void __launch_bounds__(forward_threads<d>, d == 128 ? 1 : 2)
 #pragma unroll
       for (int m = 0; m < rows; ++m) {
         const int row = first + m * warp_rows;
+        if (bias.slope != 0) add_biases(bias, row, begin, score[m]);
         if (begin + key_tile > sure || first_key(problem, sample, row + warp_rows - 1) > begin) {
           hide_unseen(problem, sample, last, row, begin, score[m]);
         }

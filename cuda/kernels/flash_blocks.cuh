@@ -58,6 +58,14 @@ __device__ inline int first_key_tile(const AttentionProblem& problem, std::int64
   return first_key(problem, sample, first) / key_tile * key_tile;
 }
 
+/// ALiBi's biases of a head over the scale of its scores, to which they are added before it.
+__device__ inline HeadBias<float> bias_before_scale(const AttentionProblem& problem, std::int64_t sample,
+                                                    std::int64_t head) {
+  HeadBias<float> bias(problem, sample, head);
+  bias.slope /= static_cast<float>(problem.scale);
+  return bias;
+}
+
 /// End of the keys that `rows` rows from `first` on attend to; none if all of them are padding.
 __device__ inline int visible_keys_of_rows(const AttentionProblem& problem, int queries, int keys, int first,
                                            int rows) {

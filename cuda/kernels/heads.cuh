@@ -32,6 +32,19 @@ __device__ inline std::int64_t positions_between(const AttentionProblem& problem
   return problem.first_query - problem.first_key;
 }
 
+/// ALiBi's biases of a head's scores of one sample; 0 without them.
+template <class A>
+struct HeadBias {
+  A slope;
+  int origin;  ///< query 0 counted from key 0
+  __device__ HeadBias(const AttentionProblem& problem, std::int64_t sample, std::int64_t head)
+      : slope(problem.alibi_heads == 0 ? A{0} : std::exp2(problem.alibi_exponent<A>(head))),
+        origin(problem.alibi_heads == 0 ? 0 : static_cast<int>(problem.alibi_origin(sample))) {}
+  __device__ A operator()(std::int64_t query, std::int64_t key) const {
+    return slope * static_cast<A>(static_cast<int>(key - query) - origin);
+  }
+};
+
 /// Inputs of the backward kernels.
 template <class T>
 struct BackwardInputs {

@@ -183,6 +183,10 @@ void read_rotary(const Settings& settings, const json& file, HuggingFaceModel& m
   scaling.fast_turns = rotary.number("beta_fast", 32);
   rotary.require({"truncate", true, "only rounded ranges of channels are supported"});
   const double mscale = rotary.number("mscale", 0), all = rotary.number("mscale_all_dim", 0);
+  if (config.latent.used && all != 0 && (mscale == 0 || rotary.has("attention_factor"))) {
+    return settings.add(
+        "mscale_all_dim without mscale, or with attention_factor, is not supported in latent attention");
+  }
   if (rotary.has("attention_factor")) {
     // Any factor m equals 0.1 x ln(factor) + 1 for x = (m - 1) / (0.1 ln(factor)).
     const double logarithm = 0.1 * std::log(scaling.factor);
@@ -250,9 +254,10 @@ void read_attention(const Settings& settings, const json& file, HuggingFaceModel
   ModelConfig& config = model.config;
   if (config.position_embedding == model::PositionEmbedding::rope) {
     read_rotary(settings, file, model, problems);
-    if (settings.flag("rope_interleave", settings.flag("rope_interleaved", false))) {
-      model.rotary = exchange::RotaryLayout::interleaved;
-    }
+    const bool otherwise = model.model_class->rotary == exchange::RotaryLayout::interleaved;
+    model.rotary = settings.flag("rope_interleave", settings.flag("rope_interleaved", otherwise))
+                       ? exchange::RotaryLayout::interleaved
+                       : exchange::RotaryLayout::halves;
     const json& types = settings.value("layer_types");
     if (model.model_class->window_frequency == 0 &&
         !std::ranges::all_of(types, [](const json& type) { return type == "full_attention"; })) {
@@ -295,6 +300,26 @@ void read_falcon(const Settings& settings, ModelConfig& config) {
   if (config.query_groups == config.heads) config.query_groups = 0;
 }
 
+/// Reads the settings of latent attention, dense first layers and shared experts.
+void read_deepseek(const Settings& settings, const json& file, const ModelClass& model_class, ModelConfig& config) {
+  if (file.contains("q_lora_rank")) config.latent.query_rank = settings.integer("q_lora_rank", 0);  // null is none
+  if (const std::int64_t heads = settings.integer("num_key_value_heads", config.heads); heads != config.heads) {
+    settings.add(fmt::format("num_key_value_heads is {}: each of {} heads has its own keys", heads, config.heads));
+  }
+  model::ExpertConfig& experts = config.experts;
+  const model::ExpertConfig plain = exchange::class_defaults(model_class).experts;
+  const std::int64_t shared = settings.integer("n_shared_experts", plain.shared_hidden / plain.ffn_hidden);
+  experts.shared_hidden =
+      std::min(shared, max_size / std::max<std::int64_t>(experts.ffn_hidden, 1)) * experts.ffn_hidden;
+  const std::int64_t dense = settings.integer("first_k_dense_replace", model_class.type == "deepseek_v3" ? 3 : 0);
+  const std::int64_t layers = std::min(config.layers, model::max_layers);
+  if (dense >= layers) return settings.add("first_k_dense_replace leaves no layer with experts");
+  experts.layers.clear();
+  if (dense == 0) return;
+  experts.layers =
+      std::string(static_cast<std::size_t>(dense), '0') + std::string(static_cast<std::size_t>(layers - dense), '1');
+}
+
 /// Reads the experts of a class whose models have them: their number, weights and layers.
 void read_experts(const Settings& settings, const ModelClass& model_class, ModelConfig& config) {
   model::ExpertConfig& experts = config.experts;
@@ -304,7 +329,7 @@ void read_experts(const Settings& settings, const ModelClass& model_class, Model
   if (!config_key("router_pre_softmax", model_class).empty()) {
     experts.pre_softmax = !settings.flag("norm_topk_prob", !experts.pre_softmax);
   }
-  if (config_key("expert_layers", model_class).empty()) return;
+  if (config_key("expert_layers", model_class) != "mlp_only_layers.") return;
   const std::int64_t step = settings.integer("decoder_sparse_step", 1);
   if (step == 0) return settings.add("decoder_sparse_step is 0: it must be at least 1");
   const int layers = std::min(config.layers, model::max_layers);
@@ -346,7 +371,7 @@ std::optional<std::int64_t> end_of_text_of(const json& file) {
 }  // namespace
 
 HuggingFaceModel parse_config_json(const std::string& text, const std::string& path) {
-  const json file = parse_json(text, path, max_config_depth);
+  json file = parse_json(text, path, max_config_depth);
   const json& classes = json_member(file, "architectures");
   TRIREME_CHECK(classes.is_array() && classes.size() == 1 && classes[0].is_string(), DataError,
                 "{} does not name the one class of its model under 'architectures'; there are: {}", path,
@@ -356,6 +381,10 @@ HuggingFaceModel parse_config_json(const std::string& text, const std::string& p
     model.model_class = &exchange::model_class_from(classes[0].get<std::string>());
   } catch (const DataError& error) {
     throw DataError("{}: {}", path, error.what());
+  }
+  for (const auto& [older, now] : model.model_class->older_keys) {
+    const json value = json_member(file, std::string(older).c_str());
+    if (!value.is_null() && !file.contains(now)) file[std::string(now)] = value;
   }
   std::vector<std::string> problems;
   const Settings settings(file, problems);
@@ -372,6 +401,7 @@ HuggingFaceModel parse_config_json(const std::string& text, const std::string& p
   if (exchange::class_defaults(*model.model_class).experts.count > 0) {
     read_experts(settings, *model.model_class, model.config);
   }
+  if (model.config.latent.used) read_deepseek(settings, file, *model.model_class, model.config);
   read_task(settings, model.config);
   if (problems.empty()) {
     try {

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
 
@@ -110,10 +111,20 @@ void put_falcon(ordered_json& file, const ModelConfig& config) {
   file["num_kv_heads"] = is_new ? config.kv_heads() : config.heads;
 }
 
+/// Writes the settings of latent attention, dense first layers and shared experts.
+void put_deepseek(ordered_json& file, const ModelConfig& config) {
+  const model::ExpertConfig& experts = config.experts;
+  const std::int64_t rank = config.latent.query_rank;
+  file["num_key_value_heads"] = config.heads;
+  file["q_lora_rank"] = rank == 0 ? ordered_json() : ordered_json(rank);
+  file["n_shared_experts"] = experts.shared_hidden / config.expert_ffn_hidden();
+  file["first_k_dense_replace"] = std::ranges::count(experts.layers, '0');
+}
+
 /// Writes the weights and layers of experts.
 void put_experts(ordered_json& file, const ModelConfig& config, const ModelClass& model_class) {
   if (!config_key("router_pre_softmax", model_class).empty()) file["norm_topk_prob"] = !config.experts.pre_softmax;
-  if (config_key("expert_layers", model_class).empty()) return;
+  if (config_key("expert_layers", model_class) != "mlp_only_layers.") return;
   file["decoder_sparse_step"] = 1;
   ordered_json& dense = file["mlp_only_layers"] = ordered_json::array();
   for (int layer = 0; layer < config.layers; ++layer) {
@@ -155,6 +166,7 @@ std::string config_json(const HuggingFaceModel& model, DType dtype) {
   put_fields(file, model.config, model_class);
   put_blocks(file, model.config, model_class);
   put_experts(file, model.config, model_class);
+  if (model.config.latent.used) put_deepseek(file, model.config);
   if (model_class.type == "falcon") put_falcon(file, model.config);
   for (const exchange::FixedSetting& setting : model_class.fixed) {
     if (!setting.is_written) continue;

@@ -134,11 +134,9 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 Json axes_of(const parallel::ProcessGrid& grid) {
-  return {{"tensor", grid.tensor_size()},
-          {"pipeline", grid.pipeline_size()},
-          {"context", grid.context_size()},
-          {"data", grid.data_size()},
-          {"expert", grid.expert_size()}};
+  return {{"tensor", grid.tensor_size()},   {"pipeline", grid.pipeline_size()},
+          {"context", grid.context_size()}, {"data", grid.data_size()},
+          {"expert", grid.expert_size()},   {"expert_tensor", grid.expert_tensor_size()}};
 }
 
 const char* recomputation_of(const plan::Job& job) {

@@ -27,9 +27,10 @@ struct PlanReport {
 };
 
 /// Returns {"cluster", "nodes", "ranks", "memory_limit_bytes", "layouts", "predicted", "rehearsed", "train_options",
-/// "grids": [...], "rejected": [{"tensor", "pipeline", "context", "data", "expert", "reason", "amount"}]}. A grid holds
-/// its axes and options, "memory_bytes" per stage, "step_ms", "tokens_per_second", "tflops_per_rank" (model FLOPs, no
-/// recomputation), "mfu", and "parts_ms", which add up to the step. "hidden_ms" overlaps with work.
+/// "grids": [...], "rejected": [{"tensor", "pipeline", "context", "data", "expert", "expert_tensor", "reason",
+/// "amount"}]}. A grid holds its axes and options, "memory_bytes" per stage, "step_ms", "tokens_per_second",
+/// "tflops_per_rank" (model FLOPs, no recomputation), "mfu", and "parts_ms", which add up to the step. "hidden_ms"
+/// overlaps with work.
 std::string plan_json(const PlanReport& report);
 
 /// One line: {"line", "source", "model", "hardware", "gpus", "tp", "pp", "dp", "experts", "ep", "etp", "mbs", "gbs",

@@ -120,9 +120,11 @@ void read_positions(const RunOptions& options, ModelConfig& config, MegatronMode
   const bool yarn = kind == "yarn";
   if (kind == "rope" || yarn || rotary) {
     config.position_embedding = model::PositionEmbedding::rope;
+  } else if (kind == "alibi") {
+    config.position_embedding = model::PositionEmbedding::alibi;
   } else if (kind != "learned_absolute") {
-    return options.add(
-        fmt::format("position_embedding_type is '{}': supported are learned_absolute, rope and yarn", shortened(kind)));
+    return options.add(fmt::format(
+        "position_embedding_type is '{}': supported are learned_absolute, rope, alibi and yarn", shortened(kind)));
   }
   if (config.position_embedding != model::PositionEmbedding::rope) return;
   options.absent("no_rope_freq", "rotary positions apply to all layers");

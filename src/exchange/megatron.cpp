@@ -81,6 +81,7 @@ TensorMap megatron_tensor_map(const ModelConfig& config, const MegatronLayout& l
        {std::pair{"wpe", "position"}, {"emb.pos", "position"}, {"emb.type", "tokentype"}}) {
     if (map.has(parameter)) map.same(parameter, fmt::format("embedding.{}_embeddings.weight", tensor));
   }
+  if (config.embedding_norm) map_layer(map, "emb.ln", "embedding.word_embeddings.norm");
   for (int layer = 0; layer < config.layers; ++layer) {
     const std::string ours = layer_prefix(layer), theirs = fmt::format("{}layers.{}.", stack, layer);
     map_layer(map, ours + ".ln_1", theirs + "input_layernorm");
@@ -89,8 +90,8 @@ TensorMap megatron_tensor_map(const ModelConfig& config, const MegatronLayout& l
         map_qkv(map, layout, ours + ".attn", suffix, theirs + "self_attention.linear_qkv." + suffix);
       }
     }
-    map_layer(map, ours + ".attn.q_ln", theirs + "self_attention.q_layernorm");
-    map_layer(map, ours + ".attn.k_ln", theirs + "self_attention.k_layernorm");
+    map_rotated(map, ours + ".attn.q_ln", theirs + "self_attention.q_layernorm", layout.rotary);
+    map_rotated(map, ours + ".attn.k_ln", theirs + "self_attention.k_layernorm", layout.rotary);
     map_layer(map, ours + ".attn.proj", theirs + "self_attention.linear_proj");
     map_layer(map, ours + ".ln_2", theirs + "pre_mlp_layernorm");
     for (const std::string suffix : {".weight", ".bias"}) {

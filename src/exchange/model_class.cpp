@@ -117,7 +117,9 @@ const ModelClass& model_class_of(const ModelConfig& config, std::string_view nam
 }
 
 TensorMap tensor_map(const ModelClass& model_class, const ModelConfig& config, const MapOptions& options) {
-  return model_class.map(config, options);
+  MapOptions resolved = options;
+  if (!options.rotary) resolved.rotary = model_class.rotary;
+  return model_class.map(config, resolved);
 }
 
 std::vector<std::string> other_names(const ModelClass& model_class, const std::string& tensor) {
@@ -127,6 +129,11 @@ std::vector<std::string> other_names(const ModelClass& model_class, const std::s
     if (!tensor.ends_with(now)) continue;
     names.push_back(tensor.substr(0, tensor.size() - now.size()) + std::string(before));
   }
+  std::string fused = tensor;
+  for (const auto& [now, there] : model_class.fused) {
+    if (const std::size_t at = fused.find(now); at != fused.npos) fused.replace(at, now.size(), there);
+  }
+  if (fused != tensor) names.push_back(fused);
   return names;
 }
 

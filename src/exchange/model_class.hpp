@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -19,13 +20,13 @@ namespace trireme::exchange {
 /// the same.
 struct FixedSetting {
   std::string_view key;
-  std::variant<bool, std::int64_t, std::string_view> value;
+  std::variant<bool, std::int64_t, double, std::string_view> value;
   std::string_view reason;  ///< why other values are refused
   bool is_written = false;
 };
 
 struct MapOptions {
-  RotaryLayout rotary = RotaryLayout::halves;
+  std::optional<RotaryLayout> rotary = {};  ///< layout of queries and keys; empty: that of the class
   /// Rows of the tensors that have one for each token; 0: the model's vocabulary. If there are more, the last are
   /// padding and left out. A BERT may have fewer: its further tokens are never predicted (their bias is -10000).
   std::int64_t vocabulary_rows = 0;
@@ -42,10 +43,13 @@ struct ModelClass {
   std::string_view model::ConfigKeys::*keys;  ///< the class's keys in the table of fields
   /// Keys that differ from those: attribute of the field, and key. Empty, or with a dot, as in the table.
   std::vector<std::pair<std::string_view, std::string_view>> own_keys = {};
+  /// Keys of older files, and the present ones, which precede.
+  std::vector<std::pair<std::string_view, std::string_view>> older_keys = {};
   std::vector<FixedSetting> fixed = {};
   model::ModelOutput output = model::ModelOutput::pretraining;
-  std::string_view tanh_gelu = "gelu_new";  ///< its name for GELU by tanh; all names are read
-  bool has_mlp_bias = false;                ///< mlp_bias is a setting beside attention_bias, and has the same value
+  std::string_view tanh_gelu = "gelu_new";     ///< its name for GELU by tanh; all names are read
+  bool has_mlp_bias = false;                   ///< mlp_bias is a setting beside attention_bias, and has the same value
+  RotaryLayout rotary = RotaryLayout::halves;  ///< layout of queries and keys, unless the file names another
   /// Every Nth layer has no window if the file does not list the layers' types; 0: windows are in all layers or none.
   std::int64_t window_frequency = 0;
   bool ffn_follows_hidden = false;  ///< without its setting, the feed-forward width is 4 x the hidden size
@@ -55,6 +59,8 @@ struct ModelClass {
   std::string_view base;  ///< prefix of tensors that files of the model without its head lack
   /// Suffixes of tensor names, and what they were in older files.
   std::vector<std::pair<std::string_view, std::string_view>> older = {};
+  /// Parts of tensor names, and what they are in files whose experts are fused: see `fused_experts.hpp`.
+  std::vector<std::pair<std::string_view, std::string_view>> fused = {};
   std::vector<std::string_view> buffers = {};  ///< suffixes of tensors that are not weights
 };
 

@@ -78,6 +78,10 @@ void TensorMapBuilder::heads(const std::string& name, std::int64_t first_head, s
   }
 }
 
+void TensorMapBuilder::rotated(const std::string& name, const std::string& foreign, RotaryLayout layout) {
+  heads(name, 0, parameter(name).rows() / config_.head_dim(), foreign, layout);
+}
+
 void TensorMapBuilder::head(const std::string& name, RowRun rows, RotaryLayout layout) {
   if (layout == RotaryLayout::halves) return run(name, rows);
   rows.count /= 2;

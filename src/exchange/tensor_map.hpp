@@ -87,6 +87,8 @@ class TensorMapBuilder {
   /// new tensor each.
   void split_heads(const std::string& prefix, const std::string& suffix, const std::string& queries,
                    const std::string& keys, const std::string& values, RotaryLayout layout = RotaryLayout::halves);
+  /// Maps all of a parameter, whose rows are channels of heads that rotate, to one new tensor.
+  void rotated(const std::string& parameter, const std::string& tensor, RotaryLayout layout);
   /// Maps gate and up of a gated feed-forward block, weights or biases, to one new tensor each.
   void split_gate(const std::string& parameter, const std::string& gate, const std::string& up);
 

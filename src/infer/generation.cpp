@@ -155,6 +155,11 @@ class Generator {
   /// Returns the batch size, or throws EnvironmentError if its cache exceeds a rank's memory. Collective.
   static std::int64_t checked_batch(train::ParallelModel& model, Communicator& world, std::int64_t positions,
                                     std::int64_t batch_size) {
+    TRIREME_CHECK(
+        !model.grid().folds_experts(), ConfigError,
+        "generation failed: <expert_tensor_parallel_size> {} with {} tensor ranks divides the tokens of a text, "
+        "which are single ones here. Leave it out.",
+        model.grid().expert_tensor_size(), model.grid().tensor_size());
     TRIREME_CHECK(model.shard().expert_size == 1, ConfigError,
                   "generation failed: <expert_model_parallel_size> {} divides experts over ranks with texts of their "
                   "own, which end at different times. Try tensor or pipeline ranks instead.",

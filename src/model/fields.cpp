@@ -40,7 +40,7 @@ constexpr std::string_view activation_names[] = {"", "tanh", "erf", "", "squared
 constexpr std::string_view gate_names[] = {"", "tanh", "", "", "", "silu"};
 constexpr std::string_view gelu_names[] = {"", "tanh", "erf"};
 constexpr std::string_view normalization_names[] = {"LayerNorm", "RMSNorm"};
-constexpr std::string_view position_names[] = {"learned_absolute", "rope"};
+constexpr std::string_view position_names[] = {"learned_absolute", "rope", "alibi"};
 constexpr std::string_view scaling_names[] = {"none", "llama3", "yarn"};
 constexpr std::string_view placement_names[] = {"pre", "post"};
 constexpr std::string_view output_names[] = {"pretraining", "classes", "choices", "spans"};
@@ -59,10 +59,12 @@ bool is_yarn(const ModelConfig& config) { return config.rotary_scaling.kind == R
 bool has_experts(const ModelConfig& config) { return config.experts.any(); }
 bool has_router_bias(const ModelConfig& config) { return config.experts.router_bias; }
 bool has_qk_norm(const ModelConfig& config) { return config.qk_norm; }
+bool is_latent(const ModelConfig& config) { return config.latent.used; }
 bool is_parallel(const ModelConfig& config) { return config.parallel_residual; }
 
 constexpr Need needs_rotary = {rotates, "<position_embedding_type> rope"};
 constexpr Need needs_yarn = {is_yarn, "<position_embedding_type> yarn"};
+constexpr Need needs_latent = {is_latent, "<multi_latent_attention>"};
 constexpr Need needs_experts = {has_experts, "<num_experts>"};
 constexpr Need needs_bert = {is_bert, "a BERT: give <model> bert-336m or <model_type> bert"};
 
@@ -74,6 +76,7 @@ constexpr ConfigKeys rope_keys = {"", "rope_parameters.", ""};
 #define TRIREME_AT(...) .get = get_at<__VA_ARGS__>, .set = set_at<__VA_ARGS__>
 using C = ModelConfig;
 using E = ExpertConfig;
+using L = LatentAttention;
 using R = RotaryScaling;
 
 // clang-format off
@@ -124,13 +127,33 @@ constexpr Field table[] = {
     {TRIREME_AT(&C::query_groups), .range = countable(), .attribute = "kv_heads", .since = "kv_heads",
      .option = "num-query-groups", .help = "Heads of keys and values with <group_query_attention>; default 1.",
      .log = ", {} query groups", .keys = {"", "num_key_value_heads", ""}},
+    {TRIREME_AT(&C::latent, &L::used), .attribute = "latent_attention", .option = "multi-latent-attention",
+     .help = "Compute keys and values, and with <q_lora_rank> queries, from latents (DeepSeek-V2).",
+     .log = ", latent attention"},
+    {TRIREME_AT(&C::latent, &L::query_rank), .range = between(0, countable().max), .attribute = "query_rank",
+     .stored_if = is_latent, .option = "q-lora-rank",
+     .help = "Width of the latent of queries; default 0, none.", .needs = needs_latent, .log = ", queries of rank {}"},
+    {TRIREME_AT(&C::latent, &L::kv_rank), .range = countable(), .attribute = "kv_rank", .stored_if = is_latent,
+     .option = "kv-lora-rank", .help = "Width of the latent of keys and values; default 32.", .needs = needs_latent,
+     .log = ", keys and values of rank {}", .logs_default = true},
+    {TRIREME_AT(&C::latent, &L::head_dim), .range = countable(), .attribute = "latent_head_dim",
+     .stored_if = is_latent, .option = "qk-head-dim",
+     .help = "Latent attention: channels of a head of queries and keys that do not rotate; default 128.",
+     .needs = needs_latent, .log = ", {} plain", .logs_default = true},
+    {TRIREME_AT(&C::latent, &L::rotary_dim), .range = countable(), .attribute = "latent_rotary_dim",
+     .stored_if = is_latent, .option = "qk-pos-emb-head-dim",
+     .help = "Latent attention: further channels of these heads, which rotate; default 64.", .needs = needs_latent,
+     .log = " and {} rotating channels", .logs_default = true},
+    {TRIREME_AT(&C::latent, &L::value_dim), .range = countable(), .attribute = "value_dim", .stored_if = is_latent,
+     .option = "v-head-dim", .help = "Latent attention: channels of a head of values; default 128.",
+     .needs = needs_latent, .log = ", {} of values", .logs_default = true},
     {TRIREME_AT(&C::normalization), .names = normalization_names, .attribute = "normalization", .since = "kv_heads",
      .option = "normalization", .help = "Kind of normalisation; default LayerNorm.", .log = ", {}"},
     {TRIREME_AT(&C::norm_1p), .attribute = "norm_1p", .since = "kv_channels", .option = "apply-layernorm-1p",
      .help = "Store the weights of norms as their difference from 1, which 16-bit types round more finely.",
      .log = ", norm weights around 1", .megatron = "layernorm_zero_centered_gamma"},
     {TRIREME_AT(&C::position_embedding), .names = position_names, .attribute = "positions", .since = "kv_heads",
-     .option = "position-embedding-type", .log = ", rotary positions"},
+     .option = "position-embedding-type", .log = ", {} positions"},
     {TRIREME_AT(&C::position_embedding), .names = position_names, .option = "use-rotary-position-embeddings",
      .help = "The same as <position_embedding_type> rope.", .flag = static_cast<int>(PositionEmbedding::rope)},
     {TRIREME_AT(&C::rotary_base), .range = above(0), .attribute = "rotary_base", .since = "kv_heads",
@@ -182,7 +205,8 @@ constexpr Field table[] = {
      .stored_if = [](const ModelConfig& config) { return config.window.any(); }, .option = "window-attn-skip-freq",
      .log = " in layers {}"},
     {TRIREME_AT(&C::qk_norm), .attribute = "qk_norm", .since = "kv_channels", .option = "qk-layernorm",
-     .help = "Normalise the channels of each head of queries and keys, by the kind of <normalization>.",
+     .help = "Normalise the channels of each head of queries and keys, by the kind of <normalization>; with"
+             " <multi_latent_attention> the latents.",
      .log = ", normalised queries and keys"},
     {TRIREME_AT(&C::qk_norm_across_heads), .attribute = "qk_norm_across_heads", .option = "qk-layernorm-across-heads",
      .help = "Normalise the channels of all heads together, with <qk_layernorm>.",
@@ -202,6 +226,9 @@ constexpr Field table[] = {
      .log = ", norms before and after each branch"},
     {TRIREME_AT(&C::scaled_embedding), .attribute = "scaled_embedding", .option = "scale-embeddings",
      .help = "Multiply token embeddings by the square root of the hidden size.", .log = ", scaled embeddings"},
+    {TRIREME_AT(&C::embedding_norm), .attribute = "embedding_norm", .option = "embed-layernorm",
+     .help = "Normalise the token embeddings, by the kind of <normalization>, as BLOOM does.",
+     .log = ", normalised embeddings"},
     {TRIREME_AT(&C::query_scalar), .range = countable(), .attribute = "query_scalar",
      .option = "query-pre-attn-scalar",
      .help = "Divide attention scores by the square root of N; default the channels of a head.",
@@ -415,9 +442,10 @@ ModelConfig canonical(const ModelConfig& config) {
   const ModelConfig plain;
   ModelConfig result = config;
   if (config.query_groups == config.heads) result.query_groups = 0;
-  if (config.attention_columns() == config.hidden) result.kv_channels = 0;
+  if (config.latent.used || config.attention_columns() == config.hidden) result.kv_channels = 0;
   if (config.linear_bias) result.qkv_bias = false;
   if (config.gated) result.activation = plain.activation;
+  if (!config.latent.used) result.latent = plain.latent;
   if (config.query_scalar == config.head_dim()) result.query_scalar = 0;
   if (!rotates(config)) {
     result.rotary_base = plain.rotary_base;

@@ -49,10 +49,40 @@ void check_experts(const ModelConfig& config, const Expect& expect) {
                      experts.per_token, experts.groups_per_token, experts.groups_per_token * of_group));
 }
 
+/// Calls `expect(holds, problem)` for each rule about latent attention.
+template <class Expect>
+void check_latent(const ModelConfig& config, const Expect& expect) {
+  const LatentAttention& latent = config.latent;
+  expect(config.causal() && config.position_embedding == PositionEmbedding::rope,
+         "<multi_latent_attention> needs a GPT with rotary positions: give <position_embedding_type> rope");
+  expect(!config.has_qkv_bias(),
+         "<multi_latent_attention>: its linear layers have no biases: give <disable_bias_linear>, without "
+         "<add_qkv_bias>");
+  expect(
+      config.kv_heads() == config.heads,
+      fmt::format("<num_query_groups> {} with <multi_latent_attention>: each of {} heads has its own keys and values",
+                  config.query_groups, config.heads));
+  expect(config.kv_channels == 0 || config.kv_channels == config.head_dim(),
+         fmt::format("<kv_channels> {} with <multi_latent_attention>: a head has <qk_head_dim> {} + "
+                     "<qk_pos_emb_head_dim> {} channels: leave it out",
+                     config.kv_channels, latent.head_dim, latent.rotary_dim));
+  expect(config.rotary_percent == 1,
+         fmt::format("<rotary_percent> {} with <multi_latent_attention>: give <qk_pos_emb_head_dim> instead",
+                     config.rotary_percent));
+  expect(!config.qk_norm_across_heads,
+         "<qk_layernorm_across_heads> with <multi_latent_attention>: <qk_layernorm> normalises its latents");
+  expect(latent.value_dim <= config.head_dim(),
+         fmt::format("<v_head_dim> {} must be at most <qk_head_dim> {} + <qk_pos_emb_head_dim> {}", latent.value_dim,
+                     latent.head_dim, latent.rotary_dim));
+}
+
 }  // namespace
 
 double ModelConfig::score_scale() const {
-  return 1 / std::sqrt(static_cast<double>(query_scalar == 0 ? head_dim() : query_scalar));
+  const double plain = 1 / std::sqrt(static_cast<double>(query_scalar == 0 ? head_dim() : query_scalar));
+  if (!latent.used || rotary_scaling.kind != RotaryScalingKind::yarn) return plain;
+  const double magnitude = rotary_scaling.yarn_magnitude(rotary_scaling.mscale_all_dim);
+  return plain * magnitude * magnitude;
 }
 
 RotaryEmbedding ModelConfig::rotary_of(int layer) const {
@@ -82,9 +112,12 @@ void validate(const ModelConfig& config) {
          fmt::format("<num_query_groups> {} must divide <num_attention_heads> {}", config.query_groups, config.heads));
   const bool rope = config.position_embedding == PositionEmbedding::rope;
   if (rope && config.heads >= 1) {
-    expect(config.rotary_channels() >= 2 && config.rotary_channels() % 2 == 0,
-           fmt::format("<rotary_percent> {} of heads of {} channels rotates {}: it must be an even number above 0",
-                       config.rotary_percent, config.head_dim(), config.rotary_channels()));
+    expect(
+        config.rotary_channels() >= 2 && config.rotary_channels() % 2 == 0,
+        config.latent.used
+            ? fmt::format("<qk_pos_emb_head_dim> {} must be an even number above 0", config.latent.rotary_dim)
+            : fmt::format("<rotary_percent> {} of heads of {} channels rotates {}: it must be an even number above 0",
+                          config.rotary_percent, config.head_dim(), config.rotary_channels()));
   }
   const RotaryScaling& scaling = config.rotary_scaling;
   const bool yarn = scaling.kind == RotaryScalingKind::yarn;
@@ -117,9 +150,14 @@ void validate(const ModelConfig& config) {
            fmt::format("{}: a list of {} layers, '{}', for a model of {}: give 0 or 1 for each", field, list.size(),
                        list, config.layers));
   }
+  if (config.latent.used) check_latent(config, expect);
   if (config.experts.any()) check_experts(config, expect);
   expect(config.is_bert() || !config.post_norm(),
          "<apply_residual_connection_post_layernorm> is an arrangement of BERT: a GPT's layers are pre-norm");
+  const bool alibi = config.position_embedding == PositionEmbedding::alibi;
+  expect(!config.is_bert() || !(alibi || config.embedding_norm),
+         "<position_embedding_type> alibi and <embed_layernorm> are for models that predict the next token: a BERT "
+         "attends to both sides, and has its own norm of embeddings");
   expect(!config.parallel_residual || !config.post_norm(),
          "<parallel_residual> with <apply_residual_connection_post_layernorm>: parallel layers are pre-norm");
   expect(!config.post_branch_norm || !(config.parallel_residual || config.post_norm()),
@@ -256,9 +294,10 @@ RotaryEmbedding RotaryScaling::embedding(std::int64_t channels, double base) con
   if (last == first) last += 0.001;  // a step instead of a ramp, as first published
   rotary.kept.offset = last / (last - first);
   rotary.kept.by_pair = -1 / (last - first);
-  const auto m = [&](double x) { return 0.1 * x * std::log(factor) + 1; };
-  rotary.magnitude = m(mscale) / m(mscale_all_dim);
+  rotary.magnitude = yarn_magnitude(mscale) / yarn_magnitude(mscale_all_dim);
   return rotary;
 }
+
+double RotaryScaling::yarn_magnitude(double x) const { return 0.1 * x * std::log(factor) + 1; }
 
 }  // namespace trireme::model

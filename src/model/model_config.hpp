@@ -19,7 +19,8 @@ constexpr std::int64_t max_experts = 512;
 /// masked tokens and with a binary head the order of two segments (Devlin et al. 2019, arXiv:1810.04805).
 enum class ModelFamily { gpt, bert };
 enum class Normalization { layer_norm, rms_norm };
-enum class PositionEmbedding { learned_absolute, rope };
+/// alibi: none but biases of attention scores (AttentionProblem::alibi_heads).
+enum class PositionEmbedding { learned_absolute, rope, alibi };
 /// Place of a layer's norms. pre: on the input of attention and feed-forward block, and on the last layer's result.
 /// post: on each sum of residual and branch, and on the embeddings (BERT's original).
 enum class NormPlacement { pre, post };
@@ -91,6 +92,17 @@ struct ExpertConfig {
   }
 };
 
+/// Multi-head latent attention (DeepSeek-AI 2024, arXiv:2405.04434): low-rank products compute keys and values, and
+/// optionally queries, from latents. Names and meanings are Megatron Core's.
+struct LatentAttention {
+  bool used = false;
+  std::int64_t query_rank = 0;   ///< width of the latent of queries; 0: they are computed from the layer's input
+  std::int64_t kv_rank = 32;     ///< width of the latent of keys and values
+  std::int64_t head_dim = 128;   ///< channels of a head of queries and keys that do not rotate
+  std::int64_t rotary_dim = 64;  ///< further channels, which rotate; all heads share those of keys
+  std::int64_t value_dim = 128;  ///< channels of a head of values
+};
+
 enum class RotaryScalingKind { none, llama3, yarn };
 
 /// Scaling of the rotary frequencies for sequences longer than those of an earlier training. There, channel pair i of
@@ -100,6 +112,7 @@ enum class RotaryScalingKind { none, llama3, yarn };
 ///   yarn (Peng et al. 2023, arXiv:2309.00071): t = (last - i) / (last - first), where first and last are the pairs of
 ///   fast_turns and slow_turns, i = channels ln(positions / 2 pi n) / (2 ln base), rounded down and up. Sines and
 ///   cosines are multiplied by m(mscale) / m(mscale_all_dim), m(x) = 0.1 x ln(factor) + 1, hence scores by its square.
+///   In latent attention all scores are further multiplied by m(mscale_all_dim)^2.
 /// Interpolation divides all positions, with every kind (Chen et al. 2023, arXiv:2306.15595).
 struct RotaryScaling {
   RotaryScalingKind kind = RotaryScalingKind::none;
@@ -111,6 +124,8 @@ struct RotaryScaling {
   double mscale_all_dim = 0;  ///< yarn
   double interpolation = 1;   ///< divides positions
 
+  /// m(x) of yarn.
+  double yarn_magnitude(double x) const;
   /// Returns Llama 3.1's constants: 8192 positions, 1 and 4 turns.
   static RotaryScaling llama3(double factor) { return {RotaryScalingKind::llama3, factor, 8192, 1, 4}; }
 
@@ -127,7 +142,8 @@ struct ModelConfig {
   int layers = 12;
   std::int64_t hidden = 768;
   std::int64_t heads = 12;
-  std::int64_t kv_channels = 0;   ///< channels of a head; 0: hidden / heads
+  std::int64_t kv_channels = 0;  ///< channels of a head; 0: hidden / heads
+  LatentAttention latent = {};
   std::int64_t query_groups = 0;  ///< heads of keys and values; each serves heads / query_groups queries; 0: `heads`
   std::int64_t ffn_hidden = 3072;
   std::int64_t max_positions = 1024;
@@ -147,9 +163,11 @@ struct ModelConfig {
   bool gated = false;                  ///< the feed-forward block is gated; replaces `activation`
   Activation gate = Activation::silu;  ///< silu (SwiGLU) or gelu_tanh (GeGLU), of the gates
   bool linear_bias = true;
-  bool qk_norm = false;  ///< each head of queries and keys is normalised over its channels, before rotation
+  /// Each head of queries and keys is normalised over its channels, before rotation; in latent attention, the latents.
+  bool qk_norm = false;
   bool qk_norm_across_heads = false;  ///< QK norm is over the channels of all heads together
   bool qkv_bias = false;              ///< queries, keys and values have biases even if other linear layers have none
+  bool embedding_norm = false;        ///< token embeddings are normalised
   bool scaled_embedding = false;      ///< token embeddings are multiplied by sqrt(hidden)
   std::int64_t query_scalar = 0;      ///< scores are divided by its square root; 0: channels of a head
   double attention_soft_cap = 0;      ///< scores x become c tanh(x / c); 0: they stay
@@ -185,9 +203,17 @@ struct ModelConfig {
     return output == ModelOutput::classes ? classes : output == ModelOutput::spans ? 2 : 1;
   }
   bool post_norm() const { return norm_placement == NormPlacement::post; }
-  std::int64_t head_dim() const { return kv_channels == 0 ? hidden / heads : kv_channels; }
-  /// Columns of all query heads: the input width of attention's output projection.
+  /// Channels of a head of queries and keys.
+  std::int64_t head_dim() const {
+    if (latent.used) return latent.head_dim + latent.rotary_dim;
+    return kv_channels == 0 ? hidden / heads : kv_channels;
+  }
+  /// Channels of a head of values.
+  std::int64_t value_dim() const { return latent.used ? latent.value_dim : head_dim(); }
+  /// Columns of all query heads.
   std::int64_t attention_columns() const { return heads * head_dim(); }
+  /// Columns of the output of all heads: the input width of attention's output projection.
+  std::int64_t value_columns() const { return heads * value_dim(); }
   bool has_qkv_bias() const { return linear_bias || qkv_bias; }
   std::int64_t kv_heads() const { return query_groups == 0 ? heads : query_groups; }
   /// Factor of the products of queries and keys.
@@ -196,6 +222,7 @@ struct ModelConfig {
   RotaryEmbedding rotary_of(int layer) const;
   /// Channels of a head that rotate; 0 without rotary positions.
   std::int64_t rotary_channels() const {
+    if (latent.used) return latent.rotary_dim;
     return position_embedding == PositionEmbedding::rope
                ? static_cast<std::int64_t>(rotary_percent * static_cast<double>(head_dim()))
                : 0;

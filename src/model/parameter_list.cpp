@@ -16,6 +16,8 @@ StageShard StageShard::of(const parallel::PipelineLayout& layout, int tensor_ran
   shard.last_stage = pipeline_rank == layout.stages - 1;
   shard.tensor_rank = tensor_rank;
   shard.tensor_size = tensor_size;
+  shard.expert_tensor_rank = tensor_rank;
+  shard.expert_tensor_size = tensor_size;
   return shard;
 }
 
@@ -33,10 +35,10 @@ Parameter& ParameterList::replicated(std::string name, Role role, const Shape& s
 
 Parameter& ParameterList::split(std::string name, Role role, const Shape& shape, int dimension) {
   Parameter& parameter = replicated(std::move(name), role, shape);
-  parameter.replicated = shard_.tensor_size == 1;
+  parameter.replicated = split_size_ == 1;
   parameter.gradient_is_partial = false;
-  parameter.box.extent[dimension] = shape[dimension] / shard_.tensor_size;
-  parameter.box.offset[dimension] = parameter.box.extent[dimension] * shard_.tensor_rank;
+  parameter.box.extent[dimension] = shape[dimension] / split_size_;
+  parameter.box.offset[dimension] = parameter.box.extent[dimension] * split_rank_;
   parameter.storage = parameter.box.extent;
   return parameter;
 }

@@ -26,12 +26,17 @@ struct StageShard {
   bool sequence_parallel = false;  ///< splits the residual stream along the sequence over the tensor ranks
   int expert_rank = 0;
   int expert_size = 1;  ///< ranks over which the experts of a layer are divided
+  int expert_tensor_rank = 0;
+  int expert_tensor_size = 1;  ///< ranks that split each expert
 
+  /// Returns whether the ranks that hold the same experts are others than those that hold the same other parameters.
+  bool divides_experts() const { return expert_size > 1 || expert_tensor_size != tensor_size; }
   /// Number of the first expert of `experts` in a layer that is here, and of experts here.
   std::int64_t first_expert(std::int64_t experts) const { return local_experts(experts) * expert_rank; }
   std::int64_t local_experts(std::int64_t experts) const { return experts / expert_size; }
 
-  /// Returns the shard of pipeline rank `pipeline_rank` and tensor rank `tensor_rank` of `tensor_size`.
+  /// Returns the shard of pipeline rank `pipeline_rank` and tensor rank `tensor_rank` of `tensor_size`, which split
+  /// experts, too.
   static StageShard of(const parallel::PipelineLayout& layout, int tensor_rank, int tensor_size, int pipeline_rank);
 };
 
@@ -39,20 +44,25 @@ struct StageShard {
 inline const char* token_table_name(const ModelConfig& config) { return config.is_bert() ? "emb.word" : "wte"; }
 /// Name of the table of learned positions, if any.
 inline const char* position_table_name(const ModelConfig& config) { return config.is_bert() ? "emb.pos" : "wpe"; }
+/// Prefix of the norm of embeddings, if any.
+inline const char* embedding_norm_name() { return "emb.ln"; }
 /// Prefix of the norm outside the layers: on the last layer's result, or in a post-norm model on the embeddings.
-inline const char* outer_norm_name(const ModelConfig& config) { return config.post_norm() ? "emb.ln" : "ln_f"; }
+inline const char* outer_norm_name(const ModelConfig& config) {
+  return config.post_norm() ? embedding_norm_name() : "ln_f";
+}
 /// Prefix of the last linear layer of a task head.
 inline const char* task_head_name(const ModelConfig& config) {
   return config.output == ModelOutput::spans ? "spans" : "classifier";
 }
 
 /// Parameters of one rank, in layout order, before memory is allocated. Blocks declare theirs here. Shapes are logical;
-/// each call adds this tensor rank's shard. Linear weights are [out, in].
+/// each call adds this tensor rank's shard, inside `of_expert` this expert tensor rank's. Linear weights are [out, in].
 class ParameterList {
  public:
   using Role = parallel::ParameterRole;
 
-  explicit ParameterList(const StageShard& shard) : shard_(shard) {}
+  explicit ParameterList(const StageShard& shard)
+      : shard_(shard), split_rank_(shard.tensor_rank), split_size_(shard.tensor_size) {}
 
   /// Adds the full tensor on every tensor rank.
   parallel::Parameter& replicated(std::string name, Role role, const Shape& shape);
@@ -71,8 +81,12 @@ class ParameterList {
   template <class Function>
   void of_expert(const Function& declare) {
     const std::size_t first = list_.size();
+    split_rank_ = shard_.expert_tensor_rank;
+    split_size_ = shard_.expert_tensor_size;
     declare();
-    for (std::size_t i = first; i < list_.size(); ++i) list_[i].gradient_group = shard_.expert_size > 1 ? 1 : 0;
+    split_rank_ = shard_.tensor_rank;
+    split_size_ = shard_.tensor_size;
+    for (std::size_t i = first; i < list_.size(); ++i) list_[i].gradient_group = shard_.divides_experts() ? 1 : 0;
   }
   /// Ends a unit of parameters that are used together: see Parameter::unit.
   void end_unit();
@@ -82,6 +96,7 @@ class ParameterList {
 
  private:
   const StageShard& shard_;
+  int split_rank_, split_size_;  // ranks over which `split` divides
   std::vector<parallel::Parameter> list_;
   std::size_t first_of_unit_ = 0;
   int unit_ = 0;

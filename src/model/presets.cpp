@@ -34,6 +34,9 @@ constexpr std::string_view pythia =
 constexpr std::string_view falcon =
     "position-embedding-type rope gelu erf parallel-residual disable-bias-linear hidden-dropout 0 attention-dropout 0 "
     "vocab-size 65024 max-position-embeddings 2048";
+constexpr std::string_view bloom =
+    "position-embedding-type alibi embed-layernorm hidden-dropout 0 attention-dropout 0 vocab-size 250880 "
+    "max-position-embeddings 2048";
 constexpr std::string_view olmo =
     "qk-layernorm qk-layernorm-across-heads untie-embeddings-and-output-weights max-position-embeddings 4096";
 /// Megatron-LM's BERT: pre-norm.
@@ -101,6 +104,18 @@ constexpr Preset presets[] = {
       "num-query-groups 4 ffn-hidden-size 6144 kv-channels 128 qk-layernorm max-position-embeddings 40960 "
       "untie-embeddings-and-output-weights num-experts 128 moe-router-topk 8 moe-ffn-hidden-size 768 "
       "moe-aux-loss-coeff 0.001"}},
+    {"deepseek-v2-lite",
+     27,
+     2048,
+     16,
+     {llama,
+      "multi-latent-attention qk-layernorm kv-lora-rank 512 layernorm-epsilon 1e-6 ffn-hidden-size 10944 vocab-size "
+      "102400 untie-embeddings-and-output-weights max-position-embeddings 163840 rotary_scaling yarn "
+      "yarn-rotary-scaling-factor 40 yarn-original-max-position-embeddings 4096 yarn-mscale 0.707 yarn-mscale-all-dim "
+      "0.707",
+      "num-experts 64 moe-router-topk 6 moe-router-pre-softmax moe-ffn-hidden-size 1408 "
+      "moe-shared-expert-intermediate-size 2816 moe-layer-freq 011111111111111111111111111 moe-aux-loss-coeff 0.001 "
+      "moe-router-load-balancing-type seq_aux_loss"}},
     {"gemma2-2b",
      26,
      2304,
@@ -126,6 +141,8 @@ constexpr Preset presets[] = {
       "untie-embeddings-and-output-weights"}},
     {"pythia-1.4b", 24, 2048, 16, {pythia}},
     {"falcon-7b", 32, 4544, 71, {falcon, "shared-norm num-query-groups 1"}},
+    {"bloom-560m", 24, 1024, 16, {bloom}},
+    {"bloom-7b1", 30, 4096, 32, {bloom}},
     {"olmo2-7b",
      32,
      4096,

@@ -33,7 +33,8 @@ struct Parameter {
   Shape shape;    ///< shape of the unsharded tensor
   Box box;        ///< box of the shard
   Shape storage;  ///< shape of `value` and `gradient`: the box's extents, with padding rows at the end of dimension 0
-  bool replicated = false;  ///< every rank of the tensor group holds the same box: counted on tensor rank 0 alone
+  /// Every rank of the gradient group's tensor group holds the same box: counted on tensor rank 0 alone.
+  bool replicated = false;
   /// Marks a replicated parameter that works on the sequence-parallel residual stream, or on heads. Each rank of the
   /// tensor group has the gradient of its own positions or heads only; a step sums it over the group once.
   bool gradient_is_partial = false;
@@ -51,8 +52,8 @@ struct Parameter {
   TensorView gradient;     ///< main gradient, to which backward adds: fp32, or fp64 in fp64 runs
 
   std::int64_t stored_numel() const { return storage.numel(); }
-  /// Returns whether this rank represents the box among the ranks of its model replica: in norms, counts and
-  /// checkpoints.
+  /// Returns whether this rank, with `tensor_rank` in GradientGroup::tensor, represents the box among the ranks of its
+  /// model replica: in norms, counts and checkpoints.
   bool counts_here(int tensor_rank) const { return !shared_copy && (!replicated || tensor_rank == 0); }
 };
 

@@ -118,24 +118,24 @@ MinMemory min_memory(const model::ModelConfig& config, const ExecutionConfig& ex
 }
 
 LayerActivations layer_activations(const Backend& backend, const model::ModelConfig& config,
-                                   const ExecutionConfig& execution, int tensor_size, int context_size,
-                                   int expert_size) {
+                                   const ExecutionConfig& execution, const parallel::ProcessGrid& grid) {
   const model::Recomputation& recomputation = execution.recomputation;
   const bool full = recomputation.granularity == model::RecomputeGranularity::full;
   const bool selective = recomputation.selective();
-  const bool sequence_parallel = execution.parallel.sequence_parallel && tensor_size > 1;
+  const bool sequence_parallel = execution.parallel.sequence_parallel && grid.tensor_size() > 1;
   // A stage of one span of layers, and its input, after a forward.
   const int layers = full && recomputation.method == model::RecomputeMethod::uniform ? recomputation.layers : 1;
   RehearsalBackend rehearsal(backend);
-  RehearsalCommunicator tensor_group(0, tensor_size, "tensor"), context_group(0, context_size, "context");
-  RehearsalCommunicator expert_group(0, expert_size, "expert");
-  StageRehearsal stage(rehearsal, tensor_group, context_group, expert_group, config, execution,
+  RehearsalCommunicator tensor_group(0, grid.tensor_size(), "tensor");
+  RehearsalCommunicator context_group(0, grid.context_size(), "context");
+  RehearsalCommunicator expert_group(0, grid.token_group_size(), "expert");
+  StageRehearsal stage(rehearsal, tensor_group, context_group, expert_group, grid, config, execution,
                        {.layers = layers, .first = true, .last = false});
   stage.run(parallel::StepKind::forward);
   LayerActivations result;
   result.kept = stage.activation_bytes() / static_cast<std::size_t>(layers);
 
-  const double t = tensor_size;
+  const double t = grid.tensor_size();
   const double sbh = static_cast<double>(stage.positions() * execution.micro_batch_size * config.hidden);
   const double scores =
       5 * static_cast<double>(config.heads * execution.sequence_length) / static_cast<double>(config.hidden);

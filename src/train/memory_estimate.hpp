@@ -65,7 +65,6 @@ struct LayerActivations {
 };
 /// In `s b h` of the formulas s are the positions of one context rank.
 LayerActivations layer_activations(const Backend& backend, const model::ModelConfig& config,
-                                   const ExecutionConfig& execution, int tensor_size, int context_size = 1,
-                                   int expert_size = 1);
+                                   const ExecutionConfig& execution, const parallel::ProcessGrid& grid);
 
 }  // namespace trireme::train

@@ -9,16 +9,16 @@
 namespace trireme::train {
 namespace {
 
-model::StageShard shard_of(const parallel::PipelineLayout& pipeline, const parallel::GridCommunicators& communicators,
+model::StageShard shard_of(const parallel::PipelineLayout& pipeline, const parallel::ProcessGrid& grid, int rank,
                            const ParallelConfig& config) {
-  model::StageShard shard = model::StageShard::of(pipeline, communicators.tensor->rank(), communicators.tensor->size(),
-                                                  communicators.pipeline->rank());
+  model::StageShard shard = stage_shard(pipeline, grid, rank);
   shard.sequence_parallel = config.sequence_parallel && shard.tensor_size > 1;
-  if (communicators.expert != nullptr) {
-    shard.expert_rank = communicators.expert->rank();
-    shard.expert_size = communicators.expert->size();
-  }
   return shard;
+}
+
+/// The group, or null if it has one rank or is absent.
+Communicator* if_several(const std::unique_ptr<Communicator>& group) {
+  return group != nullptr && group->size() > 1 ? group.get() : nullptr;
 }
 
 /// Group 1 has the experts, if they are divided over ranks.
@@ -26,7 +26,9 @@ std::vector<parallel::GradientGroup> gradient_groups_of(const parallel::GridComm
   std::vector<parallel::GradientGroup> groups = {
       {*communicators.gradient, *communicators.tensor, *communicators.model}};
   if (communicators.expert != nullptr) {
-    groups.push_back({*communicators.expert_gradient, *communicators.tensor, *communicators.expert_model});
+    Communicator& tensor =
+        communicators.expert_tensor != nullptr ? *communicators.expert_tensor : *communicators.tensor;
+    groups.push_back({*communicators.expert_gradient, tensor, *communicators.expert_model});
   }
   return groups;
 }
@@ -46,7 +48,7 @@ parallel::ExchangeOptions exchange_of(const model::StageShard& shard, const para
 
 const ExecutionConfig& validated(const ExecutionConfig& execution, const model::ModelConfig& config,
                                  const parallel::ProcessGrid& grid) {
-  validate(execution, config, grid.expert_size());
+  validate(execution, config, grid.expert_size(), grid.folds_experts());
   return execution;
 }
 
@@ -60,6 +62,16 @@ std::unique_ptr<model::RecordedStage> recorded(Backend& backend, model::Transfor
 }
 
 }  // namespace
+
+model::StageShard stage_shard(const parallel::PipelineLayout& pipeline, const parallel::ProcessGrid& grid, int rank) {
+  const parallel::GridPosition at = grid.position(rank);
+  model::StageShard shard = model::StageShard::of(pipeline, at.tensor, grid.tensor_size(), at.pipeline);
+  shard.expert_rank = grid.expert_rank(rank);
+  shard.expert_size = grid.expert_size();
+  shard.expert_tensor_rank = grid.expert_tensor_rank(rank);
+  shard.expert_tensor_size = grid.expert_tensor_size();
+  return shard;
+}
 
 data::SampleFields sample_fields(const model::ModelConfig& config, const DocumentOptions& documents) {
   return {.token_types = config.has_token_types(),
@@ -88,16 +100,16 @@ ParallelModel::ParallelModel(Backend& backend, Communicator& world, const parall
       schedule_kind_(parallel::schedule_for(execution.parallel.schedule, pipeline_layout_.chunks)),
       vocabulary_(config.vocabulary, communicators.tensor->rank(), communicators.tensor->size(),
                   execution.vocabulary_multiple, execution.padded_vocabulary_size),
-      shard_(shard_of(pipeline_layout_, communicators, execution.parallel)),
+      shard_(shard_of(pipeline_layout_, grid, world.rank(), execution.parallel)),
       workspace_(backend, std::size_t{1} << 22),
       gradient_groups_(gradient_groups_of(communicators)),
       parameters_(backend, execution.dtype, model::model_parameters(config, shard_, vocabulary_),
                   execution.parallel.data_parallel, members_of(gradient_groups_)),
       data_parallel_(backend, parameters_, gradient_groups_),
       stage_({backend, *communicators.tensor, workspace_, shard_.sequence_parallel,
-              execution.parallel.async_tensor_all_reduce,
-              communicators.context->size() > 1 ? communicators.context.get() : nullptr, communicators.expert.get(),
-              execution.parallel.exchange_tokens, execution.parallel.expert_load},
+              execution.parallel.async_tensor_all_reduce, if_several(communicators.context),
+              if_several(communicators.expert), execution.parallel.exchange_tokens, execution.parallel.expert_load,
+              grid.expert_splits()},
              parameters_, config, shard_, vocabulary_, sequence_shard_, execution.micro_batch_size, execution.dtype,
              execution.recomputation, execution.cross_entropy_chunks, data_parallel_),
       recorded_(recorded(backend, stage_, execution)),
@@ -123,7 +135,7 @@ void ParallelModel::run(std::vector<model::MicroBatch> micro_batches, const mode
 }
 
 std::int64_t ParallelModel::length_multiple() const {
-  if (shard_.expert_size > 1) return 0;
+  if (shard_.divides_experts()) return 0;
   constexpr std::int64_t kernels = 8;  // rows of full vectors and tiles
   const std::int64_t chunks = communicators_.context->size() == 1 ? 1 : 2 * communicators_.context->size();
   return std::lcm(kernels, chunks * (shard_.sequence_parallel ? shard_.tensor_size : 1));

@@ -17,6 +17,9 @@ namespace trireme::train {
 /// Optional fields of samples that a model reads; those of running text with these options.
 data::SampleFields sample_fields(const model::ModelConfig& config, const DocumentOptions& documents = {});
 
+/// The shard of a rank of the grid, without sequence parallelism.
+model::StageShard stage_shard(const parallel::PipelineLayout& pipeline, const parallel::ProcessGrid& grid, int rank);
+
 /// One rank's shard of a model and the objects that run it on its grid: parameters, stage, schedule. Collective where
 /// it communicates: every rank of the grid makes the same calls.
 class ParallelModel {
@@ -36,9 +39,9 @@ class ParallelModel {
   parallel::DataParallel& data_parallel() { return data_parallel_; }
   /// This rank's groups by Parameter::gradient_group.
   const std::vector<parallel::GradientGroup>& gradient_groups() const { return gradient_groups_; }
-  /// The ranks that hold the same parameter.
-  Communicator& holders_of(const parallel::Parameter& parameter) const {
-    return gradient_groups_[static_cast<std::size_t>(parameter.gradient_group)].gradient;
+  /// The gradient group of a parameter.
+  const parallel::GradientGroup& group_of(const parallel::Parameter& parameter) const {
+    return gradient_groups_[static_cast<std::size_t>(parameter.gradient_group)];
   }
   /// The ranks that hold the same parameters of gradient group 0.
   Communicator& gradient_group() const { return *communicators_.gradient; }

@@ -24,15 +24,16 @@ class NoHooks final : public parallel::ParameterHooks {
 
 NoHooks no_hooks;
 
-model::StageShard shard_of(const StageRehearsal::Layers& layers, const ExecutionConfig& execution, int tensor_size,
-                           int expert_size) {
+model::StageShard shard_of(const StageRehearsal::Layers& layers, const ExecutionConfig& execution,
+                           const parallel::ProcessGrid& grid) {
   model::StageShard shard;
   shard.chunks = {{0, layers.layers}};
   shard.first_stage = layers.first;
   shard.last_stage = layers.last;
-  shard.tensor_size = tensor_size;
-  shard.sequence_parallel = execution.parallel.sequence_parallel && tensor_size > 1;
-  shard.expert_size = expert_size;
+  shard.tensor_size = grid.tensor_size();
+  shard.sequence_parallel = execution.parallel.sequence_parallel && grid.tensor_size() > 1;
+  shard.expert_size = grid.expert_size();
+  shard.expert_tensor_size = grid.expert_tensor_size();
   return shard;
 }
 
@@ -55,8 +56,8 @@ model::MicroBatch unseen_micro_batch(const data::SampleFields& fields, std::int6
 }
 
 StageRehearsal::StageRehearsal(Backend& backend, Communicator& tensor_group, Communicator& context_group,
-                               Communicator& expert_group, const model::ModelConfig& config,
-                               const ExecutionConfig& execution, const Layers& layers)
+                               Communicator& expert_group, const parallel::ProcessGrid& grid,
+                               const model::ModelConfig& config, const ExecutionConfig& execution, const Layers& layers)
     : mode_{.backward = true,
             .hidden_dropout = config.hidden_dropout,
             .attention_dropout = config.attention_dropout,
@@ -65,12 +66,12 @@ StageRehearsal::StageRehearsal(Backend& backend, Communicator& tensor_group, Com
       vocabulary_(config.vocabulary, 0, tensor_group.size(), execution.vocabulary_multiple,
                   execution.padded_vocabulary_size),
       workspace_(backend),
-      shard_(shard_of(layers, execution, tensor_group.size(), expert_group.size())),
+      shard_(shard_of(layers, execution, grid)),
       parameters_(backend, execution.dtype, model_parameters(config, shard_, vocabulary_), {},
-                  std::vector<parallel::GradientGroupMember>(expert_group.size() > 1 ? 2 : 1)),
+                  std::vector<parallel::GradientGroupMember>(shard_.divides_experts() ? 2 : 1)),
       stage_({backend, tensor_group, workspace_, shard_.sequence_parallel, execution.parallel.async_tensor_all_reduce,
               if_several(context_group), if_several(expert_group), execution.parallel.exchange_tokens,
-              execution.parallel.expert_load},
+              execution.parallel.expert_load, grid.expert_splits()},
              parameters_, config, shard_, vocabulary_, sequence_, execution.micro_batch_size, execution.dtype,
              execution.recomputation, execution.cross_entropy_chunks, no_hooks) {
   stage_.begin({unseen_micro_batch(sample_fields(config), sequence_.rows, execution.micro_batch_size, execution.dtype)},

@@ -3,6 +3,7 @@
 #include "src/data/dataset/sample_source.hpp"
 #include "src/model/stage/transformer_stage.hpp"
 #include "src/parallel/data/parameter_buffer.hpp"
+#include "src/parallel/grid/process_grid.hpp"
 #include "src/train/train_options.hpp"
 
 namespace trireme::train {
@@ -20,9 +21,10 @@ class StageRehearsal {
     bool first = false;  ///< with the embedding
     bool last = false;   ///< with the head
   };
-  /// All arguments except `layers` must outlive it.
+  /// The groups are those of `grid`. All arguments except it and `layers` must outlive the rehearsal.
   StageRehearsal(Backend& backend, Communicator& tensor_group, Communicator& context_group, Communicator& expert_group,
-                 const model::ModelConfig& config, const ExecutionConfig& execution, const Layers& layers);
+                 const parallel::ProcessGrid& grid, const model::ModelConfig& config, const ExecutionConfig& execution,
+                 const Layers& layers);
 
   /// Runs a step. A forward must precede its backward, and a backward_input its backward_weight.
   void run(parallel::StepKind kind);

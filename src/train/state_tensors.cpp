@@ -7,7 +7,8 @@
 namespace trireme::train {
 namespace {
 
-/// The piece of parameter i that `holder`, one of the ranks with the same parameter, keeps.
+/// The piece of parameter i that `holder`, one of the ranks with the same parameter, keeps. `tensor_rank` is its rank
+/// in the tensor group of the gradient group.
 checkpoint::StateTensor state_piece(const parallel::Parameter& parameter, std::size_t i,
                                     const parallel::BufferLayout& layout, int tensor_rank,
                                     const parallel::GradientGroupMember& holder) {
@@ -31,34 +32,35 @@ std::vector<TensorView> data_of(const std::vector<checkpoint::StateTensor>& tens
 
 std::vector<checkpoint::StateTensor> state_pieces(const model::ModelConfig& config, const ExecutionConfig& execution,
                                                   const parallel::ProcessGrid& grid, int rank) {
-  validate(execution, config, grid.expert_size());
+  validate(execution, config, grid.expert_size(), grid.folds_experts());
   const parallel::GridPosition at = grid.position(rank);
-  model::LayerShape::of(config, execution.sequence_length, 1, grid.tensor_size(), false, execution.dtype);
+  // A sequence of which every grid has positions: its length is not known here.
+  model::LayerShape::of(config, grid.tensor_size(), 1, grid.tensor_size(), false, execution.dtype,
+                        grid.expert_tensor_size());
   const parallel::VocabularyPartition vocabulary(config.vocabulary, at.tensor, grid.tensor_size(),
                                                  execution.vocabulary_multiple, execution.padded_vocabulary_size);
   const parallel::PipelineLayout pipeline =
       parallel::PipelineLayout::of(config.layers, grid.pipeline_size(), execution.parallel.pipeline);
-  model::StageShard shard = model::StageShard::of(pipeline, at.tensor, grid.tensor_size(), at.pipeline);
-  shard.expert_rank = grid.expert_rank(rank);
-  shard.expert_size = grid.expert_size();
+  const model::StageShard shard = stage_shard(pipeline, grid, rank);
   const std::vector<parallel::Parameter> parameters = model::model_parameters(config, shard, vocabulary);
   std::vector<parallel::GradientGroupMember> holders = {{grid.gradient_size(), grid.gradient_rank(rank)}};
-  if (shard.expert_size > 1) holders.push_back({grid.expert_gradient_size(), grid.expert_gradient_rank(rank)});
+  if (shard.divides_experts()) holders.push_back({grid.expert_gradient_size(), grid.expert_gradient_rank(rank)});
   const parallel::BufferLayout buffer =
       parallel::ParameterBuffer::make_layout(execution.dtype, parameters, execution.parallel.data_parallel, holders);
   std::vector<checkpoint::StateTensor> pieces;
   for (std::size_t i = 0; i < parameters.size(); ++i) {
     const auto group = static_cast<std::size_t>(parameters[i].gradient_group);
-    pieces.push_back(state_piece(parameters[i], i, buffer, at.tensor, holders[group]));
+    const int tensor_rank = group == 0 ? at.tensor : shard.expert_tensor_rank;
+    pieces.push_back(state_piece(parameters[i], i, buffer, tensor_rank, holders[group]));
   }
   return pieces;
 }
 
 checkpoint::StateTensor state_tensor(ParallelModel& model, std::size_t i, const std::string& kind, TensorView stored) {
   const parallel::Parameter& parameter = model.parameters().parameters()[i];
-  const Communicator& holders = model.holders_of(parameter);
-  checkpoint::StateTensor piece = state_piece(parameter, i, model.parameters().layout(),
-                                              model.communicators().tensor->rank(), {holders.size(), holders.rank()});
+  const parallel::GradientGroup& group = model.group_of(parameter);
+  checkpoint::StateTensor piece = state_piece(parameter, i, model.parameters().layout(), group.tensor.rank(),
+                                              {group.gradient.size(), group.gradient.rank()});
   piece.name = kind + "/" + piece.name;
   piece.data = stored.flat(0, piece.data.numel());
   return piece;

@@ -64,14 +64,20 @@ inline void validate(const ExecutionConfig& config) {
 }
 
 /// Throws ConfigError for values that exclude each other, or that `model` does not support with its experts divided
-/// over `expert_size` ranks.
-inline void validate(const ExecutionConfig& config, const model::ModelConfig& model, int expert_size) {
+/// over `expert_size` ranks, and split over others than the tensor ranks if `folds_experts`.
+inline void validate(const ExecutionConfig& config, const model::ModelConfig& model, int expert_size,
+                     bool folds_experts) {
   validate(config);
   const std::int64_t experts = model.experts.count;
   TRIREME_CHECK(
       !config.cuda_graphs || experts == 0, ConfigError,
       "<cuda_graphs> does not support experts: the number of tokens of each depends on the data, and recorded "
       "work has fixed sizes");
+  TRIREME_CHECK(!folds_experts || experts > 0, ConfigError,
+                "<expert_tensor_parallel_size>: the model has no experts. Leave it out.");
+  TRIREME_CHECK(!folds_experts || !config.variable_lengths, ConfigError,
+                "<variable_seq_lengths> needs <expert_tensor_parallel_size> equal to <tensor_model_parallel_size>: "
+                "ranks that divide the tokens for experts need micro-batches of equal length");
   if (expert_size == 1) return;
   TRIREME_CHECK(experts > 0, ConfigError, "<expert_model_parallel_size> {}: the model has no experts. Leave it out.",
                 expert_size);

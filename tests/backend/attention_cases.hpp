@@ -24,6 +24,7 @@ struct AttentionCase {
   std::vector<std::vector<std::int32_t>> documents{};  ///< positions where those of each sample begin; none: one at 0
   std::int64_t window = -1;                            ///< AttentionProblem::window
   double soft_cap = 0;                                 ///< AttentionProblem::soft_cap
+  std::int64_t alibi_heads = 0;                        ///< AttentionProblem::alibi_heads
 };
 
 /// Points into `c`. It has no documents: see first_visible_of.
@@ -40,6 +41,7 @@ inline AttentionProblem problem_of(const AttentionCase& c) {
           .causal = c.causal,
           .lengths = c.lengths.empty() ? nullptr : c.lengths.data(),
           .window = c.window,
+          .alibi_heads = c.alibi_heads,
           .dropout = {c.dropout, 1234, 3, DropoutSite::attention_scores, sample_numbers.data()},
           .first_head = 2};
 }

@@ -26,7 +26,7 @@ std::string name_of_case(const testing::TestParamInfo<std::tuple<DType, Case>>& 
   return fmt::format("{}_{}x{}_of_{}_heads{}{}{}{}", name_of(std::get<0>(info.param)), c.queries, c.keys, c.heads,
                      c.causal ? "_causal" : "", c.lengths.empty() ? "" : "_padded",
                      c.documents.empty() ? "" : "_documents", c.window < 0 ? "" : fmt::format("_{}_before", c.window)) +
-         (c.soft_cap > 0 ? "_capped" : "");
+         (c.soft_cap > 0 ? "_capped" : "") + (c.alibi_heads > 0 ? "_biased" : "");
 }
 
 std::vector<std::int32_t> every_position(std::int32_t count) {
@@ -56,6 +56,17 @@ INSTANTIATE_TEST_SUITE_P(
                         Case{90, 90, 2, 2, 2, 8, true, 0.2, {80, 33}, {{30, 64, 79}, {32}}},  // and padding
                         Case{90, 90, 2, 2, 1, 8, false, 0, {}, {{30, 64, 79}, {17}}},         // attends to later keys
                         Case{270, 270, 2, 4, 4, 8, true, 0, {}, {{255, 256}, {64, 128, 192, 256}}})),
+    name_of_case);
+// Biases by distance (ALiBi) with all masks and a soft cap, of a power of two heads and other numbers, and of the
+// single queries of generation.
+INSTANTIATE_TEST_SUITE_P(
+    BiasedAttention, MaskedAttention,
+    testing::Combine(testing::ValuesIn(test::kernel_types()),
+                     testing::Values(Case{70, 70, 2, 2, 2, 12, true, 0.1, {}, {}, -1, 0, 4},
+                                     Case{65, 65, 2, 4, 2, 16, true, 0.5, {65, 31}, {}, -1, 0, 6},
+                                     Case{40, 130, 2, 2, 2, 8, true, 0, {}, {{64, 95, 128}, {20, 129}}, 50, 2, 14},
+                                     Case{300, 300, 1, 2, 1, 16, true, 0.1, {}, {}, -1, 0, 16},
+                                     Case{1, 130, 2, 2, 1, 8, false, 0, {130, 17}, {}, -1, 0, 4})),
     name_of_case);
 // Soft caps with all masks, and on tensor cores' head size.
 INSTANTIATE_TEST_SUITE_P(
@@ -87,7 +98,8 @@ TEST(Attention, BackwardUnderMasksMatchesFiniteDifference) {
   TRIREME_NEEDS_FP64_KERNELS();
   for (const Case& shape :
        {Case{3, 4, 2, 2, 1, 2, true, 0.3, {3, 0}}, Case{3, 4, 2, 2, 1, 2, false, 0.3, {3, 0}},
-        Case{5, 6, 2, 2, 1, 2, true, 0.3, {}, {{2, 3}, {4}}}, Case{5, 6, 2, 2, 1, 2, true, 0.3, {}, {{4}, {}}, 2}}) {
+        Case{5, 6, 2, 2, 1, 2, true, 0.3, {}, {{2, 3}, {4}}}, Case{5, 6, 2, 2, 1, 2, true, 0.3, {}, {{4}, {}}, 2},
+        Case{5, 6, 2, 2, 1, 2, true, 0.3, {}, {{4}, {}}, -1, 1.5, 6}}) {
     const Packed packed(shape);
     AttentionTensors t = random_tensors(packed.p);
     expect_backward_is_derivative(packed.p, t);

@@ -22,10 +22,12 @@ TEST_P(AttentionParts, PartsOfTheKeysCombineToFullAttention) {
   padded.lengths = {100, 10};
   packed.documents = {{2, 64, 99, 128}, {160}};
   packed.soft_cap = 2;
-  for (const AttentionCase* shape : {&all, &dropout, &padded, &packed}) {
+  AttentionCase biased = padded;
+  biased.alibi_heads = 12;
+  for (const AttentionCase* shape : {&all, &dropout, &padded, &packed, &biased}) {
     const GivenAttention given(*backend, GetParam(), *shape, 1);
     for (const KeyRanges& ranges : splits) {
-      if ((shape == &padded || shape == &packed) && ranges.size() < 4) continue;  // saves time
+      if (shape != &all && shape != &dropout && ranges.size() < 4) continue;  // saves time
       SCOPED_TRACE(fmt::format("{} parts, dropout {}, {} lengths, {} samples of documents", ranges.size(),
                                shape->dropout, shape->lengths.size(), shape->documents.size()));
       expect_parts_join(given, ranges, tolerance(accumulation_type(GetParam()), Operation::sum));
@@ -54,6 +56,13 @@ TEST_P(AttentionParts, HeadsAreCopiedAndRounded) {
     ConstHeads source = heads_of(from, 3);
     source.data = ConstTensorView(source.data.data() + d * size_of(from_type), from_type, source.data.shape());
     b.attention().copy_heads(b.compute_stream(), {5, batch, 1, d}, source, heads_of(to, 2));
+    EXPECT_EQ(values_of(b, to), expected);
+    // To both, since the heads of the source are 0 apart.
+    source.head_stride = 0;
+    b.attention().copy_heads(b.compute_stream(), {5, batch, 2, d}, source, heads_of(to, 2));
+    for (std::int64_t row = 0; row < 5 * batch; ++row) {
+      for (std::int64_t c = 0; c < d; ++c) expected[(row * 2 + 1) * d + c] = expected[row * 2 * d + c];
+    }
     EXPECT_EQ(values_of(b, to), expected);
   }
 }

@@ -30,6 +30,14 @@ inline std::vector<std::int32_t> first_visible_of(const std::vector<std::vector<
   return result;
 }
 
+/// Slope of ALiBi's biases by the published recursion: heads of a power of two have a geometric series, other numbers
+/// those of the next lower power, then every second one of the next higher.
+inline double reference_slope(std::int64_t heads, std::int64_t head) {
+  const auto n = static_cast<std::int64_t>(std::exp2(std::floor(std::log2(heads))));
+  if (n == heads) return std::pow(std::exp2(-8.0 / static_cast<double>(n)), static_cast<double>(head + 1));
+  return head < n ? reference_slope(n, head) : reference_slope(2 * n, 2 * (head - n));
+}
+
 /// Attention by the definition, in fp64. Calls `visit(head_row, kv_rows, probability, kept, slope)` for each query. The
 /// arguments are the offsets of its row and of the rows of keys it attends to, their probabilities, dropout's factors,
 /// and the derivatives of the soft cap. p.dropout.samples, p.lengths and p.first_visible are read on the host. Sets
@@ -56,7 +64,13 @@ void for_rows_of_attention(const AttentionProblem& p, AttentionTensors& t, Visit
       for (std::int64_t c = 0; c < d; ++c) score += t.q[row + c] * t.k[kv_rows.back() + c];
       score *= p.scale;
       probability.push_back(p.soft_cap > 0 ? p.soft_cap * std::tanh(score / p.soft_cap) : score);
+      // The softmax cancels a constant: without a causal mask the query's position.
+      const std::int64_t last = p.causal ? position : length - 1;
+      const double bias = p.alibi_heads == 0 ? 0
+                                             : reference_slope(p.alibi_heads, p.first_head + head) *
+                                                   static_cast<double>(p.first_key + j - last);
       slope.push_back(p.soft_cap > 0 ? 1 - std::pow(probability.back() / p.soft_cap, 2) : 1);
+      probability.back() += bias;
       max_score = std::max(max_score, probability.back());
       const bool keep = !p.dropout.enabled() || p.dropout.keeps(p.dropout.head_key(p.first_head + head),
                                                                 p.dropout.samples[sample], position, p.first_key + j);

@@ -1,5 +1,6 @@
 #include "src/backend/kernels/attention.hpp"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "tests/backend/attention_cases.hpp"
@@ -27,6 +28,25 @@ TEST(Attention, HandWorkedRows) {
   expect_close(t.dv, std::vector<double>{10.25, 0.75}, close, "dv");
   expect_close(t.dk, std::vector<double>{-0.75, 0.75}, close, "dk");
   expect_close(t.dq, std::vector<double>{0, 0.75 * std::log(3)}, close, "dq");
+}
+
+TEST(Attention, BiasesGrowWithDistanceByTheSlopeOfTheHead) {
+  // Heads 2 and 3 of 6 have the slopes 2^-6 and 2^-8 of four heads; heads 4 and 5 2^-1 and 2^-3 of eight.
+  AttentionProblem p = problem_of({3, 3, 1, 4, 4, 1, true, 0, {}, {}, -1, 0, 6});
+  AttentionTensors t;
+  t.q.assign(12, 0);
+  t.k = t.v = t.dout = t.q;
+  compute(test::exact_type(), p, t);
+  const Tolerance close = tolerance(test::exact_type(), Operation::elementwise);
+  std::vector<double> expected;
+  for (const double slope : {1 / 64.0, 1 / 256.0, 1 / 2.0, 1 / 8.0}) {
+    expected.insert(expected.end(),
+                    {0, std::log(1 + std::exp(-slope)), std::log(1 + std::exp(-slope) + std::exp(-2 * slope))});
+  }
+  expect_close(t.log_sum_exp, expected, close, "log_sum_exp");
+  p.alibi_heads = 5;
+  EXPECT_THAT([&] { compute(test::exact_type(), p, t); },
+              testing::ThrowsMessage<ShapeError>(testing::HasSubstr("biases of 5 heads for heads 2 to 6")));
 }
 
 class AttentionCases : public testing::TestWithParam<std::tuple<DType, Case>> {};

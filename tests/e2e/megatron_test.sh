@@ -47,13 +47,13 @@ done_by 2 train --use-mcore-models --transformer-impl transformer_engine --num-l
 check "a Llama's flags start a dry run of 750 iterations" grep -q "750 iterations would run" err
 
 # All absent flags in one error, beside mistakes.
-refused 2 "--kv-lora-rank 8: this form of attention is absent; nearest: --group-query-attention" \
-  2 train "${run[@]}" --kv-lora-rank 8 --fp8-format hybrid --ds-inference
+refused 2 "--linear-attention-freq 8: this form of attention is absent; nearest: --group-query-attention" \
+  2 train "${run[@]}" --linear-attention-freq 8 --fp8-format hybrid --ds-inference
 check "the same error has the second" grep -q -- "--fp8-format hybrid: 8-bit and 4-bit types are absent; nearest: --bf16" err
 check "the same error has the third" grep -q -- "--ds-inference: this part of DeepSpeed is absent; nearest: " err
-refused 2 "there is no option --lr-warmup-iter; did you mean --lr-warmup-iters?" 1 train "${run[@]}" --lr-warmup-iter 5 --kv-lora-rank 8
-check "the absent flag is in this error, too" grep -q -- "--kv-lora-rank 8: this form" err
-refused 2 "--position-embedding-type alibi: ALiBi" 1 train "${run[@]}" --position-embedding-type alibi
+refused 2 "there is no option --lr-warmup-iter; did you mean --lr-warmup-iters?" 1 train "${run[@]}" --lr-warmup-iter 5 --linear-attention-freq 8
+check "the absent flag is in this error, too" grep -q -- "--linear-attention-freq 8: this form" err
+refused 2 "--position-embedding-type relative: this form of positions is absent" 1 train "${run[@]}" --position-embedding-type relative
 refused 2 "--global-batch-size 4 is not --micro-batch-size 1 x --micro-batches 2 x 1 data ranks" 1 train "${run[@]}" --micro-batches 2 --micro-batch-size 1
 
 # A tokenizer is checked against that of the corpus.

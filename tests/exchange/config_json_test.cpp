@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "src/model/presets.hpp"
 #include "tests/support/message_of.hpp"
 #include "tests/support/other_value.hpp"
 
@@ -47,11 +48,13 @@ TEST(ConfigJson, WhatIsWrittenReadsBackAsTheSameModel) {
   linear.config = config_of(R"(LlamaForCausalLM"], "rope_scaling": {"type": "linear", "factor": 2.0})");
   EXPECT_EQ(linear.config.rotary_scaling.interpolation, 2);
   models.push_back(linear);
-  for (const char* name :
-       {"GPT2LMHeadModel", "Qwen2ForCausalLM", "Qwen3ForCausalLM", "Qwen3MoeForCausalLM", "MistralForCausalLM",
-        "MixtralForCausalLM", "Starcoder2ForCausalLM", "GPTNeoXForCausalLM", "FalconForCausalLM", "Phi3ForCausalLM",
-        "Gemma2ForCausalLM", "Gemma3ForCausalLM", "Olmo2ForCausalLM", "OlmoeForCausalLM", "BertForPreTraining",
-        "BertForSequenceClassification", "BertForMultipleChoice", "BertForQuestionAnswering"}) {
+  for (const char* name : {"GPT2LMHeadModel",       "Qwen2ForCausalLM",        "Qwen3ForCausalLM",
+                           "Qwen3MoeForCausalLM",   "MistralForCausalLM",      "MixtralForCausalLM",
+                           "Starcoder2ForCausalLM", "GPTNeoXForCausalLM",      "FalconForCausalLM",
+                           "Phi3ForCausalLM",       "Gemma2ForCausalLM",       "Gemma3ForCausalLM",
+                           "Olmo2ForCausalLM",      "OlmoeForCausalLM",        "DeepseekV2ForCausalLM",
+                           "DeepseekV3ForCausalLM", "BertForPreTraining",      "BertForSequenceClassification",
+                           "BertForMultipleChoice", "BertForQuestionAnswering"}) {
     models.push_back(parse_config_json(fmt::format("{{\"architectures\": [\"{}\"]}}", name), "config.json"));
   }
   models.push_back(parse_config_json(
@@ -314,12 +317,62 @@ TEST(ConfigJson, AQwen3MoeHasDenseLayersWhereTheFileSaysSo) {
               HasSubstr("leaves no layer with experts"));
 }
 
+TEST(ConfigJson, ADeepseekHasLatentsDenseFirstLayersAndSharedExperts) {
+  // DeepSeek-V2-Lite's file has these settings, and others with the value of the class.
+  const std::string lite = R"(DeepseekV2ForCausalLM"], "first_k_dense_replace": 1, "hidden_size": 2048,
+      "intermediate_size": 10944, "kv_lora_rank": 512, "max_position_embeddings": 163840,
+      "moe_intermediate_size": 1408, "moe_layer_freq": 1, "n_group": 1, "n_routed_experts": 64, "n_shared_experts": 2,
+      "norm_topk_prob": false, "num_attention_heads": 16, "num_experts_per_tok": 6, "num_hidden_layers": 27,
+      "num_key_value_heads": 16, "q_lora_rank": null, "qk_nope_head_dim": 128, "qk_rope_head_dim": 64,
+      "rms_norm_eps": 1e-06, "rope_scaling": {"beta_fast": 32, "beta_slow": 1, "factor": 40, "mscale": 0.707,
+      "mscale_all_dim": 0.707, "original_max_position_embeddings": 4096, "type": "yarn"}, "rope_theta": 10000,
+      "scoring_func": "softmax", "topk_method": "greedy", "v_head_dim": 128, "vocab_size": 102400)";
+  EXPECT_EQ(attributes_of(config_of(lite)), attributes_of(model::preset("deepseek-v2-lite")));
+  HuggingFaceModel model;
+  model.model_class = &model_class_from("DeepseekV2ForCausalLM");
+  model.config = config_of(lite);
+  const std::string text = config_json(model, DType::fp32);
+  EXPECT_THAT(text, AllOf(HasSubstr("\"q_lora_rank\": null"), HasSubstr("\"n_shared_experts\": 2"),
+                          HasSubstr("\"first_k_dense_replace\": 1"), HasSubstr("\"rms_norm_eps\": 1e-06")));
+  EXPECT_EQ(attributes_of(parse_config_json(text, "config.json").config), attributes_of(model.config));
+  EXPECT_EQ(parse_config_json(text, "config.json").rotary, exchange::RotaryLayout::interleaved);
+
+  const model::ModelConfig v3 = config_of(R"(DeepseekV3ForCausalLM"])");
+  EXPECT_EQ(v3.experts.layers, "000" + std::string(58, '1'));
+  EXPECT_EQ(v3.latent.query_rank, 1536);
+  EXPECT_TRUE(v3.experts.router_bias);
+
+  EXPECT_THAT(error_of(R"(DeepseekV2ForCausalLM"], "rms_norm_eps": 1e-5, "topk_method": "group_limited_greedy",
+      "first_k_dense_replace": 32, "attention_bias": true, "norm_topk_prob": true)"),
+              AllOf(HasSubstr("rms_norm_eps is 1e-05"), HasSubstr("topk_method is \"group_limited_greedy\""),
+                    HasSubstr("first_k_dense_replace leaves no layer with experts"),
+                    HasSubstr("attention_bias is true"), HasSubstr("norm_topk_prob is true")));
+  EXPECT_THAT(error_of(R"(DeepseekV2ForCausalLM"], "rope_scaling": {"type": "yarn", "factor": 2.0,
+      "mscale_all_dim": 0.5})"),
+              HasSubstr("mscale_all_dim without mscale"));
+}
+
 TEST(ConfigJson, AFactorOfAttentionIsYarnsMagnitude) {
   const model::ModelConfig config = config_of(R"(LlamaForCausalLM"], "rope_parameters": {"rope_type": "yarn",
       "factor": 4.0, "original_max_position_embeddings": 512, "attention_factor": 1.25, "rope_theta": 50.0})");
   EXPECT_EQ(config.rotary_base, 50);
   const RotaryEmbedding rotary = config.rotary_scaling.embedding(64, 50);
   EXPECT_NEAR(rotary.magnitude, 1.25, 1e-14);
+}
+
+TEST(ConfigJson, ABloomMayHaveTheNamesOfOlderFiles) {
+  const model::ModelConfig config = config_of(
+      R"(BloomForCausalLM"], "n_embed": 32, "num_attention_heads": 4, "num_hidden_layers": 3, "seq_length": 64)");
+  EXPECT_EQ(config.hidden, 32);
+  EXPECT_EQ(config.ffn_hidden, 128);
+  EXPECT_EQ(config.heads, 4);
+  EXPECT_EQ(config.layers, 3);
+  EXPECT_EQ(config.max_positions, 64);
+  EXPECT_EQ(config.position_embedding, model::PositionEmbedding::alibi);
+  EXPECT_TRUE(config.embedding_norm && config.linear_bias && config.tied_output);
+  EXPECT_EQ(config_of(R"(BloomForCausalLM"], "n_layer": 2, "num_hidden_layers": 3)").layers, 2);
+  EXPECT_THAT(error_of(R"(BloomForCausalLM"], "apply_residual_connection_post_layernorm": true)"),
+              HasSubstr("residuals are the inputs of norms"));
 }
 
 TEST(ConfigJson, MetasOrderIsUsedIfTheFileDeclaresIt) {

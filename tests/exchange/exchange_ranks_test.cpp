@@ -75,6 +75,17 @@ model::ModelConfig config_of(std::string_view model_class) {
   for (const char* with_experts : {"MixtralForCausalLM", "Qwen3MoeForCausalLM", "OlmoeForCausalLM"}) {
     if (model_class == with_experts) config.experts.count = 3;
   }
+  if (model_class.starts_with("Deepseek")) {
+    config.latent = {.used = true, .kv_rank = 5, .head_dim = 2, .rotary_dim = 4, .value_dim = 3};
+    config.kv_channels = config.query_groups = 0;
+    config.qk_norm = true;
+    config.experts = {.count = 4, .ffn_hidden = 8, .shared_hidden = 16, .layers = "01"};
+  }
+  if (model_class == "DeepseekV3ForCausalLM") {
+    config.latent.query_rank = 7;
+    config.experts.score = RouterScore::sigmoid;
+    config.experts.router_bias = true;
+  }
   if (model_class == "Qwen3MoeForCausalLM") {
     config.experts.ffn_hidden = 8;
     config.experts.layers = "01";
@@ -147,6 +158,8 @@ TEST(Exchange, ExportOfImportHasTheSameBytesOfEveryClassAndType) {
                                            {"Gemma3ForCausalLM", DType::fp32},
                                            {"Olmo2ForCausalLM", DType::bf16},
                                            {"OlmoeForCausalLM", DType::fp16},
+                                           {"DeepseekV2ForCausalLM", DType::fp32},
+                                           {"DeepseekV3ForCausalLM", DType::bf16},
                                            {"BertForPreTraining", DType::fp32}}) {
     ImportedStep imported(model_class, config_of(model_class), dtype);
     auto& [folder, map, source, store, step, output] = imported;

@@ -13,6 +13,7 @@
 #include "src/exchange/import.hpp"
 #include "src/exchange/model_class.hpp"
 #include "src/train/parallel_model.hpp"
+#include "src/train/router_biases.hpp"
 #include "tests/support/parameter_values.hpp"
 #include "tests/support/tolerance.hpp"
 
@@ -192,6 +193,11 @@ class HuggingFaceRun {
       const std::vector<std::byte> bytes = read_in_halves(reader, mapped_of(parameter.name), parameter.value.dtype());
       std::memcpy(parameter.value.data(), bytes.data(), bytes.size());
     }
+    if (!config().experts.router_bias) return;
+    train::RouterBiases(*model_).read([&](std::size_t i) {
+      const parallel::Parameter& parameter = model_->parameters().parameters()[i];
+      return parameter.value.flat(0, parameter.stored_numel());
+    });
   }
 
   SelfCommunicator world_;
@@ -258,10 +264,11 @@ TEST_P(HuggingFace, LossLogitsAndGradientsAreThoseOfTransformers) {
 INSTANTIATE_TEST_SUITE_P(EveryClass, HuggingFace,
                          testing::Values("gpt2", "gpt2_untied", "llama2", "llama3", "llama3.1", "llama_yarn", "mistral",
                                          "qwen2", "qwen3", "gpt_neox", "gpt_neox_sequential", "falcon", "falcon_new",
-                                         "falcon_sequential", "starcoder2", "starcoder2_plain", "phi3", "phi3_partial",
-                                         "gemma2", "gemma2_uncapped", "gemma3", "mixtral", "qwen3_moe",
-                                         "qwen3_moe_plain", "olmo2", "olmo2_plain", "olmoe", "bert", "bert_classes",
-                                         "bert_choices", "bert_spans", "bert_spans_padded"),
+                                         "falcon_sequential", "bloom", "starcoder2", "starcoder2_plain", "phi3",
+                                         "phi3_partial", "gemma2", "gemma2_uncapped", "gemma3", "mixtral", "qwen3_moe",
+                                         "qwen3_moe_plain", "olmo2", "olmo2_plain", "olmoe", "deepseek_v2",
+                                         "deepseek_v2_low_rank", "deepseek_v3", "bert", "bert_classes", "bert_choices",
+                                         "bert_spans", "bert_spans_padded"),
                          [](const auto& present) {
                            std::string name = present.param;
                            std::erase(name, '.');

@@ -7,7 +7,9 @@
 
 #include "src/exchange/elements.hpp"
 #include "src/exchange/export.hpp"
+#include "src/exchange/fused_experts.hpp"
 #include "src/exchange/import.hpp"
+#include "src/model/presets.hpp"
 #include "tests/support/message_of.hpp"
 #include "tests/support/other_value.hpp"
 
@@ -81,6 +83,62 @@ TEST(TensorMap, MetasOrderOfChannelsBecomesHalves) {
   EXPECT_THAT(firsts, ElementsAre(0, 2, 1, 3, 4, 6, 5, 7, 8, 9, 10, 11));
   // Part of the rows has the same elements.
   EXPECT_EQ(rows_of(map, source, "h.0.attn.qkv.weight", 1, 6), std::vector<float>(rows.begin() + 4, rows.begin() + 28));
+}
+
+// Scores are those of Meta's order only if the weights of norms move with their channels.
+TEST(TensorMap, NormsOfQueriesAndKeysFollowTheirChannels) {
+  model::ModelConfig config = small_llama();
+  config.hidden = 8;
+  config.heads = 2;
+  config.qk_norm = true;
+  for (const bool across : {false, true}) {
+    config.qk_norm_across_heads = across;
+    const TensorMap map =
+        tensor_map(model_class_from("Qwen3ForCausalLM"), config, {.rotary = RotaryLayout::interleaved});
+    CountingSource source(tensors_of(map, DType::fp32));
+    for (const char* norm : {"h.0.attn.q_ln.weight", "h.0.attn.k_ln.weight"}) {
+      std::vector<float> weights = rows_of(map, source, norm, 0, across ? 8 : 4);
+      const float base = weights.front();
+      for (float& weight : weights) weight -= base;
+      EXPECT_EQ(weights, across ? std::vector<float>({0, 2, 1, 3, 4, 6, 5, 7}) : std::vector<float>({0, 2, 1, 3}));
+    }
+  }
+}
+
+TEST(TensorMap, FusedExpertsAreReadOneByOne) {
+  model::ModelConfig config = small_llama();
+  config.experts = {.count = 3, .ffn_hidden = 2};
+  config.qk_norm = true;
+  for (const char* name : {"MixtralForCausalLM", "Qwen3MoeForCausalLM"}) {
+    config.qk_norm = std::string_view(name).starts_with("Qwen");
+    const ModelClass& model_class = model_class_from(name);
+    const TensorMap map = tensor_map(model_class, config);
+    auto fused = std::make_unique<CountingSource>(
+        std::vector<ForeignTensor>{{"model.layers.0.mlp.experts.gate_up_proj", DType::fp32, {3, 4, 8}},
+                                   {"model.layers.0.mlp.experts.down_proj", DType::fp32, {3, 8, 2}},
+                                   {"model.layers.0.mlp.gate.weight", DType::fp32, {3, 8}}});
+    for (const ForeignTensor& tensor : tensors_of(map, DType::fp32)) {
+      const bool is_block =
+          tensor.name.find("mlp") != std::string::npos || tensor.name.find("moe") != std::string::npos;
+      if (!is_block) fused->tensors_.push_back(tensor);
+    }
+    const std::unique_ptr<TensorSource> single = with_single_experts(std::move(fused));
+    ParameterReader reader(map, *single, match(map, *single, {.other_names = [&](const std::string& tensor) {
+                                                 return other_names(model_class, tensor);
+                                               }}));
+    const auto first_of = [&](const std::string& parameter, std::int64_t row) {
+      std::vector<std::byte> bytes;
+      float value = 0;
+      reader.read({&*std::ranges::find(map.parameters, parameter, &MappedParameter::name), false, row, 1}, DType::fp32,
+                  bytes);
+      std::memcpy(&value, bytes.data(), sizeof value);
+      return value;
+    };
+    EXPECT_EQ(first_of("h.0.mlp.experts.2.fc.weight", 1), 2 * 32 + 8);   // gate
+    EXPECT_EQ(first_of("h.0.mlp.experts.2.fc.weight", 3), 2 * 32 + 24);  // up
+    EXPECT_EQ(first_of("h.0.mlp.experts.1.proj.weight", 3), 96 + 16 + 6);
+    EXPECT_EQ(first_of("h.0.mlp.router.weight", 2), 96 + 48 + 16);
+  }
 }
 
 TEST(TensorMap, PaddedRowsAreLeftOutAndBertsMissingOnesAreNeverPredicted) {
@@ -207,6 +265,49 @@ TEST(ModelClass, AModelWithExpertsIsAMixtralOrWithNormsOfQueriesAndKeysAQwen3) {
   EXPECT_THAT(message_of<DataError>([] { model_class_from("Qwen2MoeForCausalLM"); }), HasSubstr("sigmoid gate"));
 }
 
+TEST(ModelClass, AModelWithLatentAttentionIsADeepseek) {
+  model::ModelConfig config = model::preset("deepseek-v2-lite");
+  EXPECT_EQ(model_class_of(config).name, "DeepseekV2ForCausalLM");
+  const auto refusal = [](const model::ModelConfig& changed) {
+    return message_of<ConfigError>([&] { tensor_map(model_class_of(changed), changed); });
+  };
+  config.norm_epsilon = 1e-5;
+  config.qk_norm = false;
+  EXPECT_THAT(refusal(config), AllOf(HasSubstr("<layernorm_epsilon> 1e-05"), HasSubstr("without <qk_layernorm>")));
+  config = model::preset("deepseek-v2-lite");
+  config.experts.layers.front() = '1';
+  config.experts.layers[3] = '0';
+  EXPECT_THAT(refusal(config), HasSubstr("only the first layers of a DeepSeek model are dense"));
+  config.experts = {};
+  EXPECT_THAT(refusal(config), HasSubstr("without <num_experts>: all models of the class have experts"));
+
+  config = class_defaults(model_class_from("DeepseekV3ForCausalLM"));
+  config.experts.layers.clear();
+  EXPECT_EQ(model_class_of(config).name, "DeepseekV3ForCausalLM");
+  config.experts.groups_per_token = 2;
+  EXPECT_THAT(refusal(config), HasSubstr("compares groups by two experts"));
+  config.experts.groups_per_token = 4;
+  config.experts.shared_hidden = 1000;
+  EXPECT_THAT(refusal(config), HasSubstr("<moe_shared_expert_intermediate_size> 1000"));
+}
+
+TEST(TensorMap, LatentHeadsRotateTheirLastChannels) {
+  model::ModelConfig config = class_defaults(model_class_from("DeepseekV2ForCausalLM"));
+  config.layers = 1;
+  config.heads = 2;
+  config.latent = {.used = true, .kv_rank = 3, .head_dim = 1, .rotary_dim = 4, .value_dim = 2};
+  const TensorMap map = tensor_map(model_class_from("DeepseekV2ForCausalLM"), config);
+  const auto rows_of = [&](const std::string& name) {
+    std::vector<std::int64_t> rows;
+    for (const RowRun& run : std::ranges::find(map.parameters, name, &MappedParameter::name)->runs) {
+      for (std::int64_t i = 0; i < run.count; ++i) rows.push_back(run.foreign_first + i * run.foreign_step);
+    }
+    return rows;
+  };
+  EXPECT_EQ(rows_of("h.0.attn.q.weight"), (std::vector<std::int64_t>{0, 1, 3, 2, 4, 5, 6, 8, 7, 9}));
+  EXPECT_EQ(rows_of("h.0.attn.kv_down.weight"), (std::vector<std::int64_t>{0, 1, 2, 3, 5, 4, 6}));
+}
+
 TEST(ModelClass, AModelWithNormsAroundItsBranchesIsAGemma) {
   model::ModelConfig config = small_llama();
   model::set_fields(config, "geglu sandwich-norm scale-embeddings attn-logit-softcapping 2 window-size 1");
@@ -229,6 +330,19 @@ TEST(ModelClass, AModelWithNormsAroundItsBranchesIsAGemma) {
   llama.gate = Activation::gelu_tanh;
   EXPECT_THAT(message_of<ConfigError>([&] { model_class_of(llama); }),
               HasSubstr("<geglu>: no model of the class has it"));
+}
+
+TEST(ModelClass, AModelWithBiasesByDistanceIsABloom) {
+  model::ModelConfig config;
+  config.position_embedding = model::PositionEmbedding::alibi;
+  EXPECT_THAT(message_of<ConfigError>([&] { model_class_of(config); }),
+              AllOf(HasSubstr("cannot be exported as BloomForCausalLM"),
+                    HasSubstr("without <embed_layernorm>: all models of the class have it")));
+  config.embedding_norm = true;
+  EXPECT_EQ(model_class_of(config).name, "BloomForCausalLM");
+  config.ffn_hidden = 100;
+  EXPECT_THAT(message_of<ConfigError>([&] { tensor_map(model_class_from("BloomForCausalLM"), config); }),
+              HasSubstr("<ffn_hidden_size> 100: blocks of a BloomForCausalLM are as wide as 4 x <hidden_size> 768"));
 }
 
 TEST(ModelClass, AParallelModelIsAGptNeoXOrWithoutBiasesAFalcon) {
@@ -321,7 +435,7 @@ TEST(ModelClass, IsTheNamedOneIfTheModelFits) {
 }
 
 TEST(ModelClass, IsFoundForEveryFamilyByNameAndByDefaults) {
-  EXPECT_EQ(model_classes().size(), 19u);
+  EXPECT_EQ(model_classes().size(), 22u);
   for (const ModelClass& model_class : model_classes()) {
     SCOPED_TRACE(model_class.name);
     EXPECT_EQ(&model_class_from(model_class.name), &model_class);

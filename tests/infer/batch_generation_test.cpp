@@ -44,6 +44,15 @@ model::ModelConfig llama() {
   return config;
 }
 
+/// Biases of scores by distance, normalised embeddings, windows.
+model::ModelConfig bloom() {
+  model::ModelConfig config = small_model();
+  config.position_embedding = model::PositionEmbedding::alibi;
+  config.embedding_norm = true;
+  config.window = model::AttentionWindow::of_layers(5, "10");
+  return config;
+}
+
 /// Returns a run in fp64 with weights that make the model's predictions fairly certain.
 test::TrainingRunConfig run_of(const model::ModelConfig& config) { return {.model = config, .init_std = 0.15}; }
 
@@ -118,7 +127,7 @@ std::vector<Layout> layouts(int ranks) {
 
 TEST(BatchGeneration, NeitherTheGridNorTheBatchChangesATextOrItsLogProbabilities) {
   SelfCommunicator alone;
-  for (const model::ModelConfig& config : {small_model(), llama()}) {
+  for (const model::ModelConfig& config : {small_model(), llama(), bloom()}) {
     std::vector<std::string> expected;
     if (world().rank() == 0) {
       TrainingRun one(alone, run_of(config), {});

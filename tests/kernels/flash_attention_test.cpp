@@ -90,6 +90,15 @@ INSTANTIATE_TEST_SUITE_P(
                                      Case{140, 140, 2, 1, 1, 64, true, 0, {130, 70}, {}, 50},  // and padding
                                      Case{140, 140, 2, 1, 1, 64, true, 0.1, {}, {{60, 100}, {64}}, 33})),
     name_of_case);
+// Biases by distance, of heads whose numbers are no power of two, with each mask; the last is of generation.
+INSTANTIATE_TEST_SUITE_P(
+    Biases, FlashAttention,
+    testing::Combine(testing::Values(DType::bf16),
+                     testing::Values(Case{130, 130, 2, 2, 1, 64, true, 0.2, {}, {}, -1, 0, 4},
+                                     Case{90, 200, 1, 3, 1, 96, true, 0, {}, {{70, 150}}, 60, 0, 6},
+                                     Case{70, 70, 2, 1, 1, 128, true, 0.1, {70, 50}, {}, -1, 0, 12},
+                                     Case{1, 200, 3, 2, 2, 64, false, 0, {17, 192, 193}, {}, -1, 0, 8})),
+    [](const auto& present) { return name_of_case(present) + "_biased"; });
 INSTANTIATE_TEST_SUITE_P(Sizes, FlashAttention,
                          testing::Combine(testing::Values(DType::bf16),
                                           testing::Values(Case{0, 0, 2, 2, 1, 64},                    //

@@ -101,7 +101,8 @@ class Table {
                           .pipeline = grid.pipeline_size(),
                           .options = row_config.execution_config(),
                           .context = grid.context_size(),
-                          .expert = grid.expert_size()};
+                          .expert = grid.expert_size(),
+                          .expert_tensor = grid.expert_tensor_size()};
       const bool oracle = row.tags.contains("oracle");
       TrainingRunConfig config = oracle ? synthetic_run("synthetic_hot").config : config_of(row, row_config);
       if (!oracle) config.steps = std::min(config.steps, most_steps_);

@@ -5,6 +5,7 @@
 #include <map>
 #include <string>
 
+#include "src/parallel/grid/process_grid.hpp"
 #include "tests/support/model_variants.hpp"
 
 namespace trireme::model {
@@ -21,26 +22,31 @@ parallel::PipelineLayout layout_of(int stages, int chunks = 1) {
   return parallel::PipelineLayout::of(small().layers, stages, {.chunks = chunks});
 }
 
-/// Sizes of a grid without ranks that hold the same parameters.
+/// Sizes of a grid with as many data ranks as divide the experts.
 struct Sizes {
   int tensor = 1;
   int stages = 1;
   int virtual_stages = 1;
   int expert = 1;
+  int expert_tensor = 0;  ///< 0: `tensor`
   int ranks() const { return tensor * stages * expert; }
+  parallel::ProcessGrid grid() const { return {ranks(), tensor, stages, 1, expert, expert, expert_tensor}; }
 };
 
-/// Counts the ranks that represent each element of each tensor; row-major. The ranks that divide experts hold the same
-/// other parameters, which the first of them represents.
+/// Counts the ranks that represent each element of each tensor; row-major. The first of the ranks with the same
+/// parameters represents them.
 std::map<std::string, std::vector<int>> coverage(const ModelConfig& config, const Sizes& sizes) {
   std::map<std::string, std::vector<int>> counts;
   for (int rank = 0; rank < sizes.ranks(); ++rank) {
-    const int tensor_rank = rank % sizes.tensor;
-    const parallel::VocabularyPartition vocabulary(config.vocabulary, tensor_rank, sizes.tensor);
-    StageShard shard = StageShard::of(layout_of(sizes.stages, sizes.virtual_stages), tensor_rank, sizes.tensor,
-                                      rank / sizes.tensor % sizes.stages);
+    const parallel::ProcessGrid grid = sizes.grid();
+    const parallel::GridPosition at = grid.position(rank);
+    const parallel::VocabularyPartition vocabulary(config.vocabulary, at.tensor, sizes.tensor);
+    StageShard shard =
+        StageShard::of(layout_of(sizes.stages, sizes.virtual_stages), at.tensor, sizes.tensor, at.pipeline);
     shard.expert_size = sizes.expert;
-    shard.expert_rank = rank / sizes.tensor / sizes.stages;
+    shard.expert_rank = grid.expert_rank(rank);
+    shard.expert_tensor_size = grid.expert_tensor_size();
+    shard.expert_tensor_rank = grid.expert_tensor_rank(rank);
     for (const Parameter& p : model_parameters(config, shard, vocabulary)) {
       EXPECT_EQ(p.storage.rank(), p.shape.rank()) << p.name;
       for (int i = 0; i < p.shape.rank(); ++i) {
@@ -48,9 +54,10 @@ std::map<std::string, std::vector<int>> coverage(const ModelConfig& config, cons
         EXPECT_LE(p.box.extent[i], p.storage[i]) << p.name;
         EXPECT_TRUE(i == 0 || p.box.extent[i] == p.storage[i]) << p.name;  // only dimension 0 is padded
       }
-      const bool is_divided = sizes.expert > 1 && p.name.find(".experts.") != std::string::npos;
+      const bool is_divided = shard.divides_experts() && p.name.find(".experts.") != std::string::npos;
       EXPECT_EQ(p.gradient_group, is_divided ? 1 : 0) << p.name;
-      if (!p.counts_here(tensor_rank) || (!is_divided && shard.expert_rank > 0)) continue;
+      if (!p.counts_here(is_divided ? shard.expert_tensor_rank : at.tensor)) continue;
+      if ((is_divided ? grid.expert_gradient_rank(rank) : at.data) > 0) continue;
       std::vector<int>& count = counts[p.name];
       count.resize(static_cast<std::size_t>(p.shape.numel()));
       for (std::int64_t i = 0; i < p.shape.numel(); ++i) {
@@ -78,11 +85,16 @@ TEST(GptParameters, EveryElementIsCountedByOneRankOnEveryGrid) {
         for (const int virtual_stages : {1, 2}) grids.push_back({tensor, stages, virtual_stages});
       }
       for (const int expert : {2, 4}) grids.push_back({.tensor = tensor, .expert = expert});
+      grids.push_back({.tensor = tensor, .expert = 2, .expert_tensor = 1});
     }
+    grids.push_back({.tensor = 4, .expert = 2, .expert_tensor = 2});
+    grids.push_back({.tensor = 2, .stages = 2, .expert_tensor = 1});
     for (const Sizes& sizes : grids) {
       if (config.kv_heads() % sizes.tensor != 0 || config.experts.count % sizes.expert != 0) continue;
+      if (!config.experts.any() && sizes.grid().folds_experts()) continue;
       SCOPED_TRACE(testing::Message() << variant.name << ", TP " << sizes.tensor << " x PP " << sizes.stages << " x "
-                                      << sizes.virtual_stages << " x EP " << sizes.expert);
+                                      << sizes.virtual_stages << " x EP " << sizes.expert << " x ETP "
+                                      << sizes.grid().expert_tensor_size());
       std::int64_t total = 0;
       for (const auto& [name, counts] : coverage(config, sizes)) {
         total += static_cast<std::int64_t>(counts.size());
@@ -114,6 +126,43 @@ TEST(GptParameters, OfLlamaHaveTheirNamesAndShapes) {
             "h.0.mlp.proj.weight [16, 64] [16, 32]\n"
             "ln_f.weight [16] [16] no decay\n"
             "lm_head.weight [130, 16] [128, 16]\n");
+}
+
+TEST(GptParameters, OfLatentAttentionHaveTheirNamesAndShapes) {
+  ModelConfig config = small();
+  config.layers = 1;
+  config.linear_bias = false;
+  config.qk_norm = true;
+  config.normalization = Normalization::rms_norm;
+  config.position_embedding = PositionEmbedding::rope;
+  config.latent = {.used = true, .kv_rank = 12, .head_dim = 6, .rotary_dim = 4, .value_dim = 7};
+  const auto list_of = [&](std::int64_t query_rank, bool sequence_parallel) {
+    config.latent.query_rank = query_rank;
+    const parallel::VocabularyPartition vocabulary(config.vocabulary, 0, 2);
+    StageShard shard = StageShard::of(parallel::PipelineLayout::of(1, 1, {}), 0, 2, 0);
+    shard.sequence_parallel = sequence_parallel;
+    std::string list;
+    for (const Parameter& p : model_parameters(config, shard, vocabulary)) {
+      if (p.name.find(".attn.") == std::string::npos) continue;
+      list += p.name.substr(9) + " " + to_string(p.shape) + " " + to_string(p.box.extent);
+      list += p.gradient_is_partial ? " partial\n" : "\n";
+    }
+    return list;
+  };
+  EXPECT_EQ(list_of(0, false),
+            "q.weight [4, 10, 16] [2, 10, 16]\n"
+            "kv_down.weight [16, 16] [16, 16]\n"
+            "kv_ln.weight [12] [12]\n"
+            "kv_up.weight [4, 13, 12] [2, 13, 12]\n"
+            "proj.weight [16, 28] [16, 14]\n");
+  EXPECT_EQ(list_of(10, true),
+            "q_down.weight [10, 16] [10, 16] partial\n"
+            "q_ln.weight [10] [10] partial\n"
+            "q_up.weight [4, 10, 10] [2, 10, 10]\n"
+            "kv_down.weight [16, 16] [16, 16] partial\n"
+            "kv_ln.weight [12] [12] partial\n"
+            "kv_up.weight [4, 13, 12] [2, 13, 12]\n"
+            "proj.weight [16, 28] [16, 14]\n");
 }
 
 TEST(GptParameters, OfExpertsHaveTheirNamesAndShapes) {

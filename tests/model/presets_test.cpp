@@ -54,14 +54,20 @@ TEST(Presets, HaveTheParameterCountsOfOtherFamilies) {
                                                               {"gemma3-1b", 999'885'952, 32768, 256},
                                                               {"pythia-1.4b", 1'414'647'808, 2048, 128},
                                                               {"falcon-7b", 6'921'720'704, 2048, 64},
+                                                              {"bloom-560m", 559'214'592, 2048, 64},
+                                                              {"bloom-7b1", 7'069'016'064, 2048, 128},
                                                               {"olmo2-7b", 7'298'617'344, 4096, 128},
-                                                              {"olmoe-1b-7b", 6'919'161'856, 4096, 128}}) {
+                                                              {"olmoe-1b-7b", 6'919'161'856, 4096, 128},
+                                                              {"deepseek-v2-lite", 15'706'484'224, 163840, 192}}) {
     const ModelConfig config = preset(name);
     EXPECT_NO_THROW(validate(config)) << name;
     EXPECT_EQ(parameter_count(config), parameters) << name;
     EXPECT_EQ(config.max_positions, positions) << name;
     EXPECT_EQ(config.head_dim(), head_dim) << name;
   }
+  // (0.0707 ln 40 + 1)^2 / sqrt(192), while sines and cosines keep their magnitude.
+  EXPECT_NEAR(preset("deepseek-v2-lite").score_scale(), 0.114721387, 1e-9);
+  EXPECT_EQ(preset("deepseek-v2-lite").rotary_of(0).magnitude, 1);
   EXPECT_EQ(preset("llama3.1-8b").rotary_scaling.factor, 8);
   EXPECT_EQ(preset("llama3.2-1b").rotary_scaling.factor, 32);
   // A Gemma 2 has a window in every layer except each second one, a Gemma 3 except each sixth.
@@ -150,6 +156,15 @@ TEST(ModelFlops, OfExpertsCountThoseThatComputeAToken) {
   const double half = model_flops(config, 4, 8192);
   config.experts = {};
   EXPECT_DOUBLE_EQ(half - model_flops(config, 4, 8192), per_matrix * 16 * (8 * h + 3 * h * (2 * f + 1024)));
+}
+
+TEST(ModelFlops, OfLatentAttentionCountBothSizesOfHeads) {
+  ModelConfig config = preset("deepseek-v2-lite");
+  config.experts = {};
+  const double whole = model_flops(config, 1, 1024);
+  // A score costs 192 multiply-adds for each of 16 heads, its value 128; V_up has 512 columns, the projection 2048.
+  config.latent.value_dim = 64;
+  EXPECT_DOUBLE_EQ(whole - model_flops(config, 1, 1024), 6 * 1024.0 * 27 * 16 * 64 * (1024 + 512 + 2048));
 }
 
 TEST(ModelFlops, CountTheKeysInWindows) {
@@ -241,6 +256,28 @@ TEST(ModelConfigValidation, NamesEveryProblemOfExperts) {
   ModelConfig biased;
   biased.experts.count = 8;
   EXPECT_THAT([&] { validate(biased); }, testing::ThrowsMessage<ConfigError>(HasSubstr("give <disable_bias_linear>")));
+}
+
+TEST(ModelConfigValidation, NamesEveryProblemOfLatentAttention) {
+  ModelConfig config;
+  config.latent.used = true;
+  config.latent.value_dim = 193;
+  config.latent.rotary_dim = 63;
+  config.query_groups = 2;
+  config.kv_channels = 64;
+  config.rotary_percent = 0.5;
+  config.qk_norm = config.qk_norm_across_heads = true;
+  const auto problems = [&] { return message_of<ConfigError>([&] { validate(config); }); };
+  EXPECT_THAT(
+      problems(),
+      testing::AllOf(HasSubstr("<multi_latent_attention> needs a GPT with rotary positions"),
+                     HasSubstr("its linear layers have no biases: give <disable_bias_linear>"),
+                     HasSubstr("<num_query_groups> 2 with <multi_latent_attention>: each of 12 heads"),
+                     HasSubstr("<kv_channels> 64"), HasSubstr("<rotary_percent> 0.5 with"),
+                     HasSubstr("<qk_layernorm_across_heads> with <multi_latent_attention>"),
+                     HasSubstr("<v_head_dim> 193 must be at most <qk_head_dim> 128 + <qk_pos_emb_head_dim> 63")));
+  config.position_embedding = PositionEmbedding::rope;
+  EXPECT_THAT(problems(), HasSubstr("<qk_pos_emb_head_dim> 63 must be an even number above 0"));
 }
 
 TEST(ModelConfigValidation, ParallelLayersArePreNormAndOnlyTheyShareANorm) {

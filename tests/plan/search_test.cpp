@@ -116,7 +116,8 @@ TEST(Candidates, KeepTheRanksThatDivideExperts) {
   const std::vector<GridCandidates> found = candidates(space, rejections);
   ASSERT_FALSE(found.empty());
   for (const GridCandidates& grid : found) EXPECT_EQ(grid.grid.expert_size(), 4) << grid.grid.describe(0);
-  EXPECT_GT(rejected(rejections, "do not divide by the 4 ranks of <expert_model_parallel_size>"), 0);
+  EXPECT_GT(rejected(rejections, "the ranks of a stage do not divide by the 4 ranks of <expert_model_parallel_size>"),
+            0);
 }
 
 TEST(Candidates, DivideExpertsInANodeOrOverTheMostRanks) {
@@ -142,6 +143,30 @@ TEST(Candidates, DivideExpertsInANodeOrOverTheMostRanks) {
   std::set<int> others;
   for (const Job& variant : variants(space, job)) others.insert(variant.grid.expert_size());
   EXPECT_EQ(others, (std::set<int>{1, 2, 4, 8, 16}));
+}
+
+TEST(Candidates, SplitExpertsOverTheTensorRanksOrKeepThemComplete) {
+  SearchSpace space = space_of(16);
+  space.base.model.linear_bias = false;
+  space.base.model.experts.count = 64;
+  space.tensor = 2;
+  space.pipeline = 1;
+  space.context = 1;
+  const auto sizes_of = [&](std::optional<int> expert, std::optional<int> expert_tensor) {
+    space.expert = expert;
+    space.expert_tensor = expert_tensor;
+    std::vector<Rejection> rejections;
+    std::set<std::pair<int, int>> sizes;
+    for (const GridCandidates& found : candidates(space, rejections)) {
+      for (const Job& job : found.jobs) sizes.insert({job.grid.expert_size(), job.grid.expert_tensor_size()});
+    }
+    return sizes;
+  };
+  using Sizes = std::set<std::pair<int, int>>;
+  EXPECT_EQ(sizes_of({}, {}), (Sizes{{4, 2}, {8, 2}, {8, 1}, {16, 1}}));
+  EXPECT_EQ(sizes_of(16, {}), (Sizes{{16, 1}}));
+  EXPECT_EQ(sizes_of({}, 4), (Sizes{{2, 4}, {4, 4}}));
+  EXPECT_EQ(sizes_of(8, 4), Sizes{});
 }
 
 TEST(Search, FindsTheExpertRanksThatFitIntoMemory) {

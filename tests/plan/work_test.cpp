@@ -55,11 +55,11 @@ TEST(StageWork, HasThePublishedCollectivesOfTensorParallelism) {
   // Shoeybi et al. 2019: two all-reduces of the stream forward and two backward; Narayanan et al. 2021: with full
   // recomputation two more, of which this program omits that of the layer's result.
   train::ExecutionConfig e = execution();
-  StageWork layer = record_stage(small(), e, {.tensor = 4}, {.layers = 1});
+  StageWork layer = record_stage(small(), e, {4, 4, 1}, {.layers = 1});
   EXPECT_EQ(volume(layer.steps[StepKind::forward], GroupKind::tensor, Collective::all_reduce), streams(2));
   EXPECT_EQ(volume(layer.steps[StepKind::backward], GroupKind::tensor, Collective::all_reduce), streams(2));
   e.recomputation.granularity = model::RecomputeGranularity::full;
-  layer = record_stage(small(), e, {.tensor = 4}, {.layers = 1});
+  layer = record_stage(small(), e, {4, 4, 1}, {.layers = 1});
   EXPECT_EQ(volume(layer.steps[StepKind::forward], GroupKind::tensor, Collective::all_reduce), streams(2));
   EXPECT_EQ(volume(layer.steps[StepKind::backward], GroupKind::tensor, Collective::all_reduce), streams(3));
 }
@@ -69,7 +69,7 @@ TEST(StageWork, HasThePublishedCollectivesOfSequenceParallelism) {
   // the two column-parallel products again for their weights.
   train::ExecutionConfig e = execution();
   e.parallel.sequence_parallel = true;
-  StageWork layer = record_stage(small(), e, {.tensor = 4}, {.layers = 1});
+  StageWork layer = record_stage(small(), e, {4, 4, 1}, {.layers = 1});
   for (const auto& [kind, gathers] : std::map<StepKind, int>{{StepKind::forward, 2}, {StepKind::backward, 4}}) {
     EXPECT_EQ(volume(layer.steps[kind], GroupKind::tensor, Collective::all_gather), streams(gathers));
     EXPECT_EQ(volume(layer.steps[kind], GroupKind::tensor, Collective::reduce_scatter), streams(2));
@@ -85,8 +85,8 @@ model::ModelConfig with_experts() {
 }
 
 TEST(StageWork, ExchangesTheTokensOfDividedExperts) {
-  StageWork undivided = record_stage(with_experts(), execution(), {.tensor = 2}, {.layers = 1});
-  StageWork divided = record_stage(with_experts(), execution(), {.tensor = 2, .expert = 4}, {.layers = 1});
+  StageWork undivided = record_stage(with_experts(), execution(), {2, 2, 1}, {.layers = 1});
+  StageWork divided = record_stage(with_experts(), execution(), {8, 2, 1, 1, 4, 4}, {.layers = 1});
   for (const StepKind kind : {StepKind::forward, StepKind::backward}) {
     EXPECT_EQ(volume(undivided.steps[kind], GroupKind::expert, Collective::all_gather), Volume{});
     EXPECT_GE(volume(divided.steps[kind], GroupKind::expert, Collective::all_gather).bytes, 4 * stream_bytes());
@@ -101,7 +101,7 @@ TEST(StageWork, MovesTheBytesOfEachRouteOfTokens) {
   // n = s b = 128 tokens of h = 256 channels of 2 bytes, k = 2 choices with weights of 4 bytes, N = 4 ranks.
   constexpr double n = s * b, h = 256, k = 2, N = 4;
   train::ExecutionConfig e = execution();
-  const LayerGrid grid{.tensor = 2, .expert = 4};
+  const parallel::ProcessGrid grid(8, 2, 1, 1, 4, 4);
   StageWork work = record_stage(with_experts(), e, grid, {.layers = 1});
   const auto moved = [&](StepKind kind, Collective collective) {
     return volume(work.steps[kind], GroupKind::expert, collective);
@@ -123,6 +123,21 @@ TEST(StageWork, MovesTheBytesOfEachRouteOfTokens) {
   EXPECT_EQ(moved(StepKind::backward, Collective::send_receive), Volume{});
 }
 
+TEST(StageWork, CompleteExpertsGetTheTokensOfEachTensorRank) {
+  // Half of n = s b tokens are sent by each of two tensor ranks.
+  constexpr double n = s * b / 2, h = 256, k = 2;
+  train::ExecutionConfig e = execution();
+  e.parallel.exchange_tokens = true;
+  StageWork split = record_stage(with_experts(), e, {8, 2, 1, 1, 4, 4}, {.layers = 1});
+  StageWork complete = record_stage(with_experts(), e, {8, 2, 1, 1, 4, 4, 1}, {.layers = 1});
+  const double of_one = static_cast<double>(2 * small().hidden * small().ffn_hidden);
+  EXPECT_NEAR(static_cast<double>(complete.parameters - split.parameters), 2 * of_one / 2, 0.01 * of_one);
+  EXPECT_EQ(volume(complete.steps[StepKind::forward], GroupKind::expert, Collective::all_to_all),
+            (Volume{n * k * (4 + 2 * 2 * h), 3}));
+  EXPECT_EQ(volume(complete.steps[StepKind::backward], GroupKind::expert, Collective::all_to_all),
+            (Volume{n * k * (4 + 3 * 2 * h), 4}));
+}
+
 /// FLOPs of the forward products that expand rows of experts.
 double expansion_flops(StageWork& work) {
   double sum = 0;
@@ -134,7 +149,7 @@ double expansion_flops(StageWork& work) {
 }
 
 TEST(StageWork, OfTheFullestRankGrowsWithTheLoadOfItsExperts) {
-  const LayerGrid grid{.expert = 4};
+  const parallel::ProcessGrid grid(4, 1, 1, 1, 4, 4);
   for (const bool exchange : {false, true}) {
     train::ExecutionConfig e = execution();
     e.parallel.exchange_tokens = exchange;
@@ -177,7 +192,7 @@ TEST(StageWork, GrowsLinearlyWithLayers) {
     for (const auto& ends :
          {train::StageRehearsal::Layers{1, false, false}, train::StageRehearsal::Layers{1, true, true}}) {
       auto layers = ends;
-      const LayerGrid grid{.tensor = 2};
+      const parallel::ProcessGrid grid(2, 2, 1);
       StageWork one = record_stage(small(), e, grid, layers);
       layers.layers = 2;
       StageWork two = record_stage(small(), e, grid, layers);
@@ -195,7 +210,7 @@ TEST(StageWork, GrowsLinearlyWithLayers) {
 }
 
 TEST(StageWork, OfBothHalvesEqualsTheBackward) {
-  StageWork layer = record_stage(small(), execution(), {.tensor = 2}, {.layers = 1});
+  StageWork layer = record_stage(small(), execution(), {2, 2, 1}, {.layers = 1});
   const auto flops = [&](StepKind kind) {
     double sum = 0;
     for (const WorkEvent& event : layer.steps[kind])
@@ -231,7 +246,7 @@ TEST(UpdateWork, ReducesEveryGradientAndGathersEveryParameterOnce) {
           sharding == parallel::DataSharding::none ? Collective::all_reduce : Collective::reduce_scatter;
       const Volume reduced = volume(all, GroupKind::gradient, reduction);
       const Volume gathered = volume(work.optimizer, GroupKind::gradient, Collective::all_gather);
-      const StageWork whole = record_stage(small(), e, {.tensor = 2}, {.layers = 8, .first = true, .last = true});
+      const StageWork whole = record_stage(small(), e, {2, 2, 1}, {.layers = 8, .first = true, .last = true});
       const auto parameters = static_cast<double>(whole.parameters);
       EXPECT_NEAR(reduced.bytes, 4 * parameters, 0.01 * 4 * parameters);
       EXPECT_NEAR(gathered.bytes, sharding == parallel::DataSharding::none ? 0 : 2 * parameters, 0.01 * 2 * parameters);

@@ -76,6 +76,21 @@ inline const std::vector<ModelVariant>& model_variants() {
          c.gated = true;
          c.linear_bias = false;
        }},
+      {"latent attention with YaRN",
+       [](ModelConfig& c) {
+         c.latent = {.used = true, .kv_rank = 12, .head_dim = 6, .rotary_dim = 4, .value_dim = 7};
+         c.qk_norm = true;
+         c.normalization = model::Normalization::rms_norm;
+         c.position_embedding = model::PositionEmbedding::rope;
+         c.rotary_scaling = {model::RotaryScalingKind::yarn, 4, 64, 1, 32, 1, 0.5};
+         c.linear_bias = false;
+       }},
+      {"latent attention with queries of low rank, without norms",
+       [](ModelConfig& c) {
+         c.latent = {.used = true, .query_rank = 10, .kv_rank = 12, .head_dim = 6, .rotary_dim = 2, .value_dim = 8};
+         c.position_embedding = model::PositionEmbedding::rope;
+         c.linear_bias = false;
+       }},
       {"BERT", [](ModelConfig& c) { c.family = model::ModelFamily::bert; }},
       {"post-norm BERT",
        [](ModelConfig& c) {
@@ -108,6 +123,18 @@ inline const std::vector<ModelVariant>& model_variants() {
                       .groups = 4,
                       .groups_per_token = 2};
        }},
+      {"BLOOM",
+       [](ModelConfig& c) {
+         c.position_embedding = model::PositionEmbedding::alibi;
+         c.embedding_norm = true;
+       }},
+      {"biases by distance in grouped queries with windows",
+       [](ModelConfig& c) {
+         c.position_embedding = model::PositionEmbedding::alibi;
+         c.query_groups = 2;
+         c.window.left = 3;
+       }},
+      {"learned positions on normalised embeddings", [](ModelConfig& c) { c.embedding_norm = true; }},
       {"Gemma 2",
        [](ModelConfig& c) {
          c.kv_channels = 12;

@@ -30,11 +30,14 @@ struct Layout {
   train::ExecutionConfig options;  ///< type and sequence length are the run's
   int context = 1;
   int expert = 1;
+  int expert_tensor = 0;  ///< 0: those of `tensor`
 };
 
 inline std::ostream& operator<<(std::ostream& out, const Layout& layout) {
   out << "TP " << layout.tensor << " x PP " << layout.pipeline << " x CP " << layout.context << " x EP "
-      << layout.expert << (layout.options.parallel.exchange_tokens ? " (tokens exchanged)" : "") << ", micro-batch "
+      << layout.expert;
+  if (layout.expert_tensor > 0) out << " x ETP " << layout.expert_tensor;
+  out << (layout.options.parallel.exchange_tokens ? " (tokens exchanged)" : "") << ", micro-batch "
       << layout.options.micro_batch_size;
   if (layout.options.parallel.schedule) out << ", " << parallel::name_of(*layout.options.parallel.schedule);
   const parallel::PipelineSplit& split = layout.options.parallel.pipeline;
@@ -158,7 +161,7 @@ struct TrainingRun {
               const std::function<void(parallel::GridCommunicators&)>& change = {}, const DeviceChoice& device = {})
       : data(make_data(config)),
         backend(device.make()),
-        grid(world.size(), layout.tensor, layout.pipeline, layout.context, 0, layout.expert),
+        grid(world.size(), layout.tensor, layout.pipeline, layout.context, 0, layout.expert, layout.expert_tensor),
         device_world(make_device_world(*backend, world, device.transport)),
         communicators(make_communicators(grid, device_world ? *device_world : world, change)),
         gpt(*backend, world, grid, communicators, config.model, layout_options(config, layout)),

@@ -151,7 +151,7 @@ TEST(Experts, RoutersInFp32DoNotRoundLogitsTo16Bits) {
 /// `layouts`, and once more with tokens sent only to the ranks of their experts.
 std::vector<Layout> with_both_routes(std::vector<Layout> layouts) {
   for (std::size_t i = 0, count = layouts.size(); i < count; ++i) {
-    if (layouts[i].expert == 1) continue;
+    if (layouts[i].expert == 1 && layouts[i].expert_tensor < 2) continue;
     layouts.push_back(layouts[i]);
     layouts.back().options.parallel.exchange_tokens = true;
   }
@@ -166,16 +166,39 @@ std::vector<Layout> layouts(int ranks) {
     layout.options.parallel.sequence_parallel = sequence_parallel;
     return layout;
   };
+  // Experts split over `expert_tensor` ranks instead of the tensor ranks.
+  const auto folded = [](Layout layout, int expert_tensor) {
+    layout.expert_tensor = expert_tensor;
+    return layout;
+  };
   if (ranks == 1) return {};
   if (ranks == 2)
-    return with_both_routes({of(1, 1, 1, 2), of(2, 1, 1, 1), of(2, 1, 1, 1, true), of(1, 1, 2, 2), of(1, 2, 1, 1)});
-  std::vector<Layout> list = {of(1, 1, 1, 4), of(1, 1, 1, 2), of(2, 1, 1, 2),      of(2, 1, 1, 2, true),
-                              of(1, 1, 2, 4), of(1, 2, 1, 2), of(2, 1, 2, 2, true)};
+    return with_both_routes({of(1, 1, 1, 2), of(2, 1, 1, 1), of(2, 1, 1, 1, true), of(1, 1, 2, 2), of(1, 2, 1, 1),
+                             folded(of(2, 1, 1, 1), 1), folded(of(2, 1, 1, 2, true), 1), folded(of(1, 1, 1, 1), 2)});
+  std::vector<Layout> list = {of(1, 1, 1, 4),
+                              of(1, 1, 1, 2),
+                              of(2, 1, 1, 2),
+                              of(2, 1, 1, 2, true),
+                              of(1, 1, 2, 4),
+                              of(1, 2, 1, 2),
+                              folded(of(2, 1, 1, 4, true), 1),
+                              folded(of(2, 1, 1, 2), 1),
+                              folded(of(4, 1, 1, 2, true), 2),
+                              folded(of(4, 1, 1, 1), 2),
+                              folded(of(2, 2, 1, 2, true), 1),
+                              folded(of(2, 1, 2, 4), 1),
+                              folded(of(1, 1, 1, 2), 2),
+                              of(2, 1, 2, 2, true)};
   list[0].options.recomputation.granularity = model::RecomputeGranularity::full;
   list[1].options.parallel.data_parallel.sharding = parallel::DataSharding::optimizer_and_gradients;
   list[1].options.parallel.data_parallel.overlap_reduce = true;
   list[3].options.parallel.data_parallel.sharding = parallel::DataSharding::optimizer;
   list[5].options.parallel.schedule = parallel::ScheduleKind::zero_bubble;
+  list[6].options.recomputation.granularity = model::RecomputeGranularity::full;
+  list[7].options.parallel.data_parallel.sharding = parallel::DataSharding::optimizer_and_gradients;
+  list[7].options.parallel.data_parallel.overlap_reduce = true;
+  list[10].options.parallel.schedule = parallel::ScheduleKind::zero_bubble;
+  list[12].options.parallel.data_parallel.sharding = parallel::DataSharding::optimizer;
   return with_both_routes(list);
 }
 

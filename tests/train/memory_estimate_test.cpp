@@ -131,7 +131,7 @@ TEST(LayerActivations, OneFormulaOfTheLiteratureApplies) {
   const double sbh = 16 * 4 * 32;
   const auto applying = [&](int tensor_size) {
     double bytes = 0;
-    for (const auto& published : layer_activations(*backend, config, layout, tensor_size).published) {
+    for (const auto& published : layer_activations(*backend, config, layout, {tensor_size, tensor_size, 1}).published) {
       if (published.applies) bytes += published.bytes;
     }
     return bytes / sbh;
@@ -149,7 +149,7 @@ TEST(LayerActivations, OneFormulaOfTheLiteratureApplies) {
   layout.recomputation.distribute = true;
   EXPECT_DOUBLE_EQ(applying(2), 1);
   // A layer alone keeps its input only.
-  EXPECT_EQ(layer_activations(*backend, config, layout, 2).kept, sbh);
+  EXPECT_EQ(layer_activations(*backend, config, layout, {2, 2, 1}).kept, sbh);
 }
 
 }  // namespace

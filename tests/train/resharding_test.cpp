@@ -39,9 +39,11 @@ model::ModelConfig llama() {
   return config;
 }
 
-/// Experts in every other layer.
+/// Latent attention, and experts in every other layer.
 model::ModelConfig with_experts() {
   model::ModelConfig config = llama();
+  config.query_groups = 0;
+  config.latent = {.used = true, .query_rank = 10, .kv_rank = 12, .head_dim = 6, .rotary_dim = 4, .value_dim = 7};
   config.experts = {.count = 8,
                     .ffn_hidden = 12,
                     .shared_hidden = 8,
@@ -63,9 +65,10 @@ struct TestLayout {
   std::int64_t vocabulary_multiple = 128;
   DType dtype = DType::fp32;
   int expert = 1;
+  int expert_tensor = 0;
 
   parallel::ProcessGrid grid() const {
-    return {tensor * pipeline * context * data, tensor, pipeline, context, data, expert};
+    return {tensor * pipeline * context * data, tensor, pipeline, context, data, expert, expert_tensor};
   }
   ExecutionConfig options() const {
     ExecutionConfig options;
@@ -124,6 +127,23 @@ const std::vector<TestLayout>& layouts_of_experts() {
       {.name = "EP 2 of DP 4, ZeRO 2", .data = 4, .sharding = gradients, .expert = 2},
       {.name = "EP 4, ZeRO 1", .data = 4, .sharding = optimizer, .expert = 4},
       {.name = "CP 2 x DP 2, EP 4, ZeRO 2", .context = 2, .data = 2, .sharding = gradients, .expert = 4},
+      {.name = "TP 2, ETP 1", .tensor = 2, .expert_tensor = 1},
+      {.name = "TP 2 x DP 2, EP 4, ETP 1, ZeRO 1",
+       .tensor = 2,
+       .data = 2,
+       .sharding = optimizer,
+       .expert = 4,
+       .expert_tensor = 1},
+      {.name = "TP 2 x DP 2, EP 2, ETP 2", .tensor = 2, .data = 2, .expert = 2, .expert_tensor = 2},
+      {.name = "TP 4 x PP 2 x DP 2, EP 2, ETP 2, ZeRO 2",
+       .tensor = 4,
+       .pipeline = 2,
+       .data = 2,
+       .sharding = gradients,
+       .bucket = 1000,
+       .expert = 2,
+       .expert_tensor = 2},
+      {.name = "DP 4, EP 2, ETP 2, ZeRO 1", .data = 4, .sharding = optimizer, .expert = 2, .expert_tensor = 2},
       {.name = "TP 2 x PP 2 x CP 2 x DP 3, EP 2, ZeRO 1, bf16",
        .tensor = 2,
        .pipeline = 2,

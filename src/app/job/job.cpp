@@ -66,11 +66,12 @@ void Job::warn_of_single_cores() const {
 }
 
 std::string Job::description() const {
+  std::string experts = grid.expert_size() > 1 ? fmt::format(", expert {}", grid.expert_size()) : "";
+  if (grid.folds_experts()) experts += fmt::format(", expert tensor {}", grid.expert_tensor_size());
   std::string text =
       fmt::format("{} (tensor {} x pipeline {} x context {} x data {}{}), {} on this machine; backend {}, {}",
                   counted(grid.world_size(), "rank"), grid.tensor_size(), grid.pipeline_size(), grid.context_size(),
-                  grid.data_size(), grid.expert_size() > 1 ? fmt::format(", expert {}", grid.expert_size()) : "",
-                  node.local_size, backend->name(), backend->description());
+                  grid.data_size(), experts, node.local_size, backend->name(), backend->description());
   if (grid.world_size() > 1) text += " a rank";
   if (!backend_reason.empty()) text += " (" + backend_reason + ")";
   if (device_world && world->size() > 1) {

@@ -96,8 +96,7 @@ void log_stages(const Job& job, const train::MemoryEstimate& memory, bool all_st
 /// Logs the activations that a layer keeps for backward, next to the figures of the literature.
 void log_layer_activations(const Job& job, const RunConfig& config, const model::ModelConfig& model) {
   const train::LayerActivations activations =
-      train::layer_activations(*job.backend, model, config.execution_config(), job.grid.tensor_size(),
-                               job.grid.context_size(), job.grid.expert_size());
+      train::layer_activations(*job.backend, model, config.execution_config(), job.grid);
   log::info(
       "activations of a layer and a micro-batch: {} kept on each tensor rank; by Korthikanti et al. 2022, for "
       "GPT-2's layer, in 16 bits and with attention scores in memory:",

@@ -10,10 +10,11 @@ using enum Kind;
 
 // Flags that work or write something, and values of flags that have a row of their own.
 constexpr auto working_flags = std::to_array<FlagGroup>({
-    {none, "0.10-", works, "", "check-for-spiky-loss, use-rope-scaling"},
+    {none, "0.10-", works, "", "check-for-spiky-loss, multi-latent-attention, use-rope-scaling"},
     {one, "0.10-", works, "",
-     "expert-tensor-parallel-size, moe-ffn-hidden-size, moe-layer-freq, moe-shared-expert-intermediate-size, "
-     "rotary-scaling-factor"},
+     "expert-tensor-parallel-size, kv-lora-rank, moe-ffn-hidden-size, moe-layer-freq, "
+     "moe-shared-expert-intermediate-size, q-lora-rank, qk-head-dim, qk-pos-emb-head-dim, rotary-scaling-factor, "
+     "v-head-dim"},
     {none, "0.11-", works, "", "moe-router-enable-expert-bias, use-precision-aware-optimizer"},
     {one, "0.11-", works, "",
      "exp-avg-dtype, exp-avg-sq-dtype, main-grads-dtype, moe-router-bias-update-rate, moe-router-group-topk, "
@@ -23,7 +24,7 @@ constexpr auto working_flags = std::to_array<FlagGroup>({
     {one, "0.12-", works, "", "data-parallel-sharding-strategy, moe-router-dtype"},
     {one, "0.13-", works, "", "pipeline-model-parallel-layout"},
     {none, "0.14-", works, "", "multiple-validation-sets"},
-    {one, "0.14-", works, "", "padded-vocab-size, save-retain-interval"},
+    {one, "0.14-", works, "", "padded-vocab-size, rope-type, save-retain-interval"},
     {none, "0.15-", works, "", "override-opt-param-scheduler, use-checkpoint-opt-param-scheduler"},
     {one, "0.15-", works, "", "window-attn-skip-freq, window-size"},
     {none, "0.16-", works, "", "muon-no-split-qkv"},
@@ -105,6 +106,11 @@ constexpr auto working_flags = std::to_array<FlagGroup>({
     {list, "2019-2020", works, "--data-path @", "train-data"},
     {list, "BLOOM", works, "--test-data-path @", "test-weighted-split-paths"},
     {one, "BLOOM", works, "--test-data-path @", "test-weighted-split-paths-path"},
+    {none, "BLOOM", works, "", "embed-layernorm"},
+    {one, "BLOOM", works, "--exit-interval @", "train-tokens"},
+    {one, "BLOOM", works, "--lr-decay-samples @", "lr-decay-tokens"},
+    {one, "DeepSpeed", works, "--lr-warmup-samples @", "lr-warmup-tokens"},
+    {one, "BLOOM", works, "--pipeline-model-parallel-layout @", "pp-partition-method"},
     {list, "BLOOM", works, "--train-data-path @", "train-weighted-split-paths"},
     {one, "BLOOM", works, "--train-data-path @", "train-weighted-split-paths-path"},
     {list, "BLOOM", works, "--valid-data-path @", "valid-weighted-split-paths"},
@@ -198,9 +204,6 @@ constexpr auto working_flags = std::to_array<FlagGroup>({
     {one, "Megatron-LLM", absent, why::encoders, "model-type encoder_and_decoder"},
     {one, "0.12-", absent, why::fsdp, "data-parallel-sharding-strategy optim_grads_params"},
     {one, "BLOOM", absent, why::fsdp, "zero-stage 3"},
-    {one, "0.4-", absent,
-     "ALiBi, which biases attention by distance, is absent; nearest: --position-embedding-type rope",
-     "position-embedding-type alibi"},
     {one, "v2.5-", absent, "nearest: --data-path", "dataloader-type external"},
     {one, "v2.5-", absent, why::optimizers, "optimizer lion"},
     {one, "0.11-", absent, "nearest: softmax or sigmoid", "moe-router-score-function sqrtsoftplus"},
@@ -228,7 +231,13 @@ constexpr auto working_flags = std::to_array<FlagGroup>({
     {one, "2019", satisfied, "is the number that --mask-prob 0.15 gives",
      "max-preds-per-seq 20, max-preds-per-seq 40, max-preds-per-seq 80, max-preds-per-seq 160"},
     {list, "23.04-", satisfied, why::one_expert, "num-experts 0, num-experts 1"},
-    {one, "DeepSpeed", satisfied, why::one_expert, "moe-expert-parallel-size 1"},
+    {one, "DeepSpeed", satisfied, why::one_expert,
+     "moe-expert-parallel-size 1, mlp-type --num-experts 1, topk --num-experts 1, moe-eval-capacity-factor "
+     "--num-experts 1, "
+     "moe-loss-coeff --num-experts 1, moe-min-capacity --num-experts 1, moe-train-capacity-factor --num-experts 1"},
+    {none, "DeepSpeed", satisfied, why::one_expert,
+     "create-moe-param-group --num-experts 1, disable-moe-token-dropping --num-experts 1, use-tutel --num-experts 1"},
+    {one, "BLOOM", satisfied, why::nothing, "pp-partition-method type:transformer"},
     {one, "v2.5-", satisfied, "every attempt of a run goes on at the sample where the last one ended",
      "dataloader-type single"},
     {one, "StarCoder", satisfied, "every head has keys and values of its own", "attention-head-type multihead"},

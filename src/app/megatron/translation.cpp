@@ -11,6 +11,7 @@
 #include "io/json/settings_json.hpp"
 #include "io/posix/file.hpp"
 #include "src/app/manual/terminal_text.hpp"
+#include "src/app/megatron/derived_flags.hpp"
 #include "src/app/megatron/reasons.hpp"
 #include "src/app/megatron/split_paths.hpp"
 #include "src/app/run_config/run_attributes.hpp"
@@ -108,6 +109,7 @@ class Translator {
     }
     take_split_paths();
     take_settings();
+    take_derived();
     append({end, arguments_.end()});
     return std::move(result_);
   }
@@ -155,6 +157,8 @@ class Translator {
     if (names_settings && !values.empty()) settings_.push_back({result_.verdicts.size(), values});
     if (split_of(name)) {
       split_paths_.push_back({result_.verdicts.size(), std::move(values)});
+    } else if (is_derived(name) && verdict.row->name == name && options_.spelling("seq-length") == "seq-length") {
+      derived_.push_back({result_.verdicts.size(), {name, values.empty() ? "" : values.front()}});
     } else {
       judge(name, of_command != nullptr ? "" : own, std::move(values), verdict);
     }
@@ -217,6 +221,42 @@ class Translator {
     }
   }
 
+  /// Translates the flags whose meaning depends on others.
+  void take_derived() {
+    for (const auto& [number, values] : derived_) {
+      Verdict& verdict = result_.verdicts[number];
+      try {
+        DerivedWords derived = derived_words(values[0], values[1], [this](const auto& o) { return given_value(o); });
+        verdict.kind = derived.words.empty() ? Kind::satisfied : Kind::works;
+        verdict.reason = derived.reason;
+        if (derived.words.empty()) continue;
+        drop(derived.words.front(), fmt::format("--{} applies instead", values[0]));
+        take_words(std::move(derived.words), verdict);
+        append(verdict.words);
+      } catch (const ConfigError& error) {
+        verdict.kind = Kind::absent;
+        verdict.reason = error.what();
+      }
+    }
+  }
+
+  /// Removes an option and its value from the translated words; the flag that gave it has no effect, for this reason.
+  void drop(const std::string& option, const std::string& reason) {
+    std::vector<std::string>& words = result_.arguments;
+    for (std::size_t i = words.size(); i-- > 0;) {
+      const bool is_inline = words[i].starts_with(option + "=");
+      if (!is_inline && words[i] != option) continue;
+      const auto at = words.begin() + static_cast<std::ptrdiff_t>(i);
+      words.erase(at, at + (is_inline || i + 1 == words.size() ? 1 : 2));
+    }
+    for (Verdict& verdict : result_.verdicts) {
+      if (verdict.words.empty() || verdict.words.front().substr(0, verdict.words.front().find('=')) != option) continue;
+      verdict.kind = Kind::satisfied;
+      verdict.reason = reason;
+      verdict.words.clear();
+    }
+  }
+
   /// Translates the settings in files of DeepSpeed. Compares those that the command line has, too.
   void take_settings() {
     for (const auto& [number, values] : settings_) {
@@ -248,7 +288,10 @@ class Translator {
       verdict.reason.clear();
       std::vector<std::string> words = words_of(name, verdict.row->text, {value});
       const std::string given = words.size() == 2 ? given_value(words[0]) : "";
-      if (given.empty()) {
+      // DeepSpeed's runtime scales the loss, by its file alone.
+      const bool overrides = !given.empty() && name.starts_with("fp16.") && holds("--deepspeed");
+      if (overrides && !are_equal(given, words[1])) drop(words[0], fmt::format("{} of the file applies", name));
+      if (given.empty() || (overrides && !are_equal(given, words[1]))) {
         take_words(std::move(words), verdict);
       } else if (are_equal(given, words[1])) {
         verdict.kind = Kind::satisfied;
@@ -333,6 +376,7 @@ class Translator {
   };
   std::vector<Later> settings_;     // flags that name a file of DeepSpeed
   std::vector<Later> split_paths_;  // weighted split paths
+  std::vector<Later> derived_;      // name and value of flags that depend on others
   Translation result_;
 };
 
@@ -349,7 +393,7 @@ std::string Translation::refusal() const {
 }
 
 void Translation::log() const {
-  std::vector<std::string> renamed, satisfied, held, unused, unwritten;
+  std::vector<std::string> renamed, satisfied, held, unused, unwritten, unlogged;
   for (const Verdict& verdict : verdicts) {
     const std::string words = fmt::format("{}", fmt::join(verdict.words, " "));
     std::string flag = hyphenated(verdict.flag);
@@ -360,6 +404,7 @@ void Translation::log() const {
     (verdict.reason == why::held        ? held
      : verdict.reason == why::unused    ? unused
      : verdict.reason == why::unwritten ? unwritten
+     : verdict.reason == why::unlogged  ? unlogged
                                         : satisfied)
         .push_back(verdict.flag);
   }
@@ -370,6 +415,7 @@ void Translation::log() const {
   list("that are satisfied already", satisfied);
   list("that are checked against the checkpoint", held);
   list("ignored by this command", unused);
+  list("that log what is not measured here; the run is the same", unlogged);
   list("that write other logs; --tensorboard-dir and --metrics-file write the same numbers", unwritten);
 }
 

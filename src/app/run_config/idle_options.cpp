@@ -23,7 +23,7 @@ std::vector<std::string> idle_options(const Options& options, const parallel::Pr
       {(growth == "linear" || growth == "cosine") && value_of("weight-decay") != "0.01",
        "it grows from --start-weight-decay to --end-weight-decay",
        {"weight-decay"}},
-      {grid.gradient_size() == 1,
+      {grid.gradient_size() == 1 && grid.expert_gradient_size() == 1,
        "one data rank",
        {"use-distributed-optimizer", "data-parallel-sharding-strategy", "overlap-grad-reduce", "overlap-param-gather",
         "ddp-bucket-size", "check-weight-hash-across-dp-replicas-interval"}},

@@ -21,8 +21,15 @@ void ModelOptions::declare(Options& options) {
                    "Grouped-query attention: several query heads share a head of keys and values.");
   options.add_choice<std::optional<Positions>>(
       "position-embedding-type", &positions,
-      {{"learned_absolute", Positions::learned_absolute}, {"rope", Positions::rope}, {"yarn", Positions::yarn}},
-      "Positions: a learned table (default), rotation of queries and keys, or rotation with YaRN's frequencies.");
+      {{"learned_absolute", Positions::learned_absolute},
+       {"rope", Positions::rope},
+       {"alibi", Positions::alibi},
+       {"yarn", Positions::yarn}},
+      "Positions: a learned table (default), rotation of queries and keys, biases of scores by distance (ALiBi), or "
+      "rotation with YaRN's frequencies.");
+  options.add_choice<std::optional<Positions>>(
+      "rope-type", &rotation, {{"rope", Positions::rope}, {"yarn", Positions::yarn}},
+      "The same as --position-embedding-type, for rotary positions: Megatron Core's flag for latent attention.");
   options.add_flag("use-rope-scaling", &llama3_scaling,
                    "Scale the rotary frequencies as Llama 3.1 does, for more than 8192 positions.");
   window.declare(options);
@@ -123,18 +130,26 @@ model::ModelConfig ModelOptions::known_config(Problems& problems) const {
 
 void ModelOptions::apply_form(model::ModelConfig& config, Problems& problems) const {
   using model::RotaryScalingKind;
-  const bool is_yarn = positions == Positions::yarn;
-  problems.exclude(!fields.given("use-rotary-position-embeddings") || positions != Positions::learned_absolute,
-                   "use-rotary-position-embeddings", "position-embedding-type learned_absolute");
-  if (positions) {
-    config.position_embedding = positions == Positions::learned_absolute ? model::PositionEmbedding::learned_absolute
-                                                                         : model::PositionEmbedding::rope;
+  problems.expect(!rotation || !positions || positions == rotation || positions == Positions::rope,
+                  "--rope-type and --position-embedding-type name different positions: leave one out");
+  const std::optional<Positions> chosen = rotation ? rotation : positions;
+  const bool is_yarn = chosen == Positions::yarn;
+  for (const auto& [other, name] : {std::pair{Positions::learned_absolute, "position-embedding-type learned_absolute"},
+                                    {Positions::alibi, "position-embedding-type alibi"}}) {
+    problems.exclude(!fields.given("use-rotary-position-embeddings") || chosen != other,
+                     "use-rotary-position-embeddings", name);
+  }
+  if (chosen) {
+    config.position_embedding =
+        is_yarn ? model::PositionEmbedding::rope : static_cast<model::PositionEmbedding>(*chosen);
   }
   problems.expect(!is_yarn || fields.given("yarn-rotary-scaling-factor"),
                   "--position-embedding-type yarn needs --yarn-rotary-scaling-factor: the number of positions over "
                   "that of the earlier training");
   if (is_yarn) {
     config.rotary_scaling = {RotaryScalingKind::yarn, 1, 4096};
+  } else if (rotation && config.rotary_scaling.kind == RotaryScalingKind::yarn) {
+    config.rotary_scaling = {};  // instead of the preset's
   } else if (llama3_scaling && config.rotary_scaling.kind != RotaryScalingKind::llama3) {
     config.rotary_scaling = model::RotaryScaling::llama3(8);
   }
@@ -159,9 +174,9 @@ void ModelOptions::apply_form(model::ModelConfig& config, Problems& problems) co
 void ModelOptions::apply_positions(model::ModelConfig& config, std::int64_t sequence_length, Problems& problems) const {
   const bool is_given = fields.given("max-position-embeddings");
   if (!is_given && !has_base()) config.max_positions = sequence_length;
-  const bool rotary = config.position_embedding == model::PositionEmbedding::rope;
-  // Rotary positions have no table that could be too short.
-  if (rotary && !is_given && !checkpoint) config.max_positions = std::max(config.max_positions, sequence_length);
+  const bool has_table = config.position_embedding == model::PositionEmbedding::learned_absolute;
+  // Other positions have no table that could be too short.
+  if (!has_table && !is_given && !checkpoint) config.max_positions = std::max(config.max_positions, sequence_length);
   problems.attempt([&] { model::check_sequence_length(config, sequence_length); });
 }
 

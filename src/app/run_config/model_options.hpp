@@ -66,12 +66,13 @@ struct ExpertOptions {
 
 /// Options of a model's shape.
 struct ModelOptions {
-  enum class Positions { learned_absolute, rope, yarn };
+  enum class Positions { learned_absolute, rope, alibi, yarn };
 
   std::string preset;
   std::optional<model::ModelFamily> family;
   FieldOptions fields;
   std::optional<Positions> positions;
+  std::optional<Positions> rotation;  ///< --rope-type
   bool llama3_scaling = false;
   bool group_query_attention = false;
   WindowOptions window;

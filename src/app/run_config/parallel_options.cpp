@@ -24,10 +24,13 @@ void GridOptions::declare_sizes(Options& options) {
               rank_count());
   options.add("expert-model-parallel-size,ep", &expert, "N",
               "Neighbouring context and data ranks that divide the experts of every layer and exchange tokens; a "
-              "divisor of context x data ranks and of --num-experts.",
+              "divisor of context x data ranks and of --num-experts. See also --expert-tensor-parallel-size.",
               rank_count());
   options.add("expert-tensor-parallel-size", &expert_tensor, "N",
-              "Tensor ranks that split every expert: always those of --tensor-model-parallel-size.", rank_count());
+              "Ranks that split every expert; default --tensor-model-parallel-size. With another number experts divide "
+              "all ranks of a pipeline stage anew, and this times --ep is a divisor of tensor x context x data ranks: "
+              "1 keeps experts whole.",
+              rank_count());
 }
 
 void GridOptions::declare(Options& options, const std::string& title) {
@@ -55,17 +58,8 @@ void GridOptions::declare(Options& options, const std::string& title) {
               "Pad the vocabulary to this size instead; 0: by the multiple.", between(0, countable().max));
 }
 
-void GridOptions::check() const {
-  TRIREME_CHECK(
-      !expert_tensor || *expert_tensor == tensor, ConfigError,
-      "<expert_tensor_parallel_size> {} with <tensor_model_parallel_size> {}: experts are split over the same "
-      "tensor ranks as the rest of the layer. Leave out the first.",
-      *expert_tensor, tensor);
-}
-
 parallel::ProcessGrid GridOptions::of(int ranks, int data) const {
-  check();
-  return {ranks, tensor, pipeline, context, data, expert};
+  return {ranks, tensor, pipeline, context, data, expert, expert_tensor.value_or(0)};
 }
 
 parallel::PipelineSplit GridOptions::pipeline_split() const {

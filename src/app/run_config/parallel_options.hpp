@@ -31,8 +31,8 @@ struct GridOptions {
   int pipeline = 1;
   int context = 1;
   int expert = 1;
-  std::optional<int> expert_tensor;
-  parallel::PipelineSplit split;  ///< without its list of layers (`pipeline_layout`)
+  std::optional<int> expert_tensor;  ///< default: `tensor`
+  parallel::PipelineSplit split;     ///< without its list of layers (`pipeline_layout`)
   std::string pipeline_layout;
   std::int64_t vocabulary_multiple = 128;
   std::int64_t padded_vocabulary = 0;
@@ -42,8 +42,6 @@ struct GridOptions {
   void declare(Options& options, const std::string& title = "Grid (data ranks: ranks / (tensor x pipeline x context))");
   /// Returns the grid of `ranks` ranks with `data` data ranks, 0: those that are left. Throws ConfigError.
   parallel::ProcessGrid of(int ranks, int data = 0) const;
-  /// Throws ConfigError unless experts are split over the tensor ranks.
-  void check() const;
   /// Returns how the layers are split. Throws ConfigError if the list of layers is malformed.
   parallel::PipelineSplit pipeline_split() const;
 };

@@ -133,7 +133,8 @@ void RunConfigReader::finish(const std::optional<model::ModelConfig>& model, Pro
   problems.attempt([&] {
     const train::ExecutionConfig execution = config_.execution_config();
     if (!model) return train::validate(execution);
-    train::validate(execution, *model, config_.parallel.grid.expert);
+    const GridOptions& grid = config_.parallel.grid;
+    train::validate(execution, *model, grid.expert, grid.expert_tensor.value_or(grid.tensor) != grid.tensor);
   });
   problems.report();
 }

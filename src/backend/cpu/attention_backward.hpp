@@ -131,11 +131,13 @@ struct AttentionBackwardTask {
                   problem.dropout.samples[task.sample], problem.first_query + q_begin, problem.first_key + k_begin,
                   factor);
       }
-      const A cap = static_cast<A>(problem.soft_cap);
+      const A cap = static_cast<A>(problem.soft_cap), bias = alibi_slope<A>(problem, head);
+      const std::int64_t ahead = k_begin - q_begin - problem.alibi_origin(task.sample);
       for (std::int64_t column = 0; column < t.columns(); column += column_grain) {
         if (cap > 0) t.soft_cap(column, cap, score);
         t.hide(column, score);
         if (cap > 0) find_slopes(t, column, cap);
+        if (bias != 0) t.add_biases(column, bias, ahead, score);
         differentiate_softmax(t, column, drop);
         if (cap > 0) apply_slopes(t, column);
       }

@@ -113,10 +113,9 @@ void online_softmax(const ScoreTile& t, std::int64_t q, A* score, const A* facto
   for (int lane = 0; lane < column_grain; ++lane) total[q + lane] = sum[lane];
 }
 
-/// Adds the first `seen` keys of a tile, which begins at key `k_begin`, to the sums of a tile of queries. `dropout_key`
-/// is the head's.
+/// Adds the first `seen` keys of a tile, which begins at key `k_begin`, to the sums of a tile of queries.
 template <class A>
-void add_keys(const AttentionProblem& problem, std::int64_t sample, std::uint64_t dropout_key, std::int64_t k_begin,
+void add_keys(const AttentionProblem& problem, std::int64_t sample, std::int64_t head, std::int64_t k_begin,
               std::int64_t seen, const KeyTile<A>& keys, const QueryTile<A>& queries) {
   const ScoreTile t = score_tile(problem, sample, queries.begin, queries.queries, k_begin, seen);
   const bool drop = problem.dropout.enabled();
@@ -124,11 +123,14 @@ void add_keys(const AttentionProblem& problem, std::int64_t sample, std::uint64_
       t.keys, [&](std::int64_t row) { return t.scores(row); }, keys.k, queries.width, queries.transposed, tile,
       keys.score, tile);
   if (drop) {
-    t.dropout(problem.dropout, dropout_key, problem.dropout.samples[sample], problem.first_query + queries.begin,
-              problem.first_key + k_begin, keys.factor);
+    t.dropout(problem.dropout, problem.dropout.head_key(problem.first_head + head), problem.dropout.samples[sample],
+              problem.first_query + queries.begin, problem.first_key + k_begin, keys.factor);
   }
+  const A slope = alibi_slope<A>(problem, head);
+  const std::int64_t ahead = k_begin - queries.begin - problem.alibi_origin(sample);
   for (std::int64_t column = 0; column < t.columns(); column += column_grain) {
     if (problem.soft_cap > 0) t.soft_cap(column, static_cast<A>(problem.soft_cap), keys.score);
+    if (slope != 0) t.add_biases(column, slope, ahead, keys.score);
     online_softmax(t, column, keys.score, drop ? keys.factor : nullptr, queries.maximum, queries.total, keys.rescale);
   }
   multiply_tile<Update::rescale_and_accumulate, Order::by_column>(
@@ -169,7 +171,6 @@ void attend(ScratchPool& scratch, const AttentionProblem& problem, std::int64_t 
   }
 
   const auto k_rows = rows_of<T>(k, sample, kv_head), v_rows = rows_of<T>(v, sample, kv_head);
-  const std::uint64_t dropout_key = problem.dropout.head_key(problem.first_head + head);
   const std::int64_t keys = begin < end_queries ? visible_keys(problem, sample, end_queries - 1) : 0;
   const std::int64_t first_key = keys > 0 ? problem.first_key_of(sample, begin) : 0;
   for (std::int64_t k_begin = round_down(first_key, tile); k_begin < keys; k_begin += tile) {
@@ -179,7 +180,7 @@ void attend(ScratchPool& scratch, const AttentionProblem& problem, std::int64_t 
     for (const QueryTile<A>& queries : query_tiles) {
       const std::int64_t seen = visible_keys(problem, sample, queries.begin + queries.queries - 1) - k_begin;
       if (queries.queries > 0 && seen > 0 && problem.first_key_of(sample, queries.begin) < k_begin + tile) {
-        add_keys(problem, sample, dropout_key, k_begin, seen, key_tile, queries);
+        add_keys(problem, sample, head, k_begin, seen, key_tile, queries);
       }
     }
   }

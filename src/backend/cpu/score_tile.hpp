@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <limits>
 
 #include "src/backend/cpu/dropout_mask.hpp"
@@ -131,6 +132,17 @@ struct ScoreTile {
     }
   }
 
+  /// Adds ALiBi's biases to the scores of columns [q, q + column_grain). Key 0 of the tile is at `ahead` from query 0.
+  template <class A>
+  void add_biases(std::int64_t q, A slope, std::int64_t ahead, A* score) const {
+    for (std::int64_t k = begin_row(q); k < rows(q); ++k) {
+      A* row = score + k * tile + q;
+      const A distance = static_cast<A>(ahead + k - q);
+#pragma omp simd
+      for (int lane = 0; lane < column_grain; ++lane) row[lane] += slope * (distance - static_cast<A>(lane));
+    }
+  }
+
   /// Dropout factors of the visible scores. `row` is the position of query 0 of the tile, `column` that of key 0.
   template <class A>
   void dropout(const Dropout& dropout, std::uint64_t key, std::int64_t sample, std::int64_t row, std::int64_t column,
@@ -219,6 +231,12 @@ inline ScoreTile score_tile(const AttentionProblem& problem, std::int64_t sample
     t.k_begin = k_begin;
   }
   return t;
+}
+
+/// Slope of ALiBi's biases of a head; 0 without them.
+template <class A>
+A alibi_slope(const AttentionProblem& problem, std::int64_t head) {
+  return problem.alibi_heads == 0 ? A{0} : std::exp2(problem.alibi_exponent<A>(head));
 }
 
 /// Number of keys that are visible to query q of a sample, which is not padding.

@@ -76,7 +76,8 @@ class AttentionKernels : public KernelFamily<AttentionKernels> {
             problem, dout, q, k, v, out, log_sum_exp, row_dot, dq, dk, dv);
   }
 
-  /// to = from, rounded to its type; of the two types one is the other or its accumulation type. Overwrites.
+  /// to = from, rounded to its type; of the two types one is the other or its accumulation type. Overwrites. Strides of
+  /// `from` may be 0: all heads, samples or positions are then copies of one.
   virtual void copy_heads(Stream& stream, const HeadsShape& shape, ConstHeads from, Heads to) {
     const double numel = static_cast<double>(shape.positions * shape.batch * shape.heads * shape.head_dim);
     pass_on(&AttentionKernels::copy_heads, stream,

@@ -38,6 +38,10 @@ struct AttentionProblem {
   /// Number of earlier positions that a query attends to (sliding window; Child et al. 2019, arXiv:1904.10509);
   /// negative: all. Applies in addition to first_visible. Tiles outside all their queries' windows are skipped.
   std::int64_t window = -1;
+  /// Attention heads of the full model if scores have linear biases (ALiBi; Press et al. 2022, arXiv:2108.12409); 0:
+  /// they have none. A score, after its cap, grows by slope (key's position - query's), slope = 2^`alibi_exponent`.
+  /// Without a causal mask there may be one query alone: it is at the position of its sample's last key.
+  std::int64_t alibi_heads = 0;
   Dropout dropout;  ///< mask at row = the query's position, column = the key's, key = head_key(first_head + head)
   std::int64_t first_head = 0;  ///< this rank's head 0 among the full model's
   AttentionResults results = AttentionResults::overwrite;
@@ -55,6 +59,19 @@ struct AttentionProblem {
     const std::int64_t begin = window < 0 ? 0 : first_query + query - window;
     const std::int64_t first = (document < begin ? begin : document) - first_key;
     return first < 0 ? 0 : first;
+  }
+  /// Logarithm to the base 2 of the slope of the head's biases. The first n heads, n the largest power of two among
+  /// their numbers, have 2^(-8 / n), 2^(-16 / n) ... 2^-8; the others 2^(-4 / n), 2^(-12 / n) ...
+  template <class A>
+  constexpr A alibi_exponent(std::int64_t head) const {
+    std::int64_t n = 1;
+    while (2 * n <= alibi_heads) n *= 2;
+    const std::int64_t all = first_head + head, steps = all < n ? 2 * (all + 1) : 2 * (all - n) + 1;
+    return static_cast<A>(-4 * steps) / static_cast<A>(n);
+  }
+  /// Position of query 0 of a sample from key 0 on, for these biases.
+  constexpr std::int64_t alibi_origin(std::int64_t sample) const {
+    return causal ? first_query - first_key : keys_of(sample) - 1;
   }
 
  private:

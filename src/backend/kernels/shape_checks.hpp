@@ -285,6 +285,11 @@ inline void check_attention(std::string_view where, const AttentionProblem& prob
                 "{}: {} heads of {} with {} heads of keys and values", where, problem.heads, problem.head_dim,
                 problem.kv_heads);
   TRIREME_CHECK(problem.soft_cap >= 0, ShapeError, "{}: a soft cap of {}", where, problem.soft_cap);
+  TRIREME_CHECK(problem.alibi_heads == 0 || (problem.first_head + problem.heads <= problem.alibi_heads &&
+                                             (problem.causal || (problem.queries <= 1 && problem.first_key == 0))),
+                ShapeError, "{}: biases of {} heads for heads {} to {}, {} queries{}", where, problem.alibi_heads,
+                problem.first_head, problem.first_head + problem.heads, problem.queries,
+                problem.causal ? "" : " without a causal mask");
   const DType dtype = heads.begin()->dtype();
   for (const ConstTensorView& tensor : heads) detail::check_type(where, "a tensor of heads", tensor, dtype);
   const DType result = problem.results == AttentionResults::merge ? accumulation_type(dtype) : dtype;

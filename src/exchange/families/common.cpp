@@ -35,16 +35,22 @@ void map_layer(TensorMapBuilder& map, const std::string& parameter, const std::s
   }
 }
 
+void map_rotated(TensorMapBuilder& map, const std::string& parameter, const std::string& tensor, RotaryLayout rotary) {
+  for (const char* suffix : {".weight", ".bias"}) {
+    if (map.has(parameter + suffix)) map.rotated(parameter + suffix, tensor + suffix, rotary);
+  }
+}
+
 void map_attention(TensorMapBuilder& map, const MapOptions& options, const std::string& ours,
                    const std::string& theirs) {
   const std::string attention = theirs + ".self_attn";
   for (const std::string suffix : {"weight", "bias"}) {
     if (suffix == "bias" && !map.config().has_qkv_bias()) continue;
     map.split_heads(ours, suffix, attention + ".q_proj." + suffix, attention + ".k_proj." + suffix,
-                    attention + ".v_proj." + suffix, options.rotary);
+                    attention + ".v_proj." + suffix, *options.rotary);
   }
-  map_layer(map, ours + ".q_ln", attention + ".q_norm");
-  map_layer(map, ours + ".k_ln", attention + ".k_norm");
+  map_rotated(map, ours + ".q_ln", attention + ".q_norm", options.rotary);
+  map_rotated(map, ours + ".k_ln", attention + ".k_norm", options.rotary);
   map_layer(map, ours + ".proj", attention + ".o_proj");
 }
 

@@ -7,9 +7,10 @@
 namespace trireme::exchange {
 
 /// All families. NAME.cpp defines NAME_family(), which returns its classes. A model is exported as the first class that
-/// fits it: only classes of the first three have experts.
+/// fits it: only classes of the first four have experts.
 #define TRIREME_FAMILIES(X) \
-  X(olmo) X(qwen3_moe) X(mixtral) X(gemma) X(gpt2) X(gpt_neox) X(falcon) X(starcoder2) X(phi3) X(llama) X(bert)
+  X(deepseek)               \
+  X(olmo) X(qwen3_moe) X(mixtral) X(gemma) X(bloom) X(gpt2) X(gpt_neox) X(falcon) X(starcoder2) X(phi3) X(llama) X(bert)
 
 #define TRIREME_DECLARE_FAMILY(name) std::vector<ModelClass> name##_family();
 TRIREME_FAMILIES(TRIREME_DECLARE_FAMILY)
@@ -29,6 +30,9 @@ ModelClass llama_like(std::string_view name, std::string_view type, std::string_
 
 /// Maps weight and bias of a norm or linear layer, if the model has them, to one tensor each.
 void map_layer(TensorMapBuilder& map, const std::string& parameter, const std::string& tensor);
+
+/// The same of a norm whose rows are channels of heads, before they rotate.
+void map_rotated(TensorMapBuilder& map, const std::string& parameter, const std::string& tensor, RotaryLayout rotary);
 
 /// Maps a part of a layer, `ours` (h.0.attn or h.0.mlp), to the tensors of a layer `theirs` (model.layers.0).
 using MapPart = void (*)(TensorMapBuilder& map, const MapOptions& options, const std::string& ours,

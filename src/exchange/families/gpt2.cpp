@@ -36,7 +36,8 @@ std::vector<ModelClass> gpt2_family() {
       .defaults = "",
       .fits =
           [](const model::ModelConfig& config) {
-            return !config.is_bert() && config.position_embedding != model::PositionEmbedding::rope;
+            return !config.is_bert() && config.position_embedding == model::PositionEmbedding::learned_absolute &&
+                   !config.embedding_norm;
           },
       .keys = &model::ConfigKeys::gpt2,
       .fixed = {{"scale_attn_weights", true, "scores are always divided by the square root of the head size"},

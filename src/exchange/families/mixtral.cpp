@@ -23,6 +23,8 @@ std::vector<ModelClass> mixtral_family() {
                       {"window", "sliding_window."}};
   mixtral.fixed = {{"router_jitter_noise", std::int64_t{0}, "noise in the input of routers is not supported"}};
   mixtral.map = map_mixtral;
+  mixtral.fused = {
+      {".block_sparse_moe.", ".mlp."}, {".w1.", ".gate_proj."}, {".w3.", ".up_proj."}, {".w2.", ".down_proj."}};
   return {mixtral};
 }
 

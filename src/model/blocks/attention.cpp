@@ -3,26 +3,14 @@
 #include <algorithm>
 #include <utility>
 
+#include "src/model/blocks/head_layout.hpp"
+
 namespace trireme::model {
 namespace {
 
-/// Heads at `offset` elements into `tensor`, with `row` elements for each position and sample.
-template <class View>
-HeadsOf<View> heads_at(View tensor, const LayerShape& shape, std::int64_t offset, std::int64_t row) {
-  const auto skip = static_cast<std::int64_t>(size_of(shape.dtype)) * offset;
-  return {View(tensor.data() + skip, tensor.dtype(), tensor.shape()), shape.b * row, row, shape.d};
-}
-/// Q, K or V (`index` 0, 1, 2) within SelfAttention::Saved::qkv.
-template <class View>
-HeadsOf<View> qkv_heads(View qkv, const LayerShape& shape, int index) {
-  const std::int64_t q = shape.attention_columns(), kv = shape.kv_columns();
-  if (!shape.grouped()) return heads_at(qkv, shape, index * q, 3 * q);
-  if (index == 0) return heads_at(qkv, shape, 0, q);
-  return heads_at(qkv, shape, shape.rows() * q + (index - 1) * kv, 2 * kv);
-}
 template <class View>
 HeadsOf<View> heads_of(View tensor, const LayerShape& shape) {
-  return heads_at(tensor, shape, 0, shape.attention_columns());
+  return heads_at(tensor, shape, 0, shape.attention_columns(), shape.d);
 }
 
 /// Heads of the samples from `sample` on.
@@ -52,30 +40,37 @@ parallel::ColumnParallelLinear make_qkv(const parallel::TensorContext& context,
 
 void SelfAttention::declare(ParameterList& list, const ModelConfig& config, const std::string& prefix) {
   const std::int64_t a = config.heads, d = config.head_dim(), h = config.hidden;
-  if (config.kv_heads() == a) {
+  if (config.latent.used) {
+    LatentHeads::declare(list, config, prefix);
+  } else if (config.kv_heads() == a) {
     list.column_parallel(prefix + ".qkv", config.has_qkv_bias(), {3, a, d, h}, 1);
   } else {
     list.column_parallel(prefix + ".q", config.has_qkv_bias(), {a, d, h}, 0);
     list.column_parallel(prefix + ".kv", config.has_qkv_bias(), {2, config.kv_heads(), d, h}, 1);
   }
-  if (config.qk_norm) {
+  if (config.qk_norm && !config.latent.used) {
     HeadNorm::declare(list, config, prefix + ".q_ln", a);
     HeadNorm::declare(list, config, prefix + ".k_ln", config.kv_heads());
   }
-  list.row_parallel(prefix + ".proj", config.linear_bias, h, a * d);
+  list.row_parallel(prefix + ".proj", config.linear_bias, h, config.value_columns());
 }
 
 SelfAttention::SelfAttention(const parallel::TensorContext& context, const parallel::ParameterBuffer& parameters,
                              const std::string& prefix, const ModelConfig& config, int layer, std::int64_t first_head)
     : context_(context),
-      qkv_(make_qkv(context, parameters, prefix, config)),
       projection_(context, parameters.at(prefix + ".proj.weight")),
       rotary_(config.rotary_of(layer)),
       scale_(config.score_scale()),
       soft_cap_(config.attention_soft_cap),
       window_(config.window.of(layer)),
+      alibi_heads_(config.position_embedding == PositionEmbedding::alibi ? config.heads : 0),
       layer_(layer),
       first_head_(first_head) {
+  if (config.latent.used) {
+    latent_.emplace(context, parameters, prefix, config, rotary_);
+    return;
+  }
+  qkv_.emplace(make_qkv(context, parameters, prefix, config));
   if (!config.qk_norm) return;
   query_norm_.emplace(context, parameters, prefix + ".q_ln", config);
   key_norm_.emplace(context, parameters, prefix + ".k_ln", config);
@@ -84,6 +79,7 @@ SelfAttention::SelfAttention(const parallel::TensorContext& context, const paral
 SelfAttention::Saved SelfAttention::make_saved(const LayerShape& shape, bool selective, Arena& arena) const {
   Saved saved;
   saved.qkv = shape.allocate(arena, shape.qkv_columns());
+  if (latent_) saved.latent = latent_->make_saved(shape, arena);
   if (query_norm_) {
     saved.queries = query_norm_->make_saved(shape, shape.a_local, arena);
     saved.keys = key_norm_->make_saved(shape, shape.kv_local, arena);
@@ -98,15 +94,39 @@ SelfAttention::Gradients SelfAttention::make_gradients(const LayerShape& shape, 
   Gradients gradients;
   gradients.output = shape.allocate_residual(arena);
   gradients.qkv = shape.allocate(arena, shape.qkv_columns());
+  if (latent_) gradients.latent = latent_->make_gradients(shape, arena);
   if (selective) gradients.heads_out = shape.allocate(arena, shape.attention_columns());
   return gradients;
 }
 
-void SelfAttention::normalise(const LayerShape& shape, TensorView qkv, const HeadNorm::Saved& queries,
-                              const HeadNorm::Saved& keys) const {
-  if (!query_norm_) return;
-  query_norm_->forward(heads_shape(shape, 0), qkv_heads(qkv, shape, 0), queries);
-  key_norm_->forward(heads_shape(shape, 1), qkv_heads(qkv, shape, 1), keys);
+void SelfAttention::compute_qkv(const LayerShape& shape, const Saved& saved) const {
+  const ConstTensorView x = shape.as_rows(saved.input);
+  if (latent_) return latent_->forward(shape, x, saved.latent, saved.qkv);
+  qkv_->forward(x, Activation::none, {}, saved.qkv.reshape({shape.rows(), shape.qkv_columns()}));
+  if (query_norm_) {
+    query_norm_->forward(heads_shape(shape, 0), qkv_heads(saved.qkv, shape, 0), saved.queries);
+    key_norm_->forward(heads_shape(shape, 1), qkv_heads(saved.qkv, shape, 1), saved.keys);
+  }
+  rotate(shape, saved.qkv, Rotation::forward);
+}
+
+TensorView SelfAttention::without_padding(const LayerShape& shape, TensorView heads) const {
+  const std::int64_t n = shape.rows(), columns = shape.value_columns(), v = shape.value_dim();
+  if (v == shape.d) return heads.reshape({n, columns});
+  const TensorView values = shape.allocate_rows(context_.workspace, columns);
+  context_.backend.attention().copy_heads(context_.stream(), {shape.s, shape.b, shape.a_local, v},
+                                          heads_of(heads, shape), heads_at(values, shape, 0, columns, v));
+  return values;
+}
+
+TensorView SelfAttention::with_padding(const LayerShape& shape, TensorView values) const {
+  const std::int64_t columns = shape.value_columns(), v = shape.value_dim();
+  if (v == shape.d) return values;
+  const TensorView heads = shape.allocate_rows(context_.workspace, shape.attention_columns());
+  context_.backend.elementwise().fill(context_.stream(), 0, heads);
+  context_.backend.attention().copy_heads(context_.stream(), {shape.s, shape.b, shape.a_local, v},
+                                          heads_at(values, shape, 0, columns, v), heads_of(heads, shape));
+  return heads;
 }
 
 void SelfAttention::rotate(const LayerShape& shape, TensorView qkv, Rotation rotation) const {
@@ -134,6 +154,7 @@ AttentionProblem SelfAttention::problem(const LayerShape& shape, std::int64_t ke
   problem.lengths = shape.lengths;
   problem.first_visible = shape.first_visible;
   problem.window = window_;
+  problem.alibi_heads = alibi_heads_;
   problem.dropout = dropout;
   problem.first_head = first_head_;
   return problem;
@@ -153,24 +174,20 @@ void SelfAttention::attend(const LayerShape& shape, const DropoutPlan& dropout, 
 
 void SelfAttention::forward(const LayerShape& shape, ConstTensorView x, const DropoutPlan& dropout, Saved& saved,
                             TensorView y) const {
-  const std::int64_t n = shape.rows();
-  const std::int64_t columns = shape.attention_columns();
   const ArenaScope scope(context_.workspace);
   saved.input = x;
-  qkv_.forward(shape.as_rows(x), Activation::none, {}, saved.qkv.reshape({n, shape.qkv_columns()}));
-  normalise(shape, saved.qkv, saved.queries, saved.keys);
-  rotate(shape, saved.qkv, Rotation::forward);
+  compute_qkv(shape, saved);
   if (!y && !saved.heads_out) return;
-  const TensorView heads_out = saved.heads_out ? saved.heads_out : shape.allocate(context_.workspace, columns);
+  const TensorView heads_out =
+      saved.heads_out ? saved.heads_out : shape.allocate(context_.workspace, shape.attention_columns());
   attend(shape, dropout, saved.qkv, heads_out,
          saved.log_sum_exp ? saved.log_sum_exp : shape.allocate_log_sum_exp(context_.workspace));
-  if (y) projection_.forward(heads_out.reshape({n, columns}), shape.as_rows(y));
+  if (y) projection_.forward(without_padding(shape, heads_out), shape.as_rows(y));
 }
 
 void SelfAttention::backward_input(const LayerShape& shape, const DropoutPlan& dropout, const Saved& saved,
                                    Gradients& gradients, TensorView dx, parallel::WeightGradient weights) const {
-  const std::int64_t n = shape.rows();
-  const std::int64_t columns = shape.attention_columns();
+  const ConstTensorView x = shape.as_rows(saved.input);
   {
     const ArenaScope scope(context_.workspace);
     TensorView log_sum_exp = saved.log_sum_exp;
@@ -180,14 +197,14 @@ void SelfAttention::backward_input(const LayerShape& shape, const DropoutPlan& d
       log_sum_exp = shape.allocate_log_sum_exp(context_.workspace);
       attend(shape, dropout, saved.qkv, gradients.heads_out, log_sum_exp);
     }
-    const TensorView dheads = shape.allocate(context_.workspace, columns);
+    const TensorView dvalues = shape.allocate_rows(context_.workspace, shape.value_columns());
     const TensorView row_dot = shape.allocate_log_sum_exp(context_.workspace);
-    projection_.backward_input(shape.as_rows(gradients.output), gradients.heads_out.reshape({n, columns}),
-                               Activation::none, {}, dheads.reshape({n, columns}), parallel::WeightGradient::now);
+    projection_.backward_input(shape.as_rows(gradients.output), without_padding(shape, gradients.heads_out),
+                               Activation::none, {}, dvalues, parallel::WeightGradient::now);
     const ConstTensorView qkv = saved.qkv;
     const AttentionProblem whole = problem(shape, shape.s, dropout.at(layer_, DropoutSite::attention_scores));
     const ConstHeads q = qkv_heads(qkv, shape, 0), k = qkv_heads(qkv, shape, 1), v = qkv_heads(qkv, shape, 2);
-    const ConstHeads dout = heads_of(ConstTensorView(dheads), shape);
+    const ConstHeads dout = heads_of(ConstTensorView(with_padding(shape, dvalues)), shape);
     const ConstHeads out = heads_of(ConstTensorView(gradients.heads_out), shape);
     const Heads dq = qkv_heads(gradients.qkv, shape, 0), dk = qkv_heads(gradients.qkv, shape, 1);
     const Heads dv = qkv_heads(gradients.qkv, shape, 2);
@@ -198,38 +215,36 @@ void SelfAttention::backward_input(const LayerShape& shape, const DropoutPlan& d
                                                       row_dot, dq, dk, dv);
     }
   }
+  if (latent_) {
+    return latent_->backward_input(shape, x, saved.latent, gradients.qkv, gradients.latent, shape.as_rows(dx), weights);
+  }
   rotate(shape, gradients.qkv, Rotation::backward);
   if (query_norm_) {
     query_norm_->backward(heads_shape(shape, 0), qkv_heads(gradients.qkv, shape, 0), saved.queries);
     key_norm_->backward(heads_shape(shape, 1), qkv_heads(gradients.qkv, shape, 1), saved.keys);
   }
-  qkv_.backward_input(gradients.qkv.reshape({n, shape.qkv_columns()}), shape.as_rows(saved.input), shape.as_rows(dx),
-                      weights);
+  qkv_->backward_input(gradients.qkv.reshape({shape.rows(), shape.qkv_columns()}), x, shape.as_rows(dx), weights);
 }
 
 void SelfAttention::backward_weight(const LayerShape& shape, const Saved& saved, const Gradients& gradients) const {
-  qkv_.backward_weight(gradients.qkv.reshape({shape.rows(), shape.qkv_columns()}), shape.as_rows(saved.input));
+  const ConstTensorView x = shape.as_rows(saved.input);
+  if (latent_) return latent_->backward_weight(shape, x, saved.latent, gradients.qkv, gradients.latent);
+  qkv_->backward_weight(gradients.qkv.reshape({shape.rows(), shape.qkv_columns()}), x);
 }
 
-void SelfAttention::keep_for_weights(const Saved& saved, Gradients& gradients) const {
+void SelfAttention::keep_for_weights(const LayerShape& shape, const Saved& saved, Gradients& gradients) const {
   context_.backend.elementwise().convert(context_.stream(), gradients.qkv, saved.qkv);
   gradients.qkv = saved.qkv;
+  if (latent_) latent_->keep_for_weights(shape, saved.latent, saved.qkv, gradients.latent);
 }
 
 void SelfAttention::forward_cached(const LayerShape& shape, ConstTensorView x, const CachedTexts& texts,
                                    const KeyValueCache& cache, TensorView y) const {
-  const std::int64_t n = shape.rows();
-  const std::int64_t columns = shape.attention_columns();
   const ArenaScope scope(context_.workspace);
-  const TensorView qkv = context_.workspace.allocate(shape.dtype, {n, shape.qkv_columns()});
-  const TensorView heads_out = context_.workspace.allocate(shape.dtype, {n, columns});
-  const TensorView log_sum_exp = shape.allocate_log_sum_exp(context_.workspace);
-  qkv_.forward(shape.as_rows(x), Activation::none, {}, qkv);
-  if (query_norm_) {
-    normalise(shape, qkv, query_norm_->make_saved(shape, shape.a_local, context_.workspace),
-              key_norm_->make_saved(shape, shape.kv_local, context_.workspace));
-  }
-  rotate(shape, qkv, Rotation::forward);
+  Saved saved = make_saved(shape, false, context_.workspace);
+  saved.input = x;
+  compute_qkv(shape, saved);
+  const TensorView qkv = saved.qkv;
   AttentionKernels& kernels = context_.backend.attention();
   const ConstHeads fresh = qkv_heads(qkv, shape, 1);
   for (std::int64_t i = 0; i < shape.b; ++i) {
@@ -247,8 +262,8 @@ void SelfAttention::forward_cached(const LayerShape& shape, ConstTensorView x, c
     if (window_ < 0) newest.first_visible = nullptr;
   }
   kernels.attention(context_.stream(), newest, qkv_heads(qkv, shape, 0), cache.keys(texts.first),
-                    cache.values(texts.first), heads_of(heads_out, shape), log_sum_exp);
-  projection_.forward(heads_out, shape.as_rows(y));
+                    cache.values(texts.first), heads_of(saved.heads_out, shape), saved.log_sum_exp);
+  projection_.forward(without_padding(shape, saved.heads_out), shape.as_rows(y));
 }
 
 }  // namespace trireme::model

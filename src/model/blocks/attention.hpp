@@ -3,6 +3,7 @@
 #include <optional>
 #include <span>
 
+#include "src/model/blocks/latent_heads.hpp"
 #include "src/model/blocks/layer_shape.hpp"
 #include "src/model/blocks/norm.hpp"
 #include "src/parallel/context/ring_attention.hpp"
@@ -37,30 +38,35 @@ struct CachedTexts {
 
 /// Self-attention of one layer, causal if its shape is. A column-parallel layer computes Q, K and V, a row-parallel one
 /// the output, without its bias. Heads are split over the tensor group. QK norm, if any, precedes rotation. In
-/// grouped-query attention, consecutive query heads of one rank share a head of keys and values.
+/// grouped-query attention, consecutive query heads of one rank share a head of keys and values. In latent attention
+/// LatentHeads computes Q, K and V.
 class SelfAttention {
  public:
   /// Inputs of backward. Selective recomputation keeps Q, K and V and recomputes the attention, so its output and
   /// log-sum-exp are empty. With context parallelism, each tensor is this rank's shard of the sequence.
   struct Saved {
     ConstTensorView input;
-    /// [s, b, 3, a_local, d], or with grouped queries [s, b, a_local, d] followed by [s, b, 2, kv_local, d]; Q and K
-    /// are normalised and rotated.
+    /// [s, b, 3, a_local, d], or with grouped queries or latents [s, b, a_local, d] followed by [s, b, 2, kv_local,
+    /// d]; Q and K are normalised and rotated.
     TensorView qkv;
     TensorView heads_out;           ///< [s, b, a_local, d]
     TensorView log_sum_exp;         ///< [b, a_local, s]
     HeadNorm::Saved queries, keys;  ///< state of QK norm, if any
+    LatentHeads::Saved latent;      ///< in latent attention
   };
-  /// Gradients within backward, and the recomputed output of the heads. backward_weight reads only `qkv`.
+  /// Gradients within backward, and the recomputed output of the heads. backward_weight reads only `qkv` and
+  /// `latent`.
   struct Gradients {
     TensorView output;  ///< [s_local, b, h]
     TensorView qkv;
     TensorView heads_out;
+    LatentHeads::Gradients latent;  ///< in latent attention
   };
 
   /// Adds `prefix`.qkv.weight [3, heads, d, hidden], or with grouped queries `prefix`.q.weight [heads, d, hidden] and
   /// `prefix`.kv.weight [2, kv heads, d, hidden], split along heads; with QK norm `prefix`.q_ln.* and `prefix`.k_ln.*
-  /// (HeadNorm); `prefix`.proj.weight [hidden, heads d]; and the biases.
+  /// (HeadNorm); or in latent attention the parameters of LatentHeads; `prefix`.proj.weight [hidden, heads
+  /// value_dim]; and the biases.
   static void declare(ParameterList& list, const ModelConfig& config, const std::string& prefix);
   /// Takes these parameters, except the bias of proj.
   SelfAttention(const parallel::TensorContext& context, const parallel::ParameterBuffer& parameters,
@@ -79,7 +85,7 @@ class SelfAttention {
                       TensorView dx, parallel::WeightGradient weights) const;
   void backward_weight(const LayerShape& shape, const Saved& saved, const Gradients& gradients) const;
   /// Moves the gradient that backward_weight reads to a tensor of `saved` that is no longer read.
-  void keep_for_weights(const Saved& saved, Gradients& gradients) const;
+  void keep_for_weights(const LayerShape& shape, const Saved& saved, Gradients& gradients) const;
 
   /// y = attention of the shape.s newest positions of each text, x [s, b, h], to the text's cached positions and to
   /// themselves; appends their keys and values to `cache`. No dropout. Texts of different lengths have one new position
@@ -88,9 +94,12 @@ class SelfAttention {
                       TensorView y) const;
 
  private:
-  /// Applies QK norm in place, if the model has it.
-  void normalise(const LayerShape& shape, TensorView qkv, const HeadNorm::Saved& queries,
-                 const HeadNorm::Saved& keys) const;
+  /// Fills saved.qkv from saved.input.
+  void compute_qkv(const LayerShape& shape, const Saved& saved) const;
+  /// Output of the heads without padding of values, [rows, a_local value_dim], in the work space unless there is none.
+  TensorView without_padding(const LayerShape& shape, TensorView heads) const;
+  /// The inverse, with zeros.
+  TensorView with_padding(const LayerShape& shape, TensorView values) const;
   /// Rotates Q and K, or their gradients, in place.
   void rotate(const LayerShape& shape, TensorView qkv, Rotation rotation) const;
   void attend(const LayerShape& shape, const DropoutPlan& dropout, ConstTensorView qkv, TensorView heads_out,
@@ -101,13 +110,15 @@ class SelfAttention {
   AttentionProblem problem(const LayerShape& shape, std::int64_t keys, const Dropout& dropout) const;
 
   parallel::TensorContext context_;
-  parallel::ColumnParallelLinear qkv_;
+  std::optional<parallel::ColumnParallelLinear> qkv_;  // not in latent attention
+  std::optional<LatentHeads> latent_;
   std::optional<HeadNorm> query_norm_, key_norm_;
   parallel::RowParallelLinear projection_;
   RotaryEmbedding rotary_;
   double scale_;
   double soft_cap_;
   std::int64_t window_;
+  std::int64_t alibi_heads_;
   int layer_;
   std::int64_t first_head_;
 };

@@ -1,5 +1,6 @@
 #include "src/model/blocks/experts.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <numeric>
 
@@ -79,9 +80,9 @@ Experts::Experts(const parallel::TensorContext& context, const parallel::Paramet
     context.backend.elementwise().fill(context.stream(), 1, relative_load_);
   }
   using enum parallel::TokenDispatch;
-  dispatcher_ =
-      parallel::TokenDispatcher::make(context.exchange_tokens ? all_to_all : all_gather, context.backend,
-                                      context.expert_group, context.workspace, config_.count, context.expert_load);
+  dispatcher_ = parallel::TokenDispatcher::make(context.exchange_tokens ? all_to_all : all_gather, context.backend,
+                                                context.expert_group, context.workspace, config_.count,
+                                                context.expert_load, std::max(context.expert_splits, 1));
   for (std::int64_t i = 0; i < dispatcher_->local_experts(); ++i) {
     const std::string name = expert_prefix(prefix, dispatcher_->first_expert() + i);
     const parallel::Parameter& fc = parameters.at(name + ".fc.weight");
@@ -148,6 +149,23 @@ Experts::BalanceScale Experts::balance_scale(const LayerShape& shape) const {
   return {static_cast<double>(config_.count), static_cast<double>(config_.per_token) * tokens * tokens * segments};
 }
 
+template <class View>
+View Experts::own_of(View all) const {
+  if (!context_.folds_experts()) return all;
+  const std::int64_t count = all.shape()[0] / context_.tensor_group.size();
+  return all.rows(count * context_.tensor_group.rank(), count);
+}
+
+ConstTensorView Experts::tokens_of(ConstTensorView rows) const {
+  if (!context_.folds_experts()) return context_.gather_now(rows);
+  return context_.sequence_parallel ? rows : own_of(rows);
+}
+
+Work Experts::gather_own(TensorView all) const {
+  if (!context_.folds_experts() || context_.tensor_group.size() == 1) return {};
+  return context_.tensor_group.all_gather(context_.stream(), own_of(all), all);
+}
+
 template <class Function>
 void Experts::for_each_expert(const Saved& saved, const Function& function) const {
   std::int64_t first = 0;
@@ -159,6 +177,12 @@ void Experts::for_each_expert(const Saved& saved, const Function& function) cons
 
 Work Experts::sum_tokens(const Saved& saved, ConstTensorView rows, TensorView y, ConstTensorView more) const {
   Stream& stream = context_.stream();
+  if (context_.folds_experts()) {
+    const TensorView own = context_.sequence_parallel ? y : own_of(y);
+    dispatcher_->combine(saved.route, rows, own);
+    if (more) context_.backend.elementwise().add(stream, more, own);
+    return context_.sequence_parallel ? Work() : gather_own(y);
+  }
   const TensorView term = context_.term_of(y);
   dispatcher_->combine(saved.route, rows, term);
   if (more) context_.backend.elementwise().add(stream, more, term);
@@ -210,8 +234,9 @@ void Experts::route(const LayerShape& shape, ConstTensorView rows, Saved& saved)
   {
     const ArenaScope scope(workspace);
     context_.backend.gemm().linear(stream, in_type_of(saved.logits, with_noise(shape, saved, rows)),
-                                   in_type_of(saved.logits, router_), {}, Activation::none, {}, saved.logits);
+                                   in_type_of(saved.logits, router_), {}, Activation::none, {}, own_of(saved.logits));
   }
+  gather_own(saved.logits).wait(stream);
   const TensorView weights = arena.allocate(accumulation, {n, k});
   context_.backend.experts().route(stream, problem, saved.logits, bias_, saved.chosen, weights, counts, sums, squares);
   if (context_.context_group != nullptr) {
@@ -221,13 +246,13 @@ void Experts::route(const LayerShape& shape, ConstTensorView rows, Saved& saved)
   }
   const ConstTensorView kept =
       config_.capacity_factor > 0 ? within_capacity(shape, saved.chosen, weights) : ConstTensorView(saved.chosen);
-  saved.route = dispatcher_->assign(kept, weights, arena);
+  saved.route = dispatcher_->assign(own_of(kept), own_of(weights), arena);
   read_load(shape, kept, sums, squares, saved);
 }
 
 ConstTensorView Experts::with_noise(const LayerShape& shape, const Saved& saved, ConstTensorView rows) const {
   if (!saved.noise.enabled()) return rows;
-  const Shape sequences = {shape.s, shape.b, shape.h};
+  const Shape sequences = {rows.shape()[0] / shape.b, shape.b, shape.h};
   const TensorView noisy = context_.workspace.allocate(shape.dtype, rows.shape());
   context_.backend.experts().jitter(context_.stream(), saved.noise, rows.reshape(sequences), noisy.reshape(sequences));
   return noisy;
@@ -317,8 +342,10 @@ void Experts::forward(const LayerShape& shape, ConstTensorView x, const DropoutP
   GemmKernels& gemm = context_.backend.gemm();
   const ArenaScope scope(context_.workspace);
   saved.input = x;
-  saved.noise = dropout.router_noise(load_.layer, shape.positions);
-  const ConstTensorView rows = context_.gather_now(shape.as_rows(x));
+  const int shares = context_.folds_experts() ? context_.tensor_group.size() : 1;
+  saved.noise = dropout.router_noise(
+      load_.layer, shape.positions.from(shares == 1 ? 0 : shape.s / shares * context_.tensor_group.rank()));
+  const ConstTensorView rows = tokens_of(shape.as_rows(x));
   route(shape, rows, saved);
   const std::int64_t all_rows = saved.route.slots.numel();
   saved.expanded = saved.arena->allocate(shape.dtype, {all_rows, experts_.front().expansion.shape()[0]});
@@ -360,7 +387,7 @@ void Experts::backward(const LayerShape& shape, Saved& saved, const Gradients& g
   const TensorView dscaled = activated_like(saved);
   {
     const ArenaScope inner(context_.workspace);
-    const TensorView doutput = dispatcher_->dispatch(saved.route, context_.gather_now(shape.as_rows(gradients.output)));
+    const TensorView doutput = dispatcher_->dispatch(saved.route, tokens_of(shape.as_rows(gradients.output)));
     const TensorView activated = activate(saved), scaled = activated_like(saved);
     kernels.scale_rows(stream, activated, saved.route.weights, saved.route.slots, scaled);
     for_each_expert(saved, [&](const Expert& expert, std::int64_t first, std::int64_t count) {
@@ -377,7 +404,7 @@ void Experts::backward(const LayerShape& shape, Saved& saved, const Gradients& g
   } else {
     elementwise.activate_backward(stream, activation_, dscaled, saved.expanded, dexpanded);
   }
-  const ConstTensorView rows = context_.gather_now(shape.as_rows(saved.input));
+  const ConstTensorView rows = tokens_of(shape.as_rows(saved.input));
   const TensorView permuted = dispatcher_->dispatch(saved.route, rows);
   const TensorView dpermuted = context_.workspace.allocate(permuted.dtype(), permuted.shape());
   for_each_expert(saved, [&](const Expert& expert, std::int64_t first, std::int64_t count) {
@@ -403,16 +430,17 @@ TensorView Experts::backward_of_router(const LayerShape& shape, const Saved& sav
   GemmKernels& gemm = context_.backend.gemm();
   const TensorView drouter = context_.workspace.allocate(shape.dtype, rows.shape());
   const ArenaScope scope(context_.workspace);
-  const TensorView dlogits = context_.workspace.allocate(saved.logits.dtype(), saved.logits.shape());
+  const TensorView logits = own_of(saved.logits);
+  const TensorView dlogits = context_.workspace.allocate(logits.dtype(), logits.shape());
   BalanceGradient balance;
-  if (context_.tensor_group.rank() == 0) {  // once in the sum over the tensor group
+  if (context_.folds_experts() || context_.tensor_group.rank() == 0) {  // once a token in the sum over the tensor group
     const BalanceScale scale = balance_scale(shape);
     balance.counts = saved.counts;
     balance.factor = mean_gradient * config_.balance_coefficient * scale.numerator / scale.denominator;
     const int context_ranks = context_.context_group == nullptr ? 1 : context_.context_group->size();
     balance.z_factor = mean_gradient * config_.z_coefficient / static_cast<double>(shape.rows() * context_ranks);
   }
-  context_.backend.experts().route_backward(stream, problem(shape), saved.logits, saved.chosen, dweights, balance,
+  context_.backend.experts().route_backward(stream, problem(shape), logits, own_of(saved.chosen), dweights, balance,
                                             dlogits);
   gemm.linear_backward_weight(stream, dlogits, in_type_of(dlogits, with_noise(shape, saved, rows)), router_gradient_,
                               {});
@@ -421,7 +449,7 @@ TensorView Experts::backward_of_router(const LayerShape& shape, const Saved& sav
   gemm.linear_backward_input(stream, dlogits, in_type_of(dlogits, router_), Activation::none, {}, product);
   if (dlogits.dtype() != drouter.dtype()) context_.backend.elementwise().convert(stream, product, drouter);
   if (saved.noise.enabled()) {
-    const TensorView noisy = drouter.reshape({shape.s, shape.b, shape.h});
+    const TensorView noisy = drouter.reshape({rows.shape()[0] / shape.b, shape.b, shape.h});
     context_.backend.experts().jitter(stream, saved.noise, noisy, noisy);
   }
   return drouter;

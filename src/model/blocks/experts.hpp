@@ -25,7 +25,9 @@ struct ExpertLoad {
 /// Feed-forward block of experts (ExpertConfig): y[t] = sum over the chosen experts i of w[t, i] F_i(x[t]), F_i a block
 /// like FeedForward without biases, w from the router (RouterProblem), plus a shared block of all tokens, if any. x, y
 /// [s_local, b, h]. Each expert is split over the tensor ranks like a dense block; whole experts are divided over
-/// TensorContext::expert_group (parallel::TokenDispatcher).
+/// TensorContext::expert_group (parallel::TokenDispatcher). With TensorContext::expert_splits that group also splits
+/// each expert, and each tensor rank computes logits, and sends tokens, only for its own n = s b / t tokens. All of a
+/// micro-batch's logits are gathered, so that every tensor rank chooses, drops and counts alike.
 ///
 /// The rows R that this rank computes depend on the data: forward reads their number from the device. Balance losses
 /// (Fedus et al. 2021, arXiv:2101.03961): E / (k T^2) sum over experts of counts x sums (ExpertKernels::route) over the
@@ -34,13 +36,13 @@ struct ExpertLoad {
 /// al. 2022, arXiv:2202.08906) is the mean of lse^2.
 class Experts {
  public:
-  /// State of one micro-batch between forward and backward. n tokens of this rank's sequences, R rows of its experts.
+  /// State of one micro-batch between forward and backward. N tokens of this rank's sequences, R rows of its experts.
   struct Saved {
     Arena* arena = nullptr;  ///< memory of the tensors below
     ConstTensorView input;
     RouterJitter noise;  ///< noise of the router's input
-    TensorView logits;   ///< [n, E], in the type of the router
-    TensorView chosen;   ///< [n, k]
+    TensorView logits;   ///< [N, E], in the type of the router
+    TensorView chosen;   ///< [N, k]
     TensorView counts;   ///< [segments, E]; relative loads for BalanceLoss::global; empty without a balance loss
     parallel::TokenDispatcher::Saved route;
     TensorView expanded;  ///< [R, f_local], gated [R, 2 f_local]; overwritten by backward
@@ -99,7 +101,14 @@ class Experts {
     double numerator, denominator;
   };
   BalanceScale balance_scale(const LayerShape& shape) const;
-  /// Chooses experts for `rows`, this rank's tokens, and routes them.
+  /// This rank's tokens, which it sends to experts, of a tensor of all N tokens: all, or this tensor rank's share.
+  template <class View>
+  View own_of(View all) const;
+  /// This rank's tokens [n, h] of `rows` of the residual stream.
+  ConstTensorView tokens_of(ConstTensorView rows) const;
+  /// Gathers the own tokens of all tensor ranks in `all`, a tensor of all N tokens.
+  Work gather_own(TensorView all) const;
+  /// Chooses experts for all tokens, given those of this rank in `rows` [n, h], and routes the latter.
   void route(const LayerShape& shape, ConstTensorView rows, Saved& saved) const;
   /// The router's input: `rows` with their noise, in the work space, or `rows` themselves without any.
   ConstTensorView with_noise(const LayerShape& shape, const Saved& saved, ConstTensorView rows) const;

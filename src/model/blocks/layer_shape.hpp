@@ -25,11 +25,14 @@ struct LayerShape {
   const std::int32_t* lengths = nullptr;
   const std::int32_t* first_visible = nullptr;  ///< AttentionProblem::first_visible of the micro-batch
   const std::int32_t* position_ids = nullptr;   ///< RotaryHeads::position_ids of the micro-batch
+  std::int64_t v = 0;                           ///< channels of a head of values, at most d; 0: d
+  bool latent = false;                          ///< latent attention
 
-  /// Throws ConfigError if `tensor_size` does not divide the heads, the columns of feed-forward blocks and experts or,
-  /// with sequence parallelism, the sequence.
+  /// Throws ConfigError if `tensor_size` does not divide the heads, the columns of feed-forward blocks or, with
+  /// sequence parallelism or other `expert_tensor_size`, the sequence; or if that does not divide the columns of
+  /// experts.
   static LayerShape of(const ModelConfig& config, std::int64_t s, std::int64_t b, int tensor_size,
-                       bool sequence_parallel, DType dtype) {
+                       bool sequence_parallel, DType dtype, int expert_tensor_size) {
     TRIREME_CHECK(config.heads % tensor_size == 0 && config.ffn_hidden % tensor_size == 0, ConfigError,
                   "{} attention heads and {} feed-forward columns do not split over {} tensor ranks; "
                   "<tensor_model_parallel_size> must divide both",
@@ -38,12 +41,27 @@ struct LayerShape {
                   "<num_query_groups> {}: heads of keys and values do not split over {} tensor ranks; "
                   "<tensor_model_parallel_size> must divide them",
                   config.kv_heads(), tensor_size);
-    TRIREME_CHECK(!config.experts.any() || (config.expert_ffn_hidden() % tensor_size == 0 &&
-                                            config.experts.shared_hidden % tensor_size == 0),
-                  ConfigError,
-                  "<moe_ffn_hidden_size> {}, <moe_shared_expert_intermediate_size> {}: experts do not split over {} "
-                  "tensor ranks; <tensor_model_parallel_size> must divide both",
-                  config.expert_ffn_hidden(), config.experts.shared_hidden, tensor_size);
+    const bool folds_experts = config.experts.any() && expert_tensor_size != tensor_size;
+    TRIREME_CHECK(
+        folds_experts || !config.experts.any() ||
+            (config.expert_ffn_hidden() % tensor_size == 0 && config.experts.shared_hidden % tensor_size == 0),
+        ConfigError,
+        "<moe_ffn_hidden_size> {}, <moe_shared_expert_intermediate_size> {}: experts do not split over {} "
+        "tensor ranks; <tensor_model_parallel_size> must divide both",
+        config.expert_ffn_hidden(), config.experts.shared_hidden, tensor_size);
+    TRIREME_CHECK(!folds_experts || config.expert_ffn_hidden() % expert_tensor_size == 0, ConfigError,
+                  "<moe_ffn_hidden_size> {}: experts do not split over {} ranks; <expert_tensor_parallel_size> must "
+                  "divide it",
+                  config.expert_ffn_hidden(), expert_tensor_size);
+    TRIREME_CHECK(!folds_experts || config.experts.shared_hidden % tensor_size == 0, ConfigError,
+                  "<moe_shared_expert_intermediate_size> {}: the shared expert does not split over {} tensor ranks; "
+                  "<tensor_model_parallel_size> must divide it",
+                  config.experts.shared_hidden, tensor_size);
+    TRIREME_CHECK(!folds_experts || s % tensor_size == 0, ConfigError,
+                  "<expert_tensor_parallel_size> {}: a sequence of {} (of one context rank) does not split over {} "
+                  "tensor ranks, each of which sends its tokens to experts; <seq_length> over "
+                  "<context_parallel_size> must be a multiple of {}",
+                  expert_tensor_size, s, tensor_size, tensor_size);
     TRIREME_CHECK(!sequence_parallel || s % tensor_size == 0, ConfigError,
                   "<sequence_parallel>: a sequence of {} (of one context rank) does not split over {} tensor ranks; "
                   "<seq_length> over <context_parallel_size> must be a multiple of {}",
@@ -57,16 +75,19 @@ struct LayerShape {
         "a micro-batch of {} sequences of {} tokens: activations of {:.1g} elements are more than any machine "
         "holds. Try a smaller <micro_batch_size> or <seq_length>.",
         b, s, elements);
-    return {s,
-            sequence_parallel ? s / tensor_size : s,
-            b,
-            config.hidden,
-            config.heads / tensor_size,
-            config.head_dim(),
-            dtype,
-            config.kv_heads() / tensor_size,
-            config.causal(),
-            {}};
+    LayerShape shape{s,
+                     sequence_parallel ? s / tensor_size : s,
+                     b,
+                     config.hidden,
+                     config.heads / tensor_size,
+                     config.head_dim(),
+                     dtype,
+                     config.kv_heads() / tensor_size,
+                     config.causal(),
+                     {}};
+    shape.v = config.value_dim();
+    shape.latent = config.latent.used;
+    return shape;
   }
 
   std::int64_t rows() const { return s * b; }
@@ -76,10 +97,14 @@ struct LayerShape {
   }
   /// Rows of the residual stream on this rank.
   std::int64_t local_rows() const { return s_local * b; }
-  /// Columns of this rank's queries, and of its output of the heads.
+  /// Columns of this rank's queries, and of its output of the heads. The latter are d for each head: those from
+  /// value_dim() on are 0.
   std::int64_t attention_columns() const { return a_local * d; }
-  /// Returns whether several heads of queries share one head of keys and values.
-  bool grouped() const { return kv_local != a_local; }
+  std::int64_t value_dim() const { return v == 0 ? d : v; }
+  /// Columns of this rank's output of the heads without those zeros.
+  std::int64_t value_columns() const { return a_local * value_dim(); }
+  /// Returns whether the queries of all positions precede their keys and values in memory.
+  bool queries_first() const { return latent || kv_local != a_local; }
   /// Columns of this rank's keys, and of its values.
   std::int64_t kv_columns() const { return kv_local * d; }
   /// Columns of this rank's queries, keys and values together.

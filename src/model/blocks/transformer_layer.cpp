@@ -93,12 +93,12 @@ void TransformerLayer::backward_input(const LayerShape& shape, ConstTensorView d
                       saved.residual, dx);
 }
 
-void TransformerLayer::keep_for_weights(const Saved& saved, Gradients& gradients) const {
+void TransformerLayer::keep_for_weights(const LayerShape& shape, const Saved& saved, Gradients& gradients) const {
   if (feed_forward_) {
     feed_forward_->keep_for_weights(saved.feed_forward, gradients.feed_forward,
                                     residual_->unread_by_weights(saved.residual));
   }
-  attention_.keep_for_weights(saved.attention, gradients.attention);
+  attention_.keep_for_weights(shape, saved.attention, gradients.attention);
 }
 
 void TransformerLayer::backward_weight(const LayerShape& shape, const Saved& saved, const Gradients& gradients) const {

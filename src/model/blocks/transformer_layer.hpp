@@ -43,7 +43,7 @@ class TransformerLayer {
                       double mean_gradient) const;
   /// Moves the `gradients` that backward_weight reads to tensors of `saved` that are no longer read. A micro-batch
   /// waiting for backward_weight then takes no more memory than one waiting for its backward.
-  void keep_for_weights(const Saved& saved, Gradients& gradients) const;
+  void keep_for_weights(const LayerShape& shape, const Saved& saved, Gradients& gradients) const;
   /// Accumulates the weight gradients that backward_input left.
   void backward_weight(const LayerShape& shape, const Saved& saved, const Gradients& gradients) const;
 

@@ -21,11 +21,12 @@ InputEmbedding::InputEmbedding(const parallel::TensorContext& context, const par
       factor_(config.scaled_embedding
                   ? embedding_scale(config.hidden, parameters.at(token_table_name(config)).value.dtype())
                   : 1),
+      normalises_tokens_(config.embedding_norm),
       tokens_(context, vocabulary, parameters.at(token_table_name(config))),
       positions_{value_of(parameters.find(position_table_name(config))),
                  gradient_of(parameters.find(position_table_name(config)))},
       types_{value_of(parameters.find("emb.type")), gradient_of(parameters.find("emb.type"))} {
-  if (config.post_norm()) norm_.emplace(context, parameters, outer_norm_name(config), config);
+  if (config.post_norm() || config.embedding_norm) norm_.emplace(context, parameters, embedding_norm_name(), config);
 }
 
 InputEmbedding::Saved InputEmbedding::forward(const LayerShape& shape, const MicroBatch& batch,
@@ -36,9 +37,13 @@ InputEmbedding::Saved InputEmbedding::forward(const LayerShape& shape, const Mic
   if (norm_) {
     saved = {shape.allocate_residual(arena), norm_->make_statistics(shape.local_rows(), shape.dtype, arena)};
   }
-  const TensorView sum = norm_ ? saved.sum : x;
+  TensorView sum = norm_ ? saved.sum : x;
   tokens_.forward(batch.tokens.reshape({shape.rows()}), shape.as_rows(sum));
   if (factor_ != 1) backend.elementwise().scale(stream, factor_, sum);
+  if (normalises_tokens_) {
+    norm_->forward(sum, x, saved.statistics);
+    sum = x;
+  }
   for_selected(shape, batch, [&](const Table& table, ConstTensorView ids) {
     const ArenaScope scope(context_.workspace);
     const TensorView rows = shape.as_rows(shape.allocate_residual(context_.workspace));
@@ -48,7 +53,7 @@ InputEmbedding::Saved InputEmbedding::forward(const LayerShape& shape, const Mic
   backend.embedding().add_positions(stream, by_sequence(batch).values,
                                     shape.residual_positions(context_.tensor_group.rank()),
                                     dropout.at(0, DropoutSite::embedding), sum);
-  if (norm_) norm_->forward(sum, x, saved.statistics);
+  if (norm_ && !normalises_tokens_) norm_->forward(sum, x, saved.statistics);
   return saved;
 }
 
@@ -58,7 +63,7 @@ void InputEmbedding::backward(const LayerShape& shape, const MicroBatch& batch, 
   Stream& stream = context_.stream();
   const ArenaScope scope(context_.workspace);
   const TensorView gradient = shape.allocate_residual(context_.workspace);
-  if (norm_) {
+  if (norm_ && !normalises_tokens_) {
     norm_->backward(dx, saved.sum, saved.statistics, {}, gradient);
     dx = gradient;
   }
@@ -68,6 +73,7 @@ void InputEmbedding::backward(const LayerShape& shape, const MicroBatch& batch, 
   for_selected(shape, batch, [&](const Table& table, ConstTensorView ids) {
     backend.embedding().lookup_backward(stream, ids, shape.as_rows(gradient), 0, table.gradient);
   });
+  if (normalises_tokens_) norm_->backward(gradient, saved.sum, saved.statistics, {}, gradient);
   if (factor_ != 1) backend.elementwise().scale(stream, factor_, gradient);
   tokens_.backward(batch.tokens.reshape({shape.rows()}), shape.as_rows(gradient));
 }

@@ -12,16 +12,16 @@ namespace trireme::model {
 /// Input of the first layer: x = dropout(c wte[id] + wpe[position]). c is 1, or if embeddings are scaled sqrt(h)
 /// rounded to the training type. Models without learned positions lack `wpe`. The position is the batch's, if given,
 /// otherwise that in the sequence. A BERT with token types adds emb.type[type] before dropout; a post-norm model
-/// normalises the result.
+/// normalises the result. With ModelConfig::embedding_norm c wte[id] is normalised.
 class InputEmbedding {
  public:
-  /// State of a post-norm model between forward and backward; empty otherwise.
+  /// State of a model with a norm between forward and backward; empty otherwise.
   struct Saved {
-    TensorView sum;  // [s_local, b, h]
+    TensorView sum;  // [s_local, b, h], the input of the norm
     NormStatistics statistics;
   };
 
-  /// Takes the parameters of the tables, and emb.ln.* of a post-norm model.
+  /// Takes the parameters of the tables, and emb.ln.* of a model with a norm here.
   InputEmbedding(const parallel::TensorContext& context, const parallel::VocabularyPartition& vocabulary,
                  const parallel::ParameterBuffer& parameters, const ModelConfig& config);
 
@@ -52,7 +52,8 @@ class InputEmbedding {
   Table by_sequence(const MicroBatch& batch) const { return batch.positions ? Table() : positions_; }
 
   parallel::TensorContext context_;
-  double factor_;  // multiplies token embeddings
+  double factor_;           // multiplies token embeddings
+  bool normalises_tokens_;  // the norm is before positions and dropout, not after them
   parallel::VocabularyParallelEmbedding tokens_;
   Table positions_;
   Table types_;

@@ -118,7 +118,7 @@ void LayerStack::backward_layer(const Pass& pass, const LayerSpan& span, int ind
   if (weights == WeightGradient::now) {
     hooks_.after_backward(unit(number), pass.last);
   } else {
-    layer(number).keep_for_weights(kept, gradients);
+    layer(number).keep_for_weights(pass.shape, kept, gradients);
     hooks_.pause_backward(unit(number));
   }
 }

@@ -40,7 +40,9 @@ void add_embeddings(ParameterList& list, const ModelConfig& config, const Vocabu
     list.replicated(position_table_name(config), ParameterRole::embedding, {config.max_positions, config.hidden});
   }
   if (config.has_token_types()) list.replicated("emb.type", ParameterRole::embedding, {2, config.hidden});
-  if (config.post_norm()) Norm::declare(list, config, outer_norm_name(config), config.hidden);
+  if (config.post_norm() || config.embedding_norm) {
+    Norm::declare(list, config, embedding_norm_name(), config.hidden);
+  }
 }
 
 void add_heads(ParameterList& list, const ModelConfig& config, const VocabularyPartition& vocabulary) {
@@ -132,7 +134,7 @@ double model_flops(const ModelConfig& config, std::int64_t batch, std::int64_t s
   }
   // Multiply-adds a token, forward: the matrices, scores and weighted sums, the logits. Times 2 for FLOPs, times 3 for
   // forward and the two halves of backward.
-  const double per_token = matrices + 2 * keys * static_cast<double>(config.attention_columns()) +
+  const double per_token = matrices + keys * static_cast<double>(config.attention_columns() + config.value_columns()) +
                            (config.predicts_tokens() ? static_cast<double>(config.vocabulary) * h : 0) +
                            (config.is_bert() && config.predicts_tokens() ? h * h : 0);
   return 6 * static_cast<double>(batch) * static_cast<double>(s) * per_token;

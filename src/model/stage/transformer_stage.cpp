@@ -5,8 +5,8 @@ namespace {
 
 LayerShape longest_shape(const parallel::TensorContext& context, const ModelConfig& config, const StageShard& shard,
                          const parallel::SequenceShard& sequence, std::int64_t micro_batch_size, DType dtype) {
-  LayerShape shape =
-      LayerShape::of(config, sequence.rows, micro_batch_size, shard.tensor_size, context.sequence_parallel, dtype);
+  LayerShape shape = LayerShape::of(config, sequence.rows, micro_batch_size, shard.tensor_size,
+                                    context.sequence_parallel, dtype, shard.expert_tensor_size);
   shape.positions = sequence.positions;
   return shape;
 }

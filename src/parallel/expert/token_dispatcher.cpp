@@ -13,9 +13,8 @@ std::int64_t sum_of(const std::vector<std::int64_t>& values) {
 
 class AllGather final : public TokenDispatcher {
  public:
-  using TokenDispatcher::TokenDispatcher;
-  AllGather(Backend& backend, Communicator* group, Arena& workspace, std::int64_t experts, double load)
-      : TokenDispatcher(backend, group, workspace, experts, load) {}
+  AllGather(Backend& backend, Communicator* group, Arena& workspace, std::int64_t experts, double load, int splits)
+      : TokenDispatcher(backend, group, workspace, experts, load, splits) {}
 
   Saved assign(ConstTensorView kept, TensorView weights, Arena& arena) const override {
     const std::int64_t n = kept.shape()[0] * ranks(), k = kept.shape()[1];
@@ -68,11 +67,12 @@ class AllGather final : public TokenDispatcher {
   }
 };
 
-/// Sends each choice as a row, by expert: all rows for one rank are neighbours. The receiver orders them by expert.
+/// Sends each choice as a row, by expert: all rows for one place are neighbours, and go to each of its ranks. The
+/// receiver orders them by expert.
 class AllToAll final : public TokenDispatcher {
  public:
-  AllToAll(Backend& backend, Communicator* group, Arena& workspace, std::int64_t experts, double load)
-      : TokenDispatcher(backend, group, workspace, experts, load) {}
+  AllToAll(Backend& backend, Communicator* group, Arena& workspace, std::int64_t experts, double load, int splits)
+      : TokenDispatcher(backend, group, workspace, experts, load, splits) {}
 
   Saved assign(ConstTensorView kept, TensorView weights, Arena& arena) const override {
     const std::int64_t n = kept.shape()[0], k = kept.shape()[1];
@@ -99,7 +99,7 @@ class AllToAll final : public TokenDispatcher {
     const TensorView sent_weights = workspace_.allocate(weights.dtype(), {sent, 1});
     backend_.embedding().lookup(stream(), slots.rows(0, sent), weights.reshape({n * k, 1}), 0, sent_weights);
     saved.weights = arena.allocate(weights.dtype(), {std::ssize(order), 1});
-    exchange(sent_weights, saved.sent, saved.weights, saved.received);
+    send(saved, sent_weights, saved.weights);
     return saved;
   }
 
@@ -110,7 +110,7 @@ class AllToAll final : public TokenDispatcher {
     const TensorView sent = workspace_.allocate(tokens.dtype(), {saved.tokens.numel(), h});
     const TensorView arrived = workspace_.allocate(tokens.dtype(), {received, h});
     backend_.embedding().lookup(stream(), saved.tokens, tokens, 0, sent);
-    exchange(sent, saved.sent, arrived, saved.received);
+    send(saved, sent, arrived);
     backend_.embedding().lookup(stream(), saved.arrivals, arrived, 0, rows);
     return rows;
   }
@@ -119,19 +119,15 @@ class AllToAll final : public TokenDispatcher {
     const ArenaScope scope(workspace_);
     const std::int64_t h = y.shape()[1];
     const TensorView returned = workspace_.allocate(y.dtype(), {saved.arrivals.numel(), h});
-    const TensorView back = workspace_.allocate(y.dtype(), {saved.tokens.numel(), h});
     backend_.embedding().lookup(stream(), saved.departures, rows, 0, returned);
-    exchange(returned, saved.received, back, saved.sent);
-    backend_.experts().sum_rows(stream(), back, saved.row_of, y);
+    backend_.experts().sum_rows(stream(), send_back(saved, returned), saved.row_of, y);
   }
 
   TensorView weight_gradients(const Saved& saved, TensorView of_slots) const override {
     const Shape& shape = saved.row_of.shape();
     const TensorView own = workspace_.allocate(of_slots.dtype(), {shape.numel(), 1});
     const ArenaScope scope(workspace_);
-    const TensorView back = workspace_.allocate(of_slots.dtype(), {saved.tokens.numel(), 1});
-    exchange(of_slots, saved.received, back, saved.sent);
-    backend_.embedding().lookup(stream(), saved.row_of.reshape({shape.numel()}), back, 0, own);
+    backend_.embedding().lookup(stream(), saved.row_of.reshape({shape.numel()}), send_back(saved, of_slots), 0, own);
     return own.reshape(shape);
   }
 
@@ -140,15 +136,17 @@ class AllToAll final : public TokenDispatcher {
     const auto mine = static_cast<std::int64_t>(group_->rank());
     saved.rows.assign(static_cast<std::size_t>(local_), 0);
     for (std::int64_t rank = 0; rank < ranks(); ++rank) {
-      std::int64_t sent = 0, received = 0;
+      std::int64_t received = 0;
       for (std::int64_t i = 0; i < local_; ++i) {
-        sent += counts[static_cast<std::size_t>(mine * experts_ + rank * local_ + i)];
         const std::int64_t here = counts[static_cast<std::size_t>(rank * experts_ + first_expert() + i)];
         received += here;
         saved.rows[static_cast<std::size_t>(i)] += here;
       }
-      saved.sent.push_back(sent);
       saved.received.push_back(received);
+    }
+    const auto own = counts.begin() + mine * experts_;
+    for (std::int64_t place = 0; place < places(); ++place) {
+      saved.sent.push_back(std::accumulate(own + place * local_, own + (place + 1) * local_, std::int64_t{0}));
     }
   }
 
@@ -178,22 +176,50 @@ class AllToAll final : public TokenDispatcher {
     return device;
   }
 
-  /// Sends consecutive rows of `from` to each rank, and receives those of `to`.
-  void exchange(TensorView from, const std::vector<std::int64_t>& sent, TensorView to,
-                const std::vector<std::int64_t>& received) const {
-    std::vector<Transfer> transfers;
-    std::int64_t first_sent = 0, first_received = 0;
+  /// Consecutive rows of `data` for each rank of the group, or from it. `counts` are those of Saved::sent, whose rows
+  /// the ranks of a place share or, with `apart`, have one copy after another; or those of Saved::received.
+  std::vector<TensorView> parts_of(TensorView data, const std::vector<std::int64_t>& counts, bool apart = false) const {
+    const bool by_place = std::ssize(counts) < ranks();
+    std::vector<TensorView> parts;
+    std::int64_t first = 0;
     for (std::int64_t rank = 0; rank < ranks(); ++rank) {
-      const std::int64_t out = sent[static_cast<std::size_t>(rank)], in = received[static_cast<std::size_t>(rank)];
-      const TensorView own = from.rows(first_sent, out), other = to.rows(first_received, in);
+      const std::int64_t split = by_place ? rank % splits_ : 0;
+      const std::int64_t count = counts[static_cast<std::size_t>(by_place ? rank / splits_ : rank)];
+      parts.push_back(data.rows(first + (apart ? split * sum_of(counts) : 0), count));
+      if (!by_place || split == splits_ - 1) first += count;
+    }
+    return parts;
+  }
+
+  /// Sends the rows `from`, by expert, to the ranks that hold their experts, and receives `to`, by rank.
+  void send(const Saved& saved, TensorView from, TensorView to) const {
+    exchange(parts_of(from, saved.sent), parts_of(to, saved.received));
+  }
+
+  /// Returns the rows `from`, by rank, to the ranks that sent them. Those that come back, summed over the ranks that
+  /// split an expert, are in the work space, in the order in which they were sent.
+  TensorView send_back(const Saved& saved, TensorView from) const {
+    const std::int64_t sent = saved.tokens.numel();
+    const TensorView back = workspace_.allocate(from.dtype(), {splits_ * sent, from.shape()[1]});
+    exchange(parts_of(from, saved.received), parts_of(back, saved.sent, true));
+    const TensorView sum = back.rows(0, sent);
+    for (std::int64_t split = 1; split < splits_; ++split) {
+      backend_.elementwise().add(stream(), back.rows(split * sent, sent), sum);
+    }
+    return sum;
+  }
+
+  /// Sends from[r] to rank r, and receives to[r] from it.
+  void exchange(const std::vector<TensorView>& from, const std::vector<TensorView>& to) const {
+    std::vector<Transfer> transfers;
+    for (int rank = 0; rank < group_->size(); ++rank) {
+      const TensorView own = from[static_cast<std::size_t>(rank)], other = to[static_cast<std::size_t>(rank)];
       if (rank == group_->rank()) {
-        if (out > 0) backend_.elementwise().convert(stream(), own, other);
+        if (own.numel() > 0) backend_.elementwise().convert(stream(), own, other);
       } else {
-        if (out > 0) transfers.push_back({Transfer::Direction::send, static_cast<int>(rank), own});
-        if (in > 0) transfers.push_back({Transfer::Direction::receive, static_cast<int>(rank), other});
+        if (own.numel() > 0) transfers.push_back({Transfer::Direction::send, rank, own});
+        if (other.numel() > 0) transfers.push_back({Transfer::Direction::receive, rank, other});
       }
-      first_sent += out;
-      first_received += in;
     }
     group_->grouped_exchange(stream(), transfers).wait(stream());
   }
@@ -202,17 +228,18 @@ class AllToAll final : public TokenDispatcher {
 }  // namespace
 
 std::unique_ptr<TokenDispatcher> TokenDispatcher::make(TokenDispatch route, Backend& backend, Communicator* group,
-                                                       Arena& workspace, std::int64_t experts, double load) {
+                                                       Arena& workspace, std::int64_t experts, double load,
+                                                       int splits) {
   if (group != nullptr && route == TokenDispatch::all_to_all) {
-    return std::make_unique<AllToAll>(backend, group, workspace, experts, load);
+    return std::make_unique<AllToAll>(backend, group, workspace, experts, load, splits);
   }
-  return std::make_unique<AllGather>(backend, group, workspace, experts, load);
+  return std::make_unique<AllGather>(backend, group, workspace, experts, load, splits);
 }
 
 std::vector<std::int64_t> TokenDispatcher::read_rows(ConstTensorView rows, std::int64_t all, std::int64_t first) const {
   std::vector<std::int32_t> numbers(static_cast<std::size_t>(rows.numel()));
-  const auto size = static_cast<double>(ranks());
-  const double load_elsewhere = ranks() == 1 ? 1 : (size - load_) / (size - 1);
+  const auto size = static_cast<double>(places());
+  const double load_elsewhere = places() == 1 ? 1 : (size - load_) / (size - 1);
   const auto rows_before = [&](std::int64_t expert) {
     const std::int64_t here = std::clamp<std::int64_t>(expert - first_expert(), 0, local_);
     const double shares = load_ * static_cast<double>(here) + load_elsewhere * static_cast<double>(expert - here);

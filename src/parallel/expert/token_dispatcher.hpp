@@ -17,7 +17,9 @@ enum class TokenDispatch {
 
 /// Moves tokens to the ranks that hold their experts, and the results back. n tokens of this rank, k choices of a
 /// token, R rows: the choices of all ranks of the group that fall on experts of this rank, by expert, then by rank,
-/// then by token. The R rows do not depend on the route. Work space tensors are valid until the caller's scope ends.
+/// then by token. The R rows do not depend on the route. Neighbours in the group may split experts: each gets all rows
+/// of an expert, and the sum of their results is the expert's. Work space tensors are valid until the caller's scope
+/// ends.
 class TokenDispatcher {
  public:
   /// State of one micro-batch between forward and backward.
@@ -29,14 +31,15 @@ class TokenDispatcher {
     TensorView row_of;               ///< all-gather: [tokens of all ranks, k], all-to-all: [n, k], row among those sent
     TensorView arrivals;             ///< all-to-all: [R] int32, number of each row among those received, by rank
     TensorView departures;           ///< all-to-all: [R] int32, the inverse
-    std::vector<std::int64_t> sent, received;  ///< all-to-all: rows by rank of the group
+    std::vector<std::int64_t> sent;  ///< all-to-all: rows by place of experts, sent to each rank that splits them
+    std::vector<std::int64_t> received;  ///< all-to-all: rows by rank of the group
   };
 
   /// Makes a dispatcher over `group`, which may be null: one rank. All arguments must outlive it. `experts` of the
-  /// layer are divided evenly over the ranks. A rehearsal gives this rank `load` times its even share of the rows, at
-  /// most all of them; the other ranks share the rest.
+  /// layer are divided evenly over places of `splits` neighbouring ranks, which split each expert. A rehearsal gives
+  /// this rank `load` times its even share of the rows, at most all of them; the other places share the rest.
   static std::unique_ptr<TokenDispatcher> make(TokenDispatch route, Backend& backend, Communicator* group,
-                                               Arena& workspace, std::int64_t experts, double load = 1);
+                                               Arena& workspace, std::int64_t experts, double load = 1, int splits = 1);
   virtual ~TokenDispatcher() = default;
 
   /// Assigns rows to the choices `kept` [n, k] int32, -1 for none, with their `weights` [n, k], which must stay valid.
@@ -52,19 +55,23 @@ class TokenDispatcher {
   virtual TensorView weight_gradients(const Saved& saved, TensorView of_slots) const = 0;
 
   /// Number of the first expert here, and of experts here.
-  std::int64_t first_expert() const { return local_ * (group_ == nullptr ? 0 : group_->rank()); }
+  std::int64_t first_expert() const { return local_ * (group_ == nullptr ? 0 : group_->rank() / splits_); }
   std::int64_t local_experts() const { return local_; }
 
  protected:
-  TokenDispatcher(Backend& backend, Communicator* group, Arena& workspace, std::int64_t experts, double load)
+  TokenDispatcher(Backend& backend, Communicator* group, Arena& workspace, std::int64_t experts, double load,
+                  int splits)
       : backend_(backend),
         group_(group),
         workspace_(workspace),
         experts_(experts),
-        local_(experts / (group == nullptr ? 1 : group->size())),
-        load_(std::min(load, static_cast<double>(ranks()))) {}
+        splits_(splits),
+        local_(experts / places()),
+        load_(std::min(load, static_cast<double>(places()))) {}
   Stream& stream() const { return backend_.compute_stream(); }
   std::int64_t ranks() const { return group_ == nullptr ? 1 : group_->size(); }
+  /// Sets of different experts in the group.
+  std::int64_t places() const { return ranks() / splits_; }
   /// Reads int32 numbers of rows from the device. A rehearsal copies nothing and gets shares of `all` rows by `load_`,
   /// for experts from `first` on, repeated by rank.
   std::vector<std::int64_t> read_rows(ConstTensorView rows, std::int64_t all, std::int64_t first) const;
@@ -73,6 +80,7 @@ class TokenDispatcher {
   Communicator* group_;
   Arena& workspace_;
   std::int64_t experts_;
+  int splits_;
   std::int64_t local_;
   double load_;
 };

@@ -7,10 +7,10 @@ namespace trireme::parallel {
 std::unique_ptr<Communicator>& GridCommunicators::of(GroupKind kind) {
   constexpr std::unique_ptr<Communicator> GridCommunicators::*members[] = {
       // by GroupKind
-      &GridCommunicators::tensor,      &GridCommunicators::pipeline, &GridCommunicators::context,
-      &GridCommunicators::data,        &GridCommunicators::gradient, &GridCommunicators::model,
-      &GridCommunicators::embedding,   &GridCommunicators::expert,   &GridCommunicators::expert_gradient,
-      &GridCommunicators::expert_model};
+      &GridCommunicators::tensor,       &GridCommunicators::pipeline,     &GridCommunicators::context,
+      &GridCommunicators::data,         &GridCommunicators::gradient,     &GridCommunicators::model,
+      &GridCommunicators::embedding,    &GridCommunicators::expert,       &GridCommunicators::expert_gradient,
+      &GridCommunicators::expert_model, &GridCommunicators::expert_tensor};
   return this->*members[static_cast<std::size_t>(kind)];
 }
 

@@ -20,6 +20,7 @@ struct GridCommunicators {
   std::unique_ptr<Communicator> expert;     ///< as the next two, null unless experts are divided over ranks
   std::unique_ptr<Communicator> expert_gradient;
   std::unique_ptr<Communicator> expert_model;
+  std::unique_ptr<Communicator> expert_tensor;  ///< null if it would be `tensor`
 
   /// Communicator of the group of this kind.
   std::unique_ptr<Communicator>& of(GroupKind kind);

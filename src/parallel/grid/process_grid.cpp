@@ -16,7 +16,7 @@ namespace {
 
 /// Coordinates that ranks have in common.
 constexpr unsigned same_tensor = 1, same_context = 2, same_data = 4, same_pipeline = 8, same_expert = 16,
-                   same_expert_data = 32;
+                   same_expert_data = 32, same_expert_tensor = 64;
 
 /// Name of a group, and the coordinates that its ranks have in common.
 struct GroupRow {
@@ -31,9 +31,10 @@ constexpr GroupRow group_rows[] = {  // by GroupKind
     {"gradient", same_tensor | same_pipeline},
     {"model", same_context | same_data},
     {"embedding", same_tensor | same_context | same_data},
-    {"expert", same_tensor | same_pipeline | same_expert_data},
-    {"expert_gradient", same_tensor | same_pipeline | same_expert},
-    {"expert_model", same_expert_data}};
+    {"expert", same_pipeline | same_expert_data},  // and with folded experts different expert tensor ranks
+    {"expert_gradient", same_pipeline | same_expert | same_expert_tensor},
+    {"expert_model", same_expert_data},
+    {"expert_tensor", same_pipeline | same_expert | same_expert_data}};
 
 /// Grids of exactly `world_size` ranks, nearest to the requested one first: "<tp> 2 <pp> 2 (data 3), <tp> 2 <pp> 1
 /// (data 6)". With a `context_size` above 1 each also names <cp>.
@@ -83,12 +84,13 @@ std::vector<int> divisors(int n) {
 const char* name_of(GroupKind kind) { return group_rows[static_cast<std::size_t>(kind)].name; }
 
 ProcessGrid::ProcessGrid(int world_size, int tensor_size, int pipeline_size, int context_size, int data_size,
-                         int expert_size)
+                         int expert_size, int expert_tensor_size)
     : tensor_size_(tensor_size),
       context_size_(context_size),
       data_size_(data_size),
       pipeline_size_(pipeline_size),
-      expert_size_(expert_size) {
+      expert_size_(expert_size),
+      expert_tensor_size_(expert_tensor_size == 0 ? tensor_size : expert_tensor_size) {
   TRIREME_CHECK(
       world_size >= 1 && tensor_size >= 1 && pipeline_size >= 1 && context_size >= 1 && data_size >= 0, ConfigError,
       "a grid of {} ranks cannot have tensor size {}, pipeline size {}, context size {} and data size {}: each is at "
@@ -102,12 +104,7 @@ ProcessGrid::ProcessGrid(int world_size, int tensor_size, int pipeline_size, int
   }
   const std::int64_t wanted = replica_size <= limit / data_size_ ? replica_size * data_size_ : limit;
   if (wanted == world_size) {
-    TRIREME_CHECK(
-        expert_size >= 1 && gradient_size() % expert_size == 0, ConfigError,
-        "expert size {} (<ep>) does not divide the {} of context size {} x data size {}. Try one of {}, or start "
-        "more ranks",
-        expert_size, counted(gradient_size(), "rank"), context_size, data_size_,
-        fmt::join(divisors(gradient_size()), ", "));
+    check_experts();
     return;
   }
   std::string counts = std::to_string(wanted);
@@ -122,6 +119,26 @@ ProcessGrid::ProcessGrid(int world_size, int tensor_size, int pipeline_size, int
       nearest_grids(world_size, tensor_size, pipeline_size, context_size));
 }
 
+void ProcessGrid::check_experts() const {
+  const std::string ranks = fmt::format("context size {} x data size {}", context_size_, data_size_);
+  if (!folds_experts()) {
+    TRIREME_CHECK(expert_size_ >= 1 && gradient_size() % expert_size_ == 0, ConfigError,
+                  "expert size {} (<ep>) does not divide the {} of {}. Try one of {}, or start "
+                  "more ranks",
+                  expert_size_, counted(gradient_size(), "rank"), ranks, fmt::join(divisors(gradient_size()), ", "));
+    return;
+  }
+  const std::string stage =
+      fmt::format("the {} of tensor size {} x {}", counted(stage_size(), "rank"), tensor_size_, ranks);
+  TRIREME_CHECK(expert_tensor_size_ >= 1 && stage_size() % expert_tensor_size_ == 0, ConfigError,
+                "expert tensor size {} (<expert_tensor_parallel_size>) does not divide {}. Try one of {}",
+                expert_tensor_size_, stage, fmt::join(divisors(stage_size()), ", "));
+  const int rest = stage_size() / expert_tensor_size_;
+  TRIREME_CHECK(expert_size_ >= 1 && rest % expert_size_ == 0, ConfigError,
+                "expert size {} (<ep>) x expert tensor size {} does not divide {}. Try <ep> {}", expert_size_,
+                expert_tensor_size_, stage, fmt::join(divisors(rest), ", "));
+}
+
 GridPosition ProcessGrid::position(int rank) const {
   const int replica = rank / tensor_size_ / context_size_;
   return {rank % tensor_size_, rank / tensor_size_ % context_size_, replica % data_size_, replica / data_size_};
@@ -134,7 +151,8 @@ int ProcessGrid::rank(const GridPosition& position) const {
 
 std::vector<int> ProcessGrid::group(GroupKind kind, int rank) const {
   const GridPosition own = position(rank);
-  const unsigned common = group_rows[static_cast<std::size_t>(kind)].common;
+  unsigned common = group_rows[static_cast<std::size_t>(kind)].common;
+  if (kind == GroupKind::expert && !folds_experts()) common |= same_expert_tensor;
   const auto fits = [&](const GridPosition& at) {
     return has(kind) && (kind != GroupKind::embedding || at.pipeline == 0 || at.pipeline == pipeline_size_ - 1);
   };
@@ -145,6 +163,7 @@ std::vector<int> ProcessGrid::group(GroupKind kind, int rank) const {
     const unsigned equal = (at.tensor == own.tensor ? same_tensor : 0) |
                            (at.context == own.context ? same_context : 0) | (at.data == own.data ? same_data : 0) |
                            (at.pipeline == own.pipeline ? same_pipeline : 0) |
+                           (expert_tensor_rank(other) == expert_tensor_rank(rank) ? same_expert_tensor : 0) |
                            (expert_rank(other) == expert_rank(rank) ? same_expert : 0) |
                            (expert_gradient_rank(other) == expert_gradient_rank(rank) ? same_expert_data : 0);
     if ((equal & common) == common && fits(at)) ranks.push_back(other);
@@ -164,7 +183,10 @@ std::vector<std::vector<int>> ProcessGrid::groups(GroupKind kind) const {
 std::string ProcessGrid::describe(int rank) const {
   const GridPosition at = position(rank);
   const std::string context = context_size_ == 1 ? "" : fmt::format("context {} of {}, ", at.context, context_size_);
-  const std::string expert = expert_size_ == 1 ? "" : fmt::format("expert {} of {}, ", expert_rank(rank), expert_size_);
+  std::string expert = expert_size_ == 1 ? "" : fmt::format("expert {} of {}, ", expert_rank(rank), expert_size_);
+  if (folds_experts()) {
+    expert += fmt::format("expert tensor {} of {}, ", expert_tensor_rank(rank), expert_tensor_size_);
+  }
   return fmt::format("rank {}: tensor {} of {}, {}data {} of {}, {}pipeline {} of {}", rank, at.tensor, tensor_size_,
                      context, at.data, data_size_, expert, at.pipeline, pipeline_size_);
 }
@@ -196,7 +218,12 @@ std::string ProcessGrid::diagram() const {
   width = std::max(width, heading("replica", data_size_ - 1).size());
 
   const std::string context = context_size_ == 1 ? "" : fmt::format("context {} x ", context_size_);
-  const std::string experts = expert_size_ == 1 ? "" : fmt::format("; experts over {} ranks", expert_size_);
+  std::string experts = expert_size_ == 1 ? "" : fmt::format("; experts over {} ranks", expert_size_);
+  if (folds_experts()) {
+    experts += fmt::format("; each expert {}", expert_tensor_size_ == 1
+                                                   ? "complete on one"
+                                                   : fmt::format("split over {} ranks", expert_tensor_size_));
+  }
   std::string text = fmt::format("{} ranks = tensor {} x {}data {} x pipeline {}{}\n", world_size(), tensor_size_,
                                  context, data_size_, pipeline_size_, experts);
   text += fmt::format("{:10}", "");

@@ -20,7 +20,11 @@ struct TensorContext {
   Communicator* expert_group = nullptr;
   bool exchange_tokens = false;  ///< tokens travel to the ranks of their experts only, instead of to all of that group
   double expert_load = 1;        ///< in rehearsals: rows of this rank's experts, over the mean of that group
+  /// Neighbours in the expert group that split each expert. The tensor ranks divide the tokens that they send there. 0:
+  /// the tensor group splits experts, and each of its ranks sends all tokens.
+  int expert_splits = 0;
 
+  bool folds_experts() const { return expert_splits > 0; }
   Stream& stream() const { return backend.compute_stream(); }
   /// data = sum over the tensor group; the compute stream waits for it.
   void all_reduce(TensorView data) const {

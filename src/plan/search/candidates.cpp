@@ -46,10 +46,6 @@ std::string broken_rule(const SearchSpace& space, const ProcessGrid& grid) {
   const model::ModelConfig& model = space.base.model;
   const std::int64_t s = space.base.execution.sequence_length, batch = space.base.options.global_batch_size;
   const int t = grid.tensor_size(), p = grid.pipeline_size(), c = grid.context_size();
-  if (space.expert && grid.expert_size() != *space.expert) {
-    return fmt::format("context x data ranks do not divide by the {} ranks of <expert_model_parallel_size>",
-                       *space.expert);
-  }
   if (!space.tensor && t > space.ranks_per_node) return "tensor groups on several nodes";
   if (model.heads % t != 0 || model.ffn_hidden % t != 0 || model.kv_heads() % t != 0) {
     return fmt::format(
@@ -110,31 +106,59 @@ std::vector<DataSharding> shardings(const SearchSpace& space, const ProcessGrid&
   return {DataSharding::optimizer, DataSharding::optimizer_and_gradients};
 }
 
-/// Numbers of ranks that can divide the experts of a grid, in increasing order; empty if none is searched.
-std::vector<int> expert_sizes(const SearchSpace& space, const ProcessGrid& grid) {
+/// Numbers of ranks that can split each expert of a grid: the tensor ranks, or one, which keeps products large.
+std::vector<int> expert_tensor_sizes(const SearchSpace& space, const ProcessGrid& grid) {
+  const int t = grid.tensor_size();
+  if (space.expert_tensor) return {*space.expert_tensor};
+  const bool divides = space.base.execution.sequence_length / grid.context_size() % t == 0;
+  return t > 1 && divides && space.base.model.experts.any() ? std::vector{t, 1} : std::vector{t};
+}
+
+/// Numbers of ranks that can divide the experts of a grid, in increasing order, if `splits` ranks split each.
+std::vector<int> expert_sizes(const SearchSpace& space, const ProcessGrid& grid, int splits) {
+  if (grid.stage_size() % splits != 0) return {};
   const std::int64_t experts = space.base.model.experts.count;
-  if (space.expert || experts == 0) return {};
-  std::vector<int> sizes = divisors(grid.gradient_size());
-  std::erase_if(sizes, [&](int size) { return experts % size != 0; });
+  std::vector<int> sizes = divisors(grid.stage_size() / splits);
+  std::erase_if(sizes, [&](int size) { return space.expert ? size != *space.expert : experts % size != 0; });
   return sizes;
 }
 
-ProcessGrid with_experts(const ProcessGrid& grid, int expert_size) {
-  return {grid.world_size(),   grid.tensor_size(), grid.pipeline_size(),
-          grid.context_size(), grid.data_size(),   expert_size};
+ProcessGrid with_experts(const ProcessGrid& grid, int expert_size, int splits) {
+  return {grid.world_size(),
+          grid.tensor_size(),
+          grid.pipeline_size(),
+          grid.context_size(),
+          grid.data_size(),
+          expert_size,
+          splits};
 }
 
-/// The grid with the most expert ranks in a node, and with the most of all, which need least memory.
+/// The grid with the most expert ranks in a node, and with the most of all, which need least memory; empty if the given
+/// ranks do not divide a stage.
 std::vector<ProcessGrid> expert_divisions(const SearchSpace& space, const ProcessGrid& grid) {
-  const std::vector<int> sizes = expert_sizes(space, grid);
-  if (sizes.empty()) return {grid};
-  int in_node = 1;
-  for (const int size : sizes) {
-    if (size * grid.tensor_size() <= space.ranks_per_node) in_node = size;
+  if (!space.base.model.experts.any() && !space.expert && !space.expert_tensor) return {grid};
+  std::vector<ProcessGrid> grids;
+  for (const int splits : expert_tensor_sizes(space, grid)) {
+    const std::vector<int> sizes = expert_sizes(space, grid, splits);
+    if (sizes.empty()) continue;
+    int in_node = sizes.front();
+    for (const int size : sizes) {
+      if (size * splits <= space.ranks_per_node) in_node = size;
+    }
+    grids.push_back(with_experts(grid, in_node, splits));
+    if (sizes.back() != in_node) grids.push_back(with_experts(grid, sizes.back(), splits));
   }
-  std::vector<ProcessGrid> grids = {with_experts(grid, in_node)};
-  if (sizes.back() != in_node) grids.push_back(with_experts(grid, sizes.back()));
   return grids;
+}
+
+std::string undivided_experts(const SearchSpace& space) {
+  std::string ranks;
+  if (space.expert) ranks = fmt::format("{} ranks of <expert_model_parallel_size>", *space.expert);
+  if (space.expert_tensor) {
+    ranks +=
+        fmt::format("{}{} ranks of <expert_tensor_parallel_size>", space.expert ? " x the " : "", *space.expert_tensor);
+  }
+  return fmt::format("the ranks of a stage do not divide by the {}", ranks);
 }
 
 /// Sets options without a trade-off: sequence parallelism, and overlaps.
@@ -198,14 +222,13 @@ std::vector<GridCandidates> candidates(const SearchSpace& space, std::vector<Rej
             !chosen(space.data, d)) {
           continue;
         }
-        const int expert = space.expert.value_or(1);
-        const ProcessGrid grid(space.world_size, t, p, c, d, c * d % expert == 0 ? expert : 1);
+        const ProcessGrid grid(space.world_size, t, p, c, d);
+        const std::vector<ProcessGrid> divisions = expert_divisions(space, grid);
         std::string reason = broken_rule(space, grid);
-        GridCandidates found{grid, {}};
+        if (divisions.empty()) reason = undivided_experts(space);
+        GridCandidates found{space.expert && !divisions.empty() ? divisions.front() : grid, {}};
         if (reason.empty()) {
-          for (const ProcessGrid& divided : expert_divisions(space, grid)) {
-            add_layouts(space, divided, found.jobs, reason);
-          }
+          for (const ProcessGrid& divided : divisions) add_layouts(space, divided, found.jobs, reason);
         }
         if (found.jobs.empty()) {
           rejections.push_back({grid, reason});
@@ -235,12 +258,14 @@ std::vector<Job> variants(const SearchSpace& space, const Job& job) {
   if (!space.overlap_p2p && grid.pipeline_size() > 1) {
     add([](train::ParallelConfig& p) { p.overlap_p2p = !p.overlap_p2p; });
   }
-  if (grid.gradient_size() == 1) return result;
-  for (const int size : expert_sizes(space, grid)) {
-    if (size == grid.expert_size()) continue;
-    add([](train::ParallelConfig&) {});
-    result.back().grid = with_experts(grid, size);
+  for (const int splits : job.model.experts.any() ? expert_tensor_sizes(space, grid) : std::vector<int>()) {
+    for (const int size : expert_sizes(space, grid, splits)) {
+      if ((size == grid.expert_size()) == (splits == grid.expert_tensor_size())) continue;  // in one axis
+      add([](train::ParallelConfig&) {});
+      result.back().grid = with_experts(grid, size, splits);
+    }
   }
+  if (grid.gradient_size() == 1) return result;
   if (!space.sharding && job.execution.parallel.data_parallel.sharding != DataSharding::none && !space.overlap_gather) {
     add([](train::ParallelConfig& p) {
       p.data_parallel.sharding = DataSharding::none;

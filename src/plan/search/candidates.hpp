@@ -14,7 +14,8 @@ struct SearchSpace {
   int ranks_per_node = 1;
   Job base;  ///< model, batch, and everything that is not an axis
   std::optional<int> tensor{}, pipeline{}, context{}, data{}, chunks{};
-  std::optional<int> expert{};  ///< ranks over which experts are divided
+  std::optional<int> expert{};         ///< ranks over which experts are divided
+  std::optional<int> expert_tensor{};  ///< ranks that split each expert
   std::optional<std::int64_t> micro_batch_size{};
   std::optional<parallel::ScheduleKind> schedule{};
   std::optional<model::RecomputeGranularity> recomputation{};
@@ -37,15 +38,15 @@ struct Rejection {
 };
 
 /// All grids of the space with their layouts, in a fixed order. A grid is rejected by the first of these rules that
-/// holds. A given `expert` does not divide context x data ranks. Its axes do not divide the model or the batch. Its
+/// holds. The given expert ranks do not divide those of a stage. Its axes do not divide the model or the batch. Its
 /// tensor groups lie on several nodes. Its context ranks have fewer than 2,048 positions. It has fewer micro-batches
 /// than stages. The last three do not apply to given axes. Layouts have the overlaps that cost nothing, and ZeRO with
-/// several data ranks (`variants` has the others). Experts are divided over the most ranks in a node and the most of
-/// all. ConfigError if a given axis fits no grid.
+/// several data ranks (`variants` has the others). Experts are split over the tensor ranks or complete on each of
+/// theirs, and divided over the most ranks in a node and the most of all. ConfigError if a given axis fits no grid.
 std::vector<GridCandidates> candidates(const SearchSpace& space, std::vector<Rejection>& rejections);
 
-/// Layouts that differ from `job` in one axis that is not given: sequence parallelism, ranks that divide experts, state
-/// in shards or overlaps.
+/// Layouts that differ from `job` in one axis that is not given: sequence parallelism, ranks that divide or split
+/// experts, state in shards or overlaps.
 std::vector<Job> variants(const SearchSpace& space, const Job& job);
 
 }  // namespace trireme::plan

@@ -177,14 +177,12 @@ double ClusterCosts::limit_bytes() const {
 
 std::size_t ClusterCosts::layer_bytes(const Job& job) {
   const train::ExecutionConfig& e = job.execution;
-  const std::string key =
-      fmt::format("{} {} {} {} {} {}", job.grid.tensor_size(), job.grid.context_size(), job.grid.expert_size(),
-                  e.micro_batch_size, static_cast<int>(e.recomputation.granularity), e.parallel.sequence_parallel);
+  const std::string key = fmt::format("{} {} {} {} {} {} {}", job.grid.tensor_size(), job.grid.context_size(),
+                                      job.grid.expert_size(), job.grid.expert_tensor_size(), e.micro_batch_size,
+                                      static_cast<int>(e.recomputation.granularity), e.parallel.sequence_parallel);
   const auto known = layer_bytes_.find(key);
   if (known != layer_bytes_.end()) return known->second;
-  const std::size_t bytes = train::layer_activations(*device_, job.model, e, job.grid.tensor_size(),
-                                                     job.grid.context_size(), job.grid.expert_size())
-                                .kept;
+  const std::size_t bytes = train::layer_activations(*device_, job.model, e, job.grid).kept;
   return layer_bytes_[key] = bytes;
 }
 

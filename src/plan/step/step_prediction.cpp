@@ -38,10 +38,10 @@ std::string stage_key(const Job& job) {
       static_cast<int>(e.recomputation.method), e.recomputation.layers, e.recomputation.distribute,
       e.parallel.sequence_parallel, e.parallel.async_tensor_all_reduce, job.model.hidden_dropout);
   const model::ExpertConfig& experts = job.model.experts;
-  key += fmt::format(" {} {} {} {} {} {} {} {} {} {}", job.model.attention_dropout, e.cross_entropy_chunks,
-                     job.grid.expert_size(), e.parallel.exchange_tokens, e.parallel.expert_load,
-                     static_cast<int>(experts.balance), experts.balance_coefficient, experts.z_coefficient,
-                     experts.capacity_factor, experts.jitter_eps);
+  key += fmt::format(" {} {} {} {} {} {} {} {} {} {} {}", job.model.attention_dropout, e.cross_entropy_chunks,
+                     job.grid.expert_size(), job.grid.expert_tensor_size(), e.parallel.exchange_tokens,
+                     e.parallel.expert_load, static_cast<int>(experts.balance), experts.balance_coefficient,
+                     experts.z_coefficient, experts.capacity_factor, experts.jitter_eps);
   const Attributes shape = model::attributes_of(job.model);
   for (const auto& [name, value] : shape.texts()) key += fmt::format(" {}={}", name, value);
   return key;
@@ -52,13 +52,13 @@ std::string update_key(const Job& job) {
   const train::ExecutionConfig& e = job.execution;
   const parallel::DataParallelOptions& data = e.parallel.data_parallel;
   const optim::OptimizerOptions& optimizer = job.options.optimizer;
-  std::string key =
-      fmt::format("{} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {}", job.grid.tensor_size(), job.grid.gradient_size(),
-                  job.grid.expert_size(), static_cast<int>(e.dtype), e.vocabulary_multiple, e.padded_vocabulary_size,
-                  e.parallel.sequence_parallel, static_cast<int>(data.sharding), data.low_precision_gradients,
-                  data.overlap_reduce, data.overlap_gather, data.bucket_elements,
-                  schedule_of(job) == ScheduleKind::zero_bubble, static_cast<int>(optimizer.kind),
-                  static_cast<int>(optimizer.adamw.exp_avg_dtype), static_cast<int>(optimizer.adamw.exp_avg_sq_dtype));
+  std::string key = fmt::format(
+      "{} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {}", job.grid.tensor_size(), job.grid.gradient_size(),
+      job.grid.expert_size(), job.grid.expert_tensor_size(), static_cast<int>(e.dtype), e.vocabulary_multiple,
+      e.padded_vocabulary_size, e.parallel.sequence_parallel, static_cast<int>(data.sharding),
+      data.low_precision_gradients, data.overlap_reduce, data.overlap_gather, data.bucket_elements,
+      schedule_of(job) == ScheduleKind::zero_bubble, static_cast<int>(optimizer.kind),
+      static_cast<int>(optimizer.adamw.exp_avg_dtype), static_cast<int>(optimizer.adamw.exp_avg_sq_dtype));
   const Attributes shape = model::attributes_of(job.model);
   for (const auto& [name, value] : shape.texts()) key += fmt::format(" {}={}", name, value);
   return key;
@@ -182,10 +182,9 @@ const StepPredictor::Parts& StepPredictor::parts_of(const Job& job, const std::s
     return *parts;
   }
   const train::ExecutionConfig& e = job.execution;
-  const LayerGrid grid{job.grid.tensor_size(), job.grid.context_size(), job.grid.expert_size()};
   train::ExecutionConfig execution = e;
   const auto record = [&](const train::StageRehearsal::Layers& layers) {
-    return record_stage(job.model, execution, grid, layers);
+    return record_stage(job.model, execution, job.grid, layers);
   };
   const auto time = [&](const StageWork& work) { return time_of(cluster_, costs_, work, groups, e.cuda_graphs); };
   const bool full = e.recomputation.granularity == RecomputeGranularity::full;
@@ -287,7 +286,7 @@ ScheduleTimes StepPredictor::message_times(const Job& job, const GroupPlacements
 StepPrediction StepPredictor::predict(const Job& job) {
   const train::ExecutionConfig& execution = job.execution;
   const parallel::ProcessGrid& grid = job.grid;
-  train::validate(execution, job.model, grid.expert_size());
+  train::validate(execution, job.model, grid.expert_size(), grid.folds_experts());
   const parallel::PipelineLayout layout = layout_of(job);
   const bool halves = has_halves(job);
   const int micro_batches = micro_batches_of(job);

@@ -39,6 +39,7 @@ void add(WorkTime& time, const KernelCall& call, const Cost& cost) {
 Traffic traffic_of(const WorkEvent& event) {
   switch (event.group) {
     case parallel::GroupKind::tensor:
+    case parallel::GroupKind::expert_tensor:
       return Traffic::tensor;
     case parallel::GroupKind::context:
       return Traffic::context;
@@ -118,8 +119,8 @@ WorkTime operator*(double factor, WorkTime work) {
 GroupPlacements::GroupPlacements(const Cluster& cluster, const parallel::ProcessGrid& grid) {
   using parallel::GroupKind;
   const int t = grid.tensor_size(), c = grid.context_size(), d = grid.data_size(), p = grid.pipeline_size();
-  const int e = grid.expert_size();
-  const int stage = t * c * d;  // ranks
+  const int e = grid.expert_size() * grid.expert_tensor_size();
+  const int stage = grid.stage_size();
   const auto set = [&](GroupKind kind, int ranks, int stride) {
     groups_[static_cast<std::size_t>(kind)] = placement(cluster, ranks, stride);
   };
@@ -129,15 +130,16 @@ GroupPlacements::GroupPlacements(const Cluster& cluster, const parallel::Process
   set(GroupKind::gradient, c * d, t);
   set(GroupKind::pipeline, p, stage);
   set(GroupKind::embedding, std::min(p, 2), stage * std::max(1, p - 1));
-  set(GroupKind::expert, e, t);
-  set(GroupKind::expert_gradient, grid.expert_gradient_size(), t * e);
+  set(GroupKind::expert, grid.token_group_size(), grid.folds_experts() ? 1 : t);
+  set(GroupKind::expert_gradient, grid.expert_gradient_size(), e);
+  set(GroupKind::expert_tensor, grid.expert_tensor_size(), 1);
   // `ranks` neighbours of every stage.
   const auto set_in_all_stages = [&](GroupKind kind, int ranks) {
     const int on_node = std::min(ranks, cluster.ranks_per_node) * std::clamp(cluster.ranks_per_node / stage, 1, p);
     groups_[static_cast<std::size_t>(kind)] = {ranks * p, on_node};
   };
   set_in_all_stages(GroupKind::model, t);
-  set_in_all_stages(GroupKind::expert_model, t * e);
+  set_in_all_stages(GroupKind::expert_model, e);
 }
 
 void WorkTimer::add(std::span<const WorkEvent> events, std::optional<Traffic> traffic) {

@@ -12,6 +12,7 @@
 #include "src/parallel/data/data_parallel.hpp"
 #include "src/plan/cost/observed_backend.hpp"
 #include "src/plan/work/device_stand_in.hpp"
+#include "src/train/parallel_model.hpp"
 
 namespace trireme::plan {
 namespace {
@@ -145,8 +146,9 @@ class Rank {
         model_(GroupKind::model, grid.tensor_size() * grid.pipeline_size(), recorder),
         embedding_(GroupKind::embedding, 2, recorder),
         expert_gradient_(GroupKind::expert_gradient, grid.expert_gradient_size(), recorder),
-        expert_model_(GroupKind::expert_model, grid.tensor_size() * grid.expert_size() * grid.pipeline_size(),
+        expert_model_(GroupKind::expert_model, grid.expert_tensor_size() * grid.expert_size() * grid.pipeline_size(),
                       recorder),
+        expert_tensor_(GroupKind::expert_tensor, grid.expert_tensor_size(), recorder),
         groups_(groups()),
         workspace_(backend),
         buffer_(backend, execution.dtype,
@@ -183,15 +185,14 @@ class Rank {
  private:
   model::StageShard shard_of(const train::ExecutionConfig& execution, const parallel::ProcessGrid& grid,
                              int pipeline_rank) const {
-    model::StageShard shard = model::StageShard::of(layout_, 0, grid.tensor_size(), pipeline_rank);
+    model::StageShard shard = train::stage_shard(layout_, grid, grid.rank({.pipeline = pipeline_rank}));
     shard.sequence_parallel = execution.parallel.sequence_parallel && grid.tensor_size() > 1;
-    shard.expert_size = grid.expert_size();
     return shard;
   }
   /// As ParallelModel's gradient groups.
   std::vector<parallel::GradientGroup> groups() {
     std::vector<parallel::GradientGroup> groups = {{gradient_, tensor_, model_}};
-    if (shard_.expert_size > 1) groups.push_back({expert_gradient_, tensor_, expert_model_});
+    if (shard_.divides_experts()) groups.push_back({expert_gradient_, expert_tensor_, expert_model_});
     return groups;
   }
   std::vector<parallel::GradientGroupMember> members() const {
@@ -242,7 +243,7 @@ class Rank {
   model::StageShard shard_;
   bool halves_;     // backwards run in halves
   bool tied_head_;  // to the embedding on this rank
-  RecordingCommunicator tensor_, gradient_, model_, embedding_, expert_gradient_, expert_model_;
+  RecordingCommunicator tensor_, gradient_, model_, embedding_, expert_gradient_, expert_model_, expert_tensor_;
   std::vector<parallel::GradientGroup> groups_;
   Arena workspace_;
   parallel::ParameterBuffer buffer_;
@@ -254,16 +255,16 @@ class Rank {
 
 }  // namespace
 
-StageWork record_stage(const model::ModelConfig& config, const train::ExecutionConfig& execution, const LayerGrid& grid,
-                       const train::StageRehearsal::Layers& layers) {
+StageWork record_stage(const model::ModelConfig& config, const train::ExecutionConfig& execution,
+                       const parallel::ProcessGrid& grid, const train::StageRehearsal::Layers& layers) {
   DeviceStandIn device;
   RehearsalBackend rehearsal(device);
   ObservedBackend backend(rehearsal);
   Recorder recorder;
-  RecordingCommunicator tensor(GroupKind::tensor, grid.tensor, recorder);
-  RecordingCommunicator context(GroupKind::context, grid.context, recorder);
-  RecordingCommunicator expert(GroupKind::expert, grid.expert, recorder);
-  train::StageRehearsal stage(backend, tensor, context, expert, config, execution, layers);
+  RecordingCommunicator tensor(GroupKind::tensor, grid.tensor_size(), recorder);
+  RecordingCommunicator context(GroupKind::context, grid.context_size(), recorder);
+  RecordingCommunicator expert(GroupKind::expert, grid.token_group_size(), recorder);
+  train::StageRehearsal stage(backend, tensor, context, expert, grid, config, execution, layers);
   backend.set_logits_columns(stage.logits_columns());
   backend.observe(&recorder);
   StageWork work;

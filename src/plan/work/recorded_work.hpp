@@ -30,17 +30,10 @@ struct StageWork {
   double boundary_bytes = 0;                                   ///< size of a message to another chunk
 };
 
-/// Ranks that divide a layer.
-struct LayerGrid {
-  int tensor = 1;
-  int context = 1;
-  int expert = 1;
-};
-
 /// Records the program's work in a chunk of `layers` layers, by a rehearsal of its own code on a stand-in GPU.
 /// ConfigError if the program could not run it.
-StageWork record_stage(const model::ModelConfig& config, const train::ExecutionConfig& execution, const LayerGrid& grid,
-                       const train::StageRehearsal::Layers& layers);
+StageWork record_stage(const model::ModelConfig& config, const train::ExecutionConfig& execution,
+                       const parallel::ProcessGrid& grid, const train::StageRehearsal::Layers& layers);
 
 /// Work of a rank between the backwards of its chunks and the next forwards, besides the layers themselves. Operations
 /// are numbered across all parts, in step order.

@@ -202,6 +202,7 @@ struct Variant {
   bool documents = false;
   bool window = false;
   bool soft_cap = false;
+  bool biases = false;
 };
 
 AttentionProblem problem_of(Trial& t, const Extents& e, const Variant& variant) {
@@ -217,6 +218,7 @@ AttentionProblem problem_of(Trial& t, const Extents& e, const Variant& variant) 
   if (variant.padding) p.lengths = t.lengths(e.b, e.s);
   if (variant.window) p.window = e.s / 3;
   if (variant.soft_cap) p.soft_cap = 3;
+  if (variant.biases) p.alibi_heads = e.heads;
   if (variant.documents) p.first_visible = t.document_starts(e.s, e.b);
   if (variant.dropout) p.dropout = {0.1, 1234, 3, DropoutSite::attention_scores, t.samples(e.b)};
   return p;
@@ -371,7 +373,8 @@ std::vector<Case> attention_cases(const Extents& e) {
           attention(e, {" causal grouped"}),
           attention(e, {" causal grouped documents", true, false, false, true}),
           attention(e, {" causal grouped window", true, false, false, false, true}),
-          attention(e, {" causal grouped window soft cap", true, false, false, false, true, true})};
+          attention(e, {" causal grouped window soft cap", true, false, false, false, true, true}),
+          attention(e, {" causal grouped biases", true, false, false, false, false, false, true})};
 }
 
 std::vector<Case> rotary_cases(const Extents& e) {

@@ -83,8 +83,9 @@ class Search {
       const auto index = static_cast<std::size_t>(index_of(mine[i]));
       held[index] = count_not_finite(model_.backend(), gradient, sum_);
       // Each element counts once, as in the gradient's norm.
-      const bool counts = mine[i].counts_here(model_.communicators().tensor->rank()) &&
-                          (buffer.is_sharded() || model_.holders_of(mine[i]).rank() == 0);
+      const parallel::GradientGroup& group = model_.group_of(mine[i]);
+      const bool counts =
+          mine[i].counts_here(group.tensor.rank()) && (buffer.is_sharded() || group.gradient.rank() == 0);
       if (counts) bad[index] = held[index];
     }
     all_reduce_numbers(world_, bad, ReduceOp::sum);

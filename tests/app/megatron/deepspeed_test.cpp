@@ -61,6 +61,59 @@ TEST_F(TranslateDeepSpeed, ComparesSettingsWithTheLine) {
   EXPECT_EQ(with(R"({"gradient_clipping": 2})", Words("-- x")).arguments, Words("--clip-grad 2 -- x"));
 }
 
+// DeepSpeed's runtime reads the scale of the loss in its file alone.
+TEST_F(TranslateDeepSpeed, TakesTheLossScaleOfTheFile) {
+  const std::string json = R"({"fp16": {"enabled": true, "loss_scale": 0, "initial_scale_power": 12}})";
+  const Translation line = with(json, "--fp16 --loss-scale 12 --lr 1");
+  EXPECT_EQ(line.refusal(), "");
+  EXPECT_EQ(line.arguments, Words("--fp16 --lr 1 --initial-loss-scale 4096 --loss-scale 0"));
+  const std::string path = ::testing::TempDir() + "ds_config.json";
+  EXPECT_THAT(translate(Words("--fp16 --loss-scale 12 --deepspeed_config " + path), options_).refusal(),
+              HasSubstr("fp16.loss_scale 0: contradicts --loss-scale 12"))
+      << "without --deepspeed";
+}
+
+TEST_F(TranslateDeepSpeed, CountsTokensInSamplesAndIterations) {
+  const Words run("--seq-length 2048 --global-batch-size 256 --train-samples 1000000");
+  EXPECT_EQ(words(run + Words("--lr-decay-samples 5 --lr-decay-tokens 260_000_000_000 --lr-warmup-tokens 375000000 "
+                              "--train-tokens 300000000000")),
+            run + Words("--lr-decay-samples 126953125 --lr-warmup-samples 183105"))
+      << "the run ends before its last token";
+  // 3e8 tokens are 572.2 batches of 2048 x 256.
+  EXPECT_EQ(words(Words("--train-tokens 300000000") + run), run + Words("--exit-interval 573"));
+  const std::pair<Words, const char*> refused[] = {
+      {run + Words("--train-tokens x"), "x is not a number from 0 on; nearest: "},
+      {run + Words("--train-tokens 3000 --exit-interval 7"), "--exit-interval ends the run, too; nearest: "},
+      {run + Words("--train-tokens 3000 --rampup-batch-size 16 16 5000"), "a batch that grows"},
+      {Words("--lr-decay-tokens 3000"), "the value of --seq-length is not a number from 0 on; nearest: "}};
+  for (const auto& [line, problem] : refused) {
+    EXPECT_THAT(translate(line, options_).refusal(), HasSubstr(problem)) << problem;
+  }
+}
+
+TEST_F(TranslateDeepSpeed, DividesLayersAndEmbeddingsTogether) {
+  const Words bloom("--num-layers 70 --pipeline-model-parallel-size 12");
+  EXPECT_EQ(words(Words("--pp-partition-method 'type:transformer|embedding'") + bloom),
+            bloom + Words("--pipeline-model-parallel-layout 5,6,6,6,6,6,6,6,6,6,6,5"));
+  EXPECT_EQ(words("--num-layers 70 --pp-partition-method type:transformer|embedding"), Words("--num-layers 70"));
+  EXPECT_EQ(words("--num-layers 72 --pp-partition-method type:transformer"), Words("--num-layers 72"));
+  EXPECT_THAT(translate(Words("--num-layers 72 --pipeline-model-parallel-size 12 --pp-partition-method "
+                              "type:transformer|embedding"),
+                        options_)
+                  .refusal(),
+              HasSubstr("72 layers and two embeddings do not divide into 12 stages; nearest: "));
+  EXPECT_THAT(translate(Words("--pp-partition-method parameters"), options_).refusal(),
+              HasSubstr("nearest: --pipeline-model-parallel-layout"));
+}
+
+TEST_F(TranslateDeepSpeed, TakesItsExpertsOnlyIfThereIsOne) {
+  const Words flags("--moe-loss-coeff 0.01 --moe-train-capacity-factor 1.0 --topk 1 --create-moe-param-group");
+  EXPECT_EQ(words(flags + Words("--num-experts 1")), Words());
+  EXPECT_THAT(translate(flags + Words("--num-experts 64 128"), options_).refusal(),
+              AllOf(HasSubstr("--moe-loss-coeff 0.01: DeepSpeed's experts have biases"),
+                    HasSubstr("--create-moe-param-group: ")));
+}
+
 TEST_F(TranslateDeepSpeed, RefusesSettingsByName) {
   const std::pair<const char*, const char*> cases[] = {
       {R"({"zero_optimization": {"stage": 3}})", "zero_optimization.stage 3: parameters are not sharded"},

@@ -140,15 +140,16 @@ TEST_F(Translate, DropsFlagsThatAreSatisfied) {
 }
 
 TEST_F(Translate, RefusesWhatIsAbsentAllAtOnceWithTheNearestAlternative) {
-  const Translation line =
-      translate(Words("--kv-lora-rank 8 --fp8-format hybrid --position-embedding-type alibi --ds-inference --lr 1 "
-                      "--kv-lora-rank 8"),
-                options_);
+  const Translation line = translate(
+      Words("--linear-attention-freq 8 --fp8-format hybrid --position-embedding-type relative --ds-inference --lr 1 "
+            "--linear-attention-freq 8"),
+      options_);
   EXPECT_EQ(line.arguments, Words("--lr 1"));
-  EXPECT_THAT(line.refusal(), AllOf(HasSubstr("--kv-lora-rank 8: this form of attention is absent; nearest: "),
-                                    HasSubstr("--fp8-format hybrid: "), HasSubstr("--position-embedding-type alibi: "),
-                                    HasSubstr("--ds-inference: ")));
-  EXPECT_EQ(line.refusal().find("--kv-lora-rank"), line.refusal().rfind("--kv-lora-rank")) << line.refusal();
+  EXPECT_THAT(line.refusal(), AllOf(HasSubstr("--linear-attention-freq 8: this form of attention is absent; nearest: "),
+                                    HasSubstr("--fp8-format hybrid: "),
+                                    HasSubstr("--position-embedding-type relative: "), HasSubstr("--ds-inference: ")));
+  EXPECT_EQ(line.refusal().find("--linear-attention-freq"), line.refusal().rfind("--linear-attention-freq"))
+      << line.refusal();
 }
 
 TEST_F(Translate, TakesTheExpertsOfLaunchScripts) {
@@ -280,7 +281,7 @@ TEST_F(Translate, ReadsFilesOfOptions) {
   EXPECT_TRUE(options_.given("recompute-granularity"));
   EXPECT_FALSE(options_.given("use-flash-attn"));
 
-  std::ofstream(path) << "kv-lora-rank = 8\nfrobnicate = 1\n";
+  std::ofstream(path) << "linear-attention-freq = 8\nfrobnicate = 1\n";
   Options options("trireme train", "");
   const RunConfigReader reader(options);
   try {
@@ -288,7 +289,7 @@ TEST_F(Translate, ReadsFilesOfOptions) {
     FAIL();
   } catch (const ConfigError& error) {
     EXPECT_THAT(error.what(), AllOf(HasSubstr("megatron.ini: flags of Megatron-LM that are absent here"),
-                                    HasSubstr("--kv-lora-rank 8: this form of attention"),
+                                    HasSubstr("--linear-attention-freq 8: this form of attention"),
                                     HasSubstr("there is no option --frobnicate in ")));
   }
 }

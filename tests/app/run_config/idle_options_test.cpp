@@ -41,6 +41,8 @@ TEST(IdleOptions, OfAScriptForManyRanksAreNamedOnOne) {
 TEST(IdleOptions, AreUsedOnALargerGrid) {
   EXPECT_THAT(idle(many_ranks, parallel::ProcessGrid(8, 2, 2)), IsEmpty());
   EXPECT_THAT(idle(many_ranks, parallel::ProcessGrid(8, 2, 2, 2)), IsEmpty());  // context ranks reduce gradients, too
+  EXPECT_THAT(idle(many_ranks, parallel::ProcessGrid(4, 2, 2, 1, 1, 1, 1)),
+              IsEmpty());  // tensor ranks those of experts
   EXPECT_THAT(idle(many_ranks, parallel::ProcessGrid(4, 1, 2)),
               ElementsAre("--no-scatter-gather-tensors-in-pipeline (one tensor rank)",
                           "--sequence-parallel (one tensor rank)"));

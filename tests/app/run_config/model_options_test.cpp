@@ -245,6 +245,36 @@ TEST(ModelOptions, PlaceNorms) {
               ThrowsMessage<ConfigError>(HasSubstr("--post-branch-norm with --parallel-residual")));
 }
 
+TEST(ModelOptions, DescribeLatentAttention) {
+  const Words words =
+      "--num-layers 4 --hidden-size 64 --num-attention-heads 4 --disable-bias-linear --multi-latent-attention "
+      "--q-lora-rank 48 --kv-lora-rank 24 --qk-head-dim 16 --qk-pos-emb-head-dim 8 --v-head-dim 12 --qk-layernorm";
+  const model::ModelConfig config = ask(words + Words("--rope-type yarn --rotary-scaling-factor 4 --mscale 0.5 "
+                                                      "--mscale-all-dim 0.25"),
+                                        16, 257)
+                                        .config;
+  EXPECT_EQ(config.latent.query_rank, 48);
+  EXPECT_EQ(config.latent.kv_rank, 24);
+  EXPECT_EQ(config.head_dim(), 24);
+  EXPECT_EQ(config.rotary_of(0).channels, 8);
+  EXPECT_EQ(config.value_columns(), 48);
+  EXPECT_TRUE(config.qk_norm);
+  EXPECT_EQ(config.rotary_scaling.kind, model::RotaryScalingKind::yarn);
+  EXPECT_EQ(config.rotary_scaling.factor, 4);
+  EXPECT_EQ(ask(words + Words("--rope-type rope"), 16, 257).config.rotary_scaling.factor, 1);
+  EXPECT_EQ(ask("--model deepseek-v2-lite --rope-type rope", 16, 257).config.rotary_scaling.kind,
+            model::RotaryScalingKind::none);
+  EXPECT_THAT([&] { ask(words, 16, 257); },
+              ThrowsMessage<ConfigError>(HasSubstr(
+                  "--multi-latent-attention needs a GPT with rotary positions: give --position-embedding-type rope")));
+  const Words both = "--rope-type rope --position-embedding-type yarn --rotary-scaling-factor 4";
+  EXPECT_THAT(
+      [&] { ask(words + both, 16, 257); },
+      ThrowsMessage<ConfigError>(HasSubstr("--rope-type and --position-embedding-type name different positions")));
+  EXPECT_THAT([] { ask("--model 124m --kv-lora-rank 8", 16, 257); },
+              ThrowsMessage<ConfigError>(HasSubstr("--kv-lora-rank needs --multi-latent-attention")));
+}
+
 TEST(ModelOptions, DescribeExperts) {
   const Words dense = "--num-layers 4 --hidden-size 64 --num-attention-heads 4 --disable-bias-linear";
   const auto experts_of = [&](const Words& words) { return ask(dense + words, 16, 257).config.experts; };
@@ -321,8 +351,8 @@ TEST(ModelOptions, EachFieldsOptionSetsIt) {
     if (field.help.empty()) continue;
     Words base = "--model 124m";
     if (field.needs.met != nullptr) {
-      constexpr const char* models[] = {"llama3-8b",  "llama3.1-8b", "mixtral-8x7b",
-                                        "qwen3-0.6b", "pythia-1.4b", "bert-336m"};
+      constexpr const char* models[] = {"llama3-8b",   "llama3.1-8b",      "mixtral-8x7b", "qwen3-0.6b",
+                                        "pythia-1.4b", "deepseek-v2-lite", "bert-336m"};
       const auto* const found =
           std::ranges::find_if(models, [&](const char* name) { return field.needs.met(model::preset(name)); });
       base[1] = found != std::end(models) ? *found : "llama3-8b";
@@ -335,6 +365,10 @@ TEST(ModelOptions, EachFieldsOptionSetsIt) {
     }
     if (field.name() == "num-query-groups") base.emplace_back("--group-query-attention");
     if (field.name() == "hidden-size") base.insert(base.end(), {"--kv-channels", "64"});
+    if (field.name() == "multi-latent-attention") {
+      base = "--model llama3-8b --group-query-attention --num-query-groups 32";
+    }
+    if (field.name() == "qk-head-dim") base.insert(base.end(), {"--v-head-dim", "16"});
     if (field.name() == "num-experts") base.emplace_back("--disable-bias-linear");
     if (field.name() == "rotary-base-local") base.insert(base.end(), {"--window-size", "5"});
     if (field.name() == "moe-router-enable-expert-bias") {

@@ -21,11 +21,18 @@ TEST(ExpertRanks, AreContextAndDataRanks) {
   expect_refused(experts + "9 --ep 3", "does not divide the 4 ranks");
 }
 
-TEST(ExpertRanks, HaveTheTensorRanksOfTheLayer) {
-  EXPECT_EQ(read(experts + "8 --tp 2 --expert-tensor-parallel-size 2").parallel.grid.tensor, 2);
-  expect_refused(experts + "8 --tp 2 --expert-tensor-parallel-size 1",
-                 "--expert-tensor-parallel-size 1 with --tensor-model-parallel-size 2: experts are split over the same "
-                 "tensor ranks");
+TEST(ExpertRanks, MaySplitExpertsOverOthersThanTheTensorRanks) {
+  EXPECT_FALSE(read(experts + "8 --tp 2 --expert-tensor-parallel-size 2").parallel.grid.of(8, 1).folds_experts());
+  const parallel::ProcessGrid grid =
+      read(experts + "8 --tp 2 --ep 8 --expert-tensor-parallel-size 1").parallel.grid.of(8, 1);
+  EXPECT_EQ(grid.expert_gradient_size(), 1);
+  EXPECT_EQ(grid.expert_tensor_size(), 1);
+  expect_refused(experts + "8 --tp 2 --expert-tensor-parallel-size 3",
+                 "expert tensor size 3 (--expert-tensor-parallel-size) does not divide the 8 ranks of tensor size 2");
+  expect_refused(gpt + "--tp 2 --expert-tensor-parallel-size 1",
+                 "--expert-tensor-parallel-size: the model has no experts. Leave it out");
+  expect_refused(experts + "8 --tp 2 --expert-tensor-parallel-size 1 --variable-seq-lengths",
+                 "--variable-seq-lengths needs --expert-tensor-parallel-size equal to --tensor-model-parallel-size");
 }
 
 TEST(ExpertRanks, NeedMicroBatchesOfEqualLength) {

@@ -14,9 +14,10 @@ namespace {
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-std::string message_of(int world, int tensor, int pipeline, int data = 0, int context = 1, int expert = 1) {
+std::string message_of(int world, int tensor, int pipeline, int data = 0, int context = 1, int expert = 1,
+                       int expert_tensor = 0) {
   try {
-    const ProcessGrid grid(world, tensor, pipeline, context, data, expert);
+    const ProcessGrid grid(world, tensor, pipeline, context, data, expert, expert_tensor);
   } catch (const ConfigError& error) {
     EXPECT_EQ(error.exit_code(), ExitCode::usage);
     return error.what();
@@ -83,9 +84,44 @@ TEST(ProcessGrid, AnExpertGroupMaySpanContextAndDataRanks) {
               ElementsAre(ElementsAre(0, 4), ElementsAre(1, 5), ElementsAre(2, 6), ElementsAre(3, 7)));
 }
 
+TEST(ProcessGrid, CompleteExpertsDivideTheTensorRanks) {
+  const ProcessGrid grid(16, 2, 2, 2, 2, 4, 1);
+  EXPECT_EQ(grid.expert_gradient_size(), 2);
+  EXPECT_EQ(grid.token_group_size(), 4);
+  EXPECT_THAT(grid.groups(GroupKind::expert), ElementsAre(ElementsAre(0, 1, 2, 3), ElementsAre(4, 5, 6, 7),
+                                                          ElementsAre(8, 9, 10, 11), ElementsAre(12, 13, 14, 15)));
+  EXPECT_THAT(grid.groups(GroupKind::expert_gradient),
+              ElementsAre(ElementsAre(0, 4), ElementsAre(1, 5), ElementsAre(2, 6), ElementsAre(3, 7),
+                          ElementsAre(8, 12), ElementsAre(9, 13), ElementsAre(10, 14), ElementsAre(11, 15)));
+  EXPECT_THAT(grid.groups(GroupKind::expert_model),
+              ElementsAre(ElementsAre(0, 1, 2, 3, 8, 9, 10, 11), ElementsAre(4, 5, 6, 7, 12, 13, 14, 15)));
+  EXPECT_EQ(grid.groups(GroupKind::expert_tensor).size(), 16u);
+  EXPECT_EQ(grid.expert_rank(11), 3);
+  // Without expert ranks all ranks of a stage hold all experts.
+  EXPECT_THAT(ProcessGrid(8, 4, 2, 1, 1, 1, 1).groups(GroupKind::expert_gradient),
+              ElementsAre(ElementsAre(0, 1, 2, 3), ElementsAre(4, 5, 6, 7)));
+}
+
+// Megatron Core's order: expert tensor, then expert, then expert data.
+TEST(ProcessGrid, ExpertsMaySplitOverOtherRanksThanLayers) {
+  const ProcessGrid grid(8, 4, 1, 1, 2, 2, 2);
+  EXPECT_THAT(grid.groups(GroupKind::expert_tensor),
+              ElementsAre(ElementsAre(0, 1), ElementsAre(2, 3), ElementsAre(4, 5), ElementsAre(6, 7)));
+  EXPECT_THAT(grid.groups(GroupKind::expert), ElementsAre(ElementsAre(0, 1, 2, 3), ElementsAre(4, 5, 6, 7)));
+  EXPECT_THAT(grid.groups(GroupKind::expert_gradient),
+              ElementsAre(ElementsAre(0, 4), ElementsAre(1, 5), ElementsAre(2, 6), ElementsAre(3, 7)));
+  EXPECT_EQ(grid.expert_tensor_rank(7), 1);
+  EXPECT_EQ(grid.expert_rank(7), 1);
+  EXPECT_EQ(grid.expert_gradient_rank(7), 1);
+  // More ranks may split an expert than a layer.
+  EXPECT_THAT(ProcessGrid(4, 1, 1, 1, 4, 2, 2).groups(GroupKind::expert_tensor),
+              ElementsAre(ElementsAre(0, 1), ElementsAre(2, 3)));
+}
+
 TEST(ProcessGrid, UndividedExpertsNeedNoGroups) {
   const ProcessGrid grid(8, 2, 1);
-  for (const GroupKind kind : {GroupKind::expert, GroupKind::expert_gradient, GroupKind::expert_model}) {
+  for (const GroupKind kind :
+       {GroupKind::expert, GroupKind::expert_gradient, GroupKind::expert_model, GroupKind::expert_tensor}) {
     EXPECT_FALSE(grid.has(kind));
     EXPECT_TRUE(grid.group(kind, 0).empty());
   }
@@ -111,10 +147,11 @@ TEST(ProcessGrid, RankAndPositionAreInverse) {
 }
 
 TEST(ProcessGrid, EveryKindOfGroupDividesTheWorld) {
-  for (const auto& [tensor, pipeline, context, data, expert] :
-       {std::tuple{1, 1, 1, 1, 1}, std::tuple{2, 1, 1, 3, 3}, std::tuple{3, 4, 1, 2, 1}, std::tuple{4, 2, 3, 1, 3},
-        std::tuple{2, 2, 2, 3, 2}}) {
-    const ProcessGrid grid(tensor * pipeline * context * data, tensor, pipeline, context, data, expert);
+  for (const auto& [tensor, pipeline, context, data, expert, expert_tensor] :
+       {std::tuple{1, 1, 1, 1, 1, 0}, std::tuple{2, 1, 1, 3, 3, 0}, std::tuple{3, 4, 1, 2, 1, 0},
+        std::tuple{4, 2, 3, 1, 3, 0}, std::tuple{2, 2, 2, 3, 2, 0}, std::tuple{2, 2, 2, 3, 4, 3},
+        std::tuple{4, 2, 1, 2, 1, 1}}) {
+    const ProcessGrid grid(tensor * pipeline * context * data, tensor, pipeline, context, data, expert, expert_tensor);
     for (const GroupKind kind : all_group_kinds) {
       if (kind == GroupKind::embedding || !grid.has(kind)) continue;
       std::vector<int> seen;
@@ -157,6 +194,18 @@ TEST(ProcessGrid, ExpertRanksThatDoNotDivideAreRefused) {
   EXPECT_EQ(message_of(8, 2, 2, 0, 1, 2), "");
 }
 
+TEST(ProcessGrid, RanksThatDoNotSplitExpertsAreRefused) {
+  const auto refusal = [](int expert, int expert_tensor) { return message_of(16, 2, 2, 4, 1, expert, expert_tensor); };
+  EXPECT_THAT(refusal(1, 3),
+              HasSubstr("expert tensor size 3 (<expert_tensor_parallel_size>) does not divide the 8 ranks "
+                        "of tensor size 2 x context size 1 x data size 4. Try one of 1, 2, 4, 8"));
+  EXPECT_THAT(refusal(4, 4),
+              HasSubstr("expert size 4 (<ep>) x expert tensor size 4 does not divide the 8 ranks of tensor "
+                        "size 2 x context size 1 x data size 4. Try <ep> 1, 2"));
+  EXPECT_THAT(refusal(1, -1), HasSubstr("expert tensor size -1"));
+  EXPECT_EQ(refusal(8, 1), "");
+}
+
 TEST(ProcessGrid, SizesBelowOneAreRefused) {
   EXPECT_THAT(message_of(8, 1, 1, 0, 1, 0), HasSubstr("expert size 0"));
   EXPECT_THAT(message_of(8, 0, 1), HasSubstr("each is at least 1"));
@@ -174,6 +223,8 @@ TEST(ProcessGrid, DescribesARank) {
   EXPECT_EQ(ProcessGrid(8, 2, 2, 2).describe(7), "rank 7: tensor 1 of 2, context 1 of 2, data 0 of 1, pipeline 1 of 2");
   EXPECT_EQ(ProcessGrid(8, 2, 1, 1, 0, 2).describe(7),
             "rank 7: tensor 1 of 2, data 3 of 4, expert 1 of 2, pipeline 0 of 1");
+  EXPECT_EQ(ProcessGrid(8, 2, 1, 1, 0, 4, 1).describe(7),
+            "rank 7: tensor 1 of 2, data 3 of 4, expert 3 of 4, expert tensor 0 of 1, pipeline 0 of 1");
 }
 
 TEST(ProcessGrid, DrawsStagesAndReplicas) {
@@ -189,6 +240,9 @@ TEST(ProcessGrid, DrawsStagesAndReplicas) {
             "stage 1           4-5        6-7\n");
   EXPECT_THAT(ProcessGrid(8, 2, 1, 1, 0, 4).diagram(),
               HasSubstr("8 ranks = tensor 2 x data 4 x pipeline 1; experts over 4 ranks\n"));
+  EXPECT_THAT(ProcessGrid(8, 2, 1, 1, 0, 8, 1).diagram(),
+              HasSubstr("pipeline 1; experts over 8 ranks; each expert complete on one\n"));
+  EXPECT_THAT(ProcessGrid(8, 4, 1, 1, 0, 1, 2).diagram(), HasSubstr("pipeline 1; each expert split over 2 ranks\n"));
 }
 
 TEST(ProcessGrid, DrawsLargeGridsShortened) {

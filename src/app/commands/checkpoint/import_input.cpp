@@ -10,6 +10,7 @@
 #include "io/safetensors/safetensors_source.hpp"
 #include "src/base/check.hpp"
 #include "src/base/log.hpp"
+#include "src/exchange/fused_experts.hpp"
 #include "src/exchange/llmc.hpp"
 #include "src/exchange/model_class.hpp"
 
@@ -43,7 +44,7 @@ ImportInput open_huggingface(const ImportOptions& options) {
   TRIREME_CHECK(io::is_there(input), DataError, "there is no {}", input);
   const std::string folder = io::is_folder(input + "/.") ? input : folder_of(input);
   const io::HuggingFaceModel model = io::read_config_json(folder + "/config.json");
-  result.source = std::make_unique<io::SafetensorsSource>(input);
+  result.source = exchange::with_single_experts(std::make_unique<io::SafetensorsSource>(input));
   result.config = model.config;
   result.end_of_text = model.end_of_text;
   if (!options.without_tokenizer) result.tokenizer = io::read_tokenizer_of(folder, options.end_of_document);

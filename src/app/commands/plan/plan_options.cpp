@@ -17,7 +17,8 @@ namespace {
 constexpr std::string_view own_options =
     "cluster nodes ranks-per-node calibrate no-search top json constants cases batch-file svg trace-file compare "
     "show-schedule micro-batches data-parallel-size tensor-model-parallel-size pipeline-model-parallel-size "
-    "context-parallel-size expert-model-parallel-size expert-load-factor num-virtual-stages-per-pipeline-rank schedule "
+    "context-parallel-size expert-model-parallel-size expert-tensor-parallel-size expert-load-factor "
+    "num-virtual-stages-per-pipeline-rank schedule "
     "overlap-p2p-communication sequence-parallel "
     "micro-batch-size global-batch-size seq-length dtype bf16 fp16 recompute-granularity recompute-activations "
     "use-distributed-optimizer data-parallel-sharding-strategy overlap-grad-reduce overlap-param-gather";
@@ -47,11 +48,11 @@ void PlanOptions::declare(Options& options) {
               "Costs measured on the cluster, instead of its own: lines of kernels_calibration, kernels_gpu_bench "
               "and collectives_bench. Several files may follow.");
   options.section("Prediction");
-  options.add_flag(
-      "no-search", &no_search,
-      "Predict only the layout that train would run with these options. Otherwise every axis that is not "
-      "given is searched: ranks, also those that divide experts, chunks, micro-batch, schedule, recomputation, "
-      "shards and overlaps.");
+  options.add_flag("no-search", &no_search,
+                   "Predict only the layout that train would run with these options. Otherwise every axis that is not "
+                   "given is searched: ranks, also those that divide or split experts, chunks, micro-batch, schedule, "
+                   "recomputation, "
+                   "shards and overlaps.");
   options.add("top", &top, "N", "Grids to find and print.", between(1, 1000));
   options.add_flag("json", &json, "Print JSON instead of tables; with --cases a line for each run.");
   options.add("batch-file", &batch_file, "FILE", "Write a SLURM batch file that trains with the best layout.");
@@ -155,7 +156,6 @@ plan::SearchSpace PlanOptions::space(const Options& options, const plan::Cluster
   problems.expect(precision.dtype != DType::bf16 || on.device.has_bf16,
                   fmt::format("--dtype bf16: a {} has no bf16; use fp16", on.device.name));
   parallel.settle(precision.dtype, config, problems);
-  problems.attempt([&] { g.check(); });
   problems.expect(!execution.recomputation.distribute || no_search || options.given("tensor-model-parallel-size"),
                   "--distribute-saved-activations needs --tensor-model-parallel-size");
   execution.settle(options, parallel, {}, problems);
@@ -176,6 +176,7 @@ plan::SearchSpace PlanOptions::space(const Options& options, const plan::Cluster
   space.context = if_given(options.given("context-parallel-size"), g.context);
   space.data = data_ranks;
   space.expert = if_given(options.given("expert-model-parallel-size"), g.expert);
+  space.expert_tensor = g.expert_tensor;
   space.chunks = g.split.chunks;
   space.micro_batch_size = if_given(options.given("micro-batch-size"), batch.micro_batch_size);
   space.schedule = parallel.schedule;
@@ -220,6 +221,9 @@ std::vector<std::string> train_options(const Options& options, const plan::Job& 
   add("pipeline-model-parallel-size", fmt::format("{}", job.grid.pipeline_size()));
   if (job.grid.context_size() > 1) add("context-parallel-size", fmt::format("{}", job.grid.context_size()));
   if (job.grid.expert_size() > 1) add("expert-model-parallel-size", fmt::format("{}", job.grid.expert_size()));
+  if (job.grid.folds_experts()) {
+    add("expert-tensor-parallel-size", fmt::format("{}", job.grid.expert_tensor_size()));
+  }
   const int chunks = plan::chunks_of(job);
   if (chunks > 1 && p.pipeline.chunks) add("num-virtual-stages-per-pipeline-rank", fmt::format("{}", chunks));
   if (job.grid.pipeline_size() > 1) add("schedule", parallel::name_of(plan::schedule_of(job)));

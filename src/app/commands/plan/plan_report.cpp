@@ -68,21 +68,23 @@ void print_head(const PlanReport& report) {
 
 void print_table(const PlanReport& report) {
   fmt::print(
-      "\n{:>3} {:>3} {:>3} {:>5} {:>3} {:>3} {:>5} {:>5}  {:<11} {:<9} {:>4} {:>2}  {:<14} {:>9} {:>10} {:>10} {:>7} "
+      "\n{:>3} {:>3} {:>3} {:>5} {:>3} {:>3} {:>3} {:>5} {:>5}  {:<11} {:<9} {:>4} {:>2}  {:<14} {:>9} {:>10} {:>10} "
+      "{:>7} "
       "{:>6}\n",
-      "tp", "pp", "cp", "dp", "ep", "vpp", "micro", "count", "schedule", "recompute", "zero", "sp", "overlaps",
+      "tp", "pp", "cp", "dp", "ep", "etp", "vpp", "micro", "count", "schedule", "recompute", "zero", "sp", "overlaps",
       "memory", "step ms", "tokens/s", "TFLOP/s", "MFU");
   for (const RankedGrid& grid : report.result.grids) {
     const plan::Job& job = grid.job;
     const Speed speed = speed_of(grid);
     fmt::print(
-        "{:>3} {:>3} {:>3} {:>5} {:>3} {:>3} {:>5} {:>5}  {:<11} {:<9} {:>4} {:>2}  {:<14} {:>9} {:>10.1f} {:>10.0f} "
+        "{:>3} {:>3} {:>3} {:>5} {:>3} {:>3} {:>3} {:>5} {:>5}  {:<11} {:<9} {:>4} {:>2}  {:<14} {:>9} {:>10.1f} "
+        "{:>10.0f} "
         "{:>7.4g} "
         "{:>5.1f}%\n",
         job.grid.tensor_size(), job.grid.pipeline_size(), job.grid.context_size(), job.grid.data_size(),
-        job.grid.expert_size(), plan::chunks_of(job), job.execution.micro_batch_size, plan::micro_batches_of(job),
-        job.grid.pipeline_size() > 1 ? parallel::name_of(plan::schedule_of(job)) : "-", recomputation_of(job),
-        static_cast<int>(job.execution.parallel.data_parallel.sharding),
+        job.grid.expert_size(), job.grid.expert_tensor_size(), plan::chunks_of(job), job.execution.micro_batch_size,
+        plan::micro_batches_of(job), job.grid.pipeline_size() > 1 ? parallel::name_of(plan::schedule_of(job)) : "-",
+        recomputation_of(job), static_cast<int>(job.execution.parallel.data_parallel.sharding),
         job.execution.parallel.sequence_parallel ? "y" : "-", overlaps_of(job),
         bytes_text(static_cast<double>(grid.max_bytes())), grid.step.step_ms, speed.tokens_per_second,
         speed.tflops_per_rank, 100 * speed.tflops_per_rank / report.cluster.device.peak_tflops);
