@@ -120,7 +120,7 @@ std::vector<Case> cases(Communicator& group, Stream& stream, TensorView a, Tenso
   const auto count = static_cast<int>(numel);
   const auto shard_count = static_cast<int>(shard);
   const TensorView x = a.flat(0, numel), x_shards = a.flat(0, shard * n), y = b.flat(0, numel),
-                   y_shard = b.flat(0, shard);
+                   y_shard = b.flat(0, shard), y_shards = b.flat(0, shard * n);
   void *const from = a.data(), *const to = b.data();
   const auto one = [](Work work) {
     std::vector<Work> works;
@@ -155,6 +155,19 @@ std::vector<Case> cases(Communicator& group, Stream& stream, TensorView a, Tenso
          mpi::check(
              MPI_Sendrecv(from, count, MPI_FLOAT, next, 0, to, count, MPI_FLOAT, previous, 0, comm, MPI_STATUS_IGNORE),
              "MPI_Sendrecv");
+       }},
+      {"all_to_all", all_to_all,
+       [=, &group, &stream] {
+         std::vector<Transfer> transfers;
+         for (int peer = 0; peer < n; ++peer) {
+           if (peer == group.rank()) continue;
+           transfers.push_back({Transfer::Direction::send, peer, x_shards.flat(peer * shard, shard)});
+           transfers.push_back({Transfer::Direction::receive, peer, y_shards.flat(peer * shard, shard)});
+         }
+         return one(group.grouped_exchange(stream, transfers));
+       },
+       [=](MPI_Comm comm) {
+         mpi::check(MPI_Alltoall(from, shard_count, MPI_FLOAT, to, shard_count, MPI_FLOAT, comm), "MPI_Alltoall");
        }},
   };
 }

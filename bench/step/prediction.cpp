@@ -20,6 +20,9 @@ class RehearsedGpu final : public ObservedBackend {
  public:
   RehearsedGpu(RehearsalBackend& rehearsal, plan::DeviceStandIn& properties)
       : ObservedBackend(rehearsal), properties_(properties) {}
+  bool supports(Capability capability) const override {
+    return capability == Capability::results || ObservedBackend::supports(capability);
+  }
   Allocator& host_memory() override { return properties_.host_memory(); }
   void copy_to_host(Stream& stream, ConstTensorView device, TensorView host) override {
     ObservedBackend::copy_to_host(stream, device, host);

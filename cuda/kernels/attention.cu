@@ -301,7 +301,7 @@ class CudaAttention final : public AttentionKernels {
   explicit CudaAttention(std::size_t max_shared_bytes) : max_shared_bytes_(max_shared_bytes) {}
 
   std::string check_heads(DType dtype, std::int64_t head_dim, bool soft_cap) const override {
-    if (has_flash_attention(dtype, head_dim) && !soft_cap) return "";
+    if (has_flash_attention(dtype, head_dim, soft_cap)) return "";
     // The gradient of keys needs the most.
     const std::int64_t numbers =
         static_cast<std::int64_t>(max_shared_bytes_ / size_of(accumulation_type(dtype))) - shared_numbers(4, 0);

@@ -3,6 +3,7 @@
 #include <bit>
 
 #include "cuda/kernels/dispatch.cuh"
+#include "cuda/kernels/dropout.cuh"
 #include "cuda/kernels/families.hpp"
 #include "cuda/kernels/sums.cuh"
 #include "src/backend/kernels/expert_checks.hpp"
@@ -141,6 +142,22 @@ __global__ void __launch_bounds__(block_threads)
   if (i >= before) slot_of[i] = token_of[i] = -1;
 }
 
+/// One thread per eight columns of a token.
+template <class T>
+__global__ void __launch_bounds__(block_threads)
+    jitter_kernel(std::int64_t rows, std::int64_t batch, std::int64_t h, RouterJitter noise, const T* x, T* y) {
+  using A = Accumulation<T>;
+  const std::int64_t row = global_thread() / vec8s_of(h), vec8 = global_thread() % vec8s_of(h);
+  if (row >= rows) return;
+  const Vec8 columns = vec8_at(vec8, h);
+  A value[8];
+  load(x + row * h + columns.begin, columns.size, value);
+  const Dropout& random = noise.random;
+  const auto words = dropout_words(random.key, random.samples[row % batch], random.positions[row / batch], vec8);
+  for (int c = 0; c < 8; ++c) value[c] *= noise.factor<A>(Dropout::bits_of_column(words, c));
+  store(value, columns.size, y + row * h + columns.begin);
+}
+
 /// One thread per eight columns of a token. Several rows are in flight.
 template <class T>
 __global__ void __launch_bounds__(block_threads)
@@ -233,6 +250,15 @@ class CudaExperts final : public ExpertKernels {
   void route_backward(Stream& stream, const RouterProblem& problem, ConstTensorView logits, ConstTensorView experts,
                       ConstTensorView dweights, const BalanceGradient& balance, TensorView dlogits) override {
     cuda::route_backward(stream, problem, logits, experts, dweights, balance, dlogits);
+  }
+
+  void jitter(Stream& stream, const RouterJitter& noise, ConstTensorView x, TensorView y) override {
+    check_jitter(noise, x, y);
+    dispatch_gpu(x.dtype(), [&]<class T>() {
+      const std::int64_t batch = x.shape()[1], h = x.shape()[2], rows = x.shape()[0] * batch;
+      gpu::launch(stream, {"jitter", blocks_for(rows * vec8s_of(h)), block_threads}, jitter_kernel<T>, rows, batch, h,
+                  noise, x.as<T>(), y.as<T>());
+    });
   }
 
   void limit_load(Stream& stream, ConstTensorView experts, ConstTensorView weights, std::int64_t count,

@@ -48,13 +48,9 @@ void route_backward(Stream& stream, const RouterProblem& problem, ConstTensorVie
 // Attention on tensor cores (Dao 2023, arXiv:2307.08691), for bf16 and fp16 and heads of 64, 96 and 128 channels. It
 // computes what AttentionKernels defines, with probabilities and gradients of scores rounded to the training type.
 
-/// Returns whether there are kernels for the type and the size of heads.
-constexpr bool has_flash_attention(DType dtype, std::int64_t head_dim) {
-  return (dtype == DType::bf16 || dtype == DType::fp16) && (head_dim == 64 || head_dim == 96 || head_dim == 128);
-}
-/// Returns whether the kernels support the problem. Conditions: has_flash_attention holds. Every tensor of heads is
-/// aligned to 16 bytes. Offsets within `tensors` are less than 4 GiB. Dropout's groups of eight keys begin with the
-/// keys.
+/// Returns whether the kernels support the problem. Conditions: has_flash_attention holds (attention_problem.hpp).
+/// Every tensor of heads is aligned to 16 bytes. Offsets within `tensors` are less than 4 GiB. Dropout's groups of
+/// eight keys begin with the keys.
 bool takes_flash_attention(const AttentionProblem& problem, std::initializer_list<ConstHeads> tensors);
 
 void flash_attention(Stream& stream, const AttentionProblem& problem, const ConstHeads& q, const ConstHeads& k,

@@ -230,8 +230,8 @@ bool takes_flash_attention(const AttentionProblem& problem, std::initializer_lis
       return false;
     }
   }
-  return has_flash_attention(tensors.begin()->data.dtype(), problem.head_dim) && problem.scale > 0 &&
-         problem.soft_cap == 0 && (!problem.dropout.enabled() || problem.first_key % 8 == 0);
+  return has_flash_attention(tensors.begin()->data.dtype(), problem.head_dim, problem.soft_cap > 0) &&
+         problem.scale > 0 && (!problem.dropout.enabled() || problem.first_key % 8 == 0);
 }
 
 void flash_attention(Stream& stream, const AttentionProblem& problem, const ConstHeads& q, const ConstHeads& k,

@@ -82,11 +82,9 @@ Calibration::Share share_of(const json& object, const std::string& where) {
 
 Calibration::Transfer transfer_of(const json& object, const std::string& where) {
   using enum Collective;
-  constexpr std::pair<const char*, Collective> operations[] = {{"all_reduce", all_reduce},
-                                                               {"reduce_scatter", reduce_scatter},
-                                                               {"all_gather", all_gather},
-                                                               {"broadcast", broadcast},
-                                                               {"send_receive", send_receive}};
+  constexpr std::pair<const char*, Collective> operations[] = {
+      {"all_reduce", all_reduce}, {"reduce_scatter", reduce_scatter}, {"all_gather", all_gather},
+      {"broadcast", broadcast},   {"send_receive", send_receive},     {"all_to_all", all_to_all}};
   Calibration::Transfer transfer{.collective = choice_of(object, "operation", operations, where),
                                  .ranks = count_of(object, "ranks", where),
                                  .bytes = positive_of(object, "bytes", where),

@@ -56,6 +56,7 @@ enum class Capability {
   algorithm_cache,       ///< BackendOptions::algorithm_cache
   launch_checks,         ///< BackendOptions::check_launches
   profiler,              ///< a profiler records its work: the backend is a ProfiledDevice
+  results,               ///< copies to the host return results; not in a rehearsal
   repeatable,            ///< the same calls give the same bits in every run, sums over ranks included
 };
 

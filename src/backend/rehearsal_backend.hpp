@@ -17,7 +17,9 @@ class RehearsalBackend final : public Backend, public GraphRecorder, CallObserve
 
   std::string name() const override { return backend_.name(); }
   std::string description() const override { return "a rehearsal for " + backend_.description(); }
-  bool supports(Capability capability) const override { return backend_.supports(capability); }
+  bool supports(Capability capability) const override {
+    return capability != Capability::results && backend_.supports(capability);
+  }
   Stream& compute_stream() override { return stream_; }
   std::unique_ptr<Stream> make_stream() override { return std::make_unique<ImmediateStream>(); }
   bool memory_is_host() const override { return backend_.memory_is_host(); }

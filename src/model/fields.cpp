@@ -46,7 +46,7 @@ constexpr std::string_view placement_names[] = {"pre", "post"};
 constexpr std::string_view output_names[] = {"pretraining", "classes", "choices", "spans"};
 constexpr std::string_view family_names[] = {"gpt", "bert"};
 constexpr std::string_view score_names[] = {"softmax", "sigmoid"};
-constexpr std::string_view balance_names[] = {"aux_loss", "seq_aux_loss", "none"};
+constexpr std::string_view balance_names[] = {"aux_loss", "seq_aux_loss", "global_aux_loss", "none"};
 constexpr std::string_view router_type_names[] = {"", "fp32"};
 constexpr std::string_view drop_names[] = {"probs", "position"};
 
@@ -310,12 +310,17 @@ constexpr Field table[] = {
      .needs = needs_experts, .log = ", balance loss x {}"},
     {TRIREME_AT(&C::experts, &E::balance), .names = balance_names, .role = FieldRole::training,
      .stored_if = has_experts, .option = "moe-router-load-balancing-type",
-     .help = "Loss that balances the experts: by micro-batch (aux_loss, the default), by sequence (seq_aux_loss), none.",
+     .help = "Loss that balances the experts: by micro-batch (aux_loss, the default), by sequence (seq_aux_loss), with"
+             " the loads of the last global batch (global_aux_loss), none.",
      .needs = needs_experts, .log = " ({})"},
     {TRIREME_AT(&C::experts, &E::z_coefficient), .role = FieldRole::training, .range = at_least(0),
      .stored_if = has_experts, .option = "moe-z-loss-coeff",
      .help = "Coefficient of the z-loss, the mean square of the log-sum-exp of a router's logits; default 0.",
      .needs = needs_experts, .log = ", z-loss x {}"},
+    {TRIREME_AT(&C::experts, &E::jitter_eps), .role = FieldRole::training, .range = between(0, 1),
+     .stored_if = has_experts, .option = "moe-input-jitter-eps",
+     .help = "Multiply the inputs of routers by random numbers from 1 - X to 1 + X, in training; default 0, none.",
+     .needs = needs_experts, .log = ", router inputs times 1 +- {}"},
     {TRIREME_AT(&C::experts, &E::capacity_factor), .role = FieldRole::training, .range = at_least(0),
      .stored_if = has_experts, .option = "moe-expert-capacity-factor",
      .help = "An expert computes at most X times its even share of a micro-batch and drops the rest; default 0, no"

@@ -44,6 +44,7 @@ struct StageMode {
   bool backward = false;  ///< a backward follows each forward
   double hidden_dropout = 0;
   double attention_dropout = 0;
+  double router_jitter = 0;  ///< RouterJitter::eps
   std::uint64_t seed = 0;
   double loss_gradient = 1;         ///< gradient of the weighted token loss sum: loss scale / counted tokens
   double mean_gradient = 1;         ///< gradient of the mean losses of a micro-batch: loss scale / micro-batches

@@ -50,8 +50,9 @@ struct AttentionWindow {
   }
 };
 
-/// Loss that balances the load of the experts: for each micro-batch, or for each sequence.
-enum class BalanceLoss { micro_batch, sequence, none };
+/// Loss that balances the load of the experts: for each micro-batch, for each sequence, or with the loads of the last
+/// global batch.
+enum class BalanceLoss { micro_batch, sequence, global, none };
 
 /// Feed-forward blocks with experts (mixture of experts: Shazeer et al. 2017, arXiv:1701.06538): each token is computed
 /// by a few of them. Names and meanings are Megatron Core's.
@@ -78,6 +79,7 @@ struct ExpertConfig {
   double z_coefficient = 0;
   double bias_update_rate = 1e-3;  ///< change of a router's bias in an update
   double capacity_factor = 0;      ///< an expert computes at most factor x its even share of a micro-batch; 0: no limit
+  double jitter_eps = 0;           ///< RouterJitter::eps of the routers' inputs
   bool drop_by_position = false;   ///< beyond the capacity, later tokens are dropped, not those of smaller weight
 
   /// Value of `layers` for experts in layer 0 and every `frequency`-th after it, of `layers` layers.

@@ -53,8 +53,10 @@ MemoryEstimate estimate_memory(const Backend& backend, const model::ModelConfig&
       static_cast<std::size_t>(trainer.batches().max_micro_batches()),
       unseen_micro_batch(sample_fields(config, options.documents), model.sequence_shard().rows,
                          execution.micro_batch_size, execution.dtype));
-  model.run(micro_batches,
-            {.backward = true, .hidden_dropout = config.hidden_dropout, .attention_dropout = config.attention_dropout});
+  model.run(micro_batches, {.backward = true,
+                            .hidden_dropout = config.hidden_dropout,
+                            .attention_dropout = config.attention_dropout,
+                            .router_jitter = config.experts.jitter_eps});
   model.reduce_gradients();
   model.run(micro_batches, {});
 

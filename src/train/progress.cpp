@@ -1,6 +1,14 @@
 #include "src/train/progress.hpp"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
+#include <cmath>
+#include <string>
+#include <string_view>
+
+#include "src/base/parse_number.hpp"
+#include "src/base/text.hpp"
 
 namespace trireme::train {
 namespace {
@@ -8,6 +16,25 @@ namespace {
 constexpr const char* optimizer_state_name = "optimizer_state";
 constexpr Choice<OptimizerState> optimizer_state_names[] = {{"kept", OptimizerState::kept},
                                                             {"left-out", OptimizerState::left_out}};
+
+constexpr std::string_view loads_prefix = "state.expert_loads.";  // then the layer
+
+/// The loads "N N ..." of each layer.
+std::map<int, std::vector<double>> expert_loads_from(const Attributes& attributes) {
+  std::map<int, std::vector<double>> loads;
+  for (const auto& [name, text] : attributes.texts()) {
+    if (!name.starts_with(loads_prefix)) continue;
+    const std::optional<int> layer = parse_number<int>(std::string_view(name).substr(loads_prefix.size()));
+    attributes.require(layer.value_or(-1) >= 0, name, "a name that ends with the number of a layer");
+    attributes.require(!text.empty(), name, "numbers of tokens");
+    for (const std::string_view word : split(text, ' ')) {
+      const std::optional<double> load = parse_number<double>(word);
+      attributes.require(load && std::isfinite(*load) && *load >= 0, name, "numbers of tokens");
+      loads[*layer].push_back(*load);
+    }
+  }
+  return loads;
+}
 
 /// Throws CheckpointError if values of `state` contradict each other.
 void check_sums(const Attributes& attributes, const SavedState& state) {
@@ -89,6 +116,9 @@ Attributes attributes_of(const SavedState& state) {
   attributes.put("state.loss_scale", state.loss_scale.scale);
   attributes.put("state.loss_scale_good_updates", state.loss_scale.good_updates);
   attributes.put("state.loss_scale_hysteresis_left", state.loss_scale.hysteresis_left);
+  for (const auto& [layer, loads] : state.expert_loads) {
+    attributes.put(fmt::format("{}{}", loads_prefix, layer), fmt::format("{}", fmt::join(loads, " ")));
+  }
   return attributes;
 }
 
@@ -122,6 +152,7 @@ SavedState state_from(const Attributes& attributes) {
   state.loss_scale.good_updates = attributes.get("state.loss_scale_good_updates", 0);
   // May be negative: every overflow decrements it.
   state.loss_scale.hysteresis_left = attributes.get<int>("state.loss_scale_hysteresis_left");
+  state.expert_loads = expert_loads_from(attributes);
   check_sums(attributes, state);
   return state;
 }

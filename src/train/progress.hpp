@@ -2,7 +2,9 @@
 
 #include <cmath>
 #include <cstdint>
+#include <map>
 #include <optional>
+#include <vector>
 
 #include "src/base/attributes.hpp"
 #include "src/optim/loss_scaler.hpp"
@@ -62,6 +64,8 @@ struct SavedState {
   Progress progress;
   std::int64_t updates = 0;  ///< updates since the optimizer's moments were 0, perhaps later than the run's start
   optim::LossScaler::State loss_scale;
+  /// By layer: choices of each expert in the last update, for a balance loss over global batches; otherwise empty.
+  std::map<int, std::vector<double>> expert_loads{};
   friend bool operator==(const SavedState&, const SavedState&) = default;
 };
 

@@ -58,7 +58,10 @@ model::MicroBatch unseen_micro_batch(const data::SampleFields& fields, std::int6
 StageRehearsal::StageRehearsal(Backend& backend, Communicator& tensor_group, Communicator& context_group,
                                Communicator& expert_group, const parallel::ProcessGrid& grid,
                                const model::ModelConfig& config, const ExecutionConfig& execution, const Layers& layers)
-    : mode_{.backward = true, .hidden_dropout = config.hidden_dropout, .attention_dropout = config.attention_dropout},
+    : mode_{.backward = true,
+            .hidden_dropout = config.hidden_dropout,
+            .attention_dropout = config.attention_dropout,
+            .router_jitter = config.experts.jitter_eps},
       sequence_(parallel::SequenceShard::of(execution.sequence_length, 0, context_group.size())),
       vocabulary_(config.vocabulary, 0, tensor_group.size(), execution.vocabulary_multiple,
                   execution.padded_vocabulary_size),

@@ -187,6 +187,7 @@ void Trainer::compute_gradients(const std::vector<model::MicroBatch>& micro_batc
   mode.backward = true;
   mode.hidden_dropout = model_.config().hidden_dropout;
   mode.attention_dropout = model_.config().attention_dropout;
+  mode.router_jitter = model_.config().experts.jitter_eps;
   mode.seed = options_.seed;
   mode.loss_gradient = record.loss_scale / tokens;
   mode.sample_loss_gradient = record.loss_scale / samples;
@@ -238,6 +239,10 @@ void Trainer::update_parameters(TrainRecord& record) {
   if (observations_.num_zeros) {
     record.num_zeros =
         optim::count_zero_gradients(model_.backend(), model_.parameters(), model_.gradient_groups(), norm_sum_);
+  }
+  if (model_.config().experts.balance == model::BalanceLoss::global) {
+    for (const model::ExpertLoad& load : expert_loads_) balance_loads_[load.layer] = load.chosen;
+    model_.stage().layers().set_balance_loads(balance_loads_);
   }
   if (router_biases_) router_biases_->update(expert_loads_, [this](std::size_t i) { return masters_of(i); });
   optimizer_->step(rates, clip / record.loss_scale,
@@ -325,7 +330,7 @@ std::vector<checkpoint::StateTensor> Trainer::state_tensors(OptimizerState optim
 }
 
 Attributes Trainer::state_attributes() const {
-  return attributes_of(SavedState{progress_, optimizer_->updates(), loss_scaler_.state()});
+  return attributes_of(SavedState{progress_, optimizer_->updates(), loss_scaler_.state(), balance_loads_});
 }
 
 void Trainer::restore(const Attributes& attributes, OptimizerState optimizer) {
@@ -333,6 +338,10 @@ void Trainer::restore(const Attributes& attributes, OptimizerState optimizer) {
   const bool kept = optimizer == OptimizerState::kept;
   progress_ = saved.progress;
   optimizer_->restore(kept ? saved.updates : 0);
+  if (model_.config().experts.balance == model::BalanceLoss::global) {
+    balance_loads_ = saved.expert_loads;
+    model_.stage().layers().set_balance_loads(balance_loads_);
+  }
   if (router_biases_) router_biases_->read([this](std::size_t i) { return masters_of(i); });
   model_.data_parallel().gather_parameters();
   if (kept && loss_scaler_.dynamic()) loss_scaler_.restore(saved.loss_scale);

@@ -127,7 +127,8 @@ class Trainer {
   optim::LossScaler loss_scaler_;
   Tensor norm_sum_;
   std::optional<RouterBiases> router_biases_;
-  std::vector<model::ExpertLoad> expert_loads_;  // loads of the latest batch
+  std::vector<model::ExpertLoad> expert_loads_;         // loads of the latest batch
+  std::map<int, std::vector<double>> balance_loads_{};  // SavedState::expert_loads
   std::optional<StepGuard> guard_;
   std::optional<ReplicaCheck> replicas_;
   Progress progress_;

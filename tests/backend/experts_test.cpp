@@ -224,6 +224,32 @@ TEST_P(Experts, ScaleRowsAndItsBackwardMatchTheDefinition) {
   }
 }
 
+// Noise by the rule of RouterJitter, element by element, of two pieces of a sequence.
+TEST_P(Experts, JitterMultipliesByTheNoiseOfEachElement) {
+  const std::int64_t s = 6, batch = 3;
+  const std::vector<std::int64_t> samples = {7, std::int64_t{1} << 33, 0};
+  const Tensor numbers(b(), DType::int64, {batch});
+  b().copy_from_host(stream(), ConstTensorView(samples.data(), {batch}), numbers);
+  RouterJitter noise{0.25, Dropout(0, 1234, 5, DropoutSite::router_input, numbers.view().as<std::int64_t>())};
+  noise.random.positions = {2, 4, 20};
+  for (const std::int64_t h : {1, 33, 64}) {
+    const Shape shape{s, batch, h};
+    const Tensor x = random_tensor(b(), dtype(), shape, 1), y = poisoned_tensor(b(), dtype(), shape);
+    std::vector<double> expected = values_of(b(), x);
+    for (std::int64_t i = 0; i < s * batch * h; ++i) {
+      const std::int64_t channel = i % h, position = noise.random.positions[i / h / batch];
+      const auto words =
+          Dropout::words(noise.random.key, samples[static_cast<std::size_t>(i / h % batch)], position, channel / 8);
+      const double random = Dropout::bits_of_column(words, channel);
+      expected[static_cast<std::size_t>(i)] *= 0.75 + 0.5 * (random + 0.5) / 65536;
+    }
+    b().experts().jitter(stream(), noise, x, y);
+    expect_close(values_of(b(), y), expected, tolerance(dtype(), Operation::elementwise), "y");
+    b().experts().jitter(stream(), noise, x, x);
+    EXPECT_EQ(values_of(b(), x), values_of(b(), y)) << "in place";
+  }
+}
+
 TEST_P(Experts, AnyNumberOfThreadsGivesTheSameBits) {
   const std::int64_t n = 200, k = 4, f = 300;
   std::vector<std::vector<std::vector<double>>> results;

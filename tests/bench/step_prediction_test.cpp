@@ -165,6 +165,25 @@ TEST(CostModel, AttentionInAWindowTakesTheTimeOfItsTiles) {
   }
 }
 
+// Without tensor cores: 16 x 32 x d multiply-adds a tile, 16 a clock and multiprocessor. 32 queries see 32 keys: 2
+// tiles.
+TEST(CostModel, AttentionWithoutTensorCoresReadsSharedMemory) {
+  const Device& h200 = gpu("H200");
+  KernelCall call{.kind = KernelKind::attention, .tensor_cores = false};
+  call.attention =
+      AttentionProblem{.queries = 32, .keys = 32, .batch = 3, .heads = 5, .kv_heads = 5, .head_dim = 80, .dropout = {}};
+  const double forward = 2 * 2 * 16 * 32 * 80 * 15 / (16.0 * 132) / (h200.clock_ghz * 1e6);
+  EXPECT_NEAR(attention_ms(h200, call), forward, 1e-12);
+  call.kind = KernelKind::attention_backward;
+  EXPECT_NEAR(attention_ms(h200, call), 3.5 * forward, 1e-12);
+  // The remembered cost is that of the call.
+  CallCosts costs(h200);
+  for (const bool cores : {false, true, false}) {
+    call.tensor_cores = cores;
+    EXPECT_EQ(costs.of(call, false, false).main, cost_of(h200, call).main);
+  }
+}
+
 /// The output of a comparison with a file of this text.
 std::string compared(const std::string& text, const Device* with = nullptr) {
   const test::TemporaryDirectory folder;

@@ -91,6 +91,9 @@ TEST(LaunchCount, OfRoutingIsThatOfTheBackend) {
   kernels.route(stream, problem, logits, {}, experts, weights, counts, sums, squares);
   kernels.route(stream, {.per_token = k, .score = RouterScore::sigmoid}, logits, bias, experts, weights, {}, {}, {});
   kernels.route_backward(stream, problem, logits, experts, weights, {counts, 1, 1}, dlogits);
+  const Tensor samples = tensor(DType::int64, {1});
+  kernels.jitter(stream, {0.1, Dropout(0, 1, 0, DropoutSite::router_input, samples.view().as<std::int64_t>())},
+                 y.view().reshape({n, 1, h}), y.view().reshape({n, 1, h}));
   kernels.limit_load(stream, experts, weights, e, 3, false, kept);
   kernels.sort(stream, experts, 0, rows, row_of, slot_of, token_of);
   kernels.sum_rows(stream, x, row_of, y);
@@ -98,8 +101,8 @@ TEST(LaunchCount, OfRoutingIsThatOfTheBackend) {
   kernels.scale_rows_backward(stream, x, x, weights, slot_of, x, weights);
   stream.synchronize();
   backend.observe(nullptr);
-  EXPECT_EQ(counter.calls.size(), 10U);
-  EXPECT_EQ(counter.counted, 1 + 2 + 2 + 1 + 6 + 1);
+  EXPECT_EQ(counter.calls.size(), 11U);
+  EXPECT_EQ(counter.counted, 1 + 2 + 2 + 1 + 6 + 1 + 1);
 }
 
 TEST(LineTimer, TimesEveryCallOfAStep) {

@@ -83,7 +83,7 @@ check "a model's flags are in one line" grep -q 'checked against the checkpoint:
 check "what has no use is in one line" \
   grep -q 'ignored by this command: --checkpoint-activations, --log-interval 10, --no-load-optim$' err
 refused 3 "model.layers " 1 eval --task LAMBADA --valid-data lines.jsonl --load llama --num-layers 5
-refused 2 "--moe-use-upcycling: dense models are not converted" \
+refused 2 "--moe-use-upcycling: dense models are converted only by trireme train" \
   1 eval --task LAMBADA --valid-data lines.jsonl --load llama --moe-use-upcycling
 done_by 1 generate --load llama --prompt the --out-seq-length 3 --greedy --seq-length 16 --recompute "${task[@]}"
 

@@ -23,6 +23,16 @@ check "the loss falls" awk "BEGIN { exit !($(tail -1 one.jsonl | field lm_loss /
 # A checkpoint stores its model.
 used_on_two_ranks one --tp --pp
 
+# Experts begin as copies of a dense model's blocks; weights that sum to 1 make its forward theirs.
+experts=("${llama[@]}" --num-experts 4 --moe-use-upcycling --load one)
+done_by 1 train "${run[@]}" "${llama[@]}" --finetune --load one --metrics-file dense.jsonl
+done_by 2 train "${run[@]}" "${experts[@]}" --expert-model-parallel-size 2 --metrics-file moe.jsonl --save moe
+check "the first loss of upcycled experts is the dense model's" \
+  close_to <(field lm_loss dense.jsonl | head -1) <(field lm_loss moe.jsonl | head -1) 1e-12
+check "later ones are not" [ "$(field lm_loss dense.jsonl | tail -1)" != "$(field lm_loss moe.jsonl | tail -1)" ]
+refused 3 "the model in moe has experts" 1 train "${run[@]}" "${experts[@]/%one/moe}"
+refused 3 "the checkpoint holds a different model" 1 train "${run[@]}" "${experts[@]}" --parallel-residual
+
 # Another model is refused. (The tests of the table of fields try each field.)
 without() { # without OPTION [VALUE]: prints the options of the run except this one
   local list=" ${llama[*]} "

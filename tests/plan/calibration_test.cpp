@@ -23,6 +23,7 @@ constexpr const char* measurements =
 {"operation": "all_reduce", "communicator": "mpi", "ranks": 2, "bytes": 1024, "time_us": 3.0}
 {"operation": "all_reduce", "communicator": "mpi", "ranks": 2, "nodes": 1, "bytes": 1048576, "time_us": 524.288}
 {"operation": "all_gather", "communicator": "mpi", "ranks": 2, "nodes": 2, "bytes": 1048576, "time_us": 1048.576}
+{"operation": "all_to_all", "communicator": "mpi", "ranks": 2, "nodes": 1, "bytes": 4096, "time_us": 9.0}
 )";
 
 Calibration read(const std::string& text) {
@@ -68,6 +69,7 @@ TEST(Calibration, ReadsLatencyAndBusBandwidthOfLinks) {
   EXPECT_DOUBLE_EQ(cluster.network.bus_gbs(), 0.5);
   // By size for a measured number of ranks; otherwise by latency and bandwidth.
   EXPECT_DOUBLE_EQ(collective_ms(cluster, Collective::all_reduce, 1024, {2, 2}), 0.003);
+  EXPECT_DOUBLE_EQ(collective_ms(cluster, Collective::all_to_all, 4096, {2, 2}), 0.009);
   EXPECT_NEAR(collective_ms(cluster, Collective::all_gather, 1 << 20, {2, 1}), 1.048576, 1e-12);
   EXPECT_DOUBLE_EQ(collective_ms(cluster, Collective::all_gather, 4e6, {2, 2}), 1.0 + 0.0015);
 }

@@ -2,9 +2,15 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstring>
 #include <numeric>
 
+#include "src/checkpoint/load.hpp"
+#include "src/checkpoint/save.hpp"
+#include "src/train/upcycling.hpp"
+#include "tests/fakes/memory_store.hpp"
 #include "tests/support/finite_difference.hpp"
+#include "tests/support/message_of.hpp"
 #include "tests/support/mpi_world.hpp"
 #include "tests/support/training_run.hpp"
 #include "tests/train/one_rank.hpp"
@@ -16,6 +22,7 @@ using model::BalanceLoss;
 using model::ExpertConfig;
 using model::ModelConfig;
 using test::Layout;
+using test::TrainingRun;
 using test::TrainingRunConfig;
 
 ModelConfig config_with(const ExpertConfig& experts, bool gated) {
@@ -30,9 +37,10 @@ ModelConfig config_with(const ExpertConfig& experts, bool gated) {
 
 /// The loss of a micro-batch and the balance losses, whose gradients `rig` then holds.
 double objective(Rig& rig, const std::vector<model::MicroBatch>& batches) {
-  rig.gpt.run(batches, {.backward = true, .loss_gradient = 1.0 / 32, .mean_gradient = 0.5});
-  double sum = 1.0 / 32 * rig.gpt.take_global_loss_sums().tokens;
   const ExpertConfig& experts = rig.gpt.config().experts;
+  rig.gpt.run(batches,
+              {.backward = true, .router_jitter = experts.jitter_eps, .loss_gradient = 1.0 / 32, .mean_gradient = 0.5});
+  double sum = 1.0 / 32 * rig.gpt.take_global_loss_sums().tokens;
   for (const model::ExpertLoad& load : rig.gpt.take_expert_loads()) {
     sum += 0.5 * (experts.balance_coefficient * load.balance + experts.z_coefficient * load.z);
   }
@@ -43,6 +51,7 @@ TEST(Experts, GradientsAreTheDerivativesOfTheLosses) {
   if (test::world().size() > 1) GTEST_SKIP() << "runs on one rank";
   const ExpertConfig forms[] = {
       {.count = 4, .balance_coefficient = 0.5, .z_coefficient = 0.1},
+      {.count = 4, .balance_coefficient = 0.5, .jitter_eps = 0.5},
       {.count = 4,
        .per_token = 1,
        .layers = "01",
@@ -59,12 +68,14 @@ TEST(Experts, GradientsAreTheDerivativesOfTheLosses) {
        .groups_per_token = 2,
        .balance_coefficient = 0.5,
        .z_coefficient = 0.1},
+      {.count = 4, .balance = BalanceLoss::global, .balance_coefficient = 0.5},
       {.count = 4, .balance = BalanceLoss::none, .capacity_factor = 0.6},
       {.count = 4, .balance = BalanceLoss::none, .capacity_factor = 0.6, .drop_by_position = true}};
   for (const ExpertConfig& form : forms) {
     for (const bool gated : {true, false}) {
       const ModelConfig config = config_with(form, gated);
       Rig rig(layout_of(DType::fp64, 16, 2), config, 0.3);
+      if (form.balance == BalanceLoss::global) rig.gpt.stage().layers().set_balance_loads({{1, {7, 1, 0, 24}}});
       BatchLoader loader = loader_of(rig, 2);
       const std::vector<model::MicroBatch> batches = loader.load(*formula_samples(config), {{0, 0}, {1, 1}});
       for (const char* place : {"h.1.mlp.router.weight", "h.1.mlp.experts.0.fc.weight", "h.1.mlp.experts.3.proj.weight",
@@ -176,7 +187,8 @@ std::vector<Layout> layouts(int ranks) {
                               folded(of(4, 1, 1, 1), 2),
                               folded(of(2, 2, 1, 2, true), 1),
                               folded(of(2, 1, 2, 4), 1),
-                              folded(of(1, 1, 1, 2), 2)};
+                              folded(of(1, 1, 1, 2), 2),
+                              of(2, 1, 2, 2, true)};
   list[0].options.recomputation.granularity = model::RecomputeGranularity::full;
   list[1].options.parallel.data_parallel.sharding = parallel::DataSharding::optimizer_and_gradients;
   list[1].options.parallel.data_parallel.overlap_reduce = true;
@@ -191,7 +203,7 @@ std::vector<Layout> layouts(int ranks) {
 }
 
 TEST(Experts, EveryGridComputesTheRunOfOneRank) {
-  const ExpertConfig forms[] = {{.count = 4, .balance_coefficient = 0.1, .z_coefficient = 0.01},
+  const ExpertConfig forms[] = {{.count = 4, .balance_coefficient = 0.1, .z_coefficient = 0.01, .jitter_eps = 0.3},
                                 {.count = 4,
                                  .per_token = 1,
                                  .ffn_hidden = 40,
@@ -200,6 +212,7 @@ TEST(Experts, EveryGridComputesTheRunOfOneRank) {
                                  .pre_softmax = true,
                                  .balance = BalanceLoss::sequence,
                                  .balance_coefficient = 0.1},
+                                {.count = 4, .balance = BalanceLoss::global, .balance_coefficient = 0.3},
                                 {.count = 4,
                                  .score = RouterScore::sigmoid,
                                  .groups = 2,
@@ -226,6 +239,86 @@ TEST(Experts, EveryGridComputesTheRunOfOneRank) {
   }
 }
 
+// With loads n of the last global batch the loss is the sum over experts of E n_e / sum(n) times their mean score. Here
+// all scores are 1/4, and all tokens choose experts 0 and 1.
+TEST(Experts, BalanceByTheLoadsOfTheLastGlobalBatch) {
+  if (test::world().size() > 1) GTEST_SKIP() << "runs on one rank";
+  TrainingRunConfig config = test::tiny_run();
+  config.model.linear_bias = false;
+  config.model.hidden_dropout = config.model.attention_dropout = 0;
+  config.model.experts = {.count = 4, .balance = BalanceLoss::global, .balance_coefficient = 0.3};
+  config.batch = 4;
+  config.steps = 4;
+  TrainingRun run(test::world(), config, {}), resumed(test::world(), config, {}), forgetful(test::world(), config, {});
+  run.backend->elementwise().fill(run.backend->compute_stream(), 0,
+                                  run.gpt.parameters().at("h.0.mlp.router.weight").value);
+  EXPECT_NEAR(run.step().experts.front().balance_loss, 1, 1e-12) << "even loads at first";
+  Attributes state = run.trainer.state_attributes();
+  EXPECT_EQ(state.texts().at("state.expert_loads.0"), "32 32 0 0");
+  for (TrainingRun* other : {&resumed, &forgetful}) {
+    const std::vector<checkpoint::StateTensor> from = run.trainer.state_tensors();
+    std::vector<checkpoint::StateTensor> to = other->trainer.state_tensors();
+    for (std::size_t i = 0; i < to.size(); ++i) {
+      std::memcpy(to[i].data.data(), from[i].data.data(), to[i].data.size_bytes());
+    }
+    other->trainer.restore(state);
+    Attributes::Texts texts = state.texts();
+    texts.erase("state.expert_loads.0");
+    state = Attributes(texts);
+  }
+  const TrainRecord second = run.step(), again = resumed.step(), differs = forgetful.step();
+  EXPECT_EQ(again.experts.front().balance_loss, second.experts.front().balance_loss);
+  EXPECT_EQ(again.grad_norm, second.grad_norm);
+  EXPECT_NE(differs.grad_norm, second.grad_norm);
+  EXPECT_NEAR(differs.experts.front().balance_loss, 1, 1e-12) << "even loads";
+}
+
+/// Loss of the first step of a run that begins with these weights.
+double first_loss(TrainingRun& run, checkpoint::Store& store, std::vector<checkpoint::StateTensor> tensors) {
+  Communicator& world = run.gpt.world();
+  checkpoint::load(*checkpoint::open_checkpoint(store, world), world, tensors, checkpoint::ExtraTensors::leave);
+  run.trainer.restore(run.trainer.state_attributes());
+  return run.step().lm_loss;
+}
+
+// The weights of the chosen experts, all copies of one block, sum to 1.
+TEST(Experts, UpcycledFromADenseModelBeginWithItsForward) {
+  TrainingRunConfig config;
+  config.steps = 2;
+  config.init_scale = 8;
+  config.model = config_with({}, true);
+  config.model.max_positions = config.s;
+  SelfCommunicator alone;
+  TrainingRun before(alone, config, {}), dense(alone, config, {});
+  before.step();
+  checkpoint::MemoryStore store;
+  checkpoint::save(store, alone, {1, {}, {}}, before.trainer.state_tensors(OptimizerState::left_out));
+  const double expected = first_loss(dense, store, dense.trainer.state_tensors(OptimizerState::left_out));
+  for (const ExpertConfig& form :
+       {ExpertConfig{.count = 4, .layers = "01", .z_coefficient = 0.1},
+        ExpertConfig{.count = 4, .per_token = 3, .score = RouterScore::sigmoid, .router_bias = true}}) {
+    config.model.experts = form;
+    EXPECT_EQ(attributes_of(dense_form(config.model)).texts(), attributes_of(dense.gpt.config()).texts());
+    std::vector<Layout> all = layouts(test::world().size());
+    all.push_back({});
+    for (const Layout& layout : all) {
+      SCOPED_TRACE(testing::Message() << layout);
+      TrainingRun run(test::world(), config, layout);
+      EXPECT_NEAR(first_loss(run, store, tensors_of_dense_form(run.trainer.state_tensors(OptimizerState::left_out))),
+                  expected, 1e-12 * expected);
+    }
+  }
+}
+
+TEST(Experts, AreUpcycledOnlyFromBlocksLikeThem) {
+  const auto refusal = [](const ExpertConfig& experts) {
+    return test::message_of<ConfigError>([&] { dense_form(config_with(experts, true)); });
+  };
+  EXPECT_THAT(refusal({}), testing::HasSubstr("give <num_experts>"));
+  EXPECT_THAT(refusal({.count = 4, .ffn_hidden = 12}), testing::HasSubstr("of width <ffn_hidden_size> 24, not 12"));
+  EXPECT_THAT(refusal({.count = 4, .shared_hidden = 8}), testing::HasSubstr("no weights for a shared expert"));
+}
+
 TEST(Experts, CapacityIsThatOfAMicroBatchOnEveryGrid) {
   for (const bool by_position : {false, true}) {
     TrainingRunConfig config;
@@ -239,7 +332,6 @@ TEST(Experts, CapacityIsThatOfAMicroBatchOnEveryGrid) {
     SelfCommunicator alone;
     const test::Curve expected = test::training_curve(alone, config, reference);
     for (const Layout& layout : layouts(test::world().size())) {
-      if (layout.context > 1) continue;
       SCOPED_TRACE(testing::Message() << layout);
       test::expect_close(test::training_curve(test::world(), config, layout), expected,
                          test::tolerance(DType::fp64, test::Comparison::other_order));

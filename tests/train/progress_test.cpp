@@ -20,7 +20,8 @@ SavedState saved_state() {
                        .noted_losses = 7,
                        .largest_loss = 4.25},
           .updates = 6,
-          .loss_scale = {.scale = 65536, .good_updates = 4, .hysteresis_left = -3}};
+          .loss_scale = {.scale = 65536, .good_updates = 4, .hysteresis_left = -3},
+          .expert_loads = {{0, {3, 0.5}}, {11, {0}}}};
 }
 
 TEST(Progress, IsRestoredFromItsAttributes) {
@@ -33,7 +34,8 @@ TEST(Progress, IsRestoredFromItsAttributes) {
 
 TEST(Progress, FromOlderCheckpointsLacksWhatTheyDidNotStore) {
   Attributes::Texts texts = attributes_of(saved_state()).texts();
-  for (const char* name : {"evaluation_left", "tested", "skipped_at_minimum_scale", "noted_losses"}) {
+  for (const char* name :
+       {"evaluation_left", "tested", "skipped_at_minimum_scale", "noted_losses", "expert_loads.0", "expert_loads.11"}) {
     EXPECT_EQ(texts.erase(std::string("state.") + name), 1u) << name;
   }
   SavedState expected = saved_state();
@@ -41,6 +43,7 @@ TEST(Progress, FromOlderCheckpointsLacksWhatTheyDidNotStore) {
   expected.progress.evaluation_left = false;
   expected.progress.noted_losses = 0;
   expected.progress.largest_loss = 0;
+  expected.expert_loads.clear();
   EXPECT_EQ(state_from(Attributes(texts)), expected);
 }
 
@@ -60,7 +63,8 @@ TEST(Progress, InvalidValuesAreRefusedByNameAndValue) {
            {"updates", {"-1", "nan", "7"}},
            {"loss_scale", {"nan", "-nan", "inf", "-1", "0", "big"}},
            {"loss_scale_good_updates", {"-1", "0.5"}},
-           {"loss_scale_hysteresis_left", {"", "two"}}}) {
+           {"loss_scale_hysteresis_left", {"", "two"}},
+           {"expert_loads.0", {"", "1 -2", "1  2", "many"}}}) {
     for (const std::string& value : values) {
       Attributes attributes = good;
       attributes.put("state." + name, value);
@@ -70,7 +74,8 @@ TEST(Progress, InvalidValuesAreRefusedByNameAndValue) {
                                                        testing::HasSubstr("state." + name), testing::HasSubstr(value))))
           << value;
     }
-    if (name == "skipped_at_minimum_scale" || name == "evaluation_left" || name == "tested" || name == "noted_losses") {
+    if (name == "skipped_at_minimum_scale" || name == "evaluation_left" || name == "tested" || name == "noted_losses" ||
+        name == "expert_loads.0") {
       continue;
     }
     Attributes::Texts texts = good.texts();

@@ -2,6 +2,7 @@
 
 #include <fmt/ranges.h>
 
+#include <numeric>
 #include <utility>
 
 #include "src/base/log.hpp"
@@ -35,9 +36,13 @@ std::string sum_text(const train::MemoryEstimate& memory) {
 bool shards(const RunConfig& config) { return config.parallel.sharding.strategy != parallel::DataSharding::none; }
 
 /// Lists the unused options that would lower a rank's memory.
-std::string remedies(const Job& job, const RunConfig& config) {
+std::string remedies(const Job& job, const RunConfig& config, const model::ModelConfig& model) {
   std::vector<std::string> list{job.backend->memory_is_host() ? "more tensor or pipeline ranks on more machines"
                                                               : "more tensor or pipeline ranks"};
+  const std::int64_t expert_ranks = std::gcd(model.experts.count, job.grid.gradient_size());
+  if (model.experts.any() && expert_ranks > job.grid.expert_size()) {
+    list.push_back(fmt::format("--expert-model-parallel-size {}", expert_ranks));
+  }
   if (job.grid.gradient_size() > 1 && !shards(config)) list.emplace_back("--use-distributed-optimizer");
   if (config.batch.micro_batch_size > 1)
     list.push_back(fmt::format("a --micro-batch-size below {}", config.batch.micro_batch_size));
@@ -102,7 +107,7 @@ void log_layer_activations(const Job& job, const RunConfig& config, const model:
   }
 }
 
-void log_device(const Job& job, const RunConfig& config, std::size_t wanted) {
+void log_device(const Job& job, const RunConfig& config, const model::ModelConfig& model, std::size_t wanted) {
   const bool is_host = job.backend->memory_is_host();
   const std::size_t all = job.backend->device_memory_bytes(), free = job.backend->free_memory_bytes();
   if (!is_host) {
@@ -116,7 +121,7 @@ void log_device(const Job& job, const RunConfig& config, std::size_t wanted) {
                   ranks_text(job.ranks_on_device, is_host ? "machine" : "GPU"), text_of(wanted),
                   is_host ? fmt::format("it has {}", text_of(all))
                           : fmt::format("{} of its {} are free", text_of(free), text_of(all)),
-                  others, remedies(job, config));
+                  others, remedies(job, config, model));
   });
 }
 
@@ -130,7 +135,7 @@ bool copies_state(const Job& job, const RunConfig& config) {
 std::size_t copied_bytes(const Job& job, const RunConfig& config, const train::MemoryEstimate& memory) {
   if (!copies_state(job, config)) return 0;
   const CheckpointOptions& checkpoint = config.checkpoint;
-  const bool loads = !checkpoint.load.empty() && !checkpoint.finetune;
+  const bool loads = !checkpoint.load.empty() && !checkpoint.starts_anew();
   const bool moments = (loads && checkpoint.loaded_optimizer() == train::OptimizerState::kept) ||
                        (!checkpoint.save.empty() && checkpoint.saved_optimizer() == train::OptimizerState::kept);
   return moments ? memory.state : memory.weights;
@@ -188,7 +193,9 @@ void log_memory(const Job& job, const RunConfig& config, const model::ModelConfi
   constexpr double max_rehearsed = 0x1p50;
   const bool is_printed_first =
       config.run.dry_run && train::min_memory(model, execution, job.grid, options.optimizer).total() < max_rehearsed;
-  const auto check_all = [&] { check_min_memory(job, model, execution, options.optimizer, remedies(job, config)); };
+  const auto check_all = [&] {
+    check_min_memory(job, model, execution, options.optimizer, remedies(job, config, model));
+  };
   if (!is_printed_first) check_all();
   train::MemoryEstimate memory;
   collectively(*job.world, [&] {
@@ -205,7 +212,7 @@ void log_memory(const Job& job, const RunConfig& config, const model::ModelConfi
   if (is_printed_first) check_all();
   const std::size_t copy = copied_bytes(job, config, memory);
   const bool is_host = job.backend->memory_is_host();
-  log_device(job, config,
+  log_device(job, config, model,
              is_host ? sum_on_machine(job, memory.total() + copy)
                      : memory.total() * static_cast<std::size_t>(job.ranks_on_device));
   if (copies_state(job, config)) log_host_copies(job, config, copy, sum_on_machine(job, copy));

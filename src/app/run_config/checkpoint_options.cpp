@@ -17,6 +17,10 @@ void CheckpointOptions::declare(Options& options, RunKind kind) {
         "finetune", &finetune,
         "With --load: start a new run from the weights of the checkpoint. Resets iteration, samples, moments, "
         "learning rate and loss scale; data and optimizer may differ.");
+    options.add_flag(
+        "moe-use-upcycling", &upcycling,
+        "With --load of a dense model and --num-experts: start a new run, as with --finetune, in which every expert "
+        "begins as a copy of its layer's feed-forward block.");
     options.add_flag("use-checkpoint-args", &use_model,
                      "With --load: take the model, its dropout and --seq-length from the checkpoint. A given shape or "
                      "sequence length stays, and the shape must match the checkpoint's. Other options of the model are "
@@ -54,14 +58,16 @@ void CheckpointOptions::declare(Options& options, RunKind kind) {
 }
 
 void CheckpointOptions::check(const Options& options, Problems& problems) const {
-  problems.need(
-      options,
-      {"load-or-init", "exit-on-missing-checkpoint", "ckpt-step", "finetune", "use-checkpoint-args", "no-load-optim",
-       "allow-new-data", "override-opt-param-scheduler", "use-checkpoint-opt-param-scheduler"},
-      !load.empty(), "--load");
+  problems.need(options,
+                {"load-or-init", "exit-on-missing-checkpoint", "ckpt-step", "finetune", "moe-use-upcycling",
+                 "use-checkpoint-args", "no-load-optim", "allow-new-data", "override-opt-param-scheduler",
+                 "use-checkpoint-opt-param-scheduler"},
+                !load.empty(), "--load");
   problems.need(options, {"no-save-optim", "save-interval", "async-save", "on-save-error"}, !save.empty(), "--save");
   problems.expect(keep_last.value_or(0) == 0 || !save.empty(), "--keep-last needs --save");
   problems.need(options, {"save-retain-interval"}, save_interval > 0, "--save-interval");
+  problems.exclude(!upcycling || !use_model, "moe-use-upcycling", "use-checkpoint-args",
+                   "the checkpoint's model has no experts");
   problems.exclude(!exit_on_missing || !load_or_init, "exit-on-missing-checkpoint", "load-or-init");
   problems.exclude(!step || !load_or_init, "ckpt-step", "load-or-init", "a named step must exist");
   problems.exclude(!override_schedule || !use_checkpoint_schedule, "override-opt-param-scheduler",

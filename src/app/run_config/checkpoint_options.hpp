@@ -31,6 +31,7 @@ struct CheckpointOptions {
   bool load_or_init = false;
   bool exit_on_missing = false;
   bool finetune = false;
+  bool upcycling = false;  ///< a new run from a dense model's weights
   bool use_model = false;  ///< takes the model's options from the checkpoint
   bool no_load_optimizer = false;
   bool no_save_optimizer = false;
@@ -45,13 +46,15 @@ struct CheckpointOptions {
 
   void declare(Options& options, RunKind kind = RunKind::pretraining);
   void check(const Options& options, Problems& problems) const;
+  /// Returns whether `load` only has the weights from which a new run starts.
+  bool starts_anew() const { return finetune || upcycling; }
   /// Use of the optimizer's state when resuming, and when saving.
   train::OptimizerState loaded_optimizer() const { return state_of(no_load_optimizer); }
   train::OptimizerState saved_optimizer() const { return state_of(no_save_optimizer); }
   /// Checkpoint to resume from. If it is missing, a run starts from scratch on request, or if it saves to the same
   /// folder, as in Megatron-LM.
   OpenOptions source() const {
-    const bool same_folder = load == save && !exit_on_missing && !step && !finetune && !no_load_optimizer;
+    const bool same_folder = load == save && !exit_on_missing && !step && !starts_anew() && !no_load_optimizer;
     return {.step = step, .optional = load_or_init || same_folder, .warns = !load_or_init};
   }
   ScheduleSource schedule_source() const {

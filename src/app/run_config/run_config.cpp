@@ -108,10 +108,6 @@ void RunConfigReader::settle_training(int data_ranks, const std::optional<model:
   config_.execution.settle(options_, config_.parallel, config_.device, problems);
   problems.expect(!model || model->predicts_tokens() || config_.execution.cross_entropy_chunks == 1,
                   "--cross-entropy-chunks divides an output layer over the vocabulary, which a task's head is not");
-  // The capacity is a share of a micro-batch, which one rank must see completely.
-  problems.exclude(!model || model->experts.capacity_factor == 0 || config_.parallel.grid.context == 1,
-                   "moe-expert-capacity-factor", "context-parallel-size",
-                   "a rank routes only its part of each sequence");
   config_.initialisation.check(options_, problems);
   config_.optimizer.settle(options_, config_.batch, problems);
   const optim::OptimizerOptions& optimizer = config_.optimizer.optimizer;

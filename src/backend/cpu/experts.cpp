@@ -265,6 +265,29 @@ class CpuExperts final : public ExpertKernels {
     });
   }
 
+  void jitter(Stream&, const RouterJitter& noise, ConstTensorView x, TensorView y) override {
+    check_jitter(noise, x, y);
+    dispatch_float(x.dtype(), [&]<class T>() {
+      using A = Accumulation<T>;
+      const std::int64_t batch = x.shape()[1], h = x.shape()[2];
+      const Dropout& random = noise.random;
+      pool_.parallel_ranges(x.shape()[0] * batch, 4, [&](std::int64_t begin, std::int64_t end) {
+        std::vector<A> buffer(2 * h);
+        for (std::int64_t i = begin; i < end; ++i) {
+          const A* in = row_in(x.as<T>() + i * h, h, buffer.data());
+          A* out = row_out(y.as<T>() + i * h, buffer.data() + h);
+          const std::int64_t sample = random.samples[i % batch], position = random.positions[i / batch];
+          std::array<std::uint32_t, 4> words{};
+          for (std::int64_t c = 0; c < h; ++c) {
+            if (c % 8 == 0) words = Dropout::words(random.key, sample, position, c / 8);
+            out[c] = in[c] * noise.factor<A>(Dropout::bits_of_column(words, c));
+          }
+          finish_row(out, h, y.as<T>() + i * h);
+        }
+      });
+    });
+  }
+
   void limit_load(Stream&, ConstTensorView experts, ConstTensorView weights, std::int64_t count, std::int64_t capacity,
                   bool by_position, TensorView kept) override {
     check_limit_load(experts, weights, count, capacity, kept);

@@ -53,8 +53,9 @@ class AttentionKernels : public KernelFamily<AttentionKernels> {
   /// attention over other keys and become that over all of them; out is not read where log_sum_exp is minus infinity.
   virtual void attention(Stream& stream, const AttentionProblem& problem, ConstHeads q, ConstHeads k, ConstHeads v,
                          Heads out, TensorView log_sum_exp) {
-    pass_on(&AttentionKernels::attention, stream, {.kind = KernelKind::attention, .attention = problem}, problem, q, k,
-            v, out, log_sum_exp);
+    pass_on(&AttentionKernels::attention, stream,
+            {.kind = KernelKind::attention, .attention = problem, .tensor_cores = on_tensor_cores(problem, q)}, problem,
+            q, k, v, out, log_sum_exp);
   }
 
   /// Gradients of q, k, v from that of out, overwritten, T; with `merge` added to, A; 0 for a query without visible
@@ -67,8 +68,12 @@ class AttentionKernels : public KernelFamily<AttentionKernels> {
     const double rows = static_cast<double>(problem.queries * problem.batch * problem.heads);
     const double bytes = 2 * rows * static_cast<double>(problem.head_dim * std::int64_t(size_of(out.data.dtype())));
     pass_on(&AttentionKernels::attention_backward, stream,
-            {.kind = KernelKind::attention_backward, .bytes = bytes, .launches = 3, .attention = problem}, problem,
-            dout, q, k, v, out, log_sum_exp, row_dot, dq, dk, dv);
+            {.kind = KernelKind::attention_backward,
+             .bytes = bytes,
+             .launches = 3,
+             .attention = problem,
+             .tensor_cores = on_tensor_cores(problem, q)},
+            problem, dout, q, k, v, out, log_sum_exp, row_dot, dq, dk, dv);
   }
 
   /// to = from, rounded to its type; of the two types one is the other or its accumulation type. Overwrites. Strides of
@@ -78,6 +83,11 @@ class AttentionKernels : public KernelFamily<AttentionKernels> {
     pass_on(&AttentionKernels::copy_heads, stream,
             {KernelKind::copies, numel * static_cast<double>(size_of(from.data.dtype()) + size_of(to.data.dtype()))},
             shape, from, to);
+  }
+
+ private:
+  static bool on_tensor_cores(const AttentionProblem& problem, ConstHeads q) {
+    return has_flash_attention(q.data.dtype(), problem.head_dim, problem.soft_cap > 0);
   }
 };
 

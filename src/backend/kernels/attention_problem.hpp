@@ -1,6 +1,7 @@
 #pragma once
 
 #include "src/backend/kernels/dropout.hpp"
+#include "src/tensor/dtype.hpp"
 
 namespace trireme {
 
@@ -80,5 +81,11 @@ struct AttentionProblem {
     return own < 0 ? 0 : own < count ? own : count;
   }
 };
+
+/// Returns whether the CUDA backend computes attention on tensor cores (cuda/kernels/flash_attention*.cu).
+constexpr bool has_flash_attention(DType dtype, std::int64_t head_dim, bool soft_cap) {
+  return (dtype == DType::bf16 || dtype == DType::fp16) && (head_dim == 64 || head_dim == 96 || head_dim == 128) &&
+         !soft_cap;
+}
 
 }  // namespace trireme

@@ -11,7 +11,13 @@
 namespace trireme {
 
 /// Site of a mask in the model; part of the key.
-enum class DropoutSite : std::uint64_t { embedding = 0, attention_scores = 1, attention_output = 2, mlp_output = 3 };
+enum class DropoutSite : std::uint64_t {
+  embedding = 0,
+  attention_scores = 1,
+  attention_output = 2,
+  mlp_output = 3,
+  router_input = 4  ///< RouterJitter
+};
 
 /// One dropout mask, as a pure function of global indices, so that it is the same on every grid and needs no storage.
 ///

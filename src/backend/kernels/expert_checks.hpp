@@ -112,6 +112,12 @@ inline void check_slots(std::string_view where, ConstTensorView x, ConstTensorVi
 }
 }  // namespace detail
 
+inline void check_jitter(const RouterJitter& noise, ConstTensorView x, ConstTensorView y) {
+  TRIREME_CHECK(x.shape().rank() == 3, ShapeError, "jitter: x has {} dimensions, not 3: [s, b, h]", x.shape().rank());
+  detail::check_size("jitter", "y", y, x.numel(), x.dtype());
+  TRIREME_CHECK(noise.random.samples != nullptr, ShapeError, "jitter: the numbers of the samples are missing");
+}
+
 inline void check_scale_rows(ConstTensorView x, ConstTensorView weights, ConstTensorView slot_of, ConstTensorView y) {
   constexpr std::string_view where = "scale_rows";
   detail::check_slots(where, x, weights, slot_of);

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "src/backend/kernels/dropout.hpp"
 #include "src/backend/kernels/kernel_family.hpp"
 
 namespace trireme {
@@ -44,6 +45,20 @@ struct BalanceGradient {
   double z_factor = 0;
 };
 
+/// Noise of a router's input (Fedus et al. 2021, arXiv:2101.03961): element (sample, position, channel) is multiplied
+/// by 1 + eps ((2 r + 1) / 65536 - 1), with r its 16 random bits as in Dropout, so that neither grid nor recomputation
+/// changes it.
+struct RouterJitter {
+  double eps = 0;  ///< in [0, 1]; 0: no noise
+  Dropout random;  ///< its key, samples and positions
+
+  constexpr bool enabled() const { return eps > 0; }
+  template <class A>
+  constexpr A factor(std::uint32_t bits) const {
+    return 1 + static_cast<A>(eps) * (static_cast<A>(2 * bits + 1) / 65536 - 1);
+  }
+};
+
 /// Kernels of layers with experts (Shazeer et al. 2017, arXiv:1701.06538). n tokens, E experts of the model, k experts
 /// a token, R rows: one for each token and expert that this rank computes. E is at most max_routed_experts, n k below
 /// 2^31. T the training type, A its accumulation type. Stream-ordered, deterministic. Throws ShapeError for other
@@ -78,6 +93,12 @@ class ExpertKernels : public KernelFamily<ExpertKernels> {
     pass_on(&ExpertKernels::route_backward, stream,
             {KernelKind::routing, bytes_of({logits, experts, dweights, balance.counts, dlogits})}, problem, logits,
             experts, dweights, balance, dlogits);
+  }
+
+  /// y = x times the noise of its element (RouterJitter). x, y [s, b, h] T, may be the same memory. It is its own
+  /// gradient: dx = dy times the same noise.
+  virtual void jitter(Stream& stream, const RouterJitter& noise, ConstTensorView x, TensorView y) {
+    pass_on(&ExpertKernels::jitter, stream, {KernelKind::routing, bytes_of({x, y})}, noise, x, y);
   }
 
   /// Limits each of `count` experts to `capacity` tokens: kept [n, k] int32, overwritten, is `experts`, with -1 for

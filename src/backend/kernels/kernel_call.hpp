@@ -69,6 +69,7 @@ struct KernelCall {
   int launches = 1;  ///< on the CUDA backend, except for a product's end
   std::optional<ProductCall> product = {};
   std::optional<AttentionProblem> attention = {};
+  bool tensor_cores = true;  ///< attention has kernels on tensor cores (has_flash_attention)
   KernelExtents extents = {};
 
   /// Multiply-adds, two FLOPs each. If `causal_halved`, a causal mask halves the pairs. A window always counts, by its

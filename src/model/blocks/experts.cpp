@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "src/backend/host_numbers.hpp"
+#include "src/parallel/context/sequence_shard.hpp"
 
 namespace trireme::model {
 namespace {
@@ -13,12 +14,18 @@ std::string expert_prefix(const std::string& prefix, std::int64_t expert) {
   return prefix + ".experts." + std::to_string(expert);
 }
 
-/// Copies chosen experts to the host. A rehearsal returns zeros.
+/// Copies chosen experts to the host. A rehearsal, which has none, returns a single zero.
 std::vector<std::int32_t> read_choices(Backend& backend, Stream& stream, ConstTensorView choices) {
-  std::vector<std::int32_t> experts(static_cast<std::size_t>(choices.numel()), 0);
+  const bool has_results = backend.supports(Capability::results);
+  std::vector<std::int32_t> experts(has_results ? static_cast<std::size_t>(choices.numel()) : 1, 0);
   backend.copy_to_host(stream, choices, TensorView(experts.data(), choices.shape()));
   stream.synchronize();
   return experts;
+}
+
+/// `data` for a lookup, which copies rows bit by bit: int32 viewed as fp32.
+TensorView as_numbers(TensorView data) {
+  return data.dtype() == DType::int32 ? TensorView(data.data(), DType::fp32, data.shape()) : data;
 }
 
 void add(std::vector<double>& to, const std::vector<double>& terms) {
@@ -68,6 +75,10 @@ Experts::Experts(const parallel::TensorContext& context, const parallel::Paramet
     bias_ = Tensor(context.backend, accumulation_type(router_.dtype()), {config_.count});
     context.backend.elementwise().fill(context.stream(), 0, bias_);
   }
+  if (config_.balance == BalanceLoss::global) {
+    relative_load_ = Tensor(context.backend, accumulation_type(router_.dtype()), {1, config_.count});
+    context.backend.elementwise().fill(context.stream(), 1, relative_load_);
+  }
   using enum parallel::TokenDispatch;
   dispatcher_ = parallel::TokenDispatcher::make(context.exchange_tokens ? all_to_all : all_gather, context.backend,
                                                 context.expert_group, context.workspace, config_.count,
@@ -85,6 +96,16 @@ Experts::Experts(const parallel::TensorContext& context, const parallel::Paramet
 
 void Experts::set_bias(std::span<const double> bias) const {
   write_numbers(context_.backend, context_.stream(), bias, bias_);
+}
+
+void Experts::set_balance_load(std::span<const double> chosen) const {
+  TRIREME_CHECK(chosen.empty() || std::ssize(chosen) == config_.count, ShapeError,
+                "{} loads for a balance loss of {} experts", chosen.size(), config_.count);
+  const double sum = std::accumulate(chosen.begin(), chosen.end(), 0.0);
+  std::vector<double> relative(count(), 1);
+  for (std::size_t e = 0; e < chosen.size() && sum > 0; ++e)
+    relative[e] = chosen[e] * static_cast<double>(count()) / sum;
+  write_numbers(context_.backend, context_.stream(), relative, relative_load_);
 }
 
 Experts::Saved Experts::make_saved(const LayerShape& shape, bool selective, Arena& arena) const {
@@ -119,6 +140,13 @@ double Experts::segment_tokens(const LayerShape& shape) const {
   const int context_ranks = context_.context_group == nullptr ? 1 : context_.context_group->size();
   const std::int64_t sequences = config_.balance == BalanceLoss::sequence ? 1 : shape.b;
   return static_cast<double>(shape.s * context_ranks * sequences);
+}
+
+Experts::BalanceScale Experts::balance_scale(const LayerShape& shape) const {
+  const double tokens = segment_tokens(shape);
+  if (config_.balance == BalanceLoss::global) return {1, tokens};
+  const auto segments = static_cast<double>(problem(shape).segments);
+  return {static_cast<double>(config_.count), static_cast<double>(config_.per_token) * tokens * tokens * segments};
 }
 
 template <class View>
@@ -187,7 +215,6 @@ TensorView Experts::activate(const Saved& saved) const {
 void Experts::route(const LayerShape& shape, ConstTensorView rows, Saved& saved) const {
   Stream& stream = context_.stream();
   Arena &arena = *saved.arena, &workspace = context_.workspace;
-  ExpertKernels& kernels = context_.backend.experts();
   const std::int64_t n = shape.rows(), k = config_.per_token, count = config_.count;
   const DType accumulation = accumulation_type(shape.dtype);
   const RouterProblem problem = this->problem(shape);
@@ -195,34 +222,88 @@ void Experts::route(const LayerShape& shape, ConstTensorView rows, Saved& saved)
   saved.logits = arena.allocate(config_.fp32_router ? accumulation : shape.dtype, {n, count});
   saved.chosen = arena.allocate(DType::int32, {n, k});
   const bool balances = config_.balance != BalanceLoss::none && config_.balance_coefficient > 0;
-  TensorView sums, squares;
+  const bool by_last_batch = config_.balance == BalanceLoss::global;
+  TensorView counts, sums, squares;
   if (balances) {
-    saved.counts = arena.allocate(accumulation, {problem.segments, count});
-    sums = workspace.allocate(accumulation, {problem.segments, count});
+    const Shape loads = {problem.segments, count};
+    counts = (by_last_batch ? workspace : arena).allocate(accumulation, loads);
+    sums = workspace.allocate(accumulation, loads);
+    saved.counts = by_last_batch ? relative_load_.view() : counts;
   }
   if (config_.z_coefficient > 0) squares = workspace.allocate(accumulation, {1});
   {
     const ArenaScope scope(workspace);
-    context_.backend.gemm().linear(stream, in_type_of(saved.logits, rows), in_type_of(saved.logits, router_), {},
-                                   Activation::none, {}, own_of(saved.logits));
+    context_.backend.gemm().linear(stream, in_type_of(saved.logits, with_noise(shape, saved, rows)),
+                                   in_type_of(saved.logits, router_), {}, Activation::none, {}, own_of(saved.logits));
   }
   gather_own(saved.logits).wait(stream);
   const TensorView weights = arena.allocate(accumulation, {n, k});
-  kernels.route(stream, problem, saved.logits, bias_, saved.chosen, weights, saved.counts, sums, squares);
+  context_.backend.experts().route(stream, problem, saved.logits, bias_, saved.chosen, weights, counts, sums, squares);
   if (context_.context_group != nullptr) {
-    for (const TensorView data : {saved.counts, sums, squares}) {
+    for (const TensorView data : {counts, sums, squares}) {
       if (data) context_.context_group->all_reduce(stream, data, ReduceOp::sum).wait(stream);
     }
   }
-  TensorView kept = saved.chosen;
-  if (config_.capacity_factor > 0) {
-    const auto capacity = static_cast<std::int64_t>(
-        std::ceil(static_cast<double>(n * k) / static_cast<double>(count) * config_.capacity_factor));
-    kept = workspace.allocate(DType::int32, {n, k});
-    kernels.limit_load(stream, saved.chosen, weights, count, capacity, config_.drop_by_position, kept);
-  }
+  const ConstTensorView kept =
+      config_.capacity_factor > 0 ? within_capacity(shape, saved.chosen, weights) : ConstTensorView(saved.chosen);
   saved.route = dispatcher_->assign(own_of(kept), own_of(weights), arena);
   read_load(shape, kept, sums, squares, saved);
+}
+
+ConstTensorView Experts::with_noise(const LayerShape& shape, const Saved& saved, ConstTensorView rows) const {
+  if (!saved.noise.enabled()) return rows;
+  const Shape sequences = {rows.shape()[0] / shape.b, shape.b, shape.h};
+  const TensorView noisy = context_.workspace.allocate(shape.dtype, rows.shape());
+  context_.backend.experts().jitter(context_.stream(), saved.noise, rows.reshape(sequences), noisy.reshape(sequences));
+  return noisy;
+}
+
+ConstTensorView Experts::within_capacity(const LayerShape& shape, ConstTensorView chosen,
+                                         ConstTensorView weights) const {
+  Stream& stream = context_.stream();
+  Arena& workspace = context_.workspace;
+  ExpertKernels& kernels = context_.backend.experts();
+  EmbeddingKernels& rows = context_.backend.embedding();
+  const std::int64_t n = shape.rows(), k = config_.per_token;
+  const TensorView kept = workspace.allocate(DType::int32, {n, k});
+  const ArenaScope scope(workspace);
+  Communicator* group = context_.context_group;
+  const int ranks = group == nullptr ? 1 : group->size();
+  const auto capacity = static_cast<std::int64_t>(
+      std::ceil(static_cast<double>(n * ranks * k) / static_cast<double>(config_.count) * config_.capacity_factor));
+  if (group == nullptr) {
+    kernels.limit_load(stream, chosen, weights, config_.count, capacity, config_.drop_by_position, kept);
+    return kept;
+  }
+  // Rows gathered from the ranks, by their place in the micro-batch, and the places of the rows here.
+  std::vector<std::int32_t> row_at(static_cast<std::size_t>(n * ranks)), own(static_cast<std::size_t>(n));
+  std::int32_t row = 0;
+  for (int rank = 0; rank < ranks; ++rank) {
+    const Positions positions = parallel::SequenceShard::of(shape.s * ranks, rank, ranks).positions;
+    for (std::int64_t i = 0; i < n; ++i, ++row) {
+      const std::int64_t place = positions[i / shape.b] * shape.b + i % shape.b;
+      row_at[static_cast<std::size_t>(place)] = row;
+      if (rank == group->rank()) own[static_cast<std::size_t>(i)] = static_cast<std::int32_t>(place);
+    }
+  }
+  const auto to_device = [&](const std::vector<std::int32_t>& numbers) {
+    const TensorView device = workspace.allocate(DType::int32, {std::ssize(numbers)});
+    context_.backend.copy_from_host(stream, ConstTensorView(numbers.data(), device.shape()), device);
+    return device;
+  };
+  const TensorView order = to_device(row_at), own_places = to_device(own);
+  const auto in_order = [&](ConstTensorView data) {
+    const TensorView gathered = workspace.allocate(data.dtype(), {n * ranks, k});
+    const TensorView ordered = workspace.allocate(data.dtype(), {n * ranks, k});
+    group->all_gather(stream, data, gathered).wait(stream);
+    rows.lookup(stream, order, as_numbers(gathered), 0, as_numbers(ordered));
+    return ordered;
+  };
+  const TensorView all_chosen = in_order(chosen), all_weights = in_order(weights);
+  const TensorView all_kept = workspace.allocate(DType::int32, {n * ranks, k});
+  kernels.limit_load(stream, all_chosen, all_weights, config_.count, capacity, config_.drop_by_position, all_kept);
+  rows.lookup(stream, own_places, as_numbers(all_kept), 0, as_numbers(kept));
+  return kept;
 }
 
 void Experts::read_load(const LayerShape& shape, ConstTensorView kept, ConstTensorView sums, ConstTensorView squares,
@@ -242,14 +323,12 @@ void Experts::read_load(const LayerShape& shape, ConstTensorView kept, ConstTens
     --load.tokens[static_cast<std::size_t>(chosen[i])];
     ++load.dropped;
   }
-  const double tokens = segment_tokens(shape);
   if (sums) {
     const std::vector<double> counts = read_numbers(context_.backend, stream, saved.counts);
     const std::vector<double> scores = read_numbers(context_.backend, stream, sums);
     const double product = std::inner_product(counts.begin(), counts.end(), scores.begin(), 0.0);
-    const auto segments = static_cast<double>(saved.counts.shape()[0]);
-    load.balance = product * static_cast<double>(config_.count) /
-                   (static_cast<double>(config_.per_token) * tokens * tokens * segments);
+    const BalanceScale scale = balance_scale(shape);
+    load.balance = product * scale.numerator / scale.denominator;
   }
   if (squares) {
     const int context_ranks = context_.context_group == nullptr ? 1 : context_.context_group->size();
@@ -257,11 +336,15 @@ void Experts::read_load(const LayerShape& shape, ConstTensorView kept, ConstTens
   }
 }
 
-void Experts::forward(const LayerShape& shape, ConstTensorView x, Saved& saved, TensorView y) const {
+void Experts::forward(const LayerShape& shape, ConstTensorView x, const DropoutPlan& dropout, Saved& saved,
+                      TensorView y) const {
   Stream& stream = context_.stream();
   GemmKernels& gemm = context_.backend.gemm();
   const ArenaScope scope(context_.workspace);
   saved.input = x;
+  const int shares = context_.folds_experts() ? context_.tensor_group.size() : 1;
+  saved.noise = dropout.router_noise(
+      load_.layer, shape.positions.from(shares == 1 ? 0 : shape.s / shares * context_.tensor_group.rank()));
   const ConstTensorView rows = tokens_of(shape.as_rows(x));
   route(shape, rows, saved);
   const std::int64_t all_rows = saved.route.slots.numel();
@@ -351,23 +434,24 @@ TensorView Experts::backward_of_router(const LayerShape& shape, const Saved& sav
   const TensorView dlogits = context_.workspace.allocate(logits.dtype(), logits.shape());
   BalanceGradient balance;
   if (context_.folds_experts() || context_.tensor_group.rank() == 0) {  // once a token in the sum over the tensor group
-    const double tokens = segment_tokens(shape);
+    const BalanceScale scale = balance_scale(shape);
     balance.counts = saved.counts;
-    if (saved.counts) {
-      balance.factor =
-          mean_gradient * config_.balance_coefficient * static_cast<double>(config_.count) /
-          (static_cast<double>(config_.per_token) * tokens * tokens * static_cast<double>(saved.counts.shape()[0]));
-    }
+    balance.factor = mean_gradient * config_.balance_coefficient * scale.numerator / scale.denominator;
     const int context_ranks = context_.context_group == nullptr ? 1 : context_.context_group->size();
     balance.z_factor = mean_gradient * config_.z_coefficient / static_cast<double>(shape.rows() * context_ranks);
   }
   context_.backend.experts().route_backward(stream, problem(shape), logits, own_of(saved.chosen), dweights, balance,
                                             dlogits);
-  gemm.linear_backward_weight(stream, dlogits, in_type_of(dlogits, rows), router_gradient_, {});
+  gemm.linear_backward_weight(stream, dlogits, in_type_of(dlogits, with_noise(shape, saved, rows)), router_gradient_,
+                              {});
   const TensorView product =
       dlogits.dtype() == drouter.dtype() ? drouter : context_.workspace.allocate(dlogits.dtype(), drouter.shape());
   gemm.linear_backward_input(stream, dlogits, in_type_of(dlogits, router_), Activation::none, {}, product);
   if (dlogits.dtype() != drouter.dtype()) context_.backend.elementwise().convert(stream, product, drouter);
+  if (saved.noise.enabled()) {
+    const TensorView noisy = drouter.reshape({rows.shape()[0] / shape.b, shape.b, shape.h});
+    context_.backend.experts().jitter(stream, saved.noise, noisy, noisy);
+  }
   return drouter;
 }
 

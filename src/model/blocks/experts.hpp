@@ -31,17 +31,19 @@ struct ExpertLoad {
 ///
 /// The rows R that this rank computes depend on the data: forward reads their number from the device. Balance losses
 /// (Fedus et al. 2021, arXiv:2101.03961): E / (k T^2) sum over experts of counts x sums (ExpertKernels::route) over the
-/// T tokens of a micro-batch, or the mean of that over its sequences; the z-loss (Zoph et al. 2022, arXiv:2202.08906)
-/// is the mean of lse^2.
+/// T tokens of a micro-batch, or the mean of that over its sequences. With BalanceLoss::global (Qiu et al. 2025,
+/// arXiv:2501.11873) the counts are those of the last update's global batch, scaled to T k choices. The z-loss (Zoph et
+/// al. 2022, arXiv:2202.08906) is the mean of lse^2.
 class Experts {
  public:
   /// State of one micro-batch between forward and backward. N tokens of this rank's sequences, R rows of its experts.
   struct Saved {
     Arena* arena = nullptr;  ///< memory of the tensors below
     ConstTensorView input;
-    TensorView logits;  ///< [N, E], in the type of the router
-    TensorView chosen;  ///< [N, k]
-    TensorView counts;  ///< [segments, E]; empty without a balance loss
+    RouterJitter noise;  ///< noise of the router's input
+    TensorView logits;   ///< [N, E], in the type of the router
+    TensorView chosen;   ///< [N, k]
+    TensorView counts;   ///< [segments, E]; relative loads for BalanceLoss::global; empty without a balance loss
     parallel::TokenDispatcher::Saved route;
     TensorView expanded;  ///< [R, f_local], gated [R, 2 f_local]; overwritten by backward
     ExpertLoad load;
@@ -63,12 +65,18 @@ class Experts {
   /// training type, is not used. Waits for the device.
   void set_bias(std::span<const double> bias) const;
 
+  /// Sets the choices of each expert for the balance loss BalanceLoss::global, initially even; empty: even. ShapeError
+  /// for another number of experts. Waits for the device.
+  void set_balance_load(std::span<const double> chosen) const;
+
   /// `arena` must outlive the result, whose tensors forward allocates there.
   Saved make_saved(const LayerShape& shape, bool selective, Arena& arena) const;
   Gradients make_gradients(const LayerShape& shape, Arena& arena) const;
 
-  /// Overwrites y; x must outlive `saved`. An empty y only fills `saved`. Waits for the device.
-  void forward(const LayerShape& shape, ConstTensorView x, Saved& saved, TensorView y) const;
+  /// Overwrites y; x must outlive `saved`. An empty y only fills `saved`. `dropout` has the router's noise. Waits for
+  /// the device.
+  void forward(const LayerShape& shape, ConstTensorView x, const DropoutPlan& dropout, Saved& saved,
+               TensorView y) const;
   /// Computes dx from gradients.output, overwritten, and accumulates the gradients of all weights. The gradient of the
   /// mean loss of a micro-batch is `mean_gradient`.
   void backward(const LayerShape& shape, Saved& saved, const Gradients& gradients, TensorView dx,
@@ -88,6 +96,11 @@ class Experts {
   RouterProblem problem(const LayerShape& shape) const;
   /// Tokens over which a balance loss is formed: of a sequence or a micro-batch, on all context ranks.
   double segment_tokens(const LayerShape& shape) const;
+  /// The balance loss over the sum of counts x sums: numerator / denominator.
+  struct BalanceScale {
+    double numerator, denominator;
+  };
+  BalanceScale balance_scale(const LayerShape& shape) const;
   /// This rank's tokens, which it sends to experts, of a tensor of all N tokens: all, or this tensor rank's share.
   template <class View>
   View own_of(View all) const;
@@ -97,6 +110,11 @@ class Experts {
   Work gather_own(TensorView all) const;
   /// Chooses experts for all tokens, given those of this rank in `rows` [n, h], and routes the latter.
   void route(const LayerShape& shape, ConstTensorView rows, Saved& saved) const;
+  /// The router's input: `rows` with their noise, in the work space, or `rows` themselves without any.
+  ConstTensorView with_noise(const LayerShape& shape, const Saved& saved, ConstTensorView rows) const;
+  /// The choices `chosen` [n, k] of the tokens here within the experts' capacity, -1 for those beyond it, in the work
+  /// space. The capacity is one of the micro-batch's tokens on all context ranks, in the order of their positions.
+  ConstTensorView within_capacity(const LayerShape& shape, ConstTensorView chosen, ConstTensorView weights) const;
   /// Reads the chosen experts and the sums of the balance losses from the device.
   void read_load(const LayerShape& shape, ConstTensorView kept, ConstTensorView sums, ConstTensorView squares,
                  Saved& saved) const;
@@ -121,7 +139,8 @@ class Experts {
   bool gated_;
   Activation activation_;  // that of the gate, if gated
   TensorView router_, router_gradient_;
-  Tensor bias_;  // [E] in the accumulation type; empty without one
+  Tensor bias_;           // [E] in the accumulation type; empty without one
+  Tensor relative_load_;  // [1, E] likewise: loads over their mean, for BalanceLoss::global
   std::vector<Expert> experts_;
   std::unique_ptr<parallel::TokenDispatcher> dispatcher_;
   std::optional<FeedForward> shared_;

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "src/backend/kernels/dropout.hpp"
+#include "src/backend/kernels/experts.hpp"
 #include "src/model/model_config.hpp"
 #include "src/tensor/memory.hpp"
 
@@ -131,6 +132,7 @@ struct LayerShape {
 struct DropoutPlan {
   double hidden = 0;
   double attention = 0;
+  double router_jitter = 0;  ///< RouterJitter::eps
   std::uint64_t seed = 0;
   const std::int64_t* samples = nullptr;  ///< device memory, [b]: numbers of the samples since the start of training
   Positions positions;                    ///< positions of this rank's rows of the residual stream
@@ -142,6 +144,13 @@ struct DropoutPlan {
     Dropout dropout(probability, seed, layer, site, samples);
     dropout.positions = positions;
     return dropout;
+  }
+  /// Noise of a router whose input has all rows of this rank's sequences, at `of_rows`.
+  RouterJitter router_noise(int layer, const Positions& of_rows) const {
+    if (router_jitter == 0) return {};
+    Dropout random(0, seed, layer, DropoutSite::router_input, samples);
+    random.positions = of_rows;
+    return {router_jitter, random};
   }
 };
 

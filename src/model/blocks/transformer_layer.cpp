@@ -54,8 +54,9 @@ TransformerLayer::Gradients TransformerLayer::make_gradients(const LayerShape& s
   return gradients;
 }
 
-void TransformerLayer::feed_forward(const LayerShape& shape, ConstTensorView x, Saved& saved, TensorView y) const {
-  if (experts_) return experts_->forward(shape, x, saved.experts, y);
+void TransformerLayer::feed_forward(const LayerShape& shape, ConstTensorView x, const DropoutPlan& dropout,
+                                    Saved& saved, TensorView y) const {
+  if (experts_) return experts_->forward(shape, x, dropout, saved.experts, y);
   feed_forward_->forward(shape, x, saved.feed_forward, y);
 }
 
@@ -65,8 +66,8 @@ void TransformerLayer::forward(const LayerShape& shape, ConstTensorView x, const
       shape, x,
       {[&](ConstTensorView in, TensorView out) { attention_.forward(shape, in, dropout, saved.attention, out); },
        attention_bias_.value, dropout.at(layer_, DropoutSite::attention_output)},
-      {[&](ConstTensorView in, TensorView out) { feed_forward(shape, in, saved, out); }, feed_forward_bias_.value,
-       dropout.at(layer_, DropoutSite::mlp_output)},
+      {[&](ConstTensorView in, TensorView out) { feed_forward(shape, in, dropout, saved, out); },
+       feed_forward_bias_.value, dropout.at(layer_, DropoutSite::mlp_output)},
       saved.residual, y);
 }
 
@@ -119,7 +120,9 @@ void TransformerLayer::forward_cached(const LayerShape& shape, ConstTensorView x
       {[&](ConstTensorView in, TensorView out) { attention_.forward_cached(shape, in, texts, cache, out); },
        attention_bias_.value,
        {}},
-      {[&](ConstTensorView in, TensorView out) { feed_forward(shape, in, saved, out); }, feed_forward_bias_.value, {}},
+      {[&](ConstTensorView in, TensorView out) { feed_forward(shape, in, {}, saved, out); },
+       feed_forward_bias_.value,
+       {}},
       saved.residual, y);
 }
 

@@ -56,7 +56,8 @@ class TransformerLayer {
 
  private:
   /// Runs the feed-forward block.
-  void feed_forward(const LayerShape& shape, ConstTensorView x, Saved& saved, TensorView y) const;
+  void feed_forward(const LayerShape& shape, ConstTensorView x, const DropoutPlan& dropout, Saved& saved,
+                    TensorView y) const;
 
   parallel::TensorContext context_;
   int layer_;

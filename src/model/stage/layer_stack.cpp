@@ -169,6 +169,14 @@ void LayerStack::set_router_biases(std::span<const double> biases) const {
   }
 }
 
+void LayerStack::set_balance_loads(const std::map<int, std::vector<double>>& loads) const {
+  for (std::size_t i = 0; i < layers_.size(); ++i) {
+    if (!layers_[i].experts()) continue;
+    const auto found = loads.find(numbers_[i]);
+    layers_[i].experts()->set_balance_load(found == loads.end() ? std::vector<double>() : found->second);
+  }
+}
+
 std::vector<KeyValueCache> LayerStack::make_caches(const LayerShape& shape, std::int64_t capacity, Arena& arena) const {
   std::vector<KeyValueCache> caches;
   for (int i = 0; i < size(); ++i) {

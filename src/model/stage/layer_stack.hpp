@@ -1,5 +1,6 @@
 #pragma once
 
+#include <map>
 #include <span>
 #include <vector>
 
@@ -84,6 +85,8 @@ class LayerStack {
   std::vector<ExpertLoad> take_expert_loads() const;
   /// Experts::set_bias of the layers with experts, from `biases` [layers of the model, E].
   void set_router_biases(std::span<const double> biases) const;
+  /// Experts::set_balance_load of the layers with experts, from the loads by layer of the model; without any: even.
+  void set_balance_loads(const std::map<int, std::vector<double>>& loads) const;
 
   /// Allocates each layer's cache from `arena`, for `capacity` positions of each of shape.b texts.
   std::vector<KeyValueCache> make_caches(const LayerShape& shape, std::int64_t capacity, Arena& arena) const;

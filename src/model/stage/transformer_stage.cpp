@@ -81,8 +81,9 @@ DropoutPlan TransformerStage::dropout(int micro_batch, const LayerShape& shape) 
   DropoutPlan plan;
   plan.hidden = mode_.hidden_dropout;
   plan.attention = mode_.attention_dropout;
+  plan.router_jitter = mode_.router_jitter;
   plan.seed = mode_.seed;
-  if (plan.hidden != 0 || plan.attention != 0) {
+  if (plan.hidden != 0 || plan.attention != 0 || plan.router_jitter != 0) {
     plan.positions = shape.residual_positions(shard_.tensor_rank);
     plan.samples = batch(micro_batch).samples.as<std::int64_t>();
   }

@@ -150,8 +150,12 @@ class AllToAll final : public TokenDispatcher {
     }
   }
 
-  /// Numbers of the rows received, which are by rank and then expert, in the order by expert and then rank.
+  /// Numbers of the rows received, which are by rank and then expert, in the order by expert and then rank. A rehearsal
+  /// has zeros.
   std::vector<std::int32_t> order_by_expert(const std::vector<std::int64_t>& counts, const Saved& saved) const {
+    if (!backend_.supports(Capability::results)) {
+      return std::vector<std::int32_t>(static_cast<std::size_t>(sum_of(saved.received)));
+    }
     std::vector<std::int64_t> next(static_cast<std::size_t>(ranks()), 0);  // by rank: its first row not yet ordered
     std::exclusive_scan(saved.received.begin(), saved.received.end(), next.begin(), std::int64_t{0});
     std::vector<std::int32_t> order;

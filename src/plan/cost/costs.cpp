@@ -84,6 +84,10 @@ AttentionWork attention_work(std::int64_t d) {
   }
 }
 
+/// Blocks of a tensor group's collectives, and the multiprocessors left free by concurrent products
+/// (cuda/runtime/multiprocessors.hpp).
+constexpr int tensor_group_blocks = 16;
+
 constexpr int quarters = 4, warp_rows = 16, query_rows = 128, key_tile = 64;
 
 /// Clocks of a block's step: its warps share the quarters.
@@ -115,16 +119,19 @@ AttentionProblem without_documents(AttentionProblem a) {
   return a;
 }
 
+/// Tiles of keys that a block of queries, up to `end`, reads.
+std::int64_t key_tiles(const AttentionProblem& a, std::int64_t end, std::int64_t rows, std::int64_t tile) {
+  const std::int64_t seen = a.causal ? std::clamp<std::int64_t>(a.first_query + end - a.first_key, 0, a.keys) : a.keys;
+  return std::max<std::int64_t>(tiles_of(seen, tile) - a.first_key_of(0, end - rows) / tile, 0);
+}
+
 /// Blocks of 128 queries, the last ones first; steps over 64 keys.
 double query_blocks(const Device& device, const AttentionProblem& problem, const TileWork& work) {
   const AttentionProblem a = without_documents(problem);
   const std::int64_t tiles = tiles_of(a.queries, query_rows);
   const double clocks_a_step = clocks(device, work, query_rows / warp_rows, a.dropout.enabled());
   return makespan(device, a, tiles * a.heads * a.batch, clocks_a_step, [&](std::int64_t block) {
-    const std::int64_t end = (tiles - block % tiles) * query_rows;
-    const std::int64_t seen =
-        a.causal ? std::clamp<std::int64_t>(a.first_query + end - a.first_key, 0, a.keys) : a.keys;
-    return std::max<std::int64_t>(tiles_of(seen, key_tile) - a.first_key_of(0, end - query_rows) / key_tile, 0);
+    return key_tiles(a, (tiles - block % tiles) * query_rows, query_rows, key_tile);
   });
 }
 
@@ -142,6 +149,21 @@ double key_blocks(const Device& device, const AttentionProblem& a, const TileWor
   });
 }
 
+/// Clocks without tensor cores, for blocks of 16 queries and tiles of 32 keys, spread evenly over multiprocessors. The
+/// backward forms scores and their gradients twice: for the gradients of queries and for those of keys and values.
+double tile_clocks(const Device& device, const KernelCall& call) {
+  constexpr std::int64_t rows = 16, tile = 32;
+  constexpr double multiply_adds_a_clock = 16;
+  const AttentionProblem a = without_documents(*call.attention);
+  std::int64_t tiles = 0;
+  for (std::int64_t block = 1; block <= tiles_of(a.queries, rows); ++block) {
+    tiles += key_tiles(a, block * rows, rows, tile);
+  }
+  const double products = call.kind == KernelKind::attention ? 2 : 7;
+  return products * static_cast<double>(tiles * rows * tile * a.head_dim) * static_cast<double>(a.heads * a.batch) /
+         (multiply_adds_a_clock * device.multiprocessors);
+}
+
 double memory_ms(const Device& device, double bytes) { return bytes / (device.copy_gbs * 1e6 * device.memory_share); }
 
 }  // namespace
@@ -155,7 +177,8 @@ double product_ms(const Device& device, const ProductCall& product) {
 double attention_ms(const Device& device, const KernelCall& call) {
   const AttentionProblem& a = call.attention.value();
   const AttentionWork work = attention_work(a.head_dim);
-  const double clocks = call.kind == KernelKind::attention
+  const double clocks = !call.tensor_cores ? tile_clocks(device, call)
+                        : call.kind == KernelKind::attention
                             ? query_blocks(device, a, work.forward)
                             : query_blocks(device, a, work.query_gradient) + key_blocks(device, a, work.key_gradient);
   return clocks / (device.clock_ghz * 1e6) + memory_ms(device, call.bytes);
@@ -187,6 +210,26 @@ Cost cost_of(const Device& device, const KernelCall& call, bool graphs) {
   cost.launches = call.launch_count(fused);
   cost.gap += 1e-3 * cost.launches * (graphs ? device.graph_gap_us : device.launch_gap_us);
   return cost;
+}
+
+CallCosts::CallCosts(const Device& device) : device_(device), beside_collective_(device) {
+  if (device.multiprocessors <= tensor_group_blocks) return;
+  beside_collective_.product_tflops *= 1 - static_cast<double>(tensor_group_blocks) / device.multiprocessors;
+}
+
+Cost CallCosts::of(const KernelCall& call, bool graphs, bool beside_collective) {
+  if (!call.attention) return cost_of(beside_collective && call.product ? beside_collective_ : device_, call, graphs);
+  const AttentionProblem& a = *call.attention;
+  const AttentionKey key = {
+      call.kind,
+      call.bytes,
+      {a.queries, a.keys, a.first_query, a.first_key, a.batch, a.heads, a.kv_heads, a.head_dim, a.window},
+      call.tensor_cores,
+      a.causal,
+      a.dropout.enabled(),
+      graphs};
+  const auto known = attention_.find(key);
+  return known != attention_.end() ? known->second : attention_[key] = cost_of(device_, call, graphs);
 }
 
 GroupPlacement placement(const Cluster& cluster, int ranks, int stride) {

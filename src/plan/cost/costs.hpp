@@ -1,5 +1,9 @@
 #pragma once
 
+#include <array>
+#include <map>
+#include <tuple>
+
 #include "src/backend/kernels/kernel_call.hpp"
 #include "src/comm/bus_bandwidth.hpp"
 #include "src/plan/cluster/cluster.hpp"
@@ -13,7 +17,8 @@ double product_ms(const Device& device, const ProductCall& product);
 
 /// Time of attention by this program's kernels (cuda/kernels/flash_attention*.cu). A block's step over a tile takes the
 /// sum of the clocks of its instructions and its mma.sync, for warps sharing a quarter of a multiprocessor. Blocks
-/// start in order, each on the first free multiprocessor, with some start and end overhead.
+/// start in order, each on the first free multiprocessor, with some start and end overhead. Without tensor cores
+/// (cuda/kernels/attention.cu) a multiply-add reads shared memory twice, a warp's 32 numbers a clock.
 double attention_ms(const Device& device, const KernelCall& call);
 
 /// Time of a call, in milliseconds, and its launches.
@@ -24,6 +29,22 @@ struct Cost {
   int launches = 0;
 };
 Cost cost_of(const Device& device, const KernelCall& call, bool graphs = false);
+
+/// Costs of calls on one device. Attention, whose time is a simulation of its blocks, is simulated once for equal
+/// calls.
+class CallCosts {
+ public:
+  explicit CallCosts(const Device& device);
+  /// cost_of. A product `beside_collective` leaves multiprocessors to a tensor group's collective.
+  Cost of(const KernelCall& call, bool graphs, bool beside_collective);
+
+ private:
+  /// Everything on which the cost of an attention depends.
+  using AttentionKey = std::tuple<KernelKind, double, std::array<std::int64_t, 9>, bool, bool, bool, bool>;
+
+  Device device_, beside_collective_;
+  std::map<AttentionKey, Cost> attention_;
+};
 
 /// Latency of each further step of a ring, as a share of the first one's: a ring's messages are in flight on all its
 /// links at once.

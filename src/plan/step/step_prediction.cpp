@@ -15,8 +15,9 @@ using parallel::Schedule;
 using parallel::ScheduleKind;
 using parallel::StepKind;
 
-ChunkTime time_of(const Cluster& cluster, const StageWork& work, const GroupPlacements& groups, bool graphs) {
-  const auto step = [&](StepKind kind) { return plan::time_of(cluster, work.steps.at(kind), groups, graphs); };
+ChunkTime time_of(const Cluster& cluster, CallCosts& costs, const StageWork& work, const GroupPlacements& groups,
+                  bool graphs) {
+  const auto step = [&](StepKind kind) { return plan::time_of(cluster, costs, work.steps.at(kind), groups, graphs); };
   return {step(StepKind::forward), step(StepKind::backward), step(StepKind::backward_input),
           step(StepKind::backward_weight)};
 }
@@ -37,10 +38,27 @@ std::string stage_key(const Job& job) {
       static_cast<int>(e.recomputation.method), e.recomputation.layers, e.recomputation.distribute,
       e.parallel.sequence_parallel, e.parallel.async_tensor_all_reduce, job.model.hidden_dropout);
   const model::ExpertConfig& experts = job.model.experts;
-  key += fmt::format(" {} {} {} {} {} {} {} {} {} {}", job.model.attention_dropout, e.cross_entropy_chunks,
+  key += fmt::format(" {} {} {} {} {} {} {} {} {} {} {}", job.model.attention_dropout, e.cross_entropy_chunks,
                      job.grid.expert_size(), job.grid.expert_tensor_size(), e.parallel.exchange_tokens,
                      e.parallel.expert_load, static_cast<int>(experts.balance), experts.balance_coefficient,
-                     experts.z_coefficient, experts.capacity_factor);
+                     experts.z_coefficient, experts.capacity_factor, experts.jitter_eps);
+  const Attributes shape = model::attributes_of(job.model);
+  for (const auto& [name, value] : shape.texts()) key += fmt::format(" {}={}", name, value);
+  return key;
+}
+
+/// Everything the update of a stage depends on, besides its layers and its place in the pipeline.
+std::string update_key(const Job& job) {
+  const train::ExecutionConfig& e = job.execution;
+  const parallel::DataParallelOptions& data = e.parallel.data_parallel;
+  const optim::OptimizerOptions& optimizer = job.options.optimizer;
+  std::string key = fmt::format(
+      "{} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {}", job.grid.tensor_size(), job.grid.gradient_size(),
+      job.grid.expert_size(), job.grid.expert_tensor_size(), static_cast<int>(e.dtype), e.vocabulary_multiple,
+      e.padded_vocabulary_size, e.parallel.sequence_parallel, static_cast<int>(data.sharding),
+      data.low_precision_gradients, data.overlap_reduce, data.overlap_gather, data.bucket_elements,
+      schedule_of(job) == ScheduleKind::zero_bubble, static_cast<int>(optimizer.kind),
+      static_cast<int>(optimizer.adamw.exp_avg_dtype), static_cast<int>(optimizer.adamw.exp_avg_sq_dtype));
   const Attributes shape = model::attributes_of(job.model);
   for (const auto& [name, value] : shape.texts()) key += fmt::format(" {}={}", name, value);
   return key;
@@ -136,7 +154,7 @@ struct StepPredictor::Stage {
   }
 };
 
-StepPredictor::StepPredictor(Cluster cluster) : cluster_(std::move(cluster)) {}
+StepPredictor::StepPredictor(Cluster cluster) : cluster_(std::move(cluster)), costs_(cluster_.device) {}
 StepPredictor::~StepPredictor() = default;
 
 const StepPredictor::Parts& StepPredictor::parts_of(const Job& job, const std::string& key,
@@ -168,7 +186,7 @@ const StepPredictor::Parts& StepPredictor::parts_of(const Job& job, const std::s
   const auto record = [&](const train::StageRehearsal::Layers& layers) {
     return record_stage(job.model, execution, job.grid, layers);
   };
-  const auto time = [&](const StageWork& work) { return time_of(cluster_, work, groups, e.cuda_graphs); };
+  const auto time = [&](const StageWork& work) { return time_of(cluster_, costs_, work, groups, e.cuda_graphs); };
   const bool full = e.recomputation.granularity == RecomputeGranularity::full;
   auto made = std::make_unique<Parts>();
   if (full) execution.recomputation = {};
@@ -194,13 +212,8 @@ const StepPredictor::Parts& StepPredictor::parts_of(const Job& job, const std::s
 }
 
 const UpdateWork& StepPredictor::update_of(const Job& job, const std::string& key, int rank) {
-  const parallel::DataParallelOptions& data = job.execution.parallel.data_parallel;
   const parallel::PipelineLayout layout = layout_of(job);
-  std::string name = fmt::format(
-      "{} {} {} {} {} {} {} {} {} {} {} {} :", key, static_cast<int>(data.sharding), data.low_precision_gradients,
-      data.overlap_reduce, data.overlap_gather, data.bucket_elements, has_halves(job),
-      static_cast<int>(job.options.optimizer.kind), static_cast<int>(job.options.optimizer.adamw.exp_avg_dtype),
-      static_cast<int>(job.options.optimizer.adamw.exp_avg_sq_dtype), rank == 0, rank + 1 == layout.stages);
+  std::string name = fmt::format("{} {} {}:", key, rank == 0, rank + 1 == layout.stages);
   for (int chunk = 0; chunk < layout.chunks; ++chunk) {
     name += fmt::format(" {}", layout.layers[static_cast<std::size_t>(chunk * layout.stages + rank)]);
   }
@@ -212,14 +225,14 @@ const UpdateWork& StepPredictor::update_of(const Job& job, const std::string& ke
   return *work;
 }
 
-StepPredictor::Stage StepPredictor::stage_of(const Job& job, const std::string& key, const GroupPlacements& groups,
+StepPredictor::Stage StepPredictor::stage_of(const Job& job, const Keys& keys, const GroupPlacements& groups,
                                              int rank) {
   using Part = UpdateWork::Unit::Part;
-  const Parts& parts = parts_of(job, key, groups);
+  const Parts& parts = parts_of(job, keys.stage, groups);
   const parallel::PipelineLayout layout = layout_of(job);
   const int positions = layout.stages * layout.chunks;
   Stage stage;
-  stage.update = &update_of(job, key, rank);
+  stage.update = &update_of(job, keys.update, rank);
   for (int chunk = 0; chunk < layout.chunks; ++chunk) {
     const int position = chunk * layout.stages + rank;
     const int layers = layout.layers[static_cast<std::size_t>(position)];
@@ -239,7 +252,7 @@ StepPredictor::Stage StepPredictor::stage_of(const Job& job, const std::string& 
         : part == Part::head    ? parts.head
                                 : 1.0 / layers * parts.chunk(layers, job.execution.recomputation, false, false)));
   }
-  const UpdateTimer timer(cluster_, groups, *stage.update, stage.units, job.execution.cuda_graphs);
+  const UpdateTimer timer(cluster_, costs_, groups, *stage.update, stage.units, job.execution.cuda_graphs);
   for (int chunk = 0; chunk < layout.chunks; ++chunk) {
     ChunkTime& time = stage.chunks[static_cast<std::size_t>(chunk)];
     const WorkTime hooks = timer.hooks(chunk);
@@ -278,11 +291,11 @@ StepPrediction StepPredictor::predict(const Job& job) {
   const bool halves = has_halves(job);
   const int micro_batches = micro_batches_of(job);
   const GroupPlacements groups(cluster_, grid);
-  const std::string key = stage_key(job);
-  const Parts& parts = parts_of(job, key, groups);
+  const Keys keys{stage_key(job), update_key(job)};
+  const Parts& parts = parts_of(job, keys.stage, groups);
 
   std::vector<Stage> stages;
-  for (int rank = 0; rank < layout.stages; ++rank) stages.push_back(stage_of(job, key, groups, rank));
+  for (int rank = 0; rank < layout.stages; ++rank) stages.push_back(stage_of(job, keys, groups, rank));
   ScheduleTimes times = message_times(job, groups, parts.boundary_bytes);
   for (std::size_t chunk = 0; chunk < stages.front().chunks.size(); ++chunk) {
     for (const Stage& stage : stages) {
@@ -302,7 +315,7 @@ StepPrediction StepPredictor::predict(const Job& job) {
   double clearing = 0, reduced = 0, updated = 0, most = -1, all_work = 0;
   for (std::size_t r = 0; r < stages.size(); ++r) {
     const Stage& stage = stages[r];
-    const UpdateTimer timer(cluster_, groups, *stage.update, stage.units, execution.cuda_graphs);
+    const UpdateTimer timer(cluster_, costs_, groups, *stage.update, stage.units, execution.cuda_graphs);
     const UpdateTime update = timer.update(prediction.schedule.ranks[r], micro_batches, layout.chunks);
     if (r == 0) clearing = update.clearing.total();
     reduced = std::max(reduced, prediction.schedule.ranks[r].back().end + update.reduction.total());

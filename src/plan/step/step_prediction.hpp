@@ -57,13 +57,17 @@ class StepPredictor {
  private:
   struct Parts;
   struct Stage;
+  struct Keys {
+    std::string stage, update;
+  };
   const Parts& parts_of(const Job& job, const std::string& key, const GroupPlacements& groups);
   const UpdateWork& update_of(const Job& job, const std::string& key, int rank);
-  Stage stage_of(const Job& job, const std::string& key, const GroupPlacements& groups, int rank);
+  Stage stage_of(const Job& job, const Keys& keys, const GroupPlacements& groups, int rank);
   /// Times of messages between stages, without those of chunks.
   ScheduleTimes message_times(const Job& job, const GroupPlacements& groups, double boundary_bytes) const;
 
   Cluster cluster_;
+  CallCosts costs_;
   std::map<std::string, std::unique_ptr<Parts>> parts_;         ///< by what the work of a stage depends on
   std::map<std::string, std::unique_ptr<UpdateWork>> updates_;  ///< by that of updates
 };

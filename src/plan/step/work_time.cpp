@@ -12,10 +12,6 @@ using parallel::StepKind;
 
 namespace {
 
-/// Blocks of a tensor group's collectives, and the multiprocessors left free by concurrent products
-/// (cuda/runtime/multiprocessors.hpp).
-constexpr int tensor_group_blocks = 16;
-
 void add(WorkTime& time, const KernelCall& call, const Cost& cost) {
   const double ms = cost.main + cost.end;
   switch (call.kind) {
@@ -146,13 +142,6 @@ GroupPlacements::GroupPlacements(const Cluster& cluster, const parallel::Process
   set_in_all_stages(GroupKind::expert_model, e);
 }
 
-WorkTimer::WorkTimer(const Cluster& cluster, const GroupPlacements& groups, bool graphs)
-    : cluster_(cluster), groups_(groups), graphs_(graphs), beside_collective_(cluster.device) {
-  if (cluster.device.multiprocessors > tensor_group_blocks) {
-    beside_collective_.product_tflops *= 1 - static_cast<double>(tensor_group_blocks) / cluster.device.multiprocessors;
-  }
-}
-
 void WorkTimer::add(std::span<const WorkEvent> events, std::optional<Traffic> traffic) {
   for (const WorkEvent& event : events) {
     if (event.kind == WorkEvent::Kind::start) {
@@ -160,8 +149,7 @@ void WorkTimer::add(std::span<const WorkEvent> events, std::optional<Traffic> tr
     } else if (event.kind == WorkEvent::Kind::wait) {
       wait(event.operation);
     } else {
-      const bool shares = in_flight_ > 0 && event.call.product;
-      const Cost cost = cost_of(shares ? beside_collective_ : cluster_.device, event.call, graphs_);
+      const Cost cost = costs_.of(event.call, graphs_, in_flight_ > 0);
       plan::add(time_, event.call, cost);
       computed_ += cost.main + cost.end + cost.gap;
     }
@@ -206,9 +194,9 @@ WorkTime WorkTimer::time() const {
   return time;
 }
 
-WorkTime time_of(const Cluster& cluster, std::span<const WorkEvent> events, const GroupPlacements& groups,
-                 bool graphs) {
-  WorkTimer timer(cluster, groups, graphs);
+WorkTime time_of(const Cluster& cluster, CallCosts& costs, std::span<const WorkEvent> events,
+                 const GroupPlacements& groups, bool graphs) {
+  WorkTimer timer(cluster, costs, groups, graphs);
   timer.add(events);
   return timer.time();
 }
@@ -265,7 +253,7 @@ WorkTime UpdateTimer::optimizer(const std::vector<TimedStep>& steps) const {
 
 UpdateTime UpdateTimer::update(const std::vector<TimedStep>& steps, int micro_batches, int chunks) const {
   UpdateTime time;
-  time.clearing = time_of(cluster_, work_.clearing, groups_, graphs_);
+  time.clearing = time_of(cluster_, costs_, work_.clearing, groups_, graphs_);
   time.reduction = reduction(steps, micro_batches - 1);
   for (int chunk = 0; chunk < chunks; ++chunk) time.reduction += -1 * hooks(chunk);
   WorkTimer norm = timer();

@@ -111,7 +111,8 @@ class GroupPlacements {
 class WorkTimer {
  public:
   /// All must outlive this object.
-  WorkTimer(const Cluster& cluster, const GroupPlacements& groups, bool graphs);
+  WorkTimer(const Cluster& cluster, CallCosts& costs, const GroupPlacements& groups, bool graphs)
+      : cluster_(cluster), costs_(costs), groups_(groups), graphs_(graphs) {}
 
   /// Adds events in their order. `traffic` is the purpose of all their communication; by default derived from their
   /// groups. Waits for operations that started before the first event take no time.
@@ -126,9 +127,9 @@ class WorkTimer {
   void wait(int operation);
 
   const Cluster& cluster_;
+  CallCosts& costs_;
   const GroupPlacements& groups_;
   bool graphs_;
-  Device beside_collective_;
   WorkTime time_;
   std::vector<OverlapStep> steps_;
   std::vector<std::optional<Traffic>> kinds_;  // by operation, of those that have started
@@ -137,7 +138,8 @@ class WorkTimer {
 };
 
 /// Time of only these events.
-WorkTime time_of(const Cluster& cluster, std::span<const WorkEvent> events, const GroupPlacements& groups, bool graphs);
+WorkTime time_of(const Cluster& cluster, CallCosts& costs, std::span<const WorkEvent> events,
+                 const GroupPlacements& groups, bool graphs);
 
 /// Times of one unit of parameters with a micro-batch: its forward, and the step that completes its gradients.
 struct UnitTime {
@@ -157,9 +159,9 @@ struct UpdateTime {
 class UpdateTimer {
  public:
   /// All must outlive this object.
-  UpdateTimer(const Cluster& cluster, const GroupPlacements& groups, const UpdateWork& work,
+  UpdateTimer(const Cluster& cluster, CallCosts& costs, const GroupPlacements& groups, const UpdateWork& work,
               const std::vector<UnitTime>& units, bool graphs)
-      : cluster_(cluster), groups_(groups), work_(work), units_(units), graphs_(graphs) {}
+      : cluster_(cluster), costs_(costs), groups_(groups), work_(work), units_(units), graphs_(graphs) {}
 
   /// Excess of every backward of a chunk over its units: from gradients rounded or, in ZeRO 2, reduced after each
   /// micro-batch.
@@ -171,11 +173,12 @@ class UpdateTimer {
   UpdateTime update(const std::vector<TimedStep>& steps, int micro_batches, int chunks) const;
 
  private:
-  WorkTimer timer() const { return {cluster_, groups_, graphs_}; }
+  WorkTimer timer() const { return {cluster_, costs_, groups_, graphs_}; }
   WorkTime reduction(const std::vector<TimedStep>& steps, int last_micro_batch) const;
   WorkTime optimizer(const std::vector<TimedStep>& steps) const;
 
   const Cluster& cluster_;
+  CallCosts& costs_;
   const GroupPlacements& groups_;
   const UpdateWork& work_;
   const std::vector<UnitTime>& units_;

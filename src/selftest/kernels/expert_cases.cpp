@@ -42,6 +42,10 @@ Case rows(const Extents& e) {
             const TensorView x = t.input({n, e.h}), gathered = t.output(row_shape);
             t.b.embedding().lookup(t.stream(), token_of, x, 0, gathered);
             t.take(gathered, Precision::exact);
+            const TensorView noisy = t.output({e.s, e.b, e.h});
+            const RouterJitter noise{0.1, Dropout(0, 1234, 3, DropoutSite::router_input, t.samples(e.b))};
+            kernels.jitter(t.stream(), noise, x.reshape({e.s, e.b, e.h}), noisy);
+            t.take(noisy);
 
             const std::int64_t capacity = entries / layer_experts;
             for (const bool by_position : {false, true}) {

@@ -163,10 +163,11 @@ TEST_F(Translate, TakesTheExpertsOfLaunchScripts) {
       "--moe-router-score-function sigmoid --moe-router-enable-expert-bias "
       "--moe-router-bias-update-rate 1e-3 --moe-router-load-balancing-type none";
   EXPECT_EQ(words(biased), Words(biased));
+  EXPECT_EQ(words("--moe-input-jitter-eps 0.1 --moe-use-upcycling --moe-upcycling-granularity 1"),
+            Words("--moe-input-jitter-eps 0.1 --moe-use-upcycling"));
   EXPECT_EQ(words({"--moe-layer-freq", "'([1]*48)'"}), Words("--moe-layer-freq ([1]*48)"));
   for (const char* refused :
-       {"--moe-router-load-balancing-type sinkhorn", "--moe-router-load-balancing-type global_aux_loss",
-        "--moe-input-jitter-eps 0.1", "--moe-use-upcycling", "--moe-per-layer-logging"}) {
+       {"--moe-router-load-balancing-type sinkhorn", "--moe-upcycling-granularity 2", "--moe-per-layer-logging"}) {
     EXPECT_EQ(kind_of(refused), Kind::absent) << refused;
   }
 }
@@ -218,7 +219,7 @@ TEST(TranslateEval, ChecksAModelAgainstTheCheckpoint) {
   EXPECT_THROW(line.check_model(stored), CheckpointError);
   EXPECT_EQ(translate(Words("--num-experts 8"), options, "eval").model_words, Words("--num-experts 8"));
   EXPECT_THAT(translate(Words("--moe-use-upcycling"), options, "eval").refusal(),
-              HasSubstr("dense models are not converted"));
+              HasSubstr("dense models are converted only by trireme train"));
 }
 
 TEST(TranslateFinetune, DistinguishesKeepLastOfTasksFromThatOfCheckpoints) {

@@ -157,11 +157,12 @@ TEST(RunConfig, BoundsSizes) {
   expect_refused({"--data-path", "a.h5", "--global-batch-size", max_int}, "more than the 100000 that can be planned");
 }
 
-TEST(RunConfig, RefusesACapacityThatNoContextRankSeesCompletely) {
-  const Words experts = gpt + "--disable-bias-linear --num-experts 4 --moe-expert-capacity-factor 1.5";
-  EXPECT_NO_THROW(read(experts));
-  expect_refused(experts + "--cp 2", "--moe-expert-capacity-factor and --context-parallel-size exclude each other");
-  EXPECT_NO_THROW(read(gpt + "--disable-bias-linear --num-experts 4 --moe-aux-loss-coeff 0.01 --cp 2"));
+TEST(RunConfig, UpcyclesOnlyAModelOfTheCommandLine) {
+  const Words experts = gpt + "--disable-bias-linear --num-experts 4 --moe-use-upcycling";
+  EXPECT_TRUE(read(experts + "--load a").checkpoint.starts_anew());
+  expect_refused(experts, "--moe-use-upcycling needs --load");
+  expect_refused(experts + "--load a --use-checkpoint-args",
+                 "--moe-use-upcycling and --use-checkpoint-args exclude each other");
 }
 
 TEST(RunConfig, TakesTheTrainingOfExpertsFromACheckpoint) {

@@ -7,6 +7,7 @@
 #include "src/base/log.hpp"
 #include "src/data/dataset/token_store.hpp"
 #include "src/data/tokenizer/tokenizer.hpp"
+#include "src/train/upcycling.hpp"
 
 namespace trireme::app {
 namespace {
@@ -175,8 +176,17 @@ TrainPlan make_plan(const Job& job, const RunConfig& config) {
   if (!config.checkpoint.load.empty()) {
     plan.start = open_checkpoint(*job.world, config.checkpoint.load, config.checkpoint.source());
   }
-  if (plan.start.reader && config.checkpoint.finetune) {
-    require_same_model(plan.start.description.attributes, plan.attributes);
+  if (plan.start.reader && config.checkpoint.starts_anew()) {
+    const Attributes& stored = plan.start.description.attributes;
+    if (config.checkpoint.upcycling) {
+      TRIREME_CHECK(!model::config_from(stored).experts.any(), CheckpointError,
+                    "--moe-use-upcycling: the model in {} has experts: leave out this option, and give --finetune for "
+                    "a new run",
+                    config.checkpoint.load);
+      require_same_model(stored, model::attributes_of(train::dense_form(plan.model)));
+    } else {
+      require_same_model(stored, plan.attributes);
+    }
     plan.pretrained = std::make_shared<OpenCheckpoint>(std::exchange(plan.start, {}));
   }
   std::vector<data::SampleBudget> earlier_budgets;

@@ -12,6 +12,7 @@
 #include "src/checkpoint/step_writer.hpp"
 #include "src/model/stage/model_parameters.hpp"
 #include "src/selftest/startup.hpp"
+#include "src/train/upcycling.hpp"
 
 namespace trireme::app {
 namespace {
@@ -118,6 +119,7 @@ void TrainSession::load_pretrained() {
                     (tensor.name.starts_with("model/pooler.") && !before.has_binary_head()));
     if (!is_new) shared.push_back(tensor);
   }
+  if (config_.checkpoint.upcycling) shared = train::tensors_of_dense_form(std::move(shared));
   train::HostState state(*job_.backend, std::move(shared));
   checkpoint::load(*plan_.pretrained->reader, *job_.world, state.tensors(), checkpoint::ExtraTensors::leave);
   state.store();
