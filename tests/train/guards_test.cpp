@@ -246,7 +246,7 @@ TEST(Guards, AcceptSumsInAnotherOrder) {
     }
   }
   // Bit by bit they differ.
-  FaultyRun hidden(Layout{2, 1}, guards, Sums::hidden);  // with sums in every layer
+  FaultyRun hidden(Layout{2, 1, {}}, guards, Sums::hidden);  // with sums in every layer
   note_losses(hidden, 0.4);
   EXPECT_THAT(message_of<MachineError>([&] { hidden.run.step(); }), HasSubstr("another result"));
 }
