@@ -147,10 +147,11 @@ class CudaBackend final : public Backend, public DeviceCommunicators, public Gra
   std::size_t device_memory_bytes() const override { return memory_->info().total; }
   std::size_t free_memory_bytes() const override { return memory_->info().free; }
   std::size_t kernel_memory_bytes(const KernelExtents& extents) const override {
-    // The pool caches the memory of trial products (TrialOperands) and partial sums.
+    // The pool caches the memory of trial products (TrialOperands), partial sums and routers.
     const std::size_t gradient = static_cast<std::size_t>(extents.weight_gradient) * sizeof(float);
     const std::size_t trial = deterministic_ ? 0 : device_->l2_bytes() + gradient;
-    return workspace_bytes + trial + column_sums_bytes(extents.summed_rows, extents.summed_columns);
+    return workspace_bytes + trial + column_sums_bytes(extents.summed_rows, extents.summed_columns) +
+           route_scratch_bytes(extents.balanced_tokens) + limit_load_scratch_bytes(extents.limited_choices);
   }
 
   std::unique_ptr<Communicator> make_world(std::unique_ptr<Communicator> host, DeviceTransport transport) override {

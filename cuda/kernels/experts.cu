@@ -322,6 +322,10 @@ class CudaExperts final : public ExpertKernels {
 
 }  // namespace
 
+std::size_t limit_load_scratch_bytes(std::int64_t choices) {
+  return static_cast<std::size_t>(choices) * (sizeof(float) + sizeof(std::int32_t));
+}
+
 std::unique_ptr<ExpertKernels> make_experts(Scratch scratch) {
   return std::make_unique<CudaExperts>(std::move(scratch));
 }

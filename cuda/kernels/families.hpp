@@ -44,6 +44,10 @@ void route(Stream& stream, const Scratch& new_scratch, const RouterProblem& prob
            TensorView squares);
 void route_backward(Stream& stream, const RouterProblem& problem, ConstTensorView logits, ConstTensorView experts,
                     ConstTensorView dweights, const BalanceGradient& balance, TensorView dlogits);
+/// Maximum scratch memory of ExpertKernels::route with sums over tokens, of types that accumulate in fp32.
+std::size_t route_scratch_bytes(std::int64_t tokens);
+/// Likewise of ExpertKernels::limit_load, for n k choices.
+std::size_t limit_load_scratch_bytes(std::int64_t choices);
 
 // Attention on tensor cores (Dao 2023, arXiv:2307.08691), for bf16 and fp16 and heads of 64, 96 and 128 channels. It
 // computes what AttentionKernels defines, with probabilities and gradients of scores rounded to the training type.

@@ -287,6 +287,10 @@ __global__ void __launch_bounds__(block_threads)
 
 }  // namespace
 
+std::size_t route_scratch_bytes(std::int64_t tokens) {
+  return static_cast<std::size_t>(tokens) * (sizeof(TokenChoice<float>) + sizeof(float));
+}
+
 void route(Stream& stream, const Scratch& new_scratch, const RouterProblem& problem, ConstTensorView logits,
            ConstTensorView bias, TensorView experts, TensorView weights, TensorView counts, TensorView sums,
            TensorView squares) {

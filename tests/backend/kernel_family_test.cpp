@@ -98,10 +98,19 @@ TEST(RehearsalBackend, KeepsTheLargestExtents) {
   rehearsal.gemm().linear_backward_weight(stream, tensor({9, 2}), tensor({9, 2}), tensor({2, 2}), {});
   rehearsal.norm().normalise_backward(stream, tensor({4, 6}), tensor({4, 6}), tensor({6}), {}, {}, tensor({4, 6}),
                                       tensor({6}), tensor({6}));
+  const auto integers = [&](const Shape& shape) { return TensorView(reinterpret_cast<std::int32_t*>(64), shape); };
+  ExpertKernels& experts = rehearsal.experts();
+  experts.route(stream, {.per_token = 2}, tensor({9, 4}), {}, integers({9, 2}), tensor({9, 2}), {}, {}, {});
+  experts.route(stream, {.per_token = 2}, tensor({8, 4}), {}, integers({8, 2}), tensor({8, 2}), {}, {}, tensor({1}));
+  experts.route(stream, {.per_token = 2}, tensor({7, 4}), {}, integers({7, 2}), tensor({7, 2}), tensor({1, 4}),
+                tensor({1, 4}), {});
+  experts.limit_load(stream, integers({8, 2}), tensor({8, 2}), 4, 3, false, integers({8, 2}));
   const KernelExtents& extents = rehearsal.kernel_extents();
   EXPECT_EQ(extents.weight_gradient, 15);
   EXPECT_EQ(extents.summed_rows, 9);
   EXPECT_EQ(extents.summed_columns, 12);
+  EXPECT_EQ(extents.balanced_tokens, 8);
+  EXPECT_EQ(extents.limited_choices, 16);
 }
 
 }  // namespace

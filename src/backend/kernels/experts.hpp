@@ -78,7 +78,8 @@ class ExpertKernels : public KernelFamily<ExpertKernels> {
     pass_on(&ExpertKernels::route, stream,
             {.kind = KernelKind::routing,
              .bytes = bytes_of({logits, bias, experts, weights, counts, sums, squares}),
-             .launches = counts || squares ? 2 : 1},
+             .launches = counts || squares ? 2 : 1,
+             .extents = {.balanced_tokens = counts || squares ? rows_of(logits.shape()) : 0}},
             problem, logits, bias, experts, weights, counts, sums, squares);
   }
   /// dlogits [n, E] T, overwritten, from dweights [n, k] A and route's logits and experts, plus the gradient of the
@@ -106,8 +107,11 @@ class ExpertKernels : public KernelFamily<ExpertKernels> {
   /// of equal weights the earlier token. experts [n, k] int32, in [0, count); weights [n, k] A.
   virtual void limit_load(Stream& stream, ConstTensorView experts, ConstTensorView weights, std::int64_t count,
                           std::int64_t capacity, bool by_position, TensorView kept) {
-    pass_on(&ExpertKernels::limit_load, stream, {KernelKind::routing, bytes_of({experts, weights, kept})}, experts,
-            weights, count, capacity, by_position, kept);
+    pass_on(&ExpertKernels::limit_load, stream,
+            {.kind = KernelKind::routing,
+             .bytes = bytes_of({experts, weights, kept}),
+             .extents = {.limited_choices = experts.numel()}},
+            experts, weights, count, capacity, by_position, kept);
   }
 
   /// Assigns rows to the tokens of the experts [first, first + rows_of_expert.numel()): by expert, then by token, from

@@ -67,8 +67,7 @@ Experts::Experts(const parallel::TensorContext& context, const parallel::Paramet
                  const std::string& prefix, const ModelConfig& config, int layer)
     : context_(context),
       config_(config.experts),
-      gated_(config.gated),
-      activation_(config.gated ? config.gate : config.activation),
+      activation_{config.gated, config.gated ? config.gate : config.activation},
       router_(parameters.at(prefix + ".router.weight").value),
       router_gradient_(parameters.at(prefix + ".router.weight").gradient) {
   if (config_.router_bias) {
@@ -194,22 +193,6 @@ ConstTensorView Experts::in_type_of(ConstTensorView logits, ConstTensorView data
   const TensorView converted = context_.workspace.allocate(logits.dtype(), data.shape());
   context_.backend.elementwise().convert(context_.stream(), data, converted);
   return converted;
-}
-
-TensorView Experts::activated_like(const Saved& saved) const {
-  const Shape& expanded = saved.expanded.shape();
-  return context_.workspace.allocate(saved.expanded.dtype(), {expanded[0], gated_ ? expanded[1] / 2 : expanded[1]});
-}
-
-TensorView Experts::activate(const Saved& saved) const {
-  const TensorView result = activated_like(saved);
-  ElementwiseKernels& kernels = context_.backend.elementwise();
-  if (gated_) {
-    kernels.glu(context_.stream(), activation_, saved.expanded, result);
-  } else {
-    kernels.activate(context_.stream(), activation_, saved.expanded, result);
-  }
-  return result;
 }
 
 void Experts::route(const LayerShape& shape, ConstTensorView rows, Saved& saved) const {
@@ -361,7 +344,7 @@ void Experts::forward(const LayerShape& shape, ConstTensorView x, const DropoutP
     if (shared_) shared_->forward(shape, x, *saved.shared, {});
     return;
   }
-  const TensorView activated = activate(saved);
+  const TensorView activated = activation_.forward(context_.backend, stream, saved.expanded, context_.workspace);
   context_.backend.experts().scale_rows(stream, activated, saved.route.weights, saved.route.slots, activated);
   const TensorView results = context_.workspace.allocate(shape.dtype, {all_rows, shape.h});
   for_each_expert(saved, [&](const Expert& expert, std::int64_t first, std::int64_t count) {
@@ -384,11 +367,12 @@ void Experts::backward(const LayerShape& shape, Saved& saved, const Gradients& g
   const ArenaScope scope(context_.workspace);
   const TensorView dweights = context_.workspace.allocate(saved.route.weights.dtype(), saved.route.weights.shape());
   elementwise.fill(stream, 0, dweights);
-  const TensorView dscaled = activated_like(saved);
+  const TensorView dscaled = activation_.allocate(context_.workspace, saved.expanded);
   {
     const ArenaScope inner(context_.workspace);
     const TensorView doutput = dispatcher_->dispatch(saved.route, tokens_of(shape.as_rows(gradients.output)));
-    const TensorView activated = activate(saved), scaled = activated_like(saved);
+    const TensorView activated = activation_.forward(context_.backend, stream, saved.expanded, context_.workspace);
+    const TensorView scaled = activation_.allocate(context_.workspace, saved.expanded);
     kernels.scale_rows(stream, activated, saved.route.weights, saved.route.slots, scaled);
     for_each_expert(saved, [&](const Expert& expert, std::int64_t first, std::int64_t count) {
       gemm.linear_backward_input(stream, doutput.rows(first, count), expert.projection, Activation::none, {},
@@ -398,12 +382,8 @@ void Experts::backward(const LayerShape& shape, Saved& saved, const Gradients& g
     });
     kernels.scale_rows_backward(stream, dscaled, activated, saved.route.weights, saved.route.slots, dscaled, dweights);
   }
-  const TensorView dexpanded = gated_ ? saved.expanded : dscaled;
-  if (gated_) {
-    elementwise.glu_backward(stream, activation_, dscaled, saved.expanded, dexpanded);
-  } else {
-    elementwise.activate_backward(stream, activation_, dscaled, saved.expanded, dexpanded);
-  }
+  const TensorView dexpanded = activation_.gated ? saved.expanded : dscaled;
+  activation_.backward(context_.backend, stream, dscaled, saved.expanded, dexpanded);
   const ConstTensorView rows = tokens_of(shape.as_rows(saved.input));
   const TensorView permuted = dispatcher_->dispatch(saved.route, rows);
   const TensorView dpermuted = context_.workspace.allocate(permuted.dtype(), permuted.shape());

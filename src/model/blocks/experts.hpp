@@ -123,9 +123,6 @@ class Experts {
   Work sum_tokens(const Saved& saved, ConstTensorView rows, TensorView y, ConstTensorView more = {}) const;
   /// `data` in the type of `logits`, converted into the work space if it differs.
   ConstTensorView in_type_of(ConstTensorView logits, ConstTensorView data) const;
-  /// Allocates [R, f_local] in the work space.
-  TensorView activated_like(const Saved& saved) const;
-  TensorView activate(const Saved& saved) const;
   /// Accumulates the router's gradient from `dweights` [n, k] and those of the balance losses. Returns the gradient of
   /// its input `rows` in the work space, this tensor rank's term.
   TensorView backward_of_router(const LayerShape& shape, const Saved& saved, ConstTensorView rows,
@@ -136,8 +133,7 @@ class Experts {
 
   parallel::TensorContext context_;
   ExpertConfig config_;
-  bool gated_;
-  Activation activation_;  // that of the gate, if gated
+  ColumnActivation activation_;
   TensorView router_, router_gradient_;
   Tensor bias_;           // [E] in the accumulation type; empty without one
   Tensor relative_load_;  // [1, E] likewise: loads over their mean, for BalanceLoss::global

@@ -19,30 +19,29 @@ FeedForward::FeedForward(const parallel::TensorContext& context, const parallel:
       columns_(parameters.at(prefix + ".proj.weight").storage[1]),
       expansion_(context, parameters.at(prefix + ".fc.weight"), parameters.find(prefix + ".fc.bias")),
       projection_(context, parameters.at(prefix + ".proj.weight")),
-      gated_(config.gated),
-      activation_(config.gated ? config.gate : config.activation) {}
+      activation_{config.gated, config.gated ? config.gate : config.activation} {}
 
 FeedForward::Saved FeedForward::make_saved(const LayerShape& shape, bool selective, Arena& arena) const {
   Saved saved;
-  saved.expanded = shape.allocate_rows(arena, expanded_columns());
-  if (!gated_ && !selective) saved.activated = shape.allocate_rows(arena, columns_);
+  saved.expanded = shape.allocate_rows(arena, activation_.expanded_columns(columns_));
+  if (!activation_.gated && !selective) saved.activated = shape.allocate_rows(arena, columns_);
   return saved;
 }
 
 FeedForward::Gradients FeedForward::make_gradients(const LayerShape& shape, Arena& arena) const {
-  return {shape.allocate_residual(arena), shape.allocate_rows(arena, expanded_columns())};
+  return {shape.allocate_residual(arena), shape.allocate_rows(arena, activation_.expanded_columns(columns_))};
 }
 
 void FeedForward::forward(const LayerShape& shape, ConstTensorView x, Saved& saved, TensorView y) const {
   const ArenaScope scope(context_.workspace);
   saved.input = x;
-  if (gated_) {
+  if (activation_.gated) {
     expansion_.forward(shape.as_rows(x), Activation::none, {}, saved.expanded);
-    if (y) projection_.forward(activate(shape, saved), shape.as_rows(y));
+    if (y) projection_.forward(activate(saved), shape.as_rows(y));
     return;
   }
   const TensorView activated = saved.activated ? saved.activated : shape.allocate_rows(context_.workspace, columns_);
-  expansion_.forward(shape.as_rows(x), activation_, saved.expanded, activated);
+  expansion_.forward(shape.as_rows(x), activation_.function, saved.expanded, activated);
   if (y) projection_.forward(activated, shape.as_rows(y));
 }
 
@@ -51,14 +50,13 @@ void FeedForward::backward_input(const LayerShape& shape, const Saved& saved, co
   const ConstTensorView doutput = shape.as_rows(gradients.output);
   {
     const ArenaScope scope(context_.workspace);
-    const TensorView activated = saved.activated ? saved.activated : activate(shape, saved);
-    if (gated_) {
+    const TensorView activated = saved.activated ? saved.activated : activate(saved);
+    if (activation_.gated) {
       const TensorView dactivated = shape.allocate_rows(context_.workspace, columns_);
       projection_.backward_input(doutput, activated, Activation::none, {}, dactivated, WeightGradient::now);
-      context_.backend.elementwise().glu_backward(context_.stream(), activation_, dactivated, saved.expanded,
-                                                  gradients.expanded);
+      activation_.backward(context_.backend, context_.stream(), dactivated, saved.expanded, gradients.expanded);
     } else {
-      projection_.backward_input(doutput, activated, activation_, saved.expanded, gradients.expanded,
+      projection_.backward_input(doutput, activated, activation_.function, saved.expanded, gradients.expanded,
                                  saved.activated ? weights : WeightGradient::now);
     }
   }
@@ -75,15 +73,8 @@ void FeedForward::keep_for_weights(const Saved& saved, Gradients& gradients, Ten
   move(gradients.expanded, saved.expanded);
 }
 
-TensorView FeedForward::activate(const LayerShape& shape, const Saved& saved) const {
-  const TensorView result = shape.allocate_rows(context_.workspace, columns_);
-  ElementwiseKernels& kernels = context_.backend.elementwise();
-  if (gated_) {
-    kernels.glu(context_.stream(), activation_, saved.expanded, result);
-  } else {
-    kernels.activate(context_.stream(), activation_, saved.expanded, result);
-  }
-  return result;
+TensorView FeedForward::activate(const Saved& saved) const {
+  return activation_.forward(context_.backend, context_.stream(), saved.expanded, context_.workspace);
 }
 
 void FeedForward::move(TensorView& gradient, TensorView to) const {

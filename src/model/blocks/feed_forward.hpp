@@ -2,6 +2,7 @@
 
 #include <string>
 
+#include "src/model/blocks/column_activation.hpp"
 #include "src/model/blocks/layer_shape.hpp"
 #include "src/model/parameter_list.hpp"
 #include "src/parallel/data/parameter_buffer.hpp"
@@ -50,9 +51,8 @@ class FeedForward {
   void keep_for_weights(const Saved& saved, Gradients& gradients, TensorView unread) const;
 
  private:
-  std::int64_t expanded_columns() const { return gated_ ? 2 * columns_ : columns_; }
   /// Computes act(expanded), [s b, f_local] in the work space.
-  TensorView activate(const LayerShape& shape, const Saved& saved) const;
+  TensorView activate(const Saved& saved) const;
   /// Copies `gradient` to the tensor `to` of its size and redirects it there.
   void move(TensorView& gradient, TensorView to) const;
 
@@ -60,8 +60,7 @@ class FeedForward {
   std::int64_t columns_;  // f_local
   parallel::ColumnParallelLinear expansion_;
   parallel::RowParallelLinear projection_;
-  bool gated_;
-  Activation activation_;  // that of the gate, if gated
+  ColumnActivation activation_;
 };
 
 }  // namespace trireme::model

@@ -24,8 +24,8 @@ class DeviceStandIn final : public Backend {
   std::size_t allocated_bytes() const override { return 0; }
   std::size_t peak_allocated_bytes() const override { return 0; }
   std::size_t device_memory_bytes() const override { return memory_bytes_; }
-  /// That of the CUDA backend except the small bias sums: cuBLASLt's workspace, and trial operands of products, an L2
-  /// cache of 50 MiB and the largest gradient.
+  /// That of the CUDA backend except the small buffers of bias sums and routers: cuBLASLt's workspace, and trial
+  /// operands of products, an L2 cache of 50 MiB and the largest gradient.
   std::size_t kernel_memory_bytes(const KernelExtents& extents) const override {
     constexpr std::size_t workspace_bytes = std::size_t{32} << 20, l2_bytes = std::size_t{50} << 20;
     return workspace_bytes + l2_bytes + static_cast<std::size_t>(extents.weight_gradient) * sizeof(float);
