@@ -118,6 +118,7 @@ TEST(PtxFloats, AreRoundedOnce) {
       {"setp.nan.f32 %p20, %f10, %f11;", nan, one, 0, 1},
       {"ex2.approx.ftz.f32 %f20, %f10;", 0x40400000, 0, 0, 0x41000000},
       {"ex2.approx.ftz.f32 %f20, %f10;", 0xc3010000, 0, 0, 0},  // 2^-129 is flushed
+      {"ex2.approx.f32 %f20, %f10;", 0xc3010000, 0, 0, 0x00100000},  // 2^-129
       {"rcp.approx.ftz.f32 %f20, %f10;", 0x40800000, 0, 0, 0x3e800000},
       {"rcp.approx.ftz.f32 %f20, %f10;", 1, 0, 0, 0x7f800000},
       {"rcp.approx.ftz.f64 %fd20, %fd10;", 0x4008000012345678, 0, 0, 0x3fd5555500000000},

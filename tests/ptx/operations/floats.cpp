@@ -80,6 +80,7 @@ void add_float_operations(OperationTable& table) {
   add_arithmetic<double>(table, "f64");
   table["fma.rm.f32"] = mapped([](float a, float b, float c) { return fma_down(a, b, c); });
   // Approximations, computed in fp64 and rounded: within the documented errors, without the hardware's own bits.
+  table["ex2.approx.f32"] = mapped([](float a) { return static_cast<float>(std::exp2(double{a})); });
   table["ex2.approx.ftz.f32"] =
       mapped([](float a) { return flushed(static_cast<float>(std::exp2(double{flushed(a)}))); });
   table["rcp.approx.ftz.f32"] = mapped([](float a) { return flushed(static_cast<float>(1 / double{flushed(a)})); });
