@@ -20,7 +20,6 @@ __global__ void __launch_bounds__(query_threads, 1)
   const QueryCoordinates coordinates(problem);
   const std::int64_t sample = coordinates.sample, kv_head = coordinates.head / (problem.heads / problem.kv_heads);
   const HeadDropout dropout(problem, sample, coordinates.head);
-  const HeadBias<float> bias = bias_before_scale(problem, sample, coordinates.head);
   const Rows<const T> all_keys = in.k.at(sample, kv_head), all_values = in.v.at(sample, kv_head);
   const int first = coordinates.begin + warp * warp_rows;
   const int keys_of_sample = static_cast<int>(problem.keys_of(sample));
@@ -77,7 +76,8 @@ __global__ void __launch_bounds__(query_threads, 1)
         multiply_rows<d>(queries[step], keys, step, score);
         multiply_rows<d>(gradients[step], values, step, dprobability);
       }
-      if (bias.slope != 0) {
+      if (problem.alibi_heads > 0) {
+        const HeadBias<float> bias = bias_before_scale(problem, sample, coordinates.head);
 #pragma unroll
         for (int j = 0; j < columns / 8; ++j) {
 #pragma unroll
@@ -214,7 +214,6 @@ __global__ void __launch_bounds__(key_threads, d == 64 ? 3 : 2)
   int stage = 0;
   for (int head = first_head; head < end_head; ++head) {
     const HeadDropout dropout(problem, sample, head);
-    const HeadBias<float> bias = bias_before_scale(problem, sample, head);
     for (int tile = first_tile; tile < all_tiles; ++tile, stage ^= 1) {
       const bool more = tile + 1 < all_tiles;
       if (more || head + 1 < end_head) copy_queries(more ? head : head + 1, more ? tile + 1 : first_tile, stage ^ 1);
@@ -236,7 +235,8 @@ __global__ void __launch_bounds__(key_threads, d == 64 ? 3 : 2)
           load_left<d>(warp_v, step, own);
           multiply_rows<d>(own, gradients, step, probability);
         }
-        if (bias.slope != 0) {
+        if (problem.alibi_heads > 0) {
+          const HeadBias<float> bias = bias_before_scale(problem, sample, head);
 #pragma unroll
           for (int j = 0; j < query_tile / 8; ++j) {
 #pragma unroll

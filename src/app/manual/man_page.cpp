@@ -20,6 +20,8 @@ std::string roff(std::string_view text) {
       result += "\\e";
     } else if (c == '-') {
       result += "\\-";
+    } else if (c == '|') {
+      result += "|\\:";  // lists of choices may be longer than a line
     } else {
       result += c;
     }

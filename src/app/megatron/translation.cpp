@@ -288,12 +288,13 @@ class Translator {
       verdict.reason.clear();
       std::vector<std::string> words = words_of(name, verdict.row->text, {value});
       const std::string given = words.size() == 2 ? given_value(words[0]) : "";
+      const bool is_repeated = words.size() == 1 && std::ranges::count(result_.arguments, words[0]) > 0;
       // DeepSpeed's runtime scales the loss, by its file alone.
       const bool overrides = !given.empty() && name.starts_with("fp16.") && holds("--deepspeed");
       if (overrides && !are_equal(given, words[1])) drop(words[0], fmt::format("{} of the file applies", name));
-      if (given.empty() || (overrides && !are_equal(given, words[1]))) {
+      if (!is_repeated && (given.empty() || (overrides && !are_equal(given, words[1])))) {
         take_words(std::move(words), verdict);
-      } else if (are_equal(given, words[1])) {
+      } else if (is_repeated || are_equal(given, words[1])) {
         verdict.kind = Kind::satisfied;
         verdict.reason = "is on the command line, too";
       } else {

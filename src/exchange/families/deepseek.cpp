@@ -64,7 +64,7 @@ ModelClass deepseek(std::string_view name, std::string_view type, std::string_vi
                     bool (*fits)(const model::ModelConfig&)) {
   ModelClass result = llama_like(name, type, defaults, fits);
   result.own_keys = {{"kv_channels", ""},
-                     {"query_groups", ""},  // each head has its own keys
+                     {"kv_heads", ""},  // each head has its own keys
                      {"norm_epsilon", ""},
                      {"query_rank", "q_lora_rank."},
                      {"kv_rank", "kv_lora_rank"},
