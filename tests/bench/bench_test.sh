@@ -25,8 +25,8 @@ case $3 in
     ;;
   collectives)
     measured_by "$mpiexec" -np 2 "$build/collectives_bench" --largest-mb 1 --runs 2
-    check "six sizes of five operations, with time and both bandwidths" lines 30 \
-      '^\{"operation": "(all_reduce|reduce_scatter|all_gather|broadcast|send_receive)", "communicator": "mpi", "group": "world", "ranks": 2, .*"bytes": '"$number, \"time_us\": $number"', .*"algorithm_gbs": [0-9.]+, "bus_gbs": [0-9.]+, "mpi_time_us": '
+    check "six sizes of six operations, with time and both bandwidths" lines 36 \
+      '^\{"operation": "(all_reduce|reduce_scatter|all_gather|broadcast|send_receive|all_to_all)", "communicator": "mpi", "group": "world", "ranks": 2, .*"bytes": '"$number, \"time_us\": $number"', .*"algorithm_gbs": [0-9.]+, "bus_gbs": [0-9.]+, "mpi_time_us": '
     check "bus bandwidth of an all-gather of two ranks is half the other" awk -F'"(algorithm|bus)_gbs": ' '
       /"all_gather"/ { seen = 1; if ($3 - $2 / 2 > 0.002 || $2 / 2 - $3 > 0.002) wrong = 1 } END { exit wrong || !seen }' out
     ;;
