@@ -80,6 +80,7 @@ __global__ void __launch_bounds__(forward_threads<d>, d == 128 ? 1 : 2)
   const QueryCoordinates coordinates(problem);
   const std::int64_t sample = coordinates.sample, kv_head = coordinates.head / (problem.heads / problem.kv_heads);
   const HeadDropout dropout(problem, sample, coordinates.head);
+  const HeadBias<float> bias = bias_before_scale(problem, sample, coordinates.head);
   const Rows<const T> all_keys = k.at(sample, kv_head), all_values = v.at(sample, kv_head);
   const int first = coordinates.begin + warp * rows * warp_rows;
   const int keys_of_sample = static_cast<int>(problem.keys_of(sample));
@@ -137,9 +138,7 @@ __global__ void __launch_bounds__(forward_threads<d>, d == 128 ? 1 : 2)
 #pragma unroll
       for (int m = 0; m < rows; ++m) {
         const int row = first + m * warp_rows;
-        if (problem.alibi_heads > 0) {
-          add_biases(bias_before_scale(problem, sample, coordinates.head), row, begin, score[m]);
-        }
+        if (bias.slope != 0) add_biases(bias, row, begin, score[m]);
         if (begin + key_tile > sure || first_key(problem, sample, row + warp_rows - 1) > begin) {
           hide_unseen(problem, sample, last, row, begin, score[m]);
         }

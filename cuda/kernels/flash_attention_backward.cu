@@ -20,6 +20,7 @@ __global__ void __launch_bounds__(query_threads, 1)
   const QueryCoordinates coordinates(problem);
   const std::int64_t sample = coordinates.sample, kv_head = coordinates.head / (problem.heads / problem.kv_heads);
   const HeadDropout dropout(problem, sample, coordinates.head);
+  const HeadBias<float> bias = bias_before_scale(problem, sample, coordinates.head);
   const Rows<const T> all_keys = in.k.at(sample, kv_head), all_values = in.v.at(sample, kv_head);
   const int first = coordinates.begin + warp * warp_rows;
   const int keys_of_sample = static_cast<int>(problem.keys_of(sample));
@@ -76,8 +77,7 @@ __global__ void __launch_bounds__(query_threads, 1)
         multiply_rows<d>(queries[step], keys, step, score);
         multiply_rows<d>(gradients[step], values, step, dprobability);
       }
-      if (problem.alibi_heads > 0) {
-        const HeadBias<float> bias = bias_before_scale(problem, sample, coordinates.head);
+      if (bias.slope != 0) {
 #pragma unroll
         for (int j = 0; j < columns / 8; ++j) {
 #pragma unroll
