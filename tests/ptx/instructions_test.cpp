@@ -117,7 +117,7 @@ TEST(PtxFloats, AreRoundedOnce) {
       {"setp.neu.f32 %p20, %f10, %f11;", nan, one, 0, 1},
       {"setp.nan.f32 %p20, %f10, %f11;", nan, one, 0, 1},
       {"ex2.approx.ftz.f32 %f20, %f10;", 0x40400000, 0, 0, 0x41000000},
-      {"ex2.approx.ftz.f32 %f20, %f10;", 0xc3010000, 0, 0, 0},  // 2^-129 is flushed
+      {"ex2.approx.ftz.f32 %f20, %f10;", 0xc3010000, 0, 0, 0},       // 2^-129 is flushed
       {"ex2.approx.f32 %f20, %f10;", 0xc3010000, 0, 0, 0x00100000},  // 2^-129
       {"rcp.approx.ftz.f32 %f20, %f10;", 0x40800000, 0, 0, 0x3e800000},
       {"rcp.approx.ftz.f32 %f20, %f10;", 1, 0, 0, 0x7f800000},
