@@ -25,7 +25,7 @@ experts=(--model mixtral-8x7b --cluster dgx-h100 --nodes 8 --global-batch-size 2
 done_by 1 plan "${experts[@]}" --tp 1 --cp 1 --micro-batch-size 1 --moe-token-dispatcher-type alltoall \
   --expert-load-factor 1.25 --top 3 --json
 check "a search divides experts" has 'all(8 % g["expert"] == 0 and g["expert_load_factor"] == 1.25 for g in d["grids"]) and
-  d["grids"][0]["expert"] > 1'
+  any(g["expert"] > 1 for g in d["grids"])'
 done_by 1 plan "${experts[@]}" --ep 8 --tp 1 --pp 4 --micro-batch-size 1 --expert-load-factor 2 --top 1
 check "the load of experts is printed" grep -q "^expert load factor 2: " out
 done_by 1 plan --constants

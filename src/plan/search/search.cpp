@@ -49,17 +49,16 @@ class Search {
     }
     std::ranges::stable_sort(timed, {}, [](const TimedGrid& grid) { return grid.layouts.front().step_ms; });
     for (TimedGrid& grid : timed) {
-      if (static_cast<int>(result_.grids.size()) < wanted) {
+      // More than wanted: by `improve`, a grid may overtake others.
+      if (std::ssize(result_.grids) < 2 * wanted) {
         find_fitting(grid);
       } else {
         slower_.push_back(&grid);
       }
     }
     std::ranges::stable_sort(result_.grids, {}, [](const RankedGrid& grid) { return grid.step.step_ms; });
-    for (const TimedGrid* grid : slower_) {
-      const double share = grid->layouts.front().step_ms / result_.grids.front().step.step_ms - 1;
-      result_.rejections.push_back({grid->candidates->grid, "slower than the best", share, Rejection::Kind::slower});
-    }
+    reject_beyond(wanted);
+    for (const TimedGrid* grid : slower_) reject_as_slower(grid->candidates->grid, grid->layouts.front().step_ms);
     if (!result_.grids.empty()) rehearse_all_stages(result_.grids.front());
     return std::move(result_);
   }
@@ -92,6 +91,18 @@ class Search {
     } else {
       result_.rejections.push_back({ranks, grid.fault});
     }
+  }
+
+  /// Rejects the slowest grids, beyond this number.
+  void reject_beyond(int wanted) {
+    while (std::ssize(result_.grids) > wanted) {
+      reject_as_slower(result_.grids.back().job.grid, result_.grids.back().step.step_ms);
+      result_.grids.pop_back();
+    }
+  }
+  void reject_as_slower(const parallel::ProcessGrid& grid, double step_ms) {
+    const double share = step_ms / result_.grids.front().step.step_ms - 1;
+    result_.rejections.push_back({grid, "slower than the best", share, Rejection::Kind::slower});
   }
 
   train::MemoryEstimate rehearse(const Job& job, int stage) {
