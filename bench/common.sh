@@ -39,14 +39,14 @@ prose_corpus() {
   echo "text: $(wc -c <"$work/cut.txt") bytes"
 }
 
-# final_loss TRIREME NAME OPTION...: trains a small model on $work/text.h5 for $iterations iterations on one core; prints the validation
-# loss at its end. The metrics are in $work/NAME.jsonl.
+# final_loss TRIREME NAME OPTION...: trains a small model on $work/text.h5 for $iterations iterations of $batch (16) sequences of 64
+# bytes on one core; prints the validation loss at its end. The metrics are in $work/NAME.jsonl.
 final_loss() {
   local trireme=$1 name=$2
   shift 2
   taskset -c 0 "$trireme" train --num-layers 4 --hidden-size 128 --num-attention-heads 4 --seq-length 64 \
     --data-path "$work/text.h5" --split 95,5,0 --backend cpu --hidden-dropout 0 --attention-dropout 0 \
-    --micro-batch-size 16 --global-batch-size 16 --train-iters "$iterations" --min-lr 0 --lr-decay-style cosine \
+    --micro-batch-size 16 --global-batch-size "${batch:-16}" --train-iters "$iterations" --min-lr 0 --lr-decay-style cosine \
     --lr-warmup-fraction 0.1 --weight-decay 0.1 --adam-beta2 0.95 --clip-grad 1 \
     --eval-interval "$iterations" --eval-iters 20 --metrics-file "$work/$name.jsonl" "$@" >"$work/log" 2>&1 ||
     { tail -5 "$work/log" >&2; return 1; }
