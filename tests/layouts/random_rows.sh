@@ -22,6 +22,7 @@ models=(
   "--moe-expert-capacity-factor 0.75 --moe-layer-freq 2 --moe-shared-expert-intermediate-size 32"
   "--swiglu --moe-expert-capacity-factor 0.5 --moe-token-drop-policy position --moe-aux-loss-coeff 0.1"
   "--moe-router-score-function sigmoid --moe-router-enable-expert-bias --moe-router-bias-update-rate 0.05 --moe-router-num-groups 4 --moe-router-group-topk 2 --moe-router-topk 4 --optimizer muon"
+  "--swiglu --moe-router-topk 2 --moe-router-load-balancing-type global_aux_loss --moe-aux-loss-coeff 0.1 --moe-input-jitter-eps 0.1"
 )
 for ((printed = 0; printed < count;)); do
   one_of ranks 2 3 4 4 6 8 8
@@ -37,7 +38,6 @@ for ((printed = 0; printed < count;)); do
   # Balance losses and capacities depend on the micro-batch, which has 4 samples on one rank.
   micro=4
   if [[ $model != *capacity* && $model != *"loss-coeff 0.1 --moe-z"* ]]; then one_of micro 1 2 4; fi
-  if ((cp > 1)) && [[ $model == *capacity* ]]; then continue; fi # refused
   if ((batch % (dp * micro))); then continue; fi
   row="$ranks --disable-bias-linear --num-experts $experts $model --global-batch-size $batch --micro-batch-size $micro"
   row+=" --tp $tp --pp $pp --cp $cp --ep $ep"
