@@ -311,6 +311,11 @@ void read_deepseek(const Settings& settings, const json& file, const ModelClass&
   const std::int64_t shared = settings.integer("n_shared_experts", plain.shared_hidden / plain.ffn_hidden);
   experts.shared_hidden =
       std::min(shared, max_size / std::max<std::int64_t>(experts.ffn_hidden, 1)) * experts.ffn_hidden;
+  const bool sigmoid = experts.score == RouterScore::sigmoid, normalised = settings.flag("norm_topk_prob", sigmoid);
+  if (normalised != normalises_weights(experts)) {
+    settings.add(fmt::format("norm_topk_prob is {}: only weights of several experts by sigmoid scores are normalised",
+                             normalised));
+  }
   const std::int64_t dense = settings.integer("first_k_dense_replace", model_class.type == "deepseek_v3" ? 3 : 0);
   const std::int64_t layers = std::min(config.layers, model::max_layers);
   if (dense >= layers) return settings.add("first_k_dense_replace leaves no layer with experts");

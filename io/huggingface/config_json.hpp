@@ -20,6 +20,11 @@ inline constexpr std::array<std::pair<const char*, Activation>, 5> huggingface_a
      {"gelu", Activation::gelu_erf},
      {"relu2", Activation::squared_relu}}};
 
+/// Returns whether the weights of a token's experts are divided by their sum, after sigmoid scores: norm_topk_prob.
+inline bool normalises_weights(const model::ExpertConfig& experts) {
+  return experts.score == RouterScore::sigmoid && experts.per_token > 1;
+}
+
 /// Model described by Hugging Face's config.json.
 struct HuggingFaceModel {
   const exchange::ModelClass* model_class = nullptr;

@@ -83,7 +83,10 @@ void put_blocks(ordered_json& file, const ModelConfig& config, const ModelClass&
   if (config.position_embedding == model::PositionEmbedding::rope) put_rotary(file, config, model_class);
   if (model_class.has_mlp_bias) file["mlp_bias"] = config.linear_bias;
   if (!config_key("window", model_class).empty()) {
-    file["sliding_window"] = config.window.any() ? ordered_json(config.window.left + 1) : ordered_json();
+    // Where each layer's type says whether it has a window, transformers needs a size even without any.
+    const model::AttentionWindow window =
+        config.window.any() || model_class.window_frequency == 0 ? config.window : class_defaults(model_class).window;
+    file["sliding_window"] = window.any() ? ordered_json(window.left + 1) : ordered_json();
   }
   if (model_class.window_frequency > 0) {
     ordered_json& types = file["layer_types"] = ordered_json::array();
@@ -117,6 +120,7 @@ void put_deepseek(ordered_json& file, const ModelConfig& config) {
   const std::int64_t rank = config.latent.query_rank;
   file["num_key_value_heads"] = config.heads;
   file["q_lora_rank"] = rank == 0 ? ordered_json() : ordered_json(rank);
+  file["norm_topk_prob"] = normalises_weights(experts);
   file["n_shared_experts"] = experts.shared_hidden / config.expert_ffn_hidden();
   file["first_k_dense_replace"] = std::ranges::count(experts.layers, '0');
 }

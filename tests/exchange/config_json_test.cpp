@@ -218,6 +218,9 @@ TEST(ConfigJson, AGemma2HasWindowsInSomeLayersAndSoftCaps) {
   EXPECT_EQ(plain.logit_soft_cap, 0);
   EXPECT_EQ(plain.gate, Activation::silu);
   EXPECT_FALSE(plain.window.any());
+  model.config = plain;
+  EXPECT_THAT(config_json(model, DType::fp32), HasSubstr("\"sliding_window\": 4096"));
+  EXPECT_FALSE(parse_config_json(config_json(model, DType::fp32), "config.json").config.window.any());
   EXPECT_THAT(error_of(R"(Gemma2ForCausalLM"], "hidden_activation": "relu", "use_bidirectional_attention": true,
                        "layer_types": ["full_attention"], "attention_bias": true)"),
               AllOf(HasSubstr("hidden_activation is 'relu'"), HasSubstr("use_bidirectional_attention is true"),
@@ -246,6 +249,8 @@ TEST(ConfigJson, AGemma3HasABaseForLayersWithAWindow) {
   EXPECT_EQ(attributes_of(parse_config_json(config_json(newer, DType::fp32), "config.json").config),
             attributes_of(newer.config));
   EXPECT_THAT(error_of(text + R"(linear", "factor": 2.0}})"), HasSubstr("frequencies of layers with a window"));
+  EXPECT_THAT(error_of(R"(Gemma3ForCausalLM"], "attn_logit_softcapping": 50.0)"),
+              HasSubstr("attn_logit_softcapping is 50.0"));
   // Without windows, their base has no effect.
   EXPECT_EQ(config_of(R"(Gemma3ForCausalLM"], "sliding_window": null)").rotary_base_local, 0);
   EXPECT_THAT(error_of(R"(Gemma3ForCausalLM"], "sliding_window_pattern": 0)"),
@@ -341,6 +346,13 @@ TEST(ConfigJson, ADeepseekHasLatentsDenseFirstLayersAndSharedExperts) {
   EXPECT_EQ(v3.experts.layers, "000" + std::string(58, '1'));
   EXPECT_EQ(v3.latent.query_rank, 1536);
   EXPECT_TRUE(v3.experts.router_bias);
+  // The weight of a single expert is its score.
+  const std::string single = R"(DeepseekV3ForCausalLM"], "num_experts_per_tok": 1, "n_group": 1, "topk_group": 1)";
+  EXPECT_THAT(error_of(single), HasSubstr("norm_topk_prob is true"));
+  HuggingFaceModel of_one;
+  of_one.model_class = &model_class_from("DeepseekV3ForCausalLM");
+  of_one.config = config_of(single + R"(, "norm_topk_prob": false)");
+  EXPECT_THAT(config_json(of_one, DType::fp32), HasSubstr("\"norm_topk_prob\": false"));
 
   EXPECT_THAT(error_of(R"(DeepseekV2ForCausalLM"], "rms_norm_eps": 1e-5, "topk_method": "group_limited_greedy",
       "first_k_dense_replace": 32, "attention_bias": true, "norm_topk_prob": true)"),

@@ -54,7 +54,7 @@ class HuggingFaceRun {
       : description_(io::read_config_json(folder + "/config.json")),
         weights_(folder),
         expected_(folder + "/expected.safetensors"),
-        map_(exchange::tensor_map(*description_.model_class, description_.config)) {
+        map_(exchange::tensor_map(*description_.model_class, description_.config, {.rotary = description_.rotary})) {
     rules_.is_ignored = exchange::is_buffer;
     tokens_ = expected("input.input_ids");
     const std::vector<double> mask = expected("input.attention_mask");

@@ -317,6 +317,8 @@ TEST(ModelClass, AModelWithNormsAroundItsBranchesIsAGemma) {
               AllOf(HasSubstr("cannot be exported as Gemma2ForCausalLM"), HasSubstr("<rotary_base_local> 50")));
   config.qk_norm = true;
   config.rotary_scaling.interpolation = 2;
+  EXPECT_THAT(message_of<ConfigError>([&] { model_class_of(config); }), HasSubstr("<attn_logit_softcapping> 2"));
+  config.attention_soft_cap = 0;
   EXPECT_EQ(model_class_of(config).name, "Gemma3ForCausalLM");
   config.rotary_base_local = 0;
   EXPECT_THAT(message_of<ConfigError>([&] { model_class_of(config); }),

@@ -100,8 +100,7 @@ std::vector<ModelClass> deepseek_family() {
                  return config.latent.used && config.experts.score == RouterScore::sigmoid;
                });
   v3.own_keys.insert(v3.own_keys.end(), {{"router_groups", "n_group"}, {"router_groups_per_token", "topk_group"}});
-  v3.fixed.insert(v3.fixed.end(), {{"norm_topk_prob", true, "weights of sigmoid scores are normalised", true},
-                                   {"scoring_func", std::string_view("sigmoid"), "the class has sigmoid scores", true},
+  v3.fixed.insert(v3.fixed.end(), {{"scoring_func", std::string_view("sigmoid"), "the class has sigmoid scores", true},
                                    {"topk_method", std::string_view("noaux_tc"), "the class has this method", true}});
   ModelClass v2 = deepseek("DeepseekV2ForCausalLM", "deepseek_v2",
                            "ffn-hidden-size 11008 vocab-size 102400 max-position-embeddings 2048 "
@@ -109,8 +108,7 @@ std::vector<ModelClass> deepseek_family() {
                            "moe-router-topk 6 moe-ffn-hidden-size 1407 moe-shared-expert-intermediate-size 2814 "
                            "moe-router-pre-softmax",
                            [](const model::ModelConfig& config) { return config.latent.used; });
-  v2.fixed.insert(v2.fixed.end(), {{"norm_topk_prob", false, "the class does not normalise weights", true},
-                                   {"scoring_func", std::string_view("softmax"), "the class has softmax scores", true},
+  v2.fixed.insert(v2.fixed.end(), {{"scoring_func", std::string_view("softmax"), "the class has softmax scores", true},
                                    {"topk_method", std::string_view("greedy"),
                                     "groups that are compared by one expert are not supported", true}});
   return {v3, v2};

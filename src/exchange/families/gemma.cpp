@@ -23,7 +23,6 @@ ModelClass gemma_like(std::string_view name, std::string_view type, std::string_
       defaults);
   gemma.own_keys = {{"gate", "hidden_activation."},
                     {"query_scalar", "query_pre_attn_scalar"},
-                    {"attention_soft_cap", "attn_logit_softcapping."},
                     {"logit_soft_cap", "final_logit_softcapping."},
                     {"window", "sliding_window."},
                     {"window_layers", "layer_types."}};
@@ -41,11 +40,13 @@ std::vector<ModelClass> gemma_family() {
       "vocab-size 262208 max-position-embeddings 131072 qk-layernorm rotary-base 1e6 rotary-base-local 10000",
       [](const model::ModelConfig& config) { return rotates(config) && config.sandwich_norm && config.qk_norm; });
   gemma3.own_keys.emplace_back("rotary_base_local", "rope_local_base_freq.");
+  gemma3.fixed.push_back({"attn_logit_softcapping", false, "transformers does not cap the scores of this class"});
   gemma3.window_frequency = 6;
   ModelClass gemma2 =
       gemma_like("Gemma2ForCausalLM", "gemma2",
                  "vocab-size 256000 max-position-embeddings 8192 attn-logit-softcapping 50 final-logit-softcapping 30",
                  [](const model::ModelConfig& config) { return rotates(config) && config.sandwich_norm; });
+  gemma2.own_keys.emplace_back("attention_soft_cap", "attn_logit_softcapping.");
   gemma2.window_frequency = 2;
   return {gemma3, gemma2};
 }
