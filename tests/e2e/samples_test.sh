@@ -67,6 +67,8 @@ check "each evaluation has a loss for each set" [ "$(grep valid_loss own.jsonl |
 check "a set is measured as the split is" cmp <(grep -v valid_set own.jsonl | field valid_loss /dev/stdin) <(of_set code own.jsonl)
 check "a blend is another set" [ "$(of_set mix own.jsonl | head -1)" != "$(of_set code own.jsonl | head -1)" ]
 done_by 1 train "${job[@]:0:${#job[@]}-4}" --split 1 --eval-iters 0 --metrics-file whole.jsonl
+done_by 1 train "${job[@]}" --valid-set all=corpus.h5 --split-valid-sets --metrics-file part.jsonl
+check "a set that is split is the validation split" cmp <(grep -v valid_set part.jsonl | field valid_loss /dev/stdin) <(of_set all part.jsonl)
 check "training reads all of its corpus" cmp <(field lm_loss own.jsonl) <(field lm_loss whole.jsonl)
 on 2 train "${own[@]}" --save own --exit-interval 4
 done_by 1 train "${paths[@]}" --valid-set code=prose.h5 --load own --metrics-file rest.jsonl

@@ -62,6 +62,7 @@ constexpr auto deepspeed_groups = std::to_array<FlagGroup>({
      "zero_optimization.zero_quantized_gradients false, zero_optimization.zero_quantized_nontrainable_weights false, "
      "zero_optimization.zero_quantized_weights false, activation_checkpointing.cpu_checkpointing false, "
      "activation_checkpointing.partition_activations false"},
+    {one, "DeepSpeed", satisfied, "enables data_routing and data_sampling only", "data_efficiency.enabled true"},
     {one, "DeepSpeed", satisfied, of_section,
      "amp.*, autotuning.*, curriculum_learning.*, data_efficiency.*, eigenvalue.*, elasticity.*, hybrid_engine.*, "
      "nebula.*, progressive_layer_drop.*, torch_autocast.*, zero_optimization.offload_optimizer.*, "
@@ -75,7 +76,9 @@ constexpr auto deepspeed_groups = std::to_array<FlagGroup>({
     {one, "DeepSpeed", absent, "nearest: trireme plan", "autotuning.enabled true"},
     {one, "DeepSpeed", absent, "nearest: data_types.grad_accum_dtype", "communication_data_type"},
     {one, "DeepSpeed", absent, "nearest: fp32, or the type of the weights", "data_types.grad_accum_dtype"},
-    {one, "DeepSpeed", absent, curriculum, "curriculum_learning.enabled true, data_efficiency.enabled true"},
+    {one, "DeepSpeed", absent, curriculum,
+     "curriculum_learning.enabled true, "
+     "data_efficiency.data_routing.enabled true, data_efficiency.data_sampling.enabled true"},
     {one, "DeepSpeed", absent, "any number of ranks continues a checkpoint; nearest: train_batch_size",
      "elasticity.enabled true"},
     {one, "DeepSpeed", absent, "every layer computes; nearest: leave it out",

@@ -4,10 +4,13 @@
 
 #include <cmath>
 #include <cstdint>
+#include <optional>
+#include <sstream>
 
 #include "src/base/check.hpp"
 #include "src/base/parse_number.hpp"
 #include "src/base/text.hpp"
+#include "src/train/batch_schedule.hpp"
 
 namespace trireme::app::megatron {
 namespace {
@@ -31,19 +34,33 @@ double number_of(const Given& given, const std::string& option) {
 
 std::string whole(double value) { return fmt::format("{}", static_cast<std::int64_t>(value)); }
 
+/// Returns the growth that --rampup-batch-size START INCREMENT SAMPLES describes, if any.
+std::optional<train::BatchGrowth> growth_of(const std::string& words) {
+  if (words.empty()) return {};
+  std::istringstream stream(words);
+  train::BatchRampUp ramp;
+  TRIREME_CHECK(stream >> ramp.start >> ramp.increment >> ramp.samples, ConfigError,
+                "--rampup-batch-size {} is not START INCREMENT SAMPLES", shortened(words));
+  return ramp;
+}
+
 DerivedWords stop_at(double tokens, const Given& given) {
-  TRIREME_CHECK(given("--rampup-batch-size").empty() && given("--step-batch-size-schedule").empty(), ConfigError,
-                "with a batch that grows the last iteration is unknown; nearest: --train-samples");
+  TRIREME_CHECK(given("--step-batch-size-schedule").empty(), ConfigError,
+                "with a batch that grows by tokens the last iteration is unknown; nearest: --train-samples");
   TRIREME_CHECK(given("--exit-interval").empty(), ConfigError,
                 "--exit-interval ends the run, too; nearest: one of them");
   const double batch = number_of(given, "--global-batch-size");
-  const double last = std::ceil(tokens / (number_of(given, "--seq-length") * batch));
+  const train::BatchSchedule schedule(static_cast<std::int64_t>(batch), growth_of(given("--rampup-batch-size")), false,
+                                      1, 1);
+  // The iteration after the last complete one reaches sample `end`, unless that one did.
+  const auto end = static_cast<std::int64_t>(std::ceil(tokens / number_of(given, "--seq-length")));
+  const std::int64_t complete = schedule.iterations(0, end), last = complete + (schedule.samples(0, complete) < end);
   const bool has_samples = !given("--train-samples").empty();
-  const double all =
-      has_samples ? std::floor(number_of(given, "--train-samples") / batch) : number_of(given, "--train-iters");
+  const auto limit = static_cast<std::int64_t>(number_of(given, has_samples ? "--train-samples" : "--train-iters"));
+  const std::int64_t all = has_samples ? schedule.iterations(0, limit) : limit;
   if (last >= all) return {{}, "the run ends before"};
   TRIREME_CHECK(last >= 1, ConfigError, "no iteration is left; nearest: leave it out");
-  return {{"--exit-interval", whole(last)}, {}};
+  return {{"--exit-interval", std::to_string(last)}, {}};
 }
 
 DerivedWords divide_layers(const std::string& method, const Given& given) {

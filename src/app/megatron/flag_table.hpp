@@ -7,7 +7,8 @@
 #include <vector>
 
 /// Flags of Megatron-LM's launch scripts: one table, from its first release in 2019 to August 2026, with the flags that
-/// Megatron-DeepSpeed (BLOOM, DeepSpeed), StarCoder, Megatron-LLM, Swallow and MLCommons added.
+/// Megatron-DeepSpeed (BLOOM, DeepSpeed), StarCoder, Megatron-LLM, Swallow, Pai-Megatron-Patch (Pai) and
+/// MLCommons added.
 namespace trireme::app::megatron {
 
 /// Values that a flag takes.

@@ -107,6 +107,8 @@ constexpr auto working_flags = std::to_array<FlagGroup>({
     {list, "BLOOM", works, "--test-data-path @", "test-weighted-split-paths"},
     {one, "BLOOM", works, "--test-data-path @", "test-weighted-split-paths-path"},
     {none, "BLOOM", works, "", "embed-layernorm"},
+    {none, "Pai", works, "--position-embedding-type rope", "use-llama2-rotary-position-embeddings"},
+    {one, "Pai", works, "--rotary-seq-len-interpolation-factor @", "rotary-scale-factor"},
     {one, "BLOOM", works, "--exit-interval @", "train-tokens"},
     {one, "BLOOM", works, "--lr-decay-samples @", "lr-decay-tokens"},
     {one, "DeepSpeed", works, "--lr-warmup-samples @", "lr-warmup-tokens"},

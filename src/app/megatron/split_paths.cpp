@@ -71,25 +71,31 @@ Words validation_sets(const std::vector<CorpusGroup>& groups) {
   return words;
 }
 
-/// Returns the options of parts of the same corpora.
-Words shares_of(const std::array<std::vector<CorpusGroup>, 3>& groups) {
-  const CorpusGroup& train = groups[0].front();
+/// Returns the options of parts of the same corpora. Further groups of validation are the same part of any corpora.
+PerSplit shares_of(const std::array<std::vector<CorpusGroup>, 3>& groups) {
+  const Words& corpora = groups[0].front().corpora;
   std::string shares;
   double end = 0;
+  std::vector<CorpusGroup> sets;
   for (const std::vector<CorpusGroup>& of_split : groups) {
     const double begin = end;
-    for (const CorpusGroup& group : of_split) {
-      TRIREME_CHECK(group.has_one_range && group.begin == end && group.corpora == train.corpora, ConfigError,
+    const auto same = std::ranges::find(of_split, corpora, &CorpusGroup::corpora);
+    if (same != of_split.end()) end = same->end;
+    for (auto group = of_split.begin(); group != of_split.end(); ++group) {
+      TRIREME_CHECK(group->has_one_range && group->begin == begin && group->end == end, ConfigError,
                     "parts of corpora are shares of one --split; nearest: the same corpora and weights for every "
                     "split, or --train-data-path and --valid-data-path with complete corpora");
-      end = group.end;
+      if (group != same) sets.push_back(*group);
     }
     shares += fmt::format("{}{:.10g}", shares.empty() ? "" : ",", end - begin);
   }
   TRIREME_CHECK(end == 1, ConfigError,
                 "the last part ends at {}, and --split has no part without use; nearest: a test split up to 1", end);
-  Words words = joined("--data-path", train.words());
-  words.insert(words.end(), {"--split", shares});
+  PerSplit words = {joined("--data-path", groups[0].front().words())};
+  words[0].insert(words[0].end(), {"--split", shares});
+  if (sets.empty()) return words;
+  words[1] = validation_sets(sets);
+  words[1].emplace_back("--split-valid-sets");
   return words;
 }
 
@@ -105,7 +111,7 @@ PerSplit split_path_words(const PerSplit& texts) {
                 "training needs one group of corpora, and the test takes at most one; nearest: one group with weights");
   const bool are_complete = std::ranges::all_of(
       groups, [](const auto& list) { return std::ranges::all_of(list, &CorpusGroup::is_complete); });
-  if (!are_complete) return {shares_of(groups)};
+  if (!are_complete) return shares_of(groups);
   PerSplit words = {joined("--train-data-path", train.front().words())};
   if (valid.size() == 1) words[1] = joined("--valid-data-path", valid.front().words());
   if (valid.size() > 1) words[1] = validation_sets(valid);

@@ -12,7 +12,8 @@ using PerSplit = std::array<std::vector<std::string>, 3>;
 /// Returns the options for the weighted split paths of BLOOM and StarCoder. A group of corpora is "NAME: WEIGHT
 /// START:END PATH, WEIGHT START:END PATH ...". Complete corpora become --train-data-path, --valid-data-path or
 /// --valid-set, and --test-data-path. Contiguous parts of the same corpora become --data-path and --split, among the
-/// words of training. Throws ConfigError with the nearest alternative for other parts, and for malformed groups.
+/// words of training; further groups of validation, with its part, become --valid-set with --split-valid-sets. Throws
+/// ConfigError with the nearest alternative for other parts, and for malformed groups.
 PerSplit split_path_words(const PerSplit& groups);
 
 /// Returns the groups in the text of a file, one line: "GROUP" "GROUP" ... Throws ConfigError for another text.

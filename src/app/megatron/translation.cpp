@@ -306,11 +306,14 @@ class Translator {
     result_.verdicts.push_back(std::move(verdict));
   }
 
-  /// Returns the value of an option among the translated words; empty if it is not given.
+  /// Returns the values of an option among the translated words, with spaces between; empty if it is not given.
   std::string given_value(const std::string& option) const {
     const std::vector<std::string>& words = result_.arguments;
     for (std::size_t i = 0; i < words.size(); ++i) {
-      if (words[i] == option && i + 1 < words.size()) return words[i + 1];
+      if (words[i] == option) {
+        return fmt::format(
+            "{}", fmt::join(words.begin() + i + 1, words.begin() + i + 1 + count_values(words, i, Values::list), " "));
+      }
       if (words[i].starts_with(option + "=")) return words[i].substr(option.size() + 1);
     }
     return "";

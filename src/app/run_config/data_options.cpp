@@ -35,6 +35,8 @@ void DataOptions::declare(Options& options) {
   options.add("valid-set", &valid_set_words, "FILE...",
               "Validation sets, each with its own loss, in addition to the validation split: NAME=FILE NAME=FILE ... "
               "NAME= may be followed by weight, corpus, weight, corpus ..., as in --data-path.");
+  options.add_flag("split-valid-sets", &valid_sets_split,
+                   "Divide the corpora of --valid-set by --split, too, and use only their validation split.");
   options.add_flag("multiple-validation-sets", &valid_apart,
                    "Make each corpus of --valid-data-path a validation set with its own loss, named 0, 1, 2 ...");
   options.add("validation-set-names", &valid_names, "NAME...", "Names of these sets.");
@@ -77,8 +79,9 @@ void DataOptions::settle(const Options& options, const std::optional<model::Mode
   has_default_split = !options.given("split");
   check_paths(options, problems);
   problems.attempt([&] { data::parse_split(split); });
-  problems.expect(sampling == data::Sampling::shuffled || (!options.given("split") && !options.given("split-by")),
-                  "--sampling sequential has no splits: leave out --split and --split-by");
+  problems.expect(sampling == data::Sampling::shuffled ||
+                      (!options.given("split") && !options.given("split-by") && !valid_sets_split),
+                  "--sampling sequential has no splits: leave out --split, --split-by and --split-valid-sets");
   if (loader == data::Sampling::cyclic) {
     problems.exclude(sampling != data::Sampling::sequential, "sampling sequential", "dataloader-type cyclic");
     sampling = loader;
@@ -116,6 +119,9 @@ void DataOptions::check_paths(const Options& options, Problems& problems) const 
     problems.expect(!options.given(flag) || !has_own_splits(),
                     fmt::format("--{} divides the corpora of --data-path: with --train-data-path leave it out", flag));
   }
+  problems.need(options, {"split-valid-sets"}, !valid_set_words.empty(), "--valid-set");
+  problems.expect(!valid_sets_split || (!path.empty() && fractions()[1] > 0),
+                  "--split-valid-sets needs --data-path, and a validation split in --split");
   problems.need(options, {"multiple-validation-sets"}, !valid_path.empty(), "--valid-data-path");
   problems.need(options, {"validation-set-names"}, valid_apart, "--multiple-validation-sets");
   const auto check_weights = [](const std::vector<WeightedPath>& corpora) {

@@ -39,6 +39,7 @@ struct DataOptions {
   std::vector<std::string> path;
   std::vector<std::string> train_path, valid_path, test_path;  ///< instead of `path`, one per split
   std::vector<std::string> valid_set_words;                    ///< as given: NAME=FILE ...
+  bool valid_sets_split = false;                               ///< these are only the validation split of their files
   bool valid_apart = false;                                    ///< each corpus of `valid_path` is a validation set
   std::vector<std::string> valid_names;                        ///< names of these
   NamedTokenizer tokenizer;

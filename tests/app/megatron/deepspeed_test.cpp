@@ -81,10 +81,14 @@ TEST_F(TranslateDeepSpeed, CountsTokensInSamplesAndIterations) {
       << "the run ends before its last token";
   // 3e8 tokens are 572.2 batches of 2048 x 256.
   EXPECT_EQ(words(Words("--train-tokens 300000000") + run), run + Words("--exit-interval 573"));
+  // 2 batches of 4 samples, 1 of 8, then of 12: 29 samples are reached by the 5th.
+  const Words ramp("--seq-length 100 --global-batch-size 12 --train-samples 60 --rampup-batch-size 4 4 16");
+  EXPECT_EQ(words(Words("--train-tokens 2900") + ramp), ramp + Words("--exit-interval 5"));
+  EXPECT_EQ(words(Words("--train-tokens 2800") + ramp), ramp + Words("--exit-interval 4"));
   const std::pair<Words, const char*> refused[] = {
       {run + Words("--train-tokens x"), "x is not a number from 0 on; nearest: "},
       {run + Words("--train-tokens 3000 --exit-interval 7"), "--exit-interval ends the run, too; nearest: "},
-      {run + Words("--train-tokens 3000 --rampup-batch-size 16 16 5000"), "a batch that grows"},
+      {run + Words("--train-tokens 3000 --rampup-batch-size 16 16"), "is not START INCREMENT SAMPLES"},
       {Words("--lr-decay-tokens 3000"), "the value of --seq-length is not a number from 0 on; nearest: "}};
   for (const auto& [line, problem] : refused) {
     EXPECT_THAT(translate(line, options_).refusal(), HasSubstr(problem)) << problem;
@@ -121,10 +125,13 @@ TEST_F(TranslateDeepSpeed, RefusesSettingsByName) {
        "offload_optimizer.device cpu: nothing is"},
       {R"({"scheduler": {"type": "WarmupLR"}})", "scheduler.type WarmupLR: nearest: --lr-decay-style"},
       {R"({"curriculum_learning": {"enabled": true, "params": {}}})", "curriculum_learning.enabled true: samples have"},
+      {R"({"data_efficiency": {"enabled": true, "data_sampling": {"enabled": true}}})",
+       "data_efficiency.data_sampling.enabled true: samples have"},
       {R"({"gradient_clip": 1})", "gradient_clip 1: is in no release of DeepSpeed"},
       {"{", "ds_config.json: not JSON"},
       {"[]", "ds_config.json: an array instead of an object"}};
   for (const auto& [json, problem] : cases) EXPECT_THAT(with(json).refusal(), HasSubstr(problem)) << json;
+  EXPECT_EQ(with(R"({"data_efficiency": {"enabled": true, "data_routing": {"enabled": false}}})").refusal(), "");
   EXPECT_THAT(translate(Words("--deepspeed_config nowhere.json"), options_).refusal(), HasSubstr("nowhere.json"));
 }
 
@@ -139,6 +146,9 @@ TEST_F(SplitPaths, BecomeBlendsAndShares) {
                    "--train-weighted-split-paths", "T: 3 0:0.949 a.h5, 1 0:0.949 b.h5", "--test-weighted-split-paths",
                    "X: 3 0.999:1 a.h5, 1 0.999:1.0 b.h5"}),
             Words("--data-path 3 a.h5 1 b.h5 --split 0.949,0.05,0.001"));
+  EXPECT_EQ(words({"--train-weighted-split-paths", "train: 3 0:0.95 a.h5, 1 0:0.95 b.h5",
+                   "--valid-weighted-split-paths", "valid: 3 0.95:1.0 a.h5, 1 0.95:1.0 b.h5", "of_a: 1 0.95:1 a.h5"}),
+            Words("--data-path 3 a.h5 1 b.h5 --split 0.95,0.05,0 --valid-set of_a=a.h5 --split-valid-sets"));
   const std::string path = ::testing::TempDir() + "split_paths.txt";
   std::ofstream(path) << "\"x: 1 0:1 b.h5\" \"y: 1 0:1 c.h5\"\n";
   EXPECT_EQ(words({"--train-weighted-split-paths", "t: 1 0:1 a.h5", "--valid-weighted-split-paths-path", path}),
@@ -146,6 +156,7 @@ TEST_F(SplitPaths, BecomeBlendsAndShares) {
   const std::pair<Words, const char*> refused[] = {
       {{"TRAIN: 1 0:0.9 a.h5"}, "the last part ends at 0.9, and --split has no part without use; nearest: "},
       {{"TRAIN: 1 0:0.9 a.h5, 1 0:1 b.h5"}, "parts of corpora are shares of one --split; nearest: "},
+      {{"T: 1 0:0.9 a.h5", "--valid-weighted-split-paths", "V: 1 0.9:1 b.h5"}, "parts of corpora are shares"},
       {{"TRAIN: 1 0:1 a.h5", "B: 1 0:1 b.h5"}, "training needs one group of corpora"},
       {{"TRAIN: 1 a.h5"}, "is not WEIGHT START:END PATH; nearest: "},
       {{"TRAIN"}, "'TRAIN' has no corpus; nearest: "}};

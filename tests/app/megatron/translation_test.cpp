@@ -248,6 +248,25 @@ TEST(TranslateGenerate, TakesTheWordsOfMegatronsPrograms) {
             HasSubstr("--chat-template x: this kind of generation is absent")));
 }
 
+TEST_F(Translate, TakesPaisFlagsOfCorporaThatAreTokens) {
+  EXPECT_EQ(
+      words("--patch-tokenizer-type Qwen2Tokenizer --extra-vocab-size 293 --max-padding-length 128 --dataset MMAP "
+            "--train-mode pretrain "
+            "--use-llama2-rotary-position-embeddings --rotary-scale-factor 2"),
+      Words("--position-embedding-type rope --rotary-seq-len-interpolation-factor 2"));
+  EXPECT_THAT(translate(Words("--max-padding-length 128 --dataset LLama-Pretrain-Raw --train-mode finetune"), options_)
+                  .refusal(),
+              AllOf(HasSubstr("--train-mode finetune: samples of conversations are absent"),
+                    HasSubstr("--max-padding-length 128: samples of text are not padded"),
+                    HasSubstr("--dataset LLama-Pretrain-Raw: text is read by trireme corpus build")));
+}
+
+TEST_F(Translate, TakesTheModulesThatSelectiveRecomputationRecomputes) {
+  EXPECT_EQ(words("--recompute-granularity selective --recompute-modules core_attn"),
+            Words("--recompute-granularity selective"));
+  EXPECT_EQ(kind_of("--recompute-modules mlp"), Kind::absent);
+}
+
 TEST_F(Translate, AcceptsFlagsOfLogsAndTextsThatItReplaces) {
   EXPECT_EQ(words("--wandb-project a --wandb-entity b --structured-logs --structured-logs-dir c --cache-dir d "
                   "--presplit-sentences --loose-json --text-key text --max-preds-per-seq 80 --scalar-loss-mask 0.0 "

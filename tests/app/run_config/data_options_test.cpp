@@ -35,6 +35,11 @@ TEST(RunConfig, TakesCorporaOfEachSplitAndValidationSets) {
             data::Sampling::sequential);
   EXPECT_EQ(read(model + "--data-path a.h5 --sampling sequential --valid-set v=v.h5").schedule().eval_iterations, 100);
 
+  EXPECT_TRUE(read(model + "--data-path a.h5 --valid-set v=v.h5 --split-valid-sets").data.valid_sets_split);
+  const std::string needs = "--split-valid-sets needs --data-path, and a validation split in --split";
+  expect_refused(model + "--train-data-path a.h5 --valid-set v=v.h5 --split-valid-sets", needs);
+  expect_refused(model + "--data-path a.h5 --split 9,0,1 --valid-set v=v.h5 --split-valid-sets", needs);
+  expect_refused(model + "--data-path a.h5 --split-valid-sets", "--split-valid-sets needs --valid-set");
   expect_refused(model, "--data-path must be given, or --train-data-path, or --mock-data");
   const auto refused = [&](const Words& words, const std::string& message) {
     expect_refused(model + "--train-data-path a.h5" + words, message);

@@ -185,11 +185,19 @@ class Reporter {
   }
 
   void check_program() {
-    for (const char* other : {"t5", "ict", "vision", "retro", "mamba", "hybrid", "vlm"}) {
+    for (const char* other :
+         {"t5", "ict", "vision", "retro", "mamba", "hybrid", "vlm", "llava", "prefix_lm", "finetune_t0"}) {
       if (launch_.program.find(other) != std::string::npos) {
         problems_.push_back(shortened(launch_.program) +
                             " trains a kind of model that is absent; nearest: a GPT or a BERT");
         return;
+      }
+    }
+    // Programs of Pai-Megatron-Patch with parts that no flag names.
+    for (const char* own : {"baichuan", "bloom", "chatglm", "falcon", "galactica", "starcoder"}) {
+      if (launch_.program.starts_with("pretrain_megatron_") && launch_.program.find(own) != std::string::npos) {
+        problems_.push_back(shortened(launch_.program) +
+                            " trains a model that its flags do not describe; nearest: pretrain_gpt.py, or --model");
       }
     }
     const std::string task = value_of(launch_.arguments, "--task");

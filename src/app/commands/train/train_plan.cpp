@@ -70,7 +70,8 @@ data::SampleSplits make_samples(const std::vector<data::WeightedStore>& stores, 
                         : data::make_bert_data(stores, std::get<data::BertDataOptions>(options));
 }
 
-/// Makes the samples of all corpora of `plan`. A split with separate corpora uses all of their documents.
+/// Makes the samples of all corpora of `plan`. A split with separate corpora uses all of their documents, unless
+/// `plan.split_sets`.
 data::SampleSplits make_all_samples(const TrainPlan& plan, const SampleOptions& samples) {
   SampleOptions shares = samples;
   std::visit(
@@ -92,7 +93,7 @@ data::SampleSplits make_all_samples(const TrainPlan& plan, const SampleOptions& 
     SampleOptions own = samples;
     std::visit(
         [&](auto& options) {
-          options.split_fractions = {0, is_test ? 0.0 : 1.0, is_test ? 1.0 : 0.0};
+          if (!plan.split_sets) options.split_fractions = {0, is_test ? 0.0 : 1.0, is_test ? 1.0 : 0.0};
           for (data::SampleBudget& budget : options.budgets) {
             budget = {0, is_test ? 0 : budget.valid, is_test ? budget.test : 0};
           }
@@ -111,7 +112,7 @@ data::SampleSplits make_all_samples(const TrainPlan& plan, const SampleOptions& 
 }
 
 /// Returns the attributes of the corpora besides the training corpora, for the log of a run that resumes with others.
-Attributes attributes_of(const std::vector<OtherCorpora>& others) {
+Attributes attributes_of(const std::vector<OtherCorpora>& others, bool split_sets) {
   Attributes attributes;
   std::string sets;
   for (const OtherCorpora& other : others) {
@@ -120,7 +121,7 @@ Attributes attributes_of(const std::vector<OtherCorpora>& others) {
       attributes.put(other.split == data::Split::test ? "training.test-data-path" : "training.valid-data-path",
                      content);
     } else {
-      sets += fmt::format("{}{}={}", sets.empty() ? "" : " ", other.set, content);
+      sets += fmt::format("{}{}={}{}", sets.empty() ? "" : " ", other.set, content, split_sets ? " by --split" : "");
     }
   }
   if (!sets.empty()) attributes.put("training.valid-set", sets);
@@ -157,6 +158,7 @@ TrainPlan make_plan(const Job& job, const RunConfig& config) {
     plan.stores = open_corpora(job, config, config.data.corpora());
   }
   plan.own_splits = config.data.has_own_splits();
+  plan.split_sets = config.data.valid_sets_split;
   std::vector<data::WeightedStore> all = plan.stores;
   for (const DataOptions::SplitPaths& other : config.data.other_corpora()) {
     plan.other_stores.push_back({other.split, other.set, open_corpora(job, config, other.corpora)});
@@ -170,7 +172,7 @@ TrainPlan make_plan(const Job& job, const RunConfig& config) {
                   corpus.info().tokenizer_payload);
   plan.samples = sample_options(config, plan);
   plan.attributes = run_attributes(plan.model, plan.stores, plan.samples, plan.options, config.precision.dtype);
-  plan.attributes.merge(attributes_of(plan.other_stores));
+  plan.attributes.merge(attributes_of(plan.other_stores, plan.split_sets));
 
   plan.store = open_store(*job.world, config);
   if (!config.checkpoint.load.empty()) {

@@ -25,6 +25,7 @@ struct TrainPlan {
   std::vector<data::WeightedStore> stores;  ///< corpora of training and, by --split, of the other splits
   std::vector<OtherCorpora> other_stores;
   bool own_splits = false;  ///< validation and test, if any, are in `other_stores`
+  bool split_sets = false;  ///< validation sets are the validation split of their corpora
   model::ModelConfig model;
   SampleOptions samples;
   std::unique_ptr<io::CheckpointStore> store;  ///< folder of --save, or null

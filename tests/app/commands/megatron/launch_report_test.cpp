@@ -85,6 +85,13 @@ TEST(LaunchReport, RefusesFlagsByName) {
   const LaunchReport t5 = report_on("python pretrain_t5.py --lr 1");
   EXPECT_FALSE(t5.runs);
   EXPECT_THAT(t5.text, HasSubstr("pretrain_t5.py trains a kind of model that is absent"));
+  const std::string run =
+      " --num-layers 2 --hidden-size 8 --num-attention-heads 2 --seq-length 8 --train-iters 1 --lr 1 "
+      "--micro-batch-size 1 --data-path a";
+  EXPECT_TRUE(report_on("python pretrain_gpt.py" + run).runs);
+  EXPECT_FALSE(report_on("python pretrain_prefix_lm.py" + run).runs) << "its attention is not causal";
+  EXPECT_THAT(report_on("python pretrain_megatron_falcon.py" + run).text,
+              HasSubstr("pretrain_megatron_falcon.py trains a model that its flags do not describe"));
   EXPECT_FALSE(report_on("python pretrain_gpt.py --lr x --data-path a").runs) << "--lr is no number";
 }
 
