@@ -124,7 +124,8 @@ class ExpertKernels : public KernelFamily<ExpertKernels> {
     pass_on(&ExpertKernels::sort, stream,
             {.kind = KernelKind::routing,
              .bytes = bytes_of({experts, experts, rows_of_expert, row_of, slot_of, token_of}),
-             .launches = 2},
+             .launches = 2,
+             .extents = {.groups = rows_of_expert.numel()}},
             experts, first, rows_of_expert, row_of, slot_of, token_of);
   }
 

@@ -88,11 +88,6 @@ class Experts {
   ExpertLoad take_load() const;
 
  private:
-  struct Expert {
-    TensorView expansion, projection;  // [f_local or 2 f_local, h], [h, f_local]
-    TensorView expansion_gradient, projection_gradient;
-  };
-
   RouterProblem problem(const LayerShape& shape) const;
   /// Tokens over which a balance loss is formed: of a sequence or a micro-batch, on all context ranks.
   double segment_tokens(const LayerShape& shape) const;
@@ -127,17 +122,15 @@ class Experts {
   /// its input `rows` in the work space, this tensor rank's term.
   TensorView backward_of_router(const LayerShape& shape, const Saved& saved, ConstTensorView rows,
                                 ConstTensorView dweights, double mean_gradient) const;
-  /// Calls function(expert, first row, rows) for each expert with rows.
-  template <class Function>
-  void for_each_expert(const Saved& saved, const Function& function) const;
 
   parallel::TensorContext context_;
   ExpertConfig config_;
   ColumnActivation activation_;
   TensorView router_, router_gradient_;
-  Tensor bias_;           // [E] in the accumulation type; empty without one
-  Tensor relative_load_;  // [1, E] likewise: loads over their mean, for BalanceLoss::global
-  std::vector<Expert> experts_;
+  Tensor bias_;                                       // [E] in the accumulation type; empty without one
+  Tensor relative_load_;                              // [1, E] likewise: loads over their mean, for BalanceLoss::global
+  std::vector<TensorView> expansions_, projections_;  // by expert [f_local or 2 f_local, h], [h, f_local]
+  std::vector<TensorView> expansion_gradients_, projection_gradients_;
   std::unique_ptr<parallel::TokenDispatcher> dispatcher_;
   std::optional<FeedForward> shared_;
   mutable ExpertLoad load_;  // sum over the backwards since it was taken
