@@ -120,7 +120,7 @@ TEST(RehearsalBackend, KeepsTheLargestExtents) {
   const auto integers = [&](const Shape& shape) { return TensorView(reinterpret_cast<std::int32_t*>(64), shape); };
   ExpertKernels& experts = rehearsal.experts();
   experts.route(stream, {.per_token = 2}, tensor({9, 4}), {}, integers({9, 2}), tensor({9, 2}), {}, {}, {});
-  experts.route(stream, {.per_token = 2}, tensor({8, 4}), {}, integers({8, 2}), tensor({8, 2}), {}, {}, tensor({1}));
+  experts.route(stream, {.per_token = 2}, tensor({8, 4}), {}, integers({8, 2}), tensor({8, 2}), {}, {}, tensor({2}));
   experts.route(stream, {.per_token = 2}, tensor({7, 4}), {}, integers({7, 2}), tensor({7, 2}), tensor({1, 4}),
                 tensor({1, 4}), {});
   experts.limit_load(stream, integers({8, 2}), tensor({8, 2}), 4, 3, false, integers({8, 2}));

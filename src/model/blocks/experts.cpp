@@ -40,6 +40,7 @@ void add(ExpertLoad& to, const ExpertLoad& load) {
   to.dropped += load.dropped;
   to.balance += load.balance;
   to.z += load.z;
+  to.entropy += load.entropy;
 }
 
 }  // namespace
@@ -200,14 +201,14 @@ void Experts::route(const LayerShape& shape, ConstTensorView rows, Saved& saved)
   saved.chosen = arena.allocate(DType::int32, {n, k});
   const bool balances = config_.balance != BalanceLoss::none && config_.balance_coefficient > 0;
   const bool by_last_batch = config_.balance == BalanceLoss::global;
-  TensorView counts, sums, squares;
+  TensorView counts, sums;
   if (balances) {
     const Shape loads = {problem.segments, count};
     counts = (by_last_batch ? workspace : arena).allocate(accumulation, loads);
     sums = workspace.allocate(accumulation, loads);
     saved.counts = by_last_batch ? relative_load_.view() : counts;
   }
-  if (config_.z_coefficient > 0) squares = workspace.allocate(accumulation, {1});
+  const TensorView token_sums = workspace.allocate(accumulation, {2});
   {
     const ArenaScope scope(workspace);
     context_.backend.gemm().linear(stream, in_type_of(saved.logits, with_noise(shape, saved, rows)),
@@ -215,16 +216,17 @@ void Experts::route(const LayerShape& shape, ConstTensorView rows, Saved& saved)
   }
   gather_own(saved.logits).wait(stream);
   const TensorView weights = arena.allocate(accumulation, {n, k});
-  context_.backend.experts().route(stream, problem, saved.logits, bias_, saved.chosen, weights, counts, sums, squares);
+  context_.backend.experts().route(stream, problem, saved.logits, bias_, saved.chosen, weights, counts, sums,
+                                   token_sums);
   if (context_.context_group != nullptr) {
-    for (const TensorView data : {counts, sums, squares}) {
+    for (const TensorView data : {counts, sums, token_sums}) {
       if (data) context_.context_group->all_reduce(stream, data, ReduceOp::sum).wait(stream);
     }
   }
   const ConstTensorView kept =
       config_.capacity_factor > 0 ? within_capacity(shape, saved.chosen, weights) : ConstTensorView(saved.chosen);
   saved.route = dispatcher_->assign(own_of(kept), own_of(weights), arena);
-  read_load(shape, kept, sums, squares, saved);
+  read_load(shape, kept, sums, token_sums, saved);
 }
 
 ConstTensorView Experts::with_noise(const LayerShape& shape, const Saved& saved, ConstTensorView rows) const {
@@ -283,7 +285,7 @@ ConstTensorView Experts::within_capacity(const LayerShape& shape, ConstTensorVie
   return kept;
 }
 
-void Experts::read_load(const LayerShape& shape, ConstTensorView kept, ConstTensorView sums, ConstTensorView squares,
+void Experts::read_load(const LayerShape& shape, ConstTensorView kept, ConstTensorView sums, ConstTensorView token_sums,
                         Saved& saved) const {
   Stream& stream = context_.stream();
   const bool is_limited = kept.data() != saved.chosen.data();
@@ -307,10 +309,11 @@ void Experts::read_load(const LayerShape& shape, ConstTensorView kept, ConstTens
     const BalanceScale scale = balance_scale(shape);
     load.balance = product * scale.numerator / scale.denominator;
   }
-  if (squares) {
-    const int context_ranks = context_.context_group == nullptr ? 1 : context_.context_group->size();
-    load.z = read_numbers(context_.backend, stream, squares)[0] / static_cast<double>(shape.rows() * context_ranks);
-  }
+  const int context_ranks = context_.context_group == nullptr ? 1 : context_.context_group->size();
+  const auto tokens = static_cast<double>(shape.rows() * context_ranks);
+  const std::vector<double> of_tokens = read_numbers(context_.backend, stream, token_sums);
+  if (config_.z_coefficient > 0) load.z = of_tokens[0] / tokens;
+  load.entropy = of_tokens[1] / tokens;
 }
 
 void Experts::forward(const LayerShape& shape, ConstTensorView x, const DropoutPlan& dropout, Saved& saved,

@@ -20,6 +20,7 @@ struct ExpertLoad {
   double dropped = 0;          ///< choices beyond the capacity
   double balance = 0;          ///< sum over micro-batches of the balance loss, without its coefficient
   double z = 0;                ///< likewise of the z-loss: mean over tokens of lse^2
+  double entropy = 0;          ///< likewise of the router's entropy: mean over tokens of -sum p log p
 };
 
 /// Feed-forward block of experts (ExpertConfig): y[t] = sum over the chosen experts i of w[t, i] F_i(x[t]), F_i a block
@@ -111,7 +112,7 @@ class Experts {
   /// space. The capacity is one of the micro-batch's tokens on all context ranks, in the order of their positions.
   ConstTensorView within_capacity(const LayerShape& shape, ConstTensorView chosen, ConstTensorView weights) const;
   /// Reads the chosen experts and the sums of the balance losses from the device.
-  void read_load(const LayerShape& shape, ConstTensorView kept, ConstTensorView sums, ConstTensorView squares,
+  void read_load(const LayerShape& shape, ConstTensorView kept, ConstTensorView sums, ConstTensorView token_sums,
                  Saved& saved) const;
   /// y = sum of each token's `rows` [R, h] over its experts, on all ranks of the expert and the tensor group; plus
   /// `more` [n, h] of this tensor rank, if any. Overwrites y, rows of the residual stream.
