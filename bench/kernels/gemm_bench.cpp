@@ -76,7 +76,50 @@ void run(benchmark::State& state, DType dtype, const Layer& layer, Pass pass) {
   report_products(state, operations, dtype);
 }
 
+/// The products of a layer of experts, forward and backward, at `n` tokens an expert: grouped, or one after another.
+void run_experts(benchmark::State& state, DType dtype, const Layer& expert, std::int64_t count, bool grouped) {
+  const auto backend = cpu::make_backend(threads());
+  Backend& b = *backend;
+  Stream& stream = b.compute_stream();
+  const Tensors all(b, dtype, {"", count * expert.n, expert.in, expert.out});
+  std::vector<Tensors> of_expert;
+  std::vector<TensorView> w, dw;
+  for (std::int64_t i = 0; i < count; ++i) {
+    of_expert.emplace_back(b, dtype, Layer{"", 0, expert.in, expert.out});
+    w.push_back(of_expert.back().w);
+    dw.push_back(of_expert.back().dw);
+  }
+  const std::vector<std::int64_t> rows(static_cast<std::size_t>(count), expert.n);
+  for (auto _ : state) {
+    if (grouped) {
+      b.gemm().grouped_linear(stream, rows, all.x, w, all.y);
+      b.gemm().grouped_backward_input(stream, rows, all.y, w, all.z_in);
+      b.gemm().grouped_backward_weight(stream, rows, all.y, all.x, dw);
+      continue;
+    }
+    for_each_group(rows, [&](std::size_t i, std::int64_t first, std::int64_t n) {
+      const TensorView x = all.x.view().rows(first, n), y = all.y.view().rows(first, n);
+      b.gemm().linear(stream, x, w[i], {}, Activation::none, {}, y);
+      b.gemm().linear_backward_input(stream, y, w[i], Activation::none, {}, all.z_in.view().rows(first, n));
+      b.gemm().linear_backward_weight(stream, y, x, dw[i], {});
+    });
+  }
+  const double operations = 6e-9 * static_cast<double>(count * expert.n) * expert.in * expert.out;
+  report_products(state, operations, dtype);
+}
+
 const bool registered = [] {
+  for (const DType dtype : {DType::fp32, DType::bf16}) {
+    for (const Layer& expert : {Layer{"h64", 32, 64, 128}, Layer{"h256", 32, 256, 192}, Layer{"h768", 64, 768, 1536}}) {
+      for (const bool grouped : {false, true}) {
+        benchmark::RegisterBenchmark(
+            fmt::format("{}/128 experts/{}/{}", name_of(dtype), expert.name, grouped ? "grouped" : "single").c_str(),
+            [=](benchmark::State& state) { run_experts(state, dtype, expert, 128, grouped); })
+            ->Unit(benchmark::kMicrosecond)
+            ->UseRealTime();
+      }
+    }
+  }
   for (const DType dtype : {DType::fp32, DType::bf16, DType::fp16, DType::fp64}) {
     for (const Layer& layer : layers) {
       for (int pass = 0; pass < 5; ++pass) {

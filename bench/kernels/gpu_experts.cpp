@@ -16,13 +16,13 @@ void measure_experts(GpuMeasure& bench, const std::string& model, std::int64_t n
                     routed = fmt::format("{}: {} x {}", model, n, count);
   const Tensor logits = bench.filled({n, count}), dlogits = bench.filled({n, count});
   const Tensor weights = bench.filled({n, k}, DType::fp32), counts = bench.filled({count}, DType::fp32);
-  const Tensor sums = bench.filled({count}, DType::fp32), squares = bench.filled({1}, DType::fp32);
+  const Tensor sums = bench.filled({count}, DType::fp32), token_sums = bench.filled({2}, DType::fp32);
   const Tensor experts(b, DType::int32, {n, k}), kept(b, DType::int32, {n, k}), row_of(b, DType::int32, {n, k});
   const Tensor of_expert(b, DType::int32, {count}), slot_of(b, DType::int32, {rows}), token_of(b, DType::int32, {rows});
   const RouterProblem problem{.per_token = k};
   ExpertKernels& kernels = b.experts();
   bench.memory("routing", routed, 2 * logit_bytes,
-               [&](int) { kernels.route(stream, problem, logits, {}, experts, weights, counts, sums, squares); });
+               [&](int) { kernels.route(stream, problem, logits, {}, experts, weights, counts, sums, token_sums); });
   bench.memory("routing, backward", routed, 2 * logit_bytes, [&](int) {
     kernels.route_backward(stream, problem, logits, experts, weights, {counts, 1e-6, 1e-6}, dlogits);
   });

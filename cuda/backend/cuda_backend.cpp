@@ -150,7 +150,8 @@ class CudaBackend final : public Backend, public DeviceCommunicators, public Gra
     // The pool caches the memory of trial products (TrialOperands), partial sums and routers.
     const std::size_t gradient = static_cast<std::size_t>(extents.weight_gradient) * sizeof(float);
     const std::size_t trial = deterministic_ ? 0 : device_->l2_bytes() + gradient;
-    return workspace_bytes + trial + column_sums_bytes(extents.summed_rows, extents.summed_columns) +
+    const std::size_t streams = 1 + (extents.groups < 2 ? 0 : std::min<std::size_t>(extents.groups, group_streams));
+    return streams * workspace_bytes + trial + column_sums_bytes(extents.summed_rows, extents.summed_columns) +
            route_scratch_bytes(extents.balanced_tokens) + limit_load_scratch_bytes(extents.limited_choices);
   }
 

@@ -244,8 +244,9 @@ class CudaExperts final : public ExpertKernels {
   explicit CudaExperts(Scratch scratch) : scratch_(std::move(scratch)) {}
 
   void route(Stream& stream, const RouterProblem& problem, ConstTensorView logits, ConstTensorView bias,
-             TensorView experts, TensorView weights, TensorView counts, TensorView sums, TensorView squares) override {
-    cuda::route(stream, scratch_, problem, logits, bias, experts, weights, counts, sums, squares);
+             TensorView experts, TensorView weights, TensorView counts, TensorView sums,
+             TensorView token_sums) override {
+    cuda::route(stream, scratch_, problem, logits, bias, experts, weights, counts, sums, token_sums);
   }
   void route_backward(Stream& stream, const RouterProblem& problem, ConstTensorView logits, ConstTensorView experts,
                       ConstTensorView dweights, const BalanceGradient& balance, TensorView dlogits) override {

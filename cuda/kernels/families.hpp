@@ -41,7 +41,7 @@ void norm_backward(Stream& stream, const Scratch& new_scratch, ConstTensorView d
 /// ExpertKernels::route and its gradient.
 void route(Stream& stream, const Scratch& new_scratch, const RouterProblem& problem, ConstTensorView logits,
            ConstTensorView bias, TensorView experts, TensorView weights, TensorView counts, TensorView sums,
-           TensorView squares);
+           TensorView token_sums);
 void route_backward(Stream& stream, const RouterProblem& problem, ConstTensorView logits, ConstTensorView experts,
                     ConstTensorView dweights, const BalanceGradient& balance, TensorView dlogits);
 /// Maximum scratch memory of ExpertKernels::route with sums over tokens, of types that accumulate in fp32.

@@ -8,6 +8,7 @@
 #include <optional>
 #include <set>
 #include <utility>
+#include <vector>
 
 #include "cuda/cublaslt/product.hpp"
 #include "cuda/cublaslt/trial_operands.hpp"
@@ -58,63 +59,49 @@ class CublasLtGemm final : public GemmKernels {
         deterministic_(options.deterministic),
         cache_(options.deterministic ? "" : options.cache_file,
                device->location().device_name + (options.allow_tf32 ? ", TF32" : ""), Products::library_version()),
-        products_(std::move(device), std::move(memory), options.allow_tf32) {}
+        products_(device, std::move(memory), options.allow_tf32),
+        device_(std::move(device)) {}
 
   void linear(Stream& stream, ConstTensorView x, ConstTensorView w, ConstTensorView bias, Activation activation,
               TensorView pre_activation, TensorView y) override {
-    check_linear(x, w, bias, pre_activation, y);
-    check_type(x.dtype());
-    Task task;
-    task.bias = bias.data();
-    task.activation = activation;
-    task.pre_activation = activation == Activation::none ? nullptr : pre_activation.data();
-    task.shape = {.in = x.dtype(),
-                  .out = x.dtype(),
-                  .a_transposed = true,
-                  .b_transposed = false,
-                  .m = y.shape().back(),
-                  .n = rows_of(x.shape()),
-                  .k = x.shape().back(),
-                  .epilogue = linear_epilogue(task)};
-    task.operands = {.a = w.data(), .b = x.data(), .d = y.data()};
+    Task task = forward_task(x, w, bias, activation, pre_activation, y);
     run(cuda_stream(stream), task);
   }
 
   void linear_backward_input(Stream& stream, ConstTensorView dy, ConstTensorView w, Activation activation,
                              ConstTensorView pre_activation, TensorView dx) override {
-    check_linear_backward_input(dy, w, activation, pre_activation, dx);
-    check_type(dy.dtype());
-    Task task;
-    task.activation = activation;
-    // cuBLASLt only reads it here.
-    task.pre_activation = activation == Activation::none ? nullptr : const_cast<std::byte*>(pre_activation.data());
-    task.shape = {.in = dy.dtype(),
-                  .out = dy.dtype(),
-                  .m = dx.shape().back(),
-                  .n = rows_of(dy.shape()),
-                  .k = dy.shape().back(),
-                  .epilogue = activation == Activation::gelu_tanh ? Epilogue::dgelu : Epilogue::none};
-    task.operands = {.a = w.data(), .b = dy.data(), .d = dx.data()};
+    Task task = input_task(dy, w, activation, pre_activation, dx);
     run(cuda_stream(stream), task);
   }
 
   void linear_backward_weight(Stream& stream, ConstTensorView dy, ConstTensorView x, TensorView dw,
                               TensorView dbias) override {
-    check_linear_backward_weight(dy, x, dw, dbias);
-    check_type(dy.dtype());
-    Task task;
-    task.dbias = dbias ? dbias.as<float>() : nullptr;
-    task.shape = {.in = dy.dtype(),
-                  .out = DType::fp32,
-                  .a_transposed = false,
-                  .b_transposed = true,
-                  .m = x.shape().back(),
-                  .n = dy.shape().back(),
-                  .k = rows_of(dy.shape()),
-                  .accumulate = true,
-                  .epilogue = dbias ? Epilogue::bias_gradient_b : Epilogue::none};
-    task.operands = {.a = x.data(), .b = dy.data(), .d = dw.data()};
+    Task task = weight_task(dy, x, dw, dbias);
     run(cuda_stream(stream), task);
+  }
+
+  void grouped_linear(Stream& stream, std::span<const std::int64_t> rows, ConstTensorView x,
+                      std::span<const TensorView> w, TensorView y) override {
+    check_groups("grouped_linear", rows, x, w.size());
+    run_groups(stream, rows, [&](std::size_t i, std::int64_t first, std::int64_t count) {
+      return forward_task(x.rows(first, count), w[i], {}, Activation::none, {}, y.rows(first, count));
+    });
+  }
+
+  void grouped_backward_input(Stream& stream, std::span<const std::int64_t> rows, ConstTensorView dy,
+                              std::span<const TensorView> w, TensorView dx) override {
+    check_groups("grouped_backward_input", rows, dy, w.size());
+    run_groups(stream, rows, [&](std::size_t i, std::int64_t first, std::int64_t count) {
+      return input_task(dy.rows(first, count), w[i], Activation::none, {}, dx.rows(first, count));
+    });
+  }
+
+  void grouped_backward_weight(Stream& stream, std::span<const std::int64_t> rows, ConstTensorView dy,
+                               ConstTensorView x, std::span<const TensorView> dw) override {
+    check_groups("grouped_backward_weight", rows, dy, dw.size());
+    run_groups(stream, rows, [&](std::size_t i, std::int64_t first, std::int64_t count) {
+      return weight_task(dy.rows(first, count), x.rows(first, count), dw[i], {});
+    });
   }
 
   bool set_epilogue_form(EpilogueForm form) override {
@@ -130,6 +117,102 @@ class CublasLtGemm final : public GemmKernels {
   }
 
  private:
+  static Task forward_task(ConstTensorView x, ConstTensorView w, ConstTensorView bias, Activation activation,
+                           TensorView pre_activation, TensorView y) {
+    check_linear(x, w, bias, pre_activation, y);
+    check_type(x.dtype());
+    Task task;
+    task.bias = bias.data();
+    task.activation = activation;
+    task.pre_activation = activation == Activation::none ? nullptr : pre_activation.data();
+    task.shape = {.in = x.dtype(),
+                  .out = x.dtype(),
+                  .a_transposed = true,
+                  .b_transposed = false,
+                  .m = y.shape().back(),
+                  .n = rows_of(x.shape()),
+                  .k = x.shape().back(),
+                  .epilogue = linear_epilogue(task)};
+    task.operands = {.a = w.data(), .b = x.data(), .d = y.data()};
+    return task;
+  }
+
+  static Task input_task(ConstTensorView dy, ConstTensorView w, Activation activation, ConstTensorView pre_activation,
+                         TensorView dx) {
+    check_linear_backward_input(dy, w, activation, pre_activation, dx);
+    check_type(dy.dtype());
+    Task task;
+    task.activation = activation;
+    // cuBLASLt only reads it here.
+    task.pre_activation = activation == Activation::none ? nullptr : const_cast<std::byte*>(pre_activation.data());
+    task.shape = {.in = dy.dtype(),
+                  .out = dy.dtype(),
+                  .m = dx.shape().back(),
+                  .n = rows_of(dy.shape()),
+                  .k = dy.shape().back(),
+                  .epilogue = activation == Activation::gelu_tanh ? Epilogue::dgelu : Epilogue::none};
+    task.operands = {.a = w.data(), .b = dy.data(), .d = dx.data()};
+    return task;
+  }
+
+  static Task weight_task(ConstTensorView dy, ConstTensorView x, TensorView dw, TensorView dbias) {
+    check_linear_backward_weight(dy, x, dw, dbias);
+    check_type(dy.dtype());
+    Task task;
+    task.dbias = dbias ? dbias.as<float>() : nullptr;
+    task.shape = {.in = dy.dtype(),
+                  .out = DType::fp32,
+                  .a_transposed = false,
+                  .b_transposed = true,
+                  .m = x.shape().back(),
+                  .n = dy.shape().back(),
+                  .k = rows_of(dy.shape()),
+                  .accumulate = true,
+                  .epilogue = dbias ? Epilogue::bias_gradient_b : Epilogue::none};
+    task.operands = {.a = x.data(), .b = dy.data(), .d = dw.data()};
+    return task;
+  }
+
+  /// Runs the task of each group with rows, on several streams between two points of `stream`. Products that must be
+  /// measured run before, on `stream`, with no other beside them.
+  template <class MakeTask>
+  void run_groups(Stream& stream, std::span<const std::int64_t> rows, const MakeTask& make_task) {
+    CudaStream& caller = cuda_stream(stream);
+    std::vector<Task> tasks;
+    for_each_group(rows, [&](std::size_t i, std::int64_t first, std::int64_t count) {
+      Task task = make_task(i, first, count);
+      if (is_measured_first(caller, task))
+        run(caller, task);
+      else
+        tasks.push_back(task);
+    });
+    const std::size_t used = std::min(tasks.size(), group_streams);
+    if (used <= 1) {
+      for (Task& task : tasks) run(caller, task);
+      return;
+    }
+    while (streams_.size() < used) streams_.push_back(std::make_unique<CudaStream>(device_));
+    const std::unique_ptr<Event> ready = caller.record();
+    for (std::size_t i = 0; i < used; ++i) streams_[i]->wait(*ready);
+    for (std::size_t i = 0; i < tasks.size(); ++i) run(*streams_[i % used], tasks[i]);
+    for (std::size_t i = 0; i < used; ++i) caller.wait(*streams_[i]->record());
+  }
+
+  /// Completes the shape by what the addresses and the GPU's other work determine.
+  static void place(const CudaStream& stream, Task& task) {
+    task.shape.alignment =
+        alignment_of({task.operands.a, task.operands.b, task.operands.d, task.bias, task.pre_activation, task.dbias});
+    task.shape.multiprocessors = stream.device().multiprocessors().for_product();
+  }
+
+  /// Returns whether run would measure algorithms.
+  bool is_measured_first(const CudaStream& stream, Task& task) {
+    place(stream, task);
+    if (deterministic_ || form_ != EpilogueForm::chosen || choices_.contains({form_, task.shape})) return false;
+    const std::string key = to_string(class_of(task.shape));
+    return !cache_.find(key) && can_measure(stream, key);
+  }
+
   /// Forward epilogue that cuBLASLt can fuse: its GELU is the tanh form.
   static Epilogue linear_epilogue(const Task& task) {
     if (task.activation == Activation::none) return task.bias == nullptr ? Epilogue::none : Epilogue::bias;
@@ -168,9 +251,7 @@ class CublasLtGemm final : public GemmKernels {
       run_epilogue(stream, task);
       return;
     }
-    shape.alignment =
-        alignment_of({task.operands.a, task.operands.b, task.operands.d, task.bias, task.pre_activation, task.dbias});
-    shape.multiprocessors = stream.device().multiprocessors().for_product();
+    place(stream, task);
     const std::pair key(form_, shape);
     if (const auto found = choices_.find(key); found != choices_.end()) {
       run_with(stream, task, found->second);
@@ -206,10 +287,16 @@ class CublasLtGemm final : public GemmKernels {
     }
   }
 
-  /// Returns whether to measure a class now, and counts it: once per run, up to a maximum, and not during graph
-  /// capture, which executes nothing.
+  /// Returns whether a class can be measured now: once per run, up to a maximum, and not during graph capture, which
+  /// executes nothing.
+  bool can_measure(const CudaStream& stream, const std::string& key) const {
+    return !is_recording(stream) && measured_.size() < max_measurements && !measured_.contains(key);
+  }
+
+  /// Likewise, and counts it.
   bool may_measure(const CudaStream& stream, const std::string& key) {
-    if (is_recording(stream) || measured_.size() == max_measurements || !measured_.insert(key).second) return false;
+    if (!can_measure(stream, key)) return false;
+    measured_.insert(key);
     if (measured_.size() == max_measurements) {
       log::warn("{} products were measured: further ones use cuBLASLt's first suggestion in this run",
                 max_measurements);
@@ -315,6 +402,8 @@ class CublasLtGemm final : public GemmKernels {
   bool deterministic_;
   AlgorithmCache cache_;
   Products products_;
+  std::shared_ptr<Device> device_;
+  std::vector<std::unique_ptr<CudaStream>> streams_;  // those of groups, made when first used
   std::map<std::pair<EpilogueForm, ProductShape>, Choice> choices_;
   std::set<std::string> measured_;  // classes measured in this run
   std::int64_t products_since_new_ = 0;

@@ -16,6 +16,9 @@ struct GemmOptions {
   std::string cache_file;  ///< stores the choices made by time; empty: none
 };
 
+/// Streams over which grouped products are spread, so that small ones share the GPU.
+inline constexpr std::size_t group_streams = 4;
+
 /// Products of linear layers by cuBLASLt, in fp32, bf16 and fp16. The first call of a shape chooses the algorithm, and
 /// whether its epilogue is fused or runs in other kernels.
 ///
@@ -24,6 +27,9 @@ struct GemmOptions {
 /// them (TrialOperands), unless the cache file has the choice. The order of counts thus does not matter. A count for
 /// which cuBLASLt refuses its class's algorithm uses cuBLASLt's first suggestion. So do products first called during
 /// graph capture, and all after 256 measurements of a run.
+///
+/// Grouped products are cuBLASLt's too, in turn on group_streams streams, each with a workspace, which fork from the
+/// caller's and join it. A product that must be measured runs before, on the caller's. The streams change no bits.
 ///
 /// The cache file is written after 1000 consecutive products without a new shape, and at exit.
 std::unique_ptr<GemmKernels> make_gemm(std::shared_ptr<Device> device, std::shared_ptr<DeviceMemory> memory,

@@ -96,6 +96,15 @@ struct TokenLogits {
     return warp_sum(total);
   }
   __device__ A log_sum_exp() const { return maximum + std::log(sum_exp); }
+  /// -sum of p log p, p the scores over all experts, divided by `divisor`. NaN stays NaN.
+  __device__ A entropy(const Score<A>& score, A divisor, int experts) const {
+    A total = 0;
+    for_experts(experts, [&](int i, int) {
+      const A p = score(of[i]) / divisor;
+      total -= p == 0 ? A{0} : p * std::log(p);
+    });
+    return warp_sum(total);
+  }
   /// Divisor of the scores over all experts.
   __device__ A divisor(const Score<A>& score, int experts) const {
     return score.sigmoid ? sum(score, experts) + tiny<A> : sum_exp;
@@ -128,12 +137,12 @@ __device__ unsigned in_best_groups(const A (&key)[per_lane], int experts, const 
   return bits;
 }
 
-/// `bias`, `choices` and `log_sums` may be null.
+/// `bias`, `choices` and `terms` [2, n], those of the sums over tokens, may be null.
 template <class T>
 __global__ void __launch_bounds__(block_threads)
     route_kernel(std::int64_t n, int experts, RouterProblem problem, const T* logits, const Accumulation<T>* bias,
                  std::int32_t* chosen, Accumulation<T>* weights, TokenChoice<Accumulation<T>>* choices,
-                 Accumulation<T>* log_sums) {
+                 Accumulation<T>* terms) {
   using A = Accumulation<T>;
   const std::int64_t token = own_row();
   if (token >= n) return;
@@ -148,11 +157,12 @@ __global__ void __launch_bounds__(block_threads)
   const bool by_logit = problem.groups == 1 && bias == nullptr;
   Ranked<A> last_of_all{};
   A of_all = 0;
-  if (choices != nullptr) {
-    if (!by_logit) last_of_all = choose(logit.of, eligible, k, [](int, const Ranked<A>&) {});
-    of_all = logit.divisor(over_all, experts);
+  if (choices != nullptr && !by_logit) last_of_all = choose(logit.of, eligible, k, [](int, const Ranked<A>&) {});
+  if (choices != nullptr || terms != nullptr) of_all = logit.divisor(over_all, experts);
+  if (terms != nullptr) {
+    const A log_sum = logit.log_sum_exp(), entropy = logit.entropy(over_all, of_all, experts);
+    if (lane < 2) terms[lane * n + token] = lane == 0 ? log_sum * log_sum : entropy;
   }
-  if (log_sums != nullptr && lane == 0) log_sums[token] = logit.log_sum_exp();
   // From here on with a bias, these are the numbers by which experts are compared.
   if (bias != nullptr) for_experts(experts, [&](int i, int e) { logit.of[i] = over_all(logit.of[i]) + bias[e]; });
   if (problem.groups > 1) {
@@ -179,21 +189,21 @@ template <class A>
 struct WarpTileSums {
   A of[warps][16];
 };
-/// A block sums eight experts over the tokens of a segment: a thread has every 256th of them, in order. A last block
-/// sums the squares. counts and sums, or squares, may be null.
+/// A block sums eight experts over the tokens of a segment: a thread has every 256th of them, in order. Two last
+/// blocks sum a half of `terms` each. counts and sums, or terms, may be null.
 template <class T>
 __global__ void __launch_bounds__(block_threads)
     balance_sums_kernel(std::int64_t n, int experts, std::int64_t segments, bool sigmoid, const T* logits,
-                        const TokenChoice<Accumulation<T>>* choices, const Accumulation<T>* log_sums,
-                        Accumulation<T>* counts, Accumulation<T>* sums, Accumulation<T>* squares) {
+                        const TokenChoice<Accumulation<T>>* choices, const Accumulation<T>* terms,
+                        Accumulation<T>* counts, Accumulation<T>* sums, Accumulation<T>* token_sums) {
   using A = Accumulation<T>;
   const std::int64_t tiles = vec8s_of(experts), segment = blockIdx.x / tiles;
-  if (counts == nullptr || segment == segments) {
+  const std::int64_t half = blockIdx.x - (counts == nullptr ? 0 : segments * tiles);
+  if (half >= 0) {
     A total = 0;
-    for (std::int64_t token = threadIdx.x; token < n; token += block_threads)
-      total += log_sums[token] * log_sums[token];
+    for (std::int64_t token = threadIdx.x; token < n; token += block_threads) total += terms[half * n + token];
     total = block_combine<Plus<A>>(total);
-    if (threadIdx.x == 0) *squares = total;
+    if (threadIdx.x == 0) token_sums[half] = total;
     return;
   }
   const Vec8 columns = vec8_at(blockIdx.x % tiles, experts);
@@ -288,29 +298,29 @@ __global__ void __launch_bounds__(block_threads)
 }  // namespace
 
 std::size_t route_scratch_bytes(std::int64_t tokens) {
-  return static_cast<std::size_t>(tokens) * (sizeof(TokenChoice<float>) + sizeof(float));
+  return static_cast<std::size_t>(tokens) * (sizeof(TokenChoice<float>) + 2 * sizeof(float));
 }
 
 void route(Stream& stream, const Scratch& new_scratch, const RouterProblem& problem, ConstTensorView logits,
            ConstTensorView bias, TensorView experts, TensorView weights, TensorView counts, TensorView sums,
-           TensorView squares) {
-  check_route(problem, logits, bias, experts, weights, counts, sums, squares);
+           TensorView token_sums) {
+  check_route(problem, logits, bias, experts, weights, counts, sums, token_sums);
   dispatch_gpu(logits.dtype(), [&]<class T>() {
     using A = Accumulation<T>;
     const std::int64_t n = rows_of(logits.shape()), of_layer = logits.shape().back();
     const auto count = static_cast<std::size_t>(n);
     const Buffer choices = counts ? new_scratch(stream, count * sizeof(TokenChoice<A>)) : Buffer();
-    const Buffer log_sums = squares ? new_scratch(stream, count * sizeof(A)) : Buffer();
+    const Buffer terms = token_sums ? new_scratch(stream, 2 * count * sizeof(A)) : Buffer();
     auto* choice = reinterpret_cast<TokenChoice<A>*>(choices.data());
-    auto* log_sum = reinterpret_cast<A*>(log_sums.data());
+    auto* term = reinterpret_cast<A*>(terms.data());
     gpu::launch(stream, {"route", row_blocks(n), block_threads}, route_kernel<T>, n, static_cast<int>(of_layer),
                 problem, logits.as<T>(), bias ? bias.as<A>() : nullptr, experts.as<std::int32_t>(), weights.as<A>(),
-                choice, log_sum);
-    const std::int64_t blocks = (counts ? problem.segments * vec8s_of(of_layer) : 0) + (squares ? 1 : 0);
+                choice, term);
+    const std::int64_t blocks = (counts ? problem.segments * vec8s_of(of_layer) : 0) + (token_sums ? 2 : 0);
     gpu::launch(stream, {"balance_sums", blocks, block_threads}, balance_sums_kernel<T>, n, static_cast<int>(of_layer),
-                problem.segments, problem.score == RouterScore::sigmoid, logits.as<T>(), choice, log_sum,
+                problem.segments, problem.score == RouterScore::sigmoid, logits.as<T>(), choice, term,
                 counts ? counts.as<A>() : nullptr, counts ? sums.as<A>() : nullptr,
-                squares ? squares.as<A>() : nullptr);
+                token_sums ? token_sums.as<A>() : nullptr);
   });
 }
 

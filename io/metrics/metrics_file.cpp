@@ -32,10 +32,10 @@ std::string exposed_text(const train::TrainRecord& record) {
 std::string experts_text(const std::vector<train::LayerLoad>& layers) {
   if (layers.empty()) return "";
   const auto fields = [](const train::LayerLoad& load) {
-    return fmt::format(R"("balance_loss": {}, "router_z_loss": {}, "max_expert_load": {}, "expert_entropy": {}, )"
-                       R"("dropped_choices": {})",
-                       number(load.balance_loss), number(load.z_loss), number(load.max_load), number(load.entropy),
-                       number(load.dropped));
+    return fmt::format(R"("balance_loss": {}, "router_z_loss": {}, "router_entropy": {}, )"
+                       R"("max_expert_load": {}, "expert_entropy": {}, "dropped_choices": {})",
+                       number(load.balance_loss), number(load.z_loss), number(load.router_entropy),
+                       number(load.max_load), number(load.entropy), number(load.dropped));
   };
   std::string rows;
   for (const train::LayerLoad& layer : layers) {

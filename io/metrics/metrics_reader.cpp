@@ -35,11 +35,31 @@ std::optional<Record> record_of(std::string_view line) {
   return record;
 }
 
-/// Returns a number of a record; empty if it is missing or not a number.
-std::optional<double> number_of(const Record& record, std::string_view key) {
-  const auto found = record.object.find(std::string(key));
-  if (found == record.object.end() || !found->is_number()) return {};
+/// Returns a number of an object; empty if it is missing or not a number.
+std::optional<double> number_of(const json& object, std::string_view key) {
+  const auto found = object.find(std::string(key));
+  if (found == object.end() || !found->is_number()) return {};
   return found->get<double>();
+}
+
+std::optional<double> number_of(const Record& record, std::string_view key) { return number_of(record.object, key); }
+
+/// Layers with experts of a record.
+std::vector<report::ExpertLayer> expert_layers_of(const Record& record) {
+  constexpr std::size_t max_layers = 1024;
+  std::vector<report::ExpertLayer> layers;
+  const auto found = record.object.find("experts");
+  if (found == record.object.end() || !found->is_array()) return layers;
+  for (const json& object : *found) {
+    const std::optional<double> number = object.is_object() ? number_of(object, "layer") : std::nullopt;
+    if (!number || layers.size() == max_layers) continue;
+    report::ExpertLayer& layer = layers.emplace_back();
+    layer.layer = static_cast<std::int64_t>(std::clamp(*number, 0.0, 1e9));
+    for (std::size_t i = 0; i < layer.values.size(); ++i) {
+      layer.values[i] = number_of(object, report::layer_quantities[i].key);
+    }
+  }
+  return layers;
 }
 
 /// Iterations of a file, found in a first pass.
@@ -95,6 +115,7 @@ class Reader {
     run_.flops_per_rank += number_of(record, "tflops_per_rank").value_or(0) * ms / 1000;
     run_.consumed_samples = static_cast<std::int64_t>(
         number_of(record, "consumed_samples").value_or(static_cast<double>(run_.consumed_samples)));
+    run_.expert_layers = expert_layers_of(record);
     for (std::size_t i = 0; i < report::quantities.size(); ++i) {
       const auto found = record.object.find(std::string(report::quantities[i].key));
       if (found == record.object.end()) continue;

@@ -118,6 +118,7 @@ void TensorboardFile::write(const train::TrainRecord& r) {
     const train::LayerLoad experts = train::summary_of(r.experts);
     curves.push_back({"load_balancing_loss", experts.balance_loss});
     curves.push_back({"z_loss", experts.z_loss});
+    curves.push_back({"router-entropy", experts.router_entropy});
     curves.push_back({"max-expert-load", experts.max_load});
     curves.push_back({"expert-load-entropy", experts.entropy});
     curves.push_back({"dropped-choices", experts.dropped});
@@ -125,6 +126,15 @@ void TensorboardFile::write(const train::TrainRecord& r) {
   if (r.params_norm) curves.push_back({"params-norm", *r.params_norm});
   if (r.decoupled_learning_rate) curves.push_back({"decoupled-learning-rate", *r.decoupled_learning_rate});
   std::vector<Scalar> others;
+  for (const train::LayerLoad& layer : r.experts) {
+    for (const auto& [name, value] : {std::pair{"load_balancing_loss", layer.balance_loss},
+                                      {"z_loss", layer.z_loss},
+                                      {"router_entropy", layer.router_entropy},
+                                      {"max_expert_load", layer.max_load},
+                                      {"dropped_choices", layer.dropped}}) {
+      others.push_back({fmt::format("moe/{}_layer_{}", name, layer.layer), value});
+    }
+  }
   if (options_.memory) {
     others.push_back({"mem-allocated-bytes", static_cast<double>(backend_.allocated_bytes())});
     others.push_back({"mem-max-allocated-bytes", static_cast<double>(backend_.peak_allocated_bytes())});

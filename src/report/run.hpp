@@ -49,11 +49,30 @@ inline constexpr auto quantities = std::to_array<Quantity>({
     {"weight_decay", "Weight decay", "", Axis::from_zero, false},
     {"balance_loss", "Balance loss of the experts", "", Axis::fitted, false},
     {"router_z_loss", "z-loss of the routers", "", Axis::decades, false},
+    {"router_entropy", "Entropy of the routers, nats", "", Axis::fitted, false},
     {"max_expert_load", "Largest load of an expert, over the mean", "", Axis::from_zero, false},
     {"expert_entropy", "Least entropy of a layer's loads, over that of even ones", "", Axis::fitted, false},
     {"dropped_choices", "Choices of experts beyond the capacity", "", Axis::from_zero, false},
     {"exposed_communication_ms", "Exposed communication", "ms", Axis::from_zero, false},
 });
+
+/// Number that each layer with experts records: its key, and the head of its column.
+struct LayerQuantity {
+  std::string_view key, head;
+};
+inline constexpr auto layer_quantities = std::to_array<LayerQuantity>({
+    {"balance_loss", "balance loss"},
+    {"router_z_loss", "z-loss"},
+    {"router_entropy", "router entropy"},
+    {"max_expert_load", "largest load / mean"},
+    {"expert_entropy", "entropy of loads"},
+    {"dropped_choices", "dropped"},
+});
+/// Layer with experts in the last iteration.
+struct ExpertLayer {
+  std::int64_t layer = 0;
+  std::array<std::optional<double>, layer_quantities.size()> values;
+};
 
 /// Value of an option in an attempt of a run.
 struct OptionValue {
@@ -148,6 +167,7 @@ struct Run {
   ValidationCurves validation_sop_loss, validation_sop_accuracy;  ///< likewise the others of `measures`
   std::optional<Curve> skipped;                                   ///< iterations without an update
   std::optional<TestResult> test;
+  std::vector<ExpertLayer> expert_layers;
   std::int64_t first_iteration = 0, last_iteration = 0, consumed_samples = 0;
   std::int64_t iterations = 0;  ///< whose newest record is there
   std::int64_t skipped_updates = 0;

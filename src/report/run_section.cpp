@@ -248,6 +248,19 @@ std::string configuration_of(const Run& run, const Page& page) {
   return text;
 }
 
+std::string experts_of(const Run& run) {
+  if (run.expert_layers.empty()) return "";
+  Row head{"layer"};
+  for (const LayerQuantity& quantity : layer_quantities) head.emplace_back(quantity.head);
+  std::vector<Row> rows;
+  for (const ExpertLayer& layer : run.expert_layers) {
+    Row& row = rows.emplace_back(Row{std::to_string(layer.layer)});
+    for (const std::optional<double>& value : layer.values) row.push_back(value ? escaped(short_number(*value)) : dash);
+  }
+  return text_element("h3", "", fmt::format("Experts by layer, iteration {}", grouped(run.last_iteration))) +
+         table_of(head, rows, 1);
+}
+
 std::string grid_of(const Run& run) {
   const AttemptStart* start = run.newest_start();
   if (start == nullptr) return "";
@@ -355,9 +368,9 @@ std::vector<std::pair<std::string, std::string>> summary_of(const Run& run) {
 std::string section_of(const Run& run, std::size_t index, const Page& page) {
   const std::string title = swatch(static_cast<int>(index)) + " " + escaped(run.name);
   std::string text = element("h2", fmt::format("id=\"run{}\"", index), title) + notes_of(run) + attempts_of(run, page);
-  text +=
-      element("div", R"(class="columns")",
-              element("div", "", steps_of(run, page) + grid_of(run)) + element("div", "", configuration_of(run, page)));
+  text += element("div", R"(class="columns")",
+                  element("div", "", steps_of(run, page) + experts_of(run) + grid_of(run)) +
+                      element("div", "", configuration_of(run, page)));
   return element("section", "", text);
 }
 

@@ -168,7 +168,7 @@ model::LossSums ParallelModel::sum_over_ranks(model::LossSums mine) {
 std::vector<model::ExpertLoad> ParallelModel::take_expert_loads() {
   const auto experts = static_cast<std::size_t>(config_.experts.count);
   if (experts == 0) return {};
-  const std::size_t width = 2 * experts + 3;
+  const std::size_t width = 2 * experts + 4;
   std::vector<double> sums(static_cast<std::size_t>(config_.layers) * width);
   for (const model::ExpertLoad& load : stage_.layers().take_expert_loads()) {
     if (load.tokens.empty() || communicators_.tensor->rank() != 0) continue;  // every tensor rank has the same load
@@ -179,6 +179,7 @@ std::vector<model::ExpertLoad> ParallelModel::take_expert_loads() {
     if (communicators_.context->rank() != 0) continue;  // every context rank has the same losses
     row[2 * experts + 1] = load.balance;
     row[2 * experts + 2] = load.z;
+    row[2 * experts + 3] = load.entropy;
   }
   all_reduce_numbers(world_, sums, ReduceOp::sum);
   std::vector<model::ExpertLoad> loads;
@@ -186,7 +187,7 @@ std::vector<model::ExpertLoad> ParallelModel::take_expert_loads() {
     if (!config_.experts.in_layer(layer)) continue;
     const double* row = sums.data() + static_cast<std::size_t>(layer) * width;
     const double* end = row + 2 * experts;
-    loads.push_back({layer, {row, row + experts}, {row + experts, end}, end[0], end[1], end[2]});
+    loads.push_back({layer, {row, row + experts}, {row + experts, end}, end[0], end[1], end[2], end[3]});
   }
   return loads;
 }

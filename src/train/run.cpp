@@ -46,7 +46,8 @@ class Window {
     if (!last.experts.empty()) {
       const LayerLoad experts = summary_of(last.experts);
       if (experts.balance_loss > 0) line += fmt::format(" | balance loss {:.3f}", experts.balance_loss);
-      line += fmt::format(" | largest expert load {:.2f}x", experts.max_load);
+      line += fmt::format(" | router entropy {:.3f}", experts.router_entropy);
+      line += fmt::format(" | largest expert load {:.2f}x in layer {}", experts.max_load, experts.layer);
       if (experts.dropped > 0) line += fmt::format(" | {:.2f} % dropped", 100 * experts.dropped);
     }
     if (last.params_norm) line += fmt::format(" | params norm {:.3f}", *last.params_norm);

@@ -10,7 +10,9 @@ LayerLoad summary_of(const std::vector<LayerLoad>& layers) {
   for (const LayerLoad& layer : layers) {
     summary.balance_loss += layer.balance_loss / count;
     summary.z_loss += layer.z_loss / count;
+    summary.router_entropy += layer.router_entropy / count;
     summary.dropped += layer.dropped / count;
+    if (layer.max_load > summary.max_load) summary.layer = layer.layer;
     summary.max_load = std::max(summary.max_load, layer.max_load);
     summary.entropy = std::min(summary.entropy, layer.entropy);
   }

@@ -16,12 +16,15 @@ struct LayerLoad {
   int layer = 0;
   double balance_loss = 0;  ///< without its coefficient: mean over the micro-batches; 1 if even
   double z_loss = 0;        ///< likewise
-  double max_load = 0;      ///< largest number of tokens of an expert, over the mean
-  double entropy = 0;       ///< entropy of the loads, divided by that of equal loads
-  double dropped = 0;       ///< fraction of the choices that exceed the capacity
+  /// Mean over the tokens of -sum p log p, p the router's scores over all experts; at most log(experts).
+  double router_entropy = 0;
+  double max_load = 0;  ///< largest number of tokens of an expert, over the mean
+  double entropy = 0;   ///< entropy of the loads, divided by that of equal loads
+  double dropped = 0;   ///< fraction of the choices that exceed the capacity
 };
 
-/// Summary of the layers with experts: means of the losses and of `dropped`, the largest `max_load`, the least entropy.
+/// Summary of the layers with experts: means of the losses, `router_entropy` and `dropped`, the largest `max_load` and
+/// its layer, the least entropy.
 LayerLoad summary_of(const std::vector<LayerLoad>& layers);
 
 /// Measurements of one training iteration, the same on every rank.

@@ -218,6 +218,7 @@ void Trainer::note_expert_loads(std::int64_t micro_batches, TrainRecord& record)
     LayerLoad layer{.layer = load.layer,
                     .balance_loss = load.balance / static_cast<double>(micro_batches),
                     .z_loss = load.z / static_cast<double>(micro_batches),
+                    .router_entropy = load.entropy / static_cast<double>(micro_batches),
                     .max_load = std::ranges::max(load.tokens) / std::max(mean, 1.0),
                     .dropped = load.dropped / std::max(kept + load.dropped, 1.0)};
     for (const double tokens : load.tokens) {

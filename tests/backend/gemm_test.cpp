@@ -157,15 +157,66 @@ TEST_P(Gemm, BitsDoNotDependOnThreads) {
     const Tensor dx = poisoned_tensor(b(), dtype(), {e.n, e.in});
     const Tensor dw = random_tensor(b(), accumulation(), {e.out, e.in}, 6);
     const Tensor dbias = random_tensor(b(), accumulation(), {e.out}, 7);
+    const Tensor grouped_y = poisoned_tensor(b(), dtype(), {e.n, e.out});
+    const Tensor grouped_dw = random_tensor(b(), accumulation(), {2 * e.out, e.in}, 6);
+    const Tensor weights = w(e);
+    const std::vector<std::int64_t> rows = {500, 30};
+    const std::vector<TensorView> w_of = {weights, weights},
+                                  dw_of = {grouped_dw.view().rows(0, e.out), grouped_dw.view().rows(e.out, e.out)};
+    b().gemm().grouped_linear(stream(), rows, x(e), w_of, grouped_y);
+    b().gemm().grouped_backward_weight(stream(), rows, dy(e), x(e), dw_of);
     b().gemm().linear(stream(), x(e), w(e), random_tensor(b(), dtype(), {e.out}, 4), Activation::gelu_tanh, z, y);
     b().gemm().linear_backward_input(stream(), dy(e), w(e), Activation::gelu_tanh, x(e), dx);
     b().gemm().linear_backward_weight(stream(), dy(e), x(e), dw, dbias);
     std::vector<std::vector<std::byte>> bits;
-    for (const TensorView tensor : {z.view(), y.view(), dx.view(), dw.view(), dbias.view()}) {
+    for (const TensorView tensor :
+         {z.view(), y.view(), dx.view(), dw.view(), dbias.view(), grouped_y.view(), grouped_dw.view()}) {
       bits.push_back(bytes_of(b(), tensor));
     }
     if (first.empty()) first = bits;
     EXPECT_TRUE(bits == first) << threads << " threads";
+  }
+}
+
+/// Grouped products, and the same one after another.
+TEST_P(Gemm, GroupedProductsHaveTheBitsOfSingleOnes) {
+  struct Groups {
+    std::vector<std::int64_t> rows;
+    std::int64_t in, out;
+  };
+  // Empty groups; several tiles a group; terms split between tasks, in more groups than are computed together.
+  for (const auto& [rows, in, out] :
+       {Groups{{0, 3, 0, 1, 70, 0}, 33, 31}, Groups{{300, 1, 600}, 40, 530},
+        Groups{{600, 0, 900, 30, 2000, 700}, 24, 40}, Groups{{5, 0}, 0, 3}, Groups{{0}, 3, 5}}) {
+    const std::int64_t all = std::accumulate(rows.begin(), rows.end(), std::int64_t{0});
+    const Tensor inputs = random_tensor(b(), dtype(), {all, in}, 1),
+                 gradients = random_tensor(b(), dtype(), {all, out}, 2);
+    std::vector<Tensor> weights, dw, single_dw;
+    std::vector<TensorView> w_views, dw_views;
+    for (std::size_t i = 0; i < rows.size(); ++i) {
+      weights.push_back(random_tensor(b(), dtype(), {out, in}, 10 + i));
+      dw.push_back(random_tensor(b(), accumulation(), {out, in}, 20 + i));
+      single_dw.push_back(random_tensor(b(), accumulation(), {out, in}, 20 + i));
+      w_views.push_back(weights.back());
+      dw_views.push_back(dw.back());
+    }
+    const Tensor y = poisoned_tensor(b(), dtype(), {all, out}), dx = poisoned_tensor(b(), dtype(), {all, in});
+    b().gemm().grouped_linear(stream(), rows, inputs, w_views, y);
+    b().gemm().grouped_backward_input(stream(), rows, gradients, w_views, dx);
+    b().gemm().grouped_backward_weight(stream(), rows, gradients, inputs, dw_views);
+    const Tensor single_y = poisoned_tensor(b(), dtype(), {all, out}),
+                 single_dx = poisoned_tensor(b(), dtype(), {all, in});
+    std::int64_t first = 0;
+    for (std::size_t i = 0; i < rows.size(); first += rows[i], ++i) {
+      const TensorView x_rows = inputs.view().rows(first, rows[i]), dy_rows = gradients.view().rows(first, rows[i]);
+      b().gemm().linear(stream(), x_rows, weights[i], {}, Activation::none, {}, single_y.view().rows(first, rows[i]));
+      b().gemm().linear_backward_input(stream(), dy_rows, weights[i], Activation::none, {},
+                                       single_dx.view().rows(first, rows[i]));
+      b().gemm().linear_backward_weight(stream(), dy_rows, x_rows, single_dw[i], {});
+      EXPECT_EQ(bytes_of(b(), dw[i]), bytes_of(b(), single_dw[i])) << "group " << i << " of " << rows.size();
+    }
+    EXPECT_EQ(bytes_of(b(), y), bytes_of(b(), single_y)) << rows.size() << " groups";
+    EXPECT_EQ(bytes_of(b(), dx), bytes_of(b(), single_dx)) << rows.size() << " groups";
   }
 }
 
@@ -234,6 +285,14 @@ TEST(GemmChecks, RefuseShapesAndTypesThatDoNotFit) {
   EXPECT_THROW(gemm.linear_backward_weight(stream, tensor({2, 4}), tensor({2, 3}), tensor({4, 3}), {}), ShapeError);
   EXPECT_THROW(gemm.linear_backward_weight(stream, tensor({2, 4}), tensor({3, 3}), tensor({4, 3}, DType::fp32), {}),
                ShapeError);
+  const Tensor weight = tensor({4, 3});
+  const std::vector<TensorView> weights = {weight, weight};
+  const std::vector<std::int64_t> rows = {2, 1}, other_rows = {2, 2}, three = {1, 1, 1};
+  for (const auto& wrong : {other_rows, three})
+    EXPECT_THROW(gemm.grouped_linear(stream, wrong, tensor({3, 3}), weights, tensor({3, 4})), ShapeError);
+  EXPECT_THROW(gemm.grouped_linear(stream, rows, tensor({3, 5}), weights, tensor({3, 4})), ShapeError);
+  EXPECT_THROW(gemm.grouped_backward_input(stream, rows, tensor({3, 4}), weights, tensor({3, 4})), ShapeError);
+  EXPECT_THROW(gemm.grouped_backward_weight(stream, rows, tensor({3, 4}), tensor({3, 3}), weights), ShapeError);
 }
 
 }  // namespace

@@ -89,6 +89,25 @@ TEST(ForwardingBackend, ShowsCallsOfEveryFamilyAndComputesThem) {
   EXPECT_EQ(static_cast<void*>(watch.calls[2].product->result.data()), dw.data());
 }
 
+TEST(ForwardingBackend, ShowsGroupedProductsOneByOne) {
+  class Watch final : public ForwardingBackend {
+   public:
+    using ForwardingBackend::ForwardingBackend;
+    std::vector<double> flops;
+
+   private:
+    void end(Stream&, const KernelCall& call) override { flops.push_back(call.flops()); }
+  };
+  const auto cpu = make_backend(BackendChoice::cpu, 1);
+  Watch watch(*cpu);
+  std::vector<float> x(6, 1), w(4, 1), y(6);
+  const std::vector<TensorView> weights(3, TensorView(w.data(), {2, 2}));
+  watch.gemm().grouped_linear(watch.compute_stream(), std::vector<std::int64_t>{1, 0, 2}, TensorView(x.data(), {3, 2}),
+                              weights, TensorView(y.data(), {3, 2}));
+  EXPECT_EQ(watch.flops, (std::vector<double>{8, 16}));
+  EXPECT_EQ(y, std::vector<float>(6, 2));
+}
+
 TEST(RehearsalBackend, KeepsTheLargestExtents) {
   const auto cpu = make_backend(BackendChoice::cpu, 1);
   RehearsalBackend rehearsal(*cpu);
@@ -101,16 +120,18 @@ TEST(RehearsalBackend, KeepsTheLargestExtents) {
   const auto integers = [&](const Shape& shape) { return TensorView(reinterpret_cast<std::int32_t*>(64), shape); };
   ExpertKernels& experts = rehearsal.experts();
   experts.route(stream, {.per_token = 2}, tensor({9, 4}), {}, integers({9, 2}), tensor({9, 2}), {}, {}, {});
-  experts.route(stream, {.per_token = 2}, tensor({8, 4}), {}, integers({8, 2}), tensor({8, 2}), {}, {}, tensor({1}));
+  experts.route(stream, {.per_token = 2}, tensor({8, 4}), {}, integers({8, 2}), tensor({8, 2}), {}, {}, tensor({2}));
   experts.route(stream, {.per_token = 2}, tensor({7, 4}), {}, integers({7, 2}), tensor({7, 2}), tensor({1, 4}),
                 tensor({1, 4}), {});
   experts.limit_load(stream, integers({8, 2}), tensor({8, 2}), 4, 3, false, integers({8, 2}));
+  experts.sort(stream, integers({8, 2}), 0, integers({3}), integers({8, 2}), integers({16}), integers({16}));
   const KernelExtents& extents = rehearsal.kernel_extents();
   EXPECT_EQ(extents.weight_gradient, 15);
   EXPECT_EQ(extents.summed_rows, 9);
   EXPECT_EQ(extents.summed_columns, 12);
   EXPECT_EQ(extents.balanced_tokens, 8);
   EXPECT_EQ(extents.limited_choices, 16);
+  EXPECT_EQ(extents.groups, 3);
 }
 
 }  // namespace

@@ -30,7 +30,7 @@ struct RouterInputs {
 /// Results of route and route_backward.
 struct RouterOutputs {
   std::vector<std::int32_t> experts;
-  std::vector<double> weights, counts, sums, squares, dlogits;
+  std::vector<double> weights, counts, sums, token_sums, dlogits;
 };
 
 RouterInputs random_inputs(std::int64_t n, std::int64_t count, const RouterProblem& problem, double low, double high) {
@@ -55,14 +55,14 @@ RouterOutputs routed(Backend& b, DType dtype, RouterInputs& in) {
   const Tensor experts = poisoned_integers(b, by_choice), weights = poisoned_tensor(b, accumulation, by_choice);
   const Tensor counts = poisoned_tensor(b, accumulation, by_segment),
                sums = poisoned_tensor(b, accumulation, by_segment);
-  const Tensor squares = poisoned_tensor(b, accumulation, {1}), dlogits = poisoned_tensor(b, dtype, by_expert);
+  const Tensor token_sums = poisoned_tensor(b, accumulation, {2}), dlogits = poisoned_tensor(b, dtype, by_expert);
   const Tensor dweights = make_tensor(b, accumulation, by_choice, in.dweights);
   const Tensor loads = make_tensor(b, accumulation, by_segment, in.loads);
   const Tensor bias = in.bias.empty() ? Tensor() : make_tensor(b, accumulation, {in.count}, in.bias);
-  b.experts().route(stream, in.problem, logits, bias, experts, weights, counts, sums, squares);
+  b.experts().route(stream, in.problem, logits, bias, experts, weights, counts, sums, token_sums);
   b.experts().route_backward(stream, in.problem, logits, experts, dweights, {loads, in.factor, in.z_factor}, dlogits);
-  return {integers_of(b, experts), values_of(b, weights), values_of(b, counts),
-          values_of(b, sums),      values_of(b, squares), values_of(b, dlogits)};
+  return {integers_of(b, experts), values_of(b, weights),    values_of(b, counts),
+          values_of(b, sums),      values_of(b, token_sums), values_of(b, dlogits)};
 }
 
 /// Scores of some experts of a token, divided by their sum, and the derivatives of these by the logits.
@@ -125,7 +125,7 @@ RouterOutputs defined(const RouterInputs& in) {
   RouterOutputs out;
   out.counts.assign(problem.segments * count, 0);
   out.sums = out.counts;
-  out.squares = {0};
+  out.token_sums = {0, 0};
   std::vector<std::int32_t> all(count);
   std::iota(all.begin(), all.end(), 0);
   for (std::int64_t t = 0; t < in.n; ++t) {
@@ -154,9 +154,10 @@ RouterOutputs defined(const RouterInputs& in) {
     double exponentials = 0;
     for (std::int64_t e = 0; e < count; ++e) exponentials += std::exp(logits[e]);
     const double log_sum_exp = std::log(exponentials);
-    out.squares[0] += log_sum_exp * log_sum_exp;
+    out.token_sums[0] += log_sum_exp * log_sum_exp;
     for (std::int64_t e = 0; e < count; ++e) {
       out.sums[segment + e] += probabilities.value[e];
+      out.token_sums[1] -= probabilities.value[e] * std::log(probabilities.value[e]);
       for (std::int64_t i = 0; i < count; ++i) {
         dlogits[e] += in.factor * in.loads[segment + i] * probabilities.derivative[i][e];
       }
@@ -173,7 +174,7 @@ void expect_equal(const RouterOutputs& actual, const RouterOutputs& expected, DT
   expect_close(actual.weights, expected.weights, wide, "weights of " + name);
   EXPECT_EQ(actual.counts, expected.counts) << name;
   expect_close(actual.sums, expected.sums, wide, "sums of " + name);
-  expect_close(actual.squares, expected.squares, wide, "squares of " + name);
+  expect_close(actual.token_sums, expected.token_sums, wide, "sums over tokens of " + name);
   expect_close(actual.dlogits, expected.dlogits, tolerance(dtype, Operation::sum), "dlogits of " + name);
 }
 
@@ -324,7 +325,7 @@ TEST_P(Router, MatchesMegatronCore) {
     const Tolerance wide = tolerance(accumulation(), Operation::sum);
     expect_close(actual.weights, c.weights, wide, "weights of " + c.name);
     const double balance = std::inner_product(c.counts.begin(), c.counts.end(), actual.sums.begin(), 0.0) * factor;
-    expect_close(std::vector{balance, actual.squares[0] * in.z_factor}, std::vector{c.balance_loss, c.z_loss}, wide,
+    expect_close(std::vector{balance, actual.token_sums[0] * in.z_factor}, std::vector{c.balance_loss, c.z_loss}, wide,
                  "losses of " + c.name);
     expect_close(actual.dlogits, c.dlogits, tolerance(dtype(), Operation::sum), "dlogits of " + c.name);
 
@@ -341,14 +342,14 @@ TEST_P(Router, ComputesTheSameWithoutStatistics) {
   const RouterOutputs expected = routed(b(), dtype(), in);
   const Tensor logits = make_tensor(b(), dtype(), {33, 9}, in.logits);
   const Tensor experts = poisoned_integers(b(), {33, 3}), weights = poisoned_tensor(b(), accumulation(), {33, 3});
-  const Tensor squares = poisoned_tensor(b(), accumulation(), {1});
-  for (const bool with_squares : {false, true}) {
+  const Tensor token_sums = poisoned_tensor(b(), accumulation(), {2});
+  for (const bool with_token_sums : {false, true}) {
     b().experts().route(stream(), in.problem, logits, {}, experts, weights, {}, {},
-                        with_squares ? squares.view() : TensorView());
+                        with_token_sums ? token_sums.view() : TensorView());
     EXPECT_EQ(integers_of(b(), experts), expected.experts);
     EXPECT_EQ(values_of(b(), weights), expected.weights);
   }
-  EXPECT_EQ(values_of(b(), squares), expected.squares);
+  EXPECT_EQ(values_of(b(), token_sums), expected.token_sums);
 }
 
 // Later kernels use experts as indices, before a run's guards see the NaN.
@@ -385,7 +386,7 @@ TEST_P(Router, AnyNumberOfThreadsGivesTheSameBits) {
     EXPECT_EQ(other.experts, results[0].experts);
     EXPECT_EQ(other.weights, results[0].weights);
     EXPECT_EQ(other.sums, results[0].sums);
-    EXPECT_EQ(other.squares, results[0].squares);
+    EXPECT_EQ(other.token_sums, results[0].token_sums);
     EXPECT_EQ(other.dlogits, results[0].dlogits);
   }
 }
@@ -405,7 +406,7 @@ TEST(RouterGradient, MatchesFiniteDifference) {
       const RouterOutputs out = routed(*backend, DType::fp64, in);
       return std::inner_product(out.weights.begin(), out.weights.end(), in.dweights.begin(), 0.0) +
              in.factor * std::inner_product(out.sums.begin(), out.sums.end(), in.loads.begin(), 0.0) +
-             in.z_factor * out.squares[0];
+             in.z_factor * out.token_sums[0];
     };
     expect_derivative(in.logits, gradient, loss, "dlogits");
   }

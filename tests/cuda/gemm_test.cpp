@@ -114,5 +114,37 @@ TEST_P(GpuGemm, BackwardMatchesTheCpu) {
   }
 }
 
+TEST_P(GpuGemm, GroupedProductsMatchTheCpu) {
+  const std::vector<std::int64_t> rows = {3, 0, 70, 1, 3, 40, 3};
+  constexpr std::int64_t all = 120, in = 24, out = 40;
+  const Tensor x = random(GetParam(), {all, in}, 1), dy = random(GetParam(), {all, out}, 2);
+  for (const auto& [name, gemm] : gemms_) {
+    std::vector<Tensor> tensors;
+    std::vector<TensorView> w, dw, exact_w, exact_dw;
+    const auto keep = [&](std::vector<TensorView>& list, Tensor tensor) {
+      list.push_back(tensor.view());
+      tensors.push_back(std::move(tensor));
+    };
+    for (std::size_t i = 0; i < rows.size(); ++i) {
+      keep(w, random(GetParam(), {out, in}, 10 + i));
+      keep(dw, random(DType::fp32, {out, in}, 20 + i));
+      keep(exact_w, exact(w.back()));
+      keep(exact_dw, exact(dw.back()));
+    }
+    const Tensor y = poisoned(GetParam(), {all, out}), dx = poisoned(GetParam(), {all, in});
+    gemm->grouped_linear(*stream_, rows, x, w, y);
+    gemm->grouped_backward_input(*stream_, rows, dy, w, dx);
+    gemm->grouped_backward_weight(*stream_, rows, dy, x, dw);
+    const Tensor exact_y(*cpu_, DType::fp64, {all, out}), exact_dx(*cpu_, DType::fp64, {all, in});
+    Stream& stream = cpu_->compute_stream();
+    cpu_->gemm().grouped_linear(stream, rows, exact(x), exact_w, exact_y);
+    cpu_->gemm().grouped_backward_input(stream, rows, exact(dy), exact_w, exact_dx);
+    cpu_->gemm().grouped_backward_weight(stream, rows, exact(dy), exact(x), exact_dw);
+    expect_equal(y, exact_y, name, "y");
+    expect_equal(dx, exact_dx, name, "dx");
+    for (std::size_t i = 0; i < rows.size(); ++i) expect_equal(dw[i], exact_dw[i], name, fmt::format("dw of {}", i));
+  }
+}
+
 }  // namespace
 }  // namespace trireme::test

@@ -75,7 +75,7 @@ TEST(LaunchCount, OfRoutingIsThatOfTheBackend) {
   const Tensor logits = tensor(DType::bf16, {n, e}), dlogits = tensor(DType::bf16, {n, e});
   const Tensor experts = tensor(DType::int32, {n, k}), kept = tensor(DType::int32, {n, k});
   const Tensor weights = tensor(DType::fp32, {n, k}), counts = tensor(DType::fp32, {1, e});
-  const Tensor sums = tensor(DType::fp32, {1, e}), squares = tensor(DType::fp32, {1});
+  const Tensor sums = tensor(DType::fp32, {1, e}), token_sums = tensor(DType::fp32, {2});
   const Tensor bias = tensor(DType::fp32, {e});
   const Tensor rows = tensor(DType::int32, {e}), row_of = tensor(DType::int32, {n, k});
   const Tensor slot_of = tensor(DType::int32, {n * k}), token_of = tensor(DType::int32, {n * k});
@@ -87,8 +87,8 @@ TEST(LaunchCount, OfRoutingIsThatOfTheBackend) {
   ExpertKernels& kernels = backend.experts();
   const RouterProblem problem{.per_token = k};
   kernels.route(stream, problem, logits, {}, experts, weights, {}, {}, {});
-  kernels.route(stream, problem, logits, {}, experts, weights, {}, {}, squares);
-  kernels.route(stream, problem, logits, {}, experts, weights, counts, sums, squares);
+  kernels.route(stream, problem, logits, {}, experts, weights, {}, {}, token_sums);
+  kernels.route(stream, problem, logits, {}, experts, weights, counts, sums, token_sums);
   kernels.route(stream, {.per_token = k, .score = RouterScore::sigmoid}, logits, bias, experts, weights, {}, {}, {});
   kernels.route_backward(stream, problem, logits, experts, weights, {counts, 1, 1}, dlogits);
   const Tensor samples = tensor(DType::int64, {1});

@@ -9,6 +9,7 @@
 #include "cuda/runtime/error.hpp"
 #include "cuda/runtime/graph.hpp"
 #include "tests/cuda/scripted_gemm.hpp"
+#include "tests/fakes/timeline.hpp"
 #include "tests/support/message_of.hpp"
 
 namespace trireme::cuda {
@@ -87,6 +88,31 @@ TEST_F(CudaGemm, DuringACollectiveAProductUsesFewerMultiprocessors) {
 }
 
 double about_equal(const fake_cublaslt::Last& last) { return 1000 + static_cast<double>(last.algorithm); }
+
+TEST_F(CudaGemm, GroupedProductsRunBesideOneAnotherOnceTheyAreMeasured) {
+  const std::vector<std::int64_t> rows = {8, 8, 0, 8, 8, 8, 8, 8};
+  const Tensor x = random_tensor(*cpu_, DType::bf16, {56, 16}, 1), w = random_tensor(*cpu_, DType::bf16, {24, 16}, 2);
+  const Tensor y = poisoned_tensor(*cpu_, DType::bf16, {56, 24});
+  const std::vector<TensorView> weights(rows.size(), w);
+  const auto gemm = make(about_equal);
+  for (const bool is_measured : {false, true}) {
+    measured_ = {};
+    fake_cuda::start_trace();
+    gemm->grouped_linear(stream_, rows, x, weights, y);
+    const std::unique_ptr<Event> end = stream_.record();
+    const fake_cuda::Timeline timeline = fake_cuda::simulate(fake_cuda::take_trace());
+    stream_.synchronize();
+    EXPECT_EQ(measured_.products.empty(), is_measured);
+    if (!is_measured) continue;
+    ASSERT_EQ(timeline.size(), 7u);
+    // Four begin together, then three.
+    for (std::size_t i = 0; i < 7; ++i) {
+      EXPECT_EQ(timeline[i].stream, timeline[i % 4].stream) << i;
+      EXPECT_EQ(timeline[i].begin_us, timeline[i < 4 ? 0 : 4].begin_us) << i;
+    }
+    EXPECT_GE(timeline[4].begin_us, timeline[0].end_us);
+  }
+}
 
 TEST_F(CudaGemm, TwentyLengthsTakeTwoMeasurementsInEitherOrderAndOneWriteOfTheFile) {
   const auto deterministic = make(about_equal, {.deterministic = true, .cache_file = ""});

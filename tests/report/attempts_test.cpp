@@ -167,6 +167,27 @@ TEST(ReadMetrics, CountsTheNewestRecordsAndRepeatedWork) {
   EXPECT_FALSE(run.curves[report::memory]);
 }
 
+TEST(ReadMetrics, ReadsTheLayersWithExpertsOfTheLastIteration) {
+  const TemporaryDirectory directory;
+  std::string text;
+  for (const char* layers :
+       {R"([{"layer": 1, "router_entropy": 9}])",
+        R"([{"layer": 1, "balance_loss": 1.5, "router_entropy": 2}, {"layer": 3, "dropped_choices": null}, 7])"}) {
+    text += fmt::format(R"({{"iteration": {}, "lm_loss": 2, "experts": {}}})"
+                        "\n",
+                        text.empty() ? 1 : 2, layers);
+  }
+  write(directory / "metrics", text);
+  report::Run run;
+  io::read_metrics(directory / "metrics", 100, run);
+  ASSERT_EQ(run.expert_layers.size(), 2u);
+  EXPECT_EQ(run.expert_layers[0].layer, 1);
+  EXPECT_EQ(run.expert_layers[0].values[0], 1.5);
+  EXPECT_EQ(run.expert_layers[0].values[2], 2);
+  EXPECT_EQ(run.expert_layers[1].layer, 3);
+  for (const std::optional<double>& value : run.expert_layers[1].values) EXPECT_EQ(value, std::nullopt);
+}
+
 TEST(ReadMetrics, ReadsSegmentOrderFromEvaluations) {
   const TemporaryDirectory directory;
   write(directory / "metrics",

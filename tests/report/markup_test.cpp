@@ -88,6 +88,18 @@ TEST(Page, ComparesAtMostSixRunsInATable) {
   for (int i = 0; i < 13; ++i) EXPECT_NE(html.find(">" + std::to_string(i + 1) + ".5000 at 1<"), std::string::npos);
 }
 
+TEST(Page, ShowsExpertsByLayer) {
+  report::Page page = page_of({1});
+  page.runs.front().expert_layers = {{3, {1.5, std::nullopt, 1.25, 2, 0.5, 0.125}}};
+  const std::string html = html_of(page);
+  for (const char* text :
+       {"<h3>Experts by layer, iteration 1</h3>", ">router entropy</th>",
+        ">3</th><td class=\"number\">1.5</td><td class=\"number\">\u2013</td><td class=\"number\">1.25</td>"}) {
+    EXPECT_NE(html.find(text), std::string::npos) << text;
+  }
+  EXPECT_EQ(html_of(page_of({1})).find("Experts by layer"), std::string::npos);
+}
+
 TEST(Page, ShowsTheValidationOfSegmentOrder) {
   report::Page page = page_of({1, 2});
   report::Run& run = page.runs.front();

@@ -54,7 +54,7 @@ inline SyntheticRun run_from(const nlohmann::json& run) {
   config.init_scale = shape.value("scale", 1.0);
   config.steps = 20;
   result.parameters = run["parameters"];
-  result.curve = {run["loss"], run["grad_norm"]};
+  result.curve = {run["loss"], run["grad_norm"], {}};
   return result;
 }
 

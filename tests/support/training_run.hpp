@@ -102,10 +102,11 @@ inline TrainingRunConfig tiny_run() {
           .batch = 2};
 }
 
-/// Losses and gradient norms, step by step.
+/// Losses, gradient norms and entropies of routers, if any, step by step.
 struct Curve {
   std::vector<double> loss;
   std::vector<double> grad_norm;
+  std::vector<double> router_entropy;
 };
 
 /// Ids given by a formula: id i = splitmix64(fnv1a("tokens"), i) mod V. A document ends after each id that 7 divides.
@@ -225,6 +226,7 @@ inline Curve training_curve(Communicator& world, const TrainingRunConfig& config
     const train::TrainRecord record = run.step();
     curve.loss.push_back(record.lm_loss + record.sop_loss.value_or(0));
     curve.grad_norm.push_back(record.grad_norm);
+    if (!record.experts.empty()) curve.router_entropy.push_back(train::summary_of(record.experts).router_entropy);
   }
   return curve;
 }

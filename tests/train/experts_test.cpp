@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <cstring>
 #include <numeric>
 
@@ -129,6 +130,8 @@ TEST(Experts, LoadsCountEveryChoice) {
     EXPECT_EQ(kept + load.dropped, 16 * 4 * 2);
     EXPECT_EQ(load.dropped > 0, factor > 0);
     EXPECT_NEAR(load.balance, 1, 0.2);  // small weights: nearly even scores
+    EXPECT_NEAR(load.entropy, std::log(4), 0.2);
+    EXPECT_LT(load.entropy, std::log(4));
   }
 }
 
@@ -233,8 +236,10 @@ TEST(Experts, EveryGridComputesTheRunOfOneRank) {
     const test::Curve expected = test::training_curve(alone, config, reference);
     for (const Layout& layout : layouts(test::world().size())) {
       SCOPED_TRACE(testing::Message() << layout);
-      test::expect_close(test::training_curve(test::world(), config, layout), expected,
-                         test::tolerance(DType::fp64, test::Comparison::other_order));
+      const test::Curve actual = test::training_curve(test::world(), config, layout);
+      const test::RunTolerance tolerance = test::tolerance(DType::fp64, test::Comparison::other_order);
+      test::expect_close(actual, expected, tolerance);
+      test::expect_close(actual.router_entropy, expected.router_entropy, tolerance.grad_norm);
     }
   }
 }
@@ -252,7 +257,9 @@ TEST(Experts, BalanceByTheLoadsOfTheLastGlobalBatch) {
   TrainingRun run(test::world(), config, {}), resumed(test::world(), config, {}), forgetful(test::world(), config, {});
   run.backend->elementwise().fill(run.backend->compute_stream(), 0,
                                   run.gpt.parameters().at("h.0.mlp.router.weight").value);
-  EXPECT_NEAR(run.step().experts.front().balance_loss, 1, 1e-12) << "even loads at first";
+  const LayerLoad first = run.step().experts.front();
+  EXPECT_NEAR(first.balance_loss, 1, 1e-12) << "even loads at first";
+  EXPECT_NEAR(first.router_entropy, std::log(4), 1e-12);
   Attributes state = run.trainer.state_attributes();
   EXPECT_EQ(state.texts().at("state.expert_loads.0"), "32 32 0 0");
   for (TrainingRun* other : {&resumed, &forgetful}) {

@@ -67,6 +67,15 @@ class RoutedToken {
   /// p of BalanceGradient.
   A probability(std::int64_t e) const { return scores_[e] / total_; }
   A log_sum_exp() const { return log_sum_exp_; }
+  /// -sum of p log p.
+  A entropy() const {
+    A sum = 0;
+    for (std::int64_t e = 0; e < count_; ++e) {
+      const A p = probability(e);
+      if (p > 0) sum -= p * std::log(p);
+    }
+    return sum;
+  }
   bool softmax_of_chosen() const { return problem_.score == RouterScore::softmax && problem_.softmax_of_chosen; }
 
   /// `bias` may be null.
@@ -169,8 +178,8 @@ class CpuExperts final : public ExpertKernels {
   explicit CpuExperts(ThreadPool& pool) : pool_(pool) {}
 
   void route(Stream&, const RouterProblem& problem, ConstTensorView logits, ConstTensorView bias, TensorView experts,
-             TensorView weights, TensorView counts, TensorView sums, TensorView squares) override {
-    check_route(problem, logits, bias, experts, weights, counts, sums, squares);
+             TensorView weights, TensorView counts, TensorView sums, TensorView token_sums) override {
+    check_route(problem, logits, bias, experts, weights, counts, sums, token_sums);
     dispatch_float(logits.dtype(), [&]<class T>() {
       using A = Accumulation<T>;
       const std::int64_t n = rows_of(logits.shape()), count = logits.shape().back(), k = problem.per_token;
@@ -182,7 +191,7 @@ class CpuExperts final : public ExpertKernels {
       const bool counts_chosen = problem.groups == 1 && !bias;
       // At most 64 ranges of tokens, whatever the number of threads. Each adds up its own statistics.
       const std::int64_t grain = std::max<std::int64_t>(16, (n + 63) / 64), ranges = (n + grain - 1) / grain;
-      const std::int64_t stride = 2 * size + 1;  // counts, sums, the square
+      const std::int64_t stride = 2 * size + 2;  // counts, sums, the token's
       std::vector<A> statistics(ranges * stride);
       pool_.parallel_ranges(n, grain, [&](std::int64_t begin, std::int64_t end) {
         RoutedToken<T> token(problem, count);
@@ -193,7 +202,10 @@ class CpuExperts final : public ExpertKernels {
           token.choose(bias_of, chosen + t * k);
           token.weigh(chosen + t * k, weight + t * k);
           for (std::int64_t j = 0; j < k; ++j) weight[t * k + j] *= static_cast<A>(problem.scaling);
-          own[2 * size] += token.log_sum_exp() * token.log_sum_exp();
+          if (token_sums) {
+            own[2 * size] += token.log_sum_exp() * token.log_sum_exp();
+            own[2 * size + 1] += token.entropy();
+          }
           if (size == 0) continue;
           const std::int64_t segment = t % problem.segments * count;
           if (!counts_chosen) token.choose_by_score(largest.data());
@@ -212,7 +224,7 @@ class CpuExperts final : public ExpertKernels {
         sum_ranges(0, size, counts.as<A>());
         sum_ranges(size, size, sums.as<A>());
       }
-      if (squares) sum_ranges(2 * size, 1, squares.as<A>());
+      if (token_sums) sum_ranges(2 * size, 2, token_sums.as<A>());
     });
   }
 

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <mutex>
 #include <oneapi/dnnl/dnnl.hpp>
+#include <vector>
 
 #include "src/backend/cpu/activation.hpp"
 #include "src/backend/cpu/bf16_matmul.hpp"
@@ -83,6 +84,44 @@ Matrix<float> convert_block(const Matrix<T>& matrix, std::int64_t i, std::int64_
   return {buffer, columns, matrix.transposed};
 }
 
+/// Consecutive rows of a, and the matrix b that multiplies them.
+template <class T>
+struct RowGroup {
+  std::int64_t first, rows;
+  Matrix<T> b;
+};
+/// Consecutive terms of a sum a b, and the matrix c to which it is added.
+template <class A>
+struct TermGroup {
+  std::int64_t first, terms;
+  A* c;
+};
+
+template <class T>
+std::vector<RowGroup<T>> row_groups(std::span<const std::int64_t> rows, std::span<const TensorView> w,
+                                    bool transposed) {
+  std::vector<RowGroup<T>> groups;
+  for_each_group(rows, [&](std::size_t i, std::int64_t first, std::int64_t count) {
+    groups.push_back({first, count, {w[i].as<T>(), w[i].shape().back(), transposed}});
+  });
+  return groups;
+}
+
+/// Tasks of several products, numbered one product after another.
+class ProductTasks {
+ public:
+  void add(std::int64_t count) { ends_.push_back(total() + count); }
+  std::int64_t total() const { return ends_.empty() ? 0 : ends_.back(); }
+  /// The number of a task's product, and the task's number within it.
+  std::pair<std::size_t, std::int64_t> find(std::int64_t task) const {
+    const auto product = static_cast<std::size_t>(std::ranges::upper_bound(ends_, task) - ends_.begin());
+    return {product, product == 0 ? task : task - ends_[product - 1]};
+  }
+
+ private:
+  std::vector<std::int64_t> ends_;
+};
+
 class CpuGemm final : public GemmKernels {
  public:
   explicit CpuGemm(ThreadPool& pool) : pool_(pool) {
@@ -94,39 +133,8 @@ class CpuGemm final : public GemmKernels {
               TensorView pre_activation, TensorView y) override {
     check_linear(x, w, bias, pre_activation, y);
     dispatch_float(x.dtype(), [&]<class T>() {
-      using A = Accumulation<T>;
-      const std::int64_t n = rows_of(x.shape()), in = x.shape().back(), out = y.shape().back();
-      const T* added = bias ? bias.as<T>() : nullptr;
-      T* z = activation != Activation::none && pre_activation ? pre_activation.as<T>() : nullptr;
-      T* result = y.as<T>();
-      dispatch_activation(activation, [&]<Activation kind>() {
-        const auto finish = [&](const A* tile, std::int64_t stride, std::int64_t i, std::int64_t j, std::int64_t rows,
-                                std::int64_t columns) {
-          A bias_row[tile_columns], z_buffer[tile_columns], y_buffer[tile_columns];
-          if (added == nullptr)
-            std::fill_n(bias_row, columns, A{0});
-          else
-            load_row(added + j, columns, bias_row);
-          for (std::int64_t r = 0; r < rows; ++r) {
-            const std::int64_t at = (i + r) * out + j;
-            const A* sums = tile + r * stride;
-            A* z_row = z == nullptr ? z_buffer : row_out(z + at, z_buffer);
-            A* y_row = row_out(result + at, y_buffer);
-#pragma omp simd
-            for (std::int64_t c = 0; c < columns; ++c) {
-              const A sum = sums[c] + bias_row[c];
-              if constexpr (kind != Activation::none) z_row[c] = sum;
-              y_row[c] = activate<kind>(sum);
-            }
-            if (kind != Activation::none && z != nullptr) finish_row(z_row, columns, z + at);
-            finish_row(y_row, columns, result + at);
-          }
-        };
-        const Matrix<T> a{x.as<T>(), in, false}, b{w.as<T>(), in, true};
-        if (kind != Activation::none || !rounded_product(a, b, n, out, in, added, result)) {
-          product(a, b, n, out, in, result, finish);
-        }
-      });
+      const RowGroup<T> all{0, rows_of(x.shape()), {w.as<T>(), x.shape().back(), true}};
+      forward<T>({&all, 1}, x, bias, activation, pre_activation, y);
     });
   }
 
@@ -134,33 +142,8 @@ class CpuGemm final : public GemmKernels {
                              ConstTensorView pre_activation, TensorView dx) override {
     check_linear_backward_input(dy, w, activation, pre_activation, dx);
     dispatch_float(dy.dtype(), [&]<class T>() {
-      using A = Accumulation<T>;
-      const std::int64_t n = rows_of(dy.shape()), out = dy.shape().back(), in = dx.shape().back();
-      const T* z = activation == Activation::none ? nullptr : pre_activation.as<T>();
-      T* result = dx.as<T>();
-      dispatch_activation(activation, [&]<Activation kind>() {
-        const auto finish = [&](const A* tile, std::int64_t stride, std::int64_t i, std::int64_t j, std::int64_t rows,
-                                std::int64_t columns) {
-          A z_buffer[tile_columns], dx_buffer[tile_columns];
-          for (std::int64_t r = 0; r < rows; ++r) {
-            const std::int64_t at = (i + r) * in + j;
-            const A* sums = tile + r * stride;
-            if constexpr (kind == Activation::none) {
-              finish_row(sums, columns, result + at);
-            } else {
-              const A* z_row = row_in(z + at, columns, z_buffer);
-              A* dx_row = row_out(result + at, dx_buffer);
-#pragma omp simd
-              for (std::int64_t c = 0; c < columns; ++c) dx_row[c] = sums[c] * activation_derivative<kind>(z_row[c]);
-              finish_row(dx_row, columns, result + at);
-            }
-          }
-        };
-        const Matrix<T> a{dy.as<T>(), out, false}, b{w.as<T>(), in, false};
-        if (kind != Activation::none || !rounded_product<T>(a, b, n, in, out, nullptr, result)) {
-          product(a, b, n, in, out, result, finish);
-        }
-      });
+      const RowGroup<T> all{0, rows_of(dy.shape()), {w.as<T>(), dx.shape().back(), false}};
+      backward_input<T>({&all, 1}, dy, activation, pre_activation, dx);
     });
   }
 
@@ -170,7 +153,8 @@ class CpuGemm final : public GemmKernels {
     dispatch_float(dy.dtype(), [&]<class T>() {
       using A = Accumulation<T>;
       const std::int64_t n = rows_of(dy.shape()), out = dy.shape().back(), in = x.shape().back();
-      accumulate_product(Matrix<T>{dy.as<T>(), out, true}, Matrix<T>{x.as<T>(), in, false}, out, in, n, dw.as<A>());
+      const TermGroup<A> all{0, n, dw.as<A>()};
+      accumulate_products<T>({dy.as<T>(), out, true}, {x.as<T>(), in, false}, out, in, {&all, 1});
       if (!dbias) return;
       const T* gradient = dy.as<T>();
       sum_columns(pool_, scratch_, n, out, dbias.as<A>(), [&](std::int64_t begin, std::int64_t end, A* partial) {
@@ -185,15 +169,130 @@ class CpuGemm final : public GemmKernels {
     });
   }
 
+  void grouped_linear(Stream&, std::span<const std::int64_t> rows, ConstTensorView x, std::span<const TensorView> w,
+                      TensorView y) override {
+    check_groups("grouped_linear", rows, x, w.size());
+    for_each_group(rows, [&](std::size_t i, std::int64_t first, std::int64_t count) {
+      check_linear(x.rows(first, count), w[i], {}, {}, y.rows(first, count));
+    });
+    dispatch_float(x.dtype(),
+                   [&]<class T>() { forward<T>(row_groups<T>(rows, w, true), x, {}, Activation::none, {}, y); });
+  }
+
+  void grouped_backward_input(Stream&, std::span<const std::int64_t> rows, ConstTensorView dy,
+                              std::span<const TensorView> w, TensorView dx) override {
+    check_groups("grouped_backward_input", rows, dy, w.size());
+    for_each_group(rows, [&](std::size_t i, std::int64_t first, std::int64_t count) {
+      check_linear_backward_input(dy.rows(first, count), w[i], Activation::none, {}, dx.rows(first, count));
+    });
+    dispatch_float(dy.dtype(),
+                   [&]<class T>() { backward_input<T>(row_groups<T>(rows, w, false), dy, Activation::none, {}, dx); });
+  }
+
+  void grouped_backward_weight(Stream&, std::span<const std::int64_t> rows, ConstTensorView dy, ConstTensorView x,
+                               std::span<const TensorView> dw) override {
+    check_groups("grouped_backward_weight", rows, dy, dw.size());
+    for_each_group(rows, [&](std::size_t i, std::int64_t first, std::int64_t count) {
+      check_linear_backward_weight(dy.rows(first, count), x.rows(first, count), dw[i], {});
+    });
+    dispatch_float(dy.dtype(), [&]<class T>() {
+      using A = Accumulation<T>;
+      const std::int64_t out = dy.shape().back(), in = x.shape().back();
+      std::vector<TermGroup<A>> groups;
+      for_each_group(rows, [&](std::size_t i, std::int64_t first, std::int64_t count) {
+        groups.push_back({first, count, dw[i].as<A>()});
+      });
+      accumulate_products<T>({dy.as<T>(), out, true}, {x.as<T>(), in, false}, out, in, groups);
+    });
+  }
+
  private:
-  /// Calls task(i, j, rows, columns) for all tiles of an [m, n] matrix.
-  template <class Task>
-  void for_each_tile(std::int64_t m, std::int64_t n, Task&& task) {
-    const std::int64_t columns = even_extent(n, tile_columns), rows = even_extent(m, tile_rows);
-    const std::int64_t down = divide_up(m, rows);
-    pool_.parallel_for(down * divide_up(n, columns), [&](std::int64_t index) {
-      const std::int64_t i = index % down * rows, j = index / down * columns;
-      task(i, j, std::min(rows, m - i), std::min(columns, n - j));
+  /// linear, with the b of each group instead of w.
+  template <class T>
+  void forward(std::span<const RowGroup<T>> groups, ConstTensorView x, ConstTensorView bias, Activation activation,
+               TensorView pre_activation, TensorView y) {
+    using A = Accumulation<T>;
+    const std::int64_t in = x.shape().back(), out = y.shape().back();
+    const T* added = bias ? bias.as<T>() : nullptr;
+    T* z = activation != Activation::none && pre_activation ? pre_activation.as<T>() : nullptr;
+    T* result = y.as<T>();
+    dispatch_activation(activation, [&]<Activation kind>() {
+      const auto finish = [&](const A* tile, std::int64_t stride, std::int64_t i, std::int64_t j, std::int64_t rows,
+                              std::int64_t columns) {
+        A bias_row[tile_columns], z_buffer[tile_columns], y_buffer[tile_columns];
+        if (added == nullptr)
+          std::fill_n(bias_row, columns, A{0});
+        else
+          load_row(added + j, columns, bias_row);
+        for (std::int64_t r = 0; r < rows; ++r) {
+          const std::int64_t at = (i + r) * out + j;
+          const A* sums = tile + r * stride;
+          A* z_row = z == nullptr ? z_buffer : row_out(z + at, z_buffer);
+          A* y_row = row_out(result + at, y_buffer);
+#pragma omp simd
+          for (std::int64_t c = 0; c < columns; ++c) {
+            const A sum = sums[c] + bias_row[c];
+            if constexpr (kind != Activation::none) z_row[c] = sum;
+            y_row[c] = activate<kind>(sum);
+          }
+          if (kind != Activation::none && z != nullptr) finish_row(z_row, columns, z + at);
+          finish_row(y_row, columns, result + at);
+        }
+      };
+      const Matrix<T> a{x.as<T>(), in, false};
+      if (kind != Activation::none || !rounded_products(a, groups, out, in, added, result)) {
+        products(a, groups, out, in, result, finish);
+      }
+    });
+  }
+
+  /// linear_backward_input, with the b of each group instead of w.
+  template <class T>
+  void backward_input(std::span<const RowGroup<T>> groups, ConstTensorView dy, Activation activation,
+                      ConstTensorView pre_activation, TensorView dx) {
+    using A = Accumulation<T>;
+    const std::int64_t out = dy.shape().back(), in = dx.shape().back();
+    const T* z = activation == Activation::none ? nullptr : pre_activation.as<T>();
+    T* result = dx.as<T>();
+    dispatch_activation(activation, [&]<Activation kind>() {
+      const auto finish = [&](const A* tile, std::int64_t stride, std::int64_t i, std::int64_t j, std::int64_t rows,
+                              std::int64_t columns) {
+        A z_buffer[tile_columns], dx_buffer[tile_columns];
+        for (std::int64_t r = 0; r < rows; ++r) {
+          const std::int64_t at = (i + r) * in + j;
+          const A* sums = tile + r * stride;
+          if constexpr (kind == Activation::none) {
+            finish_row(sums, columns, result + at);
+          } else {
+            const A* z_row = row_in(z + at, columns, z_buffer);
+            A* dx_row = row_out(result + at, dx_buffer);
+#pragma omp simd
+            for (std::int64_t c = 0; c < columns; ++c) dx_row[c] = sums[c] * activation_derivative<kind>(z_row[c]);
+            finish_row(dx_row, columns, result + at);
+          }
+        }
+      };
+      const Matrix<T> a{dy.as<T>(), out, false};
+      if (kind != Activation::none || !rounded_products<T>(a, groups, in, out, nullptr, result)) {
+        products(a, groups, in, out, result, finish);
+      }
+    });
+  }
+
+  /// Calls task(b, i, j, rows, columns) for all tiles of the groups' rows in a matrix of n columns.
+  template <class T, class Task>
+  void for_each_tile(std::span<const RowGroup<T>> groups, std::int64_t n, Task&& task) {
+    const std::int64_t columns = even_extent(n, tile_columns), across = divide_up(n, columns);
+    ProductTasks tasks;
+    for (const RowGroup<T>& group : groups) {
+      tasks.add(divide_up(group.rows, even_extent(group.rows, tile_rows)) * across);
+    }
+    pool_.parallel_for(tasks.total(), [&](std::int64_t index) {
+      const auto [number, tile] = tasks.find(index);
+      const RowGroup<T>& group = groups[number];
+      const std::int64_t rows = even_extent(group.rows, tile_rows), down = divide_up(group.rows, rows);
+      const std::int64_t i = tile % down * rows, j = tile / down * columns;
+      task(group.b, group.first + i, j, std::min(rows, group.rows - i), std::min(columns, n - j));
     });
   }
 
@@ -230,64 +329,94 @@ class CpuGemm final : public GemmKernels {
 
   /// result = a b + bias if one call per tile can do all that; returns false otherwise.
   template <class T>
-  bool rounded_product(const Matrix<T>& a, const Matrix<T>& b, std::int64_t m, std::int64_t n, std::int64_t k,
-                       const T* bias, T* result) {
+  bool rounded_products(const Matrix<T>& a, std::span<const RowGroup<T>> groups, std::int64_t n, std::int64_t k,
+                        const T* bias, T* result) {
     if constexpr (std::is_same_v<T, bf16>) {
       if (bf16_matmul_ == nullptr || k == 0) return false;
-      for_each_tile(m, n, [&](std::int64_t i, std::int64_t j, std::int64_t rows, std::int64_t columns) {
-        bf16_matmul_->multiply(rows, columns, k, a.block(i, 0), b.block(0, j), bias == nullptr ? nullptr : bias + j,
-                               result + i * n + j, n);
-      });
+      for_each_tile(groups, n,
+                    [&](const Matrix<T>& b, std::int64_t i, std::int64_t j, std::int64_t rows, std::int64_t columns) {
+                      bf16_matmul_->multiply(rows, columns, k, a.block(i, 0), b.block(0, j),
+                                             bias == nullptr ? nullptr : bias + j, result + i * n + j, n);
+                    });
       return true;
     } else {
       return false;
     }
   }
 
-  /// Computes the tiles of a b, [m, n], and hands each to `finish` (tile, its stride, i, j, rows, columns). If T is its
-  /// own accumulation type the tile is in `result`, else in scratch memory.
+  /// Computes the tiles of a b, of n columns, and hands each to `finish` (tile, its stride, i, j, rows, columns). If T
+  /// is its own accumulation type the tile is in `result`, else in scratch memory.
   template <class T, class Finish>
-  void product(const Matrix<T>& a, const Matrix<T>& b, std::int64_t m, std::int64_t n, std::int64_t k, T* result,
-               Finish&& finish) {
+  void products(const Matrix<T>& a, std::span<const RowGroup<T>> groups, std::int64_t n, std::int64_t k, T* result,
+                Finish&& finish) {
     using A = Accumulation<T>;
-    for_each_tile(m, n, [&](std::int64_t i, std::int64_t j, std::int64_t rows, std::int64_t columns) {
-      if constexpr (std::is_same_v<T, A>) {
-        multiply_tile(a, b, i, j, rows, columns, k, false, result + i * n + j, n);
-        finish(result + i * n + j, n, i, j, rows, columns);
-      } else {
-        ScratchPool::Lease lease(scratch_, tile_rows * tile_columns * sizeof(A));
-        A* tile = lease.take<A>(tile_rows * tile_columns);
-        multiply_tile(a, b, i, j, rows, columns, k, false, tile, columns);
-        finish(tile, columns, i, j, rows, columns);
-      }
-    });
+    for_each_tile(groups, n,
+                  [&](const Matrix<T>& b, std::int64_t i, std::int64_t j, std::int64_t rows, std::int64_t columns) {
+                    if constexpr (std::is_same_v<T, A>) {
+                      multiply_tile(a, b, i, j, rows, columns, k, false, result + i * n + j, n);
+                      finish(result + i * n + j, n, i, j, rows, columns);
+                    } else {
+                      ScratchPool::Lease lease(scratch_, tile_rows * tile_columns * sizeof(A));
+                      A* tile = lease.take<A>(tile_rows * tile_columns);
+                      multiply_tile(a, b, i, j, rows, columns, k, false, tile, columns);
+                      finish(tile, columns, i, j, rows, columns);
+                    }
+                  });
   }
 
-  /// c += a b, c [m, n]. With few tiles, k is split between tasks, and the partial sums are added in order.
+  /// Terms per task of a product of `tiles` tiles: few tiles split their terms between tasks.
+  static std::int64_t split_terms(std::int64_t tiles, std::int64_t terms) {
+    const std::int64_t splits = std::min(divide_up(split_tasks, tiles), divide_up(terms, split_depth));
+    return divide_up(divide_up(terms, splits), 32) * 32;
+  }
+
+  /// c += a b over the terms of each group, c [m, n]. Partial sums of split products are added in order. Groups are
+  /// computed together as far as the partial sums of one could fill the memory for them.
   template <class T>
-  void accumulate_product(const Matrix<T>& a, const Matrix<T>& b, std::int64_t m, std::int64_t n, std::int64_t k,
-                          Accumulation<T>* c) {
+  void accumulate_products(const Matrix<T>& a, const Matrix<T>& b, std::int64_t m, std::int64_t n,
+                           std::span<const TermGroup<Accumulation<T>>> groups) {
     using A = Accumulation<T>;
-    if (m == 0 || n == 0 || k == 0) return;
+    if (m == 0 || n == 0) return;
     const std::int64_t rows = even_extent(m, tile_rows), columns = even_extent(n, tile_columns);
     const std::int64_t down = divide_up(m, rows), tiles = down * divide_up(n, columns);
-    const std::int64_t target_splits = std::min(divide_up(split_tasks, tiles), divide_up(k, split_depth));
-    const std::int64_t depth = divide_up(divide_up(k, target_splits), 32) * 32, splits = divide_up(k, depth);
-    ScratchPool::Lease lease(scratch_, static_cast<std::size_t>((splits - 1) * m * n) * sizeof(A));
-    A* others = lease.take<A>((splits - 1) * m * n);  // the first split writes to c directly
-    pool_.parallel_for(tiles * splits, [&](std::int64_t index) {
-      const std::int64_t i = index % down * rows, j = index / down % (tiles / down) * columns, split = index / tiles;
-      multiply_tile(a.block(0, split * depth), b.block(split * depth, 0), i, j, std::min(rows, m - i),
-                    std::min(columns, n - j), std::min(depth, k - split * depth), split == 0,
-                    (split == 0 ? c : others + (split - 1) * m * n) + i * n + j, n);
-    });
-    if (splits == 1) return;
-    pool_.parallel_ranges(m * n, 8192, [&](std::int64_t begin, std::int64_t end) {
-      for (std::int64_t split = 0; split < splits - 1; ++split) {
-#pragma omp simd
-        for (std::int64_t e = begin; e < end; ++e) c[e] += others[split * m * n + e];
+    while (!groups.empty()) {
+      ProductTasks tasks;
+      std::vector<std::int64_t> partial_sums;  // those of the groups before each
+      std::int64_t partials = 0;
+      for (const TermGroup<A>& group : groups) {
+        const std::int64_t splits = group.terms == 0 ? 0 : divide_up(group.terms, split_terms(tiles, group.terms));
+        const std::int64_t others = std::max<std::int64_t>(splits - 1, 0);  // the first split is added to c directly
+        if (partials + others > split_tasks - 1) break;
+        tasks.add(tiles * splits);
+        partial_sums.push_back(partials);
+        partials += others;
       }
-    });
+      const auto together = groups.first(partial_sums.size());
+      partial_sums.push_back(partials);
+      ScratchPool::Lease lease(scratch_, static_cast<std::size_t>(partials * m * n) * sizeof(A));
+      A* sums = lease.take<A>(partials * m * n);
+      pool_.parallel_for(tasks.total(), [&](std::int64_t index) {
+        const auto [number, task] = tasks.find(index);
+        const TermGroup<A>& group = together[number];
+        const std::int64_t depth = split_terms(tiles, group.terms), split = task / tiles;
+        const std::int64_t i = task % down * rows, j = task / down % (tiles / down) * columns;
+        const std::int64_t first = group.first + split * depth;
+        multiply_tile(a.block(0, first), b.block(first, 0), i, j, std::min(rows, m - i), std::min(columns, n - j),
+                      std::min(depth, group.terms - split * depth), split == 0,
+                      (split == 0 ? group.c : sums + (partial_sums[number] + split - 1) * m * n) + i * n + j, n);
+      });
+      for (std::size_t number = 0; number < together.size(); ++number) {
+        if (partial_sums[number] == partial_sums[number + 1]) continue;
+        A* c = together[number].c;
+        pool_.parallel_ranges(m * n, 8192, [&](std::int64_t begin, std::int64_t end) {
+          for (std::int64_t sum = partial_sums[number]; sum < partial_sums[number + 1]; ++sum) {
+#pragma omp simd
+            for (std::int64_t e = begin; e < end; ++e) c[e] += sums[sum * m * n + e];
+          }
+        });
+      }
+      groups = groups.subspan(together.size());
+    }
   }
 
   ThreadPool& pool_;

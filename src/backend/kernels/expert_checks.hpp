@@ -42,7 +42,7 @@ inline void check_router(std::string_view where, const RouterProblem& problem, C
 
 inline void check_route(const RouterProblem& problem, ConstTensorView logits, ConstTensorView bias,
                         ConstTensorView experts, ConstTensorView weights, ConstTensorView counts, ConstTensorView sums,
-                        ConstTensorView squares) {
+                        ConstTensorView token_sums) {
   constexpr std::string_view where = "route";
   detail::check_router(where, problem, logits, experts, weights);
   TRIREME_CHECK(static_cast<bool>(counts) == static_cast<bool>(sums), ShapeError,
@@ -55,7 +55,7 @@ inline void check_route(const RouterProblem& problem, ConstTensorView logits, Co
     detail::check_size(where, "counts", counts, size, accumulation);
     detail::check_size(where, "sums", sums, size, accumulation);
   }
-  if (squares) detail::check_size(where, "squares", squares, 1, accumulation);
+  if (token_sums) detail::check_size(where, "token_sums", token_sums, 2, accumulation);
 }
 
 inline void check_route_backward(const RouterProblem& problem, ConstTensorView logits, ConstTensorView experts,

@@ -71,16 +71,18 @@ class ExpertKernels : public KernelFamily<ExpertKernels> {
   /// logits [n, E] T; bias [E] A, or empty: none. A token with logits that are NaN still chooses k different experts.
   /// For the balance loss, unless they are empty: counts[g, e] = number of tokens of segment g that have e among their
   /// k largest scores, without regard to groups and bias; sums[g, e] = sum of p[t, e] (BalanceGradient) over the tokens
-  /// of segment g; squares[0] = sum of lse(t)^2. counts, sums [segments, E] A, both or neither; squares [1] A;
+  /// of segment g; token_sums = the sums over tokens of lse(t)^2 and of
+  /// the entropy -sum_e p[t, e] log p[t, e]. counts, sums [segments, E] A, both or neither; token_sums [2] A;
   /// overwrites.
   virtual void route(Stream& stream, const RouterProblem& problem, ConstTensorView logits, ConstTensorView bias,
-                     TensorView experts, TensorView weights, TensorView counts, TensorView sums, TensorView squares) {
+                     TensorView experts, TensorView weights, TensorView counts, TensorView sums,
+                     TensorView token_sums) {
     pass_on(&ExpertKernels::route, stream,
             {.kind = KernelKind::routing,
-             .bytes = bytes_of({logits, bias, experts, weights, counts, sums, squares}),
-             .launches = counts || squares ? 2 : 1,
-             .extents = {.balanced_tokens = counts || squares ? rows_of(logits.shape()) : 0}},
-            problem, logits, bias, experts, weights, counts, sums, squares);
+             .bytes = bytes_of({logits, bias, experts, weights, counts, sums, token_sums}),
+             .launches = counts || token_sums ? 2 : 1,
+             .extents = {.balanced_tokens = counts || token_sums ? rows_of(logits.shape()) : 0}},
+            problem, logits, bias, experts, weights, counts, sums, token_sums);
   }
   /// dlogits [n, E] T, overwritten, from dweights [n, k] A and route's logits and experts, plus the gradient of the
   /// balance losses. The first part is, for a token that chose the experts c, with dw_e = 0 outside c:
@@ -124,7 +126,8 @@ class ExpertKernels : public KernelFamily<ExpertKernels> {
     pass_on(&ExpertKernels::sort, stream,
             {.kind = KernelKind::routing,
              .bytes = bytes_of({experts, experts, rows_of_expert, row_of, slot_of, token_of}),
-             .launches = 2},
+             .launches = 2,
+             .extents = {.groups = rows_of_expert.numel()}},
             experts, first, rows_of_expert, row_of, slot_of, token_of);
   }
 

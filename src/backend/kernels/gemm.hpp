@@ -1,5 +1,7 @@
 #pragma once
 
+#include <span>
+
 #include "src/backend/kernels/kernel_family.hpp"
 
 namespace trireme {
@@ -14,6 +16,15 @@ enum class EpilogueForm {
   fused,    ///< in the product's kernel, if the library supports it
   separate  ///< in a separate kernel
 };
+
+/// Calls function(i, first row, rows) for each of consecutive groups of rows that is not empty.
+template <class Function>
+void for_each_group(std::span<const std::int64_t> rows, const Function& function) {
+  std::int64_t first = 0;
+  for (std::size_t i = 0; i < rows.size(); first += rows[i], ++i) {
+    if (rows[i] > 0) function(i, first, rows[i]);
+  }
+}
 
 /// Products of linear layers. Weights are [out, in], row-major. T is the training type, A its accumulation type
 /// (fp64 for fp64, else fp32). Sums are accumulated in A. Stream-ordered; the same inputs give the same bits.
@@ -75,6 +86,32 @@ class GemmKernels : public KernelFamily<GemmKernels> {
     extents.weight_gradient = dw.numel();
     pass_on(&GemmKernels::linear_backward_weight, stream,
             {.kind = KernelKind::weight_gradient, .product = product, .extents = extents}, dy, x, dw, dbias);
+  }
+
+  /// Products of consecutive groups of rows, as of experts: group i has the next rows[i] of R rows, which may be none,
+  /// and a weight of its own. Each result has the bits of its product alone. An observer is shown the products one by
+  /// one, and they then run so.
+  ///
+  /// y = x w[i]^T. x [R, in] T; w[i] [out, in] T; y [R, out] T. Overwrites.
+  virtual void grouped_linear(Stream& stream, std::span<const std::int64_t> rows, ConstTensorView x,
+                              std::span<const TensorView> w, TensorView y) {
+    for_each_group(rows, [&](std::size_t i, std::int64_t first, std::int64_t count) {
+      linear(stream, x.rows(first, count), w[i], {}, Activation::none, {}, y.rows(first, count));
+    });
+  }
+  /// dx = dy w[i]. dy [R, out] T; w[i] [out, in] T; dx [R, in] T. Overwrites.
+  virtual void grouped_backward_input(Stream& stream, std::span<const std::int64_t> rows, ConstTensorView dy,
+                                      std::span<const TensorView> w, TensorView dx) {
+    for_each_group(rows, [&](std::size_t i, std::int64_t first, std::int64_t count) {
+      linear_backward_input(stream, dy.rows(first, count), w[i], Activation::none, {}, dx.rows(first, count));
+    });
+  }
+  /// dw[i] += dy^T x. dy [R, out] T; x [R, in] T; dw[i] [out, in] A. Accumulates.
+  virtual void grouped_backward_weight(Stream& stream, std::span<const std::int64_t> rows, ConstTensorView dy,
+                                       ConstTensorView x, std::span<const TensorView> dw) {
+    for_each_group(rows, [&](std::size_t i, std::int64_t first, std::int64_t count) {
+      linear_backward_weight(stream, dy.rows(first, count), x.rows(first, count), dw[i], {});
+    });
   }
 
   /// Sets the form of the epilogues of later products, for tests of each. In forms other than `chosen` the library's

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <initializer_list>
+#include <span>
 #include <string_view>
 #include <utility>
 
@@ -82,6 +83,20 @@ inline void check_linear_backward_weight(ConstTensorView dy, ConstTensorView x, 
   detail::check_matrix(where, "x", x, n, in, dy.dtype());
   detail::check_matrix(where, "dw", dw, out, in, accumulation);
   if (dbias) detail::check_size(where, "dbias", dbias, out, accumulation);
+}
+
+/// Groups of the rows of `x`, each with one of `weights` matrices.
+inline void check_groups(std::string_view where, std::span<const std::int64_t> rows, ConstTensorView x,
+                         std::size_t weights) {
+  detail::check_is_matrix(where, "the tensor of all rows", x);
+  std::int64_t sum = 0;
+  for (const std::int64_t count : rows) {
+    TRIREME_CHECK(count >= 0, ShapeError, "{}: a group of {} rows", where, count);
+    sum += count;
+  }
+  TRIREME_CHECK(rows.size() == weights && sum == rows_of(x.shape()), ShapeError,
+                "{}: {} groups of {} rows together, for {} rows and {} weights", where, rows.size(), sum,
+                rows_of(x.shape()), weights);
 }
 
 /// Same number of elements; types may differ.

@@ -40,6 +40,7 @@ void add(ExpertLoad& to, const ExpertLoad& load) {
   to.dropped += load.dropped;
   to.balance += load.balance;
   to.z += load.z;
+  to.entropy += load.entropy;
 }
 
 }  // namespace
@@ -87,7 +88,10 @@ Experts::Experts(const parallel::TensorContext& context, const parallel::Paramet
     const parallel::Parameter& fc = parameters.at(name + ".fc.weight");
     const parallel::Parameter& proj = parameters.at(name + ".proj.weight");
     const Shape expansion = {fc.storage.numel() / config.hidden, config.hidden};
-    experts_.push_back({fc.value.reshape(expansion), proj.value, fc.gradient.reshape(expansion), proj.gradient});
+    expansions_.push_back(fc.value.reshape(expansion));
+    projections_.push_back(proj.value);
+    expansion_gradients_.push_back(fc.gradient.reshape(expansion));
+    projection_gradients_.push_back(proj.gradient);
   }
   if (config_.shared_hidden > 0) shared_.emplace(context, parameters, prefix + ".shared", config);
   load_.layer = layer;
@@ -165,15 +169,6 @@ Work Experts::gather_own(TensorView all) const {
   return context_.tensor_group.all_gather(context_.stream(), own_of(all), all);
 }
 
-template <class Function>
-void Experts::for_each_expert(const Saved& saved, const Function& function) const {
-  std::int64_t first = 0;
-  for (std::size_t i = 0; i < experts_.size(); ++i) {
-    if (saved.route.rows[i] > 0) function(experts_[i], first, saved.route.rows[i]);
-    first += saved.route.rows[i];
-  }
-}
-
 Work Experts::sum_tokens(const Saved& saved, ConstTensorView rows, TensorView y, ConstTensorView more) const {
   Stream& stream = context_.stream();
   if (context_.folds_experts()) {
@@ -206,14 +201,14 @@ void Experts::route(const LayerShape& shape, ConstTensorView rows, Saved& saved)
   saved.chosen = arena.allocate(DType::int32, {n, k});
   const bool balances = config_.balance != BalanceLoss::none && config_.balance_coefficient > 0;
   const bool by_last_batch = config_.balance == BalanceLoss::global;
-  TensorView counts, sums, squares;
+  TensorView counts, sums;
   if (balances) {
     const Shape loads = {problem.segments, count};
     counts = (by_last_batch ? workspace : arena).allocate(accumulation, loads);
     sums = workspace.allocate(accumulation, loads);
     saved.counts = by_last_batch ? relative_load_.view() : counts;
   }
-  if (config_.z_coefficient > 0) squares = workspace.allocate(accumulation, {1});
+  const TensorView token_sums = workspace.allocate(accumulation, {2});
   {
     const ArenaScope scope(workspace);
     context_.backend.gemm().linear(stream, in_type_of(saved.logits, with_noise(shape, saved, rows)),
@@ -221,16 +216,17 @@ void Experts::route(const LayerShape& shape, ConstTensorView rows, Saved& saved)
   }
   gather_own(saved.logits).wait(stream);
   const TensorView weights = arena.allocate(accumulation, {n, k});
-  context_.backend.experts().route(stream, problem, saved.logits, bias_, saved.chosen, weights, counts, sums, squares);
+  context_.backend.experts().route(stream, problem, saved.logits, bias_, saved.chosen, weights, counts, sums,
+                                   token_sums);
   if (context_.context_group != nullptr) {
-    for (const TensorView data : {counts, sums, squares}) {
+    for (const TensorView data : {counts, sums, token_sums}) {
       if (data) context_.context_group->all_reduce(stream, data, ReduceOp::sum).wait(stream);
     }
   }
   const ConstTensorView kept =
       config_.capacity_factor > 0 ? within_capacity(shape, saved.chosen, weights) : ConstTensorView(saved.chosen);
   saved.route = dispatcher_->assign(own_of(kept), own_of(weights), arena);
-  read_load(shape, kept, sums, squares, saved);
+  read_load(shape, kept, sums, token_sums, saved);
 }
 
 ConstTensorView Experts::with_noise(const LayerShape& shape, const Saved& saved, ConstTensorView rows) const {
@@ -289,7 +285,7 @@ ConstTensorView Experts::within_capacity(const LayerShape& shape, ConstTensorVie
   return kept;
 }
 
-void Experts::read_load(const LayerShape& shape, ConstTensorView kept, ConstTensorView sums, ConstTensorView squares,
+void Experts::read_load(const LayerShape& shape, ConstTensorView kept, ConstTensorView sums, ConstTensorView token_sums,
                         Saved& saved) const {
   Stream& stream = context_.stream();
   const bool is_limited = kept.data() != saved.chosen.data();
@@ -313,10 +309,11 @@ void Experts::read_load(const LayerShape& shape, ConstTensorView kept, ConstTens
     const BalanceScale scale = balance_scale(shape);
     load.balance = product * scale.numerator / scale.denominator;
   }
-  if (squares) {
-    const int context_ranks = context_.context_group == nullptr ? 1 : context_.context_group->size();
-    load.z = read_numbers(context_.backend, stream, squares)[0] / static_cast<double>(shape.rows() * context_ranks);
-  }
+  const int context_ranks = context_.context_group == nullptr ? 1 : context_.context_group->size();
+  const auto tokens = static_cast<double>(shape.rows() * context_ranks);
+  const std::vector<double> of_tokens = read_numbers(context_.backend, stream, token_sums);
+  if (config_.z_coefficient > 0) load.z = of_tokens[0] / tokens;
+  load.entropy = of_tokens[1] / tokens;
 }
 
 void Experts::forward(const LayerShape& shape, ConstTensorView x, const DropoutPlan& dropout, Saved& saved,
@@ -331,14 +328,11 @@ void Experts::forward(const LayerShape& shape, ConstTensorView x, const DropoutP
   const ConstTensorView rows = tokens_of(shape.as_rows(x));
   route(shape, rows, saved);
   const std::int64_t all_rows = saved.route.slots.numel();
-  saved.expanded = saved.arena->allocate(shape.dtype, {all_rows, experts_.front().expansion.shape()[0]});
+  saved.expanded = saved.arena->allocate(shape.dtype, {all_rows, expansions_.front().shape()[0]});
   {
     const ArenaScope input_scope(context_.workspace);
     const TensorView permuted = dispatcher_->dispatch(saved.route, rows);
-    for_each_expert(saved, [&](const Expert& expert, std::int64_t first, std::int64_t count) {
-      gemm.linear(stream, permuted.rows(first, count), expert.expansion, {}, Activation::none, {},
-                  saved.expanded.rows(first, count));
-    });
+    gemm.grouped_linear(stream, saved.route.rows, permuted, expansions_, saved.expanded);
   }
   if (!y) {
     if (shared_) shared_->forward(shape, x, *saved.shared, {});
@@ -347,10 +341,7 @@ void Experts::forward(const LayerShape& shape, ConstTensorView x, const DropoutP
   const TensorView activated = activation_.forward(context_.backend, stream, saved.expanded, context_.workspace);
   context_.backend.experts().scale_rows(stream, activated, saved.route.weights, saved.route.slots, activated);
   const TensorView results = context_.workspace.allocate(shape.dtype, {all_rows, shape.h});
-  for_each_expert(saved, [&](const Expert& expert, std::int64_t first, std::int64_t count) {
-    gemm.linear(stream, activated.rows(first, count), expert.projection, {}, Activation::none, {},
-                results.rows(first, count));
-  });
+  gemm.grouped_linear(stream, saved.route.rows, activated, projections_, results);
   sum_tokens(saved, results, shape.as_rows(y)).wait(stream);
   if (!shared_) return;
   const TensorView of_shared = shape.allocate_residual(context_.workspace);
@@ -374,12 +365,8 @@ void Experts::backward(const LayerShape& shape, Saved& saved, const Gradients& g
     const TensorView activated = activation_.forward(context_.backend, stream, saved.expanded, context_.workspace);
     const TensorView scaled = activation_.allocate(context_.workspace, saved.expanded);
     kernels.scale_rows(stream, activated, saved.route.weights, saved.route.slots, scaled);
-    for_each_expert(saved, [&](const Expert& expert, std::int64_t first, std::int64_t count) {
-      gemm.linear_backward_input(stream, doutput.rows(first, count), expert.projection, Activation::none, {},
-                                 dscaled.rows(first, count));
-      gemm.linear_backward_weight(stream, doutput.rows(first, count), scaled.rows(first, count),
-                                  expert.projection_gradient, {});
-    });
+    gemm.grouped_backward_input(stream, saved.route.rows, doutput, projections_, dscaled);
+    gemm.grouped_backward_weight(stream, saved.route.rows, doutput, scaled, projection_gradients_);
     kernels.scale_rows_backward(stream, dscaled, activated, saved.route.weights, saved.route.slots, dscaled, dweights);
   }
   const TensorView dexpanded = activation_.gated ? saved.expanded : dscaled;
@@ -387,12 +374,8 @@ void Experts::backward(const LayerShape& shape, Saved& saved, const Gradients& g
   const ConstTensorView rows = tokens_of(shape.as_rows(saved.input));
   const TensorView permuted = dispatcher_->dispatch(saved.route, rows);
   const TensorView dpermuted = context_.workspace.allocate(permuted.dtype(), permuted.shape());
-  for_each_expert(saved, [&](const Expert& expert, std::int64_t first, std::int64_t count) {
-    gemm.linear_backward_input(stream, dexpanded.rows(first, count), expert.expansion, Activation::none, {},
-                               dpermuted.rows(first, count));
-    gemm.linear_backward_weight(stream, dexpanded.rows(first, count), permuted.rows(first, count),
-                                expert.expansion_gradient, {});
-  });
+  gemm.grouped_backward_input(stream, saved.route.rows, dexpanded, expansions_, dpermuted);
+  gemm.grouped_backward_weight(stream, saved.route.rows, dexpanded, permuted, expansion_gradients_);
   const TensorView drouter =
       backward_of_router(shape, saved, rows, dispatcher_->weight_gradients(saved.route, dweights), mean_gradient);
   sum_tokens(saved, dpermuted, shape.as_rows(dx), drouter).wait(stream);

@@ -20,6 +20,7 @@ struct ExpertLoad {
   double dropped = 0;          ///< choices beyond the capacity
   double balance = 0;          ///< sum over micro-batches of the balance loss, without its coefficient
   double z = 0;                ///< likewise of the z-loss: mean over tokens of lse^2
+  double entropy = 0;          ///< likewise of the router's entropy: mean over tokens of -sum p log p
 };
 
 /// Feed-forward block of experts (ExpertConfig): y[t] = sum over the chosen experts i of w[t, i] F_i(x[t]), F_i a block
@@ -88,11 +89,6 @@ class Experts {
   ExpertLoad take_load() const;
 
  private:
-  struct Expert {
-    TensorView expansion, projection;  // [f_local or 2 f_local, h], [h, f_local]
-    TensorView expansion_gradient, projection_gradient;
-  };
-
   RouterProblem problem(const LayerShape& shape) const;
   /// Tokens over which a balance loss is formed: of a sequence or a micro-batch, on all context ranks.
   double segment_tokens(const LayerShape& shape) const;
@@ -116,7 +112,7 @@ class Experts {
   /// space. The capacity is one of the micro-batch's tokens on all context ranks, in the order of their positions.
   ConstTensorView within_capacity(const LayerShape& shape, ConstTensorView chosen, ConstTensorView weights) const;
   /// Reads the chosen experts and the sums of the balance losses from the device.
-  void read_load(const LayerShape& shape, ConstTensorView kept, ConstTensorView sums, ConstTensorView squares,
+  void read_load(const LayerShape& shape, ConstTensorView kept, ConstTensorView sums, ConstTensorView token_sums,
                  Saved& saved) const;
   /// y = sum of each token's `rows` [R, h] over its experts, on all ranks of the expert and the tensor group; plus
   /// `more` [n, h] of this tensor rank, if any. Overwrites y, rows of the residual stream.
@@ -127,17 +123,15 @@ class Experts {
   /// its input `rows` in the work space, this tensor rank's term.
   TensorView backward_of_router(const LayerShape& shape, const Saved& saved, ConstTensorView rows,
                                 ConstTensorView dweights, double mean_gradient) const;
-  /// Calls function(expert, first row, rows) for each expert with rows.
-  template <class Function>
-  void for_each_expert(const Saved& saved, const Function& function) const;
 
   parallel::TensorContext context_;
   ExpertConfig config_;
   ColumnActivation activation_;
   TensorView router_, router_gradient_;
-  Tensor bias_;           // [E] in the accumulation type; empty without one
-  Tensor relative_load_;  // [1, E] likewise: loads over their mean, for BalanceLoss::global
-  std::vector<Expert> experts_;
+  Tensor bias_;                                       // [E] in the accumulation type; empty without one
+  Tensor relative_load_;                              // [1, E] likewise: loads over their mean, for BalanceLoss::global
+  std::vector<TensorView> expansions_, projections_;  // by expert [f_local or 2 f_local, h], [h, f_local]
+  std::vector<TensorView> expansion_gradients_, projection_gradients_;
   std::unique_ptr<parallel::TokenDispatcher> dispatcher_;
   std::optional<FeedForward> shared_;
   mutable ExpertLoad load_;  // sum over the backwards since it was taken

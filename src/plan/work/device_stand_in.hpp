@@ -1,5 +1,7 @@
 #pragma once
 
+#include <algorithm>
+
 #include "src/backend/backend.hpp"
 
 namespace trireme::plan {
@@ -24,11 +26,13 @@ class DeviceStandIn final : public Backend {
   std::size_t allocated_bytes() const override { return 0; }
   std::size_t peak_allocated_bytes() const override { return 0; }
   std::size_t device_memory_bytes() const override { return memory_bytes_; }
-  /// That of the CUDA backend except the small buffers of bias sums and routers: cuBLASLt's workspace, and trial
-  /// operands of products, an L2 cache of 50 MiB and the largest gradient.
+  /// That of the CUDA backend except the small buffers of bias sums and routers: cuBLASLt's workspaces, also of four
+  /// streams for grouped products, and trial operands of products, an L2 cache of 50 MiB and the largest gradient.
   std::size_t kernel_memory_bytes(const KernelExtents& extents) const override {
     constexpr std::size_t workspace_bytes = std::size_t{32} << 20, l2_bytes = std::size_t{50} << 20;
-    return workspace_bytes + l2_bytes + static_cast<std::size_t>(extents.weight_gradient) * sizeof(float);
+    const std::int64_t streams = 1 + (extents.groups < 2 ? 0 : std::min<std::int64_t>(extents.groups, 4));
+    return static_cast<std::size_t>(streams) * workspace_bytes + l2_bytes +
+           static_cast<std::size_t>(extents.weight_gradient) * sizeof(float);
   }
 
  private:

@@ -55,6 +55,26 @@ Case backward_weight(const LinearExtents& e, bool with_bias) {
           }};
 }
 
+/// Products of three groups of rows, one of them empty.
+Case grouped(const LinearExtents& e) {
+  return {fmt::format("grouped products {}", e.text()), [=](Trial& t) {
+            const std::vector<std::int64_t> rows = {e.n / 3, 0, e.n - e.n / 3};
+            const TensorView x = t.input({e.n, e.in}), dy = t.input({e.n, e.out});
+            std::vector<TensorView> w, dw;
+            for (std::size_t i = 0; i < rows.size(); ++i) {
+              w.push_back(t.input({e.out, e.in}, 2 / std::sqrt(static_cast<double>(e.in))));
+              dw.push_back(t.wide_input({e.out, e.in}, -1, 1));
+            }
+            const TensorView y = t.output({e.n, e.out}), dx = t.output({e.n, e.in});
+            t.b.gemm().grouped_linear(t.stream(), rows, x, w, y);
+            t.b.gemm().grouped_backward_input(t.stream(), rows, dy, w, dx);
+            t.b.gemm().grouped_backward_weight(t.stream(), rows, dy, x, dw);
+            t.take(y, Precision::rounded);
+            t.take(dx, Precision::rounded);
+            for (const TensorView& gradient : dw) t.take(gradient);
+          }};
+}
+
 constexpr double epsilon = 1e-5;
 
 std::string text_of(const Extents& e) { return fmt::format("[{}, {}, {}]", e.s, e.b, e.h); }
@@ -344,6 +364,7 @@ std::vector<Case> gemm_cases(const Extents& e) {
   cases.push_back(backward_input(narrow, " tanh", Activation::tanh));
   cases.push_back(backward_weight(square, false));
   cases.push_back(backward_weight(wide, true));
+  cases.push_back(grouped(square));
   return cases;
 }
 

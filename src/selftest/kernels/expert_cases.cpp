@@ -14,12 +14,12 @@ Case route(const Extents& e, const char* name, const RouterProblem& problem, boo
         const Shape choices{e.rows(), problem.per_token}, loads{problem.segments, layer_experts};
         const TensorView logits = t.input({e.rows(), layer_experts}, 4), dlogits = t.output(logits.shape());
         const TensorView experts = t.integers(choices, 1), weights = t.wide_output(choices);
-        const TensorView counts = t.wide_output(loads), sums = t.wide_output(loads), squares = t.wide_output({1});
+        const TensorView counts = t.wide_output(loads), sums = t.wide_output(loads), token_sums = t.wide_output({2});
         const TensorView bias = with_bias ? t.wide_input({layer_experts}, -max_bias, max_bias) : TensorView();
-        t.b.experts().route(t.stream(), problem, logits, bias, experts, weights, counts, sums, squares);
+        t.b.experts().route(t.stream(), problem, logits, bias, experts, weights, counts, sums, token_sums);
         t.take(weights);
         t.take(counts, Precision::exact);
-        for (const TensorView& result : {sums, squares}) t.take(result);
+        for (const TensorView& result : {sums, token_sums}) t.take(result);
         const TensorView dweights = t.wide_input(choices, -1, 1);
         t.b.experts().route_backward(t.stream(), problem, logits, experts, dweights, {counts, 0.01, 0.001}, dlogits);
         t.take(dlogits);

@@ -192,6 +192,31 @@ TEST_F(TensorboardFileTest, HoldsMegatronsCurves) {
   EXPECT_EQ(read(options_.folder), expected);
 }
 
+TEST_F(TensorboardFileTest, HoldsExpertsByLayer) {
+  {
+    TensorboardFile file = open();
+    train::TrainRecord first = record(1);
+    first.experts = {
+        {.layer = 2, .balance_loss = 1, .router_entropy = 2, .max_load = 1.5, .entropy = 1},
+        {.layer = 4, .balance_loss = 1.5, .router_entropy = 1, .max_load = 2.5, .entropy = 0.75, .dropped = 0.5}};
+    file.write(first);
+  }
+  const Curves curves = read(options_.folder);
+  for (const auto& [name, value] : std::map<std::string, float>{{"load_balancing_loss", 1.25},
+                                                                {"router-entropy", 1.5},
+                                                                {"max-expert-load", 2.5},
+                                                                {"expert-load-entropy", 0.75},
+                                                                {"dropped-choices", 0.25},
+                                                                {"moe/router_entropy_layer_2", 2},
+                                                                {"moe/router_entropy_layer_4", 1},
+                                                                {"moe/load_balancing_loss_layer_4", 1.5},
+                                                                {"moe/max_expert_load_layer_4", 2.5},
+                                                                {"moe/dropped_choices_layer_2", 0},
+                                                                {"moe/dropped_choices_layer_4", 0.5}}) {
+    EXPECT_EQ(curves.at(name).at(1), value) << name;
+  }
+}
+
 TEST_F(TensorboardFileTest, OmitsDisabledCurves) {
   options_.loss_scale = options_.learning_rate = false;
   write({}, 1, 1);
