@@ -93,7 +93,9 @@ TEST(RunConfig, RefusesExecutionsOfExpertsThatAModelLacks) {
   const auto check = [&] { train::validate(execution, {}, 1, false); };
   execution.parallel.overlap_shared_expert = true;
   EXPECT_THAT(check, ThrowsMessage<ConfigError>(HasSubstr("the model has no shared expert")));
-  execution = {.recomputation = {.granularity = model::RecomputeGranularity::selective, .modules = {.experts = true}}};
+  execution.parallel.overlap_shared_expert = false;
+  execution.recomputation.granularity = model::RecomputeGranularity::selective;
+  execution.recomputation.modules.experts = true;
   EXPECT_THAT(check, ThrowsMessage<ConfigError>(HasSubstr("<recompute_modules> moe: the model has no experts")));
 }
 
