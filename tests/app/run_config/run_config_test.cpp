@@ -75,7 +75,7 @@ TEST(RunConfig, RefusesOptionsThatContradictEachOther) {
 }
 
 TEST(RunConfig, NamesTheModulesThatAreRecomputed) {
-  const Words selective = gpt + "--recompute-granularity selective";
+  const Words selective = gpt + "--disable-bias-linear --num-experts 4 --recompute-granularity selective";
   const auto modules = [&](const Words& words) {
     const model::RecomputedModules read_modules = read(words).execution_config().recomputation.selected();
     return std::array{read_modules.attention, read_modules.activation, read_modules.experts};
@@ -89,14 +89,11 @@ TEST(RunConfig, NamesTheModulesThatAreRecomputed) {
 }
 
 TEST(RunConfig, RefusesExecutionsOfExpertsThatAModelLacks) {
-  train::ExecutionConfig execution;
-  const auto check = [&] { train::validate(execution, {}, 1, false); };
-  execution.parallel.overlap_shared_expert = true;
-  EXPECT_THAT(check, ThrowsMessage<ConfigError>(HasSubstr("the model has no shared expert")));
-  execution.parallel.overlap_shared_expert = false;
-  execution.recomputation.granularity = model::RecomputeGranularity::selective;
-  execution.recomputation.modules.experts = true;
-  EXPECT_THAT(check, ThrowsMessage<ConfigError>(HasSubstr("<recompute_modules> moe: the model has no experts")));
+  const Words experts = "--disable-bias-linear --num-experts 4";
+  expect_refused(gpt + "--recompute-granularity selective --recompute-modules moe",
+                 "--recompute-modules moe: the model has no experts");
+  expect_refused(gpt + experts + "--moe-shared-expert-overlap",
+                 "--moe-shared-expert-overlap needs --moe-shared-expert-intermediate-size");
 }
 
 TEST(RunConfig, RefusesGraphsOfVariableLengths) {
