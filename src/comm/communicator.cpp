@@ -25,6 +25,21 @@ DigestWords digest_words(const std::string& text) {
   return {word(0), word(16)};
 }
 
+/// Communications that are complete together.
+class AllOf final : public Work::State {
+ public:
+  explicit AllOf(std::vector<Work> works) : works_(std::move(works)) {}
+  bool done() override {
+    return std::ranges::all_of(works_, [](Work& work) { return work.done(); });
+  }
+  void wait(Stream& stream) override {
+    for (Work& work : works_) work.wait(stream);
+  }
+
+ private:
+  std::vector<Work> works_;
+};
+
 }  // namespace
 
 Work& Work::operator=(Work&& other) noexcept {
@@ -95,8 +110,7 @@ std::vector<std::string> gather_text(Communicator& comm, const std::string& text
 }
 
 Work Communicator::grouped_exchange(Stream& stream, std::span<const Transfer> transfers) {
-  for (Work& work : exchange(stream, transfers)) work.wait(stream);
-  return {};
+  return Work(std::make_unique<AllOf>(exchange(stream, transfers)));
 }
 
 std::vector<std::string> gather_distinct_text(Communicator& comm, const std::string& text, int root) {

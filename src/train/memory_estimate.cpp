@@ -121,7 +121,7 @@ LayerActivations layer_activations(const Backend& backend, const model::ModelCon
                                    const ExecutionConfig& execution, const parallel::ProcessGrid& grid) {
   const model::Recomputation& recomputation = execution.recomputation;
   const bool full = recomputation.granularity == model::RecomputeGranularity::full;
-  const bool selective = recomputation.selective();
+  const bool selective = recomputation.selected().attention;
   const bool sequence_parallel = execution.parallel.sequence_parallel && grid.tensor_size() > 1;
   // A stage of one span of layers, and its input, after a forward.
   const int layers = full && recomputation.method == model::RecomputeMethod::uniform ? recomputation.layers : 1;

@@ -23,6 +23,7 @@ struct ParallelConfig {
   bool async_tensor_all_reduce = true;  ///< overlaps backward's tensor-parallel collectives with its GEMMs
   bool exchange_tokens = false;         ///< TensorContext::exchange_tokens
   double expert_load = 1;               ///< TensorContext::expert_load
+  bool overlap_shared_expert = false;   ///< TensorContext::overlap_shared_expert
   parallel::PipelineSplit pipeline;     ///< layers of each stage
   std::optional<parallel::ScheduleKind> schedule;  ///< default: 1F1B, interleaved with several chunks per rank
   bool overlap_p2p = false;                        ///< overlaps messages between stages with computation
@@ -73,6 +74,11 @@ inline void validate(const ExecutionConfig& config, const model::ModelConfig& mo
       !config.cuda_graphs || experts == 0, ConfigError,
       "<cuda_graphs> does not support experts: the number of tokens of each depends on the data, and recorded "
       "work has fixed sizes");
+  TRIREME_CHECK(!config.parallel.overlap_shared_expert || model.experts.shared_hidden > 0, ConfigError,
+                "<moe_shared_expert_overlap> needs <moe_shared_expert_intermediate_size>: the model has no shared "
+                "expert");
+  TRIREME_CHECK(!config.recomputation.selected().experts || experts > 0, ConfigError,
+                "<recompute_modules> moe: the model has no experts. Leave it out.");
   TRIREME_CHECK(!folds_experts || experts > 0, ConfigError,
                 "<expert_tensor_parallel_size>: the model has no experts. Leave it out.");
   TRIREME_CHECK(!folds_experts || !config.variable_lengths, ConfigError,

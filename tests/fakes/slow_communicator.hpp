@@ -60,6 +60,14 @@ class SlowCommunicator final : public ForwardingCommunicator {
   Work all_gather(Stream& stream, ConstTensorView in, TensorView out) override {
     return slow(sent(out.size_bytes()), [=, this, &stream] { return inner_->all_gather(stream, in, out); });
   }
+  Work grouped_exchange(Stream& stream, std::span<const Transfer> transfers) override {
+    double bytes = 0;
+    for (const Transfer& one : transfers) {
+      if (one.direction == Transfer::Direction::send) bytes += static_cast<double>(one.data.size_bytes());
+    }
+    const std::vector<Transfer> kept(transfers.begin(), transfers.end());
+    return slow(bytes, [=, this, &stream] { return inner_->grouped_exchange(stream, kept); });
+  }
 
  private:
   using Clock = std::chrono::steady_clock;

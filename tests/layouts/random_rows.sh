@@ -44,6 +44,7 @@ for ((printed = 0; printed < count;)); do
   if ((etp != tp || RANDOM % 2)); then row+=" --expert-tensor-parallel-size $etp"; fi
   if ((tp > 1)); then sometimes 2 --sequence-parallel; fi
   sometimes 2 --moe-token-dispatcher-type alltoall
+  if [[ $model == *shared* ]]; then sometimes 2 --moe-shared-expert-overlap; fi
   if ((pp > 1)); then
     one_of schedule 1f1b gpipe zero-bubble interleaved
     if [ $schedule = interleaved ]; then
@@ -54,7 +55,8 @@ for ((printed = 0; printed < count;)); do
       row+=" --schedule $schedule"
     fi
   fi
-  one_of recomputation "" "" " --recompute-activations" " --recompute-granularity full"
+  one_of recomputation "" "" " --recompute-activations" " --recompute-granularity full" \
+    " --recompute-granularity selective --recompute-modules moe"
   row+=$recomputation
   if ((dp * cp > 1)); then
     one_of sharding "" " --use-distributed-optimizer" " --data-parallel-sharding-strategy optim_grads"

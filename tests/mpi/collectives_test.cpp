@@ -215,6 +215,25 @@ TEST(Exchange, MessagesBetweenTwoRanksArriveInTheOrderSent) {
   }
 }
 
+// Rank 1 sends only after rank 0, which has begun to receive, says so: a call that waits hangs.
+TEST(Asynchronous, GroupedExchangesEndAtTheirWait) {
+  if (world().size() < 2) GTEST_SKIP() << "needs two ranks";
+  const auto other = world().split(0, world().rank(), "other");
+  const int rank = world().rank();
+  const auto grouped = [&](Transfer::Direction direction, float& number) {
+    const Transfer transfers[] = {{direction, 1 - rank, TensorView(&number, {1})}};
+    return world().grouped_exchange(host, transfers);
+  };
+  float number = rank == 1 ? 7.0f : 0.0f, token = 1;
+  Work receiving;
+  if (rank == 0) receiving = grouped(Transfer::Direction::receive, number);
+  EXPECT_TRUE(rank != 0 || !receiving.done());
+  other->all_reduce(host, TensorView(&token, {1}), ReduceOp::sum).wait(host);
+  if (rank == 1) grouped(Transfer::Direction::send, number).wait(host);
+  receiving.wait(host);
+  EXPECT_EQ(number, rank < 2 ? 7.0f : 0.0f);
+}
+
 TEST(Asynchronous, OperationsOfTwoCommunicatorsMayBeginInDifferentOrders) {
   const auto a = world().split(0, world().rank(), "a");
   const auto b = world().split(0, world().rank(), "b");

@@ -148,6 +148,56 @@ double expansion_flops(StageWork& work) {
   return sum;
 }
 
+/// Products with this number of columns between the start and the wait of a communication of experts.
+int products_behind_tokens(const std::vector<WorkEvent>& events, std::int64_t columns) {
+  int count = 0;
+  bool travels = false;
+  int operation = 0;
+  for (const WorkEvent& event : events) {
+    if (event.kind == WorkEvent::Kind::start && event.group == GroupKind::expert) {
+      travels = true;
+      operation = event.operation;
+    } else if (event.kind == WorkEvent::Kind::wait && event.operation == operation) {
+      travels = false;
+    } else if (event.kind == WorkEvent::Kind::kernel && event.call.product && travels) {
+      count += event.call.product->n == columns ? 1 : 0;
+    }
+  }
+  return count;
+}
+
+TEST(StageWork, ComputesTheSharedExpertWhileTokensTravel) {
+  model::ModelConfig model = with_experts();
+  model.experts.shared_hidden = 192;
+  for (const bool exchange : {false, true}) {
+    train::ExecutionConfig e = execution();
+    e.parallel.exchange_tokens = exchange;
+    const parallel::ProcessGrid grid(4, 1, 1, 1, 4, 4);
+    StageWork alone = record_stage(model, e, grid, {.layers = 1});
+    e.parallel.overlap_shared_expert = true;
+    StageWork overlapped = record_stage(model, e, grid, {.layers = 1});
+    // Forward expands to the width, and backward computes the gradient at it.
+    for (const StepKind kind : {StepKind::forward, StepKind::backward}) {
+      EXPECT_EQ(products_behind_tokens(alone.steps[kind], model.experts.shared_hidden), 0);
+      EXPECT_GE(products_behind_tokens(overlapped.steps[kind], model.experts.shared_hidden), 1);
+      EXPECT_EQ(alone.steps[kind].size(), overlapped.steps[kind].size());
+    }
+  }
+}
+
+TEST(StageWork, SendsTokensOnceMoreForExpertsThatAreRecomputed) {
+  train::ExecutionConfig e = execution();
+  const parallel::ProcessGrid grid(4, 1, 1, 1, 4, 4);
+  StageWork kept = record_stage(with_experts(), e, grid, {.layers = 1});
+  e.recomputation = {.granularity = model::RecomputeGranularity::selective, .modules = {.experts = true}};
+  StageWork recomputed = record_stage(with_experts(), e, grid, {.layers = 1});
+  const auto gathers = [](StageWork& work, StepKind kind) {
+    return volume(work.steps[kind], GroupKind::expert, Collective::all_gather).count;
+  };
+  EXPECT_EQ(gathers(recomputed, StepKind::forward), gathers(kept, StepKind::forward));
+  EXPECT_EQ(gathers(recomputed, StepKind::backward), gathers(kept, StepKind::backward) + 1);
+}
+
 TEST(StageWork, OfTheFullestRankGrowsWithTheLoadOfItsExperts) {
   const parallel::ProcessGrid grid(4, 1, 1, 1, 4, 4);
   for (const bool exchange : {false, true}) {

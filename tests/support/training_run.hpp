@@ -58,11 +58,13 @@ inline std::ostream& operator<<(std::ostream& out, const Layout& layout) {
   if (data.overlap_reduce) out << ", reduction overlapped";
   if (data.overlap_gather) out << ", gather overlapped";
   const model::Recomputation& recomputation = layout.options.recomputation;
-  if (recomputation.selective()) out << ", selective recomputation";
+  if (recomputation.selective())
+    out << ", selective recomputation" << (recomputation.modules.experts ? " of experts" : "");
   if (recomputation.granularity == model::RecomputeGranularity::full) {
     out << ", full recomputation (" << (recomputation.method == model::RecomputeMethod::block ? "block " : "uniform ")
         << recomputation.layers << (recomputation.distribute ? ", distributed)" : ")");
   }
+  if (layout.options.parallel.overlap_shared_expert) out << ", shared expert overlapped";
   if (!layout.options.parallel.async_tensor_all_reduce) out << ", no overlap in tensor groups";
   if (layout.options.cross_entropy_chunks > 1) {
     out << ", cross entropy in " << layout.options.cross_entropy_chunks << " chunks";

@@ -10,6 +10,7 @@
 #include "src/checkpoint/save.hpp"
 #include "src/train/upcycling.hpp"
 #include "tests/fakes/memory_store.hpp"
+#include "tests/fakes/slow_communicator.hpp"
 #include "tests/support/finite_difference.hpp"
 #include "tests/support/message_of.hpp"
 #include "tests/support/mpi_world.hpp"
@@ -161,6 +162,10 @@ std::vector<Layout> with_both_routes(std::vector<Layout> layouts) {
   return layouts;
 }
 
+/// Recomputation of the experts alone.
+const model::Recomputation of_experts{.granularity = model::RecomputeGranularity::selective,
+                                      .modules = {.experts = true}};
+
 /// Grids of `ranks` ranks that divide four experts.
 std::vector<Layout> layouts(int ranks) {
   const auto of = [](int tensor, int pipeline, int context, int expert, bool sequence_parallel = false) {
@@ -198,6 +203,7 @@ std::vector<Layout> layouts(int ranks) {
   list[3].options.parallel.data_parallel.sharding = parallel::DataSharding::optimizer;
   list[5].options.parallel.schedule = parallel::ScheduleKind::zero_bubble;
   list[6].options.recomputation.granularity = model::RecomputeGranularity::full;
+  list[5].options.recomputation = list[3].options.recomputation = of_experts;
   list[7].options.parallel.data_parallel.sharding = parallel::DataSharding::optimizer_and_gradients;
   list[7].options.parallel.data_parallel.overlap_reduce = true;
   list[10].options.parallel.schedule = parallel::ScheduleKind::zero_bubble;
@@ -234,7 +240,8 @@ TEST(Experts, EveryGridComputesTheRunOfOneRank) {
     reference.options.micro_batch_size = 2;
     SelfCommunicator alone;
     const test::Curve expected = test::training_curve(alone, config, reference);
-    for (const Layout& layout : layouts(test::world().size())) {
+    for (Layout layout : layouts(test::world().size())) {
+      layout.options.parallel.overlap_shared_expert = form.shared_hidden > 0;
       SCOPED_TRACE(testing::Message() << layout);
       const test::Curve actual = test::training_curve(test::world(), config, layout);
       const test::RunTolerance tolerance = test::tolerance(DType::fp64, test::Comparison::other_order);
@@ -324,6 +331,62 @@ TEST(Experts, AreUpcycledOnlyFromBlocksLikeThem) {
   EXPECT_THAT(refusal({}), testing::HasSubstr("give <num_experts>"));
   EXPECT_THAT(refusal({.count = 4, .ffn_hidden = 12}), testing::HasSubstr("of width <ffn_hidden_size> 24, not 12"));
   EXPECT_THAT(refusal({.count = 4, .shared_hidden = 8}), testing::HasSubstr("no weights for a shared expert"));
+}
+
+/// A run in bf16 whose experts have a shared block.
+TrainingRunConfig with_shared_expert(bool gated) {
+  TrainingRunConfig config;
+  config.dtype = DType::bf16;
+  config.steps = 2;
+  config.model = config_with({.count = 4, .ffn_hidden = 40, .shared_hidden = 16, .balance_coefficient = 0.1}, gated);
+  config.model.max_positions = config.s;
+  return config;
+}
+
+/// Grids for models with a shared expert, with both routes.
+std::vector<Layout> few_layouts() {
+  const int ranks = test::world().size();
+  if (ranks == 1) return {{}};
+  Layout divided{1, 1, {}, 1, ranks}, split{2, 1, {}, 1, ranks / 2}, staged{1, 2, {}, 1, ranks / 2};
+  split.options.parallel.sequence_parallel = true;
+  staged.options.parallel.schedule = parallel::ScheduleKind::zero_bubble;
+  for (Layout* layout : {&divided, &split, &staged}) layout->options.micro_batch_size = 2;
+  return with_both_routes({divided, split, staged});
+}
+
+TEST(Experts, RecomputedAloneHaveTheSameBitsInLessMemory) {
+  for (const bool gated : {true, false}) {
+    const TrainingRunConfig config = with_shared_expert(gated);
+    for (Layout layout : few_layouts()) {
+      SCOPED_TRACE(testing::Message() << layout);
+      const test::Curve expected = test::training_curve(test::world(), config, layout);
+      const std::size_t bytes = test::activation_bytes(test::world(), config, layout);
+      layout.options.recomputation = of_experts;
+      test::expect_same_bits(test::training_curve(test::world(), config, layout), expected);
+      EXPECT_LT(test::activation_bytes(test::world(), config, layout), bytes);
+    }
+  }
+}
+
+// Collectives of the group begin only at their waits: tokens that are read earlier are not there.
+TEST(Experts, SharedBlockThatOverlapsTheTokensHasTheSameBits) {
+  const TrainingRunConfig config = with_shared_expert(true);
+  const auto delay = [](parallel::GridCommunicators& groups) {
+    if (groups.expert == nullptr) return;
+    groups.expert =
+        std::make_unique<test::SlowCommunicator>(std::move(groups.expert), test::Link{}, test::OperationStart::at_wait);
+  };
+  for (Layout layout : few_layouts()) {
+    SCOPED_TRACE(testing::Message() << layout);
+    TrainingRun expected(test::world(), config, layout);
+    layout.options.parallel.overlap_shared_expert = true;
+    TrainingRun overlapped(test::world(), config, layout, delay);
+    for (std::int64_t i = 0; i < config.steps; ++i) {
+      const TrainRecord a = overlapped.step(), b = expected.step();
+      EXPECT_EQ(a.lm_loss, b.lm_loss);
+      EXPECT_EQ(a.grad_norm, b.grad_norm);
+    }
+  }
 }
 
 TEST(Experts, CapacityIsThatOfAMicroBatchOnEveryGrid) {

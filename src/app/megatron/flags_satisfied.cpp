@@ -69,6 +69,8 @@ constexpr auto satisfied_flags = std::to_array<FlagGroup>({
      "moe-permute-fusion-into-hybridep, moe-single-grouped-weight, use-grouped-gemm-for-dense-mlp, "
      "use-transformer-engine-op-fuser"},
     {none, "0.20-", satisfied, why::fusion, "moe-use-grouped-tensor"},
+    {none, "0.7-", satisfied, "rows of zeros change no result: experts compute only their tokens",
+     "moe-pad-expert-input-to-capacity"},
     {none, "0.5-", satisfied, why::fusion, "moe-grouped-gemm, no-bias-swiglu-fusion, no-rope-fusion"},
     {none, "0.8-", satisfied, why::fusion, "cross-entropy-loss-fusion"},
     {none, "2020-2021", satisfied, why::fusion, "bias-dropout-fusion, bias-gelu-fusion, scaled-masked-softmax-fusion"},
@@ -83,7 +85,7 @@ constexpr auto satisfied_flags = std::to_array<FlagGroup>({
     {none, "Megatron-LLM", satisfied, "linear layers have biases, unless --disable-bias-linear is given", "use-bias"},
     {none, "2019", satisfied, why::loaded, "load-optim, save-optim"},
     {none, "2019-2020", satisfied, why::loaded, "resume-dataloader"},
-    {none, "0.10-", satisfied, why::network, "moe-shared-expert-overlap, overlap-p2p-communication-warmup-flush"},
+    {none, "0.10-", satisfied, why::network, "overlap-p2p-communication-warmup-flush"},
     {one, "0.10-", satisfied, why::network,
      "microbatch-group-size-per-virtual-pipeline-stage, tp-comm-bootstrap-backend"},
     {none, "0.12-", satisfied, why::network,

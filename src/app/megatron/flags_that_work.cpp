@@ -10,7 +10,8 @@ using enum Kind;
 
 // Flags that work or write something, and values of flags that have a row of their own.
 constexpr auto working_flags = std::to_array<FlagGroup>({
-    {none, "0.10-", works, "", "check-for-spiky-loss, multi-latent-attention, use-rope-scaling"},
+    {none, "0.10-", works, "",
+     "check-for-spiky-loss, moe-shared-expert-overlap, multi-latent-attention, use-rope-scaling"},
     {one, "0.10-", works, "",
      "expert-tensor-parallel-size, kv-lora-rank, moe-ffn-hidden-size, moe-layer-freq, "
      "moe-shared-expert-intermediate-size, q-lora-rank, qk-head-dim, qk-pos-emb-head-dim, rotary-scaling-factor, "
@@ -20,7 +21,7 @@ constexpr auto working_flags = std::to_array<FlagGroup>({
      "exp-avg-dtype, exp-avg-sq-dtype, main-grads-dtype, moe-router-bias-update-rate, moe-router-group-topk, "
      "moe-router-num-groups, moe-router-score-function, moe-router-topk-scaling-factor, mscale, mscale-all-dim, "
      "num-virtual-stages-per-pipeline-rank, rope-scaling-factor"},
-    {list, "0.12-", works, "", "iterations-to-skip"},
+    {list, "0.12-", works, "", "iterations-to-skip, recompute-modules"},
     {one, "0.12-", works, "", "data-parallel-sharding-strategy, moe-router-dtype"},
     {one, "0.13-", works, "", "pipeline-model-parallel-layout"},
     {none, "0.14-", works, "", "multiple-validation-sets"},
@@ -165,6 +166,7 @@ constexpr auto working_flags = std::to_array<FlagGroup>({
     {one, "v2.6", works, "--recompute-granularity full --recompute-method @", "activations-checkpoint-method"},
     {none, "v1.0-", works, "--recompute-granularity full", "checkpoint-activations"},
     {none, "2022", works, "--recompute-granularity selective", "checkpoint-attention"},
+    {none, "0.7-", works, "--recompute-granularity selective --recompute-modules moe", "moe-layer-recompute"},
     {one, "2022", works, "--recompute-method @", "checkpoint-method"},
     {one, "v1.0-v2.5", works, "--recompute-num-layers @", "checkpoint-num-layers"},
     {one, "v2.6", works, "--recompute-num-layers @", "activations-checkpoint-num-layers"},

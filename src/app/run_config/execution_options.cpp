@@ -20,8 +20,12 @@ void ExecutionOptions::declare(Options& options) {
                      {{"none", model::RecomputeGranularity::none},
                       {"selective", model::RecomputeGranularity::selective},
                       {"full", model::RecomputeGranularity::full}},
-                     "Work that backward repeats to save memory: selective, the core attention (not Q, K, V) and the "
-                     "activation in the feed-forward block; full, entire layers.");
+                     "Work that backward repeats to save memory: selective, that of --recompute-modules; full, entire "
+                     "layers.");
+  options.add("recompute-modules", &recompute_modules, "MODULE",
+              "Parts of a layer that selective recomputation repeats: core_attn, the attention from Q, K and V; "
+              "activation, that in dense blocks and a shared expert; moe, experts and shared expert from their input. "
+              "moe_act, the activation in experts, is always repeated.");
   options.add_choice("recompute-method", &recomputation.method,
                      {{"uniform", model::RecomputeMethod::uniform}, {"block", model::RecomputeMethod::block}},
                      "Form of full recomputation: spans of --recompute-num-layers layers that keep only their input, "
@@ -44,6 +48,15 @@ void ExecutionOptions::settle(const Options& options, const ParallelOptions& par
   const bool full = recomputation.granularity == RecomputeGranularity::full;
   problems.need(options, {"recompute-method", "recompute-num-layers", "distribute-saved-activations"}, full,
                 "--recompute-granularity full");
+  problems.need(options, {"recompute-modules"}, recomputation.selective(), "--recompute-granularity selective");
+  recomputation.modules = {};
+  for (const std::string& module : recompute_modules) {
+    recomputation.modules.attention |= module == "core_attn";
+    recomputation.modules.activation |= module == "activation";
+    recomputation.modules.experts |= module == "moe";
+    problems.expect(module == "core_attn" || module == "activation" || module == "moe" || module == "moe_act",
+                    "--recompute-modules " + module + " is not one of core_attn, activation, moe, moe_act");
+  }
   problems.exclude(!recomputation.distribute || !parallel.sequence_parallel, "distribute-saved-activations",
                    "sequence-parallel", "with the second, activations are distributed already");
   problems.exclude(!cuda_graphs || device.communicator != DeviceTransport::staged, "cuda-graphs", "communicator staged",

@@ -1,5 +1,8 @@
 #pragma once
 
+#include <string>
+#include <vector>
+
 #include "src/app/options/options.hpp"
 #include "src/app/options/problems.hpp"
 #include "src/app/run_config/batch_options.hpp"
@@ -17,10 +20,11 @@ struct ExecutionOptions {
   bool cuda_graphs = false;
   model::Recomputation recomputation;
   bool recompute_activations = false;
+  std::vector<std::string> recompute_modules = {"core_attn", "activation"};
   std::int64_t cross_entropy_chunks = 1;
 
   void declare(Options& options);
-  /// Sets `recomputation` from the flag.
+  /// Sets `recomputation` from the flag and the modules.
   void settle(const Options& options, const ParallelOptions& parallel, const DeviceOptions& device, Problems& problems);
   /// Returns the configuration with these options, of training in `dtype`.
   train::ExecutionConfig config(DType dtype, const BatchOptions& batch, const ParallelOptions& parallel) const;

@@ -35,6 +35,7 @@ std::vector<std::string> idle_options(const Options& options, const parallel::Pr
        "one tensor rank",
        {"sequence-parallel", "no-async-tensor-model-parallel-allreduce", "distribute-saved-activations",
         "no-scatter-gather-tensors-in-pipeline"}},
+      {grid.token_group_size() == 1, "one expert rank", {"moe-shared-expert-overlap"}},
       {!has_padding, "running text has no padding", {"variable-seq-lengths"}},
       {grid.world_size() == 1,
        "one rank",

@@ -137,6 +137,9 @@ void ParallelOptions::declare(Options& options) {
               "Tokens of the experts of the rank predicted by plan and --dry-run, over the mean of the ranks of "
               "--expert-model-parallel-size: the fullest and slowest rank. At most all tokens are there.",
               Range{1, max_ranks});
+  options.add_flag("moe-shared-expert-overlap", &overlap_shared_expert,
+                   "The shared expert computes while tokens travel to the other experts, and their gradients in "
+                   "backward.");
   options.add_flag("no-async-tensor-model-parallel-allreduce", &no_async_tensor_all_reduce,
                    "Do not overlap the tensor-parallel communication of backward with the GEMMs of weight gradients.");
 }
@@ -155,6 +158,7 @@ train::ParallelConfig ParallelOptions::config(DType dtype) const {
           .async_tensor_all_reduce = !no_async_tensor_all_reduce,
           .exchange_tokens = exchange_tokens,
           .expert_load = expert_load,
+          .overlap_shared_expert = overlap_shared_expert,
           .pipeline = grid.pipeline_split(),
           .schedule = schedule,
           .overlap_p2p = overlap_p2p,

@@ -72,6 +72,7 @@ struct ParallelOptions {
   bool no_async_tensor_all_reduce = false;
   bool exchange_tokens = false;
   double expert_load = 1;
+  bool overlap_shared_expert = false;
   ShardingOptions sharding;
 
   /// Declares all options except those of the grid and the shards, which have separate sections.

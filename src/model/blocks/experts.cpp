@@ -111,10 +111,11 @@ void Experts::set_balance_load(std::span<const double> chosen) const {
   write_numbers(context_.backend, context_.stream(), relative, relative_load_);
 }
 
-Experts::Saved Experts::make_saved(const LayerShape& shape, bool selective, Arena& arena) const {
+Experts::Saved Experts::make_saved(const LayerShape& shape, const RecomputedModules& recomputed, Arena& arena) const {
   Saved saved;
   saved.arena = &arena;
-  if (shared_) saved.shared = shared_->make_saved(shape, selective, arena);
+  saved.recomputed = recomputed.experts;
+  if (shared_ && !saved.recomputed) saved.shared = shared_->make_saved(shape, recomputed.activation, arena);
   return saved;
 }
 
@@ -316,10 +317,26 @@ void Experts::read_load(const LayerShape& shape, ConstTensorView kept, ConstTens
   load.entropy = of_tokens[1] / tokens;
 }
 
+TensorView Experts::dispatch(const Saved& saved, ConstTensorView rows, const std::function<void()>& run_shared) const {
+  if (shared_ && context_.overlap_shared_expert) return dispatcher_->dispatch(saved.route, rows, run_shared);
+  if (shared_) run_shared();
+  return dispatcher_->dispatch(saved.route, rows);
+}
+
+void Experts::expand(const LayerShape& shape, ConstTensorView rows, Saved& saved, TensorView of_shared) const {
+  Arena& arena = saved.recomputed ? context_.workspace : *saved.arena;
+  const std::int64_t all_rows = saved.route.slots.numel();
+  saved.expanded = arena.allocate(shape.dtype, {all_rows, expansions_.front().shape()[0]});
+  if (shared_ && saved.recomputed) saved.shared = shared_->make_saved(shape, false, arena);
+  const ArenaScope scope(context_.workspace);
+  const TensorView permuted =
+      dispatch(saved, rows, [&] { shared_->forward(shape, saved.input, *saved.shared, of_shared); });
+  context_.backend.gemm().grouped_linear(context_.stream(), saved.route.rows, permuted, expansions_, saved.expanded);
+}
+
 void Experts::forward(const LayerShape& shape, ConstTensorView x, const DropoutPlan& dropout, Saved& saved,
                       TensorView y) const {
   Stream& stream = context_.stream();
-  GemmKernels& gemm = context_.backend.gemm();
   const ArenaScope scope(context_.workspace);
   saved.input = x;
   const int shares = context_.folds_experts() ? context_.tensor_group.size() : 1;
@@ -327,26 +344,16 @@ void Experts::forward(const LayerShape& shape, ConstTensorView x, const DropoutP
       load_.layer, shape.positions.from(shares == 1 ? 0 : shape.s / shares * context_.tensor_group.rank()));
   const ConstTensorView rows = tokens_of(shape.as_rows(x));
   route(shape, rows, saved);
-  const std::int64_t all_rows = saved.route.slots.numel();
-  saved.expanded = saved.arena->allocate(shape.dtype, {all_rows, expansions_.front().shape()[0]});
-  {
-    const ArenaScope input_scope(context_.workspace);
-    const TensorView permuted = dispatcher_->dispatch(saved.route, rows);
-    gemm.grouped_linear(stream, saved.route.rows, permuted, expansions_, saved.expanded);
-  }
-  if (!y) {
-    if (shared_) shared_->forward(shape, x, *saved.shared, {});
-    return;
-  }
+  if (saved.recomputed && !y) return;
+  const TensorView of_shared = shared_ && y ? shape.allocate_residual(context_.workspace) : TensorView();
+  expand(shape, rows, saved, of_shared);
+  if (!y) return;
   const TensorView activated = activation_.forward(context_.backend, stream, saved.expanded, context_.workspace);
   context_.backend.experts().scale_rows(stream, activated, saved.route.weights, saved.route.slots, activated);
-  const TensorView results = context_.workspace.allocate(shape.dtype, {all_rows, shape.h});
-  gemm.grouped_linear(stream, saved.route.rows, activated, projections_, results);
+  const TensorView results = context_.workspace.allocate(shape.dtype, {activated.shape()[0], shape.h});
+  context_.backend.gemm().grouped_linear(stream, saved.route.rows, activated, projections_, results);
   sum_tokens(saved, results, shape.as_rows(y)).wait(stream);
-  if (!shared_) return;
-  const TensorView of_shared = shape.allocate_residual(context_.workspace);
-  shared_->forward(shape, x, *saved.shared, of_shared);
-  context_.backend.elementwise().add(stream, of_shared, y);
+  if (of_shared) context_.backend.elementwise().add(stream, of_shared, y);
 }
 
 void Experts::backward(const LayerShape& shape, Saved& saved, const Gradients& gradients, TensorView dx,
@@ -356,12 +363,16 @@ void Experts::backward(const LayerShape& shape, Saved& saved, const Gradients& g
   ExpertKernels& kernels = context_.backend.experts();
   ElementwiseKernels& elementwise = context_.backend.elementwise();
   const ArenaScope scope(context_.workspace);
+  if (saved.recomputed) expand(shape, tokens_of(shape.as_rows(saved.input)), saved, {});
+  const TensorView of_shared = shared_ ? shape.allocate_residual(context_.workspace) : TensorView();
   const TensorView dweights = context_.workspace.allocate(saved.route.weights.dtype(), saved.route.weights.shape());
   elementwise.fill(stream, 0, dweights);
   const TensorView dscaled = activation_.allocate(context_.workspace, saved.expanded);
   {
     const ArenaScope inner(context_.workspace);
-    const TensorView doutput = dispatcher_->dispatch(saved.route, tokens_of(shape.as_rows(gradients.output)));
+    const TensorView doutput = dispatch(saved, tokens_of(shape.as_rows(gradients.output)), [&] {
+      shared_->backward_input(shape, *saved.shared, *gradients.shared, of_shared, parallel::WeightGradient::now);
+    });
     const TensorView activated = activation_.forward(context_.backend, stream, saved.expanded, context_.workspace);
     const TensorView scaled = activation_.allocate(context_.workspace, saved.expanded);
     kernels.scale_rows(stream, activated, saved.route.weights, saved.route.slots, scaled);
@@ -379,11 +390,7 @@ void Experts::backward(const LayerShape& shape, Saved& saved, const Gradients& g
   const TensorView drouter =
       backward_of_router(shape, saved, rows, dispatcher_->weight_gradients(saved.route, dweights), mean_gradient);
   sum_tokens(saved, dpermuted, shape.as_rows(dx), drouter).wait(stream);
-  if (shared_) {
-    const TensorView of_shared = shape.allocate_residual(context_.workspace);
-    shared_->backward_input(shape, *saved.shared, *gradients.shared, of_shared, parallel::WeightGradient::now);
-    elementwise.add(stream, of_shared, dx);
-  }
+  if (of_shared) elementwise.add(stream, of_shared, dx);
   add(load_, saved.load);
 }
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -7,6 +8,7 @@
 #include <vector>
 
 #include "src/model/blocks/feed_forward.hpp"
+#include "src/model/blocks/recomputation.hpp"
 #include "src/parallel/expert/token_dispatcher.hpp"
 
 namespace trireme::model {
@@ -30,6 +32,8 @@ struct ExpertLoad {
 /// each expert, and each tensor rank computes logits, and sends tokens, only for its own n = s b / t tokens. All of a
 /// micro-batch's logits are gathered, so that every tensor rank chooses, drops and counts alike.
 ///
+/// With RecomputedModules::experts only the input and the route are kept, and tokens travel once more in backward.
+///
 /// The rows R that this rank computes depend on the data: forward reads their number from the device. Balance losses
 /// (Fedus et al. 2021, arXiv:2101.03961): E / (k T^2) sum over experts of counts x sums (ExpertKernels::route) over the
 /// T tokens of a micro-batch, or the mean of that over its sequences. With BalanceLoss::global (Qiu et al. 2025,
@@ -46,7 +50,8 @@ class Experts {
     TensorView chosen;   ///< [N, k]
     TensorView counts;   ///< [segments, E]; relative loads for BalanceLoss::global; empty without a balance loss
     parallel::TokenDispatcher::Saved route;
-    TensorView expanded;  ///< [R, f_local], gated [R, 2 f_local]; overwritten by backward
+    bool recomputed = false;  ///< `expanded` and `shared` are in the work space: backward computes them again
+    TensorView expanded;      ///< [R, f_local], gated [R, 2 f_local]; overwritten by backward
     ExpertLoad load;
     std::optional<FeedForward::Saved> shared;
   };
@@ -71,7 +76,7 @@ class Experts {
   void set_balance_load(std::span<const double> chosen) const;
 
   /// `arena` must outlive the result, whose tensors forward allocates there.
-  Saved make_saved(const LayerShape& shape, bool selective, Arena& arena) const;
+  Saved make_saved(const LayerShape& shape, const RecomputedModules& recomputed, Arena& arena) const;
   Gradients make_gradients(const LayerShape& shape, Arena& arena) const;
 
   /// Overwrites y; x must outlive `saved`. An empty y only fills `saved`. `dropout` has the router's noise. Waits for
@@ -123,6 +128,12 @@ class Experts {
   /// its input `rows` in the work space, this tensor rank's term.
   TensorView backward_of_router(const LayerShape& shape, const Saved& saved, ConstTensorView rows,
                                 ConstTensorView dweights, double mean_gradient) const;
+  /// Returns the rows [R, h] of the experts here, of this rank's tokens `rows` [n, h], in the work space. With a shared
+  /// block calls `run_shared`, which computes it: before the tokens travel, or while.
+  TensorView dispatch(const Saved& saved, ConstTensorView rows, const std::function<void()>& run_shared) const;
+  /// Fills `saved.expanded` from this rank's tokens `rows` [n, h], and `saved.shared`. Overwrites `of_shared` with the
+  /// result of the shared block, unless it is empty.
+  void expand(const LayerShape& shape, ConstTensorView rows, Saved& saved, TensorView of_shared) const;
 
   parallel::TensorContext context_;
   ExpertConfig config_;

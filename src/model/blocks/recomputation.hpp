@@ -7,12 +7,19 @@ namespace trireme::model {
 
 enum class RecomputeGranularity {
   none,
-  selective,  ///< tensors that are large but cheap to recompute: see SelfAttention::Saved and FeedForward::Saved
+  selective,  ///< parts of a layer: RecomputedModules
   full        ///< entire layers, from their input
 };
 enum class RecomputeMethod {
   uniform,  ///< all layers of a chunk, in groups of `layers`; a group keeps only its input
   block     ///< the first `layers` layers of a chunk, one by one; the others keep everything
+};
+
+/// Parts of a layer that backward recomputes.
+struct RecomputedModules {
+  bool attention = false;   ///< the attention from Q, K and V: SelfAttention::Saved
+  bool activation = false;  ///< the activation in dense blocks, from its input: FeedForward::Saved
+  bool experts = false;     ///< the experts and their shared block, from their input and the route: Experts::Saved
 };
 
 /// Activations that backward recomputes to save memory (Chen et al. 2016, arXiv:1604.06174; Korthikanti et al. 2022,
@@ -21,9 +28,11 @@ struct Recomputation {
   RecomputeGranularity granularity = RecomputeGranularity::none;
   RecomputeMethod method = RecomputeMethod::uniform;
   int layers = 1;
+  RecomputedModules modules = {.attention = true, .activation = true};  ///< parts that selective recomputation repeats
   bool distribute = false;  ///< each tensor rank keeps 1/t of a recomputed group's input
 
   bool selective() const { return granularity == RecomputeGranularity::selective; }
+  RecomputedModules selected() const { return selective() ? modules : RecomputedModules(); }
 };
 
 /// Consecutive layers of one chunk that keep either everything or only the input of the first.

@@ -33,19 +33,20 @@ TransformerLayer::TransformerLayer(const parallel::TensorContext& context, const
   }
 }
 
-TransformerLayer::Saved TransformerLayer::make_saved(const LayerShape& shape, bool selective, Arena& arena) const {
-  Saved saved{residual_->make_saved(shape, arena), attention_.make_saved(shape, selective, arena), {}, {}};
+TransformerLayer::Saved TransformerLayer::make_saved(const LayerShape& shape, const RecomputedModules& recomputed,
+                                                     Arena& arena) const {
+  Saved saved{residual_->make_saved(shape, arena), attention_.make_saved(shape, recomputed.attention, arena), {}, {}};
   if (experts_) {
-    saved.experts = experts_->make_saved(shape, selective, arena);
+    saved.experts = experts_->make_saved(shape, recomputed, arena);
   } else {
-    saved.feed_forward = feed_forward_->make_saved(shape, selective, arena);
+    saved.feed_forward = feed_forward_->make_saved(shape, recomputed.activation, arena);
   }
   return saved;
 }
 
-TransformerLayer::Gradients TransformerLayer::make_gradients(const LayerShape& shape, bool selective,
-                                                             Arena& arena) const {
-  Gradients gradients{attention_.make_gradients(shape, selective, arena), {}, {}};
+TransformerLayer::Gradients TransformerLayer::make_gradients(const LayerShape& shape,
+                                                             const RecomputedModules& recomputed, Arena& arena) const {
+  Gradients gradients{attention_.make_gradients(shape, recomputed.attention, arena), {}, {}};
   if (experts_) {
     gradients.experts = experts_->make_gradients(shape, arena);
   } else {
@@ -111,7 +112,7 @@ void TransformerLayer::forward_cached(const LayerShape& shape, ConstTensorView x
   const ArenaScope scope(context_.workspace);
   Saved saved{residual_->make_saved(shape, context_.workspace), {}, {}, {}};
   if (experts_) {
-    saved.experts = experts_->make_saved(shape, false, context_.workspace);
+    saved.experts = experts_->make_saved(shape, {}, context_.workspace);
   } else {
     saved.feed_forward = feed_forward_->make_saved(shape, false, context_.workspace);
   }

@@ -30,8 +30,8 @@ class TransformerLayer {
   TransformerLayer(const parallel::TensorContext& context, const parallel::ParameterBuffer& parameters,
                    const ModelConfig& config, int layer, std::int64_t first_head);
 
-  Saved make_saved(const LayerShape& shape, bool selective, Arena& arena) const;
-  Gradients make_gradients(const LayerShape& shape, bool selective, Arena& arena) const;
+  Saved make_saved(const LayerShape& shape, const RecomputedModules& recomputed, Arena& arena) const;
+  Gradients make_gradients(const LayerShape& shape, const RecomputedModules& recomputed, Arena& arena) const;
 
   /// Overwrites y [s_local, b, h]; x must outlive `saved`. An empty y only fills `saved`.
   void forward(const LayerShape& shape, ConstTensorView x, const DropoutPlan& dropout, Saved& saved,

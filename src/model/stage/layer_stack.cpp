@@ -63,7 +63,7 @@ void LayerStack::forward_saving(const Pass& pass, const LayerSpan& span, ConstTe
                                 SavedSpan& saved) const {
   for (int i = 0; i < span.layers; ++i) {
     const int index = first_of(pass.chunk) + span.first + i;
-    saved.layers.push_back(layer(index).make_saved(pass.shape, recomputation_.selective(), pass.arena));
+    saved.layers.push_back(layer(index).make_saved(pass.shape, recomputation_.selected(), pass.arena));
     const TensorView output = i + 1 == span.layers ? y : pass.shape.allocate_residual(pass.arena);
     hooks_.before_forward(unit(index));
     layer(index).forward(pass.shape, x, pass.dropout, saved.layers.back(), output);
@@ -79,7 +79,7 @@ void LayerStack::forward_only(const Pass& pass, const LayerSpan& span, ConstTens
   for (int i = 0; i < span.layers; ++i) {
     const int index = first_of(pass.chunk) + span.first + i;
     const ArenaScope layer_scope(pass.arena);
-    TransformerLayer::Saved saved = layer(index).make_saved(pass.shape, recomputation_.selective(), pass.arena);
+    TransformerLayer::Saved saved = layer(index).make_saved(pass.shape, recomputation_.selected(), pass.arena);
     activations_.note_peak();
     const TensorView output = i + 1 == span.layers ? y : streams.next();
     hooks_.before_forward(unit(index));
@@ -112,7 +112,7 @@ void LayerStack::backward_layer(const Pass& pass, const LayerSpan& span, int ind
   TransformerLayer::Saved& kept = saved.layers[static_cast<std::size_t>(index)];
   TransformerLayer::Gradients& gradients = saved.gradients[static_cast<std::size_t>(index)];
   const ArenaScope scope(context_.workspace);
-  gradients = layer(number).make_gradients(pass.shape, recomputation_.selective(), context_.workspace);
+  gradients = layer(number).make_gradients(pass.shape, recomputation_.selected(), context_.workspace);
   hooks_.before_backward(unit(number));
   layer(number).backward_input(pass.shape, dy, pass.dropout, kept, gradients, dx, weights, pass.mean_gradient);
   if (weights == WeightGradient::now) {

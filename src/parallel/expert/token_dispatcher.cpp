@@ -28,18 +28,13 @@ class AllGather final : public TokenDispatcher {
     }
     const ArenaScope scope(workspace_);
     const TensorView rows = workspace_.allocate(DType::int32, {local_});
-    backend_.experts().sort(stream(), gather(kept), first_expert(), rows, saved.row_of, slots, tokens);
+    Transit choices = gather(kept);
+    choices.arrival.wait(stream());
+    backend_.experts().sort(stream(), choices.tokens, first_expert(), rows, saved.row_of, slots, tokens);
     saved.rows = read_rows(rows, n * k, first_expert());
     saved.slots = slots.rows(0, sum_of(saved.rows));
     saved.tokens = tokens.rows(0, sum_of(saved.rows));
     return saved;
-  }
-
-  TensorView dispatch(const Saved& saved, ConstTensorView tokens) const override {
-    const TensorView rows = workspace_.allocate(tokens.dtype(), {saved.tokens.numel(), tokens.shape()[1]});
-    const ArenaScope scope(workspace_);
-    backend_.embedding().lookup(stream(), saved.tokens, gather(tokens), 0, rows);
-    return rows;
   }
 
   void combine(const Saved& saved, ConstTensorView rows, TensorView y) const override {
@@ -58,12 +53,17 @@ class AllGather final : public TokenDispatcher {
   }
 
  private:
-  /// Gathers a matrix of this rank's tokens over the group, into the work space.
-  ConstTensorView gather(ConstTensorView rows) const {
-    if (group_ == nullptr) return rows;
+  Transit send_tokens(const Saved&, ConstTensorView tokens) const override { return gather(tokens); }
+
+  void order_rows(const Saved& saved, ConstTensorView tokens, TensorView rows) const override {
+    backend_.embedding().lookup(stream(), saved.tokens, tokens, 0, rows);
+  }
+
+  /// Starts to gather a matrix of this rank's tokens over the group.
+  Transit gather(ConstTensorView rows) const {
+    if (group_ == nullptr) return {rows, {}};
     const TensorView all = workspace_.allocate(rows.dtype(), {rows.shape()[0] * ranks(), rows.shape()[1]});
-    group_->all_gather(stream(), rows, all).wait(stream());
-    return all;
+    return {all, group_->all_gather(stream(), rows, all)};
   }
 };
 
@@ -99,20 +99,8 @@ class AllToAll final : public TokenDispatcher {
     const TensorView sent_weights = workspace_.allocate(weights.dtype(), {sent, 1});
     backend_.embedding().lookup(stream(), slots.rows(0, sent), weights.reshape({n * k, 1}), 0, sent_weights);
     saved.weights = arena.allocate(weights.dtype(), {std::ssize(order), 1});
-    send(saved, sent_weights, saved.weights);
+    send(saved, sent_weights, saved.weights).wait(stream());
     return saved;
-  }
-
-  TensorView dispatch(const Saved& saved, ConstTensorView tokens) const override {
-    const std::int64_t h = tokens.shape()[1], received = saved.arrivals.numel();
-    const TensorView rows = workspace_.allocate(tokens.dtype(), {received, h});
-    const ArenaScope scope(workspace_);
-    const TensorView sent = workspace_.allocate(tokens.dtype(), {saved.tokens.numel(), h});
-    const TensorView arrived = workspace_.allocate(tokens.dtype(), {received, h});
-    backend_.embedding().lookup(stream(), saved.tokens, tokens, 0, sent);
-    send(saved, sent, arrived);
-    backend_.embedding().lookup(stream(), saved.arrivals, arrived, 0, rows);
-    return rows;
   }
 
   void combine(const Saved& saved, ConstTensorView rows, TensorView y) const override {
@@ -132,6 +120,18 @@ class AllToAll final : public TokenDispatcher {
   }
 
  private:
+  Transit send_tokens(const Saved& saved, ConstTensorView tokens) const override {
+    const std::int64_t h = tokens.shape()[1];
+    const TensorView sent = workspace_.allocate(tokens.dtype(), {saved.tokens.numel(), h});
+    const TensorView arrived = workspace_.allocate(tokens.dtype(), {saved.arrivals.numel(), h});
+    backend_.embedding().lookup(stream(), saved.tokens, tokens, 0, sent);
+    return {arrived, send(saved, sent, arrived)};
+  }
+
+  void order_rows(const Saved& saved, ConstTensorView tokens, TensorView rows) const override {
+    backend_.embedding().lookup(stream(), saved.arrivals, tokens, 0, rows);
+  }
+
   void count_rows(const std::vector<std::int64_t>& counts, Saved& saved) const {
     const auto mine = static_cast<std::int64_t>(group_->rank());
     saved.rows.assign(static_cast<std::size_t>(local_), 0);
@@ -192,8 +192,8 @@ class AllToAll final : public TokenDispatcher {
   }
 
   /// Sends the rows `from`, by expert, to the ranks that hold their experts, and receives `to`, by rank.
-  void send(const Saved& saved, TensorView from, TensorView to) const {
-    exchange(parts_of(from, saved.sent), parts_of(to, saved.received));
+  Work send(const Saved& saved, TensorView from, TensorView to) const {
+    return exchange(parts_of(from, saved.sent), parts_of(to, saved.received));
   }
 
   /// Returns the rows `from`, by rank, to the ranks that sent them. Those that come back, summed over the ranks that
@@ -201,7 +201,7 @@ class AllToAll final : public TokenDispatcher {
   TensorView send_back(const Saved& saved, TensorView from) const {
     const std::int64_t sent = saved.tokens.numel();
     const TensorView back = workspace_.allocate(from.dtype(), {splits_ * sent, from.shape()[1]});
-    exchange(parts_of(from, saved.received), parts_of(back, saved.sent, true));
+    exchange(parts_of(from, saved.received), parts_of(back, saved.sent, true)).wait(stream());
     const TensorView sum = back.rows(0, sent);
     for (std::int64_t split = 1; split < splits_; ++split) {
       backend_.elementwise().add(stream(), back.rows(split * sent, sent), sum);
@@ -210,7 +210,7 @@ class AllToAll final : public TokenDispatcher {
   }
 
   /// Sends from[r] to rank r, and receives to[r] from it.
-  void exchange(const std::vector<TensorView>& from, const std::vector<TensorView>& to) const {
+  Work exchange(const std::vector<TensorView>& from, const std::vector<TensorView>& to) const {
     std::vector<Transfer> transfers;
     for (int rank = 0; rank < group_->size(); ++rank) {
       const TensorView own = from[static_cast<std::size_t>(rank)], other = to[static_cast<std::size_t>(rank)];
@@ -221,7 +221,7 @@ class AllToAll final : public TokenDispatcher {
         if (other.numel() > 0) transfers.push_back({Transfer::Direction::receive, rank, other});
       }
     }
-    group_->grouped_exchange(stream(), transfers).wait(stream());
+    return group_->grouped_exchange(stream(), transfers);
   }
 };
 
@@ -234,6 +234,17 @@ std::unique_ptr<TokenDispatcher> TokenDispatcher::make(TokenDispatch route, Back
     return std::make_unique<AllToAll>(backend, group, workspace, experts, load, splits);
   }
   return std::make_unique<AllGather>(backend, group, workspace, experts, load, splits);
+}
+
+TensorView TokenDispatcher::dispatch(const Saved& saved, ConstTensorView tokens,
+                                     const std::function<void()>& meanwhile) const {
+  const TensorView rows = workspace_.allocate(tokens.dtype(), {saved.slots.numel(), tokens.shape()[1]});
+  const ArenaScope scope(workspace_);
+  Transit transit = send_tokens(saved, tokens);
+  if (meanwhile) meanwhile();
+  transit.arrival.wait(stream());
+  order_rows(saved, transit.tokens, rows);
+  return rows;
 }
 
 std::vector<std::int64_t> TokenDispatcher::read_rows(ConstTensorView rows, std::int64_t all, std::int64_t first) const {

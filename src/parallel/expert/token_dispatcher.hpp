@@ -1,6 +1,7 @@
 #pragma once
 
 #include <algorithm>
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -45,8 +46,9 @@ class TokenDispatcher {
   /// Assigns rows to the choices `kept` [n, k] int32, -1 for none, with their `weights` [n, k], which must stay valid.
   /// Allocates in `arena` and waits for the device.
   virtual Saved assign(ConstTensorView kept, TensorView weights, Arena& arena) const = 0;
-  /// Returns the rows of the experts here, [R, h] in the work space, from `tokens` [n, h].
-  virtual TensorView dispatch(const Saved& saved, ConstTensorView tokens) const = 0;
+  /// Returns the rows of the experts here, [R, h] in the work space, from `tokens` [n, h]. Calls `meanwhile`, if any,
+  /// while the tokens travel.
+  TensorView dispatch(const Saved& saved, ConstTensorView tokens, const std::function<void()>& meanwhile = {}) const;
   /// y[t] = sum over the choices of token t, in their order, of its rows on any rank. rows [R, h], y [n, h],
   /// overwritten.
   virtual void combine(const Saved& saved, ConstTensorView rows, TensorView y) const = 0;
@@ -68,6 +70,16 @@ class TokenDispatcher {
         splits_(splits),
         local_(experts / places()),
         load_(std::min(load, static_cast<double>(places()))) {}
+  /// Tokens on their way into a matrix of the work space, complete after `arrival.wait`.
+  struct Transit {
+    ConstTensorView tokens;
+    Work arrival;
+  };
+  /// Starts the transfer of `tokens` [n, h] to the ranks of their experts.
+  virtual Transit send_tokens(const Saved& saved, ConstTensorView tokens) const = 0;
+  /// Writes the rows [R, h] of the experts here, of tokens that have arrived.
+  virtual void order_rows(const Saved& saved, ConstTensorView tokens, TensorView rows) const = 0;
+
   Stream& stream() const { return backend_.compute_stream(); }
   std::int64_t ranks() const { return group_ == nullptr ? 1 : group_->size(); }
   /// Sets of different experts in the group.

@@ -23,6 +23,7 @@ struct TensorContext {
   /// Neighbours in the expert group that split each expert. The tensor ranks divide the tokens that they send there. 0:
   /// the tensor group splits experts, and each of its ranks sends all tokens.
   int expert_splits = 0;
+  bool overlap_shared_expert = false;  ///< the shared block of experts computes while tokens travel to the others
 
   bool folds_experts() const { return expert_splits > 0; }
   Stream& stream() const { return backend.compute_stream(); }

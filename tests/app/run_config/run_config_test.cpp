@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 
 #include "tests/app/run_config/read_config.hpp"
 
@@ -71,6 +72,28 @@ TEST(RunConfig, RefusesOptionsThatContradictEachOther) {
       {"--adam-beta2 1", "--adam-beta1 0.9 and --adam-beta2 1 must be from 0 to less than 1"},
       {"--adam-eps 0", "--adam-eps 0 must be above 0"}};
   for (const auto& [words, problem] : cases) expect_refused(gpt + words, problem);
+}
+
+TEST(RunConfig, NamesTheModulesThatAreRecomputed) {
+  const Words selective = gpt + "--disable-bias-linear --num-experts 4 --recompute-granularity selective";
+  const auto modules = [&](const Words& words) {
+    const model::RecomputedModules read_modules = read(words).execution_config().recomputation.selected();
+    return std::array{read_modules.attention, read_modules.activation, read_modules.experts};
+  };
+  EXPECT_EQ(modules(gpt), (std::array{false, false, false}));
+  EXPECT_EQ(modules(selective), (std::array{true, true, false}));
+  EXPECT_EQ(modules(selective + "--recompute-modules core_attn moe_act moe"), (std::array{true, false, true}));
+  expect_refused(selective + "--recompute-modules core_attn mlp",
+                 "--recompute-modules mlp is not one of core_attn, activation, moe, moe_act");
+  expect_refused(gpt + "--recompute-modules moe", "--recompute-modules needs --recompute-granularity selective");
+}
+
+TEST(RunConfig, RefusesExecutionsOfExpertsThatAModelLacks) {
+  const Words experts = "--disable-bias-linear --num-experts 4";
+  expect_refused(gpt + "--recompute-granularity selective --recompute-modules moe",
+                 "--recompute-modules moe: the model has no experts");
+  expect_refused(gpt + experts + "--moe-shared-expert-overlap",
+                 "--moe-shared-expert-overlap needs --moe-shared-expert-intermediate-size");
 }
 
 TEST(RunConfig, RefusesGraphsOfVariableLengths) {

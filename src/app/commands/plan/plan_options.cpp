@@ -207,6 +207,9 @@ std::vector<std::string> train_options(const Options& options, const plan::Job& 
     if (value == "false") continue;
     if (value == "true") {
       words.push_back("--" + name);
+    } else if (options.takes_list(name)) {
+      words.push_back("--" + name);
+      for (const std::string_view word : split(value, ' ')) words.emplace_back(word);
     } else {
       add(name, value);
     }
