@@ -387,6 +387,8 @@ TEST(ModelOptions, EachFieldsOptionSetsIt) {
     }
     if (field.name() == "qk-head-dim") base.insert(base.end(), {"--v-head-dim", "16"});
     if (field.name() == "num-experts") base.emplace_back("--disable-bias-linear");
+    if (field.name().starts_with("mtp-")) base = "--model llama3-8b";
+    if (field.name() == "mtp-loss-scaling-factor") base.insert(base.end(), {"--mtp-num-layers", "1"});
     if (field.name() == "rotary-base-local") base.insert(base.end(), {"--window-size", "5"});
     if (field.name() == "moe-router-enable-expert-bias") {
       base.insert(base.end(), {"--moe-router-score-function", "sigmoid"});
