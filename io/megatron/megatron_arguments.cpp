@@ -198,7 +198,7 @@ void read_activation(const RunOptions& options, ModelConfig& config) {
 void refuse_other_models(const RunOptions& options) {
   options.absent("num_experts", "experts of Megatron-LM's checkpoints are not imported");
   options.absent("multi_latent_attention", "latent attention is not supported");
-  options.absent("mtp_num_layers", "multi-token prediction is not supported");
+  options.absent("mtp_num_layers", "modules that predict further tokens are not imported");
   options.absent("heterogeneous_layers_config_path", "layers of different shapes are not supported");
   options.absent("is_hybrid_model", "hybrid models are not supported");
   options.absent("hybrid_layer_pattern", "hybrid models are not supported");

@@ -89,6 +89,7 @@ void MetricsFile::write(const train::TrainRecord& r) {
   const std::string sop_loss = r.sop_loss ? fmt::format(R"("sop_loss": {}, )", number(*r.sop_loss)) : "";
   std::string optional;
   for (const auto& [name, value] : {std::pair{"decoupled_learning_rate", r.decoupled_learning_rate},
+                                    {"mtp_loss", r.mtp_loss},
                                     {"weight_decay", r.weight_decay},
                                     {"params_norm", r.params_norm}}) {
     if (value) optional += fmt::format(R"("{}": {}, )", name, number(*value));

@@ -108,6 +108,7 @@ void TensorboardFile::write(const train::TrainRecord& r) {
   if (r.iteration % options_.log_interval != 0) return;
   std::vector<Scalar> curves{{"lm loss", r.lm_loss}};
   if (r.sop_loss) curves.push_back({"sop loss", *r.sop_loss});
+  if (r.mtp_loss) curves.push_back({"mtp loss", *r.mtp_loss});
   if (options_.learning_rate) curves.push_back({"learning-rate", r.learning_rate});
   curves.push_back({"batch-size", static_cast<double>(r.batch_size)});
   if (options_.loss_scale) curves.push_back({"loss-scale", r.loss_scale});

@@ -59,6 +59,7 @@ bool is_yarn(const ModelConfig& config) { return config.rotary_scaling.kind == R
 bool has_experts(const ModelConfig& config) { return config.experts.any(); }
 bool has_router_bias(const ModelConfig& config) { return config.experts.router_bias; }
 bool has_qk_norm(const ModelConfig& config) { return config.qk_norm; }
+bool has_ahead(const ModelConfig& config) { return config.ahead.depths > 0; }
 bool is_latent(const ModelConfig& config) { return config.latent.used; }
 bool is_parallel(const ModelConfig& config) { return config.parallel_residual; }
 
@@ -69,6 +70,7 @@ constexpr Need needs_experts = {has_experts, "<num_experts>"};
 constexpr Need needs_bert = {is_bert, "a BERT: give <model> bert-336m or <model_type> bert"};
 
 constexpr double max_factor = 1e6;
+constexpr double max_depths = 16;
 
 /// Marks the rotary frequencies, which dedicated code reads and writes.
 constexpr ConfigKeys rope_keys = {"", "rope_parameters.", ""};
@@ -77,6 +79,7 @@ constexpr ConfigKeys rope_keys = {"", "rope_parameters.", ""};
 using C = ModelConfig;
 using E = ExpertConfig;
 using L = LatentAttention;
+using M = MultiTokenPrediction;
 using R = RotaryScaling;
 
 // clang-format off
@@ -334,6 +337,14 @@ constexpr Field table[] = {
      .help = "Tokens that an expert drops beyond its capacity: those of smallest weight (probs, the default) or the"
              " last.",
      .needs = needs_experts, .log = ", dropping by {}"},
+    {TRIREME_AT(&C::ahead, &M::depths), .range = between(1, max_depths), .attribute = "mtp_depths",
+     .option = "mtp-num-layers",
+     .help = "Modules that predict further tokens in training, each with a transformer layer; default none.",
+     .log = ", {} modules ahead"},
+    {TRIREME_AT(&C::ahead, &M::loss_factor), .role = FieldRole::training, .range = at_least(0),
+     .stored_if = has_ahead, .option = "mtp-loss-scaling-factor",
+     .help = "Factor of the mean loss of the modules of <mtp_num_layers>; default 0.1.",
+     .needs = {has_ahead, "<mtp_num_layers>"}, .log = " whose loss counts {}"},
     {TRIREME_AT(&C::norm_placement), .names = placement_names, .attribute = "norm_placement", .stored_if = is_bert,
      .option = "apply-residual-connection-post-layernorm",
      .help = "BERT: normalise each sum of residual and branch, as first published, not each branch's input.",
@@ -451,6 +462,7 @@ ModelConfig canonical(const ModelConfig& config) {
     result.rotary_base = plain.rotary_base;
     result.rotary_percent = plain.rotary_percent;
   }
+  if (config.ahead.depths == 0) result.ahead = plain.ahead;
   result.experts = canonical(config.experts, config.ffn_hidden);
   return result;
 }

@@ -27,10 +27,17 @@ struct MicroBatch {
   ConstTensorView span_ends = {};  ///< [b] int32, optional: last position of each sample's answer
   /// [b] int32, optional: row, in [s, b] of the full sequence, of each sample's last token before padding.
   ConstTensorView last_rows = {};
-  /// [s b] and [b] A: gradient of each token's and sample's unweighted loss. If empty, the head computes it from the
-  /// weights and the mode.
+  /// Optional, for depths d = 1 ... D of AheadPrediction: the token d places after each position [D, s, b] int32, the
+  /// token d places after its label, and the weight of that one's loss [D, s b] A; 0 beyond the end of the sample, or
+  /// of the position's document if samples delimit those.
+  ConstTensorView tokens_ahead = {};
+  ConstTensorView labels_ahead = {};
+  ConstTensorView ahead_weights = {};
+  /// [s b] and [b] A: gradient of each token's and sample's unweighted loss, and [D, s b] of those ahead. If empty,
+  /// they are computed from the weights and the mode.
   ConstTensorView loss_gradient = {};
   ConstTensorView sample_loss_gradient = {};
+  ConstTensorView ahead_loss_gradient = {};
   /// [s b] A, optional: results of the last stage's forward for each token, the same on every tensor rank: the weighted
   /// loss, and the number of tokens more likely than the label.
   TensorView token_losses = {};
@@ -49,6 +56,8 @@ struct StageMode {
   double loss_gradient = 1;         ///< gradient of the weighted token loss sum: loss scale / counted tokens
   double mean_gradient = 1;         ///< gradient of the mean losses of a micro-batch: loss scale / micro-batches
   double sample_loss_gradient = 1;  ///< gradient of the weighted sample loss sum: loss scale / counted samples
+  /// Gradient of the sum of each depth ahead: loss scale x loss factor / depths / counted tokens.
+  double ahead_loss_gradient = 1;
 };
 
 }  // namespace trireme::model

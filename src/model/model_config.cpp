@@ -152,6 +152,11 @@ void validate(const ModelConfig& config) {
   }
   if (config.latent.used) check_latent(config, expect);
   if (config.experts.any()) check_experts(config, expect);
+  expect(config.ahead.depths == 0 || (config.causal() && !config.embedding_norm &&
+                                      config.position_embedding != PositionEmbedding::learned_absolute),
+         fmt::format("<mtp_num_layers> {} needs a GPT whose embeddings have neither positions nor norms: give "
+                     "<position_embedding_type> rope, without <embed_layernorm>",
+                     config.ahead.depths));
   expect(config.is_bert() || !config.post_norm(),
          "<apply_residual_connection_post_layernorm> is an arrangement of BERT: a GPT's layers are pre-norm");
   const bool alibi = config.position_embedding == PositionEmbedding::alibi;

@@ -103,6 +103,13 @@ struct LatentAttention {
   std::int64_t value_dim = 128;  ///< channels of a head of values
 };
 
+/// Multi-token prediction (DeepSeek-AI 2024, arXiv:2412.19437, section 2.2): in training, module k = 1 ... `depths`
+/// also predicts the token k places after the next one (AheadPrediction). Names and meanings are Megatron Core's.
+struct MultiTokenPrediction {
+  int depths = 0;            ///< modules; 0: none
+  double loss_factor = 0.1;  ///< factor of the mean of their losses in the training loss
+};
+
 enum class RotaryScalingKind { none, llama3, yarn };
 
 /// Scaling of the rotary frequencies for sequences longer than those of an earlier training. There, channel pair i of
@@ -178,6 +185,7 @@ struct ModelConfig {
   bool sandwich_norm = false;      ///< norms are on the inputs of branches and on their results: ResidualForm
   bool shared_norm = false;        ///< the two branches of a parallel layer read one norm's result
   ExpertConfig experts = {};
+  MultiTokenPrediction ahead = {};
   NormPlacement norm_placement = NormPlacement::pre;  ///< post: BERT only
   bool binary_head = true;  ///< BERT: token types, a pooler and the prediction of the order of segments
   ModelOutput output = ModelOutput::pretraining;
@@ -194,6 +202,17 @@ struct ModelConfig {
   bool has_binary_head() const { return has_token_types() && predicts_tokens(); }
   /// Returns whether the output head shares the token embedding.
   bool has_tied_head() const { return tied_output && predicts_tokens(); }
+  /// Returns whether the model has modules that predict further tokens in training.
+  bool predicts_ahead() const { return ahead.depths > 0 && predicts_tokens(); }
+  /// Returns whether the last stage reads the token embedding: for the output, or to predict further tokens.
+  bool has_table_in_head() const { return has_tied_head() || predicts_ahead(); }
+  /// Transformer layers, with those that predict further tokens. The latter follow the others in number.
+  int all_layers() const { return layers + (predicts_ahead() ? ahead.depths : 0); }
+  /// Layer whose kind (experts, window, rotation) layer `layer` has: itself, or the last layer before those that
+  /// predict further tokens.
+  int kind_of(int layer) const { return layer < layers ? layer : layers - 1; }
+  /// Returns whether a layer has experts.
+  bool has_experts(int layer) const { return experts.in_layer(kind_of(layer)); }
   /// Returns whether the model classifies by a pooled first position, rather than its last token.
   bool has_task_pooler() const { return is_bert() && !predicts_tokens() && output != ModelOutput::spans; }
   /// Consecutive samples that share a label.

@@ -19,4 +19,13 @@ class ParameterHooks {
   virtual void after_backward(int unit, bool last) = 0;
 };
 
+/// Hooks that do nothing.
+class NoParameterHooks final : public ParameterHooks {
+ public:
+  void before_forward(int) override {}
+  void before_backward(int) override {}
+  void pause_backward(int) override {}
+  void after_backward(int, bool) override {}
+};
+
 }  // namespace trireme::parallel

@@ -47,6 +47,7 @@ inline constexpr auto quantities = std::to_array<Quantity>({
     {"params_norm", "Norm of the parameters", "", Axis::decades, false},
     {"num_zeros", "Gradients that are zero", "", Axis::from_zero, false},
     {"weight_decay", "Weight decay", "", Axis::from_zero, false},
+    {"mtp_loss", "Training loss of further tokens", "", Axis::decades, false},
     {"balance_loss", "Balance loss of the experts", "", Axis::fitted, false},
     {"router_z_loss", "z-loss of the routers", "", Axis::decades, false},
     {"router_entropy", "Entropy of the routers, nats", "", Axis::fitted, false},

@@ -60,16 +60,21 @@ std::vector<BatchLoader::Field> BatchLoader::fields_of(const SampleFields& reque
        Extent::sample},
       {"positions of last tokens", &SampleView::last_token, &MicroBatch::last_rows, &SampleFields::last_token,
        Extent::row},
+      {"tokens ahead", &SampleView::tokens, &MicroBatch::tokens_ahead, nullptr, Extent::ahead},
+      {"labels ahead", &SampleView::labels, &MicroBatch::labels_ahead, nullptr, Extent::ahead},
   };
   std::vector<Field> fields;
-  std::ranges::copy_if(all, std::back_inserter(fields),
-                       [&](const Field& field) { return field.requested == nullptr || requested.*field.requested; });
+  std::ranges::copy_if(all, std::back_inserter(fields), [&](const Field& field) {
+    if (field.extent == Extent::ahead) return requested.ahead > 0;
+    return field.requested == nullptr || requested.*field.requested;
+  });
   return fields;
 }
 
 Shape BatchLoader::shape_of(const Field& field, std::int64_t rows) const {
   return field.extent == Extent::position ? Shape{rows, b_}
          : field.extent == Extent::label  ? Shape{labels_of_batch()}
+         : field.extent == Extent::ahead  ? Shape{requested_.ahead, rows, b_}
                                           : Shape{b_};
 }
 
@@ -79,10 +84,11 @@ std::vector<Tensor> BatchLoader::make_tensors(std::int64_t micro_batches) const 
   tensors.emplace_back(backend_, weight_type_, Shape{micro_batches, s * b_});
   tensors.emplace_back(backend_, DType::int64, Shape{micro_batches, b_});
   if (requested_.is_random) tensors.emplace_back(backend_, weight_type_, Shape{micro_batches, labels_of_batch()});
+  if (requested_.ahead > 0) {
+    tensors.emplace_back(backend_, weight_type_, Shape{micro_batches, requested_.ahead * s * b_});
+  }
   for (const Field& field : fields_) {
-    const Shape shape = shape_of(field, s);
-    tensors.emplace_back(backend_, DType::int32,
-                         shape.rank() == 2 ? Shape{micro_batches, s, b_} : Shape{micro_batches, shape[0]});
+    tensors.emplace_back(backend_, DType::int32, Shape{micro_batches, shape_of(field, s).numel()});
   }
   return tensors;
 }
@@ -146,6 +152,7 @@ void BatchLoader::read(Set& set, const Request& request) const {
   const auto rows_of_batch = static_cast<std::size_t>(shard_.rows * b_);
   std::vector<double> weights(request.samples.size() * static_cast<std::size_t>(shard_.rows));
   std::vector<std::int64_t> counted(weights.size() / rows_of_batch);  // tokens of each micro-batch
+  std::vector<double> ahead_weights(weights.size() * static_cast<std::size_t>(requested_.ahead));
   set.sample_labels.clear();
   set.sequences.clear();
   set.unpadded_positions = 0;
@@ -177,11 +184,20 @@ void BatchLoader::read(Set& set, const Request& request) const {
         const auto position = static_cast<std::size_t>(shard.positions[row]);
         weights[static_cast<std::size_t>(first + row * b_)] = sample.labels[position] >= 0 ? 1 : 0;
       }
+      for_each_ahead(number, shard, [&](std::int64_t to, std::int64_t position, std::int64_t ahead) {
+        const auto at = static_cast<std::size_t>(ahead);
+        const bool counts = ahead >= 0 && sample.labels[at] >= 0 &&
+                            (sample.first_visible.empty() || sample.first_visible[at] <= position);
+        ahead_weights[static_cast<std::size_t>(to)] = counts ? 1 : 0;
+      });
       write(set, number, shard, sample);
     }
   }
   set.counted_tokens = std::accumulate(counted.begin(), counted.end(), std::int64_t{0});
   write_weights(set, weights_index, std::move(weights), counted, request.form.average);
+  if (requested_.ahead > 0) {
+    write_weights(set, ahead_weights_index(), std::move(ahead_weights), counted, request.form.average);
+  }
   if (!requested_.is_random) return;
   std::vector<double> sample_weights;
   std::vector<std::int64_t> counted_samples(counted.size());
@@ -190,6 +206,17 @@ void BatchLoader::read(Set& set, const Request& request) const {
     sample_weights.push_back(label >= 0 ? 1 : 0);
   }
   write_weights(set, sample_weights_index, std::move(sample_weights), counted_samples, request.form.average);
+}
+
+template <class Function>
+void BatchLoader::for_each_ahead(std::int64_t i, const parallel::SequenceShard& shard, const Function& function) const {
+  const std::int64_t first = i / b_ * requested_.ahead * shard_.rows * b_ + i % b_;
+  for (std::int64_t d = 0; d < requested_.ahead; ++d) {
+    for (std::int64_t row = 0; row < shard.rows; ++row) {
+      const std::int64_t position = shard.positions[row], ahead = position + d + 1;
+      function(first + (d * shard.rows + row) * b_, position, ahead < shard.sequence ? ahead : -1);
+    }
+  }
 }
 
 void BatchLoader::write(Set& set, std::int64_t i, const parallel::SequenceShard& shard,
@@ -213,6 +240,11 @@ void BatchLoader::write(Set& set, std::int64_t i, const parallel::SequenceShard&
         continue;
       case Extent::row:
         host[i] = static_cast<std::int32_t>(values[0] * b_ + i % b_);
+        continue;
+      case Extent::ahead:
+        for_each_ahead(i, shard, [&](std::int64_t to, std::int64_t, std::int64_t ahead) {
+          host[to] = ahead < 0 ? 0 : values[static_cast<std::size_t>(ahead)];
+        });
         continue;
       case Extent::position:
         break;
@@ -251,6 +283,7 @@ void BatchLoader::upload(Set& set, const Request& request, Stream& stream) const
   const std::int64_t rows = samples * shard_.rows;
   std::vector<std::int64_t> count = {rows, samples};
   if (requested_.is_random) count.push_back(samples / requested_.samples_per_label);
+  if (requested_.ahead > 0) count.push_back(rows * requested_.ahead);
   for (const Field& field : fields_) count.push_back(samples / b_ * shape_of(field, shard_.rows).numel());
   set.copies.upload(stream, count);
 }
@@ -290,6 +323,7 @@ std::vector<MicroBatch> BatchLoader::load(const data::SampleSource& source, cons
     batch.loss_weights = row_of(weights_index, j, {s * b_});
     batch.samples = row_of(numbers_index, j, {b_});
     if (requested_.is_random) batch.sample_weights = row_of(sample_weights_index, j, {labels_of_batch()});
+    if (requested_.ahead > 0) batch.ahead_weights = row_of(ahead_weights_index(), j, {requested_.ahead, s * b_});
     for (std::size_t f = 0; f < fields_.size(); ++f) {
       batch.*fields_[f].of_micro_batch = row_of(first_field_index() + f, j, shape_of(fields_[f], s));
     }

@@ -84,9 +84,9 @@ class BatchLoader {
   void end_reading();
 
  private:
-  /// Extent of a field in a micro-batch: [s, b], [b], [b] as rows of [s, b] instead of positions, or one for each
-  /// label.
-  enum class Extent { position, sample, row, label };
+  /// Extent of a field in a micro-batch: [s, b], [b], [b] as rows of [s, b] instead of positions, one for each label,
+  /// or [D, s, b] of the values 1 ... D places ahead.
+  enum class Extent { position, sample, row, label, ahead };
   /// Field of int32 that is copied from samples to micro-batches.
   struct Field {
     const char* name;
@@ -100,10 +100,12 @@ class BatchLoader {
   Shape shape_of(const Field& field, std::int64_t rows) const;
   std::int64_t labels_of_batch() const { return b_ / requested_.samples_per_label; }
   /// Allocates the tensors of one update: weights [m, s b] A, numbers of the samples [m, b] int64, weights of the
-  /// samples [m, b] A if they have labels, then the fields [m, s, b] or [m, b] int32; s are the rows of the shard.
+  /// samples [m, b] A if they have labels, weights ahead [m, D s b] A if requested, then the fields [m, s, b], [m, b]
+  /// or [m, D, s, b] int32; s are the rows of the shard.
   std::vector<Tensor> make_tensors(std::int64_t micro_batches) const;
   static constexpr std::size_t weights_index = 0, numbers_index = 1, sample_weights_index = 2;
-  std::size_t first_field_index() const { return requested_.is_random ? 3 : 2; }
+  std::size_t ahead_weights_index() const { return requested_.is_random ? 3 : 2; }
+  std::size_t first_field_index() const { return ahead_weights_index() + (requested_.ahead > 0 ? 1 : 0); }
   struct Set {
     Set(Backend& backend, std::vector<Tensor> made)
         : tensors(std::move(made)), copies(backend, {tensors.begin(), tensors.end()}) {}
@@ -128,6 +130,10 @@ class BatchLoader {
   void read(Set& set, const Request& request) const;
   /// Writes this rank's `shard` of sample `i` of a request to the host memory of `set`.
   void write(Set& set, std::int64_t i, const parallel::SequenceShard& shard, const data::SampleView& sample) const;
+  /// Calls `function(index, position, ahead)` for each element of sample `i` in a tensor [m, D, s, b] of this rank's
+  /// `shard`. `ahead` is 1 ... D places after `position`, or -1 if that is beyond the sample.
+  template <class Function>
+  void for_each_ahead(std::int64_t i, const parallel::SequenceShard& shard, const Function& function) const;
   /// Writes weights of 0 and 1 to a tensor of `set`; with LossAverage::micro_batch, divides them by `counted`, the
   /// number of labels in each micro-batch.
   void write_weights(Set& set, std::size_t tensor, std::vector<double> weights,

@@ -32,7 +32,7 @@ struct Experts {
 };
 Experts experts_of(const model::ModelConfig& config) {
   Experts experts;
-  for (int layer = 0; layer < config.layers; ++layer) experts.layers += config.experts.in_layer(layer) ? 1 : 0;
+  for (int layer = 0; layer < config.all_layers(); ++layer) experts.layers += config.has_experts(layer) ? 1 : 0;
   const std::int64_t of_one = (config.gated ? 3 : 2) * config.hidden * config.expert_ffn_hidden();
   experts.elements = static_cast<double>(experts.layers) * static_cast<double>(config.experts.count * of_one);
   return experts;
@@ -109,7 +109,7 @@ MinMemory min_memory(const model::ModelConfig& config, const ExecutionConfig& ex
   const Experts experts = experts_of(config);
   const double tokens =
       static_cast<double>(execution.sequence_length) * static_cast<double>(execution.micro_batch_size);
-  const std::int64_t expansion = experts.layers < config.layers ? config.expansion() : 0;
+  const std::int64_t expansion = experts.layers < config.all_layers() ? config.expansion() : 0;
   const double max_width =
       static_cast<double>(std::max({config.hidden, expansion, padded / execution.cross_entropy_chunks}));
   return {parameters * (copied * grid.gradient_size() + shared) -

@@ -81,7 +81,8 @@ data::SampleFields sample_fields(const model::ModelConfig& config, const Documen
           .is_random = config.has_binary_head() || !config.predicts_tokens(),
           .span_end = config.output == model::ModelOutput::spans,
           .last_token = !config.is_bert() && !config.predicts_tokens(),
-          .samples_per_label = config.samples_per_label()};
+          .samples_per_label = config.samples_per_label(),
+          .ahead = config.predicts_ahead() ? config.ahead.depths : 0};
 }
 
 ParallelModel::ParallelModel(Backend& backend, Communicator& world, const parallel::ProcessGrid& grid,
@@ -160,17 +161,17 @@ void ParallelModel::reduce_gradients() {
 
 model::LossSums ParallelModel::sum_over_ranks(model::LossSums mine) {
   if (communicators_.tensor->rank() != 0) mine = {};  // every tensor rank has the same sums
-  std::array<double, 2> sums = {mine.tokens, mine.samples};
+  std::array<double, 3> sums = {mine.tokens, mine.samples, mine.ahead};
   all_reduce_numbers(world_, sums, ReduceOp::sum);
-  return {sums[0], sums[1]};
+  return {sums[0], sums[1], sums[2]};
 }
 
 std::vector<model::ExpertLoad> ParallelModel::take_expert_loads() {
   const auto experts = static_cast<std::size_t>(config_.experts.count);
   if (experts == 0) return {};
   const std::size_t width = 2 * experts + 4;
-  std::vector<double> sums(static_cast<std::size_t>(config_.layers) * width);
-  for (const model::ExpertLoad& load : stage_.layers().take_expert_loads()) {
+  std::vector<double> sums(static_cast<std::size_t>(config_.all_layers()) * width);
+  for (const model::ExpertLoad& load : stage_.take_expert_loads()) {
     if (load.tokens.empty() || communicators_.tensor->rank() != 0) continue;  // every tensor rank has the same load
     double* row = sums.data() + static_cast<std::size_t>(load.layer) * width;
     std::ranges::copy(load.tokens, row);
@@ -183,8 +184,8 @@ std::vector<model::ExpertLoad> ParallelModel::take_expert_loads() {
   }
   all_reduce_numbers(world_, sums, ReduceOp::sum);
   std::vector<model::ExpertLoad> loads;
-  for (int layer = 0; layer < config_.layers; ++layer) {
-    if (!config_.experts.in_layer(layer)) continue;
+  for (int layer = 0; layer < config_.all_layers(); ++layer) {
+    if (!config_.has_experts(layer)) continue;
     const double* row = sums.data() + static_cast<std::size_t>(layer) * width;
     const double* end = row + 2 * experts;
     loads.push_back({layer, {row, row + experts}, {row + experts, end}, end[0], end[1], end[2], end[3]});

@@ -24,6 +24,7 @@ class Window {
     tokens_ += record.tokens_per_second * record.elapsed_ms;  // thousandths
     flops_ += record.tflops_per_rank * record.elapsed_ms;
     if (record.sop_loss) sop_loss_ = sop_loss_.value_or(0) + (record.skipped ? 0 : *record.sop_loss);
+    if (record.mtp_loss) mtp_loss_ = mtp_loss_.value_or(0) + (record.skipped ? 0 : *record.mtp_loss);
     if (record.skipped) {
       skipped_ += 1;
     } else {
@@ -43,6 +44,7 @@ class Window {
         sop_loss_ ? fmt::format("lm loss {} | sop loss {}", mean(loss_), mean(*sop_loss_)) : "loss " + mean(loss_),
         last.skipped ? text_of(last.skip_reason) : fmt::format("grad norm {:.3f}", last.grad_norm), last.learning_rate,
         per_iteration_ms, tokens_ / elapsed_ms_, flops_ / elapsed_ms_);
+    if (mtp_loss_) line += fmt::format(" | mtp loss {}", mean(*mtp_loss_));
     if (!last.experts.empty()) {
       const LayerLoad experts = summary_of(last.experts);
       if (experts.balance_loss > 0) line += fmt::format(" | balance loss {:.3f}", experts.balance_loss);
@@ -64,7 +66,7 @@ class Window {
   int iterations_ = 0;
   int skipped_ = 0;
   double loss_ = 0;
-  std::optional<double> sop_loss_;
+  std::optional<double> sop_loss_, mtp_loss_;
   double elapsed_ms_ = 0;
   double tokens_ = 0;
   double flops_ = 0;

@@ -14,15 +14,7 @@ TensorView unseen(DType dtype, const Shape& shape) {
   return {&byte, dtype, shape};
 }
 
-class NoHooks final : public parallel::ParameterHooks {
- public:
-  void before_forward(int) override {}
-  void before_backward(int) override {}
-  void pause_backward(int) override {}
-  void after_backward(int, bool) override {}
-};
-
-NoHooks no_hooks;
+parallel::NoParameterHooks no_hooks;
 
 model::StageShard shard_of(const StageRehearsal::Layers& layers, const ExecutionConfig& execution,
                            const parallel::ProcessGrid& grid) {
@@ -51,6 +43,10 @@ model::MicroBatch unseen_micro_batch(const data::SampleFields& fields, std::int6
     batch.sample_weights = unseen(accumulation_type(dtype), {b / fields.samples_per_label});
   }
   if (fields.span_end) batch.span_ends = unseen(DType::int32, {b});
+  if (fields.ahead > 0) {
+    batch.tokens_ahead = batch.labels_ahead = unseen(DType::int32, {fields.ahead, s, b});
+    batch.ahead_weights = unseen(accumulation_type(dtype), {fields.ahead, s * b});
+  }
   if (fields.last_token) batch.last_rows = unseen(DType::int32, {b});
   return batch;
 }

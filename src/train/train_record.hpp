@@ -34,6 +34,7 @@ struct TrainRecord {
   std::int64_t batch_size = 0;        ///< samples
   double lm_loss = 0;                 ///< mean over the counted tokens of the global batch (see LossAverage), fp64
   std::optional<double> sop_loss;     ///< BERT with a binary head: mean over the samples
+  std::optional<double> mtp_loss;     ///< modules ahead: mean over them and over the counted tokens of lm_loss
   double grad_norm = 0;               ///< before clipping, without the loss scale
   double learning_rate = 0;           ///< used in this update, like the following rates
   std::optional<double> decoupled_learning_rate;  ///< if any
@@ -48,6 +49,9 @@ struct TrainRecord {
   double tokens_per_second = 0;
   double tflops_per_rank = 0;                          ///< model FLOPs, full attention, without recomputation
   std::optional<std::vector<ExposedTime>> exposed_ms;  ///< by group, if measured
+
+  /// Sum of the losses. It is finite if all are.
+  double loss() const { return lm_loss + sop_loss.value_or(0) + mtp_loss.value_or(0); }
 };
 
 /// Measurements of an evaluation of the validation or test split.

@@ -142,7 +142,7 @@ TrainRecord Trainer::step(const data::SampleSource& samples) {
     compute_gradients(micro_batches, batch_size, record);
     if (guard_) guard_->check(record, progress_, [&] { compute_gradients(micro_batches, batch_size, record); });
     loss_scaler_.update(record.skipped && record.skip_reason == Skip::not_finite);
-    if (options_.guards.spiky_loss_factor > 0) progress_.note_loss(record.lm_loss + record.sop_loss.value_or(0));
+    if (options_.guards.spiky_loss_factor > 0) progress_.note_loss(record.loss());
     if (!record.skipped) update_parameters(record);
     model_.backend().compute_stream().synchronize();
   }
@@ -191,6 +191,10 @@ void Trainer::compute_gradients(const std::vector<model::MicroBatch>& micro_batc
   mode.seed = options_.seed;
   mode.loss_gradient = record.loss_scale / tokens;
   mode.sample_loss_gradient = record.loss_scale / samples;
+  if (model_.config().predicts_ahead()) {
+    const model::MultiTokenPrediction& ahead = model_.config().ahead;
+    mode.ahead_loss_gradient = mode.loss_gradient * ahead.loss_factor / ahead.depths;
+  }
   mode.mean_gradient = record.loss_scale / static_cast<double>(micro_batches_of_all);
   if (guard_) guard_->begin();
   model_.run(micro_batches, mode, /*as_graphs=*/!guard_ || !guard_->searches());
@@ -202,11 +206,12 @@ void Trainer::compute_gradients(const std::vector<model::MicroBatch>& micro_batc
   if (guard_) guard_->note(mine);
   record.lm_loss = unsigned_nan(model_.config().predicts_tokens() ? sums.tokens / tokens : sums.samples / samples);
   if (model_.config().has_binary_head()) record.sop_loss = unsigned_nan(sums.samples / samples);
+  if (model_.config().predicts_ahead()) record.mtp_loss = unsigned_nan(sums.ahead / tokens);
   record.grad_norm = unsigned_nan(optim::gradient_norm(model_.backend(), model_.parameters(), model_.gradient_groups(),
                                                        norm_sum_, options_.grad_norm_power) /
                                   record.loss_scale);
   note_expert_loads(micro_batches_of_all, record);
-  record.skipped = !std::isfinite(record.grad_norm) || !std::isfinite(record.lm_loss + record.sop_loss.value_or(0));
+  record.skipped = !std::isfinite(record.grad_norm) || !std::isfinite(record.loss());
 }
 
 void Trainer::note_expert_loads(std::int64_t micro_batches, TrainRecord& record) {
@@ -243,7 +248,7 @@ void Trainer::update_parameters(TrainRecord& record) {
   }
   if (model_.config().experts.balance == model::BalanceLoss::global) {
     for (const model::ExpertLoad& load : expert_loads_) balance_loads_[load.layer] = load.chosen;
-    model_.stage().layers().set_balance_loads(balance_loads_);
+    model_.stage().set_balance_loads(balance_loads_);
   }
   if (router_biases_) router_biases_->update(expert_loads_, [this](std::size_t i) { return masters_of(i); });
   optimizer_->step(rates, clip / record.loss_scale,
@@ -267,11 +272,11 @@ void Trainer::check_skipped(const TrainRecord& record) {
                 "loss or gradients were not finite in {} iterations in a row{}, the last one {} (loss {}, gradient "
                 "norm {}): {}. Try a lower <lr>, check the data{}, or continue from an earlier checkpoint",
                 in_row, dynamic ? fmt::format(" at the least loss scale, {:g}", record.loss_scale) : "",
-                progress_.iteration, record.lm_loss + record.sop_loss.value_or(0), record.grad_norm, tensor,
+                progress_.iteration, record.loss(), record.grad_norm, tensor,
                 dynamic ? ", train in bf16, lower <min_loss_scale>" : "");
   if (model_.world().rank() != 0) return;
   log::warn("no update in iteration {}, whose loss or gradients are not finite (loss {}, gradient norm {}): {}",
-            progress_.iteration, record.lm_loss + record.sop_loss.value_or(0), record.grad_norm, tensor);
+            progress_.iteration, record.loss(), record.grad_norm, tensor);
 }
 
 void Trainer::check_replicas() {
@@ -341,7 +346,7 @@ void Trainer::restore(const Attributes& attributes, OptimizerState optimizer) {
   optimizer_->restore(kept ? saved.updates : 0);
   if (model_.config().experts.balance == model::BalanceLoss::global) {
     balance_loads_ = saved.expert_loads;
-    model_.stage().layers().set_balance_loads(balance_loads_);
+    model_.stage().set_balance_loads(balance_loads_);
   }
   if (router_biases_) router_biases_->read([this](std::size_t i) { return masters_of(i); });
   model_.data_parallel().gather_parameters();

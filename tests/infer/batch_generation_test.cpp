@@ -53,6 +53,20 @@ model::ModelConfig bloom() {
   return config;
 }
 
+/// Latent attention with YaRN and windows, values narrower than keys, experts.
+model::ModelConfig deepseek() {
+  model::ModelConfig config = small_model();
+  config.latent = {.used = true, .query_rank = 10, .kv_rank = 12, .head_dim = 6, .rotary_dim = 4, .value_dim = 7};
+  config.qk_norm = true;
+  config.normalization = model::Normalization::rms_norm;
+  config.position_embedding = model::PositionEmbedding::rope;
+  config.rotary_scaling = {model::RotaryScalingKind::yarn, 4, 64, 1, 32, 1, 0.5};
+  config.linear_bias = false;
+  config.experts.count = 4;
+  config.window = model::AttentionWindow::of_layers(5, "10");
+  return config;
+}
+
 /// Returns a run in fp64 with weights that make the model's predictions fairly certain.
 test::TrainingRunConfig run_of(const model::ModelConfig& config) { return {.model = config, .init_std = 0.15}; }
 
@@ -127,7 +141,7 @@ std::vector<Layout> layouts(int ranks) {
 
 TEST(BatchGeneration, NeitherTheGridNorTheBatchChangesATextOrItsLogProbabilities) {
   SelfCommunicator alone;
-  for (const model::ModelConfig& config : {small_model(), llama(), bloom()}) {
+  for (const model::ModelConfig& config : {small_model(), llama(), bloom(), deepseek()}) {
     std::vector<std::string> expected;
     if (world().rank() == 0) {
       TrainingRun one(alone, run_of(config), {});

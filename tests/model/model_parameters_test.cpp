@@ -128,6 +128,34 @@ TEST(GptParameters, OfLlamaHaveTheirNamesAndShapes) {
             "lm_head.weight [130, 16] [128, 16]\n");
 }
 
+TEST(GptParameters, OfModulesAheadFollowTheHead) {
+  ModelConfig config = small();
+  test::model_variant("Llama").apply(config);
+  config.layers = 2;
+  config.ahead.depths = 1;
+  const parallel::VocabularyPartition vocabulary(config.vocabulary, 0, 1);
+  const StageShard last = StageShard::of(parallel::PipelineLayout::of(2, 2, {}), 0, 1, 1);
+  std::string list;
+  for (const Parameter& p : model_parameters(config, last, vocabulary)) {
+    if (!p.name.starts_with("h.1.") && !p.name.starts_with("h.2.mlp")) {
+      list += p.name + " " + to_string(p.shape) + (p.shared_copy ? " copy\n" : "\n");
+    }
+  }
+  EXPECT_EQ(list,
+            "ln_f.weight [16]\n"
+            "lm_head.weight [130, 16]\n"
+            "wte [130, 16] copy\n"
+            "mtp.0.embedding_ln.weight [16]\n"
+            "mtp.0.hidden_ln.weight [16]\n"
+            "mtp.0.proj.weight [16, 32]\n"
+            "h.2.ln_1.weight [16]\n"
+            "h.2.attn.q.weight [4, 4, 16]\n"
+            "h.2.attn.kv.weight [2, 2, 4, 16]\n"
+            "h.2.attn.proj.weight [16, 16]\n"
+            "h.2.ln_2.weight [16]\n"
+            "mtp.0.ln.weight [16]\n");
+}
+
 TEST(GptParameters, OfLatentAttentionHaveTheirNamesAndShapes) {
   ModelConfig config = small();
   config.layers = 1;

@@ -183,6 +183,22 @@ inline const std::vector<ModelVariant>& model_variants() {
          c.experts = {.count = 4};
          c.parallel_residual = true;
        }},
+      {"modules ahead",
+       [](ModelConfig& c) {
+         c.position_embedding = model::PositionEmbedding::rope;
+         c.linear_bias = false;
+         c.experts = {.count = 4, .layers = model::ExpertConfig::every(2, c.layers)};
+         c.ahead = {.depths = 2, .loss_factor = 0.3};
+       }},
+      {"modules ahead with untied output and windows",
+       [](ModelConfig& c) {
+         c.position_embedding = model::PositionEmbedding::rope;
+         c.normalization = model::Normalization::rms_norm;
+         c.tied_output = false;
+         c.scaled_embedding = true;
+         c.window = model::AttentionWindow::every(3, 2, c.layers);
+         c.ahead.depths = 1;
+       }},
       {"norms across heads", [](ModelConfig& c) { c.qk_norm = c.qk_norm_across_heads = true; }},
       {"norms after branches", [](ModelConfig& c) { c.post_branch_norm = true; }},
       {"OLMo 2",

@@ -59,7 +59,8 @@ inline SyntheticRun run_from(const nlohmann::json& run) {
 }
 
 /// "synthetic", or "synthetic_hot", whose initial matrices are 16 times as large; "llama", "llama_hot", and "mixed" of
-/// both families; the others have the layers of the models that name them.
+/// both families; "modules_ahead" and "module_ahead_tied", which predict further tokens; the others have the layers of
+/// the models that name them.
 inline SyntheticRun synthetic_run(const std::string& name) {
   const bool is_gpt2 = name.starts_with("synthetic");
   const nlohmann::json run =
@@ -97,6 +98,8 @@ inline SyntheticRun synthetic_run(const std::string& name) {
   model.norm_1p = shape.value("norm_1p", false);
   if (shape.value("squared_relu", false)) model.activation = Activation::squared_relu;
   model.tied_output = shape.value("tied_output", model.tied_output);
+  model.ahead.depths = shape.value("mtp", 0);
+  model.ahead.loss_factor = shape.value("mtp_factor", model.ahead.loss_factor);
   return result;
 }
 

@@ -226,7 +226,7 @@ inline Curve training_curve(Communicator& world, const TrainingRunConfig& config
   Curve curve;
   for (std::int64_t i = 0; i < config.steps; ++i) {
     const train::TrainRecord record = run.step();
-    curve.loss.push_back(record.lm_loss + record.sop_loss.value_or(0));
+    curve.loss.push_back(record.loss());
     curve.grad_norm.push_back(record.grad_norm);
     if (!record.experts.empty()) curve.router_entropy.push_back(train::summary_of(record.experts).router_entropy);
   }

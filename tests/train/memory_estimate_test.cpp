@@ -42,7 +42,11 @@ TEST(MemoryEstimate, MatchesTheAllocator) {
       const std::size_t binary = rig.gpt.config().has_binary_head() ? 1 : 0;
       const std::size_t of_bert = (rig.gpt.config().is_bert() ? 64 : 0) + binary * (2 * 4 * 16 * 4 + 2 * 64);
       const std::size_t of_documents = packed ? 2 * 2 * 4 * 16 * 4 : 0;  // positions and first visible ones
-      EXPECT_EQ(estimate.batches, 2 * (batch + of_bert + of_documents) + (3 + 3 * binary) * 64);
+      // Tokens, targets and weights further ahead, and a sum of their losses.
+      const auto depths = static_cast<std::size_t>(rig.gpt.config().ahead.depths);
+      const std::size_t of_ahead = 2 * 4 * depths * 16 * (4 + 4 + size_of(accumulation_type(dtype)));
+      const std::size_t sums = 3 + 3 * binary + (depths > 0 ? 1 : 0);
+      EXPECT_EQ(estimate.batches, 2 * (batch + of_bert + of_documents + of_ahead) + sums * 64);
       std::size_t state = 0;
       for (const checkpoint::StateTensor& tensor : trainer.state_tensors()) state += tensor.data.size_bytes();
       EXPECT_EQ(estimate.state, state);

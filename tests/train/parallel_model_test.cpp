@@ -110,12 +110,14 @@ TEST(TransformerStage, GradientsMatchFiniteDifferences) {
     mode.hidden_dropout = 0.2;
     mode.attention_dropout = 0.2;
     mode.seed = 3;
+    const double ahead = rig.gpt.config().ahead.depths;
+    mode.ahead_loss_gradient = 0.4 / std::max(ahead, 1.0);
     const std::vector<model::MicroBatch> batch = loader.load(*formula_samples(rig.gpt.config()), {{4, 0}, {9, 1}});
     const auto loss = [&] {
       rig.gpt.stage().begin(batch, mode);
       rig.gpt.stage().forward(0, 0, {}, {});
       const model::LossSums sums = rig.gpt.stage().take_loss_sums();
-      return sums.tokens + sums.samples;
+      return sums.tokens + sums.samples + 0.4 * sums.ahead;
     };
     const test::Tolerance close = test::tolerance(DType::fp64, test::Operation::model_difference);
     loss();

@@ -91,7 +91,7 @@ constexpr auto refused_flags = std::to_array<FlagGroup>({
     {one, "BLOOM", absent, why::fsdp, "zero-stage"},
     {none, "0.12-", absent, why::graphs, "external-cuda-graph"},
     {one, "0.15-", absent, why::graphs, "cuda-graph-impl"},
-    {list, "", absent, why::hybrid, "heterogeneous-*, hybrid-*, mamba-*, mhc-*, mtp-*"},
+    {list, "", absent, why::hybrid, "heterogeneous-*, hybrid-*, mamba-*, mhc-*"},
     {none, "0.12-", absent, why::hybrid, "is-hybrid-model"},
     {list, "", absent, why::inference, "inference-*"},
     {one, "0.18-", absent, why::inference, "chat-template"},

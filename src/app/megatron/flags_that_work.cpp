@@ -22,7 +22,8 @@ constexpr auto working_flags = std::to_array<FlagGroup>({
      "moe-router-num-groups, moe-router-score-function, moe-router-topk-scaling-factor, mscale, mscale-all-dim, "
      "num-virtual-stages-per-pipeline-rank, rope-scaling-factor"},
     {list, "0.12-", works, "", "iterations-to-skip, recompute-modules"},
-    {one, "0.12-", works, "", "data-parallel-sharding-strategy, moe-router-dtype"},
+    {one, "0.12-", works, "",
+     "data-parallel-sharding-strategy, moe-router-dtype, mtp-loss-scaling-factor, mtp-num-layers"},
     {one, "0.13-", works, "", "pipeline-model-parallel-layout"},
     {none, "0.14-", works, "", "multiple-validation-sets"},
     {one, "0.14-", works, "", "padded-vocab-size, rope-type, save-retain-interval"},

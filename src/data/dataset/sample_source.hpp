@@ -20,6 +20,7 @@ struct SampleFields {
   bool span_end = false;
   bool last_token = false;
   std::int64_t samples_per_label = 1;  ///< consecutive samples whose common label is on the first
+  std::int64_t ahead = 0;              ///< further tokens to predict at each position, which every source supplies
   bool operator==(const SampleFields&) const = default;
 };
 

@@ -59,10 +59,10 @@ SelfAttention::SelfAttention(const parallel::TensorContext& context, const paral
                              const std::string& prefix, const ModelConfig& config, int layer, std::int64_t first_head)
     : context_(context),
       projection_(context, parameters.at(prefix + ".proj.weight")),
-      rotary_(config.rotary_of(layer)),
+      rotary_(config.rotary_of(config.kind_of(layer))),
       scale_(config.score_scale()),
       soft_cap_(config.attention_soft_cap),
-      window_(config.window.of(layer)),
+      window_(config.window.of(config.kind_of(layer))),
       alibi_heads_(config.position_embedding == PositionEmbedding::alibi ? config.heads : 0),
       layer_(layer),
       first_head_(first_head) {

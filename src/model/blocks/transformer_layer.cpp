@@ -10,7 +10,7 @@ void TransformerLayer::declare(ParameterList& list, const ModelConfig& config, i
   ResidualForm::declare(list, config, prefix, 1);
   SelfAttention::declare(list, config, prefix + ".attn");
   ResidualForm::declare(list, config, prefix, 2);
-  if (config.experts.in_layer(layer)) {
+  if (config.has_experts(layer)) {
     Experts::declare(list, config, prefix + ".mlp");
   } else {
     FeedForward::declare(list, config, config.ffn_hidden, prefix + ".mlp");
@@ -26,7 +26,7 @@ TransformerLayer::TransformerLayer(const parallel::TensorContext& context, const
       feed_forward_bias_(parameters, prefix_of(layer) + ".mlp.proj.bias"),
       residual_(ResidualForm::make(context, parameters, prefix_of(layer), config)) {
   const std::string prefix = prefix_of(layer) + ".mlp";
-  if (config.experts.in_layer(layer)) {
+  if (config.has_experts(layer)) {
     experts_.emplace(context, parameters, prefix, config, layer);
   } else {
     feed_forward_.emplace(context, parameters, prefix, config);

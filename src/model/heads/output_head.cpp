@@ -29,11 +29,12 @@ std::unique_ptr<OutputHead::Saved> OutputHead::forward(const LayerShape& shape, 
 }
 
 void OutputHead::backward(const LayerShape& shape, const MicroBatch& batch, const StageMode& mode, const Saved& saved,
-                          TensorView dx) {
+                          ConstTensorView dnormed, TensorView dx) {
   const ArenaScope scope(context_.workspace);
-  const TensorView dnormed = norm_ ? shape.allocate_residual(context_.workspace) : dx;
-  predict_backward(shape, batch, mode, saved, dnormed);
-  if (norm_) norm_->backward(dnormed, saved.norm.input, saved.norm.statistics, {}, dx);
+  const TensorView sum = norm_ ? shape.allocate_residual(context_.workspace) : dx;
+  predict_backward(shape, batch, mode, saved, sum);
+  if (dnormed) context_.backend.elementwise().add(context_.stream(), dnormed, sum);
+  if (norm_) norm_->backward(sum, saved.norm.input, saved.norm.statistics, {}, dx);
 }
 
 LanguageModelHead::LanguageModelHead(const parallel::TensorContext& context,

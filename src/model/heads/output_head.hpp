@@ -14,6 +14,7 @@ namespace trireme::model {
 struct LossSums {
   double tokens = 0;   ///< losses of tokens
   double samples = 0;  ///< losses of samples
+  double ahead = 0;    ///< losses of further tokens: mean over the depths of AheadPrediction
 };
 
 /// Head of a model, on the last stage: applies the final norm to the result of the last layer, computes losses from it,
@@ -46,9 +47,10 @@ class OutputHead {
   std::unique_ptr<Saved> forward(const LayerShape& shape, const MicroBatch& batch, const StageMode& mode,
                                  ConstTensorView x, Arena& arena);
   /// Computes dx [s_local, b, h] from the losses, overwritten; accumulates the parameters' gradients. `mode` has the
-  /// gradients of the loss sums, unless the micro-batch has its own.
+  /// gradients of the loss sums, unless the micro-batch has its own. `dnormed` is a further gradient of the normed
+  /// result, or empty.
   void backward(const LayerShape& shape, const MicroBatch& batch, const StageMode& mode, const Saved& saved,
-                TensorView dx);
+                ConstTensorView dnormed, TensorView dx);
   /// Returns the sums since the last call. Waits for the device.
   virtual LossSums take_loss_sums() = 0;
   /// Returns the class scores of the samples evaluated since the last call: [samples, classes], row-major, in the order

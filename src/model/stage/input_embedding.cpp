@@ -16,8 +16,9 @@ double embedding_scale(std::int64_t h, DType dtype) {
 }  // namespace
 
 InputEmbedding::InputEmbedding(const parallel::TensorContext& context, const parallel::VocabularyPartition& vocabulary,
-                               const parallel::ParameterBuffer& parameters, const ModelConfig& config)
+                               const parallel::ParameterBuffer& parameters, const ModelConfig& config, int layer)
     : context_(context),
+      layer_(layer),
       factor_(config.scaled_embedding
                   ? embedding_scale(config.hidden, parameters.at(token_table_name(config)).value.dtype())
                   : 1),
@@ -52,7 +53,7 @@ InputEmbedding::Saved InputEmbedding::forward(const LayerShape& shape, const Mic
   });
   backend.embedding().add_positions(stream, by_sequence(batch).values,
                                     shape.residual_positions(context_.tensor_group.rank()),
-                                    dropout.at(0, DropoutSite::embedding), sum);
+                                    dropout.at(layer_, DropoutSite::embedding), sum);
   if (norm_ && !normalises_tokens_) norm_->forward(sum, x, saved.statistics);
   return saved;
 }
@@ -68,7 +69,7 @@ void InputEmbedding::backward(const LayerShape& shape, const MicroBatch& batch, 
     dx = gradient;
   }
   backend.embedding().add_positions_backward(stream, dx, shape.residual_positions(context_.tensor_group.rank()),
-                                             dropout.at(0, DropoutSite::embedding), gradient,
+                                             dropout.at(layer_, DropoutSite::embedding), gradient,
                                              by_sequence(batch).gradient);
   for_selected(shape, batch, [&](const Table& table, ConstTensorView ids) {
     backend.embedding().lookup_backward(stream, ids, shape.as_rows(gradient), 0, table.gradient);

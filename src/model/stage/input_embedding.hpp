@@ -21,9 +21,9 @@ class InputEmbedding {
     NormStatistics statistics;
   };
 
-  /// Takes the parameters of the tables, and emb.ln.* of a model with a norm here.
+  /// Takes the parameters of the tables, and emb.ln.* of a model with a norm here. `layer` selects the dropout masks.
   InputEmbedding(const parallel::TensorContext& context, const parallel::VocabularyPartition& vocabulary,
-                 const parallel::ParameterBuffer& parameters, const ModelConfig& config);
+                 const parallel::ParameterBuffer& parameters, const ModelConfig& config, int layer = 0);
 
   /// Overwrites x [s_local, b, h]. The result's tensors come from `arena`.
   Saved forward(const LayerShape& shape, const MicroBatch& batch, const DropoutPlan& dropout, TensorView x,
@@ -52,6 +52,7 @@ class InputEmbedding {
   Table by_sequence(const MicroBatch& batch) const { return batch.positions ? Table() : positions_; }
 
   parallel::TensorContext context_;
+  int layer_;
   double factor_;           // multiplies token embeddings
   bool normalises_tokens_;  // the norm is before positions and dropout, not after them
   parallel::VocabularyParallelEmbedding tokens_;

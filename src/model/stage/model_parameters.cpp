@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <string>
 
-#include "src/model/blocks/transformer_layer.hpp"
+#include "src/model/stage/ahead_prediction.hpp"
 
 namespace trireme::model {
 namespace {
@@ -26,11 +26,11 @@ Parameter& add_split_by_token(ParameterList& list, const std::string& name, Para
   return parameter;
 }
 
-/// Adds the token embedding, on the first stage and with a tied output head on the last.
+/// Adds the token embedding, on the first stage and if it reads the table on the last.
 Parameter& add_token_table(ParameterList& list, const ModelConfig& config, const VocabularyPartition& vocabulary) {
   Parameter& table = add_split_by_token(list, token_table_name(config), ParameterRole::embedding,
                                         {config.vocabulary, config.hidden}, vocabulary);
-  table.tied = config.has_tied_head() && !(list.shard().first_stage && list.shard().last_stage);
+  table.tied = config.has_table_in_head() && !(list.shard().first_stage && list.shard().last_stage);
   return table;
 }
 
@@ -64,9 +64,11 @@ void add_heads(ParameterList& list, const ModelConfig& config, const VocabularyP
   }
   if (!config.tied_output) {
     add_split_by_token(list, "lm_head.weight", ParameterRole::output_matrix, {config.vocabulary, h}, vocabulary);
-  } else if (!list.shard().first_stage) {
+  }
+  if (config.has_table_in_head() && !list.shard().first_stage) {
     add_token_table(list, config, vocabulary).shared_copy = true;
   }
+  if (config.predicts_ahead()) AheadPrediction::declare(list, config);
 }
 
 bool is_matrix(const Parameter& parameter) {
@@ -125,17 +127,19 @@ double model_flops(const ModelConfig& config, std::int64_t batch, std::int64_t s
   const auto h = static_cast<double>(config.hidden);
   double matrices = 0, keys = 0;  // elements, and keys of a query, summed over the layers
   const StageShard shard;
-  for (int layer = 0; layer < config.layers; ++layer) {
+  for (int layer = 0; layer < config.all_layers(); ++layer) {
     ParameterList list(shard);
     TransformerLayer::declare(list, config, layer);
     matrices += static_cast<double>(active_numel(list.take(), config.experts, true));
-    const std::int64_t left = config.window.of(layer);
+    const std::int64_t left = config.window.of(config.kind_of(layer));
     keys += static_cast<double>(left < 0 ? s : std::min(s, left + 1));
   }
   // Multiply-adds a token, forward: the matrices, scores and weighted sums, the logits. Times 2 for FLOPs, times 3 for
   // forward and the two halves of backward.
-  const double per_token = matrices + keys * static_cast<double>(config.attention_columns() + config.value_columns()) +
-                           (config.predicts_tokens() ? static_cast<double>(config.vocabulary) * h : 0) +
+  const double depths = config.predicts_ahead() ? config.ahead.depths : 0;
+  const double per_token = matrices + depths * 2 * h * h +
+                           keys * static_cast<double>(config.attention_columns() + config.value_columns()) +
+                           (config.predicts_tokens() ? (1 + depths) * static_cast<double>(config.vocabulary) * h : 0) +
                            (config.is_bert() && config.predicts_tokens() ? h * h : 0);
   return 6 * static_cast<double>(batch) * static_cast<double>(s) * per_token;
 }

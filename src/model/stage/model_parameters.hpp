@@ -12,6 +12,9 @@ namespace trireme::model {
 /// parameters. The output matrix is `lm_head.weight` on the last stage, or the tied token embedding: a last stage that
 /// is not the first then holds a shared copy of `wte`.
 ///
+/// Modules that predict further tokens follow the head (AheadPrediction); the last stage then holds the copy of `wte`,
+/// too, if it is not the first.
+///
 /// A BERT's embeddings are `emb.word`, `emb.pos` and `emb.type` [2, hidden]; a post-norm model has `emb.ln.*` instead
 /// of `ln_f.*`. Its heads are `mlm.dense.*`, `mlm.ln.*` and `mlm.out.bias` [vocabulary], split like the tied table, and
 /// `pooler.*` [hidden, hidden] and `sop.*` [2, hidden]. Models without a binary head lack `emb.type`, `pooler.*` and
@@ -34,7 +37,7 @@ std::int64_t active_parameter_count(const ModelConfig& config);
 /// A layer with experts counts those of active_parameter_count(), even if some drop tokens beyond their capacity.
 /// For GPT-2 with f = 4 h: 72 B s L h^2 (1 + s / 6 h + V / 12 L h) (Narayanan et al. 2021, arXiv:2104.04473). A layer
 /// with a window counts min(s, left + 1) keys for each query instead of s. BERT's masked-token head adds h^2 to V h; a
-/// task head has neither term.
+/// task head has neither term. D modules that predict further tokens add D layers, 2 D h^2 and D V h.
 double model_flops(const ModelConfig& config, std::int64_t batch, std::int64_t s);
 
 }  // namespace trireme::model

@@ -9,10 +9,11 @@ constexpr int recording_round = 2;
 
 /// Fields of a micro-batch that are copied to fixed addresses: all except the loss gradients, which are computed there,
 /// and the three per-token results, which training does not request.
-constexpr std::array copied_data = {&MicroBatch::tokens,         &MicroBatch::labels,      &MicroBatch::loss_weights,
-                                    &MicroBatch::samples,        &MicroBatch::token_types, &MicroBatch::positions,
-                                    &MicroBatch::first_visible,  &MicroBatch::lengths,     &MicroBatch::sample_labels,
-                                    &MicroBatch::sample_weights, &MicroBatch::span_ends,   &MicroBatch::last_rows};
+constexpr std::array copied_data = {&MicroBatch::tokens,         &MicroBatch::labels,       &MicroBatch::loss_weights,
+                                    &MicroBatch::samples,        &MicroBatch::token_types,  &MicroBatch::positions,
+                                    &MicroBatch::first_visible,  &MicroBatch::lengths,      &MicroBatch::sample_labels,
+                                    &MicroBatch::sample_weights, &MicroBatch::span_ends,    &MicroBatch::last_rows,
+                                    &MicroBatch::tokens_ahead,   &MicroBatch::labels_ahead, &MicroBatch::ahead_weights};
 
 /// Gradient of one kind of loss: its weights times the mode's factor.
 struct LossGradient {
@@ -22,7 +23,8 @@ struct LossGradient {
 };
 constexpr std::array loss_gradients = {
     LossGradient{&MicroBatch::loss_gradient, &MicroBatch::loss_weights, &StageMode::loss_gradient},
-    LossGradient{&MicroBatch::sample_loss_gradient, &MicroBatch::sample_weights, &StageMode::sample_loss_gradient}};
+    LossGradient{&MicroBatch::sample_loss_gradient, &MicroBatch::sample_weights, &StageMode::sample_loss_gradient},
+    LossGradient{&MicroBatch::ahead_loss_gradient, &MicroBatch::ahead_weights, &StageMode::ahead_loss_gradient}};
 static_assert(sizeof(MicroBatch) == (copied_data.size() + loss_gradients.size() + 3) * sizeof(ConstTensorView));
 
 GraphRecorder& recorder_of(Backend& backend) {

@@ -1,5 +1,8 @@
 #include "src/model/stage/transformer_stage.hpp"
 
+#include <algorithm>
+#include <iterator>
+
 namespace trireme::model {
 namespace {
 
@@ -24,7 +27,7 @@ TransformerStage::TransformerStage(const parallel::TensorContext& context, const
     : context_(context),
       hooks_(hooks),
       shard_(shard),
-      tied_output_(config.has_tied_head()),
+      has_table_in_head_(config.has_table_in_head()),
       sequence_(sequence),
       shape_(longest_shape(context, config, shard, sequence, micro_batch_size, dtype)),
       activations_(context.backend),
@@ -32,6 +35,9 @@ TransformerStage::TransformerStage(const parallel::TensorContext& context, const
   if (shard.first_stage) embedding_.emplace(context, vocabulary, parameters, config);
   if (shard.last_stage) {
     head_ = OutputHead::make(context, vocabulary, parameters, config, sequence.sequence, micro_batch_size, loss_chunks);
+    if (config.predicts_ahead()) {
+      ahead_.emplace(context, vocabulary, parameters, config, shard, recomputation, loss_chunks, activations_);
+    }
   }
 }
 
@@ -63,13 +69,33 @@ void TransformerStage::begin(std::vector<MicroBatch> micro_batches, const StageM
 }
 
 LossSums TransformerStage::take_loss_sums() {
-  if (head_) return head_->take_loss_sums();
+  if (head_) {
+    LossSums sums = head_->take_loss_sums();
+    if (ahead_) sums.ahead = ahead_->take_loss_sum();
+    return sums;
+  }
   context_.stream().synchronize();
   return {};
 }
 
 std::vector<double> TransformerStage::take_sample_scores() {
   return head_ ? head_->take_sample_scores() : std::vector<double>();
+}
+
+std::vector<ExpertLoad> TransformerStage::take_expert_loads() const {
+  std::vector<ExpertLoad> loads = layers_.take_expert_loads();
+  if (ahead_) std::ranges::move(ahead_->layers().take_expert_loads(), std::back_inserter(loads));
+  return loads;
+}
+
+void TransformerStage::set_router_biases(std::span<const double> biases) const {
+  layers_.set_router_biases(biases);
+  if (ahead_) ahead_->layers().set_router_biases(biases);
+}
+
+void TransformerStage::set_balance_loads(const std::map<int, std::vector<double>>& loads) const {
+  layers_.set_balance_loads(loads);
+  if (ahead_) ahead_->layers().set_balance_loads(loads);
 }
 
 void TransformerStage::release(int chunk, int micro_batch) {
@@ -124,6 +150,10 @@ void TransformerStage::forward(int chunk, int micro_batch, ConstTensorView input
   if (last) {
     hooks_.before_forward(head_unit());
     state.head = head_->forward(shape, batch(micro_batch), mode_, result, arena);
+    // Further tokens are predicted only in training.
+    if (ahead_ && mode_.backward) {
+      state.ahead = ahead_->forward(pass, batch(micro_batch), mode_, state.head->norm.output);
+    }
   }
   activations_.note_peak();
   if (!mode_.backward) release(chunk, micro_batch);
@@ -140,9 +170,12 @@ void TransformerStage::run_backward(int chunk, int micro_batch, ConstTensorView 
   ConstTensorView dy = output_gradient;
   if (is_last(chunk)) {
     hooks_.before_backward(head_unit());
-    if (shard_.first_stage && tied_output_) hooks_.before_backward(embedding_unit);  // the tied table
+    if (shard_.first_stage && has_table_in_head_) hooks_.before_backward(embedding_unit);
     const TensorView dx = layers_.layers_of(chunk) == 0 && !first ? input_gradient : streams.next();
-    head_->backward(shape, batch(micro_batch), mode_, *state.head, dx);
+    const ArenaScope head_scope(context_.workspace);
+    ConstTensorView dnormed;
+    if (ahead_) dnormed = ahead_->backward(pass, batch(micro_batch), mode_, state.ahead);
+    head_->backward(shape, batch(micro_batch), mode_, *state.head, dnormed, dx);
     hooks_.after_backward(head_unit(), pass.last);
     pass.arena.release(state.head->mark);
     dy = dx;

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "src/model/heads/output_head.hpp"
+#include "src/model/stage/ahead_prediction.hpp"
 #include "src/model/stage/input_embedding.hpp"
 #include "src/model/stage/layer_stack.hpp"
 #include "src/model/stage/model_stage.hpp"
@@ -32,6 +33,11 @@ class TransformerStage final : public ModelStage {
   LossSums take_loss_sums();
   /// OutputHead::take_sample_scores on the last stage; empty elsewhere.
   std::vector<double> take_sample_scores();
+
+  /// LayerStack's functions of these names, for all layers of this rank.
+  std::vector<ExpertLoad> take_expert_loads() const;
+  void set_router_biases(std::span<const double> biases) const;
+  void set_balance_loads(const std::map<int, std::vector<double>>& loads) const;
 
   /// Sets the observer of the following training runs; null for none.
   void set_probe(StageProbe* probe) { probe_ = probe; }
@@ -64,6 +70,7 @@ class TransformerStage final : public ModelStage {
     InputEmbedding::Saved embedding;
     LayerStack::Saved layers;
     std::unique_ptr<OutputHead::Saved> head;
+    AheadPrediction::Saved ahead;
   };
 
   Saved& saved(int chunk, int micro_batch) { return saved_.at({chunk, micro_batch}); }
@@ -87,13 +94,14 @@ class TransformerStage final : public ModelStage {
   parallel::TensorContext context_;
   parallel::ParameterHooks& hooks_;
   StageShard shard_;
-  bool tied_output_;
+  bool has_table_in_head_;
   parallel::SequenceShard sequence_;  // shard of the longest micro-batches
   LayerShape shape_;                  // their extents
   ActivationStore activations_;
   LayerStack layers_;
   std::optional<InputEmbedding> embedding_;
   std::unique_ptr<OutputHead> head_;
+  std::optional<AheadPrediction> ahead_;
   StageProbe* probe_ = nullptr;
 
   std::vector<MicroBatch> micro_batches_;

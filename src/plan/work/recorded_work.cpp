@@ -140,7 +140,7 @@ class Rank {
         shard_(shard_of(execution, grid, pipeline_rank)),
         halves_(parallel::schedule_for(execution.parallel.schedule, layout_.chunks) ==
                 parallel::ScheduleKind::zero_bubble),
-        tied_head_(shard_.first_stage && shard_.last_stage && config.has_tied_head()),
+        tied_head_(shard_.first_stage && shard_.last_stage && config.has_table_in_head()),
         tensor_(GroupKind::tensor, grid.tensor_size(), recorder),
         gradient_(GroupKind::gradient, grid.gradient_size(), recorder),
         model_(GroupKind::model, grid.tensor_size() * grid.pipeline_size(), recorder),

@@ -67,7 +67,7 @@ class Search {
   }
 
   std::string losses() {
-    const std::vector<int> bad = ranks_with(world_, !std::isfinite(losses_.tokens + losses_.samples));
+    const std::vector<int> bad = ranks_with(world_, !std::isfinite(losses_.tokens + losses_.samples + losses_.ahead));
     if (bad.empty()) return "";
     return fmt::format("the losses of {} are not finite, while all weights {}", rank_list(world_, bad),
                        probe_ != nullptr ? "and the outputs of all layers are" : "are");

@@ -61,7 +61,8 @@ std::vector<int> StepGuard::ranks_that_differ(const Result& first, const Result&
     compare(probe_.order_of(i), same(first.sums[i], second.sums[i], bound_));
   }
   compare(probe_.order_of_losses(), same(first.losses.tokens, second.losses.tokens, bound_) &&
-                                        same(first.losses.samples, second.losses.samples, bound_));
+                                        same(first.losses.samples, second.losses.samples, bound_) &&
+                                        same(first.losses.ahead, second.losses.ahead, bound_));
   compare(probe_.order_of_reduced(), same(first.gradients, second.gradients, bound_));
   const std::int64_t least = least_of_ranks(model_.world(), mine);
   if (least == none) return {};
@@ -69,7 +70,7 @@ std::vector<int> StepGuard::ranks_that_differ(const Result& first, const Result&
 }
 
 void StepGuard::check(TrainRecord& record, const Progress& progress, const std::function<void()>& run_again) {
-  const auto loss_of = [](const TrainRecord& r) { return r.lm_loss + r.sop_loss.value_or(0); };
+  const auto loss_of = [](const TrainRecord& r) { return r.loss(); };
   const auto is_spiky = [&] {
     return options_.spiky_loss_factor > 0 && progress.is_spiky(loss_of(record), options_.spiky_loss_factor);
   };

@@ -275,6 +275,23 @@ TEST(ModelOptions, DescribeLatentAttention) {
               ThrowsMessage<ConfigError>(HasSubstr("--kv-lora-rank needs --multi-latent-attention")));
 }
 
+TEST(ModelOptions, DescribeModulesAhead) {
+  const Words rope =
+      "--num-layers 4 --hidden-size 64 --num-attention-heads 4 --position-embedding-type rope --mtp-num-layers 2 ";
+  const model::ModelConfig config = ask(rope, 16, 257).config;
+  EXPECT_EQ(config.ahead.depths, 2);
+  EXPECT_EQ(config.ahead.loss_factor, 0.1);
+  EXPECT_EQ(config.all_layers(), 6);
+  EXPECT_EQ(ask(rope + Words("--mtp-loss-scaling-factor 0.25"), 16, 257).config.ahead.loss_factor, 0.25);
+  EXPECT_THAT([] { ask("--model 124m --mtp-num-layers 1", 16, 257); },
+              ThrowsMessage<ConfigError>(HasSubstr("--mtp-num-layers 1 needs a GPT whose embeddings have neither "
+                                                   "positions nor norms: give --position-embedding-type rope")));
+  EXPECT_THAT([&] { ask(rope + Words("--embed-layernorm"), 16, 257); },
+              ThrowsMessage<ConfigError>(HasSubstr("without --embed-layernorm")));
+  EXPECT_THAT([] { ask("--model 124m --mtp-loss-scaling-factor 1", 16, 257); },
+              ThrowsMessage<ConfigError>(HasSubstr("--mtp-loss-scaling-factor needs --mtp-num-layers")));
+}
+
 TEST(ModelOptions, DescribeExperts) {
   const Words dense = "--num-layers 4 --hidden-size 64 --num-attention-heads 4 --disable-bias-linear";
   const auto experts_of = [&](const Words& words) { return ask(dense + words, 16, 257).config.experts; };
@@ -370,6 +387,8 @@ TEST(ModelOptions, EachFieldsOptionSetsIt) {
     }
     if (field.name() == "qk-head-dim") base.insert(base.end(), {"--v-head-dim", "16"});
     if (field.name() == "num-experts") base.emplace_back("--disable-bias-linear");
+    if (field.name().starts_with("mtp-")) base = "--model llama3-8b";
+    if (field.name() == "mtp-loss-scaling-factor") base.insert(base.end(), {"--mtp-num-layers", "1"});
     if (field.name() == "rotary-base-local") base.insert(base.end(), {"--window-size", "5"});
     if (field.name() == "moe-router-enable-expert-bias") {
       base.insert(base.end(), {"--moe-router-score-function", "sigmoid"});
