@@ -46,7 +46,7 @@ class BenchmarkRun {
  private:
   struct Part {
     std::string name;
-    std::int64_t documents = 0;  // of the file, before the limit
+    std::int64_t documents = 0;  // number in the file, before the limit
     std::unique_ptr<data::BenchmarkTexts> texts;
   };
   const data::Benchmark& benchmark_;

@@ -9,6 +9,7 @@
 #include "io/posix/folder.hpp"
 #include "src/app/commands/commands.hpp"
 #include "src/app/commands/eval/eval_options.hpp"
+#include "src/app/commands/eval/fine_tuned.hpp"
 #include "src/app/commands/eval/token_progress.hpp"
 #include "src/app/commands/eval/zero_shot_task.hpp"
 #include "src/app/job/job.hpp"
@@ -234,6 +235,14 @@ void write_logits(train::ParallelModel& model, const data::SampleSource& source,
   log::info("wrote the logits of {} samples to {}", samples.size(), path);
 }
 
+void check_finite(double loss, const std::string& load, DType dtype) {
+  TRIREME_CHECK(
+      std::isfinite(loss), NumericalError,
+      "the loss of {} is not finite: its training diverged, or --dtype {} cannot hold its values; load an earlier "
+      "step, or evaluate in fp32",
+      load, name_of(dtype));
+}
+
 }  // namespace
 
 int eval_command(const CommandLine& line) {
@@ -248,18 +257,25 @@ int eval_command(const CommandLine& line) {
   Job job(line.environment(), options, o.model.grid, o.model.device);
   translation->log();
   collectively(*job.world, [&] {
-    if (job.is_root() && !o.output.empty()) io::check_writable(o.output);
+    for (const std::string& file : {o.output, o.fine_tuned.predictions_file, o.fine_tuned.n_best_file}) {
+      if (job.is_root() && !file.empty()) io::check_writable(file);  // fails before the work
+    }
   });
   std::shared_ptr<data::TokenStore> corpus;
   if (o.task == EvalTask::perplexity) corpus = open_corpus(*job.world, o.data_path);
-  const std::unique_ptr<SavedModel> saved =
-      load_model(job, o.model, [&](const model::ModelConfig& config, train::ExecutionConfig& execution) {
-        translation->check_model(config);
-        execution.sequence_length = o.sequence_length.value_or(execution.sequence_length);
-        execution.micro_batch_size = o.micro_batch_size;
-        execution.cross_entropy_chunks = o.cross_entropy_chunks;
-        model::check_sequence_length(config, execution.sequence_length);
-      });
+  const auto settle = [&](const model::ModelConfig& config, train::ExecutionConfig& execution) {
+    translation->check_model(config);
+    execution.sequence_length = o.sequence_length.value_or(execution.sequence_length);
+    execution.micro_batch_size = o.micro_batch_size;
+    execution.cross_entropy_chunks = o.cross_entropy_chunks;
+    model::check_sequence_length(config, execution.sequence_length);
+  };
+  if (o.task == EvalTask::fine_tuned) {
+    const auto [loss, dtype] = evaluate_fine_tuned(o, job, settle);
+    check_finite(loss, o.model.load, dtype);
+    return 0;
+  }
+  const std::unique_ptr<SavedModel> saved = load_model(job, o.model, settle);
   Evaluation result;
   if (corpus) {
     result = measure_corpus(job, *saved, *corpus);
@@ -272,11 +288,7 @@ int eval_command(const CommandLine& line) {
     write_logits(*saved->model, infer::perplexity_windows(*saved->model, *corpus), o.logits_samples, o.logits_file);
   }
   if (job.is_root() && !result.figures.empty()) print_figures(result.figures);
-  TRIREME_CHECK(
-      std::isfinite(result.loss), NumericalError,
-      "the loss of {} is not finite: its training diverged, or --dtype {} cannot hold its values; load an earlier "
-      "step, or evaluate in fp32",
-      o.model.load, name_of(saved->model->execution().dtype));
+  check_finite(result.loss, o.model.load, saved->model->execution().dtype);
   return 0;
 }
 

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "src/app/commands/eval/benchmark_run.hpp"
+#include "src/app/commands/finetune/task_options.hpp"
 #include "src/app/job/saved_model.hpp"
 #include "src/app/options/options.hpp"
 #include "src/data/tasks/zero_shot/wikitext.hpp"
@@ -16,7 +17,8 @@ enum class EvalTask {
   perplexity,
   wikitext103,
   lambada,
-  benchmarks  ///< one or several of data::benchmarks()
+  benchmarks,  ///< one or several of data::benchmarks()
+  fine_tuned   ///< RACE, MNLI, QQP or SQUAD
 };
 
 /// Options of `trireme eval`.
@@ -26,7 +28,10 @@ struct EvalOptions {
   std::vector<std::string> benchmarks;  ///< names as given
   BenchmarkOptions benchmark;
   std::string output;
-  std::string data_path;
+  TaskOptions fine_tuned;
+  std::vector<std::string> ensemble;  ///< further models
+  std::vector<std::string> data_paths;
+  std::string data_path;  ///< the only one
   std::int64_t micro_batch_size = 1;
   std::optional<std::int64_t> sequence_length;
   std::string logits_file;

@@ -12,10 +12,10 @@
 
 namespace trireme::data {
 
-/// What is measured on a task's examples.
+/// Kind of measurement on a task's examples.
 enum class BenchmarkKind {
   choices,  ///< the choice of the largest log-probability, summed and per character
-  word,     ///< whether each token of one text is the most likely one, and its perplexity
+  word,     ///< accuracy of the tokens of one text, all together, and its perplexity
   pages     ///< perplexity of whole texts, per word and per byte
 };
 
@@ -66,7 +66,7 @@ std::string_view mmlu_category(std::string_view subject);
 /// A text that may follow another.
 struct Continuation {
   std::string context, text;
-  std::int64_t characters = 0;  ///< of the choice, without the text around it
+  std::int64_t characters = 0;  ///< length of the choice, without the text around it
 };
 
 /// A question with its choices; for the kind `word`, the only text.

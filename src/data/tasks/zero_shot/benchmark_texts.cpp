@@ -46,7 +46,7 @@ std::optional<double> bootstrapped_error(const std::vector<double>& log_probabil
 }
 
 /// Returns the number of parts between stretches of white space, as Python's re.split counts them.
-std::int64_t words_of(std::string_view text) {
+std::int64_t python_words(std::string_view text) {
   std::int64_t words = 1;
   bool after_space = false;
   for_each_character(text, [&](Utf8Character c, std::string_view) {
@@ -93,7 +93,7 @@ void BenchmarkTexts::add_continuation(const Continuation& continuation) {
 
 void BenchmarkTexts::add_page(const std::string& page) {
   Example added{.first_text = texts_.size(), .answer = 0, .characters = {}};
-  added.words = words_of(page);
+  added.words = python_words(page);
   added.bytes = std::ssize(page);
   std::vector<std::int32_t> ids = {tokenizer_.end_of_document()};
   tokenizer_.encode(detokenized(page, Detokenizer::wikitext), ids);

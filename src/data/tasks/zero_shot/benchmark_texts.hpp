@@ -63,7 +63,7 @@ class BenchmarkTexts {
   struct Example {
     std::int64_t first_text = 0, answer = 0;
     std::vector<std::int64_t> characters;  // one number per text
-    std::int64_t words = 0, bytes = 0;     // of a page
+    std::int64_t words = 0, bytes = 0;     // size of a page
   };
   void add_continuation(const Continuation& continuation);
   void add_page(const std::string& page);
