@@ -117,4 +117,10 @@ void MetricsFile::write(const train::EvaluationRecord& r) {
   file_.append(line + "}\n");
 }
 
+void MetricsFile::write(const train::TaskRecord& r) {
+  std::string line = fmt::format(R"({{"iteration": {}, "eval_task": {})", r.iteration, json_dump(Json(r.task)));
+  for (const auto& [name, value] : r.figures) line += fmt::format(R"(, "{}": {})", name, number(value));
+  file_.append(line + "}\n");
+}
+
 }  // namespace trireme::io

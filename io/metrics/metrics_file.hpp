@@ -26,6 +26,7 @@ class MetricsFile final : public train::MetricsSink {
   LostIterations begin(const train::Progress& done);
   void write(const train::TrainRecord& record) override;
   void write(const train::EvaluationRecord& record) override;
+  void write(const train::TaskRecord& record) override;
 
  private:
   std::string path_;

@@ -131,7 +131,8 @@ refused 4 "(--micro-batch-size 2147483647 --seq-length 32) at least" \
   1 eval --load gpt --data-path corpus.h5 --micro-batch-size 2147483647
 
 # An imported model's classes go by their names; here each has another than the exported model's.
-done_by 1 "${pairs[@]}" --pretrained-checkpoint bert --save classes
+done_by 1 train --model-type bert --apply-residual-connection-post-layernorm "${shape[@]}" --data-path bert.h5 --save published
+done_by 1 "${pairs[@]}" --pretrained-checkpoint published --save classes
 done_by 1 eval --task MNLI --load classes --data-path mnli.tsv --predictions-file ours
 done_by 1 checkpoint export --load classes --output exported
 done_by 1 checkpoint import --input exported --output unnamed --dtype fp64

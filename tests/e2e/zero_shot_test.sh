@@ -157,6 +157,8 @@ J
 skips MULTIPLE_CHOICE "3: the object has no key 'label' or 'answer' or 'gold'" "4: the answer 2 is not one of the 2 choices" \
   "5: .*neither the number of a choice nor its letter" "6: the value of 'choices' is \"b\", not a list" "7: choice 1 is empty" \
   "8: the line is an array, not an object"
+refused 3 "bad.jsonl:8: the line is an array, not an object" 2 eval --load saved --task MULTIPLE_CHOICE --data-path bad.jsonl
+sed -i '$d' bad.jsonl
 refused 3 "bad.jsonl:3: the object has no key 'label' or 'answer' or 'gold'" 2 eval --load saved --task MULTIPLE_CHOICE --data-path bad.jsonl
 echo '{"text": " \u2003"}' >blank.jsonl
 refused 3 "blank.jsonl:1: the text has no word" 1 eval --load saved --task LAMBADA --data-path blank.jsonl --strict-lambada

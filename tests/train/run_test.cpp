@@ -30,6 +30,8 @@ struct Records final : train::MetricsSink {
     evaluated_after.push_back(record.iteration);
     validation.push_back(record.loss);
   }
+  void write(const train::TaskRecord& record) override { tasks_after.push_back(record.iteration); }
+  std::vector<std::int64_t> tasks_after;
   std::vector<double> losses;
   std::vector<std::int64_t> evaluated_after;
   std::vector<double> validation;

@@ -86,6 +86,8 @@ void RunReports::write_record(const Record& record) {
 void RunReports::write(const train::TrainRecord& record) { write_record(record); }
 void RunReports::write(const train::EvaluationRecord& record) { write_record(record); }
 
+void RunReports::write(const train::TaskRecord& record) { write_record(record); }
+
 void RunReports::attempt(const char* option, const std::function<void()>& write) {
   try {
     write();
