@@ -140,6 +140,7 @@ done_by 1 eval --task MNLI --load unnamed --data-path mnli.tsv --predictions-fil
 check "classes without names keep their order" cmp theirs ours
 sed -i 's/LABEL_0/ENTAILMENT/; s/LABEL_1/neutral/; s/LABEL_2/contradiction/' exported/config.json
 done_by 1 checkpoint import --input exported --output named --dtype fp64
+check "import says how to measure it" grep -q "measure it with trireme eval --task MNLI --load named --data-path FILE" err
 done_by 2 eval --task MNLI --load named --data-path mnli.tsv --predictions-file theirs --tp 2
 check "classes with names are those" cmp theirs \
   <(sed 's/entailment/N/; s/neutral/contradiction2/; s/contradiction$/entailment/; s/contradiction2/contradiction/; s/N$/neutral/' ours)
