@@ -68,6 +68,14 @@ check "separately trained models form the ensemble that the seeds form" \
   [ "$(figures out | head -1)" = "$(sed -n 's/.*"ensemble": {\([^}]*\)}.*/\1/p' seeds.json)" ]
 check "each data set keeps its own figures" [ "$(grep -c '"data": "race/high", .*"total": 5,' out)" -eq 1 ]
 check "and its own letters" [ "$(wc -l <letters.0) $(wc -l <letters.1) $(grep -c '^[0-9]	[A-D]$' letters.1)" = "8 6 5" ]
+done_by 1 eval --task RACE --load seeds/seed-1235 --data-path dev.jsonl
+cp out alone
+done_by 2 "${base[@]}" --train-data race --epochs 0 --load seeds/seed-1235 --seed 1235 --test-data race/high race/middle --tp 2
+check "no epochs measure the model" [ "$(grep -o '"correct": [0-9]*, "total": 7' out)" = "$(grep -o '"correct": [0-9]*, "total": 7' alone)" ]
+check "several sets keep their own figures" grep -q \
+  '"test": {.*"total": 11,.*"sets": \[{"data": "race/high", "correct": [0-5], "total": 5, .*{"data": "race/middle", .*"total": 6,' out
+done_by 1 "${base[@]}" --train-data race --epochs 0 --pretrained-checkpoint bert
+check "also one with a new head" grep -q '"epoch": 0, .*"total": 7' out
 printf 'host elsewhere\npid 1\n' >seeds/.lock
 refused 4 "seeds is in use by another job, process 1 on host elsewhere" 1 "${seeds[@]}" --save seeds --metrics-file seeds.jsonl
 check "seeds that are done are not begun again beside a job that has others to do" [ ! -e seeds.jsonl.seed-1234 ]

@@ -44,7 +44,8 @@ void settle_tokenizer(const ImportOptions& options, ImportInput& input, bool is_
 /// Returns the name of a task that a model with a head may be for; null if there is none.
 const char* task_of(const model::ModelConfig& config) {
   for (const Choice<train::TaskKind>& choice : task_kinds) {
-    const train::FinetuneTask task{.kind = choice.value};
+    train::FinetuneTask task;
+    task.kind = choice.value;
     model::ModelConfig wanted = config;
     task.set_output(wanted);
     if (wanted.output == config.output && wanted.classes == config.classes) return task.name();

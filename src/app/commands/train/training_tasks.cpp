@@ -11,7 +11,9 @@ TrainingTasks::TrainingTasks(Job& job, const RunTaskOptions& options, const Trai
   collectively(*job.world, [&] {
     tokenizer_ =
         data::tokenizer_from_payload(plan.attributes.get<std::string>("tokenizer"), plan.blobs.at("tokenizer"));
-    const BenchmarkOptions shown{.shots = options.shots, .limit = options.limit};
+    BenchmarkOptions shown;
+    shown.shots = options.shots;
+    shown.limit = options.limit;
     for (const std::string_view name : split(options.names, ',')) {
       data::BadLines bad_lines;
       runs_.push_back(std::make_unique<BenchmarkRun>(*data::find_benchmark(name), shown, options.path, *tokenizer_,
