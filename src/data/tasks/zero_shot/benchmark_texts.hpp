@@ -65,7 +65,7 @@ class BenchmarkTexts {
     std::vector<std::int64_t> characters;  // one number per text
     std::int64_t words = 0, bytes = 0;     // size of a page
   };
-  void add_continuation(const Continuation& continuation);
+  void add_continuation(const Continuation& continuation, std::span<const std::int32_t> context_ids);
   void add_page(const std::string& page);
   BenchmarkResult result_of_choices(std::span<const TextScore> scores) const;
   BenchmarkResult result_of_words(std::span<const TextScore> scores, std::int64_t bootstrap_iterations) const;
