@@ -58,7 +58,7 @@ DeviceChoice slow_communication(DeviceTransport transport, const BackendOptions&
 /// Computes the run of one rank on rank 0, and gives it to all: on fakes the ranks share few cores. Collective.
 Curve curve_of_one_rank(const TrainingRunConfig& config, const BackendOptions& options) {
   const std::vector<double> zeros(static_cast<std::size_t>(config.steps));
-  Curve curve{zeros, zeros};
+  Curve curve{zeros, zeros, {}};
   if (world().rank() == 0) {
     SelfCommunicator alone("world");
     curve = training_curve(alone, config, {}, gpu_device(DeviceTransport::nccl, options));
