@@ -182,8 +182,8 @@ TEST_F(CudaBackendOnFakes, RefusesHeadsThatDoNotFitAndNamesSlowOnes) {
       "bytes for a block: take more heads, or <backend> cpu");
   EXPECT_THAT(attention.check_heads(DType::fp32, 80, false), "") << "has no tensor cores with any";
   EXPECT_THAT(attention.check_heads(DType::bf16, 80, false),
-              "attention runs without tensor cores, and steps may take ten times as long: in bf16 only heads of 64, 96 "
-              "and 128 channels use tensor cores, without a soft cap, and these have 80");
+              "attention runs without tensor cores, and steps may take ten times as long: in bf16 only heads of 64, 96, "
+              "128 and 192 channels use tensor cores, without a soft cap, and these have 80");
   EXPECT_THAT(attention.check_heads(DType::fp16, 96, true), testing::EndsWith("these have 96 and a soft cap"));
 }
 

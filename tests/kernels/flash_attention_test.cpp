@@ -52,7 +52,9 @@ INSTANTIATE_TEST_SUITE_P(Kernels, FlashAttention,
                                                           Case{130, 130, 2, 2, 1, 64, true, 0.2},  // grouped heads
                                                           Case{65, 65, 1, 3, 1, 96, false, 0.1},   // not causal
                                                           Case{130, 130, 3, 1, 1, 96, false, 0, {0, 47, 129}},
-                                                          Case{80, 80, 2, 1, 1, 128, true, 0, {80, 50}})),
+                                                          Case{80, 80, 2, 1, 1, 128, true, 0, {80, 50}},
+                                                          Case{70, 70, 2, 2, 1, 192, true, 0.1},  // latent attention
+                                                          Case{35, 66, 1, 1, 1, 192, false, 0, {50}})),
                          name_of_case);
 // A tile has 64 keys, of which each warp has 16 in the gradient of keys.
 INSTANTIATE_TEST_SUITE_P(
@@ -71,6 +73,7 @@ INSTANTIATE_TEST_SUITE_P(
         testing::Values(DType::bf16),
         testing::Values(Case{300, 300, 3, 2, 1, 64, true, 0.1, {}, {{1, 64, 65, 127, 200}, {16, 128, 256}, {299}}},
                         Case{200, 200, 2, 1, 1, 128, true, 0.1, {}, {{70, 129, 192}, {48, 64, 112}}},
+                        Case{150, 150, 1, 2, 1, 192, true, 0.1, {}, {{70, 129}}},
                         Case{90, 250, 2, 1, 1, 64, true, 0, {}, {{70, 192, 230}, {100, 249}}},  // queries at the end
                         Case{140, 140, 2, 1, 1, 64, true, 0, {130, 70}, {{60, 100}, {64}}},     // and padding
                         Case{140, 140, 2, 1, 1, 96, false, 0.1, {}, {{60, 100}, {64}}})),       // not causal
