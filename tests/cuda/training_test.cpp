@@ -10,26 +10,13 @@
 #include "src/train/state_tensors.hpp"
 #include "tests/cuda/gpu_backend.hpp"
 #include "tests/fakes/memory_store.hpp"
+#include "tests/support/first_samples.hpp"
 #include "tests/support/message_of.hpp"
 #include "tests/support/model_variants.hpp"
 #include "tests/support/synthetic_runs.hpp"
 
 namespace trireme::test {
 namespace {
-
-/// The first samples of a source.
-class FirstSamples final : public data::SampleSource {
- public:
-  FirstSamples(const data::SampleSource& source, std::int64_t size) : source_(source), size_(size) {}
-  std::int64_t size() const override { return size_; }
-  std::int64_t sequence_length() const override { return source_.sequence_length(); }
-  data::SampleFields fields() const override { return source_.fields(); }
-  void read(std::int64_t index, const data::SampleView& sample) const override { source_.read(index, sample); }
-
- private:
-  const data::SampleSource& source_;
-  std::int64_t size_;
-};
 
 class GpuTraining : public GpuBackendTest {
  protected:

@@ -3,6 +3,7 @@
 
 #include "src/comm/self_communicator.hpp"
 #include "src/train/finetune/task_scoring.hpp"
+#include "tests/support/first_samples.hpp"
 #include "tests/support/mpi_world.hpp"
 #include "tests/support/training_run.hpp"
 
@@ -95,21 +96,6 @@ TEST(VariableLengths, TakeNoMoreMemoryThanPredicted) {
   }
 }
 
-/// The first samples of a source.
-class Few final : public data::SampleSource {
- public:
-  Few(const data::SampleSource& source, std::int64_t size) : source_(source), size_(size) {}
-  std::int64_t size() const override { return size_; }
-  std::int64_t sequence_length() const override { return source_.sequence_length(); }
-  std::int64_t length(std::int64_t index) const override { return source_.length(index); }
-  data::SampleFields fields() const override { return source_.fields(); }
-  void read(std::int64_t index, const data::SampleView& sample) const override { source_.read(index, sample); }
-
- private:
-  const data::SampleSource& source_;
-  std::int64_t size_;
-};
-
 /// Returns the scores of the samples, in order, from padded micro-batches on one rank.
 std::vector<double> padded_scores(const TrainingRunConfig& config, std::int64_t samples) {
   SelfCommunicator self;
@@ -132,7 +118,7 @@ TEST(ScoreSamples, FindsTheScoresOfPaddedSamplesOnEveryGrid) {
       SCOPED_TRACE(testing::Message() << layout);
       config.batch = 8;
       TrainingRun run(world(), config, layout);
-      const Few few(*run.data.train, samples);
+      const FirstSamples few(*run.data.train, samples);
       const train::TaskScores scores = train::score_samples(run.gpt, few);
       ASSERT_EQ(scores.scores.size(), expected.size());
       const std::int64_t row = config.model.output == ModelOutput::spans ? config.s : scores.columns;
