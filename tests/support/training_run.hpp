@@ -58,7 +58,7 @@ inline TrainingRunConfig tiny_run() {
 struct Curve {
   std::vector<double> loss;
   std::vector<double> grad_norm;
-  std::vector<double> router_entropy;
+  std::vector<double> router_entropy{};
 };
 
 /// Ids given by a formula: id i = splitmix64(fnv1a("tokens"), i) mod V. A document ends after each id that 7 divides.
