@@ -141,12 +141,12 @@ TEST_F(CudaBackendOnFakes, TheHostMayNotTouchTheGpusMemory) {
 
 TEST_F(CudaBackendOnFakes, ReportsTheResourcesOfItsKernels) {
   // The workspace of products, an L2 cache of operands and a gradient to try them on, and partial sums of at most 256
-  // parts of the rows; 20 bytes for each token of a router with balance losses, and 8 for each choice that is limited.
+  // parts of the rows; 24 bytes for each token of a router with balance losses, and 8 for each choice that is limited.
   constexpr std::size_t workspace = std::size_t{32} << 20, l2 = std::size_t{1} << 16;
   EXPECT_EQ(backend_->kernel_memory_bytes({1000, 64, 50}), workspace + l2 + 4 * 1000 + 2 * 50 * 4);
   EXPECT_EQ(backend_->kernel_memory_bytes({0, 1'000'000, 50}), workspace + l2 + 256 * 50 * 4);
   EXPECT_EQ(backend_->kernel_memory_bytes({.balanced_tokens = 100, .limited_choices = 1000}),
-            workspace + l2 + 100 * 20 + 1000 * 8);
+            workspace + l2 + 100 * 24 + 1000 * 8);
 }
 
 TEST_F(CudaBackendOnFakes, StartsTheProfilerAndNamesRanges) {
