@@ -125,18 +125,9 @@ void expect_same(const std::vector<std::string>& actual, const std::vector<std::
   }
 }
 
-Layout layout_of(int tensor, int pipeline, int context = 1, int chunks = 1) {
-  Layout layout;
-  layout.tensor = tensor;
-  layout.pipeline = pipeline;
-  layout.context = context;
-  if (chunks > 1) layout.options.parallel.pipeline.chunks = chunks;
-  return layout;
-}
-
 std::vector<Layout> layouts(int ranks) {
-  if (ranks == 2) return {layout_of(2, 1), layout_of(1, 2, 1, 2), layout_of(1, 1), layout_of(1, 1, 2)};
-  return {layout_of(2, 2), layout_of(2, 1), layout_of(1, 2), layout_of(1, 1)};
+  if (ranks == 2) return {"tp 2", "pp 2 vpp 2", "", "cp 2"};
+  return {"tp 2 pp 2", "tp 2", "pp 2", ""};
 }
 
 TEST(BatchGeneration, NeitherTheGridNorTheBatchChangesATextOrItsLogProbabilities) {
@@ -226,7 +217,7 @@ TEST(BatchGeneration, NeedsAllExpertsOnEveryDataRank) {
   model::ModelConfig config = small_model();
   config.linear_bias = false;
   config.experts.count = 4;
-  TrainingRun run(world(), run_of(config), {1, 1, {}, 1, 2});
+  TrainingRun run(world(), run_of(config), "ep 2");
   EXPECT_THAT(
       [&] { records(run, world(), options_of(4)); },
       testing::ThrowsMessage<ConfigError>(testing::HasSubstr("<expert_model_parallel_size> 2 divides experts")));

@@ -1,5 +1,4 @@
 // Attention on tensor cores, against the definition in fp64.
-#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <limits>
@@ -37,14 +36,6 @@ TEST_P(FlashAttention, MatchesTheDefinition) {
   }
 }
 
-std::string name_of_case(const testing::TestParamInfo<std::tuple<DType, Case>>& info) {
-  const Case& c = std::get<1>(info.param);
-  return fmt::format("{}_{}x{}_{}_samples_{}_of_{}_heads_of_{}{}{}{}", name_of(std::get<0>(info.param)), c.queries,
-                     c.keys, c.batch, c.kv_heads, c.heads, c.head_dim, c.causal ? "_causal" : "",
-                     c.dropout > 0 ? "_dropout" : "",
-                     fmt::format("{}{}{}", c.lengths.empty() ? "" : "_padded", c.documents.empty() ? "" : "_documents",
-                                 c.window < 0 ? "" : fmt::format("_window_{}", c.window)));
-}
 // Both types in every kernel, also padded; the ways that sizes can be, in one of them.
 INSTANTIATE_TEST_SUITE_P(Kernels, FlashAttention,
                          testing::Combine(testing::Values(DType::bf16, DType::fp16),
@@ -101,7 +92,7 @@ INSTANTIATE_TEST_SUITE_P(
                                      Case{90, 200, 1, 3, 1, 96, true, 0, {}, {{70, 150}}, 60, 0, 6},
                                      Case{70, 70, 2, 1, 1, 128, true, 0.1, {70, 50}, {}, -1, 0, 12},
                                      Case{1, 200, 3, 2, 2, 64, false, 0, {17, 192, 193}, {}, -1, 0, 8})),
-    [](const auto& present) { return name_of_case(present) + "_biased"; });
+    name_of_case);
 INSTANTIATE_TEST_SUITE_P(Sizes, FlashAttention,
                          testing::Combine(testing::Values(DType::bf16),
                                           testing::Values(Case{0, 0, 2, 2, 1, 64},                    //
