@@ -23,13 +23,12 @@ int generate_command(const CommandLine& line) {
         translation->check_model(config);
         execution.sequence_length = config.max_positions;
       });
-  const std::unique_ptr<data::Tokenizer> tokenizer = tokenizer_of(saved->description);
+  const std::unique_ptr<data::Tokenizer> tokenizer = prompt_tokenizer_of(saved->description, o.model);
   if (o.has_output()) {
     continue_prompts(job, *saved, *tokenizer, o);
     return 0;
   }
-  std::vector<std::int32_t> ids;
-  tokenizer->encode(o.prompt, ids);
+  const std::vector<std::int32_t> ids = tokenizer->encode_prompt(o.prompt);
   const std::vector<std::int32_t> continuation =
       infer::generate(*saved->model, *job.world, ids, o.max_new_tokens, tokenizer->end_of_document(), o.sampling);
   if (job.is_root()) {

@@ -67,7 +67,7 @@ class PromptReader {
   std::string where() const { return fmt::format("{}:{}", path_, line_.position); }
   void encode(const std::string& text, std::vector<std::int32_t>& tokens) const {
     try {
-      tokenizer_.encode(text, tokens);
+      tokens = tokenizer_.encode_prompt(text);
     } catch (const DataError& error) {
       throw DataError("{}: {}", where(), error.what());
     }
