@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "src/backend/kernels/gemm.hpp"
 #include "src/exchange/model_class.hpp"
@@ -31,6 +32,7 @@ struct HuggingFaceModel {
   model::ModelConfig config;  ///< its vocabulary is the number of rows of the embedding
   exchange::RotaryLayout rotary = exchange::RotaryLayout::halves;
   std::optional<std::int64_t> end_of_text;  ///< id that ends texts, if any
+  std::vector<std::string> labels = {};     ///< names of a task's classes; empty unless all are named
 };
 
 /// Parses config.json; `path` is for messages. Missing settings have the defaults of transformers. Throws DataError if

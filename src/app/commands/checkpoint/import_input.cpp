@@ -62,6 +62,9 @@ ImportInput open_huggingface(const ImportOptions& options) {
   };
   result.rules.is_ignored = exchange::is_buffer;
   set_origin(result, "huggingface", model.model_class->name);
+  if (!model.labels.empty()) {
+    result.attributes.put("import.labels", fmt::format("{}", fmt::join(model.labels, "\n")));
+  }
   return result;
 }
 
