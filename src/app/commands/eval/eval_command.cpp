@@ -104,7 +104,7 @@ Evaluation measure_task(const EvalOptions& o, Job& job, const SavedModel& saved)
   std::unique_ptr<data::Tokenizer> tokenizer;
   ZeroShotTask task;
   collectively(*job.world, [&] {
-    tokenizer = tokenizer_of(saved.description);
+    tokenizer = prompt_tokenizer_of(saved.description, o.model);
     task = read_zero_shot_task(o, *tokenizer, saved.model->execution().sequence_length, bad_lines);
   });
   if (job.is_root()) log_reading(o, task, bad_lines);

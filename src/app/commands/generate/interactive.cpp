@@ -52,12 +52,10 @@ struct InterruptScope {
 }  // namespace
 
 void run_interactive(Job& job, SavedModel& saved, const GenerateOptions& options) {
-  const std::unique_ptr<data::Tokenizer> tokenizer = tokenizer_of(saved.description);
-  const TextTokens tokens(*tokenizer);
+  const std::unique_ptr<data::Tokenizer> tokenizer = prompt_tokenizer_of(saved.description, options.model);
   const ContinuationText texts(*tokenizer, options.stop);
-  infer::GenerationOptions generation = generation_options(options, tokens, texts);
+  infer::GenerationOptions generation = generation_options(options, *tokenizer, texts);
   generation.interrupted = take_interrupt;
-  const std::int64_t positions = saved.model->config().max_positions;
   if (job.is_root() && isatty(STDIN_FILENO) == 1) {
     log::info("type a text to continue; an empty line begins a document, Ctrl-C ends a continuation, Ctrl-D the program");
   }
@@ -65,9 +63,10 @@ void run_interactive(Job& job, SavedModel& saved, const GenerateOptions& options
   infer::Prompt prompt;
   prompt.max_new_tokens = options.max_new_tokens;
   for (; const std::optional<std::string> line = lines.next(); ++prompt.number) {
-    prompt.tokens = tokens.encode(*line);
-    if (std::ssize(prompt.tokens) > positions) {
-      log::info("the prompt has {} tokens, but the model has {} positions: shorten it", prompt.tokens.size(), positions);
+    try {
+      prompt.tokens = prompt_tokens(*tokenizer, *line, saved.model->config(), "this prompt");
+    } catch (const DataError& error) {  // on all ranks
+      log::info("{}", error.what());
       continue;
     }
     const InterruptScope scope;

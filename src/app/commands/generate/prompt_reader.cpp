@@ -15,9 +15,9 @@
 
 namespace trireme::app {
 
-PromptReader::PromptReader(const GenerateOptions& options, std::string_view text, const TextTokens& tokens,
+PromptReader::PromptReader(const GenerateOptions& options, std::string_view text, const data::Tokenizer& tokenizer,
                            const model::ModelConfig& model)
-    : options_(options), text_(text), tokens_(tokens), model_(model) {
+    : options_(options), text_(text), tokenizer_(tokenizer), model_(model) {
   prompt_.number = -1;
   const bool reads_lines = options.source() == TextSource::prompts;
   name_ = !reads_lines ? "--prompt" : options.prompts == "-" ? "standard input" : options.prompts;
@@ -39,15 +39,9 @@ bool PromptReader::next() {
 bool PromptReader::read_line() {
   if (options_.source() != TextSource::prompts) {
     if (lines_++ > 0) return false;
-    const bool is_typed = options_.prompt == "-";
-    try {
-      prompt_.tokens = tokens_.encode(is_typed ? text_ : options_.prompt);
-    } catch (const DataError& error) {
-      throw DataError("{}: {}", name_, error.what());
-    }
+    prompt_.tokens = prompt_tokens(tokenizer_, options_.prompt == "-" ? text_ : options_.prompt, model_, name_);
     prompt_.id = "1";
     prompt_.max_new_tokens = options_.max_new_tokens;
-    check(name_);
     return true;
   }
   if (reader_) {
@@ -70,24 +64,13 @@ void PromptReader::parse_line(std::string_view bytes, std::int64_t position) {
   const std::string where = fmt::format("{}:{}", name_, position);
   io::PromptLine line = io::parse_prompt(bytes, where);
   prompt_.id = line.id.empty() ? std::to_string(position) : line.id;
-  prompt_.tokens = std::move(line.tokens);
   prompt_.max_new_tokens = line.max_new_tokens.value_or(options_.max_new_tokens);
-  try {
-    if (line.text) prompt_.tokens = tokens_.encode(*line.text);
-  } catch (const DataError& error) {
-    throw DataError("{}: {}", where, error.what());
+  if (line.text) {
+    prompt_.tokens = prompt_tokens(tokenizer_, *line.text, model_, where);
+  } else {
+    check_prompt(line.tokens, model_, where);
+    prompt_.tokens = std::move(line.tokens);
   }
-  check(where);
-}
-
-void PromptReader::check(const std::string& where) const {
-  TRIREME_CHECK(!prompt_.tokens.empty(), DataError, "{}: \"tokens\" is empty: give it at least one token", where);
-  TRIREME_CHECK(std::ssize(prompt_.tokens) <= model_.max_positions, DataError,
-                "{}: the prompt has {} tokens, but the model has {} positions: shorten it", where,
-                prompt_.tokens.size(), model_.max_positions);
-  const std::int32_t greatest = *std::ranges::max_element(prompt_.tokens);
-  TRIREME_CHECK(greatest < model_.vocabulary, DataError, "{}: token {} is not in the model's vocabulary of {}", where,
-                greatest, model_.vocabulary);
 }
 
 EarlierResults read_results(const std::string& path) {

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "src/app/commands/generate/generate_options.hpp"
-#include "src/app/job/text_tokens.hpp"
+#include "src/app/job/prompt_tokens.hpp"
 #include "src/prepare/text_reader.hpp"
 
 namespace trireme::app {
@@ -17,7 +17,7 @@ class PromptReader {
  public:
   /// `text` is standard input, if the options name it. All arguments must live longer. Throws DataError for a prompt
   /// that the model cannot continue, here and below.
-  PromptReader(const GenerateOptions& options, std::string_view text, const TextTokens& tokens,
+  PromptReader(const GenerateOptions& options, std::string_view text, const data::Tokenizer& tokenizer,
                const model::ModelConfig& model);
 
   /// Moves on to the next prompt; returns false after the last.
@@ -31,11 +31,10 @@ class PromptReader {
   /// Reads the next line into prompt_. Returns false at the end.
   bool read_line();
   void parse_line(std::string_view bytes, std::int64_t position);
-  void check(const std::string& where) const;
 
   const GenerateOptions& options_;
   std::string_view text_;  // rest of standard input
-  const TextTokens& tokens_;
+  const data::Tokenizer& tokenizer_;
   const model::ModelConfig& model_;
   std::string name_;                            // of the source, for messages
   std::optional<prepare::TextReader> reader_;   // of a file

@@ -24,11 +24,11 @@ void log_rate(std::int64_t prompts, const infer::GenerationCounts& counts, doubl
 
 }  // namespace
 
-infer::GenerationOptions generation_options(const GenerateOptions& options, const TextTokens& tokens,
+infer::GenerationOptions generation_options(const GenerateOptions& options, const data::Tokenizer& tokenizer,
                                             const ContinuationText& texts) {
   infer::GenerationOptions result;
   result.sampling = options.sampling;
-  if (!options.ignore_eos) result.end_tokens = tokens.end;
+  if (!options.ignore_eos) result.end_tokens = tokenizer.stops();
   result.batch_size = options.batch_size;
   result.log_probabilities = options.log_probabilities;
   if (!options.stop.empty()) {
@@ -80,18 +80,17 @@ EarlierResults PromptSession::open_output() {
 }
 
 void PromptSession::run(SavedModel& saved) {
-  const std::unique_ptr<data::Tokenizer> tokenizer = tokenizer_of(saved.description);
-  const TextTokens tokens(*tokenizer);
+  const std::unique_ptr<data::Tokenizer> tokenizer = prompt_tokenizer_of(saved.description, options_.model);
   const ContinuationText texts(*tokenizer, options_.stop);
-  const infer::GenerationOptions generation = generation_options(options_, tokens, texts);
+  const infer::GenerationOptions generation = generation_options(options_, *tokenizer, texts);
   const model::ModelConfig& model = saved.model->config();
   const bool is_first = !output_;
   const EarlierResults earlier = open_output();
   infer::PromptSource source;
   std::optional<PromptReader> prompts;
   collectively(*job_.world, [&] {
-    source = check_prompts(PromptReader(options_, standard_input_, tokens, model), options_, model, earlier);
-    prompts.emplace(options_, standard_input_, tokens, model);
+    source = check_prompts(PromptReader(options_, standard_input_, *tokenizer, model), options_, model, earlier);
+    prompts.emplace(options_, standard_input_, *tokenizer, model);
   });
   collectively(*job_.world, [&] {
     if (!job_.is_root() || options_.writes_to_stdout() || !is_first) return;

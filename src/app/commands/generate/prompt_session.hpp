@@ -39,7 +39,7 @@ class PromptSession {
 };
 
 /// Returns the options of a generation with the settings of the command. `texts` must live longer.
-infer::GenerationOptions generation_options(const GenerateOptions& options, const TextTokens& tokens,
+infer::GenerationOptions generation_options(const GenerateOptions& options, const data::Tokenizer& tokenizer,
                                             const ContinuationText& texts);
 
 /// Writes text to standard output at once. On a terminal control characters are escaped.

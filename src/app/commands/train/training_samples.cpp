@@ -19,7 +19,7 @@ std::unique_ptr<data::Tokenizer> tokenizer_of(const TrainPlan& plan) {
 }  // namespace
 
 TrainingSamples::TrainingSamples(const Job& job, const RunConfig& config, const TrainPlan& plan)
-    : max_new_tokens_(config.run.sample_tokens), tokenizer_(tokenizer_of(plan)), tokens_(*tokenizer_) {
+    : max_new_tokens_(config.run.sample_tokens), tokenizer_(tokenizer_of(plan)) {
   sampling_.temperature = config.run.sample_temperature;
   sampling_.seed = config.seed;
   const std::string& path = config.run.sample_prompts;
@@ -48,19 +48,21 @@ void TrainingSamples::add(std::string_view line, bool is_json, const std::string
   infer::Prompt prompt;
   prompt.number = std::ssize(prompts_);
   prompt.max_new_tokens = parsed.max_new_tokens.value_or(max_new_tokens_);
-  try {
-    prompt.tokens = parsed.text ? tokens_.encode(*parsed.text) : parsed.tokens;
-    texts_.push_back(parsed.text ? *parsed.text : tokens_.decode(parsed.tokens));
-  } catch (const DataError& error) {
-    throw DataError("{}: {}", where, error.what());
+  if (parsed.text) {
+    prompt.tokens = prompt_tokens(*tokenizer_, *parsed.text, model, where);
+    texts_.push_back(*parsed.text);
+  } else {
+    check_prompt(parsed.tokens, model, where);
+    prompt.tokens = parsed.tokens;
+    texts_.push_back(decode(parsed.tokens));
   }
-  TRIREME_CHECK(!prompt.tokens.empty() && std::ssize(prompt.tokens) <= model.max_positions, DataError,
-                "{}: the prompt has {} tokens, but the model has 1 to {} positions", where, prompt.tokens.size(),
-                model.max_positions);
-  const std::int32_t greatest = *std::ranges::max_element(prompt.tokens);
-  TRIREME_CHECK(greatest < model.vocabulary, DataError, "{}: token {} is not in the model's vocabulary of {}", where,
-                greatest, model.vocabulary);
   prompts_.push_back(std::move(prompt));
+}
+
+std::string TrainingSamples::decode(const std::vector<std::int32_t>& tokens) const {
+  std::string text;
+  tokenizer_->decode(tokens, text);
+  return text;
 }
 
 std::optional<train::SampleRecord> TrainingSamples::take(train::ParallelModel& model, Communicator& world,
@@ -68,7 +70,7 @@ std::optional<train::SampleRecord> TrainingSamples::take(train::ParallelModel& m
   constexpr std::int64_t max_batch = 8;
   infer::GenerationOptions options;
   options.sampling = sampling_;
-  options.end_tokens = tokens_.end;
+  options.end_tokens = tokenizer_->stops();
   options.batch_size = std::min(max_batch, std::ssize(prompts_));
   std::vector<infer::Continuation> continuations;
   try {
@@ -79,7 +81,7 @@ std::optional<train::SampleRecord> TrainingSamples::take(train::ParallelModel& m
   }
   train::SampleRecord record{progress.iteration, progress.consumed_samples, {}};
   for (std::size_t i = 0; i < continuations.size(); ++i) {
-    record.samples.push_back({texts_[i], tokens_.decode(continuations[i].tokens)});
+    record.samples.push_back({texts_[i], decode(continuations[i].tokens)});
     log::info("sample {} after {}: {} ... {}", i + 1, progress.iteration, shortened(texts_[i]),
               shortened(record.samples.back().text));
   }

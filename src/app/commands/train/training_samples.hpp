@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "src/app/commands/train/train_plan.hpp"
-#include "src/app/job/text_tokens.hpp"
+#include "src/app/job/prompt_tokens.hpp"
 #include "src/infer/generation.hpp"
 
 namespace trireme::app {
@@ -23,12 +23,12 @@ class TrainingSamples {
                                           const train::Progress& progress) const;
 
  private:
+  std::string decode(const std::vector<std::int32_t>& tokens) const;
   void add(std::string_view line, bool is_json, const std::string& where, const model::ModelConfig& model);
 
   std::int64_t max_new_tokens_;
   infer::SamplingOptions sampling_;
   std::unique_ptr<data::Tokenizer> tokenizer_;
-  TextTokens tokens_;
   std::vector<infer::Prompt> prompts_;
   std::vector<std::string> texts_;  // of the prompts
 };

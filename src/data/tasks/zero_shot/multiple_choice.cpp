@@ -70,8 +70,7 @@ void MultipleChoice::add(const ChoiceQuestion& question, const LengthLimit& limi
   TRIREME_CHECK(question.answer >= 0 && question.answer < choices, DataError,
                 "the answer {} is not one of the {} choices, 0 to {}", question.answer, choices, choices - 1);
   const std::string_view context = std::string_view(question.context).substr(0, word_extent(question.context).end);
-  std::vector<std::int32_t> context_ids;
-  tokenizer_.encode(context, context_ids);
+  std::vector<std::int32_t> context_ids = tokenizer_.encode_prompt(context);
   const bool bare = context_ids.empty();
   if (bare) context_ids.push_back(tokenizer_.end_of_document());
 
@@ -80,9 +79,8 @@ void MultipleChoice::add(const ChoiceQuestion& question, const LengthLimit& limi
   for (const std::string& choice : question.choices) {
     TRIREME_CHECK(!choice.empty(), DataError, "choice {} is empty", texts.size());
     added.characters.push_back(count_characters(choice));
-    std::vector<std::int32_t> ids;
-    if (bare) ids = context_ids;
-    tokenizer_.encode(question.context + " " + choice, ids);
+    std::vector<std::int32_t> ids = tokenizer_.encode_prompt(question.context + " " + choice);
+    if (bare) ids.insert(ids.begin(), context_ids.begin(), context_ids.end());
     const std::int64_t scored = std::ssize(ids) - std::ssize(context_ids);
     TRIREME_CHECK(scored >= 1, DataError, "the choice '{}' adds no token to its question", choice);
     fit(limit, scored, ids);
