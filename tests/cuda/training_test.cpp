@@ -4,7 +4,7 @@
 #include "src/checkpoint/load.hpp"
 #include "src/checkpoint/save.hpp"
 #include "src/comm/self_communicator.hpp"
-#include "src/infer/generation.hpp"
+#include "tests/support/generated.hpp"
 #include "src/infer/perplexity.hpp"
 #include "src/train/finetune/task_scoring.hpp"
 #include "src/train/state_tensors.hpp"
@@ -280,7 +280,7 @@ TEST_F(GpuTraining, GenerationAndPerplexityMatchTheCpu) {
   TrainingRun gpu(world_, config, {}, {}, gpu_device()), cpu(world_, config, {});
   infer::SamplingOptions greedy;
   greedy.temperature = 0;
-  const auto text = [&](TrainingRun& run) { return infer::generate(run.gpt, world_, {3, 14, 15}, 6, -1, greedy); };
+  const auto text = [&](TrainingRun& run) { return test::generated(run.gpt, world_, {3, 14, 15}, 6, greedy); };
   EXPECT_EQ(text(gpu), text(cpu));
   const auto corpus = synthetic_tokens(config);
   EXPECT_NEAR(infer::measure_perplexity(gpu.gpt, *corpus).loss / infer::measure_perplexity(cpu.gpt, *corpus).loss, 1,

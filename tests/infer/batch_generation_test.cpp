@@ -9,6 +9,7 @@
 
 #include "src/comm/self_communicator.hpp"
 #include "src/infer/generation.hpp"
+#include "tests/support/generated.hpp"
 #include "tests/support/mpi_world.hpp"
 #include "tests/support/training_run.hpp"
 
@@ -85,7 +86,7 @@ PromptSource prompts() { return {14, 32 + 44, prompt_of}; }
 
 GenerationOptions options_of(std::int64_t batch_size) {
   GenerationOptions options;
-  options.end_of_document = end_of_document;
+  options.end_tokens = {end_of_document};
   options.batch_size = batch_size;
   options.log_probabilities = 3;
   options.stops = [](std::span<const std::int32_t> tokens) {  // two consecutive ids
@@ -194,7 +195,7 @@ TEST(BatchGeneration, MatchesTheGenerationOfSinglePrompts) {
                                                   return "";
                                                 },
                                                 [](const std::string&) {}});
-  const std::vector<std::int32_t> expected = generate(run.gpt, world(), prompt, 50, -1, {});
+  const std::vector<std::int32_t> expected = test::generated(run.gpt, world(), prompt, 50);
   EXPECT_EQ(counts.prompt_tokens, 2 * 3);
   EXPECT_EQ(counts.new_tokens, 2 * 50);
   if (world().rank() != 0) return;

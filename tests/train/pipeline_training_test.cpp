@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "src/comm/self_communicator.hpp"
-#include "src/infer/generation.hpp"
+#include "tests/support/generated.hpp"
 #include "src/infer/perplexity.hpp"
 #include "tests/support/mpi_world.hpp"
 #include "tests/support/training_run.hpp"
@@ -100,14 +100,14 @@ TEST(PipelineTraining, EveryFormEvaluatesAndGeneratesTheSame) {
   TrainingRun reference(alone, config, {});
   const double loss = infer::measure_perplexity(reference.gpt, *corpus).loss;
   infer::SamplingOptions sampling;
-  const std::vector<std::int32_t> text = infer::generate(reference.gpt, alone, {5, 4, 3}, 40, -1, sampling);
+  const std::vector<std::int32_t> text = test::generated(reference.gpt, alone, {5, 4, 3}, 40, sampling);
   for (const Layout& layout : pipeline_layouts(world().size())) {
     SCOPED_TRACE(testing::Message() << layout);
     TrainingRun run(world(), config, layout);
     EXPECT_NEAR(infer::measure_perplexity(run.gpt, *corpus).loss / loss, 1,
                 tolerance(DType::fp64, Comparison::other_average).loss);
     if (layout.options.parallel.sequence_parallel) continue;  // generation runs without
-    EXPECT_EQ(infer::generate(run.gpt, world(), {5, 4, 3}, 40, -1, sampling), text);
+    EXPECT_EQ(test::generated(run.gpt, world(), {5, 4, 3}, 40, sampling), text);
   }
 }
 

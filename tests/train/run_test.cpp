@@ -30,8 +30,10 @@ struct Records final : train::MetricsSink {
     evaluated_after.push_back(record.iteration);
     validation.push_back(record.loss);
   }
+  void write(const train::SampleRecord& record) override { sampled_after.push_back(record.iteration); }
   std::vector<double> losses;
   std::vector<std::int64_t> evaluated_after;
+  std::vector<std::int64_t> sampled_after;
   std::vector<double> validation;
   std::vector<double> tests;
   std::vector<std::string> sets;  // names of the evaluated sets

@@ -8,7 +8,7 @@
 
 #include "src/app/commands/eval/eval_options.hpp"
 #include "src/app/commands/finetune/task_options.hpp"
-#include "src/app/commands/generate/prompt_batch.hpp"
+#include "src/app/commands/generate/generate_options.hpp"
 #include "tests/app/megatron/train_options.hpp"
 
 namespace trireme::app::megatron {
