@@ -124,7 +124,7 @@ double measure_benchmarks(const EvalOptions& o, Job& job, const SavedModel& save
   std::vector<io::MeasuredTask> measured;
   std::vector<io::MeasuredGroup> groups;
   double loss = 0;
-  collectively(*job.world, [&] { tokenizer = tokenizer_of(saved.description); });
+  collectively(*job.world, [&] { tokenizer = prompt_tokenizer_of(saved.description, o.model); });
   for (const std::string& name : o.benchmarks) {
     std::optional<BenchmarkRun> run;
     data::BadLines bad_lines(o.skip_bad_lines);

@@ -77,13 +77,12 @@ void BenchmarkTexts::add(const TaskDocument& document, const std::string& before
 void BenchmarkTexts::add_continuation(const Continuation& continuation) {
   const std::string_view context =
       std::string_view(continuation.context).substr(0, word_extent(continuation.context).end);
-  std::vector<std::int32_t> context_ids, ids;
-  tokenizer_.encode(context, context_ids);
+  std::vector<std::int32_t> context_ids = tokenizer_.encode_prompt(context);
+  std::vector<std::int32_t> ids = tokenizer_.encode_prompt(continuation.context + continuation.text);
   if (context_ids.empty()) {
-    context_ids.push_back(tokenizer_.end_of_document());
-    ids = context_ids;
+    context_ids.push_back(beginning());
+    ids.insert(ids.begin(), context_ids.begin(), context_ids.end());
   }
-  tokenizer_.encode(continuation.context + continuation.text, ids);
   const std::int64_t scored = std::ssize(ids) - std::ssize(context_ids);
   TRIREME_CHECK(scored >= 1, DataError, "the text '{}' adds no token to its question", continuation.text);
   if (std::ssize(ids) - 1 > limit_.max_length) ++truncated_;
@@ -95,8 +94,9 @@ void BenchmarkTexts::add_page(const std::string& page) {
   Example added{.first_text = texts_.size(), .answer = 0, .characters = {}};
   added.words = python_words(page);
   added.bytes = std::ssize(page);
-  std::vector<std::int32_t> ids = {tokenizer_.end_of_document()};
-  tokenizer_.encode(detokenized(page, Detokenizer::wikitext), ids);
+  // A token before the text, even where the text begins with one, as lm-eval has it.
+  std::vector<std::int32_t> ids = tokenizer_.encode_prompt(detokenized(page, Detokenizer::wikitext));
+  ids.insert(ids.begin(), beginning());
   const std::int64_t start = texts_.append_ids(ids), targets = std::ssize(ids) - 1;
   for (std::int64_t done = 0; done < targets;) {
     const std::int64_t end = std::min(done + limit_.max_length, targets);
