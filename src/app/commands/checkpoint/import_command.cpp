@@ -4,6 +4,7 @@
 #include "io/posix/folder.hpp"
 #include "src/app/commands/checkpoint/import_input.hpp"
 #include "src/app/commands/commands.hpp"
+#include "src/app/commands/finetune/task_options.hpp"
 #include "src/app/job/job.hpp"
 #include "src/app/manual/terminal_text.hpp"
 #include "src/app/options/options.hpp"
@@ -38,6 +39,18 @@ void settle_tokenizer(const ImportOptions& options, ImportInput& input, bool is_
   TRIREME_CHECK(input.tokenizer->vocabulary_size() <= vocabulary, DataError,
                 "the tokenizer beside {} has {} tokens, the model only {}: it is another model's. Try --no-tokenizer",
                 options.input, input.tokenizer->vocabulary_size(), vocabulary);
+}
+
+/// Returns the name of a task that a model with a head may be for; null if there is none.
+const char* task_of(const model::ModelConfig& config) {
+  for (const Choice<train::TaskKind>& choice : task_kinds) {
+    train::FinetuneTask task;
+    task.kind = choice.value;
+    model::ModelConfig wanted = config;
+    task.set_output(wanted);
+    if (wanted.output == config.output && wanted.classes == config.classes) return task.name();
+  }
+  return nullptr;
 }
 
 }  // namespace
@@ -118,6 +131,8 @@ int checkpoint_import_command(const CommandLine& line) {
             timer.elapsed_s(), gigabytes / timer.elapsed_s(), counted(world->size(), "rank"));
   if (input.config.predicts_tokens()) {
     log::info("train it with --load {} --finetune --use-checkpoint-args", shell_word(output));
+  } else if (const char* task = task_of(input.config)) {
+    log::info("measure it with trireme eval --task {} --load {} --data-path FILE", task, shell_word(output));
   }
   return 0;
 }
