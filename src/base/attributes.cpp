@@ -59,7 +59,6 @@ template bool Attributes::get(const std::string&) const;
 template int Attributes::get(const std::string&) const;
 template std::int64_t Attributes::get(const std::string&) const;
 template double Attributes::get(const std::string&) const;
-template std::string Attributes::get(const std::string&, std::string) const;
 template int Attributes::get(const std::string&, int) const;
 template std::int64_t Attributes::get(const std::string&, std::int64_t) const;
 template double Attributes::get(const std::string&, double) const;
