@@ -117,6 +117,12 @@ void MetricsFile::write(const train::EvaluationRecord& r) {
   file_.append(line + "}\n");
 }
 
+void MetricsFile::write(const train::SampleRecord& r) {
+  Json samples = Json::array();
+  for (const auto& sample : r.samples) samples.push_back({{"prompt", sample.prompt}, {"text", sample.text}});
+  file_.append(json_dump(Json({{"iteration", r.iteration}, {"samples", samples}})) + "\n");
+}
+
 void MetricsFile::write(const train::TaskRecord& r) {
   std::string line = fmt::format(R"({{"iteration": {}, "eval_task": {})", r.iteration, json_dump(Json(r.task)));
   for (const auto& [name, value] : r.figures) line += fmt::format(R"(, "{}": {})", name, number(value));

@@ -13,6 +13,7 @@ struct RunSchedule {
   std::int64_t log_interval = 100;
   std::int64_t eval_interval = 1000;
   std::int64_t eval_iterations = 100;
+  std::int64_t sample_interval = 1000;
   std::int64_t tasks_interval = 1000;
   std::int64_t save_interval = 0;
   std::int64_t replica_check_interval = 0;
@@ -32,6 +33,8 @@ struct RunHooks {
   MetricsSink* metrics = nullptr;
   /// Replaces the evaluation of the loss on the validation split; may be empty.
   std::function<void()> evaluate;
+  /// Continues prompts by the model in training, at the intervals of the schedule and at the end; may be empty.
+  std::function<void()> sample;
   /// Measures tasks after each `tasks_interval` iterations and at the end; may be empty.
   std::function<std::vector<TaskRecord>()> measure_tasks;
   /// Called after each iteration on every rank; may be empty. Not collective.
@@ -39,7 +42,7 @@ struct RunHooks {
   /// Called after each line of the log on every rank; may be empty.
   std::function<void(std::int64_t iteration)> after_log;
   /// Reports progress after each iteration; may be empty.
-  std::function<void(std::int64_t done, std::int64_t total)> progress;
+  std::function<void(const TrainRecord&, std::int64_t total)> progress;
 };
 
 enum class RunEnd { complete, stopped_early };

@@ -11,13 +11,11 @@ namespace {
 
 /// Batches of 4, 8, 12 and 16 samples: 4, 3, 2 and so on.
 TrainingRunConfig ramp() {
-  TrainingRunConfig config;
-  config.model = {.layers = 2, .hidden = 32, .heads = 8, .ffn_hidden = 256, .max_positions = 32, .vocabulary = 300};
-  config.s = 16;
-  config.batch = 16;
-  config.ramp_up = train::BatchRampUp{4, 4, 48};
-  config.steps = 12;
-  return config;
+  return {.model = {.layers = 2, .hidden = 32, .heads = 8, .ffn_hidden = 256, .max_positions = 32, .vocabulary = 300},
+          .s = 16,
+          .batch = 16,
+          .ramp_up = train::BatchRampUp{4, 4, 48},
+          .steps = 12};
 }
 
 std::vector<train::TrainRecord> records(Communicator& ranks, const TrainingRunConfig& config, const Layout& layout) {
@@ -31,7 +29,7 @@ std::vector<Layout> batch_layouts(int ranks) {
   std::vector<Layout> list;
   for (const auto& [tensor, pipeline] : {std::pair{1, 1}, {2, 1}, {1, 2}}) {
     if (ranks % (tensor * pipeline) == 0 && 4 % (ranks / tensor / pipeline) == 0)
-      list.push_back({tensor, pipeline, {}});
+      list.push_back(fmt::format("tp {} pp {}", tensor, pipeline));
   }
   return list;
 }
@@ -153,8 +151,7 @@ TEST(LossAverage, IsOverTokensOrOverMicroBatches) {
       }
       of_micro_batches += part / count * static_cast<double>(b) / static_cast<double>(config.batch);
     }
-    Layout layout;
-    layout.options.micro_batch_size = b;
+    const Layout layout = fmt::format("b {}", b);
     TrainingRun by_tokens(world(), config, layout);
     EXPECT_NEAR(by_tokens.trainer.evaluate(CutSamples(*one.data.train), 0, 1)->loss / (sum / tokens), 1, close);
     EXPECT_NEAR(by_tokens.trainer.step(CutSamples(*by_tokens.data.train)).lm_loss / (sum / tokens), 1, close);

@@ -1,10 +1,13 @@
 #include "src/app/job/saved_model.hpp"
 
+#include <fmt/ranges.h>
+
 #include "io/checkpoint/checkpoint_store.hpp"
 #include "io/posix/folder.hpp"
 #include "src/app/job/memory_report.hpp"
 #include "src/app/run_config/run_attributes.hpp"
 #include "src/base/log.hpp"
+#include "src/base/text.hpp"
 #include "src/train/state_tensors.hpp"
 
 namespace trireme::app {
@@ -60,6 +63,9 @@ void SavedModelOptions::declare(Options& options) {
   options.add_flag("bf16", &bf16, "The same as --dtype bf16.");
   options.add_flag("fp16", &fp16, "The same as --dtype fp16.");
   tokenizer.declare(options);
+  options.add_flag("no-bos", &without_bos,
+                   "Put nothing before texts. By default they begin with what the model's tokenizer puts there, such "
+                   "as the BOS of Llama 3.");
   options.require({"load"});
   grid.declare(options);
   device.declare(options);
@@ -133,6 +139,25 @@ const std::string& tokenizer_payload(const checkpoint::RunDescription& descripti
 std::unique_ptr<data::Tokenizer> tokenizer_of(const checkpoint::RunDescription& description) {
   return data::tokenizer_from_payload(description.attributes.get<std::string>("tokenizer"),
                                       tokenizer_payload(description));
+}
+
+std::unique_ptr<data::Tokenizer> prompt_tokenizer_of(const checkpoint::RunDescription& description,
+                                                     const SavedModelOptions& options) {
+  std::unique_ptr<data::Tokenizer> tokenizer = tokenizer_of(description);
+  const std::vector<std::int32_t>& prefix = tokenizer->special().prefix;
+  if (prefix.empty()) return tokenizer;
+  std::string text;
+  tokenizer->decode(prefix, text);
+  const std::string ids = fmt::format("{} ({})", fmt::join(prefix, " "), shortened(text));
+  if (!options.without_bos) {
+    log::info("texts begin with {}, as the model's tokenizer has it; --no-bos leaves it out", ids);
+    return tokenizer;
+  }
+  log::info("--no-bos: texts lack {}, which the model's tokenizer puts before them", ids);
+  data::SpecialTokens special = tokenizer->special();
+  special.prefix.clear();
+  tokenizer->set_special(std::move(special));
+  return tokenizer;
 }
 
 }  // namespace trireme::app

@@ -38,6 +38,7 @@ struct SavedModelOptions {
   std::optional<DType> dtype;
   bool bf16 = false, fp16 = false;  ///< the same as a dtype
   NamedTokenizer tokenizer;
+  bool without_bos = false;  ///< texts lack what the tokenizer puts before them
   void declare(Options& options);
   /// Settles the type. Throws ConfigError if several are given.
   void settle();
@@ -65,5 +66,10 @@ const std::string& tokenizer_payload(const checkpoint::RunDescription& descripti
 
 /// Returns the tokenizer stored in a checkpoint.
 std::unique_ptr<data::Tokenizer> tokenizer_of(const checkpoint::RunDescription& description);
+
+/// Likewise for a command that reads prompts: with `--no-bos` its `encode_prompt` puts nothing before a text. Logs a
+/// line about what it puts there, if the model's tokenizer has anything to put.
+std::unique_ptr<data::Tokenizer> prompt_tokenizer_of(const checkpoint::RunDescription& description,
+                                                     const SavedModelOptions& options);
 
 }  // namespace trireme::app

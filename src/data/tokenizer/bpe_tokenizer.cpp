@@ -96,7 +96,7 @@ std::vector<std::string> BpeTokenizer::special_spellings() const {
   return spellings;
 }
 
-std::string BpeTokenizer::payload() const {
+std::string BpeTokenizer::definition() const {
   const bool is_gpt2 =
       splitter_.pattern() == WordPattern::gpt2 && !compose_ && !whole_words_ && special_.empty() && added_.empty();
   std::string text = fmt::format("{}\n{} {} {}\n", is_gpt2 ? gpt2_payload_title : payload_title, tokens_.size(),
@@ -112,7 +112,8 @@ std::string BpeTokenizer::payload() const {
   return text;
 }
 
-BpeVocabulary bpe_from_payload(std::string_view payload) {
+BpeVocabulary bpe_from_payload(std::string_view text) {
+  const std::string_view payload = split_payload(text).definition;
   PayloadLines lines(payload);
   const bool is_gpt2 = payload.starts_with(gpt2_payload_title);
   lines.title(is_gpt2 ? gpt2_payload_title : payload_title);

@@ -24,12 +24,12 @@ class BpeTokenizer final : public Tokenizer {
   /// Names of the marked tokens or, if none are marked, of those that are neither a byte nor a merge result.
   std::vector<std::string> special_spellings() const override;
   bool can_cut(std::string_view text, std::size_t at) const override { return splitter_.can_cut(text, at); }
+
+ private:
   /// Printable ASCII lines: a title; the numbers of tokens and merges and the end of document; each token, escaped; the
   /// ids of the two sides of each merge. Tokenizers other than GPT-2's continue: pattern, normalisation and whole
   /// words; the numbers of special and added tokens; their ids.
-  std::string payload() const override;
-
- private:
+  std::string definition() const override;
   void encode_words(std::string_view text, std::vector<std::int32_t>& ids) const;
   void encode_normalised(std::string_view text, std::vector<std::int32_t>& ids) const;
 
@@ -42,7 +42,7 @@ class BpeTokenizer final : public Tokenizer {
   std::array<std::vector<std::int32_t>, 256> added_by_byte_;  // the longest first
 };
 
-/// The vocabulary that `BpeTokenizer::payload` describes. Throws DataError naming the line that is damaged.
+/// The vocabulary that a payload of a `BpeTokenizer` describes. Throws DataError naming the line that is damaged.
 BpeVocabulary bpe_from_payload(std::string_view payload);
 
 }  // namespace trireme::data

@@ -5,9 +5,18 @@
 #include "src/base/text.hpp"
 
 namespace trireme::data {
-namespace {
+std::string escape_bytes(std::string_view bytes) {
+  std::string text;
+  for (const char c : bytes) {
+    if (c >= ' ' && c <= '~' && c != '\\') {
+      text += c;
+    } else {
+      text += fmt::format("\\x{:02x}", static_cast<unsigned char>(c));
+    }
+  }
+  return text;
+}
 
-/// The inverse of `escape_bytes`; throws DataError if an escape is broken.
 std::string unescape_bytes(std::string_view text) {
   std::string bytes;
   for (std::size_t i = 0; i < text.size(); ++i) {
@@ -24,20 +33,6 @@ std::string unescape_bytes(std::string_view text) {
     i += 3;
   }
   return bytes;
-}
-
-}  // namespace
-
-std::string escape_bytes(std::string_view bytes) {
-  std::string text;
-  for (const char c : bytes) {
-    if (c >= ' ' && c <= '~' && c != '\\') {
-      text += c;
-    } else {
-      text += fmt::format("\\x{:02x}", static_cast<unsigned char>(c));
-    }
-  }
-  return text;
 }
 
 std::string quotation_of(std::string_view bytes) { return shortened(escape_bytes(bytes)); }

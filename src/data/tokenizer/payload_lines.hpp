@@ -18,6 +18,8 @@ inline constexpr std::int64_t max_vocabulary_size = std::int64_t{1} << 24;
 
 /// `bytes` in printable ASCII: a backslash, and each byte that is not printable, as \xHH.
 std::string escape_bytes(std::string_view bytes);
+/// The inverse; throws DataError if an escape is broken.
+std::string unescape_bytes(std::string_view text);
 /// `escape_bytes` for a message, shortened.
 std::string quotation_of(std::string_view bytes);
 
@@ -44,6 +46,8 @@ class PayloadLines {
   }
   /// Reads `count` escaped texts, one per line.
   std::vector<std::string> texts(std::int64_t count);
+  /// The text after the lines read so far.
+  std::string_view rest() const { return rest_; }
   /// Checks that no line is left.
   void finish() const;
 

@@ -1,6 +1,9 @@
 #include "src/data/tokenizer/tokenizer.hpp"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
+#include <optional>
 
 #include "src/base/check.hpp"
 #include "src/base/hash.hpp"
@@ -35,7 +38,9 @@ class ByteTokenizer final : public Tokenizer {
   }
 
   bool can_cut(std::string_view, std::size_t) const override { return true; }
-  std::string payload() const override { return byte_payload; }
+
+ private:
+  std::string definition() const override { return byte_payload; }
 };
 
 /// Ids that were made elsewhere: its text is the ids in decimal, separated by white space.
@@ -72,16 +77,20 @@ class NullTokenizer final : public Tokenizer {
     }
   }
 
-  std::string payload() const override {
+ private:
+  std::string definition() const override {
     return fmt::format("{}\n{} {}\n", null_title, vocabulary_size_, end_of_document_);
   }
 
- private:
   std::int64_t vocabulary_size_;
   std::int32_t end_of_document_;
 };
 
-std::unique_ptr<Tokenizer> null_from_payload(const std::string& payload) {
+std::string ids_text(const std::vector<std::int32_t>& ids) {
+  return ids.empty() ? "none" : fmt::format("{}", fmt::join(ids, " "));
+}
+
+std::unique_ptr<Tokenizer> null_from_definition(std::string_view payload) {
   PayloadLines lines(payload);
   lines.title(null_title);
   const auto [size, end_of_document] = lines.numbers<2>(max_null_size);
@@ -92,6 +101,33 @@ std::unique_ptr<Tokenizer> null_from_payload(const std::string& payload) {
   return tokenizer;
 }
 
+std::unique_ptr<Tokenizer> from_definition(const std::string& name, std::string_view definition) {
+  if (name == "gpt2") return make_gpt2_tokenizer(bpe_from_payload(definition));
+  if (name == "null") return null_from_definition(definition);
+  if (name == "huggingface") return make_huggingface_tokenizer(bpe_from_payload(definition));
+  if (name == "wordpiece") return make_wordpiece_tokenizer(wordpiece_from_payload(definition));
+  TRIREME_CHECK(name == "bytes", DataError, "unknown tokenizer '{}'. Try bytes, gpt2, huggingface, null or wordpiece",
+                name);
+  TRIREME_CHECK(definition == byte_payload, DataError, "the embedded definition of the byte tokenizer is damaged");
+  return make_byte_tokenizer();
+}
+
+/// Digest of what decides which ids a text has: not of the special tokens, nor of the one that ends documents.
+std::string ids_digest(const std::string& name, const std::string& payload) {
+  const auto text_digest = [](std::string_view text) { return trireme::digest(text.data(), text.size()); };
+  const std::string_view definition = split_payload(payload).definition;
+  if (name == "null") return text_digest(definition.substr(0, definition.rfind(' ')));
+  if (name != "gpt2" && name != "huggingface") return text_digest(definition);
+  const BpeVocabulary bpe = bpe_from_payload(definition);
+  std::string text = fmt::format("{} {} {} {} {}\n", bpe.tokens.size(), bpe.merges.size(),
+                                 static_cast<int>(bpe.pattern), bpe.compose, bpe.whole_words);
+  for (const std::string& token : bpe.tokens) text += escape_bytes(token) + '\n';
+  for (const auto& [left, right] : bpe.merges) text += escape_bytes(left) + ' ' + escape_bytes(right) + '\n';
+  std::vector<std::int32_t> added = bpe.added;
+  std::ranges::sort(added);
+  return text_digest(text + ids_text(added));
+}
+
 }  // namespace
 
 bool Tokenizer::can_cut(std::string_view text, std::size_t at) const { return is_word_cut(text, at); }
@@ -100,6 +136,23 @@ void Tokenizer::check_ids(std::span<const std::int32_t> ids) const {
   const std::int64_t size = vocabulary_size();
   const auto bad = std::ranges::find_if(ids, [&](std::int32_t id) { return id < 0 || id >= size; });
   TRIREME_CHECK(bad == ids.end(), DataError, "token {} is not in the vocabulary of {} ids", *bad, size);
+}
+
+void Tokenizer::set_special(SpecialTokens special) {
+  TRIREME_CHECK(special.max_id() < vocabulary_size(), DataError,
+                "the special token {} is not in the vocabulary of {} ids", special.max_id(), vocabulary_size());
+  special_ = std::move(special);
+}
+
+std::vector<std::int32_t> Tokenizer::encode_prompt(std::string_view text) const {
+  std::vector<std::int32_t> ids = special_.prefix;
+  encode(text, ids);
+  return ids;
+}
+
+std::vector<std::int32_t> Tokenizer::stops() const {
+  if (!special_.stops.empty() || end_of_document() < 0) return special_.stops;
+  return {end_of_document()};
 }
 
 std::string Tokenizer::digest() const {
@@ -126,14 +179,34 @@ std::unique_ptr<Tokenizer> make_null_tokenizer(std::int64_t vocabulary_size, std
 }
 
 std::unique_ptr<Tokenizer> tokenizer_from_payload(const std::string& name, const std::string& payload) {
-  if (name == "gpt2") return make_gpt2_tokenizer(bpe_from_payload(payload));
-  if (name == "null") return null_from_payload(payload);
-  if (name == "huggingface") return make_huggingface_tokenizer(bpe_from_payload(payload));
-  if (name == "wordpiece") return make_wordpiece_tokenizer(wordpiece_from_payload(payload));
-  TRIREME_CHECK(name == "bytes", DataError, "unknown tokenizer '{}'. Try bytes, gpt2, huggingface, null or wordpiece",
-                name);
-  TRIREME_CHECK(payload == byte_payload, DataError, "the embedded definition of the byte tokenizer is damaged");
-  return make_byte_tokenizer();
+  SplitPayload parts = split_payload(payload);
+  std::unique_ptr<Tokenizer> tokenizer = from_definition(name, parts.definition);
+  tokenizer->set_special(std::move(parts.special));
+  return tokenizer;
+}
+
+TokenizerComparison compare_tokenizers(const std::string& name, const std::string& payload,
+                                       const std::string& other_name, const std::string& other_payload) {
+  if (name == other_name && payload == other_payload) return {.same_ids = true};
+  if (ids_digest(name, payload) != ids_digest(other_name, other_payload)) return {};
+  const std::unique_ptr<Tokenizer> one = tokenizer_from_payload(name, payload);
+  const std::unique_ptr<Tokenizer> other = tokenizer_from_payload(other_name, other_payload);
+  TokenizerComparison result{.same_ids = true};
+  const auto compare = [&](const char* what, const std::string& here, const std::string& there) {
+    if (here != there) {
+      result.difference += fmt::format("{}{} {} and {}", result.difference.empty() ? "" : ", ", what, here, there);
+    }
+  };
+  const auto id_text = [](std::optional<std::int32_t> id) { return id ? std::to_string(*id) : "none"; };
+  const SpecialTokens &a = one->special(), &b = other->special();
+  compare("end of document", std::to_string(one->end_of_document()), std::to_string(other->end_of_document()));
+  compare("bos", id_text(a.bos), id_text(b.bos));
+  compare("eos", id_text(a.eos), id_text(b.eos));
+  compare("pad", id_text(a.pad), id_text(b.pad));
+  compare("ends of generation", ids_text(a.stops), ids_text(b.stops));
+  compare("before texts", ids_text(a.prefix), ids_text(b.prefix));
+  if (result.difference.empty() && a != b) result.difference = "properties or files of transformers";
+  return result;
 }
 
 SpecialTokenFinder::SpecialTokenFinder(const Tokenizer& tokenizer) : spellings_(tokenizer.special_spellings()) {

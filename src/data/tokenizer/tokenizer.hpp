@@ -9,6 +9,8 @@
 #include <utility>
 #include <vector>
 
+#include "src/data/tokenizer/special_tokens.hpp"
+
 namespace trireme::data {
 
 /// Converts text to token ids and back. Thread-safe.
@@ -32,17 +34,28 @@ class Tokenizer {
   /// Returns whether `text` may be cut before byte `at`, 0 < at < text.size(). The ids of its two parts then
   /// concatenate to the ids of the full text. The default is `is_word_cut`.
   virtual bool can_cut(std::string_view text, std::size_t at) const;
-  /// The definition as one text, from which `tokenizer_from_payload` makes an equal tokenizer.
-  virtual std::string payload() const = 0;
-  /// Digest of the payload: equal digests give equal ids.
+  /// Tokens with a meaning of their own; none of them changes the ids of a text.
+  const SpecialTokens& special() const { return special_; }
+  /// Throws DataError for an id outside the vocabulary.
+  void set_special(SpecialTokens special);
+  /// Returns the ids of a text that a model continues: those that the tokenizer puts before it, then its own.
+  std::vector<std::int32_t> encode_prompt(std::string_view text) const;
+  /// Ids at which a continuation ends; by default the one that ends documents, if there is one.
+  std::vector<std::int32_t> stops() const;
+  /// The special tokens and the definition as one text, from which `tokenizer_from_payload` makes an equal tokenizer.
+  std::string payload() const { return special_tokens_text(special_) + definition(); }
+  /// Digest of the payload: equal digests give equal ids. Different ones may too; see `compare_tokenizers`.
   std::string digest() const;
 
  protected:
+  /// The payload without the special tokens.
+  virtual std::string definition() const = 0;
   /// Throws DataError for an id outside the vocabulary.
   void check_ids(std::span<const std::int32_t> ids) const;
 
  private:
   std::string name_;
+  SpecialTokens special_;
 };
 
 /// Pattern by which a byte-level BPE cuts text into words; WordSplitter lists the patterns.
@@ -82,6 +95,17 @@ std::unique_ptr<Tokenizer> make_wordpiece_tokenizer(WordPieceVocabulary vocabula
 std::unique_ptr<Tokenizer> make_null_tokenizer(std::int64_t vocabulary_size, std::int64_t end_of_document);
 /// The tokenizer that a corpus or checkpoint embeds.
 std::unique_ptr<Tokenizer> tokenizer_from_payload(const std::string& name, const std::string& payload);
+
+/// Result of comparing two tokenizers.
+struct TokenizerComparison {
+  bool same_ids = false;  ///< the same ids have the same texts, and a text has the same ids
+  std::string difference =
+      {};  ///< of the special tokens, if the ids are the same: "bos 1 and none, ..."; empty if none
+};
+/// Compares the tokenizers that corpora or checkpoints embed: vocabulary, merges, pattern and ids decide, special
+/// tokens are told apart. Throws DataError if a payload is damaged.
+TokenizerComparison compare_tokenizers(const std::string& name, const std::string& payload,
+                                       const std::string& other_name, const std::string& other_payload);
 
 /// Frequency of each spelling.
 using SpellingCounts = std::map<std::string, std::int64_t>;

@@ -233,7 +233,7 @@ void WordPieceTokenizer::decode(std::span<const std::int32_t> ids, std::string& 
   }
 }
 
-std::string WordPieceTokenizer::payload() const {
+std::string WordPieceTokenizer::definition() const {
   const bool usual = max_word_characters_ == default_max_word_characters;
   std::string text =
       fmt::format("{}\n{} {}", usual ? payload_title : payload_title_2, tokens_.size(), int{lower_case_});
@@ -242,7 +242,8 @@ std::string WordPieceTokenizer::payload() const {
   return text;
 }
 
-WordPieceVocabulary wordpiece_from_payload(std::string_view payload) {
+WordPieceVocabulary wordpiece_from_payload(std::string_view text) {
+  const std::string_view payload = split_payload(text).definition;
   PayloadLines lines(payload);
   std::int64_t tokens = 0, lower_case = 0, max_word_characters = default_max_word_characters;
   if (payload.starts_with(payload_title_2)) {

@@ -40,11 +40,11 @@ class WordPieceTokenizer final : public Tokenizer {
   std::vector<std::string> special_spellings() const override {
     return {"[BOS]", "[CLS]", "[EOS]", "[MASK]", "[PAD]", "[SEP]", "[UNK]"};
   }
-  /// Printable ASCII lines: a title; the number of tokens, whether text is brought to lower case and, unless it is
-  /// 100, `max_word_characters`; each token, escaped.
-  std::string payload() const override;
 
  private:
+  /// Printable ASCII lines: a title; the number of tokens, whether text is brought to lower case and, unless it is
+  /// 100, `max_word_characters`; each token, escaped.
+  std::string definition() const override;
   enum class Class : std::uint8_t { letter, punctuation, ideograph, space, dropped };
   Class class_of(Utf8Character c) const { return c.size_bytes == 0 ? Class::dropped : classes_[c.code_point]; }
   void encode_words(const std::string& words, bool is_ascii, std::vector<std::int32_t>& ids) const;
@@ -63,7 +63,7 @@ class WordPieceTokenizer final : public Tokenizer {
   std::vector<Class> classes_;  // class of every code point
 };
 
-/// The vocabulary that `WordPieceTokenizer::payload` describes. Throws DataError naming the line that is damaged.
+/// The vocabulary that a payload of a `WordPieceTokenizer` describes. Throws DataError naming the line that is damaged.
 WordPieceVocabulary wordpiece_from_payload(std::string_view payload);
 
 }  // namespace trireme::data

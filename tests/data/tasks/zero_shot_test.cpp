@@ -99,6 +99,26 @@ TEST(Lambada, TakesTheLastTokenOrTheLastWord) {
   EXPECT_DOUBLE_EQ(result.loss.value, 1);
 }
 
+TEST(ZeroShotTexts, BeginWithWhatTheTokenizerPutsThere) {
+  const auto tokenizer = make_byte_tokenizer();
+  tokenizer->set_special({.prefix = {256}});
+  ScoredTexts examples(0);
+  add_lambada("a bc", LambadaTarget::last_word, *tokenizer, {8, false}, examples);
+  EXPECT_EQ(text_of(examples, 0), "|a bc");
+  EXPECT_EQ(examples.scored(0), 3);
+  EXPECT_THROW(add_lambada("", LambadaTarget::last_token, *tokenizer, {8, false}, examples), DataError);
+  MultipleChoice set(*tokenizer);
+  set.add({"q:", {"x", "yy"}, 1}, {64, false});
+  set.add({"", {"x", "yy"}, 1}, {64, false});
+  EXPECT_EQ(text_of(set.texts(), 0), "|q: x");
+  EXPECT_EQ(text_of(set.texts(), 3), "| yy");
+  EXPECT_EQ(set.texts().scored(3), 3);
+  const WikiText text = make_wikitext(" a bc\n", Detokenizer::none, *tokenizer, 4, 4);
+  EXPECT_EQ(text.tokenized_tokens, 6);
+  EXPECT_EQ(text_of(text.windows, 0), "| a b");
+  EXPECT_EQ(text.windows.scored(), 6);
+}
+
 TEST(Lambada, TruncatesLongTextsOnTheLeft) {
   const auto tokenizer = make_byte_tokenizer();
   ScoredTexts examples(256);

@@ -92,7 +92,7 @@ Evaluation measure_task(const EvalOptions& o, Job& job, const SavedModel& saved)
   std::unique_ptr<data::Tokenizer> tokenizer;
   ZeroShotTask task;
   collectively(*job.world, [&] {
-    tokenizer = tokenizer_of(saved.description);
+    tokenizer = prompt_tokenizer_of(saved.description, o.model);
     task = read_zero_shot_task(o, *tokenizer, saved.model->execution().sequence_length, bad_lines);
   });
   if (job.is_root()) log_reading(o, task, bad_lines);
@@ -124,7 +124,7 @@ double measure_benchmarks(const EvalOptions& o, Job& job, const SavedModel& save
   std::vector<io::MeasuredTask> measured;
   std::vector<io::MeasuredGroup> groups;
   double loss = 0;
-  collectively(*job.world, [&] { tokenizer = tokenizer_of(saved.description); });
+  collectively(*job.world, [&] { tokenizer = prompt_tokenizer_of(saved.description, o.model); });
   for (const std::string& name : o.benchmarks) {
     std::optional<BenchmarkRun> run;
     data::BadLines bad_lines(o.skip_bad_lines);

@@ -79,7 +79,7 @@ class Finetuning {
         "pretrained model that it was made of; trireme eval --task {2} --load {0} measures this one{3}",
         pretrained,
         has_task ? fmt::format("fine-tuned for {}", attributes.get<std::string>("data.task"))
-                 : std::string(attributes.get<std::string>("import.class", "of a task")),
+                 : "imported from " + attributes.get<std::string>("import.class"),
         task_.task.name(), has_task ? fmt::format("; --load {} continues its run", pretrained) : "");
     translation_.check_model(model_);
     const bool is_bert = model_.is_bert();

@@ -73,8 +73,7 @@ void BenchmarkTexts::add(const TaskDocument& document, const std::string& before
     added.characters.push_back(choice.characters);
     if (context_ids.empty() || choice.context != context) {
       context = choice.context;
-      context_ids.clear();
-      tokenizer_.encode(std::string_view(context).substr(0, word_extent(context).end), context_ids);
+      context_ids = tokenizer_.encode_prompt(std::string_view(context).substr(0, word_extent(context).end));
     }
     add_continuation(choice, context_ids);
   }
@@ -82,11 +81,9 @@ void BenchmarkTexts::add(const TaskDocument& document, const std::string& before
 }
 
 void BenchmarkTexts::add_continuation(const Continuation& continuation, std::span<const std::int32_t> context_ids) {
-  std::vector<std::int32_t> ids;
-  if (context_ids.empty()) ids.push_back(tokenizer_.end_of_document());
-  const std::int64_t before = std::max<std::int64_t>(std::ssize(context_ids), std::ssize(ids));
-  tokenizer_.encode(continuation.context + continuation.text, ids);
-  const std::int64_t scored = std::ssize(ids) - before;
+  std::vector<std::int32_t> ids = tokenizer_.encode_prompt(continuation.context + continuation.text);
+  if (context_ids.empty()) ids.insert(ids.begin(), beginning());
+  const std::int64_t scored = std::ssize(ids) - std::max<std::int64_t>(std::ssize(context_ids), 1);
   TRIREME_CHECK(scored >= 1, DataError, "the text '{}' adds no token to its question", continuation.text);
   if (std::ssize(ids) - 1 > limit_.max_length) ++truncated_;
   fit(limit_, scored, ids);
@@ -97,8 +94,9 @@ void BenchmarkTexts::add_page(const std::string& page) {
   Example added{.first_text = texts_.size(), .answer = 0, .characters = {}};
   added.words = python_words(page);
   added.bytes = std::ssize(page);
-  std::vector<std::int32_t> ids = {tokenizer_.end_of_document()};
-  tokenizer_.encode(detokenized(page, Detokenizer::wikitext), ids);
+  // A token before the text, even where the text begins with one, as lm-eval has it.
+  std::vector<std::int32_t> ids = tokenizer_.encode_prompt(detokenized(page, Detokenizer::wikitext));
+  ids.insert(ids.begin(), beginning());
   const std::int64_t start = texts_.append_ids(ids), targets = std::ssize(ids) - 1;
   for (std::int64_t done = 0; done < targets;) {
     const std::int64_t end = std::min(done + limit_.max_length, targets);

@@ -37,8 +37,9 @@ class BenchmarkTexts {
   /// Adds an example, behind the text `before`. Throws DataError if it is unusable, or a choice adds no token.
   ///
   /// A choice's tokens are those that it adds to its context's; white space at the end of the context belongs to the
-  /// choice. Before an empty context stands the token that ends documents. Pages are cut into windows as long as the
-  /// limit that begin with this token, and do not overlap except that the last one is as long, too.
+  /// choice. A text begins with what the tokenizer puts before it. Before an empty context stands the tokenizer's BOS
+  /// or, without one, the token that ends documents. Pages are cut into windows as long as the limit, the first behind
+  /// this token, which do not overlap except that the last one is as long, too.
   void add(const TaskDocument& document, const std::string& before);
 
   const Benchmark& benchmark() const { return benchmark_; }
@@ -65,6 +66,8 @@ class BenchmarkTexts {
     std::vector<std::int64_t> characters;  // one number per text
     std::int64_t words = 0, bytes = 0;     // size of a page
   };
+  /// The token before texts without a context.
+  std::int32_t beginning() const { return tokenizer_.special().bos.value_or(tokenizer_.end_of_document()); }
   void add_continuation(const Continuation& continuation, std::span<const std::int32_t> context_ids);
   void add_page(const std::string& page);
   BenchmarkResult result_of_choices(std::span<const TextScore> scores) const;

@@ -14,12 +14,12 @@ void add_lambada(std::string_view text, LambadaTarget target, const Tokenizer& t
   std::vector<std::int32_t> ids;
   std::int64_t targets = 1;
   if (target == LambadaTarget::last_token) {
-    tokenizer.encode(text, ids);
-    TRIREME_CHECK(!ids.empty(), DataError, "the text is empty");
+    ids = tokenizer.encode_prompt(text);
+    TRIREME_CHECK(ids.size() > tokenizer.special().prefix.size(), DataError, "the text is empty");
   } else {
     const WordExtent words = word_extent(text);
     TRIREME_CHECK(words.end > 0, DataError, "the text has no word");
-    tokenizer.encode(stripped(text.substr(0, words.last_word)), ids);
+    ids = tokenizer.encode_prompt(stripped(text.substr(0, words.last_word)));
     const std::int64_t before = std::ssize(ids);
     tokenizer.encode(std::string(" ").append(text.substr(words.last_word, words.end - words.last_word)), ids);
     targets = std::ssize(ids) - before;

@@ -121,12 +121,11 @@ ScoredTexts overlapping_windows(std::span<const std::int32_t> ids, std::int64_t 
 
 WikiText make_wikitext(std::string_view text, Detokenizer detokenizer, const Tokenizer& tokenizer,
                        std::int64_t sequence_length, std::int64_t overlap) {
-  std::vector<std::int32_t> ids;
-  tokenizer.encode(detokenized(std::string(text), detokenizer), ids);
+  const std::vector<std::int32_t> ids = tokenizer.encode_prompt(detokenized(std::string(text), detokenizer));
   TRIREME_CHECK(ids.size() >= 2, DataError, "the text has {} tokens: perplexity needs at least 2", ids.size());
   return {.windows = overlapping_windows(ids, sequence_length, overlap, tokenizer.end_of_document()),
           .original_tokens = std::ranges::count(stripped(text), ' ') + 1,
-          .tokenized_tokens = std::ssize(ids)};
+          .tokenized_tokens = std::ssize(ids) - std::ssize(tokenizer.special().prefix)};
 }
 
 WikiTextResult result_of(const WikiText& set, std::span<const TextScore> scores) {
