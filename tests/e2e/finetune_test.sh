@@ -167,7 +167,7 @@ followed() { # followed WHAT COMMAND_PATTERN ARGUMENT...: the command in the las
 refused 3 "classes holds a model that has a head, fine-tuned for MNLI, and no output layer to start from" \
   1 "${pairs[@]}" --pretrained-checkpoint classes
 followed "a model with a head is measured" "eval --task MNLI --load classes" --data-path mnli.tsv
-refused 3 "named holds a model that has a head, BertForSequenceClassification" 1 "${pairs[@]}" --pretrained-checkpoint named
+refused 3 "named holds a model that has a head, imported from BertForSequenceClassification" 1 "${pairs[@]}" --pretrained-checkpoint named
 followed "also an imported one" "eval --task MNLI --load named" --data-path mnli.tsv
 refused 3 "bert holds a pretrained model without a head for MNLI" 1 eval --task MNLI --load bert --data-path mnli.tsv
 followed "a model without one is given it" "finetune --task MNLI --pretrained-checkpoint bert.*" "${pairs[@]:3}" --save given

@@ -130,7 +130,9 @@ class Finetuning {
       plan.start = open_checkpoint(*job_.world, config.checkpoint.load, config.checkpoint.source());
     }
     if (plan.start.reader) {
-      settle_start(plan.start.description.attributes, config.checkpoint, plan);
+      CheckpointOptions options = config.checkpoint;
+      options.override_schedule = options.override_schedule || task_.epochs == 0;  // no update follows it
+      settle_start(plan.start.description.attributes, options, plan);
     } else {
       TRIREME_CHECK(pretrained_, CheckpointError, "{} has no checkpoint to resume from", config.checkpoint.load);
       plan.pretrained = pretrained_;
