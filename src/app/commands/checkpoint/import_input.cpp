@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "io/huggingface/config_json.hpp"
+#include "io/huggingface/special_tokens_json.hpp"
 #include "io/huggingface/tokenizer_json.hpp"
 #include "io/llmc/llmc_source.hpp"
 #include "io/megatron/megatron_checkpoint.hpp"
@@ -36,6 +37,19 @@ void set_origin(ImportInput& result, const char* format, std::string_view model_
   result.attributes.put("import.class", model_class);
 }
 
+/// Returns the special ids of config.json that are in the vocabulary.
+data::SpecialTokens special_ids_of(const io::HuggingFaceModel& model) {
+  const auto id_of = [&](std::optional<std::int64_t> id) {
+    const bool is_token = id && *id < model.config.vocabulary;
+    return is_token ? std::optional(static_cast<std::int32_t>(*id)) : std::nullopt;
+  };
+  data::SpecialTokens special{.bos = id_of(model.bos), .pad = id_of(model.pad)};
+  for (const std::int64_t end : model.ends) {
+    if (const auto id = id_of(end)) special.stops.push_back(*id);
+  }
+  return special;
+}
+
 }  // namespace
 
 ImportInput open_huggingface(const ImportOptions& options) {
@@ -46,8 +60,9 @@ ImportInput open_huggingface(const ImportOptions& options) {
   const io::HuggingFaceModel model = io::read_config_json(folder + "/config.json");
   result.source = exchange::with_single_experts(std::make_unique<io::SafetensorsSource>(input));
   result.config = model.config;
-  result.end_of_text = model.end_of_text;
   if (!options.without_tokenizer) result.tokenizer = io::read_tokenizer_of(folder, options.end_of_document);
+  result.special = special_ids_of(model);
+  if (!result.tokenizer) io::read_generation_config(folder, model.config.vocabulary, result.special);
 
   model::ModelConfig& config = result.config;
   const std::int64_t rows = config.vocabulary;
