@@ -21,12 +21,14 @@ constexpr std::int64_t max_tokenizer_bytes = std::int64_t{128} << 20;
 constexpr std::int64_t max_ids = std::int64_t{1} << 24;
 constexpr int max_tokenizer_depth = 16;
 
-constexpr std::array<std::pair<std::string_view, data::WordPattern>, 3> patterns{{
+constexpr std::array<std::pair<std::string_view, data::WordPattern>, 4> patterns{{
     {R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)", data::WordPattern::gpt2},
     {R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)",
      data::WordPattern::llama3},
     {R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)",
      data::WordPattern::qwen2},
+    {R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)",
+     data::WordPattern::tekken},
 }};
 
 /// Turns the file into a vocabulary, section by section; errors name file and section.
@@ -105,7 +107,7 @@ class Parser {
     const auto known =
         std::ranges::find_if(patterns, [&](const auto& pattern) { return regex == std::string(pattern.first); });
     require(known != patterns.end() && json_member(steps[0], "behavior") == "Isolated" && !flag(steps[0], "invert"),
-            "words are cut by {}; this program supports the patterns of GPT-2, Llama 3 and Qwen 2, "
+            "words are cut by {}; this program supports the patterns of GPT-2, Llama 3, Qwen 2 and Mistral (Tekken), "
             "'Isolated'",
             text_of(steps[0]));
     vocabulary_.pattern = known->second;

@@ -61,8 +61,8 @@ class Tokenizer {
 };
 
 /// Pattern by which a byte-level BPE cuts text into words; WordSplitter lists the patterns.
-enum class WordPattern { gpt2, llama3, qwen2 };
-inline constexpr int word_pattern_count = 3;
+enum class WordPattern { gpt2, llama3, qwen2, tekken };
+inline constexpr int word_pattern_count = 4;
 
 /// Definition of a byte-level BPE, independent of its source format.
 struct BpeVocabulary {
