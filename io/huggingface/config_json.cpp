@@ -366,6 +366,19 @@ void read_task(const Settings& settings, ModelConfig& config) {
   if (config.output == model::ModelOutput::choices) config.classes = settings.integer("num_choices", 4);
 }
 
+/// Returns the names of the classes, "id2label".
+std::vector<std::string> labels_of(const json& file, const ModelConfig& config) {
+  std::vector<std::string> labels;
+  const json& names = json_member(file, "id2label");
+  if (config.output != model::ModelOutput::classes || !names.is_object()) return labels;
+  for (std::int64_t i = 0; i < config.classes; ++i) {
+    const json& name = json_member(names, std::to_string(i).c_str());
+    if (!name.is_string()) return {};
+    labels.push_back(name.get<std::string>());
+  }
+  return labels;
+}
+
 /// Reads the special ids; transformers has -1 and others outside the vocabulary where there is none.
 void read_special_ids(const json& file, HuggingFaceModel& model) {
   const auto id_of = [](const json& value) -> std::optional<std::int64_t> {
@@ -425,6 +438,7 @@ HuggingFaceModel parse_config_json(const std::string& text, const std::string& p
   TRIREME_CHECK(problems.empty(), DataError, "{} describes a model that cannot be imported:\n  {}", path,
                 fmt::join(problems, "\n  "));
   read_special_ids(file, model);
+  model.labels = labels_of(file, model.config);
   return model;
 }
 

@@ -33,6 +33,7 @@ struct HuggingFaceModel {
   exchange::RotaryLayout rotary = exchange::RotaryLayout::halves;
   std::optional<std::int64_t> bos, pad;  ///< ids that begin texts and fill batches, if any
   std::vector<std::int64_t> ends;        ///< ids that end texts
+  std::vector<std::string> labels = {};  ///< names of a task's classes; empty unless all are named
 };
 
 /// Parses config.json; `path` is for messages. Missing settings have the defaults of transformers. Throws DataError if

@@ -59,10 +59,13 @@ PromptLine parse_prompt(std::string_view line, const std::string& where) {
   }
 }
 
-std::string continuation_json(const std::string& id, const std::string& text, const infer::Continuation& continuation) {
-  constexpr const char* reasons[] = {"length", "stop", "end_of_document"};  // as in FinishReason
+std::string continuation_json(const ContinuationLabels& labels, const std::string& text,
+                              const infer::Continuation& continuation) {
+  constexpr const char* reasons[] = {"length", "stop", "end_of_document", "interrupted"};  // as in FinishReason
   nlohmann::ordered_json object;
-  object["id"] = nlohmann::ordered_json::parse(id);
+  object["id"] = nlohmann::ordered_json::parse(labels.id);
+  if (labels.sample) object["sample"] = *labels.sample;
+  if (labels.iteration) object["iteration"] = *labels.iteration;
   object["text"] = text;
   object["tokens"] = continuation.tokens;
   object["finish_reason"] = reasons[static_cast<int>(continuation.reason)];

@@ -23,9 +23,17 @@ struct PromptLine {
 /// is missing or of another type.
 PromptLine parse_prompt(std::string_view line, const std::string& where);
 
-/// Returns a line of JSON without newline: {"id", "text", "tokens", "finish_reason"}, and if the continuation has
-/// log-probabilities {"logprobs", "top_logprobs"}: one per token, and a list of [token, log-probability] for each. `id`
-/// is JSON. Bytes of `text` that are not UTF-8 become U+FFFD.
-std::string continuation_json(const std::string& id, const std::string& text, const infer::Continuation& continuation);
+/// What a continuation belongs to.
+struct ContinuationLabels {
+  std::string id;                             ///< as JSON
+  std::optional<std::int64_t> sample = {};     ///< number among the continuations of a prompt, from 1
+  std::optional<std::int64_t> iteration = {};  ///< of the checkpoint
+};
+
+/// Returns a line of JSON without newline: the labels, {"text", "tokens", "finish_reason"}, and if the continuation has
+/// log-probabilities {"logprobs", "top_logprobs"}: one per token, null if NaN, and a list of [token, log-probability]
+/// for each. Bytes of `text` that are not UTF-8 become U+FFFD.
+std::string continuation_json(const ContinuationLabels& labels, const std::string& text,
+                              const infer::Continuation& continuation);
 
 }  // namespace trireme::io

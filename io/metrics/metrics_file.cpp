@@ -117,4 +117,10 @@ void MetricsFile::write(const train::EvaluationRecord& r) {
   file_.append(line + "}\n");
 }
 
+void MetricsFile::write(const train::SampleRecord& r) {
+  Json samples = Json::array();
+  for (const auto& sample : r.samples) samples.push_back({{"prompt", sample.prompt}, {"text", sample.text}});
+  file_.append(json_dump(Json({{"iteration", r.iteration}, {"samples", samples}})) + "\n");
+}
+
 }  // namespace trireme::io

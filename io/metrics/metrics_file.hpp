@@ -15,7 +15,8 @@ struct LostIterations {
   double ms = 0;
 };
 
-/// Metrics as JSON lines: one object per iteration, flushed immediately. Non-finite numbers are null.
+/// Metrics as JSON lines: one object per iteration, evaluation or set of samples, flushed immediately. Non-finite
+/// numbers are null.
 class MetricsFile final : public train::MetricsSink {
  public:
   /// Opens `path` and keeps its content. `backend`, if given, must outlive this object: every iteration records its
@@ -26,6 +27,8 @@ class MetricsFile final : public train::MetricsSink {
   LostIterations begin(const train::Progress& done);
   void write(const train::TrainRecord& record) override;
   void write(const train::EvaluationRecord& record) override;
+  /// Writes {"iteration", "samples": [{"prompt", "text"}, ...]}. Bytes that are not UTF-8 become U+FFFD.
+  void write(const train::SampleRecord& record) override;
 
  private:
   std::string path_;

@@ -87,6 +87,23 @@ std::string version_event(double wall_time_s) {
   return bytes;
 }
 
+namespace {
+
+void put_number(std::string& to, std::uint64_t field, std::uint64_t number) {
+  put_tag(to, field, varint);
+  put_varint(to, number);
+}
+
+std::string event_of(double wall_time_s, std::int64_t step, std::string_view summary) {
+  std::string bytes;
+  put_fixed(bytes, 1, wall_time_s);
+  put_number(bytes, 2, static_cast<std::uint64_t>(step));
+  put(bytes, 5, summary);
+  return bytes;
+}
+
+}  // namespace
+
 std::string encode(const ScalarEvent& event) {
   std::string summary;
   for (const Scalar& scalar : event.scalars) {
@@ -95,12 +112,22 @@ std::string encode(const ScalarEvent& event) {
     put_fixed(value, 2, static_cast<float>(scalar.value));
     put(summary, 1, value);
   }
-  std::string bytes;
-  put_fixed(bytes, 1, event.wall_time_s);
-  put_tag(bytes, 2, varint);
-  put_varint(bytes, static_cast<std::uint64_t>(event.step));
-  put(bytes, 5, summary);
-  return bytes;
+  return event_of(event.wall_time_s, event.step, summary);
+}
+
+std::string encode(const TextEvent& event) {
+  constexpr std::uint64_t string_type = 7, tensor_class = 2;
+  std::string plugin, metadata, tensor, value, summary;
+  put(plugin, 1, "text");
+  put(metadata, 1, plugin);
+  put_number(metadata, 4, tensor_class);
+  put_number(tensor, 1, string_type);
+  put(tensor, 8, event.text);
+  put(value, 1, event.tag);
+  put(value, 8, tensor);
+  put(value, 9, metadata);
+  put(summary, 1, value);
+  return event_of(event.wall_time_s, event.step, summary);
 }
 
 ScalarEvent decode_event(std::string_view bytes) {

@@ -23,13 +23,23 @@ struct ScalarEvent {
   std::vector<Scalar> scalars;
 };
 
+/// Text at a step, for the plugin "text": value = 1 has tag = 1, a tensor = 8 of one string (TensorProto: dtype = 1 is 7,
+/// string_val = 8) and metadata = 9 (SummaryMetadata: plugin_data = 1 with plugin_name = 1, data_class = 4 is 2).
+struct TextEvent {
+  double wall_time_s = 0;
+  std::int64_t step = 0;
+  std::string tag;
+  std::string text;  ///< Markdown
+};
+
 /// Returns the first event of every file, which states the format version.
 std::string version_event(double wall_time_s);
 
 /// Returns the event in protobuf's encoding.
 std::string encode(const ScalarEvent& event);
+std::string encode(const TextEvent& event);
 
-/// Reads an event back. Missing and malformed fields are left out.
+/// Reads an event back; of a text only the tag. Missing and malformed fields are left out.
 ScalarEvent decode_event(std::string_view bytes);
 
 // TFRecord, the framing of TensorBoard's files (tensorflow.org/tutorials/load_data/tfrecord), little-endian: uint64

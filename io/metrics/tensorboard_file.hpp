@@ -37,6 +37,8 @@ class TensorboardFile final : public train::MetricsSink {
                   const train::Progress& done);
   void write(const train::TrainRecord& record) override;
   void write(const train::EvaluationRecord& record) override;
+  /// Adds each sample to the text tab.
+  void write(const train::SampleRecord& record) override;
   /// Adds the parts' times, maximum over the ranks, in seconds.
   void write(std::int64_t iteration, const train::RankTimes::Report& report);
 

@@ -31,8 +31,8 @@ void set_message_filter(std::string (*filter)(std::string_view)) { message_filte
 void initialise(int rank, int world_size) {
   auto logger = std::make_shared<spdlog::logger>("trireme", std::make_shared<spdlog::sinks::stderr_color_sink_mt>());
   const std::string who = world_size > 1 && rank != 0 ? "[rank " + std::to_string(rank) + "] " : "";
-  // Clears a progress bar on the terminal line first.
-  const std::string clear = isatty(STDERR_FILENO) == 1 ? "\r\x1b[K" : "";
+  // Clears a status line, whose cursor is at its start, first.
+  const std::string clear = isatty(STDERR_FILENO) == 1 ? "\r\x1b[J" : "";
   auto formatter = std::make_unique<spdlog::pattern_formatter>();
   formatter->add_flag<FilteredMessage>('*').set_pattern(clear + "%H:%M:%S " + who + "%^%*%$");
   logger->set_formatter(std::move(formatter));

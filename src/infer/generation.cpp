@@ -20,7 +20,7 @@ class Decoder {
  public:
   Decoder(train::ParallelModel& model, std::int64_t texts, std::int64_t capacity)
       : model_(model),
-        stage_(model.stage(), texts, capacity, model.config().window.left),
+        stage_(model.decoding_model(), texts, capacity, model.config().window.left),
         schedule_(parallel::make_forward_schedule(model.grid().pipeline_size(), 1, model.pipeline_layout().chunks)),
         executor_(model.backend(), *model.communicators().pipeline, stage_),
         memory_(model.backend()) {}
@@ -99,14 +99,16 @@ class Generator {
   using Next = std::function<std::optional<Prompt>()>;
   using Done = std::function<void(const Prompt&, const Continuation&)>;
 
-  /// A prompt and its continuation have at most `positions` tokens together.
-  Generator(train::ParallelModel& model, Communicator& world, std::int64_t positions, const GenerationOptions& options)
+  /// A prompt and its continuation have at most `positions` tokens together. With `together` the data ranks are one
+  /// replica, which does the same work several times.
+  Generator(train::ParallelModel& model, Communicator& world, std::int64_t positions, const GenerationOptions& options,
+            bool together)
       : model_(model),
         options_(options),
-        replica_(world.split(model.grid().position(world.rank()).data, world.rank(), "replica")),
+        replica_(world.split(together ? 0 : model.grid().position(world.rank()).data, world.rank(), "replica")),
         // The ranks of a replica are in world order: those of the last stage come last.
         chooser_(replica_->size() - replica_->size() / model.grid().pipeline_size()),
-        capacity_(model.config().max_positions),
+        capacity_(whole_rows(model, model.config().max_positions)),
         decoder_(model, checked_batch(model, world, std::min(positions, capacity_), options.batch_size),
                  std::min(positions, capacity_)) {}
 
@@ -129,6 +131,7 @@ class Generator {
       if (texts_.empty()) return {};
       step();
       if (const auto failure = choose(0)) return failure;
+      if (options_.interrupted) interrupt();
       release_finished(done);
     }
   }
@@ -152,18 +155,24 @@ class Generator {
     }
   };
 
+  /// Returns the largest multiple of DecodingStage::row_multiple up to `positions`.
+  static std::int64_t whole_rows(train::ParallelModel& model, std::int64_t positions) {
+    const std::int64_t multiple = model::DecodingStage::row_multiple(model.stage().context());
+    return positions / multiple * multiple;
+  }
+
+  /// Ends all texts if any rank was asked to.
+  void interrupt() {
+    if (all_reduce_number(*replica_, std::int32_t{options_.interrupted()}, ReduceOp::max) == 0) return;
+    for (Text& text : texts_) {
+      if (!text.finished) text.continuation.reason = FinishReason::interrupted;
+      text.finished = true;
+    }
+  }
+
   /// Returns the batch size, or throws EnvironmentError if its cache exceeds a rank's memory. Collective.
   static std::int64_t checked_batch(train::ParallelModel& model, Communicator& world, std::int64_t positions,
                                     std::int64_t batch_size) {
-    TRIREME_CHECK(
-        !model.grid().folds_experts(), ConfigError,
-        "generation failed: <expert_tensor_parallel_size> {} with {} tensor ranks divides the tokens of a text, "
-        "which are single ones here. Leave it out.",
-        model.grid().expert_tensor_size(), model.grid().tensor_size());
-    TRIREME_CHECK(model.shard().expert_size == 1, ConfigError,
-                  "generation failed: <expert_model_parallel_size> {} divides experts over ranks with texts of their "
-                  "own, which end at different times. Try tensor or pipeline ranks instead.",
-                  model.shard().expert_size);
     const model::LayerShape& shape = model.stage().shape();
     const double bytes = static_cast<double>(model.stage().layers().size()) * static_cast<double>(batch_size) *
                          static_cast<double>(positions * 2 * shape.kv_columns()) *
@@ -212,7 +221,9 @@ class Generator {
           values.insert(values.end(), static_cast<std::size_t>(each), 0);
           continue;
         }
-        const std::int32_t token = choose_token(own, options_.sampling, text.size(), text.prompt.number);
+        std::vector<double> chosen_from = own;
+        penalise_repetitions(chosen_from, text.latest(text.size()), options_.sampling.repetition_penalty);
+        const std::int32_t token = choose_token(chosen_from, options_.sampling, text.size(), text.prompt.number);
         if (!wants_probabilities) {
           tokens.push_back(token);
           continue;
@@ -230,11 +241,14 @@ class Generator {
       const auto at = static_cast<std::size_t>(i * each);
       if (tokens[at] == none) return Failure{text.prompt.number, text.size()};
       append(text, tokens[at]);
-      if (!wants_probabilities || text.continuation.reason == FinishReason::end_of_document) continue;
-      auto& probabilities = text.continuation.log_probabilities.emplace_back();
-      for (std::size_t j = at; j < at + static_cast<std::size_t>(each); ++j) {
-        probabilities.push_back({tokens[j], values[j]});
+      if (text.continuation.reason == FinishReason::end_of_document) continue;
+      if (wants_probabilities) {
+        auto& probabilities = text.continuation.log_probabilities.emplace_back();
+        for (std::size_t j = at; j < at + static_cast<std::size_t>(each); ++j) {
+          probabilities.push_back({tokens[j], values[j]});
+        }
       }
+      if (options_.observe) options_.observe(text.prompt, text.continuation);
     }
     return {};
   }
@@ -249,7 +263,7 @@ class Generator {
   void append(Text& text, std::int32_t token) {
     Continuation& continuation = text.continuation;
     text.finished = true;
-    if (token == options_.end_of_document) {
+    if (std::ranges::find(options_.end_tokens, token) != options_.end_tokens.end()) {
       continuation.reason = FinishReason::end_of_document;
       return;
     }
@@ -336,34 +350,39 @@ void unpack(const std::string& text, OrderedRecords& to) {
 
 }  // namespace
 
-std::vector<std::int32_t> generate(train::ParallelModel& model, Communicator& world,
-                                   const std::vector<std::int32_t>& prompt, std::int64_t max_new_tokens,
-                                   std::int32_t end_of_document, const SamplingOptions& sampling) {
-  TRIREME_CHECK(!prompt.empty(), ConfigError, "<prompt> is empty. Try a prompt of at least one character.");
-  GenerationOptions options;
-  options.sampling = sampling;
-  options.end_of_document = end_of_document;
-  Generator generator(model, world, std::ssize(prompt) + std::min(max_new_tokens, model.config().max_positions),
-                      options);
-  std::vector<std::int32_t> tokens;
-  bool given = false;
+std::vector<Continuation> generate(train::ParallelModel& model, Communicator& world, const std::vector<Prompt>& prompts,
+                                   const GenerationOptions& options) {
+  std::int64_t positions = 0;
+  for (const Prompt& prompt : prompts) {
+    TRIREME_CHECK(!prompt.tokens.empty(), ConfigError, "<prompt> is empty. Try a prompt of at least one character.");
+    const std::int64_t most = std::min(prompt.max_new_tokens, model.config().max_positions);
+    positions = std::max(positions, std::ssize(prompt.tokens) + most);
+  }
+  Generator generator(model, world, positions, options, true);
+  std::vector<Continuation> results(prompts.size());
+  std::size_t given = 0;
   const auto next = [&]() -> std::optional<Prompt> {
-    if (std::exchange(given, true)) return {};
-    return Prompt{0, "", prompt, max_new_tokens};
+    if (given == prompts.size()) return {};
+    Prompt prompt = prompts[given];
+    prompt.id = std::to_string(given++);
+    return prompt;
   };
-  check_failures(model, world, generator.run(next, [&](const Prompt&, const Continuation& continuation) {
-    tokens = continuation.tokens;
+  check_failures(model, world, generator.run(next, [&](const Prompt& prompt, const Continuation& continuation) {
+    results[std::stoull(prompt.id)] = continuation;
   }));
-  return tokens;
+  return results;
 }
 
 GenerationCounts generate_all(train::ParallelModel& model, Communicator& world, const PromptSource& prompts,
                               std::int64_t first, const GenerationOptions& options, const RecordSink& sink) {
   constexpr std::int64_t batches_between_exchanges = 16;
-  const std::int64_t data_size = model.grid().data_size();
-  const parallel::GridPosition place = model.grid().position(world.rank());
-  const bool records = place == parallel::GridPosition{.data = place.data};  // the first rank of its replica
-  Generator generator(model, world, prompts.positions, options);
+  const bool together = model.grid().token_group_size() > 1;  // experts need the tokens of all their ranks at a time
+  const std::int64_t data_size = together ? 1 : model.grid().data_size();
+  parallel::GridPosition place = model.grid().position(world.rank());
+  const bool records = place == parallel::GridPosition{.data = place.data} &&  // the first rank of its replica
+                       (!together || place.data == 0);
+  if (together) place.data = 0;
+  Generator generator(model, world, prompts.positions, options, together);
   OrderedRecords ordered(first, sink.take);
   GenerationCounts counts;
   std::string packed;

@@ -20,11 +20,11 @@ struct Prompt {
   std::int64_t max_new_tokens = 0;
 };
 
-enum class FinishReason { length, stop, end_of_document };
+enum class FinishReason { length, stop, end_of_document, interrupted };
 
 /// New tokens of a text.
 struct Continuation {
-  /// Excludes the token that ends a document.
+  /// Excludes the token that ends the text.
   std::vector<std::int32_t> tokens;
   /// `length`: the prompt's max_new_tokens were generated; `stop`: GenerationOptions::stops holds.
   FinishReason reason = FinishReason::length;
@@ -34,22 +34,25 @@ struct Continuation {
 
 struct GenerationOptions {
   SamplingOptions sampling;
-  std::int32_t end_of_document = -1;  ///< token that ends a text, -1: none
-  std::int64_t batch_size = 1;        ///< texts that one replica of the model continues at a time
+  std::vector<std::int32_t> end_tokens;  ///< tokens that end a text
+  std::int64_t batch_size = 1;           ///< texts that one replica of the model continues at a time
   /// If given, returns log-probabilities: of each chosen token, and of this many of the likeliest.
   std::optional<std::int64_t> log_probabilities;
   /// Returns whether a text ends after these new tokens. Called on each rank of a replica. Empty: never.
   std::function<bool(std::span<const std::int32_t>)> stops;
+  /// Called on each rank of a replica after each new token of a text; may be empty.
+  std::function<void(const Prompt&, const Continuation&)> observe;
+  /// Returns whether this rank was asked to end all texts, FinishReason::interrupted; one rank of a replica suffices.
+  /// Empty: never. Called after each token, with a message.
+  std::function<bool()> interrupted;
 };
 
-/// Continues `prompt` token by token, up to `max_new_tokens` or until `end_of_document` (-1: none) is chosen, which is
-/// not part of the result. Keys and values are cached, so each token costs the work of one position. If the text
-/// exceeds the model's positions, the context restarts with its latest half. Collective over the grid: every rank
-/// returns the same tokens, and data ranks do the same work. NumericalError if the model's output is not finite,
-/// ConfigError if experts are divided over ranks.
-std::vector<std::int32_t> generate(train::ParallelModel& model, Communicator& world,
-                                   const std::vector<std::int32_t>& prompt, std::int64_t max_new_tokens,
-                                   std::int32_t end_of_document, const SamplingOptions& sampling);
+/// Continues prompts token by token, up to `max_new_tokens` or until a token of `end_tokens` is chosen, which is not
+/// part of the result. Keys and values are cached, so each token costs the work of one position. If a text exceeds the
+/// model's positions, its context restarts with its latest half. Collective over the grid: all data ranks continue all
+/// prompts together, and every rank returns the same. NumericalError if the model's output is not finite.
+std::vector<Continuation> generate(train::ParallelModel& model, Communicator& world, const std::vector<Prompt>& prompts,
+                                   const GenerationOptions& options);
 
 /// Prompts of `generate_all`.
 struct PromptSource {
@@ -79,8 +82,8 @@ struct GenerationCounts {
 /// rank. A text that ends is replaced by the next prompt at once. Results do not depend on grid or batch, except for
 /// the rounding of GEMMs. Prompt i goes to data rank (i - first) mod D. On one data rank, records are taken as soon as
 /// all earlier ones are complete; on several, rank 0 gathers them after every 16 batches. Collective over the grid.
-/// NumericalError if the model's output is not finite, EnvironmentError if the cache does not fit into memory,
-/// ConfigError if experts are divided over ranks.
+/// If ranks of several replicas hold a layer's experts, all data ranks continue all prompts together instead.
+/// NumericalError if the model's output is not finite, EnvironmentError if the cache does not fit into memory.
 GenerationCounts generate_all(train::ParallelModel& model, Communicator& world, const PromptSource& prompts,
                               std::int64_t first, const GenerationOptions& options, const RecordSink& sink);
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <numeric>
+#include <set>
 
 #include "src/base/hash.hpp"
 #include "src/base/philox.hpp"
@@ -41,6 +42,14 @@ class LikeliestFirst {
 
 }  // namespace
 
+void penalise_repetitions(std::vector<double>& logits, std::span<const std::int32_t> text, double penalty) {
+  if (penalty == 1) return;
+  for (const std::int32_t token : std::set<std::int32_t>(text.begin(), text.end())) {
+    double& logit = logits[static_cast<std::size_t>(token)];
+    logit = logit > 0 ? logit / penalty : logit * penalty;
+  }
+}
+
 std::int32_t choose_token(const std::vector<double>& logits, const SamplingOptions& options, std::int64_t position,
                           std::int64_t text) {
   const auto likeliest = std::ranges::max_element(logits);
@@ -61,6 +70,13 @@ std::int32_t choose_token(const std::vector<double>& logits, const SamplingOptio
     double sum = 0;
     std::size_t kept = 0;
     while (kept < candidates && sum < options.top_p * total) sum += weight_at(kept++);
+    candidates = kept;
+    total = sum;
+  }
+  if (options.min_p > 0) {
+    double sum = 0;  // the likeliest token has weight 1
+    std::size_t kept = 0;
+    while (kept < candidates && (kept == 0 || weight_at(kept) >= options.min_p)) sum += weight_at(kept++);
     candidates = kept;
     total = sum;
   }

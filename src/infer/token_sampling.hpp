@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 namespace trireme::infer {
@@ -10,11 +11,18 @@ struct SamplingOptions {
   double temperature = 1;  ///< logits are divided by it; 0 takes the likeliest token
   int top_k = 0;           ///< keeps only the k likeliest; 0: all
   double top_p = 0;        ///< keeps only the likeliest whose probabilities sum to p or more; 0: all
+  double min_p = 0;        ///< keeps only tokens of at least this share of the likeliest's probability; 0: all
+  double repetition_penalty = 1;  ///< see penalise_repetitions; 1: none
   std::uint64_t seed = 1234;
 };
 
-/// Samples a token from `logits`, one for each token of the vocabulary, for position `position` of text `text`. A pure
-/// function of its arguments: the random bits are Philox with the seed as key and position and text as counter.
+/// Divides the positive logits of all tokens in `text` by `penalty` and multiplies the others by it, once per token
+/// (Keskar et al. 2019, arXiv:1909.05858).
+void penalise_repetitions(std::vector<double>& logits, std::span<const std::int32_t> text, double penalty);
+
+/// Samples a token from `logits`, one for each token of the vocabulary, for position `position` of text `text`. The
+/// temperature applies first, then top-k, top-p and min-p in turn. A pure function of its arguments: the random bits
+/// are Philox with the seed as key and position and text as counter. Ignores the repetition penalty.
 std::int32_t choose_token(const std::vector<double>& logits, const SamplingOptions& options, std::int64_t position,
                           std::int64_t text = 0);
 

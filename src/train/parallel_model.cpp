@@ -135,6 +135,28 @@ void ParallelModel::run(std::vector<model::MicroBatch> micro_batches, const mode
       .run(schedule);
 }
 
+model::TransformerStage& ParallelModel::decoding_model() {
+  data_parallel_.wait_for_parameters();
+  if (!shard_.sequence_parallel) return stage_;
+  if (!unsplit_) {
+    parallel::TensorContext context = stage_.context();
+    context.sequence_parallel = false;
+    model::StageShard shard = shard_;
+    shard.sequence_parallel = false;
+    unsplit_ = std::make_unique<model::TransformerStage>(context, parameters_, config_, shard, vocabulary_,
+                                                         sequence_shard_, 1, execution_.dtype, execution_.recomputation,
+                                                         execution_.cross_entropy_chunks, data_parallel_);
+    if (!router_biases_.empty()) unsplit_->set_router_biases(router_biases_);
+  }
+  return *unsplit_;
+}
+
+void ParallelModel::set_router_biases(std::span<const double> biases) {
+  router_biases_.assign(biases.begin(), biases.end());
+  stage_.set_router_biases(biases);
+  if (unsplit_) unsplit_->set_router_biases(biases);
+}
+
 std::int64_t ParallelModel::length_multiple() const {
   if (shard_.divides_experts()) return 0;
   constexpr std::int64_t kernels = 8;  // rows of full vectors and tiles

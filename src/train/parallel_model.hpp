@@ -2,7 +2,9 @@
 
 #include <map>
 #include <memory>
+#include <span>
 #include <utility>
+#include <vector>
 
 #include "src/data/dataset/sample_source.hpp"
 #include "src/model/stage/recorded_stage.hpp"
@@ -46,6 +48,11 @@ class ParallelModel {
   /// The ranks that hold the same parameters of gradient group 0.
   Communicator& gradient_group() const { return *communicators_.gradient; }
   model::TransformerStage& stage() { return stage_; }
+  /// The stage for generation: this one, or with sequence parallelism another over the same parameters without it. Waits
+  /// for parameters in flight.
+  model::TransformerStage& decoding_model();
+  /// LayerStack::set_router_biases of all stages.
+  void set_router_biases(std::span<const double> biases);
   /// The part of the model on this rank.
   const model::StageShard& shard() const { return shard_; }
   const parallel::VocabularyPartition& vocabulary() const { return vocabulary_; }
@@ -116,6 +123,8 @@ class ParallelModel {
   parallel::ParameterBuffer parameters_;
   parallel::DataParallel data_parallel_;
   model::TransformerStage stage_;
+  std::unique_ptr<model::TransformerStage> unsplit_;  // see decoding_model; null before its first use
+  std::vector<double> router_biases_;                 // the latest ones
   std::unique_ptr<model::RecordedStage> recorded_;  // null unless steps run as graphs
   parallel::PipelineExecutor executor_;
   TraceRecorder* trace_ = nullptr;

@@ -42,7 +42,7 @@ void RouterBiases::read(const Masters& masters) {
                       range_of(own, piece).begin());
   }
   all_reduce_numbers(model_.world(), biases_, ReduceOp::sum);
-  model_.stage().set_router_biases(biases_);
+  model_.set_router_biases(biases_);
 }
 
 void RouterBiases::update(const std::vector<model::ExpertLoad>& loads, const Masters& masters) {
@@ -62,7 +62,7 @@ void RouterBiases::update(const std::vector<model::ExpertLoad>& loads, const Mas
     if (piece.data.numel() == 0) continue;
     write_numbers(model_.backend(), model_.backend().compute_stream(), range_of(own, piece), piece.data);
   }
-  model_.stage().set_router_biases(biases_);
+  model_.set_router_biases(biases_);
 }
 
 }  // namespace trireme::train

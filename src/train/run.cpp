@@ -117,6 +117,7 @@ class TrainingLoop {
       const bool last = iteration == train_iterations_;
       report(record, last);
       if (validates_ && (last || divides(schedule_.eval_interval, iteration))) validate();
+      if (hooks_.sample && (last || divides(schedule_.sample_interval, iteration))) hooks_.sample();
       if (!last && divides(schedule_.save_interval, iteration)) save();
       if (progress().evaluation_left) return end_early();
       if (!last && stop_now(divides(schedule_.exit_interval, iteration) ? Stop::interval : Stop::none)) {
@@ -137,7 +138,7 @@ class TrainingLoop {
     window_.add(record);
     if (hooks_.metrics != nullptr) hooks_.metrics->write(record);
     if (hooks_.after_step) hooks_.after_step(record);
-    if (hooks_.progress) hooks_.progress(record.iteration, train_iterations_);
+    if (hooks_.progress) hooks_.progress(record, train_iterations_);
     if (!last && !divides(schedule_.log_interval, record.iteration)) return;
     const BatchSchedule& batches = trainer_.batches();
     const double seconds_a_sample = timer_.elapsed_s() / static_cast<double>(record.consumed_samples - first_sample_);

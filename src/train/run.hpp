@@ -13,6 +13,7 @@ struct RunSchedule {
   std::int64_t log_interval = 100;
   std::int64_t eval_interval = 1000;
   std::int64_t eval_iterations = 100;
+  std::int64_t sample_interval = 1000;
   std::int64_t save_interval = 0;
   std::int64_t replica_check_interval = 0;
   std::int64_t exit_interval = 0;
@@ -31,12 +32,14 @@ struct RunHooks {
   MetricsSink* metrics = nullptr;
   /// Replaces the evaluation of the loss on the validation split; may be empty.
   std::function<void()> evaluate;
+  /// Continues prompts by the model in training, at the intervals of the schedule and at the end; may be empty.
+  std::function<void()> sample;
   /// Called after each iteration on every rank; may be empty. Not collective.
   std::function<void(const TrainRecord&)> after_step;
   /// Called after each line of the log on every rank; may be empty.
   std::function<void(std::int64_t iteration)> after_log;
   /// Reports progress after each iteration; may be empty.
-  std::function<void(std::int64_t done, std::int64_t total)> progress;
+  std::function<void(const TrainRecord&, std::int64_t total)> progress;
 };
 
 enum class RunEnd { complete, stopped_early };

@@ -66,12 +66,24 @@ struct EvaluationRecord {
   std::int64_t consumed_samples = 0;
 };
 
+/// Continuations of fixed prompts by the model in training.
+struct SampleRecord {
+  std::int64_t iteration = 0;
+  std::int64_t consumed_samples = 0;
+  struct Sample {
+    std::string prompt;
+    std::string text;  ///< the continuation alone
+  };
+  std::vector<Sample> samples;
+};
+
 /// Receiver of records, on one rank of a run.
 class MetricsSink {
  public:
   virtual ~MetricsSink() = default;
   virtual void write(const TrainRecord& record) = 0;
   virtual void write(const EvaluationRecord& record) = 0;
+  virtual void write(const SampleRecord& record) = 0;
 };
 
 }  // namespace trireme::train

@@ -43,7 +43,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   fuzz::require(prompt.max_new_tokens.value_or(0) >= 0, "a number of tokens is not negative");
 
   const std::string id = prompt.id.empty() ? "1" : prompt.id;
-  const std::string record = io::continuation_json(id, std::string(text), continuation_of(text));
+  const std::string record = io::continuation_json({.id = id}, std::string(text), continuation_of(text));
   fuzz::require(is_utf8(record) && record.find('\n') == record.npos, "a result is one line in UTF-8");
   fuzz::require(io::json_value(record, "id") == id, "a result has the id of its prompt");
   const std::string back = io::json_text(record, "text", "file", 1);

@@ -9,6 +9,7 @@
 
 #include "src/comm/self_communicator.hpp"
 #include "src/infer/generation.hpp"
+#include "tests/support/generated.hpp"
 #include "tests/support/mpi_world.hpp"
 #include "tests/support/training_run.hpp"
 
@@ -85,7 +86,7 @@ PromptSource prompts() { return {14, 32 + 44, prompt_of}; }
 
 GenerationOptions options_of(std::int64_t batch_size) {
   GenerationOptions options;
-  options.end_of_document = end_of_document;
+  options.end_tokens = {end_of_document};
   options.batch_size = batch_size;
   options.log_probabilities = 3;
   options.stops = [](std::span<const std::int32_t> tokens) {  // two consecutive ids
@@ -125,18 +126,9 @@ void expect_same(const std::vector<std::string>& actual, const std::vector<std::
   }
 }
 
-Layout layout_of(int tensor, int pipeline, int context = 1, int chunks = 1) {
-  Layout layout;
-  layout.tensor = tensor;
-  layout.pipeline = pipeline;
-  layout.context = context;
-  if (chunks > 1) layout.options.parallel.pipeline.chunks = chunks;
-  return layout;
-}
-
 std::vector<Layout> layouts(int ranks) {
-  if (ranks == 2) return {layout_of(2, 1), layout_of(1, 2, 1, 2), layout_of(1, 1), layout_of(1, 1, 2)};
-  return {layout_of(2, 2), layout_of(2, 1), layout_of(1, 2), layout_of(1, 1)};
+  if (ranks == 2) return {"tp 2", "pp 2 vpp 2", "", "cp 2"};
+  return {"tp 2 pp 2", "tp 2", "pp 2", ""};
 }
 
 TEST(BatchGeneration, NeitherTheGridNorTheBatchChangesATextOrItsLogProbabilities) {
@@ -203,7 +195,7 @@ TEST(BatchGeneration, MatchesTheGenerationOfSinglePrompts) {
                                                   return "";
                                                 },
                                                 [](const std::string&) {}});
-  const std::vector<std::int32_t> expected = generate(run.gpt, world(), prompt, 50, -1, {});
+  const std::vector<std::int32_t> expected = test::generated(run.gpt, world(), prompt, 50);
   EXPECT_EQ(counts.prompt_tokens, 2 * 3);
   EXPECT_EQ(counts.new_tokens, 2 * 50);
   if (world().rank() != 0) return;
@@ -226,7 +218,7 @@ TEST(BatchGeneration, NeedsAllExpertsOnEveryDataRank) {
   model::ModelConfig config = small_model();
   config.linear_bias = false;
   config.experts.count = 4;
-  TrainingRun run(world(), run_of(config), {1, 1, {}, 1, 2});
+  TrainingRun run(world(), run_of(config), "ep 2");
   EXPECT_THAT(
       [&] { records(run, world(), options_of(4)); },
       testing::ThrowsMessage<ConfigError>(testing::HasSubstr("<expert_model_parallel_size> 2 divides experts")));

@@ -6,6 +6,7 @@
 
 #include "src/infer/generation.hpp"
 #include "src/model/stage/decoding_stage.hpp"
+#include "tests/support/generated.hpp"
 #include "tests/train/one_rank.hpp"
 
 namespace trireme::infer {
@@ -20,12 +21,12 @@ TEST(Generation, WithItsCacheEqualsWholeForwards) {
     SamplingOptions greedy;
     greedy.temperature = 0;
     const std::vector<std::int32_t> prompt = {3, 14, 15};
-    const std::vector<std::int32_t> text = generate(rig.gpt, rig.world, prompt, 10, -1, greedy);
+    const std::vector<std::int32_t> text = test::generated(rig.gpt, rig.world, prompt, 10, greedy);
     ASSERT_EQ(text.size(), 10u);
     // Recomputed token by token: the continuation of a longer prompt begins with the next token.
     std::vector<std::int32_t> so_far = prompt;
     for (const std::int32_t token : text) {
-      EXPECT_EQ(generate(rig.gpt, rig.world, so_far, 1, -1, greedy).front(), token) << variant.name;
+      EXPECT_EQ(test::generated(rig.gpt, rig.world, so_far, 1, greedy).front(), token) << variant.name;
       so_far.push_back(token);
     }
   }

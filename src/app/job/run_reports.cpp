@@ -85,6 +85,7 @@ void RunReports::write_record(const Record& record) {
 
 void RunReports::write(const train::TrainRecord& record) { write_record(record); }
 void RunReports::write(const train::EvaluationRecord& record) { write_record(record); }
+void RunReports::write(const train::SampleRecord& record) { write_record(record); }
 
 void RunReports::attempt(const char* option, const std::function<void()>& write) {
   try {

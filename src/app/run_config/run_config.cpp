@@ -66,7 +66,7 @@ const RunConfig& RunConfigReader::settle(int data_ranks) {
   if (model && model->is_bert()) {
     problems.attempt([&] { data::validate(config_.bert_data_options(*model, {}).samples); });
   }
-  config_.run.settle(options_, config_.data, problems);
+  config_.run.settle(options_, config_.data, model, problems);
   finish(model, problems);
   return config_;
 }

@@ -15,6 +15,9 @@ struct RunOptions {
   train::RunSchedule schedule;  ///< without the interval of checkpoints (CheckpointOptions)
   std::string kill_switch;      ///< file that stops the run when it appears
   std::string metrics_file;
+  std::string sample_prompts;  ///< file of prompts that the model continues while it trains; empty: none
+  std::int64_t sample_tokens = 64;
+  double sample_temperature = 1;
   std::string trace_file;
   bool time_communication = false;
   train::Trainer::Observations observations;
@@ -25,7 +28,9 @@ struct RunOptions {
   void declare_intervals(Options& options, RunKind kind = RunKind::pretraining);
   void declare(Options& options);
   /// Sets the iterations of an evaluation; 0 by default with sequential sampling.
-  void settle(const Options& options, const DataOptions& data, Problems& problems);
+  /// `model` is that of the run, if it is valid.
+  void settle(const Options& options, const DataOptions& data, const std::optional<model::ModelConfig>& model,
+              Problems& problems);
 };
 
 }  // namespace trireme::app

@@ -8,30 +8,33 @@ DecodingStage::DecodingStage(const TransformerStage& model, std::int64_t texts, 
                              std::int64_t window)
     : model_(model),
       head_(dynamic_cast<const LanguageModelHead*>(model.head())),
+      multiple_(row_multiple(model.context())),
       shape_(model.shape()),
       capacity_(capacity),
       window_(window),
       memory_(model.context().backend),
-      lengths_(static_cast<std::size_t>(texts)),
-      step_(static_cast<std::size_t>(4 * texts)) {
+      lengths_(static_cast<std::size_t>(padded(texts))),
+      step_(4 * lengths_.size()) {
   TRIREME_CHECK(shape_.causal, ConfigError,
                 "generation failed: a BERT predicts masked tokens, not the next one. Try a checkpoint of a GPT.");
-  TRIREME_CHECK(!model.context().sequence_parallel, ConfigError,
-                "generation failed: <sequence_parallel> splits the sequence, but generation adds one position at a "
-                "time. Try it without <sequence_parallel>.");
-  shape_.b = texts;
-  caches_ = model.layers().make_caches(shape_, capacity, memory_);
-  step_fields_ = memory_.allocate(DType::int32, {4, texts});
-  if (model.embedding()) text_ids_ = memory_.allocate(DType::int32, {capacity});
-  if (head_ != nullptr) logits_ = memory_.allocate(shape_.dtype, {texts, head_->vocabulary_rows()});
+  TRIREME_CHECK(!model.context().sequence_parallel, ShapeError,
+                "sequence parallelism splits the sequence, but generation adds one position at a time");
+  shape_.b = std::ssize(lengths_);
+  caches_ = model.layers().make_caches(shape_, padded(capacity), memory_);
+  step_fields_ = memory_.allocate(DType::int32, {4, shape_.b});
+  if (model.embedding()) text_ids_ = memory_.allocate(DType::int32, {padded(capacity)});
+  if (head_ != nullptr) logits_ = memory_.allocate(shape_.dtype, {shape_.b, head_->vocabulary_rows()});
 }
 
-void DecodingStage::set_run(std::int64_t first_text, std::int64_t texts, std::int64_t positions) {
-  shape_.b = texts;
-  shape_.s = shape_.s_local = positions;
+void DecodingStage::set_run(std::int64_t first_text, std::int64_t texts, std::int64_t b, std::int64_t positions,
+                            std::int64_t s) {
+  texts_ = texts;
+  newest_ = positions - 1;
+  shape_.b = b;
+  shape_.s = shape_.s_local = s;
   shape_.positions = {};
   first_text_ = first_text;
-  before_.assign(lengths_.begin() + first_text, lengths_.begin() + first_text + texts);
+  before_.assign(lengths_.begin() + first_text, lengths_.begin() + first_text + b);
   for (std::int64_t text = first_text; text < first_text + texts; ++text) {
     lengths_[static_cast<std::size_t>(text)] += positions;
     TRIREME_CHECK(length(text) <= capacity_, ShapeError, "a text of {} positions for a cache of {}", length(text),
@@ -42,25 +45,27 @@ void DecodingStage::set_run(std::int64_t first_text, std::int64_t texts, std::in
 void DecodingStage::begin_text(std::int64_t text, std::span<const std::int32_t> tokens) {
   TRIREME_CHECK(length(text) == 0, ShapeError, "text {} has {} positions already", text, length(text));
   const std::int64_t s = std::ssize(tokens);
-  set_run(text, 1, s);
+  set_run(text, 1, 1, s, padded(s));
   shape_.lengths = shape_.position_ids = shape_.first_visible = nullptr;
   batch_ = {};
   if (!text_ids_) return;
   const parallel::TensorContext& context = model_.context();
-  const TensorView ids = text_ids_.rows(0, s);
-  context.backend.copy_from_host(context.stream(), ConstTensorView(tokens.data(), {s}), ids);
-  context.stream().synchronize();  // the caller may release its tokens
-  batch_.tokens = ids.reshape({s, 1});
+  const TensorView ids = text_ids_.rows(0, shape_.s);
+  std::vector<std::int32_t> filled(tokens.begin(), tokens.end());
+  filled.resize(static_cast<std::size_t>(shape_.s));
+  context.backend.copy_from_host(context.stream(), ConstTensorView(filled.data(), ids.shape()), ids);
+  context.stream().synchronize();  // before `filled` is released
+  batch_.tokens = ids.reshape({shape_.s, 1});
 }
 
 void DecodingStage::begin_step(std::span<const std::int32_t> tokens) {
-  const std::int64_t b = std::ssize(tokens), texts = std::ssize(lengths_);
-  set_run(0, b, 1);
+  const std::int64_t count = std::ssize(tokens), b = padded(count), texts = std::ssize(lengths_);
+  set_run(0, count, b, 1, 1);
   for (std::int64_t i = 0; i < b; ++i) {
     const auto at = static_cast<std::size_t>(i), stride = static_cast<std::size_t>(texts);
-    step_[at] = tokens[at];
+    step_[at] = i < count ? tokens[at] : 0;
     step_[at + stride] = static_cast<std::int32_t>(before_[at]);
-    step_[at + 2 * stride] = static_cast<std::int32_t>(length(i));
+    step_[at + 2 * stride] = static_cast<std::int32_t>(before_[at] + 1);
     step_[at + 3 * stride] = static_cast<std::int32_t>(std::max<std::int64_t>(0, before_[at] - window_));
   }
   const parallel::TensorContext& context = model_.context();
@@ -97,7 +102,7 @@ void DecodingStage::forward(int chunk, int /*micro_batch*/, ConstTensorView inpu
   if (!last) return;
   LayerShape newest = shape_;
   newest.s = newest.s_local = 1;
-  head_->logits(newest, result.rows(shape_.s - 1, 1), logits_.rows(0, shape_.b));
+  head_->logits(newest, result.rows(newest_, 1), logits_.rows(0, shape_.b));
 }
 
 void DecodingStage::backward_input(int /*chunk*/, int /*micro_batch*/, ConstTensorView /*output_gradient*/,

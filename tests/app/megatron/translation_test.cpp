@@ -8,7 +8,7 @@
 
 #include "src/app/commands/eval/eval_options.hpp"
 #include "src/app/commands/finetune/task_options.hpp"
-#include "src/app/commands/generate/prompt_batch.hpp"
+#include "src/app/commands/generate/generate_options.hpp"
 #include "tests/app/megatron/train_options.hpp"
 
 namespace trireme::app::megatron {
@@ -262,12 +262,6 @@ TEST_F(Translate, TakesPaisFlagsOfCorporaThatAreTokens) {
               AllOf(HasSubstr("--train-mode finetune: samples of conversations are absent"),
                     HasSubstr("--max-padding-length 128: samples of text are not padded"),
                     HasSubstr("--dataset LLama-Pretrain-Raw: text is read by trireme corpus build")));
-}
-
-TEST_F(Translate, TakesTheModulesThatSelectiveRecomputationRecomputes) {
-  EXPECT_EQ(words("--recompute-granularity selective --recompute-modules core_attn"),
-            Words("--recompute-granularity selective"));
-  EXPECT_EQ(kind_of("--recompute-modules mlp"), Kind::absent);
 }
 
 TEST_F(Translate, AcceptsFlagsOfLogsAndTextsThatItReplaces) {

@@ -107,6 +107,9 @@ ImportInput open_huggingface(const ImportOptions& options) {
     // Without its head, a model is exported as the base of its class.
     set_origin(result, "huggingface", model_class.left_out.empty() ? model_class.name : "BertModel");
   };
+  if (!model.labels.empty()) {
+    result.attributes.put("import.labels", fmt::format("{}", fmt::join(model.labels, "\n")));
+  }
   if (!model.model_class->fuller.empty()) {
     map_as(exchange::model_class_from(model.model_class->fuller));
     try {

@@ -1,43 +1,84 @@
+#include <algorithm>
+#include <chrono>
+#include <thread>
+#include <utility>
+
+#include "io/checkpoint/checkpoint_store.hpp"
+#include "io/posix/folder.hpp"
 #include "src/app/commands/commands.hpp"
-
-#include <cstdio>
-
-#include "src/app/commands/generate/prompt_batch.hpp"
-#include "src/app/job/job.hpp"
+#include "src/app/commands/generate/interactive.hpp"
+#include "src/app/commands/generate/prompt_session.hpp"
 #include "src/app/megatron/translation.hpp"
+#include "src/base/log.hpp"
+#include "src/comm/host_collectives.hpp"
 
 namespace trireme::app {
+namespace {
+
+/// Returns the step of the folder `path` that a command loads, -1 if there is none.
+std::int64_t newest_step(const std::string& path) {
+  std::int64_t newest = -1;
+  if (!io::is_there(path)) return newest;
+  const io::CheckpointLocation location = io::find_checkpoint(path);
+  TRIREME_CHECK(location.step.empty(), ConfigError,
+                "--follow: {} is the folder of one step. Try --load with the folder above it", path);
+  for (const checkpoint::StepEntry& entry : io::CheckpointStore(location.root).steps()) {
+    if (!entry.step || entry.replaced) continue;
+    if (entry.latest) return *entry.step;
+    newest = std::max(newest, *entry.step);
+  }
+  return newest;
+}
+
+/// Waits until a run has saved a step after `step`, and returns it. Collective: the ranks exchange a message a second,
+/// so that none takes another for hung.
+std::int64_t wait_for_step(Communicator& world, const std::string& path, std::int64_t step) {
+  bool is_first = true;
+  while (true) {
+    std::int64_t newest = -1;
+    collectively(world, [&] {
+      if (world.rank() == 0) newest = newest_step(path);
+    });
+    newest = all_reduce_number(world, newest, ReduceOp::max);
+    if (newest > step) return newest;
+    if (std::exchange(is_first, false)) log::info("waiting for the next checkpoint in {}", path);
+    std::this_thread::sleep_for(std::chrono::seconds(1));
+  }
+}
+
+}  // namespace
+
 int generate_command(const CommandLine& line) {
   GenerateOptions o;
   Options options(line.command(), "Continues a text, or the texts of a file, with a trained model.");
   o.declare(options);
   const std::optional<megatron::Translation> translation = megatron::read(line, options);
   if (!translation) return 0;
-  o.model.settle();
-  o.check(options);
+  o.settle(options);
 
   Job job(line.environment(), options, o.model.grid, o.model.device);
   translation->log();
-  const std::unique_ptr<SavedModel> saved =
-      load_model(job, o.model, [&](const model::ModelConfig& config, train::ExecutionConfig& execution) {
-        translation->check_model(config);
-        execution.sequence_length = config.max_positions;
-      });
-  const std::unique_ptr<data::Tokenizer> tokenizer = prompt_tokenizer_of(saved->description, o.model);
-  if (o.has_output()) {
-    continue_prompts(job, *saved, *tokenizer, o);
+  const auto load = [&] {
+    return load_model(job, o.model, [&](const model::ModelConfig& config, train::ExecutionConfig& execution) {
+      translation->check_model(config);
+      execution.sequence_length = config.max_positions;
+    });
+  };
+  if (o.source() == TextSource::interactive) {
+    run_interactive(job, *load(), o);
     return 0;
   }
-  const std::vector<std::int32_t> ids = tokenizer->encode_prompt(o.prompt);
-  const std::vector<std::int32_t> continuation =
-      infer::generate(*saved->model, *job.world, ids, o.max_new_tokens, tokenizer->end_of_document(), o.sampling);
-  if (job.is_root()) {
-    std::string text = o.prompt;
-    tokenizer->decode(continuation, text);
-    std::fwrite(text.data(), 1, text.size(), stdout);
-    std::fputc('\n', stdout);
+  PromptSession session(job, o);
+  if (!o.follow) {
+    session.run(*load());
+    return 0;
   }
-  return 0;
+  for (std::int64_t step = -1;;) {
+    step = wait_for_step(*job.world, o.model.load, step);
+    const std::unique_ptr<SavedModel> saved = load();
+    step = saved->description.step;
+    session.run(*saved);
+  }
 }
 
 }  // namespace trireme::app

@@ -10,7 +10,7 @@
 #include "src/app/commands/commands.hpp"
 #include "src/app/commands/eval/eval_options.hpp"
 #include "src/app/commands/finetune/task_options.hpp"
-#include "src/app/commands/generate/prompt_batch.hpp"
+#include "src/app/commands/generate/generate_options.hpp"
 #include "src/app/manual/terminal_text.hpp"
 #include "src/app/megatron/translation.hpp"
 #include "src/app/options/nearest_name.hpp"

@@ -1,11 +1,15 @@
 #include "src/app/commands/train/train_session.hpp"
 
+#include <cmath>
+
 #include "io/posix/folder.hpp"
 #include "mpi/error.hpp"
+#include "src/app/commands/train/training_samples.hpp"
 #include "src/app/job/process_limits.hpp"
 #include "src/app/job/progress_bar.hpp"
 #include "src/app/job/run_reports.hpp"
 #include "src/app/job/stop_signal.hpp"
+#include "src/app/job/terminal.hpp"
 #include "src/base/log.hpp"
 #include "src/base/thread_pool.hpp"
 #include "src/base/timer.hpp"
@@ -24,6 +28,12 @@ std::int64_t shard_bytes(const std::vector<checkpoint::StateTensor>& tensors) {
     if (tensor.written_here) sum += static_cast<std::int64_t>(tensor.data.size_bytes());
   }
   return sum;
+}
+
+/// Returns "  loss 3.2145 ▇▅▃▂▁  12345 tokens/s", the last iteration's.
+std::string details_of(const train::TrainRecord& record, const Sparkline& losses) {
+  const std::string curve = has_unicode_locale() ? " " + losses.text() : "";
+  return fmt::format("  loss {:.4f}{}  {:.0f} tokens/s", record.lm_loss, curve, record.tokens_per_second);
 }
 
 }  // namespace
@@ -151,7 +161,23 @@ train::RunEnd TrainSession::run(const data::SampleSplits& data, const std::funct
     return stop_signal_received() || (is_root && !path.empty() && io::is_there(path));
   };
   ProgressBar bar("training", "iterations", 1, progress().iteration);
-  if (job_.is_root()) hooks.progress = [&](std::int64_t done, std::int64_t total) { bar.update(done, total); };
+  constexpr std::size_t loss_columns = 16;
+  Sparkline losses(loss_columns);
+  if (job_.is_root()) {
+    hooks.progress = [&](const train::TrainRecord& record, std::int64_t total) {
+      const bool has_loss = !record.skipped && std::isfinite(record.lm_loss);
+      if (has_loss) losses.add(record.lm_loss);
+      if (bar.is_due()) bar.update(record.iteration, total, details_of(record, losses));
+    };
+  }
+  std::optional<TrainingSamples> samples;
+  if (!config_.run.sample_prompts.empty()) {
+    samples.emplace(job_, config_, plan_);
+    hooks.sample = [&] {
+      const std::optional<train::SampleRecord> record = samples->take(model_, *job_.world, progress());
+      if (record && job_.is_root()) reports.write(*record);
+    };
+  }
   train::RunSchedule schedule = config_.schedule();
   schedule.peak_tflops = reports.peak_tflops();
   try {

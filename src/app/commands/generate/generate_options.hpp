@@ -1,0 +1,55 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "src/app/job/saved_model.hpp"
+#include "src/app/options/options.hpp"
+#include "src/infer/generation.hpp"
+
+namespace trireme::app {
+
+/// Source of the texts that `trireme generate` continues.
+enum class TextSource {
+  prompt,      ///< one prompt, given or on standard input
+  prompts,     ///< lines of JSON, in a file or on standard input
+  nothing,     ///< the beginning of a document
+  interactive  ///< prompts that a user types
+};
+
+/// Options of `trireme generate`.
+struct GenerateOptions {
+  std::string prompt;
+  std::int64_t max_new_tokens = 100;
+  infer::SamplingOptions sampling;
+  std::string prompts;                    ///< file of prompts
+  std::optional<std::int64_t> num_samples;  ///< continuations of each prompt
+  std::vector<std::string> stop;
+  bool ignore_eos = false;
+  bool follow = false;
+  // Options of results in JSON.
+  std::string output;
+  bool resume = false;
+  std::int64_t batch_size = 8;
+  std::optional<std::int64_t> log_probabilities;
+  SavedModelOptions model;
+
+  void declare(Options& options);
+  /// Settles the source. Throws ConfigError if the options contradict each other.
+  void settle(const Options& options);
+
+  TextSource source() const { return source_; }
+  std::int64_t samples() const { return num_samples.value_or(1); }
+  /// Returns whether results are lines of JSON; otherwise they are texts.
+  bool writes_json() const { return !output.empty(); }
+  /// Returns whether results go to standard output.
+  bool writes_to_stdout() const { return output.empty() || output == "-"; }
+  bool reads_stdin() const { return source_ == TextSource::interactive || prompt == "-" || prompts == "-"; }
+
+ private:
+  bool interactive_ = false;
+  TextSource source_ = TextSource::prompt;
+};
+
+}  // namespace trireme::app

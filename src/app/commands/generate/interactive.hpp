@@ -1,0 +1,13 @@
+#pragma once
+
+#include "src/app/commands/generate/generate_options.hpp"
+#include "src/app/job/job.hpp"
+#include "src/app/job/saved_model.hpp"
+
+namespace trireme::app {
+
+/// Continues prompts that a user types at rank 0, each alone, until the end of standard input. SIGINT ends a
+/// continuation. Collective.
+void run_interactive(Job& job, SavedModel& saved, const GenerateOptions& options);
+
+}  // namespace trireme::app
