@@ -390,11 +390,18 @@ std::vector<std::string> labels_of(const json& file, const ModelConfig& config) 
   return labels;
 }
 
-std::optional<std::int64_t> end_of_text_of(const json& file) {
-  const json& found = json_member(file, "eos_token_id");
-  const json& value = found.is_array() && !found.empty() ? found[0] : found;
-  if (!value.is_number_unsigned() || value.get<std::uint64_t>() > 0x7fffffffu) return std::nullopt;
-  return value.get<std::int64_t>();
+/// Reads the special ids; transformers has -1 and others outside the vocabulary where there is none.
+void read_special_ids(const json& file, HuggingFaceModel& model) {
+  const auto id_of = [](const json& value) -> std::optional<std::int64_t> {
+    if (!value.is_number_unsigned() || value.get<std::uint64_t>() > 0x7fffffffu) return std::nullopt;
+    return value.get<std::int64_t>();
+  };
+  model.bos = id_of(json_member(file, "bos_token_id"));
+  model.pad = id_of(json_member(file, "pad_token_id"));
+  const json& ends = json_member(file, "eos_token_id");
+  for (const json& end : ends.is_array() ? ends : json::array({ends})) {
+    if (const auto id = id_of(end)) model.ends.push_back(*id);
+  }
 }
 
 }  // namespace
@@ -442,7 +449,7 @@ HuggingFaceModel parse_config_json(const std::string& text, const std::string& p
   }
   TRIREME_CHECK(problems.empty(), DataError, "{} describes a model that cannot be imported:\n  {}", path,
                 fmt::join(problems, "\n  "));
-  model.end_of_text = end_of_text_of(file);
+  read_special_ids(file, model);
   model.labels = labels_of(file, model.config);
   return model;
 }

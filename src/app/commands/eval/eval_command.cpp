@@ -47,14 +47,17 @@ struct Evaluation {
 };
 
 Evaluation measure_corpus(const Job& job, const SavedModel& saved, const data::TokenStore& corpus) {
-  const Attributes& attributes = saved.description.attributes;
-  const auto tokenizer_digest = attributes.get<std::string>("data.tokenizer");
-  TRIREME_CHECK(
-      corpus.info().tokenizer_digest == tokenizer_digest, DataError,
-      "{} was built by the tokenizer {} (digest {}), the model was trained with {} (digest {}): build the corpus "
-      "with the model's tokenizer",
-      corpus.name(), corpus.info().tokenizer, corpus.info().tokenizer_digest, attributes.get<std::string>("tokenizer"),
-      tokenizer_digest);
+  const std::unique_ptr<data::Tokenizer> tokenizer = tokenizer_of(saved.description);
+  const data::TokenizerComparison comparison = data::compare_tokenizers(
+      corpus.info().tokenizer, corpus.info().tokenizer_payload, tokenizer->name(), tokenizer->payload());
+  TRIREME_CHECK(comparison.same_ids, DataError,
+                "{} was built by the tokenizer {} (digest of ids {}), the model was trained with {} ({}): build the "
+                "corpus with the model's tokenizer",
+                corpus.name(), corpus.info().tokenizer, corpus.info().ids_digest, tokenizer->name(),
+                tokenizer->ids_digest());
+  if (!comparison.difference.empty()) {
+    log::info("{} and the model have the same ids, but other special tokens: {}", corpus.name(), comparison.difference);
+  }
   TokenProgress progress(job.is_root());
   const infer::PerplexityResult result = infer::measure_perplexity(
       *saved.model, corpus, [&](std::int64_t done, std::int64_t total) { progress.update(done, total); });
