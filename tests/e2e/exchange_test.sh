@@ -35,14 +35,16 @@ check "random weights have a loss" [ -s metrics1.loss ]
 
 # The command that import prints trains a model of every family.
 families=0
-cp -r "$fixtures/bert" bert # with the tokenizer that its samples need
-printf '%s\n' '[PAD]' '[UNK]' '[CLS]' '[SEP]' '[MASK]' a b c d e . '##s' >bert/vocab.txt
+cp -r "$fixtures" families.in # a BERT's samples need its tokenizer
+for folder in families.in/bert*/; do
+  printf '%s\n' '[PAD]' '[UNK]' '[CLS]' '[SEP]' '[MASK]' a b c d e . '##s' >"$folder/vocab.txt"
+done
 for _ in {1..40}; do echo '{"text": "A b c. B d a e. C a b. D e c b. A a. B c d."}'; done >sentences.jsonl
-done_by 1 corpus build --input sentences.jsonl --output sentences.h5 --tokenizer wordpiece --vocab-file bert/vocab.txt --split-sentences
-for folder in "$fixtures"/*/; do
+done_by 1 corpus build --input sentences.jsonl --output sentences.h5 --tokenizer wordpiece --vocab-file families.in/bert/vocab.txt --split-sentences
+for folder in families.in/*/; do
   family=families/$(basename "$folder") input=("$folder" --no-tokenizer)
   data=--mock-data
-  if [ "$family" = families/bert ]; then input=(bert) data="--data-path sentences.h5"; fi
+  case $family in */bert*) data="--data-path sentences.h5" input=("$folder") ;; esac
   done_by 1 checkpoint import --input "${input[@]}" --output "$family" --dtype fp64
   printed=$(sed -n 's/.*train it with //p' err)
   case "$(sed -n 's/.*measure it with //p' err)" in

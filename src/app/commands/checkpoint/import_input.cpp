@@ -107,6 +107,9 @@ ImportInput open_huggingface(const ImportOptions& options) {
     // Without its head, a model is exported as the base of its class.
     set_origin(result, "huggingface", model_class.left_out.empty() ? model_class.name : "BertModel");
   };
+  for (const model::Field& field : model::fields()) {  // by them --use-checkpoint-args trains
+    if (field.option.ends_with("-dropout")) result.attributes.put(field.key(), field.text(model.config));
+  }
   if (!model.labels.empty()) {
     result.attributes.put("import.labels", fmt::format("{}", fmt::join(model.labels, "\n")));
   }
