@@ -8,9 +8,10 @@ void RunOptions::declare_intervals(Options& options, RunKind kind) {
   options.add("eval-interval", &schedule.eval_interval, "N", "Iterations between evaluations.", at_least(1));
   options.add("eval-iters", &schedule.eval_iterations, "N", "Global batches per evaluation; 0: no evaluation.",
               at_least(0));
-  options.add("sample-prompts", &sample_prompts, "FILE",
-              "Continue these prompts while training, by the run's seed, and show the texts in the log, the objects of "
-              "--metrics-file and TensorBoard: lines of JSON as for generate --prompts or, by the file's name, of text.");
+  options.add(
+      "sample-prompts", &sample_prompts, "FILE",
+      "Continue these prompts while training, by the run's seed, and show the texts in the log, the objects of "
+      "--metrics-file and TensorBoard: lines of JSON as for generate --prompts or, by the file's name, of text.");
   options.add("sample-interval", &schedule.sample_interval, "N", "Iterations between them.", at_least(1));
   options.add("sample-tokens", &sample_tokens, "N", "Maximum number of tokens to add to a prompt.", at_least(1));
   options.add("sample-temperature", &sample_temperature, "X", "Divides the logits; 0: always the likeliest token.",
@@ -57,8 +58,8 @@ void RunOptions::declare(Options& options) {
                    "GPU: skip the comparison of the kernels with the CPU's at startup, which takes about two seconds.");
 }
 
-void RunOptions::settle(const Options& options, const DataOptions& data,
-                        const std::optional<model::ModelConfig>& model, Problems& problems) {
+void RunOptions::settle(const Options& options, const DataOptions& data, const std::optional<model::ModelConfig>& model,
+                        Problems& problems) {
   problems.need(options, {"sample-interval", "sample-tokens", "sample-temperature"}, !sample_prompts.empty(),
                 "--sample-prompts");
   problems.expect(sample_prompts.empty() || !model || !model->is_bert(),

@@ -23,6 +23,7 @@ class TrainingSamples {
                                           const train::Progress& progress) const;
 
  private:
+  /// Returns the text of tokens; bytes that are not UTF-8 become U+FFFD.
   std::string decode(const std::vector<std::int32_t>& tokens) const;
   void add(std::string_view line, bool is_json, const std::string& where, const model::ModelConfig& model);
 
@@ -30,7 +31,7 @@ class TrainingSamples {
   infer::SamplingOptions sampling_;
   std::unique_ptr<data::Tokenizer> tokenizer_;
   std::vector<infer::Prompt> prompts_;
-  std::vector<std::string> texts_;  // of the prompts
+  std::vector<std::string> texts_;  // texts of the prompts
 };
 
 }  // namespace trireme::app
