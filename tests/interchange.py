@@ -60,6 +60,8 @@ PATTERNS = {  # as the models' own tokenizer.json spell them
     'qwen2': r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+"
              r"|\s+(?!\S)|\s+",
 }
+CHAT = "{{ bos_token }}{% for message in messages %}{{ message['role'] + ': ' + message['content'] + eos_token }}{% endfor %}"
+MESSAGES = [dict(role='user', content=' Row! '), dict(role='assistant', content='Aye.')]
 checks = failures = 0
 transformers.utils.logging.disable_progress_bar()
 
@@ -96,8 +98,14 @@ def make_tokenizer(kind):
     trainer = tokenizers.trainers.BpeTrainer(vocab_size=300, special_tokens=['<|endoftext|>'], show_progress=False,
                                              initial_alphabet=tokenizers.pre_tokenizers.ByteLevel.alphabet())
     tokenizer.train_from_iterator(SENTENCES, trainer)
-    return transformers.PreTrainedTokenizerFast(tokenizer_object=tokenizer, eos_token='<|endoftext|>',
-                                                bos_token='<|endoftext|>', unk_token='<|endoftext|>')
+    begin = '<|endoftext|>'
+    if kind == 'llama3':  # texts begin with BOS
+        begin = '<|begin_of_text|>'
+        tokenizer.add_special_tokens([begin])
+        tokenizer.post_processor = tokenizers.processors.TemplateProcessing(
+            begin + ' $A', f'{begin} $A {begin}:1 $B:1', [(begin, tokenizer.token_to_id(begin))])
+    return transformers.PreTrainedTokenizerFast(tokenizer_object=tokenizer, eos_token='<|endoftext|>', bos_token=begin,
+                                                unk_token='<|endoftext|>', chat_template=CHAT)
 
 
 class Warnings(logging.Handler):
@@ -202,8 +210,10 @@ def round_trip(name, class_name, kind, settings):
     end = tokenizer.eos_token_id
     torch.manual_seed(1)
     # Rows beyond the tokenizer's are padding, as published models have.
-    config = model_class.config_class(vocab_size=len(tokenizer) + 4, bos_token_id=end, eos_token_id=end, **settings)
+    config = model_class.config_class(vocab_size=len(tokenizer) + 4, bos_token_id=tokenizer.bos_token_id, eos_token_id=end,
+                                      **settings)
     model = model_class(config).eval()
+    model.generation_config.eos_token_id = [end, tokenizer.bos_token_id]
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.add_(0.1 * torch.randn(parameter.shape))
@@ -219,8 +229,11 @@ def round_trip(name, class_name, kind, settings):
     check(f'{name}: export of import is bit-equal', same_tensors(original, f'{name}-export'))
     again, its_tokenizer = load(f'{name}-export')
     ids = tokenizer(TEXT)['input_ids']
-    check(f'{name}: the exported tokenizer is the same', its_tokenizer(TEXT)['input_ids'] == ids and
-          its_tokenizer.decode(ids) == TEXT)
+    check(f'{name}: the exported tokenizer is the same', its_tokenizer(TEXT).data == tokenizer(TEXT).data and
+          its_tokenizer.decode(ids, skip_special_tokens=True) == TEXT and
+          its_tokenizer.apply_chat_template(MESSAGES) == tokenizer.apply_chat_template(MESSAGES))
+    ends = [transformers.GenerationConfig.from_pretrained(folder).to_dict() for folder in [original, f'{name}-export']]
+    check(f'{name}: generation ends alike', ends[0] == ends[1], ends)
     with torch.no_grad():
         inputs = torch.tensor([ids[:60]])
         check(f'{name}: the exported model is the same', torch.equal(again(inputs).logits, model(inputs).logits))
@@ -257,7 +270,8 @@ def bert():
     shape = dict(vocab_size=len(vocabulary), hidden_size=32, num_hidden_layers=2, num_attention_heads=4,
                  intermediate_size=48, max_position_embeddings=64)
     for class_name, more in [('BertForPreTraining', {}), ('BertForSequenceClassification', dict(num_labels=3)),
-                             ('BertForMultipleChoice', {}), ('BertForQuestionAnswering', {})]:
+                             ('BertForMultipleChoice', {}), ('BertForQuestionAnswering', {}), ('BertForMaskedLM', {}),
+                             ('BertModel', {})]:
         torch.manual_seed(2)
         model_class = getattr(transformers, class_name)
         model = model_class(model_class.config_class(**shape, **more)).eval()

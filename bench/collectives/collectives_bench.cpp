@@ -29,6 +29,7 @@
 #include "src/app/options/options.hpp"
 #include "src/base/timer.hpp"
 #include "src/comm/bus_bandwidth.hpp"
+#include "src/comm/host_collectives.hpp"
 #include "src/comm/self_communicator.hpp"
 
 namespace trireme {
@@ -86,9 +87,7 @@ Quartiles measure(mpi::MpiCommunicator& world, const Effort& effort, const std::
     world.barrier();
     Timer timer;
     run();
-    double time_us = timer.elapsed_ms() * 1000;
-    ImmediateStream host;
-    world.all_reduce(host, TensorView(&time_us, {1}), ReduceOp::max).wait(host);
+    const double time_us = all_reduce_number(world, timer.elapsed_ms() * 1000, ReduceOp::max);
     total_us += time_us;
     if (i >= 0) times_us.push_back(time_us);
   }
@@ -174,16 +173,10 @@ std::vector<Case> cases(Communicator& group, Stream& stream, TensorView a, Tenso
 
 /// Number of machines of the first group. Collective.
 int count_nodes(const BenchOptions& o, const app::Job& job) {
-  const std::int64_t mine = job.node.first_rank;
-  std::vector<std::int64_t> nodes(static_cast<std::size_t>(job.world->size()));
-  ImmediateStream host;
-  job.world->all_gather(host, ConstTensorView(&mine, {1}), TensorView(nodes.data(), {job.world->size()})).wait(host);
+  const std::vector<std::int64_t> nodes = all_gather_number<std::int64_t>(*job.world, job.node.first_rank);
+  if (!o.group) return static_cast<int>(std::set(nodes.begin(), nodes.end()).size());
   std::set<std::int64_t> of_group;
-  for (int rank = 0; rank < job.world->size() && !o.group; ++rank)
-    of_group.insert(nodes[static_cast<std::size_t>(rank)]);
-  if (o.group) {
-    for (const int rank : job.grid.group(*o.group, 0)) of_group.insert(nodes[static_cast<std::size_t>(rank)]);
-  }
+  for (const int rank : job.grid.group(*o.group, 0)) of_group.insert(nodes[static_cast<std::size_t>(rank)]);
   return static_cast<int>(of_group.size());
 }
 

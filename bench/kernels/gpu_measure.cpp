@@ -8,6 +8,7 @@
 
 #include "cuda/runtime/stream.hpp"
 #include "src/base/hash.hpp"
+#include "src/base/median.hpp"
 #include "src/base/timer.hpp"
 
 namespace trireme::bench {
@@ -100,9 +101,7 @@ double GpuMeasure::seconds(const Work& work) {
   const int calls = dry_run_ ? 1 : std::clamp(static_cast<int>(2e-3 / time_of(1)), 1, 1000);
   std::vector<double> times(dry_run_ ? 1 : 7);
   for (double& time : times) time = time_of(calls);
-  const auto median = times.begin() + static_cast<std::ptrdiff_t>(times.size() / 2);
-  std::ranges::nth_element(times, median);
-  return *median;
+  return median(std::move(times));
 }
 
 }  // namespace trireme::bench

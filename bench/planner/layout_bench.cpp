@@ -18,20 +18,12 @@
 #include "src/app/commands/train/train_session.hpp"
 #include "src/app/job/command_line.hpp"
 #include "src/base/thread_pool.hpp"
+#include "src/comm/host_collectives.hpp"
 #include "src/plan/step/step_prediction.hpp"
 #include "src/train/memory_estimate.hpp"
 
 namespace trireme {
 namespace {
-
-/// Gathers a value of every rank, in rank order. Collective.
-std::vector<std::int64_t> gather(Communicator& world, std::size_t value) {
-  const auto mine = static_cast<std::int64_t>(value);
-  std::vector<std::int64_t> all(static_cast<std::size_t>(world.size()));
-  ImmediateStream host;
-  world.all_gather(host, ConstTensorView(&mine, {1}), TensorView(all.data(), {world.size()})).wait(host);
-  return all;
-}
 
 /// Returns the milliseconds of a run's steps except the first two, ascending. Also runs an evaluation, which takes
 /// additional memory.
@@ -92,8 +84,8 @@ int run(mpi::MpiEnvironment& environment, const std::vector<std::string>& argume
     times_ms = run_steps(session, data, plan.iterations);
     peak_bytes = job.backend->peak_allocated_bytes();
   }
-  const std::vector<std::int64_t> memory = gather(*job.world, peak_bytes);
-  const std::vector<std::int64_t> predicted_memory = gather(*job.world, estimate.allocated());
+  const auto memory = all_gather_number(*job.world, static_cast<std::int64_t>(peak_bytes));
+  const auto predicted_memory = all_gather_number(*job.world, static_cast<std::int64_t>(estimate.allocated()));
   if (!job.is_root()) return 0;
   const plan::StepPrediction prediction =
       plan::predict_step(calibrated_cluster(calibration, job, config.precision.dtype),

@@ -312,8 +312,8 @@ class CudaAttention final : public AttentionKernels {
                   head_dim, max_head_dim, max_shared_bytes_);
     if (size_of(dtype) > 2) return "";
     return fmt::format(
-        "attention runs without tensor cores, and steps may take ten times as long: in {} only heads of 64, 96 and 128 "
-        "channels use tensor cores, without a soft cap, and these have {}{}",
+        "attention runs without tensor cores, and steps may take ten times as long: in {} only heads of 64, 96, 128 "
+        "and 192 channels use tensor cores, without a soft cap, and these have {}{}",
         name_of(dtype), head_dim, soft_cap ? " and a soft cap" : "");
   }
 

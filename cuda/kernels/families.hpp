@@ -49,8 +49,8 @@ std::size_t route_scratch_bytes(std::int64_t tokens);
 /// Likewise of ExpertKernels::limit_load, for n k choices.
 std::size_t limit_load_scratch_bytes(std::int64_t choices);
 
-// Attention on tensor cores (Dao 2023, arXiv:2307.08691), for bf16 and fp16 and heads of 64, 96 and 128 channels. It
-// computes what AttentionKernels defines, with probabilities and gradients of scores rounded to the training type.
+// Attention on tensor cores (Dao 2023, arXiv:2307.08691), for bf16 and fp16 and heads of 64, 96, 128 and 192 channels.
+// It computes what AttentionKernels defines, with probabilities and gradients of scores rounded to the training type.
 
 /// Returns whether the kernels support the problem. Conditions: has_flash_attention holds (attention_problem.hpp).
 /// Every tensor of heads is aligned to 16 bytes. Offsets within `tensors` are less than 4 GiB. Dropout's groups of

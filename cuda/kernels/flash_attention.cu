@@ -72,7 +72,7 @@ template <int d>
 constexpr std::size_t forward_shared_bytes = query_shared_bytes<d> + (row_tiles<d> - 1) * key_stage<d> * sizeof(bf16);
 
 template <class T, int d>
-__global__ void __launch_bounds__(forward_threads<d>, d == 128 ? 1 : 2)
+__global__ void __launch_bounds__(forward_threads<d>, d >= 128 ? 1 : 2)
     flash_attention_kernel(AttentionProblem problem, AllHeads<const T> q, AllHeads<const T> k, AllHeads<const T> v,
                            AllHeads<T> out, AllHeads<float> joined, float* log_sum_exp) {
   constexpr int rows = row_tiles<d>, threads = forward_threads<d>;

@@ -10,6 +10,13 @@ constexpr int query_tile = 32;
 template <int d>
 constexpr int query_stage = 2 * query_tile* row_stride<d>;
 
+/// Where the gradients of a block's queries stay in shared memory, behind the stages, for lack of registers.
+template <int d>
+constexpr bool reloads_gradients = d > 128;
+template <int d>
+constexpr std::size_t query_gradient_shared_bytes = query_shared_bytes<d> +
+                                                    (reloads_gradients<d> ? key_stage<d> * sizeof(bf16) : 0);
+
 /// dq = scale sum over keys of dscore k.
 template <class T, int d>
 __global__ void __launch_bounds__(query_threads, 1)
@@ -42,24 +49,30 @@ __global__ void __launch_bounds__(query_threads, 1)
     row_dot[half] = there ? in.row_dot[statistics + query] : 0;
   }
   T* stages = gpu::dynamic_shared<T>();
+  T* own_gradients = stages + (reloads_gradients<d> ? 2 : 1) * key_stage<d>;
 
   copy_tile<d, query_rows, query_threads>(in.q.at(sample, coordinates.head), coordinates.begin, queries_of_sample,
                                           stages);
   copy_tile<d, query_rows, query_threads>(in.dout.at(sample, coordinates.head), coordinates.begin, queries_of_sample,
-                                          stages + key_stage<d>);
+                                          own_gradients);
   gpu::commit_copies();
   gpu::wait_for_copies<0>();
   __syncthreads();
   std::uint32_t queries[d / 16][4], gradients[d / 16][4];
   load_own_rows<d>(stages, queries);
-  load_own_rows<d>(stages + key_stage<d>, gradients);
+  if constexpr (!reloads_gradients<d>) load_own_rows<d>(own_gradients, gradients);
   __syncthreads();
-  if (first_tile < end) copy_keys<d, query_threads>(all_keys, all_values, first_tile, end, stages);
+  const auto copy = [&](int begin) {
+    // With 192 channels there are too few registers to keep the addresses of the thread's copies.
+    const int thread = reloads_gradients<d> ? gpu::forgotten(threadIdx.x) : threadIdx.x;
+    copy_keys<d, query_threads>(all_keys, all_values, begin, end, stages, thread);
+  };
+  if (first_tile < end) copy(first_tile);
   gpu::commit_copies();
 
   float sum[d / 8][4]{};
   for (int tile = first_tile; tile < end; tile += key_tile) {
-    if (tile + key_tile < end) copy_keys<d, query_threads>(all_keys, all_values, tile + key_tile, end, stages);
+    if (tile + key_tile < end) copy(tile + key_tile);
     gpu::commit_copies();
     gpu::wait_for_copies<1>();
     __syncthreads();
@@ -75,6 +88,9 @@ __global__ void __launch_bounds__(query_threads, 1)
 #pragma unroll
       for (int step = 0; step < d / 16; ++step) {
         multiply_rows<d>(queries[step], keys, step, score);
+        if constexpr (reloads_gradients<d>) {
+          load_left<d>(own_gradients + warp * warp_rows * row_stride<d>, step, gradients[step]);
+        }
         multiply_rows<d>(gradients[step], values, step, dprobability);
       }
       if (bias.slope != 0) {
@@ -160,8 +176,8 @@ __device__ inline int end_of_query_tiles(const AttentionProblem& problem, std::i
 }
 
 /// dk = scale sum over queries of dscore q, dv = sum over queries of the dropped probability dout, over the query heads
-/// that share the keys.
-template <class T, int d>
+/// that share the keys. Computes dk, dv, or both, whose sums take d registers of a thread.
+template <class T, int d, bool of_keys, bool of_values>
 __global__ void __launch_bounds__(key_threads, d == 64 ? 3 : 2)
     flash_key_gradient_kernel(AttentionProblem problem, BackwardInputs<T> in, AllHeads<T> dk, AllHeads<T> dv,
                               AllHeads<float> joined_k, AllHeads<float> joined_v) {
@@ -207,7 +223,7 @@ __global__ void __launch_bounds__(key_threads, d == 64 ? 3 : 2)
   float sum_k[d / 8][4]{}, sum_v[d / 8][4]{};
   if (first_head < end_head) {
     copy_tile<d, key_rows, key_threads>(in.k.at(sample, kv_head), block_begin, keys, own_k);
-    copy_tile<d, key_rows, key_threads>(in.v.at(sample, kv_head), block_begin, keys, own_v);
+    if constexpr (of_keys) copy_tile<d, key_rows, key_threads>(in.v.at(sample, kv_head), block_begin, keys, own_v);
     copy_queries(first_head, first_tile, 0);
     gpu::commit_copies();
   }
@@ -232,8 +248,10 @@ __global__ void __launch_bounds__(key_threads, d == 64 ? 3 : 2)
           std::uint32_t own[4];
           load_left<d>(warp_k, step, own);
           multiply_rows<d>(own, q_rows, step, score);
-          load_left<d>(warp_v, step, own);
-          multiply_rows<d>(own, gradients, step, probability);
+          if constexpr (of_keys) {
+            load_left<d>(warp_v, step, own);
+            multiply_rows<d>(own, gradients, step, probability);
+          }
         }
         if (problem.alibi_heads > 0) {
           const HeadBias<float> bias = bias_before_scale(problem, sample, head);
@@ -273,10 +291,14 @@ __global__ void __launch_bounds__(key_threads, d == 64 ? 3 : 2)
 #pragma unroll
         for (int step = 0; step < query_tile / 16; ++step) {
           std::uint32_t own[4];
-          pack_left<T>(probability, step, own);
-          multiply_columns<d>(own, gradients, step, sum_v);
-          pack_left<T>(score, step, own);
-          multiply_columns<d>(own, q_rows, step, sum_k);
+          if constexpr (of_values) {
+            pack_left<T>(probability, step, own);
+            multiply_columns<d>(own, gradients, step, sum_v);
+          }
+          if constexpr (of_keys) {
+            pack_left<T>(score, step, own);
+            multiply_columns<d>(own, q_rows, step, sum_k);
+          }
         }
       }
       __syncthreads();
@@ -292,13 +314,15 @@ __global__ void __launch_bounds__(key_threads, d == 64 ? 3 : 2)
       sum_v[j][i] = padding ? 0 : sum_v[j][i] * problem.dropout.scale;
     }
   }
-  if (problem.results == AttentionResults::merge) {
-    join_sums<d>(sum_k, {1, 1}, first, problem.keys, joined_k.at(sample, kv_head));
-    join_sums<d>(sum_v, {1, 1}, first, problem.keys, joined_v.at(sample, kv_head));
-  } else {
-    store_sums<d>(sum_k, first, problem.keys, own_k + warp * warp_rows * row_stride<d>, dk.at(sample, kv_head));
-    store_sums<d>(sum_v, first, problem.keys, own_v + warp * warp_rows * row_stride<d>, dv.at(sample, kv_head));
-  }
+  const auto write = [&](const float(&sum)[d / 8][4], T* staging, const AllHeads<T>& to,
+                         const AllHeads<float>& joined) {
+    if (problem.results == AttentionResults::merge)
+      join_sums<d>(sum, {1, 1}, first, problem.keys, joined.at(sample, kv_head));
+    else
+      store_sums<d>(sum, first, problem.keys, staging + warp * warp_rows * row_stride<d>, to.at(sample, kv_head));
+  };
+  if constexpr (of_keys) write(sum_k, own_k, dk, joined_k);
+  if constexpr (of_values) write(sum_v, own_v, dv, joined_v);
 }
 
 template <int d>
@@ -316,13 +340,21 @@ void flash_attention_backward(Stream& stream, const AttentionProblem& problem, c
                                all_heads<const T>(dout), log_sum_exp.as<float>(), row_dot.as<float>()};
     gpu::launch(stream,
                 {"flash_query_gradient", tiles_of(problem.queries, query_rows) * problem.heads * problem.batch,
-                 query_threads, query_shared_bytes<d>},
+                 query_threads, query_gradient_shared_bytes<d>},
                 flash_query_gradient_kernel<T, d>, problem, in, written<T>(problem, dq), written<float>(problem, dq));
-    gpu::launch(stream,
-                {"flash_key_gradient", tiles_of(problem.keys, key_rows) * problem.kv_heads * problem.batch, key_threads,
-                 key_shared_bytes<d>},
-                flash_key_gradient_kernel<T, d>, problem, in, written<T>(problem, dk), written<T>(problem, dv),
-                written<float>(problem, dk), written<float>(problem, dv));
+    const auto launch_keys = [&]<bool of_keys, bool of_values>() {
+      gpu::launch(stream,
+                  {"flash_key_gradient", tiles_of(problem.keys, key_rows) * problem.kv_heads * problem.batch,
+                   key_threads, key_shared_bytes<d>},
+                  flash_key_gradient_kernel<T, d, of_keys, of_values>, problem, in, written<T>(problem, dk),
+                  written<T>(problem, dv), written<float>(problem, dk), written<float>(problem, dv));
+    };
+    if constexpr (d > 128) {  // too few registers for the sums of both
+      launch_keys.template operator()<true, false>();
+      launch_keys.template operator()<false, true>();
+    } else {
+      launch_keys.template operator()<true, true>();
+    }
   });
 }
 

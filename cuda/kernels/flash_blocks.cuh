@@ -95,7 +95,8 @@ void dispatch(DType dtype, std::int64_t d, Function&& function) {
   const auto with_type = [&]<class T>() {
     if (d == 64) return function.template operator()<T, 64>();
     if (d == 96) return function.template operator()<T, 96>();
-    function.template operator()<T, 128>();
+    if (d == 128) return function.template operator()<T, 128>();
+    function.template operator()<T, 192>();
   };
   if (dtype == DType::bf16)
     with_type.template operator()<bf16>();

@@ -115,6 +115,7 @@ void CorpusStore::read(Kind kind) {
   const bool has_sentences = std::ranges::binary_search(file.dataset_paths(), "/sentence_offsets");
   const FileExtent sentence_extent = has_sentences ? extent_of_offsets(file, "/sentence_offsets") : FileExtent{};
   info_.content_digest = root.text_attribute("table_digest");
+  if (root.has_attribute("ids_digest")) info_.ids_digest = root.text_attribute("ids_digest");
   file.close();
 
   mapping_ = std::make_unique<MappedFile>(path_);
@@ -135,6 +136,9 @@ void CorpusStore::read(Kind kind) {
   }
 
   check_tables(is_view, sources, is_view ? offsets_.back() : static_cast<std::int64_t>(token_extent.count));
+  if (info_.ids_digest.empty()) {  // a corpus of an earlier version
+    info_.ids_digest = data::ids_digest_of(info_.tokenizer, info_.tokenizer_payload);
+  }
   if (is_view) {
     open_sources(sources);
     check_runs();
@@ -186,9 +190,9 @@ void CorpusStore::open_sources(const std::vector<SourceName>& names) {
       throw DataError("{} is a view of {}: {}; {}", path_, source, error.what(), remedy);
     }
     const data::CorpusInfo& info = sources_.back()->info();
-    TRIREME_CHECK(info.content_digest == name.content_digest && info.tokenizer_digest == info_.tokenizer_digest,
-                  DataError, "{} is a view of {}, which has changed since: its digest was {} and is {}; {}", path_,
-                  source, name.content_digest, info.content_digest, remedy);
+    TRIREME_CHECK(info.content_digest == name.content_digest && info.ids_digest == info_.ids_digest, DataError,
+                  "{} is a view of {}, which has changed since: its digest was {} and is {}; {}", path_, source,
+                  name.content_digest, info.content_digest, remedy);
     first_blocks_.push_back(blocks);
     blocks += sources_.back()->blocks();
   }
@@ -359,6 +363,9 @@ void CorpusStore::verify_header(std::int64_t max_id) const {
                 "the tokens of {} have the largest id {}, but its header has {}: it is damaged", path_, max_id,
                 info_.max_id);
   const auto tokenizer = data::tokenizer_from_payload(info_.tokenizer, info_.tokenizer_payload);
+  TRIREME_CHECK(tokenizer->ids_digest() == info_.ids_digest, DataError,
+                "the tokenizer in {} has the digest of ids {}, but the header has {}: it is damaged", path_,
+                tokenizer->ids_digest(), info_.ids_digest);
   TRIREME_CHECK(
       tokenizer->vocabulary_size() == info_.vocabulary_size && tokenizer->end_of_document() == info_.end_of_document,
       DataError, "the tokenizer in {} has {} ids and ends documents with {}, but the header has {} and {}", path_,

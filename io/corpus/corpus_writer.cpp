@@ -64,6 +64,7 @@ void write_corpus_header(h5::File& file, const char* format, const data::CorpusI
   root.write_attribute("format_version", corpus_format_version);
   root.write_attribute("tokenizer", info.tokenizer);
   root.write_attribute("tokenizer_digest", info.tokenizer_digest);
+  if (!info.ids_digest.empty()) root.write_attribute("ids_digest", info.ids_digest);
   root.write_attribute("vocabulary_size", info.vocabulary_size);
   root.write_attribute("end_of_document", info.end_of_document);
   root.write_attribute("greatest_id", info.max_id);
@@ -95,6 +96,7 @@ void write_corpus_file(const std::string& path, const data::Tokenizer& tokenizer
   write_corpus_header(file, corpus_format_name,
                       {.tokenizer = tokenizer.name(),
                        .tokenizer_digest = tokenizer.digest(),
+                       .ids_digest = tokenizer.ids_digest(),
                        .tokenizer_payload = payload,
                        .content_digest = table.hex(),
                        .vocabulary_size = tokenizer.vocabulary_size(),

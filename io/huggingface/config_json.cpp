@@ -366,11 +366,31 @@ void read_task(const Settings& settings, ModelConfig& config) {
   if (config.output == model::ModelOutput::choices) config.classes = settings.integer("num_choices", 4);
 }
 
-std::optional<std::int64_t> end_of_text_of(const json& file) {
-  const json& found = json_member(file, "eos_token_id");
-  const json& value = found.is_array() && !found.empty() ? found[0] : found;
-  if (!value.is_number_unsigned() || value.get<std::uint64_t>() > 0x7fffffffu) return std::nullopt;
-  return value.get<std::int64_t>();
+/// Returns the names of the classes, "id2label".
+std::vector<std::string> labels_of(const json& file, const ModelConfig& config) {
+  std::vector<std::string> labels;
+  const json& names = json_member(file, "id2label");
+  if (config.output != model::ModelOutput::classes || !names.is_object()) return labels;
+  for (std::int64_t i = 0; i < config.classes; ++i) {
+    const json& name = json_member(names, std::to_string(i).c_str());
+    if (!name.is_string()) return {};
+    labels.push_back(name.get<std::string>());
+  }
+  return labels;
+}
+
+/// Reads the special ids; transformers has -1 and others outside the vocabulary where there is none.
+void read_special_ids(const json& file, HuggingFaceModel& model) {
+  const auto id_of = [](const json& value) -> std::optional<std::int64_t> {
+    if (!value.is_number_unsigned() || value.get<std::uint64_t>() > 0x7fffffffu) return std::nullopt;
+    return value.get<std::int64_t>();
+  };
+  model.bos = id_of(json_member(file, "bos_token_id"));
+  model.pad = id_of(json_member(file, "pad_token_id"));
+  const json& ends = json_member(file, "eos_token_id");
+  for (const json& end : ends.is_array() ? ends : json::array({ends})) {
+    if (const auto id = id_of(end)) model.ends.push_back(*id);
+  }
 }
 
 }  // namespace
@@ -417,7 +437,8 @@ HuggingFaceModel parse_config_json(const std::string& text, const std::string& p
   }
   TRIREME_CHECK(problems.empty(), DataError, "{} describes a model that cannot be imported:\n  {}", path,
                 fmt::join(problems, "\n  "));
-  model.end_of_text = end_of_text_of(file);
+  read_special_ids(file, model);
+  model.labels = labels_of(file, model.config);
   return model;
 }
 

@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "src/backend/kernels/gemm.hpp"
 #include "src/exchange/model_class.hpp"
@@ -30,7 +31,9 @@ struct HuggingFaceModel {
   const exchange::ModelClass* model_class = nullptr;
   model::ModelConfig config;  ///< its vocabulary is the number of rows of the embedding
   exchange::RotaryLayout rotary = exchange::RotaryLayout::halves;
-  std::optional<std::int64_t> end_of_text;  ///< id that ends texts, if any
+  std::optional<std::int64_t> bos, pad;  ///< ids that begin texts and fill batches, if any
+  std::vector<std::int64_t> ends;        ///< ids that end texts
+  std::vector<std::string> labels = {};  ///< names of a task's classes; empty unless all are named
 };
 
 /// Parses config.json; `path` is for messages. Missing settings have the defaults of transformers. Throws DataError if
@@ -39,7 +42,7 @@ HuggingFaceModel parse_config_json(const std::string& text, const std::string& p
 HuggingFaceModel read_config_json(const std::string& path);
 
 /// Returns the contents of config.json for a model that `exchange::model_class_of` accepts, and of
-/// generation_config.json. `dtype` is that of the tensors.
+/// generation_config.json. `dtype` is that of the tensors. Both name the special ids; no beginning is null.
 std::string config_json(const HuggingFaceModel& model, DType dtype);
 std::string generation_config_json(const HuggingFaceModel& model);
 

@@ -154,10 +154,16 @@ const char* torch_name(DType dtype) {
                                 : "float16";
 }
 
-void put_end(ordered_json& file, const HuggingFaceModel& model) {
-  if (!model.end_of_text || model.config.is_bert()) return;
-  file["bos_token_id"] = *model.end_of_text;
-  file["eos_token_id"] = *model.end_of_text;
+/// Writes the special ids of a model. A class's own defaults may be outside the vocabulary, so null stands for none.
+void put_special_ids(ordered_json& file, const HuggingFaceModel& model) {
+  const auto json_of = [](std::optional<std::int64_t> id) { return id ? ordered_json(*id) : ordered_json(); };
+  if (!model.config.is_bert()) {
+    file["bos_token_id"] = json_of(model.bos);
+    file["eos_token_id"] = model.ends.size() == 1 ? ordered_json(model.ends.front())
+                           : model.ends.empty()   ? ordered_json()
+                                                  : ordered_json(model.ends);
+  }
+  if (!model.config.is_bert() || model.pad) file["pad_token_id"] = json_of(model.pad);
 }
 
 }  // namespace
@@ -177,15 +183,17 @@ std::string config_json(const HuggingFaceModel& model, DType dtype) {
     std::visit([&](const auto& value) { file[std::string(setting.key)] = value; }, setting.value);
   }
   put_labels(file, model.config);
-  put_end(file, model);
-  if (!model.config.is_bert()) file["pad_token_id"] = nullptr;  // a class's default may be outside the vocabulary
+  put_special_ids(file, model);
   file["dtype"] = torch_name(dtype);
   return file.dump(2) + "\n";
 }
 
 std::string generation_config_json(const HuggingFaceModel& model) {
   ordered_json file = ordered_json::object();
-  put_end(file, model);
+  put_special_ids(file, model);
+  for (const char* name : {"bos_token_id", "eos_token_id", "pad_token_id"}) {
+    if (file.contains(name) && file[name].is_null()) file.erase(name);
+  }
   return file.dump(2) + "\n";
 }
 

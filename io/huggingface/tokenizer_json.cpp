@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "io/huggingface/special_tokens_json.hpp"
 #include "io/json/json_text.hpp"
 #include "io/posix/file.hpp"
 #include "io/posix/folder.hpp"
@@ -23,7 +24,6 @@ using nlohmann::ordered_json;
 constexpr std::int64_t max_settings_bytes = std::int64_t{128} << 20;
 constexpr int max_settings_depth = 16;
 constexpr const char* tokenizer_name = "tokenizer.json";
-constexpr const char* settings_name = "tokenizer_config.json";
 constexpr const char* end_of_text = "<|endoftext|>";  // token of GPT-2 and the byte tokenizer
 
 data::WordPieceVocabulary wordpiece_from_json(const json& file, const std::string& path) {
@@ -46,7 +46,11 @@ data::WordPieceVocabulary wordpiece_from_json(const json& file, const std::strin
   for (const auto& [token, id] : vocabulary.items()) set(token, id);
   for (const json& added : json_member(file, "added_tokens")) {
     TRIREME_CHECK(json_member(added, "content").is_string(), DataError, "{}: an added token has no 'content'", path);
-    set(added["content"].get<std::string>(), json_member(added, "id"));
+    const auto content = added["content"].get<std::string>();
+    TRIREME_CHECK(json_member(added, "special") != false, DataError,
+                  "{}: the added token '{}' is not special, and WordPiece would not find it in texts", path,
+                  shortened(content));
+    set(content, json_member(added, "id"));
   }
   TRIREME_CHECK(std::ranges::find(result.tokens, "") == result.tokens.end(), DataError,
                 "{}: ids are missing: they must be consecutive", path);
@@ -80,16 +84,40 @@ std::unique_ptr<data::Tokenizer> tokenizer_of(data::BpeVocabulary bpe) {
   return data::make_gpt2_tokenizer(std::move(bpe));
 }
 
-/// Sets the special tokens of tokenizer_config.json.
-void put_end(ordered_json& settings, const std::string& end) {
-  settings["bos_token"] = end;
-  settings["eos_token"] = end;
-  settings["unk_token"] = end;
+ordered_json added_token(std::size_t id, const std::string& content, const data::AddedToken& token) {
+  return {{"id", id},
+          {"content", content},
+          {"single_word", token.single_word},
+          {"lstrip", token.lstrip},
+          {"rstrip", token.rstrip},
+          {"normalized", token.normalized},
+          {"special", token.special}};
 }
 
-ordered_json added_token(std::size_t id, const std::string& content, bool special) {
-  return {{"id", id},        {"content", content},  {"single_word", false}, {"lstrip", false},
-          {"rstrip", false}, {"normalized", false}, {"special", special}};
+/// Returns the post-processor that was read, or `otherwise`.
+ordered_json post_processor(const data::SpecialTokens& special, const ordered_json& otherwise) {
+  const auto kept = special.files.find(post_processor_name);
+  return kept == special.files.end() ? otherwise : ordered_json::parse(kept->second);
+}
+
+/// Sets the names of special tokens. Without known ones, the token that ends documents begins texts, too, as GPT-2's.
+void put_roles(const data::Tokenizer& tokenizer, const std::vector<std::string>& texts, ordered_json& settings) {
+  const data::SpecialTokens& special = tokenizer.special();
+  const auto put = [&](const char* name, std::optional<std::int32_t> id) {
+    if (id) settings[name] = texts[static_cast<std::size_t>(*id)];
+  };
+  const bool is_unknown = special == data::SpecialTokens{};
+  put("bos_token", is_unknown ? tokenizer.end_of_document() : special.beginning());
+  put("eos_token", special.eos.value_or(tokenizer.end_of_document()));
+  if (is_unknown) put("unk_token", tokenizer.end_of_document());
+  put("pad_token", special.pad);
+}
+
+/// Adds the files that were read with the tokenizer; they replace those of the same name.
+void put_kept(const data::SpecialTokens& special, std::map<std::string, std::string>& files) {
+  for (const auto& [name, text] : special.files) {
+    if (name != post_processor_name) files[name] = text;
+  }
 }
 
 ordered_json byte_level(bool regex) {
@@ -110,15 +138,20 @@ std::map<std::string, std::string> bpe_files(const data::Tokenizer& tokenizer, s
   const data::BpeVocabulary bpe = bpe_of(tokenizer);
   std::set<std::int32_t> special(bpe.special.begin(), bpe.special.end()), added(bpe.added.begin(), bpe.added.end());
   special.insert(bpe.end_of_document);
+  const auto& read = tokenizer.special().added;
   ordered_json added_tokens = ordered_json::array(), vocabulary = ordered_json::object();
   for (std::size_t i = 0; i < bpe.tokens.size(); ++i) {
     const auto id = static_cast<std::int32_t>(i);
     const bool is_added = special.contains(id) || added.contains(id);
+    const auto known = read.find(id);
     const std::string name = is_added ? bpe.tokens[i] : spelling_of(bpe.tokens[i]);
     TRIREME_CHECK(!vocabulary.contains(name), DataError, "two tokens have the name '{}' in a tokenizer.json",
                   shortened(name));
     vocabulary[name] = i;
-    if (is_added) added_tokens.push_back(added_token(i, name, special.contains(id)));
+    if (is_added) {
+      added_tokens.push_back(
+          added_token(i, name, known != read.end() ? known->second : data::AddedToken{special.contains(id)}));
+    }
   }
   ordered_json merges = ordered_json::array();
   for (const auto& [left, right] : bpe.merges) merges.push_back({spelling_of(left), spelling_of(right)});
@@ -136,7 +169,7 @@ std::map<std::string, std::string> bpe_files(const data::Tokenizer& tokenizer, s
                           {"added_tokens", added_tokens},
                           {"normalizer", bpe.compose ? ordered_json{{"type", "NFC"}} : ordered_json()},
                           {"pre_tokenizer", pre_tokenizer},
-                          {"post_processor", nullptr},
+                          {"post_processor", post_processor(tokenizer.special(), nullptr)},
                           {"decoder", byte_level(true)},
                           {"model",
                            {{"type", "BPE"},
@@ -152,13 +185,14 @@ std::map<std::string, std::string> bpe_files(const data::Tokenizer& tokenizer, s
   ordered_json settings{{"tokenizer_class", "PreTrainedTokenizerFast"},
                         {"model_max_length", positions},
                         {"clean_up_tokenization_spaces", false}};
-  put_end(settings, bpe.tokens[static_cast<std::size_t>(bpe.end_of_document)]);
+  put_roles(tokenizer, bpe.tokens, settings);
   std::map<std::string, std::string> files{{tokenizer_name, file.dump() + "\n"},
-                                           {settings_name, settings.dump(2) + "\n"}};
+                                           {tokenizer_settings_name, settings.dump(2) + "\n"}};
   if (tokenizer.name() == "gpt2") {
     files.emplace("vocab.json", bpe_vocabulary_text(bpe));
     files.emplace("merges.txt", bpe_merges_text(bpe));
   }
+  put_kept(tokenizer.special(), files);
   return files;
 }
 
@@ -170,14 +204,17 @@ std::map<std::string, std::string> wordpiece_files(const data::Tokenizer& tokeni
   }
   ordered_json added = ordered_json::array(), vocabulary = ordered_json::object();
   std::string lines;
+  const auto& read = tokenizer.special().added;
   std::map<std::string, std::size_t> special{{"[PAD]", 0}, {"[UNK]", 0}, {"[CLS]", 0}, {"[SEP]", 0}, {"[MASK]", 0}};
   for (std::size_t i = 0; i < wordpiece.tokens.size(); ++i) {
     const std::string& token = wordpiece.tokens[i];
     vocabulary[token] = i;
     lines += token + "\n";
-    if (const auto found = special.find(token); found != special.end()) {
-      found->second = i;
-      added.push_back(added_token(i, token, true));
+    const auto known = read.find(static_cast<std::int32_t>(i));
+    const auto found = special.find(token);
+    if (found != special.end()) found->second = i;
+    if (known != read.end() || found != special.end()) {
+      added.push_back(added_token(i, token, known != read.end() ? known->second : data::AddedToken{true}));
     }
   }
   const auto piece = [](const char* kind, const char* id, int type) {
@@ -206,7 +243,8 @@ std::map<std::string, std::string> wordpiece_files(const data::Tokenizer& tokeni
         {"lowercase", wordpiece.lower_case}}},
       {"pre_tokenizer", {{"type", "BertPreTokenizer"}}},
       {"post_processor",
-       {{"type", "TemplateProcessing"}, {"single", single}, {"pair", pair}, {"special_tokens", round}}},
+       post_processor(tokenizer.special(),
+                      {{"type", "TemplateProcessing"}, {"single", single}, {"pair", pair}, {"special_tokens", round}})},
       {"decoder", {{"type", "WordPiece"}, {"prefix", "##"}, {"cleanup", true}}},
       {"model",
        {{"type", "WordPiece"},
@@ -222,40 +260,65 @@ std::map<std::string, std::string> wordpiece_files(const data::Tokenizer& tokeni
                               {"cls_token", "[CLS]"},
                               {"sep_token", "[SEP]"},
                               {"mask_token", "[MASK]"}};
-  return {{tokenizer_name, file.dump() + "\n"}, {settings_name, settings.dump(2) + "\n"}, {"vocab.txt", lines}};
+  std::map<std::string, std::string> files{
+      {tokenizer_name, file.dump() + "\n"}, {tokenizer_settings_name, settings.dump(2) + "\n"}, {"vocab.txt", lines}};
+  put_kept(tokenizer.special(), files);
+  return files;
 }
 
 }  // namespace
 
 std::unique_ptr<data::Tokenizer> read_tokenizer_of(const std::string& folder, const std::string& end_of_document) {
   const auto path_of = [&](const char* name) { return folder + "/" + name; };
+  json file;
+  std::unique_ptr<data::Tokenizer> tokenizer;
   if (const std::string path = path_of(tokenizer_name); is_there(path)) {
     const std::string text = read_whole_file(path, max_settings_bytes, Symlinks::follow);
-    const json file = parse_json(text, path, max_settings_depth);
+    file = parse_json(text, path, max_settings_depth);
     if (json_member(json_member(file, "model"), "type") == "WordPiece") {
-      return data::make_wordpiece_tokenizer(wordpiece_from_json(file, path));
+      tokenizer = data::make_wordpiece_tokenizer(wordpiece_from_json(file, path));
+    } else {
+      tokenizer = tokenizer_of(parse_huggingface_file(text, path, {end_of_document, named_token(folder, "eos_token")}));
     }
-    return tokenizer_of(parse_huggingface_file(text, path, end_of_document));
-  }
-  if (is_there(path_of("vocab.json")) && is_there(path_of("merges.txt"))) {
-    return data::make_gpt2_tokenizer(read_bpe_files(path_of("vocab.json"), path_of("merges.txt")));
-  }
-  if (const std::string path = path_of("vocab.txt"); is_there(path)) {
-    data::WordPieceVocabulary vocabulary = read_wordpiece_file(path);
-    if (const std::string settings = path_of(settings_name); is_there(settings)) {
+  } else if (is_there(path_of("vocab.json")) && is_there(path_of("merges.txt"))) {
+    tokenizer = data::make_gpt2_tokenizer(read_bpe_files(path_of("vocab.json"), path_of("merges.txt")));
+  } else if (is_there(path_of("vocab.txt"))) {
+    data::WordPieceVocabulary vocabulary = read_wordpiece_file(path_of("vocab.txt"));
+    if (const std::string settings = path_of(tokenizer_settings_name); is_there(settings)) {
       const json lower = json_member(
           parse_json(read_whole_file(settings, max_settings_bytes, Symlinks::follow), settings, max_settings_depth),
           "do_lower_case");
       if (lower.is_boolean()) vocabulary.lower_case = lower.get<bool>();
     }
-    return data::make_wordpiece_tokenizer(std::move(vocabulary));
+    tokenizer = data::make_wordpiece_tokenizer(std::move(vocabulary));
   }
-  return nullptr;
+  if (tokenizer) read_special_tokens(folder, file, *tokenizer);
+  return tokenizer;
+}
+
+std::unique_ptr<data::Tokenizer> read_tokenizer_json(const std::string& path, const std::string& end_of_document) {
+  const std::size_t slash = path.rfind('/');
+  const std::string folder = slash == path.npos ? "." : path.substr(0, slash);
+  const std::string text = read_whole_file(path, max_settings_bytes, Symlinks::follow);
+  data::BpeVocabulary vocabulary =
+      parse_huggingface_file(text, path, {end_of_document, named_token(folder, "eos_token")});
+  std::unique_ptr<data::Tokenizer> tokenizer;
+  try {
+    tokenizer = data::make_huggingface_tokenizer(std::move(vocabulary));
+  } catch (const DataError& error) {
+    throw DataError("the tokens and merges of {} do not make a tokenizer: {}", path, error.what());
+  }
+  read_special_tokens(folder, parse_json(text, path, max_settings_depth), *tokenizer);
+  return tokenizer;
 }
 
 std::map<std::string, std::string> tokenizer_files(const data::Tokenizer& tokenizer, std::int64_t tokens,
                                                    std::int64_t positions) {
-  if (tokenizer.name() == "null") return {};
+  if (tokenizer.name() == "null") {
+    std::map<std::string, std::string> files;
+    put_kept(tokenizer.special(), files);
+    return files;
+  }
   if (tokenizer.name() == "wordpiece") return wordpiece_files(tokenizer, tokens, positions);
   return bpe_files(tokenizer, positions);
 }

@@ -2,7 +2,9 @@
 
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <utility>
 
 #include "io/json/json_text.hpp"
@@ -129,59 +131,46 @@ std::string squad_n_best_json(const std::map<std::string, data::SquadPrediction>
 
 namespace {
 
-/// Returns the value under the first of `keys` in the object, and this key.
-std::pair<std::string, const json*> value_of(const json& object, const std::vector<std::string>& keys) {
-  for (const std::string& key : keys) {
-    if (const auto found = object.find(key); found != object.end()) return {key, &*found};
-  }
-  throw DataError("the object has no key '{}'", fmt::join(keys, "' or '"));
+/// Returns a text, number or truth value as text; none for another value.
+std::optional<std::string> scalar_of(const json& value) {
+  if (value.is_string()) return value.get<std::string>();
+  if (value.is_boolean()) return value.get<bool>() ? "1" : "0";
+  if (value.is_number()) return json_dump(value);
+  return std::nullopt;
 }
 
-std::string text_of(const std::string& key, const json& value) {
-  TRIREME_CHECK(value.is_string(), DataError, "the value of '{}' is {}, not a string", key, json_quotation(value));
-  return value.get<std::string>();
-}
-
-std::int64_t answer_of(const std::string& key, const json& value) {
-  if (value.is_number_integer()) return value.get<std::int64_t>();
-  const std::string text = value.is_string() ? value.get<std::string>() : "";
-  if (text.size() == 1 && text[0] >= 'A' && text[0] <= 'Z') return text[0] - 'A';
-  const auto number = parse_number<std::int64_t>(text);
-  TRIREME_CHECK(number, DataError, "the value of '{}' is {}: neither the number of a choice nor its letter", key,
-                json_quotation(value));
-  return *number;
-}
-
-data::ChoiceQuestion question_of(const json& object, const QuestionKeys& keys) {
-  data::ChoiceQuestion question;
-  if (!keys.parts.empty() && object.contains(keys.parts.front())) {
-    for (const std::string& key : keys.parts) question.parts.push_back(text_of(key, *value_of(object, {key}).second));
-  } else {
-    const auto [context_key, context] = value_of(object, keys.context);
-    question.context = text_of(context_key, *context);
+/// Adds the members of an object, with `prefix` before their names; to lists if it is one of a list's objects. Leaves
+/// out what nests deeper than any task's fields.
+void add_members(const json& object, const std::string& prefix, bool in_list, data::TaskDocument& document) {
+  constexpr std::ptrdiff_t max_depth = 4;
+  if (std::ranges::count(prefix, '.') > max_depth) return;
+  for (const auto& [name, value] : object.items()) {
+    const std::string key = prefix + name;
+    data::TaskDocument::Field& field = document.fields[key];
+    field.is_list = field.is_list || in_list || value.is_array();
+    if (const auto text = scalar_of(value)) {
+      field.texts.push_back(*text);
+      continue;
+    }
+    for (const json& item : value.is_array() ? value : json::array()) {
+      if (const auto text = scalar_of(item)) field.texts.push_back(*text);
+      if (item.is_object()) add_members(item, key + ".", true, document);
+    }
+    if (value.is_object()) add_members(value, key + ".", in_list, document);
+    // Deeper lists, empty objects and null are no fields.
+    if (document.fields[key].texts.empty() && !(value.is_array() && value.empty())) document.fields.erase(key);
   }
-  const auto [choices_key, choices] = value_of(object, keys.choices);
-  TRIREME_CHECK(choices->is_array(), DataError, "the value of '{}' is {}, not a list", choices_key,
-                json_quotation(*choices));
-  for (const json& choice : *choices) question.choices.push_back(text_of(choices_key, choice));
-  const auto [answer_key, answer] = value_of(object, keys.answer);
-  question.answer = answer_of(answer_key, *answer);
-  if (const auto subject = object.find("subject"); subject != object.end()) {
-    question.subject = text_of("subject", *subject);
-  }
-  return question;
 }
 
 }  // namespace
 
-data::ChoiceQuestion json_question(std::string_view line, const QuestionKeys& keys, const std::string& where) {
+data::TaskDocument json_document(std::string_view line, const std::string& where) {
   const json object = parse_json_line(line, where);
-  try {
-    TRIREME_CHECK(object.is_object(), DataError, "the line is {}, not an object", json_quotation(object));
-    return question_of(object, keys);
-  } catch (const DataError& error) {
-    throw DataError("{}: {}", where, error.what());
-  }
+  TRIREME_CHECK(object.is_object(), DataError, "{}: the line is {}, not an object", where, json_quotation(object));
+  data::TaskDocument document;
+  document.where = where;
+  add_members(object, "", false, document);
+  return document;
 }
 
 }  // namespace trireme::io

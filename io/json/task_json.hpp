@@ -8,7 +8,7 @@
 #include "src/data/tasks/race.hpp"
 #include "src/data/tasks/squad.hpp"
 #include "src/data/tasks/squad_answers.hpp"
-#include "src/data/tasks/zero_shot/multiple_choice.hpp"
+#include "src/data/tasks/zero_shot/task_document.hpp"
 
 namespace trireme::io {
 
@@ -27,16 +27,8 @@ std::string squad_predictions_json(const std::map<std::string, std::string>& pre
 /// Returns {"id": [{"text", "probability", "start_logit", "end_logit"}]}, the best first.
 std::string squad_n_best_json(const std::map<std::string, data::SquadPrediction>& predictions);
 
-/// Key names of a question's parts in multiple-choice data sets.
-struct QuestionKeys {
-  std::vector<std::string> context, choices, answer;
-  std::vector<std::string> parts = {};  ///< keys of ChoiceQuestion::parts
-};
-
-/// Parses one JSON object. Under the first present key of each kind it holds a string, a list of strings, and the
-/// answer: a number from 0, the same as a string, or a letter from A. The key "subject" may hold a string. An object
-/// with the first key of `parts` holds strings under all of them, and needs no context. Throws DataError that begins
-/// with `where` and says what is missing or of another type.
-data::ChoiceQuestion json_question(std::string_view line, const QuestionKeys& keys, const std::string& where);
+/// Reads a JSON object as a task's document. Throws DataError that begins with `where` if the line is no object, or a
+/// value is of a kind that documents do not have. `where` becomes that of the document.
+data::TaskDocument json_document(std::string_view line, const std::string& where);
 
 }  // namespace trireme::io

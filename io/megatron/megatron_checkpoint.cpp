@@ -41,13 +41,6 @@ void read_vocabulary_rows(MegatronCheckpoint& checkpoint) {
 
 }  // namespace
 
-std::shared_ptr<const MappedFile> map_file(const std::string& path) {
-  regular_file_size(path);
-  return std::make_shared<const MappedFile>(path);
-}
-
-MappedArchive::MappedArchive(const std::string& path) : file(map_file(path)), archive(file->bytes(), path) {}
-
 exchange::MegatronHeads heads_of_version(const PickleValue& saved, const std::string& path) {
   const auto version = saved.find("checkpoint_version");
   if (!version || version->is_none()) return exchange::MegatronHeads::parts_of_shards;

@@ -4,21 +4,10 @@
 #include <string>
 
 #include "io/megatron/megatron_checkpoint.hpp"
-#include "io/posix/mapped_file.hpp"
 #include "io/torch/torch_archive.hpp"
 
 /// Readers of Megatron-LM's two checkpoint formats.
 namespace trireme::io {
-
-/// Maps a regular file. IoError if it cannot be read, DataError if it is another kind of file.
-std::shared_ptr<const MappedFile> map_file(const std::string& path);
-
-/// A torch.save archive and the mapping that holds its tensors.
-struct MappedArchive {
-  explicit MappedArchive(const std::string& path);
-  std::shared_ptr<const MappedFile> file;
-  TorchArchive archive;
-};
 
 /// Returns whether a folder holds mp_rank_TT or mp_rank_TT_PPP.
 bool has_rank_files(const std::string& folder);

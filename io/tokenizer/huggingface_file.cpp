@@ -1,7 +1,5 @@
 #include "io/tokenizer/huggingface_file.hpp"
 
-#include <fmt/ranges.h>
-
 #include <algorithm>
 #include <array>
 #include <nlohmann/json.hpp>
@@ -12,7 +10,6 @@
 #include "io/posix/file.hpp"
 #include "io/tokenizer/tokenizer_files.hpp"
 #include "src/base/check.hpp"
-#include "src/base/log.hpp"
 #include "src/base/text.hpp"
 
 namespace trireme::io {
@@ -24,12 +21,14 @@ constexpr std::int64_t max_tokenizer_bytes = std::int64_t{128} << 20;
 constexpr std::int64_t max_ids = std::int64_t{1} << 24;
 constexpr int max_tokenizer_depth = 16;
 
-constexpr std::array<std::pair<std::string_view, data::WordPattern>, 3> patterns{{
+constexpr std::array<std::pair<std::string_view, data::WordPattern>, 4> patterns{{
     {R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)", data::WordPattern::gpt2},
     {R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)",
      data::WordPattern::llama3},
     {R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)",
      data::WordPattern::qwen2},
+    {R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)",
+     data::WordPattern::tekken},
 }};
 
 /// Turns the file into a vocabulary, section by section; errors name file and section.
@@ -41,7 +40,7 @@ class Parser {
             "it is not a tokenizer.json: it has no 'model'");
   }
 
-  data::BpeVocabulary parse(const std::string& end_of_document) {
+  data::BpeVocabulary parse(const EndNames& end) {
     const json& model = file_["model"];
     require(json_member(model, "type") == "BPE", "the model is {}; this program takes BPE",
             text_of(json_member(model, "type")));
@@ -61,13 +60,7 @@ class Parser {
     read_added_tokens(json_member(file_, "added_tokens"));
     read_tokens(json_member(model, "vocab"));
     read_merges(json_member(model, "merges"));
-    find_end(end_of_document);
-    std::vector<std::string> round_texts;
-    collect_added(json_member(file_, "post_processor"), round_texts);
-    if (!round_texts.empty()) {
-      log::info("{}: its post-processor puts {} round each text, which this program does not", path_,
-                shortened(fmt::format("{}", fmt::join(round_texts, ", "))));
-    }
+    find_end(end);
     return std::move(vocabulary_);
   }
 
@@ -114,7 +107,8 @@ class Parser {
     const auto known =
         std::ranges::find_if(patterns, [&](const auto& pattern) { return regex == std::string(pattern.first); });
     require(known != patterns.end() && json_member(steps[0], "behavior") == "Isolated" && !flag(steps[0], "invert"),
-            "words are cut by {}; this program supports the patterns of GPT-2, Llama 3 and Qwen 2, 'Isolated'",
+            "words are cut by {}; this program supports the patterns of GPT-2, Llama 3, Qwen 2 and Mistral (Tekken), "
+            "'Isolated'",
             text_of(steps[0]));
     vocabulary_.pattern = known->second;
   }
@@ -197,37 +191,23 @@ class Parser {
     }
   }
 
-  void find_end(const std::string& wanted) {
+  void find_end(const EndNames& end) {
     const auto set_end = [&](const std::string& name) {
       auto found = added_.find(name);
       if (found == added_.end()) return false;
       vocabulary_.end_of_document = found->second;
       return true;
     };
-    if (!wanted.empty()) {
-      require(set_end(wanted), "there is no added token '{}' to end documents", wanted);
+    if (!end.wanted.empty()) {
+      require(set_end(end.wanted), "there is no added token '{}' to end documents", end.wanted);
     } else {
-      require(set_end("<|endoftext|>") || set_end("<|end_of_text|>") || set_end("</s>"),
+      require(set_end("<|endoftext|>") || set_end("<|end_of_text|>") || set_end("</s>") || set_end(end.otherwise),
               "none of <|endoftext|>, <|end_of_text|> and </s> is an added token: <eod_token> names the one that ends "
               "documents");
     }
     std::erase(vocabulary_.added, vocabulary_.end_of_document);
     if (std::ranges::find(vocabulary_.special, vocabulary_.end_of_document) == vocabulary_.special.end()) {
       vocabulary_.special.push_back(vocabulary_.end_of_document);
-    }
-  }
-
-  /// Collects the tokens that a post-processor, or a sequence of them, adds to one text.
-  static void collect_added(const json& processor, std::vector<std::string>& names) {
-    const auto add = [&](const json& name) {
-      if (name.is_string()) names.push_back(name.get<std::string>());
-    };
-    for (const json& step : json_member(processor, "processors")) collect_added(step, names);
-    for (const json& piece : json_member(processor, "single"))
-      add(json_member(json_member(piece, "SpecialToken"), "id"));
-    for (const char* end : {"cls", "sep"}) {  // keys of BERT's and RoBERTa's: the name and its id
-      const json& token = json_member(processor, end);
-      if (token.is_array() && !token.empty()) add(token[0]);
     }
   }
 
@@ -242,13 +222,12 @@ class Parser {
 
 }  // namespace
 
-data::BpeVocabulary parse_huggingface_file(const std::string& text, const std::string& path,
-                                           const std::string& end_of_document) {
-  return Parser(text, path).parse(end_of_document);
+data::BpeVocabulary parse_huggingface_file(const std::string& text, const std::string& path, const EndNames& end) {
+  return Parser(text, path).parse(end);
 }
 
-data::BpeVocabulary read_huggingface_file(const std::string& path, const std::string& end_of_document) {
-  return parse_huggingface_file(read_whole_file(path, max_tokenizer_bytes, Symlinks::follow), path, end_of_document);
+data::BpeVocabulary read_huggingface_file(const std::string& path, const EndNames& end) {
+  return parse_huggingface_file(read_whole_file(path, max_tokenizer_bytes, Symlinks::follow), path, end);
 }
 
 std::string huggingface_pattern(data::WordPattern pattern) {

@@ -6,18 +6,21 @@
 
 namespace trireme::io {
 
+/// Names of the token that ends documents: `wanted`, or if it is empty <|endoftext|>, <|end_of_text|>, </s> or
+/// `otherwise`, whichever exists first.
+struct EndNames {
+  std::string wanted = {}, otherwise = {};
+};
+
 /// Reads Hugging Face's `tokenizer.json` of the byte-level BPE kind: vocabulary, merges (texts "a b" or pairs), added
-/// tokens, no normalizer or NFC, and one of the patterns of `data::WordSplitter`. Tokens that its post-processor puts
-/// around texts are not added, but logged. Names of special tokens in texts are ordinary text; other added tokens are
-/// recognised. `end_of_document` names the token that ends documents; if empty, that is <|endoftext|>, <|end_of_text|>
-/// or </s>, whichever exists first.
+/// tokens, no normalizer or NFC, and one of the patterns of `data::WordSplitter`. Names of special tokens in texts are
+/// ordinary text; other added tokens are recognised.
 ///
 /// Throws IoError if the file cannot be read. Throws DataError naming the part that is damaged or cannot be reproduced
 /// exactly.
-data::BpeVocabulary read_huggingface_file(const std::string& path, const std::string& end_of_document);
+data::BpeVocabulary read_huggingface_file(const std::string& path, const EndNames& end);
 /// Reads the contents of a `tokenizer.json`; the path is for messages.
-data::BpeVocabulary parse_huggingface_file(const std::string& text, const std::string& path,
-                                           const std::string& end_of_document);
+data::BpeVocabulary parse_huggingface_file(const std::string& text, const std::string& path, const EndNames& end);
 
 /// The regular expression of a pattern, as tokenizer.json spells it.
 std::string huggingface_pattern(data::WordPattern pattern);

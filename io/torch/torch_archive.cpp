@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <cstring>
 
+#include "io/posix/file.hpp"
 #include "io/posix/mapped_file.hpp"
 #include "src/base/check.hpp"
 #include "src/base/text.hpp"
@@ -339,5 +340,12 @@ StoredTensor TorchArchive::tensor(const PickleValue& value, const std::string& w
                                          static_cast<std::size_t>(count_bytes)),
           found->second};
 }
+
+std::shared_ptr<const MappedFile> map_file(const std::string& path) {
+  regular_file_size(path);
+  return std::make_shared<const MappedFile>(path);
+}
+
+MappedArchive::MappedArchive(const std::string& path) : file(map_file(path)), archive(file->bytes(), path) {}
 
 }  // namespace trireme::io

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "io/pickle/pickle.hpp"
+#include "io/posix/mapped_file.hpp"
 #include "src/tensor/dtype.hpp"
 #include "src/tensor/shape.hpp"
 
@@ -71,6 +72,16 @@ class TorchArchive {
   std::string name_;
   std::unique_ptr<PickleDocument> document_;
   std::map<std::string, std::shared_ptr<StoredBytes>, std::less<>> storages_;  // by key
+};
+
+/// Maps a regular file. IoError if it cannot be read, DataError if it is another kind of file.
+std::shared_ptr<const MappedFile> map_file(const std::string& path);
+
+/// A torch.save archive and the mapping that holds its tensors.
+struct MappedArchive {
+  explicit MappedArchive(const std::string& path);
+  std::shared_ptr<const MappedFile> file;
+  TorchArchive archive;
 };
 
 /// Returns the extents of a tuple of integers, also of a torch.Size. DataError naming `file` and `what` for other

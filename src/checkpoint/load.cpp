@@ -23,14 +23,8 @@ std::set<std::string> lines_of_all_ranks(Communicator& world, const std::set<std
   return all;
 }
 
-/// Returns whether a tensor stored in `from` may be loaded in `to`. Floating-point types below fp64 convert to each
-/// other: moments may be stored in another type than before.
-bool converts(DType from, DType to) {
-  const auto is_narrow_float = [](DType dtype) {
-    return dtype == DType::fp32 || dtype == DType::bf16 || dtype == DType::fp16;
-  };
-  return from == to || (is_narrow_float(from) && is_narrow_float(to));
-}
+/// Returns whether a tensor stored in `from` may be loaded in `to`: floating-point types convert to each other.
+bool converts(DType from, DType to) { return from == to || std::max(from, to) <= DType::fp16; }
 
 using PiecesByTensor = std::map<std::string_view, std::vector<const Piece*>>;
 
@@ -38,6 +32,17 @@ PiecesByTensor pieces_by_tensor(const Manifest& manifest) {
   PiecesByTensor pieces;
   for (const Piece& piece : manifest.pieces) pieces[piece.tensor].push_back(&piece);
   return pieces;
+}
+
+/// Logs the types if this rank's tensors are stored in fp64 and loaded in a narrower type, or the reverse.
+void log_conversion(const StepReader& step, const PiecesByTensor& stored, std::span<const StateTensor> tensors) {
+  for (const StateTensor& tensor : tensors) {
+    const auto found = stored.find(tensor.name);
+    if (found == stored.end()) continue;
+    const DType from = found->second.front()->dtype, to = tensor.data.dtype();
+    if (from == to || (from != DType::fp64 && to != DType::fp64)) continue;
+    return log::info("{}: weights stored in {} are loaded in {}", step.description(), name_of(from), name_of(to));
+  }
 }
 
 /// One line for each tensor that differs from the one in the checkpoint or is missing there, and for each extra one;
@@ -216,6 +221,7 @@ void load(StepReader& step, Communicator& world, std::span<const StateTensor> te
     throw CheckpointError("{} does not fit this run; {} tensors differ{}:{}", step.description(), problems.size(),
                           listed > max_listed ? ", the first 20 of them" : "", list);
   }
+  log_conversion(step, stored, tensors);
   collectively(world, [&] { read_tensors(step, stored, tensors); });
 }
 

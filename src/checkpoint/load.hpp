@@ -48,9 +48,9 @@ RunDescription read_description(StepReader& step);
 enum class ExtraTensors { refuse, leave };
 
 /// Fills `data` of every tensor, saved on any grid. Each rank reads only its own slices, so no rank ever holds the full
-/// model. fp32, bf16 and fp16 convert to each other, rounded to nearest even; other types must match. Throws
-/// CheckpointError, naming the first 20, if tensors are missing or extra or differ in shape or type; `tensors` is then
-/// unmodified.
+/// model. Floating-point types convert to each other, rounded to nearest even, from or to fp64 with a line in the log;
+/// other types must match. Throws CheckpointError, naming the first 20, if tensors are missing or extra or differ in
+/// shape or type; `tensors` is then unmodified.
 void load(StepReader& step, Communicator& world, std::span<const StateTensor> tensors,
           ExtraTensors extra = ExtraTensors::refuse);
 

@@ -53,13 +53,19 @@ class SievingReader {
   std::vector<std::byte> buffer_;
 };
 
-/// to = from via fp32, rounded to nearest even.
+/// to = from, rounded to nearest even, of 16-bit types via fp32.
 void convert(ConstTensorView from, TensorView to) {
   dispatch_float(from.dtype(), [&]<class From>() {
     dispatch_float(to.dtype(), [&]<class To>() {
       const From* const values = from.as<From>();
       To* const rounded = to.as<To>();
-      for (std::int64_t i = 0; i < to.numel(); ++i) rounded[i] = static_cast<To>(static_cast<float>(values[i]));
+      for (std::int64_t i = 0; i < to.numel(); ++i) {
+        if constexpr (std::is_same_v<From, double>) {
+          rounded[i] = To(static_cast<Accumulation<To>>(values[i]));
+        } else {
+          rounded[i] = To(static_cast<Accumulation<To>>(static_cast<float>(values[i])));
+        }
+      }
     });
   });
 }

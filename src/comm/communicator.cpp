@@ -66,7 +66,6 @@ void Work::wait(Stream& stream) {
 }
 
 std::vector<std::string> all_gather_text(Communicator& comm, const std::string& text) {
-  ImmediateStream host;
   const std::vector<std::int64_t> sizes = all_gather_number(comm, static_cast<std::int64_t>(text.size()));
   const std::size_t ranks = sizes.size();
   // Padded to the longest, for one all-gather of equal shards.
@@ -74,9 +73,7 @@ std::vector<std::string> all_gather_text(Communicator& comm, const std::string& 
   if (max_size == 0) return std::vector<std::string>(ranks);
   std::vector<std::uint8_t> padded(static_cast<std::size_t>(max_size));
   std::memcpy(padded.data(), text.data(), text.size());
-  std::vector<std::uint8_t> all(padded.size() * ranks);
-  comm.all_gather(host, TensorView(padded.data(), {max_size}), TensorView(all.data(), {max_size * comm.size()}))
-      .wait(host);
+  const std::vector<std::uint8_t> all = all_gather_numbers<std::uint8_t>(comm, padded);
   std::vector<std::string> texts(ranks);
   for (std::size_t r = 0; r < ranks; ++r) {
     texts[r].assign(reinterpret_cast<const char*>(all.data()) + r * padded.size(), static_cast<std::size_t>(sizes[r]));
@@ -114,12 +111,9 @@ Work Communicator::grouped_exchange(Stream& stream, std::span<const Transfer> tr
 }
 
 std::vector<std::string> gather_distinct_text(Communicator& comm, const std::string& text, int root) {
-  ImmediateStream host;
-  DigestWords own = digest_words(text);
-  std::vector<DigestWords> all(static_cast<std::size_t>(comm.size()));
-  comm.all_gather(host, TensorView(own.data(), {2}), TensorView(all.front().data(), {2 * std::int64_t{comm.size()}}))
-      .wait(host);
-  const bool is_first = std::ranges::find(all, own) - all.begin() == comm.rank();
+  const DigestWords own = digest_words(text);
+  const std::vector<std::int64_t> all = all_gather_numbers<std::int64_t>(comm, own);
+  const bool is_first = std::ranges::search(all, own).begin() - all.begin() == 2 * comm.rank();
   std::vector<std::string> texts = gather_text(comm, is_first ? text : "", root);
   std::erase(texts, "");
   return texts;
@@ -147,9 +141,8 @@ void collectively(Communicator& comm, const std::function<void()>& function) {
     report = std::to_string(static_cast<int>(ExitCode::environment)) + " " + error.what();
   }
   // The first failed rank, counted from the end so the maximum finds it; 0 if none.
-  std::int64_t first = report.empty() ? 0 : comm.size() - comm.rank();
-  ImmediateStream host;
-  comm.all_reduce(host, TensorView(&first, {1}), ReduceOp::max).wait(host);
+  const std::int64_t first =
+      all_reduce_number<std::int64_t>(comm, report.empty() ? 0 : comm.size() - comm.rank(), ReduceOp::max);
   if (first == 0) return;
   const int rank = comm.size() - static_cast<int>(first);
   report = broadcast_text(comm, report, rank);
@@ -181,8 +174,7 @@ void check_same_everywhere(Communicator& comm, const std::string& what, const st
   // The minimum digest is the complement of the maximum complement. All are equal if it equals the maximum.
   const DigestWords own = digest_words(text);
   std::array<std::int64_t, 4> extremes = {own[0], ~own[0], own[1], ~own[1]};
-  ImmediateStream host;
-  comm.all_reduce(host, TensorView(extremes.data(), {4}), ReduceOp::max).wait(host);
+  all_reduce_numbers(comm, extremes, ReduceOp::max);
   if (extremes[0] == ~extremes[1] && extremes[2] == ~extremes[3]) return;
   const std::vector<std::string> digests = all_gather_text(comm, digest(text.data(), text.size()));
   std::string different;

@@ -31,13 +31,21 @@ std::vector<T> all_to_all(Communicator& comm, const std::vector<std::vector<T>>&
   return result;
 }
 
-/// Gathers one number from every rank, in rank order. Blocking, on host memory.
+/// Gathers equally many numbers from every rank, in rank order. Blocking, on host memory.
+template <class T>
+std::vector<T> all_gather_numbers(Communicator& comm, std::span<const T> numbers) {
+  ImmediateStream host;
+  std::vector<T> all(numbers.size() * static_cast<std::size_t>(comm.size()));
+  comm.all_gather(host, ConstTensorView(numbers.data(), {std::ssize(numbers)}),
+                  TensorView(all.data(), {std::ssize(all)}))
+      .wait(host);
+  return all;
+}
+
+/// Likewise of one number.
 template <class T>
 std::vector<T> all_gather_number(Communicator& comm, T number) {
-  ImmediateStream host;
-  std::vector<T> all(static_cast<std::size_t>(comm.size()));
-  comm.all_gather(host, ConstTensorView(&number, {1}), TensorView(all.data(), {comm.size()})).wait(host);
-  return all;
+  return all_gather_numbers<T>(comm, {&number, 1});
 }
 
 /// Reduces an array of numbers in host memory over all ranks, in place. Blocking.

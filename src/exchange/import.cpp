@@ -12,6 +12,7 @@
 #include "src/checkpoint/step_writer.hpp"
 #include "src/exchange/elements.hpp"
 #include "src/exchange/read_ahead.hpp"
+#include "src/model/initialisation.hpp"
 
 namespace trireme::exchange {
 namespace {
@@ -156,8 +157,14 @@ void ParameterReader::read(const ParameterSlice& slice, DType dtype, std::vector
   });
   const std::int64_t begin = std::max(slice.first, parameter.rows() - parameter.added_rows);
   if (!slice.of_columns && begin < slice.first + slice.count) {
-    fill(out.data() + (begin - slice.first) * row_bytes, dtype, (slice.first + slice.count - begin) * parameter.columns,
-         parameter.added_value);
+    std::byte* const added = out.data() + (begin - slice.first) * row_bytes;
+    const std::int64_t count = (slice.first + slice.count - begin) * parameter.columns;
+    if (!parameter.is_initial) return fill(added, dtype, count, parameter.added_value);
+    for (std::int64_t i = 0; i < count; ++i) {
+      const double value =
+          model::initial_value(parameter.name, parameter.role, begin * parameter.columns + i, model::Initialisation{});
+      fill(added + i * element, dtype, 1, value);
+    }
   }
 }
 

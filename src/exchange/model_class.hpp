@@ -61,7 +61,9 @@ struct ModelClass {
   std::vector<std::pair<std::string_view, std::string_view>> older = {};
   /// Parts of tensor names, and what they are in files whose experts are fused: see `fused_experts.hpp`.
   std::vector<std::pair<std::string_view, std::string_view>> fused = {};
-  std::vector<std::string_view> buffers = {};  ///< suffixes of tensors that are not weights
+  std::vector<std::string_view> buffers = {};   ///< suffixes of tensors that are not weights
+  std::string_view fuller = {};                 ///< class that counts instead if the files have all of its tensors
+  std::vector<std::string_view> left_out = {};  ///< weights of a head that no model here has; import leaves them out
 };
 
 /// Returns all classes, in the order of the families.

@@ -15,6 +15,7 @@ TensorMapBuilder::TensorMapBuilder(const model::ModelConfig& config) : config_(c
     MappedParameter mapped;
     mapped.name = parameter.name;
     mapped.shape = parameter.shape;
+    mapped.role = parameter.role;
     const bool is_vector = parameter.shape.rank() < 2 || parameter.role == parallel::ParameterRole::bias;
     mapped.columns = is_vector ? 1 : parameter.shape.back();
     mapped.offset = parameter.role == parallel::ParameterRole::centred_norm_weight ? 1 : 0;
@@ -66,6 +67,14 @@ void TensorMapBuilder::tokens(const std::string& name, const std::string& foreig
       {.count = common,
        .tensor = tensor(
            {.name = foreign, .shape = mapped.shape_of(rows), .padded = rows > common, .copies = std::move(copies)})});
+}
+
+void TensorMapBuilder::initial(const std::string& prefix) {
+  for (MappedParameter& mapped : map_.parameters) {
+    if (!mapped.name.starts_with(prefix)) continue;
+    mapped.is_initial = true;
+    mapped.added_rows = mapped.rows();
+  }
 }
 
 void TensorMapBuilder::heads(const std::string& name, std::int64_t first_head, std::int64_t count,

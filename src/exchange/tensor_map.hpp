@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "src/model/model_config.hpp"
+#include "src/parallel/parameter.hpp"
 #include "src/tensor/shape.hpp"
 
 /// Correspondence between a model's parameters and the tensors of other programs. A parameter is a matrix [rows,
@@ -32,6 +33,8 @@ struct MappedParameter {
   double offset = 0;            ///< elements of the tensor minus those of the parameter: 1 if it is stored around 1
   std::int64_t added_rows = 0;  ///< rows at the end that no tensor has; their elements are `added_value`
   double added_value = 0;
+  bool is_initial = false;  ///< no tensor has it: an import gives it the initial weights of a new run
+  parallel::ParameterRole role = parallel::ParameterRole::matrix;
 
   std::int64_t rows() const { return shape.numel() / columns; }
   /// Shape of a tensor of `count` of its rows.
@@ -83,6 +86,8 @@ class TensorMapBuilder {
   /// MappedTensor.
   void tokens(const std::string& parameter, const std::string& tensor, std::int64_t rows,
               std::vector<std::string> copies, std::optional<double> added_value = {});
+  /// Marks parameters whose names begin with `prefix` as absent from the tensors; an import gives them initial weights.
+  void initial(const std::string& prefix);
   /// Maps the queries, keys and values of the layer part `prefix` ("h.0.attn"), weights or biases (`suffix`), to one
   /// new tensor each.
   void split_heads(const std::string& prefix, const std::string& suffix, const std::string& queries,

@@ -226,9 +226,10 @@ CorpusBuildReport build_corpus(const Files& files, const CorpusBuildOptions& opt
     if (leads) {
       for (const std::string& input : options.inputs) files.inputs->check_different(input, options.output);
     }
-    const std::string purpose =
+    std::string purpose =
         fmt::format("trireme corpus part 2\ntokenizer {}\nappend {}\nskip {}\nsentences {}", tokenizer.digest(),
                     options.text.append_end_of_document, options.text.skip_bad_lines, options.text.split_sentences);
+    if (options.text.beginning) purpose += fmt::format("\nbeginning {}", *options.text.beginning);
     ranges = cut_input(files, options.inputs, options.text.reader, options.part_bytes, purpose);
     for (const InputRange& range : ranges) {
       paths.push_back(folder_path + "/" + range.digest);

@@ -6,6 +6,7 @@
 
 #include "src/base/check.hpp"
 #include "src/base/hash.hpp"
+#include "src/base/log.hpp"
 
 namespace trireme::prepare {
 namespace {
@@ -55,11 +56,17 @@ CorpusSize merge_corpora(const Files& files, const std::vector<std::string>& inp
     check_output(files, *stores.back(), output);
     const data::CorpusInfo& first = stores.front()->info();
     const data::CorpusInfo& info = stores.back()->info();
-    TRIREME_CHECK(info.tokenizer_digest == first.tokenizer_digest, DataError,
+    TRIREME_CHECK(info.ids_digest == first.ids_digest, DataError,
                   "{} was made by tokenizer {} ({}), {} by {} ({}): their ids mean different things. Build them with "
                   "the same tokenizer",
-                  inputs.front(), first.tokenizer, first.tokenizer_digest, input, info.tokenizer,
-                  info.tokenizer_digest);
+                  inputs.front(), first.tokenizer, first.ids_digest, input, info.tokenizer, info.ids_digest);
+    const std::string difference =
+        data::compare_tokenizers(first.tokenizer, first.tokenizer_payload, info.tokenizer, info.tokenizer_payload)
+            .difference;
+    if (!difference.empty()) {
+      log::info("{} keeps the special tokens of {}, which differ from those of {}: {}", output, inputs.front(), input,
+                difference);
+    }
     TRIREME_CHECK(stores.back()->sentence_offsets().empty() == stores.front()->sentence_offsets().empty(), DataError,
                   "of {} and {} one was built with sentences, the other without: build both alike", inputs.front(),
                   input);

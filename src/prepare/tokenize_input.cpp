@@ -178,12 +178,17 @@ void tokenize_range(const Files& files, const InputRange& range, const CorpusTex
         continue;
       }
       const std::span<const std::int32_t> ids = work.ids;
-      // The last sentence of a document includes its end-of-document token.
+      const auto append = [&](std::span<const std::int32_t> part) {
+        const bool begins_document = writer->document_tokens() == 0 && !writer->inside_first();
+        if (options.beginning && begins_document && !part.empty()) writer->append({&*options.beginning, 1});
+        writer->append(part);
+      };
+      // The first sentence of a document includes its beginning, the last one its end-of-document token.
       for (std::size_t i = 0, begin = 0; i < work.sentence_ends.size(); begin = work.sentence_ends[i++]) {
         writer->end_sentence();
-        writer->append(ids.subspan(begin, work.sentence_ends[i] - begin));
+        append(ids.subspan(begin, work.sentence_ends[i] - begin));
       }
-      if (!options.split_sentences) writer->append(ids);
+      if (!options.split_sentences) append(ids);
       counts += {.text_bytes = work.text_bytes, .forced_cuts = work.forced_cuts, .special_tokens = work.special_tokens};
       if (!batch[piece].ends_document) continue;
       if (writer->document_tokens() == 0 && !writer->inside_first()) {

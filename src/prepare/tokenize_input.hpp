@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -32,7 +33,8 @@ struct CorpusTextOptions {
   TextReaderOptions reader;
   bool split_sentences = false;         ///< also keep sentences; `reader.can_cut` must then be `data::is_sentence_end`
   bool append_end_of_document = false;  ///< after every non-empty document
-  bool skip_bad_lines = false;          ///< skip bad lines of JSON; otherwise the first one is an error
+  std::optional<std::int32_t> beginning = {};  ///< id before every non-empty document
+  bool skip_bad_lines = false;                 ///< skip bad lines of JSON; otherwise the first one is an error
   std::int64_t max_bad_lines = 1000;
 };
 

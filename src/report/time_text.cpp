@@ -2,8 +2,9 @@
 
 #include <fmt/chrono.h>
 
-#include <cmath>
 #include <ctime>
+
+#include "src/base/timer.hpp"
 
 namespace trireme::report {
 
@@ -24,11 +25,7 @@ std::optional<std::int64_t> parse_time(std::string_view text) {
 std::string duration_text(double seconds) {
   if (!(seconds >= 0) || seconds > 1e12) return "?";
   if (seconds < 9.95) return fmt::format("{:.1f} s", seconds);
-  const auto whole = static_cast<std::int64_t>(std::llround(seconds));
-  if (whole < 60) return fmt::format("{} s", whole);
-  if (whole < 3600) return fmt::format("{} min {} s", whole / 60, whole % 60);
-  if (whole < 86400) return fmt::format("{} h {} min", whole / 3600, whole % 3600 / 60);
-  return fmt::format("{} d {} h", whole / 86400, whole % 86400 / 3600);
+  return trireme::duration_text(seconds);
 }
 
 }  // namespace trireme::report

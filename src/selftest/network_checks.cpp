@@ -2,6 +2,7 @@
 #include <array>
 #include <vector>
 
+#include "src/base/median.hpp"
 #include "src/base/timer.hpp"
 #include "src/comm/bus_bandwidth.hpp"
 #include "src/selftest/check.hpp"
@@ -60,8 +61,7 @@ class CollectiveTrial {
       stream().synchronize();
       if (run >= 0) times.push_back(timer.elapsed_s() / calls);
     }
-    std::ranges::nth_element(times, times.begin() + runs / 2);
-    return slowest(times[static_cast<std::size_t>(runs / 2)]);
+    return slowest(median(std::move(times)));
   }
 
   /// Communicates data with a known result. Describes the first wrong element; empty: none.
@@ -210,8 +210,7 @@ double latency_us(Communicator& world, int peer) {
     for (Work& work : world.exchange(host, transfers)) work.wait(host);
     if (run >= 0) times.push_back(1000 * timer.elapsed_ms());
   }
-  std::ranges::nth_element(times, times.begin() + runs / 2);
-  return times[runs / 2];
+  return median(std::move(times));
 }
 
 std::vector<Result> check_collectives(Context& context) {

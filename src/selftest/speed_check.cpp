@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "src/backend/gpu_health.hpp"
+#include "src/base/median.hpp"
 #include "src/base/timer.hpp"
 #include "src/selftest/check.hpp"
 #include "src/selftest/kernels/trial.hpp"
@@ -54,8 +55,7 @@ double seconds_of(Stream& stream, const std::function<void()>& work) {
   const int calls = std::clamp(static_cast<int>(5e-3 / seconds(1)), 1, 1000);
   std::vector<double> times(7);
   for (double& time : times) time = seconds(calls);
-  std::ranges::nth_element(times, times.begin() + 3);
-  return times[3];
+  return median(std::move(times));
 }
 
 double copy_seconds(Backend& backend, std::int64_t numel) {
@@ -73,9 +73,7 @@ std::optional<double> median_of(const std::vector<GpuLoad>& samples, std::option
     if (sample.*value) values.push_back(*(sample.*value));
   }
   if (values.empty()) return {};
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::ranges::nth_element(values, middle);
-  return *middle;
+  return median(std::move(values));
 }
 
 /// States of this rank's GPU under load, by NVML. Empty on the CPU, or without NVML.

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <limits>
@@ -26,6 +27,22 @@ struct AttentionCase {
   double soft_cap = 0;                                 ///< AttentionProblem::soft_cap
   std::int64_t alibi_heads = 0;                        ///< AttentionProblem::alibi_heads
 };
+
+/// Name of the test of a type and a case.
+inline std::string name_of_case(const testing::TestParamInfo<std::tuple<DType, AttentionCase>>& info) {
+  const AttentionCase& c = std::get<1>(info.param);
+  std::string name = fmt::format("{}_{}x{}_{}_samples_{}_of_{}_heads_of_{}", name_of(std::get<0>(info.param)),
+                                 c.queries, c.keys, c.batch, c.kv_heads, c.heads, c.head_dim);
+  for (const auto& [has, part] : {std::pair{c.causal, "_causal"},
+                                  {c.dropout > 0, "_dropout"},
+                                  {!c.lengths.empty(), "_padded"},
+                                  {!c.documents.empty(), "_documents"},
+                                  {c.soft_cap > 0, "_capped"},
+                                  {c.alibi_heads > 0, "_biased"}}) {
+    if (has) name += part;
+  }
+  return c.window < 0 ? name : fmt::format("{}_window_{}", name, c.window);
+}
 
 /// Points into `c`. It has no documents: see first_visible_of.
 inline AttentionProblem problem_of(const AttentionCase& c) {

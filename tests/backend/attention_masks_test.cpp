@@ -1,7 +1,5 @@
 // Attention that does not see every earlier key: beyond the end of a padded sample, in another document, before a
 // window.
-#include <fmt/format.h>
-
 #include "tests/backend/attention_cases.hpp"
 
 namespace trireme {
@@ -19,14 +17,6 @@ TEST_P(MaskedAttention, MatchesTheDefinition) {
   poison_padding(packed.p, actual);
   compute_and_match_definition(dtype, packed.p, actual);
   expect_padding_is_zero(packed.p, actual);
-}
-
-std::string name_of_case(const testing::TestParamInfo<std::tuple<DType, Case>>& info) {
-  const Case& c = std::get<1>(info.param);
-  return fmt::format("{}_{}x{}_of_{}_heads{}{}{}{}", name_of(std::get<0>(info.param)), c.queries, c.keys, c.heads,
-                     c.causal ? "_causal" : "", c.lengths.empty() ? "" : "_padded",
-                     c.documents.empty() ? "" : "_documents", c.window < 0 ? "" : fmt::format("_{}_before", c.window)) +
-         (c.soft_cap > 0 ? "_capped" : "") + (c.alibi_heads > 0 ? "_biased" : "");
 }
 
 std::vector<std::int32_t> every_position(std::int32_t count) {

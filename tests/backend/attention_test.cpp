@@ -75,12 +75,7 @@ INSTANTIATE_TEST_SUITE_P(
                                      Case{300, 300, 1, 2, 1, 16, true, 0.1},  // keys split among tasks
                                      Case{270, 270, 4, 8, 8, 8},              // two chunks of keys
                                      Case{1025, 1025, 1, 1, 1, 4, true, 0.1})),
-    [](const auto& info) {
-      const Case& c = std::get<1>(info.param);
-      return fmt::format("{}_{}x{}_{}_samples_{}_of_{}_heads_of_{}{}{}", name_of(std::get<0>(info.param)), c.queries,
-                         c.keys, c.batch, c.kv_heads, c.heads, c.head_dim, c.causal ? "_causal" : "",
-                         c.dropout > 0 ? "_dropout" : "");
-    });
+    name_of_case);
 
 TEST(Attention, BackwardMatchesFiniteDifference) {
   TRIREME_NEEDS_FP64_KERNELS();

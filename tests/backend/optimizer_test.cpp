@@ -32,6 +32,14 @@ class OptimizerKernel : public KernelTest {
           rounded(poisoned_tensor(b, training, {n})) {}
     Tensor gradient, w, m, v, rounded;
   };
+  /// Expects new weights and first moments, and the weights rounded to the training type.
+  void expect_update(const State& state, const std::vector<double>& w, const std::vector<double>& m) {
+    const Tolerance allowed = tolerance(accumulation(), Operation::elementwise);
+    const std::string what = fmt::format("{} elements", w.size());
+    expect_close(values_of(b(), state.m), m, allowed, "m, " + what);
+    expect_close(values_of(b(), state.w), w, allowed, "w, " + what);
+    EXPECT_EQ(values_of(b(), state.rounded), values_of(b(), converted(b(), state.w, dtype()))) << what;
+  }
 };
 INSTANTIATE_TEST_SUITE_P(Types, OptimizerKernel, testing::ValuesIn(test::kernel_types()), name_of_type);
 
@@ -50,12 +58,8 @@ TEST_P(OptimizerKernel, AdamWMatchesTheFormula) {
              adamw_step.learning_rate * mean / (std::sqrt(square) + adamw_step.epsilon);
     }
     b().optimizer().adamw(stream(), adamw_step, state.gradient, state.w, state.m, state.v, state.rounded);
-    const Tolerance allowed = tolerance(accumulation(), Operation::elementwise);
-    const std::string what = fmt::format("{} elements", n);
-    expect_close(values_of(b(), state.m), m, allowed, "m, " + what);
-    expect_close(values_of(b(), state.v), v, allowed, "v, " + what);
-    expect_close(values_of(b(), state.w), w, allowed, "w, " + what);
-    EXPECT_EQ(values_of(b(), state.rounded), values_of(b(), converted(b(), state.w, dtype()))) << what;
+    expect_update(state, w, m);
+    expect_close(values_of(b(), state.v), v, tolerance(accumulation(), Operation::elementwise), "v");
   }
 }
 
@@ -95,11 +99,7 @@ TEST_P(OptimizerKernel, SgdMatchesTheFormula) {
       w[i] -= sgd_step.learning_rate * m[i];
     }
     b().optimizer().sgd(stream(), sgd_step, state.gradient, state.w, state.m, state.rounded);
-    const Tolerance allowed = tolerance(accumulation(), Operation::elementwise);
-    const std::string what = fmt::format("{} elements", n);
-    expect_close(values_of(b(), state.m), m, allowed, "m, " + what);
-    expect_close(values_of(b(), state.w), w, allowed, "w, " + what);
-    EXPECT_EQ(values_of(b(), state.rounded), values_of(b(), converted(b(), state.w, dtype()))) << what;
+    expect_update(state, w, m);
   }
 }
 

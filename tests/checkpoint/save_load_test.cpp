@@ -55,7 +55,7 @@ TEST_F(SaveLoad, TensorsThatDifferAreAllNamedAndNothingIsLoaded) {
   tensors[0].name = "model/h.0.ln_1.scale";                                            // renamed
   tensors[1] = SlicedTensor("model/wte", {16, 12}, {{Box::whole({16, 12}), 0, 192}});  // another shape
   std::vector<StateTensor> states = other.states();
-  std::vector<double> wrong_type(1);
+  std::vector<std::int32_t> wrong_type(1);
   states.back() = {"model/scale", {}, {}, 0, TensorView(wrong_type.data(), {}), true};
   const auto step = open_checkpoint(store, world);
   EXPECT_THAT([&] { load(*step, world, states); },
@@ -63,7 +63,7 @@ TEST_F(SaveLoad, TensorsThatDifferAreAllNamedAndNothingIsLoaded) {
                   AllOf(HasSubstr("4 tensors differ"), HasSubstr("model/h.0.ln_1.scale: not in the checkpoint"),
                         HasSubstr("model/h.0.ln_1.weight: in the checkpoint only"),
                         HasSubstr("model/wte: fp32 [17, 12] in the checkpoint, fp32 [16, 12]"),
-                        HasSubstr("model/scale: fp32 [] in the checkpoint, fp64 []"))));
+                        HasSubstr("model/scale: fp32 [] in the checkpoint, int32 []"))));
   EXPECT_EQ(tensors[2].data, SlicedTensor(tensors[2].name, tensors[2].shape, tensors[2].slices).data);
 }
 
@@ -90,6 +90,22 @@ TEST_F(SaveLoad, NarrowTypesConvertRoundingToNearestEven) {
   load(*open_checkpoint(store, world), world,
        std::vector<StateTensor>{{"adamw_v/w", shape, Box::whole(shape), 0, TensorView(values.data(), {6}), true}});
   EXPECT_EQ(values, (std::vector<float>{1, 1, 1 + 0x1p-6f, static_cast<float>(bf16(-3e-30f)), 0, 2}));
+}
+
+TEST_F(SaveLoad, Fp64LoadsInNarrowerTypesAndTheReverse) {
+  const Shape shape{3};
+  const auto state = [&]<class T>(std::vector<T>& values) {
+    return std::vector<StateTensor>{{"model/w", shape, Box::whole(shape), 0, TensorView(values.data(), {3}), true}};
+  };
+  std::vector<double> wide{1 + 0x1p-30, -1 - 0x1p-23 - 0x1p-24, 1e300};
+  save(store, world, {1, {}, {}}, state(wide));
+  std::vector<float> narrow(3);
+  load(*open_checkpoint(store, world), world, state(narrow));
+  EXPECT_EQ(narrow, (std::vector<float>{1, -1 - 0x1p-22f, std::numeric_limits<float>::infinity()}));
+  narrow[2] = 0x1p-149f;
+  save(store, world, {2, {}, {}}, state(narrow));
+  load(*open_checkpoint(store, world), world, state(wide));
+  EXPECT_EQ(wide, (std::vector<double>{1, -1 - 0x1p-22, 0x1p-149}));
 }
 
 TEST_F(SaveLoad, TensorsWithoutAWriterOrWithTwoAreRefused) {

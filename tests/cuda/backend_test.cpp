@@ -141,12 +141,13 @@ TEST_F(CudaBackendOnFakes, TheHostMayNotTouchTheGpusMemory) {
 
 TEST_F(CudaBackendOnFakes, ReportsTheResourcesOfItsKernels) {
   // The workspace of products, an L2 cache of operands and a gradient to try them on, and partial sums of at most 256
-  // parts of the rows; 20 bytes for each token of a router with balance losses, and 8 for each choice that is limited.
+  // parts of the rows; 24 bytes for each token of a router with sums over tokens, and 8 for each choice that is
+  // limited.
   constexpr std::size_t workspace = std::size_t{32} << 20, l2 = std::size_t{1} << 16;
   EXPECT_EQ(backend_->kernel_memory_bytes({1000, 64, 50}), workspace + l2 + 4 * 1000 + 2 * 50 * 4);
   EXPECT_EQ(backend_->kernel_memory_bytes({0, 1'000'000, 50}), workspace + l2 + 256 * 50 * 4);
   EXPECT_EQ(backend_->kernel_memory_bytes({.balanced_tokens = 100, .limited_choices = 1000}),
-            workspace + l2 + 100 * 20 + 1000 * 8);
+            workspace + l2 + 100 * 24 + 1000 * 8);
 }
 
 TEST_F(CudaBackendOnFakes, StartsTheProfilerAndNamesRanges) {
@@ -181,9 +182,10 @@ TEST_F(CudaBackendOnFakes, RefusesHeadsThatDoNotFitAndNamesSlowOnes) {
       "attention heads have 512 channels, and those of up to 317 fit into the shared memory of this GPU, 166912 "
       "bytes for a block: take more heads, or <backend> cpu");
   EXPECT_THAT(attention.check_heads(DType::fp32, 80, false), "") << "has no tensor cores with any";
-  EXPECT_THAT(attention.check_heads(DType::bf16, 80, false),
-              "attention runs without tensor cores, and steps may take ten times as long: in bf16 only heads of 64, 96 "
-              "and 128 channels use tensor cores, without a soft cap, and these have 80");
+  EXPECT_THAT(
+      attention.check_heads(DType::bf16, 80, false),
+      "attention runs without tensor cores, and steps may take ten times as long: in bf16 only heads of 64, 96, "
+      "128 and 192 channels use tensor cores, without a soft cap, and these have 80");
   EXPECT_THAT(attention.check_heads(DType::fp16, 96, true), testing::EndsWith("these have 96 and a soft cap"));
 }
 

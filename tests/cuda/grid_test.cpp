@@ -23,24 +23,12 @@ class GpuGrid : public GpuBackendTest {
   if (world().size() != (count)) GTEST_SKIP() << "on " << (count) << " ranks"
 
 /// Data parallelism with the optimizer's state in shards, and all its communication overlapped with computation.
-Layout sharded_data() {
-  Layout layout;
-  parallel::DataParallelOptions& options = layout.options.parallel.data_parallel;
-  options.sharding = parallel::DataSharding::optimizer;
-  options.overlap_reduce = options.overlap_gather = true;
-  options.bucket_elements = 5000;
-  return layout;
-}
+const std::string sharded_data = "zero1 overlap gather bucket 5000";
 
 /// All tested grids of this many ranks, with options that change their communication.
 std::vector<Layout> layouts(int ranks) {
-  Layout tensor{ranks, 1, {}}, pipeline{1, 2, {}}, block{2, 2, {}};
-  tensor.options.parallel.sequence_parallel = true;
-  tensor.options.micro_batch_size = 2;
-  pipeline.options.parallel.overlap_p2p = true;
-  Layout context{1, 1, {}, ranks};
-  if (ranks == 2) return {{2, 1, {}}, tensor, pipeline, sharded_data(), context};
-  return {tensor, block, sharded_data()};
+  if (ranks == 2) return {"tp 2", "tp 2 sp b 2", "pp 2 overlap-p2p", sharded_data, "cp 2"};
+  return {"tp 4 sp b 2", "tp 2 pp 2", sharded_data};
 }
 
 /// A GPU whose communication, on fakes, is slow.
@@ -58,7 +46,7 @@ DeviceChoice slow_communication(DeviceTransport transport, const BackendOptions&
 /// Computes the run of one rank on rank 0, and gives it to all: on fakes the ranks share few cores. Collective.
 Curve curve_of_one_rank(const TrainingRunConfig& config, const BackendOptions& options) {
   const std::vector<double> zeros(static_cast<std::size_t>(config.steps));
-  Curve curve{zeros, zeros};
+  Curve curve{zeros, zeros, {}};
   if (world().rank() == 0) {
     SelfCommunicator alone("world");
     curve = training_curve(alone, config, {}, gpu_device(DeviceTransport::nccl, options));
@@ -82,23 +70,13 @@ void expect_the_losses_of_one_rank(TrainingRunConfig config, const std::vector<L
   slow_new_streams(false);
 }
 
-Layout pipeline_of(int ranks, parallel::ScheduleKind schedule) {
-  Layout layout{1, ranks, {}};
-  layout.options.parallel.schedule = schedule;
-  layout.options.parallel.overlap_p2p = true;
-  if (schedule == parallel::ScheduleKind::interleaved) layout.options.parallel.pipeline.chunks = 2;
-  return layout;
-}
-
 /// Schedules on a pipeline of all ranks, for a model of four layers: interleaved ones have a layer for each chunk.
 std::vector<Layout> schedules(int ranks) {
-  using parallel::ScheduleKind;
-  std::vector<Layout> list;
-  for (const auto schedule : {ScheduleKind::one_forward_one_backward, ScheduleKind::gpipe, ScheduleKind::zero_bubble}) {
-    list.push_back(pipeline_of(ranks, schedule));
+  if (ranks == 2) {
+    return {"pp 2 1f1b overlap-p2p", "pp 2 gpipe overlap-p2p", "pp 2 zero-bubble overlap-p2p",
+            "pp 2 interleaved vpp 2 overlap-p2p"};
   }
-  if (ranks == 2) list.push_back(pipeline_of(ranks, ScheduleKind::interleaved));
-  return list;
+  return {"pp 4 1f1b overlap-p2p", "pp 4 gpipe overlap-p2p", "pp 4 zero-bubble overlap-p2p"};
 }
 
 /// A GPU for each rank.
@@ -119,14 +97,13 @@ TEST_F(GpuGrid, MessagesOfEveryScheduleArriveThroughNccl) {
   config.s = 8;
   config.steps = 4;  // receives are posted ahead in the fourth
   std::vector<Layout> list = schedules(world().size());
-  list.emplace_back().context = world().size();  // keys and values round a ring
-  if (world().size() == 4) list.push_back({1, 2, {}, 2});
+  list.push_back(fmt::format("cp {}", world().size()));  // keys and values round a ring
+  if (world().size() == 4) list.push_back("pp 2 cp 2");
   expect_the_losses_of_one_rank(config, list, DeviceTransport::nccl, own_gpu());
   if (world().size() == 2) return;
   // From the last stage to the first, past the others.
   config.model.layers = 2 * world().size();
-  expect_the_losses_of_one_rank(config, {pipeline_of(world().size(), parallel::ScheduleKind::interleaved)},
-                                DeviceTransport::nccl, own_gpu());
+  expect_the_losses_of_one_rank(config, {"pp 4 interleaved vpp 2 overlap-p2p"}, DeviceTransport::nccl, own_gpu());
 }
 
 TEST_F(GpuGrid, MuonSeesWholeMatricesThroughNccl) {
@@ -134,34 +111,29 @@ TEST_F(GpuGrid, MuonSeesWholeMatricesThroughNccl) {
   TrainingRunConfig config = small_run();
   config.optimizer.kind = optim::OptimizerKind::muon;
   config.optimizer.muon.newton_schulz.products = optim::NewtonSchulzProducts::full;  // bf16 hides other orders of sums
-  const Layout tensor{4, 1, {}}, data = sharded_data(), both{2, 1, data.options};
-  const Layout pipeline{1, 2, data.options}, context{1, 1, data.options, 2};
-  expect_the_losses_of_one_rank(config, {tensor, data, both, pipeline, context}, DeviceTransport::nccl, own_gpu());
+  expect_the_losses_of_one_rank(
+      config, {"tp 4", sharded_data, "tp 2 " + sharded_data, "pp 2 " + sharded_data, "cp 2 " + sharded_data},
+      DeviceTransport::nccl, own_gpu());
 }
 
 // All streams share one hardware queue, where work that cannot begin blocks all work enqueued after it. More queues
 // block less, so runs that end here end with any number of queues.
 TEST_F(GpuGrid, RunsCompleteIfAllStreamsShareOneQueue) {
   const int ranks = world().size();
-  Layout tensor{ranks, 1, {}}, grid{1, 2, sharded_data().options}, recorded{1, ranks, {}};
-  tensor.options.parallel.sequence_parallel = true;
-  recorded.options.cuda_graphs = true;
   TrainingRunConfig config = small_run();
   set_connections(1);
   if (ranks > 2) {
-    expect_the_losses_of_one_rank(config, {tensor, sharded_data(), {1, 1, {}, ranks}}, DeviceTransport::nccl,
-                                  own_gpu());
+    expect_the_losses_of_one_rank(config, {"tp 4 sp", sharded_data, "cp 4"}, DeviceTransport::nccl, own_gpu());
   }
   config.model.layers = 2 * ranks;
   config.s = 8;
   config.steps = 4;  // receives are posted ahead in the fourth
-  grid.options.parallel.overlap_p2p = true;
   // Interleaved, two ranks send both ways to each other.
-  std::vector<Layout> list = {pipeline_of(ranks, parallel::ScheduleKind::interleaved)};
+  std::vector<Layout> list = {fmt::format("pp {} interleaved vpp 2 overlap-p2p", ranks)};
   if (ranks > 2) {
-    list.insert(list.end(), {grid, recorded, pipeline_of(ranks, parallel::ScheduleKind::one_forward_one_backward),
-                             pipeline_of(ranks, parallel::ScheduleKind::gpipe),
-                             pipeline_of(ranks, parallel::ScheduleKind::zero_bubble)});
+    list.push_back("pp 2 overlap-p2p " + sharded_data);
+    list.push_back("pp 4 graphs");
+    std::ranges::copy(schedules(ranks), std::back_inserter(list));
   }
   expect_the_losses_of_one_rank(config, list, DeviceTransport::nccl, own_gpu());
   set_connections(32);
@@ -184,11 +156,9 @@ TEST_F(GpuGrid, NewLengthsDoNotWaitForTheGpuDuringPrepostedReceives) {
     slow_new_streams(false);
     return all;
   };
-  Layout alone, pipeline{1, world().size(), {}};
-  alone.options.variable_lengths = pipeline.options.variable_lengths = true;
-  pipeline.options.parallel.overlap_p2p = true;
   SelfCommunicator self("world");
-  expect_close(losses(world(), pipeline), losses(self, alone), tolerance(config.dtype, Comparison::other_backend).loss);
+  expect_close(losses(world(), "pp 2 variable-lengths overlap-p2p"), losses(self, "variable-lengths"),
+               tolerance(config.dtype, Comparison::other_backend).loss);
 }
 
 TEST_F(GpuGrid, MemoryIsAsPredicted) {
@@ -198,25 +168,23 @@ TEST_F(GpuGrid, MemoryIsAsPredicted) {
   config.dtype = DType::bf16;
   config.steps = 1;
   std::vector<Layout> list = layouts(world().size());
-  list.back().options.parallel.data_parallel.sharding = parallel::DataSharding::optimizer_and_gradients;
+  list.back() = "cp 2 zero2";
   for (const Layout& layout : list) {
     expect_predicted_memory(world(), config, layout, gpu_device(DeviceTransport::nccl, own_gpu()));
   }
   config.steps = 5;  // receives are posted ahead from the fourth on
-  Layout pipeline{1, world().size(), {}};
-  pipeline.options.parallel.overlap_p2p = true;
-  expect_predicted_memory(world(), config, pipeline, gpu_device(DeviceTransport::nccl, own_gpu()));
+  expect_predicted_memory(world(), config, "pp 2 overlap-p2p", gpu_device(DeviceTransport::nccl, own_gpu()));
 }
 
 /// Expects the same bits, with a GPU for each rank, of steps that run as graphs.
 void expect_the_same_from_graphs(const TrainingRunConfig& config, const std::vector<Layout>& layouts) {
   BackendOptions options = own_gpu();
   options.deterministic = true;
-  for (Layout layout : layouts) {
+  for (const Layout& layout : layouts) {
     SCOPED_TRACE(testing::Message() << layout);
     const Curve expected = training_curve(world(), config, layout, gpu_device(DeviceTransport::nccl, options));
-    layout.options.cuda_graphs = true;
-    const Curve curve = training_curve(world(), config, layout, slow_communication(DeviceTransport::nccl, options));
+    const Curve curve =
+        training_curve(world(), config, layout.with("graphs"), slow_communication(DeviceTransport::nccl, options));
     slow_new_streams(false);
     expect_same_bits(curve, expected);
   }
@@ -224,20 +192,16 @@ void expect_the_same_from_graphs(const TrainingRunConfig& config, const std::vec
 
 TEST_F(GpuGrid, GraphsWithNcclInThemComputeTheSameBits) {
   TRIREME_ONLY_ON_RANKS(2);
-  Layout tensor{2, 1, {}}, data{1, 1, {}}, context{1, 1, {}, 2};
-  tensor.options.parallel.sequence_parallel = true;
-  data.options.parallel.data_parallel.sharding = parallel::DataSharding::optimizer_and_gradients;
   TrainingRunConfig config = small_run();
   config.model.layers = 1;
   config.batch = 6;  // each data rank has three micro-batches: plain, recorded, replayed
-  expect_the_same_from_graphs(config, {Layout{2, 1, {}}, tensor, data, context});
+  expect_the_same_from_graphs(config, {"tp 2", "tp 2 sp", "zero2", "cp 2"});
 }
 
 // Rows of the summarised tokens, and of all positions, come from the ranks that have them.
 TEST_F(GpuGrid, GraphsOfTaskHeadsComputeTheSameBits) {
   TRIREME_ONLY_ON_RANKS(2);
-  Layout tensor{2, 1, {}}, context{1, 1, {}, 2};
-  tensor.options.parallel.sequence_parallel = true;
+  const std::vector<Layout> list = {"tp 2 sp", "cp 2"};
   for (const bool is_bert : {true, false}) {
     TrainingRunConfig config = small_run();
     config.model.family = is_bert ? model::ModelFamily::bert : model::ModelFamily::gpt;
@@ -245,8 +209,8 @@ TEST_F(GpuGrid, GraphsOfTaskHeadsComputeTheSameBits) {
     config.model.classes = 3;
     config.model.layers = 1;
     config.batch = 3;  // plain, recorded, replayed
-    expect_the_losses_of_one_rank(config, {tensor, context}, DeviceTransport::nccl, own_gpu());
-    expect_the_same_from_graphs(config, {tensor, context});
+    expect_the_losses_of_one_rank(config, list, DeviceTransport::nccl, own_gpu());
+    expect_the_same_from_graphs(config, list);
   }
 }
 
@@ -258,14 +222,8 @@ TEST_F(GpuGrid, GraphsBetweenOverlapsOfGradientsAndParametersComputeTheSameBits)
   // Five micro-batches for each data rank: the first, the last, and one each run directly, recorded, replayed.
   config.batch = 10;
   config.steps = 3;
-  std::vector<Layout> list;
-  for (const bool rounded : {false, true}) {
-    Layout& layout = list.emplace_back(Layout{1, 2, sharded_data().options});
-    layout.options.parallel.data_parallel.low_precision_gradients = rounded;
-  }
-  list.push_back(list.front());
-  list.back().options.parallel.schedule = parallel::ScheduleKind::zero_bubble;
-  expect_the_same_from_graphs(config, list);
+  const std::string pipeline = "pp 2 " + sharded_data;
+  expect_the_same_from_graphs(config, {pipeline, pipeline + " rounded", pipeline + " zero-bubble"});
 }
 
 TEST_F(GpuGrid, GraphsOfPipelineStagesComputeTheSameBits) {
@@ -275,7 +233,7 @@ TEST_F(GpuGrid, GraphsOfPipelineStagesComputeTheSameBits) {
   config.s = 8;
   config.steps = 3;  // GPipe has all micro-batches in flight: run directly, recorded, replayed
   std::vector<Layout> list = schedules(2);
-  list.front().options.recomputation.granularity = model::RecomputeGranularity::full;
+  list.front() = list.front().with("uniform 1");
   expect_the_same_from_graphs(config, list);
 }
 

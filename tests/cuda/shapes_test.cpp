@@ -23,10 +23,15 @@ bool shapes_are_small() { return !is_real_gpu() || std::getenv("TRIREME_TEST_SMA
 std::vector<Model> models() {
   // Each head size has its own kernels.
   if (shapes_are_small()) {
-    return {{9, 2, 128, 2, 64, 40, 67}, {70, 1, 96, 1, 96, 32, 35}, {33, 2, 200, 2, 128, 48, 131}};
+    return {{9, 2, 128, 2, 64, 40, 67},
+            {70, 1, 96, 1, 96, 32, 35},
+            {33, 2, 200, 2, 128, 48, 131},
+            {17, 1, 64, 1, 192, 16, 40}};
   }
-  return {
-      {1024, 2, 768, 12, 64, 3072, 50304}, {1024, 2, 1536, 16, 96, 6144, 51200}, {1024, 2, 3072, 4, 96, 1536, 6400}};
+  return {{1024, 2, 768, 12, 64, 3072, 50304},
+          {1024, 2, 1536, 16, 96, 6144, 51200},
+          {1024, 2, 3072, 4, 96, 1536, 6400},
+          {1024, 2, 1024, 4, 192, 1024, 6400}};
 }
 
 /// Random numbers in host memory, drawn once for both sides of a comparison.

@@ -9,6 +9,7 @@
 #include "src/train/state_tensors.hpp"
 #include "tests/cuda/gpu_backend.hpp"
 #include "tests/fakes/memory_store.hpp"
+#include "tests/support/first_samples.hpp"
 #include "tests/support/generated.hpp"
 #include "tests/support/message_of.hpp"
 #include "tests/support/model_variants.hpp"
@@ -16,20 +17,6 @@
 
 namespace trireme::test {
 namespace {
-
-/// The first samples of a source.
-class FirstSamples final : public data::SampleSource {
- public:
-  FirstSamples(const data::SampleSource& source, std::int64_t size) : source_(source), size_(size) {}
-  std::int64_t size() const override { return size_; }
-  std::int64_t sequence_length() const override { return source_.sequence_length(); }
-  data::SampleFields fields() const override { return source_.fields(); }
-  void read(std::int64_t index, const data::SampleView& sample) const override { source_.read(index, sample); }
-
- private:
-  const data::SampleSource& source_;
-  std::int64_t size_;
-};
 
 class GpuTraining : public GpuBackendTest {
  protected:
@@ -89,12 +76,11 @@ TEST_F(GpuTraining, Fp16ScalesItsLoss) {
 }
 
 /// Expects the same bits of two deterministic runs, the second with steps that run as graphs.
-void expect_the_same_from_graphs(Communicator& world, const TrainingRunConfig& config, Layout layout) {
+void expect_the_same_from_graphs(Communicator& world, const TrainingRunConfig& config, const Layout& layout) {
   SCOPED_TRACE(testing::Message() << name_of(config.dtype) << ", " << layout);
   const DeviceChoice device = gpu_device(DeviceTransport::nccl, {.deterministic = true});
   const Curve expected = training_curve(world, config, layout, device);
-  layout.options.cuda_graphs = true;
-  expect_same_bits(training_curve(world, config, layout, device), expected);
+  expect_same_bits(training_curve(world, config, layout.with("graphs"), device), expected);
 }
 
 TEST_F(GpuTraining, GraphsComputeTheSameBits) {
@@ -108,8 +94,7 @@ TEST_F(GpuTraining, GraphsComputeTheSameBits) {
 TEST_F(GpuTraining, GraphsOfChunkedCrossEntropyComputeTheSameBitsAsTheCpuComputes) {
   TrainingRunConfig config = small_run();
   config.optimizer.adamw = {0.9, 0.95, 1e-8, DType::bf16, DType::bf16};
-  Layout layout;
-  layout.options.cross_entropy_chunks = 3;
+  const Layout layout = "cross-entropy-chunks 3";
   expect_the_cpus_curve(config, layout);
   expect_the_same_from_graphs(world_, config, layout);
   expect_predicted_memory(world_, config, layout, gpu_device());
@@ -168,10 +153,8 @@ std::vector<std::pair<TrainingRunConfig, Layout>> task_runs() {
     config.model.output = output;
     config.model.classes = output == ModelOutput::choices ? 2 : 3;
     config.dtype = dtype;
-    Layout layout;
-    layout.options.micro_batch_size = 2 * config.model.samples_per_label();
-    config.batch = 4 * layout.options.micro_batch_size;
-    runs.emplace_back(config, layout);
+    config.batch = 8 * config.model.samples_per_label();
+    runs.emplace_back(config, fmt::format("b {}", config.batch / 4));
   };
   add(model::ModelFamily::bert, model::NormPlacement::pre, DType::bf16, ModelOutput::classes);
   add(model::ModelFamily::gpt, model::NormPlacement::pre, DType::fp32, ModelOutput::classes);
@@ -207,11 +190,11 @@ TEST_F(GpuTraining, GraphsOfTaskHeadsComputeTheSameBits) {
 }
 
 TEST_F(GpuTraining, ScoringAndEvaluatingBetweenGraphsChangesNothing) {
-  auto [config, layout] = task_runs().front();
+  const auto [config, layout] = task_runs().front();
   std::vector<double> figures[2];
   for (const bool graphs : {false, true}) {
-    layout.options.cuda_graphs = graphs;
-    TrainingRun run(world_, config, layout, {}, gpu_device(DeviceTransport::nccl, {.deterministic = true}));
+    TrainingRun run(world_, config, graphs ? layout.with("graphs") : layout, {},
+                    gpu_device(DeviceTransport::nccl, {.deterministic = true}));
     const FirstSamples samples(*run.data.train, 3);
     for (std::int64_t i = 0; i < config.steps; ++i) {
       figures[graphs].push_back(run.step().lm_loss);
@@ -225,8 +208,7 @@ TEST_F(GpuTraining, ScoringAndEvaluatingBetweenGraphsChangesNothing) {
 TEST_F(GpuTraining, MemoryOfATaskIsAsPredicted) {
   for (auto [config, layout] : task_runs()) {
     config.steps = 1;
-    layout.options.cuda_graphs = true;
-    expect_predicted_memory(world_, config, layout, gpu_device());
+    expect_predicted_memory(world_, config, layout.with("graphs"), gpu_device());
   }
 }
 
@@ -235,24 +217,14 @@ TEST_F(GpuTraining, GraphsOfAllMicroBatchesInFlightComputeTheSameBits) {
   config.model.layers = 1;
   config.batch = 2;
   config.steps = 4;  // plain, recorded, replayed twice
-  for (const auto schedule : {parallel::ScheduleKind::gpipe, parallel::ScheduleKind::zero_bubble}) {
-    Layout layout;
-    layout.options.parallel.schedule = schedule;
-    expect_the_same_from_graphs(world_, config, layout);
-  }
+  for (const char* schedule : {"gpipe", "zero-bubble"}) expect_the_same_from_graphs(world_, config, schedule);
 }
 
 TEST_F(GpuTraining, MemoryIsAsPredicted) {
   TrainingRunConfig config = small_run();
   config.dtype = DType::bf16;
   config.steps = 1;
-  for (const bool graphs : {false, true}) {
-    Layout layout;
-    layout.options.cuda_graphs = graphs;
-    layout.options.parallel.schedule =
-        graphs ? parallel::ScheduleKind::zero_bubble : parallel::ScheduleKind::one_forward_one_backward;
-    layout.options.recomputation.granularity =
-        graphs ? model::RecomputeGranularity::full : model::RecomputeGranularity::selective;
+  for (const char* layout : {"1f1b selective", "zero-bubble uniform 1 graphs"}) {
     expect_predicted_memory(world_, config, layout, gpu_device());
   }
 }
@@ -271,12 +243,9 @@ TEST_F(GpuTraining, GraphsAreRefusedIfUnsupported) {
   const auto refusal = [&](const Layout& layout, const DeviceChoice& device) {
     return message_of<ConfigError>([&] { TrainingRun(world_, small_run(), layout, {}, device); });
   };
-  Layout layout;
-  layout.options.cuda_graphs = true;
-  EXPECT_THAT(refusal(layout, {}), testing::HasSubstr("the backend cpu has no graphs"));
-  layout.options.parallel.data_parallel.overlap_reduce = true;
-  layout.options.parallel.data_parallel.sharding = parallel::DataSharding::optimizer_and_gradients;
-  EXPECT_THAT(refusal(layout, gpu_device()), testing::HasSubstr("does not support <overlap_grad_reduce> with ZeRO 2"));
+  EXPECT_THAT(refusal("graphs", {}), testing::HasSubstr("the backend cpu has no graphs"));
+  EXPECT_THAT(refusal("graphs overlap zero2", gpu_device()),
+              testing::HasSubstr("does not support <overlap_grad_reduce> with ZeRO 2"));
 }
 
 /// Saves the state of `from` and continues from it in `to`.

@@ -11,6 +11,7 @@
 #include "tests/cuda/scripted_gemm.hpp"
 #include "tests/fakes/timeline.hpp"
 #include "tests/support/message_of.hpp"
+#include "tests/support/temporary_directory.hpp"
 
 namespace trireme::cuda {
 namespace {
@@ -22,11 +23,6 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::Not;
-
-std::string content_of(const std::string& path) {
-  std::ifstream file(path);
-  return {std::istreambuf_iterator<char>(file), {}};
-}
 
 TEST_F(CudaGemm, TakesTheFormAndAlgorithmOfLeastTimeAndRemembersThem) {
   const auto gemm = make([](const fake_cublaslt::Last& last) {

@@ -87,7 +87,6 @@ check "verify: a file that cannot be read is exit code 5, also where the HDF5 li
 
 # Another run's.
 refused 3 "model.layers" 2 train "${run[@]/#4/2}" --load good
-refused 3 "does not fit this run" 2 train "${run[@]}" --load good --dtype fp64
 other=("${model[@]}" --data-path other.h5 --global-batch-size 4 --train-iters 12 --lr 0.01 --eval-iters 0 --load good)
 refused 3 "data.corpora" 2 train "${other[@]}"
 on 2 train "${other[@]}" --allow-new-data --override-opt-param-scheduler

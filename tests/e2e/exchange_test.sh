@@ -41,6 +41,46 @@ done_by 1 checkpoint import --input phi3-out --output phi3-again --no-tokenizer 
 sed 's/"rope_type": "default"/"rope_type": "longrope"/' "$fixtures/phi3/config.json" >phi3-out/config.json
 refused 3 "rope_type is 'longrope': Phi3ForCausalLM is supported" 1 checkpoint import --input phi3-out --output none
 
+# Other classes of BERT are parts of one; what their files lack gets initial weights.
+for name in masked base tokens; do
+  done_by 2 checkpoint import --input "$fixtures/bert_$name" --output "bert_$name" --no-tokenizer --dtype fp64
+  cp err "err.$name"
+  done_by 1 checkpoint export --load "bert_$name" --output "bert_$name-out"
+done
+check "a BertForMaskedLM lacks the pooler and the order" grep -q "BertForMaskedLM lacks .* initial weights: pooler, sop" err.masked
+check "a BertModel has no heads" grep -q "initial weights: mlm, sop" err.base
+check "the head of a token classification is left out" grep -q "left out: classifier.weight, classifier.bias" err.tokens
+for name in masked base; do
+  check "the export of bert_$name has its tensors" \
+    [ "$(data_of "bert_$name-out/model.safetensors")" = "$(data_of "$fixtures/bert_$name/model.safetensors")" ]
+done
+check "without its head it is a BertModel" grep -q '"BertModel"' bert_tokens-out/config.json
+cp "$fixtures/bert/model.safetensors" bert_masked-out/
+done_by 1 checkpoint import --input bert_masked-out --output bert_full --no-tokenizer
+check "all tensors of a pretrained BERT are taken" [ "$(grep -c 'initial weights' err)" = 0 ]
+
+# Weights of torch.save, in several files.
+done_by 2 checkpoint import --input "$fixtures/gpt2_pickled" --output pickled --no-tokenizer
+done_by 1 checkpoint import --input "$fixtures/gpt2" --output plain --no-tokenizer
+for name in pickled plain; do done_by 1 checkpoint export --load "$name" --output "$name-out"; done
+check "pytorch_model.bin has the same weights" \
+  [ "$(data_of pickled-out/model.safetensors)" = "$(data_of plain-out/model.safetensors)" ]
+cp -r "$fixtures/gpt2_pickled" damaged
+sed -i 's/"transformer.wte.weight"/"transformer.wtf.weight"/' damaged/pytorch_model.bin.index.json
+refused 3 "has the tensor 'transformer.wte.weight', which" 1 checkpoint import --input damaged --output none
+printf x | dd of=damaged/pytorch_model-00001-of-00002.bin bs=1 seek=2000 conv=notrunc status=none
+cp "$fixtures/gpt2_pickled/pytorch_model.bin.index.json" damaged/
+refused 3 "damaged/pytorch_model-00001-of-00002.bin" 1 checkpoint import --input damaged --output none
+
+# A Mistral without windows.
+mkdir windowless
+sed 's/"sliding_window": 3/"sliding_window": null/' "$fixtures/mistral/config.json" >windowless/config.json
+cp "$fixtures/mistral/model.safetensors" windowless/
+done_by 1 checkpoint import --input windowless --output windowless-ours --no-tokenizer
+check "a Mistral without windows is a Llama" grep -q '"model.kind": *"llama"' windowless-ours/step-00000000/manifest.json
+done_by 1 checkpoint export --load windowless-ours --output windowless-out
+check "and exported as it was" grep -q '"sliding_window": null' windowless-out/config.json
+
 # A model with experts trains on any grid, and is exported with the same bytes.
 done_by 2 checkpoint import --input "$fixtures/qwen3_moe" --output experts --no-tokenizer --dtype fp64
 options=$(sed -n 's/.*train it with //p' err)

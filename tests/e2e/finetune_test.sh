@@ -61,6 +61,13 @@ cp out seeds.json
 check "three seeds have a result each" [ "$(grep -c '"seed":' out)" -eq 3 ]
 check "a median and an ensemble" grep -q '"seeds": 3, "median_accuracy": .*"ensemble": {.*"ensemble_test": {' out
 check "and folders of their own" [ -d seeds/seed-1236 ]
+done_by 2 eval --task RACE --load seeds/seed-1234 --ensemble seeds/seed-1235 seeds/seed-1236 --data-path dev.jsonl race/high \
+  --predictions-file letters --tp 2 --micro-batch-size 2
+figures() { grep -o '"correct": [^}]*' "$1" | sed 's/, "loss".*//'; }
+check "separately trained models form the ensemble that the seeds form" \
+  [ "$(figures out | head -1)" = "$(sed -n 's/.*"ensemble": {\([^}]*\)}.*/\1/p' seeds.json)" ]
+check "each data set keeps its own figures" [ "$(grep -c '"data": "race/high", .*"total": 5,' out)" -eq 1 ]
+check "and its own letters" [ "$(wc -l <letters.0) $(wc -l <letters.1) $(grep -c '^[0-9]	[A-D]$' letters.1)" = "8 6 5" ]
 printf 'host elsewhere\npid 1\n' >seeds/.lock
 refused 4 "seeds is in use by another job, process 1 on host elsewhere" 1 "${seeds[@]}" --save seeds --metrics-file seeds.jsonl
 check "seeds that are done are not begun again beside a job that has others to do" [ ! -e seeds.jsonl.seed-1234 ]
@@ -89,9 +96,13 @@ EOF
 squad 4 >squad.json
 answer=(finetune --task SQUAD --train-data squad.json --lr 0.01 --seq-length 16 --doc-stride 4
   --dtype fp64 --global-batch-size 2 --epochs 2 --predictions-file p.json --n-best-file n.json)
-done_by 1 "${answer[@]}" --valid-data squad.json --pretrained-checkpoint bert
+done_by 1 "${answer[@]}" --valid-data squad.json --pretrained-checkpoint bert --save answers
 cp out one.json
 cp n.json n1.json
+done_by 2 eval --task SQUAD --load answers --ckpt-step "$(field iteration out)" --data-path squad.json --doc-stride 4 --pp 2 \
+  --predictions-file q.json
+check "eval finds the same answers" cmp q.json p.json
+check "and their figures" [ "$(grep -o '"total.*"f1": [0-9.]*' out)" = "$(grep -o '"total.*"f1": [0-9.]*' one.json)" ]
 check "predictions have every question" [ "$(grep -c '"q[123]": "' p.json)" -eq 3 ]
 check "SQuAD's figures are printed" grep -q '"exact": .*"f1": .*"HasAns_total": 2.*"NoAns_total": 1' one.json
 done_by 2 "${answer[@]}" --valid-data squad.json --pretrained-checkpoint bert --tp 2 --sequence-parallel
@@ -106,6 +117,9 @@ for i in 0 1 2 3; do printf '%d\tp\tq\tg\tb1\tb2\tp1\tp2\tthe ship\tthe crew %d\
 pairs=(finetune --task MNLI --train-data mnli.tsv --valid-data mnli.tsv --lr 0.01 --seq-length 32 --dtype fp64
   --global-batch-size 2 --epochs 2)
 done_by 1 "${pairs[@]}" --pretrained-checkpoint gpt --metrics-file one.jsonl --save tuned
+cp out one.json
+done_by 2 eval --task MNLI --load tuned --ckpt-step "$(field iteration out)" --data-path mnli.tsv --cp 2
+check "eval measures a fine-tuned GPT" [ "$(figures out)" = "$(figures one.json)" ]
 done_by 2 "${pairs[@]}" --pretrained-checkpoint gpt --metrics-file two.jsonl --cp 2
 field lm_loss one.jsonl >losses
 field lm_loss two.jsonl >losses2
@@ -115,6 +129,39 @@ check "a GPT computes the same on two context ranks" close_to losses losses2 1e-
 used_on_two_ranks gpt --cp --cp
 refused 4 "(--micro-batch-size 2147483647 --seq-length 32) at least" \
   1 eval --load gpt --data-path corpus.h5 --micro-batch-size 2147483647
+
+# An imported model's classes go by their names; here each has another than the exported model's.
+done_by 1 "${pairs[@]}" --pretrained-checkpoint bert --save classes
+done_by 1 eval --task MNLI --load classes --data-path mnli.tsv --predictions-file ours
+done_by 1 checkpoint export --load classes --output exported
+done_by 1 checkpoint import --input exported --output unnamed --dtype fp64
+done_by 1 eval --task MNLI --load unnamed --data-path mnli.tsv --predictions-file theirs
+check "classes without names keep their order" cmp theirs ours
+sed -i 's/LABEL_0/ENTAILMENT/; s/LABEL_1/neutral/; s/LABEL_2/contradiction/' exported/config.json
+done_by 1 checkpoint import --input exported --output named --dtype fp64
+done_by 2 eval --task MNLI --load named --data-path mnli.tsv --predictions-file theirs --tp 2
+check "classes with names are those" cmp theirs \
+  <(sed 's/entailment/N/; s/neutral/contradiction2/; s/contradiction$/entailment/; s/contradiction2/contradiction/; s/N$/neutral/' ours)
+refused 3 "named holds a model with another head than RACE needs" 1 eval --task RACE --load named --data-path dev.jsonl
+refused 3 "classes holds a model fine-tuned for MNLI. Give --task MNLI" 1 eval --task QQP --load classes --data-path mnli.tsv
+
+# Remedies that messages name are followed.
+followed() { # followed WHAT COMMAND_PATTERN ARGUMENT...: the command in the last message, with these at its end
+  local command
+  command=$(grep -o "trireme $2" err | head -1)
+  command=${command% --train-data FILE*}
+  # shellcheck disable=SC2086  # words
+  done_by 1 ${command#trireme } "${@:3}"
+  check "$1: $command" [ $code -eq 0 ]
+}
+refused 3 "classes holds a model that has a head, fine-tuned for MNLI, and no output layer to start from" \
+  1 "${pairs[@]}" --pretrained-checkpoint classes
+followed "a model with a head is measured" "eval --task MNLI --load classes" --data-path mnli.tsv
+refused 3 "named holds a model that has a head, BertForSequenceClassification" 1 "${pairs[@]}" --pretrained-checkpoint named
+followed "also an imported one" "eval --task MNLI --load named" --data-path mnli.tsv
+refused 3 "bert holds a pretrained model without a head for MNLI" 1 eval --task MNLI --load bert --data-path mnli.tsv
+followed "a model without one is given it" "finetune --task MNLI --pretrained-checkpoint bert.*" "${pairs[@]:3}" --save given
+done_by 1 eval --task MNLI --load given --data-path mnli.tsv
 
 # GLUE's tests have no labels: only predictions can be written.
 printf 'id\tqid1\tqid2\tquestion1\tquestion2\tis_duplicate\n0\t1\t2\ta\tb\t1\n1\t1\t2\tc\td\t1\n' >qqp.tsv
@@ -129,11 +176,12 @@ refused 2 "qqp_test.tsv:1: the header is that of a test set without labels, whic
   "${duplicates[@]:0:${#duplicates[@]}-2}" --test-data qqp_test.tsv
 refused 2 "--predictions-file needs the examples in one file, not in qqp.tsv and qqp_test.tsv" 1 \
   "${duplicates[@]}" --test-data qqp.tsv qqp_test.tsv
-refused 2 "--predictions-file is for --task MNLI, QQP and SQUAD" 1 "${tune[@]}" --pretrained-checkpoint bert --predictions-file p
+done_by 1 "${base[@]}" --train-data race --epochs 1 --pretrained-checkpoint bert --predictions-file p
+check "RACE writes letters" [ "$(grep -c '^[0-9]	[A-D]$' p)" -eq 7 ]
 
 # Refusals.
 refused 3 "--task SQUAD needs a BERT" 2 "${answer[@]}" --valid-data squad.json --pretrained-checkpoint gpt
-refused 3 "holds a model of the task RACE" 1 "${tune[@]}" --pretrained-checkpoint stopped
+refused 3 "holds a model that has a head, fine-tuned for RACE" 1 "${tune[@]}" --pretrained-checkpoint stopped
 refused 2 "give --pretrained-checkpoint, or --load" 1 "${tune[@]}"
 refused 2 "--doc-stride is for --task SQUAD" 1 "${tune[@]}" --pretrained-checkpoint bert --doc-stride 4
 refused 2 "have 11 examples, fewer than one batch" 1 "${base[@]}" --train-data race --pretrained-checkpoint bert --global-batch-size 12

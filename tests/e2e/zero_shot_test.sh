@@ -1,5 +1,6 @@
 #!/bin/bash
 # Tasks that need no training: the same result on every grid, and files that no task can use.
+tests=$(realpath "$(dirname "$0")/..")
 source "$(dirname "$0")/functions.sh"
 
 make_corpus corpus 1
@@ -85,6 +86,53 @@ check "a published line is joined and cleaned" cmp out alone
 head -1 choices.jsonl >mmlu.jsonl
 eval_task 1 MMLU mmlu.jsonl --long-examples cut
 check "MMLU scores one letter a choice" [ "$(number tokens)" -eq 4 ] # a space and a letter
+
+# Tasks in lm-eval's definition: its own figures of a tiny model (tests/fixtures/tasks/make.py), on several grids.
+published=$tests/fixtures/tasks
+done_by 1 checkpoint import --input "$published/model" --output gpt --dtype fp64
+# figures SHOTS: of results.json and of the lines in out, as in expected.txt.
+figures() {
+  awk -v shots="$1" '/^  "results"/ { inside = 1 } /^  }/ { inside = 0 }
+    inside && /^    "[a-z_]*": {/ { split($0, part, "\""); task = part[2] }
+    inside && /,none": / { split($0, part, /"|,none": |,$/); print shots, task, part[2], part[3] part[4] }' results.json
+  sed -n "s/^{\"task\": \"\([a-z_]*\)\".*\"loss\": \([0-9.e+-]*\),.*/$1 \1 loss \2/p" out
+}
+# same_figures SHOTS: each expected figure occurs, equal to 1e-9.
+same_figures() {
+  figures "$1" | awk -v shots="$1" 'NR == FNR { found[$1 " " $2 " " $3] = $4; next } $1 != shots { next }
+    $3 == "loss" && $2 ~ /^mmlu_/ { next } # printed for all subjects together
+    { value = found[$1 " " $2 " " $3]; ++count; off = value - $4; if (off < 0) off = -off
+      if (value == "" || (value != $4 && !(off <= 1e-9 * ($4 < 0 ? -$4 : $4)))) { print "expected", $0, "found", value; bad = 1 } }
+    END { exit bad || count < 30 }' - "$published/expected.txt"
+}
+multiple=hellaswag,arc_easy,arc_challenge,piqa,winogrande,boolq,openbookqa,mmlu,lambada_openai,lambada_standard
+done_by 1 eval --load gpt --task $multiple,wikitext --data-path "$published/data" --output results.json --micro-batch-size 8
+check "figures without examples are lm-eval's" same_figures 0
+done_by 2 eval --load gpt --task $multiple --data-path "$published/data" --output results.json --num-fewshot 2 --tp 2 --micro-batch-size 3
+check "figures with two examples are lm-eval's, on two tensor ranks" same_figures 2
+check "texts too long are counted" grep -q "boolq: .* texts are longer than the model's sequences and lost their beginning" err
+check "a group has its subjects" grep -q '"mmlu_humanities"' results.json
+cp out alone
+done_by 3 eval --load gpt --task $multiple --data-path "$published/data" --num-fewshot 2 --micro-batch-size 2
+loss_counts() { grep -o '"task": "[a-z_]*"\|"loss": [0-9.]\{10\}\|"correct.*"total": [0-9]*' "$1"; }
+check "three data ranks find the same" cmp <(loss_counts out) <(loss_counts alone)
+done_by 1 eval --load gpt --task PIQA --data-path "$published/data/piqa/valid.jsonl" --limit 4
+check "a file alone is a task's" [ "$(number total)" = 4 ]
+sed 's/, "label".*/}/' "$published/data/piqa/valid.jsonl" >valid.jsonl
+sed 's/.*"label": \([01]\).*/\1/' "$published/data/piqa/valid.jsonl" >valid-labels.lst
+cp out alone
+done_by 1 eval --load gpt --task PIQA --data-path valid.jsonl --limit 4
+check "labels may stand in a file of their own" cmp out alone
+refused 2 "--num-fewshot 1 needs train data of piqa to show, and --data-path valid.jsonl is the evaluated file" \
+  1 eval --load gpt --task piqa --data-path valid.jsonl --num-fewshot 1
+refused 2 "--num-fewshot 99 needs 100 examples of hellaswag" 1 eval --load gpt --task hellaswag --num-fewshot 99 \
+  --data-path "$published/data"
+refused 2 "--task hella is not one of perplexity, " 1 eval --load gpt --task hella --data-path valid.jsonl
+refused 2 "--task LAMBADA is not a task that goes together with others" 1 eval --load gpt --task piqa,LAMBADA --data-path valid.jsonl
+refused 2 "--limit needs --task with a task in lm-eval's definition" 1 eval --load gpt --data-path valid.jsonl --limit 2
+mkdir two && cp valid.jsonl two/train.jsonl && cp valid.jsonl two/other.jsonl
+refused 3 "two: none of the 2 data files (other.jsonl, train.jsonl) there is named as the validation data of piqa" \
+  1 eval --load gpt --task piqa --data-path two
 
 # Bad lines: an error with file and line, or all skipped, shown and counted.
 skips() { # skips TASK PATTERN...: of bad.jsonl, where the first line alone is good

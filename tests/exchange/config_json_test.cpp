@@ -36,8 +36,12 @@ TEST(ConfigJson, WhatIsWrittenReadsBackAsTheSameModel) {
   EXPECT_EQ(llama.config.kv_heads(), 2);
   EXPECT_EQ(llama.config.norm_epsilon, 1e-5);
   EXPECT_FALSE(llama.config.tied_output);
-  llama.end_of_text = 3;
+  llama.bos = 2, llama.pad = 5, llama.ends = {3};
   std::vector<HuggingFaceModel> models{llama};
+  llama.ends = {3, 4};
+  models.push_back(llama);
+  EXPECT_EQ(generation_config_json(llama),
+            "{\n  \"bos_token_id\": 2,\n  \"eos_token_id\": [\n    3,\n    4\n  ],\n  \"pad_token_id\": 5\n}\n");
   HuggingFaceModel yarn = llama;
   yarn.config.rotary_scaling = {model::RotaryScalingKind::yarn, 4, 32, 1, 32, 1, 0};
   models.push_back(yarn);
@@ -64,7 +68,9 @@ TEST(ConfigJson, WhatIsWrittenReadsBackAsTheSameModel) {
     EXPECT_EQ(attributes_of(read.config), attributes_of(model.config)) << model.model_class->name;
     EXPECT_EQ(read.model_class, model.model_class);
     EXPECT_EQ(&exchange::model_class_of(model.config, model.model_class->name), model.model_class);
-    EXPECT_EQ(read.end_of_text, model.end_of_text);
+    EXPECT_EQ(read.ends, model.ends);
+    EXPECT_EQ(read.bos, model.bos);
+    EXPECT_EQ(read.pad, model.pad);
   }
 }
 

@@ -4,11 +4,13 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <set>
 
 #include "src/exchange/elements.hpp"
 #include "src/exchange/export.hpp"
 #include "src/exchange/fused_experts.hpp"
 #include "src/exchange/import.hpp"
+#include "src/model/initialisation.hpp"
 #include "src/model/presets.hpp"
 #include "tests/support/message_of.hpp"
 #include "tests/support/other_value.hpp"
@@ -437,20 +439,67 @@ TEST(ModelClass, IsTheNamedOneIfTheModelFits) {
 }
 
 TEST(ModelClass, IsFoundForEveryFamilyByNameAndByDefaults) {
-  EXPECT_EQ(model_classes().size(), 22u);
+  EXPECT_EQ(model_classes().size(), 25u);
   for (const ModelClass& model_class : model_classes()) {
     SCOPED_TRACE(model_class.name);
     EXPECT_EQ(&model_class_from(model_class.name), &model_class);
     model::ModelConfig config = class_defaults(model_class);
     EXPECT_EQ(&model_class_of(config, model_class.name), &model_class);
-    // With all channels rotated, a Phi-3 is a Llama.
-    EXPECT_EQ(model_class_of(config).name,
-              model_class.name == "Phi3ForCausalLM" ? "LlamaForCausalLM" : model_class.name);
+    // With all channels rotated, a Phi-3 is a Llama. A BERT with all of its heads is one for pretraining.
+    const bool is_pretrained = config.is_bert() && config.predicts_tokens();
+    EXPECT_EQ(model_class_of(config).name, model_class.name == "Phi3ForCausalLM" ? "LlamaForCausalLM"
+                                           : is_pretrained                       ? "BertForPreTraining"
+                                                                                 : model_class.name);
     config.layers = 1;
     // The builder refuses a map that lacks a parameter or a row.
     const TensorMap map = tensor_map(model_class, config);
     EXPECT_FALSE(map.parameters.empty());
     for (const MappedTensor& tensor : map.tensors) EXPECT_FALSE(is_buffer(tensor.name)) << tensor.name;
+  }
+}
+
+/// A source without tensors.
+class NoTensors final : public TensorSource {
+ public:
+  std::string description() const override { return "nothing"; }
+  const std::vector<ForeignTensor>& tensors() const override { return none_; }
+  void read(std::size_t, std::int64_t, std::span<std::byte>) override { FAIL() << "there is nothing to read"; }
+
+ private:
+  std::vector<ForeignTensor> none_;
+};
+
+TEST(ModelClass, PartsOfABertThatFilesLackHaveInitialWeights) {
+  for (const auto& [name, lacking] : {std::pair("BertForMaskedLM", std::set<std::string>{"pooler", "sop"}),
+                                      {"BertModel", {"mlm", "sop"}},
+                                      {"BertForTokenClassification", {"mlm", "pooler", "sop"}},
+                                      {"BertForPreTraining", {}}}) {
+    SCOPED_TRACE(name);
+    model::ModelConfig config = class_defaults(model_class_from(name));
+    config.layers = 1;
+    config.vocabulary = 40;
+    const TensorMap map = tensor_map(model_class_from(name), config);
+    std::set<std::string> parts;
+    NoTensors source;
+    ParameterReader reader(map, source, {});
+    for (const MappedParameter& parameter : map.parameters) {
+      if (!parameter.is_initial) continue;
+      parts.insert(parameter.name.substr(0, parameter.name.find('.')));
+      std::vector<std::byte> bytes;
+      ParameterSlice slice = reader.slices_of(parameter, DType::fp64, 8 * 768).back();
+      reader.read(slice, DType::fp64, bytes);
+      const auto* values = reinterpret_cast<const double*>(bytes.data());
+      for (std::int64_t i = 0; i < slice.count * parameter.columns; i += 97) {
+        EXPECT_EQ(values[i], model::initial_value(parameter.name, parameter.role, slice.first * parameter.columns + i,
+                                                  model::Initialisation{}))
+            << parameter.name << " " << i;
+      }
+    }
+    EXPECT_EQ(parts, lacking);
+    for (const MappedTensor& tensor : map.tensors) {
+      EXPECT_EQ(tensor.name.starts_with("bert.") || tensor.name.starts_with("cls."), std::string(name) != "BertModel")
+          << tensor.name;
+    }
   }
 }
 

@@ -3,9 +3,14 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <fstream>
+#include <nlohmann/json.hpp>
 #include <set>
 
+#include "io/huggingface/special_tokens_json.hpp"
+#include "io/posix/file.hpp"
+#include "io/posix/folder.hpp"
 #include "io/tokenizer/huggingface_file.hpp"
 #include "io/tokenizer/tokenizer_files.hpp"
 #include "tests/support/message_of.hpp"
@@ -15,10 +20,13 @@
 namespace trireme::io {
 namespace {
 
+using nlohmann::json;
 using test::message_of;
 using testing::HasSubstr;
 
 void write(const std::string& path, const std::string& text) { std::ofstream(path, std::ios::binary) << text; }
+
+std::string text_in(const std::string& path) { return read_whole_file(path, 1 << 20); }
 
 /// Writes a tokenizer's files but for those of `left_out`, and reads them again.
 std::unique_ptr<data::Tokenizer> reread(const data::Tokenizer& tokenizer, std::set<std::string> left_out = {}) {
@@ -27,6 +35,11 @@ std::unique_ptr<data::Tokenizer> reread(const data::Tokenizer& tokenizer, std::s
     if (!left_out.contains(name)) write(folder / name, text);
   }
   return read_tokenizer_of(folder.path(), "");
+}
+
+bool is_equal(const data::Tokenizer& one, const data::Tokenizer& other) {
+  return one.name() == other.name() && one.end_of_document() == other.end_of_document() &&
+         data::compare_tokenizers(one.name(), one.payload(), other.name(), other.payload()).same_ids;
 }
 
 data::WordPieceVocabulary small_wordpiece() {
@@ -38,29 +51,29 @@ TEST(TokenizerJson, FilesThatAreWrittenMakeAnEqualTokenizer) {
   const test::SmallBpe files(folder.path());
   data::BpeVocabulary bpe = read_bpe_files(files.vocabulary_path, files.merges_path);
   const auto gpt2 = data::make_gpt2_tokenizer(bpe);
-  EXPECT_EQ(reread(*gpt2)->digest(), gpt2->digest());
-  EXPECT_EQ(reread(*gpt2, {"tokenizer.json"})->digest(), gpt2->digest());
+  EXPECT_TRUE(is_equal(*reread(*gpt2), *gpt2));
+  EXPECT_TRUE(is_equal(*reread(*gpt2, {"tokenizer.json"}), *gpt2));
   for (const data::WordPattern pattern : {data::WordPattern::llama3, data::WordPattern::qwen2}) {
     bpe.pattern = pattern;
     bpe.compose = pattern == data::WordPattern::qwen2;
     bpe.whole_words = pattern == data::WordPattern::llama3;
     bpe.special = {bpe.end_of_document};
     const auto tokenizer = data::make_huggingface_tokenizer(bpe);
-    EXPECT_EQ(reread(*tokenizer)->digest(), tokenizer->digest());
+    EXPECT_TRUE(is_equal(*reread(*tokenizer), *tokenizer));
   }
   for (const bool lower_case : {true, false}) {
     data::WordPieceVocabulary vocabulary = small_wordpiece();
     vocabulary.lower_case = lower_case;
     const auto wordpiece = data::make_wordpiece_tokenizer(vocabulary);
-    EXPECT_EQ(reread(*wordpiece)->digest(), wordpiece->digest());
-    EXPECT_EQ(reread(*wordpiece, {"tokenizer.json"})->digest(), wordpiece->digest());
+    EXPECT_TRUE(is_equal(*reread(*wordpiece), *wordpiece));
+    EXPECT_TRUE(is_equal(*reread(*wordpiece, {"tokenizer.json"}), *wordpiece));
   }
 }
 
 TEST(TokenizerJson, BytesAreABpeWithoutMerges) {
   const auto bytes = data::make_byte_tokenizer();
   const std::string file = tokenizer_files(*bytes, 257, 64).at("tokenizer.json");
-  const auto bpe = data::make_huggingface_tokenizer(parse_huggingface_file(file, "tokenizer.json", ""));
+  const auto bpe = data::make_huggingface_tokenizer(parse_huggingface_file(file, "tokenizer.json", {}));
   ASSERT_EQ(bpe->vocabulary_size(), 257);
   EXPECT_EQ(bpe->end_of_document(), 256);
   std::vector<std::int32_t> ids, wanted;
@@ -68,7 +81,95 @@ TEST(TokenizerJson, BytesAreABpeWithoutMerges) {
   bpe->encode(text, ids);
   bytes->encode(text, wanted);
   EXPECT_EQ(ids, wanted);
-  EXPECT_EQ(reread(*bytes)->digest(), bytes->digest());
+  EXPECT_TRUE(is_equal(*reread(*bytes), *bytes));
+}
+
+class SpecialTokensJson : public testing::TestWithParam<const char*> {
+ protected:
+  const std::string folder_ = std::string(TRIREME_FIXTURES "/tokenizers/") + GetParam();
+  const std::unique_ptr<data::Tokenizer> tokenizer_ = read_tokenizer_of(folder_, "");
+
+  json file(const std::string& name) const { return json::parse(text_in(folder_ + "/" + name)); }
+};
+
+TEST_P(SpecialTokensJson, GiveTheIdsOfTransformers) {
+  const bool ends = tokenizer_->name() == "wordpiece";  // [SEP] follows the text
+  for (const json& pair : file("expected.json")) {
+    std::vector<std::int32_t> ids = tokenizer_->encode_prompt(pair[0].get<std::string>());
+    if (ends) ids.push_back(pair[1].back().get<std::int32_t>());
+    EXPECT_EQ(ids, pair[1].get<std::vector<std::int32_t>>()) << pair[0];
+  }
+}
+
+TEST_P(SpecialTokensJson, ReturnFromTheExportOfACheckpoint) {
+  const auto stored = data::tokenizer_from_payload(tokenizer_->name(), tokenizer_->payload());
+  EXPECT_EQ(stored->special(), tokenizer_->special());
+  // A BERT's export lacks the tokens that its tokenizer adds.
+  const std::int64_t rows = std::ssize(file("tokenizer.json")["model"]["vocab"]);
+  const auto written = tokenizer_files(*stored, tokenizer_->name() == "wordpiece" ? rows : 1000, 64);
+  for (const char* name : {"tokenizer_config.json", "generation_config.json", "chat_template.jinja"}) {
+    ASSERT_EQ(written.contains(name), is_there(folder_ + "/" + name)) << name;
+    if (!written.contains(name)) continue;
+    EXPECT_EQ(written.at(name), text_in(folder_ + "/" + name));
+  }
+  const json original = file("tokenizer.json"), ours = json::parse(written.at("tokenizer.json"));
+  for (const char* name : {"added_tokens", "post_processor", "normalizer", "pre_tokenizer"}) {
+    EXPECT_EQ(ours[name], original[name]) << name;
+  }
+  const test::TemporaryDirectory again;
+  for (const auto& [name, text] : written) write(again / name, text);
+  EXPECT_EQ(read_tokenizer_of(again.path(), "")->special(), tokenizer_->special());
+}
+
+INSTANTIATE_TEST_SUITE_P(Fixtures, SpecialTokensJson, testing::Values("llama3", "added", "bert"),
+                         [](const auto& info) { return std::string(info.param); });
+
+TEST(SpecialTokensOfFiles, HaveRolesEndsAndATemplate) {
+  const auto llama3 = read_tokenizer_of(TRIREME_FIXTURES "/tokenizers/llama3", "");
+  const data::SpecialTokens& special = llama3->special();
+  EXPECT_EQ(special.bos, 272);
+  EXPECT_EQ(special.eos, 274);
+  EXPECT_EQ(special.pad, 276);
+  EXPECT_EQ(llama3->end_of_document(), 273);
+  EXPECT_THAT(llama3->stops(), testing::ElementsAre(273, 274));
+  EXPECT_THAT(chat_template_of(special), testing::StartsWith("{{ bos_token }}{% for message"));
+  const auto added = read_tokenizer_of(TRIREME_FIXTURES "/tokenizers/added", "");
+  EXPECT_EQ(added->end_of_document(), *added->special().eos);  // no known name ends documents
+  EXPECT_TRUE(added->special().added.at(276).lstrip);
+  EXPECT_EQ(chat_template_of(added->special()), "");
+}
+
+TEST(SpecialTokensOfFiles, OfFilesWithoutAPostProcessorFollowTheirSettings) {
+  const test::TemporaryDirectory folder, exported;
+  const test::SmallBpe files(folder.path());
+  std::filesystem::rename(files.vocabulary_path, folder / "vocab.json");
+  std::filesystem::rename(files.merges_path, folder / "merges.txt");
+  write(
+      folder / "tokenizer_config.json",
+      R"({"bos_token": {"content": "<|endoftext|>"}, "eos_token": "a", "add_bos_token": true, "add_eos_token": true})");
+  const auto tokenizer = read_tokenizer_of(folder.path(), "");
+  EXPECT_THAT(tokenizer->encode_prompt(""), testing::ElementsAre(tokenizer->end_of_document()));
+  for (const auto& [name, text] : tokenizer_files(*tokenizer, 1000, 64)) write(exported / name, text);
+  EXPECT_EQ(read_tokenizer_of(exported.path(), "")->special().prefix, tokenizer->special().prefix);
+  const json written = json::parse(text_in(exported / "tokenizer.json"))["post_processor"];
+  EXPECT_EQ(written["single"].size(), 3u);
+  EXPECT_EQ(written["pair"][4], json::parse(R"({"Sequence": {"id": "B", "type_id": 1}})"));
+}
+
+TEST(SpecialTokensOfFiles, ThatAreUnsupportedOrDamagedAreRefused) {
+  const test::TemporaryDirectory folder;
+  json file = json::parse(text_in(TRIREME_FIXTURES "/tokenizers/llama3/tokenizer.json"));
+  const auto error_of = [&] {
+    write(folder / "tokenizer.json", file.dump());
+    return message_of<DataError>([&] { read_tokenizer_of(folder.path(), ""); });
+  };
+  file["post_processor"] = {{"type", "Magic"}};
+  EXPECT_THAT(error_of(), HasSubstr("the post-processor {\"type\":\"Magic\"} is not supported, only ByteLevel"));
+  file["post_processor"] = {{"type", "BertProcessing"}, {"cls", {"<s>", 5000}}, {"sep", {"</s>", 1}}};
+  EXPECT_THAT(error_of(), HasSubstr("the special token 5000 is not in the vocabulary of 277 ids"));
+  file["post_processor"] = nullptr;
+  write(folder / "generation_config.json", "[");
+  EXPECT_THAT(error_of(), HasSubstr("generation_config.json: not JSON"));
 }
 
 TEST(TokenizerJson, IdsFromElsewhereHaveNoFiles) {

@@ -50,7 +50,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
         return data::make_gpt2_tokenizer(io::parse_bpe_files(vocabulary, "vocabulary", std::string(merges), "merges"));
       },
       merges);
-  check([&] { return data::make_huggingface_tokenizer(io::parse_huggingface_file(whole, "file", "")); }, whole);
+  check([&] { return data::make_huggingface_tokenizer(io::parse_huggingface_file(whole, "file", {})); }, whole);
   for (const bool lower_case : {false, true}) {
     check(
         [&] {

@@ -126,18 +126,9 @@ void expect_same(const std::vector<std::string>& actual, const std::vector<std::
   }
 }
 
-Layout layout_of(int tensor, int pipeline, int context = 1, int chunks = 1) {
-  Layout layout;
-  layout.tensor = tensor;
-  layout.pipeline = pipeline;
-  layout.context = context;
-  if (chunks > 1) layout.options.parallel.pipeline.chunks = chunks;
-  return layout;
-}
-
 std::vector<Layout> layouts(int ranks) {
-  if (ranks == 2) return {layout_of(2, 1), layout_of(1, 2, 1, 2), layout_of(1, 1), layout_of(1, 1, 2)};
-  return {layout_of(2, 2), layout_of(2, 1), layout_of(1, 2), layout_of(1, 1)};
+  if (ranks == 2) return {"tp 2", "pp 2 vpp 2", "", "cp 2"};
+  return {"tp 2 pp 2", "tp 2", "pp 2", ""};
 }
 
 TEST(BatchGeneration, NeitherTheGridNorTheBatchChangesATextOrItsLogProbabilities) {
@@ -225,21 +216,8 @@ TEST(BatchGeneration, TakesRecordsInOrderOverSeveralExchanges) {
 
 /// Layouts whose ranks divide experts otherwise than layers, or the sequence.
 std::vector<Layout> divided_layouts(int ranks) {
-  Layout experts, folded, sequence;
-  experts.expert = 2;
-  folded.tensor = 2;
-  folded.expert_tensor = 1;
-  sequence.tensor = 2;
-  sequence.options.parallel.sequence_parallel = true;
-  std::vector<Layout> layouts = {experts, folded, sequence};
-  folded.expert = 2;
-  layouts.push_back(folded);
-  if (ranks == 4) {
-    folded.options.parallel.exchange_tokens = true;
-    layouts.push_back(folded);  // with two data ranks
-    sequence.pipeline = 2;
-    layouts.push_back(sequence);
-  }
+  std::vector<Layout> layouts = {"ep 2", "tp 2 etp 1", "tp 2 etp 1 ep 2", "tp 2 sp"};
+  if (ranks == 4) layouts.insert(layouts.end(), {"tp 2 etp 1 ep 2 exchange", "ep 4 exchange", "tp 2 pp 2 sp"});
   return layouts;
 }
 
@@ -282,9 +260,7 @@ TEST(BatchGeneration, ShowsEachTokenAndEndsWhenARankIsInterrupted) {
 
 TEST(BatchGeneration, SamplesBetweenStepsDoNotChangeTraining) {
   // The gather of parameters is in flight after a step.
-  Layout layout = layout_of(world().size() / 2, 1);
-  layout.options.parallel.sequence_parallel = layout.tensor > 1;
-  layout.options.parallel.data_parallel = {.sharding = parallel::DataSharding::optimizer, .overlap_gather = true};
+  const Layout layout = world().size() == 4 ? "tp 2 sp zero1 gather" : "zero1 gather";
   const std::vector<Prompt> prompts = {{0, "", {3, 1, 4}, 12}};
   const auto run_steps = [&](bool samples, std::vector<std::int32_t>& text) {
     TrainingRun run(world(), run_of(small_model()), layout);
@@ -294,7 +270,7 @@ TEST(BatchGeneration, SamplesBetweenStepsDoNotChangeTraining) {
     }
     const double loss = run.step().lm_loss;
     if (!samples) return loss;
-    TrainingRun alone(world(), run_of(small_model()), layout_of(1, 1));  // another grid has the same texts
+    TrainingRun alone(world(), run_of(small_model()), {});  // another grid has the same texts
     for (int i = 0; i < 3; ++i) alone.step();
     EXPECT_EQ(generate(alone.gpt, world(), prompts, {}).front().tokens, text);
     return loss;

@@ -55,13 +55,7 @@ infer::TextScores scores_of(train::ParallelModel& model) {
 }
 
 /// Grids of two ranks. Two data ranks divide five scored texts.
-std::vector<Layout> layouts() {
-  Layout pairs{1, 1, {}}, sequence_parallel{2, 1, {}}, interleaved{1, 2, {}}, context{1, 1, {}, 2};
-  pairs.options.micro_batch_size = context.options.micro_batch_size = 2;
-  sequence_parallel.options.parallel.sequence_parallel = true;
-  interleaved.options.parallel.pipeline.chunks = 2;
-  return {{1, 1, {}}, pairs, {2, 1, {}}, {1, 2, {}}, sequence_parallel, interleaved, context};
-}
+std::vector<Layout> layouts() { return {"", "b 2", "tp 2", "pp 2", "tp 2 sp", "pp 2 vpp 2", "cp 2 b 2"}; }
 
 void expect_same(const infer::TextScores& actual, const infer::TextScores& expected) {
   ASSERT_EQ(actual.scores.size(), expected.scores.size());
@@ -79,7 +73,7 @@ TEST(ScoreTexts, EachTextCountsOnceWithDividedExperts) {
   config.model.linear_bias = false;
   config.model.experts.count = 4;
   SelfCommunicator alone;
-  TrainingRun one(alone, config, {}), run(world(), config, {1, 1, {}, 1, 2});
+  TrainingRun one(alone, config, {}), run(world(), config, "ep 2");
   expect_same(scores_of(run.gpt), scores_of(one.gpt));
 }
 

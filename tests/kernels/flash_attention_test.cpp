@@ -1,5 +1,4 @@
 // Attention on tensor cores, against the definition in fp64.
-#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <limits>
@@ -37,14 +36,6 @@ TEST_P(FlashAttention, MatchesTheDefinition) {
   }
 }
 
-std::string name_of_case(const testing::TestParamInfo<std::tuple<DType, Case>>& info) {
-  const Case& c = std::get<1>(info.param);
-  return fmt::format("{}_{}x{}_{}_samples_{}_of_{}_heads_of_{}{}{}{}", name_of(std::get<0>(info.param)), c.queries,
-                     c.keys, c.batch, c.kv_heads, c.heads, c.head_dim, c.causal ? "_causal" : "",
-                     c.dropout > 0 ? "_dropout" : "",
-                     fmt::format("{}{}{}", c.lengths.empty() ? "" : "_padded", c.documents.empty() ? "" : "_documents",
-                                 c.window < 0 ? "" : fmt::format("_window_{}", c.window)));
-}
 // Both types in every kernel, also padded; the ways that sizes can be, in one of them.
 INSTANTIATE_TEST_SUITE_P(Kernels, FlashAttention,
                          testing::Combine(testing::Values(DType::bf16, DType::fp16),
@@ -52,7 +43,9 @@ INSTANTIATE_TEST_SUITE_P(Kernels, FlashAttention,
                                                           Case{130, 130, 2, 2, 1, 64, true, 0.2},  // grouped heads
                                                           Case{65, 65, 1, 3, 1, 96, false, 0.1},   // not causal
                                                           Case{130, 130, 3, 1, 1, 96, false, 0, {0, 47, 129}},
-                                                          Case{80, 80, 2, 1, 1, 128, true, 0, {80, 50}})),
+                                                          Case{80, 80, 2, 1, 1, 128, true, 0, {80, 50}},
+                                                          Case{70, 70, 2, 2, 1, 192, true, 0.1},  // latent attention
+                                                          Case{35, 66, 1, 1, 1, 192, false, 0, {50}})),
                          name_of_case);
 // A tile has 64 keys, of which each warp has 16 in the gradient of keys.
 INSTANTIATE_TEST_SUITE_P(
@@ -71,6 +64,7 @@ INSTANTIATE_TEST_SUITE_P(
         testing::Values(DType::bf16),
         testing::Values(Case{300, 300, 3, 2, 1, 64, true, 0.1, {}, {{1, 64, 65, 127, 200}, {16, 128, 256}, {299}}},
                         Case{200, 200, 2, 1, 1, 128, true, 0.1, {}, {{70, 129, 192}, {48, 64, 112}}},
+                        Case{150, 150, 1, 2, 1, 192, true, 0.1, {}, {{70, 129}}},
                         Case{90, 250, 2, 1, 1, 64, true, 0, {}, {{70, 192, 230}, {100, 249}}},  // queries at the end
                         Case{140, 140, 2, 1, 1, 64, true, 0, {130, 70}, {{60, 100}, {64}}},     // and padding
                         Case{140, 140, 2, 1, 1, 96, false, 0.1, {}, {{60, 100}, {64}}})),       // not causal
@@ -98,7 +92,7 @@ INSTANTIATE_TEST_SUITE_P(
                                      Case{90, 200, 1, 3, 1, 96, true, 0, {}, {{70, 150}}, 60, 0, 6},
                                      Case{70, 70, 2, 1, 1, 128, true, 0.1, {70, 50}, {}, -1, 0, 12},
                                      Case{1, 200, 3, 2, 2, 64, false, 0, {17, 192, 193}, {}, -1, 0, 8})),
-    [](const auto& present) { return name_of_case(present) + "_biased"; });
+    name_of_case);
 INSTANTIATE_TEST_SUITE_P(Sizes, FlashAttention,
                          testing::Combine(testing::Values(DType::bf16),
                                           testing::Values(Case{0, 0, 2, 2, 1, 64},                    //

@@ -97,12 +97,13 @@ class Table {
       parser.parse(arguments);
       const parallel::ProcessGrid grid = reader.parsed().parallel.grid.of(world_.size());
       const app::RunConfig& row_config = reader.settle(grid.data_size());
-      const Layout layout{.tensor = grid.tensor_size(),
-                          .pipeline = grid.pipeline_size(),
-                          .options = row_config.execution_config(),
-                          .context = grid.context_size(),
-                          .expert = grid.expert_size(),
-                          .expert_tensor = grid.expert_tensor_size()};
+      Layout layout;
+      layout.tensor = grid.tensor_size();
+      layout.pipeline = grid.pipeline_size();
+      layout.context = grid.context_size();
+      layout.expert = grid.expert_size();
+      layout.expert_tensor = grid.expert_tensor_size();
+      layout.options = row_config.execution_config();
       const bool oracle = row.tags.contains("oracle");
       TrainingRunConfig config = oracle ? synthetic_run("synthetic_hot").config : config_of(row, row_config);
       if (!oracle) config.steps = std::min(config.steps, most_steps_);
@@ -153,9 +154,7 @@ class Table {
     collectively(world_, [&] {
       if (world_.rank() != 0) return;
       SelfCommunicator alone;
-      Layout layout;
-      layout.options.micro_batch_size = 4;
-      const Curve curve = training_curve(alone, config, layout);
+      const Curve curve = training_curve(alone, config, "b 4");
       for (std::size_t i = 0; i < curve.loss.size(); ++i) {
         text += fmt::format("{:.17g} {:.17g}\n", curve.loss[i], curve.grad_norm[i]);
       }

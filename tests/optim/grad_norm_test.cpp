@@ -50,10 +50,27 @@ double norm_of(Backend& backend, const ParameterBuffer& buffer, int tensor_rank,
   return gradient_norm(backend, buffer, {&group, 1}, sum, power);
 }
 
-TEST(GradientNorm, CountsEachElementOfTheModelOnceOnEveryGrid) {
+class GradientNorm : public testing::Test {
+ protected:
+  /// Calls `check` with this rank's part of the model on every grid of tensor x pipeline ranks.
+  template <class Check>
+  void for_each_grid(const Check& check) {
+    for (int tensor = 1; tensor <= world.size(); ++tensor) {
+      if (world.size() % tensor != 0) continue;
+      SCOPED_TRACE(testing::Message() << "TP " << tensor);
+      const parallel::ProcessGrid grid(world.size(), tensor, world.size() / tensor);
+      const auto position = grid.position(world.rank());
+      check(buffer_of(*backend, position.tensor, tensor, position.pipeline, world.size() / tensor), position.tensor);
+    }
+  }
   Communicator& world = test::world();
   const std::unique_ptr<Backend> backend = make_backend(BackendChoice::cpu, 1);
   SelfCommunicator self;
+  const double close = test::tolerance(DType::fp64, test::Comparison::other_average).grad_norm;
+};
+using Observations = GradientNorm;
+
+TEST_F(GradientNorm, CountsEachElementOfTheModelOnceOnEveryGrid) {
   const int powers[] = {2, 1, 3, infinity_norm};
   const ParameterBuffer whole = buffer_of(*backend, 0, 1, 0, 1);
   std::vector<double> expected;
@@ -62,23 +79,16 @@ TEST(GradientNorm, CountsEachElementOfTheModelOnceOnEveryGrid) {
   EXPECT_GT(expected[1], expected[0]);
   EXPECT_LT(expected[2], expected[0]);
   EXPECT_LT(expected[3], expected[2]);
-  const double close = test::tolerance(DType::fp64, test::Comparison::other_average).grad_norm;
-  for (int tensor = 1; tensor <= world.size(); ++tensor) {
-    if (world.size() % tensor != 0) continue;
-    const parallel::ProcessGrid grid(world.size(), tensor, world.size() / tensor);
-    const auto position = grid.position(world.rank());
-    const ParameterBuffer buffer =
-        buffer_of(*backend, position.tensor, tensor, position.pipeline, world.size() / tensor);
+  for_each_grid([&](const ParameterBuffer& buffer, int tensor_rank) {
     // The same powers, added in another order.
     for (std::size_t i = 0; i < expected.size(); ++i) {
-      const double norm = norm_of(*backend, buffer, position.tensor, world, self, powers[i]);
-      EXPECT_NEAR(norm / expected[i], 1, close) << "TP " << tensor << ", power " << powers[i];
+      const double norm = norm_of(*backend, buffer, tensor_rank, world, self, powers[i]);
+      EXPECT_NEAR(norm / expected[i], 1, close) << "power " << powers[i];
     }
-  }
+  });
 }
 
-TEST(GradientNorm, IsTheRootOfTheSumOfSquares) {
-  const std::unique_ptr<Backend> backend = make_backend(BackendChoice::cpu, 1);
+TEST_F(GradientNorm, IsTheRootOfTheSumOfSquares) {
   for (const DType dtype : {DType::fp64, DType::fp32, DType::bf16, DType::fp16}) {
     Parameter p = test::whole_parameter("w", parallel::ParameterRole::matrix, {2, 2});
     p.replicated = true;
@@ -87,16 +97,12 @@ TEST(GradientNorm, IsTheRootOfTheSumOfSquares) {
     copy.shared_copy = true;
     const ParameterBuffer buffer(*backend, dtype, {p, copy});
     backend->elementwise().fill(backend->compute_stream(), 3, buffer.gradients());
-    SelfCommunicator self;
     EXPECT_EQ(norm_of(*backend, buffer, 0, self, self), 6) << name_of(dtype);  // the copy does not count
     EXPECT_EQ(norm_of(*backend, buffer, 1, self, self), 0) << name_of(dtype);  // tensor rank 0 counts it
   }
 }
 
-TEST(GradientNorm, IsNotFiniteOnAllRanksIfOneElementIsNot) {
-  Communicator& world = test::world();
-  const std::unique_ptr<Backend> backend = make_backend(BackendChoice::cpu, 1);
-  SelfCommunicator self;
+TEST_F(GradientNorm, IsNotFiniteOnAllRanksIfOneElementIsNot) {
   for (const double bad : {std::numeric_limits<double>::infinity(), std::nan("")}) {
     const ParameterBuffer buffer = buffer_of(*backend, world.rank(), world.size(), 0, 1);
     if (world.rank() == world.size() - 1) {
@@ -111,9 +117,7 @@ TEST(GradientNorm, IsNotFiniteOnAllRanksIfOneElementIsNot) {
   }
 }
 
-TEST(GradientNorm, HasTheValuesOfMegatronLm) {
-  const std::unique_ptr<Backend> backend = make_backend(BackendChoice::cpu, 1);
-  SelfCommunicator self;
+TEST_F(GradientNorm, HasTheValuesOfMegatronLm) {
   const auto expect_norms = [&](const std::vector<double>& values, const std::vector<double>& norms,
                                 std::int64_t zeros) {
     const ParameterBuffer buffer(*backend, DType::fp64,
@@ -131,10 +135,7 @@ TEST(GradientNorm, HasTheValuesOfMegatronLm) {
   expect_norms({0, 0, 0, 0, 0, 0, 0}, {0, 0, 0, 0}, 7);
 }
 
-TEST(Observations, CountEachElementOfTheModelOnceOnEveryGrid) {
-  Communicator& world = test::world();
-  const std::unique_ptr<Backend> backend = make_backend(BackendChoice::cpu, 1);
-  SelfCommunicator self;
+TEST_F(Observations, CountEachElementOfTheModelOnceOnEveryGrid) {
   const auto observed = [&](ParameterBuffer buffer, int tensor_rank, Communicator& group) {
     backend->elementwise().convert(backend->compute_stream(), buffer.gradients(), buffer.values());
     for (const Parameter& p : buffer.parameters()) {
@@ -151,22 +152,14 @@ TEST(Observations, CountEachElementOfTheModelOnceOnEveryGrid) {
   const auto expected = observed(buffer_of(*backend, 0, 1, 0, 1), 0, self);
   EXPECT_EQ(expected.first, norm_of(*backend, buffer_of(*backend, 0, 1, 0, 1), 0, self, self));
   EXPECT_EQ(expected.second, 8 * (3 * 32 + 32 + 128 + 32));  // qkv, its projection, the MLP's two
-  const double close = test::tolerance(DType::fp64, test::Comparison::other_average).grad_norm;
-  for (int tensor = 1; tensor <= world.size(); ++tensor) {
-    if (world.size() % tensor != 0) continue;
-    const parallel::ProcessGrid grid(world.size(), tensor, world.size() / tensor);
-    const auto position = grid.position(world.rank());
-    const auto actual = observed(buffer_of(*backend, position.tensor, tensor, position.pipeline, world.size() / tensor),
-                                 position.tensor, world);
-    EXPECT_NEAR(actual.first / expected.first, 1, close) << "TP " << tensor;
-    EXPECT_EQ(actual.second, expected.second) << "TP " << tensor;
-  }
+  for_each_grid([&](ParameterBuffer buffer, int tensor_rank) {
+    const auto actual = observed(std::move(buffer), tensor_rank, world);
+    EXPECT_NEAR(actual.first / expected.first, 1, close);
+    EXPECT_EQ(actual.second, expected.second);
+  });
 }
 
-TEST(Observations, CountEachElementOfShardsOnce) {
-  Communicator& world = test::world();
-  const std::unique_ptr<Backend> backend = make_backend(BackendChoice::cpu, 1);
-  SelfCommunicator self;
+TEST_F(Observations, CountEachElementOfShardsOnce) {
   const auto observed = [&](Communicator& group) {
     std::vector<Parameter> list = {test::whole_parameter("wte", parallel::ParameterRole::embedding, {5, 3}),
                                    test::whole_parameter("fc", parallel::ParameterRole::matrix, {9, 7}),

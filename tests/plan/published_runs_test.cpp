@@ -10,6 +10,7 @@
 #include "src/base/error.hpp"
 #include "src/plan/cases/published_schedule.hpp"
 #include "src/plan/cases/run_prediction.hpp"
+#include "tests/support/temporary_directory.hpp"
 
 namespace trireme::plan {
 namespace {
@@ -160,8 +161,7 @@ TEST(PublishedRuns, ExchangeTokensOverExpertRanksAndThoseThatSplitAnExpert) {
 }
 
 TEST(PublishedRuns, OfExpertsAreNearTheirPredictions) {
-  std::ifstream file(TRIREME_PUBLISHED_EXPERTS, std::ios::binary);
-  const auto rows = parse_published_runs("published_experts.csv", {std::istreambuf_iterator<char>(file), {}});
+  const auto rows = parse_published_runs("published_experts.csv", test::content_of(TRIREME_PUBLISHED_EXPERTS));
   ASSERT_EQ(rows.size(), 43u);
   double sum = 0, worst = 0;
   for (const PublishedRow& row : rows) {

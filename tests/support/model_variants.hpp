@@ -2,229 +2,102 @@
 
 #include <algorithm>
 #include <string>
+#include <string_view>
 #include <vector>
 
-#include "src/model/model_config.hpp"
+#include "src/model/fields.hpp"
 
 namespace trireme::test {
 
 /// GPT-2, each single option that turns it into a Llama, a Llama, and BERTs. For models with an even number of heads.
 struct ModelVariant {
   std::string name;
-  void (*apply)(model::ModelConfig&);
+  std::string_view fields;  ///< words of model::set_fields; patterns of layers are repeated
+
+  void apply(model::ModelConfig& config) const {
+    model::set_fields(config, fields);
+    for (std::string* pattern : {&config.window.layers, &config.experts.layers}) {
+      const std::string part = *pattern;
+      while (!part.empty() && std::ssize(*pattern) < config.layers) *pattern += part;
+      pattern->resize(part.empty() ? 0 : static_cast<std::size_t>(config.layers));
+    }
+  }
 };
 
 inline const std::vector<ModelVariant>& model_variants() {
-  using model::ModelConfig;
   static const std::vector<ModelVariant> list = {
-      {"GPT-2", [](ModelConfig&) {}},
-      {"RMSNorm", [](ModelConfig& c) { c.normalization = model::Normalization::rms_norm; }},
-      {"rope", [](ModelConfig& c) { c.position_embedding = model::PositionEmbedding::rope; }},
-      {"rope of half a head",
-       [](ModelConfig& c) {
-         c.position_embedding = model::PositionEmbedding::rope;
-         c.rotary_percent = 0.5;
-         c.rotary_base = 100;
-       }},
-      {"SwiGLU", [](ModelConfig& c) { c.gated = true; }},
-      {"two query groups", [](ModelConfig& c) { c.query_groups = 2; }},
-      {"one query group", [](ModelConfig& c) { c.query_groups = 1; }},
-      {"untied output", [](ModelConfig& c) { c.tied_output = false; }},
-      {"no linear bias", [](ModelConfig& c) { c.linear_bias = false; }},
-      {"biases of queries, keys and values",
-       [](ModelConfig& c) {
-         c.linear_bias = false;
-         c.qkv_bias = true;
-       }},
+      {"GPT-2", ""},
+      {"RMSNorm", "normalization RMSNorm"},
+      {"rope", "position-embedding-type rope"},
+      {"rope of half a head", "position-embedding-type rope rotary-percent 0.5 rotary-base 100"},
+      {"SwiGLU", "swiglu"},
+      {"two query groups", "num-query-groups 2"},
+      {"one query group", "num-query-groups 1"},
+      {"untied output", "untie-embeddings-and-output-weights"},
+      {"no linear bias", "disable-bias-linear"},
+      {"biases of queries, keys and values", "disable-bias-linear add-qkv-bias"},
       {"Nemotron",
-       [](ModelConfig& c) {
-         c.kv_channels = 12;
-         c.query_groups = 2;
-         c.norm_1p = true;
-         c.activation = Activation::squared_relu;
-         c.position_embedding = model::PositionEmbedding::rope;
-         c.rotary_percent = 0.5;
-         c.linear_bias = false;
-         c.tied_output = false;
-       }},
-      {"norms of queries and keys", [](ModelConfig& c) { c.qk_norm = true; }},
+       "kv-channels 12 num-query-groups 2 apply-layernorm-1p squared-relu position-embedding-type rope "
+       "rotary-percent 0.5 disable-bias-linear untie-embeddings-and-output-weights"},
+      {"norms of queries and keys", "qk-layernorm"},
       {"Llama 3.1's frequencies",
-       [](ModelConfig& c) {
-         c.position_embedding = model::PositionEmbedding::rope;
-         c.rotary_base = 500;
-         c.rotary_scaling = {model::RotaryScalingKind::llama3, 8, 16, 1, 4};
-       }},
-      {"interpolated rope",
-       [](ModelConfig& c) {
-         c.position_embedding = model::PositionEmbedding::rope;
-         c.rotary_scaling.interpolation = 2.5;
-       }},
-      {"windows", [](ModelConfig& c) { c.window.left = 3; }},
-      {"windows in every other layer",
-       [](ModelConfig& c) {
-         c.position_embedding = model::PositionEmbedding::rope;
-         c.window = model::AttentionWindow::every(2, 2, c.layers);
-       }},
+       "position-embedding-type rope rotary-base 500 rotary_scaling llama3 rope-scaling-factor 8 "
+       "yarn-original-max-position-embeddings 16 yarn-beta-slow 1 yarn-beta-fast 4"},
+      {"interpolated rope", "position-embedding-type rope rotary-seq-len-interpolation-factor 2.5"},
+      {"windows", "window-size 3"},
+      {"windows in every other layer", "position-embedding-type rope window-size 2 window-attn-skip-freq 10"},
       {"Qwen 3 with YaRN",
-       [](ModelConfig& c) {
-         c.kv_channels = 12;
-         c.query_groups = 2;
-         c.qk_norm = true;
-         c.normalization = model::Normalization::rms_norm;
-         c.position_embedding = model::PositionEmbedding::rope;
-         c.rotary_scaling = {model::RotaryScalingKind::yarn, 4, 64, 1, 32, 1, 0.5};
-         c.gated = true;
-         c.linear_bias = false;
-       }},
+       "kv-channels 12 num-query-groups 2 qk-layernorm normalization RMSNorm position-embedding-type rope "
+       "rotary_scaling yarn yarn-rotary-scaling-factor 4 yarn-original-max-position-embeddings 64 yarn-beta-slow 1 "
+       "yarn-beta-fast 32 yarn-mscale 1 yarn-mscale-all-dim 0.5 swiglu disable-bias-linear"},
       {"latent attention with YaRN",
-       [](ModelConfig& c) {
-         c.latent = {.used = true, .kv_rank = 12, .head_dim = 6, .rotary_dim = 4, .value_dim = 7};
-         c.qk_norm = true;
-         c.normalization = model::Normalization::rms_norm;
-         c.position_embedding = model::PositionEmbedding::rope;
-         c.rotary_scaling = {model::RotaryScalingKind::yarn, 4, 64, 1, 32, 1, 0.5};
-         c.linear_bias = false;
-       }},
+       "multi-latent-attention kv-lora-rank 12 qk-head-dim 6 qk-pos-emb-head-dim 4 v-head-dim 7 qk-layernorm "
+       "normalization RMSNorm position-embedding-type rope rotary_scaling yarn yarn-rotary-scaling-factor 4 "
+       "yarn-original-max-position-embeddings 64 yarn-beta-slow 1 yarn-beta-fast 32 yarn-mscale 1 "
+       "yarn-mscale-all-dim 0.5 disable-bias-linear"},
       {"latent attention with queries of low rank, without norms",
-       [](ModelConfig& c) {
-         c.latent = {.used = true, .query_rank = 10, .kv_rank = 12, .head_dim = 6, .rotary_dim = 2, .value_dim = 8};
-         c.position_embedding = model::PositionEmbedding::rope;
-         c.linear_bias = false;
-       }},
-      {"BERT", [](ModelConfig& c) { c.family = model::ModelFamily::bert; }},
-      {"post-norm BERT",
-       [](ModelConfig& c) {
-         c.family = model::ModelFamily::bert;
-         c.norm_placement = model::NormPlacement::post;
-       }},
-      {"BERT without a binary head",
-       [](ModelConfig& c) {
-         c.family = model::ModelFamily::bert;
-         c.binary_head = false;
-         c.activation = Activation::gelu_erf;
-       }},
-      {"experts",
-       [](ModelConfig& c) {
-         c.gated = true;
-         c.linear_bias = false;
-         c.experts = {.count = 4};
-       }},
+       "multi-latent-attention q-lora-rank 10 kv-lora-rank 12 qk-head-dim 6 qk-pos-emb-head-dim 2 v-head-dim 8 "
+       "position-embedding-type rope disable-bias-linear"},
+      {"BERT", "model-type bert"},
+      {"post-norm BERT", "model-type bert apply-residual-connection-post-layernorm"},
+      {"BERT without a binary head", "model-type bert bert-no-binary-head gelu erf"},
+      {"experts", "swiglu disable-bias-linear num-experts 4"},
       {"experts of their own width in every other layer, by groups, beside a shared one",
-       [](ModelConfig& c) {
-         c.linear_bias = false;
-         c.activation = Activation::squared_relu;
-         c.experts = {.count = 8,
-                      .per_token = 4,
-                      .ffn_hidden = 16,
-                      .shared_hidden = 24,
-                      .layers = model::ExpertConfig::every(2, c.layers),
-                      .score = RouterScore::sigmoid,
-                      .scaling = 2.5,
-                      .groups = 4,
-                      .groups_per_token = 2};
-       }},
-      {"BLOOM",
-       [](ModelConfig& c) {
-         c.position_embedding = model::PositionEmbedding::alibi;
-         c.embedding_norm = true;
-       }},
+       "disable-bias-linear squared-relu num-experts 8 moe-router-topk 4 moe-ffn-hidden-size 16 "
+       "moe-shared-expert-intermediate-size 24 moe-layer-freq 10 moe-router-score-function sigmoid "
+       "moe-router-topk-scaling-factor 2.5 moe-router-num-groups 4 moe-router-group-topk 2"},
+      {"BLOOM", "position-embedding-type alibi embed-layernorm"},
       {"biases by distance in grouped queries with windows",
-       [](ModelConfig& c) {
-         c.position_embedding = model::PositionEmbedding::alibi;
-         c.query_groups = 2;
-         c.window.left = 3;
-       }},
-      {"learned positions on normalised embeddings", [](ModelConfig& c) { c.embedding_norm = true; }},
+       "position-embedding-type alibi num-query-groups 2 window-size 3"},
+      {"learned positions on normalised embeddings", "embed-layernorm"},
       {"Gemma 2",
-       [](ModelConfig& c) {
-         c.kv_channels = 12;
-         c.query_groups = 2;
-         c.normalization = model::Normalization::rms_norm;
-         c.norm_1p = true;
-         c.position_embedding = model::PositionEmbedding::rope;
-         c.window = model::AttentionWindow::every(3, 2, c.layers);
-         c.gated = true;
-         c.gate = Activation::gelu_tanh;
-         c.linear_bias = false;
-         c.sandwich_norm = true;
-         c.scaled_embedding = true;
-         c.query_scalar = 20;
-         c.attention_soft_cap = 0.5;
-         c.logit_soft_cap = 2;
-       }},
+       "kv-channels 12 num-query-groups 2 normalization RMSNorm apply-layernorm-1p position-embedding-type rope "
+       "window-size 3 window-attn-skip-freq 10 geglu disable-bias-linear sandwich-norm scale-embeddings "
+       "query-pre-attn-scalar 20 attn-logit-softcapping 0.5 final-logit-softcapping 2"},
       {"Gemma 3",
-       [](ModelConfig& c) {
-         c.query_groups = 1;
-         c.qk_norm = true;
-         c.position_embedding = model::PositionEmbedding::rope;
-         c.rotary_base_local = 50;
-         c.rotary_scaling.interpolation = 2;
-         c.window = model::AttentionWindow::every(2, 2, c.layers);
-         c.sandwich_norm = true;
-         c.scaled_embedding = true;
-       }},
+       "num-query-groups 1 qk-layernorm position-embedding-type rope rotary-base-local 50 "
+       "rotary-seq-len-interpolation-factor 2 window-size 2 window-attn-skip-freq 10 sandwich-norm scale-embeddings"},
       {"parallel branches of half-rotated heads",
-       [](ModelConfig& c) {
-         c.position_embedding = model::PositionEmbedding::rope;
-         c.rotary_percent = 0.5;
-         c.activation = Activation::gelu_erf;
-         c.parallel_residual = true;
-       }},
+       "position-embedding-type rope rotary-percent 0.5 gelu erf parallel-residual"},
       {"parallel branches with one norm",
-       [](ModelConfig& c) {
-         c.position_embedding = model::PositionEmbedding::rope;
-         c.query_groups = 2;
-         c.linear_bias = false;
-         c.parallel_residual = c.shared_norm = true;
-       }},
-      {"parallel experts",
-       [](ModelConfig& c) {
-         c.linear_bias = false;
-         c.experts = {.count = 4};
-         c.parallel_residual = true;
-       }},
+       "position-embedding-type rope num-query-groups 2 disable-bias-linear parallel-residual shared-norm"},
+      {"parallel experts", "disable-bias-linear num-experts 4 parallel-residual"},
       {"modules ahead",
-       [](ModelConfig& c) {
-         c.position_embedding = model::PositionEmbedding::rope;
-         c.linear_bias = false;
-         c.experts = {.count = 4, .layers = model::ExpertConfig::every(2, c.layers)};
-         c.ahead = {.depths = 2, .loss_factor = 0.3};
-       }},
+       "position-embedding-type rope disable-bias-linear num-experts 4 moe-layer-freq 10 mtp-num-layers 2 "
+       "mtp-loss-scaling-factor 0.3"},
       {"modules ahead with untied output and windows",
-       [](ModelConfig& c) {
-         c.position_embedding = model::PositionEmbedding::rope;
-         c.normalization = model::Normalization::rms_norm;
-         c.tied_output = false;
-         c.scaled_embedding = true;
-         c.window = model::AttentionWindow::every(3, 2, c.layers);
-         c.ahead.depths = 1;
-       }},
-      {"norms across heads", [](ModelConfig& c) { c.qk_norm = c.qk_norm_across_heads = true; }},
-      {"norms after branches", [](ModelConfig& c) { c.post_branch_norm = true; }},
+       "position-embedding-type rope normalization RMSNorm untie-embeddings-and-output-weights scale-embeddings "
+       "window-size 3 window-attn-skip-freq 10 mtp-num-layers 1"},
+      {"norms across heads", "qk-layernorm qk-layernorm-across-heads"},
+      {"norms after branches", "post-branch-norm"},
       {"OLMo 2",
-       [](ModelConfig& c) {
-         c.query_groups = 2;
-         c.qk_norm = c.qk_norm_across_heads = c.post_branch_norm = true;
-         c.normalization = model::Normalization::rms_norm;
-         c.position_embedding = model::PositionEmbedding::rope;
-         c.gated = true;
-         c.linear_bias = false;
-       }},
+       "num-query-groups 2 qk-layernorm qk-layernorm-across-heads post-branch-norm normalization RMSNorm "
+       "position-embedding-type rope swiglu disable-bias-linear"},
       {"experts with norms after branches",
-       [](ModelConfig& c) {
-         c.post_branch_norm = true;
-         c.linear_bias = false;
-         c.experts = {.count = 4, .pre_softmax = true};
-       }},
+       "post-branch-norm disable-bias-linear num-experts 4 moe-router-pre-softmax"},
       {"Llama",
-       [](ModelConfig& c) {
-         c.normalization = model::Normalization::rms_norm;
-         c.position_embedding = model::PositionEmbedding::rope;
-         c.gated = true;
-         c.query_groups = 2;
-         c.tied_output = false;
-         c.linear_bias = false;
-       }},
+       "normalization RMSNorm position-embedding-type rope swiglu num-query-groups 2 "
+       "untie-embeddings-and-output-weights disable-bias-linear"},
   };
   return list;
 }

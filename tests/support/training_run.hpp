@@ -5,7 +5,6 @@
 #include <functional>
 #include <memory>
 #include <optional>
-#include <ostream>
 #include <vector>
 
 #include "src/comm/device_communicators.hpp"
@@ -16,62 +15,13 @@
 #include "src/train/trainer.hpp"
 #include "tests/fakes/memory_token_store.hpp"
 #include "tests/support/bert_samples.hpp"
+#include "tests/support/layout.hpp"
 #include "tests/support/tolerance.hpp"
 
 // Full training runs of a small model on tokens given by a formula, on any layout. They test that the layout does not
 // change the run.
 
 namespace trireme::test {
-
-/// Layout of a run over the ranks; results do not depend on it. Data ranks are the remaining factor of the world size.
-struct Layout {
-  int tensor = 1;
-  int pipeline = 1;
-  train::ExecutionConfig options;  ///< type and sequence length are the run's
-  int context = 1;
-  int expert = 1;
-  int expert_tensor = 0;  ///< 0: those of `tensor`
-};
-
-inline std::ostream& operator<<(std::ostream& out, const Layout& layout) {
-  out << "TP " << layout.tensor << " x PP " << layout.pipeline << " x CP " << layout.context << " x EP "
-      << layout.expert;
-  if (layout.expert_tensor > 0) out << " x ETP " << layout.expert_tensor;
-  out << (layout.options.parallel.exchange_tokens ? " (tokens exchanged)" : "") << ", micro-batch "
-      << layout.options.micro_batch_size;
-  if (layout.options.parallel.schedule) out << ", " << parallel::name_of(*layout.options.parallel.schedule);
-  const parallel::PipelineSplit& split = layout.options.parallel.pipeline;
-  if (split.chunks) out << ", " << *split.chunks << " chunks";
-  if (split.layers_per_chunk) out << ", chunks of " << *split.layers_per_chunk;
-  for (std::size_t i = 0; i < split.layers.size(); ++i) out << (i == 0 ? ", layers " : ",") << split.layers[i];
-  if (split.first_stage) out << ", first stage " << *split.first_stage;
-  if (split.last_stage) out << ", last stage " << *split.last_stage;
-  if (split.standalone_embedding) out << ", embedding alone";
-  if (layout.options.parallel.overlap_p2p) out << ", p2p overlapped";
-  if (!layout.options.parallel.scatter_gather) out << ", whole messages";
-  if (layout.options.parallel.sequence_parallel) out << ", sequence parallel";
-  const parallel::DataParallelOptions& data = layout.options.parallel.data_parallel;
-  if (data.sharding == parallel::DataSharding::optimizer) out << ", ZeRO 1";
-  if (data.sharding == parallel::DataSharding::optimizer_and_gradients) out << ", ZeRO 2";
-  if (data.low_precision_gradients) out << ", 16-bit gradients";
-  if (data.bucket_elements > 0) out << ", buckets of " << data.bucket_elements;
-  if (data.overlap_reduce) out << ", reduction overlapped";
-  if (data.overlap_gather) out << ", gather overlapped";
-  const model::Recomputation& recomputation = layout.options.recomputation;
-  if (recomputation.selective())
-    out << ", selective recomputation" << (recomputation.modules.experts ? " of experts" : "");
-  if (recomputation.granularity == model::RecomputeGranularity::full) {
-    out << ", full recomputation (" << (recomputation.method == model::RecomputeMethod::block ? "block " : "uniform ")
-        << recomputation.layers << (recomputation.distribute ? ", distributed)" : ")");
-  }
-  if (layout.options.parallel.overlap_shared_expert) out << ", shared expert overlapped";
-  if (!layout.options.parallel.async_tensor_all_reduce) out << ", no overlap in tensor groups";
-  if (layout.options.cross_entropy_chunks > 1) {
-    out << ", cross entropy in " << layout.options.cross_entropy_chunks << " chunks";
-  }
-  if (layout.options.cuda_graphs) out << ", CUDA graphs";
-  return out;
-}
 
 /// Configuration of a run. By default the small model of these tests, with dropout: 4 layers, 8 heads.
 struct TrainingRunConfig {
@@ -108,7 +58,7 @@ inline TrainingRunConfig tiny_run() {
 struct Curve {
   std::vector<double> loss;
   std::vector<double> grad_norm;
-  std::vector<double> router_entropy;
+  std::vector<double> router_entropy{};
 };
 
 /// Ids given by a formula: id i = splitmix64(fnv1a("tokens"), i) mod V. A document ends after each id that 7 divides.
@@ -164,7 +114,8 @@ struct TrainingRun {
               const std::function<void(parallel::GridCommunicators&)>& change = {}, const DeviceChoice& device = {})
       : data(make_data(config)),
         backend(device.make()),
-        grid(world.size(), layout.tensor, layout.pipeline, layout.context, 0, layout.expert, layout.expert_tensor),
+        grid(world.size(), layout.tensor, layout.pipeline, layout.context, layout.data, layout.expert,
+             layout.expert_tensor),
         device_world(make_device_world(*backend, world, device.transport)),
         communicators(make_communicators(grid, device_world ? *device_world : world, change)),
         gpt(*backend, world, grid, communicators, config.model, layout_options(config, layout)),

@@ -31,7 +31,7 @@ std::vector<Layout> batch_layouts(int ranks) {
   std::vector<Layout> list;
   for (const auto& [tensor, pipeline] : {std::pair{1, 1}, {2, 1}, {1, 2}}) {
     if (ranks % (tensor * pipeline) == 0 && 4 % (ranks / tensor / pipeline) == 0)
-      list.push_back({tensor, pipeline, {}});
+      list.push_back(fmt::format("tp {} pp {}", tensor, pipeline));
   }
   return list;
 }
@@ -153,8 +153,7 @@ TEST(LossAverage, IsOverTokensOrOverMicroBatches) {
       }
       of_micro_batches += part / count * static_cast<double>(b) / static_cast<double>(config.batch);
     }
-    Layout layout;
-    layout.options.micro_batch_size = b;
+    const Layout layout = fmt::format("b {}", b);
     TrainingRun by_tokens(world(), config, layout);
     EXPECT_NEAR(by_tokens.trainer.evaluate(CutSamples(*one.data.train), 0, 1)->loss / (sum / tokens), 1, close);
     EXPECT_NEAR(by_tokens.trainer.step(CutSamples(*by_tokens.data.train)).lm_loss / (sum / tokens), 1, close);

@@ -11,35 +11,17 @@
 namespace trireme::test {
 namespace {
 
-using parallel::DataSharding;
-using parallel::ScheduleKind;
-
-Layout context_layout(int context, int tensor = 1, int pipeline = 1) {
-  Layout layout{tensor, pipeline, {}};
-  layout.context = context;
-  layout.options.micro_batch_size = 2;
-  return layout;
-}
-
 /// Grids of `ranks` ranks whose context groups have two or more.
 std::vector<Layout> context_layouts(int ranks) {
-  if (ranks == 2) return {context_layout(2)};
-  Layout sequence = context_layout(2, 2);
-  sequence.options.parallel.sequence_parallel = true;
-  Layout zero_bubble = context_layout(2, 1, 2);
-  zero_bubble.options.parallel.schedule = ScheduleKind::zero_bubble;
-  Layout interleaved = context_layout(2, 1, 2);
-  interleaved.options.parallel.pipeline.chunks = 2;
-  Layout recomputed = context_layout(2, 1, 2);
-  recomputed.options.recomputation.granularity = model::RecomputeGranularity::selective;
-  Layout recomputed_whole = context_layout(2, 2);
-  recomputed_whole.options.recomputation = {model::RecomputeGranularity::full};
-  Layout sharded = context_layout(2);
-  sharded.options.parallel.data_parallel = {DataSharding::optimizer_and_gradients};
-  sharded.options.parallel.data_parallel.overlap_reduce = true;
-  sharded.options.parallel.data_parallel.bucket_elements = 3000;
-  return {context_layout(4), context_layout(2), sequence,         zero_bubble,
-          interleaved,       recomputed,        recomputed_whole, sharded};
+  if (ranks == 2) return {"cp 2 b 2"};
+  return {"cp 4 b 2",
+          "cp 2 b 2",
+          "cp 2 tp 2 sp b 2",
+          "cp 2 pp 2 zero-bubble b 2",
+          "cp 2 pp 2 vpp 2 b 2",
+          "cp 2 pp 2 selective b 2",
+          "cp 2 tp 2 uniform 1 b 2",
+          "cp 2 zero2 overlap bucket 3000 b 2"};
 }
 
 TEST(ContextParallel, MatchesTheRunOfOneRank) {
@@ -71,7 +53,7 @@ TEST(ContextParallel, MemoryIsAsPredicted) {
     TrainingRunConfig config;
     config.dtype = DType::bf16;
     config.steps = 1;
-    if (layout.options.parallel.schedule == ScheduleKind::zero_bubble) config.dtype = DType::fp32;
+    if (layout.options.parallel.schedule == parallel::ScheduleKind::zero_bubble) config.dtype = DType::fp32;
     activation_bytes(ranks, config, layout);
   }
 }

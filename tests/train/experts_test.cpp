@@ -152,63 +152,28 @@ TEST(Experts, RoutersInFp32DoNotRoundLogitsTo16Bits) {
   EXPECT_NEAR(loss_in_bf16(true, 0.02), loss_in_bf16(false, 0.02), 0.5);
 }
 
-/// `layouts`, and once more with tokens sent only to the ranks of their experts.
-std::vector<Layout> with_both_routes(std::vector<Layout> layouts) {
-  for (std::size_t i = 0, count = layouts.size(); i < count; ++i) {
-    if (layouts[i].expert == 1 && layouts[i].expert_tensor < 2) continue;
-    layouts.push_back(layouts[i]);
-    layouts.back().options.parallel.exchange_tokens = true;
+/// `layouts` with micro-batches of two samples, and once more with tokens sent only to the ranks of their experts.
+std::vector<Layout> with_both_routes(const std::vector<Layout>& layouts) {
+  std::vector<Layout> both;
+  for (const Layout& layout : layouts) {
+    both.push_back(layout.with("b 2"));
+    if (layout.expert > 1 || layout.expert_tensor > 1) both.push_back(layout.with("b 2 exchange"));
   }
-  return layouts;
+  return both;
 }
-
-/// Recomputation of the experts alone.
-const model::Recomputation of_experts{.granularity = model::RecomputeGranularity::selective,
-                                      .modules = {.experts = true}};
 
 /// Grids of `ranks` ranks that divide four experts.
 std::vector<Layout> layouts(int ranks) {
-  const auto of = [](int tensor, int pipeline, int context, int expert, bool sequence_parallel = false) {
-    Layout layout{tensor, pipeline, {}, context, expert};
-    layout.options.micro_batch_size = 2;
-    layout.options.parallel.sequence_parallel = sequence_parallel;
-    return layout;
-  };
-  // Experts split over `expert_tensor` ranks instead of the tensor ranks.
-  const auto folded = [](Layout layout, int expert_tensor) {
-    layout.expert_tensor = expert_tensor;
-    return layout;
-  };
   if (ranks == 1) return {};
-  if (ranks == 2)
-    return with_both_routes({of(1, 1, 1, 2), of(2, 1, 1, 1), of(2, 1, 1, 1, true), of(1, 1, 2, 2), of(1, 2, 1, 1),
-                             folded(of(2, 1, 1, 1), 1), folded(of(2, 1, 1, 2, true), 1), folded(of(1, 1, 1, 1), 2)});
-  std::vector<Layout> list = {of(1, 1, 1, 4),
-                              of(1, 1, 1, 2),
-                              of(2, 1, 1, 2),
-                              of(2, 1, 1, 2, true),
-                              of(1, 1, 2, 4),
-                              of(1, 2, 1, 2),
-                              folded(of(2, 1, 1, 4, true), 1),
-                              folded(of(2, 1, 1, 2), 1),
-                              folded(of(4, 1, 1, 2, true), 2),
-                              folded(of(4, 1, 1, 1), 2),
-                              folded(of(2, 2, 1, 2, true), 1),
-                              folded(of(2, 1, 2, 4), 1),
-                              folded(of(1, 1, 1, 2), 2),
-                              of(2, 1, 2, 2, true)};
-  list[0].options.recomputation.granularity = model::RecomputeGranularity::full;
-  list[1].options.parallel.data_parallel.sharding = parallel::DataSharding::optimizer_and_gradients;
-  list[1].options.parallel.data_parallel.overlap_reduce = true;
-  list[3].options.parallel.data_parallel.sharding = parallel::DataSharding::optimizer;
-  list[5].options.parallel.schedule = parallel::ScheduleKind::zero_bubble;
-  list[6].options.recomputation.granularity = model::RecomputeGranularity::full;
-  list[5].options.recomputation = list[3].options.recomputation = of_experts;
-  list[7].options.parallel.data_parallel.sharding = parallel::DataSharding::optimizer_and_gradients;
-  list[7].options.parallel.data_parallel.overlap_reduce = true;
-  list[10].options.parallel.schedule = parallel::ScheduleKind::zero_bubble;
-  list[12].options.parallel.data_parallel.sharding = parallel::DataSharding::optimizer;
-  return with_both_routes(list);
+  if (ranks == 2) {
+    return with_both_routes(
+        {"ep 2", "tp 2", "tp 2 sp", "cp 2 ep 2", "pp 2", "tp 2 etp 1", "tp 2 ep 2 etp 1 sp", "etp 2"});
+  }
+  return with_both_routes({"ep 4 uniform 1", "ep 2 zero2 overlap", "tp 2 ep 2", "tp 2 ep 2 sp zero1 experts",
+                           "cp 2 ep 4", "pp 2 ep 2 zero-bubble experts", "tp 2 ep 4 etp 1 sp uniform 1",
+                           "tp 2 ep 2 etp 1 zero2 overlap", "tp 4 ep 2 etp 2 sp", "tp 4 etp 2",
+                           "tp 2 pp 2 ep 2 etp 1 sp zero-bubble", "tp 2 cp 2 ep 4 etp 1", "ep 2 etp 2 zero1",
+                           "tp 2 cp 2 ep 2 sp"});
 }
 
 TEST(Experts, EveryGridComputesTheRunOfOneRank) {
@@ -236,12 +201,10 @@ TEST(Experts, EveryGridComputesTheRunOfOneRank) {
     config.model = config_with(form, true);
     config.model.max_positions = config.s;
     config.model.hidden_dropout = 0.1;
-    Layout reference;
-    reference.options.micro_batch_size = 2;
     SelfCommunicator alone;
-    const test::Curve expected = test::training_curve(alone, config, reference);
-    for (Layout layout : layouts(test::world().size())) {
-      layout.options.parallel.overlap_shared_expert = form.shared_hidden > 0;
+    const test::Curve expected = test::training_curve(alone, config, "b 2");
+    for (const Layout& grid : layouts(test::world().size())) {
+      const Layout layout = form.shared_hidden > 0 ? grid.with("overlap-shared") : grid;
       SCOPED_TRACE(testing::Message() << layout);
       const test::Curve actual = test::training_curve(test::world(), config, layout);
       const test::RunTolerance tolerance = test::tolerance(DType::fp64, test::Comparison::other_order);
@@ -346,24 +309,21 @@ TrainingRunConfig with_shared_expert(bool gated) {
 /// Grids for models with a shared expert, with both routes.
 std::vector<Layout> few_layouts() {
   const int ranks = test::world().size();
-  if (ranks == 1) return {{}};
-  Layout divided{1, 1, {}, 1, ranks}, split{2, 1, {}, 1, ranks / 2}, staged{1, 2, {}, 1, ranks / 2};
-  split.options.parallel.sequence_parallel = true;
-  staged.options.parallel.schedule = parallel::ScheduleKind::zero_bubble;
-  for (Layout* layout : {&divided, &split, &staged}) layout->options.micro_batch_size = 2;
-  return with_both_routes({divided, split, staged});
+  if (ranks == 1) return {Layout()};
+  return with_both_routes({fmt::format("ep {}", ranks), fmt::format("tp 2 ep {} sp", ranks / 2),
+                           fmt::format("pp 2 ep {} zero-bubble", ranks / 2)});
 }
 
 TEST(Experts, RecomputedAloneHaveTheSameBitsInLessMemory) {
   for (const bool gated : {true, false}) {
     const TrainingRunConfig config = with_shared_expert(gated);
-    for (Layout layout : few_layouts()) {
+    for (const Layout& layout : few_layouts()) {
       SCOPED_TRACE(testing::Message() << layout);
       const test::Curve expected = test::training_curve(test::world(), config, layout);
       const std::size_t bytes = test::activation_bytes(test::world(), config, layout);
-      layout.options.recomputation = of_experts;
-      test::expect_same_bits(test::training_curve(test::world(), config, layout), expected);
-      EXPECT_LT(test::activation_bytes(test::world(), config, layout), bytes);
+      const Layout recomputed = layout.with("experts");
+      test::expect_same_bits(test::training_curve(test::world(), config, recomputed), expected);
+      EXPECT_LT(test::activation_bytes(test::world(), config, recomputed), bytes);
     }
   }
 }
@@ -376,11 +336,10 @@ TEST(Experts, SharedBlockThatOverlapsTheTokensHasTheSameBits) {
     groups.expert =
         std::make_unique<test::SlowCommunicator>(std::move(groups.expert), test::Link{}, test::OperationStart::at_wait);
   };
-  for (Layout layout : few_layouts()) {
+  for (const Layout& layout : few_layouts()) {
     SCOPED_TRACE(testing::Message() << layout);
     TrainingRun expected(test::world(), config, layout);
-    layout.options.parallel.overlap_shared_expert = true;
-    TrainingRun overlapped(test::world(), config, layout, delay);
+    TrainingRun overlapped(test::world(), config, layout.with("overlap-shared"), delay);
     for (std::int64_t i = 0; i < config.steps; ++i) {
       const TrainRecord a = overlapped.step(), b = expected.step();
       EXPECT_EQ(a.lm_loss, b.lm_loss);
@@ -397,10 +356,8 @@ TEST(Experts, CapacityIsThatOfAMicroBatchOnEveryGrid) {
     config.model = config_with(
         {.count = 4, .balance = BalanceLoss::none, .capacity_factor = 0.75, .drop_by_position = by_position}, true);
     config.model.max_positions = config.s;
-    Layout reference;
-    reference.options.micro_batch_size = 2;
     SelfCommunicator alone;
-    const test::Curve expected = test::training_curve(alone, config, reference);
+    const test::Curve expected = test::training_curve(alone, config, "b 2");
     for (const Layout& layout : layouts(test::world().size())) {
       SCOPED_TRACE(testing::Message() << layout);
       test::expect_close(test::training_curve(test::world(), config, layout), expected,

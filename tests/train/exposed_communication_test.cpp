@@ -7,30 +7,15 @@
 
 #include "src/comm/forwarding_communicator.hpp"
 #include "src/comm/self_communicator.hpp"
+#include "tests/fakes/clock_stream.hpp"
 
 namespace trireme::train {
 namespace {
 
+using test::ClockStream;
 using testing::ElementsAre;
 using testing::IsEmpty;
 using testing::Pair;
-
-/// Stream on a clock that only the test advances.
-class ClockStream final : public Stream {
- public:
-  std::unique_ptr<Event> record() override { return ImmediateStream().record(); }
-  std::unique_ptr<TimedEvent> record_time() override { return std::make_unique<Moment>(now_ms); }
-  void wait(const Event&) override {}
-  void synchronize() override {}
-  double now_ms = 0;
-
- private:
-  struct Moment final : TimedEvent {
-    explicit Moment(double at) : ms(at) {}
-    double ms_since(const TimedEvent& earlier) const override { return ms - dynamic_cast<const Moment&>(earlier).ms; }
-    double ms;
-  };
-};
 
 /// Group of two ranks whose operations end 30 ms after their start, by the stream's clock.
 class Group final : public ForwardingCommunicator {

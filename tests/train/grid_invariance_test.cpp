@@ -14,7 +14,6 @@ namespace {
 /// Every grid of `ranks` ranks that the model's heads and layers and the global batch allow. At most two ranks take
 /// every micro-batch size with every schedule. More take the largest in 1F1B and, in pipelines, the smallest in GPipe.
 std::vector<Layout> grid_layouts(int ranks, const TrainingRunConfig& config) {
-  using parallel::ScheduleKind;
   std::vector<Layout> list;
   for (int tensor = 1; tensor <= ranks; ++tensor) {
     for (int pipeline = 1; tensor * pipeline <= ranks; ++pipeline) {
@@ -25,11 +24,9 @@ std::vector<Layout> grid_layouts(int ranks, const TrainingRunConfig& config) {
       std::vector<std::int64_t> micro_batches;
       for (std::int64_t b = 1; b * data <= config.batch; b *= 2) micro_batches.push_back(b);
       for (const std::int64_t b : micro_batches) {
-        Layout layout{tensor, pipeline, {}};
-        layout.options.micro_batch_size = b;
+        const Layout layout = fmt::format("tp {} pp {} b {}", tensor, pipeline, b);
         if (ranks <= 2 || b == micro_batches.back()) list.push_back(layout);
-        layout.options.parallel.schedule = ScheduleKind::gpipe;
-        if (pipeline > 1 && (ranks <= 2 || b == 1)) list.push_back(layout);
+        if (pipeline > 1 && (ranks <= 2 || b == 1)) list.push_back(layout.with("gpipe"));
       }
     }
   }

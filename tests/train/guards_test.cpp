@@ -102,24 +102,10 @@ void plant_fault(FaultyRun& faulty, Product product, bool always) {
 }
 
 std::vector<Layout> guarded_layouts() {
-  std::vector<Layout> layouts;
-  const auto add = [&](int tensor, int pipeline, int context, DataSharding sharding) -> Layout& {
-    Layout& layout = layouts.emplace_back(Layout{tensor, pipeline, {}, context});
-    layout.options.parallel.data_parallel.sharding = sharding;
-    layout.options.parallel.data_parallel.bucket_elements = 2000;
-    return layout;
-  };
-  add(1, 1, 1, DataSharding::none);
-  add(1, 1, 1, DataSharding::optimizer).options.parallel.data_parallel.overlap_reduce = true;
-  add(1, 1, 1, DataSharding::optimizer_and_gradients);
-  add(2, 1, 1, DataSharding::none).options.parallel.sequence_parallel = true;
-  add(1, 2, 1, DataSharding::none).options.parallel.pipeline.chunks = 2;
-  add(1, 2, 1, DataSharding::none).options.parallel.schedule = parallel::ScheduleKind::zero_bubble;
-  add(1, 1, 2, DataSharding::none).options.recomputation.granularity = model::RecomputeGranularity::full;
-  if (world().size() == 4) {
-    add(2, 2, 1, DataSharding::none);
-    add(1, 2, 1, DataSharding::optimizer_and_gradients);
-  }
+  std::vector<Layout> layouts = {"",           "zero1 overlap",    "zero2",         "tp 2 sp",
+                                 "pp 2 vpp 2", "pp 2 zero-bubble", "cp 2 uniform 1"};
+  if (world().size() == 4) layouts.insert(layouts.end(), {"tp 2 pp 2", "pp 2 zero2"});
+  for (Layout& layout : layouts) layout = layout.with("bucket 2000");
   return layouts;
 }
 
@@ -246,7 +232,7 @@ TEST(Guards, AcceptSumsInAnotherOrder) {
     }
   }
   // Bit by bit they differ.
-  FaultyRun hidden(Layout{2, 1, {}}, guards, Sums::hidden);  // with sums in every layer
+  FaultyRun hidden("tp 2", guards, Sums::hidden);  // with sums in every layer
   note_losses(hidden, 0.4);
   EXPECT_THAT(message_of<MachineError>([&] { hidden.run.step(); }), HasSubstr("another result"));
 }
@@ -350,7 +336,7 @@ TEST(Guards, FindExpertsThatDiffer) {
   TrainingRunConfig config = FaultyRun::config({});
   config.model.linear_bias = false;
   config.model.experts.count = 4;
-  TrainingRun run(world(), config, {1, 1, {}, 1, 2});
+  TrainingRun run(world(), config, "ep 2");
   run.step();
   run.trainer.check_replicas();
   // Ranks 1 and 3 hold the experts 2 and 3.

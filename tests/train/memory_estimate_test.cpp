@@ -18,10 +18,7 @@ TEST(MemoryEstimate, MatchesTheAllocator) {
       ExecutionConfig layout = layout_of(dtype, 16, 4);
       layout.recomputation.granularity = granularity;
       Rig rig(layout, small_config(variant, 0));
-      TrainOptions options;
-      options.global_batch_size = 8;
-      options.lr_schedule.maximum = 1e-3;
-      options.lr_schedule.decay = 10;
+      TrainOptions options = train_options(8);
       const bool packed = granularity == model::RecomputeGranularity::none && !rig.gpt.config().is_bert();
       options.documents = {.reset_position_ids = packed, .reset_attention_mask = packed};
       Trainer trainer(rig.gpt, options);
@@ -76,10 +73,7 @@ TEST(MemoryEstimate, CountsTensorsInDedicatedBlocks) {
   config.ffn_hidden = 512;
   config.max_positions = 256;
   Rig rig(layout_of(DType::fp32, 256, 4), config);
-  TrainOptions options;
-  options.global_batch_size = 4;
-  options.lr_schedule.maximum = 1e-3;
-  options.lr_schedule.decay = 10;
+  TrainOptions options = train_options(4);
   Trainer trainer(rig.gpt, options);
   trainer.step(FormulaSamples(256));
   const MemoryEstimate estimate =
@@ -98,10 +92,7 @@ std::size_t peak_with_chunks(DType dtype, std::int64_t chunks, bool is_bert) {
   ExecutionConfig layout = layout_of(dtype, 16, 8);
   layout.cross_entropy_chunks = chunks;
   Rig rig(layout, config);
-  TrainOptions options;
-  options.global_batch_size = 16;
-  options.lr_schedule.maximum = 1e-3;
-  options.lr_schedule.decay = 10;
+  TrainOptions options = train_options(16);
   Trainer trainer(rig.gpt, options);
   const auto samples = formula_samples(config);
   trainer.step(*samples);

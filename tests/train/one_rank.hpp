@@ -56,6 +56,15 @@ inline ExecutionConfig layout_of(DType dtype, std::int64_t s, std::int64_t b) {
   return layout;
 }
 
+/// Returns options whose learning rate falls from `maximum` in `decay` updates.
+inline TrainOptions train_options(std::int64_t global_batch, double maximum = 1e-3, std::int64_t decay = 10) {
+  TrainOptions options;
+  options.global_batch_size = global_batch;
+  options.lr_schedule.maximum = maximum;
+  options.lr_schedule.decay = decay;
+  return options;
+}
+
 inline data::MemoryTokenStore counting_corpus(std::int64_t tokens) {
   std::vector<std::int32_t> ids;
   for (std::int64_t i = 0; i < tokens; ++i) ids.push_back(static_cast<std::int32_t>(i * 7 % 50));

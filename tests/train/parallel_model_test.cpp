@@ -161,10 +161,7 @@ TEST(Perplexity, RefusesTokensOutsideTheVocabulary) {
 
 TEST(Trainer, SkipsAnUpdateWhoseLossIsNotFiniteAndGivesUpInTheEnd) {
   Rig rig(layout_of(DType::fp32, 16, 2));
-  TrainOptions options;
-  options.global_batch_size = 2;
-  options.lr_schedule.maximum = 1e-3;
-  options.lr_schedule.decay = 10;
+  TrainOptions options = train_options(2);
   options.max_skipped = 3;
   options.guards.check_for_nan = false;
   Trainer trainer(rig.gpt, options);
@@ -180,10 +177,7 @@ TEST(Trainer, SkipsAnUpdateWhoseLossIsNotFiniteAndGivesUpInTheEnd) {
 TEST(Trainer, LearnsInSixteenBits) {
   for (const DType dtype : {DType::bf16, DType::fp16}) {
     Rig rig(layout_of(dtype, 16, 8));
-    TrainOptions options;
-    options.global_batch_size = 8;
-    options.lr_schedule.maximum = 1e-2;
-    options.lr_schedule.decay = 60;
+    TrainOptions options = train_options(8, 1e-2, 60);
     options.loss_scale.dynamic = dtype == DType::fp16;
     options.loss_scale.initial_scale = dtype == DType::fp16 ? 65536 : 1;
     Trainer trainer(rig.gpt, options);

@@ -11,9 +11,6 @@
 namespace trireme::test {
 namespace {
 
-using parallel::PipelineSplit;
-using parallel::ScheduleKind;
-
 /// Six layers, and six samples, so that every number of stages meets indivisible numbers of micro-batches.
 TrainingRunConfig six_layers() {
   TrainingRunConfig config;
@@ -23,54 +20,35 @@ TrainingRunConfig six_layers() {
   return config;
 }
 
-Layout pipeline_layout(int tensor, int pipeline, std::int64_t micro_batch, std::optional<ScheduleKind> schedule,
-                       const PipelineSplit& split = {}) {
-  Layout layout;
-  layout.tensor = tensor;
-  layout.pipeline = pipeline;
-  layout.options.micro_batch_size = micro_batch;
-  layout.options.parallel.schedule = schedule;
-  layout.options.parallel.pipeline = split;
-  return layout;
-}
-
+/// With 6 micro-batches, or 3 or 2.
 std::vector<Layout> pipeline_layouts(int ranks) {
-  std::vector<Layout> list;
   if (ranks == 2) {
-    for (const std::int64_t b : {1, 2}) {  // 6 and 3 micro-batches
-      list.push_back(pipeline_layout(1, 2, b, ScheduleKind::interleaved, {.chunks = 3}));
-      list.push_back(pipeline_layout(1, 2, b, ScheduleKind::zero_bubble));
-      list.push_back(pipeline_layout(1, 2, b, {}, {.layers = {1, 2, 2, 1}}));
-    }
-    list.push_back(pipeline_layout(1, 2, 1, {}, {.layers = {2, 4}}));
-    list.push_back(pipeline_layout(1, 2, 1, ScheduleKind::gpipe, {.first_stage = 5}));
-    list.push_back(pipeline_layout(1, 2, 1, ScheduleKind::zero_bubble, {.standalone_embedding = true}));
-    list.push_back(pipeline_layout(1, 2, 1, ScheduleKind::zero_bubble, {.layers = {6, 0}}));
-    list.push_back(pipeline_layout(1, 2, 1, {}, {.layers = {0, 3, 3, 0}}));
-    list.push_back(pipeline_layout(2, 1, 1, {}, {.chunks = 2}));
-    list.push_back(pipeline_layout(1, 1, 1, ScheduleKind::zero_bubble));
-  } else if (ranks == 3) {
-    for (const std::int64_t b : {1, 3}) {  // 6 and 2 micro-batches
-      list.push_back(pipeline_layout(1, 3, b, {}, {.chunks = 2}));
-      list.push_back(pipeline_layout(1, 3, b, ScheduleKind::zero_bubble));
-    }
-  } else if (ranks == 4) {
-    list.push_back(pipeline_layout(1, 4, 1, {}, {.layers = {0, 1, 1, 1, 1, 1, 1, 0}}));
-    list.push_back(pipeline_layout(1, 4, 2, {}, {.layers = {0, 1, 1, 1, 1, 1, 1, 0}}));
-    list.push_back(pipeline_layout(1, 4, 1, ScheduleKind::zero_bubble, {.first_stage = 1, .last_stage = 1}));
-    list.push_back(pipeline_layout(1, 4, 2, {}, {.standalone_embedding = true}));
-    list.push_back(pipeline_layout(2, 2, 1, {}, {.chunks = 3}));
-    list.back().options.parallel.sequence_parallel = true;
-    list.push_back(pipeline_layout(2, 2, 2, ScheduleKind::zero_bubble, {.layers = {4, 2}}));
-    list.push_back(pipeline_layout(1, 2, 1, {}, {.layers_per_chunk = 1}));
-    list.push_back(pipeline_layout(2, 2, 1, {}, {.chunks = 3}));
-    list.back().options.parallel.overlap_p2p = true;
-    list.push_back(pipeline_layout(2, 2, 1, ScheduleKind::zero_bubble));
-    list.back().options.parallel.overlap_p2p = true;
-    list.back().options.parallel.scatter_gather = false;
-    list.push_back(pipeline_layout(1, 2, 1, ScheduleKind::zero_bubble));
+    return {"pp 2 interleaved vpp 3",
+            "pp 2 interleaved vpp 3 b 2",
+            "pp 2 zero-bubble",
+            "pp 2 zero-bubble b 2",
+            "pp 2 layers 1,2,2,1",
+            "pp 2 layers 1,2,2,1 b 2",
+            "pp 2 layers 2,4",
+            "pp 2 gpipe first 5",
+            "pp 2 zero-bubble embedding-alone",
+            "pp 2 zero-bubble layers 6,0",
+            "pp 2 layers 0,3,3,0",
+            "tp 2 vpp 2",
+            "zero-bubble"};
   }
-  return list;
+  if (ranks == 3) return {"pp 3 vpp 2", "pp 3 vpp 2 b 3", "pp 3 zero-bubble", "pp 3 zero-bubble b 3"};
+  if (ranks != 4) return {};
+  return {"pp 4 layers 0,1,1,1,1,1,1,0",
+          "pp 4 layers 0,1,1,1,1,1,1,0 b 2",
+          "pp 4 zero-bubble first 1 last 1",
+          "pp 4 embedding-alone b 2",
+          "tp 2 pp 2 vpp 3 sp",
+          "tp 2 pp 2 zero-bubble layers 4,2 b 2",
+          "pp 2 chunks-of 1",
+          "tp 2 pp 2 vpp 3 overlap-p2p",
+          "tp 2 pp 2 zero-bubble overlap-p2p whole-messages",
+          "pp 2 zero-bubble"};
 }
 
 TEST(PipelineTraining, EveryFormComputesTheLossesOfOneRank) {
@@ -95,16 +73,12 @@ TEST(PipelineTraining, EveryFormTakesTheMemoryPredicted) {
 TEST(PipelineTraining, ZeroBubbleTakesTheActivationsOfOneForwardOneBackward) {
   const int p = world().size();
   // Equal stages of layers, and a separate stage for the head.
-  const PipelineSplit split{.layers = p == 2   ? std::vector<int>{6, 0}
-                                      : p == 3 ? std::vector<int>{3, 3, 0}
-                                               : std::vector<int>{2, 2, 2, 0}};
+  const Layout layout = fmt::format("pp {} layers {}", p, p == 2 ? "6,0" : p == 3 ? "3,3,0" : "2,2,2,0");
   for (const bool swiglu : {false, true}) {
     TrainingRunConfig config = six_layers();
     config.model.gated = swiglu;
-    const std::size_t zero_bubble =
-        activation_bytes(world(), config, pipeline_layout(1, p, 1, ScheduleKind::zero_bubble, split));
-    const std::size_t one_f_one_b =
-        activation_bytes(world(), config, pipeline_layout(1, p, 1, ScheduleKind::one_forward_one_backward, split));
+    const std::size_t zero_bubble = activation_bytes(world(), config, layout.with("zero-bubble"));
+    const std::size_t one_f_one_b = activation_bytes(world(), config, layout.with("1f1b"));
     if (world().rank() == 0) {
       EXPECT_EQ(zero_bubble, one_f_one_b);
     }

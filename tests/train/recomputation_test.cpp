@@ -9,62 +9,24 @@
 namespace trireme::test {
 namespace {
 
-using model::Recomputation;
-using model::RecomputeGranularity;
-using model::RecomputeMethod;
-using parallel::ScheduleKind;
-
-constexpr auto full = RecomputeGranularity::full;
-const Recomputation none;
-const Recomputation selective{.granularity = RecomputeGranularity::selective};
-const Recomputation uniform_1{.granularity = full, .layers = 1};
-const Recomputation uniform_3{.granularity = full, .layers = 3};  // groups of 3 and 1
-const Recomputation block_1{.granularity = full, .method = RecomputeMethod::block, .layers = 1};
-const Recomputation block_3{.granularity = full, .method = RecomputeMethod::block, .layers = 3};
-
-Recomputation distributed(Recomputation recomputation) {
-  recomputation.distribute = true;
-  return recomputation;
-}
-
-Layout recomputed_layout(int tensor, int pipeline, std::int64_t micro_batch, const Recomputation& recomputation,
-                         bool sequence_parallel = false,
-                         ScheduleKind schedule = ScheduleKind::one_forward_one_backward) {
-  Layout layout{tensor, pipeline, {}};
-  layout.options.micro_batch_size = micro_batch;
-  layout.options.recomputation = recomputation;
-  layout.options.parallel.sequence_parallel = sequence_parallel;
-  layout.options.parallel.schedule = schedule;
-  if (schedule == ScheduleKind::interleaved) layout.options.parallel.pipeline.chunks = 2;
-  return layout;
-}
-
 /// Every kind of recomputation, on the grids of `ranks` ranks in turn.
 std::vector<Layout> recomputed_layouts(int ranks) {
-  if (ranks == 1) {
-    std::vector<Layout> list;
-    for (const Recomputation& r : {none, selective, uniform_1, uniform_3, block_1, block_3}) {
-      list.push_back(recomputed_layout(1, 1, 4, r));
-    }
-    return list;
-  }
+  if (ranks == 1) return {"b 4", "b 4 selective", "b 4 uniform 1", "b 4 uniform 3", "b 4 block 1", "b 4 block 3"};
   if (ranks == 2) {
-    return {recomputed_layout(2, 1, 4, selective, true),
-            recomputed_layout(2, 1, 4, uniform_3, true),
-            recomputed_layout(2, 1, 2, distributed(uniform_1)),
-            recomputed_layout(2, 1, 2, distributed(block_3)),
-            recomputed_layout(1, 2, 1, uniform_1),
-            recomputed_layout(1, 2, 1, block_1),
-            recomputed_layout(1, 2, 1, selective, false, ScheduleKind::gpipe),
-            recomputed_layout(1, 2, 1, uniform_1, false, ScheduleKind::zero_bubble),
-            recomputed_layout(1, 2, 1, none, false, ScheduleKind::zero_bubble),
-            recomputed_layout(1, 2, 2, uniform_3, false, ScheduleKind::interleaved),
-            recomputed_layout(1, 1, 2, selective)};
+    return {"tp 2 sp b 4 selective",
+            "tp 2 sp b 4 uniform 3",
+            "tp 2 b 2 uniform 1 distributed",
+            "tp 2 b 2 block 3 distributed",
+            "pp 2 uniform 1",
+            "pp 2 block 1",
+            "pp 2 gpipe selective",
+            "pp 2 zero-bubble uniform 1",
+            "pp 2 zero-bubble",
+            "pp 2 interleaved vpp 2 b 2 uniform 3",
+            "b 2 selective"};
   }
-  return {recomputed_layout(2, 2, 2, selective, true, ScheduleKind::zero_bubble),
-          recomputed_layout(2, 2, 2, distributed(uniform_1), false, ScheduleKind::zero_bubble),
-          recomputed_layout(2, 2, 2, distributed(uniform_3)), recomputed_layout(4, 1, 4, block_3, true),
-          recomputed_layout(2, 1, 2, uniform_1, true)};
+  return {"tp 2 pp 2 sp zero-bubble b 2 selective", "tp 2 pp 2 zero-bubble b 2 uniform 1 distributed",
+          "tp 2 pp 2 b 2 uniform 3 distributed", "tp 4 sp b 4 block 3", "tp 2 sp b 2 uniform 1"};
 }
 
 TEST(Recomputation, MatchesTheRunOfOneRank) {
@@ -76,7 +38,7 @@ TEST(Recomputation, MatchesTheRunOfOneRank) {
 TEST(Recomputation, OfWholeLayersDoesNotChangeTheBits) {
   Communicator& ranks = world();
   for (Layout layout : recomputed_layouts(ranks.size())) {
-    if (layout.options.recomputation.granularity != full) continue;
+    if (layout.options.recomputation.granularity != model::RecomputeGranularity::full) continue;
     TrainingRunConfig config;
     config.dtype = DType::bf16;
     config.steps = 2;
@@ -103,21 +65,19 @@ TEST(Recomputation, TakesTheMemoryPredicted) {
 
 TEST(Recomputation, SavesMemory) {
   SelfCommunicator alone;
-  const auto bytes = [&](const Recomputation& recomputation) {
-    return bf16_activation_bytes(alone, recomputed_layout(1, 1, 4, recomputation));
-  };
-  EXPECT_LT(bytes(selective), bytes(none));
-  EXPECT_LT(bytes(block_1), bytes(none));
-  EXPECT_LT(bytes(block_3), bytes(block_1));
-  EXPECT_LT(bytes(uniform_1), bytes(uniform_3));
-  EXPECT_LT(bytes(uniform_1), bytes(selective));
+  const auto bytes = [&](const Layout& layout) { return bf16_activation_bytes(alone, layout.with("b 4")); };
+  EXPECT_LT(bytes("selective"), bytes(""));
+  EXPECT_LT(bytes("block 1"), bytes(""));
+  EXPECT_LT(bytes("block 3"), bytes("block 1"));
+  EXPECT_LT(bytes("uniform 1"), bytes("uniform 3"));
+  EXPECT_LT(bytes("uniform 1"), bytes("selective"));
 }
 
 TEST(Recomputation, DistributedInputsTakeLessMemory) {
   Communicator& ranks = world();
   if (ranks.size() != 2) GTEST_SKIP() << "two tensor ranks are enough";
-  EXPECT_LT(bf16_activation_bytes(ranks, recomputed_layout(2, 1, 2, distributed(uniform_1))),
-            bf16_activation_bytes(ranks, recomputed_layout(2, 1, 2, uniform_1)));
+  EXPECT_LT(bf16_activation_bytes(ranks, "tp 2 b 2 uniform 1 distributed"),
+            bf16_activation_bytes(ranks, "tp 2 b 2 uniform 1"));
 }
 
 }  // namespace

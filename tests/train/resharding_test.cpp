@@ -9,6 +9,7 @@
 #include "src/comm/self_communicator.hpp"
 #include "src/train/state_tensors.hpp"
 #include "tests/fakes/memory_store.hpp"
+#include "tests/support/layout.hpp"
 #include "tests/support/random_slices.hpp"
 
 namespace trireme::train {
@@ -16,8 +17,7 @@ namespace {
 
 using checkpoint::MemoryStore;
 using checkpoint::StateTensor;
-using parallel::DataSharding;
-using parallel::PipelineSplit;
+using test::Layout;
 
 constexpr const char* kinds[] = {"model", "adamw_m", "adamw_v"};
 constexpr const char* step_name = "step-00000005";
@@ -53,106 +53,49 @@ model::ModelConfig with_experts() {
   return config;
 }
 
-struct TestLayout {
-  const char* name = "";
-  int tensor = 1;
-  int pipeline = 1;
-  int context = 1;
-  int data = 1;
-  PipelineSplit split{};
-  DataSharding sharding = DataSharding::none;
-  std::int64_t bucket = 0;
-  std::int64_t vocabulary_multiple = 128;
-  DType dtype = DType::fp32;
-  int expert = 1;
-  int expert_tensor = 0;
+parallel::ProcessGrid grid_of(const Layout& layout) {
+  const int ranks = layout.tensor * layout.pipeline * layout.context * std::max(1, layout.data);
+  return {ranks, layout.tensor, layout.pipeline, layout.context, 0, layout.expert, layout.expert_tensor};
+}
 
-  parallel::ProcessGrid grid() const {
-    return {tensor * pipeline * context * data, tensor, pipeline, context, data, expert, expert_tensor};
-  }
-  ExecutionConfig options() const {
-    ExecutionConfig options;
-    options.dtype = dtype;
-    options.vocabulary_multiple = vocabulary_multiple;
-    options.parallel.pipeline = split;
-    options.parallel.data_parallel.sharding = sharding;
-    options.parallel.data_parallel.bucket_elements = bucket;
-    return options;
-  }
-};
-
-const std::vector<TestLayout>& layouts_of_dense_models() {
-  constexpr DataSharding optimizer = DataSharding::optimizer;
-  static const std::vector<TestLayout> list = {
-      {.name = "one rank"},
-      {.name = "TP 4, the last rank has padding alone", .tensor = 4},
-      {.name = "TP 4, a row of padding", .tensor = 4, .vocabulary_multiple = 1},
-      {.name = "PP 4", .pipeline = 4},
-      {.name = "PP 4, VPP 2", .pipeline = 4, .split = {.chunks = 2}},
-      {.name = "PP 4, uneven", .pipeline = 4, .split = {.layers = {1, 3, 3, 1}}},
-      {.name = "PP 2, uneven chunks", .pipeline = 2, .split = {.layers = {0, 3, 5, 0}}},
-      {.name = "PP 3, embedding alone", .pipeline = 3, .split = {.standalone_embedding = true}},
-      {.name = "DP 2, tensors shared out", .data = 2},
-      {.name = "DP 3, ZeRO 1", .data = 3, .sharding = optimizer},
-      {.name = "DP 3, ZeRO 1, bf16, buckets", .data = 3, .sharding = optimizer, .bucket = 2000, .dtype = DType::bf16},
-      {.name = "CP 2 x DP 2, ZeRO 1", .context = 2, .data = 2, .sharding = optimizer},
-      {.name = "TP 2 x PP 2 x DP 2, VPP 2, ZeRO 1",
-       .tensor = 2,
-       .pipeline = 2,
-       .data = 2,
-       .split = {.chunks = 2},
-       .sharding = optimizer,
-       .bucket = 1000},
-      {.name = "TP 2 x PP 3 x DP 3, uneven, ZeRO 1",
-       .tensor = 2,
-       .pipeline = 3,
-       .data = 3,
-       .split = {.first_stage = 2},
-       .sharding = optimizer},
-      {.name = "TP 4 x PP 4 x DP 2", .tensor = 4, .pipeline = 4, .data = 2}};
+/// Four tensor ranks have only padding on the last, or with a multiple of 1 one row of it.
+const std::vector<Layout>& layouts_of_dense_models() {
+  static const std::vector<Layout> list = {"",
+                                           "tp 4",
+                                           "tp 4 vocabulary-multiple 1",
+                                           "pp 4",
+                                           "pp 4 vpp 2",
+                                           "pp 4 layers 1,3,3,1",
+                                           "pp 2 layers 0,3,5,0",
+                                           "pp 3 embedding-alone",
+                                           "dp 2",
+                                           "dp 3 zero1",
+                                           "dp 3 zero1 bucket 2000 bf16",
+                                           "cp 2 dp 2 zero1",
+                                           "tp 2 pp 2 dp 2 vpp 2 zero1 bucket 1000",
+                                           "tp 2 pp 3 dp 3 first 2 zero1",
+                                           "tp 4 pp 4 dp 2"};
   return list;
 }
 
 /// Layouts that divide eight experts, and some that do not.
-const std::vector<TestLayout>& layouts_of_experts() {
-  constexpr DataSharding optimizer = DataSharding::optimizer, gradients = DataSharding::optimizer_and_gradients;
-  static const std::vector<TestLayout> list = {
-      {.name = "one rank"},
-      {.name = "TP 4", .tensor = 4},
-      {.name = "TP 2 x DP 2, ZeRO 1", .tensor = 2, .data = 2, .sharding = optimizer},
-      {.name = "EP 2", .data = 2, .expert = 2},
-      {.name = "EP 4", .data = 4, .expert = 4},
-      {.name = "EP 2 of DP 4", .data = 4, .expert = 2},
-      {.name = "EP 2 of DP 4, ZeRO 1", .data = 4, .sharding = optimizer, .bucket = 2000, .expert = 2},
-      {.name = "EP 2 of DP 4, ZeRO 2", .data = 4, .sharding = gradients, .expert = 2},
-      {.name = "EP 4, ZeRO 1", .data = 4, .sharding = optimizer, .expert = 4},
-      {.name = "CP 2 x DP 2, EP 4, ZeRO 2", .context = 2, .data = 2, .sharding = gradients, .expert = 4},
-      {.name = "TP 2, ETP 1", .tensor = 2, .expert_tensor = 1},
-      {.name = "TP 2 x DP 2, EP 4, ETP 1, ZeRO 1",
-       .tensor = 2,
-       .data = 2,
-       .sharding = optimizer,
-       .expert = 4,
-       .expert_tensor = 1},
-      {.name = "TP 2 x DP 2, EP 2, ETP 2", .tensor = 2, .data = 2, .expert = 2, .expert_tensor = 2},
-      {.name = "TP 4 x PP 2 x DP 2, EP 2, ETP 2, ZeRO 2",
-       .tensor = 4,
-       .pipeline = 2,
-       .data = 2,
-       .sharding = gradients,
-       .bucket = 1000,
-       .expert = 2,
-       .expert_tensor = 2},
-      {.name = "DP 4, EP 2, ETP 2, ZeRO 1", .data = 4, .sharding = optimizer, .expert = 2, .expert_tensor = 2},
-      {.name = "TP 2 x PP 2 x CP 2 x DP 3, EP 2, ZeRO 1, bf16",
-       .tensor = 2,
-       .pipeline = 2,
-       .context = 2,
-       .data = 3,
-       .split = {.chunks = 2},
-       .sharding = optimizer,
-       .dtype = DType::bf16,
-       .expert = 2}};
+const std::vector<Layout>& layouts_of_experts() {
+  static const std::vector<Layout> list = {"",
+                                           "tp 4",
+                                           "tp 2 dp 2 zero1",
+                                           "dp 2 ep 2",
+                                           "dp 4 ep 4",
+                                           "dp 4 ep 2",
+                                           "dp 4 ep 2 zero1 bucket 2000",
+                                           "dp 4 ep 2 zero2",
+                                           "dp 4 ep 4 zero1",
+                                           "cp 2 dp 2 ep 4 zero2",
+                                           "tp 2 etp 1",
+                                           "tp 2 dp 2 ep 4 etp 1 zero1",
+                                           "tp 2 dp 2 ep 2 etp 2",
+                                           "tp 4 pp 2 dp 2 ep 2 etp 2 zero2 bucket 1000",
+                                           "dp 4 ep 2 etp 2 zero1",
+                                           "tp 2 pp 2 cp 2 dp 3 ep 2 vpp 2 zero1 bf16"};
   return list;
 }
 
@@ -162,8 +105,8 @@ std::uint32_t value(const std::string& tensor, std::int64_t index) {
 
 /// Everything that one rank of a layout keeps, with memory.
 struct RankState {
-  RankState(const model::ModelConfig& config, const TestLayout& layout, int rank) {
-    for (const StateTensor& piece : state_pieces(config, layout.options(), layout.grid(), rank)) {
+  RankState(const model::ModelConfig& config, const Layout& layout, int rank) {
+    for (const StateTensor& piece : state_pieces(config, layout.options, grid_of(layout), rank)) {
       for (const char* kind : kinds) {
         tensors.push_back(piece);
         tensors.back().name = std::string(kind) + "/" + piece.name;
@@ -195,9 +138,9 @@ struct RankState {
   std::vector<std::vector<std::uint32_t>> memory;
 };
 
-std::vector<checkpoint::TargetFile> files_of(const model::ModelConfig& config, const TestLayout& layout) {
+std::vector<checkpoint::TargetFile> files_of(const model::ModelConfig& config, const Layout& layout) {
   std::vector<checkpoint::TargetFile> files;
-  for (int rank = 0; rank < layout.grid().world_size(); ++rank) {
+  for (int rank = 0; rank < grid_of(layout).world_size(); ++rank) {
     checkpoint::TargetFile& file = files.emplace_back();
     for (const StateTensor& tensor : RankState(config, layout, rank).tensors) {
       if (!tensor.written_here) continue;
@@ -210,7 +153,7 @@ std::vector<checkpoint::TargetFile> files_of(const model::ModelConfig& config, c
 class Resharding : public testing::TestWithParam<const char*> {
  protected:
   model::ModelConfig config() const { return has_experts() ? with_experts() : is("gpt2") ? gpt2() : llama(); }
-  const std::vector<TestLayout>& layouts() const {
+  const std::vector<Layout>& layouts() const {
     return has_experts() ? layouts_of_experts() : layouts_of_dense_models();
   }
   /// The step as one rank writes it.
@@ -242,7 +185,7 @@ class Resharding : public testing::TestWithParam<const char*> {
 
 TEST_P(Resharding, ConvertsAnyLayoutToAnyOtherByteForByte) {
   std::vector<std::vector<checkpoint::TargetFile>> files;
-  for (const TestLayout& layout : layouts()) files.push_back(files_of(config(), layout));
+  for (const Layout& layout : layouts()) files.push_back(files_of(config(), layout));
   MemoryStore whole;
   save_whole(whole);
   std::vector<MemoryStore> stores(layouts().size());
@@ -250,7 +193,7 @@ TEST_P(Resharding, ConvertsAnyLayoutToAnyOtherByteForByte) {
   expect_same(stores[0], whole);
   for (std::size_t a = 0; a < stores.size(); ++a) {
     for (std::size_t b = 0; b < stores.size(); ++b) {
-      SCOPED_TRACE(testing::Message() << layouts()[a].name << " -> " << layouts()[b].name);
+      SCOPED_TRACE(testing::Message() << layouts()[a] << " -> " << layouts()[b]);
       MemoryStore converted;
       reshard(stores[a], converted, files[b]);
       expect_same(converted, stores[b]);
@@ -263,13 +206,13 @@ TEST_P(Resharding, EveryRankOfALayoutLoadsItsPartOfAnother) {
   MemoryStore whole;
   save_whole(whole);
   for (std::size_t i = 0; i < layouts().size(); ++i) {
-    const TestLayout& saved = layouts()[i];
-    const TestLayout& loaded = layouts()[(i + 1) % layouts().size()];
-    SCOPED_TRACE(testing::Message() << saved.name << " -> " << loaded.name);
+    const Layout& saved = layouts()[i];
+    const Layout& loaded = layouts()[(i + 1) % layouts().size()];
+    SCOPED_TRACE(testing::Message() << saved << " -> " << loaded);
     MemoryStore store;
     reshard(whole, store, files_of(config(), saved));
     const auto step = checkpoint::open_checkpoint(store, alone_);
-    for (int rank = 0; rank < loaded.grid().world_size(); ++rank) {
+    for (int rank = 0; rank < grid_of(loaded).world_size(); ++rank) {
       RankState state(config(), loaded, rank);
       checkpoint::load(*step, alone_, state.tensors, checkpoint::ExtraTensors::leave);
       state.expect_filled();

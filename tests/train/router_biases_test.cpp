@@ -137,13 +137,10 @@ TEST(RouterBiases, AreNeitherDecayedNorCountedAmongZeros) {
 }
 
 TEST(RouterBiases, OfAResumedRunHaveTheSameBits) {
-  for (const auto sharding : {parallel::DataSharding::none, parallel::DataSharding::optimizer,
-                              parallel::DataSharding::optimizer_and_gradients}) {
+  for (const Layout layout : {"", "zero1", "zero2"}) {
     TrainingRunConfig config = run_with(0.01, DType::bf16);
     config.batch = 8;
     config.steps = 4;
-    Layout layout;
-    layout.options.parallel.data_parallel.sharding = sharding;
     TrainingRun run(test::world(), config, layout), resumed(test::world(), config, layout);
     for (int step = 0; step < 2; ++step) run.step();
     const std::vector<checkpoint::StateTensor> from = run.trainer.state_tensors();

@@ -252,8 +252,7 @@ TEST(MetricsOfARunThatMakesUpAnEvaluation, ContainItOnce) {
   }
   const auto lines_after = [&](const train::Progress& done) {
     io::MetricsFile(path).begin(done);
-    std::ifstream in(path);
-    return std::count(std::istreambuf_iterator<char>(in), {}, '\n');
+    return std::ranges::count(content_of(path), '\n');
   };
   EXPECT_EQ(lines_after({.iteration = 2, .tested = true}), 4);
   EXPECT_EQ(lines_after({.iteration = 2}), 3);
@@ -267,21 +266,17 @@ TEST(MetricsOfARunThatContinues, KeepEveryLineThatIsNotRewritten) {
   const std::string second = "{\"iteration\": 2, \"valid_loss\": 4}\n\n";
   std::ofstream(path) << first << "{\"iteration\": 3, \"lm_loss\": 3, \"elapsed_ms\": 2.5}\n"
                       << second << "{\"iteration\": 4, \"lm_loss\": 3, \"elapsed_ms\": 1}\n{\"iteration\": 1, ";
-  const auto content = [&] {
-    std::ifstream in(path);
-    return std::string(std::istreambuf_iterator<char>(in), {});
-  };
-  const std::string before = content();
+  const std::string before = content_of(path);
   {
     io::MetricsFile file(path);
-    EXPECT_EQ(content(), before) << "a file that is opened";
+    EXPECT_EQ(content_of(path), before) << "a file that is opened";
     const io::LostIterations lost = file.begin({.iteration = 2});
     EXPECT_EQ(lost.count, 2);
     EXPECT_EQ(lost.ms, 3.5);
   }
-  EXPECT_EQ(content(), first + second);
+  EXPECT_EQ(content_of(path), first + second);
   io::MetricsFile(path).begin({});
-  EXPECT_EQ(content(), "") << "a run from the start";
+  EXPECT_EQ(content_of(path), "") << "a run from the start";
 }
 
 }  // namespace

@@ -15,33 +15,17 @@
 namespace trireme::test {
 namespace {
 
-using parallel::DataParallelOptions;
-using parallel::DataSharding;
-using parallel::ScheduleKind;
+constexpr const char* all_shardings[] = {"", "zero1", "zero2"};
 
-constexpr DataSharding all_shardings[] = {DataSharding::none, DataSharding::optimizer,
-                                          DataSharding::optimizer_and_gradients};
-
-Layout sharded_layout(int tensor, int pipeline, std::int64_t micro_batch, const DataParallelOptions& data_parallel) {
-  Layout layout{tensor, pipeline, {}};
-  layout.options.micro_batch_size = micro_batch;
-  layout.options.parallel.data_parallel = data_parallel;
-  layout.options.parallel.sequence_parallel = tensor > 1;
-  return layout;
-}
-
-DataParallelOptions overlapped(DataSharding sharding) {
-  DataParallelOptions options{sharding};
-  options.bucket_elements = 3000;
-  options.overlap_reduce = true;
-  options.overlap_gather = sharding != DataSharding::none;
-  return options;
+/// A sharding with many buckets that divide layers, and its communication overlapped.
+std::string overlapped(const std::string& sharding) {
+  return sharding + " bucket 3000 overlap" + (sharding.empty() ? "" : " gather");
 }
 
 /// Grids of `ranks` ranks with two data ranks or more.
-std::vector<std::pair<int, int>> grids(int ranks) {
-  if (ranks == 2) return {{1, 1}};
-  return {{1, 1}, {2, 1}, {1, 2}};
+std::vector<Layout> grids(int ranks) {
+  if (ranks == 2) return {Layout()};
+  return {Layout(), "tp 2 sp", "pp 2"};
 }
 
 TEST(Sharding, MatchesTheRunOfOneRank) {
@@ -49,12 +33,10 @@ TEST(Sharding, MatchesTheRunOfOneRank) {
   config.clip_grad = 0.5;
   config.steps = 3;
   std::vector<Layout> layouts;
-  for (const DataSharding sharding : all_shardings) {
-    // One bucket without overlap, and many that divide layers with it.
-    for (const DataParallelOptions& form : {DataParallelOptions{sharding}, overlapped(sharding)}) {
-      for (const auto& [tensor, pipeline] : grids(world().size())) {
-        layouts.push_back(sharded_layout(tensor, pipeline, 1, form));
-      }
+  for (const std::string sharding : all_shardings) {
+    for (const Layout& grid : grids(world().size())) {
+      layouts.push_back(grid.with(sharding));
+      layouts.push_back(grid.with(overlapped(sharding)));
     }
   }
   const Curve reference = expect_run_of_one_rank(world(), config, layouts);
@@ -65,7 +47,7 @@ TEST(Sharding, MatchesTheRunOfOneRankWithSgd) {
   TrainingRunConfig config;
   config.optimizer.kind = optim::OptimizerKind::sgd;
   config.steps = 3;
-  expect_run_of_one_rank(world(), config, {sharded_layout(1, 1, 1, overlapped(DataSharding::optimizer))});
+  expect_run_of_one_rank(world(), config, {overlapped("zero1")});
 }
 
 TEST(Sharding, WorksWithEverySchedule) {
@@ -73,11 +55,9 @@ TEST(Sharding, WorksWithEverySchedule) {
   TrainingRunConfig config;
   config.steps = 2;
   std::vector<Layout> layouts;
-  for (const DataSharding sharding : all_shardings) {
-    for (const ScheduleKind schedule : {ScheduleKind::gpipe, ScheduleKind::interleaved, ScheduleKind::zero_bubble}) {
-      Layout& layout = layouts.emplace_back(sharded_layout(1, 2, 1, overlapped(sharding)));
-      layout.options.parallel.schedule = schedule;
-      if (schedule == ScheduleKind::interleaved) layout.options.parallel.pipeline.chunks = 2;
+  for (const char* sharding : all_shardings) {
+    for (const char* schedule : {"gpipe", "interleaved vpp 2", "zero-bubble"}) {
+      layouts.push_back(Layout("pp 2").with(overlapped(sharding)).with(schedule));
     }
   }
   expect_run_of_one_rank(world(), config, layouts);
@@ -86,24 +66,21 @@ TEST(Sharding, WorksWithEverySchedule) {
 TEST(Sharding, OverlapDoesNotChangeTheBits) {
   Communicator& ranks = world();
   const TrainingRunConfig config{.dtype = DType::bf16, .steps = 2};
-  for (const DataSharding sharding : all_shardings) {
-    for (const auto& [tensor, pipeline] : grids(ranks.size())) {
-      DataParallelOptions options{sharding};
-      options.bucket_elements = 3000;
-      const Layout with_overlap = sharded_layout(tensor, pipeline, 2, overlapped(sharding));
-      SCOPED_TRACE(testing::Message() << with_overlap);
-      const Curve first = training_curve(ranks, config, sharded_layout(tensor, pipeline, 2, options));
-      const Curve second = training_curve(ranks, config, with_overlap);
-      expect_same_bits(first, second);
+  for (const char* sharding : all_shardings) {
+    for (const Layout& grid : grids(ranks.size())) {
+      const Layout layout = grid.with("b 2").with(sharding);
+      SCOPED_TRACE(testing::Message() << layout);
+      expect_same_bits(training_curve(ranks, config, layout.with("bucket 3000")),
+                       training_curve(ranks, config, grid.with("b 2").with(overlapped(sharding))));
     }
   }
 }
 
 TEST(Sharding, NothingIsUsedBeforeItIsWaitedFor) {
   Communicator& ranks = world();
-  for (const DataSharding sharding : all_shardings) {
-    for (const auto& [tensor, pipeline] : grids(ranks.size())) {
-      const Layout layout = sharded_layout(tensor, pipeline, 1, overlapped(sharding));
+  for (const char* sharding : all_shardings) {
+    for (const Layout& grid : grids(ranks.size())) {
+      const Layout layout = grid.with(overlapped(sharding));
       SCOPED_TRACE(testing::Message() << layout);
       TrainingRun prompt(ranks, {}, layout);
       TrainingRun lazy(ranks, {}, layout, [](parallel::GridCommunicators& communicators) {
@@ -123,12 +100,9 @@ TEST(Sharding, NothingIsUsedBeforeItIsWaitedFor) {
 TEST(Sharding, GradientsOfSixteenBitsStayWithinTheirTolerance) {
   Communicator& ranks = world();
   const TrainingRunConfig config{.dtype = DType::bf16, .steps = 3};
-  const auto [tensor, pipeline] = grids(ranks.size()).back();
-  for (const DataSharding sharding : {DataSharding::none, DataSharding::optimizer}) {
-    DataParallelOptions options = overlapped(sharding);
-    const Curve reference = training_curve(ranks, config, sharded_layout(tensor, pipeline, 1, options));
-    options.low_precision_gradients = true;
-    const Layout layout = sharded_layout(tensor, pipeline, 1, options);
+  for (const char* sharding : {"", "zero1"}) {
+    const Layout exact = grids(ranks.size()).back().with(overlapped(sharding)), layout = exact.with("rounded");
+    const Curve reference = training_curve(ranks, config, exact);
     SCOPED_TRACE(testing::Message() << layout);
     const Curve curve = training_curve(ranks, config, layout);
     EXPECT_NE(curve.grad_norm, reference.grad_norm);
@@ -152,11 +126,8 @@ TEST(Sharding, AnOverflowOfFp16SkipsTheUpdateOnEveryRank) {
   EXPECT_TRUE(expected.front().skipped);
   EXPECT_FALSE(expected.back().skipped);
 
-  for (const DataSharding sharding : all_shardings) {
-    DataParallelOptions options{sharding};
-    options.bucket_elements = 3000;
-    options.overlap_reduce = true;
-    TrainingRun run(ranks, config, sharded_layout(1, 1, 2, options));
+  for (const std::string sharding : all_shardings) {
+    TrainingRun run(ranks, config, sharding + " b 2 bucket 3000 overlap");
     const TensorView values = run.gpt.parameters().values();
     for (const train::TrainRecord& one : expected) {
       const std::vector<std::byte> before(values.data(), values.data() + values.size_bytes());
@@ -186,11 +157,11 @@ void expect_allocated(const TrainingRun& run, const train::MemoryEstimate& estim
 
 TEST(Sharding, MemoryIsAsPredictedOnEveryGrid) {
   Communicator& ranks = world();
-  for (const DataSharding sharding : all_shardings) {
-    for (const auto& [tensor, pipeline] : grids(ranks.size())) {
+  for (const char* sharding : all_shardings) {
+    for (const Layout& grid : grids(ranks.size())) {
       TrainingRunConfig config;
       config.dtype = DType::bf16;
-      const Layout layout = sharded_layout(tensor, pipeline, 1, overlapped(sharding));
+      const Layout layout = grid.with(overlapped(sharding));
       SCOPED_TRACE(testing::Message() << layout);
       TrainingRun run(ranks, config, layout);
       expect_allocated(run, predicted_memory(run, config, ranks.rank()));
@@ -203,42 +174,35 @@ TEST(Sharding, BytesAParameterAreThoseOfTheFormulas) {
   const double d = ranks.size();
   struct Case {
     DType dtype;
-    DataParallelOptions options;
+    Layout layout;
     double bytes;
     optim::OptimizerOptions optimizer = {};
   };
-  const DataParallelOptions plain;
-  const DataParallelOptions zero_1{DataSharding::optimizer};
-  const DataParallelOptions zero_2{DataSharding::optimizer_and_gradients};
-  DataParallelOptions rounded = plain;
-  rounded.low_precision_gradients = true;
-  DataParallelOptions rounded_1 = zero_1;
-  rounded_1.low_precision_gradients = true;
-  const Case cases[] = {{DType::bf16, plain, 18},
-                        {DType::bf16, zero_1, 6 + 12 / d},
-                        {DType::bf16, zero_2, 2 + 16 / d},
-                        {DType::bf16, rounded, 20},
-                        {DType::fp16, rounded_1, 4 + 16 / d},
-                        {DType::fp32, plain, 16},
-                        {DType::fp32, zero_1, 8 + 8 / d},
-                        {DType::fp32, zero_2, 4 + 12 / d},
-                        {DType::fp64, zero_1, 16 + 16 / d},
-                        {DType::bf16, zero_1, 6 + 8 / d, {.kind = optim::OptimizerKind::sgd}},
-                        {DType::bf16, zero_1, 6 + 8 / d, {.adamw = {0.9, 0.95, 1e-8, DType::bf16, DType::bf16}}},
-                        {DType::fp32, plain, 14, {.adamw = {0.9, 0.95, 1e-8, DType::bf16, DType::fp32}}}};
+  const Case cases[] = {{DType::bf16, "", 18},
+                        {DType::bf16, "zero1", 6 + 12 / d},
+                        {DType::bf16, "zero2", 2 + 16 / d},
+                        {DType::bf16, "rounded", 20},
+                        {DType::fp16, "zero1 rounded", 4 + 16 / d},
+                        {DType::fp32, "", 16},
+                        {DType::fp32, "zero1", 8 + 8 / d},
+                        {DType::fp32, "zero2", 4 + 12 / d},
+                        {DType::fp64, "zero1", 16 + 16 / d},
+                        {DType::bf16, "zero1", 6 + 8 / d, {.kind = optim::OptimizerKind::sgd}},
+                        {DType::bf16, "zero1", 6 + 8 / d, {.adamw = {0.9, 0.95, 1e-8, DType::bf16, DType::bf16}}},
+                        {DType::fp32, "", 14, {.adamw = {0.9, 0.95, 1e-8, DType::bf16, DType::fp32}}}};
   for (const Case& one : cases) {
     TrainingRunConfig config;
     config.dtype = one.dtype;
     config.optimizer = one.optimizer;
-    const Layout layout = sharded_layout(1, 1, 1, one.options);
-    SCOPED_TRACE(testing::Message() << name_of(one.dtype) << ", " << layout);
-    TrainingRun run(ranks, config, layout);
+    SCOPED_TRACE(testing::Message() << name_of(one.dtype) << ", " << one.layout);
+    TrainingRun run(ranks, config, one.layout);
     const train::MemoryEstimate estimate = predicted_memory(run, config, ranks.rank());
     const double elements = static_cast<double>(parameter_elements(run.gpt));
     const double held = static_cast<double>(estimate.parameters + estimate.gradients + estimate.optimizer);
     EXPECT_NEAR(held / elements, one.bytes, 0.01 * one.bytes);
     expect_allocated(run, estimate);
-    if (one.options.sharding != DataSharding::optimizer_and_gradients && !one.options.low_precision_gradients) {
+    const parallel::DataParallelOptions& options = one.layout.options.parallel.data_parallel;
+    if (options.sharding != parallel::DataSharding::optimizer_and_gradients && !options.low_precision_gradients) {
       EXPECT_EQ(estimate.gradient_work, 0u);
     }
   }
@@ -274,18 +238,18 @@ TEST_F(ShardedCheckpoint, TheSameGridResumesBitForBit) {
   Communicator& ranks = world();
   struct Case {
     DType dtype;
-    DataSharding sharding;
+    const char* sharding;
     optim::OptimizerOptions optimizer = {};
   };
   const optim::AdamWOptions sixteen_bits{0.9, 0.95, 1e-8, DType::bf16, DType::bf16};
-  for (const Case& one : {Case{DType::fp32, DataSharding::optimizer},
-                          {DType::bf16, DataSharding::optimizer_and_gradients},
-                          {DType::bf16, DataSharding::optimizer, {.adamw = sixteen_bits}},
-                          {DType::bf16, DataSharding::optimizer, {.kind = optim::OptimizerKind::sgd}}}) {
+  for (const Case& one : {Case{DType::fp32, "zero1"},
+                          {DType::bf16, "zero2"},
+                          {DType::bf16, "zero1", {.adamw = sixteen_bits}},
+                          {DType::bf16, "zero1", {.kind = optim::OptimizerKind::sgd}}}) {
     TrainingRunConfig config;
     config.dtype = one.dtype;
     config.optimizer = one.optimizer;
-    const Layout layout = sharded_layout(ranks.size() > 2 ? 2 : 1, 1, 1, overlapped(one.sharding));
+    const Layout layout = Layout(ranks.size() > 2 ? "tp 2 sp" : "").with(overlapped(one.sharding));
     SCOPED_TRACE(testing::Message() << name_of(one.dtype) << ", " << name_of(one.optimizer.kind) << ", moments in "
                                     << name_of(one.optimizer.adamw.exp_avg_dtype) << ", " << layout);
     TrainingRun run(ranks, config, layout);
@@ -312,7 +276,7 @@ TEST_F(ShardedCheckpoint, AnyOtherLayoutResumes) {
   const Curve reference = training_curve(alone, config, {});
   // Two data ranks begin.
   if (const auto two = ranks.split(ranks.rank() < 2 ? 0 : -1, ranks.rank(), "two")) {
-    TrainingRun run(*two, config, sharded_layout(1, 1, 1, {DataSharding::optimizer}));
+    TrainingRun run(*two, config, "zero1");
     for (int i = 0; i < 2; ++i) run.step();
     save(*two, run);
   }
@@ -328,14 +292,14 @@ TEST_F(ShardedCheckpoint, AnyOtherLayoutResumes) {
       EXPECT_NEAR(record.grad_norm / reference.grad_norm[i], 1, close.grad_norm);
     }
   };
-  expect_resumed(ranks, sharded_layout(1, 1, 3, overlapped(DataSharding::optimizer_and_gradients)));
-  expect_resumed(ranks, sharded_layout(2, 1, 1, overlapped(DataSharding::optimizer)));
-  expect_resumed(ranks, sharded_layout(1, 2, 1, overlapped(DataSharding::optimizer)));
+  expect_resumed(ranks, "b 3 " + overlapped("zero2"));
+  expect_resumed(ranks, "tp 2 sp " + overlapped("zero1"));
+  expect_resumed(ranks, "pp 2 " + overlapped("zero1"));
   expect_resumed(alone, {});
   if (ranks.size() < 4) return;
   // Three data ranks, whose shards begin at other offsets.
   if (const auto three = ranks.split(ranks.rank() < 3 ? 0 : -1, ranks.rank(), "three")) {
-    expect_resumed(*three, sharded_layout(1, 1, 2, overlapped(DataSharding::optimizer)));
+    expect_resumed(*three, "b 2 " + overlapped("zero1"));
   }
 }
 

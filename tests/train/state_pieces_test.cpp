@@ -10,7 +10,6 @@ namespace trireme::test {
 namespace {
 
 TEST(StatePieces, AreThoseOfTheRanks) {
-  using parallel::DataSharding;
   TrainingRunConfig config;
   config.dtype = DType::bf16;
   const int ranks = world().size();
@@ -19,11 +18,9 @@ TEST(StatePieces, AreThoseOfTheRanks) {
     if (ranks % (tensor * pipeline * expert) != 0) continue;
     config.model.experts.count = expert > 1 ? 4 : 0;
     config.model.linear_bias = expert == 1;
-    for (const auto sharding : {DataSharding::none, DataSharding::optimizer, DataSharding::optimizer_and_gradients}) {
-      Layout layout{tensor, pipeline, {}, 1, expert};
-      layout.options.parallel.data_parallel.sharding = sharding;
-      layout.options.parallel.data_parallel.bucket_elements = 9000;
-      if (pipeline > 1) layout.options.parallel.pipeline.chunks = 2;
+    for (const char* sharding : {"", "zero1", "zero2"}) {
+      const Layout layout = fmt::format("tp {} pp {} ep {} bucket 9000 {} {}", tensor, pipeline, expert,
+                                        pipeline > 1 ? "vpp 2" : "", sharding);
       SCOPED_TRACE(testing::Message() << layout);
       TrainingRun run(world(), config, layout);
       const std::vector<checkpoint::StateTensor> actual = run.trainer.state_tensors();

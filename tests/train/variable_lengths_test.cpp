@@ -3,6 +3,7 @@
 
 #include "src/comm/self_communicator.hpp"
 #include "src/train/finetune/task_scoring.hpp"
+#include "tests/support/first_samples.hpp"
 #include "tests/support/mpi_world.hpp"
 #include "tests/support/training_run.hpp"
 
@@ -10,35 +11,17 @@ namespace trireme::test {
 namespace {
 
 using model::ModelOutput;
-using parallel::ScheduleKind;
 
 /// Grids of `ranks` ranks, with every pipeline schedule.
 std::vector<Layout> length_layouts(int ranks) {
-  const auto in_pipeline = [](int tensor, int stages, ScheduleKind schedule, int chunks = 1) {
-    Layout layout{tensor, stages, {}};
-    layout.options.parallel.schedule = schedule;
-    layout.options.parallel.pipeline.chunks = chunks;
-    return layout;
-  };
-  Layout data{1, 1, {}};
-  data.options.parallel.data_parallel.sharding = parallel::DataSharding::optimizer;
-  if (ranks == 1) return {data};
-  Layout sequence{2, 1, {}}, context{1, 1, {}, 2};
-  sequence.options.parallel.sequence_parallel = true;
+  if (ranks == 1) return {"zero1 b 2"};
   if (ranks == 2) {
-    return {data,
-            sequence,
-            context,
-            in_pipeline(1, 2, ScheduleKind::gpipe),
-            in_pipeline(1, 2, ScheduleKind::one_forward_one_backward),
-            in_pipeline(1, 2, ScheduleKind::interleaved, 2),
-            in_pipeline(1, 2, ScheduleKind::zero_bubble)};
+    return {"zero1 b 2",           "tp 2 sp b 2",   "cp 2 b 2",
+            "pp 2 gpipe b 2",      "pp 2 1f1b b 2", "pp 2 interleaved vpp 2 b 2",
+            "pp 2 zero-bubble b 2"};
   }
-  Layout both = in_pipeline(2, 2, ScheduleKind::interleaved, 2), deep = in_pipeline(1, 2, ScheduleKind::zero_bubble);
-  both.options.parallel.sequence_parallel = true;
-  deep.context = 2;
-  return {both, deep, in_pipeline(1, 4, ScheduleKind::one_forward_one_backward),
-          in_pipeline(2, 2, ScheduleKind::zero_bubble)};
+  return {"tp 2 pp 2 interleaved vpp 2 sp b 2", "cp 2 pp 2 zero-bubble b 2", "pp 4 1f1b b 2",
+          "tp 2 pp 2 zero-bubble b 2"};
 }
 
 /// A small BERT or GPT, with dropout; 13 samples of 13 to 32 of 32 positions.
@@ -69,15 +52,11 @@ void for_each_model(const Test& test) {
 
 TEST(VariableLengths, EveryGridAndScheduleComputesTheRunOfPaddedMicroBatches) {
   for_each_model([&](const TrainingRunConfig& config) {
-    Layout padded{1, 1, {}};
-    padded.options.micro_batch_size = 8;
     SelfCommunicator self;
-    const Curve expected = training_curve(self, config, padded);
-    for (Layout layout : length_layouts(world().size())) {
-      layout.options.variable_lengths = true;
-      layout.options.micro_batch_size = 2;
+    const Curve expected = training_curve(self, config, "b 8");
+    for (const Layout& layout : length_layouts(world().size())) {
       SCOPED_TRACE(testing::Message() << layout);
-      expect_close(training_curve(world(), config, layout), expected,
+      expect_close(training_curve(world(), config, layout.with("variable-lengths")), expected,
                    tolerance(DType::fp64, Comparison::other_average));
     }
   });
@@ -87,7 +66,6 @@ TEST(VariableLengths, CountTheTokensOfTheSamples) {
   for (const bool variable : {false, true}) {
     for (Layout layout : length_layouts(world().size())) {
       layout.options.variable_lengths = variable;
-      layout.options.micro_batch_size = 2;
       const TrainingRunConfig config = small_run(true, ModelOutput::classes);
       TrainingRun run(world(), config, layout);
       for (std::int64_t step = 0; step < 2; ++step) {
@@ -103,9 +81,8 @@ TEST(VariableLengths, CountTheTokensOfTheSamples) {
 }
 
 TEST(VariableLengths, TakeNoMoreMemoryThanPredicted) {
-  for (Layout layout : length_layouts(world().size())) {
-    layout.options.variable_lengths = true;
-    layout.options.micro_batch_size = 2;
+  for (const Layout& padded : length_layouts(world().size())) {
+    const Layout layout = padded.with("variable-lengths");
     const TrainingRunConfig config = small_run(true, ModelOutput::classes);
     TrainingRun run(world(), config, layout);
     for (int step = 0; step < 4; ++step) run.step();
@@ -119,27 +96,10 @@ TEST(VariableLengths, TakeNoMoreMemoryThanPredicted) {
   }
 }
 
-/// The first samples of a source.
-class Few final : public data::SampleSource {
- public:
-  Few(const data::SampleSource& source, std::int64_t size) : source_(source), size_(size) {}
-  std::int64_t size() const override { return size_; }
-  std::int64_t sequence_length() const override { return source_.sequence_length(); }
-  std::int64_t length(std::int64_t index) const override { return source_.length(index); }
-  data::SampleFields fields() const override { return source_.fields(); }
-  void read(std::int64_t index, const data::SampleView& sample) const override { source_.read(index, sample); }
-
- private:
-  const data::SampleSource& source_;
-  std::int64_t size_;
-};
-
 /// Returns the scores of the samples, in order, from padded micro-batches on one rank.
 std::vector<double> padded_scores(const TrainingRunConfig& config, std::int64_t samples) {
   SelfCommunicator self;
-  Layout layout{1, 1, {}};
-  layout.options.micro_batch_size = samples;
-  TrainingRun run(self, config, layout);
+  TrainingRun run(self, config, fmt::format("b {}", samples));
   train::BatchLoader loader(run.gpt.backend(), run.gpt.sequence_shard(), samples, 1, DType::fp64,
                             train::sample_fields(config.model));
   std::vector<train::BatchLoader::Sample> list;
@@ -154,12 +114,11 @@ TEST(ScoreSamples, FindsTheScoresOfPaddedSamplesOnEveryGrid) {
     if (config.model.predicts_tokens()) return;
     config.batch = samples;
     const std::vector<double> expected = padded_scores(config, samples);
-    for (Layout layout : length_layouts(world().size())) {
-      layout.options.micro_batch_size = 2;
+    for (const Layout& layout : length_layouts(world().size())) {
       SCOPED_TRACE(testing::Message() << layout);
       config.batch = 8;
       TrainingRun run(world(), config, layout);
-      const Few few(*run.data.train, samples);
+      const FirstSamples few(*run.data.train, samples);
       const train::TaskScores scores = train::score_samples(run.gpt, few);
       ASSERT_EQ(scores.scores.size(), expected.size());
       const std::int64_t row = config.model.output == ModelOutput::spans ? config.s : scores.columns;

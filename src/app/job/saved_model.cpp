@@ -86,17 +86,19 @@ void check_tokenizer(Communicator& world, const NamedTokenizer& named, const std
   });
 }
 
-std::unique_ptr<SavedModel> load_model(
-    Job& job, const SavedModelOptions& options,
-    const std::function<void(const model::ModelConfig&, train::ExecutionConfig&)>& settle) {
+std::unique_ptr<SavedModel> load_model(Job& job, const SavedModelOptions& options, const ModelSettler& settle,
+                                       const ModelCheck& check) {
   OpenCheckpoint checkpoint = open_checkpoint(*job.world, options.load, {.step = options.step});
   auto saved = std::make_unique<SavedModel>();
   saved->description = checkpoint.description;
   const Attributes& attributes = saved->description.attributes;
   model::ModelConfig config = model::config_from(attributes);
-  TRIREME_CHECK(config.causal() && config.predicts_tokens(), CheckpointError,
-                "{} holds {}, which does not predict the next token. Try a checkpoint of a pretrained GPT.",
-                checkpoint.reader->description(), config.is_bert() ? "a BERT" : "a model fine-tuned for a task");
+  if (check) check(saved->description, config);
+  const bool has_head = !config.predicts_tokens();
+  TRIREME_CHECK(check || (config.causal() && !has_head), CheckpointError,
+                "{} holds {}, which does not predict the next token. Try a checkpoint of a pretrained GPT{}",
+                checkpoint.reader->description(), config.is_bert() ? "a BERT" : "a model fine-tuned for a task",
+                has_head ? ", or measure this one: trireme eval --task RACE, MNLI, QQP or SQUAD" : "");
   if (const auto payload = saved->description.blobs.find("tokenizer"); payload != saved->description.blobs.end()) {
     check_tokenizer(*job.world, options.tokenizer, checkpoint.reader->description(),
                     attributes.get<std::string>("tokenizer"), payload->second);
@@ -128,10 +130,15 @@ std::unique_ptr<SavedModel> load_model(
   return saved;
 }
 
-std::unique_ptr<data::Tokenizer> tokenizer_of(const checkpoint::RunDescription& description) {
+const std::string& tokenizer_payload(const checkpoint::RunDescription& description) {
   const auto payload = description.blobs.find("tokenizer");
   TRIREME_CHECK(payload != description.blobs.end(), CheckpointError, "the checkpoint has no tokenizer");
-  return data::tokenizer_from_payload(description.attributes.get<std::string>("tokenizer"), payload->second);
+  return payload->second;
+}
+
+std::unique_ptr<data::Tokenizer> tokenizer_of(const checkpoint::RunDescription& description) {
+  return data::tokenizer_from_payload(description.attributes.get<std::string>("tokenizer"),
+                                      tokenizer_payload(description));
 }
 
 std::unique_ptr<data::Tokenizer> prompt_tokenizer_of(const checkpoint::RunDescription& description,

@@ -50,11 +50,19 @@ struct SavedModel {
   std::unique_ptr<train::ParallelModel> model;
 };
 
+/// Changes how a model runs, by its configuration.
+using ModelSettler = std::function<void(const model::ModelConfig&, train::ExecutionConfig&)>;
+/// Throws CheckpointError for a model that a command cannot use.
+using ModelCheck = std::function<void(const checkpoint::RunDescription&, const model::ModelConfig&)>;
+
 /// Loads the weights of `options.load` on any grid. The sequence length and, without `--dtype`, the type are those of
-/// training; `settle` may change them. Throws CheckpointError if the model does not predict the next token. Collective.
-std::unique_ptr<SavedModel> load_model(
-    Job& job, const SavedModelOptions& options,
-    const std::function<void(const model::ModelConfig&, train::ExecutionConfig&)>& settle);
+/// training; `settle` may change them. Throws CheckpointError by `check`; without one, if the model does not predict
+/// the next token. Collective.
+std::unique_ptr<SavedModel> load_model(Job& job, const SavedModelOptions& options, const ModelSettler& settle,
+                                       const ModelCheck& check = {});
+
+/// Returns the definition of the tokenizer stored in a checkpoint.
+const std::string& tokenizer_payload(const checkpoint::RunDescription& description);
 
 /// Returns the tokenizer stored in a checkpoint.
 std::unique_ptr<data::Tokenizer> tokenizer_of(const checkpoint::RunDescription& description);

@@ -201,7 +201,6 @@ constexpr auto satisfied_flags = std::to_array<FlagGroup>({
     {one, "Pai", satisfied, "corpora are read in place", "dataset MMAP, dataset LLama-Pretrain-Idxmap"},
     {one, "Pai", satisfied, "corpora have tokens without padding",
      "max-padding-length --dataset MMAP, max-padding-length --dataset LLama-Pretrain-Idxmap"},
-    {list, "0.12-", satisfied, "are recomputed with --recompute-granularity selective", "recompute-modules core_attn"},
     {none, "0.16-", satisfied, why::tokenizer,
      "disable-use-tokenizer-model-from-checkpoint-args, tokenizer-sentencepiece-legacy"},
     {none, "0.16-0.17", satisfied, why::tokenizer, "tokenizer-hf-include-special-tokens, tokenizer-hf-use-fast"},

@@ -129,7 +129,7 @@ void NamedTokenizer::compare_files(const std::string& holder, const std::string&
     } else if (name == "huggingface" && is_file(model_file)) {
       const data::BpeVocabulary held = data::bpe_from_payload(payload);
       const std::string& end = held.tokens.at(static_cast<std::size_t>(held.end_of_document));
-      tokenizer = data::make_huggingface_tokenizer(io::read_huggingface_file(model_file, end));
+      tokenizer = data::make_huggingface_tokenizer(io::read_huggingface_file(model_file, {end}));
     }
   } catch (const DataError& error) {
     throw DataError("{}: not the tokenizer {} that {} holds: {}. Leave the option out, or give its file",
@@ -141,7 +141,7 @@ void NamedTokenizer::compare_files(const std::string& holder, const std::string&
     return;
   }
   TRIREME_CHECK(
-      tokenizer->digest() == data::tokenizer_from_payload(name, payload)->digest(), DataError,
+      data::compare_tokenizers(tokenizer->name(), tokenizer->payload(), name, payload).same_ids, DataError,
       "{}: not the tokenizer {} that {} holds: {} tokens there, {} here, or different ones. Leave the option out, or "
       "give its file",
       fmt::join(found, ", "), name, holder, tokenizer->vocabulary_size(),

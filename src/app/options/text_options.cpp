@@ -1,6 +1,6 @@
 #include "src/app/options/text_options.hpp"
 
-#include "io/tokenizer/huggingface_file.hpp"
+#include "io/huggingface/tokenizer_json.hpp"
 #include "io/tokenizer/tokenizer_files.hpp"
 #include "mpi/node.hpp"
 
@@ -116,11 +116,7 @@ std::unique_ptr<data::Tokenizer> TokenizerOptions::make() const {
     return made_from("the lines of " + vocabulary_file,
                      [&] { return data::make_wordpiece_tokenizer(std::move(vocabulary)); });
   }
-  if (is_huggingface) {
-    data::BpeVocabulary vocabulary = io::read_huggingface_file(model_file, end_of_document);
-    return made_from("the tokens and merges of " + model_file,
-                     [&] { return data::make_huggingface_tokenizer(std::move(vocabulary)); });
-  }
+  if (is_huggingface) return io::read_tokenizer_json(model_file, end_of_document);
   return data::make_byte_tokenizer();
 }
 

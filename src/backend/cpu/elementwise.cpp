@@ -122,7 +122,7 @@ class CpuElementwise final : public ElementwiseKernels {
     check_add(x, y);
     dispatch_float(y.dtype(), [&]<class T>() {
       using A = Accumulation<T>;
-      update<T>(x.as<T>(), y, [](A x_element, A y_element) { return y_element + x_element; });
+      combine(x.as<T>(), y.as<T>(), y, [](A x_element, A y_element) { return y_element + x_element; });
     });
   }
 
@@ -130,7 +130,7 @@ class CpuElementwise final : public ElementwiseKernels {
     dispatch_float(y.dtype(), [&]<class T>() {
       using A = Accumulation<T>;
       const A a = static_cast<A>(factor);
-      update<T>(y.as<T>(), y, [a](A, A y_element) { return y_element * a; });
+      combine(y.as<T>(), y.as<T>(), y, [a](A, A y_element) { return y_element * a; });
     });
   }
 
@@ -139,7 +139,7 @@ class CpuElementwise final : public ElementwiseKernels {
     dispatch_float(y.dtype(), [&]<class T>() {
       using A = Accumulation<T>;
       const A c = static_cast<A>(cap), reciprocal = static_cast<A>(1 / cap);
-      update<T>(y.as<T>(), y, [=](A, A y_element) { return c * vector_tanh(y_element * reciprocal); });
+      combine(y.as<T>(), y.as<T>(), y, [=](A, A y_element) { return c * vector_tanh(y_element * reciprocal); });
     });
   }
 
@@ -234,20 +234,8 @@ class CpuElementwise final : public ElementwiseKernels {
     check_activate(x, y);
     dispatch_float(y.dtype(), [&]<class T>() {
       using A = Accumulation<T>;
-      const T* in = x.as<T>();
-      T* out = y.as<T>();
       dispatch_activation(activation, [&]<Activation kind>() {
-        pool_.parallel_ranges(y.numel(), grain, [&](std::int64_t begin, std::int64_t end) {
-          A x_buffer[chunk], y_buffer[chunk];
-          for (std::int64_t i = begin; i < end; i += chunk) {
-            const std::int64_t n = std::min(chunk, end - i);
-            const A* x_row = row_in(in + i, n, x_buffer);
-            A* row = row_out(out + i, y_buffer);
-#pragma omp simd
-            for (std::int64_t j = 0; j < n; ++j) row[j] = cpu::activate<kind>(x_row[j]);
-            finish_row(row, n, out + i);
-          }
-        });
+        combine(x.as<T>(), x.as<T>(), y, [](A x_element, A) { return cpu::activate<kind>(x_element); });
       });
     });
   }
@@ -257,21 +245,9 @@ class CpuElementwise final : public ElementwiseKernels {
     check_activate_backward(dy, x, dx);
     dispatch_float(dx.dtype(), [&]<class T>() {
       using A = Accumulation<T>;
-      const T *gradient = dy.as<T>(), *in = x.as<T>();
-      T* out = dx.as<T>();
       dispatch_activation(activation, [&]<Activation kind>() {
-        pool_.parallel_ranges(dx.numel(), grain, [&](std::int64_t begin, std::int64_t end) {
-          A dy_buffer[chunk], x_buffer[chunk], dx_buffer[chunk];
-          for (std::int64_t i = begin; i < end; i += chunk) {
-            const std::int64_t n = std::min(chunk, end - i);
-            const A* dy_row = row_in(gradient + i, n, dy_buffer);
-            const A* x_row = row_in(in + i, n, x_buffer);
-            A* row = row_out(out + i, dx_buffer);
-#pragma omp simd
-            for (std::int64_t j = 0; j < n; ++j) row[j] = dy_row[j] * cpu::activation_derivative<kind>(x_row[j]);
-            finish_row(row, n, out + i);
-          }
-        });
+        combine(dy.as<T>(), x.as<T>(), dx,
+                [](A gradient, A x_element) { return gradient * cpu::activation_derivative<kind>(x_element); });
       });
     });
   }
@@ -344,17 +320,17 @@ class CpuElementwise final : public ElementwiseKernels {
     A* factor;
   };
 
-  /// y = operation(x, y), element by element.
+  /// z = operation(x, y), element by element; z may be x or y.
   template <class T, class Function>
-  void update(const T* in, TensorView y, Function operation) {
+  void combine(const T* x, const T* y, TensorView z, Function operation) {
     using A = Accumulation<T>;
-    T* out = y.as<T>();
-    pool_.parallel_ranges(y.numel(), grain, [&](std::int64_t begin, std::int64_t end) {
+    T* out = z.as<T>();
+    pool_.parallel_ranges(z.numel(), grain, [&](std::int64_t begin, std::int64_t end) {
       A x_buffer[chunk], y_buffer[chunk];
       for (std::int64_t i = begin; i < end; i += chunk) {
         const std::int64_t n = std::min(chunk, end - i);
-        const A* x_row = row_in(in + i, n, x_buffer);
-        const A* y_row = row_in(out + i, n, y_buffer);
+        const A* x_row = row_in(x + i, n, x_buffer);
+        const A* y_row = y == x ? x_row : row_in(y + i, n, y_buffer);
         A* row = row_out(out + i, y_buffer);
 #pragma omp simd
         for (std::int64_t j = 0; j < n; ++j) row[j] = operation(x_row[j], y_row[j]);

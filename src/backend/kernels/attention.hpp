@@ -70,7 +70,7 @@ class AttentionKernels : public KernelFamily<AttentionKernels> {
     pass_on(&AttentionKernels::attention_backward, stream,
             {.kind = KernelKind::attention_backward,
              .bytes = bytes,
-             .launches = 3,
+             .launches = on_tensor_cores(problem, q) && problem.head_dim > 128 ? 4 : 3,
              .attention = problem,
              .tensor_cores = on_tensor_cores(problem, q)},
             problem, dout, q, k, v, out, log_sum_exp, row_dot, dq, dk, dv);

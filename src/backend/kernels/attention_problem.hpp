@@ -84,8 +84,8 @@ struct AttentionProblem {
 
 /// Returns whether the CUDA backend computes attention on tensor cores (cuda/kernels/flash_attention*.cu).
 constexpr bool has_flash_attention(DType dtype, std::int64_t head_dim, bool soft_cap) {
-  return (dtype == DType::bf16 || dtype == DType::fp16) && (head_dim == 64 || head_dim == 96 || head_dim == 128) &&
-         !soft_cap;
+  const bool has_kernels = head_dim == 64 || head_dim == 96 || head_dim == 128 || head_dim == 192;
+  return (dtype == DType::bf16 || dtype == DType::fp16) && has_kernels && !soft_cap;
 }
 
 }  // namespace trireme

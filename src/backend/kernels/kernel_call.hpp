@@ -60,7 +60,7 @@ struct KernelExtents {
   std::int64_t weight_gradient = 0;  ///< elements of the largest gradient of a matrix
   std::int64_t summed_rows = 0;      ///< maximum number summed into the gradients of biases and norms
   std::int64_t summed_columns = 0;
-  std::int64_t balanced_tokens = 0;  ///< tokens of a router that sums the terms of balance losses
+  std::int64_t balanced_tokens = 0;  ///< tokens of a router with sums over tokens
   std::int64_t limited_choices = 0;  ///< choices of experts of limited capacity
   std::int64_t groups = 0;           ///< experts of a rank, whose products are grouped
 };

@@ -10,17 +10,20 @@
 
 namespace trireme::data {
 
+/// Uniform in [0, 1) with 53 bits of two draws: `random()` of NumPy's and Python's generators.
+inline double uniform53(std::mt19937& generator) {
+  const std::uint32_t high = static_cast<std::uint32_t>(generator()) >> 5;
+  const std::uint32_t low = static_cast<std::uint32_t>(generator()) >> 6;
+  return (high * 67108864.0 + low) / 9007199254740992.0;
+}
+
 /// NumPy's `RandomState(seed)`, draw for draw, to reproduce Megatron-LM's shuffles.
 class NumpyRandom {
  public:
   explicit NumpyRandom(std::uint32_t seed) : generator_(seed) {}
 
   /// `random()`: uniform in [0, 1) with 53 bits.
-  double random() {
-    const std::uint32_t high = next32() >> 5;
-    const std::uint32_t low = next32() >> 6;
-    return (high * 67108864.0 + low) / 9007199254740992.0;
-  }
+  double random() { return uniform53(generator_); }
 
   /// `randint(0, bound)`: uniform in [0, bound), bound > 0.
   std::uint64_t randint(std::uint64_t bound) { return interval(bound - 1); }

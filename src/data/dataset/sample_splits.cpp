@@ -199,11 +199,11 @@ void check_vocabularies(const std::vector<WeightedStore>& stores, std::int64_t v
   for (const WeightedStore& weighted : stores) {
     const TokenStore& store = *weighted.store;
     TRIREME_CHECK(
-        store.info().tokenizer_digest == first.info().tokenizer_digest, DataError,
+        store.info().ids_digest == first.info().ids_digest, DataError,
         "{} was made by tokenizer {} ({}), {} by {} ({}): their ids mean different things. Build them with the "
         "same tokenizer",
-        first.name(), first.info().tokenizer, first.info().tokenizer_digest, store.name(), store.info().tokenizer,
-        store.info().tokenizer_digest);
+        first.name(), first.info().tokenizer, first.info().ids_digest, store.name(), store.info().tokenizer,
+        store.info().ids_digest);
     const std::int64_t vocabulary = vocabulary_size > 0 ? vocabulary_size : store.info().vocabulary_size;
     TRIREME_CHECK(store.info().max_id < vocabulary, DataError,
                   "{} holds token {}, but the vocabulary has {} ids, 0 to {}", store.name(), store.info().max_id,

@@ -14,8 +14,9 @@ using TokenSpan = std::variant<std::span<const std::uint16_t>, std::span<const s
 /// Header of a corpus.
 struct CorpusInfo {
   std::string tokenizer;          ///< "bytes", "gpt2" ...
-  std::string tokenizer_digest;   ///< digest of the tokenizer's definition; equal digests give equal ids
-  std::string tokenizer_payload;  ///< the definition itself, which makes the corpus self-contained for decoding
+  std::string tokenizer_digest;   ///< digest of the payload
+  std::string ids_digest = {};    ///< equal digests give the same ids to a text, whatever the special tokens
+  std::string tokenizer_payload;  ///< the tokenizer itself, which makes the corpus self-contained for decoding
   std::string content_digest;     ///< changes with the tokens, the document and the sentence offsets
   std::int64_t vocabulary_size = 0;
   std::int64_t end_of_document = -1;  ///< id of the token that ends documents, -1 if none

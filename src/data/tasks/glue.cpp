@@ -107,11 +107,14 @@ GlueExamples read_glue(GlueTask task, const TaskFile& file, BadLines& bad) {
   return reader.finish();
 }
 
+std::string glue_label(GlueTask task, std::int32_t number) {
+  return task == GlueTask::mnli ? mnli_labels.at(static_cast<std::size_t>(number)) : std::to_string(number);
+}
+
 std::string glue_predictions(GlueTask task, std::span<const std::int64_t> ids, std::span<const std::int32_t> classes) {
   std::string text = "index\tprediction\n";
   for (std::size_t i = 0; i < ids.size(); ++i) {
-    const auto number = static_cast<std::size_t>(classes[i]);
-    text += fmt::format("{}\t{}\n", ids[i], task == GlueTask::mnli ? mnli_labels.at(number) : std::to_string(number));
+    text += fmt::format("{}\t{}\n", ids[i], glue_label(task, classes[i]));
   }
   return text;
 }

@@ -16,6 +16,9 @@ enum class GlueTask { mnli, qqp };
 /// Labels of a task: MNLI has contradiction 0, entailment 1, neutral 2; QQP has 1 for equivalent questions.
 constexpr std::int64_t classes_of(GlueTask task) { return task == GlueTask::mnli ? 3 : 2; }
 
+/// Returns the name of a class in the task's files: "entailment", or for QQP "1".
+std::string glue_label(GlueTask task, std::int32_t number);
+
 /// Two texts and their label.
 struct TextPair {
   std::int64_t id = 0;  ///< the file's own number

@@ -69,4 +69,11 @@ PackedPair RaceSamples::packed(std::int64_t index) const {
                           static_cast<std::size_t>(index % race_choices), packing().sequence_length, packing().tokens);
 }
 
+std::string race_predictions(std::span<const std::int32_t> classes) {
+  std::string text = "index\tprediction\n";
+  for (std::size_t i = 0; i < classes.size(); ++i)
+    text += fmt::format("{}\t{}\n", i, static_cast<char>('A' + classes[i]));
+  return text;
+}
+
 }  // namespace trireme::data

@@ -3,6 +3,7 @@
 #include <array>
 #include <cstdint>
 #include <functional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -50,6 +51,10 @@ struct RaceExamples {
 /// article, a question without its answer or its four choices.
 void add_race(const TaskFile& file, const RaceParser& parse, const Tokenizer& tokenizer, std::int64_t max_qa_tokens,
               BadLines& bad, RaceExamples& examples);
+
+/// Returns the letters of the chosen answers, in the form of GLUE's submissions: a header, then the number of each
+/// question, from 0 in the order of the files, and "A" to "D".
+std::string race_predictions(std::span<const std::int32_t> classes);
 
 /// Questions of RACE, of which each choice is a sample.
 class RaceSamples final : public TaskSamples {

@@ -112,22 +112,6 @@ std::unique_ptr<Tokenizer> from_definition(const std::string& name, std::string_
   return make_byte_tokenizer();
 }
 
-/// Digest of what decides which ids a text has: not of the special tokens, nor of the one that ends documents.
-std::string ids_digest(const std::string& name, const std::string& payload) {
-  const auto text_digest = [](std::string_view text) { return trireme::digest(text.data(), text.size()); };
-  const std::string_view definition = split_payload(payload).definition;
-  if (name == "null") return text_digest(definition.substr(0, definition.rfind(' ')));
-  if (name != "gpt2" && name != "huggingface") return text_digest(definition);
-  const BpeVocabulary bpe = bpe_from_payload(definition);
-  std::string text = fmt::format("{} {} {} {} {}\n", bpe.tokens.size(), bpe.merges.size(),
-                                 static_cast<int>(bpe.pattern), bpe.compose, bpe.whole_words);
-  for (const std::string& token : bpe.tokens) text += escape_bytes(token) + '\n';
-  for (const auto& [left, right] : bpe.merges) text += escape_bytes(left) + ' ' + escape_bytes(right) + '\n';
-  std::vector<std::int32_t> added = bpe.added;
-  std::ranges::sort(added);
-  return text_digest(text + ids_text(added));
-}
-
 }  // namespace
 
 bool Tokenizer::can_cut(std::string_view text, std::size_t at) const { return is_word_cut(text, at); }
@@ -160,6 +144,8 @@ std::string Tokenizer::digest() const {
   return trireme::digest(definition.data(), definition.size());
 }
 
+std::string Tokenizer::ids_digest() const { return ids_digest_of(name_, definition()); }
+
 std::unique_ptr<Tokenizer> make_byte_tokenizer() { return std::make_unique<ByteTokenizer>(); }
 
 std::unique_ptr<Tokenizer> make_gpt2_tokenizer(BpeVocabulary vocabulary) {
@@ -185,10 +171,25 @@ std::unique_ptr<Tokenizer> tokenizer_from_payload(const std::string& name, const
   return tokenizer;
 }
 
+std::string ids_digest_of(const std::string& name, const std::string& payload) {
+  const auto text_digest = [](std::string_view text) { return trireme::digest(text.data(), text.size()); };
+  const std::string_view definition = split_payload(payload).definition;
+  if (name == "null") return text_digest(definition.substr(0, definition.rfind(' ')));
+  if (name != "gpt2" && name != "huggingface") return text_digest(definition);
+  const BpeVocabulary bpe = bpe_from_payload(definition);
+  std::string text = fmt::format("{} {} {} {} {}\n", bpe.tokens.size(), bpe.merges.size(),
+                                 static_cast<int>(bpe.pattern), bpe.compose, bpe.whole_words);
+  for (const std::string& token : bpe.tokens) text += escape_bytes(token) + '\n';
+  for (const auto& [left, right] : bpe.merges) text += escape_bytes(left) + ' ' + escape_bytes(right) + '\n';
+  std::vector<std::int32_t> added = bpe.added;
+  std::ranges::sort(added);
+  return text_digest(text + ids_text(added));
+}
+
 TokenizerComparison compare_tokenizers(const std::string& name, const std::string& payload,
                                        const std::string& other_name, const std::string& other_payload) {
   if (name == other_name && payload == other_payload) return {.same_ids = true};
-  if (ids_digest(name, payload) != ids_digest(other_name, other_payload)) return {};
+  if (ids_digest_of(name, payload) != ids_digest_of(other_name, other_payload)) return {};
   const std::unique_ptr<Tokenizer> one = tokenizer_from_payload(name, payload);
   const std::unique_ptr<Tokenizer> other = tokenizer_from_payload(other_name, other_payload);
   TokenizerComparison result{.same_ids = true};

@@ -44,8 +44,10 @@ class Tokenizer {
   std::vector<std::int32_t> stops() const;
   /// The special tokens and the definition as one text, from which `tokenizer_from_payload` makes an equal tokenizer.
   std::string payload() const { return special_tokens_text(special_) + definition(); }
-  /// Digest of the payload: equal digests give equal ids. Different ones may too; see `compare_tokenizers`.
+  /// Digest of the payload.
   std::string digest() const;
+  /// Digest of what decides the ids of texts: see `ids_digest_of`.
+  std::string ids_digest() const;
 
  protected:
   /// The payload without the special tokens.
@@ -59,8 +61,8 @@ class Tokenizer {
 };
 
 /// Pattern by which a byte-level BPE cuts text into words; WordSplitter lists the patterns.
-enum class WordPattern { gpt2, llama3, qwen2 };
-inline constexpr int word_pattern_count = 3;
+enum class WordPattern { gpt2, llama3, qwen2, tekken };
+inline constexpr int word_pattern_count = 4;
 
 /// Definition of a byte-level BPE, independent of its source format.
 struct BpeVocabulary {
@@ -96,14 +98,17 @@ std::unique_ptr<Tokenizer> make_null_tokenizer(std::int64_t vocabulary_size, std
 /// The tokenizer that a corpus or checkpoint embeds.
 std::unique_ptr<Tokenizer> tokenizer_from_payload(const std::string& name, const std::string& payload);
 
+/// Digest of the vocabulary, merges, pattern and ids of a tokenizer that a corpus or checkpoint embeds. Equal digests
+/// give the same ids to a text. It covers neither the special tokens nor the one that ends documents. Throws DataError
+/// if the payload is damaged.
+std::string ids_digest_of(const std::string& name, const std::string& payload);
+
 /// Result of comparing two tokenizers.
 struct TokenizerComparison {
-  bool same_ids = false;  ///< the same ids have the same texts, and a text has the same ids
-  std::string difference =
-      {};  ///< of the special tokens, if the ids are the same: "bos 1 and none, ..."; empty if none
+  bool same_ids = false;        ///< by `ids_digest_of`
+  std::string difference = {};  ///< "bos 1 and none, ..." of special tokens, if the ids are the same; empty if none
 };
-/// Compares the tokenizers that corpora or checkpoints embed: vocabulary, merges, pattern and ids decide, special
-/// tokens are told apart. Throws DataError if a payload is damaged.
+/// Compares the tokenizers that corpora or checkpoints embed. Throws DataError if a payload is damaged.
 TokenizerComparison compare_tokenizers(const std::string& name, const std::string& payload,
                                        const std::string& other_name, const std::string& other_payload);
 

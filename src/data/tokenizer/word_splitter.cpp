@@ -9,6 +9,8 @@
 namespace trireme::data {
 namespace {
 
+constexpr std::uint8_t in_capitals = 1, in_small = 2, both_cases = 3;
+
 bool is_line_end(char c) { return c == '\r' || c == '\n'; }
 
 /// Size of 's, 't, 're, 've, 'm, 'll or 'd at `text`, 0 if none.
@@ -39,6 +41,15 @@ WordSplitter::WordSplitter(WordPattern pattern) : pattern_(pattern), classes_(un
     }
   }
   std::copy_n(classes_.begin(), ascii_.size(), ascii_.begin());
+  if (pattern != WordPattern::tekken) return;
+  cases_.resize(unicode_code_points);
+  for (char32_t c = 0; c < unicode_code_points; ++c) {
+    const utf8proc_category_t category = category_of(c);
+    const bool is_mark = category >= UTF8PROC_CATEGORY_MN && category <= UTF8PROC_CATEGORY_ME;
+    const bool is_both = is_mark || category == UTF8PROC_CATEGORY_LM || category == UTF8PROC_CATEGORY_LO;
+    const bool is_capital = category == UTF8PROC_CATEGORY_LU || category == UTF8PROC_CATEGORY_LT;
+    cases_[c] = is_both ? both_cases : is_capital ? in_capitals : category == UTF8PROC_CATEGORY_LL ? in_small : 0;
+  }
 }
 
 inline WordSplitter::Character WordSplitter::character(const char* text, const char* end) const {
@@ -73,7 +84,9 @@ const char* WordSplitter::space_end(const char* text, const char* end) const {
 }
 
 const char* WordSplitter::word_end(const char* text, const char* end) const {
-  return pattern_ == WordPattern::gpt2 ? gpt2_word_end(text, end) : llama_word_end(text, end);
+  return pattern_ == WordPattern::gpt2     ? gpt2_word_end(text, end)
+         : pattern_ == WordPattern::tekken ? tekken_word_end(text, end)
+                                           : llama_word_end(text, end);
 }
 
 inline const char* WordSplitter::gpt2_word_end(const char* text, const char* end) const {
@@ -104,15 +117,19 @@ const char* WordSplitter::llama_word_end(const char* text, const char* end) cons
     return at;
   }
   // One character that is neither letter, number nor the end of a line joins the letters after it.
-  const bool has_second = second != end;
-  const Character next = has_second ? character(second, end) : Character{Class::space, 0};
-  if (!is_line_end(*text) && has_second && next.character_class == Class::letter) {
+  if (!is_line_end(*text) && second != end && character(second, end).character_class == Class::letter) {
     return class_end(second, end, Class::letter);
   }
-  const bool space_first = *text == ' ' && has_second && next.character_class == Class::other;
+  return signs_end(text, end, first);
+}
+
+/// End of signs with the ends of lines after them, or of white space, at `text`, which begins with `first`.
+const char* WordSplitter::signs_end(const char* text, const char* end, Character first) const {
+  const char* const second = text + first.size_bytes;
+  const bool space_first = *text == ' ' && second != end && character(second, end).character_class == Class::other;
   if (first.character_class == Class::other || space_first) {
     const char* at = class_end(second, end, Class::other);
-    while (at != end && is_line_end(*at)) ++at;
+    while (at != end && (is_line_end(*at) || (*at == '/' && pattern_ == WordPattern::tekken))) ++at;
     return at;
   }
   // White space: up to its last end of a line, if it has one.
@@ -121,6 +138,43 @@ const char* WordSplitter::llama_word_end(const char* text, const char* end) cons
     if (is_line_end(at[-1])) return at;
   }
   return space_end(text, end);
+}
+
+/// Sets of tekken that the character at `text` is in, and its size.
+int WordSplitter::cases_of(const char* text, const char* end, int& size_bytes) const {
+  const Utf8Character decoded = decode_utf8(text, end);
+  size_bytes = std::max(decoded.size_bytes, 1);
+  return decoded.size_bytes == 0 ? 0 : cases_[decoded.code_point];
+}
+
+const char* WordSplitter::tekken_word_end(const char* text, const char* end) const {
+  const Character first = character(text, end);
+  const bool may_join =
+      first.character_class != Class::letter && first.character_class != Class::number && !is_line_end(*text);
+  const char* const starts[] = {text + (may_join ? first.size_bytes : 0), text};
+  const char* capitals_ends[2];
+  for (int i = may_join ? 0 : 1; i < 2; ++i) {  // U*L+, with the character before it, else without
+    const char* at = starts[i];
+    const char* after_both = nullptr;
+    int cases = 0, size_bytes = 0;
+    for (; at != end; at += size_bytes) {
+      cases = cases_of(at, end, size_bytes);
+      if ((cases & in_capitals) == 0) break;
+      if (cases == both_cases) after_both = at + size_bytes;
+    }
+    capitals_ends[i] = at;
+    if (at != end && cases == in_small) {
+      while (at != end && (cases_of(at, end, size_bytes) & in_small) != 0) at += size_bytes;
+      return at;
+    }
+    // Backtracking leaves the last character of U that is in L, too.
+    if (after_both != nullptr) return after_both;
+  }
+  for (int i = may_join ? 0 : 1; i < 2; ++i) {  // U+: no L follows
+    if (capitals_ends[i] != starts[i]) return capitals_ends[i];
+  }
+  if (first.character_class == Class::number) return text + first.size_bytes;
+  return signs_end(text, end, first);
 }
 
 bool WordSplitter::can_cut(std::string_view text, std::size_t at) const {

@@ -14,7 +14,10 @@ namespace trireme::data {
 ///   gpt2    's|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+
 ///   llama3  (?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+
 ///           |\s+(?!\S)|\s+
-///   qwen2   the pattern of llama3 with \p{N} instead of \p{N}{1,3}.
+///   qwen2   the pattern of llama3 with \p{N} instead of \p{N}{1,3}
+///   tekken  [^\r\n\p{L}\p{N}]?U*L+|[^\r\n\p{L}\p{N}]?U+L*|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+
+///           with U = [\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}] and L = [\p{Ll}\p{Lm}\p{Lo}\p{M}]: words of Mistral end where a
+///           capital follows a small letter.
 ///
 /// Letters (L*) and numbers (N*) go by Unicode's general category, \s by its property White_Space. A byte that is not
 /// part of a UTF-8 character counts as one character of none of these classes, like U+FFFD.
@@ -39,10 +42,14 @@ class WordSplitter {
   const char* space_end(const char* text, const char* end) const;
   const char* gpt2_word_end(const char* text, const char* end) const;
   const char* llama_word_end(const char* text, const char* end) const;
+  const char* tekken_word_end(const char* text, const char* end) const;
+  const char* signs_end(const char* text, const char* end, Character first) const;
+  int cases_of(const char* text, const char* end, int& size_bytes) const;
 
   WordPattern pattern_;
   std::array<Class, 128> ascii_;
-  std::vector<Class> classes_;  // class of every code point
+  std::vector<Class> classes_;       // class of every code point
+  std::vector<std::uint8_t> cases_;  // of tekken: 1 if it is in U, plus 2 if in L
 };
 
 }  // namespace trireme::data

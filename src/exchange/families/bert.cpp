@@ -8,19 +8,27 @@ using model::ModelOutput;
 /// Logit for which the probability of a token is 0 in every type.
 constexpr double never = -10000;
 
-TensorMap map_bert(const model::ModelConfig& config, const MapOptions& options) {
+/// Parts of a pretrained model that the tensors of a class have besides the layers.
+struct Parts {
+  bool pooler = true;  ///< dense layer over the first position
+  bool tokens = true;  ///< the head that predicts tokens
+  bool order = true;   ///< the head that predicts the order of segments
+  std::string base = "bert.";
+};
+
+TensorMap map_parts(const model::ModelConfig& config, const MapOptions& options, const Parts& parts) {
   TensorMapBuilder map(config);
-  const std::string embeddings = "bert.embeddings.";
+  const std::string embeddings = parts.base + "embeddings.";
   map.tokens("emb.word", embeddings + "word_embeddings.weight", options.vocabulary_rows,
-             config.predicts_tokens() ? std::vector<std::string>{"cls.predictions.decoder.weight"}
-                                      : std::vector<std::string>{},
+             config.predicts_tokens() && parts.tokens ? std::vector<std::string>{"cls.predictions.decoder.weight"}
+                                                      : std::vector<std::string>{},
              0);
   map.same("emb.pos", embeddings + "position_embeddings.weight");
   map.same("emb.type", embeddings + "token_type_embeddings.weight");
   map_layer(map, "emb.ln", embeddings + "LayerNorm");
   for (int layer = 0; layer < config.layers; ++layer) {
     const std::string ours = layer_prefix(layer);
-    const std::string theirs = fmt::format("bert.encoder.layer.{}.", layer);
+    const std::string theirs = fmt::format("{}encoder.layer.{}.", parts.base, layer);
     for (const std::string suffix : {"weight", "bias"}) {
       const std::string self = theirs + "attention.self.";
       map.split_heads(ours + ".attn", suffix, self + "query." + suffix, self + "key." + suffix,
@@ -32,19 +40,30 @@ TensorMap map_bert(const model::ModelConfig& config, const MapOptions& options) 
     map_layer(map, ours + ".mlp.proj", theirs + "output.dense");
     map_layer(map, ours + ".ln_2", theirs + "output.LayerNorm");
   }
-  map_layer(map, "pooler", "bert.pooler.dense");
+  if (parts.pooler) map_layer(map, "pooler", parts.base + "pooler.dense");
   if (config.predicts_tokens()) {
+    for (const auto& [prefix, is_there] :
+         {std::pair{"pooler.", parts.pooler}, {"mlm.", parts.tokens}, {"sop.", parts.order}}) {
+      if (!is_there) map.initial(prefix);
+    }
+    if (parts.order) map_layer(map, "sop", "cls.seq_relationship");
+    if (!parts.tokens) return map.finish();
     map_layer(map, "mlm.dense", "cls.predictions.transform.dense");
     map_layer(map, "mlm.ln", "cls.predictions.transform.LayerNorm");
     map.tokens("mlm.out.bias", "cls.predictions.bias", options.vocabulary_rows, {"cls.predictions.decoder.bias"},
                never);
-    map_layer(map, "sop", "cls.seq_relationship");
   } else if (config.output == ModelOutput::spans) {
     map_layer(map, "spans", "qa_outputs");
   } else {
     map_layer(map, "classifier", "classifier");
   }
   return map.finish();
+}
+
+/// Tensors of the model without any head lack the prefix.
+template <bool pooler, bool tokens, bool order>
+TensorMap map_bert(const model::ModelConfig& config, const MapOptions& options) {
+  return map_parts(config, options, {pooler, tokens, order, pooler && !tokens ? "" : "bert."});
 }
 
 template <ModelOutput output>
@@ -62,7 +81,7 @@ ModelClass bert_class(std::string_view name) {
                 {"is_decoder", false, "a BERT attends to the entire sequence"},
                 {"tie_word_embeddings", true, "the output of a BERT is tied to its token embedding"}},
       .output = output,
-      .map = map_bert,
+      .map = map_bert<true, true, true>,
       .base = "bert.",
       .older = {{".LayerNorm.weight", ".LayerNorm.gamma"}, {".LayerNorm.bias", ".LayerNorm.beta"}},
       .buffers = {"embeddings.position_ids", "embeddings.token_type_ids"},
@@ -72,7 +91,20 @@ ModelClass bert_class(std::string_view name) {
 }  // namespace
 
 std::vector<ModelClass> bert_family() {
+  ModelClass masked = bert_class<ModelOutput::pretraining>("BertForMaskedLM");
+  masked.map = map_bert<false, true, false>;
+  masked.fuller = "BertForPreTraining";  // which the files of the first published models have
+  ModelClass base = bert_class<ModelOutput::pretraining>("BertModel");
+  base.map = map_bert<true, false, false>;
+  base.base = "";
+  // The encoder alone: each task has another head.
+  ModelClass tokens = bert_class<ModelOutput::pretraining>("BertForTokenClassification");
+  tokens.map = map_bert<false, false, false>;
+  tokens.left_out = {"classifier.weight", "classifier.bias"};
   return {bert_class<ModelOutput::pretraining>("BertForPreTraining"),
+          masked,
+          base,
+          tokens,
           bert_class<ModelOutput::classes>("BertForSequenceClassification"),
           bert_class<ModelOutput::choices>("BertForMultipleChoice"),
           bert_class<ModelOutput::spans>("BertForQuestionAnswering")};

@@ -6,18 +6,13 @@
 #include <tuple>
 
 #include "src/base/check.hpp"
+#include "src/base/median.hpp"
 
 namespace trireme::plan {
 namespace {
 
 /// Line with the time outside kernels, per kernel.
 constexpr std::string_view beside_kernels = "step";
-
-double median(std::vector<double> values) {
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::ranges::nth_element(values, middle);
-  return *middle;
-}
 
 /// Returns those of `measured` with the number of ranks nearest to `ranks`, by ratio; ties go to fewer.
 template <class Measured>

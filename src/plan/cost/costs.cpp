@@ -76,6 +76,8 @@ AttentionWork attention_work(std::int64_t d) {
       return {{384, 313, 96}, {554, 342, 144}, {508, 164, 96}};
     case 128:
       return {{443, 313, 128}, {637, 342, 192}, {549, 164, 128}};
+    case 192:  // two kernels for keys and values, which both compute scores
+      return {{604, 312, 192}, {914, 259, 288}, {1033, 330, 240}};
     default: {
       // No kernel exists for these: interpolated linearly from the counts above.
       const int n = static_cast<int>(d);

@@ -37,10 +37,9 @@ BestScores BestScores::from(const std::map<std::string, std::string>& blobs, con
   return {read(valid_blob, valid_split), read(test_blob, test_split)};
 }
 
-TaskScores mean_of(const std::vector<BestScores>& seeds, TaskScores BestScores::*scores, bool are_spans) {
+TaskScores mean_of(std::vector<TaskScores> models, bool are_spans) {
   TaskScores sum;
-  for (const BestScores& seed : seeds) {
-    TaskScores probabilities = seed.*scores;
+  for (TaskScores& probabilities : models) {
     to_probabilities(probabilities, are_spans ? 2 : 1);
     if (sum.scores.empty()) {
       sum = std::move(probabilities);
@@ -48,7 +47,7 @@ TaskScores mean_of(const std::vector<BestScores>& seeds, TaskScores BestScores::
       std::ranges::transform(sum.scores, probabilities.scores, sum.scores.begin(), std::plus<>());
     }
   }
-  for (double& value : sum.scores) value = std::log(value / static_cast<double>(seeds.size()));
+  for (double& value : sum.scores) value = std::log(value / static_cast<double>(models.size()));
   return sum;
 }
 

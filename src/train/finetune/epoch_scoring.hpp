@@ -24,8 +24,8 @@ struct BestScores {
                          const TaskSplit& valid_split, const TaskSplit& test_split);
 };
 
-/// Returns the logarithms of the seeds' mean probabilities.
-TaskScores mean_of(const std::vector<BestScores>& seeds, TaskScores BestScores::*scores, bool are_spans);
+/// Returns the logarithms of several models' mean probabilities.
+TaskScores mean_of(std::vector<TaskScores> models, bool are_spans);
 
 /// Returns the median; for an even number of values, the mean of the middle two.
 double median_of(std::vector<double> values);

@@ -4,6 +4,7 @@
 #include <limits>
 #include <map>
 
+#include "src/comm/host_collectives.hpp"
 #include "src/train/guards/not_finite.hpp"
 #include "src/train/guards/rank_list.hpp"
 
@@ -18,11 +19,11 @@ struct Difference {
 };
 
 /// Compares `all` [ranks, tensors]; no tensors where all ranks have the same.
-Difference difference_of(const std::vector<std::uint64_t>& all, std::size_t ranks) {
+Difference difference_of(const std::vector<std::int64_t>& all, std::size_t ranks) {
   const std::size_t tensors = all.size() / ranks;
   Difference difference;
   for (std::size_t i = tensors; i-- > 0;) {
-    std::map<std::uint64_t, std::size_t> counts;
+    std::map<std::int64_t, std::size_t> counts;
     for (std::size_t rank = 0; rank < ranks; ++rank) ++counts[all[rank * tensors + i]];
     if (counts.size() == 1) continue;
     const auto most = std::ranges::max_element(counts, {}, [](const auto& count) { return count.second; });
@@ -75,13 +76,9 @@ void ReplicaCheck::check(std::int64_t iteration, int gradient_group) const {
   const Replicas& replicas = replicas_[static_cast<std::size_t>(gradient_group)];
   const auto ranks = static_cast<std::size_t>(replicas.ranks->size());
   const std::vector<Hash> mine = hashes(gradient_group);
-  std::vector<std::uint64_t> own, all(mine.size() * ranks);
-  for (const Hash& hash : mine) own.push_back(hash.value);
-  const auto as_int64 = [](std::vector<std::uint64_t>& values) {
-    return TensorView(reinterpret_cast<std::byte*>(values.data()), DType::int64, {std::ssize(values)});
-  };
-  ImmediateStream host;
-  if (!mine.empty()) replicas.ranks->all_gather(host, as_int64(own), as_int64(all)).wait(host);
+  std::vector<std::int64_t> own, all;
+  for (const Hash& hash : mine) own.push_back(static_cast<std::int64_t>(hash.value));
+  if (!mine.empty()) all = all_gather_numbers<std::int64_t>(*replicas.ranks, own);
   const Difference difference = difference_of(all, ranks);
 
   // The first group with a difference is reported.

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <array>
 
+#include "src/comm/host_collectives.hpp"
+
 namespace trireme::train {
 namespace {
 
@@ -68,10 +70,7 @@ RankTimes::Report RankTimes::take(Communicator& world) {
   mine.push_back(waited_ms_);
   for (double& sum : mine) sum /= static_cast<double>(std::max<std::int64_t>(iterations_, 1));
   const auto ranks = static_cast<std::size_t>(world.size());
-  std::vector<double> all(mine.size() * ranks);
-  ImmediateStream host;
-  world.all_gather(host, TensorView(mine.data(), {std::ssize(mine)}), TensorView(all.data(), {std::ssize(all)}))
-      .wait(host);
+  const std::vector<double> all = all_gather_numbers<double>(world, mine);
   const auto column = [&](std::size_t number) {
     std::vector<double> values(ranks);
     for (std::size_t rank = 0; rank < ranks; ++rank) values[rank] = all[rank * mine.size() + number];

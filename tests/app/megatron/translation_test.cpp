@@ -264,12 +264,6 @@ TEST_F(Translate, TakesPaisFlagsOfCorporaThatAreTokens) {
                     HasSubstr("--dataset LLama-Pretrain-Raw: text is read by trireme corpus build")));
 }
 
-TEST_F(Translate, TakesTheModulesThatSelectiveRecomputationRecomputes) {
-  EXPECT_EQ(words("--recompute-granularity selective --recompute-modules core_attn"),
-            Words("--recompute-granularity selective"));
-  EXPECT_EQ(kind_of("--recompute-modules mlp"), Kind::absent);
-}
-
 TEST_F(Translate, AcceptsFlagsOfLogsAndTextsThatItReplaces) {
   EXPECT_EQ(words("--wandb-project a --wandb-entity b --structured-logs --structured-logs-dir c --cache-dir d "
                   "--presplit-sentences --loose-json --text-key text --max-preds-per-seq 80 --scalar-loss-mask 0.0 "

@@ -6,6 +6,8 @@
 #include <numeric>
 #include <vector>
 
+#include "src/data/dataset/python_random.hpp"
+
 namespace trireme::data {
 namespace {
 
@@ -44,6 +46,19 @@ TEST(NumpyRandom, DrawsNumpysIntegersBelowABoundOf32BitsAndOfMore) {
   EXPECT_EQ(mixed.randint(1), 0u);
   EXPECT_EQ(mixed.randint(std::uint64_t{1} << 32), 327741615u);
   EXPECT_EQ(NumpyRandom(UINT32_MAX).randint(1000), 419u);
+}
+
+// The expected values come from Python's random.Random.
+TEST(PythonRandom, DrawsPythonsNumbersAndSamples) {
+  PythonRandom random(1234);
+  EXPECT_EQ(random.random(), 0.96645353569213877);
+  EXPECT_EQ(random.below(100), 56u);
+  EXPECT_THAT(random.sample(10, 3), ElementsAre(1, 0, 9));
+  EXPECT_THAT(random.sample(1000, 7), ElementsAre(932, 965, 961, 826, 596, 35, 687));
+  EXPECT_THAT(random.sample(80, 8), ElementsAre(10, 12, 45, 30, 2, 3, 75, 44));
+  PythonRandom wide(std::uint64_t{5} << 33);
+  EXPECT_EQ(wide.random(), 0.57116452839034138);
+  EXPECT_THROW(wide.sample(3, 4), ConfigError);
 }
 
 }  // namespace

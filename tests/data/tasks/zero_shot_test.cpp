@@ -3,8 +3,8 @@
 #include <cmath>
 
 #include "src/base/error.hpp"
+#include "src/data/tasks/zero_shot/benchmark_texts.hpp"
 #include "src/data/tasks/zero_shot/lambada.hpp"
-#include "src/data/tasks/zero_shot/multiple_choice.hpp"
 #include "src/data/tasks/zero_shot/wikitext.hpp"
 #include "src/data/text/words.hpp"
 
@@ -128,34 +128,46 @@ TEST(Lambada, TruncatesLongTextsOnTheLeft) {
   EXPECT_THROW(add_lambada("a too-long-a-word", LambadaTarget::last_word, *tokenizer, {8, true}, examples), DataError);
 }
 
-TEST(MultipleChoice, ScoresEachChoiceBehindItsQuestion) {
+TaskDocument document(std::initializer_list<std::pair<const char*, const char*>> texts,
+                      std::initializer_list<std::pair<const char*, std::vector<std::string>>> lists = {}) {
+  TaskDocument result;
+  for (const auto& [name, text] : texts) result.set(name, text);
+  for (const auto& [name, list] : lists) result.fields[name] = {list, true};
+  return result;
+}
+
+ChoiceExample example(const char* task, const TaskDocument& given) { return example_of(*find_benchmark(task), given); }
+
+TEST(Benchmark, ScoresEachChoiceBehindItsQuestion) {
   const auto tokenizer = make_byte_tokenizer();
-  MultipleChoice set(*tokenizer);
-  const LengthLimit limit{64, false};
-  set.add({"q:  ", {"x", "\u00e9\u00e9\u00e9"}, 1}, limit);
-  set.add({"", {"x", "yy"}, 0}, limit);
+  BenchmarkTexts set(*find_benchmark("multiple_choice"), *tokenizer, {64, false});
+  set.add(document({{"question", "q:  "}, {"answer", "1"}}, {{"choices", {"x", "\u00e9\u00e9\u00e9"}}}), "");
+  set.add(document({{"question", ""}, {"answer", "A"}}, {{"choices", {"x", "yy"}}}), "");
   EXPECT_EQ(text_of(set.texts(), 0), "q:   x");
   EXPECT_EQ(set.texts().scored(0), 4);
   EXPECT_EQ(text_of(set.texts(), 3), "| yy");
   EXPECT_EQ(set.texts().scored(3), 3);
-  for (const ChoiceQuestion& bad : {ChoiceQuestion{"q", {"x"}, 0}, {"q", {"x", std::string(64, 'y')}, 0}}) {
-    EXPECT_THROW(set.add(bad, limit), DataError);
-  }
+  EXPECT_THROW(set.add(document({{"question", "q"}, {"answer", "0"}}, {{"choices", {"x"}}}), ""), DataError);
+  EXPECT_THROW(set.add(document({{"question", "q"}, {"answer", "0"}}, {{"choices", {"x", std::string(64, 'y')}}}), ""),
+               DataError);
 
   // Sums favour the shorter choice of the first question, the mean over its 3 characters the longer one. Of equal
   // choices the first counts.
   const TextScore scores[] = {{.loss = 2}, {.loss = 3}, {.loss = 4}, {.loss = 4}};
-  const MultipleChoice::Result result = set.result(scores);
-  EXPECT_EQ(result.correct, 1);
-  EXPECT_EQ(result.correct_normalized, 1);
-  EXPECT_DOUBLE_EQ(result.accuracy.value, 0.5);
-  EXPECT_DOUBLE_EQ(result.accuracy.standard_error, 0.5);
+  const BenchmarkResult result = set.result(scores, 0);
+  ASSERT_EQ(result.metrics.size(), 2u);
+  for (const BenchmarkMetric& metric : result.metrics) {
+    EXPECT_DOUBLE_EQ(metric.value, metric.name == "acc" ? 0.5 : 1);
+    EXPECT_DOUBLE_EQ(metric.standard_error.value(), metric.name == "acc" ? 0.5 : 0);
+  }
   EXPECT_DOUBLE_EQ(result.loss.value, 3.5);
 }
 
-TEST(MultipleChoice, JoinsAndCleansThePartsOfHellaSwag) {
-  const auto context_of = [](const std::string& activity, const std::string& a, const std::string& b) {
-    return joined_parts({"", {"x", "y"}, 1, "", {activity, a, b}}).context;
+TEST(Benchmark, JoinsAndCleansThePartsOfHellaSwag) {
+  const auto context_of = [](const char* activity, const char* a, const char* b) {
+    const TaskDocument given =
+        document({{"activity_label", activity}, {"ctx_a", a}, {"ctx_b", b}, {"label", "1"}}, {{"endings", {"x", "y"}}});
+    return example("hellaswag", given).choices.front().context;
   };
   EXPECT_EQ(context_of("Rowing", "A man sits in a boat.", "the Man ROWS"),
             "Rowing: A man sits in a boat. The man rows");
@@ -169,18 +181,68 @@ TEST(MultipleChoice, JoinsAndCleansThePartsOfHellaSwag) {
   EXPECT_EQ(context_of("A", "b", "\u00e9T\u00c9 \u039f\u03a3"), "A: b \u00c9t\u00e9 \u03bf\u03c2");
   EXPECT_EQ(context_of("A", "b", "\u01c6"), "A: b \u01c5");  // title case is not upper case
 
-  const ChoiceQuestion question = joined_parts({"", {" a [step] b\n", "c [title] d", "e"}, 2, "", {"A", "b", "c"}});
-  EXPECT_EQ(question.choices, (std::vector<std::string>{"a b", "c. d", "e"}));
-  EXPECT_EQ(question.answer, 2);
+  const ChoiceExample cleaned =
+      example("hellaswag", document({{"activity_label", "A"}, {"ctx_a", "b"}, {"ctx_b", "c"}, {"label", "2"}},
+                                    {{"endings", {" a [step] b\n", "c [title] d", "e"}}}));
+  EXPECT_EQ(cleaned.choices[0].text, " a b");
+  EXPECT_EQ(cleaned.choices[1].text, " c. d");
+  EXPECT_EQ(cleaned.answer, 2);
 }
 
-TEST(MultipleChoice, LettersTheChoicesOfMmlu) {
-  const ChoiceQuestion question = lettered({" What? ", {"this", "that"}, 1, "high_school_art"});
-  EXPECT_EQ(question.context,
-            "The following are multiple choice questions (with answers) about high school art.\n\n"
-            "What?\nA. this\nB. that\nAnswer:");
-  EXPECT_EQ(question.choices, (std::vector<std::string>{"A", "B"}));
-  EXPECT_EQ(question.answer, 1);
+TEST(Benchmark, LettersTheChoicesOfMmlu) {
+  std::vector<TaskDocument> read =
+      documents_of_csv(" What? ,this,\"a \"\"b\"\",\nc\",B\n\nq,x,y,A\r\n", "f.csv", "high_school_art");
+  ASSERT_EQ(read.size(), 2u);
+  EXPECT_EQ(read[1].where, "f.csv:4");
+  EXPECT_EQ(read[1].text("answer"), "A");
+  const ChoiceExample made = example("mmlu", read[0]);
+  EXPECT_EQ(made.choices[1].context, "What?\nA. this\nB. a \"b\",\nc\nAnswer:");
+  EXPECT_EQ(made.choices[1].text, " B");
+  EXPECT_EQ(made.answer, 1);
+  const std::string description =
+      "The following are multiple choice questions (with answers) about high school art.\n\n";
+  EXPECT_EQ(Shots(*find_benchmark("MMLU"), {}, 0, 1).before(read[0]), description);
+  EXPECT_EQ(Shots(*find_benchmark("mmlu"), read, 1, 1).before(read[1]),
+            description + made.choices[1].context + " B\n\n");
+  EXPECT_THROW(Shots(*find_benchmark("mmlu"), read, 3, 1), ConfigError);
+  EXPECT_THROW(documents_of_csv("a,b,c,\"d", "f.csv", ""), DataError);
+  std::int64_t subjects = 0;
+  for (const char* subject : {"anatomy", "virology", "sociology", "prehistory"})
+    subjects += !mmlu_category(subject).empty();
+  EXPECT_EQ(subjects, 4);
+  EXPECT_EQ(mmlu_category("art"), "");
+}
+
+TEST(Benchmark, ReadsAnswersInEverySpelling) {
+  const TaskDocument original =
+      document({{"question.stem", "Who rows?"}, {"answerKey", "2 "}},
+               {{"question.choices.text", {"a", "b"}}, {"question.choices.label", {"1", "2"}}});
+  EXPECT_EQ(example("arc_easy", original).answer, 1);
+  EXPECT_EQ(example("arc_easy", original).choices[0].context, "Question: Who rows?\nAnswer:");
+  EXPECT_EQ(example("openbookqa", original).choices[0].context, "Who rows?");
+  const TaskDocument blank =
+      document({{"sentence", "The _ rows the boat. "}, {"option1", "man"}, {"option2", "dog"}, {"answer", "2"}});
+  EXPECT_EQ(example("winogrande", blank).answer, 1);
+  EXPECT_EQ(example("winogrande", blank).choices[1].context, "The dog");
+  EXPECT_EQ(example("winogrande", blank).choices[1].text, " rows the boat.");
+  EXPECT_THROW(
+      example("winogrande", document({{"sentence", "no"}, {"option1", "a"}, {"option2", "b"}, {"answer", "1"}})),
+      DataError);
+  EXPECT_THROW(example("boolq", document({{"passage", "p"}, {"question", "q"}, {"label", "2"}})), DataError);
+  EXPECT_EQ(example("lambada_openai", document({{"text", "one"}})).choices[0].text, " one");
+}
+
+TEST(Benchmark, CutsPagesIntoWindowsThatScoreEachTokenOnce) {
+  const auto tokenizer = make_byte_tokenizer();
+  BenchmarkTexts set(*find_benchmark("wikitext"), *tokenizer, {4, true});
+  for (const TaskDocument& page : documents_of_pages("\n = A = \nab\n = = B = = \n", "f")) set.add(page, "");
+  for (const TaskDocument& page : documents_of_pages("x\n = A = \n", "f")) set.add(page, "");
+  ASSERT_EQ(set.size(), 3);
+  EXPECT_EQ(text_of(set.texts(), 0), "| = A");
+  EXPECT_EQ(set.texts().scored(), 19 + 1 + 6);  // " = A =\nab\n == B ==\n", "x", " = A =\n" without the spaces of ends
+  std::vector<TextScore> scores(static_cast<std::size_t>(set.texts().size()), {.loss = 1});
+  const BenchmarkResult result = set.result(scores, 0);
+  EXPECT_DOUBLE_EQ(result.metrics[2].value, static_cast<double>(scores.size()) / (9 + 3 + 10 + 1 + 9) / std::log(2));
 }
 
 }  // namespace

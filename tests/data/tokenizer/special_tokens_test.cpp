@@ -83,18 +83,19 @@ TEST(CompareTokenizers, TellsSpecialTokensFromIds) {
     return compare_tokenizers(one.name(), one.payload(), other.name(), other.payload());
   };
   BpeVocabulary vocabulary = vocabulary_of({{"a", "b"}});
+  vocabulary.tokens.emplace_back("<s>");
   const auto gpt2 = make_gpt2_tokenizer(vocabulary);
   EXPECT_TRUE(compare(*gpt2, *gpt2).same_ids);
-  vocabulary.special = {vocabulary.end_of_document};
-  vocabulary.end_of_document = 3;
+  vocabulary.special = {257, 258};
+  vocabulary.end_of_document = 258;
   const auto of_json = make_huggingface_tokenizer(vocabulary);
   of_json->set_special(llama());
   const TokenizerComparison differing = compare(*gpt2, *of_json);
   EXPECT_TRUE(differing.same_ids);
-  EXPECT_THAT(differing.difference, HasSubstr("end of document 257 and 3, bos none and 1, eos none and 2"));
+  EXPECT_THAT(differing.difference, HasSubstr("end of document 257 and 258, bos none and 1, eos none and 2"));
   EXPECT_THAT(differing.difference, HasSubstr("ends of generation none and 2 7, before texts none and 1"));
 
-  vocabulary.added = {4};  // found in texts
+  vocabulary.added = {257};  // found in texts
   EXPECT_FALSE(compare(*of_json, *make_huggingface_tokenizer(vocabulary)).same_ids);
   vocabulary.added = {};
   vocabulary.pattern = WordPattern::llama3;

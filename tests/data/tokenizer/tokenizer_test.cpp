@@ -284,8 +284,10 @@ TEST(HuggingFace, EncodesAlikeWithAVocabularyTrainedHere) {
 
 TEST(HuggingFace, CutsTheSameWordsByEveryPattern) {
   const auto expected = fixture();
-  for (const auto& [name, pattern] :
-       {std::pair("gpt2", WordPattern::gpt2), {"llama3", WordPattern::llama3}, {"qwen2", WordPattern::qwen2}}) {
+  for (const auto& [name, pattern] : {std::pair("gpt2", WordPattern::gpt2),
+                                      {"llama3", WordPattern::llama3},
+                                      {"qwen2", WordPattern::qwen2},
+                                      {"tekken", WordPattern::tekken}}) {
     const WordSplitter splitter(pattern);
     for (std::size_t i = 0; i < expected["split_texts"].size(); ++i) {
       const auto text = expected["split_texts"][i].get<std::string>();

@@ -10,28 +10,12 @@
 #include <set>
 #include <thread>
 
+#include "tests/fakes/clock_stream.hpp"
 #include "tests/support/mpi_world.hpp"
 #include "tests/support/temporary_directory.hpp"
 
 namespace trireme::io {
 namespace {
-
-/// Stream of a device, whose clock is not the host's: its events have the times that the test sets.
-class DeviceStream final : public Stream {
- public:
-  std::unique_ptr<Event> record() override { return ImmediateStream().record(); }
-  std::unique_ptr<TimedEvent> record_time() override { return std::make_unique<Moment>(now_ms); }
-  void wait(const Event&) override {}
-  void synchronize() override {}
-  double now_ms = 5000;
-
- private:
-  struct Moment final : TimedEvent {
-    explicit Moment(double at) : ms(at) {}
-    double ms_since(const TimedEvent& earlier) const override { return ms - dynamic_cast<const Moment&>(earlier).ms; }
-    double ms;
-  };
-};
 
 class TraceFileTest : public testing::Test {
  protected:
@@ -46,7 +30,7 @@ class TraceFileTest : public testing::Test {
 };
 
 TEST_F(TraceFileTest, HoldsTheSpansOfEveryRank) {
-  DeviceStream stream;
+  test::ClockStream stream;
   TraceRecorder recorder(stream);
   TraceFile file(path_, world_, recorder);
   for (int i = 0; i <= world_.rank(); ++i) {

@@ -46,7 +46,7 @@ void set_pattern(json& file, const std::string& regex) {
 }
 
 std::unique_ptr<data::Tokenizer> tokenizer_of(const json& file, const std::string& end = "") {
-  return data::make_huggingface_tokenizer(parse_huggingface_file(file.dump(), "tokenizer.json", end));
+  return data::make_huggingface_tokenizer(parse_huggingface_file(file.dump(), "tokenizer.json", {end}));
 }
 
 std::vector<std::int32_t> encode(const data::Tokenizer& tokenizer, std::string_view text) {
@@ -181,9 +181,9 @@ TEST(HuggingFaceFile, IsRefusedByNameIfItNeedsAnUnknownFeature) {
   EXPECT_THAT([&] { tokenizer_of(file); }, ThrowsMessage<DataError>(HasSubstr("\\\\w+")));
   EXPECT_THAT([&] { tokenizer_of(small_file(), "</s>"); },
               ThrowsMessage<DataError>(HasSubstr("no added token '</s>'")));
-  EXPECT_THAT([] { parse_huggingface_file("{", "t.json", ""); },
+  EXPECT_THAT([] { parse_huggingface_file("{", "t.json", {}); },
               ThrowsMessage<DataError>(HasSubstr("t.json: not JSON: parse error at line 1, column 2: ")));
-  EXPECT_THAT([] { parse_huggingface_file(std::string(100000, '['), "t.json", ""); },
+  EXPECT_THAT([] { parse_huggingface_file(std::string(100000, '['), "t.json", {}); },
               ThrowsMessage<DataError>(HasSubstr("nests deeper than 16 levels")));
 }
 

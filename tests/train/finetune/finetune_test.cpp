@@ -48,8 +48,7 @@ TEST(Measure, CountsTheRightClassesOfLabelledSamples) {
 TEST(MeanOfSeeds, AveragesProbabilities) {
   // Softmax of (0, log 3) is (1/4, 3/4), and that of (log 3, 0) is (3/4, 1/4).
   const double log3 = std::log(3.0);
-  const std::vector<BestScores> seeds{{{2, {0, log3}, 0}, {}}, {{2, {log3, 0}, 0}, {}}};
-  const train::TaskScores mean = mean_of(seeds, &BestScores::valid, false);
+  const train::TaskScores mean = train::mean_of({{2, {0, log3}, 0}, {2, {log3, 0}, 0}}, false);
   ASSERT_EQ(mean.scores.size(), 2u);
   for (const double score : mean.scores) EXPECT_NEAR(score, std::log(0.5), 1e-15);
 }

@@ -49,6 +49,21 @@ struct ExportedModel {
   exchange::TensorMap map;
 };
 
+/// Sets the special ids that are in the model's vocabulary. Without known ones, the token that ends documents begins
+/// texts, too, as GPT-2's.
+void put_special_ids(const data::Tokenizer& tokenizer, io::HuggingFaceModel& model) {
+  const data::SpecialTokens& special = tokenizer.special();
+  const auto id_of = [&](std::optional<std::int32_t> id) {
+    const bool is_token = id && *id >= 0 && *id < model.config.vocabulary;
+    return is_token ? std::optional<std::int64_t>(*id) : std::nullopt;
+  };
+  model.bos = id_of(special == data::SpecialTokens{} ? tokenizer.end_of_document() : special.beginning());
+  model.pad = id_of(special.pad);
+  for (const std::int32_t end : tokenizer.stops()) {
+    if (const auto id = id_of(end)) model.ends.push_back(*id);
+  }
+}
+
 ExportedModel exported_model(const Attributes& attributes, const data::Tokenizer& tokenizer) {
   ExportedModel result;
   io::HuggingFaceModel& model = result.description;
@@ -58,13 +73,13 @@ ExportedModel exported_model(const Attributes& attributes, const data::Tokenizer
       attributes.contains("import.class") && attributes.get<std::string>("import.format") == "huggingface";
   model.model_class = &exchange::model_class_of(
       model.config, is_imported ? attributes.get<std::string>("import.class") : std::string());
-  if (tokenizer.end_of_document() < model.config.vocabulary) model.end_of_text = tokenizer.end_of_document();
   exchange::MapOptions map;
   if (model.config.is_bert() && attributes.contains("import.vocabulary")) {
     map.vocabulary_rows = std::min(attributes.get("import.vocabulary", std::int64_t{1}), model.config.vocabulary);
   }
   result.map = exchange::tensor_map(*model.model_class, model.config, map);
   if (map.vocabulary_rows > 0) model.config.vocabulary = map.vocabulary_rows;
+  put_special_ids(tokenizer, model);
   return result;
 }
 
@@ -126,7 +141,7 @@ ExportedStep export_step(Communicator& world, const ExportOptions& o, const Open
     TRIREME_CHECK(free >= weights->total_bytes() || io::is_there(o.output + "/" + weights->file_name(0)), IoError,
                   "the weights need {} bytes in {}, where {} are free", weights->total_bytes(), o.output, free);
   });
-  if (tokenizer_files.empty() && world.rank() == 0) {
+  if (tokenizer->name() == "null" && world.rank() == 0) {
     log::warn("the checkpoint has ids of an unknown tokenizer: no tokenizer is exported");
   }
   ExportedStep result;
@@ -140,7 +155,7 @@ ExportedStep export_step(Communicator& world, const ExportOptions& o, const Open
       io::write_durably(o.output + "/" + name, text);
     };
     for (const auto& [name, text] : tokenizer_files) write(name, text);
-    if (!model.description.config.is_bert()) {
+    if (!model.description.config.is_bert() && !tokenizer_files.contains("generation_config.json")) {
       write("generation_config.json", io::generation_config_json(model.description));
     }
     write("README.md", model_card(source, *model.description.model_class, dtype));

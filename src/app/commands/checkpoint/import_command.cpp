@@ -28,8 +28,13 @@ constexpr Choice<OpenInput> formats[] = {
 void settle_tokenizer(const ImportOptions& options, ImportInput& input, bool is_root) {
   const std::int64_t vocabulary = input.config.vocabulary;
   if (!input.tokenizer) {
-    const std::int64_t end = std::min(input.end_of_text.value_or(vocabulary - 1), vocabulary - 1);
+    std::erase_if(input.special.stops, [&](std::int32_t id) { return id >= vocabulary; });
+    const std::int64_t end = input.special.stops.empty() ? vocabulary - 1 : input.special.stops.front();
     input.tokenizer = data::make_null_tokenizer(vocabulary, end);
+    for (auto* role : {&input.special.bos, &input.special.pad}) {
+      if (*role && **role >= vocabulary) role->reset();
+    }
+    input.tokenizer->set_special(std::move(input.special));
     if (is_root && !options.without_tokenizer) {
       log::warn("there is no tokenizer beside {}: ids 0 to {} are used as they are, and {} ends documents",
                 options.input, vocabulary - 1, end);
@@ -38,6 +43,11 @@ void settle_tokenizer(const ImportOptions& options, ImportInput& input, bool is_
   TRIREME_CHECK(input.tokenizer->vocabulary_size() <= vocabulary, DataError,
                 "the tokenizer beside {} has {} tokens, the model only {}: it is another model's. Try --no-tokenizer",
                 options.input, input.tokenizer->vocabulary_size(), vocabulary);
+  data::SpecialTokens special = input.tokenizer->special();
+  if (!special.stops.empty()) return;
+  special.stops = input.special.stops;
+  std::erase_if(special.stops, [&](std::int32_t id) { return id >= input.tokenizer->vocabulary_size(); });
+  if (special.stops != input.tokenizer->stops()) input.tokenizer->set_special(std::move(special));
 }
 
 }  // namespace

@@ -1,13 +1,18 @@
 #include "src/app/commands/checkpoint/import_input.hpp"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
+#include <set>
 
 #include "io/huggingface/config_json.hpp"
+#include "io/huggingface/special_tokens_json.hpp"
 #include "io/huggingface/tokenizer_json.hpp"
 #include "io/llmc/llmc_source.hpp"
 #include "io/megatron/megatron_checkpoint.hpp"
 #include "io/posix/folder.hpp"
 #include "io/safetensors/safetensors_source.hpp"
+#include "io/torch/torch_weights.hpp"
 #include "src/base/check.hpp"
 #include "src/base/log.hpp"
 #include "src/exchange/fused_experts.hpp"
@@ -36,6 +41,34 @@ void set_origin(ImportInput& result, const char* format, std::string_view model_
   result.attributes.put("import.class", model_class);
 }
 
+/// Logs the parts of a model that no tensor has, and those that no model here has.
+void log_parts(const exchange::TensorMap& map, const exchange::ModelClass& model_class) {
+  std::set<std::string> parts;
+  for (const exchange::MappedParameter& parameter : map.parameters) {
+    if (parameter.is_initial) parts.insert(parameter.name.substr(0, parameter.name.find('.')));
+  }
+  if (!parts.empty()) {
+    log::info("{} lacks parts of a pretrained BERT, which get initial weights: {}", model_class.name,
+              fmt::join(parts, ", "));
+  }
+  if (!model_class.left_out.empty()) {
+    log::info("the head of {} is left out: {}", model_class.name, fmt::join(model_class.left_out, ", "));
+  }
+}
+
+/// Returns the special ids of config.json that are in the vocabulary.
+data::SpecialTokens special_ids_of(const io::HuggingFaceModel& model) {
+  const auto id_of = [&](std::optional<std::int64_t> id) {
+    const bool is_token = id && *id < model.config.vocabulary;
+    return is_token ? std::optional(static_cast<std::int32_t>(*id)) : std::nullopt;
+  };
+  data::SpecialTokens special{.bos = id_of(model.bos), .pad = id_of(model.pad)};
+  for (const std::int64_t end : model.ends) {
+    if (const auto id = id_of(end)) special.stops.push_back(*id);
+  }
+  return special;
+}
+
 }  // namespace
 
 ImportInput open_huggingface(const ImportOptions& options) {
@@ -44,10 +77,17 @@ ImportInput open_huggingface(const ImportOptions& options) {
   TRIREME_CHECK(io::is_there(input), DataError, "there is no {}", input);
   const std::string folder = io::is_folder(input + "/.") ? input : folder_of(input);
   const io::HuggingFaceModel model = io::read_config_json(folder + "/config.json");
-  result.source = exchange::with_single_experts(std::make_unique<io::SafetensorsSource>(input));
+  std::unique_ptr<exchange::TensorSource> source;
+  if (io::has_torch_weights(input)) {
+    source = io::open_torch_weights(input);
+  } else {
+    source = std::make_unique<io::SafetensorsSource>(input);
+  }
+  result.source = exchange::with_single_experts(std::move(source));
   result.config = model.config;
-  result.end_of_text = model.end_of_text;
   if (!options.without_tokenizer) result.tokenizer = io::read_tokenizer_of(folder, options.end_of_document);
+  result.special = special_ids_of(model);
+  if (!result.tokenizer) io::read_generation_config(folder, model.config.vocabulary, result.special);
 
   model::ModelConfig& config = result.config;
   const std::int64_t rows = config.vocabulary;
@@ -56,12 +96,30 @@ ImportInput open_huggingface(const ImportOptions& options) {
   if (config.is_bert() && result.tokenizer) {
     config.vocabulary = std::max(config.vocabulary, result.tokenizer->vocabulary_size());
   }
-  result.map = exchange::tensor_map(*model.model_class, config, {.rotary = model.rotary, .vocabulary_rows = rows});
-  result.rules.other_names = [model_class = model.model_class](const std::string& name) {
-    return exchange::other_names(*model_class, name);
+  const auto map_as = [&](const exchange::ModelClass& model_class) {
+    result.map = exchange::tensor_map(model_class, config, {.rotary = model.rotary, .vocabulary_rows = rows});
+    result.rules.other_names = [&model_class](const std::string& name) {
+      return exchange::other_names(model_class, name);
+    };
+    result.rules.is_ignored = [&left_out = model_class.left_out](const std::string& name) {
+      return exchange::is_buffer(name) || std::ranges::find(left_out, name) != left_out.end();
+    };
+    // Without its head, a model is exported as the base of its class.
+    set_origin(result, "huggingface", model_class.left_out.empty() ? model_class.name : "BertModel");
   };
-  result.rules.is_ignored = exchange::is_buffer;
-  set_origin(result, "huggingface", model.model_class->name);
+  if (!model.labels.empty()) {
+    result.attributes.put("import.labels", fmt::format("{}", fmt::join(model.labels, "\n")));
+  }
+  if (!model.model_class->fuller.empty()) {
+    map_as(exchange::model_class_from(model.model_class->fuller));
+    try {
+      exchange::match(result.map, *result.source, result.rules);
+      return result;
+    } catch (const DataError&) {  // the files have the tensors of their own class
+    }
+  }
+  map_as(*model.model_class);
+  log_parts(result.map, *model.model_class);
   return result;
 }
 

@@ -26,8 +26,10 @@ struct ImportInput {
   exchange::TensorMap map;
   exchange::NameRules rules = {};
   std::unique_ptr<data::Tokenizer> tokenizer;  ///< null: there is none
-  std::optional<std::int64_t> end_of_text;     ///< id that ends documents if there is no tokenizer
-  Attributes attributes = {};                  ///< further attributes of the checkpoint, "import.*"
+  /// Special ids of the model, for a tokenizer that lacks them or is missing. The first end ends documents if there is
+  /// no tokenizer.
+  data::SpecialTokens special = {};
+  Attributes attributes = {};  ///< further attributes of the checkpoint, "import.*"
 };
 
 /// Opens a folder or file of Hugging Face's transformers. Called on each rank; does not communicate.

@@ -8,6 +8,7 @@
 #include "src/app/job/job.hpp"
 #include "src/app/job/progress_bar.hpp"
 #include "src/app/options/text_options.hpp"
+#include "src/base/check.hpp"
 #include "src/base/log.hpp"
 #include "src/base/timer.hpp"
 #include "src/data/text/sentence_splitter.hpp"
@@ -19,7 +20,7 @@ namespace {
 struct BuildCommandOptions {
   prepare::CorpusBuildOptions build;
   TokenizerOptions tokens;
-  bool keep_invalid_utf8 = false;
+  bool keep_invalid_utf8 = false, prepend_bos = false;
   std::optional<int> workers;
 
   void declare(Options& options) {
@@ -35,6 +36,8 @@ struct BuildCommandOptions {
     tokens.declare(options);
     options.add_flag("append-eod", &build.text.append_end_of_document,
                      "End every document with the end-of-document token.");
+    options.add_flag("prepend-bos", &prepend_bos,
+                     "Begin every document with the token that begins texts: the BOS of tokenizer.json's folder.");
     options.add_flag(
         "split-sentences", &build.text.split_sentences,
         "Store sentence boundaries, for BERT. With bytes, gpt2 and wordpiece the tokens stay those of the text.");
@@ -94,7 +97,15 @@ int corpus_build_command(const CommandLine& line) {
 
   const auto world = line.environment().make_world();
   std::unique_ptr<data::Tokenizer> tokenizer;
-  collectively(*world, [&] { tokenizer = o.tokens.make(); });
+  collectively(*world, [&] {
+    tokenizer = o.tokens.make();
+    if (!o.prepend_bos) return;
+    o.build.text.beginning = tokenizer->special().beginning();
+    TRIREME_CHECK(o.build.text.beginning, ConfigError,
+                  "--prepend-bos: the tokenizer {} names no token that begins texts. Leave the option out, or give a "
+                  "tokenizer.json whose post-processor or tokenizer_config.json names one",
+                  o.tokens.tokenizer);
+  });
   prepare::TextReaderOptions& reader = o.build.text.reader;
   reader.can_cut = [&](std::string_view text, std::size_t at) { return tokenizer->can_cut(text, at); };
   if (o.build.text.split_sentences) reader.can_cut = data::is_sentence_end;

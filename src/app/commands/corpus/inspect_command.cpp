@@ -1,6 +1,6 @@
 #include "src/app/commands/commands.hpp"
 
-#include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cstdio>
@@ -23,6 +23,21 @@ std::vector<std::int32_t> ids_in(const data::TokenStore& store, std::int64_t beg
   data::read_tokens(store, begin, end - begin,
                     [&](const auto& tokens, std::int64_t) { ids.insert(ids.end(), tokens.begin(), tokens.end()); });
   return ids;
+}
+
+/// Returns "bos 1, eos 2, stops 2 7, before texts 1"; empty if there are none.
+std::string text_of(const data::SpecialTokens& special) {
+  std::string text;
+  const auto add = [&](const char* name, const std::vector<std::int32_t>& ids) {
+    if (!ids.empty()) text += fmt::format("{}{} {}", text.empty() ? "" : ", ", name, fmt::join(ids, " "));
+  };
+  const auto list = [](std::optional<std::int32_t> id) { return id ? std::vector{*id} : std::vector<std::int32_t>(); };
+  add("bos", list(special.bos));
+  add("eos", list(special.eos));
+  add("pad", list(special.pad));
+  add("stops", special.stops);
+  add("before texts", special.prefix);
+  return text;
 }
 
 }  // namespace
@@ -60,10 +75,12 @@ int corpus_inspect_command(const CommandLine& line) {
   }
   fmt::print("tokenizer        {}, {} ids, digest {}\n", printable(info.tokenizer), info.vocabulary_size,
              printable(info.tokenizer_digest));
+  fmt::print("digest of ids    {}\n", printable(info.ids_digest));
   fmt::print("end of document  {}\n", info.end_of_document);
   fmt::print("greatest id      {}\n", info.max_id);
   fmt::print("content digest   {}\n", printable(info.content_digest));
   const auto tokenizer = data::tokenizer_from_payload(info.tokenizer, info.tokenizer_payload);
+  if (const std::string text = text_of(tokenizer->special()); !text.empty()) fmt::print("special tokens   {}\n", text);
   for (std::int64_t d = 0; d < std::min(documents_shown, store.documents()); ++d) {
     const std::int64_t begin = offsets[static_cast<std::size_t>(d)];
     const std::int64_t end = offsets[static_cast<std::size_t>(d) + 1];

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <optional>
@@ -5,17 +6,18 @@
 
 #include "io/h5/file.hpp"
 #include "io/posix/durable_file.hpp"
+#include "io/posix/folder.hpp"
 #include "src/app/commands/commands.hpp"
 #include "src/app/commands/eval/eval_options.hpp"
+#include "src/app/commands/eval/fine_tuned.hpp"
+#include "src/app/commands/eval/token_progress.hpp"
 #include "src/app/commands/eval/zero_shot_task.hpp"
 #include "src/app/job/job.hpp"
-#include "src/app/job/progress_bar.hpp"
 #include "src/app/megatron/translation.hpp"
 #include "src/app/run_config/run_attributes.hpp"
 #include "src/base/log.hpp"
 #include "src/infer/logits.hpp"
 #include "src/infer/perplexity.hpp"
-#include "src/infer/scoring.hpp"
 
 namespace trireme::app {
 namespace {
@@ -38,28 +40,6 @@ void print_figures(const Figures& figures) {
   std::fflush(stdout);
 }
 
-/// Shows the progress in tokens on rank 0, and the rate at the end.
-class TokenProgress {
- public:
-  explicit TokenProgress(bool is_root) : is_root_(is_root) {}
-
-  void update(std::int64_t done, std::int64_t total) {
-    if (is_root_) bar_.update(done, total);
-  }
-  /// `positions` counts tokens and padding.
-  void end(std::int64_t tokens, std::int64_t positions) {
-    bar_.end();
-    if (!is_root_) return;
-    log::info("read {} tokens, with padding {}, in {:.1f} s: {:.0f} tokens/s", tokens, positions, timer_.elapsed_s(),
-              static_cast<double>(tokens) / timer_.elapsed_s());
-  }
-
- private:
-  bool is_root_;
-  Timer timer_;
-  LoggedProgress bar_{"scoring", "scored", "tokens"};
-};
-
 /// Figures of an evaluation, and a loss that is finite if all losses of the model are.
 struct Evaluation {
   Figures figures;
@@ -67,25 +47,36 @@ struct Evaluation {
 };
 
 Evaluation measure_corpus(const Job& job, const SavedModel& saved, const data::TokenStore& corpus) {
-  const Attributes& attributes = saved.description.attributes;
-  const auto tokenizer_digest = attributes.get<std::string>("data.tokenizer");
-  TRIREME_CHECK(
-      corpus.info().tokenizer_digest == tokenizer_digest, DataError,
-      "{} was built by the tokenizer {} (digest {}), the model was trained with {} (digest {}): build the corpus "
-      "with the model's tokenizer",
-      corpus.name(), corpus.info().tokenizer, corpus.info().tokenizer_digest, attributes.get<std::string>("tokenizer"),
-      tokenizer_digest);
+  const std::unique_ptr<data::Tokenizer> tokenizer = tokenizer_of(saved.description);
+  const data::TokenizerComparison comparison = data::compare_tokenizers(
+      corpus.info().tokenizer, corpus.info().tokenizer_payload, tokenizer->name(), tokenizer->payload());
+  TRIREME_CHECK(comparison.same_ids, DataError,
+                "{} was built by the tokenizer {} (digest of ids {}), the model was trained with {} ({}): build the "
+                "corpus with the model's tokenizer",
+                corpus.name(), corpus.info().tokenizer, corpus.info().ids_digest, tokenizer->name(),
+                tokenizer->ids_digest());
+  if (!comparison.difference.empty()) {
+    log::info("{} and the model have the same ids, but other special tokens: {}", corpus.name(), comparison.difference);
+  }
   TokenProgress progress(job.is_root());
   const infer::PerplexityResult result = infer::measure_perplexity(
       *saved.model, corpus, [&](std::int64_t done, std::int64_t total) { progress.update(done, total); });
   const std::int64_t s = saved.model->execution().sequence_length;
   progress.end(result.tokens, (result.tokens + s - 1) / s * s);
-  return {{{"tokens", result.tokens}, {"loss", result.loss}, {"perplexity", result.perplexity}}, result.loss};
+  return {{{"task", std::string("perplexity")},
+           {"tokens", result.tokens},
+           {"loss", result.loss},
+           {"perplexity", result.perplexity}},
+          result.loss};
+}
+
+void log_bad_lines(const data::BadLines& bad_lines) {
+  for (const std::string& message : bad_lines.messages()) log::warn("skipped {}", message);
+  if (bad_lines.count() > 0) log::warn("skipped {} bad lines in total", bad_lines.count());
 }
 
 void log_reading(const EvalOptions& o, const ZeroShotTask& task, const data::BadLines& bad_lines) {
-  for (const std::string& message : bad_lines.messages()) log::warn("skipped {}", message);
-  if (bad_lines.count() > 0) log::warn("skipped {} bad lines in total", bad_lines.count());
+  log_bad_lines(bad_lines);
   if (o.task == EvalTask::wikitext103) {
     const bool by_path = !o.detokenizer.has_value();
     log::info("detokenizer {}{}", name_of(o.detokenizer.value_or(data::detokenizer_of(o.data_path))),
@@ -108,13 +99,76 @@ Evaluation measure_task(const EvalOptions& o, Job& job, const SavedModel& saved)
     task = read_zero_shot_task(o, *tokenizer, saved.model->execution().sequence_length, bad_lines);
   });
   if (job.is_root()) log_reading(o, task, bad_lines);
-  TokenProgress progress(job.is_root());
-  const infer::TextScores scores = infer::score_texts(
-      *saved.model, *task.texts, [&](std::int64_t done, std::int64_t total) { progress.update(done, total); });
-  progress.end(scores.tokens, scores.positions);
+  const infer::TextScores scores = scores_of(*saved.model, *task.texts, job.is_root());
   Figures figures = task.figures(scores.scores);
+  figures.insert(figures.begin(), {"task", o.tasks});
   if (bad_lines.count() > 0) figures.emplace_back("skipped_lines", bad_lines.count());
   return {std::move(figures), data::total(scores.scores).loss};
+}
+
+/// Adds a metric under the program's names.
+void add_metric(const data::BenchmarkMetric& metric, std::int64_t examples, Figures& figures) {
+  const bool is_accuracy = metric.name.starts_with("acc");
+  const std::string suffix = metric.name == "acc_norm" ? "_normalized" : "";
+  const std::string name = is_accuracy ? "accuracy" + suffix : std::string(metric.name);
+  if (is_accuracy) {
+    figures.emplace_back("correct" + suffix,
+                         static_cast<std::int64_t>(std::llround(metric.value * static_cast<double>(examples))));
+  }
+  figures.emplace_back(name, metric.value);
+  if (metric.standard_error) figures.emplace_back(name + "_standard_error", *metric.standard_error);
+}
+
+/// Measures the tasks in lm-eval's definition: prints a line for each, and writes the file of results.
+double measure_benchmarks(const EvalOptions& o, Job& job, const SavedModel& saved) {
+  constexpr std::int64_t bootstrap_iterations = 100'000;  // lm-eval's
+  const std::int64_t sequence_length = saved.model->execution().sequence_length;
+  std::unique_ptr<data::Tokenizer> tokenizer;
+  std::vector<io::MeasuredTask> measured;
+  std::vector<io::MeasuredGroup> groups;
+  double loss = 0;
+  collectively(*job.world, [&] { tokenizer = prompt_tokenizer_of(saved.description, o.model); });
+  for (const std::string& name : o.benchmarks) {
+    std::optional<BenchmarkRun> run;
+    data::BadLines bad_lines(o.skip_bad_lines);
+    collectively(*job.world, [&] {
+      const data::Benchmark& benchmark = *data::find_benchmark(name);
+      run.emplace(benchmark, o.benchmark, o.data_path, *tokenizer,
+                  data::LengthLimit{sequence_length, o.cut_long_examples.value_or(benchmark.is_published)}, bad_lines);
+    });
+    if (job.is_root()) log_bad_lines(bad_lines);
+    if (job.is_root()) run->log();
+    std::vector<io::MeasuredTask> parts =
+        run->measure(*saved.model, job.is_root() ? bootstrap_iterations : 0, job.is_root());
+    const std::vector<io::MeasuredGroup> part_groups = groups_of(parts);
+    Figures figures = {{"task", name}, {"tokens", run->scored_tokens()}, {"choices", run->texts()}};
+    std::int64_t examples = 0;
+    double losses = 0;
+    for (const io::MeasuredTask& part : parts) {
+      examples += part.result.examples;
+      losses += part.result.loss.value * static_cast<double>(part.result.examples);
+    }
+    loss += losses;
+    figures.emplace_back("loss", losses / static_cast<double>(examples));
+    if (parts.size() == 1) figures.emplace_back("loss_standard_error", parts.front().result.loss.standard_error);
+    figures.emplace_back("total", examples);
+    for (const data::BenchmarkMetric& metric :
+         parts.size() == 1 ? parts.front().result.metrics : part_groups.front().metrics) {
+      add_metric(metric, examples, figures);
+    }
+    if (bad_lines.count() > 0) figures.emplace_back("skipped_lines", bad_lines.count());
+    if (job.is_root()) print_figures(figures);
+    std::ranges::move(parts, std::back_inserter(measured));
+    std::ranges::copy(part_groups, std::back_inserter(groups));
+  }
+  const io::MeasuredSettings settings{o.model.load,         std::string(name_of(saved.model->execution().dtype)),
+                                      o.micro_batch_size,   sequence_length,
+                                      bootstrap_iterations, o.benchmark.shot_seed,
+                                      o.benchmark.limit};
+  collectively(*job.world, [&] {
+    if (job.is_root() && !o.output.empty()) io::write_durably(o.output, benchmark_json(measured, groups, settings));
+  });
+  return loss;
 }
 
 std::string dataset(std::int64_t sample, const char* name) { return fmt::format("sample-{}/{}", sample, name); }
@@ -184,6 +238,14 @@ void write_logits(train::ParallelModel& model, const data::SampleSource& source,
   log::info("wrote the logits of {} samples to {}", samples.size(), path);
 }
 
+void check_finite(double loss, const std::string& load, DType dtype) {
+  TRIREME_CHECK(
+      std::isfinite(loss), NumericalError,
+      "the loss of {} is not finite: its training diverged, or --dtype {} cannot hold its values; load an earlier "
+      "step, or evaluate in fp32",
+      load, name_of(dtype));
+}
+
 }  // namespace
 
 int eval_command(const CommandLine& line) {
@@ -197,29 +259,39 @@ int eval_command(const CommandLine& line) {
 
   Job job(line.environment(), options, o.model.grid, o.model.device);
   translation->log();
+  collectively(*job.world, [&] {
+    for (const std::string& file : {o.output, o.fine_tuned.predictions_file, o.fine_tuned.n_best_file}) {
+      if (job.is_root() && !file.empty()) io::check_writable(file);  // fails before the work
+    }
+  });
   std::shared_ptr<data::TokenStore> corpus;
   if (o.task == EvalTask::perplexity) corpus = open_corpus(*job.world, o.data_path);
-  const std::unique_ptr<SavedModel> saved =
-      load_model(job, o.model, [&](const model::ModelConfig& config, train::ExecutionConfig& execution) {
-        translation->check_model(config);
-        execution.sequence_length = o.sequence_length.value_or(execution.sequence_length);
-        execution.micro_batch_size = o.micro_batch_size;
-        execution.cross_entropy_chunks = o.cross_entropy_chunks;
-        model::check_sequence_length(config, execution.sequence_length);
-      });
-  Evaluation result = corpus ? measure_corpus(job, *saved, *corpus) : measure_task(o, job, *saved);
+  const auto settle = [&](const model::ModelConfig& config, train::ExecutionConfig& execution) {
+    translation->check_model(config);
+    execution.sequence_length = o.sequence_length.value_or(execution.sequence_length);
+    execution.micro_batch_size = o.micro_batch_size;
+    execution.cross_entropy_chunks = o.cross_entropy_chunks;
+    model::check_sequence_length(config, execution.sequence_length);
+  };
+  if (o.task == EvalTask::fine_tuned) {
+    const auto [loss, dtype] = evaluate_fine_tuned(o, job, settle);
+    check_finite(loss, o.model.load, dtype);
+    return 0;
+  }
+  const std::unique_ptr<SavedModel> saved = load_model(job, o.model, settle);
+  Evaluation result;
+  if (corpus) {
+    result = measure_corpus(job, *saved, *corpus);
+  } else if (o.task == EvalTask::benchmarks) {
+    result.loss = measure_benchmarks(o, job, *saved);
+  } else {
+    result = measure_task(o, job, *saved);
+  }
   if (!o.logits_file.empty()) {
     write_logits(*saved->model, infer::perplexity_windows(*saved->model, *corpus), o.logits_samples, o.logits_file);
   }
-  if (job.is_root()) {
-    result.figures.insert(result.figures.begin(), {"task", std::string(name_of(o.task))});
-    print_figures(result.figures);
-  }
-  TRIREME_CHECK(
-      std::isfinite(result.loss), NumericalError,
-      "the loss of {} is not finite: its training diverged, or --dtype {} cannot hold its values; load an earlier "
-      "step, or evaluate in fp32",
-      o.model.load, name_of(saved->model->execution().dtype));
+  if (job.is_root() && !result.figures.empty()) print_figures(result.figures);
+  check_finite(result.loss, o.model.load, saved->model->execution().dtype);
   return 0;
 }
 

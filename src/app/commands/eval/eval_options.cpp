@@ -4,32 +4,44 @@
 
 #include "src/app/run_config/execution_options.hpp"
 #include "src/base/check.hpp"
+#include "src/base/text.hpp"
 
 namespace trireme::app {
 namespace {
 
-constexpr Choice<EvalTask> tasks[] = {
-    {"perplexity", EvalTask::perplexity}, {"WIKITEXT103", EvalTask::wikitext103},
-    {"LAMBADA", EvalTask::lambada},       {"MULTIPLE_CHOICE", EvalTask::multiple_choice},
-    {"HELLASWAG", EvalTask::hellaswag},   {"MMLU", EvalTask::mmlu}};
+constexpr Choice<EvalTask> single_tasks[] = {
+    {"perplexity", EvalTask::perplexity}, {"WIKITEXT103", EvalTask::wikitext103}, {"LAMBADA", EvalTask::lambada}};
+
+/// Returns the names of all tasks.
+std::string task_names() {
+  std::string names;
+  for (const Choice<EvalTask>& task : single_tasks) names += std::string(task.name) + ", ";
+  for (const Choice<train::TaskKind>& task : task_kinds) names += std::string(task.name) + ", ";
+  for (const data::Benchmark& benchmark : data::benchmarks()) names += std::string(benchmark.name) + ", ";
+  return names.substr(0, names.size() - 2);
+}
 
 }  // namespace
 
-std::string_view name_of(EvalTask task) { return std::ranges::find(tasks, task, &Choice<EvalTask>::value)->name; }
-
 void EvalOptions::declare(Options& options) {
   options.section("Task");
-  options.add_choice("task", &task, tasks,
-                     "perplexity: of every token of a corpus except the first. WIKITEXT103: perplexity of a text in "
-                     "overlapping windows, also per word of the original. LAMBADA: accuracy of the last token or word "
-                     "of texts. MULTIPLE_CHOICE: accuracy of the choice with the largest summed log-probability, and "
-                     "with the largest per character; HELLASWAG and MMLU: the same for their files.");
-  options.add("data-path", &data_path, "FILE",
-              "perplexity: corpus of the model's tokenizer. WIKITEXT103: text, UTF-8. LAMBADA: JSON lines with "
-              "\"text\". MULTIPLE_CHOICE: JSON lines with \"question\" (or \"ctx\", \"context\", \"query\"), "
-              "\"choices\" (or \"endings\") and \"answer\" (or \"label\", \"gold\"), a number from 0 or a letter. "
-              "HELLASWAG: \"activity_label\", \"ctx_a\", \"ctx_b\" or only \"ctx\", \"endings\", \"label\". MMLU: "
-              "\"question\", \"choices\", \"answer\".");
+  options.add(
+      "task", &tasks, "NAME,...",
+      "perplexity: of every token of a corpus except the first. WIKITEXT103: perplexity of a text in overlapping "
+      "windows, also per word of the original. LAMBADA: accuracy of the last token or word of texts. Or several, "
+      "separated by commas, of those in lm-eval's definition: hellaswag, arc_easy, arc_challenge, piqa, "
+      "winogrande, boolq, openbookqa, mmlu, lambada_openai, lambada_standard, wikitext; and multiple_choice. Or the "
+      "task of a fine-tuned model: RACE, MNLI, QQP or SQUAD.");
+  options.add(
+      "data-path", &data_paths, "FILE...",
+      "perplexity: corpus of the model's tokenizer. WIKITEXT103: text, UTF-8. LAMBADA: JSON lines with "
+      "\"text\". Tasks in lm-eval's definition: the published file, or a folder of the data set; for several "
+      "tasks a folder with one for each. multiple_choice: JSON lines with \"question\" (or \"ctx\", "
+      "\"context\", \"query\"), \"choices\" (or \"endings\") and \"answer\" (or \"label\", \"gold\"), a "
+      "number from 0 or a letter. RACE, MNLI, QQP and SQUAD: as finetune's --test-data; each file or folder keeps "
+      "its own figures.");
+  options.add("output", &output, "FILE",
+              "Tasks in lm-eval's definition: write the results in lm-eval's layout of JSON.");
   options.add("seq-length", &sequence_length, "N",
               "Tokens of a window, or of the longest example; default that of training.", countable());
   options.add("micro-batch-size", &micro_batch_size, "N", "Windows or examples that one rank processes at a time.",
@@ -56,24 +68,66 @@ void EvalOptions::declare(Options& options) {
       "the file's path, else none.");
   options.add_flag("strict-lambada", &strict_lambada,
                    "LAMBADA: predict all tokens of the last word instead of the text's last token.");
-  options.add_choice("long-examples", &cut_long_examples, {{"stop", false}, {"cut", true}},
-                     "Examples longer than the sequence length: an error, or cut on the left.");
+  options.add_choice<std::optional<bool>>("long-examples", &cut_long_examples,
+                                          {{"auto", std::nullopt}, {"stop", false}, {"cut", true}},
+                                          "Examples longer than the sequence length: an error, or cut on the left; "
+                                          "auto: cut for the tasks of lm-eval, which "
+                                          "cuts them.");
   options.add_choice("on-bad-line", &skip_bad_lines, {{"stop", false}, {"skip", true}},
                      "Lines without a usable example: an error, or skipped and counted.");
+  benchmark.declare(options);
+  options.section("Fine-tuned models");
+  fine_tuned.declare_answers(options);
+  options.add("ensemble", &ensemble, "DIR...",
+              "Further models, fine-tuned separately: the figures are those of all models' averaged probabilities.");
   model.declare(options);
   options.require({"data-path"});
 }
 
-void EvalOptions::check(const Options& options) const {
-  const bool has_examples = task != EvalTask::perplexity && task != EvalTask::wikitext103;
-  const auto check_use = [&](const char* name, bool is_used, const char* tasks) {
-    TRIREME_CHECK(is_used || !options.given(name), ConfigError, "--{} needs --task {}", name, tasks);
+void EvalOptions::check(const Options& options) {
+  const auto names = split(tasks, ',');
+  const auto single = std::ranges::find(single_tasks, std::string_view(tasks), &Choice<EvalTask>::name);
+  const auto kind = std::ranges::find(task_kinds, std::string_view(tasks), &Choice<train::TaskKind>::name);
+  if (single != std::end(single_tasks)) {
+    task = single->value;
+  } else if (kind != std::end(task_kinds)) {
+    task = EvalTask::fine_tuned;
+    fine_tuned.task.kind = kind->value;
+    fine_tuned.skip_bad_lines = skip_bad_lines;
+  } else {
+    task = EvalTask::benchmarks;
+    for (const std::string_view name : names) {
+      TRIREME_CHECK(data::find_benchmark(name) != nullptr, ConfigError, "--task {} is not {}{}", name,
+                    names.size() > 1 ? "a task that goes together with others. Give each task once, of " : "one of ",
+                    task_names());
+      benchmarks.emplace_back(name);
+    }
+  }
+  TRIREME_CHECK(data_paths.size() == 1 || task == EvalTask::fine_tuned, ConfigError,
+                "--data-path takes one file or folder for --task {}, not {} and {}", tasks, data_paths.at(0),
+                data_paths.at(1));
+  data_path = data_paths.front();
+  const bool has_examples = task == EvalTask::lambada || task == EvalTask::benchmarks;
+  const auto check_use = [&](const char* name, bool is_used, const char* users) {
+    TRIREME_CHECK(is_used || !options.given(name), ConfigError, "--{} needs --task {}", name, users);
   };
   check_use("overlapping-eval", task == EvalTask::wikitext103, "WIKITEXT103");
   check_use("detokenizer", task == EvalTask::wikitext103, "WIKITEXT103");
   check_use("strict-lambada", task == EvalTask::lambada, "LAMBADA");
-  check_use("long-examples", has_examples, "LAMBADA or a task of multiple choice");
-  check_use("on-bad-line", has_examples, "LAMBADA or a task of multiple choice");
+  check_use("long-examples", has_examples, "LAMBADA or a task in lm-eval's definition");
+  check_use("on-bad-line", has_examples || task == EvalTask::fine_tuned, "LAMBADA, or a task of examples");
+  for (const char* name : squad_options) {
+    check_use(name, task == EvalTask::fine_tuned && fine_tuned.task.kind == train::TaskKind::squad, "SQUAD");
+  }
+  for (const char* name : {"predictions-file", "ensemble"}) {
+    check_use(name, task == EvalTask::fine_tuned, "RACE, MNLI, QQP or SQUAD");
+  }
+  check_use("cross-entropy-chunks", task != EvalTask::fine_tuned, "of tokens: a task's head has no vocabulary");
+  for (const char* name : {"num-fewshot", "fewshot-data", "fewshot-seed", "limit", "output"}) {
+    check_use(name, task == EvalTask::benchmarks, "with a task in lm-eval's definition");
+  }
+  TRIREME_CHECK(benchmark.shot_data.empty() || benchmarks.size() == 1, ConfigError,
+                "--fewshot-data is for one task. Give a folder with the data of each as --data-path");
   TRIREME_CHECK(logits_file.empty() || task == EvalTask::perplexity, ConfigError,
                 "--logits-file needs --task perplexity: only its windows have numbers");
   TRIREME_CHECK(!logits_file.empty() || !options.given("logits-samples"), ConfigError,

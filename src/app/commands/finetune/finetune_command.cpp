@@ -2,11 +2,11 @@
 #include <csignal>
 #include <cstdio>
 
-#include "io/json/task_json.hpp"
 #include "io/posix/folder.hpp"
 #include "io/posix/folder_lock.hpp"
 #include "src/app/commands/commands.hpp"
 #include "src/app/commands/finetune/task_data.hpp"
+#include "src/app/commands/finetune/task_results.hpp"
 #include "src/app/commands/train/train_plan.hpp"
 #include "src/app/commands/train/train_session.hpp"
 #include "src/app/megatron/translation.hpp"
@@ -26,43 +26,6 @@ void print_line(const Job& job, const std::string& line) {
 /// Returns the checkpoint folder of a seed: `folder` unless there are several seeds.
 std::string folder_of_seed(const std::string& folder, const TaskOptions& task, std::uint64_t seed) {
   return folder.empty() || task.seeds == 1 ? folder : fmt::format("{}/seed-{}", folder, seed);
-}
-
-/// Returns the figures as members of a JSON object, without braces.
-std::string json_of(const train::TaskResult& result) {
-  if (!result.has_labels) return fmt::format("\"total\": {}", result.total);
-  const std::optional<data::SquadScores>& squad = result.squad;
-  if (!squad)
-    return fmt::format("\"correct\": {}, \"total\": {}, \"accuracy\": {:.17g}", result.correct, result.total,
-                       result.score);
-  std::string json =
-      fmt::format("\"total\": {}, \"exact\": {:.17g}, \"f1\": {:.17g}", result.total, squad->all.exact, squad->all.f1);
-  const auto append = [&](const char* name, const data::SquadScores::Group& group) {
-    if (group.questions == 0) return;
-    json += fmt::format(", \"{0}_total\": {1}, \"{0}_exact\": {2:.17g}, \"{0}_f1\": {3:.17g}", name, group.questions,
-                        group.exact, group.f1);
-  };
-  append("HasAns", squad->with_answer);
-  append("NoAns", squad->without_answer);
-  return json;
-}
-
-/// Writes the prediction files named by the options, with `suffix` after their names. Throws IoError.
-void write_predictions(const TaskOptions& options, const train::TaskSplit& split, const train::TaskResult& result,
-                       const std::string& suffix) {
-  if (!options.n_best_file.empty()) {
-    io::write_durably(options.n_best_file + suffix, io::squad_n_best_json(result.predictions));
-  }
-  if (options.predictions_file.empty()) return;
-  std::string predictions;
-  if (split.squad) {
-    std::map<std::string, std::string> texts;
-    for (const auto& [id, prediction] : result.predictions) texts[id] = prediction.text;
-    predictions = io::squad_predictions_json(texts);
-  } else {
-    predictions = data::glue_predictions(options.task.glue_task(), split.ids, result.classes);
-  }
-  io::write_durably(options.predictions_file + suffix, predictions);
 }
 
 /// Fine-tunes a model: opens it, reads the data, trains once per seed and prints the results.
@@ -109,10 +72,15 @@ class Finetuning {
     const Attributes& attributes = base.description.attributes;
     model_ = model::config_from(attributes);
     const bool is_pretrained = model_.predicts_tokens();
+    const bool has_task = attributes.contains("data.task");
     TRIREME_CHECK(
         is_pretrained || pretrained.empty(), CheckpointError,
-        "--pretrained-checkpoint {} holds a model of the task {}. Try its pretrained model, or --load to resume",
-        pretrained, attributes.contains("data.task") ? attributes.get<std::string>("data.task") : "?");
+        "--pretrained-checkpoint {0} holds a model that has a head, {1}, and no output layer to start from. Try the "
+        "pretrained model that it was made of; trireme eval --task {2} --load {0} measures this one{3}",
+        pretrained,
+        has_task ? fmt::format("fine-tuned for {}", attributes.get<std::string>("data.task"))
+                 : std::string(attributes.get<std::string>("import.class", "of a task")),
+        task_.task.name(), has_task ? fmt::format("; --load {} continues its run", pretrained) : "");
     translation_.check_model(model_);
     const bool is_bert = model_.is_bert();
     task_.set_output(model_);
@@ -122,9 +90,7 @@ class Finetuning {
     fields.check(model_, problems);
     problems.report();
     tokenizer_name_ = attributes.get<std::string>("tokenizer");
-    const auto payload = base.description.blobs.find("tokenizer");
-    TRIREME_CHECK(payload != base.description.blobs.end(), CheckpointError, "the checkpoint has no tokenizer");
-    tokenizer_payload_ = payload->second;
+    tokenizer_payload_ = tokenizer_payload(base.description);
     check_tokenizer(*job_.world, task_.tokenizer, base.reader->description(), tokenizer_name_, tokenizer_payload_);
     collectively(*job_.world, [&] { tokenizer_ = make_task_tokenizer(tokenizer_name_, tokenizer_payload_, is_bert); });
     if (is_pretrained) pretrained_ = std::make_shared<OpenCheckpoint>(std::move(base));
@@ -270,7 +236,9 @@ class Finetuning {
         log::warn("no {}: an earlier run measured {} of the seeds, without these data", name, lacking);
         continue;
       }
-      mean.*scores = mean_of(all, scores, split->squad != nullptr);
+      std::vector<train::TaskScores> models;
+      for (const train::BestScores& seed : all) models.push_back(seed.*scores);
+      mean.*scores = mean_of(std::move(models), split->squad != nullptr);
       line += fmt::format(", \"{}\": {{{}}}", name, json_of(measure(task_.task, *split, mean.*scores)));
     }
     if (!(data_.test.samples ? mean.test : mean.valid).scores.empty()) write_predictions_of(mean, "");

@@ -4,11 +4,7 @@ namespace trireme::app {
 
 void TaskOptions::declare(Options& options) {
   options.section("Task");
-  options.add_choice("task", &task.kind,
-                     {{"RACE", train::TaskKind::race},
-                      {"MNLI", train::TaskKind::mnli},
-                      {"QQP", train::TaskKind::qqp},
-                      {"SQUAD", train::TaskKind::squad}},
+  options.add_choice("task", &task.kind, task_kinds,
                      "RACE: choose one of four answers. MNLI and QQP: classify the relation of two texts. SQUAD: find "
                      "answers as spans of a context, versions 1.1 and 2.0.");
   options.add("train-data", &train, "FILE...",
@@ -23,6 +19,14 @@ void TaskOptions::declare(Options& options) {
               between(1, 1000));
   options.add_choice("on-bad-line", &skip_bad_lines, {{"stop", false}, {"skip", true}},
                      "Unusable lines or questions: an error, or skipped and counted.");
+  declare_answers(options);
+  options.add("pretrained-checkpoint", &pretrained, "DIR",
+              "Weights to start from: a folder of checkpoints, or one step's folder. --load can name them, too.");
+  tokenizer.declare(options);
+  options.require({"task", "train-data", "valid-data"});
+}
+
+void TaskOptions::declare_answers(Options& options) {
   options.add("max-query-length", &task.max_query_length, "N",
               "SQUAD: maximum tokens of a question; the rest is cut off.", countable());
   options.add("doc-stride", &task.doc_stride, "N", "SQUAD: stride in tokens of the windows of a long context.",
@@ -36,23 +40,17 @@ void TaskOptions::declare(Options& options) {
   options.add(
       "predictions-file", &predictions_file, "FILE",
       "Predictions of the best epoch for the test data, or else the validation data. SQUAD: {\"id\": \"text\"}. "
-      "MNLI, QQP: GLUE's lines of number and class. With several seeds, each has a file with the suffix .seed-S, and "
+      "MNLI, QQP: GLUE's lines of number and class. RACE: the same, with the number of the question and the letter. "
+      "With several seeds, each has a file with the suffix .seed-S, and "
       "FILE has those of averaged probabilities.");
   options.add("n-best-file", &n_best_file, "FILE", "SQUAD: the best answers with their probabilities, likewise.");
-  options.add("pretrained-checkpoint", &pretrained, "DIR",
-              "Weights to start from: a folder of checkpoints, or one step's folder. --load can name them, too.");
-  tokenizer.declare(options);
-  options.require({"task", "train-data", "valid-data"});
 }
 
 void TaskOptions::check(const Options& options) const {
-  for (const char* option : {"max-query-length", "doc-stride", "n-best-size", "max-answer-length",
-                             "null-score-diff-threshold", "n-best-file"}) {
+  for (const char* option : squad_options) {
     TRIREME_CHECK(task.kind == train::TaskKind::squad || !options.given(option), ConfigError,
                   "--{} is for --task SQUAD", option);
   }
-  TRIREME_CHECK(task.kind != train::TaskKind::race || predictions_file.empty(), ConfigError,
-                "--predictions-file is for --task MNLI, QQP and SQUAD");
   const std::vector<std::string>& predicted = test.empty() ? valid : test;
   TRIREME_CHECK(predictions_file.empty() || predicted.size() <= 1, ConfigError,
                 "--predictions-file needs the examples in one file, not in {} and {}", predicted.at(0),

@@ -9,6 +9,15 @@
 
 namespace trireme::app {
 
+inline constexpr Choice<train::TaskKind> task_kinds[] = {{"RACE", train::TaskKind::race},
+                                                         {"MNLI", train::TaskKind::mnli},
+                                                         {"QQP", train::TaskKind::qqp},
+                                                         {"SQUAD", train::TaskKind::squad}};
+
+/// Options that only SQuAD uses.
+inline constexpr const char* squad_options[] = {"max-query-length",  "doc-stride",  "n-best-size",
+                                                "max-answer-length", "n-best-file", "null-score-diff-threshold"};
+
 /// Options of a task: its files, limits and results.
 struct TaskOptions {
   train::FinetuneTask task;
@@ -21,6 +30,8 @@ struct TaskOptions {
   NamedTokenizer tokenizer;
 
   void declare(Options& options);
+  /// Declares only the options of predictions and their files.
+  void declare_answers(Options& options);
   /// Throws ConfigError for options of another task.
   void check(const Options& options) const;
   /// Sets the output of a model of the task. Throws CheckpointError if the model cannot have it.

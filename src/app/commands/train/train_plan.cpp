@@ -38,6 +38,7 @@ std::shared_ptr<const data::TokenStore> mock_corpus(std::int64_t vocabulary_size
   data::CorpusInfo info;
   info.tokenizer = tokenizer->name();
   info.tokenizer_digest = tokenizer->digest();
+  info.ids_digest = tokenizer->ids_digest();
   info.tokenizer_payload = tokenizer->payload();
   info.vocabulary_size = vocabulary_size;
   return std::make_shared<data::MockStore>(info, seed);
@@ -148,6 +149,44 @@ void settle_start(const Attributes& stored, const CheckpointOptions& options, Tr
   plan.done = train::progress_from(stored);
 }
 
+namespace {
+
+/// Logs how the special tokens of corpora differ from those of the first.
+void log_differing_tokens(const std::vector<data::WeightedStore>& stores) {
+  const data::TokenStore& first = *stores.front().store;
+  for (const data::WeightedStore& weighted : stores) {
+    const data::TokenStore& store = *weighted.store;
+    const std::string difference = data::compare_tokenizers(first.info().tokenizer, first.info().tokenizer_payload,
+                                                            store.info().tokenizer, store.info().tokenizer_payload)
+                                       .difference;
+    if (difference.empty()) continue;
+    log::info("{} and {} have the same ids, but other special tokens, of which the first count: {}", first.name(),
+              store.name(), difference);
+  }
+}
+
+/// Keeps the tokenizer of the checkpoint that a run begins from if it gives the same ids as that of the corpora, and
+/// logs how the special tokens differ. A new run takes those of the corpora if the model has none.
+void keep_tokenizer(const checkpoint::RunDescription& stored, bool resumes, TrainPlan& plan) {
+  const auto blob = stored.blobs.find("tokenizer");
+  if (blob == stored.blobs.end() || !stored.attributes.contains("data.tokenizer")) return;
+  const auto name = stored.attributes.get<std::string>("tokenizer");
+  const data::CorpusInfo& corpus = plan.stores.front().store->info();
+  const data::TokenizerComparison comparison =
+      data::compare_tokenizers(name, blob->second, corpus.tokenizer, corpus.tokenizer_payload);
+  if (!comparison.same_ids) return;
+  if (!resumes && data::split_payload(blob->second).special == data::SpecialTokens{}) return;
+  if (!comparison.difference.empty()) {
+    log::info("the model keeps its special tokens, which differ from those of {}: {}",
+              plan.stores.front().store->name(), comparison.difference);
+  }
+  plan.blobs["tokenizer"] = blob->second;
+  plan.attributes.put("tokenizer", name);
+  plan.attributes.put("data.tokenizer", stored.attributes.get<std::string>("data.tokenizer"));
+}
+
+}  // namespace
+
 TrainPlan make_plan(const Job& job, const RunConfig& config) {
   TrainPlan plan;
   plan.options = config.train_options();
@@ -166,7 +205,10 @@ TrainPlan make_plan(const Job& job, const RunConfig& config) {
   }
   plan.blobs["tokenizer"] = plan.stores.front().store->info().tokenizer_payload;
   plan.model = config.model.config(*config.batch.sequence_length, plan.stores.front().store->info().vocabulary_size);
-  collectively(*job.world, [&] { data::check_vocabularies(all, plan.model.vocabulary); });
+  collectively(*job.world, [&] {
+    data::check_vocabularies(all, plan.model.vocabulary);
+    log_differing_tokens(all);
+  });
   const data::TokenStore& corpus = *plan.stores.front().store;
   check_tokenizer(*job.world, config.data.tokenizer, "corpus " + corpus.name(), corpus.info().tokenizer,
                   corpus.info().tokenizer_payload);
@@ -189,11 +231,13 @@ TrainPlan make_plan(const Job& job, const RunConfig& config) {
     } else {
       require_same_model(stored, plan.attributes);
     }
+    keep_tokenizer(plan.start.description, false, plan);
     plan.pretrained = std::make_shared<OpenCheckpoint>(std::exchange(plan.start, {}));
   }
   std::vector<data::SampleBudget> earlier_budgets;
   if (plan.start.reader) {
     const Attributes& stored = plan.start.description.attributes;
+    keep_tokenizer(plan.start.description, true, plan);
     settle_start(stored, config.checkpoint, plan);
     if (!config.checkpoint.allow_new_data) earlier_budgets = data::budgets_from(stored);
   }

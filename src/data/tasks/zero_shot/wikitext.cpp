@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "src/base/check.hpp"
+#include "src/data/tasks/task_text.hpp"
 #include "src/data/text/words.hpp"
 
 namespace trireme::data {
@@ -18,21 +19,8 @@ struct Replacement {
   std::string_view from, to;
 };
 
-/// Replaces every occurrence of `from`, left to right, without overlap.
-std::string replaced(std::string_view text, const Replacement& rule) {
-  std::string result;
-  result.reserve(text.size());
-  for (;;) {
-    const std::size_t at = text.find(rule.from);
-    result += text.substr(0, at);
-    if (at == std::string_view::npos) return result;
-    result += rule.to;
-    text.remove_prefix(at + rule.from.size());
-  }
-}
-
-std::string replaced(std::string text, std::initializer_list<Replacement> rules) {
-  for (const Replacement& rule : rules) text = replaced(std::string_view(text), rule);
+std::string replaced_by(std::string text, std::initializer_list<Replacement> rules) {
+  for (const Replacement& rule : rules) text = replaced(text, rule.from, rule.to);
   return text;
 }
 
@@ -65,26 +53,26 @@ std::string tightened(std::string_view text, char open, char close) {
 }
 
 std::string without_wikitext_spaces(std::string text) {
-  text = with_digits_lost(replaced(std::move(text), {{"s '", "s'"}}));
-  text = replaced(std::move(text), {{" @-@ ", "-"},
-                                    {" @,@ ", ","},
-                                    {" @.@ ", "."},
-                                    {" : ", ": "},
-                                    {" ; ", "; "},
-                                    {" . ", ". "},
-                                    {" ! ", "! "},
-                                    {" ? ", "? "},
-                                    {" , ", ", "}});
+  text = with_digits_lost(replaced_by(std::move(text), {{"s '", "s'"}}));
+  text = replaced_by(std::move(text), {{" @-@ ", "-"},
+                                       {" @,@ ", ","},
+                                       {" @.@ ", "."},
+                                       {" : ", ": "},
+                                       {" ; ", "; "},
+                                       {" . ", ". "},
+                                       {" ! ", "! "},
+                                       {" ? ", "? "},
+                                       {" , ", ", "}});
   constexpr std::pair<char, char> pairs[] = {{'(', ')'}, {'[', ']'}, {'{', '}'}, {'"', '"'}, {'\'', '\''}};
   for (const auto& [open, close] : pairs) text = tightened(text, open, close);
-  return replaced(std::move(text), {{"= = = =", "===="},
-                                    {"= = =", "==="},
-                                    {"= =", "=="},
-                                    {" \xC2\xB0 ", "\xC2\xB0"},  // the sign of degrees
-                                    {" \n", "\n"},
-                                    {"\n ", "\n"},
-                                    {" N ", " 1 "},
-                                    {" 's", "'s"}});
+  return replaced_by(std::move(text), {{"= = = =", "===="},
+                                       {"= = =", "==="},
+                                       {"= =", "=="},
+                                       {" \xC2\xB0 ", "\xC2\xB0"},  // the sign of degrees
+                                       {" \n", "\n"},
+                                       {"\n ", "\n"},
+                                       {" N ", " 1 "},
+                                       {" 's", "'s"}});
 }
 
 }  // namespace
@@ -106,7 +94,7 @@ const char* name_of(Detokenizer detokenizer) {
 std::string detokenized(std::string text, Detokenizer detokenizer) {
   if (detokenizer == Detokenizer::wikitext) return without_wikitext_spaces(std::move(text));
   if (detokenizer != Detokenizer::ptb) return text;
-  return replaced(
+  return replaced_by(
       std::move(text),
       {{" '", "'"}, {" \n", "\n"}, {"\n ", "\n"}, {" n't", "n't"}, {" N ", "1 "}, {"$ 1", "$1"}, {"# 1", "#1"}});
 }

@@ -1,0 +1,202 @@
+#include "io/huggingface/special_tokens_json.hpp"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <optional>
+
+#include "io/json/json_text.hpp"
+#include "io/posix/file.hpp"
+#include "io/posix/folder.hpp"
+#include "src/base/check.hpp"
+#include "src/base/log.hpp"
+#include "src/base/text.hpp"
+#include "src/data/tokenizer/bpe_tokenizer.hpp"
+#include "src/data/tokenizer/wordpiece_tokenizer.hpp"
+
+namespace trireme::io {
+namespace {
+
+using data::SpecialTokens;
+using nlohmann::json;
+
+constexpr std::int64_t max_file_bytes = std::int64_t{16} << 20;
+constexpr int max_file_depth = 16;
+constexpr const char* roles_name = "special_tokens_map.json";
+constexpr const char* generation_name = "generation_config.json";
+constexpr const char* template_name = "chat_template.jinja";
+
+/// Returns the content of a token, which is a text or an object with one; empty if it is null.
+std::string content_of(const json& token) {
+  const json& content = token.is_object() ? json_member(token, "content") : token;
+  return content.is_string() ? content.get<std::string>() : std::string();
+}
+
+std::string path_in(const std::string& folder, const char* name) { return folder + "/" + name; }
+
+/// Returns the content of a file, which exports keep; null if it is not there. A class from elsewhere is left out: its
+/// code is not kept.
+json read_kept(const std::string& folder, const char* name, SpecialTokens& special) {
+  const std::string path = path_in(folder, name);
+  if (!is_there(path)) return nullptr;
+  std::string text = read_whole_file(path, max_file_bytes, Symlinks::follow);
+  json content = parse_json(text, path, max_file_depth);
+  if (content.is_object() && content.erase("auto_map") > 0) text = json_dump(content, 2) + "\n";
+  special.files[name] = std::move(text);
+  return content;
+}
+
+std::vector<std::string> token_texts(const data::Tokenizer& tokenizer) {
+  if (tokenizer.name() == "wordpiece") return data::wordpiece_from_payload(tokenizer.payload()).tokens;
+  if (tokenizer.name() == "gpt2" || tokenizer.name() == "huggingface") {
+    return data::bpe_from_payload(tokenizer.payload()).tokens;
+  }
+  return {};
+}
+
+/// Collects the special tokens of a tokenizer from the files of its folder.
+class SpecialTokensReader {
+ public:
+  SpecialTokensReader(const std::string& folder, const json& file, const data::Tokenizer& tokenizer)
+      : folder_(folder), file_(file), tokenizer_(tokenizer), texts_(token_texts(tokenizer)) {}
+
+  SpecialTokens read() {
+    const json settings = read_kept(folder_, tokenizer_settings_name, special_),
+               roles = read_kept(folder_, roles_name, special_);
+    if (const std::string path = path_in(folder_, template_name); is_there(path)) {
+      special_.files[template_name] = read_whole_file(path, max_file_bytes, Symlinks::follow);
+    }
+    read_added();
+    for (const auto& [name, role] :
+         {std::pair{"bos_token", &special_.bos}, {"eos_token", &special_.eos}, {"pad_token", &special_.pad}}) {
+      const json& token = json_member(settings, name);
+      *role = id_of(content_of(token.is_null() ? json_member(roles, name) : token));
+    }
+    const json processor = file_.is_null() ? processor_of(settings) : json_member(file_, post_processor_name);
+    if (!processor.is_null()) {
+      special_.files[post_processor_name] = json_dump(processor);
+      read_processor(processor);
+    }
+    read_generation_config(folder_, tokenizer_.vocabulary_size(), special_);
+    return std::move(special_);
+  }
+
+ private:
+  std::optional<std::int32_t> id_of(const std::string& name) const {
+    if (name.empty()) return std::nullopt;
+    for (const auto& [id, token] : special_.added) {
+      if (static_cast<std::size_t>(id) < texts_.size() && texts_[static_cast<std::size_t>(id)] == name) return id;
+    }
+    const auto found = std::ranges::find(texts_, name);
+    if (found == texts_.end()) return std::nullopt;
+    return static_cast<std::int32_t>(found - texts_.begin());
+  }
+
+  void read_added() {
+    for (const json& token : json_member(file_, "added_tokens")) {
+      const auto flag = [&](const char* name) { return json_member(token, name) == true; };
+      special_.added[json_member(token, "id").get<std::int32_t>()] = {
+          flag("special"), flag("single_word"), flag("lstrip"), flag("rstrip"), flag("normalized")};
+    }
+  }
+
+  /// Returns the post-processor of a tokenizer without tokenizer.json, by `add_bos_token` and `add_eos_token`.
+  json processor_of(const json& settings) const {
+    json single = json::array(), pair = json::array(), tokens = json::object();
+    const auto add = [&](const char* flag, const std::optional<std::int32_t>& id, int type, json& pieces) {
+      if (json_member(settings, flag) != true || !id) return;
+      const std::string& text = texts_[static_cast<std::size_t>(*id)];
+      pieces.push_back({{"SpecialToken", {{"id", text}, {"type_id", type}}}});
+      tokens[text] = {{"id", text}, {"ids", json::array({*id})}, {"tokens", json::array({text})}};
+    };
+    for (const int type : {0, 1}) {
+      add("add_bos_token", special_.bos, type, pair);
+      pair.push_back({{"Sequence", {{"id", type == 0 ? "A" : "B"}, {"type_id", type}}}});
+      add("add_eos_token", special_.eos, type, pair);
+      if (type == 0) single = pair;
+    }
+    if (tokens.empty()) return nullptr;
+    return {{"type", "TemplateProcessing"}, {"single", single}, {"pair", pair}, {"special_tokens", tokens}};
+  }
+
+  /// Reads what stands before a text in a post-processor or a sequence of them.
+  void read_processor(const json& processor) {
+    const json& type = json_member(processor, "type");
+    const auto refuse = [&] {
+      throw DataError(
+          "{}/tokenizer.json: the post-processor {} is not supported, only ByteLevel, BertProcessing, "
+          "RobertaProcessing, TemplateProcessing and sequences of them",
+          folder_, shortened(json_dump(processor)));
+    };
+    if (type == "Sequence") {
+      for (const json& step : json_member(processor, "processors")) read_processor(step);
+    } else if (type == "BertProcessing" || type == "RobertaProcessing") {
+      const json& token = json_member(processor, "cls");
+      if (!token.is_array() || token.size() != 2 || !token[1].is_number_unsigned()) refuse();
+      special_.prefix.insert(special_.prefix.begin(), token[1].get<std::int32_t>());
+    } else if (type == "TemplateProcessing") {
+      std::vector<std::int32_t> before;
+      for (const json& piece : json_member(processor, "single")) {
+        const json& token = json_member(piece, "SpecialToken");
+        if (!token.is_object()) break;  // the text
+        const json& ids =
+            json_member(json_member(json_member(processor, "special_tokens"), content_of_id(token).c_str()), "ids");
+        if (!ids.is_array() || !std::ranges::all_of(ids, &json::is_number_unsigned)) refuse();
+        for (const json& id : ids) before.push_back(id.get<std::int32_t>());
+      }
+      special_.prefix.insert(special_.prefix.begin(), before.begin(), before.end());
+    } else if (type != "ByteLevel") {
+      refuse();
+    }
+  }
+
+  static std::string content_of_id(const json& token) {
+    const json& id = json_member(token, "id");
+    return id.is_string() ? id.get<std::string>() : std::string();
+  }
+
+  const std::string& folder_;
+  const json& file_;
+  const data::Tokenizer& tokenizer_;
+  std::vector<std::string> texts_;
+  SpecialTokens special_;
+};
+
+}  // namespace
+
+void read_special_tokens(const std::string& folder, const json& file, data::Tokenizer& tokenizer) {
+  tokenizer.set_special(SpecialTokensReader(folder, file, tokenizer).read());
+}
+
+void read_generation_config(const std::string& folder, std::int64_t vocabulary_size, SpecialTokens& special) {
+  const json ends = json_member(read_kept(folder, generation_name, special), "eos_token_id");
+  for (const json& end : ends.is_array() || ends.is_null() ? ends : json::array({ends})) {
+    if (end.is_number_unsigned() && end.get<std::uint64_t>() < static_cast<std::uint64_t>(vocabulary_size)) {
+      special.stops.push_back(end.get<std::int32_t>());
+    } else {
+      log::warn("{}: eos_token_id {} is none of {} tokens, and ends no generation", path_in(folder, generation_name),
+                shortened(json_dump(end)), vocabulary_size);
+    }
+  }
+}
+
+std::string named_token(const std::string& folder, const char* role) {
+  const std::string path = path_in(folder, tokenizer_settings_name);
+  if (!is_there(path)) return {};
+  return content_of(
+      json_member(parse_json(read_whole_file(path, max_file_bytes, Symlinks::follow), path, max_file_depth), role));
+}
+
+std::string chat_template_of(const SpecialTokens& special) {
+  if (const auto file = special.files.find(template_name); file != special.files.end()) return file->second;
+  const auto file = special.files.find(tokenizer_settings_name);
+  if (file == special.files.end()) return {};
+  const json settings = parse_json(file->second, tokenizer_settings_name, max_file_depth);
+  const json& found = json_member(settings, "chat_template");
+  if (found.is_string()) return found.get<std::string>();
+  for (const json& named : found) {
+    if (json_member(named, "name") == "default") return content_of(json_member(named, "template"));
+  }
+  return {};
+}
+
+}  // namespace trireme::io

@@ -1,0 +1,133 @@
+#include "src/app/commands/eval/fine_tuned.hpp"
+
+#include <algorithm>
+#include <cstdio>
+
+#include "io/json/json_text.hpp"
+#include "src/app/commands/finetune/task_data.hpp"
+#include "src/app/commands/finetune/task_results.hpp"
+#include "src/base/log.hpp"
+#include "src/base/text.hpp"
+#include "src/data/text/unicode.hpp"
+#include "src/train/finetune/epoch_scoring.hpp"
+#include "src/train/finetune/task_scoring.hpp"
+
+namespace trireme::app {
+namespace {
+
+/// Throws CheckpointError unless the model has a head for the task.
+void check_task(const train::FinetuneTask& task, const std::string& load, const checkpoint::RunDescription& description,
+                const model::ModelConfig& config) {
+  const std::string name = task.name();
+  TRIREME_CHECK(!config.predicts_tokens(), CheckpointError,
+                "{1} holds a pretrained model without a head for {0}. Train one: trireme finetune --task {0} "
+                "--pretrained-checkpoint {1} --train-data FILE... --valid-data FILE... --save DIR",
+                name, load);
+  const auto& attributes = description.attributes;
+  model::ModelConfig wanted = config;
+  task.set_output(wanted);
+  const bool is_other = attributes.contains("data.task") && attributes.get<std::string>("data.task") != name;
+  TRIREME_CHECK(!is_other, CheckpointError, "{0} holds a model fine-tuned for {1}. Give --task {1}", load,
+                attributes.get<std::string>("data.task"));
+  TRIREME_CHECK(config.output == wanted.output && config.classes == wanted.classes, CheckpointError,
+                "{} holds a model with another head than {} needs: {} classes or choices instead of {}", load, name,
+                config.classes, wanted.classes);
+}
+
+/// Returns, for each class of MNLI, the column of an imported model's scores: its classes have their own order and
+/// names. Empty if the order is that of the program: for classes without names, and for QQP, whose classes are 0 and 1.
+std::vector<std::int64_t> columns_by_label(const train::FinetuneTask& task, const Attributes& attributes, bool logs) {
+  if (!attributes.contains("import.labels")) return {};
+  const std::string text = attributes.get<std::string>("import.labels");
+  const std::vector<std::string_view> labels = split(text, '\n');
+  if (logs) log::info("the model's classes are {}", fmt::join(labels, ", "));
+  const auto has_no_name = [](std::string_view label) { return label.starts_with("LABEL_"); };
+  if (task.kind != train::TaskKind::mnli || std::ranges::all_of(labels, has_no_name)) return {};
+  std::vector<std::int64_t> columns;
+  for (std::int32_t i = 0; i < data::classes_of(data::GlueTask::mnli); ++i) {
+    const std::string label = data::glue_label(data::GlueTask::mnli, i);
+    const auto found = std::ranges::find(labels, label, [](std::string_view name) { return data::lower_case(name); });
+    TRIREME_CHECK(found != labels.end(), CheckpointError,
+                  "the model's classes are {}, and none is {}: it was not fine-tuned for MNLI", fmt::join(labels, ", "),
+                  label);
+    columns.push_back(found - labels.begin());
+  }
+  return columns;
+}
+
+void reorder(const std::vector<std::int64_t>& columns, train::TaskScores& scores) {
+  if (columns.empty()) return;
+  const std::vector<double> given = scores.scores;
+  for (std::size_t i = 0; i < given.size(); ++i) {
+    const auto row = static_cast<std::int64_t>(i) / scores.columns,
+               column = static_cast<std::int64_t>(i) % scores.columns;
+    scores.scores[i] =
+        given[static_cast<std::size_t>(row * scores.columns + columns[static_cast<std::size_t>(column)])];
+  }
+}
+
+}  // namespace
+
+std::pair<double, DType> evaluate_fine_tuned(const EvalOptions& o, Job& job, const ModelSettler& settle) {
+  std::vector<train::TaskSplit> splits;
+  std::vector<std::vector<train::TaskScores>> scores(o.data_paths.size());  // by file, then by model
+  std::string tokenizer_digest;
+  std::pair<double, DType> measured = {0, DType::fp32};
+  std::vector<std::string> models = {o.model.load};
+  models.insert(models.end(), o.ensemble.begin(), o.ensemble.end());
+  for (const std::string& load : models) {
+    SavedModelOptions options = o.model;
+    options.load = load;
+    std::unique_ptr<SavedModel> saved = load_model(
+        job, options,
+        [&](const model::ModelConfig& config, train::ExecutionConfig& execution) {
+          settle(config, execution);
+          execution.micro_batch_size *= config.samples_per_label();
+        },
+        [&](const checkpoint::RunDescription& description, const model::ModelConfig& config) {
+          check_task(o.fine_tuned.task, load, description, config);
+        });
+    measured.second = saved->model->execution().dtype;
+    const Attributes& attributes = saved->description.attributes;
+    if (splits.empty()) {
+      TaskTokenizer tokenizer;
+      collectively(*job.world, [&] {
+        tokenizer = make_task_tokenizer(attributes.get<std::string>("tokenizer"), tokenizer_payload(saved->description),
+                                        saved->model->config().is_bert());
+      });
+      tokenizer_digest = tokenizer.tokenizer->digest();
+      for (const std::string& path : o.data_paths) {
+        splits.push_back(read_task(*job.world, o.fine_tuned, {path}, tokenizer,
+                                   saved->model->execution().sequence_length, SplitUse::test));
+      }
+    }
+    TRIREME_CHECK(attributes.get<std::string>("data.tokenizer") == tokenizer_digest, CheckpointError,
+                  "{} has another tokenizer than {}: models of an ensemble read the same tokens", load, models.front());
+    const std::vector<std::int64_t> columns = columns_by_label(o.fine_tuned.task, attributes, job.is_root());
+    for (std::size_t i = 0; i < splits.size(); ++i) {
+      scores[i].push_back(score_samples(*saved->model, *splits[i].samples));
+      reorder(columns, scores[i].back());
+      measured.first += scores[i].back().loss;
+    }
+  }
+  for (std::size_t i = 0; i < splits.size(); ++i) {
+    const double mean_loss = scores[i].front().loss;
+    const bool is_one = scores[i].size() == 1;
+    const train::TaskScores all =
+        is_one ? std::move(scores[i].front()) : mean_of(std::move(scores[i]), splits[i].squad != nullptr);
+    const train::TaskResult result = measure(o.fine_tuned.task, splits[i], all);
+    const std::string suffix = splits.size() == 1 ? "" : fmt::format(".{}", i);
+    collectively(*job.world, [&] {
+      if (job.is_root()) write_predictions(o.fine_tuned, splits[i], result, suffix);
+    });
+    if (!job.is_root()) continue;
+    const std::string data = io::json_line("data", o.data_paths[i]);
+    fmt::print("{{\"task\": \"{}\", {}, {}{}}}\n", o.fine_tuned.task.name(), data.substr(1, data.size() - 2),
+               json_of(result),
+               is_one && splits[i].has_labels && !splits[i].squad ? fmt::format(", \"loss\": {:.17g}", mean_loss) : "");
+    std::fflush(stdout);
+  }
+  return measured;
+}
+
+}  // namespace trireme::app
