@@ -175,11 +175,18 @@ void TensorboardFile::write(const train::SampleRecord& r) {
   for (std::size_t i = 0; i < r.samples.size(); ++i) {
     // An indented block of Markdown appears as it is.
     std::string text = "    " + r.samples[i].prompt + r.samples[i].text;
-    for (std::size_t at = text.find('\n'); at != std::string::npos; at = text.find('\n', at + 1)) text.insert(at + 1, 4, ' ');
+    for (std::size_t at = text.find('\n'); at != std::string::npos; at = text.find('\n', at + 1))
+      text.insert(at + 1, 4, ' ');
     const TextEvent event{now_s(), r.iteration, fmt::format("sample {}", i + 1), std::move(text)};
     records += tfrecord(encode(event));
   }
   append(records);
+}
+
+void TensorboardFile::write(const train::TaskRecord& r) {
+  std::vector<Scalar> curves;
+  for (const auto& [name, value] : r.figures) curves.push_back({fmt::format("tasks/{} {}", r.task, name), value});
+  add(r.iteration, r.consumed_samples, std::move(curves));
 }
 
 }  // namespace trireme::io

@@ -33,6 +33,22 @@ for metrics in metrics1 metrics2--tp2; do loss "$metrics"; done
 check "training begins with the same loss on two tensor ranks" close_to metrics2--tp2.loss metrics1.loss 1e-10
 check "random weights have a loss" [ -s metrics1.loss ]
 
+# The command that import prints trains a model of every family.
+families=0
+for folder in "$fixtures"/*/; do
+  family=families/$(basename "$folder")
+  done_by 1 checkpoint import --input "$folder" --output "$family" --no-tokenizer --dtype fp64
+  printed=$(sed -n 's/.*train it with //p' err)
+  case "$(sed -n 's/.*measure it with //p' err)" in
+  "trireme eval --task "*" --load $family --data-path FILE") continue ;; # a model with a head
+  esac
+  [ -n "$printed" ] || continue # no task has two choices
+  eval "done_by 1 train $printed --mock-data --global-batch-size 2 --train-iters 1 --lr 0.01 --eval-iters 0 --dtype fp64"
+  check "$family trains by the printed command" grep -q "iteration *1/" err
+  families=$((families + 1))
+done
+check "families are trained" [ $families -ge 30 ]
+
 # An imported model keeps its class, also where another class computes the same.
 done_by 1 checkpoint import --input "$fixtures/phi3" --output phi3 --no-tokenizer --dtype fp32
 done_by 2 checkpoint export --load phi3 --output phi3-out

@@ -1,5 +1,8 @@
 #include "src/app/run_config/run_options.hpp"
 
+#include "src/base/text.hpp"
+#include "src/data/tasks/zero_shot/benchmark.hpp"
+
 namespace trireme::app {
 
 void RunOptions::declare_intervals(Options& options, RunKind kind) {
@@ -8,13 +11,23 @@ void RunOptions::declare_intervals(Options& options, RunKind kind) {
   options.add("eval-interval", &schedule.eval_interval, "N", "Iterations between evaluations.", at_least(1));
   options.add("eval-iters", &schedule.eval_iterations, "N", "Global batches per evaluation; 0: no evaluation.",
               at_least(0));
-  options.add("sample-prompts", &sample_prompts, "FILE",
-              "Continue these prompts while training, by the run's seed, and show the texts in the log, the objects of "
-              "--metrics-file and TensorBoard: lines of JSON as for generate --prompts or, by the file's name, of text.");
+  options.add(
+      "sample-prompts", &sample_prompts, "FILE",
+      "Continue these prompts while training, by the run's seed, and show the texts in the log, the objects of "
+      "--metrics-file and TensorBoard: lines of JSON as for generate --prompts or, by the file's name, of text.");
   options.add("sample-interval", &schedule.sample_interval, "N", "Iterations between them.", at_least(1));
   options.add("sample-tokens", &sample_tokens, "N", "Maximum number of tokens to add to a prompt.", at_least(1));
   options.add("sample-temperature", &sample_temperature, "X", "Divides the logits; 0: always the likeliest token.",
               at_least(0));
+  options.add(
+      "eval-tasks", &tasks.names, "NAME,...",
+      "Measure these tasks of trireme eval in lm-eval's definition while training: log, metrics and TensorBoard "
+      "show their figures.");
+  options.add("eval-tasks-path", &tasks.path, "DIR", "Their data, as eval's --data-path.");
+  options.add("eval-tasks-interval", &schedule.tasks_interval, "N",
+              "Iterations between measurements of tasks; they are also measured at the end.", at_least(1));
+  options.add("eval-tasks-num-fewshot", &tasks.shots, "N", "Examples shown before each question.", at_least(0));
+  options.add("eval-tasks-limit", &tasks.limit, "N", "Only the first N examples of each task.", countable());
   options.add_flag("skip-train", &schedule.skip_training,
                    "Only evaluate the checkpoint of --load, or else the initial weights, on validation and test; train "
                    "and save nothing.");
@@ -57,8 +70,8 @@ void RunOptions::declare(Options& options) {
                    "GPU: skip the comparison of the kernels with the CPU's at startup, which takes about two seconds.");
 }
 
-void RunOptions::settle(const Options& options, const DataOptions& data,
-                        const std::optional<model::ModelConfig>& model, Problems& problems) {
+void RunOptions::settle(const Options& options, const DataOptions& data, const std::optional<model::ModelConfig>& model,
+                        Problems& problems) {
   problems.need(options, {"sample-interval", "sample-tokens", "sample-temperature"}, !sample_prompts.empty(),
                 "--sample-prompts");
   problems.expect(sample_prompts.empty() || !model || !model->is_bert(),
@@ -66,6 +79,13 @@ void RunOptions::settle(const Options& options, const DataOptions& data,
   const bool has_others = !data.valid_path.empty() || !data.valid_set_words.empty();
   if (data.sampling == data::Sampling::sequential && !has_others && !options.given("eval-iters")) {
     schedule.eval_iterations = 0;
+  }
+  problems.need(options, {"eval-tasks-path", "eval-tasks-interval", "eval-tasks-num-fewshot", "eval-tasks-limit"},
+                !tasks.names.empty(), "--eval-tasks");
+  problems.expect(tasks.names.empty() || !tasks.path.empty(), "--eval-tasks needs --eval-tasks-path");
+  for (const std::string_view name : split(tasks.names, ',')) {
+    problems.expect(data::find_benchmark(name) != nullptr,
+                    fmt::format("--eval-tasks {} is not a task that trireme eval measures", name));
   }
   problems.expect(!schedule.skip_training || schedule.eval_iterations > 0,
                   "--skip-train only evaluates, and needs --eval-iters of at least 1");

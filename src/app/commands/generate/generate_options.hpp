@@ -23,7 +23,7 @@ struct GenerateOptions {
   std::string prompt;
   std::int64_t max_new_tokens = 100;
   infer::SamplingOptions sampling;
-  std::string prompts;                    ///< file of prompts
+  std::string prompts;                      ///< file of prompts
   std::optional<std::int64_t> num_samples;  ///< continuations of each prompt
   std::vector<std::string> stop;
   bool ignore_eos = false;

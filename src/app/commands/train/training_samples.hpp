@@ -30,7 +30,7 @@ class TrainingSamples {
   infer::SamplingOptions sampling_;
   std::unique_ptr<data::Tokenizer> tokenizer_;
   std::vector<infer::Prompt> prompts_;
-  std::vector<std::string> texts_;  // of the prompts
+  std::vector<std::string> texts_;  // texts of the prompts
 };
 
 }  // namespace trireme::app
