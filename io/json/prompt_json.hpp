@@ -23,11 +23,11 @@ struct PromptLine {
 /// is missing or of another type.
 PromptLine parse_prompt(std::string_view line, const std::string& where);
 
-/// What a continuation belongs to.
+/// Prompt, sample and checkpoint of a continuation.
 struct ContinuationLabels {
-  std::string id;                             ///< as JSON
+  std::string id;                              ///< as JSON
   std::optional<std::int64_t> sample = {};     ///< number among the continuations of a prompt, from 1
-  std::optional<std::int64_t> iteration = {};  ///< of the checkpoint
+  std::optional<std::int64_t> iteration = {};  ///< iteration of the checkpoint
 };
 
 /// Returns a line of JSON without newline: the labels, {"text", "tokens", "finish_reason"}, and if the continuation has

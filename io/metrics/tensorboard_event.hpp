@@ -23,8 +23,8 @@ struct ScalarEvent {
   std::vector<Scalar> scalars;
 };
 
-/// Text at a step, for the plugin "text": value = 1 has tag = 1, a tensor = 8 of one string (TensorProto: dtype = 1 is 7,
-/// string_val = 8) and metadata = 9 (SummaryMetadata: plugin_data = 1 with plugin_name = 1, data_class = 4 is 2).
+/// Text at a step, for the plugin "text": value = 1 has tag = 1, a tensor = 8 of one string (TensorProto: dtype = 1 is
+/// 7, string_val = 8) and metadata = 9 (SummaryMetadata: plugin_data = 1 with plugin_name = 1, data_class = 4 is 2).
 struct TextEvent {
   double wall_time_s = 0;
   std::int64_t step = 0;

@@ -379,8 +379,8 @@ GenerationCounts generate_all(train::ParallelModel& model, Communicator& world, 
   const bool together = model.grid().token_group_size() > 1;  // experts need the tokens of all their ranks at a time
   const std::int64_t data_size = together ? 1 : model.grid().data_size();
   parallel::GridPosition place = model.grid().position(world.rank());
-  const bool records = place == parallel::GridPosition{.data = place.data} &&  // the first rank of its replica
-                       (!together || place.data == 0);
+  const int first_of_replica = together ? 0 : model.grid().rank({.data = place.data});
+  const bool records = world.rank() == first_of_replica;
   if (together) place.data = 0;
   Generator generator(model, world, prompts.positions, options, together);
   OrderedRecords ordered(first, sink.take);

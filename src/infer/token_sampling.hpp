@@ -8,10 +8,10 @@ namespace trireme::infer {
 
 /// Options for sampling the next token from the logits.
 struct SamplingOptions {
-  double temperature = 1;  ///< logits are divided by it; 0 takes the likeliest token
-  int top_k = 0;           ///< keeps only the k likeliest; 0: all
-  double top_p = 0;        ///< keeps only the likeliest whose probabilities sum to p or more; 0: all
-  double min_p = 0;        ///< keeps only tokens of at least this share of the likeliest's probability; 0: all
+  double temperature = 1;         ///< logits are divided by it; 0 takes the likeliest token
+  int top_k = 0;                  ///< keeps only the k likeliest; 0: all
+  double top_p = 0;               ///< keeps only the likeliest whose probabilities sum to p or more; 0: all
+  double min_p = 0;               ///< keeps only tokens of at least this share of the likeliest's probability; 0: all
   double repetition_penalty = 1;  ///< see penalise_repetitions; 1: none
   std::uint64_t seed = 1234;
 };

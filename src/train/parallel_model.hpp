@@ -48,8 +48,8 @@ class ParallelModel {
   /// The ranks that hold the same parameters of gradient group 0.
   Communicator& gradient_group() const { return *communicators_.gradient; }
   model::TransformerStage& stage() { return stage_; }
-  /// The stage for generation: this one, or with sequence parallelism another over the same parameters without it. Waits
-  /// for parameters in flight.
+  /// The stage for generation: this one, or with sequence parallelism another over the same parameters without it.
+  /// Waits for parameters in flight.
   model::TransformerStage& decoding_model();
   /// LayerStack::set_router_biases of all stages.
   void set_router_biases(std::span<const double> biases);
@@ -125,7 +125,7 @@ class ParallelModel {
   model::TransformerStage stage_;
   std::unique_ptr<model::TransformerStage> unsplit_;  // see decoding_model; null before its first use
   std::vector<double> router_biases_;                 // the latest ones
-  std::unique_ptr<model::RecordedStage> recorded_;  // null unless steps run as graphs
+  std::unique_ptr<model::RecordedStage> recorded_;    // null unless steps run as graphs
   parallel::PipelineExecutor executor_;
   TraceRecorder* trace_ = nullptr;
   std::map<std::pair<bool, int>, parallel::Schedule> schedules_;  // by backward, micro-batches

@@ -73,7 +73,7 @@ struct SampleRecord {
   std::int64_t consumed_samples = 0;
   struct Sample {
     std::string prompt;
-    std::string text;  ///< the continuation alone
+    std::string text;  ///< the continuation alone, in UTF-8
   };
   std::vector<Sample> samples;
 };

@@ -101,3 +101,20 @@ check "records go on when there is room again" \
 rm -r full/*
 faulty 28 100 1000000 --save full/saved --save-interval 1 "${full[@]}"
 check "a checkpoint that is not written is an error all the same" [ "$code $(grep -c 'could not be saved\|are free' err)" = "5 1" ]
+
+# Texts of a model in training: the same on every grid, in metrics and curves, and once over two attempts.
+printf 'the ship\n\nthe crew rows\n' >prompts.txt
+sampled=("${run[@]}" --dtype fp64 --sample-prompts prompts.txt --sample-interval 2 --sample-tokens 12 --sample-temperature 0.9)
+done_by 1 train "${sampled[@]}" --metrics-file one.jsonl
+samples() { grep '"samples"' "$1"; }
+check "samples are taken at their interval" [ "$(field iteration <(samples one.jsonl) | xargs)" = "2 4 6 8" ]
+check "each prompt has a text" [ "$(samples one.jsonl | grep -c '"prompt":"the ship","text":".*"},{"prompt":"the crew rows","text":"..*"}]}$')" -eq 4 ]
+check "the log shows them" [ "$(grep -c 'sample [12] after [2468]: the \(ship\|crew rows\) \.\.\. ' err)" -eq 8 ]
+grid=(--tp 2 --sequence-parallel --use-distributed-optimizer --overlap-grad-reduce --overlap-param-gather)
+on 4 train "${sampled[@]}" "${grid[@]}" --metrics-file four.jsonl --save sampled --exit-interval 4 --tensorboard-dir curves
+done_by 2 train "${sampled[@]}" --pp 2 --metrics-file four.jsonl --save sampled --load sampled --tensorboard-dir curves
+check "they are the same on other grids, once over two attempts" cmp <(samples one.jsonl) <(samples four.jsonl)
+check "TensorBoard has them" [ "$(cat curves/$curves* | grep -ao 'sample [12]' | sort | uniq -c | xargs)" = "4 sample 1 4 sample 2" ]
+echo "the crew rows eight oars" >long.txt
+refused 3 "long.txt:1: the prompt has 24 tokens, but the model has 16 positions" 1 train "${run[@]}" --sample-prompts long.txt
+refused 2 "--sample-interval needs --sample-prompts" 1 train "${run[@]}" --sample-interval 2

@@ -214,14 +214,70 @@ TEST(BatchGeneration, TakesRecordsInOrderOverSeveralExchanges) {
   for (std::size_t i = 0; i < taken.size(); ++i) EXPECT_EQ(taken[i], std::to_string(i));
 }
 
-TEST(BatchGeneration, NeedsAllExpertsOnEveryDataRank) {
+/// Layouts whose ranks divide experts otherwise than layers, or the sequence.
+std::vector<Layout> divided_layouts(int ranks) {
+  std::vector<Layout> layouts = {"ep 2", "tp 2 etp 1", "tp 2 etp 1 ep 2", "tp 2 sp"};
+  if (ranks == 4) layouts.insert(layouts.end(), {"tp 2 etp 1 ep 2 exchange", "ep 4 exchange", "tp 2 pp 2 sp"});
+  return layouts;
+}
+
+TEST(BatchGeneration, NeitherDividedExpertsNorSequencesChangeATextOrItsLogProbabilities) {
   model::ModelConfig config = small_model();
   config.linear_bias = false;
   config.experts.count = 4;
-  TrainingRun run(world(), run_of(config), "ep 2");
-  EXPECT_THAT(
-      [&] { records(run, world(), options_of(4)); },
-      testing::ThrowsMessage<ConfigError>(testing::HasSubstr("<expert_model_parallel_size> 2 divides experts")));
+  SelfCommunicator alone;
+  std::vector<std::string> expected;
+  if (world().rank() == 0) {
+    TrainingRun one(alone, run_of(config), {});
+    expected = records(one, alone, options_of(1));
+  }
+  for (const Layout& layout : divided_layouts(world().size())) {
+    TrainingRun run(world(), run_of(config), layout);
+    for (const std::int64_t batch_size : {3, 20}) {
+      SCOPED_TRACE(testing::Message() << layout << ", batch " << batch_size);
+      expect_same(records(run, world(), options_of(batch_size)), expected);
+    }
+  }
+}
+
+TEST(BatchGeneration, ShowsEachTokenAndEndsWhenARankIsInterrupted) {
+  TrainingRun run(world(), run_of(small_model()), {});
+  const std::vector<Prompt> two = {{0, "", {3, 1}, 30}, {1, "", {4}, 30}};
+  std::vector<std::size_t> sizes;
+  GenerationOptions options;
+  options.batch_size = 2;
+  options.observe = [&](const Prompt& prompt, const Continuation& continuation) {
+    if (prompt.number == 0) sizes.push_back(continuation.tokens.size());
+  };
+  options.interrupted = [&] { return world().rank() == world().size() - 1 && sizes.size() >= 4; };
+  const std::vector<Continuation> results = generate(run.gpt, world(), two, options);
+  EXPECT_THAT(sizes, testing::ElementsAre(1, 2, 3, 4));
+  for (const Continuation& result : results) {
+    EXPECT_EQ(result.reason, FinishReason::interrupted);
+    EXPECT_EQ(result.tokens.size(), 4u);
+  }
+}
+
+TEST(BatchGeneration, SamplesBetweenStepsDoNotChangeTraining) {
+  // The gather of parameters is in flight after a step.
+  const Layout layout = world().size() == 4 ? "tp 2 sp zero1 gather" : "zero1 gather";
+  const std::vector<Prompt> prompts = {{0, "", {3, 1, 4}, 12}};
+  const auto run_steps = [&](bool samples, std::vector<std::int32_t>& text) {
+    TrainingRun run(world(), run_of(small_model()), layout);
+    for (int i = 0; i < 3; ++i) {
+      run.step();
+      if (samples) text = generate(run.gpt, world(), prompts, {}).front().tokens;
+    }
+    const double loss = run.step().lm_loss;
+    if (!samples) return loss;
+    TrainingRun alone(world(), run_of(small_model()), {});  // another grid has the same texts
+    for (int i = 0; i < 3; ++i) alone.step();
+    EXPECT_EQ(generate(alone.gpt, world(), prompts, {}).front().tokens, text);
+    return loss;
+  };
+  std::vector<std::int32_t> text, none;
+  EXPECT_EQ(run_steps(true, text), run_steps(false, none));
+  EXPECT_EQ(text.size(), 12u);
 }
 
 TEST(BatchGeneration, OutputThatIsNotFiniteIsAnErrorOfTheFirstPromptOnEveryRank) {

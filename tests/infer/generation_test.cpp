@@ -110,6 +110,51 @@ TEST(LogProbabilities, AreThoseOfTheSoftmax) {
   EXPECT_EQ(log_probabilities(logits, 0, 9).size(), 5u);
 }
 
+/// Expects draws of a token with these probabilities; those that are 0 never occur.
+void expect_frequencies(const std::vector<double>& logits, const SamplingOptions& options,
+                        const std::vector<double>& probabilities) {
+  constexpr int draws = 20000;
+  std::vector<int> counts(logits.size());
+  for (int position = 0; position < draws; ++position) {
+    ++counts[static_cast<std::size_t>(choose_token(logits, options, position))];
+  }
+  for (std::size_t i = 0; i < logits.size(); ++i) {
+    const double p = probabilities[i], four_deviations = 4 * std::sqrt(p * (1 - p) / draws);
+    EXPECT_NEAR(static_cast<double>(counts[i]) / draws, p, four_deviations) << "token " << i;
+  }
+}
+
+TEST(ChooseToken, HasTheProbabilitiesOfTransformers) {
+  // Made by the logits processors of transformers 5.24 in this order: repetition penalty, temperature, top-k, top-p,
+  // min-p; fp64.
+  const std::vector<double> logits = {-0.974, -1.208, -1.116, 1.335,  -0.395, 3.886,
+                                      -2.803, -1.525, 1.262,  -1.798, -1.116, 1.381};
+  const std::int32_t text[] = {3, 3, 7, 0, 11};
+  struct Case {
+    SamplingOptions options;
+    std::vector<double> probabilities;
+  };
+  const Case cases[] = {
+      {{1, 0, 0, 0, 1, 9},
+       {0.00604, 0.00478, 0.00524, 0.06082, 0.01078, 0.77975, 0.00097, 0.00348, 0.05654, 0.00265, 0.00524, 0.06369}},
+      {{0.7, 5, 0, 0, 1, 9}, {0, 0, 0, 0.02421, 0.00204, 0.92608, 0, 0, 0.02181, 0, 0, 0.02585}},
+      {{1.3, 0, 0.8, 0, 1.3, 9}, {0, 0, 0, 0, 0, 0.80205, 0, 0, 0.10656, 0, 0, 0.09139}},
+      {{0.9, 0, 0, 0.1, 1, 9}, {0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0}},
+      {{1.5, 9, 0.9, 0.25, 1.7, 9}, {0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0}},
+      {{1, 0, 0, 0.05, 0.6, 9}, {0, 0, 0, 0.12943, 0, 0.68141, 0, 0, 0.04941, 0, 0, 0.13975}}};
+  for (const Case& one : cases) {
+    std::vector<double> penalised = logits;
+    penalise_repetitions(penalised, text, one.options.repetition_penalty);
+    expect_frequencies(penalised, one.options, one.probabilities);
+  }
+}
+
+TEST(ChooseToken, APenaltyAppliesOncePerTokenTowardsTheUnlikely) {
+  std::vector<double> logits = {3, -3, 3, -3};
+  penalise_repetitions(logits, std::vector<std::int32_t>{0, 1, 0, 1}, 1.5);
+  EXPECT_EQ(logits, (std::vector<double>{2, -4.5, 3, -3}));
+}
+
 TEST(ChooseToken, FollowsTheProbabilities) {
   SamplingOptions plain;
   int ones = 0;

@@ -15,8 +15,8 @@ constexpr double interval_s = 0.25;
 constexpr double log_interval_s = 10;
 constexpr int bar_width = 24;
 
-/// Returns the line after `elapsed_s` seconds, in at most `columns` if the bar is left out: "reading [#####     ]  50%
-/// 12.0 of 24.5 MB  6.0 MB/s  2 s left", and `details`. `begun` of `done` was done earlier.
+/// Returns the line after `elapsed_s` seconds, without the bar if it takes more than `columns`: "reading [#####     ]
+/// 50% 12.0 of 24.5 MB  6.0 MB/s  2 s left", and `details`. `begun` of `done` was done earlier.
 std::string progress_line(const std::string& label, const std::string& unit, double done, double total,
                           double elapsed_s, double begun, const std::string& details, int columns) {
   const double fraction = total > 0 ? std::clamp(done / total, 0.0, 1.0) : 1.0;
@@ -25,8 +25,10 @@ std::string progress_line(const std::string& label, const std::string& unit, dou
   std::string bar(bar_width, ' ');
   std::fill_n(bar.begin(), filled, '#');
   const int decimals = total == std::floor(total) ? 0 : 1;
-  std::string line = fmt::format(" {:3.0f}%  {:.{}f} of {:.{}f} {}", 100 * fraction, done, decimals, total, decimals, unit);
-  if (rate > 0) line += fmt::format("  {:.1f} {}/s  {} left", rate, unit, duration_text((total - done) / rate));
+  std::string line = fmt::format(" {:3.0f}%  {:.{}f} of {:.{}f}", 100 * fraction, done, decimals, total, decimals);
+  if (details.empty()) line += " " + unit;
+  if (rate > 0 && details.empty()) line += fmt::format("  {:.1f} {}/s", rate, unit);
+  if (rate > 0) line += "  " + duration_text((total - done) / rate) + " left";
   line += details;
   const bool fits = display_columns(label + line) + bar_width + 3 <= columns;
   return fits ? fmt::format("{} [{}]{}", label, bar, line) : label + line;

@@ -15,8 +15,8 @@ namespace trireme::app {
 std::vector<std::int32_t> prompt_tokens(const data::Tokenizer& tokenizer, std::string_view text,
                                         const model::ModelConfig& model, const std::string& where);
 
-/// Throws DataError that begins with `where` unless `model` can continue these ids: at least one, at most its positions,
-/// all in its vocabulary.
+/// Throws DataError that begins with `where` unless `model` can continue these ids: at least one, at most its
+/// positions, all in its vocabulary.
 void check_prompt(const std::vector<std::int32_t>& tokens, const model::ModelConfig& model, const std::string& where);
 
 }  // namespace trireme::app

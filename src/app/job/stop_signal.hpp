@@ -4,8 +4,8 @@ namespace trireme::app {
 
 /// Effect of a stop signal (SIGUSR1, SIGTERM, SIGINT) on the program.
 enum class OnStopSignal {
-  end,  ///< ends it immediately, as by default
-  ask,  ///< makes stop_signal_received() return true; a second SIGINT ends the program
+  end,       ///< ends it immediately, as by default
+  ask,       ///< makes stop_signal_received() return true; a second SIGINT ends the program
   interrupt  ///< SIGINT makes take_interrupt() return true; other signals end the program
 };
 

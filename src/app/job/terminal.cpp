@@ -34,11 +34,10 @@ struct CodeRange {
 };
 
 /// Characters that do not take one column (Unicode 15, EastAsianWidth.txt and general category Mn), in blocks.
-constexpr CodeRange unusual_widths[] = {{0x300, 0x36F, 0},     {0x1100, 0x115F, 2},   {0x200B, 0x200F, 0},
-                                        {0x20D0, 0x20FF, 0},   {0x2E80, 0xA4CF, 2},   {0xAC00, 0xD7A3, 2},
-                                        {0xF900, 0xFAFF, 2},   {0xFE00, 0xFE0F, 0},   {0xFE30, 0xFE6F, 2},
-                                        {0xFF00, 0xFF60, 2},   {0xFFE0, 0xFFE6, 2},   {0x1F300, 0x1FAFF, 2},
-                                        {0x20000, 0x3FFFD, 2}};
+constexpr CodeRange unusual_widths[] = {
+    {0x300, 0x36F, 0},   {0x1100, 0x115F, 2},   {0x200B, 0x200F, 0},  {0x20D0, 0x20FF, 0}, {0x2E80, 0xA4CF, 2},
+    {0xAC00, 0xD7A3, 2}, {0xF900, 0xFAFF, 2},   {0xFE00, 0xFE0F, 0},  {0xFE30, 0xFE6F, 2}, {0xFF00, 0xFF60, 2},
+    {0xFFE0, 0xFFE6, 2}, {0x1F300, 0x1FAFF, 2}, {0x20000, 0x3FFFD, 2}};
 
 int columns_of(char32_t code_point) {
   const auto* range = std::ranges::find_if(
@@ -61,9 +60,8 @@ int terminal_columns(int descriptor) {
 
 int display_columns(std::string_view text) {
   int columns = 0;
-  for_each_character(text, [&](Utf8Character c, std::string_view) {
-    columns += c.size_bytes == 0 ? 1 : columns_of(c.code_point);
-  });
+  for_each_character(
+      text, [&](Utf8Character c, std::string_view) { columns += c.size_bytes == 0 ? 1 : columns_of(c.code_point); });
   return columns;
 }
 

@@ -108,11 +108,11 @@ void TransformerLayer::backward_weight(const LayerShape& shape, const Saved& sav
 }
 
 void TransformerLayer::forward_cached(const LayerShape& shape, ConstTensorView x, const CachedTexts& texts,
-                                      const KeyValueCache& cache, TensorView y) const {
+                                      const KeyValueCache& cache, Arena& arena, TensorView y) const {
   const ArenaScope scope(context_.workspace);
   Saved saved{residual_->make_saved(shape, context_.workspace), {}, {}, {}};
   if (experts_) {
-    saved.experts = experts_->make_saved(shape, {}, context_.workspace);
+    saved.experts = experts_->make_saved(shape, {}, arena);
   } else {
     saved.feed_forward = feed_forward_->make_saved(shape, false, context_.workspace);
   }

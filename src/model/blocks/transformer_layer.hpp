@@ -47,9 +47,10 @@ class TransformerLayer {
   /// Accumulates the weight gradients that backward_input left.
   void backward_weight(const LayerShape& shape, const Saved& saved, const Gradients& gradients) const;
 
-  /// Runs forward on the newest positions in generation, without dropout (SelfAttention::forward_cached).
+  /// Runs forward on the newest positions in generation, without dropout (SelfAttention::forward_cached). `arena`, not
+  /// the work space, is for the route of tokens to experts.
   void forward_cached(const LayerShape& shape, ConstTensorView x, const CachedTexts& texts, const KeyValueCache& cache,
-                      TensorView y) const;
+                      Arena& arena, TensorView y) const;
 
   /// The experts, if any.
   const std::optional<Experts>& experts() const { return experts_; }

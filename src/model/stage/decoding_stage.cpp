@@ -98,7 +98,7 @@ void DecodingStage::forward(int chunk, int /*micro_batch*/, ConstTensorView inpu
     input = x;
   }
   const ConstTensorView result = layers.forward_cached(chunk, shape_, streams, input, last ? TensorView() : output,
-                                                       {first_text_, before_}, caches_);
+                                                       {first_text_, before_}, caches_, memory_);
   if (!last) return;
   LayerShape newest = shape_;
   newest.s = newest.s_local = 1;

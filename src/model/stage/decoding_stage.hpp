@@ -47,8 +47,8 @@ class DecodingStage final : public parallel::Stage {
   void backward_weight(int chunk, int micro_batch) override;
 
  private:
-  /// Sets the extents of a run of `texts` texts and `positions` positions, with padding b and s, and the earlier lengths
-  /// of its texts.
+  /// Sets the extents of a run of `texts` texts and `positions` positions, with padding b and s, and the earlier
+  /// lengths of its texts.
   void set_run(std::int64_t first_text, std::int64_t texts, std::int64_t b, std::int64_t positions, std::int64_t s);
   std::int64_t padded(std::int64_t rows) const { return (rows + multiple_ - 1) / multiple_ * multiple_; }
 
@@ -60,7 +60,7 @@ class DecodingStage final : public parallel::Stage {
   std::int64_t newest_ = 0;        // row of each text's newest position
   std::int64_t capacity_;
   std::int64_t window_;
-  Arena memory_;
+  Arena memory_;                       // caches, and a layer's route of tokens to experts
   std::vector<KeyValueCache> caches_;  // one for each layer of this rank
   std::vector<std::int64_t> lengths_;  // positions of every text, including the current run
   std::vector<std::int64_t> before_;   // positions of the run's texts before it

@@ -187,11 +187,12 @@ std::vector<KeyValueCache> LayerStack::make_caches(const LayerShape& shape, std:
 
 ConstTensorView LayerStack::forward_cached(int chunk, const LayerShape& shape, ResidualPair& streams, ConstTensorView x,
                                            TensorView y, const CachedTexts& texts,
-                                           const std::vector<KeyValueCache>& caches) const {
+                                           const std::vector<KeyValueCache>& caches, Arena& arena) const {
   const int end = first_of(chunk + 1);
   for (int i = first_of(chunk); i < end; ++i) {
     const TensorView output = i + 1 == end && y ? y : streams.next();
-    layer(i).forward_cached(shape, x, texts, caches[static_cast<std::size_t>(i)], output);
+    const ArenaScope scope(arena);
+    layer(i).forward_cached(shape, x, texts, caches[static_cast<std::size_t>(i)], arena, output);
     x = output;
   }
   return x;

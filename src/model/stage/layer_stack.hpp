@@ -91,9 +91,10 @@ class LayerStack {
   /// Allocates each layer's cache from `arena`, for `capacity` positions of each of shape.b texts.
   std::vector<KeyValueCache> make_caches(const LayerShape& shape, std::int64_t capacity, Arena& arena) const;
   /// `forward` in generation: runs the newest positions of `texts` and appends to the layers' caches.
+  /// `arena` as in TransformerLayer::forward_cached.
   ConstTensorView forward_cached(int chunk, const LayerShape& shape, ResidualPair& streams, ConstTensorView x,
-                                 TensorView y, const CachedTexts& texts,
-                                 const std::vector<KeyValueCache>& caches) const;
+                                 TensorView y, const CachedTexts& texts, const std::vector<KeyValueCache>& caches,
+                                 Arena& arena) const;
 
  private:
   int first_of(int chunk) const { return first_layers_[static_cast<std::size_t>(chunk)]; }

@@ -192,6 +192,27 @@ TEST_F(TensorboardFileTest, HoldsMegatronsCurves) {
   EXPECT_EQ(read(options_.folder), expected);
 }
 
+TEST_F(TensorboardFileTest, HoldsSamplesAsTexts) {
+  {
+    TensorboardFile file = open();
+    file.write(train::SampleRecord{1, 8, {{"The", " ship\nsails"}, {"A", " crew"}}});
+  }
+  const std::vector<std::string> all = records(only_file());
+  ASSERT_EQ(all.size(), 3u);
+  const Message event(all[1]), summary(event.fields.at(5).at(0)), value(summary.fields.at(1).at(0));
+  EXPECT_EQ(event.varints.at(2), 1u);
+  EXPECT_EQ(value.fields.at(1).at(0), "sample 1");
+  const Message tensor(value.fields.at(8).at(0)), metadata(value.fields.at(9).at(0));
+  EXPECT_EQ(tensor.varints.at(1), 7u);  // DT_STRING
+  EXPECT_EQ(tensor.fields.at(8), (std::vector<std::string>{"    The ship\n    sails"}));
+  EXPECT_EQ(Message(metadata.fields.at(1).at(0)).fields.at(1).at(0), "text");
+  EXPECT_EQ(metadata.varints.at(4), 2u);               // DATA_CLASS_TENSOR
+  const ScalarEvent read_back = decode_event(all[1]);  // as a resumed run does, to find what it repeats
+  EXPECT_EQ(read_back.step, 1);
+  ASSERT_EQ(read_back.scalars.size(), 1u);
+  EXPECT_EQ(read_back.scalars.front().tag, "sample 1");
+}
+
 TEST_F(TensorboardFileTest, HoldsExpertsByLayer) {
   {
     TensorboardFile file = open();

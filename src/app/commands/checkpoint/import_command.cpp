@@ -103,7 +103,8 @@ int checkpoint_import_command(const CommandLine& line) {
               "True number of tokens, if the tensors have further rows as padding; default all rows.",
               between(1, 2147483648.0));
   options.add("eod-token", &o.end_of_document, "TOKEN",
-              "Token of tokenizer.json that ends documents; default <|endoftext|>, <|end_of_text|> or </s>.");
+              "Token of tokenizer.json that ends documents; default <|endoftext|>, <|end_of_text|>, </s> or the "
+              "eos_token beside it.");
   options.add_flag("no-tokenizer", &o.without_tokenizer,
                    "Ignore the tokenizer's files, if they are of an unsupported kind: the ids are those of an unknown "
                    "tokenizer.");

@@ -11,9 +11,10 @@ namespace trireme::app {
 
 void GenerateOptions::declare(Options& options) {
   options.section("Text");
-  options.add("prompt", &prompt, "TEXT",
-              "Text to continue, \"-\": from standard input without its last line feed. An empty one begins a document. "
-              "Without any prompt a user types one after another.");
+  options.add(
+      "prompt", &prompt, "TEXT",
+      "Text to continue, \"-\": from standard input without its last line feed. An empty one begins a document. "
+      "Without any prompt a user types one after another.");
   options.add_flag("interactive", &interactive_,
                    "Read prompts line by line from standard input; the default on a terminal.");
   options.add("max-new-tokens", &max_new_tokens, "N", "Maximum number of tokens to add to a text.", at_least(0));
@@ -37,9 +38,10 @@ void GenerateOptions::declare(Options& options) {
   options.add("prompts", &prompts, "FILE",
               "Instead of --prompt: JSON lines with \"prompt\", a text, or \"tokens\", ids; optionally \"id\" and "
               "\"max_new_tokens\". \"-\": from standard input.");
-  options.add("output", &output, "FILE",
-              "Results, a line of JSON per prompt, in order: \"id\", \"text\", \"tokens\", \"finish_reason\". \"-\", the "
-              "default for --prompts: standard output.");
+  options.add(
+      "output", &output, "FILE",
+      "Results, a line of JSON per prompt, in order: \"id\", \"text\", \"tokens\", \"finish_reason\". \"-\", the "
+      "default for --prompts: standard output.");
   options.add_flag("resume", &resume, "Resume the file of --output after its last complete line.");
   options.add("batch-size", &batch_size, "N", "Texts that each data rank continues at a time.", countable());
   options.add("logprobs", &log_probabilities, "K",
@@ -53,8 +55,8 @@ void GenerateOptions::settle(const Options& options) {
   model.settle();
   const int given = options.given("prompt") + options.given("prompts") + interactive_;
   TRIREME_CHECK(given <= 1, ConfigError, "--prompt, --prompts and --interactive exclude each other: give one of them");
-  source_ = options.given("prompt")    ? TextSource::prompt
-            : options.given("prompts") ? TextSource::prompts
+  source_ = options.given("prompt")        ? TextSource::prompt
+            : options.given("prompts")     ? TextSource::prompts
             : num_samples && !interactive_ ? TextSource::nothing
                                            : TextSource::interactive;
   const bool is_interactive = source_ == TextSource::interactive;

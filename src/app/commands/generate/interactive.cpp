@@ -57,7 +57,8 @@ void run_interactive(Job& job, SavedModel& saved, const GenerateOptions& options
   infer::GenerationOptions generation = generation_options(options, *tokenizer, texts);
   generation.interrupted = take_interrupt;
   if (job.is_root() && isatty(STDIN_FILENO) == 1) {
-    log::info("type a text to continue; an empty line begins a document, Ctrl-C ends a continuation, Ctrl-D the program");
+    log::info(
+        "type a text to continue; an empty line begins a document, Ctrl-C ends a continuation, Ctrl-D the program");
   }
   SharedLines lines(*job.world);
   infer::Prompt prompt;

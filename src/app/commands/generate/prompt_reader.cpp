@@ -114,7 +114,8 @@ std::string read_standard_input(Communicator& world) {
   collectively(world, [&] {
     if (world.rank() != 0) return;
     std::array<char, 1 << 16> buffer{};
-    while (const std::size_t size = std::fread(buffer.data(), 1, buffer.size(), stdin)) text.append(buffer.data(), size);
+    while (const std::size_t size = std::fread(buffer.data(), 1, buffer.size(), stdin))
+      text.append(buffer.data(), size);
     TRIREME_CHECK(std::ferror(stdin) == 0, IoError, "standard input: reading failed: {}", std::strerror(errno));
   });
   return broadcast_text(world, text, 0);

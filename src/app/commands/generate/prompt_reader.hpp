@@ -36,8 +36,8 @@ class PromptReader {
   std::string_view text_;  // rest of standard input
   const data::Tokenizer& tokenizer_;
   const model::ModelConfig& model_;
-  std::string name_;                           // of the source, for messages
-  std::optional<prepare::TextReader> reader_;  // lines of a file
+  std::string name_;                           // name of the source, for messages
+  std::optional<prepare::TextReader> reader_;  // reader of a file, if any
   prepare::TextPiece piece_;
   std::int64_t lines_ = 0;
   infer::Prompt prompt_;

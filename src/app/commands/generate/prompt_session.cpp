@@ -130,8 +130,7 @@ void PromptSession::stream(SavedModel& saved, const infer::Prompt& prompt, const
     if (continuation.tokens.size() == 1) counts.prompts_s = timer.elapsed_s();
     printer.observe(continuation);
   };
-  const infer::Continuation continuation =
-      infer::generate(*saved.model, *job_.world, {prompt}, streaming).front();
+  const infer::Continuation continuation = infer::generate(*saved.model, *job_.world, {prompt}, streaming).front();
   printer.finish(continuation);
   counts.new_tokens = std::ssize(continuation.tokens);
   if (job_.is_root()) log_rate(1, counts, timer.elapsed_s());

@@ -6,6 +6,7 @@
 #include "io/posix/file.hpp"
 #include "src/base/log.hpp"
 #include "src/base/text.hpp"
+#include "src/base/utf8.hpp"
 #include "src/prepare/text_reader.hpp"
 
 namespace trireme::app {
@@ -60,8 +61,10 @@ void TrainingSamples::add(std::string_view line, bool is_json, const std::string
 }
 
 std::string TrainingSamples::decode(const std::vector<std::int32_t>& tokens) const {
-  std::string text;
-  tokenizer_->decode(tokens, text);
+  std::string bytes, text;
+  tokenizer_->decode(tokens, bytes);
+  for_each_character(
+      bytes, [&](Utf8Character c, std::string_view character) { text += c.size_bytes == 0 ? "\uFFFD" : character; });
   return text;
 }
 

@@ -23,6 +23,7 @@ class TrainingSamples {
                                           const train::Progress& progress) const;
 
  private:
+  /// Returns the text of tokens; bytes that are not UTF-8 become U+FFFD.
   std::string decode(const std::vector<std::int32_t>& tokens) const;
   void add(std::string_view line, bool is_json, const std::string& where, const model::ModelConfig& model);
 
