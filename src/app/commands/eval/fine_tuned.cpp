@@ -94,7 +94,7 @@ std::pair<double, DType> evaluate_fine_tuned(const EvalOptions& o, Job& job, con
         tokenizer = make_task_tokenizer(attributes.get<std::string>("tokenizer"), tokenizer_payload(saved->description),
                                         saved->model->config().is_bert());
       });
-      tokenizer_digest = tokenizer.tokenizer->digest();
+      tokenizer_digest = attributes.get<std::string>("data.tokenizer");
       for (const std::string& path : o.data_paths) {
         splits.push_back(read_task(*job.world, o.fine_tuned, {path}, tokenizer,
                                    saved->model->execution().sequence_length, SplitUse::test));
