@@ -88,19 +88,21 @@ std::pair<double, DType> evaluate_fine_tuned(const EvalOptions& o, Job& job, con
         });
     measured.second = saved->model->execution().dtype;
     const Attributes& attributes = saved->description.attributes;
+    const std::string ids_digest =
+        data::ids_digest_of(attributes.get<std::string>("tokenizer"), tokenizer_payload(saved->description));
     if (splits.empty()) {
       TaskTokenizer tokenizer;
       collectively(*job.world, [&] {
         tokenizer = make_task_tokenizer(attributes.get<std::string>("tokenizer"), tokenizer_payload(saved->description),
                                         saved->model->config().is_bert());
       });
-      tokenizer_digest = attributes.get<std::string>("data.tokenizer");
+      tokenizer_digest = ids_digest;
       for (const std::string& path : o.data_paths) {
         splits.push_back(read_task(*job.world, o.fine_tuned, {path}, tokenizer,
                                    saved->model->execution().sequence_length, SplitUse::test));
       }
     }
-    TRIREME_CHECK(attributes.get<std::string>("data.tokenizer") == tokenizer_digest, CheckpointError,
+    TRIREME_CHECK(ids_digest == tokenizer_digest, CheckpointError,
                   "{} has another tokenizer than {}: models of an ensemble read the same tokens", load, models.front());
     const std::vector<std::int64_t> columns = columns_by_label(o.fine_tuned.task, attributes, job.is_root());
     for (std::size_t i = 0; i < splits.size(); ++i) {
