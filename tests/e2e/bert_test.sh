@@ -82,7 +82,7 @@ refused 3 "model.kind               checkpoint gpt2                             
   1 train "${pre[@]}" --load gpt
 refused 3 "model.kind               checkpoint bert                                 this run gpt2" \
   1 train "${gpt[@]}" --load one
-message="one/$last holds a BERT, which does not predict the next token. Try a checkpoint of a pretrained GPT."
+message="one/$last holds a BERT, which does not predict the next token. Try a checkpoint of a pretrained GPT"
 refused 3 "$message" 1 generate --load one --prompt "the ship"
 refused 3 "$message" 1 eval --task perplexity --load one --data-path corpus.h5
 refused 3 "$message" 1 eval --task LAMBADA --load one --data-path corpus.jsonl
