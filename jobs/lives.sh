@@ -1,7 +1,7 @@
 # Sourced by the batch files: training that outlives the time limit of a job.
 
-# run_life FOLDER OPTION...
-# Trains from the newest checkpoint in FOLDER/checkpoints, or from the start where there is none. When SLURM's early
+# [command=finetune] run_life FOLDER OPTION...
+# Trains, or runs another command that resumes, from the newest checkpoint in FOLDER/checkpoints, or from the start where there is none. When SLURM's early
 # signal arrives (#SBATCH --signal=B:USR1@SECONDS), the ranks are told to save and leave. A run that is not finished, or
 # that a dead or hanging rank ended, goes back to the queue under the same job number, and its next attempt continues from
 # the checkpoint. Two attempts that end where they began end the chain: a third would do no better.
@@ -15,7 +15,7 @@ run_life() {
   echo "$(date -Is) job $SLURM_JOB_ID step $(step_reached "$folder")" >>"$folder/lives"
 
   trap 'signalled=1; kill -USR1 "$ranks" 2>/dev/null' USR1
-  "${LAUNCH[@]}" "$TRIREME" train --load-or-init --load "$folder/checkpoints" --save "$folder/checkpoints" \
+  "${LAUNCH[@]}" "$TRIREME" "${command:-train}" --load-or-init --load "$folder/checkpoints" --save "$folder/checkpoints" \
     --metrics-file "$folder/metrics.jsonl" "$@" &
   ranks=$!
   wait "$ranks" || status=$?

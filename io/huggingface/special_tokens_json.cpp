@@ -106,7 +106,8 @@ class SpecialTokensReader {
       if (json_member(settings, flag) != true || !id) return;
       const std::string& text = texts_[static_cast<std::size_t>(*id)];
       pieces.push_back({{"SpecialToken", {{"id", text}, {"type_id", type}}}});
-      tokens[text] = {{"id", text}, {"ids", json::array({*id})}, {"tokens", json::array({text})}};
+      tokens[text] = {
+          {"id", text}, {"ids", json::array({static_cast<std::uint32_t>(*id)})}, {"tokens", json::array({text})}};
     };
     for (const int type : {0, 1}) {
       add("add_bos_token", special_.bos, type, pair);

@@ -123,4 +123,10 @@ void MetricsFile::write(const train::SampleRecord& r) {
   file_.append(json_dump(Json({{"iteration", r.iteration}, {"samples", samples}})) + "\n");
 }
 
+void MetricsFile::write(const train::TaskRecord& r) {
+  std::string line = fmt::format(R"({{"iteration": {}, "eval_task": {})", r.iteration, json_dump(Json(r.task)));
+  for (const auto& [name, value] : r.figures) line += fmt::format(R"(, "{}": {})", name, number(value));
+  file_.append(line + "}\n");
+}
+
 }  // namespace trireme::io

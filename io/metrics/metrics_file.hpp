@@ -29,6 +29,7 @@ class MetricsFile final : public train::MetricsSink {
   void write(const train::EvaluationRecord& record) override;
   /// Writes {"iteration", "samples": [{"prompt", "text"}, ...]}. Bytes that are not UTF-8 become U+FFFD.
   void write(const train::SampleRecord& record) override;
+  void write(const train::TaskRecord& record) override;
 
  private:
   std::string path_;

@@ -62,6 +62,24 @@ std::vector<report::ExpertLayer> expert_layers_of(const Record& record) {
   return layers;
 }
 
+/// Samples of a record; empty if it has none.
+report::SampleSet samples_of(const Record& record) {
+  constexpr std::size_t max_samples = 64, max_bytes = 20000;
+  report::SampleSet set{.iteration = record.iteration, .samples = {}};
+  const auto found = record.object.find("samples");
+  if (found == record.object.end() || !found->is_array()) return set;
+  for (const json& object : *found) {
+    const auto text_of = [&](const char* key) {
+      const auto text = object.find(key);
+      return text != object.end() && text->is_string() ? text->get<std::string>().substr(0, max_bytes) : "";
+    };
+    if (object.is_object() && set.samples.size() < max_samples) {
+      set.samples.push_back({.prompt = text_of("prompt"), .text = text_of("text")});
+    }
+  }
+  return set;
+}
+
 /// Iterations of a file, found in a first pass.
 struct Survey {
   report::NewestRecords newest;
@@ -131,15 +149,27 @@ class Reader {
     }
   }
 
-  void add_evaluation(const Record& record) {
+  /// Adds a value to the curve of a set, unless there are too many.
+  void add_to_set(report::ValidationCurves& sets, const std::string& set, const Record& record, std::string_view key) {
     constexpr std::size_t max_sets = 32;
-    const auto name = record.object.find("valid_set");
-    const std::string set = name != record.object.end() && name->is_string() ? name->get<std::string>() : "";
+    if (!record.object.contains(std::string(key)) || (!sets.contains(set) && sets.size() >= max_sets)) return;
+    sets.try_emplace(set, new_curve()).first->second.add(record.iteration, number_of(record, key));
+  }
+
+  void add_evaluation(const Record& record) {
+    if (report::SampleSet set = samples_of(record); !set.samples.empty()) run_.add_samples(std::move(set));
+    const auto text_of = [&](const char* key) {
+      const auto text = record.object.find(key);
+      return text != record.object.end() && text->is_string() ? text->get<std::string>() : "";
+    };
+    if (const std::string task = text_of("eval_task"); !task.empty()) {
+      for (std::size_t i = 0; i < run_.tasks.size(); ++i) {
+        add_to_set(run_.tasks[i], task, record, report::task_quantities[i].key);
+      }
+    }
+    const std::string set = text_of("valid_set");
     for (const report::Measure& measure : report::measures) {
-      const std::string key = "valid_" + std::string(measure.key);
-      report::ValidationCurves& sets = run_.*measure.validation;
-      if (!record.object.contains(key) || (!sets.contains(set) && sets.size() >= max_sets)) continue;
-      sets.try_emplace(set, new_curve()).first->second.add(record.iteration, number_of(record, key));
+      add_to_set(run_.*measure.validation, set, record, "valid_" + std::string(measure.key));
     }
     if (const std::optional<double> loss = number_of(record, "test_loss")) {
       run_.test = {record.iteration, *loss, number_of(record, "test_sop_loss"), number_of(record, "test_sop_accuracy")};

@@ -183,4 +183,10 @@ void TensorboardFile::write(const train::SampleRecord& r) {
   append(records);
 }
 
+void TensorboardFile::write(const train::TaskRecord& r) {
+  std::vector<Scalar> curves;
+  for (const auto& [name, value] : r.figures) curves.push_back({fmt::format("tasks/{} {}", r.task, name), value});
+  add(r.iteration, r.consumed_samples, std::move(curves));
+}
+
 }  // namespace trireme::io

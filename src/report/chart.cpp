@@ -12,7 +12,7 @@
 namespace trireme::report {
 namespace {
 
-constexpr double width = 560, height = 254, left = 66, right = 24, top = 10, bottom = 40;
+constexpr double left = 66, right = 24, top = 10, bottom = 40;
 
 /// Returns the classes of a style: its colour, and its dashes, which also differ if colours repeat.
 std::string classes_of(int style) { return fmt::format("c{} d{}", style % 8, style % 5); }
@@ -34,6 +34,7 @@ ValueUnit value_unit(const std::string& name, double greatest) {
 
 /// Places of values in the picture, and their texts.
 struct Plane {
+  double width, height;
   Scale x, y;
   ValueUnit unit;
   double at_x(double value) const { return left + x.place(value) * (width - left - right); }
@@ -56,6 +57,7 @@ struct Values {
 };
 
 std::string axes_of(const Plane& plane) {
+  const double width = plane.width, height = plane.height;
   const std::string& unit = plane.unit.name;
   std::string text;
   for (const Tick& tick : plane.y.ticks) {
@@ -111,8 +113,46 @@ std::string marker_of(const Series& series, const Column& column, const Plane& p
                                          iterations_of(column))));
 }
 
-std::string curve_of(const Series& series, const Plane& plane) {
+/// Returns a number of each column as a list; equal ones in a row are "value*count".
+template <class Text>
+std::string packed(const std::vector<Column>& columns, Text text_of) {
+  std::string list;
+  for (std::size_t begin = 0, end = 0; begin < columns.size(); begin = end) {
+    const std::string text = text_of(begin);
+    while (end < columns.size() && text_of(end) == text) ++end;
+    list += fmt::format("{}{}", list.empty() ? "" : " ", text);
+    if (end - begin > 1) list += fmt::format("*{}", end - begin);
+  }
+  return list;
+}
+
+/// Returns the columns of a series as attributes: `x` is the step from the previous column's first iteration, `span`
+/// the distance from the first to the last iteration.
+std::string data_of(const Series& series) {
   const std::vector<Column>& columns = series.columns;
+  const auto add = [&](const char* name, auto value) {
+    return fmt::format(R"( data-{}="{}")", name,
+                       packed(columns, [&](std::size_t i) { return fmt::to_string(value(i)); }));
+  };
+  const auto add_value = [&](const char* name, double (*value)(const Column&)) {
+    return fmt::format(R"( data-{}="{}")", name, packed(columns, [&](std::size_t i) {
+                         return columns[i].count == 0 ? "-" : fmt::format("{:.5g}", value(columns[i]));
+                       }));
+  };
+  std::string text = fmt::format(R"(class="curve" data-label="{}" data-style="{}" data-run="{}" data-markers="{}")",
+                                 escaped(series.label), series.style, series.run, series.has_markers ? 1 : 0);
+  text += add("x", [&](std::size_t i) { return columns[i].first_x - (i == 0 ? 0 : columns[i - 1].first_x); });
+  text += add("span", [&](std::size_t i) { return columns[i].last_x - columns[i].first_x; });
+  text += add("count", [&](std::size_t i) { return columns[i].count; });
+  text += add("bad", [&](std::size_t i) { return columns[i].not_finite; });
+  text += add_value("mean", [](const Column& column) { return column.mean(); });
+  if (std::ranges::none_of(columns, [](const Column& column) { return column.min < column.max; })) return text;
+  text += add_value("min", [](const Column& column) { return column.min; });
+  return text + add_value("max", [](const Column& column) { return column.max; });
+}
+
+std::string curve_of(const Series& series, const Chart& chart, const Plane& plane) {
+  const std::vector<Column> columns = merged(series.columns, chart.first_x, chart.last_x, chart_columns);
   std::string bands, lines, gaps, markers;
   for (std::size_t begin = 0; begin < columns.size();) {
     if (columns[begin].not_finite > 0) {
@@ -144,18 +184,18 @@ std::string curve_of(const Series& series, const Plane& plane) {
   std::string text;
   if (!bands.empty()) text += fmt::format(R"(<path class="band c{}" d="{}"/>)", series.style % 8, bands);
   if (!lines.empty()) text += fmt::format(R"(<path class="line {}" d="{}"/>)", classes_of(series.style), lines);
-  return text + gaps + markers;
+  return element("g", data_of(series), text + gaps + markers);
 }
 
 std::string marks_of(const Chart& chart, const Plane& plane) {
   std::string text;
   for (const Mark& mark : chart.begins) {
-    text += fmt::format(R"(<path class="life c{}" d="M{:.1f} {}V{}"><title>{}</title></path>)", mark.style % 8,
-                        plane.at_x(mark.x), top, height - bottom, escaped(mark.text));
+    text += fmt::format(R"(<path class="life c{}" data-x="{}" d="M{:.1f} {}V{}"><title>{}</title></path>)",
+                        mark.style % 8, mark.x, plane.at_x(mark.x), top, plane.height - bottom, escaped(mark.text));
   }
   for (const Mark& mark : chart.skipped) {
-    text += fmt::format(R"(<path class="skip c{}" d="M{:.1f} {}l6 6m0 -6l-6 6"><title>{}</title></path>)",
-                        mark.style % 8, plane.at_x(mark.x) - 3, height - bottom - 8, escaped(mark.text));
+    text += fmt::format(R"(<path class="skip c{}" data-x="{}" d="M{:.1f} {}l6 6m0 -6l-6 6"><title>{}</title></path>)",
+                        mark.style % 8, mark.x, plane.at_x(mark.x) - 3, plane.height - bottom - 8, escaped(mark.text));
   }
   return text;
 }
@@ -175,10 +215,20 @@ std::string description_of(const Chart& chart, const Plane& plane) {
   return text;
 }
 
+/// Returns the name of an axis in the page's data.
+std::string_view axis_name(Axis axis) {
+  return axis == Axis::decades ? "decades" : axis == Axis::from_zero ? "from_zero" : "fitted";
+}
+
 }  // namespace
 
+int kept_columns(std::size_t runs) {
+  const int multiple = 16 / static_cast<int>(std::clamp<std::size_t>(2 * runs, 2, 16));
+  return multiple * chart_columns;
+}
+
 std::string svg_of(const Chart& chart) {
-  Plane plane;
+  Plane plane{.width = 1.0 * chart.width, .height = 1.0 * chart.height, .x = {}, .y = {}, .unit = {}};
   plane.x = horizontal_scale(chart.first_x, chart.last_x, 6);
   Values values;
   for (const Series& series : chart.series) values.add(series);
@@ -190,10 +240,13 @@ std::string svg_of(const Chart& chart) {
   std::string content = fmt::format(R"(<title id="{}-t">{}</title><desc id="{}-d">{}</desc>)", chart.id,
                                     escaped(chart.title), chart.id, escaped(description_of(chart, plane)));
   content += axes_of(plane) + marks_of(chart, plane);
-  for (const Series& series : chart.series) content += curve_of(series, plane);
+  for (const Series& series : chart.series) content += curve_of(series, chart, plane);
   return element(
       "svg",
-      fmt::format(R"(viewBox="0 0 {} {}" role="img" aria-labelledby="{}-t {}-d")", width, height, chart.id, chart.id),
+      fmt::format(
+          R"(viewBox="0 0 {} {}" role="img" aria-labelledby="{}-t {}-d" data-unit="{}" data-axis="{}" data-first="{}" data-last="{}")",
+          chart.width, chart.height, chart.id, chart.id, escaped(chart.unit), axis_name(chart.axis), chart.first_x,
+          chart.last_x),
       content);
 }
 

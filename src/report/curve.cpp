@@ -18,8 +18,7 @@ void Curve::add(std::int64_t x, std::optional<double> value) {
   // Snaps a quotient just below an integer to that integer.
   const double index = std::clamp(place + 1e-9, 0.0, static_cast<double>(columns_.size() - 1));
   Column& column = columns_[static_cast<std::size_t>(index)];
-  const bool is_new = column.count + column.not_finite == 0;
-  is_reduced_ = is_reduced_ || !is_new;
+  const bool is_new = column.points() == 0;
   column.first_x = is_new ? x : std::min(column.first_x, x);
   column.last_x = is_new ? x : std::max(column.last_x, x);
   // Floats reach neither bound. Beyond them, differences and steps of an axis would overflow or vanish.
@@ -44,9 +43,37 @@ void Curve::add(std::int64_t x, std::optional<double> value) {
 std::vector<Column> Curve::columns() const {
   std::vector<Column> filled;
   for (const Column& column : columns_) {
-    if (column.count + column.not_finite > 0) filled.push_back(column);
+    if (column.points() > 0) filled.push_back(column);
   }
   return filled;
+}
+
+std::vector<Column> merged(std::span<const Column> columns, double first_x, double last_x, int count) {
+  const double columns_per_x = count / std::max(last_x - first_x + 1, 1.0);
+  const auto place_of = [&](const Column& column) {
+    return std::floor((static_cast<double>(column.first_x) - first_x) * columns_per_x + 1e-9);
+  };
+  std::vector<Column> result;
+  double place = 0;
+  for (const Column& column : columns) {
+    const double next_place = place_of(column);
+    if (result.empty() || next_place != place) {
+      result.push_back(column);
+    } else {
+      Column& sum = result.back();
+      sum.last_x = column.last_x;
+      sum.not_finite += column.not_finite;
+      if (column.count > 0) {
+        sum.min = sum.count == 0 ? column.min : std::min(sum.min, column.min);
+        sum.max = sum.count == 0 ? column.max : std::max(sum.max, column.max);
+        sum.sum += column.sum;
+        sum.count += column.count;
+        sum.last = column.last;
+      }
+    }
+    place = next_place;
+  }
+  return result;
 }
 
 void NewestRecords::survey(std::int64_t iteration) {

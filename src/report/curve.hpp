@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <vector>
 
 namespace trireme::report {
@@ -14,6 +15,7 @@ struct Column {
   double min = 0, max = 0, sum = 0;  ///< sums over finite values
   double last = 0;
 
+  std::int64_t points() const { return count + not_finite; }
   double mean() const { return sum / static_cast<double>(count); }
   double middle_x() const { return 0.5 * (static_cast<double>(first_x) + static_cast<double>(last_x)); }
 };
@@ -31,7 +33,6 @@ class Curve {
   std::vector<Column> columns() const;
   std::int64_t count() const { return count_; }            ///< finite values
   std::int64_t not_finite() const { return not_finite_; }  ///< other values
-  bool is_reduced() const { return is_reduced_; }          ///< a column has several points
   /// Returns whether two finite values differ.
   bool varies() const { return least_ && least_->value != greatest_->value; }
   /// Value of the curve.
@@ -48,9 +49,11 @@ class Curve {
   double columns_per_x_;
   std::vector<Column> columns_;
   std::int64_t count_ = 0, not_finite_ = 0;
-  bool is_reduced_ = false;
   std::optional<Point> least_, greatest_, last_;
 };
+
+/// Merges columns, given from left to right, into at most `count` of equal width from `first_x` to `last_x`.
+std::vector<Column> merged(std::span<const Column> columns, double first_x, double last_x, int count);
 
 /// Finds the newest record of each iteration in a file written by several attempts of a run. An attempt that begins
 /// before the end of the previous one repeats iterations; its records replace the older ones from there on.

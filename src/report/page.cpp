@@ -1,6 +1,7 @@
 #include "src/report/page.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
@@ -11,12 +12,16 @@
 
 #include "src/report/chart.hpp"
 #include "src/report/markup.hpp"
+#include "src/report/page_files.hpp"
 #include "src/report/run_section.hpp"
-#include "src/report/style.hpp"
+#include "src/report/table.hpp"
 #include "src/report/time_text.hpp"
 
 namespace trireme::report {
 namespace {
+
+/// Returns an attribute that names a part of the page: page.js renews each part separately.
+std::string part(std::string_view name) { return fmt::format("data-part=\"{}\"", name); }
 
 /// Returns a figure: a heading, the curves, and a legend for several.
 std::string figure_of(const Chart& chart, const std::string& missing) {
@@ -34,7 +39,8 @@ std::string figure_of(const Chart& chart, const std::string& missing) {
     }
     content += element("ul", R"(class="legend")", items);
   }
-  return element("figure", "", content);
+  const bool is_lead = chart.width > Chart().width;
+  return element("figure", part(chart.id) + (is_lead ? R"( class="lead")" : ""), content);
 }
 
 /// Returns a chart with the marks of all runs, and no curves yet.
@@ -79,26 +85,45 @@ bool varies(const std::vector<Run>& runs, std::size_t quantity) {
                              [&](const Run& run) { return run.curves[quantity] && run.curves[quantity]->varies(); });
 }
 
-/// Returns the figure of a measure on validation data; empty for one that no run has, unless it is the first.
+/// Returns the figure of curves by set of each run; empty if no run has any, unless a text tells that they are missing.
+template <class CurvesOf>
+std::string sets_figure(const std::vector<Run>& runs, Chart chart, CurvesOf curves_of, const std::string& missing) {
+  std::size_t most = 0;
+  for (const Run& run : runs) most = std::max(most, curves_of(run).size());
+  if (most == 0 && missing.empty()) return "";
+  for (std::size_t i = 0, style = 0; i < runs.size(); ++i) {
+    for (const auto& [set, curve] : curves_of(runs[i])) {
+      const std::string label = set.empty() ? runs[i].name : runs.size() == 1 ? set : runs[i].name + ", " + set;
+      chart.series.push_back(
+          {label, static_cast<int>(most > 1 ? style++ : i), curve.columns(), curve.count() <= 60, static_cast<int>(i)});
+    }
+  }
+  return figure_of(chart, missing);
+}
+
+/// Returns the figure of a measure on validation data. That of the loss is always there.
 std::string validation_figure(const Page& page, const Measure& measure) {
-  const auto curves_of = [&](const Run& run) -> const ValidationCurves& { return run.*measure.validation; };
-  const bool is_missing = std::ranges::all_of(page.runs, [&](const Run& run) { return curves_of(run).empty(); });
-  if (is_missing && &measure != &measures.front()) return "";
   Chart chart = empty_chart(page.runs);
   chart.id = fmt::format("valid_{}", measure.key);
   chart.title = fmt::format("Validation {}", measure.name);
   chart.unit = measure.is_fraction ? "%" : "";
   chart.axis = measure.axis;
-  int style = 0;
-  const bool has_sets = std::ranges::any_of(page.runs, [&](const Run& run) { return curves_of(run).size() > 1; });
-  for (std::size_t i = 0; i < page.runs.size(); ++i) {
-    const Run& run = page.runs[i];
-    for (const auto& [set, curve] : curves_of(run)) {
-      const std::string label = set.empty() ? run.name : fmt::format("{}, {}", run.name, set);
-      chart.series.push_back({label, has_sets ? style++ : static_cast<int>(i), curve.columns(), curve.count() <= 60});
-    }
-  }
-  return figure_of(chart, page.spell("Not recorded. <eval_interval> and <eval_iters> of a run measure it."));
+  const bool is_needed = &measure == &measures.front();
+  const std::string missing = page.spell("Not recorded. <eval_interval> and <eval_iters> of a run measure it.");
+  return sets_figure(
+      page.runs, std::move(chart), [&](const Run& run) -> const ValidationCurves& { return run.*measure.validation; },
+      is_needed ? missing : "");
+}
+
+std::string task_figure(const std::vector<Run>& runs, std::size_t quantity) {
+  const TaskQuantity& kind = task_quantities[quantity];
+  Chart chart = empty_chart(runs);
+  chart.id = fmt::format("task_{}", kind.key);
+  chart.title = kind.title;
+  chart.unit = kind.is_fraction ? "%" : "";
+  chart.axis = kind.is_fraction ? Axis::fitted : Axis::decades;
+  return sets_figure(
+      runs, std::move(chart), [&](const Run& run) -> const ValidationCurves& { return run.tasks[quantity]; }, "");
 }
 
 /// Returns the second half of a chart of losses, whose first iterations hide what happens later.
@@ -127,35 +152,45 @@ Chart quantity_chart(const std::vector<Run>& runs, std::size_t quantity) {
   for (std::size_t i = 0; i < runs.size(); ++i) {
     const std::optional<Curve>& curve = runs[i].curves[quantity];
     if (!curve || curve->count() + curve->not_finite() == 0) continue;
-    chart.series.push_back({runs[i].name, static_cast<int>(i), curve->columns()});
+    chart.series.push_back({runs[i].name, static_cast<int>(i), curve->columns(), false, static_cast<int>(i)});
   }
   return chart;
 }
 
-std::string figures_of(const Page& page) {
-  std::string figures;
+/// Returns the figures; the first, which a page begins with, is that of the training loss.
+std::vector<std::string> figures_of(const Page& page) {
+  std::vector<std::string> figures;
+  const auto add = [&](std::string figure) {
+    if (!figure.empty()) figures.push_back(std::move(figure));
+  };
   for (std::size_t quantity = 0; quantity < quantities.size(); ++quantity) {
     const Quantity& kind = quantities[quantity];
     Chart chart = quantity_chart(page.runs, quantity);
+    if (quantity == lm_loss) chart.width = 800, chart.height = 340;
     if (kind.always_shown || varies(page.runs, quantity)) {
-      figures += figure_of(chart, page.spell("Not recorded. <metrics_file> of a run records it."));
+      add(figure_of(chart, page.spell("Not recorded. <metrics_file> of a run records it.")));
     }
     for (const Measure& measure : measures) {
-      if (measure.beside == quantity) figures += validation_figure(page, measure);
+      if (measure.beside == quantity) add(validation_figure(page, measure));
     }
     if (quantity == lm_loss && chart.last_x - chart.first_x >= 20) {
-      figures += figure_of(second_half(std::move(chart)), "");
+      chart.width = Chart().width, chart.height = Chart().height;
+      add(figure_of(second_half(std::move(chart)), ""));
     }
+    if (quantity != lm_loss) continue;
+    for (std::size_t i = 0; i < task_quantities.size(); ++i) add(task_figure(page.runs, i));
   }
-  return element("div", R"(class="figures")", figures);
+  return figures;
 }
 
 /// Returns a sentence on reading the charts that are present.
 std::string reading_of(const std::vector<Run>& runs) {
   bool is_reduced = false, is_continued = false, has_skipped = false, has_gaps = false;
+  const Chart frame = empty_chart(runs);
   for (const Run& run : runs) {
     const auto add = [&](const Curve& curve) {
-      is_reduced = is_reduced || curve.is_reduced();
+      const std::vector<Column> columns = merged(curve.columns(), frame.first_x, frame.last_x, chart_columns);
+      is_reduced = is_reduced || std::ranges::any_of(columns, [](const Column& column) { return column.points() > 1; });
       has_gaps = has_gaps || curve.not_finite() > 0;
     };
     for (const std::optional<Curve>& curve : run.curves) {
@@ -163,6 +198,9 @@ std::string reading_of(const std::vector<Run>& runs) {
     }
     for (const Measure& measure : measures) {
       for (const auto& [set, curve] : run.*measure.validation) add(curve);
+    }
+    for (const ValidationCurves& tasks : run.tasks) {
+      for (const auto& [task, curve] : tasks) add(curve);
     }
     is_continued = is_continued || run.attempts.size() > 1;
     has_skipped = has_skipped || run.skipped_updates > 0;
@@ -176,7 +214,7 @@ std::string reading_of(const std::vector<Run>& runs) {
   if (is_continued) text += "A dotted vertical line is the iteration from which a run was continued. ";
   if (has_skipped) text += "A cross at the bottom is a skipped update. ";
   if (has_gaps) text += "A triangle at the top is a value that is not finite. ";
-  return text.empty() ? "" : text_element("p", "reading", text);
+  return element("p", R"(class="reading" data-part="reading")", escaped(text));
 }
 
 /// Returns tables that compare runs. Each has the first column, headed `name`, and those of at most six runs, which fit
@@ -226,7 +264,7 @@ std::string summary_table(const std::vector<Run>& runs) {
     Row row{escaped(name)};
     for (const auto& of_run : cells) {
       const auto found = of_run.find(name);
-      row.push_back(found == of_run.end() ? "\u2013" : found->second);
+      row.push_back(found == of_run.end() ? dash : found->second);
     }
     rows.push_back(std::move(row));
   }
@@ -243,7 +281,7 @@ std::string differences_of(const std::vector<Run>& runs) {
     recorded.push_back(i);
     for (const OptionValue& option : start->options) {
       auto& row = values[option.name];
-      row.resize(runs.size(), "\u2013");
+      row.resize(runs.size(), dash);
       row[i] = escaped(option.value);
     }
   }
@@ -256,36 +294,56 @@ std::string differences_of(const std::vector<Run>& runs) {
   }
   if (rows.empty()) return "";
   return element(
-      "section", "",
+      "section", part("differences"),
       text_element("h2", "", "Options that differ") + comparison_of("options", "option", runs, rows, runs.size() + 1));
 }
 
-}  // namespace
-
-std::string html_of(const Page& page) {
-  std::string title;
-  for (const Run& run : page.runs) title += (title.empty() ? "" : ", ") + run.name;
+std::string document_of(const Page& page, const std::string& title, const std::string& main) {
   std::string head = R"(<meta charset="utf-8"/><meta name="viewport" content="width=device-width, initial-scale=1"/>)";
   head += R"(<meta name="color-scheme" content="light dark"/>)" + text_element("title", "", title);
+  if (page.renewal_seconds > 0) {  // for readers without scripts
+    head +=
+        element("noscript", "", fmt::format(R"(<meta http-equiv="refresh" content="{}"/>)", 10 * page.renewal_seconds));
+  }
   head += element("style", "", style_sheet);
   std::string body =
       element("header", "",
               text_element("h1", "", title) +
-                  text_element("p", "made", fmt::format("Trireme {}, {} UTC", page.version, utc_text(page.made_at))));
-  std::string legend;
-  for (std::size_t i = 0; i < page.runs.size() && page.runs.size() > 1; ++i) {
-    legend += element("li", "",
-                      swatch(static_cast<int>(i)) + " " +
-                          element("a", fmt::format("href=\"#run{}\"", i), escaped(page.runs[i].name)));
+                  element("p", R"(class="made" data-part="made")",
+                          escaped(fmt::format("Trireme {}, {} UTC", page.version, utc_text(page.made_at)))));
+  body += element("main", "", main) + element("script", "", page_script);
+  return "<!DOCTYPE html>\n" +
+         element("html", R"(lang="en")",
+                 element("head", "", head) +
+                     element("body", fmt::format("data-renewal=\"{}\"", page.renewal_seconds), body)) +
+         "\n";
+}
+
+}  // namespace
+
+std::string html_of_message(const Page& page, const std::string& message) {
+  return document_of(page, "Trireme", element("p", R"(class="none" data-part="message")", escaped(message)));
+}
+
+std::string html_of(const Page& page) {
+  std::string title, legend;
+  for (std::size_t i = 0; i < page.runs.size(); ++i) {
+    const std::string& name = page.runs[i].name;
+    title += (title.empty() ? "" : ", ") + name;
+    legend +=
+        element("li", fmt::format("data-run=\"{}\"", i),
+                swatch(static_cast<int>(i)) + " " + element("a", fmt::format("href=\"#run{}\"", i), escaped(name)));
   }
-  std::string main = element("section", "", summary_table(page.runs));
-  if (!legend.empty()) main += element("ul", R"(class="legend runs")", legend);
-  main += element("section", "", reading_of(page.runs) + figures_of(page));
+  const bool is_alone = page.runs.size() == 1;
+  const std::vector<std::string> figures = figures_of(page);
+  std::string main = is_alone ? "" : element("ul", R"(class="legend runs")", legend);
+  main += element("div", fmt::format("class=\"overview{}\"", is_alone ? " alone" : ""),
+                  figures.front() + element("section", part("facts"), summary_table(page.runs)));
+  main += reading_of(page.runs);
+  main += element("div", R"(class="figures")", fmt::format("{}", fmt::join(figures.begin() + 1, figures.end(), "")));
   main += differences_of(page.runs);
   for (std::size_t i = 0; i < page.runs.size(); ++i) main += section_of(page.runs[i], i, page);
-  body += element("main", "", main);
-  return "<!DOCTYPE html>\n" + element("html", R"(lang="en")", element("head", "", head) + element("body", "", body)) +
-         "\n";
+  return document_of(page, title, main);
 }
 
 }  // namespace trireme::report

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <utility>
 
 namespace trireme::report {
 namespace {
@@ -41,6 +42,15 @@ std::vector<Attempt> join_attempts(std::vector<Attempt> attempts, const std::vec
   attempts.insert(attempts.end(), alone.begin(), alone.end());
   std::ranges::stable_sort(attempts, {}, time_of);
   return attempts;
+}
+
+void Run::add_samples(SampleSet set) {
+  if (samples.size() == max_sample_sets) {
+    std::size_t kept = 0;
+    for (std::size_t i = 0; i < samples.size(); i += 2) std::swap(samples[kept++], samples[i]);
+    samples.resize(kept);
+  }
+  samples.push_back(std::move(set));
 }
 
 const AttemptStart* Run::newest_start() const {

@@ -155,20 +155,49 @@ struct TestResult {
   std::optional<double> sop_loss = {}, sop_accuracy = {};
 };
 
+/// Texts that the model wrote at an iteration, one for each prompt.
+struct SampleSet {
+  struct Sample {
+    std::string prompt, text;
+  };
+  std::int64_t iteration = 0;
+  std::vector<Sample> samples;
+};
+/// Most sets that a run keeps. One more drops every second of them; the first stays, and the newest are the densest.
+constexpr std::size_t max_sample_sets = 64;
+
 /// Curves of the validation, by name of the set; the validation split is "".
 using ValidationCurves = std::map<std::string, Curve>;
+
+/// Figure that tasks measure while a model trains (`--eval-tasks`).
+struct TaskQuantity {
+  std::string_view key;  ///< in the lines of metrics, beside "eval_task"
+  std::string_view title;
+  bool is_fraction = false;  ///< shown in percent
+};
+inline constexpr auto task_quantities = std::to_array<TaskQuantity>({
+    {"acc", "Accuracy on tasks", true},
+    {"acc_norm", "Accuracy on tasks, normalised by length", true},
+    {"perplexity", "Perplexity on tasks"},
+    {"word_perplexity", "Perplexity of words on tasks"},
+    {"byte_perplexity", "Perplexity of bytes on tasks"},
+    {"bits_per_byte", "Bits per byte on tasks"},
+});
 
 /// Everything that a report shows of a run.
 struct Run {
   std::string name;
-  std::string metrics_path;  ///< empty: no metrics were found
+  std::string metrics_path;          ///< empty: no metrics were found
+  std::vector<std::string> sources;  ///< files and folders that may hold news of it
   std::optional<std::int64_t> last_written;
   std::vector<std::optional<Curve>> curves = std::vector<std::optional<Curve>>(quantities.size());
   ValidationCurves validation;                                    ///< losses
   ValidationCurves validation_sop_loss, validation_sop_accuracy;  ///< likewise the others of `measures`
+  std::array<ValidationCurves, task_quantities.size()> tasks;     ///< by the name of the task
   std::optional<Curve> skipped;                                   ///< iterations without an update
   std::optional<TestResult> test;
   std::vector<ExpertLayer> expert_layers;
+  std::vector<SampleSet> samples;  ///< from the first to the last
   std::int64_t first_iteration = 0, last_iteration = 0, consumed_samples = 0;
   std::int64_t iterations = 0;  ///< whose newest record is there
   std::int64_t skipped_updates = 0;
@@ -183,6 +212,8 @@ struct Run {
   std::vector<std::pair<std::string, std::string>> attributes;  ///< attributes of the newest checkpoint
   std::vector<std::string> notes;                               ///< further notes for the reader
 
+  /// Adds the newest set of samples.
+  void add_samples(SampleSet set);
   /// The newest attempt with a start; null if none was recorded.
   const AttemptStart* newest_start() const;
   std::int64_t lost_iterations() const;

@@ -1,35 +1,20 @@
 #include "src/report/run_section.hpp"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
 #include <map>
 
+#include "src/report/attempt_table.hpp"
 #include "src/report/chart.hpp"
 #include "src/report/markup.hpp"
 #include "src/report/scale.hpp"
+#include "src/report/table.hpp"
 #include "src/report/time_text.hpp"
 
 namespace trireme::report {
 namespace {
-
-const char* const dash = "\u2013";
-
-/// Returns "12 345 678", with spaces that do not break lines.
-std::string grouped(std::int64_t number) {
-  std::string text = std::to_string(number);
-  for (auto i = static_cast<std::ptrdiff_t>(text.size()) - 3; i > (number < 0 ? 1 : 0); i -= 3) {
-    text.insert(static_cast<std::size_t>(i), "\u202f");
-  }
-  return text;
-}
-
-/// Returns "1 default" or "2 defaults".
-std::string counted(std::int64_t count, std::string_view noun) {
-  return fmt::format("{} {}{}", grouped(count), noun, count == 1 ? "" : "s");
-}
 
 /// Returns a loss with four decimals, or with four significant digits for small values.
 std::string loss_text(double loss) {
@@ -45,123 +30,6 @@ std::string size_text(double bytes) {
     if (bytes >= unit) return fmt::format("{:.1f} {}", bytes / unit, name);
   }
   return bytes >= 1024 ? fmt::format("{:.1f} KiB", bytes / 1024) : fmt::format("{:.0f} bytes", bytes);
-}
-
-std::string details_of(const std::string& summary, const std::string& content) {
-  return element("details", "", text_element("summary", "", summary) + content);
-}
-
-/// State of an attempt or of a checkpoint.
-struct State {
-  std::string_view css_class;  ///< "good", "paused", "bad" or "unknown"
-  std::string text;
-};
-
-std::string badge(const State& state) {
-  return element("span", fmt::format("class=\"state {}\"", state.css_class), escaped(state.text));
-}
-
-/// Returns the meaning of an exit code of the program or of a launcher.
-std::string exit_text(int code) {
-  static const std::map<int, const char*> texts = {{0, "done"},
-                                                   {2, "options that cannot work"},
-                                                   {3, "bad data or checkpoint"},
-                                                   {4, "the machine lacks something"},
-                                                   {5, "reading or writing failed"},
-                                                   {6, "a rank died"},
-                                                   {7, "a rank hung"},
-                                                   {8, "numbers not finite"},
-                                                   {9, "a machine computed wrong"},
-                                                   {75, "stopped early, saved"}};
-  if (const auto found = texts.find(code); found != texts.end()) return found->second;
-  return code > 128 && code < 160 ? fmt::format("ended by signal {}", code - 128) : "unknown exit code";
-}
-
-/// Returns the state at the end of an attempt. `is_last`: no attempt follows.
-State state_of(const Attempt& attempt, bool is_last) {
-  const std::optional<int> code = attempt.end ? std::optional(attempt.end->exit_code) : attempt.job_status;
-  if (code) {
-    return {*code == 0    ? "good"
-            : *code == 75 ? "paused"
-                          : "bad",
-            fmt::format("{}, exit code {}", exit_text(*code), *code)};
-  }
-  if (is_last) return {"unknown", "no end recorded: it runs, or was killed"};
-  return {"bad", "no end recorded: killed"};
-}
-
-std::string grid_text(const AttemptStart& start) {
-  std::vector<std::string> parts;
-  for (const auto& [axis, size] : start.axes) {
-    if (size > 1) parts.push_back(fmt::format("{} {}", axis, size));
-  }
-  return fmt::format("{}{}", counted(start.ranks, "rank"),
-                     parts.empty() ? "" : fmt::format(": {}", fmt::join(parts, " \u00d7 ")));
-}
-
-std::string time_cell(std::optional<std::int64_t> time) {
-  return time ? text_element("span", "time", utc_text(*time)) : dash;
-}
-
-/// Returns the end of an attempt by the program or the batch file, empty if neither recorded it.
-std::optional<std::int64_t> end_of(const Attempt& attempt) { return attempt.end ? attempt.end->time : attempt.job_end; }
-
-/// Returns the end of an attempt, or the newest event before it.
-std::string end_cell_of(const Attempt& attempt) {
-  if (end_of(attempt) || attempt.saves.empty()) return time_cell(end_of(attempt));
-  return fmt::format("after {}", time_cell(attempt.saves.back().time));
-}
-
-/// Returns the next attempt after `attempt` that trained; null if none. A job may end before it trains.
-const AttemptStart* next_start(const Run& run, std::size_t attempt) {
-  for (std::size_t i = attempt + 1; i < run.attempts.size(); ++i) {
-    if (run.attempts[i].start) return &*run.attempts[i].start;
-  }
-  return nullptr;
-}
-
-std::string attempts_of(const Run& run, const Page& page) {
-  const std::string heading = text_element("h3", "", "Attempts");
-  if (run.attempts.empty()) {
-    return heading +
-           text_element("p", "none",
-                        page.spell("Not recorded. <metrics_file> of a run also keeps its attempts; this run is "
-                                   "of an older version, or had none."));
-  }
-  std::vector<Row> rows;
-  for (std::size_t i = 0; i < run.attempts.size(); ++i) {
-    const Attempt& attempt = run.attempts[i];
-    const bool is_last = i + 1 == run.attempts.size();
-    const AttemptStart* start = attempt.start ? &*attempt.start : nullptr;
-    // The next attempt tells the progress of this one beyond its checkpoints.
-    std::int64_t reached = start ? start->iteration : 0;
-    for (const SaveNote& save : attempt.saves) reached = std::max(reached, save.iteration);
-    if (attempt.end) reached = std::max(reached, attempt.end->iteration);
-    const AttemptStart* next = start ? next_start(run, i) : nullptr;
-    const std::int64_t lost = next != nullptr ? next->lost_iterations : 0;
-    if (next == nullptr && !attempt.end) reached = std::max(reached, run.last_iteration);
-    if (lost > 0) reached = std::max(reached, next->iteration + lost);
-    const std::optional<std::int64_t> began = start ? std::optional(start->time) : attempt.job_time;
-    const std::optional<std::int64_t> ended = end_of(attempt);
-    std::string end_cell = badge(state_of(attempt, is_last));
-    if (attempt.end && !attempt.end->reason.empty()) end_cell += text_element("div", "reason", attempt.end->reason);
-    if (!start) end_cell += text_element("div", "reason", "ended before it began to train");
-    const std::string& job = start && !start->job.empty() ? start->job : attempt.job;
-    const auto figures = [](const std::string& text) { return text_element("span", "time", text); };
-    const std::string place =
-        start == nullptr ? job : fmt::format("{}{}{}", job, job.empty() ? "" : " on ", start->host);
-    rows.push_back({std::to_string(i + 1), end_cell,
-                    start ? figures(fmt::format("{} \u2192 {}", grouped(start->iteration), grouped(reached))) : dash,
-                    lost > 0 ? figures(fmt::format("{}, {}", grouped(lost), duration_text(next->lost_ms / 1000))) : "0",
-                    began && ended ? figures(duration_text(static_cast<double>(*ended - *began))) : dash,
-                    time_cell(began), end_cell_of(attempt),
-                    text_element("div", "", place.empty() ? dash : place) +
-                        (start ? text_element("div", "reason", grid_text(*start)) : "")});
-  }
-  return heading + element("div", R"(class="lives")",
-                           table_of({"attempt", "end", "iterations", "lost work", "time", "began, UTC", "ended, UTC",
-                                     "job, host of rank 0, grid"},
-                                    rows, 8));
 }
 
 std::string steps_of(const Run& run, const Page& page) {
@@ -261,6 +129,35 @@ std::string experts_of(const Run& run) {
          table_of(head, rows, 1);
 }
 
+/// Returns the samples of a run, by prompt: the newest texts, and the earlier ones in a list that is closed.
+std::string samples_of(const Run& run) {
+  if (run.samples.empty()) return "";
+  constexpr std::ptrdiff_t shown = 3;
+  std::vector<std::string> prompts;
+  for (const SampleSet::Sample& sample : run.samples.back().samples) {
+    if (std::ranges::find(prompts, sample.prompt) == prompts.end()) prompts.push_back(sample.prompt);
+  }
+  std::string text = text_element("h3", "", "Samples");
+  for (const std::string& prompt : prompts) {
+    std::vector<Row> rows;
+    for (auto set = run.samples.rbegin(); set != run.samples.rend(); ++set) {
+      for (const SampleSet::Sample& sample : set->samples) {
+        if (sample.prompt == prompt) {
+          rows.push_back({grouped(set->iteration), text_element("div", "text", sample.text)});
+        }
+      }
+    }
+    const auto middle = rows.begin() + std::min(shown, std::ssize(rows));
+    const Row head{"iteration", "continued by the model"};
+    text +=
+        text_element("h4", "text", prompt.empty() ? "(no prompt)" : prompt) + table_of(head, {rows.begin(), middle}, 2);
+    if (middle != rows.end()) {
+      text += details_of(counted(rows.end() - middle, "earlier text"), table_of({}, {middle, rows.end()}, 2));
+    }
+  }
+  return element("div", R"(class="samples")", text);
+}
+
 std::string grid_of(const Run& run) {
   const AttemptStart* start = run.newest_start();
   if (start == nullptr) return "";
@@ -290,28 +187,6 @@ std::string notes_of(const Run& run) {
 }
 
 }  // namespace
-
-std::string table_of(const Row& head, const std::vector<Row>& rows, std::size_t text_columns) {
-  const auto cell = [&](std::size_t column, const char* name, const char* scope, const std::string& content) {
-    return element(name, fmt::format("{}{}", column >= text_columns ? R"(class="number")" : "", scope), content);
-  };
-  std::string body;
-  if (!head.empty()) {
-    std::string cells;
-    for (std::size_t i = 0; i < head.size(); ++i) cells += cell(i, "th", R"( scope="col")", escaped(head[i]));
-    body += element("thead", "", element("tr", "", cells));
-  }
-  std::string lines;
-  for (const Row& row : rows) {
-    std::string cells;
-    for (std::size_t i = 0; i < row.size(); ++i) {
-      cells += i == 0 ? cell(i, "th", R"( scope="row")", row[i]) : cell(i, "td", "", row[i]);
-    }
-    lines += element("tr", "", cells);
-  }
-  body += element("tbody", "", lines);
-  return element("div", R"(class="wide")", element("table", "", body));
-}
 
 std::vector<std::pair<std::string, std::string>> summary_of(const Run& run) {
   std::vector<std::pair<std::string, std::string>> rows;
@@ -355,11 +230,15 @@ std::vector<std::pair<std::string, std::string>> summary_of(const Run& run) {
   add("memory of rank 0", bytes && bytes->last() ? escaped(size_text(bytes->last()->value)) : dash);
   add("skipped updates", run.iterations > 0 ? grouped(run.skipped_updates) : dash);
   add("losses not finite", run.iterations > 0 ? grouped(run.not_finite) : dash);
-  add("time in training", run.trained_ms > 0 ? duration_text(run.trained_ms / 1000) : dash);
+  add("training time", run.trained_ms > 0 ? duration_text(run.trained_ms / 1000) : dash);
+  std::int64_t wall_clock = 0;
+  for (std::size_t i = 0; i < run.attempts.size(); ++i) wall_clock += span_of(run, i).seconds();
+  add("wall clock of the attempts", wall_clock > 0 ? duration_text(static_cast<double>(wall_clock)) : dash);
   add("attempts", run.attempts.empty() ? dash : std::to_string(run.attempts.size()));
   const std::int64_t lost = run.lost_iterations();
-  add("lost work",
-      lost == 0 ? "none" : fmt::format("{}, {}", counted(lost, "iteration"), duration_text(run.lost_ms() / 1000)));
+  add("lost work", lost == 0 ? "none"
+                             : fmt::format("{}, {} of training time", counted(lost, "iteration"),
+                                           duration_text(run.lost_ms() / 1000)));
   add("grid", start != nullptr ? escaped(grid_text(*start)) : dash);
   add("parameters", start != nullptr ? grouped(start->parameters) : dash);
   return rows;
@@ -368,10 +247,11 @@ std::vector<std::pair<std::string, std::string>> summary_of(const Run& run) {
 std::string section_of(const Run& run, std::size_t index, const Page& page) {
   const std::string title = swatch(static_cast<int>(index)) + " " + escaped(run.name);
   std::string text = element("h2", fmt::format("id=\"run{}\"", index), title) + notes_of(run) + attempts_of(run, page);
+  text += samples_of(run);
   text += element("div", R"(class="columns")",
                   element("div", "", steps_of(run, page) + experts_of(run) + grid_of(run)) +
                       element("div", "", configuration_of(run, page)));
-  return element("section", "", text);
+  return element("section", fmt::format("data-part=\"run{}\"", index), text);
 }
 
 }  // namespace trireme::report

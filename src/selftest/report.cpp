@@ -11,6 +11,7 @@
 #include <set>
 
 #include "src/base/check.hpp"
+#include "src/base/text.hpp"
 
 namespace trireme::selftest {
 namespace {
@@ -23,16 +24,6 @@ std::string one_line(std::string text) {
   std::ranges::replace_if(
       text, [](char c) { return static_cast<unsigned char>(c) < ' '; }, ' ');
   return text.substr(0, text.find_last_not_of(' ') + 1);
-}
-
-std::vector<std::string> split(const std::string& text, char separator) {
-  std::vector<std::string> parts;
-  for (std::size_t begin = 0; begin <= text.size();) {
-    const std::size_t end = std::min(text.find(separator, begin), text.size());
-    parts.push_back(text.substr(begin, end - begin));
-    begin = end + 1;
-  }
-  return parts;
 }
 
 double number_of(const std::string& text) { return std::strtod(text.c_str(), nullptr); }
@@ -182,9 +173,11 @@ std::string text_of(const std::vector<Result>& results) {
 
 std::vector<Result> results_of(const std::string& text) {
   std::vector<Result> results;
-  for (const std::string& line : split(text, '\n')) {
+  for (const std::string_view line : split(text, '\n')) {
     if (line.empty()) continue;
-    const std::vector<std::string> f = split(line, '\t');
+    const std::string ended = fmt::format("{}\t", line);  // the last field may be empty
+    const std::vector<std::string_view> fields = split(ended, '\t');
+    const std::vector<std::string> f(fields.begin(), fields.end());
     TRIREME_CHECK(f.size() == field_count, EnvironmentError, "a result of {} fields instead of {}: '{}'", f.size(),
                   field_count, line);
     results.push_back({.check = f[0],

@@ -108,6 +108,7 @@ class TrainingLoop {
     if (validates_ && progress().evaluation_left) {
       validate();
       if (progress().evaluation_left) return end_early();
+      measure_tasks();
     }
     while (progress().iteration < train_iterations_) {
       const TrainRecord record = trainer_.step(*data_.train);
@@ -118,6 +119,7 @@ class TrainingLoop {
       report(record, last);
       if (validates_ && (last || divides(schedule_.eval_interval, iteration))) validate();
       if (hooks_.sample && (last || divides(schedule_.sample_interval, iteration))) hooks_.sample();
+      if (!progress().evaluation_left) measure_tasks();
       if (!last && divides(schedule_.save_interval, iteration)) save();
       if (progress().evaluation_left) return end_early();
       if (!last && stop_now(divides(schedule_.exit_interval, iteration) ? Stop::interval : Stop::none)) {
@@ -187,6 +189,21 @@ class TrainingLoop {
               evaluation->iteration, evaluation->sop_loss ? "lm " : "", evaluation->loss, evaluation->perplexity,
               order);
     return true;
+  }
+
+  /// Measures the tasks if it is time.
+  void measure_tasks() {
+    const std::int64_t iteration = progress().iteration;
+    const bool is_due = iteration == train_iterations_ || divides(schedule_.tasks_interval, iteration);
+    if (!hooks_.measure_tasks || !is_due) return;
+    for (TaskRecord& record : hooks_.measure_tasks()) {
+      record.iteration = iteration;
+      record.consumed_samples = progress().consumed_samples;
+      std::string figures;
+      for (const auto& [name, value] : record.figures) figures += fmt::format(", {} {:.4f}", name, value);
+      log::info("{} after {}: {}", record.task, iteration, std::string_view(figures).substr(2));
+      if (hooks_.metrics != nullptr) hooks_.metrics->write(record);
+    }
   }
 
   bool stop_now(Stop mine) {

@@ -14,6 +14,7 @@ struct RunSchedule {
   std::int64_t eval_interval = 1000;
   std::int64_t eval_iterations = 100;
   std::int64_t sample_interval = 1000;
+  std::int64_t tasks_interval = 1000;
   std::int64_t save_interval = 0;
   std::int64_t replica_check_interval = 0;
   std::int64_t exit_interval = 0;
@@ -34,6 +35,8 @@ struct RunHooks {
   std::function<void()> evaluate;
   /// Continues prompts by the model in training, at the intervals of the schedule and at the end; may be empty.
   std::function<void()> sample;
+  /// Measures tasks after each `tasks_interval` iterations and at the end; may be empty.
+  std::function<std::vector<TaskRecord>()> measure_tasks;
   /// Called after each iteration on every rank; may be empty. Not collective.
   std::function<void(const TrainRecord&)> after_step;
   /// Called after each line of the log on every rank; may be empty.

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "src/data/dataset/split.hpp"
@@ -77,6 +78,14 @@ struct SampleRecord {
   std::vector<Sample> samples;
 };
 
+/// Figures of a task that a run measures besides its loss.
+struct TaskRecord {
+  std::int64_t iteration = 0;
+  std::string task;
+  std::vector<std::pair<std::string, double>> figures;  ///< "acc" and "acc_stderr", ...
+  std::int64_t consumed_samples = 0;
+};
+
 /// Receiver of records, on one rank of a run.
 class MetricsSink {
  public:
@@ -84,6 +93,7 @@ class MetricsSink {
   virtual void write(const TrainRecord& record) = 0;
   virtual void write(const EvaluationRecord& record) = 0;
   virtual void write(const SampleRecord& record) = 0;
+  virtual void write(const TaskRecord& record) = 0;
 };
 
 }  // namespace trireme::train

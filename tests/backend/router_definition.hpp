@@ -26,29 +26,30 @@ struct RouterOutputs {
   std::vector<double> weights, counts, sums, token_sums, dlogits;
 };
 
-/// Scores of some experts of a token, divided by their sum, and the derivatives of these by the logits.
+/// Scores of some experts of a token, divided by their sum unless `divide` is false.
 struct Shares {
   std::vector<double> value;
-  std::vector<std::vector<double>> derivative;
+  std::vector<double> slope;  ///< derivative of each score by its logit, before the division
+  double sum = 1;
+  bool divide = true;
 
   Shares(const double* logits, std::int64_t count, const std::vector<std::int32_t>& members, RouterScore score,
-         bool divide = true)
-      : value(count), derivative(count, std::vector<double>(count)) {
-    std::vector<double> term(count), slope(count);
-    double sum = 0;
+         bool divided = true)
+      : value(count), slope(count), divide(divided) {
+    double total = 0;
     for (const std::int32_t e : members) {
       const double exponential = std::exp(logits[e]);
-      term[e] = score == RouterScore::softmax ? exponential : exponential / (1 + exponential);
-      slope[e] = score == RouterScore::softmax ? exponential : term[e] / (1 + exponential);
-      sum += term[e];
+      value[e] = score == RouterScore::softmax ? exponential : exponential / (1 + exponential);
+      slope[e] = score == RouterScore::softmax ? exponential : value[e] / (1 + exponential);
+      total += value[e];
     }
-    for (const std::int32_t e : members) {
-      value[e] = divide ? term[e] / sum : term[e];
-      for (const std::int32_t i : members) {
-        const double own = e == i ? 1 : 0;
-        derivative[e][i] = (divide ? own / sum - term[e] / (sum * sum) : own) * slope[i];
-      }
-    }
+    if (!divide) return;
+    sum = total;
+    for (double& share : value) share /= sum;
+  }
+  /// Derivative of the value of expert e by the logit of expert i.
+  double derivative(std::int64_t e, std::int64_t i) const {
+    return ((e == i ? 1 : 0) - (divide ? value[e] : 0)) * slope[i] / sum;
   }
 };
 
@@ -105,7 +106,7 @@ inline RouterOutputs defined(const RouterInputs& in) {
       out.experts.push_back(chosen[j]);
       out.weights.push_back(problem.scaling * weights.value[chosen[j]]);
       for (std::int64_t e = 0; e < count; ++e) {
-        dlogits[e] += problem.scaling * in.dweights[t * k + j] * weights.derivative[chosen[j]][e];
+        dlogits[e] += problem.scaling * in.dweights[t * k + j] * weights.derivative(chosen[j], e);
       }
     }
     const std::int64_t segment = t % problem.segments * count;
@@ -120,7 +121,7 @@ inline RouterOutputs defined(const RouterInputs& in) {
       out.sums[segment + e] += probabilities.value[e];
       out.token_sums[1] -= probabilities.value[e] * std::log(probabilities.value[e]);
       for (std::int64_t i = 0; i < count; ++i) {
-        dlogits[e] += in.factor * in.loads[segment + i] * probabilities.derivative[i][e];
+        dlogits[e] += in.factor * in.loads[segment + i] * probabilities.derivative(i, e);
       }
       dlogits[e] += 2 * in.z_factor * log_sum_exp * softmax_of_all.value[e];
     }

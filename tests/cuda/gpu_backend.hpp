@@ -44,13 +44,11 @@ class GpuBackendTest : public testing::Test {
 
 /// A small model with dropout, for runs on the host.
 inline TrainingRunConfig small_run() {
-  TrainingRunConfig config;
-  config.model = {.layers = 2, .hidden = 32, .heads = 4, .ffn_hidden = 128, .max_positions = 16, .vocabulary = 67};
-  config.s = 16;
-  config.batch = 4;
-  config.steps = 2;
-  config.dtype = DType::fp32;
-  return config;
+  return {.model = {.layers = 2, .hidden = 32, .heads = 4, .ffn_hidden = 128, .max_positions = 16, .vocabulary = 67},
+          .s = 16,
+          .batch = 4,
+          .dtype = DType::fp32,
+          .steps = 2};
 }
 
 /// Expects the memory that a rank takes on its GPU in some steps and an evaluation to be as predicted.

@@ -33,6 +33,22 @@ for metrics in metrics1 metrics2--tp2; do loss "$metrics"; done
 check "training begins with the same loss on two tensor ranks" close_to metrics2--tp2.loss metrics1.loss 1e-10
 check "random weights have a loss" [ -s metrics1.loss ]
 
+# The command that import prints trains a model of every family.
+families=0
+for folder in "$fixtures"/*/; do
+  family=families/$(basename "$folder")
+  done_by 1 checkpoint import --input "$folder" --output "$family" --no-tokenizer --dtype fp64
+  printed=$(sed -n 's/.*train it with //p' err)
+  case "$(sed -n 's/.*measure it with //p' err)" in
+  "trireme eval --task "*" --load $family --data-path FILE") continue ;; # a model with a head
+  esac
+  [ -n "$printed" ] || continue # no task has two choices
+  eval "done_by 1 train $printed --mock-data --global-batch-size 2 --train-iters 1 --lr 0.01 --eval-iters 0 --dtype fp64"
+  check "$family trains by the printed command" grep -q "iteration *1/" err
+  families=$((families + 1))
+done
+check "families are trained" [ $families -ge 30 ]
+
 # An imported model keeps its class, also where another class computes the same.
 done_by 1 checkpoint import --input "$fixtures/phi3" --output phi3 --no-tokenizer --dtype fp32
 done_by 2 checkpoint export --load phi3 --output phi3-out
@@ -50,9 +66,19 @@ done
 check "a BertForMaskedLM lacks the pooler and the order" grep -q "BertForMaskedLM lacks .* initial weights: pooler, sop" err.masked
 check "a BertModel has no heads" grep -q "initial weights: mlm, sop" err.base
 check "the head of a token classification is left out" grep -q "left out: classifier.weight, classifier.bias" err.tokens
+# weights DIR PATTERN: digests of the tensors whose names match, at least ten.
+weights() {
+  sed -n 's/.*"digest":"\([^"]*\)".*"tensor":"model\/\([^"]*\)".*/\2 \1/p' "$1/step-00000000/manifest.json" | grep -E "^($2)" |
+    sort | awk '{ print } END { if (NR < 10) print "too few in '"$1"'" }'
+}
+done_by 2 checkpoint import --input "$fixtures/bert" --output bert_whole --no-tokenizer --dtype fp64
+for parts in "masked emb|h|mlm" "base emb|h|pooler" "tokens emb|h"; do
+  check "a bert_${parts% *} has its parts of a BERT" \
+    [ "$(weights "bert_${parts% *}" "${parts#* }")" = "$(weights bert_whole "${parts#* }")" ]
+done
 for name in masked base; do
-  check "the export of bert_$name has its tensors" \
-    [ "$(data_of "bert_$name-out/model.safetensors")" = "$(data_of "$fixtures/bert_$name/model.safetensors")" ]
+  done_by 1 checkpoint import --input "bert_$name-out" --output "bert_$name-again" --no-tokenizer --dtype fp64
+  check "the export of bert_$name has its tensors" [ "$(weights "bert_$name-again" .)" = "$(weights "bert_$name" .)" ]
 done
 check "without its head it is a BertModel" grep -q '"BertModel"' bert_tokens-out/config.json
 cp "$fixtures/bert/model.safetensors" bert_masked-out/
@@ -65,12 +91,12 @@ done_by 1 checkpoint import --input "$fixtures/gpt2" --output plain --no-tokeniz
 for name in pickled plain; do done_by 1 checkpoint export --load "$name" --output "$name-out"; done
 check "pytorch_model.bin has the same weights" \
   [ "$(data_of pickled-out/model.safetensors)" = "$(data_of plain-out/model.safetensors)" ]
-cp -r "$fixtures/gpt2_pickled" damaged
-sed -i 's/"transformer.wte.weight"/"transformer.wtf.weight"/' damaged/pytorch_model.bin.index.json
-refused 3 "has the tensor 'transformer.wte.weight', which" 1 checkpoint import --input damaged --output none
-printf x | dd of=damaged/pytorch_model-00001-of-00002.bin bs=1 seek=2000 conv=notrunc status=none
-cp "$fixtures/gpt2_pickled/pytorch_model.bin.index.json" damaged/
-refused 3 "damaged/pytorch_model-00001-of-00002.bin" 1 checkpoint import --input damaged --output none
+cp -r "$fixtures/gpt2_pickled" torn
+sed -i 's/"transformer.wte.weight"/"transformer.wtf.weight"/' torn/pytorch_model.bin.index.json
+refused 3 "has the tensor 'transformer.wte.weight', which" 1 checkpoint import --input torn --output "no torn"
+printf "%400s" x | dd of=torn/pytorch_model-00001-of-00002.bin bs=1 seek=5000 conv=notrunc status=none
+cp "$fixtures/gpt2_pickled/pytorch_model.bin.index.json" torn/
+refused 3 "torn/pytorch_model-00001-of-00002.bin" 1 checkpoint import --input torn --output "no torn"
 
 # A Mistral without windows.
 mkdir windowless

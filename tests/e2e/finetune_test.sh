@@ -68,6 +68,14 @@ check "separately trained models form the ensemble that the seeds form" \
   [ "$(figures out | head -1)" = "$(sed -n 's/.*"ensemble": {\([^}]*\)}.*/\1/p' seeds.json)" ]
 check "each data set keeps its own figures" [ "$(grep -c '"data": "race/high", .*"total": 5,' out)" -eq 1 ]
 check "and its own letters" [ "$(wc -l <letters.0) $(wc -l <letters.1) $(grep -c '^[0-9]	[A-D]$' letters.1)" = "8 6 5" ]
+done_by 1 eval --task RACE --load seeds/seed-1235 --data-path dev.jsonl
+cp out alone
+done_by 2 "${base[@]}" --train-data race --epochs 0 --load seeds/seed-1235 --seed 1235 --test-data race/high race/middle --tp 2
+check "no epochs measure the model" [ "$(grep -o '"correct": [0-9]*, "total": 7' out)" = "$(grep -o '"correct": [0-9]*, "total": 7' alone)" ]
+check "several sets keep their own figures" grep -q \
+  '"test": {.*"total": 11,.*"sets": \[{"data": "race/high", "correct": [0-5], "total": 5, .*{"data": "race/middle", .*"total": 6,' out
+done_by 1 "${base[@]}" --train-data race --epochs 0 --pretrained-checkpoint bert
+check "also one with a new head" grep -q '"epoch": 0, .*"total": 7' out
 printf 'host elsewhere\npid 1\n' >seeds/.lock
 refused 4 "seeds is in use by another job, process 1 on host elsewhere" 1 "${seeds[@]}" --save seeds --metrics-file seeds.jsonl
 check "seeds that are done are not begun again beside a job that has others to do" [ ! -e seeds.jsonl.seed-1234 ]
@@ -131,7 +139,8 @@ refused 4 "(--micro-batch-size 2147483647 --seq-length 32) at least" \
   1 eval --load gpt --data-path corpus.h5 --micro-batch-size 2147483647
 
 # An imported model's classes go by their names; here each has another than the exported model's.
-done_by 1 "${pairs[@]}" --pretrained-checkpoint bert --save classes
+done_by 1 train --model-type bert --apply-residual-connection-post-layernorm "${shape[@]}" --data-path bert.h5 --save published
+done_by 1 "${pairs[@]}" --pretrained-checkpoint published --save classes
 done_by 1 eval --task MNLI --load classes --data-path mnli.tsv --predictions-file ours
 done_by 1 checkpoint export --load classes --output exported
 done_by 1 checkpoint import --input exported --output unnamed --dtype fp64
@@ -139,6 +148,7 @@ done_by 1 eval --task MNLI --load unnamed --data-path mnli.tsv --predictions-fil
 check "classes without names keep their order" cmp theirs ours
 sed -i 's/LABEL_0/ENTAILMENT/; s/LABEL_1/neutral/; s/LABEL_2/contradiction/' exported/config.json
 done_by 1 checkpoint import --input exported --output named --dtype fp64
+check "import says how to measure it" grep -q "measure it with trireme eval --task MNLI --load named --data-path FILE" err
 done_by 2 eval --task MNLI --load named --data-path mnli.tsv --predictions-file theirs --tp 2
 check "classes with names are those" cmp theirs \
   <(sed 's/entailment/N/; s/neutral/contradiction2/; s/contradiction$/entailment/; s/contradiction2/contradiction/; s/N$/neutral/' ours)
@@ -157,7 +167,7 @@ followed() { # followed WHAT COMMAND_PATTERN ARGUMENT...: the command in the las
 refused 3 "classes holds a model that has a head, fine-tuned for MNLI, and no output layer to start from" \
   1 "${pairs[@]}" --pretrained-checkpoint classes
 followed "a model with a head is measured" "eval --task MNLI --load classes" --data-path mnli.tsv
-refused 3 "named holds a model that has a head, BertForSequenceClassification" 1 "${pairs[@]}" --pretrained-checkpoint named
+refused 3 "named holds a model that has a head, imported from BertForSequenceClassification" 1 "${pairs[@]}" --pretrained-checkpoint named
 followed "also an imported one" "eval --task MNLI --load named" --data-path mnli.tsv
 refused 3 "bert holds a pretrained model without a head for MNLI" 1 eval --task MNLI --load bert --data-path mnli.tsv
 followed "a model without one is given it" "finetune --task MNLI --pretrained-checkpoint bert.*" "${pairs[@]:3}" --save given

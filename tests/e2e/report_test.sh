@@ -25,8 +25,8 @@ done_by 1 train "${run[@]/#0.01/0.02}" --save "two & more" --metrics-file two.js
 
 done_by 1 report one two.jsonl --output page.html
 holds page.html "<!DOCTYPE html>"
-has_no page.html http
-has_no page.html "<script"
+has_no page.html ://
+check "the page has its own script alone" [ "$(grep -o "<script[^>]*>" page.html)" = "<script>" ]
 holds page.html "$(round4 lm_loss one/metrics.jsonl) at 12"
 holds page.html "$(round4 lm_loss two.jsonl) at 12"
 holds page.html "$(round4 test_loss two.jsonl) at 12"
@@ -47,6 +47,7 @@ has_no page.html "Not recorded"
 check "each tag of the page has its end" awk '
   { text = text $0 "\n" }
   END {
+    sub(/<style>.*<\/style>/, "", text); sub(/<script>.*<\/script>/, "", text)
     while (match(text, /<[^>]*>/)) {
       tag = substr(text, RSTART + 1, RLENGTH - 2); text = substr(text, RSTART + RLENGTH)
       if (tag ~ /^!/ || tag ~ /\/$/) continue
@@ -126,4 +127,54 @@ refused 3 "begun.jsonl has neither metrics nor checkpoints: wait for its first i
 cp two.jsonl killed/other.jsonl && mv killed/metrics.jsonl killed/third.jsonl
 refused 2 "killed has several files of metrics" 1 report killed --output several.html
 refused 5 "--output nowhere/page.html: cannot be written" 1 report one --output nowhere/page.html
-refused 2 "--output must be given" 1 report one
+refused 2 "--output must be given, or --follow" 1 report one
+refused 2 "--output and --follow exclude each other" 1 report one --output page.html --follow
+refused 2 "--host and --port need --follow" 1 report one --output page.html --port 0
+refused 2 "--host nowhere is no address" 1 report one --follow --host nowhere
+
+# A page that is served. request METHOD PATH HEADER...: prints the answer.
+: >late.jsonl
+"$trireme" report one late.jsonl --follow --port 0 >served 2>err &
+server=$!
+for _ in $(seq 100); do grep -q until served && break; sleep 0.1; done
+port=$(sed -n 's|.*http://127.0.0.1:\([0-9]*\)/ until.*|\1|p' served)
+check "the address is printed" [ -n "$port" ]
+request() {
+  exec 3<>"/dev/tcp/127.0.0.1/$port"
+  printf '%s\r\n' "$1 $2 HTTP/1.1" "Connection: close" "${@:3}" "" >&3
+  cat <&3
+  exec 3>&-
+}
+own="Host: localhost:$port"
+request GET / "$own" >answer
+holds answer "late.jsonl has neither metrics nor checkpoints: wait for its first iteration"
+cp two.jsonl late.jsonl
+sleep 1
+request GET / "$own" >answer
+holds answer "HTTP/1.1 200 OK"
+holds answer 'data-renewal="2"'
+holds answer "<title>one, late.jsonl</title>"
+tag=$(sed -n 's/^ETag: \(.*\)\r$/\1/p' answer)
+sleep 1
+request GET / "$own" "If-None-Match: $tag" >answer
+check "an unchanged page is not sent again" [ "$(head -1 answer)" = $'HTTP/1.1 304 Not Modified\r' ]
+sed 's/"lm_loss": [^,]*/"lm_loss": 77/' two.jsonl >late.jsonl
+sleep 1
+request GET / "$own" "If-None-Match: $tag" >answer
+holds answer "77.0000 at 12"
+request HEAD / "$own" >answer
+check "HEAD has no page" [ "$(tail -c 4 answer | od -An -c | tr -d ' ')" = '\r\n\r\n' ]
+request GET / "Host: evil.example" >answer
+holds answer "HTTP/1.1 421 Misdirected Request"
+request GET /lives "$own" >answer
+holds answer "HTTP/1.1 404 Not Found"
+request POST / "$own" >answer
+holds answer "HTTP/1.1 405 Method Not Allowed"
+printf 'nonsense\r\n\r\n' >"/dev/tcp/127.0.0.1/$port"
+request GET / "$own" >answer
+holds answer "HTTP/1.1 200 OK"
+refused 2 "serving at --host 127.0.0.1 --port $port failed: Address already in use. Try another port" 1 report one --follow --port "$port"
+kill -INT $server 2>/dev/null
+kill -TERM $server
+wait $server
+check "SIGTERM ends the server" [ $? = 143 ]

@@ -134,6 +134,20 @@ mkdir two && cp valid.jsonl two/train.jsonl && cp valid.jsonl two/other.jsonl
 refused 3 "two: none of the 2 data files (other.jsonl, train.jsonl) there is named as the validation data of piqa" \
   1 eval --load gpt --task piqa --data-path two
 
+# While training: the figures that eval finds, in the metrics and as curves.
+done_by 1 corpus build --input corpus.jsonl --output bpe.h5 --tokenizer huggingface --tokenizer-model "$published/model/tokenizer.json"
+done_by 2 train --load gpt --finetune --use-checkpoint-args --data-path bpe.h5 --seq-length 96 --global-batch-size 2 --train-iters 5 \
+  --lr 0.001 --eval-iters 0 --dtype fp64 --eval-tasks hellaswag,mmlu --eval-tasks-path "$published/data" --eval-tasks-interval 2 \
+  --eval-tasks-num-fewshot 2 --metrics-file tasks.jsonl --tensorboard-dir curves --save tuned
+check "tasks are measured in time and at the end" [ "$(sed -n 's/.*"iteration": \([0-9]*\), "eval_task": "hellaswag".*/\1/p' \
+  tasks.jsonl | tr '\n' ' ')" = "2 4 5 " ]
+check "MMLU's groups have figures" [ "$(grep -c '"eval_task": "mmlu_humanities", "acc": [0-9.]*, "acc_stderr": ' tasks.jsonl)" = 3 ]
+check "a curve has its name" grep -qa "tasks/hellaswag acc_norm" curves/*
+done_by 1 eval --load tuned --task hellaswag,mmlu --num-fewshot 2 --data-path "$published/data"
+check "eval finds the same" [ "$(sed -n 's/.*"accuracy": \([0-9.]*\).*/\1/p' out | cut -c1-12)" = \
+  "$(grep '"hellaswag"\|"mmlu"' tasks.jsonl | tail -2 | sed 's/.*"acc": \([0-9.]*\),.*/\1/' | cut -c1-12)" ]
+refused 2 "--eval-tasks hella is not a task that trireme eval measures" 1 train "${run[@]}" --eval-tasks hella --eval-tasks-path x
+
 # Bad lines: an error with file and line, or all skipped, shown and counted.
 skips() { # skips TASK PATTERN...: of bad.jsonl, where the first line alone is good
   eval_task 2 "$1" bad.jsonl --on-bad-line skip
@@ -157,6 +171,8 @@ J
 skips MULTIPLE_CHOICE "3: the object has no key 'label' or 'answer' or 'gold'" "4: the answer 2 is not one of the 2 choices" \
   "5: .*neither the number of a choice nor its letter" "6: the value of 'choices' is \"b\", not a list" "7: choice 1 is empty" \
   "8: the line is an array, not an object"
+refused 3 "bad.jsonl:8: the line is an array, not an object" 2 eval --load saved --task MULTIPLE_CHOICE --data-path bad.jsonl
+sed -i '$d' bad.jsonl
 refused 3 "bad.jsonl:3: the object has no key 'label' or 'answer' or 'gold'" 2 eval --load saved --task MULTIPLE_CHOICE --data-path bad.jsonl
 echo '{"text": " \u2003"}' >blank.jsonl
 refused 3 "blank.jsonl:1: the text has no word" 1 eval --load saved --task LAMBADA --data-path blank.jsonl --strict-lambada

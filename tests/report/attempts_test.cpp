@@ -220,5 +220,45 @@ TEST(ReadMetrics, SkipsDamagedLines) {
   EXPECT_THROW(io::read_metrics(directory / "absent", 100, none), IoError);
 }
 
+TEST(ReadMetrics, KeepsTheFiguresOfTasks) {
+  const TemporaryDirectory folder;
+  const std::string path = folder.path() + "/metrics.jsonl";
+  write(path, R"({"iteration": 1, "lm_loss": 3}
+{"iteration": 1, "eval_task": "piqa", "acc": 0.5, "acc_stderr": 0.1, "acc_norm": 0.75}
+{"iteration": 1, "eval_task": "wikitext", "word_perplexity": 20}
+{"iteration": 1, "eval_task": 3, "acc": 0.25}
+{"iteration": 1, "eval_task": "mmlu", "acc": null}
+)");
+  report::Run run;
+  io::read_metrics(path, 10, run);
+  ASSERT_EQ(run.tasks[0].size(), 2u);
+  EXPECT_EQ(run.tasks[0].at("piqa").last()->value, 0.5);
+  EXPECT_EQ(run.tasks[0].at("mmlu").not_finite(), 1);
+  EXPECT_EQ(run.tasks[1].at("piqa").last()->value, 0.75);
+  EXPECT_EQ(run.tasks[3].at("wikitext").last()->value, 20);
+}
+
+TEST(ReadMetrics, KeepsTheSamplesOfTheNewestAttempt) {
+  const TemporaryDirectory folder;
+  const std::string path = folder.path() + "/metrics.jsonl";
+  write(path, R"({"iteration": 1, "lm_loss": 3}
+{"iteration": 1, "samples": [{"prompt": "p", "text": "one"}, {"prompt": 5}, 7]}
+{"iteration": 2, "lm_loss": 2}
+{"iteration": 2, "samples": [{"prompt": "p", "text": "replaced"}]}
+{"iteration": 2, "samples": 3}
+{"iteration": 2, "lm_loss": 2}
+{"iteration": 2, "samples": [{"prompt": "p", "text": "two"}]}
+)");
+  report::Run run;
+  io::read_metrics(path, 10, run);
+  EXPECT_EQ(run.damaged_lines, 0);
+  ASSERT_EQ(run.samples.size(), 2u);
+  ASSERT_EQ(run.samples[0].samples.size(), 2u);
+  EXPECT_EQ(run.samples[0].samples[0].text, "one");
+  EXPECT_EQ(run.samples[0].samples[1].prompt, "");
+  EXPECT_EQ(run.samples[1].iteration, 2);
+  EXPECT_EQ(run.samples[1].samples[0].text, "two");
+}
+
 }  // namespace
 }  // namespace trireme::test

@@ -94,6 +94,34 @@ TEST(Chart, ScalesTheUnitOfBytes) {
   EXPECT_NE(svg_of(point).find("<title>run: 2.794 GiB at iteration 1</title>"), std::string::npos);
 }
 
+TEST(Chart, HoldsAllColumnsAsData) {
+  // Iterations 1 to 6 in 3 columns of 2, the second with a value that is not finite.
+  const std::string svg = svg_of(chart_of({1, 2, not_finite, 4, 5, 6}, 3));
+  for (const char* text :
+       {"data-first=\"1\" data-last=\"6\"", "data-x=\"1 2*2\"", "data-span=\"1*3\"", "data-count=\"2 1 2\"",
+        "data-bad=\"0 1 0\"", "data-mean=\"1.5 4 5.5\"", "data-min=\"1 4 5\"", "data-max=\"2 4 6\""}) {
+    EXPECT_NE(svg.find(text), std::string::npos) << text << " in " << svg;
+  }
+  const std::string plain = svg_of(chart_of({7, 7, not_finite}, 3));
+  EXPECT_NE(plain.find("data-mean=\"7*2 -\">"), std::string::npos) << plain;
+}
+
+TEST(Chart, DrawsFewerColumnsThanItHolds) {
+  std::vector<double> values(4000);
+  for (std::size_t i = 0; i < values.size(); ++i) values[i] = static_cast<double>(i % 7);
+  const std::string svg = svg_of(chart_of(values, report::kept_columns(1)));
+  const std::size_t line = svg.find("class=\"line");
+  const std::string path = svg.substr(line, svg.find("/>", line) - line);
+  EXPECT_EQ(std::count(path.begin(), path.end(), 'L') + 1, report::chart_columns);
+  EXPECT_NE(svg.find(" data-count=\"2 1*23 2 1*23"), std::string::npos);  // 4000 iterations in 3840 columns
+}
+
+TEST(Chart, KeepsFewerColumnsOfManyRuns) {
+  EXPECT_EQ(report::kept_columns(1), 8 * report::chart_columns);
+  EXPECT_EQ(report::kept_columns(3), 2 * report::chart_columns);
+  EXPECT_EQ(report::kept_columns(100), report::chart_columns);
+}
+
 TEST(Chart, NamesAllIterationsOfAColumn) {
   const std::string svg = svg_of(chart_of({1, 2, not_finite, 4}, 2));
   EXPECT_NE(svg.find("<title>run: 1.5 at iterations 1 to 2</title>"), std::string::npos) << svg;

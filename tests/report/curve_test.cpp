@@ -2,6 +2,8 @@
 
 #include <gmock/gmock.h>
 
+#include <tuple>
+
 namespace trireme::test {
 namespace {
 
@@ -19,7 +21,6 @@ TEST(Curve, KeepsEachOfFewPoints) {
     EXPECT_EQ(columns[i].count, 1);
     EXPECT_EQ(columns[i].mean(), 2.0 * static_cast<double>(11 + i));
   }
-  EXPECT_FALSE(curve.is_reduced());
 }
 
 TEST(Curve, ReducesAMillionPointsToTheRangeAndMeanOfEachColumn) {
@@ -28,7 +29,6 @@ TEST(Curve, ReducesAMillionPointsToTheRangeAndMeanOfEachColumn) {
   for (std::int64_t x = 1; x <= size; ++x) curve.add(x, x == spike ? 1e6 : static_cast<double>(x % 10));
   const std::vector<Column> reduced = curve.columns();
   ASSERT_EQ(reduced.size(), static_cast<std::size_t>(columns));
-  EXPECT_TRUE(curve.is_reduced());
   EXPECT_EQ(curve.count(), size);
   for (const Column& column : reduced) {
     EXPECT_EQ(column.count, size / columns);
@@ -38,6 +38,23 @@ TEST(Curve, ReducesAMillionPointsToTheRangeAndMeanOfEachColumn) {
     if (!has_spike) {
       EXPECT_DOUBLE_EQ(column.mean(), 4.5);
     }
+  }
+}
+
+TEST(Curve, MergedColumnsAreThoseOfACoarserCurve) {
+  Curve fine(1, 9999, 3840), coarse(1, 9999, 480);
+  for (int x = 1; x <= 9999; ++x) {
+    const std::optional<double> value = x % 11 == 0 ? std::nullopt : std::optional(static_cast<double>(x % 13));
+    fine.add(x, value);
+    coarse.add(x, value);
+  }
+  const std::vector<Column> merged = report::merged(fine.columns(), 1, 9999, 480), expected = coarse.columns();
+  ASSERT_EQ(merged.size(), expected.size());
+  for (std::size_t i = 0; i < merged.size(); ++i) {
+    const auto members = [](const Column& c) {
+      return std::tuple(c.first_x, c.last_x, c.count, c.not_finite, c.min, c.max, c.sum, c.last);
+    };
+    EXPECT_EQ(members(merged[i]), members(expected[i])) << i;
   }
 }
 

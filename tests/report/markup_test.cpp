@@ -12,6 +12,12 @@ namespace {
 
 using report::escaped;
 
+int count_of(std::string_view text, std::string_view part) {
+  int count = 0;
+  for (std::size_t at = text.find(part); at != text.npos; at = text.find(part, at + 1)) ++count;
+  return count;
+}
+
 TEST(Escaped, RemovesMarkup) {
   EXPECT_EQ(escaped("a < b & \"c\" > 'd'"), "a &lt; b &amp; &quot;c&quot; &gt; &#39;d&#39;");
   EXPECT_EQ(escaped("Grüße, 船 🚢\n"), "Grüße, 船 🚢\n");
@@ -48,11 +54,15 @@ TEST(Page, EscapesEveryTextOfARun) {
   page.version = bad;
   page.spell = [](std::string_view text) { return std::string(text); };
   page.runs = {run, run};
+  run.samples = {{1, {{bad, bad}}}};
+  page.runs = {run, run};
   const std::string html = html_of(page);
-  EXPECT_EQ(html.find("<script"), std::string::npos);
+  EXPECT_EQ(count_of(html, "<script"), 1);  // the page's own
+  EXPECT_EQ(count_of(html, "</script"), 1);
   EXPECT_EQ(html.find("'x'"), std::string::npos);
   EXPECT_NE(html.find("&lt;script&gt;alert(&#39;x&#39;)"), std::string::npos);
-  EXPECT_EQ(html.find("http"), std::string::npos);
+  EXPECT_EQ(html.find("://"), std::string::npos);
+  EXPECT_EQ(html_of_message(page, bad).find("alert('x')"), std::string::npos);
 }
 
 /// Returns a page of runs of one iteration with the given losses.
@@ -92,9 +102,9 @@ TEST(Page, ShowsExpertsByLayer) {
   report::Page page = page_of({1});
   page.runs.front().expert_layers = {{3, {1.5, std::nullopt, 1.25, 2, 0.5, 0.125}}};
   const std::string html = html_of(page);
-  for (const char* text :
-       {"<h3>Experts by layer, iteration 1</h3>", ">router entropy</th>",
-        ">3</th><td class=\"number\">1.5</td><td class=\"number\">\u2013</td><td class=\"number\">1.25</td>"}) {
+  for (const char* text : {"<h3>Experts by layer, iteration 1</h3>", ">router entropy</th>",
+                           ">3</th><td class=\"number\" data-head=\"balance loss\">1.5</td>",
+                           " data-head=\"z-loss\">\u2013</td>", " data-head=\"router entropy\">1.25</td>"}) {
     EXPECT_NE(html.find(text), std::string::npos) << text;
   }
   EXPECT_EQ(html_of(page_of({1})).find("Experts by layer"), std::string::npos);
@@ -113,12 +123,13 @@ TEST(Page, ShowsTheValidationOfSegmentOrder) {
   for (const char* text :
        {"<h3>Validation loss</h3>", "<h3>Validation loss of the segments&#39; order</h3>",
         "<h3>Validation accuracy of the segments&#39; order</h3>", "run0: 62.5 to 75, last 62.5 %.",
-        ">best validation loss</th><td class=\"number\">0.6250 at 1, perplexity 1.868</td>",
-        ">best validation loss of the segments&#39; order</th><td class=\"number\">0.6250 at 1</td>",
-        ">best validation accuracy of the segments&#39; order</th><td class=\"number\">75.00 % at 2</td>",
-        ">test loss</th><td class=\"number\">0.5000 at 3, perplexity 1.649</td>",
-        ">test loss of the segments&#39; order</th><td class=\"number\">0.2500 at 3</td>",
-        ">test accuracy of the segments&#39; order</th><td class=\"number\">87.50 % at 3</td>"}) {
+        ">best validation loss</th><td class=\"number\" data-head=\"run0\">0.6250 at 1, perplexity 1.868</td>",
+        ">best validation loss of the segments&#39; order</th><td class=\"number\" data-head=\"run0\">0.6250 at 1</td>",
+        ">best validation accuracy of the segments&#39; order</th><td class=\"number\" data-head=\"run0\">75.00 % at "
+        "2</td>",
+        ">test loss</th><td class=\"number\" data-head=\"run0\">0.5000 at 3, perplexity 1.649</td>",
+        ">test loss of the segments&#39; order</th><td class=\"number\" data-head=\"run0\">0.2500 at 3</td>",
+        ">test accuracy of the segments&#39; order</th><td class=\"number\" data-head=\"run0\">87.50 % at 3</td>"}) {
     EXPECT_NE(html.find(text), std::string::npos) << text;
   }
   EXPECT_EQ(html_of(page_of({1})).find("segments"), std::string::npos);
@@ -151,7 +162,11 @@ TEST(Page, ChargesLostWorkToTheAttemptThatDidIt) {
   resumed.start->lost_ms = 5000;
   page.runs.front().attempts = {attempt, report::Attempt{}, resumed};  // the job between them ended before training
   const std::string html = html_of(page);
-  EXPECT_NE(html.find(">0 \u2192 137</span></td><td><span class=\"time\">37, 5.0 s<"), std::string::npos) << html;
+  EXPECT_NE(
+      html.find(">0 \u2192 137</span></td><td data-head=\"lost iterations, training time\"><span class=\"time\">37, "
+                "5.0 s<"),
+      std::string::npos)
+      << html;
 }
 
 TEST(Page, ShowsTheProgressOfAnAttemptBeforeAJobThatDidNotTrain) {
@@ -175,8 +190,88 @@ TEST(Page, ComparesTheRecordedOptionsOfRuns) {
   std::string html = html_of(page);
   html = html.substr(html.find("Options that differ"));
   html = html.substr(0, html.find("</section>"));
-  EXPECT_NE(html.find(">lr</th><td>0.1</td><td>\u2013</td><td>0.2</td>"), std::string::npos) << html;
+  EXPECT_NE(html.find(">lr</th><td data-head=\"run0\">0.1</td><td data-head=\"run1\">\u2013</td><td "
+                      "data-head=\"run2\">0.2</td>"),
+            std::string::npos)
+      << html;
   EXPECT_EQ(html.find("seed"), std::string::npos);
+}
+
+TEST(Page, BeginsWithTheTrainingLoss) {
+  for (const std::vector<double>& losses : {std::vector<double>{1}, {1, 2}}) {
+    const std::string html = html_of(page_of(losses));
+    EXPECT_LT(html.find("<h3>Training loss</h3>"), html.find("data-part=\"facts\""));
+  }
+}
+
+TEST(Page, RenewsItselfOnlyIfItIsServed) {
+  report::Page page = page_of({1});
+  EXPECT_NE(html_of(page).find("<body data-renewal=\"0\">"), std::string::npos);
+  EXPECT_EQ(html_of(page).find("http-equiv"), std::string::npos);
+  page.renewal_seconds = 2;
+  EXPECT_NE(html_of(page).find("<body data-renewal=\"2\">"), std::string::npos);
+  EXPECT_NE(html_of(page).find("<noscript><meta http-equiv=\"refresh\" content=\"20\"/></noscript>"),
+            std::string::npos);
+}
+
+TEST(Page, ShowsTheNewestSamplesOfEachPrompt) {
+  report::Page page = page_of({1});
+  report::Run& run = page.runs.front();
+  for (int i = 1; i <= 5; ++i) {
+    const std::string text = "text" + std::to_string(i);
+    run.add_samples({10 * i, {{"The ship", text}, {"Once", "other " + text}}});
+  }
+  std::string html = html_of(page);
+  html = html.substr(html.find("<div class=\"samples\">"));
+  EXPECT_LT(html.find(">text5<"), html.find(">text3<"));
+  EXPECT_LT(html.find(">text3<"), html.find("<summary>2 earlier texts</summary>"));
+  EXPECT_LT(html.find("<summary>2 earlier texts</summary>"), html.find(">text1<"));
+  EXPECT_LT(html.find(">text1<"), html.find(">Once</h4>"));
+  EXPECT_NE(html.find(">50</th><td><div class=\"text\">other text5<"), std::string::npos);
+}
+
+TEST(Page, DrawsTheTasksOfAllRuns) {
+  report::Page page = page_of({1, 2});
+  for (report::Run& run : page.runs) {
+    run.last_iteration = 100;
+    for (const char* task : {"arc", "piqa"})
+      run.tasks[0].try_emplace(task, report::Curve(1, 100, 10)).first->second.add(5, 0.25);
+  }
+  std::string html = html_of(page);
+  html = html.substr(html.find("<h3>Accuracy on tasks</h3>"));
+  html = html.substr(0, html.find("</figure>"));
+  for (const char* text :
+       {"run0, arc: 25 to 25, last 25 %.", "data-label=\"run1, piqa\" data-style=\"3\" data-run=\"1\""}) {
+    EXPECT_NE(html.find(text), std::string::npos) << html;
+  }
+  EXPECT_EQ(html_of(page_of({1})).find("on tasks"), std::string::npos);
+}
+
+TEST(Run, KeepsABoundedNumberOfSamplesWithTheNewest) {
+  report::Run run;
+  for (int i = 1; i <= 1000; ++i) run.add_samples({i, {}});
+  EXPECT_LE(run.samples.size(), report::max_sample_sets);
+  EXPECT_GE(run.samples.size(), report::max_sample_sets / 2);
+  EXPECT_EQ(run.samples.back().iteration, 1000);
+  EXPECT_EQ(run.samples.front().iteration, 1);
+}
+
+TEST(Page, TellsTheWallClockOfAttempts) {
+  report::Page page = page_of({1});
+  report::Run& run = page.runs.front();
+  report::Attempt ended, killed, running;
+  for (report::Attempt* attempt : {&ended, &killed, &running}) attempt->start.emplace();
+  ended.end = report::AttemptEnd{60, 1, 0, ""};
+  killed.start->time = 100;
+  killed.saves = {{120, 1}};
+  running.start->time = 1000;
+  run.attempts = {ended, killed, running};
+  run.last_written = 1030;
+  const std::string html = html_of(page);
+  for (const char* text : {">1 min 0 s<", ">at least 20 s<", ">at least 30 s<"}) {
+    EXPECT_NE(html.find(text), std::string::npos) << text;
+  }
+  EXPECT_NE(html.find("<dt>wall clock of the attempts</dt><dd>1 min 50 s</dd>"), std::string::npos);
 }
 
 TEST(Page, ShowsTheDigitsOfSmallLosses) {

@@ -11,13 +11,11 @@ namespace {
 
 /// Batches of 4, 8, 12 and 16 samples: 4, 3, 2 and so on.
 TrainingRunConfig ramp() {
-  TrainingRunConfig config;
-  config.model = {.layers = 2, .hidden = 32, .heads = 8, .ffn_hidden = 256, .max_positions = 32, .vocabulary = 300};
-  config.s = 16;
-  config.batch = 16;
-  config.ramp_up = train::BatchRampUp{4, 4, 48};
-  config.steps = 12;
-  return config;
+  return {.model = {.layers = 2, .hidden = 32, .heads = 8, .ffn_hidden = 256, .max_positions = 32, .vocabulary = 300},
+          .s = 16,
+          .batch = 16,
+          .ramp_up = train::BatchRampUp{4, 4, 48},
+          .steps = 12};
 }
 
 std::vector<train::TrainRecord> records(Communicator& ranks, const TrainingRunConfig& config, const Layout& layout) {

@@ -13,11 +13,9 @@ namespace {
 
 /// Six layers, and six samples, so that every number of stages meets indivisible numbers of micro-batches.
 TrainingRunConfig six_layers() {
-  TrainingRunConfig config;
-  config.model = {.layers = 6, .hidden = 32, .heads = 4, .ffn_hidden = 64, .max_positions = 32, .vocabulary = 300};
-  config.batch = 6;
-  config.steps = 4;
-  return config;
+  return {.model = {.layers = 6, .hidden = 32, .heads = 4, .ffn_hidden = 64, .max_positions = 32, .vocabulary = 300},
+          .batch = 6,
+          .steps = 4};
 }
 
 /// With 6 micro-batches, or 3 or 2.

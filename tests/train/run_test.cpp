@@ -31,9 +31,11 @@ struct Records final : train::MetricsSink {
     validation.push_back(record.loss);
   }
   void write(const train::SampleRecord& record) override { sampled_after.push_back(record.iteration); }
+  void write(const train::TaskRecord& record) override { tasks_after.push_back(record.iteration); }
   std::vector<double> losses;
   std::vector<std::int64_t> evaluated_after;
   std::vector<std::int64_t> sampled_after;
+  std::vector<std::int64_t> tasks_after;
   std::vector<double> validation;
   std::vector<double> tests;
   std::vector<std::string> sets;  // names of the evaluated sets
@@ -45,7 +47,8 @@ TrainingRunConfig six_iterations() {
   config.steps = 15;  // batches that the evaluations read
   return config;
 }
-constexpr train::RunSchedule every_second = {.log_interval = 0, .eval_interval = 2, .eval_iterations = 5};
+constexpr train::RunSchedule every_second = {
+    .log_interval = 0, .eval_interval = 2, .eval_iterations = 5, .tasks_interval = 4};
 
 /// Samples of all three splits.
 data::SampleSplits three_splits() {
@@ -82,6 +85,7 @@ RunEnd start(checkpoint::MemoryStore& store, Records& records, int looks,
   hooks.checkpoints = &checkpoints;
   hooks.stop_requested = [&] { return --looks <= 0; };
   hooks.metrics = &records;
+  hooks.measure_tasks = [] { return std::vector<train::TaskRecord>{{.task = "one", .figures = {{"acc", 0.5}}}}; };
   return train::run(run.trainer, alone, 6, data, every_second, hooks);
 }
 
@@ -93,6 +97,7 @@ TEST(Run, EvaluatesAfterEveryInterval) {
   EXPECT_EQ(start(store, records, never), RunEnd::complete);
   EXPECT_EQ(records.losses.size(), 6u);
   EXPECT_THAT(records.evaluated_after, testing::ElementsAre(2, 4, 6));
+  EXPECT_THAT(records.tasks_after, testing::ElementsAre(4, 6));
   EXPECT_EQ(records.tests.size(), 1u);
 }
 

@@ -87,6 +87,8 @@ void RunReports::write(const train::TrainRecord& record) { write_record(record);
 void RunReports::write(const train::EvaluationRecord& record) { write_record(record); }
 void RunReports::write(const train::SampleRecord& record) { write_record(record); }
 
+void RunReports::write(const train::TaskRecord& record) { write_record(record); }
+
 void RunReports::attempt(const char* option, const std::function<void()>& write) {
   try {
     write();

@@ -68,7 +68,8 @@ void TokenizerOptions::declare(Options& options, Ids ids) {
   options.add("merge-file", &merge_file, "FILE", "GPT-2's merges: vocab.bpe or merges.txt.");
   options.add("tokenizer-model", &model_file, "FILE", "Hugging Face's tokenizer.json.");
   options.add("eod-token", &end_of_document, "TOKEN",
-              "Token of tokenizer.json that ends documents; default <|endoftext|>, <|end_of_text|> or </s>.");
+              "Token of tokenizer.json that ends documents; default <|endoftext|>, <|end_of_text|>, </s> or the "
+              "eos_token beside it.");
   options.add_flag("cased", &cased,
                    "WordPiece: keep case and accents (Megatron-LM's BertWordPieceCase) instead of lower-casing "
                    "(BertWordPieceLowerCase).");

@@ -1,5 +1,8 @@
 #include "src/app/run_config/run_options.hpp"
 
+#include "src/base/text.hpp"
+#include "src/data/tasks/zero_shot/benchmark.hpp"
+
 namespace trireme::app {
 
 void RunOptions::declare_intervals(Options& options, RunKind kind) {
@@ -16,6 +19,15 @@ void RunOptions::declare_intervals(Options& options, RunKind kind) {
   options.add("sample-tokens", &sample_tokens, "N", "Maximum number of tokens to add to a prompt.", at_least(1));
   options.add("sample-temperature", &sample_temperature, "X", "Divides the logits; 0: always the likeliest token.",
               at_least(0));
+  options.add(
+      "eval-tasks", &tasks.names, "NAME,...",
+      "Measure these tasks of trireme eval in lm-eval's definition while training: log, metrics and TensorBoard "
+      "show their figures.");
+  options.add("eval-tasks-path", &tasks.path, "DIR", "Their data, as eval's --data-path.");
+  options.add("eval-tasks-interval", &schedule.tasks_interval, "N",
+              "Iterations between measurements of tasks; they are also measured at the end.", at_least(1));
+  options.add("eval-tasks-num-fewshot", &tasks.shots, "N", "Examples shown before each question.", at_least(0));
+  options.add("eval-tasks-limit", &tasks.limit, "N", "Only the first N examples of each task.", countable());
   options.add_flag("skip-train", &schedule.skip_training,
                    "Only evaluate the checkpoint of --load, or else the initial weights, on validation and test; train "
                    "and save nothing.");
@@ -67,6 +79,13 @@ void RunOptions::settle(const Options& options, const DataOptions& data, const s
   const bool has_others = !data.valid_path.empty() || !data.valid_set_words.empty();
   if (data.sampling == data::Sampling::sequential && !has_others && !options.given("eval-iters")) {
     schedule.eval_iterations = 0;
+  }
+  problems.need(options, {"eval-tasks-path", "eval-tasks-interval", "eval-tasks-num-fewshot", "eval-tasks-limit"},
+                !tasks.names.empty(), "--eval-tasks");
+  problems.expect(tasks.names.empty() || !tasks.path.empty(), "--eval-tasks needs --eval-tasks-path");
+  for (const std::string_view name : split(tasks.names, ',')) {
+    problems.expect(data::find_benchmark(name) != nullptr,
+                    fmt::format("--eval-tasks {} is not a task that trireme eval measures", name));
   }
   problems.expect(!schedule.skip_training || schedule.eval_iterations > 0,
                   "--skip-train only evaluates, and needs --eval-iters of at least 1");

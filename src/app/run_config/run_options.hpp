@@ -1,5 +1,6 @@
 #pragma once
 
+#include <optional>
 #include <string>
 
 #include "src/app/options/options.hpp"
@@ -10,10 +11,18 @@
 
 namespace trireme::app {
 
+/// Tasks in lm-eval's definition that a run measures; see BenchmarkOptions.
+struct RunTaskOptions {
+  std::string names, path;
+  std::int64_t shots = 0;
+  std::optional<std::int64_t> limit;
+};
+
 /// Options of when a run reports, evaluates and ends, and of its files besides checkpoints.
 struct RunOptions {
   train::RunSchedule schedule;  ///< without the interval of checkpoints (CheckpointOptions)
-  std::string kill_switch;      ///< file that stops the run when it appears
+  RunTaskOptions tasks;
+  std::string kill_switch;  ///< file that stops the run when it appears
   std::string metrics_file;
   std::string sample_prompts;  ///< file of prompts that the model continues while it trains; empty: none
   std::int64_t sample_tokens = 64;

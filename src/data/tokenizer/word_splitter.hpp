@@ -49,7 +49,7 @@ class WordSplitter {
   WordPattern pattern_;
   std::array<Class, 128> ascii_;
   std::vector<Class> classes_;       // class of every code point
-  std::vector<std::uint8_t> cases_;  // of tekken: 1 if it is in U, plus 2 if in L
+  std::vector<std::uint8_t> cases_;  // bits of Tekken's classes: 1 if it is in U, plus 2 if in L
 };
 
 }  // namespace trireme::data

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "src/data/tasks/glue.hpp"
@@ -36,6 +37,8 @@ struct TaskSplit {
   std::unique_ptr<data::SquadExamples> squad;
   std::unique_ptr<data::TaskSamples> samples;  ///< null if no test split was given
   std::vector<std::int64_t> ids;               ///< numbers of GLUE's examples
+  /// Given files or folders with labels, and the number of labels of each, in order. Empty for SQuAD.
+  std::vector<std::pair<std::string, std::int64_t>> sets;
   bool has_labels = true;
 };
 

@@ -149,6 +149,15 @@ TaskResult measure(const FinetuneTask& task, const TaskSplit& split, const TaskS
     if (split.has_labels && result.classes.back() == split.samples->label(i)) ++result.correct;
   }
   result.score = static_cast<double>(result.correct) / static_cast<double>(result.total);
+  if (split.sets.size() < 2 || !split.has_labels) return result;
+  std::int64_t first = 0;
+  for (const auto& [name, labels] : split.sets) {
+    TaskResult::Set& set = result.sets.emplace_back(TaskResult::Set{name, 0, labels});
+    for (std::int64_t i = first; i < first + labels; ++i) {
+      set.correct += result.classes[static_cast<std::size_t>(i)] == split.samples->label(i) ? 1 : 0;
+    }
+    first += labels;
+  }
   return result;
 }
 

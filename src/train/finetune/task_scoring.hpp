@@ -44,6 +44,12 @@ struct TaskResult {
   std::map<std::string, data::SquadPrediction> predictions;  ///< by question
   std::vector<std::int32_t> classes;                         ///< predicted for each label; empty for SQuAD
   bool has_labels = true;                                    ///< false: predictions only, no score
+  /// Right classes of each of several sets (TaskSplit::sets), and their labels; empty for one set.
+  struct Set {
+    std::string name;
+    std::int64_t correct = 0, total = 0;
+  };
+  std::vector<Set> sets;
 
   /// Returns "accuracy 93.75 % (150 of 160)", SQuAD's figures, or without labels "160 predictions".
   std::string text() const;

@@ -7,7 +7,6 @@
 
 #include "io/tokenizer/tokenizer_files.hpp"
 #include "src/base/error.hpp"
-#include "src/base/log.hpp"
 
 namespace trireme::io {
 namespace {
@@ -128,23 +127,6 @@ TEST(HuggingFaceFile, ComposesTextIfDeclared) {
   std::vector<std::int32_t> ids;
   tokenizer->encode("e\u0301\xFF", ids);
   EXPECT_THAT(ids, ElementsAre(0xC3, 0xA9, 0xFF));
-}
-
-TEST(HuggingFaceFile, IsAcceptedIfItsPostProcessorAddsTokensWhichTheLogNames) {
-  json file = small_file();
-  const auto logged = [&](const json& processor) {
-    file["post_processor"] = processor;
-    ::testing::internal::CaptureStderr();
-    log::initialise(0, 1);
-    tokenizer_of(file);
-    return ::testing::internal::GetCapturedStderr();
-  };
-  EXPECT_THAT(logged(json::parse(R"({"type": "Sequence", "processors": [{"type": "ByteLevel"}, {"type":
-      "TemplateProcessing", "single": [{"SpecialToken": {"id": "<s>"}}, {"Sequence": {"id": "A"}}]}]})")),
-              HasSubstr("post-processor puts <s> round each text"));
-  EXPECT_THAT(logged(json::parse(R"({"type": "BertProcessing", "sep": ["[SEP]", 1], "cls": ["[CLS]", 2]})")),
-              HasSubstr("puts [CLS], [SEP] round"));
-  EXPECT_EQ(logged({{"type", "ByteLevel"}}), "");
 }
 
 TEST(HuggingFaceFile, IsRefusedByNameIfItNeedsAnUnknownFeature) {

@@ -4,6 +4,7 @@
 #include "io/posix/folder.hpp"
 #include "src/app/commands/checkpoint/import_input.hpp"
 #include "src/app/commands/commands.hpp"
+#include "src/app/commands/finetune/task_options.hpp"
 #include "src/app/job/job.hpp"
 #include "src/app/manual/terminal_text.hpp"
 #include "src/app/options/options.hpp"
@@ -50,6 +51,18 @@ void settle_tokenizer(const ImportOptions& options, ImportInput& input, bool is_
   if (special.stops != input.tokenizer->stops()) input.tokenizer->set_special(std::move(special));
 }
 
+/// Returns the name of a task that a model with a head may be for; null if there is none.
+const char* task_of(const model::ModelConfig& config) {
+  for (const Choice<train::TaskKind>& choice : task_kinds) {
+    train::FinetuneTask task;
+    task.kind = choice.value;
+    model::ModelConfig wanted = config;
+    task.set_output(wanted);
+    if (wanted.output == config.output && wanted.classes == config.classes) return task.name();
+  }
+  return nullptr;
+}
+
 }  // namespace
 
 checkpoint::RunDescription description_of(const ImportInput& input, DType dtype) {
@@ -90,7 +103,8 @@ int checkpoint_import_command(const CommandLine& line) {
               "True number of tokens, if the tensors have further rows as padding; default all rows.",
               between(1, 2147483648.0));
   options.add("eod-token", &o.end_of_document, "TOKEN",
-              "Token of tokenizer.json that ends documents; default <|endoftext|>, <|end_of_text|> or </s>.");
+              "Token of tokenizer.json that ends documents; default <|endoftext|>, <|end_of_text|>, </s> or the "
+              "eos_token beside it.");
   options.add_flag("no-tokenizer", &o.without_tokenizer,
                    "Ignore the tokenizer's files, if they are of an unsupported kind: the ids are those of an unknown "
                    "tokenizer.");
@@ -128,6 +142,8 @@ int checkpoint_import_command(const CommandLine& line) {
             timer.elapsed_s(), gigabytes / timer.elapsed_s(), counted(world->size(), "rank"));
   if (input.config.predicts_tokens()) {
     log::info("train it with --load {} --finetune --use-checkpoint-args", shell_word(output));
+  } else if (const char* task = task_of(input.config)) {
+    log::info("measure it with trireme eval --task {} --load {} --data-path FILE", task, shell_word(output));
   }
   return 0;
 }

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cstdio>
 
-#include "io/json/json_text.hpp"
 #include "src/app/commands/finetune/task_data.hpp"
 #include "src/app/commands/finetune/task_results.hpp"
 #include "src/base/log.hpp"
@@ -121,8 +120,7 @@ std::pair<double, DType> evaluate_fine_tuned(const EvalOptions& o, Job& job, con
       if (job.is_root()) write_predictions(o.fine_tuned, splits[i], result, suffix);
     });
     if (!job.is_root()) continue;
-    const std::string data = io::json_line("data", o.data_paths[i]);
-    fmt::print("{{\"task\": \"{}\", {}, {}{}}}\n", o.fine_tuned.task.name(), data.substr(1, data.size() - 2),
+    fmt::print("{{\"task\": \"{}\", \"data\": {}, {}{}}}\n", o.fine_tuned.task.name(), quoted(o.data_paths[i]),
                json_of(result),
                is_one && splits[i].has_labels && !splits[i].squad ? fmt::format(", \"loss\": {:.17g}", mean_loss) : "");
     std::fflush(stdout);

@@ -79,7 +79,7 @@ class Finetuning {
         "pretrained model that it was made of; trireme eval --task {2} --load {0} measures this one{3}",
         pretrained,
         has_task ? fmt::format("fine-tuned for {}", attributes.get<std::string>("data.task"))
-                 : std::string(attributes.get<std::string>("import.class", "of a task")),
+                 : "imported from " + attributes.get<std::string>("import.class"),
         task_.task.name(), has_task ? fmt::format("; --load {} continues its run", pretrained) : "");
     translation_.check_model(model_);
     const bool is_bert = model_.is_bert();
@@ -130,7 +130,9 @@ class Finetuning {
       plan.start = open_checkpoint(*job_.world, config.checkpoint.load, config.checkpoint.source());
     }
     if (plan.start.reader) {
-      settle_start(plan.start.description.attributes, config.checkpoint, plan);
+      CheckpointOptions options = config.checkpoint;
+      options.override_schedule = options.override_schedule || task_.epochs == 0;  // no update follows it
+      settle_start(plan.start.description.attributes, options, plan);
     } else {
       TRIREME_CHECK(pretrained_, CheckpointError, "{} has no checkpoint to resume from", config.checkpoint.load);
       plan.pretrained = pretrained_;
@@ -163,6 +165,13 @@ class Finetuning {
     train::EpochScoring scoring(task_.task, data_, per_epoch, plan.start.description.blobs, plan.blobs);
     TrainSession session(job_, config, plan);
     session.restore();
+    if (task_.epochs == 0) {
+      best = {score_samples(session.model(), *data_.valid.samples), {}};
+      if (data_.test.samples) best.test = score_samples(session.model(), *data_.test.samples);
+      write_predictions_of(best, suffix_of_seed(seed));
+      print_result(session.progress(), seed, 0, session.progress().iteration, best);
+      return measure(task_.task, data_.valid, best.valid).score;
+    }
     data::SampleSplits data;
     data.train = std::make_unique<data::EpochSamples>(
         *data_.train.samples, seed, task_.epochs,
@@ -177,13 +186,19 @@ class Finetuning {
     }
     best = scoring.best();
     const train::Progress& progress = session.progress();
-    print_line(job_, fmt::format("{{\"task\": \"{}\", \"seed\": {}, \"epoch\": {}, \"iteration\": {}, {}{}}}",
-                                 task_.task.name(), seed, progress.best_iteration / per_epoch, progress.best_iteration,
-                                 best_json(progress, best.valid, data_.valid),
-                                 data_.test.samples && !best.test.scores.empty()
-                                     ? fmt::format(", \"test\": {{{}}}", best_json(progress, best.test, data_.test))
-                                     : ""));
+    print_result(progress, seed, progress.best_iteration / per_epoch, progress.best_iteration, best);
     return progress.best_score;
+  }
+
+  /// Prints the result of a seed as a line of JSON.
+  void print_result(const train::Progress& progress, std::uint64_t seed, std::int64_t epoch, std::int64_t iteration,
+                    const train::BestScores& best) const {
+    print_line(job_,
+               fmt::format("{{\"task\": \"{}\", \"seed\": {}, \"epoch\": {}, \"iteration\": {}, {}{}}}",
+                           task_.task.name(), seed, epoch, iteration, best_json(progress, best.valid, data_.valid),
+                           data_.test.samples && !best.test.scores.empty()
+                               ? fmt::format(", \"test\": {{{}}}", best_json(progress, best.test, data_.test))
+                               : ""));
   }
 
   /// Locks the folder of all seeds, so that no other job trains a seed of this one.

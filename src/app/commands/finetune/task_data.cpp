@@ -22,23 +22,18 @@ bool append_texts(const std::string& folder, std::vector<std::string>& files) {
   return files.size() > before;
 }
 
-/// Returns `paths`, with folders replaced by the files in them.
-std::vector<std::string> files_of(const std::vector<std::string>& paths, bool takes_folders) {
+/// Returns the files of a folder, or `path` itself.
+std::vector<std::string> files_of(const std::string& path, bool takes_folders) {
+  if (!takes_folders || !io::is_folder(path)) return {path};
   std::vector<std::string> files;
-  for (const std::string& path : paths) {
-    if (!takes_folders || !io::is_folder(path)) {
-      files.push_back(path);
-      continue;
+  bool found = append_texts(path, files);
+  if (!found) {
+    for (const std::string& name : io::names_in(path)) {
+      const std::string inner = path + "/" + name;
+      if (io::is_folder(inner)) found = append_texts(inner, files) || found;
     }
-    bool found = append_texts(path, files);
-    if (!found) {
-      for (const std::string& name : io::names_in(path)) {
-        const std::string inner = path + "/" + name;
-        if (io::is_folder(inner)) found = append_texts(inner, files) || found;
-      }
-    }
-    TRIREME_CHECK(found, DataError, "{}: there are no files *.txt in the folder or its subfolders", path);
   }
+  TRIREME_CHECK(found, DataError, "{}: there are no files *.txt in the folder or its subfolders", path);
   return files;
 }
 
@@ -55,7 +50,8 @@ train::TaskSplit read_files(const TaskOptions& options, const std::vector<std::s
   data::RaceExamples race;
   std::vector<data::TextPair> pairs;
   std::string digests;
-  for (const std::string& path : files_of(paths, options.task.kind == train::TaskKind::race)) {
+  const auto labels = [&] { return std::ssize(race.questions) + std::ssize(pairs); };
+  const auto read_one = [&](const std::string& path) {
     const data::TaskFile file{path, io::read_whole_file(path, max_file_bytes, io::Symlinks::follow)};
     digests += digest(file.text.data(), file.text.size());
     switch (options.task.kind) {
@@ -88,6 +84,11 @@ train::TaskSplit read_files(const TaskOptions& options, const std::vector<std::s
             use == SplitUse::training, bad);
         break;
     }
+  };
+  for (const std::string& given : paths) {
+    const std::int64_t before = labels();
+    for (const std::string& path : files_of(given, options.task.kind == train::TaskKind::race)) read_one(path);
+    if (labels() > before) split.sets.emplace_back(given, labels() - before);
   }
   split.digest = digest(digests.data(), digests.size());
   log_skipped(bad);

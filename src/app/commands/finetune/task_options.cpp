@@ -9,10 +9,11 @@ void TaskOptions::declare(Options& options) {
                      "answers as spans of a context, versions 1.1 and 2.0.");
   options.add("train-data", &train, "FILE...",
               "Training examples: RACE's folders or files of JSON lines, GLUE's TSV files, SQuAD's JSON file.");
-  options.add("valid-data", &valid, "FILE...", "Examples that each epoch is evaluated on.");
+  options.add("valid-data", &valid, "FILE...",
+              "Examples that each epoch is evaluated on, all together. The result lists each file or folder, too.");
   options.add("test-data", &test, "FILE...",
               "Examples that the best epoch is also evaluated on; those of MNLI and QQP may lack labels.");
-  options.add("epochs", &epochs, "N", "Passes over the training examples.", countable());
+  options.add("epochs", &epochs, "N", "Passes over the training examples; 0 only measures the model.", at_least(0));
   options.add("seeds", &seeds, "N",
               "Fine-tune with N seeds, --seed and those after it; print their median and the result of averaged "
               "probabilities. Checkpoints go to folders seed-S of --save, metrics to files with the suffix .seed-S.",

@@ -1,18 +1,32 @@
 #include "src/app/commands/finetune/task_results.hpp"
 
+#include "io/json/json_text.hpp"
 #include "io/json/task_json.hpp"
 #include "io/posix/folder.hpp"
 #include "src/data/tasks/race.hpp"
 
 namespace trireme::app {
 
+std::string quoted(const std::string& text) {
+  const std::string line = io::json_line("", text);  // {"":"..."}
+  return line.substr(4, line.size() - 5);
+}
+
 std::string json_of(const train::TaskResult& result) {
   if (!result.has_labels) return fmt::format("\"total\": {}", result.total);
   const std::optional<data::SquadScores>& squad = result.squad;
-  if (!squad)
-    return fmt::format("\"correct\": {}, \"total\": {}, \"accuracy\": {:.17g}", result.correct, result.total,
+  std::string json;
+  if (!squad) {
+    json = fmt::format("\"correct\": {}, \"total\": {}, \"accuracy\": {:.17g}", result.correct, result.total,
                        result.score);
-  std::string json =
+    for (const train::TaskResult::Set& set : result.sets) {
+      json += fmt::format("{}{{\"data\": {}, \"correct\": {}, \"total\": {}, \"accuracy\": {:.17g}}}",
+                          &set == &result.sets.front() ? ", \"sets\": [" : ", ", quoted(set.name), set.correct,
+                          set.total, static_cast<double>(set.correct) / static_cast<double>(set.total));
+    }
+    return json + (result.sets.empty() ? "" : "]");
+  }
+  json =
       fmt::format("\"total\": {}, \"exact\": {:.17g}, \"f1\": {:.17g}", result.total, squad->all.exact, squad->all.f1);
   const auto append = [&](const char* name, const data::SquadScores::Group& group) {
     if (group.questions == 0) return;

@@ -7,6 +7,9 @@
 
 namespace trireme::app {
 
+/// Returns a text as JSON.
+std::string quoted(const std::string& text);
+
 /// Returns the figures as members of a JSON object, without braces.
 std::string json_of(const train::TaskResult& result);
 

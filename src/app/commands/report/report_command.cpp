@@ -1,137 +1,85 @@
-#include <algorithm>
+#include <chrono>
+#include <cstdio>
 #include <ctime>
-#include <filesystem>
+#include <optional>
 
-#include "io/checkpoint/checkpoint_reader.hpp"
-#include "io/checkpoint/checkpoint_store.hpp"
-#include "io/metrics/attempt_file.hpp"
-#include "io/metrics/metrics_reader.hpp"
 #include "src/app/commands/commands.hpp"
+#include "src/app/commands/report/page_server.hpp"
+#include "src/app/commands/report/report_input.hpp"
 #include "src/app/job/job.hpp"
 #include "src/app/manual/terminal_text.hpp"
 #include "src/app/options/field_names.hpp"
-#include "src/report/chart.hpp"
+#include "src/base/machine.hpp"
 #include "src/report/page.hpp"
 
 namespace trireme::app {
 namespace {
 
-namespace fs = std::filesystem;
+constexpr int renewal_seconds = 2;
 
-/// Throws ConfigError if the page would overwrite `input`, one of its source files, under any name.
-void check_is_no_input(const std::string& output, const std::string& input) {
-  std::error_code error;  // not equal, then
-  TRIREME_CHECK(!fs::equivalent(output, input, error), ConfigError,
-                "--output {} is {}, an input of the page: name another file", output, input);
+report::Page empty_page() {
+  report::Page page;
+  page.version = version();
+  page.made_at = std::time(nullptr);
+  page.spell = [](std::string_view text) { return with_flags(text); };
+  return page;
 }
 
-/// Returns the metrics file in a run folder: metrics.jsonl, or the only one; empty if there is none.
-std::string metrics_in(const std::string& folder) {
-  if (fs::exists(folder + "/metrics.jsonl")) return folder + "/metrics.jsonl";
-  std::vector<std::string> found;
-  std::error_code error;
-  for (const fs::directory_entry& entry : fs::directory_iterator(folder, error)) {
-    const std::string path = entry.path().string();
-    if (path.ends_with(".jsonl") && entry.is_regular_file() && io::looks_like_metrics(path)) found.push_back(path);
+/// Page on runs that go on. It is made again if a file changed, at most a tenth of the time.
+class FollowedPage {
+ public:
+  explicit FollowedPage(const std::vector<std::string>& paths) : paths_(paths), started_at_(std::time(nullptr)) {}
+
+  ServedPage current() {
+    const auto begin = std::chrono::steady_clock::now();
+    if (begin >= next_ && (stamp_.empty() || stamp_ != stamp_of(sources_))) {
+      make();
+      const auto end = std::chrono::steady_clock::now();
+      next_ = end + 9 * (end - begin);
+    }
+    return {html_, fmt::format("\"{}-{}\"", started_at_, version_)};
   }
-  TRIREME_CHECK(!error, IoError, "reading the folder {} failed: {}", folder, error.message());
-  std::ranges::sort(found);
-  TRIREME_CHECK(found.size() <= 1, ConfigError, "{} has several files of metrics: name one, such as {}", folder,
-                found.front());
-  return found.empty() ? "" : found.front();
-}
 
-/// Adds the checkpoints of a folder, and the attributes of the newest.
-void read_steps(const std::string& folder, const std::string& output, report::Run& run) {
-  io::CheckpointStore store(folder);
-  for (const checkpoint::StepEntry& entry : store.steps()) {
-    check_is_no_input(output, fmt::format("{}/{}/{}", folder, entry.name, io::manifest_name));
-    report::StoredStep step{.name = entry.name, .iteration = entry.step, .problem = entry.problem};
-    if (step.problem.empty()) {
-      try {
-        const std::unique_ptr<checkpoint::StepReader> reader = store.open(entry.name);
-        const checkpoint::Manifest& manifest = reader->manifest();
-        for (const checkpoint::FileEntry& file : manifest.files) step.size_bytes += file.size_bytes;
-        step.files = static_cast<std::int64_t>(manifest.files.size());
-        if (run.attributes.empty()) {
-          for (const auto& [name, value] : manifest.attributes.texts())
-            run.attributes.emplace_back(name, shortened(value));
-        }
-      } catch (const Error& problem) {
-        step.problem = problem.what();
+ private:
+  void make() {
+    report::Page page = empty_page();
+    page.renewal_seconds = renewal_seconds;
+    std::string html;
+    try {
+      // The stamp is older than what is read: a later change is in the next page. New files are read once more.
+      for (bool is_known = false; !is_known;) {
+        stamp_ = stamp_of(sources_);
+        page.runs = read_runs(paths_, "");
+        std::vector<std::string> sources;
+        for (const report::Run& run : page.runs) sources.insert(sources.end(), run.sources.begin(), run.sources.end());
+        is_known = sources == sources_;
+        sources_ = std::move(sources);
       }
+      html = report::html_of(page);
+    } catch (const Error& problem) {
+      stamp_.clear();
+      html = report::html_of_message(page, with_flags(problem.what()));
     }
-    run.steps.push_back(std::move(step));
+    html_ = std::move(html);
+    ++version_;
   }
-}
 
-/// Returns the folder of a run's checkpoints: in the run folder, the folder itself, or that of --save; empty if none is
-/// found.
-std::string steps_folder(const std::string& folder, const report::Run& run) {
-  std::vector<std::string> candidates;
-  if (!folder.empty()) candidates = {folder + "/checkpoints", folder};
-  if (const report::AttemptStart* start = run.newest_start()) {
-    for (const report::OptionValue& option : start->options) {
-      if (option.name == "save") candidates.push_back(option.value);
-    }
-  }
-  for (const std::string& candidate : candidates) {
-    if (fs::is_directory(candidate) && !io::CheckpointStore(candidate).steps().empty()) return candidate;
-  }
-  return "";
-}
+  const std::vector<std::string>& paths_;
+  std::int64_t started_at_;
+  std::vector<std::string> sources_;
+  std::string stamp_, html_;
+  std::chrono::steady_clock::time_point next_ = std::chrono::steady_clock::now();
+  std::int64_t version_ = 0;
+};
 
-/// Reads a run for the page `output`, which must not be one of its files.
-report::Run read_run(const std::string& path, const std::string& output) {
-  TRIREME_CHECK(fs::exists(path), IoError, "there is no {}: give a run folder, or a file of --metrics-file", path);
-  const bool is_folder = fs::is_directory(path);
-  report::Run run;
-  fs::path named = fs::absolute(path).lexically_normal();
-  if (!named.has_filename()) named = named.parent_path();
-  if (named.filename() == "metrics.jsonl")
-    named = named.parent_path();  // the name is common to all runs of the batch files
-  run.name = named.has_filename() ? named.filename().string() : path;
-  const std::string metrics = is_folder ? metrics_in(path) : path;
-  for (const std::string& file : {metrics, io::AttemptFile::beside(metrics), path + "/lives"}) {
-    check_is_no_input(output, file);
-  }
-  if (!metrics.empty()) {
-    io::read_metrics(metrics, report::chart_columns, run);
-    run.attempts = io::read_attempts(io::AttemptFile::beside(metrics));
-  }
-  if (is_folder && fs::is_regular_file(path + "/lives")) {
-    run.attempts = report::join_attempts(std::move(run.attempts), io::read_job_notes(path + "/lives"));
-  }
-  if (const std::string steps = steps_folder(is_folder ? path : "", run); !steps.empty()) {
-    read_steps(steps, output, run);
-  }
-  TRIREME_CHECK(
-      run.last_iteration > 0 || !run.steps.empty() || !run.attempts.empty(), DataError,
-      "{} has neither metrics nor checkpoints: wait for its first iteration, or give another run folder or file of "
-      "--metrics-file",
-      path);
-  return run;
-}
-
-/// Throws ConfigError if the last run was already given, under any path or by its metrics file.
-void check_is_new(const std::vector<report::Run>& runs, const std::vector<std::string>& paths) {
-  const auto file_of = [&](std::size_t i) { return runs[i].metrics_path.empty() ? paths[i] : runs[i].metrics_path; };
-  const std::size_t last = runs.size() - 1;
-  for (std::size_t i = 0; i < last; ++i) {
-    std::error_code error;  // not equal, then
-    TRIREME_CHECK(!fs::equivalent(file_of(i), file_of(last), error), ConfigError, "{} {}: give each run once",
-                  paths[i] == paths[last] ? paths[i] : fmt::format("{} and {}", paths[i], paths[last]),
-                  paths[i] == paths[last] ? "is given twice" : "are the same run");
-  }
-}
-
-/// Makes the names of runs distinct, by full paths where their last parts are equal.
-void name_apart(std::vector<report::Run>& runs, const std::vector<std::string>& paths) {
-  std::vector<std::string> names;
-  for (const report::Run& run : runs) names.push_back(run.name);
-  for (std::size_t i = 0; i < runs.size(); ++i) {
-    if (std::ranges::count(names, names[i]) > 1) runs[i].name = paths[i];
-  }
+void follow(const std::vector<std::string>& paths, const std::string& host, int port) {
+  FollowedPage page(paths);
+  const auto started = [&](int used_port) {
+    fmt::print("The page is at http://{0}:{1}/ until Ctrl-C. To read it from another machine: ssh -L {1}:{0}:{1} {2}\n",
+               host.find(':') == std::string::npos ? host : "[" + host + "]", used_port, host_name());
+    std::fflush(stdout);
+  };
+  serve_page(host, port, started, [&] { return page.current(); });
 }
 
 }  // namespace
@@ -139,27 +87,34 @@ void name_apart(std::vector<report::Run>& runs, const std::vector<std::string>& 
 int report_command(const CommandLine& line) {
   std::vector<std::string> paths;
   std::string output;
+  bool follows = false;
+  std::optional<std::string> host;
+  std::optional<int> port;
   Options options(
       line.command(),
-      "Writes a report on one or several runs, as one HTML file without scripts or network access: plots of loss, "
-      "validation, learning rate, gradient norm, speed and memory; the grid, the options, the attempts of the job, "
-      "checkpoints and exit codes.");
+      "Writes a report on one or several runs, as one HTML file without network access: plots of loss, validation, "
+      "learning rate, gradient norm, speed and memory; the grid, the options, the attempts of the job, checkpoints and "
+      "exit codes. With --follow, serves it to a browser while the runs go on.");
   options.add_arguments(
       "RUN", &paths,
       "A file of --metrics-file, its folder (such as the run folder of a batch file), or a folder of --save. Several "
       "runs are compared in the same plots.");
-  options.add("output", &output, "FILE.html", "File of the page; replaces an existing one. Required.");
-  options.require({"output"});
+  options.add("output", &output, "FILE.html", "File of the page; replaces an existing one. Required without --follow.");
+  options.add_flag("follow", &follows, "Serve the page to browsers of this machine, renewed with each new point.");
+  options.add("port", &port, "N", "Port of --follow; 0 takes a free one. Default: 8008.", between(0, 65535));
+  options.add("host", &host, "ADDRESS",
+              "Address of --follow. Default: 127.0.0.1, which only this machine reaches. 0.0.0.0: everyone reaches it, "
+              "without a password.");
   if (!line.read(options)) return 0;
-  report::Page page;
-  page.version = version();
-  page.made_at = std::time(nullptr);
-  page.spell = [](std::string_view text) { return with_flags(text); };
-  for (const std::string& path : paths) {
-    page.runs.push_back(read_run(path, output));
-    check_is_new(page.runs, paths);
+  TRIREME_CHECK(follows || !output.empty(), ConfigError, "--output must be given, or --follow");
+  TRIREME_CHECK(!follows || output.empty(), ConfigError, "--output and --follow exclude each other: write or serve");
+  TRIREME_CHECK(follows || (!host && !port), ConfigError, "--host and --port need --follow");
+  if (follows) {
+    follow(paths, host.value_or("127.0.0.1"), port.value_or(8008));
+    return 0;
   }
-  name_apart(page.runs, paths);
+  report::Page page = empty_page();
+  page.runs = read_runs(paths, output);
   write_text_file("output", output, report::html_of(page));
   return 0;
 }

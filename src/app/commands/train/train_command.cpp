@@ -4,6 +4,7 @@
 #include "src/app/commands/commands.hpp"
 #include "src/app/commands/train/train_plan.hpp"
 #include "src/app/commands/train/train_session.hpp"
+#include "src/app/commands/train/training_tasks.hpp"
 #include "src/app/job/memory_report.hpp"
 #include "src/app/job/saved_model.hpp"
 #include "src/app/megatron/translation.hpp"
@@ -47,6 +48,8 @@ int train_command(const CommandLine& line) {
   translation->log();
   TrainPlan plan = make_plan(job, config);
   log_configuration(options, job, config, plan);
+  std::optional<TrainingTasks> tasks;
+  if (!config.run.tasks.names.empty()) tasks.emplace(job, config.run.tasks, plan, config.batch.sequence_length.value());
   const data::SampleSplits data = make_data(*job.world, plan, config.data.cache_path);
   if (config.run.dry_run) {
     log::info("dry run: everything is in order; {} iterations would run",
@@ -60,7 +63,9 @@ int train_command(const CommandLine& line) {
     log::info("nothing to do: {} of {} iterations are done", session.progress().iteration, plan.iterations);
     return 0;
   }
-  const train::RunEnd end = session.run(data);
+  std::function<std::vector<train::TaskRecord>()> measure_tasks;
+  if (tasks) measure_tasks = [&] { return tasks->measure(session.model()); };
+  const train::RunEnd end = session.run(data, {}, measure_tasks);
   log_peak_memory(job);
   return static_cast<int>(end == train::RunEnd::complete ? ExitCode::success : ExitCode::stopped_early);
 }

@@ -143,9 +143,11 @@ bool TrainSession::has_work(const data::SampleSplits& data) const {
          saves_initial_state || train::test_is_left(progress(), plan_.iterations, data, config_.schedule());
 }
 
-train::RunEnd TrainSession::run(const data::SampleSplits& data, const std::function<void()>& evaluate) {
+train::RunEnd TrainSession::run(const data::SampleSplits& data, const std::function<void()>& evaluate,
+                                const std::function<std::vector<train::TaskRecord>()>& measure_tasks) {
   train::RunHooks hooks;
   hooks.evaluate = evaluate;
+  hooks.measure_tasks = measure_tasks;
   std::optional<train::CheckpointWriter> checkpoints;
   if (plan_.store) {
     collectively(*job_.world, [&] { check_file_limit(shard_bytes(state_->tensors()), "this rank's checkpoint file"); });

@@ -25,8 +25,9 @@ class TrainSession {
   void restore();
   /// Returns whether the run has anything left to train, evaluate or save.
   bool has_work(const data::SampleSplits& data) const;
-  /// Trains, evaluates and saves. `evaluate` is RunHooks::evaluate. Collective.
-  train::RunEnd run(const data::SampleSplits& data, const std::function<void()>& evaluate = {});
+  /// Trains, evaluates and saves. `evaluate` and `measure_tasks` are those of RunHooks. Collective.
+  train::RunEnd run(const data::SampleSplits& data, const std::function<void()>& evaluate = {},
+                    const std::function<std::vector<train::TaskRecord>()>& measure_tasks = {});
 
   const train::Progress& progress() const { return trainer_.progress(); }
   train::ParallelModel& model() { return model_; }

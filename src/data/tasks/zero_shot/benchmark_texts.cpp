@@ -66,24 +66,24 @@ void BenchmarkTexts::add(const TaskDocument& document, const std::string& before
   }
   ChoiceExample example = example_of(benchmark_, document);
   Example added{.first_text = texts_.size(), .answer = example.answer, .characters = {}};
+  std::string context;
+  std::vector<std::int32_t> context_ids;  // tokens of the last context, shared by most choices
   for (Continuation& choice : example.choices) {
     choice.context.insert(0, before);
     added.characters.push_back(choice.characters);
-    add_continuation(choice);
+    if (context_ids.empty() || choice.context != context) {
+      context = choice.context;
+      context_ids = tokenizer_.encode_prompt(std::string_view(context).substr(0, word_extent(context).end));
+    }
+    add_continuation(choice, context_ids);
   }
   examples_.push_back(std::move(added));
 }
 
-void BenchmarkTexts::add_continuation(const Continuation& continuation) {
-  const std::string_view context =
-      std::string_view(continuation.context).substr(0, word_extent(continuation.context).end);
-  std::vector<std::int32_t> context_ids = tokenizer_.encode_prompt(context);
+void BenchmarkTexts::add_continuation(const Continuation& continuation, std::span<const std::int32_t> context_ids) {
   std::vector<std::int32_t> ids = tokenizer_.encode_prompt(continuation.context + continuation.text);
-  if (context_ids.empty()) {
-    context_ids.push_back(beginning());
-    ids.insert(ids.begin(), context_ids.begin(), context_ids.end());
-  }
-  const std::int64_t scored = std::ssize(ids) - std::ssize(context_ids);
+  if (context_ids.empty()) ids.insert(ids.begin(), beginning());
+  const std::int64_t scored = std::ssize(ids) - std::max<std::int64_t>(std::ssize(context_ids), 1);
   TRIREME_CHECK(scored >= 1, DataError, "the text '{}' adds no token to its question", continuation.text);
   if (std::ssize(ids) - 1 > limit_.max_length) ++truncated_;
   fit(limit_, scored, ids);

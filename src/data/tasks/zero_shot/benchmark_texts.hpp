@@ -68,7 +68,7 @@ class BenchmarkTexts {
   };
   /// The token before texts without a context.
   std::int32_t beginning() const { return tokenizer_.special().bos.value_or(tokenizer_.end_of_document()); }
-  void add_continuation(const Continuation& continuation);
+  void add_continuation(const Continuation& continuation, std::span<const std::int32_t> context_ids);
   void add_page(const std::string& page);
   BenchmarkResult result_of_choices(std::span<const TextScore> scores) const;
   BenchmarkResult result_of_words(std::span<const TextScore> scores, std::int64_t bootstrap_iterations) const;
