@@ -35,14 +35,18 @@ check "random weights have a loss" [ -s metrics1.loss ]
 
 # The command that import prints trains a model of every family.
 families=0
-cp -r "$fixtures/bert" bert # with the tokenizer that its samples need
-printf '%s\n' '[PAD]' '[UNK]' '[CLS]' '[SEP]' '[MASK]' a b c d e . '##s' >bert/vocab.txt
+mkdir inputs # of BERTs, with the tokenizer that their samples need
+printf '%s\n' '[PAD]' '[UNK]' '[CLS]' '[SEP]' '[MASK]' a b c d e . '##s' >vocab.txt
 for _ in {1..40}; do echo '{"text": "A b c. B d a e. C a b. D e c b. A a. B c d."}'; done >sentences.jsonl
-done_by 1 corpus build --input sentences.jsonl --output sentences.h5 --tokenizer wordpiece --vocab-file bert/vocab.txt --split-sentences
+done_by 1 corpus build --input sentences.jsonl --output sentences.h5 --tokenizer wordpiece --vocab-file vocab.txt --split-sentences
 for folder in "$fixtures"/*/; do
   family=families/$(basename "$folder") input=("$folder" --no-tokenizer)
   data=--mock-data
-  if [ "$family" = families/bert ]; then input=(bert) data="--data-path sentences.h5"; fi
+  if [[ $family =~ /bert(_masked|_base|_tokens)?$ ]]; then
+    input=("inputs/$(basename "$folder")") data="--data-path sentences.h5"
+    cp -r "$folder" inputs/
+    cp vocab.txt "${input[0]}"
+  fi
   done_by 1 checkpoint import --input "${input[@]}" --output "$family" --dtype fp64
   printed=$(sed -n 's/.*train it with //p' err)
   case "$(sed -n 's/.*measure it with //p' err)" in
