@@ -237,6 +237,7 @@ def actions(b, work):
     check("a hover shows the loss of its iteration", abs(found - record(at, 300, 1)["lm_loss"]) < 1e-4, rows)
     check("and of all curves", all(any(row.startswith(name) for row in rows) for name in ("one", "two", "three")), rows)
     check("a hover marks the iteration in the other figures", b.js(f"!!document.querySelector('{NORM} .cross')"))
+    check("but in none that begins later", b.js("!document.querySelector('[data-part=lm_loss-late] .cross')"))
     b.hover("figure[data-part=peak_memory_bytes] > svg")
     check("values have units", "60 GiB" in tip(b, "figure[data-part=peak_memory_bytes]"),
           tip(b, "figure[data-part=peak_memory_bytes]"))
@@ -346,10 +347,14 @@ def large(b, work, trireme, pictures):
     check(f"100,000 iterations are a page of {size / 1e6:.1f} MB, made in {seconds:.1f} s", size < 2e6, size)
     b.open(f"file://{work}/large.html")
     took = b.js(f"""(() => {{
-      const svg = document.querySelector('{LEAD}'), box = svg.getBoundingClientRect(), begin = performance.now();
-      for (let i = 0; i < 100; ++i) svg.dispatchEvent(new PointerEvent("pointermove",
-        {{ clientX: box.left + box.width * (0.1 + 0.008 * i), clientY: box.top + 99 }}));
-      return (performance.now() - begin) / 100;
+      const svg = document.querySelector('{LEAD}'), box = svg.getBoundingClientRect(), times = [];
+      for (let i = 0; i < 101; ++i) {{
+        const begin = performance.now();
+        svg.dispatchEvent(new PointerEvent("pointermove",
+          {{ clientX: box.left + box.width * (0.1 + 0.008 * i), clientY: box.top + 99 }}));
+        times.push(performance.now() - begin);
+      }}
+      return times.sort((a, b) => a - b)[50];
     }})()""")
     check(f"a hover takes {took:.1f} ms there", took < 16, took)
     took = b.js("""(() => {

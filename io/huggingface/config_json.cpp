@@ -352,6 +352,17 @@ void read_experts(const Settings& settings, const ModelClass& model_class, Model
   experts.layers = pattern.find('0') == pattern.npos ? "" : pattern;
 }
 
+/// Reads the probabilities of dropout under any class's keys. Without them GPT-2 and BERT have 0.1, others none.
+void read_dropout(const Settings& settings, const ModelClass& model_class, ModelConfig& config) {
+  const double otherwise = model_class.type == "gpt2" || model_class.type == "bert" ? 0.1 : 0;
+  const auto read = [&](std::initializer_list<const char*> keys) {
+    const auto key = std::ranges::find_if(keys, [&](const char* name) { return settings.has(name); });
+    return key == keys.end() ? otherwise : settings.number(*key, otherwise);
+  };
+  config.hidden_dropout = read({"resid_pdrop", "hidden_dropout_prob", "hidden_dropout", "residual_dropout"});
+  config.attention_dropout = read({"attn_pdrop", "attention_probs_dropout_prob", "attention_dropout"});
+}
+
 /// Reads the number of classes or choices of a task.
 void read_task(const Settings& settings, ModelConfig& config) {
   if (config.output == model::ModelOutput::classes) {
@@ -427,6 +438,7 @@ HuggingFaceModel parse_config_json(const std::string& text, const std::string& p
     read_experts(settings, *model.model_class, model.config);
   }
   if (model.config.latent.used) read_deepseek(settings, file, *model.model_class, model.config);
+  read_dropout(settings, *model.model_class, model.config);
   read_task(settings, model.config);
   if (problems.empty()) {
     try {

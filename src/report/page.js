@@ -439,7 +439,8 @@
       const parts = [];
       this.tip.hidden = true;
       if (this.drag?.box) parts.push(this.shape("rect", { class: "select", ...this.drag.box }));
-      const { found, anchor } = pointed ? this.nearest(pointed.iteration) : { found: [] };
+      const isInside = pointed && pointed.iteration >= this.plot.range[0] && pointed.iteration <= this.plot.range[1];
+      const { found, anchor } = isInside ? this.nearest(pointed.iteration) : { found: [] };
       if (anchor) {
         const line = x.at(anchor.column.x);
         parts.push(this.shape("path", { class: "cross", d: `M${line} ${top}V${bottom}` }));
@@ -509,7 +510,10 @@
           y: Math.min(bottom, Math.max(top, (event.clientY - box.top) * scale)),
         };
       };
-      const pointAt = ({ x, y }) => this.pointAll({ iteration: this.plot.x.value(x), height: y });
+      const pointAt = ({ x, y }) => {
+        const [first, last] = this.plot.range;
+        this.pointAll({ iteration: Math.min(last, Math.max(first, this.plot.x.value(x))), height: y });
+      };
       svg.addEventListener("pointermove", (event) => {
         const place = placeOf(event);
         if (this.drag) this.drag.box = this.boxOf(this.drag.from, place);

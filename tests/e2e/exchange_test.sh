@@ -35,16 +35,27 @@ check "random weights have a loss" [ -s metrics1.loss ]
 
 # The command that import prints trains a model of every family.
 families=0
+mkdir inputs # of BERTs, with the tokenizer that their samples need
+printf '%s\n' '[PAD]' '[UNK]' '[CLS]' '[SEP]' '[MASK]' a b c d e . '##s' >vocab.txt
+for _ in {1..40}; do echo '{"text": "A b c. B d a e. C a b. D e c b. A a. B c d."}'; done >sentences.jsonl
+done_by 1 corpus build --input sentences.jsonl --output sentences.h5 --tokenizer wordpiece --vocab-file vocab.txt --split-sentences
 for folder in "$fixtures"/*/; do
-  family=families/$(basename "$folder")
-  done_by 1 checkpoint import --input "$folder" --output "$family" --no-tokenizer --dtype fp64
+  family=families/$(basename "$folder") input=("$folder" --no-tokenizer)
+  data=--mock-data
+  if [[ $family =~ /bert(_masked|_base|_tokens)?$ ]]; then
+    input=("inputs/$(basename "$folder")") data="--data-path sentences.h5"
+    cp -r "$folder" inputs/
+    cp vocab.txt "${input[0]}"
+  fi
+  done_by 1 checkpoint import --input "${input[@]}" --output "$family" --dtype fp64
   printed=$(sed -n 's/.*train it with //p' err)
   case "$(sed -n 's/.*measure it with //p' err)" in
   "trireme eval --task "*" --load $family --data-path FILE") continue ;; # a model with a head
   esac
   [ -n "$printed" ] || continue # no task has two choices
-  eval "done_by 1 train $printed --mock-data --global-batch-size 2 --train-iters 1 --lr 0.01 --eval-iters 0 --dtype fp64"
-  check "$family trains by the printed command" grep -q "iteration *1/" err
+  eval "done_by 1 train $printed $data --global-batch-size 2 --train-iters 1 --lr 0.01 --eval-iters 0 --dtype fp64"
+  check "$family trains by the printed command, without dropout like the model" \
+    [ "$(grep -c ' 1/1 | \|dropout 0 (0 in attention)' err)" = 2 ]
   families=$((families + 1))
 done
 check "families are trained" [ $families -ge 30 ]

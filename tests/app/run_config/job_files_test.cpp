@@ -6,7 +6,9 @@
 #include <fstream>
 #include <sstream>
 
+#include "src/app/commands/finetune/task_options.hpp"
 #include "src/app/run_config/run_config.hpp"
+#include "src/model/presets.hpp"
 #include "src/model/stage/model_parameters.hpp"
 #include "src/plan/search/search.hpp"
 #include "src/train/memory_estimate.hpp"
@@ -54,8 +56,28 @@ struct Settled {
   model::ModelConfig model;
 };
 
+/// Configurations of `trireme finetune`.
+const std::vector<std::string> finetuning = {"finetune_race.ini", "finetune_mnli.ini"};
+
+TEST(JobFiles, OfFineTuningAreForEightRanks) {
+  for (const std::string& name : finetuning) {
+    SCOPED_TRACE(name);
+    Options options("trireme finetune", "");
+    TaskOptions task;
+    task.declare(options);
+    RunConfigReader reader(options, RunKind::task);
+    options.parse({"--config", jobs / name, "--train-data", "a", "--valid-data", "b", "--pretrained-checkpoint", "c"});
+    model::ModelConfig model = model::preset("bert-336m");
+    model.vocabulary = 30524;
+    task.set_output(model);
+    const RunConfig& config = reader.settle(8, {model, 512, /*labels=*/1000, task.epochs});
+    EXPECT_EQ(config.batch.batches(8).max_size(), 8 * config.batch.micro_batch_size);
+    EXPECT_EQ(config.precision.dtype, DType::bf16);
+  }
+}
+
 TEST(JobFiles, AreAllTestedHere) {
-  std::vector<std::string> found, tested;
+  std::vector<std::string> found, tested(finetuning.begin(), finetuning.end());
   for (const auto& entry : std::filesystem::directory_iterator(jobs)) {
     if (entry.path().extension() == ".ini") found.push_back(entry.path().filename());
   }
