@@ -35,7 +35,7 @@ check "random weights have a loss" [ -s metrics1.loss ]
 
 # The command that import prints trains a model of every family.
 families=0
-mkdir inputs # of BERTs, with the tokenizer that their samples need
+mkdir inputs # folders of BERTs, with the tokenizer that their samples need
 printf '%s\n' '[PAD]' '[UNK]' '[CLS]' '[SEP]' '[MASK]' a b c d e . '##s' >vocab.txt
 for _ in {1..40}; do echo '{"text": "A b c. B d a e. C a b. D e c b. A a. B c d."}'; done >sentences.jsonl
 done_by 1 corpus build --input sentences.jsonl --output sentences.h5 --tokenizer wordpiece --vocab-file vocab.txt --split-sentences
