@@ -62,7 +62,7 @@ check "the terminal echoes again" grep -q ' icanon.* echo \| echo .*' shown
 rm -f shown
 {
   typed 'the ship\r' "> "
-  typed '\003' "rows"
+  typed '\003' "${text:1:4}"
   typed '\004' "tokens/s"
   sleep 1
 } | timeout -k 5 60 script -qefc "stty cols 100; $(words generate --load saved --max-new-tokens 1000000 --temperature 0); echo code \$?" shown >out 2>err

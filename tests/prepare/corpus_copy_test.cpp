@@ -39,7 +39,7 @@ TEST_F(CorpusFiles, MergeOneAfterAnother) {
       [&] {
         merge_corpora(disk, {a, corpus("w.h5", {{1}}, *wide_)}, directory_ / "d.h5");
       },
-      ThrowsMessage<DataError>(AllOf(HasSubstr(narrow_->digest()), HasSubstr(wide_->digest()))));
+      ThrowsMessage<DataError>(AllOf(HasSubstr(narrow_->ids_digest()), HasSubstr(wide_->ids_digest()))));
 }
 
 TEST_F(CorpusFiles, SplitLikeATrainingRun) {
