@@ -123,6 +123,14 @@ sed 's/.*"label": \([01]\).*/\1/' "$published/data/piqa/valid.jsonl" >valid-labe
 cp out alone
 done_by 1 eval --load gpt --task PIQA --data-path valid.jsonl --limit 4
 check "labels may stand in a file of their own" cmp out alone
+two_shown() { done_by 1 eval --load gpt --task piqa --limit 4 --num-fewshot 2 "$@"; }
+two_shown --data-path "$published/data/piqa"
+cp out alone
+train=$published/data/piqa/train.jsonl
+two_shown --data-path "$published/data/piqa/valid.jsonl" --fewshot-data "$train"
+check "examples may be named" cmp out alone
+two_shown --data-path "$published/data/piqa/valid.jsonl" --fewshot-data "$train" --fewshot-seed 7
+check "another seed shows others" [ "$(number loss)" != "$(field loss alone)" ]
 refused 2 "--num-fewshot 1 needs train data of piqa to show, and --data-path valid.jsonl is the evaluated file" \
   1 eval --load gpt --task piqa --data-path valid.jsonl --num-fewshot 1
 refused 2 "--num-fewshot 99 needs 100 examples of hellaswag" 1 eval --load gpt --task hellaswag --num-fewshot 99 \
@@ -138,12 +146,12 @@ refused 3 "two: none of the 2 data files (other.jsonl, train.jsonl) there is nam
 done_by 1 corpus build --input corpus.jsonl --output bpe.h5 --tokenizer huggingface --tokenizer-model "$published/model/tokenizer.json"
 done_by 2 train --load gpt --finetune --use-checkpoint-args --data-path bpe.h5 --seq-length 96 --global-batch-size 2 --train-iters 5 \
   --lr 0.001 --eval-iters 0 --dtype fp64 --eval-tasks hellaswag,mmlu --eval-tasks-path "$published/data" --eval-tasks-interval 2 \
-  --eval-tasks-num-fewshot 2 --metrics-file tasks.jsonl --tensorboard-dir curves --save tuned
+  --eval-tasks-num-fewshot 2 --eval-tasks-limit 3 --metrics-file tasks.jsonl --tensorboard-dir curves --save tuned
 check "tasks are measured in time and at the end" [ "$(sed -n 's/.*"iteration": \([0-9]*\), "eval_task": "hellaswag".*/\1/p' \
   tasks.jsonl | tr '\n' ' ')" = "2 4 5 " ]
 check "MMLU's groups have figures" [ "$(grep -c '"eval_task": "mmlu_humanities", "acc": [0-9.]*, "acc_stderr": ' tasks.jsonl)" = 3 ]
 check "a curve has its name" grep -qa "tasks/hellaswag acc_norm" curves/*
-done_by 1 eval --load tuned --task hellaswag,mmlu --num-fewshot 2 --data-path "$published/data"
+done_by 1 eval --load tuned --task hellaswag,mmlu --num-fewshot 2 --limit 3 --data-path "$published/data"
 check "eval finds the same" [ "$(sed -n 's/.*"accuracy": \([0-9.]*\).*/\1/p' out | cut -c1-12)" = \
   "$(grep '"hellaswag"\|"mmlu"' tasks.jsonl | tail -2 | sed 's/.*"acc": \([0-9.]*\),.*/\1/' | cut -c1-12)" ]
 refused 2 "--eval-tasks hella is not a task that trireme eval measures" 1 train "${run[@]}" --eval-tasks hella --eval-tasks-path x

@@ -14,7 +14,6 @@
 #include "src/base/timer.hpp"
 #include "src/checkpoint/load.hpp"
 #include "src/checkpoint/step_writer.hpp"
-#include "src/model/fields.hpp"
 #include "src/model/stage/model_parameters.hpp"
 
 namespace trireme::app {
@@ -77,11 +76,6 @@ checkpoint::RunDescription description_of(const ImportInput& input, DType dtype)
   attributes.put("tokenizer", input.tokenizer->name());
   attributes.put("data.tokenizer", input.tokenizer->digest());
   attributes.put("data.sequence_length", input.config.max_positions);
-  // For train --use-checkpoint-args.
-  for (const model::Field& field : model::fields()) {
-    const bool is_dropout = field.name() == "hidden-dropout" || field.name() == "attention-dropout";
-    if (is_dropout) attributes.put(field.key(), field.text(input.config));
-  }
   description.blobs["tokenizer"] = input.tokenizer->payload();
   return description;
 }
