@@ -20,7 +20,7 @@ class ProgressBar {
   ProgressBar(const ProgressBar&) = delete;
   ProgressBar& operator=(const ProgressBar&) = delete;
 
-  /// `details` follow on the line, in the place of unit and rate.
+  /// `details` replace unit and rate on the line.
   void update(std::int64_t done, std::int64_t total, const std::string& details = "");
   /// Returns whether the next update is drawn.
   bool is_due() const;

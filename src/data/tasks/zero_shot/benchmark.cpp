@@ -19,9 +19,19 @@ namespace {
 
 constexpr std::size_t letters = 26;
 
-constexpr std::string_view arc_question = "Question: {question|question.stem}\nAnswer:";
 constexpr std::string_view arc_choices = "choices.text|question.choices.text";
 constexpr std::string_view arc_labels = "choices.label|question.choices.label";
+
+/// AI2's reasoning challenge, whose two sets differ only in difficulty.
+constexpr Benchmark arc(std::string_view name) {
+  return {.name = name,
+          .prompt = "Question: {question|question.stem}\nAnswer:",
+          .choices = arc_choices,
+          .answer = "answerKey",
+          .labels = arc_labels,
+          .split = "test",
+          .shots = ShotChoice::drawn};
+}
 
 constexpr Benchmark table[] = {
     {.name = "hellaswag",
@@ -29,20 +39,8 @@ constexpr Benchmark table[] = {
      .choices = "endings",
      .answer = "label",
      .is_cleaned = true},
-    {.name = "arc_easy",
-     .prompt = arc_question,
-     .choices = arc_choices,
-     .answer = "answerKey",
-     .labels = arc_labels,
-     .split = "test",
-     .shots = ShotChoice::drawn},
-    {.name = "arc_challenge",
-     .prompt = arc_question,
-     .choices = arc_choices,
-     .answer = "answerKey",
-     .labels = arc_labels,
-     .split = "test",
-     .shots = ShotChoice::drawn},
+    arc("arc_easy"),
+    arc("arc_challenge"),
     {.name = "piqa", .prompt = "Question: {goal}\nAnswer:", .choices = "sol1,sol2", .answer = "label"},
     {.name = "winogrande",
      .prompt = "{sentence:before_blank}{*}",
