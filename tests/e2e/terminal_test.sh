@@ -3,6 +3,10 @@
 # prompts that are typed.
 source "$(dirname "$0")/functions.sh"
 
+# script runs commands by this shell. Others end at once, as dash does, when an interrupt reaches them beside the program.
+SHELL=$(command -v bash)
+export SHELL TERM=xterm
+
 make_corpus corpus 1
 train=(train "${model[@]:0:8}" --log-interval 1000000 --data-path corpus.h5 --global-batch-size 4 --lr 0.01 --eval-iters 0)
 
