@@ -360,10 +360,38 @@ TEST(Experts, CapacityIsThatOfAMicroBatchOnEveryGrid) {
     const test::Curve expected = test::training_curve(alone, config, "b 2");
     for (const Layout& layout : layouts(test::world().size())) {
       SCOPED_TRACE(testing::Message() << layout);
-      test::expect_close(test::training_curve(test::world(), config, layout), expected,
+      // Rows without a token change nothing.
+      test::expect_close(test::training_curve(test::world(), config, layout.with(by_position ? "pad" : "")), expected,
                          test::tolerance(DType::fp64, test::Comparison::other_order));
     }
   }
+}
+
+TEST(Experts, PaddedHaveTheRowsOfTheirCapacityOnEveryGrid) {
+  TrainingRunConfig config;
+  config.steps = 1;
+  config.model = config_with({.count = 4, .capacity_factor = 1.25}, true);
+  config.model.max_positions = config.s;
+  const int ranks = test::world().size();
+  std::vector<Layout> all = ranks == 1 ? std::vector<Layout>{Layout("b 2")} : layouts(ranks);
+  for (const Layout& layout : all) test::activation_bytes(test::world(), config, layout.with("pad"));
+}
+
+TEST(Experts, GraphsNeedPaddedRows) {
+  ExecutionConfig execution = layout_of(DType::fp32, 16, 1);
+  const auto refusal = [&](double capacity_factor) {
+    return test::message_of<ConfigError>(
+        [&] { validate(execution, config_with({.count = 4, .capacity_factor = capacity_factor}, true), 1, false); });
+  };
+  execution.cuda_graphs = true;
+  EXPECT_THAT(refusal(1),
+              testing::HasSubstr("Give <moe_expert_capacity_factor> and <moe_pad_expert_input_to_capacity>"));
+  execution.parallel.pad_experts = true;
+  EXPECT_THAT(refusal(0), testing::HasSubstr("<moe_pad_expert_input_to_capacity> needs <moe_expert_capacity_factor>"));
+  EXPECT_EQ(refusal(1), "nothing was thrown");
+  execution.cuda_graphs = false;
+  execution.variable_lengths = true;
+  EXPECT_THAT(refusal(1), testing::HasSubstr("<variable_seq_lengths> exclude each other"));
 }
 
 }  // namespace

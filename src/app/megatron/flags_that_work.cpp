@@ -55,6 +55,7 @@ constexpr auto working_flags = std::to_array<FlagGroup>({
     {one, "0.7-", works, "",
      "check-weight-hash-across-dp-replicas-interval, ddp-bucket-size, moe-expert-capacity-factor, "
      "moe-token-drop-policy"},
+    {none, "0.7-", works, "", "moe-pad-expert-input-to-capacity"},
     {none, "0.8-", works, "", "deterministic-mode, moe-router-pre-softmax"},
     {one, "0.8-", works, "", "lr-wsd-decay-iters, lr-wsd-decay-samples, lr-wsd-decay-style, rotary-base"},
     {none, "0.9-", works, "", "decrease-batch-size-if-needed, moe-use-upcycling"},
