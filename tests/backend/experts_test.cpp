@@ -125,7 +125,7 @@ TEST(ExpertRows, RefuseShapesThatDoNotFit) {
   const auto integers = [&](const Shape& shape) { return poisoned_integers(*backend, shape); };
   const auto sort = [&](std::int64_t first, std::int64_t here, const Shape& row_of, std::int64_t rows) {
     const Tensor experts = make_tensor(*backend, {2, 2}, Integers{0, 1, 1, 0});
-    backend->experts().sort(backend->compute_stream(), experts, first, integers({here}), integers(row_of),
+    backend->experts().sort(backend->compute_stream(), experts, first, 0, integers({here}), integers(row_of),
                             integers({rows}), integers({rows}));
   };
   EXPECT_NO_THROW(sort(0, 2, {2, 2}, 4));

@@ -203,7 +203,9 @@ TEST_F(GpuGrid, GraphsOfPaddedExpertsComputeTheSameBits) {
   TrainingRunConfig config = small_run();
   config.model.layers = 1;
   config.model.linear_bias = false;
-  config.model.experts = {.count = 4, .balance = model::BalanceLoss::global, .capacity_factor = 1.1};
+  config.model.experts = {.count = 4,
+                          .balance = {{model::BalanceLoss::global, 0.1}, {model::BalanceLoss::sequence, 0.1}},
+                          .capacity_factor = 1.1};
   config.batch = 6;
   config.steps = 2;
   expect_the_same_from_graphs(config, {"ep 2 pad", "ep 2 pad exchange experts", "cp 2 ep 2 pad exchange",

@@ -95,7 +95,7 @@ TEST_F(GpuTraining, GraphsOfPaddedExpertsComputeTheSameBits) {
   TrainingRunConfig config = small_run();
   config.model.linear_bias = false;
   config.model.gated = true;
-  config.model.experts = {.count = 4, .shared_hidden = 16, .balance_coefficient = 0.1, .capacity_factor = 1.1};
+  config.model.experts = {.count = 4, .shared_hidden = 16, .balance = {{.coefficient = 0.1}}, .capacity_factor = 1.1};
   config.steps = 2;
   expect_the_cpus_curve(config, "pad");
   for (const char* layout : {"pad", "pad experts"}) expect_the_same_from_graphs(world_, config, layout);

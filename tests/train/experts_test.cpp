@@ -44,7 +44,9 @@ double objective(Rig& rig, const std::vector<model::MicroBatch>& batches) {
               {.backward = true, .router_jitter = experts.jitter_eps, .loss_gradient = 1.0 / 32, .mean_gradient = 0.5});
   double sum = 1.0 / 32 * rig.gpt.take_global_loss_sums().tokens;
   for (const model::ExpertLoad& load : rig.gpt.take_expert_loads()) {
-    sum += 0.5 * (experts.balance_coefficient * load.balance + experts.z_coefficient * load.z);
+    double coefficient = 0;
+    for (const model::BalanceTerm& term : experts.balance) coefficient += term.coefficient;
+    sum += 0.5 * (coefficient * load.balance + experts.z_coefficient * load.z);
   }
   return sum;
 }
@@ -52,14 +54,9 @@ double objective(Rig& rig, const std::vector<model::MicroBatch>& batches) {
 TEST(Experts, GradientsAreTheDerivativesOfTheLosses) {
   if (test::world().size() > 1) GTEST_SKIP() << "runs on one rank";
   const ExpertConfig forms[] = {
-      {.count = 4, .balance_coefficient = 0.5, .z_coefficient = 0.1},
-      {.count = 4, .balance_coefficient = 0.5, .jitter_eps = 0.5},
-      {.count = 4,
-       .per_token = 1,
-       .layers = "01",
-       .pre_softmax = true,
-       .balance = BalanceLoss::sequence,
-       .balance_coefficient = 0.5},
+      {.count = 4, .balance = {{.coefficient = 0.5}}, .z_coefficient = 0.1},
+      {.count = 4, .balance = {{.coefficient = 0.5}}, .jitter_eps = 0.5},
+      {.count = 4, .per_token = 1, .layers = "01", .pre_softmax = true, .balance = {{BalanceLoss::sequence, 0.5}}},
       {.count = 8,
        .per_token = 4,
        .ffn_hidden = 16,
@@ -68,16 +65,18 @@ TEST(Experts, GradientsAreTheDerivativesOfTheLosses) {
        .scaling = 2,
        .groups = 4,
        .groups_per_token = 2,
-       .balance_coefficient = 0.5,
+       .balance = {{.coefficient = 0.5}},
        .z_coefficient = 0.1},
-      {.count = 4, .balance = BalanceLoss::global, .balance_coefficient = 0.5},
-      {.count = 4, .balance = BalanceLoss::none, .capacity_factor = 0.6},
-      {.count = 4, .balance = BalanceLoss::none, .capacity_factor = 0.6, .drop_by_position = true}};
+      {.count = 4, .balance = {{BalanceLoss::global, 0.5}}},
+      {.count = 4,
+       .balance = {{BalanceLoss::sequence, 0.5}, {BalanceLoss::global, 0.3}, {BalanceLoss::micro_batch, 0.2}}},
+      {.count = 4, .balance = {{BalanceLoss::none}}, .capacity_factor = 0.6},
+      {.count = 4, .balance = {{BalanceLoss::none}}, .capacity_factor = 0.6, .drop_by_position = true}};
   for (const ExpertConfig& form : forms) {
     for (const bool gated : {true, false}) {
       const ModelConfig config = config_with(form, gated);
       Rig rig(layout_of(DType::fp64, 16, 2), config, 0.3);
-      if (form.balance == BalanceLoss::global) rig.gpt.stage().layers().set_balance_loads({{1, {7, 1, 0, 24}}});
+      if (form.balances_by(BalanceLoss::global)) rig.gpt.stage().layers().set_balance_loads({{1, {7, 1, 0, 24}}});
       BatchLoader loader = loader_of(rig, 2);
       const std::vector<model::MicroBatch> batches = loader.load(*formula_samples(config), {{0, 0}, {1, 1}});
       for (const char* place : {"h.1.mlp.router.weight", "h.1.mlp.experts.0.fc.weight", "h.1.mlp.experts.3.proj.weight",
@@ -107,11 +106,40 @@ TEST(Experts, GradientsAreTheDerivativesOfTheLosses) {
   }
 }
 
+// As in Megatron Core, where each loss adds its gradient by itself.
+TEST(Experts, BalanceLossesAddUp) {
+  if (test::world().size() > 1) GTEST_SKIP() << "runs on one rank";
+  using enum BalanceLoss;
+  struct Result {
+    double loss = 0;
+    std::vector<double> gradient;
+  };
+  const auto result_of = [](const std::vector<model::BalanceTerm>& balance) {
+    Rig rig(layout_of(DType::fp64, 16, 3), config_with({.count = 4, .layers = "01", .balance = balance}, true), 0.3);
+    if (rig.gpt.config().experts.balances_by(global)) {
+      rig.gpt.stage().layers().set_balance_loads({{1, {7, 1, 0, 24}}});
+    }
+    BatchLoader loader = loader_of(rig, 3);
+    rig.gpt.run(loader.load(*formula_samples(rig.gpt.config()), {{0, 0}, {1, 1}, {2, 2}}),
+                {.backward = true, .loss_gradient = 0, .mean_gradient = 1});
+    const TensorView gradient = rig.gpt.parameters().at("h.1.mlp.router.weight").gradient;
+    const auto* values = gradient.as<double>();
+    return Result{rig.gpt.take_expert_loads().front().balance, {values, values + gradient.numel()}};
+  };
+  const Result all = result_of({{micro_batch, 0.2}, {sequence, 0.5}, {global, 0.3}});
+  const Result apart[] = {result_of({{micro_batch, 0.2}}), result_of({{sequence, 0.5}}), result_of({{global, 0.3}})};
+  EXPECT_NEAR(all.loss, 0.2 * apart[0].loss + 0.5 * apart[1].loss + 0.3 * apart[2].loss, 1e-12);
+  for (std::size_t i = 0; i < all.gradient.size(); ++i) {
+    EXPECT_NEAR(all.gradient[i], apart[0].gradient[i] + apart[1].gradient[i] + apart[2].gradient[i], 1e-12);
+  }
+}
+
 TEST(Experts, LoadsCountEveryChoice) {
   if (test::world().size() > 1) GTEST_SKIP() << "runs on one rank";
   for (const double factor : {0.0, 0.5}) {
-    Rig rig(layout_of(DType::fp64, 16, 4),
-            config_with({.count = 4, .layers = "01", .balance_coefficient = 1, .capacity_factor = factor}, true));
+    Rig rig(
+        layout_of(DType::fp64, 16, 4),
+        config_with({.count = 4, .layers = "01", .balance = {{.coefficient = 1}}, .capacity_factor = factor}, true));
     BatchLoader loader = loader_of(rig, 4);
     objective(rig, loader.load(*formula_samples(rig.gpt.config()), {{0, 0}, {1, 1}, {2, 2}, {3, 3}}));
     const std::vector<model::ExpertLoad> loads = rig.gpt.take_expert_loads();
@@ -177,23 +205,23 @@ std::vector<Layout> layouts(int ranks) {
 }
 
 TEST(Experts, EveryGridComputesTheRunOfOneRank) {
-  const ExpertConfig forms[] = {{.count = 4, .balance_coefficient = 0.1, .z_coefficient = 0.01, .jitter_eps = 0.3},
-                                {.count = 4,
-                                 .per_token = 1,
-                                 .ffn_hidden = 40,
-                                 .shared_hidden = 16,
-                                 .layers = "01",
-                                 .pre_softmax = true,
-                                 .balance = BalanceLoss::sequence,
-                                 .balance_coefficient = 0.1},
-                                {.count = 4, .balance = BalanceLoss::global, .balance_coefficient = 0.3},
-                                {.count = 4,
-                                 .score = RouterScore::sigmoid,
-                                 .groups = 2,
-                                 .groups_per_token = 1,
-                                 .router_bias = true,
-                                 .balance = BalanceLoss::none,
-                                 .bias_update_rate = 0.05}};
+  const ExpertConfig forms[] = {
+      {.count = 4, .balance = {{.coefficient = 0.1}}, .z_coefficient = 0.01, .jitter_eps = 0.3},
+      {.count = 4,
+       .per_token = 1,
+       .ffn_hidden = 40,
+       .shared_hidden = 16,
+       .layers = "01",
+       .pre_softmax = true,
+       .balance = {{BalanceLoss::sequence, 0.1}, {BalanceLoss::global, 0.2}, {BalanceLoss::micro_batch, 0.3}}},
+      {.count = 4, .balance = {{BalanceLoss::global, 0.3}}},
+      {.count = 4,
+       .score = RouterScore::sigmoid,
+       .groups = 2,
+       .groups_per_token = 1,
+       .router_bias = true,
+       .balance = {{BalanceLoss::none}},
+       .bias_update_rate = 0.05}};
   for (const ExpertConfig& form : forms) {
     TrainingRunConfig config;
     config.steps = 3;
@@ -221,7 +249,7 @@ TEST(Experts, BalanceByTheLoadsOfTheLastGlobalBatch) {
   TrainingRunConfig config = test::tiny_run();
   config.model.linear_bias = false;
   config.model.hidden_dropout = config.model.attention_dropout = 0;
-  config.model.experts = {.count = 4, .balance = BalanceLoss::global, .balance_coefficient = 0.3};
+  config.model.experts = {.count = 4, .balance = {{BalanceLoss::global, 0.3}}};
   config.batch = 4;
   config.steps = 4;
   TrainingRun run(test::world(), config, {}), resumed(test::world(), config, {}), forgetful(test::world(), config, {});
@@ -301,7 +329,8 @@ TrainingRunConfig with_shared_expert(bool gated) {
   TrainingRunConfig config;
   config.dtype = DType::bf16;
   config.steps = 2;
-  config.model = config_with({.count = 4, .ffn_hidden = 40, .shared_hidden = 16, .balance_coefficient = 0.1}, gated);
+  config.model =
+      config_with({.count = 4, .ffn_hidden = 40, .shared_hidden = 16, .balance = {{.coefficient = 0.1}}}, gated);
   config.model.max_positions = config.s;
   return config;
 }
@@ -354,7 +383,7 @@ TEST(Experts, CapacityIsThatOfAMicroBatchOnEveryGrid) {
     config.steps = 2;
     config.init_scale = 8;
     config.model = config_with(
-        {.count = 4, .balance = BalanceLoss::none, .capacity_factor = 0.75, .drop_by_position = by_position}, true);
+        {.count = 4, .balance = {{BalanceLoss::none}}, .capacity_factor = 0.75, .drop_by_position = by_position}, true);
     config.model.max_positions = config.s;
     SelfCommunicator alone;
     const test::Curve expected = test::training_curve(alone, config, "b 2");

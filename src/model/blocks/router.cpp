@@ -34,6 +34,7 @@ Router::Router(const parallel::TensorContext& context, const parallel::Parameter
                const std::string& prefix, const ModelConfig& config, int layer)
     : context_(context),
       config_(config.experts),
+      balance_(config.experts.balance_terms()),
       layer_(layer),
       weight_(parameters.at(prefix + ".router.weight").value),
       gradient_(parameters.at(prefix + ".router.weight").gradient) {
@@ -43,7 +44,8 @@ Router::Router(const parallel::TensorContext& context, const parallel::Parameter
     return tensor;
   };
   if (config_.router_bias) bias_ = make({config_.count}, 0);
-  if (config_.balance == BalanceLoss::global) relative_load_ = make({1, config_.count}, 1);
+  for (const BalanceTerm& term : balance_) balance_coefficient_ += term.coefficient;
+  if (config_.balances_by(BalanceLoss::global)) relative_load_ = make({1, config_.count}, 1);
   load_ = make({2 * config_.count + 3}, 0);
 }
 
@@ -68,7 +70,7 @@ RouterProblem Router::problem(const LayerShape& shape) const {
           .scaling = config_.scaling,
           .groups = config_.groups,
           .groups_per_token = config_.groups_per_token,
-          .segments = config_.balance == BalanceLoss::sequence ? shape.b : 1};
+          .segments = config_.balances_by(BalanceLoss::sequence) ? shape.b : 1};
 }
 
 std::int64_t Router::capacity(const LayerShape& shape) const {
@@ -88,16 +90,40 @@ parallel::TokenDispatcher::Room Router::room(const LayerShape& shape) const {
   return {.of_rank = most, .of_group = std::min(ranks * most, batches * capacity(shape))};
 }
 
-double Router::segment_tokens(const LayerShape& shape) const {
-  const std::int64_t sequences = config_.balance == BalanceLoss::sequence ? 1 : shape.b;
-  return static_cast<double>(shape.s * context_ranks() * sequences);
+double Router::balance_scale(const LayerShape& shape, BalanceLoss loss) const {
+  const std::int64_t segments = loss == BalanceLoss::sequence ? shape.b : 1;
+  const auto tokens = static_cast<double>(all_tokens(shape) / segments);
+  if (loss == BalanceLoss::global) return 1 / tokens;
+  return static_cast<double>(config_.count) /
+         (static_cast<double>(config_.per_token) * tokens * tokens * static_cast<double>(segments));
 }
 
-double Router::balance_scale(const LayerShape& shape) const {
-  const double tokens = segment_tokens(shape);
-  if (config_.balance == BalanceLoss::global) return 1 / tokens;
-  const auto segments = static_cast<double>(problem(shape).segments);
-  return static_cast<double>(config_.count) / (static_cast<double>(config_.per_token) * tokens * tokens * segments);
+void Router::set_balance(const LayerShape& shape, TensorView counts, Arena& arena, Saved& saved) const {
+  if (balance_.size() == 1) {
+    const BalanceLoss loss = balance_.front().loss;
+    saved.counts = loss == BalanceLoss::global ? relative_load_.view() : counts;
+    saved.balance_scale = balance_scale(shape, loss);
+    return;
+  }
+  Stream& stream = context_.stream();
+  ElementwiseKernels& elementwise = context_.backend.elementwise();
+  const std::int64_t segments = counts.shape()[0];
+  const ArenaScope scope(context_.workspace);
+  const TensorView term = context_.workspace.allocate(counts.dtype(), counts.shape());
+  saved.counts = arena.allocate(counts.dtype(), counts.shape());
+  elementwise.fill(stream, 0, saved.counts);
+  for (const auto& [loss, coefficient] : balance_) {
+    elementwise.fill(stream, 0, term);
+    for (std::int64_t to = 0; to < segments; ++to) {
+      if (loss == BalanceLoss::sequence) elementwise.add(stream, counts.rows(to, 1), term.rows(to, 1));
+      if (loss == BalanceLoss::global) elementwise.add(stream, relative_load_, term.rows(to, 1));
+      for (std::int64_t from = 0; loss == BalanceLoss::micro_batch && from < segments; ++from) {
+        elementwise.add(stream, counts.rows(from, 1), term.rows(to, 1));
+      }
+    }
+    elementwise.scale(stream, balance_scale(shape, loss) * coefficient / balance_coefficient_, term);
+    elementwise.add(stream, term, saved.counts);
+  }
 }
 
 ConstTensorView Router::in_type_of(ConstTensorView logits, ConstTensorView data) const {
@@ -127,14 +153,11 @@ Router::Saved Router::forward(const LayerShape& shape, ConstTensorView rows, con
   saved.noise = noise;
   saved.logits = arena.allocate(config_.fp32_router ? accumulation : shape.dtype, {n, count});
   saved.chosen = arena.allocate(DType::int32, {n, k});
-  const bool balances = config_.balance != BalanceLoss::none && config_.balance_coefficient > 0;
-  const bool by_last_batch = config_.balance == BalanceLoss::global;
   TensorView counts;
-  if (balances) {
+  if (!balance_.empty()) {
     const Shape loads = {problem.segments, count};
-    counts = (by_last_batch ? workspace : arena).allocate(accumulation, loads);
+    counts = arena.allocate(accumulation, loads);
     saved.sums = arena.allocate(accumulation, loads);
-    saved.counts = by_last_batch ? relative_load_.view() : counts;
   }
   saved.token_sums = arena.allocate(accumulation, {2});
   {
@@ -152,6 +175,7 @@ Router::Saved Router::forward(const LayerShape& shape, ConstTensorView rows, con
       if (data) context_.context_group->all_reduce(stream, data, ReduceOp::sum).wait(stream);
     }
   }
+  if (counts) set_balance(shape, counts, arena, saved);
   saved.kept = saved.chosen;
   if (config_.capacity_factor > 0) {
     saved.kept = arena.allocate(DType::int32, {n, k});
@@ -209,9 +233,9 @@ TensorView Router::backward(const LayerShape& shape, const Saved& saved, ConstTe
                             double mean_gradient) const {
   Stream& stream = context_.stream();
   GemmKernels& gemm = context_.backend.gemm();
-  const double scale = balance_scale(shape), of_token = 1 / static_cast<double>(all_tokens(shape));
-  context_.backend.experts().add_load(stream, config_.count, saved.chosen, saved.kept, saved.counts, saved.sums, scale,
-                                      saved.token_sums, of_token, load_);
+  const double of_token = 1 / static_cast<double>(all_tokens(shape));
+  context_.backend.experts().add_load(stream, config_.count, saved.chosen, saved.kept, saved.counts, saved.sums,
+                                      saved.balance_scale, saved.token_sums, of_token, load_);
   const TensorView drouter = context_.workspace.allocate(shape.dtype, rows.shape());
   const ArenaScope scope(context_.workspace);
   const TensorView logits = context_.own_tokens(saved.logits);
@@ -219,7 +243,7 @@ TensorView Router::backward(const LayerShape& shape, const Saved& saved, ConstTe
   BalanceGradient balance;
   if (context_.folds_experts() || context_.tensor_group.rank() == 0) {  // once a token in the sum over the tensor group
     balance.counts = saved.counts;
-    balance.factor = mean_gradient * config_.balance_coefficient * scale;
+    balance.factor = mean_gradient * balance_coefficient_ * saved.balance_scale;
     balance.z_factor = mean_gradient * config_.z_coefficient * of_token;
   }
   context_.backend.experts().route_backward(stream, problem(shape), logits, context_.own_tokens(saved.chosen), dweights,

@@ -21,7 +21,7 @@ struct ExpertLoad {
   std::vector<double> tokens;  ///< by expert of the model: tokens that it computed
   std::vector<double> chosen;  ///< likewise: tokens that chose it, also those beyond its capacity
   double dropped = 0;          ///< choices beyond the capacity
-  double balance = 0;          ///< sum over micro-batches of the balance loss, without its coefficient
+  double balance = 0;          ///< sum over micro-batches of the balance losses' mean, weighted by coefficients
   double z = 0;                ///< likewise of the z-loss: mean over tokens of lse^2
   double entropy = 0;          ///< likewise of the router's entropy: mean over tokens of -sum p log p
 };
@@ -33,20 +33,23 @@ struct ExpertLoad {
 /// Balance losses (Fedus et al. 2021, arXiv:2101.03961): E / (k T^2) sum over experts of counts x sums
 /// (ExpertKernels::route) over the T tokens of a micro-batch, or the mean of that over its sequences. With
 /// BalanceLoss::global (Qiu et al. 2025, arXiv:2501.11873) the counts are those of the last update's global batch,
-/// scaled to T k choices. The z-loss (Zoph et al. 2022, arXiv:2202.08906) is the mean of lse^2. The device adds up the
-/// loads: forward and backward read nothing from it.
+/// scaled to T k choices. Several losses are added up. The z-loss (Zoph et al. 2022, arXiv:2202.08906) is the mean of
+/// lse^2. The device adds up the loads: forward and backward read nothing from it.
 class Router {
  public:
   /// State of one micro-batch between forward and backward.
   struct Saved {
-    RouterJitter noise;     ///< noise of the router's input
-    TensorView logits;      ///< [N, E], in the type of the router
-    TensorView chosen;      ///< [N, k]
-    TensorView kept;        ///< [N, k], -1 for choices beyond the capacity; without one `chosen`
-    TensorView weights;     ///< [N, k]
-    TensorView counts;      ///< [segments, E]; relative loads for BalanceLoss::global; empty without a balance loss
-    TensorView sums;        ///< likewise: of the scores
-    TensorView token_sums;  ///< [2]
+    RouterJitter noise;  ///< noise of the router's input
+    TensorView logits;   ///< [N, E], in the type of the router
+    TensorView chosen;   ///< [N, k]
+    TensorView kept;     ///< [N, k], -1 for choices beyond the capacity; without one `chosen`
+    TensorView weights;  ///< [N, k]
+    /// [segments, E]; relative loads for BalanceLoss::global; with several losses their mean, each times its scale;
+    /// empty without any
+    TensorView counts;
+    double balance_scale = 1;  ///< factor of the sum of counts x sums in the mean of the losses
+    TensorView sums;           ///< likewise: of the scores
+    TensorView token_sums;     ///< [2]
   };
 
   /// Adds the parameters `prefix`.router.weight [E, h], and with a bias router.bias [E].
@@ -78,10 +81,10 @@ class Router {
   /// Tokens of a micro-batch on all context ranks, and those that an expert computes at most.
   std::int64_t all_tokens(const LayerShape& shape) const { return shape.rows() * context_ranks(); }
   std::int64_t capacity(const LayerShape& shape) const;
-  /// Tokens over which a balance loss is formed: of a sequence or a micro-batch, on all context ranks.
-  double segment_tokens(const LayerShape& shape) const;
-  /// Factor of the sum of counts x sums in the balance loss.
-  double balance_scale(const LayerShape& shape) const;
+  /// Factor of the sum of counts x sums in a balance loss.
+  double balance_scale(const LayerShape& shape, BalanceLoss loss) const;
+  /// Sets the counts and scale of a micro-batch with these sums over its sequences, or over all of it.
+  void set_balance(const LayerShape& shape, TensorView counts, Arena& arena, Saved& saved) const;
   /// The router's input: `rows` with their noise, in the work space, or `rows` themselves without any.
   ConstTensorView with_noise(const LayerShape& shape, const RouterJitter& noise, ConstTensorView rows) const;
   /// Overwrites `kept` [n, k] with the choices `chosen` of the tokens here within the experts' capacity, -1 for those
@@ -92,6 +95,8 @@ class Router {
 
   parallel::TensorContext context_;
   ExpertConfig config_;
+  std::vector<BalanceTerm> balance_;
+  double balance_coefficient_ = 0;  // sum of theirs
   int layer_;
   TensorView weight_, gradient_;
   Tensor bias_;                         // [E] in the accumulation type; empty without one

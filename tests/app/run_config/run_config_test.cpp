@@ -202,8 +202,7 @@ TEST(RunConfig, TakesTheTrainingOfExpertsFromACheckpoint) {
   EXPECT_THAT(reader.take_model(stored),
               testing::ElementsAre("--moe-aux-loss-coeff is the checkpoint's 0.01, instead of 0.5"));
   const model::ModelConfig taken = reader.settle(1).model.config(16, 257);
-  EXPECT_EQ(taken.experts.balance_coefficient, 0.01);
-  EXPECT_EQ(taken.experts.balance, model::BalanceLoss::sequence);
+  EXPECT_EQ(taken.experts.balance, (std::vector<model::BalanceTerm>{{model::BalanceLoss::sequence, 0.01}}));
 }
 
 TEST(RunConfig, TasksCountExamplesAndRunWholeEpochs) {
