@@ -6,16 +6,10 @@
 #include <cstring>
 #include <numeric>
 
-#include "src/checkpoint/load.hpp"
-#include "src/checkpoint/save.hpp"
-#include "src/train/upcycling.hpp"
-#include "tests/fakes/memory_store.hpp"
 #include "tests/fakes/slow_communicator.hpp"
 #include "tests/support/finite_difference.hpp"
 #include "tests/support/message_of.hpp"
-#include "tests/support/mpi_world.hpp"
-#include "tests/support/training_run.hpp"
-#include "tests/train/one_rank.hpp"
+#include "tests/train/expert_runs.hpp"
 
 namespace trireme::train {
 namespace {
@@ -26,16 +20,6 @@ using model::ModelConfig;
 using test::Layout;
 using test::TrainingRun;
 using test::TrainingRunConfig;
-
-ModelConfig config_with(const ExpertConfig& experts, bool gated) {
-  ModelConfig config = small_config();
-  config.layers = 2;
-  config.ffn_hidden = 24;
-  config.gated = gated;
-  config.linear_bias = false;
-  config.experts = experts;
-  return config;
-}
 
 /// The loss of a micro-batch and the balance losses, whose gradients `rig` then holds.
 double objective(Rig& rig, const std::vector<model::MicroBatch>& batches) {
@@ -180,30 +164,6 @@ TEST(Experts, RoutersInFp32DoNotRoundLogitsTo16Bits) {
   EXPECT_NEAR(loss_in_bf16(true, 0.02), loss_in_bf16(false, 0.02), 0.5);
 }
 
-/// `layouts` with micro-batches of two samples, and once more with tokens sent only to the ranks of their experts.
-std::vector<Layout> with_both_routes(const std::vector<Layout>& layouts) {
-  std::vector<Layout> both;
-  for (const Layout& layout : layouts) {
-    both.push_back(layout.with("b 2"));
-    if (layout.expert > 1 || layout.expert_tensor > 1) both.push_back(layout.with("b 2 exchange"));
-  }
-  return both;
-}
-
-/// Grids of `ranks` ranks that divide four experts.
-std::vector<Layout> layouts(int ranks) {
-  if (ranks == 1) return {};
-  if (ranks == 2) {
-    return with_both_routes(
-        {"ep 2", "tp 2", "tp 2 sp", "cp 2 ep 2", "pp 2", "tp 2 etp 1", "tp 2 ep 2 etp 1 sp", "etp 2"});
-  }
-  return with_both_routes({"ep 4 uniform 1", "ep 2 zero2 overlap", "tp 2 ep 2", "tp 2 ep 2 sp zero1 experts",
-                           "cp 2 ep 4", "pp 2 ep 2 zero-bubble experts", "tp 2 ep 4 etp 1 sp uniform 1",
-                           "tp 2 ep 2 etp 1 zero2 overlap", "tp 4 ep 2 etp 2 sp", "tp 4 etp 2",
-                           "tp 2 pp 2 ep 2 etp 1 sp zero-bubble", "tp 2 cp 2 ep 4 etp 1", "ep 2 etp 2 zero1",
-                           "tp 2 cp 2 ep 2 sp"});
-}
-
 TEST(Experts, EveryGridComputesTheRunOfOneRank) {
   const ExpertConfig forms[] = {
       {.count = 4, .balance = {{.coefficient = 0.1}}, .z_coefficient = 0.01, .jitter_eps = 0.3},
@@ -276,52 +236,6 @@ TEST(Experts, BalanceByTheLoadsOfTheLastGlobalBatch) {
   EXPECT_EQ(again.grad_norm, second.grad_norm);
   EXPECT_NE(differs.grad_norm, second.grad_norm);
   EXPECT_NEAR(differs.experts.front().balance_loss, 1, 1e-12) << "even loads";
-}
-
-/// Loss of the first step of a run that begins with these weights.
-double first_loss(TrainingRun& run, checkpoint::Store& store, std::vector<checkpoint::StateTensor> tensors) {
-  Communicator& world = run.gpt.world();
-  checkpoint::load(*checkpoint::open_checkpoint(store, world), world, tensors, checkpoint::ExtraTensors::leave);
-  run.trainer.restore(run.trainer.state_attributes());
-  return run.step().lm_loss;
-}
-
-// The weights of the chosen experts, all copies of one block, sum to 1.
-TEST(Experts, UpcycledFromADenseModelBeginWithItsForward) {
-  TrainingRunConfig config;
-  config.steps = 2;
-  config.init_scale = 8;
-  config.model = config_with({}, true);
-  config.model.max_positions = config.s;
-  SelfCommunicator alone;
-  TrainingRun before(alone, config, {}), dense(alone, config, {});
-  before.step();
-  checkpoint::MemoryStore store;
-  checkpoint::save(store, alone, {1, {}, {}}, before.trainer.state_tensors(OptimizerState::left_out));
-  const double expected = first_loss(dense, store, dense.trainer.state_tensors(OptimizerState::left_out));
-  for (const ExpertConfig& form :
-       {ExpertConfig{.count = 4, .layers = "01", .z_coefficient = 0.1},
-        ExpertConfig{.count = 4, .per_token = 3, .score = RouterScore::sigmoid, .router_bias = true}}) {
-    config.model.experts = form;
-    EXPECT_EQ(attributes_of(dense_form(config.model)).texts(), attributes_of(dense.gpt.config()).texts());
-    std::vector<Layout> all = layouts(test::world().size());
-    all.push_back({});
-    for (const Layout& layout : all) {
-      SCOPED_TRACE(testing::Message() << layout);
-      TrainingRun run(test::world(), config, layout);
-      EXPECT_NEAR(first_loss(run, store, tensors_of_dense_form(run.trainer.state_tensors(OptimizerState::left_out))),
-                  expected, 1e-12 * expected);
-    }
-  }
-}
-
-TEST(Experts, AreUpcycledOnlyFromBlocksLikeThem) {
-  const auto refusal = [](const ExpertConfig& experts) {
-    return test::message_of<ConfigError>([&] { dense_form(config_with(experts, true)); });
-  };
-  EXPECT_THAT(refusal({}), testing::HasSubstr("give <num_experts>"));
-  EXPECT_THAT(refusal({.count = 4, .ffn_hidden = 12}), testing::HasSubstr("of width <ffn_hidden_size> 24, not 12"));
-  EXPECT_THAT(refusal({.count = 4, .shared_hidden = 8}), testing::HasSubstr("no weights for a shared expert"));
 }
 
 /// A run in bf16 whose experts have a shared block.

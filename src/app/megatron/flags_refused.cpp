@@ -69,7 +69,6 @@ constexpr auto refused_flags = std::to_array<FlagGroup>({
     {none, "0.5-", absent, "nearest: --moe-expert-capacity-factor", "moe-token-dropping"},
     {none, "0.7-0.16", absent, "tensor ranks split experts as they split dense layers; nearest: leave it out",
      "moe-extended-tp"},
-    {one, "0.13-", absent, why::upcycling, "moe-upcycling-granularity"},
     {one, "0.16-", absent, why::activation, "moe-latent-size"},
     {none, "0.16-", absent, why::activation, "moe-shared-expert-gate"},
     {none, "0.13-", absent, why::bits, "moe-router-padding-for-fp8"},

@@ -65,8 +65,7 @@ inline constexpr std::string_view standard_output =
 inline constexpr std::string_view text = "trireme corpus build read the text: the corpus has its tokens";
 inline constexpr std::string_view tokenizer = "the corpus holds its tokenizer";
 inline constexpr std::string_view upcycling =
-    "dense models are converted only by trireme train, into experts that are whole copies of the dense block; nearest: "
-    "trireme train --moe-use-upcycling";
+    "dense models are converted only by trireme train; nearest: trireme train --moe-use-upcycling";
 inline constexpr std::string_view unwritten =
     "is not written; --tensorboard-dir and --metrics-file write the same numbers";
 inline constexpr std::string_view unlogged = "logs what is not measured here; the run is the same";

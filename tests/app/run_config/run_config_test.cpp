@@ -183,6 +183,9 @@ TEST(RunConfig, BoundsSizes) {
 TEST(RunConfig, UpcyclesOnlyAModelOfTheCommandLine) {
   const Words experts = gpt + "--disable-bias-linear --num-experts 4 --moe-use-upcycling";
   EXPECT_TRUE(read(experts + "--load a").checkpoint.starts_anew());
+  EXPECT_EQ(read(experts + "--load a --moe-upcycling-granularity 2").checkpoint.upcycling_granularity, 2);
+  expect_refused(gpt + "--load a --moe-upcycling-granularity 2",
+                 "--moe-upcycling-granularity needs --moe-use-upcycling");
   expect_refused(experts, "--moe-use-upcycling needs --load");
   expect_refused(experts + "--load a --use-checkpoint-args",
                  "--moe-use-upcycling and --use-checkpoint-args exclude each other");
