@@ -74,10 +74,16 @@ constexpr auto refused_flags = std::to_array<FlagGroup>({
     {none, "0.13-", absent, why::bits, "moe-router-padding-for-fp8"},
     {none, "0.16-", absent, why::bits, "moe-router-padding-for-quantization"},
     {none, "DeepSpeed", absent, why::experts_of_deepspeed,
-     "create-moe-param-group, disable-moe-token-dropping, disable-moe-top2-2nd-expert-sampling, use-tutel"},
+     "create-moe-param-group, disable-moe-top2-2nd-expert-sampling, use-tutel"},
+    {none, "DeepSpeed", absent,
+     "the balance loss of two experts counts first choices alone there; nearest: --moe-router-topk 2 instead",
+     "disable-moe-token-dropping --topk 2"},
+    {one, "DeepSpeed", absent, "residual experts weigh a dense block; nearest: --moe-shared-expert-intermediate-size",
+     "mlp-type residual"},
     {one, "DeepSpeed", absent, why::experts_of_deepspeed,
-     "mlp-type, moe-eval-capacity-factor, moe-expert-parallel-size, moe-loss-coeff, moe-min-capacity, "
+     "moe-eval-capacity-factor, moe-expert-parallel-size, moe-loss-coeff, moe-min-capacity, "
      "moe-train-capacity-factor, topk"},
+    {one, "DeepSpeed", absent, "nearest: --mlp-type standard", "mlp-type"},
     {list, "", absent, why::faults,
      "adlr-autoresume*, error-injection-*, fault-injector-*, inprocess-*, non-persistent-*, replication*"},
     {none, "0.9-", absent, why::faults, "enable-ft-package"},

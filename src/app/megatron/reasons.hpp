@@ -21,8 +21,9 @@ inline constexpr std::string_view every_example = "every example counts";
 inline constexpr std::string_view experts =
     "this setting of experts is absent; nearest: leave it out, or another --moe- option in trireme train --help";
 inline constexpr std::string_view experts_of_deepspeed =
-    "DeepSpeed's experts have biases and drop tokens at random, which is absent; nearest: --disable-bias-linear and "
-    "--moe- options of trireme train --help";
+    "DeepSpeed's experts drop tokens at random, which is absent; nearest: --disable-moe-token-dropping, and "
+    "--disable-bias-linear because experts have no biases here";
+inline constexpr std::string_view experts_keep_tokens = "--disable-moe-token-dropping: no expert has a capacity";
 inline constexpr std::string_view faults =
     "nearest: --distributed-timeout-minutes, --save-interval and exit codes that a batch file reads";
 inline constexpr std::string_view format = "one format: any grid loads any checkpoint, and corpora are read in place";
