@@ -438,6 +438,9 @@ HuggingFaceModel parse_config_json(const std::string& text, const std::string& p
     read_experts(settings, *model.model_class, model.config);
   }
   if (model.config.latent.used) read_deepseek(settings, file, *model.model_class, model.config);
+  if (!config_key("mtp_depths", *model.model_class).empty()) {
+    model.ahead_depths = settings.integer("num_nextn_predict_layers", 0);
+  }
   read_dropout(settings, *model.model_class, model.config);
   read_task(settings, model.config);
   if (problems.empty()) {

@@ -177,6 +177,9 @@ std::string config_json(const HuggingFaceModel& model, DType dtype) {
   put_blocks(file, model.config, model_class);
   put_experts(file, model.config, model_class);
   if (model.config.latent.used) put_deepseek(file, model.config);
+  if (!config_key("mtp_depths", model_class).empty()) {
+    file["num_nextn_predict_layers"] = model.config.all_layers() - model.config.layers;
+  }
   if (model_class.type == "falcon") put_falcon(file, model.config);
   for (const exchange::FixedSetting& setting : model_class.fixed) {
     if (!setting.is_written) continue;
