@@ -430,6 +430,10 @@ HuggingFaceModel parse_config_json(const std::string& text, const std::string& p
   }
   model.config = exchange::class_defaults(*model.model_class);
   read_fields(settings, *model.model_class, model.config);
+  if (model.model_class->type == "falcon" && settings.flag("alibi", false)) {
+    model.config.position_embedding = model::PositionEmbedding::alibi;
+    model.config.scaled_alibi = true;
+  }
   for (const exchange::FixedSetting& setting : model.model_class->fixed) settings.require(setting);
   if (model.config.gated) read_gate(settings, *model.model_class, model.config);
   read_attention(settings, file, model, problems);

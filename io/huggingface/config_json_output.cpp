@@ -109,6 +109,7 @@ void put_falcon(ordered_json& file, const ModelConfig& config) {
   const bool is_new = config.parallel_residual && !(config.shared_norm && plain_heads);
   file["new_decoder_architecture"] = is_new;
   file["parallel_attn"] = config.parallel_residual;
+  file["alibi"] = config.scaled_alibi;
   file["num_ln_in_parallel_attn"] = is_new ? ordered_json(config.shared_norm ? 1 : 2) : ordered_json();
   file["multi_query"] = config.kv_heads() == 1;
   file["num_kv_heads"] = is_new ? config.kv_heads() : config.heads;

@@ -58,6 +58,7 @@ bool rotates(const ModelConfig& config) { return config.position_embedding == Po
 bool is_scaled(const ModelConfig& config) { return config.rotary_scaling.kind != RotaryScalingKind::none; }
 bool is_llama3(const ModelConfig& config) { return config.rotary_scaling.kind == RotaryScalingKind::llama3; }
 bool is_yarn(const ModelConfig& config) { return config.rotary_scaling.kind == RotaryScalingKind::yarn; }
+bool has_alibi(const ModelConfig& config) { return config.position_embedding == PositionEmbedding::alibi; }
 bool has_experts(const ModelConfig& config) { return config.experts.any(); }
 bool has_router_bias(const ModelConfig& config) { return config.experts.router_bias; }
 bool has_qk_norm(const ModelConfig& config) { return config.qk_norm; }
@@ -261,6 +262,9 @@ constexpr Field table[] = {
     {TRIREME_AT(&C::embedding_norm), .attribute = "embedding_norm", .option = "embed-layernorm",
      .help = "Normalise the token embeddings, by the kind of <normalization>, as BLOOM does.",
      .log = ", normalised embeddings"},
+    {TRIREME_AT(&C::scaled_alibi), .attribute = "scaled_alibi", .option = "scale-alibi",
+     .help = "Divide the biases by distance by the square root of a head's channels, as Falcon does.",
+     .needs = {has_alibi, "<position_embedding_type> alibi"}, .log = " divided by the root of a head's channels"},
     {TRIREME_AT(&C::query_scalar), .range = countable(), .attribute = "query_scalar",
      .option = "query-pre-attn-scalar",
      .help = "Divide attention scores by the square root of N; default the channels of a head.",
@@ -511,6 +515,7 @@ ModelConfig canonical(const ModelConfig& config) {
     result.rotary_base = plain.rotary_base;
     result.rotary_percent = plain.rotary_percent;
   }
+  if (!has_alibi(config)) result.scaled_alibi = false;
   if (config.ahead.depths == 0) result.ahead = plain.ahead;
   result.experts = canonical(config.experts, config.ffn_hidden);
   return result;

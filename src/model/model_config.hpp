@@ -186,6 +186,7 @@ struct ModelConfig {
   bool qk_norm_across_heads = false;  ///< QK norm is over the channels of all heads together
   bool qkv_bias = false;              ///< queries, keys and values have biases even if other linear layers have none
   bool embedding_norm = false;        ///< token embeddings are normalised
+  bool scaled_alibi = false;          ///< ALiBi's biases are divided by the root of a head's channels
   bool scaled_embedding = false;      ///< token embeddings are multiplied by sqrt(hidden)
   std::int64_t query_scalar = 0;      ///< scores are divided by its square root; 0: channels of a head
   double attention_soft_cap = 0;      ///< scores x become c tanh(x / c); 0: they stay

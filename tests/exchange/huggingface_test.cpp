@@ -283,9 +283,9 @@ TEST_P(HuggingFace, LossLogitsAndGradientsAreThoseOfTransformers) {
 INSTANTIATE_TEST_SUITE_P(EveryClass, HuggingFace,
                          testing::Values("gpt2", "gpt2_untied", "llama2", "llama3", "llama3.1", "llama_yarn", "mistral",
                                          "qwen2", "qwen3", "gpt_neox", "gpt_neox_sequential", "falcon", "falcon_new",
-                                         "falcon_sequential", "bloom", "starcoder2", "starcoder2_plain", "phi3",
-                                         "phi3_partial", "gemma2", "gemma2_uncapped", "gemma3", "mixtral", "qwen3_moe",
-                                         "qwen3_moe_plain", "olmo2", "olmo2_plain", "olmoe", "deepseek_v2",
+                                         "falcon_sequential", "falcon_rw", "bloom", "starcoder2", "starcoder2_plain",
+                                         "phi3", "phi3_partial", "gemma2", "gemma2_uncapped", "gemma3", "mixtral",
+                                         "qwen3_moe", "qwen3_moe_plain", "olmo2", "olmo2_plain", "olmoe", "deepseek_v2",
                                          "deepseek_v2_low_rank", "deepseek_v3", "deepseek_v3_ahead", "bert",
                                          "bert_classes", "bert_choices", "bert_spans", "bert_spans_padded"),
                          [](const auto& present) {
