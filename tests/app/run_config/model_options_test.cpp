@@ -384,8 +384,8 @@ TEST(ModelOptions, EachFieldsOptionSetsIt) {
     if (field.help.empty()) continue;
     Words base = "--model 124m";
     if (field.needs.met != nullptr) {
-      constexpr const char* models[] = {"llama3-8b",   "llama3.1-8b",      "mixtral-8x7b", "qwen3-0.6b",
-                                        "pythia-1.4b", "deepseek-v2-lite", "bert-336m"};
+      constexpr const char* models[] = {"llama3-8b",  "llama3.1-8b", "mixtral-8x7b",     "qwen3-0.6b",
+                                        "bloom-560m", "pythia-1.4b", "deepseek-v2-lite", "bert-336m"};
       const auto* const found =
           std::ranges::find_if(models, [&](const char* name) { return field.needs.met(model::preset(name)); });
       base[1] = found != std::end(models) ? *found : "llama3-8b";
