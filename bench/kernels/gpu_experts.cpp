@@ -29,7 +29,7 @@ void measure_experts(GpuMeasure& bench, const std::string& model, std::int64_t n
   bench.memory("limit of the load", routed, 3 * choice_bytes,
                [&](int) { kernels.limit_load(stream, experts, weights, count, rows / count, false, kept); });
   bench.memory("order of rows", routed, 5 * choice_bytes,
-               [&](int) { kernels.sort(stream, experts, 0, of_expert, row_of, slot_of, token_of); });
+               [&](int) { kernels.sort(stream, experts, 0, 0, of_expert, row_of, slot_of, token_of); });
   struct Tensors {
     Tensor x, y;
   };

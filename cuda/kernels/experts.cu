@@ -116,17 +116,21 @@ __global__ void __launch_bounds__(block_threads)
   if (threadIdx.x == 0) rows_of_expert[blockIdx.x] = count;
 }
 
-/// One block per expert; the others write -1, one thread per entry.
+/// One block per expert; the others write -1, one thread per entry. `room` 0: none, and as many rows as n.
 __global__ void __launch_bounds__(block_threads)
     place_rows_kernel(std::int64_t n, std::int64_t per_token, const std::int32_t* experts, std::int32_t first,
-                      std::int32_t count, const std::int32_t* rows_of_expert, std::int32_t* row_of,
+                      std::int32_t count, std::int32_t room, const std::int32_t* rows_of_expert, std::int32_t* row_of,
                       std::int32_t* slot_of, std::int32_t* token_of) {
   const auto local = static_cast<std::int32_t>(blockIdx.x);
   int before = 0;
-  for (std::int32_t other = threadIdx.x; other < std::min(local, count); other += block_threads) {
-    before += rows_of_expert[other];
+  if (room > 0) {
+    before = std::min(local, count) * room;
+  } else {
+    for (std::int32_t other = threadIdx.x; other < std::min(local, count); other += block_threads) {
+      before += rows_of_expert[other];
+    }
+    before = block_combine<Plus<int>>(before);
   }
-  before = block_combine<Plus<int>>(before);
   if (local < count) {
     find_equal(experts, n, first + local, [&](std::int64_t slot, std::int64_t rank) {
       const std::int64_t row = before + rank;
@@ -137,9 +141,34 @@ __global__ void __launch_bounds__(block_threads)
     return;
   }
   const std::int64_t i = std::int64_t{local - count} * block_threads + threadIdx.x;
-  if (i >= n) return;
-  if (experts[i] < first || experts[i] >= first + count) row_of[i] = -1;
-  if (i >= before) slot_of[i] = token_of[i] = -1;
+  if (i < n && (experts[i] < first || experts[i] >= first + count)) row_of[i] = -1;
+  const bool is_row = i < (room > 0 ? before : n);
+  if (is_row && (room > 0 ? i % room >= rows_of_expert[i / room] : i >= before)) slot_of[i] = token_of[i] = -1;
+}
+
+/// One block per expert, and a last one for the sums. counts and sums may be null.
+template <class A>
+__global__ void __launch_bounds__(block_threads)
+    add_load_kernel(std::int64_t n, std::int32_t experts, const std::int32_t* chosen, const std::int32_t* kept,
+                    std::int64_t size, const A* counts, const A* sums, A balance_factor, const A* token_sums,
+                    A token_factor, A* load) {
+  const auto expert = static_cast<std::int32_t>(blockIdx.x);
+  if (expert < experts) {
+    const int all = count_in_block(n, [&](std::int64_t i) { return chosen[i] == expert; });
+    const int own = count_in_block(n, [&](std::int64_t i) { return kept[i] == expert; });
+    if (threadIdx.x != 0) return;
+    load[expert] += static_cast<A>(all);
+    load[experts + expert] += static_cast<A>(own);
+    return;
+  }
+  A product = 0;
+  if (counts != nullptr) {
+    for (std::int64_t i = threadIdx.x; i < size; i += block_threads) product += counts[i] * sums[i];
+    product = block_combine<Plus<A>>(product);
+  }
+  if (threadIdx.x != 0) return;
+  load[2 * experts] += balance_factor * product;
+  for (int i = 0; i < 2; ++i) load[2 * experts + 1 + i] += token_factor * token_sums[i];
 }
 
 /// One thread per eight columns of a token.
@@ -195,7 +224,8 @@ __global__ void __launch_bounds__(block_threads)
   if (row >= rows) return;
   const Vec8 columns = vec8_at(global_thread() % vec8s_of(f), f);
   const PackedVec8<T> packed = load_vec8(x, f, row, columns.begin / 8);
-  const Accumulation<T> weight = weights[slot_of[row]];
+  const std::int32_t slot = slot_of[row];
+  const Accumulation<T> weight = slot < 0 ? Accumulation<T>{0} : weights[slot];
   Accumulation<T> value[8];
   packed.unpack(value);
   for (int c = 0; c < 8; ++c) value[c] *= weight;
@@ -213,7 +243,7 @@ __global__ void __launch_bounds__(block_threads)
   const std::int64_t row = own_row();
   if (row >= rows) return;
   const std::int32_t slot = slot_of[row];
-  const A weight = weights[slot];
+  const A weight = slot < 0 ? A{0} : weights[slot];
   A dot = 0;
   for (std::int64_t first = own_lane(); first < vec8s_of(f); first += at_once * warp_threads) {
     PackedVec8<T> gradient[at_once], input[at_once];
@@ -236,7 +266,7 @@ __global__ void __launch_bounds__(block_threads)
     }
   }
   dot = warp_sum(dot);
-  if (own_lane() == 0) dweights[slot] = dot;
+  if (own_lane() == 0 && slot >= 0) dweights[slot] = dot;
 }
 
 class CudaExperts final : public ExpertKernels {
@@ -276,16 +306,30 @@ class CudaExperts final : public ExpertKernels {
     });
   }
 
-  void sort(Stream& stream, ConstTensorView experts, std::int64_t first, TensorView rows_of_expert, TensorView row_of,
-            TensorView slot_of, TensorView token_of) override {
-    check_sort(experts, first, rows_of_expert, row_of, slot_of, token_of);
+  void sort(Stream& stream, ConstTensorView experts, std::int64_t first, std::int64_t room, TensorView rows_of_expert,
+            TensorView row_of, TensorView slot_of, TensorView token_of) override {
+    check_sort(experts, first, room, rows_of_expert, row_of, slot_of, token_of);
     const std::int64_t n = experts.numel(), count = rows_of_expert.numel();
     gpu::launch(stream, {"count_rows", count, block_threads}, count_rows_kernel, n, experts.as<std::int32_t>(),
                 static_cast<std::int32_t>(first), rows_of_expert.as<std::int32_t>());
-    gpu::launch(stream, {"place_rows", count + blocks_for(n), block_threads}, place_rows_kernel, n,
-                experts.shape().back(), experts.as<std::int32_t>(), static_cast<std::int32_t>(first),
-                static_cast<std::int32_t>(count), rows_of_expert.as<std::int32_t>(), row_of.as<std::int32_t>(),
-                slot_of.as<std::int32_t>(), token_of.as<std::int32_t>());
+    gpu::launch(stream, {"place_rows", count + blocks_for(std::max(n, slot_of.numel())), block_threads},
+                place_rows_kernel, n, experts.shape().back(), experts.as<std::int32_t>(),
+                static_cast<std::int32_t>(first), static_cast<std::int32_t>(count), static_cast<std::int32_t>(room),
+                rows_of_expert.as<std::int32_t>(), row_of.as<std::int32_t>(), slot_of.as<std::int32_t>(),
+                token_of.as<std::int32_t>());
+  }
+
+  void add_load(Stream& stream, std::int64_t count, ConstTensorView chosen, ConstTensorView kept,
+                ConstTensorView counts, ConstTensorView sums, double balance_factor, ConstTensorView token_sums,
+                double token_factor, TensorView load) override {
+    check_add_load(count, chosen, kept, counts, sums, token_sums, load);
+    dispatch_gpu(load.dtype(), [&]<class T>() {
+      using A = Accumulation<T>;
+      gpu::launch(stream, {"add_load", count + 1, block_threads}, add_load_kernel<A>, chosen.numel(),
+                  static_cast<std::int32_t>(count), chosen.as<std::int32_t>(), kept.as<std::int32_t>(),
+                  counts ? counts.numel() : 0, counts ? counts.as<A>() : nullptr, counts ? sums.as<A>() : nullptr,
+                  static_cast<A>(balance_factor), token_sums.as<A>(), static_cast<A>(token_factor), load.as<A>());
+    });
   }
 
   void sum_rows(Stream& stream, ConstTensorView y, ConstTensorView row_of, TensorView x) override {

@@ -430,6 +430,10 @@ HuggingFaceModel parse_config_json(const std::string& text, const std::string& p
   }
   model.config = exchange::class_defaults(*model.model_class);
   read_fields(settings, *model.model_class, model.config);
+  if (model.model_class->type == "falcon" && settings.flag("alibi", false)) {
+    model.config.position_embedding = model::PositionEmbedding::alibi;
+    model.config.scaled_alibi = true;
+  }
   for (const exchange::FixedSetting& setting : model.model_class->fixed) settings.require(setting);
   if (model.config.gated) read_gate(settings, *model.model_class, model.config);
   read_attention(settings, file, model, problems);
@@ -438,6 +442,9 @@ HuggingFaceModel parse_config_json(const std::string& text, const std::string& p
     read_experts(settings, *model.model_class, model.config);
   }
   if (model.config.latent.used) read_deepseek(settings, file, *model.model_class, model.config);
+  if (!config_key("mtp_depths", *model.model_class).empty()) {
+    model.ahead_depths = settings.integer("num_nextn_predict_layers", 0);
+  }
   read_dropout(settings, *model.model_class, model.config);
   read_task(settings, model.config);
   if (problems.empty()) {

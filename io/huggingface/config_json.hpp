@@ -33,6 +33,8 @@ struct HuggingFaceModel {
   exchange::RotaryLayout rotary = exchange::RotaryLayout::halves;
   std::optional<std::int64_t> bos, pad;  ///< ids that begin texts and fill batches, if any
   std::vector<std::int64_t> ends;        ///< ids that end texts
+  /// Modules that predict further tokens by the file. `config` has none: transformers' files lack their tensors.
+  std::int64_t ahead_depths = 0;
   std::vector<std::string> labels = {};  ///< names of a task's classes; empty unless all are named
 };
 

@@ -109,6 +109,7 @@ void put_falcon(ordered_json& file, const ModelConfig& config) {
   const bool is_new = config.parallel_residual && !(config.shared_norm && plain_heads);
   file["new_decoder_architecture"] = is_new;
   file["parallel_attn"] = config.parallel_residual;
+  file["alibi"] = config.scaled_alibi;
   file["num_ln_in_parallel_attn"] = is_new ? ordered_json(config.shared_norm ? 1 : 2) : ordered_json();
   file["multi_query"] = config.kv_heads() == 1;
   file["num_kv_heads"] = is_new ? config.kv_heads() : config.heads;
@@ -177,6 +178,9 @@ std::string config_json(const HuggingFaceModel& model, DType dtype) {
   put_blocks(file, model.config, model_class);
   put_experts(file, model.config, model_class);
   if (model.config.latent.used) put_deepseek(file, model.config);
+  if (!config_key("mtp_depths", model_class).empty()) {
+    file["num_nextn_predict_layers"] = model.config.all_layers() - model.config.layers;
+  }
   if (model_class.type == "falcon") put_falcon(file, model.config);
   for (const exchange::FixedSetting& setting : model_class.fixed) {
     if (!setting.is_written) continue;

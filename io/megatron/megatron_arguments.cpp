@@ -82,6 +82,7 @@ class RunOptions {
 /// Reads a field from a present option. A flag has the sense of the option or, with `is_member`, of the member.
 void read_field(const RunOptions& options, const model::Field& field, std::string_view name, bool is_member,
                 ModelConfig& config) {
+  if (field.is_list) return;  // for experts alone, which are refused
   if (!is_member && field.is_flag()) {
     if (options.flag({name}, false)) field.set(config, field.flag_value());
   } else if (!field.names.empty()) {

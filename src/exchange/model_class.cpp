@@ -116,6 +116,15 @@ const ModelClass& model_class_of(const ModelConfig& config, std::string_view nam
   return result;
 }
 
+void take_modules(std::int64_t depths, const TensorSource& source, ModelConfig& config) {
+  const std::string first = fmt::format("model.layers.{}.eh_proj.weight", config.layers);
+  if (depths <= 0 || std::ranges::count(source.tensors(), first, &ForeignTensor::name) == 0) return;
+  const auto* const field = std::ranges::find(model::fields(), "mtp_depths", &model::Field::attribute).base();
+  TRIREME_CHECK(field->range.contains(static_cast<double>(depths)), DataError, "num_nextn_predict_layers {} must be {}",
+                depths, field->range.text());
+  field->set(config, depths);
+}
+
 TensorMap tensor_map(const ModelClass& model_class, const ModelConfig& config, const MapOptions& options) {
   MapOptions resolved = options;
   if (!options.rotary) resolved.rotary = model_class.rotary;

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "src/exchange/tensor_map.hpp"
+#include "src/exchange/tensor_source.hpp"
 #include "src/model/fields.hpp"
 
 /// Model classes of Hugging Face's transformers that import and export support. Each family of classes is a file in
@@ -30,6 +31,7 @@ struct MapOptions {
   /// Rows of the tensors that have one for each token; 0: the model's vocabulary. If there are more, the last are
   /// padding and left out. A BERT may have fewer: its further tokens are never predicted (their bias is -10000).
   std::int64_t vocabulary_rows = 0;
+  bool writes_copies = false;  ///< also maps tensors that repeat others, for an export
 };
 
 /// A model class of transformers.
@@ -83,6 +85,10 @@ std::string_view config_key(std::string_view attribute, const ModelClass& model_
 /// Returns the class that computes the same as a model of this shape: the one of this name, or without a name the first
 /// that fits. Throws one ConfigError that lists every part of the model that the class lacks, with the reason.
 const ModelClass& model_class_of(const model::ModelConfig& config, std::string_view name = "");
+
+/// Gives `config` the modules that predict further tokens, `depths` of them by its file, if the source has their
+/// tensors: files of transformers lack them. DataError for more than are possible.
+void take_modules(std::int64_t depths, const TensorSource& source, model::ModelConfig& config);
 
 /// Returns the names and layouts of the tensors of a class.
 TensorMap tensor_map(const ModelClass& model_class, const model::ModelConfig& config, const MapOptions& options = {});

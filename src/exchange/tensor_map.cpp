@@ -69,6 +69,14 @@ void TensorMapBuilder::tokens(const std::string& name, const std::string& foreig
            {.name = foreign, .shape = mapped.shape_of(rows), .padded = rows > common, .copies = std::move(copies)})});
 }
 
+void TensorMapBuilder::again(const std::string& name, const std::string& foreign) {
+  MappedParameter repeated = parameter(name);
+  const MappedTensor& first = map_.tensors[repeated.runs.front().tensor];
+  const std::size_t copy = tensor({.name = foreign, .shape = first.shape, .transposed = first.transposed});
+  for (RowRun& run : repeated.runs) run.tensor = copy;
+  map_.parameters.push_back(std::move(repeated));
+}
+
 void TensorMapBuilder::initial(const std::string& prefix) {
   for (MappedParameter& mapped : map_.parameters) {
     if (!mapped.name.starts_with(prefix)) continue;

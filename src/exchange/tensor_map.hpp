@@ -86,6 +86,8 @@ class TensorMapBuilder {
   /// MappedTensor.
   void tokens(const std::string& parameter, const std::string& tensor, std::int64_t rows,
               std::vector<std::string> copies, std::optional<double> added_value = {});
+  /// Maps all of a parameter once more, to a new tensor like the one that has it: for maps that are only exported.
+  void again(const std::string& parameter, const std::string& tensor);
   /// Marks parameters whose names begin with `prefix` as absent from the tensors; an import gives them initial weights.
   void initial(const std::string& prefix);
   /// Maps the queries, keys and values of the layer part `prefix` ("h.0.attn"), weights or biases (`suffix`), to one

@@ -3,10 +3,12 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <type_traits>
 
 #include "src/base/check.hpp"
+#include "src/base/parse_number.hpp"
 #include "src/base/text.hpp"
 
 namespace trireme::model {
@@ -56,6 +58,7 @@ bool rotates(const ModelConfig& config) { return config.position_embedding == Po
 bool is_scaled(const ModelConfig& config) { return config.rotary_scaling.kind != RotaryScalingKind::none; }
 bool is_llama3(const ModelConfig& config) { return config.rotary_scaling.kind == RotaryScalingKind::llama3; }
 bool is_yarn(const ModelConfig& config) { return config.rotary_scaling.kind == RotaryScalingKind::yarn; }
+bool has_alibi(const ModelConfig& config) { return config.position_embedding == PositionEmbedding::alibi; }
 bool has_experts(const ModelConfig& config) { return config.experts.any(); }
 bool has_router_bias(const ModelConfig& config) { return config.experts.router_bias; }
 bool has_qk_norm(const ModelConfig& config) { return config.qk_norm; }
@@ -68,6 +71,33 @@ constexpr Need needs_yarn = {is_yarn, "<position_embedding_type> yarn"};
 constexpr Need needs_latent = {is_latent, "<multi_latent_attention>"};
 constexpr Need needs_experts = {has_experts, "<num_experts>"};
 constexpr Need needs_bert = {is_bert, "a BERT: give <model> bert-336m or <model_type> bert"};
+
+/// Values of the rows of ExpertConfig::balance. A term that only one of them has lacks the other's part, which
+/// `validate` refuses.
+std::string coefficients_of(const std::vector<BalanceTerm>& terms) {
+  std::vector<std::string> texts;
+  for (const BalanceTerm& term : terms) texts.push_back(fmt::format("{}", term.coefficient));
+  return fmt::format("{}", fmt::join(texts, ","));
+}
+void set_coefficients(std::vector<BalanceTerm>& terms, std::string_view text) {
+  const std::vector<std::string_view> items = split(text, ',');
+  terms.resize(items.size(), {terms.front().loss});
+  for (std::size_t i = 0; i < items.size(); ++i) terms[i].coefficient = parse_number<double>(items[i]).value_or(NAN);
+}
+std::string losses_of(const std::vector<BalanceTerm>& terms) {
+  std::vector<std::string_view> texts;
+  for (const BalanceTerm& term : terms) texts.push_back(balance_names[static_cast<std::size_t>(term.loss)]);
+  return fmt::format("{}", fmt::join(texts, ","));
+}
+void set_losses(std::vector<BalanceTerm>& terms, std::string_view text) {
+  const std::vector<std::string_view> items = split(text, ',');
+  const std::size_t before = terms.size();
+  terms.resize(items.size(), {.coefficient = NAN});
+  for (std::size_t i = 0; i < items.size(); ++i) {
+    terms[i].loss = static_cast<BalanceLoss>(std::ranges::find(balance_names, items[i]) - std::begin(balance_names));
+  }
+  if (items.size() < before) terms.back().coefficient = NAN;
+}
 
 constexpr double max_factor = 1e6;
 constexpr double max_depths = 16;
@@ -232,6 +262,9 @@ constexpr Field table[] = {
     {TRIREME_AT(&C::embedding_norm), .attribute = "embedding_norm", .option = "embed-layernorm",
      .help = "Normalise the token embeddings, by the kind of <normalization>, as BLOOM does.",
      .log = ", normalised embeddings"},
+    {TRIREME_AT(&C::scaled_alibi), .attribute = "scaled_alibi", .option = "scale-alibi",
+     .help = "Divide the biases by distance by the square root of a head's channels, as Falcon does.",
+     .needs = {has_alibi, "<position_embedding_type> alibi"}, .log = " divided by the root of a head's channels"},
     {TRIREME_AT(&C::query_scalar), .range = countable(), .attribute = "query_scalar",
      .option = "query-pre-attn-scalar",
      .help = "Divide attention scores by the square root of N; default the channels of a head.",
@@ -307,14 +340,22 @@ constexpr Field table[] = {
      .stored_if = has_router_bias, .option = "moe-router-bias-update-rate",
      .help = "Change of the bias in an update, with <moe_router_enable_expert_bias>; default 1e-3.",
      .needs = {has_router_bias, "<moe_router_enable_expert_bias>"}, .log = " that moves by {} an update"},
-    {TRIREME_AT(&C::experts, &E::balance_coefficient), .role = FieldRole::training, .range = at_least(0),
-     .stored_if = has_experts, .option = "moe-aux-loss-coeff",
-     .help = "Coefficient of the loss that balances the load of the experts; default the preset's, else 0.",
+    {.get = [](const C& config) -> FieldValue { return coefficients_of(config.experts.balance); },
+     .set = [](C& config, const FieldValue& value) {
+       set_coefficients(config.experts.balance, std::get<std::string>(value));
+     },
+     .is_list = true, .role = FieldRole::training, .range = at_least(0), .stored_if = has_experts,
+     .option = "moe-aux-loss-coeff", .placeholder = "X",
+     .help = "Coefficients of the losses that balance the load of the experts, one each; default the preset's, else 0.",
      .needs = needs_experts, .log = ", balance loss x {}"},
-    {TRIREME_AT(&C::experts, &E::balance), .names = balance_names, .role = FieldRole::training,
-     .stored_if = has_experts, .option = "moe-router-load-balancing-type",
-     .help = "Loss that balances the experts: by micro-batch (aux_loss, the default), by sequence (seq_aux_loss), with"
-             " the loads of the last global batch (global_aux_loss), none.",
+    {.get = [](const C& config) -> FieldValue { return losses_of(config.experts.balance); },
+     .set = [](C& config, const FieldValue& value) {
+       set_losses(config.experts.balance, std::get<std::string>(value));
+     },
+     .is_list = true, .item_names = balance_names, .role = FieldRole::training, .stored_if = has_experts,
+     .option = "moe-router-load-balancing-type", .placeholder = "LOSS",
+     .help = "Losses that balance the experts, added up: by micro-batch (aux_loss, the default), by sequence"
+             " (seq_aux_loss), with the loads of the last global batch (global_aux_loss), none.",
      .needs = needs_experts, .log = " ({})"},
     {TRIREME_AT(&C::experts, &E::z_coefficient), .role = FieldRole::training, .range = at_least(0),
      .stored_if = has_experts, .option = "moe-z-loss-coeff",
@@ -368,8 +409,8 @@ ExpertConfig canonical(const ExpertConfig& experts, std::int64_t ffn_hidden) {
   if (experts.score != RouterScore::softmax) result.pre_softmax = false;
   if (experts.groups == 1) result.groups_per_token = 1;
   if (!experts.router_bias) result.bias_update_rate = ExpertConfig().bias_update_rate;
-  if (experts.balance == BalanceLoss::none) result.balance_coefficient = 0;
-  if (result.balance_coefficient == 0) result.balance = BalanceLoss::micro_batch;
+  result.balance = experts.balance_terms();
+  if (result.balance.empty()) result.balance = ExpertConfig().balance;
   if (experts.capacity_factor == 0) result.drop_by_position = false;
   return result;
 }
@@ -401,11 +442,22 @@ std::optional<std::int64_t> Field::index_of(std::string_view text) const {
   return found - names.begin();
 }
 
+bool Field::admits_list(std::string_view text) const {
+  return std::ranges::all_of(split(text, ','), [&](std::string_view item) {
+    if (!item_names.empty()) return std::ranges::find(item_names, item) != item_names.end();
+    const auto number = parse_number<double>(item);
+    return number && range.contains(*number);
+  });
+}
+
 std::string Field::names_text() const {
   std::vector<std::string_view> chosen(names.begin(), names.end());
+  if (is_list) chosen.assign(item_names.begin(), item_names.end());
   std::erase(chosen, "");
   return fmt::format("{}", fmt::join(chosen, ", "));
 }
+
+std::string Field::items_text() const { return item_names.empty() ? "numbers " + range.text() : names_text(); }
 
 std::optional<double> Field::number(const ModelConfig& config) const {
   const FieldValue value = get(config);
@@ -431,6 +483,7 @@ FieldValue Field::read(const Attributes& attributes) const {
         if constexpr (std::is_arithmetic_v<T> && !std::is_same_v<T, bool>) {
           attributes.require(range.contains(static_cast<double>(value)), key(), "a number " + range.text());
         } else if constexpr (std::is_same_v<T, std::string>) {
+          attributes.require(!is_list || admits_list(value), key(), "a list of " + items_text());
           if (value == "all") value.clear();
         }
         return value;
@@ -462,6 +515,7 @@ ModelConfig canonical(const ModelConfig& config) {
     result.rotary_base = plain.rotary_base;
     result.rotary_percent = plain.rotary_percent;
   }
+  if (!has_alibi(config)) result.scaled_alibi = false;
   if (config.ahead.depths == 0) result.ahead = plain.ahead;
   result.experts = canonical(config.experts, config.ffn_hidden);
   return result;

@@ -42,6 +42,9 @@ struct Field {
   FieldValue (*get)(const ModelConfig&) = nullptr;
   void (*set)(ModelConfig&, const FieldValue&) = nullptr;
   std::span<const std::string_view> names = {};  ///< names of an enumeration, in its order; "": cannot be chosen
+  /// The value is a text of several words, separated by commas: of `item_names`, or without any numbers in `range`.
+  bool is_list = false;
+  std::span<const std::string_view> item_names = {};
   FieldRole role = FieldRole::form;
   Range range = {};  ///< bounds a number; ModelConfig's default is valid even outside it
 
@@ -80,8 +83,12 @@ struct Field {
   FieldValue read(const Attributes& attributes) const;
   /// Index of `text` among `names`, if it is one of them.
   std::optional<std::int64_t> index_of(std::string_view text) const;
-  /// Selectable names, separated by commas.
+  /// Returns whether `text` is such a list.
+  bool admits_list(std::string_view text) const;
+  /// Selectable names, or those of the items of a list, separated by commas.
   std::string names_text() const;
+  /// Description of the items of a list.
+  std::string items_text() const;
   /// The value, if it is a number.
   std::optional<double> number(const ModelConfig& config) const;
   /// Value as text: the name of an enumeration value; a number in its shortest form.

@@ -157,12 +157,13 @@ void initialise(Backend& backend, std::span<const Parameter> parameters, const I
       std::vector<T> values(static_cast<std::size_t>(parameter.box.numel()));
       const std::int64_t row_size = parameter.box.extent.back();
       const std::int64_t rows = parameter.box.numel() / row_size;
+      const std::int64_t repeats = parameter.name.ends_with(".router.weight") ? options.router_repeats : 1;
       constexpr std::int64_t wanted_elements = 1 << 14;
       pool.parallel_ranges(rows, (wanted_elements + row_size - 1) / row_size,
                            [&](std::int64_t begin, std::int64_t end) {
                              InitialValues initial(parameter.name, parameter.role, options);
                              for (std::int64_t row = begin; row < end; ++row) {
-                               const std::int64_t first = first_index(parameter, row);
+                               const std::int64_t first = first_index(parameter, row / repeats);
                                for (std::int64_t i = 0; i < row_size; ++i) {
                                  const double value = initial(first + i);
                                  // Rounds to fp32 first, so that 16-bit weights are rounded from their fp32 masters.

@@ -18,6 +18,8 @@ struct Initialisation {
   double std = 0.02;            ///< standard deviation of `normal`
   int threads = 1;              ///< threads of this rank; they do not affect the values
   bool scales_residual = true;  ///< divides residual matrices by sqrt(2 layers)
+  /// Neighbouring experts with the same row of the router, that of their number in a router with a row for each.
+  std::int64_t router_repeats = 1;
 };
 
 /// Writes initial values to the parameters. Element i (row-major in the full, logical tensor) of the tensor NAME

@@ -34,6 +34,13 @@ void check_experts(const ModelConfig& config, const Expect& expect) {
     expect(experts.layers.find('1') != std::string::npos,
            fmt::format("<moe_layer_freq>: '{}' leaves no layer with experts: leave out <num_experts>", experts.layers));
   }
+  for (const BalanceTerm& term : experts.balance) {
+    expect(std::ranges::count(experts.balance, term.loss, &BalanceTerm::loss) == 1 && term.coefficient >= 0,
+           "<moe_router_load_balancing_type> and <moe_aux_loss_coeff>: give as many coefficients as losses, and each "
+           "loss once");
+  }
+  expect(experts.balance.size() == 1 || std::ranges::count(experts.balance, BalanceLoss::none, &BalanceTerm::loss) == 0,
+         "<moe_router_load_balancing_type> none excludes other losses");
   if (experts.groups < 1 || experts.groups_per_token < 1 || experts.per_token < 1) return;  // out of range
   expect(experts.count % experts.groups == 0,
          fmt::format("<moe_router_num_groups> {} must divide <num_experts> {}", experts.groups, experts.count));
@@ -273,6 +280,17 @@ AttentionWindow AttentionWindow::of_layers(std::int64_t left, std::string patter
   if (pattern.find('1') == std::string::npos) return {};
   if (pattern.find('0') == std::string::npos) pattern.clear();
   return {left, std::move(pattern)};
+}
+
+std::vector<BalanceTerm> ExpertConfig::balance_terms() const {
+  std::vector<BalanceTerm> terms;
+  std::ranges::copy_if(balance, std::back_inserter(terms),
+                       [](const BalanceTerm& term) { return term.loss != BalanceLoss::none && term.coefficient > 0; });
+  return terms;
+}
+
+bool ExpertConfig::balances_by(BalanceLoss loss) const {
+  return std::ranges::count(balance_terms(), loss, &BalanceTerm::loss) > 0;
 }
 
 std::string ExpertConfig::every(std::int64_t frequency, int layers) {

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "src/backend/kernels/experts.hpp"
 #include "src/backend/kernels/gemm.hpp"
@@ -53,6 +54,13 @@ struct AttentionWindow {
 /// Loss that balances the load of the experts: for each micro-batch, for each sequence, or with the loads of the last
 /// global batch.
 enum class BalanceLoss { micro_batch, sequence, global, none };
+/// One of the losses that are added up, each times its coefficient.
+struct BalanceTerm {
+  BalanceLoss loss = BalanceLoss::micro_batch;
+  double coefficient = 0;
+
+  bool operator==(const BalanceTerm&) const = default;
+};
 
 /// Feed-forward blocks with experts (mixture of experts: Shazeer et al. 2017, arXiv:1701.06538): each token is computed
 /// by a few of them. Names and meanings are Megatron Core's.
@@ -74,8 +82,7 @@ struct ExpertConfig {
   /// arXiv:2408.15664).
   bool router_bias = false;
   // Training only.
-  BalanceLoss balance = BalanceLoss::micro_batch;
-  double balance_coefficient = 0;
+  std::vector<BalanceTerm> balance = {{}};  ///< each loss once
   double z_coefficient = 0;
   double bias_update_rate = 1e-3;  ///< change of a router's bias in an update
   double capacity_factor = 0;      ///< an expert computes at most factor x its even share of a micro-batch; 0: no limit
@@ -86,6 +93,10 @@ struct ExpertConfig {
   static std::string every(std::int64_t frequency, int layers);
 
   bool any() const { return count > 0; }
+  /// The terms of `balance` that have an effect.
+  std::vector<BalanceTerm> balance_terms() const;
+  /// Returns whether such a term has this loss.
+  bool balances_by(BalanceLoss loss) const;
   /// Returns whether layer `layer`, counted from 0 over the full model, has experts. Repeats `layers` past their end.
   bool in_layer(int layer) const {
     return any() && (layers.empty() || layers[static_cast<std::size_t>(layer) % layers.size()] == '1');
@@ -175,6 +186,7 @@ struct ModelConfig {
   bool qk_norm_across_heads = false;  ///< QK norm is over the channels of all heads together
   bool qkv_bias = false;              ///< queries, keys and values have biases even if other linear layers have none
   bool embedding_norm = false;        ///< token embeddings are normalised
+  bool scaled_alibi = false;          ///< ALiBi's biases are divided by the root of a head's channels
   bool scaled_embedding = false;      ///< token embeddings are multiplied by sqrt(hidden)
   std::int64_t query_scalar = 0;      ///< scores are divided by its square root; 0: channels of a head
   double attention_soft_cap = 0;      ///< scores x become c tanh(x / c); 0: they stay

@@ -110,7 +110,7 @@ ParallelModel::ParallelModel(Backend& backend, Communicator& world, const parall
       stage_({backend, *communicators.tensor, workspace_, shard_.sequence_parallel,
               execution.parallel.async_tensor_all_reduce, if_several(communicators.context),
               if_several(communicators.expert), execution.parallel.exchange_tokens, execution.parallel.expert_load,
-              grid.expert_splits(), execution.parallel.overlap_shared_expert},
+              grid.expert_splits(), execution.parallel.overlap_shared_expert, execution.parallel.pad_experts},
              parameters_, config, shard_, vocabulary_, sequence_shard_, execution.micro_batch_size, execution.dtype,
              execution.recomputation, execution.cross_entropy_chunks, data_parallel_),
       recorded_(recorded(backend, stage_, execution)),

@@ -67,7 +67,8 @@ StageRehearsal::StageRehearsal(Backend& backend, Communicator& tensor_group, Com
                   std::vector<parallel::GradientGroupMember>(shard_.divides_experts() ? 2 : 1)),
       stage_({backend, tensor_group, workspace_, shard_.sequence_parallel, execution.parallel.async_tensor_all_reduce,
               if_several(context_group), if_several(expert_group), execution.parallel.exchange_tokens,
-              execution.parallel.expert_load, grid.expert_splits(), execution.parallel.overlap_shared_expert},
+              execution.parallel.expert_load, grid.expert_splits(), execution.parallel.overlap_shared_expert,
+              execution.parallel.pad_experts},
              parameters_, config, shard_, vocabulary_, sequence_, execution.micro_batch_size, execution.dtype,
              execution.recomputation, execution.cross_entropy_chunks, no_hooks) {
   stage_.begin({unseen_micro_batch(sample_fields(config), sequence_.rows, execution.micro_batch_size, execution.dtype)},

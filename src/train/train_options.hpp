@@ -24,6 +24,7 @@ struct ParallelConfig {
   bool exchange_tokens = false;         ///< TensorContext::exchange_tokens
   double expert_load = 1;               ///< TensorContext::expert_load
   bool overlap_shared_expert = false;   ///< TensorContext::overlap_shared_expert
+  bool pad_experts = false;             ///< TensorContext::pad_experts
   parallel::PipelineSplit pipeline;     ///< layers of each stage
   std::optional<parallel::ScheduleKind> schedule;  ///< default: 1F1B, interleaved with several chunks per rank
   bool overlap_p2p = false;                        ///< overlaps messages between stages with computation
@@ -71,9 +72,16 @@ inline void validate(const ExecutionConfig& config, const model::ModelConfig& mo
   validate(config);
   const std::int64_t experts = model.experts.count;
   TRIREME_CHECK(
-      !config.cuda_graphs || experts == 0, ConfigError,
-      "<cuda_graphs> does not support experts: the number of tokens of each depends on the data, and recorded "
-      "work has fixed sizes");
+      !config.cuda_graphs || experts == 0 || config.parallel.pad_experts, ConfigError,
+      "<cuda_graphs>: the number of tokens of each expert depends on the data, and recorded work has fixed sizes. Give "
+      "<moe_expert_capacity_factor> and <moe_pad_expert_input_to_capacity>, or leave out <cuda_graphs>.");
+  TRIREME_CHECK(
+      !config.parallel.pad_experts || model.experts.capacity_factor > 0, ConfigError,
+      "<moe_pad_expert_input_to_capacity> needs <moe_expert_capacity_factor>: the number of rows of an expert");
+  TRIREME_CHECK(
+      !config.parallel.pad_experts || !config.variable_lengths, ConfigError,
+      "<moe_pad_expert_input_to_capacity> and <variable_seq_lengths> exclude each other: a capacity depends on "
+      "the length of the micro-batch");
   TRIREME_CHECK(!config.parallel.overlap_shared_expert || model.experts.shared_hidden > 0, ConfigError,
                 "<moe_shared_expert_overlap> needs <moe_shared_expert_intermediate_size>: the model has no shared "
                 "expert");

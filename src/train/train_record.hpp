@@ -15,7 +15,7 @@ namespace trireme::train {
 /// Load of a layer's experts in an iteration.
 struct LayerLoad {
   int layer = 0;
-  double balance_loss = 0;  ///< without its coefficient: mean over the micro-batches; 1 if even
+  double balance_loss = 0;  ///< weighted by coefficients over their sum: mean over the micro-batches; 1 if even
   double z_loss = 0;        ///< likewise
   /// Mean over the tokens of -sum p log p, p the router's scores over all experts; at most log(experts).
   double router_entropy = 0;

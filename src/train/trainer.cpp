@@ -246,7 +246,7 @@ void Trainer::update_parameters(TrainRecord& record) {
     record.num_zeros =
         optim::count_zero_gradients(model_.backend(), model_.parameters(), model_.gradient_groups(), norm_sum_);
   }
-  if (model_.config().experts.balance == model::BalanceLoss::global) {
+  if (model_.config().experts.balances_by(model::BalanceLoss::global)) {
     for (const model::ExpertLoad& load : expert_loads_) balance_loads_[load.layer] = load.chosen;
     model_.stage().set_balance_loads(balance_loads_);
   }
@@ -344,7 +344,7 @@ void Trainer::restore(const Attributes& attributes, OptimizerState optimizer) {
   const bool kept = optimizer == OptimizerState::kept;
   progress_ = saved.progress;
   optimizer_->restore(kept ? saved.updates : 0);
-  if (model_.config().experts.balance == model::BalanceLoss::global) {
+  if (model_.config().experts.balances_by(model::BalanceLoss::global)) {
     balance_loads_ = saved.expert_loads;
     model_.stage().set_balance_loads(balance_loads_);
   }

@@ -59,6 +59,7 @@ inline AttentionProblem problem_of(const AttentionCase& c) {
           .lengths = c.lengths.empty() ? nullptr : c.lengths.data(),
           .window = c.window,
           .alibi_heads = c.alibi_heads,
+          .alibi_shift = 1.5,
           .dropout = {c.dropout, 1234, 3, DropoutSite::attention_scores, sample_numbers.data()},
           .first_head = 2};
 }

@@ -66,9 +66,10 @@ void for_rows_of_attention(const AttentionProblem& p, AttentionTensors& t, Visit
       probability.push_back(p.soft_cap > 0 ? p.soft_cap * std::tanh(score / p.soft_cap) : score);
       // The softmax cancels a constant: without a causal mask the query's position.
       const std::int64_t last = p.causal ? position : length - 1;
-      const double bias = p.alibi_heads == 0 ? 0
-                                             : reference_slope(p.alibi_heads, p.first_head + head) *
-                                                   static_cast<double>(p.first_key + j - last);
+      const double bias = p.alibi_heads == 0
+                              ? 0
+                              : std::exp2(-p.alibi_shift) * reference_slope(p.alibi_heads, p.first_head + head) *
+                                    static_cast<double>(p.first_key + j - last);
       slope.push_back(p.soft_cap > 0 ? 1 - std::pow(probability.back() / p.soft_cap, 2) : 1);
       probability.back() += bias;
       max_score = std::max(max_score, probability.back());

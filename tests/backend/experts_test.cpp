@@ -35,12 +35,13 @@ struct RowOrder {
   std::int64_t count() const { return std::accumulate(rows_of_expert.begin(), rows_of_expert.end(), std::int64_t{0}); }
 };
 
-RowOrder sorted_rows(Backend& b, const Integers& choices, std::int64_t k, std::int64_t first, std::int64_t here) {
-  const std::int64_t size = std::ssize(choices);
+RowOrder sorted_rows(Backend& b, const Integers& choices, std::int64_t k, std::int64_t first, std::int64_t here,
+                     std::int64_t room = 0) {
+  const std::int64_t size = std::ssize(choices), rows = room > 0 ? here * room : size;
   const Tensor experts = make_tensor(b, {size / k, k}, choices), row_of = poisoned_integers(b, {size / k, k});
   const Tensor rows_of_expert = poisoned_integers(b, {here});
-  const Tensor slot_of = poisoned_integers(b, {size}), token_of = poisoned_integers(b, {size});
-  b.experts().sort(b.compute_stream(), experts, first, rows_of_expert, row_of, slot_of, token_of);
+  const Tensor slot_of = poisoned_integers(b, {rows}), token_of = poisoned_integers(b, {rows});
+  b.experts().sort(b.compute_stream(), experts, first, room, rows_of_expert, row_of, slot_of, token_of);
   return {integers_of(b, rows_of_expert), integers_of(b, row_of), integers_of(b, slot_of), integers_of(b, token_of)};
 }
 
@@ -52,6 +53,34 @@ TEST(ExpertRows, AreInTheOrderOfExpertsThenTokens) {
   EXPECT_EQ(rows.row_of, (Integers{0, -1, 3, 1, -1, 2, -1, -1}));
   EXPECT_EQ(rows.slot_of, (Integers{0, 3, 5, 2, -1, -1, -1, -1}));
   EXPECT_EQ(rows.token_of, (Integers{0, 1, 2, 1, -1, -1, -1, -1}));
+}
+
+TEST(ExpertRows, BeginAtTheRoomOfTheirExpert) {
+  const auto backend = test::make_backend(2);
+  const Integers choices{1, 0, 2, 1, -1, 1, 0, 3};
+  const RowOrder rows = sorted_rows(*backend, choices, 2, 1, 2, 4);
+  EXPECT_EQ(rows.rows_of_expert, (Integers{3, 1}));
+  EXPECT_EQ(rows.row_of, (Integers{0, -1, 4, 1, -1, 2, -1, -1}));
+  EXPECT_EQ(rows.slot_of, (Integers{0, 3, 5, -1, 2, -1, -1, -1}));
+  EXPECT_EQ(rows.token_of, (Integers{0, 1, 2, -1, 1, -1, -1, -1}));
+  // More rows than choices, and fewer.
+  for (const std::int64_t room : {1025, 700}) {
+    const Integers many = random_choices(1025, 2, 3, true);
+    Integers kept = many;
+    for (const std::int32_t e : {0, 1, 2}) {
+      std::int64_t taken = 0;
+      for (std::int32_t& choice : kept) {
+        if (choice == e && ++taken > room) choice = -1;
+      }
+    }
+    const RowOrder dense = sorted_rows(*backend, kept, 2, 0, 3), padded = sorted_rows(*backend, kept, 2, 0, 3, room);
+    Integers slots(static_cast<std::size_t>(3 * room), -1);
+    std::int64_t r = 0;
+    for (std::int64_t e = 0; e < 3; ++e) {
+      for (std::int64_t i = 0; i < dense.rows_of_expert[e]; ++i) slots[e * room + i] = dense.slot_of[r++];
+    }
+    EXPECT_EQ(padded.slot_of, slots);
+  }
 }
 
 TEST(ExpertRows, MatchTheDefinition) {
@@ -96,7 +125,7 @@ TEST(ExpertRows, RefuseShapesThatDoNotFit) {
   const auto integers = [&](const Shape& shape) { return poisoned_integers(*backend, shape); };
   const auto sort = [&](std::int64_t first, std::int64_t here, const Shape& row_of, std::int64_t rows) {
     const Tensor experts = make_tensor(*backend, {2, 2}, Integers{0, 1, 1, 0});
-    backend->experts().sort(backend->compute_stream(), experts, first, integers({here}), integers(row_of),
+    backend->experts().sort(backend->compute_stream(), experts, first, 0, integers({here}), integers(row_of),
                             integers({rows}), integers({rows}));
   };
   EXPECT_NO_THROW(sort(0, 2, {2, 2}, 4));
@@ -222,6 +251,35 @@ TEST_P(Experts, ScaleRowsAndItsBackwardMatchTheDefinition) {
     kernels.scale_rows(stream(), x, weights, slots, x);
     EXPECT_EQ(values_of(b(), x), values_of(b(), y)) << "in place";
   }
+}
+
+TEST_P(Experts, RowsWithoutATokenAreZero) {
+  const Tensor slots = make_tensor(b(), {3}, Integers{1, -1, 0}),
+               weights = random_tensor(b(), accumulation(), {2, 1}, 1);
+  const Tensor x = random_tensor(b(), dtype(), {3, 40}, 2), y = poisoned_tensor(b(), dtype(), {3, 40});
+  const Tensor dweights = random_tensor(b(), accumulation(), {2, 1}, 3);
+  b().experts().scale_rows(stream(), x, weights, slots, y);
+  b().experts().scale_rows_backward(stream(), x, x, weights, slots, x, dweights);
+  for (const Tensor* result : {&y, &x}) {
+    const std::vector<double> values = values_of(b(), *result);
+    EXPECT_EQ(std::vector<double>(values.begin() + 40, values.begin() + 80), std::vector<double>(40, 0));
+    EXPECT_NE(values[0], 0);
+    EXPECT_NE(values[80], 0);
+  }
+}
+
+TEST_P(Experts, LoadsAddUp) {
+  const auto wide = [&](const Shape& shape, const std::vector<double>& values) {
+    return make_tensor(b(), accumulation(), shape, values);
+  };
+  const Tensor chosen = make_tensor(b(), {3, 2}, Integers{2, 0, 0, 1, 2, 0});
+  const Tensor kept = make_tensor(b(), {3, 2}, Integers{2, 0, -1, 1, -1, 0});
+  const Tensor load = wide({9}, {1, 0, 0, 0, 0, 0, 1, 2, 3});
+  b().experts().add_load(stream(), 3, chosen, kept, wide({2, 3}, {1, 2, 3, 4, 5, 6}), wide({2, 3}, {1, 0, 2, 0, 1, 0}),
+                         0.5, wide({2}, {8, 4}), 0.25, load);
+  EXPECT_EQ(values_of(b(), load), (std::vector<double>{4, 1, 2, 2, 1, 1, 7, 4, 4}));
+  b().experts().add_load(stream(), 3, chosen, chosen, {}, {}, 0.5, wide({2}, {8, 4}), 0.25, load);
+  EXPECT_EQ(values_of(b(), load), (std::vector<double>{7, 2, 4, 5, 2, 3, 7, 6, 5}));
 }
 
 // Noise by the rule of RouterJitter, element by element, of two pieces of a sequence.

@@ -124,7 +124,7 @@ TEST(RehearsalBackend, KeepsTheLargestExtents) {
   experts.route(stream, {.per_token = 2}, tensor({7, 4}), {}, integers({7, 2}), tensor({7, 2}), tensor({1, 4}),
                 tensor({1, 4}), {});
   experts.limit_load(stream, integers({8, 2}), tensor({8, 2}), 4, 3, false, integers({8, 2}));
-  experts.sort(stream, integers({8, 2}), 0, integers({3}), integers({8, 2}), integers({16}), integers({16}));
+  experts.sort(stream, integers({8, 2}), 0, 0, integers({3}), integers({8, 2}), integers({16}), integers({16}));
   const KernelExtents& extents = rehearsal.kernel_extents();
   EXPECT_EQ(extents.weight_gradient, 15);
   EXPECT_EQ(extents.summed_rows, 9);

@@ -198,6 +198,20 @@ TEST_F(GpuGrid, GraphsWithNcclInThemComputeTheSameBits) {
   expect_the_same_from_graphs(config, {"tp 2", "tp 2 sp", "zero2", "cp 2"});
 }
 
+TEST_F(GpuGrid, GraphsOfPaddedExpertsComputeTheSameBits) {
+  TRIREME_ONLY_ON_RANKS(2);
+  TrainingRunConfig config = small_run();
+  config.model.layers = 1;
+  config.model.linear_bias = false;
+  config.model.experts = {.count = 4,
+                          .balance = {{model::BalanceLoss::global, 0.1}, {model::BalanceLoss::sequence, 0.1}},
+                          .capacity_factor = 1.1};
+  config.batch = 6;
+  config.steps = 2;
+  expect_the_same_from_graphs(config, {"ep 2 pad", "ep 2 pad exchange experts", "cp 2 ep 2 pad exchange",
+                                       "tp 2 ep 2 etp 1 sp pad exchange", "tp 2 etp 1 pad uniform 1"});
+}
+
 // Rows of the summarised tokens, and of all positions, come from the ranks that have them.
 TEST_F(GpuGrid, GraphsOfTaskHeadsComputeTheSameBits) {
   TRIREME_ONLY_ON_RANKS(2);

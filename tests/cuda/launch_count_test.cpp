@@ -76,7 +76,7 @@ TEST(LaunchCount, OfRoutingIsThatOfTheBackend) {
   const Tensor experts = tensor(DType::int32, {n, k}), kept = tensor(DType::int32, {n, k});
   const Tensor weights = tensor(DType::fp32, {n, k}), counts = tensor(DType::fp32, {1, e});
   const Tensor sums = tensor(DType::fp32, {1, e}), token_sums = tensor(DType::fp32, {2});
-  const Tensor bias = tensor(DType::fp32, {e});
+  const Tensor bias = tensor(DType::fp32, {e}), load = tensor(DType::fp32, {2 * e + 3});
   const Tensor rows = tensor(DType::int32, {e}), row_of = tensor(DType::int32, {n, k});
   const Tensor slot_of = tensor(DType::int32, {n * k}), token_of = tensor(DType::int32, {n * k});
   const Tensor x = tensor(DType::bf16, {n * k, h}), y = tensor(DType::bf16, {n, h});
@@ -95,14 +95,15 @@ TEST(LaunchCount, OfRoutingIsThatOfTheBackend) {
   kernels.jitter(stream, {0.1, Dropout(0, 1, 0, DropoutSite::router_input, samples.view().as<std::int64_t>())},
                  y.view().reshape({n, 1, h}), y.view().reshape({n, 1, h}));
   kernels.limit_load(stream, experts, weights, e, 3, false, kept);
-  kernels.sort(stream, experts, 0, rows, row_of, slot_of, token_of);
+  kernels.sort(stream, experts, 0, 0, rows, row_of, slot_of, token_of);
+  kernels.add_load(stream, e, experts, kept, counts, sums, 1, token_sums, 1, load);
   kernels.sum_rows(stream, x, row_of, y);
   kernels.scale_rows(stream, x, weights, slot_of, x);
   kernels.scale_rows_backward(stream, x, x, weights, slot_of, x, weights);
   stream.synchronize();
   backend.observe(nullptr);
-  EXPECT_EQ(counter.calls.size(), 11U);
-  EXPECT_EQ(counter.counted, 1 + 2 + 2 + 1 + 6 + 1 + 1);
+  EXPECT_EQ(counter.calls.size(), 12U);
+  EXPECT_EQ(counter.counted, 1 + 2 + 2 + 1 + 6 + 1 + 1 + 1);
 }
 
 TEST(LineTimer, TimesEveryCallOfAStep) {

@@ -90,6 +90,17 @@ TEST_F(GpuTraining, GraphsComputeTheSameBits) {
   expect_the_same_from_graphs(world_, config, {});
 }
 
+// Capacities drop tokens and leave rows without any.
+TEST_F(GpuTraining, GraphsOfPaddedExpertsComputeTheSameBits) {
+  TrainingRunConfig config = small_run();
+  config.model.linear_bias = false;
+  config.model.gated = true;
+  config.model.experts = {.count = 4, .shared_hidden = 16, .balance = {{.coefficient = 0.1}}, .capacity_factor = 1.1};
+  config.steps = 2;
+  expect_the_cpus_curve(config, "pad");
+  for (const char* layout : {"pad", "pad experts"}) expect_the_same_from_graphs(world_, config, layout);
+}
+
 // The loss is then computed in backward, which is recorded.
 TEST_F(GpuTraining, GraphsOfChunkedCrossEntropyComputeTheSameBitsAsTheCpuComputes) {
   TrainingRunConfig config = small_run();

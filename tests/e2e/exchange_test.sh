@@ -66,6 +66,21 @@ done_by 1 checkpoint import --input phi3-out --output phi3-again --no-tokenizer 
 sed 's/"rope_type": "default"/"rope_type": "longrope"/' "$fixtures/phi3/config.json" >phi3-out/config.json
 refused 3 "rope_type is 'longrope': Phi3ForCausalLM is supported" 1 checkpoint import --input phi3-out --output none
 
+# weights DIR PATTERN: digests of the tensors whose names match, at least ten.
+weights() {
+  sed -n 's/.*"digest":"\([^"]*\)".*"tensor":"model\/\([^"]*\)".*/\2 \1/p' "$1/step-00000000/manifest.json" | grep -E "^($2)" |
+    sort | awk '{ print } END { if (NR < 10) print "too few in '"$1"'" }'
+}
+
+# DeepSeek-V3's module for further tokens has the same tensors in the export, copies included.
+done_by 2 checkpoint import --input "$fixtures/deepseek_v3_ahead" --output ahead --no-tokenizer --dtype fp32
+done_by 2 checkpoint export --load ahead --output ahead-out
+check "config.json has the module" grep -q '"num_nextn_predict_layers": 1' ahead-out/config.json
+tensors() { grep -ao '"model\.layers\.2\.[a-z_.0-9]*"' "$1/model.safetensors" | sort; }
+check "the module has DeepSeek-V3's names" [ "$(tensors ahead-out)" = "$(tensors "$fixtures/deepseek_v3_ahead")" ]
+done_by 1 checkpoint import --input ahead-out --output ahead-again --no-tokenizer --dtype fp32
+check "the module has the same bits" [ "$(weights ahead-again "mtp|h.2|wte|lm_head")" = "$(weights ahead "mtp|h.2|wte|lm_head")" ]
+
 # Other classes of BERT are parts of one; what their files lack gets initial weights.
 for name in masked base tokens; do
   done_by 2 checkpoint import --input "$fixtures/bert_$name" --output "bert_$name" --no-tokenizer --dtype fp64
@@ -75,11 +90,6 @@ done
 check "a BertForMaskedLM lacks the pooler and the order" grep -q "BertForMaskedLM lacks .* initial weights: pooler, sop" err.masked
 check "a BertModel has no heads" grep -q "initial weights: mlm, sop" err.base
 check "the head of a token classification is left out" grep -q "left out: classifier.weight, classifier.bias" err.tokens
-# weights DIR PATTERN: digests of the tensors whose names match, at least ten.
-weights() {
-  sed -n 's/.*"digest":"\([^"]*\)".*"tensor":"model\/\([^"]*\)".*/\2 \1/p' "$1/step-00000000/manifest.json" | grep -E "^($2)" |
-    sort | awk '{ print } END { if (NR < 10) print "too few in '"$1"'" }'
-}
 done_by 2 checkpoint import --input "$fixtures/bert" --output bert_whole --no-tokenizer --dtype fp64
 for parts in "masked emb|h|mlm" "base emb|h|pooler" "tokens emb|h"; do
   check "a bert_${parts% *} has its parts of a BERT" \

@@ -168,8 +168,8 @@ TEST(ConfigJson, AFalconHasOneNormOrInItsNewArchitectureTwo) {
   EXPECT_EQ(again(R"(, "new_decoder_architecture": true, "num_kv_heads": 1)").kv_heads(), 1);
   const model::ModelConfig sequential = again(R"(, "parallel_attn": false, "num_ln_in_parallel_attn": null)");
   EXPECT_FALSE(sequential.parallel_residual || sequential.shared_norm);
-  EXPECT_THAT(error_of(R"(FalconForCausalLM"], "alibi": true, "num_ln_in_parallel_attn": 2)"),
-              AllOf(HasSubstr("alibi is true"), HasSubstr("num_ln_in_parallel_attn is 2")));
+  EXPECT_THAT(error_of(R"(FalconForCausalLM"], "rope_interleave": true, "num_ln_in_parallel_attn": 2)"),
+              AllOf(HasSubstr("rope_interleave is true"), HasSubstr("num_ln_in_parallel_attn is 2")));
   EXPECT_THAT(error_of(R"(FalconForCausalLM"], "multi_query": false, "num_kv_heads": 3)"),
               HasSubstr("num_kv_heads is 3"));
   EXPECT_THAT(error_of(R"(FalconForCausalLM"], "new_decoder_architecture": true, "parallel_attn": false)"),

@@ -53,8 +53,9 @@ class HuggingFaceRun {
   explicit HuggingFaceRun(const std::string& folder)
       : description_(io::read_config_json(folder + "/config.json")),
         weights_(folder),
-        expected_(folder + "/expected.safetensors"),
-        map_(exchange::tensor_map(*description_.model_class, description_.config, {.rotary = description_.rotary})) {
+        expected_(folder + "/expected.safetensors") {
+    exchange::take_modules(description_.ahead_depths, weights_, description_.config);
+    map_ = exchange::tensor_map(*description_.model_class, description_.config, {.rotary = description_.rotary});
     rules_.is_ignored = exchange::is_buffer;
     tokens_ = expected("input.input_ids");
     const std::vector<double> mask = expected("input.attention_mask");
@@ -111,8 +112,24 @@ class HuggingFaceRun {
     if (config().is_bert()) std::ranges::copy(of_samples, sample_labels.begin());
     if (spans) std::ranges::copy(of_ends, ends.begin());
 
+    // One module: it reads the next token, and predicts the next label.
+    const std::size_t last = config().predicts_ahead() && !labels.empty() ? size - static_cast<std::size_t>(b_) : 0;
+    std::vector<std::int32_t> next_ids(size), next_targets(size);
+    std::vector<double> next_weights(size);
+    for (std::size_t i = 0; i < last; ++i) {
+      const std::size_t next = i + static_cast<std::size_t>(b_);
+      next_ids[i] = ids[next];
+      next_targets[i] = targets[next];
+      next_weights[i] = weights[next];
+    }
+
     const Shape rows{s_, b_}, flat{s_ * b_};
     model::MicroBatch batch;
+    if (config().predicts_ahead()) {
+      batch.tokens_ahead = ConstTensorView(next_ids.data(), rows);
+      batch.labels_ahead = ConstTensorView(next_targets.data(), rows);
+      batch.ahead_weights = ConstTensorView(next_weights.data(), flat);
+    }
     batch.tokens = ConstTensorView(ids.data(), rows);
     batch.labels = ConstTensorView(targets.data(), rows);
     batch.loss_weights = ConstTensorView(weights.data(), flat);
@@ -128,12 +145,14 @@ class HuggingFaceRun {
     model::StageMode mode;
     mode.backward = backward;
     mode.loss_gradient = counted > 0 ? 1 / counted : 0;
+    mode.ahead_loss_gradient = mode.loss_gradient * config().ahead.loss_factor;
     mode.sample_loss_gradient = 1 / static_cast<double>(classes);
     model_->run({batch}, mode);
     if (backward) model_->reduce_gradients();
     const model::LossSums sums = model_->take_global_loss_sums();
     Result result;
-    result.loss = (counted > 0 ? sums.tokens / counted : 0) + sums.samples / static_cast<double>(classes);
+    result.loss = (counted > 0 ? (sums.tokens + config().ahead.loss_factor * sums.ahead) / counted : 0) +
+                  sums.samples / static_cast<double>(classes);
     result.sample_scores = model_->take_sample_scores();
     result.token_losses.resize(size);
     for (std::int64_t sample = 0; sample < b_; ++sample) {
@@ -264,11 +283,11 @@ TEST_P(HuggingFace, LossLogitsAndGradientsAreThoseOfTransformers) {
 INSTANTIATE_TEST_SUITE_P(EveryClass, HuggingFace,
                          testing::Values("gpt2", "gpt2_untied", "llama2", "llama3", "llama3.1", "llama_yarn", "mistral",
                                          "qwen2", "qwen3", "gpt_neox", "gpt_neox_sequential", "falcon", "falcon_new",
-                                         "falcon_sequential", "bloom", "starcoder2", "starcoder2_plain", "phi3",
-                                         "phi3_partial", "gemma2", "gemma2_uncapped", "gemma3", "mixtral", "qwen3_moe",
-                                         "qwen3_moe_plain", "olmo2", "olmo2_plain", "olmoe", "deepseek_v2",
-                                         "deepseek_v2_low_rank", "deepseek_v3", "bert", "bert_classes", "bert_choices",
-                                         "bert_spans", "bert_spans_padded"),
+                                         "falcon_sequential", "falcon_rw", "bloom", "starcoder2", "starcoder2_plain",
+                                         "phi3", "phi3_partial", "gemma2", "gemma2_uncapped", "gemma3", "mixtral",
+                                         "qwen3_moe", "qwen3_moe_plain", "olmo2", "olmo2_plain", "olmoe", "deepseek_v2",
+                                         "deepseek_v2_low_rank", "deepseek_v3", "deepseek_v3_ahead", "bert",
+                                         "bert_classes", "bert_choices", "bert_spans", "bert_spans_padded"),
                          [](const auto& present) {
                            std::string name = present.param;
                            std::erase(name, '.');

@@ -67,6 +67,7 @@ struct Layout {
         {"sp", [&] { parallel.sequence_parallel = true; }},
         {"no-tensor-overlap", [&] { parallel.async_tensor_all_reduce = false; }},
         {"exchange", [&] { parallel.exchange_tokens = true; }},
+        {"pad", [&] { parallel.pad_experts = true; }},
         {"overlap-shared", [&] { parallel.overlap_shared_expert = true; }},
         {"gpipe", [&] { parallel.schedule = parallel::ScheduleKind::gpipe; }},
         {"1f1b", [&] { parallel.schedule = parallel::ScheduleKind::one_forward_one_backward; }},

@@ -21,6 +21,7 @@ inline std::optional<model::FieldValue> other_value(const model::Field& field, c
       const auto index = static_cast<std::size_t>(std::get<std::int64_t>(value));
       if (index >= field.names.size() || field.names[index].empty()) continue;
     }
+    if (field.is_list && !field.admits_list(std::get<std::string>(value))) continue;
     model::ModelConfig changed = config;
     field.set(changed, value);
     try {

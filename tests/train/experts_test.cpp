@@ -6,16 +6,10 @@
 #include <cstring>
 #include <numeric>
 
-#include "src/checkpoint/load.hpp"
-#include "src/checkpoint/save.hpp"
-#include "src/train/upcycling.hpp"
-#include "tests/fakes/memory_store.hpp"
 #include "tests/fakes/slow_communicator.hpp"
 #include "tests/support/finite_difference.hpp"
 #include "tests/support/message_of.hpp"
-#include "tests/support/mpi_world.hpp"
-#include "tests/support/training_run.hpp"
-#include "tests/train/one_rank.hpp"
+#include "tests/train/expert_runs.hpp"
 
 namespace trireme::train {
 namespace {
@@ -27,16 +21,6 @@ using test::Layout;
 using test::TrainingRun;
 using test::TrainingRunConfig;
 
-ModelConfig config_with(const ExpertConfig& experts, bool gated) {
-  ModelConfig config = small_config();
-  config.layers = 2;
-  config.ffn_hidden = 24;
-  config.gated = gated;
-  config.linear_bias = false;
-  config.experts = experts;
-  return config;
-}
-
 /// The loss of a micro-batch and the balance losses, whose gradients `rig` then holds.
 double objective(Rig& rig, const std::vector<model::MicroBatch>& batches) {
   const ExpertConfig& experts = rig.gpt.config().experts;
@@ -44,7 +28,9 @@ double objective(Rig& rig, const std::vector<model::MicroBatch>& batches) {
               {.backward = true, .router_jitter = experts.jitter_eps, .loss_gradient = 1.0 / 32, .mean_gradient = 0.5});
   double sum = 1.0 / 32 * rig.gpt.take_global_loss_sums().tokens;
   for (const model::ExpertLoad& load : rig.gpt.take_expert_loads()) {
-    sum += 0.5 * (experts.balance_coefficient * load.balance + experts.z_coefficient * load.z);
+    double coefficient = 0;
+    for (const model::BalanceTerm& term : experts.balance) coefficient += term.coefficient;
+    sum += 0.5 * (coefficient * load.balance + experts.z_coefficient * load.z);
   }
   return sum;
 }
@@ -52,14 +38,9 @@ double objective(Rig& rig, const std::vector<model::MicroBatch>& batches) {
 TEST(Experts, GradientsAreTheDerivativesOfTheLosses) {
   if (test::world().size() > 1) GTEST_SKIP() << "runs on one rank";
   const ExpertConfig forms[] = {
-      {.count = 4, .balance_coefficient = 0.5, .z_coefficient = 0.1},
-      {.count = 4, .balance_coefficient = 0.5, .jitter_eps = 0.5},
-      {.count = 4,
-       .per_token = 1,
-       .layers = "01",
-       .pre_softmax = true,
-       .balance = BalanceLoss::sequence,
-       .balance_coefficient = 0.5},
+      {.count = 4, .balance = {{.coefficient = 0.5}}, .z_coefficient = 0.1},
+      {.count = 4, .balance = {{.coefficient = 0.5}}, .jitter_eps = 0.5},
+      {.count = 4, .per_token = 1, .layers = "01", .pre_softmax = true, .balance = {{BalanceLoss::sequence, 0.5}}},
       {.count = 8,
        .per_token = 4,
        .ffn_hidden = 16,
@@ -68,16 +49,18 @@ TEST(Experts, GradientsAreTheDerivativesOfTheLosses) {
        .scaling = 2,
        .groups = 4,
        .groups_per_token = 2,
-       .balance_coefficient = 0.5,
+       .balance = {{.coefficient = 0.5}},
        .z_coefficient = 0.1},
-      {.count = 4, .balance = BalanceLoss::global, .balance_coefficient = 0.5},
-      {.count = 4, .balance = BalanceLoss::none, .capacity_factor = 0.6},
-      {.count = 4, .balance = BalanceLoss::none, .capacity_factor = 0.6, .drop_by_position = true}};
+      {.count = 4, .balance = {{BalanceLoss::global, 0.5}}},
+      {.count = 4,
+       .balance = {{BalanceLoss::sequence, 0.5}, {BalanceLoss::global, 0.3}, {BalanceLoss::micro_batch, 0.2}}},
+      {.count = 4, .balance = {{BalanceLoss::none}}, .capacity_factor = 0.6},
+      {.count = 4, .balance = {{BalanceLoss::none}}, .capacity_factor = 0.6, .drop_by_position = true}};
   for (const ExpertConfig& form : forms) {
     for (const bool gated : {true, false}) {
       const ModelConfig config = config_with(form, gated);
       Rig rig(layout_of(DType::fp64, 16, 2), config, 0.3);
-      if (form.balance == BalanceLoss::global) rig.gpt.stage().layers().set_balance_loads({{1, {7, 1, 0, 24}}});
+      if (form.balances_by(BalanceLoss::global)) rig.gpt.stage().layers().set_balance_loads({{1, {7, 1, 0, 24}}});
       BatchLoader loader = loader_of(rig, 2);
       const std::vector<model::MicroBatch> batches = loader.load(*formula_samples(config), {{0, 0}, {1, 1}});
       for (const char* place : {"h.1.mlp.router.weight", "h.1.mlp.experts.0.fc.weight", "h.1.mlp.experts.3.proj.weight",
@@ -107,11 +90,40 @@ TEST(Experts, GradientsAreTheDerivativesOfTheLosses) {
   }
 }
 
+// As in Megatron Core, where each loss adds its gradient by itself.
+TEST(Experts, BalanceLossesAddUp) {
+  if (test::world().size() > 1) GTEST_SKIP() << "runs on one rank";
+  using enum BalanceLoss;
+  struct Result {
+    double loss = 0;
+    std::vector<double> gradient;
+  };
+  const auto result_of = [](const std::vector<model::BalanceTerm>& balance) {
+    Rig rig(layout_of(DType::fp64, 16, 3), config_with({.count = 4, .layers = "01", .balance = balance}, true), 0.3);
+    if (rig.gpt.config().experts.balances_by(global)) {
+      rig.gpt.stage().layers().set_balance_loads({{1, {7, 1, 0, 24}}});
+    }
+    BatchLoader loader = loader_of(rig, 3);
+    rig.gpt.run(loader.load(*formula_samples(rig.gpt.config()), {{0, 0}, {1, 1}, {2, 2}}),
+                {.backward = true, .loss_gradient = 0, .mean_gradient = 1});
+    const TensorView gradient = rig.gpt.parameters().at("h.1.mlp.router.weight").gradient;
+    const auto* values = gradient.as<double>();
+    return Result{rig.gpt.take_expert_loads().front().balance, {values, values + gradient.numel()}};
+  };
+  const Result all = result_of({{micro_batch, 0.2}, {sequence, 0.5}, {global, 0.3}});
+  const Result apart[] = {result_of({{micro_batch, 0.2}}), result_of({{sequence, 0.5}}), result_of({{global, 0.3}})};
+  EXPECT_NEAR(all.loss, 0.2 * apart[0].loss + 0.5 * apart[1].loss + 0.3 * apart[2].loss, 1e-12);
+  for (std::size_t i = 0; i < all.gradient.size(); ++i) {
+    EXPECT_NEAR(all.gradient[i], apart[0].gradient[i] + apart[1].gradient[i] + apart[2].gradient[i], 1e-12);
+  }
+}
+
 TEST(Experts, LoadsCountEveryChoice) {
   if (test::world().size() > 1) GTEST_SKIP() << "runs on one rank";
   for (const double factor : {0.0, 0.5}) {
-    Rig rig(layout_of(DType::fp64, 16, 4),
-            config_with({.count = 4, .layers = "01", .balance_coefficient = 1, .capacity_factor = factor}, true));
+    Rig rig(
+        layout_of(DType::fp64, 16, 4),
+        config_with({.count = 4, .layers = "01", .balance = {{.coefficient = 1}}, .capacity_factor = factor}, true));
     BatchLoader loader = loader_of(rig, 4);
     objective(rig, loader.load(*formula_samples(rig.gpt.config()), {{0, 0}, {1, 1}, {2, 2}, {3, 3}}));
     const std::vector<model::ExpertLoad> loads = rig.gpt.take_expert_loads();
@@ -152,48 +164,24 @@ TEST(Experts, RoutersInFp32DoNotRoundLogitsTo16Bits) {
   EXPECT_NEAR(loss_in_bf16(true, 0.02), loss_in_bf16(false, 0.02), 0.5);
 }
 
-/// `layouts` with micro-batches of two samples, and once more with tokens sent only to the ranks of their experts.
-std::vector<Layout> with_both_routes(const std::vector<Layout>& layouts) {
-  std::vector<Layout> both;
-  for (const Layout& layout : layouts) {
-    both.push_back(layout.with("b 2"));
-    if (layout.expert > 1 || layout.expert_tensor > 1) both.push_back(layout.with("b 2 exchange"));
-  }
-  return both;
-}
-
-/// Grids of `ranks` ranks that divide four experts.
-std::vector<Layout> layouts(int ranks) {
-  if (ranks == 1) return {};
-  if (ranks == 2) {
-    return with_both_routes(
-        {"ep 2", "tp 2", "tp 2 sp", "cp 2 ep 2", "pp 2", "tp 2 etp 1", "tp 2 ep 2 etp 1 sp", "etp 2"});
-  }
-  return with_both_routes({"ep 4 uniform 1", "ep 2 zero2 overlap", "tp 2 ep 2", "tp 2 ep 2 sp zero1 experts",
-                           "cp 2 ep 4", "pp 2 ep 2 zero-bubble experts", "tp 2 ep 4 etp 1 sp uniform 1",
-                           "tp 2 ep 2 etp 1 zero2 overlap", "tp 4 ep 2 etp 2 sp", "tp 4 etp 2",
-                           "tp 2 pp 2 ep 2 etp 1 sp zero-bubble", "tp 2 cp 2 ep 4 etp 1", "ep 2 etp 2 zero1",
-                           "tp 2 cp 2 ep 2 sp"});
-}
-
 TEST(Experts, EveryGridComputesTheRunOfOneRank) {
-  const ExpertConfig forms[] = {{.count = 4, .balance_coefficient = 0.1, .z_coefficient = 0.01, .jitter_eps = 0.3},
-                                {.count = 4,
-                                 .per_token = 1,
-                                 .ffn_hidden = 40,
-                                 .shared_hidden = 16,
-                                 .layers = "01",
-                                 .pre_softmax = true,
-                                 .balance = BalanceLoss::sequence,
-                                 .balance_coefficient = 0.1},
-                                {.count = 4, .balance = BalanceLoss::global, .balance_coefficient = 0.3},
-                                {.count = 4,
-                                 .score = RouterScore::sigmoid,
-                                 .groups = 2,
-                                 .groups_per_token = 1,
-                                 .router_bias = true,
-                                 .balance = BalanceLoss::none,
-                                 .bias_update_rate = 0.05}};
+  const ExpertConfig forms[] = {
+      {.count = 4, .balance = {{.coefficient = 0.1}}, .z_coefficient = 0.01, .jitter_eps = 0.3},
+      {.count = 4,
+       .per_token = 1,
+       .ffn_hidden = 40,
+       .shared_hidden = 16,
+       .layers = "01",
+       .pre_softmax = true,
+       .balance = {{BalanceLoss::sequence, 0.1}, {BalanceLoss::global, 0.2}, {BalanceLoss::micro_batch, 0.3}}},
+      {.count = 4, .balance = {{BalanceLoss::global, 0.3}}},
+      {.count = 4,
+       .score = RouterScore::sigmoid,
+       .groups = 2,
+       .groups_per_token = 1,
+       .router_bias = true,
+       .balance = {{BalanceLoss::none}},
+       .bias_update_rate = 0.05}};
   for (const ExpertConfig& form : forms) {
     TrainingRunConfig config;
     config.steps = 3;
@@ -221,7 +209,7 @@ TEST(Experts, BalanceByTheLoadsOfTheLastGlobalBatch) {
   TrainingRunConfig config = test::tiny_run();
   config.model.linear_bias = false;
   config.model.hidden_dropout = config.model.attention_dropout = 0;
-  config.model.experts = {.count = 4, .balance = BalanceLoss::global, .balance_coefficient = 0.3};
+  config.model.experts = {.count = 4, .balance = {{BalanceLoss::global, 0.3}}};
   config.batch = 4;
   config.steps = 4;
   TrainingRun run(test::world(), config, {}), resumed(test::world(), config, {}), forgetful(test::world(), config, {});
@@ -250,58 +238,13 @@ TEST(Experts, BalanceByTheLoadsOfTheLastGlobalBatch) {
   EXPECT_NEAR(differs.experts.front().balance_loss, 1, 1e-12) << "even loads";
 }
 
-/// Loss of the first step of a run that begins with these weights.
-double first_loss(TrainingRun& run, checkpoint::Store& store, std::vector<checkpoint::StateTensor> tensors) {
-  Communicator& world = run.gpt.world();
-  checkpoint::load(*checkpoint::open_checkpoint(store, world), world, tensors, checkpoint::ExtraTensors::leave);
-  run.trainer.restore(run.trainer.state_attributes());
-  return run.step().lm_loss;
-}
-
-// The weights of the chosen experts, all copies of one block, sum to 1.
-TEST(Experts, UpcycledFromADenseModelBeginWithItsForward) {
-  TrainingRunConfig config;
-  config.steps = 2;
-  config.init_scale = 8;
-  config.model = config_with({}, true);
-  config.model.max_positions = config.s;
-  SelfCommunicator alone;
-  TrainingRun before(alone, config, {}), dense(alone, config, {});
-  before.step();
-  checkpoint::MemoryStore store;
-  checkpoint::save(store, alone, {1, {}, {}}, before.trainer.state_tensors(OptimizerState::left_out));
-  const double expected = first_loss(dense, store, dense.trainer.state_tensors(OptimizerState::left_out));
-  for (const ExpertConfig& form :
-       {ExpertConfig{.count = 4, .layers = "01", .z_coefficient = 0.1},
-        ExpertConfig{.count = 4, .per_token = 3, .score = RouterScore::sigmoid, .router_bias = true}}) {
-    config.model.experts = form;
-    EXPECT_EQ(attributes_of(dense_form(config.model)).texts(), attributes_of(dense.gpt.config()).texts());
-    std::vector<Layout> all = layouts(test::world().size());
-    all.push_back({});
-    for (const Layout& layout : all) {
-      SCOPED_TRACE(testing::Message() << layout);
-      TrainingRun run(test::world(), config, layout);
-      EXPECT_NEAR(first_loss(run, store, tensors_of_dense_form(run.trainer.state_tensors(OptimizerState::left_out))),
-                  expected, 1e-12 * expected);
-    }
-  }
-}
-
-TEST(Experts, AreUpcycledOnlyFromBlocksLikeThem) {
-  const auto refusal = [](const ExpertConfig& experts) {
-    return test::message_of<ConfigError>([&] { dense_form(config_with(experts, true)); });
-  };
-  EXPECT_THAT(refusal({}), testing::HasSubstr("give <num_experts>"));
-  EXPECT_THAT(refusal({.count = 4, .ffn_hidden = 12}), testing::HasSubstr("of width <ffn_hidden_size> 24, not 12"));
-  EXPECT_THAT(refusal({.count = 4, .shared_hidden = 8}), testing::HasSubstr("no weights for a shared expert"));
-}
-
 /// A run in bf16 whose experts have a shared block.
 TrainingRunConfig with_shared_expert(bool gated) {
   TrainingRunConfig config;
   config.dtype = DType::bf16;
   config.steps = 2;
-  config.model = config_with({.count = 4, .ffn_hidden = 40, .shared_hidden = 16, .balance_coefficient = 0.1}, gated);
+  config.model =
+      config_with({.count = 4, .ffn_hidden = 40, .shared_hidden = 16, .balance = {{.coefficient = 0.1}}}, gated);
   config.model.max_positions = config.s;
   return config;
 }
@@ -354,16 +297,44 @@ TEST(Experts, CapacityIsThatOfAMicroBatchOnEveryGrid) {
     config.steps = 2;
     config.init_scale = 8;
     config.model = config_with(
-        {.count = 4, .balance = BalanceLoss::none, .capacity_factor = 0.75, .drop_by_position = by_position}, true);
+        {.count = 4, .balance = {{BalanceLoss::none}}, .capacity_factor = 0.75, .drop_by_position = by_position}, true);
     config.model.max_positions = config.s;
     SelfCommunicator alone;
     const test::Curve expected = test::training_curve(alone, config, "b 2");
     for (const Layout& layout : layouts(test::world().size())) {
       SCOPED_TRACE(testing::Message() << layout);
-      test::expect_close(test::training_curve(test::world(), config, layout), expected,
+      // Rows without a token change nothing.
+      test::expect_close(test::training_curve(test::world(), config, layout.with(by_position ? "pad" : "")), expected,
                          test::tolerance(DType::fp64, test::Comparison::other_order));
     }
   }
+}
+
+TEST(Experts, PaddedHaveTheRowsOfTheirCapacityOnEveryGrid) {
+  TrainingRunConfig config;
+  config.steps = 1;
+  config.model = config_with({.count = 4, .capacity_factor = 1.25}, true);
+  config.model.max_positions = config.s;
+  const int ranks = test::world().size();
+  std::vector<Layout> all = ranks == 1 ? std::vector<Layout>{Layout("b 2")} : layouts(ranks);
+  for (const Layout& layout : all) test::activation_bytes(test::world(), config, layout.with("pad"));
+}
+
+TEST(Experts, GraphsNeedPaddedRows) {
+  ExecutionConfig execution = layout_of(DType::fp32, 16, 1);
+  const auto refusal = [&](double capacity_factor) {
+    return test::message_of<ConfigError>(
+        [&] { validate(execution, config_with({.count = 4, .capacity_factor = capacity_factor}, true), 1, false); });
+  };
+  execution.cuda_graphs = true;
+  EXPECT_THAT(refusal(1),
+              testing::HasSubstr("Give <moe_expert_capacity_factor> and <moe_pad_expert_input_to_capacity>"));
+  execution.parallel.pad_experts = true;
+  EXPECT_THAT(refusal(0), testing::HasSubstr("<moe_pad_expert_input_to_capacity> needs <moe_expert_capacity_factor>"));
+  EXPECT_EQ(refusal(1), "nothing was thrown");
+  execution.cuda_graphs = false;
+  execution.variable_lengths = true;
+  EXPECT_THAT(refusal(1), testing::HasSubstr("<variable_seq_lengths> exclude each other"));
 }
 
 }  // namespace

@@ -43,7 +43,15 @@ TEST(MemoryEstimate, MatchesTheAllocator) {
       const auto depths = static_cast<std::size_t>(rig.gpt.config().ahead.depths);
       const std::size_t of_ahead = 2 * 4 * depths * 16 * (4 + 4 + size_of(accumulation_type(dtype)));
       const std::size_t sums = 3 + 3 * binary + (depths > 0 ? 1 : 0);
-      EXPECT_EQ(estimate.batches, 2 * (batch + of_bert + of_documents + of_ahead) + sums * 64);
+      // Loads of the experts of each layer.
+      const model::ModelConfig& model = rig.gpt.config();
+      const auto count = static_cast<std::size_t>(model.experts.count);
+      std::size_t of_experts = 0;
+      for (int layer = 0; layer < model.all_layers(); ++layer) {
+        const std::size_t size_bytes = (2 * count + 3) * size_of(accumulation_type(dtype));
+        if (model.has_experts(layer)) of_experts += (size_bytes + 63) / 64 * 64;
+      }
+      EXPECT_EQ(estimate.batches, 2 * (batch + of_bert + of_documents + of_ahead) + sums * 64 + of_experts);
       std::size_t state = 0;
       for (const checkpoint::StateTensor& tensor : trainer.state_tensors()) state += tensor.data.size_bytes();
       EXPECT_EQ(estimate.state, state);

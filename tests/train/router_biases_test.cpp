@@ -26,7 +26,7 @@ TrainingRunConfig run_with(double rate, DType dtype = DType::fp64) {
   config.model.experts = {.count = 4,
                           .score = RouterScore::sigmoid,
                           .router_bias = true,
-                          .balance = model::BalanceLoss::none,
+                          .balance = {{model::BalanceLoss::none}},
                           .bias_update_rate = rate};
   config.dtype = dtype;
   return config;

@@ -69,8 +69,6 @@ constexpr auto satisfied_flags = std::to_array<FlagGroup>({
      "moe-permute-fusion-into-hybridep, moe-single-grouped-weight, use-grouped-gemm-for-dense-mlp, "
      "use-transformer-engine-op-fuser"},
     {none, "0.20-", satisfied, why::fusion, "moe-use-grouped-tensor"},
-    {none, "0.7-", satisfied, "rows of zeros change no result: experts compute only their tokens",
-     "moe-pad-expert-input-to-capacity"},
     {none, "0.5-", satisfied, why::fusion, "moe-grouped-gemm, no-bias-swiglu-fusion, no-rope-fusion"},
     {none, "0.8-", satisfied, why::fusion, "cross-entropy-loss-fusion"},
     {none, "2020-2021", satisfied, why::fusion, "bias-dropout-fusion, bias-gelu-fusion, scaled-masked-softmax-fusion"},

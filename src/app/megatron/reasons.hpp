@@ -21,8 +21,9 @@ inline constexpr std::string_view every_example = "every example counts";
 inline constexpr std::string_view experts =
     "this setting of experts is absent; nearest: leave it out, or another --moe- option in trireme train --help";
 inline constexpr std::string_view experts_of_deepspeed =
-    "DeepSpeed's experts have biases and drop tokens at random, which is absent; nearest: --disable-bias-linear and "
-    "--moe- options of trireme train --help";
+    "DeepSpeed's experts drop tokens at random, which is absent; nearest: --disable-moe-token-dropping, and "
+    "--disable-bias-linear because experts have no biases here";
+inline constexpr std::string_view experts_keep_tokens = "--disable-moe-token-dropping: no expert has a capacity";
 inline constexpr std::string_view faults =
     "nearest: --distributed-timeout-minutes, --save-interval and exit codes that a batch file reads";
 inline constexpr std::string_view format = "one format: any grid loads any checkpoint, and corpora are read in place";
@@ -65,8 +66,7 @@ inline constexpr std::string_view standard_output =
 inline constexpr std::string_view text = "trireme corpus build read the text: the corpus has its tokens";
 inline constexpr std::string_view tokenizer = "the corpus holds its tokenizer";
 inline constexpr std::string_view upcycling =
-    "dense models are converted only by trireme train, into experts that are whole copies of the dense block; nearest: "
-    "trireme train --moe-use-upcycling";
+    "dense models are converted only by trireme train; nearest: trireme train --moe-use-upcycling";
 inline constexpr std::string_view unwritten =
     "is not written; --tensorboard-dir and --metrics-file write the same numbers";
 inline constexpr std::string_view unlogged = "logs what is not measured here; the run is the same";

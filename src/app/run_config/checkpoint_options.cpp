@@ -21,6 +21,9 @@ void CheckpointOptions::declare(Options& options, RunKind kind) {
         "moe-use-upcycling", &upcycling,
         "With --load of a dense model and --num-experts: start a new run, as with --finetune, in which every expert "
         "begins as a copy of its layer's feed-forward block.");
+    options.add("moe-upcycling-granularity", &upcycling_granularity, "G",
+                "With --moe-use-upcycling: experts are the G parts of the block, of 1/G of its width.",
+                between(1, static_cast<double>(model::max_experts)));
     options.add_flag("use-checkpoint-args", &use_model,
                      "With --load: take the model, its dropout and --seq-length from the checkpoint. A given shape or "
                      "sequence length stays, and the shape must match the checkpoint's. Other options of the model are "
@@ -66,6 +69,7 @@ void CheckpointOptions::check(const Options& options, Problems& problems) const 
   problems.need(options, {"no-save-optim", "save-interval", "async-save", "on-save-error"}, !save.empty(), "--save");
   problems.expect(keep_last.value_or(0) == 0 || !save.empty(), "--keep-last needs --save");
   problems.need(options, {"save-retain-interval"}, save_interval > 0, "--save-interval");
+  problems.need(options, {"moe-upcycling-granularity"}, upcycling, "--moe-use-upcycling");
   problems.exclude(!upcycling || !use_model, "moe-use-upcycling", "use-checkpoint-args",
                    "the checkpoint's model has no experts");
   problems.exclude(!exit_on_missing || !load_or_init, "exit-on-missing-checkpoint", "load-or-init");

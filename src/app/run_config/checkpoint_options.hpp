@@ -32,6 +32,7 @@ struct CheckpointOptions {
   bool exit_on_missing = false;
   bool finetune = false;
   bool upcycling = false;  ///< a new run from a dense model's weights
+  std::int64_t upcycling_granularity = 1;
   bool use_model = false;  ///< takes the model's options from the checkpoint
   bool no_load_optimizer = false;
   bool no_save_optimizer = false;

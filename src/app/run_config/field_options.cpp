@@ -31,6 +31,8 @@ void FieldOptions::declare(Options& options, std::optional<model::FieldRole> rol
         if (!name.empty()) choices.push_back({name, field.index_of(name)});
       }
       options.add_choice(names, &slot.integer, std::move(choices), help);
+    } else if (field.is_list) {
+      options.add(names, &slot.items, placeholder, help);
     } else if (is_real) {
       options.add(names, &slot.number, placeholder, help, field.range);
     } else {
@@ -44,6 +46,13 @@ std::optional<model::FieldValue> FieldOptions::value_of(std::size_t row) const {
   if (slot.flag) return model::fields()[row].flag_value();
   if (slot.integer) return *slot.integer;
   if (slot.number) return *slot.number;
+  if (!slot.items.empty()) {
+    const model::Field& field = model::fields()[row];
+    const std::string text = fmt::format("{}", fmt::join(slot.items, ","));
+    TRIREME_CHECK(field.admits_list(text), ConfigError, "{}",
+                  with_flags(fmt::format("{} {} is not a list of {}", field.tag(), text, field.items_text())));
+    return text;
+  }
   return std::nullopt;
 }
 
@@ -57,6 +66,7 @@ void FieldOptions::set(std::string_view option, const model::FieldValue& value) 
   Slot& slot = slots_[row_of(option)];
   if (const auto* const real = std::get_if<double>(&value)) slot.number = *real;
   if (const auto* const integer = std::get_if<std::int64_t>(&value)) slot.integer = *integer;
+  if (const auto* const text = std::get_if<std::string>(&value)) slot.items = {*text};
 }
 
 void FieldOptions::apply(model::ModelConfig& config) const {

@@ -38,6 +38,7 @@ class FieldOptions {
   struct Slot {
     std::optional<std::int64_t> integer;
     std::optional<double> number;
+    std::vector<std::string> items;
     bool flag = false;
   };
   std::optional<model::FieldValue> value_of(std::size_t row) const;

@@ -140,6 +140,10 @@ void ParallelOptions::declare(Options& options) {
   options.add_flag("moe-shared-expert-overlap", &overlap_shared_expert,
                    "The shared expert computes while tokens travel to the other experts, and their gradients in "
                    "backward.");
+  options.add_flag(
+      "moe-pad-expert-input-to-capacity", &pad_experts,
+      "Each expert computes as many rows as --moe-expert-capacity-factor allows, those without a token from "
+      "zeros: the host then waits for no counts, and --cuda-graphs can record the layer.");
   options.add_flag("no-async-tensor-model-parallel-allreduce", &no_async_tensor_all_reduce,
                    "Do not overlap the tensor-parallel communication of backward with the GEMMs of weight gradients.");
 }
@@ -159,6 +163,7 @@ train::ParallelConfig ParallelOptions::config(DType dtype) const {
           .exchange_tokens = exchange_tokens,
           .expert_load = expert_load,
           .overlap_shared_expert = overlap_shared_expert,
+          .pad_experts = pad_experts,
           .pipeline = grid.pipeline_split(),
           .schedule = schedule,
           .overlap_p2p = overlap_p2p,

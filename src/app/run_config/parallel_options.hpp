@@ -73,6 +73,7 @@ struct ParallelOptions {
   bool exchange_tokens = false;
   double expert_load = 1;
   bool overlap_shared_expert = false;
+  bool pad_experts = false;
   ShardingOptions sharding;
 
   /// Declares all options except those of the grid and the shards, which have separate sections.

@@ -154,6 +154,8 @@ struct ChoicesByExpert {
     }
   }
 
+  std::int32_t count_of(std::int64_t e) const { return begin[e + 1] - begin[e]; }
+
   std::vector<std::int32_t> begin;  ///< [count + 1]: first position of each expert
   std::vector<std::int32_t> positions;
 };
@@ -326,9 +328,9 @@ class CpuExperts final : public ExpertKernels {
     });
   }
 
-  void sort(Stream&, ConstTensorView experts, std::int64_t first, TensorView rows_of_expert, TensorView row_of,
-            TensorView slot_of, TensorView token_of) override {
-    check_sort(experts, first, rows_of_expert, row_of, slot_of, token_of);
+  void sort(Stream&, ConstTensorView experts, std::int64_t first, std::int64_t room, TensorView rows_of_expert,
+            TensorView row_of, TensorView slot_of, TensorView token_of) override {
+    check_sort(experts, first, room, rows_of_expert, row_of, slot_of, token_of);
     const std::int64_t k = experts.shape().back();
     const ChoicesByExpert choices(experts, first, rows_of_expert.numel());
     std::adjacent_difference(choices.begin.begin() + 1, choices.begin.end(), rows_of_expert.as<std::int32_t>());
@@ -336,14 +338,33 @@ class CpuExperts final : public ExpertKernels {
     std::int32_t* slot = slot_of.as<std::int32_t>();
     std::int32_t* token = token_of.as<std::int32_t>();
     std::fill_n(row, experts.numel(), -1);
-    std::fill_n(slot, experts.numel(), -1);
-    std::fill_n(token, experts.numel(), -1);
-    for (std::size_t r = 0; r < choices.positions.size(); ++r) {
-      const std::int32_t position = choices.positions[r];
-      row[position] = static_cast<std::int32_t>(r);
-      slot[r] = position;
-      token[r] = static_cast<std::int32_t>(position / k);
+    std::fill_n(slot, slot_of.numel(), -1);
+    std::fill_n(token, token_of.numel(), -1);
+    for (std::int64_t e = 0; e < rows_of_expert.numel(); ++e) {
+      for (std::int64_t i = choices.begin[e]; i < choices.begin[e + 1]; ++i) {
+        const std::int32_t position = choices.positions[i];
+        const std::int64_t r = room > 0 ? e * room + i - choices.begin[e] : i;
+        row[position] = static_cast<std::int32_t>(r);
+        slot[r] = position;
+        token[r] = static_cast<std::int32_t>(position / k);
+      }
     }
+  }
+
+  void add_load(Stream&, std::int64_t count, ConstTensorView chosen, ConstTensorView kept, ConstTensorView counts,
+                ConstTensorView sums, double balance_factor, ConstTensorView token_sums, double token_factor,
+                TensorView load) override {
+    check_add_load(count, chosen, kept, counts, sums, token_sums, load);
+    dispatch_float(load.dtype(), [&]<class T>() {
+      using A = Accumulation<T>;
+      A* total = load.as<A>();
+      for (const ConstTensorView& choices : {chosen, kept}) {
+        const ChoicesByExpert by_expert(choices, 0, count);
+        for (std::int64_t e = 0; e < count; ++e) *total++ += static_cast<A>(by_expert.count_of(e));
+      }
+      if (counts) *total += static_cast<A>(balance_factor) * dot(counts.as<A>(), sums.as<A>(), sums.numel());
+      for (int i = 0; i < 2; ++i) total[1 + i] += static_cast<A>(token_factor) * token_sums.as<A>()[i];
+    });
   }
 
   void sum_rows(Stream&, ConstTensorView y, ConstTensorView row_of, TensorView x) override {
@@ -380,7 +401,7 @@ class CpuExperts final : public ExpertKernels {
         for (std::int64_t r = begin; r < end; ++r) {
           const A* from = row_in(x.as<T>() + r * f, f, buffer.data());
           A* to = row_out(y.as<T>() + r * f, buffer.data());
-          scale_row(from, weights.as<A>()[slot[r]], f, to);
+          scale_row(from, slot[r] < 0 ? A{0} : weights.as<A>()[slot[r]], f, to);
           finish_row(to, f, y.as<T>() + r * f);
         }
       });
@@ -399,9 +420,9 @@ class CpuExperts final : public ExpertKernels {
         for (std::int64_t r = begin; r < end; ++r) {
           const A* gradient = row_in(dy.as<T>() + r * f, f, buffer.data());
           const A* input = row_in(x.as<T>() + r * f, f, buffer.data() + f);
-          dweights.as<A>()[slot[r]] = dot(gradient, input, f);  // before dx, which may be dy
+          if (slot[r] >= 0) dweights.as<A>()[slot[r]] = dot(gradient, input, f);  // before dx, which may be dy
           A* to = row_out(dx.as<T>() + r * f, buffer.data());
-          scale_row(gradient, weights.as<A>()[slot[r]], f, to);
+          scale_row(gradient, slot[r] < 0 ? A{0} : weights.as<A>()[slot[r]], f, to);
           finish_row(to, f, dx.as<T>() + r * f);
         }
       });

@@ -42,6 +42,7 @@ struct AttentionProblem {
   /// they have none. A score, after its cap, grows by slope (key's position - query's), slope = 2^`alibi_exponent`.
   /// Without a causal mask there may be one query alone: it is at the position of its sample's last key.
   std::int64_t alibi_heads = 0;
+  double alibi_shift = 0;  ///< divides all slopes by 2^`alibi_shift`
   Dropout dropout;  ///< mask at row = the query's position, column = the key's, key = head_key(first_head + head)
   std::int64_t first_head = 0;  ///< this rank's head 0 among the full model's
   AttentionResults results = AttentionResults::overwrite;
@@ -67,7 +68,7 @@ struct AttentionProblem {
     std::int64_t n = 1;
     while (2 * n <= alibi_heads) n *= 2;
     const std::int64_t all = first_head + head, steps = all < n ? 2 * (all + 1) : 2 * (all - n) + 1;
-    return static_cast<A>(-4 * steps) / static_cast<A>(n);
+    return static_cast<A>(-4 * steps) / static_cast<A>(n) - static_cast<A>(alibi_shift);
   }
   /// Position of query 0 of a sample from key 0 on, for these biases.
   constexpr std::int64_t alibi_origin(std::int64_t sample) const {

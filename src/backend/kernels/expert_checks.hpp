@@ -81,7 +81,7 @@ inline void check_limit_load(ConstTensorView experts, ConstTensorView weights, s
   detail::check_matrix(where, "kept", kept, n, k, DType::int32);
 }
 
-inline void check_sort(ConstTensorView experts, std::int64_t first, ConstTensorView rows_of_expert,
+inline void check_sort(ConstTensorView experts, std::int64_t first, std::int64_t room, ConstTensorView rows_of_expert,
                        ConstTensorView row_of, ConstTensorView slot_of, ConstTensorView token_of) {
   constexpr std::string_view where = "sort";
   detail::check_choices(where, experts);
@@ -90,8 +90,27 @@ inline void check_sort(ConstTensorView experts, std::int64_t first, ConstTensorV
                 "{}: {} experts from {}: at least 1 here, at most {} in all", where, here, first, max_routed_experts);
   detail::check_type(where, "rows_of_expert", rows_of_expert, DType::int32);
   detail::check_matrix(where, "row_of", row_of, rows_of(experts.shape()), experts.shape().back(), DType::int32);
-  detail::check_size(where, "slot_of", slot_of, experts.numel(), DType::int32);
-  detail::check_size(where, "token_of", token_of, experts.numel(), DType::int32);
+  TRIREME_CHECK(room >= 0 && room * here <= std::numeric_limits<std::int32_t>::max(), ShapeError,
+                "{}: {} experts with room for {} rows each: rows are counted from 0 in int32", where, here, room);
+  const std::int64_t rows = room > 0 ? room * here : experts.numel();
+  detail::check_size(where, "slot_of", slot_of, rows, DType::int32);
+  detail::check_size(where, "token_of", token_of, rows, DType::int32);
+}
+
+inline void check_add_load(std::int64_t count, ConstTensorView chosen, ConstTensorView kept, ConstTensorView counts,
+                           ConstTensorView sums, ConstTensorView token_sums, ConstTensorView load) {
+  constexpr std::string_view where = "add_load";
+  detail::check_choices(where, chosen);
+  detail::check_size(where, "kept", kept, chosen.numel(), DType::int32);
+  const DType accumulation = accumulation_type(load.dtype());
+  TRIREME_CHECK(static_cast<bool>(counts) == static_cast<bool>(sums), ShapeError, "{}: counts and sums come together",
+                where);
+  if (counts) {
+    detail::check_size(where, "counts", counts, sums.numel(), accumulation);
+    detail::check_type(where, "sums", sums, accumulation);
+  }
+  detail::check_size(where, "token_sums", token_sums, 2, accumulation);
+  detail::check_size(where, "load", load, 2 * count + 3, accumulation);
 }
 
 inline void check_sum_rows(ConstTensorView y, ConstTensorView row_of, ConstTensorView x) {

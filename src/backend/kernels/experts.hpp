@@ -117,18 +117,31 @@ class ExpertKernels : public KernelFamily<ExpertKernels> {
   }
 
   /// Assigns rows to the tokens of the experts [first, first + rows_of_expert.numel()): by expert, then by token, from
-  /// row 0. experts [n, k] int32, each expert at most once a token; -1: none. Overwrites:
-  ///   rows_of_expert [local experts] int32: rows of each of these experts;
+  /// row 0. With `room` > 0 the rows of the i-th of them begin at row i room, and it has at most `room` tokens. experts
+  /// [n, k] int32, each expert at most once a token; -1: none. Overwrites:
+  ///   rows_of_expert [local experts] int32: tokens of each of these experts;
   ///   row_of [n, k] int32: row of a token's expert, or -1 if it is not one of them;
-  ///   slot_of [n k] int32: position in [n, k] of each row; token_of [n k] int32: its token. Both are -1 from row R on.
-  virtual void sort(Stream& stream, ConstTensorView experts, std::int64_t first, TensorView rows_of_expert,
-                    TensorView row_of, TensorView slot_of, TensorView token_of) {
+  ///   slot_of int32: position in [n, k] of each row; token_of int32: its token. Both are -1 for rows without a token,
+  ///   and have n k elements, or with `room` local experts x room.
+  virtual void sort(Stream& stream, ConstTensorView experts, std::int64_t first, std::int64_t room,
+                    TensorView rows_of_expert, TensorView row_of, TensorView slot_of, TensorView token_of) {
     pass_on(&ExpertKernels::sort, stream,
             {.kind = KernelKind::routing,
              .bytes = bytes_of({experts, experts, rows_of_expert, row_of, slot_of, token_of}),
              .launches = 2,
              .extents = {.groups = rows_of_expert.numel()}},
-            experts, first, rows_of_expert, row_of, slot_of, token_of);
+            experts, first, room, rows_of_expert, row_of, slot_of, token_of);
+  }
+
+  /// Adds a micro-batch to `load` [2 E + 3] A, E = `count`: to element e the choices of expert e in `chosen`, to E + e
+  /// those in `kept`, both [n, k] int32, -1: none; to the last three balance_factor sum of counts x sums, unless they
+  /// are empty, and token_factor times each element of token_sums. counts, sums of equal size, token_sums [2] A.
+  virtual void add_load(Stream& stream, std::int64_t count, ConstTensorView chosen, ConstTensorView kept,
+                        ConstTensorView counts, ConstTensorView sums, double balance_factor, ConstTensorView token_sums,
+                        double token_factor, TensorView load) {
+    pass_on(&ExpertKernels::add_load, stream,
+            {KernelKind::routing, bytes_of({chosen, kept, counts, sums, token_sums, load, load})}, count, chosen, kept,
+            counts, sums, balance_factor, token_sums, token_factor, load);
   }
 
   /// x[t] = sum of y[row_of[t, j]] over j, in this order, leaving out -1. y [R, h] T, row_of [n, k] int32, x [n, h] T.
@@ -137,14 +150,15 @@ class ExpertKernels : public KernelFamily<ExpertKernels> {
     pass_on(&ExpertKernels::sum_rows, stream, {KernelKind::routing, bytes_of({y, row_of, x})}, y, row_of, x);
   }
 
-  /// y[r] = weights[slot_of[r]] x[r]. x, y [R, f] T, may be the same memory; weights [n, k] A; slot_of [at least R]
-  /// int32.
+  /// y[r] = weights[slot_of[r]] x[r], or 0 where slot_of[r] is -1. x, y [R, f] T, may be the same memory; weights [n,
+  /// k] A; slot_of [at least R] int32.
   virtual void scale_rows(Stream& stream, ConstTensorView x, ConstTensorView weights, ConstTensorView slot_of,
                           TensorView y) {
     pass_on(&ExpertKernels::scale_rows, stream, {KernelKind::routing, bytes_of({x, y})}, x, weights, slot_of, y);
   }
-  /// dx[r] = weights[slot_of[r]] dy[r], which may be the same memory as dy; dweights[slot_of[r]] = sum over f of dy[r]
-  /// x[r]. dy, x, dx [R, f] T; weights, dweights [n, k] A. Other elements of dweights are unchanged.
+  /// dx[r] = weights[slot_of[r]] dy[r], or 0 where slot_of[r] is -1, may be the same memory as dy; dweights[slot_of[r]]
+  /// = sum over f of dy[r] x[r]. dy, x, dx [R, f] T; weights, dweights [n, k] A. Other elements of dweights are
+  /// unchanged.
   virtual void scale_rows_backward(Stream& stream, ConstTensorView dy, ConstTensorView x, ConstTensorView weights,
                                    ConstTensorView slot_of, TensorView dx, TensorView dweights) {
     pass_on(&ExpertKernels::scale_rows_backward, stream, {KernelKind::routing, bytes_of({dy, x, dx})}, dy, x, weights,

@@ -39,7 +39,8 @@ std::vector<ModelClass> bloom_family() {
                   "max-position-embeddings 2048 position-embedding-type alibi embed-layernorm",
       .fits =
           [](const model::ModelConfig& config) {
-            return config.embedding_norm || config.position_embedding == model::PositionEmbedding::alibi;
+            const bool alibi = config.position_embedding == model::PositionEmbedding::alibi;
+            return config.embedding_norm || (alibi && !config.scaled_alibi);
           },
       .keys = &model::ConfigKeys::gpt2,
       .own_keys = {{"hidden", "hidden_size"}, {"ffn_hidden", "."}, {"max_positions", "seq_length"}, {"gelu", ""}},

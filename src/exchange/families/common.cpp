@@ -93,26 +93,58 @@ void map_experts(TensorMapBuilder& map, const std::string& ours, const std::stri
   }
 }
 
+namespace {
+
+std::string layer_of(int layer) { return fmt::format("model.layers.{}", layer); }
+
+/// Names of the tensors that repeat the model's tokens, or its output matrix, in modules that predict further tokens.
+std::vector<std::string> repeated(const model::ModelConfig& config, const char* name) {
+  std::vector<std::string> names;
+  for (int layer = config.layers; layer < config.all_layers(); ++layer) names.push_back(layer_of(layer) + name);
+  return names;
+}
+
+/// Maps all parts of a layer.
+void map_one_layer(TensorMapBuilder& map, const MapOptions& options, MapPart attention, MapPart block, int layer) {
+  const std::string ours = layer_prefix(layer), theirs = layer_of(layer);
+  const bool after = map.config().post_branch_norm;
+  map_layer(map, ours + ".ln_1", theirs + (after ? ".post_attention_layernorm" : ".input_layernorm"));
+  attention(map, options, ours + ".attn", theirs);
+  map_layer(map, ours + ".out_ln_1", theirs + ".post_attention_layernorm");
+  map_layer(map, ours + ".ln_2",
+            theirs + (map.config().sandwich_norm ? ".pre_feedforward_layernorm"
+                      : after                    ? ".post_feedforward_layernorm"
+                                                 : ".post_attention_layernorm"));
+  map_layer(map, ours + ".out_ln_2", theirs + ".post_feedforward_layernorm");
+  block(map, options, ours + ".mlp", theirs);
+}
+
+}  // namespace
+
 TensorMap map_around(const model::ModelConfig& config, const MapOptions& options, MapPart attention, MapPart block) {
   TensorMapBuilder map(config);
-  map.tokens("wte", "model.embed_tokens.weight", options.vocabulary_rows,
-             config.tied_output ? std::vector<std::string>{"lm_head.weight"} : std::vector<std::string>{});
-  for (int layer = 0; layer < config.layers; ++layer) {
-    const std::string ours = layer_prefix(layer);
-    const std::string theirs = fmt::format("model.layers.{}", layer);
-    const bool after = config.post_branch_norm;
-    map_layer(map, ours + ".ln_1", theirs + (after ? ".post_attention_layernorm" : ".input_layernorm"));
-    attention(map, options, ours + ".attn", theirs);
-    map_layer(map, ours + ".out_ln_1", theirs + ".post_attention_layernorm");
-    map_layer(map, ours + ".ln_2",
-              theirs + (config.sandwich_norm ? ".pre_feedforward_layernorm"
-                        : after              ? ".post_feedforward_layernorm"
-                                             : ".post_attention_layernorm"));
-    map_layer(map, ours + ".out_ln_2", theirs + ".post_feedforward_layernorm");
-    block(map, options, ours + ".mlp", theirs);
+  const std::vector<std::string> heads = repeated(config, ".shared_head.head.weight");
+  std::vector<std::string> tokens = repeated(config, ".embed_tokens.weight");
+  if (config.tied_output) {
+    tokens.insert(tokens.begin(), "lm_head.weight");
+    tokens.insert(tokens.end(), heads.begin(), heads.end());
   }
+  map.tokens("wte", "model.embed_tokens.weight", options.vocabulary_rows, tokens);
+  for (int layer = 0; layer < config.all_layers(); ++layer) map_one_layer(map, options, attention, block, layer);
   map_layer(map, "ln_f", "model.norm");
-  if (!config.tied_output) map.tokens("lm_head.weight", "lm_head.weight", options.vocabulary_rows, {});
+  if (!config.tied_output) map.tokens("lm_head.weight", "lm_head.weight", options.vocabulary_rows, heads);
+  // Modules that predict further tokens have DeepSeek-V3's names.
+  for (int depth = 0; depth < config.all_layers() - config.layers; ++depth) {
+    const std::string ours = fmt::format("mtp.{}", depth), theirs = layer_of(config.layers + depth);
+    map_layer(map, ours + ".embedding_ln", theirs + ".enorm");
+    map_layer(map, ours + ".hidden_ln", theirs + ".hnorm");
+    map_layer(map, ours + ".proj", theirs + ".eh_proj");
+    map_layer(map, ours + ".ln", theirs + ".shared_head.norm");
+  }
+  if (options.writes_copies) {
+    for (const std::string& name : repeated(config, ".embed_tokens.weight")) map.again("wte", name);
+    for (const std::string& name : heads) map.again(config.tied_output ? "wte" : "lm_head.weight", name);
+  }
   return map.finish();
 }
 

@@ -99,7 +99,9 @@ std::vector<ModelClass> deepseek_family() {
                [](const model::ModelConfig& config) {
                  return config.latent.used && config.experts.score == RouterScore::sigmoid;
                });
-  v3.own_keys.insert(v3.own_keys.end(), {{"router_groups", "n_group"}, {"router_groups_per_token", "topk_group"}});
+  v3.own_keys.insert(v3.own_keys.end(), {{"router_groups", "n_group"},
+                                         {"router_groups_per_token", "topk_group"},
+                                         {"mtp_depths", "num_nextn_predict_layers."}});
   v3.fixed.insert(v3.fixed.end(), {{"scoring_func", std::string_view("sigmoid"), "the class has sigmoid scores", true},
                                    {"topk_method", std::string_view("noaux_tc"), "the class has this method", true}});
   ModelClass v2 = deepseek("DeepseekV2ForCausalLM", "deepseek_v2",

@@ -8,6 +8,9 @@ TensorMap map_falcon(const model::ModelConfig& config, const MapOptions& options
   TRIREME_CHECK(config.parallel_residual || config.kv_heads() == 1 || config.kv_heads() == config.heads, ConfigError,
                 "<num_query_groups> {} without <parallel_residual>: such a Falcon has one group, or as many as heads",
                 config.kv_heads());
+  TRIREME_CHECK(
+      rotates(config) || (config.position_embedding == model::PositionEmbedding::alibi && config.scaled_alibi),
+      ConfigError, "<position_embedding_type>: a Falcon has rope, or alibi with <scale_alibi>");
   TensorMapBuilder map(config);
   map.tokens("wte", "transformer.word_embeddings.weight", options.vocabulary_rows,
              config.tied_output ? std::vector<std::string>{"lm_head.weight"} : std::vector<std::string>{});
@@ -39,7 +42,10 @@ std::vector<ModelClass> falcon_family() {
       .defaults = "num-layers 32 hidden-size 4544 num-attention-heads 71 num-query-groups 1 ffn-hidden-size 18176 "
                   "vocab-size 65024 max-position-embeddings 2048 position-embedding-type rope gelu erf "
                   "disable-bias-linear parallel-residual shared-norm",
-      .fits = [](const model::ModelConfig& config) { return rotates_plain(config) && config.parallel_residual; },
+      .fits =
+          [](const model::ModelConfig& config) {
+            return (rotates_plain(config) && config.parallel_residual) || config.scaled_alibi;
+          },
       .keys = &model::ConfigKeys::llama,
       .own_keys = {{"norm_epsilon", "layer_norm_epsilon"},
                    {"gelu", "activation"},
@@ -47,11 +53,11 @@ std::vector<ModelClass> falcon_family() {
                    {"kv_channels", ""},
                    {"kv_heads", "num_kv_heads."},
                    {"linear_bias", "bias"},
+                   {"positions", "alibi."},
+                   {"scaled_alibi", "alibi."},
                    {"parallel_residual", "parallel_attn."},
                    {"shared_norm", "num_ln_in_parallel_attn."}},
-      .fixed = {{"alibi", false,
-                 "a Falcon's ALiBi divides the biases by the root of the head size, which is not supported"},
-                {"rope_interleave", false, "the class rotates channels in halves"}},
+      .fixed = {{"rope_interleave", false, "the class rotates channels in halves"}},
       .ffn_follows_hidden = true,
       .map = map_falcon,
       .base = "transformer.",

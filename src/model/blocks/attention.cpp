@@ -64,6 +64,7 @@ SelfAttention::SelfAttention(const parallel::TensorContext& context, const paral
       soft_cap_(config.attention_soft_cap),
       window_(config.window.of(config.kind_of(layer))),
       alibi_heads_(config.position_embedding == PositionEmbedding::alibi ? config.heads : 0),
+      alibi_shift_(config.scaled_alibi ? std::log2(static_cast<double>(config.head_dim())) / 2 : 0),
       layer_(layer),
       first_head_(first_head) {
   if (config.latent.used) {
@@ -155,6 +156,7 @@ AttentionProblem SelfAttention::problem(const LayerShape& shape, std::int64_t ke
   problem.first_visible = shape.first_visible;
   problem.window = window_;
   problem.alibi_heads = alibi_heads_;
+  problem.alibi_shift = alibi_shift_;
   problem.dropout = dropout;
   problem.first_head = first_head_;
   return problem;

@@ -119,6 +119,7 @@ class SelfAttention {
   double soft_cap_;
   std::int64_t window_;
   std::int64_t alibi_heads_;
+  double alibi_shift_;
   int layer_;
   std::int64_t first_head_;
 };

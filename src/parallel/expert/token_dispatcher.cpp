@@ -4,6 +4,8 @@
 #include <cmath>
 #include <numeric>
 
+#include "src/backend/fixed_indices.hpp"
+
 namespace trireme::parallel {
 namespace {
 
@@ -16,11 +18,12 @@ class AllGather final : public TokenDispatcher {
   AllGather(Backend& backend, Communicator* group, Arena& workspace, std::int64_t experts, double load, int splits)
       : TokenDispatcher(backend, group, workspace, experts, load, splits) {}
 
-  Saved assign(ConstTensorView kept, TensorView weights, Arena& arena) const override {
+  Saved assign(ConstTensorView kept, TensorView weights, Arena& arena, const Room& room) const override {
     const std::int64_t n = kept.shape()[0] * ranks(), k = kept.shape()[1];
+    const std::int64_t most = room.of_group > 0 ? local_ * room.of_group : n * k;
     Saved saved;
     saved.row_of = arena.allocate(DType::int32, {n, k});
-    const TensorView slots = arena.allocate(DType::int32, {n * k}), tokens = arena.allocate(DType::int32, {n * k});
+    const TensorView slots = arena.allocate(DType::int32, {most}), tokens = arena.allocate(DType::int32, {most});
     saved.weights = weights;
     if (group_ != nullptr) {
       saved.weights = arena.allocate(weights.dtype(), {n, k});
@@ -30,8 +33,9 @@ class AllGather final : public TokenDispatcher {
     const TensorView rows = workspace_.allocate(DType::int32, {local_});
     Transit choices = gather(kept);
     choices.arrival.wait(stream());
-    backend_.experts().sort(stream(), choices.tokens, first_expert(), rows, saved.row_of, slots, tokens);
-    saved.rows = read_rows(rows, n * k, first_expert());
+    backend_.experts().sort(stream(), choices.tokens, first_expert(), room.of_group, rows, saved.row_of, slots, tokens);
+    saved.rows = room.of_group > 0 ? std::vector(static_cast<std::size_t>(local_), room.of_group)
+                                   : read_rows(rows, n * k, first_expert());
     saved.slots = slots.rows(0, sum_of(saved.rows));
     saved.tokens = tokens.rows(0, sum_of(saved.rows));
     return saved;
@@ -74,31 +78,30 @@ class AllToAll final : public TokenDispatcher {
   AllToAll(Backend& backend, Communicator* group, Arena& workspace, std::int64_t experts, double load, int splits)
       : TokenDispatcher(backend, group, workspace, experts, load, splits) {}
 
-  Saved assign(ConstTensorView kept, TensorView weights, Arena& arena) const override {
-    const std::int64_t n = kept.shape()[0], k = kept.shape()[1];
+  Saved assign(ConstTensorView kept, TensorView weights, Arena& arena, const Room& room) const override {
+    const std::int64_t n = kept.shape()[0], k = kept.shape()[1],
+                       most = room.of_rank > 0 ? experts_ * room.of_rank : n * k;
     Saved saved;
     saved.row_of = arena.allocate(DType::int32, {n, k});
-    const TensorView slots = arena.allocate(DType::int32, {n * k}), tokens = arena.allocate(DType::int32, {n * k});
+    const TensorView slots = arena.allocate(DType::int32, {most}), tokens = arena.allocate(DType::int32, {most});
     const ArenaScope scope(workspace_);
     const TensorView own = workspace_.allocate(DType::int32, {experts_});
-    const TensorView all = workspace_.allocate(DType::int32, {ranks() * experts_});
-    backend_.experts().sort(stream(), kept, 0, own, saved.row_of, slots, tokens);
-    group_->all_gather(stream(), own, all).wait(stream());
-    const std::vector<std::int64_t> counts = read_rows(all, n * k, 0);  // by rank, then expert
+    backend_.experts().sort(stream(), kept, 0, room.of_rank, own, saved.row_of, slots, tokens);
+    std::vector<std::int64_t> counts(static_cast<std::size_t>(ranks() * experts_),
+                                     room.of_rank);  // by rank, then expert
+    if (room.of_rank == 0) {
+      const TensorView all = workspace_.allocate(DType::int32, {ranks() * experts_});
+      group_->all_gather(stream(), own, all).wait(stream());
+      counts = read_rows(all, n * k, 0);
+    }
     count_rows(counts, saved);
     saved.tokens = tokens.rows(0, sum_of(saved.sent));
-    const std::vector<std::int32_t> order = order_by_expert(counts, saved);
-    std::vector<std::int32_t> inverse(order.size());
-    for (std::size_t i = 0; i < order.size(); ++i) {
-      inverse[static_cast<std::size_t>(order[i])] = static_cast<std::int32_t>(i);
-    }
-    saved.arrivals = to_device(order, arena);
-    saved.departures = to_device(inverse, arena);
+    set_order(counts, room, saved, arena);
     saved.slots = saved.arrivals;
     const std::int64_t sent = saved.tokens.numel();
     const TensorView sent_weights = workspace_.allocate(weights.dtype(), {sent, 1});
     backend_.embedding().lookup(stream(), slots.rows(0, sent), weights.reshape({n * k, 1}), 0, sent_weights);
-    saved.weights = arena.allocate(weights.dtype(), {std::ssize(order), 1});
+    saved.weights = arena.allocate(weights.dtype(), {saved.arrivals.numel(), 1});
     send(saved, sent_weights, saved.weights).wait(stream());
     return saved;
   }
@@ -148,6 +151,27 @@ class AllToAll final : public TokenDispatcher {
     for (std::int64_t place = 0; place < places(); ++place) {
       saved.sent.push_back(std::accumulate(own + place * local_, own + (place + 1) * local_, std::int64_t{0}));
     }
+  }
+
+  /// Sets the arrivals and departures. With `room` they are the same for all micro-batches, and stay on the device.
+  void set_order(const std::vector<std::int64_t>& counts, const Room& room, Saved& saved, Arena& arena) const {
+    const auto order = [&] { return order_by_expert(counts, saved); };
+    if (room.of_rank > 0) {
+      saved.arrivals = arrivals_.at(backend_, {room.of_rank, 0}, order);
+      saved.departures = departures_.at(backend_, {room.of_rank, 0}, [&] { return inverse(order()); });
+    } else {
+      const std::vector<std::int32_t> arrivals = order();
+      saved.arrivals = to_device(arrivals, arena);
+      saved.departures = to_device(inverse(arrivals), arena);
+    }
+  }
+
+  static std::vector<std::int32_t> inverse(const std::vector<std::int32_t>& order) {
+    std::vector<std::int32_t> inverse(order.size());
+    for (std::size_t i = 0; i < order.size(); ++i) {
+      inverse[static_cast<std::size_t>(order[i])] = static_cast<std::int32_t>(i);
+    }
+    return inverse;
   }
 
   /// Numbers of the rows received, which are by rank and then expert, in the order by expert and then rank. A rehearsal
@@ -223,6 +247,8 @@ class AllToAll final : public TokenDispatcher {
     }
     return group_->grouped_exchange(stream(), transfers);
   }
+
+  mutable FixedIndices arrivals_, departures_;  // by room
 };
 
 }  // namespace

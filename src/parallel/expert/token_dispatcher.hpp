@@ -18,11 +18,17 @@ enum class TokenDispatch {
 
 /// Moves tokens to the ranks that hold their experts, and the results back. n tokens of this rank, k choices of a
 /// token, R rows: the choices of all ranks of the group that fall on experts of this rank, by expert, then by rank,
-/// then by token. The R rows do not depend on the route. Neighbours in the group may split experts: each gets all rows
-/// of an expert, and the sum of their results is the expert's. Work space tensors are valid until the caller's scope
-/// ends.
+/// then by token. The R rows do not depend on the route, unless they are padded (Room). Neighbours in the group may
+/// split experts: each gets all rows of an expert, and the sum of their results is the expert's. Work space tensors are
+/// valid until the caller's scope ends.
 class TokenDispatcher {
  public:
+  /// Rows that each expert has whatever the data: those without a token are 0. The host then reads nothing from the
+  /// device. 0: rows of tokens only.
+  struct Room {
+    std::int64_t of_rank = 0;   ///< at least the tokens of one rank that an expert has
+    std::int64_t of_group = 0;  ///< at least those of all ranks
+  };
   /// State of one micro-batch between forward and backward.
   struct Saved {
     std::vector<std::int64_t> rows;  ///< by expert of this rank; their sum is R
@@ -44,8 +50,9 @@ class TokenDispatcher {
   virtual ~TokenDispatcher() = default;
 
   /// Assigns rows to the choices `kept` [n, k] int32, -1 for none, with their `weights` [n, k], which must stay valid.
-  /// Allocates in `arena` and waits for the device.
-  virtual Saved assign(ConstTensorView kept, TensorView weights, Arena& arena) const = 0;
+  /// Allocates in `arena`, and without `room` waits for the device. With it only the first call for a size copies from
+  /// the host.
+  virtual Saved assign(ConstTensorView kept, TensorView weights, Arena& arena, const Room& room) const = 0;
   /// Returns the rows of the experts here, [R, h] in the work space, from `tokens` [n, h]. Calls `meanwhile`, if any,
   /// while the tokens travel.
   TensorView dispatch(const Saved& saved, ConstTensorView tokens, const std::function<void()>& meanwhile = {}) const;

@@ -24,9 +24,22 @@ struct TensorContext {
   /// the tensor group splits experts, and each of its ranks sends all tokens.
   int expert_splits = 0;
   bool overlap_shared_expert = false;  ///< the shared block of experts computes while tokens travel to the others
+  bool pad_experts = false;            ///< an expert's rows are as many as its capacity, whatever the data
 
   bool folds_experts() const { return expert_splits > 0; }
   Stream& stream() const { return backend.compute_stream(); }
+  /// The tokens that this rank sends to experts, of a tensor of all tokens of its sequences: all, or its share.
+  template <class View>
+  View own_tokens(View all) const {
+    if (!folds_experts()) return all;
+    const std::int64_t count = all.shape()[0] / tensor_group.size();
+    return all.rows(count * tensor_group.rank(), count);
+  }
+  /// Gathers the own tokens of all tensor ranks in `all`, a tensor of all tokens.
+  Work gather_tokens(TensorView all) const {
+    if (!folds_experts() || tensor_group.size() == 1) return {};
+    return tensor_group.all_gather(stream(), own_tokens(all), all);
+  }
   /// data = sum over the tensor group; the compute stream waits for it.
   void all_reduce(TensorView data) const {
     if (tensor_group.size() > 1) tensor_group.all_reduce(stream(), data, ReduceOp::sum).wait(stream());

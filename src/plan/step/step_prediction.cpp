@@ -39,11 +39,15 @@ std::string stage_key(const Job& job) {
       e.parallel.sequence_parallel, e.parallel.async_tensor_all_reduce, job.model.hidden_dropout);
   const model::ExpertConfig& experts = job.model.experts;
   const model::RecomputedModules modules = e.recomputation.selected();
+  std::string balance;
+  for (const model::BalanceTerm& term : experts.balance_terms()) {
+    balance += fmt::format("{}x{},", static_cast<int>(term.loss), term.coefficient);
+  }
   key += fmt::format(" {} {} {} {} {} {} {} {} {} {} {} {} {} {} {}", job.model.attention_dropout,
                      e.cross_entropy_chunks, job.grid.expert_size(), job.grid.expert_tensor_size(),
-                     e.parallel.exchange_tokens, e.parallel.expert_load, static_cast<int>(experts.balance),
-                     experts.balance_coefficient, experts.z_coefficient, experts.capacity_factor, experts.jitter_eps,
-                     e.parallel.overlap_shared_expert, modules.attention, modules.activation, modules.experts);
+                     e.parallel.exchange_tokens, e.parallel.expert_load, balance, experts.z_coefficient,
+                     experts.capacity_factor, experts.jitter_eps, e.parallel.overlap_shared_expert,
+                     e.parallel.pad_experts, modules.attention, modules.activation, modules.experts);
   const Attributes shape = model::attributes_of(job.model);
   for (const auto& [name, value] : shape.texts()) key += fmt::format(" {}={}", name, value);
   return key;

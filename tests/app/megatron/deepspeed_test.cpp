@@ -114,8 +114,23 @@ TEST_F(TranslateDeepSpeed, TakesItsExpertsOnlyIfThereIsOne) {
   const Words flags("--moe-loss-coeff 0.01 --moe-train-capacity-factor 1.0 --topk 1 --create-moe-param-group");
   EXPECT_EQ(words(flags + Words("--num-experts 1")), Words());
   EXPECT_THAT(translate(flags + Words("--num-experts 64 128"), options_).refusal(),
-              AllOf(HasSubstr("--moe-loss-coeff 0.01: DeepSpeed's experts have biases"),
+              AllOf(HasSubstr("--moe-loss-coeff 0.01: DeepSpeed's experts drop tokens at random"),
                     HasSubstr("--create-moe-param-group: ")));
+}
+
+TEST_F(TranslateDeepSpeed, TakesItsExpertsIfTheyKeepAllTokens) {
+  const Words flags(
+      "--num-experts 64 --moe-expert-parallel-size 8 --moe-loss-coeff 0.01 --moe-train-capacity-factor 1.0 "
+      "--moe-eval-capacity-factor 1.0 --moe-min-capacity 4 --create-moe-param-group --mlp-type standard "
+      "--disable-moe-token-dropping");
+  const Words known("--num-experts 64 --expert-model-parallel-size 8 --moe-aux-loss-coeff 0.01");
+  EXPECT_EQ(words(flags), known + Words("--moe-router-topk 1 --moe-router-pre-softmax"));
+  EXPECT_EQ(words(flags + Words("--topk 1")), known + Words("--moe-router-pre-softmax --moe-router-topk 1"));
+  EXPECT_EQ(words(flags + Words("--topk 6")), known + Words("--moe-router-topk 6"));
+  EXPECT_THAT(translate(flags + Words("--topk 2"), options_).refusal(),
+              HasSubstr("--disable-moe-token-dropping: the balance loss of two experts counts first choices alone"));
+  EXPECT_THAT(translate(flags + Words("--mlp-type residual"), options_).refusal(),
+              HasSubstr("--mlp-type residual: residual experts weigh a dense block"));
 }
 
 TEST_F(TranslateDeepSpeed, RefusesSettingsByName) {

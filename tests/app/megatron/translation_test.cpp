@@ -165,12 +165,13 @@ TEST_F(Translate, TakesTheExpertsOfLaunchScripts) {
   EXPECT_EQ(words(biased), Words(biased));
   EXPECT_EQ(words("--moe-input-jitter-eps 0.1 --moe-use-upcycling --moe-upcycling-granularity 1"),
             Words("--moe-input-jitter-eps 0.1 --moe-use-upcycling"));
+  EXPECT_EQ(words("--moe-use-upcycling --moe-upcycling-granularity 2"),
+            Words("--moe-use-upcycling --moe-upcycling-granularity 2"));
   EXPECT_EQ(words("--moe-shared-expert-overlap --moe-layer-recompute"),
             Words("--moe-shared-expert-overlap --recompute-granularity selective --recompute-modules moe"));
   EXPECT_EQ(words("--recompute-modules core_attn moe_act"), Words("--recompute-modules core_attn moe_act"));
   EXPECT_EQ(words({"--moe-layer-freq", "'([1]*48)'"}), Words("--moe-layer-freq ([1]*48)"));
-  for (const char* refused :
-       {"--moe-router-load-balancing-type sinkhorn", "--moe-upcycling-granularity 2", "--moe-per-layer-logging"}) {
+  for (const char* refused : {"--moe-router-load-balancing-type sinkhorn", "--moe-per-layer-logging"}) {
     EXPECT_EQ(kind_of(refused), Kind::absent) << refused;
   }
 }

@@ -310,14 +310,20 @@ TEST(ModelOptions, DescribeExperts) {
   EXPECT_EQ(experts.scaling, 2.5);
   EXPECT_EQ(experts.groups, 4);
   EXPECT_EQ(experts.groups_per_token, 2);
-  EXPECT_EQ(experts.balance, model::BalanceLoss::sequence);
-  EXPECT_EQ(experts.balance_coefficient, 0.01);
+  EXPECT_EQ(experts.balance, (std::vector<model::BalanceTerm>{{model::BalanceLoss::sequence, 0.01}}));
   EXPECT_EQ(experts.z_coefficient, 0.001);
   EXPECT_EQ(experts.capacity_factor, 1.25);
   EXPECT_TRUE(experts.drop_by_position);
   EXPECT_TRUE(experts.router_bias);
   EXPECT_EQ(experts.bias_update_rate, 0.002);
   EXPECT_TRUE(experts_of("--num-experts 8 --moe-router-topk 1 --moe-router-pre-softmax").pre_softmax);
+  const std::vector<model::BalanceTerm> both = {{model::BalanceLoss::global, 0.01},
+                                                {model::BalanceLoss::micro_batch, 0}};
+  const Words kinds = "--num-experts 8 --moe-router-load-balancing-type";
+  EXPECT_EQ(experts_of(kinds + "global_aux_loss aux_loss --moe-aux-loss-coeff 0.01 0").balance, both);
+  EXPECT_EQ(experts_of(kinds + "global_aux_loss,aux_loss --moe-aux-loss-coeff 0.01,0").balance, both);
+  EXPECT_EQ(model::canonical(ask(dense + kinds + "none --moe-aux-loss-coeff 1", 16, 257).config).experts.balance,
+            model::ExpertConfig().balance);
   const auto layers_of = [&](const char* layers) {
     return experts_of({"--num-experts", "8", "--moe-layer-freq", layers}).layers;
   };
@@ -337,6 +343,16 @@ TEST(ModelOptions, RefuseExpertsThatCannotBe) {
   expect_problem("--moe-aux-loss-coeff 0.01", "--moe-aux-loss-coeff needs --num-experts");
   expect_problem("--moe-layer-freq 2", "--moe-layer-freq needs --num-experts");
   const Words experts = "--num-experts 8";
+  const std::string each_once = "give as many coefficients as losses, and each loss once";
+  expect_problem(experts + "--moe-aux-loss-coeff 0.1 0.2", each_once);
+  const Words kinds = experts + "--moe-router-load-balancing-type";
+  expect_problem(kinds + "aux_loss seq_aux_loss --moe-aux-loss-coeff 0.1", each_once);
+  expect_problem(kinds + "aux_loss --moe-aux-loss-coeff 0.1 0.2", each_once);
+  expect_problem(kinds + "aux_loss aux_loss --moe-aux-loss-coeff 0.1 0.2", each_once);
+  expect_problem(kinds + "aux_loss none --moe-aux-loss-coeff 0.1 0.2", "none excludes other losses");
+  expect_problem(kinds + "sinkhorn",
+                 "--moe-router-load-balancing-type sinkhorn is not a list of aux_loss, seq_aux_loss");
+  expect_problem(experts + "--moe-aux-loss-coeff -1", "--moe-aux-loss-coeff -1 is not a list of numbers");
   expect_problem(experts + "--moe-router-enable-expert-bias", "give --moe-router-score-function sigmoid");
   expect_problem(experts + "--moe-router-bias-update-rate 0.01",
                  "--moe-router-bias-update-rate needs --moe-router-enable-expert-bias");
@@ -352,7 +368,7 @@ TEST(ModelOptions, RefuseExpertsThatCannotBe) {
 TEST(ModelOptions, APresetOfExpertsSetsTheirBalanceLoss) {
   EXPECT_THAT(ask("--model mixtral-8x7b", 512, 257).preset_values, HasSubstr("moe-aux-loss-coeff 0.02"));
   EXPECT_THAT(ask("--model mixtral-8x7b", 512, 257).preset_values, testing::Not(HasSubstr("moe-z-loss-coeff")));
-  EXPECT_EQ(ask("--model qwen3-30b-a3b --moe-aux-loss-coeff 0", 512, 257).config.experts.balance_coefficient, 0);
+  EXPECT_EQ(ask("--model qwen3-30b-a3b --moe-aux-loss-coeff 0", 512, 257).config.experts.balance_terms().size(), 0);
 }
 
 TEST(ModelOptions, ABertHasTheVocabularyOfItsCorpus) {
@@ -368,8 +384,8 @@ TEST(ModelOptions, EachFieldsOptionSetsIt) {
     if (field.help.empty()) continue;
     Words base = "--model 124m";
     if (field.needs.met != nullptr) {
-      constexpr const char* models[] = {"llama3-8b",   "llama3.1-8b",      "mixtral-8x7b", "qwen3-0.6b",
-                                        "pythia-1.4b", "deepseek-v2-lite", "bert-336m"};
+      constexpr const char* models[] = {"llama3-8b",  "llama3.1-8b", "mixtral-8x7b",     "qwen3-0.6b",
+                                        "bloom-560m", "pythia-1.4b", "deepseek-v2-lite", "bert-336m"};
       const auto* const found =
           std::ranges::find_if(models, [&](const char* name) { return field.needs.met(model::preset(name)); });
       base[1] = found != std::end(models) ? *found : "llama3-8b";
@@ -403,6 +419,7 @@ TEST(ModelOptions, EachFieldsOptionSetsIt) {
       const bool is_vocabulary = field.name() == "vocab-size", is_turn = field.name() == "yarn-beta-fast";
       const std::string value = field.is_flag()                     ? ""
                                 : !field.names.empty()              ? std::string(field.names.back())
+                                : !field.item_names.empty()         ? std::string(field.item_names.back())
                                 : is_fraction                       ? "0.5"
                                 : is_vocabulary                     ? "60000"
                                 : is_turn                           ? "48"

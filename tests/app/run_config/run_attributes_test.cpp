@@ -51,7 +51,7 @@ TEST(RunAttributes, HaveTheTrainingOfExpertsIfThereAreAny) {
   EXPECT_FALSE(small_run().contains_prefix("training.moe-"));
   model::ModelConfig model;
   model.linear_bias = false;
-  model.experts = {.count = 4, .balance = model::BalanceLoss::sequence, .balance_coefficient = 0.01};
+  model.experts = {.count = 4, .balance = {{model::BalanceLoss::sequence, 0.01}}};
   const Attributes stored = small_run({}, 1234, model);
   EXPECT_EQ(stored.get<std::string>("training.moe-aux-loss-coeff"), "0.01");
   EXPECT_EQ(stored.get<std::string>("training.moe-router-load-balancing-type"), "seq_aux_loss");

@@ -183,6 +183,9 @@ TEST(RunConfig, BoundsSizes) {
 TEST(RunConfig, UpcyclesOnlyAModelOfTheCommandLine) {
   const Words experts = gpt + "--disable-bias-linear --num-experts 4 --moe-use-upcycling";
   EXPECT_TRUE(read(experts + "--load a").checkpoint.starts_anew());
+  EXPECT_EQ(read(experts + "--load a --moe-upcycling-granularity 2").checkpoint.upcycling_granularity, 2);
+  expect_refused(gpt + "--load a --moe-upcycling-granularity 2",
+                 "--moe-upcycling-granularity needs --moe-use-upcycling");
   expect_refused(experts, "--moe-use-upcycling needs --load");
   expect_refused(experts + "--load a --use-checkpoint-args",
                  "--moe-use-upcycling and --use-checkpoint-args exclude each other");
@@ -202,8 +205,7 @@ TEST(RunConfig, TakesTheTrainingOfExpertsFromACheckpoint) {
   EXPECT_THAT(reader.take_model(stored),
               testing::ElementsAre("--moe-aux-loss-coeff is the checkpoint's 0.01, instead of 0.5"));
   const model::ModelConfig taken = reader.settle(1).model.config(16, 257);
-  EXPECT_EQ(taken.experts.balance_coefficient, 0.01);
-  EXPECT_EQ(taken.experts.balance, model::BalanceLoss::sequence);
+  EXPECT_EQ(taken.experts.balance, (std::vector<model::BalanceTerm>{{model::BalanceLoss::sequence, 0.01}}));
 }
 
 TEST(RunConfig, TasksCountExamplesAndRunWholeEpochs) {

@@ -50,7 +50,7 @@ void with_members(const T& argument, Function&& function) {
   TRIREME_MEMBERS(5, a, b, c, d, e)
   TRIREME_MEMBERS(6, a, b, c, d, e, f)
   TRIREME_MEMBERS(7, a, b, c, d, e, f, g)
-  TRIREME_MEMBERS(18, a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r)
+  TRIREME_MEMBERS(19, a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s)
   static_assert(members<T>() == 0, "add a line above");
 }
 #undef TRIREME_MEMBERS

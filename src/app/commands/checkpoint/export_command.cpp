@@ -73,7 +73,7 @@ ExportedModel exported_model(const Attributes& attributes, const data::Tokenizer
       attributes.contains("import.class") && attributes.get<std::string>("import.format") == "huggingface";
   model.model_class = &exchange::model_class_of(
       model.config, is_imported ? attributes.get<std::string>("import.class") : std::string());
-  exchange::MapOptions map;
+  exchange::MapOptions map{.writes_copies = true};
   if (model.config.is_bert() && attributes.contains("import.vocabulary")) {
     map.vocabulary_rows = std::min(attributes.get("import.vocabulary", std::int64_t{1}), model.config.vocabulary);
   }

@@ -90,6 +90,7 @@ ImportInput open_huggingface(const ImportOptions& options) {
   if (!result.tokenizer) io::read_generation_config(folder, model.config.vocabulary, result.special);
 
   model::ModelConfig& config = result.config;
+  exchange::take_modules(model.ahead_depths, *result.source, config);
   const std::int64_t rows = config.vocabulary;
   set_vocabulary(result, options.vocabulary.value_or(rows), rows, options);
   // BERT's tokenizer adds [BOS] and [EOS] to the vocabulary.

@@ -227,7 +227,8 @@ TrainPlan make_plan(const Job& job, const RunConfig& config) {
                     "--moe-use-upcycling: the model in {} has experts: leave out this option, and give --finetune for "
                     "a new run",
                     config.checkpoint.load);
-      require_same_model(stored, model::attributes_of(train::dense_form(plan.model)));
+      const train::Upcycling upcycling(plan.model, config.checkpoint.upcycling_granularity);
+      require_same_model(stored, model::attributes_of(upcycling.dense_form()));
     } else {
       require_same_model(stored, plan.attributes);
     }

@@ -109,7 +109,8 @@ void TrainSession::initialise() {
                                              .scale = config_.initialisation.scale,
                                              .std = config_.initialisation.std,
                                              .threads = default_thread_count(job_.node.ranks_sharing_cores),
-                                             .scales_residual = !config_.initialisation.not_scaled};
+                                             .scales_residual = !config_.initialisation.not_scaled,
+                                             .router_repeats = config_.checkpoint.upcycling_granularity};
   model::initialise(*job_.backend, model_.parameters().parameters(), initialisation);
   trainer_.start();
   if (!plan_.pretrained) return;
@@ -129,9 +130,13 @@ void TrainSession::load_pretrained() {
                     (tensor.name.starts_with("model/pooler.") && !before.has_binary_head()));
     if (!is_new) shared.push_back(tensor);
   }
-  if (config_.checkpoint.upcycling) shared = train::tensors_of_dense_form(std::move(shared));
+  std::optional<train::Upcycling> upcycling;
+  if (config_.checkpoint.upcycling) {
+    shared = upcycling.emplace(plan_.model, config_.checkpoint.upcycling_granularity).tensors(std::move(shared));
+  }
   train::HostState state(*job_.backend, std::move(shared));
   checkpoint::load(*plan_.pretrained->reader, *job_.world, state.tensors(), checkpoint::ExtraTensors::leave);
+  if (upcycling) upcycling->scale(state.tensors());
   state.store();
   trainer_.restore(trainer_.state_attributes());  // passes the weights to the model
 }
